@@ -1,0 +1,41 @@
+# Debian packages only; one line of why for each in docs/dependencies.md.
+find_package(OpenMP REQUIRED)
+find_package(fmt REQUIRED)
+find_package(spdlog REQUIRED)
+find_package(yaml-cpp REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(ZLIB REQUIRED)
+find_package(PkgConfig REQUIRED)
+find_package(Threads REQUIRED)
+# Not find_package(dnnl): Debian's package file insists on OpenCL headers that the CPU library does not need.
+find_library(DNNL_LIBRARY dnnl)
+find_path(DNNL_INCLUDE oneapi/dnnl/dnnl.h)
+pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
+pkg_check_modules(ZSTD REQUIRED IMPORTED_TARGET libzstd)
+pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
+
+add_library(lithe_deps_base INTERFACE)
+target_include_directories(lithe_deps_base INTERFACE ${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR}/generated)
+target_link_libraries(lithe_deps_base INTERFACE OpenMP::OpenMP_CXX Threads::Threads spdlog::spdlog fmt::fmt yaml-cpp nlohmann_json::nlohmann_json)
+add_library(LitheDeps::base ALIAS lithe_deps_base)
+
+add_library(lithe_deps_text INTERFACE)
+target_link_libraries(lithe_deps_text INTERFACE PkgConfig::PCRE2 PkgConfig::UTF8PROC)
+add_library(LitheDeps::text ALIAS lithe_deps_text)
+
+add_library(lithe_deps_data INTERFACE)
+target_link_libraries(lithe_deps_data INTERFACE ZLIB::ZLIB PkgConfig::ZSTD)
+add_library(LitheDeps::data ALIAS lithe_deps_data)
+
+add_library(lithe_deps_gemm INTERFACE)
+if(DNNL_LIBRARY AND DNNL_INCLUDE)
+  target_link_libraries(lithe_deps_gemm INTERFACE ${DNNL_LIBRARY})
+  target_include_directories(lithe_deps_gemm SYSTEM INTERFACE ${DNNL_INCLUDE})
+  target_compile_definitions(lithe_deps_gemm INTERFACE LITHE_HAVE_ONEDNN=1)
+endif()
+add_library(LitheDeps::gemm ALIAS lithe_deps_gemm)
+
+find_path(CLI11_INCLUDE CLI/CLI.hpp REQUIRED)
+add_library(lithe_deps_cli INTERFACE)
+target_include_directories(lithe_deps_cli SYSTEM INTERFACE ${CLI11_INCLUDE})
+add_library(LitheDeps::cli ALIAS lithe_deps_cli)

@@ -1,0 +1,351 @@
+#include "lithe/base/fields.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "lithe/base/error.h"
+
+namespace lithe {
+namespace {
+
+PartResolver resolver = nullptr;
+
+std::string join(const std::vector<std::string>& words) {
+  std::string out;
+  for (const auto& word : words) out += (out.empty() ? "" : ", ") + word;
+  return out;
+}
+
+std::string number_text(double v) {
+  char text[40];
+  const auto end = std::to_chars(text, text + sizeof text, v).ptr;
+  return std::string(text, end);
+}
+
+std::string describe_rule(const Rule& rule) {
+  if (!rule.choices.empty()) return "one of " + join(rule.choices);
+  const bool low = std::isfinite(rule.min), high = std::isfinite(rule.max);
+  if (low && high) return cat("between ", number_text(rule.min), " and ", number_text(rule.max));
+  if (low) return cat("at least ", number_text(rule.min));
+  if (high) return cat("at most ", number_text(rule.max));
+  return "";
+}
+
+template <class... Fs>
+struct Overloaded : Fs... {
+  using Fs::operator()...;
+};
+
+// ---- reading
+
+std::optional<double> as_number(const Node& node) {
+  if (!node.is_scalar() || node.quoted()) return {};
+  double value = 0;
+  const char* begin = node.text().data();
+  const char* end = begin + node.text().size();
+  if (begin != end && *begin == '+') ++begin;
+  const auto result = std::from_chars(begin, end, value);
+  if (result.ec != std::errc() || result.ptr != end || !std::isfinite(value)) return {};
+  return value;
+}
+
+class Reader final : public Fields {
+ public:
+  Reader(const Node& node, std::string section) { push(&node, std::move(section)); }
+  void finish() { pop(); }
+
+ protected:
+  void field(const char* key, Value value, const char*, const Rule& rule) override {
+    const Node* node = lookup(key);
+    if (!node) {
+      check_usage(!rule.required, "recipe", where(), ": '", full(key), "' is required and missing");
+      return;
+    }
+    const auto expect = [&](bool ok, const char* type) {
+      check_usage(ok, "recipe", to_string(node->mark()), ": '", full(key), "' must be ", type, ", got '", shown(*node), "'");
+    };
+    const auto range = [&](double v) {
+      check_usage(v >= rule.min && v <= rule.max, "recipe", to_string(node->mark()), ": '", full(key), "' must be ", describe_rule(rule), ", got ", shown(*node));
+    };
+    const auto integer = [&](const Node& n) {
+      const auto v = as_number(n);
+      expect(v && *v == std::floor(*v) && std::abs(*v) <= 9007199254740992.0, "an integer");
+      range(*v);
+      return int64_t(*v);
+    };
+    const auto real = [&](const Node& n) {
+      const auto v = as_number(n);
+      expect(v.has_value(), "a number");
+      range(*v);
+      return *v;
+    };
+    const auto text = [&](const Node& n) {
+      expect(n.is_scalar(), "text");
+      if (!rule.choices.empty() && std::find(rule.choices.begin(), rule.choices.end(), n.text()) == rule.choices.end()) {
+        const std::string near = nearest(n.text(), rule.choices);
+        fail_usage("recipe", to_string(n.mark()), ": '", full(key), "' must be one of ", join(rule.choices), ", got '", n.text(), "'", near.empty() ? "" : "; did you mean '" + near + "'?");
+      }
+      return n.text();
+    };
+    const auto list = [&](auto& out, auto&& item, const char* type) {
+      out.clear();
+      if (node->is_scalar()) {
+        out.push_back(item(*node));  // one value stands for a list of one
+        return;
+      }
+      expect(node->is_list(), type);
+      for (const auto& n : node->items()) out.push_back(item(n));
+    };
+    std::visit(Overloaded{
+                   [&](bool* v) {
+                     expect(node->is_scalar() && !node->quoted() && (node->text() == "true" || node->text() == "false"), "true or false");
+                     *v = node->text() == "true";
+                   },
+                   [&](int64_t* v) { *v = integer(*node); },
+                   [&](double* v) { *v = real(*node); },
+                   [&](std::string* v) { *v = text(*node); },
+                   [&](std::optional<int64_t>* v) {
+                     v->reset();
+                     if (!node->is_null()) *v = integer(*node);
+                   },
+                   [&](std::optional<double>* v) {
+                     v->reset();
+                     if (!node->is_null()) *v = real(*node);
+                   },
+                   [&](std::vector<std::string>* v) { list(*v, text, "a list of texts"); },
+                   [&](std::vector<int64_t>* v) { list(*v, integer, "a list of integers"); },
+                   [&](std::vector<double>* v) { list(*v, real, "a list of numbers"); },
+               },
+               value);
+  }
+
+  bool enter(const char* key, const char*) override {
+    static const Node empty = Node::map();
+    const Node* node = lookup(key);
+    if (!node || node->is_null()) node = &empty;
+    check_usage(node->is_map(), "recipe", to_string(node->mark()), ": '", full(key), "' must be a section with keys, got '", shown(*node), "'");
+    push(node, full(key));
+    return true;
+  }
+  void leave() override { pop(); }
+
+  void part_field(const char* key, const char* slot, PartChoice& choice, const char*) override {
+    const Node* node = lookup(key);
+    Mark mark = node ? node->mark() : Mark{where(), 0, 0};
+    if (node && !node->is_null()) {
+      const Node* type = node->is_map() ? node->find("type") : node;
+      check_usage(type || !choice.type.empty(), "recipe", to_string(mark), ": '", full(key), "' needs a 'type'");
+      if (type) {
+        check_usage(type->is_scalar(), "recipe", to_string(mark), ": '", full(key), ".type' must be the name of a part of slot ", slot);
+        if (type->text() != choice.type) choice.options = Node();
+        choice.type = type->text();
+      }
+      if (node->is_map()) {
+        Node options = *node;
+        options.erase("type");
+        choice.options = options;
+      }
+    }
+    if (resolver) choice = resolver(slot, choice, mark);
+  }
+
+  void free_field(const char* key, Node& value, const char*) override {
+    if (const Node* node = lookup(key)) value = *node;
+  }
+
+ private:
+  struct Level {
+    const Node* node;
+    std::string section;
+    std::vector<std::string> known;
+  };
+  std::vector<Level> levels_;
+
+  static std::string shown(const Node& node) {
+    if (node.is_scalar()) return node.text();
+    return node.is_map() ? "a section" : node.is_list() ? "a list" : "nothing";
+  }
+  std::string full(const std::string& key) const {
+    const std::string& section = levels_.back().section;
+    return section.empty() ? key : section + "." + key;
+  }
+  std::string where() const { return to_string(levels_.back().node->mark()); }
+  const Node* lookup(const char* key) {
+    levels_.back().known.push_back(key);
+    return levels_.back().node->find(key);
+  }
+  void push(const Node* node, std::string section) {
+    check_usage(node->is_map() || node->is_null(), "recipe", to_string(node->mark()), ": '", section, "' must be a section with keys, got '", shown(*node), "'");
+    levels_.push_back({node, std::move(section), {}});
+  }
+  void pop() {
+    const Level level = std::move(levels_.back());
+    levels_.pop_back();
+    for (const auto& [key, value] : level.node->entries()) {
+      if (std::find(level.known.begin(), level.known.end(), key) != level.known.end()) continue;
+      const std::string near = nearest(key, level.known);
+      const std::string place = level.section.empty() ? "at the top level" : "in section '" + level.section + "'";
+      fail_usage("recipe", to_string(value.mark()), ": unknown key '", key, "' ", place,
+                 near.empty() ? "; valid keys are " + join(level.known) : "; did you mean '" + near + "'?");
+    }
+  }
+};
+
+// ---- writing
+
+class Writer final : public Fields {
+ public:
+  Writer() { levels_.push_back(Node::map()); }
+  Node take() { return std::move(levels_.back()); }
+
+ protected:
+  void field(const char* key, Value value, const char*, const Rule&) override {
+    const auto number = [](double v) { return Node::scalar(number_text(v)); };
+    const auto integer = [](int64_t v) { return Node::scalar(std::to_string(v)); };
+    const auto text = [](const std::string& v) { return Node::scalar(v, {}, true); };
+    const auto list = [](const auto& values, auto&& item) {
+      Node out = Node::list();
+      for (const auto& v : values) out.push(item(v));
+      return out;
+    };
+    Node node = std::visit(
+        Overloaded{
+            [&](bool* v) { return Node::scalar(*v ? "true" : "false"); },
+            [&](int64_t* v) { return integer(*v); },
+            [&](double* v) { return number(*v); },
+            [&](std::string* v) { return text(*v); },
+            [&](std::optional<int64_t>* v) { return *v ? integer(**v) : Node(); },
+            [&](std::optional<double>* v) { return *v ? number(**v) : Node(); },
+            [&](std::vector<std::string>* v) { return list(*v, text); },
+            [&](std::vector<int64_t>* v) { return list(*v, integer); },
+            [&](std::vector<double>* v) { return list(*v, number); },
+        },
+        value);
+    levels_.back().set(key, std::move(node));
+  }
+  bool enter(const char* key, const char*) override {
+    keys_.push_back(key);
+    levels_.push_back(Node::map());
+    return true;
+  }
+  void leave() override {
+    Node done = std::move(levels_.back());
+    levels_.pop_back();
+    levels_.back().set(keys_.back(), std::move(done));
+    keys_.pop_back();
+  }
+  void part_field(const char* key, const char*, PartChoice& choice, const char*) override {
+    Node node = Node::map();
+    node.set("type", Node::scalar(choice.type, {}, true));
+    for (const auto& [name, value] : choice.options.entries()) node.set(name, value);
+    levels_.back().set(key, std::move(node));
+  }
+  void free_field(const char* key, Node& value, const char*) override {
+    if (!value.is_null()) levels_.back().set(key, value);
+  }
+
+ private:
+  std::vector<Node> levels_;
+  std::vector<std::string> keys_;
+};
+
+// ---- describing
+
+class Describer final : public Fields {
+ public:
+  explicit Describer(std::string section) : section_(std::move(section)) {}
+  std::vector<FieldDoc> docs;
+
+ protected:
+  void field(const char* key, Value value, const char* help, const Rule& rule) override {
+    const char* type = std::visit(Overloaded{
+                                      [](bool*) { return "true/false"; },
+                                      [](int64_t*) { return "integer"; },
+                                      [](double*) { return "number"; },
+                                      [](std::string*) { return "text"; },
+                                      [](std::optional<int64_t>*) { return "integer or null"; },
+                                      [](std::optional<double>*) { return "number or null"; },
+                                      [](std::vector<std::string>*) { return "list of texts"; },
+                                      [](std::vector<int64_t>*) { return "list of integers"; },
+                                      [](std::vector<double>*) { return "list of numbers"; },
+                                  },
+                                  value);
+    // The default prints as the recipe would write it.
+    Node written = write_fields([&](Fields& f) { std::visit([&](auto* v) { f(key, *v, help); }, value); });
+    std::string text = to_yaml(written);
+    const size_t colon = text.find(':');
+    text = text.substr(std::min(text.size(), colon + 1));
+    text.erase(0, text.find_first_not_of(" \n"));
+    while (!text.empty() && text.back() == '\n') text.pop_back();
+    if (text == "~") text = "null";
+    docs.push_back({full(key), type, rule.required ? "required" : text, help, describe_rule(rule)});
+  }
+  bool enter(const char* key, const char* help) override {
+    docs.push_back({full(key), "section", "", help, ""});
+    stack_.push_back(section_);
+    section_ = full(key);
+    return true;
+  }
+  void leave() override {
+    section_ = stack_.back();
+    stack_.pop_back();
+  }
+  void part_field(const char* key, const char* slot, PartChoice& choice, const char* help) override {
+    docs.push_back({full(key), cat("part of slot ", slot), choice.type, help, ""});
+  }
+  void free_field(const char* key, Node&, const char* help) override { docs.push_back({full(key), "section with names of your own", "", help, ""}); }
+
+ private:
+  std::string section_;
+  std::vector<std::string> stack_;
+  std::string full(const std::string& key) const { return section_.empty() ? key : section_ + "." + key; }
+};
+
+}  // namespace
+
+void set_part_resolver(PartResolver r) { resolver = r; }
+PartResolver part_resolver() { return resolver; }
+
+void read_fields(const Node& node, const std::string& section, const FieldsOf& fields) {
+  Reader reader(node, section);
+  fields(reader);
+  reader.finish();
+}
+
+Node write_fields(const FieldsOf& fields) {
+  Writer writer;
+  fields(writer);
+  return writer.take();
+}
+
+std::vector<FieldDoc> describe_fields(const FieldsOf& fields, const std::string& section) {
+  Describer describer(section);
+  fields(describer);
+  return std::move(describer.docs);
+}
+
+std::string nearest(const std::string& word, const std::vector<std::string>& words) {
+  std::string best;
+  size_t best_distance = std::max<size_t>(2, word.size() / 3) + 1;
+  for (const auto& candidate : words) {
+    std::vector<size_t> row(candidate.size() + 1);
+    for (size_t j = 0; j <= candidate.size(); ++j) row[j] = j;
+    for (size_t i = 1; i <= word.size(); ++i) {
+      size_t diagonal = row[0];
+      row[0] = i;
+      for (size_t j = 1; j <= candidate.size(); ++j) {
+        const size_t substitute = diagonal + (word[i - 1] != candidate[j - 1]);
+        diagonal = row[j];
+        row[j] = std::min({row[j] + 1, row[j - 1] + 1, substitute});
+      }
+    }
+    if (row.back() < best_distance) {
+      best_distance = row.back();
+      best = candidate;
+    }
+  }
+  return best;
+}
+
+}  // namespace lithe

@@ -1,0 +1,173 @@
+#include "lithe/base/files.h"
+
+#include <fcntl.h>
+#include <glob.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "lithe/base/error.h"
+
+namespace lithe {
+namespace {
+
+std::string reason() { return std::strerror(errno); }
+
+constexpr size_t kBuffer = size_t(1) << 20;
+
+}  // namespace
+
+std::string read_file(const Path& path, uint64_t max_bytes) {
+  const MappedFile file(path);
+  check(file.size() <= max_bytes, "read", "'", path.string(), "' has ", file.size(), " bytes, at most ", max_bytes, " are read");
+  return std::string(file.view());
+}
+
+void append_file(const Path& path, std::string_view bytes) {
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  check(fd >= 0, "append", "'", path.string(), "': ", reason());
+  while (!bytes.empty()) {
+    const ssize_t n = ::write(fd, bytes.data(), bytes.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) {
+      const std::string why = reason();
+      ::close(fd);
+      fail("append", "'", path.string(), "': ", why);
+    }
+    bytes.remove_prefix(size_t(n));
+  }
+  ::close(fd);
+}
+
+AtomicFile::AtomicFile(const Path& path) : path_(path), temporary_(path.string() + ".tmp" + std::to_string(::getpid())) {
+  fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  check(fd_ >= 0, "write", "'", path_.string(), "': ", reason());
+  buffer_.reserve(kBuffer);
+}
+
+AtomicFile::~AtomicFile() {
+  if (fd_ < 0) return;
+  ::close(fd_);
+  ::unlink(temporary_.c_str());
+}
+
+void AtomicFile::write(const void* bytes, size_t count) {
+  written_ += count;
+  const char* at = static_cast<const char*>(bytes);
+  while (count) {
+    const size_t part = std::min(count, kBuffer - buffer_.size());
+    buffer_.append(at, part);
+    at += part;
+    count -= part;
+    if (buffer_.size() == kBuffer) flush();
+  }
+}
+
+void AtomicFile::flush() {
+  const char* at = buffer_.data();
+  size_t left = buffer_.size();
+  while (left) {
+    const ssize_t n = ::write(fd_, at, left);
+    if (n < 0 && errno == EINTR) continue;
+    check(n > 0, "write", "'", path_.string(), "': ", reason(), "; the file is as it was before");
+    at += n;
+    left -= size_t(n);
+  }
+  buffer_.clear();
+}
+
+void AtomicFile::commit() {
+  flush();
+  check(::fsync(fd_) == 0, "write", "'", path_.string(), "': ", reason(), "; the file is as it was before");
+  check(::close(std::exchange(fd_, -1)) == 0, "write", "'", path_.string(), "': ", reason());
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) {
+    const std::string why = reason();
+    ::unlink(temporary_.c_str());
+    fail("write", "'", path_.string(), "': ", why);
+  }
+  sync_directory(path_.parent_path());
+}
+
+void write_file(const Path& path, std::string_view bytes) {
+  AtomicFile file(path);
+  file.write(bytes);
+  file.commit();
+}
+
+void sync_directory(const Path& directory) {
+  const Path name = directory.empty() ? Path(".") : directory;
+  const int fd = ::open(name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return;
+  ::fsync(fd);
+  ::close(fd);
+}
+
+void make_directory(const Path& directory) {
+  std::error_code error;
+  std::filesystem::create_directories(directory, error);
+  check(!error && std::filesystem::is_directory(directory), "mkdir", "'", directory.string(), "': ", error ? error.message() : "a file of that name exists");
+}
+
+MappedFile::MappedFile(const Path& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  check(fd >= 0, "read", "'", path.string(), "': ", reason());
+  struct stat info{};
+  const bool plain = ::fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
+  void* map = nullptr;
+  if (plain && info.st_size > 0) map = ::mmap(nullptr, size_t(info.st_size), PROT_READ, MAP_PRIVATE, fd, 0);
+  const std::string why = reason();
+  ::close(fd);
+  check(plain, "read", "'", path.string(), "': not a plain file");
+  check(map != MAP_FAILED, "read", "'", path.string(), "': ", why);
+  data_ = static_cast<const std::byte*>(map);
+  size_ = size_t(info.st_size);
+}
+
+MappedFile::~MappedFile() {
+  if (data_) ::munmap(const_cast<std::byte*>(data_), size_);
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+DirectoryLock::DirectoryLock(const Path& directory) {
+  const Path file = directory / ".lock";
+  fd_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  check(fd_ >= 0, "lock", "'", file.string(), "': ", reason());
+  if (::flock(fd_, LOCK_EX | LOCK_NB) != 0) {
+    ::close(std::exchange(fd_, -1));
+    fail("lock", "'", directory.string(), "' is in use by another run; wait for it, stop it, or choose another --out");
+  }
+}
+
+DirectoryLock::~DirectoryLock() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+std::vector<Path> glob(const std::string& pattern) {
+  glob_t found{};
+  const int status = ::glob(pattern.c_str(), GLOB_BRACE | GLOB_TILDE, nullptr, &found);
+  std::vector<Path> paths;
+  if (status == 0)
+    for (size_t i = 0; i < found.gl_pathc; ++i) paths.emplace_back(found.gl_pathv[i]);
+  ::globfree(&found);
+  check(!paths.empty(), "files", "nothing matches '", pattern, "'; check the path (it is relative to the current directory)");
+  return paths;
+}
+
+uint64_t checksum(const void* bytes, size_t count, uint64_t seed) { return XXH3_64bits_withSeed(bytes, count, seed); }
+
+}  // namespace lithe

@@ -1,0 +1,16 @@
+// JSON with keys in order of insertion. Include from .cpp files only: the header is heavy.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+namespace lithe {
+
+using Json = nlohmann::ordered_json;
+
+/// Parses JSON text; `origin` (a path) stands in the error. Strict: no comments, no trailing bytes,
+/// nesting at most 256 deep.
+Json parse_json(std::string_view text, std::string_view origin);
+
+}  // namespace lithe

@@ -1,0 +1,227 @@
+#include "lithe/base/node.h"
+
+#include <yaml-cpp/yaml.h>
+
+#include <cstdlib>
+
+#include "lithe/base/error.h"
+#include "lithe/base/json.h"
+
+namespace lithe {
+
+std::string to_string(const Mark& mark) {
+  if (!mark.line) return mark.origin;
+  return cat(mark.origin, ":", mark.line, ":", mark.column);
+}
+
+Node Node::scalar(std::string text, Mark mark, bool quoted) {
+  Node n;
+  n.kind_ = Kind::scalar;
+  n.text_ = std::move(text);
+  n.mark_ = std::move(mark);
+  n.quoted_ = quoted;
+  return n;
+}
+
+Node Node::list(std::vector<Node> items, Mark mark) {
+  Node n;
+  n.kind_ = Kind::list;
+  n.items_ = std::move(items);
+  n.mark_ = std::move(mark);
+  return n;
+}
+
+Node Node::map(Mark mark) {
+  Node n;
+  n.kind_ = Kind::map;
+  n.mark_ = std::move(mark);
+  return n;
+}
+
+const Node* Node::find(std::string_view key) const {
+  for (const auto& [name, value] : entries_)
+    if (name == key) return &value;
+  return nullptr;
+}
+
+Node& Node::set(std::string key, Node value) {
+  if (kind_ == Kind::null) kind_ = Kind::map;
+  check(kind_ == Kind::map, "recipe", to_string(mark_), ": '", key, "' cannot be set inside a value that is not a section");
+  for (auto& [name, old] : entries_)
+    if (name == key) return old = std::move(value);
+  entries_.emplace_back(std::move(key), std::move(value));
+  return entries_.back().second;
+}
+
+void Node::erase(std::string_view key) {
+  std::erase_if(entries_, [&](const auto& entry) { return entry.first == key; });
+}
+
+Node& Node::push(Node value) {
+  if (kind_ == Kind::null) kind_ = Kind::list;
+  items_.push_back(std::move(value));
+  return items_.back();
+}
+
+namespace {
+
+Mark mark_of(const YAML::Mark& m, const std::string& origin) { return {origin, m.line + 1, m.column + 1}; }
+
+Node convert(const YAML::Node& in, const std::string& origin, int depth) {
+  const Mark mark = mark_of(in.Mark(), origin);
+  check_usage(depth <= 64, "recipe", to_string(mark), ": nested deeper than 64");
+  switch (in.Type()) {
+    case YAML::NodeType::Undefined:
+    case YAML::NodeType::Null: return Node();
+    case YAML::NodeType::Scalar: return Node::scalar(in.Scalar(), mark, in.Tag() == "!");
+    case YAML::NodeType::Sequence: {
+      Node out = Node::list({}, mark);
+      for (const auto& item : in) out.push(convert(item, origin, depth + 1));
+      return out;
+    }
+    case YAML::NodeType::Map: {
+      Node out = Node::map(mark);
+      for (const auto& entry : in) {
+        check_usage(entry.first.IsScalar(), "recipe", to_string(mark_of(entry.first.Mark(), origin)), ": a key must be a plain word");
+        const std::string key = entry.first.Scalar();
+        check_usage(!out.find(key), "recipe", to_string(mark_of(entry.first.Mark(), origin)), ": '", key, "' is given twice; remove one");
+        Node value = convert(entry.second, origin, depth + 1);
+        out.set(key, std::move(value));
+      }
+      return out;
+    }
+  }
+  return Node();
+}
+
+Node convert(const Json& in, const Mark& mark) {
+  if (in.is_null()) return Node();
+  if (in.is_string()) return Node::scalar(in.get<std::string>(), mark, true);
+  if (in.is_array()) {
+    Node out = Node::list({}, mark);
+    for (const auto& item : in) out.push(convert(item, mark));
+    return out;
+  }
+  if (in.is_object()) {
+    Node out = Node::map(mark);
+    for (const auto& [key, value] : in.items()) out.set(key, convert(value, mark));
+    return out;
+  }
+  return Node::scalar(in.dump(), mark);
+}
+
+// A plain scalar that YAML or JSON would read back as a number, a truth value or null.
+bool looks_typed(const std::string& text) {
+  static const char* words[] = {"true", "false", "null", "yes", "no", "on", "off", "~"};
+  for (const char* word : words)
+    if (text == word) return true;
+  char* end = nullptr;
+  std::strtod(text.c_str(), &end);
+  return !text.empty() && end == text.c_str() + text.size();
+}
+
+Json to_json_tree(const Node& node) {
+  switch (node.kind()) {
+    case Node::Kind::null: return nullptr;
+    case Node::Kind::scalar: {
+      if (node.quoted() || !looks_typed(node.text())) return node.text();
+      const Json parsed = Json::parse(node.text(), nullptr, false);
+      return parsed.is_discarded() ? Json(node.text()) : parsed;
+    }
+    case Node::Kind::list: {
+      Json out = Json::array();
+      for (const auto& item : node.items()) out.push_back(to_json_tree(item));
+      return out;
+    }
+    case Node::Kind::map: {
+      Json out = Json::object();
+      for (const auto& [key, value] : node.entries()) out[key] = to_json_tree(value);
+      return out;
+    }
+  }
+  return nullptr;
+}
+
+void emit(YAML::Emitter& out, const Node& node) {
+  switch (node.kind()) {
+    case Node::Kind::null: out << YAML::Null; break;
+    case Node::Kind::scalar:
+      if (node.quoted() && looks_typed(node.text())) out << YAML::DoubleQuoted;
+      out << node.text();
+      break;
+    case Node::Kind::list: {
+      bool flat = true;
+      for (const auto& item : node.items()) flat = flat && item.is_scalar();
+      if (flat) out << YAML::Flow;
+      out << YAML::BeginSeq;
+      for (const auto& item : node.items()) emit(out, item);
+      out << YAML::EndSeq;
+      break;
+    }
+    case Node::Kind::map:
+      out << YAML::BeginMap;
+      for (const auto& [key, value] : node.entries()) {
+        out << YAML::Key << key << YAML::Value;
+        emit(out, value);
+      }
+      out << YAML::EndMap;
+      break;
+  }
+}
+
+}  // namespace
+
+Node parse_yaml(std::string_view text, const std::string& origin) {
+  try {
+    const auto documents = YAML::LoadAll(std::string(text));
+    check_usage(documents.size() <= 1, "recipe", origin, ": holds ", documents.size(), " documents; split it, one recipe a file");
+    return documents.empty() ? Node() : convert(documents[0], origin, 0);
+  } catch (const YAML::Exception& error) {
+    fail_usage("recipe", to_string(mark_of(error.mark, origin)), ": ", error.msg);
+  }
+}
+
+Node parse_json_node(std::string_view text, const std::string& origin) {
+  return convert(parse_json(text, origin), Mark{origin, 0, 0});
+}
+
+std::string to_yaml(const Node& node) {
+  YAML::Emitter out;
+  emit(out, node);
+  return std::string(out.c_str()) + "\n";
+}
+
+std::string to_json(const Node& node) { return to_json_tree(node).dump(2) + "\n"; }
+
+void apply_override(Node& root, std::string_view assignment) {
+  const size_t equals = assignment.find('=');
+  check_usage(equals != std::string_view::npos && equals > 0, "--set", "must be key=value like train.learning_rate=3e-4, got '", assignment, "'");
+  const std::string origin = cat("--set ", assignment.substr(0, equals));
+  Node value = parse_yaml(assignment.substr(equals + 1), origin);
+  std::string_view path = assignment.substr(0, equals);
+  Node* at = &root;
+  while (true) {
+    const size_t dot = path.find('.');
+    const std::string key(path.substr(0, dot));
+    check_usage(!key.empty(), "--set", "'", assignment, "' has an empty key");
+    if (dot == std::string_view::npos) {
+      at->set(key, std::move(value));
+      return;
+    }
+    const Node* next = at->find(key);
+    // A scalar part name ("position: rotary") becomes a section so that its options can be set.
+    if (!next || next->is_null()) {
+      at = &at->set(key, Node::map(Mark{origin, 0, 0}));
+    } else if (next->is_scalar()) {
+      Node section = Node::map(next->mark());
+      section.set("type", *next);
+      at = &at->set(key, std::move(section));
+    } else {
+      check_usage(next->is_map(), "--set", "'", assignment, "': '", key, "' is a list, not a section");
+      at = const_cast<Node*>(next);
+    }
+    path.remove_prefix(dot + 1);
+  }
+}
+
+}  // namespace lithe

@@ -1,0 +1,15 @@
+// SIGINT and SIGTERM become a flag that every loop polls; a second signal ends the process at once.
+#pragma once
+
+namespace lithe {
+
+/// Installs the handlers. Call once, at the start of a command that saves what it did.
+void catch_stop_signals();
+
+/// The number of the signal that asked to stop, or 0.
+int stop_signal();
+
+/// For tests: as if `signal` had arrived; 0 clears.
+void set_stop_signal(int signal);
+
+}  // namespace lithe

@@ -1,0 +1,36 @@
+// One OpenMP runtime for everything: our loops, oneDNN and BLAS.
+#pragma once
+
+#include <omp.h>
+
+#include <algorithm>
+#include <cstdint>
+
+namespace lithe {
+
+/// Threads the process may use: the least of the CPU affinity, the cgroup quota and OMP_NUM_THREADS.
+int usable_threads();
+
+/// Threads that parallel loops use; usable_threads() until set. n must be at least 1.
+int threads();
+void set_threads(int n);
+
+/// Calls f(begin, end, thread) on contiguous parts of [0, n), one part a thread, each at least `grain`
+/// long. The split depends only on n, grain and threads(), so sums done per part are reproducible.
+template <class F>
+void parallel_for(int64_t n, int64_t grain, F&& f) {
+  if (n <= 0) return;
+  const int64_t parts = std::clamp<int64_t>(n / std::max<int64_t>(grain, 1), 1, threads());
+  if (parts == 1 || omp_in_parallel()) {
+    f(int64_t(0), n, 0);
+    return;
+  }
+#pragma omp parallel num_threads(int(parts))
+  {
+    const int64_t t = omp_get_thread_num();
+    const int64_t begin = n * t / parts, end = n * (t + 1) / parts;
+    if (begin < end) f(begin, end, int(t));
+  }
+}
+
+}  // namespace lithe
