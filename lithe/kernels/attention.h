@@ -1,0 +1,53 @@
+// Softmax attention over packed sequences (spec attn.qkv, mixer.mha, mask.causal, hpc.flash): tiled, so
+// that the map of weights is never stored.
+#pragma once
+
+#include "lithe/kernels/kernel.h"
+
+namespace lithe::kernels {
+
+/// One sequence: `query_rows` rows of q from `query_row` on attend to `key_rows` keys. Keys and values
+/// are rows [key_row, key_row + key_rows) of AttentionArgs::k and v, or of this segment's own `keys` and
+/// `values` when those are defined (a decode cache; rows beyond key_rows are not read).
+/// Query i (from 0) has position i + key_rows - query_rows among the keys.
+struct AttentionSegment {
+  int64_t query_row = 0, query_rows = 0, key_row = 0, key_rows = 0;
+  Tensor keys, values;
+};
+
+/// Which keys a query may see, beyond being in its segment. `causal`: key position <= query position.
+/// `window` > 0: also key position > query position - window (and < query position + window unless
+/// causal).
+struct AttentionMask {
+  bool causal = false;
+  int64_t window = 0;
+};
+
+/// out[n, head, :] = sum_s softmax_s(scale q[n,head,:] . k[s,group,:]) v[s,group,:], group = head / (heads /
+/// kv_heads). q [N, heads*head_dim], k [S, kv_heads*head_dim], v [S, kv_heads*value_dim], out [N,
+/// heads*value_dim]; k and v may be the same tensor. lse [N, heads] f32 (f64 for f64), optional: the log of
+/// the sum of exponentials of the scaled logits, kept for the gradient. A row that sees nothing gives 0
+/// and lse = -inf. Softmax and sums in f32 for f32 and bf16. Results of a sequence do not depend on the
+/// other segments, to the bit.
+struct AttentionArgs {
+  Tensor q, k, v, out, lse;
+  std::vector<AttentionSegment> segments;
+  int64_t heads = 1, kv_heads = 1, head_dim = 0, value_dim = 0;
+  double scale = 1;
+  AttentionMask mask;
+};
+Cost cost(const AttentionArgs& args);
+void attention(const AttentionArgs& args);
+
+/// Gradients for the same arguments (segments without own keys). dq, dk, dv have the shapes of q, k, v;
+/// each is set, or added to when its flag says so. dk and dv of rows that no segment covers are 0. When k
+/// and v are the same tensor, dk and dv are still two tensors.
+struct AttentionGradArgs {
+  AttentionArgs forward;  // with out and lse filled
+  Tensor dout, dq, dk, dv;
+  bool accumulate_dq = false, accumulate_dk = false, accumulate_dv = false;
+};
+Cost cost(const AttentionGradArgs& args);
+void attention_grad(const AttentionGradArgs& args);
+
+}  // namespace lithe::kernels

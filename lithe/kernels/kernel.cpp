@@ -1,0 +1,95 @@
+#include "lithe/kernels/kernel.h"
+
+#include <cstdlib>
+#include <cstring>
+
+#include "lithe/base/log.h"
+
+namespace lithe::kernels {
+namespace {
+
+Isa detect() {
+  Isa best = Isa::generic;
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) best = Isa::avx2;
+  if (best == Isa::avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512cd"))
+    best = Isa::avx512;
+  if (best == Isa::avx512 && __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vnni")) best = Isa::avx512bf16;
+#endif
+  if (const char* wanted = std::getenv("LITHE_ISA")) {
+    for (Isa isa : {Isa::generic, Isa::avx2, Isa::avx512, Isa::avx512bf16})
+      if (!std::strcmp(wanted, name_of(isa))) return std::min(isa, best);
+    fail_usage("LITHE_ISA", "must be generic, avx2, avx512 or avx512bf16, got '", wanted, "'");
+  }
+  return best;
+}
+
+Isa& isa_limit() {
+  static Isa isa = detect();
+  return isa;
+}
+
+bool& reference_flag() {
+  static bool on = [] {
+    const char* wanted = std::getenv("LITHE_KERNEL");
+    if (!wanted || !*wanted) return false;
+    check_usage(!std::strcmp(wanted, "ref"), "LITHE_KERNEL", "must be ref, got '", wanted, "'");
+    return true;
+  }();
+  return on;
+}
+
+thread_local CostMeter* meter = nullptr;
+thread_local std::string part;
+
+}  // namespace
+
+const char* name_of(Isa isa) {
+  static const char* names[] = {"generic", "avx2", "avx512", "avx512bf16"};
+  return names[int(isa)];
+}
+
+Isa usable_isa() { return isa_limit(); }
+void limit_isa(Isa isa) { isa_limit() = std::min(isa, detect()); }
+bool reference_only() { return reference_flag(); }
+void force_reference(bool on) { reference_flag() = on; }
+
+CostMeter::CostMeter() : previous_(meter) { meter = this; }
+CostMeter::~CostMeter() { meter = previous_; }
+
+Cost CostMeter::total() const {
+  Cost sum;
+  for (const Entry& e : entries_) sum += e.cost;
+  return sum;
+}
+
+void book_cost(const char* kernel, const Cost& cost) {
+  if (!meter) return;
+  for (auto& entry : meter->entries_)
+    if (entry.kernel == kernel && entry.part == part) {
+      entry.cost += cost;
+      ++entry.calls;
+      return;
+    }
+  meter->entries_.push_back({part, kernel, cost, 1});
+}
+
+PartScope::PartScope(std::string name) : previous_(std::move(part)) { part = std::move(name); }
+PartScope::~PartScope() { part = std::move(previous_); }
+const std::string& PartScope::current() { return part; }
+
+bool tracing_dispatch() {
+  static const bool on = verbose("dispatch");
+  return on;
+}
+
+void report_dispatch(const char* family, const char* implementation, const char* reason) {
+  if (reason)
+    log_info("dispatch ", family, ": ", implementation, " refused: ", reason);
+  else
+    log_info("dispatch ", family, ": ", implementation, " runs");
+}
+
+}  // namespace lithe::kernels

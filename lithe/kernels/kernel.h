@@ -1,0 +1,126 @@
+// A kernel family is an argument struct, a cost, and an ordered list of implementations that ends in
+// the reference (kernels/ref/, the specification). The first that does not refuse runs.
+//   LITHE_KERNEL=ref         runs the reference everywhere
+//   LITHE_ISA=avx2           runs at most this instruction set (generic, avx2, avx512, avx512bf16)
+//   LITHE_VERBOSE=dispatch   says which implementation ran, and why those before it refused
+#pragma once
+
+#include <initializer_list>
+#include <string>
+#include <vector>
+
+#include "lithe/tensor/tensor.h"
+
+namespace lithe::kernels {
+
+/// Instruction sets, each including the ones before it.
+enum class Isa { generic, avx2, avx512, avx512bf16 };
+const char* name_of(Isa isa);
+/// The best set that this machine has and LITHE_ISA allows.
+Isa usable_isa();
+/// For tests: at most `isa` from now on.
+void limit_isa(Isa isa);
+/// True when LITHE_KERNEL=ref or force_reference(true).
+bool reference_only();
+void force_reference(bool on);
+
+/// Work of one call, counted without running it. One multiply-add is 2 FLOPs.
+struct Cost {
+  double flops = 0, bytes = 0;  // bytes: each operand once
+  Cost& operator+=(const Cost& other) {
+    flops += other.flops;
+    bytes += other.bytes;
+    return *this;
+  }
+};
+
+/// Collects the cost of kernels run on meta tensors, by part. While one lives, it receives.
+class CostMeter {
+ public:
+  struct Entry {
+    std::string part, kernel;
+    Cost cost;
+    int64_t calls = 0;
+  };
+  CostMeter();
+  ~CostMeter();
+  CostMeter(const CostMeter&) = delete;
+  CostMeter& operator=(const CostMeter&) = delete;
+  const std::vector<Entry>& entries() const { return entries_; }
+  Cost total() const;
+
+ private:
+  friend void book_cost(const char* kernel, const Cost& cost);
+  CostMeter* previous_;
+  std::vector<Entry> entries_;
+};
+void book_cost(const char* kernel, const Cost& cost);
+
+/// Names the part ("layers.3.mixer.heads") whose work follows, in cost tables and in error traces.
+class PartScope {
+ public:
+  explicit PartScope(std::string name);
+  ~PartScope();
+  PartScope(const PartScope&) = delete;
+  PartScope& operator=(const PartScope&) = delete;
+  static const std::string& current();
+
+ private:
+  std::string previous_;
+};
+
+template <class Args>
+struct Implementation {
+  const char* name;
+  Isa needs;                            // generic: runs everywhere
+  const char* (*refuse)(const Args&);   // the reason why it cannot run, or null; null pointer: never refuses
+  void (*run)(const Args&);
+};
+
+void report_dispatch(const char* family, const char* implementation, const char* reason);
+bool tracing_dispatch();
+
+/// Runs the first implementation that can. `meta` says that the tensors hold no data: then only the
+/// cost is booked.
+template <class Args>
+void run_kernel(const char* family, bool meta, std::initializer_list<Implementation<Args>> list, const Args& args) {
+  if (meta) {
+    book_cost(family, cost(args));
+    return;
+  }
+  const bool tracing = tracing_dispatch();
+  const Implementation<Args>* last = list.end() - 1;
+  for (const auto& candidate : list) {
+    const char* reason = nullptr;
+    if (reference_only() && &candidate != last)
+      reason = "LITHE_KERNEL=ref";
+    else if (candidate.needs > usable_isa())
+      reason = "instruction set not available";
+    else if (candidate.refuse)
+      reason = candidate.refuse(args);
+    if (tracing) report_dispatch(family, candidate.name, reason);
+    if (reason) continue;
+    candidate.run(args);
+    return;
+  }
+  fail(family, "no implementation takes these arguments; LITHE_VERBOSE=dispatch says why");
+}
+
+}  // namespace lithe::kernels
+
+// Declares `void name(const Args&)` in the namespace of every instruction set; cpu/<family>.cpp, which
+// is compiled once for each, defines it inside `namespace lithe::kernels::cpu::LITHE_ISA`.
+#ifdef LITHE_ONLY_GENERIC
+#define LITHE_DECLARE_CPU(name, Args) \
+  namespace lithe::kernels::cpu::generic { void name(const Args&); }
+#define LITHE_CPU_LIST(name, refuse) {"cpu/generic", Isa::generic, refuse, cpu::generic::name}
+#else
+#define LITHE_DECLARE_CPU(name, Args)                                       \
+  namespace lithe::kernels::cpu::generic { void name(const Args&); }        \
+  namespace lithe::kernels::cpu::avx2 { void name(const Args&); }           \
+  namespace lithe::kernels::cpu::avx512 { void name(const Args&); }         \
+  namespace lithe::kernels::cpu::avx512bf16 { void name(const Args&); }
+#define LITHE_CPU_LIST(name, refuse)                                                                                     \
+  {"cpu/avx512bf16", Isa::avx512bf16, refuse, cpu::avx512bf16::name}, {"cpu/avx512", Isa::avx512, refuse, cpu::avx512::name}, \
+      {"cpu/avx2", Isa::avx2, refuse, cpu::avx2::name}, {"cpu/generic", Isa::generic, refuse, cpu::generic::name}
+#endif

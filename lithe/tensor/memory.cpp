@@ -1,0 +1,168 @@
+#include "lithe/tensor/memory.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <set>
+
+#include "lithe/base/error.h"
+
+namespace lithe {
+
+const char* name_of(MemoryClass c) {
+  static const char* names[] = {"weights", "gradients", "optimizer", "activations", "decode", "workspace"};
+  return names[int(c)];
+}
+
+void Ledger::book(MemoryClass c, int64_t bytes) {
+  current_[int(c)] += bytes;
+  total_ += bytes;
+  if (total_ > peak_) {
+    peak_ = total_;
+    at_peak_ = current_;
+  }
+}
+
+void Ledger::reset_peak() {
+  peak_ = total_;
+  at_peak_ = current_;
+}
+
+Ledger& ledger(Device device) {
+  static Ledger ledgers[2];
+  return ledgers[int(device)];
+}
+
+namespace {
+
+thread_local MemoryClass current_class = MemoryClass::activations;
+
+constexpr int64_t kAlign = 64, kHugePage = int64_t(2) << 20;
+
+// One reserved range of addresses, handed out best fit with coalescing, so that freed neighbours
+// merge and the range that was ever touched stays close to the ledger's peak.
+class Arena {
+ public:
+  static Arena& instance() {
+    static Arena* arena = new Arena;  // never destroyed: tensors may outlive static destruction
+    return *arena;
+  }
+
+  std::byte* take(int64_t bytes) {
+    const std::lock_guard lock(mutex_);
+    auto fit = by_size_.lower_bound({bytes, nullptr});
+    std::byte* at;
+    int64_t have;
+    if (fit != by_size_.end()) {
+      std::tie(have, at) = *fit;
+      erase(at, have);
+    } else {
+      // Grow at the end, using a free block that touches it.
+      at = end_;
+      have = 0;
+      if (!free_.empty()) {
+        auto last = std::prev(free_.end());
+        if (last->first + last->second == end_) {
+          at = last->first;
+          have = last->second;
+          erase(at, have);
+        }
+      }
+      check(at + bytes <= limit_, "memory", "the arena of ", (limit_ - begin_) >> 30, " GiB is full; ", bytes, " bytes more were asked for");
+      end_ = std::max(end_, at + bytes);
+      have = bytes;
+    }
+    if (have > bytes) insert(at + bytes, have - bytes);
+    return at;
+  }
+
+  void give(std::byte* at, int64_t bytes) {
+    const std::lock_guard lock(mutex_);
+    auto next = free_.lower_bound(at);
+    if (next != free_.end() && at + bytes == next->first) {
+      bytes += next->second;
+      const auto [a, b] = *next;
+      erase(a, b);
+    }
+    auto after = free_.lower_bound(at);
+    if (after != free_.begin()) {
+      auto before = std::prev(after);
+      if (before->first + before->second == at) {
+        const auto [a, b] = *before;
+        erase(a, b);
+        at = a;
+        bytes += b;
+      }
+    }
+    insert(at, bytes);
+  }
+
+  int64_t touched() const { return end_ - begin_; }
+
+ private:
+  std::mutex mutex_;
+  std::byte *begin_ = nullptr, *end_ = nullptr, *limit_ = nullptr;
+  std::map<std::byte*, int64_t> free_;
+  std::set<std::pair<int64_t, std::byte*>> by_size_;
+
+  Arena() {
+    for (int64_t reserve = int64_t(1) << 40; reserve >= int64_t(1) << 28; reserve /= 4) {
+      void* range = ::mmap(nullptr, size_t(reserve), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+      if (range == MAP_FAILED) continue;
+      const auto start = (reinterpret_cast<uintptr_t>(range) + kHugePage - 1) / kHugePage * kHugePage;
+      begin_ = end_ = reinterpret_cast<std::byte*>(start);
+      limit_ = static_cast<std::byte*>(range) + reserve;
+      ::madvise(begin_, size_t(limit_ - begin_), MADV_HUGEPAGE);
+      return;
+    }
+    fail("memory", "no address range could be reserved: ", std::strerror(errno));
+  }
+  void insert(std::byte* at, int64_t bytes) {
+    free_[at] = bytes;
+    by_size_.insert({bytes, at});
+  }
+  void erase(std::byte* at, int64_t bytes) {
+    free_.erase(at);
+    by_size_.erase({bytes, at});
+  }
+};
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kArena = false;  // let the sanitizer see every block on its own
+#else
+constexpr bool kArena = true;
+#endif
+
+}  // namespace
+
+MemoryScope::MemoryScope(MemoryClass c) : previous_(current_class) { current_class = c; }
+MemoryScope::~MemoryScope() { current_class = previous_; }
+MemoryClass MemoryScope::current() { return current_class; }
+
+Storage::Storage(Device device, int64_t bytes)
+    : bytes_(bytes), booked_((bytes + kAlign - 1) / kAlign * kAlign), device_(device), class_(current_class) {
+  check(bytes >= 0, "memory", "cannot allocate ", bytes, " bytes");
+  if (device == Device::cpu && booked_ > 0) {
+    data_ = kArena ? Arena::instance().take(booked_) : static_cast<std::byte*>(std::aligned_alloc(size_t(kAlign), size_t(booked_)));
+    check(data_, "memory", "out of memory: ", bytes, " bytes");
+  }
+  ledger(device_).book(class_, booked_);
+}
+
+Storage::~Storage() {
+  ledger(device_).book(class_, -booked_);
+  if (!data_) return;
+  if (kArena)
+    Arena::instance().give(data_, booked_);
+  else
+    std::free(data_);
+}
+
+int64_t arena_bytes() { return kArena ? Arena::instance().touched() : 0; }
+
+}  // namespace lithe
