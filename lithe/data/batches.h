@@ -1,0 +1,92 @@
+// Batches: packed rows of documents, in an order that is a pure function of (store, sizes, seed, epoch, index).
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "lithe/data/token_store.h"
+
+namespace lithe {
+
+/// Packed rows of B sequences, one after another, without padding (DESIGN "Rows").
+struct Batch {
+  std::vector<int32_t> tokens;   // [N] inputs
+  std::vector<int32_t> labels;   // [N] next token; -1 = no label
+  std::vector<int64_t> offsets;  // [B+1] sequence starts, offsets[0] = 0, offsets[B] = N
+
+  int64_t rows() const { return int64_t(tokens.size()); }
+  int64_t sequences() const { return int64_t(offsets.size()) - 1; }
+  bool operator==(const Batch&) const = default;
+};
+
+/// Cuts a token store into batches.
+///
+/// A document t1 … tn is the token string s = [begin] t1 … tn [end] (each special only if the tokenizer has it), its rows are s
+/// without the last token and their labels s without the first. The rows are cut into pieces of at most sequence_length; the
+/// pieces are permuted by (seed, epoch); batch k is rows [k * batch_tokens, (k+1) * batch_tokens) of their
+/// concatenation. A piece cut by that is two sequences: context is lost there, no label is. No sequence
+/// holds rows of two documents.
+///
+/// Shuffled (training): each batch has exactly batch_tokens rows. Rows that do not fill a batch are left out of this epoch (other ones
+/// in the next); an epoch shorter than one batch is repeated to fill one.
+/// In order (evaluation): each row once, the last batch may be short, every epoch the same.
+class BatchOrder {
+ public:
+  BatchOrder(TokenStore store, int64_t sequence_length, int64_t batch_tokens, uint64_t seed, bool shuffle = true);
+  ~BatchOrder();
+  BatchOrder(BatchOrder&&) noexcept;
+  BatchOrder& operator=(BatchOrder&&) noexcept;
+
+  int64_t batches_per_epoch() const;
+  int64_t rows_per_epoch() const;  // before cutting into batches
+  /// 0 <= index < batches_per_epoch(). Thread-safe; the first call of an epoch computes its permutation.
+  Batch batch(int64_t epoch, int64_t index) const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// Computes batches ahead on a thread of its own. next() gives what the function would have given directly.
+class Prefetcher {
+ public:
+  using BatchFn = std::function<Batch(int64_t epoch, int64_t index)>;
+
+  /// Starts at (epoch, index) and continues through further epochs without end. `order` must outlive this object.
+  Prefetcher(const BatchOrder& order, int64_t epoch, int64_t index, int64_t depth = 4);
+  Prefetcher(BatchFn make, int64_t batches_per_epoch, int64_t epoch, int64_t index, int64_t depth = 4);
+  ~Prefetcher();
+  Prefetcher(const Prefetcher&) = delete;
+  Prefetcher& operator=(const Prefetcher&) = delete;
+
+  /// The next batch; rethrows what its computation threw, now and at each further call.
+  Batch next();
+
+ private:
+  BatchFn make_;
+  int64_t batches_per_epoch_, epoch_, index_;
+  size_t depth_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Batch> ready_;
+  std::exception_ptr error_;
+  bool stop_ = false;
+  std::thread thread_;
+
+  void work();
+};
+
+/// Fraction of a padded block [B, max length] that would be padding: what packed rows save.
+double padding_waste(const std::vector<int64_t>& lengths);
+
+/// Lengths of the sequences of a batch.
+std::vector<int64_t> sequence_lengths(const Batch& batch);
+
+}  // namespace lithe

@@ -1,0 +1,46 @@
+// The section `data` of a recipe, and what it loads.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lithe/base/fields.h"
+#include "lithe/data/corpus.h"
+#include "lithe/data/token_store.h"
+#include "lithe/text/tokenizer.h"
+
+namespace lithe {
+
+struct DataConfig {
+  std::vector<std::string> files;             // names or shell patterns, relative to the current directory
+  std::vector<std::string> validation_files;  // exclusive with validation_fraction
+  double validation_fraction = 0;
+  std::string text_field = "text";
+  std::string documents = "file";
+  bool allow_invalid_utf8 = false;
+  int64_t sequence_length = 256;
+  TokenizerConfig tokenizer;
+  std::string cache_directory;  // empty: $XDG_CACHE_HOME/lithe, else ~/.cache/lithe
+
+  void fields(Fields& f);
+};
+
+CorpusOptions corpus_options(const DataConfig& config);
+
+/// The directory that `cache_directory` names, made if missing.
+Path resolve_cache_directory(const std::string& cache_directory);
+
+struct Dataset {
+  std::shared_ptr<const Tokenizer> tokenizer;
+  TokenStore train;
+  std::optional<TokenStore> validation;
+};
+
+/// Reads, splits and tokenises the corpus of `config`. With `existing` (resuming, fine-tuning) that tokenizer is used and the section
+/// `tokenizer` is not. Otherwise a BPE tokenizer is trained on the training part alone and kept in the cache, so that a
+/// second call neither trains nor tokenises. Fails on a training file that is a validation file too.
+Dataset load_dataset(const DataConfig& config, std::shared_ptr<const Tokenizer> existing = nullptr);
+
+}  // namespace lithe
