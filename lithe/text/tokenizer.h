@@ -1,0 +1,139 @@
+// Tokenizers: text to ids and back. Stored as a Hugging Face tokenizer.json.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lithe/base/files.h"
+
+namespace lithe {
+
+class Fields;
+
+/// Ids of the tokens with a role; absent when the tokenizer has none.
+struct Specials {
+  std::optional<int32_t> bos, eos, pad, unk;
+};
+
+/// Immutable; every method may be called from many threads at once.
+class Tokenizer {
+ public:
+  virtual ~Tokenizer() = default;
+
+  /// Ids of `text`, which may hold any bytes. A special token's string in the text is plain text. Nothing is added
+  /// around it (no bos, no [CLS]). Big texts are split over threads; the result does not depend on how.
+  std::vector<int32_t> encode(std::string_view text) const { return encode(text, false); }
+  /// The same, but a special token's string becomes that token.
+  std::vector<int32_t> encode_with_specials(std::string_view text) const { return encode(text, true); }
+
+  /// Text of `ids`. Byte-level tokenizers return the bytes that were encoded, exactly. A special token decodes to its
+  /// string; an id without a token (a gap in the vocabulary) to nothing. Fails on an id outside [0, vocab_size).
+  virtual std::string decode(std::span<const int32_t> ids) const;
+  /// What one id adds to the text; `first` says that nothing stands before it.
+  virtual std::string piece(int32_t id, bool first) const = 0;
+
+  /// One more than the largest id.
+  virtual int64_t vocab_size() const = 0;
+  /// The vocabulary's own spelling of a token ("Ġthe", "##ing"); empty for a gap. Fails as decode does.
+  virtual std::string token(int32_t id) const = 0;
+  /// Id of the token spelt so.
+  virtual std::optional<int32_t> id(std::string_view token) const = 0;
+  /// True for control tokens such as <|endoftext|>, which encode() never returns.
+  virtual bool is_special(int32_t id) const = 0;
+  virtual const Specials& specials() const = 0;
+
+  /// A Hugging Face tokenizer.json; a loaded one is returned byte for byte.
+  virtual std::string to_json() const = 0;
+  /// Checksum of to_json() and the roles in specials().
+  uint64_t fingerprint() const;
+
+ protected:
+  virtual std::vector<int32_t> encode(std::string_view text, bool with_specials) const = 0;
+};
+
+/// The pre-tokenizer of GPT-2: merges never cross the pieces this pattern cuts.
+inline constexpr std::string_view gpt2_pattern =
+    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+inline constexpr std::string_view end_of_text = "<|endoftext|>";
+
+/// Ids 0 to 255 are the bytes, 256 is <|endoftext|>, which is both bos and eos.
+std::unique_ptr<Tokenizer> make_byte_tokenizer();
+
+struct BpeTraining {
+  int64_t vocab_size = 8192;         // specials and the 256 bytes included
+  int64_t min_frequency = 2;         // pairs seen less often are not merged
+  std::vector<std::string> specials = {std::string(end_of_text)};  // ids 0, 1, ...; the first is bos and eos
+};
+
+/// Learns a byte-level BPE from texts. Ids: specials, the 256 bytes in the order of their spelling, merges as learned.
+/// The result depends on the texts alone, not on their order, their cutting into calls or the number of threads
+/// (but a text never shares a word with the next one).
+class BpeTrainer {
+ public:
+  explicit BpeTrainer(BpeTraining options = {});
+  ~BpeTrainer();
+  BpeTrainer(BpeTrainer&&) noexcept;
+  BpeTrainer& operator=(BpeTrainer&&) noexcept;
+
+  /// Counts the words of one text. Strings of special tokens cut the text and are not counted.
+  void add(std::string_view text);
+  /// Bytes added so far.
+  uint64_t bytes() const;
+  /// Learns the merges. Stops early, with a warning, when no pair is frequent enough. Polls stop_signal() and fails
+  /// when one came.
+  std::unique_ptr<Tokenizer> train();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+std::unique_ptr<Tokenizer> train_bpe(std::span<const std::string_view> texts, const BpeTraining& options = {});
+
+/// Loads a tokenizer.json, a vocab.txt (WordPiece of BERT, lower case), or a directory with tokenizer.json, or
+/// vocab.json and merges.txt (GPT-2), or vocab.txt. A tokenizer_config.json beside them names bos, eos, pad and unk;
+/// without it they are found by their usual names. Fails on anything malformed or unsupported, naming it.
+std::unique_ptr<Tokenizer> load_tokenizer(const Path& file_or_directory);
+/// The same from the text of a tokenizer.json; `origin` stands in errors.
+std::unique_ptr<Tokenizer> parse_tokenizer(std::string json, const std::string& origin);
+
+/// Writes tokenizer.json and tokenizer_config.json (the roles) into a directory, as Hugging Face reads them.
+void save_tokenizer(const Tokenizer& tokenizer, const Path& directory);
+
+/// Recipe section data.tokenizer.
+struct TokenizerConfig {
+  std::string type = "bytes";
+  int64_t vocab_size = 8192;
+  int64_t min_frequency = 2;
+  std::string file;
+  void fields(Fields& f);
+};
+
+/// Calls its argument once per text of the corpus.
+using ForEachText = std::function<void(const std::function<void(std::string_view)>&)>;
+
+/// The tokenizer of a recipe. `texts` is only used by type bpe, which is trained on them.
+std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerConfig& config, const ForEachText& texts);
+
+/// Decodes ids as they come, for generation: returns complete UTF-8 characters only. Bytes that are no UTF-8 become
+/// U+FFFD, as in valid_utf8() of utf8.h.
+class StreamDecoder {
+ public:
+  explicit StreamDecoder(const Tokenizer& tokenizer) : tokenizer_(&tokenizer) {}
+  std::string push(int32_t id);
+  /// What is left at the end of the text; the decoder is then as new.
+  std::string finish();
+
+ private:
+  const Tokenizer* tokenizer_;
+  std::string pending_;
+  bool first_ = true;
+};
+
+}  // namespace lithe
