@@ -1,0 +1,163 @@
+#include "lithe/autograd/var.h"
+
+#include <cmath>
+
+#include "lithe/kernels/elementwise.h"
+#include "lithe/kernels/kernel.h"
+#include "lithe/kernels/optimizer.h"
+
+namespace lithe {
+namespace {
+
+thread_local Tape* innermost = nullptr;
+thread_local int finite_traces = 0;
+
+void check_finite(const char* op, const std::string& part, const char* what, const Tensor& x) {
+  if (!x.defined() || x.is_meta() || kernels::all_finite(x)) return;
+  int64_t at = 0;
+  while (std::isfinite(value_at(x, at))) ++at;
+  throw Error("diverged", cat("the first value that is not finite is in ", what, " of ", op, part.empty() ? "" : " in ", part, ": element ", at, " of ", x.shape(), " is ", value_at(x, at)), ExitCode::diverged);
+}
+
+Tensor empty_grad(const GradSlot& slot) {
+  const MemoryScope scope(slot.leaf ? MemoryClass::gradients : MemoryClass::activations);
+  return empty(slot.shape, slot.dtype, slot.device);
+}
+
+}  // namespace
+
+Var Var::leaf(Tensor value) {
+  auto slot = std::make_shared<GradSlot>(GradSlot{{}, value.shape(), value.dtype(), value.device(), true});
+  return Var(std::move(value), std::move(slot));
+}
+
+Grads::Into Grads::into(const GradRef& x) {
+  if (!x) return {};
+  if (!x->grad.defined()) {
+    x->grad = empty_grad(*x);
+    return {x->grad, false};
+  }
+  if (x->grad.sharers() > 1) {  // given by someone who still reads it: add to a copy
+    Tensor own = empty_grad(*x);
+    copy_into(own, x->grad);
+    x->grad = own;
+  }
+  return {x->grad, true};
+}
+
+Tensor Grads::into_zeroed(const GradRef& x) {
+  const Into into = this->into(x);
+  if (into && !into.accumulate) fill_zero(into.to);
+  return into.to;
+}
+
+void Grads::give(const GradRef& x, const Tensor& gradient) {
+  if (!x) return;
+  check(gradient.numel() == x->shape.numel(), "backward", "a gradient of shape ", gradient.shape(), " for a value of shape ", x->shape);
+  if (!x->grad.defined() && !x->leaf && gradient.dtype() == x->dtype) {
+    x->grad = gradient.reshape(x->shape);
+    return;
+  }
+  const bool first = !x->grad.defined();
+  Tensor out = first || x->grad.sharers() > 1 ? empty_grad(*x) : x->grad;
+  const Tensor shaped = gradient.reshape(x->shape);
+  kernels::add({.a = shaped, .b = first ? Tensor() : x->grad, .out = out});
+  x->grad = out;
+}
+
+Tape::Tape() : previous_(innermost) { innermost = this; }
+Tape::~Tape() { innermost = previous_; }
+Tape* Tape::current() { return innermost; }
+
+NoGrad::NoGrad() : previous_(innermost) { innermost = nullptr; }
+NoGrad::~NoGrad() { innermost = previous_; }
+
+FiniteTrace::FiniteTrace() { ++finite_traces; }
+FiniteTrace::~FiniteTrace() { --finite_traces; }
+
+void Tape::backward(const Var& y, Tensor dy) {
+  check(y.needs_grad(), "backward", "nothing to differentiate: no input of the result needs a gradient");
+  if (!dy.defined()) {
+    check(y.value().numel() == 1, "backward", "a result of shape ", y.shape(), " needs an explicit gradient; only scalars have a default");
+    dy = empty(y.shape(), y.dtype(), y.device());
+    if (!dy.is_meta()) set_value(dy, 0, 1);
+  }
+  Grads grads;
+  grads.give(y.ref(), dy);
+  dy = Tensor();
+  const NoGrad no_grad;
+  while (!entries_.empty()) {
+    Entry entry = std::move(entries_.back());
+    entries_.pop_back();
+    std::vector<Tensor> dys;
+    bool any = false;
+    for (const GradRef& output : entry.outputs) {
+      dys.push_back(output ? std::move(output->grad) : Tensor());
+      if (output) output->grad = Tensor();
+      any = any || dys.back().defined();
+    }
+    if (!any) continue;
+    const kernels::PartScope part(entry.part);
+    entry.backward(dys, grads);
+    if (finite_traces)
+      for (const GradRef& input : entry.inputs)
+        if (input) check_finite(entry.op, entry.part, "the gradient", input->grad);
+  }
+}
+
+std::vector<Var> record_many(const char* op, const std::vector<GradRef>& inputs, const std::vector<Tensor>& outs, BackwardMany backward) {
+  if (finite_traces)
+    for (const Tensor& out : outs) check_finite(op, kernels::PartScope::current(), "the output", out);
+  bool needed = false;
+  for (const GradRef& input : inputs) needed = needed || input;
+  std::vector<Var> results;
+  if (!innermost || !needed) {
+    for (const Tensor& out : outs) results.emplace_back(out);
+    return results;
+  }
+  Tape::Entry entry{op, kernels::PartScope::current(), inputs, {}, std::move(backward)};
+  for (const Tensor& out : outs) {
+    auto slot = std::make_shared<GradSlot>(GradSlot{{}, out.shape(), out.dtype(), out.device(), false});
+    entry.outputs.push_back(slot);
+    results.emplace_back(out, slot);
+  }
+  innermost->entries_.push_back(std::move(entry));
+  return results;
+}
+
+Var record(const char* op, std::initializer_list<GradRef> inputs, Tensor out, Backward backward) {
+  return record_many(op, inputs, {std::move(out)}, [backward = std::move(backward)](const std::vector<Tensor>& dys, Grads& g) { backward(dys[0], g); })[0];
+}
+
+Var recompute(const std::function<Var(const std::vector<Var>&)>& f, const std::vector<Var>& inputs) {
+  bool any = false;
+  for (const Var& input : inputs) any = any || input.needs_grad();
+  if (!Tape::current() || !any) return f(inputs);
+  Tensor out;
+  {
+    const NoGrad no_grad;
+    out = f(inputs).value();
+  }
+  std::vector<GradRef> refs;
+  for (const Var& input : inputs) refs.push_back(input.ref());
+  return record_many("recompute", refs, {out}, [f, inputs](const std::vector<Tensor>& dys, Grads& g) {
+    Tape inner;
+    std::vector<Var> again;
+    for (const Var& input : inputs) {
+      if (!input.needs_grad()) {
+        again.push_back(input.value());
+        continue;
+      }
+      // A slot of its own, so that the inner tape ends here instead of running on into the outer one.
+      auto slot = std::make_shared<GradSlot>(*input.ref());
+      slot->grad = Tensor();
+      again.emplace_back(input.value(), slot);
+    }
+    Var y = f(again);
+    if (y.needs_grad()) inner.backward(y, dys[0]);
+    for (size_t i = 0; i < inputs.size(); ++i)
+      if (again[i].needs_grad() && again[i].grad().defined()) g.give(inputs[i].ref(), again[i].grad());
+  })[0];
+}
+
+}  // namespace lithe

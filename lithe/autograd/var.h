@@ -1,0 +1,131 @@
+// Reverse-mode differentiation on a tape. While a Tape lives, operations on Vars are recorded; without
+// one nothing is kept. Gradients are addressed by input (`g.into(x)`), never by position.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lithe/tensor/tensor.h"
+
+namespace lithe {
+
+/// Where a gradient gathers. Shared by all copies of a Var; holds no value, so that an activation can
+/// be freed while its gradient is still to come.
+struct GradSlot {
+  Tensor grad;  // none until something arrives
+  Shape shape;
+  DType dtype;  // of the gradient: that of the value, f32 for a bf16 copy of an f32 parameter
+  Device device;
+  bool leaf;  // a parameter: booked as gradients, kept after backward
+};
+using GradRef = std::shared_ptr<GradSlot>;
+
+/// A tensor that may take part in differentiation.
+class Var {
+ public:
+  Var() = default;
+  Var(Tensor value) : value_(std::move(value)) {}  // a constant
+  Var(Tensor value, GradRef slot) : value_(std::move(value)), slot_(std::move(slot)) {}
+  /// A leaf whose gradient is kept.
+  static Var leaf(Tensor value);
+
+  const Tensor& value() const { return value_; }
+  const Shape& shape() const { return value_.shape(); }
+  int64_t dim(int axis) const { return value_.dim(axis); }
+  int64_t rows() const { return value_.rows(); }
+  int64_t cols() const { return value_.cols(); }
+  DType dtype() const { return value_.dtype(); }
+  Device device() const { return value_.device(); }
+  bool defined() const { return value_.defined(); }
+  bool needs_grad() const { return slot_ != nullptr; }
+  const GradRef& ref() const { return slot_; }
+  operator const GradRef&() const { return slot_; }
+  /// The gathered gradient; none when nothing arrived.
+  Tensor grad() const { return slot_ ? slot_->grad : Tensor(); }
+
+ private:
+  Tensor value_;
+  GradRef slot_;
+};
+
+/// Handed to backward functions.
+class Grads {
+ public:
+  struct Into {
+    Tensor to;                // none when this input needs no gradient: skip the work
+    bool accumulate = false;  // add to `to` (true) or set it (false)
+    explicit operator bool() const { return to.defined(); }
+  };
+  bool wants(const GradRef& x) const { return x != nullptr; }
+  /// Where the gradient of x goes. Once asked, it must be written.
+  Into into(const GradRef& x);
+  /// The same, always to be added to: zeros are put there first when nothing had arrived.
+  Tensor into_zeroed(const GradRef& x);
+  /// Hands over a finished gradient without a copy; the tensor may be shared and must not be changed
+  /// afterwards by the caller. Shapes may differ when the count is the same.
+  void give(const GradRef& x, const Tensor& gradient);
+};
+
+/// dys[i] is none when output i was not used.
+using Backward = std::function<void(const Tensor& dy, Grads& g)>;
+using BackwardMany = std::function<void(const std::vector<Tensor>& dys, Grads& g)>;
+
+/// Records while it lives; the innermost counts. backward() may be called once.
+class Tape {
+ public:
+  Tape();
+  ~Tape();
+  Tape(const Tape&) = delete;
+  Tape& operator=(const Tape&) = delete;
+
+  /// Propagates dy (default: ones for a scalar) from y to every leaf, freeing what was kept on the way.
+  void backward(const Var& y, Tensor dy = {});
+
+  static Tape* current();
+
+ private:
+  friend std::vector<Var> record_many(const char*, const std::vector<GradRef>&, const std::vector<Tensor>&, BackwardMany);
+  struct Entry {
+    const char* op;
+    std::string part;
+    std::vector<GradRef> inputs, outputs;
+    BackwardMany backward;
+  };
+  std::vector<Entry> entries_;
+  Tape* previous_;
+};
+
+/// Suspends recording.
+class NoGrad {
+ public:
+  NoGrad();
+  ~NoGrad();
+  NoGrad(const NoGrad&) = delete;
+  NoGrad& operator=(const NoGrad&) = delete;
+
+ private:
+  Tape* previous_;
+};
+
+/// Makes `out` the result of an operation on `inputs`. Recorded only when a tape lives and an input needs
+/// a gradient; otherwise a constant.
+Var record(const char* op, std::initializer_list<GradRef> inputs, Tensor out, Backward backward);
+std::vector<Var> record_many(const char* op, const std::vector<GradRef>& inputs, const std::vector<Tensor>& outs, BackwardMany backward);
+
+/// y = f(inputs), keeping only the inputs: backward runs f again (activation checkpointing). f must be a
+/// pure function of its inputs and of parameters; random numbers are, being keyed.
+Var recompute(const std::function<Var(const std::vector<Var>&)>& f, const std::vector<Var>& inputs);
+
+/// While on, every recorded value and gradient is checked, and the first that is not finite throws an
+/// Error (ExitCode::diverged) naming op and part. Slow: for replaying a step that went wrong.
+class FiniteTrace {
+ public:
+  FiniteTrace();
+  ~FiniteTrace();
+  FiniteTrace(const FiniteTrace&) = delete;
+  FiniteTrace& operator=(const FiniteTrace&) = delete;
+};
+
+}  // namespace lithe

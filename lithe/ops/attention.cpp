@@ -1,0 +1,74 @@
+#include "lithe/ops/attention.h"
+
+#include <cmath>
+
+#include "lithe/kernels/rope.h"
+
+namespace lithe {
+namespace {
+
+kernels::AttentionArgs arguments(const Tensor& q, int64_t key_cols, int64_t value_cols, const AttendOptions& o) {
+  check(o.heads > 0 && o.kv_heads > 0 && o.heads % o.kv_heads == 0, "attend", "heads (", o.heads, ") must be a multiple of key/value heads (", o.kv_heads, ")");
+  check(q.cols() % o.heads == 0 && key_cols % o.kv_heads == 0 && value_cols % o.kv_heads == 0, "attend", "widths q ", q.cols(), ", k ", key_cols, ", v ", value_cols, " must be multiples of the heads ", o.heads, " and ", o.kv_heads);
+  kernels::AttentionArgs args;
+  args.heads = o.heads;
+  args.kv_heads = o.kv_heads;
+  args.head_dim = q.cols() / o.heads;
+  args.value_dim = value_cols / o.kv_heads;
+  check(key_cols / o.kv_heads == args.head_dim, "attend", "queries have ", args.head_dim, " channels a head, keys ", key_cols / o.kv_heads);
+  args.scale = o.scale != 0 ? o.scale : 1 / std::sqrt(double(args.head_dim));
+  args.mask = o.mask;
+  args.q = q;
+  args.out = empty({q.rows(), args.heads * args.value_dim}, q.dtype(), q.device());
+  return args;
+}
+
+}  // namespace
+
+Var attend(const Var& q, const Var& k, const Var& v, const Sequences& queries, const Sequences& keys, const AttendOptions& options) {
+  check(queries.count() == keys.count() && queries.rows() == q.rows() && keys.rows() == k.rows() && k.rows() == v.rows(), "attend", "q ", q.shape(), ", k ", k.shape(), ", v ", v.shape(), " do not fit ", queries.count(), " query sequences of ", queries.rows(), " rows and ", keys.count(), " key sequences of ", keys.rows(), " rows");
+  auto args = arguments(q.value(), k.cols(), v.cols(), options);
+  args.k = k.value();
+  args.v = v.value();
+  for (int64_t b = 0; b < queries.count(); ++b)
+    args.segments.push_back({queries.offset(b), queries.length(b), keys.offset(b), keys.length(b), {}, {}});
+  if (Tape::current()) args.lse = empty({q.rows(), options.heads}, q.dtype() == DType::f64 ? DType::f64 : DType::f32, q.device());
+  kernels::attention(args);
+  const Tensor out = args.out;
+  return record("attend", {q, k, v}, out, [args, q = q.ref(), k = k.ref(), v = v.ref()](const Tensor& dy, Grads& g) {
+    auto dq = g.into(q), dk = g.into(k);
+    // k and v may be one Var (shared keys and values): its second gradient is added to the first.
+    const bool same = k && k == v;
+    auto dv = same ? Grads::Into{empty_like(dk.to), false} : g.into(v);
+    const auto or_scratch = [](Grads::Into& d, const Tensor& like) {
+      if (!d) d.to = empty_like(like);
+    };
+    or_scratch(dq, args.q);
+    or_scratch(dk, args.k);
+    or_scratch(dv, args.v);
+    kernels::attention_grad({.forward = args, .dout = dy, .dq = dq.to, .dk = dk.to, .dv = dv.to, .accumulate_dq = dq.accumulate, .accumulate_dk = dk.accumulate, .accumulate_dv = dv.accumulate});
+    if (same) g.give(v, dv.to);
+  });
+}
+
+Tensor attend_cached(const Tensor& q, const std::vector<KeyValues>& caches, const Sequences& queries, const AttendOptions& options) {
+  check(int64_t(caches.size()) == queries.count() && !caches.empty(), "attend_cached", "one cache a sequence: ", queries.count(), ", got ", caches.size());
+  auto args = arguments(q, caches[0].keys.cols(), caches[0].values.cols(), options);
+  for (int64_t b = 0; b < queries.count(); ++b) {
+    const KeyValues& cache = caches[size_t(b)];
+    args.segments.push_back({queries.offset(b), queries.length(b), 0, queries.past(b) + queries.length(b), cache.keys, cache.values});
+  }
+  kernels::attention(args);
+  return args.out;
+}
+
+Var rotate(const Var& x, const Tensor& positions, int64_t head_dim, double base, bool interleaved) {
+  Tensor out = empty_like(x.value());
+  kernels::rope({.x = x.value(), .positions = positions, .out = out, .head_dim = head_dim, .base = base, .interleaved = interleaved});
+  return record("rotate", {x}, out, [=, x = x.ref()](const Tensor& dy, Grads& g) {
+    const auto dx = g.into(x);
+    kernels::rope({.x = dy, .positions = positions, .out = dx.to, .head_dim = head_dim, .base = base, .interleaved = interleaved, .inverse = true, .accumulate = dx.accumulate});
+  });
+}
+
+}  // namespace lithe

@@ -1,0 +1,39 @@
+#include "lithe/ops/embedding.h"
+
+#include "lithe/kernels/embedding.h"
+
+namespace lithe {
+namespace {
+
+void check_ids(const char* op, const Tensor& ids, int64_t bound) {
+  check(ids.dtype() == DType::i32, op, "ids must be i32, got ", ids.dtype());
+  if (ids.is_meta()) return;
+  const int32_t* at = ids.data<int32_t>();
+  for (int64_t i = 0; i < ids.numel(); ++i) check(at[i] >= 0 && at[i] < bound, op, "id ", at[i], " at row ", i, " is outside the table of ", bound, " rows");
+}
+
+}  // namespace
+
+// spec: embed.token | embedding | lookup of table rows, padding row without gradient | TB 6.1.1
+Var embed(const Var& table, const Tensor& ids, DType dtype, double factor, int64_t padding) {
+  check(table.shape().rank() == 2, "embed", "the table must be [V,D], got ", table.shape());
+  check_ids("embed", ids, table.dim(0));
+  Tensor out = empty({ids.numel(), table.dim(1)}, dtype, table.device());
+  kernels::gather({.table = table.value(), .ids = ids, .out = out, .scale = factor});
+  return record("embed", {table}, out, [table = table.ref(), ids, factor, padding](const Tensor& dy, Grads& g) {
+    kernels::scatter_add({.dout = dy, .ids = ids, .dtable = g.into_zeroed(table), .scale = factor, .skip = padding});
+  });
+}
+
+Var add_rows(const Var& x, const Var& table, const Tensor& positions) {
+  check(x.cols() == table.dim(1) && x.rows() == positions.numel(), "add_rows", "x ", x.shape(), " does not fit the table ", table.shape(), " and ", positions.numel(), " positions");
+  check_ids("positions", positions, table.dim(0));
+  Tensor out = clone(x.value());
+  kernels::gather({.table = table.value(), .ids = positions, .out = out, .accumulate = true});
+  return record("add_rows", {x, table}, out, [x = x.ref(), table = table.ref(), positions](const Tensor& dy, Grads& g) {
+    if (table) kernels::scatter_add({.dout = dy, .ids = positions, .dtable = g.into_zeroed(table)});
+    g.give(x, dy);
+  });
+}
+
+}  // namespace lithe

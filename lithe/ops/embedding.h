@@ -1,0 +1,15 @@
+// Rows of tables by id.
+#pragma once
+
+#include "lithe/autograd/var.h"
+
+namespace lithe {
+
+/// out [N,D] = factor * table[ids]; ids i32 [N], each in [0, V). `dtype` of the rows. Rows of id `padding`
+/// get no gradient (-1: none).
+Var embed(const Var& table, const Tensor& ids, DType dtype, double factor = 1, int64_t padding = -1);
+
+/// x + table[positions]: learned positions. positions i32 [N], each below the table's rows.
+Var add_rows(const Var& x, const Var& table, const Tensor& positions);
+
+}  // namespace lithe

@@ -1,0 +1,26 @@
+// Linear maps of rows.
+#pragma once
+
+#include "lithe/autograd/var.h"
+#include "lithe/kernels/elementwise.h"
+
+namespace lithe {
+
+/// y [N,M] = x [N,K] w [K,M] + bias [M]; bias may be undefined. With `transposed`, w is [M,K].
+/// Without a tape a row's result does not depend on the other rows, to the bit.
+Var linear(const Var& x, const Var& w, const Var& bias = {}, bool transposed = false);
+
+/// f(x + bias) elementwise; bias [C] may be undefined.
+Var activate(kernels::Activation kind, const Var& x, const Var& bias = {});
+
+/// f(gate) * up, elementwise.
+Var gated(kernels::Activation kind, const Var& gate, const Var& up);
+
+/// linear(activate(kind, x, bias), w, out_bias), keeping only x: the activation is computed again in the
+/// backward pass instead of being stored.
+Var activated_linear(kernels::Activation kind, const Var& x, const Var& bias, const Var& w, const Var& out_bias = {});
+
+/// linear(gated(kind, gate, up), w), keeping only gate and up.
+Var gated_linear(kernels::Activation kind, const Var& gate, const Var& up, const Var& w);
+
+}  // namespace lithe

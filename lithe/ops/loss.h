@@ -1,0 +1,23 @@
+// Losses over rows.
+#pragma once
+
+#include "lithe/autograd/var.h"
+
+namespace lithe {
+
+/// Sums over the labelled rows of one call, in double and in row order.
+struct LossSums {
+  double loss = 0;  // with smoothing
+  double nll = 0;   // without
+  int64_t labels = 0;
+};
+
+/// scale * sum of the cross-entropies of logits [N,V] with labels i32 [N] (negative: no label): a scalar [1].
+Var cross_entropy(const Var& logits, const Tensor& labels, double smoothing, double scale, LossSums* sums = nullptr);
+
+/// cross_entropy(linear(x, w, {}, transposed)) without the logits: they are made, used and dropped in chunks of
+/// rows. With a tape the gradients are taken in the same pass, so the result must be differentiated with dy = 1
+/// (put factors into `scale`). `row_nll` [N], optional, receives each row's negative log-likelihood.
+Var linear_cross_entropy(const Var& x, const Var& w, bool transposed, const Tensor& labels, double smoothing, double scale, LossSums* sums = nullptr, Tensor row_nll = {});
+
+}  // namespace lithe

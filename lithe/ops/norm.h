@@ -1,0 +1,12 @@
+// Normalisation of rows (spec norm.layer, norm.rms).
+#pragma once
+
+#include "lithe/autograd/var.h"
+#include "lithe/kernels/norm.h"
+
+namespace lithe {
+
+/// weight * normalised(x) + bias; weight, bias [C] of x's last axis; bias may be undefined.
+Var normalise(kernels::NormKind kind, const Var& x, const Var& weight, const Var& bias, double eps);
+
+}  // namespace lithe
