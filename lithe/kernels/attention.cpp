@@ -1,0 +1,177 @@
+#include "lithe/kernels/attention.h"
+
+#include <algorithm>
+
+#include "lithe/kernels/ref/attention.h"
+
+namespace lithe::kernels {
+namespace {
+
+struct Shown {
+  const Tensor& x;
+};
+std::ostream& operator<<(std::ostream& out, const Shown& shown) {
+  if (!shown.x) return out << "none";
+  return out << shown.x.dtype() << shown.x.shape();
+}
+
+std::string describe(const AttentionArgs& a) {
+  return cat("q ", Shown{a.q}, ", k ", Shown{a.k}, ", v ", Shown{a.v}, ", out ", Shown{a.out}, ", lse ", Shown{a.lse},
+             "; heads ", a.heads, ", kv_heads ", a.kv_heads, ", head_dim ", a.head_dim, ", value_dim ", a.value_dim);
+}
+
+// The checks format their message only when they fail: decoding calls this for every layer and token.
+template <class... Args>
+void require(bool rule, const char* operation, const AttentionArgs& a, const Args&... message) {
+  if (!rule) [[unlikely]]
+    fail(operation, message..., "; got ", describe(a));
+}
+
+bool is_matrix(const Tensor& x, int64_t cols) { return x.shape().rank() == 2 && x.dim(1) == cols; }
+
+void check_segments(const char* op, const AttentionArgs& a) {
+  const int64_t queries = a.q.dim(0), keys = a.k ? a.k.dim(0) : 0, values = a.v ? a.v.dim(0) : 0;
+  std::vector<std::pair<int64_t, int64_t>> covered;
+  covered.reserve(a.segments.size());
+  for (size_t i = 0; i < a.segments.size(); ++i) {
+    const AttentionSegment& s = a.segments[i];
+    require(s.query_row >= 0 && s.query_rows >= 0 && s.query_row + s.query_rows <= queries, op, a, "segment ", i, " has query rows [",
+            s.query_row, ",", s.query_row + s.query_rows, "), outside of q");
+    require(s.key_rows >= 0, op, a, "segment ", i, " has ", s.key_rows, " key rows");
+    require(s.keys.defined() == s.values.defined(), op, a, "segment ", i, " must have both its own keys and values, or neither");
+    if (s.keys) {
+      require(is_matrix(s.keys, a.kv_heads * a.head_dim) && is_matrix(s.values, a.kv_heads * a.value_dim) &&
+                  s.keys.dim(0) >= s.key_rows && s.values.dim(0) >= s.key_rows,
+              op, a, "segment ", i, " with ", s.key_rows, " key rows has keys ", Shown{s.keys}, " and values ", Shown{s.values},
+              "; they must be [>=key_rows, kv_heads*head_dim] and [>=key_rows, kv_heads*value_dim]");
+      require(s.keys.dtype() == a.q.dtype() && s.values.dtype() == a.q.dtype(), op, a, "segment ", i, " has keys ", s.keys.dtype(),
+              " and values ", s.values.dtype(), "; they must have the dtype of q");
+    } else {
+      require(s.key_row >= 0 && s.key_row + s.key_rows <= std::min(keys, values), op, a, "segment ", i, " has key rows [", s.key_row, ",",
+              s.key_row + s.key_rows, "), outside of k or v");
+    }
+    if (s.query_rows > 0) covered.push_back({s.query_row, s.query_row + s.query_rows});
+  }
+  if (!std::is_sorted(covered.begin(), covered.end())) std::sort(covered.begin(), covered.end());
+  for (size_t i = 1; i < covered.size(); ++i)
+    require(covered[i - 1].second <= covered[i].first, op, a, "two segments share query row ", covered[i].first);
+}
+
+void check_args(const char* op, const AttentionArgs& a) {
+  require(a.q && a.out, op, a, "q and out are needed");
+  require(a.heads > 0 && a.kv_heads > 0 && a.heads % a.kv_heads == 0, op, a, "heads must be a multiple of kv_heads");
+  require(a.head_dim > 0 && a.value_dim > 0, op, a, "head_dim and value_dim must be positive");
+  require(a.mask.window >= 0, op, a, "window must not be negative, is ", a.mask.window);
+  require(is_matrix(a.q, a.heads * a.head_dim), op, a, "q must be [N, heads*head_dim]");
+  require(is_matrix(a.out, a.heads * a.value_dim) && a.out.dim(0) == a.q.dim(0), op, a, "out must be [N, heads*value_dim]");
+  require(!a.k || is_matrix(a.k, a.kv_heads * a.head_dim), op, a, "k must be [S, kv_heads*head_dim]");
+  require(!a.v || is_matrix(a.v, a.kv_heads * a.value_dim), op, a, "v must be [S, kv_heads*value_dim]");
+  const DType type = a.q.dtype();
+  require(type == DType::f64 || type == DType::f32 || type == DType::bf16, op, a, "q must be f64, f32 or bf16");
+  require((!a.k || a.k.dtype() == type) && (!a.v || a.v.dtype() == type) && a.out.dtype() == type, op, a,
+          "q, k, v and out must have one dtype");
+  require(!a.lse || (is_matrix(a.lse, a.heads) && a.lse.dim(0) == a.q.dim(0) && a.lse.dtype() == (type == DType::f64 ? type : DType::f32)),
+          op, a, "lse must be [N, heads] in f32 (f64 for f64)");
+  check_segments(op, a);
+}
+
+void check_args(const AttentionGradArgs& g) {
+  const char* op = "attention_grad";
+  const AttentionArgs& a = g.forward;
+  check_args(op, a);
+  require(a.k && a.v, op, a, "k and v are needed");
+  require(a.lse.defined(), op, a, "lse of the forward pass is needed");
+  std::vector<std::pair<int64_t, int64_t>> covered;
+  for (const AttentionSegment& s : a.segments) {
+    require(!s.keys, op, a, "segments with their own keys (decode caches) have no gradient");
+    if (s.key_rows > 0) covered.push_back({s.key_row, s.key_row + s.key_rows});
+  }
+  std::sort(covered.begin(), covered.end());
+  for (size_t i = 1; i < covered.size(); ++i)
+    require(covered[i - 1].second <= covered[i].first, op, a, "two segments share key row ", covered[i].first,
+            "; the gradient needs keys that belong to one segment");
+  const DType type = a.q.dtype();
+  require(g.dout && g.dout.shape() == a.out.shape() && g.dout.dtype() == type, op, a, "dout must be like out, is ", Shown{g.dout});
+  const auto gradient_of = [&](const char* name, const Tensor& d, const Tensor& x) {
+    require(d && d.shape() == x.shape() && (d.dtype() == type || (type == DType::bf16 && d.dtype() == DType::f32)), op, a, name,
+            " must have the shape of ", name + 1, " and its dtype (or f32), is ", Shown{d});
+  };
+  gradient_of("dq", g.dq, a.q);
+  gradient_of("dk", g.dk, a.k);
+  gradient_of("dv", g.dv, a.v);
+}
+
+/// Pairs of a query and a key that it sees, over all segments, for one head.
+double visible_pairs(const AttentionArgs& a) {
+  double pairs = 0;
+  for (const AttentionSegment& s : a.segments) {
+    if (!a.mask.causal && a.mask.window == 0) {
+      pairs += double(s.query_rows) * double(s.key_rows);
+      continue;
+    }
+    for (int64_t i = 0; i < s.query_rows; ++i) {
+      const ref::Visible keys = ref::visible_keys(s, a.mask, i);
+      pairs += double(keys.end - keys.begin);
+    }
+  }
+  return pairs;
+}
+
+// Rows that the segments cover; their operands count once each.
+struct Rows {
+  double queries = 0, keys = 0;
+  explicit Rows(const AttentionArgs& a) {
+    for (const AttentionSegment& s : a.segments) {
+      queries += double(s.query_rows);
+      keys += double(s.key_rows);
+    }
+  }
+};
+
+double key_bytes(const AttentionArgs& a, double rows) {
+  return rows * double(a.kv_heads * (a.head_dim + a.value_dim)) * double(size_of(a.q.dtype()));
+}
+
+double query_bytes(const AttentionArgs& a, double rows) {
+  const double lse = a.lse ? double(size_of(a.lse.dtype())) : 0;
+  return rows * double(a.heads) * (double(a.head_dim + a.value_dim) * double(size_of(a.q.dtype())) + lse);
+}
+
+void run_reference(const AttentionArgs& a) {
+  dispatch_float(a.q.dtype(), [&]<class T>() { ref::attention<T>(a); });
+}
+
+void run_reference_grad(const AttentionGradArgs& g) {
+  dispatch_float(g.forward.q.dtype(), [&]<class T>() { ref::attention_grad<T>(g); });
+}
+
+}  // namespace
+
+Cost cost(const AttentionArgs& a) {
+  const Rows rows(a);
+  return {2.0 * visible_pairs(a) * double(a.heads) * double(a.head_dim + a.value_dim), query_bytes(a, rows.queries) + key_bytes(a, rows.keys)};
+}
+
+// Five products: the logits again, dout . v, dq, dk and dv.
+Cost cost(const AttentionGradArgs& g) {
+  const AttentionArgs& a = g.forward;
+  const Rows rows(a);
+  const double item = double(size_of(a.q.dtype()));
+  const auto written = [](const Tensor& d, bool add) { return double(d.bytes()) * (add ? 2 : 1); };
+  return {2.0 * visible_pairs(a) * double(a.heads) * double(3 * a.head_dim + 2 * a.value_dim),
+          query_bytes(a, rows.queries) + key_bytes(a, rows.keys) + rows.queries * double(a.heads * a.value_dim) * item +
+              written(g.dq, g.accumulate_dq) + written(g.dk, g.accumulate_dk) + written(g.dv, g.accumulate_dv)};
+}
+
+void attention(const AttentionArgs& args) {
+  check_args("attention", args);
+  run_kernel("attention", args.q.is_meta(), {Implementation<AttentionArgs>{"ref", Isa::generic, nullptr, run_reference}}, args);
+}
+
+void attention_grad(const AttentionGradArgs& args) {
+  check_args(args);
+  run_kernel("attention_grad", args.forward.q.is_meta(),
+             {Implementation<AttentionGradArgs>{"ref", Isa::generic, nullptr, run_reference_grad}}, args);
+}
+
+}  // namespace lithe::kernels
