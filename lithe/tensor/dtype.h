@@ -51,7 +51,7 @@ constexpr const char* name_of(DType type) {
 inline std::ostream& operator<<(std::ostream& out, DType type) { return out << name_of(type); }
 
 /// The relative rounding error of a floating type: half the distance from 1 to the next number.
-constexpr double epsilon_of(DType type) { return type == DType::f64 ? 0x1p-53 : type == DType::bf16 ? 0x1p-9 : 0x1p-24; }
+constexpr double epsilon_of(DType type) { return type == DType::f64 ? 0x1p-53 : type == DType::bf16 ? 0x1p-8 : 0x1p-24; }
 
 template <class T>
 struct DTypeOf;
