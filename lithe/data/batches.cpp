@@ -1,0 +1,176 @@
+#include "lithe/data/batches.h"
+
+#include <algorithm>
+#include <list>
+#include <numeric>
+
+#include "lithe/base/error.h"
+#include "lithe/base/random.h"
+
+namespace lithe {
+namespace {
+
+// The pieces of one epoch in their order; piece order[i] is rows [starts[i], starts[i + 1]) of the stream.
+struct Epoch {
+  std::vector<int64_t> order, starts;
+};
+
+constexpr size_t kKeptEpochs = 2;  // a prefetcher may stand in the next epoch while the trainer is in this one
+
+}  // namespace
+
+struct BatchOrder::State {
+  TokenStore store;
+  int64_t sequence_length, batch_tokens;
+  uint64_t seed;
+  bool shuffle;
+  std::vector<int64_t> row_begin;    // [documents + 1] rows of all documents before
+  std::vector<int64_t> piece_begin;  // [documents + 1] pieces of all documents before
+
+  std::mutex mutex;  // guards `epochs`
+  std::list<std::pair<int64_t, std::shared_ptr<const Epoch>>> epochs;
+
+  int64_t rows() const { return row_begin.back(); }
+  int64_t pieces() const { return piece_begin.back(); }
+
+  // The document that holds row or piece `i`, by the table that counts them.
+  static int64_t holder(const std::vector<int64_t>& begins, int64_t i) {
+    return std::upper_bound(begins.begin(), begins.end(), i) - begins.begin() - 1;
+  }
+
+  int64_t piece_rows(int64_t piece) const {
+    const int64_t d = holder(piece_begin, piece);
+    const int64_t first = (piece - piece_begin[size_t(d)]) * sequence_length;
+    return std::min(sequence_length, row_begin[size_t(d + 1)] - row_begin[size_t(d)] - first);
+  }
+
+  std::shared_ptr<const Epoch> epoch(int64_t number) {
+    const std::lock_guard lock(mutex);
+    for (const auto& [n, made] : epochs)
+      if (n == number) return made;
+    auto made = std::make_shared<Epoch>();
+    made->order.resize(size_t(pieces()));
+    std::iota(made->order.begin(), made->order.end(), int64_t(0));
+    const RandomKey key{seed, uint64_t(number), 0, purpose_of("data.order")};
+    for (uint64_t i = made->order.size(); i-- > 1;) std::swap(made->order[i], made->order[random_below(key, i, i + 1)]);
+    made->starts.reserve(made->order.size() + 1);
+    made->starts.push_back(0);
+    for (const int64_t piece : made->order) made->starts.push_back(made->starts.back() + piece_rows(piece));
+    epochs.emplace_back(number, made);
+    if (epochs.size() > kKeptEpochs) epochs.pop_front();
+    return made;
+  }
+
+  // Tokens [first, first + count) of [begin] t1 … tn [end].
+  void copy_string(int64_t d, int64_t first, int64_t count, int32_t* out) const {
+    const int64_t begin = store.document_begin(d), n = store.document_end(d) - begin;
+    if (store.begin_of_text()) {
+      if (first == 0 && count > 0) {
+        *out++ = *store.begin_of_text();
+        --count;
+      } else {
+        --first;
+      }
+    }
+    const int64_t inside = std::min(count, n - first);
+    store.copy(begin + first, inside, out);
+    if (inside < count) out[inside] = *store.end_of_text();
+  }
+
+  // Appends rows [first, first + count) of document d as one sequence.
+  void append(Batch& batch, int64_t d, int64_t first, int64_t count) const {
+    const size_t at = batch.tokens.size();
+    batch.tokens.resize(at + size_t(count));
+    batch.labels.resize(at + size_t(count));
+    copy_string(d, first, count, batch.tokens.data() + at);
+    copy_string(d, first + 1, count, batch.labels.data() + at);
+    batch.offsets.push_back(int64_t(batch.tokens.size()));
+  }
+
+  Batch in_order(int64_t index) const {
+    Batch batch{.offsets = {0}};
+    int64_t row = index * batch_tokens;
+    const int64_t end = std::min(row + batch_tokens, rows());
+    for (int64_t d = holder(row_begin, row); row < end;) {
+      while (row_begin[size_t(d + 1)] <= row) ++d;
+      const int64_t inside = row - row_begin[size_t(d)];
+      const int64_t piece_end = std::min((inside / sequence_length + 1) * sequence_length, row_begin[size_t(d + 1)] - row_begin[size_t(d)]);
+      const int64_t count = std::min(piece_end - inside, end - row);
+      append(batch, d, inside, count);
+      row += count;
+    }
+    return batch;
+  }
+
+  Batch shuffled(const Epoch& epoch, int64_t index) const {
+    Batch batch{.offsets = {0}};
+    batch.tokens.reserve(size_t(batch_tokens));
+    batch.labels.reserve(size_t(batch_tokens));
+    int64_t row = index * batch_tokens;
+    size_t i = size_t(holder(epoch.starts, row));
+    for (int64_t left = batch_tokens; left > 0;) {
+      const int64_t piece = epoch.order[i], d = holder(piece_begin, piece);
+      const int64_t skipped = row - epoch.starts[i];
+      const int64_t count = std::min(epoch.starts[i + 1] - row, left);
+      append(batch, d, (piece - piece_begin[size_t(d)]) * sequence_length + skipped, count);
+      left -= count;
+      row += count;
+      if (row == epoch.starts[i + 1] && ++i == epoch.order.size()) i = 0, row = 0;  // only when an epoch does not fill a batch
+    }
+    return batch;
+  }
+};
+
+BatchOrder::BatchOrder(TokenStore store, int64_t sequence_length, int64_t batch_tokens, uint64_t seed, bool shuffle)
+    : state_(std::make_unique<State>()) {
+  check_usage(sequence_length >= 1, "batches", "sequence_length must be at least 1, got ", sequence_length);
+  check_usage(batch_tokens >= 1, "batches", "batch_tokens must be at least 1, got ", batch_tokens);
+  State& s = *state_;
+  s.store = std::move(store);
+  s.sequence_length = sequence_length;
+  s.batch_tokens = batch_tokens;
+  s.seed = seed;
+  s.shuffle = shuffle;
+  const int64_t around = int64_t(s.store.begin_of_text().has_value()) + int64_t(s.store.end_of_text().has_value());
+  s.row_begin = s.piece_begin = {0};
+  for (int64_t d = 0; d < s.store.documents(); ++d) {
+    const int64_t tokens = s.store.document_end(d) - s.store.document_begin(d);
+    const int64_t rows = tokens == 0 ? 0 : tokens + around - 1;
+    s.row_begin.push_back(s.row_begin.back() + rows);
+    s.piece_begin.push_back(s.piece_begin.back() + rows / sequence_length + (rows % sequence_length != 0));
+  }
+  check(s.rows() > 0, "batches", "the corpus has no token with a next token, so there is nothing to learn or to evaluate; give more text");
+}
+
+BatchOrder::~BatchOrder() = default;
+BatchOrder::BatchOrder(BatchOrder&&) noexcept = default;
+BatchOrder& BatchOrder::operator=(BatchOrder&&) noexcept = default;
+
+int64_t BatchOrder::rows_per_epoch() const { return state_->rows(); }
+
+int64_t BatchOrder::batches_per_epoch() const {
+  const int64_t full = state_->rows() / state_->batch_tokens;
+  return state_->shuffle ? std::max<int64_t>(full, 1) : full + (state_->rows() % state_->batch_tokens != 0);
+}
+
+Batch BatchOrder::batch(int64_t epoch, int64_t index) const {
+  check(epoch >= 0 && index >= 0 && index < batches_per_epoch(), "batches", "batch ", index, " of epoch ", epoch,
+        " does not exist; an epoch has ", batches_per_epoch());
+  return state_->shuffle ? state_->shuffled(*state_->epoch(epoch), index) : state_->in_order(index);
+}
+
+std::vector<int64_t> sequence_lengths(const Batch& batch) {
+  std::vector<int64_t> lengths;
+  for (int64_t b = 0; b < batch.sequences(); ++b) lengths.push_back(batch.offsets[size_t(b + 1)] - batch.offsets[size_t(b)]);
+  return lengths;
+}
+
+// spec: data.batch_pad | data | batches by a budget of tokens, packed without padding, and the share that padding would waste | TB 6.1.7
+double padding_waste(const std::vector<int64_t>& lengths) {
+  if (lengths.empty()) return 0;
+  const auto longest = *std::max_element(lengths.begin(), lengths.end());
+  const double block = double(longest) * double(lengths.size());
+  return block > 0 ? 1 - double(std::accumulate(lengths.begin(), lengths.end(), int64_t(0))) / block : 0;
+}
+
+}  // namespace lithe

@@ -1,0 +1,118 @@
+#include "lithe/data/config.h"
+
+#include <cstdlib>
+#include <iomanip>
+#include <set>
+
+#include "lithe/base/error.h"
+#include "lithe/base/log.h"
+
+namespace lithe {
+namespace {
+
+void refuse_shared_files(const Corpus& train, const Corpus& validation) {
+  std::set<Path> trained;
+  for (const auto& path : train.files()) trained.insert(std::filesystem::weakly_canonical(path));
+  for (const auto& path : validation.files())
+    check_usage(!trained.count(std::filesystem::weakly_canonical(path)), "data", "'", path.string(),
+                "' is in data.files and in data.validation_files, so the validation loss would be of text seen in training; take it out of one");
+}
+
+std::string hex(uint64_t number) { return cat(std::hex, std::setfill('0'), std::setw(16), number); }
+
+// A trained tokenizer in the cache: 16 digits of checksum, a line end, tokenizer.json.
+std::unique_ptr<Tokenizer> read_cached_tokenizer(const Path& path) {
+  std::string bytes = read_file(path);
+  check(bytes.size() > 17 && bytes[16] == '\n' && bytes.substr(0, 16) == hex(checksum(bytes.data() + 17, bytes.size() - 17)), "tokenizer",
+        "'", path.string(), "' is truncated or damaged");
+  return parse_tokenizer(bytes.substr(17), path.string());
+}
+
+std::unique_ptr<Tokenizer> load_or_train(const TokenizerConfig& config, const Corpus& corpus, const Path& cache_directory) {
+  const ForEachText texts = [&](const std::function<void(std::string_view)>& f) { corpus.for_each_document(f); };
+  if (config.type != "bpe") return make_tokenizer(config, texts);
+  TokenizerConfig copy = config;
+  const std::string facts = to_yaml(write_fields([&](Fields& f) { copy.fields(f); }));
+  const Path path = cache_directory / (hex(checksum(facts.data(), facts.size(), corpus.fingerprint())) + ".bpe");
+  if (std::filesystem::exists(path)) {
+    try {
+      return read_cached_tokenizer(path);
+    } catch (const Error& error) {
+      log_warning(error.what(), "; training it again now");
+    }
+  }
+  auto tokenizer = make_tokenizer(config, texts);
+  const std::string json = tokenizer->to_json();
+  write_file(path, hex(checksum(json.data(), json.size())) + "\n" + json);
+  return tokenizer;
+}
+
+void report(const char* what, const TokenStore& store) {
+  log_info(what, ": ", store.documents(), store.documents() == 1 ? " document, " : " documents, ", store.tokens(), " tokens, ", store.info().words,
+           " words, ", store.info().bytes, " bytes");
+}
+
+}  // namespace
+
+void DataConfig::fields(Fields& f) {
+  f("files", files, "texts to learn from: names or shell patterns, relative to the current directory; .txt or any other name is text, .jsonl is JSON "
+    "lines, each also with .gz or .zst");
+  f("validation_files", validation_files, "texts to evaluate on, named in the same way");
+  f("validation_fraction", validation_fraction, "instead of validation_files: this share of the text's bytes, from its end, is held out", between(0, 0.99));
+  f("documents", documents, "what is one document in a text file (a JSONL record always is one)", one_of({"file", "paragraph", "line"}));
+  f("text_field", text_field, "key of the text in a JSONL record");
+  f("allow_invalid_utf8", allow_invalid_utf8, "keep bytes that are no UTF-8 instead of refusing the file (in JSONL they become U+FFFD)");
+  f("sequence_length", sequence_length, "longest sequence in tokens; longer documents are cut", at_least(1));
+  f.section("tokenizer", tokenizer, "how text becomes tokens");
+  f("cache_directory", cache_directory, "where tokenised corpora are kept; empty: $XDG_CACHE_HOME/lithe, else ~/.cache/lithe");
+}
+
+CorpusOptions corpus_options(const DataConfig& config) {
+  return {.text_field = config.text_field, .documents = config.documents, .allow_invalid_utf8 = config.allow_invalid_utf8};
+}
+
+Path resolve_cache_directory(const std::string& cache_directory) {
+  const auto variable = [](const char* name) {
+    const char* value = std::getenv(name);
+    return std::string(value ? value : "");
+  };
+  Path directory = cache_directory;
+  if (directory.empty()) {
+    // The XDG specification ignores a relative path.
+    if (const std::string cache = variable("XDG_CACHE_HOME"); Path(cache).is_absolute())
+      directory = Path(cache) / "lithe";
+    else if (const std::string home = variable("HOME"); !home.empty())
+      directory = Path(home) / ".cache" / "lithe";
+    else
+      fail_usage("data", "neither XDG_CACHE_HOME nor HOME is set, so there is no place for tokenised corpora; set data.cache_directory");
+  }
+  make_directory(directory);
+  return directory;
+}
+
+Dataset load_dataset(const DataConfig& config, std::shared_ptr<const Tokenizer> existing) {
+  check_usage(!config.files.empty(), "data", "no texts are given; name at least one file or pattern in data.files");
+  check_usage(config.validation_files.empty() || config.validation_fraction == 0, "data",
+              "validation_files and validation_fraction are both given; keep one");
+  const Path cache = resolve_cache_directory(config.cache_directory);
+  const Corpus all(config.files, corpus_options(config));
+  const Corpus train = config.validation_fraction > 0 ? all.training_part(config.validation_fraction) : all;
+  std::optional<Corpus> validation;
+  if (config.validation_fraction > 0) validation = all.held_out_part(config.validation_fraction);
+  if (!config.validation_files.empty()) {
+    validation.emplace(config.validation_files, corpus_options(config));
+    refuse_shared_files(train, *validation);
+  }
+
+  Dataset dataset;
+  dataset.tokenizer = existing ? std::move(existing) : load_or_train(config.tokenizer, train, cache);
+  dataset.train = load_tokens(train, *dataset.tokenizer, cache);
+  if (validation) dataset.validation = load_tokens(*validation, *dataset.tokenizer, cache);
+  check(dataset.train.tokens() > 0 && (!validation || dataset.validation->tokens() > 0), "data", "validation_fraction ", config.validation_fraction,
+        " leaves no text on one side; choose another, or give more text");
+  report("training text", dataset.train);
+  if (dataset.validation) report("validation text", *dataset.validation);
+  return dataset;
+}
+
+}  // namespace lithe

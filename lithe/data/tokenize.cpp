@@ -1,0 +1,146 @@
+// A corpus becomes a token store.
+#include <atomic>
+#include <chrono>
+#include <exception>
+#include <iomanip>
+#include <mutex>
+
+#include "lithe/base/error.h"
+#include "lithe/base/log.h"
+#include "lithe/base/stop.h"
+#include "lithe/base/threads.h"
+#include "lithe/data/corpus.h"
+#include "lithe/data/token_store.h"
+#include "lithe/data/token_store_writer.h"
+#include "lithe/text/tokenizer.h"
+
+namespace lithe {
+namespace {
+
+constexpr size_t kLong = size_t(1) << 20;       // bytes from which the tokenizer itself splits a text over threads
+constexpr size_t kGathered = size_t(16) << 20;  // bytes of short documents that are encoded at once
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+// Encodes documents in order; short ones are gathered and encoded in parallel.
+class Encoder {
+ public:
+  Encoder(const Tokenizer& tokenizer, TokenStoreWriter& writer) : tokenizer_(tokenizer), writer_(writer) {}
+
+  void add(std::string_view document) {
+    check(stop_signal() == 0, "tokenise", "stopped by signal ", stop_signal(), "; the cache is as it was before");
+    bytes_ += document.size();
+    if (document.size() >= kLong) {
+      flush();
+      writer_.add(tokenizer_.encode(document), document);
+      report();
+      return;
+    }
+    ends_.push_back(gathered_.append(document).size());
+    if (gathered_.size() >= kGathered) flush();
+  }
+
+  void flush() {
+    const int64_t count = int64_t(ends_.size());
+    std::vector<std::vector<int32_t>> ids(static_cast<size_t>(count));
+    std::atomic<int64_t> next = 0;
+    std::exception_ptr error;
+    std::mutex error_mutex;
+    // Documents differ in length, so each thread takes the next few; an exception must not leave a parallel loop.
+    parallel_for(threads(), 1, [&](int64_t, int64_t, int) {
+      try {
+        for (int64_t first; (first = next.fetch_add(16)) < count;)
+          for (int64_t d = first; d < std::min(first + 16, count); ++d) ids[size_t(d)] = tokenizer_.encode(document(d));
+      } catch (...) {
+        const std::lock_guard lock(error_mutex);
+        error = std::current_exception();
+      }
+    });
+    if (error) std::rethrow_exception(error);
+    for (int64_t d = 0; d < count; ++d) writer_.add(ids[size_t(d)], document(d));
+    gathered_.clear();
+    ends_.clear();
+    report();
+  }
+
+  double seconds() const { return seconds_since(start_); }
+  uint64_t bytes() const { return bytes_; }
+
+ private:
+  const Tokenizer& tokenizer_;
+  TokenStoreWriter& writer_;
+  std::string gathered_;      // the texts of short documents
+  std::vector<size_t> ends_;  // of each in `gathered_`
+  uint64_t bytes_ = 0;
+  Clock::time_point start_ = Clock::now(), reported_ = start_;
+
+  std::string_view document(int64_t d) const {
+    const size_t begin = d > 0 ? ends_[size_t(d - 1)] : 0;
+    return std::string_view(gathered_).substr(begin, ends_[size_t(d)] - begin);
+  }
+
+  void report() {
+    if (seconds_since(reported_) < 10) return;
+    reported_ = Clock::now();
+    log_info("tokenised ", std::fixed, std::setprecision(1), double(bytes_) * 1e-6, " MB so far, ", double(bytes_) * 1e-6 / seconds(), " MB/s");
+  }
+};
+
+StoreInfo facts(const Corpus& corpus, const Tokenizer& tokenizer) {
+  const Specials& specials = tokenizer.specials();
+  StoreInfo info;
+  info.tokenizer_fingerprint = tokenizer.fingerprint();
+  info.corpus_fingerprint = corpus.fingerprint();
+  info.vocab_size = tokenizer.vocab_size();
+  info.begin_of_text = specials.bos ? specials.bos : specials.eos;
+  info.end_of_text = specials.eos;
+  return info;
+}
+
+void tokenize(const Corpus& corpus, const Tokenizer& tokenizer, TokenStoreWriter::Sink sink) {
+  TokenStoreWriter writer(facts(corpus, tokenizer), std::move(sink));
+  Encoder encoder(tokenizer, writer);
+  corpus.for_each_document([&](std::string_view document) { encoder.add(document); });
+  encoder.flush();
+  const StoreInfo& info = writer.finish();
+  log_info("tokenised ", info.documents, info.documents == 1 ? " document, " : " documents, ", info.bytes, " bytes to ", info.tokens, " tokens in ", std::fixed,
+           std::setprecision(1), encoder.seconds(), " s");
+}
+
+}  // namespace
+
+Path token_store_path(const Corpus& corpus, const Tokenizer& tokenizer, const Path& cache_directory) {
+  const uint64_t prints[] = {corpus.fingerprint(), tokenizer.fingerprint()};
+  return cache_directory / cat(std::hex, std::setfill('0'), std::setw(16), checksum(prints, sizeof prints), ".tokens");
+}
+
+TokenStore load_tokens(const Corpus& corpus, const Tokenizer& tokenizer, const Path& cache_directory) {
+  static std::mutex one_writer;  // AtomicFile's temporary name is one per process
+  const std::lock_guard lock(one_writer);
+  const Path path = token_store_path(corpus, tokenizer, cache_directory);
+  if (std::filesystem::exists(path)) {
+    try {
+      TokenStore store = TokenStore::open(path);
+      check(store.info().corpus_fingerprint == corpus.fingerprint() && store.info().tokenizer_fingerprint == tokenizer.fingerprint(),
+            "token store", "'", path.string(), "' is of another corpus or tokenizer");
+      return store;
+    } catch (const Error& error) {
+      log_warning(error.what(), "; building it again now");
+    }
+  }
+  make_directory(cache_directory);
+  AtomicFile file(path);
+  tokenize(corpus, tokenizer, [&](std::string_view bytes) { file.write(bytes); });
+  file.commit();
+  return TokenStore::open(path);
+}
+
+TokenStore tokenize_in_memory(const Corpus& corpus, const Tokenizer& tokenizer) {
+  std::string bytes;
+  tokenize(corpus, tokenizer, [&](std::string_view part) { bytes += part; });
+  return TokenStore::from_bytes(std::move(bytes));
+}
+
+}  // namespace lithe

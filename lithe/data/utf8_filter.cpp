@@ -1,0 +1,76 @@
+#include "lithe/data/utf8_filter.h"
+
+#include <cstring>
+
+#include "lithe/base/error.h"
+#include "lithe/text/utf8.h"
+
+namespace lithe {
+namespace {
+
+const char* binary_kind(std::string_view head) {
+  const auto begins = [&](std::string_view magic) { return head.substr(0, magic.size()) == magic; };
+  if (begins("\x1F\x8B")) return "gzip data; name it .gz";
+  if (begins("\x28\xB5\x2F\xFD")) return "zstd data; name it .zst";
+  if (begins("\xFF\xFE") || begins("\xFE\xFF")) return "UTF-16 text; convert it with: iconv -f UTF-16 -t UTF-8";
+  if (begins("PK\x03\x04")) return "a zip archive; unpack it";
+  if (begins("PAR1")) return "a Parquet file; export its text as JSON lines";
+  if (begins("BZh")) return "bzip2 data; unpack it, or pack it as .gz or .zst";
+  if (begins("\xFD" "7zXZ")) return "xz data; unpack it, or pack it as .gz or .zst";
+  if (begins("%PDF-")) return "a PDF; extract its text";
+  return nullptr;
+}
+
+}  // namespace
+
+std::string_view Utf8Filter::take(std::string_view chunk, bool last) {
+  std::string joined;
+  if (!waiting_.empty()) {
+    joined = std::move(waiting_);
+    waiting_.clear();
+    joined += chunk;
+    chunk = joined;
+  }
+  if (!started_) {
+    if (chunk.size() < 8 && !last) {  // too short for a mark or a magic number
+      waiting_ = chunk;
+      return {};
+    }
+    started_ = true;
+    head_ = chunk.substr(0, 8);
+    if (chunk.substr(0, 3) == "\xEF\xBB\xBF") {
+      chunk.remove_prefix(3);
+      position_ += 3;
+    }
+  }
+  if (chunk.empty()) return {};
+  if (const void* nul = std::memchr(chunk.data(), 0, chunk.size())) {
+    const uint64_t at = position_ + size_t(static_cast<const char*>(nul) - chunk.data());
+    if (const char* kind = binary_kind(head_)) fail("corpus", "'", file_, "' is not text but ", kind);
+    fail("corpus", "'", file_, "' is not text: byte ", at, " is NUL; give UTF-8 text or JSON lines, each plain, .gz or .zst");
+  }
+  out_.clear();
+  while (!chunk.empty()) {
+    const size_t valid = valid_utf8_prefix(chunk);
+    out_ += chunk.substr(0, valid);
+    position_ += valid;
+    chunk.remove_prefix(valid);
+    if (chunk.empty()) break;
+    const Utf8Unit unit = utf8_unit(chunk);
+    if (unit.kind == Utf8Unit::Kind::incomplete && !last) {
+      waiting_ = chunk;
+      break;
+    }
+    if (invalid_ == InvalidUtf8::refuse) {
+      if (const char* kind = binary_kind(head_)) fail("corpus", "'", file_, "' is not text but ", kind);
+      fail("corpus", "'", file_, "' is not valid UTF-8 at byte ", position_,
+           "; convert it (iconv -f LATIN1 -t UTF-8), or set data.allow_invalid_utf8: true");
+    }
+    out_ += invalid_ == InvalidUtf8::keep ? chunk.substr(0, unit.length) : "\xEF\xBF\xBD";
+    position_ += unit.length;
+    chunk.remove_prefix(unit.length);
+  }
+  return out_;
+}
+
+}  // namespace lithe
