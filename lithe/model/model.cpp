@@ -1,0 +1,175 @@
+#include "lithe/model/model.h"
+
+#include "lithe/base/json.h"
+#include "lithe/model/safetensors.h"
+#include "lithe/ops/basic.h"
+
+namespace lithe {
+
+int64_t DecodeState::bytes() const {
+  int64_t total = 0;
+  for (const auto& layer : layers_) total += layer->bytes();
+  return total;
+}
+
+void DecodeState::reorder(const std::vector<int64_t>& from) {
+  std::vector<int64_t> lengths;
+  for (int64_t i : from) {
+    check(i >= 0 && i < sequences(), "state", "reorder from sequence ", i, " of ", sequences());
+    lengths.push_back(length(i));
+  }
+  for (const auto& layer : layers_) layer->reorder(from);
+  lengths_ = std::move(lengths);
+}
+
+void DecodeState::truncate(int64_t sequence, int64_t tokens) {
+  check(sequence >= 0 && sequence < sequences() && tokens >= 0 && tokens <= length(sequence), "state", "cannot truncate sequence ", sequence, " to ", tokens, " tokens");
+  for (const auto& layer : layers_) layer->truncate(sequence, tokens);
+  lengths_[size_t(sequence)] = tokens;
+}
+
+void DecodeState::advance(const Sequences& added) {
+  for (int64_t b = 0; b < sequences(); ++b) lengths_[size_t(b)] += added.length(b);
+}
+
+Model::Model(const ModelConfig& config, const ModelOptions& options) : config_(config) {
+  config_.validate();
+  context_ = {.parameters = &parameters_, .device = options.device, .dtype = options.dtype, .compute = options.compute, .init = config.init, .seed = options.seed, .layers = config.num_hidden_layers, .trainable = options.trainable};
+  const Registry& registry = Registry::instance();
+  const Scope root(context_);
+  const int64_t d = config.hidden_size;
+  embedding_ = registry.make<Embedding>(config.embedding, root / "embedding", {.vocab_size = config.vocab_size, .hidden_size = d});
+  position_ = registry.make<Position>(config.position, root / "position", {.hidden_size = d, .max_position_embeddings = config.max_position_embeddings});
+  embedding_dropout_ = Dropout(root / "embedding", config.hidden_dropout);
+  for (int64_t i = 0; i < config.num_hidden_layers; ++i) {
+    const Scope scope = (root / "layers" / std::to_string(i)).in_layer(i);
+    Block block;
+    block.name = scope.path();
+    const auto norm = [&](const char* name) { return registry.make<Norm>(config.norm, scope / name, {.hidden_size = d}); };
+    block.mixer_norm = norm("mixer_norm");
+    block.mixer = registry.make<Mixer>(config.mixer_of(i), scope / "mixer", {.hidden_size = d, .max_position_embeddings = config.max_position_embeddings, .causal = true, .position = position_.get()});
+    block.ffn_norm = norm("ffn_norm");
+    block.ffn = registry.make<Ffn>(config.ffn, scope / "ffn", {.hidden_size = d});
+    block.mixer_dropout = Dropout(scope / "mixer", config.hidden_dropout);
+    block.ffn_dropout = Dropout(scope / "ffn", config.hidden_dropout);
+    blocks_.push_back(std::move(block));
+  }
+  // The wiring points into the blocks, which stay where they are from here on.
+  bool ends_with_norm = registry.make<Residual>(config.residual, root / "residual", {})->final_norm();
+  for (Block& block : blocks_) {
+    const Scope scope(context_, block.name);
+    block.mixer_residual = registry.make<Residual>(config.residual, scope / "mixer_residual", {.norm = block.mixer_norm.get(), .dropout = &block.mixer_dropout});
+    block.ffn_residual = registry.make<Residual>(config.residual, scope / "ffn_residual", {.norm = block.ffn_norm.get(), .dropout = &block.ffn_dropout});
+  }
+  if (ends_with_norm) final_norm_ = registry.make<Norm>(config.norm, root / "final_norm", {.hidden_size = d});
+  Parameter* table = embedding_->table();
+  check_usage(table || !config.tie_word_embeddings, "model", "tie_word_embeddings needs an embedding with a table; '", config.embedding.type, "' has none");
+  head_ = registry.make<Head>(config.head, root / "head", {.vocab_size = config.vocab_size, .hidden_size = d, .tied = config.tie_word_embeddings ? table : nullptr});
+}
+
+Var Model::run_block(const Block& block, const Var& x, const Sequences& sequences, MixerState* state) const {
+  const Var mixed = block.mixer_residual->forward(x, [&](const Var& in) {
+    const kernels::PartScope part(block.name + ".mixer");
+    return block.mixer->forward(in, sequences, state);
+  });
+  return block.ffn_residual->forward(mixed, [&](const Var& in) {
+    const kernels::PartScope part(block.name + ".ffn");
+    return block.ffn->forward(in);
+  });
+}
+
+Var Model::forward(const Tensor& ids, const Sequences& sequences, DecodeState* state) const {
+  check(ids.numel() == sequences.rows(), "model", ids.numel(), " ids for sequences of ", sequences.rows(), " rows");
+  if (const int64_t limit = position_->limit())
+    for (int64_t b = 0; b < sequences.count(); ++b)
+      check(sequences.past(b) + sequences.length(b) <= limit, "model", "a sequence of ", sequences.past(b) + sequences.length(b), " tokens is longer than max_position_embeddings ", limit, "; shorten it, or train with more positions");
+  Var x;
+  {
+    const kernels::PartScope part("embedding");
+    x = embedding_dropout_(position_->add_to(embedding_->forward(ids), sequences));
+  }
+  for (size_t i = 0; i < blocks_.size(); ++i) {
+    const Block& block = blocks_[i];
+    const kernels::PartScope part(block.name);
+    MixerState* layer = state ? state->layer(int64_t(i)) : nullptr;
+    if (recompute_ && Tape::current())
+      x = recompute([this, &block, sequences](const std::vector<Var>& in) { return run_block(block, in[0], sequences, nullptr); }, {x});
+    else
+      x = run_block(block, x, sequences, layer);
+  }
+  if (state) state->advance(sequences);
+  if (!final_norm_) return x;
+  const kernels::PartScope part("final_norm");
+  return final_norm_->forward(x);
+}
+
+Var Model::logits(const Var& rows) const {
+  const kernels::PartScope part("head");
+  return head_->logits(rows);
+}
+
+Var Model::loss(const Tensor& ids, const Tensor& labels, const Sequences& sequences, double smoothing, double scale, LossSums* sums, Tensor row_nll) const {
+  const Var rows = forward(ids, sequences);
+  const kernels::PartScope part("head");
+  return head_->loss(rows, labels, smoothing, scale, sums, std::move(row_nll));
+}
+
+std::unique_ptr<DecodeState> Model::make_state(int64_t sequences, int64_t capacity) const {
+  std::vector<std::unique_ptr<MixerState>> layers;
+  for (const Block& block : blocks_) layers.push_back(block.mixer->make_state(sequences, capacity, context_.compute, context_.device));
+  return std::make_unique<DecodeState>(std::move(layers), sequences, capacity);
+}
+
+Sequences Model::continue_sequences(const DecodeState& state, const std::vector<int64_t>& counts) const {
+  check(int64_t(counts.size()) == state.sequences(), "model", "the state has ", state.sequences(), " sequences, got counts for ", counts.size());
+  std::vector<int64_t> offsets{0}, past;
+  for (size_t b = 0; b < counts.size(); ++b) {
+    offsets.push_back(offsets.back() + counts[b]);
+    past.push_back(state.length(int64_t(b)));
+  }
+  return Sequences(offsets, past, context_.device);
+}
+
+int64_t Model::state_bytes(int64_t tokens) const {
+  int64_t total = 0;
+  for (const Block& block : blocks_) total += block.mixer->state_scalars(tokens) * size_of(context_.compute);
+  return total;
+}
+
+void save_weights(const Model& model, const Path& file) {
+  std::map<std::string, Tensor> tensors;
+  for (const Parameter& p : model.parameters().all()) tensors[p.name] = p.master.value();
+  write_safetensors(file, tensors, {{"format", "lithe"}});
+}
+
+void load_weights(Model& model, const Path& file) {
+  const SafetensorsFile in(file);
+  for (const auto& [name, entry] : in.entries())
+    check(model.parameters().find(name), "load", "'", file.string(), "' has a tensor '", name, "' that this model does not; its config.json must be the one the weights were saved with");
+  for (Parameter& p : model.parameters().all()) {
+    check(in.entries().count(p.name), "load", "'", file.string(), "' has no tensor '", p.name, "' ", p.master.shape(), "; its config.json must be the one the weights were saved with");
+    in.read(p.name, p.master.value());
+  }
+  model.parameters().refresh_shadows();
+}
+
+void save_config(const ModelConfig& config, const Path& file) {
+  ModelConfig copy = config;
+  Node node = write_fields([&](Fields& f) { copy.fields(f); });
+  Node out = Node::map();
+  out.set("model_type", Node::scalar("lithe", {}, true));
+  for (const auto& [key, value] : node.entries()) out.set(key, value);
+  write_file(file, to_json(out));
+}
+
+ModelConfig load_config(const Path& file) {
+  Node node = parse_json_node(read_file(file), file.string());
+  const Node* type = node.find("model_type");
+  check(type && type->text() == "lithe", "load", "'", file.string(), "' is not a lithe config.json (model_type is ", type ? type->text() : "missing", ")");
+  node.erase("model_type");
+  ModelConfig config = read_model_config(node, "");
+  config.validate();
+  return config;
+}
+
+}  // namespace lithe

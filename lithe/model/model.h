@@ -1,0 +1,100 @@
+// A language model assembled from parts, its decode state, and its files.
+#pragma once
+
+#include "lithe/model/config.h"
+#include "lithe/nn/registry.h"
+
+namespace lithe {
+
+/// What a model keeps between decoding steps: one MixerState a layer, and the tokens each sequence has.
+class DecodeState {
+ public:
+  DecodeState(std::vector<std::unique_ptr<MixerState>> layers, int64_t sequences, int64_t capacity)
+      : layers_(std::move(layers)), lengths_(size_t(sequences), 0), capacity_(capacity) {}
+  int64_t sequences() const { return int64_t(lengths_.size()); }
+  int64_t length(int64_t b) const { return lengths_[size_t(b)]; }
+  int64_t capacity() const { return capacity_; }
+  MixerState* layer(int64_t i) const { return layers_[size_t(i)].get(); }
+  /// Bytes in use, all layers and sequences.
+  int64_t bytes() const;
+  /// Sequence i continues what was sequence from[i]; others are dropped.
+  void reorder(const std::vector<int64_t>& from);
+  void truncate(int64_t sequence, int64_t tokens);
+  /// For the model: `counts[b]` tokens were added.
+  void advance(const Sequences& added);
+
+ private:
+  std::vector<std::unique_ptr<MixerState>> layers_;
+  std::vector<int64_t> lengths_;
+  int64_t capacity_;
+};
+
+struct ModelOptions {
+  Device device = Device::cpu;
+  DType dtype = DType::f32;    // parameters
+  DType compute = DType::f32;  // rows
+  uint64_t seed = 1;
+  bool trainable = false;
+};
+
+// spec: arch.decoder_only | architecture | embedding, causal blocks, head | TB 6.1.1, Eq 6.200-6.201
+class Model {
+ public:
+  Model(const ModelConfig& config, const ModelOptions& options);
+
+  const ModelConfig& config() const { return config_; }
+  Parameters& parameters() { return parameters_; }
+  const Parameters& parameters() const { return parameters_; }
+  DType compute_dtype() const { return context_.compute; }
+  Device device() const { return context_.device; }
+  /// Layers whose activations are recomputed in the backward pass instead of kept.
+  void set_recompute(bool on) { recompute_ = on; }
+
+  /// ids i32 [N] -> the last layer's rows [N, D], normed where the wiring ends so. With a state the rows
+  /// continue its sequences: `lengths[b]` new tokens for sequence b.
+  Var forward(const Tensor& ids, const Sequences& sequences, DecodeState* state = nullptr) const;
+  /// Rows -> logits [N, V].
+  Var logits(const Var& rows) const;
+  /// scale * sum of cross-entropies of `labels` i32 [N] (negative: none).
+  Var loss(const Tensor& ids, const Tensor& labels, const Sequences& sequences, double smoothing, double scale, LossSums* sums = nullptr, Tensor row_nll = {}) const;
+
+  std::unique_ptr<DecodeState> make_state(int64_t sequences, int64_t capacity) const;
+  /// The sequences that `counts` new tokens per sequence make after `state`.
+  Sequences continue_sequences(const DecodeState& state, const std::vector<int64_t>& counts) const;
+  /// Bytes of decode state per sequence after `tokens` tokens, by the parts' formulas.
+  int64_t state_bytes(int64_t tokens) const;
+  /// The longest sequence the parts allow; 0: unlimited.
+  int64_t position_limit() const { return position_->limit(); }
+
+ private:
+  struct Block {
+    std::string name;
+    std::unique_ptr<Norm> mixer_norm, ffn_norm;
+    std::unique_ptr<Mixer> mixer;
+    std::unique_ptr<Ffn> ffn;
+    Dropout mixer_dropout, ffn_dropout;
+    std::unique_ptr<Residual> mixer_residual, ffn_residual;
+  };
+  ModelConfig config_;
+  Parameters parameters_;
+  BuildContext context_;
+  std::unique_ptr<Embedding> embedding_;
+  std::unique_ptr<Position> position_;
+  Dropout embedding_dropout_;
+  std::vector<Block> blocks_;
+  std::unique_ptr<Norm> final_norm_;
+  std::unique_ptr<Head> head_;
+  bool recompute_ = false;
+
+  Var run_block(const Block& block, const Var& x, const Sequences& sequences, MixerState* state) const;
+};
+
+/// Weights as a safetensors file / from one. Loading checks that names and shapes match exactly.
+void save_weights(const Model& model, const Path& file);
+void load_weights(Model& model, const Path& file);
+
+/// Writes config.json / reads it.
+void save_config(const ModelConfig& config, const Path& file);
+ModelConfig load_config(const Path& file);
+
+}  // namespace lithe

@@ -1,0 +1,124 @@
+#include "lithe/model/safetensors.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "lithe/base/json.h"
+
+namespace lithe {
+namespace {
+
+constexpr std::pair<DType, const char*> kNames[] = {{DType::f64, "F64"}, {DType::f32, "F32"}, {DType::bf16, "BF16"}, {DType::i64, "I64"}, {DType::i32, "I32"}, {DType::u8, "U8"}};
+constexpr uint64_t kMaxHeader = 100'000'000;
+
+const char* format_name(DType dtype) {
+  for (const auto& [type, name] : kNames)
+    if (type == dtype) return name;
+  return "?";
+}
+
+}  // namespace
+
+void write_safetensors(const Path& path, const std::map<std::string, Tensor>& tensors, const std::map<std::string, std::string>& metadata) {
+  Json header = Json::object();
+  if (!metadata.empty()) header["__metadata__"] = metadata;
+  int64_t at = 0;
+  for (const auto& [name, tensor] : tensors) {
+    Json shape = Json::array();
+    for (int i = 0; i < tensor.shape().rank(); ++i) shape.push_back(tensor.dim(i));
+    header[name] = {{"dtype", format_name(tensor.dtype())}, {"shape", shape}, {"data_offsets", {at, at + tensor.bytes()}}};
+    at += tensor.bytes();
+  }
+  std::string text = header.dump();
+  text.append((8 - text.size() % 8) % 8, ' ');
+  AtomicFile file(path);
+  const uint64_t length = text.size();
+  file.write(&length, sizeof length);
+  file.write(text);
+  for (const auto& [name, tensor] : tensors) file.write(tensor.raw(), size_t(tensor.bytes()));
+  file.commit();
+}
+
+SafetensorsFile::SafetensorsFile(const Path& path) : file_(path), bytes_(file_.view()), origin_(path.string()) { parse(); }
+
+SafetensorsFile::SafetensorsFile(std::string_view bytes, const std::string& origin) : bytes_(bytes), origin_(origin) { parse(); }
+
+void SafetensorsFile::parse() {
+  const auto refuse = [&](const auto&... why) { fail("safetensors", "'", origin_, "': ", why..., "; the file is damaged or not a safetensors file"); };
+  uint64_t length = 0;
+  if (bytes_.size() < 8) refuse("it has ", bytes_.size(), " bytes, at least 8 are needed");
+  std::memcpy(&length, bytes_.data(), 8);
+  if (length > kMaxHeader || length > bytes_.size() - 8) refuse("its header would have ", length, " bytes, the file has ", bytes_.size());
+  data_ = 8 + length;
+  const uint64_t available = bytes_.size() - data_;
+  const Json header = parse_json(bytes_.substr(8, length), origin_);
+  if (!header.is_object()) refuse("its header is not an object");
+  std::vector<std::pair<uint64_t, uint64_t>> ranges;
+  for (const auto& [name, value] : header.items()) {
+    if (name == "__metadata__") {
+      if (!value.is_object()) refuse("its metadata is not an object");
+      for (const auto& [key, text] : value.items()) {
+        if (!text.is_string()) refuse("metadata '", key, "' is not text");
+        metadata_[key] = text.get<std::string>();
+      }
+      continue;
+    }
+    const auto is_count = [](const Json& v) { return v.is_number_unsigned() && v.get<uint64_t>() <= (uint64_t(1) << 48); };
+    if (!value.is_object() || !value.contains("dtype") || !value.contains("shape") || !value.contains("data_offsets")) refuse("tensor '", name, "' lacks dtype, shape or data_offsets");
+    const Json &shape = value["shape"], &offsets = value["data_offsets"], &dtype = value["dtype"];
+    if (!dtype.is_string() || !shape.is_array() || shape.size() > 4 || !offsets.is_array() || offsets.size() != 2 || !is_count(offsets[0]) || !is_count(offsets[1])) refuse("tensor '", name, "' is described wrongly");
+    Entry entry{};
+    const auto known = std::find_if(std::begin(kNames), std::end(kNames), [&](const auto& n) { return dtype == n.second; });
+    if (known == std::end(kNames)) fail("safetensors", "'", origin_, "': tensor '", name, "' has dtype ", dtype.dump(), ", which is not supported (F64, F32, BF16, I64, I32, U8 are)");
+    entry.dtype = known->first;
+    std::vector<int64_t> sizes;
+    __int128 numel = 1;
+    for (const Json& s : shape) {
+      if (!is_count(s)) refuse("tensor '", name, "' has a wrong shape");
+      sizes.push_back(s.get<int64_t>());
+      numel = std::min<__int128>(numel * sizes.back(), __int128(1) << 60);
+    }
+    entry.shape = Shape(sizes);
+    entry.begin = offsets[0].get<uint64_t>();
+    entry.end = offsets[1].get<uint64_t>();
+    if (entry.begin > entry.end || entry.end > available) refuse("tensor '", name, "' lies at bytes ", entry.begin, "-", entry.end, " of ", available);
+    if (numel * size_of(entry.dtype) != __int128(entry.end - entry.begin)) refuse("tensor '", name, "' of shape ", entry.shape, " does not fill its ", entry.end - entry.begin, " bytes");
+    if (entry.begin != entry.end) ranges.push_back({entry.begin, entry.end});
+    entries_[name] = entry;
+  }
+  std::sort(ranges.begin(), ranges.end());
+  for (size_t i = 1; i < ranges.size(); ++i)
+    if (ranges[i].first < ranges[i - 1].second) refuse("two tensors overlap at byte ", ranges[i].first);
+}
+
+void SafetensorsFile::read(const std::string& name, const Tensor& to) const {
+  const auto found = entries_.find(name);
+  check(found != entries_.end(), "safetensors", "'", origin_, "' has no tensor '", name, "'");
+  const Entry& e = found->second;
+  check(e.shape == to.shape(), "safetensors", "'", origin_, "': tensor '", name, "' is ", e.shape, ", the model needs ", to.shape());
+  if (to.is_meta()) return;
+  const char* from = bytes_.data() + data_ + e.begin;
+  if (e.dtype == to.dtype()) {
+    if (e.end > e.begin) std::memcpy(to.raw(), from, size_t(e.end - e.begin));
+    return;
+  }
+  const int64_t size = size_of(e.dtype);
+  for (int64_t i = 0; i < to.numel(); ++i) {
+    double value = 0;
+    const auto load = [&]<class T>(T v) {
+      std::memcpy(&v, from + i * size, sizeof v);
+      return double(v);
+    };
+    switch (e.dtype) {
+      case DType::f64: value = load(double()); break;
+      case DType::f32: value = load(float()); break;
+      case DType::bf16: value = load(bf16()); break;
+      case DType::i64: value = load(int64_t()); break;
+      case DType::i32: value = load(int32_t()); break;
+      case DType::u8: value = load(uint8_t()); break;
+    }
+    set_value(to, i, value);
+  }
+}
+
+}  // namespace lithe

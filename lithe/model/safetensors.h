@@ -1,0 +1,43 @@
+// The safetensors format: an 8-byte header length, a JSON header, then the tensors' bytes.
+#pragma once
+
+#include <map>
+
+#include "lithe/base/files.h"
+#include "lithe/tensor/tensor.h"
+
+namespace lithe {
+
+/// Writes tensors under their names, atomically, in the order of names. f64, f32, bf16, i64, i32, u8.
+/// The bytes depend on names, shapes, dtypes, values and metadata only.
+void write_safetensors(const Path& path, const std::map<std::string, Tensor>& tensors, const std::map<std::string, std::string>& metadata);
+
+/// A file opened for reading. Everything in the header is checked against the file's size before use: names
+/// unique, offsets within the file and not overlapping, sizes matching shape and dtype.
+class SafetensorsFile {
+ public:
+  struct Entry {
+    DType dtype;
+    Shape shape;
+    uint64_t begin = 0, end = 0;  // within the data part
+  };
+  explicit SafetensorsFile(const Path& path);
+  /// From memory, for tests and fuzzing; `origin` stands in errors.
+  SafetensorsFile(std::string_view bytes, const std::string& origin);
+
+  const std::map<std::string, Entry>& entries() const { return entries_; }
+  const std::map<std::string, std::string>& metadata() const { return metadata_; }
+  /// Copies tensor `name` into `to` (same shape), converting between floating types.
+  void read(const std::string& name, const Tensor& to) const;
+
+ private:
+  MappedFile file_;
+  std::string_view bytes_;
+  std::string origin_;
+  uint64_t data_ = 0;  // where the tensors' bytes begin
+  std::map<std::string, Entry> entries_;
+  std::map<std::string, std::string> metadata_;
+  void parse();
+};
+
+}  // namespace lithe

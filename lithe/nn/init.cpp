@@ -1,0 +1,61 @@
+#include "lithe/nn/init.h"
+
+#include <cmath>
+
+#include "lithe/base/random.h"
+#include "lithe/base/threads.h"
+
+namespace lithe {
+
+void InitConfig::fields(Fields& f) {
+  f("type", type, "distribution of matrices", one_of({"normal", "xavier_uniform", "xavier_normal"}));
+  f("std", std, "standard deviation of type normal, and of embedding tables", at_least(0));
+  f("gain", gain, "factor on the Xavier bound or deviation", at_least(0));
+  f("literal", literal, "xavier_normal with variance eta^2 as printed in TB 6.84, instead of eta^2/3 (E16)");
+  f("scale_residual_outputs", scale_residual_outputs, "type normal: divide the matrices that feed the residual stream by sqrt(2 layers)");
+  f("depth", depth, "gain by depth: none, power a L^b (TB 6.85), scaled a / l^b (TB 6.86), deepnorm", one_of({"none", "power", "scaled", "deepnorm"}));
+  f("depth_a", depth_a, "a of the depth gain", at_least(0));
+  f("depth_b", depth_b, "b of the depth gain");
+}
+
+// spec: init.depth_power | initialiser | gain a L^b for all sub-layers; deepnorm preset | TB 6.85
+// spec: init.depth_scaled | initialiser | gain a / l^b by layer index l | TB 6.86
+double depth_gain(const InitConfig& config, InitRole role, int64_t layer, int64_t layers) {
+  if (layer < 0 || role == InitRole::embedding || role == InitRole::zeros || role == InitRole::ones) return 1;
+  if (config.depth == "power") return config.depth_a * std::pow(double(layers), config.depth_b);
+  if (config.depth == "scaled") return config.depth_a / std::pow(double(layer + 1), config.depth_b);
+  // (8N)^(-1/4) on FFN, value and output weights; queries and keys keep gain 1.
+  if (config.depth == "deepnorm") return role == InitRole::query_key ? 1 : std::pow(8.0 * double(layers), -0.25);
+  return 1;
+}
+
+// spec: init.xavier_uniform | initialiser | U(-eta, eta), eta = gain sqrt(6/(d_in+d_out)) | TB 6.82-6.83
+// spec: init.xavier_normal | initialiser | normal of variance eta^2/3, or eta^2 when literal | TB 6.84
+void initialise(const Tensor& x, const InitConfig& config, InitRole role, const std::string& name, uint64_t seed, int64_t layer, int64_t layers) {
+  if (x.is_meta()) return;
+  const RandomKey key{.seed = seed, .purpose = purpose_of(name)};
+  const auto fill = [&](auto&& value) {
+    dispatch_float(x.dtype(), [&]<class T>() {
+      T* out = x.data<T>();
+      parallel_for(x.numel(), 4096, [&](int64_t begin, int64_t end, int) {
+        for (int64_t i = begin; i < end; ++i) out[i] = T(value(uint64_t(i)));
+      });
+    });
+  };
+  const auto normal = [&](double deviation) {
+    fill([&](uint64_t i) { return deviation * random_normal(key, i); });
+  };
+  const double gain = depth_gain(config, role, layer, layers);
+  if (role == InitRole::zeros) return fill([](uint64_t) { return 0.0; });
+  if (role == InitRole::ones) return fill([](uint64_t) { return 1.0; });
+  if (role == InitRole::embedding) return normal(config.std);
+  if (config.type == "normal") {
+    const bool shrink = role == InitRole::residual_output && config.scale_residual_outputs && layers > 0;
+    return normal(config.std * gain / (shrink ? std::sqrt(2.0 * double(layers)) : 1));
+  }
+  const double eta = config.gain * gain * std::sqrt(6.0 / double(x.rows() + x.cols()));
+  if (config.type == "xavier_uniform") return fill([&](uint64_t i) { return eta * (2 * random_uniform(key, i) - 1); });
+  normal(config.literal ? eta : eta / std::sqrt(3.0));
+}
+
+}  // namespace lithe

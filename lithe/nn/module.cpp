@@ -1,0 +1,66 @@
+#include "lithe/nn/module.h"
+
+#include "lithe/kernels/elementwise.h"
+#include "lithe/ops/basic.h"
+#include "lithe/ops/linear.h"
+
+namespace lithe {
+
+Parameter* Parameters::add(Parameter parameter) {
+  check(!find(parameter.name), "model", "two parameters are named '", parameter.name, "'");
+  parameters_.push_back(std::move(parameter));
+  return &parameters_.back();
+}
+
+Parameter* Parameters::find(const std::string& name) {
+  for (Parameter& p : parameters_)
+    if (p.name == name) return &p;
+  return nullptr;
+}
+
+int64_t Parameters::count() const {
+  int64_t n = 0;
+  for (const Parameter& p : parameters_) n += p.master.value().numel();
+  return n;
+}
+
+void Parameters::refresh_shadows() {
+  for (Parameter& p : parameters_)
+    if (p.shadow.defined()) kernels::add({.a = p.master.value(), .out = p.shadow});
+}
+
+Parameter* Scope::parameter(const std::string& name, const Shape& shape, InitRole role) const {
+  const MemoryScope memory(MemoryClass::weights);
+  const BuildContext& c = *context_;
+  const bool matrix = shape.rank() == 2;
+  // Vectors (norms, biases) stay wide when the matrices are stored in bf16: kernels expect that.
+  const DType dtype = !matrix && c.dtype == DType::bf16 ? DType::f32 : c.dtype;
+  Tensor value = empty(shape, dtype, c.device);
+  const std::string path = full(name);
+  initialise(value, c.init, role, path, c.seed, layer_, c.layers);
+  Parameter p{path, c.trainable ? Var::leaf(value) : Var(value), {}, matrix};
+  if (matrix && c.compute == DType::bf16 && dtype == DType::f32) {
+    p.shadow = empty(shape, DType::bf16, c.device);
+    kernels::add({.a = value, .out = p.shadow});
+  }
+  return context_->parameters->add(std::move(p));
+}
+
+Linear::Linear(const Scope& scope, int64_t in, int64_t out, bool with_bias, InitRole role)
+    : weight(scope.parameter("weight", {in, out}, role)), bias(with_bias ? scope.parameter("bias", {out}, InitRole::zeros) : nullptr) {}
+
+Var Linear::operator()(const Var& x) const { return linear(x, weight->var(), var_or_none(bias)); }
+
+Var var_or_none(const Parameter* parameter) { return parameter ? parameter->var() : Var(); }
+
+StepContext& step_context() {
+  static thread_local StepContext context;
+  return context;
+}
+
+Var Dropout::operator()(const Var& x) const {
+  const StepContext& c = step_context();
+  return dropout(x, p_, RandomKey{c.seed, c.step, layer_, purpose_});
+}
+
+}  // namespace lithe

@@ -1,0 +1,24 @@
+// Heads made by three linear maps: the common ground of mha, gqa and mqa.
+#pragma once
+
+#include "lithe/nn/slots.h"
+
+namespace lithe {
+
+/// q = x W_q, k = m W_k, v = m W_v with W_q [d, h d_h] and W_k, W_v [d, h_kv d_h].
+class ProjectedHeads : public Heads {
+ public:
+  ProjectedHeads(const Scope& scope, const Args& args, int64_t kv_heads)
+      : q_(scope / "q", args.hidden_size, args.num_attention_heads * args.head_dim, args.bias, InitRole::query_key),
+        k_(scope / "k", args.hidden_size, kv_heads * args.head_dim, args.bias, InitRole::query_key),
+        v_(scope / "v", args.hidden_size, kv_heads * args.head_dim, args.bias),
+        kv_heads_(kv_heads) {}
+  Projected project(const Var& x, const Var& memory) const override { return {q_(x), k_(memory), v_(memory)}; }
+  int64_t kv_heads() const override { return kv_heads_; }
+
+ private:
+  Linear q_, k_, v_;
+  int64_t kv_heads_;
+};
+
+}  // namespace lithe

@@ -1,0 +1,80 @@
+// All parts by slot and name. Filled by the generated list of register_<slot>_<name> calls.
+#pragma once
+
+#include <map>
+
+#include "lithe/nn/slots.h"
+
+namespace lithe {
+
+/// What `lithe list`, the docs and the conformance suite know of a part.
+struct PartInfo {
+  std::string spec;     // id in the specification, "mixer.gqa"; may be empty
+  std::string summary;  // one line
+  std::string source;   // paper, equation
+  bool causal = true, bidirectional = true;  // mixers: which modes it has
+};
+
+class Registry {
+ public:
+  struct Entry {
+    std::string slot, name;
+    PartInfo info;
+    std::function<Node(const Node& options, const std::string& where)> resolve;  // defaults filled in, strict
+    std::function<std::vector<FieldDoc>()> describe;
+    std::function<std::unique_ptr<Part>(const Scope&, const Node& options, const void* args)> make;
+  };
+
+  /// Defined in the generated list, which registers every part of lithe/parts/ by its file name.
+  static Registry& instance();
+
+  /// P is built as P(scope, config, args): const Scope&, const Config&, const Interface::Args&.
+  template <class Interface, class P, class Config>
+  void add(const std::string& name, PartInfo info) {
+    Entry e;
+    e.slot = Interface::slot;
+    e.name = name;
+    e.info = std::move(info);
+    const auto read = [](const Node& options, const std::string& where) {
+      Config config;
+      read_fields(options.is_null() ? Node::map() : options, where, [&](Fields& f) { config.fields(f); });
+      return config;
+    };
+    e.resolve = [read](const Node& options, const std::string& where) {
+      Config config = read(options, where);
+      return write_fields([&](Fields& f) { config.fields(f); });
+    };
+    e.describe = [] {
+      Config config;
+      return describe_fields([&](Fields& f) { config.fields(f); });
+    };
+    e.make = [read](const Scope& scope, const Node& options, const void* args) -> std::unique_ptr<Part> {
+      return std::make_unique<P>(scope, read(options, scope.path()), *static_cast<const typename Interface::Args*>(args));
+    };
+    insert(std::move(e));
+  }
+
+  /// Builds the part; options that were not resolved yet are read with their defaults.
+  template <class Interface>
+  std::unique_ptr<Interface> make(const PartChoice& choice, const Scope& scope, const typename Interface::Args& args) const {
+    std::unique_ptr<Part> part = get(Interface::slot, choice.type, {}).make(scope, choice.options, &args);
+    return std::unique_ptr<Interface>(static_cast<Interface*>(part.release()));
+  }
+
+  /// Fails (usage) when there is none, naming the nearest.
+  const Entry& get(const std::string& slot, const std::string& name, const Mark& where) const;
+  std::vector<const Entry*> slot(const std::string& slot) const;  // by name
+  std::vector<const Entry*> all() const;                           // by slot, name
+
+ private:
+  Registry();
+  void insert(Entry entry);
+  std::map<std::pair<std::string, std::string>, Entry> entries_;
+};
+
+/// For parts without options.
+struct NoOptions {
+  void fields(Fields&) {}
+};
+
+}  // namespace lithe

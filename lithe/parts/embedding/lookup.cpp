@@ -1,0 +1,47 @@
+// Token embedding: one learned row a vocabulary entry [TB 6.1.1].
+#include <cmath>
+
+#include "lithe/nn/registry.h"
+#include "lithe/ops/embedding.h"
+
+namespace lithe {
+namespace {
+
+struct Config {
+  std::string scale = "one";
+  int64_t padding_idx = -1;
+  void fields(Fields& f) {
+    f("scale", scale, "factor on the rows: one, or sqrt_hidden (Vaswani et al. 2017)", one_of({"one", "sqrt_hidden"}));
+    f("padding_idx", padding_idx, "id whose row is zero and gets no gradient; -1: none", at_least(-1));
+  }
+};
+
+class Lookup final : public Embedding {
+ public:
+  Lookup(const Scope& scope, const Config& config, const Args& args)
+      : table_(scope.parameter("weight", {args.vocab_size, args.hidden_size}, InitRole::embedding)),
+        factor_(config.scale == "one" ? 1 : std::sqrt(double(args.hidden_size))),
+        padding_(config.padding_idx),
+        dtype_(scope.context().compute) {
+    check_usage(padding_ < args.vocab_size, "embedding", "padding_idx ", padding_, " must be below vocab_size ", args.vocab_size);
+    if (padding_ >= 0)
+      for (const Tensor& t : {table_->master.value(), table_->shadow})
+        if (t.defined()) fill_zero(t.slice(padding_, padding_ + 1));
+  }
+  Var forward(const Tensor& ids) const override { return embed(table_->var(), ids, dtype_, factor_, padding_); }
+  Parameter* table() const override { return table_; }
+
+ private:
+  Parameter* table_;
+  double factor_;
+  int64_t padding_;
+  DType dtype_;
+};
+
+}  // namespace
+
+void register_embedding_lookup(Registry& registry) {
+  registry.add<Embedding, Lookup, Config>("lookup", {.spec = "embed.token", .summary = "one learned row per vocabulary entry", .source = "TB 6.1.1"});
+}
+
+}  // namespace lithe

@@ -1,0 +1,33 @@
+// Grouped-query attention's heads: groups of query heads share a key and value head [TH 4.9].
+#include "lithe/nn/projected_heads.h"
+#include "lithe/nn/registry.h"
+
+namespace lithe {
+namespace {
+
+struct Config {
+  int64_t num_key_value_heads = 0;
+  void fields(Fields& f) {
+    f("num_key_value_heads", num_key_value_heads, "key/value heads h_kv, a divisor of num_attention_heads; 0: half of them, or 1", at_least(0));
+  }
+};
+
+int64_t groups(const Config& config, const Heads::Args& args) {
+  const int64_t h = args.num_attention_heads;
+  const int64_t kv = config.num_key_value_heads ? config.num_key_value_heads : (h % 2 ? 1 : h / 2);
+  check_usage(h % kv == 0, "gqa", "num_key_value_heads must divide num_attention_heads ", h, ", got ", kv);
+  return kv;
+}
+
+class Gqa final : public ProjectedHeads {
+ public:
+  Gqa(const Scope& scope, const Config& config, const Args& args) : ProjectedHeads(scope, args, groups(config, args)) {}
+};
+
+}  // namespace
+
+void register_heads_gqa(Registry& registry) {
+  registry.add<Heads, Gqa, Config>("gqa", {.spec = "mixer.gqa", .summary = "groups of query heads share keys and values", .source = "TH 4.9; Ainslie et al. 2023"});
+}
+
+}  // namespace lithe

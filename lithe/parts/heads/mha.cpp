@@ -1,0 +1,19 @@
+// Multi-head attention's heads: every head has its own query, key and value [TB Eq 6.21-6.31].
+#include "lithe/nn/projected_heads.h"
+#include "lithe/nn/registry.h"
+
+namespace lithe {
+namespace {
+
+class Mha final : public ProjectedHeads {
+ public:
+  Mha(const Scope& scope, const NoOptions&, const Args& args) : ProjectedHeads(scope, args, args.num_attention_heads) {}
+};
+
+}  // namespace
+
+void register_heads_mha(Registry& registry) {
+  registry.add<Heads, Mha, NoOptions>("mha", {.spec = "mixer.mha", .summary = "own query, key and value per head", .source = "TB Eq 6.21-6.31; TH 3.1-3.3"});
+}
+
+}  // namespace lithe

@@ -1,0 +1,147 @@
+// Softmax attention, composed as heads, then the core with field and position, then output
+// [TB Eq 6.19-6.31]. Its state is a cache of keys and values [TB 6.1.7, Fig 6.5].
+#include <cmath>
+
+#include "lithe/kernels/elementwise.h"
+#include "lithe/nn/registry.h"
+
+namespace lithe {
+namespace {
+
+struct Config {
+  int64_t num_attention_heads = 8, head_dim = 0;
+  std::string scale = "sqrt_head_dim";
+  bool attention_bias = false, output_bias = false;
+  PartChoice heads{"mha", {}}, field{"full", {}}, output{"dense", {}};
+  void fields(Fields& f) {
+    f("num_attention_heads", num_attention_heads, "query heads h", at_least(1));
+    f("head_dim", head_dim, "channels of a head d_h; 0: hidden_size / num_attention_heads", at_least(0));
+    f("scale", scale, "logits are divided by sqrt_head_dim, or by sqrt_hidden (the literal TB 6.28, E05)", one_of({"sqrt_head_dim", "sqrt_hidden"}));
+    f("attention_bias", attention_bias, "biases on queries, keys and values");
+    f("output_bias", output_bias, "bias on the output projection");
+    f.part("heads", "heads", heads, "rows to per-head queries, keys and values");
+    f.part("field", "field", field, "which pairs of tokens may meet");
+    f.part("output", "output", output, "concatenated heads to rows");
+  }
+};
+
+// Per sequence one tensor of keys and one of values (one for both where they are the same rows).
+class Cache final : public MixerState {
+ public:
+  Cache(int64_t sequences, int64_t capacity, int64_t key_cols, int64_t value_cols, bool shared, DType dtype, Device device)
+      : capacity_(capacity), shared_(shared), lengths_(size_t(sequences), 0) {
+    const MemoryScope memory(MemoryClass::decode);
+    for (int64_t b = 0; b < sequences; ++b) {
+      Tensor keys = empty({capacity, key_cols}, dtype, device);
+      entries_.push_back({keys, shared ? keys : empty({capacity, value_cols}, dtype, device)});
+    }
+  }
+
+  /// Stores the rows of k and v behind what sequence b has.
+  void append(const Tensor& k, const Tensor& v, const Sequences& sequences) {
+    check(sequences.count() == int64_t(entries_.size()), "cache", "holds ", entries_.size(), " sequences, got rows of ", sequences.count());
+    for (int64_t b = 0; b < sequences.count(); ++b) {
+      int64_t& length = lengths_[size_t(b)];
+      const int64_t rows = sequences.length(b);
+      check(sequences.past(b) == length, "cache", "sequence ", b, " has ", length, " tokens, the rows continue after ", sequences.past(b));
+      check(length + rows <= capacity_, "cache", "sequence ", b, " has room for ", capacity_, " tokens, got ", length + rows);
+      const auto store = [&](const Tensor& to, const Tensor& from) {
+        kernels::add({.a = from.slice(sequences.offset(b), sequences.offset(b + 1)), .out = to.slice(length, length + rows)});
+      };
+      store(entries_[size_t(b)].keys, k);
+      if (!shared_) store(entries_[size_t(b)].values, v);
+      length += rows;
+    }
+  }
+  const std::vector<KeyValues>& entries() const { return entries_; }
+
+  int64_t bytes() const override {
+    int64_t total = 0;
+    for (size_t b = 0; b < entries_.size(); ++b) {
+      const KeyValues& e = entries_[b];
+      total += lengths_[b] * (e.keys.cols() + (shared_ ? 0 : e.values.cols())) * size_of(e.keys.dtype());
+    }
+    return total;
+  }
+  void reorder(const std::vector<int64_t>& from) override {
+    std::vector<KeyValues> entries;
+    std::vector<int64_t> lengths;
+    std::vector<bool> taken(entries_.size());
+    for (int64_t i : from) {
+      check(i >= 0 && i < int64_t(entries_.size()), "cache", "reorder from sequence ", i, " of ", entries_.size());
+      KeyValues e = entries_[size_t(i)];
+      if (taken[size_t(i)]) {  // two continuations of one sequence grow apart
+        const MemoryScope memory(MemoryClass::decode);
+        e.keys = clone(e.keys);
+        e.values = shared_ ? e.keys : clone(e.values);
+      }
+      taken[size_t(i)] = true;
+      entries.push_back(e);
+      lengths.push_back(lengths_[size_t(i)]);
+    }
+    entries_ = std::move(entries);
+    lengths_ = std::move(lengths);
+  }
+  void truncate(int64_t sequence, int64_t tokens) override {
+    int64_t& length = lengths_[size_t(sequence)];
+    check(tokens >= 0 && tokens <= length, "cache", "cannot truncate ", length, " tokens to ", tokens);
+    length = tokens;
+  }
+
+ private:
+  int64_t capacity_;
+  bool shared_;
+  std::vector<int64_t> lengths_;
+  std::vector<KeyValues> entries_;
+};
+
+// spec: infer.kv_cache | state | keys and values of past tokens, one row a token | TB 6.1.7, Fig 6.5
+class Attention final : public Mixer {
+ public:
+  Attention(const Scope& scope, const Config& config, const Args& args) : position_(args.position) {
+    const int64_t d = args.hidden_size, h = config.num_attention_heads;
+    check_usage(config.head_dim || d % h == 0, "attention", "hidden_size ", d, " must be a multiple of num_attention_heads ", h, ", or give head_dim");
+    head_dim_ = config.head_dim ? config.head_dim : d / h;
+    const Registry& registry = Registry::instance();
+    heads_ = registry.make<Heads>(config.heads, scope / "heads", {.hidden_size = d, .num_attention_heads = h, .head_dim = head_dim_, .bias = config.attention_bias});
+    shared_ = heads_->shared_key_value() && !(position_ && position_->turns());
+    field_ = registry.make<Field>(config.field, scope / "field", {.causal = args.causal});
+    output_ = registry.make<Output>(config.output, scope / "output", {.context_size = h * head_dim_, .hidden_size = d, .bias = config.output_bias});
+    options_ = {.heads = h, .kv_heads = heads_->kv_heads(), .scale = config.scale == "sqrt_hidden" ? 1 / std::sqrt(double(d)) : 0, .mask = field_->mask()};
+  }
+
+  Var forward(const Var& x, const Sequences& sequences, MixerState* state) const override {
+    Heads::Projected p = heads_->project(x, x);
+    if (position_) {
+      p.q = position_->turn(p.q, sequences, head_dim_);
+      p.k = position_->turn(p.k, sequences, head_dim_);
+    }
+    if (!state) return output_->forward(heads_->finish(attend(p.q, p.k, p.v, sequences, sequences, options_)));
+    auto& cache = static_cast<Cache&>(*state);
+    cache.append(p.k.value(), p.v.value(), sequences);
+    return output_->forward(heads_->finish(attend_cached(p.q.value(), cache.entries(), sequences, options_)));
+  }
+
+  std::unique_ptr<MixerState> make_state(int64_t sequences, int64_t capacity, DType dtype, Device device) const override {
+    const int64_t cols = options_.kv_heads * head_dim_;
+    return std::make_unique<Cache>(sequences, capacity, cols, cols, shared_, dtype, device);
+  }
+  int64_t state_scalars(int64_t tokens) const override { return tokens * options_.kv_heads * head_dim_ * (shared_ ? 1 : 2); }
+
+ private:
+  const Position* position_;
+  int64_t head_dim_ = 0;
+  bool shared_ = false;  // keys and values are the same rows: one cache serves both
+  std::unique_ptr<Heads> heads_;
+  std::unique_ptr<Field> field_;
+  std::unique_ptr<Output> output_;
+  AttendOptions options_;
+};
+
+}  // namespace
+
+void register_mixer_attention(Registry& registry) {
+  registry.add<Mixer, Attention, Config>("attention", {.spec = "attn.qkv", .summary = "softmax attention of chosen heads, field and output", .source = "TB Eq 6.19-6.31"});
+}
+
+}  // namespace lithe

@@ -1,0 +1,40 @@
+// Layer normalisation: weight * (x - mean) / (sigma + eps) + bias per row [TB Eq 6.32-6.34, E06].
+#include "lithe/nn/registry.h"
+#include "lithe/ops/norm.h"
+
+namespace lithe {
+namespace {
+
+struct Config {
+  double eps = 1e-5;
+  std::string eps_mode = "sigma";
+  bool bias = true;
+  void fields(Fields& f) {
+    f("eps", eps, "keeps the division finite", at_least(0));
+    f("eps_mode", eps_mode, "sigma: x / (sigma + eps), the textbook's; variance: x / sqrt(sigma^2 + eps), most libraries'", one_of({"sigma", "variance"}));
+    f("bias", bias, "learned shift");
+  }
+};
+
+class Layer final : public Norm {
+ public:
+  Layer(const Scope& scope, const Config& config, const Args& args)
+      : weight_(scope.parameter("weight", {args.hidden_size}, InitRole::ones)),
+        bias_(config.bias ? scope.parameter("bias", {args.hidden_size}, InitRole::zeros) : nullptr),
+        kind_(config.eps_mode == "sigma" ? kernels::NormKind::layer_sigma : kernels::NormKind::layer_variance),
+        eps_(config.eps) {}
+  Var forward(const Var& x) const override { return normalise(kind_, x, weight_->var(), var_or_none(bias_), eps_); }
+
+ private:
+  Parameter *weight_, *bias_;
+  kernels::NormKind kind_;
+  double eps_;
+};
+
+}  // namespace
+
+void register_norm_layer(Registry& registry) {
+  registry.add<Norm, Layer, Config>("layer", {.spec = "norm.layer", .summary = "mean removed, deviation divided out", .source = "TB Eq 6.32-6.34"});
+}
+
+}  // namespace lithe

@@ -1,0 +1,29 @@
+// RMS normalisation: weight * x / sqrt(mean(x^2) + eps) per row [Zhang and Sennrich 2019; TH ch. 4].
+#include "lithe/nn/registry.h"
+#include "lithe/ops/norm.h"
+
+namespace lithe {
+namespace {
+
+struct Config {
+  double eps = 1e-5;
+  void fields(Fields& f) { f("eps", eps, "keeps the division finite", at_least(0)); }
+};
+
+class Rms final : public Norm {
+ public:
+  Rms(const Scope& scope, const Config& config, const Args& args) : weight_(scope.parameter("weight", {args.hidden_size}, InitRole::ones)), eps_(config.eps) {}
+  Var forward(const Var& x) const override { return normalise(kernels::NormKind::rms, x, weight_->var(), {}, eps_); }
+
+ private:
+  Parameter* weight_;
+  double eps_;
+};
+
+}  // namespace
+
+void register_norm_rms(Registry& registry) {
+  registry.add<Norm, Rms, Config>("rms", {.spec = "norm.rms", .summary = "root mean square divided out", .source = "TB 6.1.5 variant; TH ch. 4"});
+}
+
+}  // namespace lithe

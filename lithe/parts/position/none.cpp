@@ -1,0 +1,16 @@
+// No positions: the mixer alone tells tokens apart (a causal one can).
+#include "lithe/nn/registry.h"
+
+namespace lithe {
+namespace {
+
+class None final : public Position {
+ public:
+  None(const Scope&, const NoOptions&, const Args&) {}
+};
+
+}  // namespace
+
+void register_position_none(Registry& registry) { registry.add<Position, None, NoOptions>("none", {.summary = "no positions"}); }
+
+}  // namespace lithe

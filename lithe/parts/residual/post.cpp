@@ -1,0 +1,25 @@
+// Post-norm: LNorm(F(x) + x) [TB Eq 6.2-6.4, 6.35, 6.77].
+#include "lithe/nn/registry.h"
+#include "lithe/ops/basic.h"
+
+namespace lithe {
+namespace {
+
+class Post final : public Residual {
+ public:
+  Post(const Scope&, const NoOptions&, const Args& args) : norm_(args.norm), dropout_(args.dropout) {}
+  Var forward(const Var& x, const SubLayer& f) const override { return norm_->forward(add((*dropout_)(f(x)), x)); }
+  bool final_norm() const override { return false; }
+
+ private:
+  const Norm* norm_;
+  const Dropout* dropout_;
+};
+
+}  // namespace
+
+void register_residual_post(Registry& registry) {
+  registry.add<Residual, Post, NoOptions>("post", {.spec = "block.post_norm", .summary = "norm(F(x) + x)", .source = "TB Eq 6.2-6.4, 6.35, 6.77"});
+}
+
+}  // namespace lithe
