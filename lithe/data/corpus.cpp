@@ -32,20 +32,18 @@ void read_documents(const Path& path, const CorpusOptions& options, const Corpus
   splitter->finish();
 }
 
-// Where a long document is divided: a place in (0, size), at or after `wanted` if there is one.
-size_t dividing_place(std::string_view text, size_t wanted) {
-  const auto inside = [&](size_t place) { return place > 0 && place < text.size(); };
+// Where a long document is divided, in (0, size) or 0 when it has one character: at the first line start from `wanted` on, or if
+// none is within `reach`, after the first space, or between characters.
+size_t dividing_place(std::string_view text, size_t wanted, size_t reach) {
   for (const char separator : {'\n', ' '}) {
-    const size_t after = text.find(separator, wanted > 0 ? wanted - 1 : 0);
-    if (after != std::string_view::npos && inside(after + 1)) return after + 1;
-    const size_t before = wanted > 1 ? text.rfind(separator, wanted - 2) : std::string_view::npos;
-    if (before != std::string_view::npos && inside(before + 1)) return before + 1;
+    const size_t place = text.substr(0, wanted + reach).find(separator, wanted - 1) + 1;  // 0: none
+    if (place > 0 && place < text.size()) return place;
   }
-  const auto begins_code_point = [&](size_t place) { return (static_cast<unsigned char>(text[place]) & 0xC0) != 0x80; };
-  for (size_t place = std::max<size_t>(wanted, 1); place < text.size(); ++place)
-    if (begins_code_point(place)) return place;
-  for (size_t place = std::min(wanted, text.size()); place-- > 1;)
-    if (begins_code_point(place)) return place;
+  const auto begins_character = [&](size_t place) { return (static_cast<unsigned char>(text[place]) & 0xC0) != 0x80; };
+  for (size_t place = wanted; place < text.size(); ++place)
+    if (begins_character(place)) return place;
+  for (size_t place = wanted; place-- > 1;)
+    if (begins_character(place)) return place;
   return 0;
 }
 
@@ -57,6 +55,7 @@ struct Corpus::Cut {
   bool known = false;
   int64_t document = 0;  // the first document of the held-out part
   size_t wanted = 0;     // above 0: only its text from about here on
+  size_t reach = 0;      // and at most this much later
 };
 
 Corpus::Corpus(const std::vector<std::string>& patterns, CorpusOptions options) : options_(std::move(options)) {
@@ -96,7 +95,7 @@ void Corpus::for_each_document(const DocumentFn& f) const {
   int64_t document = 0;
   for_all_documents([&](std::string_view text) {
     const int64_t d = document++;
-    const size_t divided = d == at.document && at.wanted > 0 ? dividing_place(text, at.wanted) : 0;
+    const size_t divided = d == at.document && at.wanted > 0 ? dividing_place(text, at.wanted, at.reach) : 0;
     if (part_ == Part::training)
       text = d < at.document ? text : text.substr(0, divided);
     else
@@ -118,11 +117,11 @@ const Corpus::Cut& Corpus::cut() const {
   const auto tolerable = [&](uint64_t off) { return 2 * off <= held; };
   const bool at_begin = begin > 0 && tolerable(place - begin), at_end = end < total && tolerable(end - place);
   if (at_begin && (!at_end || place - begin <= end - place))
-    *cut_ = {true, d, 0};
+    *cut_ = {true, d, 0, 0};
   else if (at_end)
-    *cut_ = {true, d + 1, 0};
+    *cut_ = {true, d + 1, 0, 0};
   else
-    *cut_ = {true, d, size_t(std::max<uint64_t>(place - begin, 1))};
+    *cut_ = {true, d, size_t(std::max<uint64_t>(place - begin, 1)), size_t(held / 2)};
   return *cut_;
 }
 

@@ -41,9 +41,10 @@ class Corpus {
   /// and times, so that a moved corpus keeps its caches. Reads every file once, then remembers.
   uint64_t fingerprint() const;
 
-  /// The corpus without, and the corpus reduced to, its last `fraction` (0 < fraction < 1), counted in bytes of text. The cut is
-  /// the document boundary nearest to that place; when it is off by more than half of the held-out size (a long
-  /// document), the document is divided at the next line start instead. A pure function of the corpus.
+  /// The corpus without, and the corpus reduced to, its last `fraction` (0 < fraction < 1), counted in bytes of text.
+  /// The cut is the document boundary nearest to that place; when it is off by more than half of the held-out size (a
+  /// long document), the document is divided instead: at the next line start, or if none is near, after the next space.
+  /// A pure function of the corpus.
   Corpus training_part(double fraction) const;
   Corpus held_out_part(double fraction) const;
 
