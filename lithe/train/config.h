@@ -1,0 +1,38 @@
+// Recipe section `train`.
+#pragma once
+
+#include "lithe/base/fields.h"
+#include "lithe/tensor/dtype.h"
+
+namespace lithe {
+
+struct TrainConfig {
+  int64_t max_steps = 0, max_tokens = 0;
+  double num_train_epochs = 0, max_time = 0;  // minutes
+  int64_t batch_tokens = 8192, gradient_accumulation_steps = 1;
+  double learning_rate = 1e-3, min_learning_rate = 0;
+  std::string lr_scheduler_type = "cosine";
+  int64_t warmup_steps = 0;
+  double warmup_ratio = 0, decay_ratio = 0.1;
+  double weight_decay = 0.1, adam_beta1 = 0.9, adam_beta2 = 0.95, adam_epsilon = 1e-8, max_grad_norm = 1.0;
+  double label_smoothing = 0;
+  std::string objective = "clm", precision = "f32";
+  bool gradient_checkpointing = false;
+  int64_t seed = 1;
+  int64_t logging_steps = 10, eval_steps = 0, save_steps = 0, save_total_limit = 2, sample_steps = 0;
+  double loss_watchdog_threshold = 0;
+  int64_t loss_watchdog_patience = 10;
+  double spike_deviations = 0;
+  int64_t spike_window = 100;
+
+  void fields(Fields& f);
+  void validate(int64_t sequence_length) const;
+  DType compute() const { return precision == "bf16" ? DType::bf16 : precision == "f64" ? DType::f64 : DType::f32; }
+  DType parameter_dtype() const { return precision == "f64" ? DType::f64 : DType::f32; }
+  int64_t micro_batch_tokens() const { return batch_tokens / gradient_accumulation_steps; }
+  /// The step at which training ends by max_steps, max_tokens and num_train_epochs, the first that is
+  /// reached; 0 when only the clock ends it. `batches_per_epoch`: micro-batches.
+  int64_t total_steps(int64_t batches_per_epoch) const;
+};
+
+}  // namespace lithe

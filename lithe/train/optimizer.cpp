@@ -1,0 +1,48 @@
+#include "lithe/train/optimizer.h"
+
+#include <cmath>
+
+#include "lithe/kernels/optimizer.h"
+
+namespace lithe {
+
+AdamW::AdamW(Parameters& parameters, const TrainConfig& config) : config_(config) {
+  const MemoryScope memory(MemoryClass::optimizer);
+  for (Parameter& p : parameters.all()) {
+    const Tensor& x = p.master.value();
+    slots_.push_back({&p, zeros(x.shape(), x.dtype(), x.device()), zeros(x.shape(), x.dtype(), x.device())});
+  }
+}
+
+double AdamW::gradient_norm() const {
+  double sum = 0;
+  for (const Slot& slot : slots_)
+    if (const Tensor g = slot.parameter->master.grad(); g.defined() && !g.is_meta()) sum += kernels::sum_of_squares(g);
+  return std::sqrt(sum);
+}
+
+void AdamW::step(int64_t step, double learning_rate, double norm) {
+  const double scale = config_.max_grad_norm > 0 && norm > config_.max_grad_norm ? config_.max_grad_norm / norm : 1;
+  for (Slot& slot : slots_) {
+    Parameter& p = *slot.parameter;
+    const Tensor gradient = p.master.grad();
+    if (!gradient.defined()) continue;  // the part was not used in this step
+    kernels::adamw({.param = p.master.value(), .gradient = gradient, .m = slot.m, .v = slot.v, .shadow = p.shadow, .lr = learning_rate, .beta1 = config_.adam_beta1, .beta2 = config_.adam_beta2, .eps = config_.adam_epsilon, .weight_decay = p.decay ? config_.weight_decay : 0, .gradient_scale = scale, .step = step});
+    p.master.ref()->grad = Tensor();
+  }
+}
+
+void AdamW::drop_gradients() {
+  for (Slot& slot : slots_) slot.parameter->master.ref()->grad = Tensor();
+}
+
+std::map<std::string, Tensor> AdamW::state() const {
+  std::map<std::string, Tensor> out;
+  for (const Slot& slot : slots_) {
+    out["m." + slot.parameter->name] = slot.m;
+    out["v." + slot.parameter->name] = slot.v;
+  }
+  return out;
+}
+
+}  // namespace lithe

@@ -1,0 +1,32 @@
+// AdamW over all parameters of a model, with global-norm clipping (spec train.adam).
+#pragma once
+
+#include "lithe/model/model.h"
+#include "lithe/train/config.h"
+
+namespace lithe {
+
+class AdamW {
+ public:
+  AdamW(Parameters& parameters, const TrainConfig& config);
+
+  /// The norm of all gathered gradients; not finite when one is.
+  double gradient_norm() const;
+  /// Updates every parameter from its gradient, scaled by min(1, max_grad_norm / norm), frees the gradients,
+  /// and refreshes the bf16 copies. `step` counts from 1.
+  void step(int64_t step, double learning_rate, double norm);
+  void drop_gradients();
+
+  /// m and v by name ("m.<parameter>"), for checkpoints.
+  std::map<std::string, Tensor> state() const;
+
+ private:
+  struct Slot {
+    Parameter* parameter;
+    Tensor m, v;
+  };
+  std::vector<Slot> slots_;
+  TrainConfig config_;
+};
+
+}  // namespace lithe

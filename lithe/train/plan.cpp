@@ -1,0 +1,172 @@
+#include "lithe/train/plan.h"
+
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <functional>
+#include <map>
+
+#include "lithe/kernels/elementwise.h"
+#include "lithe/kernels/gemm.h"
+
+namespace lithe {
+namespace {
+
+// layers.3.mixer.heads.q.weight -> layers.*.mixer
+std::string merged_part(const std::string& name) {
+  std::vector<std::string> words;
+  for (size_t at = 0; at <= name.size();) {
+    const size_t dot = std::min(name.find('.', at), name.size());
+    words.push_back(name.substr(at, dot - at));
+    at = dot + 1;
+  }
+  if (words[0] != "layers") return words[0];
+  return words.size() > 2 ? "layers.*." + words[2] : "layers.*";
+}
+
+Batch batch_of_shape(int64_t rows, int64_t sequence_length) {
+  Batch batch;
+  batch.tokens.assign(size_t(rows), 0);
+  batch.labels.assign(size_t(rows), 0);
+  batch.offsets = {0};
+  while (batch.offsets.back() < rows) batch.offsets.push_back(std::min(rows, batch.offsets.back() + sequence_length));
+  return batch;
+}
+
+double seconds_of(const std::function<void()>& work) {
+  work();
+  double best = 1e30;
+  for (int i = 0; i < 5; ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    work();
+    best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  }
+  return best;
+}
+
+}  // namespace
+
+MemoryUse memory_peak(Device device) {
+  MemoryUse use;
+  for (int c = 0; c < kMemoryClasses; ++c) use.by_class[size_t(c)] = ledger(device).peak(MemoryClass(c));
+  use.peak = ledger(device).peak();
+  return use;
+}
+
+Plan plan_training(const ModelConfig& config, const TrainConfig& train, int64_t sequence_length, int64_t evaluation_rows, bool estimate_speed) {
+  Plan plan;
+  const int64_t before = ledger(Device::meta).current();
+  check(before == 0, "plan", "the meta ledger holds ", before, " bytes of another plan");
+  ledger(Device::meta).reset_peak();
+  std::map<std::string, PartCost> parts;
+  std::vector<std::string> order;
+  const auto part = [&](const std::string& name) -> PartCost& {
+    const std::string key = merged_part(name);
+    if (!parts.count(key)) order.push_back(key);
+    return parts[key];
+  };
+  {
+    Model model(config, {.device = Device::meta, .dtype = train.parameter_dtype(), .compute = train.compute(), .trainable = true});
+    model.set_recompute(train.gradient_checkpointing);
+    AdamW optimizer(model.parameters(), train);
+    for (const Parameter& p : model.parameters().all()) part(p.name).parameters += p.master.value().numel();
+    plan.parameters = model.parameters().count();
+    plan.state_bytes_per_token = model.state_bytes(2) - model.state_bytes(1);
+
+    const Batch shape = batch_of_shape(train.micro_batch_tokens(), sequence_length);
+    std::vector<DeviceBatch> batches;
+    const auto load = [&] {
+      batches.clear();
+      for (int64_t i = 0; i < train.gradient_accumulation_steps; ++i) batches.push_back(to_device(shape, Device::meta));
+    };
+    {
+      const kernels::CostMeter meter;
+      load();
+      accumulate_gradients(model, batches, train, 1);
+      {
+        const kernels::PartScope scope("optimizer");
+        optimizer.step(1, train.learning_rate, 1);
+      }
+      plan.step = meter.total();
+      for (const auto& e : meter.entries()) {
+        PartCost& cost = part(e.part.empty() ? "other" : e.part);
+        cost.step_flops += e.cost.flops;
+        cost.step_bytes += e.cost.bytes;
+      }
+      batches.clear();
+    }
+    {
+      const kernels::CostMeter meter;
+      evaluate_batch(model, to_device(shape, Device::meta));
+      plan.forward = meter.total();
+      for (const auto& e : meter.entries()) part(e.part.empty() ? "other" : e.part).forward_flops += e.cost.flops * double(train.gradient_accumulation_steps);
+      plan.forward.flops *= double(train.gradient_accumulation_steps);
+      plan.forward.bytes *= double(train.gradient_accumulation_steps);
+    }
+    if (evaluation_rows > 0 && evaluation_rows != shape.rows()) evaluate_batch(model, to_device(batch_of_shape(evaluation_rows, sequence_length), Device::meta));
+    plan.memory = memory_peak(Device::meta);
+  }
+  for (const std::string& name : order) {
+    plan.parts.push_back(parts[name]);
+    plan.parts.back().part = name;
+  }
+  if (estimate_speed) {
+    const DType type = train.compute();
+    const Tensor a = zeros({1024, 512}, type), b = zeros({512, 1024}, type), c = zeros({1024, 1024}, type);
+    const double gemm = 2.0 * 1024 * 1024 * 512 / seconds_of([&] { kernels::gemm({.a = a, .b = b, .c = c}); });
+    const Tensor x = zeros({int64_t(1) << 22}, DType::f32), y = zeros({int64_t(1) << 22}, DType::f32);
+    const double copy = 2.0 * double(x.bytes()) / seconds_of([&] { kernels::add({.a = x, .out = y}); });
+    plan.tokens_per_second = double(train.batch_tokens) / (plan.step.flops / (0.9 * gemm) + 0.25 * plan.step.bytes / copy);
+  }
+  return plan;
+}
+
+Plan fit_memory(const ModelConfig& model, TrainConfig& train, int64_t sequence_length, int64_t evaluation_rows, int64_t budget) {
+  int64_t least = INT64_MAX;
+  for (const bool recompute : {false, true}) {
+    if (recompute < train.gradient_checkpointing) continue;
+    for (int64_t parts = train.gradient_accumulation_steps; train.batch_tokens / parts >= sequence_length; ++parts) {
+      if (train.batch_tokens % parts) continue;
+      TrainConfig candidate = train;
+      candidate.gradient_checkpointing = recompute;
+      candidate.gradient_accumulation_steps = parts;
+      const Plan plan = plan_training(model, candidate, sequence_length, std::min(evaluation_rows, candidate.micro_batch_tokens()), false);
+      if (plan.memory.peak <= budget) {
+        train = candidate;
+        return plan;
+      }
+      least = std::min(least, plan.memory.peak);
+    }
+  }
+  throw Error("memory", cat("the budget of ", format_bytes(double(budget)), " cannot be met: the least this model and batch need is ", format_bytes(double(least)), "; make the model, data.sequence_length or train.batch_tokens smaller"), ExitCode::memory);
+}
+
+int64_t parse_bytes(const std::string& text) {
+  size_t end = 0;
+  double value = -1;
+  try {
+    value = std::stod(text, &end);
+  } catch (const std::exception&) {
+  }
+  std::string unit;
+  for (char c : text.substr(end))
+    if (c != ' ') unit += char(std::tolower(static_cast<unsigned char>(c)));
+  static const std::map<std::string, double> units = {{"", 1}, {"b", 1}, {"k", 0x1p10}, {"kib", 0x1p10}, {"kb", 1e3}, {"m", 0x1p20}, {"mib", 0x1p20}, {"mb", 1e6}, {"g", 0x1p30}, {"gib", 0x1p30}, {"gb", 1e9}};
+  const auto found = units.find(unit);
+  check_usage(value > 0 && std::isfinite(value) && found != units.end() && value * found->second < 0x1p62, "memory budget", "must be a size like 4GiB or 500MB, got '", text, "'");
+  return int64_t(value * found->second);
+}
+
+std::string format_bytes(double bytes) {
+  static const char* units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  int unit = 0;
+  while (std::abs(bytes) >= 1024 && unit < 4) {
+    bytes /= 1024;
+    ++unit;
+  }
+  char text[32];
+  std::snprintf(text, sizeof text, unit && bytes < 100 ? "%.1f %s" : "%.0f %s", bytes, units[unit]);
+  return text;
+}
+
+}  // namespace lithe

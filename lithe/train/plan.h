@@ -1,0 +1,43 @@
+// What a recipe will cost, before it runs: parameters, FLOPs, bytes and exact peak memory, from one step on
+// meta tensors through the same code.
+#pragma once
+
+#include "lithe/kernels/kernel.h"
+#include "lithe/train/step.h"
+
+namespace lithe {
+
+struct MemoryUse {
+  std::array<int64_t, kMemoryClasses> by_class{};  // at the moment of the peak
+  int64_t peak = 0;
+};
+MemoryUse memory_peak(Device device);
+
+struct PartCost {
+  std::string part;  // layers merged: "layers.*.mixer"
+  int64_t parameters = 0;
+  double forward_flops = 0, step_flops = 0, step_bytes = 0;  // of one optimiser step's tokens
+};
+
+struct Plan {
+  int64_t parameters = 0;
+  std::vector<PartCost> parts;
+  kernels::Cost forward, step;  // one optimiser step
+  MemoryUse memory;
+  int64_t state_bytes_per_token = 0;  // decode state, one sequence
+  double tokens_per_second = 0;       // 0 when not estimated
+};
+
+/// `evaluation_rows`: rows of the largest evaluation batch (0: no evaluation). `sequence_length` rows a
+/// sequence. With `estimate_speed` the machine's rates are measured for a moment.
+Plan plan_training(const ModelConfig& model, const TrainConfig& train, int64_t sequence_length, int64_t evaluation_rows, bool estimate_speed);
+
+/// Changes accumulation, then recomputation, until the peak fits; fails (ExitCode::memory) naming the least.
+Plan fit_memory(const ModelConfig& model, TrainConfig& train, int64_t sequence_length, int64_t evaluation_rows, int64_t budget);
+
+/// "4GiB", "500MB", "1.5g" -> bytes.
+int64_t parse_bytes(const std::string& text);
+/// 1536 -> "1.5 KiB".
+std::string format_bytes(double bytes);
+
+}  // namespace lithe

@@ -1,0 +1,49 @@
+#include "lithe/train/step.h"
+
+#include <algorithm>
+
+namespace lithe {
+
+DeviceBatch to_device(const Batch& batch, Device device) {
+  DeviceBatch out;
+  const Shape shape{batch.rows()};
+  if (device == Device::meta) {
+    out.ids = empty(shape, DType::i32, device);
+    out.labels = empty(shape, DType::i32, device);
+  } else {
+    out.ids = tensor_of(shape, batch.tokens);
+    out.labels = tensor_of(shape, batch.labels);
+  }
+  out.sequences = Sequences(batch.offsets, {}, device);
+  out.labelled = std::count_if(batch.labels.begin(), batch.labels.end(), [](int32_t l) { return l >= 0; });
+  return out;
+}
+
+// spec: train.nll | objective | teacher-forced cross-entropy of the next token (clm), with label smoothing | TB Eq 6.12, 6.1.7
+LossSums accumulate_gradients(const Model& model, const std::vector<DeviceBatch>& micro_batches, const TrainConfig& config, int64_t step) {
+  int64_t labelled = 0;
+  for (const DeviceBatch& batch : micro_batches) labelled += batch.labelled;
+  const double scale = 1 / double(std::max<int64_t>(labelled, 1));
+  LossSums total;
+  for (size_t i = 0; i < micro_batches.size(); ++i) {
+    const DeviceBatch& batch = micro_batches[i];
+    step_context() = {uint64_t(config.seed), uint64_t(step) * micro_batches.size() + i};
+    Tape tape;
+    LossSums sums;
+    const Var loss = model.loss(batch.ids, batch.labels, batch.sequences, config.label_smoothing, scale, &sums);
+    tape.backward(loss);
+    total.loss += sums.loss;
+    total.nll += sums.nll;
+    total.labels += sums.labels;
+  }
+  return total;
+}
+
+LossSums evaluate_batch(const Model& model, const DeviceBatch& batch) {
+  const NoGrad no_grad;
+  LossSums sums;
+  model.loss(batch.ids, batch.labels, batch.sequences, 0, 1, &sums);
+  return sums;
+}
+
+}  // namespace lithe

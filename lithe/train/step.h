@@ -1,0 +1,24 @@
+// One optimiser step, on data or on meta tensors: what the trainer runs and what the planner runs.
+#pragma once
+
+#include "lithe/data/batches.h"
+#include "lithe/train/optimizer.h"
+
+namespace lithe {
+
+/// A batch as tensors. On meta only its sizes count.
+struct DeviceBatch {
+  Tensor ids, labels;  // i32 [N]
+  Sequences sequences;
+  int64_t labelled = 0;
+};
+DeviceBatch to_device(const Batch& batch, Device device);
+
+/// Forward and backward of one step's micro-batches; gradients gather in the parameters. `step` counts
+/// from 1 and keys the dropout masks.
+LossSums accumulate_gradients(const Model& model, const std::vector<DeviceBatch>& micro_batches, const TrainConfig& config, int64_t step);
+
+/// Sums over the rows of a batch, without gradients.
+LossSums evaluate_batch(const Model& model, const DeviceBatch& batch);
+
+}  // namespace lithe
