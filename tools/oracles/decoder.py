@@ -31,10 +31,10 @@ def options(config):
         "h": h,
         "kv": kv,
         "dh": config["hidden_size"] // h,
-        "bias_qkv": heads.get("bias_qkv", False),
-        "bias_o": mixer.get("output", {}).get("bias", False),
+        "bias_qkv": mixer.get("attention_bias", False),
+        "bias_o": mixer.get("output_bias", False),
         "position": position["type"],
-        "max_position": position.get("max_position_embeddings", 0),
+        "max_position": config.get("max_position_embeddings", 0),
         "base": position.get("base", 10000.0),
         "position_offset": position.get("offset", 1),  # textbook: sinusoidal positions start at 1
         "ffn": ffn["type"],

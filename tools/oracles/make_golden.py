@@ -48,15 +48,14 @@ STEPS = 10
 def model(name, D, V, position, heads, ffn, norm, residual, tied, layers=2, bias=False):
     mixer = {"type": "attention", "num_attention_heads": 4, "heads": heads, "output": {"type": "dense"}}
     if bias:
-        heads["bias_qkv"] = True
-        mixer["output"]["bias"] = True
+        mixer["attention_bias"] = mixer["output_bias"] = True
     return name, {"architecture": "decoder", "hidden_size": D, "num_hidden_layers": layers, "vocab_size": V,
-                  "position": position, "mixer": mixer, "ffn": ffn, "norm": norm, "residual": {"type": residual},
-                  "tie_word_embeddings": tied}
+                  "max_position_embeddings": 14 if position == LEARNED else 16, "position": position, "mixer": mixer,
+                  "ffn": ffn, "norm": norm, "residual": {"type": residual}, "tie_word_embeddings": tied}
 
 
 SINUSOIDAL, ROTARY, NONE = {"type": "sinusoidal"}, {"type": "rotary"}, {"type": "none"}
-LEARNED = {"type": "learned", "max_position_embeddings": 14}
+LEARNED = {"type": "learned"}
 SIGMA = {"type": "layer", "eps_mode": "sigma", "eps": 1e-5}
 VARIANCE = {"type": "layer", "eps_mode": "variance", "eps": 1e-5}
 RMS = {"type": "rms", "eps": 1e-5}
