@@ -1,0 +1,55 @@
+#include "lithe/base/machine.h"
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "lithe/base/error.h"
+
+namespace lithe {
+
+const BuildInfo& build_info() {
+  static const BuildInfo info = {LITHE_VERSION, LITHE_COMMIT,
+#if defined(__clang__)
+                                 cat("clang ", __clang_version__),
+#else
+                                 cat("gcc ", __VERSION__),
+#endif
+                                 LITHE_BUILD_TYPE};
+  return info;
+}
+
+Machine machine() {
+  Machine m;
+  std::ifstream cpuinfo("/proc/cpuinfo");
+  for (std::string line; std::getline(cpuinfo, line);)
+    if (line.rfind("model name", 0) == 0) {
+      m.cpu = line.substr(std::min(line.find(':') + 2, line.size()));
+      break;
+    }
+  if (m.cpu.empty()) m.cpu = "unknown";
+  m.logical_cpus = int(::sysconf(_SC_NPROCESSORS_ONLN));
+  m.memory = int64_t(::sysconf(_SC_PHYS_PAGES)) * ::sysconf(_SC_PAGE_SIZE);
+  for (const char* file : {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}) {
+    std::ifstream limit(file);
+    if (int64_t bytes = 0; limit >> bytes && bytes > 0 && bytes < m.memory) {
+      m.memory_limit = bytes;
+      break;
+    }
+  }
+  std::ifstream pages("/sys/kernel/mm/transparent_hugepage/enabled");
+  std::string text;
+  std::getline(pages, text);
+  const size_t open = text.find('['), close = text.find(']');
+  m.huge_pages = open < close && close != std::string::npos ? text.substr(open + 1, close - open - 1) : "unknown";
+  return m;
+}
+
+int64_t peak_resident_bytes() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return int64_t(usage.ru_maxrss) * 1024;
+}
+
+}  // namespace lithe

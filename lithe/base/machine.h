@@ -1,0 +1,27 @@
+// What this program was built as and what it runs on.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace lithe {
+
+struct BuildInfo {
+  std::string version, commit, compiler, build_type;
+};
+/// The commit is that of the source tree when it was configured, "unknown" outside a repository.
+const BuildInfo& build_info();
+
+struct Machine {
+  std::string cpu;            // model name
+  int logical_cpus = 0;       // of the machine
+  int64_t memory = 0;         // bytes
+  int64_t memory_limit = 0;   // of the cgroup, 0: none
+  std::string huge_pages;     // the kernel's setting for transparent huge pages
+};
+Machine machine();
+
+/// The largest resident set of this process so far, in bytes.
+int64_t peak_resident_bytes();
+
+}  // namespace lithe

@@ -1,0 +1,44 @@
+// Training checkpoints: everything a run needs to continue as if it had never stopped.
+//   RUN/training_state/step-00000200/{model,optimizer}.safetensors, state.json
+// A checkpoint directory appears whole (renamed into place) or not at all.
+#pragma once
+
+#include <set>
+
+#include "lithe/train/optimizer.h"
+
+namespace lithe {
+
+/// Where a run stands between two steps.
+struct TrainState {
+  int64_t step = 0, tokens = 0;
+  int64_t micro_batches = 0;             // position in the data: micro-batches taken, skipped ones included
+  std::set<int64_t> skipped;             // micro-batches left out after a loss spike
+  int64_t rollbacks = 0;
+  double interval_loss = 0;              // since the last line of metrics
+  int64_t interval_labels = 0, interval_steps = 0;
+  double interval_norm = 0;
+  std::vector<double> recent_losses;     // of the spike window
+  int64_t steps_above_threshold = 0;
+  double best_loss = 0;
+  int64_t best_step = -1;
+  double last_eval_loss = 0;
+  int64_t evaluated_step = -1, sampled_step = -1;
+  uint64_t metrics_bytes = 0, speed_bytes = 0, samples_bytes = 0;  // sizes of the run's logs
+  double elapsed = 0;                    // seconds of training
+  int threads = 0;
+};
+
+/// Saves beside older checkpoints, then drops the oldest beyond `keep`. Returns the directory.
+Path save_checkpoint(const Path& run, const Model& model, const AdamW& optimizer, const TrainState& state, int64_t keep);
+
+/// The newest complete checkpoint of a run, or empty. Removes what an interrupted save left behind.
+Path latest_checkpoint(const Path& run);
+
+/// Restores all of it; every file's checksum is compared with state.json first.
+TrainState load_checkpoint(const Path& checkpoint, Model& model, AdamW& optimizer);
+
+/// Makes RUN/model.safetensors the weights of a checkpoint (a hard link where the file system allows).
+void publish_weights(const Path& run, const Path& checkpoint);
+
+}  // namespace lithe

@@ -1,0 +1,17 @@
+// Opening a run directory: fresh, or to continue what stands there.
+#pragma once
+
+#include "lithe/text/tokenizer.h"
+#include "lithe/train/plan.h"
+
+namespace lithe {
+
+/// Returns the checkpoint to continue from, or empty to start. Fails (usage) when the directory holds a run
+/// and `resume` is off, and when the recipe differs from the run's in a key that shapes the result.
+Path open_run(const Path& run, bool resume, const Node& recipe);
+
+/// The files a run starts with: resolved_recipe.yaml, config.json, tokenizer.json, generation_config.json,
+/// plan.json, environment.json.
+void write_run_files(const Path& run, const Node& recipe, const ModelConfig& model, const TrainConfig& train, const Tokenizer& tokenizer, const Plan& plan);
+
+}  // namespace lithe

@@ -1,0 +1,41 @@
+// What a training run writes for people and programs: metrics.jsonl (deterministic numbers only),
+// speed.jsonl, samples.jsonl, TensorBoard events, and progress on stderr.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "lithe/report/tensorboard.h"
+#include "lithe/train/checkpoint.h"
+
+namespace lithe {
+
+class RunLog {
+ public:
+  /// With `resumed` the logs are cut back to what the checkpoint knew. Otherwise they start empty.
+  RunLog(const Path& run, const TrainState* resumed, int64_t total_steps);
+
+  struct Interval {
+    int64_t step, tokens;
+    double epoch, loss, learning_rate, gradient_norm, tokens_per_second, step_seconds, elapsed;
+  };
+  void interval(const Interval& line, TrainState& state);
+  void evaluation(int64_t step, double loss, double bits_per_byte, bool best, TrainState& state);
+  void sample(int64_t step, const std::string& prompt, const std::string& text, TrainState& state);
+  /// A short line that a terminal overwrites; elsewhere nothing.
+  void status(const std::string& line);
+
+ private:
+  Path run_;
+  int64_t total_steps_;
+  bool terminal_;
+  bool drawn_ = false;
+  std::unique_ptr<TensorBoardWriter> tensorboard_;
+  void clear();
+  void append(const char* file, const std::string& line, uint64_t& bytes);
+};
+
+/// "1:02:03", "4:05", "7 s".
+std::string format_duration(double seconds);
+
+}  // namespace lithe

@@ -1,0 +1,335 @@
+#include "lithe/train/trainer.h"
+
+#include <chrono>
+#include <cmath>
+#include <numeric>
+
+#include "lithe/base/json.h"
+#include "lithe/base/log.h"
+#include "lithe/base/machine.h"
+#include "lithe/base/stop.h"
+#include "lithe/base/threads.h"
+#include "lithe/report/run_report.h"
+#include "lithe/train/resume.h"
+#include "lithe/train/run_log.h"
+#include "lithe/train/schedule.h"
+
+namespace lithe {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+// spec: train.stability | training | global-norm clipping, tracing of the first non-finite value, loss watchdog, spike rollback with batch skip | TB 6.3.4
+class Trainer {
+ public:
+  Trainer(TrainRun run, Dataset data, Plan plan)
+      : run_(std::move(run)),
+        data_(std::move(data)),
+        plan_(std::move(plan)),
+        model_(run_.model, {.dtype = run_.train.parameter_dtype(), .compute = run_.train.compute(), .seed = uint64_t(run_.train.seed), .trainable = true}),
+        optimizer_(model_.parameters(), run_.train),
+        order_(data_.train, run_.data.sequence_length, run_.train.micro_batch_tokens(), uint64_t(run_.train.seed)) {
+    model_.set_recompute(run_.train.gradient_checkpointing);
+    if (data_.validation) evaluation_.emplace(*data_.validation, run_.data.sequence_length, run_.train.micro_batch_tokens(), 0, false);
+    const TrainConfig& c = run_.train;
+    total_steps_ = c.total_steps(order_.batches_per_epoch());
+    const int64_t warmup = c.warmup_steps ? c.warmup_steps : int64_t(std::llround(c.warmup_ratio * double(total_steps_)));
+    schedule_ = {.type = c.lr_scheduler_type, .peak = c.learning_rate, .floor = c.min_learning_rate, .warmup = warmup, .total = total_steps_, .decay_ratio = c.decay_ratio};
+  }
+
+  TrainResult go(const Path& checkpoint) {
+    if (!checkpoint.empty()) {
+      state_ = load_checkpoint(checkpoint, model_, optimizer_);
+      if (state_.threads != threads()) log_warning("the checkpoint was made with ", state_.threads, " threads, this run uses ", threads(), ": results will differ in the last bits");
+      log_info("resuming after step ", state_.step);
+    }
+    state_.threads = threads();
+    log_.emplace(run_.out, checkpoint.empty() ? nullptr : &state_, total_steps_);
+    start_ = Clock::now();
+    elapsed_before_ = state_.elapsed;
+    interval_start_ = start_;
+    TrainResult result;
+    bool open = duties(false);
+    while (open && !done()) {
+      if (!step()) continue;  // rolled back
+      open = duties(false);
+      if (open && run_.train.save_steps && state_.step % run_.train.save_steps == 0) save();
+    }
+    if (open) open = duties(true);
+    if (open || stop_signal()) save();
+    result.status = stop_signal() && !(open && done()) ? "stopped" : "finished";
+    result.signal = result.status == "stopped" ? stop_signal() : 0;
+    result.steps = state_.step;
+    result.tokens = state_.tokens;
+    result.final_loss = last_loss_;
+    result.eval_loss = state_.last_eval_loss;
+    result.best_eval_loss = state_.best_loss;
+    result.best_step = state_.best_step;
+    result.seconds = elapsed();
+    result.planned = plan_.memory;
+    result.measured = memory_peak(Device::cpu);
+    return result;
+  }
+
+ private:
+  TrainRun run_;
+  Dataset data_;
+  Plan plan_;
+  Model model_;
+  AdamW optimizer_;
+  BatchOrder order_;
+  std::optional<BatchOrder> evaluation_;
+  Schedule schedule_;
+  int64_t total_steps_ = 0;
+  TrainState state_;
+  std::optional<RunLog> log_;
+  std::unique_ptr<Prefetcher> prefetch_;
+  int64_t prefetched_ = -1;  // the micro-batch that prefetch_ gives next
+  Path last_save_;
+  int64_t saved_step_ = -1;
+  double last_loss_ = 0, elapsed_before_ = 0;
+  Clock::time_point start_, interval_start_;
+
+  double elapsed() const { return elapsed_before_ + seconds_since(start_); }
+
+  bool done() const {
+    if (total_steps_ && state_.step >= total_steps_) return true;
+    return run_.train.max_time > 0 && elapsed() >= 60 * run_.train.max_time;
+  }
+
+  Batch next_batch() {
+    while (state_.skipped.count(state_.micro_batches)) ++state_.micro_batches;
+    const int64_t per_epoch = order_.batches_per_epoch(), wanted = state_.micro_batches++;
+    if (!prefetch_ || prefetched_ != wanted) {
+      prefetch_.reset();
+      prefetch_ = std::make_unique<Prefetcher>(order_, wanted / per_epoch, wanted % per_epoch);
+    }
+    prefetched_ = wanted + 1;
+    return prefetch_->next();
+  }
+
+  // One optimiser step. False when it was taken back because of a loss spike.
+  bool step() {
+    const int64_t number = state_.step + 1, first_batch = state_.micro_batches;
+    std::vector<DeviceBatch> batches;
+    int64_t rows = 0;
+    for (int64_t i = 0; i < run_.train.gradient_accumulation_steps; ++i) {
+      batches.push_back(to_device(next_batch(), Device::cpu));
+      rows += batches.back().ids.numel();
+    }
+    const LossSums sums = accumulate_gradients(model_, batches, run_.train, number);
+    const double norm = optimizer_.gradient_norm(), loss = sums.loss / double(std::max<int64_t>(sums.labels, 1));
+    if (!std::isfinite(loss) || !std::isfinite(norm)) trace_divergence(batches, number, first_batch, loss, norm);
+    if (spike(loss)) {
+      roll_back(first_batch, number, loss);
+      return false;
+    }
+    optimizer_.step(number, schedule_.at(number), norm);
+    last_loss_ = loss;
+    state_.step = number;
+    state_.tokens += rows;
+    state_.interval_loss += sums.loss;
+    state_.interval_labels += sums.labels;
+    state_.interval_norm += norm;
+    ++state_.interval_steps;
+    watch(loss);
+    if (number % run_.train.logging_steps == 0 || number == total_steps_) log_interval();
+    return true;
+  }
+
+  void log_interval() {
+    const double seconds = seconds_since(interval_start_), tokens = double(state_.interval_steps * run_.train.batch_tokens);
+    log_->interval({.step = state_.step, .tokens = state_.tokens, .epoch = double(state_.micro_batches) / double(order_.batches_per_epoch()), .loss = state_.interval_loss / double(std::max<int64_t>(state_.interval_labels, 1)), .learning_rate = schedule_.at(state_.step), .gradient_norm = state_.interval_norm / double(state_.interval_steps), .tokens_per_second = tokens / seconds, .step_seconds = seconds / double(state_.interval_steps), .elapsed = elapsed()}, state_);
+    state_.interval_loss = state_.interval_norm = 0;
+    state_.interval_labels = state_.interval_steps = 0;
+    interval_start_ = Clock::now();
+  }
+
+  // The parameters are still those before the step, and the step is a pure function of them: run it again
+  // with every value checked.
+  [[noreturn]] void trace_divergence(const std::vector<DeviceBatch>& batches, int64_t number, int64_t first_batch, double loss, double norm) {
+    optimizer_.drop_gradients();
+    const std::string where = cat("at step ", number, " (micro-batches ", first_batch, "-", state_.micro_batches - 1, ")");
+    try {
+      const FiniteTrace trace;
+      accumulate_gradients(model_, batches, run_.train, number);
+    } catch (const Error& error) {
+      throw Error("diverged", cat(where, ": ", std::string(error.what()).substr(error.operation().size() + 2), "; lower the learning rate, lengthen the warm-up or clip harder, then --resume from the last checkpoint"), ExitCode::diverged);
+    }
+    throw Error("diverged", cat(where, ": loss ", loss, ", gradient norm ", norm, "; no single value could be found when the step was run again"), ExitCode::diverged);
+  }
+
+  bool spike(double loss) {
+    const TrainConfig& c = run_.train;
+    if (c.spike_deviations <= 0) return false;
+    std::vector<double>& window = state_.recent_losses;
+    bool found = false;
+    if (int64_t(window.size()) >= c.spike_window && saved_step_ >= 0) {
+      const double n = double(window.size()), mean = std::accumulate(window.begin(), window.end(), 0.0) / n;
+      double squares = 0;
+      for (double v : window) squares += (v - mean) * (v - mean);
+      found = loss > mean + c.spike_deviations * std::sqrt(squares / n);
+    }
+    if (!found) {
+      window.push_back(loss);
+      if (int64_t(window.size()) > c.spike_window) window.erase(window.begin());
+    }
+    return found;
+  }
+
+  void roll_back(int64_t first_batch, int64_t number, double loss) {
+    optimizer_.drop_gradients();
+    std::set<int64_t> skipped = state_.skipped;
+    for (int64_t i = first_batch; i < state_.micro_batches; ++i) skipped.insert(i);
+    const int64_t rollbacks = state_.rollbacks + 1;
+    log_warning("loss spike at step ", number, " (", loss, "): going back to step ", saved_step_, " and leaving micro-batches ", first_batch, "-", state_.micro_batches - 1, " out");
+    state_ = load_checkpoint(last_save_, model_, optimizer_);
+    state_.skipped = skipped;
+    state_.rollbacks = rollbacks;
+    state_.threads = threads();
+    log_.emplace(run_.out, &state_, total_steps_);
+    save();  // so that a resume knows what to leave out
+  }
+
+  void watch(double loss) {
+    const TrainConfig& c = run_.train;
+    if (c.loss_watchdog_threshold <= 0) return;
+    state_.steps_above_threshold = loss > c.loss_watchdog_threshold ? state_.steps_above_threshold + 1 : 0;
+    if (state_.steps_above_threshold >= c.loss_watchdog_patience)
+      throw Error("watchdog", cat("the loss was above ", c.loss_watchdog_threshold, " for ", c.loss_watchdog_patience, " steps, up to step ", state_.step, " (now ", loss, "); lower the learning rate or raise train.loss_watchdog_threshold"), ExitCode::diverged);
+  }
+
+  // What is due between steps: evaluation and samples. Idempotent per step, so that a resumed run does what
+  // the stopped one had not done yet. False when asked to stop.
+  bool duties(bool final) {
+    if (stop_signal()) return false;
+    const TrainConfig& c = run_.train;
+    const auto due = [&](int64_t every, int64_t last) { return last < state_.step && (final || (every && state_.step % every == 0)); };
+    if (evaluation_ && due(c.eval_steps, state_.evaluated_step) && !evaluate()) return false;
+    if (run_.sampler && due(c.sample_steps, state_.sampled_step)) {
+      log_->sample(state_.step, run_.sample_prompt, run_.sampler(model_, *data_.tokenizer, run_.sample_prompt), state_);
+      state_.sampled_step = state_.step;
+    }
+    return true;
+  }
+
+  bool evaluate() {
+    const Clock::time_point begin = Clock::now();
+    LossSums total;
+    const int64_t batches = evaluation_->batches_per_epoch();
+    for (int64_t i = 0; i < batches; ++i) {
+      if (stop_signal()) return false;
+      log_->status(cat("evaluating ", i + 1, "/", batches));
+      const LossSums sums = evaluate_batch(model_, to_device(evaluation_->batch(0, i), Device::cpu));
+      total.nll += sums.nll;
+      total.labels += sums.labels;
+    }
+    const double loss = total.nll / double(std::max<int64_t>(total.labels, 1));
+    const double bytes = double(data_.validation->bytes());
+    const bool best = state_.best_step < 0 || loss < state_.best_loss;
+    if (best) {
+      state_.best_loss = loss;
+      state_.best_step = state_.step;
+      make_directory(run_.out / "best");
+      save_weights(model_, run_.out / "best" / "model.safetensors");
+    }
+    state_.last_eval_loss = loss;
+    state_.evaluated_step = state_.step;
+    log_->evaluation(state_.step, loss, bytes > 0 ? total.nll / std::numbers::ln2 / bytes : 0, best, state_);
+    interval_start_ += Clock::now() - begin;  // evaluation is not training speed
+    return true;
+  }
+
+  void save() {
+    const Clock::time_point begin = Clock::now();
+    state_.elapsed = elapsed();
+    last_save_ = save_checkpoint(run_.out, model_, optimizer_, state_, run_.train.save_total_limit);
+    saved_step_ = state_.step;
+    publish_weights(run_.out, last_save_);
+    interval_start_ += Clock::now() - begin;
+  }
+};
+
+void write_memory(const Path& run, const MemoryUse& planned, const MemoryUse* measured) {
+  const auto tree = [](const MemoryUse& use) {
+    Json out = Json::object();
+    for (int c = 0; c < kMemoryClasses; ++c) out[name_of(MemoryClass(c))] = use.by_class[size_t(c)];
+    out["peak"] = use.peak;
+    return out;
+  };
+  Json json = {{"planned", tree(planned)}};
+  if (measured) {
+    json["measured"] = tree(*measured);
+    json["arena"] = arena_bytes();
+    json["process"] = peak_resident_bytes();
+  }
+  write_file(run / "memory.json", json.dump(2) + "\n");
+}
+
+void write_result(const Path& run, const std::string& status, const TrainResult& r, const std::string& message) {
+  Json json = {{"status", status}, {"steps", r.steps}, {"tokens", r.tokens}, {"final_loss", r.final_loss}, {"seconds", r.seconds}};
+  if (r.best_step >= 0) {
+    json["eval_loss"] = r.eval_loss;
+    json["best_eval_loss"] = r.best_eval_loss;
+    json["best_step"] = r.best_step;
+  }
+  if (!message.empty()) json["message"] = message;
+  write_file(run / "result.json", json.dump(2) + "\n");
+}
+
+}  // namespace
+
+TrainResult train(TrainRun run) {
+  run.train.validate(run.data.sequence_length);
+  make_directory(run.out);
+  const DirectoryLock lock(run.out);
+  const Path checkpoint = open_run(run.out, run.resume, run.recipe);
+  const bool continuing = std::filesystem::exists(run.out / "resolved_recipe.yaml");
+
+  std::shared_ptr<const Tokenizer> tokenizer;
+  if (!checkpoint.empty()) tokenizer = load_tokenizer(run.out / "tokenizer.json");
+  Dataset data = load_dataset(run.data, tokenizer);
+  ModelConfig& model = run.model;
+  const int64_t vocabulary = data.tokenizer->vocab_size();
+  check_usage(!model.vocab_size || model.vocab_size >= vocabulary, "model", "vocab_size ", model.vocab_size, " is below the tokenizer's ", vocabulary, "; leave it out to use the tokenizer's");
+  if (!model.vocab_size) model.vocab_size = vocabulary;
+  if (!model.max_position_embeddings) model.max_position_embeddings = run.data.sequence_length;
+  check_usage(model.max_position_embeddings >= run.data.sequence_length, "model", "max_position_embeddings ", model.max_position_embeddings, " is below data.sequence_length ", run.data.sequence_length);
+  model.validate();
+
+  const auto evaluation_rows = [&] {
+    if (!data.validation) return int64_t(0);
+    return std::min(run.train.micro_batch_tokens(), BatchOrder(*data.validation, run.data.sequence_length, run.train.micro_batch_tokens(), 0, false).rows_per_epoch());
+  };
+  Plan plan = run.fit_memory && run.memory_budget ? fit_memory(model, run.train, run.data.sequence_length, evaluation_rows(), run.memory_budget)
+                                                  : plan_training(model, run.train, run.data.sequence_length, evaluation_rows(), false);
+  if (run.memory_budget && plan.memory.peak > run.memory_budget)
+    throw Error("memory", cat("the plan needs ", format_bytes(double(plan.memory.peak)), ", the budget is ", format_bytes(double(run.memory_budget)), "; `lithe plan` shows where it goes, --fit chooses accumulation and recomputation"), ExitCode::memory);
+  log_info(plan.parameters, " parameters; planned peak memory ", format_bytes(double(plan.memory.peak)), "; ", threads(), " threads, ", run.train.precision);
+
+  if (checkpoint.empty()) {
+    write_run_files(run.out, run.recipe, model, run.train, *data.tokenizer, plan);
+    write_memory(run.out, plan.memory, nullptr);
+  } else {
+    check(continuing, "resume", "'", run.out.string(), "' has a checkpoint but no resolved_recipe.yaml");
+  }
+  write_result(run.out, "running", {}, "");
+  ledger(Device::cpu).reset_peak();
+  try {
+    Trainer trainer(run, std::move(data), plan);
+    const TrainResult result = trainer.go(checkpoint);
+    write_memory(run.out, plan.memory, &result.measured);
+    write_result(run.out, result.status, result, result.signal ? cat("stopped by signal ", result.signal) : "");
+    write_run_report(run.out);
+    return result;
+  } catch (const Error& error) {
+    if (error.code() == ExitCode::diverged) {
+      write_result(run.out, "diverged", {}, error.what());
+      write_run_report(run.out);
+    }
+    throw;
+  }
+}
+
+}  // namespace lithe

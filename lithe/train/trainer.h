@@ -1,0 +1,37 @@
+// The training loop: batches, steps, evaluation, checkpoints, resume, stopping.
+#pragma once
+
+#include "lithe/data/config.h"
+#include "lithe/train/config.h"
+#include "lithe/train/plan.h"
+
+namespace lithe {
+
+struct TrainRun {
+  Path out;
+  ModelConfig model;
+  DataConfig data;
+  TrainConfig train;
+  Node recipe;                         // everything resolved, for resolved_recipe.yaml
+  bool resume = false;
+  int64_t memory_budget = 0;           // bytes; 0: none
+  bool fit_memory = false;             // choose accumulation and recomputation instead of refusing
+  std::string sample_prompt;
+  /// Continues the prompt; empty: no samples. Called every train.sample_steps.
+  std::function<std::string(const Model&, const Tokenizer&, const std::string& prompt)> sampler;
+};
+
+struct TrainResult {
+  std::string status;  // finished, stopped
+  int signal = 0;      // that stopped it
+  int64_t steps = 0, tokens = 0;
+  double final_loss = 0, eval_loss = 0, best_eval_loss = 0, seconds = 0;
+  int64_t best_step = -1;
+  MemoryUse planned, measured;
+};
+
+/// Trains, or continues, the run in `out`. The files it leaves are listed in docs/run-directory.md.
+/// Throws Error: usage (2), diverged (3), memory (4), or what went wrong (1); what was saved stays.
+TrainResult train(TrainRun run);
+
+}  // namespace lithe
