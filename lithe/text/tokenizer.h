@@ -28,9 +28,9 @@ class Tokenizer {
 
   /// Ids of `text`, which may hold any bytes. A special token's string in the text is plain text. Nothing is added
   /// around it (no bos, no [CLS]). Big texts are split over threads; the result does not depend on how.
-  std::vector<int32_t> encode(std::string_view text) const { return encode(text, false); }
+  std::vector<int32_t> encode(std::string_view text) const { return encode_text(text, false); }
   /// The same, but a special token's string becomes that token.
-  std::vector<int32_t> encode_with_specials(std::string_view text) const { return encode(text, true); }
+  std::vector<int32_t> encode_with_specials(std::string_view text) const { return encode_text(text, true); }
 
   /// Text of `ids`. Byte-level tokenizers return the bytes that were encoded, exactly. A special token decodes to its
   /// string; an id without a token (a gap in the vocabulary) to nothing. Fails on an id outside [0, vocab_size).
@@ -54,7 +54,7 @@ class Tokenizer {
   uint64_t fingerprint() const;
 
  protected:
-  virtual std::vector<int32_t> encode(std::string_view text, bool with_specials) const = 0;
+  virtual std::vector<int32_t> encode_text(std::string_view text, bool with_specials) const = 0;
 };
 
 /// The pre-tokenizer of GPT-2: merges never cross the pieces this pattern cuts.

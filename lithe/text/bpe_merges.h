@@ -1,0 +1,42 @@
+// Applying merges: the core of byte-pair encoding.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace lithe {
+
+/// The pair (left, right) becomes result.
+struct Merge {
+  int32_t left, right, result;
+};
+
+/// Merges by rank: their order in the list, earlier first.
+class BpeMerges {
+ public:
+  BpeMerges() = default;
+  /// Ids must not be negative. Of two merges of one pair the later counts, as in Hugging Face's tokenizers.
+  explicit BpeMerges(std::span<const Merge> merges);
+  bool empty() const { return slots_.empty(); }
+
+  /// Merges the symbols of a word until no merge applies: always the pair of lowest rank, the leftmost of equals.
+  /// O(n log n).
+  void apply(std::vector<int32_t>& word) const;
+
+ private:
+  struct Slot {
+    uint64_t pair = free_pair;
+    uint32_t rank = 0;
+    int32_t result = 0;
+  };
+  static constexpr uint64_t free_pair = ~uint64_t(0);
+  std::vector<Slot> slots_;  // open addressing
+  int shift_ = 64;           // from the hash to a slot
+
+  const Slot* find(int32_t left, int32_t right) const;
+  void apply_short(std::vector<int32_t>& word) const;
+  void apply_long(std::vector<int32_t>& word) const;
+};
+
+}  // namespace lithe

@@ -1,0 +1,95 @@
+#include <cstdio>
+
+#include "lithe/text/byte_alphabet.h"
+#include "lithe/text/utf8.h"
+#include "lithe/text/word_model.h"
+
+namespace lithe {
+namespace {
+
+constexpr int32_t no_id = -1;
+
+class BpeModel final : public WordModel {
+ public:
+  BpeModel(const Vocabulary& vocabulary, const std::vector<Merge>& merges, const BpeOptions& options)
+      : vocabulary_(vocabulary), merges_(merges), options_(options) {
+    for (int b = 0; b < 256; ++b) {
+      char fallback[8];
+      std::snprintf(fallback, sizeof fallback, "<0x%02X>", b);
+      const std::string spelling = options.byte_level ? spell_bytes(std::string(1, char(b))) : fallback;
+      bytes_[size_t(b)] = vocabulary.find(spelling).value_or(no_id);
+      all_bytes_ = all_bytes_ && bytes_[size_t(b)] != no_id;
+    }
+  }
+
+  void encode(std::string_view word, std::vector<int32_t>& ids) const override {
+    if (options_.ignore_merges)
+      if (const auto id = vocabulary_.find(options_.byte_level ? spell_bytes(word) : word)) {
+        ids.push_back(*id);
+        return;
+      }
+    thread_local std::vector<int32_t> symbols;
+    symbols.clear();
+    if (options_.byte_level)
+      byte_symbols(word, symbols);
+    else
+      character_symbols(word, symbols);
+    merges_.apply(symbols);
+    ids.insert(ids.end(), symbols.begin(), symbols.end());
+  }
+
+ private:
+  const Vocabulary& vocabulary_;
+  BpeMerges merges_;
+  BpeOptions options_;
+  std::array<int32_t, 256> bytes_;
+  bool all_bytes_ = true;
+
+  void unknown(std::vector<int32_t>& symbols, bool& after_unknown) const {
+    if (options_.unk && !(options_.fuse_unk && after_unknown)) symbols.push_back(*options_.unk);
+    after_unknown = true;
+  }
+
+  void byte_symbols(std::string_view word, std::vector<int32_t>& symbols) const {
+    if (all_bytes_) {
+      for (const char c : word) symbols.push_back(bytes_[uint8_t(c)]);
+      return;
+    }
+    bool after_unknown = false;
+    for (const char c : word) {
+      if (bytes_[uint8_t(c)] == no_id) {
+        unknown(symbols, after_unknown);
+      } else {
+        symbols.push_back(bytes_[uint8_t(c)]);
+        after_unknown = false;
+      }
+    }
+  }
+
+  void character_symbols(std::string_view word, std::vector<int32_t>& symbols) const {
+    bool after_unknown = false;
+    while (!word.empty()) {
+      const std::string_view character = word.substr(0, utf8_unit(word).length);
+      word.remove_prefix(character.size());
+      bool fallback = options_.byte_fallback;
+      for (const char c : character) fallback = fallback && bytes_[uint8_t(c)] != no_id;
+      if (const auto id = vocabulary_.find(character)) {
+        symbols.push_back(*id);
+        after_unknown = false;
+      } else if (fallback) {
+        for (const char c : character) symbols.push_back(bytes_[uint8_t(c)]);
+        after_unknown = false;
+      } else {
+        unknown(symbols, after_unknown);
+      }
+    }
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<WordModel> make_bpe_model(const Vocabulary& vocabulary, const std::vector<Merge>& merges, const BpeOptions& options) {
+  return std::make_unique<BpeModel>(vocabulary, merges, options);
+}
+
+}  // namespace lithe

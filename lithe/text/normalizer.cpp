@@ -1,0 +1,84 @@
+#include "lithe/text/normalizer.h"
+
+#include "lithe/text/utf8.h"
+
+namespace lithe {
+namespace {
+
+// The blocks that BERT's original code names; Hiragana, Katakana and Hangul are words with spaces or syllables there.
+bool is_chinese(uint32_t c) {
+  return (c >= 0x4E00 && c <= 0x9FFF) || (c >= 0x3400 && c <= 0x4DBF) || (c >= 0x20000 && c <= 0x2A6DF) ||
+         (c >= 0x2A700 && c <= 0x2B73F) || (c >= 0x2B740 && c <= 0x2B81F) || (c >= 0x2B920 && c <= 0x2CEAF) ||
+         (c >= 0xF900 && c <= 0xFAFF) || (c >= 0x2F800 && c <= 0x2FA1F);
+}
+
+std::string clean(std::string_view text) {
+  std::string out;
+  for_each_character(text, [&](uint32_t c) {
+    const bool blank = c == '\t' || c == '\n' || c == '\r' || is_white_space(c);
+    if (c == 0 || c == 0xFFFD || (is_control(c) && c != '\t' && c != '\n' && c != '\r')) return;
+    append_utf8(out, blank ? ' ' : c);
+  });
+  return out;
+}
+
+std::string space_chinese(std::string_view text) {
+  std::string out;
+  for_each_character(text, [&](uint32_t c) {
+    if (is_chinese(c)) out += ' ';
+    append_utf8(out, c);
+    if (is_chinese(c)) out += ' ';
+  });
+  return out;
+}
+
+}  // namespace
+
+std::string Normalizer::operator()(std::string_view text) const {
+  std::string out;
+  while (!text.empty()) {
+    const size_t valid = valid_utf8_prefix(text);
+    if (valid > 0) {
+      std::string part(text.substr(0, valid));
+      for (const Step& step : steps_) part = step(part);
+      out += part;
+      text.remove_prefix(valid);
+    }
+    if (text.empty()) break;
+    const size_t invalid = utf8_unit(text).length;
+    out += text.substr(0, invalid);
+    text.remove_prefix(invalid);
+  }
+  return out;
+}
+
+Normalizer::Step lower_case() {
+  return [](std::string_view text) {
+    std::string out;
+    for_each_character(text, [&](uint32_t c) { append_lower_case(out, c); });
+    return out;
+  };
+}
+
+Normalizer::Step strip_nonspacing_marks() {
+  return [](std::string_view text) {
+    std::string out;
+    for_each_character(text, [&](uint32_t c) {
+      if (!is_nonspacing_mark(c)) append_utf8(out, c);
+    });
+    return out;
+  };
+}
+
+Normalizer::Step bert_normalization(const BertNormalization& options) {
+  return [options, lower = lower_case(), strip = strip_nonspacing_marks()](std::string_view text) {
+    std::string out(text);
+    if (options.clean_text) out = clean(out);
+    if (options.chinese) out = space_chinese(out);
+    if (options.strip_accents) out = strip(normal_form(out, NormalForm::nfd));
+    if (options.lowercase) out = lower(out);
+    return out;
+  };
+}
+
+}  // namespace lithe

@@ -1,0 +1,39 @@
+// Normalizers: what is done to text before it is cut.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lithe/text/unicode.h"
+
+namespace lithe {
+
+struct BertNormalization {
+  bool clean_text = true;     // control characters go, white space becomes a space
+  bool chinese = true;        // spaces around CJK ideographs
+  bool strip_accents = true;  // canonical decomposition without nonspacing marks
+  bool lowercase = true;
+};
+
+/// A list of steps on valid UTF-8.
+class Normalizer {
+ public:
+  using Step = std::function<std::string(std::string_view)>;
+
+  bool empty() const { return steps_.empty(); }
+  void add(Step step) { steps_.push_back(std::move(step)); }
+
+  /// Bytes that are no UTF-8 stay; what stands between them is normalized separately.
+  std::string operator()(std::string_view text) const;
+
+ private:
+  std::vector<Step> steps_;
+};
+
+Normalizer::Step bert_normalization(const BertNormalization& options);
+Normalizer::Step lower_case();
+Normalizer::Step strip_nonspacing_marks();
+
+}  // namespace lithe

@@ -1,0 +1,30 @@
+// Regular expressions of tokenizers: PCRE2 with just-in-time compilation, in the dialect of Hugging Face.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace lithe {
+
+/// A compiled regular expression over UTF-8. Thread-safe, cheap to copy.
+///
+/// Tokenizer files are written for Oniguruma. Where its reading and PCRE2's differ, ours is Oniguruma's (\s and \S are
+/// Unicode White_Space) or the expression is refused (set operations in brackets, \h).
+class Pattern {
+ public:
+  /// Fails on an expression that is wrong or refused, with `origin` in the error.
+  Pattern(std::string_view expression, std::string_view origin);
+  /// The literal string.
+  static Pattern literal(std::string_view text, std::string_view origin);
+
+  /// The first match at or after `from` (a character's start) in `text`, which must be valid UTF-8. Fails when the
+  /// expression backtracks beyond reason.
+  bool find(std::string_view text, size_t from, size_t& begin, size_t& end) const;
+
+ private:
+  struct Code;
+  std::shared_ptr<const Code> code_;
+};
+
+}  // namespace lithe

@@ -1,0 +1,181 @@
+#include "lithe/text/pipeline_tokenizer.h"
+
+#include <cstdlib>
+#include <mutex>
+#include <optional>
+
+#include "lithe/base/error.h"
+#include "lithe/base/threads.h"
+#include "lithe/text/byte_alphabet.h"
+#include "lithe/text/word_table.h"
+
+namespace lithe {
+namespace {
+
+constexpr size_t longest_cached = 64;        // bytes; longer words seldom come back
+constexpr size_t most_cached = 1 << 17;      // words
+constexpr int64_t pieces_per_thread = 8192;  // below, another thread costs more than it saves
+
+/// Ids of words seen before. For one thread at a time.
+class WordCache {
+ public:
+  void encode(const WordModel& model, std::string_view word, std::vector<int32_t>& ids) {
+    if (word.size() > longest_cached) return model.encode(word, ids);
+    const uint64_t hash = hash_word(word);
+    if (const Range* known = ranges_.find(word, hash)) {
+      ids.insert(ids.end(), ids_.begin() + known->begin, ids_.begin() + known->end);
+      return;
+    }
+    if (ranges_.size() == most_cached) {
+      ranges_.clear();
+      ids_.clear();
+    }
+    const uint32_t begin = uint32_t(ids_.size());
+    model.encode(word, ids_);
+    ranges_.insert(word, hash) = {begin, uint32_t(ids_.size())};
+    ids.insert(ids.end(), ids_.begin() + begin, ids_.end());
+  }
+
+ private:
+  struct Range {
+    uint32_t begin, end;
+  };
+  WordTable<Range> ranges_;
+  std::vector<int32_t> ids_;
+};
+
+/// Caches that threads borrow and return, so that they stay warm between calls.
+class CachePool {
+ public:
+  std::unique_ptr<WordCache> borrow() {
+    const std::lock_guard lock(mutex_);
+    if (free_.empty()) return std::make_unique<WordCache>();
+    auto cache = std::move(free_.back());
+    free_.pop_back();
+    return cache;
+  }
+  void give_back(std::unique_ptr<WordCache> cache) {
+    const std::lock_guard lock(mutex_);
+    free_.push_back(std::move(cache));
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<WordCache>> free_;
+};
+
+void replace_all(std::string& text, std::string_view from, std::string_view to) {
+  for (size_t at = 0; (at = text.find(from, at)) != text.npos; at += to.size()) text.replace(at, from.size(), to);
+}
+
+// The clean-up of Hugging Face's transformers, in its order.
+void clean_up_english(std::string& text) {
+  constexpr std::pair<std::string_view, std::string_view> rules[] = {
+      {" .", "."}, {" ?", "?"}, {" !", "!"}, {" ,", ","}, {" ' ", "'"}, {" n't", "n't"}, {" 'm", "'m"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
+  for (const auto& [from, to] : rules) replace_all(text, from, to);
+}
+
+std::optional<char> fallback_byte(std::string_view token) {
+  if (token.size() != 6 || !token.starts_with("<0x") || token[5] != '>') return {};
+  const std::string digits(token.substr(3, 2));
+  char* end = nullptr;
+  const long value = std::strtol(digits.c_str(), &end, 16);
+  if (end != digits.c_str() + 2) return {};
+  return char(value);
+}
+
+class PipelineTokenizer final : public Tokenizer {
+ public:
+  explicit PipelineTokenizer(TokenizerParts parts) : p_(std::move(parts)), is_special_(size_t(vocab_size())) {
+    std::vector<AddedToken> raw, normalized;
+    for (const AddedToken& token : p_.added) {
+      is_special_[size_t(token.id)] = token.special;
+      const bool look_in_normalized = token.normalized && !p_.normalizer.empty();
+      (look_in_normalized ? normalized : raw).push_back(token);
+      if (look_in_normalized) normalized.back().content = p_.normalizer(token.content);
+    }
+    std::erase_if(normalized, [](const AddedToken& token) { return token.content.empty(); });
+    raw_added_ = AddedTokens(std::move(raw));
+    normalized_added_ = AddedTokens(std::move(normalized));
+
+    for (int32_t id = 0; id < vocab_size(); ++id) text_.push_back(text_of(token(id)));
+    for (const AddedToken& token : p_.added) text_[size_t(token.id)] = token.content;
+  }
+
+  int64_t vocab_size() const override { return p_.vocabulary->size(); }
+  std::string token(int32_t id) const override { return p_.vocabulary->token(id); }
+  std::optional<int32_t> id(std::string_view token) const override { return p_.vocabulary->find(token); }
+  bool is_special(int32_t id) const override { return id >= 0 && id < vocab_size() && is_special_[size_t(id)]; }
+  const Specials& specials() const override { return p_.specials; }
+  std::string to_json() const override { return p_.json; }
+
+  std::string piece(int32_t id, bool first) const override {
+    const std::string& spelling = p_.vocabulary->token(id);  // checks the id
+    const std::string& text = text_[size_t(id)];
+    switch (p_.decoding.kind) {
+      case Decoding::Kind::byte_level: return text;
+      case Decoding::Kind::word_piece:
+        if (first || spelling.empty()) return spelling;
+        return spelling.starts_with(p_.decoding.prefix) ? spelling.substr(p_.decoding.prefix.size()) : " " + spelling;
+      case Decoding::Kind::metaspace: return first && p_.decoding.strip_start && text.starts_with(' ') ? text.substr(1) : text;
+    }
+    return text;
+  }
+
+  std::string decode(std::span<const int32_t> ids) const override {
+    std::string out = Tokenizer::decode(ids);
+    if (p_.decoding.cleanup) clean_up_english(out);
+    return out;
+  }
+
+ protected:
+  std::vector<int32_t> encode_text(std::string_view text, bool with_specials) const override {
+    std::vector<int32_t> ids;
+    const auto on_token = [&](const AddedToken& token) { ids.push_back(token.id); };
+    raw_added_.cut(
+        text, with_specials,
+        [&](std::string_view part) {
+          if (p_.normalizer.empty()) return encode_part(part, ids);
+          normalized_added_.cut(p_.normalizer(part), with_specials, [&](std::string_view inner) { encode_part(inner, ids); }, on_token);
+        },
+        on_token);
+    return ids;
+  }
+
+ private:
+  TokenizerParts p_;
+  AddedTokens raw_added_, normalized_added_;
+  std::vector<bool> is_special_;
+  std::vector<std::string> text_;  // what a token means, by id
+  mutable CachePool caches_;
+
+  std::string text_of(const std::string& spelling) const {
+    if (p_.decoding.kind == Decoding::Kind::byte_level) return unspell_bytes(spelling).value_or(spelling);
+    if (p_.decoding.kind == Decoding::Kind::word_piece) return spelling;
+    if (const auto byte = fallback_byte(spelling)) return std::string(1, *byte);
+    std::string text = spelling;
+    replace_all(text, "\u2581", " ");
+    return text;
+  }
+
+  void encode_part(std::string_view text, std::vector<int32_t>& ids) const {
+    p_.pretokenizer.pieces(text, [&](std::span<const PreTokenizer::Piece> pieces) {
+      std::vector<std::vector<int32_t>> parts(static_cast<size_t>(threads()));
+      parallel_for(int64_t(pieces.size()), pieces_per_thread, [&](int64_t begin, int64_t end, int thread) {
+        auto cache = caches_.borrow();
+        std::vector<int32_t>& out = thread == 0 ? ids : parts[size_t(thread)];
+        for (int64_t i = begin; i < end; ++i) cache->encode(*p_.model, pieces[size_t(i)], out);
+        caches_.give_back(std::move(cache));
+      });
+      for (const auto& part : parts) ids.insert(ids.end(), part.begin(), part.end());
+    });
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Tokenizer> make_pipeline_tokenizer(TokenizerParts parts) {
+  return std::make_unique<PipelineTokenizer>(std::move(parts));
+}
+
+}  // namespace lithe

@@ -1,0 +1,52 @@
+// Cutting text into the pieces (words, roughly) that merges and word pieces never cross.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lithe/text/pattern.h"
+
+namespace lithe {
+
+/// One cut: what becomes of the matches of a pattern and of the text between them.
+struct Split {
+  enum class Behavior { isolated, removed, merged_with_previous, merged_with_next, contiguous };
+  Pattern pattern;
+  Behavior behavior = Behavior::isolated;
+  bool invert = false;  // the roles of matches and the text between them are exchanged
+};
+
+/// A step of pre-tokenization: a cut, or a space put before pieces that do not start with one.
+struct PreTokenizerStep {
+  enum class Kind { split, prefix_space } kind;
+  std::vector<Split> split;  // one for Kind::split
+};
+
+class PreTokenizer {
+ public:
+  using Piece = std::string_view;
+  using Sink = std::function<void(std::span<const Piece>)>;
+
+  PreTokenizer() = default;
+  explicit PreTokenizer(std::vector<PreTokenizerStep> steps) : steps_(std::move(steps)) {}
+  void add_split(Pattern pattern, Split::Behavior behavior = Split::Behavior::isolated, bool invert = false);
+  void add_prefix_space() { steps_.push_back({PreTokenizerStep::Kind::prefix_space, {}}); }
+
+  /// Calls sink with the non-empty pieces of `text` in order, many at a time; the pieces live until sink returns.
+  /// Bytes that are no UTF-8 are pieces of their own, and the text on their two sides is cut separately. Big texts are
+  /// cut by many threads, with the same result as by one.
+  void pieces(std::string_view text, const Sink& sink) const;
+
+ private:
+  using Storage = std::deque<std::string>;  // spaced pieces; addresses stay valid
+  std::vector<PreTokenizerStep> steps_;
+
+  void valid_text(std::string_view text, std::vector<Piece>& out, Storage& storage, const std::function<void()>& flush) const;
+  void apply(size_t step, Piece piece, std::vector<Piece>& out, Storage& storage) const;
+};
+
+}  // namespace lithe

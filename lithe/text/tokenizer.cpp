@@ -1,0 +1,74 @@
+#include "lithe/text/tokenizer.h"
+
+#include "lithe/base/error.h"
+#include "lithe/base/fields.h"
+#include "lithe/text/byte_alphabet.h"
+#include "lithe/text/tokenizer_json.h"
+#include "lithe/text/utf8.h"
+
+namespace lithe {
+
+std::string Tokenizer::decode(std::span<const int32_t> ids) const {
+  std::string out;
+  for (size_t i = 0; i < ids.size(); ++i) out += piece(ids[i], i == 0);
+  return out;
+}
+
+uint64_t Tokenizer::fingerprint() const {
+  const std::string json = to_json();
+  const Specials& s = specials();
+  const int32_t roles[] = {s.bos.value_or(-1), s.eos.value_or(-1), s.pad.value_or(-1), s.unk.value_or(-1)};
+  return checksum(roles, sizeof roles, checksum(json.data(), json.size()));
+}
+
+std::unique_ptr<Tokenizer> make_byte_tokenizer() {
+  BpeDescription description;
+  for (int b = 0; b < 256; ++b) description.vocabulary.push_back(spell_bytes(std::string(1, char(b))));
+  description.added.push_back({.id = 256, .content = std::string(end_of_text), .special = true});
+  description.words = false;
+  return parse_tokenizer(byte_level_bpe_json(description), "byte tokenizer");
+}
+
+void TokenizerConfig::fields(Fields& f) {
+  f("type", type, "bytes, a byte-level BPE trained on the corpus, or one loaded from a file", one_of({"bytes", "bpe", "file"}));
+  f("vocab_size", vocab_size, "entries of a trained BPE, the 256 bytes and <|endoftext|> included", between(257, (1 << 24) - 1));
+  f("min_frequency", min_frequency, "a trained BPE merges no pair seen less often", at_least(1));
+  f("file", file, "type file: tokenizer.json, vocab.txt, or a directory with one of them or with vocab.json and merges.txt");
+}
+
+std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerConfig& config, const ForEachText& texts) {
+  check_usage(config.file.empty() || config.type == "file", "tokenizer", "file '", config.file, "' is given, but the type is ", config.type,
+              ": set type to file or remove it");
+  if (config.type == "bytes") return make_byte_tokenizer();
+  if (config.type == "file") {
+    check_usage(!config.file.empty(), "tokenizer", "type file needs the key file");
+    return load_tokenizer(config.file);
+  }
+  check_usage(config.type == "bpe", "tokenizer", "type must be bytes, bpe or file, got '", config.type, "'");
+  BpeTrainer trainer({.vocab_size = config.vocab_size, .min_frequency = config.min_frequency});
+  texts([&](std::string_view text) { trainer.add(text); });
+  return trainer.train();
+}
+
+std::string StreamDecoder::push(int32_t id) {
+  pending_ += tokenizer_->piece(id, first_);
+  first_ = false;
+  // What may still become a character stays: at most three bytes at the end.
+  size_t keep = 0;
+  for (size_t length = 1; length <= std::min<size_t>(3, pending_.size()); ++length)
+    if (const Utf8Unit unit = utf8_unit(std::string_view(pending_).substr(pending_.size() - length));
+        unit.kind == Utf8Unit::Kind::incomplete && unit.length == length)
+      keep = length;
+  std::string out = valid_utf8(std::string_view(pending_).substr(0, pending_.size() - keep));
+  pending_.erase(0, pending_.size() - keep);
+  return out;
+}
+
+std::string StreamDecoder::finish() {
+  std::string out = valid_utf8(pending_);
+  pending_.clear();
+  first_ = true;
+  return out;
+}
+
+}  // namespace lithe

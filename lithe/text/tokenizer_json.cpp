@@ -1,0 +1,69 @@
+#include "lithe/text/tokenizer_json.h"
+
+#include "lithe/base/json.h"
+
+namespace lithe {
+namespace {
+
+std::string quote(const std::string& text) { return Json(text).dump(); }
+
+std::string added_json(const std::vector<AddedToken>& added) {
+  std::string out;
+  for (const AddedToken& token : added) {
+    const Json entry = {{"id", token.id},           {"content", token.content}, {"single_word", token.single_word},
+                        {"lstrip", token.lstrip},   {"rstrip", token.rstrip},   {"normalized", token.normalized},
+                        {"special", token.special}};
+    out += (out.empty() ? "\n    " : ",\n    ") + entry.dump();
+  }
+  return "[" + out + (out.empty() ? "]" : "\n  ]");
+}
+
+// The vocabulary is written by hand: an ordered Json object of many keys takes quadratic time.
+std::string vocabulary_json(const std::vector<std::string>& vocabulary) {
+  std::string out;
+  for (size_t id = 0; id < vocabulary.size(); ++id)
+    out += (id == 0 ? "\n      " : ",\n      ") + quote(vocabulary[id]) + ": " + std::to_string(id);
+  return "{" + out + "\n    }";
+}
+
+std::string document(const std::vector<AddedToken>& added, const Json& normalizer, const Json& pre_tokenizer,
+                     const Json& post_processor, const Json& decoder, const std::string& model) {
+  return "{\n  \"version\": \"1.0\",\n  \"truncation\": null,\n  \"padding\": null,\n  \"added_tokens\": " + added_json(added) +
+         ",\n  \"normalizer\": " + normalizer.dump() + ",\n  \"pre_tokenizer\": " + pre_tokenizer.dump() +
+         ",\n  \"post_processor\": " + post_processor.dump() + ",\n  \"decoder\": " + decoder.dump() + ",\n  \"model\": " + model +
+         "\n}\n";
+}
+
+}  // namespace
+
+std::string byte_level_bpe_json(const BpeDescription& description) {
+  const auto byte_level = [](bool words) {
+    return Json{{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", words}};
+  };
+  std::string merges;
+  for (const auto& [left, right] : description.merges)
+    merges += (merges.empty() ? "\n      " : ",\n      ") + quote(left + ' ' + right);
+  const std::string model =
+      "{\n    \"type\": \"BPE\",\n    \"dropout\": null,\n    \"unk_token\": null,\n    \"continuing_subword_prefix\": null,\n"
+      "    \"end_of_word_suffix\": null,\n    \"fuse_unk\": false,\n    \"byte_fallback\": false,\n    \"ignore_merges\": false,\n"
+      "    \"vocab\": " +
+      vocabulary_json(description.vocabulary) + ",\n    \"merges\": [" + merges + (merges.empty() ? "]" : "\n    ]") + "\n  }";
+  return document(description.added, nullptr, byte_level(description.words), byte_level(true), byte_level(true), model);
+}
+
+std::string bert_json(const std::vector<std::string>& vocabulary) {
+  std::vector<AddedToken> added;
+  for (size_t id = 0; id < vocabulary.size(); ++id)
+    for (const char* special : {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"})
+      if (vocabulary[id] == special) added.push_back({.id = int32_t(id), .content = special, .special = true});
+  const Json normalizer = {{"type", "BertNormalizer"}, {"clean_text", true}, {"handle_chinese_chars", true}, {"strip_accents", nullptr},
+                           {"lowercase", true}};
+  const std::string model =
+      "{\n    \"type\": \"WordPiece\",\n    \"unk_token\": \"[UNK]\",\n    \"continuing_subword_prefix\": \"##\",\n"
+      "    \"max_input_chars_per_word\": 100,\n    \"vocab\": " +
+      vocabulary_json(vocabulary) + "\n  }";
+  return document(added, normalizer, {{"type", "BertPreTokenizer"}}, nullptr,
+                  {{"type", "WordPiece"}, {"prefix", "##"}, {"cleanup", true}}, model);
+}
+
+}  // namespace lithe

@@ -1,0 +1,36 @@
+// Models: one piece of text (a word) to ids.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lithe/text/bpe_merges.h"
+#include "lithe/text/vocabulary.h"
+
+namespace lithe {
+
+class WordModel {
+ public:
+  virtual ~WordModel() = default;
+  /// Appends the ids of `word`.
+  virtual void encode(std::string_view word, std::vector<int32_t>& ids) const = 0;
+};
+
+struct BpeOptions {
+  bool byte_level = true;      // symbols are bytes, spelt as in byte_alphabet.h; else characters
+  bool ignore_merges = false;  // a word that is a token is that token
+  bool byte_fallback = false;  // a character without a token becomes the tokens <0x00> ... <0xFF> of its bytes
+  bool fuse_unk = false;       // unknown symbols in a row become one unk
+  std::optional<int32_t> unk;  // for symbols without a token; without it they are left out
+};
+/// Byte-pair encoding. `vocabulary` must outlive the model.
+std::unique_ptr<WordModel> make_bpe_model(const Vocabulary& vocabulary, const std::vector<Merge>& merges, const BpeOptions& options);
+
+/// WordPiece: the longest token that starts the word, then the longest `prefix` + piece that goes on, and so forth. A word
+/// that cannot be cut so, or is longer than `max_characters`, is unk. `vocabulary` must outlive the model.
+std::unique_ptr<WordModel> make_wordpiece_model(const Vocabulary& vocabulary, std::string prefix, int64_t max_characters, int32_t unk);
+
+}  // namespace lithe
