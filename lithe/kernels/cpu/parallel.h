@@ -1,0 +1,49 @@
+// lithe::parallel_for for kernels that are compiled once per instruction set: the same split, in a
+// namespace of its own (base/threads.h would give all sets one shared copy of the loop).
+#pragma once
+
+#include "lithe/base/threads.h"
+
+namespace lithe::kernels::cpu::LITHE_ISA {
+
+/// Parts into which [0, n) is cut: one a thread, each at least `grain` long.
+[[gnu::always_inline]] inline int64_t parts_of(int64_t n, int64_t grain) {
+  const int64_t fit = n / (grain > 1 ? grain : 1), most = threads();
+  return fit < 1 || omp_in_parallel() ? 1 : fit < most ? fit : most;
+}
+
+/// Calls f(begin, end, part) on contiguous parts of [0, n). The split depends only on n, grain and
+/// threads(), so sums done per part are reproducible.
+template <class F>
+[[gnu::always_inline]] inline void parallel(int64_t n, int64_t grain, F&& f) {
+  if (n <= 0) return;
+  const int64_t parts = parts_of(n, grain);
+  if (parts == 1) {
+    f(int64_t(0), n, int64_t(0));
+    return;
+  }
+#pragma omp parallel num_threads(int(parts))
+  {
+    const int64_t part = omp_get_thread_num();
+    f(n * part / parts, n * (part + 1) / parts, part);
+  }
+}
+
+/// Bytes of memory traffic below which a second thread costs more than it saves.
+constexpr int64_t kGrainBytes = 1 << 16;
+
+/// Rows that make a part worth a thread, at `bytes` of traffic each.
+[[gnu::always_inline]] inline int64_t grain_of_rows(int64_t bytes) { return kGrainBytes / (bytes > 1 ? bytes : 1) + 1; }
+
+/// parallel() over n elements of `bytes` of traffic each, cut at multiples of 1024 elements so that no
+/// two threads write to one cache line. f(begin, count).
+template <class F>
+[[gnu::always_inline]] inline void parallel_elements(int64_t n, int64_t bytes, F&& f) {
+  constexpr int64_t kBlock = 1024;
+  parallel((n + kBlock - 1) / kBlock, grain_of_rows(kBlock * bytes), [&](int64_t begin, int64_t end, int64_t) {
+    const int64_t first = begin * kBlock, last = end * kBlock < n ? end * kBlock : n;
+    f(first, last - first);
+  });
+}
+
+}  // namespace lithe::kernels::cpu::LITHE_ISA
