@@ -112,11 +112,11 @@ function(lithe_program name directory)
   endif()
 endfunction()
 
-# tests/<folder>/*_test.cpp becomes the program test_<folder> and one ctest of that name.
+# tests/<folder>/**_test.cpp becomes the program test_<folder> and one ctest of that name.
 function(lithe_tests folder)
   cmake_parse_arguments(ARG "" "" "DEPENDS" ${ARGN})
   string(REPLACE "/" "_" name ${folder})
-  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/${folder}/*_test.cpp)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/${folder}/*_test.cpp)
   if(NOT sources)
     return()
   endif()

@@ -1,0 +1,239 @@
+#include "tests/support/model_kit.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "lithe/autograd/gradcheck.h"
+
+namespace lithe::kit {
+
+Tensor normal(const Shape& shape, DType dtype, uint64_t seed, double deviation, double mean) {
+  const Tensor x = empty(shape, dtype);
+  const RandomKey key{.seed = seed, .purpose = purpose_of("kit.normal")};
+  for (int64_t i = 0; i < x.numel(); ++i) set_value(x, i, mean + deviation * random_normal(key, uint64_t(i)));
+  return x;
+}
+
+Tensor ids_of(const std::vector<int>& ids, Device device) {
+  const Tensor x = empty({int64_t(ids.size())}, DType::i32, device);
+  if (!x.is_meta()) std::copy(ids.begin(), ids.end(), x.data<int32_t>());
+  return x;
+}
+
+Tensor random_ids(int64_t n, int64_t vocab, uint64_t seed, Device device) {
+  std::vector<int> ids;
+  const RandomKey key{.seed = seed, .purpose = purpose_of("kit.ids")};
+  for (int64_t i = 0; i < n; ++i) ids.push_back(int(random_below(key, uint64_t(i), uint64_t(vocab))));
+  return ids_of(ids, device);
+}
+
+std::vector<double> values(const Tensor& x) {
+  std::vector<double> out;
+  for (int64_t i = 0; i < x.numel(); ++i) out.push_back(value_at(x, i));
+  return out;
+}
+
+Tensor tensor_f64(const Shape& shape, const std::vector<double>& values) { return tensor_of(shape, std::span<const double>(values)); }
+
+Tensor concatenate(const std::vector<Tensor>& parts) {
+  int64_t rows = 0;
+  for (const Tensor& part : parts) rows += part.rows();
+  const Tensor out = empty({rows, parts.at(0).cols()}, parts[0].dtype());
+  int64_t at = 0;
+  for (const Tensor& part : parts) {
+    copy_into(out.slice(at, at + part.rows()), part);
+    at += part.rows();
+  }
+  return out;
+}
+
+Tensor rows_of(const Tensor& x, const std::vector<int64_t>& rows) {
+  std::vector<Tensor> parts;
+  for (int64_t r : rows) parts.push_back(x.slice(r, r + 1));
+  return concatenate(parts);
+}
+
+std::string bit_difference(const Tensor& a, const Tensor& b) {
+  if (a.shape() != b.shape() || a.dtype() != b.dtype()) return cat("shapes ", a.dtype(), a.shape(), " and ", b.dtype(), b.shape());
+  const auto* x = static_cast<const std::byte*>(a.raw());
+  const auto* y = static_cast<const std::byte*>(b.raw());
+  const int64_t size = size_of(a.dtype());
+  for (int64_t i = 0; i < a.numel(); ++i)
+    if (std::memcmp(x + i * size, y + i * size, size_t(size)))
+      return cat("element ", i, " of ", a.shape(), ": ", value_at(a, i), " and ", value_at(b, i), ", apart by ", value_at(a, i) - value_at(b, i));
+  return "";
+}
+
+std::vector<int64_t> changed_rows(const Tensor& a, const Tensor& b) {
+  std::vector<int64_t> out;
+  for (int64_t r = 0; r < a.rows(); ++r)
+    if (!bit_difference(a.slice(r, r + 1), b.slice(r, r + 1)).empty()) out.push_back(r);
+  return out;
+}
+
+double largest_difference(const Tensor& a, const Tensor& b) {
+  check(a.shape() == b.shape(), "test", "shapes ", a.shape(), " and ", b.shape());
+  double worst = 0;
+  for (int64_t i = 0; i < a.numel(); ++i) {
+    const double error = std::abs(value_at(a, i) - value_at(b, i));
+    if (!(error <= worst)) worst = std::isnan(error) ? INFINITY : error;
+  }
+  return worst;
+}
+
+Bench::Bench(DType dtype, DType compute, Device device, uint64_t seed)
+    : context_{.parameters = &parameters_, .device = device, .dtype = dtype, .compute = compute, .seed = seed, .layers = 1, .trainable = true} {}
+
+Tensor Bench::operator[](const std::string& name) {
+  Parameter* p = parameters_.find(name);
+  check(p, "test", "no parameter '", name, "'");
+  return p->master.value();
+}
+
+void randomise(Parameters& parameters, uint64_t seed, double matrix_deviation) {
+  for (Parameter& p : parameters.all()) {
+    const Tensor x = p.master.value();
+    if (x.is_meta()) continue;
+    const RandomKey key{.seed = seed, .purpose = purpose_of(p.name)};
+    for (int64_t i = 0; i < x.numel(); ++i) {
+      const double u = random_normal(key, uint64_t(i));
+      set_value(x, i, p.decay ? matrix_deviation * u : value_at(x, i) + 0.2 * u);
+    }
+  }
+  parameters.refresh_shadows();
+}
+
+void jitter(Parameters& parameters, double relative, uint64_t seed) {
+  if (relative == 0) return;
+  for (Parameter& p : parameters.all()) {
+    const Tensor x = p.master.value();
+    const RandomKey key{.seed = seed, .purpose = purpose_of("jitter." + p.name)};
+    for (int64_t i = 0; i < x.numel(); ++i) set_value(x, i, value_at(x, i) * (1 + relative * (2 * random_uniform(key, uint64_t(i)) - 1)));
+  }
+  parameters.refresh_shadows();
+}
+
+void copy_values(Parameters& to, const Parameters& from) {
+  for (const Parameter& p : from.all()) {
+    Parameter* other = to.find(p.name);
+    check(other, "test", "no parameter '", p.name, "'");
+    const Tensor x = other->master.value();
+    for (int64_t i = 0; i < x.numel(); ++i) set_value(x, i, value_at(p.master.value(), i));
+  }
+  to.refresh_shadows();
+}
+
+double gradient_error(Parameters& parameters, const std::function<Var(const std::vector<Var>&)>& f, const std::vector<Tensor>& inputs, std::string* where) {
+  std::vector<Tensor> all = inputs;
+  std::vector<Var> masters;
+  for (Parameter& p : parameters.all()) {
+    all.push_back(p.master.value());
+    masters.push_back(p.master);
+  }
+  const double error = gradcheck(
+      [&](const std::vector<Var>& in) {
+        size_t i = inputs.size();
+        for (Parameter& p : parameters.all()) p.master = in[i++];
+        return f({in.begin(), in.begin() + int64_t(inputs.size())});
+      },
+      all, where);
+  size_t i = 0;
+  for (Parameter& p : parameters.all()) p.master = masters[i++];
+  if (where) {
+    *where += "; inputs are the " + std::to_string(inputs.size()) + " given, then";
+    for (Parameter& p : parameters.all()) *where += " " + p.name;
+  }
+  return error;
+}
+
+ModelConfig model_config(const std::string& yaml) { return read_model_config(parse_yaml(yaml, "test")); }
+
+Batch random_batch(const std::vector<int64_t>& lengths, int64_t vocab, uint64_t seed, Device device) {
+  std::vector<int64_t> offsets{0};
+  for (int64_t n : lengths) offsets.push_back(offsets.back() + n);
+  Batch batch{random_ids(offsets.back(), vocab, seed, device), empty({offsets.back()}, DType::i32, device), Sequences(offsets, {}, device)};
+  if (device == Device::meta) return batch;
+  int32_t* labels = batch.labels.data<int32_t>();
+  for (size_t b = 0; b + 1 < offsets.size(); ++b)
+    for (int64_t i = offsets[b]; i < offsets[b + 1]; ++i) labels[i] = i + 1 < offsets[b + 1] ? batch.ids.data<int32_t>()[i + 1] : -1;
+  return batch;
+}
+
+Batch alone(const Batch& batch, int64_t b) {
+  const int64_t begin = batch.sequences.offset(b), end = batch.sequences.offset(b + 1);
+  return {clone(batch.ids.slice(begin, end)), clone(batch.labels.slice(begin, end)), Sequences::single(end - begin)};
+}
+
+Results run_training(Model& model, const Batch& batch, double smoothing) {
+  int64_t labelled = 0;
+  for (double label : values(batch.labels)) labelled += label >= 0;
+  Results out;
+  for (Parameter& p : model.parameters().all())
+    if (p.master.ref()) p.master.ref()->grad = Tensor();
+  {
+    Tape tape;
+    const Var rows = model.forward(batch.ids, batch.sequences);
+    out["rows"] = values(rows.value());
+    out["logits"] = values(model.logits(rows).value());
+  }
+  LossSums sums;
+  {
+    Tape tape;
+    const Var loss = model.loss(batch.ids, batch.labels, batch.sequences, smoothing, 1.0 / double(labelled), &sums);
+    out["loss"] = {sums.loss / double(labelled)};
+    out["nll"] = {sums.nll / double(labelled)};
+    tape.backward(loss);
+  }
+  for (Parameter& p : model.parameters().all()) {
+    const Tensor grad = p.master.grad();
+    out["gradient of " + p.name] = grad.defined() ? values(grad) : std::vector<double>(size_t(p.master.value().numel()), 0.0);
+  }
+  return out;
+}
+
+Bounded rounding_bound(const std::function<Results(double, uint64_t)>& run, double relative, double safety) {
+  Bounded out{run(0, 0), {}};
+  for (const auto& [name, exact] : out.exact) out.bound[name].assign(exact.size(), 0);
+  for (uint64_t draw = 1; draw <= 4; ++draw) {
+    const Results moved = run(relative, draw);
+    for (const auto& [name, exact] : out.exact)
+      for (size_t i = 0; i < exact.size(); ++i) out.bound[name][i] = std::max(out.bound[name][i], std::abs(moved.at(name)[i] - exact[i]));
+  }
+  for (auto& [name, bound] : out.bound) {
+    double squares = 0;
+    for (double b : bound) squares += b * b;
+    const double rms = bound.empty() ? 0 : std::sqrt(squares / double(bound.size()));
+    for (double& b : bound) b = safety * (b + rms);
+  }
+  return out;
+}
+
+double rounding(DType dtype, int64_t length) {
+  const double sums = epsilon_of(dtype == DType::f64 ? DType::f64 : DType::f32) * std::sqrt(double(length));
+  return 2 * epsilon_of(dtype) + sums;
+}
+
+std::string compare(const Results& got, const Bounded& want, double* closest) {
+  double worst = 0;
+  std::string message;
+  for (const auto& [name, exact] : want.exact) {
+    const auto found = got.find(name);
+    if (found == got.end() || found->second.size() != exact.size()) return "no " + name + " of the same size";
+    const auto& bound = want.bound.at(name);
+    for (size_t i = 0; i < exact.size(); ++i) {
+      const double error = std::abs(found->second[i] - exact[i]);
+      if (error == 0) continue;
+      const double ratio = std::isnan(error) ? INFINITY : error / bound[i];
+      if (ratio <= worst) continue;
+      worst = ratio;
+      std::ostringstream text;
+      text.precision(17);
+      text << name << "[" << i << "]: got " << found->second[i] << ", want " << exact[i] << ", apart by " << error << ", bound " << bound[i];
+      message = text.str();
+    }
+  }
+  if (closest) *closest = worst;
+  return worst <= 1 ? "" : message;
+}
+
+}  // namespace lithe::kit

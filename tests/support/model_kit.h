@@ -1,0 +1,101 @@
+// Seeded numbers, small models and the bounds that their rounding obeys.
+#pragma once
+
+#include <functional>
+#include <map>
+
+#include "lithe/model/model.h"
+
+namespace lithe::kit {
+
+// ---- numbers
+
+/// Normally distributed, a pure function of the seed.
+Tensor normal(const Shape& shape, DType dtype, uint64_t seed, double deviation = 1, double mean = 0);
+Tensor ids_of(const std::vector<int>& ids, Device device = Device::cpu);
+/// n ids in [0, vocab), i32.
+Tensor random_ids(int64_t n, int64_t vocab, uint64_t seed, Device device = Device::cpu);
+/// All elements in storage order.
+std::vector<double> values(const Tensor& x);
+Tensor tensor_f64(const Shape& shape, const std::vector<double>& values);
+/// Rows of several tensors one after another.
+Tensor concatenate(const std::vector<Tensor>& parts);
+/// Rows at these indices.
+Tensor rows_of(const Tensor& x, const std::vector<int64_t>& rows);
+
+/// Empty when both have the same shape, dtype and bits; otherwise the first difference.
+std::string bit_difference(const Tensor& a, const Tensor& b);
+/// Indices of the rows of a that have other bits in b.
+std::vector<int64_t> changed_rows(const Tensor& a, const Tensor& b);
+/// The largest absolute difference of elements; infinite when one is NaN.
+double largest_difference(const Tensor& a, const Tensor& b);
+
+// ---- parts alone
+
+/// Parameters and scopes for parts that are built outside a model.
+class Bench {
+ public:
+  explicit Bench(DType dtype = DType::f64, DType compute = DType::f64, Device device = Device::cpu, uint64_t seed = 1);
+  Scope scope(const std::string& path = "part") { return Scope(context_, path); }
+  BuildContext& context() { return context_; }
+  Parameters& parameters() { return parameters_; }
+  Tensor operator[](const std::string& name);  // the value of parameter `name`
+  /// `options` is YAML, as in a recipe.
+  template <class Interface>
+  std::unique_ptr<Interface> make(const std::string& type, const typename Interface::Args& args, const std::string& options = "{}", const std::string& path = "part") {
+    return Registry::instance().make<Interface>({type, parse_yaml(options, "test")}, scope(path), args);
+  }
+
+ private:
+  Parameters parameters_;
+  BuildContext context_;
+};
+
+/// Gives every parameter generic values (also norm weights and biases, which start as ones and zeros).
+void randomise(Parameters& parameters, uint64_t seed, double matrix_deviation = 0.3);
+/// Multiplies every parameter by 1 + relative u, u uniform in [-1, 1].
+void jitter(Parameters& parameters, double relative, uint64_t seed);
+void copy_values(Parameters& to, const Parameters& from);
+
+/// The largest error of the gradients of every parameter and input of f against central differences, relative to the
+/// larger of 1 and the largest gradient (see gradcheck). f reads the parameters of the bench; all f64.
+double gradient_error(Parameters& parameters, const std::function<Var(const std::vector<Var>&)>& f, const std::vector<Tensor>& inputs, std::string* where = nullptr);
+
+// ---- models
+
+ModelConfig model_config(const std::string& yaml);
+
+/// Sequences of these lengths with random ids; labels are the ids one further, none at the ends.
+struct Batch {
+  Tensor ids, labels;
+  Sequences sequences;
+};
+Batch random_batch(const std::vector<int64_t>& lengths, int64_t vocab, uint64_t seed, Device device = Device::cpu);
+/// Sequence b of a batch, alone.
+Batch alone(const Batch& batch, int64_t b);
+
+/// Named numbers that a computation gives.
+using Results = std::map<std::string, std::vector<double>>;
+
+/// Loss, rows, logits and the gradient of every parameter of the mean loss over the labelled rows.
+Results run_training(Model& model, const Batch& batch, double smoothing = 0);
+
+// ---- bounds
+
+/// What a computation gives exactly, and how far rounding may move each number.
+struct Bounded {
+  Results exact, bound;
+};
+/// run(relative, seed) does the computation in f64 after moving its parameters by `relative`; run(0, 0) is exact. The
+/// bound of an element is `safety` times the largest distance that one of four draws moved it, plus the same for
+/// the root mean square of its tensor (an element's own draws may all be small by chance).
+Bounded rounding_bound(const std::function<Results(double relative, uint64_t seed)>& run, double relative, double safety = 4);
+/// Relative rounding of a computation in `dtype` whose longest sum has `length` terms. Partial sums in f32 (f64 for f64)
+/// round at every term; such errors grow like the root of the length. Values are rounded to dtype on the way: each
+/// product's result and each elementwise result after it.
+double rounding(DType dtype, int64_t length);
+/// Empty when every number lies within its bound; otherwise the worst, with both values and the bound. `closest`
+/// receives the largest ratio of an error to its bound.
+std::string compare(const Results& got, const Bounded& want, double* closest = nullptr);
+
+}  // namespace lithe::kit
