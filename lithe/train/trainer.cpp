@@ -226,7 +226,7 @@ class Trainer {
       total.labels += sums.labels;
     }
     const double loss = total.nll / double(std::max<int64_t>(total.labels, 1));
-    const double bytes = double(data_.validation->bytes());
+    const double bytes = double(data_.validation->info().bytes);
     const bool best = state_.best_step < 0 || loss < state_.best_loss;
     if (best) {
       state_.best_loss = loss;
@@ -288,7 +288,7 @@ TrainResult train(TrainRun run) {
   const bool continuing = std::filesystem::exists(run.out / "resolved_recipe.yaml");
 
   std::shared_ptr<const Tokenizer> tokenizer;
-  if (!checkpoint.empty()) tokenizer = load_tokenizer(run.out / "tokenizer.json");
+  if (!checkpoint.empty()) tokenizer = load_tokenizer(run.out);
   Dataset data = load_dataset(run.data, tokenizer);
   ModelConfig& model = run.model;
   const int64_t vocabulary = data.tokenizer->vocab_size();

@@ -1,0 +1,95 @@
+#include "lithe/eval/perplexity.h"
+
+#include <cmath>
+#include <numbers>
+
+#include "lithe/base/stop.h"
+
+namespace lithe {
+
+void EvalConfig::fields(Fields& f) {
+  f("context_length", context_length, "tokens of a window; 0: data.sequence_length of the training recipe", at_least(0));
+  f("stride", stride, "tokens a window moves on; 0: context_length", at_least(0));
+  f("batch_tokens", batch_tokens, "tokens run at once; does not change the result", at_least(1));
+}
+
+double Perplexity::token_perplexity() const { return std::exp(loss()); }
+double Perplexity::word_perplexity() const { return words ? std::exp(nll / double(words)) : 0; }
+double Perplexity::word_and_line_perplexity() const { return words + lines ? std::exp(nll / double(words + lines)) : 0; }
+double Perplexity::bits_per_byte() const { return bytes ? nll / std::numbers::ln2 / double(bytes) : 0; }
+
+namespace {
+
+// Windows gathered until the budget of rows is full, then run together.
+class Scorer {
+ public:
+  Scorer(const Model& model, int64_t budget) : model_(model), budget_(budget) {}
+
+  void add(const int32_t* inputs, const int32_t* labels, int64_t rows, int64_t scored) {
+    if (!ids_.empty() && int64_t(ids_.size()) + rows > budget_) run();
+    ids_.insert(ids_.end(), inputs, inputs + rows);
+    labels_.insert(labels_.end(), size_t(rows - scored), -1);
+    labels_.insert(labels_.end(), labels + rows - scored, labels + rows);
+    offsets_.push_back(int64_t(ids_.size()));
+  }
+
+  void run() {
+    if (ids_.empty()) return;
+    check(!stop_signal(), "eval", "stopped by signal ", stop_signal());
+    const NoGrad no_grad;
+    LossSums sums;
+    const Shape shape{int64_t(ids_.size())};
+    model_.loss(tensor_of(shape, ids_), tensor_of(shape, labels_), Sequences(offsets_), 0, 1, &sums);
+    nll += sums.nll;
+    tokens += sums.labels;
+    ids_.clear();
+    labels_.clear();
+    offsets_ = {0};
+  }
+
+  double nll = 0;
+  int64_t tokens = 0;
+
+ private:
+  const Model& model_;
+  int64_t budget_;
+  std::vector<int32_t> ids_, labels_;
+  std::vector<int64_t> offsets_{0};
+};
+
+}  // namespace
+
+// spec: app.lm | metric | perplexity per token, word and byte with a sliding window | TB 6.5.1, Eq 6.198-6.201; MP stride
+Perplexity perplexity(const Model& model, const TokenStore& text, const EvalConfig& config, int64_t default_context, const std::function<void(int64_t, int64_t)>& progress) {
+  const int64_t context = config.context_length ? config.context_length : default_context;
+  check_usage(context >= 1, "eval", "context_length must be at least 1, got ", context);
+  const int64_t stride = config.stride ? config.stride : context, limit = model.position_limit();
+  check_usage(stride <= context, "eval", "stride ", stride, " must not exceed context_length ", context);
+  check_usage(!limit || context <= limit, "eval", "context_length ", context, " is beyond the model's positions ", limit);
+  check_usage(text.info().vocab_size <= model.config().vocab_size, "eval", "the text's ids go up to ", text.info().vocab_size, ", the model's vocabulary has ", model.config().vocab_size);
+
+  Scorer scorer(model, config.batch_tokens);
+  int64_t done = 0;
+  for (int64_t d = 0; d < text.documents(); ++d) {
+    std::vector<int32_t> string;
+    const int64_t first = text.document_begin(d), count = text.document_end(d) - first;
+    if (text.begin_of_text()) string.push_back(*text.begin_of_text());
+    string.resize(string.size() + size_t(count));
+    text.copy(first, count, string.data() + (string.size() - size_t(count)));
+    if (text.end_of_text()) string.push_back(*text.end_of_text());
+    const int64_t rows = int64_t(string.size()) - 1;
+    for (int64_t scored = 0; scored < rows;) {
+      // The first window scores all its rows; later ones end `stride` rows further on.
+      const int64_t end = std::min(rows, scored == 0 ? context : scored + stride), begin = std::max<int64_t>(0, end - context);
+      scorer.add(string.data() + begin, string.data() + begin + 1, end - begin, end - scored);
+      scored = end;
+      if (progress) progress(done + scored, text.tokens() + text.documents());
+    }
+    done += rows;
+  }
+  scorer.run();
+  check(scorer.tokens > 0, "eval", "the text has no token to predict");
+  return {scorer.nll, scorer.tokens, text.info().words, text.info().lines, text.info().bytes};
+}
+
+}  // namespace lithe

@@ -1,0 +1,31 @@
+// How well a language model predicts a text (spec app.lm).
+#pragma once
+
+#include "lithe/data/token_store.h"
+#include "lithe/model/model.h"
+
+namespace lithe {
+
+/// Recipe section `eval`.
+struct EvalConfig {
+  int64_t context_length = 0, stride = 0, batch_tokens = 8192;
+  void fields(Fields& f);
+};
+
+struct Perplexity {
+  double nll = 0;  // natural log, summed over the scored tokens
+  int64_t tokens = 0, words = 0, lines = 0, bytes = 0;
+  double loss() const { return nll / double(tokens); }
+  double token_perplexity() const;
+  double word_perplexity() const;           // words as `wc -w` counts them
+  double word_and_line_perplexity() const;  // line ends count as words, as in published WikiText figures
+  double bits_per_byte() const;
+};
+
+/// Scores every token of the store once, and the end of each document. A window of `context_length` rows moves by
+/// `stride` rows within a document; only rows that no earlier window held are scored (the last `stride` of each
+/// window). 0 for context_length: `default_context`; 0 for stride: the context length (disjoint windows). The result
+/// does not depend on batch_tokens. Polls stop_signal(), failing when asked to stop. `progress(done, all)` optional.
+Perplexity perplexity(const Model& model, const TokenStore& text, const EvalConfig& config, int64_t default_context, const std::function<void(int64_t, int64_t)>& progress = {});
+
+}  // namespace lithe
