@@ -1,0 +1,98 @@
+#include <algorithm>
+#include <array>
+
+#include "lithe/base/error.h"
+#include "lithe/report/scale.h"
+
+namespace lithe::report {
+namespace {
+
+struct Box {
+  double left, top, right, bottom;
+  bool meets(const Box& other) const { return left < other.right && other.left < right && top < other.bottom && other.top < bottom; }
+};
+
+constexpr double kRadius = 5;
+
+// The first place beside a point where its label hides nothing; nothing when there is none.
+std::optional<Box> label_place(double x, double y, double width, const Box& plot, const std::vector<Box>& taken) {
+  const std::array<Box, 4> places = {{{x + 9, y - 8, x + 9 + width, y + 6},
+                                      {x - 9 - width, y - 8, x - 9, y + 6},
+                                      {x - width / 2, y - 22, x + width / 2, y - 8},
+                                      {x - width / 2, y + 9, x + width / 2, y + 23}}};
+  for (const Box& place : places) {
+    if (place.left < plot.left || place.right > plot.right || place.top < plot.top || place.bottom > plot.bottom) continue;
+    if (std::none_of(taken.begin(), taken.end(), [&](const Box& box) { return box.meets(place); })) return place;
+  }
+  return {};
+}
+
+std::string shown(double value, double error, const Axis& axis) {
+  std::string text = format(value, axis.quantity, 4);
+  if (error > 0) text += " ± " + format(error, axis.quantity, 2);
+  return text;
+}
+
+}  // namespace
+
+std::string svg(const ScatterChart& chart, int width) {
+  std::vector<ScatterPoint> points;
+  std::vector<double> all_x, all_y;
+  for (const ScatterPoint& point : chart.points) {
+    check(point.group == 0 || (point.group > 0 && size_t(point.group) < chart.groups.size()), "scatter_chart", "group of '", point.label, "' must be below ",
+          chart.groups.size(), ", got ", point.group);
+    if (!drawable(point.x, chart.x) || !drawable(point.y, chart.y)) continue;
+    points.push_back(point);
+    // An error bar reaches as far as the axis can show.
+    for (const double x : {point.x - point.x_error, point.x + point.x_error}) all_x.push_back(drawable(x, chart.x) ? x : point.x);
+    for (const double y : {point.y - point.y_error, point.y + point.y_error}) all_y.push_back(drawable(y, chart.y) ? y : point.y);
+  }
+  std::vector<LegendItem> legend;
+  for (size_t g = 0; g < chart.groups.size(); ++g) legend.push_back({chart.groups[g], color_class(g), "dot"});
+  for (const ScatterPoint& point : chart.points)
+    if (!drawable(point.x, chart.x) || !drawable(point.y, chart.y)) legend.push_back({point.label + " cannot be drawn", "", "cross"});
+
+  const AxisRange x_range = axis_range(all_x, chart.x, width < 500 ? 4 : 7, true), y_range = axis_range(all_y, chart.y, 5, true);
+  double left = 12;
+  for (const Tick& tick : y_range.ticks) left = std::max(left, 12 + text_width(tick.label));
+  const double right = x_range.ticks.empty() ? 16 : std::max(16.0, text_width(x_range.ticks.back().label) / 2 + 2);
+  const Legend names = draw_legend(legend, 4, 2, width - 8);
+  const double top = 12 + names.height + (chart.y.label.empty() ? 0 : 20), bottom = 46;
+  const int height = chart.height + int(names.height);
+  const Scale x{x_range.low, x_range.high, left, width - right, chart.x.log}, y{y_range.low, y_range.high, height - bottom, top, chart.y.log};
+
+  std::string bars, dots, labels;
+  std::vector<Box> taken;
+  for (const ScatterPoint& point : points) {
+    const double at = x(point.x), over = y(point.y);
+    taken.push_back({at - kRadius - 2, over - kRadius - 2, at + kRadius + 2, over + kRadius + 2});
+  }
+  const Box plot{x.from, y.to - 8, x.to + right - 2, y.from};
+  for (const ScatterPoint& point : points) {
+    const double at = x(point.x), over = y(point.y);
+    const std::string color = color_class(size_t(point.group));
+    const auto end = [](double value, double otherwise, const Axis& axis) { return drawable(value, axis) ? value : otherwise; };
+    if (point.x_error > 0)
+      bars += cat("<path class=\"error ", color, "\" d=\"M", coordinate(x(end(point.x - point.x_error, x.low, chart.x))), ",", coordinate(over), "H",
+                  coordinate(x(end(point.x + point.x_error, x.high, chart.x))), "\"/>");
+    if (point.y_error > 0)
+      bars += cat("<path class=\"error ", color, "\" d=\"M", coordinate(at), ",", coordinate(y(end(point.y - point.y_error, y.low, chart.y))), "V",
+                  coordinate(y(end(point.y + point.y_error, y.high, chart.y))), "\"/>");
+    dots += cat("<circle class=\"dot ", color, "\" cx=\"", coordinate(at), "\" cy=\"", coordinate(over), "\" r=\"", kRadius, "\"><title>", escape(point.label),
+                "\n", escape(chart.x.label), ": ", shown(point.x, point.x_error, chart.x), "\n", escape(chart.y.label), ": ",
+                shown(point.y, point.y_error, chart.y), "</title></circle>");
+    const auto place = label_place(at, over, text_width(point.label), plot, taken);
+    if (!place) continue;
+    taken.push_back(*place);
+    labels += text_at(place->left, place->bottom - 2, point.label, "name halo");
+  }
+  std::string description = (chart.title.empty() ? "Scatter chart" : chart.title) + ": " + chart.y.label + " by " + chart.x.label + ".";
+  for (const ScatterPoint& point : points)
+    description += " " + point.label + ": " + shown(point.x, point.x_error, chart.x) + ", " + shown(point.y, point.y_error, chart.y) + ".";
+  std::string out = svg_open(width, height, "scatter", description) + ">" + names.svg + draw_axes(x_range, y_range, x, y, chart.x, chart.y);
+  out += bars + dots + labels;
+  if (points.empty()) out += text_at((left + width - right) / 2, (top + height - bottom) / 2, "no values to draw", "label middle");
+  return out + "</svg>";
+}
+
+}  // namespace lithe::report

@@ -1,0 +1,271 @@
+#include "lithe/report/run_record.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <span>
+
+#include "lithe/base/error.h"
+#include "lithe/base/json.h"
+#include "lithe/report/format.h"
+
+namespace lithe::report {
+namespace {
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+constexpr uint64_t kMaxLines = uint64_t(1) << 32, kMaxDocument = uint64_t(1) << 24, kMaxEnvironment = uint64_t(1) << 16;
+
+// A number, or what writers of JSON put for numbers that JSON cannot hold.
+std::optional<double> number_in(std::string_view text) {
+  if (text == "NaN" || text == "nan") return kNaN;
+  if (text == "Infinity" || text == "inf") return std::numeric_limits<double>::infinity();
+  if (text == "-Infinity" || text == "-inf") return -std::numeric_limits<double>::infinity();
+  return {};
+}
+
+// Reads the numbers of one flat JSON object under known keys without building a tree: metrics files have many lines.
+class NumberReader final : public nlohmann::json_sax<nlohmann::json> {
+ public:
+  explicit NumberReader(std::span<const std::string_view> keys) : keys_(keys), values_(keys.size()) {}
+
+  bool read(std::string_view line) {
+    std::fill(values_.begin(), values_.end(), std::nullopt);
+    depth_ = 0;
+    key_ = keys_.size();
+    is_object_ = wrong_type_ = false;
+    return nlohmann::json::sax_parse(line, this) && is_object_ && !wrong_type_;
+  }
+  bool has(size_t key) const { return values_[key].has_value(); }
+  double get(size_t key) const { return values_[key].value_or(kNaN); }
+
+  bool null() override { return put(kNaN); }
+  bool boolean(bool value) override { return put(value ? 1 : 0); }
+  bool number_integer(number_integer_t value) override { return put(double(value)); }
+  bool number_unsigned(number_unsigned_t value) override { return put(double(value)); }
+  bool number_float(number_float_t value, const string_t&) override { return put(value); }
+  bool string(string_t& value) override { return put(number_in(value)); }
+  bool binary(binary_t&) override { return false; }
+  bool start_object(size_t) override { return open(true); }
+  bool end_object() override { return close(); }
+  bool start_array(size_t) override { return open(false); }
+  bool end_array() override { return close(); }
+  bool key(string_t& name) override {
+    key_ = depth_ == 1 ? size_t(std::find(keys_.begin(), keys_.end(), name) - keys_.begin()) : keys_.size();
+    return true;
+  }
+  bool parse_error(size_t, const std::string&, const nlohmann::detail::exception&) override { return false; }
+
+ private:
+  bool put(std::optional<double> value) {
+    if (depth_ == 1 && key_ < keys_.size()) {
+      values_[key_] = value;
+      wrong_type_ = wrong_type_ || !value;
+    }
+    return true;
+  }
+  bool open(bool object) {
+    if (depth_ == 0) is_object_ = object;
+    if (depth_ == 1 && key_ < keys_.size()) wrong_type_ = true;
+    ++depth_;
+    return true;
+  }
+  bool close() {
+    --depth_;
+    return true;
+  }
+
+  std::span<const std::string_view> keys_;
+  std::vector<std::optional<double>> values_;
+  int64_t depth_ = 0;
+  size_t key_ = 0;
+  bool is_object_ = false, wrong_type_ = false;
+};
+
+// Names what is wrong and goes on with the next file.
+class Reader {
+ public:
+  Reader(const Path& directory, RunRecord& record) : directory_(directory), record_(record) {}
+
+  template <class Body>
+  void file(const std::string& name, uint64_t max_bytes, Body&& body) {
+    std::error_code error;
+    if (!std::filesystem::exists(directory_ / name, error)) {
+      record_.missing.push_back(name);
+      return;
+    }
+    try {
+      body(read_file(directory_ / name, max_bytes));
+    } catch (const Error& wrong) {
+      damaged(name, wrong.what());
+    } catch (const nlohmann::json::exception& wrong) {
+      damaged(name, wrong.what());
+    }
+  }
+
+  // `take` says of each line that is not blank whether it is whole.
+  template <class Take>
+  void lines(const std::string& name, Take&& take) {
+    file(name, kMaxLines, [&](const std::string& text) {
+      int64_t line = 0, bad = 0, first_bad = 0;
+      bool last_is_bad = false;
+      for (size_t at = 0; at < text.size();) {
+        const size_t end = std::min(text.find('\n', at), text.size());
+        const std::string_view bytes(text.data() + at, end - at);
+        at = end + 1;
+        ++line;
+        if (bytes.find_first_not_of(" \t\r") == std::string_view::npos) continue;
+        last_is_bad = !take(bytes);
+        if (last_is_bad && bad++ == 0) first_bad = line;
+      }
+      if (bad == 0) return;
+      if (bad == 1 && last_is_bad && text.back() != '\n')
+        damaged(name, "the last line is incomplete, as a run in progress or a kill leaves it");
+      else
+        damaged(name, cat(format_integer(bad), " of ", format_integer(line), " lines cannot be read and are left out, the first is line ",
+                          format_integer(first_bad)));
+    });
+  }
+
+  void damaged(const std::string& name, const std::string& reason) { record_.damaged.push_back(name + ": " + reason); }
+
+ private:
+  const Path& directory_;
+  RunRecord& record_;
+};
+
+// Drops what a resumed run did again: all rows from the first one at `step` or after it.
+template <class... Columns>
+void rewind(double step, std::vector<double>& steps, Columns&... columns) {
+  while (!steps.empty() && steps.back() >= step) steps.pop_back();
+  (columns.resize(steps.size()), ...);
+}
+
+void read_metrics(Reader& reader, RunRecord& record) {
+  static constexpr std::array<std::string_view, 10> keys = {"step",      "tokens",    "epoch",           "loss",              "learning_rate",
+                                                            "grad_norm", "eval_loss", "eval_perplexity", "eval_bits_per_byte", "best"};
+  NumberReader numbers(keys);
+  reader.lines("metrics.jsonl", [&](std::string_view line) {
+    if (!numbers.read(line) || !std::isfinite(numbers.get(0)) || !(numbers.has(3) || numbers.has(6))) return false;
+    const double step = numbers.get(0);
+    if (numbers.has(3)) {
+      TrainingCurve& c = record.training;
+      rewind(step, c.step, c.tokens, c.epoch, c.loss, c.learning_rate, c.grad_norm);
+      size_t key = 0;
+      for (auto* column : {&c.step, &c.tokens, &c.epoch, &c.loss, &c.learning_rate, &c.grad_norm}) column->push_back(numbers.get(key++));
+    }
+    if (numbers.has(6)) {
+      std::vector<Evaluation>& all = record.evaluations;
+      while (!all.empty() && all.back().step >= step) all.pop_back();
+      all.push_back({step, numbers.get(6), numbers.get(7), numbers.get(8), numbers.get(9) == 1});
+    }
+    return true;
+  });
+}
+
+void read_speed(Reader& reader, RunRecord& record) {
+  static constexpr std::array<std::string_view, 4> keys = {"step", "tokens_per_second", "step_seconds", "elapsed_seconds"};
+  NumberReader numbers(keys);
+  reader.lines("speed.jsonl", [&](std::string_view line) {
+    if (!numbers.read(line) || !std::isfinite(numbers.get(0))) return false;
+    SpeedCurve& c = record.speed;
+    rewind(numbers.get(0), c.step, c.tokens_per_second, c.step_seconds, c.elapsed_seconds);
+    size_t key = 0;
+    for (auto* column : {&c.step, &c.tokens_per_second, &c.step_seconds, &c.elapsed_seconds}) column->push_back(numbers.get(key++));
+    return true;
+  });
+}
+
+double number_at(const nlohmann::json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_number() ? found->get<double>() : kNaN;
+}
+
+std::string string_at(const nlohmann::json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+void read_samples(Reader& reader, RunRecord& record) {
+  reader.lines("samples.jsonl", [&](std::string_view line) {
+    // A model can write broken UTF-8; the text around it is still worth reading.
+    const auto sample = nlohmann::json::parse(clean_text(line), nullptr, false);
+    if (!sample.is_object() || !std::isfinite(number_at(sample, "step")) || !sample.contains("text") || !sample["text"].is_string()) return false;
+    const double step = number_at(sample, "step");
+    if (std::abs(step) > 1e15) return false;
+    const auto at = int64_t(step);
+    while (!record.samples.empty() && record.samples.back().step > at) record.samples.pop_back();
+    record.samples.push_back({at, string_at(sample, "prompt"), string_at(sample, "text")});
+    return true;
+  });
+}
+
+nlohmann::json object_in(const std::string& text, const std::string& name) {
+  auto object = parse_json_sorted(text, name);
+  check(object.is_object(), "json", "'", name, "' must be an object");
+  return object;
+}
+
+std::optional<MemoryLedger> ledger_in(const nlohmann::json& object, const char* key) {
+  const auto found = object.find(key);
+  if (found == object.end() || !found->is_object()) return {};
+  MemoryLedger ledger;
+  const auto bytes = [&](const char* name) {
+    const double value = number_at(*found, name);
+    return value >= 0 ? value : kNaN;
+  };
+  for (const std::string& name : MemoryLedger::class_names()) ledger.classes.push_back(bytes(name.c_str()));
+  ledger.peak = bytes("peak");
+  return ledger;
+}
+
+void read_documents(Reader& reader, RunRecord& record) {
+  reader.file("memory.json", kMaxDocument, [&](const std::string& text) {
+    const auto object = object_in(text, "memory.json");
+    record.planned = ledger_in(object, "planned");
+    record.measured = ledger_in(object, "measured");
+    check(record.planned || record.measured, "json", "'memory.json' must hold 'planned' or 'measured'");
+  });
+  reader.file("plan.json", kMaxDocument, [&](const std::string& text) {
+    const auto object = object_in(text, "plan.json");
+    const double parameters = number_at(object, "parameters");
+    if (std::isfinite(parameters)) record.parameters = parameters;
+    const auto parts = object.find("parts");
+    if (parts == object.end()) return;
+    check(parts->is_array(), "json", "'parts' in 'plan.json' must be a list");
+    for (const auto& part : *parts)
+      if (part.is_object())
+        record.parts.push_back({string_at(part, "part"), number_at(part, "parameters"), number_at(part, "forward_flops"), number_at(part, "activation_bytes")});
+  });
+  reader.file("environment.json", kMaxEnvironment, [&](const std::string& text) {
+    const Json object = parse_json(text, "environment.json");
+    check(object.is_object(), "json", "'environment.json' must be an object");
+    for (const auto& [key, value] : object.items()) record.environment.emplace_back(key, value.is_string() ? value.get<std::string>() : value.dump());
+  });
+  reader.file("resolved_recipe.yaml", kMaxDocument, [&](const std::string& text) { record.recipe = text; });
+  reader.file("result.json", kMaxDocument, [&](const std::string& text) {
+    const auto object = object_in(text, "result.json");
+    record.result = {string_at(object, "status"),    number_at(object, "steps"),   number_at(object, "final_loss"), number_at(object, "best_eval_loss"),
+                     number_at(object, "best_step"), number_at(object, "seconds"), string_at(object, "message")};
+  });
+}
+
+}  // namespace
+
+const std::vector<std::string>& MemoryLedger::class_names() {
+  static const std::vector<std::string> names = {"weights", "gradients", "optimizer", "activations", "decode", "workspace"};
+  return names;
+}
+
+RunRecord read_run_record(const Path& directory) {
+  RunRecord record;
+  Reader reader(directory, record);
+  read_metrics(reader, record);
+  read_speed(reader, record);
+  read_samples(reader, record);
+  read_documents(reader, record);
+  check(record.missing.size() < 8, "report", "'", directory.string(), "' holds no metrics.jsonl nor any other file of a run; give the directory of a training run");
+  return record;
+}
+
+}  // namespace lithe::report

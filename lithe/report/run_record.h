@@ -1,0 +1,73 @@
+// What a training run left in its directory, read with tolerance: what is missing or damaged is named, not fatal.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lithe/base/files.h"
+
+namespace lithe::report {
+
+/// Columns of the training lines of metrics.jsonl, all of one length. Null, "NaN" and missing values are NaN.
+struct TrainingCurve {
+  std::vector<double> step, tokens, epoch, loss, learning_rate, grad_norm;
+};
+
+struct Evaluation {
+  double step = 0, loss = 0, perplexity = 0, bits_per_byte = 0;  // NaN where not given
+  bool best = false;
+};
+
+/// Columns of speed.jsonl.
+struct SpeedCurve {
+  std::vector<double> step, tokens_per_second, step_seconds, elapsed_seconds;
+};
+
+struct Sample {
+  int64_t step = 0;
+  std::string prompt, text;
+};
+
+/// Bytes by ledger class; NaN where not given. `peak` is the highest sum over time, at most the sum of the classes.
+struct MemoryLedger {
+  static const std::vector<std::string>& class_names();  // weights ... workspace
+  std::vector<double> classes;                           // in the order of class_names()
+  double peak = 0;
+};
+
+/// The cost of one part by itself: parts do not contain each other, so sums over them are meaningful.
+struct PartCost {
+  std::string part;
+  double parameters = 0, forward_flops = 0, activation_bytes = 0;
+};
+
+struct RunResult {
+  std::string status;  // finished, stopped, diverged, running
+  double steps = 0, final_loss = 0, best_eval_loss = 0, best_step = 0, seconds = 0;
+  std::string message;
+};
+
+struct RunRecord {
+  TrainingCurve training;
+  std::vector<Evaluation> evaluations;
+  SpeedCurve speed;
+  std::vector<Sample> samples;  // in the order of the file
+  std::optional<MemoryLedger> planned, measured;
+  std::optional<double> parameters;
+  std::vector<PartCost> parts;
+  std::vector<std::pair<std::string, std::string>> environment;
+  std::string recipe;
+  std::optional<RunResult> result;
+  std::vector<std::string> missing;  // files that are not there
+  std::vector<std::string> damaged;  // what could not be read, with the reason
+};
+
+/// Reads metrics.jsonl, speed.jsonl, samples.jsonl, memory.json, plan.json, environment.json, resolved_recipe.yaml and
+/// result.json. A line with a step that an earlier line already had replaces that line and the ones after it: a resumed
+/// run repeats steps. Fails only when `directory` holds none of the files.
+RunRecord read_run_record(const Path& directory);
+
+}  // namespace lithe::report
