@@ -1,0 +1,3 @@
+#include "lithe/cli/command.h"
+
+int main(int argc, char** argv) { return lithe::run_program(argc, argv); }

@@ -1,0 +1,28 @@
+// The subcommands: one file each, gathered in commands().
+#pragma once
+
+#include <functional>
+#include <string>
+
+namespace CLI {
+class App;
+}
+
+namespace lithe {
+
+/// What a subcommand adds: its options on `app`, and the function that runs it and returns the exit code.
+using Command = std::function<int()>;
+Command add_train(CLI::App& app);
+Command add_eval(CLI::App& app);
+Command add_generate(CLI::App& app);
+Command add_plan(CLI::App& app);
+Command add_list(CLI::App& app);
+Command add_doctor(CLI::App& app);
+
+/// The whole program: parses, runs, turns errors into one line on stderr and an exit code.
+int run_program(int argc, char** argv);
+
+/// An option --threads that takes effect when parsed.
+void add_threads_option(CLI::App& app);
+
+}  // namespace lithe

@@ -1,0 +1,109 @@
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <iostream>
+
+#include "lithe/base/json.h"
+#include "lithe/base/log.h"
+#include "lithe/base/stop.h"
+#include "lithe/cli/command.h"
+#include "lithe/cli/recipe.h"
+#include "lithe/infer/generate.h"
+#include "lithe/infer/load.h"
+#include "lithe/train/plan.h"
+
+namespace lithe {
+namespace {
+
+struct Options {
+  std::string model, weights, precision = "f32", prompts_file;
+  std::vector<std::string> prompts;
+  std::optional<int64_t> max_new_tokens, top_k, seed, batch_size;
+  std::optional<double> temperature, top_p, repetition_penalty;
+  std::vector<std::string> stop;
+  bool greedy = false, no_cache = false, json = false, times = false;
+};
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    lines.push_back(text.substr(at, end - at));
+    if (!lines.back().empty() && lines.back().back() == '\r') lines.back().pop_back();
+    at = end + 1;
+  }
+  return lines;
+}
+
+int run(const Options& o) {
+  catch_stop_signals();
+  GenerateConfig config = recipe_of_run(o.model).generate;
+  const auto take = [](auto& to, const auto& from) {
+    if (from) to = *from;
+  };
+  take(config.max_new_tokens, o.max_new_tokens);
+  take(config.top_k, o.top_k);
+  take(config.seed, o.seed);
+  take(config.batch_size, o.batch_size);
+  take(config.temperature, o.temperature);
+  take(config.top_p, o.top_p);
+  take(config.repetition_penalty, o.repetition_penalty);
+  if (!o.stop.empty()) config.stop = o.stop;
+  if (o.greedy) config.do_sample = false;
+  if (o.no_cache) config.use_cache = false;
+  check_usage(config.top_p > 0, "generate", "--top-p must be above 0");
+
+  std::vector<std::string> prompts = o.prompts;
+  if (!o.prompts_file.empty())
+    for (std::string& line : lines_of(read_file(o.prompts_file))) prompts.push_back(std::move(line));
+  if (prompts.empty()) prompts.push_back(config.prompt);
+  const LoadedModel loaded = load_model(o.model, o.weights, o.precision);
+
+  const bool streaming = prompts.size() == 1 && !o.json;
+  if (streaming) std::cout << prompts[0] << std::flush;
+  const auto print = [&](size_t, std::string_view piece) {
+    if (streaming) std::cout << piece << std::flush;
+  };
+  GenerateTimes times;
+  const auto results = generate(*loaded.model, *loaded.tokenizer, prompts, config, print, &times);
+  if (o.json) {
+    for (size_t i = 0; i < results.size(); ++i)
+      std::cout << Json({{"prompt", prompts[i]}, {"text", results[i].text}, {"finish", results[i].finish}, {"prompt_tokens", results[i].prompt_tokens}, {"new_tokens", results[i].tokens.size()}}).dump(-1, ' ', false, Json::error_handler_t::replace) << "\n";
+  } else if (streaming) {
+    std::cout << "\n";
+  } else {
+    for (size_t i = 0; i < results.size(); ++i) std::cout << "==> " << i + 1 << "\n" << prompts[i] << results[i].text << "\n";
+  }
+  if (o.times)
+    log_info("prefill ", times.prompt_tokens, " tokens in ", times.prefill_seconds, " s; decode ", times.new_tokens, " tokens in ", times.decode_seconds, " s (", double(times.new_tokens) / std::max(times.decode_seconds, 1e-9), " tokens/s); decode state ", format_bytes(double(times.peak_state_bytes)));
+  check(bool(std::cout), "generate", "the output could not be written");
+  if (stop_signal()) return 128 + stop_signal();
+  return 0;
+}
+
+}  // namespace
+
+Command add_generate(CLI::App& app) {
+  auto o = std::make_shared<Options>();
+  app.add_option("model", o->model, "directory of a training run")->required();
+  app.add_option("--prompt", o->prompts, "text to continue (repeatable); default: the recipe's generate.prompt")->allow_extra_args(false);
+  app.add_option("--prompts-file", o->prompts_file, "a file with one prompt a line");
+  app.add_option("--weights", o->weights, "best, or a safetensors file; default: the last checkpoint's");
+  app.add_option("--precision", o->precision, "f32, bf16 or f64")->check(CLI::IsMember({"f32", "bf16", "f64"}));
+  app.add_option("--max-new-tokens", o->max_new_tokens, "tokens to add at most")->check(CLI::PositiveNumber);
+  app.add_flag("--greedy", o->greedy, "always the most likely token");
+  app.add_option("--temperature", o->temperature, "below 1 is bolder towards likely tokens, 0 is greedy")->check(CLI::NonNegativeNumber);
+  app.add_option("--top-k", o->top_k, "draw from the k most likely tokens only")->check(CLI::NonNegativeNumber);
+  app.add_option("--top-p", o->top_p, "draw from the smallest set of tokens with this probability")->check(CLI::Range(0.0, 1.0));
+  app.add_option("--repetition-penalty", o->repetition_penalty, "above 1 makes tokens that stand in the text less likely")->check(CLI::PositiveNumber);
+  app.add_option("--stop", o->stop, "end before this string (repeatable)")->allow_extra_args(false);
+  app.add_option("--seed", o->seed, "of the draws")->check(CLI::NonNegativeNumber);
+  app.add_option("--batch-size", o->batch_size, "prompts continued at once; does not change the texts")->check(CLI::PositiveNumber);
+  app.add_flag("--no-cache", o->no_cache, "recompute the whole text for every token (slow, for checks)");
+  app.add_flag("--json", o->json, "one JSON object a prompt");
+  app.add_flag("--times", o->times, "log tokens per second of prefill and decode");
+  add_threads_option(app);
+  app.footer("Example: lithe generate runs/first --prompt \"In the beginning\" --max-new-tokens 60 --top-p 0.9\nWhat an option does not say, section generate of the run's recipe does.");
+  return [o] { return run(*o); };
+}
+
+}  // namespace lithe

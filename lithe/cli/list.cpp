@@ -1,0 +1,102 @@
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <iostream>
+
+#include "lithe/base/capabilities.h"
+#include "lithe/base/json.h"
+#include "lithe/cli/command.h"
+#include "lithe/cli/recipe.h"
+#include "lithe/nn/registry.h"
+
+namespace lithe {
+namespace {
+
+struct Options {
+  std::string filter;
+  bool json = false, keys = false, markdown = false;
+};
+
+bool has_oracles(const std::string& id) {
+  const auto& tested = ids_with_oracles();
+  return std::find(tested.begin(), tested.end(), id) != tested.end();
+}
+
+bool matches(const std::string& filter, const std::string& text) { return filter.empty() || text.find(filter) != std::string::npos; }
+
+void print_keys(const Options& o) {
+  Recipe recipe;
+  auto docs = describe_fields([&](Fields& f) { recipe.fields(f); });
+  const auto show = [&](const FieldDoc& d, const std::string& prefix) {
+    const std::string path = prefix + d.path;
+    if (!matches(o.filter, path)) return;
+    if (o.markdown) {
+      std::printf("| `%s` | %s | %s | %s%s |\n", path.c_str(), d.type.c_str(), d.default_value.empty() ? "" : ("`" + d.default_value + "`").c_str(), d.help.c_str(), d.rule.empty() ? "" : ("; " + d.rule).c_str());
+    } else {
+      std::printf("%-44s %s%s%s\n", path.c_str(), d.help.c_str(), d.rule.empty() ? "" : (" (" + d.rule + ")").c_str(), d.default_value.empty() ? "" : (" [" + d.default_value + "]").c_str());
+    }
+  };
+  if (o.markdown) std::puts("| key | type | default | meaning |\n| --- | --- | --- | --- |");
+  for (const FieldDoc& d : docs) show(d, "");
+  for (const auto* entry : Registry::instance().all()) {
+    const auto options = entry->describe();
+    if (o.markdown && !options.empty() && o.filter.empty()) std::printf("\n### %s `%s`\n\n%s%s\n\n| key | type | default | meaning |\n| --- | --- | --- | --- |\n", entry->slot.c_str(), entry->name.c_str(), entry->info.summary.c_str(), entry->info.source.empty() ? "" : (" [" + entry->info.source + "]").c_str());
+    for (const FieldDoc& d : options) show(d, o.markdown ? "" : entry->slot + " " + entry->name + ": ");
+  }
+}
+
+int run(const Options& o) {
+  const auto parts = Registry::instance().all();
+  if (o.keys) {
+    print_keys(o);
+    return 0;
+  }
+  if (o.json) {
+    Json json = {{"parts", Json::array()}, {"capabilities", Json::array()}, {"ids", Json::array()}};
+    std::vector<std::string> ids;
+    for (const auto* e : parts) {
+      json["parts"].push_back({{"slot", e->slot}, {"name", e->name}, {"id", e->info.spec}, {"summary", e->info.summary}, {"source", e->info.source}});
+      if (!e->info.spec.empty()) ids.push_back(e->info.spec);
+    }
+    for (const Capability& c : capabilities()) {
+      json["capabilities"].push_back({{"id", c.id}, {"kind", c.kind}, {"summary", c.summary}, {"source", c.source}, {"file", c.file}});
+      ids.push_back(c.id);
+    }
+    std::sort(ids.begin(), ids.end());
+    ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+    for (const std::string& id : ids)
+      if (has_oracles(id)) json["ids"].push_back(id);
+    std::cout << json.dump(2) << "\n";
+    return 0;
+  }
+  std::string slot;
+  for (const auto* e : parts) {
+    const std::string line = cat(e->slot, " ", e->name, " ", e->info.spec, " ", e->info.summary, " ", e->info.source);
+    if (!matches(o.filter, line)) continue;
+    if (e->slot != slot) std::printf("%s%s\n", slot.empty() ? "" : "\n", (slot = e->slot).c_str());
+    std::printf("  %-16s %-22s %s%s\n", e->name.c_str(), e->info.spec.c_str(), e->info.summary.c_str(), e->info.source.empty() ? "" : (" [" + e->info.source + "]").c_str());
+  }
+  std::vector<Capability> all = capabilities();
+  std::sort(all.begin(), all.end(), [](const Capability& a, const Capability& b) { return std::pair(a.kind, a.id) < std::pair(b.kind, b.id); });
+  std::string kind;
+  for (const Capability& c : all) {
+    if (!matches(o.filter, cat(c.kind, " ", c.id, " ", c.summary, " ", c.source))) continue;
+    if (c.kind != kind) std::printf("\n%s\n", (kind = c.kind).c_str());
+    std::printf("  %-39s %s [%s]%s\n", c.id.c_str(), c.summary.c_str(), c.source.c_str(), has_oracles(c.id) ? "" : " (not covered by oracles)");
+  }
+  return 0;
+}
+
+}  // namespace
+
+Command add_list(CLI::App& app) {
+  auto o = std::make_shared<Options>();
+  app.add_option("filter", o->filter, "show only lines with this text: a slot, an id, a word");
+  app.add_flag("--keys", o->keys, "show the keys of a recipe and of every part instead");
+  app.add_flag("--markdown", o->markdown, "with --keys: as Markdown tables");
+  app.add_flag("--json", o->json, "print parts, capabilities and the ids that have oracles, as JSON");
+  app.footer("Example: lithe list attention\n         lithe list --keys train.");
+  return [o] { return run(*o); };
+}
+
+}  // namespace lithe

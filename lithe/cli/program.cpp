@@ -1,0 +1,86 @@
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <csignal>
+#include <iostream>
+#include <new>
+
+#include "lithe/base/error.h"
+#include "lithe/base/log.h"
+#include "lithe/base/machine.h"
+#include "lithe/base/threads.h"
+#include "lithe/cli/command.h"
+#include "lithe/kernels/kernel.h"
+
+namespace lithe {
+
+void add_threads_option(CLI::App& app) {
+  app.add_option_function<int>("--threads", [](int n) { set_threads(n); }, "threads to use; default: what affinity, cgroup and OMP_NUM_THREADS allow")
+      ->check(CLI::PositiveNumber);
+}
+
+namespace {
+
+std::string version_text() {
+  const BuildInfo& b = build_info();
+  return cat("lithe ", b.version, "\ncommit ", b.commit, "\nbuilt with ", b.compiler, ", ", b.build_type, "\ninstruction set ", kernels::name_of(kernels::usable_isa()), ", ", threads(), " threads");
+}
+
+int guarded(const std::function<int()>& work) {
+  const auto say = [](const std::string& what) { std::cerr << "lithe: " << what << std::endl; };
+  try {
+    return work();
+  } catch (const Error& error) {
+    say(error.what());
+    return int(error.code());
+  } catch (const std::bad_alloc&) {
+    say("memory: out of memory; make the model or the batch smaller, or give --memory-budget");
+    return int(ExitCode::failed);
+  } catch (const std::exception& error) {
+    say(cat("internal: ", error.what(), "; this is a bug in lithe, please report it with the command"));
+    return int(ExitCode::failed);
+  }
+}
+
+}  // namespace
+
+int run_program(int argc, char** argv) {
+  std::signal(SIGPIPE, SIG_IGN);
+  return guarded([&] {
+    CLI::App app{"lithe: train, measure and run efficient Transformers on CPUs.\nResults go to stdout, log and progress to stderr.", "lithe"};
+    app.set_version_flag("--version", version_text());
+    app.require_subcommand(1);
+    app.failure_message(CLI::FailureMessage::simple);
+    app.footer("Start: lithe train recipes/quickstart.yaml --out runs/first\nExit codes: 0 done, 1 failed while running, 2 wrong usage or recipe, 3 diverged,\n4 does not fit the memory budget, 128+n stopped by signal n after saving.");
+    struct Verb {
+      const char *name, *help;
+      Command (*add)(CLI::App&);
+    };
+    const Verb verbs[] = {
+        {"train", "train a model from a recipe, or resume a run", add_train},
+        {"eval", "measure loss and perplexity on text", add_eval},
+        {"generate", "continue prompts", add_generate},
+        {"plan", "cost of a recipe before it runs: parameters, FLOPs, exact peak memory", add_plan},
+        {"list", "everything that is implemented: parts, methods, recipe keys", add_list},
+        {"doctor", "the machine, the libraries and the limits as lithe sees them", add_doctor},
+    };
+    std::vector<std::pair<CLI::App*, Command>> commands;
+    for (const Verb& verb : verbs) {
+      CLI::App* sub = app.add_subcommand(verb.name, verb.help);
+      commands.emplace_back(sub, verb.add(*sub));
+    }
+    try {
+      app.parse(argc, argv);
+    } catch (const CLI::ParseError& error) {
+      if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+      const auto picked = app.get_subcommands();
+      std::cerr << "lithe: " << error.what() << "; see lithe " << (picked.empty() ? "" : picked[0]->get_name() + " ") << "--help" << std::endl;
+      return int(ExitCode::usage);
+    }
+    for (const auto& [sub, command] : commands)
+      if (sub->parsed()) return command();
+    return int(ExitCode::usage);
+  });
+}
+
+}  // namespace lithe

@@ -1,0 +1,72 @@
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <iostream>
+
+#include "lithe/base/json.h"
+#include "lithe/base/log.h"
+#include "lithe/base/stop.h"
+#include "lithe/cli/command.h"
+#include "lithe/cli/recipe.h"
+#include "lithe/infer/generate.h"
+#include "lithe/train/run_log.h"
+#include "lithe/train/trainer.h"
+
+namespace lithe {
+namespace {
+
+struct Options {
+  std::string recipe, out, budget;
+  std::vector<std::string> set;
+  bool resume = false, fit = false, json = false;
+};
+
+void print(const TrainResult& r, const std::string& out) {
+  std::printf("%s after %lld steps, %lld tokens, %s\n", r.status.c_str(), static_cast<long long>(r.steps), static_cast<long long>(r.tokens), format_duration(r.seconds).c_str());
+  if (r.best_step >= 0)
+    std::printf("held-out loss %.4f (perplexity %.2f), best %.4f at step %lld\n", r.eval_loss, std::exp(r.eval_loss), r.best_eval_loss, static_cast<long long>(r.best_step));
+  std::printf("peak memory %s (planned %s)\n", format_bytes(double(r.measured.peak)).c_str(), format_bytes(double(r.planned.peak)).c_str());
+  std::printf("weights %s/model.safetensors, report %s/report.html\n", out.c_str(), out.c_str());
+}
+
+int run(const Options& o) {
+  catch_stop_signals();
+  Recipe recipe = load_recipe(o.recipe, o.set);
+  TrainRun run;
+  run.out = o.out;
+  run.resume = o.resume;
+  run.fit_memory = o.fit;
+  if (!o.budget.empty()) run.memory_budget = parse_bytes(o.budget);
+  check_usage(!o.fit || run.memory_budget, "train", "--fit needs --memory-budget");
+  run.recipe = resolved(recipe);
+  run.model = recipe.model;
+  run.data = recipe.data;
+  run.train = recipe.train;
+  run.sample_prompt = recipe.generate.prompt;
+  run.sampler = [config = recipe.generate](const Model& model, const Tokenizer& tokenizer, const std::string& prompt) { return generate(model, tokenizer, {prompt}, config)[0].text; };
+  const TrainResult r = train(run);
+  if (o.json)
+    std::cout << Json({{"status", r.status}, {"steps", r.steps}, {"tokens", r.tokens}, {"final_loss", r.final_loss}, {"eval_loss", r.eval_loss}, {"best_eval_loss", r.best_eval_loss}, {"best_step", r.best_step}, {"seconds", r.seconds}, {"planned_peak_bytes", r.planned.peak}, {"measured_peak_bytes", r.measured.peak}, {"out", o.out}}).dump(2) << "\n";
+  else
+    print(r, o.out);
+  if (!r.signal) return 0;
+  log_info("stopped by signal ", r.signal, " and saved; continue with: lithe train ", o.recipe, " --out ", o.out, " --resume");
+  return 128 + r.signal;
+}
+
+}  // namespace
+
+Command add_train(CLI::App& app) {
+  auto o = std::make_shared<Options>();
+  app.add_option("recipe", o->recipe, "recipe file (YAML); the keys: lithe list --keys")->required();
+  app.add_option("--out", o->out, "directory of the run: weights, metrics, checkpoints, report")->required();
+  app.add_flag("--resume", o->resume, "continue the run in --out from its last checkpoint, bit for bit");
+  app.add_option("--set", o->set, "override a key of the recipe: train.learning_rate=3e-4 (repeatable)")->allow_extra_args(false);
+  app.add_option("--memory-budget", o->budget, "refuse (exit 4) when the planned peak is above this, like 2GiB");
+  app.add_flag("--fit", o->fit, "with --memory-budget: choose accumulation and recomputation so that it fits");
+  app.add_flag("--json", o->json, "print the result as JSON");
+  add_threads_option(app);
+  app.footer("Example: lithe train recipes/quickstart.yaml --out runs/first --set train.max_steps=100");
+  return [o] { return run(*o); };
+}
+
+}  // namespace lithe
