@@ -162,6 +162,11 @@ void onednn_gemm(const GemmArgs& args) {
   product.code.execute(products.stream(), operands);
 }
 
+std::string gemm_library() {
+  const dnnl_version_t* v = dnnl_version();
+  return cat("oneDNN ", v->major, ".", v->minor, ".", v->patch);
+}
+
 }  // namespace lithe::kernels
 
 #else
@@ -171,6 +176,7 @@ namespace lithe::kernels {
 const char* onednn_refuses(const GemmArgs&) { return "not built in"; }
 void onednn_gemm(const GemmArgs&) {}
 int64_t onednn_workspace(const GemmArgs&) { return 0; }
+std::string gemm_library() { return "built-in kernels"; }
 
 }  // namespace lithe::kernels
 

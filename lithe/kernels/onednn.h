@@ -12,4 +12,7 @@ void onednn_gemm(const GemmArgs& args);
 /// Bytes of workspace of a product that is not refused; the tensors may be meta.
 int64_t onednn_workspace(const GemmArgs& args);
 
+/// "oneDNN 2.6.3", or "built-in kernels".
+std::string gemm_library();
+
 }  // namespace lithe::kernels
