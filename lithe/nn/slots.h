@@ -42,6 +42,8 @@ class Position : public Part {
   }
   /// turn() changes queries and keys, so that keys differ from values.
   virtual bool turns() const { return false; }
+  /// Fails (usage) when turn() cannot work on heads of this many channels; mixers ask when they are built.
+  virtual void check_head_dim(int64_t) const {}
   /// Positions at or beyond this have no meaning; 0: unlimited.
   virtual int64_t limit() const { return 0; }
 };

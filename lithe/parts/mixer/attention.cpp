@@ -102,6 +102,7 @@ class Attention final : public Mixer {
     const int64_t d = args.hidden_size, h = config.num_attention_heads;
     check_usage(config.head_dim || d % h == 0, "attention", "hidden_size ", d, " must be a multiple of num_attention_heads ", h, ", or give head_dim");
     head_dim_ = config.head_dim ? config.head_dim : d / h;
+    if (position_) position_->check_head_dim(head_dim_);
     const Registry& registry = Registry::instance();
     heads_ = registry.make<Heads>(config.heads, scope / "heads", {.hidden_size = d, .num_attention_heads = h, .head_dim = head_dim_, .bias = config.attention_bias});
     shared_ = heads_->shared_key_value() && !(position_ && position_->turns());

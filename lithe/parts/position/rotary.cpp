@@ -18,11 +18,10 @@ class Rotary final : public Position {
  public:
   Rotary(const Scope&, const Config& config, const Args&) : base_(config.base), interleaved_(config.layout == "interleaved") {}
   Var turn(const Var& x, const Sequences& sequences, int64_t head_dim) const override {
-    check_usage(head_dim % 2 == 0, "rotary", "needs an even head_dim, got ", head_dim);
     return rotate(x, sequences.positions(), head_dim, base_, interleaved_);
   }
-
   bool turns() const override { return true; }
+  void check_head_dim(int64_t head_dim) const override { check_usage(head_dim % 2 == 0, "rotary", "needs an even head_dim, got ", head_dim, "; give another num_attention_heads or head_dim"); }
 
  private:
   double base_;
