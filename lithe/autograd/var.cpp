@@ -10,6 +10,7 @@ namespace lithe {
 namespace {
 
 thread_local Tape* innermost = nullptr;
+thread_local bool rehearsal = false;  // in the first pass of recompute()
 thread_local int finite_traces = 0;
 
 void check_finite(const char* op, const std::string& part, const char* what, const Tensor& x) {
@@ -69,8 +70,16 @@ Tape::Tape() : previous_(innermost) { innermost = this; }
 Tape::~Tape() { innermost = previous_; }
 Tape* Tape::current() { return innermost; }
 
-NoGrad::NoGrad() : previous_(innermost) { innermost = nullptr; }
-NoGrad::~NoGrad() { innermost = previous_; }
+NoGrad::NoGrad() : previous_(innermost), previous_rehearsal_(rehearsal) {
+  innermost = nullptr;
+  rehearsal = false;
+}
+NoGrad::~NoGrad() {
+  innermost = previous_;
+  rehearsal = previous_rehearsal_;
+}
+
+bool training() { return innermost != nullptr || rehearsal; }
 
 FiniteTrace::FiniteTrace() { ++finite_traces; }
 FiniteTrace::~FiniteTrace() { --finite_traces; }
@@ -136,6 +145,7 @@ Var recompute(const std::function<Var(const std::vector<Var>&)>& f, const std::v
   Tensor out;
   {
     const NoGrad no_grad;
+    rehearsal = true;
     out = f(inputs).value();
   }
   std::vector<GradRef> refs;

@@ -107,7 +107,12 @@ class NoGrad {
 
  private:
   Tape* previous_;
+  bool previous_rehearsal_;
 };
+
+/// True while a tape lives, and in the first pass of recompute(), which records nothing but must give the values that the
+/// second pass will: what depends on training (dropout, the order of sums) asks this, not Tape::current().
+bool training();
 
 /// Makes `out` the result of an operation on `inputs`. Recorded only when a tape lives and an input needs
 /// a gradient; otherwise a constant.

@@ -67,7 +67,7 @@ Var cast(const Var& x, DType dtype) {
 
 Var dropout(const Var& x, double p, const RandomKey& key) {
   check(p >= 0 && p < 1, "dropout", "p must be in [0, 1), got ", p);
-  if (p == 0 || !Tape::current()) return x;
+  if (p == 0 || !training()) return x;
   Tensor out = empty_like(x.value());
   kernels::dropout({.x = x.value(), .y = out, .p = p, .key = key});
   return record("dropout", {x}, out, [x = x.ref(), p, key](const Tensor& dy, Grads& g) {

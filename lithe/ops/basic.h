@@ -16,7 +16,7 @@ Var scale(const Var& a, double alpha);
 Var row_affine(const Var& x, const Var& weight, const Var& bias);
 /// The same values in another dtype; the gradient comes back in x's.
 Var cast(const Var& x, DType dtype);
-/// x / (1-p) where kept, 0 elsewhere; the identity without a tape or with p = 0. The mask is a pure function
+/// x / (1-p) where kept, 0 elsewhere; the identity when not training() or with p = 0. The mask is a pure function
 /// of `key`, so that a recomputed forward pass draws the same.
 Var dropout(const Var& x, double p, const RandomKey& key);
 /// The sum of all elements: a scalar [1], accumulated in double.

@@ -7,7 +7,7 @@
 namespace lithe {
 
 /// y [N,M] = x [N,K] w [K,M] + bias [M]; bias may be undefined. With `transposed`, w is [M,K].
-/// Without a tape a row's result does not depend on the other rows, to the bit.
+/// When not training() a row's result does not depend on the other rows, to the bit.
 Var linear(const Var& x, const Var& w, const Var& bias = {}, bool transposed = false);
 
 /// f(x + bias) elementwise; bias [C] may be undefined.
