@@ -1,0 +1,82 @@
+#include "tests/conformance/cases.h"
+
+namespace lithe::conformance {
+namespace {
+
+const std::vector<std::pair<std::string, std::string>>& models() {
+  static const std::vector<std::pair<std::string, std::string>> all{
+      {"odd", R"({hidden_size: 15, num_hidden_layers: 2, vocab_size: 19, max_position_embeddings: 13, position: sinusoidal, norm: layer,
+                  mixer: {type: attention, num_attention_heads: 3}, ffn: {type: relu, intermediate_size: 11}, tie_word_embeddings: false})"},
+      {"even", R"({hidden_size: 24, num_hidden_layers: 2, vocab_size: 23, max_position_embeddings: 13, position: rotary, norm: rms,
+                   mixer: {type: attention, num_attention_heads: 4, heads: {type: gqa, num_key_value_heads: 2}}, ffn: {type: swiglu, intermediate_size: 13}})"},
+      {"power", R"({hidden_size: 16, num_hidden_layers: 2, vocab_size: 17, max_position_embeddings: 13, position: learned, norm: {type: layer, eps_mode: variance},
+                    mixer: {type: attention, num_attention_heads: 2, heads: mqa}, ffn: {type: gelu, intermediate_size: 9}, residual: post})"}};
+  return all;
+}
+
+bool inside_attention(const std::string& slot) { return slot == "heads" || slot == "field" || slot == "output"; }
+
+}  // namespace
+
+std::ostream& operator<<(std::ostream& out, const PartCase& c) { return out << c.slot << " " << c.name << (c.model.empty() ? "" : " in model ") << c.model; }
+
+const std::vector<std::string>& small_models() {
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> out;
+    for (const auto& [name, yaml] : models()) out.push_back(name);
+    return out;
+  }();
+  return names;
+}
+
+ModelConfig config_of(const PartCase& c) {
+  for (const auto& [name, yaml] : models()) {
+    if (name != c.model) continue;
+    Node node = parse_yaml(yaml, "small model " + name);
+    Node part = Node::map();
+    part.set("type", Node::scalar(c.name));
+    if (inside_attention(c.slot)) {
+      Node mixer = *node.find("mixer");
+      mixer.set(c.slot, part);
+      node.set("mixer", mixer);
+    } else {
+      node.set(c.slot, part);
+    }
+    return read_model_config(node);
+  }
+  fail("test", "no small model '", c.model, "'");
+}
+
+std::unique_ptr<Model> build(const PartCase& c, DType dtype, DType compute, Device device, uint64_t seed) {
+  auto model = std::make_unique<Model>(config_of(c), ModelOptions{.device = device, .dtype = dtype, .compute = compute, .seed = seed, .trainable = true});
+  kit::randomise(model->parameters(), seed);
+  return model;
+}
+
+std::string refusal(const PartCase& c) {
+  try {
+    build(c, DType::f32, DType::f32, Device::meta);
+  } catch (const Error& error) {
+    check(error.code() == ExitCode::usage, "test", c, ": refused with exit code ", int(error.code()), ", not as wrong usage: ", error.what());
+    return error.what();
+  }
+  return "";
+}
+
+std::vector<PartCase> all_parts() {
+  std::vector<PartCase> out;
+  for (const Registry::Entry* entry : Registry::instance().all()) out.push_back({entry->slot, entry->name, ""});
+  return out;
+}
+
+std::vector<PartCase> placed_parts() {
+  std::vector<PartCase> out;
+  for (const PartCase& part : all_parts()) {
+    if (!Registry::instance().get(part.slot, part.name, {}).info.causal) continue;
+    for (const std::string& model : small_models())
+      if (const PartCase placed{part.slot, part.name, model}; refusal(placed).empty()) out.push_back(placed);
+  }
+  return out;
+}
+
+}  // namespace lithe::conformance

@@ -1,0 +1,50 @@
+// What the suite demands of every part. Each check returns what is wrong, or nothing; suite_test.cpp shows that they find
+// parts that are wrong on purpose.
+#pragma once
+
+#include "tests/conformance/cases.h"
+
+namespace lithe::conformance {
+
+// gradients.cpp
+/// Every element of every parameter and input of the part alone, against central differences in f64.
+std::string check_gradients_alone(const std::string& slot, const std::string& name, bool causal = true);
+/// The gradient of the model's loss in every parameter tensor along a random direction; every parameter has a gradient.
+std::string check_gradients_in_model(const PartCase& c);
+
+// sequences.cpp
+/// Changing token t changes no row before t, to the bit, while training and not; and it changes some row from t on.
+std::string check_causality(const PartCase& c);
+/// A sequence's rows have the same bits alone and packed with others (without a tape); with a tape, other sequences'
+/// tokens change nothing.
+std::string check_batch_independence(const PartCase& c);
+/// Not causal: the last row changes the first one; sequences do not meet.
+std::string check_bidirectional(const std::string& slot, const std::string& name);
+
+// decoding.cpp
+/// One row at a time, and a prefill with steps after it, give the rows of the whole sequence.
+std::string check_decoding(const PartCase& c, DType compute);
+/// Several sequences of different lengths in one state, some of them idle: each as if alone, to the bit.
+std::string check_decoding_together(const PartCase& c, DType compute);
+/// Continuations of reordered and repeated sequences.
+std::string check_reordering(const PartCase& c);
+/// Forgetting the last tokens and feeding them again gives the same bits; feeding others gives those others' rows.
+std::string check_truncation(const PartCase& c);
+
+// resources.cpp
+/// DecodeState::bytes and the ledger agree with the parts' formula.
+std::string check_state_bytes(const PartCase& c);
+/// A training step and decoding on meta tensors have the shapes and the peaks, class by class, of the real ones.
+std::string check_meta_run(const PartCase& c);
+/// Weights and configuration survive their files, to the bit.
+std::string check_files(const PartCase& c);
+/// Options: defaults resolve to themselves, each has its line of help, unknown ones are refused by name.
+std::string check_options(const std::string& slot, const std::string& name);
+
+// kernels.cpp
+/// Two runs give the same bits; so does recomputation in the backward pass (with dropout).
+std::string check_determinism(const PartCase& c);
+/// The reference and every instruction set of this machine agree with f64, values and gradients, within the rounding of `compute`.
+std::string check_kernels(const PartCase& c, DType compute);
+
+}  // namespace lithe::conformance

@@ -1,0 +1,85 @@
+// Runs every check on every registered part; a new part needs no line here.
+#include <gtest/gtest.h>
+
+#include "lithe/base/threads.h"
+#include "tests/conformance/checks.h"
+
+namespace lithe::conformance {
+namespace {
+
+std::string name_of(const testing::TestParamInfo<PartCase>& info) { return info.param.slot + "_" + info.param.name + (info.param.model.empty() ? "" : "_" + info.param.model); }
+
+class OneThread : public testing::Environment {
+ public:
+  void SetUp() override { set_threads(1); }  // the models are tiny
+};
+[[maybe_unused]] const testing::Environment* const environment = testing::AddGlobalTestEnvironment(new OneThread);
+
+// ---- every part
+
+class Part : public testing::TestWithParam<PartCase> {
+ protected:
+  const PartInfo& info() const { return Registry::instance().get(GetParam().slot, GetParam().name, {}).info; }
+};
+INSTANTIATE_TEST_SUITE_P(Conformance, Part, testing::ValuesIn(all_parts()), name_of);
+
+TEST_P(Part, GradientsAgreeWithDifferences) {
+  const auto& [slot, name, model] = GetParam();
+  if (info().causal) {
+    EXPECT_EQ(check_gradients_alone(slot, name, true), "");
+  }
+  if (mixes_tokens(slot) && info().bidirectional) {
+    EXPECT_EQ(check_gradients_alone(slot, name, false), "");
+  }
+}
+
+TEST_P(Part, BidirectionalFormSeesWhatFollows) {
+  if (!mixes_tokens(GetParam().slot)) GTEST_SKIP() << "slot " << GetParam().slot << " does not mix tokens";
+  if (!info().bidirectional) GTEST_SKIP() << GetParam() << " is causal only";
+  EXPECT_EQ(check_bidirectional(GetParam().slot, GetParam().name), "");
+}
+
+TEST_P(Part, OptionsAreStrictAndDescribed) { EXPECT_EQ(check_options(GetParam().slot, GetParam().name), ""); }
+
+// A small model that does not suit the part is refused as wrong usage when it is built (refusal() checks that); one suits.
+TEST_P(Part, TakesASmallModelAndRefusesOthersWithAReason) {
+  std::string refusals;
+  size_t taken = 0;
+  for (const std::string& model : small_models()) {
+    const std::string why = refusal({GetParam().slot, GetParam().name, model});
+    taken += why.empty();
+    refusals += why + "\n";
+  }
+  if (info().causal) {
+    EXPECT_GE(taken, 1u) << refusals;
+  } else {
+    EXPECT_EQ(taken, 0u) << GetParam() << " has no causal form, but a decoder takes it";
+  }
+}
+
+// ---- every part in every small model that it takes
+
+class PlacedPart : public testing::TestWithParam<PartCase> {};
+INSTANTIATE_TEST_SUITE_P(Conformance, PlacedPart, testing::ValuesIn(placed_parts()), name_of);
+
+TEST_P(PlacedPart, GradientsAgreeWithDifferences) { EXPECT_EQ(check_gradients_in_model(GetParam()), ""); }
+TEST_P(PlacedPart, NothingFlowsBackInTime) { EXPECT_EQ(check_causality(GetParam()), ""); }
+TEST_P(PlacedPart, SequencesDoNotMeet) { EXPECT_EQ(check_batch_independence(GetParam()), ""); }
+TEST_P(PlacedPart, DecodingGivesTheWholeSequencesRows) {
+  for (DType compute : {DType::f64, DType::f32, DType::bf16}) EXPECT_EQ(check_decoding(GetParam(), compute), "") << compute;
+}
+TEST_P(PlacedPart, DecodingTogetherIsDecodingAlone) {
+  for (DType compute : {DType::f64, DType::f32, DType::bf16}) EXPECT_EQ(check_decoding_together(GetParam(), compute), "") << compute;
+}
+TEST_P(PlacedPart, StatesCanBeReordered) { EXPECT_EQ(check_reordering(GetParam()), ""); }
+TEST_P(PlacedPart, StatesCanBeTruncated) { EXPECT_EQ(check_truncation(GetParam()), ""); }
+TEST_P(PlacedPart, StateBytesAreTheFormulas) { EXPECT_EQ(check_state_bytes(GetParam()), ""); }
+TEST_P(PlacedPart, MetaRunIsTheRealRun) { EXPECT_EQ(check_meta_run(GetParam()), ""); }
+TEST_P(PlacedPart, FilesKeepEveryBit) { EXPECT_EQ(check_files(GetParam()), ""); }
+TEST_P(PlacedPart, RunsAreReproducible) { EXPECT_EQ(check_determinism(GetParam()), ""); }
+TEST_P(PlacedPart, KernelsAgreeWithTheReference) {
+  for (DType compute : {DType::f32, DType::bf16}) EXPECT_EQ(check_kernels(GetParam(), compute), "") << compute;
+}
+
+}  // namespace
+}  // namespace lithe::conformance

@@ -1,0 +1,49 @@
+#include <cmath>
+
+#include "tests/conformance/checks.h"
+
+namespace lithe::conformance {
+
+// Truncation of central differences at step 1e-5 and their cancellation in f64 leave errors of about 1e-9.
+constexpr double kGradientError = 1e-6;
+
+std::string check_gradients_alone(const std::string& slot, const std::string& name, bool causal) {
+  const auto alone = build_alone(slot, name, causal);
+  std::string where;
+  const double error = kit::gradient_error(alone->bench->parameters(), alone->run, alone->inputs, &where);
+  return error <= kGradientError ? "" : cat("relative error ", error, ": ", where);
+}
+
+std::string check_gradients_in_model(const PartCase& c) {
+  const auto model = build(c, DType::f64, DType::f64);
+  const kit::Batch batch = kit::random_batch({4, 1, 6}, model->config().vocab_size, 5);
+  const kit::Results exact = kit::run_training(*model, batch, 0.1);
+  const auto loss = [&] {
+    LossSums sums;
+    model->loss(batch.ids, batch.labels, batch.sequences, 0.1, 1, &sums);
+    return sums.loss / double(sums.labels);
+  };
+  for (Parameter& p : model->parameters().all()) {
+    const Tensor x = p.master.value(), old = clone(x);
+    const std::vector<double>& gradient = exact.at("gradient of " + p.name);
+    const Tensor direction = kit::normal(x.shape(), DType::f64, 9);
+    double slope = 0, size = 0, length = 0;
+    for (int64_t i = 0; i < x.numel(); ++i) {
+      slope += gradient[size_t(i)] * value_at(direction, i);
+      size += gradient[size_t(i)] * gradient[size_t(i)];
+      length += value_at(direction, i) * value_at(direction, i);
+    }
+    if (size == 0) return p.name + " has no gradient";
+    const auto moved = [&](double step) {
+      for (int64_t i = 0; i < x.numel(); ++i) set_value(x, i, value_at(old, i) + step * value_at(direction, i) / std::sqrt(length));
+      return loss();
+    };
+    const double numeric = (moved(1e-5) - moved(-1e-5)) / 2e-5;
+    copy_into(x, old);
+    slope /= std::sqrt(length);
+    if (!(std::abs(numeric - slope) <= kGradientError * std::max(1.0, std::sqrt(size)))) return cat(p.name, ": slope ", slope, " along a random direction, differences ", numeric);
+  }
+  return "";
+}
+
+}  // namespace lithe::conformance

@@ -1,0 +1,150 @@
+#include <filesystem>
+
+#include "lithe/model/safetensors.h"
+#include "tests/conformance/checks.h"
+
+namespace lithe::conformance {
+namespace {
+
+constexpr MemoryClass kClasses[] = {MemoryClass::weights, MemoryClass::gradients, MemoryClass::optimizer, MemoryClass::activations, MemoryClass::decode, MemoryClass::workspace};
+
+// What a run adds to the ledger of a device at its peak, class by class.
+std::map<std::string, int64_t> peak_of(Device device, const std::function<void()>& run) {
+  Ledger& book = ledger(device);
+  std::map<std::string, int64_t> before, out;
+  for (MemoryClass c : kClasses) before[name_of(c)] = book.current(c);
+  book.reset_peak();
+  run();
+  for (MemoryClass c : kClasses) out[name_of(c)] = book.peak(c) - before[name_of(c)];
+  return out;
+}
+
+std::string show(const std::map<std::string, int64_t>& bytes) {
+  std::string out;
+  for (const auto& [name, n] : bytes)
+    if (n) out += cat(out.empty() ? "" : ", ", name, " ", n);
+  return out;
+}
+
+Path scratch(const std::string& name) {
+  static const Path directory = [] {
+    Path made = std::filesystem::temp_directory_path() / cat("lithe_conformance_", getpid());
+    std::filesystem::create_directories(made);
+    return made;
+  }();
+  return directory / name;
+}
+
+}  // namespace
+
+std::string check_state_bytes(const PartCase& c) {
+  for (DType compute : {DType::f32, DType::bf16}) {
+    const auto model = build(c, DType::f32, compute);
+    const int64_t sequences = 2, capacity = 32;
+    Ledger& book = ledger(Device::cpu);
+    const int64_t before = book.current(MemoryClass::decode);
+    const auto state = model->make_state(sequences, capacity);
+    // Blocks are booked in units of 64 bytes; a layer may keep a few of them for each sequence.
+    const int64_t wanted = sequences * model->state_bytes(capacity), slack = 64 * 8 * sequences * model->config().num_hidden_layers;
+    const auto booked = [&] { return book.current(MemoryClass::decode) - before; };
+    if (booked() < wanted || booked() > wanted + slack) return cat("the ledger has ", booked(), " bytes for ", sequences, " sequences of ", capacity, " tokens, the formula ", wanted, " in ", compute);
+    int64_t counts[2] = {0, 0};
+    for (const auto& [a, b] : {std::pair<int64_t, int64_t>{5, 2}, {1, 0}, {0, 4}, {1, 1}}) {
+      model->forward(kit::random_ids(a + b, model->config().vocab_size, 3), model->continue_sequences(*state, {a, b}), state.get());
+      counts[0] += a;
+      counts[1] += b;
+      const int64_t formula = model->state_bytes(counts[0]) + model->state_bytes(counts[1]);
+      if (state->bytes() != formula) return cat("the state holds ", state->bytes(), " bytes after ", counts[0], " and ", counts[1], " tokens, the formula says ", formula, " in ", compute);
+      if (booked() > wanted + slack) return cat("decoding made the state grow to ", booked(), " bytes");
+    }
+  }
+  return "";
+}
+
+std::string check_meta_run(const PartCase& c) {
+  for (DType compute : {DType::f32, DType::bf16})
+    for (bool recompute : {false, true}) {
+      std::map<std::string, int64_t> peaks[2];
+      std::map<std::string, std::string> shapes[2];
+      for (Device device : {Device::cpu, Device::meta}) {
+        peaks[int(device)] = peak_of(device, [&] {
+          const auto model = build(c, DType::f32, compute, device);
+          const kit::Batch batch = kit::random_batch({5, 1, 7}, model->config().vocab_size, 6, device);
+          model->set_recompute(recompute);
+          for (int step = 0; step < 2; ++step) {  // the second meets gradients that are there
+            Tape tape;
+            tape.backward(model->loss(batch.ids, batch.labels, batch.sequences, 0.1, 0.1));
+          }
+          auto& mine = shapes[int(device)];
+          for (const Parameter& p : model->parameters().all()) mine[p.name] = cat(p.master.value().shape(), p.master.grad().defined() ? cat(p.master.grad().shape()) : " no gradient");
+          mine["count"] = std::to_string(model->parameters().count());
+          const auto state = model->make_state(2, 12);
+          for (int64_t n : {4, 1}) {
+            const Var rows = model->forward(kit::random_ids(2 * n, model->config().vocab_size, 7, device), model->continue_sequences(*state, {n, n}), state.get());
+            mine[cat("rows ", n)] = cat(rows.shape(), model->logits(rows).shape());
+          }
+          mine["state"] = std::to_string(state->bytes());
+        });
+      }
+      if (shapes[0] != shapes[1])
+        for (const auto& [name, shape] : shapes[0])
+          if (shapes[1][name] != shape) return cat(name, ": real ", shape, ", meta ", shapes[1][name]);
+      if (peaks[0] != peaks[1]) return cat("peaks in ", compute, recompute ? " with recomputation" : "", ": real ", show(peaks[0]), "; meta ", show(peaks[1]));
+    }
+  return "";
+}
+
+std::string check_files(const PartCase& c) {
+  const auto model = build(c, DType::f32, DType::f32);
+  auto& parameters = model->parameters();
+  int64_t count = 0;
+  for (const Parameter& p : parameters.all()) count += p.master.shape().numel();
+  if (parameters.count() != count) return cat("count() is ", parameters.count(), ", the shapes have ", count);
+
+  const Path weights = scratch("model.safetensors"), config = scratch("config.json");
+  save_weights(*model, weights);
+  save_config(model->config(), config);
+  const SafetensorsFile file(weights);
+  int64_t stored = 0;
+  for (const auto& [name, entry] : file.entries()) stored += entry.shape.numel();
+  if (stored != count) return cat("the file has ", stored, " numbers, the model ", count);
+
+  Model other(load_config(config), ModelOptions{.seed = 99, .trainable = true});
+  load_weights(other, weights);
+  for (const Parameter& p : parameters.all()) {
+    Parameter* loaded = other.parameters().find(p.name);
+    if (!loaded) return p.name + " is missing in the model made from config.json";
+    if (const std::string difference = kit::bit_difference(p.master.value(), loaded->master.value()); !difference.empty()) return p.name + ": " + difference;
+  }
+  const kit::Batch batch = kit::random_batch({5, 3}, model->config().vocab_size, 8);
+  if (const std::string difference = kit::bit_difference(model->forward(batch.ids, batch.sequences).value(), other.forward(batch.ids, batch.sequences).value()); !difference.empty()) return "rows: " + difference;
+
+  const Path again = scratch("again.safetensors"), config_again = scratch("again.json");
+  save_weights(other, again);
+  save_config(other.config(), config_again);
+  if (read_file(weights) != read_file(again)) return "saving the loaded weights gives another file";
+  if (read_file(config) != read_file(config_again)) return "saving the loaded configuration gives another file";
+  return "";
+}
+
+std::string check_options(const std::string& slot, const std::string& name) {
+  const Registry::Entry& entry = Registry::instance().get(slot, name, {});
+  if (entry.info.summary.empty()) return "no summary";
+  const Node defaults = entry.resolve(Node(), name);
+  if (to_yaml(entry.resolve(defaults, name)) != to_yaml(defaults)) return cat("the defaults resolve to others:\n", to_yaml(defaults), "\n", to_yaml(entry.resolve(defaults, name)));
+  for (const FieldDoc& field : entry.describe()) {
+    if (field.help.empty()) return field.path + " has no help";
+    if (field.path.find('.') == std::string::npos && !defaults.find(field.path)) return field.path + " is described but not among the options";
+  }
+  Node wrong = Node::map();
+  wrong.set("no_such_option", Node::scalar("1"));
+  try {
+    entry.resolve(wrong, name);
+  } catch (const Error& error) {
+    if (error.code() != ExitCode::usage) return cat("an unknown option must be wrong usage, got ", error.what());
+    return std::string(error.what()).find("no_such_option") == std::string::npos ? cat("the error does not name the unknown option: ", error.what()) : "";
+  }
+  return "an unknown option is accepted";
+}
+
+}  // namespace lithe::conformance

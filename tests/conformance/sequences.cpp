@@ -1,0 +1,86 @@
+#include "tests/conformance/checks.h"
+
+namespace lithe::conformance {
+namespace {
+
+Tensor rows(const Model& model, const Tensor& ids, const Sequences& sequences) { return model.forward(ids, sequences).value(); }
+
+// `ids` with another token at t.
+Tensor changed(const Tensor& ids, int64_t t, int64_t vocab) {
+  Tensor out = clone(ids);
+  out.data<int32_t>()[t] = int32_t((out.data<int32_t>()[t] + 1) % vocab);
+  return out;
+}
+
+std::string causality(const Model& model, const std::string& how) {
+  const int64_t n = 9;
+  const Tensor ids = kit::random_ids(n, model.config().vocab_size, 3);
+  const Sequences sequences = Sequences::single(n);
+  const Tensor before = rows(model, ids, sequences);
+  bool any = false;
+  for (int64_t t = 0; t < n; ++t) {
+    const auto touched = kit::changed_rows(before, rows(model, changed(ids, t, model.config().vocab_size), sequences));
+    if (!touched.empty() && touched[0] < t) return cat("changing token ", t, " changes row ", touched[0], " ", how);
+    any = any || !touched.empty();
+  }
+  return any ? "" : "no token changes any row " + how;
+}
+
+}  // namespace
+
+std::string check_causality(const PartCase& c) {
+  for (DType compute : {DType::f32, DType::bf16}) {
+    const auto model = build(c, DType::f32, compute);
+    if (const std::string why = causality(*model, cat("in ", compute)); !why.empty()) return why;
+    Tape tape;
+    if (const std::string why = causality(*model, cat("in ", compute, " with a tape")); !why.empty()) return why;
+  }
+  return "";
+}
+
+std::string check_batch_independence(const PartCase& c) {
+  for (DType compute : {DType::f32, DType::bf16}) {
+    const auto model = build(c, DType::f32, compute);
+    const int64_t vocab = model->config().vocab_size;
+    const kit::Batch batch = kit::random_batch({5, 1, 7}, vocab, 4);
+    const Tensor packed = rows(*model, batch.ids, batch.sequences);
+    for (int64_t b = 0; b < 3; ++b) {
+      const kit::Batch one = kit::alone(batch, b);
+      const Tensor mine = packed.slice(batch.sequences.offset(b), batch.sequences.offset(b + 1));
+      const std::string difference = kit::bit_difference(rows(*model, one.ids, one.sequences), clone(mine));
+      if (!difference.empty()) return cat("in ", compute, " sequence ", b, " alone and packed: ", difference);
+    }
+    // The other way round: tokens of another sequence change nothing here, also while training.
+    Tape tape;
+    const Tensor before = rows(*model, batch.ids, batch.sequences);
+    for (int64_t t = 0; t < batch.ids.numel(); ++t) {
+      const auto touched = kit::changed_rows(before, rows(*model, changed(batch.ids, t, vocab), batch.sequences));
+      int64_t b = 0;
+      while (batch.sequences.offset(b + 1) <= t) ++b;
+      for (int64_t row : touched)
+        if (row < batch.sequences.offset(b) || row >= batch.sequences.offset(b + 1)) return cat("in ", compute, " with a tape, token ", t, " of sequence ", b, " changes row ", row, " of another");
+    }
+  }
+  return "";
+}
+
+std::string check_bidirectional(const std::string& slot, const std::string& name) {
+  const auto alone = build_mixer(slot, name, false);
+  const Sequences sequences({0, 4, 9});
+  const auto run = [&](const Tensor& x) { return alone->mixer->forward(x, sequences, nullptr).value(); };
+  const Tensor x = kit::normal({9, alone->width}, DType::f32, 1);
+  const Tensor before = run(x);
+  Tensor moved = clone(x);
+  for (int64_t i = 8 * alone->width; i < 9 * alone->width; ++i) set_value(moved, i, value_at(moved, i) + 1);
+  const auto touched = kit::changed_rows(before, run(moved));
+  for (int64_t row : touched)
+    if (row < 4) return cat("row 8 of the second sequence changes row ", row, " of the first");
+  if (touched.empty() || touched[0] == 8) return "the last row changes none before it";
+  for (const auto& [begin, end] : {std::pair{0, 4}, {4, 9}}) {
+    const Tensor mine = alone->mixer->forward(clone(x.slice(begin, end)), Sequences::single(end - begin), nullptr).value();
+    if (const std::string difference = kit::bit_difference(mine, clone(before.slice(begin, end))); !difference.empty()) return cat("rows ", begin, " to ", end, " alone and packed: ", difference);
+  }
+  return "";
+}
+
+}  // namespace lithe::conformance
