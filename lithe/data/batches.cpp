@@ -94,7 +94,8 @@ struct BatchOrder::State {
     for (int64_t d = holder(row_begin, row); row < end;) {
       while (row_begin[size_t(d + 1)] <= row) ++d;
       const int64_t inside = row - row_begin[size_t(d)];
-      const int64_t piece_end = std::min((inside / sequence_length + 1) * sequence_length, row_begin[size_t(d + 1)] - row_begin[size_t(d)]);
+      const int64_t piece_end =
+          std::min((inside / sequence_length + 1) * sequence_length, row_begin[size_t(d + 1)] - row_begin[size_t(d)]);
       const int64_t count = std::min(piece_end - inside, end - row);
       append(batch, d, inside, count);
       row += count;
@@ -115,7 +116,8 @@ struct BatchOrder::State {
       append(batch, d, (piece - piece_begin[size_t(d)]) * sequence_length + skipped, count);
       left -= count;
       row += count;
-      if (row == epoch.starts[i + 1] && ++i == epoch.order.size()) i = 0, row = 0;  // only when an epoch does not fill a batch
+      // The end of the order is met within a batch only when an epoch does not fill one.
+      if (row == epoch.starts[i + 1] && ++i == epoch.order.size()) i = 0, row = 0;
     }
     return batch;
   }
@@ -139,7 +141,8 @@ BatchOrder::BatchOrder(TokenStore store, int64_t sequence_length, int64_t batch_
     s.row_begin.push_back(s.row_begin.back() + rows);
     s.piece_begin.push_back(s.piece_begin.back() + rows / sequence_length + (rows % sequence_length != 0));
   }
-  check(s.rows() > 0, "batches", "the corpus has no token with a next token, so there is nothing to learn or to evaluate; give more text");
+  check(s.rows() > 0, "batches",
+        "the corpus has no token with a next token, so there is nothing to learn or to evaluate; give more text");
 }
 
 BatchOrder::~BatchOrder() = default;
@@ -161,11 +164,12 @@ Batch BatchOrder::batch(int64_t epoch, int64_t index) const {
 
 std::vector<int64_t> sequence_lengths(const Batch& batch) {
   std::vector<int64_t> lengths;
-  for (int64_t b = 0; b < batch.sequences(); ++b) lengths.push_back(batch.offsets[size_t(b + 1)] - batch.offsets[size_t(b)]);
+  for (int64_t b = 0; b < batch.sequences(); ++b)
+    lengths.push_back(batch.offsets[size_t(b + 1)] - batch.offsets[size_t(b)]);
   return lengths;
 }
 
-// spec: data.batch_pad | data | batches by a budget of tokens, packed without padding, and the share that padding would waste | TB 6.1.7
+// spec: data.batch_pad | data | token-budget batches, packed; the share that padding would waste | TB 6.1.7
 double padding_waste(const std::vector<int64_t>& lengths) {
   if (lengths.empty()) return 0;
   const auto longest = *std::max_element(lengths.begin(), lengths.end());

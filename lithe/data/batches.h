@@ -28,14 +28,15 @@ struct Batch {
 
 /// Cuts a token store into batches.
 ///
-/// A document t1 … tn is the token string s = [begin] t1 … tn [end] (each special only if the tokenizer has it), its rows are s
-/// without the last token and their labels s without the first. The rows are cut into pieces of at most sequence_length; the
-/// pieces are permuted by (seed, epoch); batch k is rows [k * batch_tokens, (k+1) * batch_tokens) of their
-/// concatenation. A piece cut by that is two sequences: context is lost there, no label is. No sequence
-/// holds rows of two documents.
+/// A document t1 … tn is the token string s = [begin] t1 … tn [end] (each special only if the tokenizer has it), its
+/// rows are s without the last token and their labels s without the first. The rows are cut into pieces of at most
+/// sequence_length; the pieces are permuted by (seed, epoch); batch k is rows [k * batch_tokens, (k+1) * batch_tokens)
+/// of their concatenation. A piece cut by that is two sequences: context is lost there, no label is. No sequence holds
+/// rows of two documents.
 ///
-/// Shuffled (training): each batch has exactly batch_tokens rows. Rows that do not fill a batch are left out of this epoch (other ones
-/// in the next); an epoch shorter than one batch is repeated to fill one.
+/// Shuffled (training): each batch has exactly batch_tokens rows. Rows that do not fill a batch are left out of this
+/// epoch (other ones in the next); an epoch shorter than one batch is repeated to fill one.
+///
 /// In order (evaluation): each row once, the last batch may be short, every epoch the same.
 class BatchOrder {
  public:

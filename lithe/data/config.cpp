@@ -15,7 +15,8 @@ void refuse_shared_files(const Corpus& train, const Corpus& validation) {
   for (const auto& path : train.files()) trained.insert(std::filesystem::weakly_canonical(path));
   for (const auto& path : validation.files())
     check_usage(!trained.count(std::filesystem::weakly_canonical(path)), "data", "'", path.string(),
-                "' is in data.files and in data.validation_files, so the validation loss would be of text seen in training; take it out of one");
+                "' is in data.files and in data.validation_files, so the validation loss would be of text seen in "
+                "training; take it out of one");
 }
 
 std::string hex(uint64_t number) { return cat(std::hex, std::setfill('0'), std::setw(16), number); }
@@ -23,16 +24,19 @@ std::string hex(uint64_t number) { return cat(std::hex, std::setfill('0'), std::
 // A trained tokenizer in the cache: 16 digits of checksum, a line end, tokenizer.json.
 std::unique_ptr<Tokenizer> read_cached_tokenizer(const Path& path) {
   std::string bytes = read_file(path);
-  check(bytes.size() > 17 && bytes[16] == '\n' && bytes.substr(0, 16) == hex(checksum(bytes.data() + 17, bytes.size() - 17)), "tokenizer",
-        "'", path.string(), "' is truncated or damaged");
+  check(bytes.size() > 17 && bytes[16] == '\n' &&
+            bytes.substr(0, 16) == hex(checksum(bytes.data() + 17, bytes.size() - 17)),
+        "tokenizer", "'", path.string(), "' is truncated or damaged");
   return parse_tokenizer(bytes.substr(17), path.string());
 }
 
-std::unique_ptr<Tokenizer> load_or_train(const TokenizerConfig& config, const Corpus& corpus, const Path& cache_directory) {
+std::unique_ptr<Tokenizer> load_or_train(const TokenizerConfig& config, const Corpus& corpus,
+                                         const Path& cache_directory) {
   const ForEachText texts = [&](const std::function<void(std::string_view)>& f) { corpus.for_each_document(f); };
   if (config.type != "bpe") return make_tokenizer(config, texts);
   TokenizerConfig copy = config;
-  const std::string facts = to_yaml(write_fields([&](Fields& f) { copy.fields(f); }));
+  // The number changes when training would give another tokenizer for the same section and text.
+  const std::string facts = "1\n" + to_yaml(write_fields([&](Fields& f) { copy.fields(f); }));
   const Path path = cache_directory / (hex(checksum(facts.data(), facts.size(), corpus.fingerprint())) + ".bpe");
   if (std::filesystem::exists(path)) {
     try {
@@ -48,27 +52,34 @@ std::unique_ptr<Tokenizer> load_or_train(const TokenizerConfig& config, const Co
 }
 
 void report(const char* what, const TokenStore& store) {
-  log_info(what, ": ", store.documents(), store.documents() == 1 ? " document, " : " documents, ", store.tokens(), " tokens, ", store.info().words,
-           " words, ", store.info().bytes, " bytes");
+  const auto counted = [](int64_t n, const char* thing) { return cat(n, " ", thing, n == 1 ? "" : "s"); };
+  log_info(what, ": ", counted(store.documents(), "document"), ", ", counted(store.tokens(), "token"), ", ",
+           counted(store.info().words, "word"), ", ", counted(store.info().bytes, "byte"));
 }
 
 }  // namespace
 
 void DataConfig::fields(Fields& f) {
-  f("files", files, "texts to learn from: names or shell patterns, relative to the current directory; .txt or any other name is text, .jsonl is JSON "
-    "lines, each also with .gz or .zst");
+  f("files", files,
+    "texts to learn from: names or shell patterns, relative to the current directory; .jsonl is JSON lines, any other "
+    "name is text, each also with .gz or .zst");
   f("validation_files", validation_files, "texts to evaluate on, named in the same way");
-  f("validation_fraction", validation_fraction, "instead of validation_files: this share of the text's bytes, from its end, is held out", between(0, 0.99));
-  f("documents", documents, "what is one document in a text file (a JSONL record always is one)", one_of({"file", "paragraph", "line"}));
+  f("validation_fraction", validation_fraction,
+    "instead of validation_files: this share of the text's bytes, from its end, is held out", between(0, 0.99));
+  f("documents", documents, "what is one document in a text file (a JSONL record always is one)",
+    one_of({"file", "paragraph", "line"}));
   f("text_field", text_field, "key of the text in a JSONL record");
-  f("allow_invalid_utf8", allow_invalid_utf8, "keep bytes that are no UTF-8 instead of refusing the file (in JSONL they become U+FFFD)");
+  f("allow_invalid_utf8", allow_invalid_utf8,
+    "keep bytes that are no UTF-8 instead of refusing the file (in JSONL they become U+FFFD)");
   f("sequence_length", sequence_length, "longest sequence in tokens; longer documents are cut", at_least(1));
   f.section("tokenizer", tokenizer, "how text becomes tokens");
-  f("cache_directory", cache_directory, "where tokenised corpora are kept; empty: $XDG_CACHE_HOME/lithe, else ~/.cache/lithe");
+  f("cache_directory", cache_directory,
+    "where tokenized corpora are kept; empty: $XDG_CACHE_HOME/lithe, else ~/.cache/lithe");
 }
 
 CorpusOptions corpus_options(const DataConfig& config) {
-  return {.text_field = config.text_field, .documents = config.documents, .allow_invalid_utf8 = config.allow_invalid_utf8};
+  return {
+      .text_field = config.text_field, .documents = config.documents, .allow_invalid_utf8 = config.allow_invalid_utf8};
 }
 
 Path resolve_cache_directory(const std::string& cache_directory) {
@@ -84,7 +95,9 @@ Path resolve_cache_directory(const std::string& cache_directory) {
     else if (const std::string home = variable("HOME"); !home.empty())
       directory = Path(home) / ".cache" / "lithe";
     else
-      fail_usage("data", "neither XDG_CACHE_HOME nor HOME is set, so there is no place for tokenised corpora; set data.cache_directory");
+      fail_usage("data",
+                 "neither XDG_CACHE_HOME nor HOME is set, so there is no place for tokenized corpora; set "
+                 "data.cache_directory");
   }
   make_directory(directory);
   return directory;
@@ -108,8 +121,8 @@ Dataset load_dataset(const DataConfig& config, std::shared_ptr<const Tokenizer> 
   dataset.tokenizer = existing ? std::move(existing) : load_or_train(config.tokenizer, train, cache);
   dataset.train = load_tokens(train, *dataset.tokenizer, cache);
   if (validation) dataset.validation = load_tokens(*validation, *dataset.tokenizer, cache);
-  check(dataset.train.tokens() > 0 && (!validation || dataset.validation->tokens() > 0), "data", "validation_fraction ", config.validation_fraction,
-        " leaves no text on one side; choose another, or give more text");
+  check(dataset.train.tokens() > 0 && (!validation || dataset.validation->tokens() > 0), "data", "validation_fraction ",
+        config.validation_fraction, " leaves no text on one side; choose another, or give more text");
   report("training text", dataset.train);
   if (dataset.validation) report("validation text", *dataset.validation);
   return dataset;

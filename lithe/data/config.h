@@ -38,9 +38,9 @@ struct Dataset {
   std::optional<TokenStore> validation;
 };
 
-/// Reads, splits and tokenises the corpus of `config`. With `existing` (resuming, fine-tuning) that tokenizer is used and the section
-/// `tokenizer` is not. Otherwise a BPE tokenizer is trained on the training part alone and kept in the cache, so that a
-/// second call neither trains nor tokenises. Fails on a training file that is a validation file too.
+/// Reads, splits and tokenizes the corpus of `config`. With `existing` (resuming, fine-tuning) that tokenizer is used
+/// and the section `tokenizer` is not. Otherwise a BPE tokenizer is trained on the training part alone and kept in the
+/// cache, so that a second call neither trains nor tokenizes. Fails on a training file that is a validation file too.
 Dataset load_dataset(const DataConfig& config, std::shared_ptr<const Tokenizer> existing = nullptr);
 
 }  // namespace lithe

@@ -24,16 +24,19 @@ void read_documents(const Path& path, const CorpusOptions& options, const Corpus
   const auto source = open_decompressed(path);
   const bool jsonl = is_jsonl(path);
   // JSON cannot hold such bytes, so there they are replaced.
-  Utf8Filter filter(name, !options.allow_invalid_utf8 ? InvalidUtf8::refuse : jsonl ? InvalidUtf8::replace : InvalidUtf8::keep);
-  const auto splitter = jsonl ? make_jsonl_splitter(name, options.text_field, f) : make_text_splitter(options.documents, f);
+  Utf8Filter filter(name, !options.allow_invalid_utf8 ? InvalidUtf8::refuse
+                          : jsonl                     ? InvalidUtf8::replace
+                                                      : InvalidUtf8::keep);
+  const auto splitter =
+      jsonl ? make_jsonl_splitter(name, options.text_field, f) : make_text_splitter(options.documents, f);
   std::string chunk(kChunk, '\0');
   while (const size_t n = source->read(chunk.data(), chunk.size())) splitter->feed(filter.feed({chunk.data(), n}));
   splitter->feed(filter.finish());
   splitter->finish();
 }
 
-// Where a long document is divided, in (0, size) or 0 when it has one character: at the first line start from `wanted` on, or if
-// none is within `reach`, after the first space, or between characters.
+// Where a long document is divided, in (0, size) or 0 when it has one character: at the first line start from `wanted`
+// on, or if none is within `reach`, after the first space, or between characters.
 size_t dividing_place(std::string_view text, size_t wanted, size_t reach) {
   for (const char separator : {'\n', ' '}) {
     const size_t place = text.substr(0, wanted + reach).find(separator, wanted - 1) + 1;  // 0: none
@@ -60,14 +63,15 @@ struct Corpus::Cut {
 
 Corpus::Corpus(const std::vector<std::string>& patterns, CorpusOptions options) : options_(std::move(options)) {
   check_usage(!patterns.empty(), "corpus", "no files are given; name at least one in data.files");
-  check_usage(options_.documents == "file" || options_.documents == "paragraph" || options_.documents == "line", "corpus",
-              "documents must be file, paragraph or line, got '", options_.documents, "'");
+  check_usage(options_.documents == "file" || options_.documents == "paragraph" || options_.documents == "line",
+              "corpus", "documents must be file, paragraph or line, got '", options_.documents, "'");
   std::map<Path, std::string> named_by;
   for (const auto& pattern : patterns) {
     for (const auto& path : glob(pattern)) {
       open_plain(path);  // says why when it is not readable, before anything long begins
       const auto [entry, fresh] = named_by.emplace(std::filesystem::weakly_canonical(path), pattern);
-      check_usage(fresh, "corpus", "'", path.string(), "' is named twice, by '", entry->second, "' and by '", pattern, "'; remove one");
+      check_usage(fresh, "corpus", "'", path.string(), "' is named twice, by '", entry->second, "' and by '", pattern,
+                  "'; remove one");
       files_.push_back(path);
     }
   }
@@ -83,7 +87,8 @@ void Corpus::for_all_documents(const DocumentFn& f) const {
   };
   for (const auto& path : files_) read_documents(path, options_, count);
   const std::string more = files_.size() > 1 ? cat(" and ", files_.size() - 1, " more") : "";
-  check(documents > 0, "corpus", "'", files_[0].string(), "'", more, " holds no text; give files with text in data.files");
+  check(documents > 0, "corpus", "'", files_[0].string(), "'", more,
+        " holds no text; give files with text in data.files");
 }
 
 void Corpus::for_each_document(const DocumentFn& f) const {
@@ -148,14 +153,16 @@ uint64_t Corpus::fingerprint() const {
     }
     *contents_ = std::max<uint64_t>(sum, 1);
   }
-  const std::string facts = cat(options_.text_field.size(), " ", options_.text_field, " ", options_.documents, " ", options_.allow_invalid_utf8,
-                                " ", int(part_), " ", std::hexfloat, part_ == Part::all ? 0.0 : fraction_);
+  const std::string facts =
+      cat(options_.text_field.size(), " ", options_.text_field, " ", options_.documents, " ",
+          options_.allow_invalid_utf8, " ", int(part_), " ", std::hexfloat, part_ == Part::all ? 0.0 : fraction_);
   return checksum(facts.data(), facts.size(), *contents_);
 }
 
 Corpus Corpus::training_part(double fraction) const {
   check_usage(part_ == Part::all, "corpus", "a part of a corpus cannot be divided again");
-  check_usage(fraction > 0 && fraction < 1, "corpus", "the held-out fraction must be above 0 and below 1, got ", fraction);
+  check_usage(fraction > 0 && fraction < 1, "corpus", "the held-out fraction must be above 0 and below 1, got ",
+              fraction);
   Corpus part = *this;
   part.part_ = Part::training;
   part.fraction_ = fraction;

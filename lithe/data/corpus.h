@@ -21,8 +21,8 @@ struct CorpusOptions {
 /// The files of a corpus, in the order of the patterns (each pattern's matches sorted by name).
 ///
 /// A name decides the format: `.jsonl` or `.ndjson` is JSON lines, anything else is text; a further `.gz` or
-/// `.zst` is decompressed on the way. A UTF-8 byte order mark is dropped. Documents are delivered without the line end or
-/// blank lines that separate them, and documents without any text but white space are passed over.
+/// `.zst` is decompressed on the way. A UTF-8 byte order mark is dropped. Documents are delivered without the line end
+/// or blank lines that separate them, and documents without any text but white space are passed over.
 class Corpus {
  public:
   using DocumentFn = std::function<void(std::string_view document)>;
@@ -33,8 +33,9 @@ class Corpus {
   const std::vector<Path>& files() const { return files_; }
   const CorpusOptions& options() const { return options_; }
 
-  /// Calls f on each document, in order; the view is valid during the call. Errors name file and line or byte: truncated or damaged
-  /// compression, NUL bytes (not a text file), invalid UTF-8, a JSONL line that is no object with the field, an empty corpus.
+  /// Calls f on each document, in order; the view is valid during the call. Errors name file and line or byte:
+  /// truncated or damaged compression, NUL bytes (not a text file), invalid UTF-8, a JSONL line that is no object with
+  /// the field, an empty corpus.
   void for_each_document(const DocumentFn& f) const;
 
   /// Identifies what for_each_document delivers: contents and formats of the files, options, and part; not their names

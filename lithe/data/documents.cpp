@@ -174,7 +174,8 @@ class FieldReader final : public nlohmann::json_sax<Json> {
 
 class JsonLines final : public LineSplitter {
  public:
-  JsonLines(std::string file, std::string field, DocumentFn f) : file_(std::move(file)), field_(std::move(field)), f_(std::move(f)) {}
+  JsonLines(std::string file, std::string field, DocumentFn f)
+      : file_(std::move(file)), field_(std::move(field)), f_(std::move(f)) {}
 
  protected:
   void line(std::string_view text) override {
@@ -182,7 +183,8 @@ class JsonLines final : public LineSplitter {
     if (is_blank(text)) return;
     FieldReader reader(field_);
     const bool parsed = Json::sax_parse(text.begin(), text.end(), &reader);
-    check(parsed, "corpus", file_, ":", number_, ": the line ", reader.problem, "; a .jsonl file has one object a line");
+    check(parsed, "corpus", file_, ":", number_, ": the line ", reader.problem,
+          "; a .jsonl file has one object a line");
     check(!reader.wrong_type, "corpus", file_, ":", number_, ": the field '", field_, "' is not a string");
     if (!reader.found) {
       std::string keys;

@@ -15,12 +15,13 @@ class DocumentSplitter {
   virtual void finish() = 0;
 };
 
-/// `rule`: file (one document with all its bytes), paragraph (lines between blank lines), or line. Line ends at the edges of paragraphs
-/// and lines are not part of them. Documents may be blank.
+/// `rule`: file (one document with all its bytes), paragraph (lines between blank lines), or line. Line ends at the
+/// edges of paragraphs and lines are not part of them. Documents may be blank.
 std::unique_ptr<DocumentSplitter> make_text_splitter(const std::string& rule, std::function<void(std::string_view)> f);
 
 /// One JSON object a line; the document is the string under `field`. Blank lines are passed over. Errors name
 /// `file`, the line, and what is wrong.
-std::unique_ptr<DocumentSplitter> make_jsonl_splitter(std::string file, std::string field, std::function<void(std::string_view)> f);
+std::unique_ptr<DocumentSplitter> make_jsonl_splitter(std::string file, std::string field,
+                                                      std::function<void(std::string_view)> f);
 
 }  // namespace lithe

@@ -4,10 +4,15 @@
 namespace lithe {
 
 Prefetcher::Prefetcher(const BatchOrder& order, int64_t epoch, int64_t index, int64_t depth)
-    : Prefetcher([&order](int64_t e, int64_t i) { return order.batch(e, i); }, order.batches_per_epoch(), epoch, index, depth) {}
+    : Prefetcher([&order](int64_t e, int64_t i) { return order.batch(e, i); }, order.batches_per_epoch(), epoch, index,
+                 depth) {}
 
 Prefetcher::Prefetcher(BatchFn make, int64_t batches_per_epoch, int64_t epoch, int64_t index, int64_t depth)
-    : make_(std::move(make)), batches_per_epoch_(batches_per_epoch), epoch_(epoch), index_(index), depth_(size_t(depth)) {
+    : make_(std::move(make)),
+      batches_per_epoch_(batches_per_epoch),
+      epoch_(epoch),
+      index_(index),
+      depth_(size_t(depth)) {
   check(depth >= 1, "prefetch", "depth must be at least 1, got ", depth);
   check(epoch >= 0 && index >= 0 && index < batches_per_epoch, "prefetch", "batch ", index, " of epoch ", epoch,
         " does not exist; an epoch has ", batches_per_epoch);

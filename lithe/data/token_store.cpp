@@ -90,7 +90,8 @@ TokenStore TokenStore::parse(std::shared_ptr<const Bytes> held, const std::strin
   const auto expect = [&](bool rule, const char* what) {
     check(rule, "token store", "'", origin, "' ", what, "; delete it, and it is built again");
   };
-  expect(bytes.size() >= kHead + 8 + sizeof(Trailer) && bytes.substr(0, kMagic.size()) == kMagic, "is no token store, or a truncated one");
+  expect(bytes.size() >= kHead + 8 + sizeof(Trailer) && bytes.substr(0, kMagic.size()) == kMagic,
+         "is no token store, or a truncated one");
   uint32_t version = 0, width = 0;
   std::memcpy(&version, bytes.data() + 8, 4);
   std::memcpy(&width, bytes.data() + 12, 4);
@@ -101,12 +102,14 @@ TokenStore TokenStore::parse(std::shared_ptr<const Bytes> held, const std::strin
 
   constexpr uint64_t most = uint64_t(std::numeric_limits<int64_t>::max());
   const uint64_t size = bytes.size() - sizeof trailer;
-  expect(trailer.vocab_size >= 1 && trailer.vocab_size <= uint64_t(std::numeric_limits<int32_t>::max()), "has an impossible vocabulary size");
+  expect(trailer.vocab_size >= 1 && trailer.vocab_size <= uint64_t(std::numeric_limits<int32_t>::max()),
+         "has an impossible vocabulary size");
   expect(width == (trailer.vocab_size <= uint64_t(kNarrowVocab) ? 2u : 4u), "has an impossible width of ids");
   expect(trailer.documents < size / 8 && trailer.tokens <= size / width, "has impossible counts");
   const uint64_t ids_size = (trailer.tokens * width + 7) / 8 * 8;
   expect(size == kHead + ids_size + (trailer.documents + 1) * 8, "has counts that do not match its size");
-  expect(trailer.bytes <= most && trailer.words <= trailer.bytes && trailer.lines <= trailer.bytes, "has impossible counts of the text");
+  expect(trailer.bytes <= most && trailer.words <= trailer.bytes && trailer.lines <= trailer.bytes,
+         "has impossible counts of the text");
   for (const uint64_t special : {trailer.begin_of_text, trailer.end_of_text})
     expect(special == kNone || special < trailer.vocab_size, "has a special token outside its vocabulary");
   expect(trailer.body_checksum == body_checksum(bytes.substr(0, size)), "is damaged (checksum)");
@@ -118,8 +121,9 @@ TokenStore TokenStore::parse(std::shared_ptr<const Bytes> held, const std::strin
   bool rising = store.offsets_[0] == 0 && store.offsets_[trailer.documents] == trailer.tokens;
   for (uint64_t d = 0; d < trailer.documents && rising; ++d) rising = store.offsets_[d] <= store.offsets_[d + 1];
   expect(rising, "has offsets of documents that do not rise from 0 to the count of tokens");
-  const bool inside = store.wide_ ? all_below(static_cast<const uint32_t*>(store.ids_), trailer.tokens, trailer.vocab_size)
-                                  : all_below(static_cast<const uint16_t*>(store.ids_), trailer.tokens, trailer.vocab_size);
+  const bool inside = store.wide_
+                          ? all_below(static_cast<const uint32_t*>(store.ids_), trailer.tokens, trailer.vocab_size)
+                          : all_below(static_cast<const uint16_t*>(store.ids_), trailer.tokens, trailer.vocab_size);
   expect(inside, "has token ids outside its vocabulary");
 
   const auto special = [](uint64_t id) { return id == kNone ? std::nullopt : std::optional<int32_t>(int32_t(id)); };
@@ -139,8 +143,8 @@ TokenStore TokenStore::parse(std::shared_ptr<const Bytes> held, const std::strin
 }
 
 void TokenStore::copy(int64_t first, int64_t count, int32_t* out) const {
-  check(first >= 0 && count >= 0 && count <= tokens() && first <= tokens() - count, "token store", "tokens [", first, ", ", first + count,
-        ") must lie in [0, ", tokens(), ")");
+  check(first >= 0 && count >= 0 && count <= tokens() && first <= tokens() - count, "token store", "tokens [", first,
+        ", ", first + count, ") must lie in [0, ", tokens(), ")");
   if (wide_) {
     std::copy_n(static_cast<const uint32_t*>(ids_) + first, count, out);
   } else {
@@ -159,7 +163,8 @@ TokenStoreWriter::TokenStoreWriter(StoreInfo info, Sink sink)
 
 void TokenStoreWriter::add(std::span<const int32_t> ids, std::string_view text) {
   for (const int32_t id : ids)
-    check(id >= 0 && id < info_.vocab_size, "token store", "token ids must be in [0, ", info_.vocab_size, "), got ", id);
+    check(id >= 0 && id < info_.vocab_size, "token store", "token ids must be in [0, ", info_.vocab_size, "), got ",
+          id);
   if (wide_) {
     put(ids.data(), ids.size_bytes());
   } else {

@@ -1,8 +1,8 @@
-// Token stores: a corpus tokenised once, in a checksummed file that is memory-mapped.
+// Token stores: a corpus tokenized once, in a checksummed file that is memory-mapped.
 //
-// Layout, little endian: "LITHETOK", u32 version, u32 bytes per token (2 or 4) | token ids, zeros up to a multiple of 8 |
-// u64 offsets[documents + 1] | a trailer with StoreInfo, the checksum of all before it, and its own checksum.
-// The counts stand at the end so that a corpus of any size is written in one pass.
+// Layout, little endian: "LITHETOK", u32 version, u32 bytes per token (2 or 4) | token ids, zeros up to a multiple of 8
+// | u64 offsets[documents + 1] | a trailer with StoreInfo, the checksum of all before it, and its own checksum. The
+// counts stand at the end so that a corpus of any size is written in one pass.
 #pragma once
 
 #include <cstdint>
@@ -41,8 +41,8 @@ class TokenStore {
   static TokenStore open(const Path& path);
   /// The same from memory; `origin` stands in errors.
   static TokenStore from_bytes(std::string bytes, const std::string& origin = "memory");
-  /// A store in memory from documents given as ids (each 0 <= id < info.vocab_size). Counts in `info` but bytes, words and lines
-  /// are filled in.
+  /// A store in memory from documents given as ids (each 0 <= id < info.vocab_size). Counts in `info` but bytes, words
+  /// and lines are filled in.
   static TokenStore from_documents(const std::vector<std::vector<int32_t>>& documents, StoreInfo info);
 
   const StoreInfo& info() const { return info_; }
@@ -71,9 +71,9 @@ class TokenStore {
   static TokenStore parse(std::shared_ptr<const Bytes> bytes, const std::string& origin);
 };
 
-/// The corpus as tokens of `tokenizer`: from `<cache_directory>/<fingerprints>.tokens` when that file is there and sound,
-/// else tokenised now (documents in parallel) and kept there. A damaged file is reported with a warning and rebuilt.
-/// Several processes may do this at once. Fails when asked to stop by a signal; the cache is then as it was.
+/// The corpus as tokens of `tokenizer`: from `<cache_directory>/<fingerprints>.tokens` when that file is there and
+/// sound, else tokenized now (documents in parallel) and kept there. A damaged file is reported with a warning and
+/// rebuilt. Several processes may do this at once. Fails when asked to stop by a signal; the cache is then as it was.
 TokenStore load_tokens(const Corpus& corpus, const Tokenizer& tokenizer, const Path& cache_directory);
 
 /// Path of the file above.

@@ -30,7 +30,7 @@ class Encoder {
   Encoder(const Tokenizer& tokenizer, TokenStoreWriter& writer) : tokenizer_(tokenizer), writer_(writer) {}
 
   void add(std::string_view document) {
-    check(stop_signal() == 0, "tokenise", "stopped by signal ", stop_signal(), "; the cache is as it was before");
+    check(stop_signal() == 0, "tokenize", "stopped by signal ", stop_signal(), "; the cache is as it was before");
     bytes_ += document.size();
     if (document.size() >= kLong) {
       flush();
@@ -84,7 +84,8 @@ class Encoder {
   void report() {
     if (seconds_since(reported_) < 10) return;
     reported_ = Clock::now();
-    log_info("tokenised ", std::fixed, std::setprecision(1), double(bytes_) * 1e-6, " MB so far, ", double(bytes_) * 1e-6 / seconds(), " MB/s");
+    log_info("tokenized ", std::fixed, std::setprecision(1), double(bytes_) * 1e-6, " MB so far, ",
+             double(bytes_) * 1e-6 / seconds(), " MB/s");
   }
 };
 
@@ -105,8 +106,8 @@ void tokenize(const Corpus& corpus, const Tokenizer& tokenizer, TokenStoreWriter
   corpus.for_each_document([&](std::string_view document) { encoder.add(document); });
   encoder.flush();
   const StoreInfo& info = writer.finish();
-  log_info("tokenised ", info.documents, info.documents == 1 ? " document, " : " documents, ", info.bytes, " bytes to ", info.tokens, " tokens in ", std::fixed,
-           std::setprecision(1), encoder.seconds(), " s");
+  log_info("tokenized ", info.documents, info.documents == 1 ? " document, " : " documents, ", info.bytes, " bytes to ",
+           info.tokens, " tokens in ", std::fixed, std::setprecision(1), encoder.seconds(), " s");
 }
 
 }  // namespace
@@ -123,7 +124,8 @@ TokenStore load_tokens(const Corpus& corpus, const Tokenizer& tokenizer, const P
   if (std::filesystem::exists(path)) {
     try {
       TokenStore store = TokenStore::open(path);
-      check(store.info().corpus_fingerprint == corpus.fingerprint() && store.info().tokenizer_fingerprint == tokenizer.fingerprint(),
+      check(store.info().corpus_fingerprint == corpus.fingerprint() &&
+                store.info().tokenizer_fingerprint == tokenizer.fingerprint(),
             "token store", "'", path.string(), "' is of another corpus or tokenizer");
       return store;
     } catch (const Error& error) {

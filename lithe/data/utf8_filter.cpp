@@ -16,7 +16,9 @@ const char* binary_kind(std::string_view head) {
   if (begins("PK\x03\x04")) return "a zip archive; unpack it";
   if (begins("PAR1")) return "a Parquet file; export its text as JSON lines";
   if (begins("BZh")) return "bzip2 data; unpack it, or pack it as .gz or .zst";
-  if (begins("\xFD" "7zXZ")) return "xz data; unpack it, or pack it as .gz or .zst";
+  if (begins("\xFD"
+             "7zXZ"))
+    return "xz data; unpack it, or pack it as .gz or .zst";
   if (begins("%PDF-")) return "a PDF; extract its text";
   return nullptr;
 }
@@ -47,7 +49,8 @@ std::string_view Utf8Filter::take(std::string_view chunk, bool last) {
   if (const void* nul = std::memchr(chunk.data(), 0, chunk.size())) {
     const uint64_t at = position_ + size_t(static_cast<const char*>(nul) - chunk.data());
     if (const char* kind = binary_kind(head_)) fail("corpus", "'", file_, "' is not text but ", kind);
-    fail("corpus", "'", file_, "' is not text: byte ", at, " is NUL; give UTF-8 text or JSON lines, each plain, .gz or .zst");
+    fail("corpus", "'", file_, "' is not text: byte ", at,
+         " is NUL; give UTF-8 text or JSON lines, each plain, .gz or .zst");
   }
   out_.clear();
   while (!chunk.empty()) {

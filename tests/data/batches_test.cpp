@@ -23,11 +23,14 @@ namespace {
 
 using Ids = std::vector<int32_t>;
 
-TokenStore store_of(const std::vector<Ids>& documents, std::optional<int32_t> begin, std::optional<int32_t> end, int64_t vocab_size = 1000) {
+TokenStore store_of(const std::vector<Ids>& documents, std::optional<int32_t> begin, std::optional<int32_t> end,
+                    int64_t vocab_size = 1000) {
   return TokenStore::from_documents(documents, {.vocab_size = vocab_size, .begin_of_text = begin, .end_of_text = end});
 }
 
-Batch made(Ids tokens, Ids labels, std::vector<int64_t> offsets) { return {std::move(tokens), std::move(labels), std::move(offsets)}; }
+Batch made(Ids tokens, Ids labels, std::vector<int64_t> offsets) {
+  return {std::move(tokens), std::move(labels), std::move(offsets)};
+}
 
 TEST(Batches, RowsStandBetweenEndOfTextTokens) {
   const BatchOrder order(store_of({{11, 12, 13}, {21}}, 0, 0), 8, 100, 1, false);
@@ -44,14 +47,18 @@ TEST(Batches, RowsWithoutSpecialsPredictOnlyWithinTheText) {
 
 TEST(Batches, RowsWithDifferentOrSingleSpecials) {
   const std::vector<Ids> documents = {{11, 12}, {21}};
-  EXPECT_EQ(BatchOrder(store_of(documents, 1, 2), 8, 100, 1, false).batch(0, 0), made({1, 11, 12, 1, 21}, {11, 12, 2, 21, 2}, {0, 3, 5}));
-  EXPECT_EQ(BatchOrder(store_of(documents, 1, {}), 8, 100, 1, false).batch(0, 0), made({1, 11, 1}, {11, 12, 21}, {0, 2, 3}));
-  EXPECT_EQ(BatchOrder(store_of(documents, {}, 2), 8, 100, 1, false).batch(0, 0), made({11, 12, 21}, {12, 2, 2}, {0, 2, 3}));
+  EXPECT_EQ(BatchOrder(store_of(documents, 1, 2), 8, 100, 1, false).batch(0, 0),
+            made({1, 11, 12, 1, 21}, {11, 12, 2, 21, 2}, {0, 3, 5}));
+  EXPECT_EQ(BatchOrder(store_of(documents, 1, {}), 8, 100, 1, false).batch(0, 0),
+            made({1, 11, 1}, {11, 12, 21}, {0, 2, 3}));
+  EXPECT_EQ(BatchOrder(store_of(documents, {}, 2), 8, 100, 1, false).batch(0, 0),
+            made({11, 12, 21}, {12, 2, 2}, {0, 2, 3}));
 }
 
 TEST(Batches, LongDocumentsAreCutIntoPiecesAndKeepTheirLabels) {
   const BatchOrder order(store_of({{1, 2, 3, 4, 5, 6, 7}, {8, 9}}, 0, 0), 3, 100, 1, false);
-  EXPECT_EQ(order.batch(0, 0), made({0, 1, 2, 3, 4, 5, 6, 7, 0, 8, 9}, {1, 2, 3, 4, 5, 6, 7, 0, 8, 9, 0}, {0, 3, 6, 8, 11}));
+  EXPECT_EQ(order.batch(0, 0),
+            made({0, 1, 2, 3, 4, 5, 6, 7, 0, 8, 9}, {1, 2, 3, 4, 5, 6, 7, 0, 8, 9, 0}, {0, 3, 6, 8, 11}));
 }
 
 TEST(Batches, ABatchEdgeCutsAPieceInTwoSequences) {
@@ -71,7 +78,8 @@ TEST(Batches, AnEpochShorterThanABatchIsRepeatedInTraining) {
   ASSERT_EQ(batch.rows(), 12);
   std::map<int32_t, int> seen;
   for (const int32_t label : batch.labels) ++seen[label];
-  EXPECT_EQ(Ids(batch.tokens.begin(), batch.tokens.begin() + 5), Ids(batch.tokens.begin() + 5, batch.tokens.begin() + 10));
+  EXPECT_EQ(Ids(batch.tokens.begin(), batch.tokens.begin() + 5),
+            Ids(batch.tokens.begin() + 5, batch.tokens.begin() + 10));
   EXPECT_GE(seen[1], 2);
   EXPECT_GE(seen[3], 2);
   for (int64_t b = 0; b < batch.sequences(); ++b) EXPECT_EQ(batch.tokens[size_t(batch.offsets[size_t(b)])], 0);
@@ -96,7 +104,8 @@ TEST(Batches, RefusesWhatCannotBe) {
   expect_error([&] { order.batch(-1, 0); }, {"batch 0 of epoch -1 does not exist"});
 }
 
-// Documents whose tokens are all different, so that each row tells where it comes from: ids count up from 1 through all documents.
+// Documents whose tokens are all different, so that each row tells where it comes from: ids count up from 1 through all
+// documents.
 struct Numbered {
   TokenStore store;
   std::vector<int32_t> document_of;  // by id
@@ -126,8 +135,10 @@ Numbered corpus_of_many_rows() {
     if (Numbered corpus = random_corpus({.seed = 5, .step = step}, true, true); corpus.rows > 250) return corpus;
 }
 
-// The rows of a batch as (token, label), after checking that no sequence is longer than allowed, holds two documents, or skips a row.
-std::vector<std::pair<int32_t, int32_t>> checked_rows(const Numbered& corpus, const Batch& batch, int64_t sequence_length) {
+// The rows of a batch as (token, label), after checking that no sequence is longer than allowed, holds two documents,
+// or skips a row.
+std::vector<std::pair<int32_t, int32_t>> checked_rows(const Numbered& corpus, const Batch& batch,
+                                                      int64_t sequence_length) {
   std::vector<std::pair<int32_t, int32_t>> rows;
   EXPECT_EQ(batch.offsets.front(), 0);
   EXPECT_EQ(batch.offsets.back(), batch.rows());
@@ -176,7 +187,8 @@ TEST(Batches, EachRowComesOncePerEpochAndFromOneDocument) {
       all.insert(all.end(), rows.begin(), rows.end());
     }
     ASSERT_EQ(int64_t(all.size()), corpus.rows);
-    // In order, each id comes as a label once and in rising order; without `begin` the first of each document is no label.
+    // In order, each id comes as a label once and in rising order; without `begin` the first of each document is no
+    // label.
     int32_t previous = 0;
     std::multiset<std::pair<int32_t, int32_t>> whole(all.begin(), all.end());
     for (const auto& [token, label] : all)
@@ -202,7 +214,8 @@ TEST(Batches, EachRowComesOncePerEpochAndFromOneDocument) {
       EXPECT_EQ(int64_t(seen.size()), corpus.rows / tokens * tokens);
       for (const auto& row : seen) EXPECT_LE(seen.count(row), whole.count(row)) << "a row twice in an epoch";
     }
-    if (testing::Test::HasFailure()) FAIL() << "round " << round << ", sequence_length " << length << ", batch_tokens " << tokens;
+    if (testing::Test::HasFailure())
+      FAIL() << "round " << round << ", sequence_length " << length << ", batch_tokens " << tokens;
   }
   EXPECT_GT(tried, 150);
 }
@@ -217,7 +230,8 @@ TEST(Batches, ABatchIsAPureFunctionOfSeedEpochAndIndex) {
     for (int64_t i = 0; i < n; ++i) forward[{e, i}] = a.batch(e, i);
   int differing_seed = 0, differing_epoch = 0;
   for (uint64_t k = 0; k < 300; ++k) {
-    const auto e = int64_t(random_below({.seed = 6}, 2 * k, 5)), i = int64_t(random_below({.seed = 6}, 2 * k + 1, uint64_t(n)));
+    const auto e = int64_t(random_below({.seed = 6}, 2 * k, 5)),
+               i = int64_t(random_below({.seed = 6}, 2 * k + 1, uint64_t(n)));
     EXPECT_EQ((forward[{e, i}]), b.batch(e, i));
     differing_seed += other.batch(e, i) != b.batch(e, i);
     differing_epoch += b.batch(e + 1, i) != b.batch(e, i);
@@ -246,7 +260,8 @@ TEST(Batches, ManyThreadsMayAskAtOnce) {
   EXPECT_EQ(wrong, std::vector<int>(4));
 }
 
-// Every place of the permutation is equally likely: the mean and spread of where piece 0 lands are those of the uniform law.
+// Every place of the permutation is equally likely: the mean and spread of where piece 0 lands are those of the uniform
+// law.
 TEST(Batches, TheShuffleIsUniform) {
   std::vector<Ids> documents;
   for (int32_t d = 0; d < 10; ++d) documents.push_back({d + 1});
@@ -273,7 +288,8 @@ TEST(PaddingWaste, ExampleOfTheSource) {
   EXPECT_DOUBLE_EQ(padding_waste({5, 5, 5}), 0);
   EXPECT_DOUBLE_EQ(padding_waste({}), 0);
   EXPECT_DOUBLE_EQ(padding_waste({0}), 0);
-  const BatchOrder order(store_of({{1, 2, 3, 4, 5, 6}, {7, 8}, {9, 10, 11}, {12, 13, 14, 15}}, 0, {}), 8, 100, 1, false);
+  const BatchOrder order(store_of({{1, 2, 3, 4, 5, 6}, {7, 8}, {9, 10, 11}, {12, 13, 14, 15}}, 0, {}), 8, 100, 1,
+                         false);
   EXPECT_EQ(sequence_lengths(order.batch(0, 0)), (std::vector<int64_t>{6, 2, 3, 4}));
 }
 

@@ -16,7 +16,9 @@ Texts documents(const Corpus& corpus) {
   corpus.for_each_document([&](std::string_view document) { out.emplace_back(document); });
   return out;
 }
-Texts documents(const std::vector<std::string>& files, CorpusOptions options = {}) { return documents(Corpus(files, options)); }
+Texts documents(const std::vector<std::string>& files, CorpusOptions options = {}) {
+  return documents(Corpus(files, options));
+}
 
 TEST(Corpus, FileRuleKeepsEveryByteOfAFile) {
   TestFiles files;
@@ -26,7 +28,8 @@ TEST(Corpus, FileRuleKeepsEveryByteOfAFile) {
 
 TEST(Corpus, LineRuleDropsLineEndsAndBlankLines) {
   TestFiles files;
-  EXPECT_EQ(documents({files.add("a.txt", "one\n\n two \r\n \t\nthree")}, {.documents = "line"}), (Texts{"one", " two ", "three"}));
+  EXPECT_EQ(documents({files.add("a.txt", "one\n\n two \r\n \t\nthree")}, {.documents = "line"}),
+            (Texts{"one", " two ", "three"}));
 }
 
 TEST(Corpus, ParagraphsAreSeparatedByBlankLines) {
@@ -69,8 +72,10 @@ TEST(Corpus, JsonlErrorsNameFileAndLine) {
 TEST(Corpus, JsonlSurvivesDeepNesting) {
   TestFiles files;
   const std::string deep(200000, '[');
-  expect_error([&] { documents({files.add("a.jsonl", "{\"text\":\"x\",\"y\":" + deep)}); }, {"a.jsonl:1", "is not JSON"});
-  EXPECT_EQ(documents({files.add("b.jsonl", "{\"y\":" + deep + std::string(200000, ']') + ",\"text\":\"x\"}")}), Texts{"x"});
+  expect_error([&] { documents({files.add("a.jsonl", "{\"text\":\"x\",\"y\":" + deep)}); },
+               {"a.jsonl:1", "is not JSON"});
+  EXPECT_EQ(documents({files.add("b.jsonl", "{\"y\":" + deep + std::string(200000, ']') + ",\"text\":\"x\"}")}),
+            Texts{"x"});
 }
 
 TEST(Corpus, CompressedFilesReadAsPlainOnes) {
@@ -110,7 +115,8 @@ TEST(Corpus, DamagedCompressedFilesAreNoticed) {
   expect_error([&] { documents({files.add("a.gz", gz)}); }, {"a.gz", "no sound gzip", "incorrect data check"});
   expect_error([&] { documents({files.add("b.gz", "just text, no gzip")}); }, {"b.gz", "no sound gzip"});
   expect_error([&] { documents({files.add("c.gz", gzip(text) + "garbage")}); }, {"c.gz", "no sound gzip"});
-  expect_error([&] { documents({files.add("d.gz", gzip(text) + std::string(3, '\0') + "x")}); }, {"d.gz", "after the end"});
+  expect_error([&] { documents({files.add("d.gz", gzip(text) + std::string(3, '\0') + "x")}); },
+               {"d.gz", "after the end"});
   expect_error([&] { documents({files.add("a.zst", "just text, no zstd")}); }, {"a.zst", "no sound zstd"});
   expect_error([&] { documents({files.add("b.zst", zstd(text) + "garbage")}); }, {"b.zst", "no sound zstd"});
 }
@@ -123,31 +129,36 @@ TEST(Corpus, BinaryFilesAreRefusedWithWhatTheyAre) {
   expect_error([&] { documents({files.add("c.txt.gz", gzip(nul))}); }, {"c.txt.gz", "byte 5 is NUL"});
   expect_error([&] { documents({files.add("d.txt", gzip("text"))}); }, {"d.txt", "gzip data; name it .gz"});
   expect_error([&] { documents({files.add("e.txt", zstd("text"))}); }, {"e.txt", "zstd data; name it .zst"});
-  expect_error([&] { documents({files.add("f.txt", std::string("\xFF\xFEt\0e\0", 6))}); }, {"f.txt", "UTF-16", "iconv"});
+  expect_error([&] { documents({files.add("f.txt", std::string("\xFF\xFEt\0e\0", 6))}); },
+               {"f.txt", "UTF-16", "iconv"});
 }
 
 TEST(Corpus, InvalidUtf8IsRefusedWithItsByte) {
   TestFiles files;
-  expect_error([&] { documents({files.add("a.txt", "caf\xE9 noir")}); }, {"a.txt", "not valid UTF-8 at byte 3;", "iconv", "allow_invalid_utf8"});
+  expect_error([&] { documents({files.add("a.txt", "caf\xE9 noir")}); },
+               {"a.txt", "not valid UTF-8 at byte 3;", "iconv", "allow_invalid_utf8"});
   expect_error([&] { documents({files.add("b.txt", "abcdefgh\xE2\x82")}); }, {"b.txt", "at byte 8;"});
   expect_error([&] { documents({files.add("c.txt", "\xEF\xBB\xBFxyz\xED\xA0\x80")}); }, {"c.txt", "at byte 6;"});
   // The place is in the whole file, wherever the reader's blocks end.
   const std::string head(3 * (size_t(1) << 20) - 1, 'x');
   EXPECT_EQ(documents({files.add("d.txt", head + "é")}), Texts{head + "é"});
   expect_error([&] { documents({files.add("d.txt", head + "\xC3(")}); }, {cat("at byte ", head.size(), ";")});
-  expect_error([&] { documents({files.add("a.jsonl", "{\"text\":\"ok\"}\n{\"text\":\"caf\xE9\"}\n")}); }, {"a.jsonl", "at byte 26;"});
+  expect_error([&] { documents({files.add("a.jsonl", "{\"text\":\"ok\"}\n{\"text\":\"caf\xE9\"}\n")}); },
+               {"a.jsonl", "at byte 26;"});
 }
 
 TEST(Corpus, AllowedInvalidUtf8IsKeptInTextAndReplacedInJson) {
   TestFiles files;
   const CorpusOptions options{.allow_invalid_utf8 = true};
   EXPECT_EQ(documents({files.add("a.txt", "caf\xE9 \xE2\x82")}, options), Texts{"caf\xE9 \xE2\x82"});
-  EXPECT_EQ(documents({files.add("a.jsonl", "{\"text\":\"caf\xE9\xE9 \xE2\x82!\"}")}, options), Texts{"caf\uFFFD\uFFFD \uFFFD!"});
+  EXPECT_EQ(documents({files.add("a.jsonl", "{\"text\":\"caf\xE9\xE9 \xE2\x82!\"}")}, options),
+            Texts{"caf\uFFFD\uFFFD \uFFFD!"});
 }
 
 TEST(Corpus, ByteOrderMarkIsDropped) {
   TestFiles files;
-  EXPECT_EQ(documents({files.add("a.txt", "\xEF\xBB\xBFxyz"), files.add("b.txt", "\xEF\xBB\xBFlonger text")}), (Texts{"xyz", "longer text"}));
+  EXPECT_EQ(documents({files.add("a.txt", "\xEF\xBB\xBFxyz"), files.add("b.txt", "\xEF\xBB\xBFlonger text")}),
+            (Texts{"xyz", "longer text"}));
   EXPECT_EQ(documents({files.add("a.jsonl", "\xEF\xBB\xBF{\"text\":\"x\"}")}), Texts{"x"});
 }
 
@@ -155,7 +166,8 @@ TEST(Corpus, PatternsKeepTheirOrderAndSortTheirMatches) {
   TestFiles files;
   for (const char* name : {"b2.txt", "b10.txt", "a.txt", "c.jsonl"})
     files.add(name, std::string(name) == "c.jsonl" ? "{\"text\":\"c.jsonl\"}" : name);
-  EXPECT_EQ(documents({files / "b*.txt", files / "c.jsonl", files / "a.txt"}), (Texts{"b10.txt", "b2.txt", "c.jsonl", "a.txt"}));
+  EXPECT_EQ(documents({files / "b*.txt", files / "c.jsonl", files / "a.txt"}),
+            (Texts{"b10.txt", "b2.txt", "c.jsonl", "a.txt"}));
 }
 
 TEST(Corpus, RefusesWhatIsNoReadableFile) {
@@ -166,9 +178,14 @@ TEST(Corpus, RefusesWhatIsNoReadableFile) {
   expect_error([&] { Corpus({files / "folder"}, {}); }, {"folder' is a directory", "*.txt"});
   ASSERT_EQ(::mkfifo((files / "pipe").c_str(), 0600), 0);
   expect_error([&] { Corpus({files / "pipe"}, {}); }, {"pipe' is not a plain file"});
-  expect_error([&] { Corpus({files / "a.txt", files / "folder/../a.*"}, {}); }, {"named twice", "a.txt"}, ExitCode::usage);
+  expect_error(
+      [&] {
+        Corpus({files / "a.txt", files / "folder/../a.*"}, {});
+      },
+      {"named twice", "a.txt"}, ExitCode::usage);
   expect_error([&] { Corpus({}, {}); }, {"no files are given"}, ExitCode::usage);
-  expect_error([&] { Corpus({files / "a.txt"}, {.documents = "page"}); }, {"file, paragraph or line", "'page'"}, ExitCode::usage);
+  expect_error([&] { Corpus({files / "a.txt"}, {.documents = "page"}); }, {"file, paragraph or line", "'page'"},
+               ExitCode::usage);
   if (::geteuid() != 0) {  // root reads everything
     ASSERT_EQ(::chmod((files / "a.txt").c_str(), 0), 0);
     expect_error([&] { Corpus({files / "a.txt"}, {}); }, {"a.txt", "Permission denied"});
@@ -178,14 +195,20 @@ TEST(Corpus, RefusesWhatIsNoReadableFile) {
 TEST(Corpus, EmptyCorporaAreRefused) {
   TestFiles files;
   expect_error([&] { documents({files.add("a.txt", "")}); }, {"a.txt' holds no text"});
-  expect_error([&] { documents({files.add("a.txt", " \n\t\n"), files.add("b.jsonl", "\n")}); }, {"a.txt' and 1 more holds no text"});
+  expect_error(
+      [&] {
+        documents({files.add("a.txt", " \n\t\n"), files.add("b.jsonl", "\n")});
+      },
+      {"a.txt' and 1 more holds no text"});
   expect_error([&] { documents({files.add("c.txt.gz", gzip(""))}); }, {"c.txt.gz' holds no text"});
 }
 
 TEST(Corpus, FingerprintIsOfContentsAndOptions) {
   TestFiles files;
   const auto a = files.add("a.txt", "one\ntwo\n"), b = files.add("b.txt", "three\n");
-  const auto print = [](const std::vector<std::string>& names, CorpusOptions options = {}) { return Corpus(names, options).fingerprint(); };
+  const auto print = [](const std::vector<std::string>& names, CorpusOptions options = {}) {
+    return Corpus(names, options).fingerprint();
+  };
   const uint64_t first = print({a, b});
   EXPECT_EQ(first, print({a, b}));
   EXPECT_NE(first, print({b, a}));
@@ -197,7 +220,8 @@ TEST(Corpus, FingerprintIsOfContentsAndOptions) {
   files.add("b.txt", "Three\n");
   EXPECT_NE(first, print({a, b}));
   // Moving bytes from one file to the next is another corpus.
-  EXPECT_NE(print({files.add("c.txt", "xy"), files.add("d.txt", "z")}), print({files.add("e.txt", "x"), files.add("f.txt", "yz")}));
+  EXPECT_NE(print({files.add("c.txt", "xy"), files.add("d.txt", "z")}),
+            print({files.add("e.txt", "x"), files.add("f.txt", "yz")}));
   const Corpus whole({a}, {});
   EXPECT_NE(whole.fingerprint(), whole.training_part(0.5).fingerprint());
   EXPECT_NE(whole.held_out_part(0.5).fingerprint(), whole.training_part(0.5).fingerprint());
@@ -232,7 +256,8 @@ TEST(CorpusSplit, ALongDocumentIsDividedAtALineStart) {
 TEST(CorpusSplit, TheBoundaryNearestToThePlaceIsTaken) {
   TestFiles files;
   // Documents of 60, 30 and 10 bytes.
-  const std::vector<std::string> names = {files.add("a.txt", std::string(59, 'a') + "\n"), files.add("b.txt", std::string(29, 'b') + "\n"),
+  const std::vector<std::string> names = {files.add("a.txt", std::string(59, 'a') + "\n"),
+                                          files.add("b.txt", std::string(29, 'b') + "\n"),
                                           files.add("c.txt", std::string(9, 'c') + "\n")};
   const auto lengths = [&](double fraction) {
     std::vector<size_t> out;
@@ -250,7 +275,8 @@ TEST(CorpusSplit, TheBoundaryNearestToThePlaceIsTaken) {
 
 TEST(CorpusSplit, ALongLineIsDividedAfterASpace) {
   TestFiles files;
-  const Corpus corpus({files.add("a.txt", "title\n" + std::string(500, 'a') + " " + std::string(493, 'b') + "\n")}, {});  // 1001 bytes
+  const Corpus corpus({files.add("a.txt", "title\n" + std::string(500, 'a') + " " + std::string(493, 'b') + "\n")},
+                      {});  // 1001 bytes
   EXPECT_EQ(documents(corpus.held_out_part(0.52)), Texts{std::string(493, 'b') + "\n"});
   EXPECT_EQ(documents(corpus.held_out_part(0.1)), Texts{std::string(99, 'b') + "\n"});
 }

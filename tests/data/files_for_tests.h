@@ -64,7 +64,9 @@ void expect_error(F&& f, const std::vector<std::string>& parts, ExitCode code = 
   try {
     f();
   } catch (const Error& error) {
-    for (const auto& part : parts) EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << "missing '" << part << "' in: " << error.what();
+    for (const auto& part : parts)
+      EXPECT_NE(std::string(error.what()).find(part), std::string::npos)
+          << "missing '" << part << "' in: " << error.what();
     EXPECT_EQ(int(error.code()), int(code)) << error.what();
     return;
   }

@@ -27,7 +27,8 @@ Ids document(const TokenStore& store, int64_t d) {
   return ids;
 }
 
-const StoreInfo kInfo = {.tokenizer_fingerprint = 7, .corpus_fingerprint = 8, .vocab_size = 300, .begin_of_text = 256, .end_of_text = 257};
+const StoreInfo kInfo = {
+    .tokenizer_fingerprint = 7, .corpus_fingerprint = 8, .vocab_size = 300, .begin_of_text = 256, .end_of_text = 257};
 
 TEST(TokenStore, ReadsWhatWasWritten) {
   TestFiles files;
@@ -75,7 +76,9 @@ TEST(TokenStore, LongStoresCrossTheBlocksOfTheChecksum) {
 }
 
 TEST(TokenStore, FingerprintTellsDataApart) {
-  const auto print = [](const std::vector<Ids>& documents) { return TokenStore::from_documents(documents, kInfo).fingerprint(); };
+  const auto print = [](const std::vector<Ids>& documents) {
+    return TokenStore::from_documents(documents, kInfo).fingerprint();
+  };
   EXPECT_EQ(print({{1, 2}, {3}}), print({{1, 2}, {3}}));
   EXPECT_NE(print({{1, 2}, {3}}), print({{1}, {2, 3}}));
   EXPECT_NE(print({{1, 2}, {3}}), print({{1, 2}, {4}}));
@@ -93,7 +96,8 @@ TEST(TokenStore, EveryTruncationAndEveryFlippedByteIsNoticed) {
   const std::string whole = bytes_of({{1, 2, 299}, {}, {0, 4}}, {"one two", "", "x"}, kInfo);
   ASSERT_NO_THROW(TokenStore::from_bytes(whole));
   for (size_t size = 0; size < whole.size(); ++size)
-    expect_error([&] { TokenStore::from_bytes(whole.substr(0, size), "cut.tokens"); }, {"token store: 'cut.tokens'", "delete it"});
+    expect_error([&] { TokenStore::from_bytes(whole.substr(0, size), "cut.tokens"); },
+                 {"token store: 'cut.tokens'", "delete it"});
   for (size_t at = 0; at < whole.size(); ++at)
     for (int bit = 0; bit < 8; ++bit) {
       std::string changed = whole;
@@ -109,7 +113,8 @@ TEST(TokenStore, HostileCountsAndOffsetsAreRefusedOrHarmless) {
   const std::string whole = bytes_of({{1, 2, 299}, {7}, {0, 4}}, {"one two", "", "x"}, kInfo);
   int refused = 0;
   for (size_t at = 8; at + 8 <= whole.size(); at += 8)
-    for (const uint64_t value : {uint64_t(0), uint64_t(1), uint64_t(2), uint64_t(300), uint64_t(1) << 31, uint64_t(1) << 61, uint64_t(1) << 63, ~uint64_t(0)}) {
+    for (const uint64_t value : {uint64_t(0), uint64_t(1), uint64_t(2), uint64_t(300), uint64_t(1) << 31,
+                                 uint64_t(1) << 61, uint64_t(1) << 63, ~uint64_t(0)}) {
       std::string changed = whole;
       std::memcpy(changed.data() + at, &value, 8);
       seal_token_store(changed);
@@ -150,7 +155,8 @@ TEST(TokenStore, FuzzTargetSurvivesMutations) {
   for (uint64_t round = 0; round < 20000; ++round) {
     const RandomKey key{.seed = 21, .step = round};
     std::string bytes = seed;
-    for (uint64_t k = 0; k <= random_below(key, 0, 4); ++k) bytes[random_below(key, 2 * k + 1, bytes.size())] = char(random_below(key, 2 * k + 2, 256));
+    for (uint64_t k = 0; k <= random_below(key, 0, 4); ++k)
+      bytes[random_below(key, 2 * k + 1, bytes.size())] = char(random_below(key, 2 * k + 2, 256));
     if (round % 5 == 0) bytes.resize(random_below(key, 100, bytes.size()));
     LLVMFuzzerTestOneInput(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
   }
