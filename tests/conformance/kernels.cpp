@@ -12,14 +12,13 @@ std::map<std::string, Tensor> training_step(Model& model, const kit::Batch& batc
   const Var loss = model.loss(batch.ids, batch.labels, batch.sequences, 0.1, 0.1);
   out["loss"] = clone(loss.value());
   tape.backward(loss);
-  for (const Parameter& p : model.parameters().all()) {
-    check(p.master.grad().defined(), "test", p.name, " has no gradient");
-    out[p.name] = clone(p.master.grad());
-  }
+  for (const Parameter& p : model.parameters().all())
+    if (p.master.grad().defined()) out[p.name] = clone(p.master.grad());
   return out;
 }
 
 std::string difference(const std::map<std::string, Tensor>& a, const std::map<std::string, Tensor>& b) {
+  if (a.size() != b.size()) return "other parameters have gradients";
   for (const auto& [name, x] : a)
     if (const std::string difference = kit::bit_difference(x, b.at(name)); !difference.empty()) return name + ": " + difference;
   return "";
