@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "lithe/kernels/attention_plan.h"
 #include "lithe/kernels/ref/attention.h"
 
 namespace lithe::kernels {
@@ -137,12 +138,14 @@ double query_bytes(const AttentionArgs& a, double rows) {
   return rows * double(a.heads) * (double(a.head_dim + a.value_dim) * double(size_of(a.q.dtype())) + lse);
 }
 
-void run_reference(const AttentionArgs& a) {
-  dispatch_float(a.q.dtype(), [&]<class T>() { ref::attention<T>(a); });
+const char* refuse_f64(const AttentionCall& call) { return call.dtype == DType::f64 ? "f64 runs on the reference" : nullptr; }
+
+void run_reference(const AttentionCall& call) {
+  dispatch_float(call.dtype, [&]<class T>() { ref::attention<T>(*call.args); });
 }
 
-void run_reference_grad(const AttentionGradArgs& g) {
-  dispatch_float(g.forward.q.dtype(), [&]<class T>() { ref::attention_grad<T>(g); });
+void run_reference_grad(const AttentionCall& call) {
+  dispatch_float(call.dtype, [&]<class T>() { ref::attention_grad<T>(*call.grad_args); });
 }
 
 }  // namespace
@@ -163,15 +166,21 @@ Cost cost(const AttentionGradArgs& g) {
               written(g.dq, g.accumulate_dq) + written(g.dk, g.accumulate_dk) + written(g.dv, g.accumulate_dv)};
 }
 
+static Cost cost(const AttentionCall& call) { return call.grad_args ? cost(*call.grad_args) : cost(*call.args); }
+
 void attention(const AttentionArgs& args) {
   check_args("attention", args);
-  run_kernel("attention", args.q.is_meta(), {Implementation<AttentionArgs>{"ref", Isa::generic, nullptr, run_reference}}, args);
+  const AttentionPlan plan(args);
+  run_kernel("attention", args.q.is_meta(),
+             {LITHE_CPU_LIST(attention_forward, refuse_f64), Implementation<AttentionCall>{"ref", Isa::generic, nullptr, run_reference}},
+             plan.call());
 }
 
 void attention_grad(const AttentionGradArgs& args) {
   check_args(args);
+  const AttentionPlan plan(args);
   run_kernel("attention_grad", args.forward.q.is_meta(),
-             {Implementation<AttentionGradArgs>{"ref", Isa::generic, nullptr, run_reference_grad}}, args);
+             {Implementation<AttentionCall>{"ref", Isa::generic, nullptr, run_reference_grad}}, plan.call());
 }
 
 }  // namespace lithe::kernels

@@ -1,0 +1,39 @@
+// Turns the arguments of attention into the plan that its CPU kernels run.
+#pragma once
+
+#include "lithe/kernels/cpu/attention.h"
+
+namespace lithe::kernels {
+
+/// Owns the workspace (booked as such, on meta as well) and, unless the tensors are meta, the division of
+/// the work. The workspace depends on threads(), heads and head sizes only.
+class AttentionPlan {
+ public:
+  explicit AttentionPlan(const AttentionArgs& args);
+  explicit AttentionPlan(const AttentionGradArgs& args);
+  AttentionPlan(const AttentionPlan&) = delete;
+  AttentionPlan& operator=(const AttentionPlan&) = delete;
+  const AttentionCall& call() const { return call_; }
+
+ private:
+  AttentionCall call_{};
+  Tensor workspace_;
+  std::vector<AttentionSpan> spans_;
+  std::vector<AttentionTask> tasks_;
+  std::vector<double> work_;  // of each task
+  std::vector<int64_t> first_task_;
+
+  void set_up(const AttentionArgs& args);
+  void add_spans(const AttentionArgs& args);
+  void add_task(const AttentionTask& task, double work);
+  void allocate(int64_t floats, Device device);
+  void divide();
+};
+
+/// The keys [begin, end) that queries [first, last] of a span may see.
+struct KeyRange {
+  int64_t begin, end;
+};
+KeyRange keys_seen(const AttentionMask& mask, int64_t query_rows, int64_t key_rows, int64_t first, int64_t last);
+
+}  // namespace lithe::kernels

@@ -1,0 +1,294 @@
+// Tiles of attention: 32 queries stand side by side in the lanes of vectors (a panel), so that logits
+// [key][query], their softmax and the sums over keys are vertical operations, keys and values are read as
+// they lie in memory, and only the few queries are transposed.
+#pragma once
+
+#include "lithe/kernels/cpu/attention.h"
+#include "lithe/kernels/cpu/vector.h"
+
+namespace lithe::kernels::cpu::LITHE_ISA {
+
+constexpr float kNone = -__builtin_inff();
+
+// ---- products
+
+enum class Start { zero, add, scale };  // what becomes of c: overwritten, added to, multiplied by factor[lane] and added to
+enum class Order { rows, columns };     // a[m,k] lies at a[m * lda + k] or at a[k * lda + m]
+
+/// One multiply-add per lane.
+struct Single {
+  static constexpr bool kPairs = false;
+  [[gnu::always_inline]] static Vec add(Vec c, Vec a, Vec b) { return c + a * b; }
+};
+#if defined(__AVX512BF16__)
+/// Two bf16 multiply-adds per lane: a, b hold words of two bf16; the sum is f32.
+struct Pair {
+  static constexpr bool kPairs = true;
+  [[gnu::always_inline]] static Vec add(Vec c, Vec a, Vec b) { return _mm512_dpbf16_ps(c, (__m512bh)a, (__m512bh)b); }
+  /// Words of `low` below `high`, rounded.
+  [[gnu::always_inline]] static Vec join(Vec low, Vec high) {
+    const __m512i both = (__m512i)_mm512_cvtne2ps_pbh(high, low);
+    alignas(64) static constexpr int16_t kTurn[32] = {0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
+                                                      8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+    return (Vec)_mm512_permutexvar_epi16(_mm512_load_si512(kTurn), both);
+  }
+};
+#endif
+
+/// c[m,n] (+)= sum_k a[m,k] b[k,n] for kRows rows and kVectors vectors of columns, held in registers. Each
+/// element sums over k in ascending order from c, so that no cut into blocks changes its bits.
+template <class Dot, Start kStart, Order kOrder, int kRows, int kVectors>
+[[gnu::always_inline]] inline void multiply_block(int64_t depth, const float* a, int64_t lda, const float* b, int64_t ldb, float* c,
+                                                  int64_t ldc, const float* factor) {
+  Vec sum[kRows][kVectors];
+#pragma GCC unroll 16
+  for (int m = 0; m < kRows; ++m)
+#pragma GCC unroll 16
+    for (int n = 0; n < kVectors; ++n) {
+      if constexpr (kStart == Start::zero) sum[m][n] = Vec{};
+      if constexpr (kStart == Start::add) sum[m][n] = load(c + m * ldc + n * kLanes);
+      if constexpr (kStart == Start::scale) sum[m][n] = load(c + m * ldc + n * kLanes) * load(factor + n * kLanes);
+    }
+  for (int64_t k = 0; k < depth; ++k) {
+    Vec row[kVectors];
+#pragma GCC unroll 16
+    for (int n = 0; n < kVectors; ++n) row[n] = load(b + k * ldb + n * kLanes);
+#pragma GCC unroll 16
+    for (int m = 0; m < kRows; ++m) {
+      float element;
+      __builtin_memcpy(&element, a + (kOrder == Order::rows ? m * lda + k : k * lda + m), sizeof element);
+      const Vec x = splat(element);
+#pragma GCC unroll 16
+      for (int n = 0; n < kVectors; ++n) sum[m][n] = Dot::add(sum[m][n], x, row[n]);
+    }
+  }
+#pragma GCC unroll 16
+  for (int m = 0; m < kRows; ++m)
+#pragma GCC unroll 16
+    for (int n = 0; n < kVectors; ++n) store(c + m * ldc + n * kLanes, sum[m][n]);
+}
+
+template <class Dot, Start kStart, Order kOrder, int kVectors>
+[[gnu::always_inline]] inline void multiply_columns(int64_t rows, int64_t depth, const float* a, int64_t lda, const float* b, int64_t ldb,
+                                                    float* c, int64_t ldc, const float* factor) {
+  // As many sums as the registers hold beside the operands.
+  constexpr int kRows = kLanes == 16 ? 8 : kLanes == 8 ? 6 : 4;
+  const int64_t step = kOrder == Order::rows ? lda : 1;
+  int64_t m = 0;
+  for (; m + kRows <= rows; m += kRows)
+    multiply_block<Dot, kStart, kOrder, kRows, kVectors>(depth, a + m * step, lda, b, ldb, c + m * ldc, ldc, factor);
+  if constexpr (kRows > 4)
+    if (m + 4 <= rows) {
+      multiply_block<Dot, kStart, kOrder, 4, kVectors>(depth, a + m * step, lda, b, ldb, c + m * ldc, ldc, factor);
+      m += 4;
+    }
+  if (m + 2 <= rows) {
+    multiply_block<Dot, kStart, kOrder, 2, kVectors>(depth, a + m * step, lda, b, ldb, c + m * ldc, ldc, factor);
+    m += 2;
+  }
+  if (m < rows) multiply_block<Dot, kStart, kOrder, 1, kVectors>(depth, a + m * step, lda, b, ldb, c + m * ldc, ldc, factor);
+}
+
+/// c[rows, cols] (+)= a[rows, depth] b[depth, cols]; cols is a multiple of kLanes.
+template <class Dot, Start kStart, Order kOrder>
+[[gnu::noinline]] void multiply(int64_t rows, int64_t cols, int64_t depth, const float* a, int64_t lda, const float* b, int64_t ldb,
+                                float* c, int64_t ldc, const float* factor = nullptr) {
+  int64_t n = 0;
+  for (; n + 2 * kLanes <= cols; n += 2 * kLanes)
+    multiply_columns<Dot, kStart, kOrder, 2>(rows, depth, a, lda, b + n, ldb, c + n, ldc, factor + n);
+  if (n < cols) multiply_columns<Dot, kStart, kOrder, 1>(rows, depth, a, lda, b + n, ldb, c + n, ldc, factor + n);
+}
+
+// ---- moving rows
+
+template <int... kIndex>
+struct Indices {};
+template <int kCount, int... kIndex>
+struct IndicesTo : IndicesTo<kCount - 1, kCount - 1, kIndex...> {};
+template <int... kIndex>
+struct IndicesTo<0, kIndex...> {
+  using Type = Indices<kIndex...>;
+};
+/// Lanes of a and b in turn, starting at lane kFirst of each.
+template <int kFirst, int... kIndex>
+[[gnu::always_inline]] inline Vec interleave(Vec a, Vec b, Indices<kIndex...>) {
+  return __builtin_shufflevector(a, b, (kFirst + kIndex / 2 + kIndex % 2 * kLanes)...);
+}
+
+/// r[i][j] becomes r[j][i]: as many perfect shuffles as the logarithm of the size.
+[[gnu::always_inline]] inline void transpose(Vec (&r)[kLanes]) {
+  using All = typename IndicesTo<kLanes>::Type;
+#pragma GCC unroll 4
+  for (int stage = kLanes; stage > 1; stage /= 2) {
+    Vec next[kLanes];
+#pragma GCC unroll 16
+    for (int i = 0; i < kLanes / 2; ++i) {
+      next[2 * i] = interleave<0>(r[i], r[i + kLanes / 2], All{});
+      next[2 * i + 1] = interleave<kLanes / 2>(r[i], r[i + kLanes / 2], All{});
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < kLanes; ++i) r[i] = next[i];
+  }
+}
+
+/// to[c * kPanel + i] = from[i * stride + c] for `rows` <= kPanel rows, 0 for the rows up to kPanel.
+template <class T>
+[[gnu::noinline]] void pack_panel(const T* from, int64_t stride, int64_t rows, int64_t cols, float* to) {
+  for (int64_t lane = 0; lane < kPanel; lane += kLanes) {
+    each(cols, [&](int64_t c, auto lanes) __attribute__((always_inline)) {
+      Vec r[kLanes];
+#pragma GCC unroll 16
+      for (int i = 0; i < kLanes; ++i) r[i] = lane + i < rows ? load(from + (lane + i) * stride + c, lanes) : Vec{};
+      transpose(r);
+      const int64_t left = cols - c;
+#pragma GCC unroll 16
+      for (int i = 0; i < kLanes; ++i)
+        if (i < left) store(to + (c + i) * kPanel + lane, r[i]);
+    });
+  }
+}
+
+/// to[i * stride + c] (+)= factor[i] from[c * kPanel + i], the way back.
+template <bool kAdd, class T>
+[[gnu::noinline]] void unpack_panel(const float* from, const float* factor, int64_t rows, int64_t cols, T* to, int64_t stride) {
+  for (int64_t lane = 0; lane < rows; lane += kLanes) {
+    const Vec scale = load(factor + lane);
+    each(cols, [&](int64_t c, auto lanes) __attribute__((always_inline)) {
+      Vec r[kLanes];
+      const int64_t left = cols - c;
+#pragma GCC unroll 16
+      for (int i = 0; i < kLanes; ++i) r[i] = i < left ? load(from + (c + i) * kPanel + lane) * scale : Vec{};
+      transpose(r);
+#pragma GCC unroll 16
+      for (int i = 0; i < kLanes; ++i)
+        if (lane + i < rows) {
+          T* row = to + (lane + i) * stride + c;
+          store(row, kAdd ? load(row, lanes) + r[i] : r[i], lanes);
+        }
+    });
+  }
+}
+
+/// Rows as f32, one after another at `to_stride`.
+template <class T>
+[[gnu::noinline]] void widen_rows(const T* from, int64_t stride, int64_t rows, int64_t cols, float* to, int64_t to_stride) {
+  for (int64_t i = 0; i < rows; ++i)
+    each(cols, [&](int64_t c, auto lanes) __attribute__((always_inline)) {
+      store(to + i * to_stride + c, load(from + i * stride + c, lanes), lanes);
+    });
+}
+
+/// Pairs of bf16 rows: word [i/2 * cols + c] holds from[i][c] below from[i+1][c]; a missing last row is 0.
+[[gnu::noinline, maybe_unused]] static void pair_rows(const bf16* from, int64_t stride, int64_t rows, int64_t cols, float* to) {
+  for (int64_t i = 0; i < rows; i += 2)
+    each(cols, [&](int64_t c, auto lanes) __attribute__((always_inline)) {
+      // The bits of widened bf16 are the number shifted up by 16.
+      const IntVec low = as_ints(load(from + i * stride + c, lanes));
+      const IntVec high = i + 1 < rows ? as_ints(load(from + (i + 1) * stride + c, lanes)) : IntVec{};
+      store(to + i / 2 * cols + c, as_floats(high | reinterpret_cast<IntVec>(reinterpret_cast<WordVec>(low) >> 16)), lanes);
+    });
+}
+
+// ---- softmax
+
+/// From logits [rows][stride] to weights exp(scale logit - maximum), in place, for `lanes` columns.
+/// `maximum` and `sum` run over the tiles; `factor` is what earlier sums must be multiplied with. With
+/// Pair the weights become bf16, two rows in a row of words.
+template <class Dot>
+[[gnu::noinline]] void soften(float* logits, int64_t stride, int64_t lanes, int64_t rows, float scale, float* maximum, float* sum, float* factor) {
+  for (int64_t lane = 0; lane < lanes; lane += kLanes) {
+    float* in = logits + lane;
+    const Vec old = load(maximum + lane);
+    Vec most[4] = {old, old, old, old};
+    int64_t j = 0;
+    for (; j + 4 <= rows; j += 4)
+#pragma GCC unroll 4
+      for (int u = 0; u < 4; ++u) most[u] = max(most[u], load(in + (j + u) * stride) * scale);
+    for (; j < rows; ++j) most[0] = max(most[0], load(in + j * stride) * scale);
+    const Vec now = max(max(most[0], most[1]), max(most[2], most[3]));
+    // A row that saw nothing yet keeps weights of 0 instead of exp(-inf + inf).
+    const Vec base = now == kNone ? Vec{} : now;
+    const Vec shrink = exp(old - base);
+    Vec total[2] = {load(sum + lane) * shrink, Vec{}};
+    for (j = 0; j + 2 <= rows; j += 2) {
+      const Vec p0 = exp(load(in + j * stride) * scale - base), p1 = exp(load(in + (j + 1) * stride) * scale - base);
+      total[0] += p0;
+      total[1] += p1;
+      if constexpr (Dot::kPairs) {
+        store(in + j / 2 * stride, Dot::join(p0, p1));
+      } else {
+        store(in + j * stride, p0);
+        store(in + (j + 1) * stride, p1);
+      }
+    }
+    if (j < rows) {
+      const Vec p = exp(load(in + j * stride) * scale - base);
+      total[0] += p;
+      if constexpr (Dot::kPairs)
+        store(in + j / 2 * stride, Dot::join(p, Vec{}));
+      else
+        store(in + j * stride, p);
+    }
+    store(maximum + lane, now);
+    store(sum + lane, total[0] + total[1]);
+    store(factor + lane, shrink);
+  }
+}
+
+// ---- who sees whom
+
+struct Range {
+  int64_t begin, end;
+};
+
+[[gnu::always_inline]] inline int64_t clamp_to(int64_t x, int64_t most) { return x < 0 ? 0 : x > most ? most : x; }
+
+/// The keys that query i of the span sees. Both ends grow with i.
+[[gnu::always_inline]] inline Range visible_keys(const AttentionCall& call, const AttentionSpan& span, int64_t i) {
+  const int64_t position = i + span.key_rows - span.query_rows, window = call.mask.window;
+  const int64_t begin = window > 0 ? position - window + 1 : 0;
+  const int64_t end = call.mask.causal ? position + 1 : window > 0 ? position + window : span.key_rows;
+  return {clamp_to(begin, span.key_rows), clamp_to(end, span.key_rows)};
+}
+
+/// Up to kPanel queries of a span: what the first and the last of them see.
+struct Panel {
+  int64_t first, rows;
+  Range of_first, of_last;
+
+  [[gnu::always_inline]] Panel(const AttentionCall& call, const AttentionSpan& span, int64_t from, int64_t to)
+      : first(from), rows(to - from < kPanel ? to - from : kPanel), of_first(visible_keys(call, span, from)),
+        of_last(visible_keys(call, span, from + rows - 1)) {}
+  /// All keys that some query sees.
+  [[gnu::always_inline]] Range seen() const { return {of_first.begin, of_last.end}; }
+  [[gnu::always_inline]] bool all_see(Range keys) const { return keys.begin >= of_last.begin && keys.end <= of_first.end; }
+};
+
+/// Logits [keys][kPanel] of keys that a query does not see become -infinity. Lanes beyond the panel's rows
+/// see what its last row sees.
+[[gnu::noinline, maybe_unused]] static void hide(const AttentionCall& call, const AttentionSpan& span, const Panel& panel, Range keys,
+                                                 float* logits) {
+  for (int lane = 0; lane < kPanel; lane += kLanes) {
+    IntVec begin, end;
+    for (int i = 0; i < kLanes; ++i) {
+      const int64_t row = lane + i < panel.rows ? lane + i : panel.rows - 1;
+      const Range seen = visible_keys(call, span, panel.first + row);
+      begin[i] = int32_t(seen.begin - keys.begin);
+      end[i] = int32_t(seen.end - keys.begin);
+    }
+    for (int32_t j = 0; j < keys.end - keys.begin; ++j) {
+      float* row = logits + j * kPanel + lane;
+      const IntVec key = IntVec{} + j;
+      store(row, (key >= begin) & (key < end) ? load(row) : splat(kNone));
+    }
+  }
+}
+
+// ---- decoding (attention_decode.cpp)
+
+/// Runs a decode task of a part. What it leaves unfinished, because other parts have splits of the same
+/// span, attention_decode_finish completes after all parts are done.
+void attention_decode(const AttentionCall& call, const AttentionTask& task, float* space);
+void attention_decode_finish(const AttentionCall& call);
+
+}  // namespace lithe::kernels::cpu::LITHE_ISA

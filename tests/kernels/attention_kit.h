@@ -1,0 +1,153 @@
+// Random attention problems, their exact results in f64, and bounds of what rounding may change.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "lithe/kernels/attention.h"
+#include "lithe/kernels/ref/attention.h"
+#include "kernels/sweep.h"
+#include "support/close.h"
+
+namespace lithe::kernels {
+
+using testing_support::expect_close;
+using testing_support::expect_same_bits;
+using testing_support::random_tensor;
+
+/// The instruction sets that this machine can run.
+inline std::vector<Isa> usable_sets() {
+  static const Isa best = usable_isa();
+  std::vector<Isa> sets;
+  for (Isa isa : {Isa::generic, Isa::avx2, Isa::avx512, Isa::avx512bf16})
+    if (isa <= best) sets.push_back(isa);
+  return sets;
+}
+struct WithIsa {
+  explicit WithIsa(Isa isa) { limit_isa(isa); }
+  ~WithIsa() { limit_isa(Isa::avx512bf16); }
+};
+struct Lengths {
+  int64_t queries, keys;
+};
+
+struct AttentionCase {
+  DType dtype;
+  std::vector<Lengths> segments;
+  int64_t heads = 1, kv_heads = 1, head_dim = 16, value_dim = 16;
+  AttentionMask mask;
+  bool own_keys = false;
+  double scale = 0;  // 0: 1 / sqrt(head_dim)
+};
+inline std::ostream& operator<<(std::ostream& out, const AttentionCase& c) {
+  out << c.dtype << " heads " << c.heads << "/" << c.kv_heads << " dims " << c.head_dim << "," << c.value_dim
+      << (c.mask.causal ? " causal" : "") << " window " << c.mask.window << (c.own_keys ? " own keys" : "") << " on "
+      << name_of(usable_isa()) << ", segments";
+  for (const Lengths& s : c.segments) out << " " << s.queries << "x" << s.keys;
+  return out;
+}
+
+/// Normal q, k and v; a row that no segment covers lies before each segment.
+inline AttentionArgs make_attention(const AttentionCase& c, uint64_t seed = 1) {
+  AttentionArgs a;
+  a.heads = c.heads, a.kv_heads = c.kv_heads, a.head_dim = c.head_dim, a.value_dim = c.value_dim;
+  a.scale = c.scale != 0 ? c.scale : 1 / std::sqrt(double(c.head_dim));
+  a.mask = c.mask;
+  int64_t queries = 0, keys = 0;
+  for (const Lengths& s : c.segments) {
+    AttentionSegment segment{queries + 1, s.queries, keys + 1, s.keys, {}, {}};
+    if (c.own_keys) {
+      segment.key_row = 0;
+      segment.keys = random_tensor({s.keys + 3, c.kv_heads * c.head_dim}, c.dtype, seed + 10 * a.segments.size() + 4);
+      segment.values = random_tensor({s.keys + 3, c.kv_heads * c.value_dim}, c.dtype, seed + 10 * a.segments.size() + 5);
+    }
+    a.segments.push_back(segment);
+    queries += 1 + s.queries, keys += 1 + s.keys;
+  }
+  a.q = random_tensor({queries, c.heads * c.head_dim}, c.dtype, seed + 1);
+  if (!c.own_keys) {
+    a.k = random_tensor({keys, c.kv_heads * c.head_dim}, c.dtype, seed + 2);
+    a.v = random_tensor({keys, c.kv_heads * c.value_dim}, c.dtype, seed + 3);
+  }
+  a.out = zeros({queries, c.heads * c.value_dim}, c.dtype);
+  a.lse = zeros({queries, c.heads}, c.dtype == DType::f64 ? DType::f64 : DType::f32);
+  return a;
+}
+
+/// The same problem in f64 with outputs of its own.
+inline AttentionArgs exact(const AttentionArgs& a) {
+  AttentionArgs e = a;
+  const auto wide = [](const Tensor& x) { return x ? convert(x, DType::f64) : Tensor(); };
+  e.q = wide(a.q), e.k = wide(a.k), e.v = wide(a.v);
+  for (AttentionSegment& s : e.segments) s.keys = wide(s.keys), s.values = wide(s.values);
+  e.out = zeros(a.out.shape(), DType::f64);
+  e.lse = zeros({a.q.dim(0), a.heads}, DType::f64);
+  return e;
+}
+
+inline std::function<double(int64_t)> each_of(const std::vector<double>& bounds) {
+  return [&bounds](int64_t i) { return bounds[size_t(i)]; };
+}
+
+/// Rounding of the storage type and of the f32 arithmetic, as far as attention depends on them.
+///   logit:  a sum of head_dim products (each partial sum within eps of the sum of magnitudes), scaling and
+///           subtraction of the maximum: (head_dim + 6) eps times scale |q|.|k|
+///   weight: twice the logit's error (its own and the sum's), the exponential, the sum over keys
+///   value:  the sum over keys again; with pairs of bf16 also one rounding of each weight
+struct AttentionBounds {
+  std::vector<double> out, lse, weight;  // weight: relative, [rows * heads]
+
+  AttentionBounds(const AttentionArgs& a, const AttentionArgs& e) {
+    const double eps = 0x1p-24, store = epsilon_of(a.q.dtype());
+    AttentionArgs magnitude = e;  // sum_j p |v|
+    magnitude.out = zeros(e.out.shape(), DType::f64);
+    const auto abs_of = [](const Tensor& x) {
+      if (!x) return Tensor();
+      Tensor y = clone(x);
+      for (int64_t i = 0; i < y.numel(); ++i) set_value(y, i, std::abs(value_at(y, i)));
+      return y;
+    };
+    magnitude.v = abs_of(e.v);
+    for (AttentionSegment& s : magnitude.segments) s.values = abs_of(s.values);
+    ref::attention<double>(magnitude);
+
+    weight.assign(size_t(a.q.dim(0) * a.heads), 0);
+    lse = weight;
+    out.assign(size_t(a.out.numel()), 0);
+    for (const AttentionSegment& s : e.segments)
+      for (int64_t head = 0; head < a.heads; ++head) {
+        const ref::HeadView<double> x(e, s, head);
+        for (int64_t i = 0; i < s.query_rows; ++i) {
+          const ref::Visible keys = ref::visible_keys(s, a.mask, i);
+          double largest = 0;
+          for (int64_t j = keys.begin; j < keys.end; ++j) {
+            double sum = 0;
+            for (int64_t c = 0; c < a.head_dim; ++c) sum += std::abs(x.q[i * x.q_stride + c] * x.k[j * x.k_stride + c]);
+            largest = std::max(largest, std::abs(a.scale) * sum);
+          }
+          const double logit = double(a.head_dim + 6) * eps * largest, sums = double(keys.end - keys.begin + 16) * eps;
+          const size_t n = size_t((s.query_row + i) * a.heads + head);
+          weight[n] = 2 * logit + 2 * sums + (a.q.dtype() == DType::bf16 ? store : 0);
+          lse[n] = logit + sums + 4 * eps * std::abs(value_at(e.lse, int64_t(n)));
+          for (int64_t c = 0; c < a.value_dim; ++c) {
+            const size_t at = n * size_t(a.value_dim) + size_t(c);
+            out[at] = 1.01 * (weight[n] + sums) * value_at(magnitude.out, int64_t(at)) + 1.01 * store * std::abs(value_at(e.out, int64_t(at)));
+          }
+        }
+      }
+  }
+};
+
+/// Runs the case and compares out and lse with the reference in f64.
+inline void expect_forward_right(const AttentionCase& c, uint64_t seed = 1) {
+  SCOPED_TRACE(testing::Message() << c);
+  const AttentionArgs a = make_attention(c, seed), e = exact(a);
+  ref::attention<double>(e);
+  attention(a);
+  const AttentionBounds bounds(a, e);
+  expect_close(a.out, e.out, each_of(bounds.out), "out");
+  expect_close(a.lse, e.lse, each_of(bounds.lse), "lse");
+}
+
+}  // namespace lithe::kernels
