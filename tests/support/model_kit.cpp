@@ -3,7 +3,6 @@
 #include <cmath>
 #include <cstring>
 
-#include "lithe/autograd/gradcheck.h"
 
 namespace lithe::kit {
 
@@ -71,6 +70,30 @@ std::vector<int64_t> changed_rows(const Tensor& a, const Tensor& b) {
   return out;
 }
 
+std::string close(const Tensor& got, const Tensor& want, double roundings) {
+  if (got.shape() != want.shape()) return cat("shapes ", got.shape(), " and ", want.shape());
+  double largest = 0, worst = 0;
+  for (int64_t i = 0; i < want.numel(); ++i) largest = std::max(largest, std::abs(value_at(want, i)));
+  const double bound = roundings * epsilon_of(got.dtype()) * largest;
+  std::string message;
+  for (int64_t i = 0; i < want.numel(); ++i) {
+    const double error = std::abs(value_at(got, i) - value_at(want, i));
+    if (error <= std::max(bound, worst)) continue;
+    worst = error;
+    message = cat("element ", i, " of ", got.shape(), ": got ", value_at(got, i), ", want ", value_at(want, i), ", apart by ", error, ", bound ", bound);
+    if (std::isnan(error)) return message;
+  }
+  return message;
+}
+
+std::string close_to_printed(const Tensor& got, const std::vector<double>& printed, int decimals) {
+  if (got.numel() != int64_t(printed.size())) return cat("got ", got.shape(), ", want ", printed.size(), " numbers");
+  const double bound = 0.51 * std::pow(10, -decimals);
+  for (int64_t i = 0; i < got.numel(); ++i)
+    if (!(std::abs(value_at(got, i) - printed[size_t(i)]) <= bound)) return cat("element ", i, ": got ", value_at(got, i), ", printed ", printed[size_t(i)]);
+  return "";
+}
+
 double largest_difference(const Tensor& a, const Tensor& b) {
   check(a.shape() == b.shape(), "test", "shapes ", a.shape(), " and ", b.shape());
   double worst = 0;
@@ -80,6 +103,46 @@ double largest_difference(const Tensor& a, const Tensor& b) {
   }
   return worst;
 }
+
+Tensor product(const Tensor& a, const Tensor& b) {
+  check(a.cols() == b.rows(), "test", "product of ", a.shape(), " and ", b.shape());
+  const Tensor out = empty({a.rows(), b.cols()}, DType::f64);
+  for (int64_t r = 0; r < a.rows(); ++r)
+    for (int64_t c = 0; c < b.cols(); ++c) {
+      double total = 0;
+      for (int64_t k = 0; k < a.cols(); ++k) total += value_at(a, r * a.cols() + k) * value_at(b, k * b.cols() + c);
+      set_value(out, r * b.cols() + c, total);
+    }
+  return out;
+}
+
+Tensor sum(const Tensor& a, const Tensor& b) {
+  check(a.shape() == b.shape(), "test", "sum of ", a.shape(), " and ", b.shape());
+  const Tensor out = empty(a.shape(), DType::f64);
+  for (int64_t i = 0; i < out.numel(); ++i) set_value(out, i, value_at(a, i) + value_at(b, i));
+  return out;
+}
+
+Tensor columns_of(const Tensor& x, const std::vector<int64_t>& columns) {
+  const auto n = int64_t(columns.size());
+  const Tensor out = empty({x.rows(), n}, x.dtype());
+  for (int64_t r = 0; r < x.rows(); ++r)
+    for (int64_t c = 0; c < n; ++c) set_value(out, r * n + c, value_at(x, r * x.cols() + columns[size_t(c)]));
+  return out;
+}
+
+Tensor identity(int64_t n) {
+  const Tensor out = zeros({n, n}, DType::f64);
+  for (int64_t i = 0; i < n; ++i) set_value(out, i * n + i, 1);
+  return out;
+}
+
+void assign(const Tensor& to, const std::vector<double>& values) {
+  check(to.numel() == int64_t(values.size()), "test", values.size(), " values for ", to.shape());
+  for (int64_t i = 0; i < to.numel(); ++i) set_value(to, i, values[size_t(i)]);
+}
+
+void assign(const Tensor& to, const Tensor& from) { assign(to, values(from)); }
 
 Bench::Bench(DType dtype, DType compute, Device device, uint64_t seed)
     : context_{.parameters = &parameters_, .device = device, .dtype = dtype, .compute = compute, .seed = seed, .layers = 1, .trainable = true} {}
@@ -123,27 +186,68 @@ void copy_values(Parameters& to, const Parameters& from) {
   to.refresh_shadows();
 }
 
-double gradient_error(Parameters& parameters, const std::function<Var(const std::vector<Var>&)>& f, const std::vector<Tensor>& inputs, std::string* where) {
-  std::vector<Tensor> all = inputs;
-  std::vector<Var> masters;
+double gradient_error(Parameters& parameters, const std::function<std::vector<Var>(const std::vector<Var>&)>& f, const std::vector<Tensor>& inputs, std::string* where) {
+  constexpr double kStep = 1e-5;
+  const auto weights_of = [](const Tensor& y, size_t output) {
+    const Tensor w = normal(y.shape(), DType::f64, 7 + output);
+    if (y.numel() == 1) set_value(w, 0, 1);
+    return w;
+  };
+  std::vector<Var> vars;
+  std::vector<std::string> names;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    vars.push_back(Var::leaf(clone(inputs[i])));
+    names.push_back(cat("input ", i));
+  }
+  const std::vector<Var> in = vars;
   for (Parameter& p : parameters.all()) {
-    all.push_back(p.master.value());
-    masters.push_back(p.master);
+    p.master.ref()->grad = Tensor();
+    vars.push_back(p.master);
+    names.push_back(p.name);
   }
-  const double error = gradcheck(
-      [&](const std::vector<Var>& in) {
-        size_t i = inputs.size();
-        for (Parameter& p : parameters.all()) p.master = in[i++];
-        return f({in.begin(), in.begin() + int64_t(inputs.size())});
-      },
-      all, where);
-  size_t i = 0;
-  for (Parameter& p : parameters.all()) p.master = masters[i++];
-  if (where) {
-    *where += "; inputs are the " + std::to_string(inputs.size()) + " given, then";
-    for (Parameter& p : parameters.all()) *where += " " + p.name;
+  const auto weighted = [&] {
+    const std::vector<Var> ys = f(in);
+    double sum = 0;
+    for (size_t o = 0; o < ys.size(); ++o) {
+      const Tensor w = weights_of(ys[o].value(), o);
+      for (int64_t i = 0; i < w.numel(); ++i) sum += value_at(w, i) * value_at(ys[o].value(), i);
+    }
+    return sum;
+  };
+  {
+    Tape tape;
+    const std::vector<Var> ys = f(in);
+    std::vector<GradRef> refs;
+    for (const Var& y : ys) refs.push_back(y.ref());
+    const Var total = record_many("total", refs, {tensor_f64({1}, {0})}, [&](const std::vector<Tensor>&, Grads& g) {
+      for (size_t o = 0; o < ys.size(); ++o) g.give(refs[o], weights_of(ys[o].value(), o));
+    })[0];
+    tape.backward(total);
   }
-  return error;
+  double worst = 0;
+  for (size_t v = 0; v < vars.size(); ++v) {
+    const Tensor x = vars[v].value(), grad = vars[v].grad();
+    std::vector<double> numeric;
+    double largest = 1;
+    for (int64_t i = 0; i < x.numel(); ++i) {
+      const double old = value_at(x, i);
+      set_value(x, i, old + kStep);
+      const double up = weighted();
+      set_value(x, i, old - kStep);
+      const double down = weighted();
+      set_value(x, i, old);
+      numeric.push_back((up - down) / (2 * kStep));
+      largest = std::max(largest, std::abs(numeric.back()));
+    }
+    for (int64_t i = 0; i < x.numel(); ++i) {
+      const double exact = grad.defined() ? value_at(grad, i) : 0;
+      const double error = std::abs(exact - numeric[size_t(i)]) / largest;
+      if (error <= worst) continue;
+      worst = std::isnan(error) ? INFINITY : error;
+      if (where) *where = cat(names[v], " element ", i, " of ", x.shape(), ": gradient ", exact, ", differences ", numeric[size_t(i)]);
+    }
+  }
+  return worst;
 }
 
 ModelConfig model_config(const std::string& yaml) { return read_model_config(parse_yaml(yaml, "test")); }

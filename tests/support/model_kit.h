@@ -27,8 +27,22 @@ Tensor rows_of(const Tensor& x, const std::vector<int64_t>& rows);
 std::string bit_difference(const Tensor& a, const Tensor& b);
 /// Indices of the rows of a that have other bits in b.
 std::vector<int64_t> changed_rows(const Tensor& a, const Tensor& b);
+/// Empty when the shapes are equal and every element of `got` lies within `roundings` roundings (of got's dtype) of the
+/// largest magnitude in `want`; otherwise the worst element. A sum of n products needs about n roundings.
+std::string close(const Tensor& got, const Tensor& want, double roundings);
+/// The same against numbers printed with `decimals` decimals.
+std::string close_to_printed(const Tensor& got, const std::vector<double>& printed, int decimals);
+
 /// The largest absolute difference of elements; infinite when one is NaN.
 double largest_difference(const Tensor& a, const Tensor& b);
+
+/// Plain f64 arithmetic, to compare with: a b, a + b, rows and columns in another order.
+Tensor product(const Tensor& a, const Tensor& b);
+Tensor sum(const Tensor& a, const Tensor& b);
+Tensor columns_of(const Tensor& x, const std::vector<int64_t>& columns);
+Tensor identity(int64_t n);
+void assign(const Tensor& to, const std::vector<double>& values);
+void assign(const Tensor& to, const Tensor& from);
 
 // ---- parts alone
 
@@ -57,9 +71,10 @@ void randomise(Parameters& parameters, uint64_t seed, double matrix_deviation = 
 void jitter(Parameters& parameters, double relative, uint64_t seed);
 void copy_values(Parameters& to, const Parameters& from);
 
-/// The largest error of the gradients of every parameter and input of f against central differences, relative to the
-/// larger of 1 and the largest gradient (see gradcheck). f reads the parameters of the bench; all f64.
-double gradient_error(Parameters& parameters, const std::function<Var(const std::vector<Var>&)>& f, const std::vector<Tensor>& inputs, std::string* where = nullptr);
+/// Gradients of every input and every parameter against central differences (spec oracle G: f64, step 1e-5). f gives one
+/// or more results; scalars [1] are differentiated with 1, others with fixed random numbers. Returns the largest error,
+/// relative to the larger of 1 and the largest gradient of that tensor, and says in *where which element it was.
+double gradient_error(Parameters& parameters, const std::function<std::vector<Var>(const std::vector<Var>&)>& f, const std::vector<Tensor>& inputs, std::string* where = nullptr);
 
 // ---- models
 
