@@ -116,9 +116,9 @@ def attend_equal_lengths(q, k, v, offsets):
 
 
 def learning_rate(step, a):
-    """Of the update that follows `step` finished ones."""
-    if step < a.warmup:
-        return a.lr * (step + 1) / a.warmup
+    """Of a step, counted from 1: up in a line to the peak at `warmup`, down in half a cosine to its end at the last step."""
+    if step <= a.warmup:
+        return a.lr * step / a.warmup
     progress = (step - a.warmup) / max(1, a.steps - a.warmup)
     return a.lr * (a.min_lr_ratio + (1 - a.min_lr_ratio) * 0.5 * (1 + math.cos(math.pi * progress)))
 
@@ -198,7 +198,7 @@ def main():
         loss.backward()
         torch.nn.utils.clip_grad_norm_(parameters.values(), a.clip)
         for group in optimiser.param_groups:
-            group["lr"] = learning_rate(step, a)
+            group["lr"] = learning_rate(step + 1, a)
         optimiser.step()
         optimiser.zero_grad()
         losses += loss.item()
