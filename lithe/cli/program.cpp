@@ -1,13 +1,16 @@
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <csignal>
+#include <cstdio>
 #include <iostream>
 #include <new>
 
 #include "lithe/base/error.h"
 #include "lithe/base/log.h"
 #include "lithe/base/machine.h"
+#include "lithe/base/stop.h"
 #include "lithe/base/threads.h"
 #include "lithe/cli/command.h"
 #include "lithe/kernels/kernel.h"
@@ -26,13 +29,30 @@ std::string version_text() {
   return cat("lithe ", b.version, "\ncommit ", b.commit, "\nbuilt with ", b.compiler, ", ", b.build_type, "\ninstruction set ", kernels::name_of(kernels::usable_isa()), ", ", threads(), " threads");
 }
 
+// A stream that the caller closed would give its number to the next file that is opened, and results would be written
+// into a checkpoint.
+void occupy_standard_streams() {
+  int fd = 0;
+  while (fd >= 0 && fd <= STDERR_FILENO) fd = ::open("/dev/null", O_RDWR);
+  if (fd > STDERR_FILENO) ::close(fd);
+}
+
+// Results that nobody got are a failure: a full disk behind `> file`, a closed pipe.
+int deliver(int code) {
+  std::cout.flush();
+  const bool written = std::fflush(stdout) == 0 && !std::ferror(stdout) && std::cout;
+  check(written || code != 0, "output", "the results could not be written to stdout");
+  return code;
+}
+
 int guarded(const std::function<int()>& work) {
   const auto say = [](const std::string& what) { std::cerr << "lithe: " << what << std::endl; };
   try {
     return work();
   } catch (const Error& error) {
     say(error.what());
-    return int(error.code());
+    // Loops that a signal ends before there is something to save report it as an error.
+    return error.code() == ExitCode::failed && stop_signal() ? 128 + stop_signal() : int(error.code());
   } catch (const std::bad_alloc&) {
     say("memory: out of memory; make the model or the batch smaller, or give --memory-budget");
     return int(ExitCode::failed);
@@ -46,6 +66,7 @@ int guarded(const std::function<int()>& work) {
 
 int run_program(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
+  occupy_standard_streams();
   return guarded([&] {
     CLI::App app{"lithe: train, measure and run efficient Transformers on CPUs.\nResults go to stdout, log and progress to stderr.", "lithe"};
     app.set_version_flag("--version", version_text());
@@ -78,7 +99,7 @@ int run_program(int argc, char** argv) {
       return int(ExitCode::usage);
     }
     for (const auto& [sub, command] : commands)
-      if (sub->parsed()) return command();
+      if (sub->parsed()) return deliver(command());
     return int(ExitCode::usage);
   });
 }

@@ -5,6 +5,7 @@
 #include "lithe/base/json.h"
 #include "lithe/base/log.h"
 #include "lithe/base/stop.h"
+#include "lithe/base/threads.h"
 #include "lithe/cli/command.h"
 #include "lithe/cli/recipe.h"
 #include "lithe/infer/generate.h"
@@ -17,8 +18,26 @@ namespace {
 struct Options {
   std::string recipe, out, budget;
   std::vector<std::string> set;
-  bool resume = false, fit = false, json = false;
+  bool resume = false, fit = false, json = false, threads = false;
 };
+
+// Quoted for a shell where it must be.
+std::string word(const std::string& text) {
+  const bool plain = !text.empty() && text.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=.,/:@%") == std::string::npos;
+  if (plain) return text;
+  std::string out = "'";
+  for (char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
+}
+
+std::string resume_command(const Options& o) {
+  std::string out = "lithe train " + word(o.recipe) + " --out " + word(o.out);
+  for (const std::string& set : o.set) out += " --set " + word(set);
+  if (!o.budget.empty()) out += " --memory-budget " + word(o.budget);
+  if (o.fit) out += " --fit";
+  if (o.threads) out += cat(" --threads ", threads());
+  return out + " --resume";
+}
 
 void print(const TrainResult& r, const std::string& out) {
   std::printf("%s after %lld steps, %lld tokens, %s\n", r.status.c_str(), static_cast<long long>(r.steps), static_cast<long long>(r.tokens), format_duration(r.seconds).c_str());
@@ -49,7 +68,7 @@ int run(const Options& o) {
   else
     print(r, o.out);
   if (!r.signal) return 0;
-  log_info("stopped by signal ", r.signal, " and saved; continue with: lithe train ", o.recipe, " --out ", o.out, " --resume");
+  log_info("stopped by signal ", r.signal, " and saved; continue with: ", resume_command(o));
   return 128 + r.signal;
 }
 
@@ -66,7 +85,10 @@ Command add_train(CLI::App& app) {
   app.add_flag("--json", o->json, "print the result as JSON");
   add_threads_option(app);
   app.footer("Example: lithe train recipes/quickstart.yaml --out runs/first --set train.max_steps=100");
-  return [o] { return run(*o); };
+  return [o, &app] {
+    o->threads = app.count("--threads") > 0;
+    return run(*o);
+  };
 }
 
 }  // namespace lithe

@@ -1,5 +1,6 @@
 #include "lithe/train/checkpoint.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kVersion = 1;
+constexpr int kVersion = 2;
 
 std::string directory_name(int64_t step) {
   char name[32];
@@ -22,11 +23,55 @@ std::string directory_name(int64_t step) {
   return name;
 }
 
+std::string hex(uint64_t number) {
+  char text[20];
+  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(number));
+  return text;
+}
+
 std::string file_checksum(const Path& path) {
   const MappedFile file(path);
-  char text[20];
-  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(checksum(file.data(), file.size())));
-  return text;
+  return hex(checksum(file.data(), file.size()));
+}
+
+std::string text_checksum(const std::string& text) { return hex(checksum(text.data(), text.size())); }
+
+// One list for both directions. Doubles are written as the shortest text that reads back to the same bits.
+template <class State, class F>
+void for_each_field(State& s, F&& f) {
+  f("step", s.step);
+  f("tokens", s.tokens);
+  f("micro_batches", s.micro_batches);
+  f("skipped", s.skipped);
+  f("rollbacks", s.rollbacks);
+  f("rollback_step", s.rollback_step);
+  f("interval_loss", s.interval_loss);
+  f("interval_labels", s.interval_labels);
+  f("interval_steps", s.interval_steps);
+  f("interval_norm", s.interval_norm);
+  f("recent_losses", s.recent_losses);
+  f("steps_above_threshold", s.steps_above_threshold);
+  f("best_loss", s.best_loss);
+  f("best_step", s.best_step);
+  f("last_eval_loss", s.last_eval_loss);
+  f("evaluated_step", s.evaluated_step);
+  f("sampled_step", s.sampled_step);
+  f("metrics_bytes", s.metrics_bytes);
+  f("speed_bytes", s.speed_bytes);
+  f("samples_bytes", s.samples_bytes);
+  f("elapsed", s.elapsed);
+  f("threads", s.threads);
+  f("data_fingerprint", s.data_fingerprint);
+}
+
+Json to_json(const TrainState& state) {
+  Json json = {{"version", kVersion}};
+  for_each_field(state, [&](const char* name, const auto& value) { json[name] = value; });
+  return json;
+}
+
+void from_json(const Json& json, TrainState& state) {
+  for_each_field(state, [&](const char* name, auto& value) { json.at(name).get_to(value); });
 }
 
 std::vector<Path> checkpoints(const Path& states) {
@@ -38,39 +83,60 @@ std::vector<Path> checkpoints(const Path& states) {
   return found;
 }
 
+// Renamed first, so that a kill in the middle never leaves half a checkpoint under a valid name.
+void drop(const Path& checkpoint) {
+  std::error_code ignored;
+  const Path dying = checkpoint.parent_path() / (".dropping-" + checkpoint.filename().string());
+  fs::remove_all(dying, ignored);
+  fs::rename(checkpoint, dying, ignored);
+  fs::remove_all(dying, ignored);
+}
+
+// Makes `from` the directory `to`. What stood there is exchanged in one step where the file system can, so that at no
+// moment the run is without this checkpoint.
+void replace_directory(const Path& from, const Path& to) {
+  if (!fs::exists(to)) return fs::rename(from, to);
+  std::error_code ignored;
+  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) != 0) {
+    drop(to);
+    return fs::rename(from, to);
+  }
+  fs::remove_all(from, ignored);
+}
+
 }  // namespace
 
-Path save_checkpoint(const Path& run, const Model& model, const AdamW& optimizer, const TrainState& s, int64_t keep) {
+Path checkpoint_path(const Path& run, int64_t step) { return run / "training_state" / directory_name(step); }
+
+void drop_checkpoints_after(const Path& run, int64_t step) {
+  const std::string last = directory_name(step);
+  for (const Path& checkpoint : checkpoints(run / "training_state"))
+    if (checkpoint.filename().string() > last) drop(checkpoint);
+}
+
+Path save_checkpoint(const Path& run, const Model& model, const AdamW& optimizer, const TrainState& state, int64_t keep) {
   const Path states = run / "training_state";
   make_directory(states);
-  const Path done = states / directory_name(s.step), temporary = states / (".saving-" + directory_name(s.step));
+  const Path done = states / directory_name(state.step), temporary = states / (".saving-" + directory_name(state.step));
   std::error_code ignored;
   fs::remove_all(temporary, ignored);
   try {
     make_directory(temporary);
     save_weights(model, temporary / "model.safetensors");
     write_safetensors(temporary / "optimizer.safetensors", optimizer.state(), {{"format", "lithe"}});
-    // Doubles are written as the shortest text that reads back to the same bits.
-    Json json = {{"version", kVersion}, {"step", s.step}, {"tokens", s.tokens}, {"micro_batches", s.micro_batches}, {"skipped", s.skipped}, {"rollbacks", s.rollbacks},
-                 {"interval_loss", s.interval_loss}, {"interval_labels", s.interval_labels}, {"interval_steps", s.interval_steps}, {"interval_norm", s.interval_norm},
-                 {"recent_losses", s.recent_losses}, {"steps_above_threshold", s.steps_above_threshold}, {"best_loss", s.best_loss}, {"best_step", s.best_step},
-                 {"last_eval_loss", s.last_eval_loss}, {"evaluated_step", s.evaluated_step}, {"sampled_step", s.sampled_step}, {"metrics_bytes", s.metrics_bytes}, {"speed_bytes", s.speed_bytes}, {"samples_bytes", s.samples_bytes}, {"elapsed", s.elapsed}, {"threads", s.threads}};
+    Json json = to_json(state);
     json["checksums"] = {{"model.safetensors", file_checksum(temporary / "model.safetensors")}, {"optimizer.safetensors", file_checksum(temporary / "optimizer.safetensors")}};
+    json["checksum"] = text_checksum(json.dump());
     write_file(temporary / "state.json", json.dump(2) + "\n");
-    fs::remove_all(done, ignored);
-    fs::rename(temporary, done);
+    replace_directory(temporary, done);
     sync_directory(states);
   } catch (const std::exception& error) {
     fs::remove_all(temporary, ignored);
-    fail("checkpoint", "step ", s.step, " could not be saved (", error.what(), "); earlier checkpoints are untouched");
+    fail("checkpoint", "step ", state.step, " could not be saved (", error.what(), "); earlier checkpoints are untouched");
   }
   std::vector<Path> all = checkpoints(states);
-  for (size_t i = 0; i + size_t(keep) < all.size(); ++i) {
-    // Renamed first, so that a kill in the middle never leaves half a checkpoint under a valid name.
-    const Path dying = states / (".dropping-" + all[i].filename().string());
-    fs::rename(all[i], dying, ignored);
-    fs::remove_all(dying, ignored);
-  }
+  for (size_t i = 0; i + size_t(keep) < all.size(); ++i)
+    if (state.rollback_step < 0 || all[i].filename() != directory_name(state.rollback_step)) drop(all[i]);
   return done;
 }
 
@@ -86,39 +152,22 @@ Path latest_checkpoint(const Path& run) {
 }
 
 TrainState load_checkpoint(const Path& checkpoint, Model& model, AdamW& optimizer) {
-  const Json json = parse_json(read_file(checkpoint / "state.json"), (checkpoint / "state.json").string());
   TrainState s;
   try {
-    check(json.at("version") == kVersion, "resume", "'", checkpoint.string(), "' has format version ", json.at("version").dump(), ", this program reads ", kVersion);
+    Json json = parse_json(read_file(checkpoint / "state.json"), "state.json");
+    check(json.at("version") == kVersion, "version", json.at("version").dump(), ", this program reads ", kVersion);
+    const Json sum = json.at("checksum");
+    json.erase("checksum");
+    check(sum == text_checksum(json.dump()), "state.json", "its checksum differs");
     for (const char* file : {"model.safetensors", "optimizer.safetensors"})
-      check(json.at("checksums").at(file) == file_checksum(checkpoint / file), "resume", "'", (checkpoint / file).string(), "' is damaged (its checksum differs); remove '", checkpoint.string(), "' to resume from the checkpoint before it");
-    json.at("step").get_to(s.step);
-    json.at("tokens").get_to(s.tokens);
-    json.at("micro_batches").get_to(s.micro_batches);
-    json.at("skipped").get_to(s.skipped);
-    json.at("rollbacks").get_to(s.rollbacks);
-    json.at("interval_loss").get_to(s.interval_loss);
-    json.at("interval_labels").get_to(s.interval_labels);
-    json.at("interval_steps").get_to(s.interval_steps);
-    json.at("interval_norm").get_to(s.interval_norm);
-    json.at("recent_losses").get_to(s.recent_losses);
-    json.at("steps_above_threshold").get_to(s.steps_above_threshold);
-    json.at("best_loss").get_to(s.best_loss);
-    json.at("best_step").get_to(s.best_step);
-    json.at("last_eval_loss").get_to(s.last_eval_loss);
-    json.at("evaluated_step").get_to(s.evaluated_step);
-    json.at("sampled_step").get_to(s.sampled_step);
-    json.at("metrics_bytes").get_to(s.metrics_bytes);
-    json.at("speed_bytes").get_to(s.speed_bytes);
-    json.at("samples_bytes").get_to(s.samples_bytes);
-    json.at("elapsed").get_to(s.elapsed);
-    json.at("threads").get_to(s.threads);
-  } catch (const Json::exception& error) {
-    fail("resume", "'", (checkpoint / "state.json").string(), "': ", error.what());
+      check(json.at("checksums").at(file) == file_checksum(checkpoint / file), file, "its checksum differs");
+    from_json(json, s);
+    load_weights(model, checkpoint / "model.safetensors");
+    const SafetensorsFile file(checkpoint / "optimizer.safetensors");
+    for (const auto& [name, tensor] : optimizer.state()) file.read(name, tensor);
+  } catch (const std::exception& error) {
+    fail("resume", "the checkpoint '", checkpoint.string(), "' cannot be used (", error.what(), "); remove that directory to resume from the checkpoint before it");
   }
-  load_weights(model, checkpoint / "model.safetensors");
-  const SafetensorsFile file(checkpoint / "optimizer.safetensors");
-  for (const auto& [name, tensor] : optimizer.state()) file.read(name, tensor);
   return s;
 }
 

@@ -17,6 +17,7 @@ void TrainConfig::fields(Fields& f) {
   f("warmup_steps", warmup_steps, "steps of linear warm-up", at_least(0));
   f("warmup_ratio", warmup_ratio, "warm-up as a part of all steps, when warmup_steps is 0", between(0, 1));
   f("decay_ratio", decay_ratio, "wsd: the last part of all steps, in which the rate falls", between(0, 1));
+  f("num_cycles", num_cycles, "cosine_restarts: how often the rate falls from its peak", at_least(1));
   f("weight_decay", weight_decay, "decoupled decay of matrices and tables (not of biases and norms)", at_least(0));
   f("adam_beta1", adam_beta1, "decay of the mean of gradients", between(0, 0.9999999));
   f("adam_beta2", adam_beta2, "decay of the mean of squared gradients", between(0, 0.9999999));
@@ -43,6 +44,7 @@ void TrainConfig::validate(int64_t sequence_length) const {
   check_usage(batch_tokens % gradient_accumulation_steps == 0, "train", "batch_tokens ", batch_tokens, " must be a multiple of gradient_accumulation_steps ", gradient_accumulation_steps);
   check_usage(micro_batch_tokens() >= sequence_length, "train", "batch_tokens / gradient_accumulation_steps = ", micro_batch_tokens(), " must hold at least one sequence of data.sequence_length ", sequence_length);
   check_usage(min_learning_rate <= learning_rate, "train", "min_learning_rate ", min_learning_rate, " must not exceed learning_rate ", learning_rate);
+  check_usage(spike_deviations == 0 || save_steps > 0, "train", "spike_deviations goes back to the last checkpoint; give save_steps");
   const bool needs_end = lr_scheduler_type == "linear" || lr_scheduler_type == "cosine" || lr_scheduler_type == "cosine_restarts" || lr_scheduler_type == "wsd";
   check_usage(!(needs_end || warmup_ratio > 0) || max_steps || max_tokens || num_train_epochs > 0, "train", "lr_scheduler_type ", lr_scheduler_type, " needs to know the last step; give max_steps, max_tokens or num_train_epochs besides max_time");
 }

@@ -15,6 +15,7 @@ struct TrainConfig {
   int64_t warmup_steps = 0;
   double warmup_ratio = 0, decay_ratio = 0.1;
   double weight_decay = 0.1, adam_beta1 = 0.9, adam_beta2 = 0.95, adam_epsilon = 1e-8, max_grad_norm = 1.0;
+  int64_t num_cycles = 1;
   double label_smoothing = 0;
   std::string objective = "clm", precision = "f32";
   bool gradient_checkpointing = false;

@@ -31,23 +31,40 @@ bool is_free(const std::string& key) {
   return std::any_of(std::begin(kFree), std::end(kFree), [&](const std::string& f) { return key == f || key.starts_with(f + "."); });
 }
 
-void check_same(const Path& file, const Node& now) {
+const char* const kFitted[] = {"train.gradient_accumulation_steps", "train.gradient_checkpointing"};
+
+// Temporary names of AtomicFile: the run is locked, so nobody writes them any more.
+void remove_leftovers(const Path& directory) {
+  std::error_code ignored;
+  std::vector<Path> found;
+  for (const auto& entry : std::filesystem::directory_iterator(directory, ignored)) {
+    const std::string name = entry.path().filename().string();
+    const size_t at = name.rfind(".tmp");
+    if (at != std::string::npos && at + 4 < name.size() && name.find_first_not_of("0123456789", at + 4) == std::string::npos) found.push_back(entry.path());
+  }
+  for (const Path& path : found) std::filesystem::remove(path, ignored);
+  std::filesystem::remove(directory / "model.safetensors.linking", ignored);
+}
+
+void check_same(const Path& file, const Node& now, bool fits) {
   std::map<std::string, std::string> before, after;
   flatten(parse_yaml(read_file(file), file.string()), "", before);
   flatten(now, "", after);
   std::string differences;
+  for (const auto& [key, value] : before) after.try_emplace(key);
   for (const auto& [key, value] : after)
-    if (!is_free(key) && before[key] != value) differences += cat(differences.empty() ? "" : ", ", key, " was ", before[key].empty() ? "unset" : before[key], " and is now ", value.empty() ? "unset" : value);
+    if (!is_free(key) && !(fits && std::find(std::begin(kFitted), std::end(kFitted), key) != std::end(kFitted)) && before[key] != value) differences += cat(differences.empty() ? "" : ", ", key, " was ", before[key].empty() ? "unset" : before[key], " and is now ", value.empty() ? "unset" : value);
   check_usage(differences.empty(), "resume", "the recipe differs from the run's: ", differences, "; resume with the run's own recipe (", file.string(), ") or choose another --out");
 }
 
 }  // namespace
 
-Path open_run(const Path& run, bool resume, const Node& recipe) {
+Path open_run(const Path& run, bool resume, const Node& recipe, bool fits) {
+  for (const Path& directory : {run, run / "best", run / "tensorboard"}) remove_leftovers(directory);
   const Path checkpoint = latest_checkpoint(run), recipe_file = run / "resolved_recipe.yaml";
   const bool used = std::filesystem::exists(recipe_file);
   check_usage(resume || !used, "train", "'", run.string(), "' already holds a run; give --resume to continue it, or another --out");
-  if (resume && used) check_same(recipe_file, recipe);
+  if (resume && used) check_same(recipe_file, recipe, fits);
   if (resume && checkpoint.empty()) log_info("no checkpoint in '", run.string(), "' yet: starting from the beginning");
   return checkpoint;
 }

@@ -45,6 +45,8 @@ RunLog::RunLog(const Path& run, const TrainState* resumed, int64_t total_steps) 
   start("metrics.jsonl", resumed ? resumed->metrics_bytes : 0);
   start("speed.jsonl", resumed ? resumed->speed_bytes : 0);
   start("samples.jsonl", resumed ? resumed->samples_bytes : 0);
+  std::error_code ignored;
+  if (!resumed) std::filesystem::remove_all(run / "tensorboard", ignored);  // of an attempt that saved nothing
   tensorboard_ = std::make_unique<TensorBoardWriter>(run / "tensorboard", resumed ? std::optional<int64_t>(resumed->step) : std::nullopt);
 }
 

@@ -9,6 +9,7 @@
 #include "lithe/base/machine.h"
 #include "lithe/base/stop.h"
 #include "lithe/base/threads.h"
+#include "lithe/kernels/optimizer.h"
 #include "lithe/report/run_report.h"
 #include "lithe/train/resume.h"
 #include "lithe/train/run_log.h"
@@ -35,16 +36,19 @@ class Trainer {
     const TrainConfig& c = run_.train;
     total_steps_ = c.total_steps(order_.batches_per_epoch());
     const int64_t warmup = c.warmup_steps ? c.warmup_steps : int64_t(std::llround(c.warmup_ratio * double(total_steps_)));
-    schedule_ = {.type = c.lr_scheduler_type, .peak = c.learning_rate, .floor = c.min_learning_rate, .warmup = warmup, .total = total_steps_, .decay_ratio = c.decay_ratio};
+    schedule_ = {.type = c.lr_scheduler_type, .peak = c.learning_rate, .floor = c.min_learning_rate, .warmup = warmup, .total = total_steps_, .decay_ratio = c.decay_ratio, .restarts = c.num_cycles};
   }
 
   TrainResult go(const Path& checkpoint) {
     if (!checkpoint.empty()) {
       state_ = load_checkpoint(checkpoint, model_, optimizer_);
       if (state_.threads != threads()) log_warning("the checkpoint was made with ", state_.threads, " threads, this run uses ", threads(), ": results will differ in the last bits");
+      check_usage(state_.data_fingerprint == data_.train.fingerprint(), "resume", "the training text is not the one this run began with; bring data.files back to what they were, or choose another --out");
       log_info("resuming after step ", state_.step);
+      saved_step_ = state_.step;
     }
     state_.threads = threads();
+    state_.data_fingerprint = data_.train.fingerprint();
     log_.emplace(run_.out, checkpoint.empty() ? nullptr : &state_, total_steps_);
     start_ = Clock::now();
     elapsed_before_ = state_.elapsed;
@@ -54,10 +58,16 @@ class Trainer {
     while (open && !done()) {
       if (!step()) continue;  // rolled back
       open = duties(false);
-      if (open && run_.train.save_steps && state_.step % run_.train.save_steps == 0) save();
+      if (open && run_.train.save_steps && state_.step % run_.train.save_steps == 0) {
+        state_.rollback_step = state_.step;
+        save();
+      }
     }
-    if (open) open = duties(true);
-    if (open || stop_signal()) save();
+    if (open && state_.interval_steps) log_interval();  // a run that the clock ends
+    if (saved_step_ != state_.step) save();             // before the last evaluation, which may fail
+    const uint64_t logged = state_.metrics_bytes + state_.samples_bytes;
+    open = open && duties(true);
+    if (state_.metrics_bytes + state_.samples_bytes != logged) save();
     result.status = stop_signal() && !(open && done()) ? "stopped" : "finished";
     result.signal = result.status == "stopped" ? stop_signal() : 0;
     result.steps = state_.step;
@@ -86,7 +96,6 @@ class Trainer {
   std::optional<RunLog> log_;
   std::unique_ptr<Prefetcher> prefetch_;
   int64_t prefetched_ = -1;  // the micro-batch that prefetch_ gives next
-  Path last_save_;
   int64_t saved_step_ = -1;
   double last_loss_ = 0, elapsed_before_ = 0;
   Clock::time_point start_, interval_start_;
@@ -165,7 +174,7 @@ class Trainer {
     if (c.spike_deviations <= 0) return false;
     std::vector<double>& window = state_.recent_losses;
     bool found = false;
-    if (int64_t(window.size()) >= c.spike_window && saved_step_ >= 0) {
+    if (int64_t(window.size()) >= c.spike_window && state_.rollback_step >= 0) {
       const double n = double(window.size()), mean = std::accumulate(window.begin(), window.end(), 0.0) / n;
       double squares = 0;
       for (double v : window) squares += (v - mean) * (v - mean);
@@ -182,14 +191,15 @@ class Trainer {
     optimizer_.drop_gradients();
     std::set<int64_t> skipped = state_.skipped;
     for (int64_t i = first_batch; i < state_.micro_batches; ++i) skipped.insert(i);
-    const int64_t rollbacks = state_.rollbacks + 1;
-    log_warning("loss spike at step ", number, " (", loss, "): going back to step ", saved_step_, " and leaving micro-batches ", first_batch, "-", state_.micro_batches - 1, " out");
-    state_ = load_checkpoint(last_save_, model_, optimizer_);
+    const int64_t rollbacks = state_.rollbacks + 1, target = state_.rollback_step;
+    log_warning("loss spike at step ", number, " (", loss, "): going back to step ", target, " and leaving micro-batches ", first_batch, "-", state_.micro_batches - 1, " out");
+    state_ = load_checkpoint(checkpoint_path(run_.out, target), model_, optimizer_);
     state_.skipped = skipped;
     state_.rollbacks = rollbacks;
     state_.threads = threads();
     log_.emplace(run_.out, &state_, total_steps_);
     save();  // so that a resume knows what to leave out
+    drop_checkpoints_after(run_.out, target);
   }
 
   void watch(double loss) {
@@ -208,7 +218,15 @@ class Trainer {
     const auto due = [&](int64_t every, int64_t last) { return last < state_.step && (final || (every && state_.step % every == 0)); };
     if (evaluation_ && due(c.eval_steps, state_.evaluated_step) && !evaluate()) return false;
     if (run_.sampler && due(c.sample_steps, state_.sampled_step)) {
-      log_->sample(state_.step, run_.sample_prompt, run_.sampler(model_, *data_.tokenizer, run_.sample_prompt), state_);
+      try {
+        const std::string text = run_.sampler(model_, *data_.tokenizer, run_.sample_prompt);
+        if (stop_signal()) return false;  // the text is cut short; the resumed run samples again
+        log_->sample(state_.step, run_.sample_prompt, text, state_);
+      } catch (const Error& error) {
+        if (error.code() != ExitCode::usage) throw;
+        log_warning("no sample: ", error.what());  // a prompt that cannot be continued is no reason to end a run
+        run_.sampler = nullptr;
+      }
       state_.sampled_step = state_.step;
     }
     return true;
@@ -226,6 +244,7 @@ class Trainer {
       total.labels += sums.labels;
     }
     const double loss = total.nll / double(std::max<int64_t>(total.labels, 1));
+    check_finite(std::isfinite(loss), "the held-out loss");
     const double bytes = double(data_.validation->info().bytes);
     const bool best = state_.best_step < 0 || loss < state_.best_loss;
     if (best) {
@@ -241,12 +260,18 @@ class Trainer {
     return true;
   }
 
+  void check_finite(bool finite, const std::string& what) {
+    if (!finite)
+      throw Error("diverged", cat("after step ", state_.step, ": ", what, " is not finite; lower the learning rate, lengthen the warm-up or clip harder, then --resume from the last checkpoint"), ExitCode::diverged);
+  }
+
   void save() {
     const Clock::time_point begin = Clock::now();
+    // A checkpoint that no run can continue from would push a good one out.
+    for (const Parameter& p : model_.parameters().all()) check_finite(kernels::all_finite(p.master.value()), "'" + p.name + "'");
     state_.elapsed = elapsed();
-    last_save_ = save_checkpoint(run_.out, model_, optimizer_, state_, run_.train.save_total_limit);
+    publish_weights(run_.out, save_checkpoint(run_.out, model_, optimizer_, state_, run_.train.save_total_limit));
     saved_step_ = state_.step;
-    publish_weights(run_.out, last_save_);
     interval_start_ += Clock::now() - begin;
   }
 };
@@ -282,9 +307,11 @@ void write_result(const Path& run, const std::string& status, const TrainResult&
 
 TrainResult train(TrainRun run) {
   run.train.validate(run.data.sequence_length);
+  check_usage(!std::filesystem::exists(run.out) || std::filesystem::is_directory(run.out), "train", "'", run.out.string(), "' is a file; give --out a directory");
   make_directory(run.out);
   const DirectoryLock lock(run.out);
-  const Path checkpoint = open_run(run.out, run.resume, run.recipe);
+  const bool fits = run.fit_memory && run.memory_budget;
+  const Path checkpoint = open_run(run.out, run.resume, run.recipe, fits);
   const bool continuing = std::filesystem::exists(run.out / "resolved_recipe.yaml");
 
   std::shared_ptr<const Tokenizer> tokenizer;
@@ -302,10 +329,17 @@ TrainResult train(TrainRun run) {
     if (!data.validation) return int64_t(0);
     return std::min(run.train.micro_batch_tokens(), BatchOrder(*data.validation, run.data.sequence_length, run.train.micro_batch_tokens(), 0, false).rows_per_epoch());
   };
-  Plan plan = run.fit_memory && run.memory_budget ? fit_memory(model, run.train, run.data.sequence_length, evaluation_rows(), run.memory_budget)
+  Plan plan = fits ? fit_memory(model, run.train, run.data.sequence_length, evaluation_rows(), run.memory_budget)
                                                   : plan_training(model, run.train, run.data.sequence_length, evaluation_rows(), false);
   if (run.memory_budget && plan.memory.peak > run.memory_budget)
     throw Error("memory", cat("the plan needs ", format_bytes(double(plan.memory.peak)), ", the budget is ", format_bytes(double(run.memory_budget)), "; `lithe plan` shows where it goes, --fit chooses accumulation and recomputation"), ExitCode::memory);
+  if (fits) {
+    // What was chosen is the run's from now on: a resume must choose the same.
+    Node& section = *const_cast<Node*>(run.recipe.find("train"));
+    section.set("gradient_accumulation_steps", Node::scalar(cat(run.train.gradient_accumulation_steps)));
+    section.set("gradient_checkpointing", Node::scalar(run.train.gradient_checkpointing ? "true" : "false"));
+    open_run(run.out, run.resume, run.recipe, false);
+  }
   log_info(plan.parameters, " parameters; planned peak memory ", format_bytes(double(plan.memory.peak)), "; ", threads(), " threads, ", run.train.precision);
 
   if (checkpoint.empty()) {

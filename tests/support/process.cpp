@@ -1,0 +1,114 @@
+#include "tests/support/process.h"
+
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <cstdlib>
+#include <fstream>
+
+#include "lithe/base/error.h"
+#include "lithe/base/random.h"
+
+namespace lithe::kit {
+
+Scratch::Scratch() {
+  static std::atomic<int> count = 0;
+  path_ = std::filesystem::temp_directory_path() / cat("lithe_test_", ::getpid(), "_", count++);
+  make_directory(path_);
+}
+
+Scratch::~Scratch() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
+
+std::string Scratch::add(const std::string& name, std::string_view bytes) const {
+  std::ofstream(path_ / name, std::ios::binary) << bytes;
+  return *this / name;
+}
+
+namespace {
+
+void redirect(const std::string& file, int to) {
+  const int fd = ::open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
+  if (fd >= 0) ::dup2(fd, to);
+}
+
+}  // namespace
+
+Process::Process(const std::vector<std::string>& arguments, const ProcessOptions& options) {
+  const char* binary = std::getenv("LITHE_BINARY");
+  check(binary, "test", "LITHE_BINARY is not set");
+  out_ = options.stdout_to.empty() ? files_ / "out" : options.stdout_to;
+  err_ = files_ / "err";
+  std::vector<std::string> words = {binary};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  pid_ = ::fork();
+  check(pid_ >= 0, "test", "fork failed");
+  if (pid_ > 0) return;
+  for (const std::string& variable : options.environment) ::putenv(const_cast<char*>(variable.c_str()));
+  if (out_ == "closed")
+    ::close(STDOUT_FILENO);
+  else
+    redirect(out_, STDOUT_FILENO);
+  redirect(err_, STDERR_FILENO);
+  if (options.file_limit) {
+    ::signal(SIGXFSZ, SIG_IGN);  // writes fail instead, as on a full disk
+    const rlimit limit{rlim_t(options.file_limit), rlim_t(options.file_limit)};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ::execv(argv[0], argv.data());
+  ::_exit(127);
+}
+
+Process::~Process() {
+  if (done_) return;
+  ::kill(pid_, SIGKILL);
+  ::waitpid(pid_, &status_, 0);
+}
+
+void Process::send(int signal) {
+  if (running()) ::kill(pid_, signal);
+}
+
+bool Process::running() {
+  if (!done_) done_ = ::waitpid(pid_, &status_, WNOHANG) == pid_;
+  return !done_;
+}
+
+Finished Process::wait() {
+  if (!done_) ::waitpid(pid_, &status_, 0);
+  done_ = true;
+  Finished f;
+  if (WIFEXITED(status_)) f.code = WEXITSTATUS(status_);
+  if (WIFSIGNALED(status_)) f.signal = WTERMSIG(status_);
+  if (std::filesystem::is_regular_file(out_)) f.out = read_file(out_);
+  f.err = read_file(err_);
+  return f;
+}
+
+bool have_program() {
+  const char* binary = std::getenv("LITHE_BINARY");
+  return binary && std::filesystem::exists(binary);
+}
+
+Finished run_program(const std::vector<std::string>& arguments, const ProcessOptions& options) { return Process(arguments, options).wait(); }
+
+std::string small_text(int64_t bytes, uint64_t seed) {
+  static const char* const words[] = {"the", "cat", "sat", "on", "a", "mat", "and", "saw", "two", "small", "birds", "fly"};
+  std::string text;
+  for (uint64_t i = 0; int64_t(text.size()) < bytes; ++i) {
+    text += words[random_below({.seed = seed, .purpose = purpose_of("test text")}, i, std::size(words))];
+    text += random_below({.seed = seed, .purpose = purpose_of("test line")}, i, 7) ? ' ' : '\n';
+  }
+  return text;
+}
+
+}  // namespace lithe::kit

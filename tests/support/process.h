@@ -1,0 +1,67 @@
+// Running the program as a child, as a person or a script would, and a place for its files.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+#include "lithe/base/files.h"
+
+namespace lithe::kit {
+
+/// An empty directory that goes away with the object.
+class Scratch {
+ public:
+  Scratch();
+  ~Scratch();
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  const Path& path() const { return path_; }
+  std::string operator/(const std::string& name) const { return (path_ / name).string(); }
+  /// Writes a file (not synced) and returns its path.
+  std::string add(const std::string& name, std::string_view bytes) const;
+
+ private:
+  Path path_;
+};
+
+struct Finished {
+  int code = -1;    // exit code; -1 when a signal ended it
+  int signal = 0;   // that ended it
+  std::string out, err;
+};
+
+struct ProcessOptions {
+  std::vector<std::string> environment = {};  // NAME=value, added
+  int64_t file_limit = 0;                     // bytes a file may have: writes beyond fail as on a full disk
+  std::string stdout_to = {};                 // a file; "closed": none
+};
+
+/// The program named by LITHE_BINARY with these arguments.
+class Process {
+ public:
+  explicit Process(const std::vector<std::string>& arguments, const ProcessOptions& options = {});
+  ~Process();
+  Process(const Process&) = delete;
+  Process& operator=(const Process&) = delete;
+  void send(int signal);
+  bool running();
+  Finished wait();
+
+ private:
+  pid_t pid_ = -1;
+  bool done_ = false;
+  int status_ = 0;
+  std::string out_, err_;
+  Scratch files_;
+};
+
+/// False when LITHE_BINARY is not set or not there: tests skip.
+bool have_program();
+Finished run_program(const std::vector<std::string>& arguments, const ProcessOptions& options = {});
+
+/// Deterministic text of about `bytes` bytes in short lines that a model can learn.
+std::string small_text(int64_t bytes, uint64_t seed = 1);
+
+}  // namespace lithe::kit
