@@ -12,12 +12,18 @@ class ProjectedHeads : public Heads {
       : q_(scope / "q", args.hidden_size, args.num_attention_heads * args.head_dim, args.bias, InitRole::query_key),
         k_(scope / "k", args.hidden_size, kv_heads * args.head_dim, args.bias, InitRole::query_key),
         v_(scope / "v", args.hidden_size, kv_heads * args.head_dim, args.bias),
+        args_(args),
         kv_heads_(kv_heads) {}
-  Projected project(const Var& x, const Var& memory) const override { return {q_(x), k_(memory), v_(memory)}; }
+  Var queries(const Var& x, const Turn& turn) const override { return turn(q_(x)); }
+  KeyValue keep(const Var& memory, const Turn& turn) const override { return {turn(k_(memory)), v_(memory)}; }
+  int64_t kept_columns() const override { return kv_heads_ * args_.head_dim; }
+  int64_t query_heads() const override { return args_.num_attention_heads; }
   int64_t kv_heads() const override { return kv_heads_; }
+  int64_t context_size() const override { return args_.num_attention_heads * args_.head_dim; }
 
  private:
   Linear q_, k_, v_;
+  Args args_;
   int64_t kv_heads_;
 };
 

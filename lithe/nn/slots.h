@@ -55,17 +55,34 @@ class Heads : public Part {
   struct Args {
     int64_t hidden_size = 0, num_attention_heads = 1, head_dim = 0;
     bool bias = false;
+    bool turns = false;  // positions turn queries and keys
   };
-  struct Projected {
-    Var q, k, v;  // [N, heads*head_dim], [S, kv_heads*head_dim], [S, kv_heads*value_dim]; k and v may be one Var
+  struct KeyValue {
+    Var k, v;  // [S, kv_heads*head_dim], [S, kv_heads*value_dim]; may be one Var
   };
-  /// Queries from x, keys and values from `memory` (x itself in self-attention).
-  virtual Projected project(const Var& x, const Var& memory) const = 0;
+  /// Turns rows [N, n*head_dim] by their positions; the identity without rotary positions.
+  using Turn = std::function<Var(const Var&)>;
+
+  /// [N, query_heads*head_dim], turned.
+  virtual Var queries(const Var& x, const Turn& turn) const = 0;
+  /// What a decode cache keeps of the rows of `memory` (x itself in self-attention), turned unless expand() does it.
+  virtual KeyValue keep(const Var& memory, const Turn& turn) const = 0;
+  /// What attention reads of kept rows; only called when expands().
+  virtual KeyValue expand(const KeyValue& kept, const Turn& turn) const {
+    (void)turn;
+    return kept;
+  }
+  virtual bool expands() const { return false; }
+  /// k and v of keep() are the same rows, so that a cache keeps one of them.
+  virtual bool shares() const { return false; }
+  /// Columns of each of keep()'s tensors.
+  virtual int64_t kept_columns() const = 0;
+  /// Heads that attention runs with, after expand().
+  virtual int64_t query_heads() const = 0;
   virtual int64_t kv_heads() const = 0;
-  /// After the weighted sum of values, before the output projection: [N, heads*value_dim].
+  /// After the weighted sum of values, before the output projection: [N, query_heads*value_dim] -> [N, context_size].
   virtual Var finish(const Var& context) const { return context; }
-  /// k and v are the same rows, so that a cache keeps one of them.
-  virtual bool shared_key_value() const { return false; }
+  virtual int64_t context_size() const = 0;
 };
 
 /// Which pairs of tokens may meet.

@@ -95,7 +95,7 @@ class Cache final : public MixerState {
   std::vector<KeyValues> entries_;
 };
 
-// spec: infer.kv_cache | state | keys and values of past tokens, one row a token | TB 6.1.7, Fig 6.5
+// spec: infer.kv_cache | state | what the heads keep of past tokens, one row a token | TB 6.1.7, Fig 6.5
 class Attention final : public Mixer {
  public:
   Attention(const Scope& scope, const Config& config, const Args& args) : position_(args.position) {
@@ -103,40 +103,60 @@ class Attention final : public Mixer {
     check_usage(config.head_dim || d % h == 0, "attention", "hidden_size ", d, " must be a multiple of num_attention_heads ", h, ", or give head_dim");
     head_dim_ = config.head_dim ? config.head_dim : d / h;
     if (position_) position_->check_head_dim(head_dim_);
+    const bool turns = position_ && position_->turns();
     const Registry& registry = Registry::instance();
-    heads_ = registry.make<Heads>(config.heads, scope / "heads", {.hidden_size = d, .num_attention_heads = h, .head_dim = head_dim_, .bias = config.attention_bias});
-    shared_ = heads_->shared_key_value() && !(position_ && position_->turns());
+    heads_ = registry.make<Heads>(config.heads, scope / "heads", {.hidden_size = d, .num_attention_heads = h, .head_dim = head_dim_, .bias = config.attention_bias, .turns = turns});
     field_ = registry.make<Field>(config.field, scope / "field", {.causal = args.causal});
-    output_ = registry.make<Output>(config.output, scope / "output", {.context_size = h * head_dim_, .hidden_size = d, .bias = config.output_bias});
-    options_ = {.heads = h, .kv_heads = heads_->kv_heads(), .scale = config.scale == "sqrt_hidden" ? 1 / std::sqrt(double(d)) : 0, .mask = field_->mask()};
+    output_ = registry.make<Output>(config.output, scope / "output", {.context_size = heads_->context_size(), .hidden_size = d, .bias = config.output_bias});
+    options_ = {.heads = heads_->query_heads(), .kv_heads = heads_->kv_heads(), .scale = config.scale == "sqrt_hidden" ? 1 / std::sqrt(double(d)) : 0, .mask = field_->mask()};
+    shares_ = heads_->shares();
   }
 
   Var forward(const Var& x, const Sequences& sequences, MixerState* state) const override {
-    Heads::Projected p = heads_->project(x, x);
-    if (position_) {
-      p.q = position_->turn(p.q, sequences, head_dim_);
-      p.k = position_->turn(p.k, sequences, head_dim_);
+    const Heads::Turn turn = turn_by(sequences);
+    const Var q = heads_->queries(x, turn);
+    const Heads::KeyValue kept = heads_->keep(x, turn);
+    if (!state) {
+      const Heads::KeyValue read = heads_->expands() ? heads_->expand(kept, turn) : kept;
+      return output_->forward(heads_->finish(attend(q, read.k, read.v, sequences, sequences, options_)));
     }
-    if (!state) return output_->forward(heads_->finish(attend(p.q, p.k, p.v, sequences, sequences, options_)));
     auto& cache = static_cast<Cache&>(*state);
-    cache.append(p.k.value(), p.v.value(), sequences);
-    return output_->forward(heads_->finish(attend_cached(p.q.value(), cache.entries(), sequences, options_)));
+    cache.append(kept.k.value(), kept.v.value(), sequences);
+    const Tensor context = attend_cached(q.value(), heads_->expands() ? expanded(cache, sequences) : cache.entries(), sequences, options_);
+    return output_->forward(heads_->finish(context));
   }
 
   std::unique_ptr<MixerState> make_state(int64_t sequences, int64_t capacity, DType dtype, Device device) const override {
-    const int64_t cols = options_.kv_heads * head_dim_;
-    return std::make_unique<Cache>(sequences, capacity, cols, cols, shared_, dtype, device);
+    const int64_t cols = heads_->kept_columns();
+    return std::make_unique<Cache>(sequences, capacity, cols, cols, shares_, dtype, device);
   }
-  int64_t state_scalars(int64_t tokens) const override { return tokens * options_.kv_heads * head_dim_ * (shared_ ? 1 : 2); }
+  int64_t state_scalars(int64_t tokens) const override { return tokens * heads_->kept_columns() * (shares_ ? 1 : 2); }
 
  private:
   const Position* position_;
   int64_t head_dim_ = 0;
-  bool shared_ = false;  // keys and values are the same rows: one cache serves both
+  bool shares_ = false;  // keys and values are the same rows: one cache serves both
   std::unique_ptr<Heads> heads_;
   std::unique_ptr<Field> field_;
   std::unique_ptr<Output> output_;
   AttendOptions options_;
+
+  Heads::Turn turn_by(const Sequences& sequences) const {
+    return [this, &sequences](const Var& x) { return position_ ? position_->turn(x, sequences, head_dim_) : x; };
+  }
+
+  // Keys and values of all tokens so far, formed anew from the little that the cache keeps.
+  std::vector<KeyValues> expanded(const Cache& cache, const Sequences& sequences) const {
+    std::vector<KeyValues> read;
+    for (int64_t b = 0; b < sequences.count(); ++b) {
+      const KeyValues& entry = cache.entries()[size_t(b)];
+      const int64_t tokens = sequences.past(b) + sequences.length(b);
+      const Sequences all = Sequences::single(tokens, entry.keys.device());
+      const Heads::KeyValue kv = heads_->expand({entry.keys.slice(0, tokens), entry.values.slice(0, tokens)}, turn_by(all));
+      read.push_back({kv.k.value(), kv.v.value()});
+    }
+    return read;
+  }
 };
 
 }  // namespace
