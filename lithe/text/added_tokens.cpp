@@ -67,7 +67,8 @@ void AddedTokens::cut(std::string_view text, bool with_specials, const std::func
         while (end < text.size() && is_space(utf8_unit(text.substr(end)))) end += utf8_unit(text.substr(end)).length;
       if (begin > done) on_text(text.substr(done, begin - done));
       on_token(*found);
-      at = done = end;
+      done = end;
+      at += found->content.size();  // not `end`: tokens of white space are found in what was stripped, as Hugging Face does
     }
   }
   if (done < text.size()) on_text(text.substr(done));

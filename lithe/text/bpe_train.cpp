@@ -13,6 +13,7 @@
 #include "lithe/text/pretokenizer.h"
 #include "lithe/text/tokenizer.h"
 #include "lithe/text/tokenizer_json.h"
+#include "lithe/text/tokenizer_roles.h"
 #include "lithe/text/word_table.h"
 
 namespace lithe {
@@ -264,7 +265,9 @@ std::unique_ptr<Tokenizer> BpeTrainer::train() {
   if (int64_t(description.vocabulary.size()) < options.vocab_size)
     log_warning("tokenizer: the texts (", bytes(), " bytes) give ", description.vocabulary.size(), " entries, fewer than vocab_size ",
                 options.vocab_size, ": no other pair occurs ", options.min_frequency, " times");
-  return parse_tokenizer(byte_level_bpe_json(description), "trained tokenizer");
+  Roles roles;
+  roles.bos = roles.eos = {.stated = true, .token = options.specials.empty() ? std::nullopt : std::optional(options.specials[0])};
+  return parse_tokenizer(byte_level_bpe_json(description), "trained tokenizer", roles);
 }
 
 std::unique_ptr<Tokenizer> train_bpe(std::span<const std::string_view> texts, const BpeTraining& options) {

@@ -77,10 +77,13 @@ void cut(const Split& split, std::string_view text, std::vector<Piece>& out) {
   std::vector<Span> spans;
   size_t done = 0, from = 0, begin = 0, end = 0;
   while (from < text.size() && split.pattern.find(text, from, begin, end)) {
+    const bool empty = begin == end;
+    from = !empty ? end : end < text.size() ? end + character_length(text, end) : end;
+    // An empty match counts, as it parts what would be joined, but not right behind a match.
+    if (empty && begin == done && !spans.empty()) continue;
     if (begin > done) spans.push_back({done, begin, split.invert});
-    if (end > begin) spans.push_back({begin, end, !split.invert});
-    done = std::max(done, end);
-    from = end > begin ? end : end < text.size() ? end + character_length(text, end) : end;
+    spans.push_back({begin, end, !split.invert});
+    done = end;
   }
   if (done < text.size()) spans.push_back({done, text.size(), split.invert});
 
