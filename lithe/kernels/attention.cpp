@@ -138,7 +138,22 @@ double query_bytes(const AttentionArgs& a, double rows) {
   return rows * double(a.heads) * (double(a.head_dim + a.value_dim) * double(size_of(a.q.dtype())) + lse);
 }
 
-const char* refuse_f64(const AttentionCall& call) { return call.dtype == DType::f64 ? "f64 runs on the reference" : nullptr; }
+const char* refuse(const AttentionCall& call) {
+  if (call.dtype == DType::f64) return "f64 runs on the reference";
+  if (!(call.scale > 0)) return "the scale is not positive";
+  return nullptr;
+}
+
+// Gradients of rows that no segment covers.
+void clear_uncovered(const Tensor& x, std::vector<std::pair<int64_t, int64_t>> covered) {
+  std::sort(covered.begin(), covered.end());
+  covered.push_back({x.dim(0), x.dim(0)});
+  int64_t at = 0;
+  for (const auto& [begin, end] : covered) {
+    if (at < begin) fill_zero(x.slice(at, begin));
+    at = std::max(at, end);
+  }
+}
 
 void run_reference(const AttentionCall& call) {
   dispatch_float(call.dtype, [&]<class T>() { ref::attention<T>(*call.args); });
@@ -172,15 +187,24 @@ void attention(const AttentionArgs& args) {
   check_args("attention", args);
   const AttentionPlan plan(args);
   run_kernel("attention", args.q.is_meta(),
-             {LITHE_CPU_LIST(attention_forward, refuse_f64), Implementation<AttentionCall>{"ref", Isa::generic, nullptr, run_reference}},
+             {LITHE_CPU_LIST(attention_forward, refuse), Implementation<AttentionCall>{"ref", Isa::generic, nullptr, run_reference}},
              plan.call());
 }
 
 void attention_grad(const AttentionGradArgs& args) {
   check_args(args);
+  std::vector<std::pair<int64_t, int64_t>> queries, keys;
+  for (const AttentionSegment& s : args.forward.segments) {
+    queries.push_back({s.query_row, s.query_row + s.query_rows});
+    keys.push_back({s.key_row, s.key_row + s.key_rows});
+  }
+  if (!args.accumulate_dq) clear_uncovered(args.dq, queries);
+  if (!args.accumulate_dk) clear_uncovered(args.dk, keys);
+  if (!args.accumulate_dv) clear_uncovered(args.dv, keys);
   const AttentionPlan plan(args);
   run_kernel("attention_grad", args.forward.q.is_meta(),
-             {Implementation<AttentionCall>{"ref", Isa::generic, nullptr, run_reference_grad}}, plan.call());
+             {LITHE_CPU_LIST(attention_backward, refuse), Implementation<AttentionCall>{"ref", Isa::generic, nullptr, run_reference_grad}},
+             plan.call());
 }
 
 }  // namespace lithe::kernels

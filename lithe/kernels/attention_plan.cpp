@@ -34,8 +34,8 @@ void lay_out_forward(const AttentionArgs& a, AttentionSpace& s) {
   s.out = tiles.take(kBlock * a.value_dim);
   s.stats = tiles.take(2 * kBlock + kPanel);
   s.p = tiles.take(kKeyTile * kPanel);
-  s.k = tiles.take(kKeyTile * a.head_dim);
-  s.v = tiles.take(kKeyTile * a.value_dim);
+  s.k = tiles.take(kKeyTile * round_up(a.head_dim, kAlign));
+  s.v = tiles.take(kKeyTile * round_up(a.value_dim, kAlign));
 
   Carver decode;
   s.lanes = round_up(std::max(a.heads, kDecodeVectors * a.kv_heads), kAlign);
@@ -46,6 +46,49 @@ void lay_out_forward(const AttentionArgs& a, AttentionSpace& s) {
   s.state = decode.take(s.state_floats);
   s.partials = decode.take(kSplits * s.state_floats);
   s.floats = std::max(tiles.floats, decode.floats);
+}
+
+void lay_out_gradient(const AttentionArgs& a, AttentionSpace& s) {
+  const int64_t qk = round_up(a.head_dim, kAlign), vd = round_up(a.value_dim, kAlign);
+  // dk and dv of so many keys stay in half of a second-level cache.
+  constexpr int64_t kFloats = 1 << 17;
+  s.key_rows = std::clamp<int64_t>(kFloats / (qk + vd) / kKeyTile * kKeyTile, 2 * kKeyTile, 32 * kKeyTile);
+  Carver c;
+  s.q = c.take(kPanel * a.head_dim);
+  s.dout = c.take(kPanel * a.value_dim);
+  s.dq = c.take(kPanel * a.head_dim);
+  s.q_rows = c.take(kPanel * qk);
+  s.dout_rows = c.take(kPanel * vd);
+  s.stats = c.take(3 * kPanel);
+  s.p = c.take(kKeyTile * kPanel);
+  s.dp = c.take(kKeyTile * kPanel * 3 / 2);  // once by queries, in bf16 also by keys
+  s.k = c.take(kKeyTile * qk);
+  s.v = c.take(kKeyTile * vd);
+  s.dk = c.take(s.key_rows * qk);
+  s.dv = c.take(s.key_rows * vd);
+  s.floats = c.floats;
+}
+
+int64_t parts_for(double work) {
+  constexpr double kWorthAThread = 1e6;  // FLOPs
+  return std::clamp<int64_t>(int64_t(work / kWorthAThread), 1, threads());
+}
+
+// A task belongs to the part in which its middle lies.
+bool belongs(double done, double work, int64_t part, int64_t parts, double total) {
+  return part + 1 == parts || done + work / 2 <= total * double(part + 1) / double(parts);
+}
+
+double largest_part(const std::vector<double>& work, int64_t parts) {
+  double total = 0, done = 0, largest = 0;
+  for (double w : work) total += w;
+  size_t t = 0;
+  for (int64_t part = 0; part < parts; ++part) {
+    const double start = done;
+    for (; t < work.size() && belongs(done, work[t], part, parts, total); ++t) done += work[t];
+    largest = std::max(largest, done - start);
+  }
+  return largest;
 }
 
 }  // namespace
@@ -141,25 +184,85 @@ AttentionPlan::AttentionPlan(const AttentionArgs& a) {
 }
 
 AttentionPlan::AttentionPlan(const AttentionGradArgs& g) {
-  set_up(g.forward);
+  const AttentionArgs& a = g.forward;
+  set_up(a);
   call_.grad_args = &g;
+  call_.dq_type = g.dq.dtype();
+  call_.dk_type = g.dk.dtype();
+  call_.dv_type = g.dv.dtype();
+  if (call_.dtype == DType::f64) return;
+  lay_out_gradient(a, call_.space);
+  allocate(call_.space.floats, a.q.device());
+  if (a.q.is_meta()) return;
+  add_spans(a);
+  const auto row_of = [](const Tensor& x, int64_t row) { return static_cast<std::byte*>(x.raw()) + row * x.dim(1) * size_of(x.dtype()); };
+  for (size_t i = 0; i < spans_.size(); ++i) {
+    const AttentionSegment& s = a.segments[i];
+    spans_[i].dout = row_of(g.dout, s.query_row);
+    spans_[i].dq = row_of(g.dq, s.query_row);
+    spans_[i].dk = row_of(g.dk, s.key_row);
+    spans_[i].dv = row_of(g.dv, s.key_row);
+  }
+  // Whole heads need five products a pair; when they cannot be shared out evenly, dq apart from dk and dv
+  // needs seven, but in small tasks. Both give the same bits.
+  add_gradient_tasks(false);
+  double total = 0;
+  for (double w : work_) total += w;
+  if (5 * largest_part(work_, parts_for(total)) > 7 * 1.05 * total / double(parts_for(total))) {
+    tasks_.clear();
+    work_.clear();
+    add_gradient_tasks(true);
+  }
+  divide();
+}
+
+void AttentionPlan::add_gradient_tasks(bool split) {
+  const AttentionArgs& a = *call_.args;
+  const int64_t group = a.heads / a.kv_heads;
+  for (size_t i = 0; i < spans_.size(); ++i) {
+    const AttentionSpan& s = spans_[i];
+    // Work of a product between queries and keys, cut to ranges; a little where nothing is seen.
+    const auto product = [&](int64_t begin, int64_t end, int64_t key, int64_t key_end) {
+      double pairs = kPanel;
+      for (int64_t first = begin; first < end; first += kPanel) {
+        const KeyRange keys = keys_seen(a.mask, s.query_rows, s.key_rows, first, std::min(first + kPanel, end) - 1);
+        pairs += double(kPanel * std::max<int64_t>(0, std::min(keys.end, key_end) - std::max(keys.begin, key)));
+      }
+      return pairs * double(a.head_dim + a.value_dim);
+    };
+    // dq in bf16 cannot hold a partial sum between two ranges of keys.
+    const bool split_span = split || (call_.dq_type == DType::bf16 && s.key_rows > call_.space.key_rows);
+    for (int64_t kv_head = 0; kv_head < a.kv_heads; ++kv_head) {
+      if (!split_span) {
+        add_task({AttentionTask::whole, int32_t(i), kv_head, 0, 0}, 5 * double(group) * product(0, s.query_rows, 0, s.key_rows));
+        continue;
+      }
+      for (int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head)
+        for (int64_t begin = 0; begin < s.query_rows; begin += kBlock) {
+          const int64_t end = std::min(begin + kBlock, s.query_rows);
+          add_task({AttentionTask::query, int32_t(i), head, begin, end}, 3 * product(begin, end, 0, s.key_rows));
+        }
+      const int64_t step = std::min<int64_t>(call_.space.key_rows, 4 * kKeyTile);
+      for (int64_t key = 0; key < s.key_rows; key += step) {
+        const int64_t end = std::min(key + step, s.key_rows);
+        add_task({AttentionTask::key, int32_t(i), kv_head, key, end}, 4 * double(group) * product(0, s.query_rows, key, end));
+      }
+    }
+  }
 }
 
 // Cuts the ordered tasks into parts of about equal work, one a thread.
 void AttentionPlan::divide() {
   double total = 0;
   for (double w : work_) total += w;
-  constexpr double kWorthAThread = 1e6;  // FLOPs
-  const int64_t parts = std::clamp<int64_t>(int64_t(total / kWorthAThread), 1, threads());
+  const int64_t parts = parts_for(total);
   first_task_.assign(1, 0);
   std::vector<AttentionTask> merged;
   double done = 0;
   size_t t = 0;
   for (int64_t part = 0; part < parts; ++part) {
-    const double until = total * double(part + 1) / double(parts);
     const size_t start = merged.size();
-    // A task belongs to the part in which its middle lies.
-    for (; t < tasks_.size() && (part + 1 == parts || done + work_[t] / 2 <= until); ++t) {
+    for (; t < tasks_.size() && belongs(done, work_[t], part, parts, total); ++t) {
       done += work_[t];
       const AttentionTask& task = tasks_[t];
       const bool joins = task.kind == AttentionTask::decode && merged.size() > start && merged.back().kind == task.kind &&

@@ -25,6 +25,7 @@ class AttentionPlan {
 
   void set_up(const AttentionArgs& args);
   void add_spans(const AttentionArgs& args);
+  void add_gradient_tasks(bool split);
   void add_task(const AttentionTask& task, double work);
   void allocate(int64_t floats, Device device);
   void divide();

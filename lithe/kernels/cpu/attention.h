@@ -47,13 +47,13 @@ struct AttentionSpace {
   int64_t vectors, logits, state, partials;     // decode; `partials` holds kSplits states of `state_floats`
   int64_t state_floats, lanes, row;             // lanes: query vectors, rounded up; row: value_dim, rounded up
   int64_t dout, q_rows, dout_rows, dq, dp, dk, dv, key_rows;  // gradient; dk and dv hold `key_rows` keys
-  int64_t floats;                               // of a part
+  int64_t floats;  // of a part
 };
 
 struct AttentionCall {
   const AttentionArgs* args;
-  const AttentionGradArgs* grad_args;
-  DType dtype;
+  const AttentionGradArgs* grad_args;  // null in the forward pass
+  DType dtype, dq_type, dk_type, dv_type;
   int64_t heads, kv_heads, head_dim, value_dim;
   float scale;
   AttentionMask mask;

@@ -5,23 +5,6 @@
 namespace lithe::kernels::cpu::LITHE_ISA {
 namespace {
 
-// ---- how the numbers of q, k and v enter the products
-
-struct Floats {  // f32 as it lies
-  using T = float;
-  using Dot = Single;
-};
-struct Widened {  // bf16, made f32 a tile at a time
-  using T = bf16;
-  using Dot = Single;
-};
-#if defined(__AVX512BF16__)
-struct Pairs {  // bf16 in pairs; the weights are rounded to bf16 for their product with v
-  using T = bf16;
-  using Dot = Pair;
-};
-#endif
-
 /// Keys [begin, end) of a tile as operands.
 struct KeyTile {
   Range keys;
@@ -38,13 +21,13 @@ template <class Mode>
   float *k_space = space + call.space.k, *v_space = space + call.space.v;
   if constexpr (Mode::Dot::kPairs) {
     pair_rows(v, v_stride, rows, call.value_dim, v_space);
-    return {keys, reinterpret_cast<const float*>(k), v_space, k_stride / 2, call.value_dim};
+    return {keys, reinterpret_cast<const float*>(k), v_space, k_stride / 2, row_of(call.value_dim)};
   } else if constexpr (sizeof(T) == sizeof(float)) {
     return {keys, k, v, k_stride, v_stride};
   } else {
-    widen_rows(k, k_stride, rows, call.head_dim, k_space, call.head_dim);
-    widen_rows(v, v_stride, rows, call.value_dim, v_space, call.value_dim);
-    return {keys, k_space, v_space, call.head_dim, call.value_dim};
+    widen_rows(k, k_stride, rows, call.head_dim, k_space);
+    widen_rows(v, v_stride, rows, call.value_dim, v_space);
+    return {keys, k_space, v_space, row_of(call.head_dim), row_of(call.value_dim)};
   }
 }
 
@@ -105,7 +88,7 @@ void forward_block(const AttentionCall& call, const AttentionTask& task, float* 
       store(factor + i, total == 0.0f ? Vec{} : 1.0f / total);
     }
     T* out = static_cast<T*>(span.out) + first * out_stride + task.head * vd;
-    unpack_panel<false>(sums + at * vd * kPanel, factor, panel.rows, vd, out, out_stride);
+    unpack_panel(sums + at * vd * kPanel, factor, panel.rows, vd, out, out_stride);
     if (span.lse)
       for (int64_t i = 0; i < panel.rows; ++i) span.lse[(first + i) * call.heads + task.head] = m[i] + __builtin_logf(l[i]);
   }
@@ -132,7 +115,7 @@ void run(const AttentionCall& call) {
 void attention_forward(const AttentionCall& call) {
   if (call.dtype == DType::f32) return run<Floats>(call);
 #if defined(__AVX512BF16__)
-  if (call.head_dim % 2 == 0) return run<Pairs>(call);
+  if (call.head_dim % 2 == 0) return run<Paired>(call);
 #endif
   run<Widened>(call);
 }

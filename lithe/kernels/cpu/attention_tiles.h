@@ -21,7 +21,7 @@ struct Single {
   [[gnu::always_inline]] static Vec add(Vec c, Vec a, Vec b) { return c + a * b; }
 };
 #if defined(__AVX512BF16__)
-/// Two bf16 multiply-adds per lane: a, b hold words of two bf16; the sum is f32.
+/// Two bf16 multiply-adds per lane: a, b hold words of two bf16; the sum is f32. A panel is two vectors.
 struct Pair {
   static constexpr bool kPairs = true;
   [[gnu::always_inline]] static Vec add(Vec c, Vec a, Vec b) { return _mm512_dpbf16_ps(c, (__m512bh)a, (__m512bh)b); }
@@ -32,6 +32,8 @@ struct Pair {
                                                       8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
     return (Vec)_mm512_permutexvar_epi16(_mm512_load_si512(kTurn), both);
   }
+  /// The lanes of `first`, then those of `second`, rounded.
+  [[gnu::always_inline]] static Vec follow(Vec first, Vec second) { return (Vec)_mm512_cvtne2ps_pbh(second, first); }
 };
 #endif
 
@@ -148,8 +150,8 @@ template <class T>
   }
 }
 
-/// to[i * stride + c] (+)= factor[i] from[c * kPanel + i], the way back.
-template <bool kAdd, class T>
+/// to[i * stride + c] = factor[i] from[c * kPanel + i], the way back.
+template <class T>
 [[gnu::noinline]] void unpack_panel(const float* from, const float* factor, int64_t rows, int64_t cols, T* to, int64_t stride) {
   for (int64_t lane = 0; lane < rows; lane += kLanes) {
     const Vec scale = load(factor + lane);
@@ -161,32 +163,44 @@ template <bool kAdd, class T>
       transpose(r);
 #pragma GCC unroll 16
       for (int i = 0; i < kLanes; ++i)
-        if (lane + i < rows) {
-          T* row = to + (lane + i) * stride + c;
-          store(row, kAdd ? load(row, lanes) + r[i] : r[i], lanes);
-        }
+        if (lane + i < rows) store(to + (lane + i) * stride + c, r[i], lanes);
     });
   }
 }
 
-/// Rows as f32, one after another at `to_stride`.
+/// A row of `cols` numbers where it is copied to: a whole number of cache lines, zeros behind the numbers.
+[[gnu::always_inline]] inline int64_t row_of(int64_t cols) { return (cols + 15) / 16 * 16; }
+
+/// Rows as f32, at row_of(cols).
 template <class T>
-[[gnu::noinline]] void widen_rows(const T* from, int64_t stride, int64_t rows, int64_t cols, float* to, int64_t to_stride) {
-  for (int64_t i = 0; i < rows; ++i)
-    each(cols, [&](int64_t c, auto lanes) __attribute__((always_inline)) {
-      store(to + i * to_stride + c, load(from + i * stride + c, lanes), lanes);
-    });
+[[gnu::noinline]] void widen_rows(const T* from, int64_t stride, int64_t rows, int64_t cols, float* to) {
+  const int64_t row = row_of(cols);
+  for (int64_t i = 0; i < rows; ++i, from += stride, to += row) {
+    store(to + row - kLanes, Vec{});
+    each(cols, [&](int64_t c, auto lanes) __attribute__((always_inline)) { store(to + c, load(from + c, lanes)); });
+  }
 }
 
-/// Pairs of bf16 rows: word [i/2 * cols + c] holds from[i][c] below from[i+1][c]; a missing last row is 0.
+/// The way back: to[i * stride + c] = from[i * row_of(cols) + c].
+template <class T>
+[[gnu::noinline]] void narrow_rows(const float* from, int64_t rows, int64_t cols, T* to, int64_t stride) {
+  const int64_t row = row_of(cols);
+  for (int64_t i = 0; i < rows; ++i, from += row, to += stride)
+    each(cols, [&](int64_t c, auto lanes) __attribute__((always_inline)) { store(to + c, load(from + c), lanes); });
+}
+
+/// Rows of bf16 two by two, at row_of(cols): word [i/2][c] holds from[i][c] below from[i+1][c]; a missing
+/// last row is 0.
 [[gnu::noinline, maybe_unused]] static void pair_rows(const bf16* from, int64_t stride, int64_t rows, int64_t cols, float* to) {
-  for (int64_t i = 0; i < rows; i += 2)
+  const int64_t row = row_of(cols);
+  for (int64_t i = 0; i < rows; i += 2, from += 2 * stride, to += row) {
+    store(to + row - kLanes, Vec{});
     each(cols, [&](int64_t c, auto lanes) __attribute__((always_inline)) {
       // The bits of widened bf16 are the number shifted up by 16.
-      const IntVec low = as_ints(load(from + i * stride + c, lanes));
-      const IntVec high = i + 1 < rows ? as_ints(load(from + (i + 1) * stride + c, lanes)) : IntVec{};
-      store(to + i / 2 * cols + c, as_floats(high | reinterpret_cast<IntVec>(reinterpret_cast<WordVec>(low) >> 16)), lanes);
+      const IntVec low = as_ints(load(from + c, lanes)), high = i + 1 < rows ? as_ints(load(from + stride + c, lanes)) : IntVec{};
+      store(to + c, as_floats(high | reinterpret_cast<IntVec>(reinterpret_cast<WordVec>(low) >> 16)));
     });
+  }
 }
 
 // ---- softmax
@@ -283,6 +297,23 @@ struct Panel {
     }
   }
 }
+
+// ---- how the numbers of q, k and v enter the products
+
+struct Floats {  // f32 as it lies
+  using T = float;
+  using Dot = Single;
+};
+struct Widened {  // bf16, made f32 a tile at a time
+  using T = bf16;
+  using Dot = Single;
+};
+#if defined(__AVX512BF16__)
+struct Paired {  // bf16 two by two; weights and their gradients are rounded to bf16 for their products
+  using T = bf16;
+  using Dot = Pair;
+};
+#endif
 
 // ---- decoding (attention_decode.cpp)
 
