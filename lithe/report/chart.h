@@ -28,7 +28,8 @@ struct Series {
   /// the ends).
   double smoothing = 0;
   bool dots = false;  // a dot at each point, for few points
-  bool label_min = false, label_last = true;
+  bool label_min = false;  // writes the lowest value beside its point, unless it is the last one
+  bool label_last = true;  // writes the last value (of the average when there is one) at the right
 };
 
 struct LineChart {
@@ -57,7 +58,7 @@ struct ScatterChart {
 struct Bar {
   std::string label;
   std::vector<double> values;    // one per series; stacked bars need values of at least 0
-  std::optional<double> marker;  // a tick across the bar, for example a peak below the sum of the parts
+  std::optional<double> marker;  // points at a value on the bar, for example a peak below the sum of the parts
 };
 
 /// Horizontal bars from zero, stacked or side by side. The height follows from the number of bars.

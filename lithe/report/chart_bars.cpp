@@ -7,7 +7,7 @@
 namespace lithe::report {
 namespace {
 
-constexpr double kThickness = 26, kGap = 18, kThin = 16, kThinGap = 3;
+constexpr double kThickness = 28, kGap = 20, kThin = 16, kThinGap = 3;
 
 std::string value_of(double value, Quantity quantity) { return format(value, quantity, 3); }
 
@@ -80,7 +80,7 @@ std::string svg(const BarChart& chart, int width) {
   std::vector<LegendItem> legend;
   for (size_t s = 0; s < count; ++s)
     if (!chart.series[s].empty()) legend.push_back({chart.series[s], color_class(s), "box"});
-  if (has_marker) legend.push_back({chart.marker_name, "", "tick"});
+  if (has_marker) legend.push_back({chart.marker_name, "", "pointer"});
   const Legend names = draw_legend(legend, 4, 2, width - 8);
 
   // Long labels on a narrow page stand above their bars.
@@ -91,7 +91,7 @@ std::string svg(const BarChart& chart, int width) {
   const int height = int(top + pitch * double(chart.bars.size()) + 28);
   Axis axis;
   axis.quantity = chart.quantity;
-  const AxisRange range = axis_range(all, axis, width < 500 ? 3 : 6, false);
+  const AxisRange range = axis_range(all, axis, width < 500 ? 3 : 6, Fit::exact);
   const Scale x{range.low, range.high, left, width - right, false};
 
   std::string out = svg_open(width, height, "bars", description) + ">" + names.svg + "<g class=\"axes\">";
@@ -109,7 +109,7 @@ std::string svg(const BarChart& chart, int width) {
     out += above ? text_at(left, y - 6, bar.label, "name") : text_at(left - 10, y + lines / 2 + 4, bar.label, "name end");
     out += chart.stacked ? stacked_row(chart, bar, x, y) : grouped_rows(chart, bar, x, y);
     if (bar.marker && std::isfinite(*bar.marker))
-      out += cat("<path class=\"marker\" d=\"M", coordinate(x(*bar.marker)), ",", coordinate(y - 4), "v", lines + 8, "\"><title>", escape(chart.marker_name), ": ",
+      out += cat("<path class=\"marker\" d=\"M", coordinate(x(*bar.marker)), ",", coordinate(y - 1), "l-5,-8h10z\"><title>", escape(chart.marker_name), ": ",
                  value_of(*bar.marker, chart.quantity), "</title></path>");
     y += pitch;
   }

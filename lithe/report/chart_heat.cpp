@@ -33,7 +33,7 @@ double longest(const std::vector<std::string>& labels) {
 std::string svg(const HeatMap& chart, int width) {
   const size_t rows = chart.rows.size(), columns = chart.columns.size();
   check(chart.values.size() == rows * columns, "heat_map", "values must be [", rows, ",", columns, "], got ", chart.values.size(), " values");
-  const double left = longest(chart.rows) + 14, top = longest(chart.columns) + 30, side = width - left - 8;
+  const double left = std::max(longest(chart.rows), text_width(chart.row_name + " ↓")) + 14, top = longest(chart.columns) + 30, side = width - left - 8;
   const double cell = columns ? std::min({28.0, side / double(columns), 1400.0 / double(std::max<size_t>(rows, 1))}) : 0;
   const int height = int(top + cell * double(rows) + 34);
   // Labels need 14 pixels; on denser maps each n-th token is named.
@@ -82,11 +82,11 @@ std::string svg(const HeatMap& chart, int width) {
   }
   out += "</g>";
   // The key to the shades.
-  const double y = height - 22, step = 120.0 / kLevels;
+  const double y = height - 22, step = 4;
   for (int shade = 1; shade <= kLevels; ++shade)
-    out += cat("<path class=\"key\" stroke-opacity=\"", coordinate(double(shade) / kLevels), "\" d=\"M", coordinate(left + 14 + (shade - 1) * step), ",", y, "h",
+    out += cat("<path class=\"key\" stroke-opacity=\"", coordinate(double(shade) / kLevels), "\" d=\"M", coordinate(left + 12 + (shade - 1) * step), ",", y, "h",
                coordinate(step), "\"/>");
-  out += text_at(left, y + 4, "0", "tick") + text_at(left + 14 + 126, y + 4, "1", "tick");
+  out += text_at(left, y + 4, "0", "tick") + text_at(left + 14 + kLevels * step + 6, y + 4, "1", "tick");
   return out + "</svg>";
 }
 

@@ -153,10 +153,11 @@ struct Drawing {
         if (best == series.y.size() || series.y[i] < series.y[best]) best = i;
     if (best == series.y.size()) return;
     const double at = x(series.x[best]), below = y(series.y[best]);
+    marks += cat("<circle class=\"ring ", color, "\" cx=\"", coordinate(at), "\" cy=\"", coordinate(below), "\" r=\"5\"/>");
+    if (series.label_last && best == points.pieces.back().back()) return;
     const std::string text = "min " + value_label(series.y[best], chart.y);
     const double half = text_width(text) / 2;
     const double middle = std::clamp(at, x.from + half, std::max(x.from + half, x.to - half));
-    marks += cat("<circle class=\"ring ", color, "\" cx=\"", coordinate(at), "\" cy=\"", coordinate(below), "\" r=\"5\"/>");
     marks += text_at(middle, below + 20 > y.from - 2 ? below - 12 : below + 20, text, "value middle halo " + color);
   }
 };
@@ -195,18 +196,18 @@ std::string svg(const LineChart& chart, int width) {
     all_x.insert(all_x.end(), points.back().gaps.begin(), points.back().gaps.end());
     if (!series.name.empty() && chart.series.size() > 1) legend.push_back({series.name, color_class(s), "line"});
     left_out += points.back().left_out;
-    if (series.label_last && !points.back().pieces.empty()) end_width = 52;
+    if (series.label_last && !points.back().pieces.empty()) end_width = 62;
   }
   if (left_out)
     legend.push_back({cat(format_integer(int64_t(left_out)), left_out == 1 ? " value" : " values", chart.y.log ? " not finite or not positive" : " not finite"), "", "cross"});
 
-  const AxisRange y_range = axis_range(all_y, chart.y, chart.height < 260 ? 4 : 5, true);
-  const AxisRange x_range = axis_range(all_x, chart.x, width < 500 ? 4 : 8, false);
+  const AxisRange y_range = axis_range(all_y, chart.y, chart.height < 260 ? 4 : 5, Fit::rounded);
+  const AxisRange x_range = axis_range(all_x, chart.x, width < 500 ? 4 : 8, Fit::exact);
   double left = 12, right = std::max(16.0, end_width);
   for (const Tick& tick : y_range.ticks) left = std::max(left, 12 + text_width(tick.label));
   if (!x_range.ticks.empty()) right = std::max(right, text_width(x_range.ticks.back().label) / 2 + 2);
   const Legend names = draw_legend(legend, 4, 2, width - 8);
-  const double top = 12 + names.height + (chart.y.label.empty() ? 0 : 20), bottom = chart.x.label.empty() ? 28 : 46;
+  const double top = 12 + names.height + (chart.y.label.empty() ? 0 : 24), bottom = chart.x.label.empty() ? 28 : 46;
   const int height = chart.height + int(names.height);
 
   Drawing drawing{chart,
@@ -228,7 +229,7 @@ std::string svg(const LineChart& chart, int width) {
              "\" data-unit=\"", chart.y.quantity == Quantity::bytes ? "bytes" : chart.y.quantity == Quantity::count ? "count" : "number", "\">");
   out += names.svg + draw_axes(x_range, y_range, drawing.x, drawing.y, chart.x, chart.y);
   out += drawing.lines + drawing.marks;
-  for (const EndLabel& label : drawing.ends) out += text_at(width - right + 6, label.y + 4, label.text, "value " + label.color);
+  for (const EndLabel& label : drawing.ends) out += text_at(width - right + 9, label.y + 4, label.text, "value " + label.color);
   if (all_y.empty()) out += text_at((left + width - right) / 2, (top + height - bottom) / 2, "no values to draw", "label middle");
   return out + "</svg>";
 }

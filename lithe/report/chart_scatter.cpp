@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <array>
 
 #include "lithe/base/error.h"
 #include "lithe/report/scale.h"
@@ -14,16 +13,23 @@ struct Box {
 
 constexpr double kRadius = 5;
 
+struct Place {
+  Box box;
+  double x;            // where the text is anchored
+  const char* anchor;  // class
+};
+
 // The first place beside a point where its label hides nothing; nothing when there is none.
-std::optional<Box> label_place(double x, double y, double width, const Box& plot, const std::vector<Box>& taken) {
-  const std::array<Box, 4> places = {{{x + 9, y - 8, x + 9 + width, y + 6},
-                                      {x - 9 - width, y - 8, x - 9, y + 6},
-                                      {x - width / 2, y - 22, x + width / 2, y - 8},
-                                      {x - width / 2, y + 9, x + width / 2, y + 23}}};
-  for (const Box& place : places) {
-    if (place.left < plot.left || place.right > plot.right || place.top < plot.top || place.bottom > plot.bottom) continue;
-    if (std::none_of(taken.begin(), taken.end(), [&](const Box& box) { return box.meets(place); })) return place;
-  }
+std::optional<Place> label_place(double x, double y, double width, const Box& plot, const std::vector<Box>& taken) {
+  constexpr double aside = 9, height = 14;
+  for (const double shift : {-8.0, -20.0, 6.0})  // beside the point, then above and below
+    for (const bool right : {true, false}) {
+      const double left = right ? x + aside : x - aside - width;
+      const Place place{{left, y + shift, left + width, y + shift + height}, right ? x + aside : x - aside, right ? "" : " end"};
+      const Box& box = place.box;
+      if (box.left < plot.left || box.right > plot.right || box.top < plot.top || box.bottom > plot.bottom) continue;
+      if (std::none_of(taken.begin(), taken.end(), [&](const Box& other) { return other.meets(box); })) return place;
+    }
   return {};
 }
 
@@ -50,14 +56,14 @@ std::string svg(const ScatterChart& chart, int width) {
   std::vector<LegendItem> legend;
   for (size_t g = 0; g < chart.groups.size(); ++g) legend.push_back({chart.groups[g], color_class(g), "dot"});
   for (const ScatterPoint& point : chart.points)
-    if (!drawable(point.x, chart.x) || !drawable(point.y, chart.y)) legend.push_back({point.label + " cannot be drawn", "", "cross"});
+    if (!drawable(point.x, chart.x) || !drawable(point.y, chart.y)) legend.push_back({"cannot be drawn: " + point.label, "", "cross"});
 
-  const AxisRange x_range = axis_range(all_x, chart.x, width < 500 ? 4 : 7, true), y_range = axis_range(all_y, chart.y, 5, true);
+  const AxisRange x_range = axis_range(all_x, chart.x, width < 500 ? 4 : 7, Fit::padded), y_range = axis_range(all_y, chart.y, 5, Fit::padded);
   double left = 12;
   for (const Tick& tick : y_range.ticks) left = std::max(left, 12 + text_width(tick.label));
   const double right = x_range.ticks.empty() ? 16 : std::max(16.0, text_width(x_range.ticks.back().label) / 2 + 2);
   const Legend names = draw_legend(legend, 4, 2, width - 8);
-  const double top = 12 + names.height + (chart.y.label.empty() ? 0 : 20), bottom = 46;
+  const double top = 12 + names.height + (chart.y.label.empty() ? 0 : 24), bottom = 46;
   const int height = chart.height + int(names.height);
   const Scale x{x_range.low, x_range.high, left, width - right, chart.x.log}, y{y_range.low, y_range.high, height - bottom, top, chart.y.log};
 
@@ -83,8 +89,8 @@ std::string svg(const ScatterChart& chart, int width) {
                 shown(point.y, point.y_error, chart.y), "</title></circle>");
     const auto place = label_place(at, over, text_width(point.label), plot, taken);
     if (!place) continue;
-    taken.push_back(*place);
-    labels += text_at(place->left, place->bottom - 2, point.label, "name halo");
+    taken.push_back(place->box);
+    labels += text_at(place->x, place->box.bottom - 2, point.label, std::string("name halo") + place->anchor);
   }
   std::string description = (chart.title.empty() ? "Scatter chart" : chart.title) + ": " + chart.y.label + " by " + chart.x.label + ".";
   for (const ScatterPoint& point : points)

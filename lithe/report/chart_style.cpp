@@ -14,12 +14,12 @@ std::string_view chart_style() {
 .chart .grid{stroke:var(--line);stroke-width:1;fill:none}.chart .mark,.chart .base{stroke:var(--soft);stroke-opacity:.55;fill:none}
 .s0{--c:var(--s0)}.s1{--c:var(--s1)}.s2{--c:var(--s2)}.s3{--c:var(--s3)}.s4{--c:var(--s4)}.s5{--c:var(--s5)}.s6{--c:var(--s6)}.s7{--c:var(--s7)}
 .chart .line{fill:none;stroke:var(--c);stroke-width:1.9;stroke-linejoin:round;stroke-linecap:round}.chart .raw{stroke-width:1;stroke-opacity:.28}
-.chart .dot,.chart .box{fill:var(--c)}.chart .ring{fill:none;stroke:var(--c);stroke-width:1.6}.chart text.value{fill:var(--c,var(--ink))}
+.chart .line.again{stroke-dasharray:6 5}.chart .dot,.chart .box{fill:var(--c)}.chart .ring{fill:none;stroke:var(--c);stroke-width:1.6}.chart text.value{fill:var(--c,var(--ink))}
 .chart .dot{stroke:var(--ground);stroke-width:1}.chart .error{stroke:var(--c);stroke-width:1.4;stroke-opacity:.7;fill:none}
 .chart .halo{paint-order:stroke;stroke:var(--ground);stroke-width:4px;stroke-linejoin:round}.chart .inside{fill:var(--inside);font-weight:600}
-.chart .cross{stroke:var(--bad);stroke-width:1.6;fill:none}.chart text.bad{fill:var(--bad)}.chart .marker{stroke:var(--ink);stroke-width:2;fill:none}
+.chart .cross{stroke:var(--bad);stroke-width:1.6;fill:none}.chart text.bad{fill:var(--bad)}.chart .marker{fill:var(--ink)}
 .chart .frame{fill:none;stroke:var(--line)}.chart .cell{stroke:var(--s0);stroke-width:1;fill:none;shape-rendering:crispEdges}.chart .cell.bad{stroke:var(--bad)}
-.chart .key{stroke:var(--s0);stroke-width:10;fill:none}.chart .rule{stroke:var(--soft);stroke-dasharray:3 3;pointer-events:none}
+.chart .key{stroke:var(--s0);stroke-width:10;fill:none;shape-rendering:crispEdges}.chart .rule{stroke:var(--soft);stroke-dasharray:3 3;pointer-events:none}
 .tip{position:absolute;z-index:9;pointer-events:none;padding:7px 10px;border-radius:6px;background:var(--ink);color:var(--ground);white-space:pre;font:12px/1.5 system-ui,sans-serif;font-variant-numeric:tabular-nums;box-shadow:0 2px 10px #0003}
 )css";
 }
@@ -48,7 +48,7 @@ for(const svg of document.querySelectorAll('svg.lines')){
     const first=near.reduce((a,b)=>b&&(!a||Math.abs(b[0]-px)<Math.abs(a[0]-px))?b:a,null);if(!first)return;
     if(!rule){rule=document.createElementNS(svg.namespaceURI,'path');rule.setAttribute('class','rule');svg.append(rule)}
     rule.setAttribute('d','M'+first[0]+','+svg.dataset.y.split(' ')[2]+'V'+svg.dataset.y.split(' ')[3]);
-    place(event,(svg.dataset.label||'x')+' '+show(x(first[0]),'number')+lines.map((l,i)=>near[i]&&Math.abs(near[i][0]-first[0])<12?'\n'+(l.name?l.name+'  ':'')+show(y(near[i][1]),svg.dataset.unit):'').join(''));
+    place(event,(svg.dataset.label||'x')+' '+show(x(first[0]),'number')+lines.map((l,i)=>near[i]?'\n'+(l.name?l.name+'  ':'')+show(y(near[i][1]),svg.dataset.unit)+(Math.abs(near[i][0]-first[0])<3?'':'  at '+show(x(near[i][0]),'number')):'').join(''));
   });
 }
 for(const svg of document.querySelectorAll('svg.heat')){

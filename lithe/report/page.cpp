@@ -22,7 +22,7 @@ h1{margin:0;font-size:30px;line-height:1.2;font-weight:650;letter-spacing:-.012e
 .subtitle{margin:8px 0 0;color:var(--soft);overflow-wrap:anywhere}
 h2{margin:52px 0 14px;font-size:20px;font-weight:650;letter-spacing:-.006em}
 p{max-width:72ch;margin:0 0 14px}
-.tiles{display:grid;grid-template-columns:repeat(auto-fill,minmax(165px,1fr));gap:12px;margin:24px 0;padding:0}
+.tiles{display:grid;grid-template-columns:repeat(auto-fill,minmax(190px,1fr));gap:12px;margin:24px 0;padding:0}
 .tile{background:var(--ground);border:1px solid var(--rule);border-radius:10px;padding:14px 16px 13px;min-width:0}
 .tile dt{color:var(--soft);font-size:12.5px}
 .tile dd{margin:0}.tile .number{margin-top:3px;font-size:23px;line-height:1.3;font-weight:650;letter-spacing:-.01em;font-variant-numeric:tabular-nums;overflow-wrap:anywhere}
@@ -43,9 +43,9 @@ th button{all:unset;display:block;width:100%;padding:9px 16px;box-sizing:border-
 th button:focus-visible,summary:focus-visible{outline:2px solid var(--link);outline-offset:-2px;border-radius:6px}
 th button:hover{color:var(--ink)}th button::after{content:"\2195";margin-left:.4em;opacity:.3}
 th[aria-sort=ascending] button::after{content:"\2191";opacity:1}th[aria-sort=descending] button::after{content:"\2193";opacity:1}
-.n{text-align:right}td.text{white-space:normal;overflow-wrap:anywhere}
+.n{text-align:right}td.text{white-space:normal;overflow-wrap:break-word}
 tbody tr:hover td{background-color:var(--quiet)}
-td.bar{background-image:linear-gradient(var(--bar),var(--bar));background-repeat:no-repeat;background-position:right 8px center;background-size:calc((100% - 16px)*var(--part)) 20px}
+td.share{min-width:130px}td.bar{background-image:linear-gradient(var(--bar),var(--bar));background-repeat:no-repeat;background-position:16px center;background-size:calc((100% - 32px)*var(--part)) 20px}
 pre{margin:0;padding:14px 18px;overflow:auto;max-height:34em;background:var(--ground);border:1px solid var(--rule);border-radius:10px;font:13px/1.55 ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospace;tab-size:2}
 details{margin:0 0 12px;background:var(--ground);border:1px solid var(--rule);border-radius:10px}
 summary{padding:11px 18px;cursor:pointer;font-weight:600}summary .more{margin-left:10px;font-weight:400;color:var(--soft);font-size:13.5px}
@@ -97,10 +97,10 @@ std::string sort_key(double key) {
 
 std::string cell_html(const Cell& cell, const Column& column) {
   std::string out = column.numeric ? "<td class=\"n" : "<td class=\"text";
-  if (cell.bar > 0) out += " bar";
+  if (cell.bar) out += *cell.bar > 0 ? " share bar" : " share";
   out += "\"";
   if (cell.key) out += cat(" data-sort=\"", sort_key(*cell.key), "\"");
-  if (cell.bar > 0) out += cat(" style=\"--part:", coordinate(std::min(cell.bar, 1.0)), "\"");
+  if (cell.bar && *cell.bar > 0) out += cat(" style=\"--part:", format_number(*cell.bar, 3), "\"");
   return out + ">" + escape(cell.text) + "</td>";
 }
 
@@ -113,9 +113,11 @@ Cell Cell::integer(int64_t value) {
 }
 
 Cell Cell::share(double part) {
-  Cell cell(std::isfinite(part) ? format_number(100 * part, 3) + "\xC2\xA0%" : format_number(part));
+  if (!std::isfinite(part)) return Cell(part, Quantity::number);
+  const double percent = 100 * part;
+  Cell cell((percent > 0 && percent < 0.1 ? "<0.1" : percent >= 99.95 ? format_number(percent, 3) : format_number(percent, percent < 10 ? 2 : 3)) + "\xC2\xA0%");
   cell.key = part;
-  cell.bar = std::isfinite(part) ? std::clamp(part, 0.0, 1.0) : 0;
+  cell.bar = std::clamp(part, 0.0, 1.0);
   return cell;
 }
 

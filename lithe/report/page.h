@@ -38,7 +38,7 @@ struct Cell {
 
   std::string text;
   std::optional<double> key;  // what sorting compares instead of the text
-  double bar = 0;             // length of the bar, 0 to 1
+  std::optional<double> bar;  // length of a bar behind the number, 0 to 1
 };
 
 struct Table {

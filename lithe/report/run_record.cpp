@@ -24,18 +24,32 @@ std::optional<double> number_in(std::string_view text) {
   return {};
 }
 
+// Python and others write NaN and Infinity bare, which is not JSON; in quotes they are read as numbers.
+std::string quote_bare_words(std::string_view line) {
+  std::string out;
+  bool in_string = false;
+  for (size_t i = 0; i < line.size(); ++i) {
+    if (line[i] == '"') in_string = !in_string;
+    size_t word = 0;
+    if (!in_string)
+      for (const std::string_view name : {"NaN", "Infinity", "-Infinity"})
+        if (line.substr(i).starts_with(name)) word = name.size();
+    if (word == 0) {
+      out += line[i];
+      continue;
+    }
+    out.append("\"").append(line.substr(i, word)).append("\"");
+    i += word - 1;
+  }
+  return out;
+}
+
 // Reads the numbers of one flat JSON object under known keys without building a tree: metrics files have many lines.
 class NumberReader final : public nlohmann::json_sax<nlohmann::json> {
  public:
   explicit NumberReader(std::span<const std::string_view> keys) : keys_(keys), values_(keys.size()) {}
 
-  bool read(std::string_view line) {
-    std::fill(values_.begin(), values_.end(), std::nullopt);
-    depth_ = 0;
-    key_ = keys_.size();
-    is_object_ = wrong_type_ = false;
-    return nlohmann::json::sax_parse(line, this) && is_object_ && !wrong_type_;
-  }
+  bool read(std::string_view line) { return parse(line) || parse(quote_bare_words(line)); }
   bool has(size_t key) const { return values_[key].has_value(); }
   double get(size_t key) const { return values_[key].value_or(kNaN); }
 
@@ -57,6 +71,13 @@ class NumberReader final : public nlohmann::json_sax<nlohmann::json> {
   bool parse_error(size_t, const std::string&, const nlohmann::detail::exception&) override { return false; }
 
  private:
+  bool parse(std::string_view line) {
+    std::fill(values_.begin(), values_.end(), std::nullopt);
+    depth_ = 0;
+    key_ = keys_.size();
+    is_object_ = wrong_type_ = false;
+    return nlohmann::json::sax_parse(line, this) && is_object_ && !wrong_type_;
+  }
   bool put(std::optional<double> value) {
     if (depth_ == 1 && key_ < keys_.size()) {
       values_[key_] = value;
@@ -127,7 +148,7 @@ class Reader {
     });
   }
 
-  void damaged(const std::string& name, const std::string& reason) { record_.damaged.push_back(name + ": " + reason); }
+  void damaged(const std::string& name, const std::string& reason) { record_.damaged.push_back(reason.find(name) == std::string::npos ? name + ": " + reason : reason); }
 
  private:
   const Path& directory_;

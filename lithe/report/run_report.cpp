@@ -117,7 +117,7 @@ void notices(Page& page, const RunRecord& run) {
   if (!run.missing.empty()) {
     std::string files;
     for (const std::string& file : run.missing) files += (files.empty() ? "" : ", ") + file;
-    page.notice(Tone::plain, "Not recorded in this directory: " + files);
+    page.notice(Tone::plain, "Not recorded in this directory", {files});
   }
 }
 
@@ -136,7 +136,7 @@ LineChart loss_chart(const RunRecord& run, double from_step) {
   chart.y.label = "nats per token";
   if (!run.training.step.empty()) {
     chart.series.push_back(part_of("training", run.training.step, run.training.loss, from_step));
-    chart.series.back().smoothing = 0.01;
+    chart.series.back().smoothing = 0.015;
   }
   std::vector<double> steps, losses;
   for (const Evaluation& evaluation : run.evaluations) steps.push_back(evaluation.step), losses.push_back(evaluation.loss);
@@ -194,12 +194,12 @@ void learning(Page& page, const RunRecord& run) {
   if (!curve.step.empty() && any_finite(curve.learning_rate)) halves.push_back(Page::half_figure(simple_chart("Learning rate", "", curve.step, curve.learning_rate)));
   if (!curve.step.empty() && any_finite(curve.grad_norm)) {
     LineChart chart = simple_chart("Gradient norm", "before clipping", curve.step, curve.grad_norm);
-    chart.series[0].smoothing = 0.01;
+    chart.series[0].smoothing = 0.015;
     halves.push_back(Page::half_figure(chart));
   }
   if (any_finite(run.speed.tokens_per_second)) {
     LineChart chart = simple_chart("Speed", "tokens per second", run.speed.step, run.speed.tokens_per_second);
-    chart.series[0].smoothing = 0.01;
+    chart.series[0].smoothing = 0.015;
     halves.push_back(Page::half_figure(chart));
   }
   if (!halves.empty()) page.figures(halves);
@@ -216,11 +216,10 @@ void memory(Page& page, const RunRecord& run) {
   chart.quantity = Quantity::bytes;
   chart.stacked = true;
   chart.series = MemoryLedger::class_names();
-  Table table{"Memory by class", {{"Class"}, {"Planned", true}, {"Measured", true}, {"Measured / planned", true}}, {}, {}};
+  Table table{"Memory by class", {{"Class"}, {"Planned", true}, {"Measured", true}, {"Difference", true}}, {}, {}};
   const auto cell = [](double bytes) { return std::isnan(bytes) ? Cell("–") : Cell(bytes, Quantity::bytes, 4); };
   const auto row = [&](const std::string& name, double planned, double measured) {
-    const double ratio = planned > 0 ? measured / planned : std::nan("");
-    table.rows.push_back({name, cell(planned), cell(measured), std::isnan(ratio) ? Cell("–") : Cell(ratio, Quantity::number, 4)});
+    table.rows.push_back({name, cell(planned), cell(measured), cell(measured - planned)});
   };
   for (const auto& [name, ledger] : {std::pair("planned", &run.planned), std::pair("measured", &run.measured)}) {
     if (!*ledger) continue;

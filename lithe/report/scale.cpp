@@ -30,22 +30,22 @@ std::string tick_label(double value, double step, const Axis& axis, double unit)
   return format_number(std::abs(value) < step * 1e-6 ? 0 : value, digits);
 }
 
-void linear_ticks(AxisRange& range, const Axis& axis, int count, bool round) {
+void linear_ticks(AxisRange& range, const Axis& axis, int count, Fit fit) {
   double unit = 1;
   if (axis.quantity == Quantity::bytes)
     while (std::max(std::abs(range.low), std::abs(range.high)) >= unit * 1024) unit *= 1024;
   double step = nice_step((range.high - range.low) / unit, count) * unit;
   if ((axis.quantity == Quantity::bytes || axis.quantity == Quantity::count) && step < 1) step = 1;
-  if (round) {
-    range.low = std::floor(range.low / step + 1e-9) * step;
-    range.high = std::ceil(range.high / step - 1e-9) * step;
+  if (fit == Fit::rounded) {
+    range.low = std::floor(2 * range.low / step + 1e-9) * step / 2;
+    range.high = std::ceil(2 * range.high / step - 1e-9) * step / 2;
   }
   const double first = std::ceil(range.low / step - 1e-9), last = std::floor(range.high / step + 1e-9);
   const double largest = std::max(std::abs(range.low), std::abs(range.high));
   for (double i = first; i <= last; ++i) range.ticks.push_back({i * step, tick_label(i * step, step, axis, largest)});
 }
 
-void log_ticks(AxisRange& range, const Axis& axis, int count, bool round) {
+void log_ticks(AxisRange& range, const Axis& axis, int count, Fit fit) {
   const auto grid = [](int i) {  // 1, 2, 5, 10, 20, ...
     static constexpr double factors[] = {1, 2, 5};
     const int decade = i >= 0 ? i / 3 : -((2 - i) / 3);
@@ -55,7 +55,7 @@ void log_ticks(AxisRange& range, const Axis& axis, int count, bool round) {
   while (grid(first + 1) <= range.low * (1 + 1e-9)) ++first;
   last = first;
   while (grid(last) < range.high * (1 - 1e-9)) ++last;
-  if (round) range.low = grid(first), range.high = grid(last);
+  if (fit == Fit::rounded) range.low = grid(first), range.high = grid(last);
   const double decades = std::log10(range.high / range.low);
   const int stride = std::max(1, int(std::ceil(decades / count)));
   for (int i = first; i <= last; ++i) {
@@ -64,9 +64,9 @@ void log_ticks(AxisRange& range, const Axis& axis, int count, bool round) {
     if (3 * decades > count && (i % 3 != 0 || (i / 3) % stride != 0)) continue;
     range.ticks.push_back({value, format(value, axis.quantity, 3)});
   }
-  if (range.ticks.size() < 2) {
+  if (range.ticks.size() < 3) {
     range.ticks.clear();
-    linear_ticks(range, axis, count, false);
+    linear_ticks(range, axis, count, Fit::exact);
     std::erase_if(range.ticks, [](const Tick& tick) { return tick.value <= 0; });
   }
 }
@@ -82,7 +82,7 @@ double Scale::operator()(double value) const {
   return from + part * (to - from);
 }
 
-AxisRange axis_range(const std::vector<double>& values, const Axis& axis, int count, bool round) {
+AxisRange axis_range(const std::vector<double>& values, const Axis& axis, int count, Fit fit) {
   AxisRange range{std::numeric_limits<double>::infinity(), -std::numeric_limits<double>::infinity(), {}};
   for (const double value : values) {
     if (!drawable(value, axis)) continue;
@@ -101,7 +101,14 @@ AxisRange axis_range(const std::vector<double>& values, const Axis& axis, int co
       range.low -= room, range.high += room;
     }
   }
-  axis.log ? log_ticks(range, axis, count, round) : linear_ticks(range, axis, count, round);
+  if (fit == Fit::padded) {
+    constexpr double part = 0.06;
+    const double room = part * (range.high - range.low), factor = std::pow(range.high / range.low, part);
+    const bool stays_at_zero = axis.from_zero && range.low == 0;
+    range.low = axis.log ? range.low / factor : stays_at_zero ? 0 : range.low - room;
+    range.high = axis.log ? range.high * factor : range.high + room;
+  }
+  axis.log ? log_ticks(range, axis, count, fit) : linear_ticks(range, axis, count, fit);
   return range;
 }
 
@@ -133,7 +140,7 @@ std::string draw_axes(const AxisRange& x_range, const AxisRange& y_range, const 
   }
   out += cat("<path class=\"base\" d=\"M", coordinate(x.from), ",", coordinate(y.from), "H", coordinate(x.to), "\"/>");
   if (!x_axis.label.empty()) out += text_at((x.from + x.to) / 2, y.from + 38, x_axis.label, "label middle");
-  if (!y_axis.label.empty()) out += text_at(4, y.to - 12, y_axis.label, "label");
+  if (!y_axis.label.empty()) out += text_at(4, y.to - 16, y_axis.label, "label");
   return out + "</g>";
 }
 
@@ -151,8 +158,8 @@ Legend draw_legend(const std::vector<LegendItem>& items, double left, double top
       legend.svg += cat("<circle class=\"dot ", item.classes, "\" cx=\"", coordinate(x + 8), "\" cy=\"", at, "\" r=\"4.5\"/>");
     else if (item.mark == "cross")
       legend.svg += cat("<path class=\"cross ", item.classes, "\" d=\"M", coordinate(x + 4), ",", coordinate(y - 8), "l8,8m0,-8l-8,8\"/>");
-    else if (item.mark == "tick")
-      legend.svg += cat("<path class=\"marker ", item.classes, "\" d=\"M", coordinate(x + 8), ",", coordinate(y - 10), "v12\"/>");
+    else if (item.mark == "pointer")
+      legend.svg += cat("<path class=\"marker\" d=\"M", coordinate(x + 8), ",", coordinate(y), "l-5,-8h10z\"/>");
     else
       legend.svg += cat("<rect class=\"box ", item.classes, "\" x=\"", coordinate(x + 2), "\" y=\"", coordinate(y - 10), "\" width=\"12\" height=\"12\" rx=\"2\"/>");
     legend.svg += text_at(x + 22, y, name, "name");
@@ -162,6 +169,6 @@ Legend draw_legend(const std::vector<LegendItem>& items, double left, double top
   return legend;
 }
 
-std::string color_class(size_t i) { return "s" + std::to_string(i % 8); }
+std::string color_class(size_t i) { return "s" + std::to_string(i % 8) + (i < 8 ? "" : " again"); }
 
 }  // namespace lithe::report

@@ -30,9 +30,12 @@ struct AxisRange {
   std::vector<Tick> ticks;
 };
 
-/// Covers the drawable values with about `count` ticks. With `round` the range grows to the next tick (of a logarithmic
-/// axis: to the next 1, 2 or 5), otherwise it ends at the values themselves.
-AxisRange axis_range(const std::vector<double>& values, const Axis& axis, int count, bool round);
+/// Where an axis ends: at the outermost values, a little beyond them, or at the next half tick (of a logarithmic axis: at
+/// the next 1, 2 or 5 times a power of ten).
+enum class Fit { exact, padded, rounded };
+
+/// Covers the drawable values with about `count` ticks.
+AxisRange axis_range(const std::vector<double>& values, const Axis& axis, int count, Fit fit);
 
 /// What all charts share. `at` numbers are pixels.
 std::string svg_open(int width, int height, const std::string& kind, const std::string& description);
@@ -44,7 +47,7 @@ double text_width(std::string_view text);
 /// The axes' grid, tick labels and axis labels of a plot area.
 std::string draw_axes(const AxisRange& x_range, const AxisRange& y_range, const Scale& x, const Scale& y, const Axis& x_axis, const Axis& y_axis);
 
-/// A legend wrapped into `width`, starting at (left, top): coloured marks and names. `mark` is line, dot, cross, tick or box.
+/// A legend wrapped into `width`, starting at (left, top): coloured marks and names. `mark` is line, dot, cross, pointer or box.
 struct Legend {
   std::string svg;
   double height = 0;
@@ -56,7 +59,7 @@ struct LegendItem {
 };
 Legend draw_legend(const std::vector<LegendItem>& items, double left, double top, double width);
 
-/// The class of the i-th colour; colours repeat after eight.
+/// The classes of the i-th colour; after eight colours they repeat, dashed.
 std::string color_class(size_t i);
 
 }  // namespace lithe::report

@@ -1,0 +1,209 @@
+#include "lithe/report/chart.h"
+
+#include <cmath>
+#include <limits>
+
+#include <gtest/gtest.h>
+
+#include "lithe/base/error.h"
+#include "lithe/report/scale.h"
+
+namespace lithe::report {
+namespace {
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN(), kInfinity = std::numeric_limits<double>::infinity();
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+size_t count(const std::string& text, const std::string& part) {
+  size_t n = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++n;
+  return n;
+}
+
+std::vector<std::string> labels(const AxisRange& range) {
+  std::vector<std::string> all;
+  for (const Tick& tick : range.ticks) all.push_back(tick.label);
+  return all;
+}
+
+LineChart line(std::vector<double> x, std::vector<double> y) {
+  LineChart chart;
+  Series series{"", std::move(x), std::move(y)};
+  series.label_last = false;
+  chart.series = {series};
+  return chart;
+}
+
+using Labels = std::vector<std::string>;
+
+TEST(AxisRange, LinearTicksAreOneTwoOrFive) {
+  EXPECT_EQ(labels(axis_range({0, 10}, {}, 5, Fit::rounded)), (Labels{"0", "2", "4", "6", "8", "10"}));
+  EXPECT_EQ(labels(axis_range({3.4, 9.1}, {}, 5, Fit::rounded)), (Labels{"4", "6", "8", "10"}));
+  const AxisRange range = axis_range({3.4, 9.1}, {}, 5, Fit::rounded);
+  EXPECT_DOUBLE_EQ(range.low, 3);
+  EXPECT_DOUBLE_EQ(range.high, 10);
+  EXPECT_EQ(labels(axis_range({-0.02, 0.031}, {}, 5, Fit::exact)), (Labels{"-0.02", "0", "0.02"}));
+  EXPECT_EQ(labels(axis_range({1000.01, 1000.03}, {}, 4, Fit::exact)), (Labels{"1,000.01", "1,000.015", "1,000.02", "1,000.025", "1,000.03"}));
+}
+
+TEST(AxisRange, LogarithmicTicks) {
+  const Axis log{"", Quantity::number, true};
+  EXPECT_EQ(labels(axis_range({1, 100}, log, 8, Fit::exact)), (Labels{"1", "2", "5", "10", "20", "50", "100"}));
+  EXPECT_EQ(labels(axis_range({1e-3, 1e5}, log, 5, Fit::exact)), (Labels{"0.01", "1", "100", "10,000"}));
+  EXPECT_EQ(labels(axis_range({3, 3.5}, log, 5, Fit::exact)), (Labels{"3", "3.1", "3.2", "3.3", "3.4", "3.5"}));
+  const AxisRange rounded = axis_range({0.03, 70}, log, 5, Fit::rounded);
+  EXPECT_DOUBLE_EQ(rounded.low, 0.02);
+  EXPECT_DOUBLE_EQ(rounded.high, 100);
+}
+
+TEST(AxisRange, BytesStepInBinaryUnits) {
+  const Axis bytes{"", Quantity::bytes};
+  const double GiB = 1024.0 * 1024 * 1024;
+  const std::string space = "\xC2\xA0";
+  EXPECT_EQ(labels(axis_range({0, 2 * GiB}, bytes, 4, Fit::exact)), (Labels{"0", "512" + space + "MiB", "1" + space + "GiB", "1.5" + space + "GiB", "2" + space + "GiB"}));
+}
+
+TEST(AxisRange, ExtremeValuesKeepARange) {
+  for (const std::vector<double>& values : std::vector<std::vector<double>>{
+           {}, {0}, {5}, {-1e300, 1e300}, {1e-310}, {kNaN, kInfinity}, {1e17, 1e17 + 16}, {std::numeric_limits<double>::max()}})
+    for (const bool log : {false, true})
+      for (const Fit fit : {Fit::exact, Fit::padded, Fit::rounded}) {
+        const Axis axis{"", Quantity::number, log};
+        const AxisRange range = axis_range(values, axis, 5, fit);
+        EXPECT_LT(range.low, range.high);
+        EXPECT_TRUE(std::isfinite(range.low) && std::isfinite(range.high));
+        EXPECT_LT(range.ticks.size(), 20u);
+      }
+}
+
+// 400 wide: x from 26 (two digits and the margin) to 384, y from 292 up to 12.
+TEST(LineChart, MapsKnownValuesToKnownPixels) {
+  EXPECT_TRUE(contains(svg(line({0, 5, 10}, {0, 2.5, 10}), 400), "d=\"M26,292L205,222L384,12\""));
+  EXPECT_TRUE(contains(svg(line({0, 5, 10}, {0, 2.5, 10}), 400), "data-x=\"0 10 26 384\" data-y=\"0 10 292 12\""));
+}
+
+TEST(LineChart, LogarithmicAxes) {
+  LineChart chart = line({1, 10, 100}, {1, 10, 100});
+  chart.x.log = chart.y.log = true;
+  EXPECT_TRUE(contains(svg(chart, 400), "d=\"M33,292L208.5,152L384,12\""));
+}
+
+TEST(LineChart, SmoothingDrawsTheAverageOverTheFaintValues) {
+  LineChart chart = line({0, 1, 2, 3, 4}, {0, 10, 0, 10, 0});
+  chart.series[0].smoothing = 0.2;  // one neighbour on each side; at the first point none, at the last one only one
+  const std::string out = svg(chart, 400);
+  EXPECT_TRUE(contains(out, "class=\"line raw s0\" d=\"M26,292L115.5,12L205,292L294.5,12L384,292\""));
+  EXPECT_TRUE(contains(out, "d=\"M26,292L115.5,198.67L205,105.33L294.5,198.67L384,152\""));
+}
+
+TEST(LineChart, ValuesThatAreNotFiniteBreakTheLineAndAreMarked) {
+  const std::string out = svg(line({0, 1, 2, 3}, {0, kNaN, 10, 5}), 400);
+  EXPECT_TRUE(contains(out, "d=\"M26,312h0M264.67,32L384,172\"")) << out;
+  EXPECT_TRUE(contains(out, "<path class=\"cross\" d=\"M141.33,33l8,8"));
+  EXPECT_TRUE(contains(out, "1 value not finite"));
+  EXPECT_FALSE(contains(out, "nan"));
+  EXPECT_FALSE(contains(out, "inf"));
+}
+
+TEST(LineChart, OnePointNoPointsAndNothingFinite) {
+  EXPECT_TRUE(contains(svg(line({7}, {3.5}), 400), "h0\""));
+  EXPECT_TRUE(contains(svg(line({}, {}), 400), "no values to draw"));
+  EXPECT_TRUE(contains(svg(LineChart{}, 400), "no values to draw"));
+  const std::string out = svg(line({1, 2, kNaN}, {kNaN, -kInfinity, 3}), 400);
+  EXPECT_TRUE(contains(out, "3 values not finite"));
+  EXPECT_EQ(count(out, "<title>"), 2u);  // the third has no place along x
+  LineChart log = line({1, 2}, {0, -1});
+  log.y.log = true;
+  EXPECT_TRUE(contains(svg(log, 400), "2 values not finite or not positive"));
+}
+
+TEST(LineChart, LabelsMinimumAndLast) {
+  LineChart chart = line({1, 2, 3}, {5, 2.25, 4.5});
+  chart.series[0].label_last = chart.series[0].label_min = true;
+  EXPECT_TRUE(contains(svg(chart, 400), ">min 2.25</text>"));
+  EXPECT_TRUE(contains(svg(chart, 400), ">4.5</text>"));
+  chart.series[0].y = {5, 4, 3};  // the last is the lowest: one label
+  EXPECT_FALSE(contains(svg(chart, 400), "min"));
+}
+
+TEST(LineChart, ManyPointsKeepTheExtremesOfEachPixel) {
+  std::vector<double> x, y;
+  for (int i = 0; i < 100000; ++i) x.push_back(i), y.push_back(i == 43210 ? 100 : i % 2);
+  const std::string out = svg(line(x, y), 400);
+  EXPECT_LT(out.size(), 40000u);
+  EXPECT_TRUE(contains(out, ",12L"));  // the single peak of 100 reaches the top
+}
+
+TEST(LineChart, NamesAreEscapedAndLengthsChecked) {
+  LineChart chart = line({1, 2}, {1, 2});
+  chart.title = "\"><script>";
+  chart.series[0].name = "<b>\"'";
+  chart.series.push_back(chart.series[0]);
+  chart.x.label = chart.y.label = "<i>";
+  const std::string out = svg(chart, 400);
+  for (const char* markup : {"<script", "<b>", "<i>"}) EXPECT_FALSE(contains(out, markup)) << markup;
+  chart.series[0].y.pop_back();
+  EXPECT_THROW(svg(chart, 400), Error);
+}
+
+TEST(ScatterChart, PointsErrorBarsAndLabels) {
+  ScatterChart chart;
+  chart.points = {{"low", 0, 0, 0, 0, 0}, {"high", 100, 100, 0, 0, 0}, {"lost", 50, kNaN, 0, 0, 0}};
+  const std::string out = svg(chart, 433);  // x from 33 to 417 for -6 to 106
+  EXPECT_TRUE(contains(out, "cx=\"53.57\"")) << out;
+  EXPECT_TRUE(contains(out, "cx=\"396.43\""));
+  EXPECT_TRUE(contains(out, ">low</text>"));
+  EXPECT_TRUE(contains(out, "cannot be drawn: lost"));
+  EXPECT_EQ(count(out, "<circle"), 2u);
+  chart.points[0].y_error = 2;
+  EXPECT_EQ(count(svg(chart, 433), "class=\"error"), 1u);
+  chart.points[0].group = 1;
+  EXPECT_THROW(svg(chart, 433), Error);
+}
+
+TEST(BarChart, StackedWidthsFollowTheValues) {
+  BarChart chart;
+  chart.stacked = true;
+  chart.series = {"p", "q"};
+  chart.bars = {{"a", {3, 6}, 4.5}};
+  chart.marker_name = "peak";
+  const std::string out = svg(chart, 500);  // x from 23 to 477 for 0 to 9
+  EXPECT_TRUE(contains(out, "x=\"23\" y=\"30\" width=\"151.33\"")) << out;
+  EXPECT_TRUE(contains(out, "x=\"174.33\" y=\"30\" width=\"302.67\""));
+  EXPECT_TRUE(contains(out, "<path class=\"marker\" d=\"M250,29l"));
+  EXPECT_TRUE(contains(out, ">9</text>"));
+  chart.bars[0].values = {3, -1};
+  EXPECT_THROW(svg(chart, 500), Error);
+  chart.bars[0].values = {3};
+  EXPECT_THROW(svg(chart, 500), Error);
+}
+
+TEST(BarChart, GroupedBarsStartAtZeroAndMarkWhatIsNotFinite) {
+  BarChart chart;
+  chart.series = {"p", "q", "r"};
+  chart.bars = {{"a", {-5, 5, kInfinity}, {}}};
+  const std::string out = svg(chart, 500);  // x from 23 to 470 for -5 to 5
+  EXPECT_TRUE(contains(out, "x=\"23\" y=\"30\" width=\"223.5\"")) << out;
+  EXPECT_TRUE(contains(out, "x=\"246.5\" y=\"49\" width=\"223.5\""));
+  EXPECT_TRUE(contains(out, "bad\" x=\"252.5\" y=\"80\">∞</text>"));
+}
+
+TEST(HeatMap, MergesCellsOfOneShadeAndKeepsValues) {
+  HeatMap chart;
+  chart.rows = {"a", " b"};
+  chart.columns = {"<", "y\n", "z"};
+  chart.values = {1, 0, 0.5, kNaN, 1, 7};
+  const std::string out = svg(chart, 400);
+  EXPECT_TRUE(contains(out, "stroke-opacity=\"1\" d=\"M0,0.5h1M1,1.5h2\"")) << out;
+  EXPECT_TRUE(contains(out, "stroke-opacity=\"0.5\" d=\"M2,0.5h1\""));
+  EXPECT_TRUE(contains(out, "class=\"cell bad\" d=\"M0,1.5h1\""));
+  EXPECT_TRUE(contains(out, "data-cells=\"fe007ffffefe\""));
+  EXPECT_TRUE(contains(out, ">·b<") && contains(out, ">&lt;<") && contains(out, ">y↵<"));
+  chart.values.pop_back();
+  EXPECT_THROW(svg(chart, 400), Error);
+  EXPECT_TRUE(contains(svg(HeatMap{}, 400), "</svg>"));
+}
+
+}  // namespace
+}  // namespace lithe::report
