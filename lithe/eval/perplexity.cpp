@@ -20,7 +20,8 @@ double Perplexity::bits_per_byte() const { return bytes ? nll / std::numbers::ln
 
 namespace {
 
-// Windows gathered until the budget of rows is full, then run together.
+// Windows gathered until the budget of rows is full, then run together. Sums are taken in the order of the text, not of
+// the batches, so that the result has the same bits for every budget.
 class Scorer {
  public:
   Scorer(const Model& model, int64_t budget) : model_(model), budget_(budget) {}
@@ -37,11 +38,14 @@ class Scorer {
     if (ids_.empty()) return;
     check(!stop_signal(), "eval", "stopped by signal ", stop_signal());
     const NoGrad no_grad;
-    LossSums sums;
     const Shape shape{int64_t(ids_.size())};
-    model_.loss(tensor_of(shape, ids_), tensor_of(shape, labels_), Sequences(offsets_), 0, 1, &sums);
-    nll += sums.nll;
-    tokens += sums.labels;
+    const Tensor row_nll = empty(shape, model_.compute_dtype() == DType::f64 ? DType::f64 : DType::f32);
+    model_.loss(tensor_of(shape, ids_), tensor_of(shape, labels_), Sequences(offsets_), 0, 1, nullptr, row_nll);
+    for (size_t i = 0; i < labels_.size(); ++i)
+      if (labels_[i] >= 0) {
+        nll += value_at(row_nll, int64_t(i));
+        ++tokens;
+      }
     ids_.clear();
     labels_.clear();
     offsets_ = {0};

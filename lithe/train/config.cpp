@@ -45,6 +45,7 @@ void TrainConfig::validate(int64_t sequence_length) const {
   check_usage(micro_batch_tokens() >= sequence_length, "train", "batch_tokens / gradient_accumulation_steps = ", micro_batch_tokens(), " must hold at least one sequence of data.sequence_length ", sequence_length);
   check_usage(min_learning_rate <= learning_rate, "train", "min_learning_rate ", min_learning_rate, " must not exceed learning_rate ", learning_rate);
   check_usage(spike_deviations == 0 || save_steps > 0, "train", "spike_deviations goes back to the last checkpoint; give save_steps");
+  check_usage(adam_epsilon > 0, "train", "adam_epsilon must be above 0: a weight without gradients would become 0/0");
   const bool needs_end = lr_scheduler_type == "linear" || lr_scheduler_type == "cosine" || lr_scheduler_type == "cosine_restarts" || lr_scheduler_type == "wsd";
   check_usage(!(needs_end || warmup_ratio > 0) || max_steps || max_tokens || num_train_epochs > 0, "train", "lr_scheduler_type ", lr_scheduler_type, " needs to know the last step; give max_steps, max_tokens or num_train_epochs besides max_time");
 }

@@ -1,0 +1,210 @@
+#include "lithe/infer/generate.h"
+
+#include <gtest/gtest.h>
+
+#include <csignal>
+
+#include "lithe/base/stop.h"
+#include "tests/support/model_kit.h"
+
+namespace lithe {
+namespace {
+
+// A model with generic weights: bytes in, bytes out.
+std::unique_ptr<Model> random_model(const std::string& position = "rotary", int64_t positions = 64, uint64_t seed = 4) {
+  auto model = std::make_unique<Model>(kit::model_config(cat("{vocab_size: 257, hidden_size: 16, num_hidden_layers: 2, max_position_embeddings: ", positions, ", position: ", position, ", mixer: {type: attention, num_attention_heads: 2}, ffn: {type: swiglu, intermediate_size: 24}}")), ModelOptions{.seed = seed});
+  kit::randomise(model->parameters(), seed, 0.6);
+  return model;
+}
+
+const std::unique_ptr<Tokenizer> kBytes = make_byte_tokenizer();
+
+std::vector<Generation> continue_all(const Model& model, const std::vector<std::string>& prompts, GenerateConfig config) { return generate(model, *kBytes, prompts, config); }
+
+GenerateConfig settings(bool sample, int64_t tokens = 20) {
+  GenerateConfig c;
+  c.do_sample = sample;
+  c.max_new_tokens = tokens;
+  return c;
+}
+
+// The logits behind a text, computed at once.
+std::vector<float> logits_behind(const Model& model, const std::vector<int32_t>& ids) {
+  const NoGrad no_grad;
+  const Sequences sequences = Sequences::single(int64_t(ids.size()));
+  const Var rows = model.forward(tensor_of({int64_t(ids.size())}, ids), sequences);
+  const Tensor logits = model.logits(rows).value();
+  const float* last = logits.data<float>() + (logits.rows() - 1) * logits.cols();
+  return {last, last + logits.cols()};
+}
+
+// oracle: search.greedy
+TEST(Generate, GreedyTakesTheMostLikelyTokenEachTime) {
+  const auto model = random_model();
+  const Generation g = continue_all(*model, {"hello"}, settings(false))[0];
+  std::vector<int32_t> ids = {256};  // the begin of text
+  for (char c : std::string("hello")) ids.push_back(static_cast<unsigned char>(c));
+  ASSERT_FALSE(g.tokens.empty());
+  for (int32_t token : g.tokens) {
+    const std::vector<float> logits = logits_behind(*model, ids);
+    EXPECT_EQ(token, std::max_element(logits.begin(), logits.end()) - logits.begin());
+    ids.push_back(token);
+  }
+  EXPECT_EQ(continue_all(*model, {"hello"}, settings(false))[0].tokens, g.tokens);
+  EXPECT_EQ(g.prompt_tokens, 6);
+}
+
+// oracle: infer.kv_cache
+TEST(Generate, TheCacheDoesNotChangeTheTokens) {
+  for (const char* position : {"rotary", "learned", "sinusoidal", "none"})
+    for (bool sample : {false, true}) {
+      const auto model = random_model(position);
+      GenerateConfig cached = settings(sample), uncached = cached;
+      uncached.use_cache = false;
+      const std::vector<std::string> prompts = {"a", "some longer prompt", "bc"};
+      const auto a = continue_all(*model, prompts, cached), b = continue_all(*model, prompts, uncached);
+      for (size_t i = 0; i < prompts.size(); ++i) EXPECT_EQ(a[i].tokens, b[i].tokens) << position << " " << sample << " " << i;
+    }
+}
+
+TEST(Generate, ResultsDoNotDependOnTheBatch) {
+  const auto model = random_model();
+  const std::vector<std::string> prompts = {"one", "two, longer", "3", "", "five five five five", "6"};
+  GenerateConfig config = settings(true);
+  const auto all = continue_all(*model, prompts, config);
+  for (int64_t size : {1, 2, 4, 5, 100}) {
+    config.batch_size = size;
+    const auto parts = continue_all(*model, prompts, config);
+    for (size_t i = 0; i < prompts.size(); ++i) EXPECT_EQ(parts[i].tokens, all[i].tokens) << size << " " << i;
+  }
+  // Greedy: each alone is each in the batch.
+  const auto greedy = continue_all(*model, prompts, settings(false));
+  for (size_t i = 0; i < prompts.size(); ++i) EXPECT_EQ(continue_all(*model, {prompts[i]}, settings(false))[0].tokens, greedy[i].tokens);
+  // Sequences that end earlier leave the batch without a trace.
+  config.stop = {std::string(1, char(all[0].tokens[2]))};
+  const auto stopped = continue_all(*model, prompts, config);
+  for (size_t i = 0; i < prompts.size(); ++i) EXPECT_TRUE(std::equal(stopped[i].tokens.begin(), stopped[i].tokens.end(), all[i].tokens.begin())) << i;
+}
+
+TEST(Generate, SeedsChangeDrawsAndOnlyThey) {
+  const auto model = random_model();
+  GenerateConfig a = settings(true), b = a;
+  b.seed = 99;
+  EXPECT_EQ(continue_all(*model, {"x"}, a)[0].tokens, continue_all(*model, {"x"}, a)[0].tokens);
+  EXPECT_NE(continue_all(*model, {"x"}, a)[0].tokens, continue_all(*model, {"x"}, b)[0].tokens);
+  a.do_sample = b.do_sample = false;
+  EXPECT_EQ(continue_all(*model, {"x"}, a)[0].tokens, continue_all(*model, {"x"}, b)[0].tokens);
+}
+
+// A model whose text is known: the table makes each byte be followed by the next of a cycle.
+class Parrot {
+ public:
+  explicit Parrot(const std::string& cycle, int64_t positions = 256) {
+    // Nothing but embedding and head; the rows of the untied head point from a byte to its successor.
+    model = std::make_unique<Model>(kit::model_config(cat("{vocab_size: 257, hidden_size: 257, num_hidden_layers: 0, max_position_embeddings: ", positions, ", position: none, norm: {type: rms}, tie_word_embeddings: false}")), ModelOptions{});
+    for (Parameter& p : model->parameters().all()) {
+      const bool embedding = p.name.find("embedding") != std::string::npos, head = p.name.find("head") != std::string::npos;
+      if (!embedding && !head) continue;
+      fill_zero(p.master.value());
+      if (embedding)
+        for (int64_t i = 0; i < 257; ++i) set_value(p.master.value(), i * 257 + i, 1);
+      else
+        for (size_t i = 0; i < cycle.size(); ++i) set_value(p.master.value(), int64_t(static_cast<unsigned char>(cycle[i])) * 257 + static_cast<unsigned char>(cycle[(i + 1) % cycle.size()]), 5);
+    }
+  }
+  std::unique_ptr<Model> model;
+};
+
+TEST(Generate, StopStringsEndBeforeThemAlsoAcrossTokens) {
+  const Parrot parrot("abcdefgh");
+  const auto with = [&](const std::vector<std::string>& stops, int64_t tokens = 30) {
+    GenerateConfig c = settings(false, tokens);
+    c.stop = stops;
+    std::string streamed;
+    const auto g = generate(*parrot.model, *kBytes, {"a"}, c, [&](size_t, std::string_view piece) { streamed += piece; })[0];
+    EXPECT_EQ(streamed, g.text);
+    return g.text + " " + g.finish;
+  };
+  EXPECT_EQ(with({}, 10), "bcdefghabc length");
+  EXPECT_EQ(with({"e"}), "bcd stop");
+  EXPECT_EQ(with({"efg"}), "bcd stop");       // three tokens
+  EXPECT_EQ(with({"gha", "xyz"}), "bcdef stop");
+  EXPECT_EQ(with({"habcdefghabc"}), "bcdefg stop");
+  EXPECT_EQ(with({"defx", "fgh"}), "bcde stop");  // the first begins to match and does not
+  EXPECT_EQ(with({"fg", "ef"}), "bcd stop");      // the one that begins first
+  EXPECT_EQ(with({"b"}), " stop");
+  EXPECT_EQ(with({"ghx"}, 10), "bcdefghabc length");
+  EXPECT_EQ(with({"cx"}, 2), "bc length");        // what was held back comes out at the end
+  EXPECT_EQ(with({"ab"}, 9), "bcdefgh stop");     // a stop string that ends with the last token
+}
+
+TEST(Generate, CharactersAreStreamedWhole) {
+  const Parrot parrot("a\xC3\xA4\xE2\x82\xAC");  // a, U+00E4, U+20AC
+  GenerateConfig c = settings(false, 11);
+  std::vector<std::string> pieces;
+  const auto g = generate(*parrot.model, *kBytes, {"a"}, c, [&](size_t, std::string_view piece) { pieces.emplace_back(piece); })[0];
+  EXPECT_EQ(g.text, "\xC3\xA4\xE2\x82\xAC" "a\xC3\xA4\xE2\x82\xAC");
+  EXPECT_EQ(pieces.size(), 5u);
+  c.max_new_tokens = 4;  // cut inside U+20AC
+  EXPECT_EQ(generate(*parrot.model, *kBytes, {"a"}, c)[0].text, "\xC3\xA4\xEF\xBF\xBD");
+}
+
+TEST(Generate, PositionsLimitTheLength) {
+  const auto model = random_model("learned", 12);
+  const auto g = continue_all(*model, {"hello", "hello wor"}, settings(false, 1000));
+  // 6 tokens of prompt: positions 6 to 11 hold what was generated, and what stands behind the last needs none.
+  EXPECT_EQ(g[0].tokens.size(), 7u);
+  EXPECT_EQ(g[1].tokens.size(), 3u);
+  EXPECT_EQ(g[0].finish, "length");
+  try {
+    continue_all(*model, {"ok", "far too long a prompt"}, settings(false));
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_STREQ(e.what(), "generate: prompt 2 has 22 tokens, the model's positions end at 12");
+    EXPECT_EQ(e.code(), ExitCode::usage);
+  }
+}
+
+TEST(Generate, HugeLimitsCostNothingUntilTheyAreUsed) {
+  const Parrot parrot("abc");
+  const auto model = random_model("rotary");
+  GenerateConfig c = settings(false, int64_t(1) << 40);
+  set_stop_signal(SIGTERM);  // ends at the first token
+  const auto g = continue_all(*model, {"x"}, c);
+  set_stop_signal(0);
+  EXPECT_EQ(g[0].finish, "interrupted");
+}
+
+TEST(Generate, RefusesBadInput) {
+  const auto model = random_model();
+  GenerateConfig c = settings(true);
+  c.stop = {"a", ""};
+  EXPECT_THROW(continue_all(*model, {"x"}, c), Error);
+  for (double bad : {-1.0, std::nan(""), double(INFINITY)}) {
+    c = settings(true);
+    c.temperature = bad;
+    EXPECT_THROW(continue_all(*model, {"x"}, c), Error) << bad;
+    c = settings(true);
+    c.repetition_penalty = bad;
+    EXPECT_THROW(continue_all(*model, {"x"}, c), Error) << bad;
+  }
+  for (double bad : {0.0, -0.1, 1.5, std::nan("")}) {
+    c = settings(true);
+    c.top_p = bad;
+    EXPECT_THROW(continue_all(*model, {"x"}, c), Error) << bad;
+  }
+  EXPECT_TRUE(continue_all(*model, {}, settings(true)).empty());
+}
+
+TEST(Generate, TimesCountTokens) {
+  const auto model = random_model();
+  GenerateTimes times;
+  generate(*model, *kBytes, {"ab", "cde"}, settings(false, 5), {}, &times);
+  EXPECT_EQ(times.prompt_tokens, 3 + 4);
+  EXPECT_LE(times.new_tokens, 10);
+  EXPECT_EQ(times.peak_state_bytes % (2 * 2 * 16 * 4), 0);  // two layers, keys and values of 16 floats
+  EXPECT_GT(times.peak_state_bytes, 0);
+}
+
+}  // namespace
+}  // namespace lithe

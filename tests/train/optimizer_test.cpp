@@ -1,0 +1,99 @@
+#include "lithe/train/optimizer.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/support/model_kit.h"
+
+namespace lithe {
+namespace {
+
+// One matrix (decayed) and one vector (not), in f64.
+struct Two {
+  Two() {
+    matrix = bench.scope().parameter("matrix", {2, 3}, InitRole::matrix);
+    vector = bench.scope().parameter("vector", {4}, InitRole::zeros);
+    for (int64_t i = 0; i < 6; ++i) set_value(matrix->master.value(), i, 0.5 + 0.1 * double(i));
+    for (int64_t i = 0; i < 4; ++i) set_value(vector->master.value(), i, -1 - double(i));
+  }
+  void gradient(Parameter* p, const std::vector<double>& values) {
+    p->master.ref()->grad = kit::tensor_f64(p->master.value().shape(), values);
+  }
+  kit::Bench bench;
+  Parameter *matrix, *vector;
+};
+
+TrainConfig config(double weight_decay = 0, double max_grad_norm = 0) {
+  TrainConfig c;
+  c.weight_decay = weight_decay;
+  c.max_grad_norm = max_grad_norm;
+  return c;
+}
+
+// oracle: train.adam
+TEST(AdamW, TheFirstStepMovesEachCoordinateByTheRate) {
+  Two t;
+  const std::vector<double> before = kit::values(t.matrix->master.value());
+  AdamW optimizer(t.bench.parameters(), config());
+  const std::vector<double> g = {3, -0.02, 1e-5, -7, 1, 100};
+  t.gradient(t.matrix, g);
+  optimizer.step(1, 0.01, optimizer.gradient_norm());
+  const std::vector<double> after = kit::values(t.matrix->master.value());
+  for (size_t i = 0; i < 6; ++i) EXPECT_NEAR(after[i] - before[i], -0.01 * g[i] / (std::abs(g[i]) + 1e-8), 1e-15) << i;
+  EXPECT_FALSE(t.matrix->master.grad().defined());  // used up
+}
+
+TEST(AdamW, AConstantGradientGivesConstantSteps) {
+  Two t;
+  AdamW optimizer(t.bench.parameters(), config());
+  std::vector<double> last = kit::values(t.matrix->master.value());
+  for (int64_t step = 1; step <= 20; ++step) {
+    t.gradient(t.matrix, {2, -2, 0.5, -0.5, 10, 0.01});
+    optimizer.step(step, 0.003, optimizer.gradient_norm());
+    const std::vector<double> now = kit::values(t.matrix->master.value());
+    for (size_t i = 0; i < 6; ++i) EXPECT_NEAR(std::abs(now[i] - last[i]), 0.003, 1e-8) << step << " " << i;
+    last = now;
+  }
+}
+
+TEST(AdamW, DecayAloneMultipliesMatricesOnly) {
+  Two t;
+  const std::vector<double> matrix = kit::values(t.matrix->master.value()), vector = kit::values(t.vector->master.value());
+  AdamW optimizer(t.bench.parameters(), config(0.1));
+  t.gradient(t.matrix, std::vector<double>(6, 0));
+  t.gradient(t.vector, std::vector<double>(4, 0));
+  optimizer.step(1, 0.02, 0);
+  for (size_t i = 0; i < 6; ++i) EXPECT_DOUBLE_EQ(kit::values(t.matrix->master.value())[i], matrix[i] * (1 - 0.02 * 0.1));
+  EXPECT_EQ(kit::values(t.vector->master.value()), vector);
+}
+
+TEST(AdamW, ClippingKeepsTheDirectionAndOnlyActsAboveTheLimit) {
+  // Epsilon is so large that a step is proportional to the (clipped) gradient.
+  const auto moved = [](double limit) {
+    Two t;
+    TrainConfig c = config(0, limit);
+    c.adam_epsilon = 1e9;
+    AdamW optimizer(t.bench.parameters(), c);
+    const std::vector<double> before = kit::values(t.matrix->master.value());
+    t.gradient(t.matrix, {3, 0, 0, 0, 0, 0});
+    t.gradient(t.vector, {4, 0, 0, 0});
+    EXPECT_DOUBLE_EQ(optimizer.gradient_norm(), 5);
+    optimizer.step(1, 1e9, optimizer.gradient_norm());
+    return before[0] - kit::values(t.matrix->master.value())[0];
+  };
+  EXPECT_NEAR(moved(0), 3, 1e-6);    // off
+  EXPECT_NEAR(moved(5.1), 3, 1e-6);  // below the limit: as it is
+  EXPECT_NEAR(moved(1), 0.6, 1e-6);  // norm 5 -> 1
+  EXPECT_NEAR(moved(2.5), 1.5, 1e-6);
+}
+
+TEST(AdamW, TheNormShowsAnInfiniteGradient) {
+  Two t;
+  AdamW optimizer(t.bench.parameters(), config());
+  t.gradient(t.matrix, {1, 2, INFINITY, 0, 0, 0});
+  EXPECT_FALSE(std::isfinite(optimizer.gradient_norm()));
+}
+
+}  // namespace
+}  // namespace lithe

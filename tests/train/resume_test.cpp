@@ -1,0 +1,206 @@
+// Checkpoints that are damaged, recipes and texts that changed, disks that are full: a clear error and nothing lost.
+#include <unistd.h>
+
+#include <csignal>
+#include <fstream>
+
+#include "lithe/base/stop.h"
+#include "lithe/train/checkpoint.h"
+#include "tests/train/run_kit.h"
+
+namespace lithe {
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::string kData = "{sequence_length: 16, validation_fraction: 0.1}";
+const std::string kTrain = "{max_steps: 12, batch_tokens: 64, learning_rate: 0.01, logging_steps: 2, eval_steps: 6, save_steps: 4, save_total_limit: 3}";
+
+TrainRun resumed(TrainRun run) {
+  run.resume = true;
+  return run;
+}
+
+// Flips a bit in the middle, cuts to half, empties, removes.
+void damage(const Path& file, int how) {
+  std::string bytes = read_file(file);
+  if (how == 0) bytes[bytes.size() / 2] = char(bytes[bytes.size() / 2] ^ 1);
+  if (how == 1) bytes.resize(bytes.size() / 2);
+  if (how == 2) bytes.clear();
+  fs::remove(file);  // the weights are a link to the same bytes
+  if (how < 3) std::ofstream(file, std::ios::binary) << bytes;
+}
+
+TEST(Resume, ADamagedCheckpointIsNamedAndTheOneBeforeItWorks) {
+  const kit::TrainKit kit;
+  const TrainRun whole = kit.run("", kData, kTrain, "whole");
+  train(whole);
+  for (const char* file : {"model.safetensors", "optimizer.safetensors", "state.json"})
+    for (int how = 0; how < 4; ++how) {
+      SCOPED_TRACE(cat(file, " ", how));
+      const Path out = kit.scratch.path() / cat(file, how);
+      fs::copy(whole.out, out, fs::copy_options::recursive);
+      TrainRun run = resumed(whole);
+      run.out = out;
+      const Path last = checkpoint_path(out, 12);
+      damage(last / file, how);
+      const std::string error = kit::error_of([&] { train(run); });
+      EXPECT_EQ(error.substr(0, 10), "1 resume: ") << error;
+      EXPECT_NE(error.find(cat("'", last.string(), "'")), std::string::npos) << error;
+      EXPECT_NE(error.find("remove that directory to resume from the checkpoint before it"), std::string::npos) << error;
+      fs::remove_all(last);
+      if (how != 1) continue;
+      train(run);
+      EXPECT_TRUE(read_file(out / "model.safetensors") == read_file(whole.out / "model.safetensors"));
+      EXPECT_TRUE(read_file(out / "metrics.jsonl") == read_file(whole.out / "metrics.jsonl"));
+    }
+}
+
+TEST(Resume, StoppedBySignalsItEndsTheSame) {
+  const kit::TrainKit kit;
+  const TrainRun whole = kit.run("", kData, kTrain, "whole");
+  train(whole);
+  TrainRun run = kit.run("", kData, kTrain, "stopped");
+  int starts = 0;
+  // The sampler is called at each step's end here: it asks to stop in every run's first call.
+  run.train.sample_steps = 1;
+  run.recipe = whole.recipe;
+  bool asked = false;
+  run.sampler = [&](const Model&, const Tokenizer&, const std::string&) {
+    if (!asked) set_stop_signal(SIGTERM);
+    asked = true;
+    return std::string("text");
+  };
+  TrainResult result;
+  do {
+    asked = starts % 2 == 1;  // every second run goes on
+    run.resume = starts > 0;
+    result = train(run);
+    set_stop_signal(0);
+    EXPECT_EQ(result.status, result.signal ? "stopped" : "finished");
+  } while (++starts < 30 && result.status != "finished");
+  EXPECT_EQ(result.status, "finished");
+  EXPECT_TRUE(read_file(run.out / "model.safetensors") == read_file(whole.out / "model.safetensors"));
+  EXPECT_TRUE(read_file(run.out / "metrics.jsonl") == read_file(whole.out / "metrics.jsonl"));
+  EXPECT_EQ(kit::json_lines(run.out / "samples.jsonl").size(), 13u);  // steps 0 to 12, each once
+}
+
+TEST(Resume, AFinishedRunStaysAsItIs) {
+  const kit::TrainKit kit;
+  const TrainRun run = kit.run("", kData, kTrain);
+  train(run);
+  const std::string weights = read_file(run.out / "model.safetensors"), metrics = read_file(run.out / "metrics.jsonl");
+  const TrainResult again = train(resumed(run));
+  EXPECT_EQ(again.status, "finished");
+  EXPECT_EQ(again.steps, 12);
+  EXPECT_TRUE(read_file(run.out / "model.safetensors") == weights);
+  EXPECT_TRUE(read_file(run.out / "metrics.jsonl") == metrics);
+}
+
+TEST(Resume, RefusesAnotherRecipeOrAnotherText) {
+  const kit::TrainKit kit;
+  const TrainRun run = kit.run("", kData, kTrain);
+  train(run);
+  EXPECT_EQ(kit::error_of([&] { train(run); }), cat("2 train: '", run.out.string(), "' already holds a run; give --resume to continue it, or another --out"));
+
+  std::string changed = kTrain;
+  changed.replace(changed.find("0.01"), 4, "0.02");
+  const std::string error = kit::error_of([&] { train(resumed(kit.run("", kData, changed))); });
+  EXPECT_NE(error.find("2 resume: the recipe differs from the run's: train.learning_rate was 0.01 and is now 0.02"), std::string::npos) << error;
+  // An option that only the old part had is a difference too.
+  const std::string position = "{vocab_size: 257, hidden_size: 16, num_hidden_layers: 1, position: none, mixer: {type: attention, num_attention_heads: 2}, ffn: {type: swiglu, intermediate_size: 24}}";
+  EXPECT_NE(kit::error_of([&] { train(resumed(kit.run(position, kData, kTrain))); }).find("model.position.type was rotary and is now none"), std::string::npos);
+  // More time and other save steps are no difference.
+  std::string free = kTrain;
+  free.replace(free.find("save_steps: 4"), 13, "save_steps: 3");
+  EXPECT_EQ(train(resumed(kit.run("", kData, free))).status, "finished");
+
+  std::ofstream(kit.scratch.path() / "text.txt", std::ios::app) << "one more line\n";
+  EXPECT_NE(kit::error_of([&] { train(resumed(run)); }).find("2 resume: the training text is not the one this run began with"), std::string::npos);
+}
+
+TEST(Resume, TwoRunsInOneDirectoryAreRefused) {
+  const kit::TrainKit kit;
+  const TrainRun run = kit.run("", kData, kTrain);
+  make_directory(run.out);
+  const DirectoryLock other(run.out);
+  EXPECT_NE(kit::error_of([&] { train(run); }).find("is in use by another run"), std::string::npos);
+}
+
+TEST(Resume, OutIsAFile) {
+  const kit::TrainKit kit;
+  TrainRun run = kit.run("", kData, kTrain);
+  run.out = kit.scratch.add("file", "x");
+  EXPECT_EQ(kit::error_of([&] { train(run); }), cat("2 train: '", run.out.string(), "' is a file; give --out a directory"));
+}
+
+TEST(Checkpoint, KeepsTheOneThatASpikeGoesBackTo) {
+  const kit::Scratch scratch;
+  ModelConfig config = read_model_config(parse_yaml("{vocab_size: 5, hidden_size: 4, num_hidden_layers: 1, max_position_embeddings: 8, mixer: {type: attention, num_attention_heads: 1}}", "test"));
+  Model model(config, {.trainable = true});
+  const AdamW optimizer(model.parameters(), {});
+  TrainState state;
+  for (int64_t step : {2, 4, 5, 6, 7}) {
+    state.step = step;
+    state.rollback_step = 4;
+    save_checkpoint(scratch.path(), model, optimizer, state, 1);
+  }
+  EXPECT_TRUE(fs::exists(checkpoint_path(scratch.path(), 4)));
+  EXPECT_FALSE(fs::exists(checkpoint_path(scratch.path(), 6)));
+  EXPECT_EQ(latest_checkpoint(scratch.path()), checkpoint_path(scratch.path(), 7));
+  drop_checkpoints_after(scratch.path(), 4);
+  EXPECT_EQ(latest_checkpoint(scratch.path()), checkpoint_path(scratch.path(), 4));
+}
+
+TEST(Checkpoint, BringsEveryFieldBack) {
+  const kit::Scratch scratch;
+  ModelConfig config = read_model_config(parse_yaml("{vocab_size: 5, hidden_size: 4, num_hidden_layers: 1, max_position_embeddings: 8, mixer: {type: attention, num_attention_heads: 1}}", "test"));
+  Model model(config, {.trainable = true});
+  AdamW optimizer(model.parameters(), {});
+  TrainState s{.step = 3, .tokens = 4, .micro_batches = 5, .skipped = {7, 9}, .rollbacks = 2, .rollback_step = 1, .interval_loss = 0.1, .interval_labels = 11, .interval_steps = 12, .interval_norm = 1e-300, .recent_losses = {0.3, 1.0 / 3}, .steps_above_threshold = 13, .best_loss = 2.0 / 3, .best_step = 14, .last_eval_loss = 5, .evaluated_step = 15, .sampled_step = 16, .metrics_bytes = 17, .speed_bytes = 18, .samples_bytes = 19, .elapsed = 0.7, .threads = 20, .data_fingerprint = ~uint64_t(0)};
+  const Path saved = save_checkpoint(scratch.path(), model, optimizer, s, 2);
+  const std::string weights = read_file(saved / "model.safetensors"), state = read_file(saved / "state.json");
+  for (Parameter& p : model.parameters().all()) fill_zero(p.master.value());
+  const TrainState back = load_checkpoint(saved, model, optimizer);
+  EXPECT_EQ(back.skipped, s.skipped);
+  EXPECT_EQ(back.recent_losses, s.recent_losses);
+  EXPECT_EQ(back.data_fingerprint, s.data_fingerprint);
+  save_checkpoint(scratch.path(), model, optimizer, back, 2);  // over itself
+  EXPECT_TRUE(read_file(saved / "model.safetensors") == weights);
+  EXPECT_EQ(read_file(saved / "state.json"), state);
+}
+
+// Writes fail as on a full disk: the program ends with 1 and one line, and the checkpoints before stay.
+TEST(FullDisk, CostsOnlyWhatWasNotSaved) {
+  if (!kit::have_program()) GTEST_SKIP() << "LITHE_BINARY is not set";
+  const kit::Scratch scratch;
+  const std::string text = scratch.add("text.txt", kit::small_text(4000)), out = scratch / "run";
+  const std::string recipe = scratch.add("recipe.yaml", cat("model: {hidden_size: 32, num_hidden_layers: 1, mixer: {type: attention, num_attention_heads: 2}}\ndata: {files: [", text, "], sequence_length: 16, cache_directory: ", scratch / "cache", "}\ntrain: {max_steps: 60, batch_tokens: 64, save_steps: 20, logging_steps: 1}\n"));
+  std::vector<std::string> words = {"train", recipe, "--out", out, "--threads", "1"};
+  // The limit lets the weights through, some 80 kB, and not the optimiser's state, twice as large.
+  const kit::Finished first = kit::run_program(words, {.file_limit = 100000});
+  EXPECT_EQ(first.code, 1) << first.err;
+  EXPECT_NE(first.err.find("lithe: checkpoint: step 20 could not be saved"), std::string::npos) << first.err;
+  EXPECT_NE(first.err.find("File too large"), std::string::npos) << first.err;
+  EXPECT_TRUE(fs::is_empty(Path(out) / "training_state")) << "a half-written checkpoint was left";
+  EXPECT_FALSE(fs::exists(Path(out) / "model.safetensors"));
+
+  words.push_back("--resume");
+  {
+    kit::Process second(words);
+    while (second.running() && latest_checkpoint(out).empty()) ::usleep(500);
+    second.send(SIGKILL);
+    second.wait();
+  }
+  const std::string kept = latest_checkpoint(out), weights = read_file(kept + "/model.safetensors");
+  if (kept.ends_with("step-00000060")) GTEST_SKIP() << "it was finished before it could be killed";
+  const kit::Finished third = kit::run_program(words, {.file_limit = 100000});
+  EXPECT_EQ(third.code, 1) << third.err;
+  EXPECT_EQ(latest_checkpoint(out), kept);
+  EXPECT_TRUE(read_file(kept + "/model.safetensors") == weights);
+  const kit::Finished last = kit::run_program(words);
+  EXPECT_EQ(last.code, 0) << last.err;
+}
+
+}  // namespace
+}  // namespace lithe

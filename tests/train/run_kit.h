@@ -1,0 +1,70 @@
+// Small training runs in this process.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include "lithe/base/json.h"
+#include "lithe/base/log.h"
+#include "lithe/train/trainer.h"
+#include "tests/support/process.h"
+
+namespace lithe::kit {
+
+/// A run of a recipe's sections model, data and train. `data` needs no files: they are `text`, put into the scratch.
+class TrainKit {
+ public:
+  explicit TrainKit(const std::string& text = small_text(6000)) {
+    set_log_level(LogLevel::error);
+    file_ = scratch.add("text.txt", text);
+  }
+
+  TrainRun run(const std::string& model, const std::string& data, const std::string& train, const std::string& out = "run") const {
+    TrainRun run;
+    run.out = scratch.path() / out;
+    run.model = read_model_config(parse_yaml("{vocab_size: 257, hidden_size: 16, num_hidden_layers: 1, mixer: {type: attention, num_attention_heads: 2}, ffn: {type: swiglu, intermediate_size: 24}}", "base"));
+    Node model_node = parse_yaml(model, "model"), data_node = parse_yaml(data, "data"), train_node = parse_yaml(train, "train");
+    if (!model_node.is_null()) run.model = read_model_config(model_node);
+    if (!data_node.find("files")) data_node.set("files", Node::scalar(file_));
+    data_node.set("cache_directory", Node::scalar((scratch.path() / "cache").string()));
+    read_fields(data_node, "data", [&](Fields& f) { run.data.fields(f); });
+    read_fields(train_node, "train", [&](Fields& f) { run.train.fields(f); });
+    run.recipe = Node::map();
+    run.recipe.set("model", write_fields([&](Fields& f) { run.model.fields(f); }));
+    run.recipe.set("data", write_fields([&](Fields& f) { run.data.fields(f); }));
+    run.recipe.set("train", write_fields([&](Fields& f) { run.train.fields(f); }));
+    return run;
+  }
+
+  Scratch scratch;
+
+ private:
+  std::string file_;
+};
+
+inline std::vector<Json> json_lines(const Path& file) {
+  std::vector<Json> lines;
+  std::istringstream in(read_file(file));
+  for (std::string line; std::getline(in, line);) lines.push_back(parse_json(line, file.string()));
+  return lines;
+}
+
+/// The losses of metrics.jsonl by step.
+inline std::map<int64_t, double> losses_of(const Path& run) {
+  std::map<int64_t, double> out;
+  for (const Json& line : json_lines(run / "metrics.jsonl"))
+    if (line.contains("loss")) out[line["step"]] = line["loss"];
+  return out;
+}
+
+/// The message of the Error that f throws, "CODE message"; "none" without one.
+template <class F>
+std::string error_of(F&& f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    return cat(int(error.code()), " ", error.what());
+  }
+  return "none";
+}
+
+}  // namespace lithe::kit
