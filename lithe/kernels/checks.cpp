@@ -1,5 +1,7 @@
 #include "lithe/kernels/checks.h"
 
+#include "lithe/base/threads.h"
+
 namespace lithe::kernels {
 namespace {
 
@@ -48,6 +50,12 @@ void check_alias(const char* op, const Named& out, std::initializer_list<Named> 
           " itself but must not overlap a part of it: ", describe(out), ", ", describe(t));
   for (const Named& t : apart_from)
     check(!overlap(out.tensor, t.tensor), op, out.name, " must not share memory with ", t.name, ": ", describe(out), ", ", describe(t));
+}
+
+Tensor column_workspace(int64_t columns, const Tensor& rows, bool wanted) {
+  if (!wanted || rows.dtype() == DType::f64) return {};
+  const MemoryScope scope(MemoryClass::workspace);
+  return Tensor({threads(), 2, columns}, DType::f32, rows.device());
 }
 
 double bytes_of(std::initializer_list<Tensor> tensors) {

@@ -28,6 +28,10 @@ void check_vector(const char* op, const Named& t, int64_t size, DType dtype, con
 /// `out` must be exactly one of `may_be` or share no byte with it; it must share none with `apart_from`.
 void check_alias(const char* op, const Named& out, std::initializer_list<Named> may_be, std::initializer_list<Named> apart_from);
 
+/// Workspace [threads, 2, columns] f32 for column sums beside `rows`, booked as such on meta too; none when
+/// the sums are not `wanted` or when f64 sends the call to the reference.
+Tensor column_workspace(int64_t columns, const Tensor& rows, bool wanted);
+
 /// Bytes of all tensors that are given, each once.
 double bytes_of(std::initializer_list<Tensor> tensors);
 

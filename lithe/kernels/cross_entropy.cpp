@@ -3,6 +3,9 @@
 #include "lithe/kernels/checks.h"
 #include "lithe/kernels/ref/cross_entropy.h"
 
+LITHE_DECLARE_CPU(cross_entropy, CrossEntropyArgs)
+LITHE_DECLARE_CPU(softmax, SoftmaxArgs)
+
 namespace lithe::kernels {
 namespace {
 
@@ -12,6 +15,8 @@ void cross_entropy_ref(const CrossEntropyArgs& a) {
 void softmax_ref(const SoftmaxArgs& a) {
   dispatch_float(a.x.dtype(), [&]<class T>() { ref::softmax<T>(a); });
 }
+const char* refuse(const CrossEntropyArgs& a) { return refuse_f64(a.logits); }
+const char* refuse(const SoftmaxArgs& a) { return refuse_f64(a.x); }
 
 }  // namespace
 
@@ -35,7 +40,7 @@ void cross_entropy(const CrossEntropyArgs& a) {
     for (int64_t n = 0; n < N; ++n)
       check(labels[n] < V, op, "labels must be below the ", V, " columns of logits, got ", labels[n], " in row ", n, "; use -1 for no label");
   }
-  run_kernel(op, a.logits.is_meta(), {Implementation<CrossEntropyArgs>{"ref", Isa::generic, nullptr, cross_entropy_ref}}, a);
+  run_kernel<CrossEntropyArgs>(op, a.logits.is_meta(), {LITHE_CPU_LIST(cross_entropy, refuse), {"ref", Isa::generic, nullptr, cross_entropy_ref}}, a);
 }
 
 Cost cost(const SoftmaxArgs& a) {
@@ -47,7 +52,7 @@ void softmax(const SoftmaxArgs& a) {
   check_rows(op, {"x", a.x});
   check_like(op, {"y", a.y}, {"x", a.x});
   check_alias(op, {"y", a.y}, {{"x", a.x}}, {});
-  run_kernel(op, a.x.is_meta(), {Implementation<SoftmaxArgs>{"ref", Isa::generic, nullptr, softmax_ref}}, a);
+  run_kernel<SoftmaxArgs>(op, a.x.is_meta(), {LITHE_CPU_LIST(softmax, refuse), {"ref", Isa::generic, nullptr, softmax_ref}}, a);
 }
 
 }  // namespace lithe::kernels

@@ -1,7 +1,18 @@
 #include "lithe/kernels/elementwise.h"
 
 #include "lithe/kernels/checks.h"
+#include "lithe/kernels/cpu/tasks.h"
 #include "lithe/kernels/ref/elementwise.h"
+
+LITHE_DECLARE_CPU(activation, ActivationArgs)
+LITHE_DECLARE_CPU(activation_grad, ActivationGradArgs)
+LITHE_DECLARE_CPU(gated, GatedArgs)
+LITHE_DECLARE_CPU(gated_grad, GatedGradArgs)
+LITHE_DECLARE_CPU(add, AddArgs)
+LITHE_DECLARE_CPU(mul, MulArgs)
+LITHE_DECLARE_CPU(row_affine, RowAffineArgs)
+LITHE_DECLARE_CPU(row_affine_grad, RowAffineGradTask)
+LITHE_DECLARE_CPU(dropout, DropoutArgs)
 
 namespace lithe::kernels {
 namespace {
@@ -58,12 +69,26 @@ void mul_ref(const MulArgs& args) {
 void row_affine_ref(const RowAffineArgs& a) {
   dispatch_float(a.x.dtype(), [&]<class T>() { ref::row_affine<T>(a); });
 }
-void row_affine_grad_ref(const RowAffineGradArgs& a) {
-  dispatch_float(a.dy.dtype(), [&]<class T>() { ref::row_affine_grad<T>(a); });
+void row_affine_grad_ref(const RowAffineGradTask& task) {
+  dispatch_float(task.args.dy.dtype(), [&]<class T>() { ref::row_affine_grad<T>(task.args); });
 }
 void dropout_ref(const DropoutArgs& a) {
   dispatch_float(a.x.dtype(), [&]<class T>() { ref::dropout<T>(a); });
 }
+
+const char* refuse(const ActivationArgs& a) { return refuse_f64(a.x); }
+const char* refuse(const ActivationGradArgs& a) { return refuse_f64(a.x); }
+const char* refuse(const GatedArgs& a) { return refuse_f64(a.gate); }
+const char* refuse(const GatedGradArgs& a) { return refuse_f64(a.gate); }
+const char* refuse(const AddArgs& args) {
+  const char* reason = refuse_f64(args.a);
+  if (!reason && args.b) reason = refuse_f64(args.b);
+  return reason ? reason : refuse_f64(args.out);
+}
+const char* refuse(const MulArgs& args) { return refuse_f64(args.a); }
+const char* refuse(const RowAffineArgs& a) { return refuse_f64(a.x); }
+const char* refuse(const RowAffineGradTask& task) { return refuse_f64(task.args.dy); }
+const char* refuse(const DropoutArgs& a) { return refuse_f64(a.x); }
 
 }  // namespace
 
@@ -77,7 +102,7 @@ void activation(const ActivationArgs& a) {
   check_like(op, {"y", a.y}, {"x", a.x});
   if (a.bias) check_vector(op, {"bias", a.bias}, a.x.cols(), wide_of(a.x.dtype()), {"x", a.x});
   check_alias(op, {"y", a.y}, {{"x", a.x}}, {{"bias", a.bias}});
-  run_kernel(op, a.x.is_meta(), {Implementation<ActivationArgs>{"ref", Isa::generic, nullptr, activation_ref}}, a);
+  run_kernel<ActivationArgs>(op, a.x.is_meta(), {LITHE_CPU_LIST(activation, refuse), {"ref", Isa::generic, nullptr, activation_ref}}, a);
 }
 
 Cost cost(const ActivationGradArgs& a) {
@@ -94,7 +119,7 @@ void activation_grad(const ActivationGradArgs& a) {
     check_alias(op, {"dx", a.dx}, {}, {{"x", a.x}, {"bias", a.bias}, {"dy", a.dy}});
   else
     check_alias(op, {"dx", a.dx}, {{"dy", a.dy}}, {{"x", a.x}, {"bias", a.bias}});
-  run_kernel(op, a.x.is_meta(), {Implementation<ActivationGradArgs>{"ref", Isa::generic, nullptr, activation_grad_ref}}, a);
+  run_kernel<ActivationGradArgs>(op, a.x.is_meta(), {LITHE_CPU_LIST(activation_grad, refuse), {"ref", Isa::generic, nullptr, activation_grad_ref}}, a);
 }
 
 Cost cost(const GatedArgs& a) {
@@ -107,7 +132,7 @@ void gated(const GatedArgs& a) {
   check_like(op, {"up", a.up}, {"gate", a.gate});
   check_like(op, {"y", a.y}, {"gate", a.gate});
   check_alias(op, {"y", a.y}, {{"gate", a.gate}, {"up", a.up}}, {});
-  run_kernel(op, a.gate.is_meta(), {Implementation<GatedArgs>{"ref", Isa::generic, nullptr, gated_ref}}, a);
+  run_kernel<GatedArgs>(op, a.gate.is_meta(), {LITHE_CPU_LIST(gated, refuse), {"ref", Isa::generic, nullptr, gated_ref}}, a);
 }
 
 Cost cost(const GatedGradArgs& a) {
@@ -124,7 +149,7 @@ void gated_grad(const GatedGradArgs& a) {
   check_like(op, {"dup", a.dup}, gate);
   check_alias(op, {"dgate", a.dgate}, {gate}, {{"up", a.up}, {"dy", a.dy}, {"dup", a.dup}});
   check_alias(op, {"dup", a.dup}, {{"up", a.up}, {"dy", a.dy}}, {gate});
-  run_kernel(op, a.gate.is_meta(), {Implementation<GatedGradArgs>{"ref", Isa::generic, nullptr, gated_grad_ref}}, a);
+  run_kernel<GatedGradArgs>(op, a.gate.is_meta(), {LITHE_CPU_LIST(gated_grad, refuse), {"ref", Isa::generic, nullptr, gated_grad_ref}}, a);
 }
 
 Cost cost(const AddArgs& a) {
@@ -137,7 +162,7 @@ void add(const AddArgs& args) {
   if (args.b) check_shape_like(op, {"b", args.b}, {"a", args.a});
   check_shape_like(op, {"out", args.out}, {"a", args.a});
   check_alias(op, {"out", args.out}, {{"a", args.a}, {"b", args.b}}, {});
-  run_kernel(op, args.a.is_meta(), {Implementation<AddArgs>{"ref", Isa::generic, nullptr, add_ref}}, args);
+  run_kernel<AddArgs>(op, args.a.is_meta(), {LITHE_CPU_LIST(add, refuse), {"ref", Isa::generic, nullptr, add_ref}}, args);
 }
 
 Cost cost(const MulArgs& a) { return {double(a.a.numel()) * (1 + a.accumulate), bytes_of({a.a, a.b, a.out})}; }
@@ -151,7 +176,7 @@ void mul(const MulArgs& args) {
     check_alias(op, {"out", args.out}, {}, {{"a", args.a}, {"b", args.b}});
   else
     check_alias(op, {"out", args.out}, {{"a", args.a}, {"b", args.b}}, {});
-  run_kernel(op, args.a.is_meta(), {Implementation<MulArgs>{"ref", Isa::generic, nullptr, mul_ref}}, args);
+  run_kernel<MulArgs>(op, args.a.is_meta(), {LITHE_CPU_LIST(mul, refuse), {"ref", Isa::generic, nullptr, mul_ref}}, args);
 }
 
 Cost cost(const RowAffineArgs& a) {
@@ -167,7 +192,7 @@ void row_affine(const RowAffineArgs& a) {
   if (a.shift) check_period(op, {"shift", a.shift}, {"x", a.x});
   if (a.scale && a.shift) check_like(op, {"shift", a.shift}, {"scale", a.scale});
   check_alias(op, {"out", a.out}, {{"x", a.x}}, {{"scale", a.scale}, {"shift", a.shift}});
-  run_kernel(op, a.x.is_meta(), {Implementation<RowAffineArgs>{"ref", Isa::generic, nullptr, row_affine_ref}}, a);
+  run_kernel<RowAffineArgs>(op, a.x.is_meta(), {LITHE_CPU_LIST(row_affine, refuse), {"ref", Isa::generic, nullptr, row_affine_ref}}, a);
 }
 
 Cost cost(const RowAffineGradArgs& a) {
@@ -192,7 +217,10 @@ void row_affine_grad(const RowAffineGradArgs& a) {
     check_alias(op, {"dx", a.dx}, {}, {dy, {"x", a.x}, {"scale", a.scale}});
   else
     check_alias(op, {"dx", a.dx}, {dy}, {{"x", a.x}, {"scale", a.scale}});
-  run_kernel(op, a.dy.is_meta(), {Implementation<RowAffineGradArgs>{"ref", Isa::generic, nullptr, row_affine_grad_ref}}, a);
+  RowAffineGradTask task{a};
+  const Tensor partial = column_workspace(period, a.dy, a.dscale || a.dshift);
+  task.partial = static_cast<float*>(partial.raw());
+  run_kernel<RowAffineGradTask>(op, a.dy.is_meta(), {LITHE_CPU_LIST(row_affine_grad, refuse), {"ref", Isa::generic, nullptr, row_affine_grad_ref}}, task);
 }
 
 Cost cost(const DropoutArgs& a) { return {double(a.x.numel()) * (2 + a.accumulate), bytes_of({a.x, a.y})}; }
@@ -207,7 +235,7 @@ void dropout(const DropoutArgs& a) {
     check_alias(op, {"y", a.y}, {}, {{"x", a.x}});
   else
     check_alias(op, {"y", a.y}, {{"x", a.x}}, {});
-  run_kernel(op, a.x.is_meta(), {Implementation<DropoutArgs>{"ref", Isa::generic, nullptr, dropout_ref}}, a);
+  run_kernel<DropoutArgs>(op, a.x.is_meta(), {LITHE_CPU_LIST(dropout, refuse), {"ref", Isa::generic, nullptr, dropout_ref}}, a);
 }
 
 }  // namespace lithe::kernels

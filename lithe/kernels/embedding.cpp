@@ -3,6 +3,9 @@
 #include "lithe/kernels/checks.h"
 #include "lithe/kernels/ref/embedding.h"
 
+LITHE_DECLARE_CPU(gather, GatherArgs)
+LITHE_DECLARE_CPU(scatter_add, ScatterAddArgs)
+
 namespace lithe::kernels {
 namespace {
 
@@ -14,6 +17,12 @@ void gather_ref(const GatherArgs& a) {
 void scatter_add_ref(const ScatterAddArgs& a) {
   dispatch_float(a.dout.dtype(), [&]<class T>() { ref::scatter_add<T>(a); });
 }
+
+const char* refuse(const GatherArgs& a) {
+  const char* reason = refuse_f64(a.table);
+  return reason ? reason : refuse_f64(a.out);
+}
+const char* refuse(const ScatterAddArgs& a) { return refuse_f64(a.dout); }
 
 // table [V,D], rows [N,D], ids [N]
 void check_sizes(const char* op, const Named& table, const Named& rows, const Tensor& ids) {
@@ -37,7 +46,7 @@ void gather(const GatherArgs& a) {
   check_rows(op, {"out", a.out});
   check_sizes(op, {"table", a.table}, {"out", a.out}, a.ids);
   check_alias(op, {"out", a.out}, {}, {{"table", a.table}, {"ids", a.ids}});
-  run_kernel(op, a.table.is_meta(), {Implementation<GatherArgs>{"ref", Isa::generic, nullptr, gather_ref}}, a);
+  run_kernel<GatherArgs>(op, a.table.is_meta(), {LITHE_CPU_LIST(gather, refuse), {"ref", Isa::generic, nullptr, gather_ref}}, a);
 }
 
 Cost cost(const ScatterAddArgs& a) {
@@ -52,7 +61,7 @@ void scatter_add(const ScatterAddArgs& a) {
   check(a.dtable.dtype() == wide_of(a.dout.dtype()), op, "dtable must be ", wide_of(a.dout.dtype()), " for dout of ", a.dout.dtype(), ", got ",
         a.dtable.dtype());
   check_alias(op, {"dtable", a.dtable}, {}, {{"dout", a.dout}, {"ids", a.ids}});
-  run_kernel(op, a.dout.is_meta(), {Implementation<ScatterAddArgs>{"ref", Isa::generic, nullptr, scatter_add_ref}}, a);
+  run_kernel<ScatterAddArgs>(op, a.dout.is_meta(), {LITHE_CPU_LIST(scatter_add, refuse), {"ref", Isa::generic, nullptr, scatter_add_ref}}, a);
 }
 
 }  // namespace lithe::kernels

@@ -1,7 +1,11 @@
 #include "lithe/kernels/norm.h"
 
 #include "lithe/kernels/checks.h"
+#include "lithe/kernels/cpu/tasks.h"
 #include "lithe/kernels/ref/norm.h"
+
+LITHE_DECLARE_CPU(norm, NormArgs)
+LITHE_DECLARE_CPU(norm_grad, NormGradTask)
 
 namespace lithe::kernels {
 namespace {
@@ -9,9 +13,11 @@ namespace {
 void norm_ref(const NormArgs& a) {
   dispatch_float(a.x.dtype(), [&]<class T>() { ref::norm<T>(a); });
 }
-void norm_grad_ref(const NormGradArgs& a) {
-  dispatch_float(a.x.dtype(), [&]<class T>() { ref::norm_grad<T>(a); });
+void norm_grad_ref(const NormGradTask& task) {
+  dispatch_float(task.args.x.dtype(), [&]<class T>() { ref::norm_grad<T>(task.args); });
 }
+const char* refuse(const NormArgs& a) { return refuse_f64(a.x); }
+const char* refuse(const NormGradTask& task) { return refuse_f64(task.args.x); }
 
 void check_statistics(const char* op, NormKind kind, const Tensor& mean, const Tensor& scale, const Named& x) {
   if (mean && kind != NormKind::rms) check_vector(op, {"mean", mean}, x.tensor.rows(), wide_of(x.tensor.dtype()), x);
@@ -43,7 +49,7 @@ void norm(const NormArgs& a) {
     check(!a.sum, op, "sum is only written when there is a residual; leave it out");
     check_alias(op, y, {x}, {});
   }
-  run_kernel(op, a.x.is_meta(), {Implementation<NormArgs>{"ref", Isa::generic, nullptr, norm_ref}}, a);
+  run_kernel<NormArgs>(op, a.x.is_meta(), {LITHE_CPU_LIST(norm, refuse), {"ref", Isa::generic, nullptr, norm_ref}}, a);
 }
 
 Cost cost(const NormGradArgs& a) {
@@ -67,7 +73,10 @@ void norm_grad(const NormGradArgs& a) {
     check_alias(op, {"dx", a.dx}, {}, {{"dy", a.dy}, x});
   else
     check_alias(op, {"dx", a.dx}, {{"dy", a.dy}}, {x});
-  run_kernel(op, a.x.is_meta(), {Implementation<NormGradArgs>{"ref", Isa::generic, nullptr, norm_grad_ref}}, a);
+  NormGradTask task{a};
+  const Tensor partial = column_workspace(a.x.cols(), a.x, a.dweight || a.dbias);
+  task.partial = static_cast<float*>(partial.raw());
+  run_kernel<NormGradTask>(op, a.x.is_meta(), {LITHE_CPU_LIST(norm_grad, refuse), {"ref", Isa::generic, nullptr, norm_grad_ref}}, task);
 }
 
 }  // namespace lithe::kernels

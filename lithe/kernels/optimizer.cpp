@@ -1,21 +1,15 @@
 #include "lithe/kernels/optimizer.h"
 
 #include "lithe/kernels/checks.h"
+#include "lithe/kernels/cpu/tasks.h"
 #include "lithe/kernels/ref/optimizer.h"
+
+LITHE_DECLARE_CPU(adamw, AdamWArgs)
+LITHE_DECLARE_CPU(sum_of_squares, SquaresTask)
+LITHE_DECLARE_CPU(all_finite, FiniteTask)
 
 namespace lithe::kernels {
 namespace {
-
-struct SquaresArgs {
-  Tensor x;
-  double* result = nullptr;
-};
-struct FiniteArgs {
-  Tensor x;
-  bool* result = nullptr;
-};
-Cost cost(const SquaresArgs& a) { return {2.0 * double(a.x.numel()), bytes_of({a.x})}; }
-Cost cost(const FiniteArgs& a) { return {double(a.x.numel()), bytes_of({a.x})}; }
 
 void adamw_ref(const AdamWArgs& a) {
   if (a.param.dtype() == DType::f64)
@@ -23,12 +17,16 @@ void adamw_ref(const AdamWArgs& a) {
   else
     ref::adamw<float>(a);
 }
-void sum_of_squares_ref(const SquaresArgs& a) {
-  dispatch_float(a.x.dtype(), [&]<class T>() { *a.result = ref::sum_of_squares(a.x.data<T>(), a.x.numel()); });
+void sum_of_squares_ref(const SquaresTask& task) {
+  dispatch_float(task.x.dtype(), [&]<class T>() { ref::sum_of_squares(task.x.data<T>(), task.x.numel(), kSquaresBlock, task.blocks); });
 }
-void all_finite_ref(const FiniteArgs& a) {
-  dispatch_float(a.x.dtype(), [&]<class T>() { *a.result = ref::all_finite(a.x.data<T>(), a.x.numel()); });
+void all_finite_ref(const FiniteTask& task) {
+  dispatch_float(task.x.dtype(), [&]<class T>() { *task.result = ref::all_finite(task.x.data<T>(), task.x.numel()); });
 }
+
+const char* refuse(const AdamWArgs& a) { return refuse_f64(a.param); }
+const char* refuse(const SquaresTask& task) { return refuse_f64(task.x); }
+const char* refuse(const FiniteTask& task) { return refuse_f64(task.x); }
 
 }  // namespace
 
@@ -50,22 +48,28 @@ void adamw(const AdamWArgs& a) {
           "shadow must be bf16", a.param.shape(), " to match param, got ", a.shadow.dtype(), a.shadow.shape());
   check(a.step >= 1, op, "step counts from 1, got ", a.step);
   check(a.beta1 >= 0 && a.beta1 < 1 && a.beta2 >= 0 && a.beta2 < 1, op, "beta1 and beta2 must be in [0, 1), got ", a.beta1, " and ", a.beta2);
-  run_kernel(op, a.param.is_meta(), {Implementation<AdamWArgs>{"ref", Isa::generic, nullptr, adamw_ref}}, a);
+  run_kernel<AdamWArgs>(op, a.param.is_meta(), {LITHE_CPU_LIST(adamw, refuse), {"ref", Isa::generic, nullptr, adamw_ref}}, a);
 }
 
 double sum_of_squares(const Tensor& x) {
-  check_rows("sum_of_squares", {"x", x});
-  double result = 0;
-  const SquaresArgs args{x, &result};
-  run_kernel("sum_of_squares", x.is_meta(), {Implementation<SquaresArgs>{"ref", Isa::generic, nullptr, sum_of_squares_ref}}, args);
-  return result;
+  const char* op = "sum_of_squares";
+  check_rows(op, {"x", x});
+  const MemoryScope scope(MemoryClass::workspace);
+  const int64_t count = (x.numel() + kSquaresBlock - 1) / kSquaresBlock;
+  const Tensor blocks({count}, DType::f64, x.device());
+  run_kernel<SquaresTask>(op, x.is_meta(), {LITHE_CPU_LIST(sum_of_squares, refuse), {"ref", Isa::generic, nullptr, sum_of_squares_ref}},
+                          {x, blocks.data<double>()});
+  double total = 0;
+  if (!x.is_meta())
+    for (int64_t b = 0; b < count; ++b) total += blocks.data<double>()[b];
+  return total;
 }
 
 bool all_finite(const Tensor& x) {
-  check_rows("all_finite", {"x", x});
+  const char* op = "all_finite";
+  check_rows(op, {"x", x});
   bool result = true;
-  const FiniteArgs args{x, &result};
-  run_kernel("all_finite", x.is_meta(), {Implementation<FiniteArgs>{"ref", Isa::generic, nullptr, all_finite_ref}}, args);
+  run_kernel<FiniteTask>(op, x.is_meta(), {LITHE_CPU_LIST(all_finite, refuse), {"ref", Isa::generic, nullptr, all_finite_ref}}, {x, &result});
   return result;
 }
 

@@ -1,13 +1,34 @@
 #include "lithe/kernels/rope.h"
 
+#include <cmath>
+#include <vector>
+
 #include "lithe/kernels/checks.h"
+#include "lithe/kernels/cpu/tasks.h"
 #include "lithe/kernels/ref/rope.h"
+
+LITHE_DECLARE_CPU(rope, RopeTask)
 
 namespace lithe::kernels {
 namespace {
 
-void rope_ref(const RopeArgs& a) {
-  dispatch_float(a.x.dtype(), [&]<class T>() { ref::rope<T>(a); });
+void rope_ref(const RopeTask& task) {
+  dispatch_float(task.args.x.dtype(), [&]<class T>() { ref::rope<T>(task.args); });
+}
+const char* refuse(const RopeTask& task) { return refuse_f64(task.args.x); }
+
+// Kept from call to call: a model asks for the same ones in every layer.
+const double* frequencies(int64_t head_dim, double base) {
+  thread_local int64_t made_dim = 0;
+  thread_local double made_base = 0;
+  thread_local std::vector<double> made;
+  if (made_dim != head_dim || made_base != base) {
+    made.resize(size_t(head_dim / 2));
+    for (int64_t c = 0; c < head_dim / 2; ++c) made[size_t(c)] = std::pow(base, -2.0 * double(c) / double(head_dim));
+    made_dim = head_dim;
+    made_base = base;
+  }
+  return made.data();
 }
 
 }  // namespace
@@ -28,7 +49,8 @@ void rope(const RopeArgs& a) {
     check_alias(op, {"out", a.out}, {}, {{"x", a.x}});
   else
     check_alias(op, {"out", a.out}, {{"x", a.x}}, {});
-  run_kernel(op, a.x.is_meta(), {Implementation<RopeArgs>{"ref", Isa::generic, nullptr, rope_ref}}, a);
+  run_kernel<RopeTask>(op, a.x.is_meta(), {LITHE_CPU_LIST(rope, refuse), {"ref", Isa::generic, nullptr, rope_ref}},
+                       {a, frequencies(a.head_dim, a.base)});
 }
 
 }  // namespace lithe::kernels

@@ -9,17 +9,23 @@
 
 namespace lithe::kernels::ref {
 
-// log sum_c exp(scale x[c]), with the maximum taken out; -inf when every x is.
+// log sum_c exp(scale x[c]) = top + log_sum. They stay apart, because their sum would round away what large
+// logits share. For a row of -inf top is 0 and log_sum is -inf.
+struct LogSumExp {
+  double top, log_sum;
+};
 template <class T>
-double log_sum_exp(const T* x, int64_t C, double scale) {
-  double top = -std::numeric_limits<double>::infinity(), sum = 0;
+LogSumExp log_sum_exp(const T* x, int64_t C, double scale) {
+  const double lowest = -std::numeric_limits<double>::infinity();
+  double top = lowest, sum = 0;
   for (int64_t c = 0; c < C; ++c) top = scale * double(x[c]) > top ? scale * double(x[c]) : top;
-  for (int64_t c = 0; c < C; ++c) sum += std::exp(scale * double(x[c]) - (std::isinf(top) && top < 0 ? 0 : top));
-  return std::isinf(top) && top < 0 ? (std::isnan(sum) ? sum : top) : top + std::log(sum);
+  if (top == lowest) top = 0;
+  for (int64_t c = 0; c < C; ++c) sum += std::exp(scale * double(x[c]) - top);
+  return {top, std::log(sum)};
 }
 
-// losses[n] = lse - sum_v q[v] x[v],   q = (1-smoothing) onehot(label) + smoothing/V,   nll[n] = lse - x[label]
-// x[v] = gradient_scale (exp(x[v] - lse) - q[v]) when the gradient is asked for
+// lse = log sum_v exp x[v];   losses[n] = lse - sum_v q[v] x[v],   nll[n] = lse - x[label]
+// q = (1-smoothing) onehot(label) + smoothing/V;   x[v] = gradient_scale (exp(x[v] - lse) - q[v]) when asked for
 template <class T>
 void cross_entropy(const CrossEntropyArgs& a) {
   const int64_t N = a.logits.rows(), V = a.logits.cols();
@@ -36,15 +42,18 @@ void cross_entropy(const CrossEntropyArgs& a) {
         for (int64_t v = 0; v < V; ++v) x[v] = T(0.0);
       continue;
     }
-    const double lse = log_sum_exp(x, V, 1.0), plain = lse - double(x[label]);
+    const LogSumExp lse = log_sum_exp(x, V, 1.0);
+    const double plain = lse.log_sum + (lse.top - double(x[label]));
     double uniform = 0;
     if (a.smoothing > 0)
-      for (int64_t v = 0; v < V; ++v) uniform += lse - double(x[v]);
+      for (int64_t v = 0; v < V; ++v) uniform += lse.log_sum + (lse.top - double(x[v]));
     losses[n] = Wide<T>((1 - a.smoothing) * plain + each * uniform);
     if (nll) nll[n] = Wide<T>(plain);
     if (a.gradient)
-      for (int64_t v = 0; v < V; ++v)
-        x[v] = T(a.gradient_scale * (std::exp(double(x[v]) - lse) - each - (v == label ? 1 - a.smoothing : 0)));
+      for (int64_t v = 0; v < V; ++v) {
+        const double p = std::exp((double(x[v]) - lse.top) - lse.log_sum);
+        x[v] = T(a.gradient_scale * (p - each - (v == label ? 1 - a.smoothing : 0)));
+      }
   }
 }
 
@@ -55,9 +64,10 @@ void softmax(const SoftmaxArgs& a) {
   const T* x = a.x.data<T>();
   T* y = a.y.data<T>();
   for (int64_t n = 0; n < N; ++n, x += C, y += C) {
-    const double lse = log_sum_exp(x, C, a.scale), taken = std::isinf(lse) && lse < 0 ? 0 : lse;
+    const LogSumExp lse = log_sum_exp(x, C, a.scale);
+    const double taken = std::isinf(lse.log_sum) ? 0 : lse.log_sum;
     for (int64_t c = 0; c < C; ++c) {
-      const double log_p = a.scale * double(x[c]) - taken;
+      const double log_p = (a.scale * double(x[c]) - lse.top) - taken;
       y[c] = T(a.log ? log_p : std::exp(log_p));
     }
   }

@@ -27,16 +27,14 @@ void adamw(const AdamWArgs& a) {
   }
 }
 
-// sum_i x[i]^2, by blocks of 65536 elements
+// blocks[b] = sum x[i]^2 over the i in [b size, (b+1) size)
 template <class T>
-double sum_of_squares(const T* x, int64_t n) {
-  double total = 0;
-  for (int64_t begin = 0; begin < n; begin += 65536) {
+void sum_of_squares(const T* x, int64_t n, int64_t size, double* blocks) {
+  for (int64_t begin = 0; begin < n; begin += size) {
     double block = 0;
-    for (int64_t i = begin; i < std::min(n, begin + 65536); ++i) block += double(x[i]) * double(x[i]);
-    total += block;
+    for (int64_t i = begin; i < std::min(n, begin + size); ++i) block += double(x[i]) * double(x[i]);
+    *blocks++ = block;
   }
-  return total;
 }
 
 template <class T>

@@ -1,0 +1,65 @@
+#include "lithe/kernels/embedding.h"
+
+#include "lithe/kernels/cpu/dispatch.h"
+#include "lithe/kernels/cpu/parallel.h"
+#include "lithe/kernels/cpu/vector.h"
+
+namespace lithe::kernels::cpu::LITHE_ISA {
+namespace {
+
+template <class T, class O, bool accumulate>
+void gather_of(const GatherArgs& a) {
+  const int64_t N = a.ids.numel(), D = cols_of(a.table);
+  const T* table = pointer<T>(a.table);
+  const int32_t* ids = pointer<int32_t>(a.ids);
+  O* out = pointer<O>(a.out);
+  const float scale = float(a.scale);
+  parallel(N, grain_of_rows(D * int64_t(sizeof(T) + sizeof(O))), [=](int64_t begin, int64_t end, int64_t) {
+    for (int64_t n = begin; n < end; ++n) {
+      const T* row = table + int64_t(ids[n]) * D;
+      O* to = out + n * D;
+      each(D, [=](int64_t d, auto lanes) {
+        Vec v = load(row + d, lanes) * scale;
+        if constexpr (accumulate) v += load(to + d, lanes);
+        store(to + d, v, lanes);
+      });
+    }
+  });
+}
+
+template <class T>
+void scatter_add_of(const ScatterAddArgs& a) {
+  const int64_t N = a.ids.numel(), D = cols_of(a.dtable);
+  const T* dout = pointer<T>(a.dout);
+  const int32_t* ids = pointer<int32_t>(a.ids);
+  float* dtable = pointer<float>(a.dtable);
+  const float scale = float(a.scale);
+  const int64_t skip = a.skip, parts = parts_of(N, grain_of_rows(D * int64_t(sizeof(T) + 2 * sizeof(float))));
+  // Every part walks all ids and takes those whose table row is its own, so that each row of the table sees
+  // its additions in the order of n, whatever the number of threads.
+  parallel(parts, 1, [=](int64_t begin, int64_t end, int64_t) {
+    for (int64_t n = 0; n < N; ++n) {
+      const int64_t id = ids[n], owner = id % parts;
+      if (id == skip || owner < begin || owner >= end) continue;
+      const T* from = dout + n * D;
+      float* to = dtable + id * D;
+      each(D, [=](int64_t d, auto lanes) { store(to + d, load(to + d, lanes) + load(from + d, lanes) * scale, lanes); });
+    }
+  });
+}
+
+}  // namespace
+
+void gather(const GatherArgs& a) {
+  by_type(a.table.dtype(), [&]<class T>() {
+    by_type(a.out.dtype(), [&]<class O>() {
+      by_flag(a.accumulate, [&]<bool accumulate>() { gather_of<T, O, accumulate>(a); });
+    });
+  });
+}
+
+void scatter_add(const ScatterAddArgs& a) {
+  by_type(a.dout.dtype(), [&]<class T>() { scatter_add_of<T>(a); });
+}
+
+}  // namespace lithe::kernels::cpu::LITHE_ISA
