@@ -1,0 +1,50 @@
+// Runs one check on every implementation that this machine can run.
+#pragma once
+
+#include <string>
+
+#include "lithe/base/threads.h"
+#include "lithe/kernels/kernel.h"
+
+namespace lithe::kernels {
+
+/// Calls f(name) under the reference and under every instruction set of this machine.
+template <class F>
+void on_every_implementation(F&& f) {
+  const Isa best = usable_isa();
+  const bool forced = reference_only();
+  force_reference(true);
+  f(std::string("ref"));
+  force_reference(false);
+  for (int isa = 0; isa <= int(best); ++isa) {
+    limit_isa(Isa(isa));
+    f(std::string(name_of(Isa(isa))));
+  }
+  limit_isa(best);
+  force_reference(forced);
+}
+
+/// Sets the number of threads while it lives.
+class WithThreads {
+ public:
+  explicit WithThreads(int n) : before_(threads()) { set_threads(n); }
+  ~WithThreads() { set_threads(before_); }
+  WithThreads(const WithThreads&) = delete;
+  WithThreads& operator=(const WithThreads&) = delete;
+
+ private:
+  int before_;
+};
+
+/// Sizes around the widths of vectors and of cache lines.
+constexpr int64_t kOddSizes[] = {1, 3, 17, 63, 64, 65, 1000};
+
+constexpr double kF32 = 0x1p-24;  // relative rounding error of f32, in which bf16 and f32 are computed
+
+/// Rows of a type and, as the same numbers in f64, what the exact result is computed from.
+constexpr DType kTypes[] = {DType::f64, DType::f32, DType::bf16};
+inline DType wide(DType type) { return type == DType::f64 ? DType::f64 : DType::f32; }
+/// The rounding error of arithmetic beside rows of `type`.
+inline double arithmetic(DType type) { return type == DType::f64 ? 0x1p-53 : kF32; }
+
+}  // namespace lithe::kernels
