@@ -7,16 +7,24 @@ namespace {
 
 class Identity final : public Heads {
  public:
-  Identity(const Scope&, const NoOptions&, const Args& args) : heads_(args.num_attention_heads) {
-    check_usage(heads_ * args.head_dim == args.hidden_size, "heads", "part identity needs num_attention_heads * head_dim = hidden_size ", args.hidden_size, ", got ", heads_ * args.head_dim);
+  Identity(const Scope&, const NoOptions&, const Args& args) : args_(args) {
+    const int64_t width = args.num_attention_heads * args.head_dim;
+    check_usage(width == args.hidden_size, "heads", "part identity needs num_attention_heads * head_dim = hidden_size ", args.hidden_size, ", got ", width);
     check_usage(!args.bias, "heads", "part identity has no projections to put attention_bias on");
   }
-  Projected project(const Var& x, const Var& memory) const override { return {x, memory, memory}; }
-  int64_t kv_heads() const override { return heads_; }
-  bool shared_key_value() const override { return true; }
+  Var queries(const Var& x, const Turn& turn) const override { return turn(x); }
+  KeyValue keep(const Var& memory, const Turn&) const override { return {memory, memory}; }
+  // Turned keys differ from the values: they are formed when read, so that one row a token is kept.
+  KeyValue expand(const KeyValue& kept, const Turn& turn) const override { return {turn(kept.k), kept.v}; }
+  bool expands() const override { return args_.turns; }
+  bool shares() const override { return true; }
+  int64_t kept_columns() const override { return args_.hidden_size; }
+  int64_t query_heads() const override { return args_.num_attention_heads; }
+  int64_t kv_heads() const override { return args_.num_attention_heads; }
+  int64_t context_size() const override { return args_.hidden_size; }
 
  private:
-  int64_t heads_;
+  Args args_;
 };
 
 }  // namespace
