@@ -1,0 +1,87 @@
+// Training throughput and memory on the three GPT configurations that the PyTorch peer (bench/peers/torch_peer.py)
+// runs: forward, cross-entropy, backward, AdamW on one batch of random tokens.
+//   train_bench a|b|c f32|bf16 [steps] [recompute]
+// Prints one line of key=value pairs; run each case in a fresh process (peakRSS is the process's).
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+
+#include "lithe/base/machine.h"
+#include "lithe/base/threads.h"
+#include "lithe/train/plan.h"
+
+namespace {
+
+using namespace lithe;
+
+struct Shape3 {
+  int64_t layers, hidden, heads, vocabulary, context, batch;
+};
+const std::map<std::string, Shape3> kConfigs = {{"a", {6, 512, 8, 8192, 256, 8}}, {"b", {12, 768, 12, 50257, 512, 2}}, {"c", {4, 256, 8, 2048, 128, 16}}};
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+double median(std::vector<double> v) {
+  std::sort(v.begin(), v.end());
+  return v[v.size() / 2];
+}
+
+int run(const std::string& name, const std::string& precision, int steps, bool recompute) {
+  const Shape3 s = kConfigs.at(name);
+  const std::string yaml = cat("{hidden_size: ", s.hidden, ", num_hidden_layers: ", s.layers, ", vocab_size: ", s.vocabulary, ", max_position_embeddings: ", s.context,
+                               ", position: learned, mixer: {type: attention, num_attention_heads: ", s.heads, ", attention_bias: true, output_bias: true}, ffn: gelu, norm: {type: layer, eps_mode: variance}}");
+  const ModelConfig config = read_model_config(parse_yaml(yaml, "train_bench"));
+  TrainConfig train;
+  train.precision = precision;
+  train.batch_tokens = s.context * s.batch;
+  train.learning_rate = 3e-4;
+  train.max_grad_norm = 0;  // as the peer
+  train.gradient_checkpointing = recompute;
+  const Plan plan = plan_training(config, train, s.context, 0, false);
+
+  Model model(config, {.dtype = train.parameter_dtype(), .compute = train.compute(), .trainable = true});
+  model.set_recompute(recompute);
+  AdamW optimizer(model.parameters(), train);
+  Batch batch;
+  const RandomKey key{.seed = 1, .purpose = purpose_of("train_bench")};
+  batch.offsets = {0};
+  for (int64_t b = 0; b < s.batch; ++b) {
+    for (int64_t t = 0; t < s.context; ++t) {
+      batch.tokens.push_back(int32_t(random_below(key, uint64_t(b * (s.context + 1) + t), uint64_t(s.vocabulary))));
+      batch.labels.push_back(int32_t(random_below(key, uint64_t(b * (s.context + 1) + t + 1), uint64_t(s.vocabulary))));
+    }
+    batch.offsets.push_back(int64_t(batch.tokens.size()));
+  }
+  std::vector<double> total, gradient, update;
+  LossSums sums;
+  const std::vector<DeviceBatch> batches = {to_device(batch, Device::cpu)};
+  for (int i = 1; i <= steps + 2; ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    sums = accumulate_gradients(model, batches, train, i);
+    const double middle = seconds_since(start);
+    optimizer.step(i, train.learning_rate, 1);
+    const double all = seconds_since(start);
+    if (i <= 2) continue;
+    total.push_back(all);
+    gradient.push_back(middle);
+    update.push_back(all - middle);
+  }
+  std::printf("train cfg=%s dtype=%s recompute=%d threads=%d params=%.1fM tok/s=%.1f step_ms=%.0f min=%.0f max=%.0f fwdbwd=%.0f opt=%.0f GFLOP/s=%.0f peakRSS_MB=%.0f ledger_MB=%.0f planned_MB=%.0f loss=%.3f\n", name.c_str(), precision.c_str(), recompute, threads(),
+              double(plan.parameters) * 1e-6, double(train.batch_tokens) / median(total), 1e3 * median(total), 1e3 * *std::min_element(total.begin(), total.end()), 1e3 * *std::max_element(total.begin(), total.end()), 1e3 * median(gradient), 1e3 * median(update), plan.step.flops / median(total) * 1e-9, double(peak_resident_bytes()) / 1048576, double(ledger(Device::cpu).peak()) / 1048576, double(plan.memory.peak) / 1048576, sums.loss / double(sums.labels));
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 3 || !kConfigs.count(argv[1]) || (std::strcmp(argv[2], "f32") && std::strcmp(argv[2], "bf16"))) {
+    std::fprintf(stderr, "usage: train_bench a|b|c f32|bf16 [steps] [recompute]\n");
+    return 2;
+  }
+  const bool recompute = argc > 4 && !std::strcmp(argv[4], "recompute");
+  return run(argv[1], argv[2], argc > 3 ? std::max(1, std::atoi(argv[3])) : 8, recompute);
+}
