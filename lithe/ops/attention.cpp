@@ -25,6 +25,7 @@ kernels::AttentionArgs arguments(const Tensor& q, int64_t key_cols, int64_t valu
 
 }  // namespace
 
+// spec: attn.qkv | operation | softmax(scale q k^T + mask) v over packed sequences | TB Eq 6.19-6.20
 Var attend(const Var& q, const Var& k, const Var& v, const Sequences& queries, const Sequences& keys, const AttendOptions& options) {
   check(queries.count() == keys.count() && queries.rows() == q.rows() && keys.rows() == k.rows() && k.rows() == v.rows(), "attend", "q ", q.shape(), ", k ", k.shape(), ", v ", v.shape(), " do not fit ", queries.count(), " query sequences of ", queries.rows(), " rows and ", keys.count(), " key sequences of ", keys.rows(), " rows");
   auto args = arguments(q.value(), k.cols(), v.cols(), options);
@@ -36,18 +37,13 @@ Var attend(const Var& q, const Var& k, const Var& v, const Sequences& queries, c
   kernels::attention(args);
   const Tensor out = args.out;
   return record("attend", {q, k, v}, out, [args, q = q.ref(), k = k.ref(), v = v.ref()](const Tensor& dy, Grads& g) {
-    auto dq = g.into(q), dk = g.into(k);
-    // k and v may be one Var (shared keys and values): its second gradient is added to the first.
-    const bool same = k && k == v;
-    auto dv = same ? Grads::Into{empty_like(dk.to), false} : g.into(v);
-    const auto or_scratch = [](Grads::Into& d, const Tensor& like) {
-      if (!d) d.to = empty_like(like);
-    };
-    or_scratch(dq, args.q);
-    or_scratch(dk, args.k);
-    or_scratch(dv, args.v);
+    // q, k and v may be one Var: the gradients of its later roles are added to the first when all are done.
+    const bool k_again = k && k == q, v_again = v && (v == k || v == q);
+    const auto target = [&g](const GradRef& x, bool again, const Tensor& like) { return x && !again ? g.into(x) : Grads::Into{empty_like(like), false}; };
+    const auto dq = target(q, false, args.q), dk = target(k, k_again, args.k), dv = target(v, v_again, args.v);
     kernels::attention_grad({.forward = args, .dout = dy, .dq = dq.to, .dk = dk.to, .dv = dv.to, .accumulate_dq = dq.accumulate, .accumulate_dk = dk.accumulate, .accumulate_dv = dv.accumulate});
-    if (same) g.give(v, dv.to);
+    if (k_again) g.give(k, dk.to);
+    if (v_again) g.give(v, dv.to);
   });
 }
 
