@@ -9,8 +9,11 @@ namespace lithe::conformance {
 // gradients.cpp
 /// Every element of every parameter and input of the part alone, against central differences in f64.
 std::string check_gradients_alone(const std::string& slot, const std::string& name, bool causal = true);
-/// The gradient of the model's loss in every parameter tensor along a random direction; every parameter has a gradient.
+/// The gradient of the model's loss in every parameter tensor along a random direction.
 std::string check_gradients_in_model(const PartCase& c);
+/// Every parameter has a gradient that is not zero in one of the small models that take the part. (Not in all: a shift of
+/// all keys, say, changes nothing unless positions turn them.)
+std::string check_no_idle_parameters(const std::string& slot, const std::string& name);
 
 // sequences.cpp
 /// Changing token t changes no row before t, to the bit, while training and not; and it changes some row from t on.

@@ -39,6 +39,8 @@ TEST_P(Part, BidirectionalFormSeesWhatFollows) {
   EXPECT_EQ(check_bidirectional(GetParam().slot, GetParam().name), "");
 }
 
+TEST_P(Part, NoParameterIsIdle) { EXPECT_EQ(check_no_idle_parameters(GetParam().slot, GetParam().name), ""); }
+
 TEST_P(Part, OptionsAreStrictAndDescribed) { EXPECT_EQ(check_options(GetParam().slot, GetParam().name), ""); }
 
 // A small model that does not suit the part is refused as wrong usage when it is built (refusal() checks that); one suits.

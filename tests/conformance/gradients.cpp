@@ -33,7 +33,6 @@ std::string check_gradients_in_model(const PartCase& c) {
       size += gradient[size_t(i)] * gradient[size_t(i)];
       length += value_at(direction, i) * value_at(direction, i);
     }
-    if (size == 0) return p.name + " has no gradient";
     const auto moved = [&](double step) {
       for (int64_t i = 0; i < x.numel(); ++i) set_value(x, i, value_at(old, i) + step * value_at(direction, i) / std::sqrt(length));
       return loss();
@@ -43,6 +42,21 @@ std::string check_gradients_in_model(const PartCase& c) {
     slope /= std::sqrt(length);
     if (!(std::abs(numeric - slope) <= kGradientError * std::max(1.0, std::sqrt(size)))) return cat(p.name, ": slope ", slope, " along a random direction, differences ", numeric);
   }
+  return "";
+}
+
+std::string check_no_idle_parameters(const std::string& slot, const std::string& name) {
+  std::map<std::string, bool> moves;
+  for (const std::string& small : small_models()) {
+    const PartCase c{slot, name, small};
+    if (!refusal(c).empty()) continue;
+    const auto model = build(c, DType::f64, DType::f64);
+    const kit::Results results = kit::run_training(*model, kit::random_batch({4, 1, 6}, model->config().vocab_size, 5));
+    for (const Parameter& p : model->parameters().all())
+      for (double g : results.at("gradient of " + p.name)) moves[p.name] = moves[p.name] || std::abs(g) > 1e-12;
+  }
+  for (const auto& [parameter, any] : moves)
+    if (!any) return parameter + " has no gradient in any small model";
   return "";
 }
 

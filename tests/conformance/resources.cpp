@@ -62,34 +62,41 @@ std::string check_state_bytes(const PartCase& c) {
 }
 
 std::string check_meta_run(const PartCase& c) {
+  struct Run {
+    std::map<std::string, std::string> shapes;
+    std::map<std::string, std::map<std::string, int64_t>> peaks;  // of each phase
+  };
+  const auto run = [&](Device device, DType compute, bool recompute) {
+    Run out;
+    std::unique_ptr<Model> model;
+    out.peaks["building"] = peak_of(device, [&] { model = build(c, DType::f32, compute, device); });
+    const kit::Batch batch = kit::random_batch({5, 1, 7}, model->config().vocab_size, 6, device);
+    out.peaks["forward"] = peak_of(device, [&] { model->forward(batch.ids, batch.sequences); });
+    model->set_recompute(recompute);
+    for (const char* step : {"first step", "second step"})  // the second meets gradients that are there
+      out.peaks[step] = peak_of(device, [&] {
+        Tape tape;
+        tape.backward(model->loss(batch.ids, batch.labels, batch.sequences, 0.1, 0.1));
+      });
+    for (const Parameter& p : model->parameters().all()) out.shapes[p.name] = cat(p.master.value().shape(), p.master.grad().defined() ? cat(p.master.grad().shape()) : " no gradient");
+    out.shapes["count"] = std::to_string(model->parameters().count());
+    out.peaks["decoding"] = peak_of(device, [&] {
+      const auto state = model->make_state(2, 12);
+      for (int64_t n : {4, 1}) {
+        const Var rows = model->forward(kit::random_ids(2 * n, model->config().vocab_size, 7, device), model->continue_sequences(*state, {n, n}), state.get());
+        out.shapes[cat("rows ", n)] = cat(rows.shape(), model->logits(rows).shape());
+      }
+      out.shapes["state"] = std::to_string(state->bytes());
+    });
+    return out;
+  };
   for (DType compute : {DType::f32, DType::bf16})
     for (bool recompute : {false, true}) {
-      std::map<std::string, int64_t> peaks[2];
-      std::map<std::string, std::string> shapes[2];
-      for (Device device : {Device::cpu, Device::meta}) {
-        peaks[int(device)] = peak_of(device, [&] {
-          const auto model = build(c, DType::f32, compute, device);
-          const kit::Batch batch = kit::random_batch({5, 1, 7}, model->config().vocab_size, 6, device);
-          model->set_recompute(recompute);
-          for (int step = 0; step < 2; ++step) {  // the second meets gradients that are there
-            Tape tape;
-            tape.backward(model->loss(batch.ids, batch.labels, batch.sequences, 0.1, 0.1));
-          }
-          auto& mine = shapes[int(device)];
-          for (const Parameter& p : model->parameters().all()) mine[p.name] = cat(p.master.value().shape(), p.master.grad().defined() ? cat(p.master.grad().shape()) : " no gradient");
-          mine["count"] = std::to_string(model->parameters().count());
-          const auto state = model->make_state(2, 12);
-          for (int64_t n : {4, 1}) {
-            const Var rows = model->forward(kit::random_ids(2 * n, model->config().vocab_size, 7, device), model->continue_sequences(*state, {n, n}), state.get());
-            mine[cat("rows ", n)] = cat(rows.shape(), model->logits(rows).shape());
-          }
-          mine["state"] = std::to_string(state->bytes());
-        });
-      }
-      if (shapes[0] != shapes[1])
-        for (const auto& [name, shape] : shapes[0])
-          if (shapes[1][name] != shape) return cat(name, ": real ", shape, ", meta ", shapes[1][name]);
-      if (peaks[0] != peaks[1]) return cat("peaks in ", compute, recompute ? " with recomputation" : "", ": real ", show(peaks[0]), "; meta ", show(peaks[1]));
+      const Run real = run(Device::cpu, compute, recompute), meta = run(Device::meta, compute, recompute);
+      for (const auto& [name, shape] : real.shapes)
+        if (meta.shapes.at(name) != shape) return cat(name, ": real ", shape, ", meta ", meta.shapes.at(name));
+      for (const auto& [phase, peak] : real.peaks)
+        if (meta.peaks.at(phase) != peak) return cat(phase, " in ", compute, recompute ? " with recomputation" : "", ": real peak ", show(peak), "; meta ", show(meta.peaks.at(phase)));
     }
   return "";
 }

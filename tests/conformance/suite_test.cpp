@@ -98,7 +98,7 @@ class Scaled final : public Ffn {
     if constexpr (kSlip == Slip::other_when_fast) return scale(row_affine(x, weight_->var(), {}), kernels::reference_only() ? 1 : 1.001);
     if constexpr (kSlip == Slip::more_memory) {
       Tensor hidden;
-      if (!x.value().is_meta()) hidden = empty({1 << 16}, DType::f32);
+      if (!x.value().is_meta()) hidden = empty({1 << 22}, DType::f32);
       return row_affine(x, weight_->var(), {});
     }
     return row_affine(x, weight_->var(), {});
@@ -176,6 +176,8 @@ TEST_F(Suite, WrongStatesAreFound) {
 
 TEST_F(Suite, WrongGradientsAreFound) {
   EXPECT_EQ(failed("ffn", "wrong_gradient"), (Names{"gradients alone", "gradients in model"}));
+  EXPECT_NE(check_no_idle_parameters("ffn", "no_gradient"), "");
+  EXPECT_EQ(check_no_idle_parameters("ffn", "scaled"), "");
   const Names none = failed("ffn", "no_gradient");
   EXPECT_NE(std::find(none.begin(), none.end(), "gradients alone"), none.end());
   EXPECT_NE(std::find(none.begin(), none.end(), "gradients in model"), none.end());

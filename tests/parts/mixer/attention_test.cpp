@@ -1,0 +1,92 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/support/model_kit.h"
+
+namespace lithe {
+namespace {
+
+struct Attention {
+  Attention(int64_t d, const std::string& options, DType dtype = DType::f64) : bench(dtype, dtype), mixer(bench.make<Mixer>("attention", {.hidden_size = d, .max_position_embeddings = 9}, options)) {
+    kit::randomise(bench.parameters(), 2);
+  }
+  Tensor operator()(const Tensor& x) const { return mixer->forward(Var(x), Sequences::single(x.rows()), nullptr).value(); }
+  kit::Bench bench;
+  std::unique_ptr<Mixer> mixer;
+};
+
+TEST(AttentionMixer, TheLiteralScaleDividesByTheRootOfTheWidth) {
+  // 1/sqrt(d) instead of 1/sqrt(d_h): queries smaller by sqrt(h). With 4 heads that is 1/2, which rounds nothing.
+  const Tensor x = kit::normal({5, 8}, DType::f64, 1);
+  Attention literal(8, "{num_attention_heads: 4, scale: sqrt_hidden}"), standard(8, "{num_attention_heads: 4}"), one(8, "{num_attention_heads: 1, scale: sqrt_hidden}"), other(8, "{num_attention_heads: 1}");
+  EXPECT_GT(kit::largest_difference(literal(x), standard(x)), 1e-3);
+  const Tensor q = standard.bench["part.heads.q.weight"];
+  for (int64_t i = 0; i < q.numel(); ++i) set_value(q, i, value_at(q, i) / 2);
+  EXPECT_EQ(kit::close(literal(x), standard(x), 32), "");
+  EXPECT_EQ(kit::bit_difference(one(x), other(x)), "");
+}
+
+TEST(AttentionMixer, HeadsMayBeNarrowerOrWiderThanTheRows) {
+  EXPECT_EQ(Attention(7, "{num_attention_heads: 3, head_dim: 2}")(kit::normal({4, 7}, DType::f64, 1)).shape(), (Shape{4, 7}));
+  EXPECT_EQ(Attention(2, "{num_attention_heads: 3, head_dim: 5}")(kit::normal({4, 2}, DType::f64, 1)).shape(), (Shape{4, 2}));
+  try {
+    Attention(7, "{num_attention_heads: 3}");
+    FAIL() << "took 7 channels for 3 heads";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "attention: hidden_size 7 must be a multiple of num_attention_heads 3, or give head_dim");
+    EXPECT_EQ(error.code(), ExitCode::usage);
+  }
+}
+
+TEST(AttentionMixer, BiasesOfTheOutputAreAdded) {
+  Attention mixer(6, "{num_attention_heads: 3, output_bias: true}"), bare(6, "{num_attention_heads: 3}");
+  const Tensor bias = mixer.bench["part.output.bias"];
+  EXPECT_EQ(mixer.bench.parameters().find("part.heads.q.bias"), nullptr);
+  const Tensor x = kit::normal({1, 6}, DType::f64, 1);
+  EXPECT_EQ(kit::close(mixer(x), kit::sum(bare(x), bias.reshape({1, 6})), 8), "");
+}
+
+// oracle: infer.kv_cache
+TEST(AttentionMixer, CacheHoldsTwoRowsATokenAndLayer) {
+  // 2 L T h_kv d_h scalars.
+  for (const auto& [heads, kv] : {std::pair<std::string, int64_t>{"mha", 4}, {"{type: gqa, num_key_value_heads: 2}", 2}, {"mqa", 1}}) {
+    const Model model(kit::model_config(cat("{vocab_size: 9, hidden_size: 24, num_hidden_layers: 3, max_position_embeddings: 20, mixer: {type: attention, num_attention_heads: 4, heads: ", heads, "}}")), {});
+    for (int64_t tokens : {1, 7, 20}) EXPECT_EQ(model.state_bytes(tokens), 2 * 3 * tokens * kv * 6 * 4) << heads;
+    const auto state = model.make_state(2, 20);
+    model.forward(kit::random_ids(7, 9, 1), model.continue_sequences(*state, {5, 2}), state.get());
+    EXPECT_EQ(state->bytes(), 2 * 3 * (5 + 2) * kv * 6 * 4) << heads;
+  }
+}
+
+TEST(AttentionMixer, CacheSaysWhatDoesNotFit) {
+  const Attention mixer(6, "{num_attention_heads: 3}");
+  const auto state = mixer.mixer->make_state(2, 4, DType::f64, Device::cpu);
+  const auto feed = [&](const Sequences& sequences) { mixer.mixer->forward(Var(kit::normal({sequences.rows(), 6}, DType::f64, 1)), sequences, state.get()); };
+  feed(Sequences({0, 3, 4}));
+  const auto refused = [&](const Sequences& sequences) -> std::string {
+    try {
+      feed(sequences);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "accepted";
+  };
+  EXPECT_EQ(refused(Sequences({0, 1})), "cache: holds 2 sequences, got rows of 1");
+  EXPECT_EQ(refused(Sequences({0, 1, 2}, {2, 1})), "cache: sequence 0 has 3 tokens, the rows continue after 2");
+  EXPECT_EQ(refused(Sequences({0, 1, 5}, {3, 1})), "cache: sequence 1 has room for 4 tokens, got 5");
+}
+
+TEST(AttentionMixer, CacheTruncationIsChecked) {
+  const Attention mixer(6, "{num_attention_heads: 3}");
+  const auto state = mixer.mixer->make_state(1, 4, DType::f64, Device::cpu);
+  mixer.mixer->forward(Var(kit::normal({3, 6}, DType::f64, 1)), Sequences::single(3), state.get());
+  EXPECT_THROW(state->truncate(0, 4), Error);
+  EXPECT_THROW(state->truncate(0, -1), Error);
+  EXPECT_THROW(state->reorder({1}), Error);
+  state->truncate(0, 3);
+  EXPECT_EQ(state->bytes(), 2 * 3 * 6 * 8);
+}
+
+}  // namespace
+}  // namespace lithe
