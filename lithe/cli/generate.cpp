@@ -50,11 +50,12 @@ int run(const Options& o) {
   if (!o.stop.empty()) config.stop = o.stop;
   if (o.greedy) config.do_sample = false;
   if (o.no_cache) config.use_cache = false;
-  check_usage(config.top_p > 0, "generate", "--top-p must be above 0");
+  config.validate();
 
   std::vector<std::string> prompts = o.prompts;
   if (!o.prompts_file.empty())
     for (std::string& line : lines_of(read_file(o.prompts_file))) prompts.push_back(std::move(line));
+  check_usage(o.prompts_file.empty() || prompts.size() > o.prompts.size(), "generate", "'", o.prompts_file, "' holds no prompt; write one a line");
   if (prompts.empty()) prompts.push_back(config.prompt);
   const LoadedModel loaded = load_model(o.model, o.weights, o.precision);
 
@@ -75,7 +76,6 @@ int run(const Options& o) {
   }
   if (o.times)
     log_info("prefill ", times.prompt_tokens, " tokens in ", times.prefill_seconds, " s; decode ", times.new_tokens, " tokens in ", times.decode_seconds, " s (", double(times.new_tokens) / std::max(times.decode_seconds, 1e-9), " tokens/s); decode state ", format_bytes(double(times.peak_state_bytes)));
-  check(bool(std::cout), "generate", "the output could not be written");
   if (stop_signal()) return 128 + stop_signal();
   return 0;
 }

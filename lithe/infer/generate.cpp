@@ -126,7 +126,7 @@ class Generator {
 }  // namespace
 
 std::vector<Generation> generate(const Model& model, const Tokenizer& tokenizer, const std::vector<std::string>& prompts, const GenerateConfig& config, const std::function<void(size_t, std::string_view)>& on_text, GenerateTimes* times) {
-  for (const std::string& stop : config.stop) check_usage(!stop.empty(), "generate", "a stop string is empty");
+  config.validate();
   std::vector<Generation> results(prompts.size());
   GenerateTimes unused;
   Generator generator(model, tokenizer, config, on_text, results, times ? *times : unused);

@@ -21,6 +21,8 @@ struct GenerateConfig {
   bool use_cache = true;
 
   void fields(Fields& f);
+  /// Refuses (usage) what no rule of a field can show, and numbers that are none.
+  void validate() const;
 };
 
 /// The next token. Greedy (do_sample off or temperature 0): the highest logit, the lower id on ties. Otherwise

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <csignal>
 
 #include "lithe/base/stop.h"
@@ -165,16 +166,6 @@ TEST(Generate, PositionsLimitTheLength) {
   }
 }
 
-TEST(Generate, HugeLimitsCostNothingUntilTheyAreUsed) {
-  const Parrot parrot("abc");
-  const auto model = random_model("rotary");
-  GenerateConfig c = settings(false, int64_t(1) << 40);
-  set_stop_signal(SIGTERM);  // ends at the first token
-  const auto g = continue_all(*model, {"x"}, c);
-  set_stop_signal(0);
-  EXPECT_EQ(g[0].finish, "interrupted");
-}
-
 TEST(Generate, RefusesBadInput) {
   const auto model = random_model();
   GenerateConfig c = settings(true);
@@ -193,7 +184,16 @@ TEST(Generate, RefusesBadInput) {
     c.top_p = bad;
     EXPECT_THROW(continue_all(*model, {"x"}, c), Error) << bad;
   }
+  for (int64_t bad : {int64_t(0), int64_t(-5), INT64_MAX}) EXPECT_THROW(continue_all(*model, {"x"}, settings(true, bad)), Error) << bad;
   EXPECT_TRUE(continue_all(*model, {}, settings(true)).empty());
+}
+
+TEST(Generate, AStopSignalEndsItWithWhatThereIs) {
+  const auto model = random_model();
+  set_stop_signal(SIGTERM);
+  const auto g = continue_all(*model, {"x", "y"}, settings(false));
+  set_stop_signal(0);
+  for (const Generation& one : g) EXPECT_EQ(one.finish, "interrupted");
 }
 
 TEST(Generate, TimesCountTokens) {
