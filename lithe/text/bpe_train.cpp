@@ -31,7 +31,7 @@ class Learner {
     check(symbols < none, "tokenizer", "the distinct words have ", symbols, " bytes, above the limit of ", none - 1,
           " for training: give fewer texts");
     symbol_.reserve(symbols), previous_.reserve(symbols), next_.reserve(symbols), word_.reserve(symbols);
-    for (int b = 0; b < 256; ++b) add_token(std::string(1, char(b)));
+    for (int b = 0; b < 256; ++b) tokens_.push_back(std::string(1, char(b)));
     for (size_t w = 0; w < words.size(); ++w) {
       const std::string_view word = words.word(w);
       count_.push_back(words.value(w));
@@ -56,15 +56,12 @@ class Learner {
       const auto [count, p] = queue_.back();
       queue_.pop_back();
       if (count != pairs_[p].count) {  // merges elsewhere took some of its occurrences: back into the queue with what is left
-        if (count > pairs_[p].count && pairs_[p].count >= min_frequency) push(p);
+        if (pairs_[p].count >= min_frequency) push(p);
         continue;
       }
       if (count < std::max<int64_t>(min_frequency, 1)) break;
-      pairs_[p].rank = int32_t(merges_.size());
-      merges_.push_back({pairs_[p].left, pairs_[p].right});
       touched_.clear();
       merge(p);
-      repeat_merges();
       queue_touched();
     }
   }
@@ -75,7 +72,6 @@ class Learner {
  private:
   struct Pair {
     int32_t left, right;
-    int32_t rank = -1;  // once merged
     int64_t count = 0;
     std::vector<uint32_t> at;  // positions of the left symbol, some of them stale
   };
@@ -93,13 +89,7 @@ class Learner {
   std::vector<Entry> queue_;
   std::vector<uint32_t> touched_;  // pairs whose count rose during a merge
   std::vector<std::string> tokens_;
-  WordTable<int32_t> ids_;
   std::vector<std::pair<int32_t, int32_t>> merges_;
-
-  void add_token(const std::string& bytes) {
-    ids_.insert(bytes) = int32_t(tokens_.size());
-    tokens_.push_back(bytes);
-  }
 
   /// Of two pairs as frequent, the one whose bytes are lexicographically greater comes first.
   bool before(const Entry& a, const Entry& b) const {
@@ -152,25 +142,12 @@ class Learner {
       if (pairs_[p].count > 0) push(p);
   }
 
-  /// A merge that spells an old token can bring back pairs that were merged long ago. Encoding merges them at once,
-  /// as their rank is lower, and so does training.
-  void repeat_merges() {
-    for (;;) {
-      uint32_t first = none;
-      for (const uint32_t p : touched_)
-        if (pairs_[p].rank >= 0 && pairs_[p].count > 0 && (first == none || pairs_[p].rank < pairs_[first].rank)) first = p;
-      if (first == none) return;
-      merge(first);
-    }
-  }
-
   void merge(uint32_t p) {
     const int32_t left = pairs_[p].left, right = pairs_[p].right;
-    const std::string bytes = tokens_[size_t(left)] + tokens_[size_t(right)];
-    // Two merges may spell one token: "a"+"bc" and "ab"+"c".
-    const int32_t* known = ids_.find(bytes);
-    const int32_t result = known ? *known : int32_t(tokens_.size());
-    if (!known) add_token(bytes);
+    // A new token each time: text of one spelling always merges alike, so no two merges spell the same.
+    const int32_t result = int32_t(tokens_.size());
+    tokens_.push_back(tokens_[size_t(left)] + tokens_[size_t(right)]);
+    merges_.push_back({left, right});
 
     std::vector<uint32_t> positions = std::move(pairs_[p].at);
     pairs_[p].at.clear();

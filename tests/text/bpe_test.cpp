@@ -86,11 +86,10 @@ std::string some_english() {
 
 // oracle: tok.bpe
 TEST(BpeTraining, EqualsThePlainAlgorithmOnRandomTexts) {
-  set_log_level(LogLevel::error);  // many of these texts are too short for 40 merges
-  int shared = 0;
+  set_log_level(LogLevel::error);  // many of these texts are too short for 60 merges
   for (uint64_t seed = 0; seed < 60; ++seed) {
-    // Few letters and long words: many ties, runs of one letter, and tokens with two derivations.
-    const std::string text = random_text(seed, 40 + seed * 4, seed % 3 ? "ab " : "abc  ");
+    // Few letters and long words: many ties and runs of one letter.
+    const std::string text = random_text(seed, 40 + seed * 8, seed % 3 == 0 ? "abc  " : seed % 3 == 1 ? "ab " : "aaaaaaaab ");
     std::map<std::string, int64_t> words;
     PreTokenizer pretokenizer;
     pretokenizer.add_split(Pattern(gpt2_pattern, "test"));
@@ -98,14 +97,12 @@ TEST(BpeTraining, EqualsThePlainAlgorithmOnRandomTexts) {
       for (const auto& piece : pieces) ++words[std::string(piece)];
     });
     for (const int64_t min_frequency : {1, 2}) {
-      const auto tokenizer = trained(text, 257 + 40, min_frequency);
-      const Pairs expected = train_plainly(words, 40, min_frequency);
+      const auto tokenizer = trained(text, 257 + 60, min_frequency);
+      const Pairs expected = train_plainly(words, 60, min_frequency);
       ASSERT_EQ(merges_of(*tokenizer), expected) << "seed " << seed << " '" << text << "'";
-      shared += expected.size() > size_t(tokenizer->vocab_size() - 257);
     }
   }
   set_log_level(LogLevel::info);
-  EXPECT_GT(shared, 10) << "texts in which two merges spell one token";
 }
 
 // oracle: tok.bpe
