@@ -4,9 +4,10 @@
 
 namespace lithe {
 
+// spec: train.presets | recipes | published training hyperparameters, as recipes/presets/*.yaml | TH Tables 2.4, 2.5, 3.11, 3.12, 3.15, 4.9; HP 5.1, Table 2
 void TrainConfig::fields(Fields& f) {
   f("max_steps", max_steps, "optimiser steps; 0: no such limit", at_least(0));
-  f("max_tokens", max_tokens, "tokens seen; 0: no such limit", at_least(0));
+  f("max_tokens", max_tokens, "tokens seen, in whole steps that do not exceed it; 0: no such limit", at_least(0));
   f("num_train_epochs", num_train_epochs, "passes over the corpus; 0: no such limit", at_least(0));
   f("max_time", max_time, "minutes of training, resumes included; 0: no such limit", at_least(0));
   f("batch_tokens", batch_tokens, "tokens of one optimiser step", at_least(1));
@@ -56,7 +57,7 @@ int64_t TrainConfig::total_steps(int64_t batches_per_epoch) const {
     if (steps > 0) total = total ? std::min(total, steps) : steps;
   };
   limit(max_steps);
-  if (max_tokens) limit((max_tokens + batch_tokens - 1) / batch_tokens);
+  if (max_tokens) limit(std::max<int64_t>(1, max_tokens / batch_tokens));
   if (num_train_epochs > 0) limit(std::max<int64_t>(1, int64_t(std::floor(num_train_epochs * double(batches_per_epoch) / double(gradient_accumulation_steps)))));
   return total;
 }

@@ -71,7 +71,8 @@ TrainConfig limits(const std::string& yaml) {
 
 TEST(TrainConfig, TheFirstLimitEnds) {
   EXPECT_EQ(limits("{max_steps: 10, batch_tokens: 100}").total_steps(7), 10);
-  EXPECT_EQ(limits("{max_tokens: 950, batch_tokens: 100}").total_steps(7), 10);
+  EXPECT_EQ(limits("{max_tokens: 950, batch_tokens: 100}").total_steps(7), 9);
+  EXPECT_EQ(limits("{max_tokens: 50, batch_tokens: 100}").total_steps(7), 1);
   EXPECT_EQ(limits("{max_tokens: 900, batch_tokens: 100}").total_steps(7), 9);
   EXPECT_EQ(limits("{num_train_epochs: 2, batch_tokens: 100}").total_steps(7), 14);
   EXPECT_EQ(limits("{num_train_epochs: 2, batch_tokens: 100, gradient_accumulation_steps: 2}").total_steps(7), 7);
