@@ -1,8 +1,8 @@
 // Charts as inline SVG: no script needed to see them, colours from the page's style so that light and dark both work.
 //
-// Coordinates are in pixels of the SVG's own view box, which starts at (0, 0) in the top left corner. Values that cannot
-// be drawn (not finite, beyond 1e300, or not positive on a logarithmic axis) are left out, break the line, and are marked
-// at the edge of the plot.
+// Coordinates are in pixels of the SVG's own view box, which starts at (0, 0) in the top left corner. Values that
+// cannot be drawn (not finite, beyond 1e300, or not positive on a logarithmic axis) are left out, break the line, and
+// are marked at the edge of the plot.
 #pragma once
 
 #include <optional>
@@ -24,10 +24,10 @@ struct Axis {
 struct Series {
   std::string name;
   std::vector<double> x, y;  // same length
-  /// Above 0: the values are drawn faintly under their moving average over 2 * smoothing * size + 1 neighbours (fewer at
-  /// the ends).
+  /// Above 0: the values are drawn faintly under their moving average over 2 * smoothing * size + 1 neighbours (fewer
+  /// at the ends).
   double smoothing = 0;
-  bool dots = false;  // a dot at each point, for few points
+  bool dots = false;       // a dot at each point, for few points
   bool label_min = false;  // writes the lowest value beside its point, unless it is the last one
   bool label_last = true;  // writes the last value (of the average when there is one) at the right
 };

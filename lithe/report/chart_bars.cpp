@@ -21,9 +21,11 @@ double total_of(const Bar& bar) {
   return total;
 }
 
-std::string rectangle(double from, double to, double y, double height, const std::string& color, const std::string& title) {
-  return cat("<rect class=\"box ", color, "\" x=\"", coordinate(std::min(from, to)), "\" y=\"", coordinate(y), "\" width=\"", coordinate(std::abs(to - from)),
-             "\" height=\"", height, "\"><title>", escape(title), "</title></rect>");
+std::string rectangle(double from, double to, double y, double height, const std::string& color,
+                      const std::string& title) {
+  return cat("<rect class=\"box ", color, "\" x=\"", coordinate(std::min(from, to)), "\" y=\"", coordinate(y),
+             "\" width=\"", coordinate(std::abs(to - from)), "\" height=\"", height, "\"><title>", escape(title),
+             "</title></rect>");
 }
 
 std::string stacked_row(const BarChart& chart, const Bar& bar, const Scale& x, double y) {
@@ -48,7 +50,8 @@ std::string grouped_rows(const BarChart& chart, const Bar& bar, const Scale& x, 
       out += text_at(x(0) + 6, y + kThin - 4, text, "value bad");
       continue;
     }
-    out += rectangle(x(0), x(value), y, kThin, color_class(s), bar.label + (chart.series[s].empty() ? "" : "\n" + chart.series[s]) + ": " + text);
+    out += rectangle(x(0), x(value), y, kThin, color_class(s),
+                     bar.label + (chart.series[s].empty() ? "" : "\n" + chart.series[s]) + ": " + text);
     out += text_at(std::max(x(0), x(value)) + 6, y + kThin - 4, text, "value");
   }
   return out;
@@ -63,14 +66,19 @@ std::string svg(const BarChart& chart, int width) {
   bool has_marker = false;
   std::string description = chart.title.empty() ? "Bar chart." : chart.title + ".";
   for (const Bar& bar : chart.bars) {
-    check(bar.values.size() == count, "bar_chart", "bar '", bar.label, "' must have one value for each of ", count, " series, got ", bar.values.size());
+    check(bar.values.size() == count, "bar_chart", "bar '", bar.label, "' must have one value for each of ", count,
+          " series, got ", bar.values.size());
     for (size_t s = 0; s < count; ++s) {
-      check(!chart.stacked || !(bar.values[s] < 0), "bar_chart", "stacked values must not be negative, got ", bar.values[s], " in '", bar.label, "'");
+      check(!chart.stacked || !(bar.values[s] < 0), "bar_chart", "stacked values must not be negative, got ",
+            bar.values[s], " in '", bar.label, "'");
       if (!chart.stacked) all.push_back(bar.values[s]);
       longest_value = std::max(longest_value, text_width(value_of(bar.values[s], chart.quantity)));
-      description += " " + bar.label + (chart.series[s].empty() ? "" : ", " + chart.series[s]) + ": " + value_of(bar.values[s], chart.quantity) + ".";
+      description += " " + bar.label + (chart.series[s].empty() ? "" : ", " + chart.series[s]) + ": " +
+                     value_of(bar.values[s], chart.quantity) + ".";
     }
-    if (chart.stacked) all.push_back(total_of(bar)), longest_value = std::max(longest_value, text_width(value_of(total_of(bar), chart.quantity)));
+    if (chart.stacked)
+      all.push_back(total_of(bar)),
+          longest_value = std::max(longest_value, text_width(value_of(total_of(bar), chart.quantity)));
     if (bar.marker && std::isfinite(*bar.marker)) {
       all.push_back(*bar.marker), has_marker = true;
       description += " " + bar.label + ", " + chart.marker_name + ": " + value_of(*bar.marker, chart.quantity) + ".";
@@ -106,11 +114,13 @@ std::string svg(const BarChart& chart, int width) {
   out += "</g>";
   double y = top + (above ? 18 : 0);
   for (const Bar& bar : chart.bars) {
-    out += above ? text_at(left, y - 6, bar.label, "name") : text_at(left - 10, y + lines / 2 + 4, bar.label, "name end");
+    out +=
+        above ? text_at(left, y - 6, bar.label, "name") : text_at(left - 10, y + lines / 2 + 4, bar.label, "name end");
     out += chart.stacked ? stacked_row(chart, bar, x, y) : grouped_rows(chart, bar, x, y);
     if (bar.marker && std::isfinite(*bar.marker))
-      out += cat("<path class=\"marker\" d=\"M", coordinate(x(*bar.marker)), ",", coordinate(y - 1), "l-5,-8h10z\"><title>", escape(chart.marker_name), ": ",
-                 value_of(*bar.marker, chart.quantity), "</title></path>");
+      out += cat("<path class=\"marker\" d=\"M", coordinate(x(*bar.marker)), ",", coordinate(y - 1),
+                 "l-5,-8h10z\"><title>", escape(chart.marker_name), ": ", value_of(*bar.marker, chart.quantity),
+                 "</title></path>");
     y += pitch;
   }
   return out + "</svg>";

@@ -133,15 +133,17 @@ struct Drawing {
     if (series.dots)
       for (const auto& piece : line)
         for (const Pixel& point : piece)
-          marks += cat("<circle class=\"dot ", color, "\" cx=\"", coordinate(point.x), "\" cy=\"", coordinate(point.y), "\" r=\"2.8\"/>");
+          marks += cat("<circle class=\"dot ", color, "\" cx=\"", coordinate(point.x), "\" cy=\"", coordinate(point.y),
+                       "\" r=\"2.8\"/>");
     if (series.label_last && !points.pieces.empty()) ends.push_back({y(last), value_label(last, chart.y), color});
     if (series.label_min) label_min(series, points, color);
     double previous = -10;
     for (const double gap : points.gaps) {
       const double at = x(gap);
       if (at - previous < 3) continue;
-      marks += cat("<path class=\"cross\" d=\"M", coordinate(at - 4), ",", coordinate(y.to + 1), "l8,8m0,-8l-8,8\"><title>", name,
-                   ": cannot be drawn at ", escape(chart.x.label), " ", format_number(gap, 9), "</title></path>");
+      marks +=
+          cat("<path class=\"cross\" d=\"M", coordinate(at - 4), ",", coordinate(y.to + 1), "l8,8m0,-8l-8,8\"><title>",
+              name, ": cannot be drawn at ", escape(chart.x.label), " ", format_number(gap, 9), "</title></path>");
       previous = at;
     }
   }
@@ -153,7 +155,8 @@ struct Drawing {
         if (best == series.y.size() || series.y[i] < series.y[best]) best = i;
     if (best == series.y.size()) return;
     const double at = x(series.x[best]), below = y(series.y[best]);
-    marks += cat("<circle class=\"ring ", color, "\" cx=\"", coordinate(at), "\" cy=\"", coordinate(below), "\" r=\"5\"/>");
+    marks +=
+        cat("<circle class=\"ring ", color, "\" cx=\"", coordinate(at), "\" cy=\"", coordinate(below), "\" r=\"5\"/>");
     if (series.label_last && best == points.pieces.back().back()) return;
     const std::string text = "min " + value_label(series.y[best], chart.y);
     const double half = text_width(text) / 2;
@@ -172,7 +175,8 @@ std::string describe(const LineChart& chart, const std::vector<Drawable>& points
       continue;
     }
     const size_t first = points[s].pieces.front().front(), last = points[s].pieces.back().back();
-    text += " " + series.name + ": from " + value_label(series.y[first], chart.y) + " to " + value_label(series.y[last], chart.y) + ".";
+    text += " " + series.name + ": from " + value_label(series.y[first], chart.y) + " to " +
+            value_label(series.y[last], chart.y) + ".";
   }
   return text;
 }
@@ -187,8 +191,8 @@ std::string svg(const LineChart& chart, int width) {
   double end_width = 0;
   for (size_t s = 0; s < chart.series.size(); ++s) {
     const Series& series = chart.series[s];
-    check(series.x.size() == series.y.size(), "line_chart", "series '", series.name, "' must have as many x as y values, got ", series.x.size(), " and ",
-          series.y.size());
+    check(series.x.size() == series.y.size(), "line_chart", "series '", series.name,
+          "' must have as many x as y values, got ", series.x.size(), " and ", series.y.size());
     points.push_back(drawable_points(chart, series));
     for (const auto& piece : points.back().pieces)
       for (const size_t i : piece) all_x.push_back(series.x[i]), all_y.push_back(series.y[i]);
@@ -199,7 +203,9 @@ std::string svg(const LineChart& chart, int width) {
     if (series.label_last && !points.back().pieces.empty()) end_width = 62;
   }
   if (left_out)
-    legend.push_back({cat(format_integer(int64_t(left_out)), left_out == 1 ? " value" : " values", chart.y.log ? " not finite or not positive" : " not finite"), "", "cross"});
+    legend.push_back({cat(format_integer(int64_t(left_out)), left_out == 1 ? " value" : " values",
+                          chart.y.log ? " not finite or not positive" : " not finite"),
+                      "", "cross"});
 
   const AxisRange y_range = axis_range(all_y, chart.y, chart.height < 260 ? 4 : 5, Fit::rounded);
   const AxisRange x_range = axis_range(all_x, chart.x, width < 500 ? 4 : 8, Fit::exact);
@@ -213,24 +219,33 @@ std::string svg(const LineChart& chart, int width) {
   Drawing drawing{chart,
                   {x_range.low, x_range.high, left, width - right, chart.x.log},
                   {y_range.low, y_range.high, height - bottom, top, chart.y.log},
-                  {}, {}, {}};
+                  {},
+                  {},
+                  {}};
   for (size_t s = 0; s < chart.series.size(); ++s) drawing.draw(chart.series[s], points[s], color_class(s));
   spread(drawing.ends, top + 4, height - bottom);
 
   const auto scale = [](const Scale& s) {
-    return cat(format_number(s.low, 17), " ", format_number(s.high, 17), " ", coordinate(s.from), " ", coordinate(s.to), s.log ? " log" : "");
+    return cat(format_number(s.low, 17), " ", format_number(s.high, 17), " ", coordinate(s.from), " ", coordinate(s.to),
+               s.log ? " log" : "");
   };
   const auto unseparated = [](std::string text) {
     std::erase(text, ',');
     return text;
   };
   std::string out = svg_open(width, height, "lines", describe(chart, points));
-  out += cat(" data-x=\"", unseparated(scale(drawing.x)), "\" data-y=\"", unseparated(scale(drawing.y)), "\" data-label=\"", escape(chart.x.label),
-             "\" data-unit=\"", chart.y.quantity == Quantity::bytes ? "bytes" : chart.y.quantity == Quantity::count ? "count" : "number", "\">");
+  out += cat(" data-x=\"", unseparated(scale(drawing.x)), "\" data-y=\"", unseparated(scale(drawing.y)),
+             "\" data-label=\"", escape(chart.x.label), "\" data-unit=\"",
+             chart.y.quantity == Quantity::bytes   ? "bytes"
+             : chart.y.quantity == Quantity::count ? "count"
+                                                   : "number",
+             "\">");
   out += names.svg + draw_axes(x_range, y_range, drawing.x, drawing.y, chart.x, chart.y);
   out += drawing.lines + drawing.marks;
-  for (const EndLabel& label : drawing.ends) out += text_at(width - right + 9, label.y + 4, label.text, "value " + label.color);
-  if (all_y.empty()) out += text_at((left + width - right) / 2, (top + height - bottom) / 2, "no values to draw", "label middle");
+  for (const EndLabel& label : drawing.ends)
+    out += text_at(width - right + 9, label.y + 4, label.text, "value " + label.color);
+  if (all_y.empty())
+    out += text_at((left + width - right) / 2, (top + height - bottom) / 2, "no values to draw", "label middle");
   return out + "</svg>";
 }
 

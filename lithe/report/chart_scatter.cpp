@@ -8,7 +8,9 @@ namespace {
 
 struct Box {
   double left, top, right, bottom;
-  bool meets(const Box& other) const { return left < other.right && other.left < right && top < other.bottom && other.top < bottom; }
+  bool meets(const Box& other) const {
+    return left < other.right && other.left < right && top < other.bottom && other.top < bottom;
+  }
 };
 
 constexpr double kRadius = 5;
@@ -25,7 +27,8 @@ std::optional<Place> label_place(double x, double y, double width, const Box& pl
   for (const double shift : {-8.0, -20.0, 6.0})  // beside the point, then above and below
     for (const bool right : {true, false}) {
       const double left = right ? x + aside : x - aside - width;
-      const Place place{{left, y + shift, left + width, y + shift + height}, right ? x + aside : x - aside, right ? "" : " end"};
+      const Place place{
+          {left, y + shift, left + width, y + shift + height}, right ? x + aside : x - aside, right ? "" : " end"};
       const Box& box = place.box;
       if (box.left < plot.left || box.right > plot.right || box.top < plot.top || box.bottom > plot.bottom) continue;
       if (std::none_of(taken.begin(), taken.end(), [&](const Box& other) { return other.meets(box); })) return place;
@@ -45,27 +48,32 @@ std::string svg(const ScatterChart& chart, int width) {
   std::vector<ScatterPoint> points;
   std::vector<double> all_x, all_y;
   for (const ScatterPoint& point : chart.points) {
-    check(point.group == 0 || (point.group > 0 && size_t(point.group) < chart.groups.size()), "scatter_chart", "group of '", point.label, "' must be below ",
-          chart.groups.size(), ", got ", point.group);
+    check(point.group == 0 || (point.group > 0 && size_t(point.group) < chart.groups.size()), "scatter_chart",
+          "group of '", point.label, "' must be below ", chart.groups.size(), ", got ", point.group);
     if (!drawable(point.x, chart.x) || !drawable(point.y, chart.y)) continue;
     points.push_back(point);
     // An error bar reaches as far as the axis can show.
-    for (const double x : {point.x - point.x_error, point.x + point.x_error}) all_x.push_back(drawable(x, chart.x) ? x : point.x);
-    for (const double y : {point.y - point.y_error, point.y + point.y_error}) all_y.push_back(drawable(y, chart.y) ? y : point.y);
+    for (const double x : {point.x - point.x_error, point.x + point.x_error})
+      all_x.push_back(drawable(x, chart.x) ? x : point.x);
+    for (const double y : {point.y - point.y_error, point.y + point.y_error})
+      all_y.push_back(drawable(y, chart.y) ? y : point.y);
   }
   std::vector<LegendItem> legend;
   for (size_t g = 0; g < chart.groups.size(); ++g) legend.push_back({chart.groups[g], color_class(g), "dot"});
   for (const ScatterPoint& point : chart.points)
-    if (!drawable(point.x, chart.x) || !drawable(point.y, chart.y)) legend.push_back({"cannot be drawn: " + point.label, "", "cross"});
+    if (!drawable(point.x, chart.x) || !drawable(point.y, chart.y))
+      legend.push_back({"cannot be drawn: " + point.label, "", "cross"});
 
-  const AxisRange x_range = axis_range(all_x, chart.x, width < 500 ? 4 : 7, Fit::padded), y_range = axis_range(all_y, chart.y, 5, Fit::padded);
+  const AxisRange x_range = axis_range(all_x, chart.x, width < 500 ? 4 : 7, Fit::padded),
+                  y_range = axis_range(all_y, chart.y, 5, Fit::padded);
   double left = 12;
   for (const Tick& tick : y_range.ticks) left = std::max(left, 12 + text_width(tick.label));
   const double right = x_range.ticks.empty() ? 16 : std::max(16.0, text_width(x_range.ticks.back().label) / 2 + 2);
   const Legend names = draw_legend(legend, 4, 2, width - 8);
   const double top = 12 + names.height + (chart.y.label.empty() ? 0 : 24), bottom = 46;
   const int height = chart.height + int(names.height);
-  const Scale x{x_range.low, x_range.high, left, width - right, chart.x.log}, y{y_range.low, y_range.high, height - bottom, top, chart.y.log};
+  const Scale x{x_range.low, x_range.high, left, width - right, chart.x.log},
+      y{y_range.low, y_range.high, height - bottom, top, chart.y.log};
 
   std::string bars, dots, labels;
   std::vector<Box> taken;
@@ -77,27 +85,36 @@ std::string svg(const ScatterChart& chart, int width) {
   for (const ScatterPoint& point : points) {
     const double at = x(point.x), over = y(point.y);
     const std::string color = color_class(size_t(point.group));
-    const auto end = [](double value, double otherwise, const Axis& axis) { return drawable(value, axis) ? value : otherwise; };
+    const auto end = [](double value, double otherwise, const Axis& axis) {
+      return drawable(value, axis) ? value : otherwise;
+    };
     if (point.x_error > 0)
-      bars += cat("<path class=\"error ", color, "\" d=\"M", coordinate(x(end(point.x - point.x_error, x.low, chart.x))), ",", coordinate(over), "H",
-                  coordinate(x(end(point.x + point.x_error, x.high, chart.x))), "\"/>");
+      bars +=
+          cat("<path class=\"error ", color, "\" d=\"M", coordinate(x(end(point.x - point.x_error, x.low, chart.x))),
+              ",", coordinate(over), "H", coordinate(x(end(point.x + point.x_error, x.high, chart.x))), "\"/>");
     if (point.y_error > 0)
-      bars += cat("<path class=\"error ", color, "\" d=\"M", coordinate(at), ",", coordinate(y(end(point.y - point.y_error, y.low, chart.y))), "V",
+      bars += cat("<path class=\"error ", color, "\" d=\"M", coordinate(at), ",",
+                  coordinate(y(end(point.y - point.y_error, y.low, chart.y))), "V",
                   coordinate(y(end(point.y + point.y_error, y.high, chart.y))), "\"/>");
-    dots += cat("<circle class=\"dot ", color, "\" cx=\"", coordinate(at), "\" cy=\"", coordinate(over), "\" r=\"", kRadius, "\"><title>", escape(point.label),
-                "\n", escape(chart.x.label), ": ", shown(point.x, point.x_error, chart.x), "\n", escape(chart.y.label), ": ",
+    dots += cat("<circle class=\"dot ", color, "\" cx=\"", coordinate(at), "\" cy=\"", coordinate(over), "\" r=\"",
+                kRadius, "\"><title>", escape(point.label), "\n", escape(chart.x.label), ": ",
+                shown(point.x, point.x_error, chart.x), "\n", escape(chart.y.label), ": ",
                 shown(point.y, point.y_error, chart.y), "</title></circle>");
     const auto place = label_place(at, over, text_width(point.label), plot, taken);
     if (!place) continue;
     taken.push_back(place->box);
     labels += text_at(place->x, place->box.bottom - 2, point.label, std::string("name halo") + place->anchor);
   }
-  std::string description = (chart.title.empty() ? "Scatter chart" : chart.title) + ": " + chart.y.label + " by " + chart.x.label + ".";
+  std::string description =
+      (chart.title.empty() ? "Scatter chart" : chart.title) + ": " + chart.y.label + " by " + chart.x.label + ".";
   for (const ScatterPoint& point : points)
-    description += " " + point.label + ": " + shown(point.x, point.x_error, chart.x) + ", " + shown(point.y, point.y_error, chart.y) + ".";
-  std::string out = svg_open(width, height, "scatter", description) + ">" + names.svg + draw_axes(x_range, y_range, x, y, chart.x, chart.y);
+    description += " " + point.label + ": " + shown(point.x, point.x_error, chart.x) + ", " +
+                   shown(point.y, point.y_error, chart.y) + ".";
+  std::string out = svg_open(width, height, "scatter", description) + ">" + names.svg +
+                    draw_axes(x_range, y_range, x, y, chart.x, chart.y);
   out += bars + dots + labels;
-  if (points.empty()) out += text_at((left + width - right) / 2, (top + height - bottom) / 2, "no values to draw", "label middle");
+  if (points.empty())
+    out += text_at((left + width - right) / 2, (top + height - bottom) / 2, "no values to draw", "label middle");
   return out + "</svg>";
 }
 

@@ -115,7 +115,10 @@ Cell Cell::integer(int64_t value) {
 Cell Cell::share(double part) {
   if (!std::isfinite(part)) return Cell(part, Quantity::number);
   const double percent = 100 * part;
-  Cell cell((percent > 0 && percent < 0.1 ? "<0.1" : percent >= 99.95 ? format_number(percent, 3) : format_number(percent, percent < 10 ? 2 : 3)) + "\xC2\xA0%");
+  Cell cell((percent > 0 && percent < 0.1 ? "<0.1"
+             : percent >= 99.95           ? format_number(percent, 3)
+                                          : format_number(percent, percent < 10 ? 2 : 3)) +
+            "\xC2\xA0%");
   cell.key = part;
   cell.bar = std::clamp(part, 0.0, 1.0);
   return cell;
@@ -130,7 +133,8 @@ Page::Page(std::string title, std::string subtitle, std::string kicker) : title_
 void Page::tiles(const std::vector<Tile>& tiles) {
   body_ += "<dl class=\"tiles\">\n";
   for (const Tile& tile : tiles) {
-    body_ += cat("<div class=\"tile", tone_class(tile.tone), "\"><dt>", escape(tile.label), "</dt><dd class=\"number\">", escape(tile.value), "</dd>");
+    body_ += cat("<div class=\"tile", tone_class(tile.tone), "\"><dt>", escape(tile.label),
+                 "</dt><dd class=\"number\">", escape(tile.value), "</dd>");
     if (!tile.detail.empty()) body_ += "<dd class=\"more\">" + escape(tile.detail) + "</dd>";
     body_ += "</div>\n";
   }
@@ -146,7 +150,8 @@ void Page::section(std::string_view title) {
 void Page::paragraph(std::string_view text) { body_ += "<p>" + escape(text) + "</p>\n"; }
 
 void Page::notice(Tone tone, std::string_view title, const std::vector<std::string>& lines) {
-  body_ += cat("<div class=\"notice", tone_class(tone), "\"", tone == Tone::bad ? " role=\"alert\"" : "", "><strong>", escape(title), "</strong>");
+  body_ += cat("<div class=\"notice", tone_class(tone), "\"", tone == Tone::bad ? " role=\"alert\"" : "", "><strong>",
+               escape(title), "</strong>");
   if (!lines.empty()) {
     body_ += "<ul>";
     for (const std::string& line : lines) body_ += "<li>" + escape(line) + "</li>";
@@ -157,17 +162,20 @@ void Page::notice(Tone tone, std::string_view title, const std::vector<std::stri
 
 void Page::table(const Table& table) {
   const auto row = [&](const std::vector<Cell>& cells) {
-    check(cells.size() == table.columns.size(), "page", "a row of table '", table.caption, "' must have ", table.columns.size(), " cells, got ", cells.size());
+    check(cells.size() == table.columns.size(), "page", "a row of table '", table.caption, "' must have ",
+          table.columns.size(), " cells, got ", cells.size());
     std::string out = "<tr>";
     for (size_t c = 0; c < cells.size(); ++c) out += cell_html(cells[c], table.columns[c]);
     return out + "</tr>\n";
   };
   // The box scrolls sideways on narrow screens, so it must be reachable by keyboard.
-  body_ += cat("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"", escape(table.caption), "\"><table class=\"sortable\">");
+  body_ += cat("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"", escape(table.caption),
+               "\"><table class=\"sortable\">");
   if (!table.caption.empty()) body_ += "<caption>" + escape(table.caption) + "</caption>";
   body_ += "<thead><tr>";
   for (const Column& column : table.columns)
-    body_ += cat("<th scope=\"col\"", column.numeric ? " class=\"n\"" : "", "><button type=\"button\">", escape(column.name), "</button></th>");
+    body_ += cat("<th scope=\"col\"", column.numeric ? " class=\"n\"" : "", "><button type=\"button\">",
+                 escape(column.name), "</button></th>");
   body_ += "</tr></thead>\n<tbody>\n";
   for (const auto& cells : table.rows) body_ += row(cells);
   body_ += "</tbody>";
@@ -181,15 +189,19 @@ void Page::preformatted(std::string_view text, std::string_view label) {
 }
 
 void Page::sample(std::string_view prompt, std::string_view continuation) {
-  body_ += cat("<div class=\"sample\"><span class=\"prompt\">", escape(prompt), "</span>", escape(continuation), "</div>\n");
+  body_ +=
+      cat("<div class=\"sample\"><span class=\"prompt\">", escape(prompt), "</span>", escape(continuation), "</div>\n");
 }
 
 void Page::figures(const std::vector<Figure>& figures) {
   body_ += "<div class=\"figures\">\n";
   for (const Figure& figure : figures) {
     body_ += "<figure>";
-    if (!figure.title.empty()) body_ += "<figcaption><b>" + escape(figure.title) + "</b>" + (figure.detail.empty() ? "" : "<span>" + escape(figure.detail) + "</span>") + "</figcaption>";
-    body_ += "<div class=\"wide\">" + figure.wide + "</div><div class=\"narrow\">" + figure.narrow + "</div></figure>\n";
+    if (!figure.title.empty())
+      body_ += "<figcaption><b>" + escape(figure.title) + "</b>" +
+               (figure.detail.empty() ? "" : "<span>" + escape(figure.detail) + "</span>") + "</figcaption>";
+    body_ +=
+        "<div class=\"wide\">" + figure.wide + "</div><div class=\"narrow\">" + figure.narrow + "</div></figure>\n";
   }
   body_ += "</div>\n";
 }
@@ -204,10 +216,14 @@ void Page::close_details() { body_ += "</div></details>\n"; }
 
 std::string Page::html() const {
   std::string out = "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n";
-  out += "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:\">\n";
-  out += "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<link rel=\"icon\" href=\"data:,\">\n";
+  out +=
+      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
+      "script-src 'unsafe-inline'; img-src data:\">\n";
+  out +=
+      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<link rel=\"icon\" href=\"data:,\">\n";
   out += "<title>" + escape(title_) + "</title>\n";
-  out += cat("<style>", chart_style(), kStyle, "</style>\n</head>\n<body>\n<header>", header_, "</header>\n<main>\n", body_);
+  out += cat("<style>", chart_style(), kStyle, "</style>\n</head>\n<body>\n<header>", header_, "</header>\n<main>\n",
+             body_);
   if (in_section_) out += "</section>\n";
   out += cat("</main>\n<script>", kSortScript, chart_script(), "</script>\n</body>\n</html>\n");
   return out;

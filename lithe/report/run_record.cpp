@@ -143,12 +143,14 @@ class Reader {
       if (bad == 1 && last_is_bad && text.back() != '\n')
         damaged(name, "the last line is incomplete, as a run in progress or a kill leaves it");
       else
-        damaged(name, cat(format_integer(bad), " of ", format_integer(line), " lines cannot be read and are left out, the first is line ",
-                          format_integer(first_bad)));
+        damaged(name, cat(format_integer(bad), " of ", format_integer(line),
+                          " lines cannot be read and are left out, the first is line ", format_integer(first_bad)));
     });
   }
 
-  void damaged(const std::string& name, const std::string& reason) { record_.damaged.push_back(reason.find(name) == std::string::npos ? name + ": " + reason : reason); }
+  void damaged(const std::string& name, const std::string& reason) {
+    record_.damaged.push_back(reason.find(name) == std::string::npos ? name + ": " + reason : reason);
+  }
 
  private:
   const Path& directory_;
@@ -163,8 +165,10 @@ void rewind(double step, std::vector<double>& steps, Columns&... columns) {
 }
 
 void read_metrics(Reader& reader, RunRecord& record) {
-  static constexpr std::array<std::string_view, 10> keys = {"step",      "tokens",    "epoch",           "loss",              "learning_rate",
-                                                            "grad_norm", "eval_loss", "eval_perplexity", "eval_bits_per_byte", "best"};
+  static constexpr std::array<std::string_view, 10> keys = {"step",      "tokens",          "epoch",
+                                                            "loss",      "learning_rate",   "grad_norm",
+                                                            "eval_loss", "eval_perplexity", "eval_bits_per_byte",
+                                                            "best"};
   NumberReader numbers(keys);
   reader.lines("metrics.jsonl", [&](std::string_view line) {
     if (!numbers.read(line) || !std::isfinite(numbers.get(0)) || !(numbers.has(3) || numbers.has(6))) return false;
@@ -173,7 +177,8 @@ void read_metrics(Reader& reader, RunRecord& record) {
       TrainingCurve& c = record.training;
       rewind(step, c.step, c.tokens, c.epoch, c.loss, c.learning_rate, c.grad_norm);
       size_t key = 0;
-      for (auto* column : {&c.step, &c.tokens, &c.epoch, &c.loss, &c.learning_rate, &c.grad_norm}) column->push_back(numbers.get(key++));
+      for (auto* column : {&c.step, &c.tokens, &c.epoch, &c.loss, &c.learning_rate, &c.grad_norm})
+        column->push_back(numbers.get(key++));
     }
     if (numbers.has(6)) {
       std::vector<Evaluation>& all = record.evaluations;
@@ -185,14 +190,16 @@ void read_metrics(Reader& reader, RunRecord& record) {
 }
 
 void read_speed(Reader& reader, RunRecord& record) {
-  static constexpr std::array<std::string_view, 4> keys = {"step", "tokens_per_second", "step_seconds", "elapsed_seconds"};
+  static constexpr std::array<std::string_view, 4> keys = {"step", "tokens_per_second", "step_seconds",
+                                                           "elapsed_seconds"};
   NumberReader numbers(keys);
   reader.lines("speed.jsonl", [&](std::string_view line) {
     if (!numbers.read(line) || !std::isfinite(numbers.get(0))) return false;
     SpeedCurve& c = record.speed;
     rewind(numbers.get(0), c.step, c.tokens_per_second, c.step_seconds, c.elapsed_seconds);
     size_t key = 0;
-    for (auto* column : {&c.step, &c.tokens_per_second, &c.step_seconds, &c.elapsed_seconds}) column->push_back(numbers.get(key++));
+    for (auto* column : {&c.step, &c.tokens_per_second, &c.step_seconds, &c.elapsed_seconds})
+      column->push_back(numbers.get(key++));
     return true;
   });
 }
@@ -211,7 +218,9 @@ void read_samples(Reader& reader, RunRecord& record) {
   reader.lines("samples.jsonl", [&](std::string_view line) {
     // A model can write broken UTF-8; the text around it is still worth reading.
     const auto sample = nlohmann::json::parse(clean_text(line), nullptr, false);
-    if (!sample.is_object() || !std::isfinite(number_at(sample, "step")) || !sample.contains("text") || !sample["text"].is_string()) return false;
+    if (!sample.is_object() || !std::isfinite(number_at(sample, "step")) || !sample.contains("text") ||
+        !sample["text"].is_string())
+      return false;
     const double step = number_at(sample, "step");
     if (std::abs(step) > 1e15) return false;
     const auto at = int64_t(step);
@@ -256,25 +265,30 @@ void read_documents(Reader& reader, RunRecord& record) {
     check(parts->is_array(), "json", "'parts' in 'plan.json' must be a list");
     for (const auto& part : *parts)
       if (part.is_object())
-        record.parts.push_back({string_at(part, "part"), number_at(part, "parameters"), number_at(part, "forward_flops"), number_at(part, "activation_bytes")});
+        record.parts.push_back({string_at(part, "part"), number_at(part, "parameters"),
+                                number_at(part, "forward_flops"), number_at(part, "activation_bytes")});
   });
   reader.file("environment.json", kMaxEnvironment, [&](const std::string& text) {
     const Json object = parse_json(text, "environment.json");
     check(object.is_object(), "json", "'environment.json' must be an object");
-    for (const auto& [key, value] : object.items()) record.environment.emplace_back(key, value.is_string() ? value.get<std::string>() : value.dump());
+    for (const auto& [key, value] : object.items())
+      record.environment.emplace_back(key, value.is_string() ? value.get<std::string>() : value.dump());
   });
   reader.file("resolved_recipe.yaml", kMaxDocument, [&](const std::string& text) { record.recipe = text; });
   reader.file("result.json", kMaxDocument, [&](const std::string& text) {
     const auto object = object_in(text, "result.json");
-    record.result = {string_at(object, "status"),    number_at(object, "steps"),   number_at(object, "final_loss"), number_at(object, "best_eval_loss"),
-                     number_at(object, "best_step"), number_at(object, "seconds"), string_at(object, "message")};
+    record.result = {string_at(object, "status"),     number_at(object, "steps"),
+                     number_at(object, "final_loss"), number_at(object, "best_eval_loss"),
+                     number_at(object, "best_step"),  number_at(object, "seconds"),
+                     string_at(object, "message")};
   });
 }
 
 }  // namespace
 
 const std::vector<std::string>& MemoryLedger::class_names() {
-  static const std::vector<std::string> names = {"weights", "gradients", "optimizer", "activations", "decode", "workspace"};
+  static const std::vector<std::string> names = {"weights",     "gradients", "optimizer",
+                                                 "activations", "decode",    "workspace"};
   return names;
 }
 
@@ -285,7 +299,8 @@ RunRecord read_run_record(const Path& directory) {
   read_speed(reader, record);
   read_samples(reader, record);
   read_documents(reader, record);
-  check(record.missing.size() < 8, "report", "'", directory.string(), "' holds no metrics.jsonl nor any other file of a run; give the directory of a training run");
+  check(record.missing.size() < 8, "report", "'", directory.string(),
+        "' holds no metrics.jsonl nor any other file of a run; give the directory of a training run");
   return record;
 }
 

@@ -12,14 +12,18 @@
 namespace lithe::report {
 namespace {
 
-constexpr size_t kSampleSteps = 24;      // more are thinned evenly
+constexpr size_t kSampleSteps = 24;  // more are thinned evenly
 constexpr size_t kSamplesPerStep = 16;
 constexpr int64_t kSampleLength = 4000;  // code points
 
-std::string number_or_dash(double value, int digits = 4) { return std::isnan(value) ? "–" : format_number(value, digits); }
+std::string number_or_dash(double value, int digits = 4) {
+  return std::isnan(value) ? "–" : format_number(value, digits);
+}
 
 // Whole numbers in full, also when a damaged file holds one that no integer can.
-std::string integer_text(double value) { return std::abs(value) < 1e18 ? format_integer(int64_t(value)) : format_number(value); }
+std::string integer_text(double value) {
+  return std::abs(value) < 1e18 ? format_integer(int64_t(value)) : format_number(value);
+}
 
 Cell integer_cell(double value) {
   Cell cell(std::isnan(value) ? "–" : integer_text(value));
@@ -76,7 +80,10 @@ Tile status_tile(const RunRecord& run) {
   const std::string steps = run.training.step.empty() ? "" : at_step(run.training.step.back());
   if (!run.result || run.result->status.empty()) return {"Status", "unknown", steps, Tone::plain};
   const std::string& status = run.result->status;
-  const Tone tone = status == "finished" ? Tone::good : status == "diverged" ? Tone::bad : status == "stopped" ? Tone::caution : Tone::plain;
+  const Tone tone = status == "finished"   ? Tone::good
+                    : status == "diverged" ? Tone::bad
+                    : status == "stopped"  ? Tone::caution
+                                           : Tone::plain;
   return {"Status", status, std::isfinite(run.result->steps) ? at_step(run.result->steps) : steps, tone};
 }
 
@@ -85,24 +92,33 @@ void headline(Page& page, const RunRecord& run) {
   if (const Evaluation* best = best_evaluation(run)) {
     tiles.push_back({"Best validation loss", format_number(best->loss), at_step(best->step)});
     const bool has_bits = std::isfinite(best->bits_per_byte);
-    tiles.push_back({"Best perplexity", format_number(perplexity_of(*best)), has_bits ? format_number(best->bits_per_byte) + " bits per byte" : ""});
+    tiles.push_back({"Best perplexity", format_number(perplexity_of(*best)),
+                     has_bits ? format_number(best->bits_per_byte) + " bits per byte" : ""});
     const Evaluation& last = run.evaluations.back();
-    tiles.push_back({"Final validation loss", number_or_dash(last.loss), "perplexity " + number_or_dash(perplexity_of(last)), std::isfinite(last.loss) ? Tone::plain : Tone::bad});
+    tiles.push_back({"Final validation loss", number_or_dash(last.loss),
+                     "perplexity " + number_or_dash(perplexity_of(last)),
+                     std::isfinite(last.loss) ? Tone::plain : Tone::bad});
   } else {
-    const double loss = run.result && std::isfinite(run.result->final_loss) ? run.result->final_loss : last_finite(run.training.loss);
+    const double loss =
+        run.result && std::isfinite(run.result->final_loss) ? run.result->final_loss : last_finite(run.training.loss);
     if (std::isfinite(loss)) tiles.push_back({"Final training loss", format_number(loss), "no validation in this run"});
   }
-  if (run.parameters) tiles.push_back({"Parameters", format(*run.parameters, Quantity::count), integer_text(*run.parameters)});
+  if (run.parameters)
+    tiles.push_back({"Parameters", format(*run.parameters, Quantity::count), integer_text(*run.parameters)});
   const double tokens = last_finite(run.training.tokens), epoch = last_finite(run.training.epoch);
-  if (std::isfinite(tokens)) tiles.push_back({"Tokens seen", format(tokens, Quantity::count), std::isfinite(epoch) ? format_number(epoch, 3) + " epochs" : ""});
+  if (std::isfinite(tokens))
+    tiles.push_back({"Tokens seen", format(tokens, Quantity::count),
+                     std::isfinite(epoch) ? format_number(epoch, 3) + " epochs" : ""});
   const double speed = median(run.speed.tokens_per_second);
   if (std::isfinite(speed)) {
     const double seconds = median(run.speed.step_seconds);
-    tiles.push_back({"Tokens per second", format_number(std::round(speed), 6), std::isfinite(seconds) ? "median; " + format(seconds, Quantity::seconds) + " a step" : "median"});
+    tiles.push_back({"Tokens per second", format_number(std::round(speed), 6),
+                     std::isfinite(seconds) ? "median; " + format(seconds, Quantity::seconds) + " a step" : "median"});
   }
   const auto& ledger = run.measured ? run.measured : run.planned;
   if (ledger && std::isfinite(ledger->peak))
-    tiles.push_back({"Peak memory", format(ledger->peak, Quantity::bytes), run.measured ? "measured" : "planned, not measured"});
+    tiles.push_back(
+        {"Peak memory", format(ledger->peak, Quantity::bytes), run.measured ? "measured" : "planned, not measured"});
   const double seconds = elapsed(run);
   if (std::isfinite(seconds)) tiles.push_back({"Duration", format(seconds, Quantity::seconds), ""});
   page.tiles(tiles);
@@ -111,9 +127,13 @@ void headline(Page& page, const RunRecord& run) {
 void notices(Page& page, const RunRecord& run) {
   if (run.result && !run.result->message.empty()) {
     const std::string& status = run.result->status;
-    page.notice(status == "diverged" ? Tone::bad : status == "finished" ? Tone::good : Tone::caution, run.result->message);
+    page.notice(status == "diverged"   ? Tone::bad
+                : status == "finished" ? Tone::good
+                                       : Tone::caution,
+                run.result->message);
   }
-  if (!run.damaged.empty()) page.notice(Tone::bad, "Some records of this run are damaged. The page shows the rest.", run.damaged);
+  if (!run.damaged.empty())
+    page.notice(Tone::bad, "Some records of this run are damaged. The page shows the rest.", run.damaged);
   if (!run.missing.empty()) {
     std::string files;
     for (const std::string& file : run.missing) files += (files.empty() ? "" : ", ") + file;
@@ -139,7 +159,8 @@ LineChart loss_chart(const RunRecord& run, double from_step) {
     chart.series.back().smoothing = 0.015;
   }
   std::vector<double> steps, losses;
-  for (const Evaluation& evaluation : run.evaluations) steps.push_back(evaluation.step), losses.push_back(evaluation.loss);
+  for (const Evaluation& evaluation : run.evaluations)
+    steps.push_back(evaluation.step), losses.push_back(evaluation.loss);
   if (!steps.empty()) {
     Series validation = part_of("validation", steps, losses, from_step);
     validation.dots = validation.x.size() <= 60;
@@ -149,7 +170,8 @@ LineChart loss_chart(const RunRecord& run, double from_step) {
   return chart;
 }
 
-LineChart simple_chart(const std::string& title, const std::string& unit, const std::vector<double>& steps, const std::vector<double>& values) {
+LineChart simple_chart(const std::string& title, const std::string& unit, const std::vector<double>& steps,
+                       const std::vector<double>& values) {
   LineChart chart;
   chart.title = title;
   chart.x.label = "step";
@@ -162,12 +184,19 @@ LineChart simple_chart(const std::string& title, const std::string& unit, const 
 
 void evaluations_table(Page& page, const RunRecord& run) {
   if (run.evaluations.empty()) return;
-  Table table{"Evaluations", {{"Step", true}, {"Loss", true}, {"Perplexity", true}, {"Bits per byte", true}, {"Best so far"}}, {}, {}};
+  Table table{"Evaluations",
+              {{"Step", true}, {"Loss", true}, {"Perplexity", true}, {"Bits per byte", true}, {"Best so far"}},
+              {},
+              {}};
   for (const Evaluation& evaluation : run.evaluations)
-    table.rows.push_back({integer_cell(evaluation.step), Cell(evaluation.loss, Quantity::number, 4), Cell(perplexity_of(evaluation), Quantity::number, 4),
-                          std::isnan(evaluation.bits_per_byte) ? Cell("–") : Cell(evaluation.bits_per_byte, Quantity::number, 4),
-                          Cell(evaluation.best ? "best" : "")});
-  page.collapsible("All evaluations", [&] { page.table(table); }, false, cat(format_integer(int64_t(run.evaluations.size())), " in this run"));
+    table.rows.push_back(
+        {integer_cell(evaluation.step), Cell(evaluation.loss, Quantity::number, 4),
+         Cell(perplexity_of(evaluation), Quantity::number, 4),
+         std::isnan(evaluation.bits_per_byte) ? Cell("–") : Cell(evaluation.bits_per_byte, Quantity::number, 4),
+         Cell(evaluation.best ? "best" : "")});
+  page.collapsible(
+      "All evaluations", [&] { page.table(table); }, false,
+      cat(format_integer(int64_t(run.evaluations.size())), " in this run"));
 }
 
 void learning(Page& page, const RunRecord& run) {
@@ -183,7 +212,8 @@ void learning(Page& page, const RunRecord& run) {
   page.chart(loss);
 
   std::vector<Page::Figure> halves;
-  const double first = run.training.step.empty() ? 0 : run.training.step.front(), last = run.training.step.empty() ? 0 : run.training.step.back();
+  const double first = run.training.step.empty() ? 0 : run.training.step.front(),
+               last = run.training.step.empty() ? 0 : run.training.step.back();
   if (run.training.step.size() >= 20) {
     LineChart second_half = loss_chart(run, first + (last - first) / 2);
     second_half.title = "Loss, second half";
@@ -191,7 +221,8 @@ void learning(Page& page, const RunRecord& run) {
     halves.push_back(Page::half_figure(second_half));
   }
   const TrainingCurve& curve = run.training;
-  if (!curve.step.empty() && any_finite(curve.learning_rate)) halves.push_back(Page::half_figure(simple_chart("Learning rate", "", curve.step, curve.learning_rate)));
+  if (!curve.step.empty() && any_finite(curve.learning_rate))
+    halves.push_back(Page::half_figure(simple_chart("Learning rate", "", curve.step, curve.learning_rate)));
   if (!curve.step.empty() && any_finite(curve.grad_norm)) {
     LineChart chart = simple_chart("Gradient norm", "before clipping", curve.step, curve.grad_norm);
     chart.series[0].smoothing = 0.015;
@@ -249,14 +280,31 @@ void cost(Page& page, const RunRecord& run) {
     if (std::isfinite(part.forward_flops)) total.forward_flops += part.forward_flops;
     if (std::isfinite(part.activation_bytes)) total.activation_bytes += part.activation_bytes;
   }
-  Table table{"Parameters, forward operations and saved activations", {{"Part"}, {"Parameters", true}, {"Share", true}, {"Forward FLOPs", true}, {"Share", true}, {"Activations", true}, {"Share", true}}, {}, {}};
-  const auto share = [](double value, double sum) { return sum > 0 && std::isfinite(value) ? Cell::share(value / sum) : Cell("–"); };
-  const auto amount = [](double value, Quantity quantity) { return std::isnan(value) ? Cell("–") : Cell(value, quantity, 4); };
+  Table table{"Parameters, forward operations and saved activations",
+              {{"Part"},
+               {"Parameters", true},
+               {"Share", true},
+               {"Forward FLOPs", true},
+               {"Share", true},
+               {"Activations", true},
+               {"Share", true}},
+              {},
+              {}};
+  const auto share = [](double value, double sum) {
+    return sum > 0 && std::isfinite(value) ? Cell::share(value / sum) : Cell("–");
+  };
+  const auto amount = [](double value, Quantity quantity) {
+    return std::isnan(value) ? Cell("–") : Cell(value, quantity, 4);
+  };
   for (const PartCost& part : run.parts)
-    table.rows.push_back({part.part, integer_cell(part.parameters), share(part.parameters, total.parameters), amount(part.forward_flops, Quantity::count),
-                          share(part.forward_flops, total.forward_flops), amount(part.activation_bytes, Quantity::bytes),
+    table.rows.push_back({part.part, integer_cell(part.parameters), share(part.parameters, total.parameters),
+                          amount(part.forward_flops, Quantity::count), share(part.forward_flops, total.forward_flops),
+                          amount(part.activation_bytes, Quantity::bytes),
                           share(part.activation_bytes, total.activation_bytes)});
-  table.total = {"all parts", integer_cell(total.parameters), "", amount(total.forward_flops, Quantity::count), "", amount(total.activation_bytes, Quantity::bytes), ""};
+  table.total = {"all parts", integer_cell(total.parameters),
+                 "",          amount(total.forward_flops, Quantity::count),
+                 "",          amount(total.activation_bytes, Quantity::bytes),
+                 ""};
   page.table(table);
 }
 
@@ -279,20 +327,27 @@ void samples(Page& page, const RunRecord& run) {
   for (const auto& [step, all] : by_step) steps.push_back(step);
   std::reverse(steps.begin(), steps.end());
   std::set<size_t> shown;  // the last, the first, and evenly spaced ones between
-  for (size_t i = 0; i < std::min(kSampleSteps, steps.size()); ++i) shown.insert(steps.size() <= kSampleSteps ? i : i * (steps.size() - 1) / (kSampleSteps - 1));
-  page.paragraph(shown.size() == steps.size() ? "What the model wrote, the latest first. Open earlier steps to see how it got there."
-                                              : cat("What the model wrote, the latest first: ", shown.size(), " of ", format_integer(int64_t(steps.size())),
-                                                    " steps with samples. All of them are in samples.jsonl."));
+  for (size_t i = 0; i < std::min(kSampleSteps, steps.size()); ++i)
+    shown.insert(steps.size() <= kSampleSteps ? i : i * (steps.size() - 1) / (kSampleSteps - 1));
+  page.paragraph(shown.size() == steps.size()
+                     ? "What the model wrote, the latest first. Open earlier steps to see how it got there."
+                     : cat("What the model wrote, the latest first: ", shown.size(), " of ",
+                           format_integer(int64_t(steps.size())),
+                           " steps with samples. All of them are in samples.jsonl."));
   for (const size_t i : shown) {
     const auto& all = by_step[steps[i]];
     std::string title = "Step " + format_integer(steps[i]);
-    const auto at = std::find_if(run.evaluations.begin(), run.evaluations.end(), [&](const Evaluation& e) { return e.step == double(steps[i]); });
+    const auto at = std::find_if(run.evaluations.begin(), run.evaluations.end(),
+                                 [&](const Evaluation& e) { return e.step == double(steps[i]); });
     if (at != run.evaluations.end()) title += ", validation loss " + number_or_dash(at->loss);
     page.collapsible(
         title,
         [&] {
-          for (size_t s = 0; s < std::min(all.size(), kSamplesPerStep); ++s) page.sample(cut(clean_text(all[s]->prompt), kSampleLength), cut(clean_text(continuation(*all[s])), kSampleLength));
-          if (all.size() > kSamplesPerStep) page.paragraph(cat(all.size() - kSamplesPerStep, " more in samples.jsonl."));
+          for (size_t s = 0; s < std::min(all.size(), kSamplesPerStep); ++s)
+            page.sample(cut(clean_text(all[s]->prompt), kSampleLength),
+                        cut(clean_text(continuation(*all[s])), kSampleLength));
+          if (all.size() > kSamplesPerStep)
+            page.paragraph(cat(all.size() - kSamplesPerStep, " more in samples.jsonl."));
         },
         i == 0, i == 0 ? "" : one_line(continuation(*all[0])));
   }
@@ -301,7 +356,10 @@ void samples(Page& page, const RunRecord& run) {
 void background(Page& page, const RunRecord& run) {
   if (run.recipe.empty() && run.environment.empty()) return;
   page.section("How it was made");
-  if (!run.recipe.empty()) page.collapsible("Recipe", [&] { page.preformatted(run.recipe, "resolved recipe"); }, false, "resolved_recipe.yaml, with every default");
+  if (!run.recipe.empty())
+    page.collapsible(
+        "Recipe", [&] { page.preformatted(run.recipe, "resolved recipe"); }, false,
+        "resolved_recipe.yaml, with every default");
   if (!run.environment.empty())
     page.collapsible("Environment", [&] {
       Table table{"Environment", {{"Name"}, {"Value"}}, {}, {}};
@@ -312,7 +370,8 @@ void background(Page& page, const RunRecord& run) {
 
 std::string title_of(const Path& directory) {
   const Path whole = std::filesystem::absolute(directory).lexically_normal();
-  const std::string name = whole.filename().empty() ? whole.parent_path().filename().string() : whole.filename().string();
+  const std::string name =
+      whole.filename().empty() ? whole.parent_path().filename().string() : whole.filename().string();
   return name.empty() ? "run" : name;
 }
 
@@ -320,7 +379,10 @@ std::string subtitle_of(const RunRecord& run) {
   std::string text;
   for (const char* wanted : {"version", "commit", "cpu", "isa", "threads"})
     for (const auto& [name, value] : run.environment)
-      if (name == wanted && !value.empty()) text += (text.empty() ? "" : " · ") + (name == "version" ? "lithe " + value : name == "threads" ? value + " threads" : cut(clean_text(value), 60));
+      if (name == wanted && !value.empty())
+        text += (text.empty() ? "" : " · ") + (name == "version"   ? "lithe " + value
+                                               : name == "threads" ? value + " threads"
+                                                                   : cut(clean_text(value), 60));
   return text;
 }
 
@@ -341,8 +403,12 @@ std::string page_of(const RunRecord& run, const Path& directory) {
 
 namespace lithe {
 
-std::string run_report(const Path& run_directory) { return report::page_of(report::read_run_record(run_directory), run_directory); }
+std::string run_report(const Path& run_directory) {
+  return report::page_of(report::read_run_record(run_directory), run_directory);
+}
 
-void write_run_report(const Path& run_directory) { write_file(run_directory / "report.html", run_report(run_directory)); }
+void write_run_report(const Path& run_directory) {
+  write_file(run_directory / "report.html", run_report(run_directory));
+}
 
 }  // namespace lithe

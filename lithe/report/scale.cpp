@@ -113,17 +113,19 @@ AxisRange axis_range(const std::vector<double>& values, const Axis& axis, int co
 }
 
 std::string svg_open(int width, int height, const std::string& kind, const std::string& description) {
-  return cat("<svg class=\"chart ", kind, "\" role=\"img\" aria-label=\"", escape(description), "\" viewBox=\"0 0 ", width, " ", height,
-             "\" style=\"max-width:", width * 5 / 4, "px\"");
+  return cat("<svg class=\"chart ", kind, "\" role=\"img\" aria-label=\"", escape(description), "\" viewBox=\"0 0 ",
+             width, " ", height, "\" style=\"max-width:", width * 5 / 4, "px\"");
 }
 
 std::string text_at(double x, double y, std::string_view text, const std::string& classes) {
-  return cat("<text class=\"", classes, "\" x=\"", coordinate(x), "\" y=\"", coordinate(y), "\">", escape(text), "</text>");
+  return cat("<text class=\"", classes, "\" x=\"", coordinate(x), "\" y=\"", coordinate(y), "\">", escape(text),
+             "</text>");
 }
 
 double text_width(std::string_view text) { return 7.0 * double(code_points(text)); }
 
-std::string draw_axes(const AxisRange& x_range, const AxisRange& y_range, const Scale& x, const Scale& y, const Axis& x_axis, const Axis& y_axis) {
+std::string draw_axes(const AxisRange& x_range, const AxisRange& y_range, const Scale& x, const Scale& y,
+                      const Axis& x_axis, const Axis& y_axis) {
   std::string out = "<g class=\"axes\">";
   for (const Tick& tick : y_range.ticks) {
     const double at = y(tick.value);
@@ -155,13 +157,16 @@ Legend draw_legend(const std::vector<LegendItem>& items, double left, double top
     if (item.mark == "line")
       legend.svg += cat("<path class=\"line ", item.classes, "\" d=\"M", coordinate(x), ",", at, "h16\"/>");
     else if (item.mark == "dot")
-      legend.svg += cat("<circle class=\"dot ", item.classes, "\" cx=\"", coordinate(x + 8), "\" cy=\"", at, "\" r=\"4.5\"/>");
+      legend.svg +=
+          cat("<circle class=\"dot ", item.classes, "\" cx=\"", coordinate(x + 8), "\" cy=\"", at, "\" r=\"4.5\"/>");
     else if (item.mark == "cross")
-      legend.svg += cat("<path class=\"cross ", item.classes, "\" d=\"M", coordinate(x + 4), ",", coordinate(y - 8), "l8,8m0,-8l-8,8\"/>");
+      legend.svg += cat("<path class=\"cross ", item.classes, "\" d=\"M", coordinate(x + 4), ",", coordinate(y - 8),
+                        "l8,8m0,-8l-8,8\"/>");
     else if (item.mark == "pointer")
       legend.svg += cat("<path class=\"marker\" d=\"M", coordinate(x + 8), ",", coordinate(y), "l-5,-8h10z\"/>");
     else
-      legend.svg += cat("<rect class=\"box ", item.classes, "\" x=\"", coordinate(x + 2), "\" y=\"", coordinate(y - 10), "\" width=\"12\" height=\"12\" rx=\"2\"/>");
+      legend.svg += cat("<rect class=\"box ", item.classes, "\" x=\"", coordinate(x + 2), "\" y=\"", coordinate(y - 10),
+                        "\" width=\"12\" height=\"12\" rx=\"2\"/>");
     legend.svg += text_at(x + 22, y, name, "name");
     x += needs + 14;
   }

@@ -30,8 +30,8 @@ struct AxisRange {
   std::vector<Tick> ticks;
 };
 
-/// Where an axis ends: at the outermost values, a little beyond them, or at the next half tick (of a logarithmic axis: at
-/// the next 1, 2 or 5 times a power of ten).
+/// Where an axis ends: at the outermost values, a little beyond them, or at the next half tick (of a logarithmic axis:
+/// at the next 1, 2 or 5 times a power of ten).
 enum class Fit { exact, padded, rounded };
 
 /// Covers the drawable values with about `count` ticks.
@@ -45,9 +45,11 @@ std::string text_at(double x, double y, std::string_view text, const std::string
 double text_width(std::string_view text);
 
 /// The axes' grid, tick labels and axis labels of a plot area.
-std::string draw_axes(const AxisRange& x_range, const AxisRange& y_range, const Scale& x, const Scale& y, const Axis& x_axis, const Axis& y_axis);
+std::string draw_axes(const AxisRange& x_range, const AxisRange& y_range, const Scale& x, const Scale& y,
+                      const Axis& x_axis, const Axis& y_axis);
 
-/// A legend wrapped into `width`, starting at (left, top): coloured marks and names. `mark` is line, dot, cross, pointer or box.
+/// A legend wrapped into `width`, starting at (left, top): coloured marks and names. `mark` is line, dot, cross,
+/// pointer or box.
 struct Legend {
   std::string svg;
   double height = 0;

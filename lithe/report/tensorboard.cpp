@@ -138,9 +138,11 @@ std::string kept_records(std::string_view file, int64_t last_step) {
 // The seconds in the name of an event file of ours; nothing for any other file.
 std::optional<int64_t> seconds_in_name(const Path& path) {
   std::string name = path.filename().string();
-  if (!name.starts_with(kPrefix) || !name.ends_with(kSuffix) || name.size() <= kPrefix.size() + kSuffix.size()) return {};
+  if (!name.starts_with(kPrefix) || !name.ends_with(kSuffix) || name.size() <= kPrefix.size() + kSuffix.size())
+    return {};
   name = name.substr(kPrefix.size(), name.size() - kPrefix.size() - kSuffix.size());
-  if (name.size() > 12 || !std::all_of(name.begin(), name.end(), [](char c) { return c >= '0' && c <= '9'; })) return {};
+  if (name.size() > 12 || !std::all_of(name.begin(), name.end(), [](char c) { return c >= '0' && c <= '9'; }))
+    return {};
   return std::atoll(name.c_str());
 }
 

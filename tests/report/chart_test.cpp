@@ -44,7 +44,8 @@ TEST(AxisRange, LinearTicksAreOneTwoOrFive) {
   EXPECT_DOUBLE_EQ(range.low, 3);
   EXPECT_DOUBLE_EQ(range.high, 10);
   EXPECT_EQ(labels(axis_range({-0.02, 0.031}, {}, 5, Fit::exact)), (Labels{"-0.02", "0", "0.02"}));
-  EXPECT_EQ(labels(axis_range({1000.01, 1000.03}, {}, 4, Fit::exact)), (Labels{"1,000.01", "1,000.015", "1,000.02", "1,000.025", "1,000.03"}));
+  EXPECT_EQ(labels(axis_range({1000.01, 1000.03}, {}, 4, Fit::exact)),
+            (Labels{"1,000.01", "1,000.015", "1,000.02", "1,000.025", "1,000.03"}));
 }
 
 TEST(AxisRange, LogarithmicTicks) {
@@ -61,12 +62,19 @@ TEST(AxisRange, BytesStepInBinaryUnits) {
   const Axis bytes{"", Quantity::bytes};
   const double GiB = 1024.0 * 1024 * 1024;
   const std::string space = "\xC2\xA0";
-  EXPECT_EQ(labels(axis_range({0, 2 * GiB}, bytes, 4, Fit::exact)), (Labels{"0", "512" + space + "MiB", "1" + space + "GiB", "1.5" + space + "GiB", "2" + space + "GiB"}));
+  EXPECT_EQ(labels(axis_range({0, 2 * GiB}, bytes, 4, Fit::exact)),
+            (Labels{"0", "512" + space + "MiB", "1" + space + "GiB", "1.5" + space + "GiB", "2" + space + "GiB"}));
 }
 
 TEST(AxisRange, ExtremeValuesKeepARange) {
-  for (const std::vector<double>& values : std::vector<std::vector<double>>{
-           {}, {0}, {5}, {-1e300, 1e300}, {1e-310}, {kNaN, kInfinity}, {1e17, 1e17 + 16}, {std::numeric_limits<double>::max()}})
+  for (const std::vector<double>& values : std::vector<std::vector<double>>{{},
+                                                                            {0},
+                                                                            {5},
+                                                                            {-1e300, 1e300},
+                                                                            {1e-310},
+                                                                            {kNaN, kInfinity},
+                                                                            {1e17, 1e17 + 16},
+                                                                            {std::numeric_limits<double>::max()}})
     for (const bool log : {false, true})
       for (const Fit fit : {Fit::exact, Fit::padded, Fit::rounded}) {
         const Axis axis{"", Quantity::number, log};

@@ -20,9 +20,9 @@ TEST(Escape, InvalidUtf8BecomesReplacementCharacters) {
   EXPECT_EQ(escape("caf\xC3\xA9 \xE2\x82\xAC \xF0\x9F\x98\x80"), "caf\xC3\xA9 \xE2\x82\xAC \xF0\x9F\x98\x80");
   EXPECT_EQ(escape("a\xFFz"), "a" + kBad + "z");
   EXPECT_EQ(escape("\xC3"), kBad);
-  EXPECT_EQ(escape("\xC3<"), kBad + "&lt;");           // a broken sequence does not swallow markup
-  EXPECT_EQ(escape("\xC0\xAF"), kBad + kBad);          // overlong
-  EXPECT_EQ(escape("\xED\xA0\x80"), kBad + kBad + kBad);  // surrogate
+  EXPECT_EQ(escape("\xC3<"), kBad + "&lt;");                         // a broken sequence does not swallow markup
+  EXPECT_EQ(escape("\xC0\xAF"), kBad + kBad);                        // overlong
+  EXPECT_EQ(escape("\xED\xA0\x80"), kBad + kBad + kBad);             // surrogate
   EXPECT_EQ(escape("\xF4\x90\x80\x80"), kBad + kBad + kBad + kBad);  // above U+10FFFF
   // The example of the Unicode standard, table 3-11.
   EXPECT_EQ(clean_text("\xE1\x80\xE2\xF0\x91\x92\xF1\xBF\x41"), kBad + kBad + kBad + kBad + "A");

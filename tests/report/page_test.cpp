@@ -21,7 +21,8 @@ TEST(Page, EverythingGivenIsEscaped) {
   page.table({evil, {{evil}}, {{evil}}, {evil}});
   page.preformatted(evil, evil);
   page.sample(evil, evil);
-  page.collapsible(evil, [&] { page.paragraph(evil); }, false, evil);
+  page.collapsible(
+      evil, [&] { page.paragraph(evil); }, false, evil);
   LineChart chart;
   chart.title = chart.detail = evil;
   page.chart(chart);
@@ -37,7 +38,8 @@ TEST(Page, AsksForNothingOutside) {
   Page page("p");
   page.chart(LineChart{});
   const std::string html = page.html();
-  for (const char* request : {"http://", "https://", "url(", "@import", " src=", "fetch(", "XMLHttp"}) EXPECT_FALSE(contains(html, request)) << request;
+  for (const char* request : {"http://", "https://", "url(", "@import", " src=", "fetch(", "XMLHttp"})
+    EXPECT_FALSE(contains(html, request)) << request;
   EXPECT_TRUE(contains(html, "default-src 'none'"));
   EXPECT_TRUE(contains(html, "prefers-color-scheme:dark"));
   EXPECT_TRUE(contains(html, "@media print"));

@@ -14,13 +14,15 @@ namespace {
 bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 std::string tile(const std::string& label, const std::string& value, const std::string& detail) {
-  return "<dt>" + label + "</dt><dd class=\"number\">" + value + "</dd>" + (detail.empty() ? "" : "<dd class=\"more\">" + detail + "</dd>");
+  return "<dt>" + label + "</dt><dd class=\"number\">" + value + "</dd>" +
+         (detail.empty() ? "" : "<dd class=\"more\">" + detail + "</dd>");
 }
 
 class RunReport : public testing::Test {
  protected:
   void SetUp() override {
-    directory_ = Path(testing::TempDir()) / ("run_report_" + std::string(testing::UnitTest::GetInstance()->current_test_info()->name()));
+    directory_ = Path(testing::TempDir()) /
+                 ("run_report_" + std::string(testing::UnitTest::GetInstance()->current_test_info()->name()));
     std::filesystem::remove_all(directory_);
     make_directory(directory_);
   }
@@ -32,20 +34,27 @@ class RunReport : public testing::Test {
 
 TEST_F(RunReport, AWholeRunHasItsNumbersInTheTiles) {
   for (int step = 1; step <= 100; ++step) {
-    put("metrics.jsonl", cat("{\"step\":", step, ",\"tokens\":", step * 8192, ",\"epoch\":", step / 50.0, ",\"loss\":", 9.0 - step * 0.05,
-                             ",\"learning_rate\":0.0006,\"grad_norm\":0.5}\n"));
-    put("speed.jsonl", cat("{\"step\":", step, ",\"tokens_per_second\":", 20000 + step, ",\"step_seconds\":0.4,\"elapsed_seconds\":", step * 0.4, "}\n"));
+    put("metrics.jsonl", cat("{\"step\":", step, ",\"tokens\":", step * 8192, ",\"epoch\":", step / 50.0,
+                             ",\"loss\":", 9.0 - step * 0.05, ",\"learning_rate\":0.0006,\"grad_norm\":0.5}\n"));
+    put("speed.jsonl", cat("{\"step\":", step, ",\"tokens_per_second\":", 20000 + step,
+                           ",\"step_seconds\":0.4,\"elapsed_seconds\":", step * 0.4, "}\n"));
   }
-  put("metrics.jsonl", "{\"step\":50,\"eval_loss\":4.0,\"eval_perplexity\":54.6,\"eval_bits_per_byte\":1.5,\"best\":true}\n"
-                       "{\"step\":100,\"eval_loss\":4.25,\"eval_perplexity\":70.1,\"eval_bits_per_byte\":1.6,\"best\":false}\n");
-  put("samples.jsonl", "{\"step\":50,\"prompt\":\"Once\",\"text\":\" the the\"}\n{\"step\":100,\"prompt\":\"Once\",\"text\":\"Once upon a time\"}\n");
-  put("memory.json", R"({"planned":{"weights":1048576,"gradients":1048576,"optimizer":2097152,"activations":4194304,"decode":0,"workspace":0,"peak":8388608},
+  put("metrics.jsonl",
+      "{\"step\":50,\"eval_loss\":4.0,\"eval_perplexity\":54.6,\"eval_bits_per_byte\":1.5,\"best\":true}\n"
+      "{\"step\":100,\"eval_loss\":4.25,\"eval_perplexity\":70.1,\"eval_bits_per_byte\":1.6,\"best\":false}\n");
+  put("samples.jsonl",
+      "{\"step\":50,\"prompt\":\"Once\",\"text\":\" the the\"}\n{\"step\":100,\"prompt\":\"Once\",\"text\":\"Once upon "
+      "a time\"}\n");
+  put("memory.json",
+      R"({"planned":{"weights":1048576,"gradients":1048576,"optimizer":2097152,"activations":4194304,"decode":0,"workspace":0,"peak":8388608},
                          "measured":{"weights":1048576,"gradients":1048576,"optimizer":2097152,"activations":4194304,"decode":0,"workspace":1024,"peak":8389632}})");
-  put("plan.json", R"({"parameters":262144,"parts":[{"part":"embedding","parameters":65536,"forward_flops":0,"activation_bytes":1024},
+  put("plan.json",
+      R"({"parameters":262144,"parts":[{"part":"embedding","parameters":65536,"forward_flops":0,"activation_bytes":1024},
                        {"part":"layers.ffn","parameters":196608,"forward_flops":4e9,"activation_bytes":3072}]})");
   put("environment.json", R"({"version":"0.1.0","cpu":"a <fast> one","threads":"2"})");
   put("resolved_recipe.yaml", "model:\n  hidden_size: 64\n");
-  put("result.json", R"({"status":"finished","steps":100,"final_loss":4.0,"best_eval_loss":4.0,"best_step":50,"seconds":252,"message":""})");
+  put("result.json",
+      R"({"status":"finished","steps":100,"final_loss":4.0,"best_eval_loss":4.0,"best_step":50,"seconds":252,"message":""})");
   const std::string html = run_report(directory_);
   const std::string space = "\xC2\xA0";
   EXPECT_TRUE(contains(html, tile("Status", "finished", "step 100")));
@@ -57,7 +66,9 @@ TEST_F(RunReport, AWholeRunHasItsNumbersInTheTiles) {
   EXPECT_TRUE(contains(html, tile("Tokens per second", "20,051", "median; 400" + space + "ms a step")));
   EXPECT_TRUE(contains(html, tile("Peak memory", "8" + space + "MiB", "measured")));
   EXPECT_TRUE(contains(html, tile("Duration", "4" + space + "min 12" + space + "s", "")));
-  EXPECT_TRUE(contains(html, "<td class=\"text\">layers.ffn</td><td class=\"n\" data-sort=\"196608\">196,608</td><td class=\"n share bar\" data-sort=\"0.75\""));
+  EXPECT_TRUE(contains(html,
+                       "<td class=\"text\">layers.ffn</td><td class=\"n\" data-sort=\"196608\">196,608</td><td "
+                       "class=\"n share bar\" data-sort=\"0.75\""));
   EXPECT_TRUE(contains(html, "a &lt;fast&gt; one"));
   EXPECT_TRUE(contains(html, "hidden_size: 64"));
   EXPECT_TRUE(contains(html, "<span class=\"prompt\">Once</span> upon a time"));  // the prompt is not shown twice
@@ -85,7 +96,8 @@ TEST_F(RunReport, EmptyMetricsAndOnePoint) {
 
 TEST_F(RunReport, ValuesThatAreNotFiniteAreReadInEverySpelling) {
   put("metrics.jsonl",
-      "{\"step\":1,\"loss\":2}\n{\"step\":2,\"loss\":null}\n{\"step\":3,\"loss\":NaN}\n{\"step\":4,\"loss\":\"Infinity\"}\n{\"step\":5,\"loss\":-Infinity}\n"
+      "{\"step\":1,\"loss\":2}\n{\"step\":2,\"loss\":null}\n{\"step\":3,\"loss\":NaN}\n{\"step\":4,\"loss\":"
+      "\"Infinity\"}\n{\"step\":5,\"loss\":-Infinity}\n"
       "{\"step\":6,\"eval_loss\":NaN,\"eval_perplexity\":Infinity,\"best\":false}\n");
   const report::RunRecord run = record();
   ASSERT_EQ(run.training.loss.size(), 5u);
@@ -98,7 +110,8 @@ TEST_F(RunReport, ValuesThatAreNotFiniteAreReadInEverySpelling) {
 
 TEST_F(RunReport, DamagedLinesAreCountedAndLeftOut) {
   put("metrics.jsonl",
-      "{\"step\":1,\"loss\":2}\n\n[1,2]\n{\"step\":\"two\",\"loss\":1}\n{\"loss\":1}\n{\"step\":3}\n{\"step\":4,\"loss\":[1]}\n\xFF\xFE\n"
+      "{\"step\":1,\"loss\":2}\n\n[1,2]\n{\"step\":\"two\",\"loss\":1}\n{\"loss\":1}\n{\"step\":3}\n{\"step\":4,"
+      "\"loss\":[1]}\n\xFF\xFE\n"
       "{\"step\":5,\"loss\":1,\"extra\":{\"a\":[1,{}]}}\n{\"step\":6,\"lo");
   const report::RunRecord run = record();
   EXPECT_EQ(run.training.step, (std::vector<double>{1, 5}));
@@ -110,13 +123,16 @@ TEST_F(RunReport, DamagedLinesAreCountedAndLeftOut) {
 TEST_F(RunReport, ATornLastLineIsNamedAsSuch) {
   put("metrics.jsonl", "{\"step\":1,\"loss\":2}\n{\"step\":2,\"lo");
   ASSERT_EQ(record().damaged.size(), 1u);
-  EXPECT_EQ(record().damaged[0], "metrics.jsonl: the last line is incomplete, as a run in progress or a kill leaves it");
+  EXPECT_EQ(record().damaged[0],
+            "metrics.jsonl: the last line is incomplete, as a run in progress or a kill leaves it");
 }
 
 TEST_F(RunReport, RepeatedStepsOfAResumedRunReplaceEarlierOnes) {
-  put("metrics.jsonl", "{\"step\":1,\"loss\":5}\n{\"step\":2,\"loss\":4}\n{\"step\":2,\"eval_loss\":4.5}\n{\"step\":3,\"loss\":3}\n"
-                       "{\"step\":2,\"loss\":4.1}\n{\"step\":2,\"eval_loss\":4.6}\n{\"step\":3,\"loss\":3.1}\n");
-  put("speed.jsonl", "{\"step\":1,\"elapsed_seconds\":10}\n{\"step\":2,\"elapsed_seconds\":20}\n{\"step\":3,\"elapsed_seconds\":4}\n");
+  put("metrics.jsonl",
+      "{\"step\":1,\"loss\":5}\n{\"step\":2,\"loss\":4}\n{\"step\":2,\"eval_loss\":4.5}\n{\"step\":3,\"loss\":3}\n"
+      "{\"step\":2,\"loss\":4.1}\n{\"step\":2,\"eval_loss\":4.6}\n{\"step\":3,\"loss\":3.1}\n");
+  put("speed.jsonl",
+      "{\"step\":1,\"elapsed_seconds\":10}\n{\"step\":2,\"elapsed_seconds\":20}\n{\"step\":3,\"elapsed_seconds\":4}\n");
   const report::RunRecord run = record();
   EXPECT_EQ(run.training.step, (std::vector<double>{1, 2, 3}));
   EXPECT_EQ(run.training.loss, (std::vector<double>{5, 4.1, 3.1}));
@@ -134,7 +150,8 @@ TEST_F(RunReport, DamagedDocumentsAreNamedAndTheRestIsShown) {
   make_directory(directory_ / "resolved_recipe.yaml");
   put("samples.jsonl", "{\"step\":1,\"prompt\":\"p\",\"text\":\"bro\xFFken <script>\"}\n{\"step\":1,\"text\":3}\n");
   const std::string html = run_report(directory_);
-  for (const char* file : {"memory.json", "plan.json", "environment.json", "result.json", "resolved_recipe.yaml", "samples.jsonl"})
+  for (const char* file :
+       {"memory.json", "plan.json", "environment.json", "result.json", "resolved_recipe.yaml", "samples.jsonl"})
     EXPECT_TRUE(contains(html, file)) << file;
   EXPECT_EQ(record().damaged.size(), 6u);
   EXPECT_TRUE(contains(html, "bro\xEF\xBF\xBDken &lt;script&gt;"));
@@ -142,7 +159,8 @@ TEST_F(RunReport, DamagedDocumentsAreNamedAndTheRestIsShown) {
 }
 
 TEST_F(RunReport, AMessageOfADivergedRunStandsOnThePage) {
-  put("result.json", R"({"status":"diverged","steps":12,"message":"step 12: loss is not finite; lower train.learning_rate"})");
+  put("result.json",
+      R"({"status":"diverged","steps":12,"message":"step 12: loss is not finite; lower train.learning_rate"})");
   const std::string html = run_report(directory_);
   EXPECT_TRUE(contains(html, "tile bad\"><dt>Status</dt><dd class=\"number\">diverged"));
   EXPECT_TRUE(contains(html, "step 12: loss is not finite; lower train.learning_rate"));
@@ -161,7 +179,8 @@ TEST_F(RunReport, ADirectoryThatIsNoRunIsAnError) {
 TEST_F(RunReport, ManySamplesAreThinnedWithTheLastAndTheFirstKept) {
   put("metrics.jsonl", "{\"step\":1,\"loss\":2.5}\n");
   std::string lines;
-  for (int step = 1; step <= 500; ++step) lines += cat("{\"step\":", step, ",\"prompt\":\"p\",\"text\":\"t", step, "\"}\n");
+  for (int step = 1; step <= 500; ++step)
+    lines += cat("{\"step\":", step, ",\"prompt\":\"p\",\"text\":\"t", step, "\"}\n");
   put("samples.jsonl", lines);
   const std::string html = run_report(directory_);
   EXPECT_TRUE(contains(html, "24 of 500 steps with samples"));
@@ -171,8 +190,9 @@ TEST_F(RunReport, ManySamplesAreThinnedWithTheLastAndTheFirstKept) {
 TEST_F(RunReport, AHundredThousandLinesTakeLessThanASecond) {
   std::string lines;
   for (int step = 1; step <= 100000; ++step)
-    lines += cat("{\"step\":", step, ",\"tokens\":", step * int64_t(8192), ",\"epoch\":", step * 1e-4, ",\"loss\":", 3 + 1.0 / step,
-                 ",\"learning_rate\":0.0006,\"grad_norm\":", 0.5 + (step % 7) * 0.01, "}\n");
+    lines +=
+        cat("{\"step\":", step, ",\"tokens\":", step * int64_t(8192), ",\"epoch\":", step * 1e-4,
+            ",\"loss\":", 3 + 1.0 / step, ",\"learning_rate\":0.0006,\"grad_norm\":", 0.5 + (step % 7) * 0.01, "}\n");
   put("metrics.jsonl", lines);
   // Processor time, so that a busy machine does not fail the test.
   const std::clock_t start = std::clock();

@@ -101,7 +101,8 @@ std::vector<Event> events_of(const std::string& file) {
 class TensorBoard : public testing::Test {
  protected:
   void SetUp() override {
-    directory_ = Path(testing::TempDir()) / ("tensorboard_" + std::string(testing::UnitTest::GetInstance()->current_test_info()->name()));
+    directory_ = Path(testing::TempDir()) /
+                 ("tensorboard_" + std::string(testing::UnitTest::GetInstance()->current_test_info()->name()));
     std::filesystem::remove_all(directory_);
   }
   void TearDown() override { std::filesystem::remove_all(directory_); }
@@ -132,11 +133,13 @@ TEST_F(TensorBoard, WritesTheExactBytesOfAScalar) {
   TensorBoardWriter writer(directory_);
   const std::string before = read_file(writer.path());
   writer.scalar("loss", 300, 1.5, 2.0);
-  const std::string payload("\x09\0\0\0\0\0\0\0\x40"      // wall_time = 2.0
-                            "\x10\xAC\x02"                // step = 300
-                            "\x2A\x0D\x0A\x0B"            // summary, one value
-                            "\x0A\x04loss"                // tag
-                            "\x15\0\0\xC0\x3F", 27);      // simple_value = 1.5f
+  const std::string payload(
+      "\x09\0\0\0\0\0\0\0\x40"  // wall_time = 2.0
+      "\x10\xAC\x02"            // step = 300
+      "\x2A\x0D\x0A\x0B"        // summary, one value
+      "\x0A\x04loss"            // tag
+      "\x15\0\0\xC0\x3F",
+      27);  // simple_value = 1.5f
   EXPECT_EQ(read_file(writer.path()), before + tfrecord(payload));
   const std::vector<Event> events = events_of(before);
   ASSERT_EQ(events.size(), 1u);
