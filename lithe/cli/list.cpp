@@ -24,6 +24,15 @@ bool has_oracles(const std::string& id) {
 
 bool matches(const std::string& filter, const std::string& text) { return filter.empty() || text.find(filter) != std::string::npos; }
 
+std::string line_of(const Registry::Entry& e) { return cat(e.slot, " ", e.name, " ", e.info.spec, " ", e.info.summary, " ", e.info.source); }
+std::string line_of(const Capability& c) { return cat(c.kind, " ", c.id, " ", c.summary, " ", c.source); }
+
+// A bar would end a table's cell.
+std::string escaped_bars(std::string text) {
+  for (size_t at = 0; (at = text.find('|', at)) != std::string::npos; at += 2) text.insert(at, 1, '\\');
+  return text;
+}
+
 void print_keys(const Options& o) {
   Recipe recipe;
   auto docs = describe_fields([&](Fields& f) { recipe.fields(f); });
@@ -31,7 +40,7 @@ void print_keys(const Options& o) {
     const std::string path = prefix + d.path;
     if (!matches(o.filter, path)) return;
     if (o.markdown) {
-      std::printf("| `%s` | %s | %s | %s%s |\n", path.c_str(), d.type.c_str(), d.default_value.empty() ? "" : ("`" + d.default_value + "`").c_str(), d.help.c_str(), d.rule.empty() ? "" : ("; " + d.rule).c_str());
+      std::printf("| `%s` | %s | %s | %s%s |\n", path.c_str(), d.type.c_str(), d.default_value.empty() ? "" : ("`" + d.default_value + "`").c_str(), escaped_bars(d.help).c_str(), d.rule.empty() ? "" : ("; " + d.rule).c_str());
     } else {
       std::printf("%-44s %s%s%s\n", path.c_str(), d.help.c_str(), d.rule.empty() ? "" : (" (" + d.rule + ")").c_str(), d.default_value.empty() ? "" : (" [" + d.default_value + "]").c_str());
     }
@@ -55,10 +64,12 @@ int run(const Options& o) {
     Json json = {{"parts", Json::array()}, {"capabilities", Json::array()}, {"ids", Json::array()}};
     std::vector<std::string> ids;
     for (const auto* e : parts) {
+      if (!matches(o.filter, line_of(*e))) continue;
       json["parts"].push_back({{"slot", e->slot}, {"name", e->name}, {"id", e->info.spec}, {"summary", e->info.summary}, {"source", e->info.source}});
       if (!e->info.spec.empty()) ids.push_back(e->info.spec);
     }
     for (const Capability& c : capabilities()) {
+      if (!matches(o.filter, line_of(c))) continue;
       json["capabilities"].push_back({{"id", c.id}, {"kind", c.kind}, {"summary", c.summary}, {"source", c.source}, {"file", c.file}});
       ids.push_back(c.id);
     }
@@ -71,8 +82,7 @@ int run(const Options& o) {
   }
   std::string slot;
   for (const auto* e : parts) {
-    const std::string line = cat(e->slot, " ", e->name, " ", e->info.spec, " ", e->info.summary, " ", e->info.source);
-    if (!matches(o.filter, line)) continue;
+    if (!matches(o.filter, line_of(*e))) continue;
     if (e->slot != slot) std::printf("%s%s\n", slot.empty() ? "" : "\n", (slot = e->slot).c_str());
     std::printf("  %-16s %-22s %s%s\n", e->name.c_str(), e->info.spec.c_str(), e->info.summary.c_str(), e->info.source.empty() ? "" : (" [" + e->info.source + "]").c_str());
   }
@@ -80,7 +90,7 @@ int run(const Options& o) {
   std::sort(all.begin(), all.end(), [](const Capability& a, const Capability& b) { return std::pair(a.kind, a.id) < std::pair(b.kind, b.id); });
   std::string kind;
   for (const Capability& c : all) {
-    if (!matches(o.filter, cat(c.kind, " ", c.id, " ", c.summary, " ", c.source))) continue;
+    if (!matches(o.filter, line_of(c))) continue;
     if (c.kind != kind) std::printf("\n%s\n", (kind = c.kind).c_str());
     std::printf("  %-39s %s [%s]%s\n", c.id.c_str(), c.summary.c_str(), c.source.c_str(), has_oracles(c.id) ? "" : " (not covered by oracles)");
   }
@@ -92,9 +102,9 @@ int run(const Options& o) {
 Command add_list(CLI::App& app) {
   auto o = std::make_shared<Options>();
   app.add_option("filter", o->filter, "show only lines with this text: a slot, an id, a word");
-  app.add_flag("--keys", o->keys, "show the keys of a recipe and of every part instead");
-  app.add_flag("--markdown", o->markdown, "with --keys: as Markdown tables");
-  app.add_flag("--json", o->json, "print parts, capabilities and the ids that have oracles, as JSON");
+  CLI::Option* keys = app.add_flag("--keys", o->keys, "show the keys of a recipe and of every part instead");
+  app.add_flag("--markdown", o->markdown, "with --keys: as Markdown tables")->needs(keys);
+  app.add_flag("--json", o->json, "print parts, capabilities and the ids that have oracles, as JSON")->excludes(keys);
   app.footer("Example: lithe list attention\n         lithe list --keys train.");
   return [o] { return run(*o); };
 }
