@@ -263,10 +263,12 @@ void read_documents(Reader& reader, RunRecord& record) {
     const auto parts = object.find("parts");
     if (parts == object.end()) return;
     check(parts->is_array(), "json", "'parts' in 'plan.json' must be a list");
-    for (const auto& part : *parts)
-      if (part.is_object())
-        record.parts.push_back({string_at(part, "part"), number_at(part, "parameters"),
-                                number_at(part, "forward_flops"), number_at(part, "activation_bytes")});
+    for (const auto& part : *parts) {
+      check(part.is_object(), "json", "each of 'parts' in 'plan.json' must be an object");
+      PartCost& cost = record.parts.emplace_back();
+      cost.part = string_at(part, "part");
+      for (const CostKind& kind : PartCost::kinds()) cost.costs.push_back(number_at(part, kind.key.c_str()));
+    }
   });
   reader.file("environment.json", kMaxEnvironment, [&](const std::string& text) {
     const Json object = parse_json(text, "environment.json");
@@ -290,6 +292,15 @@ const std::vector<std::string>& MemoryLedger::class_names() {
   static const std::vector<std::string> names = {"weights",     "gradients", "optimizer",
                                                  "activations", "decode",    "workspace"};
   return names;
+}
+
+const std::vector<CostKind>& PartCost::kinds() {
+  static const std::vector<CostKind> all = {{"parameters", "Parameters", Quantity::number, true},
+                                            {"forward_flops", "Forward FLOPs", Quantity::count, true},
+                                            {"step_flops", "Step FLOPs", Quantity::count, false},
+                                            {"step_bytes", "Step bytes", Quantity::bytes, false},
+                                            {"activation_bytes", "Activations", Quantity::bytes, true}};
+  return all;
 }
 
 RunRecord read_run_record(const Path& directory) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lithe/base/files.h"
+#include "lithe/report/format.h"
 
 namespace lithe::report {
 
@@ -31,17 +32,25 @@ struct Sample {
   std::string prompt, text;
 };
 
-/// Bytes by ledger class; NaN where not given. `peak` is the highest sum over time, at most the sum of the classes.
+/// Bytes by ledger class; NaN where not given.
 struct MemoryLedger {
   static const std::vector<std::string>& class_names();  // weights ... workspace
   std::vector<double> classes;                           // in the order of class_names()
-  double peak = 0;
+  double peak = 0;                                       // of the sum over all classes
+};
+
+/// What plan.json may say about a part.
+struct CostKind {
+  std::string key, title;
+  Quantity quantity;
+  bool share;  // worth a column with the part's share of the sum
 };
 
 /// The cost of one part by itself: parts do not contain each other, so sums over them are meaningful.
 struct PartCost {
+  static const std::vector<CostKind>& kinds();
   std::string part;
-  double parameters = 0, forward_flops = 0, activation_bytes = 0;
+  std::vector<double> costs;  // in the order of kinds(); NaN where not given
 };
 
 struct RunResult {

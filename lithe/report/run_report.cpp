@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
 #include <set>
 
 #include "lithe/base/error.h"
@@ -64,27 +65,36 @@ const Evaluation* best_evaluation(const RunRecord& run) {
   return best;
 }
 
-// Seconds of training. Without a result they are summed from the speed lines, whose clock may start again on resume.
+// Seconds of training. The result of a run in progress or one that failed may not know them: the speed lines do, whose
+// clock may start again on resume.
 double elapsed(const RunRecord& run) {
-  if (run.result && std::isfinite(run.result->seconds)) return run.result->seconds;
   double total = 0, previous = 0;
   for (const double seconds : run.speed.elapsed_seconds) {
     if (!std::isfinite(seconds)) continue;
     total += seconds >= previous ? seconds - previous : seconds;
     previous = seconds;
   }
+  if (run.result && std::isfinite(run.result->seconds)) total = std::max(total, run.result->seconds);
   return total > 0 ? total : std::nan("");
 }
 
+// The last step that any record knows of; NaN of none.
+double last_step(const RunRecord& run) {
+  double step = run.training.step.empty() ? std::nan("") : run.training.step.back();
+  if (!run.evaluations.empty()) step = std::fmax(step, run.evaluations.back().step);
+  return run.result ? std::fmax(step, run.result->steps) : step;
+}
+
 Tile status_tile(const RunRecord& run) {
-  const std::string steps = run.training.step.empty() ? "" : at_step(run.training.step.back());
-  if (!run.result || run.result->status.empty()) return {"Status", "unknown", steps, Tone::plain};
+  const double step = last_step(run);
+  const std::string detail = std::isfinite(step) ? at_step(step) : "";
+  if (!run.result || run.result->status.empty()) return {"Status", "unknown", detail, Tone::plain};
   const std::string& status = run.result->status;
   const Tone tone = status == "finished"   ? Tone::good
                     : status == "diverged" ? Tone::bad
                     : status == "stopped"  ? Tone::caution
                                            : Tone::plain;
-  return {"Status", status, std::isfinite(run.result->steps) ? at_step(run.result->steps) : steps, tone};
+  return {"Status", status, detail, tone};
 }
 
 void headline(Page& page, const RunRecord& run) {
@@ -99,8 +109,8 @@ void headline(Page& page, const RunRecord& run) {
                      "perplexity " + number_or_dash(perplexity_of(last)),
                      std::isfinite(last.loss) ? Tone::plain : Tone::bad});
   } else {
-    const double loss =
-        run.result && std::isfinite(run.result->final_loss) ? run.result->final_loss : last_finite(run.training.loss);
+    double loss = last_finite(run.training.loss);
+    if (run.result && !std::isfinite(loss)) loss = run.result->final_loss;
     if (std::isfinite(loss)) tiles.push_back({"Final training loss", format_number(loss), "no validation in this run"});
   }
   if (run.parameters)
@@ -241,9 +251,8 @@ void memory(Page& page, const RunRecord& run) {
   if (!run.planned && !run.measured) return;
   page.section("Memory");
   BarChart chart;
-  chart.title = "Peak of each ledger class";
-  chart.detail = "Classes do not all peak at the same moment; the mark is the peak of their sum.";
-  chart.marker_name = "peak of the sum";
+  chart.title = "Memory at the peak, by ledger class";
+  chart.marker_name = "peak";
   chart.quantity = Quantity::bytes;
   chart.stacked = true;
   chart.series = MemoryLedger::class_names();
@@ -257,14 +266,20 @@ void memory(Page& page, const RunRecord& run) {
     Bar bar{name, (*ledger)->classes, {}};
     for (double& value : bar.values)
       if (std::isnan(value)) value = 0;
-    if (std::isfinite((*ledger)->peak)) bar.marker = (*ledger)->peak;
+    // Where the classes are given at the moment of the peak, their sum says it already.
+    const double sum = std::accumulate(bar.values.begin(), bar.values.end(), 0.0), peak = (*ledger)->peak;
+    if (std::abs(peak - sum) > 1e-3 * sum) {
+      bar.marker = peak;
+      chart.title = "Memory by ledger class";
+      chart.detail = "The classes do not add up to the peak, as when each is given at its own highest moment.";
+    }
     chart.bars.push_back(bar);
   }
   const MemoryLedger none{std::vector<double>(chart.series.size(), std::nan("")), std::nan("")};
   const MemoryLedger& planned = run.planned ? *run.planned : none;
   const MemoryLedger& measured = run.measured ? *run.measured : none;
   for (size_t c = 0; c < chart.series.size(); ++c) row(chart.series[c], planned.classes[c], measured.classes[c]);
-  row("peak of the sum", planned.peak, measured.peak);
+  row("peak", planned.peak, measured.peak);
   table.total = table.rows.back();
   table.rows.pop_back();
   page.chart(chart);
@@ -274,37 +289,28 @@ void memory(Page& page, const RunRecord& run) {
 void cost(Page& page, const RunRecord& run) {
   if (run.parts.empty()) return;
   page.section("Cost by part");
-  PartCost total;
-  for (const PartCost& part : run.parts) {
-    if (std::isfinite(part.parameters)) total.parameters += part.parameters;
-    if (std::isfinite(part.forward_flops)) total.forward_flops += part.forward_flops;
-    if (std::isfinite(part.activation_bytes)) total.activation_bytes += part.activation_bytes;
+  Table table{"Cost of each part by itself", {{"Part"}}, {}, {"all parts"}};
+  for (const PartCost& part : run.parts) table.rows.push_back({part.part});
+  for (size_t k = 0; k < PartCost::kinds().size(); ++k) {
+    const CostKind& kind = PartCost::kinds()[k];
+    const auto given = [&](const PartCost& part) { return std::isfinite(part.costs[k]); };
+    if (std::none_of(run.parts.begin(), run.parts.end(), given)) continue;
+    double sum = 0;
+    for (const PartCost& part : run.parts) sum += given(part) ? part.costs[k] : 0;
+    const auto cell = [&](double value) {
+      if (std::isnan(value)) return Cell("–");
+      return kind.quantity == Quantity::number ? integer_cell(value) : Cell(value, kind.quantity, 4);
+    };
+    table.columns.push_back({kind.title, true});
+    if (kind.share) table.columns.push_back({"Share", true});
+    for (size_t i = 0; i < run.parts.size(); ++i) {
+      const PartCost& part = run.parts[i];
+      table.rows[i].push_back(cell(part.costs[k]));
+      if (kind.share) table.rows[i].push_back(given(part) && sum > 0 ? Cell::share(part.costs[k] / sum) : Cell("–"));
+    }
+    table.total.push_back(cell(sum));
+    if (kind.share) table.total.push_back("");
   }
-  Table table{"Parameters, forward operations and saved activations",
-              {{"Part"},
-               {"Parameters", true},
-               {"Share", true},
-               {"Forward FLOPs", true},
-               {"Share", true},
-               {"Activations", true},
-               {"Share", true}},
-              {},
-              {}};
-  const auto share = [](double value, double sum) {
-    return sum > 0 && std::isfinite(value) ? Cell::share(value / sum) : Cell("–");
-  };
-  const auto amount = [](double value, Quantity quantity) {
-    return std::isnan(value) ? Cell("–") : Cell(value, quantity, 4);
-  };
-  for (const PartCost& part : run.parts)
-    table.rows.push_back({part.part, integer_cell(part.parameters), share(part.parameters, total.parameters),
-                          amount(part.forward_flops, Quantity::count), share(part.forward_flops, total.forward_flops),
-                          amount(part.activation_bytes, Quantity::bytes),
-                          share(part.activation_bytes, total.activation_bytes)});
-  table.total = {"all parts", integer_cell(total.parameters),
-                 "",          amount(total.forward_flops, Quantity::count),
-                 "",          amount(total.activation_bytes, Quantity::bytes),
-                 ""};
   page.table(table);
 }
 
@@ -377,7 +383,7 @@ std::string title_of(const Path& directory) {
 
 std::string subtitle_of(const RunRecord& run) {
   std::string text;
-  for (const char* wanted : {"version", "commit", "cpu", "isa", "threads"})
+  for (const char* wanted : {"version", "commit", "cpu", "isa", "instruction set", "threads"})
     for (const auto& [name, value] : run.environment)
       if (name == wanted && !value.empty())
         text += (text.empty() ? "" : " · ") + (name == "version"   ? "lithe " + value

@@ -166,6 +166,33 @@ TEST_F(RunReport, AMessageOfADivergedRunStandsOnThePage) {
   EXPECT_TRUE(contains(html, "step 12: loss is not finite; lower train.learning_rate"));
 }
 
+TEST_F(RunReport, AResultThatKnowsNothingYetDoesNotHideTheCurves) {
+  put("metrics.jsonl", "{\"step\":20,\"loss\":2.5}\n");
+  put("speed.jsonl", "{\"step\":20,\"tokens_per_second\":100,\"elapsed_seconds\":30}\n");
+  put("result.json", R"({"status":"running","steps":0,"final_loss":0,"seconds":0})");
+  const std::string html = run_report(directory_);
+  EXPECT_TRUE(contains(html, tile("Status", "running", "step 20")));
+  EXPECT_TRUE(contains(html, tile("Final training loss", "2.5", "no validation in this run")));
+  EXPECT_TRUE(contains(html, tile("Duration", "30\xC2\xA0s", "")));
+}
+
+TEST_F(RunReport, OnlyRecordedCostsHaveColumns) {
+  put("plan.json", R"({"parameters":5,"parts":[{"part":"a","parameters":5,"step_bytes":2048},{"part":"b"}]})");
+  const std::string html = run_report(directory_);
+  EXPECT_TRUE(contains(html, ">Step bytes</button>"));
+  EXPECT_FALSE(contains(html, ">Activations</button>"));
+  EXPECT_TRUE(
+      contains(html, "<td class=\"text\">b</td><td class=\"n\">–</td><td class=\"n\">–</td><td class=\"n\">–</td>"));
+}
+
+TEST_F(RunReport, ThePeakIsMarkedOnlyWhereTheClassesDoNotAddUpToIt) {
+  put("memory.json", R"({"planned":{"weights":1000,"activations":3000,"peak":4000}})");
+  EXPECT_FALSE(contains(run_report(directory_), "<path class=\"marker\""));
+  std::filesystem::remove(directory_ / "memory.json");
+  put("memory.json", R"({"planned":{"weights":1000,"activations":3000,"peak":3500}})");
+  EXPECT_TRUE(contains(run_report(directory_), "<path class=\"marker\""));
+}
+
 TEST_F(RunReport, ADirectoryThatIsNoRunIsAnError) {
   try {
     run_report(directory_);
