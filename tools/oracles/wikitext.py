@@ -3,8 +3,11 @@
 Trains the decoder of decoder.py with the recipe's hyperparameters on the tokens of a given tokenizer.json and prints
 the validation perplexity per token and per word. Needs torch and tokenizers (numpy comes with them).
 
-    python tools/oracles/wikitext.py --tokenizer runs/wikitext2/tokenizer.json --data ../shared/data/lm/wikitext-2
+    python tools/oracles/wikitext.py --bf16 --tokenizer runs/wikitext2/tokenizer.json --data ../shared/data/lm/wikitext-2
     python tools/oracles/wikitext.py --train-tokenizer /tmp/tokenizer.json --data ...   # make one of 8192 first
+
+The defaults of all options are the recipe's; --bf16 is its precision. For PyTorch at its fastest keep glibc from returning memory:
+GLIBC_TUNABLES=glibc.malloc.mmap_threshold=4294967296:glibc.malloc.trim_threshold=8589934592:glibc.malloc.hugetlb=1
 
 Data as in lithe: a file is one document t1 ... tn, its rows are E t1 ... tn with labels t1 ... tn E (E =
 <|endoftext|>), cut into sequences of 256 rows. Training takes whole sequences, in an order shuffled anew each epoch;
@@ -43,17 +46,17 @@ def arguments():
     p.add_argument("--heads", type=int, default=8)
     p.add_argument("--intermediate-size", type=int, default=688)
     p.add_argument("--sequence-length", type=int, default=256)
-    p.add_argument("--batch-tokens", type=int, default=8192)
-    p.add_argument("--steps", type=int, default=1000)
-    p.add_argument("--lr", type=float, default=1e-3, help="peak learning rate")
+    p.add_argument("--batch-tokens", type=int, default=2048)
+    p.add_argument("--steps", type=int, default=3200)
+    p.add_argument("--lr", type=float, default=2e-3, help="peak learning rate")
     p.add_argument("--min-lr-ratio", type=float, default=0.1, help="end of the cosine, as a part of the peak")
-    p.add_argument("--warmup", type=int, default=100, help="steps")
+    p.add_argument("--warmup", type=int, default=160, help="steps")
     p.add_argument("--beta2", type=float, default=0.95)
     p.add_argument("--weight-decay", type=float, default=0.1)
     p.add_argument("--clip", type=float, default=1.0)
     p.add_argument("--dropout", type=float, default=0.0, help="on embeddings and on the output of each sub-layer")
     p.add_argument("--init-std", type=float, default=0.02)
-    p.add_argument("--eval-steps", type=int, default=200)
+    p.add_argument("--eval-steps", type=int, default=400)
     p.add_argument("--bf16", action="store_true", help="autocast to bfloat16")
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--threads", type=int, default=0, help="0: PyTorch's choice")
