@@ -50,8 +50,10 @@ Var row_affine(const Var& x, const Var& weight, const Var& bias) {
   const Tensor kept = weight.defined() && weight.needs_grad() ? x.value() : Tensor();
   return record("row_affine", {x, weight, bias}, out, [kept, x = x.ref(), w, weight = weight.ref(), bias = bias.ref()](const Tensor& dy, Grads& g) {
     const auto dx = g.into(x);
-    const Tensor dscale = g.into_zeroed(weight), dshift = g.into_zeroed(bias);
+    const bool same = weight && weight == bias;  // one vector in both roles
+    const Tensor dscale = g.into_zeroed(weight), dshift = same ? zeros(bias->shape, bias->dtype, bias->device) : g.into_zeroed(bias);
     kernels::row_affine_grad({.x = kept, .scale = w, .dy = dy, .dx = dx.to, .dscale = dscale, .dshift = dshift, .accumulate = dx.accumulate});
+    if (same) g.give(bias, dshift);
   });
 }
 

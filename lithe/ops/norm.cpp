@@ -15,8 +15,10 @@ Var normalise(kernels::NormKind kind, const Var& x, const Var& weight, const Var
   kernels::norm({.kind = kind, .x = x.value(), .weight = weight.value(), .bias = b, .y = y, .mean = mean, .scale = factor, .eps = eps});
   return record("norm", {x, weight, bias}, y, [=, bias = bias.ref()](const Tensor& dy, Grads& g) {
     const auto dx = g.into(x);
-    const Tensor dweight = g.into_zeroed(weight), dbias = g.into_zeroed(bias);
+    const bool same = bias && bias == weight.ref();  // one vector in both roles
+    const Tensor dweight = g.into_zeroed(weight), dbias = same ? zeros(bias->shape, bias->dtype, bias->device) : g.into_zeroed(bias);
     kernels::norm_grad({.kind = kind, .x = x.value(), .weight = weight.value(), .mean = mean, .scale = factor, .dy = dy, .dx = dx.to, .dweight = dweight, .dbias = dbias, .eps = eps, .accumulate = dx.accumulate});
+    if (same) g.give(bias, dbias);
   });
 }
 
