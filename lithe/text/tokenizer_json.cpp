@@ -53,16 +53,31 @@ std::string byte_level_bpe_json(const BpeDescription& description) {
 
 std::string bert_json(const std::vector<std::string>& vocabulary) {
   std::vector<AddedToken> added;
+  Json framing = Json::object();  // [CLS] and [SEP], which other programs put around a text
   for (size_t id = 0; id < vocabulary.size(); ++id)
-    for (const char* special : {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"})
-      if (vocabulary[id] == special) added.push_back({.id = int32_t(id), .content = special, .special = true});
+    for (const std::string special : {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"})
+      if (vocabulary[id] == special) {
+        added.push_back({.id = int32_t(id), .content = special, .special = true});
+        if (special == "[CLS]" || special == "[SEP]")
+          framing[special] = {{"id", special}, {"ids", Json::array({id})}, {"tokens", Json::array({special})}};
+      }
+  Json post_processor;
+  if (framing.size() == 2) {
+    const auto special = [](const char* token, int type) { return Json{{"SpecialToken", {{"id", token}, {"type_id", type}}}}; };
+    const auto text = [](const char* name, int type) { return Json{{"Sequence", {{"id", name}, {"type_id", type}}}}; };
+    const Json single = Json::array({special("[CLS]", 0), text("A", 0), special("[SEP]", 0)});
+    Json pair = single;
+    pair.push_back(text("B", 1));
+    pair.push_back(special("[SEP]", 1));
+    post_processor = {{"type", "TemplateProcessing"}, {"single", single}, {"pair", pair}, {"special_tokens", framing}};
+  }
   const Json normalizer = {{"type", "BertNormalizer"}, {"clean_text", true}, {"handle_chinese_chars", true}, {"strip_accents", nullptr},
                            {"lowercase", true}};
   const std::string model =
       "{\n    \"type\": \"WordPiece\",\n    \"unk_token\": \"[UNK]\",\n    \"continuing_subword_prefix\": \"##\",\n"
       "    \"max_input_chars_per_word\": 100,\n    \"vocab\": " +
       vocabulary_json(vocabulary) + "\n  }";
-  return document(added, normalizer, {{"type", "BertPreTokenizer"}}, nullptr,
+  return document(added, normalizer, {{"type", "BertPreTokenizer"}}, post_processor,
                   {{"type", "WordPiece"}, {"prefix", "##"}, {"cleanup", true}}, model);
 }
 
