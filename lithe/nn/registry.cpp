@@ -5,7 +5,7 @@ namespace {
 
 PartChoice resolve(const std::string& slot, const PartChoice& choice, const Mark& where) {
   const auto& entry = Registry::instance().get(slot, choice.type, where);
-  return {choice.type, entry.resolve(choice.options, slot + " '" + choice.type + "'")};
+  return {choice.type, entry.resolve(choice.options, slot + " " + choice.type)};
 }
 
 }  // namespace
