@@ -38,8 +38,8 @@ Cost cost(const AdamWArgs& a) {
 void adamw(const AdamWArgs& a) {
   const char* op = "adamw";
   const Named param{"param", a.param};
-  check(a.param && (a.param.dtype() == DType::f32 || a.param.dtype() == DType::f64), op, "param must be f32 or f64",
-        a.param ? cat(", got ", a.param.dtype(), a.param.shape()) : ", got none");
+  check_rows(op, param);
+  check(a.param.dtype() != DType::bf16, op, "param must be f32 or f64, got bf16", a.param.shape());
   check_like(op, {"gradient", a.gradient}, param);
   check_like(op, {"m", a.m}, param);
   check_like(op, {"v", a.v}, param);

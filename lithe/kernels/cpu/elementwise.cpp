@@ -21,15 +21,15 @@ template <bool accumulate, class T, class Lanes>
 /// Calls f(i, c, lanes) over a matrix, i the position in it and c the column.
 template <class F>
 [[gnu::always_inline]] inline void over_rows(int64_t rows, int64_t cols, int64_t bytes, F&& f) {
-  parallel(rows, grain_of_rows(cols * bytes), [&](int64_t begin, int64_t end, int64_t) {
-    for (int64_t n = begin; n < end; ++n) each(cols, [&](int64_t c, auto lanes) { f(n * cols + c, c, lanes); });
+  parallel(rows, grain_of_rows(cols * bytes), [=](int64_t begin, int64_t end, int64_t) {
+    for (int64_t n = begin; n < end; ++n) each(cols, [=](int64_t c, auto lanes) { f(n * cols + c, c, lanes); });
   });
 }
 /// Calls f(i, lanes) over n elements.
 template <class F>
 [[gnu::always_inline]] inline void over_elements(int64_t n, int64_t bytes, F&& f) {
-  parallel_elements(n, bytes, [&](int64_t begin, int64_t count) {
-    each(count, [&](int64_t i, auto lanes) { f(begin + i, lanes); });
+  parallel_elements(n, bytes, [=](int64_t begin, int64_t count) {
+    each(count, [=](int64_t i, auto lanes) { f(begin + i, lanes); });
   });
 }
 

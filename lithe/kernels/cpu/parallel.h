@@ -19,13 +19,17 @@ template <class F>
   if (n <= 0) return;
   const int64_t parts = parts_of(n, grain);
   if (parts == 1) {
-    f(int64_t(0), n, int64_t(0));
+    auto own = f;
+    own(int64_t(0), n, int64_t(0));
     return;
   }
 #pragma omp parallel num_threads(int(parts))
   {
+    // A copy of its own keeps what f captured in registers; through the shared one, every store of a
+    // kernel might change it.
+    auto own = f;
     const int64_t part = omp_get_thread_num();
-    f(n * part / parts, n * (part + 1) / parts, part);
+    own(n * part / parts, n * (part + 1) / parts, part);
   }
 }
 
@@ -40,7 +44,7 @@ constexpr int64_t kGrainBytes = 1 << 16;
 template <class F>
 [[gnu::always_inline]] inline void parallel_elements(int64_t n, int64_t bytes, F&& f) {
   constexpr int64_t kBlock = 1024;
-  parallel((n + kBlock - 1) / kBlock, grain_of_rows(kBlock * bytes), [&](int64_t begin, int64_t end, int64_t) {
+  parallel((n + kBlock - 1) / kBlock, grain_of_rows(kBlock * bytes), [=](int64_t begin, int64_t end, int64_t) {
     const int64_t first = begin * kBlock, last = end * kBlock < n ? end * kBlock : n;
     f(first, last - first);
   });
