@@ -24,8 +24,8 @@ struct Axis {
 struct Series {
   std::string name;
   std::vector<double> x, y;  // same length
-  /// Above 0: the values are drawn faintly under their moving average over 2 * smoothing * size + 1 neighbours (fewer
-  /// at the ends).
+  /// Above 0: the values are drawn faintly under their moving average over 2 * round(smoothing * size) + 1 neighbours
+  /// (fewer at the ends). Short series, where that is one, are drawn as they are.
   double smoothing = 0;
   bool dots = false;       // a dot at each point, for few points
   bool label_min = false;  // writes the lowest value beside its point, unless it is the last one

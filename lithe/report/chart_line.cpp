@@ -117,8 +117,8 @@ struct Drawing {
     const std::string name = escape(series.name);
     auto line = pixels(points, series);
     double last = points.pieces.empty() ? 0 : series.y[points.pieces.back().back()];
-    const auto half = int64_t(std::ceil(series.smoothing * double(series.x.size())));
-    if (series.smoothing > 0 && series.x.size() > 2) {
+    const auto half = int64_t(std::lround(series.smoothing * double(series.x.size())));
+    if (half > 0) {
       std::vector<std::vector<Pixel>> faint;
       for (const auto& piece : line) faint.push_back(visible(piece));
       lines += cat("<path class=\"line raw ", color, "\" d=\"", path(faint), "\"/>");

@@ -13,6 +13,7 @@
 namespace lithe::report {
 namespace {
 
+constexpr double kSmoothing = 0.015;
 constexpr size_t kSampleSteps = 24;  // more are thinned evenly
 constexpr size_t kSamplesPerStep = 16;
 constexpr int64_t kSampleLength = 4000;  // code points
@@ -166,7 +167,7 @@ LineChart loss_chart(const RunRecord& run, double from_step) {
   chart.y.label = "nats per token";
   if (!run.training.step.empty()) {
     chart.series.push_back(part_of("training", run.training.step, run.training.loss, from_step));
-    chart.series.back().smoothing = 0.015;
+    chart.series.back().smoothing = kSmoothing;
   }
   std::vector<double> steps, losses;
   for (const Evaluation& evaluation : run.evaluations)
@@ -217,7 +218,8 @@ void learning(Page& page, const RunRecord& run) {
   }
   LineChart loss = loss_chart(run, -std::numeric_limits<double>::infinity());
   loss.title = "Loss";
-  loss.detail = run.training.step.empty() ? "" : "Training loss of each logged step, faint, under its moving average.";
+  if (kSmoothing * double(run.training.step.size()) >= 0.5)
+    loss.detail = "The logged training loss, faint, under its moving average.";
   loss.height = 360;
   page.chart(loss);
 
@@ -235,12 +237,12 @@ void learning(Page& page, const RunRecord& run) {
     halves.push_back(Page::half_figure(simple_chart("Learning rate", "", curve.step, curve.learning_rate)));
   if (!curve.step.empty() && any_finite(curve.grad_norm)) {
     LineChart chart = simple_chart("Gradient norm", "before clipping", curve.step, curve.grad_norm);
-    chart.series[0].smoothing = 0.015;
+    chart.series[0].smoothing = kSmoothing;
     halves.push_back(Page::half_figure(chart));
   }
   if (any_finite(run.speed.tokens_per_second)) {
     LineChart chart = simple_chart("Speed", "tokens per second", run.speed.step, run.speed.tokens_per_second);
-    chart.series[0].smoothing = 0.015;
+    chart.series[0].smoothing = kSmoothing;
     halves.push_back(Page::half_figure(chart));
   }
   if (!halves.empty()) page.figures(halves);
