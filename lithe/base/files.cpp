@@ -164,7 +164,7 @@ std::vector<Path> glob(const std::string& pattern) {
   if (status == 0)
     for (size_t i = 0; i < found.gl_pathc; ++i) paths.emplace_back(found.gl_pathv[i]);
   ::globfree(&found);
-  check(!paths.empty(), "files", "nothing matches '", pattern, "'; check the path (it is relative to the current directory)");
+  check_usage(!paths.empty(), "files", "nothing matches '", pattern, "'; check the path (it is relative to the current directory)");
   return paths;
 }
 

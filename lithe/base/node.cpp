@@ -67,8 +67,12 @@ namespace {
 
 Mark mark_of(const YAML::Mark& m, const std::string& origin) { return {origin, m.line + 1, m.column + 1}; }
 
-Node convert(const YAML::Node& in, const std::string& origin, int depth) {
+// An alias stands for all it names, so that a few lines can name more than memory holds.
+constexpr int64_t kMaxNodes = 1'000'000;
+
+Node convert(const YAML::Node& in, const std::string& origin, int depth, int64_t& nodes) {
   const Mark mark = mark_of(in.Mark(), origin);
+  check_usage(++nodes <= kMaxNodes, "recipe", to_string(mark), ": more than ", kMaxNodes, " values, aliases counted");
   check_usage(depth <= 64, "recipe", to_string(mark), ": nested deeper than 64");
   switch (in.Type()) {
     case YAML::NodeType::Undefined:
@@ -76,7 +80,7 @@ Node convert(const YAML::Node& in, const std::string& origin, int depth) {
     case YAML::NodeType::Scalar: return Node::scalar(in.Scalar(), mark, in.Tag() == "!");
     case YAML::NodeType::Sequence: {
       Node out = Node::list({}, mark);
-      for (const auto& item : in) out.push(convert(item, origin, depth + 1));
+      for (const auto& item : in) out.push(convert(item, origin, depth + 1, nodes));
       return out;
     }
     case YAML::NodeType::Map: {
@@ -85,7 +89,7 @@ Node convert(const YAML::Node& in, const std::string& origin, int depth) {
         check_usage(entry.first.IsScalar(), "recipe", to_string(mark_of(entry.first.Mark(), origin)), ": a key must be a plain word");
         const std::string key = entry.first.Scalar();
         check_usage(!out.find(key), "recipe", to_string(mark_of(entry.first.Mark(), origin)), ": '", key, "' is given twice; remove one");
-        Node value = convert(entry.second, origin, depth + 1);
+        Node value = convert(entry.second, origin, depth + 1, nodes);
         out.set(key, std::move(value));
       }
       return out;
@@ -175,7 +179,8 @@ Node parse_yaml(std::string_view text, const std::string& origin) {
   try {
     const auto documents = YAML::LoadAll(std::string(text));
     check_usage(documents.size() <= 1, "recipe", origin, ": holds ", documents.size(), " documents; split it, one recipe a file");
-    return documents.empty() ? Node() : convert(documents[0], origin, 0);
+    int64_t nodes = 0;
+    return documents.empty() ? Node() : convert(documents[0], origin, 0, nodes);
   } catch (const YAML::Exception& error) {
     fail_usage("recipe", to_string(mark_of(error.mark, origin)), ": ", error.msg);
   }

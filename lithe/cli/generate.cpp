@@ -91,10 +91,10 @@ Command add_generate(CLI::App& app) {
   app.add_option("--precision", o->precision, "f32, bf16 or f64")->check(CLI::IsMember({"f32", "bf16", "f64"}));
   app.add_option("--max-new-tokens", o->max_new_tokens, "tokens to add at most")->check(CLI::PositiveNumber);
   app.add_flag("--greedy", o->greedy, "always the most likely token");
-  app.add_option("--temperature", o->temperature, "below 1 is bolder towards likely tokens, 0 is greedy")->check(CLI::NonNegativeNumber);
+  app.add_option("--temperature", o->temperature, "below 1 is bolder towards likely tokens, 0 is greedy");
   app.add_option("--top-k", o->top_k, "draw from the k most likely tokens only")->check(CLI::NonNegativeNumber);
-  app.add_option("--top-p", o->top_p, "draw from the smallest set of tokens with this probability")->check(CLI::Range(0.0, 1.0));
-  app.add_option("--repetition-penalty", o->repetition_penalty, "above 1 makes tokens that stand in the text less likely")->check(CLI::PositiveNumber);
+  app.add_option("--top-p", o->top_p, "draw from the smallest set of tokens with this probability");
+  app.add_option("--repetition-penalty", o->repetition_penalty, "above 1 makes tokens that stand in the text less likely");
   app.add_option("--stop", o->stop, "end before this string (repeatable)")->allow_extra_args(false);
   app.add_option("--seed", o->seed, "of the draws")->check(CLI::NonNegativeNumber);
   app.add_option("--batch-size", o->batch_size, "prompts continued at once; does not change the texts")->check(CLI::PositiveNumber);

@@ -19,7 +19,7 @@ namespace lithe {
 
 void add_threads_option(CLI::App& app) {
   app.add_option_function<int>("--threads", [](int n) { set_threads(n); }, "threads to use; default: what affinity, cgroup and OMP_NUM_THREADS allow")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1, 1024));
 }
 
 namespace {

@@ -1,6 +1,9 @@
 #include "lithe/cli/recipe.h"
 
+#include <algorithm>
+
 #include "lithe/base/error.h"
+#include "lithe/nn/registry.h"
 
 namespace lithe {
 
@@ -14,25 +17,40 @@ void Recipe::fields(Fields& f) {
 
 namespace {
 
-const char* const kSections[] = {"model", "data", "train", "eval", "generate"};
+// A key at the wrong place is common (learning_rate at the top level, num_attention_heads in `model`): say where it
+// belongs.
+void refuse_misplaced(const std::string& key, const Mark& mark, const std::string& section, const std::vector<FieldDoc>& docs) {
+  const std::string here = section.empty() ? "at the top level" : "in section '" + section + "'";
+  for (const FieldDoc& doc : docs)
+    if (doc.path.ends_with("." + key))
+      fail_usage("recipe", to_string(mark), ": '", key, "' belongs in section '", doc.path.substr(0, doc.path.size() - key.size() - 1), "', not ", here);
+  for (const auto* part : Registry::instance().all())
+    for (const FieldDoc& option : part->describe())
+      if (option.path == key)
+        fail_usage("recipe", to_string(mark), ": '", key, "' is an option of ", part->slot, " '", part->name, "', not a key ", here);
+}
 
-// A key at the wrong place is common (learning_rate at the top level): say where it belongs.
 void check_places(const Node& root) {
   Recipe recipe;
   const auto docs = describe_fields([&](Fields& f) { recipe.fields(f); });
-  for (const auto& [key, value] : root.entries()) {
-    for (const char* section : kSections)
-      if (key == section) goto next;
-    for (const FieldDoc& doc : docs)
-      if (doc.path.size() > key.size() && doc.path.ends_with("." + key))
-        fail_usage("recipe", to_string(value.mark()), ": '", key, "' belongs in section '", doc.path.substr(0, doc.path.size() - key.size() - 1), "', not at the top level");
-  next:;
+  const auto known = [&](const std::string& path) {
+    return std::any_of(docs.begin(), docs.end(), [&](const FieldDoc& doc) { return doc.path == path; });
+  };
+  for (const auto& [section, value] : root.entries()) {
+    if (!known(section)) {
+      refuse_misplaced(section, value.mark(), "", docs);
+      continue;
+    }
+    for (const auto& [key, inner] : value.entries())
+      if (!known(section + "." + key)) refuse_misplaced(key, inner.mark(), section, docs);
   }
 }
 
 }  // namespace
 
 Recipe load_recipe(const Path& file, const std::vector<std::string>& overrides) {
+  check_usage(std::filesystem::exists(file), "recipe", "'", file.string(), "' does not exist");
+  check_usage(std::filesystem::is_regular_file(file), "recipe", "'", file.string(), "' is not a file; give a recipe such as recipes/quickstart.yaml");
   Node root = parse_yaml(read_file(file, uint64_t(1) << 24), file.string());
   if (root.is_null()) root = Node::map(Mark{file.string(), 1, 1});
   check_usage(root.is_map(), "recipe", file.string(), ": must hold sections model, data, train, not ", root.is_list() ? "a list" : "plain text");

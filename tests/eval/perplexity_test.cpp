@@ -8,6 +8,7 @@
 #include <set>
 
 #include "lithe/base/stop.h"
+#include "lithe/base/threads.h"
 #include "lithe/train/step.h"
 #include "tests/support/model_kit.h"
 
@@ -25,6 +26,7 @@ std::vector<int32_t> random_document(int64_t n, int64_t vocab, uint64_t seed) {
 }
 
 std::unique_ptr<Model> model_of(int64_t vocab, const std::string& position = "rotary", DType dtype = DType::f32, uint64_t seed = 3) {
+  set_threads(1);  // models this small gain nothing from more
   auto model = std::make_unique<Model>(kit::model_config(cat("{vocab_size: ", vocab, ", hidden_size: 16, num_hidden_layers: 2, max_position_embeddings: 64, position: ", position, ", mixer: {type: attention, num_attention_heads: 2}, ffn: {type: swiglu, intermediate_size: 24}}")), ModelOptions{.dtype = dtype, .compute = dtype, .seed = seed});
   kit::randomise(model->parameters(), seed, 0.6);
   return model;
@@ -111,6 +113,7 @@ TEST(Perplexity, ResultsHaveTheSameBitsForEveryBatchSize) {
 TEST(Perplexity, OfAMemorisedSequenceGoesToOne) {
   const std::vector<int32_t> ids = random_document(24, 12, 9);
   const TokenStore text = store_of({ids}, 12);
+  set_threads(1);
   Model model(kit::model_config("{vocab_size: 12, hidden_size: 32, num_hidden_layers: 1, max_position_embeddings: 64, mixer: {type: attention, num_attention_heads: 2}, ffn: {type: swiglu, intermediate_size: 48}}"), {.trainable = true});
   TrainConfig config;
   config.weight_decay = 0;

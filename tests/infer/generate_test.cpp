@@ -6,6 +6,7 @@
 #include <csignal>
 
 #include "lithe/base/stop.h"
+#include "lithe/base/threads.h"
 #include "tests/support/model_kit.h"
 
 namespace lithe {
@@ -13,6 +14,7 @@ namespace {
 
 // A model with generic weights: bytes in, bytes out.
 std::unique_ptr<Model> random_model(const std::string& position = "rotary", int64_t positions = 64, uint64_t seed = 4) {
+  set_threads(1);  // models this small gain nothing from more
   auto model = std::make_unique<Model>(kit::model_config(cat("{vocab_size: 257, hidden_size: 16, num_hidden_layers: 2, max_position_embeddings: ", positions, ", position: ", position, ", mixer: {type: attention, num_attention_heads: 2}, ffn: {type: swiglu, intermediate_size: 24}}")), ModelOptions{.seed = seed});
   kit::randomise(model->parameters(), seed, 0.6);
   return model;

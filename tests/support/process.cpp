@@ -90,7 +90,7 @@ Finished Process::wait() {
   if (WIFEXITED(status_)) f.code = WEXITSTATUS(status_);
   if (WIFSIGNALED(status_)) f.signal = WTERMSIG(status_);
   if (std::filesystem::is_regular_file(out_)) f.out = read_file(out_);
-  f.err = read_file(err_);
+  if (std::filesystem::exists(err_)) f.err = read_file(err_);  // not when it was killed before it began
   return f;
 }
 

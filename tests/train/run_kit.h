@@ -5,6 +5,7 @@
 
 #include "lithe/base/json.h"
 #include "lithe/base/log.h"
+#include "lithe/base/threads.h"
 #include "lithe/train/trainer.h"
 #include "tests/support/process.h"
 
@@ -15,6 +16,7 @@ class TrainKit {
  public:
   explicit TrainKit(const std::string& text = small_text(6000)) {
     set_log_level(LogLevel::error);
+    set_threads(1);  // models this small gain nothing from more
     file_ = scratch.add("text.txt", text);
   }
 
