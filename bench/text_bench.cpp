@@ -21,7 +21,8 @@ void measure(const char* what, double megabytes, int repeats, const std::functio
   }
   std::sort(seconds.begin(), seconds.end());
   const double median = seconds[seconds.size() / 2];
-  std::printf("%-28s %8.1f MB/s   median %.3f s, %.3f to %.3f s of %d\n", what, megabytes / median, median, seconds.front(), seconds.back(), repeats);
+  std::printf("%-28s %8.1f MB/s   median %.3f s, %.3f to %.3f s of %d\n", what, megabytes / median, median,
+              seconds.front(), seconds.back(), repeats);
 }
 
 }  // namespace
@@ -47,8 +48,8 @@ int main(int argc, char** argv) try {
   std::string back;
   measure("decode", megabytes, repeats, [&] { back = tokenizer->decode(ids); });
   lithe::check(back == text, "text_bench", "decoding did not give back the text");
-  std::printf("%zu tokens of %lld entries, %.3f bytes a token\n", ids.size(), static_cast<long long>(tokenizer->vocab_size()),
-              double(text.size()) / double(ids.size()));
+  std::printf("%zu tokens of %lld entries, %.3f bytes a token\n", ids.size(),
+              static_cast<long long>(tokenizer->vocab_size()), double(text.size()) / double(ids.size()));
   return 0;
 } catch (const lithe::Error& error) {
   std::fprintf(stderr, "%s\n", error.what());

@@ -55,20 +55,23 @@ void AddedTokens::cut(std::string_view text, bool with_specials, const std::func
       }
       size_t begin = at, end = at + (found ? found->content.size() : 0);
       if (found && found->single_word &&
-          ((begin > 0 && is_word(last_unit(text.substr(0, begin)))) || (end < text.size() && is_word(utf8_unit(text.substr(end))))))
+          ((begin > 0 && is_word(last_unit(text.substr(0, begin)))) ||
+           (end < text.size() && is_word(utf8_unit(text.substr(end))))))
         found = nullptr;
       if (!found) {
         ++at;
         continue;
       }
       if (found->lstrip)
-        while (begin > done && is_space(last_unit(text.substr(done, begin - done)))) begin -= last_unit(text.substr(0, begin)).length;
+        while (begin > done && is_space(last_unit(text.substr(done, begin - done))))
+          begin -= last_unit(text.substr(0, begin)).length;
       if (found->rstrip)
         while (end < text.size() && is_space(utf8_unit(text.substr(end)))) end += utf8_unit(text.substr(end)).length;
       if (begin > done) on_text(text.substr(done, begin - done));
       on_token(*found);
       done = end;
-      at += found->content.size();  // not `end`: tokens of white space are found in what was stripped, as Hugging Face does
+      at += found->content
+                .size();  // not `end`: tokens of white space are found in what was stripped, as Hugging Face does
     }
   }
   if (done < text.size()) on_text(text.substr(done));

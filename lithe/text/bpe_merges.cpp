@@ -76,7 +76,8 @@ void BpeMerges::apply_long(std::vector<int32_t>& word) const {
   check(word.size() < none, "tokenizer", "a word of ", word.size(), " bytes is above the limit of ", none - 1);
   const uint32_t n = uint32_t(word.size());
   std::vector<uint32_t> previous(n), next(n);
-  for (uint32_t i = 0; i < n; ++i) previous[i] = i - 1, next[i] = i + 1 < n ? i + 1 : none;  // previous[0] wraps to none
+  for (uint32_t i = 0; i < n; ++i)
+    previous[i] = i - 1, next[i] = i + 1 < n ? i + 1 : none;  // previous[0] wraps to none
 
   struct Candidate {
     uint32_t rank, at;
@@ -88,7 +89,8 @@ void BpeMerges::apply_long(std::vector<int32_t>& word) const {
   const auto candidate = [&](uint32_t at, auto&& take) {
     const uint32_t right = next[at];
     if (right == none) return;
-    if (const Slot* slot = find(word[at], word[right])) take(Candidate{slot->rank, at, word[at], word[right], slot->result});
+    if (const Slot* slot = find(word[at], word[right]))
+      take(Candidate{slot->rank, at, word[at], word[right], slot->result});
   };
   for (uint32_t i = 0; i < n; ++i) candidate(i, [&](const Candidate& c) { found.push_back(c); });
   std::priority_queue<Candidate> queue(std::less<Candidate>(), std::move(found));

@@ -88,7 +88,8 @@ class BpeModel final : public WordModel {
 
 }  // namespace
 
-std::unique_ptr<WordModel> make_bpe_model(const Vocabulary& vocabulary, const std::vector<Merge>& merges, const BpeOptions& options) {
+std::unique_ptr<WordModel> make_bpe_model(const Vocabulary& vocabulary, const std::vector<Merge>& merges,
+                                          const BpeOptions& options) {
   return std::make_unique<BpeModel>(vocabulary, merges, options);
 }
 

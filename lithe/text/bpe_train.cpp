@@ -55,7 +55,8 @@ class Learner {
       std::pop_heap(queue_.begin(), queue_.end(), Order{*this});
       const auto [count, p] = queue_.back();
       queue_.pop_back();
-      if (count != pairs_[p].count) {  // merges elsewhere took some of its occurrences: back into the queue with what is left
+      if (count !=
+          pairs_[p].count) {  // merges elsewhere took some of its occurrences: back into the queue with what is left
         if (pairs_[p].count >= min_frequency) push(p);
         continue;
       }
@@ -192,12 +193,15 @@ BpeTrainer::BpeTrainer(BpeTraining options) : state_(std::make_unique<State>()) 
   const int64_t least = 256 + int64_t(options.specials.size());
   check_usage(options.vocab_size >= least, "tokenizer", "vocab_size must be at least ", least, " (256 bytes and ",
               options.specials.size(), " special tokens), got ", options.vocab_size);
-  check_usage(options.vocab_size < int64_t(1) << 24, "tokenizer", "vocab_size must be below ", 1 << 24, ", got ", options.vocab_size);
+  check_usage(options.vocab_size < int64_t(1) << 24, "tokenizer", "vocab_size must be below ", 1 << 24, ", got ",
+              options.vocab_size);
   check_usage(options.min_frequency >= 1, "tokenizer", "min_frequency must be at least 1, got ", options.min_frequency);
   std::vector<AddedToken> specials;
   for (const std::string& content : options.specials) {
-    check_usage(content.size() > 1, "tokenizer", "a special token must have at least two characters, got '", content, "'");
-    for (const AddedToken& other : specials) check_usage(other.content != content, "tokenizer", "special token '", content, "' is given twice");
+    check_usage(content.size() > 1, "tokenizer", "a special token must have at least two characters, got '", content,
+                "'");
+    for (const AddedToken& other : specials)
+      check_usage(other.content != content, "tokenizer", "special token '", content, "' is given twice");
     specials.push_back({.id = int32_t(specials.size()), .content = content, .special = true});
   }
   state_->specials = AddedTokens(std::move(specials));
@@ -218,7 +222,8 @@ void BpeTrainer::add(std::string_view text) {
       [](const AddedToken&) {});
 }
 
-// spec: tok.bpe | tokenizer | byte-level BPE learned by frequency; of equals the lexicographically greatest pair | TB 6.4.8
+// spec: tok.bpe | tokenizer | byte-level BPE learned by frequency; of equals the lexicographically greatest pair |
+// TB 6.4.8
 std::unique_ptr<Tokenizer> BpeTrainer::train() {
   if (state_->counts.empty()) state_->counts.resize(1);
   Counts& words = state_->counts[0];
@@ -235,15 +240,20 @@ std::unique_ptr<Tokenizer> BpeTrainer::train() {
   BpeDescription description;
   description.added = state_->specials.tokens();
   for (const std::string& special : options.specials) description.vocabulary.push_back(special);
-  for (int i = 0; i < 256; ++i) description.vocabulary.push_back(spell_bytes(learner.tokens()[byte_in_spelling_order(i)]));
-  for (size_t t = 256; t < learner.tokens().size(); ++t) description.vocabulary.push_back(spell_bytes(learner.tokens()[t]));
+  for (int i = 0; i < 256; ++i)
+    description.vocabulary.push_back(spell_bytes(learner.tokens()[byte_in_spelling_order(i)]));
+  for (size_t t = 256; t < learner.tokens().size(); ++t)
+    description.vocabulary.push_back(spell_bytes(learner.tokens()[t]));
   for (const auto& [left, right] : learner.merges())
-    description.merges.push_back({spell_bytes(learner.tokens()[size_t(left)]), spell_bytes(learner.tokens()[size_t(right)])});
+    description.merges.push_back(
+        {spell_bytes(learner.tokens()[size_t(left)]), spell_bytes(learner.tokens()[size_t(right)])});
   if (int64_t(description.vocabulary.size()) < options.vocab_size)
-    log_warning("tokenizer: the texts (", bytes(), " bytes) give ", description.vocabulary.size(), " entries, fewer than vocab_size ",
-                options.vocab_size, ": no other pair occurs ", options.min_frequency, " times");
+    log_warning("tokenizer: the texts (", bytes(), " bytes) give ", description.vocabulary.size(),
+                " entries, fewer than vocab_size ", options.vocab_size, ": no other pair occurs ",
+                options.min_frequency, " times");
   Roles roles;
-  roles.bos = roles.eos = {.stated = true, .token = options.specials.empty() ? std::nullopt : std::optional(options.specials[0])};
+  roles.bos = roles.eos = {.stated = true,
+                           .token = options.specials.empty() ? std::nullopt : std::optional(options.specials[0])};
   return parse_tokenizer(byte_level_bpe_json(description), "trained tokenizer", roles);
 }
 

@@ -21,7 +21,9 @@ constexpr std::string_view no_space =
     R"(\x{202a}-\x{202e}\x{2030}-\x{205e}\x{2060}-\x{2fff}\x{3001}-\x{10ffff})";
 
 std::string translate(std::string_view in, std::string_view origin) {
-  const auto refuse = [&](std::string_view what) { fail("tokenizer", origin, ": expression '", in, "': ", what, " is not supported"); };
+  const auto refuse = [&](std::string_view what) {
+    fail("tokenizer", origin, ": expression '", in, "': ", what, " is not supported");
+  };
   std::string out;
   bool in_class = false;
   for (size_t i = 0; i < in.size(); ++i) {
@@ -103,8 +105,8 @@ Pattern::Pattern(std::string_view expression, std::string_view origin) {
   code->origin = origin;
   int error = 0;
   size_t at = 0;
-  code->compiled = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(), PCRE2_UTF | PCRE2_UCP, &error,
-                                 &at, nullptr);
+  code->compiled = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(),
+                                 PCRE2_UTF | PCRE2_UCP, &error, &at, nullptr);
   check(code->compiled, "tokenizer", origin, ": expression '", expression, "': ", message_of(error));
   // Without a JIT on this machine pcre2_match interprets.
   pcre2_jit_compile(code->compiled, PCRE2_JIT_COMPLETE);
@@ -122,8 +124,8 @@ Pattern Pattern::literal(std::string_view text, std::string_view origin) {
 
 bool Pattern::find(std::string_view text, size_t from, size_t& begin, size_t& end) const {
   thread_local Scratch scratch;
-  const int rc = pcre2_match(code_->compiled, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), from, PCRE2_NO_UTF_CHECK,
-                             scratch.data, scratch.context);
+  const int rc = pcre2_match(code_->compiled, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), from,
+                             PCRE2_NO_UTF_CHECK, scratch.data, scratch.context);
   if (rc == PCRE2_ERROR_NOMATCH) return false;
   check(rc >= 0, "tokenizer", code_->origin, ": expression '", code_->expression, "': ", message_of(rc));
   const size_t* offsets = pcre2_get_ovector_pointer(scratch.data);

@@ -71,7 +71,8 @@ void replace_all(std::string& text, std::string_view from, std::string_view to) 
 // The clean-up of Hugging Face's transformers, in its order.
 void clean_up_english(std::string& text) {
   constexpr std::pair<std::string_view, std::string_view> rules[] = {
-      {" .", "."}, {" ?", "?"}, {" !", "!"}, {" ,", ","}, {" ' ", "'"}, {" n't", "n't"}, {" 'm", "'m"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
+      {" .", "."},     {" ?", "?"},   {" !", "!"},   {" ,", ","},     {" ' ", "'"},
+      {" n't", "n't"}, {" 'm", "'m"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
   for (const auto& [from, to] : rules) replace_all(text, from, to);
 }
 
@@ -117,7 +118,8 @@ class PipelineTokenizer final : public Tokenizer {
       case Decoding::Kind::word_piece:
         if (first || spelling.empty()) return spelling;
         return spelling.starts_with(p_.decoding.prefix) ? spelling.substr(p_.decoding.prefix.size()) : " " + spelling;
-      case Decoding::Kind::metaspace: return first && p_.decoding.strip_start && text.starts_with(' ') ? text.substr(1) : text;
+      case Decoding::Kind::metaspace:
+        return first && p_.decoding.strip_start && text.starts_with(' ') ? text.substr(1) : text;
     }
     return text;
   }
@@ -136,7 +138,8 @@ class PipelineTokenizer final : public Tokenizer {
         text, with_specials,
         [&](std::string_view part) {
           if (p_.normalizer.empty()) return encode_part(part, ids);
-          normalized_added_.cut(p_.normalizer(part), with_specials, [&](std::string_view inner) { encode_part(inner, ids); }, on_token);
+          normalized_added_.cut(
+              p_.normalizer(part), with_specials, [&](std::string_view inner) { encode_part(inner, ids); }, on_token);
         },
         on_token);
     return ids;

@@ -11,7 +11,7 @@ namespace {
 
 using Piece = PreTokenizer::Piece;
 
-constexpr size_t block_bytes = 16 << 20;    // cut at a time, which bounds memory
+constexpr size_t block_bytes = 16 << 20;  // cut at a time, which bounds memory
 constexpr size_t block_pieces = 4 << 20;
 constexpr size_t parallel_bytes = 1 << 16;  // less is cut by one thread
 
@@ -30,14 +30,16 @@ size_t isolated_end(const Pattern& pattern, std::string_view text, size_t at) {
 }
 
 /// Ends of isolated pieces of text[begin, ...) up to the first at or after `limit`.
-void isolated_ends(const Pattern& pattern, std::string_view text, size_t begin, size_t limit, std::vector<size_t>& ends) {
+void isolated_ends(const Pattern& pattern, std::string_view text, size_t begin, size_t limit,
+                   std::vector<size_t>& ends) {
   while (begin < limit) ends.push_back(begin = isolated_end(pattern, text, begin));
 }
 
 /// The same with many threads. Each starts at a guess; two walks that meet at one boundary are the same from there, so
 /// the walk that is known to be right takes over the next one where it meets it.
 std::vector<size_t> isolated_ends(const Pattern& pattern, std::string_view text, size_t begin, size_t limit) {
-  const size_t parts = std::clamp<size_t>((limit - begin) / parallel_bytes, 1, omp_in_parallel() ? 1 : size_t(threads()));
+  const size_t parts =
+      std::clamp<size_t>((limit - begin) / parallel_bytes, 1, omp_in_parallel() ? 1 : size_t(threads()));
   std::vector<size_t> starts(parts + 1, limit);
   for (size_t i = 0; i < parts; ++i) {
     starts[i] = begin + (limit - begin) * i / parts;
@@ -162,7 +164,8 @@ void PreTokenizer::pieces(std::string_view text, const Sink& sink) const {
     const size_t valid = valid_utf8_prefix(text);
     if (valid > 0) valid_text(text.substr(0, valid), out, storage, flush);
     size_t end = valid;
-    while (end < text.size() && utf8_unit(text.substr(end)).kind != Utf8Unit::Kind::character) end += utf8_unit(text.substr(end)).length;
+    while (end < text.size() && utf8_unit(text.substr(end)).kind != Utf8Unit::Kind::character)
+      end += utf8_unit(text.substr(end)).length;
     if (end > valid) out.push_back(text.substr(valid, end - valid));
     text.remove_prefix(end);
     if (out.size() >= block_pieces) flush();

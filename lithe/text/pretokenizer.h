@@ -45,7 +45,8 @@ class PreTokenizer {
   using Storage = std::deque<std::string>;  // spaced pieces; addresses stay valid
   std::vector<PreTokenizerStep> steps_;
 
-  void valid_text(std::string_view text, std::vector<Piece>& out, Storage& storage, const std::function<void()>& flush) const;
+  void valid_text(std::string_view text, std::vector<Piece>& out, Storage& storage,
+                  const std::function<void()>& flush) const;
   void apply(size_t step, Piece piece, std::vector<Piece>& out, Storage& storage) const;
 };
 

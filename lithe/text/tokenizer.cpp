@@ -30,15 +30,18 @@ std::unique_ptr<Tokenizer> make_byte_tokenizer() {
 }
 
 void TokenizerConfig::fields(Fields& f) {
-  f("type", type, "bytes, a byte-level BPE trained on the corpus, or one loaded from a file", one_of({"bytes", "bpe", "file"}));
-  f("vocab_size", vocab_size, "entries of a trained BPE, the 256 bytes and <|endoftext|> included", between(257, (1 << 24) - 1));
+  f("type", type, "bytes, a byte-level BPE trained on the corpus, or one loaded from a file",
+    one_of({"bytes", "bpe", "file"}));
+  f("vocab_size", vocab_size, "entries of a trained BPE, the 256 bytes and <|endoftext|> included",
+    between(257, (1 << 24) - 1));
   f("min_frequency", min_frequency, "a trained BPE merges no pair seen less often", at_least(1));
-  f("file", file, "type file: tokenizer.json, vocab.txt, or a directory with one of them or with vocab.json and merges.txt");
+  f("file", file,
+    "type file: tokenizer.json, vocab.txt, or a directory with one of them or with vocab.json and merges.txt");
 }
 
 std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerConfig& config, const ForEachText& texts) {
-  check_usage(config.file.empty() || config.type == "file", "tokenizer", "file '", config.file, "' is given, but the type is ", config.type,
-              ": set type to file or remove it");
+  check_usage(config.file.empty() || config.type == "file", "tokenizer", "file '", config.file,
+              "' is given, but the type is ", config.type, ": set type to file or remove it");
   if (config.type == "bytes") return make_byte_tokenizer();
   if (config.type == "file") {
     check_usage(!config.file.empty(), "tokenizer", "type file needs the key file");

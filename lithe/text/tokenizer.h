@@ -66,8 +66,8 @@ inline constexpr std::string_view end_of_text = "<|endoftext|>";
 std::unique_ptr<Tokenizer> make_byte_tokenizer();
 
 struct BpeTraining {
-  int64_t vocab_size = 8192;         // specials and the 256 bytes included
-  int64_t min_frequency = 2;         // pairs seen less often are not merged
+  int64_t vocab_size = 8192;                                       // specials and the 256 bytes included
+  int64_t min_frequency = 2;                                       // pairs seen less often are not merged
   std::vector<std::string> specials = {std::string(end_of_text)};  // ids 0, 1, ...; the first is bos and eos
 };
 

@@ -38,17 +38,18 @@ std::string gpt2_from(const Path& vocab, const Path& merges) {
   description.vocabulary.resize(tree.size());
   for (const auto& entry : tree.items()) {
     const int64_t id = JsonSection::integer_of(entry.value(), "'" + vocab.string() + "': token '" + entry.key() + "'");
-    check(id >= 0 && id < int64_t(tree.size()) && description.vocabulary[size_t(id)].empty(), "tokenizer", "'", vocab.string(),
-          "': ids must be 0 to ", tree.size() - 1, ", each once; token '", entry.key(), "' has ", id);
+    check(id >= 0 && id < int64_t(tree.size()) && description.vocabulary[size_t(id)].empty(), "tokenizer", "'",
+          vocab.string(), "': ids must be 0 to ", tree.size() - 1, ", each once; token '", entry.key(), "' has ", id);
     description.vocabulary[size_t(id)] = entry.key();
-    if (entry.key() == end_of_text) description.added.push_back({.id = int32_t(id), .content = entry.key(), .special = true});
+    if (entry.key() == end_of_text)
+      description.added.push_back({.id = int32_t(id), .content = entry.key(), .special = true});
   }
   const auto lines = lines_of(merges);
   for (size_t i = 0; i < lines.size(); ++i) {
     if (lines[i].empty() || (i == 0 && lines[i].starts_with("#version"))) continue;
     const size_t space = lines[i].find(' ');
-    check(space != std::string::npos && space > 0 && space + 1 < lines[i].size(), "tokenizer", "'", merges.string(), "' line ", i + 1,
-          " must be two tokens, got '", lines[i], "'");
+    check(space != std::string::npos && space > 0 && space + 1 < lines[i].size(), "tokenizer", "'", merges.string(),
+          "' line ", i + 1, " must be two tokens, got '", lines[i], "'");
     description.merges.push_back({lines[i].substr(0, space), lines[i].substr(space + 1)});
   }
   return byte_level_bpe_json(description);
@@ -72,8 +73,10 @@ std::unique_ptr<Tokenizer> load_tokenizer(const Path& path) {
     return parse_tokenizer(read_file(path / "tokenizer.json", most_bytes), (path / "tokenizer.json").string(), roles);
   if (fs::exists(path / "vocab.json") && fs::exists(path / "merges.txt"))
     return parse_tokenizer(gpt2_from(path / "vocab.json", path / "merges.txt"), (path / "vocab.json").string(), roles);
-  if (fs::exists(path / "vocab.txt")) return parse_tokenizer(bert_from(path / "vocab.txt"), (path / "vocab.txt").string(), roles);
-  fail("tokenizer", "directory '", path.string(), "' has no tokenizer.json, no vocab.json with merges.txt, and no vocab.txt");
+  if (fs::exists(path / "vocab.txt"))
+    return parse_tokenizer(bert_from(path / "vocab.txt"), (path / "vocab.txt").string(), roles);
+  fail("tokenizer", "directory '", path.string(),
+       "' has no tokenizer.json, no vocab.json with merges.txt, and no vocab.txt");
 }
 
 void save_tokenizer(const Tokenizer& tokenizer, const Path& directory) {

@@ -10,8 +10,8 @@ std::string quote(const std::string& text) { return Json(text).dump(); }
 std::string added_json(const std::vector<AddedToken>& added) {
   std::string out;
   for (const AddedToken& token : added) {
-    const Json entry = {{"id", token.id},           {"content", token.content}, {"single_word", token.single_word},
-                        {"lstrip", token.lstrip},   {"rstrip", token.rstrip},   {"normalized", token.normalized},
+    const Json entry = {{"id", token.id},          {"content", token.content}, {"single_word", token.single_word},
+                        {"lstrip", token.lstrip},  {"rstrip", token.rstrip},   {"normalized", token.normalized},
                         {"special", token.special}};
     out += (out.empty() ? "\n    " : ",\n    ") + entry.dump();
   }
@@ -28,10 +28,10 @@ std::string vocabulary_json(const std::vector<std::string>& vocabulary) {
 
 std::string document(const std::vector<AddedToken>& added, const Json& normalizer, const Json& pre_tokenizer,
                      const Json& post_processor, const Json& decoder, const std::string& model) {
-  return "{\n  \"version\": \"1.0\",\n  \"truncation\": null,\n  \"padding\": null,\n  \"added_tokens\": " + added_json(added) +
-         ",\n  \"normalizer\": " + normalizer.dump() + ",\n  \"pre_tokenizer\": " + pre_tokenizer.dump() +
-         ",\n  \"post_processor\": " + post_processor.dump() + ",\n  \"decoder\": " + decoder.dump() + ",\n  \"model\": " + model +
-         "\n}\n";
+  return "{\n  \"version\": \"1.0\",\n  \"truncation\": null,\n  \"padding\": null,\n  \"added_tokens\": " +
+         added_json(added) + ",\n  \"normalizer\": " + normalizer.dump() +
+         ",\n  \"pre_tokenizer\": " + pre_tokenizer.dump() + ",\n  \"post_processor\": " + post_processor.dump() +
+         ",\n  \"decoder\": " + decoder.dump() + ",\n  \"model\": " + model + "\n}\n";
 }
 
 }  // namespace
@@ -44,10 +44,13 @@ std::string byte_level_bpe_json(const BpeDescription& description) {
   for (const auto& [left, right] : description.merges)
     merges += (merges.empty() ? "\n      " : ",\n      ") + quote(left + ' ' + right);
   const std::string model =
-      "{\n    \"type\": \"BPE\",\n    \"dropout\": null,\n    \"unk_token\": null,\n    \"continuing_subword_prefix\": null,\n"
-      "    \"end_of_word_suffix\": null,\n    \"fuse_unk\": false,\n    \"byte_fallback\": false,\n    \"ignore_merges\": false,\n"
+      "{\n    \"type\": \"BPE\",\n    \"dropout\": null,\n    \"unk_token\": null,\n    \"continuing_subword_prefix\": "
+      "null,\n"
+      "    \"end_of_word_suffix\": null,\n    \"fuse_unk\": false,\n    \"byte_fallback\": false,\n    "
+      "\"ignore_merges\": false,\n"
       "    \"vocab\": " +
-      vocabulary_json(description.vocabulary) + ",\n    \"merges\": [" + merges + (merges.empty() ? "]" : "\n    ]") + "\n  }";
+      vocabulary_json(description.vocabulary) + ",\n    \"merges\": [" + merges + (merges.empty() ? "]" : "\n    ]") +
+      "\n  }";
   return document(description.added, nullptr, byte_level(description.words), byte_level(true), byte_level(true), model);
 }
 
@@ -63,7 +66,9 @@ std::string bert_json(const std::vector<std::string>& vocabulary) {
       }
   Json post_processor;
   if (framing.size() == 2) {
-    const auto special = [](const char* token, int type) { return Json{{"SpecialToken", {{"id", token}, {"type_id", type}}}}; };
+    const auto special = [](const char* token, int type) {
+      return Json{{"SpecialToken", {{"id", token}, {"type_id", type}}}};
+    };
     const auto text = [](const char* name, int type) { return Json{{"Sequence", {{"id", name}, {"type_id", type}}}}; };
     const Json single = Json::array({special("[CLS]", 0), text("A", 0), special("[SEP]", 0)});
     Json pair = single;
@@ -71,7 +76,10 @@ std::string bert_json(const std::vector<std::string>& vocabulary) {
     pair.push_back(special("[SEP]", 1));
     post_processor = {{"type", "TemplateProcessing"}, {"single", single}, {"pair", pair}, {"special_tokens", framing}};
   }
-  const Json normalizer = {{"type", "BertNormalizer"}, {"clean_text", true}, {"handle_chinese_chars", true}, {"strip_accents", nullptr},
+  const Json normalizer = {{"type", "BertNormalizer"},
+                           {"clean_text", true},
+                           {"handle_chinese_chars", true},
+                           {"strip_accents", nullptr},
                            {"lowercase", true}};
   const std::string model =
       "{\n    \"type\": \"WordPiece\",\n    \"unk_token\": \"[UNK]\",\n    \"continuing_subword_prefix\": \"##\",\n"

@@ -25,7 +25,8 @@ void for_each_step(const JsonSection& section, const char* list, F&& f) {
   if (section.is_null()) return;
   if (section.type() != "Sequence") return f(section);
   const Tree& steps = section.list(list);
-  check(steps.size() <= most_steps, "tokenizer", section.place(list), " has ", steps.size(), " steps, above the limit of ", most_steps);
+  check(steps.size() <= most_steps, "tokenizer", section.place(list), " has ", steps.size(),
+        " steps, above the limit of ", most_steps);
   for (size_t i = 0; i < steps.size(); ++i)
     for_each_step(JsonSection(steps[i], cat(section.place(list), "[", i, "]")), list, f);
 }
@@ -111,10 +112,12 @@ bool add_pretokenizer(const JsonSection& step, PreTokenizer& pretokenizer) {
   if (type == "Split") {
     pretokenizer.add_split(pattern_of(step), behavior_of(step), step.flag("invert", false));
   } else if (type == "Digits") {
-    pretokenizer.add_split(Pattern(R"(\p{N})", step.place()),
-                           step.flag("individual_digits", false) ? Split::Behavior::isolated : Split::Behavior::contiguous);
+    pretokenizer.add_split(Pattern(R"(\p{N})", step.place()), step.flag("individual_digits", false)
+                                                                  ? Split::Behavior::isolated
+                                                                  : Split::Behavior::contiguous);
   } else if (type == "Punctuation") {
-    pretokenizer.add_split(Pattern(punctuation, step.place()), step.has("behavior") ? behavior_of(step) : Split::Behavior::isolated);
+    pretokenizer.add_split(Pattern(punctuation, step.place()),
+                           step.has("behavior") ? behavior_of(step) : Split::Behavior::isolated);
   } else if (type == "WhitespaceSplit") {
     pretokenizer.add_split(Pattern(R"(\s)", step.place()), Split::Behavior::removed);
   } else if (type == "BertPreTokenizer") {
@@ -130,8 +133,8 @@ bool add_pretokenizer(const JsonSection& step, PreTokenizer& pretokenizer) {
 
 void read_vocabulary(const JsonSection& model, Vocabulary& vocabulary) {
   const Tree& vocab = model.value("vocab");
-  check(vocab.is_object() && !vocab.empty(), "tokenizer", model.place("vocab"), " must be an object of tokens and ids, got ",
-        vocab.empty() ? "nothing" : vocab.type_name());
+  check(vocab.is_object() && !vocab.empty(), "tokenizer", model.place("vocab"),
+        " must be an object of tokens and ids, got ", vocab.empty() ? "nothing" : vocab.type_name());
   const std::string place = model.place("vocab");
   for (const auto& entry : vocab.items()) vocabulary.add(entry.key(), JsonSection::integer_of(entry.value(), place));
 }
@@ -152,7 +155,8 @@ std::vector<Merge> read_merges(const JsonSection& model, const Vocabulary& vocab
   const std::string place = model.place("merges");
   for (size_t i = 0; i < list.size(); ++i) {
     const auto [left, right] = merge_of(list[i]);
-    check(!left.empty() && !right.empty(), "tokenizer", place, "[", i, "] must be two tokens with one space between, or a list of two");
+    check(!left.empty() && !right.empty(), "tokenizer", place, "[", i,
+          "] must be two tokens with one space between, or a list of two");
     const auto id = [&](const std::string& token) {
       const auto found = vocabulary.find(token);
       check(found.has_value(), "tokenizer", place, "[", i, "]: token '", token, "' is not in the vocabulary");
@@ -199,8 +203,8 @@ void read_wordpiece(const JsonSection& model, TokenizerParts& parts) {
   check(parts.specials.unk.has_value(), "tokenizer", model.place("unk_token"), " is required for WordPiece");
   const int64_t longest = model.integer("max_input_chars_per_word", 100);
   check(longest >= 1, "tokenizer", model.place("max_input_chars_per_word"), " must be at least 1, got ", longest);
-  parts.model = make_wordpiece_model(*parts.vocabulary, model.optional_text("continuing_subword_prefix").value_or("##"), longest,
-                                     *parts.specials.unk);
+  parts.model = make_wordpiece_model(*parts.vocabulary, model.optional_text("continuing_subword_prefix").value_or("##"),
+                                     longest, *parts.specials.unk);
 }
 
 // ---- decoder and added tokens
@@ -276,21 +280,25 @@ std::unique_ptr<Tokenizer> parse_tokenizer(std::string json, const std::string& 
   check(root.has("model"), "tokenizer", root.place("model"), " is missing: this is no tokenizer.json");
   const JsonSection model = root.section("model");
   for (const char* key : {"truncation", "padding"})
-    if (root.has(key)) log_info("tokenizer: ", root.place(key), " is left to who makes batches; encoding neither cuts nor pads");
+    if (root.has(key))
+      log_info("tokenizer: ", root.place(key), " is left to who makes batches; encoding neither cuts nor pads");
 
   const size_t entries = size_of(model.value("vocab")) + size_of(root.value("added_tokens"));
-  check(int64_t(entries) <= most_entries, "tokenizer", root.place(), " has ", entries, " tokens, above the limit of ", most_entries);
+  check(int64_t(entries) <= most_entries, "tokenizer", root.place(), " has ", entries, " tokens, above the limit of ",
+        most_entries);
   // Files from before the models had a type are told apart by their merges, as Hugging Face does.
   const std::string type = model.has("type") ? model.type() : model.has("merges") ? "BPE" : "WordPiece";
   if (type != "BPE" && type != "WordPiece") unsupported(model.place("type"), type);
 
-  for_each_step(root.section("normalizer"), "normalizers", [&](const JsonSection& step) { add_normalizer(step, parts.normalizer); });
+  for_each_step(root.section("normalizer"), "normalizers",
+                [&](const JsonSection& step) { add_normalizer(step, parts.normalizer); });
   bool byte_level = false;
   for_each_step(root.section("pre_tokenizer"), "pretokenizers", [&](const JsonSection& step) {
     check(!byte_level, "tokenizer", step.place(), ": a step after ByteLevel is not supported");
     byte_level = add_pretokenizer(step, parts.pretokenizer);
   });
-  check(!byte_level || type == "BPE", "tokenizer", model.place("type"), ": ", type, " after ByteLevel is not supported");
+  check(!byte_level || type == "BPE", "tokenizer", model.place("type"), ": ", type,
+        " after ByteLevel is not supported");
 
   parts.vocabulary = std::make_unique<Vocabulary>(entries, root.place());
   read_vocabulary(model, *parts.vocabulary);

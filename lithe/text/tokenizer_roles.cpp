@@ -13,11 +13,13 @@ void read_role(const JsonSection& section, const char* key, Role& role) {
   // An absent key says nothing; null says that there is none.
   if (role.stated || !section.states(key)) return;
   role.stated = true;
-  if (section.has(key)) role.token = section.value(key).is_object() ? section.section(key).text("content") : section.text(key);
+  if (section.has(key))
+    role.token = section.value(key).is_object() ? section.section(key).text("content") : section.text(key);
 }
 
-std::optional<int32_t> find_role(const Role& role, const char* key, const Vocabulary& vocabulary, const std::vector<AddedToken>& added,
-                                 std::initializer_list<std::string_view> names, const std::string& origin) {
+std::optional<int32_t> find_role(const Role& role, const char* key, const Vocabulary& vocabulary,
+                                 const std::vector<AddedToken>& added, std::initializer_list<std::string_view> names,
+                                 const std::string& origin) {
   if (role.stated) {
     if (!role.token) return {};
     const auto id = vocabulary.find(*role.token);
@@ -44,8 +46,11 @@ void read_roles(const std::string& json, const std::string& origin, Roles& roles
 std::string roles_json(const Tokenizer& tokenizer) {
   const auto token = [&](std::optional<int32_t> id) { return id ? Json(tokenizer.token(*id)) : Json(nullptr); };
   const Specials& s = tokenizer.specials();
-  const Json config = {{"tokenizer_class", "PreTrainedTokenizerFast"}, {"bos_token", token(s.bos)}, {"eos_token", token(s.eos)},
-                       {"pad_token", token(s.pad)},                   {"unk_token", token(s.unk)}};
+  const Json config = {{"tokenizer_class", "PreTrainedTokenizerFast"},
+                       {"bos_token", token(s.bos)},
+                       {"eos_token", token(s.eos)},
+                       {"pad_token", token(s.pad)},
+                       {"unk_token", token(s.unk)}};
   return config.dump(2) + "\n";
 }
 
@@ -54,7 +59,8 @@ Specials assign_roles(const Roles& roles, const Vocabulary& vocabulary, const st
   Specials s;
   s.bos = find_role(roles.bos, "bos_token", vocabulary, added,
                     {"<s>", "<bos>", "<|begin_of_text|>", "<|startoftext|>", "[CLS]", "<|endoftext|>"}, origin);
-  s.eos = find_role(roles.eos, "eos_token", vocabulary, added, {"</s>", "<eos>", "<|end_of_text|>", "[SEP]", "<|endoftext|>"}, origin);
+  s.eos = find_role(roles.eos, "eos_token", vocabulary, added,
+                    {"</s>", "<eos>", "<|end_of_text|>", "[SEP]", "<|endoftext|>"}, origin);
   s.pad = find_role(roles.pad, "pad_token", vocabulary, added, {"<pad>", "[PAD]", "<|pad|>", "<|padding|>"}, origin);
   s.unk = find_role(roles.unk, "unk_token", vocabulary, added, {"<unk>", "[UNK]"}, origin);
   if (!roles.unk.stated && model_unk) s.unk = model_unk;

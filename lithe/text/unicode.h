@@ -7,11 +7,11 @@
 
 namespace lithe {
 
-bool is_white_space(uint32_t code_point);   // property White_Space
-bool is_word_character(uint32_t code_point);  // letters, marks, decimal digits, connector punctuation
-bool is_punctuation(uint32_t code_point);   // category P
+bool is_white_space(uint32_t code_point);      // property White_Space
+bool is_word_character(uint32_t code_point);   // letters, marks, decimal digits, connector punctuation
+bool is_punctuation(uint32_t code_point);      // category P
 bool is_nonspacing_mark(uint32_t code_point);  // category Mn
-bool is_control(uint32_t code_point);       // categories Cc, Cf, Co, Cs
+bool is_control(uint32_t code_point);          // categories Cc, Cf, Co, Cs
 
 /// Appends the lower case of a character, as the Unicode data has it without context.
 void append_lower_case(std::string& out, uint32_t code_point);

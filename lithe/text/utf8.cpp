@@ -39,7 +39,8 @@ size_t valid_utf8_prefix(std::string_view text) {
   size_t i = 0;
   while (i < text.size()) {
     uint64_t eight;
-    while (i + 8 <= text.size() && (std::memcpy(&eight, text.data() + i, 8), (eight & 0x8080808080808080ull) == 0)) i += 8;
+    while (i + 8 <= text.size() && (std::memcpy(&eight, text.data() + i, 8), (eight & 0x8080808080808080ull) == 0))
+      i += 8;
     if (i == text.size()) break;
     const Utf8Unit unit = utf8_unit(text.substr(i));
     if (unit.kind != Utf8Unit::Kind::character) return i;

@@ -5,8 +5,8 @@
 namespace lithe {
 
 void Vocabulary::add(const std::string& token, int64_t id) {
-  check(id >= 0 && id < limit_, "tokenizer", origin_, ": id ", id, " of token '", token, "' must be at least 0 and below ", limit_,
-        " (8 times the entries, and 65536)");
+  check(id >= 0 && id < limit_, "tokenizer", origin_, ": id ", id, " of token '", token,
+        "' must be at least 0 and below ", limit_, " (8 times the entries, and 65536)");
   if (const int32_t* known = ids_.find(token)) {
     check(*known == id, "tokenizer", origin_, ": token '", token, "' has two ids, ", *known, " and ", id);
     return;
@@ -15,7 +15,8 @@ void Vocabulary::add(const std::string& token, int64_t id) {
     tokens_.resize(size_t(id) + 1);
     present_.resize(size_t(id) + 1);
   }
-  check(!present_[size_t(id)], "tokenizer", origin_, ": id ", id, " has two tokens, '", tokens_[size_t(id)], "' and '", token, "'");
+  check(!present_[size_t(id)], "tokenizer", origin_, ": id ", id, " has two tokens, '", tokens_[size_t(id)], "' and '",
+        token, "'");
   tokens_[size_t(id)] = token;
   present_[size_t(id)] = true;
   ids_.insert(token) = int32_t(id);

@@ -14,7 +14,8 @@ namespace lithe {
 class Vocabulary {
  public:
   /// `entries` is how many tokens will be added; ids far beyond it are refused. `origin` stands in errors.
-  Vocabulary(size_t entries, std::string origin) : limit_(8 * int64_t(entries) + (1 << 16)), origin_(std::move(origin)) {}
+  Vocabulary(size_t entries, std::string origin)
+      : limit_(8 * int64_t(entries) + (1 << 16)), origin_(std::move(origin)) {}
 
   /// Fails when the id is taken by another token, negative or absurdly big, and when the token has another id.
   void add(const std::string& token, int64_t id);

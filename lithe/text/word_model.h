@@ -27,10 +27,12 @@ struct BpeOptions {
   std::optional<int32_t> unk;  // for symbols without a token; without it they are left out
 };
 /// Byte-pair encoding. `vocabulary` must outlive the model.
-std::unique_ptr<WordModel> make_bpe_model(const Vocabulary& vocabulary, const std::vector<Merge>& merges, const BpeOptions& options);
+std::unique_ptr<WordModel> make_bpe_model(const Vocabulary& vocabulary, const std::vector<Merge>& merges,
+                                          const BpeOptions& options);
 
-/// WordPiece: the longest token that starts the word, then the longest `prefix` + piece that goes on, and so forth. A word
-/// that cannot be cut so, or is longer than `max_characters`, is unk. `vocabulary` must outlive the model.
-std::unique_ptr<WordModel> make_wordpiece_model(const Vocabulary& vocabulary, std::string prefix, int64_t max_characters, int32_t unk);
+/// WordPiece: the longest token that starts the word, then the longest `prefix` + piece that goes on, and so forth. A
+/// word that cannot be cut so, or is longer than `max_characters`, is unk. `vocabulary` must outlive the model.
+std::unique_ptr<WordModel> make_wordpiece_model(const Vocabulary& vocabulary, std::string prefix,
+                                                int64_t max_characters, int32_t unk);
 
 }  // namespace lithe

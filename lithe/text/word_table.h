@@ -18,7 +18,8 @@ inline uint64_t hash_word(std::string_view word) {
   size_t i = 0;
   uint64_t part = 0;
   for (; i + 8 <= word.size(); i += 8) std::memcpy(&part, word.data() + i, 8), mix(part);
-  if (i < word.size()) part = 0, std::memcpy(&part, word.data() + i, word.size() - i), mix(part ^ 0xE7037ED1A0B428DBull);
+  if (i < word.size())
+    part = 0, std::memcpy(&part, word.data() + i, word.size() - i), mix(part ^ 0xE7037ED1A0B428DBull);
   return hash;
 }
 
@@ -70,7 +71,8 @@ class WordTable {
     for (size_t at = hash & mask;; at = (at + 1) & mask) {
       if (slots_[at] == 0) return at;
       const Entry& entry = entries_[slots_[at] - 1];
-      if (entry.hash == hash && entry.length == word.size() && std::memcmp(arena_.data() + entry.offset, word.data(), word.size()) == 0)
+      if (entry.hash == hash && entry.length == word.size() &&
+          std::memcmp(arena_.data() + entry.offset, word.data(), word.size()) == 0)
         return at;
     }
   }

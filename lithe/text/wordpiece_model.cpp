@@ -48,7 +48,8 @@ class WordPieceModel final : public WordModel {
 
 }  // namespace
 
-std::unique_ptr<WordModel> make_wordpiece_model(const Vocabulary& vocabulary, std::string prefix, int64_t max_characters, int32_t unk) {
+std::unique_ptr<WordModel> make_wordpiece_model(const Vocabulary& vocabulary, std::string prefix,
+                                                int64_t max_characters, int32_t unk) {
   return std::make_unique<WordPieceModel>(vocabulary, std::move(prefix), max_characters, unk);
 }
 

@@ -7,6 +7,7 @@
 #include "text_for_tests.h"
 
 #include <map>
+#include <thread>
 
 namespace lithe {
 namespace {
@@ -22,7 +23,8 @@ Symbols merge_plainly(Symbols word, const Pairs& merges) {
   for (;;) {
     size_t best = merges.size(), at = 0;
     for (size_t i = 0; i + 1 < word.size(); ++i) {
-      const size_t rank = size_t(std::find(merges.begin(), merges.end(), std::pair(word[i], word[i + 1])) - merges.begin());
+      const size_t rank =
+          size_t(std::find(merges.begin(), merges.end(), std::pair(word[i], word[i + 1])) - merges.begin());
       if (rank < best) best = rank, at = i;
     }
     if (best == merges.size()) return word;
@@ -49,7 +51,8 @@ Pairs train_plainly(const std::map<std::string, int64_t>& words, size_t new_toke
     }
     const std::pair<const std::pair<std::string, std::string>, int64_t>* best = nullptr;
     for (const auto& entry : counts)
-      if (!best || entry.second >= best->second) best = &entry;  // the map is sorted: the last of equals is the greatest
+      if (!best || entry.second >= best->second)
+        best = &entry;  // the map is sorted: the last of equals is the greatest
     if (!best || best->second < min_frequency) break;
     merges.push_back(best->first);
     tokens[best->first.first + best->first.second] = 1;
@@ -59,7 +62,8 @@ Pairs train_plainly(const std::map<std::string, int64_t>& words, size_t new_toke
 
 Pairs merges_of(const Tokenizer& tokenizer) {
   Pairs merges;
-  for (const auto& text : parse_json(tokenizer.to_json(), "test").at("model").at("merges").get<std::vector<std::string>>()) {
+  for (const auto& text :
+       parse_json(tokenizer.to_json(), "test").at("model").at("merges").get<std::vector<std::string>>()) {
     const size_t space = text.find(' ');
     merges.push_back({*unspell_bytes(text.substr(0, space)), *unspell_bytes(text.substr(space + 1))});
   }
@@ -89,7 +93,10 @@ TEST(BpeTraining, EqualsThePlainAlgorithmOnRandomTexts) {
   set_log_level(LogLevel::error);  // many of these texts are too short for 60 merges
   for (uint64_t seed = 0; seed < 60; ++seed) {
     // Few letters and long words: many ties and runs of one letter.
-    const std::string text = random_text(seed, 40 + seed * 8, seed % 3 == 0 ? "abc  " : seed % 3 == 1 ? "ab " : "aaaaaaaab ");
+    const std::string text = random_text(seed, 40 + seed * 8,
+                                         seed % 3 == 0   ? "abc  "
+                                         : seed % 3 == 1 ? "ab "
+                                                         : "aaaaaaaab ");
     std::map<std::string, int64_t> words;
     PreTokenizer pretokenizer;
     pretokenizer.add_split(Pattern(gpt2_pattern, "test"));
@@ -135,7 +142,8 @@ TEST(BpeTraining, SpecialTokensAreNotLearned) {
   std::string text;
   for (int i = 0; i < 50; ++i) text += "one<|endoftext|>two";
   const auto tokenizer = trained(text, 290);
-  for (int32_t id = 1; id < tokenizer->vocab_size(); ++id) EXPECT_EQ(tokenizer->token(id).find("<|"), std::string::npos);
+  for (int32_t id = 1; id < tokenizer->vocab_size(); ++id)
+    EXPECT_EQ(tokenizer->token(id).find("<|"), std::string::npos);
   EXPECT_EQ(tokenizer->specials().bos, 0);
   EXPECT_EQ(tokenizer->specials().eos, 0);
   EXPECT_FALSE(tokenizer->specials().pad || tokenizer->specials().unk);
@@ -160,7 +168,10 @@ TEST(BpeTraining, RefusesImpossibleOptions) {
   EXPECT_EQ(error_of([] { BpeTrainer({.vocab_size = 256}); }),
             "tokenizer: vocab_size must be at least 257 (256 bytes and 1 special tokens), got 256");
   EXPECT_EQ(error_of([] { BpeTrainer({.min_frequency = 0}); }), "tokenizer: min_frequency must be at least 1, got 0");
-  EXPECT_EQ(error_of([] { BpeTrainer({.specials = {"<s>", "<s>"}}); }), "tokenizer: special token '<s>' is given twice");
+  EXPECT_EQ(error_of([] {
+              BpeTrainer({.specials = {"<s>", "<s>"}});
+            }),
+            "tokenizer: special token '<s>' is given twice");
 }
 
 // ---- encoding
@@ -184,7 +195,8 @@ TEST(BpeEncoding, DecodingGivesBackAnyBytes) {
       ASSERT_EQ(tokenizer->decode(tokenizer->encode(noise)), noise) << "seed " << seed;
       ASSERT_EQ(tokenizer->decode(tokenizer->encode_with_specials(noise)), noise) << "seed " << seed;
     }
-    for (const char* odd : {"", "\xFF", "\xC3", "a\xE2\x82", "\xED\xA0\x80", "\xF4\x90\x80\x80 b", "\xC0\xAF", "caf\xC3\xA9\xC3"})
+    for (const char* odd :
+         {"", "\xFF", "\xC3", "a\xE2\x82", "\xED\xA0\x80", "\xF4\x90\x80\x80 b", "\xC0\xAF", "caf\xC3\xA9\xC3"})
       EXPECT_EQ(tokenizer->decode(tokenizer->encode(odd)), odd);
     const std::string zeros("a\0\0b", 4);
     EXPECT_EQ(tokenizer->decode(tokenizer->encode(zeros)), zeros);
@@ -233,7 +245,8 @@ TEST(BpeEncoding, HeapAndScanAgreeOnRandomMerges) {
       for (;;) {
         size_t best = merges.size(), at = 0;
         for (size_t i = 0; i + 1 < expected.size(); ++i)
-          if (const auto found = ranks.find({expected[i], expected[i + 1]}); found != ranks.end() && found->second < best)
+          if (const auto found = ranks.find({expected[i], expected[i + 1]});
+              found != ranks.end() && found->second < best)
             best = found->second, at = i;
         if (best == merges.size()) break;
         expected[at] = merges[best].result;
@@ -258,6 +271,17 @@ TEST(BpeEncoding, BigTextsAndLongWordsAreTheSameByAnyNumberOfThreads) {
   EXPECT_EQ(tokenizer->encode(text), one) << "from warm caches";
   set_threads(before);
   EXPECT_EQ(tokenizer->decode(one), text);
+}
+
+TEST(BpeEncoding, ManyThreadsMayEncodeAtOnce) {
+  const std::string text = some_english();
+  const auto tokenizer = trained(text, 330);
+  const Ids expected = tokenizer->encode(text);
+  std::vector<Ids> results(8);
+  std::vector<std::thread> workers;
+  for (Ids& result : results) workers.emplace_back([&] { result = tokenizer->encode(text); });
+  for (std::thread& worker : workers) worker.join();
+  for (const Ids& result : results) EXPECT_EQ(result, expected);
 }
 
 // ---- bytes

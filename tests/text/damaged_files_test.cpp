@@ -47,7 +47,8 @@ TEST(DamagedTokenizerFiles, LoadOrFailWithAnError) {
       case 2: file[pick(1, file.size())] ^= char(1 << pick(2, 8)); break;
       case 3: {  // another number
         const size_t at = file.find_first_of("0123456789", pick(1, file.size()));
-        if (at != file.npos) file.replace(at, 1, std::array{"-1", "99999999999999999999", "1e9", "4294967295", "true"}[pick(2, 5)]);
+        if (at != file.npos)
+          file.replace(at, 1, std::array{"-1", "99999999999999999999", "1e9", "4294967295", "true"}[pick(2, 5)]);
         break;
       }
       case 4: {  // a part stands twice or is gone
@@ -70,8 +71,9 @@ TEST(DamagedTokenizerFiles, LoadOrFailWithAnError) {
 }
 
 TEST(DamagedTokenizerFiles, DeepAndEmptyOnes) {
-  for (const std::string& file : {std::string(), std::string("null"), std::string("{"), std::string(100000, '['), std::string("\xFF\xFE"),
-                                  std::string(R"({"model": null})"), std::string(R"({"model": {"vocab": []}})")})
+  for (const std::string& file :
+       {std::string(), std::string("null"), std::string("{"), std::string(100000, '['), std::string("\xFF\xFE"),
+        std::string(R"({"model": null})"), std::string(R"({"model": {"vocab": []}})")})
     EXPECT_THROW(parse_tokenizer(file, "damaged"), Error);
 }
 

@@ -29,10 +29,13 @@ void expect_llama_vectors(const Tokenizer& tokenizer, const std::string& name) {
   if (texts.back().empty()) texts.pop_back();  // the file ends with a separator
   ASSERT_EQ(texts.size(), 46u);
   ASSERT_EQ(lines.size(), 47u);  // the file ends with a line end
-  for (size_t i = 0; i < texts.size(); ++i) EXPECT_EQ(tokenizer.encode(texts[i]), numbers(lines[i])) << "'" << texts[i] << "'";
+  for (size_t i = 0; i < texts.size(); ++i)
+    EXPECT_EQ(tokenizer.encode(texts[i]), numbers(lines[i])) << "'" << texts[i] << "'";
 }
 
-Json swift(const std::string& name) { return parse_json(read_file(data("tokenizers/parity/swift-transformers/" + name)), name); }
+Json swift(const std::string& name) {
+  return parse_json(read_file(data("tokenizers/parity/swift-transformers/" + name)), name);
+}
 
 TEST(TokenizerParity, Gpt2) {
   if (data("tokenizers").empty()) GTEST_SKIP() << "needs ../shared/data/tokenizers";
@@ -121,7 +124,8 @@ TEST(TokenizerParity, TrainingGivesTheReferenceMerges) {
 TEST(TokenizerParity, PublishedFilesLoadAndGiveBackTheirText) {
   if (data("tokenizers").empty()) GTEST_SKIP() << "needs ../shared/data/tokenizers";
   const std::string text = "It's 1984: twenty-one llamas, don't they sing?\n\n  No!";
-  for (const auto& [name, size] : {std::pair("torchtune-tiny-bpe", 2003), {"torchtune-tokenizer", 2000}, {"torchtitan-test", 2020}}) {
+  for (const auto& [name, size] :
+       {std::pair("torchtune-tiny-bpe", 2003), {"torchtune-tokenizer", 2000}, {"torchtitan-test", 2020}}) {
     const auto tokenizer = load_tokenizer(data(std::string("tokenizers/tokenizer-json/") + name + ".json"));
     EXPECT_EQ(tokenizer->vocab_size(), size) << name;
     // The last one spells spaces as spaces, not in the alphabet of bytes, so that nothing can encode them.

@@ -20,9 +20,11 @@ Pieces cut(std::string_view expression, std::string_view text) {
 }
 
 TEST(PreTokenizer, Gpt2Pattern) {
-  EXPECT_EQ(cut(gpt2_pattern, "Hello  world, it's 42!?\n\n x"), (Pieces{"Hello", " ", " world", ",", " it", "'s", " 42", "!?", "\n\n", " x"}));
+  EXPECT_EQ(cut(gpt2_pattern, "Hello  world, it's 42!?\n\n x"),
+            (Pieces{"Hello", " ", " world", ",", " it", "'s", " 42", "!?", "\n\n", " x"}));
   EXPECT_EQ(cut(gpt2_pattern, "we'LL don't 'tis"), (Pieces{"we", "'", "LL", " don", "'t", " '", "tis"}));
-  EXPECT_EQ(cut(gpt2_pattern, "naïve 漢字١٢ ½\u00a0\u2003b"), (Pieces{"naïve", " 漢字", "١٢", " ½", "\u00a0", "\u2003", "b"}));
+  EXPECT_EQ(cut(gpt2_pattern, "naïve 漢字١٢ ½\u00a0\u2003b"),
+            (Pieces{"naïve", " 漢字", "١٢", " ½", "\u00a0", "\u2003", "b"}));
   EXPECT_EQ(cut(gpt2_pattern, ""), Pieces{});
   EXPECT_EQ(cut(gpt2_pattern, "   "), Pieces{"   "});
 }
@@ -47,8 +49,9 @@ TEST(PreTokenizer, AnyStartAndThreadGivesTheSamePieces) {
     if (i % 7 == 0) text += "漢字🦙";
   }
   const int before = threads();
-  for (const std::string_view expression : {gpt2_pattern, std::string_view(R"((?<=a)b|\d{1,3}| +)"), std::string_view("a{1,7}|[^a]{5}"),
-                                            std::string_view("(?s).{3}"), std::string_view("x*"), std::string_view("zzz")}) {
+  for (const std::string_view expression :
+       {gpt2_pattern, std::string_view(R"((?<=a)b|\d{1,3}| +)"), std::string_view("a{1,7}|[^a]{5}"),
+        std::string_view("(?s).{3}"), std::string_view("x*"), std::string_view("zzz")}) {
     set_threads(1);
     const Pieces one = cut(expression, text);
     for (const int n : {2, 3, 5}) {

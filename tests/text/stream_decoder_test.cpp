@@ -39,7 +39,8 @@ TEST(StreamDecoder, JoinedEqualsTheWholeDecodedAtOnce) {
 }
 
 TEST(StreamDecoder, KnowsWhatStandsFirst) {
-  const std::string json = R"({"model": {"type": "WordPiece", "unk_token": "[UNK]", "vocab": {"[UNK]": 0, "play": 1, "##ing": 2}}})";
+  const std::string json =
+      R"({"model": {"type": "WordPiece", "unk_token": "[UNK]", "vocab": {"[UNK]": 0, "play": 1, "##ing": 2}}})";
   const auto tokenizer = parse_tokenizer(json, "test");
   StreamDecoder stream(*tokenizer);
   EXPECT_EQ(stream.push(1), "play");

@@ -27,7 +27,8 @@ inline std::vector<int32_t> iota(int32_t n) {
 /// `length` bytes, uniform over those of `alphabet`.
 inline std::string random_text(uint64_t seed, size_t length, std::string_view alphabet) {
   std::string out;
-  for (size_t i = 0; i < length; ++i) out += alphabet[random_below({.seed = seed, .purpose = purpose_of("text")}, i, alphabet.size())];
+  for (size_t i = 0; i < length; ++i)
+    out += alphabet[random_below({.seed = seed, .purpose = purpose_of("text")}, i, alphabet.size())];
   return out;
 }
 inline std::string random_bytes(uint64_t seed, size_t length) {

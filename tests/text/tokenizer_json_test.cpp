@@ -23,8 +23,9 @@ std::string refusal(const std::string& pointer, const Json& value) {
 class TokenizerFiles : public testing::Test {
  protected:
   void SetUp() override {
-    directory_ = std::filesystem::temp_directory_path() /
-                 cat("lithe-tokenizer-test-", ::getpid(), "-", testing::UnitTest::GetInstance()->current_test_info()->name());
+    directory_ =
+        std::filesystem::temp_directory_path() /
+        cat("lithe-tokenizer-test-", ::getpid(), "-", testing::UnitTest::GetInstance()->current_test_info()->name());
     make_directory(directory_);
   }
   void TearDown() override { std::filesystem::remove_all(directory_); }
@@ -42,29 +43,41 @@ TEST(TokenizerJson, LoadingGivesBackTheFileByteForByte) {
 TEST(TokenizerJson, RefusesByName) {
   EXPECT_EQ(refusal("/model/type", "Unigram"), "tokenizer: 't.json'.model.type: 'Unigram' is not supported");
   EXPECT_EQ(refusal("/model/dropout", 0.1), "tokenizer: 't.json'.model.dropout: '0.1' is not supported");
-  EXPECT_EQ(refusal("/model/end_of_word_suffix", "</w>"), "tokenizer: 't.json'.model.end_of_word_suffix: '</w>' is not supported");
-  EXPECT_EQ(refusal("/pre_tokenizer", {{"type", "Metaspace"}}), "tokenizer: 't.json'.pre_tokenizer.type: 'Metaspace' is not supported");
+  EXPECT_EQ(refusal("/model/end_of_word_suffix", "</w>"),
+            "tokenizer: 't.json'.model.end_of_word_suffix: '</w>' is not supported");
+  EXPECT_EQ(refusal("/pre_tokenizer", {{"type", "Metaspace"}}),
+            "tokenizer: 't.json'.pre_tokenizer.type: 'Metaspace' is not supported");
   EXPECT_EQ(refusal("/normalizer", {{"type", "Sequence"}, {"normalizers", {{{"type", "Precompiled"}}}}}),
             "tokenizer: 't.json'.normalizer.normalizers[0].type: 'Precompiled' is not supported");
   EXPECT_EQ(refusal("/decoder", {{"type", "CTC"}}), "tokenizer: 't.json'.decoder.type: 'CTC' is not supported");
-  EXPECT_EQ(refusal("/pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", {{{"type", "ByteLevel"}}, {{"type", "Digits"}}}}}),
+  EXPECT_EQ(refusal("/pre_tokenizer",
+                    {{"type", "Sequence"}, {"pretokenizers", {{{"type", "ByteLevel"}}, {{"type", "Digits"}}}}}),
             "tokenizer: 't.json'.pre_tokenizer.pretokenizers[1]: a step after ByteLevel is not supported");
 }
 
 TEST(TokenizerJson, RefusesWhatIsMalformed) {
-  EXPECT_EQ(refusal("/model/vocab/A", -3),
-            "tokenizer: 't.json': id -3 of token 'A' must be at least 0 and below 67592 (8 times the entries, and 65536)");
+  EXPECT_EQ(
+      refusal("/model/vocab/A", -3),
+      "tokenizer: 't.json': id -3 of token 'A' must be at least 0 and below 67592 (8 times the entries, and 65536)");
   EXPECT_EQ(refusal("/model/vocab/A", 2000000000),
-            "tokenizer: 't.json': id 2000000000 of token 'A' must be at least 0 and below 67592 (8 times the entries, and 65536)");
+            "tokenizer: 't.json': id 2000000000 of token 'A' must be at least 0 and below 67592 (8 times the entries, "
+            "and 65536)");
   EXPECT_EQ(refusal("/model/vocab/A", 66), "tokenizer: 't.json': id 66 has two tokens, 'A' and 'B'");
   EXPECT_EQ(refusal("/model/vocab/A", "x"), "tokenizer: 't.json'.model.vocab must be an integer, got string");
-  EXPECT_EQ(refusal("/model/vocab", Json::object()), "tokenizer: 't.json'.model.vocab must be an object of tokens and ids, got nothing");
-  EXPECT_EQ(refusal("/model/merges", {"a b c"}), "tokenizer: 't.json'.model.merges[0] must be two tokens with one space between, or a list of two");
-  EXPECT_EQ(refusal("/model/merges", {"a b"}), "tokenizer: 't.json'.model.merges[0]: token 'ab' is not in the vocabulary");
-  EXPECT_EQ(refusal("/model/unk_token", "<unk>"), "tokenizer: 't.json'.model.unk_token: '<unk>' is not in the vocabulary");
-  EXPECT_EQ(refusal("/added_tokens", {{{"id", 5}, {"content", "<x>"}}}), "tokenizer: 't.json': id 5 has two tokens, 'ą' and '<x>'");
-  EXPECT_EQ(refusal("/added_tokens/0/special", 1), "tokenizer: 't.json'.added_tokens[0].special must be true or false, got number");
-  EXPECT_EQ(error_of([] { parse_tokenizer("{}", "t.json"); }), "tokenizer: 't.json'.model is missing: this is no tokenizer.json");
+  EXPECT_EQ(refusal("/model/vocab", Json::object()),
+            "tokenizer: 't.json'.model.vocab must be an object of tokens and ids, got nothing");
+  EXPECT_EQ(refusal("/model/merges", {"a b c"}),
+            "tokenizer: 't.json'.model.merges[0] must be two tokens with one space between, or a list of two");
+  EXPECT_EQ(refusal("/model/merges", {"a b"}),
+            "tokenizer: 't.json'.model.merges[0]: token 'ab' is not in the vocabulary");
+  EXPECT_EQ(refusal("/model/unk_token", "<unk>"),
+            "tokenizer: 't.json'.model.unk_token: '<unk>' is not in the vocabulary");
+  EXPECT_EQ(refusal("/added_tokens", {{{"id", 5}, {"content", "<x>"}}}),
+            "tokenizer: 't.json': id 5 has two tokens, 'ą' and '<x>'");
+  EXPECT_EQ(refusal("/added_tokens/0/special", 1),
+            "tokenizer: 't.json'.added_tokens[0].special must be true or false, got number");
+  EXPECT_EQ(error_of([] { parse_tokenizer("{}", "t.json"); }),
+            "tokenizer: 't.json'.model is missing: this is no tokenizer.json");
   EXPECT_EQ(error_of([] { parse_tokenizer("[1]", "t.json"); }), "tokenizer: 't.json' must hold an object, got array");
   EXPECT_NE(error_of([] { parse_tokenizer("{\"model\"", "t.json"); }).find("json: 't.json': "), std::string::npos);
 }
@@ -87,7 +100,8 @@ TEST(TokenizerJson, GapsInTheVocabularyAreEmpty) {
 }
 
 TEST(TokenizerJson, AddedTokensThatAreNotSpecialAreAlwaysFound) {
-  const Json added = {{{"id", 256}, {"content", "<|endoftext|>"}, {"special", true}}, {{"id", 257}, {"content", "<tool>"}, {"special", false}}};
+  const Json added = {{{"id", 256}, {"content", "<|endoftext|>"}, {"special", true}},
+                      {{"id", 257}, {"content", "<tool>"}, {"special", false}}};
   const auto tokenizer = parse_tokenizer(file_with("/added_tokens", added), "t.json");
   EXPECT_EQ(tokenizer->encode("a<tool>b"), (Ids{'a', 257, 'b'}));
   EXPECT_EQ(tokenizer->encode("<|endoftext|>").size(), 13u);
@@ -99,7 +113,8 @@ TEST(TokenizerJson, WordPieceTakesTheLongestPieceFirst) {
     "normalizer": {"type": "BertNormalizer", "clean_text": true, "handle_chinese_chars": true, "strip_accents": null, "lowercase": true},
     "pre_tokenizer": {"type": "BertPreTokenizer"}, "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": true},
     "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##", "max_input_chars_per_word": 9,
-      "vocab": {"[UNK]": 0, "un": 1, "##aff": 2, "##able": 3, "##a": 4, "u": 5, "漢": 6, ",": 7, "##able!": 8, "!": 9}}})", "t.json");
+      "vocab": {"[UNK]": 0, "un": 1, "##aff": 2, "##able": 3, "##a": 4, "u": 5, "漢": 6, ",": 7, "##able!": 8, "!": 9}}})",
+                                         "t.json");
   EXPECT_EQ(tokenizer->encode("Unaffable"), (Ids{1, 2, 3}));
   EXPECT_EQ(tokenizer->encode("ÜNAFF, una!"), (Ids{1, 2, 7, 1, 4, 9}));
   EXPECT_EQ(tokenizer->encode("unx un"), (Ids{0, 1}));
@@ -124,14 +139,16 @@ TEST_F(TokenizerFiles, SavedAndLoadedAgain) {
 
 TEST_F(TokenizerFiles, ConfigNamesTheRoles) {
   write_file(directory_ / "tokenizer.json", file_with());
-  write_file(directory_ / "tokenizer_config.json", R"({"bos_token": null, "eos_token": {"content": "<|endoftext|>", "lstrip": false}, "pad_token": "A"})");
+  write_file(directory_ / "tokenizer_config.json",
+             R"({"bos_token": null, "eos_token": {"content": "<|endoftext|>", "lstrip": false}, "pad_token": "A"})");
   const auto tokenizer = load_tokenizer(directory_);
   EXPECT_FALSE(tokenizer->specials().bos);
   EXPECT_EQ(tokenizer->specials().eos, 256);
   EXPECT_EQ(tokenizer->specials().pad, 65);
   EXPECT_NE(tokenizer->fingerprint(), parse_tokenizer(file_with(), "t")->fingerprint()) << "the roles count";
   write_file(directory_ / "tokenizer_config.json", R"({"eos_token": "<nothing>"})");
-  EXPECT_NE(error_of([&] { load_tokenizer(directory_); }).find("eos_token '<nothing>' is not in the vocabulary"), std::string::npos);
+  EXPECT_NE(error_of([&] { load_tokenizer(directory_); }).find("eos_token '<nothing>' is not in the vocabulary"),
+            std::string::npos);
 }
 
 TEST_F(TokenizerFiles, DirectoriesOfGpt2AndBert) {
@@ -148,10 +165,12 @@ TEST_F(TokenizerFiles, DirectoriesOfGpt2AndBert) {
   EXPECT_EQ(gpt2->encode("he he"), (Ids{256, ' ', 256}));
   EXPECT_EQ(gpt2->specials().eos, 257);
   write_file(directory_ / "merges.txt", "#version: 0.2\nhe\n");
-  EXPECT_NE(error_of([&] { load_tokenizer(directory_); }).find("merges.txt' line 2 must be two tokens, got 'he'"), std::string::npos);
+  EXPECT_NE(error_of([&] { load_tokenizer(directory_); }).find("merges.txt' line 2 must be two tokens, got 'he'"),
+            std::string::npos);
   vocab["he"] = 258;
   write_file(directory_ / "vocab.json", vocab.dump());
-  EXPECT_NE(error_of([&] { load_tokenizer(directory_); }).find("ids must be 0 to 257, each once; token 'he' has 258"), std::string::npos);
+  EXPECT_NE(error_of([&] { load_tokenizer(directory_); }).find("ids must be 0 to 257, each once; token 'he' has 258"),
+            std::string::npos);
   EXPECT_NE(error_of([&] { load_tokenizer(directory_ / "absent.json"); }).find("absent.json"), std::string::npos);
 }
 

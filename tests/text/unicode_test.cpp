@@ -20,8 +20,8 @@ TEST(Utf8, EveryCodePointThereAndBack) {
 }
 
 TEST(Utf8, RefusesWhatTheStandardRefuses) {
-  for (const char* bad : {"\x80", "\xBF", "\xC0\xAF", "\xC1\xBF", "\xE0\x80\xAF", "\xED\xA0\x80", "\xF0\x80\x80\xAF", "\xF4\x90\x80\x80",
-                          "\xF5\x80\x80\x80", "\xFE", "\xFF", "\xC3", "\xE2\x82", "\xF0\x9F\xA6"}) {
+  for (const char* bad : {"\x80", "\xBF", "\xC0\xAF", "\xC1\xBF", "\xE0\x80\xAF", "\xED\xA0\x80", "\xF0\x80\x80\xAF",
+                          "\xF4\x90\x80\x80", "\xF5\x80\x80\x80", "\xFE", "\xFF", "\xC3", "\xE2\x82", "\xF0\x9F\xA6"}) {
     EXPECT_FALSE(is_valid_utf8(bad));
     EXPECT_EQ(valid_utf8_prefix(std::string("abcdefghijk") + bad), 11u);
   }
@@ -36,7 +36,8 @@ TEST(Utf8, ReplacementFollowsTheStandardsExample) {
 }
 
 TEST(Unicode, Classes) {
-  for (const uint32_t c : {0x9u, 0x20u, 0x85u, 0xA0u, 0x1680u, 0x2003u, 0x2028u, 0x202Fu, 0x3000u}) EXPECT_TRUE(is_white_space(c)) << c;
+  for (const uint32_t c : {0x9u, 0x20u, 0x85u, 0xA0u, 0x1680u, 0x2003u, 0x2028u, 0x202Fu, 0x3000u})
+    EXPECT_TRUE(is_white_space(c)) << c;
   for (const uint32_t c : {0x180Eu, 0x200Bu, 0x41u}) EXPECT_FALSE(is_white_space(c)) << c;
   for (const uint32_t c : {0x21u, 0x5Fu, 0x3002u, 0x2014u, 0xABu}) EXPECT_TRUE(is_punctuation(c)) << c;
   for (const uint32_t c : {0x24u, 0x2Bu, 0x61u}) EXPECT_FALSE(is_punctuation(c)) << c;
