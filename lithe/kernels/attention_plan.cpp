@@ -54,12 +54,12 @@ void lay_out_gradient(const AttentionArgs& a, AttentionSpace& s) {
   constexpr int64_t kFloats = 1 << 17;
   s.key_rows = std::clamp<int64_t>(kFloats / (qk + vd) / kKeyTile * kKeyTile, 2 * kKeyTile, 32 * kKeyTile);
   Carver c;
-  s.q = c.take(kPanel * a.head_dim);
-  s.dout = c.take(kPanel * a.value_dim);
-  s.dq = c.take(kPanel * a.head_dim);
-  s.q_rows = c.take(kPanel * qk);
-  s.dout_rows = c.take(kPanel * vd);
-  s.stats = c.take(3 * kPanel);
+  s.q = c.take(kBlock * a.head_dim);
+  s.dout = c.take(kBlock * a.value_dim);
+  s.dq = c.take(kBlock * a.head_dim);
+  s.q_rows = c.take(kBlock * qk);
+  s.dout_rows = c.take(kBlock * vd);
+  s.stats = c.take(2 * kBlock);
   s.p = c.take(kKeyTile * kPanel);
   s.dp = c.take(kKeyTile * kPanel * 3 / 2);  // once by queries, in bf16 also by keys
   s.k = c.take(kKeyTile * qk);

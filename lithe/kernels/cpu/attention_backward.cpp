@@ -35,57 +35,66 @@ struct Rows {
   for (int64_t i = 0; i < n; i += kLanes) store(x + i, Vec{});
 }
 
+/// Where the operands of one panel of a block lie.
+struct Slot {
+  float *q, *dout, *q_rows, *dout_rows, *dq, *lse, *delta;
+  [[gnu::always_inline]] Slot(const AttentionCall& call, float* space, int64_t i)
+      : q(space + call.space.q + i * kPanel * call.head_dim), dout(space + call.space.dout + i * kPanel * call.value_dim),
+        q_rows(space + call.space.q_rows + i * kPanel * row_of(call.head_dim)),
+        dout_rows(space + call.space.dout_rows + i * kPanel * row_of(call.value_dim)), dq(space + call.space.dq + i * kPanel * call.head_dim),
+        lse(space + call.space.stats + i * 2 * kPanel), delta(lse + kPanel) {}
+};
+
 /// A panel of queries as operands: transposed for the products over channels, as rows (two by two when
-/// paired) for those over queries, with lse and delta = dout . out in lanes.
+/// paired) for those over queries, with lse (of base 2) and delta = dout . out in lanes.
 template <class Mode, bool kKeys>
-void open_panel(const AttentionCall& call, const AttentionSpan& span, int64_t head, const Panel& panel, float* space) {
+void open_panel(const AttentionCall& call, const AttentionSpan& span, int64_t head, const Panel& panel, const Slot& slot) {
   using T = typename Mode::T;
-  const AttentionSpace& at = call.space;
   const int64_t qk = call.head_dim, vd = call.value_dim, q_stride = call.heads * qk, o_stride = call.heads * vd;
   const T* q = static_cast<const T*>(span.q) + panel.first * q_stride + head * qk;
   const T* dout = static_cast<const T*>(span.dout) + panel.first * o_stride + head * vd;
   const T* out = static_cast<const T*>(span.out) + panel.first * o_stride + head * vd;
   if constexpr (Mode::Dot::kPairs) {
-    pack_panel(reinterpret_cast<const float*>(q), q_stride / 2, panel.rows, qk / 2, space + at.q);
-    pack_panel(reinterpret_cast<const float*>(dout), o_stride / 2, panel.rows, vd / 2, space + at.dout);
+    pack_panel(reinterpret_cast<const float*>(q), q_stride / 2, panel.rows, qk / 2, slot.q);
+    pack_panel(reinterpret_cast<const float*>(dout), o_stride / 2, panel.rows, vd / 2, slot.dout);
   } else {
-    pack_panel(q, q_stride, panel.rows, qk, space + at.q);
-    pack_panel(dout, o_stride, panel.rows, vd, space + at.dout);
+    pack_panel(q, q_stride, panel.rows, qk, slot.q);
+    pack_panel(dout, o_stride, panel.rows, vd, slot.dout);
   }
   if constexpr (kKeys) {
     const int64_t lines = Mode::Dot::kPairs ? (panel.rows + 1) / 2 : panel.rows, all = Mode::Dot::kPairs ? kPanel / 2 : kPanel;
     if constexpr (Mode::Dot::kPairs) {
-      pair_rows(q, q_stride, panel.rows, qk, space + at.q_rows);
-      pair_rows(dout, o_stride, panel.rows, vd, space + at.dout_rows);
+      pair_rows(q, q_stride, panel.rows, qk, slot.q_rows);
+      pair_rows(dout, o_stride, panel.rows, vd, slot.dout_rows);
     } else {
-      widen_rows(q, q_stride, panel.rows, qk, space + at.q_rows);
-      widen_rows(dout, o_stride, panel.rows, vd, space + at.dout_rows);
+      widen_rows(q, q_stride, panel.rows, qk, slot.q_rows);
+      widen_rows(dout, o_stride, panel.rows, vd, slot.dout_rows);
     }
-    clear(space + at.q_rows + lines * row_of(qk), (all - lines) * row_of(qk));
-    clear(space + at.dout_rows + lines * row_of(vd), (all - lines) * row_of(vd));
+    clear(slot.q_rows + lines * row_of(qk), (all - lines) * row_of(qk));
+    clear(slot.dout_rows + lines * row_of(vd), (all - lines) * row_of(vd));
   }
-  float *lse = space + at.stats, *delta = lse + kPanel;
   for (int64_t i = 0; i < kPanel; ++i) {
     const float l = i < panel.rows ? span.lse[(panel.first + i) * call.heads + head] : 0;
     // Of a row that sees nothing all logits are -inf; any finite lse makes its weights 0.
-    lse[i] = l == kNone ? 0 : l;
-    delta[i] = i < panel.rows ? sum(total(vd, [&](int64_t c, auto lanes) __attribute__((always_inline)) {
+    slot.lse[i] = l == kNone ? 0 : l * kLog2E;
+    slot.delta[i] = i < panel.rows ? sum(total(vd, [&](int64_t c, auto lanes) __attribute__((always_inline)) {
       return load(dout + i * o_stride + c, lanes) * load(out + i * o_stride + c, lanes);
     })) : 0;
   }
 }
 
-/// From logits and dout . v to weights p = exp(scale logit - lse) and their logits' gradients
+/// From logits and dout . v to weights p = 2^(scale log2 e logit - lse) and their logits' gradients
 /// scale p (dout . v - delta), in place. When paired, both become bf16, two queries to a word, and
 /// `by_keys` gets the gradients again, two keys to a word.
 template <class Dot>
 [[gnu::noinline]] void differentiate(float* p, float* dp, int64_t rows, float scale, const float* lse, const float* delta,
                                      [[maybe_unused]] float* by_keys) {
+  const float to_power = scale * kLog2E;
   if constexpr (Dot::kPairs) {
     const Vec l0 = load(lse), l1 = load(lse + kLanes), d0 = load(delta), d1 = load(delta + kLanes);
     Vec even[2] = {};
     for (int64_t j = 0; j < rows; ++j) {
-      const Vec p0 = exp(load(p + j * kPanel) * scale - l0), p1 = exp(load(p + j * kPanel + kLanes) * scale - l1);
+      const Vec p0 = power(load(p + j * kPanel) * to_power - l0), p1 = power(load(p + j * kPanel + kLanes) * to_power - l1);
       const Vec s0 = p0 * (load(dp + j * kPanel) - d0) * scale, s1 = p1 * (load(dp + j * kPanel + kLanes) - d1) * scale;
       store(p + j * kLanes, Dot::follow(p0, p1));
       store(dp + j * kLanes, Dot::follow(s0, s1));
@@ -103,7 +112,7 @@ template <class Dot>
     for (int lane = 0; lane < kPanel; lane += kLanes) {
       const Vec l = load(lse + lane), d = load(delta + lane);
       for (int64_t i = lane; i < rows * kPanel; i += kPanel) {
-        const Vec weight = exp(load(p + i) * scale - l);
+        const Vec weight = power(load(p + i) * to_power - l);
         store(p + i, weight);
         store(dp + i, weight * (load(dp + i) - d) * scale);
       }
@@ -111,95 +120,128 @@ template <class Dot>
   }
 }
 
-/// One panel of queries against keys [begin, end), which lie in one tile.
-template <class Mode, bool kQueries, bool kKeys>
-void visit_tile(const AttentionCall& call, const Visit& visit, const Panel& panel, int64_t kv_head, Range keys, float* space) {
+/// Keys [begin, end) of a tile as operands; `over_keys` is k for the product that sums over keys.
+struct KeyTile {
+  const float *k, *v, *over_keys;
+  int64_t k_stride, v_stride, over_stride;
+};
+
+template <class Mode, bool kQueries>
+[[gnu::always_inline]] inline KeyTile open_tile(const AttentionCall& call, const AttentionSpan& span, int64_t kv_head, Range keys, float* space) {
   using T = typename Mode::T;
-  using Dot = typename Mode::Dot;
-  const AttentionSpace& at = call.space;
-  const AttentionSpan& span = *visit.span;
-  const int64_t qk = call.head_dim, vd = call.value_dim, rows = keys.end - keys.begin, per = Dot::kPairs ? 2 : 1;
+  const int64_t qk = call.head_dim, vd = call.value_dim, rows = keys.end - keys.begin;
   const int64_t k_stride = call.kv_heads * qk, v_stride = call.kv_heads * vd;
   const T* k = static_cast<const T*>(span.k) + keys.begin * k_stride + kv_head * qk;
   const T* v = static_cast<const T*>(span.v) + keys.begin * v_stride + kv_head * vd;
-  const float *k_in, *v_in, *k_over_keys;  // k_over_keys: for the product over keys
-  int64_t k_in_stride, v_in_stride, k_over_stride;
-  if constexpr (Dot::kPairs) {
-    k_in = reinterpret_cast<const float*>(k), v_in = reinterpret_cast<const float*>(v);
-    k_in_stride = k_stride / 2, v_in_stride = v_stride / 2;
-    if constexpr (kQueries) pair_rows(k, k_stride, rows, qk, space + at.k);
-    k_over_keys = space + at.k, k_over_stride = row_of(qk);
-  } else if constexpr (sizeof(T) == sizeof(float)) {
-    k_in = k_over_keys = k, v_in = v;
-    k_in_stride = k_over_stride = k_stride, v_in_stride = v_stride;
+  float *k_space = space + call.space.k, *v_space = space + call.space.v;
+  if constexpr (Mode::Dot::kPairs) {
+    if constexpr (kQueries) pair_rows(k, k_stride, rows, qk, k_space);
+    return {reinterpret_cast<const float*>(k), reinterpret_cast<const float*>(v), k_space, k_stride / 2, v_stride / 2, row_of(qk)};
   } else {
-    widen_rows(k, k_stride, rows, qk, space + at.k);
-    widen_rows(v, v_stride, rows, vd, space + at.v);
-    k_in = k_over_keys = space + at.k, v_in = space + at.v;
-    k_in_stride = k_over_stride = row_of(qk), v_in_stride = row_of(vd);
+    widen_rows(k, k_stride, rows, qk, k_space);
+    if constexpr (sizeof(T) == sizeof(float)) return {k_space, v, k_space, row_of(qk), v_stride, row_of(qk)};
+    widen_rows(v, v_stride, rows, vd, v_space);
+    return {k_space, v_space, k_space, row_of(qk), row_of(vd), row_of(qk)};
   }
+}
+
+/// One panel of queries against keys [begin, end) of the tile at `first`.
+template <class Mode, bool kQueries, bool kKeys>
+[[gnu::always_inline]] inline void visit_tile(const AttentionCall& call, const Visit& visit, const Panel& panel, const Slot& slot,
+                                              const KeyTile& tile, int64_t first, Range keys, float* space) {
+  using Dot = typename Mode::Dot;
+  const AttentionSpace& at = call.space;
+  const int64_t qk = call.head_dim, vd = call.value_dim, rows = keys.end - keys.begin, skip = keys.begin - first, per = Dot::kPairs ? 2 : 1;
   float *p = space + at.p, *dp = space + at.dp, *by_keys = Dot::kPairs ? dp + kKeyTile * kPanel : dp;
-  multiply<Dot, Start::zero, Order::rows>(rows, kPanel, qk / per, k_in, k_in_stride, space + at.q, kPanel, p, kPanel);
-  multiply<Dot, Start::zero, Order::rows>(rows, kPanel, vd / per, v_in, v_in_stride, space + at.dout, kPanel, dp, kPanel);
-  if (!panel.all_see(keys)) hide(call, span, panel, keys, p);
-  differentiate<Dot>(p, dp, rows, call.scale, space + at.stats, space + at.stats + kPanel, by_keys);
+  multiply<Dot, Start::zero, Order::rows>(rows, kPanel, qk / per, tile.k + skip * tile.k_stride, tile.k_stride, slot.q, kPanel, p, kPanel);
+  multiply<Dot, Start::zero, Order::rows>(rows, kPanel, vd / per, tile.v + skip * tile.v_stride, tile.v_stride, slot.dout, kPanel, dp, kPanel);
+  if (!panel.all_see(keys)) hide(call, *visit.span, panel, keys, p);
+  differentiate<Dot>(p, dp, rows, call.scale, slot.lse, slot.delta, by_keys);
   if constexpr (kKeys) {
     const int64_t behind = keys.begin - visit.keys.begin;
-    multiply<Dot, Start::add, Order::rows>(rows, row_of(vd), kPanel / per, p, kPanel / per, space + at.dout_rows, row_of(vd),
+    multiply<Dot, Start::add, Order::rows>(rows, row_of(vd), kPanel / per, p, kPanel / per, slot.dout_rows, row_of(vd),
                                            space + at.dv + behind * row_of(vd), row_of(vd));
-    multiply<Dot, Start::add, Order::rows>(rows, row_of(qk), kPanel / per, dp, kPanel / per, space + at.q_rows, row_of(qk),
+    multiply<Dot, Start::add, Order::rows>(rows, row_of(qk), kPanel / per, dp, kPanel / per, slot.q_rows, row_of(qk),
                                            space + at.dk + behind * row_of(qk), row_of(qk));
   }
   if constexpr (kQueries)
-    multiply<Dot, Start::add, Order::columns>(qk, kPanel, (rows + per - 1) / per, k_over_keys, k_over_stride, by_keys, kPanel, space + at.dq, kPanel);
+    multiply<Dot, Start::add, Order::columns>(qk, kPanel, (rows + per - 1) / per, tile.over_keys + skip / per * tile.over_stride,
+                                              tile.over_stride, by_keys, kPanel, slot.dq, kPanel);
+}
+
+/// Queries [begin, end) of one head, at most kBlock of them, against all keys of the visit.
+template <class Mode, bool kQueries, bool kKeys>
+void visit_block(const AttentionCall& call, const Visit& visit, int64_t head, Range queries, float* space) {
+  const AttentionGradArgs& g = *call.grad_args;
+  const AttentionSpan& span = *visit.span;
+  const int64_t qk = call.head_dim, kv_head = head / (call.heads / call.kv_heads);
+  const bool add = visit.continues_dq || g.accumulate_dq;
+  const auto cut = [&](const Panel& panel) __attribute__((always_inline)) {
+    const Range seen = panel.seen();
+    return Range{seen.begin > visit.keys.begin ? seen.begin : visit.keys.begin, seen.end < visit.keys.end ? seen.end : visit.keys.end};
+  };
+  Range seen{visit.keys.end, visit.keys.begin};
+  for (int64_t first = queries.begin, i = 0; first < queries.end; first += kPanel, ++i) {
+    const Panel panel(call, span, first, queries.end);
+    const Slot slot(call, space, i);
+    const Range keys = cut(panel);
+    if constexpr (kQueries) {
+      const Rows dq(span.dq, call.dq_type, first, call.heads * qk, head * qk);
+      if (add)
+        dq.visit([&](const auto* from) { pack_panel(from, dq.stride, panel.rows, qk, slot.dq); });
+      else
+        clear(slot.dq, qk * kPanel);
+    }
+    if (keys.begin >= keys.end) continue;
+    open_panel<Mode, kKeys>(call, span, head, panel, slot);
+    seen.begin = keys.begin < seen.begin ? keys.begin : seen.begin;
+    seen.end = keys.end > seen.end ? keys.end : seen.end;
+  }
+  for (int64_t key = seen.begin / kKeyTile * kKeyTile; key < seen.end; key += kKeyTile) {
+    const int64_t stop = key + kKeyTile < seen.end ? key + kKeyTile : seen.end;
+    const KeyTile tile = open_tile<Mode, kQueries>(call, span, kv_head, {key, stop}, space);
+    for (int64_t first = queries.begin, i = 0; first < queries.end; first += kPanel, ++i) {
+      const Panel panel(call, span, first, queries.end);
+      Range keys = cut(panel);
+      keys = {keys.begin > key ? keys.begin : key, keys.end < stop ? keys.end : stop};
+      if constexpr (Mode::Dot::kPairs) keys.begin -= keys.begin & 1;  // pairs start at even keys
+      if (keys.begin < keys.end) visit_tile<Mode, kQueries, kKeys>(call, visit, panel, Slot(call, space, i), tile, key, keys, space);
+    }
+  }
+  if constexpr (kQueries) {
+    float ones[kPanel];
+    for (int i = 0; i < kPanel; i += kLanes) store(ones + i, splat(1));
+    for (int64_t first = queries.begin, i = 0; first < queries.end; first += kPanel, ++i) {
+      const int64_t rows = queries.end - first < kPanel ? queries.end - first : kPanel;
+      const Rows dq(span.dq, call.dq_type, first, call.heads * qk, head * qk);
+      dq.visit([&](auto* to) { unpack_panel(Slot(call, space, i).dq, ones, rows, qk, to, dq.stride); });
+    }
+  }
 }
 
 template <class Mode, bool kQueries, bool kKeys>
 void run_visit(const AttentionCall& call, const Visit& visit, float* space) {
-  const AttentionSpace& at = call.space;
   const AttentionGradArgs& g = *call.grad_args;
   const AttentionSpan& span = *visit.span;
   const int64_t qk = call.head_dim, vd = call.value_dim, kv_head = visit.head / (call.heads / call.kv_heads);
   const int64_t key_count = visit.keys.end - visit.keys.begin;
   const Rows dk(span.dk, call.dk_type, visit.keys.begin, call.kv_heads * qk, kv_head * qk);
   const Rows dv(span.dv, call.dv_type, visit.keys.begin, call.kv_heads * vd, kv_head * vd);
-  const auto open_rows = [&](const Rows& rows, bool accumulate, int64_t cols, float* sums) {
+  float *dk_sums = space + call.space.dk, *dv_sums = space + call.space.dv;
+  const auto start = [&](const Rows& rows, bool accumulate, int64_t cols, float* sums) {
     if (!accumulate) return clear(sums, key_count * row_of(cols));
     rows.visit([&](const auto* from) { widen_rows(from, rows.stride, key_count, cols, sums); });
   };
   if constexpr (kKeys) {
-    open_rows(dk, g.accumulate_dk, qk, space + at.dk);
-    open_rows(dv, g.accumulate_dv, vd, space + at.dv);
+    start(dk, g.accumulate_dk, qk, dk_sums);
+    start(dv, g.accumulate_dv, vd, dv_sums);
   }
   for (int64_t head = visit.head; head < visit.head_end; ++head)
-    for (int64_t first = visit.queries.begin; first < visit.queries.end; first += kPanel) {
-      const Panel panel(call, span, first, visit.queries.end);
-      Range seen = panel.seen();
-      if (seen.begin < visit.keys.begin) seen.begin = visit.keys.begin;
-      if (seen.end > visit.keys.end) seen.end = visit.keys.end;
-      const Rows dq(span.dq, call.dq_type, first, call.heads * qk, head * qk);
-      const bool add = visit.continues_dq || g.accumulate_dq;
-      if (seen.begin >= seen.end && (add || !kQueries)) continue;
-      if constexpr (kQueries) {
-        if (add)
-          dq.visit([&](const auto* from) { pack_panel(from, dq.stride, panel.rows, qk, space + at.dq); });
-        else
-          clear(space + at.dq, qk * kPanel);
-      }
-      if (seen.begin < seen.end) open_panel<Mode, kKeys>(call, span, head, panel, space);
-      for (int64_t tile = seen.begin / kKeyTile * kKeyTile; tile < seen.end; tile += kKeyTile) {
-        Range keys{tile > seen.begin ? tile : seen.begin, tile + kKeyTile < seen.end ? tile + kKeyTile : seen.end};
-        visit_tile<Mode, kQueries, kKeys>(call, visit, panel, kv_head, keys, space);
-      }
-      if constexpr (kQueries) {
-        float* ones = space + at.stats + 2 * kPanel;
-        for (int i = 0; i < kPanel; i += kLanes) store(ones + i, splat(1));
-        dq.visit([&](auto* to) { unpack_panel(space + at.dq, ones, panel.rows, qk, to, dq.stride); });
-      }
-    }
+    for (int64_t first = visit.queries.begin; first < visit.queries.end; first += kBlock)
+      visit_block<Mode, kQueries, kKeys>(call, visit, head, {first, first + kBlock < visit.queries.end ? first + kBlock : visit.queries.end}, space);
   if constexpr (kKeys) {
-    dk.visit([&](auto* to) { narrow_rows(space + at.dk, key_count, qk, to, dk.stride); });
-    dv.visit([&](auto* to) { narrow_rows(space + at.dv, key_count, vd, to, dv.stride); });
+    dk.visit([&](auto* to) { narrow_rows(dk_sums, key_count, qk, to, dk.stride); });
+    dv.visit([&](auto* to) { narrow_rows(dv_sums, key_count, vd, to, dv.stride); });
   }
 }
 

@@ -99,7 +99,7 @@ void read_split(const AttentionCall& call, const AttentionSpan& span, Range spli
       dot_row(k, call.kv_heads, call.head_dim, of_head, vectors, width, logits + j * at.lanes);
     }
     if (span.query_rows > 1) hide_rows(call, span, count, keys, logits);
-    soften<Single>(logits, at.lanes, lanes, rows, call.scale, state.maximum, state.sum, factor);
+    soften<Single>(logits, at.lanes, lanes, rows, call.scale * kLog2E, state.maximum, state.sum, factor);
     for (int64_t e = 0; e < count; ++e)
       for (int64_t c = 0; c < at.row; c += kLanes) store(state.values + e * at.row + c, load(state.values + e * at.row + c) * factor[e]);
     int64_t j = 0;
@@ -117,7 +117,7 @@ void merge(const AttentionCall& call, int64_t count, const State& to, const Stat
   const int64_t row = call.space.row;
   for (int64_t e = 0; e < count; e += kLanes) {
     const Vec a = load(to.maximum + e), b = load(from.maximum + e), now = a > b ? a : b == b ? b : a;
-    const Vec base = now == kNone ? Vec{} : now, keep_a = exp(a - base), keep_b = exp(b - base);
+    const Vec base = now == kNone ? Vec{} : now, keep_a = power(a - base), keep_b = power(b - base);
     store(to.maximum + e, now);
     store(to.sum + e, load(to.sum + e) * keep_a + load(from.sum + e) * keep_b);
     for (int64_t i = e; i < e + kLanes && i < count; ++i)
@@ -135,7 +135,7 @@ void write(const AttentionCall& call, const AttentionSpan& span, const State& st
     each(call.value_dim, [&](int64_t c, auto lanes) __attribute__((always_inline)) {
       store(out + at * call.value_dim + c, load(state.values + e * call.space.row + c) * scale, lanes);
     });
-    if (span.lse) span.lse[at] = state.maximum[e] + __builtin_logf(total);
+    if (span.lse) span.lse[at] = state.maximum[e] * kLn2 + __builtin_logf(total);
   }
 }
 

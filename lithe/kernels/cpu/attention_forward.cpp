@@ -12,6 +12,20 @@ struct KeyTile {
   int64_t k_stride, v_stride;
 };
 
+/// Asks for the keys and values of the tile at `key`.
+template <class T>
+[[gnu::always_inline]] inline void fetch_tile(const AttentionCall& call, const AttentionSpan& span, int64_t kv_head, int64_t key) {
+  constexpr int64_t kLine = 64 / sizeof(T);
+  const int64_t k_stride = call.kv_heads * call.head_dim, v_stride = call.kv_heads * call.value_dim;
+  const int64_t end = key + kKeyTile < span.key_rows ? key + kKeyTile : span.key_rows;
+  const T* k = static_cast<const T*>(span.k) + kv_head * call.head_dim;
+  const T* v = static_cast<const T*>(span.v) + kv_head * call.value_dim;
+  for (; key < end; ++key) {
+    for (int64_t c = 0; c < call.head_dim; c += kLine) __builtin_prefetch(k + key * k_stride + c, 0, 2);
+    for (int64_t c = 0; c < call.value_dim; c += kLine) __builtin_prefetch(v + key * v_stride + c, 0, 2);
+  }
+}
+
 template <class Mode>
 [[gnu::always_inline]] inline KeyTile open_tile(const AttentionCall& call, const AttentionSpan& span, int64_t kv_head, Range keys, float* space) {
   using T = typename Mode::T;
@@ -19,11 +33,13 @@ template <class Mode>
   const T* k = static_cast<const T*>(span.k) + keys.begin * k_stride + kv_head * call.head_dim;
   const T* v = static_cast<const T*>(span.v) + keys.begin * v_stride + kv_head * call.value_dim;
   float *k_space = space + call.space.k, *v_space = space + call.space.v;
+  fetch_tile<T>(call, span, kv_head, keys.end);  // the next one
   if constexpr (Mode::Dot::kPairs) {
     pair_rows(v, v_stride, rows, call.value_dim, v_space);
     return {keys, reinterpret_cast<const float*>(k), v_space, k_stride / 2, row_of(call.value_dim)};
-  } else if constexpr (sizeof(T) == sizeof(float)) {
-    return {keys, k, v, k_stride, v_stride};
+  } else if constexpr (sizeof(T) == 4) {
+    widen_rows(v, v_stride, rows, call.value_dim, v_space);
+    return {keys, k, v_space, k_stride, row_of(call.value_dim)};
   } else {
     widen_rows(k, k_stride, rows, call.head_dim, k_space);
     widen_rows(v, v_stride, rows, call.value_dim, v_space);
@@ -73,7 +89,7 @@ void forward_block(const AttentionCall& call, const AttentionTask& task, float* 
       multiply<Dot, Start::zero, Order::rows>(rows, kPanel, depth, tile.k + skip * tile.k_stride, tile.k_stride, packed + at * depth * kPanel,
                                               kPanel, logits, kPanel);
       if (!panel.all_see(keys)) hide(call, span, panel, keys, logits);
-      soften<Dot>(logits, kPanel, kPanel, rows, call.scale, maximum + at * kPanel, sum + at * kPanel, factor);
+      soften<Dot>(logits, kPanel, kPanel, rows, call.scale * kLog2E, maximum + at * kPanel, sum + at * kPanel, factor);
       const int64_t steps = Mode::Dot::kPairs ? (rows + 1) / 2 : rows, behind = Mode::Dot::kPairs ? skip / 2 : skip;
       multiply<Dot, Start::scale, Order::columns>(vd, kPanel, steps, tile.v + behind * tile.v_stride, tile.v_stride, logits, kPanel,
                                                   sums + at * vd * kPanel, kPanel, factor);
@@ -90,7 +106,7 @@ void forward_block(const AttentionCall& call, const AttentionTask& task, float* 
     T* out = static_cast<T*>(span.out) + first * out_stride + task.head * vd;
     unpack_panel(sums + at * vd * kPanel, factor, panel.rows, vd, out, out_stride);
     if (span.lse)
-      for (int64_t i = 0; i < panel.rows; ++i) span.lse[(first + i) * call.heads + task.head] = m[i] + __builtin_logf(l[i]);
+      for (int64_t i = 0; i < panel.rows; ++i) span.lse[(first + i) * call.heads + task.head] = m[i] * kLn2 + __builtin_logf(l[i]);
   }
 }
 

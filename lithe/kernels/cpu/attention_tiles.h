@@ -133,38 +133,53 @@ template <int kFirst, int... kIndex>
   }
 }
 
+/// A square of numbers, transposed: to[c * kPanel + i] = from[i * stride + c]. Rows at and beyond `rows`
+/// count as 0.
+template <class T, class Lanes>
+[[gnu::always_inline]] inline void pack_square(const T* from, int64_t stride, int64_t rows, Lanes lanes, float* to) {
+  Vec r[kLanes];
+#pragma GCC unroll 16
+  for (int i = 0; i < kLanes; ++i) r[i] = i < rows ? load(from + i * stride, lanes) : Vec{};
+  transpose(r);
+  int cols = kLanes;
+  if constexpr (std::is_same_v<Lanes, First>) cols = lanes.count;
+#pragma GCC unroll 16
+  for (int i = 0; i < kLanes; ++i)
+    if (i < cols) store(to + i * kPanel, r[i]);
+}
+
 /// to[c * kPanel + i] = from[i * stride + c] for `rows` <= kPanel rows, 0 for the rows up to kPanel.
 template <class T>
 [[gnu::noinline]] void pack_panel(const T* from, int64_t stride, int64_t rows, int64_t cols, float* to) {
-  for (int64_t lane = 0; lane < kPanel; lane += kLanes) {
-    each(cols, [&](int64_t c, auto lanes) __attribute__((always_inline)) {
-      Vec r[kLanes];
-#pragma GCC unroll 16
-      for (int i = 0; i < kLanes; ++i) r[i] = lane + i < rows ? load(from + (lane + i) * stride + c, lanes) : Vec{};
-      transpose(r);
-      const int64_t left = cols - c;
-#pragma GCC unroll 16
-      for (int i = 0; i < kLanes; ++i)
-        if (i < left) store(to + (c + i) * kPanel + lane, r[i]);
-    });
-  }
+  for (int64_t lane = 0; lane < kPanel; lane += kLanes, from += kLanes * stride, to += kLanes)
+    if (lane + kLanes <= rows)
+      each(cols, [&](int64_t c, auto lanes) __attribute__((always_inline)) { pack_square(from + c, stride, kLanes, lanes, to + c * kPanel); });
+    else
+      each(cols, [&](int64_t c, auto lanes) __attribute__((always_inline)) { pack_square(from + c, stride, rows - lane, lanes, to + c * kPanel); });
 }
 
-/// to[i * stride + c] = factor[i] from[c * kPanel + i], the way back.
+/// The way back, with a factor for each row: to[i * stride + c] = factor[i] from[c * kPanel + i].
+template <class T, class Lanes>
+[[gnu::always_inline]] inline void unpack_square(const float* from, Vec factor, int64_t rows, Lanes lanes, T* to, int64_t stride) {
+  Vec r[kLanes];
+  int cols = kLanes;
+  if constexpr (std::is_same_v<Lanes, First>) cols = lanes.count;
+#pragma GCC unroll 16
+  for (int i = 0; i < kLanes; ++i) r[i] = i < cols ? load(from + i * kPanel) * factor : Vec{};
+  transpose(r);
+#pragma GCC unroll 16
+  for (int i = 0; i < kLanes; ++i)
+    if (i < rows) store(to + i * stride, r[i], lanes);
+}
+
 template <class T>
 [[gnu::noinline]] void unpack_panel(const float* from, const float* factor, int64_t rows, int64_t cols, T* to, int64_t stride) {
-  for (int64_t lane = 0; lane < rows; lane += kLanes) {
-    const Vec scale = load(factor + lane);
-    each(cols, [&](int64_t c, auto lanes) __attribute__((always_inline)) {
-      Vec r[kLanes];
-      const int64_t left = cols - c;
-#pragma GCC unroll 16
-      for (int i = 0; i < kLanes; ++i) r[i] = i < left ? load(from + (c + i) * kPanel + lane) * scale : Vec{};
-      transpose(r);
-#pragma GCC unroll 16
-      for (int i = 0; i < kLanes; ++i)
-        if (lane + i < rows) store(to + (lane + i) * stride + c, r[i], lanes);
-    });
+  for (int64_t lane = 0; lane < rows; lane += kLanes, from += kLanes, to += kLanes * stride) {
+    const Vec f = load(factor + lane);
+    if (lane + kLanes <= rows)
+      each(cols, [&](int64_t c, auto lanes) __attribute__((always_inline)) { unpack_square(from + c * kPanel, f, kLanes, lanes, to + c, stride); });
+    else
+      each(cols, [&](int64_t c, auto lanes) __attribute__((always_inline)) { unpack_square(from + c * kPanel, f, rows - lane, lanes, to + c, stride); });
   }
 }
 
@@ -203,10 +218,34 @@ template <class T>
   }
 }
 
-// ---- softmax
+// ---- softmax, with powers of two: e^x = 2^(x log2 e), and the factor goes into the scale
 
-/// From logits [rows][stride] to weights exp(scale logit - maximum), in place, for `lanes` columns.
-/// `maximum` and `sum` run over the tiles; `factor` is what earlier sums must be multiplied with. With
+constexpr float kLog2E = 1.44269504f, kLn2 = 0.693147181f;
+
+/// 2^x for x <= 0 and a little above: within 2 units in the last place, exact at 0; 0 below -127, NaN stays.
+/// x = n + r with |r| <= 1/2, and 2^r is fitted to a relative error of 2e-8.
+[[gnu::always_inline]] inline Vec power(Vec x) {
+  x = max(splat(-127.0f), x);  // in this order of operands a NaN passes through
+#if defined(__AVX512F__)
+  const Vec n = _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+#else
+  const Vec magic = splat(0x1.8p23f);  // adding it rounds to an integer
+  const Vec n = (x + magic) - magic;
+#endif
+  const Vec r = x - n;
+  Vec p = splat(1.55946778e-4f);
+  p = p * r + 1.34066434e-3f;
+  p = p * r + 9.61769279e-3f;
+  p = p * r + 5.55031039e-2f;
+  p = p * r + 0.240226522f;
+  p = p * r + 0.693147242f;
+  p = p * r + 1.0f;
+  // The exponent field of 2^-127 is 0: the number becomes 0 instead of a denormal.
+  return p * as_floats((__builtin_convertvector(n, IntVec) + 127) << 23);
+}
+
+/// From logits [rows][stride] to weights 2^(scale logit - maximum), in place, for `lanes` columns.
+/// `maximum` (of scale logit) and `sum` run over the tiles; `factor` is what earlier sums must be multiplied with. With
 /// Pair the weights become bf16, two rows in a row of words.
 template <class Dot>
 [[gnu::noinline]] void soften(float* logits, int64_t stride, int64_t lanes, int64_t rows, float scale, float* maximum, float* sum, float* factor) {
@@ -220,12 +259,12 @@ template <class Dot>
       for (int u = 0; u < 4; ++u) most[u] = max(most[u], load(in + (j + u) * stride) * scale);
     for (; j < rows; ++j) most[0] = max(most[0], load(in + j * stride) * scale);
     const Vec now = max(max(most[0], most[1]), max(most[2], most[3]));
-    // A row that saw nothing yet keeps weights of 0 instead of exp(-inf + inf).
+    // A row that saw nothing yet keeps weights of 0 instead of 2^(-inf + inf).
     const Vec base = now == kNone ? Vec{} : now;
-    const Vec shrink = exp(old - base);
+    const Vec shrink = power(old - base);
     Vec total[2] = {load(sum + lane) * shrink, Vec{}};
     for (j = 0; j + 2 <= rows; j += 2) {
-      const Vec p0 = exp(load(in + j * stride) * scale - base), p1 = exp(load(in + (j + 1) * stride) * scale - base);
+      const Vec p0 = power(load(in + j * stride) * scale - base), p1 = power(load(in + (j + 1) * stride) * scale - base);
       total[0] += p0;
       total[1] += p1;
       if constexpr (Dot::kPairs) {
@@ -236,7 +275,7 @@ template <class Dot>
       }
     }
     if (j < rows) {
-      const Vec p = exp(load(in + j * stride) * scale - base);
+      const Vec p = power(load(in + j * stride) * scale - base);
       total[0] += p;
       if constexpr (Dot::kPairs)
         store(in + j / 2 * stride, Dot::join(p, Vec{}));
