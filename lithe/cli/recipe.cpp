@@ -51,9 +51,13 @@ void check_places(const Node& root) {
 Recipe load_recipe(const Path& file, const std::vector<std::string>& overrides) {
   check_usage(std::filesystem::exists(file), "recipe", "'", file.string(), "' does not exist");
   check_usage(std::filesystem::is_regular_file(file), "recipe", "'", file.string(), "' is not a file; give a recipe such as recipes/quickstart.yaml");
-  Node root = parse_yaml(read_file(file, uint64_t(1) << 24), file.string());
-  if (root.is_null()) root = Node::map(Mark{file.string(), 1, 1});
-  check_usage(root.is_map(), "recipe", file.string(), ": must hold sections model, data, train, not ", root.is_list() ? "a list" : "plain text");
+  return read_recipe(read_file(file, uint64_t(1) << 24), file.string(), overrides);
+}
+
+Recipe read_recipe(std::string_view text, const std::string& origin, const std::vector<std::string>& overrides) {
+  Node root = parse_yaml(text, origin);
+  if (root.is_null()) root = Node::map(Mark{origin, 1, 1});
+  check_usage(root.is_map(), "recipe", origin, ": must hold sections model, data, train, not ", root.is_list() ? "a list" : "plain text");
   for (const std::string& assignment : overrides) apply_override(root, assignment);
   check_places(root);
   Recipe recipe;

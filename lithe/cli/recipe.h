@@ -20,6 +20,8 @@ struct Recipe {
 
 /// Reads `file`, applies overrides ("train.learning_rate=3e-4"), and checks everything.
 Recipe load_recipe(const Path& file, const std::vector<std::string>& overrides);
+/// The same from text; `origin` stands in errors.
+Recipe read_recipe(std::string_view text, const std::string& origin, const std::vector<std::string>& overrides = {});
 /// The recipe with every default written out.
 Node resolved(Recipe recipe);
 /// The recipe that a run directory was made with.

@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# The slow tests: address and undefined-behaviour sanitizers over the engine and the readers of files, then the fuzzers.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+folders=(base tensor kernels ops model data text train cli fuzz)
+cmake --preset asan >/dev/null
+targets=()
+for folder in "${folders[@]}"; do [ -d "tests/$folder" ] && targets+=("test_$folder"); done
+nice ninja -C build/asan lithe "${targets[@]}"
+# oneDNN and OpenMP keep memory until the end of the process.
+export ASAN_OPTIONS=detect_leaks=0:detect_odr_violation=0 UBSAN_OPTIONS=print_stacktrace=1
+pattern=$(IFS='|'; echo "${folders[*]}")
+ctest --test-dir build/asan --output-on-failure --no-tests=error -R "^($pattern)$"
+tools/fuzz.sh "${FUZZ_SECONDS:-20}"
