@@ -1,7 +1,5 @@
 #include "lithe/base/threads.h"
 
-#include <sched.h>
-
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
@@ -32,10 +30,9 @@ int& current() {
 }  // namespace
 
 int usable_threads() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  int n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : omp_get_num_procs();
-  n = std::min(n, cgroup_limit());
+  // Not sched_getaffinity: with OMP_PROC_BIND the runtime has tied this thread to one core by now. The runtime counted
+  // the process's own affinity when it started.
+  int n = std::min(omp_get_num_procs(), cgroup_limit());
   if (const char* wanted = std::getenv("OMP_NUM_THREADS"))
     if (const int w = std::atoi(wanted); w > 0) n = std::min(n, w);
   return std::max(n, 1);
