@@ -1,19 +1,29 @@
 #include "lithe/base/json.h"
 
+#include <set>
+#include <vector>
+
 #include "lithe/base/error.h"
 
 namespace lithe {
 namespace {
 
 template <class Tree>
-Tree parse(std::string_view text, std::string_view origin) {
+Tree parse(std::string_view text, std::string_view origin, bool unique) {
   try {
-    // The library parses without recursion, but destroys and visits trees recursively.
-    const auto shallow = [&](int depth, typename Tree::parse_event_t, Tree&) {
+    std::vector<std::set<std::string>> objects;  // the keys so far of the objects around
+    const auto watch = [&](int depth, typename Tree::parse_event_t event, Tree& parsed) {
+      using Event = typename Tree::parse_event_t;
+      // The library parses without recursion, but destroys and visits trees recursively.
       check(depth <= 256, "json", "'", origin, "': nested deeper than 256");
+      if (!unique) return true;
+      // It keeps the last value of a repeated key, silently.
+      if (event == Event::object_start) objects.emplace_back();
+      if (event == Event::object_end) objects.pop_back();
+      if (event == Event::key) check(objects.back().insert(parsed.template get<std::string>()).second, "json", "'", origin, "': the key ", parsed.dump(), " stands twice in one object");
       return true;
     };
-    return Tree::parse(text, shallow);
+    return Tree::parse(text, watch);
   } catch (const nlohmann::json::exception& error) {
     fail("json", "'", origin, "': ", error.what());
   }
@@ -21,8 +31,8 @@ Tree parse(std::string_view text, std::string_view origin) {
 
 }  // namespace
 
-Json parse_json(std::string_view text, std::string_view origin) { return parse<Json>(text, origin); }
+Json parse_json(std::string_view text, std::string_view origin) { return parse<Json>(text, origin, true); }
 
-nlohmann::json parse_json_sorted(std::string_view text, std::string_view origin) { return parse<nlohmann::json>(text, origin); }
+nlohmann::json parse_json_sorted(std::string_view text, std::string_view origin) { return parse<nlohmann::json>(text, origin, false); }
 
 }  // namespace lithe

@@ -9,11 +9,11 @@ namespace lithe {
 
 using Json = nlohmann::ordered_json;
 
-/// Parses JSON text; `origin` (a path) stands in the error. Strict: no comments, no trailing bytes,
-/// nesting at most 256 deep.
+/// Parses JSON text; `origin` (a path) stands in the error. Strict: no comments, no trailing bytes, no
+/// repeated keys, nesting at most 256 deep.
 Json parse_json(std::string_view text, std::string_view origin);
 
-/// The same with keys sorted: for objects of many thousand keys, which Json reads in quadratic time.
+/// The same with keys sorted and, of repeated ones, the last: for objects of many thousand keys, which Json reads in quadratic time.
 nlohmann::json parse_json_sorted(std::string_view text, std::string_view origin);
 
 }  // namespace lithe

@@ -147,9 +147,11 @@ void load_weights(Model& model, const Path& file) {
   for (const auto& [name, entry] : in.entries())
     check(model.parameters().find(name), "load", "'", file.string(), "' has a tensor '", name, "' that this model does not; its config.json must be the one the weights were saved with");
   for (Parameter& p : model.parameters().all()) {
-    check(in.entries().count(p.name), "load", "'", file.string(), "' has no tensor '", p.name, "' ", p.master.shape(), "; its config.json must be the one the weights were saved with");
-    in.read(p.name, p.master.value());
+    const auto entry = in.entries().find(p.name);
+    check(entry != in.entries().end(), "load", "'", file.string(), "' has no tensor '", p.name, "' ", p.master.shape(), "; its config.json must be the one the weights were saved with");
+    check(entry->second.shape == p.master.shape(), "load", "'", file.string(), "': tensor '", p.name, "' is ", entry->second.shape, ", the model needs ", p.master.shape());
   }
+  for (Parameter& p : model.parameters().all()) in.read(p.name, p.master.value());  // all fit: nothing is half loaded
   model.parameters().refresh_shadows();
 }
 
