@@ -48,8 +48,11 @@ class Registry {
       Config config;
       return describe_fields([&](Fields& f) { config.fields(f); });
     };
-    e.make = [read](const Scope& scope, const Node& options, const void* args) -> std::unique_ptr<Part> {
-      return std::make_unique<P>(scope, read(options, scope.path()), *static_cast<const typename Interface::Args*>(args));
+    e.make = [read, name, info = e.info](const Scope& scope, const Node& options, const void* given) -> std::unique_ptr<Part> {
+      const auto& args = *static_cast<const typename Interface::Args*>(given);
+      if constexpr (requires { args.causal; })
+        check_usage(args.causal ? info.causal : info.bidirectional, "model", "slot ", Interface::slot, ": part '", name, "' has no ", args.causal ? "causal" : "bidirectional", " form, which this architecture needs");
+      return std::make_unique<P>(scope, read(options, scope.path()), args);
     };
     insert(std::move(e));
   }

@@ -39,6 +39,35 @@ TEST(Registry, RefusesASecondPartOfOneName) {
   EXPECT_THROW((Registry::instance().add<Norm, Twin, NoOptions>("layer", {})), Error);
 }
 
+// A mixer for the tests below; it does nothing.
+class Still final : public Mixer {
+ public:
+  Still(const Scope&, const NoOptions&, const Args&) {}
+  Var forward(const Var& x, const Sequences&, MixerState*) const override { return x; }
+  std::unique_ptr<MixerState> make_state(int64_t, int64_t, DType, Device) const override { return nullptr; }
+  int64_t state_scalars(int64_t) const override { return 0; }
+};
+
+TEST(Registry, PartsWithoutTheFormThatIsNeededAreRefused) {
+  Registry& registry = Registry::instance();
+  registry.add<Mixer, Still, NoOptions>("both_ways_only", {.summary = "for this test", .causal = false});
+  registry.add<Mixer, Still, NoOptions>("causal_only", {.summary = "for this test", .bidirectional = false});
+  const auto build = [&](const std::string& name, bool causal) -> std::string {
+    try {
+      kit::Bench().make<Mixer>(name, {.hidden_size = 4, .causal = causal});
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ExitCode::usage);
+      return error.what();
+    }
+    return "built";
+  };
+  EXPECT_EQ(build("both_ways_only", false), "built");
+  EXPECT_EQ(build("both_ways_only", true), "model: slot mixer: part 'both_ways_only' has no causal form, which this architecture needs");
+  EXPECT_EQ(build("causal_only", true), "built");
+  EXPECT_EQ(build("causal_only", false), "model: slot mixer: part 'causal_only' has no bidirectional form, which this architecture needs");
+  EXPECT_THROW(Model(kit::model_config("{vocab_size: 5, hidden_size: 8, max_position_embeddings: 4, mixer: both_ways_only}"), {}), Error);
+}
+
 TEST(Registry, MisspeltPartsAreNamedWithTheirPlaceAndTheNearest) {
   EXPECT_EQ(refused("hidden_size: 8\nposition: {type: rotory}\n"), "recipe: recipe.yaml:2:11: slot position has no part 'rotory'; it has learned, none, rotary, sinusoidal; did you mean 'rotary'?");
   // The short form, and a part inside a part.
