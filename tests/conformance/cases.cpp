@@ -69,6 +69,13 @@ std::vector<PartCase> all_parts() {
   return out;
 }
 
+std::vector<PartCase> bidirectional_parts() {
+  std::vector<PartCase> out;
+  for (const PartCase& part : all_parts())
+    if (mixes_tokens(part.slot) && Registry::instance().get(part.slot, part.name, {}).info.bidirectional) out.push_back(part);
+  return out;
+}
+
 std::vector<PartCase> placed_parts() {
   std::vector<PartCase> out;
   for (const PartCase& part : all_parts()) {

@@ -24,6 +24,8 @@ std::string refusal(const PartCase& c);
 std::vector<PartCase> placed_parts();
 /// Every registered part.
 std::vector<PartCase> all_parts();
+/// Mixers, heads, fields and outputs that have a bidirectional form.
+std::vector<PartCase> bidirectional_parts();
 
 /// A part built outside a model in f64 with generic parameter values: outputs as a function of inputs (rows).
 struct Alone {
