@@ -1,5 +1,7 @@
 #include "lithe/kernels/gemm.h"
 
+#include "lithe/base/threads.h"
+#include "lithe/kernels/cpu/product.h"
 #include "lithe/kernels/onednn.h"
 #include "lithe/kernels/ref/gemm.h"
 
@@ -28,7 +30,8 @@ void check_args(const GemmArgs& args) {
     fail("gemm", "a, b, c and bias must all be on the meta device or none: ", operands());
 }
 
-void run_reference(const GemmArgs& args) {
+void run_reference(const Product& product) {
+  const GemmArgs& args = *product.args;
   const int64_t M = args.c.dim(0), N = args.c.dim(1), K = args.a.dim(args.transpose_a ? 0 : 1);
   const auto run = [&]<class T, class Out, class Bias>(T, Out, Bias) {
     ref::gemm(args.a.data<T>(), args.b.data<T>(), args.bias ? args.bias.data<Bias>() : nullptr, args.c.data<Out>(), M, N, K,
@@ -44,12 +47,42 @@ void run_reference(const GemmArgs& args) {
     run(bf16(), bf16(), float());
 }
 
-// On meta tensors: books the workspace that the implementation would take, so that the planned peak
-// is the real one.
-void book_workspace(const GemmArgs& args) {
-  if (reference_only() || onednn_refuses(args)) return;
-  const MemoryScope scope(MemoryClass::workspace);
-  empty({onednn_workspace(args)}, DType::u8, Device::meta);
+Product product_of(const GemmArgs& args) {
+  return {.args = &args,
+          .M = args.c.dim(0),
+          .N = args.c.dim(1),
+          .K = args.a.dim(args.transpose_a ? 0 : 1),
+          .a = args.a.raw(),
+          .b = args.b.raw(),
+          .bias = args.bias && args.bias.dtype() == DType::f32 ? static_cast<const float*>(args.bias.raw()) : nullptr,
+          .c = args.c.raw(),
+          .transpose_a = args.transpose_a,
+          .transpose_b = args.transpose_b,
+          .accumulate = args.accumulate,
+          .bf16_in = args.a.dtype() == DType::bf16,
+          .bf16_out = args.c.dtype() == DType::bf16,
+          .threads = threads()};
+}
+
+const char* refuse_f64(const Product& p) { return p.args->c.dtype() == DType::f64 ? "f64 runs on the reference" : nullptr; }
+
+const char* refuse_skinny(const Product& p) {
+  if (p.M > kSkinnyRows) return "too many rows";
+  return refuse_f64(p);
+}
+
+const char* refuse_onednn(const Product& p) {
+  if (p.args->rowwise) return "no promise that a row has the same bits in any batch";
+  return onednn_refuses(*p.args);
+}
+
+void run_onednn(const Product& p) { onednn_gemm(*p.args, p.workspace); }
+
+int64_t workspace_of(const Product& p) {
+  if (reference_only() || refuse_f64(p)) return 0;
+  if (!refuse_skinny(p)) return skinny_workspace(p.M, p.K);
+  if (!refuse_onednn(p)) return onednn_workspace(*p.args);
+  return blocked_workspace(p);
 }
 
 }  // namespace
@@ -63,11 +96,17 @@ Cost cost(const GemmArgs& args) {
 void gemm(const GemmArgs& args) {
   check_args(args);
   if (args.c.numel() == 0) return;
-  if (args.c.is_meta()) book_workspace(args);
-  run_kernel("gemm", args.c.is_meta(),
-             {Implementation<GemmArgs>{"onednn", Isa::generic, onednn_refuses, onednn_gemm},
-              Implementation<GemmArgs>{"ref", Isa::generic, nullptr, run_reference}},
-             args);
+  Product product = product_of(args);
+  // On meta tensors too, so that the planned peak is the real one.
+  const MemoryScope scope(MemoryClass::workspace);
+  const Tensor workspace = empty({workspace_of(product)}, DType::u8, args.c.device());
+  product.workspace = workspace.raw();
+  run_kernel<Product>("gemm", args.c.is_meta(),
+                      {LITHE_CPU_LIST(skinny, refuse_skinny),
+                       {"onednn", Isa::generic, refuse_onednn, run_onednn},
+                       LITHE_CPU_LIST(blocked, refuse_f64),
+                       {"ref", Isa::generic, nullptr, run_reference}},
+                      product);
 }
 
 }  // namespace lithe::kernels

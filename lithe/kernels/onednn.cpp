@@ -146,18 +146,16 @@ int64_t onednn_workspace(const GemmArgs& args) {
   return products.get(key_of(args)).workspace;
 }
 
-void onednn_gemm(const GemmArgs& args) {
+void onednn_gemm(const GemmArgs& args, void* workspace) {
   Products& products = Products::instance();
   const std::lock_guard lock(products.mutex());
   Product& product = products.get(key_of(args));
   if (!product.code) product.code = dnnl::matmul(product.plan);
-  const MemoryScope scope(MemoryClass::workspace);
-  const Tensor scratch = empty({product.workspace}, DType::u8);
   const auto view = [&](const Memory::desc& desc, const Tensor& x) { return Memory(desc, products.engine(), x.raw()); };
   std::unordered_map<int, Memory> operands{{DNNL_ARG_SRC, view(product.plan.src_desc(), args.a)},
                                            {DNNL_ARG_WEIGHTS, view(product.plan.weights_desc(), args.b)},
                                            {DNNL_ARG_DST, view(product.plan.dst_desc(), args.c)},
-                                           {DNNL_ARG_SCRATCHPAD, view(product.plan.scratchpad_desc(), scratch)}};
+                                           {DNNL_ARG_SCRATCHPAD, Memory(product.plan.scratchpad_desc(), products.engine(), workspace)}};
   if (args.bias) operands.emplace(DNNL_ARG_BIAS, view(product.plan.bias_desc(), args.bias));
   product.code.execute(products.stream(), operands);
 }
@@ -174,7 +172,7 @@ std::string gemm_library() {
 namespace lithe::kernels {
 
 const char* onednn_refuses(const GemmArgs&) { return "not built in"; }
-void onednn_gemm(const GemmArgs&) {}
+void onednn_gemm(const GemmArgs&, void*) {}
 int64_t onednn_workspace(const GemmArgs&) { return 0; }
 std::string gemm_library() { return "built-in kernels"; }
 
