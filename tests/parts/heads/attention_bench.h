@@ -1,0 +1,41 @@
+// The attention mixer with one kind of heads, alone, in f64 and with generic weights.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include "tests/support/model_kit.h"
+
+namespace lithe::kit {
+
+struct AttentionBench {
+  /// `heads` as in a recipe; `more` further options of the mixer; rotary positions on demand.
+  explicit AttentionBench(const std::string& heads, int64_t d = 6, int64_t h = 3, const std::string& more = "", bool rotary = false, bool causal = true) {
+    if (rotary) position = bench.make<Position>("rotary", {.hidden_size = d, .max_position_embeddings = 9}, "{}", "position");
+    mixer = bench.make<Mixer>("attention", {.hidden_size = d, .max_position_embeddings = 9, .causal = causal, .position = position.get()}, cat("{num_attention_heads: ", h, ", heads: ", heads, more.empty() ? "" : ", ", more, "}"));
+    randomise(bench.parameters(), 2);
+  }
+  Tensor operator()(const Tensor& x) const { return mixer->forward(Var(x), Sequences::single(x.rows()), nullptr).value(); }
+  /// The value of parameter part.<name>.
+  Tensor operator[](const std::string& name) { return bench["part." + name]; }
+  int64_t parameters() { return bench.parameters().count(); }
+  /// Gradients of sum(dy . result), by parameter.
+  Tensor gradient(const std::string& name, const Tensor& x, const Tensor& dy) {
+    for (Parameter& p : bench.parameters().all()) p.master.ref()->grad = Tensor();
+    Tape tape;
+    tape.backward(mixer->forward(Var(x), Sequences::single(x.rows()), nullptr), clone(dy));
+    return bench.parameters().find("part." + name)->master.grad();
+  }
+
+  Bench bench;
+  std::unique_ptr<Position> position;
+  std::unique_ptr<Mixer> mixer;
+};
+
+/// Columns [head d_h, (head + 1) d_h) of a matrix.
+inline Tensor head_columns(const Tensor& w, int64_t head, int64_t head_dim) {
+  std::vector<int64_t> columns;
+  for (int64_t c = 0; c < head_dim; ++c) columns.push_back(head * head_dim + c);
+  return columns_of(w, columns);
+}
+
+}  // namespace lithe::kit

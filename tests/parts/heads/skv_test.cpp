@@ -1,0 +1,41 @@
+#include "tests/parts/heads/attention_bench.h"
+
+namespace lithe {
+namespace {
+
+using kit::AttentionBench;
+
+// oracle: mixer.skv
+TEST(Skv, EqualsMhaWithOneMatrixForKeysAndValues) {
+  const Tensor x = kit::normal({5, 6}, DType::f64, 1);
+  for (bool rotary : {false, true}) {
+    AttentionBench skv("skv", 6, 3, "", rotary), mha("mha", 6, 3, "", rotary);
+    for (const char* name : {"heads.q.weight", "output.weight"}) kit::assign(mha[name], skv[name]);
+    for (const char* name : {"heads.k.weight", "heads.v.weight"}) kit::assign(mha[name], skv["heads.kv.weight"]);
+    EXPECT_EQ(kit::close(skv(x), mha(x), 16), "") << rotary;
+    const Tensor dy = kit::normal({5, 6}, DType::f64, 3);
+    const Tensor both = kit::sum(mha.gradient("heads.k.weight", x, dy), mha.gradient("heads.v.weight", x, dy));
+    EXPECT_EQ(kit::close(skv.gradient("heads.kv.weight", x, dy), both, 32), "") << rotary;
+  }
+}
+
+TEST(Skv, CountsParametersAndState) {
+  // 3 d^2; the cache keeps one row a token.
+  EXPECT_EQ(AttentionBench("skv", 768, 12).parameters(), 1'769'472);
+  EXPECT_EQ(12 * AttentionBench("skv", 768, 12).parameters(), 21'233'664);
+  EXPECT_EQ(18 * AttentionBench("skv", 512, 8).parameters(), 14'155'776);
+  EXPECT_EQ(AttentionBench("skv").mixer->state_scalars(10), 10 * 6);
+  EXPECT_EQ(AttentionBench("skv", 6, 3, "", true).mixer->state_scalars(10), 10 * 6);
+}
+
+TEST(Skv, AShiftOfKeysAndValuesShiftsTheResult) {
+  AttentionBench plain("skv", 6, 3, "attention_bias: true, output: none"), shifted("skv", 6, 3, "attention_bias: true, output: none");
+  kit::copy_values(shifted.bench.parameters(), plain.bench.parameters());
+  const Tensor c = kit::normal({1, 6}, DType::f64, 4);
+  kit::assign(shifted["heads.kv.bias"], kit::sum(plain["heads.kv.bias"].reshape({1, 6}), c));
+  const Tensor x = kit::normal({5, 6}, DType::f64, 1);
+  EXPECT_EQ(kit::close(shifted(x), kit::sum(plain(x), kit::concatenate({c, c, c, c, c})), 32), "");
+}
+
+}  // namespace
+}  // namespace lithe
