@@ -222,8 +222,7 @@ void BpeTrainer::add(std::string_view text) {
       [](const AddedToken&) {});
 }
 
-// spec: tok.bpe | tokenizer | byte-level BPE learned by frequency; of equals the lexicographically greatest pair |
-// TB 6.4.8
+// spec: tok.bpe | tokenizer | byte-level BPE by frequency; of equals the lexicographically greatest pair | TB 6.4.8
 std::unique_ptr<Tokenizer> BpeTrainer::train() {
   if (state_->counts.empty()) state_->counts.resize(1);
   Counts& words = state_->counts[0];
