@@ -1,8 +1,13 @@
 #include "lithe/base/node.h"
 
+#include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <map>
+#include <optional>
+#include <sstream>
 
 #include "lithe/base/error.h"
 #include "lithe/base/json.h"
@@ -69,34 +74,88 @@ Mark mark_of(const YAML::Mark& m, const std::string& origin) { return {origin, m
 
 // An alias stands for all it names, so that a few lines can name more than memory holds.
 constexpr int64_t kMaxNodes = 1'000'000;
+constexpr int kMaxDepth = 64;
 
-Node convert(const YAML::Node& in, const std::string& origin, int depth, int64_t& nodes) {
-  const Mark mark = mark_of(in.Mark(), origin);
-  check_usage(++nodes <= kMaxNodes, "recipe", to_string(mark), ": more than ", kMaxNodes, " values, aliases counted");
-  check_usage(depth <= 64, "recipe", to_string(mark), ": nested deeper than 64");
-  switch (in.Type()) {
-    case YAML::NodeType::Undefined:
-    case YAML::NodeType::Null: return Node();
-    case YAML::NodeType::Scalar: return Node::scalar(in.Scalar(), mark, in.Tag() == "!");
-    case YAML::NodeType::Sequence: {
-      Node out = Node::list({}, mark);
-      for (const auto& item : in) out.push(convert(item, origin, depth + 1, nodes));
-      return out;
-    }
-    case YAML::NodeType::Map: {
-      Node out = Node::map(mark);
-      for (const auto& entry : in) {
-        check_usage(entry.first.IsScalar(), "recipe", to_string(mark_of(entry.first.Mark(), origin)), ": a key must be a plain word");
-        const std::string key = entry.first.Scalar();
-        check_usage(!out.find(key), "recipe", to_string(mark_of(entry.first.Mark(), origin)), ": '", key, "' is given twice; remove one");
-        Node value = convert(entry.second, origin, depth + 1, nodes);
-        out.set(key, std::move(value));
-      }
-      return out;
-    }
+// Makes the tree from the parser's events. Not from YAML::Load: for some malformed texts that reads documents without
+// end, and nothing there bounds what aliases grow to.
+class TreeBuilder final : public YAML::EventHandler {
+ public:
+  explicit TreeBuilder(const std::string& origin) : origin_(origin) {}
+  Node take() { return std::move(root_); }
+
+  void OnDocumentStart(const YAML::Mark&) override {}
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override { add({Node(), 1, 0}, mark_of(mark, origin_), anchor); }
+  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, const std::string& value) override {
+    const Mark at = mark_of(mark, origin_);
+    add({Node::scalar(value, at, tag == "!"), 1, 0}, at, anchor);
   }
-  return Node();
-}
+  void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+    const Mark at = mark_of(mark, origin_);
+    const auto found = anchors_.find(anchor);
+    check_usage(found != anchors_.end(), "recipe", to_string(at), ": an alias stands within what it names");
+    add(found->second, at, 0);
+  }
+  void OnSequenceStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor, YAML::EmitterStyle::value) override { open(Node::list({}, mark_of(mark, origin_)), anchor); }
+  void OnMapStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor, YAML::EmitterStyle::value) override { open(Node::map(mark_of(mark, origin_)), anchor); }
+  void OnSequenceEnd() override { close(); }
+  void OnMapEnd() override { close(); }
+
+ private:
+  struct Tree {
+    Node node;
+    int64_t nodes = 1;
+    int depth = 0;  // levels below it
+  };
+  struct Level {
+    Tree tree;
+    YAML::anchor_t anchor;
+    std::optional<std::string> key;  // of the value that comes next
+  };
+  const std::string& origin_;
+  Node root_;
+  std::vector<Level> levels_;
+  std::map<YAML::anchor_t, Tree> anchors_;
+  int64_t nodes_ = 0;
+
+  void open(Node node, YAML::anchor_t anchor) {
+    const Mark& mark = node.mark();
+    check_usage(levels_.size() < kMaxDepth, "recipe", to_string(mark), ": nested deeper than ", kMaxDepth);
+    check_usage(levels_.empty() || !levels_.back().tree.node.is_map() || levels_.back().key, "recipe", to_string(mark), ": a key must be a plain word");
+    levels_.push_back({{std::move(node), 1, 0}, anchor, {}});
+  }
+  void close() {
+    Level level = std::move(levels_.back());
+    levels_.pop_back();
+    const Mark mark = level.tree.node.mark();
+    nodes_ -= level.tree.nodes - 1;  // add() counts the whole tree
+    add(std::move(level.tree), mark, level.anchor);
+  }
+  void add(Tree tree, const Mark& mark, YAML::anchor_t anchor) {
+    nodes_ += tree.nodes;
+    check_usage(nodes_ <= kMaxNodes, "recipe", to_string(mark), ": more than ", kMaxNodes, " values, aliases counted");
+    check_usage(int(levels_.size()) + tree.depth <= kMaxDepth, "recipe", to_string(mark), ": nested deeper than ", kMaxDepth);
+    if (anchor) anchors_[anchor] = tree;
+    if (levels_.empty()) {
+      root_ = std::move(tree.node);
+      return;
+    }
+    Level& level = levels_.back();
+    Tree& parent = level.tree;
+    if (parent.node.is_map() && !level.key) {
+      check_usage(tree.node.is_scalar(), "recipe", to_string(mark), ": a key must be a plain word");
+      check_usage(!parent.node.find(tree.node.text()), "recipe", to_string(mark), ": '", tree.node.text(), "' is given twice; remove one");
+      level.key = tree.node.text();
+      return;
+    }
+    parent.nodes += tree.nodes;
+    parent.depth = std::max(parent.depth, tree.depth + 1);
+    if (parent.node.is_map())
+      parent.node.set(*std::exchange(level.key, std::nullopt), std::move(tree.node));
+    else
+      parent.node.push(std::move(tree.node));
+  }
+};
 
 Node convert(const Json& in, const Mark& mark) {
   if (in.is_null()) return Node();
@@ -177,10 +236,12 @@ void emit(YAML::Emitter& out, const Node& node) {
 
 Node parse_yaml(std::string_view text, const std::string& origin) {
   try {
-    const auto documents = YAML::LoadAll(std::string(text));
-    check_usage(documents.size() <= 1, "recipe", origin, ": holds ", documents.size(), " documents; split it, one recipe a file");
-    int64_t nodes = 0;
-    return documents.empty() ? Node() : convert(documents[0], origin, 0, nodes);
+    std::istringstream stream{std::string(text)};
+    YAML::Parser parser(stream);
+    TreeBuilder builder(origin), second(origin);
+    if (!parser.HandleNextDocument(builder)) return Node();
+    check_usage(!parser.HandleNextDocument(second), "recipe", origin, ": holds more than one document; split it, one recipe a file");
+    return builder.take();
   } catch (const YAML::Exception& error) {
     fail_usage("recipe", to_string(mark_of(error.mark, origin)), ": ", error.msg);
   }

@@ -60,9 +60,14 @@ int run(const Options& o) {
   const LoadedModel loaded = load_model(o.model, o.weights, o.precision);
 
   const bool streaming = prompts.size() == 1 && !o.json;
-  if (streaming) std::cout << prompts[0] << std::flush;
+  bool begun = false;  // the prompt is shown when it is known to be accepted
+  const auto begin = [&] {
+    if (!std::exchange(begun, true)) std::cout << prompts[0] << std::flush;
+  };
   const auto print = [&](size_t, std::string_view piece) {
-    if (streaming) std::cout << piece << std::flush;
+    if (!streaming) return;
+    begin();
+    std::cout << piece << std::flush;
   };
   GenerateTimes times;
   const auto results = generate(*loaded.model, *loaded.tokenizer, prompts, config, print, &times);
@@ -70,6 +75,7 @@ int run(const Options& o) {
     for (size_t i = 0; i < results.size(); ++i)
       std::cout << Json({{"prompt", prompts[i]}, {"text", results[i].text}, {"finish", results[i].finish}, {"prompt_tokens", results[i].prompt_tokens}, {"new_tokens", results[i].tokens.size()}}).dump(-1, ' ', false, Json::error_handler_t::replace) << "\n";
   } else if (streaming) {
+    begin();
     std::cout << "\n";
   } else {
     for (size_t i = 0; i < results.size(); ++i) std::cout << "==> " << i + 1 << "\n" << prompts[i] << results[i].text << "\n";

@@ -64,7 +64,7 @@ int run(const Options& o) {
   run.sampler = [config = recipe.generate](const Model& model, const Tokenizer& tokenizer, const std::string& prompt) { return generate(model, tokenizer, {prompt}, config)[0].text; };
   const TrainResult r = train(run);
   if (o.json)
-    std::cout << Json({{"status", r.status}, {"steps", r.steps}, {"tokens", r.tokens}, {"final_loss", r.final_loss}, {"eval_loss", r.eval_loss}, {"best_eval_loss", r.best_eval_loss}, {"best_step", r.best_step}, {"seconds", r.seconds}, {"planned_peak_bytes", r.planned.peak}, {"measured_peak_bytes", r.measured.peak}, {"out", o.out}}).dump(2) << "\n";
+    std::cout << Json({{"status", r.status}, {"steps", r.steps}, {"tokens", r.tokens}, {"final_loss", r.final_loss}, {"eval_loss", r.eval_loss}, {"best_eval_loss", r.best_eval_loss}, {"best_step", r.best_step}, {"seconds", r.seconds}, {"planned_peak_bytes", r.planned.peak}, {"measured_peak_bytes", r.measured.peak}, {"out", o.out}}).dump(2, ' ', false, Json::error_handler_t::replace) << "\n";
   else
     print(r, o.out);
   if (!r.signal) return 0;

@@ -51,6 +51,7 @@ void for_each_field(State& s, F&& f) {
   f("interval_norm", s.interval_norm);
   f("recent_losses", s.recent_losses);
   f("steps_above_threshold", s.steps_above_threshold);
+  f("last_loss", s.last_loss);
   f("best_loss", s.best_loss);
   f("best_step", s.best_step);
   f("last_eval_loss", s.last_eval_loss);

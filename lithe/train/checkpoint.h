@@ -21,14 +21,14 @@ struct TrainState {
   double interval_norm = 0;
   std::vector<double> recent_losses;     // of the spike window
   int64_t steps_above_threshold = 0;
-  double best_loss = 0;
+  double last_loss = 0, best_loss = 0;
   int64_t best_step = -1;
   double last_eval_loss = 0;
   int64_t evaluated_step = -1, sampled_step = -1;
   uint64_t metrics_bytes = 0, speed_bytes = 0, samples_bytes = 0;  // sizes of the run's logs
   double elapsed = 0;                    // seconds of training
   int threads = 0;
-  uint64_t data_fingerprint = 0;         // of the training tokens
+  uint64_t data_fingerprint = 0;         // of training and held-out tokens
 };
 
 /// Saves beside older checkpoints, then drops the oldest beyond `keep` (never that of rollback_step). Returns the

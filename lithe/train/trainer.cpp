@@ -21,6 +21,23 @@ namespace {
 using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
+// Differs when the text of either part differs.
+uint64_t fingerprint(const Dataset& data) {
+  const uint64_t parts[] = {data.train.fingerprint(), data.validation ? data.validation->fingerprint() : 0};
+  return checksum(parts, sizeof parts);
+}
+
+void write_result(const Path& run, const std::string& status, const TrainResult& r, const std::string& message) {
+  Json json = {{"status", status}, {"steps", r.steps}, {"tokens", r.tokens}, {"final_loss", r.final_loss}, {"seconds", r.seconds}};
+  if (r.best_step >= 0) {
+    json["eval_loss"] = r.eval_loss;
+    json["best_eval_loss"] = r.best_eval_loss;
+    json["best_step"] = r.best_step;
+  }
+  if (!message.empty()) json["message"] = message;
+  write_file(run / "result.json", json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+}
+
 // spec: train.stability | training | global-norm clipping, tracing of the first non-finite value, loss watchdog, spike rollback with batch skip | TB 6.3.4
 class Trainer {
  public:
@@ -43,17 +60,17 @@ class Trainer {
     if (!checkpoint.empty()) {
       state_ = load_checkpoint(checkpoint, model_, optimizer_);
       if (state_.threads != threads()) log_warning("the checkpoint was made with ", state_.threads, " threads, this run uses ", threads(), ": results will differ in the last bits");
-      check_usage(state_.data_fingerprint == data_.train.fingerprint(), "resume", "the training text is not the one this run began with; bring data.files back to what they were, or choose another --out");
+      check_usage(state_.data_fingerprint == fingerprint(data_), "resume", "the text is not the one this run began with; bring the files of section data back to what they were, or choose another --out");
       log_info("resuming after step ", state_.step);
       saved_step_ = state_.step;
     }
     state_.threads = threads();
-    state_.data_fingerprint = data_.train.fingerprint();
+    state_.data_fingerprint = fingerprint(data_);
+    write_result(run_.out, "running", so_far(), "");
     log_.emplace(run_.out, checkpoint.empty() ? nullptr : &state_, total_steps_);
     start_ = Clock::now();
     elapsed_before_ = state_.elapsed;
     interval_start_ = start_;
-    TrainResult result;
     bool open = duties(false);
     while (open && !done()) {
       if (!step()) continue;  // rolled back
@@ -68,11 +85,18 @@ class Trainer {
     const uint64_t logged = state_.metrics_bytes + state_.samples_bytes;
     open = open && duties(true);
     if (state_.metrics_bytes + state_.samples_bytes != logged) save();
+    TrainResult result = so_far();
     result.status = stop_signal() && !(open && done()) ? "stopped" : "finished";
     result.signal = result.status == "stopped" ? stop_signal() : 0;
+    return result;
+  }
+
+  /// Where the run stands, for its result also when it ends by an error.
+  TrainResult so_far() const {
+    TrainResult result;
     result.steps = state_.step;
     result.tokens = state_.tokens;
-    result.final_loss = last_loss_;
+    result.final_loss = state_.last_loss;
     result.eval_loss = state_.last_eval_loss;
     result.best_eval_loss = state_.best_loss;
     result.best_step = state_.best_step;
@@ -97,8 +121,8 @@ class Trainer {
   std::unique_ptr<Prefetcher> prefetch_;
   int64_t prefetched_ = -1;  // the micro-batch that prefetch_ gives next
   int64_t saved_step_ = -1;
-  double last_loss_ = 0, elapsed_before_ = 0;
-  Clock::time_point start_, interval_start_;
+  double elapsed_before_ = 0;
+  Clock::time_point start_ = Clock::now(), interval_start_ = start_;
 
   double elapsed() const { return elapsed_before_ + seconds_since(start_); }
 
@@ -135,7 +159,7 @@ class Trainer {
       return false;
     }
     optimizer_.step(number, schedule_.at(number), norm);
-    last_loss_ = loss;
+    state_.last_loss = loss;
     state_.step = number;
     state_.tokens += rows;
     state_.interval_loss += sums.loss;
@@ -292,17 +316,6 @@ void write_memory(const Path& run, const MemoryUse& planned, const MemoryUse* me
   write_file(run / "memory.json", json.dump(2) + "\n");
 }
 
-void write_result(const Path& run, const std::string& status, const TrainResult& r, const std::string& message) {
-  Json json = {{"status", status}, {"steps", r.steps}, {"tokens", r.tokens}, {"final_loss", r.final_loss}, {"seconds", r.seconds}};
-  if (r.best_step >= 0) {
-    json["eval_loss"] = r.eval_loss;
-    json["best_eval_loss"] = r.best_eval_loss;
-    json["best_step"] = r.best_step;
-  }
-  if (!message.empty()) json["message"] = message;
-  write_file(run / "result.json", json.dump(2) + "\n");
-}
-
 }  // namespace
 
 TrainResult train(TrainRun run) {
@@ -348,18 +361,18 @@ TrainResult train(TrainRun run) {
   } else {
     check(continuing, "resume", "'", run.out.string(), "' has a checkpoint but no resolved_recipe.yaml");
   }
-  write_result(run.out, "running", {}, "");
   ledger(Device::cpu).reset_peak();
+  std::optional<Trainer> trainer;
   try {
-    Trainer trainer(run, std::move(data), plan);
-    const TrainResult result = trainer.go(checkpoint);
+    trainer.emplace(run, std::move(data), plan);
+    const TrainResult result = trainer->go(checkpoint);
     write_memory(run.out, plan.memory, &result.measured);
     write_result(run.out, result.status, result, result.signal ? cat("stopped by signal ", result.signal) : "");
     write_run_report(run.out);
     return result;
   } catch (const Error& error) {
     if (error.code() == ExitCode::diverged) {
-      write_result(run.out, "diverged", {}, error.what());
+      write_result(run.out, "diverged", trainer->so_far(), error.what());
       write_run_report(run.out);
     }
     throw;

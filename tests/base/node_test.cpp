@@ -73,5 +73,70 @@ TEST(Node, OverridesMakeSectionsAndKeepMarks) {
   EXPECT_THROW(apply_override(root, "nonsense"), Error);
 }
 
+// A Null key's value, anchors, styles: what YAML has and recipes may use.
+TEST(Node, ReadsTheYamlThatRecipesUse) {
+  const Node root = parse_yaml("a: &x {b: [1, \"2\", '3', ~, null]}\nc: *x\nd: |\n  two\n  lines\ne:\n  - f: 1\n    g: 2\n  - h\n", "r.yaml");
+  const Node& list = *root.find("a")->find("b");
+  ASSERT_EQ(list.items().size(), 5u);
+  EXPECT_EQ(list.items()[0].text(), "1");
+  EXPECT_FALSE(list.items()[0].quoted());
+  EXPECT_TRUE(list.items()[1].quoted());
+  EXPECT_TRUE(list.items()[2].quoted());
+  EXPECT_TRUE(list.items()[3].is_null());
+  EXPECT_TRUE(list.items()[4].is_null());
+  EXPECT_EQ(to_yaml(*root.find("c")), to_yaml(*root.find("a")));
+  EXPECT_EQ(root.find("d")->text(), "two\nlines\n");
+  EXPECT_EQ(root.find("e")->items()[0].find("g")->text(), "2");
+  EXPECT_EQ(to_string(root.find("e")->items()[1].mark()), "r.yaml:9:5");
+  EXPECT_TRUE(parse_yaml("", "r.yaml").is_null());
+  EXPECT_TRUE(parse_yaml("# nothing\n", "r.yaml").is_null());
+  EXPECT_EQ(parse_yaml("plain", "r.yaml").text(), "plain");
+}
+
+std::string yaml_error(const std::string& text) {
+  try {
+    parse_yaml(text, "r.yaml");
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ExitCode::usage);
+    return e.what();
+  }
+  return "none";
+}
+
+TEST(Node, RefusesYamlThatGrowsOrNestsWithoutEnd) {
+  std::string laughs = "a: &a [1,1,1,1,1,1,1,1,1,1]\n";
+  for (char c = 'b'; c <= 'k'; ++c) {
+    laughs += std::string(1, c) + ": &" + c + " [";
+    for (int i = 0; i < 10; ++i) laughs += std::string("*") + char(c - 1) + ",";
+    laughs += "]\n";
+  }
+  EXPECT_NE(yaml_error(laughs).find("more than 1000000 values, aliases counted"), std::string::npos);
+  EXPECT_NE(yaml_error("a: &a [*a, *a]\n").find("r.yaml:1:8: an alias stands within what it names"), std::string::npos);
+  std::string deep = "a: &a [[[[[[[[[[[[[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]\n";
+  for (char c = 'b'; c <= 'd'; ++c) deep += std::string(1, c) + ": &" + c + " [[[[[[[[[[[[[[[[[[[[*" + char(c - 1) + "]]]]]]]]]]]]]]]]]]]]\n";
+  EXPECT_NE(yaml_error(deep).find("nested deeper than 64"), std::string::npos);
+  EXPECT_NE(yaml_error("a: " + std::string(70, '[') + std::string(70, ']')).find("nested deeper than 64"), std::string::npos);
+  EXPECT_NE(yaml_error("a: " + std::string(100000, '[')).find("r.yaml:"), std::string::npos);
+  EXPECT_NE(yaml_error("a: 1\n---\nb: 2\n").find("more than one document"), std::string::npos);
+  EXPECT_NE(yaml_error("[a, b]: 1\n").find("a key must be a plain word"), std::string::npos);
+  EXPECT_NE(yaml_error("? \n: 1\n").find("a key must be a plain word"), std::string::npos);
+}
+
+// Any text of a recipe comes back from what is stored.
+TEST(Node, TextsComeBackFromYamlAndJson) {
+  for (const std::string text : {"", " ", "null", "Null", "NULL", "~", "true", "True", "yes", "1", "1e5", "0x1f", "-", "- a", "a: b", "a #b", "#", "'", "\"", "\\", "\n", "a\nb", "a\n\n b \n", "\t", "*a", "&a", "!x", "|", ">", "%", "@", "`", "{", "[", "]", "},", "---", "...", "\xc3\xa4", "\xe2\x82\xac", "\x01", "\x7f", "a\rb", "=", "<<", "? x", "2026-01-01", ".inf", ".nan"}) {
+    Node root = Node::map();
+    root.set("key", Node::scalar(text, {}, true));
+    const Node list = Node::list({Node::scalar(text, {}, true)});
+    root.set("list", list);
+    for (const Node& back : {parse_yaml(to_yaml(root), "stored"), parse_json_node(to_json(root), "stored")}) {
+      ASSERT_TRUE(back.find("key")) << text;
+      EXPECT_TRUE(back.find("key")->is_scalar()) << text;
+      EXPECT_EQ(back.find("key")->text(), text);
+      EXPECT_EQ(back.find("list")->items()[0].text(), text);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace lithe

@@ -115,9 +115,12 @@ TEST(Resume, RefusesAnotherRecipeOrAnotherText) {
   free.replace(free.find("save_steps: 4"), 13, "save_steps: 3");
   EXPECT_EQ(train(resumed(kit.run("", kData, free))).status, "finished");
 
+  // A line more, which only the held-out part shows.
+  const std::string result = read_file(run.out / "result.json");
   std::ofstream(kit.scratch.path() / "text.txt", std::ios::app) << "one more line\n";
   const std::string other_text = kit::error_of([&] { train(resumed(run)); });
-  EXPECT_NE(other_text.find("2 resume: the training text is not the one this run began with"), std::string::npos) << other_text;
+  EXPECT_NE(other_text.find("2 resume: the text is not the one this run began with"), std::string::npos) << other_text;
+  EXPECT_EQ(read_file(run.out / "result.json"), result);  // the run is as it was
 }
 
 TEST(Resume, TwoRunsInOneDirectoryAreRefused) {

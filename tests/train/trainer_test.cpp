@@ -137,6 +137,7 @@ TEST(Trainer, DivergenceNamesLayerOperationStepAndBatch) {
   for (const char* word : {"micro-batches", "the first value that is not finite is in", " in final_norm", "learning rate", "--resume"}) EXPECT_NE(error.find(word), std::string::npos) << word << " in: " << error;
   const Json result = parse_json(read_file(run.out / "result.json"), "result");
   EXPECT_EQ(result["status"], "diverged");
+  EXPECT_GE(result["steps"], 1);
 }
 
 // A recipe whose very last step breaks the weights must not publish them.
