@@ -1,4 +1,4 @@
-#include "kernels/attention_kit.h"
+#include "tests/kernels/attention_kit.h"
 
 namespace lithe::kernels {
 namespace {

@@ -8,7 +8,7 @@
 #include "lithe/kernels/attention.h"
 #include "lithe/kernels/ref/attention.h"
 #include "kernels/sweep.h"
-#include "support/close.h"
+#include "tests/support/close.h"
 
 namespace lithe::kernels {
 
