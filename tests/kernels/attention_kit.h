@@ -7,7 +7,7 @@
 
 #include "lithe/kernels/attention.h"
 #include "lithe/kernels/ref/attention.h"
-#include "kernels/sweep.h"
+#include "tests/kernels/sweep.h"
 #include "tests/support/close.h"
 
 namespace lithe::kernels {
