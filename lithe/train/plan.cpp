@@ -95,7 +95,14 @@ Plan plan_training(const ModelConfig& config, const TrainConfig& train, int64_t 
       }
       batches.clear();
     }
+    plan.memory = memory_peak(Device::meta);
+    if (evaluation_rows > 0) {
+      ledger(Device::meta).reset_peak();
+      evaluate_batch(model, to_device(batch_of_shape(evaluation_rows, sequence_length), Device::meta));
+      if (const MemoryUse evaluation = memory_peak(Device::meta); evaluation.peak > plan.memory.peak) plan.memory = evaluation;
+    }
     {
+      // For its costs alone: a run without held-out text has no such pass.
       const kernels::CostMeter meter;
       evaluate_batch(model, to_device(shape, Device::meta));
       plan.forward = meter.total();
@@ -103,8 +110,6 @@ Plan plan_training(const ModelConfig& config, const TrainConfig& train, int64_t 
       plan.forward.flops *= double(train.gradient_accumulation_steps);
       plan.forward.bytes *= double(train.gradient_accumulation_steps);
     }
-    if (evaluation_rows > 0 && evaluation_rows != shape.rows()) evaluate_batch(model, to_device(batch_of_shape(evaluation_rows, sequence_length), Device::meta));
-    plan.memory = memory_peak(Device::meta);
   }
   for (const std::string& name : order) {
     plan.parts.push_back(parts[name]);

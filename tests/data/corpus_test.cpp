@@ -174,7 +174,7 @@ TEST(Corpus, RefusesWhatIsNoReadableFile) {
   TestFiles files;
   make_directory(files / "folder");
   files.add("a.txt", "x");
-  expect_error([&] { Corpus({files / "missing*.txt"}, {}); }, {"nothing matches", "missing*.txt"});
+  expect_error([&] { Corpus({files / "missing*.txt"}, {}); }, {"nothing matches", "missing*.txt"}, ExitCode::usage);
   expect_error([&] { Corpus({files / "folder"}, {}); }, {"folder' is a directory", "*.txt"});
   ASSERT_EQ(::mkfifo((files / "pipe").c_str(), 0600), 0);
   expect_error([&] { Corpus({files / "pipe"}, {}); }, {"pipe' is not a plain file"});
