@@ -156,20 +156,25 @@ int main(int count, char** words) {
         if (!wanted("forward") && !wanted("backward")) break;
         const auto p = std::make_shared<Problem>(2048 / length, length, 8, head_dim, dtype);
         keep.push_back(p);
-        if (wanted("forward")) cases.push_back({p->name("forward "), cost(p->grad.forward).flops, "GFLOP/s", [p] { attention(p->grad.forward); }, {}});
+        if (wanted("forward"))
+          cases.push_back(
+              {p->name("forward "), cost(p->grad.forward).flops, "GFLOP/s", [p] { attention(p->grad.forward); }, {}});
         if (wanted("forward") && dtype == DType::f32 && length == 512)
           cases.push_back({p->name("composed"), cost(p->grad.forward).flops, "GFLOP/s", [p] { composed(*p); }, {}});
-        if (wanted("backward")) cases.push_back({p->name("backward"), cost(p->grad).flops, "GFLOP/s", [p] { attention_grad(p->grad); }, {}});
+        if (wanted("backward"))
+          cases.push_back({p->name("backward"), cost(p->grad).flops, "GFLOP/s", [p] { attention_grad(p->grad); }, {}});
       }
   struct Shape4 {
     int64_t batch, past, heads, kv_heads, head_dim;
   };
   if (wanted("decode"))
-    for (const Shape4& s : {Shape4{1, 8192, 12, 12, 64}, Shape4{16, 512, 12, 12, 64}, Shape4{1, 16384, 32, 8, 128}, Shape4{8, 1024, 8, 1, 64}})
+    for (const Shape4& s : {Shape4{1, 8192, 12, 12, 64}, Shape4{16, 512, 12, 12, 64}, Shape4{1, 16384, 32, 8, 128},
+                            Shape4{8, 1024, 8, 1, 64}})
       for (DType dtype : {DType::f32, DType::bf16}) {
         const auto d = std::make_shared<Decode>(s.batch, s.past, s.heads, s.kv_heads, s.head_dim, dtype);
         keep.push_back(d);
-        const std::string name = cat(dtype, " B", s.batch, " S", s.past, " h", s.heads, "/", s.kv_heads, " d", s.head_dim);
+        const std::string name =
+            cat(dtype, " B", s.batch, " S", s.past, " h", s.heads, "/", s.kv_heads, " d", s.head_dim);
         cases.push_back({"decode   " + name, d->bytes, "GB/s", [d] { attention(d->args); }, {}});
         cases.push_back({"read     " + name, d->bytes, "GB/s", [d] { d->probe(); }, {}});
       }
@@ -179,7 +184,8 @@ int main(int count, char** words) {
       c.run();
       if (round >= 0) c.seconds.push_back(now() - start);
     }
-  std::printf("threads %d, %s, %d interleaved rounds\n%-40s %10s %10s  unit\n", threads(), name_of(usable_isa()), rounds, "case", "median", "best");
+  std::printf("threads %d, %s, %d interleaved rounds\n%-40s %10s %10s  unit\n", threads(), name_of(usable_isa()),
+              rounds, "case", "median", "best");
   for (const Case& c : cases)
     std::printf("%-40s %10.1f %10.1f  %s\n", c.name.c_str(), c.amount / median(c.seconds) / 1e9,
                 c.amount / *std::min_element(c.seconds.begin(), c.seconds.end()) / 1e9, c.unit);

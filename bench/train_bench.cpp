@@ -20,7 +20,8 @@ using namespace lithe;
 struct Shape3 {
   int64_t layers, hidden, heads, vocabulary, context, batch;
 };
-const std::map<std::string, Shape3> kConfigs = {{"a", {6, 512, 8, 8192, 256, 8}}, {"b", {12, 768, 12, 50257, 512, 2}}, {"c", {4, 256, 8, 2048, 128, 16}}};
+const std::map<std::string, Shape3> kConfigs = {
+    {"a", {6, 512, 8, 8192, 256, 8}}, {"b", {12, 768, 12, 50257, 512, 2}}, {"c", {4, 256, 8, 2048, 128, 16}}};
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -32,8 +33,11 @@ double median(std::vector<double> v) {
 
 int run(const std::string& name, const std::string& precision, int steps, bool recompute) {
   const Shape3 s = kConfigs.at(name);
-  const std::string yaml = cat("{hidden_size: ", s.hidden, ", num_hidden_layers: ", s.layers, ", vocab_size: ", s.vocabulary, ", max_position_embeddings: ", s.context,
-                               ", position: learned, mixer: {type: attention, num_attention_heads: ", s.heads, ", attention_bias: true, output_bias: true}, ffn: gelu, norm: {type: layer, eps_mode: variance}}");
+  const std::string yaml =
+      cat("{hidden_size: ", s.hidden, ", num_hidden_layers: ", s.layers, ", vocab_size: ", s.vocabulary,
+          ", max_position_embeddings: ", s.context,
+          ", position: learned, mixer: {type: attention, num_attention_heads: ", s.heads,
+          ", attention_bias: true, output_bias: true}, ffn: gelu, norm: {type: layer, eps_mode: variance}}");
   const ModelConfig config = read_model_config(parse_yaml(yaml, "train_bench"));
   TrainConfig train;
   train.precision = precision;
@@ -70,8 +74,15 @@ int run(const std::string& name, const std::string& precision, int steps, bool r
     gradient.push_back(middle);
     update.push_back(all - middle);
   }
-  std::printf("train cfg=%s dtype=%s recompute=%d threads=%d params=%.1fM tok/s=%.1f step_ms=%.0f min=%.0f max=%.0f fwdbwd=%.0f opt=%.0f GFLOP/s=%.0f peakRSS_MB=%.0f ledger_MB=%.0f planned_MB=%.0f loss=%.3f\n", name.c_str(), precision.c_str(), recompute, threads(),
-              double(plan.parameters) * 1e-6, double(train.batch_tokens) / median(total), 1e3 * median(total), 1e3 * *std::min_element(total.begin(), total.end()), 1e3 * *std::max_element(total.begin(), total.end()), 1e3 * median(gradient), 1e3 * median(update), plan.step.flops / median(total) * 1e-9, double(peak_resident_bytes()) / 1048576, double(ledger(Device::cpu).peak()) / 1048576, double(plan.memory.peak) / 1048576, sums.loss / double(sums.labels));
+  std::printf(
+      "train cfg=%s dtype=%s recompute=%d threads=%d params=%.1fM tok/s=%.1f step_ms=%.0f min=%.0f max=%.0f "
+      "fwdbwd=%.0f opt=%.0f GFLOP/s=%.0f peakRSS_MB=%.0f ledger_MB=%.0f planned_MB=%.0f loss=%.3f\n",
+      name.c_str(), precision.c_str(), recompute, threads(), double(plan.parameters) * 1e-6,
+      double(train.batch_tokens) / median(total), 1e3 * median(total),
+      1e3 * *std::min_element(total.begin(), total.end()), 1e3 * *std::max_element(total.begin(), total.end()),
+      1e3 * median(gradient), 1e3 * median(update), plan.step.flops / median(total) * 1e-9,
+      double(peak_resident_bytes()) / 1048576, double(ledger(Device::cpu).peak()) / 1048576,
+      double(plan.memory.peak) / 1048576, sums.loss / double(sums.labels));
   return 0;
 }
 

@@ -13,7 +13,8 @@ double gradcheck(const VarFunction& f, const std::vector<Tensor>& inputs, std::s
     const NoGrad no_grad;
     const Var y = f(in);
     double sum = 0;
-    for (int64_t i = 0; i < y.value().numel(); ++i) sum += (2 * random_uniform(key, uint64_t(i)) - 1) * value_at(y.value(), i);
+    for (int64_t i = 0; i < y.value().numel(); ++i)
+      sum += (2 * random_uniform(key, uint64_t(i)) - 1) * value_at(y.value(), i);
     return sum;
   };
 
@@ -49,7 +50,8 @@ double gradcheck(const VarFunction& f, const std::vector<Tensor>& inputs, std::s
       const double error = std::abs(exact - numeric[size_t(i)]) / largest;
       if (!(error <= worst)) {
         worst = std::isnan(error) ? INFINITY : error;
-        if (where) *where = cat("input ", v, " element ", i, ": gradient ", exact, ", differences ", numeric[size_t(i)]);
+        if (where)
+          *where = cat("input ", v, " element ", i, ": gradient ", exact, ", differences ", numeric[size_t(i)]);
       }
     }
   }

@@ -17,7 +17,10 @@ void check_finite(const char* op, const std::string& part, const char* what, con
   if (!x.defined() || x.is_meta() || kernels::all_finite(x)) return;
   int64_t at = 0;
   while (std::isfinite(value_at(x, at))) ++at;
-  throw Error("diverged", cat("the first value that is not finite is in ", what, " of ", op, part.empty() ? "" : " in ", part, ": element ", at, " of ", x.shape(), " is ", value_at(x, at)), ExitCode::diverged);
+  throw Error("diverged",
+              cat("the first value that is not finite is in ", what, " of ", op, part.empty() ? "" : " in ", part,
+                  ": element ", at, " of ", x.shape(), " is ", value_at(x, at)),
+              ExitCode::diverged);
 }
 
 Tensor empty_grad(const GradSlot& slot) {
@@ -54,7 +57,8 @@ Tensor Grads::into_zeroed(const GradRef& x) {
 
 void Grads::give(const GradRef& x, const Tensor& gradient) {
   if (!x) return;
-  check(gradient.numel() == x->shape.numel(), "backward", "a gradient of shape ", gradient.shape(), " for a value of shape ", x->shape);
+  check(gradient.numel() == x->shape.numel(), "backward", "a gradient of shape ", gradient.shape(),
+        " for a value of shape ", x->shape);
   if (!x->grad.defined() && !x->leaf && gradient.dtype() == x->dtype) {
     x->grad = gradient.reshape(x->shape);
     return;
@@ -87,7 +91,8 @@ FiniteTrace::~FiniteTrace() { --finite_traces; }
 void Tape::backward(const Var& y, Tensor dy) {
   check(y.needs_grad(), "backward", "nothing to differentiate: no input of the result needs a gradient");
   if (!dy.defined()) {
-    check(y.value().numel() == 1, "backward", "a result of shape ", y.shape(), " needs an explicit gradient; only scalars have a default");
+    check(y.value().numel() == 1, "backward", "a result of shape ", y.shape(),
+          " needs an explicit gradient; only scalars have a default");
     dy = empty(y.shape(), y.dtype(), y.device());
     if (!dy.is_meta()) set_value(dy, 0, 1);
   }
@@ -114,7 +119,8 @@ void Tape::backward(const Var& y, Tensor dy) {
   }
 }
 
-std::vector<Var> record_many(const char* op, const std::vector<GradRef>& inputs, const std::vector<Tensor>& outs, BackwardMany backward) {
+std::vector<Var> record_many(const char* op, const std::vector<GradRef>& inputs, const std::vector<Tensor>& outs,
+                             BackwardMany backward) {
   if (finite_traces)
     for (const Tensor& out : outs) check_finite(op, kernels::PartScope::current(), "the output", out);
   bool needed = false;
@@ -135,7 +141,9 @@ std::vector<Var> record_many(const char* op, const std::vector<GradRef>& inputs,
 }
 
 Var record(const char* op, std::initializer_list<GradRef> inputs, Tensor out, Backward backward) {
-  return record_many(op, inputs, {std::move(out)}, [backward = std::move(backward)](const std::vector<Tensor>& dys, Grads& g) { backward(dys[0], g); })[0];
+  return record_many(
+      op, inputs, {std::move(out)},
+      [backward = std::move(backward)](const std::vector<Tensor>& dys, Grads& g) { backward(dys[0], g); })[0];
 }
 
 Var recompute(const std::function<Var(const std::vector<Var>&)>& f, const std::vector<Var>& inputs) {

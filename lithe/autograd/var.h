@@ -86,7 +86,8 @@ class Tape {
   static Tape* current();
 
  private:
-  friend std::vector<Var> record_many(const char*, const std::vector<GradRef>&, const std::vector<Tensor>&, BackwardMany);
+  friend std::vector<Var> record_many(const char*, const std::vector<GradRef>&, const std::vector<Tensor>&,
+                                      BackwardMany);
   struct Entry {
     const char* op;
     std::string part;
@@ -110,14 +111,15 @@ class NoGrad {
   bool previous_rehearsal_;
 };
 
-/// True while a tape lives, and in the first pass of recompute(), which records nothing but must give the values that the
-/// second pass will: what depends on training (dropout, the order of sums) asks this, not Tape::current().
+/// True while a tape lives, and in the first pass of recompute(), which records nothing but must give the values that
+/// the second pass will: what depends on training (dropout, the order of sums) asks this, not Tape::current().
 bool training();
 
 /// Makes `out` the result of an operation on `inputs`. Recorded only when a tape lives and an input needs
 /// a gradient; otherwise a constant.
 Var record(const char* op, std::initializer_list<GradRef> inputs, Tensor out, Backward backward);
-std::vector<Var> record_many(const char* op, const std::vector<GradRef>& inputs, const std::vector<Tensor>& outs, BackwardMany backward);
+std::vector<Var> record_many(const char* op, const std::vector<GradRef>& inputs, const std::vector<Tensor>& outs,
+                             BackwardMany backward);
 
 /// y = f(inputs), keeping only the inputs: backward runs f again (activation checkpointing). f must be a
 /// pure function of its inputs and of parameters; random numbers are, being keyed.

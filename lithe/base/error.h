@@ -15,9 +15,7 @@ enum class ExitCode { done = 0, failed = 1, usage = 2, diverged = 3, memory = 4 
 class Error : public std::runtime_error {
  public:
   Error(std::string_view operation, std::string_view message, ExitCode code = ExitCode::failed)
-      : std::runtime_error(std::string(operation) + ": " + std::string(message)),
-        operation_(operation),
-        code_(code) {}
+      : std::runtime_error(std::string(operation) + ": " + std::string(message)), operation_(operation), code_(code) {}
   const std::string& operation() const { return operation_; }
   ExitCode code() const { return code_; }
 

@@ -65,10 +65,12 @@ class Reader final : public Fields {
       return;
     }
     const auto expect = [&](bool ok, const char* type) {
-      check_usage(ok, "recipe", to_string(node->mark()), ": '", full(key), "' must be ", type, ", got '", shown(*node), "'");
+      check_usage(ok, "recipe", to_string(node->mark()), ": '", full(key), "' must be ", type, ", got '", shown(*node),
+                  "'");
     };
     const auto range = [&](double v) {
-      check_usage(v >= rule.min && v <= rule.max, "recipe", to_string(node->mark()), ": '", full(key), "' must be ", describe_rule(rule), ", got ", shown(*node));
+      check_usage(v >= rule.min && v <= rule.max, "recipe", to_string(node->mark()), ": '", full(key), "' must be ",
+                  describe_rule(rule), ", got ", shown(*node));
     };
     const auto integer = [&](const Node& n) {
       const auto v = as_number(n);
@@ -84,9 +86,11 @@ class Reader final : public Fields {
     };
     const auto text = [&](const Node& n) {
       expect(n.is_scalar(), "text");
-      if (!rule.choices.empty() && std::find(rule.choices.begin(), rule.choices.end(), n.text()) == rule.choices.end()) {
+      if (!rule.choices.empty() &&
+          std::find(rule.choices.begin(), rule.choices.end(), n.text()) == rule.choices.end()) {
         const std::string near = nearest(n.text(), rule.choices);
-        fail_usage("recipe", to_string(n.mark()), ": '", full(key), "' must be one of ", join(rule.choices), ", got '", n.text(), "'", near.empty() ? "" : "; did you mean '" + near + "'?");
+        fail_usage("recipe", to_string(n.mark()), ": '", full(key), "' must be one of ", join(rule.choices), ", got '",
+                   n.text(), "'", near.empty() ? "" : "; did you mean '" + near + "'?");
       }
       return n.text();
     };
@@ -101,7 +105,8 @@ class Reader final : public Fields {
     };
     std::visit(Overloaded{
                    [&](bool* v) {
-                     expect(node->is_scalar() && !node->quoted() && (node->text() == "true" || node->text() == "false"), "true or false");
+                     expect(node->is_scalar() && !node->quoted() && (node->text() == "true" || node->text() == "false"),
+                            "true or false");
                      *v = node->text() == "true";
                    },
                    [&](int64_t* v) { *v = integer(*node); },
@@ -126,7 +131,8 @@ class Reader final : public Fields {
     static const Node empty = Node::map();
     const Node* node = lookup(key);
     if (!node || node->is_null()) node = &empty;
-    check_usage(node->is_map(), "recipe", to_string(node->mark()), ": '", full(key), "' must be a section with keys, got '", shown(*node), "'");
+    check_usage(node->is_map(), "recipe", to_string(node->mark()), ": '", full(key),
+                "' must be a section with keys, got '", shown(*node), "'");
     push(node, full(key));
     return true;
   }
@@ -139,7 +145,8 @@ class Reader final : public Fields {
       const Node* type = node->is_map() ? node->find("type") : node;
       check_usage(type || !choice.type.empty(), "recipe", to_string(mark), ": '", full(key), "' needs a 'type'");
       if (type) {
-        check_usage(type->is_scalar(), "recipe", to_string(mark), ": '", full(key), ".type' must be the name of a part of slot ", slot);
+        check_usage(type->is_scalar(), "recipe", to_string(mark), ": '", full(key),
+                    ".type' must be the name of a part of slot ", slot);
         if (type->text() != choice.type) choice.options = Node();
         choice.type = type->text();
       }
@@ -178,7 +185,8 @@ class Reader final : public Fields {
     return levels_.back().node->find(key);
   }
   void push(const Node* node, std::string section) {
-    check_usage(node->is_map() || node->is_null(), "recipe", to_string(node->mark()), ": '", section, "' must be a section with keys, got '", shown(*node), "'");
+    check_usage(node->is_map() || node->is_null(), "recipe", to_string(node->mark()), ": '", section,
+                "' must be a section with keys, got '", shown(*node), "'");
     levels_.push_back({node, std::move(section), {}});
   }
   void pop() {
@@ -211,19 +219,18 @@ class Writer final : public Fields {
       for (const auto& v : values) out.push(item(v));
       return out;
     };
-    Node node = std::visit(
-        Overloaded{
-            [&](bool* v) { return Node::scalar(*v ? "true" : "false"); },
-            [&](int64_t* v) { return integer(*v); },
-            [&](double* v) { return number(*v); },
-            [&](std::string* v) { return text(*v); },
-            [&](std::optional<int64_t>* v) { return *v ? integer(**v) : Node(); },
-            [&](std::optional<double>* v) { return *v ? number(**v) : Node(); },
-            [&](std::vector<std::string>* v) { return list(*v, text); },
-            [&](std::vector<int64_t>* v) { return list(*v, integer); },
-            [&](std::vector<double>* v) { return list(*v, number); },
-        },
-        value);
+    Node node = std::visit(Overloaded{
+                               [&](bool* v) { return Node::scalar(*v ? "true" : "false"); },
+                               [&](int64_t* v) { return integer(*v); },
+                               [&](double* v) { return number(*v); },
+                               [&](std::string* v) { return text(*v); },
+                               [&](std::optional<int64_t>* v) { return *v ? integer(**v) : Node(); },
+                               [&](std::optional<double>* v) { return *v ? number(**v) : Node(); },
+                               [&](std::vector<std::string>* v) { return list(*v, text); },
+                               [&](std::vector<int64_t>* v) { return list(*v, integer); },
+                               [&](std::vector<double>* v) { return list(*v, number); },
+                           },
+                           value);
     levels_.back().set(key, std::move(node));
   }
   bool enter(const char* key, const char*) override {
@@ -296,7 +303,9 @@ class Describer final : public Fields {
   void part_field(const char* key, const char* slot, PartChoice& choice, const char* help) override {
     docs.push_back({full(key), cat("part of slot ", slot), choice.type, help, ""});
   }
-  void free_field(const char* key, Node&, const char* help) override { docs.push_back({full(key), "section with names of your own", "", help, ""}); }
+  void free_field(const char* key, Node&, const char* help) override {
+    docs.push_back({full(key), "section with names of your own", "", help, ""});
+  }
 
  private:
   std::string section_;

@@ -60,7 +60,9 @@ class Fields {
     }
   }
   /// A part of `slot`.
-  void part(const char* key, const char* slot, PartChoice& choice, const char* help) { part_field(key, slot, choice, help); }
+  void part(const char* key, const char* slot, PartChoice& choice, const char* help) {
+    part_field(key, slot, choice, help);
+  }
   /// A section whose keys are free (names given by the user), kept as a tree.
   void free(const char* key, Node& value, const char* help) { free_field(key, value, help); }
 

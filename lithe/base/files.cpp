@@ -26,7 +26,8 @@ constexpr size_t kBuffer = size_t(1) << 20;
 
 std::string read_file(const Path& path, uint64_t max_bytes) {
   const MappedFile file(path);
-  check(file.size() <= max_bytes, "read", "'", path.string(), "' has ", file.size(), " bytes, at most ", max_bytes, " are read");
+  check(file.size() <= max_bytes, "read", "'", path.string(), "' has ", file.size(), " bytes, at most ", max_bytes,
+        " are read");
   return std::string(file.view());
 }
 
@@ -46,7 +47,8 @@ void append_file(const Path& path, std::string_view bytes) {
   ::close(fd);
 }
 
-AtomicFile::AtomicFile(const Path& path) : path_(path), temporary_(path.string() + ".tmp" + std::to_string(::getpid())) {
+AtomicFile::AtomicFile(const Path& path)
+    : path_(path), temporary_(path.string() + ".tmp" + std::to_string(::getpid())) {
   fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   check(fd_ >= 0, "write", "'", path_.string(), "': ", reason());
   buffer_.reserve(kBuffer);
@@ -112,13 +114,14 @@ void sync_directory(const Path& directory) {
 void make_directory(const Path& directory) {
   std::error_code error;
   std::filesystem::create_directories(directory, error);
-  check(!error && std::filesystem::is_directory(directory), "mkdir", "'", directory.string(), "': ", error ? error.message() : "a file of that name exists");
+  check(!error && std::filesystem::is_directory(directory), "mkdir", "'", directory.string(),
+        "': ", error ? error.message() : "a file of that name exists");
 }
 
 MappedFile::MappedFile(const Path& path) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   check(fd >= 0, "read", "'", path.string(), "': ", reason());
-  struct stat info{};
+  struct stat info {};
   const bool plain = ::fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
   void* map = nullptr;
   if (plain && info.st_size > 0) map = ::mmap(nullptr, size_t(info.st_size), PROT_READ, MAP_PRIVATE, fd, 0);
@@ -164,7 +167,8 @@ std::vector<Path> glob(const std::string& pattern) {
   if (status == 0)
     for (size_t i = 0; i < found.gl_pathc; ++i) paths.emplace_back(found.gl_pathv[i]);
   ::globfree(&found);
-  check_usage(!paths.empty(), "files", "nothing matches '", pattern, "'; check the path (it is relative to the current directory)");
+  check_usage(!paths.empty(), "files", "nothing matches '", pattern,
+              "'; check the path (it is relative to the current directory)");
   return paths;
 }
 

@@ -20,7 +20,9 @@ Tree parse(std::string_view text, std::string_view origin, bool unique) {
       // It keeps the last value of a repeated key, silently.
       if (event == Event::object_start) objects.emplace_back();
       if (event == Event::object_end) objects.pop_back();
-      if (event == Event::key) check(objects.back().insert(parsed.template get<std::string>()).second, "json", "'", origin, "': the key ", parsed.dump(), " stands twice in one object");
+      if (event == Event::key)
+        check(objects.back().insert(parsed.template get<std::string>()).second, "json", "'", origin, "': the key ",
+              parsed.dump(), " stands twice in one object");
       return true;
     };
     return Tree::parse(text, watch);
@@ -33,6 +35,8 @@ Tree parse(std::string_view text, std::string_view origin, bool unique) {
 
 Json parse_json(std::string_view text, std::string_view origin) { return parse<Json>(text, origin, true); }
 
-nlohmann::json parse_json_sorted(std::string_view text, std::string_view origin) { return parse<nlohmann::json>(text, origin, false); }
+nlohmann::json parse_json_sorted(std::string_view text, std::string_view origin) {
+  return parse<nlohmann::json>(text, origin, false);
+}
 
 }  // namespace lithe

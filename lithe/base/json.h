@@ -13,7 +13,8 @@ using Json = nlohmann::ordered_json;
 /// repeated keys, nesting at most 256 deep.
 Json parse_json(std::string_view text, std::string_view origin);
 
-/// The same with keys sorted and, of repeated ones, the last: for objects of many thousand keys, which Json reads in quadratic time.
+/// The same with keys sorted and, of repeated ones, the last: for objects of many thousand keys, which Json reads in
+/// quadratic time.
 nlohmann::json parse_json_sorted(std::string_view text, std::string_view origin);
 
 }  // namespace lithe

@@ -10,13 +10,16 @@
 namespace lithe {
 
 const BuildInfo& build_info() {
-  static const BuildInfo info = {LITHE_VERSION, LITHE_COMMIT,
+  static const BuildInfo info = {
+    LITHE_VERSION,
+    LITHE_COMMIT,
 #if defined(__clang__)
-                                 cat("clang ", __clang_version__),
+    cat("clang ", __clang_version__),
 #else
-                                 cat("gcc ", __VERSION__),
+    cat("gcc ", __VERSION__),
 #endif
-                                 LITHE_BUILD_TYPE};
+    LITHE_BUILD_TYPE
+  };
   return info;
 }
 

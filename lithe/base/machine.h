@@ -13,11 +13,11 @@ struct BuildInfo {
 const BuildInfo& build_info();
 
 struct Machine {
-  std::string cpu;            // model name
-  int logical_cpus = 0;       // of the machine
-  int64_t memory = 0;         // bytes
-  int64_t memory_limit = 0;   // of the cgroup, 0: none
-  std::string huge_pages;     // the kernel's setting for transparent huge pages
+  std::string cpu;           // model name
+  int logical_cpus = 0;      // of the machine
+  int64_t memory = 0;        // bytes
+  int64_t memory_limit = 0;  // of the cgroup, 0: none
+  std::string huge_pages;    // the kernel's setting for transparent huge pages
 };
 Machine machine();
 

@@ -51,7 +51,8 @@ const Node* Node::find(std::string_view key) const {
 
 Node& Node::set(std::string key, Node value) {
   if (kind_ == Kind::null) kind_ = Kind::map;
-  check(kind_ == Kind::map, "recipe", to_string(mark_), ": '", key, "' cannot be set inside a value that is not a section");
+  check(kind_ == Kind::map, "recipe", to_string(mark_), ": '", key,
+        "' cannot be set inside a value that is not a section");
   for (auto& [name, old] : entries_)
     if (name == key) return old = std::move(value);
   entries_.emplace_back(std::move(key), std::move(value));
@@ -85,8 +86,11 @@ class TreeBuilder final : public YAML::EventHandler {
 
   void OnDocumentStart(const YAML::Mark&) override {}
   void OnDocumentEnd() override {}
-  void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override { add({Node(), 1, 0}, mark_of(mark, origin_), anchor); }
-  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, const std::string& value) override {
+  void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+    add({Node(), 1, 0}, mark_of(mark, origin_), anchor);
+  }
+  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                const std::string& value) override {
     const Mark at = mark_of(mark, origin_);
     add({Node::scalar(value, at, tag == "!"), 1, 0}, at, anchor);
   }
@@ -96,8 +100,14 @@ class TreeBuilder final : public YAML::EventHandler {
     check_usage(found != anchors_.end(), "recipe", to_string(at), ": an alias stands within what it names");
     add(found->second, at, 0);
   }
-  void OnSequenceStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor, YAML::EmitterStyle::value) override { open(Node::list({}, mark_of(mark, origin_)), anchor); }
-  void OnMapStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor, YAML::EmitterStyle::value) override { open(Node::map(mark_of(mark, origin_)), anchor); }
+  void OnSequenceStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor,
+                       YAML::EmitterStyle::value) override {
+    open(Node::list({}, mark_of(mark, origin_)), anchor);
+  }
+  void OnMapStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor,
+                  YAML::EmitterStyle::value) override {
+    open(Node::map(mark_of(mark, origin_)), anchor);
+  }
   void OnSequenceEnd() override { close(); }
   void OnMapEnd() override { close(); }
 
@@ -121,7 +131,8 @@ class TreeBuilder final : public YAML::EventHandler {
   void open(Node node, YAML::anchor_t anchor) {
     const Mark& mark = node.mark();
     check_usage(levels_.size() < kMaxDepth, "recipe", to_string(mark), ": nested deeper than ", kMaxDepth);
-    check_usage(levels_.empty() || !levels_.back().tree.node.is_map() || levels_.back().key, "recipe", to_string(mark), ": a key must be a plain word");
+    check_usage(levels_.empty() || !levels_.back().tree.node.is_map() || levels_.back().key, "recipe", to_string(mark),
+                ": a key must be a plain word");
     levels_.push_back({{std::move(node), 1, 0}, anchor, {}});
   }
   void close() {
@@ -134,7 +145,8 @@ class TreeBuilder final : public YAML::EventHandler {
   void add(Tree tree, const Mark& mark, YAML::anchor_t anchor) {
     nodes_ += tree.nodes;
     check_usage(nodes_ <= kMaxNodes, "recipe", to_string(mark), ": more than ", kMaxNodes, " values, aliases counted");
-    check_usage(int(levels_.size()) + tree.depth <= kMaxDepth, "recipe", to_string(mark), ": nested deeper than ", kMaxDepth);
+    check_usage(int(levels_.size()) + tree.depth <= kMaxDepth, "recipe", to_string(mark), ": nested deeper than ",
+                kMaxDepth);
     if (anchor) anchors_[anchor] = tree;
     if (levels_.empty()) {
       root_ = std::move(tree.node);
@@ -144,7 +156,8 @@ class TreeBuilder final : public YAML::EventHandler {
     Tree& parent = level.tree;
     if (parent.node.is_map() && !level.key) {
       check_usage(tree.node.is_scalar(), "recipe", to_string(mark), ": a key must be a plain word");
-      check_usage(!parent.node.find(tree.node.text()), "recipe", to_string(mark), ": '", tree.node.text(), "' is given twice; remove one");
+      check_usage(!parent.node.find(tree.node.text()), "recipe", to_string(mark), ": '", tree.node.text(),
+                  "' is given twice; remove one");
       level.key = tree.node.text();
       return;
     }
@@ -240,7 +253,8 @@ Node parse_yaml(std::string_view text, const std::string& origin) {
     YAML::Parser parser(stream);
     TreeBuilder builder(origin), second(origin);
     if (!parser.HandleNextDocument(builder)) return Node();
-    check_usage(!parser.HandleNextDocument(second), "recipe", origin, ": holds more than one document; split it, one recipe a file");
+    check_usage(!parser.HandleNextDocument(second), "recipe", origin,
+                ": holds more than one document; split it, one recipe a file");
     return builder.take();
   } catch (const YAML::Exception& error) {
     fail_usage("recipe", to_string(mark_of(error.mark, origin)), ": ", error.msg);
@@ -261,7 +275,8 @@ std::string to_json(const Node& node) { return to_json_tree(node).dump(2) + "\n"
 
 void apply_override(Node& root, std::string_view assignment) {
   const size_t equals = assignment.find('=');
-  check_usage(equals != std::string_view::npos && equals > 0, "--set", "must be key=value like train.learning_rate=3e-4, got '", assignment, "'");
+  check_usage(equals != std::string_view::npos && equals > 0, "--set",
+              "must be key=value like train.learning_rate=3e-4, got '", assignment, "'");
   const std::string origin = cat("--set ", assignment.substr(0, equals));
   Node value = parse_yaml(assignment.substr(equals + 1), origin);
   std::string_view path = assignment.substr(0, equals);

@@ -11,7 +11,8 @@ std::array<uint32_t, 4> random_block(const RandomKey& key, uint64_t block) {
   // streams of different steps never overlap.
   const uint64_t mixed = key.seed * 0x9E3779B97F4A7C15ull ^ (uint64_t(key.layer) << 32 | key.purpose);
   r123::Philox4x32 generator;
-  const r123::Philox4x32::ctr_type counter = {{uint32_t(block), uint32_t(block >> 32), uint32_t(key.step), uint32_t(key.step >> 32)}};
+  const r123::Philox4x32::ctr_type counter = {
+      {uint32_t(block), uint32_t(block >> 32), uint32_t(key.step), uint32_t(key.step >> 32)}};
   const r123::Philox4x32::key_type k = {{uint32_t(mixed), uint32_t(mixed >> 32)}};
   const auto words = generator(counter, k);
   return {words[0], words[1], words[2], words[3]};

@@ -39,20 +39,42 @@ int run(bool json) {
   const double copy = 2.0 * double(x.bytes()) / best_seconds([&] { kernels::add({.a = x, .out = y}); }) * 1e-9;
   const double f32 = gemm_rate(DType::f32), bf16 = gemm_rate(DType::bf16);
   if (json) {
-    std::cout << Json({{"version", b.version}, {"commit", b.commit}, {"compiler", b.compiler}, {"build", b.build_type}, {"cpu", m.cpu}, {"logical_cpus", m.logical_cpus}, {"threads", threads()}, {"instruction_set", kernels::name_of(kernels::usable_isa())}, {"memory_bytes", m.memory}, {"memory_limit_bytes", m.memory_limit}, {"huge_pages", m.huge_pages}, {"gemm", kernels::gemm_library()}, {"gemm_f32_gflops", f32}, {"gemm_bf16_gflops", bf16}, {"copy_gb_per_s", copy}}).dump(2) << "\n";
+    std::cout << Json({{"version", b.version},
+                       {"commit", b.commit},
+                       {"compiler", b.compiler},
+                       {"build", b.build_type},
+                       {"cpu", m.cpu},
+                       {"logical_cpus", m.logical_cpus},
+                       {"threads", threads()},
+                       {"instruction_set", kernels::name_of(kernels::usable_isa())},
+                       {"memory_bytes", m.memory},
+                       {"memory_limit_bytes", m.memory_limit},
+                       {"huge_pages", m.huge_pages},
+                       {"gemm", kernels::gemm_library()},
+                       {"gemm_f32_gflops", f32},
+                       {"gemm_bf16_gflops", bf16},
+                       {"copy_gb_per_s", copy}})
+                     .dump(2)
+              << "\n";
     return 0;
   }
-  std::printf("lithe            %s (%s), %s, %s\n", b.version.c_str(), b.commit.c_str(), b.compiler.c_str(), b.build_type.c_str());
+  std::printf("lithe            %s (%s), %s, %s\n", b.version.c_str(), b.commit.c_str(), b.compiler.c_str(),
+              b.build_type.c_str());
   std::printf("cpu              %s, %d logical\n", m.cpu.c_str(), m.logical_cpus);
   std::printf("threads          %d (affinity, cgroup and OMP_NUM_THREADS considered)\n", threads());
   std::printf("instruction set  %s\n", kernels::name_of(kernels::usable_isa()));
-  std::printf("memory           %s%s\n", format_bytes(double(m.memory)).c_str(), m.memory_limit ? cat(", limited to ", format_bytes(double(m.memory_limit))).c_str() : "");
-  std::printf("huge pages       %s%s\n", m.huge_pages.c_str(), m.huge_pages == "never" ? " (set to madvise or always for 5-25 % more bandwidth)" : "");
+  std::printf("memory           %s%s\n", format_bytes(double(m.memory)).c_str(),
+              m.memory_limit ? cat(", limited to ", format_bytes(double(m.memory_limit))).c_str() : "");
+  std::printf("huge pages       %s%s\n", m.huge_pages.c_str(),
+              m.huge_pages == "never" ? " (set to madvise or always for 5-25 % more bandwidth)" : "");
   std::printf("matrix products  %s: %.0f GFLOP/s f32, %.0f bf16\n", kernels::gemm_library().c_str(), f32, bf16);
   std::printf("memory copy      %.1f GB/s (read and write counted)\n", copy);
-  if (kernels::usable_isa() < kernels::Isa::avx2) std::puts("note             no AVX2: kernels run in their portable form, several times slower");
-  if (kernels::usable_isa() < kernels::Isa::avx512bf16) std::puts("note             no bf16 instructions: train.precision bf16 saves memory here, not time");
-  if (b.build_type != "Release") std::printf("note             this is a %s build; Release is faster\n", b.build_type.c_str());
+  if (kernels::usable_isa() < kernels::Isa::avx2)
+    std::puts("note             no AVX2: kernels run in their portable form, several times slower");
+  if (kernels::usable_isa() < kernels::Isa::avx512bf16)
+    std::puts("note             no bf16 instructions: train.precision bf16 saves memory here, not time");
+  if (b.build_type != "Release")
+    std::printf("note             this is a %s build; Release is faster\n", b.build_type.c_str());
   return 0;
 }
 

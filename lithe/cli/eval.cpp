@@ -39,17 +39,33 @@ int run(const Options& o) {
   }
   const bool terminal = ::isatty(STDERR_FILENO);
   const auto progress = [&](int64_t done, int64_t all) {
-    if (terminal) std::fprintf(stderr, "\rscoring %lld/%lld tokens", static_cast<long long>(done), static_cast<long long>(all));
+    if (terminal)
+      std::fprintf(stderr, "\rscoring %lld/%lld tokens", static_cast<long long>(done), static_cast<long long>(all));
   };
   const Perplexity p = perplexity(*loaded.model, text, recipe.eval, recipe.data.sequence_length, progress);
   if (terminal) std::fputs("\r\033[K", stderr);
-  const int64_t context = recipe.eval.context_length ? recipe.eval.context_length : recipe.data.sequence_length, stride = recipe.eval.stride ? recipe.eval.stride : context;
+  const int64_t context = recipe.eval.context_length ? recipe.eval.context_length : recipe.data.sequence_length,
+                stride = recipe.eval.stride ? recipe.eval.stride : context;
   if (o.json) {
-    std::cout << Json({{"loss", p.loss()}, {"token_perplexity", p.token_perplexity()}, {"word_perplexity", p.word_perplexity()}, {"word_perplexity_with_line_ends", p.word_and_line_perplexity()}, {"bits_per_byte", p.bits_per_byte()}, {"tokens", p.tokens}, {"words", p.words}, {"lines", p.lines}, {"bytes", p.bytes}, {"context_length", context}, {"stride", stride}}).dump(2) << "\n";
+    std::cout << Json({{"loss", p.loss()},
+                       {"token_perplexity", p.token_perplexity()},
+                       {"word_perplexity", p.word_perplexity()},
+                       {"word_perplexity_with_line_ends", p.word_and_line_perplexity()},
+                       {"bits_per_byte", p.bits_per_byte()},
+                       {"tokens", p.tokens},
+                       {"words", p.words},
+                       {"lines", p.lines},
+                       {"bytes", p.bytes},
+                       {"context_length", context},
+                       {"stride", stride}})
+                     .dump(2)
+              << "\n";
     return 0;
   }
-  std::printf("loss              %.4f per token (%lld tokens, context %lld, stride %lld)\n", p.loss(), static_cast<long long>(p.tokens), static_cast<long long>(context), static_cast<long long>(stride));
-  std::printf("token perplexity  %.2f\nword perplexity   %.2f (%.2f with line ends as words)\nbits per byte     %.4f\n", p.token_perplexity(), p.word_perplexity(), p.word_and_line_perplexity(), p.bits_per_byte());
+  std::printf("loss              %.4f per token (%lld tokens, context %lld, stride %lld)\n", p.loss(),
+              static_cast<long long>(p.tokens), static_cast<long long>(context), static_cast<long long>(stride));
+  std::printf("token perplexity  %.2f\nword perplexity   %.2f (%.2f with line ends as words)\nbits per byte     %.4f\n",
+              p.token_perplexity(), p.word_perplexity(), p.word_and_line_perplexity(), p.bits_per_byte());
   return 0;
 }
 
@@ -61,12 +77,17 @@ Command add_eval(CLI::App& app) {
   app.add_option("files", o->files, "texts to measure; default: the run's held-out text");
   app.add_option("--weights", o->weights, "best, or a safetensors file; default: the last checkpoint's");
   app.add_option("--precision", o->precision, "f32, bf16 or f64")->check(CLI::IsMember({"f32", "bf16", "f64"}));
-  app.add_option("--context-length", o->context, "tokens of a window; default: the recipe's")->check(CLI::PositiveNumber);
-  app.add_option("--stride", o->stride, "tokens a window moves on; default: the context length")->check(CLI::PositiveNumber);
-  app.add_option("--batch-tokens", o->batch_tokens, "tokens run at once; does not change the result")->check(CLI::PositiveNumber);
+  app.add_option("--context-length", o->context, "tokens of a window; default: the recipe's")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--stride", o->stride, "tokens a window moves on; default: the context length")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--batch-tokens", o->batch_tokens, "tokens run at once; does not change the result")
+      ->check(CLI::PositiveNumber);
   app.add_flag("--json", o->json, "print the result as JSON");
   add_threads_option(app);
-  app.footer("Example: lithe eval runs/first --stride 64\nA window slides over each document; every token is scored once, with at least context-length - stride\ntokens before it where the document has them.");
+  app.footer(
+      "Example: lithe eval runs/first --stride 64\nA window slides over each document; every token is scored once, "
+      "with at least context-length - stride\ntokens before it where the document has them.");
   return [o] { return run(*o); };
 }
 

@@ -55,7 +55,8 @@ int run(const Options& o) {
   std::vector<std::string> prompts = o.prompts;
   if (!o.prompts_file.empty())
     for (std::string& line : lines_of(read_file(o.prompts_file))) prompts.push_back(std::move(line));
-  check_usage(o.prompts_file.empty() || prompts.size() > o.prompts.size(), "generate", "'", o.prompts_file, "' holds no prompt; write one a line");
+  check_usage(o.prompts_file.empty() || prompts.size() > o.prompts.size(), "generate", "'", o.prompts_file,
+              "' holds no prompt; write one a line");
   if (prompts.empty()) prompts.push_back(config.prompt);
   const LoadedModel loaded = load_model(o.model, o.weights, o.precision);
 
@@ -73,15 +74,25 @@ int run(const Options& o) {
   const auto results = generate(*loaded.model, *loaded.tokenizer, prompts, config, print, &times);
   if (o.json) {
     for (size_t i = 0; i < results.size(); ++i)
-      std::cout << Json({{"prompt", prompts[i]}, {"text", results[i].text}, {"finish", results[i].finish}, {"prompt_tokens", results[i].prompt_tokens}, {"new_tokens", results[i].tokens.size()}}).dump(-1, ' ', false, Json::error_handler_t::replace) << "\n";
+      std::cout << Json({{"prompt", prompts[i]},
+                         {"text", results[i].text},
+                         {"finish", results[i].finish},
+                         {"prompt_tokens", results[i].prompt_tokens},
+                         {"new_tokens", results[i].tokens.size()}})
+                       .dump(-1, ' ', false, Json::error_handler_t::replace)
+                << "\n";
   } else if (streaming) {
     begin();
     std::cout << "\n";
   } else {
-    for (size_t i = 0; i < results.size(); ++i) std::cout << "==> " << i + 1 << "\n" << prompts[i] << results[i].text << "\n";
+    for (size_t i = 0; i < results.size(); ++i)
+      std::cout << "==> " << i + 1 << "\n" << prompts[i] << results[i].text << "\n";
   }
   if (o.times)
-    log_info("prefill ", times.prompt_tokens, " tokens in ", times.prefill_seconds, " s; decode ", times.new_tokens, " tokens in ", times.decode_seconds, " s (", double(times.new_tokens) / std::max(times.decode_seconds, 1e-9), " tokens/s); decode state ", format_bytes(double(times.peak_state_bytes)));
+    log_info("prefill ", times.prompt_tokens, " tokens in ", times.prefill_seconds, " s; decode ", times.new_tokens,
+             " tokens in ", times.decode_seconds, " s (",
+             double(times.new_tokens) / std::max(times.decode_seconds, 1e-9), " tokens/s); decode state ",
+             format_bytes(double(times.peak_state_bytes)));
   if (stop_signal()) return 128 + stop_signal();
   return 0;
 }
@@ -91,7 +102,8 @@ int run(const Options& o) {
 Command add_generate(CLI::App& app) {
   auto o = std::make_shared<Options>();
   app.add_option("model", o->model, "directory of a training run")->required();
-  app.add_option("--prompt", o->prompts, "text to continue (repeatable); default: the recipe's generate.prompt")->allow_extra_args(false);
+  app.add_option("--prompt", o->prompts, "text to continue (repeatable); default: the recipe's generate.prompt")
+      ->allow_extra_args(false);
   app.add_option("--prompts-file", o->prompts_file, "a file with one prompt a line");
   app.add_option("--weights", o->weights, "best, or a safetensors file; default: the last checkpoint's");
   app.add_option("--precision", o->precision, "f32, bf16 or f64")->check(CLI::IsMember({"f32", "bf16", "f64"}));
@@ -100,15 +112,19 @@ Command add_generate(CLI::App& app) {
   app.add_option("--temperature", o->temperature, "below 1 is bolder towards likely tokens, 0 is greedy");
   app.add_option("--top-k", o->top_k, "draw from the k most likely tokens only")->check(CLI::NonNegativeNumber);
   app.add_option("--top-p", o->top_p, "draw from the smallest set of tokens with this probability");
-  app.add_option("--repetition-penalty", o->repetition_penalty, "above 1 makes tokens that stand in the text less likely");
+  app.add_option("--repetition-penalty", o->repetition_penalty,
+                 "above 1 makes tokens that stand in the text less likely");
   app.add_option("--stop", o->stop, "end before this string (repeatable)")->allow_extra_args(false);
   app.add_option("--seed", o->seed, "of the draws")->check(CLI::NonNegativeNumber);
-  app.add_option("--batch-size", o->batch_size, "prompts continued at once; does not change the texts")->check(CLI::PositiveNumber);
+  app.add_option("--batch-size", o->batch_size, "prompts continued at once; does not change the texts")
+      ->check(CLI::PositiveNumber);
   app.add_flag("--no-cache", o->no_cache, "recompute the whole text for every token (slow, for checks)");
   app.add_flag("--json", o->json, "one JSON object a prompt");
   app.add_flag("--times", o->times, "log tokens per second of prefill and decode");
   add_threads_option(app);
-  app.footer("Example: lithe generate runs/first --prompt \"In the beginning\" --max-new-tokens 60 --top-p 0.9\nWhat an option does not say, section generate of the run's recipe does.");
+  app.footer(
+      "Example: lithe generate runs/first --prompt \"In the beginning\" --max-new-tokens 60 --top-p 0.9\nWhat an "
+      "option does not say, section generate of the run's recipe does.");
   return [o] { return run(*o); };
 }
 

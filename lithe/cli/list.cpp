@@ -22,9 +22,13 @@ bool has_oracles(const std::string& id) {
   return std::find(tested.begin(), tested.end(), id) != tested.end();
 }
 
-bool matches(const std::string& filter, const std::string& text) { return filter.empty() || text.find(filter) != std::string::npos; }
+bool matches(const std::string& filter, const std::string& text) {
+  return filter.empty() || text.find(filter) != std::string::npos;
+}
 
-std::string line_of(const Registry::Entry& e) { return cat(e.slot, " ", e.name, " ", e.info.spec, " ", e.info.summary, " ", e.info.source); }
+std::string line_of(const Registry::Entry& e) {
+  return cat(e.slot, " ", e.name, " ", e.info.spec, " ", e.info.summary, " ", e.info.source);
+}
 std::string line_of(const Capability& c) { return cat(c.kind, " ", c.id, " ", c.summary, " ", c.source); }
 
 // A bar would end a table's cell.
@@ -40,16 +44,22 @@ void print_keys(const Options& o) {
     const std::string path = prefix + d.path;
     if (!matches(o.filter, path)) return;
     if (o.markdown) {
-      std::printf("| `%s` | %s | %s | %s%s |\n", path.c_str(), d.type.c_str(), d.default_value.empty() ? "" : ("`" + d.default_value + "`").c_str(), escaped_bars(d.help).c_str(), d.rule.empty() ? "" : ("; " + d.rule).c_str());
+      std::printf("| `%s` | %s | %s | %s%s |\n", path.c_str(), d.type.c_str(),
+                  d.default_value.empty() ? "" : ("`" + d.default_value + "`").c_str(), escaped_bars(d.help).c_str(),
+                  d.rule.empty() ? "" : ("; " + d.rule).c_str());
     } else {
-      std::printf("%-44s %s%s%s\n", path.c_str(), d.help.c_str(), d.rule.empty() ? "" : (" (" + d.rule + ")").c_str(), d.default_value.empty() ? "" : (" [" + d.default_value + "]").c_str());
+      std::printf("%-44s %s%s%s\n", path.c_str(), d.help.c_str(), d.rule.empty() ? "" : (" (" + d.rule + ")").c_str(),
+                  d.default_value.empty() ? "" : (" [" + d.default_value + "]").c_str());
     }
   };
   if (o.markdown) std::puts("| key | type | default | meaning |\n| --- | --- | --- | --- |");
   for (const FieldDoc& d : docs) show(d, "");
   for (const auto* entry : Registry::instance().all()) {
     const auto options = entry->describe();
-    if (o.markdown && !options.empty() && o.filter.empty()) std::printf("\n### %s `%s`\n\n%s%s\n\n| key | type | default | meaning |\n| --- | --- | --- | --- |\n", entry->slot.c_str(), entry->name.c_str(), entry->info.summary.c_str(), entry->info.source.empty() ? "" : (" [" + entry->info.source + "]").c_str());
+    if (o.markdown && !options.empty() && o.filter.empty())
+      std::printf("\n### %s `%s`\n\n%s%s\n\n| key | type | default | meaning |\n| --- | --- | --- | --- |\n",
+                  entry->slot.c_str(), entry->name.c_str(), entry->info.summary.c_str(),
+                  entry->info.source.empty() ? "" : (" [" + entry->info.source + "]").c_str());
     for (const FieldDoc& d : options) show(d, o.markdown ? "" : entry->slot + " " + entry->name + ": ");
   }
 }
@@ -65,12 +75,17 @@ int run(const Options& o) {
     std::vector<std::string> ids;
     for (const auto* e : parts) {
       if (!matches(o.filter, line_of(*e))) continue;
-      json["parts"].push_back({{"slot", e->slot}, {"name", e->name}, {"id", e->info.spec}, {"summary", e->info.summary}, {"source", e->info.source}});
+      json["parts"].push_back({{"slot", e->slot},
+                               {"name", e->name},
+                               {"id", e->info.spec},
+                               {"summary", e->info.summary},
+                               {"source", e->info.source}});
       if (!e->info.spec.empty()) ids.push_back(e->info.spec);
     }
     for (const Capability& c : capabilities()) {
       if (!matches(o.filter, line_of(c))) continue;
-      json["capabilities"].push_back({{"id", c.id}, {"kind", c.kind}, {"summary", c.summary}, {"source", c.source}, {"file", c.file}});
+      json["capabilities"].push_back(
+          {{"id", c.id}, {"kind", c.kind}, {"summary", c.summary}, {"source", c.source}, {"file", c.file}});
       ids.push_back(c.id);
     }
     std::sort(ids.begin(), ids.end());
@@ -84,15 +99,18 @@ int run(const Options& o) {
   for (const auto* e : parts) {
     if (!matches(o.filter, line_of(*e))) continue;
     if (e->slot != slot) std::printf("%s%s\n", slot.empty() ? "" : "\n", (slot = e->slot).c_str());
-    std::printf("  %-16s %-22s %s%s\n", e->name.c_str(), e->info.spec.c_str(), e->info.summary.c_str(), e->info.source.empty() ? "" : (" [" + e->info.source + "]").c_str());
+    std::printf("  %-16s %-22s %s%s\n", e->name.c_str(), e->info.spec.c_str(), e->info.summary.c_str(),
+                e->info.source.empty() ? "" : (" [" + e->info.source + "]").c_str());
   }
   std::vector<Capability> all = capabilities();
-  std::sort(all.begin(), all.end(), [](const Capability& a, const Capability& b) { return std::pair(a.kind, a.id) < std::pair(b.kind, b.id); });
+  std::sort(all.begin(), all.end(),
+            [](const Capability& a, const Capability& b) { return std::pair(a.kind, a.id) < std::pair(b.kind, b.id); });
   std::string kind;
   for (const Capability& c : all) {
     if (!matches(o.filter, line_of(c))) continue;
     if (c.kind != kind) std::printf("\n%s\n", (kind = c.kind).c_str());
-    std::printf("  %-39s %s [%s]%s\n", c.id.c_str(), c.summary.c_str(), c.source.c_str(), has_oracles(c.id) ? "" : " (not covered by oracles)");
+    std::printf("  %-39s %s [%s]%s\n", c.id.c_str(), c.summary.c_str(), c.source.c_str(),
+                has_oracles(c.id) ? "" : " (not covered by oracles)");
   }
   return 0;
 }

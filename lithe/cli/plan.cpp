@@ -31,22 +31,34 @@ std::string format_count(double n) {
 void print(const Plan& plan, const Recipe& recipe) {
   std::printf("%-24s %12s %14s %14s %14s\n", "part", "parameters", "forward FLOPs", "step FLOPs", "step bytes");
   for (const PartCost& p : plan.parts)
-    std::printf("%-24s %12s %14s %14s %14s\n", p.part.c_str(), format_count(double(p.parameters)).c_str(), format_count(p.forward_flops).c_str(), format_count(p.step_flops).c_str(), format_bytes(p.step_bytes).c_str());
-  std::printf("%-24s %12s %14s %14s %14s\n\n", "total", format_count(double(plan.parameters)).c_str(), format_count(plan.forward.flops).c_str(), format_count(plan.step.flops).c_str(), format_bytes(plan.step.bytes).c_str());
-  std::printf("one step: %lld tokens in %lld part(s), %s, recomputation %s\n", static_cast<long long>(recipe.train.batch_tokens), static_cast<long long>(recipe.train.gradient_accumulation_steps), recipe.train.precision.c_str(), recipe.train.gradient_checkpointing ? "on" : "off");
+    std::printf("%-24s %12s %14s %14s %14s\n", p.part.c_str(), format_count(double(p.parameters)).c_str(),
+                format_count(p.forward_flops).c_str(), format_count(p.step_flops).c_str(),
+                format_bytes(p.step_bytes).c_str());
+  std::printf("%-24s %12s %14s %14s %14s\n\n", "total", format_count(double(plan.parameters)).c_str(),
+              format_count(plan.forward.flops).c_str(), format_count(plan.step.flops).c_str(),
+              format_bytes(plan.step.bytes).c_str());
+  std::printf("one step: %lld tokens in %lld part(s), %s, recomputation %s\n",
+              static_cast<long long>(recipe.train.batch_tokens),
+              static_cast<long long>(recipe.train.gradient_accumulation_steps), recipe.train.precision.c_str(),
+              recipe.train.gradient_checkpointing ? "on" : "off");
   std::printf("peak memory %s, exactly:\n", format_bytes(double(plan.memory.peak)).c_str());
-  for (int c = 0; c < kMemoryClasses; ++c) std::printf("  %-12s %12s\n", name_of(MemoryClass(c)), format_bytes(double(plan.memory.by_class[size_t(c)])).c_str());
+  for (int c = 0; c < kMemoryClasses; ++c)
+    std::printf("  %-12s %12s\n", name_of(MemoryClass(c)),
+                format_bytes(double(plan.memory.by_class[size_t(c)])).c_str());
   std::printf("decode state %lld bytes per token and sequence\n", static_cast<long long>(plan.state_bytes_per_token));
-  if (plan.tokens_per_second > 0) std::printf("about %.0f tokens/s in training on this machine (an estimate)\n", plan.tokens_per_second);
+  if (plan.tokens_per_second > 0)
+    std::printf("about %.0f tokens/s in training on this machine (an estimate)\n", plan.tokens_per_second);
 }
 
 int run(const Options& o) {
   Recipe recipe = load_recipe(o.recipe, o.set);
-  check_usage(recipe.train.batch_tokens % recipe.train.gradient_accumulation_steps == 0, "plan", "batch_tokens must be a multiple of gradient_accumulation_steps");
+  check_usage(recipe.train.batch_tokens % recipe.train.gradient_accumulation_steps == 0, "plan",
+              "batch_tokens must be a multiple of gradient_accumulation_steps");
   ModelConfig& model = recipe.model;
   // The corpus is not read: a vocabulary comes from the recipe alone.
   if (!model.vocab_size) {
-    check_usage(recipe.data.tokenizer.type != "file", "plan", "the vocabulary is in '", recipe.data.tokenizer.file, "'; give model.vocab_size to plan without it");
+    check_usage(recipe.data.tokenizer.type != "file", "plan", "the vocabulary is in '", recipe.data.tokenizer.file,
+                "'; give model.vocab_size to plan without it");
     model.vocab_size = recipe.data.tokenizer.type == "bytes" ? 257 : recipe.data.tokenizer.vocab_size;
   }
   if (!model.max_position_embeddings) model.max_position_embeddings = recipe.data.sequence_length;
@@ -55,18 +67,37 @@ int run(const Options& o) {
   const int64_t budget = o.budget.empty() ? 0 : parse_bytes(o.budget);
   check_usage(!o.fit || budget, "plan", "--fit needs --memory-budget");
   if (o.fit) fit_memory(model, recipe.train, recipe.data.sequence_length, rows, budget);
-  const Plan plan = plan_training(model, recipe.train, recipe.data.sequence_length, evaluates ? std::min(rows, recipe.train.micro_batch_tokens()) : 0, !o.no_speed);
+  const Plan plan = plan_training(model, recipe.train, recipe.data.sequence_length,
+                                  evaluates ? std::min(rows, recipe.train.micro_batch_tokens()) : 0, !o.no_speed);
   if (o.json) {
-    Json json = {{"parameters", plan.parameters}, {"forward_flops", plan.forward.flops}, {"step_flops", plan.step.flops}, {"step_bytes", plan.step.bytes}, {"peak_bytes", plan.memory.peak}, {"memory", Json::object()}, {"state_bytes_per_token", plan.state_bytes_per_token}, {"batch_tokens", recipe.train.batch_tokens}, {"gradient_accumulation_steps", recipe.train.gradient_accumulation_steps}, {"gradient_checkpointing", recipe.train.gradient_checkpointing}, {"parts", Json::array()}};
+    Json json = {{"parameters", plan.parameters},
+                 {"forward_flops", plan.forward.flops},
+                 {"step_flops", plan.step.flops},
+                 {"step_bytes", plan.step.bytes},
+                 {"peak_bytes", plan.memory.peak},
+                 {"memory", Json::object()},
+                 {"state_bytes_per_token", plan.state_bytes_per_token},
+                 {"batch_tokens", recipe.train.batch_tokens},
+                 {"gradient_accumulation_steps", recipe.train.gradient_accumulation_steps},
+                 {"gradient_checkpointing", recipe.train.gradient_checkpointing},
+                 {"parts", Json::array()}};
     for (int c = 0; c < kMemoryClasses; ++c) json["memory"][name_of(MemoryClass(c))] = plan.memory.by_class[size_t(c)];
-    for (const PartCost& p : plan.parts) json["parts"].push_back({{"part", p.part}, {"parameters", p.parameters}, {"forward_flops", p.forward_flops}, {"step_flops", p.step_flops}, {"step_bytes", p.step_bytes}});
+    for (const PartCost& p : plan.parts)
+      json["parts"].push_back({{"part", p.part},
+                               {"parameters", p.parameters},
+                               {"forward_flops", p.forward_flops},
+                               {"step_flops", p.step_flops},
+                               {"step_bytes", p.step_bytes}});
     if (plan.tokens_per_second > 0) json["tokens_per_second_estimate"] = plan.tokens_per_second;
     std::cout << json.dump(2) << "\n";
   } else {
     print(plan, recipe);
   }
   if (budget && plan.memory.peak > budget)
-    throw Error("memory", cat("the plan needs ", format_bytes(double(plan.memory.peak)), ", the budget is ", format_bytes(double(budget)), "; --fit chooses accumulation and recomputation"), ExitCode::memory);
+    throw Error("memory",
+                cat("the plan needs ", format_bytes(double(plan.memory.peak)), ", the budget is ",
+                    format_bytes(double(budget)), "; --fit chooses accumulation and recomputation"),
+                ExitCode::memory);
   return 0;
 }
 
@@ -81,7 +112,9 @@ Command add_plan(CLI::App& app) {
   app.add_flag("--no-speed", o->no_speed, "leave the speed estimate out (it measures this machine for a moment)");
   app.add_flag("--json", o->json, "print the plan as JSON");
   add_threads_option(app);
-  app.footer("Example: lithe plan recipes/quickstart.yaml --set model.num_hidden_layers=8\nRuns one training step on tensors without data: the peak is the one a run will measure.");
+  app.footer(
+      "Example: lithe plan recipes/quickstart.yaml --set model.num_hidden_layers=8\nRuns one training step on tensors "
+      "without data: the peak is the one a run will measure.");
   return [o] { return run(*o); };
 }
 

@@ -18,7 +18,9 @@
 namespace lithe {
 
 void add_threads_option(CLI::App& app) {
-  app.add_option_function<int>("--threads", [](int n) { set_threads(n); }, "threads to use; default: what affinity, cgroup and OMP_NUM_THREADS allow")
+  app.add_option_function<int>(
+         "--threads", [](int n) { set_threads(n); },
+         "threads to use; default: what affinity, cgroup and OMP_NUM_THREADS allow")
       ->check(CLI::Range(1, 1024));
 }
 
@@ -26,7 +28,8 @@ namespace {
 
 std::string version_text() {
   const BuildInfo& b = build_info();
-  return cat("lithe ", b.version, "\ncommit ", b.commit, "\nbuilt with ", b.compiler, ", ", b.build_type, "\ninstruction set ", kernels::name_of(kernels::usable_isa()), ", ", threads(), " threads");
+  return cat("lithe ", b.version, "\ncommit ", b.commit, "\nbuilt with ", b.compiler, ", ", b.build_type,
+             "\ninstruction set ", kernels::name_of(kernels::usable_isa()), ", ", threads(), " threads");
 }
 
 // A stream that the caller closed would give its number to the next file that is opened, and results would be written
@@ -68,11 +71,17 @@ int run_program(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
   occupy_standard_streams();
   return guarded([&] {
-    CLI::App app{"lithe: train, measure and run efficient Transformers on CPUs.\nResults go to stdout, log and progress to stderr.", "lithe"};
+    CLI::App app{
+        "lithe: train, measure and run efficient Transformers on CPUs.\nResults go to stdout, log and progress to "
+        "stderr.",
+        "lithe"};
     app.set_version_flag("--version", version_text());
     app.require_subcommand(1);
     app.failure_message(CLI::FailureMessage::simple);
-    app.footer("Start: lithe train recipes/quickstart.yaml --out runs/first\nExit codes: 0 done, 1 failed while running, 2 wrong usage or recipe, 3 diverged,\n4 does not fit the memory budget, 128+n stopped by signal n after saving.");
+    app.footer(
+        "Start: lithe train recipes/quickstart.yaml --out runs/first\nExit codes: 0 done, 1 failed while running, 2 "
+        "wrong usage or recipe, 3 diverged,\n4 does not fit the memory budget, 128+n stopped by signal n after "
+        "saving.");
     struct Verb {
       const char *name, *help;
       Command (*add)(CLI::App&);
@@ -95,7 +104,8 @@ int run_program(int argc, char** argv) {
     } catch (const CLI::ParseError& error) {
       if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
       const auto picked = app.get_subcommands();
-      std::cerr << "lithe: " << error.what() << "; see lithe " << (picked.empty() ? "" : picked[0]->get_name() + " ") << "--help" << std::endl;
+      std::cerr << "lithe: " << error.what() << "; see lithe " << (picked.empty() ? "" : picked[0]->get_name() + " ")
+                << "--help" << std::endl;
       return int(ExitCode::usage);
     }
     for (const auto& [sub, command] : commands)

@@ -19,15 +19,18 @@ namespace {
 
 // A key at the wrong place is common (learning_rate at the top level, num_attention_heads in `model`): say where it
 // belongs.
-void refuse_misplaced(const std::string& key, const Mark& mark, const std::string& section, const std::vector<FieldDoc>& docs) {
+void refuse_misplaced(const std::string& key, const Mark& mark, const std::string& section,
+                      const std::vector<FieldDoc>& docs) {
   const std::string here = section.empty() ? "at the top level" : "in section '" + section + "'";
   for (const FieldDoc& doc : docs)
     if (doc.path.ends_with("." + key))
-      fail_usage("recipe", to_string(mark), ": '", key, "' belongs in section '", doc.path.substr(0, doc.path.size() - key.size() - 1), "', not ", here);
+      fail_usage("recipe", to_string(mark), ": '", key, "' belongs in section '",
+                 doc.path.substr(0, doc.path.size() - key.size() - 1), "', not ", here);
   for (const auto* part : Registry::instance().all())
     for (const FieldDoc& option : part->describe())
       if (option.path == key)
-        fail_usage("recipe", to_string(mark), ": '", key, "' is an option of ", part->slot, " '", part->name, "', not a key ", here);
+        fail_usage("recipe", to_string(mark), ": '", key, "' is an option of ", part->slot, " '", part->name,
+                   "', not a key ", here);
 }
 
 void check_places(const Node& root) {
@@ -50,14 +53,16 @@ void check_places(const Node& root) {
 
 Recipe load_recipe(const Path& file, const std::vector<std::string>& overrides) {
   check_usage(std::filesystem::exists(file), "recipe", "'", file.string(), "' does not exist");
-  check_usage(std::filesystem::is_regular_file(file), "recipe", "'", file.string(), "' is not a file; give a recipe such as recipes/quickstart.yaml");
+  check_usage(std::filesystem::is_regular_file(file), "recipe", "'", file.string(),
+              "' is not a file; give a recipe such as recipes/quickstart.yaml");
   return read_recipe(read_file(file, uint64_t(1) << 24), file.string(), overrides);
 }
 
 Recipe read_recipe(std::string_view text, const std::string& origin, const std::vector<std::string>& overrides) {
   Node root = parse_yaml(text, origin);
   if (root.is_null()) root = Node::map(Mark{origin, 1, 1});
-  check_usage(root.is_map(), "recipe", origin, ": must hold sections model, data, train, not ", root.is_list() ? "a list" : "plain text");
+  check_usage(root.is_map(), "recipe", origin, ": must hold sections model, data, train, not ",
+              root.is_list() ? "a list" : "plain text");
   for (const std::string& assignment : overrides) apply_override(root, assignment);
   check_places(root);
   Recipe recipe;
@@ -71,7 +76,8 @@ Node resolved(Recipe recipe) {
 
 Recipe recipe_of_run(const Path& run) {
   const Path file = run / "resolved_recipe.yaml";
-  check_usage(std::filesystem::exists(file), "load", "'", run.string(), "' has no resolved_recipe.yaml; give the --out directory of a training run");
+  check_usage(std::filesystem::exists(file), "load", "'", run.string(),
+              "' has no resolved_recipe.yaml; give the --out directory of a training run");
   return load_recipe(file, {});
 }
 

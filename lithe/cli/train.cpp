@@ -23,7 +23,9 @@ struct Options {
 
 // Quoted for a shell where it must be.
 std::string word(const std::string& text) {
-  const bool plain = !text.empty() && text.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=.,/:@%") == std::string::npos;
+  const bool plain = !text.empty() && text.find_first_not_of(
+                                          "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=.,/:@%") ==
+                                          std::string::npos;
   if (plain) return text;
   std::string out = "'";
   for (char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
@@ -40,10 +42,13 @@ std::string resume_command(const Options& o) {
 }
 
 void print(const TrainResult& r, const std::string& out) {
-  std::printf("%s after %lld steps, %lld tokens, %s\n", r.status.c_str(), static_cast<long long>(r.steps), static_cast<long long>(r.tokens), format_duration(r.seconds).c_str());
+  std::printf("%s after %lld steps, %lld tokens, %s\n", r.status.c_str(), static_cast<long long>(r.steps),
+              static_cast<long long>(r.tokens), format_duration(r.seconds).c_str());
   if (r.best_step >= 0)
-    std::printf("held-out loss %.4f (perplexity %.2f), best %.4f at step %lld\n", r.eval_loss, std::exp(r.eval_loss), r.best_eval_loss, static_cast<long long>(r.best_step));
-  std::printf("peak memory %s (planned %s)\n", format_bytes(double(r.measured.peak)).c_str(), format_bytes(double(r.planned.peak)).c_str());
+    std::printf("held-out loss %.4f (perplexity %.2f), best %.4f at step %lld\n", r.eval_loss, std::exp(r.eval_loss),
+                r.best_eval_loss, static_cast<long long>(r.best_step));
+  std::printf("peak memory %s (planned %s)\n", format_bytes(double(r.measured.peak)).c_str(),
+              format_bytes(double(r.planned.peak)).c_str());
   std::printf("weights %s/model.safetensors, report %s/report.html\n", out.c_str(), out.c_str());
 }
 
@@ -61,10 +66,24 @@ int run(const Options& o) {
   run.data = recipe.data;
   run.train = recipe.train;
   run.sample_prompt = recipe.generate.prompt;
-  run.sampler = [config = recipe.generate](const Model& model, const Tokenizer& tokenizer, const std::string& prompt) { return generate(model, tokenizer, {prompt}, config)[0].text; };
+  run.sampler = [config = recipe.generate](const Model& model, const Tokenizer& tokenizer, const std::string& prompt) {
+    return generate(model, tokenizer, {prompt}, config)[0].text;
+  };
   const TrainResult r = train(run);
   if (o.json)
-    std::cout << Json({{"status", r.status}, {"steps", r.steps}, {"tokens", r.tokens}, {"final_loss", r.final_loss}, {"eval_loss", r.eval_loss}, {"best_eval_loss", r.best_eval_loss}, {"best_step", r.best_step}, {"seconds", r.seconds}, {"planned_peak_bytes", r.planned.peak}, {"measured_peak_bytes", r.measured.peak}, {"out", o.out}}).dump(2, ' ', false, Json::error_handler_t::replace) << "\n";
+    std::cout << Json({{"status", r.status},
+                       {"steps", r.steps},
+                       {"tokens", r.tokens},
+                       {"final_loss", r.final_loss},
+                       {"eval_loss", r.eval_loss},
+                       {"best_eval_loss", r.best_eval_loss},
+                       {"best_step", r.best_step},
+                       {"seconds", r.seconds},
+                       {"planned_peak_bytes", r.planned.peak},
+                       {"measured_peak_bytes", r.measured.peak},
+                       {"out", o.out}})
+                     .dump(2, ' ', false, Json::error_handler_t::replace)
+              << "\n";
   else
     print(r, o.out);
   if (!r.signal) return 0;
@@ -79,7 +98,8 @@ Command add_train(CLI::App& app) {
   app.add_option("recipe", o->recipe, "recipe file (YAML); the keys: lithe list --keys")->required();
   app.add_option("--out", o->out, "directory of the run: weights, metrics, checkpoints, report")->required();
   app.add_flag("--resume", o->resume, "continue the run in --out from its last checkpoint, bit for bit");
-  app.add_option("--set", o->set, "override a key of the recipe: train.learning_rate=3e-4 (repeatable)")->allow_extra_args(false);
+  app.add_option("--set", o->set, "override a key of the recipe: train.learning_rate=3e-4 (repeatable)")
+      ->allow_extra_args(false);
   app.add_option("--memory-budget", o->budget, "refuse (exit 4) when the planned peak is above this, like 2GiB");
   app.add_flag("--fit", o->fit, "with --memory-budget: choose accumulation and recomputation so that it fits");
   app.add_flag("--json", o->json, "print the result as JSON");

@@ -20,7 +20,7 @@ constexpr size_t kBlock = size_t(1) << 18;
 class PlainSource final : public ByteSource {
  public:
   explicit PlainSource(const Path& path) : path_(path) {
-    struct stat info{};
+    struct stat info {};
     // Asked before opening: opening a pipe would wait for its writer.
     check(::stat(path.c_str(), &info) == 0, "corpus", "'", path.string(), "': ", std::strerror(errno));
     check(!S_ISDIR(info.st_mode), "corpus", "'", path.string(), "' is a directory; name files, or a pattern such as '",

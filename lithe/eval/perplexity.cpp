@@ -8,14 +8,17 @@
 namespace lithe {
 
 void EvalConfig::fields(Fields& f) {
-  f("context_length", context_length, "tokens of a window; 0: data.sequence_length of the training recipe", at_least(0));
+  f("context_length", context_length, "tokens of a window; 0: data.sequence_length of the training recipe",
+    at_least(0));
   f("stride", stride, "tokens a window moves on; 0: context_length", at_least(0));
   f("batch_tokens", batch_tokens, "tokens run at once; does not change the result", at_least(1));
 }
 
 double Perplexity::token_perplexity() const { return std::exp(loss()); }
 double Perplexity::word_perplexity() const { return words ? std::exp(nll / double(words)) : 0; }
-double Perplexity::word_and_line_perplexity() const { return words + lines ? std::exp(nll / double(words + lines)) : 0; }
+double Perplexity::word_and_line_perplexity() const {
+  return words + lines ? std::exp(nll / double(words + lines)) : 0;
+}
 double Perplexity::bits_per_byte() const { return bytes ? nll / std::numbers::ln2 / double(bytes) : 0; }
 
 namespace {
@@ -63,14 +66,18 @@ class Scorer {
 
 }  // namespace
 
-// spec: app.lm | metric | perplexity per token, word and byte with a sliding window | TB 6.5.1, Eq 6.198-6.201; MP stride
-Perplexity perplexity(const Model& model, const TokenStore& text, const EvalConfig& config, int64_t default_context, const std::function<void(int64_t, int64_t)>& progress) {
+// spec: app.lm | metric | perplexity per token, word and byte with a sliding window | TB 6.5.1, Eq 6.198-6.201; MP
+// stride
+Perplexity perplexity(const Model& model, const TokenStore& text, const EvalConfig& config, int64_t default_context,
+                      const std::function<void(int64_t, int64_t)>& progress) {
   const int64_t context = config.context_length ? config.context_length : default_context;
   check_usage(context >= 1, "eval", "context_length must be at least 1, got ", context);
   const int64_t stride = config.stride ? config.stride : context, limit = model.position_limit();
   check_usage(stride <= context, "eval", "stride ", stride, " must not exceed context_length ", context);
-  check_usage(!limit || context <= limit, "eval", "context_length ", context, " is beyond the model's positions ", limit);
-  check_usage(text.info().vocab_size <= model.config().vocab_size, "eval", "the text's ids go up to ", text.info().vocab_size, ", the model's vocabulary has ", model.config().vocab_size);
+  check_usage(!limit || context <= limit, "eval", "context_length ", context, " is beyond the model's positions ",
+              limit);
+  check_usage(text.info().vocab_size <= model.config().vocab_size, "eval", "the text's ids go up to ",
+              text.info().vocab_size, ", the model's vocabulary has ", model.config().vocab_size);
 
   Scorer scorer(model, config.batch_tokens);
   int64_t done = 0;
@@ -84,7 +91,8 @@ Perplexity perplexity(const Model& model, const TokenStore& text, const EvalConf
     const int64_t rows = int64_t(string.size()) - 1;
     for (int64_t scored = 0; scored < rows;) {
       // The first window scores all its rows; later ones end `stride` rows further on.
-      const int64_t end = std::min(rows, scored == 0 ? context : scored + stride), begin = std::max<int64_t>(0, end - context);
+      const int64_t end = std::min(rows, scored == 0 ? context : scored + stride),
+                    begin = std::max<int64_t>(0, end - context);
       scorer.add(string.data() + begin, string.data() + begin + 1, end - begin, end - scored);
       scored = end;
       if (progress) progress(done + scored, text.tokens() + text.documents());

@@ -26,6 +26,7 @@ struct Perplexity {
 /// `stride` rows within a document; only rows that no earlier window held are scored (the last `stride` of each
 /// window). 0 for context_length: `default_context`; 0 for stride: the context length (disjoint windows). The result
 /// does not depend on batch_tokens. Polls stop_signal(), failing when asked to stop. `progress(done, all)` optional.
-Perplexity perplexity(const Model& model, const TokenStore& text, const EvalConfig& config, int64_t default_context, const std::function<void(int64_t, int64_t)>& progress = {});
+Perplexity perplexity(const Model& model, const TokenStore& text, const EvalConfig& config, int64_t default_context,
+                      const std::function<void(int64_t, int64_t)>& progress = {});
 
 }  // namespace lithe

@@ -31,7 +31,9 @@ size_t held_back(const std::string& text, const std::vector<std::string>& stops)
 
 class Generator {
  public:
-  Generator(const Model& model, const Tokenizer& tokenizer, const GenerateConfig& config, const std::function<void(size_t, std::string_view)>& on_text, std::vector<Generation>& results, GenerateTimes& times)
+  Generator(const Model& model, const Tokenizer& tokenizer, const GenerateConfig& config,
+            const std::function<void(size_t, std::string_view)>& on_text, std::vector<Generation>& results,
+            GenerateTimes& times)
       : model_(model), tokenizer_(tokenizer), config_(config), on_text_(on_text), results_(results), times_(times) {}
 
   void run(std::vector<Running> running) {
@@ -43,12 +45,14 @@ class Generator {
     while (!running.empty()) {
       const auto start = Clock::now();
       const Tensor logits = next_logits(running, state.get(), first);
-      (first ? times_.prefill_seconds : times_.decode_seconds) += std::chrono::duration<double>(Clock::now() - start).count();
+      (first ? times_.prefill_seconds : times_.decode_seconds) +=
+          std::chrono::duration<double>(Clock::now() - start).count();
       if (state) times_.peak_state_bytes = std::max(times_.peak_state_bytes, state->bytes());
       first = false;
       std::vector<int64_t> alive;
       for (size_t b = 0; b < running.size(); ++b)
-        if (accept(running[b], {logits.data<float>() + int64_t(b) * logits.cols(), size_t(logits.cols())})) alive.push_back(int64_t(b));
+        if (accept(running[b], {logits.data<float>() + int64_t(b) * logits.cols(), size_t(logits.cols())}))
+          alive.push_back(int64_t(b));
       if (alive.size() == running.size()) continue;
       std::vector<Running> rest;
       for (int64_t b : alive) rest.push_back(std::move(running[size_t(b)]));
@@ -85,7 +89,8 @@ class Generator {
   bool accept(Running& r, std::span<const float> logits) {
     Generation& out = results_[r.prompt];
     if (stop_signal()) return finish(r, "interrupted");
-    const int32_t token = choose_token(logits.first(size_t(tokenizer_.vocab_size())), r.tokens, config_, int64_t(r.prompt), r.new_tokens);
+    const int32_t token =
+        choose_token(logits.first(size_t(tokenizer_.vocab_size())), r.tokens, config_, int64_t(r.prompt), r.new_tokens);
     if (tokenizer_.specials().eos && token == *tokenizer_.specials().eos) return finish(r, "end");
     r.tokens.push_back(token);
     out.tokens.push_back(token);
@@ -125,7 +130,9 @@ class Generator {
 
 }  // namespace
 
-std::vector<Generation> generate(const Model& model, const Tokenizer& tokenizer, const std::vector<std::string>& prompts, const GenerateConfig& config, const std::function<void(size_t, std::string_view)>& on_text, GenerateTimes* times) {
+std::vector<Generation> generate(const Model& model, const Tokenizer& tokenizer,
+                                 const std::vector<std::string>& prompts, const GenerateConfig& config,
+                                 const std::function<void(size_t, std::string_view)>& on_text, GenerateTimes* times) {
   config.validate();
   std::vector<Generation> results(prompts.size());
   GenerateTimes unused;
@@ -134,13 +141,19 @@ std::vector<Generation> generate(const Model& model, const Tokenizer& tokenizer,
   for (size_t begin = 0; begin < prompts.size(); begin += size_t(config.batch_size)) {
     std::vector<Running> running;
     for (size_t i = begin; i < std::min(prompts.size(), begin + size_t(config.batch_size)); ++i) {
-      Running r{.prompt = i, .tokens = {}, .limit = config.max_new_tokens, .decoder = StreamDecoder(tokenizer), .pending = {}};
+      Running r{.prompt = i,
+                .tokens = {},
+                .limit = config.max_new_tokens,
+                .decoder = StreamDecoder(tokenizer),
+                .pending = {}};
       if (bos) r.tokens.push_back(*bos);
       const auto ids = tokenizer.encode(prompts[i]);
       r.tokens.insert(r.tokens.end(), ids.begin(), ids.end());
-      check_usage(!r.tokens.empty(), "generate", "prompt ", i + 1, " is empty and the tokenizer has no token to begin with");
+      check_usage(!r.tokens.empty(), "generate", "prompt ", i + 1,
+                  " is empty and the tokenizer has no token to begin with");
       const int64_t length = int64_t(r.tokens.size()), most = model.position_limit();
-      check_usage(!most || length <= most, "generate", "prompt ", i + 1, " has ", length, " tokens, the model's positions end at ", most);
+      check_usage(!most || length <= most, "generate", "prompt ", i + 1, " has ", length,
+                  " tokens, the model's positions end at ", most);
       if (most) r.limit = std::min(r.limit, most - length + 1);
       results[i].prompt_tokens = length;
       if (times) times->prompt_tokens += length;

@@ -23,6 +23,9 @@ struct GenerateTimes {
 /// leave the batch. `on_text(i, piece)`, optional, receives prompt i's text as it comes, complete UTF-8 characters
 /// only, never past a stop string. Polls stop_signal(). A prompt that leaves no room below the model's longest
 /// position fails.
-std::vector<Generation> generate(const Model& model, const Tokenizer& tokenizer, const std::vector<std::string>& prompts, const GenerateConfig& config, const std::function<void(size_t, std::string_view)>& on_text = {}, GenerateTimes* times = nullptr);
+std::vector<Generation> generate(const Model& model, const Tokenizer& tokenizer,
+                                 const std::vector<std::string>& prompts, const GenerateConfig& config,
+                                 const std::function<void(size_t, std::string_view)>& on_text = {},
+                                 GenerateTimes* times = nullptr);
 
 }  // namespace lithe

@@ -4,17 +4,25 @@ namespace lithe {
 
 LoadedModel load_model(const Path& directory, const std::string& weights, const std::string& precision) {
   namespace fs = std::filesystem;
-  check_usage(fs::is_directory(directory), "load", "'", directory.string(), "' is not a directory; give the --out directory of a training run");
-  check_usage(fs::exists(directory / "config.json"), "load", "'", directory.string(), "' has no config.json; give the --out directory of a training run");
+  check_usage(fs::is_directory(directory), "load", "'", directory.string(),
+              "' is not a directory; give the --out directory of a training run");
+  check_usage(fs::exists(directory / "config.json"), "load", "'", directory.string(),
+              "' has no config.json; give the --out directory of a training run");
   Path file = directory / "model.safetensors";
-  if (weights == "best") file = directory / "best" / "model.safetensors";
-  else if (!weights.empty()) file = weights;
-  check_usage(fs::exists(file), "load", "'", file.string(), "' does not exist", weights == "best" ? "; the run has no held-out evaluation" : weights.empty() ? "; the run has not saved a checkpoint yet" : "");
+  if (weights == "best")
+    file = directory / "best" / "model.safetensors";
+  else if (!weights.empty())
+    file = weights;
+  check_usage(fs::exists(file), "load", "'", file.string(), "' does not exist",
+              weights == "best" ? "; the run has no held-out evaluation"
+              : weights.empty() ? "; the run has not saved a checkpoint yet"
+                                : "");
   const DType dtype = precision == "f64" ? DType::f64 : precision == "bf16" ? DType::bf16 : DType::f32;
   LoadedModel loaded;
   loaded.tokenizer = load_tokenizer(directory);
   const ModelConfig config = load_config(directory / "config.json");
-  check(loaded.tokenizer->vocab_size() <= config.vocab_size, "load", "'", directory.string(), "': the tokenizer has ", loaded.tokenizer->vocab_size(), " entries, the model ", config.vocab_size);
+  check(loaded.tokenizer->vocab_size() <= config.vocab_size, "load", "'", directory.string(), "': the tokenizer has ",
+        loaded.tokenizer->vocab_size(), " entries, the model ", config.vocab_size);
   loaded.model = std::make_unique<Model>(config, ModelOptions{.dtype = dtype, .compute = dtype});
   load_weights(*loaded.model, file);
   return loaded;

@@ -18,27 +18,35 @@ void GenerateConfig::fields(Fields& f) {
   f("prompt", prompt, "text to continue; also what samples during training start from");
   f("max_new_tokens", max_new_tokens, "tokens to add at most", between(1, kMostNewTokens));
   f("do_sample", do_sample, "draw from the distribution; false: always the most likely token");
-  f("temperature", temperature, "logits are divided by this; below 1 is bolder towards likely tokens, 0 is greedy", at_least(0));
+  f("temperature", temperature, "logits are divided by this; below 1 is bolder towards likely tokens, 0 is greedy",
+    at_least(0));
   f("top_k", top_k, "draw from the k most likely tokens only; 0: all", at_least(0));
   f("top_p", top_p, "draw from the smallest set of tokens with at least this probability", between(0, 1));
-  f("repetition_penalty", repetition_penalty, "above 1 makes tokens that stand in the text less likely", at_least(1e-3));
+  f("repetition_penalty", repetition_penalty, "above 1 makes tokens that stand in the text less likely",
+    at_least(1e-3));
   f("stop", stop, "generation ends before any of these strings");
   f("seed", seed, "of the draws", at_least(0));
   f("batch_size", batch_size, "prompts that are continued at once", at_least(1));
-  f("use_cache", use_cache, "keep the decode state; false recomputes the whole text for every token (slow, for checks)");
+  f("use_cache", use_cache,
+    "keep the decode state; false recomputes the whole text for every token (slow, for checks)");
 }
 
 void GenerateConfig::validate() const {
   for (const std::string& s : stop) check_usage(!s.empty(), "generate", "a stop string is empty");
-  check_usage(std::isfinite(temperature) && temperature >= 0, "generate", "temperature must be at least 0, got ", temperature);
+  check_usage(std::isfinite(temperature) && temperature >= 0, "generate", "temperature must be at least 0, got ",
+              temperature);
   check_usage(top_p > 0 && top_p <= 1, "generate", "top_p must be above 0 and at most 1, got ", top_p);
-  check_usage(std::isfinite(repetition_penalty) && repetition_penalty > 0, "generate", "repetition_penalty must be above 0, got ", repetition_penalty);
-  check_usage(max_new_tokens >= 1 && max_new_tokens <= kMostNewTokens, "generate", "max_new_tokens must be between 1 and ", kMostNewTokens, ", got ", max_new_tokens);
+  check_usage(std::isfinite(repetition_penalty) && repetition_penalty > 0, "generate",
+              "repetition_penalty must be above 0, got ", repetition_penalty);
+  check_usage(max_new_tokens >= 1 && max_new_tokens <= kMostNewTokens, "generate",
+              "max_new_tokens must be between 1 and ", kMostNewTokens, ", got ", max_new_tokens);
   check_usage(batch_size >= 1 && top_k >= 0, "generate", "batch_size must be at least 1, top_k at least 0");
 }
 
-// spec: search.greedy | search | the most likely token at each step; sampling with temperature, top-k, top-p | TB Eq 6.49, 6.199
-int32_t choose_token(std::span<const float> logits, std::span<const int32_t> seen, const GenerateConfig& config, int64_t sequence, int64_t position) {
+// spec: search.greedy | search | the most likely token at each step; sampling with temperature, top-k, top-p | TB
+// Eq 6.49, 6.199
+int32_t choose_token(std::span<const float> logits, std::span<const int32_t> seen, const GenerateConfig& config,
+                     int64_t sequence, int64_t position) {
   check(!logits.empty(), "generate", "no logits");
   std::vector<float> scores(logits.begin(), logits.end());
   if (config.repetition_penalty != 1) {
@@ -52,13 +60,16 @@ int32_t choose_token(std::span<const float> logits, std::span<const int32_t> see
   }
   const size_t best = size_t(std::max_element(scores.begin(), scores.end()) - scores.begin());
   const bool numbers = std::none_of(scores.begin(), scores.end(), [](float s) { return std::isnan(s); });
-  check(numbers && std::isfinite(scores[best]), "generate", "the model's logits are not finite; its weights are damaged or diverged");
+  check(numbers && std::isfinite(scores[best]), "generate",
+        "the model's logits are not finite; its weights are damaged or diverged");
   if (!config.do_sample || config.temperature == 0) return int32_t(best);
 
   // Most likely first, the lower id on ties.
   std::vector<int32_t> order(scores.size());
   std::iota(order.begin(), order.end(), 0);
-  const auto before = [&](int32_t a, int32_t b) { return scores[size_t(a)] != scores[size_t(b)] ? scores[size_t(a)] > scores[size_t(b)] : a < b; };
+  const auto before = [&](int32_t a, int32_t b) {
+    return scores[size_t(a)] != scores[size_t(b)] ? scores[size_t(a)] > scores[size_t(b)] : a < b;
+  };
   size_t keep = config.top_k > 0 ? std::min(order.size(), size_t(config.top_k)) : order.size();
   if (keep < order.size())
     std::partial_sort(order.begin(), order.begin() + long(keep), order.end(), before);
@@ -66,7 +77,8 @@ int32_t choose_token(std::span<const float> logits, std::span<const int32_t> see
     std::sort(order.begin(), order.end(), before);
   std::vector<double> weights(keep);
   double total = 0;
-  for (size_t i = 0; i < keep; ++i) total += weights[i] = std::exp((double(scores[size_t(order[i])]) - double(scores[best])) / config.temperature);
+  for (size_t i = 0; i < keep; ++i)
+    total += weights[i] = std::exp((double(scores[size_t(order[i])]) - double(scores[best])) / config.temperature);
   if (config.top_p < 1) {
     double sum = 0;
     for (size_t i = 0; i < keep; ++i)

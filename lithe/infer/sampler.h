@@ -29,6 +29,7 @@ struct GenerateConfig {
 /// drawn from softmax(logits / temperature) restricted to the top_k most likely and then to the smallest set whose
 /// probability reaches top_p. First, logits of `seen` tokens are divided (positive) or multiplied (negative) by the
 /// repetition penalty. The draw is a pure function of (seed, sequence, position).
-int32_t choose_token(std::span<const float> logits, std::span<const int32_t> seen, const GenerateConfig& config, int64_t sequence, int64_t position);
+int32_t choose_token(std::span<const float> logits, std::span<const int32_t> seen, const GenerateConfig& config,
+                     int64_t sequence, int64_t position);
 
 }  // namespace lithe

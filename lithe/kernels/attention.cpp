@@ -36,20 +36,21 @@ void check_segments(const char* op, const AttentionArgs& a) {
   covered.reserve(a.segments.size());
   for (size_t i = 0; i < a.segments.size(); ++i) {
     const AttentionSegment& s = a.segments[i];
-    require(s.query_row >= 0 && s.query_rows >= 0 && s.query_row + s.query_rows <= queries, op, a, "segment ", i, " has query rows [",
-            s.query_row, ",", s.query_row + s.query_rows, "), outside of q");
+    require(s.query_row >= 0 && s.query_rows >= 0 && s.query_row + s.query_rows <= queries, op, a, "segment ", i,
+            " has query rows [", s.query_row, ",", s.query_row + s.query_rows, "), outside of q");
     require(s.key_rows >= 0, op, a, "segment ", i, " has ", s.key_rows, " key rows");
-    require(s.keys.defined() == s.values.defined(), op, a, "segment ", i, " must have both its own keys and values, or neither");
+    require(s.keys.defined() == s.values.defined(), op, a, "segment ", i,
+            " must have both its own keys and values, or neither");
     if (s.keys) {
       require(is_matrix(s.keys, a.kv_heads * a.head_dim) && is_matrix(s.values, a.kv_heads * a.value_dim) &&
                   s.keys.dim(0) >= s.key_rows && s.values.dim(0) >= s.key_rows,
-              op, a, "segment ", i, " with ", s.key_rows, " key rows has keys ", Shown{s.keys}, " and values ", Shown{s.values},
-              "; they must be [>=key_rows, kv_heads*head_dim] and [>=key_rows, kv_heads*value_dim]");
-      require(s.keys.dtype() == a.q.dtype() && s.values.dtype() == a.q.dtype(), op, a, "segment ", i, " has keys ", s.keys.dtype(),
-              " and values ", s.values.dtype(), "; they must have the dtype of q");
+              op, a, "segment ", i, " with ", s.key_rows, " key rows has keys ", Shown{s.keys}, " and values ",
+              Shown{s.values}, "; they must be [>=key_rows, kv_heads*head_dim] and [>=key_rows, kv_heads*value_dim]");
+      require(s.keys.dtype() == a.q.dtype() && s.values.dtype() == a.q.dtype(), op, a, "segment ", i, " has keys ",
+              s.keys.dtype(), " and values ", s.values.dtype(), "; they must have the dtype of q");
     } else {
-      require(s.key_row >= 0 && s.key_row + s.key_rows <= std::min(keys, values), op, a, "segment ", i, " has key rows [", s.key_row, ",",
-              s.key_row + s.key_rows, "), outside of k or v");
+      require(s.key_row >= 0 && s.key_row + s.key_rows <= std::min(keys, values), op, a, "segment ", i,
+              " has key rows [", s.key_row, ",", s.key_row + s.key_rows, "), outside of k or v");
     }
     if (s.query_rows > 0) covered.push_back({s.query_row, s.query_row + s.query_rows});
   }
@@ -64,14 +65,16 @@ void check_args(const char* op, const AttentionArgs& a) {
   require(a.head_dim > 0 && a.value_dim > 0, op, a, "head_dim and value_dim must be positive");
   require(a.mask.window >= 0, op, a, "window must not be negative, is ", a.mask.window);
   require(is_matrix(a.q, a.heads * a.head_dim), op, a, "q must be [N, heads*head_dim]");
-  require(is_matrix(a.out, a.heads * a.value_dim) && a.out.dim(0) == a.q.dim(0), op, a, "out must be [N, heads*value_dim]");
+  require(is_matrix(a.out, a.heads * a.value_dim) && a.out.dim(0) == a.q.dim(0), op, a,
+          "out must be [N, heads*value_dim]");
   require(!a.k || is_matrix(a.k, a.kv_heads * a.head_dim), op, a, "k must be [S, kv_heads*head_dim]");
   require(!a.v || is_matrix(a.v, a.kv_heads * a.value_dim), op, a, "v must be [S, kv_heads*value_dim]");
   const DType type = a.q.dtype();
   require(type == DType::f64 || type == DType::f32 || type == DType::bf16, op, a, "q must be f64, f32 or bf16");
   require((!a.k || a.k.dtype() == type) && (!a.v || a.v.dtype() == type) && a.out.dtype() == type, op, a,
           "q, k, v and out must have one dtype");
-  require(!a.lse || (is_matrix(a.lse, a.heads) && a.lse.dim(0) == a.q.dim(0) && a.lse.dtype() == (type == DType::f64 ? type : DType::f32)),
+  require(!a.lse || (is_matrix(a.lse, a.heads) && a.lse.dim(0) == a.q.dim(0) &&
+                     a.lse.dtype() == (type == DType::f64 ? type : DType::f32)),
           op, a, "lse must be [N, heads] in f32 (f64 for f64)");
   check_segments(op, a);
 }
@@ -92,10 +95,11 @@ void check_args(const AttentionGradArgs& g) {
     require(covered[i - 1].second <= covered[i].first, op, a, "two segments share key row ", covered[i].first,
             "; the gradient needs keys that belong to one segment");
   const DType type = a.q.dtype();
-  require(g.dout && g.dout.shape() == a.out.shape() && g.dout.dtype() == type, op, a, "dout must be like out, is ", Shown{g.dout});
+  require(g.dout && g.dout.shape() == a.out.shape() && g.dout.dtype() == type, op, a, "dout must be like out, is ",
+          Shown{g.dout});
   const auto gradient_of = [&](const char* name, const Tensor& d, const Tensor& x) {
-    require(d && d.shape() == x.shape() && (d.dtype() == type || (type == DType::bf16 && d.dtype() == DType::f32)), op, a, name,
-            " must have the shape of ", name + 1, " and its dtype (or f32), is ", Shown{d});
+    require(d && d.shape() == x.shape() && (d.dtype() == type || (type == DType::bf16 && d.dtype() == DType::f32)), op,
+            a, name, " must have the shape of ", name + 1, " and its dtype (or f32), is ", Shown{d});
   };
   gradient_of("dq", g.dq, a.q);
   gradient_of("dk", g.dk, a.k);
@@ -167,7 +171,8 @@ void run_reference_grad(const AttentionCall& call) {
 
 Cost cost(const AttentionArgs& a) {
   const Rows rows(a);
-  return {2.0 * visible_pairs(a) * double(a.heads) * double(a.head_dim + a.value_dim), query_bytes(a, rows.queries) + key_bytes(a, rows.keys)};
+  return {2.0 * visible_pairs(a) * double(a.heads) * double(a.head_dim + a.value_dim),
+          query_bytes(a, rows.queries) + key_bytes(a, rows.keys)};
 }
 
 // Five products: the logits again, dout . v, dq, dk and dv.
@@ -187,7 +192,8 @@ void attention(const AttentionArgs& args) {
   check_args("attention", args);
   const AttentionPlan plan(args);
   run_kernel("attention", args.q.is_meta(),
-             {LITHE_CPU_LIST(attention_forward, refuse), Implementation<AttentionCall>{"ref", Isa::generic, nullptr, run_reference}},
+             {LITHE_CPU_LIST(attention_forward, refuse),
+              Implementation<AttentionCall>{"ref", Isa::generic, nullptr, run_reference}},
              plan.call());
 }
 
@@ -203,7 +209,8 @@ void attention_grad(const AttentionGradArgs& args) {
   if (!args.accumulate_dv) clear_uncovered(args.dv, keys);
   const AttentionPlan plan(args);
   run_kernel("attention_grad", args.forward.q.is_meta(),
-             {LITHE_CPU_LIST(attention_backward, refuse), Implementation<AttentionCall>{"ref", Isa::generic, nullptr, run_reference_grad}},
+             {LITHE_CPU_LIST(attention_backward, refuse),
+              Implementation<AttentionCall>{"ref", Isa::generic, nullptr, run_reference_grad}},
              plan.call());
 }
 

@@ -176,9 +176,11 @@ AttentionPlan::AttentionPlan(const AttentionArgs& a) {
     s.split_keys = std::max<int64_t>(2 * kKeyTile, round_up((seen + kSplits - 1) / kSplits, kKeyTile));
     s.splits = std::max<int64_t>(1, (seen + s.split_keys - 1) / s.split_keys);
     // Reading a key and a value takes the time of about 8 products with them.
-    const double work = double(a.kv_heads) * double(std::max<int64_t>(8, s.query_rows * a.heads / a.kv_heads)) * per_pair;
+    const double work =
+        double(a.kv_heads) * double(std::max<int64_t>(8, s.query_rows * a.heads / a.kv_heads)) * per_pair;
     for (int64_t split = 0; split < s.splits; ++split)
-      add_task({AttentionTask::decode, int32_t(i), 0, split, split + 1}, work * double(std::min(s.split_keys, seen - split * s.split_keys) + 1));
+      add_task({AttentionTask::decode, int32_t(i), 0, split, split + 1},
+               work * double(std::min(s.split_keys, seen - split * s.split_keys) + 1));
   }
   divide();
 }
@@ -195,7 +197,9 @@ AttentionPlan::AttentionPlan(const AttentionGradArgs& g) {
   allocate(call_.space.floats, a.q.device());
   if (a.q.is_meta()) return;
   add_spans(a);
-  const auto row_of = [](const Tensor& x, int64_t row) { return static_cast<std::byte*>(x.raw()) + row * x.dim(1) * size_of(x.dtype()); };
+  const auto row_of = [](const Tensor& x, int64_t row) {
+    return static_cast<std::byte*>(x.raw()) + row * x.dim(1) * size_of(x.dtype());
+  };
   for (size_t i = 0; i < spans_.size(); ++i) {
     const AttentionSegment& s = a.segments[i];
     spans_[i].dout = row_of(g.dout, s.query_row);
@@ -234,7 +238,8 @@ void AttentionPlan::add_gradient_tasks(bool split) {
     const bool split_span = split || (call_.dq_type == DType::bf16 && s.key_rows > call_.space.key_rows);
     for (int64_t kv_head = 0; kv_head < a.kv_heads; ++kv_head) {
       if (!split_span) {
-        add_task({AttentionTask::whole, int32_t(i), kv_head, 0, 0}, 5 * double(group) * product(0, s.query_rows, 0, s.key_rows));
+        add_task({AttentionTask::whole, int32_t(i), kv_head, 0, 0},
+                 5 * double(group) * product(0, s.query_rows, 0, s.key_rows));
         continue;
       }
       for (int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head)
@@ -245,7 +250,8 @@ void AttentionPlan::add_gradient_tasks(bool split) {
       const int64_t step = std::min<int64_t>(call_.space.key_rows, 4 * kKeyTile);
       for (int64_t key = 0; key < s.key_rows; key += step) {
         const int64_t end = std::min(key + step, s.key_rows);
-        add_task({AttentionTask::key, int32_t(i), kv_head, key, end}, 4 * double(group) * product(0, s.query_rows, key, end));
+        add_task({AttentionTask::key, int32_t(i), kv_head, key, end},
+                 4 * double(group) * product(0, s.query_rows, key, end));
       }
     }
   }
@@ -265,8 +271,8 @@ void AttentionPlan::divide() {
     for (; t < tasks_.size() && belongs(done, work_[t], part, parts, total); ++t) {
       done += work_[t];
       const AttentionTask& task = tasks_[t];
-      const bool joins = task.kind == AttentionTask::decode && merged.size() > start && merged.back().kind == task.kind &&
-                         merged.back().span == task.span;
+      const bool joins = task.kind == AttentionTask::decode && merged.size() > start &&
+                         merged.back().kind == task.kind && merged.back().span == task.span;
       if (joins)
         merged.back().end = task.end;
       else

@@ -24,12 +24,13 @@ bool same_memory(const Tensor& a, const Tensor& b) { return a.raw() == b.raw() &
 }  // namespace
 
 void check_rows(const char* op, const Named& x) {
-  if (!x.tensor.defined() || !floating(x.tensor.dtype())) fail(op, x.name, " must hold f64, f32 or bf16, got ", describe(x));
+  if (!x.tensor.defined() || !floating(x.tensor.dtype()))
+    fail(op, x.name, " must hold f64, f32 or bf16, got ", describe(x));
 }
 
 void check_like(const char* op, const Named& t, const Named& model) {
-  const bool ok = t.tensor.defined() && t.tensor.shape() == model.tensor.shape() && t.tensor.dtype() == model.tensor.dtype() &&
-                  t.tensor.device() == model.tensor.device();
+  const bool ok = t.tensor.defined() && t.tensor.shape() == model.tensor.shape() &&
+                  t.tensor.dtype() == model.tensor.dtype() && t.tensor.device() == model.tensor.device();
   if (!ok) fail(op, t.name, " must have the shape, dtype and device of ", describe(model), ", got ", describe(t));
 }
 
@@ -45,10 +46,12 @@ void check_vector(const char* op, const Named& t, int64_t size, DType dtype, con
   if (!ok) fail(op, t.name, " must be ", dtype, "[", size, "] to match ", describe(model), ", got ", describe(t));
 }
 
-void check_alias(const char* op, const Named& out, std::initializer_list<Named> may_be, std::initializer_list<Named> apart_from) {
+void check_alias(const char* op, const Named& out, std::initializer_list<Named> may_be,
+                 std::initializer_list<Named> apart_from) {
   for (const Named& t : may_be)
     if (overlap(out.tensor, t.tensor) && !same_memory(out.tensor, t.tensor))
-      fail(op, out.name, " may be ", t.name, " itself but must not overlap a part of it: ", describe(out), ", ", describe(t));
+      fail(op, out.name, " may be ", t.name, " itself but must not overlap a part of it: ", describe(out), ", ",
+           describe(t));
   for (const Named& t : apart_from)
     if (overlap(out.tensor, t.tensor))
       fail(op, out.name, " must not share memory with ", t.name, ": ", describe(out), ", ", describe(t));

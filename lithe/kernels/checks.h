@@ -26,7 +26,8 @@ void check_shape_like(const char* op, const Named& t, const Named& model);
 /// t must be [size] of `dtype`; `why` ends the message, as in "to match x [2,4]".
 void check_vector(const char* op, const Named& t, int64_t size, DType dtype, const Named& model);
 /// `out` must be exactly one of `may_be` or share no byte with it; it must share none with `apart_from`.
-void check_alias(const char* op, const Named& out, std::initializer_list<Named> may_be, std::initializer_list<Named> apart_from);
+void check_alias(const char* op, const Named& out, std::initializer_list<Named> may_be,
+                 std::initializer_list<Named> apart_from);
 
 /// Workspace [threads, 2, columns] f32 for column sums beside `rows`, booked as such on meta too; none when
 /// the sums are not `wanted` or when f64 sends the call to the reference.
@@ -36,6 +37,8 @@ Tensor column_workspace(int64_t columns, const Tensor& rows, bool wanted);
 double bytes_of(std::initializer_list<Tensor> tensors);
 
 /// Why the vector kernels leave f64 to the reference, or null.
-inline const char* refuse_f64(const Tensor& x) { return x.dtype() == DType::f64 ? "f64 runs on the reference" : nullptr; }
+inline const char* refuse_f64(const Tensor& x) {
+  return x.dtype() == DType::f64 ? "f64 runs on the reference" : nullptr;
+}
 
 }  // namespace lithe::kernels

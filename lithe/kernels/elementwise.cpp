@@ -40,8 +40,8 @@ double gradient_flops_of(Activation kind) {
 void check_period(const char* op, const Named& t, const Named& rows) {
   const int64_t period = t.tensor.numel();
   check_vector(op, t, period, wide_of(rows.tensor.dtype()), rows);
-  check(period > 0 && rows.tensor.cols() % period == 0, op, t.name, " must divide the ", rows.tensor.cols(), " columns of ", rows.name, " ",
-        rows.tensor.shape(), ", got ", t.tensor.shape());
+  check(period > 0 && rows.tensor.cols() % period == 0, op, t.name, " must divide the ", rows.tensor.cols(),
+        " columns of ", rows.name, " ", rows.tensor.shape(), ", got ", t.tensor.shape());
 }
 
 void activation_ref(const ActivationArgs& a) {
@@ -58,9 +58,8 @@ void gated_grad_ref(const GatedGradArgs& a) {
 }
 void add_ref(const AddArgs& args) {
   dispatch_float(args.a.dtype(), [&]<class A>() {
-    dispatch_float(args.b ? args.b.dtype() : args.a.dtype(), [&]<class B>() {
-      dispatch_float(args.out.dtype(), [&]<class O>() { ref::add<A, B, O>(args); });
-    });
+    dispatch_float(args.b ? args.b.dtype() : args.a.dtype(),
+                   [&]<class B>() { dispatch_float(args.out.dtype(), [&]<class O>() { ref::add<A, B, O>(args); }); });
   });
 }
 void mul_ref(const MulArgs& args) {
@@ -102,11 +101,13 @@ void activation(const ActivationArgs& a) {
   check_like(op, {"y", a.y}, {"x", a.x});
   if (a.bias) check_vector(op, {"bias", a.bias}, a.x.cols(), wide_of(a.x.dtype()), {"x", a.x});
   check_alias(op, {"y", a.y}, {{"x", a.x}}, {{"bias", a.bias}});
-  run_kernel<ActivationArgs>(op, a.x.is_meta(), {LITHE_CPU_LIST(activation, refuse), {"ref", Isa::generic, nullptr, activation_ref}}, a);
+  run_kernel<ActivationArgs>(op, a.x.is_meta(),
+                             {LITHE_CPU_LIST(activation, refuse), {"ref", Isa::generic, nullptr, activation_ref}}, a);
 }
 
 Cost cost(const ActivationGradArgs& a) {
-  return {double(a.x.numel()) * (gradient_flops_of(a.kind) + 1 + (a.bias ? 1 : 0) + a.accumulate), bytes_of({a.x, a.bias, a.dy, a.dx})};
+  return {double(a.x.numel()) * (gradient_flops_of(a.kind) + 1 + (a.bias ? 1 : 0) + a.accumulate),
+          bytes_of({a.x, a.bias, a.dy, a.dx})};
 }
 
 void activation_grad(const ActivationGradArgs& a) {
@@ -119,7 +120,9 @@ void activation_grad(const ActivationGradArgs& a) {
     check_alias(op, {"dx", a.dx}, {}, {{"x", a.x}, {"bias", a.bias}, {"dy", a.dy}});
   else
     check_alias(op, {"dx", a.dx}, {{"dy", a.dy}}, {{"x", a.x}, {"bias", a.bias}});
-  run_kernel<ActivationGradArgs>(op, a.x.is_meta(), {LITHE_CPU_LIST(activation_grad, refuse), {"ref", Isa::generic, nullptr, activation_grad_ref}}, a);
+  run_kernel<ActivationGradArgs>(
+      op, a.x.is_meta(), {LITHE_CPU_LIST(activation_grad, refuse), {"ref", Isa::generic, nullptr, activation_grad_ref}},
+      a);
 }
 
 Cost cost(const GatedArgs& a) {
@@ -132,11 +135,13 @@ void gated(const GatedArgs& a) {
   check_like(op, {"up", a.up}, {"gate", a.gate});
   check_like(op, {"y", a.y}, {"gate", a.gate});
   check_alias(op, {"y", a.y}, {{"gate", a.gate}, {"up", a.up}}, {});
-  run_kernel<GatedArgs>(op, a.gate.is_meta(), {LITHE_CPU_LIST(gated, refuse), {"ref", Isa::generic, nullptr, gated_ref}}, a);
+  run_kernel<GatedArgs>(op, a.gate.is_meta(),
+                        {LITHE_CPU_LIST(gated, refuse), {"ref", Isa::generic, nullptr, gated_ref}}, a);
 }
 
 Cost cost(const GatedGradArgs& a) {
-  return {double(a.gate.numel()) * (flops_of(a.kind) + gradient_flops_of(a.kind) + 3), bytes_of({a.gate, a.up, a.dy, a.dgate, a.dup})};
+  return {double(a.gate.numel()) * (flops_of(a.kind) + gradient_flops_of(a.kind) + 3),
+          bytes_of({a.gate, a.up, a.dy, a.dgate, a.dup})};
 }
 
 void gated_grad(const GatedGradArgs& a) {
@@ -149,7 +154,8 @@ void gated_grad(const GatedGradArgs& a) {
   check_like(op, {"dup", a.dup}, gate);
   check_alias(op, {"dgate", a.dgate}, {gate}, {{"up", a.up}, {"dy", a.dy}, {"dup", a.dup}});
   check_alias(op, {"dup", a.dup}, {{"up", a.up}, {"dy", a.dy}}, {gate});
-  run_kernel<GatedGradArgs>(op, a.gate.is_meta(), {LITHE_CPU_LIST(gated_grad, refuse), {"ref", Isa::generic, nullptr, gated_grad_ref}}, a);
+  run_kernel<GatedGradArgs>(op, a.gate.is_meta(),
+                            {LITHE_CPU_LIST(gated_grad, refuse), {"ref", Isa::generic, nullptr, gated_grad_ref}}, a);
 }
 
 Cost cost(const AddArgs& a) {
@@ -162,7 +168,8 @@ void add(const AddArgs& args) {
   if (args.b) check_shape_like(op, {"b", args.b}, {"a", args.a});
   check_shape_like(op, {"out", args.out}, {"a", args.a});
   check_alias(op, {"out", args.out}, {{"a", args.a}, {"b", args.b}}, {});
-  run_kernel<AddArgs>(op, args.a.is_meta(), {LITHE_CPU_LIST(add, refuse), {"ref", Isa::generic, nullptr, add_ref}}, args);
+  run_kernel<AddArgs>(op, args.a.is_meta(), {LITHE_CPU_LIST(add, refuse), {"ref", Isa::generic, nullptr, add_ref}},
+                      args);
 }
 
 Cost cost(const MulArgs& a) { return {double(a.a.numel()) * (1 + a.accumulate), bytes_of({a.a, a.b, a.out})}; }
@@ -176,7 +183,8 @@ void mul(const MulArgs& args) {
     check_alias(op, {"out", args.out}, {}, {{"a", args.a}, {"b", args.b}});
   else
     check_alias(op, {"out", args.out}, {{"a", args.a}, {"b", args.b}}, {});
-  run_kernel<MulArgs>(op, args.a.is_meta(), {LITHE_CPU_LIST(mul, refuse), {"ref", Isa::generic, nullptr, mul_ref}}, args);
+  run_kernel<MulArgs>(op, args.a.is_meta(), {LITHE_CPU_LIST(mul, refuse), {"ref", Isa::generic, nullptr, mul_ref}},
+                      args);
 }
 
 Cost cost(const RowAffineArgs& a) {
@@ -192,7 +200,8 @@ void row_affine(const RowAffineArgs& a) {
   if (a.shift) check_period(op, {"shift", a.shift}, {"x", a.x});
   if (a.scale && a.shift) check_like(op, {"shift", a.shift}, {"scale", a.scale});
   check_alias(op, {"out", a.out}, {{"x", a.x}}, {{"scale", a.scale}, {"shift", a.shift}});
-  run_kernel<RowAffineArgs>(op, a.x.is_meta(), {LITHE_CPU_LIST(row_affine, refuse), {"ref", Isa::generic, nullptr, row_affine_ref}}, a);
+  run_kernel<RowAffineArgs>(op, a.x.is_meta(),
+                            {LITHE_CPU_LIST(row_affine, refuse), {"ref", Isa::generic, nullptr, row_affine_ref}}, a);
 }
 
 Cost cost(const RowAffineGradArgs& a) {
@@ -210,7 +219,8 @@ void row_affine_grad(const RowAffineGradArgs& a) {
   for (const Named& t : {Named{"scale", a.scale}, Named{"dscale", a.dscale}, Named{"dshift", a.dshift}})
     if (t.tensor) {
       check_period(op, t, dy);
-      check(period == 0 || period == t.tensor.numel(), op, "scale, dscale and dshift must have one length, got ", period, " and ", t.tensor.numel());
+      check(period == 0 || period == t.tensor.numel(), op, "scale, dscale and dshift must have one length, got ",
+            period, " and ", t.tensor.numel());
       period = t.tensor.numel();
     }
   if (a.accumulate)
@@ -220,7 +230,9 @@ void row_affine_grad(const RowAffineGradArgs& a) {
   RowAffineGradTask task{a};
   const Tensor partial = column_workspace(period, a.dy, a.dscale || a.dshift);
   task.partial = static_cast<float*>(partial.raw());
-  run_kernel<RowAffineGradTask>(op, a.dy.is_meta(), {LITHE_CPU_LIST(row_affine_grad, refuse), {"ref", Isa::generic, nullptr, row_affine_grad_ref}}, task);
+  run_kernel<RowAffineGradTask>(
+      op, a.dy.is_meta(),
+      {LITHE_CPU_LIST(row_affine_grad, refuse), {"ref", Isa::generic, nullptr, row_affine_grad_ref}}, task);
 }
 
 Cost cost(const DropoutArgs& a) { return {double(a.x.numel()) * (2 + a.accumulate), bytes_of({a.x, a.y})}; }
@@ -235,7 +247,8 @@ void dropout(const DropoutArgs& a) {
     check_alias(op, {"y", a.y}, {}, {{"x", a.x}});
   else
     check_alias(op, {"y", a.y}, {{"x", a.x}}, {});
-  run_kernel<DropoutArgs>(op, a.x.is_meta(), {LITHE_CPU_LIST(dropout, refuse), {"ref", Isa::generic, nullptr, dropout_ref}}, a);
+  run_kernel<DropoutArgs>(op, a.x.is_meta(),
+                          {LITHE_CPU_LIST(dropout, refuse), {"ref", Isa::generic, nullptr, dropout_ref}}, a);
 }
 
 }  // namespace lithe::kernels

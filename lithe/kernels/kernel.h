@@ -72,8 +72,8 @@ class PartScope {
 template <class Args>
 struct Implementation {
   const char* name;
-  Isa needs;                            // generic: runs everywhere
-  const char* (*refuse)(const Args&);   // the reason why it cannot run, or null; null pointer: never refuses
+  Isa needs;                           // generic: runs everywhere
+  const char* (*refuse)(const Args&);  // the reason why it cannot run, or null; null pointer: never refuses
   void (*run)(const Args&);
 };
 
@@ -111,16 +111,29 @@ void run_kernel(const char* family, bool meta, std::initializer_list<Implementat
 // Declares `void name(const Args&)` in the namespace of every instruction set; cpu/<family>.cpp, which
 // is compiled once for each, defines it inside `namespace lithe::kernels::cpu::LITHE_ISA`.
 #ifdef LITHE_ONLY_GENERIC
-#define LITHE_DECLARE_CPU(name, Args) \
-  namespace lithe::kernels::cpu::generic { void name(const Args&); }
-#define LITHE_CPU_LIST(name, refuse) {"cpu/generic", Isa::generic, refuse, cpu::generic::name}
+#define LITHE_DECLARE_CPU(name, Args)      \
+  namespace lithe::kernels::cpu::generic { \
+  void name(const Args&);                  \
+  }
+#define LITHE_CPU_LIST(name, refuse) \
+  { "cpu/generic", Isa::generic, refuse, cpu::generic::name }
 #else
-#define LITHE_DECLARE_CPU(name, Args)                                       \
-  namespace lithe::kernels::cpu::generic { void name(const Args&); }        \
-  namespace lithe::kernels::cpu::avx2 { void name(const Args&); }           \
-  namespace lithe::kernels::cpu::avx512 { void name(const Args&); }         \
-  namespace lithe::kernels::cpu::avx512bf16 { void name(const Args&); }
-#define LITHE_CPU_LIST(name, refuse)                                                                                     \
-  {"cpu/avx512bf16", Isa::avx512bf16, refuse, cpu::avx512bf16::name}, {"cpu/avx512", Isa::avx512, refuse, cpu::avx512::name}, \
-      {"cpu/avx2", Isa::avx2, refuse, cpu::avx2::name}, {"cpu/generic", Isa::generic, refuse, cpu::generic::name}
+#define LITHE_DECLARE_CPU(name, Args)         \
+  namespace lithe::kernels::cpu::generic {    \
+  void name(const Args&);                     \
+  }                                           \
+  namespace lithe::kernels::cpu::avx2 {       \
+  void name(const Args&);                     \
+  }                                           \
+  namespace lithe::kernels::cpu::avx512 {     \
+  void name(const Args&);                     \
+  }                                           \
+  namespace lithe::kernels::cpu::avx512bf16 { \
+  void name(const Args&);                     \
+  }
+#define LITHE_CPU_LIST(name, refuse)                                                                              \
+  {"cpu/avx512bf16", Isa::avx512bf16, refuse, cpu::avx512bf16::name},                                             \
+      {"cpu/avx512", Isa::avx512, refuse, cpu::avx512::name}, {"cpu/avx2", Isa::avx2, refuse, cpu::avx2::name}, { \
+    "cpu/generic", Isa::generic, refuse, cpu::generic::name                                                       \
+  }
 #endif

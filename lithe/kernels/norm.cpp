@@ -54,7 +54,8 @@ void norm(const NormArgs& a) {
 
 Cost cost(const NormGradArgs& a) {
   const bool centred = a.kind != NormKind::rms;
-  const double each = (a.dx ? 8 + 2 * centred + 2 * (a.kind == NormKind::layer_sigma) + a.accumulate : 0) + 3 * a.dweight.defined() + a.dbias.defined();
+  const double each = (a.dx ? 8 + 2 * centred + 2 * (a.kind == NormKind::layer_sigma) + a.accumulate : 0) +
+                      3 * a.dweight.defined() + a.dbias.defined();
   return {double(a.x.numel()) * each, bytes_of({a.x, a.weight, a.mean, a.scale, a.dy, a.dx, a.dweight, a.dbias})};
 }
 
@@ -64,7 +65,8 @@ void norm_grad(const NormGradArgs& a) {
   const DType wide = (check_rows(op, x), wide_of(a.x.dtype()));
   check_like(op, {"dy", a.dy}, x);
   if (a.dx) check_like(op, {"dx", a.dx}, x);
-  check(a.scale && (a.mean || a.kind == NormKind::rms), op, "needs the scale and, for layer norms, the mean that the forward pass kept");
+  check(a.scale && (a.mean || a.kind == NormKind::rms), op,
+        "needs the scale and, for layer norms, the mean that the forward pass kept");
   check_vector(op, {"weight", a.weight}, a.x.cols(), wide, x);
   if (a.dweight) check_vector(op, {"dweight", a.dweight}, a.x.cols(), wide, x);
   if (a.dbias) check_vector(op, {"dbias", a.dbias}, a.x.cols(), wide, x);
@@ -76,7 +78,8 @@ void norm_grad(const NormGradArgs& a) {
   NormGradTask task{a};
   const Tensor partial = column_workspace(a.x.cols(), a.x, a.dweight || a.dbias);
   task.partial = static_cast<float*>(partial.raw());
-  run_kernel<NormGradTask>(op, a.x.is_meta(), {LITHE_CPU_LIST(norm_grad, refuse), {"ref", Isa::generic, nullptr, norm_grad_ref}}, task);
+  run_kernel<NormGradTask>(op, a.x.is_meta(),
+                           {LITHE_CPU_LIST(norm_grad, refuse), {"ref", Isa::generic, nullptr, norm_grad_ref}}, task);
 }
 
 }  // namespace lithe::kernels

@@ -28,7 +28,8 @@ struct KeyHash {
     uint64_t hash = 0;
     for (const uint64_t field :
          {uint64_t(key.m), uint64_t(key.n), uint64_t(key.k), uint64_t(key.input), uint64_t(key.output),
-          uint64_t(key.transpose_a) | uint64_t(key.transpose_b) << 1 | uint64_t(key.accumulate) << 2 | uint64_t(key.bias) << 3,
+          uint64_t(key.transpose_a) | uint64_t(key.transpose_b) << 1 | uint64_t(key.accumulate) << 2 |
+              uint64_t(key.bias) << 3,
           uint64_t(key.threads)}) {
       hash = (hash ^ field) * 0x9e3779b97f4a7c15u;
       hash ^= hash >> 29;
@@ -121,9 +122,9 @@ class Products {
 Key key_of(const GemmArgs& args) {
   // oneDNN asks OpenMP how many threads to plan for.
   if (omp_get_max_threads() != threads()) omp_set_num_threads(threads());
-  return {args.c.dim(0),      args.c.dim(1),      args.a.dim(args.transpose_a ? 0 : 1),
-          args.a.dtype(),     args.c.dtype(),     args.transpose_a,
-          args.transpose_b,   args.accumulate,    args.bias.defined(),
+  return {args.c.dim(0),    args.c.dim(1),   args.a.dim(args.transpose_a ? 0 : 1),
+          args.a.dtype(),   args.c.dtype(),  args.transpose_a,
+          args.transpose_b, args.accumulate, args.bias.defined(),
           threads()};
 }
 
@@ -152,10 +153,11 @@ void onednn_gemm(const GemmArgs& args, void* workspace) {
   Product& product = products.get(key_of(args));
   if (!product.code) product.code = dnnl::matmul(product.plan);
   const auto view = [&](const Memory::desc& desc, const Tensor& x) { return Memory(desc, products.engine(), x.raw()); };
-  std::unordered_map<int, Memory> operands{{DNNL_ARG_SRC, view(product.plan.src_desc(), args.a)},
-                                           {DNNL_ARG_WEIGHTS, view(product.plan.weights_desc(), args.b)},
-                                           {DNNL_ARG_DST, view(product.plan.dst_desc(), args.c)},
-                                           {DNNL_ARG_SCRATCHPAD, Memory(product.plan.scratchpad_desc(), products.engine(), workspace)}};
+  std::unordered_map<int, Memory> operands{
+      {DNNL_ARG_SRC, view(product.plan.src_desc(), args.a)},
+      {DNNL_ARG_WEIGHTS, view(product.plan.weights_desc(), args.b)},
+      {DNNL_ARG_DST, view(product.plan.dst_desc(), args.c)},
+      {DNNL_ARG_SCRATCHPAD, Memory(product.plan.scratchpad_desc(), products.engine(), workspace)}};
   if (args.bias) operands.emplace(DNNL_ARG_BIAS, view(product.plan.bias_desc(), args.bias));
   product.code.execute(products.stream(), operands);
 }

@@ -33,17 +33,15 @@ const double* frequencies(int64_t head_dim, double base) {
 
 }  // namespace
 
-Cost cost(const RopeArgs& a) {
-  return {double(a.x.numel()) * (3 + a.accumulate), bytes_of({a.x, a.positions, a.out})};
-}
+Cost cost(const RopeArgs& a) { return {double(a.x.numel()) * (3 + a.accumulate), bytes_of({a.x, a.positions, a.out})}; }
 
 void rope(const RopeArgs& a) {
   const char* op = "rope";
   check_rows(op, {"x", a.x});
   check_like(op, {"out", a.out}, {"x", a.x});
   check_vector(op, {"positions", a.positions}, a.x.rows(), DType::i32, {"x", a.x});
-  check(a.head_dim > 0 && a.head_dim % 2 == 0 && a.x.cols() % a.head_dim == 0, op, "head_dim must be even and divide the ", a.x.cols(),
-        " columns of x ", a.x.shape(), ", got ", a.head_dim);
+  check(a.head_dim > 0 && a.head_dim % 2 == 0 && a.x.cols() % a.head_dim == 0, op,
+        "head_dim must be even and divide the ", a.x.cols(), " columns of x ", a.x.shape(), ", got ", a.head_dim);
   check(a.base > 0, op, "base must be positive, got ", a.base);
   if (a.accumulate)
     check_alias(op, {"out", a.out}, {}, {{"x", a.x}});

@@ -5,8 +5,8 @@
 
 namespace lithe::kernels {
 
-/// out[n,j,c] = x[n,c] * scale[j,c] + shift[j,c]. x [N,C], out [N,heads*C]; scale and shift [heads*C] in f32 (f64 for f64), each
-/// may be absent (1, 0).
+/// out[n,j,c] = x[n,c] * scale[j,c] + shift[j,c]. x [N,C], out [N,heads*C]; scale and shift [heads*C] in f32 (f64 for
+/// f64), each may be absent (1, 0).
 struct SpreadArgs {
   Tensor x, scale, shift, out;
   int64_t heads = 1;
@@ -14,8 +14,9 @@ struct SpreadArgs {
 Cost cost(const SpreadArgs& args);
 void spread(const SpreadArgs& args);
 
-/// dx[n,c] (+)= sum_j dout[n,j,c] scale[j,c]; dscale[j,c] += sum_n x[n,c] dout[n,j,c]; dshift[j,c] += sum_n dout[n,j,c]. Absent
-/// outputs are skipped; dscale and dshift are f32 (f64 for f64) and always accumulate, in the order of n.
+/// dx[n,c] (+)= sum_j dout[n,j,c] scale[j,c]; dscale[j,c] += sum_n x[n,c] dout[n,j,c]; dshift[j,c] += sum_n
+/// dout[n,j,c]. Absent outputs are skipped; dscale and dshift are f32 (f64 for f64) and always accumulate, in the order
+/// of n.
 struct SpreadGradArgs {
   Tensor x, scale, dout, dx, dscale, dshift;
   int64_t heads = 1;

@@ -8,9 +8,10 @@ namespace lithe {
 
 struct ModelConfig {
   std::string architecture = "decoder";
-  int64_t vocab_size = 0;  // 0: the tokenizer's
+  int64_t vocab_size = 0;                                                         // 0: the tokenizer's
   int64_t hidden_size = 256, num_hidden_layers = 4, max_position_embeddings = 0;  // 0: data.sequence_length
-  PartChoice embedding{"lookup", {}}, position{"rotary", {}}, mixer{"attention", {}}, ffn{"swiglu", {}}, norm{"rms", {}}, residual{"pre", {}}, head{"lm", {}};
+  PartChoice embedding{"lookup", {}}, position{"rotary", {}}, mixer{"attention", {}}, ffn{"swiglu", {}},
+      norm{"rms", {}}, residual{"pre", {}}, head{"lm", {}};
   Node mixers;                           // hybrids: name -> mixer
   std::vector<std::string> layer_types;  // one name of `mixers` a layer
   bool tie_word_embeddings = true;

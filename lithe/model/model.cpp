@@ -23,7 +23,8 @@ void DecodeState::reorder(const std::vector<int64_t>& from) {
 }
 
 void DecodeState::truncate(int64_t sequence, int64_t tokens) {
-  check(sequence >= 0 && sequence < sequences() && tokens >= 0 && tokens <= length(sequence), "state", "cannot truncate sequence ", sequence, " to ", tokens, " tokens");
+  check(sequence >= 0 && sequence < sequences() && tokens >= 0 && tokens <= length(sequence), "state",
+        "cannot truncate sequence ", sequence, " to ", tokens, " tokens");
   for (const auto& layer : layers_) layer->truncate(sequence, tokens);
   lengths_[size_t(sequence)] = tokens;
 }
@@ -34,20 +35,35 @@ void DecodeState::advance(const Sequences& added) {
 
 Model::Model(const ModelConfig& config, const ModelOptions& options) : config_(config) {
   config_.validate();
-  context_ = {.parameters = &parameters_, .device = options.device, .dtype = options.dtype, .compute = options.compute, .init = config.init, .seed = options.seed, .layers = config.num_hidden_layers, .trainable = options.trainable};
+  context_ = {.parameters = &parameters_,
+              .device = options.device,
+              .dtype = options.dtype,
+              .compute = options.compute,
+              .init = config.init,
+              .seed = options.seed,
+              .layers = config.num_hidden_layers,
+              .trainable = options.trainable};
   const Registry& registry = Registry::instance();
   const Scope root(context_);
   const int64_t d = config.hidden_size;
-  embedding_ = registry.make<Embedding>(config.embedding, root / "embedding", {.vocab_size = config.vocab_size, .hidden_size = d});
-  position_ = registry.make<Position>(config.position, root / "position", {.hidden_size = d, .max_position_embeddings = config.max_position_embeddings});
+  embedding_ = registry.make<Embedding>(config.embedding, root / "embedding",
+                                        {.vocab_size = config.vocab_size, .hidden_size = d});
+  position_ = registry.make<Position>(config.position, root / "position",
+                                      {.hidden_size = d, .max_position_embeddings = config.max_position_embeddings});
   embedding_dropout_ = Dropout(root / "embedding", config.hidden_dropout);
   for (int64_t i = 0; i < config.num_hidden_layers; ++i) {
     const Scope scope = (root / "layers" / std::to_string(i)).in_layer(i);
     Block block;
     block.name = scope.path();
-    const auto norm = [&](const char* name) { return registry.make<Norm>(config.norm, scope / name, {.hidden_size = d}); };
+    const auto norm = [&](const char* name) {
+      return registry.make<Norm>(config.norm, scope / name, {.hidden_size = d});
+    };
     block.mixer_norm = norm("mixer_norm");
-    block.mixer = registry.make<Mixer>(config.mixer_of(i), scope / "mixer", {.hidden_size = d, .max_position_embeddings = config.max_position_embeddings, .causal = true, .position = position_.get()});
+    block.mixer = registry.make<Mixer>(config.mixer_of(i), scope / "mixer",
+                                       {.hidden_size = d,
+                                        .max_position_embeddings = config.max_position_embeddings,
+                                        .causal = true,
+                                        .position = position_.get()});
     block.ffn_norm = norm("ffn_norm");
     block.ffn = registry.make<Ffn>(config.ffn, scope / "ffn", {.hidden_size = d});
     block.mixer_dropout = Dropout(scope / "mixer", config.hidden_dropout);
@@ -58,13 +74,18 @@ Model::Model(const ModelConfig& config, const ModelOptions& options) : config_(c
   bool ends_with_norm = registry.make<Residual>(config.residual, root / "residual", {})->final_norm();
   for (Block& block : blocks_) {
     const Scope scope(context_, block.name);
-    block.mixer_residual = registry.make<Residual>(config.residual, scope / "mixer_residual", {.norm = block.mixer_norm.get(), .dropout = &block.mixer_dropout});
-    block.ffn_residual = registry.make<Residual>(config.residual, scope / "ffn_residual", {.norm = block.ffn_norm.get(), .dropout = &block.ffn_dropout});
+    block.mixer_residual = registry.make<Residual>(config.residual, scope / "mixer_residual",
+                                                   {.norm = block.mixer_norm.get(), .dropout = &block.mixer_dropout});
+    block.ffn_residual = registry.make<Residual>(config.residual, scope / "ffn_residual",
+                                                 {.norm = block.ffn_norm.get(), .dropout = &block.ffn_dropout});
   }
   if (ends_with_norm) final_norm_ = registry.make<Norm>(config.norm, root / "final_norm", {.hidden_size = d});
   Parameter* table = embedding_->table();
-  check_usage(table || !config.tie_word_embeddings, "model", "tie_word_embeddings needs an embedding with a table; '", config.embedding.type, "' has none");
-  head_ = registry.make<Head>(config.head, root / "head", {.vocab_size = config.vocab_size, .hidden_size = d, .tied = config.tie_word_embeddings ? table : nullptr});
+  check_usage(table || !config.tie_word_embeddings, "model", "tie_word_embeddings needs an embedding with a table; '",
+              config.embedding.type, "' has none");
+  head_ = registry.make<Head>(
+      config.head, root / "head",
+      {.vocab_size = config.vocab_size, .hidden_size = d, .tied = config.tie_word_embeddings ? table : nullptr});
 }
 
 Var Model::run_block(const Block& block, const Var& x, const Sequences& sequences, MixerState* state) const {
@@ -82,7 +103,9 @@ Var Model::forward(const Tensor& ids, const Sequences& sequences, DecodeState* s
   check(ids.numel() == sequences.rows(), "model", ids.numel(), " ids for sequences of ", sequences.rows(), " rows");
   if (const int64_t limit = position_->limit())
     for (int64_t b = 0; b < sequences.count(); ++b)
-      check(sequences.past(b) + sequences.length(b) <= limit, "model", "a sequence of ", sequences.past(b) + sequences.length(b), " tokens is longer than max_position_embeddings ", limit, "; shorten it, or train with more positions");
+      check(sequences.past(b) + sequences.length(b) <= limit, "model", "a sequence of ",
+            sequences.past(b) + sequences.length(b), " tokens is longer than max_position_embeddings ", limit,
+            "; shorten it, or train with more positions");
   Var x;
   {
     const kernels::PartScope part("embedding");
@@ -93,7 +116,9 @@ Var Model::forward(const Tensor& ids, const Sequences& sequences, DecodeState* s
     const kernels::PartScope part(block.name);
     MixerState* layer = state ? state->layer(int64_t(i)) : nullptr;
     if (recompute_ && Tape::current())
-      x = recompute([this, &block, sequences](const std::vector<Var>& in) { return run_block(block, in[0], sequences, nullptr); }, {x});
+      x = recompute(
+          [this, &block, sequences](const std::vector<Var>& in) { return run_block(block, in[0], sequences, nullptr); },
+          {x});
     else
       x = run_block(block, x, sequences, layer);
   }
@@ -108,7 +133,8 @@ Var Model::logits(const Var& rows) const {
   return head_->logits(rows);
 }
 
-Var Model::loss(const Tensor& ids, const Tensor& labels, const Sequences& sequences, double smoothing, double scale, LossSums* sums, Tensor row_nll) const {
+Var Model::loss(const Tensor& ids, const Tensor& labels, const Sequences& sequences, double smoothing, double scale,
+                LossSums* sums, Tensor row_nll) const {
   const Var rows = forward(ids, sequences);
   const kernels::PartScope part("head");
   return head_->loss(rows, labels, smoothing, scale, sums, std::move(row_nll));
@@ -116,12 +142,14 @@ Var Model::loss(const Tensor& ids, const Tensor& labels, const Sequences& sequen
 
 std::unique_ptr<DecodeState> Model::make_state(int64_t sequences, int64_t capacity) const {
   std::vector<std::unique_ptr<MixerState>> layers;
-  for (const Block& block : blocks_) layers.push_back(block.mixer->make_state(sequences, capacity, context_.compute, context_.device));
+  for (const Block& block : blocks_)
+    layers.push_back(block.mixer->make_state(sequences, capacity, context_.compute, context_.device));
   return std::make_unique<DecodeState>(std::move(layers), sequences, capacity);
 }
 
 Sequences Model::continue_sequences(const DecodeState& state, const std::vector<int64_t>& counts) const {
-  check(int64_t(counts.size()) == state.sequences(), "model", "the state has ", state.sequences(), " sequences, got counts for ", counts.size());
+  check(int64_t(counts.size()) == state.sequences(), "model", "the state has ", state.sequences(),
+        " sequences, got counts for ", counts.size());
   std::vector<int64_t> offsets{0}, past;
   for (size_t b = 0; b < counts.size(); ++b) {
     offsets.push_back(offsets.back() + counts[b]);
@@ -145,11 +173,14 @@ void save_weights(const Model& model, const Path& file) {
 void load_weights(Model& model, const Path& file) {
   const SafetensorsFile in(file);
   for (const auto& [name, entry] : in.entries())
-    check(model.parameters().find(name), "load", "'", file.string(), "' has a tensor '", name, "' that this model does not; its config.json must be the one the weights were saved with");
+    check(model.parameters().find(name), "load", "'", file.string(), "' has a tensor '", name,
+          "' that this model does not; its config.json must be the one the weights were saved with");
   for (Parameter& p : model.parameters().all()) {
     const auto entry = in.entries().find(p.name);
-    check(entry != in.entries().end(), "load", "'", file.string(), "' has no tensor '", p.name, "' ", p.master.shape(), "; its config.json must be the one the weights were saved with");
-    check(entry->second.shape == p.master.shape(), "load", "'", file.string(), "': tensor '", p.name, "' is ", entry->second.shape, ", the model needs ", p.master.shape());
+    check(entry != in.entries().end(), "load", "'", file.string(), "' has no tensor '", p.name, "' ", p.master.shape(),
+          "; its config.json must be the one the weights were saved with");
+    check(entry->second.shape == p.master.shape(), "load", "'", file.string(), "': tensor '", p.name, "' is ",
+          entry->second.shape, ", the model needs ", p.master.shape());
   }
   for (Parameter& p : model.parameters().all()) in.read(p.name, p.master.value());  // all fit: nothing is half loaded
   model.parameters().refresh_shadows();
@@ -167,7 +198,8 @@ void save_config(const ModelConfig& config, const Path& file) {
 ModelConfig load_config(const Path& file) {
   Node node = parse_json_node(read_file(file), file.string());
   const Node* type = node.find("model_type");
-  check(type && type->text() == "lithe", "load", "'", file.string(), "' is not a lithe config.json (model_type is ", type ? type->text() : "missing", ")");
+  check(type && type->text() == "lithe", "load", "'", file.string(), "' is not a lithe config.json (model_type is ",
+        type ? type->text() : "missing", ")");
   node.erase("model_type");
   ModelConfig config = read_model_config(node, "");
   config.validate();

@@ -56,7 +56,8 @@ class Model {
   /// Rows -> logits [N, V].
   Var logits(const Var& rows) const;
   /// scale * sum of cross-entropies of `labels` i32 [N] (negative: none).
-  Var loss(const Tensor& ids, const Tensor& labels, const Sequences& sequences, double smoothing, double scale, LossSums* sums = nullptr, Tensor row_nll = {}) const;
+  Var loss(const Tensor& ids, const Tensor& labels, const Sequences& sequences, double smoothing, double scale,
+           LossSums* sums = nullptr, Tensor row_nll = {}) const;
 
   std::unique_ptr<DecodeState> make_state(int64_t sequences, int64_t capacity) const;
   /// The sequences that `counts` new tokens per sequence make after `state`.

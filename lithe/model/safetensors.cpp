@@ -8,7 +8,8 @@
 namespace lithe {
 namespace {
 
-constexpr std::pair<DType, const char*> kNames[] = {{DType::f64, "F64"}, {DType::f32, "F32"}, {DType::bf16, "BF16"}, {DType::i64, "I64"}, {DType::i32, "I32"}, {DType::u8, "U8"}};
+constexpr std::pair<DType, const char*> kNames[] = {{DType::f64, "F64"}, {DType::f32, "F32"}, {DType::bf16, "BF16"},
+                                                    {DType::i64, "I64"}, {DType::i32, "I32"}, {DType::u8, "U8"}};
 constexpr uint64_t kMaxHeader = 100'000'000;
 
 const char* format_name(DType dtype) {
@@ -19,14 +20,16 @@ const char* format_name(DType dtype) {
 
 }  // namespace
 
-void write_safetensors(const Path& path, const std::map<std::string, Tensor>& tensors, const std::map<std::string, std::string>& metadata) {
+void write_safetensors(const Path& path, const std::map<std::string, Tensor>& tensors,
+                       const std::map<std::string, std::string>& metadata) {
   Json header = Json::object();
   if (!metadata.empty()) header["__metadata__"] = metadata;
   int64_t at = 0;
   for (const auto& [name, tensor] : tensors) {
     Json shape = Json::array();
     for (int i = 0; i < tensor.shape().rank(); ++i) shape.push_back(tensor.dim(i));
-    header[name] = {{"dtype", format_name(tensor.dtype())}, {"shape", shape}, {"data_offsets", {at, at + tensor.bytes()}}};
+    header[name] = {
+        {"dtype", format_name(tensor.dtype())}, {"shape", shape}, {"data_offsets", {at, at + tensor.bytes()}}};
     at += tensor.bytes();
   }
   std::string text = header.dump();
@@ -39,16 +42,23 @@ void write_safetensors(const Path& path, const std::map<std::string, Tensor>& te
   file.commit();
 }
 
-SafetensorsFile::SafetensorsFile(const Path& path) : file_(path), bytes_(file_.view()), origin_(path.string()) { parse(); }
+SafetensorsFile::SafetensorsFile(const Path& path) : file_(path), bytes_(file_.view()), origin_(path.string()) {
+  parse();
+}
 
-SafetensorsFile::SafetensorsFile(std::string_view bytes, const std::string& origin) : bytes_(bytes), origin_(origin) { parse(); }
+SafetensorsFile::SafetensorsFile(std::string_view bytes, const std::string& origin) : bytes_(bytes), origin_(origin) {
+  parse();
+}
 
 void SafetensorsFile::parse() {
-  const auto refuse = [&](const auto&... why) { fail("safetensors", "'", origin_, "': ", why..., "; the file is damaged or not a safetensors file"); };
+  const auto refuse = [&](const auto&... why) {
+    fail("safetensors", "'", origin_, "': ", why..., "; the file is damaged or not a safetensors file");
+  };
   uint64_t length = 0;
   if (bytes_.size() < 8) refuse("it has ", bytes_.size(), " bytes, at least 8 are needed");
   std::memcpy(&length, bytes_.data(), 8);
-  if (length > kMaxHeader || length > bytes_.size() - 8) refuse("its header would have ", length, " bytes, the file has ", bytes_.size());
+  if (length > kMaxHeader || length > bytes_.size() - 8)
+    refuse("its header would have ", length, " bytes, the file has ", bytes_.size());
   data_ = 8 + length;
   const uint64_t available = bytes_.size() - data_;
   const Json header = parse_json(bytes_.substr(8, length), origin_);
@@ -63,13 +73,21 @@ void SafetensorsFile::parse() {
       }
       continue;
     }
-    const auto is_count = [](const Json& v) { return v.is_number_unsigned() && v.get<uint64_t>() <= (uint64_t(1) << 48); };
-    if (!value.is_object() || !value.contains("dtype") || !value.contains("shape") || !value.contains("data_offsets")) refuse("tensor '", name, "' lacks dtype, shape or data_offsets");
+    const auto is_count = [](const Json& v) {
+      return v.is_number_unsigned() && v.get<uint64_t>() <= (uint64_t(1) << 48);
+    };
+    if (!value.is_object() || !value.contains("dtype") || !value.contains("shape") || !value.contains("data_offsets"))
+      refuse("tensor '", name, "' lacks dtype, shape or data_offsets");
     const Json &shape = value["shape"], &offsets = value["data_offsets"], &dtype = value["dtype"];
-    if (!dtype.is_string() || !shape.is_array() || shape.size() > 4 || !offsets.is_array() || offsets.size() != 2 || !is_count(offsets[0]) || !is_count(offsets[1])) refuse("tensor '", name, "' is described wrongly");
+    if (!dtype.is_string() || !shape.is_array() || shape.size() > 4 || !offsets.is_array() || offsets.size() != 2 ||
+        !is_count(offsets[0]) || !is_count(offsets[1]))
+      refuse("tensor '", name, "' is described wrongly");
     Entry entry{};
-    const auto known = std::find_if(std::begin(kNames), std::end(kNames), [&](const auto& n) { return dtype == n.second; });
-    if (known == std::end(kNames)) fail("safetensors", "'", origin_, "': tensor '", name, "' has dtype ", dtype.dump(), ", which is not supported (F64, F32, BF16, I64, I32, U8 are)");
+    const auto known =
+        std::find_if(std::begin(kNames), std::end(kNames), [&](const auto& n) { return dtype == n.second; });
+    if (known == std::end(kNames))
+      fail("safetensors", "'", origin_, "': tensor '", name, "' has dtype ", dtype.dump(),
+           ", which is not supported (F64, F32, BF16, I64, I32, U8 are)");
     entry.dtype = known->first;
     std::vector<int64_t> sizes;
     __int128 numel = 1;
@@ -81,8 +99,10 @@ void SafetensorsFile::parse() {
     entry.shape = Shape(sizes);
     entry.begin = offsets[0].get<uint64_t>();
     entry.end = offsets[1].get<uint64_t>();
-    if (entry.begin > entry.end || entry.end > available) refuse("tensor '", name, "' lies at bytes ", entry.begin, "-", entry.end, " of ", available);
-    if (numel * size_of(entry.dtype) != __int128(entry.end - entry.begin)) refuse("tensor '", name, "' of shape ", entry.shape, " does not fill its ", entry.end - entry.begin, " bytes");
+    if (entry.begin > entry.end || entry.end > available)
+      refuse("tensor '", name, "' lies at bytes ", entry.begin, "-", entry.end, " of ", available);
+    if (numel * size_of(entry.dtype) != __int128(entry.end - entry.begin))
+      refuse("tensor '", name, "' of shape ", entry.shape, " does not fill its ", entry.end - entry.begin, " bytes");
     if (entry.begin != entry.end) ranges.push_back({entry.begin, entry.end});
     entries_[name] = entry;
   }
@@ -95,7 +115,8 @@ void SafetensorsFile::read(const std::string& name, const Tensor& to) const {
   const auto found = entries_.find(name);
   check(found != entries_.end(), "safetensors", "'", origin_, "' has no tensor '", name, "'");
   const Entry& e = found->second;
-  check(e.shape == to.shape(), "safetensors", "'", origin_, "': tensor '", name, "' is ", e.shape, ", the model needs ", to.shape());
+  check(e.shape == to.shape(), "safetensors", "'", origin_, "': tensor '", name, "' is ", e.shape, ", the model needs ",
+        to.shape());
   if (to.is_meta()) return;
   const char* from = bytes_.data() + data_ + e.begin;
   if (e.dtype == to.dtype()) {

@@ -10,7 +10,8 @@ namespace lithe {
 
 /// Writes tensors under their names, atomically, in the order of names. f64, f32, bf16, i64, i32, u8.
 /// The bytes depend on names, shapes, dtypes, values and metadata only.
-void write_safetensors(const Path& path, const std::map<std::string, Tensor>& tensors, const std::map<std::string, std::string>& metadata);
+void write_safetensors(const Path& path, const std::map<std::string, Tensor>& tensors,
+                       const std::map<std::string, std::string>& metadata);
 
 /// A file opened for reading. Everything in the header is checked against the file's size before use: names
 /// unique, offsets within the file and not overlapping, sizes matching shape and dtype.

@@ -17,7 +17,8 @@ struct FeedForwardConfig {
 
 class FeedForward : public Ffn {
  public:
-  FeedForward(const Scope& scope, const FeedForwardConfig& config, const Args& args, kernels::Activation kind) : kind_(kind) {
+  FeedForward(const Scope& scope, const FeedForwardConfig& config, const Args& args, kernels::Activation kind)
+      : kind_(kind) {
     const int64_t d = args.hidden_size, d_ff = config.intermediate_size ? config.intermediate_size : 4 * d;
     up_ = (scope / "up").parameter("weight", {d, d_ff}, InitRole::matrix);
     if (config.bias) up_bias_ = (scope / "up").parameter("bias", {d_ff}, InitRole::zeros);

@@ -12,8 +12,10 @@ void InitConfig::fields(Fields& f) {
   f("std", std, "standard deviation of type normal, and of embedding tables", at_least(0));
   f("gain", gain, "factor on the Xavier bound or deviation", at_least(0));
   f("literal", literal, "xavier_normal with variance eta^2 as printed in TB 6.84, instead of eta^2/3 (E16)");
-  f("scale_residual_outputs", scale_residual_outputs, "type normal: divide the matrices that feed the residual stream by sqrt(2 layers)");
-  f("depth", depth, "gain by depth: none, power a L^b (TB 6.85), scaled a / l^b (TB 6.86), deepnorm", one_of({"none", "power", "scaled", "deepnorm"}));
+  f("scale_residual_outputs", scale_residual_outputs,
+    "type normal: divide the matrices that feed the residual stream by sqrt(2 layers)");
+  f("depth", depth, "gain by depth: none, power a L^b (TB 6.85), scaled a / l^b (TB 6.86), deepnorm",
+    one_of({"none", "power", "scaled", "deepnorm"}));
   f("depth_a", depth_a, "a of the depth gain", at_least(0));
   f("depth_b", depth_b, "b of the depth gain");
 }
@@ -31,7 +33,8 @@ double depth_gain(const InitConfig& config, InitRole role, int64_t layer, int64_
 
 // spec: init.xavier_uniform | initialiser | U(-eta, eta), eta = gain sqrt(6/(d_in+d_out)) | TB 6.82-6.83
 // spec: init.xavier_normal | initialiser | normal of variance eta^2/3, or eta^2 when literal | TB 6.84
-void initialise(const Tensor& x, const InitConfig& config, InitRole role, const std::string& name, uint64_t seed, int64_t layer, int64_t layers) {
+void initialise(const Tensor& x, const InitConfig& config, InitRole role, const std::string& name, uint64_t seed,
+                int64_t layer, int64_t layers) {
   if (x.is_meta()) return;
   const RandomKey key{.seed = seed, .purpose = purpose_of(name)};
   const auto fill = [&](auto&& value) {
@@ -42,9 +45,7 @@ void initialise(const Tensor& x, const InitConfig& config, InitRole role, const 
       });
     });
   };
-  const auto normal = [&](double deviation) {
-    fill([&](uint64_t i) { return deviation * random_normal(key, i); });
-  };
+  const auto normal = [&](double deviation) { fill([&](uint64_t i) { return deviation * random_normal(key, i); }); };
   const double gain = depth_gain(config, role, layer, layers);
   if (role == InitRole::zeros) return fill([](uint64_t) { return 0.0; });
   if (role == InitRole::ones) return fill([](uint64_t) { return 1.0; });

@@ -32,6 +32,7 @@ struct InitConfig {
 double depth_gain(const InitConfig& config, InitRole role, int64_t layer, int64_t layers);
 
 /// Fills x [d_in, d_out] (or a vector). `name` is the parameter's full name.
-void initialise(const Tensor& x, const InitConfig& config, InitRole role, const std::string& name, uint64_t seed, int64_t layer, int64_t layers);
+void initialise(const Tensor& x, const InitConfig& config, InitRole role, const std::string& name, uint64_t seed,
+                int64_t layer, int64_t layers);
 
 }  // namespace lithe

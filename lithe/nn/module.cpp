@@ -47,7 +47,8 @@ Parameter* Scope::parameter(const std::string& name, const Shape& shape, InitRol
 }
 
 Linear::Linear(const Scope& scope, int64_t in, int64_t out, bool with_bias, InitRole role)
-    : weight(scope.parameter("weight", {in, out}, role)), bias(with_bias ? scope.parameter("bias", {out}, InitRole::zeros) : nullptr) {}
+    : weight(scope.parameter("weight", {in, out}, role)),
+      bias(with_bias ? scope.parameter("bias", {out}, InitRole::zeros) : nullptr) {}
 
 Var Linear::operator()(const Var& x) const { return linear(x, weight->var(), var_or_none(bias)); }
 

@@ -50,7 +50,8 @@ struct BuildContext {
 /// A place in the tree of parts: a path, and the layer it is in.
 class Scope {
  public:
-  explicit Scope(BuildContext& context, std::string path = "", int64_t layer = -1) : context_(&context), path_(std::move(path)), layer_(layer) {}
+  explicit Scope(BuildContext& context, std::string path = "", int64_t layer = -1)
+      : context_(&context), path_(std::move(path)), layer_(layer) {}
   Scope operator/(const std::string& name) const { return Scope(*context_, full(name), layer_); }
   Scope in_layer(int64_t layer) const { return Scope(*context_, path_, layer); }
   const std::string& path() const { return path_; }
@@ -89,7 +90,8 @@ StepContext& step_context();
 class Dropout {
  public:
   Dropout() = default;
-  Dropout(const Scope& scope, double p) : p_(p), layer_(uint32_t(scope.layer() + 1)), purpose_(purpose_of("dropout." + scope.path())) {}
+  Dropout(const Scope& scope, double p)
+      : p_(p), layer_(uint32_t(scope.layer() + 1)), purpose_(purpose_of("dropout." + scope.path())) {}
   Var operator()(const Var& x) const;
 
  private:

@@ -11,7 +11,8 @@ namespace lithe {
 struct MultiHeadEmbeddingConfig {
   std::string rope_order = "after";
   void fields(Fields& f) {
-    f("rope_order", rope_order, "rotary positions turn heads after the embedding joined the seed, or the seeds before", one_of({"after", "before"}));
+    f("rope_order", rope_order, "rotary positions turn heads after the embedding joined the seed, or the seeds before",
+      one_of({"after", "before"}));
   }
 };
 
@@ -47,7 +48,9 @@ class MultiHeadEmbedding : public Heads {
   KeyValue keep(const Var& memory, const Turn& turn) const override {
     return {expands_ ? k_(memory) : turn(k_(memory)), v_(memory)};
   }
-  KeyValue expand(const KeyValue& kept, const Turn& turn) const override { return {turn(joined(kept.k, ek_)), joined(kept.v, ev_)}; }
+  KeyValue expand(const KeyValue& kept, const Turn& turn) const override {
+    return {turn(joined(kept.k, ek_)), joined(kept.v, ev_)};
+  }
   bool expands() const override { return expands_; }
   Var finish(const Var& context) const override {
     if (expands_) return context;

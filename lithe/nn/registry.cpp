@@ -10,13 +10,12 @@ PartChoice resolve(const std::string& slot, const PartChoice& choice, const Mark
 
 }  // namespace
 
-Registry::Registry() {
-  set_part_resolver(resolve);
-}
+Registry::Registry() { set_part_resolver(resolve); }
 
 void Registry::insert(Entry entry) {
   const auto key = std::pair(entry.slot, entry.name);
-  check(entries_.emplace(key, std::move(entry)).second, "registry", "slot ", key.first, " has two parts named '", key.second, "'");
+  check(entries_.emplace(key, std::move(entry)).second, "registry", "slot ", key.first, " has two parts named '",
+        key.second, "'");
 }
 
 const Registry::Entry& Registry::get(const std::string& slot, const std::string& name, const Mark& where) const {
@@ -29,7 +28,8 @@ const Registry::Entry& Registry::get(const std::string& slot, const std::string&
     listed += (listed.empty() ? "" : ", ") + e->name;
   }
   const std::string near = nearest(name, names), place = to_string(where);
-  fail_usage("recipe", place, place.empty() ? "" : ": ", "slot ", slot, " has no part '", name, "'; it has ", listed, near.empty() ? "" : "; did you mean '" + near + "'?");
+  fail_usage("recipe", place, place.empty() ? "" : ": ", "slot ", slot, " has no part '", name, "'; it has ", listed,
+             near.empty() ? "" : "; did you mean '" + near + "'?");
 }
 
 std::vector<const Registry::Entry*> Registry::slot(const std::string& slot) const {

@@ -9,9 +9,9 @@ namespace lithe {
 
 /// What `lithe list`, the docs and the conformance suite know of a part.
 struct PartInfo {
-  std::string spec;     // id in the specification, "mixer.gqa"; may be empty
-  std::string summary;  // one line
-  std::string source;   // paper, equation
+  std::string spec;                          // id in the specification, "mixer.gqa"; may be empty
+  std::string summary;                       // one line
+  std::string source;                        // paper, equation
   bool causal = true, bidirectional = true;  // mixers: which modes it has
 };
 
@@ -48,10 +48,12 @@ class Registry {
       Config config;
       return describe_fields([&](Fields& f) { config.fields(f); });
     };
-    e.make = [read, name, info = e.info](const Scope& scope, const Node& options, const void* given) -> std::unique_ptr<Part> {
+    e.make = [read, name, info = e.info](const Scope& scope, const Node& options,
+                                         const void* given) -> std::unique_ptr<Part> {
       const auto& args = *static_cast<const typename Interface::Args*>(given);
       if constexpr (requires { args.causal; })
-        check_usage(args.causal ? info.causal : info.bidirectional, "model", "slot ", Interface::slot, ": part '", name, "' has no ", args.causal ? "causal" : "bidirectional", " form, which this architecture needs");
+        check_usage(args.causal ? info.causal : info.bidirectional, "model", "slot ", Interface::slot, ": part '", name,
+                    "' has no ", args.causal ? "causal" : "bidirectional", " form, which this architecture needs");
       return std::make_unique<P>(scope, read(options, scope.path()), args);
     };
     insert(std::move(e));
@@ -59,7 +61,8 @@ class Registry {
 
   /// Builds the part; options that were not resolved yet are read with their defaults.
   template <class Interface>
-  std::unique_ptr<Interface> make(const PartChoice& choice, const Scope& scope, const typename Interface::Args& args) const {
+  std::unique_ptr<Interface> make(const PartChoice& choice, const Scope& scope,
+                                  const typename Interface::Args& args) const {
     std::unique_ptr<Part> part = get(Interface::slot, choice.type, {}).make(scope, choice.options, &args);
     return std::unique_ptr<Interface>(static_cast<Interface*>(part.release()));
   }
@@ -67,7 +70,7 @@ class Registry {
   /// Fails (usage) when there is none, naming the nearest.
   const Entry& get(const std::string& slot, const std::string& name, const Mark& where) const;
   std::vector<const Entry*> slot(const std::string& slot) const;  // by name
-  std::vector<const Entry*> all() const;                           // by slot, name
+  std::vector<const Entry*> all() const;                          // by slot, name
 
  private:
   Registry();

@@ -130,7 +130,8 @@ class Mixer : public Part {
   /// Without a state the rows are whole sequences; with one they continue them, and it is brought forward.
   virtual Var forward(const Var& x, const Sequences& sequences, MixerState* state) const = 0;
   /// A state for `sequences` sequences of at most `capacity` tokens.
-  virtual std::unique_ptr<MixerState> make_state(int64_t sequences, int64_t capacity, DType dtype, Device device) const = 0;
+  virtual std::unique_ptr<MixerState> make_state(int64_t sequences, int64_t capacity, DType dtype,
+                                                 Device device) const = 0;
   /// Scalars that a state keeps per sequence after `tokens` tokens (spec 0.3).
   virtual int64_t state_scalars(int64_t tokens) const = 0;
 };
@@ -180,7 +181,8 @@ class Head : public Part {
   /// [N, hidden] -> [N, vocab].
   virtual Var logits(const Var& x) const = 0;
   /// scale * sum of cross-entropies, without storing the logits (see linear_cross_entropy).
-  virtual Var loss(const Var& x, const Tensor& labels, double smoothing, double scale, LossSums* sums, Tensor row_nll) const = 0;
+  virtual Var loss(const Var& x, const Tensor& labels, double smoothing, double scale, LossSums* sums,
+                   Tensor row_nll) const = 0;
 };
 
 }  // namespace lithe

@@ -8,14 +8,18 @@ namespace lithe {
 namespace {
 
 kernels::AttentionArgs arguments(const Tensor& q, int64_t key_cols, int64_t value_cols, const AttendOptions& o) {
-  check(o.heads > 0 && o.kv_heads > 0 && o.heads % o.kv_heads == 0, "attend", "heads (", o.heads, ") must be a multiple of key/value heads (", o.kv_heads, ")");
-  check(q.cols() % o.heads == 0 && key_cols % o.kv_heads == 0 && value_cols % o.kv_heads == 0, "attend", "widths q ", q.cols(), ", k ", key_cols, ", v ", value_cols, " must be multiples of the heads ", o.heads, " and ", o.kv_heads);
+  check(o.heads > 0 && o.kv_heads > 0 && o.heads % o.kv_heads == 0, "attend", "heads (", o.heads,
+        ") must be a multiple of key/value heads (", o.kv_heads, ")");
+  check(q.cols() % o.heads == 0 && key_cols % o.kv_heads == 0 && value_cols % o.kv_heads == 0, "attend", "widths q ",
+        q.cols(), ", k ", key_cols, ", v ", value_cols, " must be multiples of the heads ", o.heads, " and ",
+        o.kv_heads);
   kernels::AttentionArgs args;
   args.heads = o.heads;
   args.kv_heads = o.kv_heads;
   args.head_dim = q.cols() / o.heads;
   args.value_dim = value_cols / o.kv_heads;
-  check(key_cols / o.kv_heads == args.head_dim, "attend", "queries have ", args.head_dim, " channels a head, keys ", key_cols / o.kv_heads);
+  check(key_cols / o.kv_heads == args.head_dim, "attend", "queries have ", args.head_dim, " channels a head, keys ",
+        key_cols / o.kv_heads);
   args.scale = o.scale != 0 ? o.scale : 1 / std::sqrt(double(args.head_dim));
   args.mask = o.mask;
   args.q = q;
@@ -26,33 +30,50 @@ kernels::AttentionArgs arguments(const Tensor& q, int64_t key_cols, int64_t valu
 }  // namespace
 
 // spec: attn.qkv | operation | softmax(scale q k^T + mask) v over packed sequences | TB Eq 6.19-6.20
-Var attend(const Var& q, const Var& k, const Var& v, const Sequences& queries, const Sequences& keys, const AttendOptions& options) {
-  check(queries.count() == keys.count() && queries.rows() == q.rows() && keys.rows() == k.rows() && k.rows() == v.rows(), "attend", "q ", q.shape(), ", k ", k.shape(), ", v ", v.shape(), " do not fit ", queries.count(), " query sequences of ", queries.rows(), " rows and ", keys.count(), " key sequences of ", keys.rows(), " rows");
+Var attend(const Var& q, const Var& k, const Var& v, const Sequences& queries, const Sequences& keys,
+           const AttendOptions& options) {
+  check(
+      queries.count() == keys.count() && queries.rows() == q.rows() && keys.rows() == k.rows() && k.rows() == v.rows(),
+      "attend", "q ", q.shape(), ", k ", k.shape(), ", v ", v.shape(), " do not fit ", queries.count(),
+      " query sequences of ", queries.rows(), " rows and ", keys.count(), " key sequences of ", keys.rows(), " rows");
   auto args = arguments(q.value(), k.cols(), v.cols(), options);
   args.k = k.value();
   args.v = v.value();
   for (int64_t b = 0; b < queries.count(); ++b)
     args.segments.push_back({queries.offset(b), queries.length(b), keys.offset(b), keys.length(b), {}, {}});
-  if (Tape::current()) args.lse = empty({q.rows(), options.heads}, q.dtype() == DType::f64 ? DType::f64 : DType::f32, q.device());
+  if (Tape::current())
+    args.lse = empty({q.rows(), options.heads}, q.dtype() == DType::f64 ? DType::f64 : DType::f32, q.device());
   kernels::attention(args);
   const Tensor out = args.out;
   return record("attend", {q, k, v}, out, [args, q = q.ref(), k = k.ref(), v = v.ref()](const Tensor& dy, Grads& g) {
     // q, k and v may be one Var: the gradients of its later roles are added to the first when all are done.
     const bool k_again = k && k == q, v_again = v && (v == k || v == q);
-    const auto target = [&g](const GradRef& x, bool again, const Tensor& like) { return x && !again ? g.into(x) : Grads::Into{empty_like(like), false}; };
+    const auto target = [&g](const GradRef& x, bool again, const Tensor& like) {
+      return x && !again ? g.into(x) : Grads::Into{empty_like(like), false};
+    };
     const auto dq = target(q, false, args.q), dk = target(k, k_again, args.k), dv = target(v, v_again, args.v);
-    kernels::attention_grad({.forward = args, .dout = dy, .dq = dq.to, .dk = dk.to, .dv = dv.to, .accumulate_dq = dq.accumulate, .accumulate_dk = dk.accumulate, .accumulate_dv = dv.accumulate});
+    kernels::attention_grad({.forward = args,
+                             .dout = dy,
+                             .dq = dq.to,
+                             .dk = dk.to,
+                             .dv = dv.to,
+                             .accumulate_dq = dq.accumulate,
+                             .accumulate_dk = dk.accumulate,
+                             .accumulate_dv = dv.accumulate});
     if (k_again) g.give(k, dk.to);
     if (v_again) g.give(v, dv.to);
   });
 }
 
-Tensor attend_cached(const Tensor& q, const std::vector<KeyValues>& caches, const Sequences& queries, const AttendOptions& options) {
-  check(int64_t(caches.size()) == queries.count() && !caches.empty(), "attend_cached", "one cache a sequence: ", queries.count(), ", got ", caches.size());
+Tensor attend_cached(const Tensor& q, const std::vector<KeyValues>& caches, const Sequences& queries,
+                     const AttendOptions& options) {
+  check(int64_t(caches.size()) == queries.count() && !caches.empty(), "attend_cached",
+        "one cache a sequence: ", queries.count(), ", got ", caches.size());
   auto args = arguments(q, caches[0].keys.cols(), caches[0].values.cols(), options);
   for (int64_t b = 0; b < queries.count(); ++b) {
     const KeyValues& cache = caches[size_t(b)];
-    args.segments.push_back({queries.offset(b), queries.length(b), 0, queries.past(b) + queries.length(b), cache.keys, cache.values});
+    args.segments.push_back(
+        {queries.offset(b), queries.length(b), 0, queries.past(b) + queries.length(b), cache.keys, cache.values});
   }
   kernels::attention(args);
   return args.out;
@@ -60,10 +81,22 @@ Tensor attend_cached(const Tensor& q, const std::vector<KeyValues>& caches, cons
 
 Var rotate(const Var& x, const Tensor& positions, int64_t head_dim, double base, bool interleaved) {
   Tensor out = empty_like(x.value());
-  kernels::rope({.x = x.value(), .positions = positions, .out = out, .head_dim = head_dim, .base = base, .interleaved = interleaved});
+  kernels::rope({.x = x.value(),
+                 .positions = positions,
+                 .out = out,
+                 .head_dim = head_dim,
+                 .base = base,
+                 .interleaved = interleaved});
   return record("rotate", {x}, out, [=, x = x.ref()](const Tensor& dy, Grads& g) {
     const auto dx = g.into(x);
-    kernels::rope({.x = dy, .positions = positions, .out = dx.to, .head_dim = head_dim, .base = base, .interleaved = interleaved, .inverse = true, .accumulate = dx.accumulate});
+    kernels::rope({.x = dy,
+                   .positions = positions,
+                   .out = dx.to,
+                   .head_dim = head_dim,
+                   .base = base,
+                   .interleaved = interleaved,
+                   .inverse = true,
+                   .accumulate = dx.accumulate});
   });
 }
 

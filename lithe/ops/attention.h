@@ -16,13 +16,15 @@ struct AttendOptions {
 /// softmax(scale q k^T + mask) v per head. q [N, heads*d_h], k [S, kv_heads*d_h], v [S, kv_heads*d_v];
 /// queries and keys of sequence b attend to each other. Without a cache S = N and `keys` = `queries`.
 /// Result [N, heads*d_v].
-Var attend(const Var& q, const Var& k, const Var& v, const Sequences& queries, const Sequences& keys, const AttendOptions& options);
+Var attend(const Var& q, const Var& k, const Var& v, const Sequences& queries, const Sequences& keys,
+           const AttendOptions& options);
 
 /// The same for decoding, without gradients: sequence b's keys and values are caches[b] rows [0, past+length).
 struct KeyValues {
   Tensor keys, values;  // [capacity, kv_heads*d_h], [capacity, kv_heads*d_v]
 };
-Tensor attend_cached(const Tensor& q, const std::vector<KeyValues>& caches, const Sequences& queries, const AttendOptions& options);
+Tensor attend_cached(const Tensor& q, const std::vector<KeyValues>& caches, const Sequences& queries,
+                     const AttendOptions& options);
 
 /// Rotates each head's channels by the row's position. x [N, heads*head_dim].
 Var rotate(const Var& x, const Tensor& positions, int64_t head_dim, double base, bool interleaved);

@@ -44,17 +44,26 @@ Var row_affine(const Var& x, const Var& weight, const Var& bias) {
   const Tensor none;
   const Tensor w = weight.defined() ? weight.value() : none, b = bias.defined() ? bias.value() : none;
   for (const Tensor& v : {w, b})
-    check(!v.defined() || (v.numel() > 0 && x.cols() % v.numel() == 0), "row_affine", "the columns of x ", x.shape(), " must be a multiple of the vector's length, got ", v.shape());
+    check(!v.defined() || (v.numel() > 0 && x.cols() % v.numel() == 0), "row_affine", "the columns of x ", x.shape(),
+          " must be a multiple of the vector's length, got ", v.shape());
   Tensor out = empty_like(x.value());
   kernels::row_affine({.x = x.value(), .scale = w, .shift = b, .out = out});
   const Tensor kept = weight.defined() && weight.needs_grad() ? x.value() : Tensor();
-  return record("row_affine", {x, weight, bias}, out, [kept, x = x.ref(), w, weight = weight.ref(), bias = bias.ref()](const Tensor& dy, Grads& g) {
-    const auto dx = g.into(x);
-    const bool same = weight && weight == bias;  // one vector in both roles
-    const Tensor dscale = g.into_zeroed(weight), dshift = same ? zeros(bias->shape, bias->dtype, bias->device) : g.into_zeroed(bias);
-    kernels::row_affine_grad({.x = kept, .scale = w, .dy = dy, .dx = dx.to, .dscale = dscale, .dshift = dshift, .accumulate = dx.accumulate});
-    if (same) g.give(bias, dshift);
-  });
+  return record("row_affine", {x, weight, bias}, out,
+                [kept, x = x.ref(), w, weight = weight.ref(), bias = bias.ref()](const Tensor& dy, Grads& g) {
+                  const auto dx = g.into(x);
+                  const bool same = weight && weight == bias;  // one vector in both roles
+                  const Tensor dscale = g.into_zeroed(weight),
+                               dshift = same ? zeros(bias->shape, bias->dtype, bias->device) : g.into_zeroed(bias);
+                  kernels::row_affine_grad({.x = kept,
+                                            .scale = w,
+                                            .dy = dy,
+                                            .dx = dx.to,
+                                            .dscale = dscale,
+                                            .dshift = dshift,
+                                            .accumulate = dx.accumulate});
+                  if (same) g.give(bias, dshift);
+                });
 }
 
 Var cast(const Var& x, DType dtype) {

@@ -9,7 +9,8 @@ void check_ids(const char* op, const Tensor& ids, int64_t bound) {
   check(ids.dtype() == DType::i32, op, "ids must be i32, got ", ids.dtype());
   if (ids.is_meta()) return;
   const int32_t* at = ids.data<int32_t>();
-  for (int64_t i = 0; i < ids.numel(); ++i) check(at[i] >= 0 && at[i] < bound, op, "id ", at[i], " at row ", i, " is outside the table of ", bound, " rows");
+  for (int64_t i = 0; i < ids.numel(); ++i)
+    check(at[i] >= 0 && at[i] < bound, op, "id ", at[i], " at row ", i, " is outside the table of ", bound, " rows");
 }
 
 }  // namespace
@@ -26,7 +27,8 @@ Var embed(const Var& table, const Tensor& ids, DType dtype, double factor, int64
 }
 
 Var add_rows(const Var& x, const Var& table, const Tensor& positions) {
-  check(x.cols() == table.dim(1) && x.rows() == positions.numel(), "add_rows", "x ", x.shape(), " does not fit the table ", table.shape(), " and ", positions.numel(), " positions");
+  check(x.cols() == table.dim(1) && x.rows() == positions.numel(), "add_rows", "x ", x.shape(),
+        " does not fit the table ", table.shape(), " and ", positions.numel(), " positions");
   check_ids("positions", positions, table.dim(0));
   Tensor out = clone(x.value());
   kernels::gather({.table = table.value(), .ids = positions, .out = out, .accumulate = true});

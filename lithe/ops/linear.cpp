@@ -9,27 +9,42 @@ Tensor value_or_none(const Var& x) { return x.defined() ? x.value() : Tensor(); 
 
 void check_linear(const Var& x, const Var& w, const Var& bias, bool transposed) {
   check(w.shape().rank() == 2, "linear", "the weight must be a matrix, got ", w.shape());
-  check(x.cols() == w.dim(transposed ? 1 : 0), "linear", "x ", x.shape(), " does not fit the weight ", w.shape(), transposed ? " (transposed)" : "");
+  check(x.cols() == w.dim(transposed ? 1 : 0), "linear", "x ", x.shape(), " does not fit the weight ", w.shape(),
+        transposed ? " (transposed)" : "");
   if (bias.defined())
-    check(bias.value().numel() == w.dim(transposed ? 0 : 1), "linear", "bias must be [", w.dim(transposed ? 0 : 1), "] to match the weight ", w.shape(), ", got ", bias.shape());
+    check(bias.value().numel() == w.dim(transposed ? 0 : 1), "linear", "bias must be [", w.dim(transposed ? 0 : 1),
+          "] to match the weight ", w.shape(), ", got ", bias.shape());
 }
 
 Tensor product(const Tensor& x, const Var& w, const Var& bias, bool transposed) {
   Tensor y = empty({x.rows(), w.dim(transposed ? 0 : 1)}, x.dtype(), x.device());
-  kernels::gemm({.a = x.reshape({x.rows(), x.cols()}), .b = w.value(), .c = y, .bias = value_or_none(bias), .transpose_b = transposed, .rowwise = !training()});
+  kernels::gemm({.a = x.reshape({x.rows(), x.cols()}),
+                 .b = w.value(),
+                 .c = y,
+                 .bias = value_or_none(bias),
+                 .transpose_b = transposed,
+                 .rowwise = !training()});
   return y;
 }
 
 // dx (+)= dy w^T
 void input_gradient(const Tensor& dy, const Tensor& w, bool transposed, const Grads::Into& dx) {
   if (!dx) return;
-  kernels::gemm({.a = dy, .b = w, .c = dx.to.reshape({dx.to.rows(), dx.to.cols()}), .transpose_b = !transposed, .accumulate = dx.accumulate});
+  kernels::gemm({.a = dy,
+                 .b = w,
+                 .c = dx.to.reshape({dx.to.rows(), dx.to.cols()}),
+                 .transpose_b = !transposed,
+                 .accumulate = dx.accumulate});
 }
 
 // dw (+)= x^T dy
 void weight_gradient(const Tensor& x, const Tensor& dy, bool transposed, const Grads::Into& dw) {
   if (!dw) return;
-  kernels::gemm({.a = transposed ? dy : x, .b = transposed ? x : dy, .c = dw.to, .transpose_a = true, .accumulate = dw.accumulate});
+  kernels::gemm({.a = transposed ? dy : x,
+                 .b = transposed ? x : dy,
+                 .c = dw.to,
+                 .transpose_a = true,
+                 .accumulate = dw.accumulate});
 }
 
 void bias_gradient(const Tensor& dy, const Tensor& db) {
@@ -42,11 +57,13 @@ Var linear(const Var& x, const Var& w, const Var& bias, bool transposed) {
   check_linear(x, w, bias, transposed);
   Tensor y = product(x.value(), w, bias, transposed);
   const Tensor kept = w.needs_grad() ? x.value() : Tensor();
-  return record("linear", {x, w, bias}, y, [kept, w, x = x.ref(), bias = bias.ref(), transposed](const Tensor& dy, Grads& g) {
-    if (w.needs_grad()) weight_gradient(kept.reshape({kept.rows(), kept.cols()}), dy, transposed, g.into(w));
-    bias_gradient(dy, g.into_zeroed(bias));
-    input_gradient(dy, w.value(), transposed, g.into(x));
-  });
+  return record("linear", {x, w, bias}, y,
+                [kept, w, x = x.ref(), bias = bias.ref(), transposed](const Tensor& dy, Grads& g) {
+                  if (w.needs_grad())
+                    weight_gradient(kept.reshape({kept.rows(), kept.cols()}), dy, transposed, g.into(w));
+                  bias_gradient(dy, g.into_zeroed(bias));
+                  input_gradient(dy, w.value(), transposed, g.into(x));
+                });
 }
 
 Var activate(kernels::Activation kind, const Var& x, const Var& bias) {
@@ -54,7 +71,13 @@ Var activate(kernels::Activation kind, const Var& x, const Var& bias) {
   kernels::activation({.kind = kind, .x = x.value(), .bias = value_or_none(bias), .y = y});
   return record("activate", {x, bias}, y, [kind, x, bias](const Tensor& dy, Grads& g) {
     if (!bias.defined() || !bias.needs_grad()) {
-      if (const auto dx = g.into(x)) kernels::activation_grad({.kind = kind, .x = x.value(), .bias = value_or_none(bias), .dy = dy, .dx = dx.to, .accumulate = dx.accumulate});
+      if (const auto dx = g.into(x))
+        kernels::activation_grad({.kind = kind,
+                                  .x = x.value(),
+                                  .bias = value_or_none(bias),
+                                  .dy = dy,
+                                  .dx = dx.to,
+                                  .accumulate = dx.accumulate});
       return;
     }
     Tensor dx = empty_like(dy);
@@ -65,7 +88,8 @@ Var activate(kernels::Activation kind, const Var& x, const Var& bias) {
 }
 
 Var gated(kernels::Activation kind, const Var& gate, const Var& up) {
-  check(gate.shape() == up.shape(), "gated", "gate and up must have equal shapes, got ", gate.shape(), " and ", up.shape());
+  check(gate.shape() == up.shape(), "gated", "gate and up must have equal shapes, got ", gate.shape(), " and ",
+        up.shape());
   Tensor y = empty_like(up.value());
   kernels::gated({.kind = kind, .gate = gate.value(), .up = up.value(), .y = y});
   return record("gated", {gate, up}, y, [kind, gate, up](const Tensor& dy, Grads& g) {
@@ -84,24 +108,27 @@ Var activated_linear(kernels::Activation kind, const Var& x, const Var& bias, co
     return a;
   };
   Tensor y = product(activation(), w, out_bias, false);
-  return record("activated_linear", {x, bias, w, out_bias}, y, [activation, kind, x, bias, w, out_bias = out_bias.ref()](const Tensor& dy, Grads& g) {
-    bias_gradient(dy, g.into_zeroed(out_bias));
-    Tensor da;
-    {
-      const Tensor a = activation();
-      if (w.needs_grad()) weight_gradient(a, dy, false, g.into(w));
-      da = a;  // its memory is free for the gradient now
-    }
-    if (!x.needs_grad() && !bias.needs_grad()) return;
-    input_gradient(dy, w.value(), false, {da, false});
-    kernels::activation_grad({.kind = kind, .x = x.value(), .bias = value_or_none(bias), .dy = da, .dx = da});
-    bias_gradient(da, g.into_zeroed(bias));
-    g.give(x, da);
-  });
+  return record(
+      "activated_linear", {x, bias, w, out_bias}, y,
+      [activation, kind, x, bias, w, out_bias = out_bias.ref()](const Tensor& dy, Grads& g) {
+        bias_gradient(dy, g.into_zeroed(out_bias));
+        Tensor da;
+        {
+          const Tensor a = activation();
+          if (w.needs_grad()) weight_gradient(a, dy, false, g.into(w));
+          da = a;  // its memory is free for the gradient now
+        }
+        if (!x.needs_grad() && !bias.needs_grad()) return;
+        input_gradient(dy, w.value(), false, {da, false});
+        kernels::activation_grad({.kind = kind, .x = x.value(), .bias = value_or_none(bias), .dy = da, .dx = da});
+        bias_gradient(da, g.into_zeroed(bias));
+        g.give(x, da);
+      });
 }
 
 Var gated_linear(kernels::Activation kind, const Var& gate, const Var& up, const Var& w) {
-  check(gate.shape() == up.shape(), "gated_linear", "gate and up must have equal shapes, got ", gate.shape(), " and ", up.shape());
+  check(gate.shape() == up.shape(), "gated_linear", "gate and up must have equal shapes, got ", gate.shape(), " and ",
+        up.shape());
   check_linear(up, w, {}, false);
   const auto product_of_both = [kind, gate, up] {
     Tensor a = empty_like(up.value());

@@ -12,10 +12,12 @@ namespace {
 DType wide(DType type) { return type == DType::f64 ? DType::f64 : DType::f32; }
 
 void check_labels(const Tensor& labels, int64_t rows, int64_t classes) {
-  check(labels.dtype() == DType::i32 && labels.numel() == rows, "cross_entropy", "labels must be i32 [", rows, "], got ", labels.dtype(), labels.shape());
+  check(labels.dtype() == DType::i32 && labels.numel() == rows, "cross_entropy", "labels must be i32 [", rows,
+        "], got ", labels.dtype(), labels.shape());
   if (labels.is_meta()) return;
   const int32_t* at = labels.data<int32_t>();
-  for (int64_t i = 0; i < rows; ++i) check(at[i] < classes, "cross_entropy", "label ", at[i], " at row ", i, " is not below ", classes);
+  for (int64_t i = 0; i < rows; ++i)
+    check(at[i] < classes, "cross_entropy", "label ", at[i], " at row ", i, " is not below ", classes);
 }
 
 void add_sums(const Tensor& losses, const Tensor& nll, const Tensor& labels, LossSums& sums) {
@@ -41,27 +43,37 @@ Var cross_entropy(const Var& logits, const Tensor& labels, double smoothing, dou
   const DType type = wide(logits.dtype());
   Tensor losses = empty({logits.rows()}, type, logits.device()), nll = empty_like(losses);
   Tensor work = clone(logits.value());
-  kernels::cross_entropy({.logits = work, .labels = labels, .losses = losses, .nll = nll, .smoothing = smoothing, .gradient_scale = scale, .gradient = Tape::current() != nullptr});
+  kernels::cross_entropy({.logits = work,
+                          .labels = labels,
+                          .losses = losses,
+                          .nll = nll,
+                          .smoothing = smoothing,
+                          .gradient_scale = scale,
+                          .gradient = Tape::current() != nullptr});
   LossSums mine;
   add_sums(losses, nll, labels, mine);
   if (sums) *sums = mine;
-  return record("cross_entropy", {logits}, scalar(scale * mine.loss, type, logits.device()), [x = logits.ref(), work](const Tensor& dy, Grads& g) {
-    const auto dx = g.into(x);
-    const double d = dy.is_meta() ? 1 : value_at(dy, 0);
-    kernels::add({.a = work, .b = dx.accumulate ? dx.to : Tensor(), .out = dx.to, .alpha = d});
-  });
+  return record("cross_entropy", {logits}, scalar(scale * mine.loss, type, logits.device()),
+                [x = logits.ref(), work](const Tensor& dy, Grads& g) {
+                  const auto dx = g.into(x);
+                  const double d = dy.is_meta() ? 1 : value_at(dy, 0);
+                  kernels::add({.a = work, .b = dx.accumulate ? dx.to : Tensor(), .out = dx.to, .alpha = d});
+                });
 }
 
-Var linear_cross_entropy(const Var& x, const Var& w, bool transposed, const Tensor& labels, double smoothing, double scale, LossSums* sums, Tensor row_nll) {
+Var linear_cross_entropy(const Var& x, const Var& w, bool transposed, const Tensor& labels, double smoothing,
+                         double scale, LossSums* sums, Tensor row_nll) {
   const int64_t N = x.rows(), D = x.cols(), V = w.dim(transposed ? 0 : 1);
-  check(D == w.dim(transposed ? 1 : 0), "linear_cross_entropy", "x ", x.shape(), " does not fit the weight ", w.shape());
+  check(D == w.dim(transposed ? 1 : 0), "linear_cross_entropy", "x ", x.shape(), " does not fit the weight ",
+        w.shape());
   check_labels(labels, N, V);
   const bool training = Tape::current() && (x.needs_grad() || w.needs_grad());
   const DType type = wide(x.dtype());
   // Evaluation keeps f32 logits; training in bf16 makes bf16 ones, whose gradient feeds bf16 products.
   const DType logit_type = training ? x.dtype() : type;
   constexpr int64_t kChunkBytes = int64_t(16) << 20;
-  const int64_t chunk = std::clamp<int64_t>(kChunkBytes / std::max<int64_t>(1, V * size_of(logit_type)), 256, std::max<int64_t>(N, 256));
+  const int64_t chunk =
+      std::clamp<int64_t>(kChunkBytes / std::max<int64_t>(1, V * size_of(logit_type)), 256, std::max<int64_t>(N, 256));
 
   Grads grads;
   Tensor dx = training && x.needs_grad() ? empty_like(x.value()) : Tensor();
@@ -76,19 +88,31 @@ Var linear_cross_entropy(const Var& x, const Var& w, bool transposed, const Tens
     const int64_t end = std::min(N, begin + chunk);
     const Tensor part = logits.slice(0, end - begin), input = rows.slice(begin, end);
     kernels::gemm({.a = input, .b = w.value(), .c = part, .transpose_b = transposed, .rowwise = !training});
-    kernels::cross_entropy({.logits = part, .labels = labels.slice(begin, end), .losses = losses.slice(begin, end), .nll = nll.slice(begin, end), .smoothing = smoothing, .gradient_scale = scale, .gradient = training});
+    kernels::cross_entropy({.logits = part,
+                            .labels = labels.slice(begin, end),
+                            .losses = losses.slice(begin, end),
+                            .nll = nll.slice(begin, end),
+                            .smoothing = smoothing,
+                            .gradient_scale = scale,
+                            .gradient = training});
     if (!training) continue;
     if (const auto dw = grads.into(w))
-      kernels::gemm({.a = transposed ? part : input, .b = transposed ? input : part, .c = dw.to, .transpose_a = true, .accumulate = dw.accumulate});
+      kernels::gemm({.a = transposed ? part : input,
+                     .b = transposed ? input : part,
+                     .c = dw.to,
+                     .transpose_a = true,
+                     .accumulate = dw.accumulate});
     if (dx.defined()) kernels::gemm({.a = part, .b = w.value(), .c = dx.slice(begin, end), .transpose_b = !transposed});
   }
   LossSums mine;
   add_sums(losses, nll, labels, mine);
   if (sums) *sums = mine;
-  return record("linear_cross_entropy", {x, w}, scalar(scale * mine.loss, type, x.device()), [x = x.ref(), dx](const Tensor& dy, Grads& g) {
-    check(dy.is_meta() || value_at(dy, 0) == 1, "linear_cross_entropy", "its gradient was taken in the forward pass for dy = 1; put factors into scale");
-    if (dx.defined()) g.give(x, dx);
-  });
+  return record("linear_cross_entropy", {x, w}, scalar(scale * mine.loss, type, x.device()),
+                [x = x.ref(), dx](const Tensor& dy, Grads& g) {
+                  check(dy.is_meta() || value_at(dy, 0) == 1, "linear_cross_entropy",
+                        "its gradient was taken in the forward pass for dy = 1; put factors into scale");
+                  if (dx.defined()) g.give(x, dx);
+                });
 }
 
 }  // namespace lithe

@@ -18,6 +18,7 @@ Var cross_entropy(const Var& logits, const Tensor& labels, double smoothing, dou
 /// cross_entropy(linear(x, w, {}, transposed)) without the logits: they are made, used and dropped in chunks of
 /// rows. With a tape the gradients are taken in the same pass, so the result must be differentiated with dy = 1
 /// (put factors into `scale`). `row_nll` [N], optional, receives each row's negative log-likelihood.
-Var linear_cross_entropy(const Var& x, const Var& w, bool transposed, const Tensor& labels, double smoothing, double scale, LossSums* sums = nullptr, Tensor row_nll = {});
+Var linear_cross_entropy(const Var& x, const Var& w, bool transposed, const Tensor& labels, double smoothing,
+                         double scale, LossSums* sums = nullptr, Tensor row_nll = {});
 
 }  // namespace lithe

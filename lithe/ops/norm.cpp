@@ -4,7 +4,8 @@ namespace lithe {
 
 Var normalise(kernels::NormKind kind, const Var& x, const Var& weight, const Var& bias, double eps) {
   const int64_t C = x.cols(), N = x.rows();
-  check(weight.shape() == Shape{C}, "norm", "weight must be [", C, "] to match x ", x.shape(), ", got ", weight.shape());
+  check(weight.shape() == Shape{C}, "norm", "weight must be [", C, "] to match x ", x.shape(), ", got ",
+        weight.shape());
   const Tensor b = bias.defined() ? bias.value() : Tensor();
   const DType stats = x.dtype() == DType::f64 ? DType::f64 : DType::f32;
   Tensor y = empty_like(x.value()), mean, factor;
@@ -12,12 +13,30 @@ Var normalise(kernels::NormKind kind, const Var& x, const Var& weight, const Var
     if (kind != kernels::NormKind::rms) mean = empty({N}, stats, x.device());
     factor = empty({N}, stats, x.device());
   }
-  kernels::norm({.kind = kind, .x = x.value(), .weight = weight.value(), .bias = b, .y = y, .mean = mean, .scale = factor, .eps = eps});
+  kernels::norm({.kind = kind,
+                 .x = x.value(),
+                 .weight = weight.value(),
+                 .bias = b,
+                 .y = y,
+                 .mean = mean,
+                 .scale = factor,
+                 .eps = eps});
   return record("norm", {x, weight, bias}, y, [=, bias = bias.ref()](const Tensor& dy, Grads& g) {
     const auto dx = g.into(x);
     const bool same = bias && bias == weight.ref();  // one vector in both roles
-    const Tensor dweight = g.into_zeroed(weight), dbias = same ? zeros(bias->shape, bias->dtype, bias->device) : g.into_zeroed(bias);
-    kernels::norm_grad({.kind = kind, .x = x.value(), .weight = weight.value(), .mean = mean, .scale = factor, .dy = dy, .dx = dx.to, .dweight = dweight, .dbias = dbias, .eps = eps, .accumulate = dx.accumulate});
+    const Tensor dweight = g.into_zeroed(weight),
+                 dbias = same ? zeros(bias->shape, bias->dtype, bias->device) : g.into_zeroed(bias);
+    kernels::norm_grad({.kind = kind,
+                        .x = x.value(),
+                        .weight = weight.value(),
+                        .mean = mean,
+                        .scale = factor,
+                        .dy = dy,
+                        .dx = dx.to,
+                        .dweight = dweight,
+                        .dbias = dbias,
+                        .eps = eps,
+                        .accumulate = dx.accumulate});
     if (same) g.give(bias, dbias);
   });
 }

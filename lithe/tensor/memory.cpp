@@ -73,7 +73,8 @@ class Arena {
           erase(at, have);
         }
       }
-      check(at + bytes <= limit_, "memory", "the arena of ", (limit_ - begin_) >> 30, " GiB is full; ", bytes, " bytes more were asked for");
+      check(at + bytes <= limit_, "memory", "the arena of ", (limit_ - begin_) >> 30, " GiB is full; ", bytes,
+            " bytes more were asked for");
       end_ = std::max(end_, at + bytes);
       have = bytes;
     }
@@ -112,7 +113,8 @@ class Arena {
 
   Arena() {
     for (int64_t reserve = int64_t(1) << 40; reserve >= int64_t(1) << 28; reserve /= 4) {
-      void* range = ::mmap(nullptr, size_t(reserve), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+      void* range =
+          ::mmap(nullptr, size_t(reserve), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
       if (range == MAP_FAILED) continue;
       const auto start = (reinterpret_cast<uintptr_t>(range) + kHugePage - 1) / kHugePage * kHugePage;
       begin_ = end_ = reinterpret_cast<std::byte*>(start);
@@ -148,7 +150,8 @@ Storage::Storage(Device device, int64_t bytes)
     : bytes_(bytes), booked_((bytes + kAlign - 1) / kAlign * kAlign), device_(device), class_(current_class) {
   check(bytes >= 0, "memory", "cannot allocate ", bytes, " bytes");
   if (device == Device::cpu && booked_ > 0) {
-    data_ = kArena ? Arena::instance().take(booked_) : static_cast<std::byte*>(std::aligned_alloc(size_t(kAlign), size_t(booked_)));
+    data_ = kArena ? Arena::instance().take(booked_)
+                   : static_cast<std::byte*>(std::aligned_alloc(size_t(kAlign), size_t(booked_)));
     check(data_, "memory", "out of memory: ", bytes, " bytes");
   }
   ledger(device_).book(class_, booked_);

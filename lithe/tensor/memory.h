@@ -23,8 +23,8 @@ class Ledger {
   void book(MemoryClass c, int64_t bytes);  // negative when freed
   int64_t current(MemoryClass c) const { return current_[int(c)]; }
   int64_t current() const { return total_; }
-  int64_t peak() const { return peak_; }                                           // highest total
-  int64_t peak(MemoryClass c) const { return at_peak_[int(c)]; }                    // its share at that moment
+  int64_t peak() const { return peak_; }                          // highest total
+  int64_t peak(MemoryClass c) const { return at_peak_[int(c)]; }  // its share at that moment
   void reset_peak();
 
  private:

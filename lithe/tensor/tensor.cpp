@@ -28,7 +28,8 @@ Tensor::Tensor(Shape shape, DType dtype, Device device)
     : storage_(std::make_shared<Storage>(device, shape.numel() * size_of(dtype))), shape_(shape), dtype_(dtype) {}
 
 Tensor Tensor::slice(int64_t begin, int64_t end) const {
-  check(shape_.rank() >= 1 && 0 <= begin && begin <= end && end <= shape_[0], "slice", "rows [", begin, ",", end, ") of ", shape_);
+  check(shape_.rank() >= 1 && 0 <= begin && begin <= end && end <= shape_[0], "slice", "rows [", begin, ",", end,
+        ") of ", shape_);
   std::array<int64_t, 4> sizes{};
   for (int i = 0; i < shape_.rank(); ++i) sizes[size_t(i)] = shape_[i];
   const int64_t row = shape_[0] ? bytes() / shape_[0] : 0;
@@ -66,14 +67,16 @@ Tensor clone(const Tensor& x) {
 }
 
 void copy_into(const Tensor& to, const Tensor& from) {
-  check(to.dtype() == from.dtype() && to.numel() == from.numel(), "copy", "from ", from.dtype(), from.shape(), " to ", to.dtype(), to.shape());
+  check(to.dtype() == from.dtype() && to.numel() == from.numel(), "copy", "from ", from.dtype(), from.shape(), " to ",
+        to.dtype(), to.shape());
   if (to.raw() && from.raw()) std::memcpy(to.raw(), from.raw(), size_t(from.bytes()));
 }
 
 namespace {
 template <class T>
 Tensor from_host(Shape shape, std::span<const T> values) {
-  check(shape.numel() == int64_t(values.size()), "tensor", shape, " needs ", shape.numel(), " values, got ", values.size());
+  check(shape.numel() == int64_t(values.size()), "tensor", shape, " needs ", shape.numel(), " values, got ",
+        values.size());
   Tensor x(shape, dtype_of<T>, Device::cpu);
   if (!values.empty()) std::memcpy(x.raw(), values.data(), values.size_bytes());
   return x;

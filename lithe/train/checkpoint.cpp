@@ -115,7 +115,8 @@ void drop_checkpoints_after(const Path& run, int64_t step) {
     if (checkpoint.filename().string() > last) drop(checkpoint);
 }
 
-Path save_checkpoint(const Path& run, const Model& model, const AdamW& optimizer, const TrainState& state, int64_t keep) {
+Path save_checkpoint(const Path& run, const Model& model, const AdamW& optimizer, const TrainState& state,
+                     int64_t keep) {
   const Path states = run / "training_state";
   make_directory(states);
   const Path done = states / directory_name(state.step), temporary = states / (".saving-" + directory_name(state.step));
@@ -126,14 +127,16 @@ Path save_checkpoint(const Path& run, const Model& model, const AdamW& optimizer
     save_weights(model, temporary / "model.safetensors");
     write_safetensors(temporary / "optimizer.safetensors", optimizer.state(), {{"format", "lithe"}});
     Json json = to_json(state);
-    json["checksums"] = {{"model.safetensors", file_checksum(temporary / "model.safetensors")}, {"optimizer.safetensors", file_checksum(temporary / "optimizer.safetensors")}};
+    json["checksums"] = {{"model.safetensors", file_checksum(temporary / "model.safetensors")},
+                         {"optimizer.safetensors", file_checksum(temporary / "optimizer.safetensors")}};
     json["checksum"] = text_checksum(json.dump());
     write_file(temporary / "state.json", json.dump(2) + "\n");
     replace_directory(temporary, done);
     sync_directory(states);
   } catch (const std::exception& error) {
     fs::remove_all(temporary, ignored);
-    fail("checkpoint", "step ", state.step, " could not be saved (", error.what(), "); earlier checkpoints are untouched");
+    fail("checkpoint", "step ", state.step, " could not be saved (", error.what(),
+         "); earlier checkpoints are untouched");
   }
   std::vector<Path> all = checkpoints(states);
   for (size_t i = 0; i + size_t(keep) < all.size(); ++i)
@@ -146,7 +149,9 @@ Path latest_checkpoint(const Path& run) {
   std::error_code ignored;
   std::vector<Path> leftovers;
   for (const auto& entry : fs::directory_iterator(states, ignored))
-    if (const std::string name = entry.path().filename().string(); name.starts_with(".saving-") || name.starts_with(".dropping-")) leftovers.push_back(entry.path());
+    if (const std::string name = entry.path().filename().string();
+        name.starts_with(".saving-") || name.starts_with(".dropping-"))
+      leftovers.push_back(entry.path());
   for (const Path& path : leftovers) fs::remove_all(path, ignored);
   const std::vector<Path> all = checkpoints(states);
   return all.empty() ? Path() : all.back();
@@ -167,13 +172,15 @@ TrainState load_checkpoint(const Path& checkpoint, Model& model, AdamW& optimize
     const SafetensorsFile file(checkpoint / "optimizer.safetensors");
     for (const auto& [name, tensor] : optimizer.state()) file.read(name, tensor);
   } catch (const std::exception& error) {
-    fail("resume", "the checkpoint '", checkpoint.string(), "' cannot be used (", error.what(), "); remove that directory to resume from the checkpoint before it");
+    fail("resume", "the checkpoint '", checkpoint.string(), "' cannot be used (", error.what(),
+         "); remove that directory to resume from the checkpoint before it");
   }
   return s;
 }
 
 void publish_weights(const Path& run, const Path& checkpoint) {
-  const Path from = checkpoint / "model.safetensors", to = run / "model.safetensors", temporary = run / "model.safetensors.linking";
+  const Path from = checkpoint / "model.safetensors", to = run / "model.safetensors",
+             temporary = run / "model.safetensors.linking";
   std::error_code error;
   fs::remove(temporary, error);
   fs::create_hard_link(from, temporary, error);

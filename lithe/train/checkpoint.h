@@ -12,28 +12,29 @@ namespace lithe {
 /// Where a run stands between two steps.
 struct TrainState {
   int64_t step = 0, tokens = 0;
-  int64_t micro_batches = 0;             // position in the data: micro-batches taken, skipped ones included
-  std::set<int64_t> skipped;             // micro-batches left out after a loss spike
+  int64_t micro_batches = 0;  // position in the data: micro-batches taken, skipped ones included
+  std::set<int64_t> skipped;  // micro-batches left out after a loss spike
   int64_t rollbacks = 0;
-  int64_t rollback_step = -1;            // the checkpoint that a loss spike goes back to; -1: none yet
-  double interval_loss = 0;              // since the last line of metrics
+  int64_t rollback_step = -1;  // the checkpoint that a loss spike goes back to; -1: none yet
+  double interval_loss = 0;    // since the last line of metrics
   int64_t interval_labels = 0, interval_steps = 0;
   double interval_norm = 0;
-  std::vector<double> recent_losses;     // of the spike window
+  std::vector<double> recent_losses;  // of the spike window
   int64_t steps_above_threshold = 0;
   double last_loss = 0, best_loss = 0;
   int64_t best_step = -1;
   double last_eval_loss = 0;
   int64_t evaluated_step = -1, sampled_step = -1;
   uint64_t metrics_bytes = 0, speed_bytes = 0, samples_bytes = 0;  // sizes of the run's logs
-  double elapsed = 0;                    // seconds of training
+  double elapsed = 0;                                              // seconds of training
   int threads = 0;
-  uint64_t data_fingerprint = 0;         // of training and held-out tokens
+  uint64_t data_fingerprint = 0;  // of training and held-out tokens
 };
 
 /// Saves beside older checkpoints, then drops the oldest beyond `keep` (never that of rollback_step). Returns the
 /// directory.
-Path save_checkpoint(const Path& run, const Model& model, const AdamW& optimizer, const TrainState& state, int64_t keep);
+Path save_checkpoint(const Path& run, const Model& model, const AdamW& optimizer, const TrainState& state,
+                     int64_t keep);
 
 /// Where the checkpoint of a step stands.
 Path checkpoint_path(const Path& run, int64_t step);

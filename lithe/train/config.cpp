@@ -4,17 +4,20 @@
 
 namespace lithe {
 
-// spec: train.presets | recipes | published training hyperparameters, as recipes/presets/*.yaml | TH Tables 2.4, 2.5, 3.11, 3.12, 3.15, 4.9; HP 5.1, Table 2
+// spec: train.presets | recipes | published training hyperparameters, as recipes/presets/*.yaml | TH
+// Tables 2.4, 2.5, 3.11, 3.12, 3.15, 4.9; HP 5.1, Table 2
 void TrainConfig::fields(Fields& f) {
   f("max_steps", max_steps, "optimiser steps; 0: no such limit", at_least(0));
   f("max_tokens", max_tokens, "tokens seen, in whole steps that do not exceed it; 0: no such limit", at_least(0));
   f("num_train_epochs", num_train_epochs, "passes over the corpus; 0: no such limit", at_least(0));
   f("max_time", max_time, "minutes of training, resumes included; 0: no such limit", at_least(0));
   f("batch_tokens", batch_tokens, "tokens of one optimiser step", at_least(1));
-  f("gradient_accumulation_steps", gradient_accumulation_steps, "parts that a step's tokens are run in, one after another: less memory, same result up to rounding", at_least(1));
+  f("gradient_accumulation_steps", gradient_accumulation_steps,
+    "parts that a step's tokens are run in, one after another: less memory, same result up to rounding", at_least(1));
   f("learning_rate", learning_rate, "peak learning rate; for inverse_sqrt the factor lr0 of Eq 6.48", at_least(0));
   f("min_learning_rate", min_learning_rate, "where linear, cosine and wsd end", at_least(0));
-  f("lr_scheduler_type", lr_scheduler_type, "course of the learning rate after warm-up", one_of({"constant", "linear", "cosine", "cosine_restarts", "inverse_sqrt", "wsd"}));
+  f("lr_scheduler_type", lr_scheduler_type, "course of the learning rate after warm-up",
+    one_of({"constant", "linear", "cosine", "cosine_restarts", "inverse_sqrt", "wsd"}));
   f("warmup_steps", warmup_steps, "steps of linear warm-up", at_least(0));
   f("warmup_ratio", warmup_ratio, "warm-up as a part of all steps, when warmup_steps is 0", between(0, 1));
   f("decay_ratio", decay_ratio, "wsd: the last part of all steps, in which the rate falls", between(0, 1));
@@ -26,29 +29,43 @@ void TrainConfig::fields(Fields& f) {
   f("max_grad_norm", max_grad_norm, "gradients are scaled down to this global norm; 0: never", at_least(0));
   f("label_smoothing", label_smoothing, "part of the target spread over the vocabulary", between(0, 0.999));
   f("objective", objective, "clm: predict the next token", one_of({"clm"}));
-  f("precision", precision, "of rows and products: f32, bf16 (with f32 weights), f64 (slow, for checks)", one_of({"f32", "bf16", "f64"}));
-  f("gradient_checkpointing", gradient_checkpointing, "recompute each layer's activations in the backward pass: less memory, more time");
+  f("precision", precision, "of rows and products: f32, bf16 (with f32 weights), f64 (slow, for checks)",
+    one_of({"f32", "bf16", "f64"}));
+  f("gradient_checkpointing", gradient_checkpointing,
+    "recompute each layer's activations in the backward pass: less memory, more time");
   f("seed", seed, "of initial weights, data order and dropout", at_least(0));
   f("logging_steps", logging_steps, "steps between lines of metrics.jsonl", at_least(1));
   f("eval_steps", eval_steps, "steps between evaluations on the held-out text; 0: at the end only", at_least(0));
   f("save_steps", save_steps, "steps between checkpoints; 0: at the end only", at_least(0));
   f("save_total_limit", save_total_limit, "checkpoints kept beside the best", at_least(1));
   f("sample_steps", sample_steps, "steps between samples of text (section generate); 0: at the end only", at_least(0));
-  f("loss_watchdog_threshold", loss_watchdog_threshold, "stop (exit 3) when the loss stays above this; 0: off", at_least(0));
+  f("loss_watchdog_threshold", loss_watchdog_threshold, "stop (exit 3) when the loss stays above this; 0: off",
+    at_least(0));
   f("loss_watchdog_patience", loss_watchdog_patience, "steps above the threshold before stopping", at_least(1));
-  f("spike_deviations", spike_deviations, "a loss this many deviations above the window's mean goes back to the last checkpoint and skips the batch; 0: off", at_least(0));
+  f("spike_deviations", spike_deviations,
+    "a loss this many deviations above the window's mean goes back to the last checkpoint and skips the batch; 0: off",
+    at_least(0));
   f("spike_window", spike_window, "steps in the window of spike_deviations", at_least(2));
 }
 
 void TrainConfig::validate(int64_t sequence_length) const {
-  check_usage(max_steps || max_tokens || num_train_epochs > 0 || max_time > 0, "train", "no limit is set; give max_steps, max_tokens, num_train_epochs or max_time");
-  check_usage(batch_tokens % gradient_accumulation_steps == 0, "train", "batch_tokens ", batch_tokens, " must be a multiple of gradient_accumulation_steps ", gradient_accumulation_steps);
-  check_usage(micro_batch_tokens() >= sequence_length, "train", "batch_tokens / gradient_accumulation_steps = ", micro_batch_tokens(), " must hold at least one sequence of data.sequence_length ", sequence_length);
-  check_usage(min_learning_rate <= learning_rate, "train", "min_learning_rate ", min_learning_rate, " must not exceed learning_rate ", learning_rate);
-  check_usage(spike_deviations == 0 || save_steps > 0, "train", "spike_deviations goes back to the last checkpoint; give save_steps");
+  check_usage(max_steps || max_tokens || num_train_epochs > 0 || max_time > 0, "train",
+              "no limit is set; give max_steps, max_tokens, num_train_epochs or max_time");
+  check_usage(batch_tokens % gradient_accumulation_steps == 0, "train", "batch_tokens ", batch_tokens,
+              " must be a multiple of gradient_accumulation_steps ", gradient_accumulation_steps);
+  check_usage(micro_batch_tokens() >= sequence_length, "train",
+              "batch_tokens / gradient_accumulation_steps = ", micro_batch_tokens(),
+              " must hold at least one sequence of data.sequence_length ", sequence_length);
+  check_usage(min_learning_rate <= learning_rate, "train", "min_learning_rate ", min_learning_rate,
+              " must not exceed learning_rate ", learning_rate);
+  check_usage(spike_deviations == 0 || save_steps > 0, "train",
+              "spike_deviations goes back to the last checkpoint; give save_steps");
   check_usage(adam_epsilon > 0, "train", "adam_epsilon must be above 0: a weight without gradients would become 0/0");
-  const bool needs_end = lr_scheduler_type == "linear" || lr_scheduler_type == "cosine" || lr_scheduler_type == "cosine_restarts" || lr_scheduler_type == "wsd";
-  check_usage(!(needs_end || warmup_ratio > 0) || max_steps || max_tokens || num_train_epochs > 0, "train", "lr_scheduler_type ", lr_scheduler_type, " needs to know the last step; give max_steps, max_tokens or num_train_epochs besides max_time");
+  const bool needs_end = lr_scheduler_type == "linear" || lr_scheduler_type == "cosine" ||
+                         lr_scheduler_type == "cosine_restarts" || lr_scheduler_type == "wsd";
+  check_usage(!(needs_end || warmup_ratio > 0) || max_steps || max_tokens || num_train_epochs > 0, "train",
+              "lr_scheduler_type ", lr_scheduler_type,
+              " needs to know the last step; give max_steps, max_tokens or num_train_epochs besides max_time");
 }
 
 int64_t TrainConfig::total_steps(int64_t batches_per_epoch) const {
@@ -58,7 +75,9 @@ int64_t TrainConfig::total_steps(int64_t batches_per_epoch) const {
   };
   limit(max_steps);
   if (max_tokens) limit(std::max<int64_t>(1, max_tokens / batch_tokens));
-  if (num_train_epochs > 0) limit(std::max<int64_t>(1, int64_t(std::floor(num_train_epochs * double(batches_per_epoch) / double(gradient_accumulation_steps)))));
+  if (num_train_epochs > 0)
+    limit(std::max<int64_t>(
+        1, int64_t(std::floor(num_train_epochs * double(batches_per_epoch) / double(gradient_accumulation_steps)))));
   return total;
 }
 

@@ -27,7 +27,18 @@ void AdamW::step(int64_t step, double learning_rate, double norm) {
     Parameter& p = *slot.parameter;
     const Tensor gradient = p.master.grad();
     if (!gradient.defined()) continue;  // the part was not used in this step
-    kernels::adamw({.param = p.master.value(), .gradient = gradient, .m = slot.m, .v = slot.v, .shadow = p.shadow, .lr = learning_rate, .beta1 = config_.adam_beta1, .beta2 = config_.adam_beta2, .eps = config_.adam_epsilon, .weight_decay = p.decay ? config_.weight_decay : 0, .gradient_scale = scale, .step = step});
+    kernels::adamw({.param = p.master.value(),
+                    .gradient = gradient,
+                    .m = slot.m,
+                    .v = slot.v,
+                    .shadow = p.shadow,
+                    .lr = learning_rate,
+                    .beta1 = config_.adam_beta1,
+                    .beta2 = config_.adam_beta2,
+                    .eps = config_.adam_epsilon,
+                    .weight_decay = p.decay ? config_.weight_decay : 0,
+                    .gradient_scale = scale,
+                    .step = step});
     p.master.ref()->grad = Tensor();
   }
 }

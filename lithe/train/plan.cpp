@@ -53,7 +53,8 @@ MemoryUse memory_peak(Device device) {
   return use;
 }
 
-Plan plan_training(const ModelConfig& config, const TrainConfig& train, int64_t sequence_length, int64_t evaluation_rows, bool estimate_speed) {
+Plan plan_training(const ModelConfig& config, const TrainConfig& train, int64_t sequence_length,
+                   int64_t evaluation_rows, bool estimate_speed) {
   Plan plan;
   const int64_t before = ledger(Device::meta).current();
   check(before == 0, "plan", "the meta ledger holds ", before, " bytes of another plan");
@@ -66,7 +67,9 @@ Plan plan_training(const ModelConfig& config, const TrainConfig& train, int64_t 
     return parts[key];
   };
   {
-    Model model(config, {.device = Device::meta, .dtype = train.parameter_dtype(), .compute = train.compute(), .trainable = true});
+    Model model(
+        config,
+        {.device = Device::meta, .dtype = train.parameter_dtype(), .compute = train.compute(), .trainable = true});
     model.set_recompute(train.gradient_checkpointing);
     AdamW optimizer(model.parameters(), train);
     for (const Parameter& p : model.parameters().all()) part(p.name).parameters += p.master.value().numel();
@@ -99,14 +102,17 @@ Plan plan_training(const ModelConfig& config, const TrainConfig& train, int64_t 
     if (evaluation_rows > 0) {
       ledger(Device::meta).reset_peak();
       evaluate_batch(model, to_device(batch_of_shape(evaluation_rows, sequence_length), Device::meta));
-      if (const MemoryUse evaluation = memory_peak(Device::meta); evaluation.peak > plan.memory.peak) plan.memory = evaluation;
+      if (const MemoryUse evaluation = memory_peak(Device::meta); evaluation.peak > plan.memory.peak)
+        plan.memory = evaluation;
     }
     {
       // For its costs alone: a run without held-out text has no such pass.
       const kernels::CostMeter meter;
       evaluate_batch(model, to_device(shape, Device::meta));
       plan.forward = meter.total();
-      for (const auto& e : meter.entries()) part(e.part.empty() ? "other" : e.part).forward_flops += e.cost.flops * double(train.gradient_accumulation_steps);
+      for (const auto& e : meter.entries())
+        part(e.part.empty() ? "other" : e.part).forward_flops +=
+            e.cost.flops * double(train.gradient_accumulation_steps);
       plan.forward.flops *= double(train.gradient_accumulation_steps);
       plan.forward.bytes *= double(train.gradient_accumulation_steps);
     }
@@ -121,12 +127,14 @@ Plan plan_training(const ModelConfig& config, const TrainConfig& train, int64_t 
     const double gemm = 2.0 * 1024 * 1024 * 512 / seconds_of([&] { kernels::gemm({.a = a, .b = b, .c = c}); });
     const Tensor x = zeros({int64_t(1) << 22}, DType::f32), y = zeros({int64_t(1) << 22}, DType::f32);
     const double copy = 2.0 * double(x.bytes()) / seconds_of([&] { kernels::add({.a = x, .out = y}); });
-    plan.tokens_per_second = double(train.batch_tokens) / (plan.step.flops / (0.9 * gemm) + 0.25 * plan.step.bytes / copy);
+    plan.tokens_per_second =
+        double(train.batch_tokens) / (plan.step.flops / (0.9 * gemm) + 0.25 * plan.step.bytes / copy);
   }
   return plan;
 }
 
-Plan fit_memory(const ModelConfig& model, TrainConfig& train, int64_t sequence_length, int64_t evaluation_rows, int64_t budget) {
+Plan fit_memory(const ModelConfig& model, TrainConfig& train, int64_t sequence_length, int64_t evaluation_rows,
+                int64_t budget) {
   int64_t least = INT64_MAX;
   for (const bool recompute : {false, true}) {
     if (recompute < train.gradient_checkpointing) continue;
@@ -135,7 +143,8 @@ Plan fit_memory(const ModelConfig& model, TrainConfig& train, int64_t sequence_l
       TrainConfig candidate = train;
       candidate.gradient_checkpointing = recompute;
       candidate.gradient_accumulation_steps = parts;
-      const Plan plan = plan_training(model, candidate, sequence_length, std::min(evaluation_rows, candidate.micro_batch_tokens()), false);
+      const Plan plan = plan_training(model, candidate, sequence_length,
+                                      std::min(evaluation_rows, candidate.micro_batch_tokens()), false);
       if (plan.memory.peak <= budget) {
         train = candidate;
         return plan;
@@ -143,7 +152,11 @@ Plan fit_memory(const ModelConfig& model, TrainConfig& train, int64_t sequence_l
       least = std::min(least, plan.memory.peak);
     }
   }
-  throw Error("memory", cat("the budget of ", format_bytes(double(budget)), " cannot be met: the least this model and batch need is ", format_bytes(double(least)), "; make the model, data.sequence_length or train.batch_tokens smaller"), ExitCode::memory);
+  throw Error(
+      "memory",
+      cat("the budget of ", format_bytes(double(budget)), " cannot be met: the least this model and batch need is ",
+          format_bytes(double(least)), "; make the model, data.sequence_length or train.batch_tokens smaller"),
+      ExitCode::memory);
 }
 
 int64_t parse_bytes(const std::string& text) {
@@ -156,9 +169,12 @@ int64_t parse_bytes(const std::string& text) {
   std::string unit;
   for (char c : text.substr(end))
     if (c != ' ') unit += char(std::tolower(static_cast<unsigned char>(c)));
-  static const std::map<std::string, double> units = {{"", 1}, {"b", 1}, {"k", 0x1p10}, {"kib", 0x1p10}, {"kb", 1e3}, {"m", 0x1p20}, {"mib", 0x1p20}, {"mb", 1e6}, {"g", 0x1p30}, {"gib", 0x1p30}, {"gb", 1e9}};
+  static const std::map<std::string, double> units = {{"", 1},       {"b", 1},        {"k", 0x1p10},   {"kib", 0x1p10},
+                                                      {"kb", 1e3},   {"m", 0x1p20},   {"mib", 0x1p20}, {"mb", 1e6},
+                                                      {"g", 0x1p30}, {"gib", 0x1p30}, {"gb", 1e9}};
   const auto found = units.find(unit);
-  check_usage(value > 0 && std::isfinite(value) && found != units.end() && value * found->second < 0x1p62, "memory budget", "must be a size like 4GiB or 500MB, got '", text, "'");
+  check_usage(value > 0 && std::isfinite(value) && found != units.end() && value * found->second < 0x1p62,
+              "memory budget", "must be a size like 4GiB or 500MB, got '", text, "'");
   return int64_t(value * found->second);
 }
 

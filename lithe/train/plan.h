@@ -30,10 +30,12 @@ struct Plan {
 
 /// `evaluation_rows`: rows of the largest evaluation batch (0: no evaluation). `sequence_length` rows a
 /// sequence. With `estimate_speed` the machine's rates are measured for a moment.
-Plan plan_training(const ModelConfig& model, const TrainConfig& train, int64_t sequence_length, int64_t evaluation_rows, bool estimate_speed);
+Plan plan_training(const ModelConfig& model, const TrainConfig& train, int64_t sequence_length, int64_t evaluation_rows,
+                   bool estimate_speed);
 
 /// Changes accumulation, then recomputation, until the peak fits; fails (ExitCode::memory) naming the least.
-Plan fit_memory(const ModelConfig& model, TrainConfig& train, int64_t sequence_length, int64_t evaluation_rows, int64_t budget);
+Plan fit_memory(const ModelConfig& model, TrainConfig& train, int64_t sequence_length, int64_t evaluation_rows,
+                int64_t budget);
 
 /// "4GiB", "500MB", "1.5g" -> bytes.
 int64_t parse_bytes(const std::string& text);

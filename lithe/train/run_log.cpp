@@ -33,13 +33,15 @@ std::string format_duration(double seconds) {
   return format("%lld:%02lld:%02lld", s / 3600, s / 60 % 60, s % 60);
 }
 
-RunLog::RunLog(const Path& run, const TrainState* resumed, int64_t total_steps) : run_(run), total_steps_(total_steps), terminal_(is_terminal()) {
+RunLog::RunLog(const Path& run, const TrainState* resumed, int64_t total_steps)
+    : run_(run), total_steps_(total_steps), terminal_(is_terminal()) {
   const auto start = [&](const char* file, uint64_t bytes) {
     const Path path = run / file;
     if (!resumed) return write_file(path, "");
     std::error_code error;
     const uint64_t size = std::filesystem::file_size(path, error);
-    check(!error && size >= bytes, "resume", "'", path.string(), "' is shorter than at the checkpoint (", error ? 0 : size, " of ", bytes, " bytes); it was changed from outside");
+    check(!error && size >= bytes, "resume", "'", path.string(), "' is shorter than at the checkpoint (",
+          error ? 0 : size, " of ", bytes, " bytes); it was changed from outside");
     std::filesystem::resize_file(path, bytes);
   };
   start("metrics.jsonl", resumed ? resumed->metrics_bytes : 0);
@@ -47,7 +49,8 @@ RunLog::RunLog(const Path& run, const TrainState* resumed, int64_t total_steps) 
   start("samples.jsonl", resumed ? resumed->samples_bytes : 0);
   std::error_code ignored;
   if (!resumed) std::filesystem::remove_all(run / "tensorboard", ignored);  // of an attempt that saved nothing
-  tensorboard_ = std::make_unique<TensorBoardWriter>(run / "tensorboard", resumed ? std::optional<int64_t>(resumed->step) : std::nullopt);
+  tensorboard_ = std::make_unique<TensorBoardWriter>(run / "tensorboard",
+                                                     resumed ? std::optional<int64_t>(resumed->step) : std::nullopt);
 }
 
 void RunLog::append(const char* file, const std::string& line, uint64_t& bytes) {
@@ -69,15 +72,32 @@ void RunLog::status(const std::string& line) {
 }
 
 void RunLog::interval(const Interval& i, TrainState& state) {
-  append("metrics.jsonl", Json({{"step", i.step}, {"tokens", i.tokens}, {"epoch", i.epoch}, {"loss", i.loss}, {"learning_rate", i.learning_rate}, {"grad_norm", i.gradient_norm}}).dump(), state.metrics_bytes);
-  append("speed.jsonl", Json({{"step", i.step}, {"tokens_per_second", i.tokens_per_second}, {"step_seconds", i.step_seconds}, {"elapsed_seconds", i.elapsed}}).dump(), state.speed_bytes);
+  append("metrics.jsonl",
+         Json({{"step", i.step},
+               {"tokens", i.tokens},
+               {"epoch", i.epoch},
+               {"loss", i.loss},
+               {"learning_rate", i.learning_rate},
+               {"grad_norm", i.gradient_norm}})
+             .dump(),
+         state.metrics_bytes);
+  append("speed.jsonl",
+         Json({{"step", i.step},
+               {"tokens_per_second", i.tokens_per_second},
+               {"step_seconds", i.step_seconds},
+               {"elapsed_seconds", i.elapsed}})
+             .dump(),
+         state.speed_bytes);
   tensorboard_->scalar("train/loss", i.step, i.loss);
   tensorboard_->scalar("train/learning_rate", i.step, i.learning_rate);
   tensorboard_->scalar("train/grad_norm", i.step, i.gradient_norm);
   tensorboard_->scalar("speed/tokens_per_second", i.step, i.tokens_per_second);
-  const std::string left = total_steps_ > i.step && i.step_seconds > 0 ? "  ETA " + format_duration(double(total_steps_ - i.step) * i.step_seconds) : "";
+  const std::string left = total_steps_ > i.step && i.step_seconds > 0
+                               ? "  ETA " + format_duration(double(total_steps_ - i.step) * i.step_seconds)
+                               : "";
   const std::string of = total_steps_ ? cat(i.step, "/", total_steps_) : cat(i.step);
-  const std::string line = format("step %s  loss %.4f  lr %.2e  |g| %.2f  %.0f tok/s%s", of.c_str(), i.loss, i.learning_rate, i.gradient_norm, i.tokens_per_second, left.c_str());
+  const std::string line = format("step %s  loss %.4f  lr %.2e  |g| %.2f  %.0f tok/s%s", of.c_str(), i.loss,
+                                  i.learning_rate, i.gradient_norm, i.tokens_per_second, left.c_str());
   if (terminal_)
     status(line);
   else
@@ -92,7 +112,8 @@ void RunLog::evaluation(int64_t step, double loss, double bits_per_byte, bool be
   tensorboard_->scalar("eval/loss", step, loss);
   tensorboard_->scalar("eval/perplexity", step, std::exp(loss));
   clear();
-  log_info(format("step %lld  held-out loss %.4f  perplexity %.2f%s", static_cast<long long>(step), loss, std::exp(loss), best ? "  (best so far)" : ""));
+  log_info(format("step %lld  held-out loss %.4f  perplexity %.2f%s", static_cast<long long>(step), loss,
+                  std::exp(loss), best ? "  (best so far)" : ""));
 }
 
 void RunLog::sample(int64_t step, const std::string& prompt, const std::string& text, TrainState& state) {

@@ -8,7 +8,8 @@
 
 namespace lithe {
 
-// spec: train.lr_inv_sqrt | schedule | inverse square root with warm-up; also linear, cosine, cosine_restarts, wsd, constant | TB Eq 6.48
+// spec: train.lr_inv_sqrt | schedule | inverse square root with warm-up; also linear, cosine, cosine_restarts, wsd,
+// constant | TB Eq 6.48
 double Schedule::at(int64_t step) const {
   check(step >= 1, "schedule", "steps count from 1, got ", step);
   const double n = double(step), w = double(warmup);

@@ -19,8 +19,10 @@ DeviceBatch to_device(const Batch& batch, Device device) {
   return out;
 }
 
-// spec: train.nll | objective | teacher-forced cross-entropy of the next token (clm), with label smoothing | TB Eq 6.12, 6.1.7
-LossSums accumulate_gradients(const Model& model, const std::vector<DeviceBatch>& micro_batches, const TrainConfig& config, int64_t step) {
+// spec: train.nll | objective | teacher-forced cross-entropy of the next token (clm), with label smoothing | TB
+// Eq 6.12, 6.1.7
+LossSums accumulate_gradients(const Model& model, const std::vector<DeviceBatch>& micro_batches,
+                              const TrainConfig& config, int64_t step) {
   int64_t labelled = 0;
   for (const DeviceBatch& batch : micro_batches) labelled += batch.labelled;
   const double scale = 1 / double(std::max<int64_t>(labelled, 1));

@@ -16,7 +16,8 @@ DeviceBatch to_device(const Batch& batch, Device device);
 
 /// Forward and backward of one step's micro-batches; gradients gather in the parameters. `step` counts
 /// from 1 and keys the dropout masks.
-LossSums accumulate_gradients(const Model& model, const std::vector<DeviceBatch>& micro_batches, const TrainConfig& config, int64_t step);
+LossSums accumulate_gradients(const Model& model, const std::vector<DeviceBatch>& micro_batches,
+                              const TrainConfig& config, int64_t step);
 
 /// Sums over the rows of a batch, without gradients.
 LossSums evaluate_batch(const Model& model, const DeviceBatch& batch);

@@ -28,7 +28,11 @@ uint64_t fingerprint(const Dataset& data) {
 }
 
 void write_result(const Path& run, const std::string& status, const TrainResult& r, const std::string& message) {
-  Json json = {{"status", status}, {"steps", r.steps}, {"tokens", r.tokens}, {"final_loss", r.final_loss}, {"seconds", r.seconds}};
+  Json json = {{"status", status},
+               {"steps", r.steps},
+               {"tokens", r.tokens},
+               {"final_loss", r.final_loss},
+               {"seconds", r.seconds}};
   if (r.best_step >= 0) {
     json["eval_loss"] = r.eval_loss;
     json["best_eval_loss"] = r.best_eval_loss;
@@ -38,29 +42,45 @@ void write_result(const Path& run, const std::string& status, const TrainResult&
   write_file(run / "result.json", json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
-// spec: train.stability | training | global-norm clipping, tracing of the first non-finite value, loss watchdog, spike rollback with batch skip | TB 6.3.4
+// spec: train.stability | training | global-norm clipping, tracing of the first non-finite value, loss watchdog, spike
+// rollback with batch skip | TB 6.3.4
 class Trainer {
  public:
   Trainer(TrainRun run, Dataset data, Plan plan)
       : run_(std::move(run)),
         data_(std::move(data)),
         plan_(std::move(plan)),
-        model_(run_.model, {.dtype = run_.train.parameter_dtype(), .compute = run_.train.compute(), .seed = uint64_t(run_.train.seed), .trainable = true}),
+        model_(run_.model, {.dtype = run_.train.parameter_dtype(),
+                            .compute = run_.train.compute(),
+                            .seed = uint64_t(run_.train.seed),
+                            .trainable = true}),
         optimizer_(model_.parameters(), run_.train),
         order_(data_.train, run_.data.sequence_length, run_.train.micro_batch_tokens(), uint64_t(run_.train.seed)) {
     model_.set_recompute(run_.train.gradient_checkpointing);
-    if (data_.validation) evaluation_.emplace(*data_.validation, run_.data.sequence_length, run_.train.micro_batch_tokens(), 0, false);
+    if (data_.validation)
+      evaluation_.emplace(*data_.validation, run_.data.sequence_length, run_.train.micro_batch_tokens(), 0, false);
     const TrainConfig& c = run_.train;
     total_steps_ = c.total_steps(order_.batches_per_epoch());
-    const int64_t warmup = c.warmup_steps ? c.warmup_steps : int64_t(std::llround(c.warmup_ratio * double(total_steps_)));
-    schedule_ = {.type = c.lr_scheduler_type, .peak = c.learning_rate, .floor = c.min_learning_rate, .warmup = warmup, .total = total_steps_, .decay_ratio = c.decay_ratio, .restarts = c.num_cycles};
+    const int64_t warmup =
+        c.warmup_steps ? c.warmup_steps : int64_t(std::llround(c.warmup_ratio * double(total_steps_)));
+    schedule_ = {.type = c.lr_scheduler_type,
+                 .peak = c.learning_rate,
+                 .floor = c.min_learning_rate,
+                 .warmup = warmup,
+                 .total = total_steps_,
+                 .decay_ratio = c.decay_ratio,
+                 .restarts = c.num_cycles};
   }
 
   TrainResult go(const Path& checkpoint) {
     if (!checkpoint.empty()) {
       state_ = load_checkpoint(checkpoint, model_, optimizer_);
-      if (state_.threads != threads()) log_warning("the checkpoint was made with ", state_.threads, " threads, this run uses ", threads(), ": results will differ in the last bits");
-      check_usage(state_.data_fingerprint == fingerprint(data_), "resume", "the text is not the one this run began with; bring the files of section data back to what they were, or choose another --out");
+      if (state_.threads != threads())
+        log_warning("the checkpoint was made with ", state_.threads, " threads, this run uses ", threads(),
+                    ": results will differ in the last bits");
+      check_usage(state_.data_fingerprint == fingerprint(data_), "resume",
+                  "the text is not the one this run began with; bring the files of section data back to what they "
+                  "were, or choose another --out");
       log_info("resuming after step ", state_.step);
       saved_step_ = state_.step;
     }
@@ -172,8 +192,18 @@ class Trainer {
   }
 
   void log_interval() {
-    const double seconds = seconds_since(interval_start_), tokens = double(state_.interval_steps * run_.train.batch_tokens);
-    log_->interval({.step = state_.step, .tokens = state_.tokens, .epoch = double(state_.micro_batches) / double(order_.batches_per_epoch()), .loss = state_.interval_loss / double(std::max<int64_t>(state_.interval_labels, 1)), .learning_rate = schedule_.at(state_.step), .gradient_norm = state_.interval_norm / double(state_.interval_steps), .tokens_per_second = tokens / seconds, .step_seconds = seconds / double(state_.interval_steps), .elapsed = elapsed()}, state_);
+    const double seconds = seconds_since(interval_start_),
+                 tokens = double(state_.interval_steps * run_.train.batch_tokens);
+    log_->interval({.step = state_.step,
+                    .tokens = state_.tokens,
+                    .epoch = double(state_.micro_batches) / double(order_.batches_per_epoch()),
+                    .loss = state_.interval_loss / double(std::max<int64_t>(state_.interval_labels, 1)),
+                    .learning_rate = schedule_.at(state_.step),
+                    .gradient_norm = state_.interval_norm / double(state_.interval_steps),
+                    .tokens_per_second = tokens / seconds,
+                    .step_seconds = seconds / double(state_.interval_steps),
+                    .elapsed = elapsed()},
+                   state_);
     state_.interval_loss = state_.interval_norm = 0;
     state_.interval_labels = state_.interval_steps = 0;
     interval_start_ = Clock::now();
@@ -181,16 +211,25 @@ class Trainer {
 
   // The parameters are still those before the step, and the step is a pure function of them: run it again
   // with every value checked.
-  [[noreturn]] void trace_divergence(const std::vector<DeviceBatch>& batches, int64_t number, int64_t first_batch, double loss, double norm) {
+  [[noreturn]] void trace_divergence(const std::vector<DeviceBatch>& batches, int64_t number, int64_t first_batch,
+                                     double loss, double norm) {
     optimizer_.drop_gradients();
-    const std::string where = cat("at step ", number, " (micro-batches ", first_batch, "-", state_.micro_batches - 1, ")");
+    const std::string where =
+        cat("at step ", number, " (micro-batches ", first_batch, "-", state_.micro_batches - 1, ")");
     try {
       const FiniteTrace trace;
       accumulate_gradients(model_, batches, run_.train, number);
     } catch (const Error& error) {
-      throw Error("diverged", cat(where, ": ", std::string(error.what()).substr(error.operation().size() + 2), "; lower the learning rate, lengthen the warm-up or clip harder, then --resume from the last checkpoint"), ExitCode::diverged);
+      throw Error(
+          "diverged",
+          cat(where, ": ", std::string(error.what()).substr(error.operation().size() + 2),
+              "; lower the learning rate, lengthen the warm-up or clip harder, then --resume from the last checkpoint"),
+          ExitCode::diverged);
     }
-    throw Error("diverged", cat(where, ": loss ", loss, ", gradient norm ", norm, "; no single value could be found when the step was run again"), ExitCode::diverged);
+    throw Error("diverged",
+                cat(where, ": loss ", loss, ", gradient norm ", norm,
+                    "; no single value could be found when the step was run again"),
+                ExitCode::diverged);
   }
 
   bool spike(double loss) {
@@ -216,7 +255,8 @@ class Trainer {
     std::set<int64_t> skipped = state_.skipped;
     for (int64_t i = first_batch; i < state_.micro_batches; ++i) skipped.insert(i);
     const int64_t rollbacks = state_.rollbacks + 1, target = state_.rollback_step;
-    log_warning("loss spike at step ", number, " (", loss, "): going back to step ", target, " and leaving micro-batches ", first_batch, "-", state_.micro_batches - 1, " out");
+    log_warning("loss spike at step ", number, " (", loss, "): going back to step ", target,
+                " and leaving micro-batches ", first_batch, "-", state_.micro_batches - 1, " out");
     state_ = load_checkpoint(checkpoint_path(run_.out, target), model_, optimizer_);
     state_.skipped = skipped;
     state_.rollbacks = rollbacks;
@@ -231,7 +271,11 @@ class Trainer {
     if (c.loss_watchdog_threshold <= 0) return;
     state_.steps_above_threshold = loss > c.loss_watchdog_threshold ? state_.steps_above_threshold + 1 : 0;
     if (state_.steps_above_threshold >= c.loss_watchdog_patience)
-      throw Error("watchdog", cat("the loss was above ", c.loss_watchdog_threshold, " for ", c.loss_watchdog_patience, " steps, up to step ", state_.step, " (now ", loss, "); lower the learning rate or raise train.loss_watchdog_threshold"), ExitCode::diverged);
+      throw Error("watchdog",
+                  cat("the loss was above ", c.loss_watchdog_threshold, " for ", c.loss_watchdog_patience,
+                      " steps, up to step ", state_.step, " (now ", loss,
+                      "); lower the learning rate or raise train.loss_watchdog_threshold"),
+                  ExitCode::diverged);
   }
 
   // What is due between steps: evaluation and samples. Idempotent per step, so that a resumed run does what
@@ -239,7 +283,9 @@ class Trainer {
   bool duties(bool final) {
     if (stop_signal()) return false;
     const TrainConfig& c = run_.train;
-    const auto due = [&](int64_t every, int64_t last) { return last < state_.step && (final || (every && state_.step % every == 0)); };
+    const auto due = [&](int64_t every, int64_t last) {
+      return last < state_.step && (final || (every && state_.step % every == 0));
+    };
     if (evaluation_ && due(c.eval_steps, state_.evaluated_step) && !evaluate()) return false;
     if (run_.sampler && due(c.sample_steps, state_.sampled_step)) {
       try {
@@ -286,13 +332,18 @@ class Trainer {
 
   void check_finite(bool finite, const std::string& what) {
     if (!finite)
-      throw Error("diverged", cat("after step ", state_.step, ": ", what, " is not finite; lower the learning rate, lengthen the warm-up or clip harder, then --resume from the last checkpoint"), ExitCode::diverged);
+      throw Error("diverged",
+                  cat("after step ", state_.step, ": ", what,
+                      " is not finite; lower the learning rate, lengthen the warm-up or clip harder, then --resume "
+                      "from the last checkpoint"),
+                  ExitCode::diverged);
   }
 
   void save() {
     const Clock::time_point begin = Clock::now();
     // A checkpoint that no run can continue from would push a good one out.
-    for (const Parameter& p : model_.parameters().all()) check_finite(kernels::all_finite(p.master.value()), "'" + p.name + "'");
+    for (const Parameter& p : model_.parameters().all())
+      check_finite(kernels::all_finite(p.master.value()), "'" + p.name + "'");
     state_.elapsed = elapsed();
     publish_weights(run_.out, save_checkpoint(run_.out, model_, optimizer_, state_, run_.train.save_total_limit));
     saved_step_ = state_.step;
@@ -320,7 +371,8 @@ void write_memory(const Path& run, const MemoryUse& planned, const MemoryUse* me
 
 TrainResult train(TrainRun run) {
   run.train.validate(run.data.sequence_length);
-  check_usage(!std::filesystem::exists(run.out) || std::filesystem::is_directory(run.out), "train", "'", run.out.string(), "' is a file; give --out a directory");
+  check_usage(!std::filesystem::exists(run.out) || std::filesystem::is_directory(run.out), "train", "'",
+              run.out.string(), "' is a file; give --out a directory");
   make_directory(run.out);
   const DirectoryLock lock(run.out);
   const bool fits = run.fit_memory && run.memory_budget;
@@ -332,20 +384,28 @@ TrainResult train(TrainRun run) {
   Dataset data = load_dataset(run.data, tokenizer);
   ModelConfig& model = run.model;
   const int64_t vocabulary = data.tokenizer->vocab_size();
-  check_usage(!model.vocab_size || model.vocab_size >= vocabulary, "model", "vocab_size ", model.vocab_size, " is below the tokenizer's ", vocabulary, "; leave it out to use the tokenizer's");
+  check_usage(!model.vocab_size || model.vocab_size >= vocabulary, "model", "vocab_size ", model.vocab_size,
+              " is below the tokenizer's ", vocabulary, "; leave it out to use the tokenizer's");
   if (!model.vocab_size) model.vocab_size = vocabulary;
   if (!model.max_position_embeddings) model.max_position_embeddings = run.data.sequence_length;
-  check_usage(model.max_position_embeddings >= run.data.sequence_length, "model", "max_position_embeddings ", model.max_position_embeddings, " is below data.sequence_length ", run.data.sequence_length);
+  check_usage(model.max_position_embeddings >= run.data.sequence_length, "model", "max_position_embeddings ",
+              model.max_position_embeddings, " is below data.sequence_length ", run.data.sequence_length);
   model.validate();
 
   const auto evaluation_rows = [&] {
     if (!data.validation) return int64_t(0);
-    return std::min(run.train.micro_batch_tokens(), BatchOrder(*data.validation, run.data.sequence_length, run.train.micro_batch_tokens(), 0, false).rows_per_epoch());
+    return std::min(run.train.micro_batch_tokens(),
+                    BatchOrder(*data.validation, run.data.sequence_length, run.train.micro_batch_tokens(), 0, false)
+                        .rows_per_epoch());
   };
   Plan plan = fits ? fit_memory(model, run.train, run.data.sequence_length, evaluation_rows(), run.memory_budget)
-                                                  : plan_training(model, run.train, run.data.sequence_length, evaluation_rows(), false);
+                   : plan_training(model, run.train, run.data.sequence_length, evaluation_rows(), false);
   if (run.memory_budget && plan.memory.peak > run.memory_budget)
-    throw Error("memory", cat("the plan needs ", format_bytes(double(plan.memory.peak)), ", the budget is ", format_bytes(double(run.memory_budget)), "; `lithe plan` shows where it goes, --fit chooses accumulation and recomputation"), ExitCode::memory);
+    throw Error("memory",
+                cat("the plan needs ", format_bytes(double(plan.memory.peak)), ", the budget is ",
+                    format_bytes(double(run.memory_budget)),
+                    "; `lithe plan` shows where it goes, --fit chooses accumulation and recomputation"),
+                ExitCode::memory);
   if (fits) {
     // What was chosen is the run's from now on: a resume must choose the same.
     Node& section = *const_cast<Node*>(run.recipe.find("train"));
@@ -353,7 +413,8 @@ TrainResult train(TrainRun run) {
     section.set("gradient_checkpointing", Node::scalar(run.train.gradient_checkpointing ? "true" : "false"));
     open_run(run.out, run.resume, run.recipe, false);
   }
-  log_info(plan.parameters, " parameters; planned peak memory ", format_bytes(double(plan.memory.peak)), "; ", threads(), " threads, ", run.train.precision);
+  log_info(plan.parameters, " parameters; planned peak memory ", format_bytes(double(plan.memory.peak)), "; ",
+           threads(), " threads, ", run.train.precision);
 
   if (checkpoint.empty()) {
     write_run_files(run.out, run.recipe, model, run.train, *data.tokenizer, plan);

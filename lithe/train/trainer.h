@@ -12,10 +12,10 @@ struct TrainRun {
   ModelConfig model;
   DataConfig data;
   TrainConfig train;
-  Node recipe;                         // everything resolved, for resolved_recipe.yaml
+  Node recipe;  // everything resolved, for resolved_recipe.yaml
   bool resume = false;
-  int64_t memory_budget = 0;           // bytes; 0: none
-  bool fit_memory = false;             // choose accumulation and recomputation instead of refusing
+  int64_t memory_budget = 0;  // bytes; 0: none
+  bool fit_memory = false;    // choose accumulation and recomputation instead of refusing
   std::string sample_prompt;
   /// Continues the prompt; empty: no samples. Called every train.sample_steps.
   std::function<std::string(const Model&, const Tokenizer&, const std::string& prompt)> sampler;

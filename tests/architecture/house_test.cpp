@@ -1,4 +1,5 @@
-// The rules of the house that a machine can check (docs of the folders: lithe/*/README.md). Runs from the repository's root.
+// The rules of the house that a machine can check (docs of the folders: lithe/*/README.md). Runs from the repository's
+// root.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -42,7 +43,8 @@ std::string folder_of(const std::string& path) {
 // Folder -> folders it may include, read from CMakeLists.txt, where each names the ones it stands on.
 std::map<std::string, std::set<std::string>> allowed() {
   std::map<std::string, std::set<std::string>> out;
-  const std::regex folder(R"(^lithe_folder\((\w+) DEPENDS (.*)\))"), special(R"(^lithe_(kernels|parts)\(DEPENDS (.*)\))");
+  const std::regex folder(R"(^lithe_folder\((\w+) DEPENDS (.*)\))"),
+      special(R"(^lithe_(kernels|parts)\(DEPENDS (.*)\))");
   for (const std::string& line : lines_of("CMakeLists.txt")) {
     std::smatch match;
     if (!std::regex_search(line, match, folder) && !std::regex_search(line, match, special)) continue;
@@ -51,7 +53,8 @@ std::map<std::string, std::set<std::string>> allowed() {
     for (std::string word; words >> word;) {
       if (!word.starts_with("lithe_")) continue;
       const std::string below = word.substr(6);
-      EXPECT_TRUE(out.count(below)) << match[1] << " depends on " << below << ", which must stand above it in CMakeLists.txt";
+      EXPECT_TRUE(out.count(below)) << match[1] << " depends on " << below
+                                    << ", which must stand above it in CMakeLists.txt";
       mine.insert(below);
       mine.insert(out[below].begin(), out[below].end());
     }
@@ -72,7 +75,8 @@ TEST(House, FoldersIncludeOnlyWhatStandsAboveThem) {
       if (!std::regex_search(line, match, include)) continue;
       ++seen;
       const std::string other = folder_of(match[1]);
-      EXPECT_TRUE(other == mine || may.at(mine).count(other)) << file.string() << " includes " << match[1] << ", but " << mine << " may not include " << other;
+      EXPECT_TRUE(other == mine || may.at(mine).count(other))
+          << file.string() << " includes " << match[1] << ", but " << mine << " may not include " << other;
     }
   }
   EXPECT_GE(seen, 100);  // the pattern does find includes
@@ -82,16 +86,21 @@ TEST(House, IncludesAreWrittenFromTheRoot) {
   const std::regex relative(R"re(^\s*#\s*include\s*"(?!lithe/)[^"]*")re");
   for (const char* root : {"lithe", "apps"})
     for (const Path& file : files_below(root, kSources))
-      for (const std::string& line : lines_of(file)) EXPECT_FALSE(std::regex_search(line, relative)) << file.string() << ": " << line;
+      for (const std::string& line : lines_of(file))
+        EXPECT_FALSE(std::regex_search(line, relative)) << file.string() << ": " << line;
 }
 
-TEST(House, PartsHaveNoHeaders) { EXPECT_TRUE(files_below("lithe/parts", {".h"}).empty()) << files_below("lithe/parts", {".h"})[0].string() << ": siblings must not see each other"; }
+TEST(House, PartsHaveNoHeaders) {
+  EXPECT_TRUE(files_below("lithe/parts", {".h"}).empty())
+      << files_below("lithe/parts", {".h"})[0].string() << ": siblings must not see each other";
+}
 
 TEST(House, EveryFolderSaysWhatLivesThere) {
   for (const auto& entry : std::filesystem::directory_iterator("lithe")) {
     if (!entry.is_directory()) continue;
     const bool empty = files_below(entry.path(), kSources).empty();
-    EXPECT_TRUE(empty || std::filesystem::exists(entry.path() / "README.md")) << entry.path().string() << " needs a short README.md: what lives here, what may not";
+    EXPECT_TRUE(empty || std::filesystem::exists(entry.path() / "README.md"))
+        << entry.path().string() << " needs a short README.md: what lives here, what may not";
   }
 }
 
@@ -108,19 +117,22 @@ TEST(House, NothingIsLeftForLater) {
   const std::regex left(std::string("\\b(TO") + "DO|FIX" + "ME|XX" + "X|HA" + "CK)\\b");
   for (const char* root : {"lithe", "tests", "apps", "bench", "tools", "cmake"})
     for (const Path& file : files_below(root, {".cpp", ".h", ".py", ".cmake"}))
-      for (const std::string& line : lines_of(file)) EXPECT_FALSE(std::regex_search(line, left)) << file.string() << ": " << line;
+      for (const std::string& line : lines_of(file))
+        EXPECT_FALSE(std::regex_search(line, left)) << file.string() << ": " << line;
 }
 
 TEST(House, NamesKeepTheirNamespace) {
   const std::regex whole("^\\s*using namespace ");
   for (const char* root : {"lithe", "apps"})
     for (const Path& file : files_below(root, kSources))
-      for (const std::string& line : lines_of(file)) EXPECT_FALSE(std::regex_search(line, whole)) << file.string() << ": " << line;
+      for (const std::string& line : lines_of(file))
+        EXPECT_FALSE(std::regex_search(line, whole)) << file.string() << ": " << line;
 }
 
 TEST(House, HeadersAreIncludedOnce) {
   for (const char* root : {"lithe", "tests"})
-    for (const Path& file : files_below(root, {".h"})) EXPECT_NE(read_file(file).find("#pragma once"), std::string::npos) << file.string();
+    for (const Path& file : files_below(root, {".h"}))
+      EXPECT_NE(read_file(file).find("#pragma once"), std::string::npos) << file.string();
 }
 
 // ---- parts: one source, one test, one recipe
@@ -134,7 +146,9 @@ TEST(Parts, EveryOneHasItsSourceTestAndRecipe) {
     EXPECT_TRUE(std::filesystem::exists("tests/parts/" + name + "_test.cpp")) << name;
     EXPECT_TRUE(std::filesystem::exists("recipes/" + name + ".yaml")) << name;
   }
-  for (const Path& source : files_below("lithe/parts", {".cpp"})) EXPECT_TRUE(registered.count(source.parent_path().filename().string() + "/" + source.stem().string())) << source.string() << " registers another name than its file's";
+  for (const Path& source : files_below("lithe/parts", {".cpp"}))
+    EXPECT_TRUE(registered.count(source.parent_path().filename().string() + "/" + source.stem().string()))
+        << source.string() << " registers another name than its file's";
 }
 
 TEST(Parts, TestsAndRecipesBelongToAPart) {
@@ -142,10 +156,12 @@ TEST(Parts, TestsAndRecipesBelongToAPart) {
     std::string name = test.stem().string();
     ASSERT_TRUE(name.ends_with("_test")) << test.string();
     name.resize(name.size() - 5);
-    EXPECT_TRUE(std::filesystem::exists(Path("lithe/parts") / test.parent_path().filename() / (name + ".cpp"))) << test.string();
+    EXPECT_TRUE(std::filesystem::exists(Path("lithe/parts") / test.parent_path().filename() / (name + ".cpp")))
+        << test.string();
   }
   for (const auto& slot : std::filesystem::directory_iterator("lithe/parts"))
-    for (const Path& recipe : files_below(Path("recipes") / slot.path().filename(), {".yaml"})) EXPECT_TRUE(std::filesystem::exists(slot.path() / (recipe.stem().string() + ".cpp"))) << recipe.string();
+    for (const Path& recipe : files_below(Path("recipes") / slot.path().filename(), {".yaml"}))
+      EXPECT_TRUE(std::filesystem::exists(slot.path() / (recipe.stem().string() + ".cpp"))) << recipe.string();
 }
 
 // ---- specification: what is announced exists there and is tested
@@ -160,17 +176,21 @@ std::map<std::string, std::string> announced() {
 
 TEST(Specification, EveryAnnouncedIdHasItsOraclesTested) {
   const std::vector<std::string>& tested = ids_with_oracles();
-  for (const auto& [id, file] : announced()) EXPECT_TRUE(std::find(tested.begin(), tested.end(), id) != tested.end()) << id << " (" << file << ") has no line \"// oracle: " << id << "\" in tests/";
+  for (const auto& [id, file] : announced())
+    EXPECT_TRUE(std::find(tested.begin(), tested.end(), id) != tested.end())
+        << id << " (" << file << ") has no line \"// oracle: " << id << "\" in tests/";
 }
 
 TEST(Specification, AnnouncementsAreComplete) {
   for (const Capability& c : capabilities())
-    for (const std::string& field : {c.kind, c.summary, c.source}) EXPECT_FALSE(field.empty()) << c.id << " in " << c.file;
+    for (const std::string& field : {c.kind, c.summary, c.source})
+      EXPECT_FALSE(field.empty()) << c.id << " in " << c.file;
 }
 
 TEST(Specification, IdsAreThoseOfTheSpecification) {
   const Path index = "../shared/spec/README.md";
-  if (!std::filesystem::exists(index)) GTEST_SKIP() << "the specification is not beside this repository: " << index.string();
+  if (!std::filesystem::exists(index))
+    GTEST_SKIP() << "the specification is not beside this repository: " << index.string();
   std::set<std::string> known;
   const std::regex row(R"(^\| `([a-z_]+\.[A-Za-z0-9_.]+)` \|)");
   for (const std::string& line : lines_of(index)) {

@@ -15,7 +15,9 @@ VarFunction cube(double power) {
     for (int64_t i = 0; i < x.numel(); ++i) set_value(y, i, value_at(x, i) * value_at(x, i) * value_at(x, i));
     return record("cube", {in[0]}, y, [=, ref = in[0].ref()](const Tensor& dy, Grads& g) {
       const auto dx = g.into(ref);
-      for (int64_t i = 0; i < x.numel(); ++i) set_value(dx.to, i, power * value_at(x, i) * value_at(x, i) * value_at(dy, i) + (dx.accumulate ? value_at(dx.to, i) : 0));
+      for (int64_t i = 0; i < x.numel(); ++i)
+        set_value(dx.to, i,
+                  power * value_at(x, i) * value_at(x, i) * value_at(dy, i) + (dx.accumulate ? value_at(dx.to, i) : 0));
     });
   };
 }

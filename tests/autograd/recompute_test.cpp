@@ -13,7 +13,8 @@ struct Result {
   Tensor y;
   std::vector<Tensor> gradients;
 };
-Result run(const std::function<Var(const std::vector<Var>&)>& f, const std::vector<Var>& inputs, const std::vector<Var>& parameters, bool again) {
+Result run(const std::function<Var(const std::vector<Var>&)>& f, const std::vector<Var>& inputs,
+           const std::vector<Var>& parameters, bool again) {
   for (const Var& x : inputs)
     if (x.ref()) x.ref()->grad = Tensor();
   for (const Var& p : parameters) p.ref()->grad = Tensor();
@@ -37,8 +38,12 @@ void expect_same(const Result& a, const Result& b) {
 
 TEST(Recompute, GivesTheSameBitsAsKeeping) {
   for (DType dtype : {DType::f64, DType::f32}) {
-    const Var x = Var::leaf(kit::normal({33, 17}, dtype, 1)), w = Var::leaf(kit::normal({17, 17}, dtype, 2)), g = Var::leaf(kit::normal({17}, dtype, 3));
-    const auto block = [&](const std::vector<Var>& in) { return add(in[0], activate(kernels::Activation::gelu, linear(normalise(kernels::NormKind::rms, in[0], g, {}, 1e-5), w))); };
+    const Var x = Var::leaf(kit::normal({33, 17}, dtype, 1)), w = Var::leaf(kit::normal({17, 17}, dtype, 2)),
+              g = Var::leaf(kit::normal({17}, dtype, 3));
+    const auto block = [&](const std::vector<Var>& in) {
+      return add(in[0],
+                 activate(kernels::Activation::gelu, linear(normalise(kernels::NormKind::rms, in[0], g, {}, 1e-5), w)));
+    };
     const auto twice = [&](const std::vector<Var>& in) { return block({block(in)}); };
     expect_same(run(twice, {x}, {w, g}, false), run(twice, {x}, {w, g}, true));
   }
@@ -46,7 +51,9 @@ TEST(Recompute, GivesTheSameBitsAsKeeping) {
 
 TEST(Recompute, DrawsTheSameDropout) {
   const Var x = Var::leaf(kit::normal({8, 9}, DType::f32, 1)), w = Var::leaf(kit::normal({9, 9}, DType::f32, 2));
-  const auto block = [&](const std::vector<Var>& in) { return dropout(linear(dropout(in[0], 0.5, {.seed = 1}), w), 0.25, {.seed = 2}); };
+  const auto block = [&](const std::vector<Var>& in) {
+    return dropout(linear(dropout(in[0], 0.5, {.seed = 1}), w), 0.25, {.seed = 2});
+  };
   const Result kept = run(block, {x}, {w}, false);
   expect_same(kept, run(block, {x}, {w}, true));
   int64_t zeros = 0;
@@ -55,7 +62,8 @@ TEST(Recompute, DrawsTheSameDropout) {
 }
 
 TEST(Recompute, InputsWithoutGradientAndUnusedOnesAreAllowed) {
-  const Var x = Var::leaf(kit::normal({2, 3}, DType::f64, 1)), unused = Var::leaf(kit::normal({2, 3}, DType::f64, 2)), constant(kit::normal({2, 3}, DType::f64, 3));
+  const Var x = Var::leaf(kit::normal({2, 3}, DType::f64, 1)), unused = Var::leaf(kit::normal({2, 3}, DType::f64, 2)),
+            constant(kit::normal({2, 3}, DType::f64, 3));
   const auto f = [](const std::vector<Var>& in) { return mul(in[0], in[2]); };
   expect_same(run(f, {x, unused, constant}, {}, false), run(f, {x, unused, constant}, {}, true));
 }
@@ -95,7 +103,9 @@ TEST(Recompute, NestsAndUsesAnInputTwice) {
   const Var x = Var::leaf(kit::normal({4, 3}, DType::f64, 1)), w = Var::leaf(kit::normal({3, 3}, DType::f64, 2));
   const auto inner = [&](const std::vector<Var>& in) { return linear(mul(in[0], in[1]), w); };
   const auto outer = [&](bool again) {
-    return [&, again](const std::vector<Var>& in) { return add(again ? recompute(inner, {in[0], in[0]}) : inner({in[0], in[0]}), in[0]); };
+    return [&, again](const std::vector<Var>& in) {
+      return add(again ? recompute(inner, {in[0], in[0]}) : inner({in[0], in[0]}), in[0]);
+    };
   };
   expect_same(run(outer(false), {x}, {w}, false), run(outer(true), {x}, {w}, true));
 }

@@ -54,8 +54,8 @@ TEST(Tape, GivenAndWrittenGradientsMeetInOneSlot) {
   const Var a = leaf({1, 2}), b = leaf({5, 6});
   Tape tape;
   const Var x = scale(a, 1);
-  const Var y = add(add(x, x), reshape(scale(x, 4), {1, 2}));   // 2 x + 4 x
-  const Var z = add(mul(x, b), add(y, y, 1, 1));                // b x + 12 x
+  const Var y = add(add(x, x), reshape(scale(x, 4), {1, 2}));  // 2 x + 4 x
+  const Var z = add(mul(x, b), add(y, y, 1, 1));               // b x + 12 x
   tape.backward(add(z, reshape(reshape(x, {2, 1}), {1, 2})), row({1, 1}));
   EXPECT_EQ(grad(a), (Numbers{5 + 13, 6 + 13}));
   EXPECT_EQ(grad(b), (Numbers{1, 2}));
@@ -148,11 +148,16 @@ TEST(Tape, NoGradSuspendsAndTheInnermostTapeCounts) {
 TEST(Tape, SaysWhatCannotBeDifferentiated) {
   const Var x = leaf({1, 2});
   Tape tape;
-  EXPECT_EQ(what([&] { tape.backward(Var(row({1}))); }), "backward: nothing to differentiate: no input of the result needs a gradient");
+  EXPECT_EQ(what([&] { tape.backward(Var(row({1}))); }),
+            "backward: nothing to differentiate: no input of the result needs a gradient");
   const Var y = scale(x, 2);
-  EXPECT_EQ(what([&] { tape.backward(y); }), "backward: a result of shape [1,2] needs an explicit gradient; only scalars have a default");
+  EXPECT_EQ(what([&] { tape.backward(y); }),
+            "backward: a result of shape [1,2] needs an explicit gradient; only scalars have a default");
   const Var bad = record("bad", {x}, row({1, 2}), [&](const Tensor&, Grads& g) { g.give(x, row({1, 2, 3})); });
-  EXPECT_EQ(what([&] { tape.backward(bad, row({1, 1})); }), "backward: a gradient of shape [1,3] for a value of shape [1,2]");
+  EXPECT_EQ(what([&] {
+              tape.backward(bad, row({1, 1}));
+            }),
+            "backward: a gradient of shape [1,3] for a value of shape [1,2]");
 }
 
 TEST(Tape, ScalarsStartWithOne) {
@@ -206,7 +211,9 @@ TEST(Tape, TraceNamesTheFirstOperationThatIsNotFinite) {
     mul(y, y);
     FAIL() << "an infinite product passed";
   } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "diverged: the first value that is not finite is in the output of mul in layers.3.ffn: element 1 of [1,2] is inf");
+    EXPECT_STREQ(error.what(),
+                 "diverged: the first value that is not finite is in the output of mul in layers.3.ffn: element 1 of "
+                 "[1,2] is inf");
     EXPECT_EQ(error.code(), ExitCode::diverged);
   }
 }
@@ -224,7 +231,9 @@ TEST(Tape, TraceNamesGradientsThatAreNotFinite) {
     tape.backward(y, row({1e300, 1}));
     FAIL() << "an infinite gradient passed";
   } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "diverged: the first value that is not finite is in the gradient of scale in layers.1.mixer: element 0 of [1,2] is inf");
+    EXPECT_STREQ(error.what(),
+                 "diverged: the first value that is not finite is in the gradient of scale in layers.1.mixer: element "
+                 "0 of [1,2] is inf");
     EXPECT_EQ(error.code(), ExitCode::diverged);
   }
 }

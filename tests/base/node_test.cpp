@@ -34,15 +34,18 @@ std::string error_of(const std::string& yaml) {
 
 TEST(Fields, ReadsValuesAndKeepsDefaults) {
   Config c;
-  read_fields(parse_yaml("hidden_size: 16\ntrain: {learning_rate: 3e-4}", "r.yaml"), "", [&](Fields& f) { c.fields(f); });
+  read_fields(parse_yaml("hidden_size: 16\ntrain: {learning_rate: 3e-4}", "r.yaml"), "",
+              [&](Fields& f) { c.fields(f); });
   EXPECT_EQ(c.width, 16);
   EXPECT_EQ(c.kind, "a");
   EXPECT_DOUBLE_EQ(c.train.rate, 3e-4);
 }
 
 TEST(Fields, ErrorsNamePlaceKeyAndRemedy) {
-  EXPECT_EQ(error_of("hiden_size: 16"), "recipe: r.yaml:1:13: unknown key 'hiden_size' at the top level; did you mean 'hidden_size'?");
-  EXPECT_EQ(error_of("train:\n  learning_rat: 1"), "recipe: r.yaml:2:17: unknown key 'learning_rat' in section 'train'; did you mean 'learning_rate'?");
+  EXPECT_EQ(error_of("hiden_size: 16"),
+            "recipe: r.yaml:1:13: unknown key 'hiden_size' at the top level; did you mean 'hidden_size'?");
+  EXPECT_EQ(error_of("train:\n  learning_rat: 1"),
+            "recipe: r.yaml:2:17: unknown key 'learning_rat' in section 'train'; did you mean 'learning_rate'?");
   EXPECT_EQ(error_of("hidden_size: 0"), "recipe: r.yaml:1:14: 'hidden_size' must be at least 1, got 0");
   EXPECT_EQ(error_of("hidden_size: 1.5"), "recipe: r.yaml:1:14: 'hidden_size' must be an integer, got '1.5'");
   EXPECT_EQ(error_of("kind: be"), "recipe: r.yaml:1:7: 'kind' must be one of a, bee, got 'be'; did you mean 'bee'?");
@@ -75,7 +78,8 @@ TEST(Node, OverridesMakeSectionsAndKeepMarks) {
 
 // A Null key's value, anchors, styles: what YAML has and recipes may use.
 TEST(Node, ReadsTheYamlThatRecipesUse) {
-  const Node root = parse_yaml("a: &x {b: [1, \"2\", '3', ~, null]}\nc: *x\nd: |\n  two\n  lines\ne:\n  - f: 1\n    g: 2\n  - h\n", "r.yaml");
+  const Node root = parse_yaml(
+      "a: &x {b: [1, \"2\", '3', ~, null]}\nc: *x\nd: |\n  two\n  lines\ne:\n  - f: 1\n    g: 2\n  - h\n", "r.yaml");
   const Node& list = *root.find("a")->find("b");
   ASSERT_EQ(list.items().size(), 5u);
   EXPECT_EQ(list.items()[0].text(), "1");
@@ -113,9 +117,11 @@ TEST(Node, RefusesYamlThatGrowsOrNestsWithoutEnd) {
   EXPECT_NE(yaml_error(laughs).find("more than 1000000 values, aliases counted"), std::string::npos);
   EXPECT_NE(yaml_error("a: &a [*a, *a]\n").find("r.yaml:1:8: an alias stands within what it names"), std::string::npos);
   std::string deep = "a: &a [[[[[[[[[[[[[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]\n";
-  for (char c = 'b'; c <= 'd'; ++c) deep += std::string(1, c) + ": &" + c + " [[[[[[[[[[[[[[[[[[[[*" + char(c - 1) + "]]]]]]]]]]]]]]]]]]]]\n";
+  for (char c = 'b'; c <= 'd'; ++c)
+    deep += std::string(1, c) + ": &" + c + " [[[[[[[[[[[[[[[[[[[[*" + char(c - 1) + "]]]]]]]]]]]]]]]]]]]]\n";
   EXPECT_NE(yaml_error(deep).find("nested deeper than 64"), std::string::npos);
-  EXPECT_NE(yaml_error("a: " + std::string(70, '[') + std::string(70, ']')).find("nested deeper than 64"), std::string::npos);
+  EXPECT_NE(yaml_error("a: " + std::string(70, '[') + std::string(70, ']')).find("nested deeper than 64"),
+            std::string::npos);
   EXPECT_NE(yaml_error("a: " + std::string(100000, '[')).find("r.yaml:"), std::string::npos);
   EXPECT_NE(yaml_error("a: 1\n---\nb: 2\n").find("more than one document"), std::string::npos);
   EXPECT_NE(yaml_error("[a, b]: 1\n").find("a key must be a plain word"), std::string::npos);
@@ -124,7 +130,12 @@ TEST(Node, RefusesYamlThatGrowsOrNestsWithoutEnd) {
 
 // Any text of a recipe comes back from what is stored.
 TEST(Node, TextsComeBackFromYamlAndJson) {
-  for (const std::string text : {"", " ", "null", "Null", "NULL", "~", "true", "True", "yes", "1", "1e5", "0x1f", "-", "- a", "a: b", "a #b", "#", "'", "\"", "\\", "\n", "a\nb", "a\n\n b \n", "\t", "*a", "&a", "!x", "|", ">", "%", "@", "`", "{", "[", "]", "},", "---", "...", "\xc3\xa4", "\xe2\x82\xac", "\x01", "\x7f", "a\rb", "=", "<<", "? x", "2026-01-01", ".inf", ".nan"}) {
+  for (const std::string text :
+       {"",     " ",    "null",       "Null", "NULL", "~",    "true",       "True", "yes",      "1",
+        "1e5",  "0x1f", "-",          "- a",  "a: b", "a #b", "#",          "'",    "\"",       "\\",
+        "\n",   "a\nb", "a\n\n b \n", "\t",   "*a",   "&a",   "!x",         "|",    ">",        "%",
+        "@",    "`",    "{",          "[",    "]",    "},",   "---",        "...",  "\xc3\xa4", "\xe2\x82\xac",
+        "\x01", "\x7f", "a\rb",       "=",    "<<",   "? x",  "2026-01-01", ".inf", ".nan"}) {
     Node root = Node::map();
     root.set("key", Node::scalar(text, {}, true));
     const Node list = Node::list({Node::scalar(text, {}, true)});

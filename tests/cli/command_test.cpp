@@ -23,8 +23,15 @@ const char* const kVerbs[] = {"train", "eval", "generate", "plan", "list", "doct
 int lines_in(const std::string& text) { return int(std::count(text.begin(), text.end(), '\n')); }
 
 std::string recipe_text(const kit::Scratch& scratch, const std::string& more = "") {
-  return cat("model: {hidden_size: 16, num_hidden_layers: 1, position: learned, mixer: {type: attention, num_attention_heads: 2}, ffn: {type: relu, intermediate_size: 32}}\n", "data: {files: [\"", scratch / "text.txt", "\"], documents: paragraph, validation_fraction: 0.1, sequence_length: 16, cache_directory: \"", scratch / "cache",
-             "\"}\ntrain: {max_steps: 6, batch_tokens: 64, learning_rate: 0.01, save_steps: 3}\ngenerate: {prompt: the, max_new_tokens: 6}\n", more);
+  return cat(
+      "model: {hidden_size: 16, num_hidden_layers: 1, position: learned, mixer: {type: attention, num_attention_heads: "
+      "2}, ffn: {type: relu, intermediate_size: 32}}\n",
+      "data: {files: [\"", scratch / "text.txt",
+      "\"], documents: paragraph, validation_fraction: 0.1, sequence_length: 16, cache_directory: \"",
+      scratch / "cache",
+      "\"}\ntrain: {max_steps: 6, batch_tokens: 64, learning_rate: 0.01, save_steps: 3}\ngenerate: {prompt: the, "
+      "max_new_tokens: 6}\n",
+      more);
 }
 
 class Program : public testing::Test {
@@ -59,7 +66,8 @@ class Program : public testing::Test {
     const std::string line = f.err.substr(at);
     EXPECT_EQ(lines_in(line), 1) << shown << line;
     EXPECT_EQ(line.find("internal"), std::string::npos) << line;
-    for (const std::string& word : words) EXPECT_NE(line.find(word), std::string::npos) << "no '" << word << "' in: " << line;
+    for (const std::string& word : words)
+      EXPECT_NE(line.find(word), std::string::npos) << "no '" << word << "' in: " << line;
   }
   // A recipe with these lines changed is refused when it is planned.
   void expect_bad_recipe(const std::string& text, const std::vector<std::string>& words, int code = 2) {
@@ -90,9 +98,12 @@ TEST_F(Program, EveryHelpHasAnExampleThatParses) {
     std::string word;
     bool quoted = false;
     for (char c; line.get(c);) {
-      if (c == '"') quoted = !quoted;
-      else if (c == ' ' && !quoted) words.push_back(std::exchange(word, ""));
-      else word += c;
+      if (c == '"')
+        quoted = !quoted;
+      else if (c == ' ' && !quoted)
+        words.push_back(std::exchange(word, ""));
+      else
+        word += c;
     }
     words.push_back(word);
     ASSERT_EQ(words[0], verb);
@@ -113,14 +124,16 @@ TEST_F(Program, VersionAndUsage) {
   const Finished version = run_program({"--version"});
   EXPECT_EQ(version.code, 0);
   EXPECT_EQ(version.out.substr(0, 6), "lithe ");
-  for (const char* word : {"commit", "built with", "instruction set", "threads"}) EXPECT_NE(version.out.find(word), std::string::npos);
+  for (const char* word : {"commit", "built with", "instruction set", "threads"})
+    EXPECT_NE(version.out.find(word), std::string::npos);
   expect_error({}, 2, {"subcommand", "lithe --help"});
   expect_error({"trian"}, 2, {"subcommand", "lithe --help"});
   expect_error({"train"}, 2, {"recipe", "lithe train --help"});
   expect_error({"train", *recipe_}, 2, {"--out"});
   expect_error({"eval", *run_, "--strid", "3"}, 2, {"--strid"});
   expect_error({"generate", *run_, "--seed", "x"}, 2, {"--seed"});
-  for (const char* bad : {"0", "-1", "x", "100000", "99999999999999999999"}) expect_error({"plan", *recipe_, "--threads", bad}, 2, {"--threads"});
+  for (const char* bad : {"0", "-1", "x", "100000", "99999999999999999999"})
+    expect_error({"plan", *recipe_, "--threads", bad}, 2, {"--threads"});
   expect_error({"list", "--markdown"}, 2, {"--keys"});
   expect_error({"list", "--json", "--keys"}, 2, {"--keys"});
 }
@@ -133,27 +146,34 @@ TEST_F(Program, JsonIsJsonAndNothingElse) {
   EXPECT_FALSE(list["ids"].empty());
   const Json eval = parse_json(run_program({"eval", *run_, "--json"}).out, "eval");
   EXPECT_GT(eval["loss"].get<double>(), 0);
-  std::istringstream generated(run_program({"generate", *run_, "--prompt", "a", "--prompt", "b", "--prompt", "\xff", "--json"}).out);
+  std::istringstream generated(
+      run_program({"generate", *run_, "--prompt", "a", "--prompt", "b", "--prompt", "\xff", "--json"}).out);
   int count = 0;
-  for (std::string line; std::getline(generated, line); ++count) EXPECT_EQ(parse_json(line, "generate")["new_tokens"], 6);
+  for (std::string line; std::getline(generated, line); ++count)
+    EXPECT_EQ(parse_json(line, "generate")["new_tokens"], 6);
   EXPECT_EQ(count, 3);
 }
 
 TEST_F(Program, MisspeltAndMisplacedKeysAreShownWhereTheyStand) {
   const std::string bad = *scratch_ / "bad.yaml";
-  expect_bad_recipe("model:\n  hiden_size: 16\n", {bad + ":2:15", "'hiden_size'", "section 'model'", "did you mean 'hidden_size'"});
+  expect_bad_recipe("model:\n  hiden_size: 16\n",
+                    {bad + ":2:15", "'hiden_size'", "section 'model'", "did you mean 'hidden_size'"});
   expect_bad_recipe("modle: {hidden_size: 16}\n", {bad + ":1:8", "'modle'", "did you mean 'model'"});
   expect_bad_recipe("learning_rate: 1.0e-3\n", {bad + ":1:16", "'learning_rate' belongs in section 'train'"});
-  expect_bad_recipe("train: {hidden_size: 8}\n", {bad + ":1:22", "'hidden_size'", "section 'train'", "belongs in section 'model'"});
-  expect_bad_recipe("train: {learning_rate: fast}\n", {bad + ":1:24", "'train.learning_rate' must be a number, got 'fast'"});
+  expect_bad_recipe("train: {hidden_size: 8}\n",
+                    {bad + ":1:22", "'hidden_size'", "section 'train'", "belongs in section 'model'"});
+  expect_bad_recipe("train: {learning_rate: fast}\n",
+                    {bad + ":1:24", "'train.learning_rate' must be a number, got 'fast'"});
   expect_bad_recipe("train: {max_steps: 1.5}\n", {bad + ":1:20", "must be an integer"});
   expect_bad_recipe("train: {max_steps: -1}\n", {bad + ":1:20", "at least 0"});
   expect_bad_recipe("train: {max_steps: [1, 2]}\n", {bad + ":1:20", "must be an integer, got 'a list'"});
   expect_bad_recipe("train: {gradient_checkpointing: yes}\n", {bad + ":1:33", "must be true or false"});
   expect_bad_recipe("train: {lr_scheduler_type: cosin}\n", {bad + ":1:28", "did you mean 'cosine'"});
-  expect_bad_recipe("model: {position: rotery}\n", {bad + ":1:19", "slot position has no part 'rotery'", "did you mean 'rotary'"});
+  expect_bad_recipe("model: {position: rotery}\n",
+                    {bad + ":1:19", "slot position has no part 'rotery'", "did you mean 'rotary'"});
   expect_bad_recipe("model: {position: {type: rotary, bsae: 3}}\n", {bad + ":1:40", "'bsae'", "did you mean 'base'"});
-  expect_bad_recipe("model: {mixer: {type: attention, heads: {type: gqa, num_key_value_head: 3}}}\n", {bad + ":1:73", "did you mean 'num_key_value_heads'"});
+  expect_bad_recipe("model: {mixer: {type: attention, heads: {type: gqa, num_key_value_head: 3}}}\n",
+                    {bad + ":1:73", "did you mean 'num_key_value_heads'"});
   expect_bad_recipe("train: {seed: 1}\ntrain: {seed: 2}\n", {bad + ":2:1", "given twice"});
   expect_bad_recipe("train: {seed: 1\n", {bad + ":"});
   expect_bad_recipe("train: 5\n", {bad + ":1:8", "must be a section"});
@@ -163,7 +183,8 @@ TEST_F(Program, MisspeltAndMisplacedKeysAreShownWhereTheyStand) {
   expect_bad_recipe(std::string("train: {seed: \0}\n", 17), {bad});
   expect_bad_recipe("model: {layer_types: [a]}\n", {"layer_types", "num_hidden_layers"});
   expect_bad_recipe("train: {batch_tokens: 10, gradient_accumulation_steps: 3}\n", {"multiple"});
-  expect_error({"plan", *recipe_, "--set", "train.learning_rat=3"}, 2, {"--set train.learning_rat", "did you mean 'learning_rate'"});
+  expect_error({"plan", *recipe_, "--set", "train.learning_rat=3"}, 2,
+               {"--set train.learning_rat", "did you mean 'learning_rate'"});
   expect_error({"plan", *recipe_, "--set", "train"}, 2, {"--set", "key=value"});
   expect_error({"plan", *recipe_, "--set", "=3"}, 2, {"--set"});
   expect_error({"plan", *recipe_, "--set", "train..seed=3"}, 2, {"empty key"});
@@ -173,7 +194,9 @@ TEST_F(Program, MisspeltAndMisplacedKeysAreShownWhereTheyStand) {
 // Aliases that would grow to more nodes than any recipe has, and nesting that would exhaust the stack.
 TEST_F(Program, HostileYamlIsRefusedAtOnce) {
   std::string laughs = "a: &a [1,1,1,1,1,1,1,1,1,1]\n";
-  for (char c = 'b'; c <= 'k'; ++c) laughs += cat(c, ": &", c, " [*", char(c - 1), ",*", char(c - 1), ",*", char(c - 1), ",*", char(c - 1), ",*", char(c - 1), ",*", char(c - 1), ",*", char(c - 1), ",*", char(c - 1), ",*", char(c - 1), "]\n");
+  for (char c = 'b'; c <= 'k'; ++c)
+    laughs += cat(c, ": &", c, " [*", char(c - 1), ",*", char(c - 1), ",*", char(c - 1), ",*", char(c - 1), ",*",
+                  char(c - 1), ",*", char(c - 1), ",*", char(c - 1), ",*", char(c - 1), ",*", char(c - 1), "]\n");
   expect_bad_recipe(laughs, {"bad.yaml"});
   expect_bad_recipe("a: &a [*a, *a]\n", {"bad.yaml"});
   expect_bad_recipe("a: " + std::string(20000, '[') + "\n", {"bad.yaml"});
@@ -191,7 +214,10 @@ TEST_F(Program, RecipesThatAreNoFiles) {
 }
 
 TEST_F(Program, CorporaThatCannotBeRead) {
-  const auto with = [&](const std::string& files) { return std::vector<std::string>{"train", *recipe_, "--out", *scratch_ / "corpus", "--set", cat("data.files=[\"", files, "\"]")}; };
+  const auto with = [&](const std::string& files) {
+    return std::vector<std::string>{
+        "train", *recipe_, "--out", *scratch_ / "corpus", "--set", cat("data.files=[\"", files, "\"]")};
+  };
   expect_error(with(*scratch_ / "nothing.txt"), 2, {"nothing matches", "nothing.txt"});
   expect_error(with(*scratch_ / "x*.txt"), 2, {"nothing matches"});
   expect_error(with(scratch_->path()), 1, {"is a directory"});
@@ -224,7 +250,9 @@ TEST_F(Program, ModelDirectoriesThatMissOrDamageAFile) {
       const std::string run = copy_of_run(cat("damaged-", file, how));
       const std::string bytes = read_file(Path(run) / file);
       fs::remove(Path(run) / file);
-      scratch_->add(cat("damaged-", file, how, "/", file), how == 0 ? bytes.substr(0, bytes.size() / 2) : how == 1 ? "" : "\x01\x02 noise \xff");
+      scratch_->add(cat("damaged-", file, how, "/", file), how == 0   ? bytes.substr(0, bytes.size() / 2)
+                                                           : how == 1 ? ""
+                                                                      : "\x01\x02 noise \xff");
       // A recipe that is empty or ends early but well is one with more defaults.
       if (how != 2 && std::string(file) == "resolved_recipe.yaml") continue;
       const Finished f = run_program({"eval", run, *scratch_ / "text.txt"});
@@ -244,14 +272,18 @@ TEST_F(Program, ModelDirectoriesThatMissOrDamageAFile) {
 
 TEST_F(Program, EvalAsksForTextWhereThereIsNone) {
   const std::string run = *scratch_ / "no-validation";
-  ASSERT_EQ(run_program({"train", *recipe_, "--out", run, "--set", "data.validation_fraction=0", "--set", "train.max_steps=1"}).code, 0);
+  ASSERT_EQ(run_program(
+                {"train", *recipe_, "--out", run, "--set", "data.validation_fraction=0", "--set", "train.max_steps=1"})
+                .code,
+            0);
   const Finished f = run_program({"eval", run});
   EXPECT_EQ(f.code, 2);
   EXPECT_NE(f.err.find("the run has no held-out text; name the files to measure"), std::string::npos) << f.err;
   EXPECT_EQ(run_program({"eval", run, *scratch_ / "text.txt"}).code, 0);
   expect_error({"generate", run, "--weights", "best"}, 2, {"no held-out evaluation"});
   expect_error({"eval", *run_, *scratch_ / "nothing.txt"}, 2, {"nothing matches"});
-  expect_error({"eval", *run_, *scratch_ / "text.txt", "--context-length", "17"}, 2, {"context_length 17 is beyond the model's positions 16"});
+  expect_error({"eval", *run_, *scratch_ / "text.txt", "--context-length", "17"}, 2,
+               {"context_length 17 is beyond the model's positions 16"});
 }
 
 TEST_F(Program, PromptsFromFilesAndOptions) {
@@ -261,21 +293,29 @@ TEST_F(Program, PromptsFromFilesAndOptions) {
     for (std::string line; std::getline(in, line);) out.push_back(parse_json(line, "generate")["prompt"]);
     return out;
   };
-  EXPECT_EQ(texts(run_program({"generate", *run_, "--prompts-file", scratch_->add("short.txt", "one\r\ntwo\r\n\r\nx"), "--json", "--max-new-tokens", "1"})), (std::vector<std::string>{"one", "two", "", "x"}));
-  EXPECT_EQ(texts(run_program({"generate", *run_, "--prompt", "-x", "--prompt", "[a]", "--prompt", "", "--json", "--max-new-tokens", "1"})), (std::vector<std::string>{"-x", "[a]", ""}));
+  EXPECT_EQ(texts(run_program({"generate", *run_, "--prompts-file", scratch_->add("short.txt", "one\r\ntwo\r\n\r\nx"),
+                               "--json", "--max-new-tokens", "1"})),
+            (std::vector<std::string>{"one", "two", "", "x"}));
+  EXPECT_EQ(texts(run_program({"generate", *run_, "--prompt", "-x", "--prompt", "[a]", "--prompt", "", "--json",
+                               "--max-new-tokens", "1"})),
+            (std::vector<std::string>{"-x", "[a]", ""}));
   EXPECT_EQ(texts(run_program({"generate", *run_, "--json"})), std::vector<std::string>{"the"});  // the recipe's
   expect_error({"generate", *run_, "--prompts-file", scratch_->add("none.txt", "")}, 2, {"holds no prompt"});
   expect_error({"generate", *run_, "--prompts-file", *scratch_ / "nothing.txt"}, 1, {"nothing.txt"});
-  expect_error({"generate", *run_, "--prompt", "much longer than sixteen tokens"}, 2, {"prompt 1 has 32 tokens, the model's positions end at 16"});
-  for (const char* bad : {"nan", "inf", "-1"}) expect_error({"generate", *run_, "--temperature", bad}, 2, {"temperature"});
+  expect_error({"generate", *run_, "--prompt", "much longer than sixteen tokens"}, 2,
+               {"prompt 1 has 32 tokens, the model's positions end at 16"});
+  for (const char* bad : {"nan", "inf", "-1"})
+    expect_error({"generate", *run_, "--temperature", bad}, 2, {"temperature"});
   for (const char* bad : {"nan", "0", "1.5"}) expect_error({"generate", *run_, "--top-p", bad}, 2, {"top_p"});
-  for (const char* bad : {"nan", "0", "-2"}) expect_error({"generate", *run_, "--repetition-penalty", bad}, 2, {"repetition_penalty"});
+  for (const char* bad : {"nan", "0", "-2"})
+    expect_error({"generate", *run_, "--repetition-penalty", bad}, 2, {"repetition_penalty"});
   expect_error({"generate", *run_, "--stop", ""}, 2, {"stop"});
 }
 
 TEST_F(Program, CachedAndUncachedAndEveryBatchSizeAgree) {
   const auto text = [&](std::vector<std::string> more) {
-    std::vector<std::string> words = {"generate", *run_, "--prompt", "a", "--prompt", "the cat", "--prompt", "mat", "--json"};
+    std::vector<std::string> words = {"generate", *run_,      "--prompt", "a",     "--prompt",
+                                      "the cat",  "--prompt", "mat",      "--json"};
     words.insert(words.end(), more.begin(), more.end());
     return run_program(words).out;
   };
@@ -296,10 +336,12 @@ TEST_F(Program, ClosedAndFullOutputs) {
   EXPECT_EQ(closed.code, 0) << closed.err;
   EXPECT_TRUE(read_file(*scratch_ / "closed/model.safetensors") == read_file(*run_ + "/model.safetensors"));
   EXPECT_TRUE(read_file(*scratch_ / "closed/metrics.jsonl") == read_file(*run_ + "/metrics.jsonl"));
-  for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{{"list"}, {"plan", *recipe_, "--no-speed"}, {"eval", *run_}, {"generate", *run_}, {"list", "--json"}}) {
+  for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
+           {"list"}, {"plan", *recipe_, "--no-speed"}, {"eval", *run_}, {"generate", *run_}, {"list", "--json"}}) {
     const Finished full = run_program(words, {.stdout_to = "/dev/full"});
     EXPECT_EQ(full.code, 1) << words[0];
-    EXPECT_NE(full.err.find("lithe: output: the results could not be written to stdout"), std::string::npos) << words[0] << full.err;
+    EXPECT_NE(full.err.find("lithe: output: the results could not be written to stdout"), std::string::npos)
+        << words[0] << full.err;
   }
 }
 
@@ -307,14 +349,18 @@ TEST_F(Program, BudgetsThatAreTooSmallExitWithFour) {
   const Finished plan = run_program({"plan", *recipe_, "--memory-budget", "10kB", "--no-speed"});
   EXPECT_EQ(plan.code, 4);
   EXPECT_NE(plan.err.find("the budget is 9.8 KiB"), std::string::npos);
-  expect_error({"train", *recipe_, "--out", *scratch_ / "budget", "--memory-budget", "10kB"}, 4, {"the plan needs", "--fit"});
-  expect_error({"train", *recipe_, "--out", *scratch_ / "budget", "--memory-budget", "10kB", "--fit"}, 4, {"cannot be met"});
-  expect_error({"train", *recipe_, "--out", *scratch_ / "budget", "--memory-budget", "lots"}, 2, {"must be a size like 4GiB"});
+  expect_error({"train", *recipe_, "--out", *scratch_ / "budget", "--memory-budget", "10kB"}, 4,
+               {"the plan needs", "--fit"});
+  expect_error({"train", *recipe_, "--out", *scratch_ / "budget", "--memory-budget", "10kB", "--fit"}, 4,
+               {"cannot be met"});
+  expect_error({"train", *recipe_, "--out", *scratch_ / "budget", "--memory-budget", "lots"}, 2,
+               {"must be a size like 4GiB"});
   expect_error({"train", *recipe_, "--out", *scratch_ / "budget", "--fit"}, 2, {"--fit needs --memory-budget"});
 }
 
 TEST_F(Program, DivergenceExitsWithThree) {
-  const Finished f = run_program({"train", *recipe_, "--out", *scratch_ / "diverged", "--set", "train.learning_rate=1e30", "--set", "train.lr_scheduler_type=constant"});
+  const Finished f = run_program({"train", *recipe_, "--out", *scratch_ / "diverged", "--set",
+                                  "train.learning_rate=1e30", "--set", "train.lr_scheduler_type=constant"});
   EXPECT_EQ(f.code, 3);
   EXPECT_NE(f.err.find("lithe: diverged: "), std::string::npos) << f.err;
   EXPECT_EQ(f.out, "");
@@ -324,14 +370,18 @@ TEST_F(Program, SignalsEndEvalAndGenerate) {
   for (const std::string verb : {"eval", "generate"}) {
     std::vector<std::string> words = {verb, *run_};
     if (verb == "eval") {
-      const std::vector<std::string> more = {scratch_->add("long.txt", kit::small_text(3000000)), "--stride", "1", "--batch-tokens", "64"};
+      const std::vector<std::string> more = {scratch_->add("long.txt", kit::small_text(3000000)), "--stride", "1",
+                                             "--batch-tokens", "64"};
       words.insert(words.end(), more.begin(), more.end());
     } else {
-      const std::vector<std::string> more = {"--prompts-file", scratch_->add("many.txt", [] {
-                                               std::string lines;
-                                               for (int i = 0; i < 100000; ++i) lines += "a\n";
-                                               return lines;
-                                             }()), "--batch-size", "1"};
+      const std::vector<std::string> more = {"--prompts-file",
+                                             scratch_->add("many.txt",
+                                                           [] {
+                                                             std::string lines;
+                                                             for (int i = 0; i < 100000; ++i) lines += "a\n";
+                                                             return lines;
+                                                           }()),
+                                             "--batch-size", "1"};
       words.insert(words.end(), more.begin(), more.end());
     }
     kit::Process process(words);

@@ -18,7 +18,14 @@ Recipe preset(const std::string& name) { return load_recipe("recipes/presets/" +
 double rate(const Recipe& r, int64_t n, int64_t total) {
   const TrainConfig& c = r.train;
   const int64_t warmup = c.warmup_steps ? c.warmup_steps : std::llround(c.warmup_ratio * double(total));
-  return Schedule{.type = c.lr_scheduler_type, .peak = c.learning_rate, .floor = c.min_learning_rate, .warmup = warmup, .total = total, .decay_ratio = c.decay_ratio, .restarts = c.num_cycles}.at(n);
+  return Schedule{.type = c.lr_scheduler_type,
+                  .peak = c.learning_rate,
+                  .floor = c.min_learning_rate,
+                  .warmup = warmup,
+                  .total = total,
+                  .decay_ratio = c.decay_ratio,
+                  .restarts = c.num_cycles}
+      .at(n);
 }
 
 struct Published {
@@ -49,15 +56,19 @@ TEST_P(Preset, HasThePublishedNumbers) {
 }
 
 constexpr int64_t kEpochs = int64_t(1) << 30;  // micro-batches an epoch in total_steps above
-INSTANTIATE_TEST_SUITE_P(All, Preset,
-                         testing::Values(Published{"hashformer_pretrain", 500000, 10000, 128 * 512, 5e-9, 5e-5, 0, 0.9999, 1e-8, 0.01, 0.1},
-                                         Published{"hashformer_finetune", 5 * kEpochs, 322122547, 32 * 512, 3e-5 / 322122547, 3e-5, 0, 0.999, 1e-6, 0, 0.1},
-                                         Published{"mhe_pretrain", 1000000, 10000, 128 * 512, 1e-8, 1e-4, 0, 0.9999, 1e-8, 0.01, 0.1},
-                                         Published{"mhe_finetune", 20 * kEpochs, 1288490189, 32 * 512, 3e-5 / 1288490189, 3e-5, 0, 0.999, 1e-6, 0, 0.1},
-                                         Published{"mhe_nmt", 100000, 4000, 256 * 100, 1.746928e-7, 6.987712e-4, 1 / std::sqrt(512.0 * 100000), 0.95, 1e-8, 0.1, 0.1},
-                                         Published{"decon_pretrain", 28610, 2000, 524288, 2e-7, 4e-4, 0, 0.9999, 1e-8, 0.1, 0},
-                                         Published{"hadamard_pretrain", 38146, 381, 262144, 6e-4 / 381, 6e-4, 0, 0.95, 1e-8, 0.1, 0}),
-                         [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(
+    All, Preset,
+    testing::Values(Published{"hashformer_pretrain", 500000, 10000, 128 * 512, 5e-9, 5e-5, 0, 0.9999, 1e-8, 0.01, 0.1},
+                    Published{"hashformer_finetune", 5 * kEpochs, 322122547, 32 * 512, 3e-5 / 322122547, 3e-5, 0, 0.999,
+                              1e-6, 0, 0.1},
+                    Published{"mhe_pretrain", 1000000, 10000, 128 * 512, 1e-8, 1e-4, 0, 0.9999, 1e-8, 0.01, 0.1},
+                    Published{"mhe_finetune", 20 * kEpochs, 1288490189, 32 * 512, 3e-5 / 1288490189, 3e-5, 0, 0.999,
+                              1e-6, 0, 0.1},
+                    Published{"mhe_nmt", 100000, 4000, 256 * 100, 1.746928e-7, 6.987712e-4,
+                              1 / std::sqrt(512.0 * 100000), 0.95, 1e-8, 0.1, 0.1},
+                    Published{"decon_pretrain", 28610, 2000, 524288, 2e-7, 4e-4, 0, 0.9999, 1e-8, 0.1, 0},
+                    Published{"hadamard_pretrain", 38146, 381, 262144, 6e-4 / 381, 6e-4, 0, 0.95, 1e-8, 0.1, 0}),
+    [](const auto& info) { return info.param.name; });
 
 TEST(Presets, EffectiveBatchIsPerDeviceTimesDevices) {
   EXPECT_EQ(preset("decon_pretrain").train.batch_tokens, 524288);

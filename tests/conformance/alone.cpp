@@ -11,12 +11,15 @@ const Sequences& nine_rows() {
   return sequences;
 }
 
-PartChoice choice(const std::string& type, const std::string& options = "{}") { return {type, parse_yaml(options, "test")}; }
+PartChoice choice(const std::string& type, const std::string& options = "{}") {
+  return {type, parse_yaml(options, "test")};
+}
 
 Tensor input(int64_t rows, int64_t cols, uint64_t seed) { return kit::normal({rows, cols}, DType::f64, seed); }
 
 template <class Interface>
-std::shared_ptr<Interface> make(Alone& alone, const PartChoice& part, const typename Interface::Args& args, const std::string& path = "part") {
+std::shared_ptr<Interface> make(Alone& alone, const PartChoice& part, const typename Interface::Args& args,
+                                const std::string& path = "part") {
   std::shared_ptr<Interface> made = Registry::instance().make<Interface>(part, alone.bench->scope(path), args);
   alone.kept.push_back(made);
   return made;
@@ -37,7 +40,9 @@ const std::map<std::string, Maker>& makers() {
          auto part = make<Position>(a, choice(name), {.hidden_size = d, .max_position_embeddings = 6});
          part->check_head_dim(d);
          a.inputs = {input(9, d, 1), input(9, 2 * d, 2)};
-         a.run = [part, d](const std::vector<Var>& in) { return std::vector<Var>{part->add_to(in[0], nine_rows()), part->turn(in[1], nine_rows(), d)}; };
+         a.run = [part, d](const std::vector<Var>& in) {
+           return std::vector<Var>{part->add_to(in[0], nine_rows()), part->turn(in[1], nine_rows(), d)};
+         };
        }},
       {"ffn",
        [](Alone& a, const std::string& name, int64_t d) {
@@ -59,15 +64,17 @@ const std::map<std::string, Maker>& makers() {
          auto part = make<Residual>(a, choice(name), {.norm = norm.get(), .dropout = dropout.get()});
          a.inputs = {input(6, d, 1), input(d, d, 2)};
          a.run = [part](const std::vector<Var>& in) {
-           return std::vector<Var>{part->forward(in[0], [w = in[1]](const Var& x) { return activate(kernels::Activation::silu, linear(x, w)); })};
+           return std::vector<Var>{part->forward(
+               in[0], [w = in[1]](const Var& x) { return activate(kernels::Activation::silu, linear(x, w)); })};
          };
        }},
-      {"head",
-       [](Alone& a, const std::string& name, int64_t d) {
+      {"head", [](Alone& a, const std::string& name, int64_t d) {
          auto part = make<Head>(a, choice(name), {.vocab_size = 7, .hidden_size = d});
          a.inputs = {input(6, d, 1)};
          const Tensor labels = kit::ids_of({0, 6, -1, 3, 3, 2});
-         a.run = [part, labels](const std::vector<Var>& in) { return std::vector<Var>{part->logits(in[0]), part->loss(in[0], labels, 0.1, 0.7, nullptr, {})}; };
+         a.run = [part, labels](const std::vector<Var>& in) {
+           return std::vector<Var>{part->logits(in[0]), part->loss(in[0], labels, 0.1, 0.7, nullptr, {})};
+         };
        }}};
   return all;
 }
@@ -85,7 +92,8 @@ auto at_first_width(const std::string& slot, const std::string& name, Make make)
     try {
       return make(width);
     } catch (const Error& error) {
-      check(error.code() == ExitCode::usage, "test", slot, " ", name, " at width ", width, " was refused, but not as wrong usage: ", error.what());
+      check(error.code() == ExitCode::usage, "test", slot, " ", name, " at width ", width,
+            " was refused, but not as wrong usage: ", error.what());
       refusals += cat("\n  width ", width, ": ", error.what());
     }
   }
@@ -94,13 +102,18 @@ auto at_first_width(const std::string& slot, const std::string& name, Make make)
 
 }  // namespace
 
-bool mixes_tokens(const std::string& slot) { return slot == "mixer" || slot == "heads" || slot == "field" || slot == "output"; }
+bool mixes_tokens(const std::string& slot) {
+  return slot == "mixer" || slot == "heads" || slot == "field" || slot == "output";
+}
 
-std::unique_ptr<AloneMixer> build_mixer(const std::string& slot, const std::string& name, bool causal, DType dtype, DType compute) {
+std::unique_ptr<AloneMixer> build_mixer(const std::string& slot, const std::string& name, bool causal, DType dtype,
+                                        DType compute) {
   return at_first_width(slot, name, [&](int64_t width) {
     auto out = std::make_unique<AloneMixer>(dtype, compute);
     out->width = width;
-    out->mixer = Registry::instance().make<Mixer>(mixer_around(slot, name, width % 4 ? 1 : 4), out->bench.scope(), {.hidden_size = width, .max_position_embeddings = 16, .causal = causal});
+    out->mixer =
+        Registry::instance().make<Mixer>(mixer_around(slot, name, width % 4 ? 1 : 4), out->bench.scope(),
+                                         {.hidden_size = width, .max_position_embeddings = 16, .causal = causal});
     kit::randomise(out->bench.parameters(), 11);
     return out;
   });
@@ -112,11 +125,14 @@ std::unique_ptr<Alone> build_alone(const std::string& slot, const std::string& n
     auto out = std::make_unique<Alone>();
     out->bench = std::shared_ptr<kit::Bench>(mixer, &mixer->bench);
     out->inputs = {input(9, mixer->width, 1)};
-    out->run = [mixer](const std::vector<Var>& in) { return std::vector<Var>{mixer->mixer->forward(in[0], nine_rows(), nullptr)}; };
+    out->run = [mixer](const std::vector<Var>& in) {
+      return std::vector<Var>{mixer->mixer->forward(in[0], nine_rows(), nullptr)};
+    };
     return out;
   }
   const auto maker = makers().find(slot);
-  check(maker != makers().end(), "test", "the conformance suite does not know how to run a part of slot '", slot, "' alone; say so in tests/conformance/alone.cpp");
+  check(maker != makers().end(), "test", "the conformance suite does not know how to run a part of slot '", slot,
+        "' alone; say so in tests/conformance/alone.cpp");
   return at_first_width(slot, name, [&](int64_t width) {
     auto out = std::make_unique<Alone>();
     maker->second(*out, name, width);

@@ -5,11 +5,14 @@ namespace {
 
 const std::vector<std::pair<std::string, std::string>>& models() {
   static const std::vector<std::pair<std::string, std::string>> all{
-      {"odd", R"({hidden_size: 15, num_hidden_layers: 2, vocab_size: 19, max_position_embeddings: 13, position: sinusoidal, norm: layer,
+      {"odd",
+       R"({hidden_size: 15, num_hidden_layers: 2, vocab_size: 19, max_position_embeddings: 13, position: sinusoidal, norm: layer,
                   mixer: {type: attention, num_attention_heads: 3}, ffn: {type: relu, intermediate_size: 11}, tie_word_embeddings: false})"},
-      {"even", R"({hidden_size: 24, num_hidden_layers: 2, vocab_size: 23, max_position_embeddings: 13, position: rotary, norm: rms,
+      {"even",
+       R"({hidden_size: 24, num_hidden_layers: 2, vocab_size: 23, max_position_embeddings: 13, position: rotary, norm: rms,
                    mixer: {type: attention, num_attention_heads: 4, heads: {type: gqa, num_key_value_heads: 2}}, ffn: {type: swiglu, intermediate_size: 13}})"},
-      {"power", R"({hidden_size: 16, num_hidden_layers: 2, vocab_size: 17, max_position_embeddings: 13, position: learned, norm: {type: layer, eps_mode: variance},
+      {"power",
+       R"({hidden_size: 16, num_hidden_layers: 2, vocab_size: 17, max_position_embeddings: 13, position: learned, norm: {type: layer, eps_mode: variance},
                     mixer: {type: attention, num_attention_heads: 2, heads: mqa}, ffn: {type: gelu, intermediate_size: 9}, residual: post})"}};
   return all;
 }
@@ -18,7 +21,9 @@ bool inside_attention(const std::string& slot) { return slot == "heads" || slot 
 
 }  // namespace
 
-std::ostream& operator<<(std::ostream& out, const PartCase& c) { return out << c.slot << " " << c.name << (c.model.empty() ? "" : " in model ") << c.model; }
+std::ostream& operator<<(std::ostream& out, const PartCase& c) {
+  return out << c.slot << " " << c.name << (c.model.empty() ? "" : " in model ") << c.model;
+}
 
 const std::vector<std::string>& small_models() {
   static const std::vector<std::string> names = [] {
@@ -48,7 +53,9 @@ ModelConfig config_of(const PartCase& c) {
 }
 
 std::unique_ptr<Model> build(const PartCase& c, DType dtype, DType compute, Device device, uint64_t seed) {
-  auto model = std::make_unique<Model>(config_of(c), ModelOptions{.device = device, .dtype = dtype, .compute = compute, .seed = seed, .trainable = true});
+  auto model = std::make_unique<Model>(
+      config_of(c),
+      ModelOptions{.device = device, .dtype = dtype, .compute = compute, .seed = seed, .trainable = true});
   kit::randomise(model->parameters(), seed);
   return model;
 }
@@ -57,7 +64,8 @@ std::string refusal(const PartCase& c) {
   try {
     build(c, DType::f32, DType::f32, Device::meta);
   } catch (const Error& error) {
-    check(error.code() == ExitCode::usage, "test", c, ": refused with exit code ", int(error.code()), ", not as wrong usage: ", error.what());
+    check(error.code() == ExitCode::usage, "test", c, ": refused with exit code ", int(error.code()),
+          ", not as wrong usage: ", error.what());
     return error.what();
   }
   return "";
@@ -72,7 +80,8 @@ std::vector<PartCase> all_parts() {
 std::vector<PartCase> bidirectional_parts() {
   std::vector<PartCase> out;
   for (const PartCase& part : all_parts())
-    if (mixes_tokens(part.slot) && Registry::instance().get(part.slot, part.name, {}).info.bidirectional) out.push_back(part);
+    if (mixes_tokens(part.slot) && Registry::instance().get(part.slot, part.name, {}).info.bidirectional)
+      out.push_back(part);
   return out;
 }
 

@@ -16,7 +16,8 @@ std::ostream& operator<<(std::ostream& out, const PartCase& c);
 const std::vector<std::string>& small_models();
 /// The configuration of a small model with the part in its slot.
 ModelConfig config_of(const PartCase& c);
-std::unique_ptr<Model> build(const PartCase& c, DType dtype, DType compute, Device device = Device::cpu, uint64_t seed = 1);
+std::unique_ptr<Model> build(const PartCase& c, DType dtype, DType compute, Device device = Device::cpu,
+                             uint64_t seed = 1);
 /// Why the part refuses the small model (it is built on the meta device); empty when it takes it.
 std::string refusal(const PartCase& c);
 
@@ -46,6 +47,7 @@ struct AloneMixer {
   int64_t width = 0;
 };
 bool mixes_tokens(const std::string& slot);
-std::unique_ptr<AloneMixer> build_mixer(const std::string& slot, const std::string& name, bool causal, DType dtype = DType::f32, DType compute = DType::f32);
+std::unique_ptr<AloneMixer> build_mixer(const std::string& slot, const std::string& name, bool causal,
+                                        DType dtype = DType::f32, DType compute = DType::f32);
 
 }  // namespace lithe::conformance

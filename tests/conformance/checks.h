@@ -1,5 +1,5 @@
-// What the suite demands of every part. Each check returns what is wrong, or nothing; suite_test.cpp shows that they find
-// parts that are wrong on purpose.
+// What the suite demands of every part. Each check returns what is wrong, or nothing; suite_test.cpp shows that they
+// find parts that are wrong on purpose.
 #pragma once
 
 #include "tests/conformance/cases.h"
@@ -11,8 +11,8 @@ namespace lithe::conformance {
 std::string check_gradients_alone(const std::string& slot, const std::string& name, bool causal = true);
 /// The gradient of the model's loss in every parameter tensor along a random direction.
 std::string check_gradients_in_model(const PartCase& c);
-/// Every parameter has a gradient that is not zero in one of the small models that take the part. (Not in all: a shift of
-/// all keys, say, changes nothing unless positions turn them.)
+/// Every parameter has a gradient that is not zero in one of the small models that take the part. (Not in all: a shift
+/// of all keys, say, changes nothing unless positions turn them.)
 std::string check_no_idle_parameters(const std::string& slot, const std::string& name);
 
 // sequences.cpp
@@ -47,7 +47,8 @@ std::string check_options(const std::string& slot, const std::string& name);
 // kernels.cpp
 /// Two runs give the same bits; so does recomputation in the backward pass (with dropout).
 std::string check_determinism(const PartCase& c);
-/// The reference and every instruction set of this machine agree with f64, values and gradients, within the rounding of `compute`.
+/// The reference and every instruction set of this machine agree with f64, values and gradients, within the rounding of
+/// `compute`.
 std::string check_kernels(const PartCase& c, DType compute);
 
 }  // namespace lithe::conformance

@@ -7,7 +7,9 @@
 namespace lithe::conformance {
 namespace {
 
-std::string name_of(const testing::TestParamInfo<PartCase>& info) { return info.param.slot + "_" + info.param.name + (info.param.model.empty() ? "" : "_" + info.param.model); }
+std::string name_of(const testing::TestParamInfo<PartCase>& info) {
+  return info.param.slot + "_" + info.param.name + (info.param.model.empty() ? "" : "_" + info.param.model);
+}
 
 class OneThread : public testing::Environment {
  public:
@@ -33,7 +35,8 @@ TEST_P(Part, NoParameterIsIdle) { EXPECT_EQ(check_no_idle_parameters(GetParam().
 
 TEST_P(Part, OptionsAreStrictAndDescribed) { EXPECT_EQ(check_options(GetParam().slot, GetParam().name), ""); }
 
-// A small model that does not suit the part is refused as wrong usage when it is built (refusal() checks that); one suits.
+// A small model that does not suit the part is refused as wrong usage when it is built (refusal() checks that); one
+// suits.
 TEST_P(Part, TakesASmallModelAndRefusesOthersWithAReason) {
   std::string refusals;
   size_t taken = 0;
@@ -53,7 +56,9 @@ class BidirectionalPart : public testing::TestWithParam<PartCase> {};
 INSTANTIATE_TEST_SUITE_P(Conformance, BidirectionalPart, testing::ValuesIn(bidirectional_parts()), name_of);
 
 TEST_P(BidirectionalPart, SeesWhatFollows) { EXPECT_EQ(check_bidirectional(GetParam().slot, GetParam().name), ""); }
-TEST_P(BidirectionalPart, GradientsAgreeWithDifferences) { EXPECT_EQ(check_gradients_alone(GetParam().slot, GetParam().name, false), ""); }
+TEST_P(BidirectionalPart, GradientsAgreeWithDifferences) {
+  EXPECT_EQ(check_gradients_alone(GetParam().slot, GetParam().name, false), "");
+}
 
 // ---- every part in every small model that it takes
 
@@ -64,10 +69,12 @@ TEST_P(PlacedPart, GradientsAgreeWithDifferences) { EXPECT_EQ(check_gradients_in
 TEST_P(PlacedPart, NothingFlowsBackInTime) { EXPECT_EQ(check_causality(GetParam()), ""); }
 TEST_P(PlacedPart, SequencesDoNotMeet) { EXPECT_EQ(check_batch_independence(GetParam()), ""); }
 TEST_P(PlacedPart, DecodingGivesTheWholeSequencesRows) {
-  for (DType compute : {DType::f64, DType::f32, DType::bf16}) EXPECT_EQ(check_decoding(GetParam(), compute), "") << compute;
+  for (DType compute : {DType::f64, DType::f32, DType::bf16})
+    EXPECT_EQ(check_decoding(GetParam(), compute), "") << compute;
 }
 TEST_P(PlacedPart, DecodingTogetherIsDecodingAlone) {
-  for (DType compute : {DType::f64, DType::f32, DType::bf16}) EXPECT_EQ(check_decoding_together(GetParam(), compute), "") << compute;
+  for (DType compute : {DType::f64, DType::f32, DType::bf16})
+    EXPECT_EQ(check_decoding_together(GetParam(), compute), "") << compute;
 }
 TEST_P(PlacedPart, StatesCanBeReordered) { EXPECT_EQ(check_reordering(GetParam()), ""); }
 TEST_P(PlacedPart, StatesCanBeTruncated) { EXPECT_EQ(check_truncation(GetParam()), ""); }

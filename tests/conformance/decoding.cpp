@@ -11,12 +11,15 @@ Ids ids(int64_t n, const Model& model, uint64_t seed) {
   return out;
 }
 
-Tensor whole(const Model& model, const Ids& sequence) { return model.forward(kit::ids_of(sequence), Sequences::single(int64_t(sequence.size()))).value(); }
+Tensor whole(const Model& model, const Ids& sequence) {
+  return model.forward(kit::ids_of(sequence), Sequences::single(int64_t(sequence.size()))).value();
+}
 
 // Sequences that are fed to one state, and the rows that came back for each.
 class Session {
  public:
-  Session(const Model& model, int64_t sequences, int64_t capacity = 16) : model_(model), state(model.make_state(sequences, capacity)), rows(size_t(sequences)) {}
+  Session(const Model& model, int64_t sequences, int64_t capacity = 16)
+      : model_(model), state(model.make_state(sequences, capacity)), rows(size_t(sequences)) {}
   // tokens[b]: what follows in sequence b.
   void feed(const std::vector<Ids>& tokens) {
     std::vector<int64_t> counts;
@@ -28,7 +31,8 @@ class Session {
     const Sequences sequences = model_.continue_sequences(*state, counts);
     const Tensor out = model_.forward(kit::ids_of(all), sequences, state.get()).value();
     for (size_t b = 0; b < tokens.size(); ++b)
-      for (int64_t r = sequences.offset(int64_t(b)); r < sequences.offset(int64_t(b) + 1); ++r) rows[b].push_back(clone(out.slice(r, r + 1)));
+      for (int64_t r = sequences.offset(int64_t(b)); r < sequences.offset(int64_t(b) + 1); ++r)
+        rows[b].push_back(clone(out.slice(r, r + 1)));
   }
 
  private:
@@ -107,7 +111,8 @@ std::string check_decoding_together(const PartCase& c, DType compute) {
       begin += counts[b];
     }
     const Tensor mine = kit::concatenate(together.rows[b]);
-    if (const std::string difference = kit::bit_difference(mine, kit::concatenate(one.rows[0])); !difference.empty()) return cat("in ", compute, " sequence ", b, " with others and alone: ", difference);
+    if (const std::string difference = kit::bit_difference(mine, kit::concatenate(one.rows[0])); !difference.empty())
+      return cat("in ", compute, " sequence ", b, " with others and alone: ", difference);
     got[cat("sequence ", b)] = kit::values(mine);
     wanted[cat("sequence ", b)] = sequences[b];
   }
@@ -121,7 +126,8 @@ std::string check_reordering(const PartCase& c) {
   Session session(*model, 2);
   session.feed({a, b});
   session.state->reorder({1, 0, 1});  // b is continued twice, in different ways
-  if (session.state->sequences() != 3) return cat("after reordering to three sequences the state has ", session.state->sequences());
+  if (session.state->sequences() != 3)
+    return cat("after reordering to three sequences the state has ", session.state->sequences());
   session.rows.assign(3, {});
   for (size_t t = 0; t < 3; ++t) session.feed({{tails[0][t]}, {tails[1][t]}, {tails[2][t]}});
   kit::Results got;
@@ -150,19 +156,29 @@ std::string check_truncation(const PartCase& c) {
   const Ids sequence = ids(8, *model, 30), other = ids(8, *model, 31);
   Session session(*model, 2);
   session.feed({part(sequence, 0, 4), part(other, 0, 5)});
-  for (int64_t t = 4; t < 8; ++t) session.feed({part(sequence, t, t + 1), t + 1 < 8 ? part(other, t + 1, t + 2) : Ids{}});
+  for (int64_t t = 4; t < 8; ++t)
+    session.feed({part(sequence, t, t + 1), t + 1 < 8 ? part(other, t + 1, t + 2) : Ids{}});
   const std::vector<Tensor> first = session.rows[0], neighbour = session.rows[1];
   session.rows.assign(2, {});
   try {
     session.state->truncate(0, 4);
     session.state->truncate(1, 5);
   } catch (const Error& error) {
-    return error.code() == ExitCode::failed ? "" : cat("a state that cannot forget must fail as such, got ", error.what());
+    return error.code() == ExitCode::failed ? ""
+                                            : cat("a state that cannot forget must fail as such, got ", error.what());
   }
-  if (session.state->length(0) != 4) return cat("after truncation to 4 tokens the length is ", session.state->length(0));
-  for (int64_t t = 4; t < 8; ++t) session.feed({part(sequence, t, t + 1), t + 1 < 8 ? part(other, t + 1, t + 2) : Ids{}});
-  if (const std::string difference = kit::bit_difference(kit::concatenate(session.rows[0]), kit::concatenate({first.begin() + 4, first.end()})); !difference.empty()) return "replayed rows: " + difference;
-  if (const std::string difference = kit::bit_difference(kit::concatenate(session.rows[1]), kit::concatenate({neighbour.begin() + 5, neighbour.end()})); !difference.empty()) return "replayed rows of the neighbour: " + difference;
+  if (session.state->length(0) != 4)
+    return cat("after truncation to 4 tokens the length is ", session.state->length(0));
+  for (int64_t t = 4; t < 8; ++t)
+    session.feed({part(sequence, t, t + 1), t + 1 < 8 ? part(other, t + 1, t + 2) : Ids{}});
+  if (const std::string difference =
+          kit::bit_difference(kit::concatenate(session.rows[0]), kit::concatenate({first.begin() + 4, first.end()}));
+      !difference.empty())
+    return "replayed rows: " + difference;
+  if (const std::string difference = kit::bit_difference(kit::concatenate(session.rows[1]),
+                                                         kit::concatenate({neighbour.begin() + 5, neighbour.end()}));
+      !difference.empty())
+    return "replayed rows of the neighbour: " + difference;
   // Another end of the same beginning.
   session.state->truncate(0, 2);
   session.rows.assign(2, {});

@@ -34,13 +34,15 @@ std::string check_gradients_in_model(const PartCase& c) {
       length += value_at(direction, i) * value_at(direction, i);
     }
     const auto moved = [&](double step) {
-      for (int64_t i = 0; i < x.numel(); ++i) set_value(x, i, value_at(old, i) + step * value_at(direction, i) / std::sqrt(length));
+      for (int64_t i = 0; i < x.numel(); ++i)
+        set_value(x, i, value_at(old, i) + step * value_at(direction, i) / std::sqrt(length));
       return loss();
     };
     const double numeric = (moved(1e-5) - moved(-1e-5)) / 2e-5;
     copy_into(x, old);
     slope /= std::sqrt(length);
-    if (!(std::abs(numeric - slope) <= kGradientError * std::max(1.0, std::sqrt(size)))) return cat(p.name, ": slope ", slope, " along a random direction, differences ", numeric);
+    if (!(std::abs(numeric - slope) <= kGradientError * std::max(1.0, std::sqrt(size))))
+      return cat(p.name, ": slope ", slope, " along a random direction, differences ", numeric);
   }
   return "";
 }

@@ -20,7 +20,8 @@ std::map<std::string, Tensor> training_step(Model& model, const kit::Batch& batc
 std::string difference(const std::map<std::string, Tensor>& a, const std::map<std::string, Tensor>& b) {
   if (a.size() != b.size()) return "other parameters have gradients";
   for (const auto& [name, x] : a)
-    if (const std::string difference = kit::bit_difference(x, b.at(name)); !difference.empty()) return name + ": " + difference;
+    if (const std::string difference = kit::bit_difference(x, b.at(name)); !difference.empty())
+      return name + ": " + difference;
   return "";
 }
 
@@ -49,10 +50,13 @@ std::string check_determinism(const PartCase& c) {
       const kit::Batch batch = kit::random_batch({5, 1, 7}, config.vocab_size, 6);
       const std::string how = cat(" in ", compute, dropout > 0 ? " with dropout" : "");
       const auto first = training_step(*model, batch);
-      if (const std::string why = difference(first, training_step(*model, batch)); !why.empty()) return "second run" + how + ": " + why;
-      if (const std::string why = difference(first, training_step(*build(), batch)); !why.empty()) return "second model" + how + ": " + why;
+      if (const std::string why = difference(first, training_step(*model, batch)); !why.empty())
+        return "second run" + how + ": " + why;
+      if (const std::string why = difference(first, training_step(*build(), batch)); !why.empty())
+        return "second model" + how + ": " + why;
       model->set_recompute(true);
-      if (const std::string why = difference(first, training_step(*model, batch)); !why.empty()) return "recomputation" + how + ": " + why;
+      if (const std::string why = difference(first, training_step(*model, batch)); !why.empty())
+        return "recomputation" + how + ": " + why;
     }
   return "";
 }
@@ -70,12 +74,14 @@ std::string check_kernels(const PartCase& c, DType compute) {
   const auto model = build(c, DType::f32, compute);
   const RestoreKernels restore;
   kernels::force_reference(true);
-  if (const std::string why = kit::compare(kit::run_training(*model, batch, 0.1), bound); !why.empty()) return "reference: " + why;
+  if (const std::string why = kit::compare(kit::run_training(*model, batch, 0.1), bound); !why.empty())
+    return "reference: " + why;
   kernels::force_reference(false);
   for (kernels::Isa isa : {kernels::Isa::generic, kernels::Isa::avx2, kernels::Isa::avx512, kernels::Isa::avx512bf16}) {
     if (isa > restore.isa) break;
     kernels::limit_isa(isa);
-    if (const std::string why = kit::compare(kit::run_training(*model, batch, 0.1), bound); !why.empty()) return cat(kernels::name_of(isa), ": ", why);
+    if (const std::string why = kit::compare(kit::run_training(*model, batch, 0.1), bound); !why.empty())
+      return cat(kernels::name_of(isa), ": ", why);
   }
   return "";
 }

@@ -6,7 +6,8 @@
 namespace lithe::conformance {
 namespace {
 
-constexpr MemoryClass kClasses[] = {MemoryClass::weights, MemoryClass::gradients, MemoryClass::optimizer, MemoryClass::activations, MemoryClass::decode, MemoryClass::workspace};
+constexpr MemoryClass kClasses[] = {MemoryClass::weights,     MemoryClass::gradients, MemoryClass::optimizer,
+                                    MemoryClass::activations, MemoryClass::decode,    MemoryClass::workspace};
 
 // What a run adds to the ledger of a device at its peak, class by class.
 std::map<std::string, int64_t> peak_of(Device device, const std::function<void()>& run) {
@@ -45,16 +46,22 @@ std::string check_state_bytes(const PartCase& c) {
     const int64_t before = book.current(MemoryClass::decode);
     const auto state = model->make_state(sequences, capacity);
     // Blocks are booked in units of 64 bytes; a layer may keep a few of them for each sequence.
-    const int64_t wanted = sequences * model->state_bytes(capacity), slack = 64 * 8 * sequences * model->config().num_hidden_layers;
+    const int64_t wanted = sequences * model->state_bytes(capacity),
+                  slack = 64 * 8 * sequences * model->config().num_hidden_layers;
     const auto booked = [&] { return book.current(MemoryClass::decode) - before; };
-    if (booked() < wanted || booked() > wanted + slack) return cat("the ledger has ", booked(), " bytes for ", sequences, " sequences of ", capacity, " tokens, the formula ", wanted, " in ", compute);
+    if (booked() < wanted || booked() > wanted + slack)
+      return cat("the ledger has ", booked(), " bytes for ", sequences, " sequences of ", capacity,
+                 " tokens, the formula ", wanted, " in ", compute);
     int64_t counts[2] = {0, 0};
     for (const auto& [a, b] : {std::pair<int64_t, int64_t>{5, 2}, {1, 0}, {0, 4}, {1, 1}}) {
-      model->forward(kit::random_ids(a + b, model->config().vocab_size, 3), model->continue_sequences(*state, {a, b}), state.get());
+      model->forward(kit::random_ids(a + b, model->config().vocab_size, 3), model->continue_sequences(*state, {a, b}),
+                     state.get());
       counts[0] += a;
       counts[1] += b;
       const int64_t formula = model->state_bytes(counts[0]) + model->state_bytes(counts[1]);
-      if (state->bytes() != formula) return cat("the state holds ", state->bytes(), " bytes after ", counts[0], " and ", counts[1], " tokens, the formula says ", formula, " in ", compute);
+      if (state->bytes() != formula)
+        return cat("the state holds ", state->bytes(), " bytes after ", counts[0], " and ", counts[1],
+                   " tokens, the formula says ", formula, " in ", compute);
       if (booked() > wanted + slack) return cat("decoding made the state grow to ", booked(), " bytes");
     }
   }
@@ -78,12 +85,15 @@ std::string check_meta_run(const PartCase& c) {
         Tape tape;
         tape.backward(model->loss(batch.ids, batch.labels, batch.sequences, 0.1, 0.1));
       });
-    for (const Parameter& p : model->parameters().all()) out.shapes[p.name] = cat(p.master.value().shape(), p.master.grad().defined() ? cat(p.master.grad().shape()) : " no gradient");
+    for (const Parameter& p : model->parameters().all())
+      out.shapes[p.name] =
+          cat(p.master.value().shape(), p.master.grad().defined() ? cat(p.master.grad().shape()) : " no gradient");
     out.shapes["count"] = std::to_string(model->parameters().count());
     out.peaks["decoding"] = peak_of(device, [&] {
       const auto state = model->make_state(2, 12);
       for (int64_t n : {4, 1}) {
-        const Var rows = model->forward(kit::random_ids(2 * n, model->config().vocab_size, 7, device), model->continue_sequences(*state, {n, n}), state.get());
+        const Var rows = model->forward(kit::random_ids(2 * n, model->config().vocab_size, 7, device),
+                                        model->continue_sequences(*state, {n, n}), state.get());
         out.shapes[cat("rows ", n)] = cat(rows.shape(), model->logits(rows).shape());
       }
       out.shapes["state"] = std::to_string(state->bytes());
@@ -96,7 +106,9 @@ std::string check_meta_run(const PartCase& c) {
       for (const auto& [name, shape] : real.shapes)
         if (meta.shapes.at(name) != shape) return cat(name, ": real ", shape, ", meta ", meta.shapes.at(name));
       for (const auto& [phase, peak] : real.peaks)
-        if (meta.peaks.at(phase) != peak) return cat(phase, " in ", compute, recompute ? " with recomputation" : "", ": real peak ", show(peak), "; meta ", show(meta.peaks.at(phase)));
+        if (meta.peaks.at(phase) != peak)
+          return cat(phase, " in ", compute, recompute ? " with recomputation" : "", ": real peak ", show(peak),
+                     "; meta ", show(meta.peaks.at(phase)));
     }
   return "";
 }
@@ -121,10 +133,15 @@ std::string check_files(const PartCase& c) {
   for (const Parameter& p : parameters.all()) {
     Parameter* loaded = other.parameters().find(p.name);
     if (!loaded) return p.name + " is missing in the model made from config.json";
-    if (const std::string difference = kit::bit_difference(p.master.value(), loaded->master.value()); !difference.empty()) return p.name + ": " + difference;
+    if (const std::string difference = kit::bit_difference(p.master.value(), loaded->master.value());
+        !difference.empty())
+      return p.name + ": " + difference;
   }
   const kit::Batch batch = kit::random_batch({5, 3}, model->config().vocab_size, 8);
-  if (const std::string difference = kit::bit_difference(model->forward(batch.ids, batch.sequences).value(), other.forward(batch.ids, batch.sequences).value()); !difference.empty()) return "rows: " + difference;
+  if (const std::string difference = kit::bit_difference(model->forward(batch.ids, batch.sequences).value(),
+                                                         other.forward(batch.ids, batch.sequences).value());
+      !difference.empty())
+    return "rows: " + difference;
 
   const Path again = scratch("again.safetensors"), config_again = scratch("again.json");
   save_weights(other, again);
@@ -138,10 +155,12 @@ std::string check_options(const std::string& slot, const std::string& name) {
   const Registry::Entry& entry = Registry::instance().get(slot, name, {});
   if (entry.info.summary.empty()) return "no summary";
   const Node defaults = entry.resolve(Node(), name);
-  if (to_yaml(entry.resolve(defaults, name)) != to_yaml(defaults)) return cat("the defaults resolve to others:\n", to_yaml(defaults), "\n", to_yaml(entry.resolve(defaults, name)));
+  if (to_yaml(entry.resolve(defaults, name)) != to_yaml(defaults))
+    return cat("the defaults resolve to others:\n", to_yaml(defaults), "\n", to_yaml(entry.resolve(defaults, name)));
   for (const FieldDoc& field : entry.describe()) {
     if (field.help.empty()) return field.path + " has no help";
-    if (field.path.find('.') == std::string::npos && !defaults.find(field.path)) return field.path + " is described but not among the options";
+    if (field.path.find('.') == std::string::npos && !defaults.find(field.path))
+      return field.path + " is described but not among the options";
   }
   Node wrong = Node::map();
   wrong.set("no_such_option", Node::scalar("1"));
@@ -149,7 +168,9 @@ std::string check_options(const std::string& slot, const std::string& name) {
     entry.resolve(wrong, name);
   } catch (const Error& error) {
     if (error.code() != ExitCode::usage) return cat("an unknown option must be wrong usage, got ", error.what());
-    return std::string(error.what()).find("no_such_option") == std::string::npos ? cat("the error does not name the unknown option: ", error.what()) : "";
+    return std::string(error.what()).find("no_such_option") == std::string::npos
+               ? cat("the error does not name the unknown option: ", error.what())
+               : "";
   }
   return "an unknown option is accepted";
 }

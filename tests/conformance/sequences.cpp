@@ -3,7 +3,9 @@
 namespace lithe::conformance {
 namespace {
 
-Tensor rows(const Model& model, const Tensor& ids, const Sequences& sequences) { return model.forward(ids, sequences).value(); }
+Tensor rows(const Model& model, const Tensor& ids, const Sequences& sequences) {
+  return model.forward(ids, sequences).value();
+}
 
 // `ids` with another token at t.
 Tensor changed(const Tensor& ids, int64_t t, int64_t vocab) {
@@ -58,7 +60,9 @@ std::string check_batch_independence(const PartCase& c) {
       int64_t b = 0;
       while (batch.sequences.offset(b + 1) <= t) ++b;
       for (int64_t row : touched)
-        if (row < batch.sequences.offset(b) || row >= batch.sequences.offset(b + 1)) return cat("in ", compute, " with a tape, token ", t, " of sequence ", b, " changes row ", row, " of another");
+        if (row < batch.sequences.offset(b) || row >= batch.sequences.offset(b + 1))
+          return cat("in ", compute, " with a tape, token ", t, " of sequence ", b, " changes row ", row,
+                     " of another");
     }
   }
   return "";
@@ -77,8 +81,10 @@ std::string check_bidirectional(const std::string& slot, const std::string& name
     if (row < 4) return cat("row 8 of the second sequence changes row ", row, " of the first");
   if (touched.empty() || touched[0] == 8) return "the last row changes none before it";
   for (const auto& [begin, end] : {std::pair{0, 4}, {4, 9}}) {
-    const Tensor mine = alone->mixer->forward(clone(x.slice(begin, end)), Sequences::single(end - begin), nullptr).value();
-    if (const std::string difference = kit::bit_difference(mine, clone(before.slice(begin, end))); !difference.empty()) return cat("rows ", begin, " to ", end, " alone and packed: ", difference);
+    const Tensor mine =
+        alone->mixer->forward(clone(x.slice(begin, end)), Sequences::single(end - begin), nullptr).value();
+    if (const std::string difference = kit::bit_difference(mine, clone(before.slice(begin, end))); !difference.empty())
+      return cat("rows ", begin, " to ", end, " alone and packed: ", difference);
   }
   return "";
 }

@@ -1,5 +1,5 @@
-// The suite's own test: parts that are wrong in one way each are found, by the check that is for it; a right one passes. They
-// are registered here, after the list of real parts was read.
+// The suite's own test: parts that are wrong in one way each are found, by the check that is for it; a right one
+// passes. They are registered here, after the list of real parts was read.
 #include <gtest/gtest.h>
 
 #include "lithe/ops/basic.h"
@@ -67,7 +67,9 @@ class Previous final : public Mixer {
       g.give(x, dx);
     });
   }
-  std::unique_ptr<MixerState> make_state(int64_t sequences, int64_t, DType dtype, Device device) const override { return std::make_unique<LastRows>(sequences, width_, dtype, device, kFault); }
+  std::unique_ptr<MixerState> make_state(int64_t sequences, int64_t, DType dtype, Device device) const override {
+    return std::make_unique<LastRows>(sequences, width_, dtype, device, kFault);
+  }
   int64_t state_scalars(int64_t) const override { return kFault == Fault::more_bytes ? width_ - 1 : width_; }
 
  private:
@@ -83,7 +85,8 @@ enum class Slip { none, wrong_gradient, no_gradient, counts_rows, counts_calls, 
 template <Slip kSlip>
 class Scaled final : public Ffn {
  public:
-  Scaled(const Scope& scope, const NoOptions&, const Args& args) : weight_(scope.parameter("weight", {args.hidden_size}, InitRole::ones)) {}
+  Scaled(const Scope& scope, const NoOptions&, const Args& args)
+      : weight_(scope.parameter("weight", {args.hidden_size}, InitRole::ones)) {}
   Var forward(const Var& x) const override {
     static int calls = 0;
     if constexpr (kSlip == Slip::wrong_gradient) {
@@ -93,9 +96,11 @@ class Scaled final : public Ffn {
       return add(y, unseen, 1, -1);
     }
     if constexpr (kSlip == Slip::no_gradient) return row_affine(x, Var(weight_->var().value()), {});
-    if constexpr (kSlip == Slip::counts_rows) return scale(row_affine(x, weight_->var(), {}), 1 + 1e-3 * double(x.rows()));
+    if constexpr (kSlip == Slip::counts_rows)
+      return scale(row_affine(x, weight_->var(), {}), 1 + 1e-3 * double(x.rows()));
     if constexpr (kSlip == Slip::counts_calls) return scale(row_affine(x, weight_->var(), {}), 1 + 1e-3 * ++calls);
-    if constexpr (kSlip == Slip::other_when_fast) return scale(row_affine(x, weight_->var(), {}), kernels::reference_only() ? 1 : 1.001);
+    if constexpr (kSlip == Slip::other_when_fast)
+      return scale(row_affine(x, weight_->var(), {}), kernels::reference_only() ? 1 : 1.001);
     if constexpr (kSlip == Slip::more_memory) {
       Tensor hidden;
       if (!x.value().is_meta()) hidden = empty({1 << 22}, DType::f32);

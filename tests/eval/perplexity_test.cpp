@@ -15,7 +15,8 @@
 namespace lithe {
 namespace {
 
-TokenStore store_of(const std::vector<std::vector<int32_t>>& documents, int64_t vocab, std::optional<int32_t> begin = {}, std::optional<int32_t> end = {}) {
+TokenStore store_of(const std::vector<std::vector<int32_t>>& documents, int64_t vocab,
+                    std::optional<int32_t> begin = {}, std::optional<int32_t> end = {}) {
   return TokenStore::from_documents(documents, {.vocab_size = vocab, .begin_of_text = begin, .end_of_text = end});
 }
 
@@ -25,14 +26,21 @@ std::vector<int32_t> random_document(int64_t n, int64_t vocab, uint64_t seed) {
   return ids;
 }
 
-std::unique_ptr<Model> model_of(int64_t vocab, const std::string& position = "rotary", DType dtype = DType::f32, uint64_t seed = 3) {
+std::unique_ptr<Model> model_of(int64_t vocab, const std::string& position = "rotary", DType dtype = DType::f32,
+                                uint64_t seed = 3) {
   set_threads(1);  // models this small gain nothing from more
-  auto model = std::make_unique<Model>(kit::model_config(cat("{vocab_size: ", vocab, ", hidden_size: 16, num_hidden_layers: 2, max_position_embeddings: 64, position: ", position, ", mixer: {type: attention, num_attention_heads: 2}, ffn: {type: swiglu, intermediate_size: 24}}")), ModelOptions{.dtype = dtype, .compute = dtype, .seed = seed});
+  auto model = std::make_unique<Model>(
+      kit::model_config(cat(
+          "{vocab_size: ", vocab, ", hidden_size: 16, num_hidden_layers: 2, max_position_embeddings: 64, position: ",
+          position, ", mixer: {type: attention, num_attention_heads: 2}, ffn: {type: swiglu, intermediate_size: 24}}")),
+      ModelOptions{.dtype = dtype, .compute = dtype, .seed = seed});
   kit::randomise(model->parameters(), seed, 0.6);
   return model;
 }
 
-EvalConfig window(int64_t context, int64_t stride, int64_t batch_tokens = 8192) { return {.context_length = context, .stride = stride, .batch_tokens = batch_tokens}; }
+EvalConfig window(int64_t context, int64_t stride, int64_t batch_tokens = 8192) {
+  return {.context_length = context, .stride = stride, .batch_tokens = batch_tokens};
+}
 
 // oracle: app.lm
 TEST(Perplexity, OfAUniformModelIsTheVocabulary) {
@@ -44,7 +52,8 @@ TEST(Perplexity, OfAUniformModelIsTheVocabulary) {
 }
 
 // Each token's negative log-likelihood by its definition: one forward pass per token, over its own window.
-double by_definition(const Model& model, const std::vector<int32_t>& string, int64_t context, int64_t stride, int64_t* scored) {
+double by_definition(const Model& model, const std::vector<int32_t>& string, int64_t context, int64_t stride,
+                     int64_t* scored) {
   const NoGrad no_grad;
   const int64_t rows = int64_t(string.size()) - 1;
   double nll = 0;
@@ -67,9 +76,11 @@ double by_definition(const Model& model, const std::vector<int32_t>& string, int
 
 TEST(Perplexity, EveryTokenIsScoredOnceWithItsWindow) {
   const auto model = model_of(11, "rotary", DType::f64);
-  const std::vector<std::vector<int32_t>> documents = {random_document(23, 10, 1), random_document(1, 10, 2), random_document(8, 10, 3), random_document(40, 10, 4)};
+  const std::vector<std::vector<int32_t>> documents = {random_document(23, 10, 1), random_document(1, 10, 2),
+                                                       random_document(8, 10, 3), random_document(40, 10, 4)};
   const TokenStore text = store_of(documents, 11, 10, 10);
-  for (const auto& [context, stride] : std::vector<std::pair<int64_t, int64_t>>{{8, 8}, {8, 3}, {8, 1}, {1, 1}, {5, 4}, {24, 7}, {64, 64}, {64, 1}}) {
+  for (const auto& [context, stride] :
+       std::vector<std::pair<int64_t, int64_t>>{{8, 8}, {8, 3}, {8, 1}, {1, 1}, {5, 4}, {24, 7}, {64, 64}, {64, 1}}) {
     int64_t scored = 0;
     double nll = 0;
     for (const auto& document : documents) {
@@ -88,7 +99,8 @@ TEST(Perplexity, EveryTokenIsScoredOnceWithItsWindow) {
 TEST(Perplexity, StrideOfTheWholeWindowIsDisjointBlocks) {
   const auto model = model_of(11, "learned");
   const TokenStore text = store_of({random_document(100, 11, 5)}, 11);
-  const Perplexity a = perplexity(*model, text, window(16, 16), 9), b = perplexity(*model, text, window(16, 0), 9), c = perplexity(*model, text, window(0, 0), 16);
+  const Perplexity a = perplexity(*model, text, window(16, 16), 9), b = perplexity(*model, text, window(16, 0), 9),
+                   c = perplexity(*model, text, window(0, 0), 16);
   EXPECT_EQ(std::bit_cast<uint64_t>(a.nll), std::bit_cast<uint64_t>(b.nll));
   EXPECT_EQ(std::bit_cast<uint64_t>(a.nll), std::bit_cast<uint64_t>(c.nll));
   // The blocks by themselves, as documents that share their border token; only the last window reaches back.
@@ -96,7 +108,8 @@ TEST(Perplexity, StrideOfTheWholeWindowIsDisjointBlocks) {
   const std::vector<int32_t> ids = random_document(100, 11, 5);
   for (size_t at = 0; at + 1 < 97; at += 16) blocks.emplace_back(ids.begin() + long(at), ids.begin() + long(at) + 17);
   const TokenStore whole = store_of({std::vector<int32_t>(ids.begin(), ids.begin() + 97)}, 11);
-  EXPECT_EQ(perplexity(*model, whole, window(16, 16), 16).nll, perplexity(*model, store_of(blocks, 11), window(16, 16), 16).nll);
+  EXPECT_EQ(perplexity(*model, whole, window(16, 16), 16).nll,
+            perplexity(*model, store_of(blocks, 11), window(16, 16), 16).nll);
 }
 
 TEST(Perplexity, ResultsHaveTheSameBitsForEveryBatchSize) {
@@ -106,7 +119,10 @@ TEST(Perplexity, ResultsHaveTheSameBitsForEveryBatchSize) {
     for (uint64_t d = 0; d < 30; ++d) documents.push_back(random_document(1 + int64_t(d * 7 % 60), 50, d));
     const TokenStore text = store_of(documents, 50, 1, 1);
     const double expected = perplexity(*model, text, window(16, 5, 1), 16).nll;
-    for (int64_t tokens : {2, 17, 64, 300, 8192, 1 << 20}) EXPECT_EQ(std::bit_cast<uint64_t>(perplexity(*model, text, window(16, 5, tokens), 16).nll), std::bit_cast<uint64_t>(expected)) << name_of(dtype) << " " << tokens;
+    for (int64_t tokens : {2, 17, 64, 300, 8192, 1 << 20})
+      EXPECT_EQ(std::bit_cast<uint64_t>(perplexity(*model, text, window(16, 5, tokens), 16).nll),
+                std::bit_cast<uint64_t>(expected))
+          << name_of(dtype) << " " << tokens;
   }
 }
 
@@ -114,7 +130,10 @@ TEST(Perplexity, OfAMemorisedSequenceGoesToOne) {
   const std::vector<int32_t> ids = random_document(24, 12, 9);
   const TokenStore text = store_of({ids}, 12);
   set_threads(1);
-  Model model(kit::model_config("{vocab_size: 12, hidden_size: 32, num_hidden_layers: 1, max_position_embeddings: 64, mixer: {type: attention, num_attention_heads: 2}, ffn: {type: swiglu, intermediate_size: 48}}"), {.trainable = true});
+  Model model(
+      kit::model_config("{vocab_size: 12, hidden_size: 32, num_hidden_layers: 1, max_position_embeddings: 64, mixer: "
+                        "{type: attention, num_attention_heads: 2}, ffn: {type: swiglu, intermediate_size: 48}}"),
+      {.trainable = true});
   TrainConfig config;
   config.weight_decay = 0;
   AdamW optimizer(model.parameters(), config);

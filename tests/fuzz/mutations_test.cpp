@@ -1,5 +1,5 @@
-// Every fuzz target over sound inputs and thousands of mutations of them, the same ones each time. A crash, a trap or an
-// exception that is no lithe::Error fails.
+// Every fuzz target over sound inputs and thousands of mutations of them, the same ones each time. A crash, a trap or
+// an exception that is no lithe::Error fails.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -27,7 +27,9 @@ namespace {
 class Draw {
  public:
   explicit Draw(uint64_t seed) : seed_(seed) {}
-  size_t below(size_t n) { return n ? size_t(random_below({.seed = seed_, .purpose = purpose_of("mutation")}, used_++, n)) : 0; }
+  size_t below(size_t n) {
+    return n ? size_t(random_below({.seed = seed_, .purpose = purpose_of("mutation")}, used_++, n)) : 0;
+  }
 
  private:
   uint64_t seed_, used_ = 0;
@@ -35,25 +37,35 @@ class Draw {
 
 std::string mutated(std::string bytes, const std::vector<std::string>& tokens, Draw& draw) {
   for (size_t count = 1 + draw.below(4); count > 0; --count) {
-    const size_t at = draw.below(bytes.size() + 1), length = std::min(bytes.size() - at, 1 + draw.below(draw.below(8) ? 8 : 400));
+    const size_t at = draw.below(bytes.size() + 1),
+                 length = std::min(bytes.size() - at, 1 + draw.below(draw.below(8) ? 8 : 400));
     switch (draw.below(8)) {
-      case 0: if (at < bytes.size()) bytes[at] = char(bytes[at] ^ (1 << draw.below(8))); break;
-      case 1: if (at < bytes.size()) bytes[at] = char(draw.below(256)); break;
+      case 0:
+        if (at < bytes.size()) bytes[at] = char(bytes[at] ^ (1 << draw.below(8)));
+        break;
+      case 1:
+        if (at < bytes.size()) bytes[at] = char(draw.below(256));
+        break;
       case 2: bytes.erase(at, length); break;
       case 3: bytes.insert(at, bytes.substr(at, length)); break;
       case 4: bytes.insert(at, tokens[draw.below(tokens.size())]); break;
       case 5: bytes.replace(at, length, tokens[draw.below(tokens.size())]); break;
       case 6: bytes.insert(at, bytes.substr(draw.below(bytes.size() + 1), length)); break;
-      case 7: if (draw.below(10) == 0) bytes.resize(at); break;
+      case 7:
+        if (draw.below(10) == 0) bytes.resize(at);
+        break;
     }
   }
   return bytes;
 }
 
-void run(int (*target)(const uint8_t*, size_t), const std::vector<std::string>& seeds, const std::vector<std::string>& tokens, int count) {
+void run(int (*target)(const uint8_t*, size_t), const std::vector<std::string>& seeds,
+         const std::vector<std::string>& tokens, int count) {
   set_log_level(LogLevel::error);
   set_threads(1);
-  const auto feed = [&](const std::string& bytes) { target(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()); };
+  const auto feed = [&](const std::string& bytes) {
+    target(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
+  };
   ASSERT_FALSE(seeds.empty());
   for (const std::string& seed : seeds) feed(seed);
   feed("");
@@ -63,7 +75,8 @@ void run(int (*target)(const uint8_t*, size_t), const std::vector<std::string>& 
     try {
       feed(bytes);
     } catch (const std::exception& error) {
-      FAIL() << "mutation " << i << " (" << bytes.size() << " bytes): " << error.what() << "\n" << bytes.substr(0, 2000);
+      FAIL() << "mutation " << i << " (" << bytes.size() << " bytes): " << error.what() << "\n"
+             << bytes.substr(0, 2000);
     }
   }
 }
@@ -74,8 +87,14 @@ TEST(Mutations, Safetensors) {
     write_safetensors(scratch / "file", tensors, {{"format", "lithe"}});
     return read_file(scratch / "file");
   };
-  const std::vector<std::string> seeds = {file({}), file({{"a", zeros({2, 3}, DType::f32)}, {"b", zeros({4}, DType::bf16)}, {"c", zeros({0, 5}, DType::f64)}, {"d", zeros({3}, DType::u8)}})};
-  run(safetensors_fuzz, seeds, {"\"shape\":[", "18446744073709551615", "281474976710656", "-1", "[0,0]", "\"F32\"", "\"F64\"", "1e308", "{", "}", "[[[[", ",", "\"a\":", "null"}, 20000);
+  const std::vector<std::string> seeds = {file({}), file({{"a", zeros({2, 3}, DType::f32)},
+                                                          {"b", zeros({4}, DType::bf16)},
+                                                          {"c", zeros({0, 5}, DType::f64)},
+                                                          {"d", zeros({3}, DType::u8)}})};
+  run(safetensors_fuzz, seeds,
+      {"\"shape\":[", "18446744073709551615", "281474976710656", "-1", "[0,0]", "\"F32\"", "\"F64\"", "1e308", "{", "}",
+       "[[[[", ",", "\"a\":", "null"},
+      20000);
 }
 
 TEST(Mutations, Recipe) {
@@ -83,35 +102,51 @@ TEST(Mutations, Recipe) {
   for (const auto& entry : std::filesystem::recursive_directory_iterator("recipes"))
     if (entry.path().extension() == ".yaml") seeds.push_back(read_file(entry.path()));
   std::sort(seeds.begin(), seeds.end());
-  run(recipe_fuzz, seeds, {"&a ", "*a", "<<: ", "!!binary ", "? ", ": ", "- ", "|\n", ">\n", "{", "[", "]", "}", "\"", "'", "\n", "~", "null", ".nan", ".inf", "1e999", "-0", "0x10", "99999999999999999999", "true", "\xef\xbb\xbf", "\xff", "\t", "# ", "---\n", "...\n", "%YAML 9\n"}, 1500);
+  run(recipe_fuzz, seeds, {"&a ",   "*a",           "<<: ",  "!!binary ", "? ",   ": ",
+                           "- ",    "|\n",          ">\n",   "{",         "[",    "]",
+                           "}",     "\"",           "'",     "\n",        "~",    "null",
+                           ".nan",  ".inf",         "1e999", "-0",        "0x10", "99999999999999999999",
+                           "true",  "\xef\xbb\xbf", "\xff",  "\t",        "# ",   "---\n",
+                           "...\n", "%YAML 9\n"},
+      1500);
 }
 
 TEST(Mutations, Config) {
   const kit::Scratch scratch;
   std::vector<std::string> seeds;
-  for (const char* yaml : {"{vocab_size: 9, max_position_embeddings: 4}", "{vocab_size: 9, max_position_embeddings: 4, num_hidden_layers: 2, mixers: {a: {type: attention, num_attention_heads: 2}, b: attention}, layer_types: [a, b]}"}) {
+  for (const char* yaml : {"{vocab_size: 9, max_position_embeddings: 4}",
+                           "{vocab_size: 9, max_position_embeddings: 4, num_hidden_layers: 2, mixers: {a: {type: "
+                           "attention, num_attention_heads: 2}, b: attention}, layer_types: [a, b]}"}) {
     save_config(read_model_config(parse_yaml(yaml, "seed")), scratch / "config.json");
     seeds.push_back(read_file(scratch / "config.json"));
   }
-  run(config_fuzz, seeds, {"\"type\"", "\"mixers\"", "\"layer_types\"", "[", "]", "{", "}", "null", "1e400", "-1", "99999999999999999999", "\"\\ud800\"", "\"\\u0000\"", "[[[[[[[["}, 4000);
+  run(config_fuzz, seeds,
+      {"\"type\"", "\"mixers\"", "\"layer_types\"", "[", "]", "{", "}", "null", "1e400", "-1", "99999999999999999999",
+       "\"\\ud800\"", "\"\\u0000\"", "[[[[[[[["},
+      4000);
 }
 
 TEST(Mutations, TokenizerJson) {
   const std::vector<std::string_view> texts = {"the cat sat on the mat and the cat sat again"};
   std::vector<std::string> seeds = {train_bpe(texts, {.vocab_size = 270})->to_json()};
-  run(tokenizer_json_fuzz, seeds, {"\"type\":\"BPE\"", "\"WordPiece\"", "\"Metaspace\"", "\"merges\":[", "null", "-1", "99999999999", "[]", "{}", "\"\"", "\"\\ud83d\"", "true", "\"Regex\":\"(((\""}, 1200);
+  run(tokenizer_json_fuzz, seeds,
+      {"\"type\":\"BPE\"", "\"WordPiece\"", "\"Metaspace\"", "\"merges\":[", "null", "-1", "99999999999", "[]", "{}",
+       "\"\"", "\"\\ud83d\"", "true", "\"Regex\":\"(((\""},
+      1200);
 }
 
 TEST(Mutations, TokenStore) {
   std::vector<std::string> seeds;
   for (int64_t vocab : {300, 70000}) {
     std::string bytes;
-    TokenStoreWriter writer({.vocab_size = vocab, .begin_of_text = 256, .end_of_text = 257}, [&](std::string_view part) { bytes += part; });
+    TokenStoreWriter writer({.vocab_size = vocab, .begin_of_text = 256, .end_of_text = 257},
+                            [&](std::string_view part) { bytes += part; });
     for (int32_t d = 0; d < 5; ++d) writer.add(std::vector<int32_t>{d, 1, 299, 2}, "a b\n");
     writer.finish();
     seeds.push_back(bytes);
   }
-  run(token_store_fuzz, seeds, {std::string(8, '\0'), std::string(8, '\xff'), std::string("\1\0\0\0\0\0\0\0", 8), "LITHETOK"}, 6000);
+  run(token_store_fuzz, seeds,
+      {std::string(8, '\0'), std::string(8, '\xff'), std::string("\1\0\0\0\0\0\0\0", 8), "LITHETOK"}, 6000);
 }
 
 }  // namespace

@@ -10,7 +10,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size > 20000) return 0;
   std::string stored;
   try {
-    stored = lithe::to_yaml(lithe::resolved(lithe::read_recipe(std::string(reinterpret_cast<const char*>(data), size), "fuzz")));
+    stored = lithe::to_yaml(
+        lithe::resolved(lithe::read_recipe(std::string(reinterpret_cast<const char*>(data), size), "fuzz")));
   } catch (const lithe::Error&) {
     return 0;
   }

@@ -1,4 +1,5 @@
-// Opens bytes as a safetensors file and reads every tensor of moderate size. lithe::Error is the only exception allowed.
+// Opens bytes as a safetensors file and reads every tensor of moderate size. lithe::Error is the only exception
+// allowed.
 #include <cstddef>
 #include <cstdint>
 #include <string_view>

@@ -15,14 +15,22 @@ namespace {
 // A model with generic weights: bytes in, bytes out.
 std::unique_ptr<Model> random_model(const std::string& position = "rotary", int64_t positions = 64, uint64_t seed = 4) {
   set_threads(1);  // models this small gain nothing from more
-  auto model = std::make_unique<Model>(kit::model_config(cat("{vocab_size: 257, hidden_size: 16, num_hidden_layers: 2, max_position_embeddings: ", positions, ", position: ", position, ", mixer: {type: attention, num_attention_heads: 2}, ffn: {type: swiglu, intermediate_size: 24}}")), ModelOptions{.seed = seed});
+  auto model = std::make_unique<Model>(
+      kit::model_config(
+          cat("{vocab_size: 257, hidden_size: 16, num_hidden_layers: 2, max_position_embeddings: ", positions,
+              ", position: ", position,
+              ", mixer: {type: attention, num_attention_heads: 2}, ffn: {type: swiglu, intermediate_size: 24}}")),
+      ModelOptions{.seed = seed});
   kit::randomise(model->parameters(), seed, 0.6);
   return model;
 }
 
 const std::unique_ptr<Tokenizer> kBytes = make_byte_tokenizer();
 
-std::vector<Generation> continue_all(const Model& model, const std::vector<std::string>& prompts, GenerateConfig config) { return generate(model, *kBytes, prompts, config); }
+std::vector<Generation> continue_all(const Model& model, const std::vector<std::string>& prompts,
+                                     GenerateConfig config) {
+  return generate(model, *kBytes, prompts, config);
+}
 
 GenerateConfig settings(bool sample, int64_t tokens = 20) {
   GenerateConfig c;
@@ -66,7 +74,8 @@ TEST(Generate, TheCacheDoesNotChangeTheTokens) {
       uncached.use_cache = false;
       const std::vector<std::string> prompts = {"a", "some longer prompt", "bc"};
       const auto a = continue_all(*model, prompts, cached), b = continue_all(*model, prompts, uncached);
-      for (size_t i = 0; i < prompts.size(); ++i) EXPECT_EQ(a[i].tokens, b[i].tokens) << position << " " << sample << " " << i;
+      for (size_t i = 0; i < prompts.size(); ++i)
+        EXPECT_EQ(a[i].tokens, b[i].tokens) << position << " " << sample << " " << i;
     }
 }
 
@@ -82,11 +91,13 @@ TEST(Generate, ResultsDoNotDependOnTheBatch) {
   }
   // Greedy: each alone is each in the batch.
   const auto greedy = continue_all(*model, prompts, settings(false));
-  for (size_t i = 0; i < prompts.size(); ++i) EXPECT_EQ(continue_all(*model, {prompts[i]}, settings(false))[0].tokens, greedy[i].tokens);
+  for (size_t i = 0; i < prompts.size(); ++i)
+    EXPECT_EQ(continue_all(*model, {prompts[i]}, settings(false))[0].tokens, greedy[i].tokens);
   // Sequences that end earlier leave the batch without a trace.
   config.stop = {std::string(1, char(all[0].tokens[2]))};
   const auto stopped = continue_all(*model, prompts, config);
-  for (size_t i = 0; i < prompts.size(); ++i) EXPECT_TRUE(std::equal(stopped[i].tokens.begin(), stopped[i].tokens.end(), all[i].tokens.begin())) << i;
+  for (size_t i = 0; i < prompts.size(); ++i)
+    EXPECT_TRUE(std::equal(stopped[i].tokens.begin(), stopped[i].tokens.end(), all[i].tokens.begin())) << i;
 }
 
 TEST(Generate, SeedsChangeDrawsAndOnlyThey) {
@@ -104,15 +115,23 @@ class Parrot {
  public:
   explicit Parrot(const std::string& cycle, int64_t positions = 256) {
     // Nothing but embedding and head; the rows of the untied head point from a byte to its successor.
-    model = std::make_unique<Model>(kit::model_config(cat("{vocab_size: 257, hidden_size: 257, num_hidden_layers: 0, max_position_embeddings: ", positions, ", position: none, norm: {type: rms}, tie_word_embeddings: false}")), ModelOptions{});
+    model = std::make_unique<Model>(
+        kit::model_config(cat("{vocab_size: 257, hidden_size: 257, num_hidden_layers: 0, max_position_embeddings: ",
+                              positions, ", position: none, norm: {type: rms}, tie_word_embeddings: false}")),
+        ModelOptions{});
     for (Parameter& p : model->parameters().all()) {
-      const bool embedding = p.name.find("embedding") != std::string::npos, head = p.name.find("head") != std::string::npos;
+      const bool embedding = p.name.find("embedding") != std::string::npos,
+                 head = p.name.find("head") != std::string::npos;
       if (!embedding && !head) continue;
       fill_zero(p.master.value());
       if (embedding)
         for (int64_t i = 0; i < 257; ++i) set_value(p.master.value(), i * 257 + i, 1);
       else
-        for (size_t i = 0; i < cycle.size(); ++i) set_value(p.master.value(), int64_t(static_cast<unsigned char>(cycle[i])) * 257 + static_cast<unsigned char>(cycle[(i + 1) % cycle.size()]), 5);
+        for (size_t i = 0; i < cycle.size(); ++i)
+          set_value(p.master.value(),
+                    int64_t(static_cast<unsigned char>(cycle[i])) * 257 +
+                        static_cast<unsigned char>(cycle[(i + 1) % cycle.size()]),
+                    5);
     }
   }
   std::unique_ptr<Model> model;
@@ -124,29 +143,33 @@ TEST(Generate, StopStringsEndBeforeThemAlsoAcrossTokens) {
     GenerateConfig c = settings(false, tokens);
     c.stop = stops;
     std::string streamed;
-    const auto g = generate(*parrot.model, *kBytes, {"a"}, c, [&](size_t, std::string_view piece) { streamed += piece; })[0];
+    const auto g =
+        generate(*parrot.model, *kBytes, {"a"}, c, [&](size_t, std::string_view piece) { streamed += piece; })[0];
     EXPECT_EQ(streamed, g.text);
     return g.text + " " + g.finish;
   };
   EXPECT_EQ(with({}, 10), "bcdefghabc length");
   EXPECT_EQ(with({"e"}), "bcd stop");
-  EXPECT_EQ(with({"efg"}), "bcd stop");       // three tokens
+  EXPECT_EQ(with({"efg"}), "bcd stop");  // three tokens
   EXPECT_EQ(with({"gha", "xyz"}), "bcdef stop");
   EXPECT_EQ(with({"habcdefghabc"}), "bcdefg stop");
   EXPECT_EQ(with({"defx", "fgh"}), "bcde stop");  // the first begins to match and does not
   EXPECT_EQ(with({"fg", "ef"}), "bcd stop");      // the one that begins first
   EXPECT_EQ(with({"b"}), " stop");
   EXPECT_EQ(with({"ghx"}, 10), "bcdefghabc length");
-  EXPECT_EQ(with({"cx"}, 2), "bc length");        // what was held back comes out at the end
-  EXPECT_EQ(with({"ab"}, 9), "bcdefgh stop");     // a stop string that ends with the last token
+  EXPECT_EQ(with({"cx"}, 2), "bc length");     // what was held back comes out at the end
+  EXPECT_EQ(with({"ab"}, 9), "bcdefgh stop");  // a stop string that ends with the last token
 }
 
 TEST(Generate, CharactersAreStreamedWhole) {
   const Parrot parrot("a\xC3\xA4\xE2\x82\xAC");  // a, U+00E4, U+20AC
   GenerateConfig c = settings(false, 11);
   std::vector<std::string> pieces;
-  const auto g = generate(*parrot.model, *kBytes, {"a"}, c, [&](size_t, std::string_view piece) { pieces.emplace_back(piece); })[0];
-  EXPECT_EQ(g.text, "\xC3\xA4\xE2\x82\xAC" "a\xC3\xA4\xE2\x82\xAC");
+  const auto g = generate(*parrot.model, *kBytes, {"a"}, c,
+                          [&](size_t, std::string_view piece) { pieces.emplace_back(piece); })[0];
+  EXPECT_EQ(g.text,
+            "\xC3\xA4\xE2\x82\xAC"
+            "a\xC3\xA4\xE2\x82\xAC");
   EXPECT_EQ(pieces.size(), 5u);
   c.max_new_tokens = 4;  // cut inside U+20AC
   EXPECT_EQ(generate(*parrot.model, *kBytes, {"a"}, c)[0].text, "\xC3\xA4\xEF\xBF\xBD");
@@ -186,7 +209,8 @@ TEST(Generate, RefusesBadInput) {
     c.top_p = bad;
     EXPECT_THROW(continue_all(*model, {"x"}, c), Error) << bad;
   }
-  for (int64_t bad : {int64_t(0), int64_t(-5), INT64_MAX}) EXPECT_THROW(continue_all(*model, {"x"}, settings(true, bad)), Error) << bad;
+  for (int64_t bad : {int64_t(0), int64_t(-5), INT64_MAX})
+    EXPECT_THROW(continue_all(*model, {"x"}, settings(true, bad)), Error) << bad;
   EXPECT_TRUE(continue_all(*model, {}, settings(true)).empty());
 }
 

@@ -26,7 +26,8 @@ std::set<int32_t> support(const std::vector<float>& logits, const GenerateConfig
 }
 
 // Probabilities 0.5, 0.25, 0.125, 0.0625, 0.0625 at ids 3, 0, 4, 1, 2.
-const std::vector<float> kLogits = {std::log(0.25f), std::log(0.0625f), std::log(0.0625f), std::log(0.5f), std::log(0.125f)};
+const std::vector<float> kLogits = {std::log(0.25f), std::log(0.0625f), std::log(0.0625f), std::log(0.5f),
+                                    std::log(0.125f)};
 
 // oracle: search.greedy
 TEST(Sampler, GreedyIsTheHighestLogitAndTheLowerIdOnTies) {
@@ -45,7 +46,8 @@ TEST(Sampler, FrequenciesFollowTheSoftmax) {
   const int n = 20000;
   Counts counts = draw(kLogits, c, n);
   const std::vector<double> p = {0.25, 0.0625, 0.0625, 0.5, 0.125};
-  for (size_t i = 0; i < p.size(); ++i) EXPECT_NEAR(counts[int32_t(i)], n * p[i], 5 * std::sqrt(n * p[i] * (1 - p[i]))) << i;
+  for (size_t i = 0; i < p.size(); ++i)
+    EXPECT_NEAR(counts[int32_t(i)], n * p[i], 5 * std::sqrt(n * p[i] * (1 - p[i]))) << i;
   // Temperature 2 takes the root of each probability.
   c.temperature = 2;
   counts = draw(kLogits, c, n);
@@ -88,11 +90,11 @@ TEST(Sampler, RepetitionPenaltyDividesPositiveAndMultipliesNegative) {
   c.do_sample = false;
   c.repetition_penalty = 2;
   const std::vector<float> logits = {3, 2, -1, -1.5};
-  EXPECT_EQ(choose_token(logits, std::vector<int32_t>{0}, c, 0, 0), 1);           // 1.5 < 2
-  EXPECT_EQ(choose_token(logits, std::vector<int32_t>{0, 0, 0}, c, 0, 0), 1);     // once, however often it stood there
-  EXPECT_EQ(choose_token(logits, std::vector<int32_t>{0, 1}, c, 0, 0), 0);        // 1.5 > 1
+  EXPECT_EQ(choose_token(logits, std::vector<int32_t>{0}, c, 0, 0), 1);        // 1.5 < 2
+  EXPECT_EQ(choose_token(logits, std::vector<int32_t>{0, 0, 0}, c, 0, 0), 1);  // once, however often it stood there
+  EXPECT_EQ(choose_token(logits, std::vector<int32_t>{0, 1}, c, 0, 0), 0);     // 1.5 > 1
   EXPECT_EQ(choose_token(std::vector<float>{-1, -1.5}, std::vector<int32_t>{0}, c, 0, 0), 1);  // -2 < -1.5
-  EXPECT_EQ(choose_token(logits, std::vector<int32_t>{-1, 99, 0}, c, 0, 0), 1);   // ids beyond the logits do not matter
+  EXPECT_EQ(choose_token(logits, std::vector<int32_t>{-1, 99, 0}, c, 0, 0), 1);  // ids beyond the logits do not matter
 }
 
 TEST(Sampler, DrawsAreAFunctionOfSeedSequenceAndPosition) {

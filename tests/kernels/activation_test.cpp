@@ -46,12 +46,14 @@ TEST(Activation, EveryImplementationAgreesWithF64) {
     for (const Activation kind : kKinds)
       for (const bool with_bias : {false, true})
         for (const int64_t C : kOddSizes) {
-          const Tensor x = random_tensor({3, C}, type, 11, 3), bias = with_bias ? random_tensor({C}, wide(type), 12) : Tensor();
+          const Tensor x = random_tensor({3, C}, type, 11, 3),
+                       bias = with_bias ? random_tensor({C}, wide(type), 12) : Tensor();
           const Tensor exact = empty({3, C}, DType::f64), z = clone(convert(x, DType::f64));
           for (int64_t i = 0; with_bias && i < z.numel(); ++i) set_value(z, i, value_at(z, i) + value_at(bias, i % C));
           activation({kind, z, {}, exact});
           const auto bound = [&](int64_t i) {
-            return epsilon_of(type) * std::abs(value_at(exact, i)) + 8 * arithmetic(type) * (std::abs(value_at(x, i)) + 1);
+            return epsilon_of(type) * std::abs(value_at(exact, i)) +
+                   8 * arithmetic(type) * (std::abs(value_at(x, i)) + 1);
           };
           on_every_implementation([&](const std::string& isa) {
             const std::string what = cat(isa, " ", name(kind), " ", type, " C ", C, with_bias ? " bias" : "");
@@ -72,19 +74,25 @@ TEST(ActivationGrad, EveryImplementationAgreesWithF64) {
       for (const bool with_bias : {false, true})
         for (const bool accumulate : {false, true})
           for (const int64_t C : kOddSizes) {
-            const Tensor x = random_tensor({3, C}, type, 21, 3), dy = random_tensor({3, C}, type, 22), old = random_tensor({3, C}, type, 24);
+            const Tensor x = random_tensor({3, C}, type, 21, 3), dy = random_tensor({3, C}, type, 22),
+                         old = random_tensor({3, C}, type, 24);
             const Tensor bias = with_bias ? random_tensor({C}, wide(type), 23) : Tensor();
-            const Tensor exact = accumulate ? convert(old, DType::f64) : empty({3, C}, DType::f64), z = clone(convert(x, DType::f64));
-            for (int64_t i = 0; with_bias && i < z.numel(); ++i) set_value(z, i, value_at(z, i) + value_at(bias, i % C));
+            const Tensor exact = accumulate ? convert(old, DType::f64) : empty({3, C}, DType::f64),
+                         z = clone(convert(x, DType::f64));
+            for (int64_t i = 0; with_bias && i < z.numel(); ++i)
+              set_value(z, i, value_at(z, i) + value_at(bias, i % C));
             activation_grad({kind, z, {}, convert(dy, DType::f64), exact, accumulate});
             const auto bound = [&](int64_t i) {
               // relu's slope jumps at 0, where the rounding of x + bias may choose the side.
-              if (kind == Activation::relu && std::abs(value_at(z, i)) < 4 * arithmetic(type)) return 2 * std::abs(value_at(dy, i));
-              const double sizes = (std::abs(value_at(x, i)) + 4) * std::abs(value_at(dy, i)) + (accumulate ? std::abs(value_at(old, i)) : 0);
+              if (kind == Activation::relu && std::abs(value_at(z, i)) < 4 * arithmetic(type))
+                return 2 * std::abs(value_at(dy, i));
+              const double sizes = (std::abs(value_at(x, i)) + 4) * std::abs(value_at(dy, i)) +
+                                   (accumulate ? std::abs(value_at(old, i)) : 0);
               return epsilon_of(type) * std::abs(value_at(exact, i)) + 4 * arithmetic(type) * sizes;
             };
             on_every_implementation([&](const std::string& isa) {
-              const std::string what = cat(isa, " ", name(kind), " ", type, " C ", C, with_bias ? " bias" : "", accumulate ? " accumulate" : "");
+              const std::string what = cat(isa, " ", name(kind), " ", type, " C ", C, with_bias ? " bias" : "",
+                                           accumulate ? " accumulate" : "");
               const Guarded dx(old);
               activation_grad({kind, x, bias, dy, dx.tensor(), accumulate});
               expect_close(dx.tensor(), exact, bound, what);
@@ -110,11 +118,15 @@ TEST(Activation, F32IsAccurateOverItsWholeRange) {
       const Tensor y = empty({n}, DType::f32), slope = empty({n}, DType::f32);
       activation({kind, x, {}, y});
       activation_grad({kind, x, {}, convert(ones, DType::f32), slope});
-      expect_close(y, exact, [&](int64_t i) { return 6 * kF32 * std::abs(value_at(x, i)); }, cat(isa, " ", name(kind), " value"));
+      expect_close(
+          y, exact, [&](int64_t i) { return 6 * kF32 * std::abs(value_at(x, i)); },
+          cat(isa, " ", name(kind), " value"));
       expect_close(slope, slopes, 10 * kF32, cat(isa, " ", name(kind), " slope"));
       if (kind != Activation::silu) return;
       // The lower tail keeps its relative accuracy: x e^x, down to where e^-x overflows.
-      expect_close(y, exact, [&](int64_t i) { return std::max(6 * kF32 * std::abs(value_at(exact, i)), 0x1p-120); }, cat(isa, " silu tail"));
+      expect_close(
+          y, exact, [&](int64_t i) { return std::max(6 * kF32 * std::abs(value_at(exact, i)), 0x1p-120); },
+          cat(isa, " silu tail"));
     });
   }
 }
@@ -143,14 +155,18 @@ TEST(ActivationGrad, MatchesCentralDifferences) {
     Tensor x = random_tensor({4, 5}, DType::f64, 31);
     if (kind == Activation::relu)  // away from the kink
       for (int64_t i = 0; i < x.numel(); ++i) set_value(x, i, value_at(x, i) + (value_at(x, i) > 0 ? 0.05 : -0.05));
-    const Tensor bias = zeros({5}, DType::f64), dy = random_tensor({4, 5}, DType::f64, 32), dx = empty_like(x), y = empty_like(x);
+    const Tensor bias = zeros({5}, DType::f64), dy = random_tensor({4, 5}, DType::f64, 32), dx = empty_like(x),
+                 y = empty_like(x);
     activation_grad({kind, x, bias, dy, dx});
-    expect_gradient(dx, x, [&] {
-      activation({kind, x, bias, y});
-      double sum = 0;
-      for (int64_t i = 0; i < y.numel(); ++i) sum += value_at(y, i) * value_at(dy, i);
-      return sum;
-    }, name(kind));
+    expect_gradient(
+        dx, x,
+        [&] {
+          activation({kind, x, bias, y});
+          double sum = 0;
+          for (int64_t i = 0; i < y.numel(); ++i) sum += value_at(y, i) * value_at(dy, i);
+          return sum;
+        },
+        name(kind));
   }
 }
 
@@ -162,7 +178,8 @@ TEST(Gated, EveryImplementationAgreesWithF64) {
         const Tensor exact = empty({2, C}, DType::f64);
         gated({kind, convert(gate, DType::f64), convert(up, DType::f64), exact});
         const auto bound = [&](int64_t i) {
-          return epsilon_of(type) * std::abs(value_at(exact, i)) + 8 * arithmetic(type) * std::abs(value_at(gate, i) * value_at(up, i));
+          return epsilon_of(type) * std::abs(value_at(exact, i)) +
+                 8 * arithmetic(type) * std::abs(value_at(gate, i) * value_at(up, i));
         };
         on_every_implementation([&](const std::string& isa) {
           const std::string what = cat(isa, " ", name(kind), " ", type, " C ", C);
@@ -181,7 +198,8 @@ TEST(GatedGrad, EveryImplementationAgreesWithF64AndInPlace) {
   for (const DType type : kTypes)
     for (const Activation kind : kKinds)
       for (const int64_t C : kOddSizes) {
-        const Tensor gate = random_tensor({2, C}, type, 51, 2), up = random_tensor({2, C}, type, 52), dy = random_tensor({2, C}, type, 53);
+        const Tensor gate = random_tensor({2, C}, type, 51, 2), up = random_tensor({2, C}, type, 52),
+                     dy = random_tensor({2, C}, type, 53);
         const Tensor dgate64 = empty({2, C}, DType::f64), dup64 = empty({2, C}, DType::f64);
         gated_grad({kind, convert(gate, DType::f64), convert(up, DType::f64), convert(dy, DType::f64), dgate64, dup64});
         const auto size = [&](int64_t i) { return (std::abs(value_at(gate, i)) + 4) * std::abs(value_at(dy, i)); };
@@ -189,12 +207,19 @@ TEST(GatedGrad, EveryImplementationAgreesWithF64AndInPlace) {
           const std::string what = cat(isa, " ", name(kind), " ", type, " C ", C);
           const Guarded g(gate), u(up);
           gated_grad({kind, g.tensor(), u.tensor(), dy, g.tensor(), u.tensor()});
-          expect_close(g.tensor(), dgate64, [&](int64_t i) {
-            return epsilon_of(type) * std::abs(value_at(dgate64, i)) + 4 * arithmetic(type) * size(i) * std::abs(value_at(up, i));
-          }, what + " dgate");
-          expect_close(u.tensor(), dup64, [&](int64_t i) {
-            return epsilon_of(type) * std::abs(value_at(dup64, i)) + 4 * arithmetic(type) * size(i);
-          }, what + " dup");
+          expect_close(
+              g.tensor(), dgate64,
+              [&](int64_t i) {
+                return epsilon_of(type) * std::abs(value_at(dgate64, i)) +
+                       4 * arithmetic(type) * size(i) * std::abs(value_at(up, i));
+              },
+              what + " dgate");
+          expect_close(
+              u.tensor(), dup64,
+              [&](int64_t i) {
+                return epsilon_of(type) * std::abs(value_at(dup64, i)) + 4 * arithmetic(type) * size(i);
+              },
+              what + " dup");
           g.expect_untouched(what);
           u.expect_untouched(what);
           const Tensor d = clone(dy), dgate = empty_like(gate);
@@ -208,7 +233,8 @@ TEST(GatedGrad, EveryImplementationAgreesWithF64AndInPlace) {
 // oracle: ffn.swiglu
 TEST(GatedGrad, MatchesCentralDifferences) {
   const Tensor gate = random_tensor({3, 4}, DType::f64, 61), up = random_tensor({3, 4}, DType::f64, 62);
-  const Tensor dy = random_tensor({3, 4}, DType::f64, 63), y = empty_like(gate), dgate = empty_like(gate), dup = empty_like(gate);
+  const Tensor dy = random_tensor({3, 4}, DType::f64, 63), y = empty_like(gate), dgate = empty_like(gate),
+               dup = empty_like(gate);
   gated_grad({Activation::silu, gate, up, dy, dgate, dup});
   const auto value = [&] {
     gated({Activation::silu, gate, up, y});
@@ -230,16 +256,26 @@ TEST(Activation, RefusesWhatDoesNotFit) {
     }
     return std::string("no error");
   };
-  EXPECT_EQ(message([&] { activation({Activation::relu, x, {}, zeros({2, 3}, DType::f32)}); }),
+  EXPECT_EQ(message([&] {
+              activation({Activation::relu, x, {}, zeros({2, 3}, DType::f32)});
+            }),
             "activation: y must have the shape, dtype and device of x f32[2,4], got y f32[2,3]");
-  EXPECT_EQ(message([&] { activation({Activation::relu, x, zeros({3}, DType::f32), x}); }),
+  EXPECT_EQ(message([&] {
+              activation({Activation::relu, x, zeros({3}, DType::f32), x});
+            }),
             "activation: bias must be f32[4] to match x f32[2,4], got bias f32[3]");
-  EXPECT_EQ(message([&] { activation({Activation::relu, zeros({4}, DType::i32), {}, x}); }),
+  EXPECT_EQ(message([&] {
+              activation({Activation::relu, zeros({4}, DType::i32), {}, x});
+            }),
             "activation: x must hold f64, f32 or bf16, got x i32[4]");
   const Tensor three = zeros({3, 4}, DType::f32);
-  EXPECT_EQ(message([&] { activation({Activation::relu, three.slice(0, 2), {}, three.slice(1, 3)}); }),
+  EXPECT_EQ(message([&] {
+              activation({Activation::relu, three.slice(0, 2), {}, three.slice(1, 3)});
+            }),
             "activation: y may be x itself but must not overlap a part of it: y f32[2,4], x f32[2,4]");
-  EXPECT_EQ(message([&] { activation_grad({Activation::relu, x, {}, three.slice(0, 2), three.slice(0, 2), true}); }),
+  EXPECT_EQ(message([&] {
+              activation_grad({Activation::relu, x, {}, three.slice(0, 2), three.slice(0, 2), true});
+            }),
             "activation_grad: dx must not share memory with dy: dx f32[2,4], dy f32[2,4]");
 }
 

@@ -52,27 +52,33 @@ struct GradBounds {
           double delta = 0, delta_error = 0;
           for (int64_t c = 0; c < vd; ++c) {
             delta += dout[c] * out[c];
-            delta_error += std::abs(dout[c]) * (double(vd + 2) * eps * std::abs(out[c]) + forward.out[size_t(n * vd + c)]);
+            delta_error +=
+                std::abs(dout[c]) * (double(vd + 2) * eps * std::abs(out[c]) + forward.out[size_t(n * vd + c)]);
           }
           for (int64_t j = keys.begin; j < keys.end; ++j) {
             const double w = p[size_t(j - keys.begin)];
             double dp = 0, dp_size = 0;
-            for (int64_t c = 0; c < vd; ++c) dp += dout[c] * x.v[j * x.v_stride + c], dp_size += std::abs(dout[c] * x.v[j * x.v_stride + c]);
+            for (int64_t c = 0; c < vd; ++c)
+              dp += dout[c] * x.v[j * x.v_stride + c], dp_size += std::abs(dout[c] * x.v[j * x.v_stride + c]);
             const double size = a.scale * w * std::abs(dp - delta);
-            const double dl_error = size * (p_error + 4 * eps + round) + a.scale * w * (double(vd + 2) * eps * dp_size + delta_error);
+            const double dl_error =
+                size * (p_error + 4 * eps + round) + a.scale * w * (double(vd + 2) * eps * dp_size + delta_error);
             const size_t to = size_t((s.key_row + j) * a.kv_heads + head / group);
             for (int64_t c = 0; c < qk; ++c) {
               dq[size_t(n * qk + c)] += (dl_error + sums * size) * std::abs(x.k[j * x.k_stride + c]);
               dk[to * size_t(qk) + size_t(c)] += (dl_error + sums * size) * std::abs(x.q[i * x.q_stride + c]);
             }
-            for (int64_t c = 0; c < vd; ++c) dv[to * size_t(vd) + size_t(c)] += (p_error + round + sums) * w * std::abs(dout[c]);
+            for (int64_t c = 0; c < vd; ++c)
+              dv[to * size_t(vd) + size_t(c)] += (p_error + round + sums) * w * std::abs(dout[c]);
           }
         }
       }
-    const auto stored = [&](std::vector<double>& bound, const Tensor& got, const Tensor& want, const Tensor& start, bool add) {
+    const auto stored = [&](std::vector<double>& bound, const Tensor& got, const Tensor& want, const Tensor& start,
+                            bool add) {
       for (size_t i = 0; i < bound.size(); ++i) {
         const double begin = add ? std::abs(value_at(start, int64_t(i))) : 0;
-        bound[i] = 1.01 * (bound[i] + (epsilon_of(got.dtype())) * std::abs(value_at(want, int64_t(i))) + 1e4 * eps * eps + 2 * double(g.forward.heads * 400) * eps * begin);
+        bound[i] = 1.01 * (bound[i] + (epsilon_of(got.dtype())) * std::abs(value_at(want, int64_t(i))) +
+                           1e4 * eps * eps + 2 * double(g.forward.heads * 400) * eps * begin);
       }
     };
     stored(dq, g.dq, e.dq, before.dq, g.accumulate_dq);
@@ -94,14 +100,23 @@ void expect_backward_right(const AttentionCase& c, DType grad_dtype, bool accumu
 
 // oracle: attn.qkv
 TEST(AttentionGrad, ReferenceEqualsCentralDifferences) {
-  for (const AttentionMask& mask : {AttentionMask{}, AttentionMask{.causal = true}, AttentionMask{.causal = true, .window = 2}}) {
-    const AttentionGradArgs g = make_grad({.dtype = DType::f64, .segments = {{3, 3}, {2, 4}, {3, 2}}, .heads = 4, .kv_heads = 2, .head_dim = 3, .value_dim = 2, .mask = mask}, DType::f64, false);
+  for (const AttentionMask& mask :
+       {AttentionMask{}, AttentionMask{.causal = true}, AttentionMask{.causal = true, .window = 2}}) {
+    const AttentionGradArgs g = make_grad({.dtype = DType::f64,
+                                           .segments = {{3, 3}, {2, 4}, {3, 2}},
+                                           .heads = 4,
+                                           .kv_heads = 2,
+                                           .head_dim = 3,
+                                           .value_dim = 2,
+                                           .mask = mask},
+                                          DType::f64, false);
     attention_grad(g);
     const auto loss = [&] {
       attention(g.forward);
       double sum = 0;
       for (const AttentionSegment& s : g.forward.segments)
-        for (int64_t i = s.query_row * g.dout.cols(); i < (s.query_row + s.query_rows) * g.dout.cols(); ++i) sum += value_at(g.dout, i) * value_at(g.forward.out, i);
+        for (int64_t i = s.query_row * g.dout.cols(); i < (s.query_row + s.query_rows) * g.dout.cols(); ++i)
+          sum += value_at(g.dout, i) * value_at(g.forward.out, i);
       return sum;
     };
     expect_gradient(g.dq, g.forward.q, loss, "dq");
@@ -115,10 +130,25 @@ TEST(AttentionGrad, EveryInstructionSetEqualsTheReference) {
   for (Isa isa : usable_sets()) {
     const WithIsa limit(isa);
     for (DType dtype : {DType::f32, DType::bf16})
-      for (const AttentionMask& mask : {AttentionMask{}, AttentionMask{.causal = true}, AttentionMask{.window = 5}, AttentionMask{.causal = true, .window = 37}}) {
-        expect_backward_right({.dtype = dtype, .segments = {{70, 70}, {1, 1}, {33, 64}, {5, 130}}, .mask = mask}, dtype, false);
-        expect_backward_right({.dtype = dtype, .segments = {{129, 129}, {9, 65}, {20, 0}}, .heads = 2, .head_dim = 64, .value_dim = 64, .mask = mask}, DType::f32, true);
-        expect_backward_right({.dtype = dtype, .segments = {{40, 20}, {0, 3}, {17, 100}}, .heads = 6, .kv_heads = 2, .head_dim = 20, .value_dim = 37, .mask = mask}, dtype, true);
+      for (const AttentionMask& mask : {AttentionMask{}, AttentionMask{.causal = true}, AttentionMask{.window = 5},
+                                        AttentionMask{.causal = true, .window = 37}}) {
+        expect_backward_right({.dtype = dtype, .segments = {{70, 70}, {1, 1}, {33, 64}, {5, 130}}, .mask = mask}, dtype,
+                              false);
+        expect_backward_right({.dtype = dtype,
+                               .segments = {{129, 129}, {9, 65}, {20, 0}},
+                               .heads = 2,
+                               .head_dim = 64,
+                               .value_dim = 64,
+                               .mask = mask},
+                              DType::f32, true);
+        expect_backward_right({.dtype = dtype,
+                               .segments = {{40, 20}, {0, 3}, {17, 100}},
+                               .heads = 6,
+                               .kv_heads = 2,
+                               .head_dim = 20,
+                               .value_dim = 37,
+                               .mask = mask},
+                              dtype, true);
       }
   }
 }

@@ -60,7 +60,8 @@ inline AttentionArgs make_attention(const AttentionCase& c, uint64_t seed = 1) {
     if (c.own_keys) {
       segment.key_row = 0;
       segment.keys = random_tensor({s.keys + 3, c.kv_heads * c.head_dim}, c.dtype, seed + 10 * a.segments.size() + 4);
-      segment.values = random_tensor({s.keys + 3, c.kv_heads * c.value_dim}, c.dtype, seed + 10 * a.segments.size() + 5);
+      segment.values =
+          random_tensor({s.keys + 3, c.kv_heads * c.value_dim}, c.dtype, seed + 10 * a.segments.size() + 5);
     }
     a.segments.push_back(segment);
     queries += 1 + s.queries, keys += 1 + s.keys;
@@ -132,7 +133,8 @@ struct AttentionBounds {
           lse[n] = logit + sums + 4 * eps * std::abs(value_at(e.lse, int64_t(n)));
           for (int64_t c = 0; c < a.value_dim; ++c) {
             const size_t at = n * size_t(a.value_dim) + size_t(c);
-            out[at] = 1.01 * (weight[n] + sums) * value_at(magnitude.out, int64_t(at)) + 1.01 * store * std::abs(value_at(e.out, int64_t(at)));
+            out[at] = 1.01 * (weight[n] + sums) * value_at(magnitude.out, int64_t(at)) +
+                      1.01 * store * std::abs(value_at(e.out, int64_t(at)));
           }
         }
       }

@@ -34,12 +34,14 @@ Result run(const Tensor& logits, const Tensor& labels, double smoothing = 0, dou
 TEST(CrossEntropy, EveryImplementationAgreesWithTheFormula) {
   for (const DType type : kTypes)
     for (const double smoothing : {0.0, 0.1})
-      for (const int64_t V : {int64_t(1), int64_t(3), int64_t(17), int64_t(63), int64_t(64), int64_t(65), int64_t(1000), int64_t(5001)}) {
+      for (const int64_t V :
+           {int64_t(1), int64_t(3), int64_t(17), int64_t(63), int64_t(64), int64_t(65), int64_t(1000), int64_t(5001)}) {
         const int64_t N = 5;
         const double scale = 0.25;
         const Tensor logits = random_tensor({N, V}, type, 1, 4), labels = random_ints({N}, 0, V, 2);
         set_value(labels, 3, -1);
-        const Tensor losses = zeros({N}, DType::f64), nll = zeros({N}, DType::f64), gradient = zeros({N, V}, DType::f64);
+        const Tensor losses = zeros({N}, DType::f64), nll = zeros({N}, DType::f64),
+                     gradient = zeros({N, V}, DType::f64);
         double largest = 0;
         for (int64_t i = 0; i < N * V; ++i) largest = std::max(largest, std::abs(at(logits, i)));
         for (int64_t n = 0; n < N; ++n) {
@@ -53,7 +55,8 @@ TEST(CrossEntropy, EveryImplementationAgreesWithTheFormula) {
           set_value(losses, n, (1 - smoothing) * at(nll, n) + smoothing * uniform);
           for (int64_t v = 0; v < V; ++v)
             set_value(gradient, n * V + v,
-                      scale * (std::exp(at(logits, n * V + v) - lse) - smoothing / double(V) - (v == label ? 1 - smoothing : 0)));
+                      scale * (std::exp(at(logits, n * V + v) - lse) - smoothing / double(V) -
+                               (v == label ? 1 - smoothing : 0)));
         }
         const double eps = arithmetic(type), spread = double(V) / 16 + 8 + 4 * largest;
         on_every_implementation([&](const std::string& isa) {
@@ -63,10 +66,14 @@ TEST(CrossEntropy, EveryImplementationAgreesWithTheFormula) {
           cross_entropy({x.tensor(), labels, l, plain, smoothing, scale, true});
           expect_close(l, losses, spread * eps * (1 + largest), what + " losses");
           expect_close(plain, nll, spread * eps * (1 + largest), what + " nll");
-          expect_close(x.tensor(), gradient, [&](int64_t i) {
-            const double p = std::abs(at(gradient, i)) + scale * smoothing / double(V);
-            return epsilon_of(type) * std::abs(at(gradient, i)) + spread * eps * (i % V == int64_t(at(labels, i / V)) ? scale : p);
-          }, what + " gradient");
+          expect_close(
+              x.tensor(), gradient,
+              [&](int64_t i) {
+                const double p = std::abs(at(gradient, i)) + scale * smoothing / double(V);
+                return epsilon_of(type) * std::abs(at(gradient, i)) +
+                       spread * eps * (i % V == int64_t(at(labels, i / V)) ? scale : p);
+              },
+              what + " gradient");
           x.expect_untouched(what);
           // Without the gradient the logits stay, and the losses are the same.
           const Tensor kept = clone(logits), again = empty({N}, wide(type));
@@ -86,7 +93,8 @@ TEST(CrossEntropy, OfUniformLogitsIsLogV) {
         const Result r = run(logits, labels_of({1}));
         EXPECT_NEAR(at(r.losses, 0), std::log(double(V)), 1e-6) << isa << " " << type;
         // e^(0 - log V): the exponent is rounded to log V eps
-        EXPECT_NEAR(at(r.gradient, 0), 1 / double(V), epsilon_of(type) / double(V) * (4 + std::log(double(V)))) << isa << " " << type;
+        EXPECT_NEAR(at(r.gradient, 0), 1 / double(V), epsilon_of(type) / double(V) * (4 + std::log(double(V))))
+            << isa << " " << type;
         EXPECT_NEAR(at(r.gradient, 1), 1 / double(V) - 1, epsilon_of(type)) << isa << " " << type;
       }
     });
@@ -96,7 +104,8 @@ TEST(CrossEntropy, OfUniformLogitsIsLogV) {
 TEST(CrossEntropy, SmoothingZeroShiftsAndMissingLabelsChangeNothing) {
   const Tensor logits = random_tensor({3, 11}, DType::f64, 3), labels = labels_of({4, -1, 0}), shifted = clone(logits);
   for (int64_t i = 0; i < logits.numel(); ++i) set_value(shifted, i, at(logits, i) + 3);
-  const Result plain = run(logits, labels, 0, 0.5), zero = run(logits, labels, 0.0, 0.5), moved = run(shifted, labels, 0, 0.5);
+  const Result plain = run(logits, labels, 0, 0.5), zero = run(logits, labels, 0.0, 0.5),
+               moved = run(shifted, labels, 0, 0.5);
   expect_same_bits(zero.losses, plain.losses, "smoothing 0");
   expect_same_bits(plain.nll, plain.losses, "nll without smoothing");
   expect_close(moved.losses, plain.losses, 1e-14, "shifted losses");
@@ -118,12 +127,15 @@ TEST(CrossEntropy, GradientMatchesCentralDifferences) {
   for (const double smoothing : {0.0, 0.15}) {
     const Result r = run(logits, labels, smoothing, 0.25);
     const Tensor losses = empty({4}, DType::f64);
-    expect_gradient(r.gradient, logits, [&] {
-      cross_entropy({logits, labels, losses, {}, smoothing});
-      double sum = 0;
-      for (int64_t n = 0; n < 4; ++n) sum += at(losses, n) * 0.25;
-      return sum;
-    }, cat("smoothing ", smoothing));
+    expect_gradient(
+        r.gradient, logits,
+        [&] {
+          cross_entropy({logits, labels, losses, {}, smoothing});
+          double sum = 0;
+          for (int64_t n = 0; n < 4; ++n) sum += at(losses, n) * 0.25;
+          return sum;
+        },
+        cat("smoothing ", smoothing));
   }
 }
 
@@ -177,7 +189,8 @@ TEST(CrossEntropy, RefusesALabelBeyondTheVocabulary) {
     cross_entropy({logits, labels_of({0, 4}), losses, {}});
     FAIL();
   } catch (const Error& e) {
-    EXPECT_STREQ(e.what(), "cross_entropy: labels must be below the 4 columns of logits, got 4 in row 1; use -1 for no label");
+    EXPECT_STREQ(e.what(),
+                 "cross_entropy: labels must be below the 4 columns of logits, got 4 in row 1; use -1 for no label");
   }
 }
 
@@ -185,7 +198,8 @@ TEST(Softmax, EveryImplementationAgreesWithTheFormula) {
   for (const DType type : kTypes)
     for (const bool log : {false, true})
       for (const double scale : {1.0, -0.5})
-        for (const int64_t C : {int64_t(1), int64_t(3), int64_t(17), int64_t(63), int64_t(64), int64_t(65), int64_t(1000), int64_t(5001)}) {
+        for (const int64_t C : {int64_t(1), int64_t(3), int64_t(17), int64_t(63), int64_t(64), int64_t(65),
+                                int64_t(1000), int64_t(5001)}) {
           const int64_t N = 3;
           const Tensor x = random_tensor({N, C}, type, 7, 3), exact = empty({N, C}, DType::f64);
           for (int64_t n = 0; n < N; ++n) {
@@ -201,7 +215,10 @@ TEST(Softmax, EveryImplementationAgreesWithTheFormula) {
             const std::string what = cat(isa, " ", type, " C ", C, log ? " log" : "", " scale ", scale);
             const Guarded y(x);
             softmax({y.tensor(), y.tensor(), scale, log});
-            expect_close(y.tensor(), exact, [&](int64_t i) { return (epsilon_of(type) + spread) * (std::abs(at(exact, i)) + (log ? 1 : 0)); }, what);
+            expect_close(
+                y.tensor(), exact,
+                [&](int64_t i) { return (epsilon_of(type) + spread) * (std::abs(at(exact, i)) + (log ? 1 : 0)); },
+                what);
             y.expect_untouched(what);
           });
         }
@@ -217,7 +234,9 @@ TEST(Softmax, IsFiniteForHugeNumbersAndZeroForARowThatSeesNothing) {
       softmax({convert(x, type), y});
       softmax({convert(x, type), z, 1, true});
       const double expected[] = {0.5, 0.5, 0, 0, 0, 0, 0.5, 0, 0.5};
-      for (int64_t i = 0; i < 9; ++i) EXPECT_NEAR(at(y, i), expected[i], expected[i] * 2 * arithmetic(type)) << isa << " " << type << " element " << i;
+      for (int64_t i = 0; i < 9; ++i)
+        EXPECT_NEAR(at(y, i), expected[i], expected[i] * 2 * arithmetic(type))
+            << isa << " " << type << " element " << i;
       EXPECT_TRUE(std::isnan(at(y, 9)) && std::isnan(at(z, 9))) << isa << " " << type;
       EXPECT_NEAR(at(z, 0), -std::log(2), 2 * epsilon_of(type)) << isa << " " << type;
       for (int64_t i = 3; i < 6; ++i) EXPECT_EQ(at(z, i), -INFINITY) << isa << " " << type;

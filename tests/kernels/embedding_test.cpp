@@ -20,19 +20,26 @@ TEST(Gather, EveryImplementationReadsScalesAndAdds) {
       for (const bool accumulate : {false, true})
         for (const int64_t D : kOddSizes) {
           const int64_t N = 7, V = 5;
-          const Tensor table = random_tensor({V, D}, table_type, 1), ids = random_ints({N}, 0, V, 2), old = random_tensor({N, D}, out_type, 3);
+          const Tensor table = random_tensor({V, D}, table_type, 1), ids = random_ints({N}, 0, V, 2),
+                       old = random_tensor({N, D}, out_type, 3);
           const double scale = accumulate ? -0.7 : 1;
           const bool f64 = table_type == DType::f64 || out_type == DType::f64;
           const Tensor exact = empty({N, D}, DType::f64);
           for (int64_t i = 0; i < N * D; ++i)
             set_value(exact, i, scale * at(table, int64_t(at(ids, i / D)) * D + i % D) + (accumulate ? at(old, i) : 0));
           on_every_implementation([&](const std::string& isa) {
-            const std::string what = cat(isa, " ", table_type, "->", out_type, " D ", D, accumulate ? " accumulate" : "");
+            const std::string what =
+                cat(isa, " ", table_type, "->", out_type, " D ", D, accumulate ? " accumulate" : "");
             const Guarded out(old);
             gather({table, ids, out.tensor(), scale, accumulate});
-            expect_close(out.tensor(), exact, [&](int64_t i) {
-              return epsilon_of(out_type) * std::abs(at(exact, i)) + (accumulate ? 2 * (f64 ? 0x1p-53 : kF32) * (std::abs(at(exact, i)) + 2 * std::abs(at(old, i))) : 0);
-            }, what);
+            expect_close(
+                out.tensor(), exact,
+                [&](int64_t i) {
+                  return epsilon_of(out_type) * std::abs(at(exact, i)) +
+                         (accumulate ? 2 * (f64 ? 0x1p-53 : kF32) * (std::abs(at(exact, i)) + 2 * std::abs(at(old, i)))
+                                     : 0);
+                },
+                what);
             out.expect_untouched(what);
           });
         }
@@ -43,7 +50,8 @@ TEST(ScatterAdd, SumsOverTheOccurrencesOfAnId) {
   for (const DType type : kTypes)
     for (const int64_t D : kOddSizes) {
       const int64_t N = 50, V = 6, skip = 2;
-      const Tensor dout = random_tensor({N, D}, type, 4), ids = random_ints({N}, 0, V - 1, 5), old = random_tensor({V, D}, wide(type), 6);
+      const Tensor dout = random_tensor({N, D}, type, 4), ids = random_ints({N}, 0, V - 1, 5),
+                   old = random_tensor({V, D}, wide(type), 6);
       const double scale = 0.5;
       const Tensor exact = convert(old, DType::f64), size = zeros({V, D}, DType::f64);
       for (int64_t n = 0; n < N; ++n)
@@ -56,7 +64,9 @@ TEST(ScatterAdd, SumsOverTheOccurrencesOfAnId) {
         const std::string what = cat(isa, " ", type, " D ", D);
         const Guarded dtable(old);
         scatter_add({dout, ids, dtable.tensor(), scale, skip});
-        expect_close(dtable.tensor(), exact, [&](int64_t i) { return double(N + 2) * arithmetic(type) * (at(size, i) + std::abs(at(old, i))); }, what);
+        expect_close(
+            dtable.tensor(), exact,
+            [&](int64_t i) { return double(N + 2) * arithmetic(type) * (at(size, i) + std::abs(at(old, i))); }, what);
         expect_same_bits(dtable.tensor().slice(skip, skip + 1), old.slice(skip, skip + 1), what + " padding row");
         expect_same_bits(dtable.tensor().slice(V - 1, V), old.slice(V - 1, V), what + " unused row");
         dtable.expect_untouched(what);
@@ -65,15 +75,19 @@ TEST(ScatterAdd, SumsOverTheOccurrencesOfAnId) {
 }
 
 TEST(ScatterAdd, IsTheGradientOfGather) {
-  const Tensor table = random_tensor({4, 3}, DType::f64, 7), ids = random_ints({6}, 0, 4, 8), dout = random_tensor({6, 3}, DType::f64, 9);
+  const Tensor table = random_tensor({4, 3}, DType::f64, 7), ids = random_ints({6}, 0, 4, 8),
+               dout = random_tensor({6, 3}, DType::f64, 9);
   const Tensor dtable = zeros({4, 3}, DType::f64), out = empty({6, 3}, DType::f64);
   scatter_add({dout, ids, dtable, 1.5});
-  expect_gradient(dtable, table, [&] {
-    gather({table, ids, out, 1.5});
-    double sum = 0;
-    for (int64_t i = 0; i < out.numel(); ++i) sum += at(out, i) * at(dout, i);
-    return sum;
-  }, "dtable");
+  expect_gradient(
+      dtable, table,
+      [&] {
+        gather({table, ids, out, 1.5});
+        double sum = 0;
+        for (int64_t i = 0; i < out.numel(); ++i) sum += at(out, i) * at(dout, i);
+        return sum;
+      },
+      "dtable");
 }
 
 // Additions to a row of the table keep the order of n, so the threads cannot matter.

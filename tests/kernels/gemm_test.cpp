@@ -43,9 +43,9 @@ struct Case {
   bool transpose_a = false, transpose_b = false, accumulate = false, bias = false, rowwise = false;
 };
 std::ostream& operator<<(std::ostream& out, const Case& c) {
-  return out << name_of(usable_isa()) << " " << c.types.input << "->" << c.types.output << " M " << c.M << " N " << c.N << " K " << c.K
-             << (c.transpose_a ? " transpose_a" : "") << (c.transpose_b ? " transpose_b" : "") << (c.accumulate ? " accumulate" : "")
-             << (c.bias ? " bias" : "") << (c.rowwise ? " rowwise" : "");
+  return out << name_of(usable_isa()) << " " << c.types.input << "->" << c.types.output << " M " << c.M << " N " << c.N
+             << " K " << c.K << (c.transpose_a ? " transpose_a" : "") << (c.transpose_b ? " transpose_b" : "")
+             << (c.accumulate ? " accumulate" : "") << (c.bias ? " bias" : "") << (c.rowwise ? " rowwise" : "");
 }
 
 GemmArgs make(const Case& c, Device device = Device::cpu) {
@@ -93,20 +93,24 @@ void expect_right(const Case& c) {
       double sum = bias[size_t(n)], size = std::abs(sum);
       const auto add = [&](double term) { sum += term, size += std::abs(term); };
       for (int64_t k = 0; k < c.K; ++k)
-        add(a[size_t(c.transpose_a ? k * c.M + m : m * c.K + k)] * b[size_t(c.transpose_b ? n * c.K + k : k * c.N + n)]);
+        add(a[size_t(c.transpose_a ? k * c.M + m : m * c.K + k)] *
+            b[size_t(c.transpose_b ? n * c.K + k : k * c.N + n)]);
       if (c.accumulate) add(before[size_t(m * c.N + n)]);
-      const double bound = double(c.K + 2) * sum_epsilon * size * 1.01 + epsilon_of(c.types.output) * std::abs(sum) * 1.01;
+      const double bound =
+          double(c.K + 2) * sum_epsilon * size * 1.01 + epsilon_of(c.types.output) * std::abs(sum) * 1.01;
       ASSERT_NEAR(got[size_t(m * c.N + n)], sum, bound) << "at [" << m << "," << n << "]";
     }
 }
 
 TEST(Gemm, AgreesWithTheExactSumInEveryForm) {
-  constexpr int64_t sizes[][3] = {{1, 1, 1}, {2, 3, 17}, {17, 33, 100}, {33, 17, 3}, {100, 65, 33}, {3, 100, 65}, {40, 70, 1}};
+  constexpr int64_t sizes[][3] = {{1, 1, 1},     {2, 3, 17},   {17, 33, 100}, {33, 17, 3},
+                                  {100, 65, 33}, {3, 100, 65}, {40, 70, 1}};
   with_each_isa([&] {
     for (const Types types : kFast)
       for (int flags = 0; flags < 32; ++flags)
         for (const auto& s : sizes)
-          expect_right({types, s[0], s[1], s[2], bool(flags & 1), bool(flags & 2), bool(flags & 4), bool(flags & 8), bool(flags & 16)});
+          expect_right({types, s[0], s[1], s[2], bool(flags & 1), bool(flags & 2), bool(flags & 4), bool(flags & 8),
+                        bool(flags & 16)});
   });
 }
 
@@ -116,7 +120,8 @@ TEST(Gemm, AgreesWithTheExactSumOverSeveralBlocks) {
   with_each_isa([&] {
     for (const Types types : kFast)
       for (const bool transpose_b : {false, true})
-        for (const auto& s : sizes) expect_right({types, s[0], s[1], s[2], false, transpose_b, s[0] < 10, s[0] > 10, true});
+        for (const auto& s : sizes)
+          expect_right({types, s[0], s[1], s[2], false, transpose_b, s[0]<10, s[0]> 10, true});
     for (const Types types : kFast) expect_right({types, 35, 333, 801, true, false, true, false, false});
   });
 }
@@ -218,7 +223,8 @@ TEST(Gemm, WithoutProductsLeavesBiasAndC) {
   with_each_isa([&] {
     for (const Types types : kFast)
       for (const int64_t M : {1, 40})
-        for (int flags = 0; flags < 16; ++flags) expect_right({types, M, 37, 0, bool(flags & 1), bool(flags & 2), bool(flags & 4), bool(flags & 8)});
+        for (int flags = 0; flags < 16; ++flags)
+          expect_right({types, M, 37, 0, bool(flags & 1), bool(flags & 2), bool(flags & 4), bool(flags & 8)});
   });
   for (const Types types : kFast) {
     gemm(make({types, 0, 3, 4}));
@@ -260,20 +266,24 @@ std::string message_of(const GemmArgs& args) {
 TEST(Gemm, ErrorsNameTheOperands) {
   GemmArgs args = make({kFast[0], 4, 5, 3});
   args.b = empty({4, 5}, DType::f32);
-  EXPECT_EQ(message_of(args), "gemm: op(a) must be [M,K], op(b) [K,N] and c [M,N], got a f32[4,3], b f32[4,5], c f32[4,5]");
+  EXPECT_EQ(message_of(args),
+            "gemm: op(a) must be [M,K], op(b) [K,N] and c [M,N], got a f32[4,3], b f32[4,5], c f32[4,5]");
   args = make({kFast[0], 4, 5, 3});
   args.transpose_a = true;
-  EXPECT_EQ(message_of(args), "gemm: op(a) must be [M,K], op(b) [K,N] and c [M,N], got a f32[4,3] transposed, b f32[3,5], c f32[4,5]");
+  EXPECT_EQ(message_of(args),
+            "gemm: op(a) must be [M,K], op(b) [K,N] and c [M,N], got a f32[4,3] transposed, b f32[3,5], c f32[4,5]");
   args = make({kFast[1], 4, 5, 3});
   args.b = empty({3, 5}, DType::f32);
   EXPECT_EQ(message_of(args),
-            "gemm: types must be f64 x f64 -> f64, f32 x f32 -> f32 or bf16 x bf16 -> bf16 or f32, got a bf16[4,3], b f32[3,5], c f32[4,5]");
+            "gemm: types must be f64 x f64 -> f64, f32 x f32 -> f32 or bf16 x bf16 -> bf16 or f32, got a bf16[4,3], b "
+            "f32[3,5], c f32[4,5]");
   args = make({kFast[0], 4, 5, 3});
   args.bias = empty({4}, DType::f32);
   EXPECT_EQ(message_of(args), "gemm: bias must be f32[5], got f32[4] with a f32[4,3], b f32[3,5], c f32[4,5]");
   args = make({kFast[0], 4, 5, 3});
   args.c = empty({4, 5}, DType::f32, Device::meta);
-  EXPECT_EQ(message_of(args), "gemm: a, b, c and bias must all be on the meta device or none: a f32[4,3], b f32[3,5], c f32[4,5]");
+  EXPECT_EQ(message_of(args),
+            "gemm: a, b, c and bias must all be on the meta device or none: a f32[4,3], b f32[3,5], c f32[4,5]");
   args.c = {};
   EXPECT_EQ(message_of(args), "gemm: a, b and c must be tensors");
 }

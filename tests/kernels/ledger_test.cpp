@@ -20,8 +20,10 @@ void run_all(DType type, Device device) {
   const auto rows = [&] { return zeros({N, C}, type, device); };
   const auto column = [&] { return zeros({C}, wide(type), device); };
   const auto statistic = [&] { return zeros({N}, wide(type), device); };
-  const Tensor x = rows(), y = rows(), dy = rows(), weight = column(), dweight = column(), dbias = column(), mean = statistic(), scale = statistic();
-  const Tensor ids = zeros({N}, DType::i32, device), table = zeros({V, C}, wide(type), device), logits = zeros({N, V}, type, device);
+  const Tensor x = rows(), y = rows(), dy = rows(), weight = column(), dweight = column(), dbias = column(),
+               mean = statistic(), scale = statistic();
+  const Tensor ids = zeros({N}, DType::i32, device), table = zeros({V, C}, wide(type), device),
+               logits = zeros({N, V}, type, device);
   activation({Activation::gelu, x, weight, y});
   activation_grad({Activation::gelu, x, weight, dy, y});
   gated({Activation::silu, x, dy, y});

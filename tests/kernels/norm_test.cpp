@@ -51,7 +51,8 @@ TEST(LayerNorm, GivesTheWorkedExample) {
 // oracle: norm.layer
 TEST(LayerNorm, IgnoresShiftsAndScalesAndSendsAConstantRowToTheBias) {
   const int64_t C = 33;
-  const Tensor x = random_tensor({2, C}, DType::f64, 1), weight = random_tensor({C}, DType::f64, 2), bias = random_tensor({C}, DType::f64, 3);
+  const Tensor x = random_tensor({2, C}, DType::f64, 1), weight = random_tensor({C}, DType::f64, 2),
+               bias = random_tensor({C}, DType::f64, 3);
   const Tensor y = empty_like(x), z = empty_like(x), moved = clone(x);
   for (const NormKind kind : {NormKind::layer_sigma, NormKind::layer_variance}) {
     norm({kind, x, {}, {}, weight, bias, y, {}, {}, 1e-14});
@@ -94,13 +95,14 @@ TEST(Norm, EveryImplementationAgreesWithF64) {
       for (const bool fused : {false, true})
         for (const int64_t C : kOddSizes) {
           const int64_t N = 4;
-          const Inputs in{random_tensor({N, C}, type, 4, 2), fused ? random_tensor({N, C}, type, 5) : Tensor(), random_tensor({C}, wide(type), 6),
-                          C % 2 ? random_tensor({C}, wide(type), 7) : Tensor()};
+          const Inputs in{random_tensor({N, C}, type, 4, 2), fused ? random_tensor({N, C}, type, 5) : Tensor(),
+                          random_tensor({C}, wide(type), 6), C % 2 ? random_tensor({C}, wide(type), 7) : Tensor()};
           on_every_implementation([&](const std::string& isa) {
             const std::string what = cat(isa, " ", name(kind), " ", type, " C ", C, fused ? " with residual" : "");
             const Guarded y(random_tensor({N, C}, type, 8)), sum(fused ? in.residual : in.x);
             const Tensor mean = empty({N}, wide(type)), scale = empty({N}, wide(type));
-            norm({kind, in.x, fused ? sum.tensor() : Tensor(), fused ? sum.tensor() : Tensor(), in.weight, in.bias, y.tensor(), mean, scale});
+            norm({kind, in.x, fused ? sum.tensor() : Tensor(), fused ? sum.tensor() : Tensor(), in.weight, in.bias,
+                  y.tensor(), mean, scale});
             Tensor z = in.x;
             if (fused) {
               z = empty_like(in.x);
@@ -109,17 +111,32 @@ TEST(Norm, EveryImplementationAgreesWithF64) {
             }
             double largest = 0;
             for (int64_t i = 0; i < z.numel(); ++i) largest = std::max(largest, std::abs(at(z, i)));
-            const Tensor exact = empty({N, C}, DType::f64), mean64 = empty({N}, DType::f64), scale64 = empty({N}, DType::f64);
-            norm({kind, convert(z, DType::f64), {}, {}, convert(in.weight, DType::f64), in.bias ? convert(in.bias, DType::f64) : Tensor(), exact,
-                  mean64, scale64});
+            const Tensor exact = empty({N, C}, DType::f64), mean64 = empty({N}, DType::f64),
+                         scale64 = empty({N}, DType::f64);
+            norm({kind,
+                  convert(z, DType::f64),
+                  {},
+                  {},
+                  convert(in.weight, DType::f64),
+                  in.bias ? convert(in.bias, DType::f64) : Tensor(),
+                  exact,
+                  mean64,
+                  scale64});
             const double eps = double(C + 8) * arithmetic(type);
-            expect_close(y.tensor(), exact, [&](int64_t i) {
-              const double w = std::abs(at(in.weight, i % C)), r = at(scale64, i / C), shift = kind == NormKind::rms ? 0 : largest;
-              return epsilon_of(type) * std::abs(at(exact, i)) + eps * w * r * (std::abs(at(z, i)) + 2 * shift) * (1 + r * shift) +
-                     arithmetic(type) * (in.bias ? std::abs(at(in.bias, i % C)) : 0);
-            }, what);
+            expect_close(
+                y.tensor(), exact,
+                [&](int64_t i) {
+                  const double w = std::abs(at(in.weight, i % C)), r = at(scale64, i / C),
+                               shift = kind == NormKind::rms ? 0 : largest;
+                  return epsilon_of(type) * std::abs(at(exact, i)) +
+                         eps * w * r * (std::abs(at(z, i)) + 2 * shift) * (1 + r * shift) +
+                         arithmetic(type) * (in.bias ? std::abs(at(in.bias, i % C)) : 0);
+                },
+                what);
             if (kind != NormKind::rms) expect_close(mean, mean64, eps * largest, what + " mean");
-            expect_close(scale, scale64, [&](int64_t n) { return eps * at(scale64, n) * (1 + at(scale64, n) * largest); }, what + " scale");
+            expect_close(
+                scale, scale64, [&](int64_t n) { return eps * at(scale64, n) * (1 + at(scale64, n) * largest); },
+                what + " scale");
             y.expect_untouched(what);
             sum.expect_untouched(what);
             if (fused) return;
@@ -136,41 +153,56 @@ TEST(NormGrad, EveryImplementationAgreesWithF64) {
       for (const bool accumulate : {false, true})
         for (const int64_t C : {int64_t(3), int64_t(17), int64_t(64), int64_t(65), int64_t(1000)}) {
           const int64_t N = 9;
-          const Tensor x = random_tensor({N, C}, type, 9, 2), dy = random_tensor({N, C}, type, 10), weight = random_tensor({C}, wide(type), 11);
+          const Tensor x = random_tensor({N, C}, type, 9, 2), dy = random_tensor({N, C}, type, 10),
+                       weight = random_tensor({C}, wide(type), 11);
           const Tensor old_dx = random_tensor({N, C}, type, 12), old = random_tensor({C}, wide(type), 13);
           // The statistics in f64 from x, rounded to what is kept: so all implementations start from the same.
-          const Tensor mean64 = empty({N}, DType::f64), scale64 = empty({N}, DType::f64), y64 = empty({N, C}, DType::f64);
+          const Tensor mean64 = empty({N}, DType::f64), scale64 = empty({N}, DType::f64),
+                       y64 = empty({N, C}, DType::f64);
           const Tensor x64 = convert(x, DType::f64), weight64 = convert(weight, DType::f64);
           norm({kind, x64, {}, {}, weight64, {}, y64, mean64, scale64});
           const Tensor mean = convert(mean64, wide(type)), scale = convert(scale64, wide(type));
-          const Tensor dx64 = convert(old_dx, DType::f64), dweight64 = convert(old, DType::f64), dbias64 = convert(old, DType::f64);
+          const Tensor dx64 = convert(old_dx, DType::f64), dweight64 = convert(old, DType::f64),
+                       dbias64 = convert(old, DType::f64);
           const Tensor stat_mean = kind == NormKind::rms ? Tensor() : convert(mean, DType::f64);
-          norm_grad({kind, x64, weight64, stat_mean, convert(scale, DType::f64), convert(dy, DType::f64), dx64, dweight64, dbias64, 1e-5, accumulate});
+          norm_grad({kind, x64, weight64, stat_mean, convert(scale, DType::f64), convert(dy, DType::f64), dx64,
+                     dweight64, dbias64, 1e-5, accumulate});
           // Sizes of the terms: r |g|, and h k times the sum of |g h| / C.
           const Tensor dx_size = zeros({N, C}, DType::f64), column_size = zeros({C}, DType::f64);
           for (int64_t n = 0; n < N; ++n) {
             const double r = at(scale, n), m = kind == NormKind::rms ? 0 : at(mean, n);
             double g_sum = 0, dot = 0;
             for (int64_t c = 0; c < C; ++c) {
-              const double g = std::abs(at(weight, c) * at(dy, n * C + c)), h = std::abs(at(x, n * C + c)) + std::abs(m);
+              const double g = std::abs(at(weight, c) * at(dy, n * C + c)),
+                           h = std::abs(at(x, n * C + c)) + std::abs(m);
               g_sum += g;
               dot += g * h;
               set_value(column_size, c, at(column_size, c) + std::abs(at(dy, n * C + c)) * (1 + h * r));
             }
             for (int64_t c = 0; c < C; ++c) {
-              const double g = std::abs(at(weight, c) * at(dy, n * C + c)), h = std::abs(at(x, n * C + c)) + std::abs(m);
-              set_value(dx_size, n * C + c, r * (g + g_sum / double(C)) + r * r * r * h * dot / double(C) * (kind == NormKind::layer_sigma ? 2 : 1));
+              const double g = std::abs(at(weight, c) * at(dy, n * C + c)),
+                           h = std::abs(at(x, n * C + c)) + std::abs(m);
+              set_value(dx_size, n * C + c,
+                        r * (g + g_sum / double(C)) +
+                            r * r * r * h * dot / double(C) * (kind == NormKind::layer_sigma ? 2 : 1));
             }
           }
           on_every_implementation([&](const std::string& isa) {
             const std::string what = cat(isa, " ", name(kind), " ", type, " C ", C, accumulate ? " accumulate" : "");
             const Guarded dx(old_dx), dweight(old), dbias(old);
             const Tensor kept_mean = kind == NormKind::rms ? Tensor() : mean;
-            norm_grad({kind, x, weight, kept_mean, scale, dy, dx.tensor(), dweight.tensor(), dbias.tensor(), 1e-5, accumulate});
-            expect_close(dx.tensor(), dx64, [&](int64_t i) {
-              return epsilon_of(type) * std::abs(at(dx64, i)) + double(C + 8) * arithmetic(type) * (at(dx_size, i) + std::abs(at(old_dx, i)));
-            }, what + " dx");
-            const auto column_bound = [&](int64_t c) { return double(N + 4) * arithmetic(type) * (at(column_size, c) + std::abs(at(old, c))); };
+            norm_grad({kind, x, weight, kept_mean, scale, dy, dx.tensor(), dweight.tensor(), dbias.tensor(), 1e-5,
+                       accumulate});
+            expect_close(
+                dx.tensor(), dx64,
+                [&](int64_t i) {
+                  return epsilon_of(type) * std::abs(at(dx64, i)) +
+                         double(C + 8) * arithmetic(type) * (at(dx_size, i) + std::abs(at(old_dx, i)));
+                },
+                what + " dx");
+            const auto column_bound = [&](int64_t c) {
+              return double(N + 4) * arithmetic(type) * (at(column_size, c) + std::abs(at(old, c)));
+            };
             expect_close(dweight.tensor(), dweight64, column_bound, what + " dweight");
             expect_close(dbias.tensor(), dbias64, column_bound, what + " dbias");
             dx.expect_untouched(what);
@@ -190,8 +222,10 @@ TEST(NormGrad, EveryImplementationAgreesWithF64) {
 TEST(NormGrad, MatchesCentralDifferences) {
   for (const NormKind kind : kKinds) {
     const int64_t N = 3, C = 5;
-    const Tensor x = random_tensor({N, C}, DType::f64, 14), weight = random_tensor({C}, DType::f64, 15), bias = random_tensor({C}, DType::f64, 16);
-    const Tensor dy = random_tensor({N, C}, DType::f64, 17), y = empty_like(x), mean = empty({N}, DType::f64), scale = empty({N}, DType::f64);
+    const Tensor x = random_tensor({N, C}, DType::f64, 14), weight = random_tensor({C}, DType::f64, 15),
+                 bias = random_tensor({C}, DType::f64, 16);
+    const Tensor dy = random_tensor({N, C}, DType::f64, 17), y = empty_like(x), mean = empty({N}, DType::f64),
+                 scale = empty({N}, DType::f64);
     const auto value = [&] {
       norm({kind, x, {}, {}, weight, bias, y, mean, scale, 0.1});
       double sum = 0;
@@ -216,7 +250,8 @@ TEST(NormGrad, MatchesCentralDifferences) {
 TEST(NormGrad, OfAConstantRowIsFinite) {
   const Tensor x = zeros({1, 8}, DType::f32), dy = random_tensor({1, 8}, DType::f32, 18), weight = ones(8, DType::f32);
   on_every_implementation([&](const std::string& isa) {
-    const Tensor y = empty({1, 8}, DType::f32), mean = empty({1}, DType::f32), scale = empty({1}, DType::f32), dx = empty({1, 8}, DType::f32);
+    const Tensor y = empty({1, 8}, DType::f32), mean = empty({1}, DType::f32), scale = empty({1}, DType::f32),
+                 dx = empty({1, 8}, DType::f32);
     norm({NormKind::layer_sigma, x, {}, {}, weight, {}, y, mean, scale, 1e-5});
     norm_grad({NormKind::layer_sigma, x, weight, mean, scale, dy, dx, {}, {}, 1e-5});
     double mean_dy = 0;
@@ -228,14 +263,16 @@ TEST(NormGrad, OfAConstantRowIsFinite) {
 TEST(Norm, RowsDoNotDependOnTheBatchNorOnThreads) {
   const int64_t N = 500, C = 130;
   for (const DType type : {DType::f32, DType::bf16}) {
-    const Tensor x = random_tensor({N, C}, type, 19), weight = random_tensor({C}, DType::f32, 20), dy = random_tensor({N, C}, type, 21);
+    const Tensor x = random_tensor({N, C}, type, 19), weight = random_tensor({C}, DType::f32, 20),
+                 dy = random_tensor({N, C}, type, 21);
     for (const NormKind kind : kKinds) {
       const Tensor y = empty_like(x), mean = empty({N}, DType::f32), scale = empty({N}, DType::f32), dx = empty_like(x);
       norm({kind, x, {}, {}, weight, {}, y, mean, scale});
       norm_grad({kind, x, weight, mean, scale, dy, dx, {}, {}});
       for (const int count : {1, 3}) {
         const WithThreads with(count);
-        const Tensor y1 = empty({1, C}, type), mean1 = empty({1}, DType::f32), scale1 = empty({1}, DType::f32), dx1 = empty({1, C}, type);
+        const Tensor y1 = empty({1, C}, type), mean1 = empty({1}, DType::f32), scale1 = empty({1}, DType::f32),
+                     dx1 = empty({1, C}, type);
         for (const int64_t n : {int64_t(0), int64_t(251), N - 1}) {
           norm({kind, x.slice(n, n + 1), {}, {}, weight, {}, y1, mean1, scale1});
           norm_grad({kind, x.slice(n, n + 1), weight, mean1, scale1, dy.slice(n, n + 1), dx1, {}, {}});
@@ -261,11 +298,17 @@ TEST(Norm, RefusesWhatDoesNotFit) {
     }
     return std::string("no error");
   };
-  EXPECT_EQ(message([&] { norm({NormKind::rms, x, {}, {}, ones(3, DType::f32), {}, y}); }),
+  EXPECT_EQ(message([&] {
+              norm({NormKind::rms, x, {}, {}, ones(3, DType::f32), {}, y});
+            }),
             "rms_norm: weight must be f32[4] to match x f32[2,4], got weight f32[3]");
-  EXPECT_EQ(message([&] { norm({NormKind::layer_sigma, x, {}, y, ones(4, DType::f32), {}, y}); }),
+  EXPECT_EQ(message([&] {
+              norm({NormKind::layer_sigma, x, {}, y, ones(4, DType::f32), {}, y});
+            }),
             "layer_norm: sum is only written when there is a residual; leave it out");
-  EXPECT_EQ(message([&] { norm_grad({NormKind::layer_sigma, x, ones(4, DType::f32), {}, ones(2, DType::f32), x, y, {}, {}}); }),
+  EXPECT_EQ(message([&] {
+              norm_grad({NormKind::layer_sigma, x, ones(4, DType::f32), {}, ones(2, DType::f32), x, y, {}, {}});
+            }),
             "layer_norm_grad: needs the scale and, for layer norms, the mean that the forward pass kept");
 }
 

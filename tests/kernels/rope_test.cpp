@@ -14,9 +14,15 @@ using namespace lithe::testing_support;
 
 double at(const Tensor& t, int64_t i) { return value_at(t, i); }
 
-Tensor rotated(const Tensor& x, const Tensor& positions, int64_t head_dim, bool interleaved = false, bool inverse = false) {
+Tensor rotated(const Tensor& x, const Tensor& positions, int64_t head_dim, bool interleaved = false,
+               bool inverse = false) {
   const Tensor out = empty_like(x);
-  rope({.x = x, .positions = positions, .out = out, .head_dim = head_dim, .interleaved = interleaved, .inverse = inverse});
+  rope({.x = x,
+        .positions = positions,
+        .out = out,
+        .head_dim = head_dim,
+        .interleaved = interleaved,
+        .inverse = inverse});
   return out;
 }
 
@@ -36,7 +42,8 @@ TEST(Rope, EveryImplementationAgreesWithTheFormula) {
     for (const bool interleaved : {false, true})
       for (const bool inverse : {false, true})
         for (const bool accumulate : {false, true})
-          for (const int64_t head_dim : {int64_t(2), int64_t(6), int64_t(34), int64_t(64), int64_t(130), int64_t(1200)}) {
+          for (const int64_t head_dim :
+               {int64_t(2), int64_t(6), int64_t(34), int64_t(64), int64_t(130), int64_t(1200)}) {
             const int64_t N = 6, heads = head_dim > 100 ? 1 : 3, C = heads * head_dim;
             const Tensor x = random_tensor({N, C}, type, 1), old = random_tensor({N, C}, type, 2);
             const Tensor positions = positions_of({0, 1, 7, 511, 131071, 2000000});
@@ -44,20 +51,30 @@ TEST(Rope, EveryImplementationAgreesWithTheFormula) {
             for (int64_t n = 0; n < N; ++n)
               for (int64_t head = 0; head < heads; ++head)
                 for (int64_t c = 0; c < head_dim / 2; ++c) {
-                  const int64_t start = n * C + head * head_dim, i = start + (interleaved ? 2 * c : c), j = interleaved ? i + 1 : i + head_dim / 2;
-                  const double t = (inverse ? -1 : 1) * at(positions, n) * std::pow(10000.0, -2.0 * double(c) / double(head_dim));
+                  const int64_t start = n * C + head * head_dim, i = start + (interleaved ? 2 * c : c),
+                                j = interleaved ? i + 1 : i + head_dim / 2;
+                  const double t =
+                      (inverse ? -1 : 1) * at(positions, n) * std::pow(10000.0, -2.0 * double(c) / double(head_dim));
                   set_value(exact, i, at(x, i) * std::cos(t) - at(x, j) * std::sin(t) + (accumulate ? at(old, i) : 0));
                   set_value(exact, j, at(x, i) * std::sin(t) + at(x, j) * std::cos(t) + (accumulate ? at(old, j) : 0));
-                  for (const int64_t k : {i, j}) set_value(size, k, std::abs(at(x, i)) + std::abs(at(x, j)) + (accumulate ? std::abs(at(old, k)) : 0));
+                  for (const int64_t k : {i, j})
+                    set_value(size, k,
+                              std::abs(at(x, i)) + std::abs(at(x, j)) + (accumulate ? std::abs(at(old, k)) : 0));
                 }
             on_every_implementation([&](const std::string& isa) {
-              const std::string what = cat(isa, " ", type, " head ", head_dim, interleaved ? " interleaved" : "", inverse ? " inverse" : "");
+              const std::string what =
+                  cat(isa, " ", type, " head ", head_dim, interleaved ? " interleaved" : "", inverse ? " inverse" : "");
               const Guarded out(accumulate ? old : x);
-              rope({accumulate ? x : out.tensor(), positions, out.tensor(), head_dim, 10000, interleaved, inverse, accumulate});
+              rope({accumulate ? x : out.tensor(), positions, out.tensor(), head_dim, 10000, interleaved, inverse,
+                    accumulate});
               // An angle of 2e6 is itself rounded to 2e6 eps in f64.
-              expect_close(out.tensor(), exact, [&](int64_t i) {
-                return epsilon_of(type) * std::abs(at(exact, i)) + (4 * arithmetic(type) + 4e6 * 0x1p-53) * at(size, i);
-              }, what);
+              expect_close(
+                  out.tensor(), exact,
+                  [&](int64_t i) {
+                    return epsilon_of(type) * std::abs(at(exact, i)) +
+                           (4 * arithmetic(type) + 4e6 * 0x1p-53) * at(size, i);
+                  },
+                  what);
               out.expect_untouched(what);
             });
           }
@@ -89,7 +106,8 @@ TEST(Rope, ProductsDependOnTheDistanceOnly) {
 // oracle: pos.rope
 TEST(Rope, LayoutsDifferByAPermutationOfChannels) {
   const int64_t d = 12;
-  const Tensor x = random_tensor({4, d}, DType::f64, 6), permuted = empty_like(x), positions = positions_of({0, 1, 2, 77});
+  const Tensor x = random_tensor({4, d}, DType::f64, 6), permuted = empty_like(x),
+               positions = positions_of({0, 1, 2, 77});
   const auto to_pairs = [&](const Tensor& from, const Tensor& to) {
     for (int64_t n = 0; n < 4; ++n)
       for (int64_t c = 0; c < d / 2; ++c) {
@@ -104,10 +122,13 @@ TEST(Rope, LayoutsDifferByAPermutationOfChannels) {
 }
 
 TEST(Rope, InverseUndoesAndIsTheGradient) {
-  const Tensor x = random_tensor({3, 16}, DType::f64, 7), dy = random_tensor({3, 16}, DType::f64, 8), positions = positions_of({2, 30, 400});
+  const Tensor x = random_tensor({3, 16}, DType::f64, 7), dy = random_tensor({3, 16}, DType::f64, 8),
+               positions = positions_of({2, 30, 400});
   for (const bool interleaved : {false, true}) {
     expect_close(rotated(rotated(x, positions, 8, interleaved), positions, 8, interleaved, true), x, 1e-14, "inverse");
-    expect_gradient(rotated(dy, positions, 8, interleaved, true), x, [&] { return dot(rotated(x, positions, 8, interleaved), dy, 0, 48); }, "gradient");
+    expect_gradient(
+        rotated(dy, positions, 8, interleaved, true), x,
+        [&] { return dot(rotated(x, positions, 8, interleaved), dy, 0, 48); }, "gradient");
   }
 }
 

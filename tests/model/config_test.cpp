@@ -9,7 +9,8 @@
 namespace lithe {
 namespace {
 
-const std::string kBase = "vocab_size: 7, hidden_size: 8, max_position_embeddings: 5, mixer: {type: attention, num_attention_heads: 2}, ";
+const std::string kBase =
+    "vocab_size: 7, hidden_size: 8, max_position_embeddings: 5, mixer: {type: attention, num_attention_heads: 2}, ";
 
 std::string refused(const std::string& rest) {
   try {
@@ -22,8 +23,11 @@ std::string refused(const std::string& rest) {
 }
 
 TEST(ModelConfig, HybridsNameOneMixerALayer) {
-  const std::string mixers = "mixers: {wide: {type: attention, num_attention_heads: 2}, narrow: {type: attention, num_attention_heads: 4, heads: mqa}}";
-  const ModelConfig config = kit::model_config("{" + kBase + "num_hidden_layers: 3, " + mixers + ", layer_types: [wide, narrow, wide]}");
+  const std::string mixers =
+      "mixers: {wide: {type: attention, num_attention_heads: 2}, narrow: {type: attention, num_attention_heads: 4, "
+      "heads: mqa}}";
+  const ModelConfig config =
+      kit::model_config("{" + kBase + "num_hidden_layers: 3, " + mixers + ", layer_types: [wide, narrow, wide]}");
   EXPECT_EQ(config.mixer_of(0).options.find("num_attention_heads")->text(), "2");
   EXPECT_EQ(config.mixer_of(1).options.find("num_attention_heads")->text(), "4");
   EXPECT_EQ(config.mixer_of(1).options.find("heads")->find("type")->text(), "mqa");
@@ -36,11 +40,16 @@ TEST(ModelConfig, HybridsNameOneMixerALayer) {
 
 TEST(ModelConfig, HybridsThatDoNotFitAreRefused) {
   const std::string mixers = "mixers: {wide: attention, narrow: {type: attention, heads: mqa}}, ";
-  EXPECT_EQ(refused("num_hidden_layers: 3, " + mixers + "layer_types: [wide, narrow]"), "model: layer_types has 2 names, num_hidden_layers is 3; give one name a layer");
-  EXPECT_EQ(refused("num_hidden_layers: 2, " + mixers + "layer_types: [wide, narow]"), "recipe: layer_types names 'narow', which model.mixers does not define; did you mean 'narrow'?");
-  EXPECT_EQ(refused("num_hidden_layers: 2, " + mixers + "layer_types: [wide, wide]"), "model: mixers defines 'narrow', which layer_types does not use; remove it or name it there");
-  EXPECT_EQ(refused("num_hidden_layers: 2, " + mixers), "model: mixers defines 'wide', which layer_types does not use; remove it or name it there");
-  const std::string wrong = refused("num_hidden_layers: 1, mixers: {a: {type: attention, heads: mxa}}, layer_types: [a]");
+  EXPECT_EQ(refused("num_hidden_layers: 3, " + mixers + "layer_types: [wide, narrow]"),
+            "model: layer_types has 2 names, num_hidden_layers is 3; give one name a layer");
+  EXPECT_EQ(refused("num_hidden_layers: 2, " + mixers + "layer_types: [wide, narow]"),
+            "recipe: layer_types names 'narow', which model.mixers does not define; did you mean 'narrow'?");
+  EXPECT_EQ(refused("num_hidden_layers: 2, " + mixers + "layer_types: [wide, wide]"),
+            "model: mixers defines 'narrow', which layer_types does not use; remove it or name it there");
+  EXPECT_EQ(refused("num_hidden_layers: 2, " + mixers),
+            "model: mixers defines 'wide', which layer_types does not use; remove it or name it there");
+  const std::string wrong =
+      refused("num_hidden_layers: 1, mixers: {a: {type: attention, heads: mxa}}, layer_types: [a]");
   EXPECT_NE(wrong.find("slot heads has no part 'mxa'"), std::string::npos) << wrong;
   EXPECT_NE(wrong.find("recipe.yaml:1:"), std::string::npos) << wrong;
 }
@@ -57,25 +66,40 @@ TEST(ModelConfig, ImpossibleSizesAreRefused) {
   };
   EXPECT_EQ(why("{max_position_embeddings: 4}"), "model: vocab_size must be at least 1, got 0");
   EXPECT_EQ(why("{vocab_size: 4}"), "model: max_position_embeddings must be at least 1, got 0");
-  EXPECT_EQ(why("{hidden_size: 0}"), "recipe: recipe.yaml:1:15: 'model.hidden_size' must be between 1 and 1048576, got 0");
-  EXPECT_EQ(why("{num_hidden_layers: -1}"), "recipe: recipe.yaml:1:21: 'model.num_hidden_layers' must be between 0 and 10000, got -1");
-  EXPECT_EQ(why("{hidden_dropout: 1}"), "recipe: recipe.yaml:1:18: 'model.hidden_dropout' must be between 0 and 0.99, got 1");
-  EXPECT_EQ(why("{architecture: decodr}"), "recipe: recipe.yaml:1:16: 'model.architecture' must be one of decoder, got 'decodr'; did you mean 'decoder'?");
-  EXPECT_EQ(why("{hiden_size: 4}"), "recipe: recipe.yaml:1:14: unknown key 'hiden_size' in section 'model'; did you mean 'hidden_size'?");
-  EXPECT_EQ(why("{vocab_size: 5, max_position_embeddings: 4, hidden_size: 15, mixer: {type: attention, num_attention_heads: 4}}"), "attention: hidden_size 15 must be a multiple of num_attention_heads 4, or give head_dim");
+  EXPECT_EQ(why("{hidden_size: 0}"),
+            "recipe: recipe.yaml:1:15: 'model.hidden_size' must be between 1 and 1048576, got 0");
+  EXPECT_EQ(why("{num_hidden_layers: -1}"),
+            "recipe: recipe.yaml:1:21: 'model.num_hidden_layers' must be between 0 and 10000, got -1");
+  EXPECT_EQ(why("{hidden_dropout: 1}"),
+            "recipe: recipe.yaml:1:18: 'model.hidden_dropout' must be between 0 and 0.99, got 1");
+  EXPECT_EQ(
+      why("{architecture: decodr}"),
+      "recipe: recipe.yaml:1:16: 'model.architecture' must be one of decoder, got 'decodr'; did you mean 'decoder'?");
+  EXPECT_EQ(why("{hiden_size: 4}"),
+            "recipe: recipe.yaml:1:14: unknown key 'hiden_size' in section 'model'; did you mean 'hidden_size'?");
+  EXPECT_EQ(why("{vocab_size: 5, max_position_embeddings: 4, hidden_size: 15, mixer: {type: attention, "
+                "num_attention_heads: 4}}"),
+            "attention: hidden_size 15 must be a multiple of num_attention_heads 4, or give head_dim");
 }
 
 TEST(ModelConfig, FilesKeepEverything) {
   const Path file = std::filesystem::temp_directory_path() / cat("lithe_config_", getpid(), ".json");
-  const ModelConfig config = kit::model_config("{" + kBase + "num_hidden_layers: 2, mixers: {a: {type: attention, num_attention_heads: 2}, b: {type: attention, num_attention_heads: 4, heads: {type: gqa, num_key_value_heads: 2}}}, layer_types: [b, a], norm: {type: layer, eps_mode: variance, eps: 1.0e-6}, residual: post, position: {type: rotary, base: 500000}, hidden_dropout: 0.125, init: {type: xavier_uniform, depth: power, depth_b: -0.25}, tie_word_embeddings: false}");
+  const ModelConfig config = kit::model_config(
+      "{" + kBase +
+      "num_hidden_layers: 2, mixers: {a: {type: attention, num_attention_heads: 2}, b: {type: attention, "
+      "num_attention_heads: 4, heads: {type: gqa, num_key_value_heads: 2}}}, layer_types: [b, a], norm: {type: layer, "
+      "eps_mode: variance, eps: 1.0e-6}, residual: post, position: {type: rotary, base: 500000}, hidden_dropout: "
+      "0.125, init: {type: xavier_uniform, depth: power, depth_b: -0.25}, tie_word_embeddings: false}");
   save_config(config, file);
   const ModelConfig back = load_config(file);
   const auto text = [](ModelConfig c) { return to_yaml(write_fields([&](Fields& f) { c.fields(f); })); };
   EXPECT_EQ(text(back), text(config));
   EXPECT_EQ(back.init.depth_b, -0.25);
   EXPECT_EQ(std::stod(back.position.options.find("base")->text()), 500000);
-  EXPECT_EQ(Model(back, {.device = Device::meta}).parameters().count(), Model(config, {.device = Device::meta}).parameters().count());
-  for (const char* wrong : {"{}", "{\"model_type\": \"gpt2\"}", "[]", "not json", "{\"model_type\": \"lithe\", \"hidden_sise\": 3}", "{\"model_type\": \"lithe\"}"}) {
+  EXPECT_EQ(Model(back, {.device = Device::meta}).parameters().count(),
+            Model(config, {.device = Device::meta}).parameters().count());
+  for (const char* wrong : {"{}", "{\"model_type\": \"gpt2\"}", "[]", "not json",
+                            "{\"model_type\": \"lithe\", \"hidden_sise\": 3}", "{\"model_type\": \"lithe\"}"}) {
     write_file(file, wrong);
     EXPECT_THROW(load_config(file), Error) << wrong;
   }

@@ -1,5 +1,6 @@
-// Parity with PyTorch: the values of tests/golden/ were made by tools/oracles/make_golden.py, which tells their format and
-// the formula of the weights. f64 must agree to rounding; f32 and bf16 within bounds from how roundings of their size move the f64 result.
+// Parity with PyTorch: the values of tests/golden/ were made by tools/oracles/make_golden.py, which tells their format
+// and the formula of the weights. f64 must agree to rounding; f32 and bf16 within bounds from how roundings of their
+// size move the f64 result.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -30,9 +31,12 @@ struct Golden {
   kit::Batch batch;
   double smoothing = 0;
 
-  explicit Golden(const Path& path) : json(parse_json(read_file(path), path.string())), config(read_model_config(parse_json_node(json["config"].dump(), path.string()))) {
+  explicit Golden(const Path& path)
+      : json(parse_json(read_file(path), path.string())),
+        config(read_model_config(parse_json_node(json["config"].dump(), path.string()))) {
     smoothing = json["label_smoothing"];
-    batch = {kit::ids_of(json["tokens"]), kit::ids_of(json["labels"]), Sequences(json["offsets"].get<std::vector<int64_t>>())};
+    batch = {kit::ids_of(json["tokens"]), kit::ids_of(json["labels"]),
+             Sequences(json["offsets"].get<std::vector<int64_t>>())};
   }
 
   void set_weights(Model& model) const {
@@ -42,7 +46,8 @@ struct Golden {
       const double phase = double(f["name"]) * (crc32(p.name) % 1000);
       const bool norm = p.name.ends_with("norm.weight"), bias = p.name.ends_with(".bias");
       for (int64_t i = 0; i < x.numel(); ++i) {
-        const double s = std::sin(double(f["linear"]) * double(i) + double(f["square"]) * (double(i) * double(i)) + phase);
+        const double s =
+            std::sin(double(f["linear"]) * double(i) + double(f["square"]) * (double(i) * double(i)) + phase);
         set_value(x, i, norm ? 1 + double(f["norm"]) * s : double(f[bias ? "bias" : "matrix"]) * s);
       }
     }
@@ -64,7 +69,8 @@ kit::Bounded summaries(const kit::Bounded& elements) {
   for (const auto& [name, x] : elements.exact) {
     const auto& b = elements.bound.at(name);
     double squares = 0, sum = 0, size = 0, bounds = 0;
-    for (size_t i = 0; i < x.size(); ++i) squares += x[i] * x[i], sum += x[i], size += std::abs(x[i]), bounds += b[i] * b[i];
+    for (size_t i = 0; i < x.size(); ++i)
+      squares += x[i] * x[i], sum += x[i], size += std::abs(x[i]), bounds += b[i] * b[i];
     const double adding = double(x.size()) * 0x1p-53;
     out.exact[name + " l2"] = {std::sqrt(squares)};
     out.bound[name + " l2"] = {std::sqrt(bounds) + adding * std::sqrt(squares)};
@@ -135,7 +141,8 @@ kit::Results train(const Golden& golden, Model& model, double relative, uint64_t
     for (Parameter& p : parameters.all()) p.master.ref()->grad = Tensor();  // the head's gradient comes with the loss
     LossSums sums;
     Tape tape;
-    const Var loss = model.loss(golden.batch.ids, golden.batch.labels, golden.batch.sequences, golden.smoothing, 1.0 / double(labelled), &sums);
+    const Var loss = model.loss(golden.batch.ids, golden.batch.labels, golden.batch.sequences, golden.smoothing,
+                                1.0 / double(labelled), &sums);
     out["loss " + std::to_string(step)] = {sums.loss / double(labelled)};
     if (step == 11) break;
     tape.backward(loss);
@@ -145,7 +152,18 @@ kit::Results train(const Golden& golden, Model& model, double relative, uint64_t
     out["gradient norm " + std::to_string(step)] = {norm};
     size_t i = 0;
     for (const Parameter& p : parameters.all()) {
-      kernels::adamw({.param = p.master.value(), .gradient = p.master.grad(), .m = m[i], .v = v[i], .shadow = p.shadow, .lr = o["lr"], .beta1 = o["betas"][0], .beta2 = o["betas"][1], .eps = o["eps"], .weight_decay = p.decay ? double(o["weight_decay"]) : 0, .gradient_scale = std::min(1.0, clip / norm), .step = step});
+      kernels::adamw({.param = p.master.value(),
+                      .gradient = p.master.grad(),
+                      .m = m[i],
+                      .v = v[i],
+                      .shadow = p.shadow,
+                      .lr = o["lr"],
+                      .beta1 = o["betas"][0],
+                      .beta2 = o["betas"][1],
+                      .eps = o["eps"],
+                      .weight_decay = p.decay ? double(o["weight_decay"]) : 0,
+                      .gradient_scale = std::min(1.0, clip / norm),
+                      .step = step});
       ++i;
     }
   }
@@ -195,7 +213,8 @@ class GoldenTest : public testing::TestWithParam<std::string> {
     kit::Bounded limits = around(want, bound);
     for (const auto& [name, other] : stray) {
       double squares = 0;
-      for (size_t i = 0; i < other.size(); ++i) squares += (other[i] - want.at(name)[i]) * (other[i] - want.at(name)[i]);
+      for (size_t i = 0; i < other.size(); ++i)
+        squares += (other[i] - want.at(name)[i]) * (other[i] - want.at(name)[i]);
       for (double& b : limits.bound.at(name)) b += 4 * std::sqrt(squares / double(other.size()));
     }
     auto model = golden_.model(dtype, compute);
@@ -210,7 +229,10 @@ class GoldenTest : public testing::TestWithParam<std::string> {
     });
   }
   void compare_training(DType dtype, DType compute) {
-    compare(dtype, compute, golden_steps(golden_), [&](Model& model, double relative, uint64_t seed) { return train(golden_, model, relative, seed); }, dtype == DType::f32 ? golden_steps(golden_, "f32") : kit::Results{});
+    compare(
+        dtype, compute, golden_steps(golden_),
+        [&](Model& model, double relative, uint64_t seed) { return train(golden_, model, relative, seed); },
+        dtype == DType::f32 ? golden_steps(golden_, "f32") : kit::Results{});
   }
 };
 
@@ -220,7 +242,8 @@ std::vector<std::string> golden_files() {
   return out;
 }
 
-INSTANTIATE_TEST_SUITE_P(PyTorch, GoldenTest, testing::ValuesIn(golden_files()), [](const auto& info) { return Path(info.param).stem().string().substr(8); });
+INSTANTIATE_TEST_SUITE_P(PyTorch, GoldenTest, testing::ValuesIn(golden_files()),
+                         [](const auto& info) { return Path(info.param).stem().string().substr(8); });
 
 TEST_P(GoldenTest, WeightsAndTheirNamesAreTheFilesOwn) {
   auto model = golden_.model(DType::f64, DType::f64);
@@ -232,7 +255,8 @@ TEST_P(GoldenTest, WeightsAndTheirNamesAreTheFilesOwn) {
     EXPECT_EQ(cat(p.master.shape()), want["shape"].dump()) << p.name;
     kit::Results got = summaries(kit::Results{{"", kit::values(p.master.value())}});
     EXPECT_NEAR(got[" l2"][0], double(want["l2"]), 1e-13 * double(want["l2"])) << p.name;
-    for (size_t i = 0; i < want["first"].size(); ++i) EXPECT_NEAR(got[" first"][i], double(want["first"][i]), 4 * 0x1p-53) << p.name << " " << i;
+    for (size_t i = 0; i < want["first"].size(); ++i)
+      EXPECT_NEAR(got[" first"][i], double(want["first"][i]), 4 * 0x1p-53) << p.name << " " << i;
     EXPECT_EQ(p.decay, !(p.name.ends_with(".bias") || p.name.ends_with("norm.weight"))) << p.name;
   }
 }

@@ -14,10 +14,15 @@ namespace {
 
 constexpr ModelOptions kMeta{.device = Device::meta};
 
-int64_t count(const std::string& yaml) { return Model(kit::model_config("{max_position_embeddings: 16, " + yaml + "}"), kMeta).parameters().count(); }
+int64_t count(const std::string& yaml) {
+  return Model(kit::model_config("{max_position_embeddings: 16, " + yaml + "}"), kMeta).parameters().count();
+}
 
 ModelConfig tiny(const std::string& more = "") {
-  return kit::model_config("{vocab_size: 7, hidden_size: 8, num_hidden_layers: 2, max_position_embeddings: 12, mixer: {type: attention, num_attention_heads: 2}" + (more.empty() ? "" : ", " + more) + "}");
+  return kit::model_config(
+      "{vocab_size: 7, hidden_size: 8, num_hidden_layers: 2, max_position_embeddings: 12, mixer: {type: attention, "
+      "num_attention_heads: 2}" +
+      (more.empty() ? "" : ", " + more) + "}");
 }
 
 std::string error_of(const std::function<void()>& f) {
@@ -32,13 +37,18 @@ std::string error_of(const std::function<void()>& f) {
 // oracle: arch.decoder_only
 TEST(Model, CountsTheTextbooksParameters) {
   // L = 6, d = 512, d_ff = 2048: 3,150,336 a layer, 18,902,016 together.
-  const std::string base = "vocab_size: 1, hidden_size: 512, position: none, norm: layer, residual: post, ffn: {type: relu, intermediate_size: 2048}";
+  const std::string base =
+      "vocab_size: 1, hidden_size: 512, position: none, norm: layer, residual: post, ffn: {type: relu, "
+      "intermediate_size: 2048}";
   const int64_t none = count(base + ", num_hidden_layers: 0");
   EXPECT_EQ(none, 512);  // the table of one entry
   EXPECT_EQ(count(base + ", num_hidden_layers: 1") - none, 3'150'336);
   EXPECT_EQ(count(base + ", num_hidden_layers: 6") - none, 18'902'016);
   // A BERT layer, with all biases.
-  const std::string bert = "vocab_size: 1, hidden_size: 768, position: none, norm: layer, residual: post, ffn: {type: gelu, intermediate_size: 3072}, mixer: {type: attention, num_attention_heads: 12, attention_bias: true, output_bias: true}";
+  const std::string bert =
+      "vocab_size: 1, hidden_size: 768, position: none, norm: layer, residual: post, ffn: {type: gelu, "
+      "intermediate_size: 3072}, mixer: {type: attention, num_attention_heads: 12, attention_bias: true, output_bias: "
+      "true}";
   EXPECT_EQ(count(bert + ", num_hidden_layers: 1") - count(bert + ", num_hidden_layers: 0"), 7'087'872);
 }
 
@@ -47,7 +57,10 @@ TEST(Model, CountsALanguageModelsParameters) {
   // L (4 d^2 + 2 d d_ff + 5 d + d_ff) + V d (+ V d untied) + 2 d of the final norm.
   for (const auto& [L, d, d_ff, V] : {std::array<int64_t, 4>{2, 16, 40, 23}, {3, 24, 7, 5}, {1, 8, 32, 100}})
     for (bool tied : {true, false}) {
-      const std::string yaml = cat("vocab_size: ", V, ", hidden_size: ", d, ", num_hidden_layers: ", L, ", position: none, norm: layer, residual: pre, ffn: {type: relu, intermediate_size: ", d_ff, "}, tie_word_embeddings: ", tied ? "true" : "false");
+      const std::string yaml =
+          cat("vocab_size: ", V, ", hidden_size: ", d, ", num_hidden_layers: ", L,
+              ", position: none, norm: layer, residual: pre, ffn: {type: relu, intermediate_size: ", d_ff,
+              "}, tie_word_embeddings: ", tied ? "true" : "false");
       EXPECT_EQ(count(yaml), L * (4 * d * d + 2 * d * d_ff + 5 * d + d_ff) + V * d * (tied ? 1 : 2) + 2 * d);
     }
 }
@@ -73,7 +86,9 @@ TEST(Model, PerplexityDoesNotDependOnHowABatchIsSplit) {
     LossSums mine;
     const Tensor alone = empty({one.ids.numel()}, DType::f32);
     model.loss(one.ids, one.labels, one.sequences, 0, 1, &mine, alone);
-    EXPECT_EQ(kit::bit_difference(alone, clone(rows.slice(batch.sequences.offset(b), batch.sequences.offset(b + 1)))), "") << b;
+    EXPECT_EQ(kit::bit_difference(alone, clone(rows.slice(batch.sequences.offset(b), batch.sequences.offset(b + 1)))),
+              "")
+        << b;
     sum.nll += mine.nll;
     sum.labels += mine.labels;
   }
@@ -86,7 +101,8 @@ TEST(Model, MemorisesASequence) {
   Model model(tiny(), {.trainable = true});
   const kit::Batch batch = kit::random_batch({12}, 7, 3);
   std::vector<Tensor> m, v;
-  for (const Parameter& p : model.parameters().all()) m.push_back(zeros(p.master.shape(), DType::f32)), v.push_back(zeros(p.master.shape(), DType::f32));
+  for (const Parameter& p : model.parameters().all())
+    m.push_back(zeros(p.master.shape(), DType::f32)), v.push_back(zeros(p.master.shape(), DType::f32));
   double perplexity = 0;
   for (int step = 1; step <= 200; ++step) {
     LossSums sums;
@@ -100,7 +116,13 @@ TEST(Model, MemorisesASequence) {
     }
     size_t i = 0;
     for (Parameter& p : model.parameters().all()) {
-      kernels::adamw({.param = p.master.value(), .gradient = p.master.grad(), .m = m[i], .v = v[i], .lr = 0.02, .step = step, .clear = true});
+      kernels::adamw({.param = p.master.value(),
+                      .gradient = p.master.grad(),
+                      .m = m[i],
+                      .v = v[i],
+                      .lr = 0.02,
+                      .step = step,
+                      .clear = true});
       ++i;
     }
   }
@@ -115,7 +137,11 @@ TEST(Model, PrefixesHaveTheSameRows) {
   kit::randomise(model.parameters(), 2);
   const Tensor ids = kit::random_ids(12, 7, 4);
   const Tensor whole = model.logits(model.forward(ids, Sequences::single(12))).value();
-  for (int64_t n : {1, 5, 11}) EXPECT_EQ(kit::close(model.logits(model.forward(clone(ids.slice(0, n)), Sequences::single(n))).value(), clone(whole.slice(0, n)), 64), "") << n;
+  for (int64_t n : {1, 5, 11})
+    EXPECT_EQ(kit::close(model.logits(model.forward(clone(ids.slice(0, n)), Sequences::single(n))).value(),
+                         clone(whole.slice(0, n)), 64),
+              "")
+        << n;
 }
 
 TEST(Model, LossIsTheHeadsLossOfTheRows) {
@@ -145,25 +171,39 @@ TEST(Model, DropoutActsWhileTrainingOnlyAndFollowsTheStep) {
 }
 
 TEST(Model, WiringsEndWithANormOrNot) {
-  for (const auto& [residual, ends] : {std::pair<std::string, bool>{"pre", true}, {"post", false}, {"res_post", true}}) {
+  for (const auto& [residual, ends] :
+       {std::pair<std::string, bool>{"pre", true}, {"post", false}, {"res_post", true}}) {
     Model model(tiny("residual: " + residual), kMeta);
     EXPECT_EQ(model.parameters().find("final_norm.weight") != nullptr, ends) << residual;
   }
 }
 
 TEST(Model, WithoutLayersTheHeadReadsTheEmbedding) {
-  Model model(kit::model_config("{vocab_size: 7, hidden_size: 8, num_hidden_layers: 0, max_position_embeddings: 4, position: none, residual: post}"), {.dtype = DType::f64, .compute = DType::f64});
+  Model model(kit::model_config("{vocab_size: 7, hidden_size: 8, num_hidden_layers: 0, max_position_embeddings: 4, "
+                                "position: none, residual: post}"),
+              {.dtype = DType::f64, .compute = DType::f64});
   const Tensor table = model.parameters().find("embedding.weight")->master.value();
-  EXPECT_EQ(kit::bit_difference(model.forward(kit::ids_of({6, 2}), Sequences::single(2)).value(), kit::rows_of(table, {6, 2})), "");
+  EXPECT_EQ(kit::bit_difference(model.forward(kit::ids_of({6, 2}), Sequences::single(2)).value(),
+                                kit::rows_of(table, {6, 2})),
+            "");
 }
 
 TEST(Model, SaysWhatDoesNotFit) {
   const Model model(tiny("position: learned"), {});
-  EXPECT_EQ(error_of([&] { model.forward(kit::ids_of({1, 2}), Sequences::single(3)); }), "model: 2 ids for sequences of 3 rows");
-  EXPECT_EQ(error_of([&] { model.forward(kit::ids_of({1, 7}), Sequences::single(2)); }), "embed: id 7 at row 1 is outside the table of 7 rows");
-  EXPECT_EQ(error_of([&] { model.forward(kit::random_ids(13, 7, 1), Sequences::single(13)); }), "model: a sequence of 13 tokens is longer than max_position_embeddings 12; shorten it, or train with more positions");
+  EXPECT_EQ(error_of([&] {
+              model.forward(kit::ids_of({1, 2}), Sequences::single(3));
+            }),
+            "model: 2 ids for sequences of 3 rows");
+  EXPECT_EQ(error_of([&] {
+              model.forward(kit::ids_of({1, 7}), Sequences::single(2));
+            }),
+            "embed: id 7 at row 1 is outside the table of 7 rows");
+  EXPECT_EQ(error_of([&] { model.forward(kit::random_ids(13, 7, 1), Sequences::single(13)); }),
+            "model: a sequence of 13 tokens is longer than max_position_embeddings 12; shorten it, or train with more "
+            "positions");
   const auto state = model.make_state(2, 4);
-  EXPECT_EQ(error_of([&] { model.continue_sequences(*state, {1}); }), "model: the state has 2 sequences, got counts for 1");
+  EXPECT_EQ(error_of([&] { model.continue_sequences(*state, {1}); }),
+            "model: the state has 2 sequences, got counts for 1");
   EXPECT_EQ(error_of([&] { state->truncate(0, 1); }), "state: cannot truncate sequence 0 to 1 tokens");
   EXPECT_EQ(error_of([&] { state->reorder({2}); }), "state: reorder from sequence 2 of 2");
 }
@@ -185,13 +225,18 @@ TEST_F(ModelFiles, WeightsOfAnotherModelAreRefusedByName) {
   EXPECT_EQ(loading(tensors, model), "no error");
   auto wrong = tensors;
   wrong["layers.2.mixer_norm.weight"] = kit::normal({8}, DType::f32, 1);
-  EXPECT_EQ(loading(wrong, model), "load: '" + file_.string() + "' has a tensor 'layers.2.mixer_norm.weight' that this model does not; its config.json must be the one the weights were saved with");
+  EXPECT_EQ(loading(wrong, model), "load: '" + file_.string() +
+                                       "' has a tensor 'layers.2.mixer_norm.weight' that this model does not; its "
+                                       "config.json must be the one the weights were saved with");
   wrong = tensors;
   wrong.erase("final_norm.weight");
-  EXPECT_EQ(loading(wrong, model), "load: '" + file_.string() + "' has no tensor 'final_norm.weight' [8]; its config.json must be the one the weights were saved with");
+  EXPECT_EQ(loading(wrong, model),
+            "load: '" + file_.string() +
+                "' has no tensor 'final_norm.weight' [8]; its config.json must be the one the weights were saved with");
   wrong = tensors;
   wrong["embedding.weight"] = kit::normal({8, 8}, DType::f32, 1);
-  EXPECT_EQ(loading(wrong, model), "load: '" + file_.string() + "': tensor 'embedding.weight' is [8,8], the model needs [7,8]");
+  EXPECT_EQ(loading(wrong, model),
+            "load: '" + file_.string() + "': tensor 'embedding.weight' is [8,8], the model needs [7,8]");
 }
 
 TEST_F(ModelFiles, ARefusedFileChangesNothing) {
@@ -203,7 +248,8 @@ TEST_F(ModelFiles, ARefusedFileChangesNothing) {
   }
   tensors["layers.1.mixer_norm.weight"] = kit::normal({9}, DType::f32, 1);
   EXPECT_NE(loading(tensors, model), "no error");
-  for (const Parameter& p : model.parameters().all()) EXPECT_EQ(kit::bit_difference(p.master.value(), before[p.name]), "") << p.name;
+  for (const Parameter& p : model.parameters().all())
+    EXPECT_EQ(kit::bit_difference(p.master.value(), before[p.name]), "") << p.name;
 }
 
 TEST_F(ModelFiles, LoadingRefreshesTheBf16Copies) {
@@ -211,7 +257,9 @@ TEST_F(ModelFiles, LoadingRefreshesTheBf16Copies) {
   save_weights(model, file_);
   load_weights(other, file_);
   const Tensor ids = kit::random_ids(6, 7, 1);
-  EXPECT_EQ(kit::bit_difference(model.forward(ids, Sequences::single(6)).value(), other.forward(ids, Sequences::single(6)).value()), "");
+  EXPECT_EQ(kit::bit_difference(model.forward(ids, Sequences::single(6)).value(),
+                                other.forward(ids, Sequences::single(6)).value()),
+            "");
 }
 
 }  // namespace

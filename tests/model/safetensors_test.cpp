@@ -33,7 +33,9 @@ std::string refused(const std::string& bytes) {
   return "accepted";
 }
 
-std::string tensor(const std::string& dtype, const std::string& shape, const std::string& offsets) { return R"({"a":{"dtype":")" + dtype + R"(","shape":)" + shape + R"(,"data_offsets":)" + offsets + "}}"; }
+std::string tensor(const std::string& dtype, const std::string& shape, const std::string& offsets) {
+  return R"({"a":{"dtype":")" + dtype + R"(","shape":)" + shape + R"(,"data_offsets":)" + offsets + "}}";
+}
 
 TEST_F(Safetensors, EveryTypeSurvives) {
   std::map<std::string, Tensor> tensors;
@@ -62,7 +64,8 @@ TEST_F(Safetensors, BytesAreTheFormats) {
   kit::assign(a, {1, -2});
   kit::assign(b, {258});
   write_safetensors(file_, {{"b", b}, {"a", a}}, {});
-  const std::string header = R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"I32","shape":[1,1],"data_offsets":[8,12]}})";
+  const std::string header =
+      R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"I32","shape":[1,1],"data_offsets":[8,12]}})";
   const size_t padded = (header.size() + 7) / 8 * 8;  // data begin at a multiple of 8
   std::string want(8, '\0');
   want[0] = char(padded);
@@ -103,17 +106,37 @@ TEST_F(Safetensors, DamagedFilesAreRefusedBeforeUse) {
   EXPECT_NE(refused("1234567").find("at least 8"), std::string::npos);
   EXPECT_NE(refused(std::string(8, '\xff')).find("header would have"), std::string::npos);
   EXPECT_NE(refused(bytes_of("{}", 0).substr(0, 9)).find("header would have 2 bytes"), std::string::npos);
-  for (const char* header : {"", "{", "[]", "3", "null", "{\"a\":1}", "{} trailing", "\xff\xfe"}) EXPECT_NE(refused(bytes_of(header, 8)), "accepted") << header;
-  for (const char* missing : {R"({"a":{"dtype":"F32","shape":[2]}})", R"({"a":{"dtype":"F32","data_offsets":[0,8]}})", R"({"a":{"shape":[2],"data_offsets":[0,8]}})"}) EXPECT_NE(refused(bytes_of(missing, 8)).find("'a'"), std::string::npos) << missing;
+  for (const char* header : {"", "{", "[]", "3", "null", "{\"a\":1}", "{} trailing", "\xff\xfe"})
+    EXPECT_NE(refused(bytes_of(header, 8)), "accepted") << header;
+  for (const char* missing : {R"({"a":{"dtype":"F32","shape":[2]}})", R"({"a":{"dtype":"F32","data_offsets":[0,8]}})",
+                              R"({"a":{"shape":[2],"data_offsets":[0,8]}})"})
+    EXPECT_NE(refused(bytes_of(missing, 8)).find("'a'"), std::string::npos) << missing;
   EXPECT_EQ(refused(bytes_of(tensor("F32", "[2]", "[0,8]"), 8)), "accepted");
   // Types, shapes and offsets that do not fit the file or each other.
   EXPECT_NE(refused(bytes_of(tensor("F99", "[2]", "[0,8]"), 8)).find("F99"), std::string::npos);
-  for (const auto& [shape, offsets] : {std::pair<const char*, const char*>{"[2]", "[0,9]"}, {"[2]", "[0,4]"}, {"[2]", "[8,0]"}, {"[2]", "[-8,0]"}, {"[2]", "[0]"}, {"[2]", "[0,8,8]"}, {"[2]", "[0.5,8]"}, {"[2]", "\"0,8\""}, {"[3]", "[0,8]"}, {"[-2]", "[0,8]"}, {"[2.5]", "[0,8]"}, {"2", "[0,8]"}, {"[1,1,1,1,2]", "[0,8]"}, {"[4294967296,4294967296,2]", "[0,8]"}, {"[18446744073709551615]", "[0,8]"}, {"[2]", "[18446744073709551608,0]"}})
+  for (const auto& [shape, offsets] : {std::pair<const char*, const char*>{"[2]", "[0,9]"},
+                                       {"[2]", "[0,4]"},
+                                       {"[2]", "[8,0]"},
+                                       {"[2]", "[-8,0]"},
+                                       {"[2]", "[0]"},
+                                       {"[2]", "[0,8,8]"},
+                                       {"[2]", "[0.5,8]"},
+                                       {"[2]", "\"0,8\""},
+                                       {"[3]", "[0,8]"},
+                                       {"[-2]", "[0,8]"},
+                                       {"[2.5]", "[0,8]"},
+                                       {"2", "[0,8]"},
+                                       {"[1,1,1,1,2]", "[0,8]"},
+                                       {"[4294967296,4294967296,2]", "[0,8]"},
+                                       {"[18446744073709551615]", "[0,8]"},
+                                       {"[2]", "[18446744073709551608,0]"}})
     EXPECT_NE(refused(bytes_of(tensor("F32", shape, offsets), 8)), "accepted") << shape << " " << offsets;
 }
 
 TEST_F(Safetensors, OverlapsAndRepeatedNamesAreRefused) {
-  const std::string a = R"({"dtype":"F32","shape":[2],"data_offsets":[0,8]})", b = R"({"dtype":"F32","shape":[2],"data_offsets":[4,12]})", c = R"({"dtype":"F32","shape":[1],"data_offsets":[8,12]})";
+  const std::string a = R"({"dtype":"F32","shape":[2],"data_offsets":[0,8]})",
+                    b = R"({"dtype":"F32","shape":[2],"data_offsets":[4,12]})",
+                    c = R"({"dtype":"F32","shape":[1],"data_offsets":[8,12]})";
   EXPECT_NE(refused(bytes_of("{\"a\":" + a + ",\"b\":" + b + "}", 12)).find("overlap"), std::string::npos);
   EXPECT_EQ(refused(bytes_of("{\"a\":" + a + ",\"b\":" + c + "}", 12)), "accepted");
   EXPECT_NE(refused(bytes_of("{\"a\":" + a + ",\"a\":" + c + "}", 12)), "accepted");

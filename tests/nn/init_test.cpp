@@ -9,7 +9,8 @@
 namespace lithe {
 namespace {
 
-Tensor made(const InitConfig& config, const Shape& shape = {6, 6}, InitRole role = InitRole::matrix, const std::string& name = "w", uint64_t seed = 1, int64_t layer = 0, int64_t layers = 4) {
+Tensor made(const InitConfig& config, const Shape& shape = {6, 6}, InitRole role = InitRole::matrix,
+            const std::string& name = "w", uint64_t seed = 1, int64_t layer = 0, int64_t layers = 4) {
   const Tensor x = empty(shape, DType::f64);
   initialise(x, config, role, name, seed, layer, layers);
   return x;
@@ -22,7 +23,8 @@ Moments moments(const Tensor& x) {
   Moments m;
   const double n = double(x.numel());
   for (double v : kit::values(x)) m.mean += v / n, m.largest = std::max(m.largest, std::abs(v));
-  for (double v : kit::values(x)) m.variance += (v - m.mean) * (v - m.mean) / n, m.fourth += std::pow(v - m.mean, 4) / n;
+  for (double v : kit::values(x))
+    m.variance += (v - m.mean) * (v - m.mean) / n, m.fourth += std::pow(v - m.mean, 4) / n;
   return m;
 }
 
@@ -56,7 +58,8 @@ TEST(Init, XavierUniformIsFlatWithinEta) {
 // oracle: init.xavier_normal
 TEST(Init, XavierNormalHasAThirdOfEtaSquaredUnlessLiteral) {
   const double eta2 = 6.0 / 500;
-  const Tensor standard = made({.type = "xavier_normal"}, {300, 200}), literal = made({.type = "xavier_normal", .literal = true}, {300, 200});
+  const Tensor standard = made({.type = "xavier_normal"}, {300, 200}),
+               literal = made({.type = "xavier_normal", .literal = true}, {300, 200});
   expect_moments(standard, eta2 / 3);
   expect_moments(literal, eta2);
   EXPECT_NEAR(moments(standard).fourth / std::pow(moments(standard).variance, 2), 3, 0.15);  // bell-shaped
@@ -68,8 +71,10 @@ TEST(Init, GainMultiplies) {
   for (int64_t i = 0; i < 36; ++i) EXPECT_NEAR(value_at(three, i), 3 * value_at(one, i), 1e-15);
 }
 
-double deviation_ratio(const InitConfig& a, const InitConfig& b, int64_t layer_a = 0, int64_t layer_b = 0, int64_t layers_a = 4, int64_t layers_b = 4, InitRole role = InitRole::matrix) {
-  const Tensor x = made(a, {6, 6}, role, "w", 1, layer_a, layers_a), y = made(b, {6, 6}, role, "w", 1, layer_b, layers_b);
+double deviation_ratio(const InitConfig& a, const InitConfig& b, int64_t layer_a = 0, int64_t layer_b = 0,
+                       int64_t layers_a = 4, int64_t layers_b = 4, InitRole role = InitRole::matrix) {
+  const Tensor x = made(a, {6, 6}, role, "w", 1, layer_a, layers_a),
+               y = made(b, {6, 6}, role, "w", 1, layer_b, layers_b);
   return value_at(x, 0) / value_at(y, 0);  // the same draws
 }
 
@@ -94,7 +99,8 @@ TEST(Init, DeepNormShrinksValuesAndOutputsOnly) {
   EXPECT_NEAR(depth_gain(config, InitRole::matrix, 0, 1), 0.594604, 5e-7);
   EXPECT_NEAR(depth_gain(config, InitRole::matrix, 3, 12), 0.319472, 5e-7);
   EXPECT_NEAR(depth_gain(config, InitRole::residual_output, 3, 12), 0.319472, 5e-7);
-  for (InitRole role : {InitRole::query_key, InitRole::embedding, InitRole::zeros, InitRole::ones}) EXPECT_EQ(depth_gain(config, role, 3, 12), 1);
+  for (InitRole role : {InitRole::query_key, InitRole::embedding, InitRole::zeros, InitRole::ones})
+    EXPECT_EQ(depth_gain(config, role, 3, 12), 1);
   EXPECT_EQ(depth_gain(config, InitRole::matrix, -1, 12), 1);  // outside the layers: the head
 }
 
@@ -112,7 +118,9 @@ TEST(Init, DepthScaledDividesByAPowerOfTheLayer) {
   scaled.depth_b = 0;
   power.depth = "power";
   power.depth_b = 0;
-  EXPECT_EQ(kit::bit_difference(made(scaled, {6, 6}, InitRole::matrix, "w", 1, 5, 9), made(power, {6, 6}, InitRole::matrix, "w", 1, 5, 9)), "");
+  EXPECT_EQ(kit::bit_difference(made(scaled, {6, 6}, InitRole::matrix, "w", 1, 5, 9),
+                                made(power, {6, 6}, InitRole::matrix, "w", 1, 5, 9)),
+            "");
 }
 
 TEST(Init, NormalShrinksWhatFeedsTheResidualStream) {
@@ -120,12 +128,15 @@ TEST(Init, NormalShrinksWhatFeedsTheResidualStream) {
   expect_moments(made(config, {300, 200}), 0.25);
   expect_moments(made(config, {300, 200}, InitRole::residual_output), 0.25 / 8);  // 2 x 4 layers
   expect_moments(made({.std = 0.5, .scale_residual_outputs = false}, {300, 200}, InitRole::residual_output), 0.25);
-  expect_moments(made({.type = "xavier_uniform", .std = 0.5}, {300, 200}, InitRole::embedding), 0.25);  // tables never by Xavier
+  expect_moments(made({.type = "xavier_uniform", .std = 0.5}, {300, 200}, InitRole::embedding),
+                 0.25);  // tables never by Xavier
 }
 
 TEST(Init, BiasesStartAtZeroAndNormsAtOne) {
-  EXPECT_EQ(kit::values(made({.type = "xavier_normal", .depth = "power"}, {3}, InitRole::zeros)), (std::vector<double>{0, 0, 0}));
-  EXPECT_EQ(kit::values(made({.type = "xavier_normal", .depth = "power"}, {3}, InitRole::ones)), (std::vector<double>{1, 1, 1}));
+  EXPECT_EQ(kit::values(made({.type = "xavier_normal", .depth = "power"}, {3}, InitRole::zeros)),
+            (std::vector<double>{0, 0, 0}));
+  EXPECT_EQ(kit::values(made({.type = "xavier_normal", .depth = "power"}, {3}, InitRole::ones)),
+            (std::vector<double>{1, 1, 1}));
 }
 
 TEST(Init, ValuesAreAFunctionOfSeedNameAndElement) {
@@ -136,17 +147,25 @@ TEST(Init, ValuesAreAFunctionOfSeedNameAndElement) {
   // The same name and shape in another model: the same numbers, whatever else is there.
   kit::Bench alone, crowded;
   crowded.scope("other").parameter("weight", {5, 5}, InitRole::matrix);
-  EXPECT_EQ(kit::bit_difference(alone.scope("a").parameter("weight", {4, 3}, InitRole::matrix)->master.value(), crowded.scope("a").parameter("weight", {4, 3}, InitRole::matrix)->master.value()), "");
+  EXPECT_EQ(kit::bit_difference(alone.scope("a").parameter("weight", {4, 3}, InitRole::matrix)->master.value(),
+                                crowded.scope("a").parameter("weight", {4, 3}, InitRole::matrix)->master.value()),
+            "");
 }
 
 TEST(Init, RolesReachTheModelsMatrices) {
   // deepnorm: value and output matrices of 2 layers shrink by 16^(-1/4) = 1/2, queries and keys do not.
-  const std::string base = "vocab_size: 5, hidden_size: 8, num_hidden_layers: 2, max_position_embeddings: 4, mixer: {type: attention, num_attention_heads: 2}, ffn: relu, tie_word_embeddings: false";
-  Model plain(kit::model_config("{" + base + ", init: {type: xavier_uniform}}"), {}), deep(kit::model_config("{" + base + ", init: {type: xavier_uniform, depth: deepnorm}}"), {});
+  const std::string base =
+      "vocab_size: 5, hidden_size: 8, num_hidden_layers: 2, max_position_embeddings: 4, mixer: {type: attention, "
+      "num_attention_heads: 2}, ffn: relu, tie_word_embeddings: false";
+  Model plain(kit::model_config("{" + base + ", init: {type: xavier_uniform}}"), {}),
+      deep(kit::model_config("{" + base + ", init: {type: xavier_uniform, depth: deepnorm}}"), {});
   for (const Parameter& p : plain.parameters().all()) {
     if (!p.decay) continue;
-    const bool shrinks = p.name.starts_with("layers.") && !p.name.ends_with("heads.q.weight") && !p.name.ends_with("heads.k.weight");
-    EXPECT_NEAR(value_at(deep.parameters().find(p.name)->master.value(), 1) / value_at(p.master.value(), 1), shrinks ? 0.5 : 1, 1e-6) << p.name;
+    const bool shrinks =
+        p.name.starts_with("layers.") && !p.name.ends_with("heads.q.weight") && !p.name.ends_with("heads.k.weight");
+    EXPECT_NEAR(value_at(deep.parameters().find(p.name)->master.value(), 1) / value_at(p.master.value(), 1),
+                shrinks ? 0.5 : 1, 1e-6)
+        << p.name;
   }
 }
 

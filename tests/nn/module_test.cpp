@@ -45,7 +45,8 @@ TEST(Parameters, Bf16ModelsReadShadowsAndGatherInF32) {
   const Parameter* vector = bench.scope().parameter("bias", {4}, InitRole::ones);
   EXPECT_EQ(matrix->var().dtype(), DType::bf16);
   EXPECT_EQ(vector->var().dtype(), DType::f32);
-  for (int64_t i = 0; i < 12; ++i) EXPECT_EQ(value_at(matrix->shadow, i), double(float(bf16(float(value_at(matrix->master.value(), i))))));
+  for (int64_t i = 0; i < 12; ++i)
+    EXPECT_EQ(value_at(matrix->shadow, i), double(float(bf16(float(value_at(matrix->master.value(), i))))));
   set_value(matrix->master.value(), 0, 5.001);
   EXPECT_NE(value_at(matrix->shadow, 0), 5);
   bench.parameters().refresh_shadows();
@@ -90,7 +91,8 @@ TEST(DropoutPlace, IsKeyedByPlaceSeedAndStep) {
   };
   const Tensor first = masked("a", 1, 2, 3);
   EXPECT_EQ(kit::bit_difference(first, masked("a", 1, 2, 3)), "");
-  for (const Tensor& other : {masked("b", 1, 2, 3), masked("a", 2, 2, 3), masked("a", 1, 3, 3), masked("a", 1, 2, 4)}) EXPECT_NE(kit::bit_difference(first, other), "");
+  for (const Tensor& other : {masked("b", 1, 2, 3), masked("a", 2, 2, 3), masked("a", 1, 3, 3), masked("a", 1, 2, 4)})
+    EXPECT_NE(kit::bit_difference(first, other), "");
 }
 
 }  // namespace

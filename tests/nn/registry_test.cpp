@@ -27,7 +27,12 @@ TEST(Registry, HasEveryPartOnceAndSorted) {
     EXPECT_FALSE(entry->info.summary.empty()) << entry->name;
     EXPECT_EQ(&registry.get(entry->slot, entry->name, {}), entry);
   }
-  for (const auto& [slot, name] : {std::pair<std::string, std::string>{"mixer", "attention"}, {"heads", "gqa"}, {"position", "rotary"}, {"residual", "res_post"}, {"head", "lm"}}) EXPECT_EQ(registry.get(slot, name, {}).name, name);
+  for (const auto& [slot, name] : {std::pair<std::string, std::string>{"mixer", "attention"},
+                                   {"heads", "gqa"},
+                                   {"position", "rotary"},
+                                   {"residual", "res_post"},
+                                   {"head", "lm"}})
+    EXPECT_EQ(registry.get(slot, name, {}).name, name);
 }
 
 TEST(Registry, RefusesASecondPartOfOneName) {
@@ -62,34 +67,51 @@ TEST(Registry, PartsWithoutTheFormThatIsNeededAreRefused) {
     return "built";
   };
   EXPECT_EQ(build("both_ways_only", false), "built");
-  EXPECT_EQ(build("both_ways_only", true), "model: slot mixer: part 'both_ways_only' has no causal form, which this architecture needs");
+  EXPECT_EQ(build("both_ways_only", true),
+            "model: slot mixer: part 'both_ways_only' has no causal form, which this architecture needs");
   EXPECT_EQ(build("causal_only", true), "built");
-  EXPECT_EQ(build("causal_only", false), "model: slot mixer: part 'causal_only' has no bidirectional form, which this architecture needs");
-  EXPECT_THROW(Model(kit::model_config("{vocab_size: 5, hidden_size: 8, max_position_embeddings: 4, mixer: both_ways_only}"), {}), Error);
+  EXPECT_EQ(build("causal_only", false),
+            "model: slot mixer: part 'causal_only' has no bidirectional form, which this architecture needs");
+  EXPECT_THROW(
+      Model(kit::model_config("{vocab_size: 5, hidden_size: 8, max_position_embeddings: 4, mixer: both_ways_only}"),
+            {}),
+      Error);
 }
 
 TEST(Registry, MisspeltPartsAreNamedWithTheirPlaceAndTheNearest) {
-  EXPECT_EQ(refused("hidden_size: 8\nposition: {type: rotory}\n"), "recipe: recipe.yaml:2:11: slot position has no part 'rotory'; it has learned, none, rotary, sinusoidal; did you mean 'rotary'?");
+  EXPECT_EQ(refused("hidden_size: 8\nposition: {type: rotory}\n"),
+            "recipe: recipe.yaml:2:11: slot position has no part 'rotory'; it has learned, none, rotary, sinusoidal; "
+            "did you mean 'rotary'?");
   // The short form, and a part inside a part.
-  EXPECT_EQ(refused("norm: layr\n"), "recipe: recipe.yaml:1:7: slot norm has no part 'layr'; it has layer, rms; did you mean 'layer'?");
+  EXPECT_EQ(refused("norm: layr\n"),
+            "recipe: recipe.yaml:1:7: slot norm has no part 'layr'; it has layer, rms; did you mean 'layer'?");
   const std::string inside = refused("mixer:\n  type: attention\n  heads: {type: mga}\n");
   EXPECT_TRUE(inside.starts_with("recipe: recipe.yaml:3:10: slot heads has no part 'mga'; it has ")) << inside;
-  EXPECT_TRUE(inside.ends_with("; did you mean 'mha'?") || inside.ends_with("; did you mean 'mqa'?") || inside.ends_with("; did you mean 'gqa'?")) << inside;
+  EXPECT_TRUE(inside.ends_with("; did you mean 'mha'?") || inside.ends_with("; did you mean 'mqa'?") ||
+              inside.ends_with("; did you mean 'gqa'?"))
+      << inside;
 }
 
 TEST(Registry, MisspeltOptionsAreNamedWithTheirPlaceAndTheNearest) {
-  EXPECT_EQ(refused("ffn:\n  type: relu\n  intermediat_size: 4\n"), "recipe: recipe.yaml:3:21: unknown key 'intermediat_size' in section 'ffn relu'; did you mean 'intermediate_size'?");
+  EXPECT_EQ(refused("ffn:\n  type: relu\n  intermediat_size: 4\n"),
+            "recipe: recipe.yaml:3:21: unknown key 'intermediat_size' in section 'ffn relu'; did you mean "
+            "'intermediate_size'?");
   const std::string inside = refused("mixer: {type: attention, heads: {type: gqa, num_kv_heads: 2}}\n");
-  EXPECT_TRUE(inside.starts_with("recipe: recipe.yaml:1:59: unknown key 'num_kv_heads' in section 'heads gqa'")) << inside;
+  EXPECT_TRUE(inside.starts_with("recipe: recipe.yaml:1:59: unknown key 'num_kv_heads' in section 'heads gqa'"))
+      << inside;
   // An option of another part of the slot is as unknown.
   const std::string other = refused("ffn: {type: swiglu, bias: true}\n");
   EXPECT_TRUE(other.starts_with("recipe: recipe.yaml:1:27: unknown key 'bias' in section 'ffn swiglu'")) << other;
 }
 
 TEST(Registry, ValuesOutsideTheirRuleAreNamedWithTheRule) {
-  EXPECT_EQ(refused("norm: {type: layer, eps_mode: sigm}\n"), "recipe: recipe.yaml:1:31: 'norm layer.eps_mode' must be one of sigma, variance, got 'sigm'; did you mean 'sigma'?");
-  EXPECT_EQ(refused("norm: {type: layer, eps: -1}\n"), "recipe: recipe.yaml:1:26: 'norm layer.eps' must be at least 0, got -1");
-  EXPECT_EQ(refused("mixer: {type: attention, num_attention_heads: many}\n"), "recipe: recipe.yaml:1:47: 'mixer attention.num_attention_heads' must be an integer, got 'many'");
+  EXPECT_EQ(refused("norm: {type: layer, eps_mode: sigm}\n"),
+            "recipe: recipe.yaml:1:31: 'norm layer.eps_mode' must be one of sigma, variance, got 'sigm'; did you mean "
+            "'sigma'?");
+  EXPECT_EQ(refused("norm: {type: layer, eps: -1}\n"),
+            "recipe: recipe.yaml:1:26: 'norm layer.eps' must be at least 0, got -1");
+  EXPECT_EQ(refused("mixer: {type: attention, num_attention_heads: many}\n"),
+            "recipe: recipe.yaml:1:47: 'mixer attention.num_attention_heads' must be an integer, got 'many'");
 }
 
 TEST(Registry, ChoicesAreFilledInWithTheirDefaults) {

@@ -51,7 +51,9 @@ TEST(Attend, IsTheFormula) {
 
 TEST(Attend, ShiftedKeysChangeNothingAndShiftedValuesShiftTheResult) {
   const Tensor q = random({4, 3}, 1), k = random({5, 3}, 2), v = random({5, 3}, 3), c = random({1, 3}, 4);
-  const auto shifted = [&](const Tensor& x) { return kit::sum(x, kit::concatenate(std::vector<Tensor>(size_t(x.rows()), c))); };
+  const auto shifted = [&](const Tensor& x) {
+    return kit::sum(x, kit::concatenate(std::vector<Tensor>(size_t(x.rows()), c)));
+  };
   EXPECT_EQ(kit::close(run(q, shifted(k), v), run(q, k, v), 64), "");
   EXPECT_EQ(kit::close(run(q, k, shifted(v)), shifted(run(q, k, v)), 16), "");
 }
@@ -73,7 +75,9 @@ TEST(Attend, LargeScalesSelectAndSmallOnesAverage) {
   const Tensor selected = run(q, k, v, {.scale = 1e6}), mean = run(q, k, v, {.scale = 1e-12});
   for (int64_t n = 0; n < 4; ++n) {
     int64_t best = 0;
-    const auto dot = [&](int64_t s) { return value_at(kit::product(q.slice(n, n + 1), k.slice(s, s + 1).reshape({3, 1})), 0); };
+    const auto dot = [&](int64_t s) {
+      return value_at(kit::product(q.slice(n, n + 1), k.slice(s, s + 1).reshape({3, 1})), 0);
+    };
     for (int64_t s = 1; s < 5; ++s)
       if (dot(s) > dot(best)) best = s;
     EXPECT_EQ(kit::bit_difference(clone(selected.slice(n, n + 1)), clone(v.slice(best, best + 1))), "") << n;
@@ -87,19 +91,23 @@ TEST(Attend, LargeScalesSelectAndSmallOnesAverage) {
 
 TEST(Attend, RowsThatSeeNothingAreZero) {
   // More queries than keys with a causal mask: the first queries stand before every key.
-  const Tensor out = run(random({3, 2}, 1), random({1, 2}, 2), kit::tensor_f64({1, 2}, {5, 7}), {.mask = {.causal = true}});
+  const Tensor out =
+      run(random({3, 2}, 1), random({1, 2}, 2), kit::tensor_f64({1, 2}, {5, 7}), {.mask = {.causal = true}});
   EXPECT_EQ(kit::values(out), (std::vector<double>{0, 0, 0, 0, 5, 7}));
 }
 
 TEST(Attend, Gradients) {
   const Sequences queries({0, 3, 4, 8}), keys({0, 2, 7, 11});
   for (const auto& [heads, kv] : {std::pair<int64_t, int64_t>{1, 1}, {4, 4}, {4, 2}, {4, 1}})
-    for (const kernels::AttentionMask mask : {kernels::AttentionMask{}, {.causal = true}, {.causal = true, .window = 2}, {.window = 3}}) {
+    for (const kernels::AttentionMask mask :
+         {kernels::AttentionMask{}, {.causal = true}, {.causal = true, .window = 2}, {.window = 3}}) {
       const AttendOptions options{.heads = heads, .kv_heads = kv, .mask = mask};
       const std::string what = cat("heads ", heads, " kv ", kv, " causal ", mask.causal, " window ", mask.window);
       // Self-attention with values wider than keys, then queries and keys of different lengths.
-      kit::expect_gradients([&](const Vars& in) { return attend(in[0], in[1], in[2], queries, queries, options); }, {random({8, heads * 2}, 1), random({8, kv * 2}, 2), random({8, kv * 3}, 3)}, what);
-      kit::expect_gradients([&](const Vars& in) { return attend(in[0], in[1], in[2], queries, keys, options); }, {random({8, heads * 2}, 1), random({11, kv * 2}, 2), random({11, kv * 2}, 3)}, what);
+      kit::expect_gradients([&](const Vars& in) { return attend(in[0], in[1], in[2], queries, queries, options); },
+                            {random({8, heads * 2}, 1), random({8, kv * 2}, 2), random({8, kv * 3}, 3)}, what);
+      kit::expect_gradients([&](const Vars& in) { return attend(in[0], in[1], in[2], queries, keys, options); },
+                            {random({8, heads * 2}, 1), random({11, kv * 2}, 2), random({11, kv * 2}, 3)}, what);
     }
 }
 
@@ -107,14 +115,21 @@ TEST(Attend, GradientsWhenRolesShareAVar) {
   const Sequences sequences({0, 3, 7});
   const AttendOptions options{.heads = 2, .kv_heads = 2, .mask = {.causal = true}};
   const Tensor a = random({7, 4}, 1), b = random({7, 4}, 2);
-  kit::expect_gradients([&](const Vars& in) { return attend(in[0], in[1], in[1], sequences, sequences, options); }, {a, b}, "k is v");
-  kit::expect_gradients([&](const Vars& in) { return attend(in[0], in[0], in[1], sequences, sequences, options); }, {a, b}, "q is k");
-  kit::expect_gradients([&](const Vars& in) { return attend(in[0], in[1], in[0], sequences, sequences, options); }, {a, b}, "q is v");
-  kit::expect_gradients([&](const Vars& in) { return attend(in[0], in[0], in[0], sequences, sequences, options); }, {a}, "all are one");
+  kit::expect_gradients([&](const Vars& in) { return attend(in[0], in[1], in[1], sequences, sequences, options); },
+                        {a, b}, "k is v");
+  kit::expect_gradients([&](const Vars& in) { return attend(in[0], in[0], in[1], sequences, sequences, options); },
+                        {a, b}, "q is k");
+  kit::expect_gradients([&](const Vars& in) { return attend(in[0], in[1], in[0], sequences, sequences, options); },
+                        {a, b}, "q is v");
+  kit::expect_gradients([&](const Vars& in) { return attend(in[0], in[0], in[0], sequences, sequences, options); }, {a},
+                        "all are one");
   // Some roles without gradient.
-  kit::expect_gradients([&](const Vars& in) { return attend(in[0], Var(b), Var(b), sequences, sequences, options); }, {a}, "q only");
-  kit::expect_gradients([&](const Vars& in) { return attend(Var(b), in[0], in[0], sequences, sequences, options); }, {a}, "keys and values only");
-  kit::expect_gradients([&](const Vars& in) { return attend(Var(b), Var(b), in[0], sequences, sequences, options); }, {a}, "values only");
+  kit::expect_gradients([&](const Vars& in) { return attend(in[0], Var(b), Var(b), sequences, sequences, options); },
+                        {a}, "q only");
+  kit::expect_gradients([&](const Vars& in) { return attend(Var(b), in[0], in[0], sequences, sequences, options); },
+                        {a}, "keys and values only");
+  kit::expect_gradients([&](const Vars& in) { return attend(Var(b), Var(b), in[0], sequences, sequences, options); },
+                        {a}, "values only");
 }
 
 TEST(Attend, GivesTheSameRowsFromACache) {
@@ -122,7 +137,8 @@ TEST(Attend, GivesTheSameRowsFromACache) {
   const AttendOptions options{.heads = 2, .kv_heads = 2, .mask = {.causal = true}};
   const Tensor whole = attend(Var(q), Var(k), Var(v), Sequences({0, 4, 6}), Sequences({0, 4, 6}), options).value();
   // Rows 3 and 5 are new; the caches have room to spare, filled with numbers that must not be read.
-  std::vector<KeyValues> caches{{kit::normal({9, 4}, DType::f64, 8, 1e3), kit::normal({9, 4}, DType::f64, 9, 1e3)}, {kit::normal({9, 4}, DType::f64, 8, 1e3), kit::normal({9, 4}, DType::f64, 9, 1e3)}};
+  std::vector<KeyValues> caches{{kit::normal({9, 4}, DType::f64, 8, 1e3), kit::normal({9, 4}, DType::f64, 9, 1e3)},
+                                {kit::normal({9, 4}, DType::f64, 8, 1e3), kit::normal({9, 4}, DType::f64, 9, 1e3)}};
   copy_into(caches[0].keys.slice(0, 4), k.slice(0, 4));
   copy_into(caches[0].values.slice(0, 4), v.slice(0, 4));
   copy_into(caches[1].keys.slice(0, 2), k.slice(4, 6));
@@ -133,17 +149,24 @@ TEST(Attend, GivesTheSameRowsFromACache) {
 
 TEST(Rotate, Gradients) {
   const Tensor positions = kit::ids_of({0, 1, 5, 100});
-  for (bool interleaved : {false, true}) kit::expect_gradients([&](const Vars& in) { return rotate(in[0], positions, 4, 10000, interleaved); }, {random({4, 8}, 1)});
+  for (bool interleaved : {false, true})
+    kit::expect_gradients([&](const Vars& in) { return rotate(in[0], positions, 4, 10000, interleaved); },
+                          {random({4, 8}, 1)});
 }
 
 TEST(Attend, ErrorsNameShapesAndHeads) {
   const Var q(random({4, 6}, 1)), k(random({5, 6}, 2)), v(random({5, 6}, 3));
   const Sequences four = Sequences::single(4), five = Sequences::single(5);
-  EXPECT_EQ(kit::error_of([&] { attend(q, k, v, four, four, {}); }), "attend: q [4,6], k [5,6], v [5,6] do not fit 1 query sequences of 4 rows and 1 key sequences of 4 rows");
-  EXPECT_EQ(kit::error_of([&] { attend(q, k, v, four, five, {.heads = 3, .kv_heads = 2}); }), "attend: heads (3) must be a multiple of key/value heads (2)");
-  EXPECT_EQ(kit::error_of([&] { attend(q, k, v, four, five, {.heads = 4, .kv_heads = 4}); }), "attend: widths q 6, k 6, v 6 must be multiples of the heads 4 and 4");
-  EXPECT_EQ(kit::error_of([&] { attend(q, k, v, four, five, {.heads = 6, .kv_heads = 3}); }), "attend: queries have 1 channels a head, keys 2");
-  EXPECT_EQ(kit::error_of([&] { attend_cached(q.value(), {}, four, {}); }), "attend_cached: one cache a sequence: 1, got 0");
+  EXPECT_EQ(kit::error_of([&] { attend(q, k, v, four, four, {}); }),
+            "attend: q [4,6], k [5,6], v [5,6] do not fit 1 query sequences of 4 rows and 1 key sequences of 4 rows");
+  EXPECT_EQ(kit::error_of([&] { attend(q, k, v, four, five, {.heads = 3, .kv_heads = 2}); }),
+            "attend: heads (3) must be a multiple of key/value heads (2)");
+  EXPECT_EQ(kit::error_of([&] { attend(q, k, v, four, five, {.heads = 4, .kv_heads = 4}); }),
+            "attend: widths q 6, k 6, v 6 must be multiples of the heads 4 and 4");
+  EXPECT_EQ(kit::error_of([&] { attend(q, k, v, four, five, {.heads = 6, .kv_heads = 3}); }),
+            "attend: queries have 1 channels a head, keys 2");
+  EXPECT_EQ(kit::error_of([&] { attend_cached(q.value(), {}, four, {}); }),
+            "attend_cached: one cache a sequence: 1, got 0");
 }
 
 }  // namespace

@@ -29,7 +29,9 @@ TEST(BasicOps, RowAffineGradients) {
   kit::expect_gradients([](const Vars& in) { return row_affine(in[0], in[1], in[1]); }, inputs, "period 2");
   kit::expect_gradients([](const Vars& in) { return row_affine(in[0], in[2], {}); }, inputs, "weight only");
   kit::expect_gradients([](const Vars& in) { return row_affine(in[0], {}, in[2]); }, inputs, "bias only");
-  const Tensor y = row_affine(Var(kit::tensor_f64({1, 4}, {1, 2, 3, 4})), Var(kit::tensor_f64({2}, {10, 100})), Var(kit::tensor_f64({2}, {1, 2}))).value();
+  const Tensor y = row_affine(Var(kit::tensor_f64({1, 4}, {1, 2, 3, 4})), Var(kit::tensor_f64({2}, {10, 100})),
+                              Var(kit::tensor_f64({2}, {1, 2})))
+                       .value();
   EXPECT_EQ(kit::values(y), (std::vector<double>{11, 202, 31, 402}));
 }
 
@@ -37,7 +39,8 @@ TEST(BasicOps, Values) {
   const Var a(kit::tensor_f64({1, 2}, {1, 2})), b(kit::tensor_f64({1, 2}, {10, 30}));
   EXPECT_EQ(kit::values(add(a, b, 3, 0.5).value()), (std::vector<double>{8, 21}));
   EXPECT_EQ(kit::values(mul(a, b).value()), (std::vector<double>{10, 60}));
-  EXPECT_EQ(kit::values(pick_rows(Var(kit::tensor_f64({2, 2}, {1, 2, 3, 4})), {1, 1, 0}).value()), (std::vector<double>{3, 4, 3, 4, 1, 2}));
+  EXPECT_EQ(kit::values(pick_rows(Var(kit::tensor_f64({2, 2}, {1, 2, 3, 4})), {1, 1, 0}).value()),
+            (std::vector<double>{3, 4, 3, 4, 1, 2}));
   EXPECT_EQ(reshape(Var(random({3, 4}, 1)), {2, 6}).shape(), (Shape{2, 6}));
 }
 
@@ -91,7 +94,8 @@ TEST(Dropout, KeepsAFractionAndScalesIt) {
 }
 
 TEST(Dropout, MasksFollowTheKeyAndNothingElse) {
-  const Var x = Var::leaf(kit::normal({10, 100}, DType::f32, 1, 1, 5)), other = Var::leaf(kit::normal({10, 100}, DType::f32, 2, 1, 5));
+  const Var x = Var::leaf(kit::normal({10, 100}, DType::f32, 1, 1, 5)),
+            other = Var::leaf(kit::normal({10, 100}, DType::f32, 2, 1, 5));
   const Tape tape;
   const auto mask = [](const Var& y) {
     std::vector<bool> out;
@@ -101,7 +105,8 @@ TEST(Dropout, MasksFollowTheKeyAndNothingElse) {
   const RandomKey key{.seed = 1, .step = 2, .layer = 3, .purpose = 4};
   const auto first = mask(dropout(x, 0.5, key));
   EXPECT_EQ(first, mask(dropout(other, 0.5, key)));
-  for (const RandomKey& changed : {RandomKey{2, 2, 3, 4}, {1, 3, 3, 4}, {1, 2, 4, 4}, {1, 2, 3, 5}}) EXPECT_NE(first, mask(dropout(x, 0.5, changed)));
+  for (const RandomKey& changed : {RandomKey{2, 2, 3, 4}, {1, 3, 3, 4}, {1, 2, 4, 4}, {1, 2, 3, 5}})
+    EXPECT_NE(first, mask(dropout(x, 0.5, changed)));
 }
 
 TEST(Dropout, TheGradientUsesTheSameMask) {
@@ -127,7 +132,8 @@ TEST(BasicOps, ErrorsNameBothShapes) {
   const Var a(random({2, 3}, 1)), b(random({3, 2}, 2)), v(random({4}, 3));
   EXPECT_EQ(kit::error_of([&] { add(a, b); }), "add: shapes must be equal, got [2,3] and [3,2]");
   EXPECT_EQ(kit::error_of([&] { mul(a, b); }), "mul: shapes must be equal, got [2,3] and [3,2]");
-  EXPECT_EQ(kit::error_of([&] { row_affine(a, v, {}); }), "row_affine: the columns of x [2,3] must be a multiple of the vector's length, got [4]");
+  EXPECT_EQ(kit::error_of([&] { row_affine(a, v, {}); }),
+            "row_affine: the columns of x [2,3] must be a multiple of the vector's length, got [4]");
   EXPECT_EQ(kit::error_of([&] { pick_rows(a, {0, 2}); }), "pick_rows: row 2 of [2,3]");
   EXPECT_EQ(kit::error_of([&] { dropout(a, 1, {}); }), "dropout: p must be in [0, 1), got 1");
   EXPECT_NE(kit::error_of([&] { reshape(a, {4, 2}); }).find("[2,3]"), std::string::npos);

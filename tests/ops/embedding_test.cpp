@@ -11,12 +11,21 @@ TEST(Embed, Gradients) {
   const Tensor table = kit::normal({5, 3}, DType::f64, 1), ids = kit::ids_of({4, 0, 4, 2});
   kit::expect_gradients([&](const Vars& in) { return embed(in[0], ids, DType::f64); }, {table});
   kit::expect_gradients([&](const Vars& in) { return embed(in[0], ids, DType::f64, -2.5); }, {table});
-  kit::expect_gradients([&](const Vars& in) { return add_rows(in[0], in[1], ids); }, {kit::normal({4, 3}, DType::f64, 2), table});
-  kit::expect_gradients([&](const Vars& in) { return add_rows(in[0], in[0], kit::ids_of({1, 1, 0})); }, {kit::normal({3, 3}, DType::f64, 2)}, "rows are the table");
+  kit::expect_gradients([&](const Vars& in) { return add_rows(in[0], in[1], ids); },
+                        {kit::normal({4, 3}, DType::f64, 2), table});
+  kit::expect_gradients(
+      [&](const Vars& in) {
+        return add_rows(in[0], in[0], kit::ids_of({1, 1, 0}));
+      },
+      {kit::normal({3, 3}, DType::f64, 2)}, "rows are the table");
 }
 
 TEST(Embed, PaddingGetsNoGradient) {
-  const auto out = kit::differentiate([](const Vars& in) { return embed(in[0], kit::ids_of({2, 1, 2}), DType::f64, 1, 2); }, {kit::normal({3, 2}, DType::f64, 1)}, kit::tensor_f64({3, 2}, {1, 2, 3, 4, 5, 6}));
+  const auto out = kit::differentiate(
+      [](const Vars& in) {
+        return embed(in[0], kit::ids_of({2, 1, 2}), DType::f64, 1, 2);
+      },
+      {kit::normal({3, 2}, DType::f64, 1)}, kit::tensor_f64({3, 2}, {1, 2, 3, 4, 5, 6}));
   EXPECT_EQ(kit::values(out.gradients[0]), (std::vector<double>{0, 0, 3, 4, 0, 0}));
 }
 
@@ -33,10 +42,18 @@ TEST(Embed, RowsMayBeNarrowerNumbersThanTheTable) {
 
 TEST(Embed, ErrorsNameIdsAndShapes) {
   const Var table(kit::normal({3, 2}, DType::f64, 1)), x(kit::normal({2, 4}, DType::f64, 2));
-  EXPECT_EQ(kit::error_of([&] { embed(table, kit::ids_of({0, 3}), DType::f64); }), "embed: id 3 at row 1 is outside the table of 3 rows");
-  EXPECT_EQ(kit::error_of([&] { embed(Var(kit::normal({3}, DType::f64, 1)), kit::ids_of({0}), DType::f64); }), "embed: the table must be [V,D], got [3]");
-  EXPECT_EQ(kit::error_of([&] { embed(table, kit::normal({2}, DType::f32, 1), DType::f64); }), "embed: ids must be i32, got f32");
-  EXPECT_EQ(kit::error_of([&] { add_rows(x, table, kit::ids_of({0, 1})); }), "add_rows: x [2,4] does not fit the table [3,2] and 2 positions");
+  EXPECT_EQ(kit::error_of([&] {
+              embed(table, kit::ids_of({0, 3}), DType::f64);
+            }),
+            "embed: id 3 at row 1 is outside the table of 3 rows");
+  EXPECT_EQ(kit::error_of([&] { embed(Var(kit::normal({3}, DType::f64, 1)), kit::ids_of({0}), DType::f64); }),
+            "embed: the table must be [V,D], got [3]");
+  EXPECT_EQ(kit::error_of([&] { embed(table, kit::normal({2}, DType::f32, 1), DType::f64); }),
+            "embed: ids must be i32, got f32");
+  EXPECT_EQ(kit::error_of([&] {
+              add_rows(x, table, kit::ids_of({0, 1}));
+            }),
+            "add_rows: x [2,4] does not fit the table [3,2] and 2 positions");
 }
 
 }  // namespace

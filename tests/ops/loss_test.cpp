@@ -12,26 +12,32 @@ using Vars = std::vector<Var>;
 
 Tensor random(const Shape& shape, uint64_t seed, DType dtype = DType::f64) { return kit::normal(shape, dtype, seed); }
 
-double loss_of(const Tensor& logits, const Tensor& labels, double smoothing = 0) { return value_at(cross_entropy(Var(logits), labels, smoothing, 1).value(), 0); }
+double loss_of(const Tensor& logits, const Tensor& labels, double smoothing = 0) {
+  return value_at(cross_entropy(Var(logits), labels, smoothing, 1).value(), 0);
+}
 
 // oracle: train.nll
 TEST(CrossEntropy, UniformLogitsCostTheLogarithmOfTheVocabulary) {
   for (int64_t V : {2, 7, 1000})
     for (double smoothing : {0.0, 0.1}) {
       Tensor logits = zeros({2, V}, DType::f64);
-      EXPECT_NEAR(loss_of(logits, kit::ids_of({0, int(V) - 1}), smoothing), 2 * std::log(double(V)), 1e-14 * std::log(double(V)) * 4);
+      EXPECT_NEAR(loss_of(logits, kit::ids_of({0, int(V) - 1}), smoothing), 2 * std::log(double(V)),
+                  1e-14 * std::log(double(V)) * 4);
     }
 }
 
 TEST(CrossEntropy, GradientIsProbabilityMinusTargetOverTheCount) {
   const Tensor logits = random({3, 5}, 1), labels = kit::ids_of({4, -1, 2});
   for (double smoothing : {0.0, 0.25}) {
-    const auto got = kit::differentiate([&](const Vars& in) { return cross_entropy(in[0], labels, smoothing, 0.5); }, {logits}, kit::tensor_f64({1}, {1})).gradients[0];
+    const auto got = kit::differentiate([&](const Vars& in) { return cross_entropy(in[0], labels, smoothing, 0.5); },
+                                        {logits}, kit::tensor_f64({1}, {1}))
+                         .gradients[0];
     for (int64_t n = 0; n < 3; ++n) {
       double total = 0;
       for (int64_t v = 0; v < 5; ++v) total += std::exp(value_at(logits, n * 5 + v));
       for (int64_t v = 0; v < 5; ++v) {
-        const double p = std::exp(value_at(logits, n * 5 + v)) / total, q = (1 - smoothing) * (v == (n == 0 ? 4 : 2)) + smoothing / 5;
+        const double p = std::exp(value_at(logits, n * 5 + v)) / total,
+                     q = (1 - smoothing) * (v == (n == 0 ? 4 : 2)) + smoothing / 5;
         EXPECT_NEAR(value_at(got, n * 5 + v), n == 1 ? 0 : 0.5 * (p - q), 4 * 0x1p-53) << n << " " << v;
       }
     }
@@ -60,7 +66,11 @@ TEST(CrossEntropy, LargeLogitsStayFinite) {
   for (DType dtype : {DType::f64, DType::f32, DType::bf16}) {
     const Tensor logits = convert(kit::tensor_f64({2, 3}, {1000, 1000, -1000, 1000, 1000, -1000}), dtype);
     LossSums sums;
-    const auto out = kit::differentiate([&](const Vars& in) { return cross_entropy(in[0], kit::ids_of({0, 2}), 0, 1, &sums); }, {logits}, convert(kit::tensor_f64({1}, {1}), dtype == DType::f64 ? DType::f64 : DType::f32));
+    const auto out = kit::differentiate(
+        [&](const Vars& in) {
+          return cross_entropy(in[0], kit::ids_of({0, 2}), 0, 1, &sums);
+        },
+        {logits}, convert(kit::tensor_f64({1}, {1}), dtype == DType::f64 ? DType::f64 : DType::f32));
     EXPECT_NEAR(sums.loss, std::log(2.0) + 2000 + std::log(2.0), 2000 * 0x1p-23) << dtype;
     EXPECT_EQ(kit::values(out.gradients[0]), (std::vector<double>{-0.5, 0.5, 0, 0.5, 0.5, -1})) << dtype;
   }
@@ -79,9 +89,12 @@ TEST(CrossEntropy, SmoothingIsReportedBesideThePlainLikelihood) {
 TEST(LinearCrossEntropy, IsTheComposition) {
   for (bool transposed : {false, true})
     for (double smoothing : {0.0, 0.1}) {
-      const Tensor x = random({7, 4}, 1), w = random(transposed ? Shape{9, 4} : Shape{4, 9}, 2), labels = kit::ids_of({0, 8, -1, 3, 3, -5, 7});
-      kit::expect_same([&](const Vars& in) { return linear_cross_entropy(in[0], in[1], transposed, labels, smoothing, 0.3); },
-                       [&](const Vars& in) { return cross_entropy(linear(in[0], in[1], {}, transposed), labels, smoothing, 0.3); }, {x, w}, 32, cat(transposed, smoothing));
+      const Tensor x = random({7, 4}, 1), w = random(transposed ? Shape{9, 4} : Shape{4, 9}, 2),
+                   labels = kit::ids_of({0, 8, -1, 3, 3, -5, 7});
+      kit::expect_same(
+          [&](const Vars& in) { return linear_cross_entropy(in[0], in[1], transposed, labels, smoothing, 0.3); },
+          [&](const Vars& in) { return cross_entropy(linear(in[0], in[1], {}, transposed), labels, smoothing, 0.3); },
+          {x, w}, 32, cat(transposed, smoothing));
     }
 }
 
@@ -90,7 +103,8 @@ TEST(LinearCrossEntropy, ChunksGiveTheComposition) {
   const int64_t N = 600, V = 8192;
   const Tensor x = random({N, 3}, 1), w = random({3, V}, 2), labels = kit::random_ids(N, V, 3);
   kit::expect_same([&](const Vars& in) { return linear_cross_entropy(in[0], in[1], false, labels, 0.1, 1.0 / N); },
-                   [&](const Vars& in) { return cross_entropy(linear(in[0], in[1]), labels, 0.1, 1.0 / N); }, {x, w}, 4 * std::sqrt(double(N * 8)), "chunks");
+                   [&](const Vars& in) { return cross_entropy(linear(in[0], in[1]), labels, 0.1, 1.0 / N); }, {x, w},
+                   4 * std::sqrt(double(N * 8)), "chunks");
   Ledger& book = ledger(Device::cpu);
   const int64_t before = book.current();
   book.reset_peak();
@@ -115,14 +129,22 @@ TEST(LinearCrossEntropy, MustBeDifferentiatedWithOne) {
   const Var x = Var::leaf(random({3, 4}, 1)), w = Var::leaf(random({4, 9}, 2));
   Tape tape;
   const Var loss = linear_cross_entropy(x, w, false, kit::ids_of({1, 2, 3}), 0, 1);
-  EXPECT_EQ(kit::error_of([&] { tape.backward(loss, kit::tensor_f64({1}, {2})); }), "linear_cross_entropy: its gradient was taken in the forward pass for dy = 1; put factors into scale");
+  EXPECT_EQ(kit::error_of([&] { tape.backward(loss, kit::tensor_f64({1}, {2})); }),
+            "linear_cross_entropy: its gradient was taken in the forward pass for dy = 1; put factors into scale");
 }
 
 TEST(CrossEntropy, ErrorsNameLabelsAndShapes) {
   const Var logits(random({2, 3}, 1));
-  EXPECT_EQ(kit::error_of([&] { cross_entropy(logits, kit::ids_of({0, 3}), 0, 1); }), "cross_entropy: label 3 at row 1 is not below 3");
-  EXPECT_EQ(kit::error_of([&] { cross_entropy(logits, kit::ids_of({0}), 0, 1); }), "cross_entropy: labels must be i32 [2], got i32[1]");
-  EXPECT_EQ(kit::error_of([&] { linear_cross_entropy(logits, Var(random({4, 5}, 2)), false, kit::ids_of({0, 1}), 0, 1); }), "linear_cross_entropy: x [2,3] does not fit the weight [4,5]");
+  EXPECT_EQ(kit::error_of([&] {
+              cross_entropy(logits, kit::ids_of({0, 3}), 0, 1);
+            }),
+            "cross_entropy: label 3 at row 1 is not below 3");
+  EXPECT_EQ(kit::error_of([&] { cross_entropy(logits, kit::ids_of({0}), 0, 1); }),
+            "cross_entropy: labels must be i32 [2], got i32[1]");
+  EXPECT_EQ(kit::error_of([&] {
+              linear_cross_entropy(logits, Var(random({4, 5}, 2)), false, kit::ids_of({0, 1}), 0, 1);
+            }),
+            "linear_cross_entropy: x [2,3] does not fit the weight [4,5]");
 }
 
 }  // namespace

@@ -33,7 +33,8 @@ inline Outcome differentiate(const VarFunction& f, const std::vector<Tensor>& in
 }
 
 /// Two ways to compute the same: values and gradients agree within `roundings` (see close()).
-inline void expect_same(const VarFunction& f, const VarFunction& g, const std::vector<Tensor>& inputs, double roundings, const std::string& what = "") {
+inline void expect_same(const VarFunction& f, const VarFunction& g, const std::vector<Tensor>& inputs, double roundings,
+                        const std::string& what = "") {
   const Tensor y = f([&] {
                      std::vector<Var> in;
                      for (const Tensor& x : inputs) in.emplace_back(x);
@@ -41,9 +42,11 @@ inline void expect_same(const VarFunction& f, const VarFunction& g, const std::v
                    }())
                        .value();
   const Tensor dy = y.numel() == 1 ? tensor_f64({1}, {1}) : normal(y.shape(), DType::f64, 99);
-  const Outcome a = differentiate(f, inputs, convert(dy, y.dtype())), b = differentiate(g, inputs, convert(dy, y.dtype()));
+  const Outcome a = differentiate(f, inputs, convert(dy, y.dtype())),
+                b = differentiate(g, inputs, convert(dy, y.dtype()));
   EXPECT_EQ(close(a.y, b.y, roundings), "") << what;
-  for (size_t i = 0; i < inputs.size(); ++i) EXPECT_EQ(close(a.gradients[i], b.gradients[i], roundings), "") << what << ", input " << i;
+  for (size_t i = 0; i < inputs.size(); ++i)
+    EXPECT_EQ(close(a.gradients[i], b.gradients[i], roundings), "") << what << ", input " << i;
 }
 
 /// The text of the Error that f throws.

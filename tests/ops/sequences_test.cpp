@@ -24,8 +24,14 @@ TEST(Sequences, OnMetaHaveShapesOnly) {
 
 TEST(Sequences, AreChecked) {
   EXPECT_EQ(kit::error_of([] { Sequences({1, 2}); }), "sequences: offsets must start with 0");
-  EXPECT_EQ(kit::error_of([] { Sequences({0, 2, 1}); }), "sequences: offsets must not decrease and past must not be negative (sequence 1)");
-  EXPECT_EQ(kit::error_of([] { Sequences({0, 2}, {1, 2}); }), "sequences: past must have one entry a sequence: 1, got 2");
+  EXPECT_EQ(kit::error_of([] {
+              Sequences({0, 2, 1});
+            }),
+            "sequences: offsets must not decrease and past must not be negative (sequence 1)");
+  EXPECT_EQ(kit::error_of([] {
+              Sequences({0, 2}, {1, 2});
+            }),
+            "sequences: past must have one entry a sequence: 1, got 2");
   EXPECT_EQ(kit::error_of([] { Sequences({0, 0}).last_rows(); }), "sequences: sequence 0 is empty");
 }
 

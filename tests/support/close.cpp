@@ -45,15 +45,18 @@ Tensor random_tensor(Shape shape, DType dtype, uint64_t seed, double scale) {
 Tensor random_ints(Shape shape, int64_t low, int64_t high, uint64_t seed) {
   remember(seed);
   const Tensor x = empty(shape, DType::i32);
-  for (int64_t i = 0; i < x.numel(); ++i) set_value(x, i, double(low + int64_t(random_below({.seed = seed}, uint64_t(i), uint64_t(high - low)))));
+  for (int64_t i = 0; i < x.numel(); ++i)
+    set_value(x, i, double(low + int64_t(random_below({.seed = seed}, uint64_t(i), uint64_t(high - low)))));
   return x;
 }
 
 void expect_close(const Tensor& actual, const Tensor& expected, double bound, const std::string& what) {
-  expect_close(actual, expected, [bound](int64_t) { return bound; }, what);
+  expect_close(
+      actual, expected, [bound](int64_t) { return bound; }, what);
 }
 
-void expect_close(const Tensor& actual, const Tensor& expected, const std::function<double(int64_t)>& bound, const std::string& what) {
+void expect_close(const Tensor& actual, const Tensor& expected, const std::function<double(int64_t)>& bound,
+                  const std::string& what) {
   ASSERT_EQ(actual.numel(), expected.numel()) << what;
   int64_t worst = -1, failures = 0;
   double worst_ratio = 0;
@@ -65,10 +68,11 @@ void expect_close(const Tensor& actual, const Tensor& expected, const std::funct
     if (worst < 0 || ratio > worst_ratio) worst = i, worst_ratio = ratio;
   }
   if (failures == 0) return;
-  ADD_FAILURE() << what << ": " << failures << " of " << actual.numel() << " elements of " << actual.dtype() << actual.shape()
-                << " are out of bounds; worst element " << worst << ": got " << cat(value_at(actual, worst)) << ", expected "
-                << value_at(expected, worst) << ", off by " << distance(value_at(actual, worst), value_at(expected, worst)) << ", bound "
-                << bound(worst) << "; seeds " << seeds_text();
+  ADD_FAILURE() << what << ": " << failures << " of " << actual.numel() << " elements of " << actual.dtype()
+                << actual.shape() << " are out of bounds; worst element " << worst << ": got "
+                << cat(value_at(actual, worst)) << ", expected " << value_at(expected, worst) << ", off by "
+                << distance(value_at(actual, worst), value_at(expected, worst)) << ", bound " << bound(worst)
+                << "; seeds " << seeds_text();
 }
 
 void expect_same_bits(const Tensor& actual, const Tensor& expected, const std::string& what) {
@@ -77,8 +81,8 @@ void expect_same_bits(const Tensor& actual, const Tensor& expected, const std::s
   const auto *a = static_cast<const std::byte*>(actual.raw()), *b = static_cast<const std::byte*>(expected.raw());
   for (int64_t i = 0, size = size_of(actual.dtype()); i < actual.numel(); ++i)
     if (std::memcmp(a + i * size, b + i * size, size_t(size)) != 0) {
-      ADD_FAILURE() << what << ": element " << i << " differs: " << value_at(actual, i) << " and " << value_at(expected, i) << "; seeds "
-                    << seeds_text();
+      ADD_FAILURE() << what << ": element " << i << " differs: " << value_at(actual, i) << " and "
+                    << value_at(expected, i) << "; seeds " << seeds_text();
       return;
     }
 }
@@ -117,7 +121,8 @@ Tensor numeric_gradient(const Tensor& x, const std::function<double()>& f, doubl
   return gradient;
 }
 
-void expect_gradient(const Tensor& gradient, const Tensor& x, const std::function<double()>& f, const std::string& what) {
+void expect_gradient(const Tensor& gradient, const Tensor& x, const std::function<double()>& f,
+                     const std::string& what) {
   const Tensor numeric = numeric_gradient(x, f);
   double largest = 0;
   for (int64_t i = 0; i < numeric.numel(); ++i) largest = std::max(largest, std::abs(value_at(numeric, i)));

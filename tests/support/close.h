@@ -20,7 +20,8 @@ Tensor random_ints(Shape shape, int64_t low, int64_t high, uint64_t seed);
 void expect_close(const Tensor& actual, const Tensor& expected, double bound, const std::string& what);
 
 /// The same with a bound for each element.
-void expect_close(const Tensor& actual, const Tensor& expected, const std::function<double(int64_t)>& bound, const std::string& what);
+void expect_close(const Tensor& actual, const Tensor& expected, const std::function<double(int64_t)>& bound,
+                  const std::string& what);
 
 /// Both hold the same bits.
 void expect_same_bits(const Tensor& actual, const Tensor& expected, const std::string& what);
@@ -41,6 +42,7 @@ class Guarded {
 Tensor numeric_gradient(const Tensor& x, const std::function<double()>& f, double step = 1e-5);
 
 /// Every element of the gradient agrees with central differences of f to 1e-6 of the largest (oracle G).
-void expect_gradient(const Tensor& gradient, const Tensor& x, const std::function<double()>& f, const std::string& what);
+void expect_gradient(const Tensor& gradient, const Tensor& x, const std::function<double()>& f,
+                     const std::string& what);
 
 }  // namespace lithe::testing_support

@@ -5,7 +5,13 @@
 namespace lithe::kit {
 
 Bench::Bench(DType dtype, DType compute, Device device, uint64_t seed)
-    : context_{.parameters = &parameters_, .device = device, .dtype = dtype, .compute = compute, .seed = seed, .layers = 1, .trainable = true} {}
+    : context_{.parameters = &parameters_,
+               .device = device,
+               .dtype = dtype,
+               .compute = compute,
+               .seed = seed,
+               .layers = 1,
+               .trainable = true} {}
 
 Tensor Bench::operator[](const std::string& name) {
   Parameter* p = parameters_.find(name);
@@ -31,7 +37,8 @@ void jitter(Parameters& parameters, double relative, uint64_t seed) {
   for (Parameter& p : parameters.all()) {
     const Tensor x = p.master.value();
     const RandomKey key{.seed = seed, .purpose = purpose_of("jitter." + p.name)};
-    for (int64_t i = 0; i < x.numel(); ++i) set_value(x, i, value_at(x, i) * (1 + relative * (2 * random_uniform(key, uint64_t(i)) - 1)));
+    for (int64_t i = 0; i < x.numel(); ++i)
+      set_value(x, i, value_at(x, i) * (1 + relative * (2 * random_uniform(key, uint64_t(i)) - 1)));
   }
   parameters.refresh_shadows();
 }
@@ -46,7 +53,8 @@ void copy_values(Parameters& to, const Parameters& from) {
   to.refresh_shadows();
 }
 
-double gradient_error(Parameters& parameters, const std::function<std::vector<Var>(const std::vector<Var>&)>& f, const std::vector<Tensor>& inputs, std::string* where) {
+double gradient_error(Parameters& parameters, const std::function<std::vector<Var>(const std::vector<Var>&)>& f,
+                      const std::vector<Tensor>& inputs, std::string* where) {
   constexpr double kStep = 1e-5;
   const auto weights_of = [](const Tensor& y, size_t output) {
     const Tensor w = normal(y.shape(), DType::f64, 7 + output);
@@ -104,7 +112,9 @@ double gradient_error(Parameters& parameters, const std::function<std::vector<Va
       const double error = std::abs(exact - numeric[size_t(i)]) / largest;
       if (error <= worst) continue;
       worst = std::isnan(error) ? INFINITY : error;
-      if (where) *where = cat(names[v], " element ", i, " of ", x.shape(), ": gradient ", exact, ", differences ", numeric[size_t(i)]);
+      if (where)
+        *where = cat(names[v], " element ", i, " of ", x.shape(), ": gradient ", exact, ", differences ",
+                     numeric[size_t(i)]);
     }
   }
   return worst;
@@ -115,11 +125,13 @@ ModelConfig model_config(const std::string& yaml) { return read_model_config(par
 Batch random_batch(const std::vector<int64_t>& lengths, int64_t vocab, uint64_t seed, Device device) {
   std::vector<int64_t> offsets{0};
   for (int64_t n : lengths) offsets.push_back(offsets.back() + n);
-  Batch batch{random_ids(offsets.back(), vocab, seed, device), empty({offsets.back()}, DType::i32, device), Sequences(offsets, {}, device)};
+  Batch batch{random_ids(offsets.back(), vocab, seed, device), empty({offsets.back()}, DType::i32, device),
+              Sequences(offsets, {}, device)};
   if (device == Device::meta) return batch;
   int32_t* labels = batch.labels.data<int32_t>();
   for (size_t b = 0; b + 1 < offsets.size(); ++b)
-    for (int64_t i = offsets[b]; i < offsets[b + 1]; ++i) labels[i] = i + 1 < offsets[b + 1] ? batch.ids.data<int32_t>()[i + 1] : -1;
+    for (int64_t i = offsets[b]; i < offsets[b + 1]; ++i)
+      labels[i] = i + 1 < offsets[b + 1] ? batch.ids.data<int32_t>()[i + 1] : -1;
   return batch;
 }
 
@@ -150,7 +162,8 @@ Results run_training(Model& model, const Batch& batch, double smoothing) {
   }
   for (Parameter& p : model.parameters().all()) {
     const Tensor grad = p.master.grad();
-    out["gradient of " + p.name] = grad.defined() ? values(grad) : std::vector<double>(size_t(p.master.value().numel()), 0.0);
+    out["gradient of " + p.name] =
+        grad.defined() ? values(grad) : std::vector<double>(size_t(p.master.value().numel()), 0.0);
   }
   return out;
 }
@@ -161,7 +174,8 @@ Bounded rounding_bound(const std::function<Results(double, uint64_t)>& run, doub
   for (uint64_t draw = 1; draw <= 4; ++draw) {
     const Results moved = run(relative, draw);
     for (const auto& [name, exact] : out.exact)
-      for (size_t i = 0; i < exact.size(); ++i) out.bound[name][i] = std::max(out.bound[name][i], std::abs(moved.at(name)[i] - exact[i]));
+      for (size_t i = 0; i < exact.size(); ++i)
+        out.bound[name][i] = std::max(out.bound[name][i], std::abs(moved.at(name)[i] - exact[i]));
   }
   for (auto& [name, bound] : out.bound) {
     double squares = 0;
@@ -192,7 +206,8 @@ std::string compare(const Results& got, const Bounded& want, double* closest) {
       worst = ratio;
       std::ostringstream text;
       text.precision(17);
-      text << name << "[" << i << "]: got " << found->second[i] << ", want " << exact[i] << ", apart by " << error << ", bound " << bound[i];
+      text << name << "[" << i << "]: got " << found->second[i] << ", want " << exact[i] << ", apart by " << error
+           << ", bound " << bound[i];
       message = text.str();
     }
   }

@@ -21,7 +21,8 @@ class Bench {
   Tensor operator[](const std::string& name);  // the value of parameter `name`
   /// `options` is YAML, as in a recipe.
   template <class Interface>
-  std::unique_ptr<Interface> make(const std::string& type, const typename Interface::Args& args, const std::string& options = "{}", const std::string& path = "part") {
+  std::unique_ptr<Interface> make(const std::string& type, const typename Interface::Args& args,
+                                  const std::string& options = "{}", const std::string& path = "part") {
     return Registry::instance().make<Interface>({type, parse_yaml(options, "test")}, scope(path), args);
   }
 
@@ -36,10 +37,11 @@ void randomise(Parameters& parameters, uint64_t seed, double matrix_deviation = 
 void jitter(Parameters& parameters, double relative, uint64_t seed);
 void copy_values(Parameters& to, const Parameters& from);
 
-/// Gradients of every input and every parameter against central differences (spec oracle G: f64, step 1e-5). f gives one
-/// or more results; scalars [1] are differentiated with 1, others with fixed random numbers. Returns the largest error,
-/// relative to the larger of 1 and the largest gradient of that tensor, and says in *where which element it was.
-double gradient_error(Parameters& parameters, const std::function<std::vector<Var>(const std::vector<Var>&)>& f, const std::vector<Tensor>& inputs, std::string* where = nullptr);
+/// Gradients of every input and every parameter against central differences (spec oracle G: f64, step 1e-5). f gives
+/// one or more results; scalars [1] are differentiated with 1, others with fixed random numbers. Returns the largest
+/// error, relative to the larger of 1 and the largest gradient of that tensor, and says in *where which element it was.
+double gradient_error(Parameters& parameters, const std::function<std::vector<Var>(const std::vector<Var>&)>& f,
+                      const std::vector<Tensor>& inputs, std::string* where = nullptr);
 
 // ---- models
 
@@ -69,9 +71,10 @@ struct Bounded {
 /// run(relative, seed) does the computation in f64 after moving its parameters by `relative`; run(0, 0) is exact. The
 /// bound of an element is `safety` times the largest distance that one of four draws moved it, plus the same for
 /// the root mean square of its tensor (an element's own draws may all be small by chance).
-Bounded rounding_bound(const std::function<Results(double relative, uint64_t seed)>& run, double relative, double safety = 4);
-/// Relative rounding of a computation in `dtype` whose longest sum has `length` terms. Partial sums in f32 (f64 for f64)
-/// round at every term; such errors grow like the root of the length. Values are rounded to dtype on the way: each
+Bounded rounding_bound(const std::function<Results(double relative, uint64_t seed)>& run, double relative,
+                       double safety = 4);
+/// Relative rounding of a computation in `dtype` whose longest sum has `length` terms. Partial sums in f32 (f64 for
+/// f64) round at every term; such errors grow like the root of the length. Values are rounded to dtype on the way: each
 /// product's result and each elementwise result after it.
 double rounding(DType dtype, int64_t length);
 /// Empty when every number lies within its bound; otherwise the worst, with both values and the bound. `closest`

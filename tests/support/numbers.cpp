@@ -33,7 +33,9 @@ std::vector<double> values(const Tensor& x) {
   return out;
 }
 
-Tensor tensor_f64(const Shape& shape, const std::vector<double>& values) { return tensor_of(shape, std::span<const double>(values)); }
+Tensor tensor_f64(const Shape& shape, const std::vector<double>& values) {
+  return tensor_of(shape, std::span<const double>(values));
+}
 
 Tensor concatenate(const std::vector<Tensor>& parts) {
   int64_t rows = 0;
@@ -54,13 +56,15 @@ Tensor rows_of(const Tensor& x, const std::vector<int64_t>& rows) {
 }
 
 std::string bit_difference(const Tensor& a, const Tensor& b) {
-  if (a.shape() != b.shape() || a.dtype() != b.dtype()) return cat("shapes ", a.dtype(), a.shape(), " and ", b.dtype(), b.shape());
+  if (a.shape() != b.shape() || a.dtype() != b.dtype())
+    return cat("shapes ", a.dtype(), a.shape(), " and ", b.dtype(), b.shape());
   const auto* x = static_cast<const std::byte*>(a.raw());
   const auto* y = static_cast<const std::byte*>(b.raw());
   const int64_t size = size_of(a.dtype());
   for (int64_t i = 0; i < a.numel(); ++i)
     if (std::memcmp(x + i * size, y + i * size, size_t(size)))
-      return cat("element ", i, " of ", a.shape(), ": ", value_at(a, i), " and ", value_at(b, i), ", apart by ", value_at(a, i) - value_at(b, i));
+      return cat("element ", i, " of ", a.shape(), ": ", value_at(a, i), " and ", value_at(b, i), ", apart by ",
+                 value_at(a, i) - value_at(b, i));
   return "";
 }
 
@@ -81,7 +85,8 @@ std::string close(const Tensor& got, const Tensor& want, double roundings) {
     const double error = std::abs(value_at(got, i) - value_at(want, i));
     if (error <= std::max(bound, worst)) continue;
     worst = error;
-    message = cat("element ", i, " of ", got.shape(), ": got ", value_at(got, i), ", want ", value_at(want, i), ", apart by ", error, ", bound ", bound);
+    message = cat("element ", i, " of ", got.shape(), ": got ", value_at(got, i), ", want ", value_at(want, i),
+                  ", apart by ", error, ", bound ", bound);
     if (std::isnan(error)) return message;
   }
   return message;
@@ -91,7 +96,8 @@ std::string close_to_printed(const Tensor& got, const std::vector<double>& print
   if (got.numel() != int64_t(printed.size())) return cat("got ", got.shape(), ", want ", printed.size(), " numbers");
   const double bound = 0.51 * std::pow(10, -decimals);
   for (int64_t i = 0; i < got.numel(); ++i)
-    if (!(std::abs(value_at(got, i) - printed[size_t(i)]) <= bound)) return cat("element ", i, ": got ", value_at(got, i), ", printed ", printed[size_t(i)]);
+    if (!(std::abs(value_at(got, i) - printed[size_t(i)]) <= bound))
+      return cat("element ", i, ": got ", value_at(got, i), ", printed ", printed[size_t(i)]);
   return "";
 }
 

@@ -99,10 +99,13 @@ bool have_program() {
   return binary && std::filesystem::exists(binary);
 }
 
-Finished run_program(const std::vector<std::string>& arguments, const ProcessOptions& options) { return Process(arguments, options).wait(); }
+Finished run_program(const std::vector<std::string>& arguments, const ProcessOptions& options) {
+  return Process(arguments, options).wait();
+}
 
 std::string small_text(int64_t bytes, uint64_t seed) {
-  static const char* const words[] = {"the", "cat", "sat", "on", "a", "mat", "and", "saw", "two", "small", "birds", "fly"};
+  static const char* const words[] = {"the", "cat", "sat", "on",    "a",     "mat",
+                                      "and", "saw", "two", "small", "birds", "fly"};
   std::string text;
   for (uint64_t i = 0; int64_t(text.size()) < bytes; ++i) {
     text += words[random_below({.seed = seed, .purpose = purpose_of("test text")}, i, std::size(words))];

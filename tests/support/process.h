@@ -27,8 +27,8 @@ class Scratch {
 };
 
 struct Finished {
-  int code = -1;    // exit code; -1 when a signal ended it
-  int signal = 0;   // that ended it
+  int code = -1;   // exit code; -1 when a signal ended it
+  int signal = 0;  // that ended it
   std::string out, err;
 };
 

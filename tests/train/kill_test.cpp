@@ -23,10 +23,17 @@ constexpr int kSteps = 48;
 // Dropout, accumulation, evaluation, a best checkpoint, a keep limit: everything whose state a resume must bring back.
 std::string recipe_in(const Scratch& scratch) {
   scratch.add("text.txt", kit::small_text(20000));
-  return scratch.add("recipe.yaml", cat(R"(
+  return scratch.add(
+      "recipe.yaml",
+      cat(R"(
 model: {hidden_size: 32, num_hidden_layers: 2, mixer: {type: attention, num_attention_heads: 2}, ffn: {type: swiglu, intermediate_size: 64}, hidden_dropout: 0.1}
-data: {files: [)", scratch / "text.txt", R"(], documents: paragraph, validation_fraction: 0.1, sequence_length: 32, cache_directory: )", scratch / "cache", R"(}
-train: {max_steps: )", kSteps, R"(, batch_tokens: 128, gradient_accumulation_steps: 2, learning_rate: 3.0e-3, warmup_steps: 5, logging_steps: 3, eval_steps: 8, save_steps: 5, save_total_limit: 2, sample_steps: 16, spike_deviations: 6, spike_window: 10, seed: 3}
+data: {files: [)",
+          scratch / "text.txt",
+          R"(], documents: paragraph, validation_fraction: 0.1, sequence_length: 32, cache_directory: )",
+          scratch / "cache", R"(}
+train: {max_steps: )",
+          kSteps,
+          R"(, batch_tokens: 128, gradient_accumulation_steps: 2, learning_rate: 3.0e-3, warmup_steps: 5, logging_steps: 3, eval_steps: 8, save_steps: 5, save_total_limit: 2, sample_steps: 16, spike_deviations: 6, spike_window: 10, seed: 3}
 generate: {prompt: "the", max_new_tokens: 8}
 )"));
 }
@@ -41,11 +48,14 @@ std::vector<std::string> command(const std::string& recipe, const std::string& o
 const char* const kResults[] = {"model.safetensors", "best/model.safetensors", "metrics.jsonl", "samples.jsonl"};
 
 void expect_same_results(const Path& got, const Path& want) {
-  for (const char* name : kResults) EXPECT_TRUE(read_file(got / name) == read_file(want / name)) << name << " differs in " << got;
+  for (const char* name : kResults)
+    EXPECT_TRUE(read_file(got / name) == read_file(want / name)) << name << " differs in " << got;
   // No litter of the processes that were killed.
   for (const auto& entry : fs::recursive_directory_iterator(got)) {
     const std::string name = entry.path().filename();
-    EXPECT_TRUE(name.find(".tmp") == std::string::npos && name.find("saving") == std::string::npos && name.find("dropping") == std::string::npos && name.find("linking") == std::string::npos) << entry.path();
+    EXPECT_TRUE(name.find(".tmp") == std::string::npos && name.find("saving") == std::string::npos &&
+                name.find("dropping") == std::string::npos && name.find("linking") == std::string::npos)
+        << entry.path();
   }
 }
 
@@ -107,7 +117,8 @@ TEST_F(Killed, AtRandomMoments) {
   for (uint64_t i = 0; i < 8; ++i) {
     const double wait = seconds_ * random_uniform({.seed = 7, .purpose = purpose_of("kill")}, i);
     const auto start = std::chrono::steady_clock::now();
-    kills += kill_when(out, [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() > wait; });
+    kills += kill_when(
+        out, [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() > wait; });
   }
   EXPECT_GE(kills, 2);
   finish(out);
@@ -151,7 +162,9 @@ TEST_F(Killed, SignalsSaveAndSayHowToGoOn) {
       if (!kill_when(out, evaluating ? std::function<bool()>(in_evaluation) : in_training, signal)) break;
       if (code_ == 0) break;  // it was finishing
       EXPECT_EQ(code_, 128 + signal) << err_;
-      EXPECT_NE(err_.find(cat("continue with: lithe train ", *recipe_, " --out ", out, " --threads 1 --resume")), std::string::npos) << err_;
+      EXPECT_NE(err_.find(cat("continue with: lithe train ", *recipe_, " --out ", out, " --threads 1 --resume")),
+                std::string::npos)
+          << err_;
     }
     finish(out);
   }
@@ -162,7 +175,9 @@ TEST_F(Killed, SignalAtTheStart) {
   const std::string out = *scratch_ / "early";
   for (const double wait : {0.0, 0.01, 0.03}) {
     const auto start = std::chrono::steady_clock::now();
-    kill_when(out, [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() > wait; }, SIGTERM);
+    kill_when(
+        out, [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() > wait; },
+        SIGTERM);
   }
   finish(out);
 }

@@ -59,12 +59,14 @@ TEST(AdamW, AConstantGradientGivesConstantSteps) {
 
 TEST(AdamW, DecayAloneMultipliesMatricesOnly) {
   Two t;
-  const std::vector<double> matrix = kit::values(t.matrix->master.value()), vector = kit::values(t.vector->master.value());
+  const std::vector<double> matrix = kit::values(t.matrix->master.value()),
+                            vector = kit::values(t.vector->master.value());
   AdamW optimizer(t.bench.parameters(), config(0.1));
   t.gradient(t.matrix, std::vector<double>(6, 0));
   t.gradient(t.vector, std::vector<double>(4, 0));
   optimizer.step(1, 0.02, 0);
-  for (size_t i = 0; i < 6; ++i) EXPECT_DOUBLE_EQ(kit::values(t.matrix->master.value())[i], matrix[i] * (1 - 0.02 * 0.1));
+  for (size_t i = 0; i < 6; ++i)
+    EXPECT_DOUBLE_EQ(kit::values(t.matrix->master.value())[i], matrix[i] * (1 - 0.02 * 0.1));
   EXPECT_EQ(kit::values(t.vector->master.value()), vector);
 }
 

@@ -9,7 +9,9 @@ namespace {
 struct Draw {
   uint64_t seed;
   uint64_t used = 0;
-  int64_t below(int64_t n) { return int64_t(random_below({.seed = seed, .purpose = purpose_of("recipe")}, used++, uint64_t(n))); }
+  int64_t below(int64_t n) {
+    return int64_t(random_below({.seed = seed, .purpose = purpose_of("recipe")}, used++, uint64_t(n)));
+  }
   template <class T>
   T of(std::initializer_list<T> choices) {
     return *(choices.begin() + below(int64_t(choices.size())));
@@ -22,21 +24,35 @@ TEST_P(RandomRecipe, PlannedPeakEqualsMeasuredPeak) {
   Draw draw{GetParam()};
   const int64_t heads = draw.of<int64_t>({1, 2, 4}), width = heads * draw.of<int64_t>({4, 6, 8});
   const std::string head_type = draw.of<std::string>({"mha", "mqa", "gqa"});
-  const std::string model = cat("{vocab_size: ", 257 + draw.below(3), ", hidden_size: ", width, ", num_hidden_layers: ", draw.below(4), ", position: ", draw.of<std::string>({"rotary", "sinusoidal", "learned", "none"}),
-                                ", mixer: {type: attention, num_attention_heads: ", heads, ", heads: ", head_type == "gqa" ? cat("{type: gqa, num_key_value_heads: ", heads > 1 ? heads / 2 : 1, "}") : head_type, ", output: ", draw.of<std::string>({"dense", "none"}),
-                                "}, ffn: {type: ", draw.of<std::string>({"relu", "gelu", "swiglu"}), ", intermediate_size: ", 5 + draw.below(60), "}, norm: ", draw.of<std::string>({"rms", "layer"}), ", residual: ", draw.of<std::string>({"pre", "post", "res_post"}),
-                                ", tie_word_embeddings: ", draw.of<std::string>({"true", "false"}), ", hidden_dropout: ", draw.of<std::string>({"0", "0.2"}), "}");
-  const int64_t length = draw.of<int64_t>({8, 17, 32, 64}), parts = draw.of<int64_t>({1, 2, 3}), micro = length + draw.below(3 * length);
-  const std::string data = cat("{sequence_length: ", length, ", documents: ", draw.of<std::string>({"file", "line"}), ", validation_fraction: ", draw.of<std::string>({"0", "0.05", "0.3"}), "}");
-  const std::string train_section = cat("{max_steps: 3, batch_tokens: ", micro * parts, ", gradient_accumulation_steps: ", parts, ", precision: ", draw.of<std::string>({"f32", "bf16", "f32"}),
-                                        ", gradient_checkpointing: ", draw.of<std::string>({"true", "false"}), ", label_smoothing: ", draw.of<std::string>({"0", "0.1"}), ", eval_steps: ", draw.of<std::string>({"0", "1"}), "}");
+  const std::string model =
+      cat("{vocab_size: ", 257 + draw.below(3), ", hidden_size: ", width, ", num_hidden_layers: ", draw.below(4),
+          ", position: ", draw.of<std::string>({"rotary", "sinusoidal", "learned", "none"}),
+          ", mixer: {type: attention, num_attention_heads: ", heads, ", heads: ",
+          head_type == "gqa" ? cat("{type: gqa, num_key_value_heads: ", heads > 1 ? heads / 2 : 1, "}") : head_type,
+          ", output: ", draw.of<std::string>({"dense", "none"}),
+          "}, ffn: {type: ", draw.of<std::string>({"relu", "gelu", "swiglu"}),
+          ", intermediate_size: ", 5 + draw.below(60), "}, norm: ", draw.of<std::string>({"rms", "layer"}),
+          ", residual: ", draw.of<std::string>({"pre", "post", "res_post"}),
+          ", tie_word_embeddings: ", draw.of<std::string>({"true", "false"}),
+          ", hidden_dropout: ", draw.of<std::string>({"0", "0.2"}), "}");
+  const int64_t length = draw.of<int64_t>({8, 17, 32, 64}), parts = draw.of<int64_t>({1, 2, 3}),
+                micro = length + draw.below(3 * length);
+  const std::string data = cat("{sequence_length: ", length, ", documents: ", draw.of<std::string>({"file", "line"}),
+                               ", validation_fraction: ", draw.of<std::string>({"0", "0.05", "0.3"}), "}");
+  const std::string train_section =
+      cat("{max_steps: 3, batch_tokens: ", micro * parts, ", gradient_accumulation_steps: ", parts,
+          ", precision: ", draw.of<std::string>({"f32", "bf16", "f32"}),
+          ", gradient_checkpointing: ", draw.of<std::string>({"true", "false"}),
+          ", label_smoothing: ", draw.of<std::string>({"0", "0.1"}), ", eval_steps: ", draw.of<std::string>({"0", "1"}),
+          "}");
   SCOPED_TRACE(model + "\n" + data + "\n" + train_section);
   const kit::TrainKit kit(kit::small_text(4000, GetParam()));
   set_threads(GetParam() % 6 == 0 ? 2 : 1);
   const TrainResult result = train(kit.run(model, data, train_section));
   EXPECT_EQ(result.steps, 3);
   EXPECT_EQ(result.planned.peak, result.measured.peak);
-  for (int c = 0; c < kMemoryClasses; ++c) EXPECT_EQ(result.planned.by_class[size_t(c)], result.measured.by_class[size_t(c)]) << name_of(MemoryClass(c));
+  for (int c = 0; c < kMemoryClasses; ++c)
+    EXPECT_EQ(result.planned.by_class[size_t(c)], result.measured.by_class[size_t(c)]) << name_of(MemoryClass(c));
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, RandomRecipe, testing::Range<uint64_t>(1, 19));
@@ -67,7 +83,10 @@ TEST(Plan, FitsABudgetOrSaysTheLeast) {
   const Plan plan = fit_memory(model, fitted, 16, 0, whole * 6 / 10);
   EXPECT_LE(plan.memory.peak, whole * 6 / 10);
   EXPECT_GT(fitted.gradient_accumulation_steps, 1);
-  EXPECT_NE(kit::error_of([&] { fit_memory(model, fitted, 16, 0, 1000); }).find("4 memory: the budget of 1000 B cannot be met: the least this model and batch need is"), std::string::npos);
+  EXPECT_NE(kit::error_of([&] {
+              fit_memory(model, fitted, 16, 0, 1000);
+            }).find("4 memory: the budget of 1000 B cannot be met: the least this model and batch need is"),
+            std::string::npos);
 
   run.memory_budget = whole - 1;
   EXPECT_EQ(kit::error_of([&] { train(run); }).substr(0, 9), "4 memory:");
@@ -79,7 +98,8 @@ TEST(Plan, FitsABudgetOrSaysTheLeast) {
   run.resume = true;
   run.fit_memory = false;
   run.memory_budget = 0;
-  EXPECT_NE(kit::error_of([&] { train(run); }).find("train.gradient_accumulation_steps was 2 and is now 1"), std::string::npos);
+  EXPECT_NE(kit::error_of([&] { train(run); }).find("train.gradient_accumulation_steps was 2 and is now 1"),
+            std::string::npos);
 }
 
 TEST(Plan, ReadsSizes) {
@@ -88,7 +108,8 @@ TEST(Plan, ReadsSizes) {
   EXPECT_EQ(parse_bytes("1.5g"), int64_t(1.5 * (1 << 30)));
   EXPECT_EQ(parse_bytes(" 7 kb"), 7000);
   EXPECT_EQ(parse_bytes("12"), 12);
-  for (const char* bad : {"", "GiB", "-1", "0", "nan", "inf", "4 apples", "1e999", "1e30", "4GiB!"}) EXPECT_EQ(kit::error_of([&] { parse_bytes(bad); }).substr(0, 2), "2 ") << bad;
+  for (const char* bad : {"", "GiB", "-1", "0", "nan", "inf", "4 apples", "1e999", "1e30", "4GiB!"})
+    EXPECT_EQ(kit::error_of([&] { parse_bytes(bad); }).substr(0, 2), "2 ") << bad;
   EXPECT_EQ(format_bytes(1536), "1.5 KiB");
   EXPECT_EQ(format_bytes(7), "7 B");
 }

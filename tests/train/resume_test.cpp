@@ -14,7 +14,9 @@ namespace {
 namespace fs = std::filesystem;
 
 const std::string kData = "{sequence_length: 16, validation_fraction: 0.1}";
-const std::string kTrain = "{max_steps: 12, batch_tokens: 64, learning_rate: 0.01, logging_steps: 2, eval_steps: 6, save_steps: 4, save_total_limit: 3}";
+const std::string kTrain =
+    "{max_steps: 12, batch_tokens: 64, learning_rate: 0.01, logging_steps: 2, eval_steps: 6, save_steps: 4, "
+    "save_total_limit: 3}";
 
 TrainRun resumed(TrainRun run) {
   run.resume = true;
@@ -47,7 +49,8 @@ TEST(Resume, ADamagedCheckpointIsNamedAndTheOneBeforeItWorks) {
       const std::string error = kit::error_of([&] { train(run); });
       EXPECT_EQ(error.substr(0, 10), "1 resume: ") << error;
       EXPECT_NE(error.find(cat("'", last.string(), "'")), std::string::npos) << error;
-      EXPECT_NE(error.find("remove that directory to resume from the checkpoint before it"), std::string::npos) << error;
+      EXPECT_NE(error.find("remove that directory to resume from the checkpoint before it"), std::string::npos)
+          << error;
       fs::remove_all(last);
       if (how != 1) continue;
       train(run);
@@ -101,15 +104,24 @@ TEST(Resume, RefusesAnotherRecipeOrAnotherText) {
   const kit::TrainKit kit;
   const TrainRun run = kit.run("", kData, kTrain);
   train(run);
-  EXPECT_EQ(kit::error_of([&] { train(run); }), cat("2 train: '", run.out.string(), "' already holds a run; give --resume to continue it, or another --out"));
+  EXPECT_EQ(
+      kit::error_of([&] { train(run); }),
+      cat("2 train: '", run.out.string(), "' already holds a run; give --resume to continue it, or another --out"));
 
   std::string changed = kTrain;
   changed.replace(changed.find("0.01"), 4, "0.02");
   const std::string error = kit::error_of([&] { train(resumed(kit.run("", kData, changed))); });
-  EXPECT_NE(error.find("2 resume: the recipe differs from the run's: train.learning_rate was 0.01 and is now 0.02"), std::string::npos) << error;
+  EXPECT_NE(error.find("2 resume: the recipe differs from the run's: train.learning_rate was 0.01 and is now 0.02"),
+            std::string::npos)
+      << error;
   // An option that only the old part had is a difference too.
-  const std::string position = "{vocab_size: 257, hidden_size: 16, num_hidden_layers: 1, position: none, mixer: {type: attention, num_attention_heads: 2}, ffn: {type: swiglu, intermediate_size: 24}}";
-  EXPECT_NE(kit::error_of([&] { train(resumed(kit.run(position, kData, kTrain))); }).find("model.position.type was rotary and is now none"), std::string::npos);
+  const std::string position =
+      "{vocab_size: 257, hidden_size: 16, num_hidden_layers: 1, position: none, mixer: {type: attention, "
+      "num_attention_heads: 2}, ffn: {type: swiglu, intermediate_size: 24}}";
+  EXPECT_NE(kit::error_of([&] {
+              train(resumed(kit.run(position, kData, kTrain)));
+            }).find("model.position.type was rotary and is now none"),
+            std::string::npos);
   // More time and other save steps are no difference.
   std::string free = kTrain;
   free.replace(free.find("save_steps: 4"), 13, "save_steps: 3");
@@ -135,12 +147,16 @@ TEST(Resume, OutIsAFile) {
   const kit::TrainKit kit;
   TrainRun run = kit.run("", kData, kTrain);
   run.out = kit.scratch.add("file", "x");
-  EXPECT_EQ(kit::error_of([&] { train(run); }), cat("2 train: '", run.out.string(), "' is a file; give --out a directory"));
+  EXPECT_EQ(kit::error_of([&] { train(run); }),
+            cat("2 train: '", run.out.string(), "' is a file; give --out a directory"));
 }
 
 TEST(Checkpoint, KeepsTheOneThatASpikeGoesBackTo) {
   const kit::Scratch scratch;
-  ModelConfig config = read_model_config(parse_yaml("{vocab_size: 5, hidden_size: 4, num_hidden_layers: 1, max_position_embeddings: 8, mixer: {type: attention, num_attention_heads: 1}}", "test"));
+  ModelConfig config =
+      read_model_config(parse_yaml("{vocab_size: 5, hidden_size: 4, num_hidden_layers: 1, max_position_embeddings: 8, "
+                                   "mixer: {type: attention, num_attention_heads: 1}}",
+                                   "test"));
   Model model(config, {.trainable = true});
   const AdamW optimizer(model.parameters(), {});
   TrainState state;
@@ -158,10 +174,35 @@ TEST(Checkpoint, KeepsTheOneThatASpikeGoesBackTo) {
 
 TEST(Checkpoint, BringsEveryFieldBack) {
   const kit::Scratch scratch;
-  ModelConfig config = read_model_config(parse_yaml("{vocab_size: 5, hidden_size: 4, num_hidden_layers: 1, max_position_embeddings: 8, mixer: {type: attention, num_attention_heads: 1}}", "test"));
+  ModelConfig config =
+      read_model_config(parse_yaml("{vocab_size: 5, hidden_size: 4, num_hidden_layers: 1, max_position_embeddings: 8, "
+                                   "mixer: {type: attention, num_attention_heads: 1}}",
+                                   "test"));
   Model model(config, {.trainable = true});
   AdamW optimizer(model.parameters(), {});
-  TrainState s{.step = 3, .tokens = 4, .micro_batches = 5, .skipped = {7, 9}, .rollbacks = 2, .rollback_step = 1, .interval_loss = 0.1, .interval_labels = 11, .interval_steps = 12, .interval_norm = 1e-300, .recent_losses = {0.3, 1.0 / 3}, .steps_above_threshold = 13, .best_loss = 2.0 / 3, .best_step = 14, .last_eval_loss = 5, .evaluated_step = 15, .sampled_step = 16, .metrics_bytes = 17, .speed_bytes = 18, .samples_bytes = 19, .elapsed = 0.7, .threads = 20, .data_fingerprint = ~uint64_t(0)};
+  TrainState s{.step = 3,
+               .tokens = 4,
+               .micro_batches = 5,
+               .skipped = {7, 9},
+               .rollbacks = 2,
+               .rollback_step = 1,
+               .interval_loss = 0.1,
+               .interval_labels = 11,
+               .interval_steps = 12,
+               .interval_norm = 1e-300,
+               .recent_losses = {0.3, 1.0 / 3},
+               .steps_above_threshold = 13,
+               .best_loss = 2.0 / 3,
+               .best_step = 14,
+               .last_eval_loss = 5,
+               .evaluated_step = 15,
+               .sampled_step = 16,
+               .metrics_bytes = 17,
+               .speed_bytes = 18,
+               .samples_bytes = 19,
+               .elapsed = 0.7,
+               .threads = 20,
+               .data_fingerprint = ~uint64_t(0)};
   const Path saved = save_checkpoint(scratch.path(), model, optimizer, s, 2);
   const std::string weights = read_file(saved / "model.safetensors"), state = read_file(saved / "state.json");
   for (Parameter& p : model.parameters().all()) fill_zero(p.master.value());
@@ -179,7 +220,11 @@ TEST(FullDisk, CostsOnlyWhatWasNotSaved) {
   if (!kit::have_program()) GTEST_SKIP() << "LITHE_BINARY is not set";
   const kit::Scratch scratch;
   const std::string text = scratch.add("text.txt", kit::small_text(4000)), out = scratch / "run";
-  const std::string recipe = scratch.add("recipe.yaml", cat("model: {hidden_size: 32, num_hidden_layers: 1, mixer: {type: attention, num_attention_heads: 2}}\ndata: {files: [", text, "], sequence_length: 16, cache_directory: ", scratch / "cache", "}\ntrain: {max_steps: 60, batch_tokens: 64, save_steps: 20, logging_steps: 1}\n"));
+  const std::string recipe = scratch.add(
+      "recipe.yaml", cat("model: {hidden_size: 32, num_hidden_layers: 1, mixer: {type: attention, num_attention_heads: "
+                         "2}}\ndata: {files: [",
+                         text, "], sequence_length: 16, cache_directory: ", scratch / "cache",
+                         "}\ntrain: {max_steps: 60, batch_tokens: 64, save_steps: 20, logging_steps: 1}\n"));
   std::vector<std::string> words = {"train", recipe, "--out", out, "--threads", "1"};
   // The limit lets the weights through, some 80 kB, and not the optimiser's state, twice as large.
   const kit::Finished first = kit::run_program(words, {.file_limit = 100000});

@@ -93,9 +93,12 @@ TEST(TrainConfig, RefusesWhatCannotWork) {
   };
   EXPECT_EQ(error("{max_steps: 5}"), "accepted");
   EXPECT_NE(error("{batch_tokens: 64}").find("no limit is set"), std::string::npos);
-  EXPECT_NE(error("{max_steps: 5, batch_tokens: 100, gradient_accumulation_steps: 3}").find("must be a multiple"), std::string::npos);
-  EXPECT_NE(error("{max_steps: 5, batch_tokens: 31}").find("at least one sequence of data.sequence_length 32"), std::string::npos);
-  EXPECT_NE(error("{max_steps: 5, learning_rate: 1.0e-4, min_learning_rate: 1.0e-3}").find("must not exceed"), std::string::npos);
+  EXPECT_NE(error("{max_steps: 5, batch_tokens: 100, gradient_accumulation_steps: 3}").find("must be a multiple"),
+            std::string::npos);
+  EXPECT_NE(error("{max_steps: 5, batch_tokens: 31}").find("at least one sequence of data.sequence_length 32"),
+            std::string::npos);
+  EXPECT_NE(error("{max_steps: 5, learning_rate: 1.0e-4, min_learning_rate: 1.0e-3}").find("must not exceed"),
+            std::string::npos);
   EXPECT_NE(error("{max_time: 5, lr_scheduler_type: cosine}").find("needs to know the last step"), std::string::npos);
   EXPECT_EQ(error("{max_time: 5, lr_scheduler_type: constant}"), "accepted");
   EXPECT_NE(error("{max_steps: 5, adam_epsilon: 0}").find("must be above 0"), std::string::npos);

@@ -15,25 +15,35 @@ TEST(Trainer, AccumulationGivesTheSameLossUpToRounding) {
   const kit::TrainKit kit;
   std::map<int64_t, double> first;
   for (int64_t parts : {1, 2, 4}) {
-    const TrainRun run = kit.run("", "{sequence_length: 16, validation_fraction: 0.1}", cat("{max_steps: 8, batch_tokens: 128, learning_rate: 0.01, logging_steps: 1, precision: f64, gradient_accumulation_steps: ", parts, "}"), cat("parts", parts));
+    const TrainRun run = kit.run("", "{sequence_length: 16, validation_fraction: 0.1}",
+                                 cat("{max_steps: 8, batch_tokens: 128, learning_rate: 0.01, logging_steps: 1, "
+                                     "precision: f64, gradient_accumulation_steps: ",
+                                     parts, "}"),
+                                 cat("parts", parts));
     const TrainResult result = train(run);
     const auto losses = kit::losses_of(run.out);
     ASSERT_EQ(losses.size(), 8u);
     if (parts == 1) first = losses;
     // f64; sequences are cut at micro-batches of 128, 64 and 32 rows, all multiples of 16.
-    for (const auto& [step, loss] : losses) EXPECT_NEAR(loss, first.at(step), 1e-10) << parts << " parts, step " << step;
+    for (const auto& [step, loss] : losses)
+      EXPECT_NEAR(loss, first.at(step), 1e-10) << parts << " parts, step " << step;
     EXPECT_EQ(result.tokens, 8 * 128);
   }
 }
 
 TEST(Trainer, RecomputationGivesTheSameBits) {
   const kit::TrainKit kit;
-  const std::string model = "{vocab_size: 257, hidden_size: 16, num_hidden_layers: 3, mixer: {type: attention, num_attention_heads: 2}, ffn: {type: swiglu, intermediate_size: 24}, hidden_dropout: 0.1}";
+  const std::string model =
+      "{vocab_size: 257, hidden_size: 16, num_hidden_layers: 3, mixer: {type: attention, num_attention_heads: 2}, ffn: "
+      "{type: swiglu, intermediate_size: 24}, hidden_dropout: 0.1}";
   for (const char* precision : {"f32", "bf16"}) {
     std::string weights[2];
     int64_t peak[2];
     for (int on : {0, 1}) {
-      const TrainRun run = kit.run(model, kData, cat("{max_steps: 6, batch_tokens: 256, learning_rate: 0.01, precision: ", precision, ", gradient_checkpointing: ", on ? "true" : "false", "}"), cat(precision, on));
+      const TrainRun run = kit.run(model, kData,
+                                   cat("{max_steps: 6, batch_tokens: 256, learning_rate: 0.01, precision: ", precision,
+                                       ", gradient_checkpointing: ", on ? "true" : "false", "}"),
+                                   cat(precision, on));
       peak[on] = train(run).measured.peak;
       weights[on] = read_file(run.out / "model.safetensors");
     }
@@ -44,7 +54,9 @@ TEST(Trainer, RecomputationGivesTheSameBits) {
 
 TEST(Trainer, LearnsAndLogsEveryInterval) {
   const kit::TrainKit kit;
-  const TrainRun run = kit.run("", "{sequence_length: 16, validation_fraction: 0.1}", "{max_steps: 60, batch_tokens: 128, learning_rate: 0.01, logging_steps: 7, eval_steps: 20, save_steps: 25}");
+  const TrainRun run = kit.run(
+      "", "{sequence_length: 16, validation_fraction: 0.1}",
+      "{max_steps: 60, batch_tokens: 128, learning_rate: 0.01, logging_steps: 7, eval_steps: 20, save_steps: 25}");
   const TrainResult result = train(run);
   const auto losses = kit::losses_of(run.out);
   std::vector<int64_t> steps;
@@ -65,7 +77,8 @@ TEST(Trainer, LearnsAndLogsEveryInterval) {
   EXPECT_EQ(evaluated, (std::vector<int64_t>{0, 20, 40, 60}));
   // Two checkpoints are kept: the last ones.
   std::vector<std::string> kept;
-  for (const auto& entry : std::filesystem::directory_iterator(run.out / "training_state")) kept.push_back(entry.path().filename());
+  for (const auto& entry : std::filesystem::directory_iterator(run.out / "training_state"))
+    kept.push_back(entry.path().filename());
   std::sort(kept.begin(), kept.end());
   EXPECT_EQ(kept, (std::vector<std::string>{"step-00000050", "step-00000060"}));
   EXPECT_EQ(parse_json(read_file(run.out / "result.json"), "result")["status"], "finished");
@@ -78,7 +91,8 @@ TEST(Trainer, EveryLimitEnds) {
   const TrainResult epochs = train(kit.run("", kData, "{num_train_epochs: 2, batch_tokens: 64}", "epochs"));
   EXPECT_NEAR(double(epochs.steps), 2 * 1002 / 64, 1);
   EXPECT_EQ(epochs.tokens, epochs.steps * 64);
-  const TrainRun clock = kit.run("", kData, "{max_time: 0.005, batch_tokens: 64, lr_scheduler_type: constant, logging_steps: 1000000}", "clock");
+  const TrainRun clock = kit.run(
+      "", kData, "{max_time: 0.005, batch_tokens: 64, lr_scheduler_type: constant, logging_steps: 1000000}", "clock");
   const TrainResult timed = train(clock);
   EXPECT_GT(timed.steps, 0);
   EXPECT_GE(timed.seconds, 0.3);
@@ -90,7 +104,8 @@ TEST(Trainer, EveryLimitEnds) {
 // The only garbage of a text comes in one batch: its loss is a spike.
 std::string text_with_garbage() {
   std::string text;
-  for (int line = 0; line < 200; ++line) text += line == 130 ? "\x7f\x01\x7e\x02\x7d\x03\x7c\x04\x7b\x05\x7a\x06\x0e\x08\x0f\n" : "aaaaaaaaaaaaaaa\n";
+  for (int line = 0; line < 200; ++line)
+    text += line == 130 ? "\x7f\x01\x7e\x02\x7d\x03\x7c\x04\x7b\x05\x7a\x06\x0e\x08\x0f\n" : "aaaaaaaaaaaaaaa\n";
   return text;
 }
 
@@ -98,7 +113,9 @@ std::string text_with_garbage() {
 TEST(Trainer, ASpikeGoesBackOnceAndLeavesItsBatchOut) {
   const kit::TrainKit kit(text_with_garbage());
   const std::string data = "{sequence_length: 16, documents: line}";
-  const std::string section = "{num_train_epochs: 1, batch_tokens: 16, learning_rate: 0.01, logging_steps: 1, save_steps: 10, save_total_limit: 30, seed: 5";
+  const std::string section =
+      "{num_train_epochs: 1, batch_tokens: 16, learning_rate: 0.01, logging_steps: 1, save_steps: 10, "
+      "save_total_limit: 30, seed: 5";
   const TrainRun calm = kit.run("", data, section + "}", "calm");
   train(calm);
   int64_t spike = 0;
@@ -111,8 +128,10 @@ TEST(Trainer, ASpikeGoesBackOnceAndLeavesItsBatchOut) {
   const int64_t target = (spike - 1) / 10 * 10;
   // The checkpoint it went back to has the same weights as without the detector, and knows what to leave out.
   const auto checkpoint = [](const TrainRun& r, int64_t step) { return checkpoint_path(r.out, step); };
-  for (const char* file : {"model.safetensors", "optimizer.safetensors"}) EXPECT_TRUE(read_file(checkpoint(run, target) / file) == read_file(checkpoint(calm, target) / file)) << file;
-  const Json at_target = parse_json(read_file(checkpoint(run, target) / "state.json"), "state"), at_end = parse_json(read_file(checkpoint(run, result.steps) / "state.json"), "state");
+  for (const char* file : {"model.safetensors", "optimizer.safetensors"})
+    EXPECT_TRUE(read_file(checkpoint(run, target) / file) == read_file(checkpoint(calm, target) / file)) << file;
+  const Json at_target = parse_json(read_file(checkpoint(run, target) / "state.json"), "state"),
+             at_end = parse_json(read_file(checkpoint(run, result.steps) / "state.json"), "state");
   EXPECT_EQ(at_target["rollbacks"], 1);
   EXPECT_EQ(at_end["rollbacks"], 1);
   EXPECT_EQ(at_end["skipped"], Json({spike - 1}));
@@ -124,17 +143,23 @@ TEST(Trainer, ASpikeGoesBackOnceAndLeavesItsBatchOut) {
 
 TEST(Trainer, TheWatchdogStopsWithThree) {
   const kit::TrainKit kit;
-  const TrainRun run = kit.run("", kData, "{max_steps: 50, batch_tokens: 64, learning_rate: 0, loss_watchdog_threshold: 1, loss_watchdog_patience: 4}");
+  const TrainRun run = kit.run(
+      "", kData,
+      "{max_steps: 50, batch_tokens: 64, learning_rate: 0, loss_watchdog_threshold: 1, loss_watchdog_patience: 4}");
   const std::string error = kit::error_of([&] { train(run); });
   EXPECT_EQ(error.substr(0, 66), "3 watchdog: the loss was above 1 for 4 steps, up to step 4 (now 5.") << error;
 }
 
 TEST(Trainer, DivergenceNamesLayerOperationStepAndBatch) {
   const kit::TrainKit kit;
-  const TrainRun run = kit.run("", kData, "{max_steps: 50, batch_tokens: 64, learning_rate: 1.0e+30, lr_scheduler_type: constant, max_grad_norm: 0, save_steps: 1}");
+  const TrainRun run = kit.run("", kData,
+                               "{max_steps: 50, batch_tokens: 64, learning_rate: 1.0e+30, lr_scheduler_type: constant, "
+                               "max_grad_norm: 0, save_steps: 1}");
   const std::string error = kit::error_of([&] { train(run); });
   EXPECT_EQ(error.substr(0, 20), "3 diverged: at step ") << error;
-  for (const char* word : {"micro-batches", "the first value that is not finite is in", " in final_norm", "learning rate", "--resume"}) EXPECT_NE(error.find(word), std::string::npos) << word << " in: " << error;
+  for (const char* word :
+       {"micro-batches", "the first value that is not finite is in", " in final_norm", "learning rate", "--resume"})
+    EXPECT_NE(error.find(word), std::string::npos) << word << " in: " << error;
   const Json result = parse_json(read_file(run.out / "result.json"), "result");
   EXPECT_EQ(result["status"], "diverged");
   EXPECT_GE(result["steps"], 1);
@@ -143,7 +168,8 @@ TEST(Trainer, DivergenceNamesLayerOperationStepAndBatch) {
 // A recipe whose very last step breaks the weights must not publish them.
 TEST(Trainer, NoCheckpointHoldsWeightsThatAreNotFinite) {
   const kit::TrainKit kit;
-  const TrainRun run = kit.run("", kData, "{max_steps: 1, batch_tokens: 64, learning_rate: 1.0e+39, lr_scheduler_type: constant}");
+  const TrainRun run =
+      kit.run("", kData, "{max_steps: 1, batch_tokens: 64, learning_rate: 1.0e+39, lr_scheduler_type: constant}");
   const std::string error = kit::error_of([&] { train(run); });
   EXPECT_EQ(error.substr(0, 25), "3 diverged: after step 1:") << error;
   EXPECT_FALSE(std::filesystem::exists(run.out / "model.safetensors"));
@@ -152,18 +178,34 @@ TEST(Trainer, NoCheckpointHoldsWeightsThatAreNotFinite) {
 TEST(Trainer, ASampleThatCannotBeMadeDoesNotCostTheRun) {
   const kit::TrainKit kit;
   TrainRun run = kit.run("", kData, "{max_steps: 4, batch_tokens: 64}");
-  run.sampler = [](const Model&, const Tokenizer&, const std::string&) -> std::string { fail_usage("generate", "no room"); };
+  run.sampler = [](const Model&, const Tokenizer&, const std::string&) -> std::string {
+    fail_usage("generate", "no room");
+  };
   EXPECT_EQ(train(run).steps, 4);
   EXPECT_TRUE(std::filesystem::exists(run.out / "model.safetensors"));
 }
 
 TEST(Trainer, ImpossibleSizesAreRefusedBeforeTraining) {
   const kit::TrainKit kit;
-  const auto error = [&](const std::string& model, const std::string& data, const std::string& section) { return kit::error_of([&] { train(kit.run(model, data, section)); }); };
-  EXPECT_NE(error("{vocab_size: 100, hidden_size: 8, mixer: {type: attention, num_attention_heads: 2}}", kData, "{max_steps: 1, batch_tokens: 64}").find("2 model: vocab_size 100 is below the tokenizer's 257"), std::string::npos);
-  EXPECT_NE(error("{hidden_size: 8, max_position_embeddings: 4, mixer: {type: attention, num_attention_heads: 2}}", kData, "{max_steps: 1, batch_tokens: 64}").find("2 model: max_position_embeddings 4 is below data.sequence_length 16"), std::string::npos);
-  EXPECT_EQ(error("{hidden_size: 10, mixer: {type: attention, num_attention_heads: 3}}", kData, "{max_steps: 1, batch_tokens: 64}").substr(0, 2), "2 ");
-  EXPECT_EQ(error("{hidden_size: 10, mixer: {type: attention, num_attention_heads: 2}}", kData, "{max_steps: 1, batch_tokens: 64}").substr(0, 2), "2 ");  // rotary: odd heads
+  const auto error = [&](const std::string& model, const std::string& data, const std::string& section) {
+    return kit::error_of([&] { train(kit.run(model, data, section)); });
+  };
+  EXPECT_NE(error("{vocab_size: 100, hidden_size: 8, mixer: {type: attention, num_attention_heads: 2}}", kData,
+                  "{max_steps: 1, batch_tokens: 64}")
+                .find("2 model: vocab_size 100 is below the tokenizer's 257"),
+            std::string::npos);
+  EXPECT_NE(error("{hidden_size: 8, max_position_embeddings: 4, mixer: {type: attention, num_attention_heads: 2}}",
+                  kData, "{max_steps: 1, batch_tokens: 64}")
+                .find("2 model: max_position_embeddings 4 is below data.sequence_length 16"),
+            std::string::npos);
+  EXPECT_EQ(error("{hidden_size: 10, mixer: {type: attention, num_attention_heads: 3}}", kData,
+                  "{max_steps: 1, batch_tokens: 64}")
+                .substr(0, 2),
+            "2 ");
+  EXPECT_EQ(error("{hidden_size: 10, mixer: {type: attention, num_attention_heads: 2}}", kData,
+                  "{max_steps: 1, batch_tokens: 64}")
+                .substr(0, 2),
+            "2 ");  // rotary: odd heads
 }
 
 }  // namespace

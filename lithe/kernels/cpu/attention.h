@@ -43,11 +43,11 @@ struct AttentionTask {
 
 /// Where things lie in a part's workspace, in floats.
 struct AttentionSpace {
-  int64_t q, out, stats, p, k, v;               // forward by tiles
-  int64_t vectors, logits, state, partials;     // decode; `partials` holds kSplits states of `state_floats`
-  int64_t state_floats, lanes, row;             // lanes: query vectors, rounded up; row: value_dim, rounded up
+  int64_t q, out, stats, p, k, v;            // forward by tiles
+  int64_t vectors, logits, state, partials;  // decode; `partials` holds kSplits states of `state_floats`
+  int64_t state_floats, lanes, row;          // lanes: query vectors, rounded up; row: value_dim, rounded up
   int64_t dout, q_rows, dout_rows, dq, dp, dk, dv, key_rows;  // gradient; dk and dv hold `key_rows` keys
-  int64_t floats;  // of a part
+  int64_t floats;                                             // of a part
 };
 
 struct AttentionCall {

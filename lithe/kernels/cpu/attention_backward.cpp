@@ -21,7 +21,9 @@ struct Rows {
   DType type;
   int64_t stride;
   [[gnu::always_inline]] Rows(void* base, DType type, int64_t row, int64_t stride, int64_t col)
-      : at(static_cast<char*>(base) + (row * stride + col) * (type == DType::f32 ? 4 : 2)), type(type), stride(stride) {}
+      : at(static_cast<char*>(base) + (row * stride + col) * (type == DType::f32 ? 4 : 2)),
+        type(type),
+        stride(stride) {}
   template <class F>
   [[gnu::always_inline]] void visit(F&& f) const {
     if (type == DType::f32)
@@ -39,16 +41,20 @@ struct Rows {
 struct Slot {
   float *q, *dout, *q_rows, *dout_rows, *dq, *lse, *delta;
   [[gnu::always_inline]] Slot(const AttentionCall& call, float* space, int64_t i)
-      : q(space + call.space.q + i * kPanel * call.head_dim), dout(space + call.space.dout + i * kPanel * call.value_dim),
+      : q(space + call.space.q + i * kPanel * call.head_dim),
+        dout(space + call.space.dout + i * kPanel * call.value_dim),
         q_rows(space + call.space.q_rows + i * kPanel * row_of(call.head_dim)),
-        dout_rows(space + call.space.dout_rows + i * kPanel * row_of(call.value_dim)), dq(space + call.space.dq + i * kPanel * call.head_dim),
-        lse(space + call.space.stats + i * 2 * kPanel), delta(lse + kPanel) {}
+        dout_rows(space + call.space.dout_rows + i * kPanel * row_of(call.value_dim)),
+        dq(space + call.space.dq + i * kPanel * call.head_dim),
+        lse(space + call.space.stats + i * 2 * kPanel),
+        delta(lse + kPanel) {}
 };
 
 /// A panel of queries as operands: transposed for the products over channels, as rows (two by two when
 /// paired) for those over queries, with lse (of base 2) and delta = dout . out in lanes.
 template <class Mode, bool kKeys>
-void open_panel(const AttentionCall& call, const AttentionSpan& span, int64_t head, const Panel& panel, const Slot& slot) {
+void open_panel(const AttentionCall& call, const AttentionSpan& span, int64_t head, const Panel& panel,
+                const Slot& slot) {
   using T = typename Mode::T;
   const int64_t qk = call.head_dim, vd = call.value_dim, q_stride = call.heads * qk, o_stride = call.heads * vd;
   const T* q = static_cast<const T*>(span.q) + panel.first * q_stride + head * qk;
@@ -62,7 +68,8 @@ void open_panel(const AttentionCall& call, const AttentionSpan& span, int64_t he
     pack_panel(dout, o_stride, panel.rows, vd, slot.dout);
   }
   if constexpr (kKeys) {
-    const int64_t lines = Mode::Dot::kPairs ? (panel.rows + 1) / 2 : panel.rows, all = Mode::Dot::kPairs ? kPanel / 2 : kPanel;
+    const int64_t lines = Mode::Dot::kPairs ? (panel.rows + 1) / 2 : panel.rows,
+                  all = Mode::Dot::kPairs ? kPanel / 2 : kPanel;
     if constexpr (Mode::Dot::kPairs) {
       pair_rows(q, q_stride, panel.rows, qk, slot.q_rows);
       pair_rows(dout, o_stride, panel.rows, vd, slot.dout_rows);
@@ -77,9 +84,13 @@ void open_panel(const AttentionCall& call, const AttentionSpan& span, int64_t he
     const float l = i < panel.rows ? span.lse[(panel.first + i) * call.heads + head] : 0;
     // Of a row that sees nothing all logits are -inf; any finite lse makes its weights 0.
     slot.lse[i] = l == kNone ? 0 : l * kLog2E;
-    slot.delta[i] = i < panel.rows ? sum(total(vd, [&](int64_t c, auto lanes) __attribute__((always_inline)) {
-      return load(dout + i * o_stride + c, lanes) * load(out + i * o_stride + c, lanes);
-    })) : 0;
+    slot.delta[i] = i < panel.rows
+                        ? sum(total(
+                              vd,
+                              [&](int64_t c, auto lanes) __attribute__((always_inline)) {
+                                return load(dout + i * o_stride + c, lanes) * load(out + i * o_stride + c, lanes);
+                              }))
+                        : 0;
   }
 }
 
@@ -87,14 +98,15 @@ void open_panel(const AttentionCall& call, const AttentionSpan& span, int64_t he
 /// scale p (dout . v - delta), in place. When paired, both become bf16, two queries to a word, and
 /// `by_keys` gets the gradients again, two keys to a word.
 template <class Dot>
-[[gnu::noinline]] void differentiate(float* p, float* dp, int64_t rows, float scale, const float* lse, const float* delta,
-                                     [[maybe_unused]] float* by_keys) {
+[[gnu::noinline]] void differentiate(float* p, float* dp, int64_t rows, float scale, const float* lse,
+                                     const float* delta, [[maybe_unused]] float* by_keys) {
   const float to_power = scale * kLog2E;
   if constexpr (Dot::kPairs) {
     const Vec l0 = load(lse), l1 = load(lse + kLanes), d0 = load(delta), d1 = load(delta + kLanes);
     Vec even[2] = {};
     for (int64_t j = 0; j < rows; ++j) {
-      const Vec p0 = power(load(p + j * kPanel) * to_power - l0), p1 = power(load(p + j * kPanel + kLanes) * to_power - l1);
+      const Vec p0 = power(load(p + j * kPanel) * to_power - l0),
+                p1 = power(load(p + j * kPanel + kLanes) * to_power - l1);
       const Vec s0 = p0 * (load(dp + j * kPanel) - d0) * scale, s1 = p1 * (load(dp + j * kPanel + kLanes) - d1) * scale;
       store(p + j * kLanes, Dot::follow(p0, p1));
       store(dp + j * kLanes, Dot::follow(s0, s1));
@@ -127,7 +139,8 @@ struct KeyTile {
 };
 
 template <class Mode, bool kQueries>
-[[gnu::always_inline]] inline KeyTile open_tile(const AttentionCall& call, const AttentionSpan& span, int64_t kv_head, Range keys, float* space) {
+[[gnu::always_inline]] inline KeyTile open_tile(const AttentionCall& call, const AttentionSpan& span, int64_t kv_head,
+                                                Range keys, float* space) {
   using T = typename Mode::T;
   const int64_t qk = call.head_dim, vd = call.value_dim, rows = keys.end - keys.begin;
   const int64_t k_stride = call.kv_heads * qk, v_stride = call.kv_heads * vd;
@@ -136,7 +149,12 @@ template <class Mode, bool kQueries>
   float *k_space = space + call.space.k, *v_space = space + call.space.v;
   if constexpr (Mode::Dot::kPairs) {
     if constexpr (kQueries) pair_rows(k, k_stride, rows, qk, k_space);
-    return {reinterpret_cast<const float*>(k), reinterpret_cast<const float*>(v), k_space, k_stride / 2, v_stride / 2, row_of(qk)};
+    return {reinterpret_cast<const float*>(k),
+            reinterpret_cast<const float*>(v),
+            k_space,
+            k_stride / 2,
+            v_stride / 2,
+            row_of(qk)};
   } else {
     widen_rows(k, k_stride, rows, qk, k_space);
     if constexpr (sizeof(T) == sizeof(float)) return {k_space, v, k_space, row_of(qk), v_stride, row_of(qk)};
@@ -147,14 +165,18 @@ template <class Mode, bool kQueries>
 
 /// One panel of queries against keys [begin, end) of the tile at `first`.
 template <class Mode, bool kQueries, bool kKeys>
-[[gnu::always_inline]] inline void visit_tile(const AttentionCall& call, const Visit& visit, const Panel& panel, const Slot& slot,
-                                              const KeyTile& tile, int64_t first, Range keys, float* space) {
+[[gnu::always_inline]] inline void visit_tile(const AttentionCall& call, const Visit& visit, const Panel& panel,
+                                              const Slot& slot, const KeyTile& tile, int64_t first, Range keys,
+                                              float* space) {
   using Dot = typename Mode::Dot;
   const AttentionSpace& at = call.space;
-  const int64_t qk = call.head_dim, vd = call.value_dim, rows = keys.end - keys.begin, skip = keys.begin - first, per = Dot::kPairs ? 2 : 1;
+  const int64_t qk = call.head_dim, vd = call.value_dim, rows = keys.end - keys.begin, skip = keys.begin - first,
+                per = Dot::kPairs ? 2 : 1;
   float *p = space + at.p, *dp = space + at.dp, *by_keys = Dot::kPairs ? dp + kKeyTile * kPanel : dp;
-  multiply<Dot, Start::zero, Order::rows>(rows, kPanel, qk / per, tile.k + skip * tile.k_stride, tile.k_stride, slot.q, kPanel, p, kPanel);
-  multiply<Dot, Start::zero, Order::rows>(rows, kPanel, vd / per, tile.v + skip * tile.v_stride, tile.v_stride, slot.dout, kPanel, dp, kPanel);
+  multiply<Dot, Start::zero, Order::rows>(rows, kPanel, qk / per, tile.k + skip * tile.k_stride, tile.k_stride, slot.q,
+                                          kPanel, p, kPanel);
+  multiply<Dot, Start::zero, Order::rows>(rows, kPanel, vd / per, tile.v + skip * tile.v_stride, tile.v_stride,
+                                          slot.dout, kPanel, dp, kPanel);
   if (!panel.all_see(keys)) hide(call, *visit.span, panel, keys, p);
   differentiate<Dot>(p, dp, rows, call.scale, slot.lse, slot.delta, by_keys);
   if constexpr (kKeys) {
@@ -165,8 +187,9 @@ template <class Mode, bool kQueries, bool kKeys>
                                            space + at.dk + behind * row_of(qk), row_of(qk));
   }
   if constexpr (kQueries)
-    multiply<Dot, Start::add, Order::columns>(qk, kPanel, (rows + per - 1) / per, tile.over_keys + skip / per * tile.over_stride,
-                                              tile.over_stride, by_keys, kPanel, slot.dq, kPanel);
+    multiply<Dot, Start::add, Order::columns>(qk, kPanel, (rows + per - 1) / per,
+                                              tile.over_keys + skip / per * tile.over_stride, tile.over_stride, by_keys,
+                                              kPanel, slot.dq, kPanel);
 }
 
 /// Queries [begin, end) of one head, at most kBlock of them, against all keys of the visit.
@@ -178,7 +201,8 @@ void visit_block(const AttentionCall& call, const Visit& visit, int64_t head, Ra
   const bool add = visit.continues_dq || g.accumulate_dq;
   const auto cut = [&](const Panel& panel) __attribute__((always_inline)) {
     const Range seen = panel.seen();
-    return Range{seen.begin > visit.keys.begin ? seen.begin : visit.keys.begin, seen.end < visit.keys.end ? seen.end : visit.keys.end};
+    return Range{seen.begin > visit.keys.begin ? seen.begin : visit.keys.begin,
+                 seen.end < visit.keys.end ? seen.end : visit.keys.end};
   };
   Range seen{visit.keys.end, visit.keys.begin};
   for (int64_t first = queries.begin, i = 0; first < queries.end; first += kPanel, ++i) {
@@ -205,7 +229,8 @@ void visit_block(const AttentionCall& call, const Visit& visit, int64_t head, Ra
       Range keys = cut(panel);
       keys = {keys.begin > key ? keys.begin : key, keys.end < stop ? keys.end : stop};
       if constexpr (Mode::Dot::kPairs) keys.begin -= keys.begin & 1;  // pairs start at even keys
-      if (keys.begin < keys.end) visit_tile<Mode, kQueries, kKeys>(call, visit, panel, Slot(call, space, i), tile, key, keys, space);
+      if (keys.begin < keys.end)
+        visit_tile<Mode, kQueries, kKeys>(call, visit, panel, Slot(call, space, i), tile, key, keys, space);
     }
   }
   if constexpr (kQueries) {
@@ -238,7 +263,8 @@ void run_visit(const AttentionCall& call, const Visit& visit, float* space) {
   }
   for (int64_t head = visit.head; head < visit.head_end; ++head)
     for (int64_t first = visit.queries.begin; first < visit.queries.end; first += kBlock)
-      visit_block<Mode, kQueries, kKeys>(call, visit, head, {first, first + kBlock < visit.queries.end ? first + kBlock : visit.queries.end}, space);
+      visit_block<Mode, kQueries, kKeys>(
+          call, visit, head, {first, first + kBlock < visit.queries.end ? first + kBlock : visit.queries.end}, space);
   if constexpr (kKeys) {
     dk.visit([&](auto* to) { narrow_rows(dk_sums, key_count, qk, to, dk.stride); });
     dv.visit([&](auto* to) { narrow_rows(dv_sums, key_count, vd, to, dv.stride); });
@@ -251,14 +277,17 @@ void run_task(const AttentionCall& call, const AttentionTask& task, float* space
   const int64_t group = call.heads / call.kv_heads;
   const Range all_queries{0, span.query_rows};
   if (task.kind == AttentionTask::query) {
-    run_visit<Mode, true, false>(call, {&span, task.head, task.head + 1, {task.begin, task.end}, {0, span.key_rows}, false}, space);
+    run_visit<Mode, true, false>(
+        call, {&span, task.head, task.head + 1, {task.begin, task.end}, {0, span.key_rows}, false}, space);
   } else if (task.kind == AttentionTask::key) {
-    run_visit<Mode, false, true>(call, {&span, task.head * group, (task.head + 1) * group, all_queries, {task.begin, task.end}, false}, space);
+    run_visit<Mode, false, true>(
+        call, {&span, task.head * group, (task.head + 1) * group, all_queries, {task.begin, task.end}, false}, space);
   } else {
     int64_t key = 0;
     do {
       const int64_t end = key + call.space.key_rows < span.key_rows ? key + call.space.key_rows : span.key_rows;
-      run_visit<Mode, true, true>(call, {&span, task.head * group, (task.head + 1) * group, all_queries, {key, end}, key > 0}, space);
+      run_visit<Mode, true, true>(
+          call, {&span, task.head * group, (task.head + 1) * group, all_queries, {key, end}, key > 0}, space);
       key = end;
     } while (key < span.key_rows);
   }

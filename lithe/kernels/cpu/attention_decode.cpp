@@ -11,7 +11,8 @@ constexpr int64_t kAhead = 8192;  // bytes fetched ahead of use: one page bounda
 /// Sums over splits: maximum [lanes], sum [lanes], values [lanes][row].
 struct State {
   float *maximum, *sum, *values;
-  [[gnu::always_inline]] State(const AttentionSpace& s, float* at) : maximum(at), sum(at + s.lanes), values(at + 2 * s.lanes) {}
+  [[gnu::always_inline]] State(const AttentionSpace& s, float* at)
+      : maximum(at), sum(at + s.lanes), values(at + 2 * s.lanes) {}
 };
 
 template <class T>
@@ -26,21 +27,24 @@ template <class T>
 #pragma GCC unroll 4
   for (int half = kLanes / 2; half >= 1; half /= 2)
 #pragma GCC unroll 16
-    for (int i = 0; i < half; ++i) r[i] = interleave<0>(r[i], r[i + half], All{}) + interleave<kLanes / 2>(r[i], r[i + half], All{});
+    for (int i = 0; i < half; ++i)
+      r[i] = interleave<0>(r[i], r[i + half], All{}) + interleave<kLanes / 2>(r[i], r[i + half], All{});
   return r[0];
 }
 
 /// One row of logits: vectors [count][width] (width rounded up, zeros behind head_dim) times a row of keys.
 template <class T>
-[[gnu::always_inline]] inline void dot_row(const T* k, int64_t kv_heads, int64_t head_dim, int64_t of_head, const float* vectors, int64_t width,
-                                           float* logits) {
+[[gnu::always_inline]] inline void dot_row(const T* k, int64_t kv_heads, int64_t head_dim, int64_t of_head,
+                                           const float* vectors, int64_t width, float* logits) {
   Vec r[kLanes];
   int64_t e = 0;
   for (int64_t kv = 0; kv < kv_heads; ++kv, k += head_dim)
     for (int64_t i = 0; i < of_head; ++i, ++e) {
       const float* q = vectors + e * width;
       Vec dot{};
-      each(head_dim, [&](int64_t c, auto lanes) __attribute__((always_inline)) { dot += load(k + c, lanes) * load(q + c); });
+      each(
+          head_dim, [&](int64_t c, auto lanes)
+                        __attribute__((always_inline)) { dot += load(k + c, lanes) * load(q + c); });
       r[e % kLanes] = dot;
       if (e % kLanes == kLanes - 1) store(logits + e - (kLanes - 1), sums(r));
     }
@@ -52,19 +56,21 @@ template <class T>
 
 /// values[e] += sum over kRows rows of weight[row][e] v[row]
 template <int kRows, class T>
-[[gnu::always_inline]] inline void add_rows(const T* v, int64_t v_stride, int64_t kv_heads, int64_t value_dim, int64_t of_head,
-                                            const float* weights, int64_t stride, float* values, int64_t row) {
+[[gnu::always_inline]] inline void add_rows(const T* v, int64_t v_stride, int64_t kv_heads, int64_t value_dim,
+                                            int64_t of_head, const float* weights, int64_t stride, float* values,
+                                            int64_t row) {
   for (int64_t kv = 0; kv < kv_heads; ++kv, v += value_dim)
     for (int64_t i = 0; i < of_head; ++i, ++weights, values += row) {
       Vec p[kRows];
 #pragma GCC unroll 4
       for (int u = 0; u < kRows; ++u) p[u] = splat(weights[u * stride]);
-      each(value_dim, [&](int64_t c, auto lanes) __attribute__((always_inline)) {
-        Vec sum = load(values + c);
+      each(
+          value_dim, [&](int64_t c, auto lanes) __attribute__((always_inline)) {
+            Vec sum = load(values + c);
 #pragma GCC unroll 4
-        for (int u = 0; u < kRows; ++u) sum += p[u] * load(v + u * v_stride + c, lanes);
-        store(values + c, sum);
-      });
+            for (int u = 0; u < kRows; ++u) sum += p[u] * load(v + u * v_stride + c, lanes);
+            store(values + c, sum);
+          });
     }
 }
 
@@ -81,8 +87,10 @@ void hide_rows(const AttentionCall& call, const AttentionSpan& span, int64_t cou
 template <class T>
 void read_split(const AttentionCall& call, const AttentionSpan& span, Range split, float* space, const State& state) {
   const AttentionSpace& at = call.space;
-  const int64_t count = call.heads * span.query_rows, of_head = count / call.kv_heads, width = (call.head_dim + 15) / 16 * 16;
-  const int64_t lanes = (count + kLanes - 1) / kLanes * kLanes, k_stride = call.kv_heads * call.head_dim, v_stride = call.kv_heads * call.value_dim;
+  const int64_t count = call.heads * span.query_rows, of_head = count / call.kv_heads,
+                width = (call.head_dim + 15) / 16 * 16;
+  const int64_t lanes = (count + kLanes - 1) / kLanes * kLanes, k_stride = call.kv_heads * call.head_dim,
+                v_stride = call.kv_heads * call.value_dim;
   const float* vectors = space + at.vectors;
   float *logits = space + at.logits, *factor = logits + kKeyTile * at.lanes;
   for (int64_t e = 0; e < lanes; e += kLanes) {
@@ -101,14 +109,17 @@ void read_split(const AttentionCall& call, const AttentionSpan& span, Range spli
     if (span.query_rows > 1) hide_rows(call, span, count, keys, logits);
     soften<Single>(logits, at.lanes, lanes, rows, call.scale * kLog2E, state.maximum, state.sum, factor);
     for (int64_t e = 0; e < count; ++e)
-      for (int64_t c = 0; c < at.row; c += kLanes) store(state.values + e * at.row + c, load(state.values + e * at.row + c) * factor[e]);
+      for (int64_t c = 0; c < at.row; c += kLanes)
+        store(state.values + e * at.row + c, load(state.values + e * at.row + c) * factor[e]);
     int64_t j = 0;
     for (; j + 4 <= rows; j += 4, v += 4 * v_stride) {
       fetch_ahead(v, 4 * v_stride);
-      add_rows<4>(v, v_stride, call.kv_heads, call.value_dim, of_head, logits + j * at.lanes, at.lanes, state.values, at.row);
+      add_rows<4>(v, v_stride, call.kv_heads, call.value_dim, of_head, logits + j * at.lanes, at.lanes, state.values,
+                  at.row);
     }
     for (; j < rows; ++j, v += v_stride)
-      add_rows<1>(v, v_stride, call.kv_heads, call.value_dim, of_head, logits + j * at.lanes, at.lanes, state.values, at.row);
+      add_rows<1>(v, v_stride, call.kv_heads, call.value_dim, of_head, logits + j * at.lanes, at.lanes, state.values,
+                  at.row);
   }
 }
 
@@ -132,9 +143,10 @@ void write(const AttentionCall& call, const AttentionSpan& span, const State& st
   for (int64_t e = 0; e < call.heads * span.query_rows; ++e) {
     const int64_t at = e % span.query_rows * call.heads + e / span.query_rows;
     const float total = state.sum[e], scale = total == 0 ? 0 : 1 / total;
-    each(call.value_dim, [&](int64_t c, auto lanes) __attribute__((always_inline)) {
-      store(out + at * call.value_dim + c, load(state.values + e * call.space.row + c) * scale, lanes);
-    });
+    each(
+        call.value_dim, [&](int64_t c, auto lanes) __attribute__((always_inline)) {
+          store(out + at * call.value_dim + c, load(state.values + e * call.space.row + c) * scale, lanes);
+        });
     if (span.lse) span.lse[at] = state.maximum[e] * kLn2 + __builtin_logf(total);
   }
 }
@@ -148,16 +160,20 @@ void decode(const AttentionCall& call, const AttentionTask& task, float* space) 
     const T* from = q + (e % span.query_rows * call.heads + e / span.query_rows) * call.head_dim;
     float* to = space + call.space.vectors + e * width;
     for (int64_t c = 0; c < width; c += kLanes) store(to + c, Vec{});
-    each(call.head_dim, [&](int64_t c, auto lanes) __attribute__((always_inline)) { store(to + c, load(from + c, lanes)); });
+    each(
+        call.head_dim, [&](int64_t c, auto lanes)
+                           __attribute__((always_inline)) { store(to + c, load(from + c, lanes)); });
   }
   const int64_t first = visible_keys(call, span, 0).begin, last = visible_keys(call, span, span.query_rows - 1).end;
   const State state(call.space, space + call.space.state);
   for (int64_t split = task.begin; split < task.end; ++split) {
-    const int64_t begin = first + split * span.split_keys, end = begin + span.split_keys < last ? begin + span.split_keys : last;
+    const int64_t begin = first + split * span.split_keys,
+                  end = begin + span.split_keys < last ? begin + span.split_keys : last;
     // Splits are merged in order, so that the result does not depend on who read them: those that
     // continue another part's span (never all kSplits) wait for it, in front of the last place.
     const bool starts = split == 0, continues = task.begin > 0;
-    const State own(call.space, space + call.space.partials + (continues ? split - task.begin : kSplits - 1) * call.space.state_floats);
+    const State own(call.space, space + call.space.partials +
+                                    (continues ? split - task.begin : kSplits - 1) * call.space.state_floats);
     read_split<T>(call, span, {begin, end}, space, starts ? state : own);
     if (!starts && !continues) merge(call, count, state, own);
   }
@@ -177,7 +193,8 @@ void finish(const AttentionCall& call) {
     for (int64_t p = part + 1; done < span.splits; ++p)
       if (call.first_task[p] < call.first_task[p + 1])  // else: a part without work
         for (int64_t i = 0; i < call.tasks[call.first_task[p]].end - call.tasks[call.first_task[p]].begin; ++i, ++done)
-          merge(call, call.heads * span.query_rows, state, State(call.space, space_of(p) + call.space.partials + i * call.space.state_floats));
+          merge(call, call.heads * span.query_rows, state,
+                State(call.space, space_of(p) + call.space.partials + i * call.space.state_floats));
     write<T>(call, span, state);
   }
 }

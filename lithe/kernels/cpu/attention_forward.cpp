@@ -1,4 +1,5 @@
-// spec: hpc.flash | kernel | blocks of queries and keys with a running maximum and sum; the map of weights is never stored | TB 6.4.9
+// spec: hpc.flash | kernel | blocks of queries and keys with a running maximum and sum; the map of weights is never
+// stored | TB 6.4.9
 #include "lithe/kernels/cpu/attention_tiles.h"
 #include "lithe/kernels/cpu/parallel.h"
 
@@ -14,7 +15,8 @@ struct KeyTile {
 
 /// Asks for the keys and values of the tile at `key`.
 template <class T>
-[[gnu::always_inline]] inline void fetch_tile(const AttentionCall& call, const AttentionSpan& span, int64_t kv_head, int64_t key) {
+[[gnu::always_inline]] inline void fetch_tile(const AttentionCall& call, const AttentionSpan& span, int64_t kv_head,
+                                              int64_t key) {
   constexpr int64_t kLine = 64 / sizeof(T);
   const int64_t k_stride = call.kv_heads * call.head_dim, v_stride = call.kv_heads * call.value_dim;
   const int64_t end = key + kKeyTile < span.key_rows ? key + kKeyTile : span.key_rows;
@@ -27,9 +29,11 @@ template <class T>
 }
 
 template <class Mode>
-[[gnu::always_inline]] inline KeyTile open_tile(const AttentionCall& call, const AttentionSpan& span, int64_t kv_head, Range keys, float* space) {
+[[gnu::always_inline]] inline KeyTile open_tile(const AttentionCall& call, const AttentionSpan& span, int64_t kv_head,
+                                                Range keys, float* space) {
   using T = typename Mode::T;
-  const int64_t k_stride = call.kv_heads * call.head_dim, v_stride = call.kv_heads * call.value_dim, rows = keys.end - keys.begin;
+  const int64_t k_stride = call.kv_heads * call.head_dim, v_stride = call.kv_heads * call.value_dim,
+                rows = keys.end - keys.begin;
   const T* k = static_cast<const T*>(span.k) + keys.begin * k_stride + kv_head * call.head_dim;
   const T* v = static_cast<const T*>(span.v) + keys.begin * v_stride + kv_head * call.value_dim;
   float *k_space = space + call.space.k, *v_space = space + call.space.v;
@@ -86,13 +90,13 @@ void forward_block(const AttentionCall& call, const AttentionTask& task, float* 
       if constexpr (Mode::Dot::kPairs) keys.begin -= keys.begin & 1;  // pairs start at even keys
       const int64_t rows = keys.end - keys.begin, skip = keys.begin - key;
       if (rows <= 0) continue;
-      multiply<Dot, Start::zero, Order::rows>(rows, kPanel, depth, tile.k + skip * tile.k_stride, tile.k_stride, packed + at * depth * kPanel,
-                                              kPanel, logits, kPanel);
+      multiply<Dot, Start::zero, Order::rows>(rows, kPanel, depth, tile.k + skip * tile.k_stride, tile.k_stride,
+                                              packed + at * depth * kPanel, kPanel, logits, kPanel);
       if (!panel.all_see(keys)) hide(call, span, panel, keys, logits);
       soften<Dot>(logits, kPanel, kPanel, rows, call.scale * kLog2E, maximum + at * kPanel, sum + at * kPanel, factor);
       const int64_t steps = Mode::Dot::kPairs ? (rows + 1) / 2 : rows, behind = Mode::Dot::kPairs ? skip / 2 : skip;
-      multiply<Dot, Start::scale, Order::columns>(vd, kPanel, steps, tile.v + behind * tile.v_stride, tile.v_stride, logits, kPanel,
-                                                  sums + at * vd * kPanel, kPanel, factor);
+      multiply<Dot, Start::scale, Order::columns>(vd, kPanel, steps, tile.v + behind * tile.v_stride, tile.v_stride,
+                                                  logits, kPanel, sums + at * vd * kPanel, kPanel, factor);
     }
   }
 
@@ -106,7 +110,8 @@ void forward_block(const AttentionCall& call, const AttentionTask& task, float* 
     T* out = static_cast<T*>(span.out) + first * out_stride + task.head * vd;
     unpack_panel(sums + at * vd * kPanel, factor, panel.rows, vd, out, out_stride);
     if (span.lse)
-      for (int64_t i = 0; i < panel.rows; ++i) span.lse[(first + i) * call.heads + task.head] = m[i] * kLn2 + __builtin_logf(l[i]);
+      for (int64_t i = 0; i < panel.rows; ++i)
+        span.lse[(first + i) * call.heads + task.head] = m[i] * kLn2 + __builtin_logf(l[i]);
   }
 }
 

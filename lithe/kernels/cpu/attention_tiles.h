@@ -12,8 +12,12 @@ constexpr float kNone = -__builtin_inff();
 
 // ---- products
 
-enum class Start { zero, add, scale };  // what becomes of c: overwritten, added to, multiplied by factor[lane] and added to
-enum class Order { rows, columns };     // a[m,k] lies at a[m * lda + k] or at a[k * lda + m]
+enum class Start {
+  zero,
+  add,
+  scale
+};  // what becomes of c: overwritten, added to, multiplied by factor[lane] and added to
+enum class Order { rows, columns };  // a[m,k] lies at a[m * lda + k] or at a[k * lda + m]
 
 /// One multiply-add per lane.
 struct Single {
@@ -40,8 +44,8 @@ struct Pair {
 /// c[m,n] (+)= sum_k a[m,k] b[k,n] for kRows rows and kVectors vectors of columns, held in registers. Each
 /// element sums over k in ascending order from c, so that no cut into blocks changes its bits.
 template <class Dot, Start kStart, Order kOrder, int kRows, int kVectors>
-[[gnu::always_inline]] inline void multiply_block(int64_t depth, const float* a, int64_t lda, const float* b, int64_t ldb, float* c,
-                                                  int64_t ldc, const float* factor) {
+[[gnu::always_inline]] inline void multiply_block(int64_t depth, const float* a, int64_t lda, const float* b,
+                                                  int64_t ldb, float* c, int64_t ldc, const float* factor) {
   Vec sum[kRows][kVectors];
 #pragma GCC unroll 16
   for (int m = 0; m < kRows; ++m)
@@ -71,8 +75,9 @@ template <class Dot, Start kStart, Order kOrder, int kRows, int kVectors>
 }
 
 template <class Dot, Start kStart, Order kOrder, int kVectors>
-[[gnu::always_inline]] inline void multiply_columns(int64_t rows, int64_t depth, const float* a, int64_t lda, const float* b, int64_t ldb,
-                                                    float* c, int64_t ldc, const float* factor) {
+[[gnu::always_inline]] inline void multiply_columns(int64_t rows, int64_t depth, const float* a, int64_t lda,
+                                                    const float* b, int64_t ldb, float* c, int64_t ldc,
+                                                    const float* factor) {
   // As many sums as the registers hold beside the operands.
   constexpr int kRows = kLanes == 16 ? 8 : kLanes == 8 ? 6 : 4;
   const int64_t step = kOrder == Order::rows ? lda : 1;
@@ -88,13 +93,14 @@ template <class Dot, Start kStart, Order kOrder, int kVectors>
     multiply_block<Dot, kStart, kOrder, 2, kVectors>(depth, a + m * step, lda, b, ldb, c + m * ldc, ldc, factor);
     m += 2;
   }
-  if (m < rows) multiply_block<Dot, kStart, kOrder, 1, kVectors>(depth, a + m * step, lda, b, ldb, c + m * ldc, ldc, factor);
+  if (m < rows)
+    multiply_block<Dot, kStart, kOrder, 1, kVectors>(depth, a + m * step, lda, b, ldb, c + m * ldc, ldc, factor);
 }
 
 /// c[rows, cols] (+)= a[rows, depth] b[depth, cols]; cols is a multiple of kLanes.
 template <class Dot, Start kStart, Order kOrder>
-[[gnu::noinline]] void multiply(int64_t rows, int64_t cols, int64_t depth, const float* a, int64_t lda, const float* b, int64_t ldb,
-                                float* c, int64_t ldc, const float* factor = nullptr) {
+[[gnu::noinline]] void multiply(int64_t rows, int64_t cols, int64_t depth, const float* a, int64_t lda, const float* b,
+                                int64_t ldb, float* c, int64_t ldc, const float* factor = nullptr) {
   int64_t n = 0;
   for (; n + 2 * kLanes <= cols; n += 2 * kLanes)
     multiply_columns<Dot, kStart, kOrder, 2>(rows, depth, a, lda, b + n, ldb, c + n, ldc, factor + n);
@@ -153,14 +159,20 @@ template <class T>
 [[gnu::noinline]] void pack_panel(const T* from, int64_t stride, int64_t rows, int64_t cols, float* to) {
   for (int64_t lane = 0; lane < kPanel; lane += kLanes, from += kLanes * stride, to += kLanes)
     if (lane + kLanes <= rows)
-      each(cols, [&](int64_t c, auto lanes) __attribute__((always_inline)) { pack_square(from + c, stride, kLanes, lanes, to + c * kPanel); });
+      each(
+          cols, [&](int64_t c, auto lanes)
+                    __attribute__((always_inline)) { pack_square(from + c, stride, kLanes, lanes, to + c * kPanel); });
     else
-      each(cols, [&](int64_t c, auto lanes) __attribute__((always_inline)) { pack_square(from + c, stride, rows - lane, lanes, to + c * kPanel); });
+      each(
+          cols, [&](int64_t c, auto lanes) __attribute__((always_inline)) {
+            pack_square(from + c, stride, rows - lane, lanes, to + c * kPanel);
+          });
 }
 
 /// The way back, with a factor for each row: to[i * stride + c] = factor[i] from[c * kPanel + i].
 template <class T, class Lanes>
-[[gnu::always_inline]] inline void unpack_square(const float* from, Vec factor, int64_t rows, Lanes lanes, T* to, int64_t stride) {
+[[gnu::always_inline]] inline void unpack_square(const float* from, Vec factor, int64_t rows, Lanes lanes, T* to,
+                                                 int64_t stride) {
   Vec r[kLanes];
   int cols = kLanes;
   if constexpr (std::is_same_v<Lanes, First>) cols = lanes.count;
@@ -173,13 +185,20 @@ template <class T, class Lanes>
 }
 
 template <class T>
-[[gnu::noinline]] void unpack_panel(const float* from, const float* factor, int64_t rows, int64_t cols, T* to, int64_t stride) {
+[[gnu::noinline]] void unpack_panel(const float* from, const float* factor, int64_t rows, int64_t cols, T* to,
+                                    int64_t stride) {
   for (int64_t lane = 0; lane < rows; lane += kLanes, from += kLanes, to += kLanes * stride) {
     const Vec f = load(factor + lane);
     if (lane + kLanes <= rows)
-      each(cols, [&](int64_t c, auto lanes) __attribute__((always_inline)) { unpack_square(from + c * kPanel, f, kLanes, lanes, to + c, stride); });
+      each(
+          cols, [&](int64_t c, auto lanes) __attribute__((always_inline)) {
+            unpack_square(from + c * kPanel, f, kLanes, lanes, to + c, stride);
+          });
     else
-      each(cols, [&](int64_t c, auto lanes) __attribute__((always_inline)) { unpack_square(from + c * kPanel, f, rows - lane, lanes, to + c, stride); });
+      each(
+          cols, [&](int64_t c, auto lanes) __attribute__((always_inline)) {
+            unpack_square(from + c * kPanel, f, rows - lane, lanes, to + c, stride);
+          });
   }
 }
 
@@ -192,7 +211,8 @@ template <class T>
   const int64_t row = row_of(cols);
   for (int64_t i = 0; i < rows; ++i, from += stride, to += row) {
     store(to + row - kLanes, Vec{});
-    each(cols, [&](int64_t c, auto lanes) __attribute__((always_inline)) { store(to + c, load(from + c, lanes)); });
+    each(
+        cols, [&](int64_t c, auto lanes) __attribute__((always_inline)) { store(to + c, load(from + c, lanes)); });
   }
 }
 
@@ -201,20 +221,24 @@ template <class T>
 [[gnu::noinline]] void narrow_rows(const float* from, int64_t rows, int64_t cols, T* to, int64_t stride) {
   const int64_t row = row_of(cols);
   for (int64_t i = 0; i < rows; ++i, from += row, to += stride)
-    each(cols, [&](int64_t c, auto lanes) __attribute__((always_inline)) { store(to + c, load(from + c), lanes); });
+    each(
+        cols, [&](int64_t c, auto lanes) __attribute__((always_inline)) { store(to + c, load(from + c), lanes); });
 }
 
 /// Rows of bf16 two by two, at row_of(cols): word [i/2][c] holds from[i][c] below from[i+1][c]; a missing
 /// last row is 0.
-[[gnu::noinline, maybe_unused]] static void pair_rows(const bf16* from, int64_t stride, int64_t rows, int64_t cols, float* to) {
+[[gnu::noinline, maybe_unused]] static void pair_rows(const bf16* from, int64_t stride, int64_t rows, int64_t cols,
+                                                      float* to) {
   const int64_t row = row_of(cols);
   for (int64_t i = 0; i < rows; i += 2, from += 2 * stride, to += row) {
     store(to + row - kLanes, Vec{});
-    each(cols, [&](int64_t c, auto lanes) __attribute__((always_inline)) {
-      // The bits of widened bf16 are the number shifted up by 16.
-      const IntVec low = as_ints(load(from + c, lanes)), high = i + 1 < rows ? as_ints(load(from + stride + c, lanes)) : IntVec{};
-      store(to + c, as_floats(high | reinterpret_cast<IntVec>(reinterpret_cast<WordVec>(low) >> 16)));
-    });
+    each(
+        cols, [&](int64_t c, auto lanes) __attribute__((always_inline)) {
+          // The bits of widened bf16 are the number shifted up by 16.
+          const IntVec low = as_ints(load(from + c, lanes)),
+                       high = i + 1 < rows ? as_ints(load(from + stride + c, lanes)) : IntVec{};
+          store(to + c, as_floats(high | reinterpret_cast<IntVec>(reinterpret_cast<WordVec>(low) >> 16)));
+        });
   }
 }
 
@@ -248,7 +272,8 @@ constexpr float kLog2E = 1.44269504f, kLn2 = 0.693147181f;
 /// `maximum` (of scale logit) and `sum` run over the tiles; `factor` is what earlier sums must be multiplied with. With
 /// Pair the weights become bf16, two rows in a row of words.
 template <class Dot>
-[[gnu::noinline]] void soften(float* logits, int64_t stride, int64_t lanes, int64_t rows, float scale, float* maximum, float* sum, float* factor) {
+[[gnu::noinline]] void soften(float* logits, int64_t stride, int64_t lanes, int64_t rows, float scale, float* maximum,
+                              float* sum, float* factor) {
   for (int64_t lane = 0; lane < lanes; lane += kLanes) {
     float* in = logits + lane;
     const Vec old = load(maximum + lane);
@@ -264,7 +289,8 @@ template <class Dot>
     const Vec shrink = power(old - base);
     Vec total[2] = {load(sum + lane) * shrink, Vec{}};
     for (j = 0; j + 2 <= rows; j += 2) {
-      const Vec p0 = power(load(in + j * stride) * scale - base), p1 = power(load(in + (j + 1) * stride) * scale - base);
+      const Vec p0 = power(load(in + j * stride) * scale - base),
+                p1 = power(load(in + (j + 1) * stride) * scale - base);
       total[0] += p0;
       total[1] += p1;
       if constexpr (Dot::kPairs) {
@@ -310,17 +336,21 @@ struct Panel {
   Range of_first, of_last;
 
   [[gnu::always_inline]] Panel(const AttentionCall& call, const AttentionSpan& span, int64_t from, int64_t to)
-      : first(from), rows(to - from < kPanel ? to - from : kPanel), of_first(visible_keys(call, span, from)),
+      : first(from),
+        rows(to - from < kPanel ? to - from : kPanel),
+        of_first(visible_keys(call, span, from)),
         of_last(visible_keys(call, span, from + rows - 1)) {}
   /// All keys that some query sees.
   [[gnu::always_inline]] Range seen() const { return {of_first.begin, of_last.end}; }
-  [[gnu::always_inline]] bool all_see(Range keys) const { return keys.begin >= of_last.begin && keys.end <= of_first.end; }
+  [[gnu::always_inline]] bool all_see(Range keys) const {
+    return keys.begin >= of_last.begin && keys.end <= of_first.end;
+  }
 };
 
 /// Logits [keys][kPanel] of keys that a query does not see become -infinity. Lanes beyond the panel's rows
 /// see what its last row sees.
-[[gnu::noinline, maybe_unused]] static void hide(const AttentionCall& call, const AttentionSpan& span, const Panel& panel, Range keys,
-                                                 float* logits) {
+[[gnu::noinline, maybe_unused]] static void hide(const AttentionCall& call, const AttentionSpan& span,
+                                                 const Panel& panel, Range keys, float* logits) {
   for (int lane = 0; lane < kPanel; lane += kLanes) {
     IntVec begin, end;
     for (int i = 0; i < kLanes; ++i) {

@@ -47,13 +47,14 @@ struct Ahead {
 // A tile of R rows: to = from + a b, over `units` units; a [R, kBlockUnits] or, by_unit, [units,
 // kRowsStored]; b [units, kPanel].
 template <class Source, bool by_unit, int R>
-[[gnu::noinline]] void tile(const uint32_t* a, const uint32_t* b, int64_t units, Sums<const float*> from, Sums<float*> to, Ahead next_c,
-                            Ahead next_a) {
+[[gnu::noinline]] void tile(const uint32_t* a, const uint32_t* b, int64_t units, Sums<const float*> from,
+                            Sums<float*> to, Ahead next_c, Ahead next_a) {
   Vec sum[R][kVectors];
 #pragma GCC unroll 16
   for (int r = 0; r < R; ++r)
 #pragma GCC unroll 2
-    for (int v = 0; v < kVectors; ++v) sum[r][v] = Vec{} + load(from.p + r * from.stride + v * kLanes);  // not -0, as in first_sum
+    for (int v = 0; v < kVectors; ++v)
+      sum[r][v] = Vec{} + load(from.p + r * from.stride + v * kLanes);  // not -0, as in first_sum
   for (int64_t u = 0; u < units;) {
     next_c.fetch<1, 3>();
     next_a.fetch<0, 2>();
@@ -77,8 +78,8 @@ template <class Source, bool by_unit, int R>
 }
 
 template <class Source, bool by_unit, int R = kRows>
-void tile_of(int64_t rows, const uint32_t* a, const uint32_t* b, int64_t units, Sums<const float*> from, Sums<float*> to, const Ahead& next_c,
-             const Ahead& next_a) {
+void tile_of(int64_t rows, const uint32_t* a, const uint32_t* b, int64_t units, Sums<const float*> from,
+             Sums<float*> to, const Ahead& next_c, const Ahead& next_a) {
   if (rows == R) return tile<Source, by_unit, R>(a, b, units, from, to, next_c, next_a);
   if constexpr (R > 1) tile_of<Source, by_unit, R - 1>(rows, a, b, units, from, to, next_c, next_a);
 }
@@ -91,12 +92,14 @@ void pack(const Product& p, Range units, Range cols, uint32_t* to) {
   for (int64_t u = units.begin; u < units.end; u += group) {
     const int64_t count = u + group < units.end ? group : units.end - u;
     for (int64_t n = cols.begin; n < cols.end; n += kLanes) {
-      uint32_t* at = to + (n - cols.begin) / kPanel * kPanel * units.size() + (u - units.begin) * kPanel + (n - cols.begin) % kPanel;
+      uint32_t* at = to + (n - cols.begin) / kPanel * kPanel * units.size() + (u - units.begin) * kPanel +
+                     (n - cols.begin) % kPanel;
       WordVec r[kLanes];
       if (p.transpose_b)
         turned<Source>(b + n * p.K + u * step, p.K, p.N - n, p.K - u * step, r);
       else
-        for (int64_t i = 0; i < count; ++i) r[i] = Source::across(b + (u + i) * step * p.N + n, p.N, p.K - (u + i) * step, p.N - n);
+        for (int64_t i = 0; i < count; ++i)
+          r[i] = Source::across(b + (u + i) * step * p.N + n, p.N, p.K - (u + i) * step, p.N - n);
       for (int64_t i = 0; i < count; ++i) store_bits(at + i * kPanel, r[i]);
     }
   }
@@ -133,14 +136,15 @@ struct Block {
     const auto* from = static_cast<const typename Source::T*>(p.a);
     for (int64_t u = units.begin; u < units.end; ++u)
       for (int64_t m = tile.begin; m < tile.end; m += kLanes)
-        store_bits(a + (u - units.begin) * kRowsStored + m - tile.begin, Source::across(from + u * step * p.M + m, p.M, p.K - u * step, p.M - m));
+        store_bits(a + (u - units.begin) * kRowsStored + m - tile.begin,
+                   Source::across(from + u * step * p.M + m, p.M, p.K - u * step, p.M - m));
   }
 
   // The next panel of c, if there is one.
   Ahead next_c(Range tile, int64_t n) const {
     const bool more = n + kPanel < cols.end;
-    return {static_cast<const char*>(p.c) + (tile.begin * p.N + n + kPanel) * int64_t(sizeof(Out)), p.N * int64_t(sizeof(Out)), tile.size(),
-            more ? kPanel * int64_t(sizeof(Out)) / 64 : 0};
+    return {static_cast<const char*>(p.c) + (tile.begin * p.N + n + kPanel) * int64_t(sizeof(Out)),
+            p.N * int64_t(sizeof(Out)), tile.size(), more ? kPanel * int64_t(sizeof(Out)) / 64 : 0};
   }
 
   // The rows of a of the next tile, a share with each panel.
@@ -153,7 +157,8 @@ struct Block {
     const auto* from = static_cast<const char*>(p.a);
     if (p.transpose_a) {
       const int64_t begin = k0 + count * panel / panels, end = k0 + count * (panel + 1) / panels;
-      return {from + ((end < p.K ? begin : k0) * p.M + tile.end + left - 1) * size, p.M * size, end < p.K ? end - begin : 0, 1};
+      return {from + ((end < p.K ? begin : k0) * p.M + tile.end + left - 1) * size, p.M * size,
+              end < p.K ? end - begin : 0, 1};
     }
     const int64_t lines = count * size / 64;
     const int64_t begin = lines * panel / panels, end = lines * (panel + 1) / panels;
@@ -168,7 +173,8 @@ struct Block {
     const bool whole = left >= kPanel;
     Sums<const float*> from{local, kPanel};
     Sums<float*> to{local, kPanel};
-    if (!kWide && !(first && last)) from = {partial + (tile.begin - rows.begin) * kBlockCols + n - cols.begin, kBlockCols};
+    if (!kWide && !(first && last))
+      from = {partial + (tile.begin - rows.begin) * kBlockCols + n - cols.begin, kBlockCols};
     if (!kWide && !last) to = {const_cast<float*>(from.p), from.stride};
     if constexpr (kWide)
       if (whole) from = {c, p.N}, to = {c, p.N};
@@ -178,7 +184,9 @@ struct Block {
       from = {local, kPanel};
       for (int64_t r = 0; r < tile.size(); ++r)
         for (int64_t i = 0; i < kPanel; i += kLanes)
-          store(local + r * kPanel + i, i >= left ? Vec{} : first ? first_sum<Out>(p, tile.begin + r, n + i) : load_some(c + r * p.N + i, left - i));
+          store(local + r * kPanel + i, i >= left ? Vec{}
+                                        : first   ? first_sum<Out>(p, tile.begin + r, n + i)
+                                                  : load_some(c + r * p.N + i, left - i));
     }
     const uint32_t* panel = b + (n - cols.begin) * units.size();
     if (p.transpose_a)
@@ -187,7 +195,8 @@ struct Block {
       tile_of<Source, false>(tile.size(), a, panel, units.size(), from, to, next_c(tile, n), next_a(tile, n));
     if (to.p == local)
       for (int64_t r = 0; r < tile.size(); ++r)
-        for (int64_t i = 0; i < kPanel && i < left; i += kLanes) store_some(c + r * p.N + i, load(local + r * kPanel + i), left - i);
+        for (int64_t i = 0; i < kPanel && i < left; i += kLanes)
+          store_some(c + r * p.N + i, load(local + r * kPanel + i), left - i);
   }
 };
 
@@ -205,12 +214,21 @@ void part(const Product& p, Range rows, Range cols, uint32_t* workspace) {
   const bool keeps_sums = sizeof(Out) < sizeof(float) && units > kBlockUnits;
   const int64_t block_rows = keeps_sums ? even(rows.size(), kBlockRows, 1) : rows.size();
   const int64_t block_cols = even(cols.size(), kBlockCols, kPanel), block_units = even(units, kBlockUnits, kLanes);
-  const auto from = [](int64_t begin, int64_t size, int64_t end) { return Range{begin, begin + size < end ? begin + size : end}; };
+  const auto from = [](int64_t begin, int64_t size, int64_t end) {
+    return Range{begin, begin + size < end ? begin + size : end};
+  };
   for (int64_t n = cols.begin; n < cols.end; n += block_cols)
     for (int64_t m = rows.begin; m < rows.end; m += block_rows)
       for (int64_t u = 0; u < units || u == 0; u += block_units)
-        Block<Source, Out>{p, from(u, block_units, units), from(m, block_rows, rows.end), from(n, block_cols, cols.end), u == 0,
-                           u + block_units >= units, a, b, partial}
+        Block<Source, Out>{p,
+                           from(u, block_units, units),
+                           from(m, block_rows, rows.end),
+                           from(n, block_cols, cols.end),
+                           u == 0,
+                           u + block_units >= units,
+                           a,
+                           b,
+                           partial}
             .run();
 }
 

@@ -41,7 +41,8 @@ template <bool with_plain, class T>
     const float shift = raised == kLowest ? 0 : raised;  // -inf - -inf would be NaN
     if (raised > row.top) row.exponentials *= __builtin_expf(row.top - raised);
     row.top = raised;
-    row.exponentials += sum(total(count, [=](int64_t at, auto lanes) { return exp(load(block + at, lanes) * scale - shift); }));
+    row.exponentials +=
+        sum(total(count, [=](int64_t at, auto lanes) { return exp(load(block + at, lanes) * scale - shift); }));
     if constexpr (with_plain) row.plain += sum(sums);
   }
   if (row.top == kLowest) row.top = 0;
@@ -69,10 +70,12 @@ void cross_entropy_of(const CrossEntropyArgs& a) {
       const RowSums row = sums_of<smooth>(x, V, 1.0f);
       const double log_sum = __builtin_log(double(row.exponentials)), at_label = load(x + label, First{1})[0];
       const double plain = log_sum + (double(row.top) - at_label);
-      losses[n] = float(smooth ? (1 - smoothing) * plain + smoothing * (log_sum + row.top) - each_share * row.plain : plain);
+      losses[n] =
+          float(smooth ? (1 - smoothing) * plain + smoothing * (log_sum + row.top) - each_share * row.plain : plain);
       if (nll) nll[n] = float(plain);
       if (!gradient) continue;
-      const float factor = float(gradient_scale / row.exponentials), taken = float(gradient_scale * each_share), top = row.top;
+      const float factor = float(gradient_scale / row.exponentials), taken = float(gradient_scale * each_share),
+                  top = row.top;
       each(V, [=](int64_t v, auto lanes) { store(x + v, exp(load(x + v, lanes) - top) * factor - taken, lanes); });
       const double p = __builtin_exp(-plain);
       store(x + label, splat(float(gradient_scale * (p - each_share - (1 - smoothing)))), First{1});
@@ -107,7 +110,8 @@ void softmax_of(const SoftmaxArgs& a) {
 }  // namespace
 
 void cross_entropy(const CrossEntropyArgs& a) {
-  by_type(a.logits.dtype(), [&]<class T>() { by_flag(a.smoothing > 0, [&]<bool smooth>() { cross_entropy_of<T, smooth>(a); }); });
+  by_type(a.logits.dtype(),
+          [&]<class T>() { by_flag(a.smoothing > 0, [&]<bool smooth>() { cross_entropy_of<T, smooth>(a); }); });
 }
 
 void softmax(const SoftmaxArgs& a) {

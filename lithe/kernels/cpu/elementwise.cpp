@@ -52,7 +52,8 @@ void activation_grad_of(const ActivationGradArgs& a) {
   T* dx = pointer<T>(a.dx);
   if (const float* bias = pointer<float>(a.bias))
     over_rows(rows_of(a.x), cols_of(a.x), 3 * sizeof(T), [=](int64_t i, int64_t c, auto lanes) {
-      put<accumulate>(dx + i, evaluate<kind>(load(x + i, lanes) + load(bias + c, lanes)).slope * load(dy + i, lanes), lanes);
+      put<accumulate>(dx + i, evaluate<kind>(load(x + i, lanes) + load(bias + c, lanes)).slope * load(dy + i, lanes),
+                      lanes);
     });
   else
     over_elements(a.x.numel(), 3 * sizeof(T), [=](int64_t i, auto lanes) {
@@ -98,8 +99,9 @@ template <class T, bool accumulate>
 void mul_of(const MulArgs& args) {
   const T *a = pointer<T>(args.a), *b = pointer<T>(args.b);
   T* out = pointer<T>(args.out);
-  over_elements(args.a.numel(), 3 * sizeof(T),
-                [=](int64_t i, auto lanes) { put<accumulate>(out + i, load(a + i, lanes) * load(b + i, lanes), lanes); });
+  over_elements(args.a.numel(), 3 * sizeof(T), [=](int64_t i, auto lanes) {
+    put<accumulate>(out + i, load(a + i, lanes) * load(b + i, lanes), lanes);
+  });
 }
 
 template <class T, bool has_scale, bool has_shift>
@@ -141,7 +143,8 @@ void column_sums_of(const RowAffineGradTask& task, int64_t period) {
     for (int64_t n = begin; n < end; ++n)
       each(period, [=](int64_t c, auto lanes) {
         const Vec d = load(dy + n * period + c, lanes);
-        if constexpr (with_x) store(products + c, load(products + c, lanes) + load(x + n * period + c, lanes) * d, lanes);
+        if constexpr (with_x)
+          store(products + c, load(products + c, lanes) + load(x + n * period + c, lanes) * d, lanes);
         store(sums + c, load(sums + c, lanes) + d, lanes);
       });
   });
@@ -238,7 +241,8 @@ void row_affine_grad(const RowAffineGradTask& task) {
 }
 
 void dropout(const DropoutArgs& a) {
-  by_type(a.x.dtype(), [&]<class T>() { by_flag(a.accumulate, [&]<bool accumulate>() { dropout_of<T, accumulate>(a); }); });
+  by_type(a.x.dtype(),
+          [&]<class T>() { by_flag(a.accumulate, [&]<bool accumulate>() { dropout_of<T, accumulate>(a); }); });
 }
 
 }  // namespace lithe::kernels::cpu::LITHE_ISA

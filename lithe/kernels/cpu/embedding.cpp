@@ -43,7 +43,8 @@ void scatter_add_of(const ScatterAddArgs& a) {
       if (id == skip || owner < begin || owner >= end) continue;
       const T* from = dout + n * D;
       float* to = dtable + id * D;
-      each(D, [=](int64_t d, auto lanes) { store(to + d, load(to + d, lanes) + load(from + d, lanes) * scale, lanes); });
+      each(D,
+           [=](int64_t d, auto lanes) { store(to + d, load(to + d, lanes) + load(from + d, lanes) * scale, lanes); });
     }
   });
 }
@@ -52,9 +53,8 @@ void scatter_add_of(const ScatterAddArgs& a) {
 
 void gather(const GatherArgs& a) {
   by_type(a.table.dtype(), [&]<class T>() {
-    by_type(a.out.dtype(), [&]<class O>() {
-      by_flag(a.accumulate, [&]<bool accumulate>() { gather_of<T, O, accumulate>(a); });
-    });
+    by_type(a.out.dtype(),
+            [&]<class O>() { by_flag(a.accumulate, [&]<bool accumulate>() { gather_of<T, O, accumulate>(a); }); });
   });
 }
 

@@ -24,22 +24,27 @@ void norm_of(const NormArgs& a) {
       T* to = y + n * C;
       if (residual) {
         T* s = sum_out + n * C;
-        each(C, [=](int64_t c, auto lanes) { store(s + c, load(z + c, lanes) + load(residual + n * C + c, lanes), lanes); });
+        each(C, [=](int64_t c, auto lanes) {
+          store(s + c, load(z + c, lanes) + load(residual + n * C + c, lanes), lanes);
+        });
         z = s;
       }
       float mean = 0;
       if constexpr (centred) mean = sum(total(C, [=](int64_t c, auto lanes) { return load(z + c, lanes); })) * inverse;
       const float square = inverse * sum(total(C, [=](int64_t c, auto lanes) {
-        const Vec h = load(z + c, lanes) - mean;
-        return h * h;
-      }));
-      const float scale = kind == NormKind::layer_sigma ? 1.0f / (__builtin_sqrtf(square) + eps) : 1.0f / __builtin_sqrtf(square + eps);
+                             const Vec h = load(z + c, lanes) - mean;
+                             return h * h;
+                           }));
+      const float scale =
+          kind == NormKind::layer_sigma ? 1.0f / (__builtin_sqrtf(square) + eps) : 1.0f / __builtin_sqrtf(square + eps);
       if (bias)
         each(C, [=](int64_t c, auto lanes) {
           store(to + c, (load(z + c, lanes) - mean) * scale * load(weight + c, lanes) + load(bias + c, lanes), lanes);
         });
       else
-        each(C, [=](int64_t c, auto lanes) { store(to + c, (load(z + c, lanes) - mean) * scale * load(weight + c, lanes), lanes); });
+        each(C, [=](int64_t c, auto lanes) {
+          store(to + c, (load(z + c, lanes) - mean) * scale * load(weight + c, lanes), lanes);
+        });
       if (centred && means) means[n] = mean;
       if (scales) scales[n] = scale;
     }
@@ -49,8 +54,8 @@ void norm_of(const NormArgs& a) {
 /// One row of the gradient. With g = weight dy and h = x - mean it makes the sums of g, g h and h^2, and on
 /// the way adds dy h scale to `products` and dy to `sums`, when there are such.
 template <class T, NormKind kind, bool accumulate, bool columns>
-[[gnu::always_inline]] inline void gradient_row(const T* x, const T* dy, T* dx, const float* weight, float mean, float scale, int64_t C,
-                                                float* products, float* sums) {
+[[gnu::always_inline]] inline void gradient_row(const T* x, const T* dy, T* dx, const float* weight, float mean,
+                                                float scale, int64_t C, float* products, float* sums) {
   constexpr bool centred = kind != NormKind::rms;
   Vec g_sum{}, dot{}, squares{};
   each(C, [&](int64_t c, auto lanes) {

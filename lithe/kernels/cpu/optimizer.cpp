@@ -10,11 +10,14 @@ namespace {
 
 template <bool has_shadow, bool clear>
 void adamw_of(const AdamWArgs& a) {
-  float *param = pointer<float>(a.param), *gradient = pointer<float>(a.gradient), *m = pointer<float>(a.m), *v = pointer<float>(a.v);
+  float *param = pointer<float>(a.param), *gradient = pointer<float>(a.gradient), *m = pointer<float>(a.m),
+        *v = pointer<float>(a.v);
   bf16* shadow = pointer<bf16>(a.shadow);
   const float beta1 = float(a.beta1), rest1 = float(1 - a.beta1), beta2 = float(a.beta2), rest2 = float(1 - a.beta2);
-  const float unbias1 = float(1 / (1 - __builtin_pow(a.beta1, double(a.step)))), unbias2 = float(1 / (1 - __builtin_pow(a.beta2, double(a.step))));
-  const float lr = float(a.lr), eps = float(a.eps), decay = float(a.weight_decay), gradient_scale = float(a.gradient_scale);
+  const float unbias1 = float(1 / (1 - __builtin_pow(a.beta1, double(a.step)))),
+              unbias2 = float(1 / (1 - __builtin_pow(a.beta2, double(a.step))));
+  const float lr = float(a.lr), eps = float(a.eps), decay = float(a.weight_decay),
+              gradient_scale = float(a.gradient_scale);
   parallel_elements(a.param.numel(), 7 * sizeof(float), [=](int64_t begin, int64_t count) {
     each(count, [=](int64_t at, auto lanes) {
       const int64_t i = begin + at;
@@ -44,7 +47,8 @@ void sum_of_squares_of(const SquaresTask& task) {
         const Vec v = load(x + first + at, lanes);
         HalfFloats half[2];
         __builtin_memcpy(half, &v, sizeof v);
-        const DoubleVec l = __builtin_convertvector(half[0], DoubleVec), h = __builtin_convertvector(half[1], DoubleVec);
+        const DoubleVec l = __builtin_convertvector(half[0], DoubleVec),
+                        h = __builtin_convertvector(half[1], DoubleVec);
         low += l * l;
         high += h * h;
       });
@@ -62,7 +66,8 @@ void all_finite_of(const FiniteTask& task) {
   bool* result = task.result;
   parallel_elements(task.x.numel(), sizeof(T), [=](int64_t begin, int64_t count) {
     IntVec found{};
-    each(count, [&](int64_t at, auto lanes) { found |= (as_ints(load(x + begin + at, lanes)) & 0x7f800000) == 0x7f800000; });
+    each(count,
+         [&](int64_t at, auto lanes) { found |= (as_ints(load(x + begin + at, lanes)) & 0x7f800000) == 0x7f800000; });
     int32_t any = 0;
     for (int i = 0; i < kLanes; ++i) any |= found[i];
     if (any) __atomic_store_n(result, false, __ATOMIC_RELAXED);
@@ -72,7 +77,8 @@ void all_finite_of(const FiniteTask& task) {
 }  // namespace
 
 void adamw(const AdamWArgs& a) {
-  by_flag(a.shadow.defined(), [&]<bool has_shadow>() { by_flag(a.clear, [&]<bool clear>() { adamw_of<has_shadow, clear>(a); }); });
+  by_flag(a.shadow.defined(),
+          [&]<bool has_shadow>() { by_flag(a.clear, [&]<bool clear>() { adamw_of<has_shadow, clear>(a); }); });
 }
 
 void sum_of_squares(const SquaresTask& task) {

@@ -57,7 +57,9 @@ struct PlainF32 {
   static constexpr int kStep = 1;  // k per unit
   [[gnu::always_inline]] static uint32_t one(const T* p, int64_t, int64_t) { return __builtin_bit_cast(uint32_t, *p); }
   [[gnu::always_inline]] static WordVec along(const T* p, int64_t left) { return load_words(p, left); }
-  [[gnu::always_inline]] static WordVec across(const T* p, int64_t, int64_t, int64_t cols) { return load_words(p, cols); }
+  [[gnu::always_inline]] static WordVec across(const T* p, int64_t, int64_t, int64_t cols) {
+    return load_words(p, cols);
+  }
   [[gnu::always_inline]] static Vec multiply_add(Vec sum, WordVec a, WordVec b) { return sum + floats(a) * floats(b); }
 };
 
@@ -85,7 +87,9 @@ struct Bf16 {
   static constexpr int kStep = 1;
   [[gnu::always_inline]] static uint32_t one(const T* p, int64_t, int64_t) { return uint32_t(p->bits) << 16; }
   [[gnu::always_inline]] static WordVec along(const T* p, int64_t left) { return load_words(p, left) << 16; }
-  [[gnu::always_inline]] static WordVec across(const T* p, int64_t, int64_t, int64_t cols) { return load_words(p, cols) << 16; }
+  [[gnu::always_inline]] static WordVec across(const T* p, int64_t, int64_t, int64_t cols) {
+    return load_words(p, cols) << 16;
+  }
   [[gnu::always_inline]] static Vec multiply_add(Vec sum, WordVec a, WordVec b) { return sum + floats(a) * floats(b); }
 };
 #endif
@@ -148,8 +152,10 @@ template <class Out>
     r[j + 4] = __builtin_shuffle(a, b, WordVec{4, 5, 6, 7, 12, 13, 14, 15});
   }
 #else
-  const WordVec a = __builtin_shuffle(r[0], r[1], WordVec{0, 4, 1, 5}), b = __builtin_shuffle(r[0], r[1], WordVec{2, 6, 3, 7});
-  const WordVec c = __builtin_shuffle(r[2], r[3], WordVec{0, 4, 1, 5}), d = __builtin_shuffle(r[2], r[3], WordVec{2, 6, 3, 7});
+  const WordVec a = __builtin_shuffle(r[0], r[1], WordVec{0, 4, 1, 5}),
+                b = __builtin_shuffle(r[0], r[1], WordVec{2, 6, 3, 7});
+  const WordVec c = __builtin_shuffle(r[2], r[3], WordVec{0, 4, 1, 5}),
+                d = __builtin_shuffle(r[2], r[3], WordVec{2, 6, 3, 7});
   r[0] = __builtin_shuffle(a, c, WordVec{0, 1, 4, 5}), r[1] = __builtin_shuffle(a, c, WordVec{2, 3, 6, 7});
   r[2] = __builtin_shuffle(b, d, WordVec{0, 1, 4, 5}), r[3] = __builtin_shuffle(b, d, WordVec{2, 3, 6, 7});
 #endif
@@ -158,7 +164,8 @@ template <class Out>
 /// kLanes units along k of kLanes rows of b transposed, turned: r[u] holds unit u of all rows. Rows
 /// from `rows` on repeat the last one, units from `left` k on are 0.
 template <class Source>
-[[gnu::always_inline]] inline void turned(const typename Source::T* p, int64_t row_stride, int64_t rows, int64_t left, WordVec (&r)[kLanes]) {
+[[gnu::always_inline]] inline void turned(const typename Source::T* p, int64_t row_stride, int64_t rows, int64_t left,
+                                          WordVec (&r)[kLanes]) {
   if (rows >= kLanes && left >= kLanes * Source::kStep) {
 #pragma GCC unroll 16
     for (int i = 0; i < kLanes; ++i) r[i] = Source::along(p + i * row_stride, kLanes * Source::kStep);
@@ -176,7 +183,8 @@ inline void row_units(const Product& p, int64_t m, int64_t u0, int64_t u1, uint3
   const auto* row = static_cast<const typename Source::T*>(p.a) + (p.transpose_a ? m : m * p.K);
   int64_t u = u0;
   if (!p.transpose_a)
-    for (; (u + kLanes) * step <= p.K && u + kLanes <= u1; u += kLanes) store_bits(to + u - u0, Source::along(row + u * step, kLanes * step));
+    for (; (u + kLanes) * step <= p.K && u + kLanes <= u1; u += kLanes)
+      store_bits(to + u - u0, Source::along(row + u * step, kLanes * step));
   for (; u < u1; ++u) to[u - u0] = Source::one(row + u * step * stride, stride, p.K - u * step);
 }
 

@@ -13,7 +13,8 @@ constexpr int64_t kPairs = 256;  // pairs whose angles are kept at a time; a mul
 
 /// sines[c], cosines[c] of position * frequencies[c] for c in [0, count). The angle is reduced in double,
 /// so that large positions keep their accuracy.
-[[gnu::always_inline]] inline void angles_of(double position, const double* frequencies, int64_t count, float* sines, float* cosines) {
+[[gnu::always_inline]] inline void angles_of(double position, const double* frequencies, int64_t count, float* sines,
+                                             float* cosines) {
   constexpr int kHalf = kLanes / 2;
   typedef int32_t HalfInts __attribute__((vector_size(2 * kLanes)));
   for (int64_t c = 0; c < count; c += kLanes) {
@@ -82,7 +83,8 @@ void rope_of(const RopeTask& task) {
             const T* from = x + head + first;
             T* to = out + head + first;
             each(count, [&](int64_t c, auto lanes) {
-              const Vec u = load(from + c, lanes), v = load(from + half + c, lanes), s = load(sines + c), k = load(cosines + c);
+              const Vec u = load(from + c, lanes), v = load(from + half + c, lanes), s = load(sines + c),
+                        k = load(cosines + c);
               put(to + c, u * k - v * s, lanes);
               put(to + half + c, u * s + v * k, lanes);
             });

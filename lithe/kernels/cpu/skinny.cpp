@@ -49,7 +49,8 @@ void columns(const Product& p, const uint32_t* a, int64_t units, int64_t n0, int
         }
       }
     for (int64_t m = 0; m < p.M; ++m)
-      for (int64_t n = begin; n < end; n += kLanes) store_some(c + m * p.N + n, load(sums + m * block + n - begin), end - n);
+      for (int64_t n = begin; n < end; n += kLanes)
+        store_some(c + m * p.N + n, load(sums + m * block + n - begin), end - n);
   }
 }
 
@@ -95,13 +96,14 @@ void run(const Product& p) {
     std::memset(a + m * units + used, 0, size_t(units - used) * 4);
   }
   constexpr int64_t kWorth = 32768;  // multiply-adds below which a second thread costs more than it saves
-  parallel((p.N + kLanes - 1) / kLanes, kWorth / (p.M * p.K * kLanes + 1) + 1, [&](int64_t begin, int64_t end, int64_t) {
-    const int64_t n0 = begin * kLanes, n1 = end * kLanes < p.N ? end * kLanes : p.N;
-    if (p.transpose_b)
-      rows<Source, Out>(p, a, units, n0, n1);
-    else
-      columns<Source, Out>(p, a, units, n0, n1);
-  });
+  parallel((p.N + kLanes - 1) / kLanes, kWorth / (p.M * p.K * kLanes + 1) + 1,
+           [&](int64_t begin, int64_t end, int64_t) {
+             const int64_t n0 = begin * kLanes, n1 = end * kLanes < p.N ? end * kLanes : p.N;
+             if (p.transpose_b)
+               rows<Source, Out>(p, a, units, n0, n1);
+             else
+               columns<Source, Out>(p, a, units, n0, n1);
+           });
 }
 
 }  // namespace

@@ -13,18 +13,19 @@ void run(const SpreadArgs& a) {
   const T* x = pointer<const T>(a.x);
   T* out = pointer<T>(a.out);
   const float *scale = pointer<const float>(a.scale), *shift = pointer<const float>(a.shift);
-  parallel(rows_of(a.x), grain_of_rows(cols * (heads + 1) * int64_t(sizeof(T))), [&](int64_t begin, int64_t end, int64_t) {
-    for (int64_t n = begin; n < end; ++n)
-      for (int64_t j = 0; j < heads; ++j) {
-        T* to = out + (n * heads + j) * cols;
-        each(cols, [&](int64_t c, auto lanes) {
-          Vec v = load(x + n * cols + c, lanes);
-          if (scale) v = v * load(scale + j * cols + c, lanes);
-          if (shift) v = v + load(shift + j * cols + c, lanes);
-          store(to + c, v, lanes);
-        });
-      }
-  });
+  parallel(rows_of(a.x), grain_of_rows(cols * (heads + 1) * int64_t(sizeof(T))),
+           [&](int64_t begin, int64_t end, int64_t) {
+             for (int64_t n = begin; n < end; ++n)
+               for (int64_t j = 0; j < heads; ++j) {
+                 T* to = out + (n * heads + j) * cols;
+                 each(cols, [&](int64_t c, auto lanes) {
+                   Vec v = load(x + n * cols + c, lanes);
+                   if (scale) v = v * load(scale + j * cols + c, lanes);
+                   if (shift) v = v + load(shift + j * cols + c, lanes);
+                   store(to + c, v, lanes);
+                 });
+               }
+           });
 }
 
 template <class T>

@@ -145,7 +145,9 @@ struct First {
 [[gnu::always_inline]] inline Vec keep(Vec v, First f) { return lane_numbers() < f.count ? v : Vec{}; }
 /// v in the lanes of `f`, `other` beyond.
 [[gnu::always_inline]] inline Vec keep(Vec v, All, float) { return v; }
-[[gnu::always_inline]] inline Vec keep(Vec v, First f, float other) { return lane_numbers() < f.count ? v : splat(other); }
+[[gnu::always_inline]] inline Vec keep(Vec v, First f, float other) {
+  return lane_numbers() < f.count ? v : splat(other);
+}
 
 /// a > b ? a : b, so b where one is NaN.
 [[gnu::always_inline]] inline Vec max(Vec a, Vec b) {

@@ -81,7 +81,8 @@ void attention(const AttentionArgs& a) {
         const double lse = weights(a, x, i, keys, p);
         std::fill(row.begin(), row.end(), 0.0);
         for (int64_t j = keys.begin; j < keys.end; ++j)
-          for (int64_t c = 0; c < a.value_dim; ++c) row[size_t(c)] += p[size_t(j - keys.begin)] * double(x.v[j * x.v_stride + c]);
+          for (int64_t c = 0; c < a.value_dim; ++c)
+            row[size_t(c)] += p[size_t(j - keys.begin)] * double(x.v[j * x.v_stride + c]);
         const int64_t n = (s.query_row + i) * a.heads + head;
         for (int64_t c = 0; c < a.value_dim; ++c) a.out.data<T>()[n * a.value_dim + c] = T(row[size_t(c)]);
         if (a.lse) a.lse.data<Lse>()[n] = Lse(lse);

@@ -24,7 +24,8 @@ inline double activate(Activation kind, double x) {
 inline double activate_grad(Activation kind, double x) {
   switch (kind) {
     case Activation::relu: return x > 0 ? 1 : x <= 0 ? 0 : x;
-    case Activation::gelu: return 0.5 * std::erfc(-x * M_SQRT1_2) + x * std::exp(-0.5 * x * x) * (0.5 * M_2_SQRTPI * M_SQRT1_2);
+    case Activation::gelu:
+      return 0.5 * std::erfc(-x * M_SQRT1_2) + x * std::exp(-0.5 * x * x) * (0.5 * M_2_SQRTPI * M_SQRT1_2);
     case Activation::gelu_tanh: {
       const double c = M_2_SQRTPI * M_SQRT1_2, t = std::tanh(c * (x + 0.044715 * x * x * x));
       return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * c * (1 + 3 * 0.044715 * x * x);
@@ -44,7 +45,8 @@ void activation(const ActivationArgs& a) {
   const Wide<T>* bias = data_or_null<Wide<T>>(a.bias);
   T* y = a.y.data<T>();
   for (int64_t n = 0, i = 0; n < a.x.rows(); ++n)
-    for (int64_t c = 0; c < a.x.cols(); ++c, ++i) y[i] = T(activate(a.kind, double(x[i]) + (bias ? double(bias[c]) : 0)));
+    for (int64_t c = 0; c < a.x.cols(); ++c, ++i)
+      y[i] = T(activate(a.kind, double(x[i]) + (bias ? double(bias[c]) : 0)));
 }
 
 // dx[n,c] (+)= f'(x[n,c] + bias[c]) dy[n,c]
@@ -84,7 +86,8 @@ void add(const AddArgs& args) {
   const A* a = args.a.data<A>();
   const B* b = data_or_null<B>(args.b);
   O* out = args.out.data<O>();
-  for (int64_t i = 0; i < args.a.numel(); ++i) out[i] = O(args.alpha * double(a[i]) + (b ? args.beta * double(b[i]) : 0));
+  for (int64_t i = 0; i < args.a.numel(); ++i)
+    out[i] = O(args.alpha * double(a[i]) + (b ? args.beta * double(b[i]) : 0));
 }
 
 // out (+)= a b

@@ -48,7 +48,8 @@ void norm_grad(const NormGradArgs& a) {
   const int64_t N = a.x.rows(), C = a.x.cols();
   const T *x = a.x.data<T>(), *dy = a.dy.data<T>();
   T* dx = data_or_null<T>(a.dx);
-  const Wide<T>*weight = a.weight.data<Wide<T>>(), *mean = data_or_null<Wide<T>>(a.mean), *scale = a.scale.data<Wide<T>>();
+  const Wide<T>*weight = a.weight.data<Wide<T>>(), *mean = data_or_null<Wide<T>>(a.mean),
+        *scale = a.scale.data<Wide<T>>();
   Wide<T>*dweight = data_or_null<Wide<T>>(a.dweight), *dbias = data_or_null<Wide<T>>(a.dbias);
   const bool centred = a.kind != NormKind::rms;
   for (int64_t c = 0; c < C; ++c) {

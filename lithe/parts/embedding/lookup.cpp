@@ -23,7 +23,8 @@ class Lookup final : public Embedding {
         factor_(config.scale == "one" ? 1 : std::sqrt(double(args.hidden_size))),
         padding_(config.padding_idx),
         dtype_(scope.context().compute) {
-    check_usage(padding_ < args.vocab_size, "embedding", "padding_idx ", padding_, " must be below vocab_size ", args.vocab_size);
+    check_usage(padding_ < args.vocab_size, "embedding", "padding_idx ", padding_, " must be below vocab_size ",
+                args.vocab_size);
     if (padding_ >= 0)
       for (const Tensor& t : {table_->master.value(), table_->shadow})
         if (t.defined()) fill_zero(t.slice(padding_, padding_ + 1));
@@ -41,7 +42,8 @@ class Lookup final : public Embedding {
 }  // namespace
 
 void register_embedding_lookup(Registry& registry) {
-  registry.add<Embedding, Lookup, Config>("lookup", {.spec = "embed.token", .summary = "one learned row per vocabulary entry", .source = "TB 6.1.1"});
+  registry.add<Embedding, Lookup, Config>(
+      "lookup", {.spec = "embed.token", .summary = "one learned row per vocabulary entry", .source = "TB 6.1.1"});
 }
 
 }  // namespace lithe

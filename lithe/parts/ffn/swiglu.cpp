@@ -8,26 +8,34 @@ namespace {
 struct Config {
   int64_t intermediate_size = 0;
   void fields(Fields& f) {
-    f("intermediate_size", intermediate_size, "hidden width d_ff; 0: floor(8 hidden_size / 3), the parameters of a 4x relu layer", at_least(0));
+    f("intermediate_size", intermediate_size,
+      "hidden width d_ff; 0: floor(8 hidden_size / 3), the parameters of a 4x relu layer", at_least(0));
   }
 };
 
 class SwiGlu final : public Ffn {
  public:
   SwiGlu(const Scope& scope, const Config& config, const Args& args)
-      : SwiGlu(scope, args.hidden_size, config.intermediate_size ? config.intermediate_size : 8 * args.hidden_size / 3) {}
-  Var forward(const Var& x) const override { return gated_linear(kernels::Activation::silu, gate_(x), up_(x), down_.weight->var()); }
+      : SwiGlu(scope, args.hidden_size,
+               config.intermediate_size ? config.intermediate_size : 8 * args.hidden_size / 3) {}
+  Var forward(const Var& x) const override {
+    return gated_linear(kernels::Activation::silu, gate_(x), up_(x), down_.weight->var());
+  }
 
  private:
   SwiGlu(const Scope& scope, int64_t d, int64_t d_ff)
-      : gate_(scope / "gate", d, d_ff, false), up_(scope / "up", d, d_ff, false), down_(scope / "down", d_ff, d, false, InitRole::residual_output) {}
+      : gate_(scope / "gate", d, d_ff, false),
+        up_(scope / "up", d, d_ff, false),
+        down_(scope / "down", d_ff, d, false, InitRole::residual_output) {}
   Linear gate_, up_, down_;
 };
 
 }  // namespace
 
 void register_ffn_swiglu(Registry& registry) {
-  registry.add<Ffn, SwiGlu, Config>("swiglu", {.spec = "ffn.swiglu", .summary = "SiLU-gated product of two maps, then a third", .source = "HP 5.1; TH ch. 4; Shazeer 2020"});
+  registry.add<Ffn, SwiGlu, Config>("swiglu", {.spec = "ffn.swiglu",
+                                               .summary = "SiLU-gated product of two maps, then a third",
+                                               .source = "HP 5.1; TH ch. 4; Shazeer 2020"});
 }
 
 }  // namespace lithe

@@ -16,7 +16,9 @@ class Full final : public Field {
 }  // namespace
 
 void register_field_full(Registry& registry) {
-  registry.add<Field, Full, NoOptions>("full", {.spec = "mask.causal", .summary = "every pair; the past only in causal models", .source = "TB Eq 6.45-6.47"});
+  registry.add<Field, Full, NoOptions>(
+      "full",
+      {.spec = "mask.causal", .summary = "every pair; the past only in causal models", .source = "TB Eq 6.45-6.47"});
 }
 
 }  // namespace lithe

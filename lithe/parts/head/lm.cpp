@@ -9,9 +9,11 @@ namespace {
 class Lm final : public Head {
  public:
   Lm(const Scope& scope, const NoOptions&, const Args& args)
-      : tied_(args.tied != nullptr), weight_(tied_ ? args.tied : scope.parameter("weight", {args.hidden_size, args.vocab_size}, InitRole::matrix)) {}
+      : tied_(args.tied != nullptr),
+        weight_(tied_ ? args.tied : scope.parameter("weight", {args.hidden_size, args.vocab_size}, InitRole::matrix)) {}
   Var logits(const Var& x) const override { return linear(x, weight_->var(), {}, tied_); }
-  Var loss(const Var& x, const Tensor& labels, double smoothing, double scale, LossSums* sums, Tensor row_nll) const override {
+  Var loss(const Var& x, const Tensor& labels, double smoothing, double scale, LossSums* sums,
+           Tensor row_nll) const override {
     return linear_cross_entropy(x, weight_->var(), tied_, labels, smoothing, scale, sums, std::move(row_nll));
   }
 
@@ -23,7 +25,8 @@ class Lm final : public Head {
 }  // namespace
 
 void register_head_lm(Registry& registry) {
-  registry.add<Head, Lm, NoOptions>("lm", {.summary = "logits over the vocabulary, tied to the embedding or not", .source = "TB 6.1.1, Eq 6.10"});
+  registry.add<Head, Lm, NoOptions>(
+      "lm", {.summary = "logits over the vocabulary, tied to the embedding or not", .source = "TB 6.1.1, Eq 6.10"});
 }
 
 }  // namespace lithe

@@ -8,8 +8,11 @@ namespace {
 class ElAtt final : public Heads {
  public:
   ElAtt(const Scope& scope, const NoOptions&, const Args& args)
-      : q_(scope / "q", args.hidden_size, args.num_attention_heads * args.head_dim, args.bias, InitRole::query_key), args_(args) {
-    check_usage(args.num_attention_heads * args.head_dim == args.hidden_size, "el_att", "slices the hidden rows into heads, so num_attention_heads * head_dim must be hidden_size ", args.hidden_size, ", got ", args.num_attention_heads, " * ", args.head_dim);
+      : q_(scope / "q", args.hidden_size, args.num_attention_heads * args.head_dim, args.bias, InitRole::query_key),
+        args_(args) {
+    check_usage(args.num_attention_heads * args.head_dim == args.hidden_size, "el_att",
+                "slices the hidden rows into heads, so num_attention_heads * head_dim must be hidden_size ",
+                args.hidden_size, ", got ", args.num_attention_heads, " * ", args.head_dim);
   }
   Var queries(const Var& x, const Turn& turn) const override { return turn(q_(x)); }
   KeyValue keep(const Var& memory, const Turn&) const override { return {memory, memory}; }
@@ -30,7 +33,9 @@ class ElAtt final : public Heads {
 }  // namespace
 
 void register_heads_el_att(Registry& registry) {
-  registry.add<Heads, ElAtt, NoOptions>("el_att", {.spec = "mixer.el_att", .summary = "hidden rows are keys and values; queries are projected", .source = "TH 3.4.1"});
+  registry.add<Heads, ElAtt, NoOptions>("el_att", {.spec = "mixer.el_att",
+                                                   .summary = "hidden rows are keys and values; queries are projected",
+                                                   .source = "TH 3.4.1"});
 }
 
 }  // namespace lithe

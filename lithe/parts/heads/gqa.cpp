@@ -8,7 +8,8 @@ namespace {
 struct Config {
   int64_t num_key_value_heads = 0;
   void fields(Fields& f) {
-    f("num_key_value_heads", num_key_value_heads, "key/value heads h_kv, a divisor of num_attention_heads; 0: half of them, or 1", at_least(0));
+    f("num_key_value_heads", num_key_value_heads,
+      "key/value heads h_kv, a divisor of num_attention_heads; 0: half of them, or 1", at_least(0));
   }
 };
 
@@ -27,7 +28,9 @@ class Gqa final : public ProjectedHeads {
 }  // namespace
 
 void register_heads_gqa(Registry& registry) {
-  registry.add<Heads, Gqa, Config>("gqa", {.spec = "mixer.gqa", .summary = "groups of query heads share keys and values", .source = "TH 4.9; Ainslie et al. 2023"});
+  registry.add<Heads, Gqa, Config>("gqa", {.spec = "mixer.gqa",
+                                           .summary = "groups of query heads share keys and values",
+                                           .source = "TH 4.9; Ainslie et al. 2023"});
 }
 
 }  // namespace lithe

@@ -1,5 +1,5 @@
-// Attention without projections: queries, keys and values are the rows themselves, c_i = sum_j softmax_j(h_i . h_j / sqrt(d)) h_j
-// for one head [TB Eq 6.17-6.18]; with more heads each sees its own channels.
+// Attention without projections: queries, keys and values are the rows themselves, c_i = sum_j softmax_j(h_i . h_j /
+// sqrt(d)) h_j for one head [TB Eq 6.17-6.18]; with more heads each sees its own channels.
 #include "lithe/nn/registry.h"
 
 namespace lithe {
@@ -9,7 +9,8 @@ class Identity final : public Heads {
  public:
   Identity(const Scope&, const NoOptions&, const Args& args) : args_(args) {
     const int64_t width = args.num_attention_heads * args.head_dim;
-    check_usage(width == args.hidden_size, "heads", "part identity needs num_attention_heads * head_dim = hidden_size ", args.hidden_size, ", got ", width);
+    check_usage(width == args.hidden_size, "heads", "part identity needs num_attention_heads * head_dim = hidden_size ",
+                args.hidden_size, ", got ", width);
     check_usage(!args.bias, "heads", "part identity has no projections to put attention_bias on");
   }
   Var queries(const Var& x, const Turn& turn) const override { return turn(x); }
@@ -30,7 +31,9 @@ class Identity final : public Heads {
 }  // namespace
 
 void register_heads_identity(Registry& registry) {
-  registry.add<Heads, Identity, NoOptions>("identity", {.spec = "attn.dot_single", .summary = "queries, keys and values are the rows", .source = "TB Eq 6.17-6.18"});
+  registry.add<Heads, Identity, NoOptions>(
+      "identity",
+      {.spec = "attn.dot_single", .summary = "queries, keys and values are the rows", .source = "TB Eq 6.17-6.18"});
 }
 
 }  // namespace lithe

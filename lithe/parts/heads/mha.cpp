@@ -13,7 +13,9 @@ class Mha final : public ProjectedHeads {
 }  // namespace
 
 void register_heads_mha(Registry& registry) {
-  registry.add<Heads, Mha, NoOptions>("mha", {.spec = "mixer.mha", .summary = "own query, key and value per head", .source = "TB Eq 6.21-6.31; TH 3.1-3.3"});
+  registry.add<Heads, Mha, NoOptions>(
+      "mha",
+      {.spec = "mixer.mha", .summary = "own query, key and value per head", .source = "TB Eq 6.21-6.31; TH 3.1-3.3"});
 }
 
 }  // namespace lithe

@@ -13,7 +13,9 @@ class Mqa final : public ProjectedHeads {
 }  // namespace
 
 void register_heads_mqa(Registry& registry) {
-  registry.add<Heads, Mqa, NoOptions>("mqa", {.spec = "mixer.mqa", .summary = "one key and value shared by all query heads", .source = "TH 3.4.1; TB Eq 6.152; Shazeer 2019"});
+  registry.add<Heads, Mqa, NoOptions>("mqa", {.spec = "mixer.mqa",
+                                              .summary = "one key and value shared by all query heads",
+                                              .source = "TH 3.4.1; TB Eq 6.152; Shazeer 2019"});
 }
 
 }  // namespace lithe

@@ -8,7 +8,10 @@ namespace {
 
 struct Config {
   std::string output = "tile";
-  void fields(Fields& f) { f("output", output, "tile: h copies of the head, as the thesis counts; narrow: the head alone", one_of({"tile", "narrow"})); }
+  void fields(Fields& f) {
+    f("output", output, "tile: h copies of the head, as the thesis counts; narrow: the head alone",
+      one_of({"tile", "narrow"}));
+  }
 };
 
 class Sha final : public Heads {
@@ -35,7 +38,8 @@ class Sha final : public Heads {
 }  // namespace
 
 void register_heads_sha(Registry& registry) {
-  registry.add<Heads, Sha, Config>("sha", {.spec = "mixer.sha", .summary = "one head of width d_h, the baseline of MHE", .source = "TH 3.4.1"});
+  registry.add<Heads, Sha, Config>(
+      "sha", {.spec = "mixer.sha", .summary = "one head of width d_h, the baseline of MHE", .source = "TH 3.4.1"});
 }
 
 }  // namespace lithe

@@ -32,7 +32,9 @@ class Skv final : public Heads {
 }  // namespace
 
 void register_heads_skv(Registry& registry) {
-  registry.add<Heads, Skv, NoOptions>("skv", {.spec = "mixer.skv", .summary = "one projection for keys and values; half the cache", .source = "TH 3.4.1"});
+  registry.add<Heads, Skv, NoOptions>(
+      "skv",
+      {.spec = "mixer.skv", .summary = "one projection for keys and values; half the cache", .source = "TH 3.4.1"});
 }
 
 }  // namespace lithe

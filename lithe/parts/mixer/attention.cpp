@@ -16,7 +16,8 @@ struct Config {
   void fields(Fields& f) {
     f("num_attention_heads", num_attention_heads, "query heads h", at_least(1));
     f("head_dim", head_dim, "channels of a head d_h; 0: hidden_size / num_attention_heads", at_least(0));
-    f("scale", scale, "logits are divided by sqrt_head_dim, or by sqrt_hidden (the literal TB 6.28, E05)", one_of({"sqrt_head_dim", "sqrt_hidden"}));
+    f("scale", scale, "logits are divided by sqrt_head_dim, or by sqrt_hidden (the literal TB 6.28, E05)",
+      one_of({"sqrt_head_dim", "sqrt_hidden"}));
     f("attention_bias", attention_bias, "biases on queries, keys and values");
     f("output_bias", output_bias, "bias on the output projection");
     f.part("heads", "heads", heads, "rows to per-head queries, keys and values");
@@ -28,7 +29,8 @@ struct Config {
 // Per sequence one tensor of keys and one of values (one for both where they are the same rows).
 class Cache final : public MixerState {
  public:
-  Cache(int64_t sequences, int64_t capacity, int64_t key_cols, int64_t value_cols, bool shared, DType dtype, Device device)
+  Cache(int64_t sequences, int64_t capacity, int64_t key_cols, int64_t value_cols, bool shared, DType dtype,
+        Device device)
       : capacity_(capacity), shared_(shared), lengths_(size_t(sequences), 0) {
     const MemoryScope memory(MemoryClass::decode);
     for (int64_t b = 0; b < sequences; ++b) {
@@ -39,14 +41,18 @@ class Cache final : public MixerState {
 
   /// Stores the rows of k and v behind what sequence b has.
   void append(const Tensor& k, const Tensor& v, const Sequences& sequences) {
-    check(sequences.count() == int64_t(entries_.size()), "cache", "holds ", entries_.size(), " sequences, got rows of ", sequences.count());
+    check(sequences.count() == int64_t(entries_.size()), "cache", "holds ", entries_.size(), " sequences, got rows of ",
+          sequences.count());
     for (int64_t b = 0; b < sequences.count(); ++b) {
       int64_t& length = lengths_[size_t(b)];
       const int64_t rows = sequences.length(b);
-      check(sequences.past(b) == length, "cache", "sequence ", b, " has ", length, " tokens, the rows continue after ", sequences.past(b));
-      check(length + rows <= capacity_, "cache", "sequence ", b, " has room for ", capacity_, " tokens, got ", length + rows);
+      check(sequences.past(b) == length, "cache", "sequence ", b, " has ", length, " tokens, the rows continue after ",
+            sequences.past(b));
+      check(length + rows <= capacity_, "cache", "sequence ", b, " has room for ", capacity_, " tokens, got ",
+            length + rows);
       const auto store = [&](const Tensor& to, const Tensor& from) {
-        kernels::add({.a = from.slice(sequences.offset(b), sequences.offset(b + 1)), .out = to.slice(length, length + rows)});
+        kernels::add(
+            {.a = from.slice(sequences.offset(b), sequences.offset(b + 1)), .out = to.slice(length, length + rows)});
       };
       store(entries_[size_t(b)].keys, k);
       if (!shared_) store(entries_[size_t(b)].values, v);
@@ -100,15 +106,26 @@ class Attention final : public Mixer {
  public:
   Attention(const Scope& scope, const Config& config, const Args& args) : position_(args.position) {
     const int64_t d = args.hidden_size, h = config.num_attention_heads;
-    check_usage(config.head_dim || d % h == 0, "attention", "hidden_size ", d, " must be a multiple of num_attention_heads ", h, ", or give head_dim");
+    check_usage(config.head_dim || d % h == 0, "attention", "hidden_size ", d,
+                " must be a multiple of num_attention_heads ", h, ", or give head_dim");
     head_dim_ = config.head_dim ? config.head_dim : d / h;
     if (position_) position_->check_head_dim(head_dim_);
     const bool turns = position_ && position_->turns();
     const Registry& registry = Registry::instance();
-    heads_ = registry.make<Heads>(config.heads, scope / "heads", {.hidden_size = d, .num_attention_heads = h, .head_dim = head_dim_, .bias = config.attention_bias, .turns = turns});
+    heads_ = registry.make<Heads>(config.heads, scope / "heads",
+                                  {.hidden_size = d,
+                                   .num_attention_heads = h,
+                                   .head_dim = head_dim_,
+                                   .bias = config.attention_bias,
+                                   .turns = turns});
     field_ = registry.make<Field>(config.field, scope / "field", {.causal = args.causal});
-    output_ = registry.make<Output>(config.output, scope / "output", {.context_size = heads_->context_size(), .hidden_size = d, .bias = config.output_bias});
-    options_ = {.heads = heads_->query_heads(), .kv_heads = heads_->kv_heads(), .scale = config.scale == "sqrt_hidden" ? 1 / std::sqrt(double(d)) : 0, .mask = field_->mask()};
+    output_ =
+        registry.make<Output>(config.output, scope / "output",
+                              {.context_size = heads_->context_size(), .hidden_size = d, .bias = config.output_bias});
+    options_ = {.heads = heads_->query_heads(),
+                .kv_heads = heads_->kv_heads(),
+                .scale = config.scale == "sqrt_hidden" ? 1 / std::sqrt(double(d)) : 0,
+                .mask = field_->mask()};
     shares_ = heads_->shares();
   }
 
@@ -122,11 +139,13 @@ class Attention final : public Mixer {
     }
     auto& cache = static_cast<Cache&>(*state);
     cache.append(kept.k.value(), kept.v.value(), sequences);
-    const Tensor context = attend_cached(q.value(), heads_->expands() ? expanded(cache, sequences) : cache.entries(), sequences, options_);
+    const Tensor context =
+        attend_cached(q.value(), heads_->expands() ? expanded(cache, sequences) : cache.entries(), sequences, options_);
     return output_->forward(heads_->finish(context));
   }
 
-  std::unique_ptr<MixerState> make_state(int64_t sequences, int64_t capacity, DType dtype, Device device) const override {
+  std::unique_ptr<MixerState> make_state(int64_t sequences, int64_t capacity, DType dtype,
+                                         Device device) const override {
     const int64_t cols = heads_->kept_columns();
     return std::make_unique<Cache>(sequences, capacity, cols, cols, shares_, dtype, device);
   }
@@ -152,7 +171,8 @@ class Attention final : public Mixer {
       const KeyValues& entry = cache.entries()[size_t(b)];
       const int64_t tokens = sequences.past(b) + sequences.length(b);
       const Sequences all = Sequences::single(tokens, entry.keys.device());
-      const Heads::KeyValue kv = heads_->expand({entry.keys.slice(0, tokens), entry.values.slice(0, tokens)}, turn_by(all));
+      const Heads::KeyValue kv =
+          heads_->expand({entry.keys.slice(0, tokens), entry.values.slice(0, tokens)}, turn_by(all));
       read.push_back({kv.k.value(), kv.v.value()});
     }
     return read;
@@ -162,7 +182,9 @@ class Attention final : public Mixer {
 }  // namespace
 
 void register_mixer_attention(Registry& registry) {
-  registry.add<Mixer, Attention, Config>("attention", {.spec = "attn.qkv", .summary = "softmax attention of chosen heads, field and output", .source = "TB Eq 6.19-6.31"});
+  registry.add<Mixer, Attention, Config>("attention", {.spec = "attn.qkv",
+                                                       .summary = "softmax attention of chosen heads, field and output",
+                                                       .source = "TB Eq 6.19-6.31"});
 }
 
 }  // namespace lithe

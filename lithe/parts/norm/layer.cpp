@@ -11,7 +11,9 @@ struct Config {
   bool bias = true;
   void fields(Fields& f) {
     f("eps", eps, "keeps the division finite", at_least(0));
-    f("eps_mode", eps_mode, "sigma: x / (sigma + eps), the textbook's; variance: x / sqrt(sigma^2 + eps), most libraries'", one_of({"sigma", "variance"}));
+    f("eps_mode", eps_mode,
+      "sigma: x / (sigma + eps), the textbook's; variance: x / sqrt(sigma^2 + eps), most libraries'",
+      one_of({"sigma", "variance"}));
     f("bias", bias, "learned shift");
   }
 };
@@ -34,7 +36,8 @@ class Layer final : public Norm {
 }  // namespace
 
 void register_norm_layer(Registry& registry) {
-  registry.add<Norm, Layer, Config>("layer", {.spec = "norm.layer", .summary = "mean removed, deviation divided out", .source = "TB Eq 6.32-6.34"});
+  registry.add<Norm, Layer, Config>(
+      "layer", {.spec = "norm.layer", .summary = "mean removed, deviation divided out", .source = "TB Eq 6.32-6.34"});
 }
 
 }  // namespace lithe

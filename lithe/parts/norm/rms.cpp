@@ -12,7 +12,8 @@ struct Config {
 
 class Rms final : public Norm {
  public:
-  Rms(const Scope& scope, const Config& config, const Args& args) : weight_(scope.parameter("weight", {args.hidden_size}, InitRole::ones)), eps_(config.eps) {}
+  Rms(const Scope& scope, const Config& config, const Args& args)
+      : weight_(scope.parameter("weight", {args.hidden_size}, InitRole::ones)), eps_(config.eps) {}
   Var forward(const Var& x) const override { return normalise(kernels::NormKind::rms, x, weight_->var(), {}, eps_); }
 
  private:
@@ -23,7 +24,8 @@ class Rms final : public Norm {
 }  // namespace
 
 void register_norm_rms(Registry& registry) {
-  registry.add<Norm, Rms, Config>("rms", {.spec = "norm.rms", .summary = "root mean square divided out", .source = "TB 6.1.5 variant; TH ch. 4"});
+  registry.add<Norm, Rms, Config>(
+      "rms", {.spec = "norm.rms", .summary = "root mean square divided out", .source = "TB 6.1.5 variant; TH ch. 4"});
 }
 
 }  // namespace lithe

@@ -6,7 +6,8 @@ namespace {
 
 class Dense final : public Output {
  public:
-  Dense(const Scope& scope, const NoOptions&, const Args& args) : map_(scope, args.context_size, args.hidden_size, args.bias, InitRole::residual_output) {}
+  Dense(const Scope& scope, const NoOptions&, const Args& args)
+      : map_(scope, args.context_size, args.hidden_size, args.bias, InitRole::residual_output) {}
   Var forward(const Var& context) const override { return map_(context); }
 
  private:
@@ -16,7 +17,8 @@ class Dense final : public Output {
 }  // namespace
 
 void register_output_dense(Registry& registry) {
-  registry.add<Output, Dense, NoOptions>("dense", {.summary = "learned matrix from concatenated heads to rows", .source = "TB Eq 6.31"});
+  registry.add<Output, Dense, NoOptions>(
+      "dense", {.summary = "learned matrix from concatenated heads to rows", .source = "TB Eq 6.31"});
 }
 
 }  // namespace lithe

@@ -7,13 +7,16 @@ namespace {
 class None final : public Output {
  public:
   None(const Scope&, const NoOptions&, const Args& args) {
-    check_usage(args.context_size == args.hidden_size, "output", "part none needs heads * head_dim = hidden_size ", args.hidden_size, ", got ", args.context_size);
+    check_usage(args.context_size == args.hidden_size, "output", "part none needs heads * head_dim = hidden_size ",
+                args.hidden_size, ", got ", args.context_size);
   }
   Var forward(const Var& context) const override { return context; }
 };
 
 }  // namespace
 
-void register_output_none(Registry& registry) { registry.add<Output, None, NoOptions>("none", {.summary = "concatenated heads are the rows"}); }
+void register_output_none(Registry& registry) {
+  registry.add<Output, None, NoOptions>("none", {.summary = "concatenated heads are the rows"});
+}
 
 }  // namespace lithe

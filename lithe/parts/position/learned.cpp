@@ -9,7 +9,9 @@ class Learned final : public Position {
  public:
   Learned(const Scope& scope, const NoOptions&, const Args& args)
       : table_(scope.parameter("weight", {args.max_position_embeddings, args.hidden_size}, InitRole::embedding)) {}
-  Var add_to(const Var& x, const Sequences& sequences) const override { return add_rows(x, table_->var(), sequences.positions()); }
+  Var add_to(const Var& x, const Sequences& sequences) const override {
+    return add_rows(x, table_->var(), sequences.positions());
+  }
   int64_t limit() const override { return table_->master.dim(0); }
 
  private:
@@ -19,7 +21,8 @@ class Learned final : public Position {
 }  // namespace
 
 void register_position_learned(Registry& registry) {
-  registry.add<Position, Learned, NoOptions>("learned", {.summary = "one learned row per position, added to the rows", .source = "Devlin et al. 2019; Radford et al. 2019"});
+  registry.add<Position, Learned, NoOptions>("learned", {.summary = "one learned row per position, added to the rows",
+                                                         .source = "Devlin et al. 2019; Radford et al. 2019"});
 }
 
 }  // namespace lithe

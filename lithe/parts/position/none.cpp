@@ -11,6 +11,8 @@ class None final : public Position {
 
 }  // namespace
 
-void register_position_none(Registry& registry) { registry.add<Position, None, NoOptions>("none", {.summary = "no positions"}); }
+void register_position_none(Registry& registry) {
+  registry.add<Position, None, NoOptions>("none", {.summary = "no positions"});
+}
 
 }  // namespace lithe

@@ -15,7 +15,8 @@ struct Config {
   void fields(Fields& f) {
     f("base", base, "wavelengths run from 2 pi to 2 pi base", at_least(1));
     f("offset", offset, "position of the first token: 1 in the textbook, 0 in most libraries", at_least(0));
-    f("layout", layout, "interleaved sin, cos, sin, … or all sines, then all cosines", one_of({"interleaved", "concatenated"}));
+    f("layout", layout, "interleaved sin, cos, sin, … or all sines, then all cosines",
+      one_of({"interleaved", "concatenated"}));
   }
 };
 
@@ -37,7 +38,9 @@ class Sinusoidal final : public Position {
         set_value(table_, p * d + c, sine ? std::sin(angle) : std::cos(angle));
       }
   }
-  Var add_to(const Var& x, const Sequences& sequences) const override { return add_rows(x, table_, sequences.positions()); }
+  Var add_to(const Var& x, const Sequences& sequences) const override {
+    return add_rows(x, table_, sequences.positions());
+  }
   int64_t limit() const override { return limit_; }
 
  private:
@@ -48,7 +51,9 @@ class Sinusoidal final : public Position {
 }  // namespace
 
 void register_position_sinusoidal(Registry& registry) {
-  registry.add<Position, Sinusoidal, Config>("sinusoidal", {.spec = "pos.sinusoidal", .summary = "fixed sines and cosines added to the rows", .source = "TB Eq 6.13-6.16"});
+  registry.add<Position, Sinusoidal, Config>(
+      "sinusoidal",
+      {.spec = "pos.sinusoidal", .summary = "fixed sines and cosines added to the rows", .source = "TB Eq 6.13-6.16"});
 }
 
 }  // namespace lithe

@@ -19,7 +19,8 @@ class Post final : public Residual {
 }  // namespace
 
 void register_residual_post(Registry& registry) {
-  registry.add<Residual, Post, NoOptions>("post", {.spec = "block.post_norm", .summary = "norm(F(x) + x)", .source = "TB Eq 6.2-6.4, 6.35, 6.77"});
+  registry.add<Residual, Post, NoOptions>(
+      "post", {.spec = "block.post_norm", .summary = "norm(F(x) + x)", .source = "TB Eq 6.2-6.4, 6.35, 6.77"});
 }
 
 }  // namespace lithe

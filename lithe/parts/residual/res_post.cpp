@@ -19,7 +19,9 @@ class ResPost final : public Residual {
 }  // namespace
 
 void register_residual_res_post(Registry& registry) {
-  registry.add<Residual, ResPost, NoOptions>("res_post", {.spec = "block.res_post_norm", .summary = "norm(F(x)) + x, final norm", .source = "TB Eq 6.36, 6.78 as printed, E07"});
+  registry.add<Residual, ResPost, NoOptions>("res_post", {.spec = "block.res_post_norm",
+                                                          .summary = "norm(F(x)) + x, final norm",
+                                                          .source = "TB Eq 6.36, 6.78 as printed, E07"});
 }
 
 }  // namespace lithe

@@ -8,7 +8,8 @@ namespace lithe {
 namespace {
 
 struct Lookup {
-  explicit Lookup(const std::string& options = "{}") : part(bench.make<Embedding>("lookup", {.vocab_size = 6, .hidden_size = 3}, options)) {}
+  explicit Lookup(const std::string& options = "{}")
+      : part(bench.make<Embedding>("lookup", {.vocab_size = 6, .hidden_size = 3}, options)) {}
   kit::Bench bench;
   std::unique_ptr<Embedding> part;
 };
@@ -18,7 +19,9 @@ TEST(Lookup, GivesTheTablesRows) {
   Lookup lookup;
   const Tensor table = lookup.bench["part.weight"];
   EXPECT_EQ(lookup.bench.parameters().count(), 18);
-  EXPECT_EQ(kit::bit_difference(lookup.part->forward(kit::ids_of({5, 0, 5, 2})).value(), kit::rows_of(table, {5, 0, 5, 2})), "");
+  EXPECT_EQ(
+      kit::bit_difference(lookup.part->forward(kit::ids_of({5, 0, 5, 2})).value(), kit::rows_of(table, {5, 0, 5, 2})),
+      "");
   EXPECT_EQ(lookup.part->table()->master.value().shape(), table.shape());
 }
 
@@ -55,8 +58,10 @@ TEST(Lookup, PaddingIsZeroAndGetsNoGradient) {
 TEST(Lookup, CanScaleByTheRootOfTheWidth) {
   Lookup plain, scaled("{scale: sqrt_hidden}");
   kit::assign(scaled.bench["part.weight"], plain.bench["part.weight"]);
-  const Tensor a = plain.part->forward(kit::ids_of({1, 4})).value(), b = scaled.part->forward(kit::ids_of({1, 4})).value();
-  for (int64_t i = 0; i < 6; ++i) EXPECT_NEAR(value_at(b, i), std::sqrt(3.0) * value_at(a, i), 2 * 0x1p-53 * std::abs(value_at(b, i)));
+  const Tensor a = plain.part->forward(kit::ids_of({1, 4})).value(),
+               b = scaled.part->forward(kit::ids_of({1, 4})).value();
+  for (int64_t i = 0; i < 6; ++i)
+    EXPECT_NEAR(value_at(b, i), std::sqrt(3.0) * value_at(a, i), 2 * 0x1p-53 * std::abs(value_at(b, i)));
 }
 
 TEST(Lookup, IdsOutsideTheTableAreRefused) {
@@ -72,7 +77,12 @@ TEST(Lookup, IdsOutsideTheTableAreRefused) {
   EXPECT_THROW(Lookup("{padding_idx: 6}"), Error);
 }
 
-ModelConfig config(bool tied) { return kit::model_config(cat("{vocab_size: 11, hidden_size: 8, num_hidden_layers: 1, max_position_embeddings: 6, mixer: {type: attention, num_attention_heads: 2}, tie_word_embeddings: ", tied ? "true" : "false", "}")); }
+ModelConfig config(bool tied) {
+  return kit::model_config(
+      cat("{vocab_size: 11, hidden_size: 8, num_hidden_layers: 1, max_position_embeddings: 6, mixer: {type: attention, "
+          "num_attention_heads: 2}, tie_word_embeddings: ",
+          tied ? "true" : "false", "}"));
+}
 
 TEST(Lookup, TyingRemovesExactlyOneTable) {
   Model tied(config(true), {}), untied(config(false), {});
@@ -87,14 +97,18 @@ TEST(Lookup, OrderOfTheVocabularyDoesNotMatter) {
   Model model(config(true), exact), other(config(true), exact);
   kit::randomise(model.parameters(), 3);
   kit::copy_values(other.parameters(), model.parameters());
-  const std::vector<int64_t> order{4, 7, 0, 10, 2, 9, 1, 3, 8, 5, 6};  // entry i of the other is entry order[i] of the first
-  kit::assign(other.parameters().find("embedding.weight")->master.value(), kit::rows_of(model.parameters().find("embedding.weight")->master.value(), order));
+  const std::vector<int64_t> order{4, 7, 0, 10, 2, 9,
+                                   1, 3, 8, 5,  6};  // entry i of the other is entry order[i] of the first
+  kit::assign(other.parameters().find("embedding.weight")->master.value(),
+              kit::rows_of(model.parameters().find("embedding.weight")->master.value(), order));
   const std::vector<int> ids{3, 3, 0, 10, 6};
   std::vector<int> renamed;
   for (int id : ids) renamed.push_back(int(order[size_t(id)]));
   const Sequences sequences({0, 2, 5});
   const Tensor want = model.logits(model.forward(kit::ids_of(renamed), sequences)).value();
-  EXPECT_EQ(kit::bit_difference(other.logits(other.forward(kit::ids_of(ids), sequences)).value(), kit::columns_of(want, order)), "");
+  EXPECT_EQ(kit::bit_difference(other.logits(other.forward(kit::ids_of(ids), sequences)).value(),
+                                kit::columns_of(want, order)),
+            "");
 }
 
 }  // namespace

@@ -6,7 +6,10 @@ namespace lithe {
 namespace {
 
 struct Gelu {
-  explicit Gelu(int64_t d, const std::string& options = "{}") : part(bench.make<Ffn>("gelu", {.hidden_size = d}, options)) { kit::randomise(bench.parameters(), 5); }
+  explicit Gelu(int64_t d, const std::string& options = "{}")
+      : part(bench.make<Ffn>("gelu", {.hidden_size = d}, options)) {
+    kit::randomise(bench.parameters(), 5);
+  }
   Tensor operator()(const Tensor& x) const { return part->forward(Var(x)).value(); }
   kit::Bench bench;
   std::unique_ptr<Ffn> part;
@@ -18,7 +21,9 @@ TEST(GeluFfn, MultipliesByTheNormalDistribution) {
   for (const char* name : {"part.up.weight", "part.down.weight"}) kit::assign(ffn.bench[name], {1});
   for (const char* name : {"part.up.bias", "part.down.bias"}) kit::assign(ffn.bench[name], {0});
   // x Phi(x) with Phi(1) = 0.841344746, Phi(2) = 0.977249868, Phi(0.5) = 0.691462461.
-  EXPECT_EQ(kit::close_to_printed(ffn(kit::tensor_f64({5, 1}, {1, -1, 2, 0.5, 0})), {0.841345, -0.158655, 1.954500, 0.345731, 0}, 6), "");
+  EXPECT_EQ(kit::close_to_printed(ffn(kit::tensor_f64({5, 1}, {1, -1, 2, 0.5, 0})),
+                                  {0.841345, -0.158655, 1.954500, 0.345731, 0}, 6),
+            "");
   EXPECT_EQ(kit::close_to_printed(ffn(kit::tensor_f64({2, 1}, {40, -40})), {40, 0}, 12), "");
 }
 

@@ -6,7 +6,10 @@ namespace lithe {
 namespace {
 
 struct Relu {
-  explicit Relu(int64_t d, const std::string& options = "{}") : part(bench.make<Ffn>("relu", {.hidden_size = d}, options)) { kit::randomise(bench.parameters(), 5); }
+  explicit Relu(int64_t d, const std::string& options = "{}")
+      : part(bench.make<Ffn>("relu", {.hidden_size = d}, options)) {
+    kit::randomise(bench.parameters(), 5);
+  }
   Tensor operator()(const Tensor& x) const { return part->forward(Var(x)).value(); }
   kit::Bench bench;
   std::unique_ptr<Ffn> part;
@@ -44,8 +47,10 @@ TEST(ReluFfn, OrderOfHiddenUnitsDoesNotMatter) {
 TEST(ReluFfn, HiddenUnitsCanBeScaledByPositiveNumbers) {
   Relu ffn(4, "{intermediate_size: 5}"), other(4, "{intermediate_size: 5}");
   for (const char* name : {"part.up.weight", "part.up.bias"})
-    for (int64_t i = 0; i < ffn.bench[name].numel(); ++i) set_value(other.bench[name], i, 3 * value_at(ffn.bench[name], i));
-  for (int64_t i = 0; i < 20; ++i) set_value(other.bench["part.down.weight"], i, value_at(ffn.bench["part.down.weight"], i) / 3);
+    for (int64_t i = 0; i < ffn.bench[name].numel(); ++i)
+      set_value(other.bench[name], i, 3 * value_at(ffn.bench[name], i));
+  for (int64_t i = 0; i < 20; ++i)
+    set_value(other.bench["part.down.weight"], i, value_at(ffn.bench["part.down.weight"], i) / 3);
   const Tensor x = kit::normal({6, 4}, DType::f64, 1);
   EXPECT_EQ(kit::close(other(x), ffn(x), 20), "");
 }

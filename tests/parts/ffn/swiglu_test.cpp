@@ -6,7 +6,10 @@ namespace lithe {
 namespace {
 
 struct SwiGlu {
-  explicit SwiGlu(int64_t d, const std::string& options = "{}") : part(bench.make<Ffn>("swiglu", {.hidden_size = d}, options)) { kit::randomise(bench.parameters(), 5); }
+  explicit SwiGlu(int64_t d, const std::string& options = "{}")
+      : part(bench.make<Ffn>("swiglu", {.hidden_size = d}, options)) {
+    kit::randomise(bench.parameters(), 5);
+  }
   Tensor operator()(const Tensor& x) const { return part->forward(Var(x)).value(); }
   kit::Bench bench;
   std::unique_ptr<Ffn> part;
@@ -19,11 +22,14 @@ TEST(SwiGluFfn, GatesWithSiLU) {
   kit::assign(ffn.bench["part.up.weight"], {2});
   kit::assign(ffn.bench["part.down.weight"], {3});
   // SiLU(x) = x / (1 + e^-x): SiLU(1) = 0.731059, SiLU(-2) = -0.238406; times 2 x times 3.
-  EXPECT_EQ(kit::close_to_printed(ffn(kit::tensor_f64({3, 1}, {1, -2, 0})), {6 * 0.7310585786, -12 * -0.2384058440, 0}, 8), "");
+  EXPECT_EQ(
+      kit::close_to_printed(ffn(kit::tensor_f64({3, 1}, {1, -2, 0})), {6 * 0.7310585786, -12 * -0.2384058440, 0}, 8),
+      "");
 }
 
 TEST(SwiGluFfn, HasThreeMatricesAndNoBiases) {
-  for (const auto& [d, d_ff] : {std::pair<int64_t, int64_t>{3, 7}, {8, 32}, {5, 1}}) EXPECT_EQ(SwiGlu(d, cat("{intermediate_size: ", d_ff, "}")).bench.parameters().count(), 3 * d * d_ff);
+  for (const auto& [d, d_ff] : {std::pair<int64_t, int64_t>{3, 7}, {8, 32}, {5, 1}})
+    EXPECT_EQ(SwiGlu(d, cat("{intermediate_size: ", d_ff, "}")).bench.parameters().count(), 3 * d * d_ff);
   // floor(8 d / 3) by default: the parameters of a relu layer of 4 d, up to rounding.
   EXPECT_EQ(SwiGlu(12).bench.parameters().count(), 8 * 12 * 12);
   EXPECT_EQ(SwiGlu(10).bench.parameters().count(), 3 * 10 * 26);
@@ -32,7 +38,8 @@ TEST(SwiGluFfn, HasThreeMatricesAndNoBiases) {
 TEST(SwiGluFfn, OrderOfHiddenUnitsDoesNotMatter) {
   SwiGlu ffn(4, "{intermediate_size: 5}"), other(4, "{intermediate_size: 5}");
   const std::vector<int64_t> order{3, 1, 4, 0, 2};
-  for (const char* name : {"part.gate.weight", "part.up.weight"}) kit::assign(other.bench[name], kit::columns_of(ffn.bench[name], order));
+  for (const char* name : {"part.gate.weight", "part.up.weight"})
+    kit::assign(other.bench[name], kit::columns_of(ffn.bench[name], order));
   kit::assign(other.bench["part.down.weight"], kit::rows_of(ffn.bench["part.down.weight"], order));
   const Tensor x = kit::normal({6, 4}, DType::f64, 1);
   EXPECT_EQ(kit::close(other(x), ffn(x), 10), "");

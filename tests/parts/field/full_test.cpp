@@ -13,14 +13,20 @@ kernels::AttentionMask mask(bool causal) {
 // Attention weights of given logits: keys and values are unit vectors, queries the logits' rows.
 Tensor weights(const Tensor& logits, bool causal) {
   const int64_t T = logits.rows(), S = logits.cols();
-  return attend(Var(logits), Var(kit::identity(S)), Var(kit::identity(S)), Sequences::single(T), Sequences::single(S), {.scale = 1, .mask = mask(causal)}).value();
+  return attend(Var(logits), Var(kit::identity(S)), Var(kit::identity(S)), Sequences::single(T), Sequences::single(S),
+                {.scale = 1, .mask = mask(causal)})
+      .value();
 }
 
 // oracle: mask.causal
 TEST(FullField, CausalWeightsAreTheTextbooksExample) {
   const Tensor logits = kit::tensor_f64({4, 4}, {2, .1, 1, 1, 0, .9, .9, .9, .2, .8, .7, 2, .3, 1, .3, 3});
   const Tensor got = weights(logits, true);
-  EXPECT_EQ(kit::close_to_printed(got, {1, 0, 0, 0, 0.289050, 0.710950, 0, 0, 0.223672, 0.407556, 0.368772, 0, 0.052928, 0.106585, 0.052928, 0.787559}, 6), "");
+  EXPECT_EQ(kit::close_to_printed(got,
+                                  {1, 0, 0, 0, 0.289050, 0.710950, 0, 0, 0.223672, 0.407556, 0.368772, 0, 0.052928,
+                                   0.106585, 0.052928, 0.787559},
+                                  6),
+            "");
   for (int64_t i = 0; i < 4; ++i)
     for (int64_t k = i + 1; k < 4; ++k) EXPECT_EQ(value_at(got, i * 4 + k), 0) << i << " " << k;
 }
@@ -28,7 +34,9 @@ TEST(FullField, CausalWeightsAreTheTextbooksExample) {
 TEST(FullField, FewerQueriesThanKeysAreTheLastOnes) {
   // Query i of T sees keys up to i + (S - T): the last two rows of the example, asked alone.
   const Tensor logits = kit::tensor_f64({2, 4}, {.2, .8, .7, 2, .3, 1, .3, 3});
-  EXPECT_EQ(kit::close_to_printed(weights(logits, true), {0.223672, 0.407556, 0.368772, 0, 0.052928, 0.106585, 0.052928, 0.787559}, 6), "");
+  EXPECT_EQ(kit::close_to_printed(weights(logits, true),
+                                  {0.223672, 0.407556, 0.368772, 0, 0.052928, 0.106585, 0.052928, 0.787559}, 6),
+            "");
 }
 
 TEST(FullField, WithoutCausalityEveryPairMeets) {

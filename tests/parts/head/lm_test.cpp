@@ -51,14 +51,18 @@ TEST(LmHead, LossIsTheCrossEntropyOfTheLogits) {
   for (double smoothing : {0.0, 0.3}) {
     double want = 0, nll = 0;
     const Tensor row_nll = empty({5}, DType::f64);
-    for (int64_t n : {0, 2, 3}) want += cross_entropy(logits, n, labels[size_t(n)], smoothing), nll += cross_entropy(logits, n, labels[size_t(n)], 0);
+    for (int64_t n : {0, 2, 3})
+      want += cross_entropy(logits, n, labels[size_t(n)], smoothing),
+          nll += cross_entropy(logits, n, labels[size_t(n)], 0);
     LossSums sums;
     const Var loss = head->loss(Var(x), kit::ids_of(labels), smoothing, 0.25, &sums, row_nll);
     EXPECT_NEAR(value_at(loss.value(), 0), 0.25 * want, 1e-14);
     EXPECT_NEAR(sums.loss, want, 4e-14);
     EXPECT_NEAR(sums.nll, nll, 4e-14);
     EXPECT_EQ(sums.labels, 3);
-    for (int64_t n = 0; n < 5; ++n) EXPECT_NEAR(value_at(row_nll, n), labels[size_t(n)] < 0 ? 0 : cross_entropy(logits, n, labels[size_t(n)], 0), 1e-14);
+    for (int64_t n = 0; n < 5; ++n)
+      EXPECT_NEAR(value_at(row_nll, n), labels[size_t(n)] < 0 ? 0 : cross_entropy(logits, n, labels[size_t(n)], 0),
+                  1e-14);
   }
 }
 

@@ -9,12 +9,18 @@ namespace lithe::kit {
 
 struct AttentionBench {
   /// `heads` as in a recipe; `more` further options of the mixer; rotary positions on demand.
-  explicit AttentionBench(const std::string& heads, int64_t d = 6, int64_t h = 3, const std::string& more = "", bool rotary = false, bool causal = true) {
-    if (rotary) position = bench.make<Position>("rotary", {.hidden_size = d, .max_position_embeddings = 9}, "{}", "position");
-    mixer = bench.make<Mixer>("attention", {.hidden_size = d, .max_position_embeddings = 9, .causal = causal, .position = position.get()}, cat("{num_attention_heads: ", h, ", heads: ", heads, more.empty() ? "" : ", ", more, "}"));
+  explicit AttentionBench(const std::string& heads, int64_t d = 6, int64_t h = 3, const std::string& more = "",
+                          bool rotary = false, bool causal = true) {
+    if (rotary)
+      position = bench.make<Position>("rotary", {.hidden_size = d, .max_position_embeddings = 9}, "{}", "position");
+    mixer = bench.make<Mixer>(
+        "attention", {.hidden_size = d, .max_position_embeddings = 9, .causal = causal, .position = position.get()},
+        cat("{num_attention_heads: ", h, ", heads: ", heads, more.empty() ? "" : ", ", more, "}"));
     randomise(bench.parameters(), 2);
   }
-  Tensor operator()(const Tensor& x) const { return mixer->forward(Var(x), Sequences::single(x.rows()), nullptr).value(); }
+  Tensor operator()(const Tensor& x) const {
+    return mixer->forward(Var(x), Sequences::single(x.rows()), nullptr).value();
+  }
   /// The value of parameter part.<name>.
   Tensor operator[](const std::string& name) { return bench["part." + name]; }
   int64_t parameters() { return bench.parameters().count(); }

@@ -42,7 +42,9 @@ TEST(ElAtt, NeedsHeadsThatSliceTheRows) {
     AttentionBench("el_att", 6, 3, "head_dim: 4");
     FAIL() << "took 12 channels of 6";
   } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "el_att: slices the hidden rows into heads, so num_attention_heads * head_dim must be hidden_size 6, got 3 * 4");
+    EXPECT_STREQ(error.what(),
+                 "el_att: slices the hidden rows into heads, so num_attention_heads * head_dim must be hidden_size 6, "
+                 "got 3 * 4");
     EXPECT_EQ(error.code(), ExitCode::usage);
   }
 }

@@ -7,7 +7,8 @@ namespace {
 
 Tensor attended(const Tensor& x, const std::string& options, bool causal = false) {
   kit::Bench bench;
-  const auto mixer = bench.make<Mixer>("attention", {.hidden_size = x.cols(), .max_position_embeddings = 9, .causal = causal}, options);
+  const auto mixer = bench.make<Mixer>(
+      "attention", {.hidden_size = x.cols(), .max_position_embeddings = 9, .causal = causal}, options);
   EXPECT_EQ(bench.parameters().count(), 0);
   return mixer->forward(Var(x), Sequences::single(x.rows()), nullptr).value();
 }
@@ -34,7 +35,8 @@ TEST(IdentityHeads, RowsInAnotherOrderGiveTheSameRowsInThatOrder) {
 
 TEST(IdentityHeads, EqualMhaWithUnitMatrices) {
   kit::Bench bench;
-  const auto mha = bench.make<Mixer>("attention", {.hidden_size = 6, .max_position_embeddings = 9}, "{num_attention_heads: 1}");
+  const auto mha =
+      bench.make<Mixer>("attention", {.hidden_size = 6, .max_position_embeddings = 9}, "{num_attention_heads: 1}");
   for (Parameter& p : bench.parameters().all()) kit::assign(p.master.value(), kit::identity(6));
   const Tensor x = kit::normal({5, 6}, DType::f64, 3);
   EXPECT_EQ(kit::close(attended(x, kOne, true), mha->forward(Var(x), Sequences::single(5), nullptr).value(), 16), "");
@@ -43,19 +45,26 @@ TEST(IdentityHeads, EqualMhaWithUnitMatrices) {
 TEST(IdentityHeads, EachSeesItsOwnChannels) {
   const Tensor x = kit::normal({5, 6}, DType::f64, 4);
   const Tensor y = attended(x, "{num_attention_heads: 2, heads: identity, output: none}");
-  for (const auto& channels : {std::vector<int64_t>{0, 1, 2}, {3, 4, 5}}) EXPECT_EQ(kit::close(kit::columns_of(y, channels), attended(kit::columns_of(x, channels), kOne), 8), "");
+  for (const auto& channels : {std::vector<int64_t>{0, 1, 2}, {3, 4, 5}})
+    EXPECT_EQ(kit::close(kit::columns_of(y, channels), attended(kit::columns_of(x, channels), kOne), 8), "");
 }
 
 TEST(IdentityHeads, RememberOneRowAToken) {
   kit::Bench bench;
-  const auto rotary = bench.make<Position>("rotary", {.hidden_size = 6, .max_position_embeddings = 9}, "{}", "position");
-  EXPECT_EQ(bench.make<Mixer>("attention", {.hidden_size = 6, .max_position_embeddings = 9}, kOne)->state_scalars(10), 10 * 6);
-  EXPECT_EQ(bench.make<Mixer>("attention", {.hidden_size = 6, .max_position_embeddings = 9, .position = rotary.get()}, kOne)->state_scalars(10), 10 * 6);
+  const auto rotary =
+      bench.make<Position>("rotary", {.hidden_size = 6, .max_position_embeddings = 9}, "{}", "position");
+  EXPECT_EQ(bench.make<Mixer>("attention", {.hidden_size = 6, .max_position_embeddings = 9}, kOne)->state_scalars(10),
+            10 * 6);
+  EXPECT_EQ(
+      bench.make<Mixer>("attention", {.hidden_size = 6, .max_position_embeddings = 9, .position = rotary.get()}, kOne)
+          ->state_scalars(10),
+      10 * 6);
 }
 
 TEST(IdentityHeads, RefuseWhatTheyCannotDo) {
   kit::Bench bench;
-  for (const char* options : {"{num_attention_heads: 2, head_dim: 4, heads: identity}", "{num_attention_heads: 2, heads: identity, attention_bias: true}"}) {
+  for (const char* options : {"{num_attention_heads: 2, head_dim: 4, heads: identity}",
+                              "{num_attention_heads: 2, heads: identity, attention_bias: true}"}) {
     try {
       bench.make<Mixer>("attention", {.hidden_size = 6}, options);
       FAIL() << options;

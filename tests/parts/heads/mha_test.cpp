@@ -7,10 +7,14 @@ namespace {
 
 // Attention of D channels in f64 with its matrices.
 struct Attention {
-  explicit Attention(int64_t d, const std::string& options = "{num_attention_heads: 3}", bool causal = true) : mixer(bench.make<Mixer>("attention", {.hidden_size = d, .max_position_embeddings = 9, .causal = causal}, options)) {
+  explicit Attention(int64_t d, const std::string& options = "{num_attention_heads: 3}", bool causal = true)
+      : mixer(bench.make<Mixer>("attention", {.hidden_size = d, .max_position_embeddings = 9, .causal = causal},
+                                options)) {
     kit::randomise(bench.parameters(), 2);
   }
-  Tensor operator()(const Tensor& x) const { return mixer->forward(Var(x), Sequences::single(x.rows()), nullptr).value(); }
+  Tensor operator()(const Tensor& x) const {
+    return mixer->forward(Var(x), Sequences::single(x.rows()), nullptr).value();
+  }
   Tensor operator[](const std::string& name) { return bench["part." + name + ".weight"]; }
   kit::Bench bench;
   std::unique_ptr<Mixer> mixer;
@@ -25,10 +29,13 @@ std::vector<int64_t> channels_of(int64_t head) { return {kHeadDim * head, kHeadD
 
 // oracle: mixer.mha
 TEST(Mha, CountsItsParameters) {
-  for (const auto& [d, h] : {std::pair<int64_t, int64_t>{6, 3}, {16, 1}, {15, 5}}) EXPECT_EQ(Attention(d, cat("{num_attention_heads: ", h, "}")).bench.parameters().count(), 4 * d * d);
+  for (const auto& [d, h] : {std::pair<int64_t, int64_t>{6, 3}, {16, 1}, {15, 5}})
+    EXPECT_EQ(Attention(d, cat("{num_attention_heads: ", h, "}")).bench.parameters().count(), 4 * d * d);
   // 3 d h d_h + h d_h d with heads narrower or wider than d / h, and biases.
   EXPECT_EQ(Attention(6, "{num_attention_heads: 3, head_dim: 5}").bench.parameters().count(), 4 * 6 * 15);
-  EXPECT_EQ(Attention(6, "{num_attention_heads: 3, attention_bias: true, output_bias: true}").bench.parameters().count(), 4 * 36 + 4 * 6);
+  EXPECT_EQ(
+      Attention(6, "{num_attention_heads: 3, attention_bias: true, output_bias: true}").bench.parameters().count(),
+      4 * 36 + 4 * 6);
 }
 
 TEST(Mha, OneTokenGivesItsValueThroughBothMaps) {
@@ -42,7 +49,8 @@ TEST(Mha, OrderOfHeadsDoesNotMatter) {
   std::vector<int64_t> order;
   for (int64_t head : {2, 0, 1})
     for (int64_t c : channels_of(head)) order.push_back(c);
-  for (const char* name : {"heads.q", "heads.k", "heads.v"}) kit::assign(other[name], kit::columns_of(mha[name], order));
+  for (const char* name : {"heads.q", "heads.k", "heads.v"})
+    kit::assign(other[name], kit::columns_of(mha[name], order));
   kit::assign(other["output"], kit::rows_of(mha["output"], order));
   EXPECT_EQ(kit::close(other(input()), mha(input()), 16), "");
 }
@@ -60,7 +68,8 @@ TEST(Mha, IsTheSumOfItsHeadsAndAZeroBlockPrunesOne) {
   Attention mha(D), single(D, cat("{num_attention_heads: 1, head_dim: ", kHeadDim, "}"));
   Tensor total = zeros({5, D}, DType::f64), without1;
   for (int64_t head = 0; head < 3; ++head) {
-    for (const char* name : {"heads.q", "heads.k", "heads.v"}) kit::assign(single[name], kit::columns_of(mha[name], channels_of(head)));
+    for (const char* name : {"heads.q", "heads.k", "heads.v"})
+      kit::assign(single[name], kit::columns_of(mha[name], channels_of(head)));
     kit::assign(single["output"], kit::rows_of(mha["output"], channels_of(head)));
     const Tensor y = single(input());
     total = kit::sum(total, y);
@@ -81,7 +90,9 @@ TEST(Mha, ShiftedKeysChangeNothingAndShiftedValuesShiftTheResult) {
   EXPECT_EQ(kit::close(keys(input()), mha(input()), 64), "");
   kit::assign(shifted.bench["part.heads.v.bias"], kit::sum(mha.bench["part.heads.v.bias"].reshape({1, D}), c));
   const Tensor moved = kit::product(c, mha["output"]);
-  EXPECT_EQ(kit::close(shifted(input()), kit::sum(mha(input()), kit::concatenate({moved, moved, moved, moved, moved})), 32), "");
+  EXPECT_EQ(
+      kit::close(shifted(input()), kit::sum(mha(input()), kit::concatenate({moved, moved, moved, moved, moved})), 32),
+      "");
 }
 
 TEST(Mha, WithoutCausalityRowsInAnotherOrderGiveTheSameRowsInThatOrder) {

@@ -17,7 +17,8 @@ const Tensor& input() {
 AttentionBench special_mha(AttentionBench& mhe, bool rotary) {
   AttentionBench mha("mha", D, kHeads, "attention_bias: true", rotary);
   for (const std::string role : kRoles) {
-    kit::assign(mha["heads." + role + ".weight"], kit::columns_of(mhe["heads." + role + ".weight"], {0, 1, 0, 1, 0, 1}));
+    kit::assign(mha["heads." + role + ".weight"],
+                kit::columns_of(mhe["heads." + role + ".weight"], {0, 1, 0, 1, 0, 1}));
     kit::assign(mha["heads." + role + ".bias"], mhe["heads." + role + ".head_embedding"]);
   }
   kit::assign(mha["output.weight"], mhe["output.weight"]);
@@ -32,7 +33,8 @@ TEST(MheAdd, EqualsMhaWithSharedMatricesAndABiasAHead) {
     const Tensor dy = kit::normal({5, D}, DType::f64, 3);
     for (const std::string role : {"q", "v"}) {
       const Tensor want = mha.gradient("heads." + role + ".bias", input(), dy);
-      EXPECT_EQ(kit::close(mhe.gradient("heads." + role + ".head_embedding", input(), dy), want, 64), "") << role << rotary;
+      EXPECT_EQ(kit::close(mhe.gradient("heads." + role + ".head_embedding", input(), dy), want, 64), "")
+          << role << rotary;
     }
   }
 }
@@ -42,7 +44,9 @@ TEST(MheAdd, CountsParametersAndState) {
   EXPECT_EQ(12 * AttentionBench("mhe_add", 768, 12).parameters(), 8'875'008);
   EXPECT_EQ(18 * AttentionBench("mhe_add", 512, 8).parameters(), 6'515'712);
   EXPECT_EQ(AttentionBench("mhe_add", 768, 12).parameters() - AttentionBench("sha", 768, 12).parameters(), 2'304);
-  for (bool rotary : {false, true}) EXPECT_EQ(AttentionBench("mhe_add", D, kHeads, "", rotary).mixer->state_scalars(10), 2 * 10 * kHeadDim);  // seeds only
+  for (bool rotary : {false, true})
+    EXPECT_EQ(AttentionBench("mhe_add", D, kHeads, "", rotary).mixer->state_scalars(10),
+              2 * 10 * kHeadDim);  // seeds only
 }
 
 TEST(MheAdd, WithoutRotaryPositionsKeyEmbeddingsDoNothing) {
@@ -71,16 +75,20 @@ TEST(MheAdd, ValueEmbeddingsAddAConstantRow) {
 TEST(MheAdd, OrderOfHeadsDoesNotMatter) {
   AttentionBench mhe("mhe_add", D, kHeads, "", true), other("mhe_add", D, kHeads, "", true);
   const std::vector<int64_t> order{4, 5, 0, 1, 2, 3};
-  for (const std::string role : kRoles) kit::assign(other["heads." + role + ".head_embedding"], kit::columns_of(mhe["heads." + role + ".head_embedding"].reshape({1, D}), order));
+  for (const std::string role : kRoles)
+    kit::assign(other["heads." + role + ".head_embedding"],
+                kit::columns_of(mhe["heads." + role + ".head_embedding"].reshape({1, D}), order));
   kit::assign(other["output.weight"], kit::rows_of(mhe["output.weight"], order));
   EXPECT_EQ(kit::close(other(input()), mhe(input()), 32), "");
 }
 
 TEST(MheAdd, CanTurnSeedsBeforeTheEmbeddingsJoin) {
-  AttentionBench after("mhe_add", D, kHeads, "", true), before("{type: mhe_add, rope_order: before}", D, kHeads, "", true);
+  AttentionBench after("mhe_add", D, kHeads, "", true),
+      before("{type: mhe_add, rope_order: before}", D, kHeads, "", true);
   EXPECT_GT(kit::largest_difference(after(input()), before(input())), 1e-3);
   for (AttentionBench* mhe : {&after, &before})
-    for (const std::string role : kRoles) kit::assign((*mhe)["heads." + role + ".head_embedding"], std::vector<double>(D, 0));
+    for (const std::string role : kRoles)
+      kit::assign((*mhe)["heads." + role + ".head_embedding"], std::vector<double>(D, 0));
   EXPECT_EQ(kit::close(after(input()), before(input()), 32), "");
 }
 

@@ -24,7 +24,9 @@ Tensor spread(const Tensor& w, const Tensor& e) {
 TEST(MheMul, EqualsMhaWithScaledMatrices) {
   for (bool rotary : {false, true}) {
     AttentionBench mhe("mhe_mul", D, kHeads, "", rotary), mha("mha", D, kHeads, "", rotary);
-    for (const std::string role : kRoles) kit::assign(mha["heads." + role + ".weight"], spread(mhe["heads." + role + ".weight"], mhe["heads." + role + ".head_embedding"]));
+    for (const std::string role : kRoles)
+      kit::assign(mha["heads." + role + ".weight"],
+                  spread(mhe["heads." + role + ".weight"], mhe["heads." + role + ".head_embedding"]));
     kit::assign(mha["output.weight"], mhe["output.weight"]);
     EXPECT_EQ(kit::close(mhe(input()), mha(input()), 32), "") << rotary;
   }
@@ -34,7 +36,9 @@ TEST(MheMul, CountsParametersAndState) {
   EXPECT_EQ(12 * AttentionBench("mhe_mul", 768, 12).parameters(), 8'875'008);
   EXPECT_EQ(18 * AttentionBench("mhe_mul", 512, 8).parameters(), 6'515'712);
   EXPECT_EQ(24 * AttentionBench("mhe_mul", 1024, 16).parameters(), 29'958'144);
-  for (bool rotary : {false, true}) EXPECT_EQ(AttentionBench("mhe_mul", D, kHeads, "", rotary).mixer->state_scalars(10), 2 * 10 * kHeadDim);  // seeds only
+  for (bool rotary : {false, true})
+    EXPECT_EQ(AttentionBench("mhe_mul", D, kHeads, "", rotary).mixer->state_scalars(10),
+              2 * 10 * kHeadDim);  // seeds only
 }
 
 TEST(MheMul, EmbeddingsOfMinusOneSilenceAHead) {
@@ -50,7 +54,8 @@ TEST(MheMul, EmbeddingsOfMinusOneSilenceAHead) {
 
 TEST(MheMul, WithoutRotaryPositionsOnlyTheProductOfQueryAndKeyMatters) {
   for (bool rotary : {false, true}) {
-    AttentionBench mhe("mhe_mul", D, kHeads, "", rotary), swapped("mhe_mul", D, kHeads, "", rotary), scaled("mhe_mul", D, kHeads, "", rotary);
+    AttentionBench mhe("mhe_mul", D, kHeads, "", rotary), swapped("mhe_mul", D, kHeads, "", rotary),
+        scaled("mhe_mul", D, kHeads, "", rotary);
     kit::assign(swapped["heads.q.head_embedding"], mhe["heads.k.head_embedding"]);
     kit::assign(swapped["heads.k.head_embedding"], mhe["heads.q.head_embedding"]);
     if (rotary) {  // the counter-check: turned heads tell the two apart
@@ -68,10 +73,12 @@ TEST(MheMul, WithoutRotaryPositionsOnlyTheProductOfQueryAndKeyMatters) {
 
 TEST(MheMul, ValueEmbeddingsScaleTheHeadsResult) {
   for (bool rotary : {false, true}) {
-    AttentionBench mhe("mhe_mul", D, kHeads, "output: none", rotary), plain("mhe_mul", D, kHeads, "output: none", rotary);
+    AttentionBench mhe("mhe_mul", D, kHeads, "output: none", rotary),
+        plain("mhe_mul", D, kHeads, "output: none", rotary);
     kit::assign(plain["heads.v.head_embedding"], std::vector<double>(D, 0));
     Tensor want = plain(input());
-    for (int64_t i = 0; i < want.numel(); ++i) set_value(want, i, value_at(want, i) * (1 + value_at(mhe["heads.v.head_embedding"], i % D)));
+    for (int64_t i = 0; i < want.numel(); ++i)
+      set_value(want, i, value_at(want, i) * (1 + value_at(mhe["heads.v.head_embedding"], i % D)));
     EXPECT_EQ(kit::close(mhe(input()), want, 16), "") << rotary;
   }
 }

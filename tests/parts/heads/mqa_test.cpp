@@ -10,7 +10,8 @@ TEST(Mqa, EqualsMhaWithTheSameKeysAndValuesInEveryHead) {
   const Tensor x = kit::normal({5, 6}, DType::f64, 1);
   AttentionBench mqa("mqa"), mha("mha");
   for (const char* name : {"heads.q.weight", "output.weight"}) kit::assign(mha[name], mqa[name]);
-  for (const char* name : {"heads.k.weight", "heads.v.weight"}) kit::assign(mha[name], kit::columns_of(mqa[name], {0, 1, 0, 1, 0, 1}));
+  for (const char* name : {"heads.k.weight", "heads.v.weight"})
+    kit::assign(mha[name], kit::columns_of(mqa[name], {0, 1, 0, 1, 0, 1}));
   EXPECT_EQ(kit::close(mqa(x), mha(x), 16), "");
 }
 
@@ -35,14 +36,17 @@ TEST(Mqa, SharedMapsGatherTheGradientsOfAllHeads) {
   const Tensor x = kit::normal({5, 6}, DType::f64, 1), dy = kit::normal({5, 6}, DType::f64, 3);
   AttentionBench mqa("mqa"), mha("mha");
   for (const char* name : {"heads.q.weight", "output.weight"}) kit::assign(mha[name], mqa[name]);
-  for (const char* name : {"heads.k.weight", "heads.v.weight"}) kit::assign(mha[name], kit::columns_of(mqa[name], {0, 1, 0, 1, 0, 1}));
+  for (const char* name : {"heads.k.weight", "heads.v.weight"})
+    kit::assign(mha[name], kit::columns_of(mqa[name], {0, 1, 0, 1, 0, 1}));
   for (AttentionBench* a : {&mqa, &mha}) {
     Tape tape;
     tape.backward(a->mixer->forward(Var(x), Sequences::single(5), nullptr), dy);
   }
   for (const char* name : {"part.heads.k.weight", "part.heads.v.weight"}) {
-    const Tensor shared = mqa.bench.parameters().find(name)->master.grad(), each = mha.bench.parameters().find(name)->master.grad();
-    const Tensor total = kit::sum(kit::sum(kit::columns_of(each, {0, 1}), kit::columns_of(each, {2, 3})), kit::columns_of(each, {4, 5}));
+    const Tensor shared = mqa.bench.parameters().find(name)->master.grad(),
+                 each = mha.bench.parameters().find(name)->master.grad();
+    const Tensor total =
+        kit::sum(kit::sum(kit::columns_of(each, {0, 1}), kit::columns_of(each, {2, 3})), kit::columns_of(each, {4, 5}));
     EXPECT_EQ(kit::close(shared, total, 32), "") << name;
   }
 }

@@ -21,7 +21,8 @@ TEST(Sha, TilesAreOneHeadThroughTheSumOfBlocks) {
   AttentionBench tile("sha"), narrow("{type: sha, output: narrow}");
   for (const char* name : {"heads.q.weight", "heads.k.weight", "heads.v.weight"}) kit::assign(narrow[name], tile[name]);
   Tensor blocks = zeros({kHeadDim, D}, DType::f64);
-  for (int64_t head = 0; head < kHeads; ++head) blocks = kit::sum(blocks, clone(tile["output.weight"].slice(head * kHeadDim, (head + 1) * kHeadDim)));
+  for (int64_t head = 0; head < kHeads; ++head)
+    blocks = kit::sum(blocks, clone(tile["output.weight"].slice(head * kHeadDim, (head + 1) * kHeadDim)));
   kit::assign(narrow["output.weight"], blocks);
   const Tensor x = kit::normal({5, D}, DType::f64, 1);
   EXPECT_EQ(kit::close(tile(x), narrow(x), 16), "");
@@ -30,7 +31,8 @@ TEST(Sha, TilesAreOneHeadThroughTheSumOfBlocks) {
 TEST(Sha, IsMhaWhoseHeadsAreAllAlike) {
   for (bool rotary : {false, true}) {
     AttentionBench sha("sha", D, kHeads, "", rotary), mha("mha", D, kHeads, "", rotary);
-    for (const char* name : {"heads.q.weight", "heads.k.weight", "heads.v.weight"}) kit::assign(mha[name], kit::columns_of(sha[name], {0, 1, 0, 1, 0, 1}));
+    for (const char* name : {"heads.q.weight", "heads.k.weight", "heads.v.weight"})
+      kit::assign(mha[name], kit::columns_of(sha[name], {0, 1, 0, 1, 0, 1}));
     kit::assign(mha["output.weight"], sha["output.weight"]);
     const Tensor x = kit::normal({5, D}, DType::f64, 1);
     EXPECT_EQ(kit::close(sha(x), mha(x), 16), "") << rotary;

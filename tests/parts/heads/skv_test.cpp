@@ -29,7 +29,8 @@ TEST(Skv, CountsParametersAndState) {
 }
 
 TEST(Skv, AShiftOfKeysAndValuesShiftsTheResult) {
-  AttentionBench plain("skv", 6, 3, "attention_bias: true, output: none"), shifted("skv", 6, 3, "attention_bias: true, output: none");
+  AttentionBench plain("skv", 6, 3, "attention_bias: true, output: none"),
+      shifted("skv", 6, 3, "attention_bias: true, output: none");
   kit::copy_values(shifted.bench.parameters(), plain.bench.parameters());
   const Tensor c = kit::normal({1, 6}, DType::f64, 4);
   kit::assign(shifted["heads.kv.bias"], kit::sum(plain["heads.kv.bias"].reshape({1, 6}), c));

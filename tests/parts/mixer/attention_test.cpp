@@ -8,10 +8,14 @@ namespace lithe {
 namespace {
 
 struct Attention {
-  Attention(int64_t d, const std::string& options, DType dtype = DType::f64) : bench(dtype, dtype), mixer(bench.make<Mixer>("attention", {.hidden_size = d, .max_position_embeddings = 9}, options)) {
+  Attention(int64_t d, const std::string& options, DType dtype = DType::f64)
+      : bench(dtype, dtype),
+        mixer(bench.make<Mixer>("attention", {.hidden_size = d, .max_position_embeddings = 9}, options)) {
     kit::randomise(bench.parameters(), 2);
   }
-  Tensor operator()(const Tensor& x) const { return mixer->forward(Var(x), Sequences::single(x.rows()), nullptr).value(); }
+  Tensor operator()(const Tensor& x) const {
+    return mixer->forward(Var(x), Sequences::single(x.rows()), nullptr).value();
+  }
   kit::Bench bench;
   std::unique_ptr<Mixer> mixer;
 };
@@ -19,7 +23,8 @@ struct Attention {
 TEST(AttentionMixer, TheLiteralScaleDividesByTheRootOfTheWidth) {
   // 1/sqrt(d) instead of 1/sqrt(d_h): queries smaller by sqrt(h). With 4 heads that is 1/2, which rounds nothing.
   const Tensor x = kit::normal({5, 8}, DType::f64, 1);
-  Attention literal(8, "{num_attention_heads: 4, scale: sqrt_hidden}"), standard(8, "{num_attention_heads: 4}"), one(8, "{num_attention_heads: 1, scale: sqrt_hidden}"), other(8, "{num_attention_heads: 1}");
+  Attention literal(8, "{num_attention_heads: 4, scale: sqrt_hidden}"), standard(8, "{num_attention_heads: 4}"),
+      one(8, "{num_attention_heads: 1, scale: sqrt_hidden}"), other(8, "{num_attention_heads: 1}");
   EXPECT_GT(kit::largest_difference(literal(x), standard(x)), 1e-3);
   const Tensor q = standard.bench["part.heads.q.weight"];
   for (int64_t i = 0; i < q.numel(); ++i) set_value(q, i, value_at(q, i) / 2);
@@ -28,13 +33,16 @@ TEST(AttentionMixer, TheLiteralScaleDividesByTheRootOfTheWidth) {
 }
 
 TEST(AttentionMixer, HeadsMayBeNarrowerOrWiderThanTheRows) {
-  EXPECT_EQ(Attention(7, "{num_attention_heads: 3, head_dim: 2}")(kit::normal({4, 7}, DType::f64, 1)).shape(), (Shape{4, 7}));
-  EXPECT_EQ(Attention(2, "{num_attention_heads: 3, head_dim: 5}")(kit::normal({4, 2}, DType::f64, 1)).shape(), (Shape{4, 2}));
+  EXPECT_EQ(Attention(7, "{num_attention_heads: 3, head_dim: 2}")(kit::normal({4, 7}, DType::f64, 1)).shape(),
+            (Shape{4, 7}));
+  EXPECT_EQ(Attention(2, "{num_attention_heads: 3, head_dim: 5}")(kit::normal({4, 2}, DType::f64, 1)).shape(),
+            (Shape{4, 2}));
   try {
     Attention(7, "{num_attention_heads: 3}");
     FAIL() << "took 7 channels for 3 heads";
   } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "attention: hidden_size 7 must be a multiple of num_attention_heads 3, or give head_dim");
+    EXPECT_STREQ(error.what(),
+                 "attention: hidden_size 7 must be a multiple of num_attention_heads 3, or give head_dim");
     EXPECT_EQ(error.code(), ExitCode::usage);
   }
 }
@@ -50,8 +58,13 @@ TEST(AttentionMixer, BiasesOfTheOutputAreAdded) {
 // oracle: infer.kv_cache
 TEST(AttentionMixer, CacheHoldsTwoRowsATokenAndLayer) {
   // 2 L T h_kv d_h scalars.
-  for (const auto& [heads, kv] : {std::pair<std::string, int64_t>{"mha", 4}, {"{type: gqa, num_key_value_heads: 2}", 2}, {"mqa", 1}}) {
-    const Model model(kit::model_config(cat("{vocab_size: 9, hidden_size: 24, num_hidden_layers: 3, max_position_embeddings: 20, mixer: {type: attention, num_attention_heads: 4, heads: ", heads, "}}")), {});
+  for (const auto& [heads, kv] :
+       {std::pair<std::string, int64_t>{"mha", 4}, {"{type: gqa, num_key_value_heads: 2}", 2}, {"mqa", 1}}) {
+    const Model model(
+        kit::model_config(cat("{vocab_size: 9, hidden_size: 24, num_hidden_layers: 3, max_position_embeddings: 20, "
+                              "mixer: {type: attention, num_attention_heads: 4, heads: ",
+                              heads, "}}")),
+        {});
     for (int64_t tokens : {1, 7, 20}) EXPECT_EQ(model.state_bytes(tokens), 2 * 3 * tokens * kv * 6 * 4) << heads;
     const auto state = model.make_state(2, 20);
     model.forward(kit::random_ids(7, 9, 1), model.continue_sequences(*state, {5, 2}), state.get());
@@ -62,7 +75,9 @@ TEST(AttentionMixer, CacheHoldsTwoRowsATokenAndLayer) {
 TEST(AttentionMixer, CacheSaysWhatDoesNotFit) {
   const Attention mixer(6, "{num_attention_heads: 3}");
   const auto state = mixer.mixer->make_state(2, 4, DType::f64, Device::cpu);
-  const auto feed = [&](const Sequences& sequences) { mixer.mixer->forward(Var(kit::normal({sequences.rows(), 6}, DType::f64, 1)), sequences, state.get()); };
+  const auto feed = [&](const Sequences& sequences) {
+    mixer.mixer->forward(Var(kit::normal({sequences.rows(), 6}, DType::f64, 1)), sequences, state.get());
+  };
   feed(Sequences({0, 3, 4}));
   const auto refused = [&](const Sequences& sequences) -> std::string {
     try {

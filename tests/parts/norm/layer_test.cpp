@@ -8,7 +8,8 @@ namespace lithe {
 namespace {
 
 struct Layer {
-  explicit Layer(int64_t d, const std::string& options = "{}") : part(bench.make<Norm>("layer", {.hidden_size = d}, options)) {}
+  explicit Layer(int64_t d, const std::string& options = "{}")
+      : part(bench.make<Norm>("layer", {.hidden_size = d}, options)) {}
   Tensor operator()(const Tensor& x) const { return part->forward(Var(x)).value(); }
   kit::Bench bench;
   std::unique_ptr<Norm> part;
@@ -18,15 +19,20 @@ struct Layer {
 TEST(LayerNorm, HasTheTextbooksWorkedExample) {
   const Tensor x = kit::tensor_f64({4, 3}, {1, 1, 2, .9, .9, 0, .7, .8, 0, 3, 1, 7});
   EXPECT_EQ(kit::close_to_printed(Layer(3, "{eps: 0.1}")(x),
-                                  {-0.583358, -0.583358, 1.166716, 0.572231, 0.572231, -1.144461, 0.438690, 0.658035, -1.096725, -0.256960, -1.027840, 1.284800}, 6),
+                                  {-0.583358, -0.583358, 1.166716, 0.572231, 0.572231, -1.144461, 0.438690, 0.658035,
+                                   -1.096725, -0.256960, -1.027840, 1.284800},
+                                  6),
             "");
-  EXPECT_EQ(kit::close_to_printed(Layer(3, "{eps: 0.1, eps_mode: variance}")(x.slice(0, 1)), {-0.587220, -0.587220, 1.174440}, 6), "");
+  EXPECT_EQ(kit::close_to_printed(Layer(3, "{eps: 0.1, eps_mode: variance}")(x.slice(0, 1)),
+                                  {-0.587220, -0.587220, 1.174440}, 6),
+            "");
 }
 
 TEST(LayerNorm, IsInvariantToShiftsAndWithoutEpsToScales) {
   const Tensor x = kit::normal({5, 7}, DType::f64, 1);
   Tensor shifted = clone(x), scaled = clone(x);
-  for (int64_t i = 0; i < x.numel(); ++i) set_value(shifted, i, value_at(x, i) + 3), set_value(scaled, i, value_at(x, i) * 8);
+  for (int64_t i = 0; i < x.numel(); ++i)
+    set_value(shifted, i, value_at(x, i) + 3), set_value(scaled, i, value_at(x, i) * 8);
   for (const char* mode : {"sigma", "variance"}) {
     Layer layer(7, cat("{eps: 0.1, eps_mode: ", mode, "}")), bare(7, cat("{eps: 0, eps_mode: ", mode, "}"));
     EXPECT_EQ(kit::close(layer(shifted), layer(x), 40), "") << mode;
@@ -39,7 +45,8 @@ TEST(LayerNorm, AConstantRowGivesTheBias) {
   Layer layer(4);
   kit::assign(layer.bench["part.bias"], {1, -2, 0.5, 7});
   kit::assign(layer.bench["part.weight"], {3, 1, 4, 1});
-  EXPECT_EQ(kit::bit_difference(layer(kit::tensor_f64({1, 4}, {5, 5, 5, 5})), kit::tensor_f64({1, 4}, {1, -2, 0.5, 7})), "");
+  EXPECT_EQ(kit::bit_difference(layer(kit::tensor_f64({1, 4}, {5, 5, 5, 5})), kit::tensor_f64({1, 4}, {1, -2, 0.5, 7})),
+            "");
 }
 
 TEST(LayerNorm, InputGradientsOfARowSumToZero) {
@@ -53,7 +60,8 @@ TEST(LayerNorm, InputGradientsOfARowSumToZero) {
     }
     for (int64_t n = 0; n < 4; ++n) {
       double sum = 0, size = 0;
-      for (int64_t c = 0; c < 6; ++c) sum += value_at(x.grad(), n * 6 + c), size += std::abs(value_at(x.grad(), n * 6 + c));
+      for (int64_t c = 0; c < 6; ++c)
+        sum += value_at(x.grad(), n * 6 + c), size += std::abs(value_at(x.grad(), n * 6 + c));
       EXPECT_LE(std::abs(sum), 32 * 0x1p-53 * (1 + size)) << mode << " row " << n;
     }
   }
@@ -63,7 +71,9 @@ TEST(LayerNorm, ScalesAndShiftsEachChannel) {
   Layer layer(3, "{eps: 0.1}");
   kit::assign(layer.bench["part.weight"], {2, -1, 0.5});
   kit::assign(layer.bench["part.bias"], {1, 0, -1});
-  EXPECT_EQ(kit::close_to_printed(layer(kit::tensor_f64({1, 3}, {1, 1, 2})), {1 - 2 * 0.583358, 0.583358, -1 + 0.5 * 1.166716}, 5), "");
+  EXPECT_EQ(kit::close_to_printed(layer(kit::tensor_f64({1, 3}, {1, 1, 2})),
+                                  {1 - 2 * 0.583358, 0.583358, -1 + 0.5 * 1.166716}, 5),
+            "");
 }
 
 TEST(LayerNorm, HasTwoNumbersAChannelOrOne) {

@@ -8,7 +8,8 @@ namespace lithe {
 namespace {
 
 struct Rms {
-  explicit Rms(int64_t d, const std::string& options = "{}") : part(bench.make<Norm>("rms", {.hidden_size = d}, options)) {}
+  explicit Rms(int64_t d, const std::string& options = "{}")
+      : part(bench.make<Norm>("rms", {.hidden_size = d}, options)) {}
   Tensor operator()(const Tensor& x) const { return part->forward(Var(x)).value(); }
   kit::Bench bench;
   std::unique_ptr<Norm> part;
@@ -18,7 +19,8 @@ struct Rms {
 TEST(RmsNorm, DividesByTheRootOfTheMeanSquare) {
   // mean of squares of (3, 4): 12.5; eps is added to it, under the root.
   EXPECT_EQ(kit::close_to_printed(Rms(2, "{eps: 0}")(kit::tensor_f64({1, 2}, {3, 4})), {0.848528, 1.131371}, 6), "");
-  EXPECT_EQ(kit::close(Rms(2, "{eps: 3.5}")(kit::tensor_f64({1, 2}, {3, 4})), kit::tensor_f64({1, 2}, {0.75, 1}), 4), "");
+  EXPECT_EQ(kit::close(Rms(2, "{eps: 3.5}")(kit::tensor_f64({1, 2}, {3, 4})), kit::tensor_f64({1, 2}, {0.75, 1}), 4),
+            "");
   Rms weighted(2, "{eps: 3.5}");
   kit::assign(weighted.bench["part.weight"], {2, -3});
   EXPECT_EQ(kit::close(weighted(kit::tensor_f64({1, 2}, {3, 4})), kit::tensor_f64({1, 2}, {1.5, -3}), 4), "");
@@ -27,7 +29,8 @@ TEST(RmsNorm, DividesByTheRootOfTheMeanSquare) {
 TEST(RmsNorm, WithoutEpsIsInvariantToScalesButNotToShifts) {
   const Tensor x = kit::normal({5, 7}, DType::f64, 1);
   Tensor shifted = clone(x), scaled = clone(x);
-  for (int64_t i = 0; i < x.numel(); ++i) set_value(shifted, i, value_at(x, i) + 3), set_value(scaled, i, value_at(x, i) * 8);
+  for (int64_t i = 0; i < x.numel(); ++i)
+    set_value(shifted, i, value_at(x, i) + 3), set_value(scaled, i, value_at(x, i) * 8);
   const Rms rms(7, "{eps: 0}");
   EXPECT_EQ(kit::bit_difference(rms(scaled), rms(x)), "");  // a power of two rounds nothing
   EXPECT_NE(kit::close(rms(shifted), rms(x), 1e10), "");

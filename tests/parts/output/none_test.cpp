@@ -15,7 +15,9 @@ TEST(NoOutput, GivesTheHeadsAsTheyAre) {
 
 TEST(NoOutput, NeedsHeadsAsWideAsTheRows) {
   try {
-    Model(kit::model_config("{vocab_size: 5, hidden_size: 8, max_position_embeddings: 4, mixer: {type: attention, num_attention_heads: 2, head_dim: 6, output: none}}"), {});
+    Model(kit::model_config("{vocab_size: 5, hidden_size: 8, max_position_embeddings: 4, mixer: {type: attention, "
+                            "num_attention_heads: 2, head_dim: 6, output: none}}"),
+          {});
     FAIL() << "took 12 channels";
   } catch (const Error& error) {
     EXPECT_STREQ(error.what(), "output: part none needs heads * head_dim = hidden_size 8, got 12");
@@ -26,7 +28,8 @@ TEST(NoOutput, NeedsHeadsAsWideAsTheRows) {
 // Without W_c the heads' results stay apart: head i writes its own channels only.
 TEST(NoOutput, HeadsWriteTheirOwnChannels) {
   kit::Bench bench;
-  const auto mixer = bench.make<Mixer>("attention", {.hidden_size = 6, .max_position_embeddings = 4}, "{num_attention_heads: 3, output: none}");
+  const auto mixer = bench.make<Mixer>("attention", {.hidden_size = 6, .max_position_embeddings = 4},
+                                       "{num_attention_heads: 3, output: none}");
   kit::randomise(bench.parameters(), 1);
   const Tensor x = kit::normal({5, 6}, DType::f64, 2);
   const Tensor before = mixer->forward(Var(x), Sequences::single(5), nullptr).value();

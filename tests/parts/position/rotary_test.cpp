@@ -21,9 +21,11 @@ TEST(Rotary, TurnsPairsByPositionTimesTheirFrequency) {
   // d_h = 4: pair (0,2) turns by 1 a position, pair (1,3) by 10000^(-2/4) = 0.01.
   const Tensor x = kit::tensor_f64({1, 4}, {1, 2, 3, 4});
   const double a = 3, b = 0.03;
-  const Tensor want = kit::tensor_f64({1, 4}, {std::cos(a) - 3 * std::sin(a), 2 * std::cos(b) - 4 * std::sin(b), 3 * std::cos(a) + std::sin(a), 4 * std::cos(b) + 2 * std::sin(b)});
+  const Tensor want = kit::tensor_f64({1, 4}, {std::cos(a) - 3 * std::sin(a), 2 * std::cos(b) - 4 * std::sin(b),
+                                               3 * std::cos(a) + std::sin(a), 4 * std::cos(b) + 2 * std::sin(b)});
   EXPECT_EQ(kit::close(turned(x, 3, 4), want, 8), "");
-  const Tensor slow = kit::tensor_f64({1, 4}, {std::cos(a) - 3 * std::sin(a), 2 * std::cos(0.75) - 4 * std::sin(0.75), 3 * std::cos(a) + std::sin(a), 4 * std::cos(0.75) + 2 * std::sin(0.75)});
+  const Tensor slow = kit::tensor_f64({1, 4}, {std::cos(a) - 3 * std::sin(a), 2 * std::cos(0.75) - 4 * std::sin(0.75),
+                                               3 * std::cos(a) + std::sin(a), 4 * std::cos(0.75) + 2 * std::sin(0.75)});
   EXPECT_EQ(kit::close(turned(x, 3, 4, "{base: 16}"), slow, 8), "");
 }
 
@@ -41,7 +43,9 @@ TEST(Rotary, ProductsDependOnTheDistanceOnly) {
   for (const char* layout : {"{layout: half}", "{layout: interleaved}"}) {
     const Tensor q = kit::normal({1, 8}, DType::f64, 2), k = kit::normal({1, 8}, DType::f64, 3);
     const double near = dot(turned(q, 5, 8, layout), turned(k, 2, 8, layout));
-    for (int64_t shift : {1, 10, 100}) EXPECT_NEAR(dot(turned(q, 5 + shift, 8, layout), turned(k, 2 + shift, 8, layout)), near, 100 * 0x1p-52 * 16) << layout << shift;
+    for (int64_t shift : {1, 10, 100})
+      EXPECT_NEAR(dot(turned(q, 5 + shift, 8, layout), turned(k, 2 + shift, 8, layout)), near, 100 * 0x1p-52 * 16)
+          << layout << shift;
     EXPECT_GT(std::abs(dot(turned(q, 6, 8, layout), turned(k, 2, 8, layout)) - near), 1e-3);
   }
 }
@@ -64,7 +68,9 @@ TEST(Rotary, EveryHeadTurnsAlikeAndRowsByTheirPlaceInTheSequence) {
     for (int64_t head : {0, 1}) {
       const std::vector<int64_t> channels{4 * head, 4 * head + 1, 4 * head + 2, 4 * head + 3};
       const Tensor row = kit::columns_of(x.slice(n, n + 1), channels);
-      EXPECT_EQ(kit::bit_difference(kit::columns_of(y.slice(n, n + 1), channels), turned(row, positions[size_t(n)], 4)), "") << n << " " << head;
+      EXPECT_EQ(kit::bit_difference(kit::columns_of(y.slice(n, n + 1), channels), turned(row, positions[size_t(n)], 4)),
+                "")
+          << n << " " << head;
     }
   EXPECT_TRUE(part->turns());
   EXPECT_EQ(bench.parameters().count(), 0);
@@ -73,22 +79,32 @@ TEST(Rotary, EveryHeadTurnsAlikeAndRowsByTheirPlaceInTheSequence) {
 // Through attention: a sequence that starts later gives the same rows, as only distances count.
 TEST(Rotary, AttentionDoesNotSeeWhereASequenceStarts) {
   kit::Bench bench;
-  const auto rotary = bench.make<Position>("rotary", {.hidden_size = 8, .max_position_embeddings = 4}, "{}", "position");
-  const auto mixer = bench.make<Mixer>("attention", {.hidden_size = 8, .max_position_embeddings = 4, .position = rotary.get()}, "{num_attention_heads: 2}");
+  const auto rotary =
+      bench.make<Position>("rotary", {.hidden_size = 8, .max_position_embeddings = 4}, "{}", "position");
+  const auto mixer =
+      bench.make<Mixer>("attention", {.hidden_size = 8, .max_position_embeddings = 4, .position = rotary.get()},
+                        "{num_attention_heads: 2}");
   kit::randomise(bench.parameters(), 3);
   const Tensor x = kit::normal({4, 8}, DType::f64, 6);
   const auto heads = [&](int64_t start) {
-    const Tensor q = kit::product(x, bench["part.heads.q.weight"]), k = kit::product(x, bench["part.heads.k.weight"]), v = kit::product(x, bench["part.heads.v.weight"]);
+    const Tensor q = kit::product(x, bench["part.heads.q.weight"]), k = kit::product(x, bench["part.heads.k.weight"]),
+                 v = kit::product(x, bench["part.heads.v.weight"]);
     const Sequences at({0, 4}, {start});
-    return attend(rotary->turn(Var(q), at, 4), rotary->turn(Var(k), at, 4), Var(v), Sequences::single(4), Sequences::single(4), {.heads = 2, .kv_heads = 2, .mask = {.causal = true}}).value();
+    return attend(rotary->turn(Var(q), at, 4), rotary->turn(Var(k), at, 4), Var(v), Sequences::single(4),
+                  Sequences::single(4), {.heads = 2, .kv_heads = 2, .mask = {.causal = true}})
+        .value();
   };
   const Tensor rows = mixer->forward(Var(x), Sequences::single(4), nullptr).value();
-  for (int64_t start : {0, 3, 50}) EXPECT_EQ(kit::close(rows, kit::product(heads(start), bench["part.output.weight"]), 200 + double(start)), "") << start;
+  for (int64_t start : {0, 3, 50})
+    EXPECT_EQ(kit::close(rows, kit::product(heads(start), bench["part.output.weight"]), 200 + double(start)), "")
+        << start;
 }
 
 TEST(Rotary, OddHeadsAreRefusedWhenTheModelIsBuilt) {
   try {
-    Model(kit::model_config("{vocab_size: 5, hidden_size: 15, max_position_embeddings: 4, position: rotary, mixer: {type: attention, num_attention_heads: 3}}"), {});
+    Model(kit::model_config("{vocab_size: 5, hidden_size: 15, max_position_embeddings: 4, position: rotary, mixer: "
+                            "{type: attention, num_attention_heads: 3}}"),
+          {});
     FAIL() << "took heads of 5 channels";
   } catch (const Error& error) {
     EXPECT_STREQ(error.what(), "rotary: needs an even head_dim, got 5; give another num_attention_heads or head_dim");

@@ -10,14 +10,18 @@ namespace {
 constexpr int64_t D = 5;
 
 struct Post {
-  explicit Post(const std::string& norm_options = "{}") : norm(bench.make<Norm>("layer", {.hidden_size = D}, norm_options, "norm")), part(bench.make<Residual>("post", {.norm = norm.get(), .dropout = &dropout})) {}
+  explicit Post(const std::string& norm_options = "{}")
+      : norm(bench.make<Norm>("layer", {.hidden_size = D}, norm_options, "norm")),
+        part(bench.make<Residual>("post", {.norm = norm.get(), .dropout = &dropout})) {}
   kit::Bench bench;
   Dropout dropout;
   std::unique_ptr<Norm> norm;
   std::unique_ptr<Residual> part;
 };
 
-Var generic(const Var& x) { return activate(kernels::Activation::silu, linear(x, Var(kit::normal({D, D}, DType::f64, 8)))); }
+Var generic(const Var& x) {
+  return activate(kernels::Activation::silu, linear(x, Var(kit::normal({D, D}, DType::f64, 8))));
+}
 Var nothing(const Var& x) { return scale(x, 0); }
 
 // oracle: block.post_norm
