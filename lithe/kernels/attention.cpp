@@ -28,7 +28,10 @@ void require(bool rule, const char* operation, const AttentionArgs& a, const Arg
     fail(operation, message..., "; got ", describe(a));
 }
 
-bool is_matrix(const Tensor& x, int64_t cols) { return x.shape().rank() == 2 && x.dim(1) == cols; }
+/// A matrix of `cols` columns on the device of `like`.
+bool is_matrix(const Tensor& x, int64_t cols, const Tensor& like) {
+  return x.shape().rank() == 2 && x.dim(1) == cols && x.device() == like.device();
+}
 
 void check_segments(const char* op, const AttentionArgs& a) {
   const int64_t queries = a.q.dim(0), keys = a.k ? a.k.dim(0) : 0, values = a.v ? a.v.dim(0) : 0;
@@ -42,7 +45,7 @@ void check_segments(const char* op, const AttentionArgs& a) {
     require(s.keys.defined() == s.values.defined(), op, a, "segment ", i,
             " must have both its own keys and values, or neither");
     if (s.keys) {
-      require(is_matrix(s.keys, a.kv_heads * a.head_dim) && is_matrix(s.values, a.kv_heads * a.value_dim) &&
+      require(is_matrix(s.keys, a.kv_heads * a.head_dim, a.q) && is_matrix(s.values, a.kv_heads * a.value_dim, a.q) &&
                   s.keys.dim(0) >= s.key_rows && s.values.dim(0) >= s.key_rows,
               op, a, "segment ", i, " with ", s.key_rows, " key rows has keys ", Shown{s.keys}, " and values ",
               Shown{s.values}, "; they must be [>=key_rows, kv_heads*head_dim] and [>=key_rows, kv_heads*value_dim]");
@@ -64,16 +67,16 @@ void check_args(const char* op, const AttentionArgs& a) {
   require(a.heads > 0 && a.kv_heads > 0 && a.heads % a.kv_heads == 0, op, a, "heads must be a multiple of kv_heads");
   require(a.head_dim > 0 && a.value_dim > 0, op, a, "head_dim and value_dim must be positive");
   require(a.mask.window >= 0, op, a, "window must not be negative, is ", a.mask.window);
-  require(is_matrix(a.q, a.heads * a.head_dim), op, a, "q must be [N, heads*head_dim]");
-  require(is_matrix(a.out, a.heads * a.value_dim) && a.out.dim(0) == a.q.dim(0), op, a,
+  require(is_matrix(a.q, a.heads * a.head_dim, a.q), op, a, "q must be [N, heads*head_dim]");
+  require(is_matrix(a.out, a.heads * a.value_dim, a.q) && a.out.dim(0) == a.q.dim(0), op, a,
           "out must be [N, heads*value_dim]");
-  require(!a.k || is_matrix(a.k, a.kv_heads * a.head_dim), op, a, "k must be [S, kv_heads*head_dim]");
-  require(!a.v || is_matrix(a.v, a.kv_heads * a.value_dim), op, a, "v must be [S, kv_heads*value_dim]");
+  require(!a.k || is_matrix(a.k, a.kv_heads * a.head_dim, a.q), op, a, "k must be [S, kv_heads*head_dim]");
+  require(!a.v || is_matrix(a.v, a.kv_heads * a.value_dim, a.q), op, a, "v must be [S, kv_heads*value_dim]");
   const DType type = a.q.dtype();
   require(type == DType::f64 || type == DType::f32 || type == DType::bf16, op, a, "q must be f64, f32 or bf16");
   require((!a.k || a.k.dtype() == type) && (!a.v || a.v.dtype() == type) && a.out.dtype() == type, op, a,
           "q, k, v and out must have one dtype");
-  require(!a.lse || (is_matrix(a.lse, a.heads) && a.lse.dim(0) == a.q.dim(0) &&
+  require(!a.lse || (is_matrix(a.lse, a.heads, a.q) && a.lse.dim(0) == a.q.dim(0) &&
                      a.lse.dtype() == (type == DType::f64 ? type : DType::f32)),
           op, a, "lse must be [N, heads] in f32 (f64 for f64)");
   check_segments(op, a);
@@ -188,6 +191,10 @@ Cost cost(const AttentionGradArgs& g) {
 
 static Cost cost(const AttentionCall& call) { return call.grad_args ? cost(*call.grad_args) : cost(*call.args); }
 
+// spec: attn.qkv | core | softmax attention of queries to keys and values, grouped heads, any value width | TB
+// Eq 6.19-6.20 spec: attn.dot_single | core | attention without projections: queries, keys and values are the rows | TB
+// Eq 6.17-6.18 spec: mask.causal | core | a key is seen up to the query's position; hidden tiles are skipped | TB
+// TB 6.1.7
 void attention(const AttentionArgs& args) {
   check_args("attention", args);
   const AttentionPlan plan(args);

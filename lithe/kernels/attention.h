@@ -27,7 +27,8 @@ struct AttentionMask {
 /// kv_heads). q [N, heads*head_dim], k [S, kv_heads*head_dim], v [S, kv_heads*value_dim], out [N,
 /// heads*value_dim]; k and v may be the same tensor. lse [N, heads] f32 (f64 for f64), optional: the log of
 /// the sum of exponentials of the scaled logits, kept for the gradient. A row that sees nothing gives 0
-/// and lse = -inf. Softmax and sums in f32 for f32 and bf16. Results of a sequence do not depend on the
+/// and lse = -inf. Rows of out and lse that no segment covers are left as they are; no two segments may share
+/// a query row. Softmax and sums in f32 for f32 and bf16. Results of a sequence do not depend on the
 /// other segments, to the bit.
 struct AttentionArgs {
   Tensor q, k, v, out, lse;
@@ -40,7 +41,8 @@ Cost cost(const AttentionArgs& args);
 void attention(const AttentionArgs& args);
 
 /// Gradients for the same arguments (segments without own keys). dq, dk, dv have the shapes of q, k, v;
-/// each is set, or added to when its flag says so. dk and dv of rows that no segment covers are 0. When k
+/// each is set, or added to when its flag says so; for bf16 each may be bf16 or f32. Rows that no segment
+/// covers are 0, or kept when added to. No two segments may share a key row. When k
 /// and v are the same tensor, dk and dv are still two tensors.
 struct AttentionGradArgs {
   AttentionArgs forward;  // with out and lse filled

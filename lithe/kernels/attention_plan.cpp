@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "lithe/base/threads.h"
+#include "lithe/kernels/ref/attention.h"
 
 namespace lithe::kernels {
 namespace {
@@ -69,6 +70,11 @@ void lay_out_gradient(const AttentionArgs& a, AttentionSpace& s) {
   s.floats = c.floats;
 }
 
+/// The keys that queries [first, last] see; none when begin >= end.
+ref::Visible keys_seen(const AttentionArgs& a, const AttentionSegment& s, int64_t first, int64_t last) {
+  return {ref::visible_keys(s, a.mask, first).begin, ref::visible_keys(s, a.mask, last).end};
+}
+
 int64_t parts_for(double work) {
   constexpr double kWorthAThread = 1e6;  // FLOPs
   return std::clamp<int64_t>(int64_t(work / kWorthAThread), 1, threads());
@@ -92,17 +98,6 @@ double largest_part(const std::vector<double>& work, int64_t parts) {
 }
 
 }  // namespace
-
-KeyRange keys_seen(const AttentionMask& mask, int64_t query_rows, int64_t key_rows, int64_t first, int64_t last) {
-  const int64_t shift = key_rows - query_rows;
-  KeyRange keys{0, key_rows};
-  if (mask.window > 0) {
-    keys.begin = first + shift - mask.window + 1;
-    keys.end = last + shift + mask.window;
-  }
-  if (mask.causal) keys.end = last + shift + 1;
-  return {std::clamp<int64_t>(keys.begin, 0, key_rows), std::clamp<int64_t>(keys.end, 0, key_rows)};
-}
 
 void AttentionPlan::set_up(const AttentionArgs& a) {
   call_.args = &a;
@@ -154,13 +149,14 @@ AttentionPlan::AttentionPlan(const AttentionArgs& a) {
   const double per_pair = 2.0 * double(a.head_dim + a.value_dim);
   for (size_t i = 0; i < spans_.size(); ++i) {
     const AttentionSpan& s = spans_[i];
-    if (decodes(a, a.segments[i])) continue;
+    const AttentionSegment& segment = a.segments[i];
+    if (decodes(a, segment)) continue;
     for (int64_t head = 0; head < a.heads; ++head)
       for (int64_t begin = 0; begin < s.query_rows; begin += kBlock) {
         const int64_t end = std::min(begin + kBlock, s.query_rows);
         double pairs = kPanel;  // packing and writing, even where nothing is seen
         for (int64_t first = begin; first < end; first += kPanel) {
-          const KeyRange keys = keys_seen(a.mask, s.query_rows, s.key_rows, first, std::min(first + kPanel, end) - 1);
+          const ref::Visible keys = keys_seen(a, segment, first, std::min(first + kPanel, end) - 1);
           pairs += double(kPanel * std::max<int64_t>(0, keys.end - keys.begin));
         }
         add_task({AttentionTask::tiles, int32_t(i), head, begin, end}, pairs * per_pair);
@@ -170,8 +166,8 @@ AttentionPlan::AttentionPlan(const AttentionArgs& a) {
   // at most the last leaves one unfinished.
   for (size_t i = 0; i < spans_.size(); ++i) {
     AttentionSpan& s = spans_[i];
-    if (!decodes(a, a.segments[i])) continue;
-    const KeyRange keys = keys_seen(a.mask, s.query_rows, s.key_rows, 0, s.query_rows - 1);
+    if (!decodes(a, a.segments[i]) || s.query_rows == 0) continue;
+    const ref::Visible keys = keys_seen(a, a.segments[i], 0, s.query_rows - 1);
     const int64_t seen = std::max<int64_t>(0, keys.end - keys.begin);
     s.split_keys = std::max<int64_t>(2 * kKeyTile, round_up((seen + kSplits - 1) / kSplits, kKeyTile));
     s.splits = std::max<int64_t>(1, (seen + s.split_keys - 1) / s.split_keys);
@@ -225,11 +221,12 @@ void AttentionPlan::add_gradient_tasks(bool split) {
   const int64_t group = a.heads / a.kv_heads;
   for (size_t i = 0; i < spans_.size(); ++i) {
     const AttentionSpan& s = spans_[i];
+    const AttentionSegment& segment = a.segments[i];
     // Work of a product between queries and keys, cut to ranges; a little where nothing is seen.
     const auto product = [&](int64_t begin, int64_t end, int64_t key, int64_t key_end) {
       double pairs = kPanel;
       for (int64_t first = begin; first < end; first += kPanel) {
-        const KeyRange keys = keys_seen(a.mask, s.query_rows, s.key_rows, first, std::min(first + kPanel, end) - 1);
+        const ref::Visible keys = keys_seen(a, segment, first, std::min(first + kPanel, end) - 1);
         pairs += double(kPanel * std::max<int64_t>(0, std::min(keys.end, key_end) - std::max(keys.begin, key)));
       }
       return pairs * double(a.head_dim + a.value_dim);

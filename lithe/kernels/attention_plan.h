@@ -31,10 +31,4 @@ class AttentionPlan {
   void divide();
 };
 
-/// The keys [begin, end) that queries [first, last] of a span may see.
-struct KeyRange {
-  int64_t begin, end;
-};
-KeyRange keys_seen(const AttentionMask& mask, int64_t query_rows, int64_t key_rows, int64_t first, int64_t last);
-
 }  // namespace lithe::kernels

@@ -40,8 +40,8 @@ struct HeadView {
     const int64_t group = head / (a.heads / a.kv_heads);
     q_stride = a.heads * a.head_dim, k_stride = a.kv_heads * a.head_dim, v_stride = a.kv_heads * a.value_dim;
     q = a.q.data<T>() + s.query_row * q_stride + head * a.head_dim;
-    k = (s.keys ? s.keys.data<T>() : a.k.data<T>() + s.key_row * k_stride) + group * a.head_dim;
-    v = (s.values ? s.values.data<T>() : a.v.data<T>() + s.key_row * v_stride) + group * a.value_dim;
+    k = (s.keys ? s.keys.data<T>() : a.k ? a.k.data<T>() + s.key_row * k_stride : nullptr) + group * a.head_dim;
+    v = (s.values ? s.values.data<T>() : a.v ? a.v.data<T>() + s.key_row * v_stride : nullptr) + group * a.value_dim;
   }
 };
 

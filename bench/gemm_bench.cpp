@@ -1,0 +1,175 @@
+// Matrix products: GFLOP/s against a measured peak of multiply-adds, and with few rows GB/s of weights
+// against a measured read bandwidth. Probes and cases take turns, round after round; medians are printed.
+//   gemm_bench [rounds]
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <vector>
+
+#include "lithe/base/threads.h"
+#include "lithe/kernels/gemm.h"
+
+namespace {
+
+using namespace lithe;
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+double median(std::vector<double> x) {
+  std::sort(x.begin(), x.end());
+  return x[x.size() / 2];
+}
+
+// 16 chains of multiply-adds for `rounds` rounds; returns the FLOPs. Compiled for each instruction set.
+#define PEAK(name, target_set, width, multiply_add)                              \
+  [[gnu::target(target_set), gnu::noinline]] double name(int64_t rounds) {       \
+    typedef float V __attribute__((vector_size(width * 4)));                     \
+    V s[16], m = V{} + 0.999f;                                                   \
+    for (auto& x : s) x = V{} + 0.1f;                                            \
+    for (int64_t i = 0; i < rounds; ++i) {                                       \
+      _Pragma("GCC unroll 16") for (int j = 0; j < 16; ++j) s[j] = multiply_add; \
+    }                                                                            \
+    V sum = s[0];                                                                \
+    for (auto& x : s) sum += x;                                                  \
+    volatile float keep = sum[0];                                                \
+    (void)keep;                                                                  \
+    return 16.0 * width * 2 * double(rounds);                                    \
+  }
+PEAK(peak_generic, "sse2", 4, s[j] * m + m)
+#ifdef __x86_64__
+PEAK(peak_avx2, "avx2,fma", 8, s[j] * m + m)
+PEAK(peak_avx512, "avx512f,avx512bw,avx512dq,avx512vl", 16, s[j] * m + m)
+#endif
+#undef PEAK
+
+double peak_gflops() {
+  double (*loop)(int64_t) = peak_generic;
+#ifdef __x86_64__
+  if (kernels::usable_isa() >= kernels::Isa::avx512)
+    loop = peak_avx512;
+  else if (kernels::usable_isa() == kernels::Isa::avx2)
+    loop = peak_avx2;
+#endif
+  std::vector<double> flops(size_t(threads()), 0.0);
+  const double begin = now();
+  parallel_for(threads(), 1, [&](int64_t i, int64_t, int) { flops[size_t(i)] = loop(1000000); });
+  const double seconds = now() - begin;
+  double sum = 0;
+  for (double f : flops) sum += f;
+  return sum / seconds / 1e9;
+}
+
+double read_gbs(const Tensor& x) {
+  typedef int64_t V __attribute__((vector_size(16)));
+  const auto* data = reinterpret_cast<const V*>(x.data<uint8_t>());
+  std::vector<int64_t> sums(size_t(threads()), 0);
+  const double begin = now();
+  parallel_for(x.bytes() / 64, 1, [&](int64_t from, int64_t to, int thread) {
+    V a{}, b{}, c{}, d{};
+    for (int64_t i = from; i < to; ++i)
+      a += data[4 * i], b += data[4 * i + 1], c += data[4 * i + 2], d += data[4 * i + 3];
+    sums[size_t(thread)] = (a + b + c + d)[0];
+  });
+  const double seconds = now() - begin;
+  volatile int64_t keep = sums[0];
+  (void)keep;
+  return double(x.bytes()) / seconds / 1e9;
+}
+
+Tensor filled(Shape shape, DType dtype) {
+  const Tensor x = empty(shape, dtype);
+  dispatch_float(dtype, [&]<class T>() {
+    uint32_t state = 12345;
+    for (int64_t i = 0; i < x.numel(); ++i)
+      x.data<T>()[i] = T(float((state = state * 1664525u + 1013904223u) >> 8) * 0x1p-24f - 0.5f);
+  });
+  return x;
+}
+
+struct Case {
+  const char* form;
+  kernels::GemmArgs args;
+  std::vector<Tensor> weights;  // taken in turn, so that they come from memory and not from a cache
+  double flops = 0, bytes = 0;
+  std::vector<double> seconds;
+
+  Case(const char* form, DType type, int64_t M, int64_t K, int64_t N, bool rowwise) : form(form) {
+    args.transpose_a = form[0] == 'T';
+    args.transpose_b = form[1] == 'T';
+    args.rowwise = rowwise;
+    args.a = filled(args.transpose_a ? Shape{K, M} : Shape{M, K}, type);
+    args.c = empty({M, N}, DType::f32);
+    const int64_t size = K * N * size_of(type),
+                  copies = M <= 32 ? std::max<int64_t>(1, (int64_t(256) << 20) / size) : 1;
+    for (int64_t i = 0; i < copies; ++i) weights.push_back(filled(args.transpose_b ? Shape{N, K} : Shape{K, N}, type));
+    flops = 2.0 * double(M) * double(K) * double(N);
+    bytes = double(size);
+  }
+
+  void run(size_t round) {
+    size_t calls = 0;
+    const double begin = now();
+    do {
+      args.b = weights[(round * 131 + calls) % weights.size()];
+      kernels::gemm(args);
+      ++calls;
+    } while (now() - begin < 0.02);
+    seconds.push_back((now() - begin) / double(calls));
+  }
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int rounds = argc > 1 ? std::max(1, std::atoi(argv[1])) : 7;
+  std::vector<Case> cases;
+  struct Sizes {
+    int64_t M, K, N;
+  };
+  for (const DType type : {DType::f32, DType::bf16}) {
+    for (const Sizes s : {Sizes{512, 512, 2048},
+                          {2048, 512, 512},
+                          {2048, 768, 3072},
+                          {2048, 3072, 768},
+                          {512, 768, 50257},
+                          {333, 1001, 999}}) {
+      cases.emplace_back("NN", type, s.M, s.K, s.N, false);
+      cases.emplace_back("NT", type, s.M, s.K, s.N, false);
+      cases.emplace_back("TN", type, s.K, s.M, s.N, false);
+      cases.back().args.accumulate = true;
+    }
+    for (const Sizes s : {Sizes{64, 768, 3072}, {512, 768, 3072}, {512, 3072, 768}})
+      for (const char* form : {"NN", "NT"}) cases.emplace_back(form, type, s.M, s.K, s.N, true);
+    for (const int64_t M : {1, 4, 16})
+      for (const Sizes s : {Sizes{0, 768, 3072}, {0, 3072, 768}, {0, 768, 50257}})
+        for (const char* form : {"NN", "NT"}) cases.emplace_back(form, type, M, s.K, s.N, true);
+  }
+  const Tensor memory = zeros({int64_t(512) << 20}, DType::u8);
+  std::vector<double> peaks, reads;
+  for (Case& c : cases) c.run(0);
+  cases.shrink_to_fit();
+  for (Case& c : cases) c.seconds.clear();
+  for (int round = 0; round < rounds; ++round)
+    for (size_t i = 0; i < cases.size(); ++i) {
+      if (i % 16 == 0) peaks.push_back(peak_gflops()), reads.push_back(read_gbs(memory));
+      cases[i].run(size_t(round));
+    }
+  const double peak = median(peaks), read = median(reads);
+  std::printf("%d threads, %s: f32 multiply-adds %.0f GFLOP/s, read %.1f GB/s\n", threads(),
+              kernels::name_of(kernels::usable_isa()), peak, read);
+  std::printf("%-4s %-5s %-8s %5s %5s %6s %10s %8s %8s\n", "form", "dtype", "rows", "M", "K", "N", "GFLOP/s", "GB/s",
+              "percent");
+  for (const Case& c : cases) {
+    const kernels::GemmArgs& g = c.args;
+    const int64_t M = g.c.dim(0), N = g.c.dim(1), K = g.a.dim(g.transpose_a ? 0 : 1);
+    const double seconds = median(c.seconds),
+                 best =
+                     peak * (g.a.dtype() == DType::bf16 && kernels::usable_isa() == kernels::Isa::avx512bf16 ? 2 : 1);
+    const double percent = M <= 32 ? 100 * c.bytes / seconds / 1e9 / read : 100 * c.flops / seconds / 1e9 / best;
+    std::printf("%-4s %-5s %-8s %5ld %5ld %6ld %10.1f %8.1f %7.0f%%\n", c.form, name_of(g.a.dtype()),
+                g.rowwise ? "rowwise" : "", long(M), long(K), long(N), c.flops / seconds / 1e9, c.bytes / seconds / 1e9,
+                percent);
+  }
+  return 0;
+}
