@@ -1,6 +1,7 @@
 #include "lithe/model/model.h"
 
 #include "lithe/base/json.h"
+#include "lithe/base/threads.h"
 #include "lithe/model/safetensors.h"
 #include "lithe/ops/basic.h"
 
@@ -80,6 +81,7 @@ Model::Model(const ModelConfig& config, const ModelOptions& options) : config_(c
                                                  {.norm = block.ffn_norm.get(), .dropout = &block.ffn_dropout});
   }
   if (ends_with_norm) final_norm_ = registry.make<Norm>(config.norm, root / "final_norm", {.hidden_size = d});
+  set_up_companions();
   Parameter* table = embedding_->table();
   check_usage(table || !config.tie_word_embeddings, "model", "tie_word_embeddings needs an embedding with a table; '",
               config.embedding.type, "' has none");
@@ -88,10 +90,80 @@ Model::Model(const ModelConfig& config, const ModelOptions& options) : config_(c
       {.vocab_size = config.vocab_size, .hidden_size = d, .tied = config.tie_word_embeddings ? table : nullptr});
 }
 
-Var Model::run_block(const Block& block, const Var& x, const Sequences& sequences, MixerState* state) const {
-  const Var mixed = block.mixer_residual->forward(x, [&](const Var& in) {
+// One reference sequence serves all layers that ask for one.
+void Model::set_up_companions() {
+  for (Block& block : blocks_) {
+    const Companion wanted = block.mixer->companion();
+    block.companion = wanted.kind;
+    wants_embedding_ = wants_embedding_ || wanted.kind == Companion::Kind::embedding;
+    if (wanted.kind != Companion::Kind::reference) continue;
+    check_usage(reference_.kind == Companion::Kind::none || reference_ == wanted, "model", block.name,
+                ": all layers that read a reference sequence must name the same one");
+    reference_ = wanted;
+  }
+  if (reference_.kind == Companion::Kind::none) return;
+  const MemoryScope memory(MemoryClass::weights);
+  reference_start_ = reference_start(config_.max_position_embeddings);
+}
+
+// Eq 4.11-4.12
+Tensor Model::reference_start(int64_t rows) const {
+  const RandomKey key{.seed = uint64_t(reference_.seed), .purpose = purpose_of("reference")};
+  if (!reference_.text) {
+    const Tensor noise = empty({rows, config_.hidden_size}, context_.compute, context_.device);
+    if (!noise.is_meta())
+      dispatch_float(noise.dtype(), [&]<class T>() {
+        T* out = noise.data<T>();
+        parallel_for(noise.numel(), 4096, [&](int64_t begin, int64_t end, int) {
+          for (int64_t i = begin; i < end; ++i) out[i] = T(reference_.std * random_normal(key, uint64_t(i)));
+        });
+      });
+    return noise;
+  }
+  const auto given = int64_t(reference_.ids.size());
+  check(!given || rows <= given, "model", "the reference sequence has ", given, " tokens, ", rows,
+        " are needed; give longer reference_ids or shorten the text");
+  const Tensor ids = empty({rows}, DType::i32, context_.device);
+  for (int64_t i = 0; i < rows && !ids.is_meta(); ++i) {
+    const int64_t id =
+        given ? reference_.ids[size_t(i)] : int64_t(random_below(key, uint64_t(i), uint64_t(config_.vocab_size)));
+    check_usage(id >= 0 && id < config_.vocab_size, "model", "reference_ids has token ", id, ", the vocabulary has ",
+                config_.vocab_size);
+    ids.data<int32_t>()[i] = int32_t(id);
+  }
+  return ids;
+}
+
+// What each layer's mixer reads of the reference sequence's first `count` rows; nothing for layers that do not ask.
+std::vector<Var> Model::reference_rows(int64_t count) const {
+  std::vector<Var> out(blocks_.size());
+  if (reference_.kind == Companion::Kind::none) return out;
+  const kernels::PartScope part("reference");
+  size_t last = blocks_.size() - 1;
+  while (blocks_[last].companion != Companion::Kind::reference) --last;
+  const Tensor start = count <= reference_start_.dim(0) ? reference_start_.slice(0, count) : reference_start(count);
+  const Sequences sequences = Sequences::single(count, context_.device);
+  Var x = reference_.text ? embed(start, sequences) : Var(start);
+  const Var embedded = x;
+  for (size_t i = 0;; ++i) {
+    const Block& block = blocks_[i];
+    if (block.companion == Companion::Kind::reference) out[i] = block.mixer_residual->input(x);
+    if (i == last) return out;
+    Var companion;
+    if (block.companion == Companion::Kind::embedding) companion = block.mixer_residual->input(embedded);
+    x = run_block(block, x, {{}, sequences, nullptr, companion});
+  }
+}
+
+Var Model::embed(const Tensor& ids, const Sequences& sequences) const {
+  const kernels::PartScope part("embedding");
+  return embedding_dropout_(position_->add_to(embedding_->forward(ids), sequences));
+}
+
+Var Model::run_block(const Block& block, const Var& x, const MixerInput& in) const {
+  const Var mixed = block.mixer_residual->forward(x, [&](const Var& rows) {
     const kernels::PartScope part(block.name + ".mixer");
-    return block.mixer->forward(in, sequences, state);
+    return block.mixer->forward({rows, in.sequences, in.state, in.companion});
   });
   return block.ffn_residual->forward(mixed, [&](const Var& in) {
     const kernels::PartScope part(block.name + ".ffn");
@@ -106,21 +178,26 @@ Var Model::forward(const Tensor& ids, const Sequences& sequences, DecodeState* s
       check(sequences.past(b) + sequences.length(b) <= limit, "model", "a sequence of ",
             sequences.past(b) + sequences.length(b), " tokens is longer than max_position_embeddings ", limit,
             "; shorten it, or train with more positions");
-  Var x;
-  {
-    const kernels::PartScope part("embedding");
-    x = embedding_dropout_(position_->add_to(embedding_->forward(ids), sequences));
-  }
+  Var x = embed(ids, sequences);
+  const Var embedded = wants_embedding_ ? x : Var();
+  int64_t longest = 0;
+  for (int64_t b = 0; b < sequences.count(); ++b) longest = std::max(longest, sequences.length(b));
+  const std::vector<Var> reference = state ? state->reference : reference_rows(longest);
   for (size_t i = 0; i < blocks_.size(); ++i) {
     const Block& block = blocks_[i];
     const kernels::PartScope part(block.name);
     MixerState* layer = state ? state->layer(int64_t(i)) : nullptr;
+    Var companion;
+    if (block.companion == Companion::Kind::embedding) companion = block.mixer_residual->input(embedded);
+    if (block.companion == Companion::Kind::reference) companion = reference[i];
     if (recompute_ && Tape::current())
       x = recompute(
-          [this, &block, sequences](const std::vector<Var>& in) { return run_block(block, in[0], sequences, nullptr); },
-          {x});
+          [this, &block, sequences](const std::vector<Var>& in) {
+            return run_block(block, in[0], {{}, sequences, nullptr, in[1]});
+          },
+          {x, companion});
     else
-      x = run_block(block, x, sequences, layer);
+      x = run_block(block, x, {{}, sequences, layer, companion});
   }
   if (state) state->advance(sequences);
   if (!final_norm_) return x;
@@ -144,7 +221,11 @@ std::unique_ptr<DecodeState> Model::make_state(int64_t sequences, int64_t capaci
   std::vector<std::unique_ptr<MixerState>> layers;
   for (const Block& block : blocks_)
     layers.push_back(block.mixer->make_state(sequences, capacity, context_.compute, context_.device));
-  return std::make_unique<DecodeState>(std::move(layers), sequences, capacity);
+  auto state = std::make_unique<DecodeState>(std::move(layers), sequences, capacity);
+  const NoGrad no_grad;
+  const MemoryScope constant(MemoryClass::weights);  // a function of the weights alone
+  state->reference = reference_rows(capacity);
+  return state;
 }
 
 Sequences Model::continue_sequences(const DecodeState& state, const std::vector<int64_t>& counts) const {
@@ -158,9 +239,9 @@ Sequences Model::continue_sequences(const DecodeState& state, const std::vector<
   return Sequences(offsets, past, context_.device);
 }
 
-int64_t Model::state_bytes(int64_t tokens) const {
+int64_t Model::state_bytes(const std::vector<int64_t>& tokens) const {
   int64_t total = 0;
-  for (const Block& block : blocks_) total += block.mixer->state_scalars(tokens) * size_of(context_.compute);
+  for (const Block& block : blocks_) total += block.mixer->state_bytes(tokens, context_.compute);
   return total;
 }
 

@@ -22,6 +22,8 @@ class DecodeState {
   void truncate(int64_t sequence, int64_t tokens);
   /// For the model: `counts[b]` tokens were added.
   void advance(const Sequences& added);
+  /// For the model: what each layer reads of the reference sequence (Companion), `capacity` rows; none where not asked.
+  std::vector<Var> reference;
 
  private:
   std::vector<std::unique_ptr<MixerState>> layers_;
@@ -62,8 +64,8 @@ class Model {
   std::unique_ptr<DecodeState> make_state(int64_t sequences, int64_t capacity) const;
   /// The sequences that `counts` new tokens per sequence make after `state`.
   Sequences continue_sequences(const DecodeState& state, const std::vector<int64_t>& counts) const;
-  /// Bytes of decode state per sequence after `tokens` tokens, by the parts' formulas.
-  int64_t state_bytes(int64_t tokens) const;
+  /// Bytes of decode state when sequence b has tokens[b] tokens, by the parts' formulas.
+  int64_t state_bytes(const std::vector<int64_t>& tokens) const;
   /// The longest sequence the parts allow; 0: unlimited.
   int64_t position_limit() const { return position_->limit(); }
 
@@ -75,6 +77,7 @@ class Model {
     std::unique_ptr<Ffn> ffn;
     Dropout mixer_dropout, ffn_dropout;
     std::unique_ptr<Residual> mixer_residual, ffn_residual;
+    Companion::Kind companion = Companion::Kind::none;
   };
   ModelConfig config_;
   Parameters parameters_;
@@ -86,8 +89,15 @@ class Model {
   std::unique_ptr<Norm> final_norm_;
   std::unique_ptr<Head> head_;
   bool recompute_ = false;
+  bool wants_embedding_ = false;
+  Companion reference_;     // the reference sequence; kind none: no layer asks for one
+  Tensor reference_start_;  // its tokens i32 [max_position_embeddings], or its rows
 
-  Var run_block(const Block& block, const Var& x, const Sequences& sequences, MixerState* state) const;
+  Var embed(const Tensor& ids, const Sequences& sequences) const;
+  Var run_block(const Block& block, const Var& x, const MixerInput& in) const;
+  void set_up_companions();
+  Tensor reference_start(int64_t rows) const;
+  std::vector<Var> reference_rows(int64_t count) const;
 };
 
 /// Weights as a safetensors file / from one. Loading checks that names and shapes match exactly.

@@ -14,15 +14,17 @@ class ProjectedHeads : public Heads {
         v_(scope / "v", args.hidden_size, kv_heads * args.head_dim, args.bias),
         args_(args),
         kv_heads_(kv_heads) {}
-  Var queries(const Var& x, const Turn& turn) const override { return turn(q_(x)); }
-  KeyValue keep(const Var& memory, const Turn& turn) const override { return {turn(k_(memory)), v_(memory)}; }
+  Var queries(const Rows& in, const Turn& turn) const override { return turn(q_(in.x)); }
+  KeyValue keep(const Rows& in, const Turn& turn) const override { return {turn(k_(in.x)), v_(in.x)}; }
   int64_t kept_columns() const override { return kv_heads_ * args_.head_dim; }
   int64_t query_heads() const override { return args_.num_attention_heads; }
   int64_t kv_heads() const override { return kv_heads_; }
   int64_t context_size() const override { return args_.num_attention_heads * args_.head_dim; }
 
- private:
+ protected:
   Linear q_, k_, v_;
+
+ private:
   Args args_;
   int64_t kv_heads_;
 };

@@ -48,6 +48,22 @@ class Position : public Part {
   virtual int64_t limit() const { return 0; }
 };
 
+/// Rows that queries and keys are made of in place of x (spec decon.staticembqk, decon.rndembqk, decon.fixedseqqk).
+struct Companion {
+  enum class Kind {
+    none,
+    embedding,  // each token's own embedding, normed as this layer's x is: [N, D], one row a row of x
+    reference,  // this layer's x of one reference sequence, shared by all sequences: [R, D], row r is position r
+  };
+  Kind kind = Kind::none;
+  // The reference sequence, which runs through the model beside the text with the same weights:
+  std::vector<int64_t> ids;  // these tokens; empty: rows of normal noise
+  double std = 0.02;
+  int64_t seed = 0;
+  bool text = false;  // tokens; when `ids` is empty they are drawn by `seed`
+  bool operator==(const Companion&) const = default;
+};
+
 /// Rows to per-head queries, keys and values.
 class Heads : public Part {
  public:
@@ -60,13 +76,19 @@ class Heads : public Part {
   struct KeyValue {
     Var k, v;  // [S, kv_heads*head_dim], [S, kv_heads*value_dim]; may be one Var
   };
+  /// What heads are made of: rows [N, D], and the companion rows (x where these heads ask for none).
+  struct Rows {
+    Var x, companion;
+  };
   /// Turns rows [N, n*head_dim] by their positions; the identity without rotary positions.
   using Turn = std::function<Var(const Var&)>;
 
   /// [N, query_heads*head_dim], turned.
-  virtual Var queries(const Var& x, const Turn& turn) const = 0;
-  /// What a decode cache keeps of the rows of `memory` (x itself in self-attention), turned unless expand() does it.
-  virtual KeyValue keep(const Var& memory, const Turn& turn) const = 0;
+  virtual Var queries(const Rows& in, const Turn& turn) const = 0;
+  /// What a decode cache keeps of the rows, turned unless expand() does it.
+  virtual KeyValue keep(const Rows& in, const Turn& turn) const = 0;
+  /// The companion rows that these heads read.
+  virtual Companion companion() const { return {}; }
   /// What attention reads of kept rows; only called when expands().
   virtual KeyValue expand(const KeyValue& kept, const Turn& turn) const {
     (void)turn;
@@ -118,6 +140,21 @@ class MixerState {
   virtual void truncate(int64_t sequence, int64_t tokens) = 0;
 };
 
+/// What a mixer reads.
+struct MixerInput {
+  Var x;  // [N, D]
+  const Sequences& sequences;
+  MixerState* state = nullptr;  // null: the rows are whole sequences; else they continue them
+  Var companion;                // the rows that Mixer::companion() asks for
+};
+
+/// How the rows of one sequence meet, head after head: for looking at (`lithe inspect`).
+struct MixerMaps {
+  int64_t heads = 0;  // 0: the mixer has no such weights
+  Tensor weights;     // f32 [heads*T, T]: row (h, i) has what token i takes from each token
+  Tensor logits;      // the same before the softmax, scaled, -inf where hidden; none where there is no softmax
+};
+
 /// Rows to rows across tokens.
 class Mixer : public Part {
  public:
@@ -127,13 +164,19 @@ class Mixer : public Part {
     bool causal = true;
     const Position* position = nullptr;  // null: none
   };
-  /// Without a state the rows are whole sequences; with one they continue them, and it is brought forward.
-  virtual Var forward(const Var& x, const Sequences& sequences, MixerState* state) const = 0;
+  /// [N, D] -> [N, D]; a state is brought forward. Without the companion that it asks for, x stands in for it.
+  virtual Var forward(const MixerInput& in) const = 0;
+  virtual Companion companion() const { return {}; }
   /// A state for `sequences` sequences of at most `capacity` tokens.
   virtual std::unique_ptr<MixerState> make_state(int64_t sequences, int64_t capacity, DType dtype,
                                                  Device device) const = 0;
-  /// Scalars that a state keeps per sequence after `tokens` tokens (spec 0.3).
-  virtual int64_t state_scalars(int64_t tokens) const = 0;
+  /// What MixerState::bytes() says when sequence b has tokens[b] tokens, with rows of `dtype` (spec 0.3).
+  virtual int64_t state_bytes(const std::vector<int64_t>& tokens, DType dtype) const = 0;
+  /// The maps of one sequence, without a state.
+  virtual MixerMaps maps(const MixerInput& in) const {
+    (void)in;
+    return {};
+  }
 };
 
 /// Rows to rows, per token.
@@ -166,6 +209,8 @@ class Residual : public Part {
   };
   using SubLayer = std::function<Var(const Var&)>;
   virtual Var forward(const Var& x, const SubLayer& f) const = 0;
+  /// What F reads of x.
+  virtual Var input(const Var& x) const { return x; }
   /// The stack ends with one more norm.
   virtual bool final_norm() const = 0;
 };

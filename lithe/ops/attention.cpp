@@ -29,7 +29,6 @@ kernels::AttentionArgs arguments(const Tensor& q, int64_t key_cols, int64_t valu
 
 }  // namespace
 
-// spec: attn.qkv | operation | softmax(scale q k^T + mask) v over packed sequences | TB Eq 6.19-6.20
 Var attend(const Var& q, const Var& k, const Var& v, const Sequences& queries, const Sequences& keys,
            const AttendOptions& options) {
   check(

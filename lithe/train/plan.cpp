@@ -74,7 +74,7 @@ Plan plan_training(const ModelConfig& config, const TrainConfig& train, int64_t 
     AdamW optimizer(model.parameters(), train);
     for (const Parameter& p : model.parameters().all()) part(p.name).parameters += p.master.value().numel();
     plan.parameters = model.parameters().count();
-    plan.state_bytes_per_token = model.state_bytes(2) - model.state_bytes(1);
+    plan.state_bytes_per_token = model.state_bytes({2}) - model.state_bytes({1});
 
     const Batch shape = batch_of_shape(train.micro_batch_tokens(), sequence_length);
     std::vector<DeviceBatch> batches;

@@ -126,7 +126,7 @@ std::unique_ptr<Alone> build_alone(const std::string& slot, const std::string& n
     out->bench = std::shared_ptr<kit::Bench>(mixer, &mixer->bench);
     out->inputs = {input(9, mixer->width, 1)};
     out->run = [mixer](const std::vector<Var>& in) {
-      return std::vector<Var>{mixer->mixer->forward(in[0], nine_rows(), nullptr)};
+      return std::vector<Var>{mixer->mixer->forward({in[0], nine_rows(), nullptr})};
     };
     return out;
   }

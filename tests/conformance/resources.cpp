@@ -46,7 +46,7 @@ std::string check_state_bytes(const PartCase& c) {
     const int64_t before = book.current(MemoryClass::decode);
     const auto state = model->make_state(sequences, capacity);
     // Blocks are booked in units of 64 bytes; a layer may keep a few of them for each sequence.
-    const int64_t wanted = sequences * model->state_bytes(capacity),
+    const int64_t wanted = model->state_bytes(std::vector<int64_t>(sequences, capacity)),
                   slack = 64 * 8 * sequences * model->config().num_hidden_layers;
     const auto booked = [&] { return book.current(MemoryClass::decode) - before; };
     if (booked() < wanted || booked() > wanted + slack)
@@ -58,7 +58,7 @@ std::string check_state_bytes(const PartCase& c) {
                      state.get());
       counts[0] += a;
       counts[1] += b;
-      const int64_t formula = model->state_bytes(counts[0]) + model->state_bytes(counts[1]);
+      const int64_t formula = model->state_bytes({counts[0], counts[1]});
       if (state->bytes() != formula)
         return cat("the state holds ", state->bytes(), " bytes after ", counts[0], " and ", counts[1],
                    " tokens, the formula says ", formula, " in ", compute);

@@ -71,7 +71,7 @@ std::string check_batch_independence(const PartCase& c) {
 std::string check_bidirectional(const std::string& slot, const std::string& name) {
   const auto alone = build_mixer(slot, name, false);
   const Sequences sequences({0, 4, 9});
-  const auto run = [&](const Tensor& x) { return alone->mixer->forward(x, sequences, nullptr).value(); };
+  const auto run = [&](const Tensor& x) { return alone->mixer->forward({x, sequences, nullptr}).value(); };
   const Tensor x = kit::normal({9, alone->width}, DType::f32, 1);
   const Tensor before = run(x);
   Tensor moved = clone(x);
@@ -82,7 +82,7 @@ std::string check_bidirectional(const std::string& slot, const std::string& name
   if (touched.empty() || touched[0] == 8) return "the last row changes none before it";
   for (const auto& [begin, end] : {std::pair{0, 4}, {4, 9}}) {
     const Tensor mine =
-        alone->mixer->forward(clone(x.slice(begin, end)), Sequences::single(end - begin), nullptr).value();
+        alone->mixer->forward({clone(x.slice(begin, end)), Sequences::single(end - begin), nullptr}).value();
     if (const std::string difference = kit::bit_difference(mine, clone(before.slice(begin, end))); !difference.empty())
       return cat("rows ", begin, " to ", end, " alone and packed: ", difference);
   }

@@ -41,8 +41,10 @@ template <Fault kFault>
 class Previous final : public Mixer {
  public:
   Previous(const Scope&, const NoOptions&, const Args& args) : width_(args.hidden_size) {}
-  Var forward(const Var& x, const Sequences& sequences, MixerState* state) const override {
-    auto* last = static_cast<LastRows*>(state);
+  Var forward(const MixerInput& in) const override {
+    const Var& x = in.x;
+    const Sequences& sequences = in.sequences;
+    auto* last = static_cast<LastRows*>(in.state);
     const Tensor rows = x.value();
     Tensor out = zeros(x.shape(), x.dtype(), x.device());
     std::vector<std::pair<int64_t, int64_t>> moves;  // from row, to row
@@ -70,7 +72,9 @@ class Previous final : public Mixer {
   std::unique_ptr<MixerState> make_state(int64_t sequences, int64_t, DType dtype, Device device) const override {
     return std::make_unique<LastRows>(sequences, width_, dtype, device, kFault);
   }
-  int64_t state_scalars(int64_t) const override { return kFault == Fault::more_bytes ? width_ - 1 : width_; }
+  int64_t state_bytes(const std::vector<int64_t>& tokens, DType dtype) const override {
+    return int64_t(tokens.size()) * size_of(dtype) * (kFault == Fault::more_bytes ? width_ - 1 : width_);
+  }
 
  private:
   int64_t width_;

@@ -35,7 +35,7 @@ TEST(ModelConfig, HybridsNameOneMixerALayer) {
   EXPECT_EQ(cat(model.parameters().find("layers.0.mixer.heads.k.weight")->master.shape()), "[8,8]");
   EXPECT_EQ(cat(model.parameters().find("layers.1.mixer.heads.k.weight")->master.shape()), "[8,2]");
   // 2 layers of 2 x 8 columns, one of 2 x 2, in f32.
-  EXPECT_EQ(model.state_bytes(10), 10 * 4 * (2 * 16 + 4));
+  EXPECT_EQ(model.state_bytes({10}), 10 * 4 * (2 * 16 + 4));
 }
 
 TEST(ModelConfig, HybridsThatDoNotFitAreRefused) {

@@ -48,9 +48,9 @@ TEST(Registry, RefusesASecondPartOfOneName) {
 class Still final : public Mixer {
  public:
   Still(const Scope&, const NoOptions&, const Args&) {}
-  Var forward(const Var& x, const Sequences&, MixerState*) const override { return x; }
+  Var forward(const MixerInput& in) const override { return in.x; }
   std::unique_ptr<MixerState> make_state(int64_t, int64_t, DType, Device) const override { return nullptr; }
-  int64_t state_scalars(int64_t) const override { return 0; }
+  int64_t state_bytes(const std::vector<int64_t>&, DType) const override { return 0; }
 };
 
 TEST(Registry, PartsWithoutTheFormThatIsNeededAreRefused) {

@@ -10,9 +10,9 @@ class Skv final : public Heads {
       : q_(scope / "q", args.hidden_size, args.num_attention_heads * args.head_dim, args.bias, InitRole::query_key),
         kv_(scope / "kv", args.hidden_size, args.num_attention_heads * args.head_dim, args.bias),
         args_(args) {}
-  Var queries(const Var& x, const Turn& turn) const override { return turn(q_(x)); }
-  KeyValue keep(const Var& memory, const Turn&) const override {
-    const Var kv = kv_(memory);
+  Var queries(const Rows& in, const Turn& turn) const override { return turn(q_(in.x)); }
+  KeyValue keep(const Rows& in, const Turn&) const override {
+    const Var kv = kv_(in.x);
     return {kv, kv};
   }
   // Turned keys differ from the values: they are formed when read, so that one row a token is kept.

@@ -129,18 +129,19 @@ class Attention final : public Mixer {
     shares_ = heads_->shares();
   }
 
-  Var forward(const Var& x, const Sequences& sequences, MixerState* state) const override {
-    const Heads::Turn turn = turn_by(sequences);
-    const Var q = heads_->queries(x, turn);
-    const Heads::KeyValue kept = heads_->keep(x, turn);
-    if (!state) {
+  Var forward(const MixerInput& in) const override {
+    const Heads::Turn turn = turn_by(in.sequences);
+    const Heads::Rows rows{in.x, in.companion.defined() ? in.companion : in.x};
+    const Var q = heads_->queries(rows, turn);
+    const Heads::KeyValue kept = heads_->keep(rows, turn);
+    if (!in.state) {
       const Heads::KeyValue read = heads_->expands() ? heads_->expand(kept, turn) : kept;
-      return output_->forward(heads_->finish(attend(q, read.k, read.v, sequences, sequences, options_)));
+      return output_->forward(heads_->finish(attend(q, read.k, read.v, in.sequences, in.sequences, options_)));
     }
-    auto& cache = static_cast<Cache&>(*state);
-    cache.append(kept.k.value(), kept.v.value(), sequences);
-    const Tensor context =
-        attend_cached(q.value(), heads_->expands() ? expanded(cache, sequences) : cache.entries(), sequences, options_);
+    auto& cache = static_cast<Cache&>(*in.state);
+    cache.append(kept.k.value(), kept.v.value(), in.sequences);
+    const Tensor context = attend_cached(q.value(), heads_->expands() ? expanded(cache, in.sequences) : cache.entries(),
+                                         in.sequences, options_);
     return output_->forward(heads_->finish(context));
   }
 
@@ -149,7 +150,12 @@ class Attention final : public Mixer {
     const int64_t cols = heads_->kept_columns();
     return std::make_unique<Cache>(sequences, capacity, cols, cols, shares_, dtype, device);
   }
-  int64_t state_scalars(int64_t tokens) const override { return tokens * heads_->kept_columns() * (shares_ ? 1 : 2); }
+  int64_t state_bytes(const std::vector<int64_t>& tokens, DType dtype) const override {
+    int64_t total = 0;
+    for (int64_t n : tokens) total += n;
+    return total * heads_->kept_columns() * (shares_ ? 1 : 2) * size_of(dtype);
+  }
+  Companion companion() const override { return heads_->companion(); }
 
  private:
   const Position* position_;

@@ -8,7 +8,8 @@ namespace {
 class Pre final : public Residual {
  public:
   Pre(const Scope&, const NoOptions&, const Args& args) : norm_(args.norm), dropout_(args.dropout) {}
-  Var forward(const Var& x, const SubLayer& f) const override { return add((*dropout_)(f(norm_->forward(x))), x); }
+  Var forward(const Var& x, const SubLayer& f) const override { return add((*dropout_)(f(input(x))), x); }
+  Var input(const Var& x) const override { return norm_->forward(x); }
   bool final_norm() const override { return true; }
 
  private:

@@ -19,7 +19,7 @@ struct AttentionBench {
     randomise(bench.parameters(), 2);
   }
   Tensor operator()(const Tensor& x) const {
-    return mixer->forward(Var(x), Sequences::single(x.rows()), nullptr).value();
+    return mixer->forward({Var(x), Sequences::single(x.rows()), nullptr}).value();
   }
   /// The value of parameter part.<name>.
   Tensor operator[](const std::string& name) { return bench["part." + name]; }
@@ -28,7 +28,7 @@ struct AttentionBench {
   Tensor gradient(const std::string& name, const Tensor& x, const Tensor& dy) {
     for (Parameter& p : bench.parameters().all()) p.master.ref()->grad = Tensor();
     Tape tape;
-    tape.backward(mixer->forward(Var(x), Sequences::single(x.rows()), nullptr), clone(dy));
+    tape.backward(mixer->forward({Var(x), Sequences::single(x.rows()), nullptr}), clone(dy));
     return bench.parameters().find("part." + name)->master.grad();
   }
 

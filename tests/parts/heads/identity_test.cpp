@@ -10,7 +10,7 @@ Tensor attended(const Tensor& x, const std::string& options, bool causal = false
   const auto mixer = bench.make<Mixer>(
       "attention", {.hidden_size = x.cols(), .max_position_embeddings = 9, .causal = causal}, options);
   EXPECT_EQ(bench.parameters().count(), 0);
-  return mixer->forward(Var(x), Sequences::single(x.rows()), nullptr).value();
+  return mixer->forward({Var(x), Sequences::single(x.rows()), nullptr}).value();
 }
 
 constexpr const char* kOne = "{num_attention_heads: 1, heads: identity, output: none}";
@@ -39,7 +39,7 @@ TEST(IdentityHeads, EqualMhaWithUnitMatrices) {
       bench.make<Mixer>("attention", {.hidden_size = 6, .max_position_embeddings = 9}, "{num_attention_heads: 1}");
   for (Parameter& p : bench.parameters().all()) kit::assign(p.master.value(), kit::identity(6));
   const Tensor x = kit::normal({5, 6}, DType::f64, 3);
-  EXPECT_EQ(kit::close(attended(x, kOne, true), mha->forward(Var(x), Sequences::single(5), nullptr).value(), 16), "");
+  EXPECT_EQ(kit::close(attended(x, kOne, true), mha->forward({Var(x), Sequences::single(5), nullptr}).value(), 16), "");
 }
 
 TEST(IdentityHeads, EachSeesItsOwnChannels) {
@@ -53,11 +53,12 @@ TEST(IdentityHeads, RememberOneRowAToken) {
   kit::Bench bench;
   const auto rotary =
       bench.make<Position>("rotary", {.hidden_size = 6, .max_position_embeddings = 9}, "{}", "position");
-  EXPECT_EQ(bench.make<Mixer>("attention", {.hidden_size = 6, .max_position_embeddings = 9}, kOne)->state_scalars(10),
+  EXPECT_EQ(bench.make<Mixer>("attention", {.hidden_size = 6, .max_position_embeddings = 9}, kOne)
+                ->state_bytes({10}, DType::u8),
             10 * 6);
   EXPECT_EQ(
       bench.make<Mixer>("attention", {.hidden_size = 6, .max_position_embeddings = 9, .position = rotary.get()}, kOne)
-          ->state_scalars(10),
+          ->state_bytes({10}, DType::u8),
       10 * 6);
 }
 

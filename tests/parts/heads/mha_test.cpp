@@ -13,7 +13,7 @@ struct Attention {
     kit::randomise(bench.parameters(), 2);
   }
   Tensor operator()(const Tensor& x) const {
-    return mixer->forward(Var(x), Sequences::single(x.rows()), nullptr).value();
+    return mixer->forward({Var(x), Sequences::single(x.rows()), nullptr}).value();
   }
   Tensor operator[](const std::string& name) { return bench["part." + name + ".weight"]; }
   kit::Bench bench;
@@ -111,8 +111,8 @@ TEST(Mha, WeightsOfARowSumToOne) {
 }
 
 TEST(Mha, RemembersKeysAndValues) {
-  EXPECT_EQ(Attention(6).mixer->state_scalars(10), 2 * 10 * 6);
-  EXPECT_EQ(Attention(6, "{num_attention_heads: 3, head_dim: 5}").mixer->state_scalars(7), 2 * 7 * 15);
+  EXPECT_EQ(Attention(6).mixer->state_bytes({10}, DType::u8), 2 * 10 * 6);
+  EXPECT_EQ(Attention(6, "{num_attention_heads: 3, head_dim: 5}").mixer->state_bytes({7}, DType::u8), 2 * 7 * 15);
 }
 
 }  // namespace

@@ -45,7 +45,7 @@ TEST(MheAdd, CountsParametersAndState) {
   EXPECT_EQ(18 * AttentionBench("mhe_add", 512, 8).parameters(), 6'515'712);
   EXPECT_EQ(AttentionBench("mhe_add", 768, 12).parameters() - AttentionBench("sha", 768, 12).parameters(), 2'304);
   for (bool rotary : {false, true})
-    EXPECT_EQ(AttentionBench("mhe_add", D, kHeads, "", rotary).mixer->state_scalars(10),
+    EXPECT_EQ(AttentionBench("mhe_add", D, kHeads, "", rotary).mixer->state_bytes({10}, DType::u8),
               2 * 10 * kHeadDim);  // seeds only
 }
 

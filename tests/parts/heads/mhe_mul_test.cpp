@@ -37,7 +37,7 @@ TEST(MheMul, CountsParametersAndState) {
   EXPECT_EQ(18 * AttentionBench("mhe_mul", 512, 8).parameters(), 6'515'712);
   EXPECT_EQ(24 * AttentionBench("mhe_mul", 1024, 16).parameters(), 29'958'144);
   for (bool rotary : {false, true})
-    EXPECT_EQ(AttentionBench("mhe_mul", D, kHeads, "", rotary).mixer->state_scalars(10),
+    EXPECT_EQ(AttentionBench("mhe_mul", D, kHeads, "", rotary).mixer->state_bytes({10}, DType::u8),
               2 * 10 * kHeadDim);  // seeds only
 }
 

@@ -27,7 +27,7 @@ TEST(Mqa, CountsParametersAndState) {
   for (const auto& [d, h] : {std::pair<int64_t, int64_t>{6, 3}, {16, 4}, {15, 5}}) {
     AttentionBench mqa("mqa", d, h);
     EXPECT_EQ(mqa.parameters(), 2 * d * d + 2 * d * (d / h));
-    EXPECT_EQ(mqa.mixer->state_scalars(10), 2 * 10 * (d / h));
+    EXPECT_EQ(mqa.mixer->state_bytes({10}, DType::u8), 2 * 10 * (d / h));
   }
 }
 
@@ -40,7 +40,7 @@ TEST(Mqa, SharedMapsGatherTheGradientsOfAllHeads) {
     kit::assign(mha[name], kit::columns_of(mqa[name], {0, 1, 0, 1, 0, 1}));
   for (AttentionBench* a : {&mqa, &mha}) {
     Tape tape;
-    tape.backward(a->mixer->forward(Var(x), Sequences::single(5), nullptr), dy);
+    tape.backward(a->mixer->forward({Var(x), Sequences::single(5), nullptr}), dy);
   }
   for (const char* name : {"part.heads.k.weight", "part.heads.v.weight"}) {
     const Tensor shared = mqa.bench.parameters().find(name)->master.grad(),

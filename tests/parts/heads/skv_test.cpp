@@ -24,8 +24,8 @@ TEST(Skv, CountsParametersAndState) {
   EXPECT_EQ(AttentionBench("skv", 768, 12).parameters(), 1'769'472);
   EXPECT_EQ(12 * AttentionBench("skv", 768, 12).parameters(), 21'233'664);
   EXPECT_EQ(18 * AttentionBench("skv", 512, 8).parameters(), 14'155'776);
-  EXPECT_EQ(AttentionBench("skv").mixer->state_scalars(10), 10 * 6);
-  EXPECT_EQ(AttentionBench("skv", 6, 3, "", true).mixer->state_scalars(10), 10 * 6);
+  EXPECT_EQ(AttentionBench("skv").mixer->state_bytes({10}, DType::u8), 10 * 6);
+  EXPECT_EQ(AttentionBench("skv", 6, 3, "", true).mixer->state_bytes({10}, DType::u8), 10 * 6);
 }
 
 TEST(Skv, AShiftOfKeysAndValuesShiftsTheResult) {

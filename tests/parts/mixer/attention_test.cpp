@@ -14,7 +14,7 @@ struct Attention {
     kit::randomise(bench.parameters(), 2);
   }
   Tensor operator()(const Tensor& x) const {
-    return mixer->forward(Var(x), Sequences::single(x.rows()), nullptr).value();
+    return mixer->forward({Var(x), Sequences::single(x.rows()), nullptr}).value();
   }
   kit::Bench bench;
   std::unique_ptr<Mixer> mixer;
@@ -65,7 +65,7 @@ TEST(AttentionMixer, CacheHoldsTwoRowsATokenAndLayer) {
                               "mixer: {type: attention, num_attention_heads: 4, heads: ",
                               heads, "}}")),
         {});
-    for (int64_t tokens : {1, 7, 20}) EXPECT_EQ(model.state_bytes(tokens), 2 * 3 * tokens * kv * 6 * 4) << heads;
+    for (int64_t tokens : {1, 7, 20}) EXPECT_EQ(model.state_bytes({tokens}), 2 * 3 * tokens * kv * 6 * 4) << heads;
     const auto state = model.make_state(2, 20);
     model.forward(kit::random_ids(7, 9, 1), model.continue_sequences(*state, {5, 2}), state.get());
     EXPECT_EQ(state->bytes(), 2 * 3 * (5 + 2) * kv * 6 * 4) << heads;
@@ -76,7 +76,7 @@ TEST(AttentionMixer, CacheSaysWhatDoesNotFit) {
   const Attention mixer(6, "{num_attention_heads: 3}");
   const auto state = mixer.mixer->make_state(2, 4, DType::f64, Device::cpu);
   const auto feed = [&](const Sequences& sequences) {
-    mixer.mixer->forward(Var(kit::normal({sequences.rows(), 6}, DType::f64, 1)), sequences, state.get());
+    mixer.mixer->forward({Var(kit::normal({sequences.rows(), 6}, DType::f64, 1)), sequences, state.get()});
   };
   feed(Sequences({0, 3, 4}));
   const auto refused = [&](const Sequences& sequences) -> std::string {
@@ -95,7 +95,7 @@ TEST(AttentionMixer, CacheSaysWhatDoesNotFit) {
 TEST(AttentionMixer, CacheTruncationIsChecked) {
   const Attention mixer(6, "{num_attention_heads: 3}");
   const auto state = mixer.mixer->make_state(1, 4, DType::f64, Device::cpu);
-  mixer.mixer->forward(Var(kit::normal({3, 6}, DType::f64, 1)), Sequences::single(3), state.get());
+  mixer.mixer->forward({Var(kit::normal({3, 6}, DType::f64, 1)), Sequences::single(3), state.get()});
   EXPECT_THROW(state->truncate(0, 4), Error);
   EXPECT_THROW(state->truncate(0, -1), Error);
   EXPECT_THROW(state->reorder({1}), Error);

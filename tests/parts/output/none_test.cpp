@@ -32,10 +32,10 @@ TEST(NoOutput, HeadsWriteTheirOwnChannels) {
                                        "{num_attention_heads: 3, output: none}");
   kit::randomise(bench.parameters(), 1);
   const Tensor x = kit::normal({5, 6}, DType::f64, 2);
-  const Tensor before = mixer->forward(Var(x), Sequences::single(5), nullptr).value();
+  const Tensor before = mixer->forward({Var(x), Sequences::single(5), nullptr}).value();
   const Tensor q = bench["part.heads.q.weight"];
   for (int64_t r = 0; r < 6; ++r) set_value(q, r * 6 + 2, 1);  // a channel of head 1
-  const Tensor after = mixer->forward(Var(x), Sequences::single(5), nullptr).value();
+  const Tensor after = mixer->forward({Var(x), Sequences::single(5), nullptr}).value();
   EXPECT_EQ(kit::bit_difference(kit::columns_of(after, {0, 1, 4, 5}), kit::columns_of(before, {0, 1, 4, 5})), "");
   EXPECT_NE(kit::bit_difference(kit::columns_of(after, {2, 3}), kit::columns_of(before, {2, 3})), "");
 }

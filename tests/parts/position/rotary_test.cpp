@@ -94,7 +94,7 @@ TEST(Rotary, AttentionDoesNotSeeWhereASequenceStarts) {
                   Sequences::single(4), {.heads = 2, .kv_heads = 2, .mask = {.causal = true}})
         .value();
   };
-  const Tensor rows = mixer->forward(Var(x), Sequences::single(4), nullptr).value();
+  const Tensor rows = mixer->forward({Var(x), Sequences::single(4), nullptr}).value();
   for (int64_t start : {0, 3, 50})
     EXPECT_EQ(kit::close(rows, kit::product(heads(start), bench["part.output.weight"]), 200 + double(start)), "")
         << start;
