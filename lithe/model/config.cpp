@@ -2,13 +2,16 @@
 
 #include <algorithm>
 
+#include "lithe/model/layer_pattern.h"
 #include "lithe/nn/registry.h"
 
 namespace lithe {
 
 void ModelConfig::fields(Fields& f) {
   Registry::instance();  // parts below are resolved through it
-  f("architecture", architecture, "decoder: a causal language model", one_of({"decoder"}));
+  f("architecture", architecture,
+    "decoder: a causal language model; encoder: every token sees all of its sequence (for `lithe plan` so far)",
+    one_of({"decoder", "encoder"}));
   f("vocab_size", vocab_size, "vocabulary entries V; 0: the tokenizer's", at_least(0));
   f("hidden_size", hidden_size, "model width D", between(1, 1 << 20));
   f("num_hidden_layers", num_hidden_layers, "layers L", between(0, 10000));
@@ -19,6 +22,10 @@ void ModelConfig::fields(Fields& f) {
   f.part("mixer", "mixer", mixer, "rows to rows across tokens, in every layer unless layer_types says otherwise");
   f.free("mixers", mixers, "hybrids: mixers under names of your own, which layer_types uses");
   f("layer_types", layer_types, "hybrids: one name of `mixers` a layer");
+  std::vector<std::string> patterns = layer_pattern_names();
+  patterns.insert(patterns.begin(), "");
+  f("layer_pattern", layer_pattern, "hybrids: which layers have mixers.standard, all others mixers.replaced",
+    one_of(patterns));
   f.part("ffn", "ffn", ffn, "rows to rows, per token");
   f.part("norm", "norm", norm, "normalisation of rows");
   f.part("residual", "residual", residual, "how sub-layers are wired");
@@ -29,15 +36,21 @@ void ModelConfig::fields(Fields& f) {
   f.section("init", init, "how parameters start");
 }
 
+std::string ModelConfig::mixer_name(int64_t layer) const {
+  if (!layer_pattern.empty())
+    return standard_layers(layer_pattern, num_hidden_layers)[size_t(layer)] ? "standard" : "replaced";
+  return layer_types.empty() ? "" : layer_types[size_t(layer)];
+}
+
 PartChoice ModelConfig::mixer_of(int64_t layer) const {
-  if (layer_types.empty()) return mixer;
-  const std::string& name = layer_types[size_t(layer)];
+  const std::string name = mixer_name(layer);
+  if (name.empty()) return mixer;
   const Node* node = mixers.find(name);
   std::vector<std::string> names;
   for (const auto& [key, value] : mixers.entries()) names.push_back(key);
   const std::string near = nearest(name, names);
-  check_usage(node, "recipe", "layer_types names '", name, "', which model.mixers does not define",
-              near.empty() ? "" : "; did you mean '" + near + "'?");
+  check_usage(node, "recipe", layer_pattern.empty() ? "layer_types" : "layer_pattern " + layer_pattern, " names '",
+              name, "', which model.mixers does not define", near.empty() ? "" : "; did you mean '" + near + "'?");
   struct One {
     PartChoice choice{"attention", {}};
     const char* name;
@@ -50,16 +63,81 @@ PartChoice ModelConfig::mixer_of(int64_t layer) const {
   return one.choice;
 }
 
+std::vector<int64_t> ModelConfig::layers_named(const std::string& text) const {
+  std::vector<int64_t> out;
+  for (size_t at = 0; at <= text.size();) {
+    const size_t comma = std::min(text.find(',', at), text.size());
+    const std::string word = text.substr(at, comma - at);
+    at = comma + 1;
+    if (!word.empty() && word.find_first_not_of("0123456789") == std::string::npos && word.size() < 10) {
+      const int64_t layer = std::stoll(word);
+      check_usage(layer >= 1 && layer <= num_hidden_layers, "layers", "there is no layer ", layer,
+                  "; the model has layers 1 to ", num_hidden_layers);
+      out.push_back(layer - 1);
+      continue;
+    }
+    const size_t before = out.size();
+    for (int64_t layer = 0; layer < num_hidden_layers; ++layer)
+      if (!word.empty() && mixer_name(layer) == word) out.push_back(layer);
+    check_usage(out.size() > before, "layers", "'", word, "' is neither a layer number nor a mixer of this model",
+                mixers.entries().empty() ? ", which is no hybrid" : "");
+  }
+  std::sort(out.begin(), out.end());
+  out.erase(std::unique(out.begin(), out.end()), out.end());
+  return out;
+}
+
+namespace {
+
+constexpr const char* kReferenceIds = "reference_ids";
+
+bool lacks_ids(const Node& options) {
+  const Node* ids = options.find(kReferenceIds);
+  return ids && ids->items().empty();
+}
+
+}  // namespace
+
+bool ModelConfig::lacks_reference_ids() const {
+  for (int64_t layer = 0; layer < num_hidden_layers; ++layer)
+    if (lacks_ids(mixer_of(layer).options)) return true;
+  return false;
+}
+
+void ModelConfig::set_reference_ids(const std::vector<int64_t>& ids) {
+  check_usage(int64_t(ids.size()) >= max_position_embeddings, "model", "a fixed sequence must have ",
+              max_position_embeddings, " tokens (max_position_embeddings), the text has ", ids.size());
+  Node list = Node::list();
+  for (int64_t i = 0; i < max_position_embeddings; ++i) list.push(Node::scalar(cat(ids[size_t(i)])));
+  if (lacks_ids(mixer.options)) mixer.options.set(kReferenceIds, list);
+  Node with_ids = Node::map();
+  for (int64_t layer = 0; layer < num_hidden_layers; ++layer) {
+    const std::string name = mixer_name(layer);
+    const PartChoice choice = mixer_of(layer);
+    if (name.empty() || !lacks_ids(choice.options)) continue;
+    Node part = choice.options;
+    part.set("type", Node::scalar(choice.type));
+    part.set(kReferenceIds, list);
+    mixers.set(name, part);
+  }
+}
+
 void ModelConfig::validate() const {
   check_usage(vocab_size >= 1, "model", "vocab_size must be at least 1, got ", vocab_size);
   check_usage(max_position_embeddings >= 1, "model", "max_position_embeddings must be at least 1, got ",
               max_position_embeddings);
   check_usage(layer_types.empty() || int64_t(layer_types.size()) == num_hidden_layers, "model", "layer_types has ",
               layer_types.size(), " names, num_hidden_layers is ", num_hidden_layers, "; give one name a layer");
-  for (int64_t layer = 0; layer < num_hidden_layers; ++layer) mixer_of(layer);
+  check_usage(layer_types.empty() || layer_pattern.empty(), "model", "give layer_types or layer_pattern, not both");
+  std::vector<std::string> used;
+  for (int64_t layer = 0; layer < num_hidden_layers; ++layer) {
+    mixer_of(layer);
+    used.push_back(mixer_name(layer));
+  }
+  if (!layer_pattern.empty()) used.insert(used.end(), {"standard", "replaced"});  // a short stack may lack one
   for (const auto& [name, value] : mixers.entries())
-    check_usage(std::find(layer_types.begin(), layer_types.end(), name) != layer_types.end(), "model",
-                "mixers defines '", name, "', which layer_types does not use; remove it or name it there");
+    check_usage(std::find(used.begin(), used.end(), name) != used.end(), "model", "mixers defines '", name, "', which ",
+                layer_pattern.empty() ? "layer_types" : "layer_pattern", " does not use; remove it or name it there");
 }
 
 ModelConfig read_model_config(const Node& node, const std::string& section) {

@@ -14,13 +14,21 @@ struct ModelConfig {
       norm{"rms", {}}, residual{"pre", {}}, head{"lm", {}};
   Node mixers;                           // hybrids: name -> mixer
   std::vector<std::string> layer_types;  // one name of `mixers` a layer
+  std::string layer_pattern;             // which layers have mixers.standard, the others mixers.replaced
   bool tie_word_embeddings = true;
   double hidden_dropout = 0;
   InitConfig init;
 
   void fields(Fields& f);
-  /// The mixer of a layer: `mixer`, or the one that layer_types names.
+  /// The name in `mixers` of a layer's mixer, by layer_types or layer_pattern; empty: `mixer`.
+  std::string mixer_name(int64_t layer) const;
   PartChoice mixer_of(int64_t layer) const;
+  /// Layers, from 0, that `text` names: numbers from 1 ("1,3,5"), or names of `mixers` ("replaced").
+  std::vector<int64_t> layers_named(const std::string& text) const;
+  /// Gives the mixers that read a fixed sequence and have none the first max_position_embeddings of `ids`.
+  void set_reference_ids(const std::vector<int64_t>& ids);
+  /// Some mixer reads a fixed sequence and has none.
+  bool lacks_reference_ids() const;
   /// Checks what one field alone cannot show. vocab_size and max_position_embeddings must be known by now.
   void validate() const;
 };

@@ -9,7 +9,8 @@ namespace lithe {
 
 int64_t DecodeState::bytes() const {
   int64_t total = 0;
-  for (const auto& layer : layers_) total += layer->bytes();
+  for (const auto& layer : layers_)
+    if (layer) total += layer->bytes();
   return total;
 }
 
@@ -19,14 +20,16 @@ void DecodeState::reorder(const std::vector<int64_t>& from) {
     check(i >= 0 && i < sequences(), "state", "reorder from sequence ", i, " of ", sequences());
     lengths.push_back(length(i));
   }
-  for (const auto& layer : layers_) layer->reorder(from);
+  for (const auto& layer : layers_)
+    if (layer) layer->reorder(from);
   lengths_ = std::move(lengths);
 }
 
 void DecodeState::truncate(int64_t sequence, int64_t tokens) {
   check(sequence >= 0 && sequence < sequences() && tokens >= 0 && tokens <= length(sequence), "state",
         "cannot truncate sequence ", sequence, " to ", tokens, " tokens");
-  for (const auto& layer : layers_) layer->truncate(sequence, tokens);
+  for (const auto& layer : layers_)
+    if (layer) layer->truncate(sequence, tokens);
   lengths_[size_t(sequence)] = tokens;
 }
 
@@ -63,7 +66,7 @@ Model::Model(const ModelConfig& config, const ModelOptions& options) : config_(c
     block.mixer = registry.make<Mixer>(config.mixer_of(i), scope / "mixer",
                                        {.hidden_size = d,
                                         .max_position_embeddings = config.max_position_embeddings,
-                                        .causal = true,
+                                        .causal = config.architecture == "decoder",
                                         .position = position_.get()});
     block.ffn_norm = norm("ffn_norm");
     block.ffn = registry.make<Ffn>(config.ffn, scope / "ffn", {.hidden_size = d});
@@ -149,9 +152,42 @@ std::vector<Var> Model::reference_rows(int64_t count) const {
     const Block& block = blocks_[i];
     if (block.companion == Companion::Kind::reference) out[i] = block.mixer_residual->input(x);
     if (i == last) return out;
-    Var companion;
-    if (block.companion == Companion::Kind::embedding) companion = block.mixer_residual->input(embedded);
+    x = run_block(block, x, {{}, sequences, nullptr, companion_of(block, embedded, {})});
+  }
+}
+
+Var Model::companion_of(const Block& block, const Var& embedded, const Var& reference) const {
+  if (block.companion == Companion::Kind::embedding) {
+    const Var rows = block.mixer_residual->input(embedded);
+    return reshape(rows, rows.shape());  // a Var of its own also where the input is the embedding itself
+  }
+  return block.companion == Companion::Kind::reference ? reference : Var();
+}
+
+std::vector<MixerMaps> Model::maps(const Tensor& ids) const {
+  const NoGrad no_grad;
+  const Sequences sequences = Sequences::single(ids.numel(), context_.device);
+  const Var embedded = embed(ids, sequences);
+  const std::vector<Var> reference = reference_rows(ids.numel());
+  std::vector<MixerMaps> out;
+  Var x = embedded;
+  for (size_t i = 0; i < blocks_.size(); ++i) {
+    const Block& block = blocks_[i];
+    const Var companion = companion_of(block, embedded, reference[i]);
+    out.push_back(block.skip_mixer
+                      ? MixerMaps{}
+                      : block.mixer->maps({block.mixer_residual->input(x), sequences, nullptr, companion}));
     x = run_block(block, x, {{}, sequences, nullptr, companion});
+  }
+  return out;
+}
+
+// spec: decon.config_skip | pattern | a trained model without some layers, or without their mixers | TH 4.4.2, 4.5
+void Model::skip(const std::vector<int64_t>& layers, bool mixers_only) {
+  for (int64_t i : layers) {
+    check(i >= 0 && i < int64_t(blocks_.size()), "skip", "there is no layer ", i, " among ", blocks_.size());
+    blocks_[size_t(i)].skip_mixer = true;
+    blocks_[size_t(i)].skip_ffn = !mixers_only;
   }
 }
 
@@ -161,14 +197,18 @@ Var Model::embed(const Tensor& ids, const Sequences& sequences) const {
 }
 
 Var Model::run_block(const Block& block, const Var& x, const MixerInput& in) const {
-  const Var mixed = block.mixer_residual->forward(x, [&](const Var& rows) {
-    const kernels::PartScope part(block.name + ".mixer");
-    return block.mixer->forward({rows, in.sequences, in.state, in.companion});
-  });
-  return block.ffn_residual->forward(mixed, [&](const Var& in) {
-    const kernels::PartScope part(block.name + ".ffn");
-    return block.ffn->forward(in);
-  });
+  Var out = x;
+  if (!block.skip_mixer)
+    out = block.mixer_residual->forward(out, [&](const Var& rows) {
+      const kernels::PartScope part(block.name + ".mixer");
+      return block.mixer->forward({rows, in.sequences, in.state, in.companion});
+    });
+  if (!block.skip_ffn)
+    out = block.ffn_residual->forward(out, [&](const Var& rows) {
+      const kernels::PartScope part(block.name + ".ffn");
+      return block.ffn->forward(rows);
+    });
+  return out;
 }
 
 Var Model::forward(const Tensor& ids, const Sequences& sequences, DecodeState* state) const {
@@ -179,7 +219,8 @@ Var Model::forward(const Tensor& ids, const Sequences& sequences, DecodeState* s
             sequences.past(b) + sequences.length(b), " tokens is longer than max_position_embeddings ", limit,
             "; shorten it, or train with more positions");
   Var x = embed(ids, sequences);
-  const Var embedded = wants_embedding_ ? x : Var();
+  // A Var of its own gathers the companions' gradients, in one order whether layers are recomputed or not.
+  const Var embedded = wants_embedding_ ? reshape(x, x.shape()) : Var();
   int64_t longest = 0;
   for (int64_t b = 0; b < sequences.count(); ++b) longest = std::max(longest, sequences.length(b));
   const std::vector<Var> reference = state ? state->reference : reference_rows(longest);
@@ -187,9 +228,7 @@ Var Model::forward(const Tensor& ids, const Sequences& sequences, DecodeState* s
     const Block& block = blocks_[i];
     const kernels::PartScope part(block.name);
     MixerState* layer = state ? state->layer(int64_t(i)) : nullptr;
-    Var companion;
-    if (block.companion == Companion::Kind::embedding) companion = block.mixer_residual->input(embedded);
-    if (block.companion == Companion::Kind::reference) companion = reference[i];
+    const Var companion = companion_of(block, embedded, reference[i]);
     if (recompute_ && Tape::current())
       x = recompute(
           [this, &block, sequences](const std::vector<Var>& in) {
@@ -220,11 +259,15 @@ Var Model::loss(const Tensor& ids, const Tensor& labels, const Sequences& sequen
 std::unique_ptr<DecodeState> Model::make_state(int64_t sequences, int64_t capacity) const {
   std::vector<std::unique_ptr<MixerState>> layers;
   for (const Block& block : blocks_)
-    layers.push_back(block.mixer->make_state(sequences, capacity, context_.compute, context_.device));
+    layers.push_back(
+        block.skip_mixer ? nullptr : block.mixer->make_state(sequences, capacity, context_.compute, context_.device));
   auto state = std::make_unique<DecodeState>(std::move(layers), sequences, capacity);
   const NoGrad no_grad;
   const MemoryScope constant(MemoryClass::weights);  // a function of the weights alone
-  state->reference = reference_rows(capacity);
+  int64_t reach = capacity;
+  if (const int64_t limit = position_limit()) reach = std::min(reach, limit);
+  if (!reference_.ids.empty()) reach = std::min(reach, int64_t(reference_.ids.size()));
+  state->reference = reference_rows(reach);
   return state;
 }
 
@@ -241,7 +284,8 @@ Sequences Model::continue_sequences(const DecodeState& state, const std::vector<
 
 int64_t Model::state_bytes(const std::vector<int64_t>& tokens) const {
   int64_t total = 0;
-  for (const Block& block : blocks_) total += block.mixer->state_bytes(tokens, context_.compute);
+  for (const Block& block : blocks_)
+    if (!block.skip_mixer) total += block.mixer->state_bytes(tokens, context_.compute);
   return total;
 }
 

@@ -22,7 +22,7 @@ class DecodeState {
   void truncate(int64_t sequence, int64_t tokens);
   /// For the model: `counts[b]` tokens were added.
   void advance(const Sequences& added);
-  /// For the model: what each layer reads of the reference sequence (Companion), `capacity` rows; none where not asked.
+  /// For the model: what each layer reads of the reference sequence (Companion), as far as it reaches; none where not asked.
   std::vector<Var> reference;
 
  private:
@@ -52,6 +52,11 @@ class Model {
   /// Layers whose activations are recomputed in the backward pass instead of kept.
   void set_recompute(bool on) { recompute_ = on; }
 
+  /// Layers, from 0, that forward leaves out: whole, or their mixers alone. States made before must not be used after.
+  void skip(const std::vector<int64_t>& layers, bool mixers_only);
+  /// How the tokens of one sequence i32 [T] meet, layer after layer.
+  std::vector<MixerMaps> maps(const Tensor& ids) const;
+
   /// ids i32 [N] -> the last layer's rows [N, D], normed where the wiring ends so. With a state the rows
   /// continue its sequences: `lengths[b]` new tokens for sequence b.
   Var forward(const Tensor& ids, const Sequences& sequences, DecodeState* state = nullptr) const;
@@ -78,6 +83,7 @@ class Model {
     Dropout mixer_dropout, ffn_dropout;
     std::unique_ptr<Residual> mixer_residual, ffn_residual;
     Companion::Kind companion = Companion::Kind::none;
+    bool skip_mixer = false, skip_ffn = false;
   };
   ModelConfig config_;
   Parameters parameters_;
@@ -95,6 +101,7 @@ class Model {
 
   Var embed(const Tensor& ids, const Sequences& sequences) const;
   Var run_block(const Block& block, const Var& x, const MixerInput& in) const;
+  Var companion_of(const Block& block, const Var& embedded, const Var& reference) const;
   void set_up_companions();
   Tensor reference_start(int64_t rows) const;
   std::vector<Var> reference_rows(int64_t count) const;

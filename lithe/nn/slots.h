@@ -155,6 +155,9 @@ struct MixerMaps {
   Tensor logits;      // the same before the softmax, scaled, -inf where hidden; none where there is no softmax
 };
 
+/// The maps of softmax attention with these queries and keys [T, heads*d_h] (see attention_map).
+MixerMaps softmax_maps(const Var& q, const Var& k, int64_t heads, double scale, const kernels::AttentionMask& mask);
+
 /// Rows to rows across tokens.
 class Mixer : public Part {
  public:

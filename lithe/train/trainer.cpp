@@ -391,6 +391,14 @@ TrainResult train(TrainRun run) {
   check_usage(model.max_position_embeddings >= run.data.sequence_length, "model", "max_position_embeddings ",
               model.max_position_embeddings, " is below data.sequence_length ", run.data.sequence_length);
   model.validate();
+  check_usage(run.train.objective != "clm" || model.architecture == "decoder", "train",
+              "objective clm predicts the next token and needs architecture decoder, not ", model.architecture);
+  if (model.lacks_reference_ids()) {
+    const int64_t count = std::min(data.train.tokens(), model.max_position_embeddings);
+    std::vector<int32_t> first(static_cast<size_t>(count));
+    data.train.copy(0, count, first.data());
+    model.set_reference_ids({first.begin(), first.end()});
+  }
 
   const auto evaluation_rows = [&] {
     if (!data.validation) return int64_t(0);

@@ -2,8 +2,10 @@
 // [TB Eq 6.19-6.31]. Its state is a cache of keys and values [TB 6.1.7, Fig 6.5].
 #include <cmath>
 
-#include "lithe/kernels/elementwise.h"
+#include "lithe/kernels/token_map.h"
+#include "lithe/nn/key_value_cache.h"
 #include "lithe/nn/registry.h"
+#include "lithe/ops/token_map.h"
 
 namespace lithe {
 namespace {
@@ -26,82 +28,6 @@ struct Config {
   }
 };
 
-// Per sequence one tensor of keys and one of values (one for both where they are the same rows).
-class Cache final : public MixerState {
- public:
-  Cache(int64_t sequences, int64_t capacity, int64_t key_cols, int64_t value_cols, bool shared, DType dtype,
-        Device device)
-      : capacity_(capacity), shared_(shared), lengths_(size_t(sequences), 0) {
-    const MemoryScope memory(MemoryClass::decode);
-    for (int64_t b = 0; b < sequences; ++b) {
-      Tensor keys = empty({capacity, key_cols}, dtype, device);
-      entries_.push_back({keys, shared ? keys : empty({capacity, value_cols}, dtype, device)});
-    }
-  }
-
-  /// Stores the rows of k and v behind what sequence b has.
-  void append(const Tensor& k, const Tensor& v, const Sequences& sequences) {
-    check(sequences.count() == int64_t(entries_.size()), "cache", "holds ", entries_.size(), " sequences, got rows of ",
-          sequences.count());
-    for (int64_t b = 0; b < sequences.count(); ++b) {
-      int64_t& length = lengths_[size_t(b)];
-      const int64_t rows = sequences.length(b);
-      check(sequences.past(b) == length, "cache", "sequence ", b, " has ", length, " tokens, the rows continue after ",
-            sequences.past(b));
-      check(length + rows <= capacity_, "cache", "sequence ", b, " has room for ", capacity_, " tokens, got ",
-            length + rows);
-      const auto store = [&](const Tensor& to, const Tensor& from) {
-        kernels::add(
-            {.a = from.slice(sequences.offset(b), sequences.offset(b + 1)), .out = to.slice(length, length + rows)});
-      };
-      store(entries_[size_t(b)].keys, k);
-      if (!shared_) store(entries_[size_t(b)].values, v);
-      length += rows;
-    }
-  }
-  const std::vector<KeyValues>& entries() const { return entries_; }
-
-  int64_t bytes() const override {
-    int64_t total = 0;
-    for (size_t b = 0; b < entries_.size(); ++b) {
-      const KeyValues& e = entries_[b];
-      total += lengths_[b] * (e.keys.cols() + (shared_ ? 0 : e.values.cols())) * size_of(e.keys.dtype());
-    }
-    return total;
-  }
-  void reorder(const std::vector<int64_t>& from) override {
-    std::vector<KeyValues> entries;
-    std::vector<int64_t> lengths;
-    std::vector<bool> taken(entries_.size());
-    for (int64_t i : from) {
-      check(i >= 0 && i < int64_t(entries_.size()), "cache", "reorder from sequence ", i, " of ", entries_.size());
-      KeyValues e = entries_[size_t(i)];
-      if (taken[size_t(i)]) {  // two continuations of one sequence grow apart
-        const MemoryScope memory(MemoryClass::decode);
-        e.keys = clone(e.keys);
-        e.values = shared_ ? e.keys : clone(e.values);
-      }
-      taken[size_t(i)] = true;
-      entries.push_back(e);
-      lengths.push_back(lengths_[size_t(i)]);
-    }
-    entries_ = std::move(entries);
-    lengths_ = std::move(lengths);
-  }
-  void truncate(int64_t sequence, int64_t tokens) override {
-    int64_t& length = lengths_[size_t(sequence)];
-    check(tokens >= 0 && tokens <= length, "cache", "cannot truncate ", length, " tokens to ", tokens);
-    length = tokens;
-  }
-
- private:
-  int64_t capacity_;
-  bool shared_;
-  std::vector<int64_t> lengths_;
-  std::vector<KeyValues> entries_;
-};
-
-// spec: infer.kv_cache | state | what the heads keep of past tokens, one row a token | TB 6.1.7, Fig 6.5
 class Attention final : public Mixer {
  public:
   Attention(const Scope& scope, const Config& config, const Args& args) : position_(args.position) {
@@ -138,7 +64,7 @@ class Attention final : public Mixer {
       const Heads::KeyValue read = heads_->expands() ? heads_->expand(kept, turn) : kept;
       return output_->forward(heads_->finish(attend(q, read.k, read.v, in.sequences, in.sequences, options_)));
     }
-    auto& cache = static_cast<Cache&>(*in.state);
+    auto& cache = static_cast<KeyValueCache&>(*in.state);
     cache.append(kept.k.value(), kept.v.value(), in.sequences);
     const Tensor context = attend_cached(q.value(), heads_->expands() ? expanded(cache, in.sequences) : cache.entries(),
                                          in.sequences, options_);
@@ -148,7 +74,7 @@ class Attention final : public Mixer {
   std::unique_ptr<MixerState> make_state(int64_t sequences, int64_t capacity, DType dtype,
                                          Device device) const override {
     const int64_t cols = heads_->kept_columns();
-    return std::make_unique<Cache>(sequences, capacity, cols, cols, shares_, dtype, device);
+    return std::make_unique<KeyValueCache>(sequences, capacity, cols, cols, shares_, dtype, device);
   }
   int64_t state_bytes(const std::vector<int64_t>& tokens, DType dtype) const override {
     int64_t total = 0;
@@ -156,6 +82,26 @@ class Attention final : public Mixer {
     return total * heads_->kept_columns() * (shares_ ? 1 : 2) * size_of(dtype);
   }
   Companion companion() const override { return heads_->companion(); }
+
+  MixerMaps maps(const MixerInput& in) const override {
+    const Heads::Turn turn = turn_by(in.sequences);
+    const Heads::Rows rows{in.x, in.companion.defined() ? in.companion : in.x};
+    const Var q = heads_->queries(rows, turn);
+    Heads::KeyValue kv = heads_->keep(rows, turn);
+    if (heads_->expands()) kv = heads_->expand(kv, turn);
+    // Every query head beside its group's keys.
+    const int64_t group = options_.heads / options_.kv_heads, width = q.cols() / options_.heads;
+    const Tensor keys = empty(q.shape(), q.dtype(), q.device());
+    kernels::block_copy({.x = kv.k.value(),
+                         .out = keys,
+                         .blocks = group,
+                         .rows = kv.k.rows() * options_.kv_heads,
+                         .cols = width,
+                         .x_row = width,
+                         .out_block = width,
+                         .out_row = group * width});
+    return softmax_maps(q, Var(keys), options_.heads, options_.scale, options_.mask);
+  }
 
  private:
   const Position* position_;
@@ -171,7 +117,7 @@ class Attention final : public Mixer {
   }
 
   // Keys and values of all tokens so far, formed anew from the little that the cache keeps.
-  std::vector<KeyValues> expanded(const Cache& cache, const Sequences& sequences) const {
+  std::vector<KeyValues> expanded(const KeyValueCache& cache, const Sequences& sequences) const {
     std::vector<KeyValues> read;
     for (int64_t b = 0; b < sequences.count(); ++b) {
       const KeyValues& entry = cache.entries()[size_t(b)];

@@ -1,0 +1,115 @@
+#include "lithe/nn/reference_attention.h"
+
+#include "lithe/nn/key_value_cache.h"
+#include "lithe/ops/basic.h"
+#include "lithe/ops/token_map.h"
+
+namespace lithe {
+namespace {
+
+constexpr kernels::AttentionMask kCausal{.causal = true};
+
+class ReferenceState final : public MixerState {
+ public:
+  ReferenceState(int64_t sequences, int64_t capacity, int64_t cols, DType dtype, Device device)
+      : values(sequences, capacity, cols, cols, true, dtype, device) {
+    const MemoryScope memory(MemoryClass::decode);
+    keys = empty({capacity, cols}, dtype, device);
+  }
+  int64_t bytes() const override { return values.bytes() + values.longest() * keys.cols() * size_of(keys.dtype()); }
+  void reorder(const std::vector<int64_t>& from) override { values.reorder(from); }
+  void truncate(int64_t sequence, int64_t tokens) override { values.truncate(sequence, tokens); }
+
+  KeyValueCache values;
+  Tensor keys;
+  bool filled = false;  // keys, which depend on the weights only
+};
+
+}  // namespace
+
+void ReferenceAttentionConfig::fields(Fields& f) {
+  f("num_attention_heads", num_attention_heads, "heads h", at_least(1));
+  f("head_dim", head_dim, "channels of a head d_h; 0: hidden_size / num_attention_heads", at_least(0));
+  f("attention_bias", attention_bias, "biases on queries, keys and values");
+  f("output_bias", output_bias, "bias on the output projection");
+  f("seed", seed, "of the reference sequence, where it is drawn at random", at_least(0));
+  f.part("output", "output", output, "concatenated heads to rows");
+}
+
+ReferenceAttention::ReferenceAttention(const Scope& scope, const ReferenceAttentionConfig& config, const Args& args,
+                                       Companion companion)
+    : companion_(std::move(companion)), position_(args.position), heads_(config.num_attention_heads) {
+  const int64_t d = args.hidden_size;
+  check_usage(config.head_dim || d % heads_ == 0, "attention", "hidden_size ", d,
+              " must be a multiple of num_attention_heads ", heads_, ", or give head_dim");
+  head_dim_ = config.head_dim ? config.head_dim : d / heads_;
+  if (position_) position_->check_head_dim(head_dim_);
+  const int64_t width = heads_ * head_dim_;
+  const Scope heads = scope / "heads";
+  q_ = Linear(heads / "q", d, width, config.attention_bias, InitRole::query_key);
+  k_ = Linear(heads / "k", d, width, config.attention_bias, InitRole::query_key);
+  v_ = Linear(heads / "v", d, width, config.attention_bias);
+  output_ = Registry::instance().make<Output>(config.output, scope / "output",
+                                              {.context_size = width, .hidden_size = d, .bias = config.output_bias});
+}
+
+Var ReferenceAttention::turned(const Var& x, const Sequences& sequences) const {
+  return position_ ? position_->turn(x, sequences, head_dim_) : x;
+}
+
+Var ReferenceAttention::forward(const MixerInput& in) const {
+  if (in.state) return output_->forward(step(in));
+  const Var v = v_(in.x);
+  if (!in.companion.defined())
+    return output_->forward(attend(turned(q_(in.x), in.sequences), turned(k_(in.x), in.sequences), v, in.sequences,
+                                   in.sequences, {.heads = heads_, .kv_heads = heads_, .mask = kCausal}));
+  const Sequences reference = Sequences::single(in.companion.rows(), in.x.device());
+  const Var map =
+      attention_map(turned(q_(in.companion), reference), turned(k_(in.companion), reference), heads_, 0, kCausal);
+  return output_->forward(mix_tokens(map, v, in.sequences, heads_));
+}
+
+// Rows that continue sequences: their queries are the reference's at the same positions.
+Var ReferenceAttention::step(const MixerInput& in) const {
+  check(in.companion.defined(), "attention",
+        "decoding with a reference sequence needs its rows; decode through a model");
+  auto& state = static_cast<ReferenceState&>(*in.state);
+  const int64_t reach = in.companion.rows();
+  for (int64_t b = 0; b < in.sequences.count(); ++b)
+    check(in.sequences.past(b) + in.sequences.length(b) <= reach, "attention", "a sequence of ",
+          in.sequences.past(b) + in.sequences.length(b), " tokens is longer than the reference sequence of ", reach);
+  if (!state.filled) {
+    const Sequences reference = Sequences::single(reach, in.x.device());
+    kernels::add({.a = turned(k_(in.companion), reference).value(), .out = state.keys.slice(0, reach)});
+    state.filled = true;
+  }
+  const Var v = v_(in.x);
+  state.values.append(v.value(), v.value(), in.sequences);
+  std::vector<int64_t> positions;
+  std::vector<KeyValues> caches;
+  for (int64_t b = 0; b < in.sequences.count(); ++b) {
+    for (int64_t i = 0; i < in.sequences.length(b); ++i) positions.push_back(in.sequences.past(b) + i);
+    caches.push_back({state.keys, state.values.entries()[size_t(b)].values});
+  }
+  const Var q = turned(q_(pick_rows(in.companion, positions)), in.sequences);
+  return attend_cached(q.value(), caches, in.sequences, {.heads = heads_, .kv_heads = heads_, .mask = kCausal});
+}
+
+std::unique_ptr<MixerState> ReferenceAttention::make_state(int64_t sequences, int64_t capacity, DType dtype,
+                                                           Device device) const {
+  return std::make_unique<ReferenceState>(sequences, capacity, heads_ * head_dim_, dtype, device);
+}
+
+int64_t ReferenceAttention::state_bytes(const std::vector<int64_t>& tokens, DType dtype) const {
+  int64_t rows = 0, longest = 0;
+  for (int64_t n : tokens) rows += n, longest = std::max(longest, n);
+  return (rows + longest) * heads_ * head_dim_ * size_of(dtype);
+}
+
+MixerMaps ReferenceAttention::maps(const MixerInput& in) const {
+  const Var rows = in.companion.defined() ? in.companion : in.x;
+  const Sequences reference = Sequences::single(rows.rows(), in.x.device());
+  return softmax_maps(turned(q_(rows), reference), turned(k_(rows), reference), heads_, 0, kCausal);
+}
+
+}  // namespace lithe

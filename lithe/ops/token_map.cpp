@@ -1,0 +1,194 @@
+#include "lithe/ops/token_map.h"
+
+#include <cmath>
+
+#include "lithe/kernels/elementwise.h"
+#include "lithe/kernels/gemm.h"
+
+namespace lithe {
+namespace {
+
+DType wide_of(DType type) { return type == DType::f64 ? DType::f64 : DType::f32; }
+
+// [N, heads*c] -> [heads*N, c]
+Tensor head_major(const Tensor& x, int64_t heads) {
+  const int64_t n = x.rows(), c = x.cols() / heads;
+  const Tensor out = empty({heads * n, c}, x.dtype(), x.device());
+  kernels::block_copy({.x = x,
+                       .out = out,
+                       .blocks = heads,
+                       .rows = n,
+                       .cols = c,
+                       .x_block = c,
+                       .x_row = x.cols(),
+                       .out_block = n * c,
+                       .out_row = c});
+  return out;
+}
+
+// [heads*N, c] -> [N, heads*c]
+void to_token_major(const Tensor& x, const Tensor& out, int64_t heads, bool accumulate = false) {
+  const int64_t n = out.rows(), c = out.cols() / heads;
+  kernels::block_copy({.x = x,
+                       .out = out,
+                       .blocks = heads,
+                       .rows = n,
+                       .cols = c,
+                       .x_block = n * c,
+                       .x_row = c,
+                       .out_block = c,
+                       .out_row = out.cols(),
+                       .accumulate = accumulate});
+}
+
+// The leading [length, length] block of a head's map [T, T].
+Tensor leading(const Tensor& map, int64_t length) {
+  if (length == map.cols()) return map;
+  const Tensor out = empty({length, length}, map.dtype(), map.device());
+  kernels::block_copy(
+      {.x = map, .out = out, .blocks = 1, .rows = length, .cols = length, .x_row = map.cols(), .out_row = length});
+  return out;
+}
+
+Tensor cast_to(const Tensor& x, DType type) {
+  if (x.dtype() == type) return x;
+  const Tensor out = empty(x.shape(), type, x.device());
+  kernels::add({.a = x, .out = out});
+  return out;
+}
+
+}  // namespace
+
+Var attention_map(const Var& q, const Var& k, int64_t heads, double scale, const kernels::AttentionMask& mask,
+                  Tensor* kept_logits) {
+  check(heads >= 1 && q.shape() == k.shape() && q.dtype() == k.dtype() && q.cols() % heads == 0, "attention_map",
+        "q and k must be of one shape [T, heads*d_h] with ", heads, " heads, got ", q.dtype(), q.shape(), " and ",
+        k.dtype(), k.shape());
+  const int64_t tokens = q.rows();
+  if (scale == 0) scale = 1 / std::sqrt(double(q.cols() / heads));
+  const bool rowwise = !training();
+  const Tensor qh = head_major(q.value(), heads), kh = head_major(k.value(), heads);
+  const Tensor map = empty({heads * tokens, tokens}, q.dtype(), q.device());
+  const Tensor logits =
+      map.dtype() == wide_of(map.dtype()) ? map : empty(map.shape(), wide_of(map.dtype()), q.device());
+  for (int64_t h = 0; h < heads; ++h) {
+    const auto head = [&](const Tensor& t) { return t.slice(h * tokens, (h + 1) * tokens); };
+    kernels::gemm({.a = head(qh), .b = head(kh), .c = head(logits), .transpose_b = true, .rowwise = rowwise});
+  }
+  if (kept_logits) {
+    *kept_logits = empty(logits.shape(), logits.dtype(), logits.device());
+    kernels::token_map({.logits = logits, .map = *kept_logits, .kind = kernels::MapKind::plain, .scale = scale});
+  }
+  kernels::token_map({.logits = logits, .map = map, .scale = scale, .mask = mask});
+  return record("attention_map", {q, k}, map, [=, q = q.ref(), k = k.ref()](const Tensor& dy, Grads& g) {
+    const MemoryScope workspace(MemoryClass::workspace);
+    const Tensor wide = cast_to(dy, wide_of(map.dtype())),
+                 dlogits = empty(map.shape(), wide_of(map.dtype()), map.device());
+    kernels::token_map_grad({.map = map, .dmap = wide, .dlogits = dlogits, .scale = scale, .mask = mask});
+    const Tensor d = cast_to(dlogits, map.dtype());
+    const auto gradient = [&](const GradRef& of, const Tensor& other, bool transposed) {
+      if (!g.wants(of)) return;
+      const Tensor out = empty(other.shape(), other.dtype(), other.device());
+      for (int64_t h = 0; h < heads; ++h) {
+        const auto head = [&](const Tensor& t) { return t.slice(h * tokens, (h + 1) * tokens); };
+        kernels::gemm({.a = head(d), .b = head(other), .c = head(out), .transpose_a = transposed});
+      }
+      const auto into = g.into(of);
+      to_token_major(out, into.to, heads, into.accumulate);
+    };
+    gradient(q, kh, false);
+    gradient(k, qh, true);
+  });
+}
+
+Var masked_map(const Var& map, const kernels::AttentionMask& mask) {
+  const Tensor out = empty_like(map.value());
+  check(map.dtype() == wide_of(map.dtype()), "masked_map", "needs f32 or f64, got ", map.dtype());
+  kernels::token_map({.logits = map.value(), .map = out, .kind = kernels::MapKind::plain, .mask = mask});
+  return record("masked_map", {map}, out, [mask, out, map = map.ref()](const Tensor& dy, Grads& g) {
+    const Tensor d = empty_like(dy);
+    kernels::token_map_grad({.map = out, .dmap = dy, .dlogits = d, .kind = kernels::MapKind::plain, .mask = mask});
+    g.give(map, d);
+  });
+}
+
+Var mix_tokens(const Var& map, const Var& x, const Sequences& sequences, int64_t heads) {
+  const int64_t tokens = map.cols();
+  check(heads >= 1 && map.rows() == heads * tokens && x.cols() % heads == 0 && map.dtype() == x.dtype() &&
+            x.rows() == sequences.rows(),
+        "mix_tokens", "map must be [heads*T,T] and x [N, heads*c] of one dtype, got ", map.dtype(), map.shape(),
+        " and ", x.dtype(), x.shape(), " with ", heads, " heads and ", sequences.rows(), " rows in sequences");
+  for (int64_t b = 0; b < sequences.count(); ++b)
+    check(sequences.length(b) <= tokens, "mix_tokens", "sequence ", b, " has ", sequences.length(b),
+          " tokens, the map covers ", tokens);
+  const int64_t n = x.rows();
+  const bool rowwise = !training();
+  const Tensor weights = map.value(), xh = head_major(x.value(), heads), out = empty_like(x.value());
+  // f(the map's block, rows of the head-major tensors) for every head and sequence.
+  const auto each_block = [=](auto&& f) {
+    for (int64_t h = 0; h < heads; ++h)
+      for (int64_t b = 0; b < sequences.count(); ++b)
+        if (sequences.length(b) > 0)
+          f(h * tokens, sequences.length(b), h * n + sequences.offset(b), h * n + sequences.offset(b + 1));
+  };
+  {
+    const Tensor mixed = empty(xh.shape(), xh.dtype(), xh.device());
+    each_block([&](int64_t row, int64_t length, int64_t begin, int64_t end) {
+      kernels::gemm({.a = leading(weights.slice(row, row + tokens), length),
+                     .b = xh.slice(begin, end),
+                     .c = mixed.slice(begin, end),
+                     .rowwise = rowwise});
+    });
+    to_token_major(mixed, out, heads);
+  }
+  return record("mix_tokens", {map, x}, out, [=, map = map.ref(), x = x.ref()](const Tensor& dy, Grads& g) {
+    const Tensor dyh = head_major(dy, heads);
+    if (g.wants(x)) {
+      const Tensor dxh = empty(xh.shape(), xh.dtype(), xh.device());
+      each_block([&](int64_t row, int64_t length, int64_t begin, int64_t end) {
+        kernels::gemm({.a = leading(weights.slice(row, row + tokens), length),
+                       .b = dyh.slice(begin, end),
+                       .c = dxh.slice(begin, end),
+                       .transpose_a = true});
+      });
+      const auto into = g.into(x);
+      to_token_major(dxh, into.to, heads, into.accumulate);
+    }
+    if (!g.wants(map)) return;
+    const MemoryScope workspace(MemoryClass::workspace);
+    const DType wide = wide_of(weights.dtype());
+    const Tensor total = zeros(weights.shape(), wide, weights.device());  // over the sequences, in f32
+    each_block([&](int64_t row, int64_t length, int64_t begin, int64_t end) {
+      const Tensor to = total.slice(row, row + tokens);
+      const bool whole = length == tokens;
+      const Tensor block = whole ? to : empty({length, length}, wide, to.device());
+      kernels::gemm({.a = dyh.slice(begin, end),
+                     .b = xh.slice(begin, end),
+                     .c = block,
+                     .transpose_b = true,
+                     .accumulate = whole});
+      if (!whole)
+        kernels::block_copy({.x = block,
+                             .out = to,
+                             .blocks = 1,
+                             .rows = length,
+                             .cols = length,
+                             .x_row = length,
+                             .out_row = tokens,
+                             .accumulate = true});
+    });
+    const auto into = g.into(map);
+    kernels::add({.a = total, .b = into.accumulate ? into.to : Tensor(), .out = into.to});
+  });
+}
+
+Tensor mix_cached(const Tensor& map, const Tensor& x, int64_t past) {
+  check(past < map.rows() && past < x.rows(), "mix_cached", "row ", past, " is beyond the map ", map.shape(),
+        " or the rows ", x.shape());
+  const Tensor out = empty({1, x.cols()}, x.dtype(), x.device());
+  const Tensor row = map.slice(past, past + 1).reshape({map.cols(), 1}).slice(0, past + 1).reshape({1, past + 1});
+  kernels::gemm({.a = cast_to(row, x.dtype()), .b = x.slice(0, past + 1), .c = out, .rowwise = true});
+  return out;
+}
+
+}  // namespace lithe

@@ -1,0 +1,35 @@
+// Attention whose queries and keys come from one fixed sequence of tokens [TH Eq 4.11-4.12].
+#include "lithe/nn/reference_attention.h"
+
+namespace lithe {
+namespace {
+
+struct Config : ReferenceAttentionConfig {
+  std::vector<int64_t> reference_ids;
+  void fields(Fields& f) {
+    ReferenceAttentionConfig::fields(f);
+    f("reference_ids", reference_ids,
+      "the fixed tokens; empty: training puts the first tokens of its corpus here, otherwise they are drawn by seed");
+  }
+};
+
+class FixedSeqQk final : public ReferenceAttention {
+ public:
+  FixedSeqQk(const Scope& scope, const Config& config, const Args& args)
+      : ReferenceAttention(
+            scope, config, args,
+            {.kind = Companion::Kind::reference, .ids = config.reference_ids, .seed = config.seed, .text = true}) {}
+};
+
+}  // namespace
+
+void register_mixer_fixed_seq_qk(Registry& registry) {
+  registry.add<Mixer, FixedSeqQk, Config>(
+      "fixed_seq_qk",
+      {.spec = "decon.fixedseqqk",
+       .summary = "maps from a fixed sequence of tokens that runs through the layers beside the text, one for all",
+       .source = "TH Eq 4.11-4.12",
+       .bidirectional = false});
+}
+
+}  // namespace lithe

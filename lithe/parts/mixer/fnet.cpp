@@ -1,0 +1,30 @@
+// Fourier mixing: the real part of the transform over tokens and channels, in place of attention [TH Table 3.5; FNet].
+#include "lithe/nn/registry.h"
+#include "lithe/ops/fourier.h"
+
+namespace lithe {
+namespace {
+
+class FNet final : public Mixer {
+ public:
+  FNet(const Scope&, const NoOptions&, const Args&) {}
+  Var forward(const MixerInput& in) const override {
+    check(!in.state, "fnet", "mixes all tokens of a sequence and cannot decode token by token");
+    return fourier(in.x, in.sequences);
+  }
+  std::unique_ptr<MixerState> make_state(int64_t, int64_t, DType, Device) const override {
+    fail("fnet", "mixes all tokens of a sequence and has no decode state");
+  }
+  int64_t state_bytes(const std::vector<int64_t>&, DType) const override { return 0; }
+};
+
+}  // namespace
+
+void register_mixer_fnet(Registry& registry) {
+  registry.add<Mixer, FNet, NoOptions>("fnet", {.spec = "mixer.fnet",
+                                                .summary = "Fourier transform over tokens and channels, real part",
+                                                .source = "TH Table 3.5",
+                                                .causal = false});
+}
+
+}  // namespace lithe

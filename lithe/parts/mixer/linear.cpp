@@ -1,0 +1,70 @@
+// Learned linear mixing: Y = W_T X W_d, one map of tokens to tokens for all sequences [TH Table 3.5; FNet].
+#include "lithe/nn/key_value_cache.h"
+#include "lithe/nn/registry.h"
+#include "lithe/ops/basic.h"
+#include "lithe/ops/token_map.h"
+
+namespace lithe {
+namespace {
+
+class LinearMixer final : public Mixer {
+ public:
+  LinearMixer(const Scope& scope, const NoOptions&, const Args& args)
+      : tokens_(
+            (scope / "tokens")
+                .parameter("weight", {args.max_position_embeddings, args.max_position_embeddings}, InitRole::matrix)),
+        hidden_(scope / "hidden", args.hidden_size, args.hidden_size, false, InitRole::residual_output),
+        mask_{.causal = args.causal},
+        width_(args.hidden_size) {}
+
+  Var forward(const MixerInput& in) const override {
+    const int64_t limit = tokens_->master.rows();
+    for (int64_t b = 0; b < in.sequences.count(); ++b)
+      check(in.sequences.past(b) + in.sequences.length(b) <= limit, "linear", "a sequence of ",
+            in.sequences.past(b) + in.sequences.length(b), " tokens is longer than max_position_embeddings ", limit);
+    if (in.state) return hidden_(step(in));
+    const Var map = mask_.causal ? masked_map(tokens_->master, mask_) : tokens_->master;
+    return hidden_(mix_tokens(map.dtype() == in.x.dtype() ? map : cast(map, in.x.dtype()), in.x, in.sequences, 1));
+  }
+
+  std::unique_ptr<MixerState> make_state(int64_t sequences, int64_t capacity, DType dtype,
+                                         Device device) const override {
+    return std::make_unique<KeyValueCache>(sequences, capacity, width_, width_, true, dtype, device);
+  }
+  int64_t state_bytes(const std::vector<int64_t>& tokens, DType dtype) const override {
+    int64_t total = 0;
+    for (int64_t n : tokens) total += n;
+    return total * width_ * size_of(dtype);
+  }
+
+ private:
+  Parameter* tokens_;  // its master: the mask, which f32 needs, comes before rounding to bf16
+  Linear hidden_;
+  kernels::AttentionMask mask_;
+  int64_t width_;
+
+  // The state keeps the rows; each new one is mixed from all before it.
+  Var step(const MixerInput& in) const {
+    auto& rows = static_cast<KeyValueCache&>(*in.state);
+    rows.append(in.x.value(), in.x.value(), in.sequences);
+    const Tensor out = empty_like(in.x.value());
+    for (int64_t b = 0; b < in.sequences.count(); ++b)
+      for (int64_t i = 0; i < in.sequences.length(b); ++i) {
+        const int64_t row = in.sequences.offset(b) + i;
+        copy_into(out.slice(row, row + 1),
+                  mix_cached(tokens_->master.value(), rows.entries()[size_t(b)].keys, in.sequences.past(b) + i));
+      }
+    return out;
+  }
+};
+
+}  // namespace
+
+void register_mixer_linear(Registry& registry) {
+  registry.add<Mixer, LinearMixer, NoOptions>(
+      "linear", {.spec = "mixer.linear",
+                 .summary = "one learned map over tokens, one over channels; lower triangular in causal models",
+                 .source = "TH Table 3.5"});
+}
+
+}  // namespace lithe

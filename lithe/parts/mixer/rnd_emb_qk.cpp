@@ -1,0 +1,32 @@
+// Attention whose queries and keys come from fixed rows of noise [TH Eq 4.9-4.10].
+#include "lithe/nn/reference_attention.h"
+
+namespace lithe {
+namespace {
+
+struct Config : ReferenceAttentionConfig {
+  double std = 0.02;
+  void fields(Fields& f) {
+    ReferenceAttentionConfig::fields(f);
+    f("std", std, "standard deviation sigma of the noise", at_least(0));
+  }
+};
+
+class RndEmbQk final : public ReferenceAttention {
+ public:
+  RndEmbQk(const Scope& scope, const Config& config, const Args& args)
+      : ReferenceAttention(scope, config, args,
+                           {.kind = Companion::Kind::reference, .std = config.std, .seed = config.seed}) {}
+};
+
+}  // namespace
+
+void register_mixer_rnd_emb_qk(Registry& registry) {
+  registry.add<Mixer, RndEmbQk, Config>(
+      "rnd_emb_qk", {.spec = "decon.rndembqk",
+                     .summary = "maps from rows of noise that run through the layers beside the text, one for all",
+                     .source = "TH Eq 4.9-4.10",
+                     .bidirectional = false});
+}
+
+}  // namespace lithe

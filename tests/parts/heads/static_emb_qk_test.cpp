@@ -1,0 +1,62 @@
+#include <gtest/gtest.h>
+
+#include "tests/support/model_kit.h"
+
+namespace lithe {
+namespace {
+
+const std::string kModel =
+    "vocab_size: 19, hidden_size: 12, num_hidden_layers: 3, max_position_embeddings: 9, ffn: {type: swiglu, "
+    "intermediate_size: 10}, mixer: {type: attention, num_attention_heads: 3";
+
+std::unique_ptr<Model> model(const std::string& heads, uint64_t seed = 1) {
+  auto out = std::make_unique<Model>(kit::model_config("{" + kModel + ", heads: " + heads + "}}"),
+                                     ModelOptions{.dtype = DType::f64, .compute = DType::f64});
+  kit::randomise(out->parameters(), seed);
+  return out;
+}
+
+// oracle: decon.staticembqk
+TEST(StaticEmbQk, TheFirstLayersMapsAreThoseOfAttention) {
+  const auto standard = model("mha"), fixed = model("static_emb_qk");
+  kit::copy_values(fixed->parameters(), standard->parameters());
+  const Tensor ids = kit::random_ids(7, 19, 3);
+  const auto a = standard->maps(ids), b = fixed->maps(ids);
+  EXPECT_EQ(kit::close(b[0].weights, a[0].weights, 4), "");
+  EXPECT_GT(kit::largest_difference(b[1].weights, a[1].weights), 1e-3);
+}
+
+TEST(StaticEmbQk, MapsDoNotDependOnTheLayersBelow) {
+  const auto m = model("static_emb_qk");
+  const Tensor ids = kit::random_ids(7, 19, 3);
+  const auto before = m->maps(ids);
+  const Tensor rows = m->forward(ids, Sequences::single(7)).value();
+  for (Parameter& p : m->parameters().all())
+    if (p.name.starts_with("layers.0.") || p.name.starts_with("layers.1."))
+      kit::assign(p.master.value(), kit::normal(p.master.shape(), DType::f64, 77));
+  const auto after = m->maps(ids);
+  EXPECT_EQ(kit::bit_difference(after[2].weights, before[2].weights), "");
+  EXPECT_GT(kit::largest_difference(after[1].weights, before[1].weights), 1e-3);
+  EXPECT_GT(kit::largest_difference(m->forward(ids, Sequences::single(7)).value(), rows), 1e-3);
+}
+
+TEST(StaticEmbQk, CountsAndCachesAsAttention) {
+  EXPECT_EQ(model("static_emb_qk")->parameters().count(), model("mha")->parameters().count());
+  EXPECT_EQ(model("static_emb_qk")->state_bytes({5, 3}), model("mha")->state_bytes({5, 3}));
+}
+
+// With everything but v held fixed, the mixer is linear in the rows that make the values.
+TEST(StaticEmbQk, IsLinearInTheValues) {
+  kit::Bench bench;
+  const auto mixer = bench.make<Mixer>("attention", {.hidden_size = 6, .max_position_embeddings = 9},
+                                       "{num_attention_heads: 3, heads: static_emb_qk}");
+  kit::randomise(bench.parameters(), 2);
+  const Sequences sequences = Sequences::single(5);
+  const Tensor e = kit::normal({5, 6}, DType::f64, 1), x = kit::normal({5, 6}, DType::f64, 2),
+               y = kit::normal({5, 6}, DType::f64, 3);
+  const auto run = [&](const Tensor& rows) { return mixer->forward({Var(rows), sequences, nullptr, Var(e)}).value(); };
+  EXPECT_EQ(kit::close(run(kit::sum(x, y)), kit::sum(run(x), run(y)), 64), "");
+}
+
+}  // namespace
+}  // namespace lithe
