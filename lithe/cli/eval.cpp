@@ -18,7 +18,7 @@ struct Options {
   std::string model, weights, precision = "f32", skip, skip_part = "layer";
   std::vector<std::string> files;
   int64_t context = 0, stride = 0, batch_tokens = 0;
-  bool json = false;
+  bool json = false, el_rewrite = false;
 };
 
 int run(const Options& o) {
@@ -27,7 +27,7 @@ int run(const Options& o) {
   if (o.context) recipe.eval.context_length = o.context;
   if (o.stride) recipe.eval.stride = o.stride;
   if (o.batch_tokens) recipe.eval.batch_tokens = o.batch_tokens;
-  const LoadedModel loaded = load_model(o.model, o.weights, o.precision);
+  const LoadedModel loaded = load_model(o.model, o.weights, o.precision, o.el_rewrite);
 
   if (!o.skip.empty()) loaded.model->skip(loaded.model->config().layers_named(o.skip), o.skip_part == "mixer");
 
@@ -78,6 +78,8 @@ Command add_eval(CLI::App& app) {
   app.add_option("model", o->model, "directory of a training run")->required();
   app.add_option("files", o->files, "texts to measure; default: the run's held-out text");
   app.add_option("--weights", o->weights, "best, or a safetensors file; default: the last checkpoint's");
+  app.add_flag("--el-rewrite", o->el_rewrite,
+               "run heads mha as el_rewrite: the same function, half the cache (not with rotary positions)");
   app.add_option("--precision", o->precision, "f32, bf16 or f64")->check(CLI::IsMember({"f32", "bf16", "f64"}));
   app.add_option("--context-length", o->context, "tokens of a window; default: the recipe's")
       ->check(CLI::PositiveNumber);

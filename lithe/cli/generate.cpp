@@ -20,7 +20,7 @@ struct Options {
   std::optional<int64_t> max_new_tokens, top_k, seed, batch_size;
   std::optional<double> temperature, top_p, repetition_penalty;
   std::vector<std::string> stop;
-  bool greedy = false, no_cache = false, json = false, times = false;
+  bool greedy = false, no_cache = false, json = false, times = false, el_rewrite = false;
 };
 
 std::vector<std::string> lines_of(const std::string& text) {
@@ -58,7 +58,7 @@ int run(const Options& o) {
   check_usage(o.prompts_file.empty() || prompts.size() > o.prompts.size(), "generate", "'", o.prompts_file,
               "' holds no prompt; write one a line");
   if (prompts.empty()) prompts.push_back(config.prompt);
-  const LoadedModel loaded = load_model(o.model, o.weights, o.precision);
+  const LoadedModel loaded = load_model(o.model, o.weights, o.precision, o.el_rewrite);
 
   const bool streaming = prompts.size() == 1 && !o.json;
   bool begun = false;  // the prompt is shown when it is known to be accepted
@@ -106,6 +106,8 @@ Command add_generate(CLI::App& app) {
       ->allow_extra_args(false);
   app.add_option("--prompts-file", o->prompts_file, "a file with one prompt a line");
   app.add_option("--weights", o->weights, "best, or a safetensors file; default: the last checkpoint's");
+  app.add_flag("--el-rewrite", o->el_rewrite,
+               "run heads mha as el_rewrite: the same function, half the cache (not with rotary positions)");
   app.add_option("--precision", o->precision, "f32, bf16 or f64")->check(CLI::IsMember({"f32", "bf16", "f64"}));
   app.add_option("--max-new-tokens", o->max_new_tokens, "tokens to add at most")->check(CLI::PositiveNumber);
   app.add_flag("--greedy", o->greedy, "always the most likely token");

@@ -2,7 +2,8 @@
 
 namespace lithe {
 
-LoadedModel load_model(const Path& directory, const std::string& weights, const std::string& precision) {
+LoadedModel load_model(const Path& directory, const std::string& weights, const std::string& precision,
+                       bool el_rewrite) {
   namespace fs = std::filesystem;
   check_usage(fs::is_directory(directory), "load", "'", directory.string(),
               "' is not a directory; give the --out directory of a training run");
@@ -20,7 +21,8 @@ LoadedModel load_model(const Path& directory, const std::string& weights, const 
   const DType dtype = precision == "f64" ? DType::f64 : precision == "bf16" ? DType::bf16 : DType::f32;
   LoadedModel loaded;
   loaded.tokenizer = load_tokenizer(directory);
-  const ModelConfig config = load_config(directory / "config.json");
+  ModelConfig config = load_config(directory / "config.json");
+  if (el_rewrite) config.replace_heads("mha", "el_rewrite");
   check(loaded.tokenizer->vocab_size() <= config.vocab_size, "load", "'", directory.string(), "': the tokenizer has ",
         loaded.tokenizer->vocab_size(), " entries, the model ", config.vocab_size);
   loaded.model = std::make_unique<Model>(config, ModelOptions{.dtype = dtype, .compute = dtype});

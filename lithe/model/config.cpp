@@ -98,6 +98,27 @@ bool lacks_ids(const Node& options) {
 
 }  // namespace
 
+void ModelConfig::replace_heads(const std::string& from, const std::string& to) {
+  bool any = false;
+  const auto replace = [&](Node& options) {
+    const Node* heads = options.find("heads");
+    if (!heads || (heads->is_map() ? heads->find("type")->text() : heads->text()) != from) return;
+    options.set("heads", Node::scalar(to));
+    any = true;
+  };
+  replace(mixer.options);
+  const Node before = mixers;
+  for (const auto& [name, value] : before.entries()) {
+    Node options = value;
+    if (!options.is_map()) continue;
+    if (!options.find("heads") && options.find("type") && options.find("type")->text() == "attention")
+      options.set("heads", Node::scalar("mha"));  // the default
+    replace(options);
+    mixers.set(name, options);
+  }
+  check_usage(any, "model", "no mixer has heads ", from);
+}
+
 bool ModelConfig::lacks_reference_ids() const {
   for (int64_t layer = 0; layer < num_hidden_layers; ++layer)
     if (lacks_ids(mixer_of(layer).options)) return true;

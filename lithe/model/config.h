@@ -27,6 +27,8 @@ struct ModelConfig {
   std::vector<int64_t> layers_named(const std::string& text) const;
   /// Gives the mixers that read a fixed sequence and have none the first max_position_embeddings of `ids`.
   void set_reference_ids(const std::vector<int64_t>& ids);
+  /// Gives mixers with heads `from` heads `to`; fails (usage) when no mixer has them.
+  void replace_heads(const std::string& from, const std::string& to);
   /// Some mixer reads a fixed sequence and has none.
   bool lacks_reference_ids() const;
   /// Checks what one field alone cannot show. vocab_size and max_position_embeddings must be known by now.

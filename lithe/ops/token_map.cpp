@@ -4,42 +4,12 @@
 
 #include "lithe/kernels/elementwise.h"
 #include "lithe/kernels/gemm.h"
+#include "lithe/ops/heads.h"
 
 namespace lithe {
 namespace {
 
 DType wide_of(DType type) { return type == DType::f64 ? DType::f64 : DType::f32; }
-
-// [N, heads*c] -> [heads*N, c]
-Tensor head_major(const Tensor& x, int64_t heads) {
-  const int64_t n = x.rows(), c = x.cols() / heads;
-  const Tensor out = empty({heads * n, c}, x.dtype(), x.device());
-  kernels::block_copy({.x = x,
-                       .out = out,
-                       .blocks = heads,
-                       .rows = n,
-                       .cols = c,
-                       .x_block = c,
-                       .x_row = x.cols(),
-                       .out_block = n * c,
-                       .out_row = c});
-  return out;
-}
-
-// [heads*N, c] -> [N, heads*c]
-void to_token_major(const Tensor& x, const Tensor& out, int64_t heads, bool accumulate = false) {
-  const int64_t n = out.rows(), c = out.cols() / heads;
-  kernels::block_copy({.x = x,
-                       .out = out,
-                       .blocks = heads,
-                       .rows = n,
-                       .cols = c,
-                       .x_block = n * c,
-                       .x_row = c,
-                       .out_block = c,
-                       .out_row = out.cols(),
-                       .accumulate = accumulate});
-}
 
 // The leading [length, length] block of a head's map [T, T].
 Tensor leading(const Tensor& map, int64_t length) {

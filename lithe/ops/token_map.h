@@ -19,8 +19,8 @@ Var masked_map(const Var& map, const kernels::AttentionMask& mask);
 /// a sequence of fewer than T rows uses the leading block. One map serves all sequences.
 Var mix_tokens(const Var& map, const Var& x, const Sequences& sequences, int64_t heads);
 
-/// For decoding: row `past` of a sequence, mixed by row `past` of map [T,T] (f32 or f64) from the sequence's rows so far:
-/// x [>past, C] -> [1, C] in x's dtype.
+/// For decoding: row `past` of a sequence, mixed by row `past` of map [T,T] (f32 or f64) from the sequence's rows so
+/// far: x [>past, C] -> [1, C] in x's dtype.
 Tensor mix_cached(const Tensor& map, const Tensor& x, int64_t past);
 
 }  // namespace lithe

@@ -24,5 +24,24 @@ TEST(SpreadHeads, Gradients) {
   kit::expect_gradients([](const Vars& in) { return spread_heads(in[0], 2, in[1], {}); }, inputs, "scale only");
 }
 
+TEST(HeadLinear, MapsEachHeadByItsOwnMatrix) {
+  const Tensor w = kit::normal({3, 4}, DType::f64, 1), wide = kit::normal({5, 6}, DType::f64, 2),
+               narrow = kit::normal({5, 4}, DType::f64, 3);
+  for (int64_t head = 0; head < 2; ++head) {
+    const Tensor mine = kit::columns_of(w, {2 * head, 2 * head + 1});
+    Tensor turned = empty({2, 3}, DType::f64);
+    for (int64_t i = 0; i < 6; ++i) set_value(turned, i, value_at(mine, i % 3 * 2 + i / 3));
+    EXPECT_EQ(kit::close(kit::columns_of(head_linear(Var(wide), Var(w), 2, false).value(), {2 * head, 2 * head + 1}),
+                         kit::product(kit::columns_of(wide, {3 * head, 3 * head + 1, 3 * head + 2}), mine), 16),
+              "");
+    EXPECT_EQ(kit::close(kit::columns_of(head_linear(Var(narrow), Var(w), 2, true).value(),
+                                         {3 * head, 3 * head + 1, 3 * head + 2}),
+                         kit::product(kit::columns_of(narrow, {2 * head, 2 * head + 1}), turned), 16),
+              "");
+  }
+  kit::expect_gradients([](const Vars& in) { return head_linear(in[0], in[1], 2, false); }, {wide, w});
+  kit::expect_gradients([](const Vars& in) { return head_linear(in[0], in[1], 2, true); }, {narrow, w});
+}
+
 }  // namespace
 }  // namespace lithe

@@ -1,38 +1,64 @@
-// Shared key and value projection: each head's keys are its values, K_i = V_i = X W_i [TH 3.4.1].
+// Shared key and value projection: each head's keys are its values, K_i = V_i = X W_i [TH 3.4.1]; or, with tie qk, keys
+// are the queries at length 1, which is what Reformer shares.
+#include <cmath>
+
 #include "lithe/nn/registry.h"
+#include "lithe/ops/basic.h"
+#include "lithe/ops/norm.h"
 
 namespace lithe {
 namespace {
 
+struct Config {
+  std::string tie = "kv";
+  void fields(Fields& f) {
+    f("tie", tie,
+      "what one projection makes: kv, keys and values; qk, queries and (with length 1) keys, as in Reformer",
+      one_of({"kv", "qk"}));
+  }
+};
+
 class Skv final : public Heads {
  public:
-  Skv(const Scope& scope, const NoOptions&, const Args& args)
-      : q_(scope / "q", args.hidden_size, args.num_attention_heads * args.head_dim, args.bias, InitRole::query_key),
-        kv_(scope / "kv", args.hidden_size, args.num_attention_heads * args.head_dim, args.bias),
-        args_(args) {}
+  Skv(const Scope& scope, const Config& config, const Args& args) : args_(args), keys_are_values_(config.tie == "kv") {
+    const int64_t width = args.num_attention_heads * args.head_dim;
+    q_ = Linear(scope / (keys_are_values_ ? "q" : "qk"), args.hidden_size, width, args.bias, InitRole::query_key);
+    v_ = Linear(scope / (keys_are_values_ ? "kv" : "v"), args.hidden_size, width, args.bias);
+    if (keys_are_values_) return;
+    const MemoryScope memory(MemoryClass::weights);
+    unit_ = empty({args.head_dim}, q_.weight->master.dtype(), scope.context().device);
+    for (int64_t c = 0; c < args.head_dim && !unit_.is_meta(); ++c)
+      set_value(unit_, c, 1 / std::sqrt(double(args.head_dim)));
+  }
   Var queries(const Rows& in, const Turn& turn) const override { return turn(q_(in.x)); }
-  KeyValue keep(const Rows& in, const Turn&) const override {
-    const Var kv = kv_(in.x);
-    return {kv, kv};
+  KeyValue keep(const Rows& in, const Turn& turn) const override {
+    const Var v = v_(in.x);
+    if (keys_are_values_) return {v, v};
+    // A turn keeps lengths: turned queries of length 1.
+    const Var q = q_(in.x);
+    const Var heads = reshape(q, {q.rows() * args_.num_attention_heads, args_.head_dim});
+    return {turn(reshape(normalise(kernels::NormKind::rms, heads, Var(unit_), {}, 1e-12), q.shape())), v};
   }
   // Turned keys differ from the values: they are formed when read, so that one row a token is kept.
   KeyValue expand(const KeyValue& kept, const Turn& turn) const override { return {turn(kept.k), kept.v}; }
-  bool expands() const override { return args_.turns; }
-  bool shares() const override { return true; }
+  bool expands() const override { return args_.turns && keys_are_values_; }
+  bool shares() const override { return keys_are_values_; }
   int64_t kept_columns() const override { return args_.num_attention_heads * args_.head_dim; }
   int64_t query_heads() const override { return args_.num_attention_heads; }
   int64_t kv_heads() const override { return args_.num_attention_heads; }
   int64_t context_size() const override { return args_.num_attention_heads * args_.head_dim; }
 
  private:
-  Linear q_, kv_;
+  Linear q_, v_;
   Args args_;
+  bool keys_are_values_;
+  Tensor unit_;  // [head_dim]: RMS 1 to length 1
 };
 
 }  // namespace
 
 void register_heads_skv(Registry& registry) {
-  registry.add<Heads, Skv, NoOptions>(
+  registry.add<Heads, Skv, Config>(
       "skv",
       {.spec = "mixer.skv", .summary = "one projection for keys and values; half the cache", .source = "TH 3.4.1"});
 }

@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include "tests/parts/heads/attention_bench.h"
 
 namespace lithe {
@@ -36,6 +38,25 @@ TEST(Skv, AShiftOfKeysAndValuesShiftsTheResult) {
   kit::assign(shifted["heads.kv.bias"], kit::sum(plain["heads.kv.bias"].reshape({1, 6}), c));
   const Tensor x = kit::normal({5, 6}, DType::f64, 1);
   EXPECT_EQ(kit::close(shifted(x), kit::sum(plain(x), kit::concatenate({c, c, c, c, c})), 32), "");
+}
+
+// With tie qk: MHA whose keys are its queries divided by their length.
+TEST(Skv, TiedQueriesAndKeysHaveKeysOfLengthOne) {
+  for (bool rotary : {false, true}) {
+    AttentionBench tied("{type: skv, tie: qk}", 6, 3, "", rotary);
+    EXPECT_EQ(tied.parameters(), 3 * 36);
+    EXPECT_EQ(tied.mixer->state_bytes({10}, DType::u8), 2 * 10 * 6);
+    const Tensor x = kit::normal({5, 6}, DType::f64, 1);
+    const auto maps = tied.mixer->maps({Var(x), Sequences::single(5), nullptr});
+    const Tensor q = kit::product(x, tied["heads.qk.weight"]);
+    for (int64_t h = 0; h < 3; ++h)
+      for (int64_t i = 0; i < 5; ++i) {
+        double length = 0;
+        for (int64_t c = 0; c < 2; ++c) length += std::pow(value_at(q, i * 6 + h * 2 + c), 2);
+        // q_i . q_i / |q_i| / sqrt(d_h), whatever the turn.
+        EXPECT_NEAR(value_at(maps.logits, (h * 5 + i) * 5 + i), std::sqrt(length) / std::sqrt(2.0), 1e-5);
+      }
+  }
 }
 
 }  // namespace
