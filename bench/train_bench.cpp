@@ -1,4 +1,4 @@
-// Training throughput and memory on the three GPT configurations that the PyTorch peer (bench/peers/torch_peer.py)
+// Training throughput and memory on the three GPT configurations that the PyTorch peer (bench/peers/torch_train.py)
 // runs: forward, cross-entropy, backward, AdamW on one batch of random tokens.
 //   train_bench a|b|c f32|bf16 [steps] [recompute]
 // Prints one line of key=value pairs; run each case in a fresh process (peakRSS is the process's).
