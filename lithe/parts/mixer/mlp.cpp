@@ -65,8 +65,10 @@ class Mlp final : public Mixer {
 }  // namespace
 
 void register_mixer_mlp(Registry& registry) {
-  registry.add<Mixer, Mlp, Config>(
-      "mlp", {.spec = "decon.mlp", .summary = "no mixing: a gated MLP of each token", .source = "TH Eq 4.4-4.5; PO"});
+  registry.add<Mixer, Mlp, Config>("mlp", {.spec = "decon.mlp",
+                                           .summary = "no mixing: a gated MLP of each token",
+                                           .source = "TH Eq 4.4-4.5; PO",
+                                           .per_token = true});
 }
 
 }  // namespace lithe
