@@ -129,12 +129,24 @@ template <class T, TaylorKind kKind>
       each(vd, [&](int64_t c, auto lanes) { store(values + j * wide + c, load(v + c, lanes), lanes); });
       values[j * wide + vd] = 1;
     }
-    for (int64_t m = 0; m <= vd; ++m)
-      each(m < vd || kKind == TaylorKind::full ? F : F - 1, [&](int64_t c, auto lanes) {
-        Vec s = load(state + m * F + c, lanes);
-        for (int64_t j = 0; j < rows; ++j) s = s + values[j * wide + m] * load(f + j * width + c, lanes);
-        store(state + m * F + c, s, lanes);
-      });
+    // Four rows of the state at a time read the features once.
+    const auto add = [&](int64_t m, int64_t count, auto width_of) __attribute__((always_inline)) {
+      constexpr int kWidth = decltype(width_of)::value;
+      each(
+          count, [&](int64_t c, auto lanes) __attribute__((always_inline)) {
+            Vec s[kWidth];
+            for (int u = 0; u < kWidth; ++u) s[u] = load(state + (m + u) * F + c, lanes);
+            for (int64_t j = 0; j < rows; ++j) {
+              const Vec feature = load(f + j * width + c, lanes);
+              for (int u = 0; u < kWidth; ++u) s[u] = s[u] + values[j * wide + m + u] * feature;
+            }
+            for (int u = 0; u < kWidth; ++u) store(state + (m + u) * F + c, s[u], lanes);
+          });
+    };
+    int64_t m = 0;
+    for (; m + 4 <= vd; m += 4) add(m, F, std::integral_constant<int, 4>());
+    for (; m < vd; ++m) add(m, F, std::integral_constant<int, 1>());
+    add(vd, kKind == TaylorKind::full ? F : F - 1, std::integral_constant<int, 1>());
   }
 }
 
