@@ -13,6 +13,7 @@ struct PartInfo {
   std::string summary;                       // one line
   std::string source;                        // paper, equation
   bool causal = true, bidirectional = true;  // mixers: which modes it has
+  bool per_token = false;                    // mixers: a row depends on no other
 };
 
 class Registry {

@@ -126,26 +126,29 @@ Var activated_linear(kernels::Activation kind, const Var& x, const Var& bias, co
       });
 }
 
-Var gated_linear(kernels::Activation kind, const Var& gate, const Var& up, const Var& w) {
+Var gated_linear(kernels::Activation kind, const Var& gate, const Var& up, const Var& w, const Var& out_bias) {
   check(gate.shape() == up.shape(), "gated_linear", "gate and up must have equal shapes, got ", gate.shape(), " and ",
         up.shape());
-  check_linear(up, w, {}, false);
+  check_linear(up, w, out_bias, false);
   const auto product_of_both = [kind, gate, up] {
     Tensor a = empty_like(up.value());
     kernels::gated({.kind = kind, .gate = gate.value(), .up = up.value(), .y = a});
     return a;
   };
-  Tensor y = product(product_of_both(), w, {}, false);
-  return record("gated_linear", {gate, up, w}, y, [product_of_both, kind, gate, up, w](const Tensor& dy, Grads& g) {
-    Tensor da = product_of_both();
-    if (w.needs_grad()) weight_gradient(da, dy, false, g.into(w));
-    if (!gate.needs_grad() && !up.needs_grad()) return;
-    input_gradient(dy, w.value(), false, {da, false});
-    Tensor dgate = empty_like(da);
-    kernels::gated_grad({.kind = kind, .gate = gate.value(), .up = up.value(), .dy = da, .dgate = dgate, .dup = da});
-    g.give(gate, dgate);
-    g.give(up, da);
-  });
+  Tensor y = product(product_of_both(), w, out_bias, false);
+  return record("gated_linear", {gate, up, w, out_bias}, y,
+                [product_of_both, kind, gate, up, w, bias = out_bias.ref()](const Tensor& dy, Grads& g) {
+                  bias_gradient(dy, g.into_zeroed(bias));
+                  Tensor da = product_of_both();
+                  if (w.needs_grad()) weight_gradient(da, dy, false, g.into(w));
+                  if (!gate.needs_grad() && !up.needs_grad()) return;
+                  input_gradient(dy, w.value(), false, {da, false});
+                  Tensor dgate = empty_like(da);
+                  kernels::gated_grad(
+                      {.kind = kind, .gate = gate.value(), .up = up.value(), .dy = da, .dgate = dgate, .dup = da});
+                  g.give(gate, dgate);
+                  g.give(up, da);
+                });
 }
 
 }  // namespace lithe

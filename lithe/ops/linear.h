@@ -20,7 +20,7 @@ Var gated(kernels::Activation kind, const Var& gate, const Var& up);
 /// backward pass instead of being stored.
 Var activated_linear(kernels::Activation kind, const Var& x, const Var& bias, const Var& w, const Var& out_bias = {});
 
-/// linear(gated(kind, gate, up), w), keeping only gate and up.
-Var gated_linear(kernels::Activation kind, const Var& gate, const Var& up, const Var& w);
+/// linear(gated(kind, gate, up), w, out_bias), keeping only gate and up.
+Var gated_linear(kernels::Activation kind, const Var& gate, const Var& up, const Var& w, const Var& out_bias = {});
 
 }  // namespace lithe

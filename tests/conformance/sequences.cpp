@@ -79,7 +79,11 @@ std::string check_bidirectional(const std::string& slot, const std::string& name
   const auto touched = kit::changed_rows(before, run(moved));
   for (int64_t row : touched)
     if (row < 4) return cat("row 8 of the second sequence changes row ", row, " of the first");
-  if (touched.empty() || touched[0] == 8) return "the last row changes none before it";
+  if (Registry::instance().get(slot, name, {}).info.per_token) {
+    if (touched != std::vector<int64_t>{8}) return "the last row changes others, which a mixer per token must not";
+  } else if (touched.empty() || touched[0] == 8) {
+    return "the last row changes none before it";
+  }
   for (const auto& [begin, end] : {std::pair{0, 4}, {4, 9}}) {
     const Tensor mine =
         alone->mixer->forward({clone(x.slice(begin, end)), Sequences::single(end - begin), nullptr}).value();

@@ -1,0 +1,143 @@
+// Attention with the second-order Taylor polynomial of the exponential, whose past is a state of constant size
+// [TH Eq 4.6, 4.14-4.17].
+#include <cmath>
+
+#include "lithe/nn/projected_heads.h"
+#include "lithe/nn/recurrent_state.h"
+#include "lithe/nn/registry.h"
+#include "lithe/ops/taylor_attention.h"
+
+namespace lithe {
+namespace {
+
+using kernels::TaylorKind;
+
+struct Config {
+  int64_t num_attention_heads = 8, head_dim = 0;
+  std::string mode = "full";
+  bool rotary = true, attention_bias = false, output_bias = false;
+  PartChoice output{"dense", {}};
+  void fields(Fields& f) {
+    f("num_attention_heads", num_attention_heads, "heads h", at_least(1));
+    f("head_dim", head_dim, "channels of a head d_h; 0: hidden_size / num_attention_heads", at_least(0));
+    f("mode", mode,
+      "full: weights 1 + x + x^2/2 with one sum; diag: elementwise squares in place of x^2; split: a sum for each "
+      "order "
+      "(the literal 4.14-4.17, E47)",
+      one_of({"full", "diag", "split"}));
+    f("rotary", rotary,
+      "rotary positions turn queries and keys, if the model has them (the cited work uses none here)");
+    f("attention_bias", attention_bias, "biases on queries, keys and values");
+    f("output_bias", output_bias, "bias on the output projection");
+    f.part("output", "output", output, "concatenated heads to rows");
+  }
+};
+
+Heads::Args heads_args(const Config& config, const Mixer::Args& args) {
+  const int64_t d = args.hidden_size, h = config.num_attention_heads;
+  check_usage(config.head_dim || d % h == 0, "approx", "hidden_size ", d, " must be a multiple of num_attention_heads ",
+              h, ", or give head_dim");
+  return {.hidden_size = d,
+          .num_attention_heads = h,
+          .head_dim = config.head_dim ? config.head_dim : d / h,
+          .bias = config.attention_bias};
+}
+
+TaylorKind kind_of(const std::string& mode) {
+  return mode == "full" ? TaylorKind::full : mode == "diag" ? TaylorKind::diag : TaylorKind::split;
+}
+
+class Approx final : public Mixer {
+ public:
+  Approx(const Scope& scope, const Config& config, const Args& args)
+      : position_(config.rotary ? args.position : nullptr),
+        size_(heads_args(config, args)),
+        options_{.kind = kind_of(config.mode), .heads = size_.num_attention_heads, .causal = args.causal},
+        heads_(scope / "heads", size_, size_.num_attention_heads),
+        output_(Registry::instance().make<Output>(
+            config.output, scope / "output",
+            {.context_size = heads_.context_size(), .hidden_size = args.hidden_size, .bias = config.output_bias})) {
+    if (position_) position_->check_head_dim(size_.head_dim);
+  }
+
+  Var forward(const MixerInput& in) const override {
+    const Projected p = project(in);
+    if (!in.state) return output_->forward(attend_taylor(p.q, p.k, p.v, in.sequences, options_));
+    auto& state = static_cast<RecurrentState&>(*in.state);
+    return output_->forward(
+        attend_taylor_step(p.q.value(), p.k.value(), p.v.value(), in.sequences, state.advance(in.sequences), options_));
+  }
+
+  std::unique_ptr<MixerState> make_state(int64_t sequences, int64_t, DType dtype, Device device) const override {
+    return std::make_unique<RecurrentState>("approx", sequences, state_shape(), state_type(dtype), device);
+  }
+  // full: h (1 + d_h + d_h^2) (d_h + 1) scalars; diag, split: 3d + 2d^2/h. Sums are kept in f32 at least.
+  int64_t state_bytes(const std::vector<int64_t>& tokens, DType dtype) const override {
+    return int64_t(tokens.size()) * state_shape().numel() * size_of(state_type(dtype));
+  }
+
+  MixerMaps maps(const MixerInput& in) const override {
+    const Projected p = project(in);
+    const Tensor q = p.q.value(), k = p.k.value();
+    const int64_t T = q.rows(), h = options_.heads, E = size_.head_dim;
+    const double scale = 1 / std::sqrt(double(E));
+    const MixerMaps maps{.heads = h, .weights = zeros({h * T, T}, DType::f32), .logits = {}};
+    for (int64_t row = 0; row < h * T; ++row) {
+      const int64_t head = row / T, i = row % T, seen = options_.causal ? i + 1 : T;
+      std::vector<double> order[3] = {std::vector<double>(size_t(seen), 1), std::vector<double>(size_t(seen)),
+                                      std::vector<double>(size_t(seen))};
+      double sum[3] = {0, 0, 0};
+      for (int64_t j = 0; j < seen; ++j) {
+        double x = 0, squares = 0;
+        for (int64_t c = 0; c < E; ++c) {
+          const double product = value_at(q, (i * h + head) * E + c) * value_at(k, (j * h + head) * E + c);
+          x += scale * product;
+          squares += scale * scale * product * product;
+        }
+        order[1][size_t(j)] = x;
+        order[2][size_t(j)] = (options_.kind == TaylorKind::full ? x * x : squares) / 2;
+        for (int t = 0; t < 3; ++t) sum[t] += order[t][size_t(j)];
+      }
+      if (options_.kind != TaylorKind::split) sum[0] = sum[1] = sum[2] = sum[0] + sum[1] + sum[2];
+      for (double& s : sum)
+        if (options_.kind == TaylorKind::diag) s = std::max(s, kernels::kTaylorFloor);
+      for (int64_t j = 0; j < seen; ++j) {
+        double weight = 0;
+        for (int t = 0; t < 3; ++t) weight += order[t][size_t(j)] / sum[t];
+        set_value(maps.weights, row * T + j, weight);
+      }
+    }
+    return maps;
+  }
+
+ private:
+  struct Projected {
+    Var q, k, v;
+  };
+  const Position* position_;
+  Heads::Args size_;
+  TaylorOptions options_;
+  ProjectedHeads heads_;
+  std::unique_ptr<Output> output_;
+
+  Projected project(const MixerInput& in) const {
+    const auto turn = [&](const Var& x) { return position_ ? position_->turn(x, in.sequences, size_.head_dim) : x; };
+    const Heads::KeyValue kv = heads_.keep({in.x, in.x}, turn);
+    return {heads_.queries({in.x, in.x}, turn), kv.k, kv.v};
+  }
+  Shape state_shape() const {
+    return {options_.heads, kernels::taylor_state(options_.kind, size_.head_dim, size_.head_dim)};
+  }
+  static DType state_type(DType rows) { return rows == DType::f64 ? DType::f64 : DType::f32; }
+};
+
+}  // namespace
+
+void register_mixer_approx(Registry& registry) {
+  registry.add<Mixer, Approx, Config>(
+      "approx", {.spec = "decon.approx",
+                 .summary = "attention with second-order Taylor weights and a state of constant size",
+                 .source = "TH Eq 4.6, 4.14-4.17; PO"});
+}
+
+}  // namespace lithe
