@@ -28,11 +28,11 @@ void check_width(const char* op, int64_t order, const Named& rows) {
         order, "; pass an order of at least the columns");
 }
 
-/// One row of f32 a thread, booked on meta too; none for f64, which the reference takes.
+/// A row for each thread and two vectors beside it, booked on meta too; none for f64, which the reference takes.
 Tensor row_workspace(int64_t order, const Tensor& rows) {
   if (rows.dtype() == DType::f64) return {};
   const MemoryScope scope(MemoryClass::workspace);
-  return Tensor({threads(), order}, DType::f32, rows.device());
+  return Tensor({threads() + 2, order}, DType::f32, rows.device());
 }
 
 /// Additions of one transform of one row: d(m - 1) + dk (spec had.kronecker).
@@ -82,7 +82,10 @@ void hadamard(const HadamardArgs& a) {
   HadamardTask task{a};
   const Tensor row = row_workspace(a.order, a.x);
   task.base = int(hadamard_base(a.order)->order);
-  task.row = static_cast<float*>(row.raw());
+  if (float* const start = static_cast<float*>(row.raw())) {
+    task.vectors = start;
+    task.row = start + 2 * a.order;
+  }
   run_kernel<HadamardTask>(op, a.x.is_meta(),
                            {LITHE_CPU_LIST(hadamard, refuse), {"ref", Isa::generic, nullptr, hadamard_ref}}, task);
 }
@@ -114,7 +117,10 @@ void hadamard_grad(const HadamardGradArgs& a) {
   const Tensor row = row_workspace(a.order, a.dout),
                partial = column_workspace(a.dout.cols(), a.dout, a.dalpha || a.dbeta);
   task.base = int(hadamard_base(a.order)->order);
-  task.row = static_cast<float*>(row.raw());
+  if (float* const start = static_cast<float*>(row.raw())) {
+    task.vectors = start;
+    task.row = start + 2 * a.order;
+  }
   task.partial = static_cast<float*>(partial.raw());
   run_kernel<HadamardGradTask>(
       op, a.dout.is_meta(), {LITHE_CPU_LIST(hadamard_grad, refuse), {"ref", Isa::generic, nullptr, hadamard_grad_ref}},

@@ -196,25 +196,34 @@ template <class Load>
   }
 }
 
-/// A vector of a row in its own type, times alpha when there is one.
+/// A vector of a row in its own type.
 template <class T>
 struct From {
   const T* x;
-  const float* alpha;
   template <class Lanes>
   [[gnu::always_inline]] Vec operator()(int64_t i, Lanes lanes) const {
-    const Vec v = load(x + i, lanes);
-    return alpha ? v * load(alpha + i, lanes) : v;
+    return load(x + i, lanes);
   }
 };
 
-/// emit(c, (x alpha H)[c], lanes) for c in [0, columns).
-template <class T, class Emit>
-[[gnu::always_inline]] inline void transform(const Order& o, float* row, int64_t columns, From<T> x, Emit emit) {
+/// The same times `factor`.
+template <class T>
+struct Scaled {
+  const T* x;
+  const float* factor;
+  template <class Lanes>
+  [[gnu::always_inline]] Vec operator()(int64_t i, Lanes lanes) const {
+    return load(x + i, lanes) * load(factor + i, lanes);
+  }
+};
+
+/// emit(c, (x H)[c], lanes) for c in [0, columns).
+template <class Load, class Emit>
+[[gnu::always_inline]] inline void transform(const Order& o, float* row, int64_t columns, Load x, Emit emit) {
   const int64_t block = o.power < kRadix * kLanes ? o.power : kRadix * kLanes;
   int64_t length = o.power;
   const auto radix = [&] { return int(length / block < kRadix ? length / block : kRadix); };
-  const From<float> again{row, nullptr};
+  const From<float> again{row};
   if (columns < o.order || (o.base == 1 && length == block)) {
     each(columns, [=](int64_t c, auto lanes) { store(row + c, x(c, lanes), lanes); });
     __builtin_memset(row + columns, 0, size_t(o.order - columns) * sizeof(float));
@@ -241,18 +250,28 @@ template <class T, class Emit>
   }
 }
 
-/// out = scale alpha v + beta (+ out)
+/// out = factor v + shift. `next` is read by a later row, and asked for ahead of it.
 template <class T>
-struct Into {
+struct Affine {
   T* out;
-  const float *alpha, *beta;
-  float scale;
-  bool accumulate;
+  const float *factor, *shift;
+  const T* next;
   template <class Lanes>
   [[gnu::always_inline]] void operator()(int64_t i, Vec v, Lanes lanes) const {
-    v *= alpha ? load(alpha + i, lanes) * scale : splat(scale);
-    if (beta) v += load(beta + i, lanes);
-    if (accumulate) v += load(out + i, lanes);
+    __builtin_prefetch(next + i);
+    store(out + i, v * load(factor + i, lanes) + load(shift + i, lanes), lanes);
+  }
+};
+
+/// out = v, or out += v
+template <class T, bool accumulate>
+struct Put {
+  T* out;
+  const T* next;
+  template <class Lanes>
+  [[gnu::always_inline]] void operator()(int64_t i, Vec v, Lanes lanes) const {
+    __builtin_prefetch(next + i);
+    if constexpr (accumulate) v += load(out + i, lanes);
     store(out + i, v, lanes);
   }
 };
@@ -262,13 +281,36 @@ template <class T>
 struct Sums {
   const T* dout;
   float *products, *sums;
+  const T* next;
   template <class Lanes>
   [[gnu::always_inline]] void operator()(int64_t i, Vec v, Lanes lanes) const {
+    __builtin_prefetch(next + i);
     const Vec d = load(dout + i, lanes);
     store(products + i, load(products + i, lanes) + d * v, lanes);
     store(sums + i, load(sums + i, lanes) + d, lanes);
   }
 };
+
+/// factor = scale alpha, and shift = beta when it is wanted.
+[[gnu::always_inline]] inline void prepare(float* factor, float* shift, const Tensor& alpha, const Tensor& beta,
+                                           float scale, int64_t columns) {
+  const float *a = pointer<float>(alpha), *b = pointer<float>(beta);
+  each(columns, [=](int64_t c, auto lanes) {
+    store(factor + c, a ? load(a + c, lanes) * scale : splat(scale), lanes);
+    if (shift) store(shift + c, b ? load(b + c, lanes) : Vec{}, lanes);
+  });
+}
+
+/// Where a row is worked on: where it goes if that holds f32, else in `row`. Fewer bytes then pass the first cache.
+[[gnu::always_inline]] inline float* place(float* out, bool whole, float* row) { return whole ? out : row; }
+[[gnu::always_inline]] inline float* place(bf16*, bool, float* row) { return row; }
+
+/// Elements from a row to the one that is asked for while it is worked on: at least 4 KB.
+template <class T>
+[[gnu::always_inline]] inline int64_t distance(int64_t columns) {
+  const int64_t page = 4096 / int64_t(sizeof(T));
+  return (page + columns - 1) / columns * columns;
+}
 
 template <class T>
 void hadamard_of(const HadamardTask& task) {
@@ -277,16 +319,17 @@ void hadamard_of(const HadamardTask& task) {
   const Order order{a.order, a.order / task.base, task.base, false};
   const T* x = pointer<T>(a.x);
   T* out = pointer<T>(a.out);
-  const float *alpha = pointer<float>(a.alpha), *beta = pointer<float>(a.beta), scale = float(a.scale);
-  float* work = task.row;
+  float *work = task.row, *factor = task.vectors, *shift = task.vectors + C;
+  prepare(factor, shift, a.alpha, a.beta, float(a.scale), C);
   parallel(rows, grain_of_rows(2 * C * int64_t(sizeof(T))), [=](int64_t begin, int64_t end, int64_t part) {
+    const T* next = x + distance<T>(C);
     for (int64_t n = begin; n < end; ++n)
-      transform(order, work + part * order.order, C, From<T>{x + n * C, nullptr},
-                Into<T>{out + n * C, alpha, beta, scale, false});
+      transform(order, place(out + n * C, C == order.order, work + part * order.order), C, From<T>{x + n * C},
+                Affine<T>{out + n * C, factor, shift, next + n * C});
   });
 }
 
-template <class T>
+template <class T, bool accumulate>
 void hadamard_grad_of(const HadamardGradTask& task) {
   const HadamardGradArgs& a = task.args;
   const int64_t rows = rows_of(a.dout), C = cols_of(a.dout);
@@ -294,21 +337,25 @@ void hadamard_grad_of(const HadamardGradTask& task) {
   const Order backward{forward.order, forward.power, forward.base, true};
   const T *x = pointer<T>(a.x), *dout = pointer<T>(a.dout);
   T* dx = pointer<T>(a.dx);
-  const float *alpha = pointer<float>(a.alpha), scale = float(a.scale);
+  const float scale = float(a.scale);
   float *dalpha = pointer<float>(a.dalpha), *dbeta = pointer<float>(a.dbeta), *work = task.row, *partial = task.partial;
-  const bool accumulate = a.accumulate;
+  float* factor = task.vectors;
+  prepare(factor, nullptr, a.alpha, {}, scale, C);
   const int64_t grain = grain_of_rows(3 * C * int64_t(sizeof(T)));
   parallel(rows, grain, [=](int64_t begin, int64_t end, int64_t part) {
     float* row = work + part * forward.order;
-    float *products = partial ? partial + 2 * part * C : nullptr, *sums = products + C;
+    float *products = partial + 2 * part * C, *sums = products + C;
     if (partial) __builtin_memset(products, 0, size_t(2 * C) * sizeof(float));
+    const int64_t ahead = distance<T>(C);
     for (int64_t n = begin; n < end; ++n) {
       const T* d = dout + n * C;
       if (dalpha)
-        transform(forward, row, C, From<T>{x + n * C, nullptr}, Sums<T>{d, products, sums});
+        transform(forward, row, C, From<T>{x + n * C}, Sums<T>{d, products, sums, x + n * C + ahead});
       else if (dbeta)
         each(C, [=](int64_t c, auto lanes) { store(sums + c, load(sums + c, lanes) + load(d + c, lanes), lanes); });
-      if (dx) transform(backward, row, C, From<T>{d, alpha}, Into<T>{dx + n * C, nullptr, nullptr, scale, accumulate});
+      if (dx)
+        transform(backward, place(dx + n * C, !accumulate && C == forward.order, row), C, Scaled<T>{d, factor},
+                  Put<T, accumulate>{dx + n * C, d + ahead});
     }
   });
   if (partial)
@@ -327,7 +374,9 @@ void hadamard(const HadamardTask& task) {
 }
 
 void hadamard_grad(const HadamardGradTask& task) {
-  by_type(task.args.dout.dtype(), [&]<class T>() { hadamard_grad_of<T>(task); });
+  by_type(task.args.dout.dtype(), [&]<class T>() {
+    by_flag(task.args.accumulate, [&]<bool accumulate>() { hadamard_grad_of<T, accumulate>(task); });
+  });
 }
 
 }  // namespace lithe::kernels::cpu::LITHE_ISA

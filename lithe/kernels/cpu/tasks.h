@@ -20,16 +20,17 @@ struct NormGradTask {
   float* partial = nullptr;
 };
 
-/// `base` m of the order m 2^k; `row` [threads, order] f32 holds the row in work; `partial` as above.
+/// `base` m of the order m 2^k. Workspace in f32: `row` [threads, order] is the row in work, `vectors` [2, C] what
+/// multiplies and shifts it; `partial` as above.
 struct HadamardTask {
   HadamardArgs args;
   int base = 1;
-  float* row = nullptr;
+  float *row = nullptr, *vectors = nullptr;
 };
 struct HadamardGradTask {
   HadamardGradArgs args;
   int base = 1;
-  float *row = nullptr, *partial = nullptr;
+  float *row = nullptr, *vectors = nullptr, *partial = nullptr;
 };
 
 /// `frequencies` [head_dim / 2]: base^(-2c / head_dim).
