@@ -43,8 +43,7 @@ double additions(int64_t order) {
 
 }  // namespace
 
-// spec: had.kronecker | kernel | H_m x H_2^k of order m 2^k, m = 1, 12, 20, 28, 36 by Paley's constructions | HP Table
-// 2
+// spec: had.kronecker | kernel | H_m x H_2^k, orders m 2^k with m = 1, 12, 20, 28, 36 by Paley | HP Table 2
 const HadamardBase* hadamard_base(int64_t order) {
   for (const HadamardBase& base : kHadamardBases)
     if (order >= base.order && order % base.order == 0 && std::has_single_bit(uint64_t(order / base.order)))

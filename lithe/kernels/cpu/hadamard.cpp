@@ -250,15 +250,23 @@ template <class Load, class Emit>
   }
 }
 
-/// out = factor v + shift. `next` is read by a later row, and asked for ahead of it.
+/// Asks for what a later row reads and writes; into the second cache, because the first holds the row in work.
+template <class T>
+[[gnu::always_inline]] inline void ask(const T* read, const T* written) {
+  __builtin_prefetch(read, 0, 2);
+  __builtin_prefetch(written, 0, 2);
+}
+
+/// out = factor v + shift
 template <class T>
 struct Affine {
   T* out;
   const float *factor, *shift;
-  const T* next;
+  const T* source;
+  int64_t ahead;
   template <class Lanes>
   [[gnu::always_inline]] void operator()(int64_t i, Vec v, Lanes lanes) const {
-    __builtin_prefetch(next + i);
+    ask(source + i + ahead, out + i + ahead);
     store(out + i, v * load(factor + i, lanes) + load(shift + i, lanes), lanes);
   }
 };
@@ -267,10 +275,11 @@ struct Affine {
 template <class T, bool accumulate>
 struct Put {
   T* out;
-  const T* next;
+  const T* source;
+  int64_t ahead;
   template <class Lanes>
   [[gnu::always_inline]] void operator()(int64_t i, Vec v, Lanes lanes) const {
-    __builtin_prefetch(next + i);
+    ask(source + i + ahead, out + i + ahead);
     if constexpr (accumulate) v += load(out + i, lanes);
     store(out + i, v, lanes);
   }
@@ -281,10 +290,11 @@ template <class T>
 struct Sums {
   const T* dout;
   float *products, *sums;
-  const T* next;
+  const T* source;
+  int64_t ahead;
   template <class Lanes>
   [[gnu::always_inline]] void operator()(int64_t i, Vec v, Lanes lanes) const {
-    __builtin_prefetch(next + i);
+    ask(source + i + ahead, dout + i + ahead);
     const Vec d = load(dout + i, lanes);
     store(products + i, load(products + i, lanes) + d * v, lanes);
     store(sums + i, load(sums + i, lanes) + d, lanes);
@@ -305,11 +315,11 @@ struct Sums {
 [[gnu::always_inline]] inline float* place(float* out, bool whole, float* row) { return whole ? out : row; }
 [[gnu::always_inline]] inline float* place(bf16*, bool, float* row) { return row; }
 
-/// Elements from a row to the one that is asked for while it is worked on: at least 4 KB.
+/// Elements from the row in work to what is asked for: a row, and at least 16 KB.
 template <class T>
 [[gnu::always_inline]] inline int64_t distance(int64_t columns) {
-  const int64_t page = 4096 / int64_t(sizeof(T));
-  return (page + columns - 1) / columns * columns;
+  const int64_t least = 16384 / int64_t(sizeof(T));
+  return columns > least ? columns : least;
 }
 
 template <class T>
@@ -322,10 +332,10 @@ void hadamard_of(const HadamardTask& task) {
   float *work = task.row, *factor = task.vectors, *shift = task.vectors + C;
   prepare(factor, shift, a.alpha, a.beta, float(a.scale), C);
   parallel(rows, grain_of_rows(2 * C * int64_t(sizeof(T))), [=](int64_t begin, int64_t end, int64_t part) {
-    const T* next = x + distance<T>(C);
+    const int64_t ahead = distance<T>(C);
     for (int64_t n = begin; n < end; ++n)
       transform(order, place(out + n * C, C == order.order, work + part * order.order), C, From<T>{x + n * C},
-                Affine<T>{out + n * C, factor, shift, next + n * C});
+                Affine<T>{out + n * C, factor, shift, x + n * C, ahead});
   });
 }
 
@@ -350,12 +360,12 @@ void hadamard_grad_of(const HadamardGradTask& task) {
     for (int64_t n = begin; n < end; ++n) {
       const T* d = dout + n * C;
       if (dalpha)
-        transform(forward, row, C, From<T>{x + n * C}, Sums<T>{d, products, sums, x + n * C + ahead});
+        transform(forward, row, C, From<T>{x + n * C}, Sums<T>{d, products, sums, x + n * C, ahead});
       else if (dbeta)
         each(C, [=](int64_t c, auto lanes) { store(sums + c, load(sums + c, lanes) + load(d + c, lanes), lanes); });
       if (dx)
         transform(backward, place(dx + n * C, !accumulate && C == forward.order, row), C, Scaled<T>{d, factor},
-                  Put<T, accumulate>{dx + n * C, d + ahead});
+                  Put<T, accumulate>{dx + n * C, d, ahead});
     }
   });
   if (partial)

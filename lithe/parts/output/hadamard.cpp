@@ -21,7 +21,9 @@ struct Config {
       "zeros to a power of two, not orthogonal",
       one_of({"kronecker", "pad"}));
     f("base_order", base_order,
-      "m, to have it in the recipe: hidden_size alone decides it, and another one is refused; 1 with pad", at_least(1));
+      "order m of the base matrix, to have it written in the recipe: it follows from hidden_size (1 with pad), another "
+      "is refused",
+      at_least(1));
     f("scale", scale, "factor on H of order D: inverse_sqrt 1/sqrt(D) keeps norms, inverse 1/D, one 1",
       one_of({"inverse_sqrt", "inverse", "one"}));
     f("init", init, "alpha at the start: ones 1, residual 1/sqrt(2 layers)", one_of({"ones", "residual"}));
