@@ -3,6 +3,7 @@
 #pragma once
 
 #include "lithe/kernels/elementwise.h"
+#include "lithe/kernels/hadamard.h"
 #include "lithe/kernels/norm.h"
 #include "lithe/kernels/optimizer.h"
 #include "lithe/kernels/rope.h"
@@ -17,6 +18,19 @@ struct RowAffineGradTask {
 struct NormGradTask {
   NormGradArgs args;
   float* partial = nullptr;
+};
+
+/// `base` m of the order m 2^k. Workspace in f32: `row` [threads, order] is the row in work, `vectors` [2, C] what
+/// multiplies and shifts it; `partial` as above.
+struct HadamardTask {
+  HadamardArgs args;
+  int base = 1;
+  float *row = nullptr, *vectors = nullptr;
+};
+struct HadamardGradTask {
+  HadamardGradArgs args;
+  int base = 1;
+  float *row = nullptr, *vectors = nullptr, *partial = nullptr;
 };
 
 /// `frequencies` [head_dim / 2]: base^(-2c / head_dim).
@@ -38,6 +52,8 @@ struct FiniteTask {
 
 inline Cost cost(const RowAffineGradTask& task) { return cost(task.args); }
 inline Cost cost(const NormGradTask& task) { return cost(task.args); }
+inline Cost cost(const HadamardTask& task) { return cost(task.args); }
+inline Cost cost(const HadamardGradTask& task) { return cost(task.args); }
 inline Cost cost(const RopeTask& task) { return cost(task.args); }
 inline Cost cost(const SquaresTask& task) { return {2.0 * double(task.x.numel()), double(task.x.bytes())}; }
 inline Cost cost(const FiniteTask& task) { return {double(task.x.numel()), double(task.x.bytes())}; }
