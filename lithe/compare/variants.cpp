@@ -98,6 +98,7 @@ void check_fairness(std::vector<Variant>& variants, const Experiment& experiment
     for (const auto& [key, value] : leaves(v.setting.recipe)) after[key] = value;
     for (const auto& [key, value] : before) after.try_emplace(key);
     v.changes.clear();
+    std::vector<std::string> undeclared;
     for (const auto& [key, value] : after) {
       const auto at = before.find(key);
       const std::string there = at == before.end() ? "" : at->second;
@@ -110,11 +111,16 @@ void check_fairness(std::vector<Variant>& variants, const Experiment& experiment
       check_usage(solved || experiment.budget.match == "none" || !below_any(key, kLimits), "compare", key,
                   " is given by the budget (match: ", experiment.budget.match, "): ", values,
                   "; remove it, or say budget: {match: none}");
-      check_usage(
-          solved || below_any(key, v.declared) || below_any(key, base->declared) || below_any(key, experiment.declare),
-          "compare", key, " differs and is not declared: ", values, "; make it equal, or add '", key, "' to declare");
+      if (!solved && !below_any(key, v.declared) && !below_any(key, base->declared) &&
+          !below_any(key, experiment.declare))
+        undeclared.push_back(cat(key, " (", quoted_or_unset(value), " in '", v.name, "', ", quoted_or_unset(there),
+                                 " in '", base->name, "')"));
       v.changes.push_back({key, there, value, solved});
     }
+    std::string list;
+    for (const std::string& one : undeclared) list += (list.empty() ? "" : ", ") + one;
+    check_usage(undeclared.empty(), "compare", "what differs must be declared, and this is not: ", list,
+                "; make it equal, or add the key to declare");
   }
 }
 
