@@ -50,11 +50,11 @@ std::string model_of(const Variant& v) {
 
 // Step times for match: time. Measured once: later calls, and a continued comparison, take what the file says.
 std::vector<double> step_seconds(const std::vector<Variant>& variants, const TextSizes& text, const TokenStore& train,
-                                 const Path& file) {
+                                 const Path& file, bool keep) {
   std::string key_text = cat(threads(), "\n");
   for (const Variant& v : variants) key_text += model_of(v);
   const std::string key = cat(checksum_of(key_text));
-  if (std::filesystem::exists(file)) {
+  if (file.has_parent_path() && std::filesystem::exists(file)) {
     const Json json = parse_json(read_file(file), file.string());
     check_usage(json.at("key") == key, "compare", "'", file.string(),
                 "' holds step times of other variants or another number of threads, and their runs stand beside it; "
@@ -71,7 +71,7 @@ std::vector<double> step_seconds(const std::vector<Variant>& variants, const Tex
     }
   std::vector<double> out;
   for (const auto& t : times) out.push_back(quantile(t, 0.5));
-  write_file(file, Json({{"key", key}, {"step_seconds", out}}).dump(2) + "\n");
+  if (keep) write_file(file, Json({{"key", key}, {"step_seconds", out}}).dump(2) + "\n");
   return out;
 }
 
@@ -118,7 +118,7 @@ class Comparer {
     check_fairness(variants_, c.experiment);
     load_text();
     match_budget(variants_, c.experiment, text_, request_.read, [&](const std::vector<Variant>& variants) {
-      return step_seconds(variants, text_, data_.train, request_.out / "budget.json");
+      return step_seconds(variants, text_, data_.train, request_.out / "budget.json", !request_.plan_only);
     });
     check_fairness(variants_, c.experiment);
     c.baseline = index_of(variants_, c.experiment.baseline);

@@ -14,7 +14,7 @@ struct BudgetConfig {
 
 struct MeasureConfig {
   std::vector<int64_t> prompt_lengths{64, 256, 1024}, batch_sizes{1, 8};
-  int64_t decode_tokens = 16, train_steps = 2, repeats = 5;
+  int64_t decode_tokens = 16, train_steps = 3, repeats = 5;
   std::string precision = "f32";
   void fields(Fields& f);
 };

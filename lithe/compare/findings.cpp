@@ -179,7 +179,7 @@ void compare_speeds(Comparison& c) {
   const size_t control = c.variants.size();
   for_each_measure(s, [&](const char* what, int64_t cell, size_t kind) {
     const auto ratios = log_ratios(s, control, c.baseline, what, cell);
-    if (!ratios.empty()) s.floor[kind] = std::max(s.floor[kind], std::abs(mean(ratios)));
+    if (!ratios.empty()) s.floor[kind] = std::max(s.floor[kind], std::abs(quantile(ratios, 0.5)));
   });
   std::vector<double> p;
   for (size_t v = 0; v < c.variants.size(); ++v) {

@@ -29,7 +29,10 @@ using report::Tile;
 using report::Tone;
 
 report::Cell number(double value, int digits = 4) {
-  return std::isfinite(value) ? report::Cell(value, Quantity::number, digits) : report::Cell("–");
+  if (!std::isfinite(value)) return "–";
+  report::Cell cell(format_number(value, digits));
+  cell.key = value;
+  return cell;
 }
 
 report::Cell with_deviation(double value, double deviation, int64_t runs, int digits = 4) {
@@ -137,7 +140,7 @@ std::vector<double> each(const Comparison& c, F&& of) {
 
 std::string name_in_table(const Comparison& c, size_t v) {
   const VariantResult& r = c.variants[v];
-  return r.variant.name + (v == c.baseline ? " ← baseline" : "") +
+  return r.variant.name + (v == c.baseline ? " (baseline)" : "") +
          (r.diverged() ? cat(" (", r.diverged(), " diverged)") : "");
 }
 
@@ -149,9 +152,9 @@ void overview_table(Page& page, const Comparison& c) {
                {"PRR %", true},
                {"PEoP", true},
                {"Parameters", true},
-               {"Training memory", true},
-               {"Training tokens/s", true},
-               {"State, 1,024 tokens", true}},
+               {"Memory", true},
+               {"Tokens/s", true},
+               {"State at 1k", true}},
               {},
               {}};
   for (size_t v = 0; v < c.variants.size(); ++v) {
@@ -234,11 +237,13 @@ void quality(Page& page, const Comparison& c) {
   else
     page.chart(retention(c));
   overview_table(page, c);
-  page.paragraph(cat("Loss is in nats per token on ", c.held_out,
-                     "; ± is one standard deviation over the seeds. PRR is what "
-                     "is kept of the quality of ",
-                     c.name(c.baseline), ", PEoP the relative gain in quality over ", c.name(c.peop_baseline),
-                     " for the relative growth in parameters: of all, and of the mixers alone."));
+  page.paragraph(
+      cat("Loss is in nats per token on ", c.held_out,
+          "; ± is one standard deviation over the seeds. PRR is what "
+          "is kept of the quality of ",
+          c.name(c.baseline), ", PEoP the relative gain in quality over ", c.name(c.peop_baseline),
+          " for the relative growth in parameters of the mixers (of all where mixers are equal). Memory is the peak of "
+          "training, state what decoding keeps for one sequence of 1,024 tokens."));
 }
 
 void learning(Page& page, const Comparison& c) {

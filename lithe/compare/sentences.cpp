@@ -70,9 +70,9 @@ void quality(const Comparison& c, std::vector<std::string>& out) {
     const std::string text = cat(c.name(v), " (", change > 0 ? "+" : "", format_number(change, 2), ")");
     (!d->beyond ? unclear : change < 0 ? better : worse).push_back(text);
   }
-  const std::string against = " than " + c.name(c.baseline) + " in nats per token, beyond the noise.";
-  if (!better.empty()) out.push_back("Better: " + joined(better) + against);
-  if (!worse.empty()) out.push_back("Worse: " + joined(worse) + against);
+  const std::string than = cat(" than ", c.name(c.baseline), ", beyond the noise (difference in nats per token): ");
+  if (!better.empty()) out.push_back("Better" + than + joined(better) + ".");
+  if (!worse.empty()) out.push_back("Worse" + than + joined(worse) + ".");
   if (!unclear.empty() && c.experiment.seeds.size() > 1 && !(better.empty() && worse.empty() && !c.winner))
     out.push_back(cat("Not to be told apart from ", c.name(c.baseline), ": ", joined(unclear), "."));
 }

@@ -38,7 +38,7 @@ struct Contender {
   Path weights;  // empty: as initialised
 };
 
-/// Seconds of one optimiser step: one to warm up, then the mean of `steps`.
+/// Seconds of one optimiser step: one to warm up, then the median of `steps`.
 double time_training(const Contender& contender, const TokenStore& text, int64_t steps);
 
 class SpeedBench {

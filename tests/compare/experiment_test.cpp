@@ -46,6 +46,19 @@ TEST(Experiment, IsStrict) {
   EXPECT_NE(refusal("[1, 2]").find("not a list"), std::string::npos);
 }
 
+TEST(Experiment, AllThatAreShippedAreRead) {
+  int count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("recipes/experiments")) {
+    const std::string text = read_file(entry.path());
+    if (!parse_yaml(text, entry.path().string()).find("variants")) continue;
+    ++count;
+    const Experiment e = read_experiment(entry.path());
+    for (const VariantConfig& v : e.variants) EXPECT_TRUE(std::filesystem::exists(e.recipe_of(v))) << entry.path();
+    EXPECT_EQ(text.front(), '#') << "a shipped experiment says what it is in its first line";
+  }
+  EXPECT_GE(count, 1);
+}
+
 TEST(Experiment, EveryKeyIsDescribed) {
   for (const FieldDoc& doc : describe_experiment()) EXPECT_FALSE(doc.help.empty()) << doc.path;
 }
