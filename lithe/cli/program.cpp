@@ -91,6 +91,7 @@ int run_program(int argc, char** argv) {
         {"eval", "measure loss and perplexity on text", add_eval},
         {"generate", "continue prompts", add_generate},
         {"plan", "cost of a recipe before it runs: parameters, FLOPs, exact peak memory", add_plan},
+        {"compare", "train and measure variants under one budget, and say what is beyond noise", add_compare},
         {"list", "everything that is implemented: parts, methods, recipe keys", add_list},
         {"doctor", "the machine, the libraries and the limits as lithe sees them", add_doctor},
     };

@@ -27,7 +27,8 @@ namespace {
 // the batches, so that the result has the same bits for every budget.
 class Scorer {
  public:
-  Scorer(const Model& model, int64_t budget) : model_(model), budget_(budget) {}
+  Scorer(const Model& model, int64_t budget, std::vector<TextPiece>* pieces)
+      : model_(model), budget_(budget), pieces_(pieces) {}
 
   void add(const int32_t* inputs, const int32_t* labels, int64_t rows, int64_t scored) {
     if (!ids_.empty() && int64_t(ids_.size()) + rows > budget_) run();
@@ -49,6 +50,7 @@ class Scorer {
         nll += value_at(row_nll, int64_t(i));
         ++tokens;
       }
+    if (pieces_) gather_pieces(row_nll);
     ids_.clear();
     labels_.clear();
     offsets_ = {0};
@@ -60,8 +62,21 @@ class Scorer {
  private:
   const Model& model_;
   int64_t budget_;
+  std::vector<TextPiece>* pieces_;
   std::vector<int32_t> ids_, labels_;
   std::vector<int64_t> offsets_{0};
+
+  void gather_pieces(const Tensor& row_nll) {
+    for (size_t w = 1; w < offsets_.size(); ++w) {
+      TextPiece piece;
+      for (int64_t i = offsets_[w - 1]; i < offsets_[w]; ++i)
+        if (labels_[size_t(i)] >= 0) {
+          piece.nll += value_at(row_nll, i);
+          ++piece.tokens;
+        }
+      pieces_->push_back(piece);
+    }
+  }
 };
 
 }  // namespace
@@ -69,7 +84,7 @@ class Scorer {
 // spec: app.lm | metric | perplexity per token, word and byte with a sliding window | TB 6.5.1, Eq 6.198-6.201; MP
 // stride
 Perplexity perplexity(const Model& model, const TokenStore& text, const EvalConfig& config, int64_t default_context,
-                      const std::function<void(int64_t, int64_t)>& progress) {
+                      const std::function<void(int64_t, int64_t)>& progress, std::vector<TextPiece>* pieces) {
   const int64_t context = config.context_length ? config.context_length : default_context;
   check_usage(context >= 1, "eval", "context_length must be at least 1, got ", context);
   const int64_t stride = config.stride ? config.stride : context, limit = model.position_limit();
@@ -79,7 +94,7 @@ Perplexity perplexity(const Model& model, const TokenStore& text, const EvalConf
   check_usage(text.info().vocab_size <= model.config().vocab_size, "eval", "the text's ids go up to ",
               text.info().vocab_size, ", the model's vocabulary has ", model.config().vocab_size);
 
-  Scorer scorer(model, config.batch_tokens);
+  Scorer scorer(model, config.batch_tokens, pieces);
   int64_t done = 0;
   for (int64_t d = 0; d < text.documents(); ++d) {
     std::vector<int32_t> string;

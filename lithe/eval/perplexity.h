@@ -22,11 +22,19 @@ struct Perplexity {
   double bits_per_byte() const;
 };
 
+/// What one window scored: the pieces of a text in its order.
+struct TextPiece {
+  double nll = 0;
+  int64_t tokens = 0;
+};
+
 /// Scores every token of the store once, and the end of each document. A window of `context_length` rows moves by
 /// `stride` rows within a document; only rows that no earlier window held are scored (the last `stride` of each
 /// window). 0 for context_length: `default_context`; 0 for stride: the context length (disjoint windows). The result
 /// does not depend on batch_tokens. Polls stop_signal(), failing when asked to stop. `progress(done, all)` optional.
+/// `pieces`, optional, receives what each window scored, for comparing two models on the same text.
 Perplexity perplexity(const Model& model, const TokenStore& text, const EvalConfig& config, int64_t default_context,
-                      const std::function<void(int64_t, int64_t)>& progress = {});
+                      const std::function<void(int64_t, int64_t)>& progress = {},
+                      std::vector<TextPiece>* pieces = nullptr);
 
 }  // namespace lithe

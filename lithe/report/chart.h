@@ -71,6 +71,21 @@ struct BarChart {
   std::vector<Bar> bars;
 };
 
+struct Interval {
+  std::string label;
+  double value = 0, low = 0, high = 0;  // low and high may be infinite: unknown
+  bool clear = false;                   // the interval decides something: drawn in full colour
+};
+
+/// Estimates with their intervals, one a row, around a line at `origin`. The height follows from the number of rows.
+struct IntervalChart {
+  std::string title, detail;
+  Axis x;
+  double origin = 0;
+  std::string below, above;  // what the two sides of the line mean; may be empty
+  std::vector<Interval> rows;
+};
+
 /// A matrix of values from 0 (empty) to 1 (full colour); values outside are clamped. The height follows from the rows.
 struct HeatMap {
   std::string title, detail;
@@ -85,6 +100,7 @@ std::string svg(const LineChart& chart, int width);
 std::string svg(const ScatterChart& chart, int width);
 std::string svg(const BarChart& chart, int width);
 std::string svg(const HeatMap& chart, int width);
+std::string svg(const IntervalChart& chart, int width);
 
 /// Style and script that a page with charts holds once. The script adds values under the pointer.
 std::string_view chart_style();

@@ -45,7 +45,19 @@ void linear_ticks(AxisRange& range, const Axis& axis, int count, Fit fit) {
   for (double i = first; i <= last; ++i) range.ticks.push_back({i * step, tick_label(i * step, step, axis, largest)});
 }
 
-void log_ticks(AxisRange& range, const Axis& axis, int count, Fit fit) {
+// Powers of two, thinned: 64 KiB, 1 MiB, 16 MiB.
+void binary_log_ticks(AxisRange& range, const Axis& axis, int count, Fit fit) {
+  const int first = int(std::floor(std::log2(range.low) + 1e-9)), last = int(std::ceil(std::log2(range.high) - 1e-9));
+  if (fit == Fit::rounded) range.low = std::ldexp(1, first), range.high = std::ldexp(1, last);
+  const int stride = std::max(1, (last - first + count - 1) / count);
+  for (int i = first; i <= last; ++i) {
+    const double value = std::ldexp(1, i);
+    if (i % stride == 0 && value >= range.low * (1 - 1e-9) && value <= range.high * (1 + 1e-9))
+      range.ticks.push_back({value, format(value, axis.quantity, 3)});
+  }
+}
+
+void decimal_log_ticks(AxisRange& range, const Axis& axis, int count, Fit fit) {
   const auto grid = [](int i) {  // 1, 2, 5, 10, 20, ...
     static constexpr double factors[] = {1, 2, 5};
     const int decade = i >= 0 ? i / 3 : -((2 - i) / 3);
@@ -58,17 +70,26 @@ void log_ticks(AxisRange& range, const Axis& axis, int count, Fit fit) {
   if (fit == Fit::rounded) range.low = grid(first), range.high = grid(last);
   const double decades = std::log10(range.high / range.low);
   const int stride = std::max(1, int(std::ceil(decades / count)));
-  for (int i = first; i <= last; ++i) {
-    const double value = grid(i);
-    if (value < range.low * (1 - 1e-9) || value > range.high * (1 + 1e-9)) continue;
-    if (3 * decades > count && (i % 3 != 0 || (i / 3) % stride != 0)) continue;
-    range.ticks.push_back({value, format(value, axis.quantity, 3)});
-  }
-  if (range.ticks.size() < 3) {
+  // Powers of ten where they are enough, else those between them too.
+  for (const bool powers : {true, false}) {
+    if (range.ticks.size() >= 3 || (powers && 3 * decades <= count)) continue;
     range.ticks.clear();
-    linear_ticks(range, axis, count, Fit::exact);
-    std::erase_if(range.ticks, [](const Tick& tick) { return tick.value <= 0; });
+    for (int i = first; i <= last; ++i) {
+      const double value = grid(i);
+      if (value < range.low * (1 - 1e-9) || value > range.high * (1 + 1e-9)) continue;
+      if (powers && (i % 3 != 0 || (i / 3) % stride != 0)) continue;
+      range.ticks.push_back({value, format(value, axis.quantity, 3)});
+    }
   }
+}
+
+void log_ticks(AxisRange& range, const Axis& axis, int count, Fit fit) {
+  axis.quantity == Quantity::bytes ? binary_log_ticks(range, axis, count, fit)
+                                   : decimal_log_ticks(range, axis, count, fit);
+  if (range.ticks.size() >= 3) return;
+  range.ticks.clear();
+  linear_ticks(range, axis, count, Fit::exact);
+  std::erase_if(range.ticks, [](const Tick& tick) { return tick.value <= 0; });
 }
 
 }  // namespace

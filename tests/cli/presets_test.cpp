@@ -83,6 +83,8 @@ TEST(Recipes, AllParseAndRoundTrip) {
   int count = 0;
   for (const auto& entry : fs::recursive_directory_iterator("recipes")) {
     if (entry.path().extension() != ".yaml") continue;
+    // Experiments change recipes; tests/compare reads them.
+    if (parse_yaml(read_file(entry.path()), entry.path().string()).find("variants")) continue;
     SCOPED_TRACE(entry.path());
     ++count;
     const Recipe r = load_recipe(entry.path(), {});

@@ -33,9 +33,18 @@ cp my.txt runs/corpus/bible.txt
 
 # Every recipe can be planned.
 for recipe in recipes/*.yaml recipes/*/*.yaml; do
-  case "$recipe" in recipes/presets/*) continue ;; esac
+  case "$recipe" in recipes/presets/* | recipes/experiments/*) continue ;; esac
   if lithe plan --no-speed "$recipe" >/dev/null 2>err; then passed=$((passed + 1)); else
     echo "lithe plan $recipe: $(cat err)"
+    failed=$((failed + 1))
+  fi
+done
+
+# Every experiment can be costed with all its variants, as far as its corpus is here.
+for experiment in recipes/experiments/*.yaml; do
+  grep -q '^variants:' "$experiment" || continue
+  if lithe compare --plan "$experiment" >/dev/null 2>err || grep -q 'nothing matches' err; then passed=$((passed + 1)); else
+    echo "lithe compare --plan $experiment: $(cat err)"
     failed=$((failed + 1))
   fi
 done

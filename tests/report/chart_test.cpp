@@ -53,6 +53,9 @@ TEST(AxisRange, LogarithmicTicks) {
   EXPECT_EQ(labels(axis_range({1, 100}, log, 8, Fit::exact)), (Labels{"1", "2", "5", "10", "20", "50", "100"}));
   EXPECT_EQ(labels(axis_range({1e-3, 1e5}, log, 5, Fit::exact)), (Labels{"0.01", "1", "100", "10,000"}));
   EXPECT_EQ(labels(axis_range({3, 3.5}, log, 5, Fit::exact)), (Labels{"3", "3.1", "3.2", "3.3", "3.4", "3.5"}));
+  EXPECT_EQ(labels(axis_range({0.1, 6}, log, 5, Fit::exact)), (Labels{"0.1", "0.2", "0.5", "1", "2", "5"}));
+  EXPECT_EQ(labels(axis_range({3e4, 3e7}, {"", Quantity::bytes, true}, 5, Fit::exact)),
+            (Labels{"32 KiB", "256 KiB", "2 MiB", "16 MiB"}));
   const AxisRange rounded = axis_range({0.03, 70}, log, 5, Fit::rounded);
   EXPECT_DOUBLE_EQ(rounded.low, 0.02);
   EXPECT_DOUBLE_EQ(rounded.high, 100);
@@ -211,6 +214,23 @@ TEST(HeatMap, MergesCellsOfOneShadeAndKeepsValues) {
   chart.values.pop_back();
   EXPECT_THROW(svg(chart, 400), Error);
   EXPECT_TRUE(contains(svg(HeatMap{}, 400), "</svg>"));
+}
+
+TEST(IntervalChart, DrawsRowsAndMarksWhatDecides) {
+  IntervalChart chart;
+  chart.title = "Loss <b>";
+  chart.below = "better";
+  chart.above = "worse";
+  chart.rows = {{"a & b", -0.2, -0.3, -0.1, true}, {"c", 0.1, -INFINITY, INFINITY, false}};
+  const std::string out = svg(chart, 600);
+  EXPECT_NE(out.find("a &amp; b"), std::string::npos);
+  EXPECT_EQ(out.find("<b>"), std::string::npos);
+  EXPECT_NE(out.find("error s0"), std::string::npos);  // decides
+  EXPECT_EQ(out.find("error s7"), std::string::npos);  // an unknown interval has no bar
+  EXPECT_NE(out.find("dot s7"), std::string::npos);
+  EXPECT_NE(out.find("interval unknown"), std::string::npos);
+  EXPECT_NE(out.find("better"), std::string::npos);
+  EXPECT_NE(svg(IntervalChart{}, 300).find("<svg"), std::string::npos);
 }
 
 }  // namespace

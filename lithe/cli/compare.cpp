@@ -1,0 +1,106 @@
+#include "lithe/compare/compare.h"
+
+#include <CLI/CLI.hpp>
+#include <cmath>
+#include <cstdio>
+#include <iostream>
+
+#include "lithe/base/log.h"
+#include "lithe/base/stop.h"
+#include "lithe/base/threads.h"
+#include "lithe/cli/command.h"
+#include "lithe/cli/recipe.h"
+
+namespace lithe {
+namespace {
+
+struct Options {
+  std::string experiment, out;
+  bool json = false, plan = false, keys = false, threads = false;
+};
+
+compare::Setting read_setting(const Path& file, const std::vector<std::string>& overrides) {
+  const Recipe recipe = load_recipe(file, overrides);
+  return {recipe.model, recipe.data, recipe.train, recipe.eval, resolved(recipe)};
+}
+
+void print_plan(const compare::Comparison& c) {
+  std::printf("%-20s %14s %14s %10s %14s %14s  %s\n", "variant", "parameters", "in mixers", "steps", "step FLOPs",
+              "peak memory", "budget");
+  for (const auto& r : c.variants) {
+    const auto& v = r.variant;
+    std::string budget = v.share.key.empty() ? "" : cat(v.share.key, " ", v.share.from, " -> ", v.share.to);
+    std::printf("%-20s %14lld %14lld %10lld %14.4g %14s  %s\n", v.name.c_str(),
+                static_cast<long long>(v.plan.parameters), static_cast<long long>(r.mixer_parameters),
+                static_cast<long long>(v.steps), v.plan.step.flops, format_bytes(double(v.plan.memory.peak)).c_str(),
+                budget.c_str());
+  }
+}
+
+void print(const compare::Comparison& c, const std::string& out) {
+  std::printf("%-20s %10s %10s %20s %8s %8s %14s\n", "variant", "loss", "+-",
+              compare::score_name(c.experiment.score).c_str(), "PRR %", "PEoP", "parameters");
+  for (const auto& r : c.variants) {
+    const auto shown = [](double value, const char* pattern) {
+      char text[32];
+      std::snprintf(text, sizeof text, pattern, value);
+      return std::isfinite(value) ? std::string(text) : std::string("-");
+    };
+    std::printf("%-20s %10s %10s %20s %8s %8s %14lld%s\n", r.variant.name.c_str(), shown(r.loss, "%.4f").c_str(),
+                r.finished() > 1 ? shown(r.loss_deviation, "%.4f").c_str() : "-", shown(r.score, "%.3f").c_str(),
+                shown(r.prr, "%.1f").c_str(), shown(r.peop_mixer, "%.2f").c_str(),
+                static_cast<long long>(r.variant.plan.parameters), r.diverged() ? "  diverged" : "");
+  }
+  std::printf("\n");
+  for (const std::string& sentence : c.sentences) std::printf("- %s\n", sentence.c_str());
+  std::printf("\nreport %s/comparison.html, also .md and .json\n", out.c_str());
+}
+
+int print_keys() {
+  for (const FieldDoc& doc : compare::describe_experiment())
+    std::printf("%-24s %s%s%s\n", doc.path.c_str(), doc.help.c_str(),
+                doc.rule.empty() ? "" : (" (" + doc.rule + ")").c_str(),
+                doc.default_value.empty() ? "" : (", default " + doc.default_value).c_str());
+  return 0;
+}
+
+int run(const Options& o) {
+  if (o.keys) return print_keys();
+  check_usage(!o.experiment.empty(), "compare", "name an experiment file, such as recipes/experiments/quick.yaml");
+  check_usage(o.plan || !o.out.empty(), "compare", "give --out, the directory of the comparison");
+  catch_stop_signals();
+  const compare::Comparison c =
+      compare::compare({.experiment = o.experiment, .out = o.out, .read = read_setting, .plan_only = o.plan});
+  if (o.json)
+    std::cout << compare::to_json_text(c);
+  else if (o.plan)
+    print_plan(c);
+  else
+    print(c, o.out);
+  if (c.status == "complete") return 0;
+  log_info("stopped by signal ", stop_signal(), " and saved; continue with: lithe compare ", o.experiment, " --out ",
+           o.out, o.threads ? cat(" --threads ", threads()) : std::string());
+  return 128 + stop_signal();
+}
+
+}  // namespace
+
+Command add_compare(CLI::App& app) {
+  auto o = std::make_shared<Options>();
+  app.add_option("experiment", o->experiment, "experiment file (YAML): variants of a recipe, seeds, budget");
+  app.add_option("--out", o->out, "directory of the comparison; the same command continues what stands there");
+  app.add_flag("--plan", o->plan, "check the experiment and print what each variant will cost; train nothing");
+  app.add_flag("--keys", o->keys, "the keys of an experiment file");
+  app.add_flag("--json", o->json, "print the result as JSON");
+  add_threads_option(app);
+  app.footer(
+      "Example: lithe compare recipes/experiments/quick.yaml --out runs/quick\nTrains every variant with every seed on "
+      "the same data in the same order, scores and times them, and says which\ndifferences are beyond the noise. "
+      "Refuses (exit 2) experiments whose variants differ in what they do not declare.");
+  return [o, &app] {
+    o->threads = app.count("--threads") > 0;
+    return run(*o);
+  };
+}
+
+}  // namespace lithe

@@ -1,0 +1,246 @@
+#include "lithe/compare/compare.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "lithe/base/json.h"
+#include "lithe/base/log.h"
+#include "lithe/base/machine.h"
+#include "lithe/base/stop.h"
+#include "lithe/base/threads.h"
+#include "lithe/compare/budget.h"
+#include "lithe/data/batches.h"
+#include "lithe/report/format.h"
+
+namespace lithe::compare {
+namespace {
+
+size_t index_of(const std::vector<Variant>& variants, const std::string& name) {
+  return size_t(std::find_if(variants.begin(), variants.end(), [&](const Variant& v) { return v.name == name; }) -
+                variants.begin());
+}
+
+std::vector<std::pair<std::string, std::string>> environment_of() {
+  const Machine m = machine();
+  const BuildInfo& b = build_info();
+  return {{"version", b.version},
+          {"commit", b.commit},
+          {"compiler", b.compiler},
+          {"build", b.build_type},
+          {"cpu", m.cpu},
+          {"instruction set", kernels::name_of(kernels::usable_isa())},
+          {"threads", cat(threads())},
+          {"memory", format_bytes(double(m.memory))}};
+}
+
+Contender contender_of(const Variant& v, const TextSizes& text, const Path& weights) {
+  return {v.name, complete_model(v.setting, text), v.setting.train, v.setting.data.sequence_length, weights};
+}
+
+uint64_t checksum_of(const std::string& text) { return checksum(text.data(), text.size()); }
+
+std::string model_of(const Variant& v) {
+  std::string text = v.name + "\n";
+  for (const auto& [key, value] : leaves(v.setting.recipe))
+    if (key.starts_with("model.") || key.starts_with("train.batch") || key.starts_with("train.precision") ||
+        key.starts_with("train.gradient"))
+      text += key + "=" + value + "\n";
+  return text;
+}
+
+// Step times for match: time. Measured once: later calls, and a continued comparison, take what the file says.
+std::vector<double> step_seconds(const std::vector<Variant>& variants, const TextSizes& text, const TokenStore& train,
+                                 const Path& file, bool keep) {
+  std::string key_text = cat(threads(), "\n");
+  for (const Variant& v : variants) key_text += model_of(v);
+  const std::string key = cat(checksum_of(key_text));
+  if (file.has_parent_path() && std::filesystem::exists(file)) {
+    const Json json = parse_json(read_file(file), file.string());
+    check_usage(json.at("key") == key, "compare", "'", file.string(),
+                "' holds step times of other variants or another number of threads, and their runs stand beside it; "
+                "choose another --out");
+    return json.at("step_seconds");
+  }
+  constexpr int64_t kRounds = 5, kSteps = 2;
+  std::vector<std::vector<double>> times(variants.size());
+  for (int64_t r = 0; r < kRounds; ++r)
+    for (size_t i = 0; i < variants.size(); ++i) {
+      check(!stop_signal(), "compare", "stopped by signal ", stop_signal());
+      const size_t v = (i + size_t(r)) % variants.size();
+      times[v].push_back(time_training(contender_of(variants[v], text, ""), train, kSteps));
+    }
+  std::vector<double> out;
+  for (const auto& t : times) out.push_back(quantile(t, 0.5));
+  if (keep) write_file(file, Json({{"key", key}, {"step_seconds", out}}).dump(2) + "\n");
+  return out;
+}
+
+Json to_json(const Timing& t) {
+  return {{"train_step", t.train_step}, {"prefill", t.prefill}, {"decode_token", t.decode_token}};
+}
+
+double number(const Json& json) { return json.is_number() ? json.get<double>() : std::nan(""); }
+
+Timing timing_from(const Json& json) {
+  Timing t;
+  t.train_step = number(json.at("train_step"));
+  for (const Json& v : json.at("prefill")) t.prefill.push_back(number(v));
+  for (const Json& v : json.at("decode_token")) t.decode_token.push_back(number(v));
+  return t;
+}
+
+// Rounds already taken on the same machine for the same question.
+std::vector<std::vector<Timing>> stored_rounds(const Path& file, const std::string& key) {
+  std::vector<std::vector<Timing>> out;
+  if (!std::filesystem::exists(file)) return out;
+  try {
+    const Json json = parse_json(read_file(file), file.string());
+    if (json.at("key") != key) return out;
+    for (const Json& round : json.at("rounds")) {
+      out.emplace_back();
+      for (const Json& t : round) out.back().push_back(timing_from(t));
+    }
+  } catch (const std::exception& error) {
+    log_warning("'", file.string(), "' is damaged (", error.what(), "); timing again");
+    out.clear();
+  }
+  return out;
+}
+
+class Comparer {
+ public:
+  explicit Comparer(const Request& request) : request_(request) {}
+
+  Comparison run() {
+    Comparison& c = result_;
+    c.experiment = read_experiment(request_.experiment);
+    variants_ = make_variants(c.experiment, request_.read);
+    check_fairness(variants_, c.experiment);
+    load_text();
+    match_budget(variants_, c.experiment, text_, request_.read, [&](const std::vector<Variant>& variants) {
+      return step_seconds(variants, text_, data_.train, request_.out / "budget.json", !request_.plan_only);
+    });
+    check_fairness(variants_, c.experiment);
+    c.baseline = index_of(variants_, c.experiment.baseline);
+    c.peop_baseline = index_of(variants_, c.experiment.peop_baseline);
+    c.environment = environment_of();
+    const ModelConfig base = complete_model(variants_[c.baseline].setting, text_);
+    for (const Variant& v : variants_) {
+      VariantResult r;
+      r.variant = v;
+      r.start = shared_start(base, complete_model(v.setting, text_));
+      c.variants.push_back(std::move(r));
+    }
+    if (!request_.plan_only) {
+      write_file(request_.out / "experiment.yaml", c.experiment.text);
+      if (!train_all() || !time_all()) c.status = "stopped";
+    }
+    find(c);
+    if (!request_.plan_only) write();
+    return std::move(result_);
+  }
+
+ private:
+  const Request& request_;
+  Comparison result_;
+  std::vector<Variant> variants_;
+  Dataset data_;
+  TextSizes text_;
+
+  // One text and one tokenizer for all: check_fairness has seen that section data is the same.
+  void load_text() {
+    const Setting& s = variants_[0].setting;
+    data_ = load_dataset(s.data);
+    check_usage(data_.validation.has_value(), "compare",
+                "the recipe holds no text out to score variants on; give data.validation_files or "
+                "data.validation_fraction");
+    const BatchOrder train(data_.train, s.data.sequence_length, s.train.micro_batch_tokens(), 0),
+        held_out(*data_.validation, s.data.sequence_length, s.train.micro_batch_tokens(), 0, false);
+    text_ = {data_.tokenizer->vocab_size(), train.batches_per_epoch(),
+             std::min(s.train.micro_batch_tokens(), held_out.rows_per_epoch())};
+    const StoreInfo& info = data_.validation->info();
+    check_usage(result_.experiment.score != "word_perplexity" || info.words > 0, "compare",
+                "the held-out text has no words; choose another score");
+    result_.data = data_fingerprint(data_);
+    result_.held_out =
+        cat(report::format_integer(info.tokens), " tokens, ", report::format_integer(info.bytes), " bytes, ",
+            report::format_integer(info.documents), info.documents == 1 ? " document" : " documents");
+  }
+
+  // Seed by seed, so that a comparison that is stopped has whole seeds.
+  bool train_all() {
+    for (int64_t seed : result_.experiment.seeds)
+      for (VariantResult& v : result_.variants) {
+        auto outcome =
+            run_variant(v.variant, seed, request_.out, request_.read, data_, result_.experiment.measure.precision);
+        if (!outcome) return false;
+        v.runs.push_back(std::move(*outcome));
+      }
+    return true;
+  }
+
+  bool time_all() {
+    const MeasureConfig& m = result_.experiment.measure;
+    if (!m.repeats) return true;
+    std::vector<Contender> contenders;
+    std::string key_text;
+    for (const VariantResult& v : result_.variants) {
+      const auto run = std::find_if(v.runs.begin(), v.runs.end(), [](const Outcome& o) { return o.finished(); });
+      contenders.push_back(
+          contender_of(v.variant, text_, run == v.runs.end() ? "" : run->directory / "model.safetensors"));
+      key_text += model_of(v.variant);
+    }
+    contenders.push_back(contenders[result_.baseline]);
+    for (const auto& [name, value] : result_.environment) key_text += value + "\n";
+    key_text += to_yaml(write_fields([&](Fields& f) {
+      MeasureConfig measure = m;
+      measure.repeats = 1;  // more rounds may follow
+      measure.fields(f);
+    }));
+    const std::string key = cat(checksum_of(key_text));
+    const Path file = request_.out / "rounds.json";
+    Speed& speed = result_.speed;
+    auto rounds = stored_rounds(file, key);
+    log_info("timing ", result_.variants.size(), " variants in ", m.repeats, " rounds");
+    SpeedBench bench(std::move(contenders), m, data_.train);
+    speed.cells = bench.cells();
+    speed.costs = bench.costs();
+    if (int64_t(rounds.size()) > m.repeats) rounds.resize(size_t(m.repeats));
+    bool open = true;
+    while (open && int64_t(rounds.size()) < m.repeats) {
+      auto round = bench.round(int64_t(rounds.size()));
+      if ((open = !round.empty())) {
+        rounds.push_back(std::move(round));
+        Json json = {{"key", key}, {"rounds", Json::array()}};
+        for (const auto& taken : rounds) {
+          Json timings = Json::array();
+          for (const Timing& t : taken) timings.push_back(to_json(t));
+          json["rounds"].push_back(std::move(timings));
+        }
+        write_file(file, json.dump() + "\n");
+      }
+    }
+    speed.rounds = std::move(rounds);
+    return open;
+  }
+
+  void write() {
+    write_file(request_.out / "comparison.json", to_json_text(result_));
+    write_file(request_.out / "comparison.md", to_markdown(result_));
+    write_file(request_.out / "comparison.html", to_page(result_));
+  }
+};
+
+}  // namespace
+
+// spec: infra.compare | tool | matched budgets, paired seeds, intervals, interleaved timing with a control | TH 3.4.6
+Comparison compare(const Request& request) {
+  if (request.plan_only) return Comparer(request).run();
+  check_usage(!std::filesystem::exists(request.out) || std::filesystem::is_directory(request.out), "compare", "'",
+              request.out.string(), "' is a file; give --out a directory");
+  make_directory(request.out);
+  const DirectoryLock lock(request.out);
+  return Comparer(request).run();
+}
+
+}  // namespace lithe::compare

@@ -1,0 +1,22 @@
+// A comparison from its file to its result: read, refuse what is unfair, match the budget, train, score, time, write.
+//   DIR/runs/<variant>/seed-<n>/        one run directory for each training
+//   DIR/budget.json                     what match: time measured, so that a continued comparison keeps its steps
+//   DIR/rounds.json                     the rounds of timing so far
+//   DIR/comparison.{json,md,html}       the result, also of a comparison that was stopped
+#pragma once
+
+#include "lithe/compare/result.h"
+
+namespace lithe::compare {
+
+struct Request {
+  Path experiment, out;
+  ReadSetting read;
+  bool plan_only = false;  // resolve, check and cost the variants; train nothing
+};
+
+/// Does what is not done yet. A comparison that a signal stopped has status "stopped" and continues with the same
+/// request. Errors: usage for unfair or wrong experiments, else as training's.
+Comparison compare(const Request& request);
+
+}  // namespace lithe::compare

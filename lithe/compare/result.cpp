@@ -1,0 +1,174 @@
+#include "lithe/compare/result.h"
+
+#include <cmath>
+
+#include "lithe/base/json.h"
+
+namespace lithe::compare {
+namespace {
+
+Json to_json(const Estimate& e, double confidence) {
+  const double half = e.half_width(confidence);
+  return {{"value", e.value}, {"error", e.error}, {"df", e.df}, {"low", e.value - half}, {"high", e.value + half}};
+}
+
+Json to_json(const Outcome& o, const Path& root, const std::string& score) {
+  Json json = {{"seed", o.seed},
+               {"status", o.status},
+               {"directory", o.directory.lexically_relative(root).string()},
+               {"steps", o.steps},
+               {"tokens", o.tokens},
+               {"seconds", o.seconds},
+               {"planned_peak_bytes", o.planned_peak},
+               {"measured_peak_bytes", o.measured_peak}};
+  if (!o.message.empty()) json["message"] = o.message;
+  if (!o.finished()) return json;
+  json["loss"] = o.quality.loss();
+  json["score"] = score_of(o.quality, score);
+  json["token_perplexity"] = o.quality.token_perplexity();
+  json["word_perplexity"] = o.quality.word_perplexity();
+  json["bits_per_byte"] = o.quality.bits_per_byte();
+  return json;
+}
+
+Json changes_of(const Variant& v) {
+  Json out = Json::array();
+  for (const Change& c : v.changes)
+    out.push_back(
+        {{"key", c.key}, {"baseline", c.baseline}, {"value", c.own}, {"by", c.solved ? "budget" : "declared"}});
+  return out;
+}
+
+Json spread(const Speed& speed, size_t v, const std::string& what, int64_t cell, double tokens) {
+  const Speed::Spread s = speed.spread(v, what, cell);
+  return {{"seconds", s.median},
+          {"low_quartile", s.low},
+          {"high_quartile", s.high},
+          {"tokens_per_second", tokens / s.median}};
+}
+
+Json speed_of(const Comparison& c, size_t v) {
+  const Speed& s = c.speed;
+  Json json;
+  const double batch = double(c.variants[v].variant.setting.train.batch_tokens);
+  if (c.experiment.measure.train_steps) json["training_step"] = spread(s, v, "training", -1, batch);
+  json["cells"] = Json::array();
+  for (size_t k = 0; k < s.cells.size(); ++k) {
+    const Cell& cell = s.cells[k];
+    const CellCost& cost = s.costs[v][k];
+    Json one = {{"prompt_length", cell.prompt}, {"batch_size", cell.batch}};
+    if (!cost.refused.empty()) {
+      one["refused"] = cost.refused;
+    } else {
+      one["prefill"] = spread(s, v, "prefill", int64_t(k), double(cell.prompt * cell.batch));
+      one["decode_token"] = spread(s, v, "decode", int64_t(k), double(cell.batch));
+      one["prefill_flops"] = cost.prefill_flops;
+      one["decode_flops"] = cost.decode_flops;
+      one["state_bytes"] = cost.state_bytes;
+      one["peak_bytes"] = cost.peak_bytes;
+    }
+    json["cells"].push_back(std::move(one));
+  }
+  return json;
+}
+
+Json variant_of(const Comparison& c, size_t i, const Path& root) {
+  const VariantResult& r = c.variants[i];
+  const Variant& v = r.variant;
+  Json json = {{"name", v.name},
+               {"recipe", v.recipe.string()},
+               {"changes", changes_of(v)},
+               {"parameters", v.plan.parameters},
+               {"mixer_parameters", r.mixer_parameters},
+               {"shared_start", {{"scalars", r.start.shared}, {"of", r.start.all}}},
+               {"steps", v.steps},
+               {"tokens", v.steps * v.setting.train.batch_tokens},
+               {"forward_flops", v.plan.forward.flops},
+               {"step_flops", v.plan.step.flops},
+               {"training_flops", v.plan.step.flops * double(v.steps)},
+               {"planned_peak_bytes", v.plan.memory.peak},
+               {"finished", r.finished()},
+               {"diverged", r.diverged()},
+               {"loss", r.loss},
+               {"loss_deviation", r.loss_deviation},
+               {"score", r.score},
+               {"score_deviation", r.score_deviation},
+               {"prr", r.prr},
+               {"prr_deviation", r.prr_deviation},
+               {"peop", r.peop},
+               {"peop_mixer", r.peop_mixer},
+               {"cache_bytes", r.cache_bytes}};
+  if (!v.share.key.empty()) json["solved"] = {{"key", v.share.key}, {"from", v.share.from}, {"to", v.share.to}};
+  if (v.share.target > 0) json["budget"] = {{"amount", v.share.amount}, {"target", v.share.target}};
+  json["runs"] = Json::array();
+  for (const Outcome& o : r.runs) json["runs"].push_back(to_json(o, root, c.experiment.score));
+  if (c.speed.measured()) json["speed"] = speed_of(c, i);
+  return json;
+}
+
+}  // namespace
+
+std::string to_json_text(const Comparison& c) {
+  const Experiment& e = c.experiment;
+  const Path root = c.variants.empty() || c.variants[0].runs.empty()
+                        ? Path()
+                        : c.variants[0].runs[0].directory.parent_path().parent_path().parent_path();
+  Json json = {{"experiment", e.name},
+               {"status", c.status},
+               {"baseline", c.name(c.baseline)},
+               {"peop_baseline", c.name(c.peop_baseline)},
+               {"winner", c.winner ? Json(c.name(*c.winner)) : Json()},
+               {"findings", c.sentences},
+               {"score", e.score},
+               {"confidence", e.confidence},
+               {"seeds", e.seeds},
+               {"budget", {{"match", e.budget.match}, {"solve", e.budget.solve}, {"tolerance", e.budget.tolerance}}},
+               {"held_out", c.held_out},
+               {"data_fingerprint", cat(c.data)},
+               {"cache_lengths", c.cache_lengths},
+               {"environment", Json::object()},
+               {"ranking", Json::array()},
+               {"variants", Json::array()},
+               {"loss_differences", Json::array()},
+               {"speed_differences", Json::array()},
+               {"crossovers", Json::array()}};
+  for (const auto& [name, value] : c.environment) json["environment"][name] = value;
+  for (size_t v : c.ranking) json["ranking"].push_back(c.name(v));
+  for (size_t v = 0; v < c.variants.size(); ++v) json["variants"].push_back(variant_of(c, v, root));
+  for (const LossDifference& d : c.losses)
+    json["loss_differences"].push_back({{"a", c.name(d.a)},
+                                        {"b", c.name(d.b)},
+                                        {"difference", to_json(d.both, e.confidence)},
+                                        {"between_seeds", to_json(d.seeds, e.confidence)},
+                                        {"over_the_text", to_json(d.text, e.confidence)},
+                                        {"p", d.p},
+                                        {"beyond_noise", d.beyond},
+                                        {"beyond_noise_of_the_text", d.beyond_text}});
+  for (const SpeedDifference& d : c.speeds) {
+    Json one = {{"a", c.name(d.a)}, {"b", c.name(d.b)}, {"what", d.what}};
+    if (d.cell >= 0) {
+      one["prompt_length"] = c.speed.cells[size_t(d.cell)].prompt;
+      one["batch_size"] = c.speed.cells[size_t(d.cell)].batch;
+    }
+    one.update(
+        Json({{"time_ratio", d.ratio}, {"low", d.low}, {"high", d.high}, {"p", d.p}, {"beyond_noise", d.beyond}}));
+    json["speed_differences"].push_back(std::move(one));
+  }
+  if (c.speed.measured()) {
+    json["speed_rounds"] = c.speed.rounds.size();
+    json["speed_noise_floor"] = {{"training", std::expm1(c.speed.floor[0])},
+                                 {"prefill", std::expm1(c.speed.floor[1])},
+                                 {"decode", std::expm1(c.speed.floor[2])}};
+  }
+  for (const Crossover& x : c.crossovers)
+    json["crossovers"].push_back({{"winner", c.name(x.winner)},
+                                  {"loser", c.name(x.loser)},
+                                  {"what", x.what},
+                                  {"along", x.along},
+                                  {"at", x.at},
+                                  {"fixed", x.fixed},
+                                  {"exact", x.exact}});
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace lithe::compare

@@ -1,0 +1,155 @@
+#include "lithe/compare/runs.h"
+
+#include "lithe/base/json.h"
+#include "lithe/base/log.h"
+#include "lithe/base/stop.h"
+#include "lithe/infer/load.h"
+#include "lithe/train/trainer.h"
+
+namespace lithe::compare {
+namespace {
+
+constexpr size_t kPieces = 2048;
+
+// Differs when anything that shapes the outcome differs.
+uint64_t key_of(const Setting& setting, const Dataset& data, const std::string& precision) {
+  std::string text = cat(data_fingerprint(data), " ", precision, "\n");
+  for (const auto& [key, value] : leaves(setting.recipe))
+    if (!key.starts_with("generate.") && !key.starts_with("train.save_") && key != "eval.batch_tokens" &&
+        key != "data.cache_directory")
+      text += key + "=" + value + "\n";
+  return checksum(text.data(), text.size());
+}
+
+// Neighbours joined until there are at most kPieces; depends on their number alone, so that all variants agree.
+std::vector<TextPiece> joined(const std::vector<TextPiece>& pieces) {
+  if (pieces.size() <= kPieces) return pieces;
+  std::vector<TextPiece> out(kPieces);
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    TextPiece& to = out[i * kPieces / pieces.size()];
+    to.nll += pieces[i].nll;
+    to.tokens += pieces[i].tokens;
+  }
+  return out;
+}
+
+Json to_json(const Outcome& o, uint64_t key) {
+  Json json = {{"key", cat(key)},
+               {"status", o.status},
+               {"message", o.message},
+               {"steps", o.steps},
+               {"tokens", o.tokens},
+               {"seconds", o.seconds},
+               {"planned_peak_bytes", o.planned_peak},
+               {"measured_peak_bytes", o.measured_peak}};
+  if (!o.finished()) return json;
+  json["nll"] = o.quality.nll;
+  json["scored_tokens"] = o.quality.tokens;
+  json["words"] = o.quality.words;
+  json["lines"] = o.quality.lines;
+  json["bytes"] = o.quality.bytes;
+  json["pieces"] = Json::array();
+  for (const TextPiece& piece : o.pieces) json["pieces"].push_back({piece.nll, piece.tokens});
+  return json;
+}
+
+std::optional<Outcome> stored(const Path& file, uint64_t key) {
+  if (!std::filesystem::exists(file)) return std::nullopt;
+  try {
+    const Json json = parse_json(read_file(file), file.string());
+    if (json.at("key").get<std::string>() != cat(key)) return std::nullopt;
+    Outcome o;
+    o.status = json.at("status");
+    o.message = json.at("message");
+    o.steps = json.at("steps");
+    o.tokens = json.at("tokens");
+    o.seconds = json.at("seconds");
+    o.planned_peak = json.at("planned_peak_bytes");
+    o.measured_peak = json.at("measured_peak_bytes");
+    if (!o.finished()) return o;
+    o.quality = {json.at("nll"), json.at("scored_tokens"), json.at("words"), json.at("lines"), json.at("bytes")};
+    for (const Json& piece : json.at("pieces")) o.pieces.push_back({piece.at(0), piece.at(1)});
+    return o;
+  } catch (const std::exception& error) {
+    log_warning("'", file.string(), "' is damaged (", error.what(), "); scoring again");
+    return std::nullopt;
+  }
+}
+
+void take(Outcome& o, const TrainResult& r) {
+  o.steps = r.steps;
+  o.tokens = r.tokens;
+  o.seconds = r.seconds;
+  o.planned_peak = r.planned.peak;
+  o.measured_peak = r.measured.peak;
+}
+
+// A resumed process has only seen a part of the run; the larger peak of both parts is the run's.
+void remember_peak(const Path& directory, Outcome& o) {
+  const Path file = directory / "peak.json";
+  if (std::filesystem::exists(file))
+    o.measured_peak = std::max(o.measured_peak, parse_json(read_file(file), file.string()).value("peak", int64_t(0)));
+  write_file(file, Json({{"peak", o.measured_peak}}).dump() + "\n");
+}
+
+}  // namespace
+
+Path run_directory(const Path& out, const std::string& variant, int64_t seed) {
+  return out / "runs" / variant / cat("seed-", seed);
+}
+
+uint64_t data_fingerprint(const Dataset& data) {
+  const uint64_t parts[] = {data.train.fingerprint(), data.validation ? data.validation->fingerprint() : 0};
+  return checksum(parts, sizeof parts);
+}
+
+std::optional<Outcome> run_variant(const Variant& variant, int64_t seed, const Path& out, const ReadSetting& read,
+                                   const Dataset& data, const std::string& precision) {
+  Variant seeded = variant;
+  override_variant(seeded, {cat("train.seed=", seed)}, read);
+  const Setting& setting = seeded.setting;
+  const Path directory = run_directory(out, variant.name, seed), file = directory / "quality.json";
+  const uint64_t key = key_of(setting, data, precision);
+  std::optional<Outcome> outcome = stored(file, key);
+  if (!outcome) {
+    outcome.emplace();
+    try {
+      log_info("variant '", variant.name, "', seed ", seed, ": ", variant.steps, " steps");
+      TrainRun run;
+      run.out = directory;
+      run.model = setting.model;
+      run.data = setting.data;
+      run.train = setting.train;
+      run.recipe = setting.recipe;
+      run.resume = true;
+      const TrainResult result = train(run);
+      take(*outcome, result);
+      remember_peak(directory, *outcome);
+      if (result.signal) return std::nullopt;
+      outcome->status = "finished";
+      const LoadedModel loaded = load_model(directory, "", precision);
+      std::vector<TextPiece> pieces;
+      outcome->quality =
+          perplexity(*loaded.model, *data.validation, setting.eval, setting.data.sequence_length, {}, &pieces);
+      outcome->pieces = joined(pieces);
+    } catch (const Error& error) {
+      if (stop_signal()) return std::nullopt;
+      if (error.code() != ExitCode::diverged)
+        throw Error("compare", cat("variant '", variant.name, "', seed ", seed, ": ", error.what()), error.code());
+      outcome->status = "diverged";
+      outcome->message = error.what();
+      const Json result = parse_json(read_file(directory / "result.json"), (directory / "result.json").string());
+      outcome->steps = result.value("steps", int64_t(0));
+      outcome->tokens = result.value("tokens", int64_t(0));
+      outcome->seconds = result.value("seconds", 0.0);
+      outcome->planned_peak = variant.plan.memory.peak;
+      log_warning("variant '", variant.name, "', seed ", seed, " diverged: ", error.what());
+    }
+    write_file(file, to_json(*outcome, key).dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
+  }
+  outcome->seed = seed;
+  outcome->directory = directory;
+  return outcome;
+}
+
+}  // namespace lithe::compare

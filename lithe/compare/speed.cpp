@@ -1,0 +1,191 @@
+#include "lithe/compare/speed.h"
+
+#include <chrono>
+#include <cmath>
+#include <limits>
+
+#include "lithe/base/log.h"
+#include "lithe/base/stop.h"
+#include "lithe/compare/statistics.h"
+#include "lithe/kernels/kernel.h"
+#include "lithe/ops/basic.h"
+#include "lithe/train/step.h"
+
+namespace lithe::compare {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+// Seconds that a cell is run for in a round, and how often at most.
+constexpr double kShortest = 0.03;
+constexpr size_t kRunsAtMost = 31;
+constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+DType dtype_of(const std::string& precision) {
+  return precision == "f64" ? DType::f64 : precision == "bf16" ? DType::bf16 : DType::f32;
+}
+
+// A prompt for each sequence and then single tokens, on real tensors or on meta ones.
+class Decoding {
+ public:
+  Decoding(const Model& model, Cell cell, int64_t decode_tokens, std::vector<int32_t> ids)
+      : model_(model), cell_(cell), ids_(std::move(ids)) {
+    state_ = model.make_state(cell.batch, cell.prompt + decode_tokens);
+  }
+  void prefill() { feed(cell_.prompt); }
+  void decode() { feed(1); }
+  int64_t state_bytes() const { return state_->bytes(); }
+
+ private:
+  const Model& model_;
+  Cell cell_;
+  std::vector<int32_t> ids_;
+  std::unique_ptr<DecodeState> state_;
+  size_t next_ = 0;
+
+  void feed(int64_t tokens) {
+    const NoGrad no_grad;
+    std::vector<int32_t> ids;
+    for (int64_t i = 0; i < tokens * cell_.batch; ++i) ids.push_back(ids_[next_++ % ids_.size()]);
+    const Sequences sequences = model_.continue_sequences(*state_, std::vector<int64_t>(size_t(cell_.batch), tokens));
+    const Shape shape{int64_t(ids.size())};
+    const Tensor rows =
+        model_.device() == Device::meta ? empty(shape, DType::i32, Device::meta) : tensor_of(shape, ids);
+    const Var out = model_.forward(rows, sequences, state_.get());
+    model_.logits(pick_rows(out, sequences.last_rows()));
+  }
+};
+
+std::vector<int32_t> some_tokens(const TokenStore& text) {
+  std::vector<int32_t> ids(size_t(std::min<int64_t>(text.tokens(), 1 << 16)));
+  text.copy(0, int64_t(ids.size()), ids.data());
+  return ids;
+}
+
+int64_t weight_bytes(const Model& model) {
+  int64_t bytes = 0;
+  for (const Parameter& p : model.parameters().all())
+    bytes += p.master.value().bytes() + (p.shadow.defined() ? p.shadow.bytes() : 0);
+  return bytes;
+}
+
+}  // namespace
+
+double time_training(const Contender& c, const TokenStore& text, int64_t steps) {
+  Model model(c.model, {.dtype = c.train.parameter_dtype(), .compute = c.train.compute(), .trainable = true});
+  model.set_recompute(c.train.gradient_checkpointing);
+  AdamW optimizer(model.parameters(), c.train);
+  const BatchOrder order(text, c.sequence_length, c.train.micro_batch_tokens(), 1);
+  int64_t next = 0;
+  const auto step = [&](int64_t number) {
+    std::vector<DeviceBatch> batches;
+    for (int64_t i = 0; i < c.train.gradient_accumulation_steps; ++i, ++next)
+      batches.push_back(
+          to_device(order.batch(next / order.batches_per_epoch(), next % order.batches_per_epoch()), Device::cpu));
+    accumulate_gradients(model, batches, c.train, number);
+    optimizer.step(number, c.train.learning_rate * 1e-3, optimizer.gradient_norm());
+  };
+  step(1);
+  std::vector<double> times;
+  for (int64_t i = 0; i < steps; ++i) {
+    const auto start = Clock::now();
+    step(2 + i);
+    times.push_back(seconds_since(start));
+  }
+  return quantile(times, 0.5);
+}
+
+SpeedBench::SpeedBench(std::vector<Contender> contenders, const MeasureConfig& measure, TokenStore text)
+    : contenders_(std::move(contenders)), measure_(measure), text_(std::move(text)) {
+  for (int64_t batch : measure.batch_sizes)
+    for (int64_t prompt : measure.prompt_lengths) cells_.push_back({prompt, batch});
+  const DType dtype = dtype_of(measure.precision);
+  for (const Contender& c : contenders_) {
+    models_.push_back(std::make_unique<Model>(c.model, ModelOptions{.dtype = dtype, .compute = dtype}));
+    if (!c.weights.empty()) load_weights(*models_.back(), c.weights);
+  }
+  for (size_t v = 0; v < contenders_.size(); ++v) {
+    std::vector<CellCost> costs;
+    const Model shapes(contenders_[v].model, {.device = Device::meta, .dtype = dtype, .compute = dtype});
+    for (size_t c = 0; c < cells_.size(); ++c) {
+      CellCost cost;
+      const int64_t length = cells_[c].prompt + measure.decode_tokens, limit = shapes.position_limit();
+      if (limit && length > limit) cost.refused = cat("its positions end at ", limit, ", this needs ", length);
+      try {
+        if (cost.refused.empty()) {
+          Decoding meta(shapes, cells_[c], measure.decode_tokens, {0});
+          {
+            const kernels::CostMeter meter;
+            meta.prefill();
+            cost.prefill_flops = meter.total().flops;
+          }
+          const kernels::CostMeter meter;
+          meta.decode();
+          cost.decode_flops = meter.total().flops;
+        }
+      } catch (const Error& error) {
+        cost.refused = error.what();
+      }
+      if (cost.refused.empty()) {
+        double prefill = 0, decode = 0;
+        run_cell(v, c, prefill, decode, &cost);
+      }
+      costs.push_back(cost);
+    }
+    costs_.push_back(std::move(costs));
+  }
+}
+
+void SpeedBench::run_cell(size_t contender, size_t cell, double& prefill, double& decode_token, CellCost* cost) {
+  const Model& model = *models_[contender];
+  const int64_t held = ledger(Device::cpu).current();
+  if (cost) ledger(Device::cpu).reset_peak();
+  Decoding decoding(model, cells_[cell], measure_.decode_tokens, some_tokens(text_));
+  auto start = Clock::now();
+  decoding.prefill();
+  prefill = seconds_since(start);
+  start = Clock::now();
+  for (int64_t i = 0; i < measure_.decode_tokens; ++i) decoding.decode();
+  decode_token = seconds_since(start) / double(measure_.decode_tokens);
+  if (!cost) return;
+  cost->state_bytes = decoding.state_bytes();
+  cost->peak_bytes = ledger(Device::cpu).peak() - held + weight_bytes(model);
+}
+
+std::vector<Timing> SpeedBench::round(int64_t number) {
+  const size_t n = contenders_.size();
+  std::vector<Timing> out(n);
+  for (Timing& t : out) {
+    t.train_step = kNone;
+    t.prefill.assign(cells_.size(), kNone);
+    t.decode_token.assign(cells_.size(), kNone);
+  }
+  // The order turns, so that nobody always runs behind the same neighbour.
+  const auto who = [&](size_t i, size_t turn) { return (i + turn) % n; };
+  for (size_t i = 0; i < n && measure_.train_steps; ++i) {
+    if (stop_signal()) return {};
+    const size_t v = who(i, size_t(number));
+    out[v].train_step = time_training(contenders_[v], text_, measure_.train_steps);
+  }
+  for (size_t c = 0; c < cells_.size(); ++c)
+    for (size_t i = 0; i < n; ++i) {
+      if (stop_signal()) return {};
+      const size_t v = who(i, size_t(number) + c);
+      if (!costs_[v][c].refused.empty()) continue;
+      // Short work is run again and its median taken: other programs interrupt some of the runs, not most of them.
+      std::vector<double> prefill, decode;
+      for (double spent = 0; prefill.empty() || (spent < kShortest && prefill.size() < kRunsAtMost);) {
+        double one = 0, token = 0;
+        run_cell(v, c, one, token, nullptr);
+        prefill.push_back(one);
+        decode.push_back(token);
+        spent += one + token * double(measure_.decode_tokens);
+      }
+      out[v].prefill[c] = quantile(prefill, 0.5);
+      out[v].decode_token[c] = quantile(decode, 0.5);
+    }
+  return out;
+}
+
+}  // namespace lithe::compare

@@ -1,0 +1,66 @@
+// Timing variants against each other. A round measures every variant once, in an order that changes, and the baseline
+// a second time as a control: the two baselines tell what a difference without a cause looks like on this machine now.
+#pragma once
+
+#include <memory>
+
+#include "lithe/compare/variants.h"
+#include "lithe/model/model.h"
+
+namespace lithe::compare {
+
+/// A prompt length and a batch size.
+struct Cell {
+  int64_t prompt = 0, batch = 0;
+};
+
+/// What a cell costs a variant, the same in every round.
+struct CellCost {
+  std::string refused;       // why it cannot be run; empty: it can
+  int64_t state_bytes = 0;   // held behind the prompt and the decoded tokens, all sequences
+  int64_t peak_bytes = 0;    // of weights, state and rows while prefilling and decoding
+  double prefill_flops = 0;  // all sequences
+  double decode_flops = 0;   // of one more token for each sequence
+};
+
+/// One variant in one round. NaN: not measured.
+struct Timing {
+  double train_step = 0;             // seconds
+  std::vector<double> prefill;       // seconds by cell
+  std::vector<double> decode_token;  // seconds of one step of all sequences, by cell
+};
+
+struct Contender {
+  std::string name;
+  ModelConfig model;  // complete
+  TrainConfig train;
+  int64_t sequence_length = 0;
+  Path weights;  // empty: as initialised
+};
+
+/// Seconds of one optimiser step: one to warm up, then the median of `steps`.
+double time_training(const Contender& contender, const TokenStore& text, int64_t steps);
+
+class SpeedBench {
+ public:
+  /// The last contender is the control. `text` gives the prompts and the batches.
+  SpeedBench(std::vector<Contender> contenders, const MeasureConfig& measure, TokenStore text);
+
+  const std::vector<Cell>& cells() const { return cells_; }
+  /// By contender and cell.
+  const std::vector<std::vector<CellCost>>& costs() const { return costs_; }
+  /// By contender. Empty when asked to stop.
+  std::vector<Timing> round(int64_t number);
+
+ private:
+  std::vector<Contender> contenders_;
+  MeasureConfig measure_;
+  TokenStore text_;
+  std::vector<std::unique_ptr<Model>> models_;
+  std::vector<Cell> cells_;
+  std::vector<std::vector<CellCost>> costs_;
+
+  void run_cell(size_t contender, size_t cell, double& prefill, double& decode_token, CellCost* cost);
+};
+
+}  // namespace lithe::compare

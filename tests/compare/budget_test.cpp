@@ -1,0 +1,73 @@
+#include "lithe/compare/budget.h"
+
+#include <cmath>
+
+#include "tests/compare/compare_kit.h"
+
+namespace lithe::compare {
+namespace {
+
+const std::string kSha = "baseline: mha\nvariants: {mha: {}, sha: {model.mixer.heads: sha}}\n";
+
+double error_of(const VariantResult& r) { return std::abs(r.variant.share.amount / r.variant.share.target - 1); }
+
+TEST(Budget, AWidthIsSolvedForParameters) {
+  const kit::CompareKit kit;
+  const Comparison c = kit.plan(
+      kSha + "budget: {match: parameters, solve: model.ffn.intermediate_size, multiple_of: 1, tolerance: 0.01}\n");
+  const Variant &mha = c.variants[0].variant, &sha = c.variants[1].variant;
+  EXPECT_EQ(mha.share.target, double(mha.plan.parameters));
+  EXPECT_TRUE(mha.share.key.empty());  // the baseline is the budget
+  EXPECT_GT(sha.share.to, 32);
+  EXPECT_LE(error_of(c.variants[1]), 0.01);
+  EXPECT_EQ(sha.share.amount, double(sha.plan.parameters));
+  // No neighbouring width is nearer: a swiglu width costs three rows of 16.
+  EXPECT_LE(std::abs(sha.share.amount - sha.share.target), 3 * 16 / 2.0);
+  // What the budget changed is reported as its doing.
+  bool seen = false;
+  for (const Change& change : sha.changes)
+    if (change.key == "model.ffn.intermediate_size") {
+      seen = true;
+      EXPECT_TRUE(change.solved);
+    }
+  EXPECT_TRUE(seen);
+}
+
+TEST(Budget, FlopsAreMatchedBySteps) {
+  const kit::CompareKit kit;
+  const Comparison c = kit.plan(kSha + "budget: {match: flops, tolerance: 0.01}\nset: {train.max_steps: 200}\n");
+  const Variant& sha = c.variants[1].variant;
+  EXPECT_EQ(c.variants[0].variant.steps, 200);
+  EXPECT_GT(sha.steps, 200);
+  EXPECT_EQ(sha.share.key, "train.max_steps");
+  EXPECT_NEAR(sha.plan.step.flops * double(sha.steps), sha.share.target, sha.plan.step.flops / 2);
+}
+
+TEST(Budget, AnAmountOfTokensIsForAll) {
+  const kit::CompareKit kit;
+  for (const VariantResult& r : kit.plan(kSha + "budget: {match: tokens, amount: 6400}\n").variants)
+    EXPECT_EQ(r.variant.steps, 100);
+}
+
+TEST(Budget, TimeIsMeasuredOnceAndKept) {
+  const kit::CompareKit kit;
+  const std::string keys = kSha + "budget: {match: time, tolerance: 0.1}\nmeasure: {repeats: 0}\n";
+  const Comparison first = kit.run(keys), second = kit.run(keys);
+  EXPECT_GT(first.variants[1].variant.steps, 0);
+  EXPECT_EQ(first.variants[1].variant.steps, second.variants[1].variant.steps);
+  EXPECT_EQ(first.variants[1].runs[0].quality.nll, second.variants[1].runs[0].quality.nll);
+}
+
+TEST(Budget, WhatCannotMatchIsRefusedWithTheNearestValues) {
+  const kit::CompareKit kit;
+  const std::string coarse = kit.refusal(
+      kSha + "budget: {match: parameters, solve: model.ffn.intermediate_size, multiple_of: 16, tolerance: 0.001}\n");
+  EXPECT_NE(coarse.find("model.ffn.intermediate_size 32 gives"), std::string::npos) << coarse;
+  const std::string unsolved = kit.refusal(kSha + "budget: {match: parameters}\n");
+  EXPECT_NE(unsolved.find("name a width to solve for"), std::string::npos) << unsolved;
+  const std::string wrong = kit.refusal(kSha + "budget: {match: parameters, solve: model.ffn.type}\n");
+  EXPECT_NE(wrong.find("not a whole-number key"), std::string::npos) << wrong;
+}
+
+}  // namespace
+}  // namespace lithe::compare

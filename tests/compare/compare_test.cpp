@@ -1,0 +1,225 @@
+// What a comparison does from end to end: fairness, noise, continuation, and its files.
+#include "lithe/compare/compare.h"
+
+#include <cmath>
+#include <csignal>
+#include <cstring>
+#include <thread>
+
+#include "lithe/base/stop.h"
+#include "lithe/model/model.h"
+#include "tests/compare/compare_kit.h"
+
+namespace lithe::compare {
+namespace {
+
+const std::string kTwins = "baseline: a\nvariants: {a: {}, b: {}}\n";
+const std::string kHeads =
+    "baseline: mha\nvariants: {mha: {}, sha: {model.mixer.heads: sha}, mhe: {model.mixer.heads: mhe_mul}}\n";
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+// oracle: infra.compare
+TEST(Compare, IdenticalVariantsHaveNoWinner) {
+  const kit::CompareKit kit;
+  const Comparison c = kit.run(kTwins + "seeds: [1, 2, 3]\n" + kit::kSmallTiming);
+  EXPECT_FALSE(c.winner);
+  ASSERT_EQ(c.losses.size(), 1u);
+  EXPECT_EQ(c.losses[0].both.value, 0);  // to the bit: same data, same order, same start
+  EXPECT_EQ(c.losses[0].p, 1);
+  EXPECT_FALSE(c.losses[0].beyond);
+  EXPECT_TRUE(c.crossovers.empty());
+  EXPECT_TRUE(contains(c.sentences[0], "No winner")) << c.sentences[0];
+  EXPECT_TRUE(kit.json().at("winner").is_null());
+}
+
+// The largest quality differences name no winner when there is one seed: its noise is unknown.
+TEST(Compare, OneSeedNamesNoWinner) {
+  const kit::CompareKit kit;
+  const Comparison c = kit.run("baseline: a\nvariants: {a: {}, b: {train.learning_rate: 1.0e-6}}\n" + kit::kNoTiming);
+  EXPECT_FALSE(c.winner);
+  ASSERT_EQ(c.losses.size(), 1u);
+  EXPECT_FALSE(c.losses[0].beyond);
+  EXPECT_TRUE(c.losses[0].beyond_text);
+}
+
+TEST(Compare, AClearDifferenceIsFound) {
+  const kit::CompareKit kit;
+  const Comparison c =
+      kit.run("baseline: a\nvariants: {a: {}, b: {train.learning_rate: 1.0e-6}}\nseeds: [1, 2, 3]\n" + kit::kNoTiming);
+  ASSERT_TRUE(c.winner);
+  EXPECT_EQ(c.name(*c.winner), "a");
+  EXPECT_LT(c.variants[1].prr, 100);
+  EXPECT_EQ(c.variants[0].prr, 100);
+  EXPECT_TRUE(std::isnan(c.variants[1].peop));  // equal parameters
+}
+
+TEST(Compare, RefusesWhatDiffersUndeclared) {
+  const kit::CompareKit kit;
+  kit.recipe("other.yaml", ", norm: {type: layer}");
+  const std::string keys = "baseline: a\nvariants: {a: {}, b: {recipe: other.yaml}}\n";
+  const std::string why = kit.refusal(keys);
+  EXPECT_TRUE(contains(why, "what differs must be declared, and this is not: model.norm.")) << why;
+  EXPECT_TRUE(contains(why, "model.norm.type ('layer' in 'b', 'rms' in 'a')")) << why;
+  EXPECT_EQ(kit.plan(keys + "declare: [model.norm]\n").variants.size(), 2u);
+}
+
+TEST(Compare, RefusesOtherDataSeedsAndLimitsHoweverDeclared) {
+  const kit::CompareKit kit;
+  const auto with = [&](const std::string& change) {
+    return kit.refusal("baseline: a\nvariants: {a: {}, b: {" + change + "}}\n");
+  };
+  EXPECT_TRUE(contains(with("data.sequence_length: 8"), "data.sequence_length must be the same"));
+  EXPECT_TRUE(contains(with("train.seed: 7"), "train.seed must be the same"));
+  EXPECT_TRUE(contains(with("train.batch_tokens: 32"), "train.batch_tokens must be the same"));
+  EXPECT_TRUE(contains(with("eval.stride: 4"), "eval.stride must be the same"));
+  EXPECT_TRUE(contains(with("train.max_steps: 5"), "train.max_steps is given by the budget"));
+  EXPECT_TRUE(contains(with("train.max_time: 5"), "ends a run by the clock"));
+  EXPECT_TRUE(contains(with("model.hiden_size: 8"), "variant 'b'"));
+  // Where something is written is no difference.
+  EXPECT_NO_THROW(kit.plan("baseline: a\nvariants: {a: {}, b: {train.save_steps: 5}}\n"));
+}
+
+TEST(Compare, SharesInitialValuesWhereNamesAndShapesAgree) {
+  const kit::CompareKit kit;
+  const Comparison c = kit.plan(kHeads);
+  EXPECT_EQ(c.variants[0].start.shared, c.variants[0].start.all);
+  EXPECT_GT(c.variants[1].start.shared, 0);
+  EXPECT_LT(c.variants[1].start.shared, c.variants[1].start.all);
+  std::vector<std::unique_ptr<Model>> models;
+  for (const VariantResult& r : c.variants) {
+    ModelConfig config = r.variant.setting.model;
+    config.vocab_size = 257;
+    config.max_position_embeddings = 16;
+    models.push_back(std::make_unique<Model>(config, ModelOptions{.seed = 9}));
+  }
+  for (size_t v = 1; v < models.size(); ++v) {
+    int64_t same = 0;
+    for (const Parameter& p : models[v]->parameters().all()) {
+      const Parameter* base = models[0]->parameters().find(p.name);
+      if (!base || base->master.value().shape() != p.master.value().shape()) continue;
+      const Tensor &x = base->master.value(), &y = p.master.value();
+      EXPECT_EQ(std::memcmp(x.data<float>(), y.data<float>(), size_t(x.bytes())), 0) << p.name;
+      same += y.numel();
+    }
+    EXPECT_EQ(same, c.variants[v].start.shared);
+  }
+}
+
+TEST(Compare, InterruptedAndContinuedHasTheSameNumbers) {
+  const kit::CompareKit kit;
+  const std::string keys = kHeads + "seeds: [1, 2]\nset: {train.max_steps: 60}\n" + kit::kNoTiming;
+  const Comparison whole = kit.run(keys, "whole");
+  const Path watched = run_directory(kit.directory / "parts", "sha", 1) / "metrics.jsonl";
+  std::atomic<bool> over = false;
+  std::thread interrupter([&] {
+    while (!over && !std::filesystem::exists(watched)) std::this_thread::yield();
+    set_stop_signal(SIGINT);
+  });
+  const Comparison part = kit.run(keys, "parts");
+  over = true;
+  interrupter.join();
+  set_stop_signal(0);
+  EXPECT_EQ(part.status, "stopped");
+  EXPECT_FALSE(part.winner);
+  EXPECT_EQ(kit.json("parts").at("status"), "stopped");
+  const auto written = [&] {
+    return std::filesystem::last_write_time(run_directory(kit.directory / "parts", "mha", 1) / "model.safetensors");
+  };
+  const auto before = written();
+  const Comparison continued = kit.run(keys, "parts");
+  EXPECT_EQ(continued.status, "complete");
+  EXPECT_EQ(written(), before);  // what was finished is not repeated
+  for (size_t v = 0; v < whole.variants.size(); ++v) {
+    ASSERT_EQ(continued.variants[v].runs.size(), 2u);
+    for (size_t s = 0; s < 2; ++s) {
+      EXPECT_EQ(continued.variants[v].runs[s].quality.nll, whole.variants[v].runs[s].quality.nll);
+      EXPECT_EQ(continued.variants[v].runs[s].steps, 60);
+    }
+  }
+  EXPECT_EQ(continued.sentences, whole.sentences);
+}
+
+TEST(Compare, MoreSeedsAndVariantsContinueWhatIsThere) {
+  const kit::CompareKit kit;
+  const Comparison first = kit.run(kTwins + kit::kNoTiming);
+  const Comparison more =
+      kit.run("baseline: a\nvariants: {a: {}, b: {}, c: {model.mixer.heads: sha}}\nseeds: [1, 2]\n" + kit::kNoTiming);
+  EXPECT_EQ(more.variants[0].runs[0].quality.nll, first.variants[0].runs[0].quality.nll);
+  EXPECT_EQ(more.variants[2].runs.size(), 2u);
+  // Another recipe below the same directory is refused, with the key.
+  try {
+    kit.run(kTwins + "set: {train.learning_rate: 0.02}\n" + kit::kNoTiming);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::usage);
+    EXPECT_TRUE(contains(error.what(), "train.learning_rate")) << error.what();
+  }
+}
+
+TEST(Compare, ADivergingVariantIsAResult) {
+  const kit::CompareKit kit;
+  const Comparison c = kit.run(
+      "baseline: a\nvariants: {a: {}, wild: {train.learning_rate: 1.0e30, train.max_grad_norm: 0}}\n"
+      "seeds: [1, 2]\n" +
+      kit::kSmallTiming);
+  EXPECT_EQ(c.variants[1].diverged(), 2);
+  ASSERT_TRUE(c.winner);
+  EXPECT_EQ(c.name(*c.winner), "a");
+  EXPECT_TRUE(contains(c.sentences[0], "wild diverged with 2 of 2 seeds")) << c.sentences[0];
+  EXPECT_TRUE(kit.json().at("variants")[1].at("loss").is_null());
+}
+
+TEST(Compare, TheFilesHoldEverything) {
+  const kit::CompareKit kit;
+  const Comparison c = kit.run(kHeads + "seeds: [1, 2]\n" + kit::kSmallTiming);
+  const Json json = kit.json();
+  for (const Json& v : json.at("variants")) {
+    for (const char* key : {"parameters", "mixer_parameters", "steps", "tokens", "training_flops", "step_flops",
+                            "planned_peak_bytes", "loss", "loss_deviation", "score", "prr"})
+      EXPECT_TRUE(v.at(key).is_number()) << key;
+    EXPECT_EQ(v.at("runs").size(), 2u);
+    for (const Json& run : v.at("runs")) EXPECT_EQ(run.at("measured_peak_bytes"), run.at("planned_peak_bytes"));
+    EXPECT_GT(v.at("speed").at("training_step").at("tokens_per_second"), 0);
+    ASSERT_EQ(v.at("speed").at("cells").size(), 4u);
+    for (const Json& cell : v.at("speed").at("cells")) {
+      EXPECT_GT(cell.at("prefill").at("seconds"), 0);
+      EXPECT_GT(cell.at("decode_token").at("tokens_per_second"), 0);
+      EXPECT_GT(cell.at("decode_flops"), 0);
+      EXPECT_GT(cell.at("peak_bytes"), cell.at("state_bytes"));
+    }
+  }
+  EXPECT_EQ(json.at("peop_baseline"), "sha");
+  EXPECT_TRUE(json.at("variants")[1].at("peop").is_null());
+  EXPECT_TRUE(json.at("variants")[2].at("peop_mixer").is_number());
+  EXPECT_EQ(json.at("loss_differences").size(), 3u);
+  EXPECT_EQ(json.at("speed_differences").size(), 2u * (1 + 4 + 4));
+  EXPECT_EQ(json.at("speed_rounds"), 3);
+  // State bytes as measured are those of the formula: MHE keeps the shared key and value only, four times less.
+  const auto state = [&](size_t v) {
+    return json.at("variants")[v].at("speed").at("cells")[0].at("state_bytes").get<int64_t>();
+  };
+  EXPECT_EQ(state(0), 4 * state(1));
+  EXPECT_EQ(state(1), state(2));
+  const std::string markdown = read_file(kit.directory / "out/comparison.md"),
+                    page = read_file(kit.directory / "out/comparison.html");
+  for (const std::string& text : {markdown, page})
+    for (const char* word : {"mha", "sha", "mhe", "PRR", "PEoP", "model.mixer.heads.type", "declared"})
+      EXPECT_TRUE(contains(text, word)) << word;
+  for (const char* chart : {"Quality against parameters", "Quality against memory", "Quality against time"})
+    EXPECT_TRUE(contains(page, chart)) << chart;
+  EXPECT_FALSE(contains(page, "http://")) << "a page asks for nothing outside itself";
+}
+
+TEST(Compare, TimingContinuesWithMoreRounds) {
+  const kit::CompareKit kit;
+  const Comparison first = kit.run(kTwins + kit::kSmallTiming);
+  std::string more = kit::kSmallTiming;
+  more.replace(more.find("repeats: 3"), 10, "repeats: 4");
+  const Comparison second = kit.run(kTwins + more);
+  ASSERT_EQ(second.speed.rounds.size(), 4u);
+  EXPECT_EQ(second.speed.rounds[0][0].train_step, first.speed.rounds[0][0].train_step);
+}
+
+}  // namespace
+}  // namespace lithe::compare
