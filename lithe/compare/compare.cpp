@@ -233,7 +233,6 @@ class Comparer {
 
 }  // namespace
 
-// spec: infra.compare | tool | matched budgets, paired seeds, intervals, interleaved timing with a control | TH 3.4.6
 Comparison compare(const Request& request) {
   if (request.plan_only) return Comparer(request).run();
   check_usage(!std::filesystem::exists(request.out) || std::filesystem::is_directory(request.out), "compare", "'",

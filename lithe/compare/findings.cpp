@@ -284,7 +284,8 @@ void cache(Comparison& c) {
     if (!config.vocab_size) config.vocab_size = 1;
     if (!config.max_position_embeddings) config.max_position_embeddings = v.variant.setting.data.sequence_length;
     models.push_back(std::make_unique<Model>(config, ModelOptions{.device = Device::meta}));
-    bytes.push_back([model = models.back().get()](int64_t tokens) { return model->state_bytes({tokens}); });
+    bytes.push_back(
+        [model = models.back().get()](int64_t tokens) { return model->state_bytes(std::vector<int64_t>{tokens}); });
     v.cache_bytes.clear();
     for (int64_t n : c.cache_lengths) v.cache_bytes.push_back(double(bytes.back()(n)));
   }

@@ -19,7 +19,6 @@ const std::string kHeads =
 
 bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-// oracle: infra.compare
 TEST(Compare, IdenticalVariantsHaveNoWinner) {
   const kit::CompareKit kit;
   const Comparison c = kit.run(kTwins + "seeds: [1, 2, 3]\n" + kit::kSmallTiming);
