@@ -48,7 +48,7 @@ void print(const compare::Comparison& c, const std::string& out) {
     };
     std::printf("%-20s %10s %10s %20s %8s %8s %14lld%s\n", r.variant.name.c_str(), shown(r.loss, "%.4f").c_str(),
                 r.finished() > 1 ? shown(r.loss_deviation, "%.4f").c_str() : "-", shown(r.score, "%.3f").c_str(),
-                shown(r.prr, "%.1f").c_str(), shown(r.peop_mixer, "%.2f").c_str(),
+                shown(r.prr, "%.1f").c_str(), shown(c.peop_of(r), "%.2f").c_str(),
                 static_cast<long long>(r.variant.plan.parameters), r.diverged() ? "  diverged" : "");
   }
   std::printf("\n");

@@ -171,16 +171,34 @@ void for_each_measure(const Speed& s, F&& f) {
   for (size_t k = 0; k < s.cells.size(); ++k) f("decode", int64_t(k), size_t(2));
 }
 
+// The control's difference at this measure, and not less than the usual one of its kind.
+double floor_of(const Speed& s, std::string_view what, int64_t cell) {
+  const size_t kind = what == "training"  ? 0
+                      : what == "prefill" ? 1
+                                          : 2,
+               at = kind == 0 ? 0 : 1 + (kind - 1) * s.cells.size() + size_t(cell);
+  return std::max(s.floor[kind], s.control[at]);
+}
+
 void compare_speeds(Comparison& c) {
   Speed& s = c.speed;
   c.speeds.clear();
   s.floor.assign(3, 0);
+  s.worst.assign(3, 0);
+  s.control.clear();
   if (!s.measured()) return;
   const size_t control = c.variants.size();
+  std::vector<double> of_kind[3];
   for_each_measure(s, [&](const char* what, int64_t cell, size_t kind) {
     const auto ratios = log_ratios(s, control, c.baseline, what, cell);
-    if (!ratios.empty()) s.floor[kind] = std::max(s.floor[kind], std::abs(quantile(ratios, 0.5)));
+    s.control.push_back(ratios.empty() ? 0 : std::abs(quantile(ratios, 0.5)));
+    if (!ratios.empty()) of_kind[kind].push_back(s.control.back());
   });
+  for (size_t kind = 0; kind < 3; ++kind)
+    if (!of_kind[kind].empty()) {
+      s.floor[kind] = quantile(of_kind[kind], 0.5);
+      s.worst[kind] = quantile(of_kind[kind], 1);
+    }
   std::vector<double> p;
   for (size_t v = 0; v < c.variants.size(); ++v) {
     if (v == c.baseline) continue;
@@ -198,8 +216,7 @@ void compare_speeds(Comparison& c) {
   for (size_t i = 0; i < c.speeds.size(); ++i) {
     SpeedDifference& d = c.speeds[i];
     d.p = p[i];
-    const double floor = s.floor[d.what == "training" ? 0 : d.what == "prefill" ? 1 : 2];
-    d.beyond = p[i] < 1 - c.experiment.confidence && std::abs(std::log(d.ratio)) > floor;
+    d.beyond = p[i] < 1 - c.experiment.confidence && std::abs(std::log(d.ratio)) > floor_of(s, d.what, d.cell);
   }
 }
 
@@ -209,8 +226,9 @@ int sign_of(const Comparison& c, size_t a, size_t b, const char* what, int64_t c
   if (ratios.empty()) return 0;
   const Estimate e = paired(ratios);
   *log_ratio = e.value;
-  const double floor = c.speed.floor[std::string_view(what) == "prefill" ? 1 : 2];
-  if (e.p() >= 1 - c.experiment.confidence || std::abs(e.value) <= floor) return 0;
+  // Many cells and pairs are looked at: each by a share of the level.
+  const double n = double(c.variants.size()), looks = n * (n - 1) / 2 * double(c.speed.cells.size());
+  if (e.p() >= (1 - c.experiment.confidence) / looks || std::abs(e.value) <= floor_of(c.speed, what, cell)) return 0;
   return e.value < 0 ? -1 : 1;
 }
 
@@ -299,6 +317,11 @@ int64_t VariantResult::finished() const {
 }
 
 int64_t VariantResult::diverged() const { return int64_t(runs.size()) - finished(); }
+
+bool Comparison::peop_by_mixers() const {
+  return std::any_of(variants.begin(), variants.end(),
+                     [&](const VariantResult& v) { return v.mixer_parameters != variants[0].mixer_parameters; });
+}
 
 std::string score_name(const std::string& score) {
   return score == "word_perplexity" ? "word perplexity"

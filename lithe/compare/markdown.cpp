@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include "lithe/base/error.h"
@@ -84,10 +85,11 @@ void speed(Markdown& out, const Comparison& c) {
   if (!s.measured()) return;
   out.line("## Speed\n");
   out.line(cat("Medians of ", s.rounds.size(),
-               " interleaved rounds. The same model measured against itself differed by up to ",
+               " interleaved rounds. The same model measured against itself typically differed by ",
                number(100 * std::expm1(s.floor[0]), 2), " % in training, ", number(100 * std::expm1(s.floor[1]), 2),
-               " % in prefill and ", number(100 * std::expm1(s.floor[2]), 2),
-               " % in decoding; no smaller difference counts. * marks differences from ", c.name(c.baseline),
+               " % in prefill and ", number(100 * std::expm1(s.floor[2]), 2), " % in decoding (at worst ",
+               number(100 * std::expm1(*std::max_element(s.worst.begin(), s.worst.end())), 2),
+               " %); no difference smaller than its own there counts. * marks differences from ", c.name(c.baseline),
                " beyond the noise.\n"));
   const auto mark = [&](size_t v, const char* what, int64_t cell) {
     for (const SpeedDifference& d : c.speeds)

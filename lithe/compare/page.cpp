@@ -108,7 +108,8 @@ void headline(Page& page, const Comparison& c) {
     tiles.push_back(
         {"Noise of timing",
          format_number(100 * std::expm1(*std::max_element(c.speed.floor.begin(), c.speed.floor.end())), 2) + " %",
-         c.name(c.baseline) + " against itself"});
+         c.name(c.baseline) + " against itself; at worst " +
+             format_number(100 * std::expm1(*std::max_element(c.speed.worst.begin(), c.speed.worst.end())), 2) + " %"});
   page.tiles(tiles);
   page.notice(c.winner                 ? Tone::good
               : c.status == "complete" ? Tone::plain
@@ -162,9 +163,8 @@ void overview_table(Page& page, const Comparison& c) {
     const double tokens = double(r.variant.steps * r.variant.setting.train.batch_tokens);
     table.rows.push_back({name_in_table(c, v), with_deviation(r.loss, r.loss_deviation, r.finished()),
                           with_deviation(r.score, r.score_deviation, r.finished()), number(r.prr, 4),
-                          number(std::isfinite(r.peop_mixer) ? r.peop_mixer : r.peop, 3),
-                          report::Cell::integer(r.variant.plan.parameters), quantity(peak_of(r), Quantity::bytes),
-                          number(std::round(tokens / training_seconds(c, v)), 6),
+                          number(c.peop_of(r), 3), report::Cell::integer(r.variant.plan.parameters),
+                          quantity(peak_of(r), Quantity::bytes), number(std::round(tokens / training_seconds(c, v)), 6),
                           quantity(r.cache_bytes[4], Quantity::bytes)});
   }
   page.table(table);
@@ -237,13 +237,12 @@ void quality(Page& page, const Comparison& c) {
   else
     page.chart(retention(c));
   overview_table(page, c);
-  page.paragraph(
-      cat("Loss is in nats per token on ", c.held_out,
-          "; ± is one standard deviation over the seeds. PRR is what "
-          "is kept of the quality of ",
-          c.name(c.baseline), ", PEoP the relative gain in quality over ", c.name(c.peop_baseline),
-          " for the relative growth in parameters of the mixers (of all where mixers are equal). Memory is the peak of "
-          "training, state what decoding keeps for one sequence of 1,024 tokens."));
+  page.paragraph(cat("Loss is in nats per token on ", c.held_out,
+                     "; ± is one standard deviation over the seeds. PRR is what "
+                     "is kept of the quality of ",
+                     c.name(c.baseline), ", PEoP the relative gain in quality over ", c.name(c.peop_baseline),
+                     " for the relative growth in parameters", c.peop_by_mixers() ? " of the mixers" : "",
+                     ". Memory is the peak of training, state what decoding keeps for one sequence of 1,024 tokens."));
 }
 
 void learning(Page& page, const Comparison& c) {
@@ -311,10 +310,10 @@ void speed_table(Page& page, const Comparison& c) {
         const auto prefill = s.spread(v, "prefill", int64_t(k)), decode = s.spread(v, "decode", int64_t(k));
         const double batch = double(cell.batch);
         row.push_back(quantity(prefill.median, Quantity::seconds));
-        row.push_back(report::format(prefill.low, Quantity::seconds) + " – " +
+        row.push_back(report::format(prefill.low, Quantity::seconds) + " – " +
                       report::format(prefill.high, Quantity::seconds));
         row.push_back(number(batch / decode.median));
-        row.push_back(format_number(batch / decode.high, 3) + " – " + format_number(batch / decode.low, 3));
+        row.push_back(format_number(batch / decode.high, 3) + " – " + format_number(batch / decode.low, 3));
         row.push_back(quantity(double(cost.state_bytes), Quantity::bytes));
         row.push_back(quantity(double(cost.peak_bytes), Quantity::bytes));
         row.push_back(quantity(cost.decode_flops / batch, Quantity::count));
@@ -343,7 +342,7 @@ void speed(Page& page, const Comparison& c) {
       Series series{c.name(v), {}, {}};
       series.dots = true;
       for (size_t k = 0; k < s.cells.size(); ++k) {
-        if (s.cells[k].batch != batch) continue;
+        if (s.cells[k].batch != batch || !s.costs[v][k].refused.empty()) continue;
         series.x.push_back(double(s.cells[k].prompt));
         series.y.push_back(of(s.cells[k], s.spread(v, what, int64_t(k)).median));
       }
@@ -382,11 +381,17 @@ void memory(Page& page, const Comparison& c) {
   chart.detail = "By the formula of each part; variants with equal states lie on one line.";
   chart.x = {"tokens so far", Quantity::number, true};
   chart.y = {"bytes", Quantity::bytes, true};
+  std::string without;
   for (const VariantResult& r : c.variants) {
+    if (r.cache_bytes.back() == 0) {
+      without += (without.empty() ? " Without a state: " : ", ") + r.variant.name;
+      continue;
+    }
     Series series{r.variant.name, {}, r.cache_bytes};
     for (int64_t n : c.cache_lengths) series.x.push_back(double(n));
     chart.series.push_back(std::move(series));
   }
+  if (!without.empty()) chart.detail += without + ".";
   const Speed& speed = c.speed;
   if (!speed.measured()) return page.chart(chart);
   LineChart peak;

@@ -1,5 +1,6 @@
 #include "lithe/compare/result.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "lithe/base/json.h"
@@ -158,7 +159,8 @@ std::string to_json_text(const Comparison& c) {
     json["speed_rounds"] = c.speed.rounds.size();
     json["speed_noise_floor"] = {{"training", std::expm1(c.speed.floor[0])},
                                  {"prefill", std::expm1(c.speed.floor[1])},
-                                 {"decode", std::expm1(c.speed.floor[2])}};
+                                 {"decode", std::expm1(c.speed.floor[2])},
+                                 {"worst", std::expm1(*std::max_element(c.speed.worst.begin(), c.speed.worst.end()))}};
   }
   for (const Crossover& x : c.crossovers)
     json["crossovers"].push_back({{"winner", c.name(x.winner)},

@@ -54,7 +54,9 @@ struct Speed {
   std::vector<Cell> cells;
   std::vector<std::vector<CellCost>> costs;  // by contender: the variants, then the control
   std::vector<std::vector<Timing>> rounds;   // by round and contender
-  std::vector<double> floor;                 // control against baseline: training, prefill, decode; as |log ratio|
+  // The control against the baseline, as |log ratio|: at every measure (training, then prefill and decode by cell), and
+  // the middle and the largest of training, prefill, decode.
+  std::vector<double> control, floor, worst;
   /// The middle and the quartiles over the rounds of `seconds`.
   struct Spread {
     double median = 0, low = 0, high = 0;
@@ -82,6 +84,9 @@ struct Comparison {
   std::optional<size_t> winner;        // beyond noise against all others
   std::vector<std::string> sentences;  // what it comes to, the most important first
 
+  /// PEoP counts the parameters of the mixers, as its source does, where they differ at all; else all parameters.
+  bool peop_by_mixers() const;
+  double peop_of(const VariantResult& v) const { return peop_by_mixers() ? v.peop_mixer : v.peop; }
   const std::string& name(size_t variant) const { return variants[variant].variant.name; }
 };
 

@@ -19,7 +19,10 @@ std::string joined(const std::vector<std::string>& words) {
   return out;
 }
 
-std::string percent(double ratio) { return format_number(std::abs(100 * (ratio - 1)), 2) + " %"; }
+// 1.2 -> "20 % more", 3 -> "3 times as much".
+std::string times(double ratio, const std::string& more, const std::string& as_much) {
+  return ratio < 2 ? format_number(100 * (ratio - 1), 2) + " % " + more : format_number(ratio, 2) + " times " + as_much;
+}
 
 const LossDifference* difference_of(const Comparison& c, size_t a, size_t b) {
   for (const LossDifference& d : c.losses)
@@ -30,6 +33,13 @@ const LossDifference* difference_of(const Comparison& c, size_t a, size_t b) {
 bool same(const Comparison& c, size_t a, size_t b) {
   const LossDifference* d = difference_of(c, a, b);
   return d && d->both.value == 0 && d->both.error == 0;
+}
+
+// Of the variants that finished any.
+int64_t fewest_seeds(const Comparison& c) {
+  int64_t least = int64_t(c.experiment.seeds.size());
+  for (size_t v : c.ranking) least = std::min(least, c.variants[v].finished());
+  return least;
 }
 
 void quality(const Comparison& c, std::vector<std::string>& out) {
@@ -58,7 +68,7 @@ void quality(const Comparison& c, std::vector<std::string>& out) {
                         c.name(best), ". Add seeds and run the same command again."));
     else
       out.push_back(cat("No winner: ", joined(near), " lie within the noise of each other at the top (", level,
-                        " confidence, ", c.experiment.seeds.size(), " seeds)."));
+                        " confidence, ", fewest_seeds(c), fewest_seeds(c) == 1 ? " seed)." : " seeds)."));
   }
   const VariantResult& base = c.variants[c.baseline];
   if (!base.finished()) return;
@@ -96,13 +106,12 @@ void speed(const Comparison& c, std::vector<std::string>& out) {
         if (d.ratio < 1 && (!fastest || d.ratio < fastest->ratio)) fastest = &d;
         if (d.ratio > 1 && (!slowest || d.ratio > slowest->ratio)) slowest = &d;
       }
-      // Throughput is the inverse of time: half the time is twice as fast.
       if (fastest)
-        out.push_back(cat(c.name(v), " is up to ", percent(1 / fastest->ratio), " faster than ", c.name(c.baseline),
-                          " in ", place_of(c, *fastest), "."));
+        out.push_back(cat(c.name(v), " is up to ", times(1 / fastest->ratio, "faster than ", "as fast as "),
+                          c.name(c.baseline), " in ", place_of(c, *fastest), "."));
       if (slowest)
-        out.push_back(cat(c.name(v), " takes up to ", percent(slowest->ratio), " more time than ", c.name(c.baseline),
-                          " in ", place_of(c, *slowest), "."));
+        out.push_back(cat(c.name(v), " takes up to ", times(slowest->ratio, "more time than ", "the time of "),
+                          c.name(c.baseline), " in ", place_of(c, *slowest), "."));
     }
   if (!beyond) out.push_back("No difference in speed is beyond the noise of this machine.");
 }
