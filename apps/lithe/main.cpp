@@ -1,3 +1,23 @@
+#include <unistd.h>
+
+#include <cstdlib>
+
 #include "lithe/cli/command.h"
 
-int main(int argc, char** argv) { return lithe::run_program(argc, argv); }
+namespace {
+
+// Threads that wait for the others spin for a while before they sleep. The OpenMP runtime's own while is long: on a
+// machine with other work each wait then takes the other's processor, and speed falls to a fifth. It reads its settings
+// before main(), so the program starts itself again with a short one, unless the user has chosen.
+void wait_politely(char** argv) {
+  if (std::getenv("OMP_WAIT_POLICY") || std::getenv("GOMP_SPINCOUNT")) return;
+  setenv("GOMP_SPINCOUNT", "1000", 1);
+  execv("/proc/self/exe", argv);  // on failure the program runs as it was started
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  wait_politely(argv);
+  return lithe::run_program(argc, argv);
+}
