@@ -59,9 +59,9 @@ StepContext& step_context() {
   return context;
 }
 
-Var Dropout::operator()(const Var& x) const {
+Var Dropout::operator()(const Var& x, int64_t part) const {
   const StepContext& c = step_context();
-  return dropout(x, p_, RandomKey{c.seed, c.step, layer_, purpose_});
+  return dropout(x, p_, RandomKey{c.seed, c.step, layer_, purpose_ + uint32_t(part) * 0x9e3779b9u});
 }
 
 }  // namespace lithe

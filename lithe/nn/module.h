@@ -92,7 +92,10 @@ class Dropout {
   Dropout() = default;
   Dropout(const Scope& scope, double p)
       : p_(p), layer_(uint32_t(scope.layer() + 1)), purpose_(purpose_of("dropout." + scope.path())) {}
-  Var operator()(const Var& x) const;
+  /// `part` tells apart what one place drops in several calls of a step.
+  Var operator()(const Var& x, int64_t part = 0) const;
+  /// Drops something in this pass.
+  bool active() const { return p_ > 0 && training(); }
 
  private:
   double p_ = 0;

@@ -3,6 +3,9 @@
 #include <cmath>
 
 #include "lithe/kernels/rope.h"
+#include "lithe/ops/basic.h"
+#include "lithe/ops/heads.h"
+#include "lithe/ops/token_map.h"
 
 namespace lithe {
 namespace {
@@ -62,6 +65,27 @@ Var attend(const Var& q, const Var& k, const Var& v, const Sequences& queries, c
     if (k_again) g.give(k, dk.to);
     if (v_again) g.give(v, dv.to);
   });
+}
+
+Var attend_by_maps(const Var& q, const Var& k, const Var& v, const Sequences& sequences, const AttendOptions& o,
+                   const std::function<Var(const Var& map, int64_t b)>& change) {
+  // Every query head beside its group's keys and values.
+  const auto spread = [&](const Var& x) {
+    if (o.heads == o.kv_heads) return x;
+    const int64_t width = x.cols() / o.kv_heads, group = o.heads / o.kv_heads;
+    return reshape(spread_heads(reshape(x, {x.rows() * o.kv_heads, width}), group), {x.rows(), o.heads * width});
+  };
+  const Var keys = spread(k), values = spread(v);
+  std::vector<Var> parts;
+  for (int64_t b = 0; b < sequences.count(); ++b) {
+    const int64_t begin = sequences.offset(b), end = sequences.offset(b + 1);
+    if (begin == end) continue;
+    const Var map =
+        change(attention_map(slice_rows(q, begin, end), slice_rows(keys, begin, end), o.heads, o.scale, o.mask), b);
+    parts.push_back(
+        mix_tokens(map, slice_rows(values, begin, end), Sequences::single(end - begin, q.device()), o.heads));
+  }
+  return concatenate_rows(parts);
 }
 
 Tensor attend_cached(const Tensor& q, const std::vector<KeyValues>& caches, const Sequences& queries,

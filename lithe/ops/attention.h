@@ -1,6 +1,8 @@
 // Attention over packed sequences, and rotary positions.
 #pragma once
 
+#include <functional>
+
 #include "lithe/autograd/var.h"
 #include "lithe/kernels/attention.h"
 #include "lithe/ops/sequences.h"
@@ -18,6 +20,11 @@ struct AttendOptions {
 /// Result [N, heads*d_v].
 Var attend(const Var& q, const Var& k, const Var& v, const Sequences& queries, const Sequences& keys,
            const AttendOptions& options);
+
+/// attend() of sequences to themselves, composed of explicit maps [heads*T, T] that `change` may alter (dropout of
+/// weights): slower, and the maps are kept for the gradient. `b` is the sequence.
+Var attend_by_maps(const Var& q, const Var& k, const Var& v, const Sequences& sequences, const AttendOptions& options,
+                   const std::function<Var(const Var& map, int64_t b)>& change);
 
 /// The same for decoding, without gradients: sequence b's keys and values are caches[b] rows [0, past+length).
 struct KeyValues {

@@ -106,6 +106,39 @@ Var reshape(const Var& x, const Shape& shape) {
   return record("reshape", {x}, x.value().reshape(shape), [x = x.ref()](const Tensor& dy, Grads& g) { g.give(x, dy); });
 }
 
+Var slice_rows(const Var& x, int64_t begin, int64_t end) {
+  check(0 <= begin && begin <= end && end <= x.rows(), "slice_rows", "rows ", begin, " to ", end, " of ", x.shape());
+  return record("slice_rows", {x}, x.value().slice(begin, end), [x = x.ref(), begin, end](const Tensor& dy, Grads& g) {
+    const Tensor to = g.into_zeroed(x).slice(begin, end);
+    kernels::add({.a = dy, .b = to, .out = to});
+  });
+}
+
+Var concatenate_rows(const std::vector<Var>& parts) {
+  check(!parts.empty(), "concatenate_rows", "needs at least one part");
+  int64_t rows = 0;
+  std::vector<GradRef> inputs;
+  for (const Var& part : parts) {
+    check(part.cols() == parts[0].cols() && part.dtype() == parts[0].dtype(), "concatenate_rows",
+          "parts must agree in columns and dtype, got ", part.dtype(), part.shape(), " beside ", parts[0].dtype(),
+          parts[0].shape());
+    rows += part.rows();
+    inputs.push_back(part.ref());
+  }
+  const Tensor out = empty({rows, parts[0].cols()}, parts[0].dtype(), parts[0].device());
+  std::vector<int64_t> begins{0};
+  for (const Var& part : parts) {
+    begins.push_back(begins.back() + part.rows());
+    kernels::add({.a = part.value(), .out = out.slice(begins[begins.size() - 2], begins.back())});
+  }
+  return record_many("concatenate_rows", inputs, {out}, [inputs, begins](const std::vector<Tensor>& dys, Grads& g) {
+    for (size_t i = 0; i < inputs.size(); ++i)
+      if (const auto dx = g.into(inputs[i]))
+        kernels::add(
+            {.a = dys[0].slice(begins[i], begins[i + 1]), .b = dx.accumulate ? dx.to : Tensor(), .out = dx.to});
+  })[0];
+}
+
 Var pick_rows(const Var& x, const std::vector<int64_t>& rows) {
   const int64_t n = int64_t(rows.size());
   Tensor ids = empty({n}, DType::i32, x.device());

@@ -23,6 +23,9 @@ Var dropout(const Var& x, double p, const RandomKey& key);
 Var sum(const Var& x);
 /// The same numbers with another shape.
 Var reshape(const Var& x, const Shape& shape);
+/// Rows [begin, end) of x, without a copy, and rows of several one after another.
+Var slice_rows(const Var& x, int64_t begin, int64_t end);
+Var concatenate_rows(const std::vector<Var>& parts);
 /// Rows of x picked by index (the gradient adds to the rows picked).
 Var pick_rows(const Var& x, const std::vector<int64_t>& rows);
 

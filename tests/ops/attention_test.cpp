@@ -169,5 +169,23 @@ TEST(Attend, ErrorsNameShapesAndHeads) {
             "attend_cached: one cache a sequence: 1, got 0");
 }
 
+// The composition of explicit maps is the fused operation, and dropping weights drops terms of the sum.
+TEST(AttendByMaps, IsAttendWhenNothingIsChanged) {
+  const Sequences sequences({0, 4, 4, 9});
+  for (const auto& [heads, kv] : {std::pair<int64_t, int64_t>{4, 4}, {4, 2}, {4, 1}})
+    for (bool causal : {true, false}) {
+      const AttendOptions options{.heads = heads, .kv_heads = kv, .mask = {.causal = causal}};
+      const std::vector<Tensor> inputs{kit::normal({9, heads * 3}, DType::f64, 1),
+                                       kit::normal({9, kv * 3}, DType::f64, 2),
+                                       kit::normal({9, kv * 2}, DType::f64, 3)};
+      kit::expect_same(
+          [&](const std::vector<Var>& in) {
+            return attend_by_maps(in[0], in[1], in[2], sequences, options, [](const Var& map, int64_t) { return map; });
+          },
+          [&](const std::vector<Var>& in) { return attend(in[0], in[1], in[2], sequences, sequences, options); },
+          inputs, 128);
+    }
+}
+
 }  // namespace
 }  // namespace lithe

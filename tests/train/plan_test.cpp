@@ -23,14 +23,19 @@ class RandomRecipe : public testing::TestWithParam<uint64_t> {};
 TEST_P(RandomRecipe, PlannedPeakEqualsMeasuredPeak) {
   Draw draw{GetParam()};
   const int64_t heads = draw.of<int64_t>({1, 2, 4}), width = heads * draw.of<int64_t>({4, 6, 8});
-  const std::string head_type = draw.of<std::string>({"mha", "mqa", "gqa"});
+  const std::string head_type = draw.of<std::string>({"mha", "mqa", "gqa", "sha", "skv", "mhe_mul", "static_emb_qk"});
+  const std::string attention =
+      cat("{type: attention, num_attention_heads: ", heads, ", heads: ",
+          head_type == "gqa" ? cat("{type: gqa, num_key_value_heads: ", heads > 1 ? heads / 2 : 1, "}") : head_type,
+          ", output: ", draw.of<std::string>({"dense", "none"}),
+          ", attention_dropout: ", draw.of<std::string>({"0", "0", "0.1"}), "}");
+  const std::string other = cat("{type: ", draw.of<std::string>({"nonapprox", "approx", "rnd_emb_qk", "fixed_seq_qk"}),
+                                ", num_attention_heads: ", heads, "}");
   const std::string model =
       cat("{vocab_size: ", 257 + draw.below(3), ", hidden_size: ", width, ", num_hidden_layers: ", draw.below(4),
           ", position: ", draw.of<std::string>({"rotary", "sinusoidal", "learned", "none"}),
-          ", mixer: {type: attention, num_attention_heads: ", heads, ", heads: ",
-          head_type == "gqa" ? cat("{type: gqa, num_key_value_heads: ", heads > 1 ? heads / 2 : 1, "}") : head_type,
-          ", output: ", draw.of<std::string>({"dense", "none"}),
-          "}, ffn: {type: ", draw.of<std::string>({"relu", "gelu", "swiglu"}),
+          ", mixer: ", draw.of<std::string>({attention, attention, attention, other, "mlp", "linear"}),
+          ", ffn: {type: ", draw.of<std::string>({"relu", "gelu", "swiglu"}),
           ", intermediate_size: ", 5 + draw.below(60), "}, norm: ", draw.of<std::string>({"rms", "layer"}),
           ", residual: ", draw.of<std::string>({"pre", "post", "res_post"}),
           ", tie_word_embeddings: ", draw.of<std::string>({"true", "false"}),

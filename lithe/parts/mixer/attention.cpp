@@ -13,6 +13,7 @@ namespace {
 struct Config {
   int64_t num_attention_heads = 8, head_dim = 0;
   std::string scale = "sqrt_head_dim";
+  double attention_dropout = 0;
   bool attention_bias = false, output_bias = false;
   PartChoice heads{"mha", {}}, field{"full", {}}, output{"dense", {}};
   void fields(Fields& f) {
@@ -20,6 +21,8 @@ struct Config {
     f("head_dim", head_dim, "channels of a head d_h; 0: hidden_size / num_attention_heads", at_least(0));
     f("scale", scale, "logits are divided by sqrt_head_dim, or by sqrt_hidden (the literal TB 6.28, E05)",
       one_of({"sqrt_head_dim", "sqrt_hidden"}));
+    f("attention_dropout", attention_dropout,
+      "dropout of attention weights while training; keeps the maps, which costs time and memory", between(0, 0.99));
     f("attention_bias", attention_bias, "biases on queries, keys and values");
     f("output_bias", output_bias, "bias on the output projection");
     f.part("heads", "heads", heads, "rows to per-head queries, keys and values");
@@ -53,6 +56,7 @@ class Attention final : public Mixer {
                 .scale = config.scale == "sqrt_hidden" ? 1 / std::sqrt(double(d)) : 0,
                 .mask = field_->mask()};
     shares_ = heads_->shares();
+    dropout_ = Dropout(scope / "weights", config.attention_dropout);
   }
 
   Var forward(const MixerInput& in) const override {
@@ -62,7 +66,11 @@ class Attention final : public Mixer {
     const Heads::KeyValue kept = heads_->keep(rows, turn);
     if (!in.state) {
       const Heads::KeyValue read = heads_->expands() ? heads_->expand(kept, turn) : kept;
-      return output_->forward(heads_->finish(attend(q, read.k, read.v, in.sequences, in.sequences, options_)));
+      const Var context = dropout_.active()
+                              ? attend_by_maps(q, read.k, read.v, in.sequences, options_,
+                                               [this](const Var& map, int64_t b) { return dropout_(map, b); })
+                              : attend(q, read.k, read.v, in.sequences, in.sequences, options_);
+      return output_->forward(heads_->finish(context));
     }
     auto& cache = static_cast<KeyValueCache&>(*in.state);
     cache.append(kept.k.value(), kept.v.value(), in.sequences);
@@ -111,6 +119,7 @@ class Attention final : public Mixer {
   std::unique_ptr<Field> field_;
   std::unique_ptr<Output> output_;
   AttendOptions options_;
+  Dropout dropout_;  // of attention weights
 
   Heads::Turn turn_by(const Sequences& sequences) const {
     return [this, &sequences](const Var& x) { return position_ ? position_->turn(x, sequences, head_dim_) : x; };

@@ -103,5 +103,36 @@ TEST(AttentionMixer, CacheTruncationIsChecked) {
   EXPECT_EQ(state->bytes(), 2 * 3 * 6 * 8);
 }
 
+// Weights are dropped while training only, differently in each sequence and step; the mean over steps is attention.
+TEST(Attention, DropsWeightsWhileTraining) {
+  kit::Bench bench;
+  const auto mixer = bench.make<Mixer>("attention", {.hidden_size = 6, .max_position_embeddings = 9},
+                                       "{num_attention_heads: 3, attention_dropout: 0.5}");
+  kit::randomise(bench.parameters(), 2);
+  const Tensor one = kit::normal({4, 6}, DType::f64, 1), x = kit::concatenate({one, one});
+  const Sequences sequences({0, 4, 8});
+  const auto run = [&] { return mixer->forward({Var(x), sequences, nullptr}).value(); };
+  const Tensor still = run();
+  EXPECT_EQ(kit::bit_difference(still, run()), "");
+  Tensor mean = zeros({8, 6}, DType::f64);
+  const StepContext before = step_context();
+  const int kSteps = 4000;
+  for (int step = 0; step < kSteps; ++step) {
+    step_context().step = uint64_t(step);
+    Tape tape;
+    const Tensor y = run();
+    for (int64_t i = 0; i < 48; ++i) set_value(mean, i, value_at(mean, i) + value_at(y, i) / kSteps);
+    if (step == 0) {
+      EXPECT_EQ(kit::bit_difference(y, run()), "");  // a pure function of the step
+      EXPECT_GT(kit::largest_difference(clone(y.slice(0, 4)), clone(y.slice(4, 8))), 1e-3);
+    }
+  }
+  step_context() = before;
+  // Each mean has a deviation of at most |values| / sqrt(steps); six of them.
+  double size = 0;
+  for (int64_t i = 0; i < 48; ++i) size = std::max(size, std::abs(value_at(still, i)));
+  EXPECT_LT(kit::largest_difference(mean, still), 6 * 2 * size / std::sqrt(double(kSteps)));
+}
+
 }  // namespace
 }  // namespace lithe
