@@ -4,6 +4,7 @@
 
 #include "lithe/base/json.h"
 #include "lithe/cli/command.h"
+#include "lithe/cli/cost_table.h"
 #include "lithe/cli/recipe.h"
 #include "lithe/train/plan.h"
 
@@ -13,7 +14,8 @@ namespace {
 struct Options {
   std::string recipe, budget;
   std::vector<std::string> set;
-  bool fit = false, json = false, no_speed = false;
+  int64_t batch = 0, length = 0;
+  bool fit = false, json = false, no_speed = false, cost = false;
 };
 
 std::string format_count(double n) {
@@ -50,6 +52,21 @@ void print(const Plan& plan, const Recipe& recipe) {
     std::printf("about %.0f tokens/s in training on this machine (an estimate)\n", plan.tokens_per_second);
 }
 
+// --cost: the parts in use, in place of the plan of a training step.
+int print_costs(const Options& o, const Recipe& recipe, int64_t length) {
+  const analyze::CostOptions options{.batch = o.batch ? o.batch : 1,
+                                     .length = length,
+                                     .dtype = recipe.train.parameter_dtype(),
+                                     .compute = recipe.train.compute(),
+                                     .recompute = recipe.train.gradient_checkpointing};
+  const analyze::ModelCost cost = analyze::model_cost(recipe.model, options);
+  if (o.json)
+    std::cout << cost_json(cost, options).dump(2) << "\n";
+  else
+    std::cout << cost_table(cost, options);
+  return 0;
+}
+
 int run(const Options& o) {
   Recipe recipe = load_recipe(o.recipe, o.set);
   check_usage(recipe.train.batch_tokens % recipe.train.gradient_accumulation_steps == 0, "plan",
@@ -61,7 +78,12 @@ int run(const Options& o) {
                 "'; give model.vocab_size to plan without it");
     model.vocab_size = recipe.data.tokenizer.type == "bytes" ? 257 : recipe.data.tokenizer.vocab_size;
   }
-  if (!model.max_position_embeddings) model.max_position_embeddings = recipe.data.sequence_length;
+  check_usage(o.cost || (!o.batch && !o.length), "plan", "--batch and --length belong to --cost");
+  check_usage(!o.cost || (o.budget.empty() && !o.fit), "plan",
+              "--cost plans no training step: leave out --memory-budget");
+  const int64_t length = o.length ? o.length : recipe.data.sequence_length;
+  if (!model.max_position_embeddings) model.max_position_embeddings = std::max(length, recipe.data.sequence_length);
+  if (o.cost) return print_costs(o, recipe, length);
   const bool evaluates = !recipe.data.validation_files.empty() || recipe.data.validation_fraction > 0;
   const int64_t rows = evaluates ? recipe.train.micro_batch_tokens() : 0;
   const int64_t budget = o.budget.empty() ? 0 : parse_bytes(o.budget);
@@ -111,6 +133,12 @@ Command add_plan(CLI::App& app) {
   app.add_flag("--fit", o->fit, "with --memory-budget: choose accumulation and recomputation so that it fits");
   app.add_flag("--no-speed", o->no_speed, "leave the speed estimate out (it measures this machine for a moment)");
   app.add_flag("--json", o->json, "print the plan as JSON");
+  app.add_flag("--cost", o->cost,
+               "what each part costs in use, beside the published formulas: parameters, FLOPs of prefill and decoding, "
+               "activations, cache");
+  app.add_option("--batch", o->batch, "with --cost: texts at once; default 1")->check(CLI::PositiveNumber);
+  app.add_option("--length", o->length, "with --cost: tokens of a text; default: the recipe's sequence_length")
+      ->check(CLI::PositiveNumber);
   add_threads_option(app);
   app.footer(
       "Example: lithe plan recipes/quickstart.yaml --set model.num_hidden_layers=8\nRuns one training step on tensors "

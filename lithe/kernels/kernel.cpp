@@ -44,6 +44,7 @@ bool& reference_flag() {
 
 thread_local CostMeter* meter = nullptr;
 thread_local std::string part;
+thread_local int wholes = 0;  // scopes around that keep their name
 
 }  // namespace
 
@@ -57,13 +58,32 @@ void limit_isa(Isa isa) { isa_limit() = std::min(isa, detect()); }
 bool reference_only() { return reference_flag(); }
 void force_reference(bool on) { reference_flag() = on; }
 
-CostMeter::CostMeter() : previous_(meter) { meter = this; }
+CostMeter::CostMeter() : previous_(meter), activations_(ledger(Device::meta).current(MemoryClass::activations)) {
+  meter = this;
+}
 CostMeter::~CostMeter() { meter = previous_; }
 
 Cost CostMeter::total() const {
   Cost sum;
   for (const Entry& e : entries_) sum += e.cost;
   return sum;
+}
+
+const std::vector<CostMeter::Kept>& CostMeter::kept() {
+  book_kept();
+  return kept_;
+}
+
+void CostMeter::book_kept() {
+  const int64_t now = ledger(Device::meta).current(MemoryClass::activations), bytes = now - activations_;
+  activations_ = now;
+  if (!bytes) return;
+  for (Kept& entry : kept_)
+    if (entry.part == part) {
+      entry.bytes += bytes;
+      return;
+    }
+  kept_.push_back({part, bytes});
 }
 
 void book_cost(const char* kernel, const Cost& cost) {
@@ -77,8 +97,16 @@ void book_cost(const char* kernel, const Cost& cost) {
   meter->entries_.push_back({part, kernel, cost, 1});
 }
 
-PartScope::PartScope(std::string name) : previous_(std::move(part)) { part = std::move(name); }
-PartScope::~PartScope() { part = std::move(previous_); }
+PartScope::PartScope(std::string name, bool whole) : previous_(part), whole_(whole) {
+  if (meter) meter->book_kept();
+  if (!wholes) part = std::move(name);
+  wholes += whole_;
+}
+PartScope::~PartScope() {
+  if (meter) meter->book_kept();
+  wholes -= whole_;
+  part = std::move(previous_);
+}
 const std::string& PartScope::current() { return part; }
 
 bool tracing_dispatch() {

@@ -42,24 +42,36 @@ class CostMeter {
     Cost cost;
     int64_t calls = 0;
   };
+  /// Activations on the meta device: bytes that came into being, less those that went, while a part ran.
+  struct Kept {
+    std::string part;
+    int64_t bytes = 0;
+  };
   CostMeter();
   ~CostMeter();
   CostMeter(const CostMeter&) = delete;
   CostMeter& operator=(const CostMeter&) = delete;
   const std::vector<Entry>& entries() const { return entries_; }
   Cost total() const;
+  /// Since this lives; the sum over parts is what is there now.
+  const std::vector<Kept>& kept();
 
  private:
   friend void book_cost(const char* kernel, const Cost& cost);
+  friend class PartScope;
+  void book_kept();
   CostMeter* previous_;
   std::vector<Entry> entries_;
+  std::vector<Kept> kept_;
+  int64_t activations_;
 };
 void book_cost(const char* kernel, const Cost& cost);
 
-/// Names the part ("layers.3.mixer.heads") whose work follows, in cost tables and in error traces.
+/// Names the part ("layers.3.mixer.heads") whose work follows, in cost tables and in error traces. With `whole`, work
+/// of the parts inside is booked under this name.
 class PartScope {
  public:
-  explicit PartScope(std::string name);
+  explicit PartScope(std::string name, bool whole = false);
   ~PartScope();
   PartScope(const PartScope&) = delete;
   PartScope& operator=(const PartScope&) = delete;
@@ -67,6 +79,7 @@ class PartScope {
 
  private:
   std::string previous_;
+  bool whole_;
 };
 
 template <class Args>

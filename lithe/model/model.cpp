@@ -141,7 +141,7 @@ Tensor Model::reference_start(int64_t rows) const {
 std::vector<Var> Model::reference_rows(int64_t count) const {
   std::vector<Var> out(blocks_.size());
   if (reference_.kind == Companion::Kind::none) return out;
-  const kernels::PartScope part("reference");
+  const kernels::PartScope part("reference", true);
   size_t last = blocks_.size() - 1;
   while (blocks_[last].companion != Companion::Kind::reference) --last;
   const Tensor start = count <= reference_start_.dim(0) ? reference_start_.slice(0, count) : reference_start(count);

@@ -92,6 +92,7 @@ struct HeatMap {
   std::string row_name = "query", column_name = "key";
   std::vector<std::string> rows, columns;  // token labels
   std::vector<double> values;              // [rows, columns], row after row
+  bool root = false;                       // shades follow the square root, so that small values are seen
 };
 
 /// `width` is the width of the view box: about the width on the screen, so that text keeps its size. Fails when the

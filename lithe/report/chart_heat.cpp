@@ -32,6 +32,12 @@ double longest(const std::vector<std::string>& labels) {
   return width;
 }
 
+// How strong the shade of a value is, 0 to 1.
+double strength(const HeatMap& chart, double value) {
+  const double clamped = std::clamp(value, 0.0, 1.0);
+  return chart.root ? std::sqrt(clamped) : clamped;
+}
+
 }  // namespace
 
 std::string svg(const HeatMap& chart, int width) {
@@ -52,7 +58,7 @@ std::string svg(const HeatMap& chart, int width) {
   for (size_t r = 0; r < rows; ++r) {
     const auto level = [&](size_t c) {
       const double value = chart.values[r * columns + c];
-      return std::isnan(value) ? -1 : int(std::lround(std::clamp(value, 0.0, 1.0) * kLevels));
+      return std::isnan(value) ? -1 : int(std::lround(strength(chart, value) * kLevels));
     };
     for (size_t c = 0; c < columns;) {
       const size_t begin = c;
@@ -100,8 +106,8 @@ std::string svg(const HeatMap& chart, int width) {
   // The key to the shades.
   const double y = height - 22, step = 4;
   for (int shade = 1; shade <= kLevels; ++shade)
-    out += cat("<path class=\"key\" stroke-opacity=\"", coordinate(double(shade) / kLevels), "\" d=\"M",
-               coordinate(left + 12 + (shade - 1) * step), ",", y, "h", coordinate(step), "\"/>");
+    out += cat("<path class=\"key\" stroke-opacity=\"", coordinate(strength(chart, double(shade) / kLevels)),
+               "\" d=\"M", coordinate(left + 12 + (shade - 1) * step), ",", y, "h", coordinate(step), "\"/>");
   out += text_at(left, y + 4, "0", "tick") + text_at(left + 14 + kLevels * step + 6, y + 4, "1", "tick");
   return out + "</svg>";
 }

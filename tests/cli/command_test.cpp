@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 using kit::Finished;
 using kit::run_program;
 
-const char* const kVerbs[] = {"train", "eval", "generate", "plan", "list", "doctor"};
+const char* const kVerbs[] = {"train", "eval", "generate", "plan", "inspect", "list", "doctor"};
 
 int lines_in(const std::string& text) { return int(std::count(text.begin(), text.end(), '\n')); }
 

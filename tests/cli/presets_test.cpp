@@ -1,8 +1,10 @@
 // The recipes that come with lithe: published hyperparameters, and that all of them can be read.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
+#include "lithe/analyze/model_cost.h"
 #include "lithe/base/error.h"
 #include "lithe/cli/recipe.h"
 #include "lithe/train/schedule.h"
@@ -77,6 +79,67 @@ TEST(Presets, EffectiveBatchIsPerDeviceTimesDevices) {
   EXPECT_EQ(preset("mhe_pretrain").train.gradient_accumulation_steps, 4);
   EXPECT_EQ(preset("mhe_pretrain").train.micro_batch_tokens(), 32 * 512);
 }
+
+// Parameters as published; docs/cost-model.md has the formulas.
+struct Size {
+  std::string name;
+  std::vector<std::string> set;
+  int64_t parameters, layers, mixers;  // all; of the layers; of their mixers; 0: not published
+};
+
+class PresetSize : public testing::TestWithParam<Size> {};
+
+// oracle: decon.model_sizes, acct.hadamard
+TEST_P(PresetSize, IsThePublishedOne) {
+  const Size& want = GetParam();
+  Recipe r = load_recipe("recipes/presets/" + want.name + ".yaml", want.set);
+  r.model.vocab_size = r.data.tokenizer.vocab_size;
+  r.model.max_position_embeddings = r.data.sequence_length;
+  const analyze::ModelCost cost = analyze::model_cost(r.model, {.length = 64});
+  int64_t layers = 0, mixers = 0;
+  for (const analyze::CostOfPart& part : cost.parts) {
+    if (part.part.starts_with("layers")) layers += part.parameters;
+    if (part.part == "layers.*.mixer") {
+      mixers += part.parameters;
+      EXPECT_EQ(part.published.parameters, double(part.parameters));
+    }
+  }
+  if (want.parameters) {
+    EXPECT_EQ(cost.total.parameters, want.parameters);
+  }
+  if (want.layers) {
+    EXPECT_EQ(layers, want.layers);
+  }
+  if (want.mixers) {
+    EXPECT_EQ(mixers, want.mixers);
+  }
+}
+
+const std::vector<std::string> plain_heads(const std::string& heads) {
+  return {"model.mixer.heads=" + heads, "model.mixer.attention_bias=false", "model.mixer.output_bias=false"};
+}
+constexpr int64_t kGpt2 = 124'439'808, kGpt2Mixers = 12 * 4 * 768 * (768 + 1);
+INSTANTIATE_TEST_SUITE_P(
+    All, PresetSize,
+    testing::Values(Size{"decon_pretrain", {}, 25'181'184 + 512 + 2 * 50'304 * 512, 25'181'184, 0},
+                    Size{"decon_160m", {}, 113'292'288 + 768 + 50'304 * 768, 113'292'288, 0},
+                    Size{"decon_500m", {}, 390'964'224 + 896 + 2 * 50'304 * 896, 390'964'224, 0},
+                    Size{"decon_1.7b", {}, 1'526'841'344 + 2048 + 2LL * 50'304 * 2048, 1'526'841'344, 0},
+                    Size{"hadamard_pretrain", {}, 123'701'760, 0, 0}, Size{"hadamard_small", {}, 353'806'304, 0, 0},
+                    Size{"hadamard_base", {}, 757'275'648, 0, 0}, Size{"gpt2_base", {}, kGpt2, 0, kGpt2Mixers},
+                    Size{"gpt2_base", plain_heads("mha"), kGpt2 - kGpt2Mixers + 28'311'552, 0, 28'311'552},
+                    Size{"gpt2_base", plain_heads("sha"), kGpt2 - kGpt2Mixers + 8'847'360, 0, 8'847'360},
+                    Size{"gpt2_base", plain_heads("skv"), kGpt2 - kGpt2Mixers + 21'233'664, 0, 21'233'664},
+                    Size{"gpt2_base", plain_heads("el_att"), kGpt2 - kGpt2Mixers + 14'155'776, 0, 14'155'776},
+                    Size{"gpt2_base", plain_heads("mqa"), kGpt2 - kGpt2Mixers + 15'335'424, 0, 15'335'424},
+                    Size{"gpt2_base", plain_heads("mhe_add"), kGpt2 - kGpt2Mixers + 8'875'008, 0, 8'875'008},
+                    Size{"mhe_pretrain", {}, 0, 0, 8'875'008}),
+    [](const auto& info) {
+      std::string name = info.param.name + (info.param.set.empty() ? "" : info.param.set[0].substr(17));
+      std::replace(name.begin(), name.end(), '.', '_');
+      std::replace(name.begin(), name.end(), '=', '_');
+      return name;
+    });
 
 // Every recipe in the repository is read, is valid, and comes back the same from what a run stores.
 TEST(Recipes, AllParseAndRoundTrip) {

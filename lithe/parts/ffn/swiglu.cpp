@@ -1,5 +1,6 @@
-// Gated feed-forward layer: (SiLU(x W_g) * x W_u) W_d, without biases [TB 6.1.6 variants; Shazeer 2020].
+// Gated feed-forward layer: (SiLU(x W_g) * x W_u) W_d [TB 6.1.6 variants; Shazeer 2020].
 #include "lithe/nn/registry.h"
+#include "lithe/ops/basic.h"
 #include "lithe/ops/linear.h"
 
 namespace lithe {
@@ -7,26 +8,29 @@ namespace {
 
 struct Config {
   int64_t intermediate_size = 0;
+  bool bias = false;
   void fields(Fields& f) {
     f("intermediate_size", intermediate_size,
       "hidden width d_ff; 0: floor(8 hidden_size / 3), the parameters of a 4x relu layer", at_least(0));
+    f("bias", bias, "biases on the three maps");
   }
 };
 
 class SwiGlu final : public Ffn {
  public:
   SwiGlu(const Scope& scope, const Config& config, const Args& args)
-      : SwiGlu(scope, args.hidden_size,
-               config.intermediate_size ? config.intermediate_size : 8 * args.hidden_size / 3) {}
+      : SwiGlu(scope, args.hidden_size, config.intermediate_size ? config.intermediate_size : 8 * args.hidden_size / 3,
+               config.bias) {}
   Var forward(const Var& x) const override {
-    return gated_linear(kernels::Activation::silu, gate_(x), up_(x), down_.weight->var());
+    const Var y = gated_linear(kernels::Activation::silu, gate_(x), up_(x), down_.weight->var());
+    return down_.bias ? row_affine(y, {}, down_.bias->var()) : y;
   }
 
  private:
-  SwiGlu(const Scope& scope, int64_t d, int64_t d_ff)
-      : gate_(scope / "gate", d, d_ff, false),
-        up_(scope / "up", d, d_ff, false),
-        down_(scope / "down", d_ff, d, false, InitRole::residual_output) {}
+  SwiGlu(const Scope& scope, int64_t d, int64_t d_ff, bool bias)
+      : gate_(scope / "gate", d, d_ff, bias),
+        up_(scope / "up", d, d_ff, bias),
+        down_(scope / "down", d_ff, d, bias, InitRole::residual_output) {}
   Linear gate_, up_, down_;
 };
 

@@ -27,6 +27,19 @@ TEST(SwiGluFfn, GatesWithSiLU) {
       "");
 }
 
+TEST(SwiGluFfn, BiasesJoinTheThreeMaps) {
+  SwiGlu ffn(1, "{intermediate_size: 1, bias: true}");
+  EXPECT_EQ(ffn.bench.parameters().count(), 3 + 1 + 1 + 1);
+  for (const char* map : {"gate", "up", "down"}) {
+    kit::assign(ffn.bench[cat("part.", map, ".weight")], {0});
+    kit::assign(ffn.bench[cat("part.", map, ".bias")], {2});
+  }
+  // SiLU(2) 2 0 + 2, then SiLU(2) 2 1 + 2.
+  EXPECT_EQ(kit::close_to_printed(ffn(kit::tensor_f64({1, 1}, {5})), {2}, 8), "");
+  kit::assign(ffn.bench["part.down.weight"], {1});
+  EXPECT_EQ(kit::close_to_printed(ffn(kit::tensor_f64({1, 1}, {5})), {4 * 0.8807970780 + 2}, 8), "");
+}
+
 TEST(SwiGluFfn, HasThreeMatricesAndNoBiases) {
   for (const auto& [d, d_ff] : {std::pair<int64_t, int64_t>{3, 7}, {8, 32}, {5, 1}})
     EXPECT_EQ(SwiGlu(d, cat("{intermediate_size: ", d_ff, "}")).bench.parameters().count(), 3 * d * d_ff);

@@ -1,0 +1,104 @@
+#include "lithe/analyze/inspection.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace lithe::analyze {
+namespace {
+
+std::string mixer_title(const PartChoice& mixer) {
+  const Node* heads = mixer.options.find("heads");
+  const Node* type = heads ? heads->is_map() ? heads->find("type") : heads : nullptr;
+  return mixer.type + (type ? " (" + type->text() + ")" : "");
+}
+
+std::span<const float> numbers_of(const Tensor& x) { return {x.data<float>(), size_t(x.numel())}; }
+
+template <class F>
+void each_logit(const LayerView& layer, F&& f) {
+  for (const float x : numbers_of(layer.maps.logits))
+    if (std::isfinite(x)) f(double(x));
+}
+
+LogitSummary summary_of(const LayerView& layer) {
+  std::vector<double> all;
+  each_logit(layer, [&](double x) { all.push_back(x); });
+  LogitSummary out;
+  if (all.empty()) return out;
+  std::sort(all.begin(), all.end());
+  for (size_t i = 0; i < out.quantiles.size(); ++i)
+    out.quantiles[i] = all[size_t(std::llround(LogitSummary::kQuantiles[i] * double(all.size() - 1)))];
+  double sum = 0, squares = 0;
+  for (const double x : all) sum += x;
+  out.mean = sum / double(all.size());
+  for (const double x : all) squares += (x - out.mean) * (x - out.mean);
+  out.deviation = std::sqrt(squares / double(all.size()));
+  return out;
+}
+
+}  // namespace
+
+std::vector<double> LayerView::map(int64_t head) const {
+  const auto weights = numbers_of(maps.weights);
+  const size_t size = weights.size() / size_t(maps.heads);
+  std::vector<double> out(size);
+  for (int64_t h = 0; h < maps.heads; ++h)
+    if (head < 0 || h == head)
+      for (size_t i = 0; i < size; ++i)
+        out[i] += double(weights[size_t(h) * size + i]) / (head < 0 ? double(maps.heads) : 1);
+  return out;
+}
+
+ModelView inspect_model(const std::string& name, const LoadedModel& loaded, const std::string& text, int64_t length) {
+  std::vector<int32_t> ids = loaded.tokenizer->encode(text);
+  const Model& model = *loaded.model;
+  check_usage(!ids.empty(), "inspect", "the text has no tokens; give a longer one");
+  if (const int64_t limit = model.position_limit()) length = std::min(length, limit);
+  ModelView view;
+  view.name = name;
+  view.cut = int64_t(ids.size()) > length;
+  if (view.cut) ids.resize(size_t(length));
+  for (size_t i = 0; i < ids.size(); ++i) view.tokens.push_back(loaded.tokenizer->piece(ids[i], i == 0));
+
+  const Tensor rows = empty({int64_t(ids.size())}, DType::i32);
+  std::copy(ids.begin(), ids.end(), rows.data<int32_t>());
+  std::vector<MixerMaps> maps = model.maps(rows);
+  for (size_t i = 0; i < maps.size(); ++i) {
+    LayerView layer;
+    layer.mixer = mixer_title(model.config().mixer_of(int64_t(i)));
+    layer.maps = std::move(maps[i]);
+    if (layer.maps.heads) {
+      layer.numbers = indicators({layer.maps.heads, int64_t(ids.size()), numbers_of(layer.maps.weights)});
+    } else {
+      layer.numbers.raw.fill(std::numeric_limits<double>::quiet_NaN());
+      layer.numbers.normalised = layer.numbers.raw;
+    }
+    layer.has_logits = layer.maps.logits.defined();
+    if (layer.has_logits) layer.logits = summary_of(layer);
+    view.layers.push_back(std::move(layer));
+  }
+  return view;
+}
+
+void Inspection::count_logits() {
+  logit_low = std::numeric_limits<double>::infinity(), logit_high = -logit_low;
+  for (const ModelView& model : models)
+    for (const LayerView& layer : model.layers)
+      if (layer.has_logits) {
+        logit_low = std::min(logit_low, layer.logits.quantiles.front());
+        logit_high = std::max(logit_high, layer.logits.quantiles.back());
+      }
+  if (!(logit_high > logit_low)) logit_high = logit_low + 1;  // all alike
+  for (ModelView& model : models)
+    for (LayerView& layer : model.layers) {
+      if (!layer.has_logits) continue;
+      layer.logits.counts.assign(kBins, 0);
+      each_logit(layer, [&](double x) {
+        const auto bin = int64_t((x - logit_low) / (logit_high - logit_low) * kBins);
+        ++layer.logits.counts[size_t(std::clamp<int64_t>(bin, 0, kBins - 1))];
+      });
+    }
+}
+
+}  // namespace lithe::analyze

@@ -1,0 +1,49 @@
+// How the attention of trained models behaves on a text: maps, indicators and logits of every layer.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "lithe/analyze/indicators.h"
+#include "lithe/infer/load.h"
+
+namespace lithe::analyze {
+
+/// The logits before the softmax of one layer, all heads, pairs that may meet.
+struct LogitSummary {
+  static constexpr std::array<double, 7> kQuantiles{0, 0.01, 0.25, 0.5, 0.75, 0.99, 1};
+  double mean = 0, deviation = 0;
+  std::array<double, 7> quantiles{};  // lowest, 1 %, 25 %, middle, 75 %, 99 %, highest
+  std::vector<int64_t> counts;  // in equal bins from low to high, the same for all layers and models of an inspection
+};
+
+struct LayerView {
+  std::string mixer;   // "attention (mhe_mul)"
+  MixerMaps maps;      // heads 0: this mixer has none
+  Indicators numbers;  // NaN where there are no maps
+  bool has_logits = false;
+  LogitSummary logits;
+
+  /// One head's map as numbers [L, L]; -1: the mean over heads.
+  std::vector<double> map(int64_t head) const;
+};
+
+struct ModelView {
+  std::string name;
+  std::vector<std::string> tokens;
+  bool cut = false;  // the text was longer
+  std::vector<LayerView> layers;
+};
+
+struct Inspection {
+  static constexpr int kBins = 64;
+  std::vector<ModelView> models;
+  double logit_low = 0, logit_high = 0;  // of the bins
+  /// Bins over the logits of all models, which must be known by now.
+  void count_logits();
+};
+
+/// `text` through the model, cut to `length` tokens. Fails when it has none, or when the model has no layer.
+ModelView inspect_model(const std::string& name, const LoadedModel& loaded, const std::string& text, int64_t length);
+
+}  // namespace lithe::analyze

@@ -1,0 +1,46 @@
+// What a model costs, part by part: from a run on tensors without data ("exact"), beside the sources' formulas.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lithe/model/model.h"
+
+namespace lithe::analyze {
+
+/// By the sources' published formulas, none where they give none. FLOPs and parameters include the output projection.
+struct PublishedCost {
+  std::optional<double> parameters, prefill_flops, decode_flops, activation_bytes, cache_bytes;
+  bool any() const { return parameters || prefill_flops || decode_flops || activation_bytes || cache_bytes; }
+};
+
+struct CostOfPart {
+  std::string part;  // layers merged: "layers.*.mixer"; in hybrids one for each kind: "layers.*.mixer (replaced)"
+  int64_t parameters = 0;
+  double prefill_flops = 0, decode_flops = 0;
+  double prefill_products = 0, decode_products = 0;  // of these, matrix products
+  int64_t activation_bytes = 0, cache_bytes = 0;
+  PublishedCost published;
+};
+
+struct CostOptions {
+  int64_t batch = 1, length = 1024;
+  DType dtype = DType::f32, compute = DType::f32;  // parameters, rows
+  bool recompute = false;
+};
+
+struct ModelCost {
+  std::vector<CostOfPart> parts;
+  CostOfPart total;
+};
+
+/// prefill: B texts of L tokens, logits of the last token of each. decode: token L of each text, L - 1 in the cache.
+/// activations: kept at the end of the forward pass of training B texts of L tokens. cache: B texts of L tokens. Of
+/// causal attention only the pairs that are seen count.
+ModelCost model_cost(const ModelConfig& config, const CostOptions& options);
+
+/// One layer's mixer as the recipe has it by the sources' formulas; `item`: bytes of a scalar of rows.
+PublishedCost published_cost(const ModelConfig& config, const PartChoice& mixer, const CostOptions& options);
+
+}  // namespace lithe::analyze

@@ -1,0 +1,102 @@
+#include <CLI/CLI.hpp>
+#include <iostream>
+
+#include "lithe/analyze/inspection_page.h"
+#include "lithe/base/files.h"
+#include "lithe/base/log.h"
+#include "lithe/cli/command.h"
+
+namespace lithe {
+namespace {
+
+constexpr int64_t kPictures = 64;  // more heads than this are shown as their mean
+
+struct Options {
+  std::vector<std::string> models;
+  std::string text, file, out, weights, precision = "f32", normalise = "bounds";
+  std::vector<int64_t> layers, heads;
+  int64_t length = 64;
+  bool json = false;
+};
+
+std::string name_of_run(const std::string& directory) {
+  const Path path = Path(directory).lexically_normal();
+  return (path.has_filename() ? path : path.parent_path()).filename().string();
+}
+
+// Numbers from 1 on the command line, from 0 inside.
+std::vector<int64_t> from_zero(std::vector<int64_t> numbers, const char* what, int64_t count) {
+  for (int64_t& n : numbers) {
+    check_usage(n >= 1 && n <= count, "inspect", "there is no ", what, " ", n, ": they are numbered 1 to ", count);
+    --n;
+  }
+  return numbers;
+}
+
+int run(const Options& o) {
+  check_usage(o.text.empty() != o.file.empty(), "inspect", "needs a text: give either --text or --file");
+  const std::string text = o.file.empty() ? o.text : read_file(o.file);
+  analyze::Inspection inspection;
+  int64_t layers = 0, heads = 0, pictures_in_all = 0;
+  for (const std::string& directory : o.models) {
+    const LoadedModel loaded = load_model(directory, o.weights, o.precision);
+    std::string name = name_of_run(directory);
+    for (const analyze::ModelView& other : inspection.models)
+      if (other.name == name) name = directory;  // two runs of one name
+    inspection.models.push_back(analyze::inspect_model(name, loaded, text, o.length));
+    layers = std::max(layers, int64_t(inspection.models.back().layers.size()));
+    for (const analyze::LayerView& layer : inspection.models.back().layers) {
+      heads = std::max(heads, layer.maps.heads);
+      pictures_in_all += layer.maps.heads;
+    }
+  }
+  if (o.normalise == "empirical") {
+    std::vector<analyze::Indicators*> all;
+    for (analyze::ModelView& model : inspection.models)
+      for (analyze::LayerView& layer : model.layers)
+        if (layer.maps.heads) all.push_back(&layer.numbers);
+    analyze::normalise_empirically(all);
+  }
+  inspection.count_logits();
+  const bool named = !o.layers.empty() || !o.heads.empty();
+  const analyze::Pictures pictures{.layers = from_zero(o.layers, "layer", layers),
+                                   .heads = from_zero(o.heads, "head", heads),
+                                   .means = !named && pictures_in_all > kPictures};
+  const Path page = o.out.empty() ? Path(o.models[0]) / "inspect.html" : Path(o.out);
+  write_file(page, analyze::inspection_page(inspection, pictures));
+  log_info("wrote ", page.string(),
+           pictures.means ? "; it shows the means of heads, --layers and --heads show heads" : "");
+  if (o.json)
+    std::cout << analyze::inspection_json(inspection, pictures, named).dump(2) << "\n";
+  else
+    std::cout << analyze::inspection_table(inspection);
+  return 0;
+}
+
+}  // namespace
+
+Command add_inspect(CLI::App& app) {
+  auto o = std::make_shared<Options>();
+  app.add_option("models", o->models, "directories of training runs, shown side by side")->required();
+  app.add_option("--text", o->text, "the text to look at");
+  app.add_option("--file", o->file, "a file with the text");
+  app.add_option("--length", o->length, "tokens of the text, at most; default 64")->check(CLI::PositiveNumber);
+  app.add_option("--layers", o->layers, "layers to draw, from 1 (1,3); default: all")->delimiter(',');
+  app.add_option("--heads", o->heads, "heads to draw, from 1; default: all, or their mean when there are many")
+      ->delimiter(',');
+  app.add_option(
+         "--normalise", o->normalise,
+         "entropy and concentration from 0 to 1: bounds of causal maps, or empirical, the range of these layers")
+      ->check(CLI::IsMember({"bounds", "empirical"}));
+  app.add_option("--out", o->out, "the page to write; default: inspect.html in the first model's directory");
+  app.add_option("--weights", o->weights, "best, or a safetensors file; default: the last checkpoint's");
+  app.add_option("--precision", o->precision, "f32, bf16 or f64")->check(CLI::IsMember({"f32", "bf16", "f64"}));
+  app.add_flag("--json", o->json, "print the numbers as JSON; with --layers or --heads their weights too");
+  add_threads_option(app);
+  app.footer(
+      "Example: lithe inspect runs/first --text \"In the beginning\"\nWrites a page with attention maps, eight "
+      "indicators over depth and the logits before the softmax; the table on stdout\nhas the indicators.");
+  return [o] { return run(*o); };
+}
+
+}  // namespace lithe

@@ -1,0 +1,158 @@
+// The costs of a run on tensors without data against the formulas.
+#include "lithe/analyze/model_cost.h"
+
+#include <gtest/gtest.h>
+
+#include "lithe/analyze/memory_formulas.h"
+#include "tests/support/model_kit.h"
+
+namespace lithe::analyze {
+namespace {
+
+constexpr int64_t B = 3, L = 40, D = 24, H = 4;
+
+ModelConfig one_layer(const std::string& mixer, const std::string& more = "") {
+  return kit::model_config(
+      "{hidden_size: 24, num_hidden_layers: 1, vocab_size: 50, max_position_embeddings: 64, mixer: " + mixer +
+      ", ffn: {type: relu, intermediate_size: 32}, position: none" + more + "}");
+}
+
+std::string attention(const std::string& heads, const std::string& output) {
+  return "{type: attention, num_attention_heads: 4, heads: " + heads + ", output: " + output + "}";
+}
+
+CostOfPart mixer_of(const ModelCost& cost, const std::string& part = "layers.*.mixer") {
+  for (const CostOfPart& p : cost.parts)
+    if (p.part == part) return p;
+  ADD_FAILURE() << "no part " << part;
+  return {};
+}
+
+// Of causal attention the kernel counts the pairs that are seen, the formulas all of them.
+double hidden_pairs(int64_t batch, int64_t length) { return double(batch) * double(length * (length - 1) / 2); }
+
+const char* const kHeads[] = {"mha", "gqa", "mqa", "skv", "el_att", "sha", "mhe_add", "mhe_mul", "static_emb_qk"};
+
+TEST(ModelCost, ParametersAreTheFormulasForAllHeadsAndOutputs) {
+  for (const std::string heads : kHeads)
+    for (const std::string output : {"dense", "none"})
+      for (const char* bias : {"false", "true"}) {
+        if (heads == "sha" && output == "none") continue;
+        const std::string mixer = "{type: attention, num_attention_heads: 4, heads: " + heads + ", output: " + output +
+                                  ", attention_bias: " + bias + "}";
+        const CostOfPart cost = mixer_of(model_cost(one_layer(mixer), {.batch = B, .length = L}));
+        ASSERT_TRUE(cost.published.parameters) << mixer;
+        EXPECT_EQ(double(cost.parameters), *cost.published.parameters) << mixer;
+      }
+  for (const std::string mixer : {"rnd_emb_qk", "fixed_seq_qk"}) {
+    const CostOfPart cost =
+        mixer_of(model_cost(one_layer("{type: " + mixer + ", num_attention_heads: 4}"), {.batch = B, .length = L}));
+    EXPECT_EQ(double(cost.parameters), cost.published.parameters) << mixer;
+  }
+}
+
+// oracle: acct.flops
+TEST(ModelCost, ProductsAreTheFormulasWithoutTheHiddenPairs) {
+  for (const std::string heads : kHeads) {
+    const std::string output = heads == "sha" ? "dense" : "none";
+    const CostOfPart cost = mixer_of(model_cost(one_layer(attention(heads, output)), {.batch = B, .length = L}));
+    // Heads that are formed from one seed are all there when they meet.
+    const double pair = 4.0 * double(heads == "sha" ? D / H : D);
+    EXPECT_EQ(cost.prefill_products, *cost.published.prefill_flops - pair * hidden_pairs(B, L)) << heads;
+    EXPECT_EQ(cost.decode_products, *cost.published.decode_flops) << heads;
+    EXPECT_EQ(double(cost.cache_bytes), *cost.published.cache_bytes) << heads;
+    EXPECT_GE(cost.prefill_flops, cost.prefill_products);
+  }
+}
+
+TEST(ModelCost, MapsOfAReferenceSequenceAreMadeOnce) {
+  for (const std::string type : {"rnd_emb_qk", "fixed_seq_qk"}) {
+    const std::string mixer = "{type: " + type + ", num_attention_heads: 4, output: none}";
+    const MixerKind kind = *mixer_kind(type);
+    const MixerShape s{.width = D, .heads = H};
+    for (const int64_t batch : {int64_t(1), B}) {
+      const CostOfPart cost = mixer_of(model_cost(one_layer(mixer), {.batch = batch, .length = L}));
+      const Work work{.batch = double(batch), .length = double(L)};
+      EXPECT_EQ(cost.prefill_products, prefill_flops(kind, s, work)) << type;
+      EXPECT_EQ(double(cost.cache_bytes), cache_bytes(kind, s, work, 4)) << type;
+    }
+  }
+}
+
+// oracle: acct.cache
+TEST(ModelCost, CachesOfThePublishedModelAreThePublishedBytes) {
+  const CostOptions one{.batch = 1, .length = 2048, .compute = DType::bf16},
+      many{.batch = 32, .length = 2048, .compute = DType::bf16};
+  const auto bytes = [](const std::string& mixer, const CostOptions& o) {
+    const ModelConfig config = kit::model_config(
+        "{hidden_size: 896, num_hidden_layers: 1, vocab_size: 50, max_position_embeddings: 2048, mixer: " + mixer +
+        "}");
+    return mixer_of(model_cost(config, o)).cache_bytes;
+  };
+  const std::string standard = "{type: attention, num_attention_heads: 14}",
+                    fixed = "{type: fixed_seq_qk, num_attention_heads: 14}";
+  EXPECT_EQ(bytes(standard, one), 7'340'032);
+  EXPECT_EQ(bytes(fixed, one), 7'340'032);
+  EXPECT_EQ(bytes(standard, many), 234'881'024);
+  EXPECT_EQ(bytes(fixed, many), 121'110'528);
+}
+
+// oracle: acct.activation
+TEST(ModelCost, ActivationsOfAPartAreWhatTheTrainingStepKeeps) {
+  // What a layer of attention without output keeps beyond its input: queries, keys, values and its result of B L d
+  // scalars, and one number for each row and head with which the weights are made again. The sources count the weights
+  // instead.
+  const CostOptions o{.batch = B, .length = L};
+  const CostOfPart mixer = mixer_of(model_cost(one_layer(attention("mha", "none")), o));
+  const double rows = double(B * L);
+  EXPECT_EQ(double(mixer.activation_bytes), 4 * (4 * rows * D + rows * H));
+  EXPECT_EQ(*mixer.published.activation_bytes, 2 * (8 * rows * D + 2 * rows * L * H));
+
+  const ModelConfig config = one_layer(attention("mha", "dense"));
+  const ModelCost kept = model_cost(config, o),
+                  again = model_cost(config, {.batch = B, .length = L, .recompute = true});
+  EXPECT_LT(again.total.activation_bytes, kept.total.activation_bytes);
+  int64_t sum = 0;
+  for (const CostOfPart& p : kept.parts) sum += p.activation_bytes;
+  EXPECT_EQ(sum, kept.total.activation_bytes);
+  // The ledger of a model that runs says the same.
+  Model model(config, {.trainable = true});
+  const kit::Batch batch = kit::random_batch({L, L, L}, 50, 1);
+  const int64_t before = ledger(Device::cpu).current(MemoryClass::activations);
+  Tape tape;
+  const Var loss = model.loss(batch.ids, batch.labels, batch.sequences, 0, 1);
+  EXPECT_EQ(ledger(Device::cpu).current(MemoryClass::activations) - before, kept.total.activation_bytes);
+}
+
+TEST(ModelCost, HybridsHaveALineForEachMixer) {
+  const ModelConfig config = kit::model_config(
+      "{hidden_size: 24, num_hidden_layers: 3, vocab_size: 50, max_position_embeddings: 64, layer_pattern: hybrid, "
+      "mixers: "
+      "{standard: {type: attention, num_attention_heads: 4}, replaced: {type: attention, num_attention_heads: 4, "
+      "heads: "
+      "skv}}}");
+  const ModelCost cost = model_cost(config, {.batch = B, .length = L});
+  const CostOfPart standard = mixer_of(cost, "layers.*.mixer (standard)"),
+                   replaced = mixer_of(cost, "layers.*.mixer (replaced)");
+  EXPECT_EQ(standard.parameters, 4 * D * D);
+  EXPECT_EQ(replaced.parameters, 2 * 3 * D * D);
+  EXPECT_EQ(standard.cache_bytes, 2 * B * L * D * 4);
+  EXPECT_EQ(replaced.cache_bytes, 2 * B * L * D * 4);
+  EXPECT_EQ(replaced.published.parameters, double(replaced.parameters));
+  int64_t parameters = 0;
+  for (const CostOfPart& p : cost.parts) parameters += p.parameters;
+  EXPECT_EQ(parameters, cost.total.parameters);
+}
+
+TEST(ModelCost, FormsWithoutAFormulaHaveNone) {
+  const auto published = [](const std::string& mixer) {
+    return mixer_of(model_cost(one_layer(mixer), {.batch = 1, .length = 8})).published.any();
+  };
+  EXPECT_FALSE(published(attention("identity", "dense")));
+  EXPECT_FALSE(published(attention("{type: sha, output: narrow}", "dense")));
+  EXPECT_TRUE(published(attention("mha", "dense")));
+  EXPECT_THROW(model_cost(one_layer(attention("mha", "dense")), {.batch = 0}), Error);
+}
+
+}  // namespace
+}  // namespace lithe::analyze
