@@ -7,10 +7,16 @@
 namespace lithe::analyze {
 namespace {
 
+// "mhe_mul", "mha, hadamard output", "nonapprox"
 std::string mixer_title(const PartChoice& mixer) {
-  const Node* heads = mixer.options.find("heads");
-  const Node* type = heads ? heads->is_map() ? heads->find("type") : heads : nullptr;
-  return mixer.type + (type ? " (" + type->text() + ")" : "");
+  const auto part = [&](const char* key, const std::string& usual) {
+    const Node* choice = mixer.options.find(key);
+    const Node* type = choice && choice->is_map() ? choice->find("type") : choice;
+    return type ? type->text() : usual;
+  };
+  const std::string output = part("output", "dense");
+  return (mixer.type == "attention" ? part("heads", "mha") : mixer.type) +
+         (output == "dense" ? "" : ", " + output + " output");
 }
 
 std::span<const float> numbers_of(const Tensor& x) { return {x.data<float>(), size_t(x.numel())}; }
@@ -24,7 +30,7 @@ void each_logit(const LayerView& layer, F&& f) {
 LogitSummary summary_of(const LayerView& layer) {
   std::vector<double> all;
   each_logit(layer, [&](double x) { all.push_back(x); });
-  LogitSummary out;
+  LogitSummary out{.pairs = int64_t(all.size())};
   if (all.empty()) return out;
   std::sort(all.begin(), all.end());
   for (size_t i = 0; i < out.quantiles.size(); ++i)
@@ -74,8 +80,8 @@ ModelView inspect_model(const std::string& name, const LoadedModel& loaded, cons
       layer.numbers.raw.fill(std::numeric_limits<double>::quiet_NaN());
       layer.numbers.normalised = layer.numbers.raw;
     }
-    layer.has_logits = layer.maps.logits.defined();
-    if (layer.has_logits) layer.logits = summary_of(layer);
+    if (layer.maps.logits.defined()) layer.logits = summary_of(layer);
+    layer.has_logits = layer.logits.pairs > 0;
     view.layers.push_back(std::move(layer));
   }
   return view;
@@ -86,8 +92,8 @@ void Inspection::count_logits() {
   for (const ModelView& model : models)
     for (const LayerView& layer : model.layers)
       if (layer.has_logits) {
-        logit_low = std::min(logit_low, layer.logits.quantiles.front());
-        logit_high = std::max(logit_high, layer.logits.quantiles.back());
+        logit_low = std::min(logit_low, layer.logits.quantiles[1]);
+        logit_high = std::max(logit_high, layer.logits.quantiles[5]);
       }
   if (!(logit_high > logit_low)) logit_high = logit_low + 1;  // all alike
   for (ModelView& model : models)
@@ -95,8 +101,8 @@ void Inspection::count_logits() {
       if (!layer.has_logits) continue;
       layer.logits.counts.assign(kBins, 0);
       each_logit(layer, [&](double x) {
-        const auto bin = int64_t((x - logit_low) / (logit_high - logit_low) * kBins);
-        ++layer.logits.counts[size_t(std::clamp<int64_t>(bin, 0, kBins - 1))];
+        const double part = (x - logit_low) / (logit_high - logit_low);
+        if (part >= 0 && part <= 1) ++layer.logits.counts[std::min(size_t(part * kBins), size_t(kBins - 1))];
       });
     }
 }

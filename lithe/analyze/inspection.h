@@ -14,11 +14,12 @@ struct LogitSummary {
   static constexpr std::array<double, 7> kQuantiles{0, 0.01, 0.25, 0.5, 0.75, 0.99, 1};
   double mean = 0, deviation = 0;
   std::array<double, 7> quantiles{};  // lowest, 1 %, 25 %, middle, 75 %, 99 %, highest
-  std::vector<int64_t> counts;  // in equal bins from low to high, the same for all layers and models of an inspection
+  int64_t pairs = 0;                  // of tokens, all heads
+  std::vector<int64_t> counts;        // in equal bins, the same for all layers and models of an inspection
 };
 
 struct LayerView {
-  std::string mixer;   // "attention (mhe_mul)"
+  std::string mixer;   // "mhe_mul", "mha, hadamard output", "nonapprox"
   MixerMaps maps;      // heads 0: this mixer has none
   Indicators numbers;  // NaN where there are no maps
   bool has_logits = false;
@@ -38,8 +39,8 @@ struct ModelView {
 struct Inspection {
   static constexpr int kBins = 64;
   std::vector<ModelView> models;
-  double logit_low = 0, logit_high = 0;  // of the bins
-  /// Bins over the logits of all models, which must be known by now.
+  double logit_low = 0, logit_high = 0;  // of the bins: from the least 1 % to the greatest 99 % quantile of a layer
+  /// Counts the logits of all models, which must be known by now.
   void count_logits();
 };
 

@@ -12,7 +12,6 @@ namespace {
 
 using report::Cell;
 using report::clean_text;
-using report::format_number;
 using report::HeatMap;
 using report::LineChart;
 using report::Page;
@@ -62,6 +61,7 @@ LineChart depth_chart(const Inspection& inspection, const std::string& title, co
   chart.title = title;
   chart.detail = detail;
   chart.x.label = "layer";
+  chart.x.quantity = Quantity::count;
   chart.y.from_zero = true;
   chart.height = 240;
   for (const ModelView& model : inspection.models) {
@@ -105,7 +105,9 @@ void table_of_indicators(Page& page, const Inspection& inspection) {
   if (several) table.columns.push_back({"Model"});
   table.columns.push_back({"Layer", true});
   table.columns.push_back({"Mixer"});
-  for (const char* name : indicator_names()) table.columns.push_back({name, true});
+  for (const char* name :
+       {"Entropy", "Concentration", "Head diversity", "Sink", "Focus 0", "Focus 1", "Focus 2", "Focus 3"})
+    table.columns.push_back({name, true});
   for (const ModelView& model : inspection.models)
     for (size_t i = 0; i < model.layers.size(); ++i) {
       std::vector<Cell> row;
@@ -160,30 +162,45 @@ void maps(Page& page, const Inspection& inspection, const Pictures& pictures) {
   }
 }
 
-HeatMap logit_picture(const Inspection& inspection, const ModelView& model) {
-  HeatMap map;
-  map.title = inspection.models.size() > 1 ? model.name : "Distribution";
-  map.detail = "Each layer's fullest bin has the full shade.";
-  map.row_name = "layer";
-  map.column_name = "logit";
-  map.root = true;
+// Few enough curves to tell apart, from the first layer to the last.
+std::vector<size_t> spread_layers(const ModelView& model) {
+  constexpr size_t kCurves = 6;
+  std::vector<size_t> with;
+  for (size_t i = 0; i < model.layers.size(); ++i)
+    if (model.layers[i].has_logits) with.push_back(i);
+  if (with.size() <= kCurves) return with;
+  std::vector<size_t> out;
+  for (size_t i = 0; i < kCurves; ++i) out.push_back(with[i * (with.size() - 1) / (kCurves - 1)]);
+  return out;
+}
+
+LineChart logit_distribution(const Inspection& inspection, const ModelView& model) {
+  LineChart chart;
+  chart.title = inspection.models.size() > 1 ? model.name + ", distribution" : "Distribution";
+  chart.x.label = "logit";
+  chart.y.label = "share of pairs";
+  chart.y.from_zero = true;
+  chart.height = 280;
   const double width = (inspection.logit_high - inspection.logit_low) / Inspection::kBins;
-  for (int bin = 0; bin < Inspection::kBins; ++bin)
-    map.columns.push_back(format_number(inspection.logit_low + (bin + 0.5) * width, 3));
-  for (size_t i = 0; i < model.layers.size(); ++i) {
-    const LayerView& layer = model.layers[i];
-    if (!layer.has_logits) continue;
-    map.rows.push_back(std::to_string(i + 1));
-    const double fullest = double(*std::max_element(layer.logits.counts.begin(), layer.logits.counts.end()));
-    for (const int64_t count : layer.logits.counts) map.values.push_back(double(count) / fullest);
+  for (const size_t i : spread_layers(model)) {
+    const LogitSummary& logits = model.layers[i].logits;
+    Series series;
+    series.name = layer_name(i);
+    series.label_last = false;
+    for (size_t bin = 0; bin < logits.counts.size(); ++bin) {
+      series.x.push_back(inspection.logit_low + (double(bin) + 0.5) * width);
+      series.y.push_back(double(logits.counts[bin]) / double(logits.pairs));
+    }
+    chart.series.push_back(std::move(series));
   }
-  return map;
+  return chart;
 }
 
 LineChart logit_quantiles(const Inspection& inspection, const ModelView& model) {
   LineChart chart;
-  chart.title = inspection.models.size() > 1 ? model.name : "Quantiles over depth";
+  chart.title = inspection.models.size() > 1 ? model.name + ", over depth" : "Over depth";
   chart.x.label = "layer";
+  chart.x.quantity = Quantity::count;
   chart.y.label = "logit";
   chart.height = 280;
   for (const auto& [name, at] : {std::pair{"highest", 6}, {"99 %", 5}, {"middle", 3}, {"1 %", 1}, {"lowest", 0}}) {
@@ -205,13 +222,16 @@ void logits(Page& page, const Inspection& inspection) {
     if (std::none_of(model.layers.begin(), model.layers.end(), [](const LayerView& l) { return l.has_logits; }))
       continue;
     figures.push_back(Page::half_figure(logit_quantiles(inspection, model)));
-    figures.push_back(Page::half_figure(logit_picture(inspection, model)));
+    figures.push_back(Page::half_figure(logit_distribution(inspection, model)));
   }
   if (figures.empty()) {
     page.paragraph("No layer has a softmax.");
     return;
   }
-  page.paragraph("Scaled, all heads together, over the pairs of tokens that may meet.");
+  page.paragraph(
+      "Scaled, all heads together, over the pairs of tokens that may meet. The distributions leave out what lies "
+      "beyond the "
+      "1 % and 99 % quantiles of all layers.");
   page.figures(figures);
 }
 
@@ -242,12 +262,12 @@ std::string inspection_table(const Inspection& inspection) {
   char text[320];
   for (const ModelView& model : inspection.models) {
     out += cat(model.name, ": ", model.tokens.size(), " tokens", model.cut ? " (the text was cut)" : "", "\n");
-    std::snprintf(text, sizeof text, "%5s  %-22s %8s %8s %8s %8s %8s %8s %8s %8s  %s\n", "layer", "mixer", "entropy",
+    std::snprintf(text, sizeof text, "%5s  %-18s %8s %8s %8s %8s %8s %8s %8s %8s  %s\n", "layer", "mixer", "entropy",
                   "concentr", "headdiv", "sink", "focus 0", "focus 1", "focus 2", "focus 3", "logits low/mid/high");
     out += text;
     for (size_t i = 0; i < model.layers.size(); ++i) {
       const LayerView& layer = model.layers[i];
-      std::snprintf(text, sizeof text, "%5zu  %-22s", i + 1, layer.mixer.c_str());
+      std::snprintf(text, sizeof text, "%5zu  %-18s", i + 1, layer.mixer.c_str());
       out += text;
       for (const double value : layer.numbers.normalised) {
         std::snprintf(text, sizeof text, " %8.4f", value);
@@ -277,6 +297,7 @@ Json inspection_json(const Inspection& inspection, const Pictures& pictures, boo
       if (layer.has_logits)
         row["logits"] = {{"mean", layer.logits.mean},
                          {"deviation", layer.logits.deviation},
+                         {"pairs", layer.logits.pairs},
                          {"quantiles", layer.logits.quantiles},
                          {"counts", layer.logits.counts}};
       const std::vector<int64_t> drawn = chosen(pictures.layers, int64_t(model.layers.size()));

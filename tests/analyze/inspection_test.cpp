@@ -1,0 +1,147 @@
+#include "lithe/analyze/inspection.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "lithe/analyze/inspection_page.h"
+#include "tests/support/model_kit.h"
+
+namespace lithe::analyze {
+namespace {
+
+constexpr const char* kText = "abracadabra & <b>";
+
+LoadedModel model_of(const std::string& more, uint64_t seed = 1) {
+  LoadedModel loaded;
+  loaded.tokenizer = make_byte_tokenizer();
+  loaded.model = std::make_unique<Model>(
+      kit::model_config("{hidden_size: 12, num_hidden_layers: 3, vocab_size: 257, max_position_embeddings: 40, ffn: "
+                        "{type: relu, intermediate_size: 16}, position: none, " +
+                        more + "}"),
+      ModelOptions{.seed = seed});
+  kit::randomise(loaded.model->parameters(), seed);
+  return loaded;
+}
+
+Inspection inspection_of(const std::vector<std::pair<std::string, std::string>>& models, int64_t length = 64) {
+  Inspection out;
+  for (const auto& [name, config] : models) out.models.push_back(inspect_model(name, model_of(config), kText, length));
+  out.count_logits();
+  return out;
+}
+
+const char* const kMha = "mixer: {type: attention, num_attention_heads: 3}";
+
+TEST(Inspection, HasEveryLayersMapsAndNumbers) {
+  const Inspection inspection = inspection_of({{"a", kMha}});
+  const ModelView& model = inspection.models[0];
+  ASSERT_EQ(model.layers.size(), 3u);
+  const int64_t L = int64_t(std::string(kText).size());
+  EXPECT_EQ(int64_t(model.tokens.size()), L);
+  EXPECT_FALSE(model.cut);
+  for (const LayerView& layer : model.layers) {
+    EXPECT_EQ(layer.mixer, "mha");
+    EXPECT_EQ(layer.maps.heads, 3);
+    std::vector<double> mean(size_t(L * L));
+    for (int64_t head = 0; head < 3; ++head) {
+      const std::vector<double> map = layer.map(head);
+      ASSERT_EQ(int64_t(map.size()), L * L);
+      for (int64_t i = 0; i < L; ++i) {
+        double sum = 0;
+        for (int64_t j = 0; j < L; ++j) {
+          sum += map[size_t(i * L + j)];
+          mean[size_t(i * L + j)] += map[size_t(i * L + j)] / 3;
+          if (j > i) {
+            EXPECT_EQ(map[size_t(i * L + j)], 0);
+          }
+        }
+        EXPECT_NEAR(sum, 1, double(L) * 0x1p-23);
+      }
+    }
+    EXPECT_EQ(layer.map(-1), mean);
+    EXPECT_EQ(layer.logits.pairs, 3 * L * (L + 1) / 2);
+    for (size_t i = 1; i < layer.logits.quantiles.size(); ++i)
+      EXPECT_LE(layer.logits.quantiles[i - 1], layer.logits.quantiles[i]);
+    EXPECT_LE(layer.logits.mean, layer.logits.quantiles.back());
+    int64_t counted = 0;
+    for (int64_t n : layer.logits.counts) counted += n;
+    EXPECT_LE(counted, layer.logits.pairs);
+    EXPECT_GE(double(counted), 0.97 * double(layer.logits.pairs));
+    EXPECT_GT(layer.numbers.normalised[0], 0);
+    EXPECT_LT(layer.numbers.normalised[0], 1);
+  }
+}
+
+TEST(Inspection, EqualLogitsAreTheUniformMap) {
+  LoadedModel loaded = model_of(kMha);
+  for (Parameter& p : loaded.model->parameters().all())
+    if (p.name.find("heads.q.weight") != std::string::npos) fill_zero(p.master.value());
+  Inspection inspection{.models = {inspect_model("a", loaded, kText, 64)}};
+  inspection.count_logits();
+  const double L = double(std::string(kText).size());
+  for (const LayerView& layer : inspection.models[0].layers) {
+    EXPECT_NEAR(layer.numbers.normalised[0], 1, L * L * 0x1p-23);
+    EXPECT_NEAR(layer.numbers.normalised[1], 0, L * L * 0x1p-23);
+    EXPECT_NEAR(layer.numbers.raw[2], 0, 0x1p-23);
+    EXPECT_EQ(layer.logits.quantiles.front(), 0);
+    EXPECT_EQ(layer.logits.quantiles.back(), 0);
+  }
+}
+
+TEST(Inspection, LayersWithoutMapsHaveNoNumbers) {
+  const Inspection inspection = inspection_of({{"hybrid",
+                                                "layer_types: [a, b, a], mixers: {a: {type: attention, "
+                                                "num_attention_heads: 3, heads: sha}, b: linear}"}});
+  const ModelView& model = inspection.models[0];
+  EXPECT_EQ(model.layers[0].mixer, "sha");
+  EXPECT_EQ(model.layers[1].mixer, "linear");
+  EXPECT_EQ(model.layers[1].maps.heads, 0);
+  EXPECT_TRUE(std::isnan(model.layers[1].numbers.raw[0]));
+  EXPECT_FALSE(model.layers[1].has_logits);
+  EXPECT_GT(model.layers[2].maps.heads, 0);
+  const Json json = inspection_json(inspection, {}, true);
+  EXPECT_TRUE(json["models"][0]["layers"][1]["indicators"]["sink"].is_null());
+  EXPECT_NE(inspection_page(inspection, {}).find("no map of tokens"), std::string::npos);
+  EXPECT_NE(inspection_table(inspection).find("linear"), std::string::npos);
+}
+
+TEST(Inspection, LongTextsAreCut) {
+  EXPECT_EQ(inspection_of({{"a", kMha}}, 5).models[0].tokens.size(), 5u);
+  EXPECT_TRUE(inspection_of({{"a", kMha}}, 5).models[0].cut);
+  const LoadedModel learned = [] {
+    LoadedModel loaded;
+    loaded.tokenizer = make_byte_tokenizer();
+    loaded.model = std::make_unique<Model>(
+        kit::model_config(
+            "{hidden_size: 12, num_hidden_layers: 1, vocab_size: 257, max_position_embeddings: 6, position: "
+            "learned, mixer: {type: attention, num_attention_heads: 3}}"),
+        ModelOptions{});
+    return loaded;
+  }();
+  EXPECT_EQ(inspect_model("a", learned, kText, 64).tokens.size(), 6u);
+  EXPECT_THROW(inspect_model("a", learned, "", 64), Error);
+}
+
+TEST(InspectionPage, ShowsModelsSideBySideAndOnlyWhatWasChosen) {
+  const Inspection inspection = inspection_of(
+      {{"left", kMha}, {"right", "mixer: {type: attention, num_attention_heads: 3, heads: mhe_mul, output: none}"}});
+  const std::string page = inspection_page(inspection, {.layers = {1}, .heads = {0, 2}});
+  for (const char* text :
+       {"left, layer 2, head 1", "right, layer 2, head 1", "left, layer 2, head 3", "Indicators over depth",
+        "Head diversity", "Logits before the softmax", "mhe_mul, none output", "&lt;b&gt;"})
+    EXPECT_NE(page.find(text), std::string::npos) << text;
+  for (const char* text : {"layer 1, head", "head 2", "<b>"}) EXPECT_EQ(page.find(text), std::string::npos) << text;
+  EXPECT_EQ(page, inspection_page(inspection, {.layers = {1}, .heads = {0, 2}}));
+  EXPECT_NE(inspection_page(inspection, {.means = true}).find("right, layer 3, mean of 3 heads"), std::string::npos);
+
+  const Json json = inspection_json(inspection, {.layers = {1}, .heads = {0, 2}}, true);
+  EXPECT_EQ(json["models"].size(), 2u);
+  EXPECT_FALSE(json["models"][0]["layers"][0].contains("maps"));
+  EXPECT_EQ(json["models"][0]["layers"][1]["maps"].size(), 2u);
+  EXPECT_EQ(json["models"][0]["layers"][1]["maps"][1]["head"], 3);
+  EXPECT_FALSE(inspection_json(inspection, {}, false)["models"][0]["layers"][1].contains("maps"));
+}
+
+}  // namespace
+}  // namespace lithe::analyze
