@@ -7,7 +7,7 @@
 namespace lithe::analyze {
 namespace {
 
-// Matrix products; all other kernels are elementwise, reductions or copies.
+// All other kernels are elementwise, reductions or copies.
 bool is_product(const std::string& kernel) {
   return kernel == "gemm" || kernel == "attention" || kernel == "taylor_attention";
 }
@@ -60,6 +60,8 @@ Sequences texts(int64_t batch, int64_t length) {
 
 void add_to(CostOfPart& sum, const CostOfPart& part) {
   sum.parameters += part.parameters;
+  sum.forward_flops += part.forward_flops;
+  sum.forward_products += part.forward_products;
   sum.prefill_flops += part.prefill_flops;
   sum.decode_flops += part.decode_flops;
   sum.prefill_products += part.prefill_products;
@@ -88,7 +90,7 @@ ModelCost model_cost(const ModelConfig& config, const CostOptions& o) {
     Model model(config, {.device = Device::meta, .dtype = o.dtype, .compute = o.compute, .trainable = true});
     model.set_recompute(o.recompute);
     for (const Parameter& p : model.parameters().all()) parts.of(p.name).parameters += p.master.value().numel();
-    const Tensor ids = meta_ids(o.batch * o.length), next = meta_ids(o.batch);
+    const Tensor ids = meta_ids(o.batch * o.length);
     {
       kernels::CostMeter meter;
       Tape tape;
@@ -96,30 +98,27 @@ ModelCost model_cost(const ModelConfig& config, const CostOptions& o) {
       for (const auto& kept : meter.kept()) parts.of(kept.part).activation_bytes += kept.bytes;
     }
     const NoGrad no_grad;
-    {
+    const auto measure = [&](double CostOfPart::*flops, double CostOfPart::*products, auto&& work) {
       const kernels::CostMeter meter;
-      last_logits(model, ids, texts(o.batch, o.length), nullptr);
+      work();
       for (const auto& e : meter.entries()) {
-        parts.of(e.part).prefill_flops += e.cost.flops;
-        if (is_product(e.kernel)) parts.of(e.part).prefill_products += e.cost.flops;
+        parts.of(e.part).*flops += e.cost.flops;
+        if (is_product(e.kernel)) parts.of(e.part).*products += e.cost.flops;
       }
-    }
-    {
-      const auto state = model.make_state(o.batch, o.length);
-      const auto add_tokens = [&](int64_t count) {
-        const std::vector<int64_t> counts(size_t(o.batch), count);
-        last_logits(model, meta_ids(o.batch * count), model.continue_sequences(*state, counts), state.get());
-      };
-      if (o.length > 1) add_tokens(o.length - 1);
-      const kernels::CostMeter meter;
-      add_tokens(1);
-      for (const auto& e : meter.entries()) {
-        parts.of(e.part).decode_flops += e.cost.flops;
-        if (is_product(e.kernel)) parts.of(e.part).decode_products += e.cost.flops;
-      }
-      for (int64_t i = 0; i < config.num_hidden_layers; ++i)
-        if (state->layer(i)) parts.of("layers." + std::to_string(i) + ".mixer").cache_bytes += state->layer(i)->bytes();
-    }
+    };
+    const auto add_tokens = [&](DecodeState& state, int64_t count) {
+      const std::vector<int64_t> counts(size_t(o.batch), count);
+      last_logits(model, meta_ids(o.batch * count), model.continue_sequences(state, counts), &state);
+    };
+    measure(&CostOfPart::forward_flops, &CostOfPart::forward_products,
+            [&] { last_logits(model, ids, texts(o.batch, o.length), nullptr); });
+    auto state = model.make_state(o.batch, o.length);
+    measure(&CostOfPart::prefill_flops, &CostOfPart::prefill_products, [&] { add_tokens(*state, o.length); });
+    for (int64_t i = 0; i < config.num_hidden_layers; ++i)
+      if (state->layer(i)) parts.of("layers." + std::to_string(i) + ".mixer").cache_bytes += state->layer(i)->bytes();
+    state = model.make_state(o.batch, o.length);
+    if (o.length > 1) add_tokens(*state, o.length - 1);
+    measure(&CostOfPart::decode_flops, &CostOfPart::decode_products, [&] { add_tokens(*state, 1); });
   }
   add_published(parts, config, o);
   ModelCost cost;

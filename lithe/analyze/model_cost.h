@@ -18,8 +18,8 @@ struct PublishedCost {
 struct CostOfPart {
   std::string part;  // layers merged: "layers.*.mixer"; in hybrids one for each kind: "layers.*.mixer (replaced)"
   int64_t parameters = 0;
-  double prefill_flops = 0, decode_flops = 0;
-  double prefill_products = 0, decode_products = 0;  // of these, matrix products
+  double forward_flops = 0, prefill_flops = 0, decode_flops = 0;
+  double forward_products = 0, prefill_products = 0, decode_products = 0;  // of these, products of matrices
   int64_t activation_bytes = 0, cache_bytes = 0;
   PublishedCost published;
 };
@@ -35,9 +35,10 @@ struct ModelCost {
   CostOfPart total;
 };
 
-/// prefill: B texts of L tokens, logits of the last token of each. decode: token L of each text, L - 1 in the cache.
-/// activations: kept at the end of the forward pass of training B texts of L tokens. cache: B texts of L tokens. Of
-/// causal attention only the pairs that are seen count.
+/// forward: B texts of L tokens without a cache, as in training and evaluation; prefill: the same into an empty cache;
+/// both with logits of the last token of each. decode: token L of each text, L - 1 in the cache. activations: kept at
+/// the end of the forward pass of training B texts of L tokens. cache: B texts of L tokens. Of causal attention only
+/// the pairs that are seen count.
 ModelCost model_cost(const ModelConfig& config, const CostOptions& options);
 
 /// One layer's mixer as the recipe has it by the sources' formulas; `item`: bytes of a scalar of rows.

@@ -34,6 +34,8 @@ std::string line(const CostOfPart& p) {
 Json json_of(const CostOfPart& p) {
   Json json = {{"part", p.part},
                {"parameters", p.parameters},
+               {"forward_flops", p.forward_flops},
+               {"forward_product_flops", p.forward_products},
                {"prefill_flops", p.prefill_flops},
                {"prefill_product_flops", p.prefill_products},
                {"decode_flops", p.decode_flops},

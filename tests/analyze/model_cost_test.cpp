@@ -37,18 +37,20 @@ TEST(ModelCost, ParametersAreTheFormulasForAllHeadsAndOutputs) {
   for (const std::string heads : kHeads)
     for (const std::string output : {"dense", "none"})
       for (const char* bias : {"false", "true"}) {
-        if (heads == "sha" && output == "none") continue;
+        if (heads == "sha" && output == "none") continue;  // one head is narrower than the rows
         const std::string mixer = "{type: attention, num_attention_heads: 4, heads: " + heads + ", output: " + output +
                                   ", attention_bias: " + bias + "}";
         const CostOfPart cost = mixer_of(model_cost(one_layer(mixer), {.batch = B, .length = L}));
         ASSERT_TRUE(cost.published.parameters) << mixer;
         EXPECT_EQ(double(cost.parameters), *cost.published.parameters) << mixer;
       }
-  for (const std::string mixer : {"rnd_emb_qk", "fixed_seq_qk"}) {
-    const CostOfPart cost =
-        mixer_of(model_cost(one_layer("{type: " + mixer + ", num_attention_heads: 4}"), {.batch = B, .length = L}));
-    EXPECT_EQ(double(cost.parameters), cost.published.parameters) << mixer;
-  }
+  for (const std::string mixer :
+       {"{type: rnd_emb_qk, num_attention_heads: 4", "{type: fixed_seq_qk, num_attention_heads: 4",
+        "{type: nonapprox, num_attention_heads: 4", "{type: approx, num_attention_heads: 4", "{type: mlp"})
+    for (const std::string more : {"}", ", attention_bias: true, output_bias: true}", ", output: none}"}) {
+      const CostOfPart cost = mixer_of(model_cost(one_layer(mixer + more), {.batch = B, .length = L}));
+      EXPECT_EQ(double(cost.parameters), cost.published.parameters) << mixer << more;
+    }
 }
 
 // oracle: acct.flops
@@ -65,7 +67,7 @@ TEST(ModelCost, ProductsAreTheFormulasWithoutTheHiddenPairs) {
   }
 }
 
-TEST(ModelCost, MapsOfAReferenceSequenceAreMadeOnce) {
+TEST(ModelCost, MapsOfAReferenceSequenceAreMadeOnceForTheBatch) {
   for (const std::string type : {"rnd_emb_qk", "fixed_seq_qk"}) {
     const std::string mixer = "{type: " + type + ", num_attention_heads: 4, output: none}";
     const MixerKind kind = *mixer_kind(type);
@@ -73,9 +75,38 @@ TEST(ModelCost, MapsOfAReferenceSequenceAreMadeOnce) {
     for (const int64_t batch : {int64_t(1), B}) {
       const CostOfPart cost = mixer_of(model_cost(one_layer(mixer), {.batch = batch, .length = L}));
       const Work work{.batch = double(batch), .length = double(L)};
-      EXPECT_EQ(cost.prefill_products, prefill_flops(kind, s, work)) << type;
+      EXPECT_EQ(cost.forward_products, prefill_flops(kind, s, work)) << type;
       EXPECT_EQ(double(cost.cache_bytes), cache_bytes(kind, s, work, 4)) << type;
+      // Into a cache each text has its own queries and logits; the keys are made once.
+      const double rows = double(batch * L), d = double(D);
+      EXPECT_EQ(cost.prefill_products, (2 * rows + double(L)) * 2 * d * d + double(batch * L * (L + 1)) * 2 * d)
+          << type;
+      EXPECT_EQ(cost.decode_products, double(batch) * (4 * d * d + 4 * double(L) * d)) << type;
     }
+  }
+}
+
+TEST(ModelCost, MixersWithoutPairs) {
+  const MixerShape s{.width = D, .heads = H};
+  const Work work{.batch = double(B), .length = double(L)};
+  for (const std::string type :
+       {"{type: mlp, output: none}", "{type: nonapprox, num_attention_heads: 4, output: none}"}) {
+    const CostOfPart cost = mixer_of(model_cost(one_layer(type), {.batch = B, .length = L}));
+    const MixerKind kind = type.find("mlp") != std::string::npos ? MixerKind::mlp : MixerKind::nonapprox;
+    EXPECT_EQ(cost.forward_products, prefill_flops(kind, s, work));
+    EXPECT_EQ(cost.prefill_products, prefill_flops(kind, s, work));
+    EXPECT_EQ(cost.decode_products, decode_flops(kind, s, work));
+    EXPECT_EQ(double(cost.cache_bytes), cache_bytes(kind, s, work, 4));
+  }
+  for (const std::string mode : {"full", "diag"}) {
+    const CostOfPart cost =
+        mixer_of(model_cost(one_layer("{type: approx, num_attention_heads: 4, output: none, mode: " + mode + "}"),
+                            {.batch = B, .length = L}));
+    const MixerKind kind = mode == "full" ? MixerKind::approx_full : MixerKind::approx;
+    EXPECT_EQ(double(cost.cache_bytes), cache_bytes(kind, s, work, 4)) << mode;
+    // Beside the formula: the sums of weights in the state, and the pair of the token with itself.
+    const double e = D / H, features = mode == "full" ? 1 + e + e * e : 3 * e, pair = mode == "full" ? 2 * e : 3 * e;
+    EXPECT_EQ(cost.decode_products, decode_flops(kind, s, work) + double(B * H) * (4 * features + 2 * pair)) << mode;
   }
 }
 
@@ -122,6 +153,21 @@ TEST(ModelCost, ActivationsOfAPartAreWhatTheTrainingStepKeeps) {
   Tape tape;
   const Var loss = model.loss(batch.ids, batch.labels, batch.sequences, 0, 1);
   EXPECT_EQ(ledger(Device::cpu).current(MemoryClass::activations) - before, kept.total.activation_bytes);
+}
+
+TEST(ModelCost, HadamardOutputsHaveTwoVectors) {
+  for (const std::string heads : kHeads) {
+    if (heads == "sha") continue;
+    const ModelConfig config = kit::model_config(
+        "{hidden_size: 24, num_hidden_layers: 2, vocab_size: 50, max_position_embeddings: 64, position: none, mixer: "
+        "{type: attention, num_attention_heads: 4, output_bias: true, output: hadamard, heads: " +
+        heads + "}}");
+    const CostOfPart cost = mixer_of(model_cost(config, {.batch = B, .length = L}));
+    EXPECT_EQ(double(cost.parameters), cost.published.parameters) << heads;
+    const MixerShape s{.width = D};
+    EXPECT_EQ(output_flops(OutputKind::hadamard, s, 1), double(D) * (11 + 1 + 2));
+    EXPECT_GE(cost.prefill_flops - cost.prefill_products, 2 * output_flops(OutputKind::hadamard, s, double(B * L)));
+  }
 }
 
 TEST(ModelCost, HybridsHaveALineForEachMixer) {
