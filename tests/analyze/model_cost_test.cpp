@@ -86,6 +86,19 @@ TEST(ModelCost, MapsOfAReferenceSequenceAreMadeOnceForTheBatch) {
   }
 }
 
+TEST(ModelCost, TheReferenceSequenceIsAPartOfItsOwn) {
+  const ModelConfig config = kit::model_config(
+      "{hidden_size: 24, num_hidden_layers: 3, vocab_size: 50, max_position_embeddings: 64, position: none, ffn: "
+      "{type: "
+      "relu, intermediate_size: 32}, mixer: {type: rnd_emb_qk, num_attention_heads: 4}}");
+  const ModelCost cost = model_cost(config, {.batch = B, .length = L});
+  // Two layers in front of the last one that asks: their mixers' four maps and the feed-forward's two.
+  const CostOfPart reference = mixer_of(cost, "reference");
+  const double d = D, pairs = double(L) * double(L);
+  EXPECT_EQ(reference.forward_products, 2 * (double(L) * (8 * d * d + 4 * d * 32) + 2 * double(L * (L + 1)) * d));
+  EXPECT_EQ(mixer_of(cost).forward_products, 3 * (2 * pairs * d * (1 + B) + (4.0 + 4.0 * B) * double(L) * d * d));
+}
+
 TEST(ModelCost, MixersWithoutPairs) {
   const MixerShape s{.width = D, .heads = H};
   const Work work{.batch = double(B), .length = double(L)};

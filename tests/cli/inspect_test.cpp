@@ -64,7 +64,8 @@ TEST_F(Inspect, ShowsModelsSideBySide) {
   const Finished empirical =
       run_program({"inspect", run("mha"), "--text", "abc", "--normalise", "empirical", "--json", "--out", page});
   double low = 1, high = 0;
-  for (const Json& layer : parse_json(empirical.out, "inspect")["models"][0]["layers"]) {
+  const Json alone = parse_json(empirical.out, "inspect --json");
+  for (const Json& layer : alone["models"][0]["layers"]) {
     low = std::min(low, double(layer["normalised"]["entropy"]));
     high = std::max(high, double(layer["normalised"]["entropy"]));
   }
