@@ -104,7 +104,9 @@ void table_of_indicators(Page& page, const Inspection& inspection) {
   const bool several = inspection.models.size() > 1;
   if (several) table.columns.push_back({"Model"});
   table.columns.push_back({"Layer", true});
-  table.columns.push_back({"Mixer"});
+  const bool mixed = std::any_of(inspection.models.begin(), inspection.models.end(),
+                                 [](const ModelView& model) { return mixers_of(model).size() > 1; });
+  if (mixed) table.columns.push_back({"Mixer"});
   for (const char* name :
        {"Entropy", "Concentration", "Head diversity", "Sink", "Focus 0", "Focus 1", "Focus 2", "Focus 3"})
     table.columns.push_back({name, true});
@@ -113,7 +115,7 @@ void table_of_indicators(Page& page, const Inspection& inspection) {
       std::vector<Cell> row;
       if (several) row.push_back(model.name);
       row.push_back(Cell::integer(int64_t(i) + 1));
-      row.push_back(model.layers[i].mixer);
+      if (mixed) row.push_back(model.layers[i].mixer);
       for (const double value : model.layers[i].numbers.normalised)
         row.push_back(std::isnan(value) ? Cell("–") : Cell(value, Quantity::number, 3));
       table.rows.push_back(std::move(row));

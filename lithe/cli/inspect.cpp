@@ -1,5 +1,6 @@
 #include <CLI/CLI.hpp>
 #include <iostream>
+#include <set>
 
 #include "lithe/analyze/inspection_page.h"
 #include "lithe/base/files.h"
@@ -19,9 +20,20 @@ struct Options {
   bool json = false;
 };
 
-std::string name_of_run(const std::string& directory) {
-  const Path path = Path(directory).lexically_normal();
-  return (path.has_filename() ? path : path.parent_path()).filename().string();
+// The ends of the paths, as long as it takes to tell the runs apart.
+std::vector<std::string> names_of_runs(const std::vector<std::string>& directories) {
+  for (int words = 1;; ++words) {
+    std::vector<std::string> names;
+    bool whole = true;
+    for (const std::string& directory : directories) {
+      Path rest = (Path(directory) / "").lexically_normal().parent_path(), name;
+      for (int i = 0; i < words && rest.has_filename(); ++i, rest = rest.parent_path())
+        name = name.empty() ? rest.filename() : rest.filename() / name;
+      whole = whole && !rest.has_filename();
+      names.push_back(name.empty() ? directory : name.string());
+    }
+    if (whole || std::set<std::string>(names.begin(), names.end()).size() == names.size()) return names;
+  }
 }
 
 // Numbers from 1 on the command line, from 0 inside.
@@ -38,12 +50,10 @@ int run(const Options& o) {
   const std::string text = o.file.empty() ? o.text : read_file(o.file);
   analyze::Inspection inspection;
   int64_t layers = 0, heads = 0, pictures_in_all = 0;
-  for (const std::string& directory : o.models) {
-    const LoadedModel loaded = load_model(directory, o.weights, o.precision);
-    std::string name = name_of_run(directory);
-    for (const analyze::ModelView& other : inspection.models)
-      if (other.name == name) name = directory;  // two runs of one name
-    inspection.models.push_back(analyze::inspect_model(name, loaded, text, o.length));
+  const std::vector<std::string> names = names_of_runs(o.models);
+  for (size_t i = 0; i < names.size(); ++i) {
+    const LoadedModel loaded = load_model(o.models[i], o.weights, o.precision);
+    inspection.models.push_back(analyze::inspect_model(names[i], loaded, text, o.length));
     layers = std::max(layers, int64_t(inspection.models.back().layers.size()));
     for (const analyze::LayerView& layer : inspection.models.back().layers) {
       heads = std::max(heads, layer.maps.heads);

@@ -73,6 +73,21 @@ TEST_F(Inspect, ShowsModelsSideBySide) {
   EXPECT_EQ(high, 1);
 }
 
+TEST_F(Inspect, NamesAreTheEndsOfPathsThatDiffer) {
+  for (const char* heads : {"mha", "mhe_mul"}) {
+    std::filesystem::create_directories(scratch_->path() / "runs" / heads);
+    std::filesystem::copy(run(heads), scratch_->path() / "runs" / heads / "seed-1",
+                          std::filesystem::copy_options::recursive);
+  }
+  const Finished f = run_program(
+      {"inspect", *scratch_ / "runs/mha/seed-1/", *scratch_ / "runs/mhe_mul/seed-1", "--text", "abc", "--json"});
+  ASSERT_EQ(f.code, 0) << f.err;
+  const Json json = parse_json(f.out, "inspect --json");
+  EXPECT_EQ(json["models"][0]["model"], "mha/seed-1");
+  EXPECT_EQ(json["models"][1]["model"], "mhe_mul/seed-1");
+  EXPECT_EQ(run_program({"inspect", run("mha"), run("mha"), "--text", "abc"}).code, 0);
+}
+
 TEST_F(Inspect, SaysWhatIsWrong) {
   expect_usage({"inspect", run("mha")}, "give either --text or --file");
   expect_usage({"inspect", run("mha"), "--text", "a", "--layers", "3"},

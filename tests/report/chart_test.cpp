@@ -211,6 +211,10 @@ TEST(HeatMap, MergesCellsOfOneShadeAndKeepsValues) {
   EXPECT_TRUE(contains(out, "class=\"cell bad\" d=\"M0,1.5h1\""));
   EXPECT_TRUE(contains(out, "data-cells=\"fe007ffffefe\""));
   EXPECT_TRUE(contains(out, ">·b<") && contains(out, ">&lt;<") && contains(out, ">y↵<"));
+  chart.values[2] = 0.25;
+  chart.root = true;  // sqrt(0.25)
+  EXPECT_TRUE(contains(svg(chart, 400), "stroke-opacity=\"0.5\" d=\"M2,0.5h1\""));
+  EXPECT_TRUE(contains(svg(chart, 400), "data-cells=\"fe0040"));
   chart.values.pop_back();
   EXPECT_THROW(svg(chart, 400), Error);
   EXPECT_TRUE(contains(svg(HeatMap{}, 400), "</svg>"));
