@@ -107,7 +107,8 @@ double decode_flops(MixerKind kind, const MixerShape& s, const Work& w, Conventi
     const double maps = (2 * w.length + 2 * w.batch * w.length) * double(s.context());
     return maps + (c == Convention::published ? 6 * w.batch * d * d : 2 * w.batch * d * d + 4 * d * d);
   }
-  const double series = (c == Convention::published ? 1 : 2) * series_flops(kind, s, c);
+  const bool reads_only = kind == MixerKind::approx && c == Convention::published;
+  const double series = (reads_only ? 1 : 2) * series_flops(kind, s, c);
   return w.batch * (projection_flops(kind, s) + series + w.length * pair_flops(kind, s));
 }
 

@@ -132,6 +132,8 @@ TEST(Flops, AreThePublishedRows) {
   EXPECT_EQ(prefill_flops(MixerKind::approx, s, w), 6 * B * L * d * d + 8 * B * L * d * d / h);
   EXPECT_EQ(decode_flops(MixerKind::approx, s, w), 6 * B * d * d + 8 * B * d * d / h);
   EXPECT_EQ(prefill_flops(MixerKind::approx_full, s, w), 6 * B * L * d * d + 4 * B * L * h * 43 * 6);
+  EXPECT_EQ(decode_flops(MixerKind::approx_full, s, w),
+            decode_flops(MixerKind::approx_full, s, w, Convention::published));
   EXPECT_EQ(prefill_flops(MixerKind::rnd_emb_qk, s, w), shared + 2 * B * L * d * d + 4 * L * d * d);
   EXPECT_EQ(decode_flops(MixerKind::rnd_emb_qk, s, w), shared_step + 2 * B * d * d + 4 * d * d);
   const Work one{.batch = 1, .length = L};

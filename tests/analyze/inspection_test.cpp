@@ -106,6 +106,30 @@ TEST(Inspection, LayersWithoutMapsHaveNoNumbers) {
   EXPECT_NE(inspection_table(inspection).find("linear"), std::string::npos);
 }
 
+// oracle: decon.mlp
+TEST(Inspection, MixersOfTheStudyHaveTheirMaps) {
+  const std::string mixers =
+      "layer_types: [mlp, nonapprox, approx], mixers: {mlp: mlp, nonapprox: {type: nonapprox, num_attention_heads: 3}, "
+      "approx: {type: approx, num_attention_heads: 3}}";
+  const Inspection inspection = inspection_of({{"hybrid", mixers}});
+  const auto& layers = inspection.models[0].layers;
+  const double L = double(std::string(kText).size());
+  // No mixing is the identity.
+  EXPECT_EQ(layers[0].numbers.raw, (std::array<double, 8>{0, std::sqrt(L), 0, 1 / L, 1, 0, 0, 0}));
+  EXPECT_FALSE(layers[0].has_logits);
+  // Self-gated weights do not depend on the query: each row is the one before, scaled, and the token itself.
+  const std::vector<double> map = layers[1].map(0);
+  const size_t n = size_t(L);
+  for (size_t i = 2; i < n; ++i)
+    EXPECT_NEAR(map[i * n] * map[(i - 1) * n + 1], map[i * n + 1] * map[(i - 1) * n], 0x1p-21);
+  EXPECT_TRUE(layers[1].has_logits);
+  // Taylor weights are a mean, without a softmax.
+  double row = 0;
+  for (size_t j = 0; j < n; ++j) row += layers[2].map(1)[(n - 1) * n + j];
+  EXPECT_NEAR(row, 1, L * 0x1p-23);
+  EXPECT_FALSE(layers[2].has_logits);
+}
+
 TEST(Inspection, LongTextsAreCut) {
   EXPECT_EQ(inspection_of({{"a", kMha}}, 5).models[0].tokens.size(), 5u);
   EXPECT_TRUE(inspection_of({{"a", kMha}}, 5).models[0].cut);
