@@ -40,6 +40,17 @@ TEST(SwiGluFfn, BiasesJoinTheThreeMaps) {
   EXPECT_EQ(kit::close_to_printed(ffn(kit::tensor_f64({1, 1}, {5})), {4 * 0.8807970780 + 2}, 8), "");
 }
 
+TEST(SwiGluFfn, BiasesHaveGradients) {
+  SwiGlu ffn(4, "{intermediate_size: 5, bias: true}");
+  std::string where;
+  EXPECT_LE(kit::gradient_error(
+                ffn.bench.parameters(),
+                [&](const std::vector<Var>& in) { return std::vector<Var>{ffn.part->forward(in[0])}; },
+                {kit::normal({6, 4}, DType::f64, 1)}, &where),
+            1e-6)
+      << where;
+}
+
 TEST(SwiGluFfn, HasThreeMatricesAndNoBiases) {
   for (const auto& [d, d_ff] : {std::pair<int64_t, int64_t>{3, 7}, {8, 32}, {5, 1}})
     EXPECT_EQ(SwiGlu(d, cat("{intermediate_size: ", d_ff, "}")).bench.parameters().count(), 3 * d * d_ff);
