@@ -10,9 +10,13 @@ namespace lithe {
 
 struct MultiHeadEmbeddingConfig {
   std::string rope_order = "after";
+  double head_embedding_std = 0.02;
   void fields(Fields& f) {
     f("rope_order", rope_order, "rotary positions turn heads after the embedding joined the seed, or the seeds before",
       one_of({"after", "before"}));
+    f("head_embedding_std", head_embedding_std,
+      "standard deviation that head embeddings start with (0.02 in the sources): how unlike the heads begin",
+      at_least(0));
   }
 };
 
@@ -32,9 +36,13 @@ class MultiHeadEmbedding : public Heads {
         join_(join),
         expands_(args.turns && config.rope_order == "after") {
     const int64_t n = args.num_attention_heads * args.head_dim;
-    eq_ = (scope / "q").parameter("head_embedding", {n}, InitRole::embedding);
-    ek_ = (scope / "k").parameter("head_embedding", {n}, InitRole::embedding);
-    ev_ = (scope / "v").parameter("head_embedding", {n}, InitRole::embedding);
+    const auto embedding = [&](const char* of) {
+      Parameter* e = (scope / of).parameter("head_embedding", {n}, InitRole::embedding);
+      initialise(e->master.value(), {.std = config.head_embedding_std}, InitRole::embedding, e->name,
+                 scope.context().seed, scope.layer(), scope.context().layers);
+      return e;
+    };
+    eq_ = embedding("q"), ek_ = embedding("k"), ev_ = embedding("v");
     const MemoryScope memory(MemoryClass::weights);
     ones_ = empty({n}, eq_->master.dtype(), scope.context().device);
     for (int64_t i = 0; i < n && !ones_.is_meta(); ++i) set_value(ones_, i, 1);
