@@ -61,6 +61,7 @@ TEST(Compare, RefusesWhatDiffersUndeclared) {
   EXPECT_TRUE(contains(why, "what differs must be declared, and this is not: model.norm.")) << why;
   EXPECT_TRUE(contains(why, "model.norm.type ('layer' in 'b', 'rms' in 'a')")) << why;
   EXPECT_EQ(kit.plan(keys + "declare: [model.norm]\n").variants.size(), 2u);
+  EXPECT_TRUE(contains(kit.refusal(keys + "declare: [model.norm, model.hed]\n"), "declare names 'model.hed'"));
 }
 
 TEST(Compare, RefusesOtherDataSeedsAndLimitsHoweverDeclared) {
