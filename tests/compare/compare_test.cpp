@@ -211,6 +211,25 @@ TEST(Compare, TheFilesHoldEverything) {
   EXPECT_FALSE(contains(page, "http://")) << "a page asks for nothing outside itself";
 }
 
+TEST(Compare, RefusesADirectoryOfSomethingElse) {
+  const kit::CompareKit kit;
+  make_directory(kit.directory / "run");
+  write_file(kit.directory / "run/resolved_recipe.yaml", "model: {}\n");
+  make_directory(kit.directory / "other");
+  write_file(kit.directory / "other/experiment.yaml", "variants: {x: {}, y: {}}\n");
+  const auto why = [&](const std::string& out) -> std::string {
+    try {
+      kit.run(kTwins, out);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ExitCode::usage);
+      return error.what();
+    }
+    return "not refused";
+  };
+  EXPECT_TRUE(contains(why("run"), "holds a training run; give another --out"));
+  EXPECT_TRUE(contains(why("other"), "holds another comparison, of x, y; give another --out"));
+}
+
 TEST(Compare, TimingContinuesWithMoreRounds) {
   const kit::CompareKit kit;
   const Comparison first = kit.run(kTwins + kit::kSmallTiming);
