@@ -11,12 +11,6 @@ namespace {
 
 PartResolver resolver = nullptr;
 
-std::string join(const std::vector<std::string>& words) {
-  std::string out;
-  for (const auto& word : words) out += (out.empty() ? "" : ", ") + word;
-  return out;
-}
-
 std::string number_text(double v) {
   char text[40];
   const auto end = std::to_chars(text, text + sizeof text, v).ptr;
@@ -61,7 +55,7 @@ class Reader final : public Fields {
   void field(const char* key, Value value, const char*, const Rule& rule) override {
     const Node* node = lookup(key);
     if (!node) {
-      check_usage(!rule.required, "recipe", where(), ": '", full(key), "' is required and missing");
+      if (rule.required) fail_missing(key);
       return;
     }
     const auto expect = [&](bool ok, const char* type) {
@@ -180,6 +174,13 @@ class Reader final : public Fields {
     return section.empty() ? key : section + "." + key;
   }
   std::string where() const { return to_string(levels_.back().node->mark()); }
+  [[noreturn]] void fail_missing(const std::string& key) const {
+    std::vector<std::string> given;
+    for (const auto& [name, value] : levels_.back().node->entries()) given.push_back(name);
+    const std::string near = nearest(key, given);
+    fail_usage("recipe", where(), ": '", full(key), "' is required and missing",
+               near.empty() ? "" : "; is it what '" + near + "' means?");
+  }
   const Node* lookup(const char* key) {
     levels_.back().known.push_back(key);
     return levels_.back().node->find(key);
@@ -197,7 +198,9 @@ class Reader final : public Fields {
       const std::string near = nearest(key, level.known);
       const std::string place = level.section.empty() ? "at the top level" : "in section '" + level.section + "'";
       fail_usage("recipe", to_string(value.mark()), ": unknown key '", key, "' ", place,
-                 near.empty() ? "; valid keys are " + join(level.known) : "; did you mean '" + near + "'?");
+                 !near.empty()         ? "; did you mean '" + near + "'?"
+                 : level.known.empty() ? "; it has no keys"
+                                       : "; valid keys are " + join(level.known));
     }
   }
 };
@@ -334,6 +337,12 @@ std::vector<FieldDoc> describe_fields(const FieldsOf& fields, const std::string&
   Describer describer(section);
   fields(describer);
   return std::move(describer.docs);
+}
+
+std::string join(const std::vector<std::string>& words) {
+  std::string out;
+  for (const auto& word : words) out += (out.empty() ? "" : ", ") + word;
+  return out;
 }
 
 std::string nearest(const std::string& word, const std::vector<std::string>& words) {

@@ -97,4 +97,7 @@ std::vector<FieldDoc> describe_fields(const FieldsOf& fields, const std::string&
 /// The nearest of `words` to `word` by edit distance, or empty when none is near.
 std::string nearest(const std::string& word, const std::vector<std::string>& words);
 
+/// The words with commas between.
+std::string join(const std::vector<std::string>& words);
+
 }  // namespace lithe

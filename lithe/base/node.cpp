@@ -257,7 +257,7 @@ Node parse_yaml(std::string_view text, const std::string& origin) {
                 ": holds more than one document; split it, one recipe a file");
     return builder.take();
   } catch (const YAML::Exception& error) {
-    fail_usage("recipe", to_string(mark_of(error.mark, origin)), ": ", error.msg);
+    fail_usage("recipe", to_string(mark_of(error.mark, origin)), ": is not YAML: ", error.msg);
   }
 }
 

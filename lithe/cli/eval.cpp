@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <iostream>
+#include <optional>
 
 #include "lithe/base/json.h"
 #include "lithe/base/stop.h"
@@ -15,7 +16,8 @@ namespace lithe {
 namespace {
 
 struct Options {
-  std::string model, weights, precision = "f32", skip, skip_part = "layer";
+  std::string model, weights, precision = "f32", skip_part = "layer";
+  std::optional<std::string> skip;
   std::vector<std::string> files;
   int64_t context = 0, stride = 0, batch_tokens = 0;
   bool json = false, el_rewrite = false;
@@ -29,7 +31,7 @@ int run(const Options& o) {
   if (o.batch_tokens) recipe.eval.batch_tokens = o.batch_tokens;
   const LoadedModel loaded = load_model(o.model, o.weights, o.precision, o.el_rewrite);
 
-  if (!o.skip.empty()) loaded.model->skip(loaded.model->config().layers_named(o.skip), o.skip_part == "mixer");
+  if (o.skip) loaded.model->skip(loaded.model->config().layers_named(*o.skip), o.skip_part == "mixer");
 
   TokenStore text;
   if (o.files.empty()) {
@@ -87,10 +89,11 @@ Command add_eval(CLI::App& app) {
       ->check(CLI::PositiveNumber);
   app.add_option("--batch-tokens", o->batch_tokens, "tokens run at once; does not change the result")
       ->check(CLI::PositiveNumber);
-  app.add_option("--skip-layers", o->skip,
-                 "layers to leave out: numbers from 1 (1,3,5) or a name of model.mixers (replaced)");
+  CLI::Option* layers = app.add_option(
+      "--skip-layers", o->skip, "layers to leave out: numbers from 1 (1,3,5) or a name of model.mixers (replaced)");
   app.add_option("--skip-part", o->skip_part, "what to leave out of them: the whole layer, or its mixer alone")
-      ->check(CLI::IsMember({"layer", "mixer"}));
+      ->check(CLI::IsMember({"layer", "mixer"}))
+      ->needs(layers);
   app.add_flag("--json", o->json, "print the result as JSON");
   add_threads_option(app);
   app.footer(

@@ -47,7 +47,10 @@ void print(const Plan& plan, const Recipe& recipe) {
   for (int c = 0; c < kMemoryClasses; ++c)
     std::printf("  %-12s %12s\n", name_of(MemoryClass(c)),
                 format_bytes(double(plan.memory.by_class[size_t(c)])).c_str());
-  std::printf("decode state %lld bytes per token and sequence\n", static_cast<long long>(plan.state_bytes_per_token));
+  const std::string constant =
+      plan.state_bytes_constant ? cat(", and ", plan.state_bytes_constant, " per sequence") : "";
+  std::printf("decode state %lld bytes per token and sequence%s\n", static_cast<long long>(plan.state_bytes_per_token),
+              constant.c_str());
   if (plan.tokens_per_second > 0)
     std::printf("about %.0f tokens/s in training on this machine (an estimate)\n", plan.tokens_per_second);
 }
@@ -99,6 +102,7 @@ int run(const Options& o) {
                  {"peak_bytes", plan.memory.peak},
                  {"memory", Json::object()},
                  {"state_bytes_per_token", plan.state_bytes_per_token},
+                 {"state_bytes_constant", plan.state_bytes_constant},
                  {"batch_tokens", recipe.train.batch_tokens},
                  {"gradient_accumulation_steps", recipe.train.gradient_accumulation_steps},
                  {"gradient_checkpointing", recipe.train.gradient_checkpointing},

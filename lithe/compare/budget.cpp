@@ -161,6 +161,9 @@ void match_budget(std::vector<Variant>& variants, const Experiment& experiment, 
   for (size_t i = 0; i < variants.size(); ++i) {
     Variant& v = variants[i];
     const bool free = budget.amount > 0 || i != base_index;  // the baseline is the budget where none is given
+    check_usage(budget.match != "tokens" || target >= double(v.setting.train.batch_tokens), "budget",
+                "budget.amount is ", shown(target), " tokens, one step takes ", v.setting.train.batch_tokens,
+                " (train.batch_tokens); give at least that");
     if (free && budget.match == "tokens" && budget.amount > 0)
       set_steps(v, int64_t(target) / v.setting.train.batch_tokens, text, read);
     else if (free && steps_follow)

@@ -233,12 +233,35 @@ class Comparer {
 
 }  // namespace
 
+namespace {
+
+// What stands in `out` must be this comparison so far, not something else that it would be mixed with.
+void check_directory(const Request& request) {
+  const Path kept = request.out / "experiment.yaml";
+  check_usage(!std::filesystem::exists(request.out / "resolved_recipe.yaml"), "compare", "'", request.out.string(),
+              "' holds a training run; give another --out");
+  if (!std::filesystem::exists(kept)) return;
+  std::vector<std::string> before;
+  const Node old = parse_yaml(read_file(kept), kept.string());
+  if (const Node* variants = old.find("variants"))
+    for (const auto& [name, value] : variants->entries()) before.push_back(name);
+  const auto now = read_experiment(request.experiment).variants;
+  const bool shared = std::any_of(now.begin(), now.end(), [&](const VariantConfig& v) {
+    return std::find(before.begin(), before.end(), v.name) != before.end();
+  });
+  check_usage(shared || before.empty(), "compare", "'", request.out.string(), "' holds another comparison, of ",
+              join(before), "; give another --out");
+}
+
+}  // namespace
+
 Comparison compare(const Request& request) {
   if (request.plan_only) return Comparer(request).run();
   check_usage(!std::filesystem::exists(request.out) || std::filesystem::is_directory(request.out), "compare", "'",
               request.out.string(), "' is a file; give --out a directory");
   make_directory(request.out);
   const DirectoryLock lock(request.out);
+  check_directory(request);
   return Comparer(request).run();
 }
 

@@ -134,6 +134,9 @@ Experiment parse_experiment(std::string_view text, const Path& file) {
       if (v.name == "sha") e.peop_baseline = "sha";
   }
   check_known_variant(e, "peop_baseline", e.peop_baseline);
+  const Node* seeds = root.find("seeds");
+  check_usage(!seeds || seeds->is_list(), "experiment", file.string(),
+              ": seeds must be a list, like [1, 2, 3] for three trainings of each variant");
   check_distinct<int64_t>(e.seeds, "seeds", 0);
   check_distinct<int64_t>(e.measure.prompt_lengths, "measure.prompt_lengths", 1);
   check_distinct<int64_t>(e.measure.batch_sizes, "measure.batch_sizes", 1);

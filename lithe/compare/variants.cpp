@@ -89,6 +89,14 @@ void check_fairness(std::vector<Variant>& variants, const Experiment& experiment
   const auto base =
       std::find_if(variants.begin(), variants.end(), [&](const Variant& v) { return v.name == experiment.baseline; });
   check(base != variants.end(), "compare", "no baseline '", experiment.baseline, "'");
+  for (const std::string& key : experiment.declare)
+    check_usage(std::any_of(variants.begin(), variants.end(),
+                            [&](const Variant& v) {
+                              const auto all = leaves(v.setting.recipe);
+                              return std::any_of(all.begin(), all.end(),
+                                                 [&](const auto& leaf) { return below(leaf.first, key); });
+                            }),
+                "experiment", "declare names '", key, "', which no variant's recipe has; correct or remove it");
   const auto baseline = leaves(base->setting.recipe);
   for (Variant& v : variants) {
     check_usage(v.setting.train.max_time == 0, "compare", "variant '", v.name,

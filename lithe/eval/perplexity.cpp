@@ -89,8 +89,8 @@ Perplexity perplexity(const Model& model, const TokenStore& text, const EvalConf
   check_usage(context >= 1, "eval", "context_length must be at least 1, got ", context);
   const int64_t stride = config.stride ? config.stride : context, limit = model.position_limit();
   check_usage(stride <= context, "eval", "stride ", stride, " must not exceed context_length ", context);
-  check_usage(!limit || context <= limit, "eval", "context_length ", context, " is beyond the model's positions ",
-              limit);
+  check_usage(!limit || context <= limit, "eval", "context_length ", context, " is beyond the model's ", limit,
+              " positions; choose that or less");
   check_usage(text.info().vocab_size <= model.config().vocab_size, "eval", "the text's ids go up to ",
               text.info().vocab_size, ", the model's vocabulary has ", model.config().vocab_size);
 

@@ -153,7 +153,7 @@ std::vector<Generation> generate(const Model& model, const Tokenizer& tokenizer,
                   " is empty and the tokenizer has no token to begin with");
       const int64_t length = int64_t(r.tokens.size()), most = model.position_limit();
       check_usage(!most || length <= most, "generate", "prompt ", i + 1, " has ", length,
-                  " tokens, the model's positions end at ", most);
+                  " tokens, the model has positions for ", most, "; shorten it");
       if (most) r.limit = std::min(r.limit, most - length + 1);
       results[i].prompt_tokens = length;
       if (times) times->prompt_tokens += length;

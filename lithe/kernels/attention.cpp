@@ -192,9 +192,12 @@ Cost cost(const AttentionGradArgs& g) {
 static Cost cost(const AttentionCall& call) { return call.grad_args ? cost(*call.grad_args) : cost(*call.args); }
 
 // spec: attn.qkv | core | softmax attention of queries to keys and values, grouped heads, any value width | TB
-// Eq 6.19-6.20 spec: attn.dot_single | core | attention without projections: queries, keys and values are the rows | TB
-// Eq 6.17-6.18 spec: mask.causal | core | a key is seen up to the query's position; hidden tiles are skipped | TB
-// TB 6.1.7
+// Eq 6.19-6.20
+//
+// spec: attn.dot_single | core | attention without projections: queries, keys and values are the rows | TB
+// Eq 6.17-6.18
+//
+// spec: mask.causal | core | a key is seen up to the query's position; hidden tiles are skipped | TB 6.1.7
 void attention(const AttentionArgs& args) {
   check_args("attention", args);
   const AttentionPlan plan(args);

@@ -50,7 +50,9 @@ PartChoice ModelConfig::mixer_of(int64_t layer) const {
   for (const auto& [key, value] : mixers.entries()) names.push_back(key);
   const std::string near = nearest(name, names);
   check_usage(node, "recipe", layer_pattern.empty() ? "layer_types" : "layer_pattern " + layer_pattern, " names '",
-              name, "', which model.mixers does not define", near.empty() ? "" : "; did you mean '" + near + "'?");
+              name, "', which model.mixers does not define",
+              near.empty() ? "; define it like model.mixers: {" + name + ": {type: attention}}"
+                           : "; did you mean '" + near + "'?");
   struct One {
     PartChoice choice{"attention", {}};
     const char* name;
@@ -65,6 +67,8 @@ PartChoice ModelConfig::mixer_of(int64_t layer) const {
 
 std::vector<int64_t> ModelConfig::layers_named(const std::string& text) const {
   std::vector<int64_t> out;
+  std::vector<std::string> names;
+  for (const auto& [name, value] : mixers.entries()) names.push_back(name);
   for (size_t at = 0; at <= text.size();) {
     const size_t comma = std::min(text.find(',', at), text.size());
     const std::string word = text.substr(at, comma - at);
@@ -79,8 +83,9 @@ std::vector<int64_t> ModelConfig::layers_named(const std::string& text) const {
     const size_t before = out.size();
     for (int64_t layer = 0; layer < num_hidden_layers; ++layer)
       if (!word.empty() && mixer_name(layer) == word) out.push_back(layer);
-    check_usage(out.size() > before, "layers", "'", word, "' is neither a layer number nor a mixer of this model",
-                mixers.entries().empty() ? ", which is no hybrid" : "");
+    check_usage(out.size() > before, "layers", "'", word, "' is neither a layer number (1 to ", num_hidden_layers,
+                ") nor a mixer of this model",
+                names.empty() ? ", which is no hybrid" : ", whose mixers are " + join(names));
   }
   std::sort(out.begin(), out.end());
   out.erase(std::unique(out.begin(), out.end()), out.end());
@@ -116,7 +121,7 @@ void ModelConfig::replace_heads(const std::string& from, const std::string& to) 
     replace(options);
     mixers.set(name, options);
   }
-  check_usage(any, "model", "no mixer has heads ", from);
+  check_usage(any, "model", "no mixer has heads ", from, ", which ", to, " would replace");
 }
 
 bool ModelConfig::lacks_reference_ids() const {
@@ -158,7 +163,9 @@ void ModelConfig::validate() const {
   if (!layer_pattern.empty()) used.insert(used.end(), {"standard", "replaced"});  // a short stack may lack one
   for (const auto& [name, value] : mixers.entries())
     check_usage(std::find(used.begin(), used.end(), name) != used.end(), "model", "mixers defines '", name, "', which ",
-                layer_pattern.empty() ? "layer_types" : "layer_pattern", " does not use; remove it or name it there");
+                layer_pattern.empty() ? "layer_types" : "layer_pattern ", layer_pattern,
+                layer_pattern.empty() ? " does not use; remove it, name it there, or give layer_pattern"
+                                      : " does not use; it reads standard and replaced: remove the others");
 }
 
 ModelConfig read_model_config(const Node& node, const std::string& section) {

@@ -109,6 +109,14 @@ void Model::set_up_companions() {
   reference_start_ = reference_start(config_.max_position_embeddings);
 }
 
+int64_t Model::position_limit() const {
+  int64_t least = position_->limit();
+  for (const Block& block : blocks_)
+    if (const int64_t limit = block.skip_mixer ? 0 : block.mixer->limit())
+      least = least ? std::min(least, limit) : limit;
+  return least;
+}
+
 // Eq 4.11-4.12
 Tensor Model::reference_start(int64_t rows) const {
   const RandomKey key{.seed = uint64_t(reference_.seed), .purpose = purpose_of("reference")};
@@ -124,16 +132,15 @@ Tensor Model::reference_start(int64_t rows) const {
     return noise;
   }
   const auto given = int64_t(reference_.ids.size());
-  check(!given || rows <= given, "model", "the reference sequence has ", given, " tokens, ", rows,
-        " are needed; give longer reference_ids or shorten the text");
+  check_usage(!given || rows <= given, "model", "reference_ids has ", given, " tokens, ", rows,
+              " are needed; give at least max_position_embeddings (data.sequence_length where that is 0) of them");
+  for (const int64_t id : reference_.ids)
+    check_usage(id >= 0 && id < config_.vocab_size, "model", "reference_ids has token ", id,
+                ", the vocabulary's are 0 to ", config_.vocab_size - 1);
   const Tensor ids = empty({rows}, DType::i32, context_.device);
-  for (int64_t i = 0; i < rows && !ids.is_meta(); ++i) {
-    const int64_t id =
-        given ? reference_.ids[size_t(i)] : int64_t(random_below(key, uint64_t(i), uint64_t(config_.vocab_size)));
-    check_usage(id >= 0 && id < config_.vocab_size, "model", "reference_ids has token ", id, ", the vocabulary has ",
-                config_.vocab_size);
-    ids.data<int32_t>()[i] = int32_t(id);
-  }
+  for (int64_t i = 0; i < rows && !ids.is_meta(); ++i)
+    ids.data<int32_t>()[i] = int32_t(given ? reference_.ids[size_t(i)]
+                                           : int64_t(random_below(key, uint64_t(i), uint64_t(config_.vocab_size))));
   return ids;
 }
 
@@ -266,7 +273,6 @@ std::unique_ptr<DecodeState> Model::make_state(int64_t sequences, int64_t capaci
   const MemoryScope constant(MemoryClass::weights);  // a function of the weights alone
   int64_t reach = capacity;
   if (const int64_t limit = position_limit()) reach = std::min(reach, limit);
-  if (!reference_.ids.empty()) reach = std::min(reach, int64_t(reference_.ids.size()));
   state->reference = reference_rows(reach);
   return state;
 }

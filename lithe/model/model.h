@@ -22,7 +22,8 @@ class DecodeState {
   void truncate(int64_t sequence, int64_t tokens);
   /// For the model: `counts[b]` tokens were added.
   void advance(const Sequences& added);
-  /// For the model: what each layer reads of the reference sequence (Companion), as far as it reaches; none where not asked.
+  /// For the model: what each layer reads of the reference sequence (Companion), as far as it reaches; none where not
+  /// asked.
   std::vector<Var> reference;
 
  private:
@@ -72,7 +73,7 @@ class Model {
   /// Bytes of decode state when sequence b has tokens[b] tokens, by the parts' formulas.
   int64_t state_bytes(const std::vector<int64_t>& tokens) const;
   /// The longest sequence the parts allow; 0: unlimited.
-  int64_t position_limit() const { return position_->limit(); }
+  int64_t position_limit() const;
 
  private:
   struct Block {

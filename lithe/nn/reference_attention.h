@@ -20,6 +20,7 @@ class ReferenceAttention : public Mixer {
   ReferenceAttention(const Scope& scope, const ReferenceAttentionConfig& config, const Args& args, Companion companion);
   Var forward(const MixerInput& in) const override;
   Companion companion() const override { return companion_; }
+  int64_t limit() const override { return int64_t(companion_.ids.size()); }
   std::unique_ptr<MixerState> make_state(int64_t sequences, int64_t capacity, DType dtype,
                                          Device device) const override;
   /// Values of every sequence, keys of the longest.

@@ -54,7 +54,9 @@ class Registry {
       const auto& args = *static_cast<const typename Interface::Args*>(given);
       if constexpr (requires { args.causal; })
         check_usage(args.causal ? info.causal : info.bidirectional, "model", "slot ", Interface::slot, ": part '", name,
-                    "' has no ", args.causal ? "causal" : "bidirectional", " form, which this architecture needs");
+                    "' has no ", args.causal ? "causal" : "bidirectional",
+                    " form, which this architecture needs; choose another, or model.architecture: ",
+                    args.causal ? "encoder" : "decoder");
       return std::make_unique<P>(scope, read(options, scope.path()), args);
     };
     insert(std::move(e));

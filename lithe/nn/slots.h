@@ -170,6 +170,8 @@ class Mixer : public Part {
   /// [N, D] -> [N, D]; a state is brought forward. Without the companion that it asks for, x stands in for it.
   virtual Var forward(const MixerInput& in) const = 0;
   virtual Companion companion() const { return {}; }
+  /// Sequences longer than this cannot be mixed; 0: unlimited.
+  virtual int64_t limit() const { return 0; }
   /// A state for `sequences` sequences of at most `capacity` tokens.
   virtual std::unique_ptr<MixerState> make_state(int64_t sequences, int64_t capacity, DType dtype,
                                                  Device device) const = 0;

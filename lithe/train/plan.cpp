@@ -75,6 +75,7 @@ Plan plan_training(const ModelConfig& config, const TrainConfig& train, int64_t 
     for (const Parameter& p : model.parameters().all()) part(p.name).parameters += p.master.value().numel();
     plan.parameters = model.parameters().count();
     plan.state_bytes_per_token = model.state_bytes({2}) - model.state_bytes({1});
+    plan.state_bytes_constant = model.state_bytes({1}) - plan.state_bytes_per_token;
 
     const Batch shape = batch_of_shape(train.micro_batch_tokens(), sequence_length);
     std::vector<DeviceBatch> batches;

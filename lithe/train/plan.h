@@ -24,8 +24,8 @@ struct Plan {
   std::vector<PartCost> parts;
   kernels::Cost forward, step;  // one optimiser step
   MemoryUse memory;
-  int64_t state_bytes_per_token = 0;  // decode state, one sequence
-  double tokens_per_second = 0;       // 0 when not estimated
+  int64_t state_bytes_per_token = 0, state_bytes_constant = 0;  // decode state, one sequence
+  double tokens_per_second = 0;                                 // 0 when not estimated
 };
 
 /// `evaluation_rows`: rows of the largest evaluation batch (0: no evaluation). `sequence_length` rows a

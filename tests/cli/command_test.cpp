@@ -174,6 +174,7 @@ TEST_F(Program, MisspeltAndMisplacedKeysAreShownWhereTheyStand) {
   expect_bad_recipe("model: {position: {type: rotary, bsae: 3}}\n", {bad + ":1:40", "'bsae'", "did you mean 'base'"});
   expect_bad_recipe("model: {mixer: {type: attention, heads: {type: gqa, num_key_value_head: 3}}}\n",
                     {bad + ":1:73", "did you mean 'num_key_value_heads'"});
+  expect_bad_recipe("model: {mixer: {heads: {type: mha, x: 1}}}\n", {"unknown key 'x'", "; it has no keys"});
   expect_bad_recipe("train: {seed: 1}\ntrain: {seed: 2}\n", {bad + ":2:1", "given twice"});
   expect_bad_recipe("train: {seed: 1\n", {bad + ":"});
   expect_bad_recipe("train: 5\n", {bad + ":1:8", "must be a section"});
@@ -283,7 +284,9 @@ TEST_F(Program, EvalAsksForTextWhereThereIsNone) {
   expect_error({"generate", run, "--weights", "best"}, 2, {"no held-out evaluation"});
   expect_error({"eval", *run_, *scratch_ / "nothing.txt"}, 2, {"nothing matches"});
   expect_error({"eval", *run_, *scratch_ / "text.txt", "--context-length", "17"}, 2,
-               {"context_length 17 is beyond the model's positions 16"});
+               {"context_length 17 is beyond the model's 16 positions; choose that or less"});
+  expect_error({"eval", *run_, "--skip-part", "mixer"}, 2, {"--skip-part requires --skip-layers"});
+  expect_error({"eval", *run_, "--skip-layers", ""}, 2, {"'' is neither a layer number (1 to", "which is no hybrid"});
 }
 
 TEST_F(Program, PromptsFromFilesAndOptions) {
@@ -303,7 +306,7 @@ TEST_F(Program, PromptsFromFilesAndOptions) {
   expect_error({"generate", *run_, "--prompts-file", scratch_->add("none.txt", "")}, 2, {"holds no prompt"});
   expect_error({"generate", *run_, "--prompts-file", *scratch_ / "nothing.txt"}, 1, {"nothing.txt"});
   expect_error({"generate", *run_, "--prompt", "much longer than sixteen tokens"}, 2,
-               {"prompt 1 has 32 tokens, the model's positions end at 16"});
+               {"prompt 1 has 32 tokens, the model has positions for 16; shorten it"});
   for (const char* bad : {"nan", "inf", "-1"})
     expect_error({"generate", *run_, "--temperature", bad}, 2, {"temperature"});
   for (const char* bad : {"nan", "0", "1.5"}) expect_error({"generate", *run_, "--top-p", bad}, 2, {"top_p"});

@@ -67,6 +67,8 @@ TEST(Budget, WhatCannotMatchIsRefusedWithTheNearestValues) {
   EXPECT_NE(unsolved.find("name a width to solve for"), std::string::npos) << unsolved;
   const std::string wrong = kit.refusal(kSha + "budget: {match: parameters, solve: model.ffn.type}\n");
   EXPECT_NE(wrong.find("not a whole-number key"), std::string::npos) << wrong;
+  const std::string little = kit.refusal(kSha + "budget: {match: tokens, amount: 5}\n");
+  EXPECT_NE(little.find("budget.amount is 5 tokens, one step takes"), std::string::npos) << little;
 }
 
 }  // namespace

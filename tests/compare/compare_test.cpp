@@ -61,6 +61,7 @@ TEST(Compare, RefusesWhatDiffersUndeclared) {
   EXPECT_TRUE(contains(why, "what differs must be declared, and this is not: model.norm.")) << why;
   EXPECT_TRUE(contains(why, "model.norm.type ('layer' in 'b', 'rms' in 'a')")) << why;
   EXPECT_EQ(kit.plan(keys + "declare: [model.norm]\n").variants.size(), 2u);
+  EXPECT_TRUE(contains(kit.refusal(keys + "declare: [model.norm, model.hed]\n"), "declare names 'model.hed'"));
 }
 
 TEST(Compare, RefusesOtherDataSeedsAndLimitsHoweverDeclared) {
@@ -208,6 +209,25 @@ TEST(Compare, TheFilesHoldEverything) {
   for (const char* chart : {"Quality against parameters", "Quality against memory", "Quality against time"})
     EXPECT_TRUE(contains(page, chart)) << chart;
   EXPECT_FALSE(contains(page, "http://")) << "a page asks for nothing outside itself";
+}
+
+TEST(Compare, RefusesADirectoryOfSomethingElse) {
+  const kit::CompareKit kit;
+  make_directory(kit.directory / "run");
+  write_file(kit.directory / "run/resolved_recipe.yaml", "model: {}\n");
+  make_directory(kit.directory / "other");
+  write_file(kit.directory / "other/experiment.yaml", "variants: {x: {}, y: {}}\n");
+  const auto why = [&](const std::string& out) -> std::string {
+    try {
+      kit.run(kTwins, out);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ExitCode::usage);
+      return error.what();
+    }
+    return "not refused";
+  };
+  EXPECT_TRUE(contains(why("run"), "holds a training run; give another --out"));
+  EXPECT_TRUE(contains(why("other"), "holds another comparison, of x, y; give another --out"));
 }
 
 TEST(Compare, TimingContinuesWithMoreRounds) {

@@ -42,6 +42,8 @@ TEST(Experiment, IsStrict) {
   EXPECT_NE(refusal(head + "variants: {a: {}, b: {heads: sha}}\n").find("dotted key"), std::string::npos);
   EXPECT_NE(refusal(head + two + "seeds: [1, 1]\n").find("repeats"), std::string::npos);
   EXPECT_NE(refusal(head + two + "seeds: []\n").find("empty"), std::string::npos);
+  EXPECT_NE(refusal(head + two + "seeds: 3\n").find("must be a list, like [1, 2, 3]"), std::string::npos);
+  EXPECT_NE(refusal("recipee: r.yaml\nbaseline: a\n" + two).find("is it what 'recipee' means?"), std::string::npos);
   EXPECT_NE(refusal(head + two + "budget: {solve: model.hidden_size}\n").find("met by every width"), std::string::npos);
   EXPECT_NE(refusal("[1, 2]").find("not a list"), std::string::npos);
 }

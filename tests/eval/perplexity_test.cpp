@@ -171,7 +171,8 @@ TEST(Perplexity, RefusesWhatMakesNoSense) {
     return "none";
   };
   EXPECT_EQ(error(window(8, 9), text), "2 eval: stride 9 must not exceed context_length 8");
-  EXPECT_EQ(error(window(65, 1), text), "2 eval: context_length 65 is beyond the model's positions 64");
+  EXPECT_EQ(error(window(65, 1), text),
+            "2 eval: context_length 65 is beyond the model's 64 positions; choose that or less");
   EXPECT_EQ(error(window(8, 8), store_of({random_document(5, 20, 1)}, 20)).substr(0, 7), "2 eval:");
   EXPECT_EQ(error(window(8, 8), store_of({{3}}, 11)), "1 eval: the text has no token to predict");
   set_stop_signal(SIGINT);

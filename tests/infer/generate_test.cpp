@@ -186,7 +186,7 @@ TEST(Generate, PositionsLimitTheLength) {
     continue_all(*model, {"ok", "far too long a prompt"}, settings(false));
     FAIL();
   } catch (const Error& e) {
-    EXPECT_STREQ(e.what(), "generate: prompt 2 has 22 tokens, the model's positions end at 12");
+    EXPECT_STREQ(e.what(), "generate: prompt 2 has 22 tokens, the model has positions for 12; shorten it");
     EXPECT_EQ(e.code(), ExitCode::usage);
   }
 }

@@ -45,9 +45,18 @@ TEST(ModelConfig, HybridsThatDoNotFitAreRefused) {
   EXPECT_EQ(refused("num_hidden_layers: 2, " + mixers + "layer_types: [wide, narow]"),
             "recipe: layer_types names 'narow', which model.mixers does not define; did you mean 'narrow'?");
   EXPECT_EQ(refused("num_hidden_layers: 2, " + mixers + "layer_types: [wide, wide]"),
-            "model: mixers defines 'narrow', which layer_types does not use; remove it or name it there");
+            "model: mixers defines 'narrow', which layer_types does not use; remove it, name it there, or give "
+            "layer_pattern");
   EXPECT_EQ(refused("num_hidden_layers: 2, " + mixers),
-            "model: mixers defines 'wide', which layer_types does not use; remove it or name it there");
+            "model: mixers defines 'wide', which layer_types does not use; remove it, name it there, or give "
+            "layer_pattern");
+  EXPECT_EQ(refused("num_hidden_layers: 2, layer_pattern: hybrid"),
+            "recipe: layer_pattern hybrid names 'replaced', which model.mixers does not define; define it like "
+            "model.mixers: {replaced: {type: attention}}");
+  EXPECT_EQ(refused("num_hidden_layers: 2, mixers: {standard: attention, replaced: attention, third: attention}, "
+                    "layer_pattern: hybrid"),
+            "model: mixers defines 'third', which layer_pattern hybrid does not use; it reads standard and replaced: "
+            "remove the others");
   const std::string wrong =
       refused("num_hidden_layers: 1, mixers: {a: {type: attention, heads: mxa}}, layer_types: [a]");
   EXPECT_NE(wrong.find("slot heads has no part 'mxa'"), std::string::npos) << wrong;
@@ -72,9 +81,9 @@ TEST(ModelConfig, ImpossibleSizesAreRefused) {
             "recipe: recipe.yaml:1:21: 'model.num_hidden_layers' must be between 0 and 10000, got -1");
   EXPECT_EQ(why("{hidden_dropout: 1}"),
             "recipe: recipe.yaml:1:18: 'model.hidden_dropout' must be between 0 and 0.99, got 1");
-  EXPECT_EQ(
-      why("{architecture: decodr}"),
-      "recipe: recipe.yaml:1:16: 'model.architecture' must be one of decoder, encoder, got 'decodr'; did you mean 'decoder'?");
+  EXPECT_EQ(why("{architecture: decodr}"),
+            "recipe: recipe.yaml:1:16: 'model.architecture' must be one of decoder, encoder, got 'decodr'; did you "
+            "mean 'decoder'?");
   EXPECT_EQ(why("{hiden_size: 4}"),
             "recipe: recipe.yaml:1:14: unknown key 'hiden_size' in section 'model'; did you mean 'hidden_size'?");
   EXPECT_EQ(why("{vocab_size: 5, max_position_embeddings: 4, hidden_size: 15, mixer: {type: attention, "

@@ -208,6 +208,28 @@ TEST(Model, SaysWhatDoesNotFit) {
   EXPECT_EQ(error_of([&] { state->reorder({2}); }), "state: reorder from sequence 2 of 2");
 }
 
+TEST(Model, TheLongestSequenceIsWhatPositionsAndMixersAllow) {
+  const auto config = [](const std::string& more) {
+    return kit::model_config("{vocab_size: 7, hidden_size: 8, num_hidden_layers: 2, max_position_embeddings: 12, " +
+                             more + "}");
+  };
+  EXPECT_EQ(Model(tiny("position: rotary"), {}).position_limit(), 0);
+  EXPECT_EQ(Model(tiny("position: learned"), {}).position_limit(), 12);
+  Model linear(config("position: none, mixer: linear"), {});
+  EXPECT_EQ(linear.position_limit(), 12);
+  linear.skip({0, 1}, true);
+  EXPECT_EQ(linear.position_limit(), 0);
+  const std::string fixed = "position: rotary, mixer: {type: fixed_seq_qk, num_attention_heads: 2, reference_ids: ";
+  EXPECT_EQ(Model(config(fixed + "[]}"), {}).position_limit(), 0);
+  EXPECT_EQ(Model(config(fixed + "[1, 2, 3, 4, 5, 6, 1, 2, 3, 4, 5, 6, 0]}"), {}).position_limit(), 13);
+  // Refused before anything has values.
+  EXPECT_EQ(error_of([&] { Model(config(fixed + "[1, 2]}"), kMeta); }),
+            "model: reference_ids has 2 tokens, 12 are needed; give at least max_position_embeddings "
+            "(data.sequence_length where that is 0) of them");
+  EXPECT_EQ(error_of([&] { Model(config(fixed + "[1, 2, 3, 4, 5, 6, 1, 2, 3, 4, 5, 7]}"), kMeta); }),
+            "model: reference_ids has token 7, the vocabulary's are 0 to 6");
+}
+
 class ModelFiles : public testing::Test {
  protected:
   Path file_ = std::filesystem::temp_directory_path() / cat("lithe_model_", getpid(), ".safetensors");

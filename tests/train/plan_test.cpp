@@ -72,6 +72,7 @@ TEST(Plan, CountsParametersAndLeavesTheLedgerEmpty) {
   EXPECT_EQ(plan.parameters, 257 * 16 + 4 * 16 * 16 + 3 * 16 * 24 + 2 * 16 + 16);
   EXPECT_EQ(ledger(Device::meta).current(), 0);
   EXPECT_EQ(plan.state_bytes_per_token, 2 * 16 * 4);
+  EXPECT_EQ(plan.state_bytes_constant, 0);
   int64_t parts = 0;
   for (const PartCost& part : plan.parts) parts += part.parameters;
   EXPECT_EQ(parts, plan.parameters);

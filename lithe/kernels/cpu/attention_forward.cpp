@@ -1,5 +1,4 @@
-// spec: hpc.flash | kernel | blocks of queries and keys with a running maximum and sum; the map of weights is never
-// stored | TB 6.4.9
+// spec: hpc.flash | kernel | tiles with a running maximum and sum; the map is never stored | TB 6.4.9
 #include "lithe/kernels/cpu/attention_tiles.h"
 #include "lithe/kernels/cpu/parallel.h"
 

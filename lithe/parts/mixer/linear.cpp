@@ -17,8 +17,10 @@ class LinearMixer final : public Mixer {
         mask_{.causal = args.causal},
         width_(args.hidden_size) {}
 
+  int64_t limit() const override { return tokens_->master.rows(); }
+
   Var forward(const MixerInput& in) const override {
-    const int64_t limit = tokens_->master.rows();
+    const int64_t limit = this->limit();
     for (int64_t b = 0; b < in.sequences.count(); ++b)
       check(in.sequences.past(b) + in.sequences.length(b) <= limit, "linear", "a sequence of ",
             in.sequences.past(b) + in.sequences.length(b), " tokens is longer than max_position_embeddings ", limit);
