@@ -68,10 +68,12 @@ TEST(Registry, PartsWithoutTheFormThatIsNeededAreRefused) {
   };
   EXPECT_EQ(build("both_ways_only", false), "built");
   EXPECT_EQ(build("both_ways_only", true),
-            "model: slot mixer: part 'both_ways_only' has no causal form, which this architecture needs");
+            "model: slot mixer: part 'both_ways_only' has no causal form, which this architecture needs; choose "
+            "another, or model.architecture: encoder");
   EXPECT_EQ(build("causal_only", true), "built");
   EXPECT_EQ(build("causal_only", false),
-            "model: slot mixer: part 'causal_only' has no bidirectional form, which this architecture needs");
+            "model: slot mixer: part 'causal_only' has no bidirectional form, which this architecture needs; "
+            "choose another, or model.architecture: decoder");
   EXPECT_THROW(
       Model(kit::model_config("{vocab_size: 5, hidden_size: 8, max_position_embeddings: 4, mixer: both_ways_only}"),
             {}),
@@ -100,8 +102,8 @@ TEST(Registry, MisspeltOptionsAreNamedWithTheirPlaceAndTheNearest) {
   EXPECT_TRUE(inside.starts_with("recipe: recipe.yaml:1:59: unknown key 'num_kv_heads' in section 'heads gqa'"))
       << inside;
   // An option of another part of the slot is as unknown.
-  const std::string other = refused("ffn: {type: swiglu, bias: true}\n");
-  EXPECT_TRUE(other.starts_with("recipe: recipe.yaml:1:27: unknown key 'bias' in section 'ffn swiglu'")) << other;
+  const std::string other = refused("norm: {type: rms, eps_mode: sigma}\n");
+  EXPECT_TRUE(other.starts_with("recipe: recipe.yaml:1:29: unknown key 'eps_mode' in section 'norm rms'")) << other;
 }
 
 TEST(Registry, ValuesOutsideTheirRuleAreNamedWithTheRule) {
