@@ -187,5 +187,14 @@ TEST(AttendByMaps, IsAttendWhenNothingIsChanged) {
     }
 }
 
+// oracle: decon.standard
+TEST(Attend, WorkedCausalExample) {
+  const Sequences two = Sequences::single(2);
+  const Tensor out = attend(Var(kit::tensor_f64({2, 2}, {0.5, -1, 1, 0})), Var(kit::tensor_f64({2, 2}, {1, 0, -1, 2})),
+                            Var(kit::tensor_f64({2, 2}, {1, 2, 3, -1})), two, two, {.mask = {.causal = true}})
+                         .value();
+  EXPECT_EQ(kit::close_to_printed(out, {1, 2, 1.391141, 1.413289}, 6), "");
+}
+
 }  // namespace
 }  // namespace lithe

@@ -31,6 +31,7 @@ struct Config {
   }
 };
 
+// spec: decon.standard | mixer | causal heads mha with rotary positions, the baseline | TH Eq 4.1-4.3
 class Attention final : public Mixer {
  public:
   Attention(const Scope& scope, const Config& config, const Args& args) : position_(args.position) {
