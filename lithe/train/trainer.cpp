@@ -373,6 +373,8 @@ TrainResult train(TrainRun run) {
   run.train.validate(run.data.sequence_length);
   check_usage(!std::filesystem::exists(run.out) || std::filesystem::is_directory(run.out), "train", "'",
               run.out.string(), "' is a file; give --out a directory");
+  check_usage(!std::filesystem::exists(run.out / "experiment.yaml"), "train", "'", run.out.string(),
+              "' holds a comparison; give --out another directory");
   make_directory(run.out);
   const DirectoryLock lock(run.out);
   const bool fits = run.fit_memory && run.memory_budget;

@@ -143,12 +143,16 @@ TEST(Resume, TwoRunsInOneDirectoryAreRefused) {
   EXPECT_NE(kit::error_of([&] { train(run); }).find("is in use by another run"), std::string::npos);
 }
 
-TEST(Resume, OutIsAFile) {
+TEST(Resume, OutIsAFileOrAComparison) {
   const kit::TrainKit kit;
   TrainRun run = kit.run("", kData, kTrain);
   run.out = kit.scratch.add("file", "x");
   EXPECT_EQ(kit::error_of([&] { train(run); }),
             cat("2 train: '", run.out.string(), "' is a file; give --out a directory"));
+  kit.scratch.add("experiment.yaml", "baseline: a\n");
+  run.out = Path(kit.scratch.add("file", "x")).parent_path();
+  EXPECT_EQ(kit::error_of([&] { train(run); }),
+            cat("2 train: '", run.out.string(), "' holds a comparison; give --out another directory"));
 }
 
 TEST(Checkpoint, KeepsTheOneThatASpikeGoesBackTo) {
