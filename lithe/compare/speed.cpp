@@ -22,10 +22,6 @@ constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-DType dtype_of(const std::string& precision) {
-  return precision == "f64" ? DType::f64 : precision == "bf16" ? DType::bf16 : DType::f32;
-}
-
 // A prompt for each sequence and then single tokens, on real tensors or on meta ones.
 class Decoding {
  public:
@@ -100,7 +96,7 @@ SpeedBench::SpeedBench(std::vector<Contender> contenders, const MeasureConfig& m
     : contenders_(std::move(contenders)), measure_(measure), text_(std::move(text)) {
   for (int64_t batch : measure.batch_sizes)
     for (int64_t prompt : measure.prompt_lengths) cells_.push_back({prompt, batch});
-  const DType dtype = dtype_of(measure.precision);
+  const DType dtype = dtype_named(measure.precision);
   for (const Contender& c : contenders_) {
     models_.push_back(std::make_unique<Model>(c.model, ModelOptions{.dtype = dtype, .compute = dtype}));
     if (!c.weights.empty()) load_weights(*models_.back(), c.weights);

@@ -43,7 +43,7 @@ class Scorer {
     check(!stop_signal(), "eval", "stopped by signal ", stop_signal());
     const NoGrad no_grad;
     const Shape shape{int64_t(ids_.size())};
-    const Tensor row_nll = empty(shape, model_.compute_dtype() == DType::f64 ? DType::f64 : DType::f32);
+    const Tensor row_nll = empty(shape, wide_of(model_.compute_dtype()));
     model_.loss(tensor_of(shape, ids_), tensor_of(shape, labels_), Sequences(offsets_), 0, 1, nullptr, row_nll);
     for (size_t i = 0; i < labels_.size(); ++i)
       if (labels_[i] >= 0) {

@@ -18,7 +18,7 @@ LoadedModel load_model(const Path& directory, const std::string& weights, const 
               weights == "best" ? "; the run has no held-out evaluation"
               : weights.empty() ? "; the run has not saved a checkpoint yet"
                                 : "");
-  const DType dtype = precision == "f64" ? DType::f64 : precision == "bf16" ? DType::bf16 : DType::f32;
+  const DType dtype = dtype_named(precision);
   LoadedModel loaded;
   loaded.tokenizer = load_tokenizer(directory);
   ModelConfig config = load_config(directory / "config.json");

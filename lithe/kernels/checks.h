@@ -8,9 +8,6 @@
 
 namespace lithe::kernels {
 
-/// The type of weights, statistics and sums beside rows of `type`: f64 for f64, otherwise f32.
-constexpr DType wide_of(DType type) { return type == DType::f64 ? DType::f64 : DType::f32; }
-
 /// A tensor and the name that errors give it.
 struct Named {
   const char* name;

@@ -25,7 +25,7 @@ void check_args(const GemmArgs& args) {
        (a.dtype() == DType::bf16 && (c.dtype() == DType::bf16 || c.dtype() == DType::f32)));
   if (!types)
     fail("gemm", "types must be f64 x f64 -> f64, f32 x f32 -> f32 or bf16 x bf16 -> bf16 or f32, got ", operands());
-  const DType bias_type = c.dtype() == DType::f64 ? DType::f64 : DType::f32;
+  const DType bias_type = wide_of(c.dtype());
   if (bias && (bias.shape() != Shape{c.dim(1)} || bias.dtype() != bias_type))
     fail("gemm", "bias must be ", bias_type, Shape{c.dim(1)}, ", got ", bias.dtype(), bias.shape(), " with ",
          operands());

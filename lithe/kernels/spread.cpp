@@ -22,7 +22,7 @@ void check_vectors(const char* op, const Tensor& x, const Tensor& wide, int64_t 
                    std::initializer_list<Tensor> vectors) {
   check(heads >= 1 && wide.numel() == x.numel() * heads && wide.dtype() == x.dtype(), op, "x ", x.dtype(), x.shape(),
         " spread over ", heads, " heads does not give ", wide.dtype(), wide.shape());
-  const DType type = x.dtype() == DType::f64 ? DType::f64 : DType::f32;
+  const DType type = wide_of(x.dtype());
   for (const Tensor& v : vectors)
     check(!v.defined() || (v.numel() == heads * x.cols() && v.dtype() == type), op, "scale and shift must be ", type,
           "[", heads * x.cols(), "], got ", v.defined() ? v.dtype() : type, v.shape());

@@ -1,7 +1,6 @@
 #include "lithe/model/model.h"
 
 #include "lithe/base/json.h"
-#include "lithe/base/threads.h"
 #include "lithe/model/safetensors.h"
 #include "lithe/ops/basic.h"
 
@@ -117,18 +116,12 @@ int64_t Model::position_limit() const {
   return least;
 }
 
-// Eq 4.11-4.12
+constexpr const char* kReference = "reference";  // names its random numbers
+
 Tensor Model::reference_start(int64_t rows) const {
-  const RandomKey key{.seed = uint64_t(reference_.seed), .purpose = purpose_of("reference")};
   if (!reference_.text) {
     const Tensor noise = empty({rows, config_.hidden_size}, context_.compute, context_.device);
-    if (!noise.is_meta())
-      dispatch_float(noise.dtype(), [&]<class T>() {
-        T* out = noise.data<T>();
-        parallel_for(noise.numel(), 4096, [&](int64_t begin, int64_t end, int) {
-          for (int64_t i = begin; i < end; ++i) out[i] = T(reference_.std * random_normal(key, uint64_t(i)));
-        });
-      });
+    initialise(noise, {.std = reference_.std}, InitRole::embedding, kReference, uint64_t(reference_.seed), -1, 0);
     return noise;
   }
   const auto given = int64_t(reference_.ids.size());
@@ -137,6 +130,7 @@ Tensor Model::reference_start(int64_t rows) const {
   for (const int64_t id : reference_.ids)
     check_usage(id >= 0 && id < config_.vocab_size, "model", "reference_ids has token ", id,
                 ", the vocabulary's are 0 to ", config_.vocab_size - 1);
+  const RandomKey key{.seed = uint64_t(reference_.seed), .purpose = purpose_of(kReference)};
   const Tensor ids = empty({rows}, DType::i32, context_.device);
   for (int64_t i = 0; i < rows && !ids.is_meta(); ++i)
     ids.data<int32_t>()[i] = int32_t(given ? reference_.ids[size_t(i)]

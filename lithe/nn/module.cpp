@@ -29,7 +29,7 @@ void Parameters::refresh_shadows() {
     if (p.shadow.defined()) kernels::add({.a = p.master.value(), .out = p.shadow});
 }
 
-Parameter* Scope::parameter(const std::string& name, const Shape& shape, InitRole role) const {
+Parameter* Scope::parameter(const std::string& name, const Shape& shape, InitRole role, const InitConfig* init) const {
   const MemoryScope memory(MemoryClass::weights);
   const BuildContext& c = *context_;
   const bool matrix = shape.rank() == 2;
@@ -37,7 +37,7 @@ Parameter* Scope::parameter(const std::string& name, const Shape& shape, InitRol
   const DType dtype = !matrix && c.dtype == DType::bf16 ? DType::f32 : c.dtype;
   Tensor value = empty(shape, dtype, c.device);
   const std::string path = full(name);
-  initialise(value, c.init, role, path, c.seed, layer_, c.layers);
+  initialise(value, init ? *init : c.init, role, path, c.seed, layer_, c.layers);
   Parameter p{path, c.trainable ? Var::leaf(value) : Var(value), {}, matrix};
   if (matrix && c.compute == DType::bf16 && dtype == DType::f32) {
     p.shadow = empty(shape, DType::bf16, c.device);

@@ -58,8 +58,9 @@ class Scope {
   int64_t layer() const { return layer_; }
   const BuildContext& context() const { return *context_; }
 
-  /// A new parameter path/name, initialised for its role.
-  Parameter* parameter(const std::string& name, const Shape& shape, InitRole role) const;
+  /// A new parameter path/name, initialised for its role; `init` in place of the model's.
+  Parameter* parameter(const std::string& name, const Shape& shape, InitRole role,
+                       const InitConfig* init = nullptr) const;
 
  private:
   BuildContext* context_;

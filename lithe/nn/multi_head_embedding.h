@@ -36,11 +36,9 @@ class MultiHeadEmbedding : public Heads {
         join_(join),
         expands_(args.turns && config.rope_order == "after") {
     const int64_t n = args.num_attention_heads * args.head_dim;
+    const InitConfig init{.std = config.head_embedding_std};
     const auto embedding = [&](const char* of) {
-      Parameter* e = (scope / of).parameter("head_embedding", {n}, InitRole::embedding);
-      initialise(e->master.value(), {.std = config.head_embedding_std}, InitRole::embedding, e->name,
-                 scope.context().seed, scope.layer(), scope.context().layers);
-      return e;
+      return (scope / of).parameter("head_embedding", {n}, InitRole::embedding, &init);
     };
     eq_ = embedding("q"), ek_ = embedding("k"), ev_ = embedding("v");
     const MemoryScope memory(MemoryClass::weights);

@@ -5,6 +5,29 @@
 
 namespace lithe {
 
+/// What recipes say of a mixer with heads.
+struct HeadSizes {
+  int64_t num_attention_heads = 8, head_dim = 0;
+  bool attention_bias = false, output_bias = false;
+  void sizes(Fields& f) {
+    f("num_attention_heads", num_attention_heads, "query heads h", at_least(1));
+    f("head_dim", head_dim, "channels of a head d_h; 0: hidden_size / num_attention_heads", at_least(0));
+  }
+  void biases(Fields& f) {
+    f("attention_bias", attention_bias, "biases on queries, keys and values");
+    f("output_bias", output_bias, "bias on the output projection");
+  }
+  /// For `mixer`, which errors name.
+  Heads::Args args(const char* mixer, int64_t hidden_size) const {
+    check_usage(head_dim || hidden_size % num_attention_heads == 0, mixer, "hidden_size ", hidden_size,
+                " must be a multiple of num_attention_heads ", num_attention_heads, ", or give head_dim");
+    return {.hidden_size = hidden_size,
+            .num_attention_heads = num_attention_heads,
+            .head_dim = head_dim ? head_dim : hidden_size / num_attention_heads,
+            .bias = attention_bias};
+  }
+};
+
 /// q = x W_q, k = m W_k, v = m W_v with W_q [d, h d_h] and W_k, W_v [d, h_kv d_h].
 class ProjectedHeads : public Heads {
  public:

@@ -28,10 +28,8 @@ class ReferenceState final : public MixerState {
 }  // namespace
 
 void ReferenceAttentionConfig::fields(Fields& f) {
-  f("num_attention_heads", num_attention_heads, "heads h", at_least(1));
-  f("head_dim", head_dim, "channels of a head d_h; 0: hidden_size / num_attention_heads", at_least(0));
-  f("attention_bias", attention_bias, "biases on queries, keys and values");
-  f("output_bias", output_bias, "bias on the output projection");
+  sizes(f);
+  biases(f);
   f("seed", seed, "of the reference sequence, where it is drawn at random", at_least(0));
   f.part("output", "output", output, "concatenated heads to rows");
 }
@@ -39,10 +37,9 @@ void ReferenceAttentionConfig::fields(Fields& f) {
 ReferenceAttention::ReferenceAttention(const Scope& scope, const ReferenceAttentionConfig& config, const Args& args,
                                        Companion companion)
     : companion_(std::move(companion)), position_(args.position), heads_(config.num_attention_heads) {
+  const Heads::Args size = config.args("attention", args.hidden_size);
   const int64_t d = args.hidden_size;
-  check_usage(config.head_dim || d % heads_ == 0, "attention", "hidden_size ", d,
-              " must be a multiple of num_attention_heads ", heads_, ", or give head_dim");
-  head_dim_ = config.head_dim ? config.head_dim : d / heads_;
+  head_dim_ = size.head_dim;
   if (position_) position_->check_head_dim(head_dim_);
   const int64_t width = heads_ * head_dim_;
   const Scope heads = scope / "heads";
@@ -101,9 +98,9 @@ std::unique_ptr<MixerState> ReferenceAttention::make_state(int64_t sequences, in
 }
 
 int64_t ReferenceAttention::state_bytes(const std::vector<int64_t>& tokens, DType dtype) const {
-  int64_t rows = 0, longest = 0;
-  for (int64_t n : tokens) rows += n, longest = std::max(longest, n);
-  return (rows + longest) * heads_ * head_dim_ * size_of(dtype);
+  const int64_t width = heads_ * head_dim_;
+  const int64_t longest = tokens.empty() ? 0 : *std::max_element(tokens.begin(), tokens.end());
+  return KeyValueCache::bytes_of(tokens, width, dtype) + longest * width * size_of(dtype);
 }
 
 MixerMaps ReferenceAttention::maps(const MixerInput& in) const {

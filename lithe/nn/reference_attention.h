@@ -2,13 +2,13 @@
 // same layers beside it [TH Eq 4.9-4.12]. The common ground of rnd_emb_qk and fixed_seq_qk.
 #pragma once
 
+#include "lithe/nn/projected_heads.h"
 #include "lithe/nn/registry.h"
 
 namespace lithe {
 
-struct ReferenceAttentionConfig {
-  int64_t num_attention_heads = 8, head_dim = 0, seed = 0;
-  bool attention_bias = false, output_bias = false;
+struct ReferenceAttentionConfig : HeadSizes {
+  int64_t seed = 0;
   PartChoice output{"dense", {}};
   void fields(Fields& f);
 };

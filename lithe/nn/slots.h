@@ -155,8 +155,10 @@ struct MixerMaps {
   Tensor logits;      // the same before the softmax, scaled, -inf where hidden; none where there is no softmax
 };
 
-/// The maps of softmax attention with these queries and keys [T, heads*d_h] (see attention_map).
+/// The maps of softmax attention with these queries and keys [T, heads*d_h], scale 0: 1/sqrt(d_h).
 MixerMaps softmax_maps(const Var& q, const Var& k, int64_t heads, double scale, const kernels::AttentionMask& mask);
+/// The same from products of queries and keys f32 or f64 [heads*T, T], before scaling.
+MixerMaps softmax_maps(const Tensor& products, int64_t heads, double scale, const kernels::AttentionMask& mask);
 
 /// Rows to rows across tokens.
 class Mixer : public Part {

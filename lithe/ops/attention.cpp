@@ -5,6 +5,7 @@
 #include "lithe/kernels/rope.h"
 #include "lithe/ops/basic.h"
 #include "lithe/ops/heads.h"
+#include "lithe/ops/query_key_value.h"
 #include "lithe/ops/token_map.h"
 
 namespace lithe {
@@ -43,39 +44,17 @@ Var attend(const Var& q, const Var& k, const Var& v, const Sequences& queries, c
   args.v = v.value();
   for (int64_t b = 0; b < queries.count(); ++b)
     args.segments.push_back({queries.offset(b), queries.length(b), keys.offset(b), keys.length(b), {}, {}});
-  if (Tape::current())
-    args.lse = empty({q.rows(), options.heads}, q.dtype() == DType::f64 ? DType::f64 : DType::f32, q.device());
+  if (Tape::current()) args.lse = empty({q.rows(), options.heads}, wide_of(q.dtype()), q.device());
   kernels::attention(args);
   const Tensor out = args.out;
   return record("attend", {q, k, v}, out, [args, q = q.ref(), k = k.ref(), v = v.ref()](const Tensor& dy, Grads& g) {
-    // q, k and v may be one Var: the gradients of its later roles are added to the first when all are done.
-    const bool k_again = k && k == q, v_again = v && (v == k || v == q);
-    const auto target = [&g](const GradRef& x, bool again, const Tensor& like) {
-      return x && !again ? g.into(x) : Grads::Into{empty_like(like), false};
-    };
-    const auto dq = target(q, false, args.q), dk = target(k, k_again, args.k), dv = target(v, v_again, args.v);
-    kernels::attention_grad({.forward = args,
-                             .dout = dy,
-                             .dq = dq.to,
-                             .dk = dk.to,
-                             .dv = dv.to,
-                             .accumulate_dq = dq.accumulate,
-                             .accumulate_dk = dk.accumulate,
-                             .accumulate_dv = dv.accumulate});
-    if (k_again) g.give(k, dk.to);
-    if (v_again) g.give(v, dv.to);
+    query_key_value_gradients<kernels::AttentionGradArgs>(args, q, k, v, dy, g, kernels::attention_grad);
   });
 }
 
 Var attend_by_maps(const Var& q, const Var& k, const Var& v, const Sequences& sequences, const AttendOptions& o,
                    const std::function<Var(const Var& map, int64_t b)>& change) {
-  // Every query head beside its group's keys and values.
-  const auto spread = [&](const Var& x) {
-    if (o.heads == o.kv_heads) return x;
-    const int64_t width = x.cols() / o.kv_heads, group = o.heads / o.kv_heads;
-    return reshape(spread_heads(reshape(x, {x.rows() * o.kv_heads, width}), group), {x.rows(), o.heads * width});
-  };
-  const Var keys = spread(k), values = spread(v);
+  const Var keys = repeat_heads(k, o.kv_heads, o.heads), values = repeat_heads(v, o.kv_heads, o.heads);
   std::vector<Var> parts;
   for (int64_t b = 0; b < sequences.count(); ++b) {
     const int64_t begin = sequences.offset(b), end = sequences.offset(b + 1);

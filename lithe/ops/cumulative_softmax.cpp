@@ -6,8 +6,6 @@
 namespace lithe {
 namespace {
 
-DType wide_of(const Tensor& x) { return x.dtype() == DType::f64 ? DType::f64 : DType::f32; }
-
 kernels::CumulativeSoftmaxArgs arguments(const Tensor& s, const Tensor& v, const Sequences& sequences) {
   check(sequences.rows() == v.rows(), "cumulative_softmax", "v ", v.shape(), " does not fit the ", sequences.rows(),
         " rows of ", sequences.count(), " sequences");
@@ -22,7 +20,7 @@ kernels::CumulativeSoftmaxArgs arguments(const Tensor& s, const Tensor& v, const
 Var head_dot(const Var& a, const Var& b, int64_t heads, double scale) {
   check(a.shape() == b.shape() && heads > 0 && a.cols() % heads == 0, "head_dot",
         "a and b must be equal [N, heads*d_h] of ", heads, " heads, got ", a.shape(), " and ", b.shape());
-  Tensor s = empty({a.rows(), heads}, wide_of(a.value()), a.device());
+  Tensor s = empty({a.rows(), heads}, wide_of(a.dtype()), a.device());
   kernels::head_dot({.a = a.value(), .b = b.value(), .s = s, .scale = scale});
   return record("head_dot", {a, b}, s, [a, b, scale](const Tensor& ds, Grads& g) {
     if (const auto da = g.into(a))

@@ -3,6 +3,7 @@
 #include "lithe/kernels/gemm.h"
 #include "lithe/kernels/spread.h"
 #include "lithe/kernels/token_map.h"
+#include "lithe/ops/basic.h"
 
 namespace lithe {
 
@@ -27,6 +28,14 @@ Var spread_heads(const Var& x, int64_t heads, const Var& scale, const Var& shift
                                         .accumulate = dx.accumulate});
                   if (same) g.give(shift, dshift);
                 });
+}
+
+Var repeat_heads(const Var& x, int64_t kv_heads, int64_t heads) {
+  check(kv_heads >= 1 && heads % kv_heads == 0 && x.cols() % kv_heads == 0, "repeat_heads", "heads ", heads,
+        " and the columns of x ", x.shape(), " must be multiples of the key/value heads ", kv_heads);
+  if (heads == kv_heads) return x;
+  const int64_t width = x.cols() / kv_heads;
+  return reshape(spread_heads(reshape(x, {x.rows() * kv_heads, width}), heads / kv_heads), {x.rows(), heads * width});
 }
 
 Tensor head_major(const Tensor& x, int64_t heads) {

@@ -9,8 +9,6 @@
 namespace lithe {
 namespace {
 
-DType wide(DType type) { return type == DType::f64 ? DType::f64 : DType::f32; }
-
 void check_labels(const Tensor& labels, int64_t rows, int64_t classes) {
   check(labels.dtype() == DType::i32 && labels.numel() == rows, "cross_entropy", "labels must be i32 [", rows,
         "], got ", labels.dtype(), labels.shape());
@@ -40,7 +38,7 @@ Tensor scalar(double value, DType dtype, Device device) {
 
 Var cross_entropy(const Var& logits, const Tensor& labels, double smoothing, double scale, LossSums* sums) {
   check_labels(labels, logits.rows(), logits.cols());
-  const DType type = wide(logits.dtype());
+  const DType type = wide_of(logits.dtype());
   Tensor losses = empty({logits.rows()}, type, logits.device()), nll = empty_like(losses);
   Tensor work = clone(logits.value());
   kernels::cross_entropy({.logits = work,
@@ -68,7 +66,7 @@ Var linear_cross_entropy(const Var& x, const Var& w, bool transposed, const Tens
         w.shape());
   check_labels(labels, N, V);
   const bool training = Tape::current() && (x.needs_grad() || w.needs_grad());
-  const DType type = wide(x.dtype());
+  const DType type = wide_of(x.dtype());
   // Evaluation keeps f32 logits; training in bf16 makes bf16 ones, whose gradient feeds bf16 products.
   const DType logit_type = training ? x.dtype() : type;
   constexpr int64_t kChunkBytes = int64_t(16) << 20;

@@ -7,7 +7,7 @@ Var normalise(kernels::NormKind kind, const Var& x, const Var& weight, const Var
   check(weight.shape() == Shape{C}, "norm", "weight must be [", C, "] to match x ", x.shape(), ", got ",
         weight.shape());
   const Tensor b = bias.defined() ? bias.value() : Tensor();
-  const DType stats = x.dtype() == DType::f64 ? DType::f64 : DType::f32;
+  const DType stats = wide_of(x.dtype());
   Tensor y = empty_like(x.value()), mean, factor;
   if (Tape::current()) {
     if (kind != kernels::NormKind::rms) mean = empty({N}, stats, x.device());

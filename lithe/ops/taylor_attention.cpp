@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "lithe/base/log.h"
+#include "lithe/ops/query_key_value.h"
 
 namespace lithe {
 namespace {
@@ -15,18 +16,18 @@ kernels::TaylorArgs arguments(const Tensor& q, const Tensor& k, const Tensor& v,
   check(sequences.rows() == q.rows() && sequences.rows() == v.rows(), "attend_taylor", "q ", q.shape(), " and v ",
         v.shape(), " do not fit the ", sequences.rows(), " rows of ", sequences.count(), " sequences");
   const int64_t head_dim = q.cols() / o.heads;
-  kernels::TaylorArgs args{.kind = o.kind,
-                           .q = q,
-                           .k = k,
-                           .v = v,
-                           .out = empty_like(v),
-                           .sums = empty({q.rows(), o.heads * kernels::taylor_sums(o.kind)},
-                                         q.dtype() == DType::f64 ? DType::f64 : DType::f32, q.device()),
-                           .heads = o.heads,
-                           .head_dim = head_dim,
-                           .value_dim = v.cols() / o.heads,
-                           .scale = o.scale != 0 ? o.scale : 1 / std::sqrt(double(head_dim)),
-                           .causal = o.causal};
+  kernels::TaylorArgs args{
+      .kind = o.kind,
+      .q = q,
+      .k = k,
+      .v = v,
+      .out = empty_like(v),
+      .sums = empty({q.rows(), o.heads * kernels::taylor_sums(o.kind)}, wide_of(q.dtype()), q.device()),
+      .heads = o.heads,
+      .head_dim = head_dim,
+      .value_dim = v.cols() / o.heads,
+      .scale = o.scale != 0 ? o.scale : 1 / std::sqrt(double(head_dim)),
+      .causal = o.causal};
   for (int64_t b = 0; b < sequences.count(); ++b)
     args.segments.push_back({sequences.offset(b), sequences.length(b), 0, {}});
   return args;
@@ -49,22 +50,7 @@ Var attend_taylor(const Var& q, const Var& k, const Var& v, const Sequences& seq
   const Tensor out = args.out;
   return record(
       "attend_taylor", {q, k, v}, out, [args, q = q.ref(), k = k.ref(), v = v.ref()](const Tensor& dy, Grads& g) {
-        // q, k and v may be one Var: the gradients of its later roles are added to the first when all are done.
-        const bool k_again = k && k == q, v_again = v && (v == k || v == q);
-        const auto target = [&g](const GradRef& x, bool again, const Tensor& like) {
-          return x && !again ? g.into(x) : Grads::Into{empty_like(like), false};
-        };
-        const auto dq = target(q, false, args.q), dk = target(k, k_again, args.k), dv = target(v, v_again, args.v);
-        kernels::taylor_attention_grad({.forward = args,
-                                        .dout = dy,
-                                        .dq = dq.to,
-                                        .dk = dk.to,
-                                        .dv = dv.to,
-                                        .accumulate_dq = dq.accumulate,
-                                        .accumulate_dk = dk.accumulate,
-                                        .accumulate_dv = dv.accumulate});
-        if (k_again) g.give(k, dk.to);
-        if (v_again) g.give(v, dv.to);
+        query_key_value_gradients<kernels::TaylorGradArgs>(args, q, k, v, dy, g, kernels::taylor_attention_grad);
       });
 }
 

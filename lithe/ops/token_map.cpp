@@ -9,8 +9,6 @@
 namespace lithe {
 namespace {
 
-DType wide_of(DType type) { return type == DType::f64 ? DType::f64 : DType::f32; }
-
 // The leading [length, length] block of a head's map [T, T].
 Tensor leading(const Tensor& map, int64_t length) {
   if (length == map.cols()) return map;
@@ -27,28 +25,37 @@ Tensor cast_to(const Tensor& x, DType type) {
   return out;
 }
 
-}  // namespace
-
-Var attention_map(const Var& q, const Var& k, int64_t heads, double scale, const kernels::AttentionMask& mask,
-                  Tensor* kept_logits) {
-  check(heads >= 1 && q.shape() == k.shape() && q.dtype() == k.dtype() && q.cols() % heads == 0, "attention_map",
-        "q and k must be of one shape [T, heads*d_h] with ", heads, " heads, got ", q.dtype(), q.shape(), " and ",
-        k.dtype(), k.shape());
-  const int64_t tokens = q.rows();
-  if (scale == 0) scale = 1 / std::sqrt(double(q.cols() / heads));
+// qh kh^T of head-major rows [heads*T, d_h]: [heads*T, T].
+Tensor products(const Tensor& qh, const Tensor& kh, int64_t heads) {
+  const int64_t tokens = qh.rows() / heads;
+  const Tensor out = empty({heads * tokens, tokens}, wide_of(qh.dtype()), qh.device());
   const bool rowwise = !training();
-  const Tensor qh = head_major(q.value(), heads), kh = head_major(k.value(), heads);
-  const Tensor map = empty({heads * tokens, tokens}, q.dtype(), q.device());
-  const Tensor logits =
-      map.dtype() == wide_of(map.dtype()) ? map : empty(map.shape(), wide_of(map.dtype()), q.device());
   for (int64_t h = 0; h < heads; ++h) {
     const auto head = [&](const Tensor& t) { return t.slice(h * tokens, (h + 1) * tokens); };
-    kernels::gemm({.a = head(qh), .b = head(kh), .c = head(logits), .transpose_b = true, .rowwise = rowwise});
+    kernels::gemm({.a = head(qh), .b = head(kh), .c = head(out), .transpose_b = true, .rowwise = rowwise});
   }
-  if (kept_logits) {
-    *kept_logits = empty(logits.shape(), logits.dtype(), logits.device());
-    kernels::token_map({.logits = logits, .map = *kept_logits, .kind = kernels::MapKind::plain, .scale = scale});
-  }
+  return out;
+}
+
+void check_heads(const Shape& q, const Shape& k, bool one_type, int64_t heads) {
+  check(heads >= 1 && q == k && one_type && q[-1] % heads == 0, "attention_map",
+        "q and k must be of one shape [T, heads*d_h] and dtype with ", heads, " heads, got ", q, " and ", k);
+}
+
+}  // namespace
+
+Tensor head_products(const Tensor& q, const Tensor& k, int64_t heads) {
+  check_heads(q.shape(), k.shape(), q.dtype() == k.dtype(), heads);
+  return products(head_major(q, heads), head_major(k, heads), heads);
+}
+
+Var attention_map(const Var& q, const Var& k, int64_t heads, double scale, const kernels::AttentionMask& mask) {
+  check_heads(q.shape(), k.shape(), q.dtype() == k.dtype(), heads);
+  const int64_t tokens = q.rows();
+  if (scale == 0) scale = 1 / std::sqrt(double(q.cols() / heads));
+  const Tensor qh = head_major(q.value(), heads), kh = head_major(k.value(), heads);
+  const Tensor logits = products(qh, kh, heads),
+               map = logits.dtype() == q.dtype() ? logits : empty(logits.shape(), q.dtype(), q.device());
   kernels::token_map({.logits = logits, .map = map, .scale = scale, .mask = mask});
   return record("attention_map", {q, k}, map, [=, q = q.ref(), k = k.ref()](const Tensor& dy, Grads& g) {
     const MemoryScope workspace(MemoryClass::workspace);

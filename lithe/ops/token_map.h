@@ -8,9 +8,11 @@
 namespace lithe {
 
 /// The attention map of one sequence: softmax(scale q k^T + mask) per head. q, k [T, heads*d_h] -> [heads*T, T] in q's
-/// dtype; scale 0 is 1/sqrt(d_h). `logits`, optional, receives scale q k^T before the mask [heads*T, T].
-Var attention_map(const Var& q, const Var& k, int64_t heads, double scale, const kernels::AttentionMask& mask,
-                  Tensor* logits = nullptr);
+/// dtype; scale 0 is 1/sqrt(d_h).
+Var attention_map(const Var& q, const Var& k, int64_t heads, double scale, const kernels::AttentionMask& mask);
+
+/// q k^T per head, without scale and mask: [heads*T, T] in f32 (f64 for f64).
+Tensor head_products(const Tensor& q, const Tensor& k, int64_t heads);
 
 /// map [T,T] where a row may see a column, 0 elsewhere.
 Var masked_map(const Var& map, const kernels::AttentionMask& mask);

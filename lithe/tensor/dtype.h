@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstdint>
 #include <ostream>
+#include <string_view>
 
 #include "lithe/base/error.h"
 
@@ -53,6 +54,14 @@ inline std::ostream& operator<<(std::ostream& out, DType type) { return out << n
 /// The relative rounding error of a floating type: half the distance from 1 to the next number.
 constexpr double epsilon_of(DType type) {
   return type == DType::f64 ? 0x1p-53 : type == DType::bf16 ? 0x1p-8 : 0x1p-24;
+}
+
+/// The type of weights, statistics and sums beside rows of `type`: f64 for f64, otherwise f32.
+constexpr DType wide_of(DType type) { return type == DType::f64 ? DType::f64 : DType::f32; }
+
+/// The type that recipes and options call "f32", "bf16" or "f64"; they check the word.
+inline DType dtype_named(std::string_view name) {
+  return name == "f64" ? DType::f64 : name == "bf16" ? DType::bf16 : DType::f32;
 }
 
 template <class T>

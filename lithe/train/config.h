@@ -28,8 +28,8 @@ struct TrainConfig {
 
   void fields(Fields& f);
   void validate(int64_t sequence_length) const;
-  DType compute() const { return precision == "bf16" ? DType::bf16 : precision == "f64" ? DType::f64 : DType::f32; }
-  DType parameter_dtype() const { return precision == "f64" ? DType::f64 : DType::f32; }
+  DType compute() const { return dtype_named(precision); }
+  DType parameter_dtype() const { return wide_of(compute()); }
   int64_t micro_batch_tokens() const { return batch_tokens / gradient_accumulation_steps; }
   /// The step at which training ends by max_steps, max_tokens and num_train_epochs, the first that is
   /// reached; 0 when only the clock ends it. `batches_per_epoch`: micro-batches.

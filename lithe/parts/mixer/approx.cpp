@@ -12,14 +12,12 @@ namespace {
 
 using kernels::TaylorKind;
 
-struct Config {
-  int64_t num_attention_heads = 8, head_dim = 0;
+struct Config : HeadSizes {
   std::string mode = "full";
-  bool rotary = true, attention_bias = false, output_bias = false;
+  bool rotary = true;
   PartChoice output{"dense", {}};
   void fields(Fields& f) {
-    f("num_attention_heads", num_attention_heads, "heads h", at_least(1));
-    f("head_dim", head_dim, "channels of a head d_h; 0: hidden_size / num_attention_heads", at_least(0));
+    sizes(f);
     f("mode", mode,
       "full: weights 1 + x + x^2/2 with one sum; diag: elementwise squares in place of x^2; split: a sum for each "
       "order "
@@ -27,21 +25,10 @@ struct Config {
       one_of({"full", "diag", "split"}));
     f("rotary", rotary,
       "rotary positions turn queries and keys, if the model has them (the cited work uses none here)");
-    f("attention_bias", attention_bias, "biases on queries, keys and values");
-    f("output_bias", output_bias, "bias on the output projection");
+    biases(f);
     f.part("output", "output", output, "concatenated heads to rows");
   }
 };
-
-Heads::Args heads_args(const Config& config, const Mixer::Args& args) {
-  const int64_t d = args.hidden_size, h = config.num_attention_heads;
-  check_usage(config.head_dim || d % h == 0, "approx", "hidden_size ", d, " must be a multiple of num_attention_heads ",
-              h, ", or give head_dim");
-  return {.hidden_size = d,
-          .num_attention_heads = h,
-          .head_dim = config.head_dim ? config.head_dim : d / h,
-          .bias = config.attention_bias};
-}
 
 TaylorKind kind_of(const std::string& mode) {
   return mode == "full" ? TaylorKind::full : mode == "diag" ? TaylorKind::diag : TaylorKind::split;
@@ -51,7 +38,7 @@ class Approx final : public Mixer {
  public:
   Approx(const Scope& scope, const Config& config, const Args& args)
       : position_(config.rotary ? args.position : nullptr),
-        size_(heads_args(config, args)),
+        size_(config.args("approx", args.hidden_size)),
         options_{.kind = kind_of(config.mode), .heads = size_.num_attention_heads, .causal = args.causal},
         heads_(scope / "heads", size_, size_.num_attention_heads),
         output_(Registry::instance().make<Output>(
@@ -69,11 +56,11 @@ class Approx final : public Mixer {
   }
 
   std::unique_ptr<MixerState> make_state(int64_t sequences, int64_t, DType dtype, Device device) const override {
-    return std::make_unique<RecurrentState>("approx", sequences, state_shape(), state_type(dtype), device);
+    return std::make_unique<RecurrentState>("approx", sequences, state_shape(), wide_of(dtype), device);
   }
   // full: h (1 + d_h + d_h^2) (d_h + 1) scalars; diag, split: 3d + 2d^2/h. Sums are kept in f32 at least.
   int64_t state_bytes(const std::vector<int64_t>& tokens, DType dtype) const override {
-    return int64_t(tokens.size()) * state_shape().numel() * size_of(state_type(dtype));
+    return int64_t(tokens.size()) * state_shape().numel() * size_of(wide_of(dtype));
   }
 
   MixerMaps maps(const MixerInput& in) const override {
@@ -128,7 +115,6 @@ class Approx final : public Mixer {
   Shape state_shape() const {
     return {options_.heads, kernels::taylor_state(options_.kind, size_.head_dim, size_.head_dim)};
   }
-  static DType state_type(DType rows) { return rows == DType::f64 ? DType::f64 : DType::f32; }
 };
 
 }  // namespace

@@ -2,29 +2,25 @@
 // [TB Eq 6.19-6.31]. Its state is a cache of keys and values [TB 6.1.7, Fig 6.5].
 #include <cmath>
 
-#include "lithe/kernels/token_map.h"
 #include "lithe/nn/key_value_cache.h"
+#include "lithe/nn/projected_heads.h"
 #include "lithe/nn/registry.h"
-#include "lithe/ops/token_map.h"
+#include "lithe/ops/heads.h"
 
 namespace lithe {
 namespace {
 
-struct Config {
-  int64_t num_attention_heads = 8, head_dim = 0;
+struct Config : HeadSizes {
   std::string scale = "sqrt_head_dim";
   double attention_dropout = 0;
-  bool attention_bias = false, output_bias = false;
   PartChoice heads{"mha", {}}, field{"full", {}}, output{"dense", {}};
   void fields(Fields& f) {
-    f("num_attention_heads", num_attention_heads, "query heads h", at_least(1));
-    f("head_dim", head_dim, "channels of a head d_h; 0: hidden_size / num_attention_heads", at_least(0));
+    sizes(f);
     f("scale", scale, "logits are divided by sqrt_head_dim, or by sqrt_hidden (the literal TB 6.28, E05)",
       one_of({"sqrt_head_dim", "sqrt_hidden"}));
     f("attention_dropout", attention_dropout,
       "dropout of attention weights while training; keeps the maps, which costs time and memory", between(0, 0.99));
-    f("attention_bias", attention_bias, "biases on queries, keys and values");
-    f("output_bias", output_bias, "bias on the output projection");
+    biases(f);
     f.part("heads", "heads", heads, "rows to per-head queries, keys and values");
     f.part("field", "field", field, "which pairs of tokens may meet");
     f.part("output", "output", output, "concatenated heads to rows");
@@ -35,19 +31,13 @@ struct Config {
 class Attention final : public Mixer {
  public:
   Attention(const Scope& scope, const Config& config, const Args& args) : position_(args.position) {
-    const int64_t d = args.hidden_size, h = config.num_attention_heads;
-    check_usage(config.head_dim || d % h == 0, "attention", "hidden_size ", d,
-                " must be a multiple of num_attention_heads ", h, ", or give head_dim");
-    head_dim_ = config.head_dim ? config.head_dim : d / h;
+    const int64_t d = args.hidden_size;
+    Heads::Args size = config.args("attention", d);
+    size.turns = position_ && position_->turns();
+    head_dim_ = size.head_dim;
     if (position_) position_->check_head_dim(head_dim_);
-    const bool turns = position_ && position_->turns();
     const Registry& registry = Registry::instance();
-    heads_ = registry.make<Heads>(config.heads, scope / "heads",
-                                  {.hidden_size = d,
-                                   .num_attention_heads = h,
-                                   .head_dim = head_dim_,
-                                   .bias = config.attention_bias,
-                                   .turns = turns});
+    heads_ = registry.make<Heads>(config.heads, scope / "heads", size);
     field_ = registry.make<Field>(config.field, scope / "field", {.causal = args.causal});
     output_ =
         registry.make<Output>(config.output, scope / "output",
@@ -62,7 +52,7 @@ class Attention final : public Mixer {
 
   Var forward(const MixerInput& in) const override {
     const Heads::Turn turn = turn_by(in.sequences);
-    const Heads::Rows rows{in.x, in.companion.defined() ? in.companion : in.x};
+    const Heads::Rows rows = rows_of(in);
     const Var q = heads_->queries(rows, turn);
     const Heads::KeyValue kept = heads_->keep(rows, turn);
     if (!in.state) {
@@ -86,30 +76,19 @@ class Attention final : public Mixer {
     return std::make_unique<KeyValueCache>(sequences, capacity, cols, cols, shares_, dtype, device);
   }
   int64_t state_bytes(const std::vector<int64_t>& tokens, DType dtype) const override {
-    int64_t total = 0;
-    for (int64_t n : tokens) total += n;
-    return total * heads_->kept_columns() * (shares_ ? 1 : 2) * size_of(dtype);
+    const int64_t cols = heads_->kept_columns();
+    return KeyValueCache::bytes_of(tokens, shares_ ? cols : 2 * cols, dtype);
   }
   Companion companion() const override { return heads_->companion(); }
 
   MixerMaps maps(const MixerInput& in) const override {
     const Heads::Turn turn = turn_by(in.sequences);
-    const Heads::Rows rows{in.x, in.companion.defined() ? in.companion : in.x};
+    const Heads::Rows rows = rows_of(in);
     const Var q = heads_->queries(rows, turn);
     Heads::KeyValue kv = heads_->keep(rows, turn);
     if (heads_->expands()) kv = heads_->expand(kv, turn);
-    // Every query head beside its group's keys.
-    const int64_t group = options_.heads / options_.kv_heads, width = q.cols() / options_.heads;
-    const Tensor keys = empty(q.shape(), q.dtype(), q.device());
-    kernels::block_copy({.x = kv.k.value(),
-                         .out = keys,
-                         .blocks = group,
-                         .rows = kv.k.rows() * options_.kv_heads,
-                         .cols = width,
-                         .x_row = width,
-                         .out_block = width,
-                         .out_row = group * width});
-    return softmax_maps(q, Var(keys), options_.heads, options_.scale, options_.mask);
+    const Var keys = repeat_heads(kv.k, options_.kv_heads, options_.heads);
+    return softmax_maps(q, keys, options_.heads, options_.scale, options_.mask);
   }
 
  private:
@@ -121,6 +100,8 @@ class Attention final : public Mixer {
   std::unique_ptr<Output> output_;
   AttendOptions options_;
   Dropout dropout_;  // of attention weights
+
+  static Heads::Rows rows_of(const MixerInput& in) { return {in.x, in.companion.defined() ? in.companion : in.x}; }
 
   Heads::Turn turn_by(const Sequences& sequences) const {
     return [this, &sequences](const Var& x) { return position_ ? position_->turn(x, sequences, head_dim_) : x; };

@@ -34,9 +34,7 @@ class LinearMixer final : public Mixer {
     return std::make_unique<KeyValueCache>(sequences, capacity, width_, width_, true, dtype, device);
   }
   int64_t state_bytes(const std::vector<int64_t>& tokens, DType dtype) const override {
-    int64_t total = 0;
-    for (int64_t n : tokens) total += n;
-    return total * width_ * size_of(dtype);
+    return KeyValueCache::bytes_of(tokens, width_, dtype);
   }
 
  private:

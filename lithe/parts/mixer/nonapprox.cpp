@@ -13,33 +13,19 @@
 namespace lithe {
 namespace {
 
-struct Config {
-  int64_t num_attention_heads = 8, head_dim = 0;
-  bool attention_bias = false, output_bias = false;
+struct Config : HeadSizes {
   PartChoice output{"dense", {}};
   void fields(Fields& f) {
-    f("num_attention_heads", num_attention_heads, "heads h", at_least(1));
-    f("head_dim", head_dim, "channels of a head d_h; 0: hidden_size / num_attention_heads", at_least(0));
-    f("attention_bias", attention_bias, "biases on queries, keys and values");
-    f("output_bias", output_bias, "bias on the output projection");
+    sizes(f);
+    biases(f);
     f.part("output", "output", output, "concatenated heads to rows");
   }
 };
 
-Heads::Args heads_args(const Config& config, const Mixer::Args& args) {
-  const int64_t d = args.hidden_size, h = config.num_attention_heads;
-  check_usage(config.head_dim || d % h == 0, "nonapprox", "hidden_size ", d,
-              " must be a multiple of num_attention_heads ", h, ", or give head_dim");
-  return {.hidden_size = d,
-          .num_attention_heads = h,
-          .head_dim = config.head_dim ? config.head_dim : d / h,
-          .bias = config.attention_bias};
-}
-
 class NonApprox final : public Mixer {
  public:
   NonApprox(const Scope& scope, const Config& config, const Args& args)
-      : size_(heads_args(config, args)),
+      : size_(config.args("nonapprox", args.hidden_size)),
         causal_(args.causal),
         heads_(scope / "heads", size_, size_.num_attention_heads),
         output_(Registry::instance().make<Output>(
@@ -55,11 +41,11 @@ class NonApprox final : public Mixer {
   }
 
   std::unique_ptr<MixerState> make_state(int64_t sequences, int64_t, DType dtype, Device device) const override {
-    return std::make_unique<RecurrentState>("nonapprox", sequences, state_shape(), state_type(dtype), device);
+    return std::make_unique<RecurrentState>("nonapprox", sequences, state_shape(), wide_of(dtype), device);
   }
   // d + 2h scalars; sums are kept in f32 at least.
   int64_t state_bytes(const std::vector<int64_t>& tokens, DType dtype) const override {
-    return int64_t(tokens.size()) * state_shape().numel() * size_of(state_type(dtype));
+    return int64_t(tokens.size()) * state_shape().numel() * size_of(wide_of(dtype));
   }
 
   MixerMaps maps(const MixerInput& in) const override {
@@ -96,7 +82,6 @@ class NonApprox final : public Mixer {
     return {head_dot(q, kv.k, size_.num_attention_heads, 1 / std::sqrt(double(size_.head_dim))), kv.v};
   }
   Shape state_shape() const { return {size_.num_attention_heads, size_.head_dim + 2}; }
-  static DType state_type(DType rows) { return rows == DType::f64 ? DType::f64 : DType::f32; }
 };
 
 }  // namespace

@@ -25,7 +25,7 @@ class Sinusoidal final : public Position {
   Sinusoidal(const Scope& scope, const Config& config, const Args& args) : limit_(args.max_position_embeddings) {
     const MemoryScope memory(MemoryClass::weights);
     const int64_t d = args.hidden_size;
-    const DType dtype = scope.context().dtype == DType::f64 ? DType::f64 : DType::f32;
+    const DType dtype = wide_of(scope.context().dtype);
     table_ = empty({limit_, d}, dtype, scope.context().device);
     if (table_.is_meta()) return;
     const int64_t sines = (d + 1) / 2;

@@ -87,7 +87,7 @@ TEST(AttentionMixer, CacheSaysWhatDoesNotFit) {
     }
     return "accepted";
   };
-  EXPECT_EQ(refused(Sequences({0, 1})), "cache: holds 2 sequences, got rows of 1");
+  EXPECT_EQ(refused(Sequences({0, 1})), "cache: the state holds 2 sequences, got rows of 1");
   EXPECT_EQ(refused(Sequences({0, 1, 2}, {2, 1})), "cache: sequence 0 has 3 tokens, the rows continue after 2");
   EXPECT_EQ(refused(Sequences({0, 1, 5}, {3, 1})), "cache: sequence 1 has room for 4 tokens, got 5");
 }
