@@ -24,6 +24,7 @@ double flops_of(Activation kind) {
     case Activation::gelu: return 4;
     case Activation::gelu_tanh: return 8;
     case Activation::silu: return 4;
+    case Activation::tanh: return 1;
   }
   return 0;
 }
@@ -33,6 +34,7 @@ double gradient_flops_of(Activation kind) {
     case Activation::gelu: return 9;
     case Activation::gelu_tanh: return 17;
     case Activation::silu: return 7;
+    case Activation::tanh: return 6;
   }
   return 0;
 }

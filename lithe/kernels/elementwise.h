@@ -7,10 +7,10 @@
 
 namespace lithe::kernels {
 
-enum class Activation { relu, gelu, gelu_tanh, silu };
+enum class Activation { relu, gelu, gelu_tanh, silu, tanh };
 
 /// y = f(x + bias), f by kind: relu max(x,0); gelu x Phi(x) with erf; gelu_tanh its tanh form; silu
-/// x/(1+e^-x). x, y [N,C]; bias [C], optional, in f32 (f64 for f64).
+/// x/(1+e^-x); tanh. x, y [N,C]; bias [C], optional, in f32 (f64 for f64).
 struct ActivationArgs {
   Activation kind;
   Tensor x, bias, y;

@@ -9,8 +9,7 @@ namespace lithe {
 
 void ModelConfig::fields(Fields& f) {
   Registry::instance();  // parts below are resolved through it
-  f("architecture", architecture,
-    "decoder: a causal language model; encoder: every token sees all of its sequence (for `lithe plan` so far)",
+  f("architecture", architecture, "decoder: a causal language model; encoder: every token sees all of its sequence",
     one_of({"decoder", "encoder"}));
   f("vocab_size", vocab_size, "vocabulary entries V; 0: the tokenizer's", at_least(0));
   f("hidden_size", hidden_size, "model width D", between(1, 1 << 20));
@@ -30,7 +29,9 @@ void ModelConfig::fields(Fields& f) {
   f.part("norm", "norm", norm, "normalisation of rows");
   f.part("residual", "residual", residual, "how sub-layers are wired");
   f.part("head", "head", head, "rows to predictions");
+  f("num_labels", num_labels, "classes of the heads tag and classify; 0: the task's, or the objective's", at_least(0));
   f("tie_word_embeddings", tie_word_embeddings, "the head uses the embedding's table");
+  f("embedding_norm", embedding_norm, "a norm after the embedding, as BERT has");
   f("hidden_dropout", hidden_dropout, "dropout after the embedding and each sub-layer, while training",
     between(0, 0.99));
   f.section("init", init, "how parameters start");

@@ -15,7 +15,8 @@ struct ModelConfig {
   Node mixers;                           // hybrids: name -> mixer
   std::vector<std::string> layer_types;  // one name of `mixers` a layer
   std::string layer_pattern;             // which layers have mixers.standard, the others mixers.replaced
-  bool tie_word_embeddings = true;
+  int64_t num_labels = 0;                // 0: the task's
+  bool tie_word_embeddings = true, embedding_norm = false;
   double hidden_dropout = 0;
   InitConfig init;
 

@@ -53,6 +53,8 @@ Model::Model(const ModelConfig& config, const ModelOptions& options) : config_(c
                                         {.vocab_size = config.vocab_size, .hidden_size = d});
   position_ = registry.make<Position>(config.position, root / "position",
                                       {.hidden_size = d, .max_position_embeddings = config.max_position_embeddings});
+  if (config.embedding_norm)
+    embedding_norm_ = registry.make<Norm>(config.norm, root / "embedding_norm", {.hidden_size = d});
   embedding_dropout_ = Dropout(root / "embedding", config.hidden_dropout);
   for (int64_t i = 0; i < config.num_hidden_layers; ++i) {
     const Scope scope = (root / "layers" / std::to_string(i)).in_layer(i);
@@ -87,9 +89,12 @@ Model::Model(const ModelConfig& config, const ModelOptions& options) : config_(c
   Parameter* table = embedding_->table();
   check_usage(table || !config.tie_word_embeddings, "model", "tie_word_embeddings needs an embedding with a table; '",
               config.embedding.type, "' has none");
-  head_ = registry.make<Head>(
-      config.head, root / "head",
-      {.vocab_size = config.vocab_size, .hidden_size = d, .tied = config.tie_word_embeddings ? table : nullptr});
+  head_ = registry.make<Head>(config.head, root / "head",
+                              {.vocab_size = config.vocab_size,
+                               .hidden_size = d,
+                               .num_labels = config.num_labels,
+                               .tied = config.tie_word_embeddings ? table : nullptr,
+                               .causal = config.architecture == "decoder"});
 }
 
 // One reference sequence serves all layers that ask for one.
@@ -194,7 +199,8 @@ void Model::skip(const std::vector<int64_t>& layers, bool mixers_only) {
 
 Var Model::embed(const Tensor& ids, const Sequences& sequences) const {
   const kernels::PartScope part("embedding");
-  return embedding_dropout_(position_->add_to(embedding_->forward(ids), sequences));
+  const Var rows = position_->add_to(embedding_->forward(ids), sequences);
+  return embedding_dropout_(embedding_norm_ ? embedding_norm_->forward(rows) : rows);
 }
 
 Var Model::run_block(const Block& block, const Var& x, const MixerInput& in) const {
@@ -245,16 +251,25 @@ Var Model::forward(const Tensor& ids, const Sequences& sequences, DecodeState* s
   return final_norm_->forward(x);
 }
 
-Var Model::logits(const Var& rows) const {
+Var Model::logits(const Var& rows, const Sequences& sequences) const {
   const kernels::PartScope part("head");
-  return head_->logits(rows);
+  return head_->logits(rows, sequences);
 }
 
 Var Model::loss(const Tensor& ids, const Tensor& labels, const Sequences& sequences, double smoothing, double scale,
-                LossSums* sums, Tensor row_nll) const {
-  const Var rows = forward(ids, sequences);
+                LossSums* sums, Tensor row_nll, const std::vector<int64_t>& predicted) const {
+  return loss_of(forward(ids, sequences), predicted,
+                 {.sequences = sequences,
+                  .labels = labels,
+                  .smoothing = smoothing,
+                  .scale = scale,
+                  .sums = sums,
+                  .row_nll = std::move(row_nll)});
+}
+
+Var Model::loss_of(const Var& rows, const std::vector<int64_t>& predicted, LossArgs args) const {
   const kernels::PartScope part("head");
-  return head_->loss(rows, labels, smoothing, scale, sums, std::move(row_nll));
+  return head_->loss(predicted.empty() ? rows : pick_rows(rows, predicted), args);
 }
 
 std::unique_ptr<DecodeState> Model::make_state(int64_t sequences, int64_t capacity) const {

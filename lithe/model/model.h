@@ -32,6 +32,7 @@ class DecodeState {
   int64_t capacity_;
 };
 
+// spec: arch.encoder | architecture | blocks in which every token sees all of its sequence | TB Eq 6.1-6.6, 6.16
 struct ModelOptions {
   Device device = Device::cpu;
   DType dtype = DType::f32;    // parameters
@@ -61,11 +62,16 @@ class Model {
   /// ids i32 [N] -> the last layer's rows [N, D], normed where the wiring ends so. With a state the rows
   /// continue its sequences: `lengths[b]` new tokens for sequence b.
   Var forward(const Tensor& ids, const Sequences& sequences, DecodeState* state = nullptr) const;
-  /// Rows -> logits [N, V].
-  Var logits(const Var& rows) const;
-  /// scale * sum of cross-entropies of `labels` i32 [N] (negative: none).
+  /// Rows -> the head's predictions; without sequences the rows are of one.
+  Var logits(const Var& rows, const Sequences& sequences) const;
+  Var logits(const Var& rows) const { return logits(rows, Sequences::single(rows.rows(), device())); }
+  /// The head's loss: scale * the sum over `labels`, as many as label_count() says. `predicted`, when not empty: only
+  /// these rows are predicted, label i is of row predicted[i].
   Var loss(const Tensor& ids, const Tensor& labels, const Sequences& sequences, double smoothing, double scale,
-           LossSums* sums = nullptr, Tensor row_nll = {}) const;
+           LossSums* sums = nullptr, Tensor row_nll = {}, const std::vector<int64_t>& predicted = {}) const;
+  /// The same of rows that forward() gave.
+  Var loss_of(const Var& rows, const std::vector<int64_t>& predicted, LossArgs args) const;
+  Head::LabelCount label_count(const Sequences& sequences) const { return head_->count(sequences); }
 
   std::unique_ptr<DecodeState> make_state(int64_t sequences, int64_t capacity) const;
   /// The sequences that `counts` new tokens per sequence make after `state`.
@@ -91,6 +97,7 @@ class Model {
   BuildContext context_;
   std::unique_ptr<Embedding> embedding_;
   std::unique_ptr<Position> position_;
+  std::unique_ptr<Norm> embedding_norm_;  // null: none
   Dropout embedding_dropout_;
   std::vector<Block> blocks_;
   std::unique_ptr<Norm> final_norm_;
@@ -108,6 +115,7 @@ class Model {
   std::vector<Var> reference_rows(int64_t count) const;
 };
 
+// spec: arch.encoder_only | architecture | encoder and a head over its rows | TB 6.1.1, 6.5
 /// Weights as a safetensors file / from one. Loading checks that names and shapes match exactly.
 void save_weights(const Model& model, const Path& file);
 void load_weights(Model& model, const Path& file);

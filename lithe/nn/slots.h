@@ -222,19 +222,32 @@ class Residual : public Part {
   virtual bool final_norm() const = 0;
 };
 
+/// What a head's loss is of.
+struct LossArgs {
+  const Sequences& sequences;
+  Tensor labels;                    // i32 [LabelCount::labels], negative: none; f32 for a regression
+  double smoothing = 0, scale = 1;  // the loss is scale * sum over the labels
+  LossSums* sums = nullptr;         // optional
+  Tensor row_nll;                   // optional: negative log-likelihood of each label
+};
+
 /// Rows to predictions.
 class Head : public Part {
  public:
   static constexpr const char* slot = "head";
   struct Args {
-    int64_t vocab_size = 0, hidden_size = 0;
+    int64_t vocab_size = 0, hidden_size = 0, num_labels = 0;
     Parameter* tied = nullptr;  // the embedding's table [vocab, hidden], or null
+    bool causal = true;         // a row has seen only the tokens up to its own
   };
-  /// [N, hidden] -> [N, vocab].
-  virtual Var logits(const Var& x) const = 0;
-  /// scale * sum of cross-entropies, without storing the logits (see linear_cross_entropy).
-  virtual Var loss(const Var& x, const Tensor& labels, double smoothing, double scale, LossSums* sums,
-                   Tensor row_nll) const = 0;
+  /// Labels that a batch has, and the number that all of them must be below (0: they are real numbers).
+  struct LabelCount {
+    int64_t labels = 0, classes = 0;
+  };
+  virtual LabelCount count(const Sequences& sequences) const = 0;
+  /// [N, hidden] -> predictions, [N, classes] or [B, classes].
+  virtual Var logits(const Var& x, const Sequences& sequences) const = 0;
+  virtual Var loss(const Var& x, const LossArgs& args) const = 0;
 };
 
 }  // namespace lithe

@@ -36,10 +36,11 @@ Tensor scalar(double value, DType dtype, Device device) {
 
 }  // namespace
 
-Var cross_entropy(const Var& logits, const Tensor& labels, double smoothing, double scale, LossSums* sums) {
+Var cross_entropy(const Var& logits, const Tensor& labels, double smoothing, double scale, LossSums* sums,
+                  Tensor row_nll) {
   check_labels(labels, logits.rows(), logits.cols());
   const DType type = wide_of(logits.dtype());
-  Tensor losses = empty({logits.rows()}, type, logits.device()), nll = empty_like(losses);
+  Tensor losses = empty({logits.rows()}, type, logits.device()), nll = row_nll.defined() ? row_nll : empty_like(losses);
   Tensor work = clone(logits.value());
   kernels::cross_entropy({.logits = work,
                           .labels = labels,
@@ -60,12 +61,14 @@ Var cross_entropy(const Var& logits, const Tensor& labels, double smoothing, dou
 }
 
 Var linear_cross_entropy(const Var& x, const Var& w, bool transposed, const Tensor& labels, double smoothing,
-                         double scale, LossSums* sums, Tensor row_nll) {
+                         double scale, LossSums* sums, Tensor row_nll, const Var& bias) {
   const int64_t N = x.rows(), D = x.cols(), V = w.dim(transposed ? 0 : 1);
   check(D == w.dim(transposed ? 1 : 0), "linear_cross_entropy", "x ", x.shape(), " does not fit the weight ",
         w.shape());
+  check(!bias.defined() || bias.value().numel() == V, "linear_cross_entropy", "bias must be [", V,
+        "] to match the weight ", w.shape());
   check_labels(labels, N, V);
-  const bool training = Tape::current() && (x.needs_grad() || w.needs_grad());
+  const bool training = Tape::current() && (x.needs_grad() || w.needs_grad() || (bias.defined() && bias.needs_grad()));
   const DType type = wide_of(x.dtype());
   // Evaluation keeps f32 logits; training in bf16 makes bf16 ones, whose gradient feeds bf16 products.
   const DType logit_type = training ? x.dtype() : type;
@@ -85,7 +88,12 @@ Var linear_cross_entropy(const Var& x, const Var& w, bool transposed, const Tens
   for (int64_t begin = 0; begin < N; begin += chunk) {
     const int64_t end = std::min(N, begin + chunk);
     const Tensor part = logits.slice(0, end - begin), input = rows.slice(begin, end);
-    kernels::gemm({.a = input, .b = w.value(), .c = part, .transpose_b = transposed, .rowwise = !training});
+    kernels::gemm({.a = input,
+                   .b = w.value(),
+                   .c = part,
+                   .bias = bias.defined() ? bias.value() : Tensor(),
+                   .transpose_b = transposed,
+                   .rowwise = !training});
     kernels::cross_entropy({.logits = part,
                             .labels = labels.slice(begin, end),
                             .losses = losses.slice(begin, end),
@@ -100,17 +108,41 @@ Var linear_cross_entropy(const Var& x, const Var& w, bool transposed, const Tens
                      .c = dw.to,
                      .transpose_a = true,
                      .accumulate = dw.accumulate});
+    if (bias.defined() && bias.needs_grad())
+      kernels::row_affine_grad({.dy = part, .dshift = grads.into_zeroed(bias.ref())});
     if (dx.defined()) kernels::gemm({.a = part, .b = w.value(), .c = dx.slice(begin, end), .transpose_b = !transposed});
   }
   LossSums mine;
   add_sums(losses, nll, labels, mine);
   if (sums) *sums = mine;
-  return record("linear_cross_entropy", {x, w}, scalar(scale * mine.loss, type, x.device()),
+  return record("linear_cross_entropy", {x, w, bias}, scalar(scale * mine.loss, type, x.device()),
                 [x = x.ref(), dx](const Tensor& dy, Grads& g) {
                   check(dy.is_meta() || value_at(dy, 0) == 1, "linear_cross_entropy",
                         "its gradient was taken in the forward pass for dy = 1; put factors into scale");
                   if (dx.defined()) g.give(x, dx);
                 });
+}
+
+Var squared_error(const Var& predictions, const Tensor& targets, double scale, LossSums* sums) {
+  const int64_t count = predictions.value().numel();
+  check(targets.dtype() == DType::f32 && targets.numel() == count, "squared_error", "targets must be f32 [", count,
+        "], got ", targets.dtype(), targets.shape());
+  const Tensor d = empty_like(predictions.value());
+  LossSums mine{.labels = d.is_meta() ? 0 : count};
+  for (int64_t i = 0; i < mine.labels; ++i) {
+    const double difference = value_at(predictions.value(), i) - value_at(targets, i);
+    mine.loss += difference * difference;
+    set_value(d, i, 2 * scale * difference);
+  }
+  mine.nll = mine.loss;
+  if (sums) *sums = mine;
+  return record(
+      "squared_error", {predictions}, scalar(scale * mine.loss, wide_of(d.dtype()), d.device()),
+      [x = predictions.ref(), d](const Tensor& dy, Grads& g) {
+        const auto dx = g.into(x);
+        kernels::add(
+            {.a = d, .b = dx.accumulate ? dx.to : Tensor(), .out = dx.to, .alpha = dy.is_meta() ? 1 : value_at(dy, 0)});
+      });
 }
 
 }  // namespace lithe

@@ -7,6 +7,7 @@
 
 namespace lithe {
 
+// spec: mask.padding | data | sequences of any lengths, packed without padding, which never meet | TB 6.1.7
 /// B sequences in N rows. Sequence b owns rows [offset(b), offset(b+1)); `past(b)` tokens came before
 /// them and live in a decode state (0 in training).
 class Sequences {

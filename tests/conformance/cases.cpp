@@ -6,13 +6,13 @@ namespace {
 const std::vector<std::pair<std::string, std::string>>& models() {
   static const std::vector<std::pair<std::string, std::string>> all{
       {"odd",
-       R"({hidden_size: 15, num_hidden_layers: 2, vocab_size: 19, max_position_embeddings: 13, position: sinusoidal, norm: layer,
+       R"({hidden_size: 15, num_hidden_layers: 2, vocab_size: 19, num_labels: 3, max_position_embeddings: 13, position: sinusoidal, norm: layer,
                   mixer: {type: attention, num_attention_heads: 3}, ffn: {type: relu, intermediate_size: 11}, tie_word_embeddings: false})"},
       {"even",
-       R"({hidden_size: 24, num_hidden_layers: 2, vocab_size: 23, max_position_embeddings: 13, position: rotary, norm: rms,
+       R"({hidden_size: 24, num_hidden_layers: 2, vocab_size: 23, num_labels: 3, max_position_embeddings: 13, position: rotary, norm: rms,
                    mixer: {type: attention, num_attention_heads: 4, heads: {type: gqa, num_key_value_heads: 2}}, ffn: {type: swiglu, intermediate_size: 13}})"},
       {"power",
-       R"({hidden_size: 16, num_hidden_layers: 2, vocab_size: 17, max_position_embeddings: 13, position: learned, norm: {type: layer, eps_mode: variance},
+       R"({hidden_size: 16, num_hidden_layers: 2, vocab_size: 17, num_labels: 3, max_position_embeddings: 13, position: learned, norm: {type: layer, eps_mode: variance},
                     mixer: {type: attention, num_attention_heads: 2, heads: mqa}, ffn: {type: gelu, intermediate_size: 9}, residual: post})"}};
   return all;
 }

@@ -9,7 +9,7 @@ std::map<std::string, Tensor> training_step(Model& model, const kit::Batch& batc
   std::map<std::string, Tensor> out;
   for (Parameter& p : model.parameters().all()) p.master.ref()->grad = Tensor();
   Tape tape;
-  const Var loss = model.loss(batch.ids, batch.labels, batch.sequences, 0.1, 0.1);
+  const Var loss = model.loss(batch.ids, kit::labels_for(model, batch), batch.sequences, 0.1, 0.1);
   out["loss"] = clone(loss.value());
   tape.backward(loss);
   for (const Parameter& p : model.parameters().all())

@@ -83,7 +83,7 @@ std::string check_meta_run(const PartCase& c) {
     for (const char* step : {"first step", "second step"})  // the second meets gradients that are there
       out.peaks[step] = peak_of(device, [&] {
         Tape tape;
-        tape.backward(model->loss(batch.ids, batch.labels, batch.sequences, 0.1, 0.1));
+        tape.backward(model->loss(batch.ids, kit::labels_for(*model, batch), batch.sequences, 0.1, 0.1));
       });
     for (const Parameter& p : model->parameters().all())
       out.shapes[p.name] =
@@ -92,9 +92,10 @@ std::string check_meta_run(const PartCase& c) {
     out.peaks["decoding"] = peak_of(device, [&] {
       const auto state = model->make_state(2, 12);
       for (int64_t n : {4, 1}) {
-        const Var rows = model->forward(kit::random_ids(2 * n, model->config().vocab_size, 7, device),
-                                        model->continue_sequences(*state, {n, n}), state.get());
-        out.shapes[cat("rows ", n)] = cat(rows.shape(), model->logits(rows).shape());
+        const Sequences sequences = model->continue_sequences(*state, {n, n});
+        const Var rows =
+            model->forward(kit::random_ids(2 * n, model->config().vocab_size, 7, device), sequences, state.get());
+        out.shapes[cat("rows ", n)] = cat(rows.shape(), model->logits(rows, sequences).shape());
       }
       out.shapes["state"] = std::to_string(state->bytes());
     });

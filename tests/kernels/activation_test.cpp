@@ -13,9 +13,10 @@ namespace {
 
 using namespace lithe::testing_support;
 
-constexpr Activation kKinds[] = {Activation::relu, Activation::gelu, Activation::gelu_tanh, Activation::silu};
+constexpr Activation kKinds[] = {Activation::relu, Activation::gelu, Activation::gelu_tanh, Activation::silu,
+                                 Activation::tanh};
 const char* name(Activation kind) {
-  static const char* names[] = {"relu", "gelu", "gelu_tanh", "silu"};
+  static const char* names[] = {"relu", "gelu", "gelu_tanh", "silu", "tanh"};
   return names[int(kind)];
 }
 
@@ -38,6 +39,7 @@ TEST(Activation, HasItsKnownValues) {
   EXPECT_NEAR(activate_f64(Activation::gelu_tanh, -1), -0.15880800939172324, 1e-15);
   EXPECT_NEAR(activate_f64(Activation::silu, 1), 0.7310585786300049, 1e-15);
   EXPECT_NEAR(activate_f64(Activation::silu, -2), -0.2384058440442351, 1e-15);
+  EXPECT_NEAR(activate_f64(Activation::tanh, 0.5), 0.46211715726000976, 1e-15);
 }
 
 // |x| eps for the rounding of the sum with the bias, and a few units in the last place of the function.
@@ -139,10 +141,11 @@ TEST(Activation, HugeNumbersGiveTheLimits) {
     on_every_implementation([&](const std::string& isa) {
       activation({kind, x, {}, y});
       activation_grad({kind, x, {}, ones, slope});
+      const bool bounded = kind == Activation::tanh;  // the others are x and 0
       for (int64_t i = 0; i < 2; ++i) {
-        EXPECT_EQ(value_at(y, i), double(in[i])) << isa << " " << name(kind);
-        EXPECT_EQ(value_at(slope, i), 1) << isa << " " << name(kind);
-        EXPECT_NEAR(value_at(y, 2 + i), 0, 1e-12) << isa << " " << name(kind);
+        EXPECT_EQ(value_at(y, i), bounded ? 1 : double(in[i])) << isa << " " << name(kind);
+        EXPECT_EQ(value_at(slope, i), bounded ? 0 : 1) << isa << " " << name(kind);
+        EXPECT_NEAR(value_at(y, 2 + i), bounded ? -1 : 0, 1e-12) << isa << " " << name(kind);
         EXPECT_NEAR(value_at(slope, 2 + i), 0, 1e-12) << isa << " " << name(kind);
       }
       EXPECT_TRUE(std::isnan(value_at(y, 4)) && std::isnan(value_at(slope, 4))) << isa << " " << name(kind);

@@ -8,7 +8,8 @@ namespace {
 using Vars = std::vector<Var>;
 using kernels::Activation;
 
-constexpr Activation kActivations[] = {Activation::relu, Activation::gelu, Activation::gelu_tanh, Activation::silu};
+constexpr Activation kActivations[] = {Activation::relu, Activation::gelu, Activation::gelu_tanh, Activation::silu,
+                                       Activation::tanh};
 
 Tensor random(const Shape& shape, uint64_t seed) { return kit::normal(shape, DType::f64, seed); }
 

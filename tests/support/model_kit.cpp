@@ -135,14 +135,23 @@ Batch random_batch(const std::vector<int64_t>& lengths, int64_t vocab, uint64_t 
   return batch;
 }
 
+Tensor labels_for(const Head::LabelCount& count, const Tensor& labels) {
+  const Tensor out = clone(labels.slice(0, count.labels));
+  if (out.is_meta()) return out;
+  for (int64_t i = 0; i < out.numel(); ++i)
+    if (int32_t& label = out.data<int32_t>()[i]; label >= 0) label %= int32_t(count.classes);
+  return out;
+}
+
 Batch alone(const Batch& batch, int64_t b) {
   const int64_t begin = batch.sequences.offset(b), end = batch.sequences.offset(b + 1);
   return {clone(batch.ids.slice(begin, end)), clone(batch.labels.slice(begin, end)), Sequences::single(end - begin)};
 }
 
 Results run_training(Model& model, const Batch& batch, double smoothing) {
+  const Tensor labels = labels_for(model, batch);
   int64_t labelled = 0;
-  for (double label : values(batch.labels)) labelled += label >= 0;
+  for (double label : values(labels)) labelled += label >= 0;
   Results out;
   for (Parameter& p : model.parameters().all())
     if (p.master.ref()) p.master.ref()->grad = Tensor();
@@ -150,12 +159,12 @@ Results run_training(Model& model, const Batch& batch, double smoothing) {
     Tape tape;
     const Var rows = model.forward(batch.ids, batch.sequences);
     out["rows"] = values(rows.value());
-    out["logits"] = values(model.logits(rows).value());
+    out["logits"] = values(model.logits(rows, batch.sequences).value());
   }
   LossSums sums;
   {
     Tape tape;
-    const Var loss = model.loss(batch.ids, batch.labels, batch.sequences, smoothing, 1.0 / double(labelled), &sums);
+    const Var loss = model.loss(batch.ids, labels, batch.sequences, smoothing, 1.0 / double(labelled), &sums);
     out["loss"] = {sums.loss / double(labelled)};
     out["nll"] = {sums.nll / double(labelled)};
     tape.backward(loss);

@@ -53,6 +53,11 @@ struct Batch {
   Sequences sequences;
 };
 Batch random_batch(const std::vector<int64_t>& lengths, int64_t vocab, uint64_t seed, Device device = Device::cpu);
+/// Labels of a head that wants `count`: the first of `labels`, made small enough.
+Tensor labels_for(const Head::LabelCount& count, const Tensor& labels);
+inline Tensor labels_for(const Model& model, const Batch& batch) {
+  return labels_for(model.label_count(batch.sequences), batch.labels);
+}
 /// Sequence b of a batch, alone.
 Batch alone(const Batch& batch, int64_t b);
 

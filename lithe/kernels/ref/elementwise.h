@@ -9,18 +9,20 @@
 namespace lithe::kernels::ref {
 
 // relu max(x,0)    gelu x Phi(x)    gelu_tanh x/2 (1 + tanh u), u = sqrt(2/pi) (x + 0.044715 x^3)
-// silu x / (1 + e^-x)
+// silu x / (1 + e^-x)    tanh
 inline double activate(Activation kind, double x) {
   switch (kind) {
     case Activation::relu: return x < 0 ? 0 : x;
     case Activation::gelu: return 0.5 * x * std::erfc(-x * M_SQRT1_2);
     case Activation::gelu_tanh: return 0.5 * x * (1 + std::tanh(M_2_SQRTPI * M_SQRT1_2 * (x + 0.044715 * x * x * x)));
     case Activation::silu: return x / (1 + std::exp(-x));
+    case Activation::tanh: return std::tanh(x);
   }
   return 0;
 }
 
 // relu [x > 0]    gelu Phi(x) + x phi(x)    gelu_tanh (1 + t)/2 + x/2 (1 - t^2) u'    silu s (1 + x (1 - s))
+// tanh 4 e^-2|x| / (1 + e^-2|x|)^2
 inline double activate_grad(Activation kind, double x) {
   switch (kind) {
     case Activation::relu: return x > 0 ? 1 : x <= 0 ? 0 : x;
@@ -33,6 +35,10 @@ inline double activate_grad(Activation kind, double x) {
     case Activation::silu: {
       const double s = 1 / (1 + std::exp(-x));
       return s * (1 + x * (1 - s));
+    }
+    case Activation::tanh: {
+      const double e = std::exp(-2 * std::abs(x));
+      return 4 * e / ((1 + e) * (1 + e));
     }
   }
   return 0;

@@ -11,10 +11,13 @@ class Lm final : public Head {
   Lm(const Scope& scope, const NoOptions&, const Args& args)
       : tied_(args.tied != nullptr),
         weight_(tied_ ? args.tied : scope.parameter("weight", {args.hidden_size, args.vocab_size}, InitRole::matrix)) {}
-  Var logits(const Var& x) const override { return linear(x, weight_->var(), {}, tied_); }
-  Var loss(const Var& x, const Tensor& labels, double smoothing, double scale, LossSums* sums,
-           Tensor row_nll) const override {
-    return linear_cross_entropy(x, weight_->var(), tied_, labels, smoothing, scale, sums, std::move(row_nll));
+  LabelCount count(const Sequences& sequences) const override {
+    return {sequences.rows(), weight_->master.dim(tied_ ? 0 : 1)};
+  }
+  Var logits(const Var& x, const Sequences&) const override { return linear(x, weight_->var(), {}, tied_); }
+  Var loss(const Var& x, const LossArgs& args) const override {
+    return linear_cross_entropy(x, weight_->var(), tied_, args.labels, args.smoothing, args.scale, args.sums,
+                                args.row_nll);
   }
 
  private:

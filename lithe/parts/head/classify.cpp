@@ -1,0 +1,70 @@
+// A label or a number for every sequence: pooled rows, then [dropout, dense d -> d, tanh], dropout, and a linear map
+// [TB 6.5.2].
+#include "lithe/nn/registry.h"
+#include "lithe/ops/linear.h"
+#include "lithe/ops/pool.h"
+
+namespace lithe {
+namespace {
+
+struct Config {
+  std::string pooling = "auto", problem_type = "single_label_classification";
+  bool dense = true;
+  double dropout = 0;
+  void fields(Fields& f) {
+    std::vector<std::string> poolings{"auto"};
+    poolings.insert(poolings.end(), kPoolings.begin(), kPoolings.end());
+    f("pooling", pooling,
+      "what stands for a sequence: its first row (cls) or last row, the mean or the largest of its rows (max); auto: "
+      "last in a causal model, else cls",
+      one_of(poolings));
+    f("problem_type", problem_type, "labels are classes (cross-entropy), or one real number (squared error)",
+      one_of({"single_label_classification", "regression"}));
+    f("dense", dense, "a dense layer with tanh before the classes, as BERT and RoBERTa have");
+    f("dropout", dropout, "share of the features dropped in training", between(0, 0.99));
+  }
+};
+
+class Classify final : public Head {
+ public:
+  Classify(const Scope& scope, const Config& config, const Args& args)
+      : config_(config),
+        pooling_(config.pooling != "auto" ? config.pooling
+                 : args.causal            ? "last"
+                                          : "cls"),
+        classes_(config.problem_type == "regression" ? 1 : args.num_labels),
+        in_dropout_(scope / "dense", config.dropout),
+        out_dropout_(scope / "out", config.dropout) {
+    if (config.dense) dense_ = Linear(scope / "dense", args.hidden_size, args.hidden_size, true);
+    out_ = Linear(scope / "out", args.hidden_size, classes_, true);
+  }
+
+  LabelCount count(const Sequences& sequences) const override { return {sequences.count(), real() ? 0 : classes_}; }
+  Var logits(const Var& x, const Sequences& sequences) const override {
+    Var row = pool(x, sequences, pooling_);
+    if (config_.dense) row = activate(kernels::Activation::tanh, dense_(in_dropout_(row)));
+    return out_(out_dropout_(row));
+  }
+  Var loss(const Var& x, const LossArgs& a) const override {
+    const Var predicted = logits(x, a.sequences);
+    return real() ? squared_error(predicted, a.labels, a.scale, a.sums)
+                  : cross_entropy(predicted, a.labels, a.smoothing, a.scale, a.sums, a.row_nll);
+  }
+
+ private:
+  Config config_;
+  std::string pooling_;
+  int64_t classes_;
+  Dropout in_dropout_, out_dropout_;
+  Linear dense_, out_;
+  bool real() const { return config_.problem_type == "regression"; }
+};
+
+}  // namespace
+
+void register_head_classify(Registry& registry) {
+  registry.add<Head, Classify, Config>(
+      "classify", {.spec = "app.classify", .summary = "a label or a number for every sequence", .source = "TB 6.5.2"});
+}
+
+}  // namespace lithe

@@ -1,0 +1,56 @@
+// The head of masked language models: norm(gelu(x W + b)), then logits over the vocabulary from the embedding's own
+// table when tied, with a bias [Devlin et al. 2019].
+#include "lithe/nn/registry.h"
+#include "lithe/ops/linear.h"
+#include "lithe/ops/norm.h"
+
+namespace lithe {
+namespace {
+
+struct Config {
+  double eps = 1e-12;
+  void fields(Fields& f) { f("eps", eps, "keeps the division of the norm finite", at_least(0)); }
+};
+
+class Mlm final : public Head {
+ public:
+  Mlm(const Scope& scope, const Config& config, const Args& args)
+      : transform_(scope / "transform", args.hidden_size, args.hidden_size, false),
+        transform_bias_((scope / "transform").parameter("bias", {args.hidden_size}, InitRole::zeros)),
+        norm_((scope / "norm").parameter("weight", {args.hidden_size}, InitRole::ones)),
+        norm_bias_((scope / "norm").parameter("bias", {args.hidden_size}, InitRole::zeros)),
+        tied_(args.tied != nullptr),
+        weight_(tied_ ? args.tied : scope.parameter("weight", {args.hidden_size, args.vocab_size}, InitRole::matrix)),
+        bias_(scope.parameter("bias", {args.vocab_size}, InitRole::zeros)),
+        eps_(config.eps) {}
+
+  LabelCount count(const Sequences& sequences) const override { return {sequences.rows(), bias_->master.dim(0)}; }
+  Var logits(const Var& x, const Sequences&) const override {
+    return linear(transformed(x), weight_->var(), bias_->var(), tied_);
+  }
+  Var loss(const Var& x, const LossArgs& a) const override {
+    return linear_cross_entropy(transformed(x), weight_->var(), tied_, a.labels, a.smoothing, a.scale, a.sums,
+                                a.row_nll, bias_->var());
+  }
+
+ private:
+  Linear transform_;
+  Parameter *transform_bias_, *norm_, *norm_bias_;
+  bool tied_;
+  Parameter *weight_, *bias_;
+  double eps_;
+
+  Var transformed(const Var& x) const {
+    const Var active = activate(kernels::Activation::gelu, transform_(x), transform_bias_->var());
+    return normalise(kernels::NormKind::layer_variance, active, norm_->var(), norm_bias_->var(), eps_);
+  }
+};
+
+}  // namespace
+
+void register_head_mlm(Registry& registry) {
+  registry.add<Head, Mlm, Config>("mlm", {.summary = "a transformed row, then logits over the vocabulary with a bias",
+                                          .source = "Devlin et al. 2019"});
+}
+
+}  // namespace lithe

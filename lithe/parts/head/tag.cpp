@@ -1,0 +1,39 @@
+// A label for every token: dropout, then a linear map to num_labels classes [TB 6.5.2; TH 2.3.6 for three].
+#include "lithe/nn/registry.h"
+#include "lithe/ops/linear.h"
+
+namespace lithe {
+namespace {
+
+struct Config {
+  double dropout = 0;
+  void fields(Fields& f) { f("dropout", dropout, "share of the features dropped in training", between(0, 0.99)); }
+};
+
+class Tag final : public Head {
+ public:
+  Tag(const Scope& scope, const Config& config, const Args& args)
+      : classes_(args.num_labels),
+        dropout_(scope, config.dropout),
+        out_(scope / "out", args.hidden_size, args.num_labels, true) {}
+
+  LabelCount count(const Sequences& sequences) const override { return {sequences.rows(), classes_}; }
+  Var logits(const Var& x, const Sequences&) const override { return out_(dropout_(x)); }
+  Var loss(const Var& x, const LossArgs& a) const override {
+    return cross_entropy(logits(x, a.sequences), a.labels, a.smoothing, a.scale, a.sums, a.row_nll);
+  }
+
+ private:
+  int64_t classes_;
+  Dropout dropout_;
+  Linear out_;
+};
+
+}  // namespace
+
+void register_head_tag(Registry& registry) {
+  registry.add<Head, Tag, Config>(
+      "tag", {.spec = "app.classify", .summary = "a label for every token", .source = "TB 6.5.2; TH 2.3.6"});
+}
+
+}  // namespace lithe
