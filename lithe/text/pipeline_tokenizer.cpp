@@ -87,10 +87,12 @@ std::optional<char> fallback_byte(std::string_view token) {
 
 class PipelineTokenizer final : public Tokenizer {
  public:
-  explicit PipelineTokenizer(TokenizerParts parts) : p_(std::move(parts)), is_special_(size_t(vocab_size())) {
+  explicit PipelineTokenizer(TokenizerParts parts)
+      : p_(std::move(parts)), is_special_(size_t(vocab_size())), is_added_(size_t(vocab_size())) {
     std::vector<AddedToken> raw, normalized;
     for (const AddedToken& token : p_.added) {
       is_special_[size_t(token.id)] = token.special;
+      is_added_[size_t(token.id)] = true;
       const bool look_in_normalized = token.normalized && !p_.normalizer.empty();
       (look_in_normalized ? normalized : raw).push_back(token);
       if (look_in_normalized) normalized.back().content = p_.normalizer(token.content);
@@ -108,6 +110,13 @@ class PipelineTokenizer final : public Tokenizer {
   std::optional<int32_t> id(std::string_view token) const override { return p_.vocabulary->find(token); }
   bool is_special(int32_t id) const override { return id >= 0 && id < vocab_size() && is_special_[size_t(id)]; }
   const Specials& specials() const override { return p_.specials; }
+  bool continues_word(int32_t id) const override {
+    const std::string& spelling = p_.vocabulary->token(id);  // checks the id
+    if (is_added_[size_t(id)] || spelling.empty()) return false;
+    if (p_.decoding.kind == Decoding::Kind::word_piece) return spelling.starts_with(p_.decoding.prefix);
+    const char first = text_[size_t(id)][0];
+    return first != ' ' && !(first >= '\t' && first <= '\r');
+  }
   std::string to_json() const override { return p_.json; }
 
   std::string piece(int32_t id, bool first) const override {
@@ -148,7 +157,7 @@ class PipelineTokenizer final : public Tokenizer {
  private:
   TokenizerParts p_;
   AddedTokens raw_added_, normalized_added_;
-  std::vector<bool> is_special_;
+  std::vector<bool> is_special_, is_added_;
   std::vector<std::string> text_;  // what a token means, by id
   mutable CachePool caches_;
 

@@ -18,7 +18,10 @@ uint64_t Tokenizer::fingerprint() const {
   const std::string json = to_json();
   const Specials& s = specials();
   const int32_t roles[] = {s.bos.value_or(-1), s.eos.value_or(-1), s.pad.value_or(-1), s.unk.value_or(-1)};
-  return checksum(roles, sizeof roles, checksum(json.data(), json.size()));
+  const uint64_t print = checksum(roles, sizeof roles, checksum(json.data(), json.size()));
+  if (!s.cls && !s.sep && !s.mask) return print;  // as it was before these roles, so that caches stay good
+  const int32_t more[] = {s.cls.value_or(-1), s.sep.value_or(-1), s.mask.value_or(-1)};
+  return checksum(more, sizeof more, print);
 }
 
 std::unique_ptr<Tokenizer> make_byte_tokenizer() {

@@ -1,4 +1,4 @@
-// Tokenizers: text to ids and back. Stored as a Hugging Face tokenizer.json.
+// Tokenizers: text to tokens and back. Stored as a Hugging Face tokenizer.json.
 #pragma once
 
 #include <cstdint>
@@ -11,23 +11,34 @@
 #include <vector>
 
 #include "lithe/base/files.h"
+#include "lithe/text/token_code.h"
 
 namespace lithe {
 
 class Fields;
 
-/// Ids of the tokens with a role; absent when the tokenizer has none.
+/// Ids of the tokens with a role; absent when the tokenizer has none. Without a vocabulary they are values of code[0].
 struct Specials {
   std::optional<int32_t> bos, eos, pad, unk;
+  std::optional<int32_t> cls, sep, mask;
 };
 
 /// Immutable; every method may be called from many threads at once.
+///
+/// A token is an id, or, without a vocabulary (width() above 1), a code of width() ints: see token_code.h. Where the
+/// methods below speak of an id, it is then code[0]; codes cannot be decoded, as a hash has no way back.
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
 
-  /// Ids of `text`, which may hold any bytes. A special token's string in the text is plain text. Nothing is added
-  /// around it (no bos, no [CLS]). Big texts are split over threads; the result does not depend on how.
+  /// Ints of one token.
+  virtual int64_t width() const { return 1; }
+  /// What these ints are.
+  virtual TokenCode code() const { return {}; }
+
+  /// Ids of `text` (width() ints a token), which may hold any bytes. A special token's string in the text is plain
+  /// text. Nothing is added around it (no bos, no [CLS]). Big texts are split over threads; the result does not depend
+  /// on how.
   std::vector<int32_t> encode(std::string_view text) const { return encode_text(text, false); }
   /// The same, but a special token's string becomes that token.
   std::vector<int32_t> encode_with_specials(std::string_view text) const { return encode_text(text, true); }
@@ -46,6 +57,10 @@ class Tokenizer {
   virtual std::optional<int32_t> id(std::string_view token) const = 0;
   /// True for control tokens such as <|endoftext|>, which encode() never returns.
   virtual bool is_special(int32_t id) const = 0;
+  /// True for a token that goes on with the word before it: "##ing", in byte-level BPE one without white space at its
+  /// start. False for special and added tokens. The first token of a text starts a word whatever this says. Fails as
+  /// decode does.
+  virtual bool continues_word(int32_t id) const = 0;
   virtual const Specials& specials() const = 0;
 
   /// A Hugging Face tokenizer.json; a loaded one is returned byte for byte.
@@ -97,7 +112,7 @@ class BpeTrainer {
 std::unique_ptr<Tokenizer> train_bpe(std::span<const std::string_view> texts, const BpeTraining& options = {});
 
 /// Loads a tokenizer.json, a vocab.txt (WordPiece of BERT, lower case), or a directory with tokenizer.json, or
-/// vocab.json and merges.txt (GPT-2), or vocab.txt. A tokenizer_config.json beside them names bos, eos, pad and unk;
+/// vocab.json and merges.txt (GPT-2), or vocab.txt. A tokenizer_config.json beside them names the roles of Specials;
 /// without it they are found by their usual names. Fails on anything malformed or unsupported, naming it.
 std::unique_ptr<Tokenizer> load_tokenizer(const Path& file_or_directory);
 /// The same from the text of a tokenizer.json; `origin` stands in errors.

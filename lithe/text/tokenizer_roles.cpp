@@ -41,16 +41,23 @@ void read_roles(const std::string& json, const std::string& origin, Roles& roles
   read_role(section, "eos_token", roles.eos);
   read_role(section, "pad_token", roles.pad);
   read_role(section, "unk_token", roles.unk);
+  read_role(section, "cls_token", roles.cls);
+  read_role(section, "sep_token", roles.sep);
+  read_role(section, "mask_token", roles.mask);
 }
 
 std::string roles_json(const Tokenizer& tokenizer) {
   const auto token = [&](std::optional<int32_t> id) { return id ? Json(tokenizer.token(*id)) : Json(nullptr); };
   const Specials& s = tokenizer.specials();
-  const Json config = {{"tokenizer_class", "PreTrainedTokenizerFast"},
-                       {"bos_token", token(s.bos)},
-                       {"eos_token", token(s.eos)},
-                       {"pad_token", token(s.pad)},
-                       {"unk_token", token(s.unk)}};
+  Json config = {{"tokenizer_class", "PreTrainedTokenizerFast"},
+                 {"bos_token", token(s.bos)},
+                 {"eos_token", token(s.eos)},
+                 {"pad_token", token(s.pad)},
+                 {"unk_token", token(s.unk)}};
+  // Hugging Face writes these for encoders only.
+  if (s.cls) config["cls_token"] = token(s.cls);
+  if (s.sep) config["sep_token"] = token(s.sep);
+  if (s.mask) config["mask_token"] = token(s.mask);
   return config.dump(2) + "\n";
 }
 
@@ -64,6 +71,9 @@ Specials assign_roles(const Roles& roles, const Vocabulary& vocabulary, const st
   s.pad = find_role(roles.pad, "pad_token", vocabulary, added, {"<pad>", "[PAD]", "<|pad|>", "<|padding|>"}, origin);
   s.unk = find_role(roles.unk, "unk_token", vocabulary, added, {"<unk>", "[UNK]"}, origin);
   if (!roles.unk.stated && model_unk) s.unk = model_unk;
+  s.cls = find_role(roles.cls, "cls_token", vocabulary, added, {"[CLS]"}, origin);
+  s.sep = find_role(roles.sep, "sep_token", vocabulary, added, {"[SEP]"}, origin);
+  s.mask = find_role(roles.mask, "mask_token", vocabulary, added, {"[MASK]", "<mask>"}, origin);
   return s;
 }
 

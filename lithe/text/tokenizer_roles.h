@@ -19,11 +19,11 @@ struct Role {
   std::optional<std::string> token;
 };
 struct Roles {
-  Role bos, eos, pad, unk;
+  Role bos, eos, pad, unk, cls, sep, mask;
 };
 
-/// Reads bos_token, eos_token, pad_token and unk_token of a tokenizer_config.json or special_tokens_map.json into the
-/// roles not stated yet.
+/// Reads bos_token, eos_token, pad_token, unk_token, cls_token, sep_token and mask_token of a tokenizer_config.json or
+/// special_tokens_map.json into the roles not stated yet.
 void read_roles(const std::string& json, const std::string& origin, Roles& roles);
 /// tokenizer_config.json for these tokens.
 std::string roles_json(const Tokenizer& tokenizer);

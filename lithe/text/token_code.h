@@ -1,0 +1,40 @@
+// The code of a token without a vocabulary: what encode() returns where Tokenizer::width() is above 1.
+//
+//   code[0]    which special token it is, or code_ordinary
+//   code[1..]  the payload (TokenCode::Payload); zeros for a special token
+#pragma once
+
+#include <cstdint>
+
+namespace lithe {
+
+/// Values of code[0]: the specials of RoBERTa and of the published HashFormers, then any other token.
+inline constexpr int32_t code_bos = 0;   // <s>
+inline constexpr int32_t code_pad = 1;   // <pad>
+inline constexpr int32_t code_eos = 2;   // </s>
+inline constexpr int32_t code_unk = 3;   // <unk>
+inline constexpr int32_t code_mask = 4;  // <mask>
+inline constexpr int32_t code_ordinary = 5;
+inline constexpr int32_t code_values = 6;  // vocab_size() of a tokenizer without a vocabulary
+
+/// What a token of some tokenizer holds.
+struct TokenCode {
+  enum class Payload {
+    none,       // a token is an id
+    bits,       // `size` bits, most significant first: see code_bit; what is left of the last int is zero
+    bucket,     // one int in [0, size)
+    character,  // one int, a code point in [0, size)
+  };
+  Payload payload = Payload::none;
+  int64_t size = 0;
+
+  /// Ints of one token, code[0] included.
+  int64_t width() const { return payload == Payload::none ? 1 : payload == Payload::bits ? 1 + (size + 31) / 32 : 2; }
+};
+
+/// Bit j of a payload of bits (code + 1): bit 31 - j % 32 of int j / 32. Bit 0 is the most significant of an MD5.
+inline bool code_bit(const int32_t* payload, int64_t j) {
+  return (uint32_t(payload[j / 32]) >> (31 - j % 32) & 1) != 0;
+}
+
+}  // namespace lithe
