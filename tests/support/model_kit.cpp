@@ -135,6 +135,35 @@ Batch random_batch(const std::vector<int64_t>& lengths, int64_t vocab, uint64_t 
   return batch;
 }
 
+Batch random_batch(const std::vector<int64_t>& lengths, const ModelConfig& config, uint64_t seed, Device device) {
+  Batch batch = random_batch(lengths, config.vocab_size, seed, device);
+  batch.ids = random_tokens(batch.ids.numel(), config, seed, device);
+  return batch;
+}
+
+Tensor random_tokens(int64_t n, const ModelConfig& config, uint64_t seed, Device device) {
+  const PartInfo& info = Registry::instance().get(Embedding::slot, config.embedding.type, {}).info;
+  return info.token_width == 1 ? random_ids(n, config.vocab_size, seed, device) : random_codes(n, info, seed, device);
+}
+
+Tensor random_codes(int64_t n, const PartInfo& embedding, uint64_t seed, Device device) {
+  const int64_t width = embedding.token_width;
+  const Tensor out = empty({n, width}, DType::i32, device), types = random_ids(n, 12, seed);
+  if (out.is_meta()) return out;
+  const RandomKey key{.seed = 1, .purpose = purpose_of("kit.codes")};
+  for (int64_t i = 0; i < n; ++i) {
+    const int32_t type = types.data<int32_t>()[i];
+    int32_t* code = out.data<int32_t>() + i * width;
+    std::fill(code, code + width, 0);
+    code[0] = std::min(type, 5);
+    if (type < 5) continue;
+    for (int64_t j = 1; j < width; ++j)
+      code[j] = int32_t(uint32_t(random_below(
+          key, uint64_t(type * width + j), embedding.payload_below ? uint64_t(embedding.payload_below) : 1ull << 32)));
+  }
+  return out;
+}
+
 Batch alone(const Batch& batch, int64_t b) {
   const int64_t begin = batch.sequences.offset(b), end = batch.sequences.offset(b + 1);
   return {clone(batch.ids.slice(begin, end)), clone(batch.labels.slice(begin, end)), Sequences::single(end - begin)};
