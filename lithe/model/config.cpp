@@ -12,6 +12,8 @@ void ModelConfig::fields(Fields& f) {
   f("architecture", architecture, "decoder: a causal language model; encoder: every token sees all of its sequence",
     one_of({"decoder", "encoder"}));
   f("vocab_size", vocab_size, "vocabulary entries V; 0: the tokenizer's", at_least(0));
+  f("token_width", token_width, "ints of one token: 1 an id, more a vocabulary-free code; 0: the tokenizer's",
+    between(0, 1 << 16));
   f("hidden_size", hidden_size, "model width D", between(1, 1 << 20));
   f("num_hidden_layers", num_hidden_layers, "layers L", between(0, 10000));
   f("max_position_embeddings", max_position_embeddings, "longest sequence in tokens; 0: data.sequence_length",

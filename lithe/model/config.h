@@ -8,7 +8,8 @@ namespace lithe {
 
 struct ModelConfig {
   std::string architecture = "decoder";
-  int64_t vocab_size = 0;                                                         // 0: the tokenizer's
+  int64_t vocab_size = 0;   // 0: the tokenizer's
+  int64_t token_width = 0;  // ints a token (Embedding); 0: the tokenizer's, 1 where there is none
   int64_t hidden_size = 256, num_hidden_layers = 4, max_position_embeddings = 0;  // 0: data.sequence_length
   PartChoice embedding{"lookup", {}}, position{"rotary", {}}, mixer{"attention", {}}, ffn{"swiglu", {}},
       norm{"rms", {}}, residual{"pre", {}}, head{"lm", {}};

@@ -48,9 +48,9 @@ Model::Model(const ModelConfig& config, const ModelOptions& options) : config_(c
               .trainable = options.trainable};
   const Registry& registry = Registry::instance();
   const Scope root(context_);
-  const int64_t d = config.hidden_size;
+  const int64_t d = config.hidden_size, width = std::max<int64_t>(config.token_width, 1);
   embedding_ = registry.make<Embedding>(config.embedding, root / "embedding",
-                                        {.vocab_size = config.vocab_size, .hidden_size = d});
+                                        {.vocab_size = config.vocab_size, .hidden_size = d, .token_width = width});
   position_ = registry.make<Position>(config.position, root / "position",
                                       {.hidden_size = d, .max_position_embeddings = config.max_position_embeddings});
   if (config.embedding_norm)
@@ -129,6 +129,8 @@ Tensor Model::reference_start(int64_t rows) const {
     initialise(noise, {.std = reference_.std}, InitRole::embedding, kReference, uint64_t(reference_.seed), -1, 0);
     return noise;
   }
+  check_usage(config_.token_width <= 1, "model", "a reference sequence of tokens needs ids, but a token is ",
+              config_.token_width, " ints here; choose another tokenizer than a vocabulary-free one, or noise");
   const auto given = int64_t(reference_.ids.size());
   check_usage(!given || rows <= given, "model", "reference_ids has ", given, " tokens, ", rows,
               " are needed; give at least max_position_embeddings (data.sequence_length where that is 0) of them");
@@ -172,9 +174,9 @@ Var Model::companion_of(const Block& block, const Var& embedded, const Var& refe
 
 std::vector<MixerMaps> Model::maps(const Tensor& ids) const {
   const NoGrad no_grad;
-  const Sequences sequences = Sequences::single(ids.numel(), context_.device);
+  const Sequences sequences = Sequences::single(ids.dim(0), context_.device);
   const Var embedded = embed(ids, sequences);
-  const std::vector<Var> reference = reference_rows(ids.numel());
+  const std::vector<Var> reference = reference_rows(ids.dim(0));
   std::vector<MixerMaps> out;
   Var x = embedded;
   for (size_t i = 0; i < blocks_.size(); ++i) {
@@ -219,7 +221,10 @@ Var Model::run_block(const Block& block, const Var& x, const MixerInput& in) con
 }
 
 Var Model::forward(const Tensor& ids, const Sequences& sequences, DecodeState* state) const {
-  check(ids.numel() == sequences.rows(), "model", ids.numel(), " ids for sequences of ", sequences.rows(), " rows");
+  const int64_t width = std::max<int64_t>(config_.token_width, 1);
+  check(ids.dim(0) == sequences.rows() && ids.numel() == width * sequences.rows(), "model", "tokens of ", width,
+        " ints for sequences of ", sequences.rows(), " rows must be [", sequences.rows(),
+        width > 1 ? cat(",", width) : "", "], got ", ids.shape());
   if (const int64_t limit = position_->limit())
     for (int64_t b = 0; b < sequences.count(); ++b)
       check(sequences.past(b) + sequences.length(b) <= limit, "model", "a sequence of ",

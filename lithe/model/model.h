@@ -56,11 +56,11 @@ class Model {
 
   /// Layers, from 0, that forward leaves out: whole, or their mixers alone. States made before must not be used after.
   void skip(const std::vector<int64_t>& layers, bool mixers_only);
-  /// How the tokens of one sequence i32 [T] meet, layer after layer.
+  /// How the tokens of one sequence (ids i32 [T], or codes) meet, layer after layer.
   std::vector<MixerMaps> maps(const Tensor& ids) const;
 
-  /// ids i32 [N] -> the last layer's rows [N, D], normed where the wiring ends so. With a state the rows
-  /// continue its sequences: `lengths[b]` new tokens for sequence b.
+  /// ids i32 [N], or codes i32 [N, token_width] -> the last layer's rows [N, D], normed where the wiring ends so. With
+  /// a state the rows continue its sequences: `lengths[b]` new tokens for sequence b.
   Var forward(const Tensor& ids, const Sequences& sequences, DecodeState* state = nullptr) const;
   /// Rows -> the head's predictions; without sequences the rows are of one.
   Var logits(const Var& rows, const Sequences& sequences) const;

@@ -14,6 +14,8 @@ struct PartInfo {
   std::string source;                        // paper, equation
   bool causal = true, bidirectional = true;  // mixers: which modes it has
   bool per_token = false;                    // mixers: a row depends on no other
+  int64_t token_width = 1;                   // embeddings: Args::token_width that the default options want
+  int64_t payload_below = 0;                 // embeddings of codes: bound on the payload's ints; 0: any 32 bits
 };
 
 class Registry {

@@ -14,15 +14,16 @@ class Part {
   virtual ~Part() = default;
 };
 
-/// Tokens to rows.
+/// Tokens to rows. A token is `token_width` ints: one is an id; more are a code, whose first int names a special token
+/// (0 to 4, the rest zeros) or is 5 for an ordinary one, which the rest, the payload, describes.
 class Embedding : public Part {
  public:
   static constexpr const char* slot = "embedding";
   struct Args {
-    int64_t vocab_size = 0, hidden_size = 0;
+    int64_t vocab_size = 0, hidden_size = 0, token_width = 1;
   };
-  /// ids i32 [N] -> rows [N, hidden_size] in the compute dtype.
-  virtual Var forward(const Tensor& ids) const = 0;
+  /// tokens i32 [N] or [N, token_width] -> rows [N, hidden_size] in the compute dtype.
+  virtual Var forward(const Tensor& tokens) const = 0;
   /// The table [vocab, hidden] that a tied head shares; null when there is none.
   virtual Parameter* table() const { return nullptr; }
 };

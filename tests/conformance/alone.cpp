@@ -31,8 +31,10 @@ const std::map<std::string, Maker>& makers() {
   static const std::map<std::string, Maker> all{
       {"embedding",
        [](Alone& a, const std::string& name, int64_t d) {
-         auto part = make<Embedding>(a, choice(name), {.vocab_size = 7, .hidden_size = d});
-         const Tensor ids = kit::ids_of({3, 0, 3, 6, 1});
+         const PartInfo& info = Registry::instance().get(Embedding::slot, name, {}).info;
+         auto part =
+             make<Embedding>(a, choice(name), {.vocab_size = 7, .hidden_size = d, .token_width = info.token_width});
+         const Tensor ids = info.token_width == 1 ? kit::ids_of({3, 0, 3, 6, 1}) : kit::random_codes(5, info, 1);
          a.run = [part, ids](const std::vector<Var>&) { return std::vector<Var>{part->forward(ids)}; };
        }},
       {"position",

@@ -47,6 +47,10 @@ ModelConfig config_of(const PartCase& c) {
     } else {
       node.set(c.slot, part);
     }
+    if (const int64_t width = Registry::instance().get(c.slot, c.name, {}).info.token_width; width > 1) {
+      node.set("token_width", Node::scalar(cat(width)));
+      node.set("tie_word_embeddings", Node::scalar("false"));  // there is no table of a vocabulary
+    }
     return read_model_config(node);
   }
   fail("test", "no small model '", c.model, "'");

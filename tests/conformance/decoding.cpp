@@ -3,16 +3,27 @@
 namespace lithe::conformance {
 namespace {
 
-using Ids = std::vector<int>;
+using Token = std::vector<int32_t>;  // an id, or a code
+using Ids = std::vector<Token>;
 
 Ids ids(int64_t n, const Model& model, uint64_t seed) {
+  const Tensor tokens = kit::random_tokens(n, model.config(), seed);
+  const int32_t* at = tokens.data<int32_t>();
   Ids out;
-  for (double id : kit::values(kit::random_ids(n, model.config().vocab_size, seed))) out.push_back(int(id));
+  for (int64_t width = tokens.numel() / n, i = 0; i < n; ++i) out.emplace_back(at + i * width, at + (i + 1) * width);
+  return out;
+}
+
+Tensor tensor_of(const Ids& tokens) {
+  const auto n = int64_t(tokens.size()), width = int64_t(tokens.at(0).size());
+  const Tensor out = empty(width == 1 ? Shape{n} : Shape{n, width}, DType::i32);
+  for (int64_t i = 0; i < n; ++i)
+    std::copy(tokens[size_t(i)].begin(), tokens[size_t(i)].end(), out.data<int32_t>() + i * width);
   return out;
 }
 
 Tensor whole(const Model& model, const Ids& sequence) {
-  return model.forward(kit::ids_of(sequence), Sequences::single(int64_t(sequence.size()))).value();
+  return model.forward(tensor_of(sequence), Sequences::single(int64_t(sequence.size()))).value();
 }
 
 // Sequences that are fed to one state, and the rows that came back for each.
@@ -29,7 +40,7 @@ class Session {
       all.insert(all.end(), t.begin(), t.end());
     }
     const Sequences sequences = model_.continue_sequences(*state, counts);
-    const Tensor out = model_.forward(kit::ids_of(all), sequences, state.get()).value();
+    const Tensor out = model_.forward(tensor_of(all), sequences, state.get()).value();
     for (size_t b = 0; b < tokens.size(); ++b)
       for (int64_t r = sequences.offset(int64_t(b)); r < sequences.offset(int64_t(b) + 1); ++r)
         rows[b].push_back(clone(out.slice(r, r + 1)));
@@ -129,7 +140,7 @@ std::string check_reordering(const PartCase& c) {
   if (session.state->sequences() != 3)
     return cat("after reordering to three sequences the state has ", session.state->sequences());
   session.rows.assign(3, {});
-  for (size_t t = 0; t < 3; ++t) session.feed({{tails[0][t]}, {tails[1][t]}, {tails[2][t]}});
+  for (size_t t = 0; t < 3; ++t) session.feed({Ids{tails[0][t]}, Ids{tails[1][t]}, Ids{tails[2][t]}});
   kit::Results got;
   std::map<std::string, Ids> wanted;
   const std::vector<Ids> heads{b, a, b};
@@ -184,7 +195,7 @@ std::string check_truncation(const PartCase& c) {
   session.rows.assign(2, {});
   Ids changed = part(sequence, 0, 2);
   for (int64_t t = 0; t < 3; ++t) {
-    session.feed({{other[size_t(t)]}, {}});
+    session.feed({Ids{other[size_t(t)]}, Ids{}});
     changed.push_back(other[size_t(t)]);
   }
   kit::Bounded bound = bound_of(c, DType::f32, {{"another end", changed}});

@@ -16,7 +16,7 @@ std::string check_gradients_alone(const std::string& slot, const std::string& na
 
 std::string check_gradients_in_model(const PartCase& c) {
   const auto model = build(c, DType::f64, DType::f64);
-  const kit::Batch batch = kit::random_batch({4, 1, 6}, model->config().vocab_size, 5);
+  const kit::Batch batch = kit::random_batch({4, 1, 6}, model->config(), 5);
   const kit::Results exact = kit::run_training(*model, batch, 0.1);
   const auto loss = [&] {
     LossSums sums;
@@ -53,7 +53,7 @@ std::string check_no_idle_parameters(const std::string& slot, const std::string&
     const PartCase c{slot, name, small};
     if (!refusal(c).empty()) continue;
     const auto model = build(c, DType::f64, DType::f64);
-    const kit::Results results = kit::run_training(*model, kit::random_batch({4, 1, 6}, model->config().vocab_size, 5));
+    const kit::Results results = kit::run_training(*model, kit::random_batch({4, 1, 6}, model->config(), 5));
     for (const Parameter& p : model->parameters().all())
       for (double g : results.at("gradient of " + p.name)) moves[p.name] = moves[p.name] || std::abs(g) > 1e-12;
   }

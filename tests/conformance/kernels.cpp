@@ -47,7 +47,7 @@ std::string check_determinism(const PartCase& c) {
         return model;
       };
       const auto model = build();
-      const kit::Batch batch = kit::random_batch({5, 1, 7}, config.vocab_size, 6);
+      const kit::Batch batch = kit::random_batch({5, 1, 7}, config, 6);
       const std::string how = cat(" in ", compute, dropout > 0 ? " with dropout" : "");
       const auto first = training_step(*model, batch);
       if (const std::string why = difference(first, training_step(*model, batch)); !why.empty())
@@ -63,7 +63,7 @@ std::string check_determinism(const PartCase& c) {
 
 std::string check_kernels(const PartCase& c, DType compute) {
   const auto exact = build(c, DType::f64, DType::f64);
-  const kit::Batch batch = kit::random_batch({5, 1, 7}, exact->config().vocab_size, 6);
+  const kit::Batch batch = kit::random_batch({5, 1, 7}, exact->config(), 6);
   const kit::Bounded bound = kit::rounding_bound(
       [&](double relative, uint64_t seed) {
         const auto model = build(c, DType::f64, DType::f64);

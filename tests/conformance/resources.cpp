@@ -54,7 +54,7 @@ std::string check_state_bytes(const PartCase& c) {
                  " tokens, the formula ", wanted, " in ", compute);
     int64_t counts[2] = {0, 0};
     for (const auto& [a, b] : {std::pair<int64_t, int64_t>{5, 2}, {1, 0}, {0, 4}, {1, 1}}) {
-      model->forward(kit::random_ids(a + b, model->config().vocab_size, 3), model->continue_sequences(*state, {a, b}),
+      model->forward(kit::random_tokens(a + b, model->config(), 3), model->continue_sequences(*state, {a, b}),
                      state.get());
       counts[0] += a;
       counts[1] += b;
@@ -77,7 +77,7 @@ std::string check_meta_run(const PartCase& c) {
     Run out;
     std::unique_ptr<Model> model;
     out.peaks["building"] = peak_of(device, [&] { model = build(c, DType::f32, compute, device); });
-    const kit::Batch batch = kit::random_batch({5, 1, 7}, model->config().vocab_size, 6, device);
+    const kit::Batch batch = kit::random_batch({5, 1, 7}, model->config(), 6, device);
     out.peaks["forward"] = peak_of(device, [&] { model->forward(batch.ids, batch.sequences); });
     model->set_recompute(recompute);
     for (const char* step : {"first step", "second step"})  // the second meets gradients that are there
@@ -93,8 +93,7 @@ std::string check_meta_run(const PartCase& c) {
       const auto state = model->make_state(2, 12);
       for (int64_t n : {4, 1}) {
         const Sequences sequences = model->continue_sequences(*state, {n, n});
-        const Var rows =
-            model->forward(kit::random_ids(2 * n, model->config().vocab_size, 7, device), sequences, state.get());
+        const Var rows = model->forward(kit::random_tokens(2 * n, model->config(), 7, device), sequences, state.get());
         out.shapes[cat("rows ", n)] = cat(rows.shape(), model->logits(rows, sequences).shape());
       }
       out.shapes["state"] = std::to_string(state->bytes());
@@ -138,7 +137,7 @@ std::string check_files(const PartCase& c) {
         !difference.empty())
       return p.name + ": " + difference;
   }
-  const kit::Batch batch = kit::random_batch({5, 3}, model->config().vocab_size, 8);
+  const kit::Batch batch = kit::random_batch({5, 3}, model->config(), 8);
   if (const std::string difference = kit::bit_difference(model->forward(batch.ids, batch.sequences).value(),
                                                          other.forward(batch.ids, batch.sequences).value());
       !difference.empty())

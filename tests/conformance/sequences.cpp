@@ -7,21 +7,24 @@ Tensor rows(const Model& model, const Tensor& ids, const Sequences& sequences) {
   return model.forward(ids, sequences).value();
 }
 
-// `ids` with another token at t.
-Tensor changed(const Tensor& ids, int64_t t, int64_t vocab) {
-  Tensor out = clone(ids);
-  out.data<int32_t>()[t] = int32_t((out.data<int32_t>()[t] + 1) % vocab);
+// `tokens` with another one at t: the next id, or a special token.
+Tensor changed(const Tensor& tokens, int64_t t, const ModelConfig& config) {
+  Tensor out = clone(tokens);
+  const int64_t width = tokens.numel() / tokens.dim(0);
+  int32_t* token = out.data<int32_t>() + t * width;
+  token[0] = int32_t((token[0] + 1) % (width == 1 ? config.vocab_size : 5));
+  std::fill(token + 1, token + width, 0);
   return out;
 }
 
 std::string causality(const Model& model, const std::string& how) {
   const int64_t n = 9;
-  const Tensor ids = kit::random_ids(n, model.config().vocab_size, 3);
+  const Tensor ids = kit::random_tokens(n, model.config(), 3);
   const Sequences sequences = Sequences::single(n);
   const Tensor before = rows(model, ids, sequences);
   bool any = false;
   for (int64_t t = 0; t < n; ++t) {
-    const auto touched = kit::changed_rows(before, rows(model, changed(ids, t, model.config().vocab_size), sequences));
+    const auto touched = kit::changed_rows(before, rows(model, changed(ids, t, model.config()), sequences));
     if (!touched.empty() && touched[0] < t) return cat("changing token ", t, " changes row ", touched[0], " ", how);
     any = any || !touched.empty();
   }
@@ -43,8 +46,7 @@ std::string check_causality(const PartCase& c) {
 std::string check_batch_independence(const PartCase& c) {
   for (DType compute : {DType::f32, DType::bf16}) {
     const auto model = build(c, DType::f32, compute);
-    const int64_t vocab = model->config().vocab_size;
-    const kit::Batch batch = kit::random_batch({5, 1, 7}, vocab, 4);
+    const kit::Batch batch = kit::random_batch({5, 1, 7}, model->config(), 4);
     const Tensor packed = rows(*model, batch.ids, batch.sequences);
     for (int64_t b = 0; b < 3; ++b) {
       const kit::Batch one = kit::alone(batch, b);
@@ -55,8 +57,9 @@ std::string check_batch_independence(const PartCase& c) {
     // The other way round: tokens of another sequence change nothing here, also while training.
     Tape tape;
     const Tensor before = rows(*model, batch.ids, batch.sequences);
-    for (int64_t t = 0; t < batch.ids.numel(); ++t) {
-      const auto touched = kit::changed_rows(before, rows(*model, changed(batch.ids, t, vocab), batch.sequences));
+    for (int64_t t = 0; t < batch.ids.dim(0); ++t) {
+      const auto touched =
+          kit::changed_rows(before, rows(*model, changed(batch.ids, t, model->config()), batch.sequences));
       int64_t b = 0;
       while (batch.sequences.offset(b + 1) <= t) ++b;
       for (int64_t row : touched)

@@ -193,7 +193,7 @@ TEST(Model, SaysWhatDoesNotFit) {
   EXPECT_EQ(error_of([&] {
               model.forward(kit::ids_of({1, 2}), Sequences::single(3));
             }),
-            "model: 2 ids for sequences of 3 rows");
+            "model: tokens of 1 ints for sequences of 3 rows must be [3], got [2]");
   EXPECT_EQ(error_of([&] {
               model.forward(kit::ids_of({1, 7}), Sequences::single(2));
             }),

@@ -58,6 +58,13 @@ Tensor labels_for(const Head::LabelCount& count, const Tensor& labels);
 inline Tensor labels_for(const Model& model, const Batch& batch) {
   return labels_for(model.label_count(batch.sequences), batch.labels);
 }
+/// The same with the tokens that a model reads.
+Batch random_batch(const std::vector<int64_t>& lengths, const ModelConfig& config, uint64_t seed,
+                   Device device = Device::cpu);
+/// n tokens as the model's embedding reads them: ids below the vocabulary i32 [n], or codes [n, token_width].
+Tensor random_tokens(int64_t n, const ModelConfig& config, uint64_t seed, Device device = Device::cpu);
+/// n codes [n, token_width] of the five special tokens and of seven words with random payloads.
+Tensor random_codes(int64_t n, const PartInfo& embedding, uint64_t seed, Device device = Device::cpu);
 /// Sequence b of a batch, alone.
 Batch alone(const Batch& batch, int64_t b);
 

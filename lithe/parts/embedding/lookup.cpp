@@ -23,6 +23,10 @@ class Lookup final : public Embedding {
         factor_(config.scale == "one" ? 1 : std::sqrt(double(args.hidden_size))),
         padding_(config.padding_idx),
         dtype_(scope.context().compute) {
+    check_usage(args.token_width == 1, "embedding", "lookup reads ids, one int a token, the tokenizer's tokens are ",
+                args.token_width,
+                " ints; set data.tokenizer to one with a vocabulary ({type: bpe}), or model.embedding ",
+                "to a hash embedding");
     check_usage(padding_ < args.vocab_size, "embedding", "padding_idx ", padding_, " must be below vocab_size ",
                 args.vocab_size);
     if (padding_ >= 0)
