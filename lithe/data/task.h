@@ -1,0 +1,39 @@
+// The section `task` of a recipe, and what it loads.
+#pragma once
+
+#include "lithe/base/fields.h"
+#include "lithe/data/examples.h"
+
+namespace lithe {
+
+struct TaskConfig {
+  std::string type = "classification";         // classification | regression | tagging | span
+  std::vector<std::string> train, validation;  // names or shell patterns, relative to the current directory
+  std::vector<std::string> test;
+  std::string format;  // empty: from the name of each file
+  bool header = false;
+  std::string text, text_pair, label;  // columns, see ExampleLayout
+  std::vector<std::string> labels;     // empty: those of the training files, sorted
+  double validation_fraction = 0;      // exclusive with validation
+  std::vector<std::string> metrics;    // empty: those usual for the type, see eval/task_metrics.h
+  std::string metric_for_best_model;   // empty: the first of the metrics
+
+  void fields(Fields& f);
+};
+
+TaskType task_type(const TaskConfig& config);
+ExampleLayout example_layout(const TaskConfig& config);
+
+struct TaskData {
+  std::vector<std::string> labels;  // classification, tagging: the name of each index
+  std::vector<Example> train, validation, test;
+};
+
+/// Reads all files of `config`; at least one of train and test must be named. Without `labels` (in the recipe, or
+/// `known`: those of a trained model, which the recipe's must equal) they are learnt from the training files, and a
+/// label that only other files have is an error. With validation_fraction that share of the training examples, drawn
+/// by a fixed permutation, becomes `validation`; questions about one context stay together. Fails when a file serves
+/// twice, and on what read_examples refuses.
+TaskData load_task(const TaskConfig& config, const std::vector<std::string>& known = {});
+
+}  // namespace lithe
