@@ -8,8 +8,13 @@
 namespace lithe {
 
 void Recipe::fields(Fields& f) {
+  f("from_pretrained", from_pretrained,
+    "directory of a trained run: its tokenizer, its weights without the head, and its section model, whose keys may be "
+    "given anew");
+  f("fresh_weights", fresh_weights, "of from_pretrained take everything but the weights");
   f.section("model", model, "the parts and sizes of the model");
   f.section("data", data, "what to learn from");
+  f.section("task", task, "labelled examples to learn from, with objective task");
   f.section("train", train, "how to learn");
   f.section("eval", eval, "how `lithe eval` measures");
   f.section("generate", generate, "how `lithe generate` and samples during training choose tokens");
@@ -31,6 +36,30 @@ void refuse_misplaced(const std::string& key, const Mark& mark, const std::strin
       if (option.path == key)
         fail_usage("recipe", to_string(mark), ": '", key, "' is an option of ", part->slot, " '", part->name,
                    "', not a key ", here);
+}
+
+// The section model of a pre-trained run, under what the recipe says of its own; a task's head where it names none.
+void complete_model(Node& root) {
+  Node model = root.find("model") ? *root.find("model") : Node::map();
+  const Node* from = root.find("from_pretrained");
+  const Node* task = root.find("task");
+  if (from && !from->text().empty()) {
+    const Path file = Path(from->text()) / "config.json";
+    check_usage(std::filesystem::exists(file), "recipe", to_string(from->mark()), ": from_pretrained: '", from->text(),
+                "' has no config.json; give the --out directory of a training run");
+    for (const auto& [key, value] : parse_json_node(read_file(file), file.string()).entries())
+      if (!model.find(key) && key != "model_type" && key != "num_labels" && key != "label_names" &&
+          !(key == "head" && task))
+        model.set(key, value);
+  }
+  if (task && task->is_map() && !model.find("head")) {
+    const std::string type = task->find("type") ? task->find("type")->text() : TaskConfig().type;
+    Node head = Node::map();
+    head.set("type", Node::scalar(type == "tagging" ? "tag" : type == "span" ? "span" : "classify"));
+    if (type == "regression") head.set("problem_type", Node::scalar("regression"));
+    model.set("head", head);
+  }
+  if (!model.entries().empty()) root.set("model", model);
 }
 
 void check_places(const Node& root) {
@@ -58,13 +87,15 @@ Recipe load_recipe(const Path& file, const std::vector<std::string>& overrides) 
   return read_recipe(read_file(file, uint64_t(1) << 24), file.string(), overrides);
 }
 
-Recipe read_recipe(std::string_view text, const std::string& origin, const std::vector<std::string>& overrides) {
+Recipe read_recipe(std::string_view text, const std::string& origin, const std::vector<std::string>& overrides,
+                   bool complete) {
   Node root = parse_yaml(text, origin);
   if (root.is_null()) root = Node::map(Mark{origin, 1, 1});
   check_usage(root.is_map(), "recipe", origin, ": must hold sections model, data, train, not ",
               root.is_list() ? "a list" : "plain text");
   for (const std::string& assignment : overrides) apply_override(root, assignment);
   check_places(root);
+  if (!complete) complete_model(root);
   Recipe recipe;
   read_fields(root, "", [&](Fields& f) { recipe.fields(f); });
   return recipe;
@@ -78,7 +109,7 @@ Recipe recipe_of_run(const Path& run) {
   const Path file = run / "resolved_recipe.yaml";
   check_usage(std::filesystem::exists(file), "load", "'", run.string(),
               "' has no resolved_recipe.yaml; give the --out directory of a training run");
-  return load_recipe(file, {});
+  return read_recipe(read_file(file, uint64_t(1) << 24), file.string(), {}, true);
 }
 
 }  // namespace lithe

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "lithe/data/config.h"
+#include "lithe/data/task.h"
 #include "lithe/eval/perplexity.h"
 #include "lithe/infer/sampler.h"
 #include "lithe/model/config.h"
@@ -10,18 +11,25 @@
 namespace lithe {
 
 struct Recipe {
+  std::string from_pretrained;
+  bool fresh_weights = false;
   ModelConfig model;
   DataConfig data;
   TrainConfig train;
+  TaskConfig task;
   EvalConfig eval;
   GenerateConfig generate;
   void fields(Fields& f);
+  /// The section task names examples.
+  bool has_task() const { return !task.train.empty() || !task.test.empty(); }
 };
 
-/// Reads `file`, applies overrides ("train.learning_rate=3e-4"), and checks everything.
+/// Reads `file`. With from_pretrained the section model starts as that run's, and with a task its head is the task's
+/// where the recipe names none. Applies overrides ("train.learning_rate=3e-4"), and checks everything.
 Recipe load_recipe(const Path& file, const std::vector<std::string>& overrides);
-/// The same from text; `origin` stands in errors.
-Recipe read_recipe(std::string_view text, const std::string& origin, const std::vector<std::string>& overrides = {});
+/// The same from text; `origin` stands in errors. `complete`: the text is a resolved recipe, which needs no other file.
+Recipe read_recipe(std::string_view text, const std::string& origin, const std::vector<std::string>& overrides = {},
+                   bool complete = false);
 /// The recipe with every default written out.
 Node resolved(Recipe recipe);
 /// The recipe that a run directory was made with.

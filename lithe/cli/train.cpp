@@ -8,6 +8,7 @@
 #include "lithe/base/threads.h"
 #include "lithe/cli/command.h"
 #include "lithe/cli/recipe.h"
+#include "lithe/eval/task_evaluation.h"
 #include "lithe/infer/generate.h"
 #include "lithe/train/run_log.h"
 #include "lithe/train/trainer.h"
@@ -44,9 +45,12 @@ std::string resume_command(const Options& o) {
 void print(const TrainResult& r, const std::string& out) {
   std::printf("%s after %lld steps, %lld tokens, %s\n", r.status.c_str(), static_cast<long long>(r.steps),
               static_cast<long long>(r.tokens), format_duration(r.seconds).c_str());
-  if (r.best_step >= 0)
-    std::printf("held-out loss %.4f (perplexity %.2f), best %.4f at step %lld\n", r.eval_loss, std::exp(r.eval_loss),
-                r.best_eval_loss, static_cast<long long>(r.best_step));
+  if (r.best_step >= 0) {
+    std::printf("held-out loss %.4f", r.eval_loss);
+    if (r.metrics.empty()) std::printf(" (perplexity %.2f)", std::exp(r.eval_loss));
+    for (const auto& [name, value] : r.metrics) std::printf("  %s %.4f", name.c_str(), value);
+    std::printf(", best %.4f at step %lld\n", r.best_eval_loss, static_cast<long long>(r.best_step));
+  }
   std::printf("peak memory %s (planned %s)\n", format_bytes(double(r.measured.peak)).c_str(),
               format_bytes(double(r.planned.peak)).c_str());
   std::printf("weights %s/model.safetensors, report %s/report.html\n", out.c_str(), out.c_str());
@@ -65,6 +69,10 @@ int run(const Options& o) {
   run.model = recipe.model;
   run.data = recipe.data;
   run.train = recipe.train;
+  if (recipe.has_task()) run.task = recipe.task;
+  run.from_pretrained = recipe.from_pretrained;
+  run.fresh_weights = recipe.fresh_weights;
+  run.score_task = score_task_of(recipe.task);
   run.sample_prompt = recipe.generate.prompt;
   run.sampler = [config = recipe.generate](const Model& model, const Tokenizer& tokenizer, const std::string& prompt) {
     return generate(model, tokenizer, {prompt}, config)[0].text;

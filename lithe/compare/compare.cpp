@@ -161,7 +161,7 @@ class Comparer {
     const StoreInfo& info = data_.validation->info();
     check_usage(result_.experiment.score != "word_perplexity" || info.words > 0, "compare",
                 "the held-out text has no words; choose another score");
-    result_.data = data_fingerprint(data_);
+    result_.data = data_.fingerprint();
     result_.held_out =
         cat(report::format_integer(info.tokens), " tokens, ", report::format_integer(info.bytes), " bytes, ",
             report::format_integer(info.documents), info.documents == 1 ? " document" : " documents");

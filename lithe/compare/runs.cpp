@@ -13,7 +13,7 @@ constexpr size_t kPieces = 2048;
 
 // Differs when anything that shapes the outcome differs.
 uint64_t key_of(const Setting& setting, const Dataset& data, const std::string& precision) {
-  std::string text = cat(data_fingerprint(data), " ", precision, "\n");
+  std::string text = cat(data.fingerprint(), " ", precision, "\n");
   for (const auto& [key, value] : leaves(setting.recipe))
     if (!key.starts_with("generate.") && !key.starts_with("train.save_") && key != "eval.batch_tokens" &&
         key != "data.cache_directory")
@@ -96,11 +96,6 @@ void remember_peak(const Path& directory, Outcome& o) {
 
 Path run_directory(const Path& out, const std::string& variant, int64_t seed) {
   return out / "runs" / variant / cat("seed-", seed);
-}
-
-uint64_t data_fingerprint(const Dataset& data) {
-  const uint64_t parts[] = {data.train.fingerprint(), data.validation ? data.validation->fingerprint() : 0};
-  return checksum(parts, sizeof parts);
 }
 
 std::optional<Outcome> run_variant(const Variant& variant, int64_t seed, const Path& out, const ReadSetting& read,

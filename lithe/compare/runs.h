@@ -23,12 +23,9 @@ struct Outcome {
 Path run_directory(const Path& out, const std::string& variant, int64_t seed);
 
 /// Trains, continues, or finds done the run of `variant` with `seed`, and scores its last weights on `held_out`
-/// (fingerprint `data` of both parts, see data_fingerprint). A run that diverges is an outcome. Returns none when a
+/// (fingerprint `data` of both parts, see Dataset::fingerprint). A run that diverges is an outcome. Returns none when a
 /// signal stopped it, after saving. Fails (usage) when the directory holds a run of another recipe or text.
 std::optional<Outcome> run_variant(const Variant& variant, int64_t seed, const Path& out, const ReadSetting& read,
                                    const Dataset& data, const std::string& precision);
-
-/// As the checkpoints of a run remember it.
-uint64_t data_fingerprint(const Dataset& data);
 
 }  // namespace lithe::compare

@@ -15,6 +15,8 @@ struct Epoch {
   std::vector<int64_t> order, starts;
 };
 
+int64_t around(const SequenceFrame& ends) { return int64_t(ends.begin.has_value()) + int64_t(ends.end.has_value()); }
+
 constexpr size_t kKeptEpochs = 2;  // a prefetcher may stand in the next epoch while the trainer is in this one
 
 }  // namespace
@@ -24,6 +26,7 @@ struct BatchOrder::State {
   int64_t sequence_length, batch_tokens;
   uint64_t seed;
   bool shuffle;
+  std::optional<SequenceFrame> frame;
   std::vector<int64_t> row_begin;    // [documents + 1] rows of all documents before
   std::vector<int64_t> piece_begin;  // [documents + 1] pieces of all documents before
 
@@ -61,12 +64,19 @@ struct BatchOrder::State {
     return made;
   }
 
-  // Tokens [first, first + count) of [begin] t1 … tn [end].
-  void copy_string(int64_t d, int64_t first, int64_t count, int32_t* out) const {
-    const int64_t begin = store.document_begin(d), n = store.document_end(d) - begin;
-    if (store.begin_of_text()) {
+  int64_t width() const { return store.token_width(); }
+
+  // Tokens [first, first + count) of the string [ends.begin] t1 … tn [ends.end], the document's tokens from `begin` on.
+  void copy_string(const SequenceFrame& ends, int64_t begin, int64_t n, int64_t first, int64_t count,
+                   int32_t* out) const {
+    const auto put = [&](int32_t special) {
+      std::fill_n(out, width(), 0);
+      *out = special;
+      out += width();
+    };
+    if (ends.begin) {
       if (first == 0 && count > 0) {
-        *out++ = *store.begin_of_text();
+        put(*ends.begin);
         --count;
       } else {
         --first;
@@ -74,21 +84,30 @@ struct BatchOrder::State {
     }
     const int64_t inside = std::min(count, n - first);
     store.copy(begin + first, inside, out);
-    if (inside < count) out[inside] = *store.end_of_text();
+    out += inside * width();
+    if (inside < count) put(*ends.end);
   }
 
   // Appends rows [first, first + count) of document d as one sequence.
   void append(Batch& batch, int64_t d, int64_t first, int64_t count) const {
     const size_t at = batch.tokens.size();
-    batch.tokens.resize(at + size_t(count));
+    const int64_t begin = store.document_begin(d), n = store.document_end(d) - begin;
+    batch.tokens.resize(at + size_t(count * width()));
+    batch.offsets.push_back(batch.offsets.back() + count);
+    if (frame) {
+      const int64_t piece = first / sequence_length * (sequence_length - around(*frame));
+      copy_string(*frame, begin + piece, std::min(n - piece, sequence_length - around(*frame)), first % sequence_length,
+                  count, batch.tokens.data() + at);
+      return;
+    }
+    const SequenceFrame ends{store.begin_of_text(), store.end_of_text()};
     batch.labels.resize(at + size_t(count));
-    copy_string(d, first, count, batch.tokens.data() + at);
-    copy_string(d, first + 1, count, batch.labels.data() + at);
-    batch.offsets.push_back(int64_t(batch.tokens.size()));
+    copy_string(ends, begin, n, first, count, batch.tokens.data() + at);
+    copy_string(ends, begin, n, first + 1, count, batch.labels.data() + at);
   }
 
   Batch in_order(int64_t index) const {
-    Batch batch{.offsets = {0}};
+    Batch batch{.offsets = {0}, .token_width = width()};
     int64_t row = index * batch_tokens;
     const int64_t end = std::min(row + batch_tokens, rows());
     for (int64_t d = holder(row_begin, row); row < end;) {
@@ -104,9 +123,8 @@ struct BatchOrder::State {
   }
 
   Batch shuffled(const Epoch& epoch, int64_t index) const {
-    Batch batch{.offsets = {0}};
-    batch.tokens.reserve(size_t(batch_tokens));
-    batch.labels.reserve(size_t(batch_tokens));
+    Batch batch{.offsets = {0}, .token_width = width()};
+    batch.tokens.reserve(size_t(batch_tokens * width()));
     int64_t row = index * batch_tokens;
     size_t i = size_t(holder(epoch.starts, row));
     for (int64_t left = batch_tokens; left > 0;) {
@@ -123,7 +141,8 @@ struct BatchOrder::State {
   }
 };
 
-BatchOrder::BatchOrder(TokenStore store, int64_t sequence_length, int64_t batch_tokens, uint64_t seed, bool shuffle)
+BatchOrder::BatchOrder(TokenStore store, int64_t sequence_length, int64_t batch_tokens, uint64_t seed, bool shuffle,
+                       std::optional<SequenceFrame> frame)
     : state_(std::make_unique<State>()) {
   check_usage(sequence_length >= 1, "batches", "sequence_length must be at least 1, got ", sequence_length);
   check_usage(batch_tokens >= 1, "batches", "batch_tokens must be at least 1, got ", batch_tokens);
@@ -133,11 +152,16 @@ BatchOrder::BatchOrder(TokenStore store, int64_t sequence_length, int64_t batch_
   s.batch_tokens = batch_tokens;
   s.seed = seed;
   s.shuffle = shuffle;
-  const int64_t around = int64_t(s.store.begin_of_text().has_value()) + int64_t(s.store.end_of_text().has_value());
+  s.frame = frame;
+  const int64_t ends = around(frame ? *frame : SequenceFrame{s.store.begin_of_text(), s.store.end_of_text()});
+  check_usage(!frame || sequence_length > ends, "batches", "sequence_length must be above the ", ends,
+              " specials around each sequence, got ", sequence_length);
+  check(frame || s.width() == 1, "batches", "the next token can only be predicted where tokens are ids");
+  const int64_t inside = frame ? sequence_length - ends : 0;
   s.row_begin = s.piece_begin = {0};
   for (int64_t d = 0; d < s.store.documents(); ++d) {
     const int64_t tokens = s.store.document_end(d) - s.store.document_begin(d);
-    const int64_t rows = tokens == 0 ? 0 : tokens + around - 1;
+    const int64_t rows = tokens == 0 ? 0 : frame ? tokens + ends * ((tokens + inside - 1) / inside) : tokens + ends - 1;
     s.row_begin.push_back(s.row_begin.back() + rows);
     s.piece_begin.push_back(s.piece_begin.back() + rows / sequence_length + (rows % sequence_length != 0));
   }
@@ -150,6 +174,9 @@ BatchOrder::BatchOrder(BatchOrder&&) noexcept = default;
 BatchOrder& BatchOrder::operator=(BatchOrder&&) noexcept = default;
 
 int64_t BatchOrder::rows_per_epoch() const { return state_->rows(); }
+int64_t BatchOrder::largest_batch() const {
+  return state_->shuffle ? state_->batch_tokens : std::min(state_->batch_tokens, state_->rows());
+}
 
 int64_t BatchOrder::batches_per_epoch() const {
   const int64_t full = state_->rows() / state_->batch_tokens;

@@ -17,13 +17,32 @@ namespace lithe {
 
 /// Packed rows of B sequences, one after another, without padding (DESIGN "Rows").
 struct Batch {
-  std::vector<int32_t> tokens;   // [N] inputs
-  std::vector<int32_t> labels;   // [N] next token; -1 = no label
-  std::vector<int64_t> offsets;  // [B+1] sequence starts, offsets[0] = 0, offsets[B] = N
+  std::vector<int32_t> tokens;     // [N] inputs, or [N * token_width]
+  std::vector<int32_t> labels;     // what a head predicts, see Head::count; -1 = no label
+  std::vector<int64_t> offsets;    // [B+1] sequence starts, offsets[0] = 0, offsets[B] = N
+  int64_t token_width = 1;         // ints of a token
+  std::vector<int64_t> predicted;  // when not empty: label i is of row predicted[i], no other row has one
+  std::vector<float> values;       // in place of labels: the numbers of a regression
 
-  int64_t rows() const { return int64_t(tokens.size()); }
+  int64_t rows() const { return offsets.empty() ? 0 : offsets.back(); }
   int64_t sequences() const { return int64_t(offsets.size()) - 1; }
   bool operator==(const Batch&) const = default;
+};
+
+/// Where batches come from: epochs of equally many, each a pure function of (epoch, index). Thread-safe.
+class BatchSource {
+ public:
+  virtual ~BatchSource() = default;
+  virtual int64_t batches_per_epoch() const = 0;
+  /// The most rows that a batch has.
+  virtual int64_t largest_batch() const = 0;
+  /// 0 <= index < batches_per_epoch().
+  virtual Batch batch(int64_t epoch, int64_t index) const = 0;
+};
+
+/// The specials at the two ends of every sequence that an encoder reads; one that is absent is left out.
+struct SequenceFrame {
+  std::optional<int32_t> begin, end;
 };
 
 /// Cuts a token store into batches.
@@ -38,17 +57,22 @@ struct Batch {
 /// epoch (other ones in the next); an epoch shorter than one batch is repeated to fill one.
 ///
 /// In order (evaluation): each row once, the last batch may be short, every epoch the same.
-class BatchOrder {
+///
+/// With a frame (encoders) the rows of a document are those of its pieces [begin] t … t [end], each of at most
+/// sequence_length rows, and no row has a label: an objective makes them.
+class BatchOrder : public BatchSource {
  public:
-  BatchOrder(TokenStore store, int64_t sequence_length, int64_t batch_tokens, uint64_t seed, bool shuffle = true);
-  ~BatchOrder();
+  BatchOrder(TokenStore store, int64_t sequence_length, int64_t batch_tokens, uint64_t seed, bool shuffle = true,
+             std::optional<SequenceFrame> frame = {});
+  ~BatchOrder() override;
   BatchOrder(BatchOrder&&) noexcept;
   BatchOrder& operator=(BatchOrder&&) noexcept;
 
-  int64_t batches_per_epoch() const;
+  int64_t batches_per_epoch() const override;
+  int64_t largest_batch() const override;
   int64_t rows_per_epoch() const;  // before cutting into batches
-  /// 0 <= index < batches_per_epoch(). Thread-safe; the first call of an epoch computes its permutation.
-  Batch batch(int64_t epoch, int64_t index) const;
+  /// The first call of an epoch computes its permutation.
+  Batch batch(int64_t epoch, int64_t index) const override;
 
  private:
   struct State;
@@ -61,7 +85,7 @@ class Prefetcher {
   using BatchFn = std::function<Batch(int64_t epoch, int64_t index)>;
 
   /// Starts at (epoch, index) and continues through further epochs without end. `order` must outlive this object.
-  Prefetcher(const BatchOrder& order, int64_t epoch, int64_t index, int64_t depth = 4);
+  Prefetcher(const BatchSource& order, int64_t epoch, int64_t index, int64_t depth = 4);
   Prefetcher(BatchFn make, int64_t batches_per_epoch, int64_t epoch, int64_t index, int64_t depth = 4);
   ~Prefetcher();
   Prefetcher(const Prefetcher&) = delete;

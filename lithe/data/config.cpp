@@ -30,10 +30,12 @@ std::unique_ptr<Tokenizer> read_cached_tokenizer(const Path& path) {
   return parse_tokenizer(bytes.substr(17), path.string());
 }
 
+bool is_trained(const TokenizerConfig& config) { return config.type != "bytes" && config.type != "file"; }
+
 std::unique_ptr<Tokenizer> load_or_train(const TokenizerConfig& config, const Corpus& corpus,
                                          const Path& cache_directory) {
   const ForEachText texts = [&](const std::function<void(std::string_view)>& f) { corpus.for_each_document(f); };
-  if (config.type != "bpe") return make_tokenizer(config, texts);
+  if (!is_trained(config)) return make_tokenizer(config, texts);
   TokenizerConfig copy = config;
   // The number changes when training would give another tokenizer for the same section and text.
   const std::string facts = "1\n" + to_yaml(write_fields([&](Fields& f) { copy.fields(f); }));
@@ -101,6 +103,21 @@ Path resolve_cache_directory(const std::string& cache_directory) {
   }
   make_directory(directory);
   return directory;
+}
+
+uint64_t Dataset::fingerprint() const {
+  const uint64_t parts[] = {train.fingerprint(), validation ? validation->fingerprint() : 0};
+  return checksum(parts, sizeof parts);
+}
+
+std::shared_ptr<const Tokenizer> tokenizer_of(const DataConfig& config) {
+  if (!is_trained(config.tokenizer)) return make_tokenizer(config.tokenizer, {});
+  check_usage(!config.files.empty(), "data", "a tokenizer of type ", config.tokenizer.type,
+              " is learnt from text; name it in data.files, or give from_pretrained or a tokenizer of type file");
+  const Corpus all(config.files, corpus_options(config));
+  return load_or_train(config.tokenizer,
+                       config.validation_fraction > 0 ? all.training_part(config.validation_fraction) : all,
+                       resolve_cache_directory(config.cache_directory));
 }
 
 Dataset load_dataset(const DataConfig& config, std::shared_ptr<const Tokenizer> existing) {

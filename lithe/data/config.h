@@ -36,11 +36,16 @@ struct Dataset {
   std::shared_ptr<const Tokenizer> tokenizer;
   TokenStore train;
   std::optional<TokenStore> validation;
+  /// Differs when the text of either part differs.
+  uint64_t fingerprint() const;
 };
 
 /// Reads, splits and tokenizes the corpus of `config`. With `existing` (resuming, fine-tuning) that tokenizer is used
 /// and the section `tokenizer` is not. Otherwise a BPE tokenizer is trained on the training part alone and kept in the
 /// cache, so that a second call neither trains nor tokenizes. Fails on a training file that is a validation file too.
 Dataset load_dataset(const DataConfig& config, std::shared_ptr<const Tokenizer> existing = nullptr);
+
+/// The tokenizer of `config`, from its file or trained on the training text as load_dataset does.
+std::shared_ptr<const Tokenizer> tokenizer_of(const DataConfig& config);
 
 }  // namespace lithe

@@ -39,10 +39,11 @@ uint64_t body_checksum(std::string_view body) {
   return sum;
 }
 
+// Of codes only the first of `width` ints is bounded.
 template <class T>
-bool all_below(const T* ids, uint64_t count, uint64_t bound) {
+bool all_below(const T* ids, uint64_t count, uint64_t width, uint64_t bound) {
   T largest = 0;
-  for (uint64_t i = 0; i < count; ++i) largest = std::max(largest, ids[i]);
+  for (uint64_t i = 0; i < count; ++i) largest = std::max(largest, ids[i * width]);
   return count == 0 || largest < bound;
 }
 
@@ -104,7 +105,9 @@ TokenStore TokenStore::parse(std::shared_ptr<const Bytes> held, const std::strin
   const uint64_t size = bytes.size() - sizeof trailer;
   expect(trailer.vocab_size >= 1 && trailer.vocab_size <= uint64_t(std::numeric_limits<int32_t>::max()),
          "has an impossible vocabulary size");
-  expect(width == (trailer.vocab_size <= uint64_t(kNarrowVocab) ? 2u : 4u), "has an impossible width of ids");
+  const uint64_t ints = width <= 4 ? 1 : width / 4;  // of a token
+  expect(ints == 1 ? width == (trailer.vocab_size <= uint64_t(kNarrowVocab) ? 2u : 4u) : width % 4 == 0,
+         "has an impossible width of tokens");
   expect(trailer.documents < size / 8 && trailer.tokens <= size / width, "has impossible counts");
   const uint64_t ids_size = (trailer.tokens * width + 7) / 8 * 8;
   expect(size == kHead + ids_size + (trailer.documents + 1) * 8, "has counts that do not match its size");
@@ -115,21 +118,22 @@ TokenStore TokenStore::parse(std::shared_ptr<const Bytes> held, const std::strin
   expect(trailer.body_checksum == body_checksum(bytes.substr(0, size)), "is damaged (checksum)");
 
   TokenStore store;
-  store.wide_ = width == 4;
+  store.wide_ = width >= 4;
   store.ids_ = bytes.data() + kHead;
   store.offsets_ = reinterpret_cast<const uint64_t*>(bytes.data() + kHead + ids_size);
   bool rising = store.offsets_[0] == 0 && store.offsets_[trailer.documents] == trailer.tokens;
   for (uint64_t d = 0; d < trailer.documents && rising; ++d) rising = store.offsets_[d] <= store.offsets_[d + 1];
   expect(rising, "has offsets of documents that do not rise from 0 to the count of tokens");
-  const bool inside = store.wide_
-                          ? all_below(static_cast<const uint32_t*>(store.ids_), trailer.tokens, trailer.vocab_size)
-                          : all_below(static_cast<const uint16_t*>(store.ids_), trailer.tokens, trailer.vocab_size);
+  const bool inside =
+      store.wide_ ? all_below(static_cast<const uint32_t*>(store.ids_), trailer.tokens, ints, trailer.vocab_size)
+                  : all_below(static_cast<const uint16_t*>(store.ids_), trailer.tokens, ints, trailer.vocab_size);
   expect(inside, "has token ids outside its vocabulary");
 
   const auto special = [](uint64_t id) { return id == kNone ? std::nullopt : std::optional<int32_t>(int32_t(id)); };
   store.info_ = {.tokenizer_fingerprint = trailer.tokenizer_fingerprint,
                  .corpus_fingerprint = trailer.corpus_fingerprint,
                  .vocab_size = int64_t(trailer.vocab_size),
+                 .token_width = int64_t(ints),
                  .begin_of_text = special(trailer.begin_of_text),
                  .end_of_text = special(trailer.end_of_text),
                  .documents = int64_t(trailer.documents),
@@ -146,32 +150,34 @@ void TokenStore::copy(int64_t first, int64_t count, int32_t* out) const {
   check(first >= 0 && count >= 0 && count <= tokens() && first <= tokens() - count, "token store", "tokens [", first,
         ", ", first + count, ") must lie in [0, ", tokens(), ")");
   if (wide_) {
-    std::copy_n(static_cast<const uint32_t*>(ids_) + first, count, out);
+    std::copy_n(static_cast<const uint32_t*>(ids_) + first * token_width(), count * token_width(), out);
   } else {
     std::copy_n(static_cast<const uint16_t*>(ids_) + first, count, out);
   }
 }
 
 TokenStoreWriter::TokenStoreWriter(StoreInfo info, Sink sink)
-    : info_(std::move(info)), sink_(std::move(sink)), wide_(info_.vocab_size > kNarrowVocab) {
+    : info_(std::move(info)), sink_(std::move(sink)), wide_(info_.vocab_size > kNarrowVocab || info_.token_width > 1) {
   block_.reserve(kBlock);
-  const uint32_t width = wide_ ? 4 : 2;
+  const auto width = uint32_t(wide_ ? 4 * info_.token_width : 2);
   put(kMagic.data(), kMagic.size());
   put(&kVersion, 4);
   put(&width, 4);
 }
 
 void TokenStoreWriter::add(std::span<const int32_t> ids, std::string_view text) {
-  for (const int32_t id : ids)
-    check(id >= 0 && id < info_.vocab_size, "token store", "token ids must be in [0, ", info_.vocab_size, "), got ",
-          id);
+  const auto width = size_t(info_.token_width);
+  check(ids.size() % width == 0, "token store", "tokens of ", width, " ints cannot be ", ids.size(), " ints");
+  for (size_t i = 0; i < ids.size(); i += width)
+    check(ids[i] >= 0 && ids[i] < info_.vocab_size, "token store", "token ids must be in [0, ", info_.vocab_size,
+          "), got ", ids[i]);
   if (wide_) {
     put(ids.data(), ids.size_bytes());
   } else {
     const std::vector<uint16_t> narrow(ids.begin(), ids.end());
     put(narrow.data(), narrow.size() * 2);
   }
-  info_.tokens += int64_t(ids.size());
+  info_.tokens += int64_t(ids.size() / width);
   ++info_.documents;
   offsets_.push_back(uint64_t(info_.tokens));
   count_text(text, info_);
@@ -179,7 +185,7 @@ void TokenStoreWriter::add(std::span<const int32_t> ids, std::string_view text) 
 
 const StoreInfo& TokenStoreWriter::finish() {
   const uint64_t zeros = 0;
-  put(&zeros, size_t(-(info_.tokens * (wide_ ? 4 : 2)) & 7));
+  put(&zeros, size_t(-(info_.tokens * (wide_ ? 4 * info_.token_width : 2)) & 7));
   put(offsets_.data(), offsets_.size() * 8);
   flush();
   const auto special = [](const std::optional<int32_t>& id) { return id ? uint64_t(*id) : kNone; };

@@ -1,8 +1,8 @@
 // Token stores: a corpus tokenized once, in a checksummed file that is memory-mapped.
 //
-// Layout, little endian: "LITHETOK", u32 version, u32 bytes per token (2 or 4) | token ids, zeros up to a multiple of 8
-// | u64 offsets[documents + 1] | a trailer with StoreInfo, the checksum of all before it, and its own checksum. The
-// counts stand at the end so that a corpus of any size is written in one pass.
+// Layout, little endian: "LITHETOK", u32 version, u32 bytes per token (2 or 4; 4w for codes of w ints) | tokens, zeros
+// up to a multiple of 8 | u64 offsets[documents + 1] | a trailer with StoreInfo, the checksum of all before it, and its
+// own checksum. The counts stand at the end so that a corpus of any size is written in one pass.
 #pragma once
 
 #include <cstdint>
@@ -23,6 +23,7 @@ struct StoreInfo {
   uint64_t tokenizer_fingerprint = 0;
   uint64_t corpus_fingerprint = 0;
   int64_t vocab_size = 0;
+  int64_t token_width = 1;               // ints of a token: 1 an id, more a code (Tokenizer::width)
   std::optional<int32_t> begin_of_text;  // stands before each document: the tokenizer's bos, else its eos
   std::optional<int32_t> end_of_text;    // stands after each document: the tokenizer's eos
   int64_t documents = 0;
@@ -32,7 +33,7 @@ struct StoreInfo {
   int64_t lines = 0;   // line ends, as `wc -l` counts
 };
 
-/// The documents of a corpus as token ids, without specials. Cheap to copy; reading is thread-safe.
+/// The documents of a corpus as tokens, without specials. Cheap to copy; reading is thread-safe.
 class TokenStore {
  public:
   TokenStore() = default;  // no documents
@@ -41,13 +42,14 @@ class TokenStore {
   static TokenStore open(const Path& path);
   /// The same from memory; `origin` stands in errors.
   static TokenStore from_bytes(std::string bytes, const std::string& origin = "memory");
-  /// A store in memory from documents given as ids (each 0 <= id < info.vocab_size). Counts in `info` but bytes, words
-  /// and lines are filled in.
+  /// A store in memory from documents given as ids (each 0 <= id < info.vocab_size) or codes. Counts in `info` but
+  /// bytes, words and lines are filled in.
   static TokenStore from_documents(const std::vector<std::vector<int32_t>>& documents, StoreInfo info);
 
   const StoreInfo& info() const { return info_; }
   int64_t documents() const { return info_.documents; }
   int64_t tokens() const { return info_.tokens; }
+  int64_t token_width() const { return info_.token_width; }
   std::optional<int32_t> begin_of_text() const { return info_.begin_of_text; }
   std::optional<int32_t> end_of_text() const { return info_.end_of_text; }
   /// Checksum of tokens and documents: differs when the data differ.
@@ -56,7 +58,7 @@ class TokenStore {
   /// Document d is the tokens [document_begin(d), document_end(d)).
   int64_t document_begin(int64_t d) const { return int64_t(offsets_[d]); }
   int64_t document_end(int64_t d) const { return int64_t(offsets_[d + 1]); }
-  /// Copies tokens [first, first + count) to out.
+  /// Copies tokens [first, first + count) to out: token_width ints each.
   void copy(int64_t first, int64_t count, int32_t* out) const;
 
  private:

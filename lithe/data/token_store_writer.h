@@ -18,7 +18,7 @@ class TokenStoreWriter {
   /// `info`: fingerprints, vocab_size and specials; the counts begin at what it says (0).
   TokenStoreWriter(StoreInfo info, Sink sink);
 
-  /// Appends a document: its ids, and its text for the counts of bytes, words and lines.
+  /// Appends a document: its tokens, and its text for the counts of bytes, words and lines.
   void add(std::span<const int32_t> ids, std::string_view text);
   /// Writes offsets and trailer; nothing can be added after it.
   const StoreInfo& finish();

@@ -95,6 +95,7 @@ StoreInfo facts(const Corpus& corpus, const Tokenizer& tokenizer) {
   info.tokenizer_fingerprint = tokenizer.fingerprint();
   info.corpus_fingerprint = corpus.fingerprint();
   info.vocab_size = tokenizer.vocab_size();
+  info.token_width = tokenizer.width();
   info.begin_of_text = specials.bos ? specials.bos : specials.eos;
   info.end_of_text = specials.eos;
   return info;

@@ -32,6 +32,7 @@ void ModelConfig::fields(Fields& f) {
   f.part("residual", "residual", residual, "how sub-layers are wired");
   f.part("head", "head", head, "rows to predictions");
   f("num_labels", num_labels, "classes of the heads tag and classify; 0: the task's, or the objective's", at_least(0));
+  f("label_names", label_names, "names of the classes, in order; those of the task are filled in");
   f("tie_word_embeddings", tie_word_embeddings, "the head uses the embedding's table");
   f("embedding_norm", embedding_norm, "a norm after the embedding, as BERT has");
   f("hidden_dropout", hidden_dropout, "dropout after the embedding and each sub-layer, while training",

@@ -17,6 +17,7 @@ struct ModelConfig {
   std::vector<std::string> layer_types;  // one name of `mixers` a layer
   std::string layer_pattern;             // which layers have mixers.standard, the others mixers.replaced
   int64_t num_labels = 0;                // 0: the task's
+  std::vector<std::string> label_names;
   bool tie_word_embeddings = true, embedding_norm = false;
   double hidden_dropout = 0;
   InitConfig init;

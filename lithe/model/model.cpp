@@ -315,21 +315,31 @@ void save_weights(const Model& model, const Path& file) {
   write_safetensors(file, tensors, {{"format", "lithe"}});
 }
 
-void load_weights(Model& model, const Path& file) {
+namespace {
+
+void load(Model& model, const Path& file, bool with_head) {
+  const auto wanted = [&](const std::string& name) { return with_head || !name.starts_with("head."); };
   const SafetensorsFile in(file);
   for (const auto& [name, entry] : in.entries())
-    check(model.parameters().find(name), "load", "'", file.string(), "' has a tensor '", name,
+    check(!wanted(name) || model.parameters().find(name), "load", "'", file.string(), "' has a tensor '", name,
           "' that this model does not; its config.json must be the one the weights were saved with");
   for (Parameter& p : model.parameters().all()) {
+    if (!wanted(p.name)) continue;
     const auto entry = in.entries().find(p.name);
     check(entry != in.entries().end(), "load", "'", file.string(), "' has no tensor '", p.name, "' ", p.master.shape(),
           "; its config.json must be the one the weights were saved with");
     check(entry->second.shape == p.master.shape(), "load", "'", file.string(), "': tensor '", p.name, "' is ",
           entry->second.shape, ", the model needs ", p.master.shape());
   }
-  for (Parameter& p : model.parameters().all()) in.read(p.name, p.master.value());  // all fit: nothing is half loaded
+  for (Parameter& p : model.parameters().all())  // all fit: nothing is half loaded
+    if (wanted(p.name)) in.read(p.name, p.master.value());
   model.parameters().refresh_shadows();
 }
+
+}  // namespace
+
+void load_weights(Model& model, const Path& file) { load(model, file, true); }
+void load_backbone(Model& model, const Path& file) { load(model, file, false); }
 
 void save_config(const ModelConfig& config, const Path& file) {
   ModelConfig copy = config;

@@ -119,6 +119,8 @@ class Model {
 /// Weights as a safetensors file / from one. Loading checks that names and shapes match exactly.
 void save_weights(const Model& model, const Path& file);
 void load_weights(Model& model, const Path& file);
+/// All but the head's, which stay as they are: for fine-tuning. Those must all be there.
+void load_backbone(Model& model, const Path& file);
 
 /// Writes config.json / reads it.
 void save_config(const ModelConfig& config, const Path& file);

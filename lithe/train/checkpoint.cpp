@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kVersion = 2;
+constexpr int kVersion = 3;
 
 std::string directory_name(int64_t step) {
   char name[32];
@@ -55,6 +55,8 @@ void for_each_field(State& s, F&& f) {
   f("best_loss", s.best_loss);
   f("best_step", s.best_step);
   f("last_eval_loss", s.last_eval_loss);
+  f("best_score", s.best_score);
+  f("evaluations_without_better", s.evaluations_without_better);
   f("evaluated_step", s.evaluated_step);
   f("sampled_step", s.sampled_step);
   f("metrics_bytes", s.metrics_bytes);

@@ -24,6 +24,8 @@ struct TrainState {
   double last_loss = 0, best_loss = 0;
   int64_t best_step = -1;
   double last_eval_loss = 0;
+  double best_score = 0;                   // of a task: higher is better
+  int64_t evaluations_without_better = 0;  // since best_step
   int64_t evaluated_step = -1, sampled_step = -1;
   uint64_t metrics_bytes = 0, speed_bytes = 0, samples_bytes = 0;  // sizes of the run's logs
   double elapsed = 0;                                              // seconds of training

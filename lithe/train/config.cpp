@@ -28,14 +28,24 @@ void TrainConfig::fields(Fields& f) {
   f("adam_epsilon", adam_epsilon, "keeps Adam's division finite", at_least(0));
   f("max_grad_norm", max_grad_norm, "gradients are scaled down to this global norm; 0: never", at_least(0));
   f("label_smoothing", label_smoothing, "part of the target spread over the vocabulary", between(0, 0.999));
-  f("objective", objective, "clm: predict the next token", one_of({"clm"}));
+  f("objective", objective,
+    "clm: predict the next token; mlm: masked tokens; shuffle_random: tell intact, shuffled and random tokens apart; "
+    "task: the labels of section task",
+    one_of({"clm", "mlm", "shuffle_random", "task"}));
+  f("mlm_probability", mlm_probability, "mlm: share of a batch's rows that are predicted", between(0.001, 1));
+  f("whole_word_mask", whole_word_mask, "mlm: mask all tokens of a word together");
+  f("shuffle_probability", shuffle_probability, "shuffle_random: share of tokens that are shuffled", between(0, 1));
+  f("random_probability", random_probability, "shuffle_random: share of the others that become random", between(0, 1));
   f("precision", precision, "of rows and products: f32, bf16 (with f32 weights), f64 (slow, for checks)",
     one_of({"f32", "bf16", "f64"}));
   f("gradient_checkpointing", gradient_checkpointing,
     "recompute each layer's activations in the backward pass: less memory, more time");
   f("seed", seed, "of initial weights, data order and dropout", at_least(0));
   f("logging_steps", logging_steps, "steps between lines of metrics.jsonl", at_least(1));
-  f("eval_steps", eval_steps, "steps between evaluations on the held-out text; 0: at the end only", at_least(0));
+  f("eval_steps", eval_steps, "steps between evaluations on the held-out data; 0: at the end only, -1: every epoch",
+    at_least(-1));
+  f("early_stopping_patience", early_stopping_patience,
+    "stop after this many evaluations without a better one; 0: never", at_least(0));
   f("save_steps", save_steps, "steps between checkpoints; 0: at the end only", at_least(0));
   f("save_total_limit", save_total_limit, "checkpoints kept beside the best", at_least(1));
   f("sample_steps", sample_steps, "steps between samples of text (section generate); 0: at the end only", at_least(0));

@@ -17,6 +17,9 @@ struct TrainConfig {
   double weight_decay = 0.1, adam_beta1 = 0.9, adam_beta2 = 0.95, adam_epsilon = 1e-8, max_grad_norm = 1.0;
   int64_t num_cycles = 1;
   double label_smoothing = 0;
+  double mlm_probability = 0.15, shuffle_probability = 0.1, random_probability = 0.1;
+  bool whole_word_mask = false;
+  int64_t early_stopping_patience = 0;
   std::string objective = "clm", precision = "f32";
   bool gradient_checkpointing = false;
   int64_t seed = 1;

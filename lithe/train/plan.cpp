@@ -8,6 +8,7 @@
 
 #include "lithe/kernels/elementwise.h"
 #include "lithe/kernels/gemm.h"
+#include "lithe/train/objective.h"
 
 namespace lithe {
 namespace {
@@ -24,12 +25,21 @@ std::string merged_part(const std::string& name) {
   return words.size() > 2 ? "layers.*." + words[2] : "layers.*";
 }
 
-Batch batch_of_shape(int64_t rows, int64_t sequence_length) {
-  Batch batch;
-  batch.tokens.assign(size_t(rows), 0);
-  batch.labels.assign(size_t(rows), 0);
-  batch.offsets = {0};
+// A batch of the objective, as far as its sizes go.
+Batch batch_of_shape(const Model& model, const TrainConfig& train, int64_t rows, int64_t sequence_length) {
+  Batch batch{.offsets = {0}, .token_width = std::max<int64_t>(1, model.config().token_width)};
+  batch.tokens.assign(size_t(rows * batch.token_width), 0);
   while (batch.offsets.back() < rows) batch.offsets.push_back(std::min(rows, batch.offsets.back() + sequence_length));
+  if (train.objective == "mlm") {
+    batch.predicted.assign(size_t(mlm_predictions(train, rows)), 0);
+    batch.labels.assign(batch.predicted.size(), 0);
+    return batch;
+  }
+  const Head::LabelCount count = model.label_count(Sequences(batch.offsets, {}, Device::meta));
+  if (count.classes)
+    batch.labels.assign(size_t(count.labels), 0);
+  else
+    batch.values.assign(size_t(count.labels), 0);
   return batch;
 }
 
@@ -77,7 +87,7 @@ Plan plan_training(const ModelConfig& config, const TrainConfig& train, int64_t 
     plan.state_bytes_per_token = model.state_bytes({2}) - model.state_bytes({1});
     plan.state_bytes_constant = model.state_bytes({1}) - plan.state_bytes_per_token;
 
-    const Batch shape = batch_of_shape(train.micro_batch_tokens(), sequence_length);
+    const Batch shape = batch_of_shape(model, train, train.micro_batch_tokens(), sequence_length);
     std::vector<DeviceBatch> batches;
     const auto load = [&] {
       batches.clear();
@@ -102,7 +112,7 @@ Plan plan_training(const ModelConfig& config, const TrainConfig& train, int64_t 
     plan.memory = memory_peak(Device::meta);
     if (evaluation_rows > 0) {
       ledger(Device::meta).reset_peak();
-      evaluate_batch(model, to_device(batch_of_shape(evaluation_rows, sequence_length), Device::meta));
+      evaluate_batch(model, to_device(batch_of_shape(model, train, evaluation_rows, sequence_length), Device::meta));
       if (const MemoryUse evaluation = memory_peak(Device::meta); evaluation.peak > plan.memory.peak)
         plan.memory = evaluation;
     }

@@ -104,16 +104,26 @@ void RunLog::interval(const Interval& i, TrainState& state) {
     log_info(line);
 }
 
-void RunLog::evaluation(int64_t step, double loss, double bits_per_byte, bool best, TrainState& state) {
-  Json line = {{"step", step}, {"eval_loss", loss}, {"eval_perplexity", std::exp(loss)}};
+void RunLog::evaluation(int64_t step, const HeldOutScores& scores, double bits_per_byte, bool best, TrainState& state) {
+  const double loss = scores.loss;
+  Json line = {{"step", step}, {"eval_loss", loss}};
+  std::string text = format("step %lld  held-out loss %.4f", static_cast<long long>(step), loss);
+  tensorboard_->scalar("eval/loss", step, loss);
+  if (scores.metrics.empty()) {
+    line["eval_perplexity"] = std::exp(loss);
+    text += format("  perplexity %.2f", std::exp(loss));
+    tensorboard_->scalar("eval/perplexity", step, std::exp(loss));
+  }
+  for (const auto& [name, value] : scores.metrics) {
+    line["eval_" + name] = value;  // null where it is undefined
+    text += format("  %s %.4f", name.c_str(), value);
+    tensorboard_->scalar("eval/" + name, step, value);
+  }
   if (bits_per_byte > 0) line["eval_bits_per_byte"] = bits_per_byte;
   line["best"] = best;
   append("metrics.jsonl", line.dump(), state.metrics_bytes);
-  tensorboard_->scalar("eval/loss", step, loss);
-  tensorboard_->scalar("eval/perplexity", step, std::exp(loss));
   clear();
-  log_info(format("step %lld  held-out loss %.4f  perplexity %.2f%s", static_cast<long long>(step), loss,
-                  std::exp(loss), best ? "  (best so far)" : ""));
+  log_info(text + (best ? "  (best so far)" : ""));
 }
 
 void RunLog::sample(int64_t step, const std::string& prompt, const std::string& text, TrainState& state) {

@@ -10,6 +10,13 @@
 
 namespace lithe {
 
+/// How well a model does on held-out data.
+struct HeldOutScores {
+  double loss = 0;                                      // mean over the labels
+  std::vector<std::pair<std::string, double>> metrics;  // of a task, by name
+  double best = 0;                                      // what the best model has most of
+};
+
 class RunLog {
  public:
   /// With `resumed` the logs are cut back to what the checkpoint knew. Otherwise they start empty.
@@ -20,7 +27,7 @@ class RunLog {
     double epoch, loss, learning_rate, gradient_norm, tokens_per_second, step_seconds, elapsed;
   };
   void interval(const Interval& line, TrainState& state);
-  void evaluation(int64_t step, double loss, double bits_per_byte, bool best, TrainState& state);
+  void evaluation(int64_t step, const HeldOutScores& scores, double bits_per_byte, bool best, TrainState& state);
   void sample(int64_t step, const std::string& prompt, const std::string& text, TrainState& state);
   /// A short line that a terminal overwrites; elsewhere nothing.
   void status(const std::string& line);

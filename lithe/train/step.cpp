@@ -6,16 +6,20 @@ namespace lithe {
 
 DeviceBatch to_device(const Batch& batch, Device device) {
   DeviceBatch out;
-  const Shape shape{batch.rows()};
+  const Shape shape = batch.token_width == 1 ? Shape{batch.rows()} : Shape{batch.rows(), batch.token_width};
+  const bool real = !batch.values.empty();
+  const Shape labels{int64_t(real ? batch.values.size() : batch.labels.size())};
   if (device == Device::meta) {
     out.ids = empty(shape, DType::i32, device);
-    out.labels = empty(shape, DType::i32, device);
+    out.labels = empty(labels, real ? DType::f32 : DType::i32, device);
   } else {
     out.ids = tensor_of(shape, batch.tokens);
-    out.labels = tensor_of(shape, batch.labels);
+    out.labels = real ? tensor_of(labels, batch.values) : tensor_of(labels, batch.labels);
   }
   out.sequences = Sequences(batch.offsets, {}, device);
-  out.labelled = std::count_if(batch.labels.begin(), batch.labels.end(), [](int32_t l) { return l >= 0; });
+  out.predicted = batch.predicted;
+  out.labelled =
+      real ? labels.numel() : std::count_if(batch.labels.begin(), batch.labels.end(), [](int32_t l) { return l >= 0; });
   return out;
 }
 
@@ -32,7 +36,8 @@ LossSums accumulate_gradients(const Model& model, const std::vector<DeviceBatch>
     step_context() = {uint64_t(config.seed), uint64_t(step) * micro_batches.size() + i};
     Tape tape;
     LossSums sums;
-    const Var loss = model.loss(batch.ids, batch.labels, batch.sequences, config.label_smoothing, scale, &sums);
+    const Var loss =
+        model.loss(batch.ids, batch.labels, batch.sequences, config.label_smoothing, scale, &sums, {}, batch.predicted);
     tape.backward(loss);
     total.loss += sums.loss;
     total.nll += sums.nll;
@@ -44,7 +49,7 @@ LossSums accumulate_gradients(const Model& model, const std::vector<DeviceBatch>
 LossSums evaluate_batch(const Model& model, const DeviceBatch& batch) {
   const NoGrad no_grad;
   LossSums sums;
-  model.loss(batch.ids, batch.labels, batch.sequences, 0, 1, &sums);
+  model.loss(batch.ids, batch.labels, batch.sequences, 0, 1, &sums, {}, batch.predicted);
   return sums;
 }
 

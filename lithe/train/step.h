@@ -8,8 +8,10 @@ namespace lithe {
 
 /// A batch as tensors. On meta only its sizes count.
 struct DeviceBatch {
-  Tensor ids, labels;  // i32 [N]
+  Tensor ids;     // i32 [N] or [N, token_width]
+  Tensor labels;  // i32, or f32 of a regression: Head::count
   Sequences sequences;
+  std::vector<int64_t> predicted;  // see Batch
   int64_t labelled = 0;
 };
 DeviceBatch to_device(const Batch& batch, Device device);

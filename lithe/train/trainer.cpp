@@ -21,12 +21,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-// Differs when the text of either part differs.
-uint64_t fingerprint(const Dataset& data) {
-  const uint64_t parts[] = {data.train.fingerprint(), data.validation ? data.validation->fingerprint() : 0};
-  return checksum(parts, sizeof parts);
-}
-
 void write_result(const Path& run, const std::string& status, const TrainResult& r, const std::string& message) {
   Json json = {{"status", status},
                {"steps", r.steps},
@@ -37,6 +31,7 @@ void write_result(const Path& run, const std::string& status, const TrainResult&
     json["eval_loss"] = r.eval_loss;
     json["best_eval_loss"] = r.best_eval_loss;
     json["best_step"] = r.best_step;
+    for (const auto& [name, value] : r.metrics) json["metrics"][name] = value;
   }
   if (!message.empty()) json["message"] = message;
   write_file(run / "result.json", json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
@@ -46,7 +41,7 @@ void write_result(const Path& run, const std::string& status, const TrainResult&
 // rollback with batch skip | TB 6.3.4
 class Trainer {
  public:
-  Trainer(TrainRun run, Dataset data, Plan plan)
+  Trainer(TrainRun run, TrainingData data, Plan plan)
       : run_(std::move(run)),
         data_(std::move(data)),
         plan_(std::move(plan)),
@@ -54,13 +49,13 @@ class Trainer {
                             .compute = run_.train.compute(),
                             .seed = uint64_t(run_.train.seed),
                             .trainable = true}),
-        optimizer_(model_.parameters(), run_.train),
-        order_(data_.train, run_.data.sequence_length, run_.train.micro_batch_tokens(), uint64_t(run_.train.seed)) {
+        optimizer_(model_.parameters(), run_.train) {
     model_.set_recompute(run_.train.gradient_checkpointing);
-    if (data_.validation)
-      evaluation_.emplace(*data_.validation, run_.data.sequence_length, run_.train.micro_batch_tokens(), 0, false);
     const TrainConfig& c = run_.train;
-    total_steps_ = c.total_steps(order_.batches_per_epoch());
+    total_steps_ = c.total_steps(data_.train->batches_per_epoch());
+    eval_steps_ = c.eval_steps >= 0
+                      ? c.eval_steps
+                      : std::max<int64_t>(1, data_.train->batches_per_epoch() / c.gradient_accumulation_steps);
     const int64_t warmup =
         c.warmup_steps ? c.warmup_steps : int64_t(std::llround(c.warmup_ratio * double(total_steps_)));
     schedule_ = {.type = c.lr_scheduler_type,
@@ -78,14 +73,17 @@ class Trainer {
       if (state_.threads != threads())
         log_warning("the checkpoint was made with ", state_.threads, " threads, this run uses ", threads(),
                     ": results will differ in the last bits");
-      check_usage(state_.data_fingerprint == fingerprint(data_), "resume",
-                  "the text is not the one this run began with; bring the files of section data back to what they "
-                  "were, or choose another --out");
+      check_usage(
+          state_.data_fingerprint == data_.fingerprint, "resume",
+          "the data are not the one this run began with; bring the files of sections data and task back to what they "
+          "were, or choose another --out");
       log_info("resuming after step ", state_.step);
       saved_step_ = state_.step;
+    } else if (!run_.from_pretrained.empty() && !run_.fresh_weights) {
+      load_backbone(model_, run_.from_pretrained / "model.safetensors");
     }
     state_.threads = threads();
-    state_.data_fingerprint = fingerprint(data_);
+    state_.data_fingerprint = data_.fingerprint;
     write_result(run_.out, "running", so_far(), "");
     log_.emplace(run_.out, checkpoint.empty() ? nullptr : &state_, total_steps_);
     start_ = Clock::now();
@@ -120,6 +118,7 @@ class Trainer {
     result.eval_loss = state_.last_eval_loss;
     result.best_eval_loss = state_.best_loss;
     result.best_step = state_.best_step;
+    result.metrics = metrics_;
     result.seconds = elapsed();
     result.planned = plan_.memory;
     result.measured = memory_peak(Device::cpu);
@@ -132,10 +131,9 @@ class Trainer {
   Plan plan_;
   Model model_;
   AdamW optimizer_;
-  BatchOrder order_;
-  std::optional<BatchOrder> evaluation_;
   Schedule schedule_;
-  int64_t total_steps_ = 0;
+  int64_t total_steps_ = 0, eval_steps_ = 0, interval_tokens_ = 0;
+  std::vector<std::pair<std::string, double>> metrics_;  // of the last evaluation of a task
   TrainState state_;
   std::optional<RunLog> log_;
   std::unique_ptr<Prefetcher> prefetch_;
@@ -148,15 +146,17 @@ class Trainer {
 
   bool done() const {
     if (total_steps_ && state_.step >= total_steps_) return true;
+    const int64_t patience = run_.train.early_stopping_patience;
+    if (patience && state_.evaluations_without_better >= patience) return true;
     return run_.train.max_time > 0 && elapsed() >= 60 * run_.train.max_time;
   }
 
   Batch next_batch() {
     while (state_.skipped.count(state_.micro_batches)) ++state_.micro_batches;
-    const int64_t per_epoch = order_.batches_per_epoch(), wanted = state_.micro_batches++;
+    const int64_t per_epoch = data_.train->batches_per_epoch(), wanted = state_.micro_batches++;
     if (!prefetch_ || prefetched_ != wanted) {
       prefetch_.reset();
-      prefetch_ = std::make_unique<Prefetcher>(order_, wanted / per_epoch, wanted % per_epoch);
+      prefetch_ = std::make_unique<Prefetcher>(*data_.train, wanted / per_epoch, wanted % per_epoch);
     }
     prefetched_ = wanted + 1;
     return prefetch_->next();
@@ -169,7 +169,7 @@ class Trainer {
     int64_t rows = 0;
     for (int64_t i = 0; i < run_.train.gradient_accumulation_steps; ++i) {
       batches.push_back(to_device(next_batch(), Device::cpu));
-      rows += batches.back().ids.numel();
+      rows += batches.back().sequences.rows();
     }
     const LossSums sums = accumulate_gradients(model_, batches, run_.train, number);
     const double norm = optimizer_.gradient_norm(), loss = sums.loss / double(std::max<int64_t>(sums.labels, 1));
@@ -182,6 +182,7 @@ class Trainer {
     state_.last_loss = loss;
     state_.step = number;
     state_.tokens += rows;
+    interval_tokens_ += rows;
     state_.interval_loss += sums.loss;
     state_.interval_labels += sums.labels;
     state_.interval_norm += norm;
@@ -192,11 +193,10 @@ class Trainer {
   }
 
   void log_interval() {
-    const double seconds = seconds_since(interval_start_),
-                 tokens = double(state_.interval_steps * run_.train.batch_tokens);
+    const double seconds = seconds_since(interval_start_), tokens = double(interval_tokens_);
     log_->interval({.step = state_.step,
                     .tokens = state_.tokens,
-                    .epoch = double(state_.micro_batches) / double(order_.batches_per_epoch()),
+                    .epoch = double(state_.micro_batches) / double(data_.train->batches_per_epoch()),
                     .loss = state_.interval_loss / double(std::max<int64_t>(state_.interval_labels, 1)),
                     .learning_rate = schedule_.at(state_.step),
                     .gradient_norm = state_.interval_norm / double(state_.interval_steps),
@@ -205,7 +205,7 @@ class Trainer {
                     .elapsed = elapsed()},
                    state_);
     state_.interval_loss = state_.interval_norm = 0;
-    state_.interval_labels = state_.interval_steps = 0;
+    state_.interval_labels = state_.interval_steps = interval_tokens_ = 0;
     interval_start_ = Clock::now();
   }
 
@@ -286,7 +286,7 @@ class Trainer {
     const auto due = [&](int64_t every, int64_t last) {
       return last < state_.step && (final || (every && state_.step % every == 0));
     };
-    if (evaluation_ && due(c.eval_steps, state_.evaluated_step) && !evaluate()) return false;
+    if (data_.validation && due(eval_steps_, state_.evaluated_step) && !evaluate()) return false;
     if (run_.sampler && due(c.sample_steps, state_.sampled_step)) {
       try {
         const std::string text = run_.sampler(model_, *data_.tokenizer, run_.sample_prompt);
@@ -304,28 +304,39 @@ class Trainer {
 
   bool evaluate() {
     const Clock::time_point begin = Clock::now();
-    LossSums total;
-    const int64_t batches = evaluation_->batches_per_epoch();
-    for (int64_t i = 0; i < batches; ++i) {
+    HeldOutScores scores;
+    double bits_per_byte = 0;
+    if (run_.task) {
+      scores = run_.score_task(model_, static_cast<const TaskBatches&>(*data_.validation), data_.labels);
       if (stop_signal()) return false;
-      log_->status(cat("evaluating ", i + 1, "/", batches));
-      const LossSums sums = evaluate_batch(model_, to_device(evaluation_->batch(0, i), Device::cpu));
-      total.nll += sums.nll;
-      total.labels += sums.labels;
+      metrics_ = scores.metrics;
+    } else {
+      LossSums total;
+      const int64_t batches = data_.validation->batches_per_epoch();
+      for (int64_t i = 0; i < batches; ++i) {
+        if (stop_signal()) return false;
+        log_->status(cat("evaluating ", i + 1, "/", batches));
+        const LossSums sums = evaluate_batch(model_, to_device(data_.validation->batch(0, i), Device::cpu));
+        total.nll += sums.nll;
+        total.labels += sums.labels;
+      }
+      scores.loss = total.nll / double(std::max<int64_t>(total.labels, 1));
+      scores.best = -scores.loss;
+      if (data_.validation_bytes > 0) bits_per_byte = total.nll / std::numbers::ln2 / double(data_.validation_bytes);
     }
-    const double loss = total.nll / double(std::max<int64_t>(total.labels, 1));
-    check_finite(std::isfinite(loss), "the held-out loss");
-    const double bytes = double(data_.validation->info().bytes);
-    const bool best = state_.best_step < 0 || loss < state_.best_loss;
+    check_finite(std::isfinite(scores.loss), "the held-out loss");
+    const bool best = state_.best_step < 0 || scores.best > state_.best_score;
+    state_.evaluations_without_better = best ? 0 : state_.evaluations_without_better + 1;
     if (best) {
-      state_.best_loss = loss;
+      state_.best_loss = scores.loss;
+      state_.best_score = scores.best;
       state_.best_step = state_.step;
       make_directory(run_.out / "best");
       save_weights(model_, run_.out / "best" / "model.safetensors");
     }
-    state_.last_eval_loss = loss;
+    state_.last_eval_loss = scores.loss;
     state_.evaluated_step = state_.step;
-    log_->evaluation(state_.step, loss, bytes > 0 ? total.nll / std::numbers::ln2 / bytes : 0, best, state_);
+    log_->evaluation(state_.step, scores, bits_per_byte, best, state_);
     interval_start_ += Clock::now() - begin;  // evaluation is not training speed
     return true;
   }
@@ -382,34 +393,20 @@ TrainResult train(TrainRun run) {
   const bool continuing = std::filesystem::exists(run.out / "resolved_recipe.yaml");
 
   std::shared_ptr<const Tokenizer> tokenizer;
-  if (!checkpoint.empty()) tokenizer = load_tokenizer(run.out);
-  Dataset data = load_dataset(run.data, tokenizer);
+  if (!checkpoint.empty())
+    tokenizer = load_tokenizer(run.out);
+  else if (!run.from_pretrained.empty())
+    tokenizer = load_tokenizer(run.from_pretrained);
+  TrainingData data = load_training_data(run.data, run.train, run.task, tokenizer);
   ModelConfig& model = run.model;
-  const int64_t vocabulary = data.tokenizer->vocab_size();
-  check_usage(!model.vocab_size || model.vocab_size >= vocabulary, "model", "vocab_size ", model.vocab_size,
-              " is below the tokenizer's ", vocabulary, "; leave it out to use the tokenizer's");
-  if (!model.vocab_size) model.vocab_size = vocabulary;
-  if (!model.max_position_embeddings) model.max_position_embeddings = run.data.sequence_length;
-  check_usage(model.max_position_embeddings >= run.data.sequence_length, "model", "max_position_embeddings ",
-              model.max_position_embeddings, " is below data.sequence_length ", run.data.sequence_length);
-  model.validate();
-  check_usage(run.train.objective != "clm" || model.architecture == "decoder", "train",
-              "objective clm predicts the next token and needs architecture decoder, not ", model.architecture);
-  if (model.lacks_reference_ids()) {
-    const int64_t count = std::min(data.train.tokens(), model.max_position_embeddings);
-    std::vector<int32_t> first(static_cast<size_t>(count));
-    data.train.copy(0, count, first.data());
-    model.set_reference_ids({first.begin(), first.end()});
-  }
+  fit_model(model, data, run.data, run.train, run.task);
+  check_usage(run.train.sample_steps == 0 || run.train.objective == "clm", "train", "sample_steps ",
+              run.train.sample_steps, ": only objective clm makes models that continue a text");
+  if (run.train.objective != "clm") run.sampler = nullptr;
 
-  const auto evaluation_rows = [&] {
-    if (!data.validation) return int64_t(0);
-    return std::min(run.train.micro_batch_tokens(),
-                    BatchOrder(*data.validation, run.data.sequence_length, run.train.micro_batch_tokens(), 0, false)
-                        .rows_per_epoch());
-  };
-  Plan plan = fits ? fit_memory(model, run.train, run.data.sequence_length, evaluation_rows(), run.memory_budget)
-                   : plan_training(model, run.train, run.data.sequence_length, evaluation_rows(), false);
+  const int64_t evaluation_rows = data.validation ? data.validation->largest_batch() : 0;
+  Plan plan = fits ? fit_memory(model, run.train, run.data.sequence_length, evaluation_rows, run.memory_budget)
+                   : plan_training(model, run.train, run.data.sequence_length, evaluation_rows, false);
   if (run.memory_budget && plan.memory.peak > run.memory_budget)
     throw Error("memory",
                 cat("the plan needs ", format_bytes(double(plan.memory.peak)), ", the budget is ",

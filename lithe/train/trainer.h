@@ -4,6 +4,8 @@
 #include "lithe/data/config.h"
 #include "lithe/train/config.h"
 #include "lithe/train/plan.h"
+#include "lithe/train/run_log.h"
+#include "lithe/train/training_data.h"
 
 namespace lithe {
 
@@ -12,13 +14,18 @@ struct TrainRun {
   ModelConfig model;
   DataConfig data;
   TrainConfig train;
-  Node recipe;  // everything resolved, for resolved_recipe.yaml
+  std::optional<TaskConfig> task;
+  Path from_pretrained;        // a run whose tokenizer and weights this one starts with; empty: none
+  bool fresh_weights = false;  // of from_pretrained only the tokenizer
+  Node recipe;                 // everything resolved, for resolved_recipe.yaml
   bool resume = false;
   int64_t memory_budget = 0;  // bytes; 0: none
   bool fit_memory = false;    // choose accumulation and recomputation instead of refusing
   std::string sample_prompt;
   /// Continues the prompt; empty: no samples. Called every train.sample_steps.
   std::function<std::string(const Model&, const Tokenizer&, const std::string& prompt)> sampler;
+  /// Scores the held-out examples of a task.
+  std::function<HeldOutScores(const Model&, const TaskBatches&, const std::vector<std::string>& labels)> score_task;
 };
 
 struct TrainResult {
@@ -27,6 +34,7 @@ struct TrainResult {
   int64_t steps = 0, tokens = 0;
   double final_loss = 0, eval_loss = 0, best_eval_loss = 0, seconds = 0;
   int64_t best_step = -1;
+  std::vector<std::pair<std::string, double>> metrics;  // of the last evaluation of a task
   MemoryUse planned, measured;
 };
 

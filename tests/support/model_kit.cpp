@@ -140,115 +140,117 @@ Tensor labels_for(const Head::LabelCount& count, const Tensor& labels) {
   if (out.is_meta()) return out;
   for (int64_t i = 0; i < out.numel(); ++i)
     if (int32_t& label = out.data<int32_t>()[i]; label >= 0) label %= int32_t(count.classes);
-  Batch random_batch(const std::vector<int64_t>& lengths, const ModelConfig& config, uint64_t seed, Device device) {
-    Batch batch = random_batch(lengths, config.vocab_size, seed, device);
-    batch.ids = random_tokens(batch.ids.numel(), config, seed, device);
-    return batch;
-  }
+  return out;
+}
 
-  Tensor random_tokens(int64_t n, const ModelConfig& config, uint64_t seed, Device device) {
-    const PartInfo& info = Registry::instance().get(Embedding::slot, config.embedding.type, {}).info;
-    return info.token_width == 1 ? random_ids(n, config.vocab_size, seed, device) : random_codes(n, info, seed, device);
-  }
+Batch random_batch(const std::vector<int64_t>& lengths, const ModelConfig& config, uint64_t seed, Device device) {
+  Batch batch = random_batch(lengths, config.vocab_size, seed, device);
+  batch.ids = random_tokens(batch.ids.numel(), config, seed, device);
+  return batch;
+}
 
-  Tensor random_codes(int64_t n, const PartInfo& embedding, uint64_t seed, Device device) {
-    const int64_t width = embedding.token_width;
-    const Tensor out = empty({n, width}, DType::i32, device), types = random_ids(n, 12, seed);
-    if (out.is_meta()) return out;
-    const RandomKey key{.seed = 1, .purpose = purpose_of("kit.codes")};
-    for (int64_t i = 0; i < n; ++i) {
-      const int32_t type = types.data<int32_t>()[i];
-      int32_t* code = out.data<int32_t>() + i * width;
-      std::fill(code, code + width, 0);
-      code[0] = std::min(type, 5);
-      if (type < 5) continue;
-      for (int64_t j = 1; j < width; ++j)
-        code[j] =
-            int32_t(uint32_t(random_below(key, uint64_t(type * width + j),
-                                          embedding.payload_below ? uint64_t(embedding.payload_below) : 1ull << 32)));
-    }
-    return out;
-  }
+Tensor random_tokens(int64_t n, const ModelConfig& config, uint64_t seed, Device device) {
+  const PartInfo& info = Registry::instance().get(Embedding::slot, config.embedding.type, {}).info;
+  return info.token_width == 1 ? random_ids(n, config.vocab_size, seed, device) : random_codes(n, info, seed, device);
+}
 
-  Batch alone(const Batch& batch, int64_t b) {
-    const int64_t begin = batch.sequences.offset(b), end = batch.sequences.offset(b + 1);
-    return {clone(batch.ids.slice(begin, end)), clone(batch.labels.slice(begin, end)), Sequences::single(end - begin)};
+Tensor random_codes(int64_t n, const PartInfo& embedding, uint64_t seed, Device device) {
+  const int64_t width = embedding.token_width;
+  const Tensor out = empty({n, width}, DType::i32, device), types = random_ids(n, 12, seed);
+  if (out.is_meta()) return out;
+  const RandomKey key{.seed = 1, .purpose = purpose_of("kit.codes")};
+  for (int64_t i = 0; i < n; ++i) {
+    const int32_t type = types.data<int32_t>()[i];
+    int32_t* code = out.data<int32_t>() + i * width;
+    std::fill(code, code + width, 0);
+    code[0] = std::min(type, 5);
+    if (type < 5) continue;
+    for (int64_t j = 1; j < width; ++j)
+      code[j] = int32_t(uint32_t(random_below(
+          key, uint64_t(type * width + j), embedding.payload_below ? uint64_t(embedding.payload_below) : 1ull << 32)));
   }
+  return out;
+}
 
-  Results run_training(Model & model, const Batch& batch, double smoothing) {
-    const Tensor labels = labels_for(model, batch);
-    int64_t labelled = 0;
-    for (double label : values(labels)) labelled += label >= 0;
-    Results out;
-    for (Parameter& p : model.parameters().all())
-      if (p.master.ref()) p.master.ref()->grad = Tensor();
-    {
-      Tape tape;
-      const Var rows = model.forward(batch.ids, batch.sequences);
-      out["rows"] = values(rows.value());
-      out["logits"] = values(model.logits(rows, batch.sequences).value());
-    }
-    LossSums sums;
-    {
-      Tape tape;
-      const Var loss = model.loss(batch.ids, labels, batch.sequences, smoothing, 1.0 / double(labelled), &sums);
-      out["loss"] = {sums.loss / double(labelled)};
-      out["nll"] = {sums.nll / double(labelled)};
-      tape.backward(loss);
-    }
-    for (Parameter& p : model.parameters().all()) {
-      const Tensor grad = p.master.grad();
-      out["gradient of " + p.name] =
-          grad.defined() ? values(grad) : std::vector<double>(size_t(p.master.value().numel()), 0.0);
-    }
-    return out;
-  }
+Batch alone(const Batch& batch, int64_t b) {
+  const int64_t begin = batch.sequences.offset(b), end = batch.sequences.offset(b + 1);
+  return {clone(batch.ids.slice(begin, end)), clone(batch.labels.slice(begin, end)), Sequences::single(end - begin)};
+}
 
-  Bounded rounding_bound(const std::function<Results(double, uint64_t)>& run, double relative, double safety) {
-    Bounded out{run(0, 0), {}};
-    for (const auto& [name, exact] : out.exact) out.bound[name].assign(exact.size(), 0);
-    for (uint64_t draw = 1; draw <= 4; ++draw) {
-      const Results moved = run(relative, draw);
-      for (const auto& [name, exact] : out.exact)
-        for (size_t i = 0; i < exact.size(); ++i)
-          out.bound[name][i] = std::max(out.bound[name][i], std::abs(moved.at(name)[i] - exact[i]));
-    }
-    for (auto& [name, bound] : out.bound) {
-      double squares = 0;
-      for (double b : bound) squares += b * b;
-      const double rms = bound.empty() ? 0 : std::sqrt(squares / double(bound.size()));
-      for (double& b : bound) b = safety * (b + rms);
-    }
-    return out;
+Results run_training(Model& model, const Batch& batch, double smoothing) {
+  const Tensor labels = labels_for(model, batch);
+  int64_t labelled = 0;
+  for (double label : values(labels)) labelled += label >= 0;
+  Results out;
+  for (Parameter& p : model.parameters().all())
+    if (p.master.ref()) p.master.ref()->grad = Tensor();
+  {
+    Tape tape;
+    const Var rows = model.forward(batch.ids, batch.sequences);
+    out["rows"] = values(rows.value());
+    out["logits"] = values(model.logits(rows, batch.sequences).value());
   }
+  LossSums sums;
+  {
+    Tape tape;
+    const Var loss = model.loss(batch.ids, labels, batch.sequences, smoothing, 1.0 / double(labelled), &sums);
+    out["loss"] = {sums.loss / double(labelled)};
+    out["nll"] = {sums.nll / double(labelled)};
+    tape.backward(loss);
+  }
+  for (Parameter& p : model.parameters().all()) {
+    const Tensor grad = p.master.grad();
+    out["gradient of " + p.name] =
+        grad.defined() ? values(grad) : std::vector<double>(size_t(p.master.value().numel()), 0.0);
+  }
+  return out;
+}
 
-  double rounding(DType dtype, int64_t length) {
-    const double sums = epsilon_of(dtype == DType::f64 ? DType::f64 : DType::f32) * std::sqrt(double(length));
-    return 2 * epsilon_of(dtype) + sums;
+Bounded rounding_bound(const std::function<Results(double, uint64_t)>& run, double relative, double safety) {
+  Bounded out{run(0, 0), {}};
+  for (const auto& [name, exact] : out.exact) out.bound[name].assign(exact.size(), 0);
+  for (uint64_t draw = 1; draw <= 4; ++draw) {
+    const Results moved = run(relative, draw);
+    for (const auto& [name, exact] : out.exact)
+      for (size_t i = 0; i < exact.size(); ++i)
+        out.bound[name][i] = std::max(out.bound[name][i], std::abs(moved.at(name)[i] - exact[i]));
   }
+  for (auto& [name, bound] : out.bound) {
+    double squares = 0;
+    for (double b : bound) squares += b * b;
+    const double rms = bound.empty() ? 0 : std::sqrt(squares / double(bound.size()));
+    for (double& b : bound) b = safety * (b + rms);
+  }
+  return out;
+}
 
-  std::string compare(const Results& got, const Bounded& want, double* closest) {
-    double worst = 0;
-    std::string message;
-    for (const auto& [name, exact] : want.exact) {
-      const auto found = got.find(name);
-      if (found == got.end() || found->second.size() != exact.size()) return "no " + name + " of the same size";
-      const auto& bound = want.bound.at(name);
-      for (size_t i = 0; i < exact.size(); ++i) {
-        const double error = std::abs(found->second[i] - exact[i]);
-        if (error == 0) continue;
-        const double ratio = std::isnan(error) ? INFINITY : error / bound[i];
-        if (ratio <= worst) continue;
-        worst = ratio;
-        std::ostringstream text;
-        text.precision(17);
-        text << name << "[" << i << "]: got " << found->second[i] << ", want " << exact[i] << ", apart by " << error
-             << ", bound " << bound[i];
-        message = text.str();
-      }
+double rounding(DType dtype, int64_t length) {
+  const double sums = epsilon_of(dtype == DType::f64 ? DType::f64 : DType::f32) * std::sqrt(double(length));
+  return 2 * epsilon_of(dtype) + sums;
+}
+
+std::string compare(const Results& got, const Bounded& want, double* closest) {
+  double worst = 0;
+  std::string message;
+  for (const auto& [name, exact] : want.exact) {
+    const auto found = got.find(name);
+    if (found == got.end() || found->second.size() != exact.size()) return "no " + name + " of the same size";
+    const auto& bound = want.bound.at(name);
+    for (size_t i = 0; i < exact.size(); ++i) {
+      const double error = std::abs(found->second[i] - exact[i]);
+      if (error == 0) continue;
+      const double ratio = std::isnan(error) ? INFINITY : error / bound[i];
+      if (ratio <= worst) continue;
+      worst = ratio;
+      std::ostringstream text;
+      text.precision(17);
+      text << name << "[" << i << "]: got " << found->second[i] << ", want " << exact[i] << ", apart by " << error
+           << ", bound " << bound[i];
+      message = text.str();
     }
-    if (closest) *closest = worst;
-    return worst <= 1 ? "" : message;
   }
+  if (closest) *closest = worst;
+  return worst <= 1 ? "" : message;
+}
 
 }  // namespace lithe::kit

@@ -1,0 +1,56 @@
+// Labelled examples as batches of framed sequences.
+#pragma once
+
+#include "lithe/data/batches.h"
+#include "lithe/data/task.h"
+#include "lithe/text/tokenizer.h"
+
+namespace lithe {
+
+/// One sequence of an example; a long context of a question makes several.
+struct TaskSequence {
+  int64_t example = 0;
+  std::vector<int32_t> tokens;
+  int64_t rows = 0;
+  int64_t row_of_word = 0;     // span: the row of pieces[0]
+  std::vector<int64_t> words;  // tagging: the row of each word's first token, -1 for a word that did not fit
+  std::vector<Answer> pieces;  // span: the word that each row from row_of_word on is of, as it stands in the context
+  int64_t begin_row = 0, end_row = 0;  // span: the answer's first and last row; 0 and 0: it is not in this sequence
+};
+
+/// The batches hold equally many sequences, batch_tokens / sequence_length of them, but the last. Shuffled: in an order
+/// that is a pure function of (seed, epoch); else in the order of the examples. Labels: [B] classes or values, [N] tags
+/// on the first tokens of words, or [2B] begins and ends (Head::count).
+class TaskBatches : public BatchSource {
+ public:
+  /// Tokenizes all examples. Longer ones are cut to sequence_length, which `cut()` counts; contexts of questions are
+  /// divided instead, into parts that overlap by half.
+  TaskBatches(std::vector<Example> examples, TaskType type, const Tokenizer& tokenizer, int64_t sequence_length,
+              int64_t batch_tokens, uint64_t seed, bool shuffle);
+
+  int64_t batches_per_epoch() const override;
+  int64_t largest_batch() const override { return largest_; }
+  Batch batch(int64_t epoch, int64_t index) const override;
+
+  const std::vector<Example>& examples() const { return examples_; }
+  TaskType type() const { return type_; }
+  /// In the order of the examples.
+  const std::vector<TaskSequence>& sequences() const { return sequences_; }
+  int64_t cut() const { return cut_; }
+  /// Checksum of tokens and labels.
+  uint64_t fingerprint() const { return fingerprint_; }
+
+ private:
+  TaskType type_;
+  int64_t token_width_, batch_size_, largest_ = 0, cut_ = 0;
+  uint64_t seed_, fingerprint_ = 0;
+  bool shuffle_;
+  std::vector<Example> examples_;
+  std::vector<TaskSequence> sequences_;
+
+  void add_text(const Example& example, int64_t index, const Tokenizer& tokenizer, int64_t max_tokens);
+  void add_words(const Example& example, int64_t index, const Tokenizer& tokenizer, int64_t max_tokens);
+  void add_question(const Example& example, int64_t index, const Tokenizer& tokenizer, int64_t max_tokens);
+};
+
+}  // namespace lithe

@@ -1,0 +1,124 @@
+#include "lithe/eval/task_evaluation.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "lithe/base/stop.h"
+#include "lithe/kernels/cross_entropy.h"
+#include "lithe/ops/basic.h"
+#include "lithe/train/step.h"
+
+namespace lithe {
+namespace {
+
+constexpr int64_t kLongestAnswer = 30;  // tokens
+
+int32_t largest(const Tensor& logits, int64_t row) {
+  int64_t best = 0;
+  for (int64_t c = 1; c < logits.cols(); ++c)
+    if (value_at(logits, row * logits.cols() + c) > value_at(logits, row * logits.cols() + best)) best = c;
+  return int32_t(best);
+}
+
+std::vector<double> softmax_row(const Tensor& logits, int64_t row) {
+  std::vector<double> out;
+  double largest = -INFINITY, total = 0;
+  for (int64_t c = 0; c < logits.cols(); ++c) largest = std::max(largest, value_at(logits, row * logits.cols() + c));
+  for (int64_t c = 0; c < logits.cols(); ++c)
+    total += out.emplace_back(std::exp(value_at(logits, row * logits.cols() + c) - largest));
+  for (double& p : out) p /= total;
+  return out;
+}
+
+// The best answer of one part of a context, and how much likelier it is than none.
+struct Span {
+  double score = -INFINITY;
+  std::string text;
+};
+
+Span best_span(const TaskSequence& s, const Tensor& logits, int64_t offset, const std::string& context) {
+  const auto at = [&](int64_t row, int64_t side) { return value_at(logits, 2 * (offset + row) + side); };
+  Span best;
+  int64_t from = 0, to = 0;
+  for (int64_t i = 0; i < int64_t(s.pieces.size()); ++i)
+    for (int64_t j = i; j < std::min(i + kLongestAnswer, int64_t(s.pieces.size())); ++j)
+      if (const double score = at(s.row_of_word + i, 0) + at(s.row_of_word + j, 1); score > best.score)
+        best.score = score, from = i, to = j;
+  if (s.pieces.empty()) return best;
+  best.score -= at(0, 0) + at(0, 1);
+  const Answer &first = s.pieces[size_t(from)], &last = s.pieces[size_t(to)];
+  best.text = context.substr(size_t(first.begin), size_t(last.begin - first.begin) + last.text.size());
+  return best;
+}
+
+}  // namespace
+
+TaskAnswers answer(const Model& model, const TaskBatches& batches,
+                   const std::function<void(int64_t, int64_t)>& progress) {
+  const NoGrad no_grad;
+  TaskAnswers out;
+  const std::vector<Example>& examples = batches.examples();
+  out.predictions.resize(examples.size());
+  if (batches.type() == TaskType::classification) out.probabilities.resize(examples.size());
+  std::vector<double> margins(examples.size(), 0);  // span: of the best answer so far; 0 is the one of none
+  LossSums total;
+  int64_t next = 0;
+  for (int64_t i = 0; i < batches.batches_per_epoch() && !stop_signal(); ++i) {
+    const DeviceBatch batch = to_device(batches.batch(0, i), model.device());
+    const Var rows = model.forward(batch.ids, batch.sequences);
+    if (batch.labelled) {
+      LossSums sums;
+      model.loss_of(rows, {}, {.sequences = batch.sequences, .labels = batch.labels, .sums = &sums});
+      total.loss += sums.loss;
+      total.labels += sums.labels;
+    }
+    const Tensor logits = model.logits(rows, batch.sequences).value();
+    for (int64_t b = 0; b < batch.sequences.count(); ++b, ++next) {
+      const TaskSequence& s = batches.sequences()[size_t(next)];
+      Prediction& p = out.predictions[size_t(s.example)];
+      const int64_t offset = batch.sequences.offset(b);
+      switch (batches.type()) {
+        case TaskType::classification:
+          p.label = largest(logits, b);
+          out.probabilities[size_t(s.example)] = softmax_row(logits, b);
+          break;
+        case TaskType::regression: p.value = value_at(logits, b); break;
+        case TaskType::tagging:
+          for (const int64_t row : s.words) p.tags.push_back(row < 0 ? 0 : largest(logits, offset + row));
+          break;
+        case TaskType::span:
+          if (const Span span = best_span(s, logits, offset, examples[size_t(s.example)].pair);
+              span.score > margins[size_t(s.example)]) {
+            margins[size_t(s.example)] = span.score;
+            p.text = span.text;
+          }
+          break;
+      }
+    }
+    if (progress) progress(i + 1, batches.batches_per_epoch());
+  }
+  out.loss = total.loss / double(std::max<int64_t>(total.labels, 1));
+  return out;
+}
+
+std::function<HeldOutScores(const Model&, const TaskBatches&, const std::vector<std::string>&)> score_task_of(
+    const TaskConfig& config) {
+  return [config](const Model& model, const TaskBatches& batches, const std::vector<std::string>& labels) {
+    HeldOutScores out;
+    const TaskAnswers answers = answer(model, batches);
+    if (stop_signal()) return out;
+    out.loss = answers.loss;
+    const ChosenMetrics chosen = choose_metrics(config);
+    for (const Score& score : score_predictions(chosen.metrics, answers.predictions, batches.examples(), labels)) {
+      out.metrics.emplace_back(score.metric.name, score.value);
+      if (score.metric.name != chosen.best.name) continue;
+      // An undefined score (a constant prediction's correlation) is worse than any other.
+      out.best = std::isnan(score.value)                 ? -INFINITY
+                 : score.metric.better == Better::higher ? score.value
+                                                         : -score.value;
+    }
+    return out;
+  };
+}
+
+}  // namespace lithe

@@ -1,0 +1,71 @@
+// Where an answer begins and ends: two logits a row, each softmaxed over the rows of a sequence [Devlin et al. 2019].
+#include <algorithm>
+
+#include "lithe/nn/registry.h"
+#include "lithe/ops/basic.h"
+#include "lithe/ops/linear.h"
+
+namespace lithe {
+namespace {
+
+class Span final : public Head {
+ public:
+  Span(const Scope& scope, const NoOptions&, const Args& args)
+      : start_(scope / "start", args.hidden_size, 1, true), end_(scope / "end", args.hidden_size, 1, true) {}
+
+  /// The rows of the beginnings in their sequences, then those of the ends.
+  LabelCount count(const Sequences& sequences) const override {
+    int64_t shortest = sequences.rows();
+    for (int64_t b = 0; b < sequences.count(); ++b) shortest = std::min(shortest, sequences.length(b));
+    return {2 * sequences.count(), shortest};
+  }
+  /// [N, 2]
+  Var logits(const Var& x, const Sequences&) const override {
+    const Var both = concatenate_rows({reshape(start_(x), {1, x.rows()}), reshape(end_(x), {1, x.rows()})});
+    const Tensor out = empty({x.rows(), 2}, x.dtype(), x.device());
+    if (!out.is_meta())
+      for (int64_t n = 0; n < x.rows(); ++n)
+        for (int64_t side = 0; side < 2; ++side)
+          set_value(out, 2 * n + side, value_at(both.value(), side * x.rows() + n));
+    return record("columns", {both}, out, [both = both.ref()](const Tensor& dy, Grads& g) {
+      const Tensor d = empty({2, dy.rows()}, dy.dtype(), dy.device());
+      for (int64_t n = 0; n < dy.rows() && !d.is_meta(); ++n)
+        for (int64_t side = 0; side < 2; ++side) set_value(d, side * dy.rows() + n, value_at(dy, 2 * n + side));
+      g.give(both, d);
+    });
+  }
+  Var loss(const Var& x, const LossArgs& a) const override {
+    const int64_t count = a.sequences.count();
+    LossSums total;
+    Var loss;
+    for (int64_t side = 0; side < 2; ++side) {
+      const Var logits = (side == 0 ? start_ : end_)(x);
+      for (int64_t b = 0; b < count; ++b) {
+        const int64_t length = a.sequences.length(b), label = side * count + b;
+        if (length == 0) continue;
+        const Var rows = reshape(slice_rows(logits, a.sequences.offset(b), a.sequences.offset(b + 1)), {1, length});
+        LossSums sums;
+        const Var one = cross_entropy(rows, a.labels.slice(label, label + 1), a.smoothing, a.scale, &sums,
+                                      a.row_nll.defined() ? a.row_nll.slice(label, label + 1) : Tensor());
+        loss = loss.defined() ? add(loss, one) : one;
+        total.loss += sums.loss;
+        total.nll += sums.nll;
+        total.labels += sums.labels;
+      }
+    }
+    if (a.sums) *a.sums = total;
+    return loss;
+  }
+
+ private:
+  Linear start_, end_;
+};
+
+}  // namespace
+
+void register_head_span(Registry& registry) {
+  registry.add<Head, Span, NoOptions>(
+      "span", {.summary = "where an answer begins and ends in a sequence", .source = "Devlin et al. 2019"});
+}
+
+}  // namespace lithe
