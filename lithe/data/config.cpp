@@ -33,11 +33,11 @@ std::unique_ptr<Tokenizer> read_cached_tokenizer(const Path& path) {
 std::unique_ptr<Tokenizer> load_or_train(const TokenizerConfig& config, const Corpus& corpus,
                                          const Path& cache_directory) {
   const ForEachText texts = [&](const std::function<void(std::string_view)>& f) { corpus.for_each_document(f); };
-  if (config.type != "bpe") return make_tokenizer(config, texts);
+  if (!learns_from_texts(config)) return make_tokenizer(config, texts);
   TokenizerConfig copy = config;
   // The number changes when training would give another tokenizer for the same section and text.
   const std::string facts = "1\n" + to_yaml(write_fields([&](Fields& f) { copy.fields(f); }));
-  const Path path = cache_directory / (hex(checksum(facts.data(), facts.size(), corpus.fingerprint())) + ".bpe");
+  const Path path = cache_directory / (hex(checksum(facts.data(), facts.size(), corpus.fingerprint())) + "." + config.type);
   if (std::filesystem::exists(path)) {
     try {
       return read_cached_tokenizer(path);
