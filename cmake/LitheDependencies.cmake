@@ -7,6 +7,7 @@ find_package(nlohmann_json REQUIRED)
 find_package(ZLIB REQUIRED)
 find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)
+find_package(OpenSSL 3.0 REQUIRED COMPONENTS Crypto)
 # Not find_package(dnnl): Debian's package file insists on OpenCL headers that the CPU library does not need.
 find_library(DNNL_LIBRARY dnnl)
 find_path(DNNL_INCLUDE oneapi/dnnl/dnnl.h)
@@ -20,7 +21,7 @@ target_link_libraries(lithe_deps_base INTERFACE OpenMP::OpenMP_CXX Threads::Thre
 add_library(LitheDeps::base ALIAS lithe_deps_base)
 
 add_library(lithe_deps_text INTERFACE)
-target_link_libraries(lithe_deps_text INTERFACE PkgConfig::PCRE2 PkgConfig::UTF8PROC)
+target_link_libraries(lithe_deps_text INTERFACE PkgConfig::PCRE2 PkgConfig::UTF8PROC OpenSSL::Crypto)
 add_library(LitheDeps::text ALIAS lithe_deps_text)
 
 add_library(lithe_deps_data INTERFACE)

@@ -30,16 +30,14 @@ std::unique_ptr<Tokenizer> read_cached_tokenizer(const Path& path) {
   return parse_tokenizer(bytes.substr(17), path.string());
 }
 
-bool is_trained(const TokenizerConfig& config) { return config.type != "bytes" && config.type != "file"; }
-
 std::unique_ptr<Tokenizer> load_or_train(const TokenizerConfig& config, const Corpus& corpus,
                                          const Path& cache_directory) {
   const ForEachText texts = [&](const std::function<void(std::string_view)>& f) { corpus.for_each_document(f); };
-  if (!is_trained(config)) return make_tokenizer(config, texts);
+  if (!learns_from_texts(config)) return make_tokenizer(config, texts);
   TokenizerConfig copy = config;
   // The number changes when training would give another tokenizer for the same section and text.
   const std::string facts = "1\n" + to_yaml(write_fields([&](Fields& f) { copy.fields(f); }));
-  const Path path = cache_directory / (hex(checksum(facts.data(), facts.size(), corpus.fingerprint())) + ".bpe");
+  const Path path = cache_directory / (hex(checksum(facts.data(), facts.size(), corpus.fingerprint())) + "." + config.type);
   if (std::filesystem::exists(path)) {
     try {
       return read_cached_tokenizer(path);
@@ -111,7 +109,7 @@ uint64_t Dataset::fingerprint() const {
 }
 
 std::shared_ptr<const Tokenizer> tokenizer_of(const DataConfig& config) {
-  if (!is_trained(config.tokenizer)) return make_tokenizer(config.tokenizer, {});
+  if (!learns_from_texts(config.tokenizer)) return make_tokenizer(config.tokenizer, {});
   check_usage(!config.files.empty(), "data", "a tokenizer of type ", config.tokenizer.type,
               " is learnt from text; name it in data.files, or give from_pretrained or a tokenizer of type file");
   const Corpus all(config.files, corpus_options(config));

@@ -1,5 +1,6 @@
 #include "lithe/text/added_tokens.h"
 
+#include "lithe/base/error.h"
 #include "lithe/text/unicode.h"
 #include "lithe/text/utf8.h"
 
@@ -21,6 +22,18 @@ bool is_word(const Utf8Unit& unit) { return unit.kind == Kind::character && is_w
 bool is_space(const Utf8Unit& unit) { return unit.kind == Kind::character && is_white_space(unit.code_point); }
 
 }  // namespace
+
+std::vector<AddedToken> special_tokens(const std::vector<std::string>& contents) {
+  std::vector<AddedToken> tokens;
+  for (const std::string& content : contents) {
+    check_usage(content.size() > 1, "tokenizer", "a special token must have at least two characters, got '", content,
+                "'");
+    for (const AddedToken& other : tokens)
+      check_usage(other.content != content, "tokenizer", "special token '", content, "' is given twice");
+    tokens.push_back({.id = int32_t(tokens.size()), .content = content, .special = true});
+  }
+  return tokens;
+}
 
 AddedTokens::AddedTokens(std::vector<AddedToken> tokens) : tokens_(std::move(tokens)), trie_(1) {
   for (size_t t = 0; t < tokens_.size(); ++t) {

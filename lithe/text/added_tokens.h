@@ -21,6 +21,9 @@ struct AddedToken {
   bool normalized = false;   // looked for in normalized text
 };
 
+/// Special tokens with ids 0, 1, ... Fails, as wrong usage, on one of less than two bytes or given twice.
+std::vector<AddedToken> special_tokens(const std::vector<std::string>& contents);
+
 /// Finds a set of strings: the leftmost, of these the longest.
 class AddedTokens {
  public:

@@ -55,7 +55,17 @@ std::string Normalizer::operator()(std::string_view text) const {
 Normalizer::Step lower_case() {
   return [](std::string_view text) {
     std::string out;
-    for_each_character(text, [&](uint32_t c) { append_lower_case(out, c); });
+    out.reserve(text.size());
+    for (size_t i = 0; i < text.size();) {
+      if (const char c = text[i]; static_cast<unsigned char>(c) < 0x80) {
+        out += char(c >= 'A' && c <= 'Z' ? c + ('a' - 'A') : c);
+        ++i;
+        continue;
+      }
+      const Utf8Unit unit = utf8_unit(text.substr(i));
+      append_lower_case(out, unit.code_point);
+      i += unit.length;
+    }
     return out;
   };
 }

@@ -1,68 +1,14 @@
 #include "lithe/text/pipeline_tokenizer.h"
 
 #include <cstdlib>
-#include <mutex>
 #include <optional>
 
 #include "lithe/base/error.h"
-#include "lithe/base/threads.h"
 #include "lithe/text/byte_alphabet.h"
-#include "lithe/text/word_table.h"
+#include "lithe/text/word_cache.h"
 
 namespace lithe {
 namespace {
-
-constexpr size_t longest_cached = 64;        // bytes; longer words seldom come back
-constexpr size_t most_cached = 1 << 17;      // words
-constexpr int64_t pieces_per_thread = 8192;  // below, another thread costs more than it saves
-
-/// Ids of words seen before. For one thread at a time.
-class WordCache {
- public:
-  void encode(const WordModel& model, std::string_view word, std::vector<int32_t>& ids) {
-    if (word.size() > longest_cached) return model.encode(word, ids);
-    const uint64_t hash = hash_word(word);
-    if (const Range* known = ranges_.find(word, hash)) {
-      ids.insert(ids.end(), ids_.begin() + known->begin, ids_.begin() + known->end);
-      return;
-    }
-    if (ranges_.size() == most_cached) {
-      ranges_.clear();
-      ids_.clear();
-    }
-    const uint32_t begin = uint32_t(ids_.size());
-    model.encode(word, ids_);
-    ranges_.insert(word, hash) = {begin, uint32_t(ids_.size())};
-    ids.insert(ids.end(), ids_.begin() + begin, ids_.end());
-  }
-
- private:
-  struct Range {
-    uint32_t begin, end;
-  };
-  WordTable<Range> ranges_;
-  std::vector<int32_t> ids_;
-};
-
-/// Caches that threads borrow and return, so that they stay warm between calls.
-class CachePool {
- public:
-  std::unique_ptr<WordCache> borrow() {
-    const std::lock_guard lock(mutex_);
-    if (free_.empty()) return std::make_unique<WordCache>();
-    auto cache = std::move(free_.back());
-    free_.pop_back();
-    return cache;
-  }
-  void give_back(std::unique_ptr<WordCache> cache) {
-    const std::lock_guard lock(mutex_);
-    free_.push_back(std::move(cache));
-  }
-
- private:
-  std::mutex mutex_;
-  std::vector<std::unique_ptr<WordCache>> free_;
-};
 
 void replace_all(std::string& text, std::string_view from, std::string_view to) {
   for (size_t at = 0; (at = text.find(from, at)) != text.npos; at += to.size()) text.replace(at, from.size(), to);
@@ -159,7 +105,7 @@ class PipelineTokenizer final : public Tokenizer {
   AddedTokens raw_added_, normalized_added_;
   std::vector<bool> is_special_, is_added_;
   std::vector<std::string> text_;  // what a token means, by id
-  mutable CachePool caches_;
+  WordEncoder encoder_;
 
   std::string text_of(const std::string& spelling) const {
     if (p_.decoding.kind == Decoding::Kind::byte_level) return unspell_bytes(spelling).value_or(spelling);
@@ -171,16 +117,7 @@ class PipelineTokenizer final : public Tokenizer {
   }
 
   void encode_part(std::string_view text, std::vector<int32_t>& ids) const {
-    p_.pretokenizer.pieces(text, [&](std::span<const PreTokenizer::Piece> pieces) {
-      std::vector<std::vector<int32_t>> parts(static_cast<size_t>(threads()));
-      parallel_for(int64_t(pieces.size()), pieces_per_thread, [&](int64_t begin, int64_t end, int thread) {
-        auto cache = caches_.borrow();
-        std::vector<int32_t>& out = thread == 0 ? ids : parts[size_t(thread)];
-        for (int64_t i = begin; i < end; ++i) cache->encode(*p_.model, pieces[size_t(i)], out);
-        caches_.give_back(std::move(cache));
-      });
-      for (const auto& part : parts) ids.insert(ids.end(), part.begin(), part.end());
-    });
+    p_.pretokenizer.pieces(text, [&](auto pieces) { encoder_.encode(*p_.model, pieces, ids); });
   }
 };
 

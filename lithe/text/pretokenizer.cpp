@@ -117,6 +117,11 @@ void PreTokenizer::add_split(Pattern pattern, Split::Behavior behavior, bool inv
   steps_.push_back({PreTokenizerStep::Kind::split, {{std::move(pattern), behavior, invert}}});
 }
 
+void PreTokenizer::add_bert() {
+  add_split(Pattern(R"(\s)", "BertPreTokenizer"), Split::Behavior::removed);
+  add_split(Pattern(punctuation_pattern, "BertPreTokenizer"));
+}
+
 void PreTokenizer::apply(size_t step, Piece piece, std::vector<Piece>& out, Storage& storage) const {
   if (step == steps_.size()) {
     if (!piece.empty()) out.push_back(piece);

@@ -26,6 +26,9 @@ struct PreTokenizerStep {
   std::vector<Split> split;  // one for Kind::split
 };
 
+/// One character of category P, or of all of ASCII's punctuation and symbols.
+inline constexpr std::string_view punctuation_pattern = R"([\p{P}$+<=>^`|~])";
+
 class PreTokenizer {
  public:
   using Piece = std::string_view;
@@ -34,6 +37,8 @@ class PreTokenizer {
   PreTokenizer() = default;
   explicit PreTokenizer(std::vector<PreTokenizerStep> steps) : steps_(std::move(steps)) {}
   void add_split(Pattern pattern, Split::Behavior behavior = Split::Behavior::isolated, bool invert = false);
+  /// BERT's: white space goes, each punctuation character is a piece.
+  void add_bert();
   void add_prefix_space() { steps_.push_back({PreTokenizerStep::Kind::prefix_space, {}}); }
 
   /// Calls sink with the non-empty pieces of `text` in order, many at a time; the pieces live until sink returns.

@@ -1,7 +1,6 @@
 #include "lithe/text/tokenizer.h"
 
 #include "lithe/base/error.h"
-#include "lithe/base/fields.h"
 #include "lithe/text/byte_alphabet.h"
 #include "lithe/text/tokenizer_json.h"
 #include "lithe/text/utf8.h"
@@ -30,30 +29,6 @@ std::unique_ptr<Tokenizer> make_byte_tokenizer() {
   description.added.push_back({.id = 256, .content = std::string(end_of_text), .special = true});
   description.words = false;
   return parse_tokenizer(byte_level_bpe_json(description), "byte tokenizer");
-}
-
-void TokenizerConfig::fields(Fields& f) {
-  f("type", type, "bytes, a byte-level BPE trained on the corpus, or one loaded from a file",
-    one_of({"bytes", "bpe", "file"}));
-  f("vocab_size", vocab_size, "entries of a trained BPE, the 256 bytes and <|endoftext|> included",
-    between(257, (1 << 24) - 1));
-  f("min_frequency", min_frequency, "a trained BPE merges no pair seen less often", at_least(1));
-  f("file", file,
-    "type file: tokenizer.json, vocab.txt, or a directory with one of them or with vocab.json and merges.txt");
-}
-
-std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerConfig& config, const ForEachText& texts) {
-  check_usage(config.file.empty() || config.type == "file", "tokenizer", "file '", config.file,
-              "' is given, but the type is ", config.type, ": set type to file or remove it");
-  if (config.type == "bytes") return make_byte_tokenizer();
-  if (config.type == "file") {
-    check_usage(!config.file.empty(), "tokenizer", "type file needs the key file");
-    return load_tokenizer(config.file);
-  }
-  check_usage(config.type == "bpe", "tokenizer", "type must be bytes, bpe or file, got '", config.type, "'");
-  BpeTrainer trainer({.vocab_size = config.vocab_size, .min_frequency = config.min_frequency});
-  texts([&](std::string_view text) { trainer.add(text); });
-  return trainer.train();
 }
 
 std::string StreamDecoder::push(int32_t id) {

@@ -12,6 +12,7 @@
 
 #include "lithe/base/files.h"
 #include "lithe/text/token_code.h"
+#include "lithe/text/word_hash.h"
 
 namespace lithe {
 
@@ -83,10 +84,11 @@ std::unique_ptr<Tokenizer> make_byte_tokenizer();
 struct BpeTraining {
   int64_t vocab_size = 8192;                                       // specials and the 256 bytes included
   int64_t min_frequency = 2;                                       // pairs seen less often are not merged
-  std::vector<std::string> specials = {std::string(end_of_text)};  // ids 0, 1, ...; the first is bos and eos
+  std::vector<std::string> specials = {std::string(end_of_text)};  // ids 0, 1, ...
 };
 
 /// Learns a byte-level BPE from texts. Ids: specials, the 256 bytes in the order of their spelling, merges as learned.
+/// Roles are found by the usual names; where none of the specials is known to end a text, the first is bos and eos.
 /// The result depends on the texts alone, not on their order, their cutting into calls or the number of threads
 /// (but a text never shares a word with the next one).
 class BpeTrainer {
@@ -111,6 +113,33 @@ class BpeTrainer {
 
 std::unique_ptr<Tokenizer> train_bpe(std::span<const std::string_view> texts, const BpeTraining& options = {});
 
+struct WordPieceTraining {
+  int64_t vocab_size = 8192;  // specials and single characters included
+  int64_t min_frequency = 2;  // pairs seen less often are not merged
+  std::vector<std::string> specials = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"};  // ids 0, 1, ...; [UNK] is needed
+};
+
+/// Learns a WordPiece with BERT's normalizer (lower case, no accents) and pre-tokenizer. Merges are taken by frequency,
+/// as Hugging Face's trainer does, not by likelihood; of equals the lexicographically greatest pair. Ids: specials, the
+/// 1000 most frequent characters, the same where they continue a word ("##a"), merges as learned. The result depends
+/// on the texts alone, as with BpeTrainer.
+class WordPieceTrainer {
+ public:
+  explicit WordPieceTrainer(WordPieceTraining options = {});
+  ~WordPieceTrainer();
+  WordPieceTrainer(WordPieceTrainer&&) noexcept;
+  WordPieceTrainer& operator=(WordPieceTrainer&&) noexcept;
+
+  /// Counts the words of one text. Strings of special tokens cut the text and are not counted.
+  void add(std::string_view text);
+  /// Learns the pieces; otherwise as BpeTrainer::train().
+  std::unique_ptr<Tokenizer> train();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
 /// Loads a tokenizer.json, a vocab.txt (WordPiece of BERT, lower case), or a directory with tokenizer.json, or
 /// vocab.json and merges.txt (GPT-2), or vocab.txt. A tokenizer_config.json beside them names the roles of Specials;
 /// without it they are found by their usual names. Fails on anything malformed or unsupported, naming it.
@@ -126,15 +155,19 @@ struct TokenizerConfig {
   std::string type = "bytes";
   int64_t vocab_size = 8192;
   int64_t min_frequency = 2;
+  std::vector<std::string> specials;
   std::string file;
+  WordHashSettings words;
   void fields(Fields& f);
 };
 
 /// Calls its argument once per text of the corpus.
 using ForEachText = std::function<void(const std::function<void(std::string_view)>&)>;
 
-/// The tokenizer of a recipe. `texts` is only used by type bpe, which is trained on them.
+/// The tokenizer of a recipe. `texts` is only used when learns_from_texts(). Fails on a key that the type does not use.
 std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerConfig& config, const ForEachText& texts);
+/// True when the tokenizer depends on the corpus: a BPE, a WordPiece, the n-grams of lsh.
+bool learns_from_texts(const TokenizerConfig& config);
 
 /// Decodes ids as they come, for generation: returns complete UTF-8 characters only. Bytes that are no UTF-8 become
 /// U+FFFD, as in valid_utf8() of utf8.h.

@@ -54,11 +54,11 @@ std::string byte_level_bpe_json(const BpeDescription& description) {
   return document(description.added, nullptr, byte_level(description.words), byte_level(true), byte_level(true), model);
 }
 
-std::string bert_json(const std::vector<std::string>& vocabulary) {
+std::string bert_json(const std::vector<std::string>& vocabulary, const std::vector<std::string>& specials) {
   std::vector<AddedToken> added;
   Json framing = Json::object();  // [CLS] and [SEP], which other programs put around a text
   for (size_t id = 0; id < vocabulary.size(); ++id)
-    for (const std::string special : {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"})
+    for (const std::string& special : specials)
       if (vocabulary[id] == special) {
         added.push_back({.id = int32_t(id), .content = special, .special = true});
         if (special == "[CLS]" || special == "[SEP]")

@@ -18,7 +18,9 @@ struct BpeDescription {
 };
 std::string byte_level_bpe_json(const BpeDescription& description);
 
-/// BERT's WordPiece with lower-casing. `vocabulary` by id must hold [UNK].
-std::string bert_json(const std::vector<std::string>& vocabulary);
+/// BERT's WordPiece with lower-casing. `vocabulary` by id must hold [UNK]; those of `specials` that it holds are
+/// special.
+std::string bert_json(const std::vector<std::string>& vocabulary,
+                      const std::vector<std::string>& specials = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"});
 
 }  // namespace lithe

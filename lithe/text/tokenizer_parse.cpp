@@ -3,6 +3,7 @@
 
 #include "lithe/base/log.h"
 #include "lithe/text/byte_alphabet.h"
+#include "lithe/text/code_tokenizer.h"
 #include "lithe/text/json_section.h"
 #include "lithe/text/pipeline_tokenizer.h"
 #include "lithe/text/tokenizer_roles.h"
@@ -99,8 +100,6 @@ Split::Behavior behavior_of(const JsonSection& step) {
   unsupported(step.place("behavior"), name);
 }
 
-constexpr std::string_view punctuation = R"([\p{P}$+<=>^`|~])";  // category P and all of ASCII's
-
 /// Adds a step; true when it is the one that goes on to bytes.
 bool add_pretokenizer(const JsonSection& step, PreTokenizer& pretokenizer) {
   const std::string type = step.type();
@@ -116,13 +115,12 @@ bool add_pretokenizer(const JsonSection& step, PreTokenizer& pretokenizer) {
                                                                   ? Split::Behavior::isolated
                                                                   : Split::Behavior::contiguous);
   } else if (type == "Punctuation") {
-    pretokenizer.add_split(Pattern(punctuation, step.place()),
+    pretokenizer.add_split(Pattern(punctuation_pattern, step.place()),
                            step.has("behavior") ? behavior_of(step) : Split::Behavior::isolated);
   } else if (type == "WhitespaceSplit") {
     pretokenizer.add_split(Pattern(R"(\s)", step.place()), Split::Behavior::removed);
   } else if (type == "BertPreTokenizer") {
-    pretokenizer.add_split(Pattern(R"(\s)", step.place()), Split::Behavior::removed);
-    pretokenizer.add_split(Pattern(punctuation, step.place()));
+    pretokenizer.add_bert();
   } else {
     unsupported(step.place("type"), type);
   }
@@ -277,6 +275,7 @@ std::unique_ptr<Tokenizer> parse_tokenizer(std::string json, const std::string& 
   const Tree tree = parse_json_sorted(json, origin);
   check(tree.is_object(), "tokenizer", "'", origin, "' must hold an object, got ", tree.type_name());
   const JsonSection root(tree, "'" + origin + "'");
+  if (root.states(code_tokenizer_key)) return parse_code_tokenizer(root, std::move(json), origin, roles);
   check(root.has("model"), "tokenizer", root.place("model"), " is missing: this is no tokenizer.json");
   const JsonSection model = root.section("model");
   for (const char* key : {"truncation", "padding"})

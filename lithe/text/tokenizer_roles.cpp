@@ -1,6 +1,7 @@
 #include "lithe/text/tokenizer_roles.h"
 
-#include <initializer_list>
+#include <algorithm>
+#include <span>
 
 #include "lithe/base/error.h"
 #include "lithe/base/json.h"
@@ -8,6 +9,15 @@
 
 namespace lithe {
 namespace {
+
+constexpr std::string_view bos_names[] = {"<s>",   "<bos>",        "<|begin_of_text|>", "<|startoftext|>",
+                                          "[CLS]", "<|endoftext|>"};
+constexpr std::string_view eos_names[] = {"</s>", "<eos>", "<|end_of_text|>", "[SEP]", "<|endoftext|>"};
+constexpr std::string_view pad_names[] = {"<pad>", "[PAD]", "<|pad|>", "<|padding|>"};
+constexpr std::string_view unk_names[] = {"<unk>", "[UNK]"};
+constexpr std::string_view cls_names[] = {"[CLS]"};
+constexpr std::string_view sep_names[] = {"[SEP]"};
+constexpr std::string_view mask_names[] = {"[MASK]", "<mask>"};
 
 void read_role(const JsonSection& section, const char* key, Role& role) {
   // An absent key says nothing; null says that there is none.
@@ -18,7 +28,7 @@ void read_role(const JsonSection& section, const char* key, Role& role) {
 }
 
 std::optional<int32_t> find_role(const Role& role, const char* key, const Vocabulary& vocabulary,
-                                 const std::vector<AddedToken>& added, std::initializer_list<std::string_view> names,
+                                 const std::vector<AddedToken>& added, std::span<const std::string_view> names,
                                  const std::string& origin) {
   if (role.stated) {
     if (!role.token) return {};
@@ -46,14 +56,21 @@ void read_roles(const std::string& json, const std::string& origin, Roles& roles
   read_role(section, "mask_token", roles.mask);
 }
 
+bool names_end_of_text(const std::vector<std::string>& specials) {
+  return std::any_of(specials.begin(), specials.end(), [](const std::string& special) {
+    return std::find(std::begin(eos_names), std::end(eos_names), special) != std::end(eos_names);
+  });
+}
+
 std::string roles_json(const Tokenizer& tokenizer) {
   const auto token = [&](std::optional<int32_t> id) { return id ? Json(tokenizer.token(*id)) : Json(nullptr); };
   const Specials& s = tokenizer.specials();
-  Json config = {{"tokenizer_class", "PreTrainedTokenizerFast"},
-                 {"bos_token", token(s.bos)},
+  Json config = Json::object();
+  if (tokenizer.width() == 1) config["tokenizer_class"] = "PreTrainedTokenizerFast";  // none of theirs has codes
+  config.update({{"bos_token", token(s.bos)},
                  {"eos_token", token(s.eos)},
                  {"pad_token", token(s.pad)},
-                 {"unk_token", token(s.unk)}};
+                 {"unk_token", token(s.unk)}});
   // Hugging Face writes these for encoders only.
   if (s.cls) config["cls_token"] = token(s.cls);
   if (s.sep) config["sep_token"] = token(s.sep);
@@ -64,16 +81,17 @@ std::string roles_json(const Tokenizer& tokenizer) {
 Specials assign_roles(const Roles& roles, const Vocabulary& vocabulary, const std::vector<AddedToken>& added,
                       std::optional<int32_t> model_unk, const std::string& origin) {
   Specials s;
-  s.bos = find_role(roles.bos, "bos_token", vocabulary, added,
-                    {"<s>", "<bos>", "<|begin_of_text|>", "<|startoftext|>", "[CLS]", "<|endoftext|>"}, origin);
-  s.eos = find_role(roles.eos, "eos_token", vocabulary, added,
-                    {"</s>", "<eos>", "<|end_of_text|>", "[SEP]", "<|endoftext|>"}, origin);
-  s.pad = find_role(roles.pad, "pad_token", vocabulary, added, {"<pad>", "[PAD]", "<|pad|>", "<|padding|>"}, origin);
-  s.unk = find_role(roles.unk, "unk_token", vocabulary, added, {"<unk>", "[UNK]"}, origin);
+  const auto find = [&](const Role& role, const char* key, std::span<const std::string_view> names) {
+    return find_role(role, key, vocabulary, added, names, origin);
+  };
+  s.bos = find(roles.bos, "bos_token", bos_names);
+  s.eos = find(roles.eos, "eos_token", eos_names);
+  s.pad = find(roles.pad, "pad_token", pad_names);
+  s.unk = find(roles.unk, "unk_token", unk_names);
   if (!roles.unk.stated && model_unk) s.unk = model_unk;
-  s.cls = find_role(roles.cls, "cls_token", vocabulary, added, {"[CLS]"}, origin);
-  s.sep = find_role(roles.sep, "sep_token", vocabulary, added, {"[SEP]"}, origin);
-  s.mask = find_role(roles.mask, "mask_token", vocabulary, added, {"[MASK]", "<mask>"}, origin);
+  s.cls = find(roles.cls, "cls_token", cls_names);
+  s.sep = find(roles.sep, "sep_token", sep_names);
+  s.mask = find(roles.mask, "mask_token", mask_names);
   return s;
 }
 

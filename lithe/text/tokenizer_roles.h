@@ -25,6 +25,8 @@ struct Roles {
 /// Reads bos_token, eos_token, pad_token, unk_token, cls_token, sep_token and mask_token of a tokenizer_config.json or
 /// special_tokens_map.json into the roles not stated yet.
 void read_roles(const std::string& json, const std::string& origin, Roles& roles);
+/// True when a special token has a usual name of the role eos, so that the role needs not be stated.
+bool names_end_of_text(const std::vector<std::string>& specials);
 /// tokenizer_config.json for these tokens.
 std::string roles_json(const Tokenizer& tokenizer);
 

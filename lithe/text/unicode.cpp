@@ -26,6 +26,12 @@ bool is_word_character(uint32_t c) {
          k == UTF8PROC_CATEGORY_PC || c == 0x200C || c == 0x200D;
 }
 
+bool is_alphanumeric(uint32_t c) {
+  const auto k = category(c);
+  return (k >= UTF8PROC_CATEGORY_LU && k <= UTF8PROC_CATEGORY_LO) ||
+         (k >= UTF8PROC_CATEGORY_ND && k <= UTF8PROC_CATEGORY_NO);
+}
+
 bool is_punctuation(uint32_t c) {
   const auto k = category(c);
   return k >= UTF8PROC_CATEGORY_PC && k <= UTF8PROC_CATEGORY_PO;

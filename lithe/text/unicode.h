@@ -9,6 +9,7 @@ namespace lithe {
 
 bool is_white_space(uint32_t code_point);      // property White_Space
 bool is_word_character(uint32_t code_point);   // letters, marks, decimal digits, connector punctuation
+bool is_alphanumeric(uint32_t code_point);     // categories L and N
 bool is_punctuation(uint32_t code_point);      // category P
 bool is_nonspacing_mark(uint32_t code_point);  // category Mn
 bool is_control(uint32_t code_point);          // categories Cc, Cf, Co, Cs

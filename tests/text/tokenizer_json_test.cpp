@@ -185,7 +185,7 @@ TEST(TokenizerConfig, MakesTokenizers) {
   EXPECT_EQ(error_of([&] { make("type: file"); }), "tokenizer: type file needs the key file");
   EXPECT_EQ(error_of([&] { make("{type: bytes, file: a}"); }),
             "tokenizer: file 'a' is given, but the type is bytes: set type to file or remove it");
-  EXPECT_NE(error_of([&] { make("type: wordpiece"); }).find("bytes"), std::string::npos);
+  EXPECT_NE(error_of([&] { make("type: unigram"); }).find("bytes"), std::string::npos);
 }
 
 }  // namespace

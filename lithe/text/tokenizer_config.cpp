@@ -1,0 +1,95 @@
+// Recipe section data.tokenizer.
+#include <algorithm>
+
+#include "lithe/base/error.h"
+#include "lithe/base/fields.h"
+#include "lithe/text/code_tokenizer.h"
+#include "lithe/text/tokenizer.h"
+#include "lithe/text/tokenizer_roles.h"
+
+namespace lithe {
+namespace {
+
+std::vector<std::string> used_keys(const TokenizerConfig& config) {
+  if (config.type == "bpe" || config.type == "wordpiece") return {"vocab_size", "min_frequency", "specials"};
+  if (config.type == "file") return {"file"};
+  if (config.type == "words") return config.words.used_keys();
+  return {};
+}
+
+/// Fails on a key that was changed from its default although this type does not look at it.
+void refuse_unused_keys(TokenizerConfig config) {
+  TokenizerConfig standard;
+  const Node given = write_fields([&](Fields& f) { config.fields(f); });
+  const Node defaults = write_fields([&](Fields& f) { standard.fields(f); });
+  const auto used = used_keys(config);
+  for (const auto& [key, value] : given.entries()) {
+    if (key == "type" || std::find(used.begin(), used.end(), key) != used.end()) continue;
+    if (to_yaml(value) == to_yaml(*defaults.find(key))) continue;
+    const bool words = config.type == "words";
+    fail_usage("tokenizer", "key ", key, " is given, but type ", config.type,
+               words ? cat(" with hash ", config.words.hash, " and code ", config.words.code) : std::string(),
+               " does not use it: remove it, or choose what does");
+  }
+}
+
+}  // namespace
+
+void TokenizerConfig::fields(Fields& f) {
+  f("type", type,
+    "bytes, a byte-level BPE or BERT's WordPiece trained on the corpus, words by their hashes or characters without a "
+    "vocabulary, or one loaded from a file",
+    one_of({"bytes", "bpe", "wordpiece", "words", "characters", "file"}));
+  f("vocab_size", vocab_size, "entries of a trained BPE (the 256 bytes included) or WordPiece, specials included",
+    between(1, (1 << 24) - 1));
+  f("min_frequency", min_frequency, "a trained BPE or WordPiece merges no pair seen less often", at_least(1));
+  f("specials", specials,
+    "special tokens of a trained BPE or WordPiece, ids from 0; empty: <|endoftext|>, or [PAD] [UNK] [CLS] [SEP] "
+    "[MASK]");
+  f("file", file,
+    "type file: tokenizer.json, vocab.txt, or a directory with one of them or with vocab.json and merges.txt");
+  words.fields(f);
+}
+
+bool learns_from_texts(const TokenizerConfig& config) {
+  return config.type == "bpe" || config.type == "wordpiece" || (config.type == "words" && config.words.hash == "lsh");
+}
+
+std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerConfig& config, const ForEachText& texts) {
+  check_usage(config.file.empty() || config.type == "file", "tokenizer", "file '", config.file,
+              "' is given, but the type is ", config.type, ": set type to file or remove it");
+  refuse_unused_keys(config);
+  if (config.type == "bytes") return make_byte_tokenizer();
+  if (config.type == "characters") return make_character_tokenizer();
+  if (config.type == "file") {
+    check_usage(!config.file.empty(), "tokenizer", "type file needs the key file");
+    return load_tokenizer(config.file);
+  }
+  if (config.type == "words") {
+    config.words.validate();
+    NgramTrainer ngrams(config.words);
+    if (config.words.hash == "md5") return make_word_tokenizer(config.words, {});
+    texts([&](std::string_view text) { ngrams.add(text); });
+    return make_word_tokenizer(config.words, ngrams.train());
+  }
+  if (config.type == "wordpiece") {
+    WordPieceTraining options{.vocab_size = config.vocab_size, .min_frequency = config.min_frequency};
+    if (!config.specials.empty()) options.specials = config.specials;
+    WordPieceTrainer trainer(options);
+    texts([&](std::string_view text) { trainer.add(text); });
+    return trainer.train();
+  }
+  check_usage(config.type == "bpe", "tokenizer", "type must be bytes, bpe, wordpiece, words, characters or file, got '",
+              config.type, "'");
+  BpeTraining options{.vocab_size = config.vocab_size, .min_frequency = config.min_frequency};
+  if (!config.specials.empty()) {
+    options.specials = config.specials;
+    check_usage(names_end_of_text(config.specials), "tokenizer", "none of the specials ", join(config.specials),
+                " is known to end a text: name one </s>, <eos>, <|end_of_text|>, [SEP] or <|endoftext|>");
+  }
+  BpeTrainer trainer(options);
+  texts([&](std::string_view text) { trainer.add(text); });
+  return trainer.train();
+}
+
+}  // namespace lithe
