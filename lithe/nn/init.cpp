@@ -8,8 +8,12 @@
 namespace lithe {
 
 void InitConfig::fields(Fields& f) {
-  f("type", type, "distribution of matrices", one_of({"normal", "xavier_uniform", "xavier_normal"}));
-  f("std", std, "standard deviation of type normal, and of embedding tables", at_least(0));
+  f("type", type, "distribution of matrices",
+    one_of({"normal", "truncated_normal", "xavier_uniform", "xavier_normal"}));
+  f("std", std,
+    "standard deviation of the types normal and truncated_normal (before it is cut at two of them), and of embedding "
+    "tables",
+    at_least(0));
   f("gain", gain, "factor on the Xavier bound or deviation", at_least(0));
   f("literal", literal, "xavier_normal with variance eta^2 as printed in TB 6.84, instead of eta^2/3 (E16)");
   f("scale_residual_outputs", scale_residual_outputs,
@@ -50,9 +54,15 @@ void initialise(const Tensor& x, const InitConfig& config, InitRole role, const 
   if (role == InitRole::zeros) return fill([](uint64_t) { return 0.0; });
   if (role == InitRole::ones) return fill([](uint64_t) { return 1.0; });
   if (role == InitRole::embedding) return normal(config.std);
-  if (config.type == "normal") {
+  if (config.type == "normal" || config.type == "truncated_normal") {
     const bool shrink = role == InitRole::residual_output && config.scale_residual_outputs && layers > 0;
-    return normal(config.std * gain / (shrink ? std::sqrt(2.0 * double(layers)) : 1));
+    const double deviation = config.std * gain / (shrink ? std::sqrt(2.0 * double(layers)) : 1);
+    if (config.type == "normal") return normal(deviation);
+    return fill([&](uint64_t i) {
+      double z = random_normal(key, i);
+      for (uint64_t draw = 1; std::abs(z) > 2; ++draw) z = random_normal(key, i + (draw << 40));
+      return deviation * z;
+    });
   }
   const double eta = config.gain * gain * std::sqrt(6.0 / double(x.rows() + x.cols()));
   if (config.type == "xavier_uniform") return fill([&](uint64_t i) { return eta * (2 * random_uniform(key, i) - 1); });

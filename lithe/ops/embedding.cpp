@@ -5,20 +5,22 @@
 namespace lithe {
 namespace {
 
-void check_ids(const char* op, const Tensor& ids, int64_t bound) {
+void check_ids(const char* op, const Tensor& ids, int64_t bound, MissingIds missing) {
   check(ids.dtype() == DType::i32, op, "ids must be i32, got ", ids.dtype());
   if (ids.is_meta()) return;
   const int32_t* at = ids.data<int32_t>();
+  const int32_t least = missing == MissingIds::no_row ? -1 : 0;
   for (int64_t i = 0; i < ids.numel(); ++i)
-    check(at[i] >= 0 && at[i] < bound, op, "id ", at[i], " at row ", i, " is outside the table of ", bound, " rows");
+    check(at[i] >= least && at[i] < bound, op, "id ", at[i], " at row ", i, " is outside the table of ", bound,
+          " rows");
 }
 
 }  // namespace
 
 // spec: embed.token | embedding | lookup of table rows, padding row without gradient | TB 6.1.1
-Var embed(const Var& table, const Tensor& ids, DType dtype, double factor, int64_t padding) {
+Var embed(const Var& table, const Tensor& ids, DType dtype, double factor, int64_t padding, MissingIds missing) {
   check(table.shape().rank() == 2, "embed", "the table must be [V,D], got ", table.shape());
-  check_ids("embed", ids, table.dim(0));
+  check_ids("embed", ids, table.dim(0), missing);
   Tensor out = empty({ids.numel(), table.dim(1)}, dtype, table.device());
   kernels::gather({.table = table.value(), .ids = ids, .out = out, .scale = factor});
   return record("embed", {table}, out, [table = table.ref(), ids, factor, padding](const Tensor& dy, Grads& g) {
@@ -26,10 +28,10 @@ Var embed(const Var& table, const Tensor& ids, DType dtype, double factor, int64
   });
 }
 
-Var add_rows(const Var& x, const Var& table, const Tensor& positions) {
+Var add_rows(const Var& x, const Var& table, const Tensor& positions, MissingIds missing) {
   check(x.cols() == table.dim(1) && x.rows() == positions.numel(), "add_rows", "x ", x.shape(),
         " does not fit the table ", table.shape(), " and ", positions.numel(), " positions");
-  check_ids("positions", positions, table.dim(0));
+  check_ids("positions", positions, table.dim(0), missing);
   Tensor out = clone(x.value());
   kernels::gather({.table = table.value(), .ids = positions, .out = out, .accumulate = true});
   return record("add_rows", {x, table}, out, [x = x.ref(), table = table.ref(), positions](const Tensor& dy, Grads& g) {

@@ -16,8 +16,12 @@ void gather_of(const GatherArgs& a) {
   const float scale = float(a.scale);
   parallel(N, grain_of_rows(D * int64_t(sizeof(T) + sizeof(O))), [=](int64_t begin, int64_t end, int64_t) {
     for (int64_t n = begin; n < end; ++n) {
-      const T* row = table + int64_t(ids[n]) * D;
       O* to = out + n * D;
+      if (ids[n] < 0) {
+        if (!accumulate) each(D, [=](int64_t d, auto lanes) { store(to + d, Vec{}, lanes); });
+        continue;
+      }
+      const T* row = table + int64_t(ids[n]) * D;
       each(D, [=](int64_t d, auto lanes) {
         Vec v = load(row + d, lanes) * scale;
         if constexpr (accumulate) v += load(to + d, lanes);
@@ -40,7 +44,7 @@ void scatter_add_of(const ScatterAddArgs& a) {
   parallel(parts, 1, [=](int64_t begin, int64_t end, int64_t) {
     for (int64_t n = 0; n < N; ++n) {
       const int64_t id = ids[n], owner = id % parts;
-      if (id == skip || owner < begin || owner >= end) continue;
+      if (id < 0 || id == skip || owner < begin || owner >= end) continue;
       const T* from = dout + n * D;
       float* to = dtable + id * D;
       each(D,
