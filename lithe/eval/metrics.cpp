@@ -22,8 +22,7 @@ double peop(double score, double base_score, double parameters, double base_para
   return better == Better::higher ? elasticity : -elasticity;
 }
 
-// spec: metric.embedding_efficiency | metric | PRR, parameter compression, share of embeddings, speed-up | TH
-// Eq 2.4-2.8
+// spec: metric.embedding_efficiency | metric | PRR, PCR, share of embeddings, speed-up | TH Eq 2.4-2.8
 double pcr(double parameters, double base_parameters) {
   check(parameters >= 0 && base_parameters > 0, "pcr", "parameters must be 0 or more and the base's above 0, got ",
         parameters, " and ", base_parameters);
