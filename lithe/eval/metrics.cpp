@@ -22,4 +22,22 @@ double peop(double score, double base_score, double parameters, double base_para
   return better == Better::higher ? elasticity : -elasticity;
 }
 
+// spec: metric.embedding_efficiency | metric | PRR, PCR, share of embeddings, speed-up | TH Eq 2.4-2.8
+double pcr(double parameters, double base_parameters) {
+  check(parameters >= 0 && base_parameters > 0, "pcr", "parameters must be 0 or more and the base's above 0, got ",
+        parameters, " and ", base_parameters);
+  return 100 * (1 - parameters / base_parameters);
+}
+
+double poep(double embedding_parameters, double parameters) {
+  check(parameters > 0 && embedding_parameters >= 0 && embedding_parameters <= parameters, "poep",
+        "the embeddings' parameters must be 0 or more and among all, got ", embedding_parameters, " of ", parameters);
+  return 100 * embedding_parameters / parameters;
+}
+
+double speed_up(double time, double base_time) {
+  check(time > 0 && base_time > 0, "speed_up", "both times must be above 0, got ", time, " and the base's ", base_time);
+  return base_time / time;
+}
+
 }  // namespace lithe

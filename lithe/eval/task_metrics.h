@@ -39,10 +39,12 @@ double exact_match(std::string_view truth, std::string_view predicted);
 /// F1 of the bags of normalised words. When either has no words: exact_match.
 double answer_f1(std::string_view truth, std::string_view predicted);
 
+/// O, B-x or I-x; x may be empty.
+bool is_bio_tag(std::string_view tag);
 /// F1 of the spans that BIO tags mark, counted over all sentences, as seqeval's default (and conlleval): a span begins
 /// at B-x, or at I-x after O, another type or the start; it ends before O, a B- or another type. A predicted span is
 /// right when type, first and last word are those of a true span. Without any true or predicted span: 0.
-/// `labels` names the tags, each O, B-x or I-x.
+/// `labels` names the tags, which must be BIO.
 double entity_f1(const std::vector<std::span<const int32_t>>& truth,
                  const std::vector<std::span<const int32_t>>& predicted, const std::vector<std::string>& labels);
 
@@ -64,9 +66,10 @@ struct ChosenMetrics {
 };
 
 /// The metrics of the section `task`, or those usual for its type: accuracy; pearson and spearman; accuracy;
-/// exact_match and f1. Fails on a name that is unknown, does not fit the type or stands twice, and on a
+/// exact_match and f1. `labels` are the task's (TaskData::labels). Fails on a name that is unknown, stands twice, or
+/// does not fit the type or the labels (f1 of other than two classes, f1 of tags that are not BIO), and on a
 /// metric_for_best_model that is not among them.
-ChosenMetrics choose_metrics(const TaskConfig& config);
+ChosenMetrics choose_metrics(const TaskConfig& config, const std::vector<std::string>& labels);
 
 // ---- predictions
 
@@ -83,9 +86,8 @@ struct Score {
   double value = 0;
 };
 
-/// The score of each metric, in their order. `labels` are the task's (TaskData::labels). Of several right answers the
-/// best counts; a question without answers is answered right by the empty text. Fails when counts differ, a class is
-/// out of range, or a metric does not fit the labels (f1 of other than two classes, f1 of tags that are not BIO).
+/// The score of each metric, in their order. Of several right answers the best counts; a question without answers is
+/// answered right by the empty text. Fails when there are no examples, counts differ, or a class is out of range.
 std::vector<Score> score_predictions(const std::vector<TaskMetric>& metrics, const std::vector<Prediction>& predictions,
                                      const std::vector<Example>& examples, const std::vector<std::string>& labels);
 

@@ -1,0 +1,180 @@
+#include "lithe/data/examples.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <numeric>
+
+#include "lithe/base/error.h"
+#include "lithe/base/fields.h"
+#include "lithe/data/byte_source.h"
+#include "lithe/data/examples_readers.h"
+#include "lithe/data/utf8_filter.h"
+#include "lithe/text/utf8.h"
+
+namespace lithe {
+namespace {
+
+constexpr size_t kChunk = size_t(1) << 20;
+constexpr size_t kLongestFile = size_t(1) << 32;
+
+// The text of a file without its byte order mark; NUL is refused.
+std::string read_text(const Path& path) {
+  const auto source = open_decompressed(path);
+  Utf8Filter filter(path.string(), InvalidUtf8::keep);  // parse_examples judges UTF-8, with the line
+  std::string chunk(kChunk, '\0'), text;
+  while (const size_t n = source->read(chunk.data(), chunk.size())) {
+    text += filter.feed({chunk.data(), n});
+    check(text.size() <= kLongestFile, "task", "'", path.string(), "' holds more than 4 GiB of text; divide it");
+  }
+  text += filter.finish();
+  return text;
+}
+
+std::string format_of(const std::string& name, const ExampleLayout& layout) {
+  const auto& formats = example_formats(layout.type);
+  if (!layout.format.empty()) {
+    check_usage(std::find(formats.begin(), formats.end(), layout.format) != formats.end(), "task", "format '",
+                layout.format, "' does not hold examples of this type; those that do: ", join(formats));
+    return layout.format;
+  }
+  Path path = name;
+  if (path.extension() == ".gz" || path.extension() == ".zst") path = path.stem();
+  static const std::map<std::string, std::string> by_extension = {{".tsv", "tsv"},     {".csv", "csv"},
+                                                                  {".jsonl", "jsonl"}, {".ndjson", "jsonl"},
+                                                                  {".json", "squad"},  {".conllu", "conllu"}};
+  const auto found = by_extension.find(path.extension().string());
+  check_usage(found != by_extension.end() && std::find(formats.begin(), formats.end(), found->second) != formats.end(),
+              "task", "the name of '", name, "' does not say its format; set task.format to one of ", join(formats));
+  return found->second;
+}
+
+// An option that the format has no use for is a mistake.
+void refuse_idle_options(const std::string& format, const ExampleLayout& layout) {
+  const auto idle = [&](bool set, const char* option) {
+    check_usage(!set, "task", "task.", option, " means nothing in format ", format, "; remove it");
+  };
+  const bool table = format == "tsv" || format == "csv", columns = table || format == "jsonl";
+  idle(layout.header && !table, "header");
+  idle(!layout.text.empty() && !columns && format != "conllu", "text");
+  idle(!layout.text_pair.empty() && (!columns || layout.type == TaskType::tagging), "text_pair");
+  idle(!layout.label.empty() && !columns && format != "conllu", "label");
+}
+
+void refuse_invalid_utf8(std::string_view text, const std::string& name) {
+  const size_t valid = valid_utf8_prefix(text);
+  if (valid == text.size()) return;
+  const auto before = text.substr(0, valid);
+  const size_t line_start = before.rfind('\n') + 1;  // npos + 1 is 0
+  fail("task", name, ":", 1 + std::count(before.begin(), before.end(), '\n'), ": byte ", valid - line_start + 1,
+       " of the line is not valid UTF-8; convert the file (iconv -f LATIN1 -t UTF-8)");
+}
+
+}  // namespace
+
+// ---- names of labels
+
+LabelNames::LabelNames(std::vector<std::string> names) : names_(std::move(names)), learns_(names_.empty()) {
+  for (size_t i = 0; i < names_.size(); ++i) {
+    check_usage(!names_[i].empty(), "task", "label ", i + 1, " of task.labels is empty; name it");
+    check_usage(index_.emplace(names_[i], int32_t(i)).second, "task", "label '", names_[i],
+                "' stands twice in task.labels; remove one");
+  }
+}
+
+int32_t LabelNames::index(const std::string& name, const std::string& where) {
+  check(!name.empty(), "task", where, " is empty, but must be a label");
+  const auto found = index_.find(name);
+  if (found != index_.end()) return found->second;
+  if (!learns_) {
+    const std::vector<std::string> first(names_.begin(), names_.begin() + std::min<ptrdiff_t>(names_.size(), 20));
+    fail("task", where, " is '", shortened(name), "', no label; the labels are ", join(first),
+         names_.size() > first.size() ? ", ..." : "", did_you_mean(name, names_));
+  }
+  names_.push_back(name);
+  return index_[name] = int32_t(names_.size()) - 1;
+}
+
+void LabelNames::sort(std::vector<Example>& examples) {
+  std::vector<int32_t> place(names_.size());  // of each index after sorting
+  names_.clear();
+  for (auto& [name, index] : index_) {  // a map is in the order of its keys
+    place[size_t(index)] = int32_t(names_.size());
+    index = int32_t(names_.size());
+    names_.push_back(name);
+  }
+  learns_ = false;
+  for (Example& example : examples) {
+    if (example.label >= 0) example.label = place[size_t(example.label)];
+    for (int32_t& tag : example.tags) tag = place[size_t(tag)];
+  }
+}
+
+// ---- what the readers share
+
+std::string_view take_line(std::string_view& text) {
+  const size_t end = std::min(text.find('\n'), text.size());
+  std::string_view line = text.substr(0, end);
+  text.remove_prefix(std::min(end + 1, text.size()));
+  if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
+  return line;
+}
+
+void split(std::string_view line, char separator, std::vector<std::string>& parts) {
+  parts.clear();
+  for (size_t end; (end = line.find(separator)) != std::string_view::npos; line.remove_prefix(end + 1))
+    parts.emplace_back(line.substr(0, end));
+  parts.emplace_back(line);
+}
+
+std::optional<double> finite_number(std::string_view text) {
+  const size_t begin = text.find_first_not_of(' ');
+  if (begin == std::string_view::npos) return {};
+  text = text.substr(begin, text.find_last_not_of(' ') + 1 - begin);
+  double value = 0;
+  const auto result = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (result.ec != std::errc() || result.ptr != text.data() + text.size() || !std::isfinite(value)) return {};
+  return value;
+}
+
+std::string did_you_mean(const std::string& word, const std::vector<std::string>& words) {
+  if (word.size() > 100 || words.size() > 10000) return "";  // edit distance is quadratic
+  const std::string near = nearest(word, words);
+  return near.empty() ? "" : "; did you mean '" + near + "'?";
+}
+
+std::string shortened(std::string_view text) {
+  if (text.size() <= 60) return std::string(text);
+  size_t end = 60;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
+  return std::string(text.substr(0, end)) + "...";
+}
+
+// ---- reading
+
+const std::vector<std::string>& example_formats(TaskType type) {
+  static const std::vector<std::string> texts = {"tsv", "csv", "jsonl", "label_text"}, words = {"conllu", "jsonl"},
+                                        spans = {"squad"};
+  return type == TaskType::tagging ? words : type == TaskType::span ? spans : texts;
+}
+
+void parse_examples(std::string_view text, const std::string& name, const ExampleLayout& layout, LabelNames& labels,
+                    std::vector<Example>& out) {
+  const std::string format = format_of(name, layout);
+  refuse_idle_options(format, layout);
+  refuse_invalid_utf8(text, name);
+  const size_t before = out.size();
+  if (format == "tsv") parse_tsv(text, name, layout, labels, out);
+  if (format == "csv") parse_csv(text, name, layout, labels, out);
+  if (format == "label_text") parse_label_text(text, name, layout, labels, out);
+  if (format == "jsonl") parse_json_lines(text, name, layout, labels, out);
+  if (format == "conllu") parse_conllu(text, name, layout, labels, out);
+  if (format == "squad") parse_squad(text, name, out);
+  check(out.size() > before, "task", "'", name, "' holds no examples; give a file with examples in format ", format);
+}
+
+void read_examples(const Path& path, const ExampleLayout& layout, LabelNames& labels, std::vector<Example>& out) {
+  parse_examples(read_text(path), path.string(), layout, labels, out);
+}
+
+}  // namespace lithe

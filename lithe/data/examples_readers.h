@@ -1,0 +1,34 @@
+// The readers of labelled examples, one a format; examples.h says what each format is. All take the whole text of a
+// file, valid UTF-8 without a byte order mark, and its name for errors.
+#pragma once
+
+#include <optional>
+
+#include "lithe/data/examples.h"
+
+namespace lithe {
+
+void parse_tsv(std::string_view text, const std::string& name, const ExampleLayout& layout, LabelNames& labels,
+               std::vector<Example>& out);
+void parse_csv(std::string_view text, const std::string& name, const ExampleLayout& layout, LabelNames& labels,
+               std::vector<Example>& out);
+void parse_label_text(std::string_view text, const std::string& name, const ExampleLayout& layout, LabelNames& labels,
+                      std::vector<Example>& out);
+void parse_json_lines(std::string_view text, const std::string& name, const ExampleLayout& layout, LabelNames& labels,
+                      std::vector<Example>& out);
+void parse_conllu(std::string_view text, const std::string& name, const ExampleLayout& layout, LabelNames& labels,
+                  std::vector<Example>& out);
+void parse_squad(std::string_view text, const std::string& name, std::vector<Example>& out);
+
+/// Takes the next line, without its end (LF or CRLF), off `text`, which may not be empty.
+std::string_view take_line(std::string_view& text);
+/// The parts of a line between `separator`s.
+void split(std::string_view line, char separator, std::vector<std::string>& parts);
+/// A finite number, spaces around it allowed.
+std::optional<double> finite_number(std::string_view text);
+/// "; did you mean 'x'?", or empty when none of `words` is near.
+std::string did_you_mean(const std::string& word, const std::vector<std::string>& words);
+/// At most 60 bytes of a text for an error, cut between characters.
+std::string shortened(std::string_view text);
+
+}  // namespace lithe

@@ -1,0 +1,146 @@
+#include "lithe/data/task.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "lithe/base/error.h"
+#include "lithe/base/log.h"
+#include "lithe/base/random.h"
+
+namespace lithe {
+namespace {
+
+// Files by patterns, each file at most once in a whole task.
+class TaskFiles {
+ public:
+  std::vector<Path> expand(const std::vector<std::string>& patterns, const std::string& option) {
+    std::vector<Path> files;
+    for (const auto& pattern : patterns)
+      for (const auto& path : glob(pattern)) {
+        const auto [entry, fresh] = used_by_.emplace(std::filesystem::weakly_canonical(path), option);
+        check_usage(fresh, "task", "'", path.string(), "' is in task.", entry->second,
+                    entry->second == option ? " twice" : " and in task." + option, "; remove one");
+        files.push_back(path);
+      }
+    return files;
+  }
+
+ private:
+  std::map<Path, std::string> used_by_;
+};
+
+std::vector<Example> read_all(const std::vector<Path>& files, const ExampleLayout& layout, LabelNames& labels) {
+  std::vector<Example> examples;
+  for (const auto& file : files) read_examples(file, layout, labels, examples);
+  return examples;
+}
+
+// Moves a share of the training examples to the validation examples. Questions about one context are one unit: apart,
+// the context would be known from training.
+void hold_out(TaskData& data, TaskType type, double fraction) {
+  std::vector<size_t> unit(data.train.size());  // of each example
+  size_t units = 0;
+  for (size_t i = 0; i < unit.size(); ++i) {
+    const bool same = type == TaskType::span && i > 0 && data.train[i].pair == data.train[i - 1].pair;
+    unit[i] = same ? units - 1 : units++;
+  }
+  std::vector<size_t> order(units);
+  std::iota(order.begin(), order.end(), size_t(0));
+  const RandomKey key{.purpose = purpose_of("task.validation")};
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return random_u32(key, a) < random_u32(key, b); });
+  std::vector<size_t> sizes(units);
+  for (const size_t u : unit) ++sizes[u];
+  std::vector<bool> held(units);
+  const double wanted = fraction * double(unit.size());
+  size_t taken = 0;
+  for (const size_t u : order) {
+    if (double(taken) >= wanted) break;
+    held[u] = true;
+    taken += sizes[u];
+  }
+  check_usage(taken < unit.size(), "task", "validation_fraction ", fraction, " of ", unit.size(),
+              " examples leaves none for training; choose a smaller one, or give more examples");
+  std::vector<Example> train;
+  for (size_t i = 0; i < unit.size(); ++i)
+    (held[unit[i]] ? data.validation : train).push_back(std::move(data.train[i]));
+  data.train = std::move(train);
+}
+
+}  // namespace
+
+void TaskConfig::fields(Fields& f) {
+  f("type", type, "what is learnt: a class or a number of a text or pair, a tag of each word, an answer in a text",
+    one_of({"classification", "regression", "tagging", "span"}));
+  f("train", train, "labelled files to learn from: names or shell patterns, each also .gz or .zst");
+  f("validation", validation, "labelled files to evaluate on while training");
+  f("test", test, "labelled files for the final result");
+  f("format", format, "tsv, csv, jsonl, label_text, conllu or squad; empty: from the name of each file",
+    one_of({"", "tsv", "csv", "jsonl", "label_text", "conllu", "squad"}));
+  f("header", header, "the first line of tsv and csv files names the columns");
+  f("text", text, "column of the text: name in the header, key in JSON, or number from 1; empty: text (conllu: form)");
+  f("text_pair", text_pair, "column of the second text of a pair; empty: no pairs");
+  f("label", label, "column of the label, number or tag; empty: label (conllu: upos)");
+  f("labels", labels, "names of the labels in the order of their indices; empty: those of the training files, sorted");
+  f("validation_fraction", validation_fraction,
+    "instead of validation: this share of the training examples, drawn the same way each time, is held out",
+    between(0, 0.99));
+  f("metrics", metrics,
+    "what is measured; empty: accuracy (regression: pearson and spearman, span: exact_match and f1)");
+  f("metric_for_best_model", metric_for_best_model, "the metric that decides which model is best; empty: the first");
+}
+
+TaskType task_type(const TaskConfig& config) {
+  if (config.type == "classification") return TaskType::classification;
+  if (config.type == "regression") return TaskType::regression;
+  if (config.type == "tagging") return TaskType::tagging;
+  check_usage(config.type == "span", "task", "type must be one of classification, regression, tagging, span, got '",
+              config.type, "'");
+  return TaskType::span;
+}
+
+ExampleLayout example_layout(const TaskConfig& config) {
+  return {.type = task_type(config),
+          .format = config.format,
+          .header = config.header,
+          .text = config.text,
+          .text_pair = config.text_pair,
+          .label = config.label};
+}
+
+TaskData load_task(const TaskConfig& config, const std::vector<std::string>& known) {
+  const ExampleLayout layout = example_layout(config);
+  const bool labelled = layout.type == TaskType::classification || layout.type == TaskType::tagging;
+  check_usage(!config.train.empty() || !config.validation.empty() || !config.test.empty(), "task",
+              "no files are given; name some in task.train, task.validation or task.test");
+  check_usage(config.validation.empty() || config.validation_fraction == 0, "task",
+              "validation and validation_fraction are both given; keep one");
+  check_usage(config.validation_fraction == 0 || !config.train.empty(), "task",
+              "validation_fraction holds out training examples, but task.train names no files");
+  check_usage(labelled || config.labels.empty(), "task", "labels are given, but a task of type ", config.type,
+              " has none; remove task.labels");
+  check_usage(known.empty() || config.labels.empty() || known == config.labels, "task", "task.labels are ",
+              join(config.labels), ", but the model was trained on ", join(known), "; remove task.labels");
+  LabelNames labels(known.empty() ? config.labels : known);
+  check_usage(!labelled || !labels.learns() || !config.train.empty(), "task",
+              "without task.labels they are learnt from training files, but task.train names none; give one of both");
+
+  TaskFiles files;
+  const auto train = files.expand(config.train, "train"), validation = files.expand(config.validation, "validation"),
+             test = files.expand(config.test, "test");
+  TaskData data;
+  data.train = read_all(train, layout, labels);
+  if (labels.learns()) labels.sort(data.train);
+  check(!labelled || labels.names().size() >= 2, "task", "there must be two labels or more, got ", join(labels.names()),
+        "; is task.label the right column?");
+  data.validation = read_all(validation, layout, labels);
+  data.test = read_all(test, layout, labels);
+  data.labels = labels.names();
+  if (config.validation_fraction > 0) hold_out(data, layout.type, config.validation_fraction);
+  log_info("task: ", data.train.size(), " examples to train on, ", data.validation.size(), " to validate, ",
+           data.test.size(), " to test", labelled ? cat(", ", data.labels.size(), " labels") : "");
+  return data;
+}
+
+}  // namespace lithe
