@@ -34,7 +34,7 @@ struct Pool {
   }
 };
 
-const std::pair<int64_t, int64_t> kGroups[] = {{128, 10}, {12, 4}, {64, 1}, {33, 7}, {64, 16}};
+const std::pair<int64_t, int64_t> kGroups[] = {{128, 10}, {12, 4}, {64, 1}, {33, 7}, {50, 11}};
 
 TEST(HashPool, EveryImplementationSumsWeightedRows) {
   for (const DType type : kTypes)
