@@ -152,8 +152,8 @@ Neighbours nearest_rows(const Tensor& queries, const Tensor& rows, int64_t k, Si
   check_widths(name, queries, rows);
   const int64_t q = queries.dim(0), n = rows.dim(0);
   check(!without_self || q == n, name, "without_self needs as many queries as rows, got ", q, " and ", n);
-  check(k >= 1 && k <= n - without_self, name, "k must be between 1 and the number of other rows, ", n - without_self,
-        ", got ", k);
+  check(k >= 1 && k <= n - without_self, name, "k must be between 1 and the number of ", without_self ? "other " : "",
+        "rows, ", n - without_self, ", got ", k);
   const Pairs pairs(queries, rows, measure);
   Neighbours out{k, std::vector<int64_t>(size_t(q * k)), std::vector<float>(size_t(q * k))};
   std::vector<float> scores(size_t(std::min(q, kQueries) * std::min(n, kRows)));  // [queries, rows] of a block

@@ -4,6 +4,8 @@
 
 #include <cmath>
 
+#include "lithe/base/error.h"
+
 namespace lithe {
 namespace {
 
@@ -33,6 +35,35 @@ TEST(Peop, TheDirectionTurnsTheSignAndEqualParametersHaveNone) {
   EXPECT_DOUBLE_EQ(peop(3, 2, 20, 10, Better::higher), 0.5);
   EXPECT_DOUBLE_EQ(peop(3, 2, 20, 10, Better::lower), -0.5);
   EXPECT_TRUE(std::isnan(peop(3, 2, 10, 10, Better::lower)));
+}
+
+// Table 2.2 of the thesis, in parameters: the totals have a binary head, the embeddings are those of 0.5 with the one
+// extra row that each published count has.
+// oracle: metric.embedding_efficiency
+TEST(EmbeddingEfficiency, TableTwoTwoReproduces) {
+  const double base = 124647170, base_embeddings = 50265 * 768.0;
+  EXPECT_NEAR(base / 1e6, 124.6, 0.05);
+  EXPECT_NEAR(base_embeddings / 1e6, 38.6, 0.05);
+  EXPECT_NEAR(poep(base_embeddings, base), 31.0, 0.05);
+  struct Row {
+    double embeddings, total, pcr_all, pcr_embeddings, poep;
+  };
+  for (const Row& row : {Row{797184, 86.84e6, 30.3, 97.9, 0.9}, Row{197376, 86.24e6, 30.8, 99.5, 0.2},
+                         Row{99072, 86.14e6, 30.9, 99.7, 0.1}}) {
+    EXPECT_NEAR(pcr(row.total, base), row.pcr_all, 0.05);
+    EXPECT_NEAR(pcr(row.embeddings, base_embeddings), row.pcr_embeddings, 0.05);
+    EXPECT_NEAR(poep(row.embeddings, row.total), row.poep, 0.05);
+  }
+  EXPECT_NEAR(prr(79.1, 79.5, Better::higher), 99.5, 0.05);
+  EXPECT_DOUBLE_EQ(speed_up(2, 3), 1.5);
+}
+
+TEST(EmbeddingEfficiency, MoreParametersThanTheBaseAreNegativeAndNonsenseIsRefused) {
+  EXPECT_DOUBLE_EQ(pcr(15, 10), -50);
+  EXPECT_DOUBLE_EQ(pcr(0, 10), 100);
+  EXPECT_THROW(pcr(1, 0), Error);
+  EXPECT_THROW(poep(2, 1), Error);
+  EXPECT_THROW(speed_up(0, 1), Error);
 }
 
 }  // namespace

@@ -19,6 +19,7 @@ extern "C" int recipe_fuzz(const uint8_t* data, size_t size);
 extern "C" int config_fuzz(const uint8_t* data, size_t size);
 extern "C" int tokenizer_json_fuzz(const uint8_t* data, size_t size);
 extern "C" int token_store_fuzz(const uint8_t* data, size_t size);
+extern "C" int examples_fuzz(const uint8_t* data, size_t size);
 
 namespace lithe {
 namespace {
@@ -147,6 +148,48 @@ TEST(Mutations, TokenStore) {
   }
   run(token_store_fuzz, seeds,
       {std::string(8, '\0'), std::string(8, '\xff'), std::string("\1\0\0\0\0\0\0\0", 8), "LITHETOK"}, 6000);
+}
+
+TEST(Mutations, Examples) {
+  // The first byte: type + 4 * format, + 128 for columns by number (examples_fuzz.cpp).
+  std::vector<std::string> seeds = {
+      std::string(1, char(0)) + "text\tlabel\na b\tyes\n\"c\"\tno\n",
+      std::string(1, char(128 + 4)) + "\"a \"\"b\"\"\n\",yes\r\nc,no\r\n",
+      std::string(1, char(128 + 5)) + "\"a, b\",1.5\nc,-2e3\n",
+      std::string(1, char(8)) + "{\"text\": \"a\", \"label\": 1}\n{\"label\": \"x\", \"text\": \"\\u00e9\"}\n",
+      std::string(1, char(12)) + "1 a film\n0 another\n",
+      std::string(1, char(2)) +
+          "# c\n1-2\tab\t_\t_\t_\t_\t_\t_\t_\t_\n1\ta\t_\tX\t_\t_\t_\t_\t_\t_\n2\tb\t_\tY\t_\t_\t_\t_\t_\t_\n\n",
+      std::string(1, char(6)) + "{\"text\": [\"a\", \"b\"], \"label\": [\"O\", 3]}\n",
+      std::string(1, char(3)) +
+          "{\"data\": [{\"paragraphs\": [{\"context\": \"\xc3\xa9t\xc3\xa9 in Rome\", \"qas\": [{\"id\": \"1\", "
+          "\"question\": \"q\", \"is_impossible\": false, \"answers\": [{\"text\": \"Rome\", \"answer_start\": "
+          "7}]}]}]}]}"};
+  run(examples_fuzz, seeds,
+      {"\t",
+       "\"",
+       "\"\"",
+       ",",
+       "\n",
+       "\r\n",
+       "[",
+       "]",
+       "{",
+       "}",
+       "null",
+       "-1",
+       "1e999",
+       "nan",
+       "99999999999999999999",
+       "\xc3",
+       "\xef\xbb\xbf",
+       "\"answer_start\": ",
+       "\"answers\": [",
+       "1-2",
+       "2.1",
+       "\\u0000",
+       "\\ud800"},
+      20000);
 }
 
 }  // namespace

@@ -36,6 +36,14 @@ void expect_moments(const Tensor& x, double variance) {
   EXPECT_NEAR(m.variance, variance, 4 * std::sqrt((m.fourth - m.variance * m.variance) / n));
 }
 
+// A normal cut at two deviations has the variance 1 - 4 phi(2) / (2 Phi(2) - 1) = 0.7737413.
+TEST(Init, TruncatedNormalStaysWithinTwoDeviations) {
+  const Tensor x = made({.type = "truncated_normal", .std = 0.02}, {300, 200});
+  expect_moments(x, 0.7737413 * 0.02 * 0.02);
+  EXPECT_LE(moments(x).largest, 0.04);
+  EXPECT_GE(moments(x).largest, 0.0399);
+}
+
 // oracle: init.xavier_uniform
 TEST(Init, XavierUniformIsFlatWithinEta) {
   const InitConfig config{.type = "xavier_uniform"};

@@ -29,6 +29,17 @@ TEST(Embed, PaddingGetsNoGradient) {
   EXPECT_EQ(kit::values(out.gradients[0]), (std::vector<double>{0, 0, 3, 4, 0, 0}));
 }
 
+TEST(Embed, MissingIdsHaveNoRow) {
+  const Tensor table = kit::normal({5, 3}, DType::f64, 1), x = kit::normal({4, 3}, DType::f64, 2),
+               ids = kit::ids_of({4, -1, 4, 2});
+  const auto rows = [&](const Vars& in) { return embed(in[0], ids, DType::f64, 1, -1, MissingIds::no_row); };
+  const auto sums = [&](const Vars& in) { return add_rows(in[0], in[1], ids, MissingIds::no_row); };
+  EXPECT_EQ(kit::values(rows({table}).value().slice(1, 2)), (std::vector<double>{0, 0, 0}));
+  EXPECT_EQ(kit::bit_difference(clone(sums({x, table}).value().slice(1, 2)), clone(x.slice(1, 2))), "");
+  kit::expect_gradients(rows, {table});
+  kit::expect_gradients(sums, {x, table});
+}
+
 TEST(Embed, RowsMayBeNarrowerNumbersThanTheTable) {
   const Var table = Var::leaf(convert(kit::tensor_f64({2, 2}, {1.001, 2, 3, 4}), DType::f32));
   Tape tape;

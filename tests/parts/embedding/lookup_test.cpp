@@ -77,6 +77,19 @@ TEST(Lookup, IdsOutsideTheTableAreRefused) {
   EXPECT_THROW(Lookup("{padding_idx: 6}"), Error);
 }
 
+TEST(Lookup, CodesAreRefused) {
+  kit::Bench bench;
+  try {
+    bench.make<Embedding>("lookup", {.vocab_size = 6, .hidden_size = 3, .token_width = 5});
+    FAIL() << "took codes";
+  } catch (const Error& error) {
+    EXPECT_EQ(
+        std::string(error.what()),
+        "embedding: lookup reads ids, one int a token, the tokenizer's tokens are 5 ints; set data.tokenizer to one "
+        "with a vocabulary ({type: bpe}), or model.embedding to a hash embedding");
+  }
+}
+
 ModelConfig config(bool tied) {
   return kit::model_config(
       cat("{vocab_size: 11, hidden_size: 8, num_hidden_layers: 1, max_position_embeddings: 6, mixer: {type: attention, "
