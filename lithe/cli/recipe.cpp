@@ -47,7 +47,8 @@ void complete_model(Node& root) {
     const Path file = Path(from->text()) / "config.json";
     check_usage(std::filesystem::exists(file), "recipe", to_string(from->mark()), ": from_pretrained: '", from->text(),
                 "' has no config.json; give the --out directory of a training run");
-    for (const auto& [key, value] : parse_json_node(read_file(file), file.string()).entries())
+    const Node base = parse_json_node(read_file(file), file.string());
+    for (const auto& [key, value] : base.entries())
       if (!model.find(key) && key != "model_type" && key != "num_labels" && key != "label_names" &&
           !(key == "head" && task))
         model.set(key, value);

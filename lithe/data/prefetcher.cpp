@@ -3,7 +3,7 @@
 
 namespace lithe {
 
-Prefetcher::Prefetcher(const BatchOrder& order, int64_t epoch, int64_t index, int64_t depth)
+Prefetcher::Prefetcher(const BatchSource& order, int64_t epoch, int64_t index, int64_t depth)
     : Prefetcher([&order](int64_t e, int64_t i) { return order.batch(e, i); }, order.batches_per_epoch(), epoch, index,
                  depth) {}
 

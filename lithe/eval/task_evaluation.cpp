@@ -108,7 +108,7 @@ std::function<HeldOutScores(const Model&, const TaskBatches&, const std::vector<
     const TaskAnswers answers = answer(model, batches);
     if (stop_signal()) return out;
     out.loss = answers.loss;
-    const ChosenMetrics chosen = choose_metrics(config);
+    const ChosenMetrics chosen = choose_metrics(config, labels);
     for (const Score& score : score_predictions(chosen.metrics, answers.predictions, batches.examples(), labels)) {
       out.metrics.emplace_back(score.metric.name, score.value);
       if (score.metric.name != chosen.best.name) continue;

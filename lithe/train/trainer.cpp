@@ -127,7 +127,7 @@ class Trainer {
 
  private:
   TrainRun run_;
-  Dataset data_;
+  TrainingData data_;
   Plan plan_;
   Model model_;
   AdamW optimizer_;
