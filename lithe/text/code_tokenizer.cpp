@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "lithe/base/log.h"
+#include "lithe/text/unicode.h"
 #include "lithe/text/utf8.h"
 #include "lithe/text/word_cache.h"
 
@@ -144,11 +146,12 @@ Json value_of(const WordHashSettings& s, const std::string& key) {
   return s.hash_seed;
 }
 
-/// What the checksum is of, first line: all settings, in a fixed order.
-std::string header_json(const WordHashSettings* settings) {
+/// The object of the file that the checksum begins with: all settings, in a fixed order.
+std::string header_json(const WordHashSettings* settings, const std::string& unicode) {
   Json header = {{"type", settings ? "words" : "characters"}, {"version", file_version}};
-  if (settings)
-    for (const std::string& key : settings->used_keys()) header[key] = value_of(*settings, key);
+  if (!settings) return header.dump();
+  header["unicode"] = unicode;
+  for (const std::string& key : settings->used_keys()) header[key] = value_of(*settings, key);
   return header.dump();
 }
 
@@ -185,7 +188,7 @@ WordHashSettings read_settings(const JsonSection& section) {
 }  // namespace
 
 std::string code_tokenizer_json(const WordHashSettings* settings, const NgramDictionary& ngrams) {
-  const std::string header = header_json(settings);
+  const std::string header = header_json(settings, unicode_version());
   std::string list;
   for (const std::string& ngram : ngrams.ngrams()) list += (list.empty() ? "\n    " : ",\n    ") + Json(ngram).dump();
   std::string out = "{\n  \"" + std::string(code_tokenizer_key) + "\": " + header;
@@ -224,7 +227,8 @@ std::unique_ptr<Tokenizer> parse_code_tokenizer(const JsonSection& root, std::st
     }
     ngrams = NgramDictionary(settings.ngram_max, std::move(entries));
   }
-  const std::string canonical = header_json(words ? &settings : nullptr);
+  const std::string unicode = words ? header.text("unicode") : std::string();
+  const std::string canonical = header_json(words ? &settings : nullptr, unicode);
   check(header.has("type") && Tree::parse(canonical) == root.value(code_tokenizer_key), "tokenizer", header.place(),
         " must hold exactly the keys of ", canonical);
   const std::string expected = hex(checksum_of(canonical, ngrams));
@@ -236,6 +240,9 @@ std::unique_ptr<Tokenizer> parse_code_tokenizer(const JsonSection& root, std::st
     check(root.text("drawn") == drawn, "tokenizer", root.place("drawn"), " is '", root.text("drawn"),
           "', this machine draws '", drawn, "' from hash_seed: words would get other codes than in training");
   }
+  if (words && unicode != unicode_version())
+    log_warning("tokenizer: ", root.place(), " was made with Unicode ", unicode, ", this program has ",
+                unicode_version(), ": words with characters that are newer than one of them may get other codes");
   check_role(roles.bos, "bos_token", special_names[code_bos], origin);
   check_role(roles.pad, "pad_token", special_names[code_pad], origin);
   check_role(roles.eos, "eos_token", special_names[code_eos], origin);

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -31,18 +32,20 @@ class LshArgmax {
 };
 
 /// Bit j is 1 iff x . r^j >= 0, j = 0..bits-1. Component c of all r^j is drawn from (seed, c) when needed; nothing is
-/// stored.
+/// stored in a file, and in memory what was drawn for the 16384 smallest c is kept. Thread-safe.
 class LshBits {
  public:
-  LshBits(uint64_t seed, int64_t bits) : seed_(seed), bits_(bits) {}
+  LshBits(uint64_t seed, int64_t bits);
   /// Writes ceil(bits / 32) ints as code_bit() of token_code.h reads them.
   void hash(std::span<const NgramCount> x, int32_t* payload) const;
   /// Component `id` of every hyperplane in units of 2^-16, [bits].
   std::vector<int32_t> components(int32_t id) const;
 
  private:
+  struct Kept;
   uint64_t seed_;
   int64_t bits_;
+  std::shared_ptr<Kept> kept_;
 };
 
 }  // namespace lithe

@@ -15,6 +15,8 @@ utf8proc_category_t category(uint32_t c) { return utf8proc_category(utf8proc_int
 
 }  // namespace
 
+std::string unicode_version() { return utf8proc_unicode_version(); }
+
 bool is_white_space(uint32_t c) {
   return (c >= 0x09 && c <= 0x0D) || c == 0x20 || c == 0x85 || c == 0xA0 || c == 0x1680 ||
          (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;

@@ -7,6 +7,9 @@
 
 namespace lithe {
 
+/// Version of the character data: "15.0.0".
+std::string unicode_version();
+
 bool is_white_space(uint32_t code_point);      // property White_Space
 bool is_word_character(uint32_t code_point);   // letters, marks, decimal digits, connector punctuation
 bool is_alphanumeric(uint32_t code_point);     // categories L and N

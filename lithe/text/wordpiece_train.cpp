@@ -1,6 +1,7 @@
 // Training a WordPiece as BERT's: merges of characters by frequency, pieces that continue a word spelt "##".
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "lithe/base/error.h"
 #include "lithe/base/log.h"
@@ -95,11 +96,18 @@ std::unique_ptr<Tokenizer> WordPieceTrainer::train() {
   const size_t room = size_t(options.vocab_size) - options.specials.size();
   const auto alphabet = alphabet_of(words, std::min(most_characters, room / 2));
 
+  std::set<uint32_t> within;  // characters that continue some word; punctuation never does
+  for (size_t w = 0; w < words.size(); ++w) {
+    const Word word = characters_of(words.word(w));
+    if (!word.empty()) within.insert(word.begin() + 1, word.end());
+  }
+
   // Ids of the learner: the alphabet at the start of a word, then within one.
   std::vector<std::string> symbols;
   std::map<std::pair<uint32_t, bool>, int32_t> ids;
   for (const bool continues : {false, true})
     for (const uint32_t c : alphabet) {
+      if (continues && !within.contains(c)) continue;
       ids[{c, continues}] = int32_t(symbols.size());
       symbols.push_back(spelling(c, continues));
     }

@@ -69,6 +69,9 @@ TEST(TokenizerParity, BertUncased) {
   EXPECT_EQ(s.eos, 102);
   EXPECT_EQ(s.pad, 0);
   EXPECT_EQ(s.unk, 100);
+  EXPECT_EQ(s.cls, 101);
+  EXPECT_EQ(s.sep, 102);
+  EXPECT_EQ(s.mask, 103);
   expect_llama_vectors(*bert, "bert-bge");
 
   const Json text = swift("bert_uncased_encoded.json");
