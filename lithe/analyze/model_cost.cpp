@@ -44,7 +44,10 @@ class Parts {
   const ModelConfig& config_;
 };
 
-Tensor meta_ids(int64_t count) { return empty({count}, DType::i32, Device::meta); }
+Tensor meta_tokens(const Model& model, int64_t count) {
+  const int64_t width = model.config().token_width;
+  return empty(width > 1 ? Shape{count, width} : Shape{count}, DType::i32, Device::meta);
+}
 
 // Logits of each text's last token.
 Var last_logits(const Model& model, const Tensor& ids, const Sequences& sequences, DecodeState* state) {
@@ -90,11 +93,11 @@ ModelCost model_cost(const ModelConfig& config, const CostOptions& o) {
     Model model(config, {.device = Device::meta, .dtype = o.dtype, .compute = o.compute, .trainable = true});
     model.set_recompute(o.recompute);
     for (const Parameter& p : model.parameters().all()) parts.of(p.name).parameters += p.master.value().numel();
-    const Tensor ids = meta_ids(o.batch * o.length);
+    const Tensor ids = meta_tokens(model, o.batch * o.length), labels = empty({ids.dim(0)}, DType::i32, Device::meta);
     {
       kernels::CostMeter meter;
       Tape tape;
-      const Var loss = model.loss(ids, meta_ids(o.batch * o.length), texts(o.batch, o.length), 0, 1);
+      const Var loss = model.loss(ids, labels, texts(o.batch, o.length), 0, 1);
       for (const auto& kept : meter.kept()) parts.of(kept.part).activation_bytes += kept.bytes;
     }
     const NoGrad no_grad;
@@ -108,7 +111,7 @@ ModelCost model_cost(const ModelConfig& config, const CostOptions& o) {
     };
     const auto add_tokens = [&](DecodeState& state, int64_t count) {
       const std::vector<int64_t> counts(size_t(o.batch), count);
-      last_logits(model, meta_ids(o.batch * count), model.continue_sequences(state, counts), &state);
+      last_logits(model, meta_tokens(model, o.batch * count), model.continue_sequences(state, counts), &state);
     };
     measure(&CostOfPart::forward_flops, &CostOfPart::forward_products,
             [&] { last_logits(model, ids, texts(o.batch, o.length), nullptr); });

@@ -203,6 +203,28 @@ TEST(ModelCost, HybridsHaveALineForEachMixer) {
   EXPECT_EQ(parameters, cost.total.parameters);
 }
 
+TEST(ModelCost, EmbeddingsOfCodesAreTheirProducts) {
+  const struct {
+    const char* type;
+    int64_t width, parameters;
+    double flops;  // of a token
+  } cases[] = {{"hash_pool", 5, 1037 * D, 13 * 2 * D},
+               {"hash_add", 5, 2 * 128 * D, 2 * 256 * D},
+               {"hash_proj", 5, 128 * D, 2 * 128 * D},
+               {"proformer", 15, 420 * D, 2 * 420 * D}};
+  for (const auto& c : cases) {
+    const ModelCost cost =
+        model_cost(one_layer(attention("mha", "dense"),
+                             cat(", embedding: ", c.type, ", token_width: ", c.width, ", tie_word_embeddings: false")),
+                   {.batch = 64, .length = L});
+    const CostOfPart embedding = mixer_of(cost, "embedding");
+    EXPECT_EQ(embedding.parameters, c.parameters + 6 * D) << c.type;
+    // Beside them what does not grow with the tokens, and the special tokens' additions.
+    EXPECT_GE(embedding.forward_flops, 64 * L * c.flops) << c.type;
+    EXPECT_LE(embedding.forward_flops, 64 * L * (c.flops + 2 * D) + 20 * 128 * D) << c.type;
+  }
+}
+
 TEST(ModelCost, FormsWithoutAFormulaHaveNone) {
   const auto published = [](const std::string& mixer) {
     return mixer_of(model_cost(one_layer(mixer), {.batch = 1, .length = 8})).published.any();

@@ -83,6 +83,19 @@ TEST(HashPool, StartsTruncated) {
   }
 }
 
+// As models are loaded for inference: no f32 copy of the parameters.
+TEST(HashPool, RunsWithParametersInBf16) {
+  CodeBench exact("hash_pool", 40, 5);
+  kit::Bench bench(DType::bf16, DType::bf16);
+  const auto part = bench.make<Embedding>("hash_pool", {.vocab_size = 6, .hidden_size = 40, .token_width = 5});
+  for (Parameter& p : exact.bench.parameters().all()) {
+    kit::assign(bench[p.name], p.master.value());
+    kit::assign(p.master.value(), bench[p.name]);  // the same rounded numbers
+  }
+  const Tensor codes = kit::codes_of({kit::md5_code("play"), kit::md5_code("plays")});
+  EXPECT_EQ(kit::close(part->forward(codes).value(), exact.part->forward(codes).value(), 8), "");
+}
+
 TEST(HashPool, SpecialTokensBypassTheHash) { CodeBench("hash_pool", 4, 5).expect_special_rows(kit::md5_code("play")); }
 
 TEST(HashPool, SaysWhatDoesNotFit) {
