@@ -59,6 +59,8 @@ std::vector<double> LayerView::map(int64_t head) const {
 ModelView inspect_model(const std::string& name, const LoadedModel& loaded, const std::string& text, int64_t length) {
   std::vector<int32_t> ids = loaded.tokenizer->encode(text);
   const Model& model = *loaded.model;
+  check_usage(loaded.tokenizer->width() == 1, "inspect",
+              "the page shows tokens by their text, and these have none: a vocabulary-free model cannot be inspected");
   check_usage(!ids.empty(), "inspect", "the text has no tokens; give a longer one");
   if (const int64_t limit = model.position_limit()) length = std::min(length, limit);
   ModelView view;

@@ -10,7 +10,9 @@
 #include "lithe/cli/command.h"
 #include "lithe/cli/recipe.h"
 #include "lithe/data/corpus.h"
+#include "lithe/eval/task_evaluation.h"
 #include "lithe/infer/load.h"
+#include "lithe/train/training_data.h"
 
 namespace lithe {
 namespace {
@@ -23,6 +25,58 @@ struct Options {
   bool json = false, el_rewrite = false;
 };
 
+// The metrics of a task on its test part, else its validation part, or on the files given.
+int eval_task(const Options& o, Recipe recipe, const LoadedModel& loaded) {
+  check_usage(!o.context && !o.stride, "eval", "--context-length and --stride belong to models of text");
+  if (!o.files.empty()) {
+    recipe.task.train.clear();
+    recipe.task.validation.clear();
+    recipe.task.validation_fraction = 0;
+    recipe.task.test = o.files;
+  }
+  const std::vector<std::string>& labels = loaded.model->config().label_names;
+  TaskData data = load_task(recipe.task, labels);
+  std::vector<Example>& examples = data.test.empty() ? data.validation : data.test;
+  check_usage(!examples.empty(), "eval", "the run has no test and no validation examples; name the files to measure");
+  const std::string part = !o.files.empty() ? "files" : data.test.empty() ? "validation" : "test";
+  const TaskBatches batches(std::move(examples), task_type(recipe.task), *loaded.tokenizer, recipe.data.sequence_length,
+                            recipe.train.batch_tokens, 0, false);
+  const HeldOutScores scores = score_task_of(recipe.task)(*loaded.model, batches, labels);
+  if (stop_signal()) return 128 + stop_signal();
+  Json json = {{"part", part}, {"examples", batches.examples().size()}, {"loss", scores.loss}};
+  for (const auto& [name, value] : scores.metrics) json[name] = value;
+  if (o.json) {
+    std::cout << json.dump(2) << "\n";
+    return 0;
+  }
+  std::printf("%-17s %.4f (%zu examples, %s)\n", "loss", scores.loss, batches.examples().size(), part.c_str());
+  for (const auto& [name, value] : scores.metrics) std::printf("%-17s %.4f\n", name.c_str(), value);
+  return 0;
+}
+
+// The loss of masked or corrupted tokens on the held-out text, by the draws that the trainer's evaluations use.
+int eval_objective(const Options& o, const Recipe& recipe, const LoadedModel& loaded) {
+  check_usage(o.files.empty() && !o.context && !o.stride, "eval", "objective ", recipe.train.objective,
+              " is measured on the run's held-out text alone");
+  const TrainingData data = load_training_data(recipe.data, recipe.train, std::nullopt, loaded.tokenizer);
+  check_usage(data.validation != nullptr, "eval", "the run has no held-out text");
+  LossSums total;
+  for (int64_t i = 0; i < data.validation->batches_per_epoch(); ++i) {
+    if (stop_signal()) return 128 + stop_signal();
+    const LossSums sums = evaluate_batch(*loaded.model, to_device(data.validation->batch(0, i), Device::cpu));
+    total.nll += sums.nll;
+    total.labels += sums.labels;
+  }
+  const double loss = total.nll / double(std::max<int64_t>(total.labels, 1));
+  if (o.json)
+    std::cout << Json({{"loss", loss}, {"labels", total.labels}, {"objective", recipe.train.objective}}).dump(2)
+              << "\n";
+  else
+    std::printf("loss              %.4f per label (%lld labels, objective %s)\n", loss,
+                static_cast<long long>(total.labels), recipe.train.objective.c_str());
+  return 0;
+}
+
 int run(const Options& o) {
   catch_stop_signals();
   Recipe recipe = recipe_of_run(o.model);
@@ -33,6 +87,8 @@ int run(const Options& o) {
 
   if (o.skip) loaded.model->skip(loaded.model->config().layers_named(*o.skip), o.skip_part == "mixer");
 
+  if (recipe.has_task()) return eval_task(o, recipe, loaded);
+  if (recipe.train.objective != "clm") return eval_objective(o, recipe, loaded);
   TokenStore text;
   if (o.files.empty()) {
     auto data = load_dataset(recipe.data, loaded.tokenizer);

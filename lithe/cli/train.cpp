@@ -7,11 +7,8 @@
 #include "lithe/base/stop.h"
 #include "lithe/base/threads.h"
 #include "lithe/cli/command.h"
-#include "lithe/cli/recipe.h"
-#include "lithe/eval/task_evaluation.h"
-#include "lithe/infer/generate.h"
+#include "lithe/cli/train_run.h"
 #include "lithe/train/run_log.h"
-#include "lithe/train/trainer.h"
 
 namespace lithe {
 namespace {
@@ -58,25 +55,12 @@ void print(const TrainResult& r, const std::string& out) {
 
 int run(const Options& o) {
   catch_stop_signals();
-  Recipe recipe = load_recipe(o.recipe, o.set);
-  TrainRun run;
+  TrainRun run = train_run_of(load_recipe(o.recipe, o.set));
   run.out = o.out;
   run.resume = o.resume;
   run.fit_memory = o.fit;
   if (!o.budget.empty()) run.memory_budget = parse_bytes(o.budget);
   check_usage(!o.fit || run.memory_budget, "train", "--fit needs --memory-budget");
-  run.recipe = resolved(recipe);
-  run.model = recipe.model;
-  run.data = recipe.data;
-  run.train = recipe.train;
-  if (recipe.has_task()) run.task = recipe.task;
-  run.from_pretrained = recipe.from_pretrained;
-  run.fresh_weights = recipe.fresh_weights;
-  run.score_task = score_task_of(recipe.task);
-  run.sample_prompt = recipe.generate.prompt;
-  run.sampler = [config = recipe.generate](const Model& model, const Tokenizer& tokenizer, const std::string& prompt) {
-    return generate(model, tokenizer, {prompt}, config)[0].text;
-  };
   const TrainResult r = train(run);
   if (o.json)
     std::cout << Json({{"status", r.status},

@@ -123,13 +123,14 @@ void set_steps(Variant& v, int64_t steps, const TextSizes& text, const ReadSetti
 
 ModelConfig complete_model(const Setting& setting, const TextSizes& text) {
   ModelConfig model = setting.model;
-  if (!model.vocab_size) model.vocab_size = text.vocabulary;
-  if (!model.max_position_embeddings) model.max_position_embeddings = setting.data.sequence_length;
+  model.complete(text.vocabulary, 1, setting.data.sequence_length);
   return model;
 }
 
 void plan_variant(Variant& v, const TextSizes& text) {
   try {
+    check_usage(v.setting.train.objective == "clm", "compare", "objective ", v.setting.train.objective,
+                ": comparisons score the next token; `lithe finetune` compares encoders by their tasks");
     v.setting.train.validate(v.setting.data.sequence_length);
     v.plan = plan_training(complete_model(v.setting, text), v.setting.train, v.setting.data.sequence_length,
                            text.evaluation_rows, false);

@@ -24,7 +24,7 @@ struct Batch {
   std::vector<int64_t> predicted;  // when not empty: label i is of row predicted[i], no other row has one
   std::vector<float> values;       // in place of labels: the numbers of a regression
 
-  int64_t rows() const { return offsets.empty() ? 0 : offsets.back(); }
+  int64_t rows() const { return int64_t(tokens.size()) / token_width; }
   int64_t sequences() const { return int64_t(offsets.size()) - 1; }
   bool operator==(const Batch&) const = default;
 };

@@ -128,6 +128,12 @@ void ModelConfig::replace_heads(const std::string& from, const std::string& to) 
   check_usage(any, "model", "no mixer has heads ", from, ", which ", to, " would replace");
 }
 
+void ModelConfig::complete(int64_t vocabulary, int64_t width, int64_t positions) {
+  if (!vocab_size) vocab_size = vocabulary;
+  if (!token_width) token_width = width;
+  if (!max_position_embeddings) max_position_embeddings = positions;
+}
+
 bool ModelConfig::lacks_reference_ids() const {
   for (int64_t layer = 0; layer < num_hidden_layers; ++layer)
     if (lacks_ids(mixer_of(layer).options)) return true;

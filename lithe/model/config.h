@@ -28,6 +28,8 @@ struct ModelConfig {
   PartChoice mixer_of(int64_t layer) const;
   /// Layers, from 0, that `text` names: numbers from 1 ("1,3,5"), or names of `mixers` ("replaced").
   std::vector<int64_t> layers_named(const std::string& text) const;
+  /// Fills in what is 0 and a recipe need not say.
+  void complete(int64_t vocabulary, int64_t width, int64_t positions);
   /// Gives the mixers that read a fixed sequence and have none the first max_position_embeddings of `ids`.
   void set_reference_ids(const std::vector<int64_t>& ids);
   /// Gives mixers with heads `from` heads `to`; fails (usage) when no mixer has them.

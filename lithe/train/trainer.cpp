@@ -75,7 +75,7 @@ class Trainer {
                     ": results will differ in the last bits");
       check_usage(
           state_.data_fingerprint == data_.fingerprint, "resume",
-          "the data are not the one this run began with; bring the files of sections data and task back to what they "
+          "the data are not those this run began with; bring the files of sections data and task back to what they "
           "were, or choose another --out");
       log_info("resuming after step ", state_.step);
       saved_step_ = state_.step;
@@ -419,6 +419,7 @@ TrainResult train(TrainRun run) {
     section.set("gradient_accumulation_steps", Node::scalar(cat(run.train.gradient_accumulation_steps)));
     section.set("gradient_checkpointing", Node::scalar(run.train.gradient_checkpointing ? "true" : "false"));
     open_run(run.out, run.resume, run.recipe, false);
+    data = load_training_data(run.data, run.train, run.task, data.tokenizer);  // in batches of the chosen size
   }
   log_info(plan.parameters, " parameters; planned peak memory ", format_bytes(double(plan.memory.peak)), "; ",
            threads(), " threads, ", run.train.precision);

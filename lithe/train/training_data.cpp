@@ -67,11 +67,9 @@ void fit_model(ModelConfig& model, const TrainingData& training, const DataConfi
   const int64_t vocabulary = tokenizer.vocab_size();
   check_usage(!model.vocab_size || model.vocab_size >= vocabulary, "model", "vocab_size ", model.vocab_size,
               " is below the tokenizer's ", vocabulary, "; leave it out to use the tokenizer's");
-  if (!model.vocab_size) model.vocab_size = vocabulary;
   check_usage(!model.token_width || model.token_width == tokenizer.width(), "model", "token_width ", model.token_width,
               " differs from the tokenizer's ", tokenizer.width(), "; leave it out to use the tokenizer's");
-  model.token_width = tokenizer.width();
-  if (!model.max_position_embeddings) model.max_position_embeddings = data.sequence_length;
+  model.complete(vocabulary, tokenizer.width(), data.sequence_length);
   check_usage(model.max_position_embeddings >= data.sequence_length, "model", "max_position_embeddings ",
               model.max_position_embeddings, " is below data.sequence_length ", data.sequence_length);
   check_usage(!task || train.objective == "task", "train", "a recipe with a section task needs objective task, not ",

@@ -1,4 +1,5 @@
-// Where an answer begins and ends: two logits a row, each softmaxed over the rows of a sequence [Devlin et al. 2019].
+// Where an answer begins and ends: a dense layer with tanh, then two logits a row, each softmaxed over the rows of a
+// sequence [Devlin et al. 2019]. Biases of the logits would change nothing: softmax does not see what all rows share.
 #include <algorithm>
 
 #include "lithe/nn/registry.h"
@@ -11,7 +12,9 @@ namespace {
 class Span final : public Head {
  public:
   Span(const Scope& scope, const NoOptions&, const Args& args)
-      : start_(scope / "start", args.hidden_size, 1, true), end_(scope / "end", args.hidden_size, 1, true) {}
+      : dense_(scope / "dense", args.hidden_size, args.hidden_size, true),
+        start_(scope / "start", args.hidden_size, 1, false),
+        end_(scope / "end", args.hidden_size, 1, false) {}
 
   /// The rows of the beginnings in their sequences, then those of the ends.
   LabelCount count(const Sequences& sequences) const override {
@@ -21,7 +24,8 @@ class Span final : public Head {
   }
   /// [N, 2]
   Var logits(const Var& x, const Sequences&) const override {
-    const Var both = concatenate_rows({reshape(start_(x), {1, x.rows()}), reshape(end_(x), {1, x.rows()})});
+    const Var h = hidden(x),
+              both = concatenate_rows({reshape(start_(h), {1, x.rows()}), reshape(end_(h), {1, x.rows()})});
     const Tensor out = empty({x.rows(), 2}, x.dtype(), x.device());
     if (!out.is_meta())
       for (int64_t n = 0; n < x.rows(); ++n)
@@ -38,8 +42,9 @@ class Span final : public Head {
     const int64_t count = a.sequences.count();
     LossSums total;
     Var loss;
+    const Var h = hidden(x);
     for (int64_t side = 0; side < 2; ++side) {
-      const Var logits = (side == 0 ? start_ : end_)(x);
+      const Var logits = (side == 0 ? start_ : end_)(h);
       for (int64_t b = 0; b < count; ++b) {
         const int64_t length = a.sequences.length(b), label = side * count + b;
         if (length == 0) continue;
@@ -58,7 +63,9 @@ class Span final : public Head {
   }
 
  private:
-  Linear start_, end_;
+  Linear dense_, start_, end_;
+
+  Var hidden(const Var& x) const { return activate(kernels::Activation::tanh, dense_(x)); }
 };
 
 }  // namespace

@@ -1,0 +1,116 @@
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <iostream>
+
+#include "lithe/base/json.h"
+#include "lithe/base/stop.h"
+#include "lithe/cli/command.h"
+#include "lithe/cli/recipe.h"
+#include "lithe/cli/text_lines.h"
+#include "lithe/eval/sentence_rows.h"
+#include "lithe/eval/similarity.h"
+#include "lithe/infer/load.h"
+#include "lithe/model/safetensors.h"
+
+namespace lithe {
+namespace {
+
+struct Options {
+  std::string model, out, weights, precision = "f32", pooling = "mean", measure = "cosine";
+  std::vector<std::string> files, queries;
+  int64_t nearest = 0;
+  bool normalize = false, pairs = false, json = false;
+};
+
+struct Line {
+  std::string text, other;
+  double score;
+};
+
+void print(const std::vector<Line>& lines, bool json) {
+  for (const Line& l : lines)
+    if (json)
+      std::cout << Json({{"text", l.text}, {"other", l.other}, {"score", l.score}})
+                       .dump(-1, ' ', false, Json::error_handler_t::replace)
+                << "\n";
+    else
+      std::printf("%.4f\t%s\t%s\n", l.score, l.text.c_str(), l.other.c_str());
+}
+
+int run(const Options& o) {
+  catch_stop_signals();
+  check_usage(!o.out.empty() || o.pairs || o.nearest, "encode",
+              "nothing to do: give --out for the rows, --pairs for similarities, or --nearest");
+  check_usage(!(o.pairs && (o.nearest || !o.out.empty())), "encode", "--pairs stands alone");
+  check_usage(o.queries.empty() || o.nearest, "encode", "--query needs --nearest, the number of lines to find");
+  const Recipe recipe = recipe_of_run(o.model);
+  const LoadedModel loaded = load_model(o.model, o.weights, o.precision);
+  const std::vector<std::string> texts = text_lines(o.files);
+  check_usage(!texts.empty(), "encode", "there are no lines to encode");
+  const auto rows_of = [&](const std::vector<std::string>& of) {
+    const Tensor rows = sentence_rows(*loaded.model, *loaded.tokenizer, of, o.pooling, recipe.data.sequence_length);
+    return o.normalize ? normalize_rows(rows) : rows;
+  };
+  const Similarity measure = similarity_of(o.measure);
+  std::vector<Line> lines;
+  if (o.pairs) {
+    std::vector<std::string> first, second;
+    for (size_t i = 0; i < texts.size(); ++i) {
+      const size_t tab = texts[i].find('\t');
+      check_usage(tab != std::string::npos, "encode", "line ", i + 1, " has no tab between the two texts of a pair");
+      first.push_back(texts[i].substr(0, tab));
+      second.push_back(texts[i].substr(tab + 1));
+    }
+    const Tensor scores = row_similarity(rows_of(first), rows_of(second), measure);
+    for (size_t i = 0; i < texts.size(); ++i) lines.push_back({first[i], second[i], value_at(scores, int64_t(i))});
+    print(lines, o.json);
+    return 0;
+  }
+  const Tensor rows = rows_of(texts);
+  if (!o.out.empty()) {
+    write_safetensors(o.out, {{"rows", rows}}, {{"format", "lithe"}, {"pooling", o.pooling}});
+    std::fprintf(stderr, "%lld rows of %lld numbers in %s, tensor 'rows'\n", static_cast<long long>(rows.rows()),
+                 static_cast<long long>(rows.cols()), o.out.c_str());
+  }
+  if (!o.nearest) return 0;
+  const bool among = o.queries.empty();
+  const int64_t most = rows.rows() - among;
+  check_usage(o.nearest <= most, "encode", "--nearest ", o.nearest, " of only ", most, " other lines");
+  const Neighbours near = nearest_rows(among ? rows : rows_of(o.queries), rows, o.nearest, measure, among);
+  const std::vector<std::string>& asked = among ? texts : o.queries;
+  for (size_t q = 0; q < asked.size(); ++q)
+    for (int64_t k = 0; k < near.k; ++k) {
+      const size_t at = q * size_t(near.k) + size_t(k);
+      lines.push_back({asked[q], texts[size_t(near.index[at])], near.score[at]});
+    }
+  print(lines, o.json);
+  return 0;
+}
+
+}  // namespace
+
+Command add_encode(CLI::App& app) {
+  auto o = std::make_shared<Options>();
+  app.add_option("model", o->model, "directory of a training run, an encoder as a rule")->required();
+  app.add_option("files", o->files, "texts, one a line; default: standard input");
+  app.add_option("--out", o->out,
+                 "write the rows here, as tensor 'rows' f32 [lines, hidden_size] of a safetensors file");
+  app.add_option("--pooling", o->pooling, "what stands for a text: cls, last, mean or max of its rows; default mean")
+      ->check(CLI::IsMember({"cls", "last", "mean", "max"}));
+  app.add_flag("--normalize", o->normalize, "scale every row to length 1");
+  app.add_option("--measure", o->measure, "cosine or euclidean (the distance, negative)")
+      ->check(CLI::IsMember({"cosine", "euclidean"}));
+  app.add_flag("--pairs", o->pairs, "lines hold two texts with a tab between: print how similar they are");
+  app.add_option("--nearest", o->nearest, "print the most similar lines of each line, this many")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--query", o->queries, "with --nearest: find lines near this text (repeatable)")
+      ->allow_extra_args(false);
+  app.add_option("--weights", o->weights, "best, or a safetensors file; default: the last checkpoint's");
+  app.add_option("--precision", o->precision, "f32, bf16 or f64")->check(CLI::IsMember({"f32", "bf16", "f64"}));
+  app.add_flag("--json", o->json, "print JSON lines");
+  add_threads_option(app);
+  app.footer("Example: lithe encode runs/bert lines.txt --nearest 3 --query 'a fine film'");
+  return [o] { return run(*o); };
+}
+
+}  // namespace lithe

@@ -1,0 +1,79 @@
+#include "lithe/compare/finetune.h"
+
+#include <CLI/CLI.hpp>
+#include <iostream>
+
+#include "lithe/base/stop.h"
+#include "lithe/cli/command.h"
+#include "lithe/cli/train_run.h"
+
+namespace lithe {
+namespace {
+
+struct Options {
+  std::vector<std::string> models, tasks, set;
+  std::vector<int64_t> seeds{1};
+  std::string out;
+  bool scratch = false, json = false;
+};
+
+int run(const Options& o) {
+  catch_stop_signals();
+  compare::FinetuneRequest request{.seeds = o.seeds, .out = o.out};
+  for (const std::string& text : o.models) {
+    const size_t at = text.find('=');
+    const Path directory = at == std::string::npos ? text : text.substr(at + 1);
+    check_usage(std::filesystem::exists(directory / "config.json"), "finetune", "'", directory.string(),
+                "' has no config.json; give NAME=DIR, or the --out directory of a training run");
+    const Path clean = directory.filename().empty() ? directory.parent_path() : directory;
+    request.models.push_back({at == std::string::npos ? clean.filename().string() : text.substr(0, at), directory});
+  }
+  if (o.scratch)
+    for (const size_t count = request.models.size(); request.models.size() < 2 * count;) {
+      compare::PretrainedModel fresh = request.models[request.models.size() - count];
+      fresh.name += "-scratch";
+      fresh.fresh = true;
+      request.models.push_back(fresh);
+    }
+  std::set<std::string> names, files;
+  for (const compare::PretrainedModel& m : request.models)
+    check_usage(names.insert(m.name).second, "finetune", "two models are named '", m.name,
+                "'; give them names: NAME=DIR");
+  for (const std::string& task : o.tasks) {
+    request.tasks.push_back(task);
+    check_usage(files.insert(Path(task).stem().string()).second, "finetune", "two tasks are named '",
+                Path(task).stem().string(), "'; a task has the name of its file");
+  }
+  request.read = [&](const Path& recipe, const std::vector<std::string>& overrides) {
+    std::vector<std::string> all = o.set;
+    all.insert(all.end(), overrides.begin(), overrides.end());
+    return train_run_of(load_recipe(recipe, all));
+  };
+  const compare::Finetuning result = compare::finetune(request);
+  std::cout << (o.json ? compare::to_json_text(result) : compare::to_markdown(result));
+  if (!o.json) std::cout << "\nreport " << o.out << "/finetuning.html, also .md and .json\n";
+  return stop_signal() ? 128 + stop_signal() : 0;
+}
+
+}  // namespace
+
+Command add_finetune(CLI::App& app) {
+  auto o = std::make_shared<Options>();
+  app.add_option("models", o->models, "pre-trained runs, NAME=DIR or DIR; the first is the base of all ratios")
+      ->required();
+  app.add_option("--tasks", o->tasks, "recipes with a section task, such as recipes/tasks/*.yaml")->required();
+  app.add_option("--out", o->out, "directory of the runs and the tables")->required();
+  app.add_option("--seeds", o->seeds, "train with each of these seeds; default 1")->delimiter(',');
+  app.add_flag("--scratch", o->scratch, "train each model from its start, too");
+  app.add_option("--set", o->set, "override a key of every task's recipe: train.learning_rate=3e-4 (repeatable)")
+      ->allow_extra_args(false);
+  app.add_flag("--json", o->json, "print the result as JSON");
+  add_threads_option(app);
+  app.footer(
+      "Example: lithe finetune runs/bert runs/hashformer --tasks recipes/tasks/sst2.yaml recipes/tasks/rte.yaml "
+      "--seeds "
+      "1,2,3 --scratch --out runs/tasks\nWhat is done already is kept: the same command continues a stopped one.");
+  return [o] { return run(*o); };
+}
+
+}  // namespace lithe

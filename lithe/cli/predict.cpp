@@ -1,0 +1,107 @@
+#include <CLI/CLI.hpp>
+#include <iostream>
+#include <set>
+
+#include "lithe/base/json.h"
+#include "lithe/base/stop.h"
+#include "lithe/cli/command.h"
+#include "lithe/cli/recipe.h"
+#include "lithe/cli/text_lines.h"
+#include "lithe/eval/task_evaluation.h"
+#include "lithe/infer/load.h"
+
+namespace lithe {
+namespace {
+
+struct Options {
+  std::string model, weights, precision = "f32";
+  std::vector<std::string> files;
+  bool json = false;
+};
+
+// A line as an example without a label; a tab divides the two texts of a pair.
+Example example_of(const std::string& line, TaskType type) {
+  Example e;
+  if (type == TaskType::tagging) {
+    std::istringstream words(line);
+    for (std::string word; words >> word;) e.words.push_back(word);
+    check_usage(!e.words.empty(), "predict", "a line without words has nothing to tag");
+    e.tags.assign(e.words.size(), -1);
+    return e;
+  }
+  const size_t tab = line.find('\t');
+  e.text = line.substr(0, tab);
+  e.has_pair = tab != std::string::npos;
+  if (e.has_pair) e.pair = line.substr(tab + 1);
+  check_usage(type != TaskType::span || e.has_pair, "predict",
+              "a line must hold a question, a tab, and the text that may answer it");
+  return e;
+}
+
+int run(const Options& o) {
+  catch_stop_signals();
+  const Recipe recipe = recipe_of_run(o.model);
+  check_usage(recipe.has_task(), "predict", "'", o.model,
+              "' was not trained on a task; `lithe train` with a section task makes such a model");
+  const LoadedModel loaded = load_model(o.model, o.weights, o.precision);
+  const TaskType type = task_type(recipe.task);
+  const std::vector<std::string> lines = text_lines(o.files);
+  std::vector<Example> examples;
+  for (const std::string& line : lines) examples.push_back(example_of(line, type));
+  if (examples.empty()) return 0;
+  const TaskBatches batches(std::move(examples), type, *loaded.tokenizer, recipe.data.sequence_length,
+                            recipe.train.batch_tokens, 0, false);
+  const TaskAnswers answers = answer(*loaded.model, batches);
+  const std::vector<std::string>& names = loaded.model->config().label_names;
+  const auto name = [&](int32_t label) { return names.empty() ? std::to_string(label) : names[size_t(label)]; };
+  for (size_t i = 0; i < lines.size() && !stop_signal(); ++i) {
+    const Prediction& p = answers.predictions[i];
+    Json json = {{"text", lines[i]}};
+    std::string text;
+    switch (type) {
+      case TaskType::classification: {
+        const double sure = answers.probabilities[i][size_t(p.label)];
+        json["label"] = name(p.label);
+        json["probability"] = sure;
+        text = cat(name(p.label), "\t", sure);
+        break;
+      }
+      case TaskType::regression:
+        json["value"] = p.value;
+        text = cat(p.value);
+        break;
+      case TaskType::tagging:
+        json["tags"] = Json::array();
+        for (size_t w = 0; w < p.tags.size(); ++w) {
+          json["tags"].push_back(name(p.tags[w]));
+          text += cat(w ? " " : "", batches.examples()[i].words[w], "/", name(p.tags[w]));
+        }
+        break;
+      case TaskType::span:
+        json["answer"] = p.text;
+        text = p.text;
+        break;
+    }
+    if (o.json)
+      std::cout << json.dump(-1, ' ', false, Json::error_handler_t::replace) << "\n";
+    else
+      std::cout << text << (type == TaskType::tagging ? "" : "\t" + lines[i]) << "\n";
+  }
+  return stop_signal() ? 128 + stop_signal() : 0;
+}
+
+}  // namespace
+
+Command add_predict(CLI::App& app) {
+  auto o = std::make_shared<Options>();
+  app.add_option("model", o->model, "directory of a run that was trained on a task")->required();
+  app.add_option("files", o->files, "texts, one a line (a tab divides the two of a pair); default: standard input");
+  app.add_option("--weights", o->weights, "best, or a safetensors file; default: the last checkpoint's");
+  app.add_option("--precision", o->precision, "f32, bf16 or f64")->check(CLI::IsMember({"f32", "bf16", "f64"}));
+  app.add_flag("--json", o->json, "print JSON lines");
+  add_threads_option(app);
+  app.footer("Example: echo 'a fine film' | lithe predict runs/sst2");
+  return [o] { return run(*o); };
+}
+
+}  // namespace lithe

@@ -1,0 +1,13 @@
+// Lines of text that a subcommand works on.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace lithe {
+
+/// The lines of all files (also .gz and .zst), or of standard input when there is no file; line ends are not part of
+/// them. Fails on what is no UTF-8 text.
+std::vector<std::string> text_lines(const std::vector<std::string>& files);
+
+}  // namespace lithe

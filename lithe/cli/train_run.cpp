@@ -1,0 +1,27 @@
+#include "lithe/cli/train_run.h"
+
+#include "lithe/eval/task_evaluation.h"
+#include "lithe/infer/generate.h"
+
+namespace lithe {
+
+TrainRun train_run_of(const Recipe& recipe) {
+  TrainRun run;
+  run.recipe = resolved(recipe);
+  run.model = recipe.model;
+  run.data = recipe.data;
+  run.train = recipe.train;
+  if (recipe.has_task()) {
+    run.task = recipe.task;
+    run.score_task = score_task_of(recipe.task);
+  }
+  run.from_pretrained = recipe.from_pretrained;
+  run.fresh_weights = recipe.fresh_weights;
+  run.sample_prompt = recipe.generate.prompt;
+  run.sampler = [config = recipe.generate](const Model& model, const Tokenizer& tokenizer, const std::string& prompt) {
+    return generate(model, tokenizer, {prompt}, config)[0].text;
+  };
+  return run;
+}
+
+}  // namespace lithe

@@ -1,0 +1,224 @@
+#include "lithe/compare/finetune.h"
+
+#include <chrono>
+#include <cmath>
+
+#include "lithe/base/json.h"
+#include "lithe/base/log.h"
+#include "lithe/base/stop.h"
+#include "lithe/compare/statistics.h"
+#include "lithe/infer/load.h"
+
+namespace lithe::compare {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+// The examples that scores are of, and which part they are.
+std::pair<std::vector<Example>, std::string> scored_part(TaskData data) {
+  if (!data.test.empty()) return {std::move(data.test), "test"};
+  check_usage(!data.validation.empty(), "finetune", "the task has neither test nor validation examples to score");
+  return {std::move(data.validation), "validation"};
+}
+
+// What a model would score that always says the most frequent label of the training part.
+std::vector<double> majority_scores(const TaskConfig& task, const std::vector<TaskMetric>& metrics) {
+  const TaskData data = load_task(task);
+  if (task_type(task) != TaskType::classification) return std::vector<double>(metrics.size(), NAN);
+  std::vector<int64_t> counts(data.labels.size(), 0);
+  for (const Example& e : data.train) ++counts[size_t(e.label)];
+  Prediction most;
+  most.label = int32_t(std::max_element(counts.begin(), counts.end()) - counts.begin());
+  const std::vector<Example> examples = scored_part(data).first;
+  std::vector<double> out;
+  for (const Score& s :
+       score_predictions(metrics, std::vector<Prediction>(examples.size(), most), examples, data.labels))
+    out.push_back(s.value);
+  return out;
+}
+
+struct Scored {
+  std::vector<double> scores;
+  double sample_seconds = 0;
+  int64_t parameters = 0, embedding_parameters = 0;
+};
+
+Scored score(const TrainRun& run, const std::vector<TaskMetric>& metrics) {
+  const bool best = fs::exists(run.out / "best" / "model.safetensors");
+  const LoadedModel loaded = load_model(run.out, best ? "best" : "", run.train.precision == "f64" ? "f64" : "f32");
+  const auto part = scored_part(load_task(*run.task, loaded.model->config().label_names));
+  const TaskBatches batches(part.first, task_type(*run.task), *loaded.tokenizer, run.data.sequence_length,
+                            run.train.batch_tokens, 0, false);
+  const auto start = Clock::now();
+  const TaskAnswers answers = answer(*loaded.model, batches);
+  Scored out;
+  out.sample_seconds =
+      std::chrono::duration<double>(Clock::now() - start).count() / double(std::max<size_t>(part.first.size(), 1));
+  for (const Score& s : score_predictions(metrics, answers.predictions, part.first, loaded.model->config().label_names))
+    out.scores.push_back(s.value);
+  for (const Parameter& p : loaded.model->parameters().all()) {
+    out.parameters += p.master.value().numel();
+    if (p.name.starts_with("embedding.")) out.embedding_parameters += p.master.value().numel();
+  }
+  return out;
+}
+
+// Differs when anything that shapes the scores differs.
+uint64_t key_of(const TrainRun& run) {
+  const std::string text = to_yaml(run.recipe);
+  return checksum(text.data(), text.size());
+}
+
+Json number(double value) { return std::isfinite(value) ? Json(value) : Json(); }
+double number_in(const Json& json) { return json.is_null() ? NAN : json.get<double>(); }
+
+std::optional<Scored> stored(const Path& file, uint64_t key) {
+  if (!fs::exists(file)) return std::nullopt;
+  try {
+    const Json json = parse_json(read_file(file), file.string());
+    if (json.at("key").get<std::string>() != cat(key)) return std::nullopt;
+    Scored out;
+    for (const Json& s : json.at("scores")) out.scores.push_back(number_in(s));
+    out.sample_seconds = json.at("sample_seconds");
+    out.parameters = json.at("parameters");
+    out.embedding_parameters = json.at("embedding_parameters");
+    return out;
+  } catch (const std::exception& error) {
+    log_warning("'", file.string(), "' is damaged (", error.what(), "); scoring again");
+    return std::nullopt;
+  }
+}
+
+void store(const Path& file, uint64_t key, const Scored& s) {
+  Json scores = Json::array();
+  for (double v : s.scores) scores.push_back(number(v));
+  write_file(file, Json({{"key", cat(key)},
+                         {"scores", scores},
+                         {"sample_seconds", s.sample_seconds},
+                         {"parameters", s.parameters},
+                         {"embedding_parameters", s.embedding_parameters}})
+                           .dump(2) +
+                       "\n");
+}
+
+void summarise(Finetuning& result) {
+  const auto average = [&](const FinetunedModel& m, auto&& f) {
+    double total = 0;
+    int64_t count = 0;
+    for (size_t t = 0; t < m.tasks.size(); ++t)
+      if (!m.tasks[t].scores.empty()) total += f(t), ++count;
+    return count ? total / double(count) : NAN;
+  };
+  const FinetunedModel& base = result.models[0];
+  for (FinetunedModel& m : result.models) {
+    m.average = average(m, [&](size_t t) { return m.tasks[t].mean(0); });
+    m.sample_seconds = average(m, [&](size_t t) { return mean(m.tasks[t].seconds); });
+    if (base.parameters == 0 || m.parameters == 0) continue;
+    m.prr = base.average > 0 ? prr(m.average, base.average, Better::higher) : NAN;
+    m.pcr_all = pcr(double(m.parameters), double(base.parameters));
+    m.pcr_embeddings = pcr(double(m.embedding_parameters), double(base.embedding_parameters));
+    m.poep = poep(double(m.embedding_parameters), double(m.parameters));
+    m.speed_up = m.sample_seconds > 0 ? speed_up(m.sample_seconds, base.sample_seconds) : NAN;
+  }
+}
+
+}  // namespace
+
+double TaskOutcome::mean(size_t metric) const {
+  std::vector<double> values;
+  for (const auto& seed : scores) values.push_back(seed[metric]);
+  return compare::mean(values);
+}
+double TaskOutcome::deviation(size_t metric) const {
+  std::vector<double> values;
+  for (const auto& seed : scores) values.push_back(seed[metric]);
+  return compare::deviation(values);
+}
+
+Finetuning finetune(const FinetuneRequest& request) {
+  check_usage(!request.models.empty() && !request.tasks.empty() && !request.seeds.empty(), "finetune",
+              "needs at least one model, one task and one seed");
+  Finetuning result{.seeds = request.seeds};
+  std::vector<std::vector<TaskMetric>> metrics;
+  for (const Path& file : request.tasks) {
+    const TrainRun run =
+        request.read(file, {cat("from_pretrained=", request.models[0].directory.string()), "fresh_weights=false"});
+    check_usage(run.task.has_value(), "finetune", "'", file.string(), "' has no section task that names examples");
+    const ChosenMetrics chosen = choose_metrics(*run.task, load_task(*run.task).labels);
+    metrics.push_back(chosen.metrics);
+    result.tasks.push_back(file.stem().string());
+    result.majority.push_back(majority_scores(*run.task, chosen.metrics));
+    result.scored_on.push_back(run.task->test.empty() ? "validation" : "test");
+    std::vector<std::string>& names = result.metrics.emplace_back();
+    for (const TaskMetric& m : chosen.metrics) names.push_back(m.name);
+  }
+  for (const PretrainedModel& model : request.models) {
+    FinetunedModel& row = result.models.emplace_back();
+    row.model = model;
+    row.tasks.resize(request.tasks.size());
+    for (size_t t = 0; t < request.tasks.size() && !stop_signal(); ++t)
+      for (const int64_t seed : request.seeds) {
+        TrainRun run = request.read(request.tasks[t],
+                                    {cat("from_pretrained=", model.directory.string()),
+                                     cat("fresh_weights=", model.fresh ? "true" : "false"), cat("train.seed=", seed)});
+        run.out = request.out / "runs" / model.name / result.tasks[t] / cat("seed-", seed);
+        run.resume = true;
+        std::optional<Scored> scored = stored(run.out / "scores.json", key_of(run));
+        if (!scored) {
+          log_info("model ", model.name, ", task ", result.tasks[t], ", seed ", seed);
+          if (train(run).status != "finished" || stop_signal()) break;
+          scored = score(run, metrics[t]);
+          if (stop_signal()) break;
+          store(run.out / "scores.json", key_of(run), *scored);
+        }
+        row.tasks[t].scores.push_back(scored->scores);
+        row.tasks[t].seconds.push_back(scored->sample_seconds);
+        if (t == 0) row.parameters = scored->parameters, row.embedding_parameters = scored->embedding_parameters;
+      }
+  }
+  result.complete = !stop_signal();
+  summarise(result);
+  write_file(request.out / "finetuning.json", to_json_text(result));
+  write_file(request.out / "finetuning.md", to_markdown(result));
+  write_file(request.out / "finetuning.html", to_page(result));
+  return result;
+}
+
+std::string to_json_text(const Finetuning& r) {
+  Json json = {{"complete", r.complete}, {"seeds", r.seeds}, {"tasks", Json::array()}, {"models", Json::array()}};
+  for (size_t t = 0; t < r.tasks.size(); ++t) {
+    Json majority = Json::array();
+    for (double v : r.majority[t]) majority.push_back(number(v));
+    json["tasks"].push_back(
+        {{"name", r.tasks[t]}, {"metrics", r.metrics[t]}, {"scored_on", r.scored_on[t]}, {"majority", majority}});
+  }
+  for (const FinetunedModel& m : r.models) {
+    Json tasks = Json::array();
+    for (const TaskOutcome& t : m.tasks) {
+      Json seeds = Json::array();
+      for (const auto& scores : t.scores) {
+        Json one = Json::array();
+        for (double v : scores) one.push_back(number(v));
+        seeds.push_back(one);
+      }
+      tasks.push_back({{"scores", seeds}, {"sample_seconds", t.seconds}});
+    }
+    json["models"].push_back({{"name", m.model.name},
+                              {"directory", m.model.directory.string()},
+                              {"fresh", m.model.fresh},
+                              {"parameters", m.parameters},
+                              {"embedding_parameters", m.embedding_parameters},
+                              {"average", number(m.average)},
+                              {"prr", number(m.prr)},
+                              {"pcr_all", number(m.pcr_all)},
+                              {"pcr_embeddings", number(m.pcr_embeddings)},
+                              {"poep", number(m.poep)},
+                              {"sample_seconds", number(m.sample_seconds)},
+                              {"speed_up", number(m.speed_up)},
+                              {"tasks", tasks}});
+  }
+  return json.dump(2) + "\n";
+}
+
+}  // namespace lithe::compare

@@ -1,0 +1,64 @@
+// Models fine-tuned on tasks, with several seeds: which keeps how much of the base's quality, and at what cost
+// [TH Tables 2.1-2.3].
+//   DIR/runs/<model>/<task>/seed-<n>/   a run directory for each training, with its scores.json
+//   DIR/finetuning.{json,md,html}       the tables
+#pragma once
+
+#include <functional>
+
+#include "lithe/eval/task_evaluation.h"
+#include "lithe/train/trainer.h"
+
+namespace lithe::compare {
+
+struct PretrainedModel {
+  std::string name;
+  Path directory;      // of a run
+  bool fresh = false;  // its architecture and tokenizer alone, trained from the start
+};
+
+struct FinetuneRequest {
+  std::vector<PretrainedModel> models;  // the first is the base
+  std::vector<Path> tasks;              // recipes with a section task; a task is named by its file
+  std::vector<int64_t> seeds;
+  Path out;
+  /// What a recipe says with overrides, read by who knows recipes.
+  std::function<TrainRun(const Path& recipe, const std::vector<std::string>& overrides)> read;
+};
+
+/// One task's scores of one model, over the seeds.
+struct TaskOutcome {
+  std::vector<std::vector<double>> scores;  // by seed, by metric
+  std::vector<double> seconds;              // by seed, a sample
+  double mean(size_t metric) const;
+  double deviation(size_t metric) const;
+};
+
+struct FinetunedModel {
+  PretrainedModel model;
+  int64_t parameters = 0, embedding_parameters = 0;  // of the encoder with the head of the first task
+  std::vector<TaskOutcome> tasks;
+  double average = 0;                                         // mean over the tasks of the main metric
+  double prr = 0, pcr_all = 0, pcr_embeddings = 0, poep = 0;  // percent, against the base
+  double sample_seconds = 0, speed_up = 0;
+};
+
+struct Finetuning {
+  std::vector<std::string> tasks;
+  std::vector<std::vector<std::string>> metrics;  // by task; the first is the main one
+  std::vector<std::vector<double>> majority;      // by task and metric: the score of the most frequent label; NaN: none
+  std::vector<std::string> scored_on;             // by task: test or validation
+  std::vector<FinetunedModel> models;
+  std::vector<int64_t> seeds;
+  bool complete = true;
+};
+
+/// Trains what is not done yet and scores it on the task's test part, else its validation part, with the best weights
+/// where there was a validation part to find them, else the last. Stopped by a signal it returns what it has.
+Finetuning finetune(const FinetuneRequest& request);
+
+std::string to_json_text(const Finetuning& result);
+std::string to_markdown(const Finetuning& result);
+std::string to_page(const Finetuning& result);
+
+}  // namespace lithe::compare

@@ -1,0 +1,104 @@
+// The tables of a fine-tuning, as text and as a page, in the layout of TH Tables 2.1-2.3.
+#include <cmath>
+
+#include "lithe/compare/finetune.h"
+#include "lithe/report/page.h"
+
+namespace lithe::compare {
+namespace {
+
+std::string shown(double value, const char* pattern) {
+  char text[48];
+  std::snprintf(text, sizeof text, pattern, value);
+  return std::isfinite(value) ? std::string(text) : std::string("-");
+}
+
+struct Row {
+  std::vector<std::string> cells;
+};
+struct Grid {
+  std::vector<std::string> head;
+  std::vector<Row> rows;
+};
+
+// Scores in percent with their deviation over the seeds.
+Grid quality(const Finetuning& r) {
+  Grid grid{.head = {"model"}};
+  for (size_t t = 0; t < r.tasks.size(); ++t)
+    for (const std::string& metric : r.metrics[t]) grid.head.push_back(r.tasks[t] + " " + metric);
+  grid.head.insert(grid.head.end(), {"average", "PRR %"});
+  Row most{{"most frequent label"}};
+  for (const auto& task : r.majority)
+    for (double v : task) most.cells.push_back(shown(100 * v, "%.1f"));
+  most.cells.insert(most.cells.end(), {"", ""});
+  grid.rows.push_back(most);
+  for (const FinetunedModel& m : r.models) {
+    Row row{{m.model.name}};
+    for (size_t t = 0; t < r.tasks.size(); ++t)
+      for (size_t i = 0; i < r.metrics[t].size(); ++i) {
+        const bool any = !m.tasks[t].scores.empty();
+        std::string cell = any ? shown(100 * m.tasks[t].mean(i), "%.1f") : "-";
+        if (any && m.tasks[t].scores.size() > 1) cell += " +- " + shown(100 * m.tasks[t].deviation(i), "%.1f");
+        row.cells.push_back(cell);
+      }
+    row.cells.push_back(shown(100 * m.average, "%.1f"));
+    row.cells.push_back(shown(m.prr, "%.1f"));
+    grid.rows.push_back(row);
+  }
+  return grid;
+}
+
+Grid efficiency(const Finetuning& r) {
+  Grid grid{.head = {"model", "parameters", "of embeddings", "PCR all %", "PCR embeddings %", "PoEP %", "ms a sample",
+                     "speed-up"}};
+  for (const FinetunedModel& m : r.models)
+    grid.rows.push_back({{m.model.name, std::to_string(m.parameters), std::to_string(m.embedding_parameters),
+                          shown(m.pcr_all, "%.1f"), shown(m.pcr_embeddings, "%.1f"), shown(m.poep, "%.1f"),
+                          shown(1e3 * m.sample_seconds, "%.2f"), shown(m.speed_up, "%.2f")}});
+  return grid;
+}
+
+std::string markdown(const Grid& grid) {
+  std::string out = "|";
+  for (const std::string& cell : grid.head) out += " " + cell + " |";
+  out += "\n|";
+  for (size_t i = 0; i < grid.head.size(); ++i) out += i == 0 ? " --- |" : " ---: |";
+  for (const Row& row : grid.rows) {
+    out += "\n|";
+    for (const std::string& cell : row.cells) out += " " + cell + " |";
+  }
+  return out + "\n";
+}
+
+report::Table table(const Grid& grid, const std::string& caption) {
+  report::Table out{.caption = caption};
+  for (size_t i = 0; i < grid.head.size(); ++i) out.columns.push_back({grid.head[i], i > 0});
+  for (const Row& row : grid.rows) out.rows.emplace_back(row.cells.begin(), row.cells.end());
+  return out;
+}
+
+std::string about(const Finetuning& r) {
+  std::string parts;
+  for (size_t t = 0; t < r.tasks.size(); ++t)
+    parts += (t ? ", " : "") + r.tasks[t] + " on its " + r.scored_on[t] + " part";
+  return "Scores in percent, mean and deviation over " + std::to_string(r.seeds.size()) +
+         (r.seeds.size() == 1 ? " seed: " : " seeds: ") + parts + ". PRR, PCR and speed-up against " +
+         r.models[0].model.name + "." + (r.complete ? "" : " Stopped before it was complete.");
+}
+
+}  // namespace
+
+std::string to_markdown(const Finetuning& r) {
+  return "# Fine-tuning\n\n" + about(r) + "\n\n" + markdown(quality(r)) + "\n" + markdown(efficiency(r));
+}
+
+std::string to_page(const Finetuning& r) {
+  report::Page page("Fine-tuning", about(r), "lithe finetune");
+  page.section("Quality");
+  page.table(table(quality(r), "the average is over the first metric of each task"));
+  page.section("Cost");
+  page.table(table(efficiency(r), "PCR: how many parameters are saved; PoEP: the share of the embeddings"));
+  return page.html();
+}
+
+}  // namespace lithe::compare

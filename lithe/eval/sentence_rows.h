@@ -1,0 +1,14 @@
+// One row of numbers for each text.
+#pragma once
+
+#include "lithe/model/model.h"
+#include "lithe/text/tokenizer.h"
+
+namespace lithe {
+
+/// Pooled rows of the last layer (pool() in ops/pool.h): f32 [texts, hidden_size]. Texts are framed as in fine-tuning
+/// and cut to `max_tokens`. Equal texts have equal rows, to the bit, whatever they are run with.
+Tensor sentence_rows(const Model& model, const Tokenizer& tokenizer, const std::vector<std::string>& texts,
+                     const std::string& pooling, int64_t max_tokens);
+
+}  // namespace lithe
