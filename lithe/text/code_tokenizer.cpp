@@ -3,6 +3,8 @@
 #include <array>
 
 #include "lithe/base/log.h"
+#include "lithe/text/json_section.h"
+#include "lithe/text/tokenizer_roles.h"
 #include "lithe/text/unicode.h"
 #include "lithe/text/utf8.h"
 #include "lithe/text/word_cache.h"
@@ -98,7 +100,7 @@ class WordTokenizer final : public CodeTokenizer {
   WordEncoder encoder_;
 };
 
-// spec: baseline.canine_hash | tokenizer | code points as tokens, which the embedding hashes | TH 2.4.1
+// Code points, which an embedding of CANINE's kind hashes.
 class CharacterTokenizer final : public CodeTokenizer {
  public:
   explicit CharacterTokenizer(std::string json)

@@ -4,14 +4,15 @@
 #include <memory>
 #include <string>
 
-#include "lithe/text/json_section.h"
 #include "lithe/text/ngrams.h"
 #include "lithe/text/tokenizer.h"
-#include "lithe/text/tokenizer_roles.h"
 #include "lithe/text/word_cutter.h"
 #include "lithe/text/word_hash.h"
 
 namespace lithe {
+
+class JsonSection;
+struct Roles;
 
 /// Type words. `ngrams` must be empty for md5.
 std::unique_ptr<Tokenizer> make_word_tokenizer(const WordHashSettings& settings, NgramDictionary ngrams);

@@ -67,8 +67,8 @@ std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerConfig& config, const F
   }
   if (config.type == "words") {
     config.words.validate();
-    NgramTrainer ngrams(config.words);
     if (config.words.hash == "md5") return make_word_tokenizer(config.words, {});
+    NgramTrainer ngrams(config.words);
     texts([&](std::string_view text) { ngrams.add(text); });
     return make_word_tokenizer(config.words, ngrams.train());
   }

@@ -115,7 +115,6 @@ TEST(CodeTokenizers, KnowTheirSpecials) {
   EXPECT_EQ(make("{type: words, hash: lsh, bits: 420}")->width(), 1 + 14);
 }
 
-// oracle: baseline.canine_hash
 TEST(CharacterTokenizer, CodesAreCodePoints) {
   const auto characters = make("type: characters");
   EXPECT_EQ(characters->encode("aé漢\U0001F600 \n"), (Ids{5, 'a', 5, 0xE9, 5, 0x6F22, 5, 0x1F600, 5, ' ', 5, '\n'}));
