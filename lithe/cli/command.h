@@ -17,6 +17,7 @@ Command add_eval(CLI::App& app);
 Command add_generate(CLI::App& app);
 Command add_plan(CLI::App& app);
 Command add_compare(CLI::App& app);
+Command add_quantize(CLI::App& app);
 Command add_inspect(CLI::App& app);
 Command add_list(CLI::App& app);
 Command add_doctor(CLI::App& app);

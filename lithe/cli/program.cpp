@@ -92,6 +92,7 @@ int run_program(int argc, char** argv) {
         {"generate", "continue prompts", add_generate},
         {"plan", "cost of a recipe before it runs: parameters, FLOPs, exact peak memory", add_plan},
         {"compare", "train and measure variants under one budget, and say what is beyond noise", add_compare},
+        {"quantize", "round a trained model's weights to 8 or 4 bits, and say what that costs", add_quantize},
         {"inspect", "attention maps and indicators of trained models, as a page", add_inspect},
         {"list", "everything that is implemented: parts, methods, recipe keys", add_list},
         {"doctor", "the machine, the libraries and the limits as lithe sees them", add_doctor},

@@ -1,6 +1,7 @@
 #include "lithe/model/model.h"
 
 #include "lithe/base/json.h"
+#include "lithe/model/quantized_weights.h"
 #include "lithe/model/safetensors.h"
 #include "lithe/ops/basic.h"
 
@@ -45,7 +46,8 @@ Model::Model(const ModelConfig& config, const ModelOptions& options) : config_(c
               .init = config.init,
               .seed = options.seed,
               .layers = config.num_hidden_layers,
-              .trainable = options.trainable};
+              .trainable = options.trainable,
+              .integers = options.integers ? *options.integers : std::set<std::string>{}};
   const Registry& registry = Registry::instance();
   const Scope root(context_);
   const int64_t d = config.hidden_size;
@@ -297,17 +299,27 @@ void save_weights(const Model& model, const Path& file) {
 
 void load_weights(Model& model, const Path& file) {
   const SafetensorsFile in(file);
+  const QuantizedWeights quantized(in, file.string());
   for (const auto& [name, entry] : in.entries())
-    check(model.parameters().find(name), "load", "'", file.string(), "' has a tensor '", name,
+    check(model.parameters().find(name) || model.parameters().find(quantized.parameter_of(name)), "load", "'",
+          file.string(), "' has a tensor '", name,
           "' that this model does not; its config.json must be the one the weights were saved with");
   for (Parameter& p : model.parameters().all()) {
+    if (quantized.has(p.name)) {
+      quantized.check_fits(p);
+      continue;
+    }
     const auto entry = in.entries().find(p.name);
     check(entry != in.entries().end(), "load", "'", file.string(), "' has no tensor '", p.name, "' ", p.master.shape(),
           "; its config.json must be the one the weights were saved with");
     check(entry->second.shape == p.master.shape(), "load", "'", file.string(), "': tensor '", p.name, "' is ",
           entry->second.shape, ", the model needs ", p.master.shape());
   }
-  for (Parameter& p : model.parameters().all()) in.read(p.name, p.master.value());  // all fit: nothing is half loaded
+  for (Parameter& p : model.parameters().all())  // all fit: nothing is half loaded
+    if (quantized.has(p.name))
+      quantized.load(p);
+    else
+      in.read(p.name, p.master.value());
   model.parameters().refresh_shadows();
 }
 
@@ -317,6 +329,7 @@ void save_config(const ModelConfig& config, const Path& file) {
   Node out = Node::map();
   out.set("model_type", Node::scalar("lithe", {}, true));
   for (const auto& [key, value] : node.entries()) out.set(key, value);
+  if (!config.quantization_config.is_null()) out.set("quantization_config", config.quantization_config);
   write_file(file, to_json(out));
 }
 
@@ -326,7 +339,11 @@ ModelConfig load_config(const Path& file) {
   check(type && type->text() == "lithe", "load", "'", file.string(), "' is not a lithe config.json (model_type is ",
         type ? type->text() : "missing", ")");
   node.erase("model_type");
+  Node quantization;
+  if (const Node* found = node.find("quantization_config")) quantization = *found;
+  node.erase("quantization_config");
   ModelConfig config = read_model_config(node, "");
+  config.quantization_config = quantization;
   config.validate();
   return config;
 }

@@ -38,6 +38,7 @@ struct ModelOptions {
   DType compute = DType::f32;  // rows
   uint64_t seed = 1;
   bool trainable = false;
+  const std::set<std::string>* integers = nullptr;  // parameters that load_weights() gives integer weights
 };
 
 // spec: arch.decoder_only | architecture | embedding, causal blocks, head | TB 6.1.1, Eq 6.200-6.201
@@ -108,7 +109,8 @@ class Model {
   std::vector<Var> reference_rows(int64_t count) const;
 };
 
-/// Weights as a safetensors file / from one. Loading checks that names and shapes match exactly.
+/// Weights as a safetensors file / from one. Loading checks that names and shapes match exactly. A file of `lithe
+/// quantize` loads into a model that was made for its integer_weights() (model/quantized_weights.h).
 void save_weights(const Model& model, const Path& file);
 void load_weights(Model& model, const Path& file);
 

@@ -5,6 +5,7 @@
 #include "lithe/kernels/cross_entropy.h"
 #include "lithe/kernels/elementwise.h"
 #include "lithe/kernels/gemm.h"
+#include "lithe/ops/weight_product.h"
 
 namespace lithe {
 namespace {
@@ -85,7 +86,10 @@ Var linear_cross_entropy(const Var& x, const Var& w, bool transposed, const Tens
   for (int64_t begin = 0; begin < N; begin += chunk) {
     const int64_t end = std::min(N, begin + chunk);
     const Tensor part = logits.slice(0, end - begin), input = rows.slice(begin, end);
-    kernels::gemm({.a = input, .b = w.value(), .c = part, .transpose_b = transposed, .rowwise = !training});
+    if (training)
+      kernels::gemm({.a = input, .b = w.value(), .c = part, .transpose_b = transposed});
+    else
+      weight_product(input, w, {}, transposed, part);
     kernels::cross_entropy({.logits = part,
                             .labels = labels.slice(begin, end),
                             .losses = losses.slice(begin, end),
