@@ -122,6 +122,7 @@ void SafetensorsFile::read(const std::string& name, const Tensor& to) const {
   const char* from = bytes_.data() + data_ + e.begin;
   if (e.dtype == to.dtype()) {
     if (e.end > e.begin) std::memcpy(to.raw(), from, size_t(e.end - e.begin));
+    file_.forget(data_ + e.begin, e.end - e.begin);
     return;
   }
   const int64_t size = size_of(e.dtype);

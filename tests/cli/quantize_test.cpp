@@ -93,7 +93,7 @@ TEST_F(QuantizeProgram, ErrorsAreOneLineAndLeaveNothing) {
   expect_error({"quantize", at("run"), "--out", at("bad"), "--keep", "no.such"}, 2, "names no parameter");
   expect_error({"quantize", at("run"), "--out", at("bad"), "--weights", "int3"}, 2, "--weights");
   expect_error({"quantize", at("none"), "--out", at("bad")}, 2, "none");
-  expect_error({"quantize", at("run"), "--out", at("bad"), "--context-length", "99"}, 2, "beyond the model's");
+  expect_error({"quantize", at("run"), "--out", at("bad"), "--from", "best.none"}, 2, "does not exist");
   for (const auto& entry : fs::directory_iterator(scratch_->path()))
     EXPECT_EQ(entry.path().filename().string().find("bad"), std::string::npos) << entry.path();
 }
