@@ -11,6 +11,23 @@
 
 namespace lithe {
 
+namespace kernels {
+struct QuantizedMatrix;
+}
+
+/// An operation met a matrix of integer weights that it cannot use as it is.
+class QuantizedMismatch : public Error {
+ public:
+  enum class Needs { numbers, rows, columns };  // what the operation can use: numbers, or one packing (by_rows or not)
+  QuantizedMismatch(const kernels::QuantizedMatrix& matrix, Needs needs);
+  const std::string& matrix() const { return matrix_; }
+  Needs needs() const { return needs_; }
+
+ private:
+  std::string matrix_;
+  Needs needs_;
+};
+
 /// Where a gradient gathers. Shared by all copies of a Var; holds no value, so that an activation can
 /// be freed while its gradient is still to come.
 struct GradSlot {
@@ -28,16 +45,24 @@ class Var {
   Var() = default;
   Var(Tensor value) : value_(std::move(value)) {}  // a constant
   Var(Tensor value, GradRef slot) : value_(std::move(value)), slot_(std::move(slot)) {}
+  /// Integer weights of inference in place of numbers: value() throws QuantizedMismatch.
+  Var(std::shared_ptr<const kernels::QuantizedMatrix> quantized, DType dtype);
   /// A leaf whose gradient is kept.
   static Var leaf(Tensor value);
 
-  const Tensor& value() const { return value_; }
+  const Tensor& value() const {
+    if (quantized_) [[unlikely]]
+      throw_quantized();
+    return value_;
+  }
+  /// The integer weights, or null.
+  const kernels::QuantizedMatrix* quantized() const { return quantized_.get(); }
   const Shape& shape() const { return value_.shape(); }
   int64_t dim(int axis) const { return value_.dim(axis); }
   int64_t rows() const { return value_.rows(); }
   int64_t cols() const { return value_.cols(); }
   DType dtype() const { return value_.dtype(); }
-  Device device() const { return value_.device(); }
+  Device device() const;
   bool defined() const { return value_.defined(); }
   bool needs_grad() const { return slot_ != nullptr; }
   const GradRef& ref() const { return slot_; }
@@ -46,8 +71,10 @@ class Var {
   Tensor grad() const { return slot_ ? slot_->grad : Tensor(); }
 
  private:
-  Tensor value_;
+  Tensor value_;  // of integer weights: shape and dtype of the rows, on the meta device
   GradRef slot_;
+  std::shared_ptr<const kernels::QuantizedMatrix> quantized_;
+  [[noreturn]] void throw_quantized() const;
 };
 
 /// Handed to backward functions.

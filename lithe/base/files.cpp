@@ -133,6 +133,12 @@ MappedFile::MappedFile(const Path& path) {
   size_ = size_t(info.st_size);
 }
 
+void MappedFile::forget(size_t begin, size_t count) const {
+  const auto page = size_t(::sysconf(_SC_PAGESIZE)), first = (begin + page - 1) / page * page,
+             last = (begin + count) / page * page;
+  if (data_ && first < last) ::madvise(const_cast<std::byte*>(data_) + first, last - first, MADV_DONTNEED);
+}
+
 MappedFile::~MappedFile() {
   if (data_) ::munmap(const_cast<std::byte*>(data_), size_);
 }

@@ -62,6 +62,8 @@ class MappedFile {
   const std::byte* data() const { return data_; }
   size_t size() const { return size_; }
   std::string_view view() const { return {reinterpret_cast<const char*>(data_), size_}; }
+  /// Gives back the memory behind bytes that have been read; touched again, they come from the file again.
+  void forget(size_t begin, size_t count) const;
 
  private:
   const std::byte* data_ = nullptr;

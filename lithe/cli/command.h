@@ -20,6 +20,7 @@ Command add_compare(CLI::App& app);
 Command add_finetune(CLI::App& app);
 Command add_predict(CLI::App& app);
 Command add_encode(CLI::App& app);
+Command add_quantize(CLI::App& app);
 Command add_inspect(CLI::App& app);
 Command add_list(CLI::App& app);
 Command add_doctor(CLI::App& app);

@@ -96,6 +96,7 @@ int run_program(int argc, char** argv) {
          add_finetune},
         {"predict", "labels, numbers, tags or answers of a model that was trained on a task", add_predict},
         {"encode", "texts to rows of numbers: similarities, nearest lines, or a file", add_encode},
+        {"quantize", "round a trained model's weights to 8 or 4 bits, and say what that costs", add_quantize},
         {"inspect", "attention maps and indicators of trained models, as a page", add_inspect},
         {"list", "everything that is implemented: parts, methods, recipe keys", add_list},
         {"doctor", "the machine, the libraries and the limits as lithe sees them", add_doctor},

@@ -1,5 +1,7 @@
 #include "lithe/infer/load.h"
 
+#include "lithe/model/quantized_weights.h"
+
 namespace lithe {
 
 LoadedModel load_model(const Path& directory, const std::string& weights, const std::string& precision,
@@ -25,7 +27,13 @@ LoadedModel load_model(const Path& directory, const std::string& weights, const 
   if (el_rewrite) config.replace_heads("mha", "el_rewrite");
   check(loaded.tokenizer->vocab_size() <= config.vocab_size, "load", "'", directory.string(), "': the tokenizer has ",
         loaded.tokenizer->vocab_size(), " entries, the model ", config.vocab_size);
-  loaded.model = std::make_unique<Model>(config, ModelOptions{.dtype = dtype, .compute = dtype});
+  const std::set<std::string> integers = integer_weights(file);
+  check(integers.empty() == config.quantization_config.is_null(), "load", "'", file.string(), "' holds ",
+        integers.empty() ? "no " : "", "integer weights, and '", (directory / "config.json").string(), "' has ",
+        integers.empty() ? "a" : "no", " quantization_config; both must come from one `lithe quantize`");
+  check_usage(integers.empty() || dtype != DType::f64, "load", "'", file.string(),
+              "' holds integer weights, which have no f64 products; choose precision f32 or bf16");
+  loaded.model = std::make_unique<Model>(config, ModelOptions{.dtype = dtype, .compute = dtype, .integers = &integers});
   load_weights(*loaded.model, file);
   return loaded;
 }

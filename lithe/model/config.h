@@ -21,6 +21,7 @@ struct ModelConfig {
   bool tie_word_embeddings = true, embedding_norm = false;
   double hidden_dropout = 0;
   InitConfig init;
+  Node quantization_config;  // of a config.json by `lithe quantize`: what was done; null: nothing. No recipe key
 
   void fields(Fields& f);
   /// The name in `mixers` of a layer's mixer, by layer_types or layer_pattern; empty: `mixer`.

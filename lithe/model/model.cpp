@@ -1,6 +1,7 @@
 #include "lithe/model/model.h"
 
 #include "lithe/base/json.h"
+#include "lithe/model/quantized_weights.h"
 #include "lithe/model/safetensors.h"
 #include "lithe/ops/basic.h"
 
@@ -45,7 +46,8 @@ Model::Model(const ModelConfig& config, const ModelOptions& options) : config_(c
               .init = config.init,
               .seed = options.seed,
               .layers = config.num_hidden_layers,
-              .trainable = options.trainable};
+              .trainable = options.trainable,
+              .integers = options.integers ? *options.integers : std::set<std::string>{}};
   const Registry& registry = Registry::instance();
   const Scope root(context_);
   const int64_t d = config.hidden_size, width = std::max<int64_t>(config.token_width, 1);
@@ -320,11 +322,17 @@ namespace {
 void load(Model& model, const Path& file, bool with_head) {
   const auto wanted = [&](const std::string& name) { return with_head || !name.starts_with("head."); };
   const SafetensorsFile in(file);
+  const QuantizedWeights quantized(in, file.string());
   for (const auto& [name, entry] : in.entries())
-    check(!wanted(name) || model.parameters().find(name), "load", "'", file.string(), "' has a tensor '", name,
+    check(!wanted(name) || model.parameters().find(name) || model.parameters().find(quantized.parameter_of(name)),
+          "load", "'", file.string(), "' has a tensor '", name,
           "' that this model does not; its config.json must be the one the weights were saved with");
   for (Parameter& p : model.parameters().all()) {
     if (!wanted(p.name)) continue;
+    if (quantized.has(p.name)) {
+      quantized.check_fits(p);
+      continue;
+    }
     const auto entry = in.entries().find(p.name);
     check(entry != in.entries().end(), "load", "'", file.string(), "' has no tensor '", p.name, "' ", p.master.shape(),
           "; its config.json must be the one the weights were saved with");
@@ -332,7 +340,12 @@ void load(Model& model, const Path& file, bool with_head) {
           entry->second.shape, ", the model needs ", p.master.shape());
   }
   for (Parameter& p : model.parameters().all())  // all fit: nothing is half loaded
-    if (wanted(p.name)) in.read(p.name, p.master.value());
+    if (!wanted(p.name))
+      continue;
+    else if (quantized.has(p.name))
+      quantized.load(p);
+    else
+      in.read(p.name, p.master.value());
   model.parameters().refresh_shadows();
 }
 
@@ -347,6 +360,7 @@ void save_config(const ModelConfig& config, const Path& file) {
   Node out = Node::map();
   out.set("model_type", Node::scalar("lithe", {}, true));
   for (const auto& [key, value] : node.entries()) out.set(key, value);
+  if (!config.quantization_config.is_null()) out.set("quantization_config", config.quantization_config);
   write_file(file, to_json(out));
 }
 
@@ -356,7 +370,11 @@ ModelConfig load_config(const Path& file) {
   check(type && type->text() == "lithe", "load", "'", file.string(), "' is not a lithe config.json (model_type is ",
         type ? type->text() : "missing", ")");
   node.erase("model_type");
+  Node quantization;
+  if (const Node* found = node.find("quantization_config")) quantization = *found;
+  node.erase("quantization_config");
   ModelConfig config = read_model_config(node, "");
+  config.quantization_config = quantization;
   config.validate();
   return config;
 }

@@ -39,6 +39,7 @@ struct ModelOptions {
   DType compute = DType::f32;  // rows
   uint64_t seed = 1;
   bool trainable = false;
+  const std::set<std::string>* integers = nullptr;  // parameters that load_weights() gives integer weights
 };
 
 // spec: arch.decoder_only | architecture | embedding, causal blocks, head | TB 6.1.1, Eq 6.200-6.201
@@ -116,7 +117,8 @@ class Model {
 };
 
 // spec: arch.encoder_only | architecture | encoder and a head over its rows | TB 6.1.1, 6.5
-/// Weights as a safetensors file / from one. Loading checks that names and shapes match exactly.
+/// Weights as a safetensors file / from one. Loading checks that names and shapes match exactly. A file of `lithe
+/// quantize` loads into a model that was made for its integer_weights() (model/quantized_weights.h).
 void save_weights(const Model& model, const Path& file);
 void load_weights(Model& model, const Path& file);
 /// All but the head's, which stay as they are: for fine-tuning. Those must all be there.

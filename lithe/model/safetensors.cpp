@@ -9,7 +9,8 @@ namespace lithe {
 namespace {
 
 constexpr std::pair<DType, const char*> kNames[] = {{DType::f64, "F64"}, {DType::f32, "F32"}, {DType::bf16, "BF16"},
-                                                    {DType::i64, "I64"}, {DType::i32, "I32"}, {DType::u8, "U8"}};
+                                                    {DType::i64, "I64"}, {DType::i32, "I32"}, {DType::u8, "U8"},
+                                                    {DType::i8, "I8"}};
 constexpr uint64_t kMaxHeader = 100'000'000;
 
 const char* format_name(DType dtype) {
@@ -87,7 +88,7 @@ void SafetensorsFile::parse() {
         std::find_if(std::begin(kNames), std::end(kNames), [&](const auto& n) { return dtype == n.second; });
     if (known == std::end(kNames))
       fail("safetensors", "'", origin_, "': tensor '", name, "' has dtype ", dtype.dump(),
-           ", which is not supported (F64, F32, BF16, I64, I32, U8 are)");
+           ", which is not supported (F64, F32, BF16, I64, I32, U8, I8 are)");
     entry.dtype = known->first;
     std::vector<int64_t> sizes;
     __int128 numel = 1;
@@ -121,6 +122,7 @@ void SafetensorsFile::read(const std::string& name, const Tensor& to) const {
   const char* from = bytes_.data() + data_ + e.begin;
   if (e.dtype == to.dtype()) {
     if (e.end > e.begin) std::memcpy(to.raw(), from, size_t(e.end - e.begin));
+    file_.forget(data_ + e.begin, e.end - e.begin);
     return;
   }
   const int64_t size = size_of(e.dtype);
@@ -137,6 +139,7 @@ void SafetensorsFile::read(const std::string& name, const Tensor& to) const {
       case DType::i64: value = load(int64_t()); break;
       case DType::i32: value = load(int32_t()); break;
       case DType::u8: value = load(uint8_t()); break;
+      case DType::i8: value = load(int8_t()); break;
     }
     set_value(to, i, value);
   }

@@ -8,7 +8,7 @@
 
 namespace lithe {
 
-/// Writes tensors under their names, atomically, in the order of names. f64, f32, bf16, i64, i32, u8.
+/// Writes tensors under their names, atomically, in the order of names. f64, f32, bf16, i64, i32, u8, i8.
 /// The bytes depend on names, shapes, dtypes, values and metadata only.
 void write_safetensors(const Path& path, const std::map<std::string, Tensor>& tensors,
                        const std::map<std::string, std::string>& metadata);

@@ -20,7 +20,7 @@ Parameter* Parameters::find(const std::string& name) {
 
 int64_t Parameters::count() const {
   int64_t n = 0;
-  for (const Parameter& p : parameters_) n += p.master.value().numel();
+  for (const Parameter& p : parameters_) n += p.master.shape().numel();
   return n;
 }
 
@@ -35,8 +35,9 @@ Parameter* Scope::parameter(const std::string& name, const Shape& shape, InitRol
   const bool matrix = shape.rank() == 2;
   // Vectors (norms, biases) stay wide when the matrices are stored in bf16: kernels expect that.
   const DType dtype = !matrix && c.dtype == DType::bf16 ? DType::f32 : c.dtype;
-  Tensor value = empty(shape, dtype, c.device);
   const std::string path = full(name);
+  if (c.integers.count(path)) return context_->parameters->add({path, Tensor(shape, dtype, Device::meta), {}, true});
+  Tensor value = empty(shape, dtype, c.device);
   initialise(value, init ? *init : c.init, role, path, c.seed, layer_, c.layers);
   Parameter p{path, c.trainable ? Var::leaf(value) : Var(value), {}, matrix};
   if (matrix && c.compute == DType::bf16 && dtype == DType::f32) {

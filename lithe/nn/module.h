@@ -2,6 +2,7 @@
 #pragma once
 
 #include <deque>
+#include <set>
 
 #include "lithe/autograd/var.h"
 #include "lithe/base/random.h"
@@ -12,7 +13,7 @@ namespace lithe {
 /// A trainable tensor. `name` is its name in checkpoints ("layers.0.ffn.up.weight").
 struct Parameter {
   std::string name;
-  Var master;     // what the optimiser updates
+  Var master;     // what the optimiser updates; for inference it may hold integer weights
   Tensor shadow;  // bf16 copy that products read, when training in bf16; else none
   bool decay;     // weight decay applies: matrices and tables, not vectors
 
@@ -45,6 +46,7 @@ struct BuildContext {
   uint64_t seed = 1;
   int64_t layers = 0;
   bool trainable = true;
+  std::set<std::string> integers;  // matrices made without numbers (on the meta device): integer weights come for them
 };
 
 /// A place in the tree of parts: a path, and the layer it is in.

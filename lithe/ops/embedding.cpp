@@ -1,6 +1,7 @@
 #include "lithe/ops/embedding.h"
 
 #include "lithe/kernels/embedding.h"
+#include "lithe/kernels/quantized_product.h"
 
 namespace lithe {
 namespace {
@@ -22,6 +23,12 @@ Var embed(const Var& table, const Tensor& ids, DType dtype, double factor, int64
   check(table.shape().rank() == 2, "embed", "the table must be [V,D], got ", table.shape());
   check_ids("embed", ids, table.dim(0), missing);
   Tensor out = empty({ids.numel(), table.dim(1)}, dtype, table.device());
+  if (const kernels::QuantizedMatrix* q = table.quantized()) {
+    check(!training(), "embed", "'", q->name, "' holds ", name_of(q->format), " weights, which cannot be trained");
+    if (!q->by_rows) throw QuantizedMismatch(*q, QuantizedMismatch::Needs::rows);
+    kernels::quantized_gather({.table = q, .ids = ids, .out = out, .scale = factor});
+    return out;
+  }
   kernels::gather({.table = table.value(), .ids = ids, .out = out, .scale = factor});
   return record("embed", {table}, out, [table = table.ref(), ids, factor, padding](const Tensor& dy, Grads& g) {
     kernels::scatter_add({.dout = dy, .ids = ids, .dtable = g.into_zeroed(table), .scale = factor, .skip = padding});

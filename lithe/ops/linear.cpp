@@ -1,6 +1,7 @@
 #include "lithe/ops/linear.h"
 
 #include "lithe/kernels/gemm.h"
+#include "lithe/ops/weight_product.h"
 
 namespace lithe {
 namespace {
@@ -18,12 +19,7 @@ void check_linear(const Var& x, const Var& w, const Var& bias, bool transposed) 
 
 Tensor product(const Tensor& x, const Var& w, const Var& bias, bool transposed) {
   Tensor y = empty({x.rows(), w.dim(transposed ? 0 : 1)}, x.dtype(), x.device());
-  kernels::gemm({.a = x.reshape({x.rows(), x.cols()}),
-                 .b = w.value(),
-                 .c = y,
-                 .bias = value_or_none(bias),
-                 .transpose_b = transposed,
-                 .rowwise = !training()});
+  weight_product(x.reshape({x.rows(), x.cols()}), w, value_or_none(bias), transposed, y);
   return y;
 }
 

@@ -5,6 +5,7 @@
 #include "lithe/kernels/cross_entropy.h"
 #include "lithe/kernels/elementwise.h"
 #include "lithe/kernels/gemm.h"
+#include "lithe/ops/weight_product.h"
 
 namespace lithe {
 namespace {
@@ -79,7 +80,7 @@ Var linear_cross_entropy(const Var& x, const Var& w, bool transposed, const Tens
   Grads grads;
   Tensor dx = training && x.needs_grad() ? empty_like(x.value()) : Tensor();
   Tensor losses = empty({N}, type, x.device()), nll = row_nll.defined() ? row_nll : empty_like(losses);
-  const Tensor rows = x.value().reshape({N, D});
+  const Tensor rows = x.value().reshape({N, D}), shift = bias.defined() ? bias.value() : Tensor();
   Tensor logits;
   {
     const MemoryScope scope(MemoryClass::workspace);
@@ -88,12 +89,10 @@ Var linear_cross_entropy(const Var& x, const Var& w, bool transposed, const Tens
   for (int64_t begin = 0; begin < N; begin += chunk) {
     const int64_t end = std::min(N, begin + chunk);
     const Tensor part = logits.slice(0, end - begin), input = rows.slice(begin, end);
-    kernels::gemm({.a = input,
-                   .b = w.value(),
-                   .c = part,
-                   .bias = bias.defined() ? bias.value() : Tensor(),
-                   .transpose_b = transposed,
-                   .rowwise = !training});
+    if (training)
+      kernels::gemm({.a = input, .b = w.value(), .c = part, .bias = shift, .transpose_b = transposed});
+    else
+      weight_product(input, w, shift, transposed, part);
     kernels::cross_entropy({.logits = part,
                             .labels = labels.slice(begin, end),
                             .losses = losses.slice(begin, end),

@@ -1,4 +1,4 @@
-// Element types. f64 is for the reference path, f32 and bf16 for the fast ones.
+// Element types. f64 is for the reference path, f32 and bf16 for the fast ones, i8 and u8 for quantised weights.
 #pragma once
 
 #include <bit>
@@ -24,7 +24,7 @@ struct bf16 {
   operator float() const { return std::bit_cast<float>(uint32_t(bits) << 16); }
 };
 
-enum class DType : uint8_t { f64, f32, bf16, i64, i32, u8 };
+enum class DType : uint8_t { f64, f32, bf16, i64, i32, u8, i8 };
 
 constexpr int64_t size_of(DType type) {
   switch (type) {
@@ -33,7 +33,8 @@ constexpr int64_t size_of(DType type) {
     case DType::f32:
     case DType::i32: return 4;
     case DType::bf16: return 2;
-    case DType::u8: return 1;
+    case DType::u8:
+    case DType::i8: return 1;
   }
   return 0;
 }
@@ -46,6 +47,7 @@ constexpr const char* name_of(DType type) {
     case DType::i64: return "i64";
     case DType::i32: return "i32";
     case DType::u8: return "u8";
+    case DType::i8: return "i8";
   }
   return "?";
 }
@@ -89,6 +91,10 @@ struct DTypeOf<int32_t> {
 template <>
 struct DTypeOf<uint8_t> {
   static constexpr DType value = DType::u8;
+};
+template <>
+struct DTypeOf<int8_t> {
+  static constexpr DType value = DType::i8;
 };
 template <class T>
 constexpr DType dtype_of = DTypeOf<T>::value;

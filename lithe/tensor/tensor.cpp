@@ -95,6 +95,7 @@ double value_at(const Tensor& x, int64_t i) {
     case DType::i64: return double(x.data<int64_t>()[i]);
     case DType::i32: return x.data<int32_t>()[i];
     case DType::u8: return x.data<uint8_t>()[i];
+    case DType::i8: return x.data<int8_t>()[i];
   }
   return 0;
 }
@@ -107,6 +108,7 @@ void set_value(const Tensor& x, int64_t i, double value) {
     case DType::i64: x.data<int64_t>()[i] = int64_t(value); break;
     case DType::i32: x.data<int32_t>()[i] = int32_t(value); break;
     case DType::u8: x.data<uint8_t>()[i] = uint8_t(value); break;
+    case DType::i8: x.data<int8_t>()[i] = int8_t(value); break;
   }
 }
 

@@ -386,6 +386,8 @@ TrainResult train(TrainRun run) {
               run.out.string(), "' is a file; give --out a directory");
   check_usage(!std::filesystem::exists(run.out / "experiment.yaml"), "train", "'", run.out.string(),
               "' holds a comparison; give --out another directory");
+  check_usage(!std::filesystem::exists(run.out / "quantization.json"), "train", "'", run.out.string(),
+              "' holds a quantised model, which cannot be trained; give --out another directory");
   make_directory(run.out);
   const DirectoryLock lock(run.out);
   const bool fits = run.fit_memory && run.memory_budget;

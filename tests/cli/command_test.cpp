@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 using kit::Finished;
 using kit::run_program;
 
-const char* const kVerbs[] = {"train", "eval", "generate", "plan", "inspect", "list", "doctor"};
+const char* const kVerbs[] = {"train", "eval", "generate", "plan", "quantize", "inspect", "list", "doctor"};
 
 int lines_in(const std::string& text) { return int(std::count(text.begin(), text.end(), '\n')); }
 
@@ -111,6 +111,7 @@ TEST_F(Program, EveryHelpHasAnExampleThatParses) {
       if (w == "runs/first") w = std::string(verb) == "train" ? *scratch_ / "example" : *run_;
       if (w == "recipes/quickstart.yaml" && std::string(verb) == "train") w = *recipe_;
       if (w == "train.max_steps=100") w = "train.max_steps=2";
+      if (w == "runs/first-int8") w = *scratch_ / "int8";
       if (w == "64") w = "8";  // a stride and a prompt within this model's 16 positions
       if (w == "In the beginning") w = "In the";
     }

@@ -1,0 +1,198 @@
+#include "lithe/compress/quantize.h"
+
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cmath>
+#include <cstdio>
+#include <iostream>
+#include <optional>
+
+#include "lithe/base/json.h"
+#include "lithe/base/log.h"
+#include "lithe/base/stop.h"
+#include "lithe/cli/command.h"
+#include "lithe/cli/recipe.h"
+#include "lithe/data/corpus.h"
+#include "lithe/infer/load.h"
+#include "lithe/report/format.h"
+
+namespace lithe {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Options {
+  std::string model, out, source, format = "int8", precision = "f32";
+  std::vector<std::string> keep, files;
+  int64_t group_size = 32, context = 0, max_tokens = 4096;
+  bool json = false;
+};
+
+// A directory that appears whole, under its name, or not at all.
+class NewDirectory {
+ public:
+  explicit NewDirectory(const Path& path) : path_(path), temporary_(path) {
+    check_usage(!fs::exists(path) || (fs::is_directory(path) && fs::is_empty(path)), "quantize", "'", path.string(),
+                "' exists; give --out a new directory");
+    temporary_ += cat(".tmp-", ::getpid());
+    make_directory(temporary_);
+  }
+  ~NewDirectory() {
+    std::error_code ignored;
+    if (!temporary_.empty()) fs::remove_all(temporary_, ignored);
+  }
+  NewDirectory(const NewDirectory&) = delete;
+  NewDirectory& operator=(const NewDirectory&) = delete;
+  Path operator/(const char* name) const { return temporary_ / name; }
+  const Path& path() const { return temporary_; }
+  void commit() {
+    sync_directory(temporary_);
+    std::error_code error;
+    fs::rename(temporary_, path_, error);  // onto an empty directory too
+    check(!error, "quantize", "cannot make '", path_.string(), "': ", error.message());
+    temporary_.clear();
+    sync_directory(fs::absolute(path_).lexically_normal().parent_path());
+  }
+
+ private:
+  Path path_, temporary_;
+};
+
+// The text to measure on; none when the run has no held-out text, or its data are no longer there.
+std::optional<TokenStore> text_of(const Options& o, const Recipe& recipe,
+                                  const std::shared_ptr<const Tokenizer>& tokenizer) {
+  if (!o.files.empty()) return tokenize_in_memory(Corpus(o.files, corpus_options(recipe.data)), *tokenizer);
+  try {
+    if (auto data = load_dataset(recipe.data, tokenizer); data.validation) return data.validation;
+    log_warning("the run has no held-out text: predictions are not compared; name texts with --text");
+  } catch (const Error& error) {
+    if (stop_signal()) throw;
+    log_warning("predictions are not compared: ", error.what(), "; name texts with --text");
+  }
+  return {};
+}
+
+Json json_of(const Options& o, const std::vector<QuantizedLayer>& layers, const PredictionChange* change,
+             int64_t bytes_before, int64_t bytes_after) {
+  Json json = {{"weights", o.format}, {"bytes_before", bytes_before}, {"bytes_after", bytes_after}};
+  if (o.format == "int4") json["group_size"] = o.group_size;
+  json["layers"] = Json::array();
+  for (const QuantizedLayer& layer : layers) {
+    Json one = {{"name", layer.name},
+                {"shape", {layer.shape[0], layer.shape[1]}},
+                {"format", layer.format},
+                {"bytes_before", layer.bytes_before},
+                {"bytes_after", layer.bytes_after},
+                {"weight_error", layer.weight_error}};
+    if (layer.output_error) one["output_error"] = *layer.output_error;
+    json["layers"].push_back(one);
+  }
+  if (change)
+    json["predictions"] = {{"tokens", change->tokens},
+                           {"perplexity_before", std::exp(change->nll_before)},
+                           {"perplexity_after", std::exp(change->nll_after)},
+                           {"loss_before", change->nll_before},
+                           {"loss_after", change->nll_after},
+                           {"kl_divergence", change->kl},
+                           {"same_choice", change->same_choice}};
+  return json;
+}
+
+void print_table(const std::vector<QuantizedLayer>& layers, const PredictionChange* change, int64_t bytes_before,
+                 int64_t bytes_after) {
+  size_t width = 6;
+  for (const QuantizedLayer& layer : layers) width = std::max(width, layer.name.size());
+  std::printf("%-*s  %-6s  %10s  %10s  %8s  %8s\n", int(width), "matrix", "format", "before", "after", "weights",
+              "outputs");
+  const auto bytes = [](int64_t n) { return report::format(double(n), report::Quantity::bytes); };
+  for (const QuantizedLayer& layer : layers) {
+    std::printf("%-*s  %-6s  %10s  %10s", int(width), layer.name.c_str(), layer.format.c_str(),
+                bytes(layer.bytes_before).c_str(), bytes(layer.bytes_after).c_str());
+    if (layer.format == "kept")
+      std::printf("  %8s", "-");
+    else
+      std::printf("  %7.3f%%", 100 * layer.weight_error);
+    if (layer.output_error)
+      std::printf("  %7.3f%%\n", 100 * *layer.output_error);
+    else
+      std::printf("  %8s\n", "-");
+  }
+  std::printf("file              %s -> %s (%.2fx smaller)\n", bytes(bytes_before).c_str(), bytes(bytes_after).c_str(),
+              double(bytes_before) / double(bytes_after));
+  if (!change) return;
+  std::printf(
+      "token perplexity  %.3f -> %.3f on %lld tokens\nKL divergence     %.3g per token\nsame choice       %.2f%%\n",
+      std::exp(change->nll_before), std::exp(change->nll_after), static_cast<long long>(change->tokens), change->kl,
+      100 * change->same_choice);
+}
+
+int run(const Options& o) {
+  catch_stop_signals();
+  const Recipe recipe = recipe_of_run(o.model);
+  NewDirectory out(o.out);
+  const LoadedModel loaded = load_model(o.model, o.source, o.precision);
+  check_usage(loaded.model->config().quantization_config.is_null(), "quantize", "'", o.model,
+              "' is quantised already; give the model it was made from");
+
+  std::vector<QuantizedLayer> layers;
+  const QuantizeOptions options{o.format == "int8" ? kernels::QuantizedFormat::int8 : kernels::QuantizedFormat::int4,
+                                o.group_size, o.keep};
+  const auto quantized = quantize_model(*loaded.model, options, out / "model.safetensors", layers);
+  std::optional<PredictionChange> change;
+  if (const auto text = text_of(o, recipe, loaded.tokenizer)) {
+    check_usage(text->info().vocab_size <= loaded.model->config().vocab_size, "quantize", "the text's ids go up to ",
+                text->info().vocab_size, ", the model's vocabulary has ", loaded.model->config().vocab_size);
+    const int64_t context = o.context ? o.context : recipe.data.sequence_length, limit = loaded.model->position_limit();
+    check_usage(!limit || context <= limit, "quantize", "context-length ", context, " is beyond the model's ", limit,
+                " positions; choose that or less");
+    change = compare_predictions(*loaded.model, *quantized, *text, context, o.max_tokens, layers);
+  }
+  int64_t before = 0;
+  for (const Parameter& p : loaded.model->parameters().all()) before += p.master.value().bytes();
+  const auto after = int64_t(fs::file_size(out / "model.safetensors"));
+  const Json json = json_of(o, layers, change ? &*change : nullptr, before, after);
+
+  save_config(quantized->config(), out / "config.json");
+  save_tokenizer(*loaded.tokenizer, out.path());
+  for (const char* name : {"generation_config.json", "resolved_recipe.yaml"})
+    if (fs::exists(Path(o.model) / name)) write_file(out / name, read_file(Path(o.model) / name));
+  write_file(out / "quantization.json", json.dump(2) + "\n");
+  out.commit();
+  if (o.json)
+    std::cout << json.dump(2) << "\n";
+  else
+    print_table(layers, change ? &*change : nullptr, before, after);
+  return 0;
+}
+
+}  // namespace
+
+Command add_quantize(CLI::App& app) {
+  auto o = std::make_shared<Options>();
+  app.add_option("model", o->model, "directory of a training run")->required();
+  app.add_option("--out", o->out, "new directory for the quantised model, which generate and eval take as it is")
+      ->required();
+  app.add_option("--weights", o->format, "int8: 8 bits, a scale per output; int4: 4 bits, a scale per group of inputs")
+      ->check(CLI::IsMember({"int8", "int4"}));
+  app.add_option("--group-size", o->group_size, "int4: inputs that share a scale, 32 or 64")
+      ->check(CLI::IsMember({32, 64}));
+  app.add_option("--keep", o->keep, "parameters that stay numbers, by name (repeatable); * stands for any text")
+      ->allow_extra_args(false);
+  app.add_option("--from", o->source, "best, or a safetensors file; default: the last checkpoint's weights");
+  app.add_option("--precision", o->precision, "of what stays numbers: f32 or bf16")
+      ->check(CLI::IsMember({"f32", "bf16"}));
+  app.add_option("--text", o->files, "texts to measure on; default: the run's held-out text");
+  app.add_option("--context-length", o->context, "tokens of a window; default: the recipe's")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--max-tokens", o->max_tokens, "tokens to measure on at most")->check(CLI::PositiveNumber);
+  app.add_flag("--json", o->json, "print the result as JSON");
+  add_threads_option(app);
+  app.footer(
+      "Example: lithe quantize runs/first --out runs/first-int8 --weights int8\nThe table says, for each matrix, its "
+      "bytes and the relative error of its weights and of its outputs on\nthe text; below it, what became of the "
+      "predictions. quantization.json in the new directory keeps it.");
+  return [o] { return run(*o); };
+}
+
+}  // namespace lithe

@@ -1,0 +1,222 @@
+#include "lithe/compress/quantize.h"
+
+#include <fnmatch.h>
+
+#include <cmath>
+
+#include "lithe/base/stop.h"
+#include "lithe/kernels/quantized_product.h"
+#include "lithe/model/quantized_weights.h"
+#include "lithe/ops/weight_product.h"
+
+namespace lithe {
+
+namespace {
+
+Var integers_on_meta(const std::string& name, const Shape& shape, bool by_rows, DType dtype) {
+  auto m = std::make_shared<kernels::QuantizedMatrix>();
+  m->name = name;
+  m->by_rows = by_rows;
+  m->outputs = shape[by_rows ? 0 : 1];
+  m->inputs = shape[by_rows ? 1 : 0];
+  kernels::pack(*m, {});
+  return Var(std::move(m), dtype);
+}
+
+Node text(const std::string& value) { return Node::scalar(value, {}, true); }
+
+Node description(const QuantizeOptions& options) {
+  const bool wide = options.format == kernels::QuantizedFormat::int8;
+  Node node = Node::map(), kept = Node::list();
+  for (const std::string& pattern : options.keep) kept.push(text(pattern));
+  node.set("quant_method", text("lithe"));
+  node.set("bits", Node::scalar(wide ? "8" : "4"));
+  if (!wide) node.set("group_size", Node::scalar(cat(options.group_size)));
+  node.set("activation_bits", Node::scalar("8"));
+  node.set("modules_to_not_convert", kept);
+  return node;
+}
+
+}  // namespace
+
+std::map<std::string, bool> integer_matrices(const ModelConfig& config) {
+  const NoGrad no_grad;
+  Model model(config, {.device = Device::meta});
+  std::map<std::string, Var> numbers;
+  std::map<std::string, bool> out;
+  const auto set = [&](Parameter& p, bool by_rows) {
+    p.master = integers_on_meta(p.name, numbers.at(p.name).shape(), by_rows, numbers.at(p.name).dtype());
+    out[p.name] = by_rows;
+  };
+  for (Parameter& p : model.parameters().all()) {
+    if (p.master.shape().rank() != 2) continue;
+    numbers[p.name] = p.master;
+    set(p, false);
+  }
+  const int64_t count = std::min<int64_t>(2, config.max_position_embeddings);
+  const Sequences sequences = Sequences::single(count, Device::meta);
+  const Tensor ids = empty({count}, DType::i32, Device::meta);
+  for (;;) {
+    try {
+      model.logits(model.forward(ids, sequences));
+      return out;
+    } catch (const QuantizedMismatch& mismatch) {
+      Parameter& p = *model.parameters().find(mismatch.matrix());
+      if (mismatch.needs() == QuantizedMismatch::Needs::rows && !out.at(p.name)) {
+        set(p, true);
+      } else {  // read as numbers, or once by rows and once by columns
+        p.master = numbers.at(p.name);
+        out.erase(p.name);
+      }
+    }
+  }
+}
+
+std::unique_ptr<Model> quantize_model(const Model& model, const QuantizeOptions& options, const Path& file,
+                                      std::vector<QuantizedLayer>& layers) {
+  const bool wide = options.format == kernels::QuantizedFormat::int8;
+  check_usage(wide || options.group_size == 32 || options.group_size == 64, "quantize",
+              "the group size must be 32 or 64, got ", options.group_size);
+  std::map<std::string, bool> able = integer_matrices(model.config());
+  for (const std::string& pattern : options.keep) {
+    bool any = false;
+    for (const Parameter& p : model.parameters().all())
+      if (::fnmatch(pattern.c_str(), p.name.c_str(), 0) == 0) any = true, able.erase(p.name);
+    check_usage(any, "quantize", "--keep '", pattern,
+                "' names no parameter; `*` stands for any text, as in 'head.*' or '*.mixer.*'");
+  }
+  ModelConfig config = model.config();
+  config.quantization_config = description(options);
+  QuantizedFile out;
+  std::set<std::string> integers;
+  for (const Parameter& p : model.parameters().all()) {
+    const Tensor& w = p.master.value();
+    const auto found = able.find(p.name);
+    QuantizedLayer layer{p.name, w.shape(), "kept", w.bytes(), w.bytes(), 0, {}};
+    if (found == able.end()) {
+      out.tensors[p.name] = w;
+    } else {
+      check(!stop_signal(), "quantize", "stopped by signal ", stop_signal());
+      kernels::QuantizedMatrix m{.format = options.format,
+                                 .outputs = w.dim(found->second ? 0 : 1),
+                                 .inputs = w.dim(found->second ? 1 : 0),
+                                 .group = wide ? 0 : options.group_size,
+                                 .by_rows = found->second,
+                                 .name = p.name};
+      const kernels::QuantizedTensors parts = round_matrix(w, m);
+      kernels::pack(m, parts);
+      layer.format = name_of(options.format);
+      layer.bytes_after = parts.values.bytes() + parts.scales.bytes();
+      layer.weight_error = rounding_error(w, m);
+      out.add(m, parts);
+      integers.insert(p.name);
+    }
+    if (w.shape().rank() == 2) layers.push_back(layer);
+  }
+  check_usage(!integers.empty(), "quantize", "nothing is left to quantise; keep fewer parameters");
+  out.write(file);
+  auto quantized = std::make_unique<Model>(
+      config, ModelOptions{.dtype = model.compute_dtype(), .compute = model.compute_dtype(), .integers = &integers});
+  load_weights(*quantized, file);
+  return quantized;
+}
+
+namespace {
+
+// log softmax of a row.
+void log_probabilities(const float* logits, int64_t V, std::vector<double>& to) {
+  double most = logits[0], sum = 0;
+  for (int64_t v = 1; v < V; ++v) most = std::max(most, double(logits[v]));
+  for (int64_t v = 0; v < V; ++v) sum += std::exp(logits[v] - most);
+  const double shift = most + std::log(sum);
+  to.resize(size_t(V));
+  for (int64_t v = 0; v < V; ++v) to[size_t(v)] = logits[v] - shift;
+}
+
+// Output errors: each product of the float model, done again with its integers.
+class OutputErrors {
+ public:
+  OutputErrors(const Model& before, const Model& after) {
+    for (const Parameter& p : after.parameters().all())
+      if (p.master.quantized()) {
+        const Parameter* numbers = const_cast<Model&>(before).parameters().find(p.name);
+        seen_[numbers->var().value().raw()] = {p.name, p.master.quantized()};
+      }
+  }
+  void see(const Tensor& x, const Var& w, const Tensor& bias, const Tensor& y) {
+    if (w.quantized()) return;
+    const auto found = seen_.find(w.value().raw());
+    if (found == seen_.end()) return;
+    const Tensor other = empty(y.shape(), y.dtype());
+    kernels::quantized_product({.x = x, .w = found->second.matrix, .y = other, .bias = bias});
+    for (int64_t i = 0; i < y.numel(); ++i) {
+      const double a = value_at(y, i), d = a - value_at(other, i);
+      found->second.error += d * d, found->second.size += a * a;
+    }
+  }
+  void fill(std::vector<QuantizedLayer>& layers) const {
+    for (const auto& [at, entry] : seen_)
+      for (QuantizedLayer& layer : layers)
+        if (layer.name == entry.name && entry.size > 0) layer.output_error = std::sqrt(entry.error / entry.size);
+  }
+
+ private:
+  struct Entry {
+    std::string name;
+    const kernels::QuantizedMatrix* matrix = nullptr;
+    double error = 0, size = 0;
+  };
+  std::map<const void*, Entry> seen_;
+};
+
+}  // namespace
+
+PredictionChange compare_predictions(const Model& before, const Model& after, const TokenStore& text, int64_t context,
+                                     int64_t max_tokens, std::vector<QuantizedLayer>& layers) {
+  const NoGrad no_grad;
+  OutputErrors errors(before, after);
+  PredictionChange out;
+  std::vector<double> p, q;
+  for (int64_t d = 0; d < text.documents() && out.tokens < max_tokens; ++d) {
+    const int64_t first = text.document_begin(d), count = text.document_end(d) - first;
+    std::vector<int32_t> string;
+    if (text.begin_of_text()) string.push_back(*text.begin_of_text());
+    string.resize(string.size() + size_t(count));
+    text.copy(first, count, string.data() + (string.size() - size_t(count)));
+    if (text.end_of_text()) string.push_back(*text.end_of_text());
+    for (int64_t at = 0; at + 1 < int64_t(string.size()) && out.tokens < max_tokens; at += context) {
+      check(!stop_signal(), "quantize", "stopped by signal ", stop_signal());
+      const int64_t rows = std::min({context, int64_t(string.size()) - 1 - at, max_tokens - out.tokens});
+      const Tensor ids = tensor_of({rows}, std::span(string.data() + at, size_t(rows)));
+      const Sequences sequences = Sequences::single(rows, Device::cpu);
+      Tensor one;
+      {
+        const ProductObserver observer(
+            [&](const Tensor& x, const Var& w, const Tensor& bias, const Tensor& y) { errors.see(x, w, bias, y); });
+        one = before.logits(before.forward(ids, sequences)).value();
+      }
+      const Tensor two = after.logits(after.forward(ids, sequences)).value();
+      const Tensor a = one.dtype() == DType::f32 ? one : convert(one, DType::f32),
+                   b = two.dtype() == DType::f32 ? two : convert(two, DType::f32);
+      const int64_t V = a.cols();
+      for (int64_t i = 0; i < rows; ++i) {
+        log_probabilities(a.data<float>() + i * V, V, p);
+        log_probabilities(b.data<float>() + i * V, V, q);
+        const auto label = size_t(string[size_t(at + i + 1)]);
+        out.nll_before -= p[label], out.nll_after -= q[label];
+        for (size_t v = 0; v < size_t(V); ++v) out.kl += std::exp(p[v]) * (p[v] - q[v]);
+        const auto choice = [](const std::vector<double>& x) {
+          return std::max_element(x.begin(), x.end()) - x.begin();
+        };
+        out.same_choice += choice(p) == choice(q);
+      }
+      out.tokens += rows;
+    }
+  }
+  check(out.tokens > 0, "quantize", "the text has no token to predict");
+  for (double* x : {&out.nll_before, &out.nll_after, &out.kl, &out.same_choice}) *x /= double(out.tokens);
+  errors.fill(layers);
+  return out;
+}
+
+}  // namespace lithe

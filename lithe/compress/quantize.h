@@ -1,0 +1,48 @@
+// A trained model with its matrices rounded to integers, and what that changed.
+#pragma once
+
+#include "lithe/compress/rounding.h"
+#include "lithe/data/token_store.h"
+#include "lithe/model/model.h"
+
+namespace lithe {
+
+struct QuantizeOptions {
+  kernels::QuantizedFormat format = kernels::QuantizedFormat::int8;
+  int64_t group_size = 32;        // int4
+  std::vector<std::string> keep;  // names of parameters that stay numbers; * stands for any text
+};
+
+/// What became of one matrix.
+struct QuantizedLayer {
+  std::string name;
+  Shape shape;
+  std::string format;  // "int8", "int4" or "kept"
+  int64_t bytes_before = 0, bytes_after = 0;
+  double weight_error = 0;             // relative, Euclidean
+  std::optional<double> output_error;  // of its products on a text, relative; none: no text, or no product
+};
+
+/// The matrices of a model that its operations can read as integers, and whether by rows: all that one pass over the
+/// model on the meta device shows.
+std::map<std::string, bool> integer_matrices(const ModelConfig& config);
+
+/// A model in `precision` (f32 or bf16) with the matrices of `model` as integers; writes the same to `file`. `config`
+/// of the result has quantization_config set. Fails when `keep` names nothing.
+std::unique_ptr<Model> quantize_model(const Model& model, const QuantizeOptions& options, const Path& file,
+                                      std::vector<QuantizedLayer>& layers);
+
+/// How a model's predictions differ from another's on a text.
+struct PredictionChange {
+  int64_t tokens = 0;
+  double nll_before = 0, nll_after = 0;  // natural log, per token
+  double kl = 0;                         // KL(before || after) per token, natural log
+  double same_choice = 0;                // share of tokens whose most likely prediction stayed
+};
+
+/// Scores up to `max_tokens` tokens in disjoint windows of `context` within documents, and fills in the output errors
+/// of `layers`. Polls stop_signal().
+PredictionChange compare_predictions(const Model& before, const Model& after, const TokenStore& text, int64_t context,
+                                     int64_t max_tokens, std::vector<QuantizedLayer>& layers);
+
+}  // namespace lithe

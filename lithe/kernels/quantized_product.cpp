@@ -1,0 +1,107 @@
+#include "lithe/kernels/quantized_product.h"
+
+#include "lithe/kernels/checks.h"
+#include "lithe/kernels/cpu/quantized.h"
+#include "lithe/kernels/ref/quantized.h"
+
+namespace lithe::kernels {
+namespace {
+
+void product_ref(const QuantizedProduct& p) {
+  const QuantizedProductArgs& a = *p.args;
+  const bool narrow = a.x.dtype() == DType::bf16;
+  if (!narrow)
+    ref::quantized_product<float, float>(a);
+  else if (a.y.dtype() == DType::f32)
+    ref::quantized_product<bf16, float>(a);
+  else
+    ref::quantized_product<bf16, bf16>(a);
+}
+
+void gather_ref(const QuantizedGather& g) {
+  const QuantizedGatherArgs& a = *g.args;
+  if (a.out.dtype() == DType::bf16)
+    ref::quantized_gather<bf16>(a);
+  else
+    ref::quantized_gather<float>(a);
+}
+
+void check_matrix(const char* op, const QuantizedMatrix* w) { check(w && w->data, op, "needs a packed matrix"); }
+
+}  // namespace
+
+Cost cost(const QuantizedProductArgs& a) {
+  return {2 * double(a.y.numel()) * double(a.w->inputs), bytes_of({a.x, a.y, a.bias}) + double(a.w->bytes())};
+}
+
+// spec: hpc.int_matmul | kernel | D(Q(a) Q(A)): 8-bit rows x 8- or 4-bit weights, exact 32-bit sums | TB 6.4.9
+void quantized_product(const QuantizedProductArgs& args) {
+  const char* op = "quantized_product";
+  check_matrix(op, args.w);
+  const QuantizedMatrix& w = *args.w;
+  const auto& [x, matrix, y, bias] = args;
+  check(x.defined() && y.defined() && x.cols() == w.inputs && y.shape() == Shape{x.rows(), w.outputs}, op,
+        "x must be [M,", w.inputs, "] and y [M,", w.outputs, "] for the weights '", w.name, "', got ",
+        x ? x.shape() : Shape{}, " and ", y ? y.shape() : Shape{});
+  check((x.dtype() == DType::f32 && y.dtype() == DType::f32) ||
+            (x.dtype() == DType::bf16 && (y.dtype() == DType::f32 || y.dtype() == DType::bf16)),
+        op, "types must be f32 -> f32 or bf16 -> bf16 or f32, got ", x.dtype(), " -> ", y.dtype(),
+        "; integer weights have no f64 products");
+  check(!bias || (bias.dtype() == DType::f32 && bias.shape() == Shape{w.outputs}), op, "bias must be f32[", w.outputs,
+        "], got ", bias ? cat(bias.dtype(), bias.shape()) : "");
+  check(x.device() == y.device() && w.data.device() == x.device(), op, "x, y and the weights must be on one device");
+  check_alias(op, {"y", y}, {}, {{"x", x}, {"the weights", w.data}});
+  if (y.numel() == 0) return;
+  const MemoryScope scope(MemoryClass::workspace);
+  const Tensor workspace = empty({reference_only() ? 0 : quantized_workspace(w, x.rows())}, DType::u8, x.device());
+  const QuantizedProduct product{
+      .args = &args,
+      .M = x.rows(),
+      .N = w.outputs,
+      .K = w.inputs,
+      .w = static_cast<const uint8_t*>(w.data.raw()),
+      .w_scales = w.group ? nullptr : static_cast<const float*>(w.scales.raw()),
+      .bias = bias ? static_cast<const float*>(bias.raw()) : nullptr,
+      .group = w.group,
+      .groups = w.groups(),
+      .units = w.units(),
+      .panel_bytes = w.panel_bytes(),
+      .group_bytes = w.group_bytes(),
+      .workspace = workspace.raw(),
+  };
+  run_kernel<QuantizedProduct>(
+      op, x.is_meta(), {LITHE_CPU_LIST(quantized_product, nullptr), {"ref", Isa::generic, nullptr, product_ref}},
+      product);
+}
+
+Cost cost(const QuantizedGatherArgs& a) {
+  const double read = double(a.ids.numel()) * double(a.table->bytes()) / double(a.table->outputs);
+  return {double(a.out.numel()), bytes_of({a.ids, a.out}) + read};
+}
+
+void quantized_gather(const QuantizedGatherArgs& args) {
+  const char* op = "quantized_gather";
+  check_matrix(op, args.table);
+  const QuantizedMatrix& t = *args.table;
+  check(t.by_rows, op, "'", t.name, "' is packed by its columns; a table must be packed by its rows");
+  check(args.out.defined() && args.out.cols() == t.inputs &&
+            (args.out.dtype() == DType::f32 || args.out.dtype() == DType::bf16),
+        op, "out must be f32 or bf16 [N,", t.inputs, "], got ",
+        args.out ? cat(args.out.dtype(), args.out.shape()) : "none");
+  check_vector(op, {"ids", args.ids}, args.out.rows(), DType::i32, {"out", args.out});
+  const QuantizedGather gather{
+      .args = &args,
+      .N = args.ids.numel(),
+      .K = t.inputs,
+      .w = static_cast<const uint8_t*>(t.data.raw()),
+      .w_scales = t.group ? nullptr : static_cast<const float*>(t.scales.raw()),
+      .group = t.group,
+      .panel_bytes = t.panel_bytes(),
+      .group_bytes = t.group_bytes(),
+  };
+  run_kernel<QuantizedGather>(op, args.out.is_meta(),
+                              {LITHE_CPU_LIST(quantized_gather, nullptr), {"ref", Isa::generic, nullptr, gather_ref}},
+                              gather);
+}
+
+}  // namespace lithe::kernels

@@ -1,0 +1,126 @@
+#include "lithe/model/quantized_weights.h"
+
+#include "lithe/base/json.h"
+
+namespace lithe {
+namespace {
+
+constexpr const char* kByRows = "packed_by_rows";
+constexpr const char* kScales = ".scales";
+
+std::set<std::string> read_list(const std::string& text, const std::string& origin) {
+  const Json list = parse_json(text, origin);
+  std::set<std::string> out;
+  check(list.is_array(), "load", "'", origin, "': metadata '", kByRows, "' must be a list of names");
+  for (const Json& name : list) {
+    check(name.is_string(), "load", "'", origin, "': metadata '", kByRows, "' must be a list of names");
+    out.insert(name.get<std::string>());
+  }
+  return out;
+}
+
+}  // namespace
+
+QuantizedWeights::QuantizedWeights(const SafetensorsFile& file, const std::string& origin)
+    : file_(file), origin_(origin) {
+  using kernels::QuantizedFormat;
+  const auto& entries = file.entries();
+  for (const auto format : {QuantizedFormat::int8, QuantizedFormat::int4}) {
+    const std::string suffix = cat(".", name_of(format));
+    for (const auto& [name, values] : entries) {
+      if (!name.ends_with(suffix)) continue;
+      const std::string parameter = name.substr(0, name.size() - suffix.size());
+      const auto scales = entries.find(parameter + kScales);
+      if (scales == entries.end()) continue;  // another tensor that is named so: not ours
+      kernels::QuantizedMatrix m;
+      m.format = format;
+      m.name = parameter;
+      const Shape &v = values.shape, &s = scales->second.shape;
+      const auto require = [&](bool rule) {
+        check(rule, "load", "'", origin, "': '", name, "' ", values.dtype, v, " and its scales ", scales->second.dtype,
+              s, " do not belong together; the file is damaged");
+      };
+      require(!matrices_.count(parameter) && v.rank() == 2 && v[0] >= 1 && v[1] >= 1);
+      m.outputs = v[0];
+      if (format == QuantizedFormat::int8) {
+        require(values.dtype == DType::i8 && scales->second.dtype == DType::f32 && s == Shape{v[0]});
+        m.inputs = v[1];
+      } else {
+        require(values.dtype == DType::u8 && scales->second.dtype == DType::bf16 && s.rank() == 2 && s[0] == v[0] &&
+                s[1] >= 1 && v[1] % s[1] == 0);
+        m.group = v[1] / s[1] * 2;
+        require(m.group == 32 || m.group == 64);
+        m.inputs = v[1] * 2;  // at most: the parameter's shape says how many
+      }
+      matrices_[parameter] = m;
+      parts_[name] = parts_[parameter + kScales] = parameter;
+    }
+  }
+  const auto list = file.metadata().find(kByRows);
+  const auto by_rows = list == file.metadata().end() ? std::set<std::string>{} : read_list(list->second, origin);
+  for (const std::string& name : by_rows)
+    check(has(name), "load", "'", origin, "': metadata '", kByRows, "' names '", name,
+          "', which has no integer weights");
+  for (auto& [name, m] : matrices_) {
+    m.by_rows = by_rows.count(name) > 0;
+    check(!entries.count(name), "load", "'", origin, "' has '", name, "' as numbers and as integers");
+  }
+}
+
+std::set<std::string> QuantizedWeights::names() const {
+  std::set<std::string> out;
+  for (const auto& [name, m] : matrices_) out.insert(name);
+  return out;
+}
+
+std::string QuantizedWeights::parameter_of(const std::string& name) const {
+  const auto found = parts_.find(name);
+  return found == parts_.end() ? "" : found->second;
+}
+
+void QuantizedWeights::check_fits(const Parameter& p) const {
+  const kernels::QuantizedMatrix& m = matrices_.at(p.name);
+  check(p.master.quantized() || p.master.device() == Device::meta, "load", "'", origin_, "': '", p.name, "' holds ",
+        name_of(m.format),
+        " weights, which cannot be trained or compared as numbers; use the model it was quantised from");
+  const Shape& shape = p.master.shape();
+  const bool matrix = shape.rank() == 2;
+  const int64_t outputs = matrix ? shape[m.by_rows ? 0 : 1] : 0, inputs = matrix ? shape[m.by_rows ? 1 : 0] : 0;
+  check(outputs == m.outputs && inputs <= m.inputs && inputs > m.inputs - (m.group ? m.group : 1), "load", "'", origin_,
+        "': '", p.name, "' holds ", m.outputs, " outputs of ", m.group ? "up to " : "", m.inputs,
+        " inputs, the model needs ", outputs, " of ", inputs);
+}
+
+void QuantizedWeights::load(Parameter& p) const {
+  check_fits(p);
+  const MemoryScope memory(MemoryClass::weights);
+  auto m = std::make_shared<kernels::QuantizedMatrix>(matrices_.at(p.name));
+  m->inputs = p.master.shape()[m->by_rows ? 1 : 0];
+  const auto read = [&](const std::string& name) {
+    const auto& entry = file_.entries().at(name);
+    const MemoryScope scratch(MemoryClass::workspace);
+    const Tensor x = empty(entry.shape, entry.dtype);
+    file_.read(name, x);
+    return x;
+  };
+  kernels::pack(*m, {read(cat(p.name, ".", name_of(m->format))), read(p.name + kScales)});
+  p.master = Var(std::move(m), p.master.dtype());
+}
+
+std::set<std::string> integer_weights(const Path& file) {
+  const SafetensorsFile in(file);
+  return QuantizedWeights(in, file.string()).names();
+}
+
+void QuantizedFile::add(const kernels::QuantizedMatrix& m, const kernels::QuantizedTensors& parts) {
+  tensors[cat(m.name, ".", name_of(m.format))] = parts.values;
+  tensors[m.name + kScales] = parts.scales;
+  if (m.by_rows) by_rows.insert(m.name);
+}
+
+void QuantizedFile::write(const Path& file) {
+  metadata[kByRows] = Json(by_rows).dump();
+  write_safetensors(file, tensors, metadata);
+}
+
+}  // namespace lithe

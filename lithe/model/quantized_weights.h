@@ -1,0 +1,47 @@
+// Integer weights in a safetensors file. A parameter P is stored as P.int8 (I8) or P.int4 (U8) and P.scales, as
+// kernels::QuantizedTensors says; the metadata key "packed_by_rows" lists the parameters that are [outputs, inputs].
+#pragma once
+
+#include <set>
+
+#include "lithe/kernels/quantized_matrix.h"
+#include "lithe/model/safetensors.h"
+#include "lithe/nn/module.h"
+
+namespace lithe {
+
+class QuantizedWeights {
+ public:
+  /// Finds the integer weights of a file, which must live as long. Everything is checked: each has values and scales of
+  /// types and shapes that belong together. `origin` stands in errors.
+  QuantizedWeights(const SafetensorsFile& file, const std::string& origin);
+
+  std::set<std::string> names() const;
+  bool has(const std::string& parameter) const { return matrices_.count(parameter) > 0; }
+  /// The parameter that tensor `name` of the file is a part of, or "".
+  std::string parameter_of(const std::string& name) const;
+  /// Fails unless p has the shape, and was made for integer weights.
+  void check_fits(const Parameter& p) const;
+  void load(Parameter& p) const;
+
+ private:
+  const SafetensorsFile& file_;
+  std::string origin_;
+  std::map<std::string, kernels::QuantizedMatrix> matrices_;  // without contents
+  std::map<std::string, std::string> parts_;                  // tensor -> parameter
+};
+
+/// Parameters of a safetensors file that are integer weights; empty for a file of numbers.
+std::set<std::string> integer_weights(const Path& file);
+
+/// Tensors by name, the integers among them under the names above, and the metadata to write with them.
+struct QuantizedFile {
+  std::map<std::string, Tensor> tensors;
+  std::map<std::string, std::string> metadata{{"format", "lithe"}};
+  std::set<std::string> by_rows;
+
+  void add(const kernels::QuantizedMatrix& matrix, const kernels::QuantizedTensors& parts);
+  void write(const Path& file);
+};
+
+}  // namespace lithe

@@ -1,0 +1,29 @@
+// Products of rows with a weight, whose numbers may be integers; for the operations that make them.
+#pragma once
+
+#include <functional>
+
+#include "lithe/autograd/var.h"
+
+namespace lithe {
+
+/// y = x w + bias; w is [K,M] or, transposed, [M,K]; bias may be undefined. When not training() a row's result does not
+/// depend on the other rows, to the bit. Integer weights cannot be trained.
+void weight_product(const Tensor& x, const Var& w, const Tensor& bias, bool transposed, const Tensor& y);
+
+/// While one lives, it is called after every product of this thread. The innermost counts.
+class ProductObserver {
+ public:
+  using Seen = std::function<void(const Tensor& x, const Var& w, const Tensor& bias, const Tensor& y)>;
+  explicit ProductObserver(Seen seen);
+  ~ProductObserver();
+  ProductObserver(const ProductObserver&) = delete;
+  ProductObserver& operator=(const ProductObserver&) = delete;
+
+ private:
+  friend void weight_product(const Tensor&, const Var&, const Tensor&, bool, const Tensor&);
+  Seen seen_;
+  ProductObserver* previous_;
+};
+
+}  // namespace lithe

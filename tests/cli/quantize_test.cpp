@@ -1,0 +1,109 @@
+// `lithe quantize` as a person or a script meets it.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "lithe/base/error.h"
+#include "lithe/base/json.h"
+#include "tests/support/process.h"
+
+namespace lithe {
+namespace {
+
+namespace fs = std::filesystem;
+using kit::Finished;
+using kit::run_program;
+
+class QuantizeProgram : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    if (!kit::have_program()) return;
+    scratch_ = new kit::Scratch;
+    scratch_->add("text.txt", kit::small_text(4000));
+    const std::string recipe = scratch_->add(
+        "recipe.yaml",
+        cat("model: {hidden_size: 32, num_hidden_layers: 2, mixer: {type: attention, num_attention_heads: 2}, ffn: "
+            "{type: gelu, intermediate_size: 64}}\ndata: {files: [\"",
+            *scratch_ / "text.txt",
+            "\"], documents: paragraph, validation_fraction: 0.2, sequence_length: 16, "
+            "cache_directory: \"",
+            *scratch_ / "cache",
+            "\"}\ntrain: {max_steps: 20, batch_tokens: 128, learning_rate: 0.01}\ngenerate: {prompt: the, "
+            "max_new_tokens: 8}\n"));
+    ASSERT_EQ(run_program({"train", recipe, "--out", *scratch_ / "run"}).code, 0);
+  }
+  static void TearDownTestSuite() { delete scratch_; }
+  void SetUp() override {
+    if (!kit::have_program()) GTEST_SKIP() << "LITHE_BINARY is not set";
+  }
+  static std::string at(const std::string& name) { return *scratch_ / name; }
+  static Json json_of(const std::vector<std::string>& arguments) {
+    const Finished f = run_program(arguments);
+    EXPECT_EQ(f.code, 0) << f.err;
+    return parse_json(f.out, arguments[0]);
+  }
+  static void expect_error(const std::vector<std::string>& arguments, int code, const std::string& words) {
+    const Finished f = run_program(arguments);
+    EXPECT_EQ(f.code, code) << f.err;
+    EXPECT_EQ(f.out, "");
+    EXPECT_NE(f.err.find(words), std::string::npos) << f.err;
+  }
+
+  static inline kit::Scratch* scratch_ = nullptr;
+};
+
+TEST_F(QuantizeProgram, MakesADirectoryThatGenerateAndEvalTake) {
+  const double before = json_of({"eval", at("run"), "--json"})["loss"];
+  for (const char* format : {"int8", "int4"}) {
+    const std::string out = at(format);
+    const Json json = json_of({"quantize", at("run"), "--out", out, "--weights", format, "--json"});
+    EXPECT_EQ(json, parse_json(read_file(out + "/quantization.json"), out));
+    EXPECT_LT(double(json["bytes_after"]), double(json["bytes_before"]));
+    const Json& predictions = json["predictions"];
+    EXPECT_GT(double(predictions["kl_divergence"]), 0);
+    for (const Json& layer : json["layers"]) {
+      EXPECT_EQ(layer["format"], format);
+      EXPECT_TRUE(layer.contains("output_error"));
+    }
+    // The change that the table tells is the one that eval sees.
+    const double after = json_of({"eval", out, "--json"})["loss"];
+    EXPECT_NEAR(after - before, double(predictions["loss_after"]) - double(predictions["loss_before"]), 1e-4);
+    EXPECT_NE(run_program({"generate", out, "--greedy"}).out, "");
+    EXPECT_EQ(run_program({"eval", out, "--precision", "bf16"}).code, 0);
+    expect_error({"eval", out, "--precision", "f64"}, 2, "no f64 products");
+    expect_error({"quantize", out, "--out", at("twice")}, 2, "is quantised already");
+    expect_error({"train", at("recipe.yaml"), "--out", out}, 2, "holds a quantised model");
+    EXPECT_FALSE(fs::exists(at("twice")));
+  }
+}
+
+TEST_F(QuantizeProgram, PrintsATableAndKeepsWhatIsNamed) {
+  const Finished f = run_program({"quantize", at("run"), "--out", at("kept"), "--keep", "layers.0.*", "--max-tokens",
+                                  "32", "--weights", "int4", "--group-size", "64"});
+  ASSERT_EQ(f.code, 0) << f.err;
+  for (const char* words : {"layers.0.ffn.up.weight", "kept", "KL divergence", "on 32 tokens"})
+    EXPECT_NE(f.out.find(words), std::string::npos) << f.out;
+  const Json config = parse_json(read_file(at("kept") + "/config.json"), "config.json");
+  EXPECT_EQ(config["quantization_config"]["group_size"], 64);
+  EXPECT_EQ(config["quantization_config"]["modules_to_not_convert"][0], "layers.0.*");
+}
+
+TEST_F(QuantizeProgram, ErrorsAreOneLineAndLeaveNothing) {
+  expect_error({"quantize", at("run"), "--out", at("run")}, 2, "exists; give --out a new directory");
+  expect_error({"quantize", at("run"), "--out", at("bad"), "--keep", "no.such"}, 2, "names no parameter");
+  expect_error({"quantize", at("run"), "--out", at("bad"), "--weights", "int3"}, 2, "--weights");
+  expect_error({"quantize", at("none"), "--out", at("bad")}, 2, "none");
+  expect_error({"quantize", at("run"), "--out", at("bad"), "--from", "best.none"}, 2, "does not exist");
+  for (const auto& entry : fs::directory_iterator(scratch_->path()))
+    EXPECT_EQ(entry.path().filename().string().find("bad"), std::string::npos) << entry.path();
+}
+
+// A directory put together from two others is refused.
+TEST_F(QuantizeProgram, MixedDirectoriesAreRefused) {
+  ASSERT_EQ(run_program({"quantize", at("run"), "--out", at("mixed")}).code, 0);
+  fs::copy_file(at("run") + "/config.json", at("mixed") + "/config.json", fs::copy_options::overwrite_existing);
+  expect_error({"eval", at("mixed")}, 1, "must come from one `lithe quantize`");
+}
+
+}  // namespace
+}  // namespace lithe

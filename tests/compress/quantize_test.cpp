@@ -1,0 +1,231 @@
+#include "lithe/compress/quantize.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cmath>
+
+#include "lithe/model/quantized_weights.h"
+#include "tests/support/model_kit.h"
+
+namespace lithe {
+namespace {
+
+using kernels::QuantizedFormat;
+
+ModelConfig config_of(const std::string& more = "") {
+  return kit::model_config(
+      "{vocab_size: 37, hidden_size: 24, num_hidden_layers: 2, max_position_embeddings: 16, mixer: {type: attention, "
+      "num_attention_heads: 2}, ffn: {type: gelu, intermediate_size: 40}" +
+      (more.empty() ? "" : ", " + more) + "}");
+}
+
+std::string error_of(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+class Quantize : public testing::Test {
+ protected:
+  Path file_ = std::filesystem::temp_directory_path() / cat("lithe_quantize_", getpid(), ".safetensors");
+  std::vector<QuantizedLayer> layers_;
+  ~Quantize() override { std::filesystem::remove(file_); }
+
+  std::unique_ptr<Model> quantised(const Model& model, const QuantizeOptions& options) {
+    layers_.clear();
+    return quantize_model(model, options, file_, layers_);
+  }
+};
+
+Model random_model(const ModelConfig& config, DType dtype = DType::f32) {
+  Model model(config, {.dtype = dtype, .compute = dtype});
+  kit::randomise(model.parameters(), 3);
+  return model;
+}
+
+Tensor logits_of(const Model& model, const kit::Batch& batch) {
+  const NoGrad no_grad;
+  return model.logits(model.forward(batch.ids, batch.sequences)).value();
+}
+
+// Every matrix that products or look-ups read; what is read otherwise stays numbers.
+TEST(IntegerMatrices, AreFoundByOnePassOverTheModel) {
+  const auto tied = integer_matrices(config_of());
+  EXPECT_EQ(tied.size(), 1u + 2 * 6);
+  EXPECT_TRUE(tied.at("embedding.weight"));
+  EXPECT_FALSE(tied.at("layers.1.ffn.down.weight"));
+  const auto untied = integer_matrices(config_of("tie_word_embeddings: false, position: learned"));
+  EXPECT_FALSE(untied.at("head.weight"));
+  EXPECT_TRUE(untied.at("embedding.weight"));
+  EXPECT_FALSE(untied.count("position.weight"));
+  const auto mixed = integer_matrices(kit::model_config(
+      "{vocab_size: 37, hidden_size: 24, num_hidden_layers: 1, max_position_embeddings: 16, mixer: linear}"));
+  EXPECT_FALSE(mixed.count("layers.0.mixer.weight"));
+  EXPECT_TRUE(mixed.count("layers.0.ffn.down.weight"));
+}
+
+// Against the model whose numbers are the integers' values, in f64. What is left is the rounding of the rows: by at
+// most max|x| / 254 an element, and max|x| <= sqrt(D) rms(x), as if each weight moved by sqrt(D) / 254 of itself.
+TEST_F(Quantize, PredictsLikeItsIntegersAsNumbers) {
+  const ModelConfig config = config_of();
+  const Model model = random_model(config);
+  const kit::Batch batch = kit::random_batch({5, 9, 1}, 37, 2);
+  for (const auto& [format, dtype] : {std::pair{QuantizedFormat::int8, DType::f32},
+                                      {QuantizedFormat::int4, DType::f32},
+                                      {QuantizedFormat::int8, DType::bf16}}) {
+    const Model source = random_model(config, dtype);
+    const auto integers = quantised(source, {.format = format});
+    const auto run = [&](double relative, uint64_t seed) {
+      Model wide(config, {.dtype = DType::f64, .compute = DType::f64});
+      for (Parameter& p : wide.parameters().all()) {
+        const Var& from = integers->parameters().find(p.name)->master;
+        const kernels::QuantizedMatrix* q = from.quantized();
+        for (int64_t i = 0; i < p.master.value().numel(); ++i) {
+          const int64_t row = i / p.master.cols(), column = i % p.master.cols();
+          const int64_t n = q && q->by_rows ? row : column, k = q && q->by_rows ? column : row;
+          set_value(p.master.value(), i,
+                    q ? double(quantized_scale(*q, n, k)) * quantized_value(*q, n, k) : value_at(from.value(), i));
+        }
+      }
+      if (relative > 0) kit::jitter(wide.parameters(), relative, seed);
+      return kit::Results{{"logits", kit::values(logits_of(wide, batch))}};
+    };
+    const double relative = std::sqrt(40.0) / 254 + kit::rounding(dtype, 40);
+    const kit::Bounded bound = kit::rounding_bound(run, relative);
+    EXPECT_EQ(kit::compare({{"logits", kit::values(logits_of(*integers, batch))}}, bound), "");
+  }
+}
+
+TEST_F(Quantize, FilesLoadToTheSameBits) {
+  for (const bool tied : {true, false})
+    for (const auto format : {QuantizedFormat::int8, QuantizedFormat::int4}) {
+      const ModelConfig config = config_of(cat("tie_word_embeddings: ", tied ? "true" : "false"));
+      const Model model = random_model(config);
+      const auto made = quantised(model, {.format = format, .group_size = 64, .keep = {"layers.0.*"}});
+      const std::set<std::string> integers = integer_weights(file_);
+      EXPECT_EQ(integers.size(), size_t(6 + 1 + !tied));
+      Model loaded(config, {.seed = 9, .integers = &integers});
+      load_weights(loaded, file_);
+      const kit::Batch batch = kit::random_batch({7, 3}, 37, 2);
+      EXPECT_EQ(kit::bit_difference(logits_of(loaded, batch), logits_of(*made, batch)), "");
+      for (const Parameter& p : loaded.parameters().all())
+        EXPECT_EQ(bool(p.master.quantized()), integers.count(p.name) > 0);
+      for (const QuantizedLayer& layer : layers_) {
+        EXPECT_EQ(layer.format, integers.count(layer.name) ? name_of(format) : "kept") << layer.name;
+        EXPECT_EQ(layer.weight_error > 0, integers.count(layer.name) > 0);
+      }
+    }
+}
+
+// A sequence has the same bits whatever it is batched with, and decoding agrees with the whole within the rounding of
+// the rows' sums (the integers themselves are exact).
+TEST_F(Quantize, SequencesDoNotDependOnTheirBatch) {
+  const Model model = random_model(config_of());
+  const auto integers = quantised(model, {.format = QuantizedFormat::int4});
+  const kit::Batch batch = kit::random_batch({6, 11, 2}, 37, 5);
+  const Tensor all = logits_of(*integers, batch);
+  int64_t at = 0;
+  for (int64_t b = 0; b < 3; ++b) {
+    const kit::Batch one = kit::alone(batch, b);
+    const int64_t rows = one.ids.numel();
+    EXPECT_EQ(kit::bit_difference(logits_of(*integers, one), clone(all.slice(at, at + rows))), "");
+    at += rows;
+  }
+}
+
+TEST_F(Quantize, MeasuresWhatChanged) {
+  const Model model = random_model(config_of());
+  const TokenStore text = TokenStore::from_documents({{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, {3, 2, 1}},
+                                                     {.vocab_size = 37, .end_of_text = 0});
+  std::vector<double> kl;
+  for (const auto format : {QuantizedFormat::int8, QuantizedFormat::int4}) {
+    const auto integers = quantised(model, {.format = format});
+    const PredictionChange same = compare_predictions(model, model, text, 8, 100, layers_);
+    EXPECT_EQ(same.tokens, 15);
+    EXPECT_NEAR(same.kl, 0, 1e-12);
+    EXPECT_EQ(same.same_choice, 1);
+    const PredictionChange change = compare_predictions(model, *integers, text, 8, 10, layers_);
+    EXPECT_EQ(change.tokens, 10);
+    EXPECT_GT(change.kl, 0);
+    kl.push_back(change.kl);
+    for (const QuantizedLayer& layer : layers_) {
+      ASSERT_TRUE(layer.output_error.has_value()) << layer.name;
+      EXPECT_GT(*layer.output_error, 0);
+      EXPECT_LT(*layer.output_error, 0.5);
+    }
+  }
+  EXPECT_LT(kl[0], kl[1]);
+}
+
+TEST_F(Quantize, IntegersAreNotTrainedOrReadAsNumbers) {
+  const ModelConfig config = config_of();
+  const Model model = random_model(config);
+  const auto integers = quantised(model, {});
+  const kit::Batch batch = kit::random_batch({4}, 37, 2);
+  EXPECT_NE(error_of([&] {
+              const Tape tape;
+              integers->forward(batch.ids, batch.sequences);
+            }).find("cannot be trained"),
+            std::string::npos);
+  Model trainable(config, {.trainable = true});
+  EXPECT_NE(error_of([&] { load_weights(trainable, file_); }).find("cannot be trained"), std::string::npos);
+  EXPECT_NE(error_of([&] { save_weights(*integers, file_); }).find("needs its numbers"), std::string::npos);
+  EXPECT_NE(error_of([&] { quantised(model, {.keep = {"nothing.*"}}); }).find("--keep 'nothing.*' names no parameter"),
+            std::string::npos);
+  EXPECT_NE(error_of([&] { quantised(model, {.keep = {"*"}}); }).find("nothing is left to quantise"),
+            std::string::npos);
+}
+
+// Whatever is cut, swapped or renamed in the file, loading says so, and never loads half of it.
+TEST_F(Quantize, DamagedFilesAreRefused) {
+  const ModelConfig config = config_of();
+  const Model model = random_model(config);
+  const auto refused = [&](const std::function<void(QuantizedFile&)>& damage, const std::string& words) {
+    QuantizedFile out;
+    kernels::QuantizedMatrix m{QuantizedFormat::int4, 24, 40, 32, false, "layers.1.ffn.down.weight", {}, {}};
+    for (const Parameter& p : model.parameters().all())
+      if (p.name != m.name) out.tensors[p.name] = p.master.value();
+    out.add(m, round_matrix(const_cast<Model&>(model).parameters().find(m.name)->master.value(), m));
+    damage(out);
+    out.write(file_);
+    const std::string error = error_of([&] {
+      const std::set<std::string> integers = integer_weights(file_);
+      Model into(config, {.integers = &integers});
+      load_weights(into, file_);
+    });
+    EXPECT_NE(error.find(words), std::string::npos) << error;
+  };
+  const std::string values = "layers.1.ffn.down.weight.int4", scales = "layers.1.ffn.down.weight.scales";
+  refused([](QuantizedFile&) {}, "no error");
+  refused([&](QuantizedFile& f) { f.tensors[scales] = zeros({24, 3}, DType::bf16); }, "do not belong together");
+  refused([&](QuantizedFile& f) { f.tensors[scales] = zeros({24, 2}, DType::f32); }, "do not belong together");
+  refused([&](QuantizedFile& f) { f.tensors[values] = zeros({24, 32}, DType::i8); }, "do not belong together");
+  refused([&](QuantizedFile& f) { f.tensors[values] = zeros({0, 32}, DType::u8); }, "do not belong together");
+  refused([&](QuantizedFile& f) { set_value(f.tensors[scales], 3, std::nan("")); }, "is not finite");
+  refused([&](QuantizedFile& f) { f.tensors.erase(scales); }, "has a tensor");
+  refused([&](QuantizedFile& f) { f.by_rows.insert("layers.1.ffn.down.weight"); }, "the model needs");
+  refused([&](QuantizedFile& f) { f.by_rows.insert("other"); }, "names 'other'");
+  refused(
+      [&](QuantizedFile& f) {
+        f.tensors["layers.1.ffn.down.weight"] = zeros({40, 24}, DType::f32);
+      },
+      "as numbers and");
+  refused(
+      [&](QuantizedFile& f) {
+        f.tensors[values] = zeros({24, 64}, DType::u8);
+        f.tensors[scales] = zeros({24, 4}, DType::bf16);
+      },
+      "the model needs 24 of 40");
+  refused(
+      [&](QuantizedFile& f) {
+        f.tensors["layers.0.ffn.down.weight.int8"] = zeros({24, 40}, DType::i8);
+      },
+      "has a tensor");
+}
+
+}  // namespace
+}  // namespace lithe

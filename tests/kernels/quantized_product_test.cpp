@@ -1,0 +1,304 @@
+#include "lithe/kernels/quantized_product.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "lithe/kernels/ref/quantized.h"
+#include "tests/kernels/sweep.h"
+#include "tests/support/close.h"
+
+namespace lithe::kernels {
+namespace {
+
+using testing_support::expect_same_bits, testing_support::Guarded, testing_support::random_ints,
+    testing_support::random_tensor;
+
+struct Format {
+  QuantizedFormat format;
+  int64_t group;
+};
+constexpr Format kFormats[] = {{QuantizedFormat::int8, 0}, {QuantizedFormat::int4, 32}, {QuantizedFormat::int4, 64}};
+
+// Every integer of the format, and scales of both signs.
+QuantizedTensors random_weights(const QuantizedMatrix& m, uint64_t seed) {
+  if (!m.group) {
+    const Tensor values = empty({m.outputs, m.inputs}, DType::i8), drawn = random_ints(values.shape(), -127, 128, seed);
+    for (int64_t i = 0; i < values.numel(); ++i) values.data<int8_t>()[i] = int8_t(drawn.data<int32_t>()[i]);
+    return {values, random_tensor({m.outputs}, DType::f32, seed + 1)};
+  }
+  const Tensor values = empty({m.outputs, m.groups() * m.group / 2}, DType::u8),
+               drawn = random_ints(values.shape(), 0, 256, seed);
+  for (int64_t i = 0; i < values.numel(); ++i) values.data<uint8_t>()[i] = uint8_t(drawn.data<int32_t>()[i]);
+  return {values, random_tensor({m.outputs, m.groups()}, DType::bf16, seed + 1)};
+}
+
+QuantizedMatrix matrix(const Format& f, int64_t N, int64_t K, bool by_rows = true) {
+  QuantizedMatrix m{f.format, N, K, f.group, by_rows, "w", {}, {}};
+  pack(m, random_weights(m, 7));
+  return m;
+}
+
+// What the rounding of a row may give: round(x / s), and which neighbours a rounding of x / s in f32 may choose
+// instead.
+struct RoundedRow {
+  double step = 0;
+  std::vector<int> q;
+  std::vector<bool> near_tie;
+};
+RoundedRow rounded(const Tensor& x, int64_t m) {
+  const int64_t K = x.cols();
+  RoundedRow row;
+  double most = 0;
+  for (int64_t k = 0; k < K; ++k) most = std::max(most, std::abs(value_at(x, m * K + k)));
+  row.step = float(most) / 127.0f;
+  for (int64_t k = 0; k < K; ++k) {
+    const double v = most ? value_at(x, m * K + k) * (127.0 / most) : 0;
+    row.q.push_back(int(std::round(v)));
+    row.near_tie.push_back(std::abs(std::abs(v - std::trunc(v)) - 0.5) < 127 * 4 * kF32);
+  }
+  return row;
+}
+
+struct Case {
+  Format format;
+  int64_t M, N, K;
+  DType input = DType::f32, output = DType::f32;
+  bool bias = true;
+};
+std::ostream& operator<<(std::ostream& out, const Case& c) {
+  return out << name_of(c.format.format) << " group " << c.format.group << " M " << c.M << " N " << c.N << " K " << c.K
+             << " " << c.input << "->" << c.output;
+}
+
+// Against the exact sums of integers. The f32 that follows rounds once a group and a few times more.
+void expect_right(const Case& c) {
+  SCOPED_TRACE(testing::Message() << c);
+  const QuantizedMatrix w = matrix(c.format, c.N, c.K);
+  const Tensor x = random_tensor({c.M, c.K}, c.input, 3),
+               bias = c.bias ? random_tensor({c.N}, DType::f32, 4) : Tensor();
+  const Guarded y(random_tensor({c.M, c.N}, c.output, 5));
+  quantized_product({x, &w, y.tensor(), bias});
+  y.expect_untouched("y");
+  const int64_t group = w.group ? w.group : c.K;
+  for (int64_t m = 0; m < c.M; ++m) {
+    const RoundedRow row = rounded(x, m);
+    for (int64_t n = 0; n < c.N; ++n) {
+      const double b = c.bias ? value_at(bias, n) : 0;
+      double sum = 0, size = std::abs(b), tie = 0;
+      for (int64_t g = 0; g * group < c.K; ++g) {
+        int64_t exact = 0;
+        const double scale = quantized_scale(w, n, g * group);
+        for (int64_t k = g * group; k < std::min(c.K, (g + 1) * group); ++k) {
+          exact += int64_t(row.q[size_t(k)]) * quantized_value(w, n, k);
+          if (row.near_tie[size_t(k)]) tie += std::abs(scale * quantized_value(w, n, k));
+        }
+        sum += row.step * scale * double(exact);
+        size += row.step * std::abs(scale * double(exact));
+      }
+      const double kept = double(w.groups() + 5) * kF32 * size * 1.01 + row.step * tie,
+                   bound = kept + epsilon_of(c.output) * (std::abs(sum + b) + kept) * 1.01;
+      ASSERT_NEAR(value_at(y.tensor(), m * c.N + n), sum + b, bound) << "at [" << m << "," << n << "]";
+    }
+  }
+}
+
+// oracle: hpc.int_matmul
+TEST(QuantizedProduct, IsTheExactIntegerProductOnEveryImplementation) {
+  constexpr int64_t sizes[][3] = {{1, 1, 1},    {1, 33, 100}, {2, 65, 31},  {3, 17, 64},
+                                  {5, 32, 257}, {8, 96, 33},  {30, 40, 130}};
+  on_every_implementation([&](const std::string& name) {
+    SCOPED_TRACE(name);
+    for (const Format& f : kFormats)
+      for (const auto& s : sizes) {
+        expect_right({f, s[0], s[1], s[2]});
+        expect_right({f, s[0], s[1], s[2], DType::bf16, DType::bf16, false});
+        expect_right({f, s[0], s[1], s[2], DType::bf16, DType::f32});
+      }
+  });
+}
+
+// The largest numbers of the longest row that a model here may have: 32 bits hold their sum.
+TEST(QuantizedProduct, DoesNotOverflow) {
+  on_every_implementation([&](const std::string& name) {
+    const int64_t K = name == "ref" ? 4000 : 133'000;
+    QuantizedMatrix m{QuantizedFormat::int8, 1, K, 0, true, "w", {}, {}};
+    QuantizedTensors t{empty({1, K}, DType::i8), empty({1}, DType::f32)};
+    std::memset(t.values.raw(), 127, size_t(K));
+    t.scales.data<float>()[0] = 1;
+    pack(m, t);
+    const Tensor x = empty({1, K}, DType::f32), y = empty({1, 1}, DType::f32);
+    for (const float sign : {1.0f, -1.0f}) {
+      for (int64_t k = 0; k < K; ++k) x.data<float>()[k] = sign * 127;
+      quantized_product({x, &m, y});
+      EXPECT_NEAR(y.data<float>()[0], sign * 127.0 * 127.0 * double(K), 127.0 * 127 * double(K) * 4 * kF32) << name;
+    }
+  });
+  QuantizedMatrix m{QuantizedFormat::int8, 1, 133'001, 0, true, "w", {}, {}};
+  EXPECT_THROW(pack(m, {}), Error);
+}
+
+// |y - x w| <= sum_k (|x_k| s_w/2 + |w_k| s_x/2 + s_x s_w/4) for weights rounded to 8 bits (spec hpc.int_matmul).
+TEST(QuantizedProduct, StaysWithinTheBoundOfRounding) {
+  const int64_t M = 3, N = 40, K = 300;
+  const Tensor x = random_tensor({M, K}, DType::f32, 1), w = random_tensor({N, K}, DType::f32, 2);
+  QuantizedMatrix m{QuantizedFormat::int8, N, K, 0, true, "w", {}, {}};
+  QuantizedTensors t{empty({N, K}, DType::i8), empty({N}, DType::f32)};
+  for (int64_t n = 0; n < N; ++n)
+    t.scales.data<float>()[n] = ref::quantize_row(w.data<float>() + n * K, K, t.values.data<int8_t>() + n * K);
+  pack(m, t);
+  on_every_implementation([&](const std::string& name) {
+    const Tensor y = empty({M, N}, DType::f32);
+    quantized_product({x, &m, y});
+    for (int64_t i = 0; i < M; ++i) {
+      const double sx = rounded(x, i).step;
+      for (int64_t n = 0; n < N; ++n) {
+        const double sw = quantized_scale(m, n, 0);
+        double exact = 0, bound = 0;
+        for (int64_t k = 0; k < K; ++k) {
+          const double a = value_at(x, i * K + k), b = value_at(w, n * K + k);
+          exact += a * b;
+          bound += std::abs(a) * sw / 2 + std::abs(b) * sx / 2 + sx * sw / 4;
+        }
+        ASSERT_NEAR(value_at(y, i * N + n), exact, bound * (1 + 1e-5)) << name;
+      }
+    }
+  });
+}
+
+TEST(QuantizedProduct, RowsHaveTheSameBitsInAnyBatchAndWithAnyNumberOfThreads) {
+  on_every_implementation([&](const std::string& name) {
+    if (name == "ref") return;
+    for (const Format& f : kFormats) {
+      const int64_t M = 61, N = 150, K = 200;
+      const QuantizedMatrix w = matrix(f, N, K);
+      const Tensor x = random_tensor({M, K}, DType::f32, 3), all = empty({M, N}, DType::f32);
+      {
+        const WithThreads one(1);
+        quantized_product({x, &w, all});
+      }
+      for (const int n : {1, 2, 5})
+        for (const int64_t rows : {1, 2, 3, 7, 8, 14, 15, 40}) {
+          const WithThreads more(n);
+          for (const int64_t at : {int64_t(0), int64_t(9), M - rows}) {
+            const Tensor some = empty({rows, N}, DType::f32);
+            quantized_product({x.slice(at, at + rows), &w, some});
+            expect_same_bits(some, all.slice(at, at + rows), cat(name, " ", rows, " rows from ", at));
+          }
+        }
+    }
+  });
+}
+
+TEST(QuantizedProduct, RowsThatAreNotFiniteGiveNaNAndTinyOnesZero) {
+  on_every_implementation([&](const std::string& name) {
+    for (const Format& f : kFormats) {
+      const QuantizedMatrix w = matrix(f, 5, 40);
+      const Tensor x = random_tensor({5, 40}, DType::f32, 3), y = empty({5, 5}, DType::f32);
+      set_value(x, 39, std::numeric_limits<double>::quiet_NaN());
+      set_value(x, 40, -std::numeric_limits<double>::infinity());
+      for (int64_t k = 0; k < 40; ++k) set_value(x, 80 + k, 0), set_value(x, 120 + k, 0x1p-120);
+      quantized_product({x, &w, y});
+      for (int64_t i = 0; i < 25; ++i) {
+        const double v = value_at(y, i);
+        ASSERT_TRUE(i < 10 ? std::isnan(v) : i < 20 ? v == 0 : std::isfinite(v)) << name << " " << i << ": " << v;
+      }
+    }
+  });
+}
+
+TEST(QuantizedGather, GivesTheRowsAsNumbers) {
+  on_every_implementation([&](const std::string& name) {
+    for (const Format& f : kFormats)
+      for (const DType type : {DType::f32, DType::bf16}) {
+        const QuantizedMatrix t = matrix(f, 70, 45);
+        const Tensor ids = random_ints({9}, 0, 70, 2), out = empty({9, 45}, type);
+        quantized_gather({&t, ids, out, 1.5});
+        for (int64_t i = 0; i < out.numel(); ++i) {
+          const int64_t n = ids.data<int32_t>()[i / 45], k = i % 45;
+          const double exact = 1.5 * double(quantized_scale(t, n, k)) * quantized_value(t, n, k);
+          ASSERT_NEAR(value_at(out, i), exact, std::abs(exact) * (epsilon_of(type) + 3 * kF32)) << name;
+        }
+      }
+  });
+}
+
+TEST(QuantizedMatrix, PackingKeepsEveryValue) {
+  for (const Format& f : kFormats) {
+    QuantizedMatrix m{f.format, 45, 70, f.group, false, "w", {}, {}};
+    const QuantizedTensors t = random_weights(m, 1);
+    pack(m, t);
+    EXPECT_EQ(m.shape(), (Shape{70, 45}));
+    for (int64_t n = 0; n < 45; ++n)
+      for (int64_t k = 0; k < 70; ++k) {
+        const int want =
+            f.group ? (t.values.data<uint8_t>()[n * m.groups() * f.group / 2 + k / 2] >> (k % 2 ? 4 : 0) & 15) - 8
+                    : t.values.data<int8_t>()[n * 70 + k];
+        ASSERT_EQ(quantized_value(m, n, k), want);
+        ASSERT_EQ(quantized_scale(m, n, k), value_at(t.scales, f.group ? n * m.groups() + k / f.group : n));
+      }
+  }
+}
+
+TEST(QuantizedProduct, MetaBooksTheWorkspaceAndTheCostOfARealRun) {
+  for (const Format& f : kFormats) {
+    int64_t peak[2];
+    for (const Device device : {Device::cpu, Device::meta}) {
+      QuantizedMatrix w{f.format, 60, 100, f.group, true, "w", {}, {}};
+      pack(w, device == Device::meta ? QuantizedTensors{} : random_weights(w, 1));
+      const Tensor x = zeros({4, 100}, DType::f32, device), y = zeros({4, 60}, DType::f32, device);
+      CostMeter meter;
+      ledger(device).reset_peak();
+      const int64_t before = ledger(device).current();
+      quantized_product({x, &w, y});
+      peak[int(device)] = ledger(device).peak() - before;
+      if (device == Device::meta) {
+        EXPECT_EQ(meter.total().flops, 2.0 * 4 * 60 * 100);
+        EXPECT_EQ(meter.total().bytes, 4 * (100 + 60) * 4 + double(w.bytes()));
+      }
+    }
+    EXPECT_EQ(peak[0], peak[1]);
+  }
+}
+
+std::string message_of(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "nothing";
+}
+
+TEST(QuantizedProduct, ErrorsNameTheOperands) {
+  const QuantizedMatrix w = matrix(kFormats[0], 6, 4);
+  const Tensor x = zeros({2, 5}, DType::f32), y = zeros({2, 6}, DType::f32), d = zeros({2, 4}, DType::f64);
+  EXPECT_EQ(message_of([&] {
+              quantized_product({x, &w, y});
+            }),
+            "quantized_product: x must be [M,4] and y [M,6] for the weights 'w', got [2,5] and [2,6]");
+  EXPECT_EQ(
+      message_of([&] {
+        quantized_product({d, &w, zeros({2, 6}, DType::f64)});
+      }),
+      "quantized_product: types must be f32 -> f32 or bf16 -> bf16 or f32, got f64 -> f64; integer weights have no "
+      "f64 products");
+  QuantizedMatrix bad{QuantizedFormat::int4, 6, 4, 16, true, "w", {}, {}};
+  EXPECT_EQ(message_of([&] { pack(bad, {}); }),
+            "quantized matrix: 'w': the group size must be 32 or 64 for int4 weights and 0 for int8, got 16 for int4");
+  bad.group = 32;
+  EXPECT_EQ(message_of([&] {
+              pack(bad, {zeros({6, 15}, DType::u8), zeros({6, 1}, DType::bf16)});
+            }),
+            "quantized matrix: 'w': the values must be u8[6,16] for int4 weights [6,4], got u8[6,15]");
+  QuantizedMatrix low{QuantizedFormat::int8, 1, 2, 0, true, "w", {}, {}};
+  QuantizedTensors t{zeros({1, 2}, DType::i8), zeros({1}, DType::f32)};
+  t.values.data<int8_t>()[1] = -128;
+  EXPECT_EQ(message_of([&] { pack(low, t); }),
+            "quantized matrix: 'w': value 1 is -128, outside [-127, 127]; the file is damaged");
+}
+
+}  // namespace
+}  // namespace lithe::kernels
