@@ -12,6 +12,7 @@
 #include "lithe/data/corpus.h"
 #include "lithe/eval/task_evaluation.h"
 #include "lithe/infer/load.h"
+#include "lithe/train/step.h"
 #include "lithe/train/training_data.h"
 
 namespace lithe {
