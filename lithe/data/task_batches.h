@@ -34,6 +34,7 @@ class TaskBatches : public BatchSource {
 
   const std::vector<Example>& examples() const { return examples_; }
   TaskType type() const { return type_; }
+  bool shuffled() const { return shuffle_; }
   /// In the order of the examples.
   const std::vector<TaskSequence>& sequences() const { return sequences_; }
   int64_t cut() const { return cut_; }

@@ -55,6 +55,7 @@ Span best_span(const TaskSequence& s, const Tensor& logits, int64_t offset, cons
 
 TaskAnswers answer(const Model& model, const TaskBatches& batches,
                    const std::function<void(int64_t, int64_t)>& progress) {
+  check(!batches.shuffled(), "task", "answers are of examples in their order; make the batches without shuffling");
   const NoGrad no_grad;
   TaskAnswers out;
   const std::vector<Example>& examples = batches.examples();

@@ -9,6 +9,8 @@ namespace lithe {
 // TB 6.5.2
 Var pool(const Var& x, const Sequences& sequences, const std::string& kind) {
   check(x.rows() == sequences.rows(), "pool", "x ", x.shape(), " for sequences of ", sequences.rows(), " rows");
+  for (int64_t b = 0; b < sequences.count(); ++b)
+    check(sequences.length(b) > 0, "pool", "sequence ", b, " is empty, so there is nothing to pool");
   if (kind == "cls") return pick_rows(x, {sequences.offsets().begin(), sequences.offsets().end() - 1});
   if (kind == "last") return pick_rows(x, sequences.last_rows());
   check(kind == "mean" || kind == "max", "pool", "kind must be cls, last, mean or max, got ", kind);

@@ -48,8 +48,10 @@ class RandomTokens {
         return;
       case TokenCode::Payload::bucket: token[1] = int32_t(draws.below(uint64_t(code_.size))); return;
       case TokenCode::Payload::character: {
-        const auto row = int64_t(draws.below(uint64_t(batch.rows())));
-        if (batch.tokens[size_t(2 * row)] == code_ordinary) token[1] = batch.tokens[size_t(2 * row + 1)];
+        uint64_t row = 0;  // ends: the token to replace is an ordinary one of this batch
+        do row = draws.below(uint64_t(batch.rows()));
+        while (batch.tokens[2 * row] != code_ordinary);
+        token[1] = batch.tokens[2 * row + 1];
         return;
       }
     }
@@ -182,6 +184,8 @@ std::unique_ptr<BatchSource> with_objective(std::unique_ptr<BatchSource> rows, c
 void prepare_for_objective(const TrainConfig& config, const Tokenizer& tokenizer, ModelConfig& model) {
   const std::string& objective = config.objective;
   const std::string& head = model.head.type;
+  check_usage(!config.whole_word_mask || objective == "mlm", "train", "whole_word_mask is for objective mlm, not ",
+              objective, "; leave it out");
   const auto needs_head = [&](bool fits, const char* heads) {
     check_usage(fits, "train", "objective ", objective, " needs model.head ", heads, ", not ", head);
   };

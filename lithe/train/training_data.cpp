@@ -87,6 +87,8 @@ void fit_model(ModelConfig& model, const TrainingData& training, const DataConfi
       check_usage(regression == (type == TaskType::regression), "task", "type ", task->type,
                   " needs model.head.problem_type ",
                   type == TaskType::regression ? "regression" : "single_label_classification");
+      check_usage(!regression || train.label_smoothing == 0, "train", "label_smoothing ", train.label_smoothing,
+                  " spreads over classes, which a regression has none of; leave it out");
     }
     check_usage(!model.num_labels || model.num_labels == training.labels_needed, "task", "model.num_labels is ",
                 model.num_labels, ", the task has ", training.labels_needed, "; leave it out");

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <thread>
@@ -279,6 +280,96 @@ TEST(Batches, TheShuffleIsUniform) {
 TEST(Batches, WideIdsAreRead) {
   const BatchOrder order(store_of({{70000, 5, 99999}}, 65536, 65536, 100000), 8, 10, 1, false);
   EXPECT_EQ(order.batch(0, 0), made({65536, 70000, 5, 99999}, {70000, 5, 99999, 65536}, {0, 4}));
+}
+
+// ---- with a frame: what encoders read
+
+// Every piece of a document stands between the frame's specials, whatever the store's own are.
+TEST(FramedBatches, PiecesStandBetweenTheSpecialsAndHaveNoLabels) {
+  const auto store = store_of({{11, 12, 13, 14, 15}, {}, {21}}, 7, 8);
+  const auto framed = [&](int64_t length, std::optional<int32_t> begin, std::optional<int32_t> end) {
+    return BatchOrder(store, length, 100, 1, false, SequenceFrame{begin, end}).batch(0, 0);
+  };
+  EXPECT_EQ(framed(4, 1, 2), made({1, 11, 12, 2, 1, 13, 14, 2, 1, 15, 2, 1, 21, 2}, {}, {0, 4, 8, 11, 14}));
+  EXPECT_EQ(framed(9, 1, 2), made({1, 11, 12, 13, 14, 15, 2, 1, 21, 2}, {}, {0, 7, 10}));
+  EXPECT_EQ(framed(7, 1, 2), framed(9, 1, 2));
+  EXPECT_EQ(framed(3, 1, {}), made({1, 11, 12, 1, 13, 14, 1, 15, 1, 21}, {}, {0, 3, 6, 8, 10}));
+  EXPECT_EQ(framed(3, {}, 2), made({11, 12, 2, 13, 14, 2, 15, 2, 21, 2}, {}, {0, 3, 6, 8, 10}));
+  EXPECT_EQ(framed(3, {}, {}), made({11, 12, 13, 14, 15, 21}, {}, {0, 3, 5, 6}));
+}
+
+TEST(FramedBatches, ABatchEdgeCutsAPieceInTwoSequences) {
+  const auto store = store_of({{11, 12, 13}, {21}}, {}, {});
+  for (int64_t edge = 1; edge <= 8; ++edge) {
+    const BatchOrder order(store, 5, edge, 1, false, SequenceFrame{1, 2});
+    EXPECT_EQ(order.rows_per_epoch(), 8);
+    Ids all;
+    for (int64_t i = 0; i < order.batches_per_epoch(); ++i) {
+      const Batch batch = order.batch(0, i);
+      EXPECT_EQ(batch.rows(), std::min(edge, 8 - i * edge));
+      all.insert(all.end(), batch.tokens.begin(), batch.tokens.end());
+    }
+    EXPECT_EQ(all, (Ids{1, 11, 12, 13, 2, 1, 21, 2})) << edge;
+  }
+}
+
+TEST(FramedBatches, EachTokenComesOncePerEpoch) {
+  for (uint64_t round = 0; round < 60; ++round) {
+    const RandomKey key{.seed = 12, .step = round};
+    const Numbered corpus = random_corpus(key, false, false);
+    const auto tokens = int64_t(corpus.document_of.size()) - 1;
+    if (tokens == 0) continue;
+    const SequenceFrame frame{round % 2 ? std::optional(0) : std::nullopt,
+                              round % 4 < 2 ? std::optional(0) : std::nullopt};
+    const int64_t specials = int64_t(frame.begin.has_value()) + int64_t(frame.end.has_value());
+    const auto length = specials + int64_t(1 + random_below(key, 1000, 9));
+    const BatchOrder order(corpus.store, length, 1, round, true, frame);
+    Ids seen;
+    int64_t around = 0;
+    for (int64_t i = 0; i < order.batches_per_epoch(); ++i)
+      for (const int32_t token : order.batch(1, i).tokens)
+        if (token)
+          seen.push_back(token);
+        else
+          ++around;
+    EXPECT_EQ(around, order.rows_per_epoch() - tokens);
+    ASSERT_EQ(int64_t(seen.size()), tokens) << round;
+    std::sort(seen.begin(), seen.end());
+    for (int64_t i = 0; i < tokens; ++i) EXPECT_EQ(seen[size_t(i)], i + 1);
+    // No sequence, whole, is longer than allowed.
+    const BatchOrder whole(corpus.store, length, 10000, round, false, frame);
+    for (const int64_t n : sequence_lengths(whole.batch(0, 0))) EXPECT_LE(n, length);
+  }
+}
+
+TEST(FramedBatches, CodesHaveTheirWidth) {
+  const auto store = TokenStore::from_documents({{5, 70, 71, 5, 80, 81, 5, 90, 91}, {5, 100, 101}},
+                                                {.vocab_size = 6, .token_width = 3});
+  const BatchOrder order(store, 4, 100, 1, false, SequenceFrame{0, 2});
+  const Batch batch = order.batch(0, 0);
+  EXPECT_EQ(batch.token_width, 3);
+  EXPECT_EQ(batch.rows(), 10);
+  EXPECT_EQ(batch.offsets, (std::vector<int64_t>{0, 4, 7, 10}));
+  EXPECT_EQ(batch.tokens, (Ids{0, 0, 0, 5, 70,  71,  5, 80, 81, 2, 0, 0,  //
+                               0, 0, 0, 5, 90,  91,  2, 0,  0,            //
+                               0, 0, 0, 5, 100, 101, 2, 0,  0}));
+  EXPECT_TRUE(batch.labels.empty());
+  for (int64_t i = 0; i < 5; ++i) {  // cut anywhere
+    const Batch part = BatchOrder(store, 4, 2, 1, false, SequenceFrame{0, 2}).batch(0, i);
+    EXPECT_EQ(part.tokens, Ids(batch.tokens.begin() + 6 * i, batch.tokens.begin() + 6 * i + 6));
+  }
+}
+
+TEST(FramedBatches, RefusesWhatCannotBe) {
+  const auto store = store_of({{1, 2}}, 0, 0);
+  expect_error(
+      [&] {
+        BatchOrder(store, 2, 4, 1, true, SequenceFrame{1, 2});
+      },
+      {"sequence_length must be above the 2 specials around each sequence, got 2"}, ExitCode::usage);
+  expect_error([] { BatchOrder(TokenStore(), 4, 4, 1, true, SequenceFrame{1, 2}); }, {"give more text"});
+  const auto codes = TokenStore::from_documents({{5, 70, 5, 80}}, {.vocab_size = 6, .token_width = 2});
+  expect_error([&] { BatchOrder(codes, 4, 4, 1); }, {"the next token can only be predicted where tokens are ids"});
 }
 
 // oracle: data.batch_pad

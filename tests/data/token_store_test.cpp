@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <limits>
 
 #include "../fuzz/token_store_fuzz.cpp"
 #include "files_for_tests.h"
@@ -148,6 +149,61 @@ TEST(TokenStore, HostileContentsNameTheRule) {
   with(40 + 40, ~uint64_t(0), 8, "impossible counts");
   with(40 + 48, ~uint64_t(0), 8, "impossible counts");
   with(40 + 64, 5, 8, "impossible counts of the text");  // more words than bytes
+}
+
+// ---- tokens of several ints
+
+const StoreInfo kCodes = {.vocab_size = 6, .token_width = 3, .begin_of_text = 0, .end_of_text = 2};
+
+TEST(TokenStore, CodesAreReadAsTheyWereWritten) {
+  TestFiles files;
+  // A payload may be any bits.
+  const std::vector<Ids> documents = {{5, 7, -1, 3, 0, 0}, {}, {5, 1 << 30, std::numeric_limits<int32_t>::min()}};
+  const TokenStore store = TokenStore::open(files.add("a.tokens", bytes_of(documents, {"one two", "", "x"}, kCodes)));
+  EXPECT_EQ(store.token_width(), 3);
+  EXPECT_EQ(store.info().token_width, 3);
+  EXPECT_EQ(store.tokens(), 3);
+  EXPECT_EQ(store.document_begin(2), 2);
+  EXPECT_EQ(store.end_of_text(), 2);
+  for (int64_t d = 0; d < 3; ++d) {
+    const int64_t begin = store.document_begin(d), count = store.document_end(d) - begin;
+    Ids got(size_t(3 * count));
+    store.copy(begin, count, got.data());
+    EXPECT_EQ(got, documents[size_t(d)]) << d;
+  }
+  Ids one(3);
+  store.copy(1, 1, one.data());
+  EXPECT_EQ(one, (Ids{3, 0, 0}));
+  expect_error([&] { store.copy(2, 2, one.data()); }, {"tokens [2, 4) must lie in [0, 3)"});
+  EXPECT_EQ(TokenStore::from_documents(documents, kCodes).fingerprint(), store.fingerprint());
+}
+
+TEST(TokenStore, EqualIntsOfAnotherWidthAreOtherData) {
+  StoreInfo two = kCodes, three = kCodes;
+  two.token_width = 2;
+  const Ids ints{5, 1, 2, 5, 3, 4};
+  EXPECT_NE(TokenStore::from_documents({{5, 1, 5, 2, 5, 3}}, two).fingerprint(),
+            TokenStore::from_documents({{5, 1, 5, 2, 5, 3}}, three).fingerprint());
+  expect_error([&] { TokenStore::from_documents({{5, 1, 2, 5}}, kCodes); }, {"tokens of 3 ints cannot be 4 ints"});
+  expect_error([&] { TokenStore::from_documents({{6, 1, 2}}, kCodes); }, {"must be in [0, 6), got 6"});
+}
+
+TEST(TokenStore, HostileCodesNameTheRule) {
+  const std::string whole = bytes_of({{5, 1, 2, 3, 0, 0}}, {"text"}, kCodes);  // 16 head, 24 ints, 16 offsets, 96
+  ASSERT_EQ(whole.size(), 16u + 24 + 16 + 96);
+  const auto with = [&](size_t at, uint64_t value, size_t count, const char* rule) {
+    std::string changed = whole;
+    std::memcpy(changed.data() + at, &value, count);
+    seal_token_store(changed);
+    expect_error([&] { TokenStore::from_bytes(changed); }, {rule});
+  };
+  for (const uint64_t width : {0, 1, 3, 5, 13}) with(12, width, 4, "width");
+  with(12, 8, 4, "do not match its size");
+  with(12, 0xfffffffc, 4, "counts");
+  with(16, 6, 4, "ids outside its vocabulary");
+  with(28, 0xffffffff, 4, "ids outside its vocabulary");  // code[0] of the second token
+  for (size_t size = 0; size < whole.size(); ++size)
+    expect_error([&] { TokenStore::from_bytes(whole.substr(0, size)); }, {"token store:"});
 }
 
 TEST(TokenStore, FuzzTargetSurvivesMutations) {

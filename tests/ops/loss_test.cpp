@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "lithe/ops/basic.h"
 #include "lithe/ops/linear.h"
 #include "tests/ops/ops_kit.h"
 
@@ -131,6 +132,111 @@ TEST(LinearCrossEntropy, MustBeDifferentiatedWithOne) {
   const Var loss = linear_cross_entropy(x, w, false, kit::ids_of({1, 2, 3}), 0, 1);
   EXPECT_EQ(kit::error_of([&] { tape.backward(loss, kit::tensor_f64({1}, {2})); }),
             "linear_cross_entropy: its gradient was taken in the forward pass for dy = 1; put factors into scale");
+}
+
+// The bias is added to every row's logits, and its gradient gathers over chunks of rows.
+TEST(LinearCrossEntropy, WithABiasIsTheComposition) {
+  for (bool transposed : {false, true})
+    for (double smoothing : {0.0, 0.1}) {
+      const Tensor x = random({7, 4}, 1), w = random(transposed ? Shape{9, 4} : Shape{4, 9}, 2), b = random({9}, 3),
+                   labels = kit::ids_of({0, 8, -1, 3, 3, -5, 7});
+      const auto fused = [&](const Vars& in) {
+        return linear_cross_entropy(in[0], in[1], transposed, labels, smoothing, 0.3, nullptr, {}, in[2]);
+      };
+      kit::expect_same(
+          fused,
+          [&](const Vars& in) {
+            return cross_entropy(linear(in[0], in[1], in[2], transposed), labels, smoothing, 0.3);
+          },
+          {x, w, b}, 32, cat(transposed, smoothing));
+    }
+  const int64_t N = 600, V = 8192;  // three chunks
+  const Tensor labels = kit::random_ids(N, V, 3);
+  kit::expect_same(
+      [&](const Vars& in) {
+        return linear_cross_entropy(in[0], in[1], false, labels, 0.1, 1.0 / N, nullptr, {}, in[2]);
+      },
+      [&](const Vars& in) { return cross_entropy(linear(in[0], in[1], in[2]), labels, 0.1, 1.0 / N); },
+      {random({N, 3}, 1), random({3, V}, 2), random({V}, 4)}, 4 * std::sqrt(double(N * 8)), "chunks");
+}
+
+TEST(LinearCrossEntropy, OnlyTheBiasMayBeTrained) {
+  const Tensor x = random({3, 4}, 1), w = random({4, 5}, 2), labels = kit::ids_of({4, 0, -1});
+  kit::expect_same(
+      [&](const Vars& in) { return linear_cross_entropy(Var(x), Var(w), false, labels, 0, 1, nullptr, {}, in[0]); },
+      [&](const Vars& in) { return cross_entropy(linear(Var(x), Var(w), in[0]), labels, 0, 1); }, {random({5}, 3)}, 32);
+}
+
+TEST(LinearCrossEntropy, ABiasOfAnotherLengthIsRefused) {
+  EXPECT_EQ(kit::error_of([&] {
+              linear_cross_entropy(Var(random({2, 3}, 1)), Var(random({3, 5}, 2)), false, kit::ids_of({0, 1}), 0, 1,
+                                   nullptr, {}, Var(random({4}, 3)));
+            }),
+            "linear_cross_entropy: bias must be [5] to match the weight [3,5]");
+}
+
+TEST(CrossEntropy, ReportsEachRowsLikelihood) {
+  for (const DType dtype : {DType::f64, DType::f32}) {
+    const Tensor logits = random({4, 6}, 1, dtype), labels = kit::ids_of({0, 5, -1, 2}), rows = empty({4}, dtype);
+    LossSums sums;
+    cross_entropy(Var(logits), labels, 0.2, 3, &sums, rows);  // without smoothing and scale
+    double total = 0;
+    for (int64_t n = 0; n < 4; ++n) {
+      const int32_t label = labels.data<int32_t>()[n];
+      const double want =
+          label < 0 ? 0 : loss_of(convert(clone(logits.slice(n, n + 1)), DType::f64), kit::ids_of({label}));
+      EXPECT_NEAR(value_at(rows, n), want, 16 * epsilon_of(dtype)) << n;
+      total += value_at(rows, n);
+    }
+    EXPECT_EQ(sums.nll, total);
+  }
+}
+
+TEST(SquaredError, IsTheSumOfSquares) {
+  const Tensor predictions = kit::tensor_f64({3, 1}, {1, -2, 0.5}), targets = empty({3}, DType::f32);
+  kit::assign(targets, std::vector<double>{1, 1, -0.5});
+  LossSums sums;
+  const auto out = kit::differentiate([&](const Vars& in) { return squared_error(in[0], targets, 0.25, &sums); },
+                                      {predictions}, kit::tensor_f64({1}, {1}));
+  EXPECT_EQ(kit::values(out.y), std::vector<double>{0.25 * 10});
+  EXPECT_EQ(sums.loss, 10);
+  EXPECT_EQ(sums.nll, 10);
+  EXPECT_EQ(sums.labels, 3);
+  EXPECT_EQ(kit::values(out.gradients[0]), (std::vector<double>{0, -1.5, 0.5}));
+  EXPECT_EQ(out.gradients[0].shape(), (Shape{3, 1}));
+}
+
+TEST(SquaredError, GradientsAgreeWithDifferencesAndAccumulate) {
+  const Tensor targets = random({5}, 2, DType::f32);
+  kit::expect_gradients([&](const Vars& in) { return squared_error(in[0], targets, 0.3); }, {random({5}, 1)});
+  kit::expect_gradients(
+      [&](const Vars& in) { return add(squared_error(in[0], targets, 1), squared_error(in[0], targets, 2), 3, 1); },
+      {random({5, 1}, 1)});
+}
+
+// Differences are rounded to the rows' dtype once, as gradients; the loss is in double.
+TEST(SquaredError, InF32AndBf16) {
+  const Tensor targets = random({40}, 2, DType::f32);
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const Tensor x = random({40, 1}, 1, dtype);
+    const auto f = [&](const Vars& in) { return squared_error(in[0], targets, 0.1); };
+    const auto got = kit::differentiate(f, {x}, convert(kit::tensor_f64({1}, {1}), DType::f32)),
+               want = kit::differentiate(f, {convert(x, DType::f64)}, kit::tensor_f64({1}, {1}));
+    EXPECT_EQ(got.y.dtype(), DType::f32) << dtype;
+    EXPECT_EQ(kit::close(got.y, want.y, 1), "") << dtype;
+    EXPECT_EQ(kit::close(got.gradients[0], want.gradients[0], 2), "") << dtype;
+  }
+}
+
+TEST(SquaredError, ErrorsNameTheTargets) {
+  EXPECT_EQ(kit::error_of([&] {
+              squared_error(Var(random({2, 1}, 1)), random({3}, 1, DType::f32), 1);
+            }),
+            "squared_error: targets must be f32 [2], got f32[3]");
+  EXPECT_EQ(kit::error_of([&] {
+              squared_error(Var(random({2, 1}, 1)), kit::ids_of({0, 1}), 1);
+            }),
+            "squared_error: targets must be f32 [2], got i32[2]");
 }
 
 TEST(CrossEntropy, ErrorsNameLabelsAndShapes) {

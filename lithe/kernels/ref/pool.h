@@ -2,6 +2,8 @@
 // encoder has been over.
 #pragma once
 
+#include <cmath>
+
 #include "lithe/kernels/pool.h"
 
 namespace lithe::kernels::ref {
@@ -16,8 +18,9 @@ void pool(const PoolArgs& a) {
       double sum = 0;
       int64_t best = begin;
       for (int64_t n = begin; n < end; ++n) {
-        sum += double(x[n * C + c]);
-        if (double(x[n * C + c]) > double(x[best * C + c])) best = n;
+        const auto value = double(x[n * C + c]);
+        sum += value;
+        if (value > double(x[best * C + c]) || std::isnan(value)) best = n;  // NaN stays, as in a mean
       }
       a.out.data<T>()[to] = a.kind == Pooling::mean ? T(sum / double(end - begin)) : x[best * C + c];
       if (a.kind == Pooling::max) a.rows.data<int32_t>()[to] = int32_t(best);

@@ -35,6 +35,7 @@ class Classify final : public Head {
         classes_(config.problem_type == "regression" ? 1 : args.num_labels),
         in_dropout_(scope / "dense", config.dropout),
         out_dropout_(scope / "out", config.dropout) {
+    check_usage(classes_ >= 1, "classify", "model.num_labels must be at least 1, got ", classes_);
     if (config.dense) dense_ = Linear(scope / "dense", args.hidden_size, args.hidden_size, true);
     out_ = Linear(scope / "out", args.hidden_size, classes_, true);
   }
@@ -46,6 +47,7 @@ class Classify final : public Head {
     return out_(out_dropout_(row));
   }
   Var loss(const Var& x, const LossArgs& a) const override {
+    check(!real() || !a.row_nll.defined(), "classify", "a regression has no likelihood to report");
     const Var predicted = logits(x, a.sequences);
     return real() ? squared_error(predicted, a.labels, a.scale, a.sums)
                   : cross_entropy(predicted, a.labels, a.smoothing, a.scale, a.sums, a.row_nll);

@@ -40,6 +40,8 @@ class Span final : public Head {
   }
   Var loss(const Var& x, const LossArgs& a) const override {
     const int64_t count = a.sequences.count();
+    check(a.labels.numel() == 2 * count, "span", "labels must be i32 [", 2 * count, "], two a sequence, got ",
+          a.labels.dtype(), a.labels.shape());
     LossSums total;
     Var loss;
     const Var h = hidden(x);
@@ -47,7 +49,7 @@ class Span final : public Head {
       const Var logits = (side == 0 ? start_ : end_)(h);
       for (int64_t b = 0; b < count; ++b) {
         const int64_t length = a.sequences.length(b), label = side * count + b;
-        if (length == 0) continue;
+        check(length > 0, "span", "sequence ", b, " is empty, so no row of it can be an answer's");
         const Var rows = reshape(slice_rows(logits, a.sequences.offset(b), a.sequences.offset(b + 1)), {1, length});
         LossSums sums;
         const Var one = cross_entropy(rows, a.labels.slice(label, label + 1), a.smoothing, a.scale, &sums,

@@ -15,7 +15,9 @@ class Tag final : public Head {
   Tag(const Scope& scope, const Config& config, const Args& args)
       : classes_(args.num_labels),
         dropout_(scope, config.dropout),
-        out_(scope / "out", args.hidden_size, args.num_labels, true) {}
+        out_(scope / "out", args.hidden_size, args.num_labels, true) {
+    check_usage(classes_ >= 1, "tag", "model.num_labels must be at least 1, got ", classes_);
+  }
 
   LabelCount count(const Sequences& sequences) const override { return {sequences.rows(), classes_}; }
   Var logits(const Var& x, const Sequences&) const override { return out_(dropout_(x)); }
