@@ -85,6 +85,9 @@ class Scorer {
 // stride
 Perplexity perplexity(const Model& model, const TokenStore& text, const EvalConfig& config, int64_t default_context,
                       const std::function<void(int64_t, int64_t)>& progress, std::vector<TextPiece>* pieces) {
+  model.check_predicts_next("eval");
+  check_usage(text.token_width() == 1, "eval", "the text's tokens are codes of ", text.token_width(),
+              " ints, which no model predicts");
   const int64_t context = config.context_length ? config.context_length : default_context;
   check_usage(context >= 1, "eval", "context_length must be at least 1, got ", context);
   const int64_t stride = config.stride ? config.stride : context, limit = model.position_limit();

@@ -134,6 +134,7 @@ std::vector<Generation> generate(const Model& model, const Tokenizer& tokenizer,
                                  const std::vector<std::string>& prompts, const GenerateConfig& config,
                                  const std::function<void(size_t, std::string_view)>& on_text, GenerateTimes* times) {
   config.validate();
+  model.check_predicts_next("generate");
   std::vector<Generation> results(prompts.size());
   GenerateTimes unused;
   Generator generator(model, tokenizer, config, on_text, results, times ? *times : unused);

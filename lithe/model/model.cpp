@@ -279,6 +279,14 @@ Var Model::loss_of(const Var& rows, const std::vector<int64_t>& predicted, LossA
   return head_->loss(predicted.empty() ? rows : pick_rows(rows, predicted), args);
 }
 
+void Model::check_predicts_next(const char* operation) const {
+  const Head::LabelCount two = label_count(Sequences::single(2, device()));
+  check_usage(
+      config_.architecture == "decoder" && two.labels == 2 && two.classes == config_.vocab_size, operation,
+      "needs a model that predicts the next token: architecture decoder with head lm; this one is architecture ",
+      config_.architecture, " with head ", config_.head.type);
+}
+
 std::unique_ptr<DecodeState> Model::make_state(int64_t sequences, int64_t capacity) const {
   std::vector<std::unique_ptr<MixerState>> layers;
   for (const Block& block : blocks_)

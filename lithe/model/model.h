@@ -72,6 +72,9 @@ class Model {
            LossSums* sums = nullptr, Tensor row_nll = {}, const std::vector<int64_t>& predicted = {}) const;
   /// The same of rows that forward() gave.
   Var loss_of(const Var& rows, const std::vector<int64_t>& predicted, LossArgs args) const;
+  /// Fails (usage) unless every row predicts the token after it, without having seen it: what generation and perplexity
+  /// need.
+  void check_predicts_next(const char* operation) const;
   Head::LabelCount label_count(const Sequences& sequences) const { return head_->count(sequences); }
 
   std::unique_ptr<DecodeState> make_state(int64_t sequences, int64_t capacity) const;

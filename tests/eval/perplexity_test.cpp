@@ -140,7 +140,7 @@ TEST(Perplexity, OfAMemorisedSequenceGoesToOne) {
   Batch batch;
   batch.tokens.assign(ids.begin(), ids.end() - 1);
   batch.labels.assign(ids.begin() + 1, ids.end());
-  batch.offsets = {0, batch.rows()};
+  batch.offsets = {0, int64_t(batch.tokens.size())};
   for (int64_t step = 1; step <= 150; ++step) {
     accumulate_gradients(model, {to_device(batch, Device::cpu)}, config, step);
     optimizer.step(step, 0.01, optimizer.gradient_norm());

@@ -207,6 +207,24 @@ TEST(Encoder, LabelsAreCountedByTheHead) {
   EXPECT_EQ(count("span"), Two(6, 2));
 }
 
+TEST(Encoder, OnlyCausalLanguageModelsPredictTheNextToken) {
+  const auto says = [](const std::string& more) {
+    const Model model(kit::model_config(cat("{vocab_size: 11, hidden_size: 8, num_hidden_layers: 1, "
+                                            "max_position_embeddings: 16, num_labels: 3, mixer: {type: attention, "
+                                            "num_attention_heads: 2}, ",
+                                            more, "}")),
+                      kMeta);
+    return error_of([&] { model.check_predicts_next("generate"); });
+  };
+  EXPECT_EQ(says("head: lm"), "no error");
+  EXPECT_EQ(says("head: mlm"), "no error");
+  EXPECT_EQ(says("architecture: encoder, head: mlm"),
+            "2 generate: needs a model that predicts the next token: architecture decoder with head lm; this one is "
+            "architecture encoder with head mlm");
+  for (const char* head : {"tag", "classify", "span"})
+    EXPECT_EQ(says(cat("tie_word_embeddings: false, head: ", head)).substr(0, 2), "2 ") << head;
+}
+
 // ---- weights without the head
 
 class Backbone : public testing::Test {
