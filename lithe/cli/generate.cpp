@@ -60,11 +60,6 @@ int run(const Options& o) {
   if (prompts.empty()) prompts.push_back(config.prompt);
   const LoadedModel loaded = load_model(o.model, o.weights, o.precision, o.el_rewrite);
 
-  const ModelConfig& model = loaded.model->config();
-  check_usage(model.architecture == "decoder" && (model.head.type == "lm" || model.head.type == "mlm"), "generate", "'", o.model,
-              "' is no causal language model (architecture ", model.architecture, ", head ", model.head.type,
-              "), so there is no next token to choose");
-
   const bool streaming = prompts.size() == 1 && !o.json;
   bool begun = false;  // the prompt is shown when it is known to be accepted
   const auto begin = [&] {

@@ -53,11 +53,13 @@ void complete_model(Node& root) {
           !(key == "head" && task))
         model.set(key, value);
   }
-  if (task && task->is_map() && !model.find("head")) {
+  if (task && task->is_map()) {
     const std::string type = task->find("type") ? task->find("type")->text() : TaskConfig().type;
-    Node head = Node::map();
-    head.set("type", Node::scalar(type == "tagging" ? "tag" : type == "span" ? "span" : "classify"));
-    if (type == "regression") head.set("problem_type", Node::scalar("regression"));
+    Node head = model.find("head") ? *model.find("head") : Node::map();
+    if (head.is_map() && !head.find("type"))
+      head.set("type", Node::scalar(type == "tagging" ? "tag" : type == "span" ? "span" : "classify"));
+    if (head.is_map() && type == "regression" && !head.find("problem_type"))
+      head.set("problem_type", Node::scalar("regression"));
     model.set("head", head);
   }
   if (!model.entries().empty()) root.set("model", model);

@@ -136,7 +136,7 @@ TEST(TaskEvaluation, ARegressionIsLearnt) {
 struct Planted {
   Model model{kit::model_config("{architecture: encoder, vocab_size: 257, hidden_size: 2, num_hidden_layers: 0, "
                                 "max_position_embeddings: 64, position: none, residual: post, num_labels: 1, "
-                                "tie_word_embeddings: false, head: span}"),
+                                "tie_word_embeddings: false, head: {type: span, dense: false}}"),
               {}};
   Planted() {
     const auto set = [&](const char* name, const std::vector<double>& values) {
@@ -144,8 +144,6 @@ struct Planted {
     };
     set("head.start.weight", {1, 0});  // a row's two numbers are its logits
     set("head.end.weight", {0, 1});
-    set("head.start.bias", {0});
-    set("head.end.bias", {0});
     set("embedding.weight", std::vector<double>(257 * 2, 0));
   }
   void plant(int32_t token, double start, double end) {

@@ -64,7 +64,7 @@ TEST(Encoder, CountsBertsParameters) {
   const int64_t bert = 30522 * 768 + 512 * 768 + 2 * 768 + 12 * 7'087'872;
   EXPECT_EQ(count(12, "classify", 2), bert + 590'592 + 1'538);
   EXPECT_EQ(count(12, "tag", 3), bert + 3 * 768 + 3);
-  EXPECT_EQ(count(12, "span", 1), bert + 2 * 769);
+  EXPECT_EQ(count(12, "span", 1), bert + 590'592 + 2 * 768);
   EXPECT_EQ(count(12, "mlm"), bert + 590'592 + 2 * 768 + 30522);  // what every library's BERT for masked words adds
 }
 

@@ -1,4 +1,4 @@
-// Where an answer begins and ends: a dense layer with tanh, then two logits a row, each softmaxed over the rows of a
+// Where an answer begins and ends: [dense d -> d, tanh,] then two logits a row, each softmaxed over the rows of a
 // sequence [Devlin et al. 2019]. Biases of the logits would change nothing: softmax does not see what all rows share.
 #include <algorithm>
 
@@ -9,12 +9,17 @@
 namespace lithe {
 namespace {
 
+struct Config {
+  bool dense = true;
+  void fields(Fields& f) { f("dense", dense, "a dense layer with tanh before the logits; BERT has none"); }
+};
+
 class Span final : public Head {
  public:
-  Span(const Scope& scope, const NoOptions&, const Args& args)
-      : dense_(scope / "dense", args.hidden_size, args.hidden_size, true),
-        start_(scope / "start", args.hidden_size, 1, false),
-        end_(scope / "end", args.hidden_size, 1, false) {}
+  Span(const Scope& scope, const Config& config, const Args& args)
+      : start_(scope / "start", args.hidden_size, 1, false), end_(scope / "end", args.hidden_size, 1, false) {
+    if (config.dense) dense_ = Linear(scope / "dense", args.hidden_size, args.hidden_size, true);
+  }
 
   /// The rows of the beginnings in their sequences, then those of the ends.
   LabelCount count(const Sequences& sequences) const override {
@@ -67,13 +72,13 @@ class Span final : public Head {
  private:
   Linear dense_, start_, end_;
 
-  Var hidden(const Var& x) const { return activate(kernels::Activation::tanh, dense_(x)); }
+  Var hidden(const Var& x) const { return dense_.weight ? activate(kernels::Activation::tanh, dense_(x)) : x; }
 };
 
 }  // namespace
 
 void register_head_span(Registry& registry) {
-  registry.add<Head, Span, NoOptions>(
+  registry.add<Head, Span, Config>(
       "span", {.summary = "where an answer begins and ends in a sequence", .source = "Devlin et al. 2019"});
 }
 

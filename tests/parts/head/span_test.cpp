@@ -22,25 +22,26 @@ TEST(SpanHead, CountsItsParameters) {
   for (const int64_t d : {768, 5, 16}) {
     kit::Bench bench(DType::f32, DType::f32, Device::meta);
     const auto head = span(bench, d);
-    EXPECT_EQ(bench.parameters().count(), 2 * (d + 1));
+    EXPECT_EQ(bench.parameters().count(), d * d + d + 2 * d);
     const Head::LabelCount count = head->count(Sequences({0, 4, 6, 9}));
     EXPECT_EQ(count.labels, 6);   // a begin and an end of each sequence
     EXPECT_EQ(count.classes, 2);  // rows that all sequences have
   }
 }
 
-TEST(SpanHead, LogitsAreTwoLinearMapsOfEachRow) {
+TEST(SpanHead, LogitsAreTwoLinearMapsOfEachRowsDenseLayer) {
   kit::Bench bench;
   const auto head = span(bench, 4);
   kit::randomise(bench.parameters(), 1);
   const Tensor x = kit::normal({5, 4}, DType::f64, 2), got = head->logits(Var(x), Sequences({0, 2, 5})).value();
   ASSERT_EQ(got.shape(), (Shape{5, 2}));
-  const Tensor want = empty({5, 2}, DType::f64);
+  const Tensor want = empty({5, 2}, DType::f64), hidden = kit::product(x, bench["part.dense.weight"]);
+  for (int64_t i = 0; i < hidden.numel(); ++i)
+    set_value(hidden, i, std::tanh(value_at(hidden, i) + value_at(bench["part.dense.bias"], i % 4)));
   for (int64_t side = 0; side < 2; ++side) {
     const std::string name = side == 0 ? "part.start" : "part.end";
-    const Tensor column = kit::product(x, bench[name + ".weight"]);
-    for (int64_t n = 0; n < 5; ++n)
-      set_value(want, 2 * n + side, value_at(column, n) + value_at(bench[name + ".bias"], 0));
+    const Tensor column = kit::product(hidden, bench[name + ".weight"]);
+    for (int64_t n = 0; n < 5; ++n) set_value(want, 2 * n + side, value_at(column, n));
   }
   EXPECT_EQ(kit::close(got, want, 8), "");
 }
