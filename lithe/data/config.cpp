@@ -37,7 +37,8 @@ std::unique_ptr<Tokenizer> load_or_train(const TokenizerConfig& config, const Co
   TokenizerConfig copy = config;
   // The number changes when training would give another tokenizer for the same section and text.
   const std::string facts = "1\n" + to_yaml(write_fields([&](Fields& f) { copy.fields(f); }));
-  const Path path = cache_directory / (hex(checksum(facts.data(), facts.size(), corpus.fingerprint())) + "." + config.type);
+  const Path path =
+      cache_directory / (hex(checksum(facts.data(), facts.size(), corpus.fingerprint())) + "." + config.type);
   if (std::filesystem::exists(path)) {
     try {
       return read_cached_tokenizer(path);
