@@ -10,6 +10,7 @@
 #include "lithe/cli/command.h"
 #include "lithe/cli/recipe.h"
 #include "lithe/data/corpus.h"
+#include "lithe/eval/misspell.h"
 #include "lithe/eval/task_evaluation.h"
 #include "lithe/infer/load.h"
 #include "lithe/train/step.h"
@@ -23,6 +24,8 @@ struct Options {
   std::optional<std::string> skip;
   std::vector<std::string> files;
   int64_t context = 0, stride = 0, batch_tokens = 0;
+  double misspell = 0;
+  int64_t misspell_seed = 1;
   bool json = false, el_rewrite = false;
 };
 
@@ -40,6 +43,10 @@ int eval_task(const Options& o, Recipe recipe, const LoadedModel& loaded) {
   std::vector<Example>& examples = data.test.empty() ? data.validation : data.test;
   check_usage(!examples.empty(), "eval", "the run has no test and no validation examples; name the files to measure");
   const std::string part = !o.files.empty() ? "files" : data.test.empty() ? "validation" : "test";
+  check_usage(o.misspell == 0 || task_type(recipe.task) != TaskType::span, "eval",
+              "--misspell would move the answers of a span task");
+  for (size_t i = 0; o.misspell > 0 && i < examples.size(); ++i)
+    misspell(examples[i], o.misspell, uint64_t(o.misspell_seed));
   const TaskBatches batches(std::move(examples), task_type(recipe.task), *loaded.tokenizer, recipe.data.sequence_length,
                             recipe.train.batch_tokens, 0, false);
   const HeldOutScores scores = score_task_of(recipe.task)(*loaded.model, batches, labels);
@@ -88,6 +95,7 @@ int run(const Options& o) {
 
   if (o.skip) loaded.model->skip(loaded.model->config().layers_named(*o.skip), o.skip_part == "mixer");
 
+  check_usage(o.misspell == 0 || recipe.has_task(), "eval", "--misspell is for models that were trained on a task");
   if (recipe.has_task()) return eval_task(o, recipe, loaded);
   if (recipe.train.objective != "clm") return eval_objective(o, recipe, loaded);
   TokenStore text;
@@ -151,6 +159,10 @@ Command add_eval(CLI::App& app) {
   app.add_option("--skip-part", o->skip_part, "what to leave out of them: the whole layer, or its mixer alone")
       ->check(CLI::IsMember({"layer", "mixer"}))
       ->needs(layers);
+  app.add_option("--misspell", o->misspell,
+                 "of a task: share of words with four letters or more that get one wrong letter")
+      ->check(CLI::Range(0.0, 1.0));
+  app.add_option("--misspell-seed", o->misspell_seed, "of the wrong letters")->check(CLI::NonNegativeNumber);
   app.add_flag("--json", o->json, "print the result as JSON");
   add_threads_option(app);
   app.footer(
