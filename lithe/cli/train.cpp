@@ -44,7 +44,7 @@ void print(const TrainResult& r, const std::string& out) {
               static_cast<long long>(r.tokens), format_duration(r.seconds).c_str());
   if (r.best_step >= 0) {
     std::printf("held-out loss %.4f", r.eval_loss);
-    if (r.metrics.empty()) std::printf(" (perplexity %.2f)", std::exp(r.eval_loss));
+    if (r.perplexity) std::printf(" (perplexity %.2f)", std::exp(r.eval_loss));
     for (const auto& [name, value] : r.metrics) std::printf("  %s %.4f", name.c_str(), value);
     std::printf(", best %.4f at step %lld\n", r.best_eval_loss, static_cast<long long>(r.best_step));
   }

@@ -164,6 +164,17 @@ void rewind(double step, std::vector<double>& steps, Columns&... columns) {
   (columns.resize(steps.size()), ...);
 }
 
+// What else an evaluation measured: "eval_accuracy" is accuracy.
+std::vector<std::pair<std::string, double>> metrics_in(std::string_view line) {
+  std::vector<std::pair<std::string, double>> out;
+  const nlohmann::json json = nlohmann::json::parse(line, nullptr, false);
+  if (!json.is_object()) return out;
+  for (const auto& [key, value] : json.items())
+    if (key.starts_with("eval_") && key != "eval_loss" && key != "eval_perplexity" && key != "eval_bits_per_byte")
+      out.emplace_back(key.substr(5), value.is_number() ? value.get<double>() : kNaN);
+  return out;
+}
+
 void read_metrics(Reader& reader, RunRecord& record) {
   static constexpr std::array<std::string_view, 10> keys = {"step",      "tokens",          "epoch",
                                                             "loss",      "learning_rate",   "grad_norm",
@@ -183,7 +194,7 @@ void read_metrics(Reader& reader, RunRecord& record) {
     if (numbers.has(6)) {
       std::vector<Evaluation>& all = record.evaluations;
       while (!all.empty() && all.back().step >= step) all.pop_back();
-      all.push_back({step, numbers.get(6), numbers.get(7), numbers.get(8), numbers.get(9) == 1});
+      all.push_back({step, numbers.get(6), numbers.get(7), numbers.get(8), numbers.get(9) == 1, metrics_in(line)});
     }
     return true;
   });

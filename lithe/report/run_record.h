@@ -20,6 +20,7 @@ struct TrainingCurve {
 struct Evaluation {
   double step = 0, loss = 0, perplexity = 0, bits_per_byte = 0;  // NaN where not given
   bool best = false;
+  std::vector<std::pair<std::string, double>> metrics;  // of a task, by name
 };
 
 /// Columns of speed.jsonl.

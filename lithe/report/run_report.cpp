@@ -55,14 +55,12 @@ bool any_finite(const std::vector<double>& values) {
   return std::any_of(values.begin(), values.end(), [](double value) { return std::isfinite(value); });
 }
 
-double perplexity_of(const Evaluation& evaluation) {
-  return std::isnan(evaluation.perplexity) ? std::exp(evaluation.loss) : evaluation.perplexity;
-}
-
 const Evaluation* best_evaluation(const RunRecord& run) {
   const Evaluation* best = nullptr;
   for (const Evaluation& evaluation : run.evaluations)
-    if (std::isfinite(evaluation.loss) && (!best || evaluation.loss < best->loss)) best = &evaluation;
+    if (std::isfinite(evaluation.loss) &&
+        (!best || (evaluation.metrics.empty() ? evaluation.loss < best->loss : evaluation.best)))
+      best = &evaluation;
   return best;
 }
 
@@ -103,11 +101,14 @@ void headline(Page& page, const RunRecord& run) {
   if (const Evaluation* best = best_evaluation(run)) {
     tiles.push_back({"Best validation loss", format_number(best->loss), at_step(best->step)});
     const bool has_bits = std::isfinite(best->bits_per_byte);
-    tiles.push_back({"Best perplexity", format_number(perplexity_of(*best)),
-                     has_bits ? format_number(best->bits_per_byte) + " bits per byte" : ""});
+    if (std::isfinite(best->perplexity))
+      tiles.push_back({"Best perplexity", format_number(best->perplexity),
+                       has_bits ? format_number(best->bits_per_byte) + " bits per byte" : ""});
+    for (const auto& [name, value] : best->metrics)
+      tiles.push_back({"Best " + name, number_or_dash(value), at_step(best->step)});
     const Evaluation& last = run.evaluations.back();
     tiles.push_back({"Final validation loss", number_or_dash(last.loss),
-                     "perplexity " + number_or_dash(perplexity_of(last)),
+                     std::isfinite(last.perplexity) ? "perplexity " + number_or_dash(last.perplexity) : "",
                      std::isfinite(last.loss) ? Tone::plain : Tone::bad});
   } else {
     double loss = last_finite(run.training.loss);
@@ -164,7 +165,8 @@ Series part_of(const std::string& name, const std::vector<double>& x, const std:
 LineChart loss_chart(const RunRecord& run, double from_step) {
   LineChart chart;
   chart.x.label = "step";
-  chart.y.label = "nats per token";
+  const bool tokens = run.evaluations.empty() || std::isfinite(run.evaluations.back().perplexity);
+  chart.y.label = tokens ? "nats per token" : "loss per label";
   if (!run.training.step.empty()) {
     chart.series.push_back(part_of("training", run.training.step, run.training.loss, from_step));
     chart.series.back().smoothing = kSmoothing;
@@ -177,6 +179,24 @@ LineChart loss_chart(const RunRecord& run, double from_step) {
     validation.dots = validation.x.size() <= 60;
     validation.label_min = true;
     chart.series.push_back(std::move(validation));
+  }
+  return chart;
+}
+
+// The metrics of a task over the evaluations.
+LineChart score_chart(const RunRecord& run) {
+  LineChart chart;
+  chart.title = "Scores on the validation examples";
+  chart.x.label = "step";
+  chart.height = 270;
+  for (const auto& [name, last] : run.evaluations.back().metrics) {
+    Series series;
+    series.name = name;
+    for (const Evaluation& evaluation : run.evaluations)
+      for (const auto& [own, value] : evaluation.metrics)
+        if (own == name) series.x.push_back(evaluation.step), series.y.push_back(value);
+    series.dots = series.x.size() <= 60;
+    chart.series.push_back(std::move(series));
   }
   return chart;
 }
@@ -195,16 +215,21 @@ LineChart simple_chart(const std::string& title, const std::string& unit, const 
 
 void evaluations_table(Page& page, const RunRecord& run) {
   if (run.evaluations.empty()) return;
-  Table table{"Evaluations",
-              {{"Step", true}, {"Loss", true}, {"Perplexity", true}, {"Bits per byte", true}, {"Best so far"}},
-              {},
-              {}};
-  for (const Evaluation& evaluation : run.evaluations)
-    table.rows.push_back(
-        {integer_cell(evaluation.step), Cell(evaluation.loss, Quantity::number, 4),
-         Cell(perplexity_of(evaluation), Quantity::number, 4),
-         std::isnan(evaluation.bits_per_byte) ? Cell("–") : Cell(evaluation.bits_per_byte, Quantity::number, 4),
-         Cell(evaluation.best ? "best" : "")});
+  Table table{"Evaluations", {{"Step", true}, {"Loss", true}, {"Perplexity", true}, {"Bits per byte", true}}, {}, {}};
+  for (const auto& [name, value] : run.evaluations.back().metrics) table.columns.push_back({name, true});
+  table.columns.push_back({"Best so far"});
+  for (const Evaluation& evaluation : run.evaluations) {
+    const auto number = [](double value) { return std::isnan(value) ? Cell("–") : Cell(value, Quantity::number, 4); };
+    std::vector<Cell> row{integer_cell(evaluation.step), Cell(evaluation.loss, Quantity::number, 4),
+                          number(evaluation.perplexity), number(evaluation.bits_per_byte)};
+    for (const auto& [name, value] : run.evaluations.back().metrics) {
+      const auto same = std::find_if(evaluation.metrics.begin(), evaluation.metrics.end(),
+                                     [&, &key = name](const auto& m) { return m.first == key; });
+      row.push_back(same == evaluation.metrics.end() ? Cell("–") : number(same->second));
+    }
+    row.push_back(Cell(evaluation.best ? "best" : ""));
+    table.rows.push_back(std::move(row));
+  }
   page.collapsible(
       "All evaluations", [&] { page.table(table); }, false,
       cat(format_integer(int64_t(run.evaluations.size())), " in this run"));
@@ -222,6 +247,7 @@ void learning(Page& page, const RunRecord& run) {
     loss.detail = "The logged training loss, faint, under its moving average.";
   loss.height = 360;
   page.chart(loss);
+  if (!run.evaluations.empty() && !run.evaluations.back().metrics.empty()) page.chart(score_chart(run));
 
   std::vector<Page::Figure> halves;
   const double first = run.training.step.empty() ? 0 : run.training.step.front(),

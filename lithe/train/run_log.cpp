@@ -109,7 +109,7 @@ void RunLog::evaluation(int64_t step, const HeldOutScores& scores, double bits_p
   Json line = {{"step", step}, {"eval_loss", loss}};
   std::string text = format("step %lld  held-out loss %.4f", static_cast<long long>(step), loss);
   tensorboard_->scalar("eval/loss", step, loss);
-  if (scores.metrics.empty()) {
+  if (scores.perplexity) {
     line["eval_perplexity"] = std::exp(loss);
     text += format("  perplexity %.2f", std::exp(loss));
     tensorboard_->scalar("eval/perplexity", step, std::exp(loss));

@@ -15,6 +15,7 @@ struct HeldOutScores {
   double loss = 0;                                      // mean over the labels
   std::vector<std::pair<std::string, double>> metrics;  // of a task, by name
   double best = 0;                                      // what the best model has most of
+  bool perplexity = false;                              // the labels are words of a vocabulary
 };
 
 class RunLog {

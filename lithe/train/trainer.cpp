@@ -119,6 +119,7 @@ class Trainer {
     result.best_eval_loss = state_.best_loss;
     result.best_step = state_.best_step;
     result.metrics = metrics_;
+    result.perplexity = run_.train.objective == "clm" || run_.train.objective == "mlm";
     result.seconds = elapsed();
     result.planned = plan_.memory;
     result.measured = memory_peak(Device::cpu);
@@ -322,6 +323,7 @@ class Trainer {
       }
       scores.loss = total.nll / double(std::max<int64_t>(total.labels, 1));
       scores.best = -scores.loss;
+      scores.perplexity = run_.train.objective == "clm" || run_.train.objective == "mlm";
       if (data_.validation_bytes > 0) bits_per_byte = total.nll / std::numbers::ln2 / double(data_.validation_bytes);
     }
     check_finite(std::isfinite(scores.loss), "the held-out loss");

@@ -35,6 +35,7 @@ struct TrainResult {
   double final_loss = 0, eval_loss = 0, best_eval_loss = 0, seconds = 0;
   int64_t best_step = -1;
   std::vector<std::pair<std::string, double>> metrics;  // of the last evaluation of a task
+  bool perplexity = false;                              // the losses are of words of a vocabulary
   MemoryUse planned, measured;
 };
 
