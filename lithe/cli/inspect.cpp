@@ -124,8 +124,7 @@ Command add_inspect(CLI::App& app) {
   return [o, words, of_attention] {
     for (const CLI::Option* other : of_attention)
       check_usage(words->empty() || other->empty(), "inspect", other->get_name(),
-                  " is of attention maps and --words of "
-                  "the tokenizer: leave one out");
+                  " is not of the words that --words counts: leave one out");
     return run(*o);
   };
 }
