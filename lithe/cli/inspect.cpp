@@ -6,6 +6,7 @@
 #include "lithe/base/files.h"
 #include "lithe/base/log.h"
 #include "lithe/cli/command.h"
+#include "lithe/cli/inspect_words.h"
 
 namespace lithe {
 namespace {
@@ -16,6 +17,7 @@ struct Options {
   std::vector<std::string> models;
   std::string text, file, out, weights, precision = "f32", normalise = "bounds";
   std::vector<int64_t> layers, heads;
+  WordQuestions words;
   int64_t length = 64;
   bool json = false;
 };
@@ -46,7 +48,9 @@ std::vector<int64_t> from_zero(std::vector<int64_t> numbers, const char* what, i
 }
 
 int run(const Options& o) {
-  check_usage(o.text.empty() != o.file.empty(), "inspect", "needs a text: give either --text or --file");
+  if (!o.words.files.empty()) return inspect_words(o.models, o.words, o.json);
+  check_usage(o.text.empty() != o.file.empty(), "inspect",
+              "needs a text: give either --text or --file, or --words for the hashes of words");
   const std::string text = o.file.empty() ? o.text : read_file(o.file);
   analyze::Inspection inspection;
   int64_t layers = 0, heads = 0, pictures_in_all = 0;
@@ -101,12 +105,28 @@ Command add_inspect(CLI::App& app) {
   app.add_option("--out", o->out, "the page to write; default: inspect.html in the first model's directory");
   app.add_option("--weights", o->weights, "best, or a safetensors file; default: the last checkpoint's");
   app.add_option("--precision", o->precision, "f32, bf16 or f64")->check(CLI::IsMember({"f32", "bf16", "f64"}));
+  const auto of_attention = app.get_options([](const CLI::Option* option) { return !option->get_positional(); });
   app.add_flag("--json", o->json, "print the numbers as JSON; with --layers or --heads their weights too");
+  CLI::Option* words = app.add_option(
+      "--words", o->words.files, "texts whose words are counted: which share a code (tokenizers of type words only)");
+  CLI::Option* word =
+      app.add_option("--word", o->words.asked, "with --words: find the words nearest to this (repeatable)")
+          ->allow_extra_args(false)
+          ->needs(words);
+  app.add_option("--nearest", o->words.nearest, "with --word: how many; default 5")
+      ->check(CLI::PositiveNumber)
+      ->needs(word);
   add_threads_option(app);
   app.footer(
       "Example: lithe inspect runs/first --text \"In the beginning\"\nWrites a page with attention maps, eight "
-      "indicators over depth and the logits before the softmax; the table on stdout\nhas the indicators.");
-  return [o] { return run(*o); };
+      "indicators over depth and the logits before the softmax; the table on stdout\nhas the indicators.\n"
+      "--words my.txt shows instead which words share a hash, in runs without a vocabulary; --word which are near.");
+  return [o, words, of_attention] {
+    for (const CLI::Option* other : of_attention)
+      check_usage(words->empty() || other->empty(), "inspect", other->get_name(),
+                  " is not of the words that --words counts: leave one out");
+    return run(*o);
+  };
 }
 
 }  // namespace lithe

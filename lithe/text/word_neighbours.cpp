@@ -39,7 +39,12 @@ WordCollisions word_collisions(const Tokenizer& tokenizer, std::span<const std::
     const auto& sharing = by_code.value(c);
     out.pairs += int64_t(sharing.size()) * (int64_t(sharing.size()) - 1) / 2;
     if (sharing.size() > out.largest.size()) out.largest = sharing;
+    if (sharing.size() < 2) continue;
+    out.colliding += int64_t(sharing.size());
+    out.shared.push_back(sharing);
   }
+  std::stable_sort(out.shared.begin(), out.shared.end(),
+                   [](const auto& a, const auto& b) { return a.size() > b.size(); });
   return out;
 }
 

@@ -13,10 +13,12 @@ namespace lithe {
 
 /// How words share codes.
 struct WordCollisions {
-  int64_t words = 0;                 // distinct ones given
-  int64_t codes = 0;                 // distinct codes, or buckets, that they hit
-  int64_t pairs = 0;                 // of words with one code
-  std::vector<std::string> largest;  // the words of the code that most of them have, of equals the first
+  int64_t words = 0;                             // distinct ones given
+  int64_t codes = 0;                             // distinct codes, or buckets, that they hit
+  int64_t pairs = 0;                             // of words with one code
+  int64_t colliding = 0;                         // words that share their code
+  std::vector<std::string> largest;              // the words of the code that most of them have, of equals the first
+  std::vector<std::vector<std::string>> shared;  // the words of each code of several, most words first
 };
 
 /// Counts over `words` (see distinct_words of code_tokenizer.h). Fails for a tokenizer that is not of type words and on

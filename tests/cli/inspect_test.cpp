@@ -3,6 +3,8 @@
 
 #include "lithe/base/error.h"
 #include "lithe/base/json.h"
+#include "lithe/text/code_tokenizer.h"
+#include "lithe/text/word_neighbours.h"
 #include "tests/support/process.h"
 
 namespace lithe {
@@ -94,6 +96,89 @@ TEST_F(Inspect, SaysWhatIsWrong) {
                "there is no layer 3: they are numbered 1 to 2");
   expect_usage({"inspect", run("mha"), "--text", "a", "--heads", "0"}, "there is no head 0");
   expect_usage({"inspect", run("nothing"), "--text", "a"}, "is not a directory");
+}
+
+// Runs whose tokens are hashes of words, by buckets and by bits.
+class InspectWords : public Inspect {
+ protected:
+  static void SetUpTestSuite() {
+    if (!kit::have_program()) return;
+    Inspect::SetUpTestSuite();
+    scratch_->add("few.txt", "The cat sat, the dog sat.\nA cat plays; it played.\n");
+    const std::pair<const char*, const char*> kinds[] = {
+        {"bucket", "{type: words, code: bucket, num_buckets: 3}, embedding: {type: hash_table, num_buckets: 3}"},
+        {"bits", "{type: words, hash: lsh, bits: 420}, embedding: {type: proformer, bits: 420}"}};
+    for (const auto& [name, parts] : kinds) {
+      const std::string both = parts;
+      const size_t at = both.find(", embedding: ");
+      const std::string recipe = scratch_->add(
+          cat(name, ".yaml"),
+          cat("model: {architecture: encoder, hidden_size: 8, num_hidden_layers: 1, position: learned, mixer: {type: "
+              "attention, num_attention_heads: 2}, ffn: {type: gelu, intermediate_size: 8}, head: tag, "
+              "tie_word_embeddings: false",
+              both.substr(at), "}\ndata: {files: [\"", *scratch_ / "few.txt",
+              "\"], sequence_length: 8, tokenizer: ", both.substr(0, at), ", cache_directory: \"", *scratch_ / "cache",
+              "\"}\ntrain: {objective: shuffle_random, max_steps: 1, batch_tokens: 16}\n"));
+      const Finished f = run_program({"train", recipe, "--out", *scratch_ / name});
+      ASSERT_EQ(f.code, 0) << f.err;
+    }
+  }
+  static std::string text() { return *scratch_ / "few.txt"; }
+};
+
+TEST_F(InspectWords, CountsCollisionsAsTheTokenizerDoes) {
+  const auto tokenizer = load_tokenizer(run("bucket"));
+  const std::vector<std::string> words = distinct_words(*tokenizer, read_file(text()));
+  ASSERT_EQ(words, (std::vector<std::string>{"the", "cat", "sat", ",", "dog", ".", "a", "plays", ";", "it", "played"}));
+  const WordCollisions want = word_collisions(*tokenizer, words);
+  ASSERT_GT(want.colliding, 0);
+  const Finished f =
+      run_program({"inspect", run("bucket"), "--words", text(), "--word", "The", "--nearest", "2", "--json"});
+  ASSERT_EQ(f.code, 0) << f.err;
+  const Json json = parse_json(f.out, "inspect --words --json")["runs"][0];
+  EXPECT_EQ(json["words"], 11);
+  EXPECT_EQ(json["code"], "bucket");
+  EXPECT_EQ(json["codes"], want.codes);
+  EXPECT_EQ(json["colliding_words"], want.colliding);
+  EXPECT_EQ(json["colliding_pairs"], want.pairs);
+  EXPECT_EQ(json["largest"], Json(want.largest));
+  EXPECT_EQ(json["shared"], Json(want.shared));
+  const auto mates = nearest_words(*tokenizer, "the", words, 2);
+  ASSERT_EQ(json["nearest"][0]["words"].size(), mates.size());
+  for (size_t i = 0; i < mates.size(); ++i) EXPECT_EQ(json["nearest"][0]["words"][i]["word"], mates[i].word);
+  const Finished shown = run_program({"inspect", run("bucket"), "--words", text(), "--word", "the"});
+  EXPECT_NE(shown.out.find(cat("11 words with ", want.codes, " buckets")), std::string::npos) << shown.out;
+  EXPECT_NE(shown.out.find("in the bucket of 'the':"), std::string::npos) << shown.out;
+  EXPECT_FALSE(std::filesystem::exists(run("bucket") + "/inspect.html"));
+}
+
+TEST_F(InspectWords, NeighboursByHammingDistanceAndRunsSideBySide) {
+  const Finished f = run_program({"inspect", run("bits"), run("bucket"), "--words", text(), "--word", "plays", "--word",
+                                  "cat", "--nearest", "3", "--json"});
+  ASSERT_EQ(f.code, 0) << f.err;
+  const Json json = parse_json(f.out, "inspect --words --json");
+  ASSERT_EQ(json["runs"].size(), 2u);
+  const Json& near = json["runs"][0]["nearest"];
+  ASSERT_EQ(near.size(), 2u);
+  ASSERT_EQ(near[0]["words"].size(), 3u);
+  EXPECT_EQ(near[0]["words"][0]["word"], "played");
+  const auto tokenizer = load_tokenizer(run("bits"));
+  const auto want = nearest_words(*tokenizer, "plays", distinct_words(*tokenizer, read_file(text())), 3);
+  for (size_t i = 0; i < want.size(); ++i) EXPECT_EQ(near[0]["words"][i]["distance"], want[i].distance);
+}
+
+TEST_F(InspectWords, SaysWhatIsWrong) {
+  expect_usage({"inspect", run("mha"), "--words", text()}, "--words needs a tokenizer of type words");
+  expect_usage({"inspect", run("bits"), "--words", text(), "--text", "a"}, "--text");
+  expect_usage({"inspect", run("bits"), "--words", text(), "--layers", "1"}, "--layers");
+  expect_usage({"inspect", run("bits"), "--word", "a"}, "--words");
+  expect_usage({"inspect", run("bits"), "--words", text(), "--nearest", "3"}, "--word");
+  expect_usage({"inspect", run("bits"), "--words", text(), "--word", "a", "--nearest", "0"}, "--nearest");
+  expect_usage({"inspect", run("bits"), "--words", text(), "--word", "two words"},
+               "'two words' must be one word to this tokenizer, but it is 2");
+  expect_usage({"inspect", run("bits"), "--words", text(), "--word", " "}, "but it is 0");
+  expect_usage({"inspect", run("nothing"), "--words", text()}, "is not a directory");
+  expect_usage({"inspect", run("bits"), "--words", *scratch_ / "nothing.txt"}, "nothing.txt");
 }
 
 TEST_F(Inspect, CostsArePrintedAndAsJson) {

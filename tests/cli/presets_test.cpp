@@ -7,6 +7,8 @@
 #include "lithe/analyze/model_cost.h"
 #include "lithe/base/error.h"
 #include "lithe/cli/recipe.h"
+#include "lithe/model/model.h"
+#include "lithe/text/token_code.h"
 #include "lithe/train/schedule.h"
 
 namespace lithe {
@@ -144,6 +146,89 @@ INSTANTIATE_TEST_SUITE_P(
       std::replace(name.begin(), name.end(), '=', '_');
       return name;
     });
+
+TEST(Presets, EncodersLearnFromTextAndThenFromTasks) {
+  for (const char* name : {"hashformer_pretrain", "mhe_pretrain"}) {
+    const Recipe r = preset(name);
+    const bool words = r.data.tokenizer.type == "words";
+    EXPECT_EQ(r.model.architecture, "encoder");
+    EXPECT_EQ(r.model.head.type, words ? "tag" : "mlm");
+    EXPECT_EQ(r.train.objective, words ? "shuffle_random" : "mlm");
+    EXPECT_EQ(r.data.tokenizer.type, words ? "words" : "wordpiece");
+    EXPECT_EQ(r.data.sequence_length, 512);
+    EXPECT_EQ(r.model.mixer.options.find("attention_dropout")->text(), "0.1");
+    EXPECT_FALSE(r.has_task());
+  }
+  EXPECT_EQ(preset("mhe_pretrain").data.tokenizer.vocab_size, 30000);
+  for (const char* name : {"hashformer_finetune", "mhe_finetune"}) {
+    const Recipe r = preset(name);
+    EXPECT_TRUE(r.has_task());
+    EXPECT_EQ(r.train.objective, "task");
+    EXPECT_EQ(r.model.head.type, "classify");
+    EXPECT_EQ(r.train.eval_steps, 421);
+    EXPECT_EQ(r.train.early_stopping_patience > 0, std::string(name) == "mhe_finetune");
+  }
+}
+
+// The overrides that the recipe's comment names.
+TEST(Presets, TheVariantsOfHashformersAreAnOverrideAway) {
+  const auto with = [](const std::vector<std::string>& set) {
+    return load_recipe("recipes/presets/hashformer_pretrain.yaml", set);
+  };
+  EXPECT_EQ(with({"data.tokenizer.hash=lsh"}).data.tokenizer.words.hash, "lsh");
+  EXPECT_EQ(with({"model.embedding=hash_add"}).model.embedding.type, "hash_add");
+  EXPECT_EQ(with({"model.embedding=hash_proj"}).model.embedding.type, "hash_proj");
+  const Recipe table =
+      with({"model.embedding={type: hash_table, num_buckets: 50000}", "data.tokenizer={type: words, code: bucket}"});
+  EXPECT_EQ(table.data.tokenizer.words.num_buckets, 50000);
+  const Recipe mlm =
+      with({"train.objective=mlm", "train.learning_rate=1e-4", "model.head=mlm", "model.embedding=lookup",
+            "model.tie_word_embeddings=true",
+            "data.tokenizer={type: bpe, vocab_size: 50265, specials: [<s>, <pad>, </s>, <unk>, <mask>]}"});
+  EXPECT_EQ(mlm.train.learning_rate, 1e-4);
+  EXPECT_EQ(mlm.model.embedding.type, "lookup");
+  EXPECT_EQ(mlm.data.tokenizer.vocab_size, 50265);
+}
+
+struct HashSize {
+  std::string embedding;
+  int64_t token_width, published;  // ints a token; parameters of the embedding as in Table 2.2
+  double millions;                 // of the whole model, published
+};
+
+class HashformerSize : public testing::TestWithParam<HashSize> {};
+
+// The published models are RoBERTa's base encoder with a binary head. It has one row of a token type, and the published
+// hash embeddings have one row of padding; ours have neither, but six rows of special tokens, which are not counted
+// there. oracle: metric.embedding_efficiency
+TEST_P(HashformerSize, IsThePublishedOneButForSpecialRows) {
+  const HashSize& want = GetParam();
+  constexpr int64_t d = 768, words = 50'265, base = 124'647'170;
+  const bool lookup = want.embedding == "lookup", table = want.embedding.starts_with("{type: hash_table");
+  Recipe r = load_recipe("recipes/presets/hashformer_pretrain.yaml",
+                         {"model.head=classify", "model.num_labels=2", "model.embedding=" + want.embedding});
+  r.model.complete(lookup ? words : code_values, want.token_width, 514);
+  const Model model(r.model, {.device = Device::meta});
+  int64_t embedding = 0;
+  for (const Parameter& p : model.parameters().all())
+    if (p.name == "embedding.special")
+      EXPECT_EQ(p.master.value().numel(), code_values * d);
+    else if (p.name.starts_with("embedding."))
+      embedding += p.master.value().numel();
+  const int64_t special = lookup ? 0 : code_values * d, padding = lookup || table ? 0 : d;
+  EXPECT_EQ(embedding + padding, want.published);
+  const int64_t published = model.parameters().count() - special + padding + d;
+  EXPECT_EQ(published, base - words * d + want.published);
+  EXPECT_EQ(std::round(double(published) / 1e4) / 100, want.millions);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, HashformerSize,
+                         testing::Values(HashSize{"lookup", 1, 38'603'520, 124.65},
+                                         HashSize{"{type: hash_table, num_buckets: 50265}", 2, 38'603'520, 124.65},
+                                         HashSize{"{type: hash_table, num_buckets: 1038}", 2, 797'184, 86.84},
+                                         HashSize{"hash_pool", 5, 797'184, 86.84},
+                                         HashSize{"hash_add", 5, 197'376, 86.24},
+                                         HashSize{"hash_proj", 5, 99'072, 86.14}));
 
 // Every recipe in the repository is read, is valid, and comes back the same from what a run stores.
 TEST(Recipes, AllParseAndRoundTrip) {

@@ -34,7 +34,7 @@ std::string Scratch::add(const std::string& name, std::string_view bytes) const 
 namespace {
 
 void redirect(const std::string& file, int to) {
-  const int fd = ::open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
+  const int fd = ::open(file.c_str(), to == STDIN_FILENO ? O_RDONLY : O_WRONLY | O_CREAT | O_TRUNC, 0644);
   if (fd >= 0) ::dup2(fd, to);
 }
 
@@ -45,6 +45,7 @@ Process::Process(const std::vector<std::string>& arguments, const ProcessOptions
   check(binary, "test", "LITHE_BINARY is not set");
   out_ = options.stdout_to.empty() ? files_ / "out" : options.stdout_to;
   err_ = files_ / "err";
+  const std::string in = options.stdin_text.empty() ? "" : files_.add("in", options.stdin_text);
   std::vector<std::string> words = {binary};
   words.insert(words.end(), arguments.begin(), arguments.end());
   std::vector<char*> argv;
@@ -54,6 +55,7 @@ Process::Process(const std::vector<std::string>& arguments, const ProcessOptions
   check(pid_ >= 0, "test", "fork failed");
   if (pid_ > 0) return;
   for (const std::string& variable : options.environment) ::putenv(const_cast<char*>(variable.c_str()));
+  if (!in.empty()) redirect(in, STDIN_FILENO);
   if (out_ == "closed")
     ::close(STDOUT_FILENO);
   else

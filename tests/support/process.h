@@ -36,6 +36,7 @@ struct ProcessOptions {
   std::vector<std::string> environment = {};  // NAME=value, added
   int64_t file_limit = 0;                     // bytes a file may have: writes beyond fail as on a full disk
   std::string stdout_to = {};                 // a file; "closed": none
+  std::string stdin_text = {};                // what it can read; empty: the parent's own standard input
 };
 
 /// The program named by LITHE_BINARY with these arguments.

@@ -265,10 +265,22 @@ TEST(WordNeighbours, CollisionsAreCountedAsByHand) {
   for (const Words& b : buckets) pairs += int64_t(b.size()) * (int64_t(b.size()) - 1) / 2;
   EXPECT_EQ(c.pairs, pairs);
   EXPECT_EQ(c.largest, buckets[0].size() > buckets[1].size() ? buckets[0] : buckets[1]);
+  int64_t colliding = 0;
+  std::vector<Words> shared;
+  for (const Words& b : buckets)
+    if (b.size() > 1) {
+      colliding += int64_t(b.size());
+      shared.push_back(b);
+    }
+  if (shared.size() == 2 && shared[0].size() < shared[1].size()) std::swap(shared[0], shared[1]);
+  EXPECT_EQ(c.colliding, colliding);
+  EXPECT_EQ(c.shared, shared);
 
   const WordCollisions none = word_collisions(*make("type: words"), words);
   EXPECT_EQ(none.codes, 5);
   EXPECT_EQ(none.pairs, 0);
+  EXPECT_EQ(none.colliding, 0);
+  EXPECT_TRUE(none.shared.empty());
   EXPECT_EQ(none.largest.size(), 1u);
   EXPECT_EQ(error_of([&] { word_collisions(*two, Words{"two words"}); }),
             "words: 'two words' must be one word to this tokenizer, but it is 2");

@@ -84,23 +84,45 @@ void tile_of(int64_t rows, const uint32_t* a, const uint32_t* b, int64_t units, 
   if constexpr (R > 1) tile_of<Source, by_unit, R - 1>(rows, a, b, units, from, to, next_c, next_a);
 }
 
-// Columns [cols) of units [units) of op(b), in panels [units, kPanel]; columns beyond N are 0 or a copy.
+// A panel's columns from n on of `count` units from u on, b transposed.
+template <class Source>
+void pack_turned(const Product& p, int64_t n, int64_t u, int64_t count, uint32_t* to) {
+  constexpr int step = Source::kStep;
+  const auto* b = static_cast<const typename Source::T*>(p.b);
+  for (int64_t i = 0; i < kPanel && n + i < p.N; i += kLanes) {
+    WordVec r[kLanes];
+    turned<Source>(b + (n + i) * p.K + u * step, p.K, p.N - n - i, p.K - u * step, r);
+    for (int64_t j = 0; j < count; ++j) store_bits(to + j * kPanel + i, r[j]);
+  }
+}
+
+// The same, b as it is: `count` units from p, of which `left` k and `cols` columns exist. The rows after them come
+// next: too many streams for the machine to foresee.
+template <class Source>
+void pack_rows(const Product& p, const typename Source::T* b, int64_t cols, int64_t left, int64_t count, uint32_t* to) {
+  constexpr int step = Source::kStep;
+  constexpr int64_t line = 64 / sizeof(*b);
+  for (int64_t i = 0; i < count; ++i) {
+    const auto* row = b + i * step * p.N;
+    for (int64_t k = 0; k < step && count + i < (left - k + step - 1) / step; ++k)
+      for (int64_t c = 0; c < kPanel; c += line) __builtin_prefetch(row + (count * step + k) * p.N + c, 0, 2);
+    across_panel<Source>(row, p.N, left - i * step, cols, to + i * kPanel);
+  }
+}
+
+// Columns [cols) of units [units) of op(b), in panels [units, kPanel]; columns beyond N are 0, a copy or not written.
 template <class Source>
 void pack(const Product& p, Range units, Range cols, uint32_t* to) {
   constexpr int step = Source::kStep, group = kLanes;
   const auto* b = static_cast<const typename Source::T*>(p.b);
   for (int64_t u = units.begin; u < units.end; u += group) {
     const int64_t count = u + group < units.end ? group : units.end - u;
-    for (int64_t n = cols.begin; n < cols.end; n += kLanes) {
-      uint32_t* at = to + (n - cols.begin) / kPanel * kPanel * units.size() + (u - units.begin) * kPanel +
-                     (n - cols.begin) % kPanel;
-      WordVec r[kLanes];
+    for (int64_t n = cols.begin; n < cols.end; n += kPanel) {
+      uint32_t* at = to + (n - cols.begin) * units.size() + (u - units.begin) * kPanel;
       if (p.transpose_b)
-        turned<Source>(b + n * p.K + u * step, p.K, p.N - n, p.K - u * step, r);
+        pack_turned<Source>(p, n, u, count, at);
       else
-        for (int64_t i = 0; i < count; ++i)
-          r[i] = Source::across(b + (u + i) * step * p.N + n, p.N, p.K - (u + i) * step, p.N - n);
-      for (int64_t i = 0; i < count; ++i) store_bits(at + i * kPanel, r[i]);
+        pack_rows<Source>(p, b + u * step * p.N + n, p.N - n, p.K - u * step, count, at);
     }
   }
 }

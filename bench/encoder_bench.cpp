@@ -1,0 +1,181 @@
+// Encoding throughput of a BERT-base (12 layers, 768 channels, 12 heads, feed-forward 3072, random weights, no head):
+// forward without a tape on sequences of 128 tokens, batch 1 and 16, f32 and bf16, the cases in turns.
+//   encoder_bench [repeats] [--sentences FILE]
+// Prints a line of key=value pairs a case: sequences/s (median), GFLOP/s, and its share of what the fastest matrix
+// product of that type, [2048,768] x [768,3072], reached in the same turns. With sentences: the file's first 256 lines
+// of text, in batches of 16 as they come, a word a token: sequences/s packed, and padded to the longest of the batch.
+// bench/peers/encode.sh runs the same work in PyTorch.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <sstream>
+
+#include "lithe/base/files.h"
+#include "lithe/base/threads.h"
+#include "lithe/kernels/gemm.h"
+#include "lithe/model/model.h"
+
+namespace {
+
+using namespace lithe;
+
+constexpr int64_t kTokens = 128, kVocabulary = 30522, kLines = 256, kBatch = 16;
+
+double seconds(const std::function<void()>& f) {
+  const auto start = std::chrono::steady_clock::now();
+  f();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+double median(std::vector<double> v) {
+  std::sort(v.begin(), v.end());
+  return v[v.size() / 2];
+}
+
+ModelConfig bert_base() {
+  return read_model_config(parse_yaml(
+      cat("{architecture: encoder, hidden_size: 768, num_hidden_layers: 12, vocab_size: ", kVocabulary,
+          ", max_position_embeddings: 512, position: learned, embedding_norm: true, mixer: {type: attention, "
+          "num_attention_heads: 12, attention_bias: true, output_bias: true}, ffn: {type: gelu}, norm: {type: layer, "
+          "eps_mode: variance}, residual: {type: post}, head: {type: tag}, num_labels: 2, tie_word_embeddings: false}"),
+      "encoder_bench"));
+}
+
+std::vector<int64_t> equal(int64_t count, int64_t length) { return std::vector<int64_t>(size_t(count), length); }
+
+// Sequences of these lengths, one after the other.
+Sequences packed(const std::vector<int64_t>& lengths, Device device = Device::cpu) {
+  std::vector<int64_t> offsets{0};
+  for (const int64_t length : lengths) offsets.push_back(offsets.back() + length);
+  return Sequences(offsets, {}, device);
+}
+
+Tensor random_ids(int64_t n) {
+  const Tensor ids = empty({n}, DType::i32);
+  const RandomKey key{.seed = 1, .purpose = purpose_of("encoder_bench")};
+  for (int64_t i = 0; i < n; ++i)
+    ids.data<int32_t>()[i] = int32_t(random_below(key, uint64_t(i), uint64_t(kVocabulary)));
+  return ids;
+}
+
+// FLOPs of a forward pass, by the kernels' own count.
+double flops_of(int64_t batch) {
+  const Model model(bert_base(), {.device = Device::meta});
+  const NoGrad no_grad;
+  const kernels::CostMeter meter;
+  model.forward(empty({batch * kTokens}, DType::i32, Device::meta), packed(equal(batch, kTokens), Device::meta));
+  return meter.total().flops;
+}
+
+// A forward pass on sequences of these lengths.
+double forward_seconds(const Model& model, const std::vector<int64_t>& lengths) {
+  const NoGrad no_grad;
+  const Sequences sequences = packed(lengths);
+  const Tensor ids = random_ids(sequences.rows());
+  return seconds([&] { model.forward(ids, sequences); });
+}
+
+// One type: a model, its cases, and the product that bounds it.
+struct Type {
+  const char* name;
+  DType dtype;
+  Model model;
+  Tensor a, b, c;
+  std::map<int64_t, std::vector<double>> forward;  // by batch
+  std::vector<double> product;
+
+  Type(const char* name, DType dtype)
+      : name(name), dtype(dtype), model(bert_base(), {.dtype = dtype, .compute = dtype}) {
+    a = empty({2048, 768}, dtype), b = empty({768, 3072}, dtype), c = empty({2048, 3072}, dtype);
+    for (const Tensor& x : {a, b}) initialise(x, {}, InitRole::matrix, "encoder_bench", 1, -1, 0);
+  }
+  void measure(bool warm) {
+    const auto keep = [warm](std::vector<double>& to, double time) {
+      if (!warm) to.push_back(time);
+    };
+    for (const int64_t batch : {int64_t(1), kBatch}) {
+      for (int i = 0; i < (batch == 1 ? 5 : 1); ++i)
+        keep(forward[batch], forward_seconds(model, equal(batch, kTokens)));
+      keep(product, seconds([&] { kernels::gemm({.a = a, .b = b, .c = c}); }));
+    }
+  }
+  void print() const {
+    const double ceiling = 2.0 * 2048 * 768 * 3072 / median(product) * 1e-9;
+    for (const auto& [batch, times] : forward) {
+      const double time = median(times), rate = flops_of(batch) / time * 1e-9;
+      std::printf(
+          "lithe dtype=%s batch=%ld threads=%d seq/s=%.2f ms=%.1f min=%.1f max=%.1f GFLOP/s=%.0f product=%.0f "
+          "share=%.2f\n",
+          name, long(batch), threads(), double(batch) / time, 1e3 * time,
+          1e3 * *std::min_element(times.begin(), times.end()), 1e3 * *std::max_element(times.begin(), times.end()),
+          rate, ceiling, rate / ceiling);
+    }
+  }
+};
+
+// Words of the first lines of a file that have any, at most as many as the model has positions.
+std::vector<int64_t> line_lengths(const char* file) {
+  std::istringstream text(read_file(file));
+  std::vector<int64_t> lengths;
+  for (std::string line, word; int64_t(lengths.size()) < kLines && std::getline(text, line);) {
+    int64_t words = 0;
+    for (std::istringstream in(line); in >> word;) ++words;
+    if (words) lengths.push_back(std::min<int64_t>(words, 512));
+  }
+  check_usage(!lengths.empty(), "encoder_bench", file, " has no words");
+  return lengths;
+}
+
+// Packed against padded, batch after batch in turns.
+void compare_packing(const Type& type, const std::vector<int64_t>& lengths) {
+  double packed_seconds = 0, padded_seconds = 0;
+  int64_t tokens = 0, padded_tokens = 0;
+  const auto count = int64_t(lengths.size());
+  for (int64_t i = 0; i < count; i += kBatch) {
+    const std::vector<int64_t> batch(lengths.begin() + i, lengths.begin() + std::min(count, i + kBatch));
+    const std::vector<int64_t> padded = equal(int64_t(batch.size()), *std::max_element(batch.begin(), batch.end()));
+    if (i == 0) forward_seconds(type.model, batch), forward_seconds(type.model, padded);
+    packed_seconds += forward_seconds(type.model, batch);
+    padded_seconds += forward_seconds(type.model, padded);
+    for (const int64_t length : batch) tokens += length;
+    padded_tokens += int64_t(padded.size()) * padded[0];
+  }
+  std::printf(
+      "sentences=%ld dtype=%s tokens=%ld padded_tokens=%ld (%.2fx) packed_seq/s=%.1f padded_seq/s=%.1f gain=%.2f\n",
+      long(count), type.name, long(tokens), long(padded_tokens), double(padded_tokens) / double(tokens),
+      double(count) / packed_seconds, double(count) / padded_seconds, padded_seconds / packed_seconds);
+}
+
+int run(int repeats, const char* sentences) {
+  Type types[] = {{"f32", DType::f32}, {"bf16", DType::bf16}};
+  for (int i = 0; i <= repeats; ++i)
+    for (Type& type : types) type.measure(i == 0);
+  for (const Type& type : types) type.print();
+  if (!sentences) return 0;
+  const std::vector<int64_t> lengths = line_lengths(sentences);
+  for (const Type& type : types) compare_packing(type, lengths);
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  int repeats = 3;
+  const char* sentences = nullptr;
+  for (int i = 1; i < argc; ++i) {
+    if (!std::strcmp(argv[i], "--sentences") && i + 1 < argc) {
+      sentences = argv[++i];
+    } else if (repeats = std::atoi(argv[i]); repeats < 1) {
+      std::fprintf(stderr, "usage: encoder_bench [repeats] [--sentences FILE]\n");
+      return 2;
+    }
+  }
+  try {
+    return run(repeats, sentences);
+  } catch (const Error& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+  }
+}

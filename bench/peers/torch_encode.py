@@ -1,0 +1,79 @@
+"""The work of bench/encoder_bench.cpp in PyTorch, for bench/peers/encode.sh: a BERT-base without head on sequences of
+128 tokens, batch 1 and 16, f32 and bf16 (weights too), in every mode that PyTorch has for it, the cases in turns.
+Prints a line of key=value pairs a case.
+
+  fast     nn.TransformerEncoder in eval mode, whose layers run fused ("fast path")
+  sdpa     plain modules around scaled_dot_product_attention, queries, keys and values from one product
+  compile  sdpa through torch.compile, weights frozen and packed (needs a C++ compiler)
+
+  python3 bench/peers/torch_encode.py [repeats] [modes]
+"""
+import statistics
+import sys
+import time
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+LAYERS, WIDTH, HEADS, HIDDEN, VOCABULARY, TOKENS = 12, 768, 12, 3072, 30522, 128
+
+
+class Layer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.qkv, self.out = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
+        self.up, self.down = nn.Linear(WIDTH, HIDDEN), nn.Linear(HIDDEN, WIDTH)
+        self.norm1, self.norm2 = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
+
+    def forward(self, x):
+        batch, tokens, _ = x.shape
+        q, k, v = self.qkv(x).view(batch, tokens, 3, HEADS, -1).permute(2, 0, 3, 1, 4).unbind()
+        y = F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(batch, tokens, WIDTH)
+        x = self.norm1(x + self.out(y))
+        return self.norm2(x + self.down(F.gelu(self.up(x))))
+
+
+class Bert(nn.Module):
+    def __init__(self, mode):
+        super().__init__()
+        self.tokens, self.positions = nn.Embedding(VOCABULARY, WIDTH), nn.Embedding(512, WIDTH)
+        self.norm = nn.LayerNorm(WIDTH)
+        if mode == "fast":
+            layer = nn.TransformerEncoderLayer(WIDTH, HEADS, HIDDEN, 0.1, "gelu", batch_first=True)
+            self.layers = nn.TransformerEncoder(layer, LAYERS, enable_nested_tensor=False)
+        else:
+            self.layers = nn.Sequential(*(Layer() for _ in range(LAYERS)))
+
+    def forward(self, ids):
+        return self.layers(self.norm(self.tokens(ids) + self.positions.weight[: ids.shape[1]]))
+
+
+@torch.inference_mode()
+def main():
+    repeats = int(sys.argv[1]) if len(sys.argv) > 1 else 3
+    modes = sys.argv[2].split(",") if len(sys.argv) > 2 else ["fast", "sdpa"]
+    cases = {}
+    for mode in modes:
+        for dtype, name in ((torch.float32, "f32"), (torch.bfloat16, "bf16")):
+            torch.manual_seed(1)
+            model = Bert(mode).eval().to(dtype)
+            if mode == "compile":
+                torch._inductor.config.freezing = True
+                model = torch.compile(model, dynamic=False)
+            for batch in (1, 16):
+                cases[mode, name, batch] = (model, torch.randint(VOCABULARY, (batch, TOKENS)), [])
+    for repeat in range(repeats + 1):
+        for (mode, name, batch), (model, ids, times) in cases.items():
+            for _ in range(5 if batch == 1 else 1):
+                start = time.perf_counter()
+                model(ids)
+                if repeat:
+                    times.append(time.perf_counter() - start)
+    for (mode, name, batch), (_, _, times) in cases.items():
+        middle = statistics.median(times)
+        print(f"torch {torch.__version__} mode={mode} dtype={name} batch={batch} threads={torch.get_num_threads()} "
+              f"seq/s={batch / middle:.2f} ms={1e3 * middle:.1f} min={1e3 * min(times):.1f} max={1e3 * max(times):.1f}")
+
+
+main()
