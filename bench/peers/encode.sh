@@ -12,7 +12,7 @@ export OMP_NUM_THREADS="${OMP_NUM_THREADS:-2}"
 for round in $(seq "$rounds"); do
   build/release/bench/encoder_bench "$repeats"
   "$python" bench/peers/torch_encode.py "$repeats" "$modes"
-done | tee /dev/stderr | "$python" -c '
+done | tee >(cat >&2) | "$python" -c '
 import re, statistics, sys
 rates = {}  # (dtype, batch) -> program and mode -> sequences/s of each round
 for line in sys.stdin:
