@@ -2,7 +2,7 @@
 # Encoding throughput of lithe and PyTorch on the same work, program after program in each round, so that a machine whose
 # speed changes is fair to both; at the end, of each case, the medians over rounds and lithe's ratio to PyTorch's fastest
 # mode. Needs `ninja -C build/release benchmarks` and a python3 with torch (PYTHON=...).
-#   bench/peers/encode.sh [rounds] [repeats] [PyTorch's modes: fast,sdpa,compile]
+#   bench/peers/encode.sh [rounds] [repeats] [PyTorch's modes: fast,sdpa]
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 rounds="${1:-3}" repeats="${2:-3}" modes="${3:-fast,sdpa}" python="${PYTHON:-python3}"
@@ -12,7 +12,7 @@ export OMP_NUM_THREADS="${OMP_NUM_THREADS:-2}"
 for round in $(seq "$rounds"); do
   build/release/bench/encoder_bench "$repeats"
   "$python" bench/peers/torch_encode.py "$repeats" "$modes"
-done | tee /dev/stderr | "$python" -c '
+done | tee >(cat >&2) | "$python" -c '
 import re, statistics, sys
 rates = {}  # (dtype, batch) -> program and mode -> sequences/s of each round
 for line in sys.stdin:

@@ -1,10 +1,9 @@
 """The work of bench/encoder_bench.cpp in PyTorch, for bench/peers/encode.sh: a BERT-base without head on sequences of
-128 tokens, batch 1 and 16, f32 and bf16 (weights too), in every mode that PyTorch has for it, the cases in turns.
+128 tokens, batch 1 and 16, f32 and bf16 (weights too), in two modes, the cases in turns.
 Prints a line of key=value pairs a case.
 
-  fast     nn.TransformerEncoder in eval mode, whose layers run fused ("fast path")
-  sdpa     plain modules around scaled_dot_product_attention, queries, keys and values from one product
-  compile  sdpa through torch.compile, weights frozen and packed (needs a C++ compiler)
+  fast  nn.TransformerEncoder in eval mode, whose layers run fused ("fast path")
+  sdpa  plain modules around scaled_dot_product_attention, queries, keys and values from one product
 
   python3 bench/peers/torch_encode.py [repeats] [modes]
 """
@@ -58,9 +57,6 @@ def main():
         for dtype, name in ((torch.float32, "f32"), (torch.bfloat16, "bf16")):
             torch.manual_seed(1)
             model = Bert(mode).eval().to(dtype)
-            if mode == "compile":
-                torch._inductor.config.freezing = True
-                model = torch.compile(model, dynamic=False)
             for batch in (1, 16):
                 cases[mode, name, batch] = (model, torch.randint(VOCABULARY, (batch, TOKENS)), [])
     for repeat in range(repeats + 1):

@@ -48,7 +48,7 @@ struct Ahead {
 // kRowsStored]; b [units, kPanel].
 template <class Source, bool by_unit, int R>
 [[gnu::noinline]] void tile(const uint32_t* a, const uint32_t* b, int64_t units, Sums<const float*> from,
-                            Sums<float*> to, Ahead next_c, Ahead next_a) {
+                            Sums<float*> to, Ahead next_c, Ahead next_a, Ahead next_b) {
   Vec sum[R][kVectors];
 #pragma GCC unroll 16
   for (int r = 0; r < R; ++r)
@@ -58,6 +58,8 @@ template <class Source, bool by_unit, int R>
   for (int64_t u = 0; u < units;) {
     next_c.fetch<1, 3>();
     next_a.fetch<0, 2>();
+    next_b.fetch<0, 2>();
+    next_b.fetch<0, 2>();
     const int64_t stop = u + 8 < units ? u + 8 : units;
     for (; u < stop; ++u, b += kPanel) {
       WordVec w[kVectors];
@@ -79,9 +81,9 @@ template <class Source, bool by_unit, int R>
 
 template <class Source, bool by_unit, int R = kRows>
 void tile_of(int64_t rows, const uint32_t* a, const uint32_t* b, int64_t units, Sums<const float*> from,
-             Sums<float*> to, const Ahead& next_c, const Ahead& next_a) {
-  if (rows == R) return tile<Source, by_unit, R>(a, b, units, from, to, next_c, next_a);
-  if constexpr (R > 1) tile_of<Source, by_unit, R - 1>(rows, a, b, units, from, to, next_c, next_a);
+             Sums<float*> to, const Ahead& next_c, const Ahead& next_a, const Ahead& next_b) {
+  if (rows == R) return tile<Source, by_unit, R>(a, b, units, from, to, next_c, next_a, next_b);
+  if constexpr (R > 1) tile_of<Source, by_unit, R - 1>(rows, a, b, units, from, to, next_c, next_a, next_b);
 }
 
 // A panel's columns from n on of `count` units from u on, b transposed.
@@ -131,7 +133,7 @@ void pack(const Product& p, Range units, Range cols, uint32_t* to) {
 template <class Source, class Out>
 struct Block {
   const Product& p;
-  Range units, rows, cols;
+  Range units, rows, cols, next_units, next_cols;  // next: what is packed after this
   bool first, last;
   uint32_t *a, *b;
   float* partial;  // [kBlockRows, kBlockCols], the sums between blocks when c is bf16
@@ -187,6 +189,19 @@ struct Block {
     return {from + (tile.end * p.K + k0) * size + begin * 64, p.K * size, left, end - begin};
   }
 
+  // The next block of b, a share with each panel.
+  Ahead next_b(Range tile, int64_t n) const {
+    if (p.transpose_b || next_cols.size() <= 0) return {nullptr, 0, 0, 0};
+    constexpr int64_t size = sizeof(typename Source::T);
+    const int64_t k0 = next_units.begin * Source::kStep, end = next_units.end * Source::kStep;
+    const int64_t count = (end < p.K ? end : p.K) - k0;
+    const int64_t panels = (cols.size() + kPanel - 1) / kPanel, panel = (n - cols.begin) / kPanel;
+    const int64_t done = (tile.begin - rows.begin) * panels + panel * tile.size(), all = rows.size() * panels;
+    const int64_t from = k0 + count * done / all, to = k0 + count * (done + tile.size()) / all;
+    return {static_cast<const char*>(p.b) + (from * p.N + next_cols.begin) * size, p.N * size, to - from,
+            next_cols.size() * size / 64};
+  }
+
   void multiply(Range tile, int64_t n) const {
     alignas(64) static constexpr float zeros[kPanel] = {};
     alignas(64) float local[kRows * kPanel];
@@ -212,9 +227,11 @@ struct Block {
     }
     const uint32_t* panel = b + (n - cols.begin) * units.size();
     if (p.transpose_a)
-      tile_of<Source, true>(tile.size(), a, panel, units.size(), from, to, next_c(tile, n), next_a(tile, n));
+      tile_of<Source, true>(tile.size(), a, panel, units.size(), from, to, next_c(tile, n), next_a(tile, n),
+                            next_b(tile, n));
     else
-      tile_of<Source, false>(tile.size(), a, panel, units.size(), from, to, next_c(tile, n), next_a(tile, n));
+      tile_of<Source, false>(tile.size(), a, panel, units.size(), from, to, next_c(tile, n), next_a(tile, n),
+                             next_b(tile, n));
     if (to.p == local)
       for (int64_t r = 0; r < tile.size(); ++r)
         for (int64_t i = 0; i < kPanel && i < left; i += kLanes)
@@ -239,6 +256,7 @@ void part(const Product& p, Range rows, Range cols, uint32_t* workspace) {
   const auto from = [](int64_t begin, int64_t size, int64_t end) {
     return Range{begin, begin + size < end ? begin + size : end};
   };
+  const auto more = [&](int64_t u) { return u + block_units < units; };
   for (int64_t n = cols.begin; n < cols.end; n += block_cols)
     for (int64_t m = rows.begin; m < rows.end; m += block_rows)
       for (int64_t u = 0; u < units || u == 0; u += block_units)
@@ -246,8 +264,10 @@ void part(const Product& p, Range rows, Range cols, uint32_t* workspace) {
                            from(u, block_units, units),
                            from(m, block_rows, rows.end),
                            from(n, block_cols, cols.end),
+                           from(more(u) ? u + block_units : 0, block_units, units),
+                           from(more(u) || m + block_rows < rows.end ? n : n + block_cols, block_cols, cols.end),
                            u == 0,
-                           u + block_units >= units,
+                           !more(u),
                            a,
                            b,
                            partial}
