@@ -2,7 +2,9 @@
 
 #include <CLI/CLI.hpp>
 #include <iostream>
+#include <set>
 
+#include "lithe/base/log.h"
 #include "lithe/base/stop.h"
 #include "lithe/cli/command.h"
 #include "lithe/cli/train_run.h"
@@ -52,7 +54,9 @@ int run(const Options& o) {
   const compare::Finetuning result = compare::finetune(request);
   std::cout << (o.json ? compare::to_json_text(result) : compare::to_markdown(result));
   if (!o.json) std::cout << "\nreport " << o.out << "/finetuning.html, also .md and .json\n";
-  return stop_signal() ? 128 + stop_signal() : 0;
+  if (!stop_signal()) return 0;
+  log_info("stopped by signal ", stop_signal(), " and saved; the same command continues");
+  return 128 + stop_signal();
 }
 
 }  // namespace

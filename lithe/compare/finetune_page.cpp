@@ -52,9 +52,10 @@ Grid efficiency(const Finetuning& r) {
   Grid grid{.head = {"model", "parameters", "of embeddings", "PCR all %", "PCR embeddings %", "PoEP %", "ms a sample",
                      "speed-up"}};
   for (const FinetunedModel& m : r.models)
-    grid.rows.push_back({{m.model.name, std::to_string(m.parameters), std::to_string(m.embedding_parameters),
-                          shown(m.pcr_all, "%.1f"), shown(m.pcr_embeddings, "%.1f"), shown(m.poep, "%.1f"),
-                          shown(1e3 * m.sample_seconds, "%.2f"), shown(m.speed_up, "%.2f")}});
+    if (m.parameters > 0)  // of a model that was not reached nothing is known
+      grid.rows.push_back({{m.model.name, std::to_string(m.parameters), std::to_string(m.embedding_parameters),
+                            shown(m.pcr_all, "%.1f"), shown(m.pcr_embeddings, "%.1f"), shown(m.poep, "%.1f"),
+                            shown(1e3 * m.sample_seconds, "%.2f"), shown(m.speed_up, "%.2f")}});
   return grid;
 }
 
