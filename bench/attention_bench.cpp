@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 
+#include "bench/bench_kit.h"
 #include "lithe/base/random.h"
 #include "lithe/base/threads.h"
 #include "lithe/kernels/attention.h"
@@ -18,14 +19,8 @@
 namespace {
 
 using namespace lithe;  // a program, not a library
+using namespace lithe::bench;
 using namespace lithe::kernels;
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
-double median(std::vector<double> v) {
-  std::sort(v.begin(), v.end());
-  return v[v.size() / 2];
-}
 
 Tensor randn(Shape shape, DType dtype, uint32_t purpose) {
   Tensor x = empty(shape, dtype);

@@ -11,6 +11,7 @@
 #include <ctime>
 #include <functional>
 
+#include "bench/bench_kit.h"
 #include "lithe/base/threads.h"
 #include "lithe/train/optimizer.h"
 #include "lithe/train/step.h"
@@ -18,24 +19,9 @@
 namespace {
 
 using namespace lithe;  // a program, not a library
+using namespace lithe::bench;
 
 constexpr int64_t kSequences = 64, kLength = 128, kTokens = kSequences * kLength, kVocabulary = 50265;
-
-// One thread is timed by its processor time, which other programs do not lengthen.
-double now() {
-  timespec t;
-  clock_gettime(threads() == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &t);
-  return double(t.tv_sec) + 1e-9 * double(t.tv_nsec);
-}
-double seconds(const std::function<void()>& f) {
-  const double start = now();
-  f();
-  return now() - start;
-}
-double median(std::vector<double> v) {
-  std::sort(v.begin(), v.end());
-  return v[v.size() / 2];
-}
 
 // Words drawn with probability 1 / rank, as in text; one token in kLength is special.
 std::vector<int64_t> words(int64_t types) {

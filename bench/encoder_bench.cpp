@@ -15,6 +15,7 @@
 #include <map>
 #include <sstream>
 
+#include "bench/bench_kit.h"
 #include "lithe/base/files.h"
 #include "lithe/base/threads.h"
 #include "lithe/kernels/gemm.h"
@@ -23,18 +24,9 @@
 namespace {
 
 using namespace lithe;
+using namespace lithe::bench;
 
 constexpr int64_t kTokens = 128, kVocabulary = 30522, kLines = 128, kBatch = 16;
-
-double seconds(const std::function<void()>& f) {
-  const auto start = std::chrono::steady_clock::now();
-  f();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-double median(std::vector<double> v) {
-  std::sort(v.begin(), v.end());
-  return v[v.size() / 2];
-}
 
 ModelConfig bert_base() {
   return read_model_config(parse_yaml(

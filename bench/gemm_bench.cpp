@@ -7,19 +7,14 @@
 #include <cstdlib>
 #include <vector>
 
+#include "bench/bench_kit.h"
 #include "lithe/base/threads.h"
 #include "lithe/kernels/gemm.h"
 
 namespace {
 
 using namespace lithe;
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
-double median(std::vector<double> x) {
-  std::sort(x.begin(), x.end());
-  return x[x.size() / 2];
-}
+using namespace lithe::bench;
 
 // 16 chains of multiply-adds for `rounds` rounds; returns the FLOPs. Compiled for each instruction set.
 #define PEAK(name, target_set, width, multiply_add)                              \
@@ -58,23 +53,6 @@ double peak_gflops() {
   double sum = 0;
   for (double f : flops) sum += f;
   return sum / seconds / 1e9;
-}
-
-double read_gbs(const Tensor& x) {
-  typedef int64_t V __attribute__((vector_size(16)));
-  const auto* data = reinterpret_cast<const V*>(x.data<uint8_t>());
-  std::vector<int64_t> sums(size_t(threads()), 0);
-  const double begin = now();
-  parallel_for(x.bytes() / 64, 1, [&](int64_t from, int64_t to, int thread) {
-    V a{}, b{}, c{}, d{};
-    for (int64_t i = from; i < to; ++i)
-      a += data[4 * i], b += data[4 * i + 1], c += data[4 * i + 2], d += data[4 * i + 3];
-    sums[size_t(thread)] = (a + b + c + d)[0];
-  });
-  const double seconds = now() - begin;
-  volatile int64_t keep = sums[0];
-  (void)keep;
-  return double(x.bytes()) / seconds / 1e9;
 }
 
 Tensor filled(Shape shape, DType dtype) {

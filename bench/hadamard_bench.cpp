@@ -11,6 +11,7 @@
 #include <ctime>
 #include <functional>
 
+#include "bench/bench_kit.h"
 #include "lithe/base/threads.h"
 #include "lithe/kernels/gemm.h"
 #include "lithe/kernels/hadamard.h"
@@ -18,26 +19,10 @@
 namespace {
 
 using namespace lithe;  // a program, not a library
+using namespace lithe::bench;
 using namespace lithe::kernels;
 
 constexpr int64_t kRows = 4096;
-
-// One thread is timed by its processor time, which other programs do not lengthen.
-double now() {
-  timespec t;
-  clock_gettime(threads() == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &t);
-  return double(t.tv_sec) + 1e-9 * double(t.tv_nsec);
-}
-double seconds(const std::function<void()>& f) {
-  const double start = now();
-  f();
-  return now() - start;
-}
-
-double quantile(std::vector<double> values, double q) {
-  std::sort(values.begin(), values.end());
-  return values[size_t(q * double(values.size() - 1) + 0.5)];
-}
 
 Tensor filled(Shape shape, DType type) {
   const Tensor x = empty(shape, type);

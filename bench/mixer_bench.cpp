@@ -8,12 +8,14 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "bench/bench_kit.h"
 #include "lithe/base/threads.h"
 #include "lithe/train/plan.h"
 
 namespace {
 
 using namespace lithe;
+using namespace lithe::bench;
 
 struct Case {
   std::string name;
@@ -21,16 +23,6 @@ struct Case {
   double state_bytes = 0;
   std::vector<double> train, prefill, decode;  // seconds
 };
-
-double seconds(const std::function<void()>& f) {
-  const auto start = std::chrono::steady_clock::now();
-  f();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-double median(std::vector<double> v) {
-  std::sort(v.begin(), v.end());
-  return v[v.size() / 2];
-}
 
 Tensor random_ids(int64_t n, int64_t vocabulary) {
   const Tensor ids = empty({n}, DType::i32);

@@ -8,6 +8,7 @@
 #include <ctime>
 #include <vector>
 
+#include "bench/bench_kit.h"
 #include "lithe/base/threads.h"
 #include "lithe/kernels/gemm.h"
 #include "lithe/kernels/quantized_product.h"
@@ -15,36 +16,8 @@
 namespace {
 
 using namespace lithe;
+using namespace lithe::bench;
 using namespace lithe::kernels;
-
-// One thread is timed by its processor time, which other programs do not lengthen.
-double now() {
-  timespec t;
-  clock_gettime(threads() == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &t);
-  return double(t.tv_sec) + 1e-9 * double(t.tv_nsec);
-}
-
-double median(std::vector<double> x) {
-  std::sort(x.begin(), x.end());
-  return x[x.size() / 2];
-}
-
-double read_gbs(const Tensor& x) {
-  typedef int64_t V __attribute__((vector_size(16)));
-  const auto* data = reinterpret_cast<const V*>(x.data<uint8_t>());
-  std::vector<int64_t> sums(size_t(threads()), 0);
-  const double begin = now();
-  parallel_for(x.bytes() / 64, 1, [&](int64_t from, int64_t to, int thread) {
-    V a{}, b{}, c{}, d{};
-    for (int64_t i = from; i < to; ++i)
-      a += data[4 * i], b += data[4 * i + 1], c += data[4 * i + 2], d += data[4 * i + 3];
-    sums[size_t(thread)] = (a + b + c + d)[0];
-  });
-  const double seconds = now() - begin;
-  volatile int64_t keep = sums[0];
-  (void)keep;
-  return double(x.bytes()) / seconds / 1e9;
-}
 
 void fill(const Tensor& x) {
   uint32_t state = 12345;

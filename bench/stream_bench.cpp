@@ -9,6 +9,7 @@
 #include <ctime>
 #include <functional>
 
+#include "bench/bench_kit.h"
 #include "lithe/base/threads.h"
 #include "lithe/kernels/cross_entropy.h"
 #include "lithe/kernels/elementwise.h"
@@ -20,6 +21,7 @@
 namespace {
 
 using namespace lithe;
+using namespace lithe::bench;
 using namespace lithe::kernels;
 
 struct Case {
@@ -34,23 +36,6 @@ Tensor filled(Shape shape, DType type, double scale = 1) {
     for (int64_t i = begin; i < end; ++i) set_value(x, i, scale * (double((i * 7919) % 2001) / 1000 - 1));
   });
   return x;
-}
-
-// One thread is timed by its processor time, which other programs do not lengthen.
-double now() {
-  timespec t;
-  clock_gettime(threads() == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &t);
-  return double(t.tv_sec) + 1e-9 * double(t.tv_nsec);
-}
-double seconds(const std::function<void()>& f) {
-  const double start = now();
-  f();
-  return now() - start;
-}
-
-double quantile(std::vector<double> values, double q) {
-  std::sort(values.begin(), values.end());
-  return values[size_t(q * double(values.size() - 1) + 0.5)];
 }
 
 // Adding a number keeps the compiler from calling memcpy, which stores around the caches.

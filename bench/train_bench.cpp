@@ -9,6 +9,7 @@
 #include <cstring>
 #include <map>
 
+#include "bench/bench_kit.h"
 #include "lithe/base/machine.h"
 #include "lithe/base/threads.h"
 #include "lithe/train/plan.h"
@@ -16,6 +17,7 @@
 namespace {
 
 using namespace lithe;
+using namespace lithe::bench;
 
 struct Shape3 {
   int64_t layers, hidden, heads, vocabulary, context, batch;
@@ -26,11 +28,6 @@ const std::map<std::string, Shape3> kConfigs = {
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
-double median(std::vector<double> v) {
-  std::sort(v.begin(), v.end());
-  return v[v.size() / 2];
-}
-
 int run(const std::string& name, const std::string& precision, int steps, bool recompute) {
   const Shape3 s = kConfigs.at(name);
   const std::string yaml =

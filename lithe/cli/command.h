@@ -28,6 +28,9 @@ Command add_doctor(CLI::App& app);
 /// The whole program: parses, runs, turns errors into one line on stderr and an exit code.
 int run_program(int argc, char** argv);
 
+/// Options --weights and --precision: which weights of a run are loaded, and as what.
+void add_weights_options(CLI::App& app, std::string& weights, std::string& precision);
+
 /// An option --threads that takes effect when parsed.
 void add_threads_option(CLI::App& app);
 

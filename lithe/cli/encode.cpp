@@ -105,8 +105,7 @@ Command add_encode(CLI::App& app) {
       ->check(CLI::PositiveNumber);
   app.add_option("--query", o->queries, "with --nearest: find lines near this text (repeatable)")
       ->allow_extra_args(false);
-  app.add_option("--weights", o->weights, "best, or a safetensors file; default: the last checkpoint's");
-  app.add_option("--precision", o->precision, "f32, bf16 or f64")->check(CLI::IsMember({"f32", "bf16", "f64"}));
+  add_weights_options(app, o->weights, o->precision);
   app.add_flag("--json", o->json, "print JSON lines");
   add_threads_option(app);
   app.footer("Example: lithe encode runs/bert lines.txt --nearest 3 --query 'a fine film'");

@@ -68,20 +68,15 @@ int eval_objective(const Options& o, const Recipe& recipe, const LoadedModel& lo
               " is measured on the run's held-out text alone");
   const TrainingData data = load_training_data(recipe.data, recipe.train, std::nullopt, loaded.tokenizer);
   check_usage(data.validation != nullptr, "eval", "the run has no held-out text");
-  LossSums total;
-  for (int64_t i = 0; i < data.validation->batches_per_epoch(); ++i) {
-    if (stop_signal()) return 128 + stop_signal();
-    const LossSums sums = evaluate_batch(*loaded.model, to_device(data.validation->batch(0, i), Device::cpu));
-    total.nll += sums.nll;
-    total.labels += sums.labels;
-  }
-  const double loss = total.nll / double(std::max<int64_t>(total.labels, 1));
+  const auto total = evaluate(*loaded.model, *data.validation);
+  if (!total) return 128 + stop_signal();
+  const double loss = total->mean_nll();
   if (o.json)
-    std::cout << Json({{"loss", loss}, {"labels", total.labels}, {"objective", recipe.train.objective}}).dump(2)
+    std::cout << Json({{"loss", loss}, {"labels", total->labels}, {"objective", recipe.train.objective}}).dump(2)
               << "\n";
   else
     std::printf("loss              %.4f per label (%lld labels, objective %s)\n", loss,
-                static_cast<long long>(total.labels), recipe.train.objective.c_str());
+                static_cast<long long>(total->labels), recipe.train.objective.c_str());
   return 0;
 }
 
@@ -144,10 +139,9 @@ Command add_eval(CLI::App& app) {
   auto o = std::make_shared<Options>();
   app.add_option("model", o->model, "directory of a training run")->required();
   app.add_option("files", o->files, "texts to measure; default: the run's held-out text");
-  app.add_option("--weights", o->weights, "best, or a safetensors file; default: the last checkpoint's");
+  add_weights_options(app, o->weights, o->precision);
   app.add_flag("--el-rewrite", o->el_rewrite,
                "run heads mha as el_rewrite: the same function, half the cache (not with rotary positions)");
-  app.add_option("--precision", o->precision, "f32, bf16 or f64")->check(CLI::IsMember({"f32", "bf16", "f64"}));
   app.add_option("--context-length", o->context, "tokens of a window; default: the recipe's")
       ->check(CLI::PositiveNumber);
   app.add_option("--stride", o->stride, "tokens a window moves on; default: the context length")

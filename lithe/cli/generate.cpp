@@ -7,6 +7,7 @@
 #include "lithe/base/stop.h"
 #include "lithe/cli/command.h"
 #include "lithe/cli/recipe.h"
+#include "lithe/cli/text_lines.h"
 #include "lithe/infer/generate.h"
 #include "lithe/infer/load.h"
 #include "lithe/train/plan.h"
@@ -22,17 +23,6 @@ struct Options {
   std::vector<std::string> stop;
   bool greedy = false, no_cache = false, json = false, times = false, el_rewrite = false;
 };
-
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  for (size_t at = 0; at < text.size();) {
-    const size_t end = std::min(text.find('\n', at), text.size());
-    lines.push_back(text.substr(at, end - at));
-    if (!lines.back().empty() && lines.back().back() == '\r') lines.back().pop_back();
-    at = end + 1;
-  }
-  return lines;
-}
 
 int run(const Options& o) {
   catch_stop_signals();
@@ -105,10 +95,9 @@ Command add_generate(CLI::App& app) {
   app.add_option("--prompt", o->prompts, "text to continue (repeatable); default: the recipe's generate.prompt")
       ->allow_extra_args(false);
   app.add_option("--prompts-file", o->prompts_file, "a file with one prompt a line");
-  app.add_option("--weights", o->weights, "best, or a safetensors file; default: the last checkpoint's");
+  add_weights_options(app, o->weights, o->precision);
   app.add_flag("--el-rewrite", o->el_rewrite,
                "run heads mha as el_rewrite: the same function, half the cache (not with rotary positions)");
-  app.add_option("--precision", o->precision, "f32, bf16 or f64")->check(CLI::IsMember({"f32", "bf16", "f64"}));
   app.add_option("--max-new-tokens", o->max_new_tokens, "tokens to add at most")->check(CLI::PositiveNumber);
   app.add_flag("--greedy", o->greedy, "always the most likely token");
   app.add_option("--temperature", o->temperature, "below 1 is bolder towards likely tokens, 0 is greedy");

@@ -103,8 +103,7 @@ Command add_inspect(CLI::App& app) {
          "entropy and concentration from 0 to 1: bounds of causal maps, or empirical, the range of these layers")
       ->check(CLI::IsMember({"bounds", "empirical"}));
   app.add_option("--out", o->out, "the page to write; default: inspect.html in the first model's directory");
-  app.add_option("--weights", o->weights, "best, or a safetensors file; default: the last checkpoint's");
-  app.add_option("--precision", o->precision, "f32, bf16 or f64")->check(CLI::IsMember({"f32", "bf16", "f64"}));
+  add_weights_options(app, o->weights, o->precision);
   const auto of_attention = app.get_options([](const CLI::Option* option) { return !option->get_positional(); });
   app.add_flag("--json", o->json, "print the numbers as JSON; with --layers or --heads their weights too");
   CLI::Option* words = app.add_option(

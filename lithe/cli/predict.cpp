@@ -96,8 +96,7 @@ Command add_predict(CLI::App& app) {
   auto o = std::make_shared<Options>();
   app.add_option("model", o->model, "directory of a run that was trained on a task")->required();
   app.add_option("files", o->files, "texts, one a line (a tab divides the two of a pair); default: standard input");
-  app.add_option("--weights", o->weights, "best, or a safetensors file; default: the last checkpoint's");
-  app.add_option("--precision", o->precision, "f32, bf16 or f64")->check(CLI::IsMember({"f32", "bf16", "f64"}));
+  add_weights_options(app, o->weights, o->precision);
   app.add_flag("--json", o->json, "print JSON lines");
   add_threads_option(app);
   app.footer("Example: echo 'a fine film' | lithe predict runs/sst2");

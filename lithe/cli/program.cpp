@@ -17,6 +17,11 @@
 
 namespace lithe {
 
+void add_weights_options(CLI::App& app, std::string& weights, std::string& precision) {
+  app.add_option("--weights", weights, "best, or a safetensors file; default: the last checkpoint's");
+  app.add_option("--precision", precision, "f32, bf16 or f64")->check(CLI::IsMember({"f32", "bf16", "f64"}));
+}
+
 void add_threads_option(CLI::App& app) {
   app.add_option_function<int>(
          "--threads", [](int n) { set_threads(n); },

@@ -4,32 +4,26 @@
 #include <sstream>
 
 #include "lithe/data/corpus.h"
-#include "lithe/text/utf8.h"
+#include "lithe/data/examples_readers.h"
 
 namespace lithe {
-namespace {
 
-void add_lines(std::string_view text, std::vector<std::string>& out) {
-  while (!text.empty()) {
-    const size_t end = std::min(text.find('\n'), text.size());
-    std::string_view line = text.substr(0, end);
-    if (line.ends_with('\r')) line.remove_suffix(1);
-    out.emplace_back(line);
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
+std::vector<std::string> lines_of(std::string_view text) {
+  std::vector<std::string> out;
+  while (!text.empty()) out.emplace_back(take_line(text));
+  return out;
 }
 
-}  // namespace
-
 std::vector<std::string> text_lines(const std::vector<std::string>& files) {
-  std::vector<std::string> out;
   if (files.empty()) {
     std::ostringstream all;
     all << std::cin.rdbuf();
-    add_lines(all.str(), out);
-    return out;
+    return lines_of(all.str());
   }
-  Corpus(files, {.documents = "file"}).for_each_document([&](std::string_view text) { add_lines(text, out); });
+  std::vector<std::string> out;
+  Corpus(files, {.documents = "file"}).for_each_document([&](std::string_view text) {
+    while (!text.empty()) out.emplace_back(take_line(text));
+  });
   return out;
 }
 

@@ -15,27 +15,33 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-// The examples that scores are of, and which part they are.
-std::pair<std::vector<Example>, std::string> scored_part(TaskData data) {
-  if (!data.test.empty()) return {std::move(data.test), "test"};
-  check_usage(!data.validation.empty(), "finetune", "the task has neither test nor validation examples to score");
-  return {std::move(data.validation), "validation"};
-}
+// What all models share of a task.
+struct Task {
+  TaskConfig config;
+  std::vector<TaskMetric> metrics;
+  std::vector<std::string> labels;
+  std::vector<Example> scored;  // the test part, else the validation part
+  std::string part;
+  std::vector<double> majority;  // the scores of the most frequent label of the training part; NaN without classes
+};
 
-// What a model would score that always says the most frequent label of the training part.
-std::vector<double> majority_scores(const TaskConfig& task, const std::vector<TaskMetric>& metrics) {
-  const TaskData data = load_task(task);
-  if (task_type(task) != TaskType::classification) return std::vector<double>(metrics.size(), NAN);
+Task read_task(const TaskConfig& config) {
+  TaskData data = load_task(config);
+  Task task{.config = config, .metrics = choose_metrics(config, data.labels).metrics, .labels = data.labels};
+  task.part = data.test.empty() ? "validation" : "test";
+  task.scored = std::move(data.test.empty() ? data.validation : data.test);
+  check_usage(!task.scored.empty(), "finetune", "the task has neither test nor validation examples to score");
+  task.majority.assign(task.metrics.size(), NAN);
+  if (task_type(config) != TaskType::classification) return task;
   std::vector<int64_t> counts(data.labels.size(), 0);
   for (const Example& e : data.train) ++counts[size_t(e.label)];
   Prediction most;
   most.label = int32_t(std::max_element(counts.begin(), counts.end()) - counts.begin());
-  const std::vector<Example> examples = scored_part(data).first;
-  std::vector<double> out;
-  for (const Score& s :
-       score_predictions(metrics, std::vector<Prediction>(examples.size(), most), examples, data.labels))
-    out.push_back(s.value);
-  return out;
+  const std::vector<Prediction> predictions(task.scored.size(), most);
+  task.majority.clear();
+  for (const Score& s : score_predictions(task.metrics, predictions, task.scored, task.labels))
+    task.majority.push_back(s.value);
+  return task;
 }
 
 struct Scored {
@@ -44,18 +50,17 @@ struct Scored {
   int64_t parameters = 0, embedding_parameters = 0;
 };
 
-Scored score(const TrainRun& run, const std::vector<TaskMetric>& metrics) {
+Scored score(const TrainRun& run, const Task& task) {
   const bool best = fs::exists(run.out / "best" / "model.safetensors");
   const LoadedModel loaded = load_model(run.out, best ? "best" : "", run.train.precision == "f64" ? "f64" : "f32");
-  const auto part = scored_part(load_task(*run.task, loaded.model->config().label_names));
-  const TaskBatches batches(part.first, task_type(*run.task), *loaded.tokenizer, run.data.sequence_length,
+  const TaskBatches batches(task.scored, task_type(task.config), *loaded.tokenizer, run.data.sequence_length,
                             run.train.batch_tokens, 0, false);
   const auto start = Clock::now();
   const TaskAnswers answers = answer(*loaded.model, batches);
   Scored out;
   out.sample_seconds =
-      std::chrono::duration<double>(Clock::now() - start).count() / double(std::max<size_t>(part.first.size(), 1));
-  for (const Score& s : score_predictions(metrics, answers.predictions, part.first, loaded.model->config().label_names))
+      std::chrono::duration<double>(Clock::now() - start).count() / double(std::max<size_t>(task.scored.size(), 1));
+  for (const Score& s : score_predictions(task.metrics, answers.predictions, task.scored, task.labels))
     out.scores.push_back(s.value);
   for (const Parameter& p : loaded.model->parameters().all()) {
     out.parameters += p.master.value().numel();
@@ -140,18 +145,17 @@ Finetuning finetune(const FinetuneRequest& request) {
   check_usage(!request.models.empty() && !request.tasks.empty() && !request.seeds.empty(), "finetune",
               "needs at least one model, one task and one seed");
   Finetuning result{.seeds = request.seeds};
-  std::vector<std::vector<TaskMetric>> metrics;
+  std::vector<Task> tasks;
   for (const Path& file : request.tasks) {
     const TrainRun run =
         request.read(file, {cat("from_pretrained=", request.models[0].directory.string()), "fresh_weights=false"});
     check_usage(run.task.has_value(), "finetune", "'", file.string(), "' has no section task that names examples");
-    const ChosenMetrics chosen = choose_metrics(*run.task, load_task(*run.task).labels);
-    metrics.push_back(chosen.metrics);
+    const Task& task = tasks.emplace_back(read_task(*run.task));
     result.tasks.push_back(file.stem().string());
-    result.majority.push_back(majority_scores(*run.task, chosen.metrics));
-    result.scored_on.push_back(run.task->test.empty() ? "validation" : "test");
+    result.majority.push_back(task.majority);
+    result.scored_on.push_back(task.part);
     std::vector<std::string>& names = result.metrics.emplace_back();
-    for (const TaskMetric& m : chosen.metrics) names.push_back(m.name);
+    for (const TaskMetric& m : task.metrics) names.push_back(m.name);
   }
   for (const PretrainedModel& model : request.models) {
     FinetunedModel& row = result.models.emplace_back();
@@ -168,7 +172,7 @@ Finetuning finetune(const FinetuneRequest& request) {
         if (!scored) {
           log_info("model ", model.name, ", task ", result.tasks[t], ", seed ", seed);
           if (train(run).status != "finished" || stop_signal()) break;
-          scored = score(run, metrics[t]);
+          scored = score(run, tasks[t]);
           if (stop_signal()) break;
           store(run.out / "scores.json", key_of(run), *scored);
         }

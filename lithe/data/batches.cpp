@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "lithe/base/error.h"
-#include "lithe/base/random.h"
+#include "lithe/data/permutation.h"
 
 namespace lithe {
 namespace {
@@ -52,10 +52,7 @@ struct BatchOrder::State {
     for (const auto& [n, made] : epochs)
       if (n == number) return made;
     auto made = std::make_shared<Epoch>();
-    made->order.resize(size_t(pieces()));
-    std::iota(made->order.begin(), made->order.end(), int64_t(0));
-    const RandomKey key{seed, uint64_t(number), 0, purpose_of("data.order")};
-    for (uint64_t i = made->order.size(); i-- > 1;) std::swap(made->order[i], made->order[random_below(key, i, i + 1)]);
+    made->order = permutation({seed, uint64_t(number), 0, purpose_of("data.order")}, pieces());
     made->starts.reserve(made->order.size() + 1);
     made->starts.push_back(0);
     for (const int64_t piece : made->order) made->starts.push_back(made->starts.back() + piece_rows(piece));

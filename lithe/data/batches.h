@@ -23,6 +23,9 @@ struct Batch {
   int64_t token_width = 1;         // ints of a token
   std::vector<int64_t> predicted;  // when not empty: label i is of row predicted[i], no other row has one
   std::vector<float> values;       // in place of labels: the numbers of a regression
+  // Encoder-decoder: sequence b is predicted from source sequence b, rows [source_offsets[b], source_offsets[b+1]).
+  std::vector<int32_t> source_tokens;   // [M]; empty: there is no source
+  std::vector<int64_t> source_offsets;  // [B+1], or empty
 
   int64_t rows() const { return int64_t(tokens.size()) / token_width; }
   int64_t sequences() const { return int64_t(offsets.size()) - 1; }

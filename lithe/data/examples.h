@@ -62,12 +62,19 @@ struct ExampleLayout {
   std::string label;  // tsv, csv, jsonl: default "label"; conllu: default "upos"
 };
 
-/// Formats that hold examples of a type:
-///   tsv         columns between tabs as GLUE writes them: no quoting, a quote is a character like any other
-///   csv         columns between commas, RFC 4180: a field in double quotes may hold commas, line ends and "" for a
-///   quote jsonl       an object a line; for tagging, text and label are lists of equal length label_text  the label,
-///   one space, the text conllu      CoNLL-U: ten columns, sentences between empty lines; multiword ranges and empty
-///   nodes are passed over squad       SQuAD v1.1 and v2.0 JSON
+/// Formats that hold examples of a type.
+///
+/// tsv: columns between tabs as GLUE writes them; no quoting, a quote is a character like any other.
+///
+/// csv: columns between commas, RFC 4180; a field in double quotes may hold commas, line ends and "" for a quote.
+///
+/// jsonl: an object a line; for tagging, text and label are lists of equal length.
+///
+/// label_text: the label, one space, the text.
+///
+/// conllu: CoNLL-U, ten columns, sentences between empty lines; multiword ranges and empty nodes are passed over.
+///
+/// squad: SQuAD v1.1 and v2.0 JSON.
 const std::vector<std::string>& example_formats(TaskType type);
 
 /// Appends the examples of a file (UTF-8; also .gz and .zst) to `out`. Line ends may be CRLF, a byte order mark is

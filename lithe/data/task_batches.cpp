@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "lithe/base/error.h"
-#include "lithe/base/random.h"
+#include "lithe/data/permutation.h"
 #include "lithe/text/framing.h"
 
 namespace lithe {
@@ -138,20 +138,25 @@ void TaskBatches::add_question(const Example& example, int64_t index, const Toke
 
 int64_t TaskBatches::batches_per_epoch() const { return (int64_t(sequences_.size()) + batch_size_ - 1) / batch_size_; }
 
+std::shared_ptr<const std::vector<int64_t>> TaskBatches::order_of(int64_t epoch) const {
+  const std::lock_guard lock(order_->mutex);
+  if (order_->epoch != epoch) {
+    const RandomKey key{seed_, uint64_t(epoch), 0, purpose_of("task.order")};
+    order_->order = std::make_shared<const std::vector<int64_t>>(permutation(key, int64_t(sequences_.size())));
+    order_->epoch = epoch;
+  }
+  return order_->order;
+}
+
 Batch TaskBatches::batch(int64_t epoch, int64_t index) const {
   check(epoch >= 0 && index >= 0 && index < batches_per_epoch(), "task", "batch ", index, " of epoch ", epoch,
         " does not exist; an epoch has ", batches_per_epoch());
   const auto count = int64_t(sequences_.size());
-  std::vector<int64_t> order(size_t(count), 0);
-  std::iota(order.begin(), order.end(), int64_t(0));
-  if (shuffle_) {
-    const RandomKey key{seed_, uint64_t(epoch), 0, purpose_of("task.order")};
-    for (auto i = uint64_t(count); i-- > 1;) std::swap(order[i], order[random_below(key, i, i + 1)]);
-  }
+  const auto order = shuffle_ ? order_of(epoch) : nullptr;
   Batch batch{.offsets = {0}, .token_width = token_width_};
   std::vector<int32_t> ends;
   for (int64_t i = index * batch_size_; i < std::min(count, (index + 1) * batch_size_); ++i) {
-    const TaskSequence& s = sequences_[size_t(order[size_t(i)])];
+    const TaskSequence& s = sequences_[size_t(order ? (*order)[size_t(i)] : i)];
     const Example& example = examples_[size_t(s.example)];
     batch.tokens.insert(batch.tokens.end(), s.tokens.begin(), s.tokens.end());
     batch.offsets.push_back(batch.offsets.back() + s.rows);

@@ -48,7 +48,14 @@ class TaskBatches : public BatchSource {
   bool shuffle_;
   std::vector<Example> examples_;
   std::vector<TaskSequence> sequences_;
+  struct Order {  // of the epoch that was asked for last
+    std::mutex mutex;
+    int64_t epoch = -1;
+    std::shared_ptr<const std::vector<int64_t>> order;
+  };
+  std::unique_ptr<Order> order_ = std::make_unique<Order>();
 
+  std::shared_ptr<const std::vector<int64_t>> order_of(int64_t epoch) const;
   void add_text(const Example& example, int64_t index, const Tokenizer& tokenizer, int64_t max_tokens);
   void add_words(const Example& example, int64_t index, const Tokenizer& tokenizer, int64_t max_tokens);
   void add_question(const Example& example, int64_t index, const Tokenizer& tokenizer, int64_t max_tokens);

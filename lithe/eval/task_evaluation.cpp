@@ -20,16 +20,6 @@ int32_t largest(const Tensor& logits, int64_t row) {
   return int32_t(best);
 }
 
-std::vector<double> softmax_row(const Tensor& logits, int64_t row) {
-  std::vector<double> out;
-  double largest = -INFINITY, total = 0;
-  for (int64_t c = 0; c < logits.cols(); ++c) largest = std::max(largest, value_at(logits, row * logits.cols() + c));
-  for (int64_t c = 0; c < logits.cols(); ++c)
-    total += out.emplace_back(std::exp(value_at(logits, row * logits.cols() + c) - largest));
-  for (double& p : out) p /= total;
-  return out;
-}
-
 // The best answer of one part of a context, and how much likelier it is than none.
 struct Span {
   double score = -INFINITY;
@@ -70,10 +60,14 @@ TaskAnswers answer(const Model& model, const TaskBatches& batches,
     if (batch.labelled) {
       LossSums sums;
       model.loss_of(rows, {}, {.sequences = batch.sequences, .labels = batch.labels, .sums = &sums});
-      total.loss += sums.loss;
-      total.labels += sums.labels;
+      total += sums;
     }
     const Tensor logits = model.logits(rows, batch.sequences).value();
+    Tensor probabilities;
+    if (batches.type() == TaskType::classification) {
+      probabilities = convert(logits, DType::f64);
+      kernels::softmax({.x = probabilities, .y = probabilities});
+    }
     for (int64_t b = 0; b < batch.sequences.count(); ++b, ++next) {
       const TaskSequence& s = batches.sequences()[size_t(next)];
       Prediction& p = out.predictions[size_t(s.example)];
@@ -81,7 +75,8 @@ TaskAnswers answer(const Model& model, const TaskBatches& batches,
       switch (batches.type()) {
         case TaskType::classification:
           p.label = largest(logits, b);
-          out.probabilities[size_t(s.example)] = softmax_row(logits, b);
+          for (int64_t c = 0; c < logits.cols(); ++c)
+            out.probabilities[size_t(s.example)].push_back(value_at(probabilities, b * logits.cols() + c));
           break;
         case TaskType::regression: p.value = value_at(logits, b); break;
         case TaskType::tagging:

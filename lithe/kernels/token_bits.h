@@ -2,15 +2,10 @@
 // baseline.proformer).
 #pragma once
 
+#include "lithe/base/token_code.h"
 #include "lithe/kernels/kernel.h"
 
 namespace lithe::kernels {
-
-/// A code is a row of i32: first one of the special tokens 0 to 4, or this for an ordinary token; then its payload.
-constexpr int32_t kOrdinaryToken = 5;
-/// Ints of a code whose payload is so many bits. Bit j, most significant first, is bit 31 - j % 32 of payload int j
-/// / 32.
-constexpr int64_t code_width(int64_t bits) { return 1 + (bits + 31) / 32; }
 
 enum class BitForm {
   plain,         // 0 and 1: `bits` columns

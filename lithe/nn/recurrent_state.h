@@ -33,9 +33,9 @@ class RecurrentState final : public MixerState {
   }
   void truncate(int64_t sequence, int64_t tokens) override {
     const int64_t length = tokens_[sequence];
-    check(tokens == length || tokens == 0 || tensors_[size_t(sequence)].numel() == 0 || tokens < 0 || tokens > length,
-          mixer_, "the state sums over all ", length, " tokens and cannot go back to ", tokens,
-          "; truncate to 0 and feed the first ", tokens, " again");
+    const bool goes_back = tokens > 0 && tokens < length;
+    check(!goes_back || tensors_[size_t(sequence)].numel() == 0, mixer_, "the state sums over all ", length,
+          " tokens and cannot go back to ", tokens, "; truncate to 0 and feed the first ", tokens, " again");
     tokens_.truncate(sequence, tokens);
     if (tokens != length) fill_zero(tensors_[size_t(sequence)]);
   }

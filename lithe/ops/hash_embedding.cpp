@@ -8,7 +8,7 @@ namespace {
 // The first of them, by order, are the hash functions of CANINE (Clark et al. 2022, arXiv:2103.06874).
 constexpr std::array<int64_t, 16> kPrimes{31, 43, 59, 61, 73, 97, 103, 113, 137, 149, 157, 173, 181, 193, 211, 223};
 
-bool ordinary(const int32_t* code) { return code[0] == kernels::kOrdinaryToken; }
+bool ordinary(const int32_t* code) { return code[0] == code_ordinary; }
 
 }  // namespace
 
@@ -18,8 +18,8 @@ void check_codes(const char* op, const Tensor& codes, int64_t width) {
   if (codes.is_meta()) return;
   const int32_t* code = codes.data<int32_t>();
   for (int64_t n = 0; n < codes.rows(); ++n, code += width)
-    check(code[0] >= 0 && code[0] <= kernels::kOrdinaryToken, op, "code ", n, " begins with ", code[0],
-          "; it must be a special token, 0 to 4, or ", kernels::kOrdinaryToken, " for an ordinary one");
+    check(code[0] >= 0 && code[0] <= code_ordinary, op, "code ", n, " begins with ", code[0],
+          "; it must be a special token, 0 to 4, or ", code_ordinary, " for an ordinary one");
 }
 
 Tensor special_ids(const Tensor& codes) {

@@ -10,6 +10,13 @@ struct LossSums {
   double loss = 0;  // with smoothing
   double nll = 0;   // without
   int64_t labels = 0;
+  LossSums& operator+=(const LossSums& other) {
+    loss += other.loss;
+    nll += other.nll;
+    labels += other.labels;
+    return *this;
+  }
+  double mean_nll() const { return nll / double(labels > 0 ? labels : 1); }
 };
 
 /// scale * sum of the cross-entropies of logits [N,V] with labels i32 [N] (negative: no label): a scalar [1].

@@ -16,10 +16,14 @@ struct FramedText {
   int64_t b_begin = 0, b_tokens = 0;  // the second; 0 and 0 without one
 };
 
-/// Frames tokens that encode() gave, as the tokenizer's models were trained:
-///   [CLS] A [SEP],  [CLS] A [SEP] B [SEP]        with the roles cls and sep (BERT)
-///   <s> A </s>,     <s> A </s> </s> B </s>       where sep is spelt </s> (RoBERTa), and for tokens without a
-///   vocabulary bos A eos,      bos A eos B eos              otherwise; a role that is absent is left out
+/// Frames tokens that encode() gave, as the tokenizer's models were trained.
+///
+/// [CLS] A [SEP] and [CLS] A [SEP] B [SEP] with the roles cls and sep (BERT).
+///
+/// <s> A </s> and <s> A </s> </s> B </s> where sep is spelt </s> (RoBERTa), and for tokens without a vocabulary.
+///
+/// bos A eos and bos A eos B eos otherwise; a role that is absent is left out.
+///
 /// What does not fit into `max_tokens`, specials included, is cut from the ends, from the longer text first and of
 /// equals from the second. Fails when max_tokens is below frame_specials(), when a span is not a multiple of width()
 /// ints, when `b` is given without `pair`, and for a pair when nothing can separate it.

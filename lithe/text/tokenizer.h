@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "lithe/base/files.h"
-#include "lithe/text/token_code.h"
+#include "lithe/base/token_code.h"
 #include "lithe/text/word_hash.h"
 
 namespace lithe {

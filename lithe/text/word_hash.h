@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "lithe/base/token_code.h"
 #include "lithe/text/ngrams.h"
-#include "lithe/text/token_code.h"
 #include "lithe/text/word_model.h"
 
 namespace lithe {

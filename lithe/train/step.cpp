@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "lithe/base/stop.h"
+
 namespace lithe {
 
 DeviceBatch to_device(const Batch& batch, Device device) {
@@ -39,9 +41,7 @@ LossSums accumulate_gradients(const Model& model, const std::vector<DeviceBatch>
     const Var loss =
         model.loss(batch.ids, batch.labels, batch.sequences, config.label_smoothing, scale, &sums, {}, batch.predicted);
     tape.backward(loss);
-    total.loss += sums.loss;
-    total.nll += sums.nll;
-    total.labels += sums.labels;
+    total += sums;
   }
   return total;
 }
@@ -51,6 +51,17 @@ LossSums evaluate_batch(const Model& model, const DeviceBatch& batch) {
   LossSums sums;
   model.loss(batch.ids, batch.labels, batch.sequences, 0, 1, &sums, {}, batch.predicted);
   return sums;
+}
+
+std::optional<LossSums> evaluate(const Model& model, const BatchSource& held_out,
+                                 const std::function<void(int64_t)>& before) {
+  LossSums total;
+  for (int64_t i = 0; i < held_out.batches_per_epoch(); ++i) {
+    if (stop_signal()) return std::nullopt;
+    if (before) before(i);
+    total += evaluate_batch(model, to_device(held_out.batch(0, i), model.device()));
+  }
+  return total;
 }
 
 }  // namespace lithe

@@ -24,4 +24,8 @@ LossSums accumulate_gradients(const Model& model, const std::vector<DeviceBatch>
 /// Sums over the rows of a batch, without gradients.
 LossSums evaluate_batch(const Model& model, const DeviceBatch& batch);
 
+/// Sums over the first epoch of `held_out`; none when a signal asked to stop. `before(i)` is called before batch i.
+std::optional<LossSums> evaluate(const Model& model, const BatchSource& held_out,
+                                 const std::function<void(int64_t)>& before = {});
+
 }  // namespace lithe

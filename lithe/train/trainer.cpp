@@ -119,7 +119,7 @@ class Trainer {
     result.best_eval_loss = state_.best_loss;
     result.best_step = state_.best_step;
     result.metrics = metrics_;
-    result.perplexity = run_.train.objective == "clm" || run_.train.objective == "mlm";
+    result.perplexity = run_.train.predicts_vocabulary();
     result.seconds = elapsed();
     result.planned = plan_.memory;
     result.measured = memory_peak(Device::cpu);
@@ -312,19 +312,14 @@ class Trainer {
       if (stop_signal()) return false;
       metrics_ = scores.metrics;
     } else {
-      LossSums total;
       const int64_t batches = data_.validation->batches_per_epoch();
-      for (int64_t i = 0; i < batches; ++i) {
-        if (stop_signal()) return false;
-        log_->status(cat("evaluating ", i + 1, "/", batches));
-        const LossSums sums = evaluate_batch(model_, to_device(data_.validation->batch(0, i), Device::cpu));
-        total.nll += sums.nll;
-        total.labels += sums.labels;
-      }
-      scores.loss = total.nll / double(std::max<int64_t>(total.labels, 1));
+      const auto total = lithe::evaluate(model_, *data_.validation,
+                                         [&](int64_t i) { log_->status(cat("evaluating ", i + 1, "/", batches)); });
+      if (!total) return false;
+      scores.loss = total->mean_nll();
       scores.best = -scores.loss;
-      scores.perplexity = run_.train.objective == "clm" || run_.train.objective == "mlm";
-      if (data_.validation_bytes > 0) bits_per_byte = total.nll / std::numbers::ln2 / double(data_.validation_bytes);
+      scores.perplexity = run_.train.predicts_vocabulary();
+      if (data_.validation_bytes > 0) bits_per_byte = total->nll / std::numbers::ln2 / double(data_.validation_bytes);
     }
     check_finite(std::isfinite(scores.loss), "the held-out loss");
     const bool best = state_.best_step < 0 || scores.best > state_.best_score;

@@ -26,8 +26,6 @@ TrainingData batches_of_task(const TaskConfig& task, const DataConfig& data, con
   log_info(examples.train.size(), " training examples, ", examples.validation.size(), " for validation");
   out.train = batches(examples.train, uint64_t(train.seed), true);
   if (!examples.validation.empty()) out.validation = batches(examples.validation, 0, false);
-  const bool classes = type == TaskType::classification || type == TaskType::tagging;
-  out.labels_needed = classes ? int64_t(examples.labels.size()) : 1;
   return out;
 }
 
@@ -90,9 +88,9 @@ void fit_model(ModelConfig& model, const TrainingData& training, const DataConfi
       check_usage(!regression || train.label_smoothing == 0, "train", "label_smoothing ", train.label_smoothing,
                   " spreads over classes, which a regression has none of; leave it out");
     }
-    check_usage(!model.num_labels || model.num_labels == training.labels_needed, "task", "model.num_labels is ",
-                model.num_labels, ", the task has ", training.labels_needed, "; leave it out");
-    model.num_labels = training.labels_needed;
+    check_usage(!model.num_labels || model.num_labels == training.classes(), "task", "model.num_labels is ",
+                model.num_labels, ", the task has ", training.classes(), "; leave it out");
+    model.num_labels = training.classes();
     model.label_names = training.labels;
   }
   model.validate();

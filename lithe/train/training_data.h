@@ -13,8 +13,9 @@ struct TrainingData {
   uint64_t fingerprint = 0;                        // differs when the text or the examples differ
   int64_t validation_bytes = 0;                    // of text whose every token is predicted; else 0
   std::optional<TokenStore> text;                  // of objective clm, for mixers that read a fixed sequence
-  std::vector<std::string> labels;                 // of a task
-  int64_t labels_needed = 0;                       // classes that its head must have; 0: no task
+  std::vector<std::string> labels;                 // of a task: the names of its classes, none without classes
+  /// Classes that a task's head has: one number where there are none.
+  int64_t classes() const { return std::max<int64_t>(1, int64_t(labels.size())); }
 };
 
 /// Of text, by the objective; of a task when there is one. `existing`: the tokenizer of a resumed or pre-trained model.

@@ -23,7 +23,7 @@ struct Pool {
   Pool(int64_t n, int64_t d, int64_t all, int64_t group, DType dtype)
       : N(n), D(d), bits(all), size(group), type(dtype) {
     for (int64_t i = 0; i < N; ++i)
-      codes.data<int32_t>()[i * codes.cols()] = i % 5 == 1 ? int32_t(i % 4) : kOrdinaryToken;
+      codes.data<int32_t>()[i * codes.cols()] = i % 5 == 1 ? int32_t(i % 4) : code_ordinary;
   }
   bool special(int64_t n) const { return n % 5 == 1; }
   int64_t row(int64_t n, int64_t j) const {

@@ -23,7 +23,7 @@ Tensor some_codes(int64_t count, int64_t bits) {
   const Tensor codes = random_ints({count, code_width(bits)}, INT32_MIN, INT32_MAX, 1);
   for (int64_t n = 0; n < count; ++n) {
     int32_t* code = codes.data<int32_t>() + n * codes.cols();
-    code[0] = n == 1 ? 3 : kOrdinaryToken;
+    code[0] = n == 1 ? 3 : code_ordinary;
     if (n == 2 || n == 3) std::fill(code + 1, code + codes.cols(), n == 2 ? 0 : -1);
   }
   return codes;

@@ -15,7 +15,7 @@ constexpr int64_t kBlock = 64;  // channels of a block of the gradient
 struct Groups {
   const int32_t* codes;
   int64_t width, bits, size, count;
-  [[gnu::always_inline]] bool ordinary(int64_t n) const { return codes[n * width] == kOrdinaryToken; }
+  [[gnu::always_inline]] bool ordinary(int64_t n) const { return codes[n * width] == code_ordinary; }
   /// c_j of code n: at most 24 bits, which lie in two neighbouring ints.
   [[gnu::always_inline]] int64_t of(int64_t n, int64_t j) const {
     const auto* payload = reinterpret_cast<const uint32_t*>(codes + n * width + 1);

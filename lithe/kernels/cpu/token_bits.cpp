@@ -26,7 +26,7 @@ void token_bits_of(const TokenBitsArgs& a) {
     for (int64_t n = begin; n < end; ++n) {
       const int32_t* code = codes + n * width;
       T* out = rows + n * columns;
-      const bool ordinary = code[0] == kOrdinaryToken;
+      const bool ordinary = code[0] == code_ordinary;
       const auto* payload = reinterpret_cast<const uint32_t*>(code + 1);
       float zero = 0, one = ordinary ? float(factor) : 0;
       if (ordinary && form == BitForm::standardized) {

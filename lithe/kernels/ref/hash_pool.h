@@ -22,7 +22,7 @@ void hash_pool(const HashPoolArgs& a) {
   for (int64_t n = 0; n < N; ++n, code += a.codes.cols(), out += D)
     for (int64_t d = 0; d < D; ++d) {
       double sum = 0;
-      for (int64_t j = 0; j < G && code[0] == kOrdinaryToken; ++j)
+      for (int64_t j = 0; j < G && code[0] == code_ordinary; ++j)
         sum += double(weights[j * D + d]) * double(table[group_of(code, j, a.bits, a.group_size) * D + d]);
       out[d] = T(sum);
     }
@@ -37,7 +37,7 @@ void hash_pool_grad(const HashPoolGradArgs& a) {
   const Wide<T>* weights = a.weights.data<Wide<T>>();
   Wide<T>*dtable = data_or_null<Wide<T>>(a.dtable), *dweights = data_or_null<Wide<T>>(a.dweights);
   for (int64_t n = 0; n < N; ++n, code += a.codes.cols(), dout += D)
-    for (int64_t j = 0; j < G && code[0] == kOrdinaryToken; ++j) {
+    for (int64_t j = 0; j < G && code[0] == code_ordinary; ++j) {
       const int64_t row = group_of(code, j, a.bits, a.group_size) * D;
       for (int64_t d = 0; d < D; ++d) {
         if (dtable) put(dtable[row + d], double(weights[j * D + d]) * double(dout[d]), true);

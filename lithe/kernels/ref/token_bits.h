@@ -24,7 +24,7 @@ void token_bits(const TokenBitsArgs& a) {
   T* out = a.out.data<T>();
   for (int64_t n = 0; n < N; ++n, code += width, out += columns) {
     std::fill(out, out + columns, T(0.0));
-    if (code[0] != kOrdinaryToken) continue;
+    if (code[0] != code_ordinary) continue;
     double ones = 0;
     for (int64_t j = 0; j < bits; ++j) ones += double(bits_of(code, j, 1));
     const bool standard = a.form == BitForm::standardized;

@@ -16,8 +16,7 @@ struct Config {
 class HashAdd final : public CodeEmbedding {
  public:
   HashAdd(const Scope& scope, const Config& config, const Args& args)
-      : CodeEmbedding(scope, args, kernels::code_width(config.bits), "hash_add",
-                      cat("a special and ", config.bits, " bits"),
+      : CodeEmbedding(scope, args, code_width(config.bits), "hash_add", cat("a special and ", config.bits, " bits"),
                       cat("{type: words, hash: md5, code: bits, bits: ", config.bits, "}")),
         bits_(config.bits),
         rows_(scope.parameter("weight", {2 * config.bits, args.hidden_size}, InitRole::embedding)) {}
@@ -37,7 +36,7 @@ void register_embedding_hash_add(Registry& registry) {
   registry.add<Embedding, HashAdd, Config>("hash_add", {.spec = "emb.hash_add",
                                                         .summary = "sum of one row per hash bit (HashFormer-Add)",
                                                         .source = "TH Eq 2.2, 2.14",
-                                                        .token_width = kernels::code_width(Config().bits)});
+                                                        .token_width = code_width(Config().bits)});
 }
 
 }  // namespace lithe

@@ -16,8 +16,7 @@ struct Config {
 class HashPool final : public CodeEmbedding {
  public:
   HashPool(const Scope& scope, const Config& config, const Args& args)
-      : CodeEmbedding(scope, args, kernels::code_width(config.bits), "hash_pool",
-                      cat("a special and ", config.bits, " bits"),
+      : CodeEmbedding(scope, args, code_width(config.bits), "hash_pool", cat("a special and ", config.bits, " bits"),
                       cat("{type: words, hash: md5, code: bits, bits: ", config.bits, "}")),
         config_(config),
         codebook_(
@@ -42,7 +41,7 @@ void register_embedding_hash_pool(Registry& registry) {
       "hash_pool", {.spec = "emb.hash_pool",
                     .summary = "softmax-weighted codebook rows named by groups of hash bits (HashFormer-Pool)",
                     .source = "TH Eq 2.1, 2.13",
-                    .token_width = kernels::code_width(Config().bits)});
+                    .token_width = code_width(Config().bits)});
 }
 
 }  // namespace lithe

@@ -21,8 +21,7 @@ InitConfig init(int64_t bits, int64_t hidden_size) {
 class HashProj final : public CodeEmbedding {
  public:
   HashProj(const Scope& scope, const Config& config, const Args& args)
-      : CodeEmbedding(scope, args, kernels::code_width(config.bits), "hash_proj",
-                      cat("a special and ", config.bits, " bits"),
+      : CodeEmbedding(scope, args, code_width(config.bits), "hash_proj", cat("a special and ", config.bits, " bits"),
                       cat("{type: words, hash: md5, code: bits, bits: ", config.bits, "}")),
         bits_(config.bits) {
     const InitConfig uniform = init(config.bits, args.hidden_size);
@@ -45,7 +44,7 @@ void register_embedding_hash_proj(Registry& registry) {
       "hash_proj", {.spec = "emb.hash_proj",
                     .summary = "correlation of the hash bits with learned vectors (HashFormer-Proj)",
                     .source = "TH Eq 2.3, 2.15",
-                    .token_width = kernels::code_width(Config().bits)});
+                    .token_width = code_width(Config().bits)});
 }
 
 }  // namespace lithe

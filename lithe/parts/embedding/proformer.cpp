@@ -14,8 +14,7 @@ struct Config {
 class ProFormer final : public CodeEmbedding {
  public:
   ProFormer(const Scope& scope, const Config& config, const Args& args)
-      : CodeEmbedding(scope, args, kernels::code_width(config.bits), "proformer",
-                      cat("a special and ", config.bits, " bits"),
+      : CodeEmbedding(scope, args, code_width(config.bits), "proformer", cat("a special and ", config.bits, " bits"),
                       cat("{type: words, hash: lsh, code: bits, bits: ", config.bits, "}")),
         bits_(config.bits),
         weight_(scope.parameter("weight", {config.bits, args.hidden_size}, InitRole::matrix)) {}
@@ -34,7 +33,7 @@ void register_embedding_proformer(Registry& registry) {
   registry.add<Embedding, ProFormer, Config>("proformer", {.spec = "baseline.proformer",
                                                            .summary = "linear map of many hash bits (ProFormer)",
                                                            .source = "TH 2.4.1, Eq 2.11",
-                                                           .token_width = kernels::code_width(Config().bits)});
+                                                           .token_width = code_width(Config().bits)});
 }
 
 }  // namespace lithe

@@ -60,9 +60,7 @@ class Span final : public Head {
         const Var one = cross_entropy(rows, a.labels.slice(label, label + 1), a.smoothing, a.scale, &sums,
                                       a.row_nll.defined() ? a.row_nll.slice(label, label + 1) : Tensor());
         loss = loss.defined() ? add(loss, one) : one;
-        total.loss += sums.loss;
-        total.nll += sums.nll;
-        total.labels += sums.labels;
+        total += sums;
       }
     }
     if (a.sums) *a.sums = total;

@@ -17,6 +17,9 @@ inline constexpr int32_t code_mask = 4;  // <mask>
 inline constexpr int32_t code_ordinary = 5;
 inline constexpr int32_t code_values = 6;  // vocab_size() of a tokenizer without a vocabulary
 
+/// Ints of a code whose payload is so many bits.
+inline constexpr int64_t code_width(int64_t bits) { return 1 + (bits + 31) / 32; }
+
 /// What a token of some tokenizer holds.
 struct TokenCode {
   enum class Payload {
@@ -29,7 +32,7 @@ struct TokenCode {
   int64_t size = 0;
 
   /// Ints of one token, code[0] included.
-  int64_t width() const { return payload == Payload::none ? 1 : payload == Payload::bits ? 1 + (size + 31) / 32 : 2; }
+  int64_t width() const { return payload == Payload::none ? 1 : payload == Payload::bits ? code_width(size) : 2; }
 };
 
 /// Bit j of a payload of bits (code + 1): bit 31 - j % 32 of int j / 32. Bit 0 is the most significant of an MD5.
