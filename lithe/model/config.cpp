@@ -9,8 +9,10 @@ namespace lithe {
 
 void ModelConfig::fields(Fields& f) {
   Registry::instance();  // parts below are resolved through it
-  f("architecture", architecture, "decoder: a causal language model; encoder: every token sees all of its sequence",
-    one_of({"decoder", "encoder"}));
+  f("architecture", architecture,
+    "decoder: a causal language model; encoder: every token sees all of its sequence; encoder_decoder: a decoder that "
+    "reads what an encoder made of another text (translation)",
+    one_of({"decoder", "encoder", "encoder_decoder"}));
   f("vocab_size", vocab_size, "vocabulary entries V; 0: the tokenizer's", at_least(0));
   f("token_width", token_width, "ints of one token: 1 an id, more a vocabulary-free code; 0: the tokenizer's",
     between(0, 1 << 16));
@@ -27,6 +29,11 @@ void ModelConfig::fields(Fields& f) {
   patterns.insert(patterns.begin(), "");
   f("layer_pattern", layer_pattern, "hybrids: which layers have mixers.standard, all others mixers.replaced",
     one_of(patterns));
+  f.free("encoder", encoder, "encoder_decoder: keys of section model that differ in the encoder");
+  f.free("cross_attention", cross_attention,
+         "encoder_decoder: the mixer by which the decoder reads the source; empty: the layer's own mixer");
+  f("share_encoder_decoder_embeddings", share_encoder_decoder_embeddings,
+    "encoder_decoder: one table for source and target, which have one vocabulary");
   f.part("ffn", "ffn", ffn, "rows to rows, per token");
   f.part("norm", "norm", norm, "normalisation of rows");
   f.part("residual", "residual", residual, "how sub-layers are wired");
@@ -38,6 +45,54 @@ void ModelConfig::fields(Fields& f) {
   f("hidden_dropout", hidden_dropout, "dropout after the embedding and each sub-layer, while training",
     between(0, 0.99));
   f.section("init", init, "how parameters start");
+}
+
+namespace {
+
+// The mixer that stands under `name` in `section`, its options read.
+PartChoice read_mixer(const Node& node, const std::string& name, const char* section) {
+  struct One {
+    PartChoice choice{"attention", {}};
+    const char* name;
+    void fields(Fields& f) { f.part(name, "mixer", choice, ""); }
+  } one;
+  one.name = name.c_str();
+  Node wrapped = Node::map(node.mark());
+  wrapped.set(name, node);
+  read_fields(wrapped, section, [&](Fields& f) { one.fields(f); });
+  return one.choice;
+}
+
+bool is_empty(const Node& node) { return node.is_null() || (node.is_map() && node.entries().empty()); }
+
+}  // namespace
+
+PartChoice ModelConfig::cross_mixer(const PartChoice& mixer) const {
+  return is_empty(cross_attention) ? mixer : read_mixer(cross_attention, "cross_attention", "model");
+}
+
+ModelConfig ModelConfig::encoder_config() const {
+  ModelConfig same = *this;
+  Node node = write_fields([&](Fields& f) { same.fields(f); });
+  static const std::vector<std::string> of_both = {
+      "architecture", "hidden_size", "encoder",     "cross_attention",    "share_encoder_decoder_embeddings",
+      "head",         "num_labels",  "label_names", "tie_word_embeddings"};
+  check_usage(is_empty(encoder) || encoder.is_map(), "recipe", to_string(encoder.mark()),
+              ": model.encoder must hold keys of section model");
+  if (encoder.is_map())
+    for (const auto& [key, value] : encoder.entries()) {
+      check_usage(std::find(of_both.begin(), of_both.end(), key) == of_both.end(), "recipe", to_string(value.mark()),
+                  ": '", key, "' is the whole model's; give it in section model, not in model.encoder");
+      node.set(key, value);
+      // Which mixer a layer has is said in one way: the decoder's other ways do not hold here.
+      if (key == "mixer")
+        for (const char* other : {"mixers", "layer_types", "layer_pattern"})
+          if (!encoder.find(other)) node.erase(other);
+    }
+  for (const char* key : {"encoder", "cross_attention"}) node.erase(key);
+  ModelConfig config = read_model_config(node, "model.encoder");
+  config.architecture = "encoder";
+  return config;
 }
 
 std::string ModelConfig::mixer_name(int64_t layer) const {
@@ -57,16 +112,7 @@ PartChoice ModelConfig::mixer_of(int64_t layer) const {
               name, "', which model.mixers does not define",
               near.empty() ? "; define it like model.mixers: {" + name + ": {type: attention}}"
                            : "; did you mean '" + near + "'?");
-  struct One {
-    PartChoice choice{"attention", {}};
-    const char* name;
-    void fields(Fields& f) { f.part(name, "mixer", choice, ""); }
-  } one;
-  one.name = name.c_str();
-  Node wrapped = Node::map(node->mark());
-  wrapped.set(name, *node);
-  read_fields(wrapped, "model.mixers", [&](Fields& f) { one.fields(f); });
-  return one.choice;
+  return read_mixer(*node, name, "model.mixers");
 }
 
 std::vector<int64_t> ModelConfig::layers_named(const std::string& text) const {
@@ -162,6 +208,19 @@ void ModelConfig::validate() const {
   check_usage(vocab_size >= 1, "model", "vocab_size must be at least 1, got ", vocab_size);
   check_usage(max_position_embeddings >= 1, "model", "max_position_embeddings must be at least 1, got ",
               max_position_embeddings);
+  if (architecture == "encoder_decoder") {
+    const ModelConfig source = encoder_config();
+    source.validate();
+    check_usage(!share_encoder_decoder_embeddings || source.vocab_size == vocab_size, "model",
+                "share_encoder_decoder_embeddings needs one vocabulary, the source's has ", source.vocab_size,
+                " entries, the target's ", vocab_size, "; set it to false");
+    check_usage(token_width <= 1, "model", "an encoder_decoder predicts ids, but a token is ", token_width,
+                " ints here; choose another tokenizer than a vocabulary-free one");
+  } else {
+    check_usage(is_empty(encoder) && is_empty(cross_attention), "model",
+                is_empty(encoder) ? "cross_attention" : "encoder", " is for architecture encoder_decoder, not ",
+                architecture, "; leave it out");
+  }
   check_usage(layer_types.empty() || int64_t(layer_types.size()) == num_hidden_layers, "model", "layer_types has ",
               layer_types.size(), " names, num_hidden_layers is ", num_hidden_layers, "; give one name a layer");
   check_usage(layer_types.empty() || layer_pattern.empty(), "model", "give layer_types or layer_pattern, not both");

@@ -16,7 +16,10 @@ struct ModelConfig {
   Node mixers;                           // hybrids: name -> mixer
   std::vector<std::string> layer_types;  // one name of `mixers` a layer
   std::string layer_pattern;             // which layers have mixers.standard, the others mixers.replaced
-  int64_t num_labels = 0;                // 0: the task's
+  Node encoder;                          // encoder_decoder: keys of this section that differ in the encoder
+  Node cross_attention;                  // encoder_decoder: a mixer; empty: the layer's own in its cross form
+  bool share_encoder_decoder_embeddings = true;
+  int64_t num_labels = 0;  // 0: the task's
   std::vector<std::string> label_names;
   bool tie_word_embeddings = true, embedding_norm = false;
   double hidden_dropout = 0;
@@ -27,6 +30,10 @@ struct ModelConfig {
   /// The name in `mixers` of a layer's mixer, by layer_types or layer_pattern; empty: `mixer`.
   std::string mixer_name(int64_t layer) const;
   PartChoice mixer_of(int64_t layer) const;
+  /// The mixer of cross-attention in a layer whose own is `mixer`.
+  PartChoice cross_mixer(const PartChoice& mixer) const;
+  /// encoder_decoder: the encoder's configuration, this one with the keys of `encoder`.
+  ModelConfig encoder_config() const;
   /// Layers, from 0, that `text` names: numbers from 1 ("1,3,5"), or names of `mixers` ("replaced").
   std::vector<int64_t> layers_named(const std::string& text) const;
   /// Fills in what is 0 and a recipe need not say.

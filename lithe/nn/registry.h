@@ -13,6 +13,7 @@ struct PartInfo {
   std::string summary;                       // one line
   std::string source;                        // paper, equation
   bool causal = true, bidirectional = true;  // mixers: which modes it has
+  bool cross = false;                        // mixers: has a cross form
   bool per_token = false;                    // mixers: a row depends on no other
   int64_t token_width = 1;                   // embeddings: Args::token_width that the default options want
   int64_t payload_below = 0;                 // embeddings of codes: bound on the payload's ints; 0: any 32 bits
@@ -54,6 +55,11 @@ class Registry {
     e.make = [read, name, info = e.info](const Scope& scope, const Node& options,
                                          const void* given) -> std::unique_ptr<Part> {
       const auto& args = *static_cast<const typename Interface::Args*>(given);
+      if constexpr (requires { args.cross; })
+        check_usage(
+            !args.cross || info.cross, "model", "slot ", Interface::slot, ": part '", name,
+            "' has no cross form; give the decoder's cross-attention a mixer of its own, model.cross_attention: "
+            "{type: attention}");
       if constexpr (requires { args.causal; })
         check_usage(args.causal ? info.causal : info.bidirectional, "model", "slot ", Interface::slot, ": part '", name,
                     "' has no ", args.causal ? "causal" : "bidirectional",

@@ -141,12 +141,19 @@ class MixerState {
   virtual void truncate(int64_t sequence, int64_t tokens) = 0;
 };
 
+/// What cross-attention reads: rows [S, D] of an encoder, its sequence b for sequence b of the decoder.
+struct Memory {
+  Var rows;
+  Sequences sequences;
+};
+
 /// What a mixer reads.
 struct MixerInput {
   Var x;  // [N, D]
   const Sequences& sequences;
-  MixerState* state = nullptr;  // null: the rows are whole sequences; else they continue them
-  Var companion;                // the rows that Mixer::companion() asks for
+  MixerState* state = nullptr;     // null: the rows are whole sequences; else they continue them
+  Var companion;                   // the rows that Mixer::companion() asks for
+  const Memory* memory = nullptr;  // for cross forms without a state; a state has it from read_memory()
 };
 
 /// How the rows of one sequence meet, head after head: for looking at (`lithe inspect`).
@@ -169,6 +176,7 @@ class Mixer : public Part {
     int64_t hidden_size = 0, max_position_embeddings = 0;
     bool causal = true;
     const Position* position = nullptr;  // null: none
+    bool cross = false;                  // keys and values are of MixerInput::memory, all of which every row sees
   };
   /// [N, D] -> [N, D]; a state is brought forward. Without the companion that it asks for, x stands in for it.
   virtual Var forward(const MixerInput& in) const = 0;
@@ -180,6 +188,11 @@ class Mixer : public Part {
                                                  Device device) const = 0;
   /// What MixerState::bytes() says when sequence b has tokens[b] tokens, with rows of `dtype` (spec 0.3).
   virtual int64_t state_bytes(const std::vector<int64_t>& tokens, DType dtype) const = 0;
+  /// Cross forms: gives a new state what it keeps of the memory. Its `tokens` are the memory's.
+  virtual void read_memory(MixerState& state, const Memory& memory) const {
+    (void)state, (void)memory;
+    fail("mixer", "has no cross form");
+  }
   /// The maps of one sequence, without a state.
   virtual MixerMaps maps(const MixerInput& in) const {
     (void)in;

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "lithe/nn/key_value_cache.h"
+#include "lithe/nn/memory_cache.h"
 #include "lithe/nn/projected_heads.h"
 #include "lithe/nn/registry.h"
 #include "lithe/ops/heads.h"
@@ -30,7 +31,9 @@ struct Config : HeadSizes {
 // spec: decon.standard | mixer | causal heads mha with rotary positions, the baseline | TH Eq 4.1-4.3
 class Attention final : public Mixer {
  public:
-  Attention(const Scope& scope, const Config& config, const Args& args) : position_(args.position) {
+  // Positions of two texts are of no common sequence: cross-attention does not turn.
+  Attention(const Scope& scope, const Config& config, const Args& args)
+      : position_(args.cross ? nullptr : args.position), cross_(args.cross) {
     const int64_t d = args.hidden_size;
     Heads::Args size = config.args("attention", d);
     size.turns = position_ && position_->turns();
@@ -47,6 +50,10 @@ class Attention final : public Mixer {
                 .scale = config.scale == "sqrt_hidden" ? 1 / std::sqrt(double(d)) : 0,
                 .mask = field_->mask()};
     shares_ = heads_->shares();
+    check_usage(!cross_ || heads_->companion().kind == Companion::Kind::none, "model", "heads ", config.heads.type,
+                " read rows of their own tokens and have no cross form; give model.cross_attention other heads");
+    check_usage(!cross_ || config.attention_dropout == 0, "model", "attention_dropout ", config.attention_dropout,
+                " has no cross form; give model.cross_attention a mixer without it");
     dropout_ = Dropout(scope / "weights", config.attention_dropout);
   }
 
@@ -54,30 +61,43 @@ class Attention final : public Mixer {
     const Heads::Turn turn = turn_by(in.sequences);
     const Heads::Rows rows = rows_of(in);
     const Var q = heads_->queries(rows, turn);
-    const Heads::KeyValue kept = heads_->keep(rows, turn);
+    if (cross_ && in.state) {
+      const auto& cache = static_cast<const MemoryCache&>(*in.state);
+      const Tensor context = attend_cached(q.value(), cache.entries(), cache.tokens(), in.sequences, options_);
+      return output_->forward(heads_->finish(context));
+    }
+    check(!cross_ || in.memory, "cross-attention", "needs rows of an encoder");
+    const Sequences& keys = cross_ ? in.memory->sequences : in.sequences;
+    const Heads::KeyValue kept = heads_->keep(cross_ ? memory_rows(*in.memory) : rows, turn);
     if (!in.state) {
       const Heads::KeyValue read = heads_->expands() ? heads_->expand(kept, turn) : kept;
       const Var context = dropout_.active()
                               ? attend_by_maps(q, read.k, read.v, in.sequences, options_,
                                                [this](const Var& map, int64_t b) { return dropout_(map, b); })
-                              : attend(q, read.k, read.v, in.sequences, in.sequences, options_);
+                              : attend(q, read.k, read.v, in.sequences, keys, options_);
       return output_->forward(heads_->finish(context));
     }
     auto& cache = static_cast<KeyValueCache&>(*in.state);
     cache.append(kept.k.value(), kept.v.value(), in.sequences);
     const Tensor context = attend_cached(q.value(), heads_->expands() ? expanded(cache, in.sequences) : cache.entries(),
-                                         in.sequences, options_);
+                                         cache.tokens(), in.sequences, options_);
     return output_->forward(heads_->finish(context));
   }
 
   std::unique_ptr<MixerState> make_state(int64_t sequences, int64_t capacity, DType dtype,
                                          Device device) const override {
     const int64_t cols = heads_->kept_columns();
+    if (cross_) return std::make_unique<MemoryCache>(sequences, shares_ ? cols : 2 * cols);
     return std::make_unique<KeyValueCache>(sequences, capacity, cols, cols, shares_, dtype, device);
   }
   int64_t state_bytes(const std::vector<int64_t>& tokens, DType dtype) const override {
     const int64_t cols = heads_->kept_columns();
     return KeyValueCache::bytes_of(tokens, shares_ ? cols : 2 * cols, dtype);
+  }
+  void read_memory(MixerState& state, const Memory& memory) const override {
+    const MemoryScope scope(MemoryClass::decode);
+    const Heads::KeyValue kept = heads_->keep(memory_rows(memory), turn_by(memory.sequences));
+    static_cast<MemoryCache&>(state).fill(kept.k.value(), kept.v.value(), memory.sequences);
   }
   Companion companion() const override { return heads_->companion(); }
 
@@ -85,7 +105,7 @@ class Attention final : public Mixer {
     const Heads::Turn turn = turn_by(in.sequences);
     const Heads::Rows rows = rows_of(in);
     const Var q = heads_->queries(rows, turn);
-    Heads::KeyValue kv = heads_->keep(rows, turn);
+    Heads::KeyValue kv = heads_->keep(cross_ ? memory_rows(*in.memory) : rows, turn);
     if (heads_->expands()) kv = heads_->expand(kv, turn);
     const Var keys = repeat_heads(kv.k, options_.kv_heads, options_.heads);
     return softmax_maps(q, keys, options_.heads, options_.scale, options_.mask);
@@ -93,6 +113,7 @@ class Attention final : public Mixer {
 
  private:
   const Position* position_;
+  bool cross_;
   int64_t head_dim_ = 0;
   bool shares_ = false;  // keys and values are the same rows: one cache serves both
   std::unique_ptr<Heads> heads_;
@@ -102,6 +123,7 @@ class Attention final : public Mixer {
   Dropout dropout_;  // of attention weights
 
   static Heads::Rows rows_of(const MixerInput& in) { return {in.x, in.companion.defined() ? in.companion : in.x}; }
+  static Heads::Rows memory_rows(const Memory& memory) { return {memory.rows, memory.rows}; }
 
   Heads::Turn turn_by(const Sequences& sequences) const {
     return [this, &sequences](const Var& x) { return position_ ? position_->turn(x, sequences, head_dim_) : x; };
@@ -127,7 +149,8 @@ class Attention final : public Mixer {
 void register_mixer_attention(Registry& registry) {
   registry.add<Mixer, Attention, Config>("attention", {.spec = "attn.qkv",
                                                        .summary = "softmax attention of chosen heads, field and output",
-                                                       .source = "TB Eq 6.19-6.31"});
+                                                       .source = "TB Eq 6.19-6.31",
+                                                       .cross = true});
 }
 
 }  // namespace lithe
