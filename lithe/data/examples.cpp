@@ -7,29 +7,11 @@
 
 #include "lithe/base/error.h"
 #include "lithe/base/fields.h"
-#include "lithe/data/byte_source.h"
 #include "lithe/data/examples_readers.h"
-#include "lithe/data/utf8_filter.h"
-#include "lithe/text/utf8.h"
+#include "lithe/data/text_file.h"
 
 namespace lithe {
 namespace {
-
-constexpr size_t kChunk = size_t(1) << 20;
-constexpr size_t kLongestFile = size_t(1) << 32;
-
-// The text of a file without its byte order mark; NUL is refused.
-std::string read_text(const Path& path) {
-  const auto source = open_decompressed(path);
-  Utf8Filter filter(path.string(), InvalidUtf8::keep);  // parse_examples judges UTF-8, with the line
-  std::string chunk(kChunk, '\0'), text;
-  while (const size_t n = source->read(chunk.data(), chunk.size())) {
-    text += filter.feed({chunk.data(), n});
-    check(text.size() <= kLongestFile, "task", "'", path.string(), "' holds more than 4 GiB of text; divide it");
-  }
-  text += filter.finish();
-  return text;
-}
 
 std::string format_of(const std::string& name, const ExampleLayout& layout) {
   const auto& formats = example_formats(layout.type);
@@ -59,15 +41,6 @@ void refuse_idle_options(const std::string& format, const ExampleLayout& layout)
   idle(!layout.text.empty() && !columns && format != "conllu", "text");
   idle(!layout.text_pair.empty() && (!columns || layout.type == TaskType::tagging), "text_pair");
   idle(!layout.label.empty() && !columns && format != "conllu", "label");
-}
-
-void refuse_invalid_utf8(std::string_view text, const std::string& name) {
-  const size_t valid = valid_utf8_prefix(text);
-  if (valid == text.size()) return;
-  const auto before = text.substr(0, valid);
-  const size_t line_start = before.rfind('\n') + 1;  // npos + 1 is 0
-  fail("task", name, ":", 1 + std::count(before.begin(), before.end(), '\n'), ": byte ", valid - line_start + 1,
-       " of the line is not valid UTF-8; convert the file (iconv -f LATIN1 -t UTF-8)");
 }
 
 }  // namespace
@@ -162,7 +135,7 @@ void parse_examples(std::string_view text, const std::string& name, const Exampl
                     std::vector<Example>& out) {
   const std::string format = format_of(name, layout);
   refuse_idle_options(format, layout);
-  refuse_invalid_utf8(text, name);
+  refuse_invalid_utf8(text, name, "task");
   const size_t before = out.size();
   if (format == "tsv") parse_tsv(text, name, layout, labels, out);
   if (format == "csv") parse_csv(text, name, layout, labels, out);
@@ -174,7 +147,7 @@ void parse_examples(std::string_view text, const std::string& name, const Exampl
 }
 
 void read_examples(const Path& path, const ExampleLayout& layout, LabelNames& labels, std::vector<Example>& out) {
-  parse_examples(read_text(path), path.string(), layout, labels, out);
+  parse_examples(read_text(path, "task"), path.string(), layout, labels, out);
 }
 
 }  // namespace lithe

@@ -7,28 +7,10 @@
 #include "lithe/base/error.h"
 #include "lithe/base/log.h"
 #include "lithe/base/random.h"
+#include "lithe/data/distinct_files.h"
 
 namespace lithe {
 namespace {
-
-// Files by patterns, each file at most once in a whole task.
-class TaskFiles {
- public:
-  std::vector<Path> expand(const std::vector<std::string>& patterns, const std::string& option) {
-    std::vector<Path> files;
-    for (const auto& pattern : patterns)
-      for (const auto& path : glob(pattern)) {
-        const auto [entry, fresh] = used_by_.emplace(std::filesystem::weakly_canonical(path), option);
-        check_usage(fresh, "task", "'", path.string(), "' is in task.", entry->second,
-                    entry->second == option ? " twice" : " and in task." + option, "; remove one");
-        files.push_back(path);
-      }
-    return files;
-  }
-
- private:
-  std::map<Path, std::string> used_by_;
-};
 
 std::vector<Example> read_all(const std::vector<Path>& files, const ExampleLayout& layout, LabelNames& labels) {
   std::vector<Example> examples;
@@ -126,7 +108,7 @@ TaskData load_task(const TaskConfig& config, const std::vector<std::string>& kno
   check_usage(!labelled || !labels.learns() || !config.train.empty(), "task",
               "without task.labels they are learnt from training files, but task.train names none; give one of both");
 
-  TaskFiles files;
+  DistinctFiles files("task");
   const auto train = files.expand(config.train, "train"), validation = files.expand(config.validation, "validation"),
              test = files.expand(config.test, "test");
   TaskData data;

@@ -1,15 +1,12 @@
 // A corpus becomes a token store.
-#include <atomic>
 #include <chrono>
-#include <exception>
 #include <iomanip>
-#include <mutex>
 
 #include "lithe/base/error.h"
 #include "lithe/base/log.h"
 #include "lithe/base/stop.h"
-#include "lithe/base/threads.h"
 #include "lithe/data/corpus.h"
+#include "lithe/data/encode_texts.h"
 #include "lithe/data/token_store.h"
 #include "lithe/data/token_store_writer.h"
 #include "lithe/text/tokenizer.h"
@@ -44,21 +41,7 @@ class Encoder {
 
   void flush() {
     const int64_t count = int64_t(ends_.size());
-    std::vector<std::vector<int32_t>> ids(static_cast<size_t>(count));
-    std::atomic<int64_t> next = 0;
-    std::exception_ptr error;
-    std::mutex error_mutex;
-    // Documents differ in length, so each thread takes the next few; an exception must not leave a parallel loop.
-    parallel_for(threads(), 1, [&](int64_t, int64_t, int) {
-      try {
-        for (int64_t first; (first = next.fetch_add(16)) < count;)
-          for (int64_t d = first; d < std::min(first + 16, count); ++d) ids[size_t(d)] = tokenizer_.encode(document(d));
-      } catch (...) {
-        const std::lock_guard lock(error_mutex);
-        error = std::current_exception();
-      }
-    });
-    if (error) std::rethrow_exception(error);
+    const auto ids = encode_texts(tokenizer_, count, [&](int64_t d) { return document(d); });
     for (int64_t d = 0; d < count; ++d) writer_.add(ids[size_t(d)], document(d));
     gathered_.clear();
     ends_.clear();

@@ -1,0 +1,130 @@
+#include "lithe/data/translation.h"
+
+#include "lithe/base/error.h"
+#include "lithe/base/log.h"
+#include "lithe/data/distinct_files.h"
+#include "lithe/data/examples_readers.h"
+#include "lithe/data/text_file.h"
+#include "lithe/text/unicode.h"
+#include "lithe/text/utf8.h"
+
+namespace lithe {
+namespace {
+
+std::string checked_text(const Path& path) {
+  std::string text = read_text(path, "translation");
+  check(!text.empty(), "translation", "'", path.string(), "' is empty; give a file with one sentence a line");
+  refuse_invalid_utf8(text, path.string(), "translation");
+  return text;
+}
+
+std::vector<std::string_view> lines_of(std::string_view text) {
+  std::vector<std::string_view> lines;
+  while (!text.empty()) lines.push_back(take_line(text));
+  return lines;
+}
+
+// Reads the pairs of one part; `part` is "" or begins its options in errors.
+class PairReader {
+ public:
+  PairReader(DistinctFiles& distinct, std::string part) : distinct_(distinct), part_(std::move(part)) {}
+
+  std::vector<TextPair> read(const ParallelFiles& files) {
+    const auto source = distinct_.expand(files.source, part_ + "source"),
+               target = distinct_.expand(files.target, part_ + "target"),
+               tables = distinct_.expand(files.pairs, part_ + "pairs");
+    check_usage(source.size() == target.size(), "translation", part_, "source has ", source.size(), " files and ",
+                part_, "target ", target.size(), "; each source file needs its target file, in the same order");
+    check_usage(!source.empty() || !tables.empty(), "translation", "no files are given; name some in ", part_,
+                "source and ", part_, "target, or in ", part_, "pairs");
+    for (size_t i = 0; i < source.size(); ++i) read_two(source[i], target[i]);
+    for (const Path& path : tables) read_table(path);
+    if (one_sided_ > 0)
+      log_warning("translation: ", one_sided_, " of ", pairs_.size(),
+                  " pairs have text on one side only, the first at ", first_one_sided_,
+                  "; check that the lines belong together");
+    return std::move(pairs_);
+  }
+
+ private:
+  DistinctFiles& distinct_;
+  std::string part_, first_one_sided_;
+  std::vector<TextPair> pairs_;
+  int64_t one_sided_ = 0;
+
+  void add(std::string_view source, std::string_view target, const Path& path, size_t line) {
+    if (is_blank_text(source) != is_blank_text(target) && one_sided_++ == 0)
+      first_one_sided_ = cat(path.string(), ":", line);
+    pairs_.push_back({std::string(source), std::string(target)});
+  }
+
+  void read_two(const Path& source, const Path& target) {
+    const std::string a = checked_text(source), b = checked_text(target);
+    const auto from = lines_of(a), to = lines_of(b);
+    check(from.size() == to.size(), "translation", "'", source.string(), "' has ", from.size(), " lines, but '",
+          target.string(), "' has ", to.size(), "; line n of one must be the translation of line n of the other");
+    for (size_t i = 0; i < from.size(); ++i) add(from[i], to[i], source, i + 1);
+  }
+
+  void read_table(const Path& path) {
+    const std::string text = checked_text(path);
+    const auto lines = lines_of(text);
+    std::vector<std::string> cells;
+    for (size_t i = 0; i < lines.size(); ++i) {
+      split(lines[i], '\t', cells);
+      check(cells.size() == 2, "translation", path.string(), ":", i + 1,
+            ": a line must be a source, one tab and a target, got ", cells.size() - 1, " tabs in '",
+            shortened(lines[i]), "'");
+      add(cells[0], cells[1], path, i + 1);
+    }
+  }
+};
+
+}  // namespace
+
+bool is_blank_text(std::string_view text) {
+  bool blank = true;
+  for_each_character(text, [&](uint32_t c) { blank = blank && is_white_space(c); });
+  return blank;
+}
+
+void ParallelFiles::fields(Fields& f) {
+  f("source", source, "texts to translate, one a line: names or shell patterns, each also .gz or .zst");
+  f("target", target, "their translations: as many files, with as many lines, in the same order");
+  f("pairs", pairs, "both in one file: source, tab, target on each line");
+}
+
+void TranslationConfig::fields(Fields& f) {
+  f.section("train", train, "pairs to learn from");
+  f.section("validation", validation, "pairs to evaluate on while training");
+  f.section("test", test, "pairs for the final result");
+  f("max_length", max_length,
+    "pairs with a longer side, in tokens with its end token, are left out of training; 0: no limit", at_least(0));
+  f("max_length_ratio", max_length_ratio,
+    "pairs whose longer side has more than this many times the tokens of the shorter one are left out of training; "
+    "0: no limit",
+    at_least(0));
+}
+
+std::vector<TextPair> read_pairs(const ParallelFiles& files) {
+  DistinctFiles distinct("translation");
+  return PairReader(distinct, "").read(files);
+}
+
+TranslationData load_translation(const TranslationConfig& config) {
+  check_usage(!config.train.empty() || !config.validation.empty() || !config.test.empty(), "translation",
+              "no files are given; name some in translation.train, translation.validation or translation.test");
+  DistinctFiles distinct("translation");
+  const auto read = [&](const ParallelFiles& files, const char* part) {
+    return files.empty() ? std::vector<TextPair>() : PairReader(distinct, part).read(files);
+  };
+  TranslationData data;
+  data.train = read(config.train, "train.");
+  data.validation = read(config.validation, "validation.");
+  data.test = read(config.test, "test.");
+  log_info("translation: ", data.train.size(), " pairs to train on, ", data.validation.size(), " to validate, ",
+           data.test.size(), " to test");
+  return data;
+}
+
+}  // namespace lithe

@@ -1,0 +1,55 @@
+// The section `translation` of a recipe: texts and their translations, line by line.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lithe/base/fields.h"
+
+namespace lithe {
+
+/// The files of one part, training, validation or test. All may end in .gz or .zst.
+struct ParallelFiles {
+  std::vector<std::string> source,
+      target;                      // names or shell patterns; line n of one is the translation of line n of the other
+  std::vector<std::string> pairs;  // TSV: source, tab, target; no quoting
+
+  void fields(Fields& f);
+  bool empty() const { return source.empty() && target.empty() && pairs.empty(); }
+};
+
+struct TranslationConfig {
+  ParallelFiles train, validation, test;
+  int64_t max_length = 128;     // training: tokens of a side and its end token, see TranslationLimits
+  double max_length_ratio = 0;  // training: of the longer side to the shorter one; 0: no limit
+
+  void fields(Fields& f);
+};
+
+/// One line and its translation, without line ends; valid UTF-8.
+struct TextPair {
+  std::string source, target;
+  bool operator==(const TextPair&) const = default;
+};
+
+/// True for a text of white space alone.
+bool is_blank_text(std::string_view text);
+
+/// All pairs of the files, in order: those of the n-th source file with the n-th target file, then those of `pairs`.
+/// Lines end with LF or CRLF alone, a byte order mark is dropped. Every line is kept, also an empty one. One that is
+/// blank on one side only often means that lines have slipped; the first is named in a warning.
+///
+/// Fails on: unequally many source and target files, or lines in two of them (naming both, and both counts); a TSV line
+/// without exactly one tab; NUL or invalid UTF-8 (file, line and byte); a file without a line; a file named twice, also
+/// once as source and once as target; no files.
+std::vector<TextPair> read_pairs(const ParallelFiles& files);
+
+struct TranslationData {
+  std::vector<TextPair> train, validation, test;
+};
+
+/// read_pairs of the parts that name files, of which there must be one. Fails on a file that serves two parts.
+TranslationData load_translation(const TranslationConfig& config);
+
+}  // namespace lithe

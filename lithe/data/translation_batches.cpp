@@ -1,0 +1,191 @@
+#include "lithe/data/translation_batches.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "lithe/base/error.h"
+#include "lithe/base/log.h"
+#include "lithe/data/encode_texts.h"
+#include "lithe/data/examples_readers.h"
+#include "lithe/data/permutation.h"
+
+namespace lithe {
+namespace {
+
+void check_tokenizer(const Tokenizer& tokenizer, const char* side) {
+  check_usage(tokenizer.width() == 1, "translation", "the ", side, " tokenizer has no vocabulary (its tokens are ",
+              tokenizer.width(), " numbers each), but words must be predicted; choose one that has, such as bpe");
+  check_usage(tokenizer.specials().eos.has_value(), "translation", "the ", side,
+              " tokenizer has no token that ends a text; choose one that has, or name </s> in its specials");
+}
+
+// What is wrong with the lengths, or empty.
+std::string excess(int64_t source, int64_t target, const TranslationLimits& limits) {
+  if (limits.max_length > 0 && std::max(source, target) > limits.max_length)
+    return cat("has ", source, " and ", target, " tokens, more than ", limits.max_length);
+  const double ratio = double(std::max(source, target)) / double(std::min(source, target));
+  if (limits.max_length_ratio > 0 && ratio > limits.max_length_ratio)
+    return cat("has ", source, " and ", target, " tokens, a ratio above ", limits.max_length_ratio);
+  return "";
+}
+
+}  // namespace
+
+void TranslationBatches::Side::add(const std::vector<int32_t>& ids) {
+  tokens.insert(tokens.end(), ids.begin(), ids.end());
+  offsets.push_back(int64_t(tokens.size()));
+}
+
+std::span<const int32_t> TranslationBatches::Side::of(int64_t i) const {
+  return std::span(tokens).subspan(size_t(offsets[size_t(i)]), size_t(offsets[size_t(i) + 1] - offsets[size_t(i)]));
+}
+
+TranslationBatches::TranslationBatches(std::vector<TextPair> pairs, const Tokenizer& source, const Tokenizer& target,
+                                       const TranslationLimits& limits, int64_t batch_tokens, uint64_t seed,
+                                       bool shuffle)
+    : seed_(seed), shuffle_(shuffle) {
+  check_usage(!pairs.empty(), "translation", "there are no pairs to make batches of");
+  check_usage(batch_tokens >= 1, "translation", "batch_tokens must be at least 1, got ", batch_tokens);
+  check_usage(limits.max_length >= 0 && (limits.max_length_ratio == 0 || limits.max_length_ratio >= 1), "translation",
+              "max_length must be at least 0, and max_length_ratio at least 1 or 0 for no limit, got ",
+              limits.max_length, " and ", limits.max_length_ratio);
+  check_tokenizer(source, "source");
+  check_tokenizer(target, "target");
+  source_.end = *source.specials().eos;
+  target_.end = *target.specials().eos;
+  target_.begin = target.specials().bos.value_or(target_.end);
+  keep(std::move(pairs), source, target, limits);
+  divide(batch_tokens);
+  for (const Side* side : {&source_, &target_}) {
+    const int32_t specials[] = {side->begin, side->end};
+    fingerprint_ = checksum(specials, sizeof specials, fingerprint_);
+    fingerprint_ = checksum(side->tokens.data(), side->tokens.size() * sizeof(int32_t), fingerprint_);
+    fingerprint_ = checksum(side->offsets.data(), side->offsets.size() * sizeof(int64_t), fingerprint_);
+  }
+}
+
+// Tokenizes, and keeps what the limits allow.
+void TranslationBatches::keep(std::vector<TextPair> pairs, const Tokenizer& source, const Tokenizer& target,
+                              const TranslationLimits& limits) {
+  const auto all = int64_t(pairs.size());
+  const auto from = encode_texts(source, all, [&](int64_t i) -> std::string_view { return pairs[size_t(i)].source; });
+  const auto to = encode_texts(target, all, [&](int64_t i) -> std::string_view { return pairs[size_t(i)].target; });
+  int64_t blank = 0;
+  for (size_t i = 0; i < pairs.size(); ++i) {
+    TextPair& pair = pairs[i];
+    const bool empty = limits.leave_out && (is_blank_text(pair.source) || is_blank_text(pair.target));
+    const std::string wrong = excess(int64_t(from[i].size()) + 1, int64_t(to[i].size()) + 1, limits);
+    check_usage(wrong.empty() || limits.leave_out, "translation", "pair ", i + 1, " ('", shortened(pair.source), "') ",
+                wrong,
+                ", and no pair may be left out here; raise that limit (data.sequence_length), or shorten the text");
+    blank += empty;
+    dropped_ += empty || !wrong.empty();
+    if (empty || !wrong.empty()) continue;
+    source_.add(from[i]);
+    target_.add(to[i]);
+    pairs_.push_back(std::move(pair));
+  }
+  check(!pairs_.empty(), "translation", "none of the ", all, " pairs is left: ", blank,
+        " have a side without text, the rest exceeds max_length ", limits.max_length, " or max_length_ratio ",
+        limits.max_length_ratio, "; raise these");
+  if (dropped_ > 0)
+    log_info("translation: ", dropped_, " of ", all, " pairs are left out, ", blank, " without text on a side and ",
+             dropped_ - blank, " that are too long (max_length ", limits.max_length, ", max_length_ratio ",
+             limits.max_length_ratio, ")");
+}
+
+// The number of batches, and how large they can become.
+void TranslationBatches::divide(int64_t batch_tokens) {
+  int64_t longest = 0;
+  for (int64_t i = 0; i < count(); ++i) {
+    rows_ += pair_rows(i);
+    longest = std::max(longest, pair_rows(i));
+  }
+  // With rows/B at least the longest pair, a pair begins in every such stretch.
+  batches_ = std::min((rows_ + batch_tokens - 1) / batch_tokens, rows_ / longest);
+  if (shuffle_) {
+    largest_source_ = shuffled_bound(source_);
+    largest_target_ = shuffled_bound(target_);
+    return;
+  }
+  const auto order = order_of(0);
+  for (int64_t k = 0; k < batches_; ++k) {
+    const auto [first, last] = places(*order, k);
+    int64_t source = 0, target = 0;
+    for (int64_t i = first; i < last; ++i) {
+      source += source_.rows(i);
+      target += target_.rows(i);
+    }
+    largest_source_ = std::max(largest_source_, source);
+    largest_target_ = std::max(largest_target_, target);
+  }
+}
+
+// All pairs of a batch but the last lie within fewer than rows/B rows. Of so many rows, those of `side` are at most
+// what a knapsack of divisible pairs holds; to these comes the longest pair.
+int64_t TranslationBatches::shuffled_bound(const Side& side) const {
+  std::vector<int64_t> by_share(pairs_.size());
+  std::iota(by_share.begin(), by_share.end(), int64_t(0));
+  std::sort(by_share.begin(), by_share.end(),
+            [&](int64_t a, int64_t b) { return side.rows(a) * pair_rows(b) > side.rows(b) * pair_rows(a); });
+  int64_t room = (rows_ - 1) / batches_, bound = 0, longest = 0, all = 0;
+  for (const int64_t i : by_share) {
+    const int64_t taken = std::min(room, pair_rows(i));
+    bound += (side.rows(i) * taken + pair_rows(i) - 1) / pair_rows(i);
+    room -= taken;
+    longest = std::max(longest, side.rows(i));
+    all += side.rows(i);
+  }
+  return std::min(bound + longest, all);
+}
+
+std::shared_ptr<const TranslationBatches::Order> TranslationBatches::order_of(int64_t epoch) const {
+  if (!shuffle_) epoch = 0;
+  const std::lock_guard lock(last_->mutex);
+  if (!last_->order || last_->order->epoch != epoch) {
+    auto order = std::make_shared<Order>();
+    order->epoch = epoch;
+    if (shuffle_) {
+      order->pairs = permutation({seed_, uint64_t(epoch), 0, purpose_of("translation.order")}, count());
+    } else {
+      order->pairs.resize(pairs_.size());
+      std::iota(order->pairs.begin(), order->pairs.end(), int64_t(0));
+    }
+    order->starts.push_back(0);
+    for (const int64_t i : order->pairs) order->starts.push_back(order->starts.back() + pair_rows(i));
+    last_->order = std::move(order);
+  }
+  return last_->order;
+}
+
+// The places in the order that batch `index` has: [first, last).
+std::pair<int64_t, int64_t> TranslationBatches::places(const Order& order, int64_t index) const {
+  const auto place = [&](int64_t k) {  // of the first pair that begins at k rows/B or later
+    const int64_t row = (k * rows_ + batches_ - 1) / batches_;
+    return std::lower_bound(order.starts.begin(), order.starts.end() - 1, row) - order.starts.begin();
+  };
+  return {place(index), place(index + 1)};
+}
+
+Batch TranslationBatches::batch(int64_t epoch, int64_t index) const {
+  check(epoch >= 0 && index >= 0 && index < batches_, "translation", "batch ", index, " of epoch ", epoch,
+        " does not exist; an epoch has ", batches_);
+  const auto order = order_of(epoch);
+  const auto [first, last] = places(*order, index);
+  Batch batch{.offsets = {0}, .source_offsets = {0}};
+  for (int64_t place = first; place < last; ++place) {
+    const int64_t i = order->pairs[size_t(place)];
+    const auto from = source_.of(i), to = target_.of(i);
+    batch.source_tokens.insert(batch.source_tokens.end(), from.begin(), from.end());
+    batch.source_tokens.push_back(source_.end);
+    batch.source_offsets.push_back(int64_t(batch.source_tokens.size()));
+    batch.tokens.push_back(target_.begin);
+    batch.tokens.insert(batch.tokens.end(), to.begin(), to.end());
+    batch.labels.insert(batch.labels.end(), to.begin(), to.end());
+    batch.labels.push_back(target_.end);
+    batch.offsets.push_back(int64_t(batch.tokens.size()));
+  }
+  return batch;
+}
+
+}  // namespace lithe

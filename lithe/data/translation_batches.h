@@ -1,0 +1,95 @@
+// Pairs of texts as batches for an encoder-decoder.
+#pragma once
+
+#include <span>
+
+#include "lithe/data/batches.h"
+#include "lithe/data/translation.h"
+#include "lithe/text/tokenizer.h"
+
+namespace lithe {
+
+/// Which pairs are too long. A side's length is its tokens and its end token: the rows that it has.
+struct TranslationLimits {
+  int64_t max_length = 0;       // of either side; 0: no limit
+  double max_length_ratio = 0;  // longer side / shorter side, at least 1; 0: no limit
+  bool leave_out =
+      false;  // training: what exceeds the limits is left out, as is a pair with a blank side; else an error
+};
+
+/// Pairs as packed rows: the source sequence of a pair is its tokens and eos, the target sequence has the rows
+/// bos t1 … tn and the labels t1 … tn eos (E03). A tokenizer without bos begins with its eos.
+///
+/// An epoch has B = ceil(rows / batch_tokens) batches, where rows counts source and target of all pairs, and fewer
+/// where a pair is longer than rows / B. The pairs are permuted by (seed, epoch) and laid one after another; batch k is
+/// those whose first row lies in [k rows/B, (k+1) rows/B). So every pair comes once an epoch, every batch has a pair,
+/// and its rows are fewer than rows/B and those of the longest pair. In order (evaluation) nothing is permuted.
+///
+/// Rows are packed, so pairs of unlike length cost nothing and are not sorted into buckets.
+class TranslationBatches : public BatchSource {
+ public:
+  /// Tokenizes all pairs. Fails when there are none or the limits leave none, on a pair beyond them where they do not
+  /// leave out, and on a tokenizer without eos or without a vocabulary.
+  TranslationBatches(std::vector<TextPair> pairs, const Tokenizer& source, const Tokenizer& target,
+                     const TranslationLimits& limits, int64_t batch_tokens, uint64_t seed, bool shuffle);
+
+  int64_t batches_per_epoch() const override { return batches_; }
+  /// The most target rows, as Batch::rows() counts them.
+  int64_t largest_batch() const override { return largest_target_; }
+  Batch batch(int64_t epoch, int64_t index) const override;
+
+  /// No batch of any epoch has more source rows, or more target rows. In order they are exact. Shuffled they are bounds
+  /// that no permutation exceeds: the rows of the longest pair on that side, and as many more of pairs with the largest
+  /// share of that side as fit into rows/B.
+  int64_t largest_source() const { return largest_source_; }
+  int64_t largest_target() const { return largest_target_; }
+
+  /// The pairs that were kept, in their order.
+  const std::vector<TextPair>& pairs() const { return pairs_; }
+  /// How many pairs the limits left out.
+  int64_t dropped() const { return dropped_; }
+  /// Tokens of pair i without any special.
+  std::span<const int32_t> source_tokens(int64_t i) const { return source_.of(i); }
+  std::span<const int32_t> target_tokens(int64_t i) const { return target_.of(i); }
+  bool shuffled() const { return shuffle_; }
+  /// Checksum of all tokens, where they are cut, and the specials.
+  uint64_t fingerprint() const { return fingerprint_; }
+
+ private:
+  struct Side {  // the tokens of all pairs
+    int32_t begin = 0, end = 0;
+    std::vector<int32_t> tokens;
+    std::vector<int64_t> offsets{0};
+
+    void add(const std::vector<int32_t>& ids);
+    std::span<const int32_t> of(int64_t i) const;
+    int64_t rows(int64_t i) const { return offsets[size_t(i) + 1] - offsets[size_t(i)] + 1; }
+  };
+  struct Order {  // of an epoch
+    int64_t epoch = -1;
+    std::vector<int64_t> pairs;
+    std::vector<int64_t> starts;  // the first row of each, and behind them the number of rows
+  };
+  struct LastOrder {
+    std::mutex mutex;
+    std::shared_ptr<const Order> order;
+  };
+
+  std::vector<TextPair> pairs_;
+  Side source_, target_;
+  int64_t rows_ = 0, batches_ = 0, largest_source_ = 0, largest_target_ = 0, dropped_ = 0;
+  uint64_t seed_, fingerprint_ = 0;
+  bool shuffle_;
+  std::unique_ptr<LastOrder> last_ = std::make_unique<LastOrder>();
+
+  int64_t count() const { return int64_t(pairs_.size()); }
+  int64_t pair_rows(int64_t i) const { return source_.rows(i) + target_.rows(i); }
+  void keep(std::vector<TextPair> pairs, const Tokenizer& source, const Tokenizer& target,
+            const TranslationLimits& limits);
+  void divide(int64_t batch_tokens);
+  int64_t shuffled_bound(const Side& side) const;
+  std::shared_ptr<const Order> order_of(int64_t epoch) const;
+  std::pair<int64_t, int64_t> places(const Order& order, int64_t index) const;
+};
+
+}  // namespace lithe

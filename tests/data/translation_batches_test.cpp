@@ -1,0 +1,237 @@
+#include "lithe/data/translation_batches.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <set>
+
+#include "lithe/base/random.h"
+#include "lithe/base/threads.h"
+#include "tests/data/files_for_tests.h"
+
+namespace lithe {
+namespace {
+
+using Ids = std::vector<int32_t>;
+using Offsets = std::vector<int64_t>;
+
+constexpr int32_t kEnd = 256;  // of the byte tokenizer: bos and eos
+
+const Tokenizer& bytes() {
+  static const auto tokenizer = make_byte_tokenizer();
+  return *tokenizer;
+}
+
+TranslationBatches make(std::vector<TextPair> pairs, const TranslationLimits& limits, int64_t batch_tokens,
+                        bool shuffle = false, uint64_t seed = 1) {
+  return {std::move(pairs), bytes(), bytes(), limits, batch_tokens, seed, shuffle};
+}
+
+// Pair i of `count`: sides of up to `longest` letters, each pair unlike all others.
+std::vector<TextPair> some_pairs(int64_t count, uint64_t longest) {
+  const RandomKey key{.seed = 5, .purpose = purpose_of("pairs")};
+  std::vector<TextPair> pairs;
+  for (int64_t i = 0; i < count; ++i)
+    pairs.push_back({cat(i, std::string(random_below(key, uint64_t(2 * i), longest), 's')),
+                     cat(i, std::string(random_below(key, uint64_t(2 * i + 1), longest), 't'))});
+  return pairs;
+}
+
+// The pairs of a batch as text, their frames checked.
+std::vector<TextPair> pairs_of(const Batch& batch) {
+  std::vector<TextPair> pairs;
+  EXPECT_EQ(batch.offsets.size(), batch.source_offsets.size());
+  EXPECT_EQ(batch.labels.size(), batch.tokens.size());
+  EXPECT_EQ(batch.offsets.back(), int64_t(batch.tokens.size()));
+  EXPECT_EQ(batch.source_offsets.back(), int64_t(batch.source_tokens.size()));
+  for (size_t b = 0; b + 1 < batch.offsets.size(); ++b) {
+    const Ids source(batch.source_tokens.begin() + batch.source_offsets[b],
+                     batch.source_tokens.begin() + batch.source_offsets[b + 1]),
+        rows(batch.tokens.begin() + batch.offsets[b], batch.tokens.begin() + batch.offsets[b + 1]),
+        labels(batch.labels.begin() + batch.offsets[b], batch.labels.begin() + batch.offsets[b + 1]);
+    EXPECT_EQ(source.back(), kEnd);
+    EXPECT_EQ(rows.front(), kEnd);
+    EXPECT_EQ(labels.back(), kEnd);
+    EXPECT_TRUE(std::equal(rows.begin() + 1, rows.end(), labels.begin()));  // a label is the next row's token
+    pairs.push_back({std::string(source.begin(), source.end() - 1), std::string(labels.begin(), labels.end() - 1)});
+  }
+  return pairs;
+}
+
+TEST(TranslationBatches, TargetsAreDelayedByOne) {
+  const auto batches = make({{"ab", "xyz"}, {"", ""}, {"c", "w"}}, {}, 1000);
+  ASSERT_EQ(batches.batches_per_epoch(), 1);
+  const Batch batch = batches.batch(0, 0);
+  EXPECT_EQ(batch.source_tokens, (Ids{'a', 'b', kEnd, kEnd, 'c', kEnd}));
+  EXPECT_EQ(batch.source_offsets, (Offsets{0, 3, 4, 6}));
+  EXPECT_EQ(batch.tokens, (Ids{kEnd, 'x', 'y', 'z', kEnd, kEnd, 'w'}));
+  EXPECT_EQ(batch.labels, (Ids{'x', 'y', 'z', kEnd, kEnd, 'w', kEnd}));
+  EXPECT_EQ(batch.offsets, (Offsets{0, 4, 5, 7}));
+  EXPECT_TRUE(batch.predicted.empty());
+  EXPECT_EQ(batches.batch(3, 0), batch);  // in order every epoch is the same
+  EXPECT_EQ(batches.largest_batch(), 7);
+  EXPECT_EQ(batches.largest_source(), 6);
+  EXPECT_EQ(batches.dropped(), 0);
+  const auto ids = batches.target_tokens(0);
+  EXPECT_EQ(Ids(ids.begin(), ids.end()), (Ids{'x', 'y', 'z'}));
+}
+
+TEST(TranslationBatches, EveryPairOnceAnEpochInBatchesOfAboutTheSize) {
+  const auto pairs = some_pairs(301, 20);
+  std::set<std::vector<TextPair>, decltype([](const auto& a, const auto& b) { return a[0].source < b[0].source; })>
+      first_batches;
+  for (const bool shuffle : {false, true})
+    for (const int64_t batch_tokens : {1, 30, 47, 48, 100, 1000, 100000}) {
+      const auto batches = make(pairs, {}, batch_tokens, shuffle);
+      int64_t rows = 0, longest = 0, most_source = 0, most_target = 0;
+      for (const TextPair& p : pairs) {
+        const auto pair_rows = int64_t(p.source.size() + p.target.size()) + 2;
+        rows += pair_rows;
+        longest = std::max(longest, pair_rows);
+      }
+      const int64_t count = batches.batches_per_epoch();
+      EXPECT_EQ(count, std::min((rows + batch_tokens - 1) / batch_tokens, rows / longest));
+      for (const int64_t epoch : {0, 1}) {
+        std::vector<TextPair> seen;
+        for (int64_t k = 0; k < count; ++k) {
+          const Batch batch = batches.batch(epoch, k);
+          EXPECT_GE(batch.sequences(), 1);
+          const int64_t source = batch.source_offsets.back(), target = batch.rows();
+          EXPECT_LT(source + target, (rows + count - 1) / count + longest);
+          most_source = std::max(most_source, source);
+          most_target = std::max(most_target, target);
+          for (const TextPair& p : pairs_of(batch)) seen.push_back(p);
+        }
+        if (!shuffle) {
+          EXPECT_EQ(seen, pairs);
+        } else {
+          EXPECT_NE(seen, pairs);
+          first_batches.insert(seen);
+          EXPECT_TRUE(std::is_permutation(seen.begin(), seen.end(), pairs.begin(), pairs.end()));
+        }
+      }
+      if (shuffle) {
+        EXPECT_LE(most_source, batches.largest_source());
+        EXPECT_LE(most_target, batches.largest_target());
+      } else {
+        EXPECT_EQ(most_source, batches.largest_source());
+        EXPECT_EQ(most_target, batches.largest_target());
+      }
+      EXPECT_EQ(batches.largest_batch(), batches.largest_target());
+    }
+  EXPECT_EQ(first_batches.size(), 2u);  // one order an epoch, whatever the size of batches
+}
+
+// Ten pairs of 1 + 9 rows and ten of 9 + 1: a batch of three pairs may have nothing but one kind.
+TEST(TranslationBatches, BoundsHoldForTheWorstOrder) {
+  std::vector<TextPair> pairs(20);
+  for (size_t i = 0; i < 20; ++i) (i < 10 ? pairs[i].source : pairs[i].target) = std::string(8, 'x');
+  const auto batches = make(pairs, {}, 20, true);
+  ASSERT_EQ(batches.batches_per_epoch(), 10);
+  // Fewer than 20 rows and a pair: at most two pairs of 9, and a third's share of nine rows of ten.
+  EXPECT_EQ(batches.largest_source(), 9 + 9 + 9);
+  int64_t most = 0;
+  for (int64_t epoch = 0; epoch < 50; ++epoch)
+    for (int64_t k = 0; k < 10; ++k) most = std::max(most, batches.batch(epoch, k).source_offsets.back());
+  EXPECT_EQ(most, 18);
+  EXPECT_LE(make(pairs, {}, 100000, true).largest_source(), 100);  // never more than all
+}
+
+TEST(TranslationBatches, ShufflesBySeedAndEpoch) {
+  const auto pairs = some_pairs(50, 5);
+  const auto a = make(pairs, {}, 60, true, 1), same = make(pairs, {}, 60, true, 1), b = make(pairs, {}, 60, true, 2);
+  EXPECT_EQ(a.batch(7, 3), same.batch(7, 3));
+  EXPECT_NE(a.batch(7, 3), a.batch(8, 3));
+  EXPECT_NE(a.batch(7, 3), b.batch(7, 3));
+  EXPECT_EQ(a.fingerprint(), b.fingerprint());
+  EXPECT_NE(a.fingerprint(), make(some_pairs(49, 5), {}, 60).fingerprint());
+  // The same bytes cut elsewhere.
+  EXPECT_NE(make({{"ab", "c"}, {"d", "e"}}, {}, 60).fingerprint(),
+            make({{"a", "c"}, {"bd", "e"}}, {}, 60).fingerprint());
+  EXPECT_NE(make({{"ab", "c"}}, {}, 60).fingerprint(), make({{"a", "bc"}}, {}, 60).fingerprint());
+  expect_error([&] { a.batch(0, a.batches_per_epoch()); }, {"batch", "does not exist"});
+}
+
+TEST(TranslationBatches, TrainingLeavesOutWhatIsTooLongOrBlank) {
+  const std::vector<TextPair> pairs = {{"abc", "abc"}, {"abcd", "a"}, {"a", "abcd"}, {"a", "abc"},
+                                       {" \t", "a"},   {"a", ""},     {"", ""},      {"\u3000", "b"}};
+  const auto kept = [&](const TranslationLimits& limits) {
+    const auto batches = make(pairs, limits, 1000);
+    EXPECT_EQ(batches.dropped() + int64_t(batches.pairs().size()), int64_t(pairs.size()));
+    EXPECT_EQ(pairs_of(batches.batch(0, 0)), batches.pairs());
+    std::string names;
+    for (const TextPair& p : batches.pairs()) names += p.source + "-" + p.target + " ";
+    return names;
+  };
+  EXPECT_EQ(kept({.leave_out = true}), "abc-abc abcd-a a-abcd a-abc ");
+  EXPECT_EQ(kept({.max_length = 4, .leave_out = true}), "abc-abc a-abc ");        // three letters and the end
+  EXPECT_EQ(kept({.max_length_ratio = 2, .leave_out = true}), "abc-abc a-abc ");  // 4 to 2 rows
+  EXPECT_EQ(kept({.max_length_ratio = 1.5, .leave_out = true}), "abc-abc ");
+  EXPECT_EQ(make(pairs, {.max_length = 5}, 1000).pairs(), pairs);  // evaluation keeps blank lines too
+  expect_error([&] { make(pairs, {.max_length = 4}, 1000); },
+               {"pair 2 ('abcd') has 5 and 2 tokens, more than 4", "data.sequence_length"}, ExitCode::usage);
+  expect_error([&] { make(pairs, {.max_length = 1, .leave_out = true}, 9); }, {"none of the 8 pairs", "4 have a side"});
+  expect_error([&] { make(pairs, {.max_length_ratio = 0.5}, 9); }, {"max_length_ratio", "0.5"}, ExitCode::usage);
+  expect_error([] { make({}, {}, 9); }, {"no pairs"}, ExitCode::usage);
+  expect_error([&] { make(pairs, {}, 0); }, {"batch_tokens", "got 0"}, ExitCode::usage);
+}
+
+TEST(TranslationBatches, TokenizersMustEndATextAndHaveAVocabulary) {
+  const auto words = make_tokenizer({.type = "words"}, {});
+  const auto no_end = parse_tokenizer(R"({"model": {"type": "BPE", "vocab": {"a": 0, "b": 1}, "merges": []}})", "test");
+  const std::vector<TextPair> pairs = {{"a", "b"}};
+  expect_error([&] { TranslationBatches(pairs, *words, bytes(), {}, 9, 1, false); },
+               {"the source tokenizer has no vocabulary"}, ExitCode::usage);
+  expect_error([&] { TranslationBatches(pairs, bytes(), *no_end, {}, 9, 1, false); },
+               {"the target tokenizer has no token that ends a text", "</s>"}, ExitCode::usage);
+}
+
+TEST(TranslationBatches, EachSideHasItsTokenizer) {
+  const auto trained = [](std::vector<std::string> specials) {
+    const std::string_view text = "aa aa aa";
+    return train_bpe({&text, 1}, {.vocab_size = 261, .min_frequency = 1, .specials = std::move(specials)});
+  };
+  const auto two = trained({"<s>", "</s>"});
+  const TranslationBatches batches({{"b", "a"}}, bytes(), *two, {}, 9, 1, false);
+  const Batch batch = batches.batch(0, 0);
+  EXPECT_EQ(batch.source_tokens, (Ids{'b', kEnd}));
+  EXPECT_EQ(batch.tokens, (Ids{0, two->encode("a")[0]}));  // <s> begins
+  EXPECT_EQ(batch.labels, (Ids{two->encode("a")[0], 1}));  // </s> ends
+}
+
+TEST(TranslationBatches, ThreadsDoNotMatter) {
+  const auto pairs = some_pairs(500, 40);
+  const int before = threads();
+  set_threads(1);
+  const auto one = make(pairs, {}, 500, true);
+  set_threads(2);
+  const auto two = make(pairs, {}, 500, true);
+  set_threads(before);
+  EXPECT_EQ(one.fingerprint(), two.fingerprint());
+  EXPECT_EQ(one.batch(1, 1), two.batch(1, 1));
+}
+
+TEST(TranslationBatches, Multi30k) {
+  const char* named = std::getenv("LITHE_DATA");
+  const Path folder = Path(named ? named : "../shared/data") / "translation/multi30k";
+  if (!std::filesystem::exists(folder)) GTEST_SKIP() << "needs ../shared/data/translation/multi30k";
+  const auto pairs =
+      read_pairs({.source = {(folder / "train.en.gz").string()}, .target = {(folder / "train.de.gz").string()}});
+  ASSERT_EQ(pairs.size(), 29000u);
+  EXPECT_EQ(pairs[0].source, "Two young, White males are outside near many bushes.");
+  const auto batches = make(pairs, {.max_length = 128, .max_length_ratio = 3, .leave_out = true}, 16384, true);
+  EXPECT_EQ(batches.dropped() + int64_t(batches.pairs().size()), 29000);
+  EXPECT_GT(batches.dropped(), 0);
+  int64_t seen = 0;
+  for (int64_t k = 0; k < batches.batches_per_epoch(); ++k) {
+    const Batch batch = batches.batch(0, k);
+    seen += batch.sequences();
+    EXPECT_LE(batch.source_offsets.back(), batches.largest_source());
+    EXPECT_LE(batch.rows(), batches.largest_target());
+    EXPECT_LE(batch.source_offsets.back() + batch.rows(), 16384 + 256);
+  }
+  EXPECT_EQ(seen, int64_t(batches.pairs().size()));
+  EXPECT_LT(batches.largest_source(), 16384);  // the bound is of use: both sides of a batch do not count as one
+}
+
+}  // namespace
+}  // namespace lithe
