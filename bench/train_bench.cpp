@@ -42,7 +42,7 @@ int run(const std::string& name, const std::string& precision, int steps, bool r
   train.learning_rate = 3e-4;
   train.max_grad_norm = 0;  // as the peer
   train.gradient_checkpointing = recompute;
-  const Plan plan = plan_training(config, train, s.context, 0, false);
+  const Plan plan = plan_training(config, train, {.sequence_length = s.context}, false);
 
   Model model(config, {.dtype = train.parameter_dtype(), .compute = train.compute(), .trainable = true});
   model.set_recompute(recompute);

@@ -66,7 +66,8 @@ int eval_task(const Options& o, Recipe recipe, const LoadedModel& loaded) {
 int eval_objective(const Options& o, const Recipe& recipe, const LoadedModel& loaded) {
   check_usage(o.files.empty() && !o.context && !o.stride, "eval", "objective ", recipe.train.objective,
               " is measured on the run's held-out text alone");
-  const TrainingData data = load_training_data(recipe.data, recipe.train, std::nullopt, loaded.tokenizer);
+  const TrainingData data =
+      load_training_data(recipe.data, recipe.train, recipe.lessons(), {loaded.tokenizer, loaded.source_tokenizer});
   check_usage(data.validation != nullptr, "eval", "the run has no held-out text");
   const auto total = evaluate(*loaded.model, *data.validation);
   if (!total) return 128 + stop_signal();

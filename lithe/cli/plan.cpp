@@ -95,12 +95,13 @@ int run(const Options& o) {
               "the number of classes is in the examples; give model.num_labels or task.labels to plan without them");
   if (o.cost) return print_costs(o, recipe, length);
   const bool evaluates = !recipe.data.validation_files.empty() || recipe.data.validation_fraction > 0;
-  const int64_t rows = evaluates ? recipe.train.micro_batch_tokens() : 0;
+  PlanShape shape{.sequence_length = recipe.data.sequence_length};
+  if (evaluates) shape.evaluation.rows = recipe.train.micro_batch_tokens();
   const int64_t budget = o.budget.empty() ? 0 : parse_bytes(o.budget);
   check_usage(!o.fit || budget, "plan", "--fit needs --memory-budget");
-  if (o.fit) fit_memory(model, recipe.train, recipe.data.sequence_length, rows, budget);
-  const Plan plan = plan_training(model, recipe.train, recipe.data.sequence_length,
-                                  evaluates ? std::min(rows, recipe.train.micro_batch_tokens()) : 0, !o.no_speed);
+  if (o.fit) fit_memory(model, recipe.train, shape, budget);
+  if (evaluates) shape.evaluation.rows = recipe.train.micro_batch_tokens();
+  const Plan plan = plan_training(model, recipe.train, shape, !o.no_speed);
   if (o.json) {
     Json json = {{"parameters", plan.parameters},
                  {"forward_flops", plan.forward.flops},

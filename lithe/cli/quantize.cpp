@@ -154,7 +154,7 @@ int run(const Options& o) {
   const Json json = json_of(o, layers, change ? &*change : nullptr, before, after);
 
   save_config(quantized->config(), out / "config.json");
-  save_tokenizer(*loaded.tokenizer, out.path());
+  save_tokenizers({loaded.tokenizer, loaded.source_tokenizer}, out.path());
   for (const char* name : {"generation_config.json", "resolved_recipe.yaml"})
     if (fs::exists(Path(o.model) / name)) write_file(out / name, read_file(Path(o.model) / name));
   write_file(out / "quantization.json", json.dump(2) + "\n");

@@ -15,9 +15,17 @@ void Recipe::fields(Fields& f) {
   f.section("model", model, "the parts and sizes of the model");
   f.section("data", data, "what to learn from");
   f.section("task", task, "labelled examples to learn from, with objective task");
+  f.section("translation", translation, "texts and their translations to learn from, with objective seq2seq");
   f.section("train", train, "how to learn");
   f.section("eval", eval, "how `lithe eval` measures");
   f.section("generate", generate, "how `lithe generate` and samples during training choose tokens");
+}
+
+Lessons Recipe::lessons() const {
+  Lessons out;
+  if (has_task()) out.task = task;
+  if (has_translation()) out.translation = translation;
+  return out;
 }
 
 namespace {

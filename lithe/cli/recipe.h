@@ -3,10 +3,11 @@
 
 #include "lithe/data/config.h"
 #include "lithe/data/task.h"
+#include "lithe/data/translation.h"
 #include "lithe/eval/perplexity.h"
 #include "lithe/infer/sampler.h"
 #include "lithe/model/config.h"
-#include "lithe/train/config.h"
+#include "lithe/train/training_data.h"
 
 namespace lithe {
 
@@ -17,11 +18,15 @@ struct Recipe {
   DataConfig data;
   TrainConfig train;
   TaskConfig task;
+  TranslationConfig translation;
   EvalConfig eval;
   GenerateConfig generate;
   void fields(Fields& f);
   /// The section task names examples.
   bool has_task() const { return !task.train.empty() || !task.test.empty(); }
+  /// The section translation names texts.
+  bool has_translation() const { return !translation.train.empty() || !translation.test.empty(); }
+  Lessons lessons() const;
 };
 
 /// Reads `file`. With from_pretrained the section model starts as that run's, and with a task its head is the task's

@@ -11,10 +11,11 @@ TrainRun train_run_of(const Recipe& recipe) {
   run.model = recipe.model;
   run.data = recipe.data;
   run.train = recipe.train;
-  if (recipe.has_task()) {
-    run.task = recipe.task;
-    run.score_task = score_task_of(recipe.task);
-  }
+  run.lessons = recipe.lessons();
+  if (run.lessons.task)
+    run.score = [score = score_task_of(recipe.task)](const Model& model, const TrainingData& data) {
+      return score(model, static_cast<const TaskBatches&>(*data.validation), data.labels);
+    };
   run.from_pretrained = recipe.from_pretrained;
   run.fresh_weights = recipe.fresh_weights;
   run.sample_prompt = recipe.generate.prompt;

@@ -132,8 +132,9 @@ void plan_variant(Variant& v, const TextSizes& text) {
     check_usage(v.setting.train.objective == "clm", "compare", "objective ", v.setting.train.objective,
                 ": comparisons score the next token; `lithe finetune` compares encoders by their tasks");
     v.setting.train.validate(v.setting.data.sequence_length);
-    v.plan = plan_training(complete_model(v.setting, text), v.setting.train, v.setting.data.sequence_length,
-                           text.evaluation_rows, false);
+    v.plan =
+        plan_training(complete_model(v.setting, text), v.setting.train,
+                      {.sequence_length = v.setting.data.sequence_length, .evaluation = {text.evaluation_rows}}, false);
     v.steps = v.setting.train.total_steps(text.batches_per_epoch);
   } catch (const Error& error) {
     throw Error("compare", cat("variant '", v.name, "': ", error.what()), error.code());

@@ -149,8 +149,9 @@ Finetuning finetune(const FinetuneRequest& request) {
   for (const Path& file : request.tasks) {
     const TrainRun run =
         request.read(file, {cat("from_pretrained=", request.models[0].directory.string()), "fresh_weights=false"});
-    check_usage(run.task.has_value(), "finetune", "'", file.string(), "' has no section task that names examples");
-    const Task& task = tasks.emplace_back(read_task(*run.task));
+    check_usage(run.lessons.task.has_value(), "finetune", "'", file.string(),
+                "' has no section task that names examples");
+    const Task& task = tasks.emplace_back(read_task(*run.lessons.task));
     result.tasks.push_back(file.stem().string());
     result.majority.push_back(task.majority);
     result.scored_on.push_back(task.part);

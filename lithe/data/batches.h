@@ -37,8 +37,9 @@ class BatchSource {
  public:
   virtual ~BatchSource() = default;
   virtual int64_t batches_per_epoch() const = 0;
-  /// The most rows that a batch has.
+  /// The most rows that a batch has, and the most of a source.
   virtual int64_t largest_batch() const = 0;
+  virtual int64_t largest_source() const { return 0; }
   /// 0 <= index < batches_per_epoch().
   virtual Batch batch(int64_t epoch, int64_t index) const = 0;
 };

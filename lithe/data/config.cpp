@@ -30,15 +30,29 @@ std::unique_ptr<Tokenizer> read_cached_tokenizer(const Path& path) {
   return parse_tokenizer(bytes.substr(17), path.string());
 }
 
-std::unique_ptr<Tokenizer> load_or_train(const TokenizerConfig& config, const Corpus& corpus,
-                                         const Path& cache_directory) {
-  const ForEachText texts = [&](const std::function<void(std::string_view)>& f) { corpus.for_each_document(f); };
+std::shared_ptr<const Tokenizer> tokenizer_of(const TokenizerConfig& config, const Corpus& corpus,
+                                              const Path& cache_directory) {
+  const bool learns = learns_from_texts(config);
+  return tokenizer_of(
+      config, [&](const std::function<void(std::string_view)>& f) { corpus.for_each_document(f); },
+      learns ? corpus.fingerprint() : 0, cache_directory);
+}
+
+void report(const char* what, const TokenStore& store) {
+  const auto counted = [](int64_t n, const char* thing) { return cat(n, " ", thing, n == 1 ? "" : "s"); };
+  log_info(what, ": ", counted(store.documents(), "document"), ", ", counted(store.tokens(), "token"), ", ",
+           counted(store.info().words, "word"), ", ", counted(store.info().bytes, "byte"));
+}
+
+}  // namespace
+
+std::shared_ptr<const Tokenizer> tokenizer_of(const TokenizerConfig& config, const ForEachText& texts,
+                                              uint64_t fingerprint, const Path& cache_directory) {
   if (!learns_from_texts(config)) return make_tokenizer(config, texts);
   TokenizerConfig copy = config;
   // The number changes when training would give another tokenizer for the same section and text.
   const std::string facts = "1\n" + to_yaml(write_fields([&](Fields& f) { copy.fields(f); }));
-  const Path path =
-      cache_directory / (hex(checksum(facts.data(), facts.size(), corpus.fingerprint())) + "." + config.type);
+  const Path path = cache_directory / (hex(checksum(facts.data(), facts.size(), fingerprint)) + "." + config.type);
   if (std::filesystem::exists(path)) {
     try {
       return read_cached_tokenizer(path);
@@ -51,14 +65,6 @@ std::unique_ptr<Tokenizer> load_or_train(const TokenizerConfig& config, const Co
   write_file(path, hex(checksum(json.data(), json.size())) + "\n" + json);
   return tokenizer;
 }
-
-void report(const char* what, const TokenStore& store) {
-  const auto counted = [](int64_t n, const char* thing) { return cat(n, " ", thing, n == 1 ? "" : "s"); };
-  log_info(what, ": ", counted(store.documents(), "document"), ", ", counted(store.tokens(), "token"), ", ",
-           counted(store.info().words, "word"), ", ", counted(store.info().bytes, "byte"));
-}
-
-}  // namespace
 
 void DataConfig::fields(Fields& f) {
   f("files", files,
@@ -74,8 +80,18 @@ void DataConfig::fields(Fields& f) {
     "keep bytes that are no UTF-8 instead of refusing the file (in JSONL they become U+FFFD)");
   f("sequence_length", sequence_length, "longest sequence in tokens; longer documents are cut", at_least(1));
   f.section("tokenizer", tokenizer, "how text becomes tokens");
+  f.free("source_tokenizer", source_tokenizer,
+         "translation: keys as in tokenizer, when the source has a vocabulary of its own");
   f("cache_directory", cache_directory,
     "where tokenized corpora are kept; empty: $XDG_CACHE_HOME/lithe, else ~/.cache/lithe");
+}
+
+std::optional<TokenizerConfig> DataConfig::own_source_tokenizer() const {
+  if (source_tokenizer.is_null() || (source_tokenizer.is_map() && source_tokenizer.entries().empty()))
+    return std::nullopt;
+  TokenizerConfig out;
+  read_fields(source_tokenizer, "data.source_tokenizer", [&](Fields& f) { out.fields(f); });
+  return out;
 }
 
 CorpusOptions corpus_options(const DataConfig& config) {
@@ -114,9 +130,9 @@ std::shared_ptr<const Tokenizer> tokenizer_of(const DataConfig& config) {
   check_usage(!config.files.empty(), "data", "a tokenizer of type ", config.tokenizer.type,
               " is learnt from text; name it in data.files, or give from_pretrained or a tokenizer of type file");
   const Corpus all(config.files, corpus_options(config));
-  return load_or_train(config.tokenizer,
-                       config.validation_fraction > 0 ? all.training_part(config.validation_fraction) : all,
-                       resolve_cache_directory(config.cache_directory));
+  return tokenizer_of(config.tokenizer,
+                      config.validation_fraction > 0 ? all.training_part(config.validation_fraction) : all,
+                      resolve_cache_directory(config.cache_directory));
 }
 
 Dataset load_dataset(const DataConfig& config, std::shared_ptr<const Tokenizer> existing) {
@@ -134,7 +150,7 @@ Dataset load_dataset(const DataConfig& config, std::shared_ptr<const Tokenizer> 
   }
 
   Dataset dataset;
-  dataset.tokenizer = existing ? std::move(existing) : load_or_train(config.tokenizer, train, cache);
+  dataset.tokenizer = existing ? std::move(existing) : tokenizer_of(config.tokenizer, train, cache);
   dataset.train = load_tokens(train, *dataset.tokenizer, cache);
   if (validation) dataset.validation = load_tokens(*validation, *dataset.tokenizer, cache);
   check(dataset.train.tokens() > 0 && (!validation || dataset.validation->tokens() > 0), "data", "validation_fraction ",

@@ -22,9 +22,12 @@ struct DataConfig {
   bool allow_invalid_utf8 = false;
   int64_t sequence_length = 256;
   TokenizerConfig tokenizer;
+  Node source_tokenizer;        // translation: of the source, when it has its own
   std::string cache_directory;  // empty: $XDG_CACHE_HOME/lithe, else ~/.cache/lithe
 
   void fields(Fields& f);
+  /// None: source and target share `tokenizer`.
+  std::optional<TokenizerConfig> own_source_tokenizer() const;
 };
 
 CorpusOptions corpus_options(const DataConfig& config);
@@ -47,5 +50,9 @@ Dataset load_dataset(const DataConfig& config, std::shared_ptr<const Tokenizer> 
 
 /// The tokenizer of `config`, from its file or trained on the training text as load_dataset does.
 std::shared_ptr<const Tokenizer> tokenizer_of(const DataConfig& config);
+/// The tokenizer of a section tokenizer, trained on `texts`, which `fingerprint` identifies, when it learns from texts;
+/// what was trained is kept in the cache.
+std::shared_ptr<const Tokenizer> tokenizer_of(const TokenizerConfig& config, const ForEachText& texts,
+                                              uint64_t fingerprint, const Path& cache_directory);
 
 }  // namespace lithe

@@ -41,7 +41,7 @@ class TranslationBatches : public BatchSource {
   /// No batch of any epoch has more source rows, or more target rows. In order they are exact. Shuffled they are bounds
   /// that no permutation exceeds: the rows of the longest pair on that side, and as many more of pairs with the largest
   /// share of that side as fit into rows/B.
-  int64_t largest_source() const { return largest_source_; }
+  int64_t largest_source() const override { return largest_source_; }
   int64_t largest_target() const { return largest_target_; }
 
   /// The pairs that were kept, in their order.

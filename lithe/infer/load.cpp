@@ -22,8 +22,15 @@ LoadedModel load_model(const Path& directory, const std::string& weights, const 
                                 : "");
   const DType dtype = dtype_named(precision);
   LoadedModel loaded;
-  loaded.tokenizer = load_tokenizer(directory);
+  const Tokenizers tokenizers = load_tokenizers(directory);
+  loaded.tokenizer = tokenizers.tokenizer;
   ModelConfig config = load_config(directory / "config.json");
+  if (config.architecture == "encoder_decoder") {
+    loaded.source_tokenizer = tokenizers.source ? tokenizers.source : tokenizers.tokenizer;
+    const int64_t entries = config.encoder_config().vocab_size;
+    check(loaded.source_tokenizer->vocab_size() <= entries, "load", "'", directory.string(),
+          "': the source tokenizer has ", loaded.source_tokenizer->vocab_size(), " entries, the encoder ", entries);
+  }
   if (el_rewrite) config.replace_heads("mha", "el_rewrite");
   check(loaded.tokenizer->vocab_size() <= config.vocab_size, "load", "'", directory.string(), "': the tokenizer has ",
         loaded.tokenizer->vocab_size(), " entries, the model ", config.vocab_size);

@@ -10,7 +10,7 @@ namespace lithe {
 
 struct LoadedModel {
   std::unique_ptr<Model> model;
-  std::shared_ptr<const Tokenizer> tokenizer;
+  std::shared_ptr<const Tokenizer> tokenizer, source_tokenizer;  // source: of an encoder-decoder, may be the same
 };
 
 /// Reads config.json, tokenizer.json and the weights: `weights` is empty (model.safetensors), "best", or a file.

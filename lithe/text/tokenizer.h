@@ -150,6 +150,14 @@ std::unique_ptr<Tokenizer> parse_tokenizer(std::string json, const std::string& 
 /// Writes tokenizer.json and tokenizer_config.json (the roles) into a directory, as Hugging Face reads them.
 void save_tokenizer(const Tokenizer& tokenizer, const Path& directory);
 
+/// Those of a model.
+struct Tokenizers {
+  std::shared_ptr<const Tokenizer> tokenizer, source;  // source: of an encoder-decoder, may be the same; else null
+};
+/// Loads those of a run directory: the source's own stands in its folder source/, if it has one.
+Tokenizers load_tokenizers(const Path& directory);
+void save_tokenizers(const Tokenizers& tokenizers, const Path& directory);
+
 /// Recipe section data.tokenizer.
 struct TokenizerConfig {
   std::string type = "bytes";

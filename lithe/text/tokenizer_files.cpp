@@ -85,4 +85,18 @@ void save_tokenizer(const Tokenizer& tokenizer, const Path& directory) {
   write_file(directory / "tokenizer_config.json", roles_json(tokenizer));
 }
 
+constexpr const char* kSource = "source";
+
+Tokenizers load_tokenizers(const Path& directory) {
+  Tokenizers out{.tokenizer = load_tokenizer(directory), .source = nullptr};
+  if (std::filesystem::is_directory(directory / kSource)) out.source = load_tokenizer(directory / kSource);
+  return out;
+}
+
+void save_tokenizers(const Tokenizers& tokenizers, const Path& directory) {
+  save_tokenizer(*tokenizers.tokenizer, directory);
+  if (tokenizers.source && tokenizers.source != tokenizers.tokenizer)
+    save_tokenizer(*tokenizers.source, directory / kSource);
+}
+
 }  // namespace lithe

@@ -11,7 +11,8 @@ void TrainConfig::fields(Fields& f) {
   f("max_tokens", max_tokens, "tokens seen, in whole steps that do not exceed it; 0: no such limit", at_least(0));
   f("num_train_epochs", num_train_epochs, "passes over the corpus; 0: no such limit", at_least(0));
   f("max_time", max_time, "minutes of training, resumes included; 0: no such limit", at_least(0));
-  f("batch_tokens", batch_tokens, "tokens of one optimiser step", at_least(1));
+  f("batch_tokens", batch_tokens, "tokens of one optimiser step, of source and target together where there are two",
+    at_least(1));
   f("gradient_accumulation_steps", gradient_accumulation_steps,
     "parts that a step's tokens are run in, one after another: less memory, same result up to rounding", at_least(1));
   f("learning_rate", learning_rate, "peak learning rate; for inverse_sqrt the factor lr0 of Eq 6.48", at_least(0));
@@ -30,8 +31,8 @@ void TrainConfig::fields(Fields& f) {
   f("label_smoothing", label_smoothing, "part of the target spread over the vocabulary", between(0, 0.999));
   f("objective", objective,
     "clm: predict the next token; mlm: masked tokens; shuffle_random: tell intact, shuffled and random tokens apart; "
-    "task: the labels of section task",
-    one_of({"clm", "mlm", "shuffle_random", "task"}));
+    "task: the labels of section task; seq2seq: the translations of section translation",
+    one_of({"clm", "mlm", "shuffle_random", "task", "seq2seq"}));
   f("mlm_probability", mlm_probability, "mlm: share of a batch's rows that are predicted", between(0.001, 1));
   f("whole_word_mask", whole_word_mask, "mlm: mask all tokens of a word together");
   f("shuffle_probability", shuffle_probability, "shuffle_random: share of tokens that are shuffled", between(0, 1));

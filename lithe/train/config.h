@@ -33,7 +33,7 @@ struct TrainConfig {
   void validate(int64_t sequence_length) const;
   DType compute() const { return dtype_named(precision); }
   /// The labels are ids of a vocabulary, so that a perplexity has a meaning.
-  bool predicts_vocabulary() const { return objective == "clm" || objective == "mlm"; }
+  bool predicts_vocabulary() const { return objective == "clm" || objective == "mlm" || objective == "seq2seq"; }
   DType parameter_dtype() const { return wide_of(compute()); }
   int64_t micro_batch_tokens() const { return batch_tokens / gradient_accumulation_steps; }
   /// The step at which training ends by max_steps, max_tokens and num_train_epochs, the first that is

@@ -199,6 +199,12 @@ void prepare_for_objective(const TrainConfig& config, const Tokenizer& tokenizer
     return;
   }
   if (objective == "task") return;  // the task's own checks follow
+  if (objective == "seq2seq") {
+    check_usage(model.architecture == "encoder_decoder", "train",
+                "objective seq2seq needs model.architecture encoder_decoder, not ", model.architecture);
+    needs_head(head == "lm" || head == "mlm", "lm");
+    return;
+  }
   check_usage(model.architecture == "encoder", "train", "objective ", objective,
               " needs model.architecture encoder, not ", model.architecture);
   if (objective == "mlm") {

@@ -21,15 +21,24 @@ std::string merged_part(const std::string& name) {
     words.push_back(name.substr(at, dot - at));
     at = dot + 1;
   }
-  if (words[0] != "layers") return words[0];
-  return words.size() > 2 ? "layers.*." + words[2] : "layers.*";
+  size_t first = 0;
+  std::string side;  // encoder. or decoder.
+  if (words.size() > 1 && (words[0] == "encoder" || words[0] == "decoder")) side = words[first++] + ".";
+  if (words[first] != "layers") return side + words[first];
+  return side + (words.size() > first + 2 ? "layers.*." + words[first + 2] : "layers.*");
 }
 
 // A batch of the objective, as far as its sizes go.
-Batch batch_of_shape(const Model& model, const TrainConfig& train, int64_t rows, int64_t sequence_length) {
+Batch batch_of_shape(const Model& model, const TrainConfig& train, const BatchRows& of, int64_t sequence_length) {
   Batch batch{.offsets = {0}, .token_width = std::max<int64_t>(1, model.config().token_width)};
+  const int64_t rows = of.rows;
   batch.tokens.assign(size_t(rows * batch.token_width), 0);
   while (batch.offsets.back() < rows) batch.offsets.push_back(std::min(rows, batch.offsets.back() + sequence_length));
+  if (of.source) {
+    batch.source_tokens.assign(size_t(of.source), 0);
+    const int64_t sequences = batch.sequences();
+    for (int64_t b = 0; b <= sequences; ++b) batch.source_offsets.push_back(of.source * b / sequences);
+  }
   if (train.objective == "mlm") {
     batch.predicted.assign(size_t(mlm_predictions(train, rows)), 0);
     batch.labels.assign(batch.predicted.size(), 0);
@@ -54,6 +63,13 @@ double seconds_of(const std::function<void()>& work) {
   return best;
 }
 
+BatchRows training_rows(const ModelConfig& model, const TrainConfig& train, const PlanShape& shape) {
+  if (shape.training.rows) return shape.training;
+  const int64_t all = train.micro_batch_tokens();
+  if (model.architecture != "encoder_decoder") return {all, 0};
+  return {all - all / 2, all / 2};
+}
+
 }  // namespace
 
 MemoryUse memory_peak(Device device) {
@@ -63,8 +79,7 @@ MemoryUse memory_peak(Device device) {
   return use;
 }
 
-Plan plan_training(const ModelConfig& config, const TrainConfig& train, int64_t sequence_length,
-                   int64_t evaluation_rows, bool estimate_speed) {
+Plan plan_training(const ModelConfig& config, const TrainConfig& train, const PlanShape& shape, bool estimate_speed) {
   Plan plan;
   const int64_t before = ledger(Device::meta).current();
   check(before == 0, "plan", "the meta ledger holds ", before, " bytes of another plan");
@@ -87,11 +102,11 @@ Plan plan_training(const ModelConfig& config, const TrainConfig& train, int64_t 
     plan.state_bytes_per_token = model.state_bytes({2}) - model.state_bytes({1});
     plan.state_bytes_constant = model.state_bytes({1}) - plan.state_bytes_per_token;
 
-    const Batch shape = batch_of_shape(model, train, train.micro_batch_tokens(), sequence_length);
+    const Batch batch = batch_of_shape(model, train, training_rows(config, train, shape), shape.sequence_length);
     std::vector<DeviceBatch> batches;
     const auto load = [&] {
       batches.clear();
-      for (int64_t i = 0; i < train.gradient_accumulation_steps; ++i) batches.push_back(to_device(shape, Device::meta));
+      for (int64_t i = 0; i < train.gradient_accumulation_steps; ++i) batches.push_back(to_device(batch, Device::meta));
     };
     {
       const kernels::CostMeter meter;
@@ -110,16 +125,17 @@ Plan plan_training(const ModelConfig& config, const TrainConfig& train, int64_t 
       batches.clear();
     }
     plan.memory = memory_peak(Device::meta);
-    if (evaluation_rows > 0) {
+    if (shape.evaluation.rows > 0) {
       ledger(Device::meta).reset_peak();
-      evaluate_batch(model, to_device(batch_of_shape(model, train, evaluation_rows, sequence_length), Device::meta));
+      evaluate_batch(model,
+                     to_device(batch_of_shape(model, train, shape.evaluation, shape.sequence_length), Device::meta));
       if (const MemoryUse evaluation = memory_peak(Device::meta); evaluation.peak > plan.memory.peak)
         plan.memory = evaluation;
     }
     {
       // For its costs alone: a run without held-out text has no such pass.
       const kernels::CostMeter meter;
-      evaluate_batch(model, to_device(shape, Device::meta));
+      evaluate_batch(model, to_device(batch, Device::meta));
       plan.forward = meter.total();
       for (const auto& e : meter.entries())
         part(e.part.empty() ? "other" : e.part).forward_flops +=
@@ -144,18 +160,26 @@ Plan plan_training(const ModelConfig& config, const TrainConfig& train, int64_t 
   return plan;
 }
 
-Plan fit_memory(const ModelConfig& model, TrainConfig& train, int64_t sequence_length, int64_t evaluation_rows,
-                int64_t budget) {
+Plan fit_memory(const ModelConfig& model, TrainConfig& train, const PlanShape& shape, int64_t budget) {
   int64_t least = INT64_MAX;
+  const int64_t now = train.gradient_accumulation_steps;
   for (const bool recompute : {false, true}) {
     if (recompute < train.gradient_checkpointing) continue;
-    for (int64_t parts = train.gradient_accumulation_steps; train.batch_tokens / parts >= sequence_length; ++parts) {
+    for (int64_t parts = now; train.batch_tokens / parts >= shape.sequence_length; ++parts) {
       if (train.batch_tokens % parts) continue;
       TrainConfig candidate = train;
       candidate.gradient_checkpointing = recompute;
       candidate.gradient_accumulation_steps = parts;
-      const Plan plan = plan_training(model, candidate, sequence_length,
-                                      std::min(evaluation_rows, candidate.micro_batch_tokens()), false);
+      PlanShape smaller = shape;
+      const auto shrink = [&](BatchRows& rows) {  // a batch may exceed its share by one sequence
+        const int64_t one = rows.source ? shape.sequence_length : 0;
+        rows.rows = std::min(rows.rows, rows.rows * now / parts + one);
+        rows.source = std::min(rows.source, rows.source * now / parts + one);
+      };
+      if (shape.training.rows) shrink(smaller.training);
+      if (shape.evaluation.source) shrink(smaller.evaluation);
+      smaller.evaluation.rows = std::min(smaller.evaluation.rows, candidate.micro_batch_tokens());
+      const Plan plan = plan_training(model, candidate, smaller, false);
       if (plan.memory.peak <= budget) {
         train = candidate;
         return plan;

@@ -28,14 +28,23 @@ struct Plan {
   double tokens_per_second = 0;                                 // 0 when not estimated
 };
 
-/// `evaluation_rows`: rows of the largest evaluation batch (0: no evaluation). `sequence_length` rows a
-/// sequence. With `estimate_speed` the machine's rates are measured for a moment.
-Plan plan_training(const ModelConfig& model, const TrainConfig& train, int64_t sequence_length, int64_t evaluation_rows,
-                   bool estimate_speed);
+/// Rows of the largest batches.
+struct BatchRows {
+  int64_t rows = 0, source = 0;  // source: of an encoder-decoder
+};
+struct PlanShape {
+  int64_t sequence_length = 0;  // rows of a sequence
+  BatchRows evaluation;         // 0: no evaluation
+  BatchRows training;           // 0: micro_batch_tokens, of which half are an encoder-decoder's source
+};
 
-/// Changes accumulation, then recomputation, until the peak fits; fails (ExitCode::memory) naming the least.
-Plan fit_memory(const ModelConfig& model, TrainConfig& train, int64_t sequence_length, int64_t evaluation_rows,
-                int64_t budget);
+/// With `estimate_speed` the machine's rates are measured for a moment. The peak is exact where all batches have the
+/// same rows; where they differ (tasks, translation) it is the bound that the largest ones give.
+Plan plan_training(const ModelConfig& model, const TrainConfig& train, const PlanShape& shape, bool estimate_speed);
+
+/// Changes accumulation, then recomputation, until the peak fits; fails (ExitCode::memory) naming the least. Batches
+/// shrink as their number grows.
+Plan fit_memory(const ModelConfig& model, TrainConfig& train, const PlanShape& shape, int64_t budget);
 
 /// "4GiB", "500MB", "1.5g" -> bytes.
 int64_t parse_bytes(const std::string& text);

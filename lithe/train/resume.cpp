@@ -79,9 +79,10 @@ Path open_run(const Path& run, bool resume, const Node& recipe, bool fits) {
 }
 
 void write_run_files(const Path& run, const Node& recipe, const ModelConfig& model, const TrainConfig& train,
-                     const Tokenizer& tokenizer, const Plan& plan) {
+                     const Tokenizers& tokenizers, const Plan& plan) {
   save_config(model, run / "config.json");
-  save_tokenizer(tokenizer, run);
+  save_tokenizers(tokenizers, run);
+  const Tokenizer& tokenizer = *tokenizers.tokenizer;
   Json generation = {{"do_sample", true}, {"temperature", 1.0},        {"top_k", 0},
                      {"top_p", 1.0},      {"repetition_penalty", 1.0}, {"max_new_tokens", 128}};
   if (tokenizer.specials().eos) generation["eos_token_id"] = *tokenizer.specials().eos;

@@ -1,8 +1,8 @@
 // Opening a run directory: fresh, or to continue what stands there.
 #pragma once
 
-#include "lithe/text/tokenizer.h"
 #include "lithe/train/plan.h"
+#include "lithe/train/training_data.h"
 
 namespace lithe {
 
@@ -14,6 +14,6 @@ Path open_run(const Path& run, bool resume, const Node& recipe, bool fits);
 /// The files a run starts with: resolved_recipe.yaml, config.json, tokenizer.json, generation_config.json,
 /// plan.json, environment.json.
 void write_run_files(const Path& run, const Node& recipe, const ModelConfig& model, const TrainConfig& train,
-                     const Tokenizer& tokenizer, const Plan& plan);
+                     const Tokenizers& tokenizers, const Plan& plan);
 
 }  // namespace lithe

@@ -14,16 +14,31 @@ DeviceBatch to_device(const Batch& batch, Device device) {
   if (device == Device::meta) {
     out.ids = empty(shape, DType::i32, device);
     out.labels = empty(labels, real ? DType::f32 : DType::i32, device);
+    if (!batch.source_offsets.empty()) out.source = empty({int64_t(batch.source_tokens.size())}, DType::i32, device);
   } else {
+    if (!batch.source_offsets.empty())
+      out.source = tensor_of({int64_t(batch.source_tokens.size())}, batch.source_tokens);
     out.ids = tensor_of(shape, batch.tokens);
     out.labels = real ? tensor_of(labels, batch.values) : tensor_of(labels, batch.labels);
   }
   out.sequences = Sequences(batch.offsets, {}, device);
+  if (out.source.defined()) out.source_sequences = Sequences(batch.source_offsets, {}, device);
   out.predicted = batch.predicted;
   out.labelled =
       real ? labels.numel() : std::count_if(batch.labels.begin(), batch.labels.end(), [](int32_t l) { return l >= 0; });
   return out;
 }
+
+namespace {
+
+Var loss_of(const Model& model, const DeviceBatch& batch, LossArgs args) {
+  std::optional<Memory> memory;
+  if (batch.source.defined()) memory = model.encode(batch.source, batch.source_sequences);
+  const Var rows = model.forward(batch.ids, batch.sequences, nullptr, memory ? &*memory : nullptr);
+  return model.loss_of(rows, batch.predicted, std::move(args));
+}
+
+}  // namespace
 
 // spec: train.nll | objective | teacher-forced cross-entropy of the next token (clm), with label smoothing | TB
 // Eq 6.12, 6.1.7
@@ -38,8 +53,12 @@ LossSums accumulate_gradients(const Model& model, const std::vector<DeviceBatch>
     step_context() = {uint64_t(config.seed), uint64_t(step) * micro_batches.size() + i};
     Tape tape;
     LossSums sums;
-    const Var loss =
-        model.loss(batch.ids, batch.labels, batch.sequences, config.label_smoothing, scale, &sums, {}, batch.predicted);
+    const Var loss = loss_of(model, batch,
+                             {.sequences = batch.sequences,
+                              .labels = batch.labels,
+                              .smoothing = config.label_smoothing,
+                              .scale = scale,
+                              .sums = &sums});
     tape.backward(loss);
     total += sums;
   }
@@ -49,7 +68,7 @@ LossSums accumulate_gradients(const Model& model, const std::vector<DeviceBatch>
 LossSums evaluate_batch(const Model& model, const DeviceBatch& batch) {
   const NoGrad no_grad;
   LossSums sums;
-  model.loss(batch.ids, batch.labels, batch.sequences, 0, 1, &sums, {}, batch.predicted);
+  loss_of(model, batch, {.sequences = batch.sequences, .labels = batch.labels, .sums = &sums});
   return sums;
 }
 

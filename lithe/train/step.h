@@ -13,6 +13,11 @@ struct DeviceBatch {
   Sequences sequences;
   std::vector<int64_t> predicted;  // see Batch
   int64_t labelled = 0;
+  Tensor source;  // i32 [M] of an encoder-decoder; else none
+  Sequences source_sequences;
+
+  /// Rows that the model reads.
+  int64_t rows() const { return sequences.rows() + source_sequences.rows(); }
 };
 DeviceBatch to_device(const Batch& batch, Device device);
 

@@ -170,7 +170,7 @@ class Trainer {
     int64_t rows = 0;
     for (int64_t i = 0; i < run_.train.gradient_accumulation_steps; ++i) {
       batches.push_back(to_device(next_batch(), Device::cpu));
-      rows += batches.back().sequences.rows();
+      rows += batches.back().rows();
     }
     const LossSums sums = accumulate_gradients(model_, batches, run_.train, number);
     const double norm = optimizer_.gradient_norm(), loss = sums.loss / double(std::max<int64_t>(sums.labels, 1));
@@ -307,8 +307,8 @@ class Trainer {
     const Clock::time_point begin = Clock::now();
     HeldOutScores scores;
     double bits_per_byte = 0;
-    if (run_.task) {
-      scores = run_.score_task(model_, static_cast<const TaskBatches&>(*data_.validation), data_.labels);
+    if (run_.score) {
+      scores = run_.score(model_, data_);
       if (stop_signal()) return false;
       metrics_ = scores.metrics;
     } else {
@@ -391,21 +391,24 @@ TrainResult train(TrainRun run) {
   const Path checkpoint = open_run(run.out, run.resume, run.recipe, fits);
   const bool continuing = std::filesystem::exists(run.out / "resolved_recipe.yaml");
 
-  std::shared_ptr<const Tokenizer> tokenizer;
+  Tokenizers tokenizers;
   if (!checkpoint.empty())
-    tokenizer = load_tokenizer(run.out);
+    tokenizers = load_tokenizers(run.out);
   else if (!run.from_pretrained.empty())
-    tokenizer = load_tokenizer(run.from_pretrained);
-  TrainingData data = load_training_data(run.data, run.train, run.task, tokenizer);
+    tokenizers = load_tokenizers(run.from_pretrained);
+  TrainingData data = load_training_data(run.data, run.train, run.lessons, tokenizers);
   ModelConfig& model = run.model;
-  fit_model(model, data, run.data, run.train, run.task);
+  fit_model(model, data, run.data, run.train, run.lessons);
   check_usage(run.train.sample_steps == 0 || run.train.objective == "clm", "train", "sample_steps ",
               run.train.sample_steps, ": only objective clm makes models that continue a text");
   if (run.train.objective != "clm") run.sampler = nullptr;
 
-  const int64_t evaluation_rows = data.validation ? data.validation->largest_batch() : 0;
-  Plan plan = fits ? fit_memory(model, run.train, run.data.sequence_length, evaluation_rows, run.memory_budget)
-                   : plan_training(model, run.train, run.data.sequence_length, evaluation_rows, false);
+  const auto largest = [](const BatchSource& of) { return BatchRows{of.largest_batch(), of.largest_source()}; };
+  PlanShape shape{.sequence_length = run.data.sequence_length};
+  if (data.validation) shape.evaluation = largest(*data.validation);
+  if (run.lessons.translation) shape.training = largest(*data.train);
+  Plan plan =
+      fits ? fit_memory(model, run.train, shape, run.memory_budget) : plan_training(model, run.train, shape, false);
   if (run.memory_budget && plan.memory.peak > run.memory_budget)
     throw Error("memory",
                 cat("the plan needs ", format_bytes(double(plan.memory.peak)), ", the budget is ",
@@ -418,13 +421,14 @@ TrainResult train(TrainRun run) {
     section.set("gradient_accumulation_steps", Node::scalar(cat(run.train.gradient_accumulation_steps)));
     section.set("gradient_checkpointing", Node::scalar(run.train.gradient_checkpointing ? "true" : "false"));
     open_run(run.out, run.resume, run.recipe, false);
-    data = load_training_data(run.data, run.train, run.task, data.tokenizer);  // in batches of the chosen size
+    // In batches of the chosen size.
+    data = load_training_data(run.data, run.train, run.lessons, {data.tokenizer, data.source_tokenizer});
   }
   log_info(plan.parameters, " parameters; planned peak memory ", format_bytes(double(plan.memory.peak)), "; ",
            threads(), " threads, ", run.train.precision);
 
   if (checkpoint.empty()) {
-    write_run_files(run.out, run.recipe, model, run.train, *data.tokenizer, plan);
+    write_run_files(run.out, run.recipe, model, run.train, {data.tokenizer, data.source_tokenizer}, plan);
     write_memory(run.out, plan.memory, nullptr);
   } else {
     check(continuing, "resume", "'", run.out.string(), "' has a checkpoint but no resolved_recipe.yaml");

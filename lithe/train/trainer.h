@@ -14,7 +14,7 @@ struct TrainRun {
   ModelConfig model;
   DataConfig data;
   TrainConfig train;
-  std::optional<TaskConfig> task;
+  Lessons lessons;
   Path from_pretrained;        // a run whose tokenizer and weights this one starts with; empty: none
   bool fresh_weights = false;  // of from_pretrained only the tokenizer
   Node recipe;                 // everything resolved, for resolved_recipe.yaml
@@ -24,8 +24,8 @@ struct TrainRun {
   std::string sample_prompt;
   /// Continues the prompt; empty: no samples. Called every train.sample_steps.
   std::function<std::string(const Model&, const Tokenizer&, const std::string& prompt)> sampler;
-  /// Scores the held-out examples of a task.
-  std::function<HeldOutScores(const Model&, const TaskBatches&, const std::vector<std::string>& labels)> score_task;
+  /// Scores the held-out examples of a task or translations; null: the loss is all.
+  std::function<HeldOutScores(const Model&, const TrainingData&)> score;
 };
 
 struct TrainResult {

@@ -29,7 +29,68 @@ TrainingData batches_of_task(const TaskConfig& task, const DataConfig& data, con
   return out;
 }
 
+// One vocabulary learns from both sides' lines, two from one side each.
+Tokenizers tokenizers_of(const std::vector<TextPair>& pairs, const DataConfig& data) {
+  const Path cache = resolve_cache_directory(data.cache_directory);
+  const auto of = [&](const TokenizerConfig& config, bool sources, bool targets) {
+    uint64_t fingerprint = 0;
+    const ForEachText texts = [&](const std::function<void(std::string_view)>& f) {
+      for (const TextPair& pair : pairs) {
+        if (sources) f(pair.source);
+        if (targets) f(pair.target);
+      }
+    };
+    if (learns_from_texts(config))
+      texts([&](std::string_view text) { fingerprint = checksum(text.data(), text.size(), fingerprint); });
+    return tokenizer_of(config, texts, fingerprint, cache);
+  };
+  Tokenizers out;
+  if (const auto own = data.own_source_tokenizer()) {
+    out.source = of(*own, true, false);
+    out.tokenizer = of(data.tokenizer, false, true);
+  } else {
+    out.source = out.tokenizer = of(data.tokenizer, true, true);
+  }
+  return out;
+}
+
+TrainingData batches_of_translation(const TranslationConfig& translation, const DataConfig& data,
+                                    const TrainConfig& train, Tokenizers tokenizers) {
+  TranslationData pairs = load_translation(translation);
+  check_usage(!pairs.train.empty(), "translation", "translation.train names no texts to learn from");
+  check_usage(translation.max_length <= data.sequence_length, "translation", "max_length ", translation.max_length,
+              " is above data.sequence_length ", data.sequence_length, ", the most that the model has positions for");
+  if (!tokenizers.tokenizer) tokenizers = tokenizers_of(pairs.train, data);
+  if (!tokenizers.source) tokenizers.source = tokenizers.tokenizer;
+  TrainingData out{.tokenizer = tokenizers.tokenizer, .source_tokenizer = tokenizers.source};
+  const size_t count = pairs.train.size();
+  auto batches = std::make_unique<TranslationBatches>(
+      std::move(pairs.train), *out.source_tokenizer, *out.tokenizer,
+      TranslationLimits{
+          .max_length = translation.max_length, .max_length_ratio = translation.max_length_ratio, .leave_out = true},
+      train.micro_batch_tokens(), uint64_t(train.seed), true);
+  if (batches->dropped())
+    log_info(batches->dropped(), " of ", count, " pairs are left out: blank, longer than ", translation.max_length,
+             " tokens, or of unlike lengths");
+  log_info(batches->pairs().size(), " pairs to learn from, ", pairs.validation.size(), " for validation");
+  out.fingerprint = batches->fingerprint();
+  out.train = std::move(batches);
+  if (!pairs.validation.empty()) {
+    auto held_out = held_out_translations(std::move(pairs.validation), tokenizers, data, train.micro_batch_tokens());
+    out.fingerprint = checksum(&out.fingerprint, sizeof out.fingerprint, held_out->fingerprint());
+    out.validation = std::move(held_out);
+  }
+  return out;
+}
+
 }  // namespace
+
+std::unique_ptr<TranslationBatches> held_out_translations(std::vector<TextPair> pairs, const Tokenizers& tokenizers,
+                                                          const DataConfig& data, int64_t batch_tokens) {
+  return std::make_unique<TranslationBatches>(
+      std::move(pairs), tokenizers.source ? *tokenizers.source : *tokenizers.tokenizer, *tokenizers.tokenizer,
+      TranslationLimits{.max_length = data.sequence_length}, batch_tokens, 0, false);
+}
 
 TrainingData batches_of(Dataset dataset, const DataConfig& data, const TrainConfig& train) {
   TrainingData out{.tokenizer = dataset.tokenizer, .fingerprint = dataset.fingerprint()};
@@ -52,16 +113,19 @@ TrainingData batches_of(Dataset dataset, const DataConfig& data, const TrainConf
   return out;
 }
 
-TrainingData load_training_data(const DataConfig& data, const TrainConfig& train, const std::optional<TaskConfig>& task,
-                                std::shared_ptr<const Tokenizer> existing) {
-  if (!task) return batches_of(load_dataset(data, std::move(existing)), data, train);
-  if (!existing) existing = tokenizer_of(data);
-  return batches_of_task(*task, data, train, std::move(existing));
+TrainingData load_training_data(const DataConfig& data, const TrainConfig& train, const Lessons& lessons,
+                                const Tokenizers& existing) {
+  check_usage(!lessons.task || !lessons.translation, "recipe", "give a section task or translation, not both");
+  if (lessons.translation) return batches_of_translation(*lessons.translation, data, train, existing);
+  if (lessons.task)
+    return batches_of_task(*lessons.task, data, train, existing.tokenizer ? existing.tokenizer : tokenizer_of(data));
+  return batches_of(load_dataset(data, existing.tokenizer), data, train);
 }
 
 void fit_model(ModelConfig& model, const TrainingData& training, const DataConfig& data, const TrainConfig& train,
-               const std::optional<TaskConfig>& task) {
+               const Lessons& lessons) {
   const Tokenizer& tokenizer = *training.tokenizer;
+  const std::optional<TaskConfig>& task = lessons.task;
   const int64_t vocabulary = tokenizer.vocab_size();
   check_usage(!model.vocab_size || model.vocab_size >= vocabulary, "model", "vocab_size ", model.vocab_size,
               " is below the tokenizer's ", vocabulary, "; leave it out to use the tokenizer's");
@@ -73,6 +137,20 @@ void fit_model(ModelConfig& model, const TrainingData& training, const DataConfi
   check_usage(!task || train.objective == "task", "train", "a recipe with a section task needs objective task, not ",
               train.objective);
   check_usage(task || train.objective != "task", "train", "objective task needs a section task");
+  check_usage(lessons.translation.has_value() == (train.objective == "seq2seq"), "train",
+              "objective seq2seq and a section translation belong together; the objective is ", train.objective,
+              lessons.translation ? ", and there is such a section" : ", and there is none");
+  if (training.source_tokenizer && training.source_tokenizer != training.tokenizer) {
+    check_usage(!model.share_encoder_decoder_embeddings, "model",
+                "data.source_tokenizer gives the source a vocabulary of its own; set "
+                "share_encoder_decoder_embeddings to false");
+    const int64_t entries = training.source_tokenizer->vocab_size();
+    if (model.encoder.is_null()) model.encoder = Node::map();
+    if (!model.encoder.find("vocab_size")) model.encoder.set("vocab_size", Node::scalar(cat(entries)));
+    check_usage(model.encoder_config().vocab_size >= entries, "model", "encoder.vocab_size ",
+                model.encoder_config().vocab_size, " is below the source tokenizer's ", entries,
+                "; leave it out to use the tokenizer's");
+  }
   prepare_for_objective(train, tokenizer, model);
   if (task) {
     const TaskType type = task_type(*task);

@@ -460,7 +460,7 @@ TEST(Objective, EncodersReadFramedSequences) {
   data.sequence_length = 16;
   TrainConfig train = train_config("mlm");
   train.batch_tokens = 64;
-  const TrainingData got = load_training_data(data, train, std::nullopt, nullptr);
+  const TrainingData got = load_training_data(data, train, {}, {});
   const Specials& s = got.tokenizer->specials();
   EXPECT_FALSE(got.text.has_value());
   EXPECT_EQ(got.validation_bytes, 0);  // not every token is predicted

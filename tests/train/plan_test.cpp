@@ -67,7 +67,7 @@ TEST(Plan, CountsParametersAndLeavesTheLedgerEmpty) {
   const TrainRun run = kit.run("", "{sequence_length: 16}", "{max_steps: 1, batch_tokens: 32}");
   ModelConfig model = run.model;
   model.max_position_embeddings = 16;
-  const Plan plan = plan_training(model, run.train, 16, 0, false);
+  const Plan plan = plan_training(model, run.train, {.sequence_length = 16}, false);
   // table 257x16; block: q, k, v, o 16x16, gate and up 16x24, down 24x16, two norms; final norm
   EXPECT_EQ(plan.parameters, 257 * 16 + 4 * 16 * 16 + 3 * 16 * 24 + 2 * 16 + 16);
   EXPECT_EQ(ledger(Device::meta).current(), 0);
@@ -84,13 +84,13 @@ TEST(Plan, FitsABudgetOrSaysTheLeast) {
   TrainRun run = kit.run("", data, section);
   ModelConfig model = run.model;
   model.max_position_embeddings = 16;
-  const int64_t whole = plan_training(model, run.train, 16, 0, false).memory.peak;
+  const int64_t whole = plan_training(model, run.train, {.sequence_length = 16}, false).memory.peak;
   TrainConfig fitted = run.train;
-  const Plan plan = fit_memory(model, fitted, 16, 0, whole * 6 / 10);
+  const Plan plan = fit_memory(model, fitted, {.sequence_length = 16}, whole * 6 / 10);
   EXPECT_LE(plan.memory.peak, whole * 6 / 10);
   EXPECT_GT(fitted.gradient_accumulation_steps, 1);
   EXPECT_NE(kit::error_of([&] {
-              fit_memory(model, fitted, 16, 0, 1000);
+              fit_memory(model, fitted, {.sequence_length = 16}, 1000);
             }).find("4 memory: the budget of 1000 B cannot be met: the least this model and batch need is"),
             std::string::npos);
 
