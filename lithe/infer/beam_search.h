@@ -1,0 +1,47 @@
+// The most likely continuations: a beam of hypotheses per input, all inputs of a batch decoded together.
+#pragma once
+
+#include <span>
+
+#include "lithe/model/model.h"
+
+namespace lithe {
+
+struct BeamSearchConfig {
+  int64_t num_beams = 4;             // hypotheses kept; 1: greedy
+  double length_penalty = 0;         // alpha of the score
+  bool early_stopping = false;       // end when num_beams hypotheses have ended, though others may still score higher
+  int64_t num_return_sequences = 1;  // at most num_beams
+  std::vector<int32_t> stop;         // tokens that end a hypothesis
+  std::vector<int32_t> never;        // tokens that are never chosen: padding, the begin of text
+  int64_t vocab_size = 0;            // tokens from this one on are never chosen; 0: the model's vocabulary
+};
+
+struct SearchInput {
+  std::vector<int32_t> source;  // encoder_decoder: what the encoder reads
+  std::vector<int32_t> prompt;  // what is continued, the begin of text included
+  int64_t max_new_tokens = 1;   // the token that ends it included
+};
+
+struct Hypothesis {
+  std::vector<int32_t> tokens;  // behind the prompt, without the one that ended it
+  bool ended = false;           // with a token of `stop`, or cut off at max_new_tokens
+  double log_probability = 0;   // the model's, of the tokens and of the one that ended them
+  double score = 0;             // log_probability / ((5 + n) / 6)^length_penalty, n: tokens that it counts
+};
+
+/// The best hypotheses of each input, highest score first, at most num_return_sequences; those that were cut off
+/// stand behind those that ended.
+///
+/// A step keeps the num_beams best continuations by log-probability that do not end, and sets aside those that end and
+/// are among the num_beams best of all. An input is done when num_beams have ended and no other can reach the score of
+/// the worst of these, whatever its length, or at max_new_tokens; with one beam, when it ends. Ties go to the lower
+/// token, then to the hypothesis that was better before. An input's result does not depend on the others.
+///
+/// Log-probabilities are f64 in an f64 model, f32 in others. Sources are encoded once an input. Polls stop_signal():
+/// inputs that are not done then have no hypothesis. Fails on a model that does not predict the next token, an empty
+/// prompt, and on numbers that are out of range; what is longer than the model's positions fails in the model.
+std::vector<std::vector<Hypothesis>> beam_search(const Model& model, std::span<const SearchInput> inputs,
+                                                 const BeamSearchConfig& config);
+
+}  // namespace lithe

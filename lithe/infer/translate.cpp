@@ -1,0 +1,126 @@
+#include "lithe/infer/translate.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "lithe/base/stop.h"
+#include "lithe/infer/beam_search.h"
+#include "lithe/text/utf8.h"
+
+namespace lithe {
+namespace {
+
+constexpr int64_t kMostBeams = 1 << 16, kMostNewTokens = int64_t(1) << 30;
+
+bool is_blank(const std::string& line) { return line.find_first_not_of(" \t\r\n\v\f") == std::string::npos; }
+
+int32_t end_of(const Tokenizer& tokenizer, const char* side) {
+  check_usage(tokenizer.specials().eos.has_value(), "translate", "the ", side,
+              " tokenizer has no token that ends a text (eos); name one in its tokenizer_config.json");
+  return *tokenizer.specials().eos;
+}
+
+}  // namespace
+
+void TranslateConfig::fields(Fields& f) {
+  f("num_beams", num_beams, "hypotheses kept at each step; 1 is greedy", between(1, kMostBeams));
+  f("length_penalty", length_penalty,
+    "alpha: log-probabilities are divided by ((5 + tokens) / 6)^alpha; 0 favours short translations, above 0 longer "
+    "ones");
+  f("early_stopping", early_stopping,
+    "end when num_beams translations have ended, though others may still score higher: faster");
+  f("num_return_sequences", num_return_sequences, "translations of a sentence, best first; at most num_beams",
+    between(1, kMostBeams));
+  f("max_new_tokens", max_new_tokens, "tokens of a translation at most; 0: 10 more than twice the source's",
+    between(0, kMostNewTokens));
+  f("batch_size", batch_size, "sentences translated at once; does not change the translations", at_least(1));
+}
+
+void TranslateConfig::validate() const {
+  check_usage(num_beams >= 1 && num_beams <= kMostBeams, "translate", "num_beams must be between 1 and ", kMostBeams,
+              ", got ", num_beams);
+  check_usage(std::isfinite(length_penalty), "translate", "length_penalty must be a number, got ", length_penalty);
+  check_usage(num_return_sequences >= 1 && num_return_sequences <= num_beams, "translate",
+              "num_return_sequences must be between 1 and num_beams ", num_beams, ", got ", num_return_sequences);
+  check_usage(max_new_tokens >= 0 && max_new_tokens <= kMostNewTokens && batch_size >= 1, "translate",
+              "max_new_tokens must be between 0 and ", kMostNewTokens, " and batch_size at least 1, got ",
+              max_new_tokens, " and ", batch_size);
+}
+
+std::vector<std::vector<Translation>> translate(
+    const Model& model, const Tokenizer& source, const Tokenizer& target, const std::vector<std::string>& sentences,
+    const TranslateConfig& config, const std::string& prefix,
+    const std::function<void(size_t, const std::vector<Translation>&)>& on_done, int64_t first_line) {
+  config.validate();
+  check_usage(model.config().architecture == "encoder_decoder", "translate",
+              "needs a model of architecture encoder_decoder; this one is of ", model.config().architecture,
+              model.config().architecture == "decoder" ? ", with which `lithe generate` continues texts" : "");
+  const int32_t source_end = end_of(source, "source"), end = end_of(target, "target");
+  const Specials& roles = target.specials();
+  BeamSearchConfig search{.num_beams = config.num_beams,
+                          .length_penalty = config.length_penalty,
+                          .early_stopping = config.early_stopping,
+                          .num_return_sequences = config.num_return_sequences,
+                          .stop = {end},
+                          .never = {},
+                          .vocab_size = target.vocab_size()};
+  for (const auto& role : {roles.bos, roles.pad})
+    if (role && *role != end) search.never.push_back(*role);
+
+  const std::vector<int32_t> forced = target.encode(prefix);
+  std::vector<int32_t> prompt{roles.bos.value_or(end)};
+  prompt.insert(prompt.end(), forced.begin(), forced.end());
+  const auto prompt_tokens = int64_t(prompt.size());
+  const int64_t most_source = model.source_limit(), most_target = model.position_limit();
+  check_usage(!most_target || prompt_tokens <= most_target, "translate", "the prefix has ", forced.size(),
+              " tokens, the model has positions for ", most_target - 1, "; shorten it");
+
+  std::vector<std::vector<Translation>> results(sentences.size());
+  const auto done = [&](size_t i) {
+    if (on_done) on_done(i, results[i]);
+  };
+  std::vector<SearchInput> inputs(sentences.size());
+  std::vector<size_t> order;
+  for (size_t i = 0; i < sentences.size(); ++i) {
+    if (is_blank(sentences[i])) continue;
+    SearchInput& input = inputs[i];
+    input.source = source.encode(sentences[i]);
+    const auto tokens = int64_t(input.source.size());
+    check_usage(!most_source || tokens < most_source, "translate", "line ", first_line + int64_t(i), " has ", tokens,
+                " tokens, the model reads at most ", most_source - 1, "; split it");
+    input.source.push_back(source_end);
+    input.prompt = prompt;
+    input.max_new_tokens = config.max_new_tokens ? config.max_new_tokens : 2 * tokens + 10;
+    if (most_target) input.max_new_tokens = std::min(input.max_new_tokens, most_target - prompt_tokens + 1);
+    order.push_back(i);
+  }
+  for (size_t i = 0; i < sentences.size(); ++i)
+    if (inputs[i].source.empty()) {
+      results[i] = {Translation{}};
+      done(i);
+    }
+
+  // Sentences of one batch are of like length, so that they finish together.
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return inputs[a].source.size() > inputs[b].source.size(); });
+  for (size_t begin = 0; begin < order.size() && !stop_signal(); begin += size_t(config.batch_size)) {
+    const size_t batch_end = std::min(order.size(), begin + size_t(config.batch_size));
+    std::vector<SearchInput> batch;
+    for (size_t at = begin; at < batch_end; ++at) batch.push_back(std::move(inputs[order[at]]));
+    const auto found = beam_search(model, batch, search);
+    for (size_t at = begin; at < batch_end; ++at) {
+      std::vector<Translation>& out = results[order[at]];
+      for (const Hypothesis& h : found[at - begin]) {
+        std::vector<int32_t> tokens = forced;
+        tokens.insert(tokens.end(), h.tokens.begin(), h.tokens.end());
+        std::string text = valid_utf8(target.decode(tokens));
+        out.push_back({std::move(text), std::move(tokens), h.score, h.log_probability});
+      }
+      if (!out.empty()) done(order[at]);
+    }
+  }
+  return results;
+}
+
+}  // namespace lithe

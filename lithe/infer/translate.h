@@ -1,0 +1,46 @@
+// Sentences in one language to sentences in another, with an encoder-decoder.
+#pragma once
+
+#include <functional>
+
+#include "lithe/base/fields.h"
+#include "lithe/model/model.h"
+#include "lithe/text/tokenizer.h"
+
+namespace lithe {
+
+/// Recipe section `translate`.
+struct TranslateConfig {
+  int64_t num_beams = 4;
+  double length_penalty = 0.6;  // the value of Wu et al. 2016 and Vaswani et al. 2017: sums alone favour short outputs
+  bool early_stopping = false;
+  int64_t num_return_sequences = 1;
+  int64_t max_new_tokens = 0;
+  int64_t batch_size = 32;
+
+  void fields(Fields& f);
+  /// Refuses (usage) what no rule of a field can show, and numbers that are none.
+  void validate() const;
+};
+
+struct Translation {
+  std::string text;             // valid UTF-8: what is none is U+FFFD
+  std::vector<int32_t> tokens;  // of the target, the prefix included, without those that begin and end it
+  double score = 0;  // log_probability / ((5 + n) / 6)^length_penalty, n: tokens behind the prefix, end included
+  double log_probability = 0;  // of these n tokens
+};
+
+/// The translations of each sentence, best first, at most num_return_sequences. The encoder reads the sentence's tokens
+/// and the source's eos; the target begins with its bos (eos where it has none) and `prefix`. A sentence of white space
+/// alone has one empty translation. Results do not depend on batch_size or on the other sentences.
+///
+/// `on_done(i, translations)`, optional, is called when sentence i is done, in any order. Polls stop_signal():
+/// sentences that are not done then have no translation. Fails (usage) on a model that is no encoder_decoder,
+/// tokenizers without eos, and a sentence or prefix that is longer than the model's positions; errors call the first
+/// sentence line `first_line`.
+std::vector<std::vector<Translation>> translate(
+    const Model& model, const Tokenizer& source, const Tokenizer& target, const std::vector<std::string>& sentences,
+    const TranslateConfig& config, const std::string& prefix = "",
+    const std::function<void(size_t, const std::vector<Translation>&)>& on_done = {}, int64_t first_line = 1);
+
+}  // namespace lithe

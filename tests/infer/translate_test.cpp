@@ -1,0 +1,164 @@
+#include "lithe/infer/translate.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <csignal>
+#include <set>
+
+#include "lithe/base/stop.h"
+#include "lithe/base/threads.h"
+#include "lithe/infer/beam_search.h"
+#include "tests/support/model_kit.h"
+
+namespace lithe {
+namespace {
+
+constexpr int32_t kEnd = 256;  // of the byte tokenizer, which also begins with it
+const std::unique_ptr<Tokenizer> kBytes = make_byte_tokenizer();
+
+// A model with generic weights: bytes in, bytes out.
+std::unique_ptr<Model> random_model(const std::string& architecture = "encoder_decoder",
+                                    const std::string& position = "learned") {
+  set_threads(1);  // models this small gain nothing from more
+  auto model = std::make_unique<Model>(
+      kit::model_config(cat("{architecture: ", architecture,
+                            ", vocab_size: 257, hidden_size: 16, num_hidden_layers: 1, max_position_embeddings: 24, "
+                            "position: ",
+                            position,
+                            ", mixer: {type: attention, num_attention_heads: 2}, ffn: {type: swiglu, "
+                            "intermediate_size: 24}}")),
+      ModelOptions{.seed = 4});
+  kit::randomise(model->parameters(), 4, 0.6);
+  return model;
+}
+
+std::vector<std::vector<Translation>> run(const Model& model, const std::vector<std::string>& sentences,
+                                          const TranslateConfig& config, const std::string& prefix = "") {
+  return translate(model, *kBytes, *kBytes, sentences, config, prefix);
+}
+
+TEST(Translate, FramesTheSourceBeginsTheTargetAndSearches) {
+  const auto model = random_model();
+  const TranslateConfig config{.num_beams = 3, .length_penalty = 0.6, .num_return_sequences = 3, .max_new_tokens = 9};
+  const auto found = run(*model, {"ab"}, config)[0];
+  const SearchInput input{{'a', 'b', kEnd}, {kEnd}, 9};
+  const auto expected =
+      beam_search(*model, std::vector{input},
+                  {.num_beams = 3, .length_penalty = 0.6, .num_return_sequences = 3, .stop = {kEnd}, .never = {}})[0];
+  ASSERT_EQ(found.size(), 3u);
+  for (size_t i = 0; i < found.size(); ++i) {
+    EXPECT_EQ(found[i].tokens, expected[i].tokens);
+    EXPECT_EQ(found[i].score, expected[i].score);
+    EXPECT_EQ(found[i].log_probability, expected[i].log_probability);
+  }
+}
+
+TEST(Translate, ResultsDoNotDependOnTheBatchOrTheOrder) {
+  const auto model = random_model();
+  const std::vector<std::string> lines{"one", "two, longer", "3", "", "five five five five", "6", "   ", "8 eight"};
+  TranslateConfig config{.num_return_sequences = 2};
+  const auto all = run(*model, lines, config);
+  for (int64_t size : {1, 2, 3, 100}) {
+    config.batch_size = size;
+    std::set<size_t> seen;
+    const auto parts =
+        translate(*model, *kBytes, *kBytes, lines, config, "", [&](size_t i, const std::vector<Translation>& t) {
+          EXPECT_TRUE(seen.insert(i).second);
+          EXPECT_EQ(t[0].text, all[i][0].text);
+        });
+    EXPECT_EQ(seen.size(), lines.size());
+    for (size_t i = 0; i < lines.size(); ++i) {
+      ASSERT_EQ(parts[i].size(), all[i].size()) << i;
+      for (size_t n = 0; n < parts[i].size(); ++n) {
+        EXPECT_EQ(parts[i][n].tokens, all[i][n].tokens) << size << " " << i;
+        EXPECT_EQ(parts[i][n].score, all[i][n].score) << size << " " << i;  // the same bits
+      }
+    }
+  }
+  const auto turned = run(*model, {lines.rbegin(), lines.rend()}, config);
+  for (size_t i = 0; i < lines.size(); ++i) EXPECT_EQ(turned[lines.size() - 1 - i][0].tokens, all[i][0].tokens);
+}
+
+TEST(Translate, BlankLinesStayBlank) {
+  const auto model = random_model();
+  for (const auto& one : run(*model, {"", " \t", "\r"}, {}, "begin")) {
+    ASSERT_EQ(one.size(), 1u);
+    EXPECT_EQ(one[0].text, "");
+    EXPECT_EQ(one[0].score, 0);
+  }
+  EXPECT_TRUE(run(*model, {}, {}).empty());
+}
+
+TEST(Translate, ThePrefixIsForced) {
+  const auto model = random_model();
+  TranslateConfig config{.num_return_sequences = 4};
+  const auto found = run(*model, {"hello", "you"}, config, "So ");
+  for (const auto& sentence : found)
+    for (const Translation& t : sentence) {
+      EXPECT_EQ(t.text.substr(0, 3), "So ");
+      EXPECT_EQ(t.tokens[0], 'S');
+    }
+  const SearchInput input{{'y', 'o', 'u', kEnd}, {kEnd, 'S', 'o', ' '}, 16};
+  const auto expected =
+      beam_search(*model, std::vector{input}, {.length_penalty = 0.6, .stop = {kEnd}, .never = {}})[0][0];
+  EXPECT_EQ(found[1][0].log_probability, expected.log_probability);
+}
+
+TEST(Translate, LengthsAreLimited) {
+  // Positions 0 to 23 hold the begin and 23 tokens; what stands behind the last needs none.
+  TranslateConfig config{.num_beams = 1, .max_new_tokens = 1000};
+  const auto longest = [&](const std::string& position, const std::string& line) {
+    const auto model = random_model("encoder_decoder", position);
+    for (Parameter& p : model->parameters().all())  // never ends: the logit of the end is 0, the highest is above
+      if (p.name == "embedding.weight")
+        for (int64_t i = 0; i < 16; ++i) set_value(p.master.value(), kEnd * 16 + i, 0);
+    return int64_t(run(*model, {line}, config)[0][0].tokens.size());
+  };
+  EXPECT_EQ(longest("learned", "abc"), 24);
+  config.max_new_tokens = 5;
+  EXPECT_EQ(longest("learned", "abc"), 5);
+  config.max_new_tokens = 0;
+  EXPECT_EQ(longest("learned", "abc"), 16);  // 2 * 3 + 10
+  EXPECT_EQ(longest("learned", "abcdefghij"), 24);
+  EXPECT_EQ(longest("rotary", "abcdefghij"), 30);
+
+  const auto model = random_model();
+  EXPECT_NO_THROW(run(*model, {std::string(23, 'a')}, config));
+  try {
+    translate(*model, *kBytes, *kBytes, {"ok", std::string(24, 'a')}, config, "", {}, 7);
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_STREQ(e.what(), "translate: line 8 has 24 tokens, the model reads at most 23; split it");
+    EXPECT_EQ(e.code(), ExitCode::usage);
+  }
+  EXPECT_THROW(run(*model, {"ok"}, config, std::string(24, 'a')), Error);
+}
+
+TEST(Translate, RefusesWhatCannotBe) {
+  const auto model = random_model();
+  for (const TranslateConfig& bad :
+       {TranslateConfig{.num_beams = 0}, TranslateConfig{.num_return_sequences = 5},
+        TranslateConfig{.length_penalty = std::nan("")}, TranslateConfig{.max_new_tokens = -1},
+        TranslateConfig{.batch_size = 0}, TranslateConfig{.num_beams = INT64_MAX}})
+    EXPECT_THROW(run(*model, {"x"}, bad), Error);
+  EXPECT_THROW(run(*random_model("decoder"), {"x"}, {}), Error);
+}
+
+TEST(Translate, AStopSignalLeavesCompleteOnesAlone) {
+  const auto model = random_model();
+  size_t done = 0;
+  const auto found = translate(*model, *kBytes, *kBytes, {"a", "bcd", "ef"}, {.batch_size = 1}, "",
+                               [&](size_t i, const std::vector<Translation>&) {
+                                 EXPECT_EQ(i, 1u);  // the longest goes first
+                                 ++done;
+                                 set_stop_signal(SIGINT);
+                               });
+  set_stop_signal(0);
+  EXPECT_EQ(done, 1u);
+  EXPECT_FALSE(found[1].empty());
+  EXPECT_TRUE(found[0].empty() && found[2].empty());
+}
+
+}  // namespace
+}  // namespace lithe
