@@ -11,14 +11,9 @@
 namespace lithe {
 namespace {
 
-std::string checked_text(const Path& path) {
-  std::string text = read_text(path, "translation");
-  check(!text.empty(), "translation", "'", path.string(), "' is empty; give a file with one sentence a line");
-  refuse_invalid_utf8(text, path.string(), "translation");
-  return text;
-}
-
-std::vector<std::string_view> lines_of(std::string_view text) {
+std::vector<std::string_view> checked_lines(std::string_view text, const std::string& name) {
+  check(!text.empty(), "translation", "'", name, "' is empty; give a file with one sentence a line");
+  refuse_invalid_utf8(text, name, "translation");
   std::vector<std::string_view> lines;
   while (!text.empty()) lines.push_back(take_line(text));
   return lines;
@@ -37,8 +32,11 @@ class PairReader {
                 part_, "target ", target.size(), "; each source file needs its target file, in the same order");
     check_usage(!source.empty() || !tables.empty(), "translation", "no files are given; name some in ", part_,
                 "source and ", part_, "target, or in ", part_, "pairs");
-    for (size_t i = 0; i < source.size(); ++i) read_two(source[i], target[i]);
-    for (const Path& path : tables) read_table(path);
+    for (size_t i = 0; i < source.size(); ++i)
+      add(parse_pairs(read_text(source[i], "translation"), source[i].string(), read_text(target[i], "translation"),
+                      target[i].string()),
+          source[i]);
+    for (const Path& path : tables) add(parse_pair_table(read_text(path, "translation"), path.string()), path);
     if (one_sided_ > 0)
       log_warning("translation: ", one_sided_, " of ", pairs_.size(),
                   " pairs have text on one side only, the first at ", first_one_sided_,
@@ -52,30 +50,11 @@ class PairReader {
   std::vector<TextPair> pairs_;
   int64_t one_sided_ = 0;
 
-  void add(std::string_view source, std::string_view target, const Path& path, size_t line) {
-    if (is_blank_text(source) != is_blank_text(target) && one_sided_++ == 0)
-      first_one_sided_ = cat(path.string(), ":", line);
-    pairs_.push_back({std::string(source), std::string(target)});
-  }
-
-  void read_two(const Path& source, const Path& target) {
-    const std::string a = checked_text(source), b = checked_text(target);
-    const auto from = lines_of(a), to = lines_of(b);
-    check(from.size() == to.size(), "translation", "'", source.string(), "' has ", from.size(), " lines, but '",
-          target.string(), "' has ", to.size(), "; line n of one must be the translation of line n of the other");
-    for (size_t i = 0; i < from.size(); ++i) add(from[i], to[i], source, i + 1);
-  }
-
-  void read_table(const Path& path) {
-    const std::string text = checked_text(path);
-    const auto lines = lines_of(text);
-    std::vector<std::string> cells;
-    for (size_t i = 0; i < lines.size(); ++i) {
-      split(lines[i], '\t', cells);
-      check(cells.size() == 2, "translation", path.string(), ":", i + 1,
-            ": a line must be a source, one tab and a target, got ", cells.size() - 1, " tabs in '",
-            shortened(lines[i]), "'");
-      add(cells[0], cells[1], path, i + 1);
+  void add(std::vector<TextPair> pairs, const Path& path) {  // one a line of `path`
+    for (size_t i = 0; i < pairs.size(); ++i) {
+      if (is_blank_text(pairs[i].source) != is_blank_text(pairs[i].target) && one_sided_++ == 0)
+        first_one_sided_ = cat(path.string(), ":", i + 1);
+      pairs_.push_back(std::move(pairs[i]));
     }
   }
 };
@@ -104,6 +83,29 @@ void TranslationConfig::fields(Fields& f) {
     "pairs whose longer side has more than this many times the tokens of the shorter one are left out of training; "
     "0: no limit",
     at_least(0));
+}
+
+std::vector<TextPair> parse_pairs(std::string_view source, const std::string& source_name, std::string_view target,
+                                  const std::string& target_name) {
+  const auto from = checked_lines(source, source_name), to = checked_lines(target, target_name);
+  check(from.size() == to.size(), "translation", "'", source_name, "' has ", from.size(), " lines, but '", target_name,
+        "' has ", to.size(), "; line n of one must be the translation of line n of the other");
+  std::vector<TextPair> pairs;
+  for (size_t i = 0; i < from.size(); ++i) pairs.push_back({std::string(from[i]), std::string(to[i])});
+  return pairs;
+}
+
+std::vector<TextPair> parse_pair_table(std::string_view text, const std::string& name) {
+  std::vector<TextPair> pairs;
+  std::vector<std::string> cells;
+  for (const std::string_view line : checked_lines(text, name)) {
+    split(line, '\t', cells);
+    check(cells.size() == 2, "translation", name, ":", pairs.size() + 1,
+          ": a line must be a source, one tab and a target, got ", cells.size() - 1, " tabs in '", shortened(line),
+          "'");
+    pairs.push_back({std::move(cells[0]), std::move(cells[1])});
+  }
+  return pairs;
 }
 
 std::vector<TextPair> read_pairs(const ParallelFiles& files) {

@@ -45,6 +45,12 @@ bool is_blank_text(std::string_view text);
 /// once as source and once as target; no files.
 std::vector<TextPair> read_pairs(const ParallelFiles& files);
 
+/// The same of the texts of two files, and of a table; the names stand in errors. Byte order marks, NUL and compression
+/// are read_pairs' matter.
+std::vector<TextPair> parse_pairs(std::string_view source, const std::string& source_name, std::string_view target,
+                                  const std::string& target_name);
+std::vector<TextPair> parse_pair_table(std::string_view text, const std::string& name);
+
 struct TranslationData {
   std::vector<TextPair> train, validation, test;
 };

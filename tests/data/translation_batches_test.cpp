@@ -177,7 +177,11 @@ TEST(TranslationBatches, TrainingLeavesOutWhatIsTooLongOrBlank) {
 
 TEST(TranslationBatches, TokenizersMustEndATextAndHaveAVocabulary) {
   const auto words = make_tokenizer({.type = "words"}, {});
-  const auto no_end = parse_tokenizer(R"({"model": {"type": "BPE", "vocab": {"a": 0, "b": 1}, "merges": []}})", "test");
+  const auto no_end = parse_tokenizer(
+      R"({"model": {"type": "BPE", "vocab": {"a": 0, "b": 1}, "merges": []},
+          "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true},
+          "decoder": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true}})",
+      "test");
   const std::vector<TextPair> pairs = {{"a", "b"}};
   expect_error([&] { TranslationBatches(pairs, *words, bytes(), {}, 9, 1, false); },
                {"the source tokenizer has no vocabulary"}, ExitCode::usage);

@@ -20,6 +20,7 @@ extern "C" int config_fuzz(const uint8_t* data, size_t size);
 extern "C" int tokenizer_json_fuzz(const uint8_t* data, size_t size);
 extern "C" int token_store_fuzz(const uint8_t* data, size_t size);
 extern "C" int examples_fuzz(const uint8_t* data, size_t size);
+extern "C" int translation_fuzz(const uint8_t* data, size_t size);
 
 namespace lithe {
 namespace {
@@ -148,6 +149,12 @@ TEST(Mutations, TokenStore) {
   }
   run(token_store_fuzz, seeds,
       {std::string(8, '\0'), std::string(8, '\xff'), std::string("\1\0\0\0\0\0\0\0", 8), "LITHETOK"}, 6000);
+}
+
+TEST(Mutations, Translations) {
+  const std::string text = "the cat, 1.5-fold\t\xc3\xa9t\xc3\xa9 &quot;a&quot;\nthe cat\tthe cat\r\n\t\n";
+  run(translation_fuzz, {"t" + text, "l" + text + std::string(1, '\0') + text},
+      {"\t", "\n", "\r\n", std::string(1, '\0'), "\xff", "\xc2\x85", "\x1c", "&amp;", "1,2", ". "}, 3000);
 }
 
 TEST(Mutations, Examples) {
