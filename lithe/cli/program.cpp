@@ -18,7 +18,7 @@
 namespace lithe {
 
 void add_weights_options(CLI::App& app, std::string& weights, std::string& precision) {
-  app.add_option("--weights", weights, "best, or a safetensors file; default: the last checkpoint's");
+  app.add_option("--weights", weights, "best, averaged, or a safetensors file; default: the last checkpoint's");
   app.add_option("--precision", precision, "f32, bf16 or f64")->check(CLI::IsMember({"f32", "bf16", "f64"}));
 }
 

@@ -179,7 +179,7 @@ Command add_quantize(CLI::App& app) {
       ->check(CLI::IsMember({32, 64}));
   app.add_option("--keep", o->keep, "parameters that stay numbers, by name (repeatable); * stands for any text")
       ->allow_extra_args(false);
-  app.add_option("--from", o->source, "best, or a safetensors file; default: the last checkpoint's weights");
+  app.add_option("--from", o->source, "best, averaged, or a safetensors file; default: the last checkpoint's weights");
   app.add_option("--precision", o->precision, "of what stays numbers: f32 or bf16")
       ->check(CLI::IsMember({"f32", "bf16"}));
   app.add_option("--text", o->files, "texts to measure on; default: the run's held-out text");

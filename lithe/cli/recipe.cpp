@@ -19,6 +19,7 @@ void Recipe::fields(Fields& f) {
   f.section("train", train, "how to learn");
   f.section("eval", eval, "how `lithe eval` measures");
   f.section("generate", generate, "how `lithe generate` and samples during training choose tokens");
+  f.section("translate", translate, "how `lithe translate` searches");
 }
 
 Lessons Recipe::lessons() const {

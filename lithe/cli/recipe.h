@@ -6,6 +6,7 @@
 #include "lithe/data/translation.h"
 #include "lithe/eval/perplexity.h"
 #include "lithe/infer/sampler.h"
+#include "lithe/infer/translate.h"
 #include "lithe/model/config.h"
 #include "lithe/train/training_data.h"
 
@@ -21,6 +22,7 @@ struct Recipe {
   TranslationConfig translation;
   EvalConfig eval;
   GenerateConfig generate;
+  TranslateConfig translate;
   void fields(Fields& f);
   /// The section task names examples.
   bool has_task() const { return !task.train.empty() || !task.test.empty(); }

@@ -1,6 +1,7 @@
 #include "lithe/cli/train_run.h"
 
 #include "lithe/eval/task_evaluation.h"
+#include "lithe/eval/translation_evaluation.h"
 #include "lithe/infer/generate.h"
 
 namespace lithe {
@@ -16,6 +17,7 @@ TrainRun train_run_of(const Recipe& recipe) {
     run.score = [score = score_task_of(recipe.task)](const Model& model, const TrainingData& data) {
       return score(model, static_cast<const TaskBatches&>(*data.validation), data.labels);
     };
+  if (run.lessons.translation) run.score = score_translation_of(recipe.translation, recipe.translate);
   run.from_pretrained = recipe.from_pretrained;
   run.fresh_weights = recipe.fresh_weights;
   run.sample_prompt = recipe.generate.prompt;

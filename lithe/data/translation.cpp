@@ -83,6 +83,10 @@ void TranslationConfig::fields(Fields& f) {
     "pairs whose longer side has more than this many times the tokens of the shorter one are left out of training; "
     "0: no limit",
     at_least(0));
+  f("metric_for_best_model", metric_for_best_model,
+    "by what the best weights are chosen, and early stopping decides; bleu and chrf translate the validation part at "
+    "each evaluation, greedily",
+    one_of({"loss", "bleu", "chrf"}));
 }
 
 std::vector<TextPair> parse_pairs(std::string_view source, const std::string& source_name, std::string_view target,

@@ -12,14 +12,15 @@ LoadedModel load_model(const Path& directory, const std::string& weights, const 
   check_usage(fs::exists(directory / "config.json"), "load", "'", directory.string(),
               "' has no config.json; give the --out directory of a training run");
   Path file = directory / "model.safetensors";
-  if (weights == "best")
-    file = directory / "best" / "model.safetensors";
+  if (weights == "best" || weights == "averaged")
+    file = directory / weights / "model.safetensors";
   else if (!weights.empty())
     file = weights;
   check_usage(fs::exists(file), "load", "'", file.string(), "' does not exist",
-              weights == "best" ? "; the run has no held-out evaluation"
-              : weights.empty() ? "; the run has not saved a checkpoint yet"
-                                : "");
+              weights == "best"       ? "; the run has no held-out evaluation"
+              : weights == "averaged" ? "; the run has not ended with train.average_checkpoints"
+              : weights.empty()       ? "; the run has not saved a checkpoint yet"
+                                      : "");
   const DType dtype = dtype_named(precision);
   LoadedModel loaded;
   const Tokenizers tokenizers = load_tokenizers(directory);

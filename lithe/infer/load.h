@@ -13,7 +13,8 @@ struct LoadedModel {
   std::shared_ptr<const Tokenizer> tokenizer, source_tokenizer;  // source: of an encoder-decoder, may be the same
 };
 
-/// Reads config.json, tokenizer.json and the weights: `weights` is empty (model.safetensors), "best", or a file.
+/// Reads config.json, tokenizer.json and the weights: `weights` is empty (model.safetensors), "best", "averaged", or a
+/// file.
 /// `precision` f32, bf16 (weights and rows) or f64. Fails when the directory is no model, naming what is missing.
 /// `el_rewrite`: attention with heads mha runs with heads el_rewrite, which are the same function with half the cache.
 LoadedModel load_model(const Path& directory, const std::string& weights, const std::string& precision,

@@ -180,6 +180,28 @@ TrainState load_checkpoint(const Path& checkpoint, Model& model, AdamW& optimize
   return s;
 }
 
+// spec: train.presets | training | the mean of the last checkpoints' weights, as published for translation | TH 3.4
+void average_checkpoints(const Path& run, int64_t count) {
+  std::vector<Path> all = checkpoints(run / "training_state");
+  if (int64_t(all.size()) > count) all.erase(all.begin(), all.end() - count);
+  check(!all.empty(), "average", "'", run.string(), "' has no checkpoint");
+  std::map<std::string, Tensor> mean;
+  for (const Path& checkpoint : all) {
+    const SafetensorsFile file(checkpoint / "model.safetensors");
+    for (const auto& [name, entry] : file.entries()) {
+      const Tensor one = empty(entry.shape, entry.dtype);
+      file.read(name, one);
+      const auto [at, first] = mean.try_emplace(name, zeros(entry.shape, DType::f64));
+      for (int64_t i = 0; i < one.numel(); ++i) at->second.data<double>()[i] += value_at(one, i) / double(all.size());
+    }
+  }
+  std::map<std::string, Tensor> out;
+  for (const auto& [name, tensor] : mean) out[name] = convert(tensor, DType::f32);
+  make_directory(run / "averaged");
+  write_safetensors(run / "averaged" / "model.safetensors", out, {{"format", "lithe"}});
+  log_info("averaged/model.safetensors is the mean of the last ", all.size(), " checkpoints");
+}
+
 void publish_weights(const Path& run, const Path& checkpoint) {
   const Path from = checkpoint / "model.safetensors", to = run / "model.safetensors",
              temporary = run / "model.safetensors.linking";

@@ -50,6 +50,10 @@ Path latest_checkpoint(const Path& run);
 /// Restores all of it; every file's checksum is compared with state.json first.
 TrainState load_checkpoint(const Path& checkpoint, Model& model, AdamW& optimizer);
 
+/// Makes RUN/averaged/model.safetensors the mean of the last `count` checkpoints' weights, or of fewer where there are
+/// fewer.
+void average_checkpoints(const Path& run, int64_t count);
+
 /// Makes RUN/model.safetensors the weights of a checkpoint (a hard link where the file system allows).
 void publish_weights(const Path& run, const Path& checkpoint);
 

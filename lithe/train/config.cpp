@@ -49,6 +49,8 @@ void TrainConfig::fields(Fields& f) {
     "stop after this many evaluations without a better one; 0: never", at_least(0));
   f("save_steps", save_steps, "steps between checkpoints; 0: at the end only", at_least(0));
   f("save_total_limit", save_total_limit, "checkpoints kept beside the best", at_least(1));
+  f("average_checkpoints", average_checkpoints,
+    "at the end, averaged/model.safetensors becomes the mean of this many last checkpoints; 0: none", at_least(0));
   f("sample_steps", sample_steps, "steps between samples of text (section generate); 0: at the end only", at_least(0));
   f("loss_watchdog_threshold", loss_watchdog_threshold, "stop (exit 3) when the loss stays above this; 0: off",
     at_least(0));
@@ -69,6 +71,11 @@ void TrainConfig::validate(int64_t sequence_length) const {
               " must hold at least one sequence of data.sequence_length ", sequence_length);
   check_usage(min_learning_rate <= learning_rate, "train", "min_learning_rate ", min_learning_rate,
               " must not exceed learning_rate ", learning_rate);
+  check_usage(!average_checkpoints || (save_steps > 0 && save_total_limit >= average_checkpoints), "train",
+              "average_checkpoints ", average_checkpoints,
+              " needs save_steps above 0 and a save_total_limit of as many, "
+              "got ",
+              save_steps, " and ", save_total_limit);
   check_usage(spike_deviations == 0 || save_steps > 0, "train",
               "spike_deviations goes back to the last checkpoint; give save_steps");
   check_usage(adam_epsilon > 0, "train", "adam_epsilon must be above 0: a weight without gradients would become 0/0");

@@ -19,7 +19,7 @@ struct TrainConfig {
   double label_smoothing = 0;
   double mlm_probability = 0.15, shuffle_probability = 0.1, random_probability = 0.1;
   bool whole_word_mask = false;
-  int64_t early_stopping_patience = 0;
+  int64_t early_stopping_patience = 0, average_checkpoints = 0;
   std::string objective = "clm", precision = "f32";
   bool gradient_checkpointing = false;
   int64_t seed = 1;

@@ -13,8 +13,9 @@ namespace lithe {
 namespace {
 
 // Keys that may change between a checkpoint and its resume: they shape no weight.
-const char* const kFree[] = {"train.max_time", "train.save_steps", "train.save_total_limit", "data.cache_directory",
-                             "eval",           "generate"};
+const char* const kFree[] = {
+    "train.max_time", "train.save_steps", "train.save_total_limit", "data.cache_directory", "eval",
+    "generate",       "translate"};
 
 void flatten(const Node& node, const std::string& path, std::map<std::string, std::string>& out) {
   if (node.is_map()) {

@@ -103,6 +103,8 @@ class Trainer {
     const uint64_t logged = state_.metrics_bytes + state_.samples_bytes;
     open = open && duties(true);
     if (state_.metrics_bytes + state_.samples_bytes != logged) save();
+    if (run_.train.average_checkpoints && (open || done()))
+      average_checkpoints(run_.out, run_.train.average_checkpoints);
     TrainResult result = so_far();
     result.status = stop_signal() && !(open && done()) ? "stopped" : "finished";
     result.signal = result.status == "stopped" ? stop_signal() : 0;
