@@ -11,8 +11,8 @@ namespace lithe {
 
 /// The files of one part, training, validation or test. All may end in .gz or .zst.
 struct ParallelFiles {
-  std::vector<std::string> source,
-      target;                      // names or shell patterns; line n of one is the translation of line n of the other
+  // Names or shell patterns; line n of a source file and line n of its target file translate each other.
+  std::vector<std::string> source, target;
   std::vector<std::string> pairs;  // TSV: source, tab, target; no quoting
 
   void fields(Fields& f);

@@ -13,8 +13,9 @@ namespace lithe {
 struct TranslationLimits {
   int64_t max_length = 0;       // of either side; 0: no limit
   double max_length_ratio = 0;  // longer side / shorter side, at least 1; 0: no limit
-  bool leave_out =
-      false;  // training: what exceeds the limits is left out, as is a pair with a blank side; else an error
+  // Training: what exceeds the limits is left out, and so is a pair with a blank side. Else it is an error, and blank
+  // sides stay.
+  bool leave_out = false;
 };
 
 /// Pairs as packed rows: the source sequence of a pair is its tokens and eos, the target sequence has the rows
