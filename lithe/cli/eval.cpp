@@ -8,6 +8,7 @@
 #include "lithe/base/json.h"
 #include "lithe/base/stop.h"
 #include "lithe/cli/command.h"
+#include "lithe/cli/eval_translation.h"
 #include "lithe/cli/recipe.h"
 #include "lithe/data/corpus.h"
 #include "lithe/eval/misspell.h"
@@ -27,6 +28,8 @@ struct Options {
   double misspell = 0;
   int64_t misspell_seed = 1;
   bool json = false, el_rewrite = false;
+  std::string task;
+  TranslationEvalOptions translation;
 };
 
 // The metrics of a task on its test part, else its validation part, or on the files given.
@@ -83,7 +86,14 @@ int eval_objective(const Options& o, const Recipe& recipe, const LoadedModel& lo
 
 int run(const Options& o) {
   catch_stop_signals();
+  check_usage(!o.model.empty() || !o.task.empty(), "eval",
+              "give the directory of a training run, or --task translation with files to score");
+  if (o.model.empty()) return score_translation_files(o.translation, o.json);
   Recipe recipe = recipe_of_run(o.model);
+  check_usage(o.task.empty() || recipe.has_translation(), "eval", "--task ", o.task, ": '", o.model,
+              "' was not trained to translate");
+  check_usage(o.translation.hypotheses.empty() && o.translation.references.empty() && o.translation.baseline.empty(),
+              "eval", "--hypotheses, --references and --baseline score files: leave the run '", o.model, "' out");
   if (o.context) recipe.eval.context_length = o.context;
   if (o.stride) recipe.eval.stride = o.stride;
   if (o.batch_tokens) recipe.eval.batch_tokens = o.batch_tokens;
@@ -92,6 +102,7 @@ int run(const Options& o) {
   if (o.skip) loaded.model->skip(loaded.model->config().layers_named(*o.skip), o.skip_part == "mixer");
 
   check_usage(o.misspell == 0 || recipe.has_task(), "eval", "--misspell is for models that were trained on a task");
+  if (recipe.has_translation()) return eval_translation(o.translation, recipe, loaded, o.files, o.json);
   if (recipe.has_task()) return eval_task(o, recipe, loaded);
   if (recipe.train.objective != "clm") return eval_objective(o, recipe, loaded);
   TokenStore text;
@@ -138,8 +149,10 @@ int run(const Options& o) {
 
 Command add_eval(CLI::App& app) {
   auto o = std::make_shared<Options>();
-  app.add_option("model", o->model, "directory of a training run")->required();
+  app.add_option("model", o->model, "directory of a training run; none to score files with --task translation");
   app.add_option("files", o->files, "texts to measure; default: the run's held-out text");
+  app.add_option("--task", o->task, "what is measured; default: what the run was trained for")
+      ->check(CLI::IsMember({"translation"}));
   add_weights_options(app, o->weights, o->precision);
   app.add_flag("--el-rewrite", o->el_rewrite,
                "run heads mha as el_rewrite: the same function, half the cache (not with rotary positions)");
@@ -158,6 +171,7 @@ Command add_eval(CLI::App& app) {
                  "of a task: share of words with four letters or more that get one wrong letter")
       ->check(CLI::Range(0.0, 1.0));
   app.add_option("--misspell-seed", o->misspell_seed, "of the wrong letters")->check(CLI::NonNegativeNumber);
+  add_translation_options(app, o->translation);
   app.add_flag("--json", o->json, "print the result as JSON");
   add_threads_option(app);
   app.footer(

@@ -1,0 +1,138 @@
+#include "lithe/cli/eval_translation.h"
+
+#include <CLI/CLI.hpp>
+#include <iostream>
+
+#include "lithe/base/json.h"
+#include "lithe/base/stop.h"
+#include "lithe/cli/text_lines.h"
+#include "lithe/eval/chrf.h"
+#include "lithe/eval/paired_bootstrap.h"
+#include "lithe/eval/translation_evaluation.h"
+#include "lithe/eval/translation_scores.h"
+#include "lithe/train/step.h"
+
+namespace lithe {
+namespace {
+
+BleuOptions bleu_options(const TranslationEvalOptions& o) {
+  return {.tokenizer = o.tokenizer, .lowercase = o.lowercase};
+}
+
+Json to_json(const TranslationScores& scores) {
+  return {{"bleu", scores.bleu.score},
+          {"chrf", scores.chrf},
+          {"segments", scores.segments},
+          {"bleu_signature", scores.bleu_signature},
+          {"chrf_signature", scores.chrf_signature}};
+}
+
+std::string show(const char* name, const PairedBootstrap& b) {
+  char line[200];
+  std::snprintf(line, sizeof line, "%-6s baseline %.1f (%.1f ± %.1f)  system %.1f (%.1f ± %.1f)  p = %.4f\n", name,
+                b.baseline.score, b.baseline.mean, b.baseline.half_width(), b.system.score, b.system.mean,
+                b.system.half_width(), b.p);
+  return line;
+}
+
+Json to_json(const PairedBootstrap& b) {
+  const auto one = [](const ResampledScore& s) {
+    return Json{{"score", s.score}, {"mean", s.mean}, {"low", s.low}, {"high", s.high}};
+  };
+  return {{"baseline", one(b.baseline)}, {"system", one(b.system)}, {"p", b.p}};
+}
+
+}  // namespace
+
+int eval_translation(const TranslationEvalOptions& o, const Recipe& recipe, const LoadedModel& loaded,
+                     const std::vector<std::string>& files, bool json) {
+  check_usage(files.empty() || files.size() == 2, "eval",
+              "a translation model is measured on two files, the source and its translation, or on none for the run's "
+              "own test part; got ",
+              files.size());
+  TranslationConfig config = recipe.translation;
+  if (!files.empty()) {
+    config = {};
+    config.test.source = {files[0]};
+    config.test.target = {files[1]};
+  } else {
+    config.train = {};
+  }
+  check_usage(!config.test.empty() || !config.validation.empty(), "eval",
+              "the run has no test and no validation texts; name a source file and its translation");
+  TranslationData data = load_translation(config);
+  const bool test = !data.test.empty();
+  std::vector<TextPair>& pairs = test ? data.test : data.validation;
+  TranslateConfig translate = recipe.translate;
+  if (o.num_beams) translate.num_beams = *o.num_beams;
+  if (o.length_penalty) translate.length_penalty = *o.length_penalty;
+  const Tokenizers tokenizers{loaded.tokenizer, loaded.source_tokenizer};
+  const auto total =
+      evaluate(*loaded.model, *held_out_translations(pairs, tokenizers, recipe.data, recipe.train.batch_tokens));
+  if (!total) return 128 + stop_signal();
+  const std::vector<std::string> hypotheses = translate_sources(*loaded.model, tokenizers, pairs, translate);
+  if (stop_signal()) return 128 + stop_signal();
+  std::vector<std::string> references;
+  for (const TextPair& pair : pairs) references.push_back(pair.target);
+  const TranslationScores scores = score_translations(hypotheses, {references}, bleu_options(o));
+  if (!o.save.empty()) {
+    std::string text;
+    for (const std::string& hypothesis : hypotheses) text += hypothesis + "\n";
+    write_file(o.save, text);
+  }
+  const char* part = !files.empty() ? "files" : test ? "test" : "validation";
+  if (json) {
+    Json out = to_json(scores);
+    out["part"] = part;
+    out["loss"] = total->mean_nll();
+    out["num_beams"] = translate.num_beams;
+    out["length_penalty"] = translate.length_penalty;
+    std::cout << out.dump(2) << "\n";
+  } else {
+    std::cout << cat("loss ", total->mean_nll(), " per token (", total->labels, " tokens), ", pairs.size(), " lines, ",
+                     part, ", beams ", translate.num_beams, ", length penalty ", translate.length_penalty, "\n",
+                     scores.text(), "\n");
+  }
+  return 0;
+}
+
+int score_translation_files(const TranslationEvalOptions& o, bool json) {
+  check_usage(!o.hypotheses.empty() && !o.references.empty(), "eval",
+              "--task translation without a run scores files: give --hypotheses and --references");
+  const std::vector<std::string> hypotheses = text_lines({o.hypotheses});
+  TextReferences references;
+  for (const std::string& file : o.references) references.push_back(text_lines({file}));
+  const TranslationScores scores = score_translations(hypotheses, references, bleu_options(o));
+  Json out = to_json(scores);
+  std::string text = scores.text() + "\n";
+  if (!o.baseline.empty()) {
+    const std::vector<std::string> baseline = text_lines({o.baseline});
+    const auto compare = [&](const TextMetric& metric) {
+      return paired_bootstrap(metric, segment_counts(metric, baseline, references),
+                              segment_counts(metric, hypotheses, references), o.samples);
+    };
+    const PairedBootstrap bleu = compare(Bleu(bleu_options(o))), chrf = compare(Chrf());
+    out["paired_bootstrap"] = {{"samples", o.samples}, {"bleu", to_json(bleu)}, {"chrf", to_json(chrf)}};
+    text += cat("paired bootstrap, ", o.samples, " samples (Koehn 2004):\n") + show("BLEU", bleu) + show("chrF2", chrf);
+  }
+  std::cout << (json ? out.dump(2) + "\n" : text);
+  return 0;
+}
+
+void add_translation_options(CLI::App& app, TranslationEvalOptions& o) {
+  app.add_option("--num-beams", o.num_beams, "translation: hypotheses kept at each step; default: the run's")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--length-penalty", o.length_penalty, "translation: default: the run's");
+  app.add_option("--save-translations", o.save, "translation: a file for what the model answered");
+  app.add_option("--hypotheses", o.hypotheses, "translation, without a run: lines to score");
+  app.add_option("--references", o.references,
+                 "translation, without a run: what is right; several files are several "
+                 "references");
+  app.add_option("--baseline", o.baseline, "translation, without a run: lines of another system, to compare with");
+  app.add_option("--bootstrap-samples", o.samples, "of the comparison with --baseline")->check(CLI::PositiveNumber);
+  app.add_option("--tokenize", o.tokenizer, "translation: sacreBLEU's tokenizer of BLEU")
+      ->check(CLI::IsMember({"13a", "none", "char", "intl"}));
+  app.add_flag("--lowercase", o.lowercase, "translation: BLEU without case");
+}
+
+}  // namespace lithe

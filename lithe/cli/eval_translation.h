@@ -1,0 +1,35 @@
+// `lithe eval` of translations: those of a run, and those in files.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lithe/cli/recipe.h"
+#include "lithe/infer/load.h"
+
+namespace CLI {
+class App;
+}
+
+namespace lithe {
+
+struct TranslationEvalOptions {
+  std::vector<std::string> references;     // files, one line a segment
+  std::string hypotheses, baseline, save;  // files; save: where a run's translations go
+  std::string tokenizer = "13a";
+  bool lowercase = false;
+  int64_t samples = 1000;  // of the bootstrap
+  std::optional<int64_t> num_beams;
+  std::optional<double> length_penalty;
+};
+void add_translation_options(CLI::App& app, TranslationEvalOptions& o);
+
+/// Translates and scores the run's test part (else its validation part), or files[0] against files[1]; prints and
+/// returns the exit code.
+int eval_translation(const TranslationEvalOptions& o, const Recipe& recipe, const LoadedModel& loaded,
+                     const std::vector<std::string>& files, bool json);
+/// Scores a file of translations, and how sure it is that it differs from a baseline's.
+int score_translation_files(const TranslationEvalOptions& o, bool json);
+
+}  // namespace lithe
