@@ -15,6 +15,7 @@ using Command = std::function<int()>;
 Command add_train(CLI::App& app);
 Command add_eval(CLI::App& app);
 Command add_generate(CLI::App& app);
+Command add_translate(CLI::App& app);
 Command add_plan(CLI::App& app);
 Command add_compare(CLI::App& app);
 Command add_finetune(CLI::App& app);

@@ -95,6 +95,7 @@ int run_program(int argc, char** argv) {
         {"train", "train a model from a recipe, or resume a run", add_train},
         {"eval", "measure loss and perplexity on text", add_eval},
         {"generate", "continue prompts", add_generate},
+        {"translate", "translate sentences with an encoder-decoder", add_translate},
         {"plan", "cost of a recipe before it runs: parameters, FLOPs, exact peak memory", add_plan},
         {"compare", "train and measure variants under one budget, and say what is beyond noise", add_compare},
         {"finetune", "fine-tune pre-trained models on tasks, with several seeds, and tabulate scores and costs",

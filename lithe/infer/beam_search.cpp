@@ -18,18 +18,24 @@ struct Candidate {
   size_t parent;
 };
 
+constexpr int64_t kBlock = 64;
+
+// Without branches, in vectors.
+template <class T>
+bool any_above(const T* block, T least) {
+  int above = 0;
+  for (int64_t i = 0; i < kBlock; ++i) above |= int(block[i] > least);
+  return above != 0;
+}
+
 // The highest numbers of a row [n], highest first, of equals the lower place first; none that is -inf or NaN.
 template <class T>
 void best_of(const T* row, int64_t n, size_t count, std::vector<std::pair<T, int32_t>>& best) {
-  constexpr int64_t kBlock = 64;
   best.clear();
   T least = -std::numeric_limits<T>::infinity();
   for (int64_t begin = 0; begin < n; begin += kBlock) {
-    const int64_t end = std::min(n, begin + kBlock);
-    int above = 0;  // without branches: most blocks have none
-    for (int64_t i = begin; i < end; ++i) above |= row[i] > least;
-    if (!above) continue;
-    for (int64_t i = begin; i < end; ++i) {
+    if (begin + kBlock <= n && !any_above(row + begin, least)) continue;  // as most are
+    for (int64_t i = begin; i < std::min(n, begin + kBlock); ++i) {
       if (!(row[i] > least)) continue;
       const auto at =
           std::upper_bound(best.begin(), best.end(), row[i], [](T x, const auto& other) { return x > other.first; });

@@ -344,6 +344,45 @@ TEST(BeamSearch, EndsAtTheGreatestLengthWithWhatThereIs) {
   }
 }
 
+// A model whose next token depends on the last alone, with these probabilities; what is left out is next to impossible.
+std::unique_ptr<Model> chain(const std::vector<std::map<int32_t, double>>& next) {
+  const auto vocab = int64_t(next.size());
+  auto model = std::make_unique<Model>(
+      kit::model_config(cat("{vocab_size: ", vocab, ", hidden_size: ", vocab,
+                            ", num_hidden_layers: 0, max_position_embeddings: 16, position: none, norm: {type: rms}, "
+                            "tie_word_embeddings: false}")),
+      ModelOptions{.dtype = DType::f64, .compute = DType::f64});
+  for (Parameter& p : model->parameters().all()) {
+    const bool embedding = p.name.find("embedding") != std::string::npos;
+    if (!embedding && p.name.find("head") == std::string::npos) continue;
+    for (int64_t i = 0; i < vocab; ++i)
+      for (int64_t v = 0; v < vocab; ++v) {
+        const auto found = next[size_t(i)].find(int32_t(v));
+        // The norm makes each token's row as long as the root of its numbers.
+        const double logit = found == next[size_t(i)].end() ? -40 : std::log(found->second);
+        set_value(p.master.value(), i * vocab + v, embedding ? double(i == v) : logit / std::sqrt(double(vocab)));
+      }
+  }
+  model->parameters().refresh_shadows();
+  return model;
+}
+
+// oracle: search.beam
+TEST(BeamSearch, GoesOnWhileALongerOneMayStillScoreHigher) {
+  // Two end at once; 3 4 5 6 7 is less likely than both and the best by its length.
+  const auto later =
+      chain({{{1, .5}, {2, .45}, {3, .05}}, {}, {{1, .9}, {3, .1}}, {{4, 1}}, {{5, 1}}, {{6, 1}}, {{7, 1}}, {{1, 1}}});
+  const SearchInput six{{}, {0}, 6};
+  EXPECT_EQ(show(search(*later, six, settings(2, 2))), "end, 2 end, ");
+  EXPECT_EQ(show(search(*later, six, settings(2, 2, 3))), "3 4 5 6 7 end, 2 end, ");
+  BeamSearchConfig early = settings(2, 2, 3);
+  early.early_stopping = true;
+  EXPECT_EQ(show(search(*later, six, early)), "2 end, end, ");
+  // A penalty below 0 makes the greatest length the worst, but 3 4 ends before.
+  const auto sooner = chain({{{1, .3}, {2, .3}, {3, .4}}, {}, {{1, .6}, {3, .4}}, {{4, 1}}, {{1, 1}}});
+  EXPECT_EQ(show(search(*sooner, {{}, {0}, 12}, settings(2, 2, -1))), "end, 3 4 end, ");
+}
+
 TEST(BeamSearch, AGreaterLengthPenaltyGivesLongerOnes) {
   bool longer = false;
   for (uint64_t seed = 1; seed <= 12; ++seed) {

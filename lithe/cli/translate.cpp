@@ -1,0 +1,174 @@
+#include "lithe/infer/translate.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cerrno>
+#include <cstring>
+#include <iostream>
+
+#include "lithe/base/json.h"
+#include "lithe/base/stop.h"
+#include "lithe/cli/command.h"
+#include "lithe/cli/text_lines.h"
+#include "lithe/infer/load.h"
+
+namespace lithe {
+namespace {
+
+struct Options {
+  std::string model, weights, precision = "f32", prefix;
+  std::vector<std::string> files;
+  std::optional<int64_t> num_beams, n_best, max_new_tokens, batch_size;
+  std::optional<double> length_penalty;
+  bool early_stopping = false, scores = false, json = false;
+  int64_t window = 1024;
+};
+
+// Lines as they come. std::getline cannot tell whether there are more, and Ctrl-C does not end its waiting.
+class LineReader {
+ public:
+  explicit LineReader(int fd) : fd_(fd) {}
+
+  /// Waits for a line and takes all that are there, `most` at most; none at the end, and when a signal came.
+  std::vector<std::string> next(int64_t most) {
+    std::vector<std::string> out;
+    while (int64_t(out.size()) < most && !stop_signal()) {
+      if (const size_t end = pending_.find('\n', begin_); end != std::string::npos) {
+        out.push_back(pending_.substr(begin_, end - begin_));
+        if (out.back().ends_with('\r')) out.back().pop_back();
+        begin_ = end + 1;
+      } else if (at_end_) {
+        if (begin_ == pending_.size()) break;
+        pending_ += '\n';
+      } else if (is_ready(out.empty())) {
+        read_more();
+      } else if (!out.empty()) {
+        break;
+      }
+    }
+    return out;
+  }
+
+ private:
+  int fd_;
+  bool at_end_ = false;
+  std::string pending_;
+  size_t begin_ = 0;  // of what was not taken
+
+  bool is_ready(bool wait) const {
+    constexpr int kPatience = 100;  // milliseconds until stop_signal() is polled again
+    pollfd what{fd_, POLLIN, 0};
+    return ::poll(&what, 1, wait ? kPatience : 0) > 0;
+  }
+  void read_more() {
+    pending_.erase(0, std::exchange(begin_, 0));
+    char bytes[1 << 16];
+    const ssize_t n = ::read(fd_, bytes, sizeof bytes);
+    check(n >= 0 || errno == EINTR, "translate", "standard input cannot be read: ", std::strerror(errno));
+    if (n > 0) pending_.append(bytes, size_t(n));
+    at_end_ = n == 0;
+  }
+};
+
+std::string on_one_line(std::string text) {
+  std::replace_if(
+      text.begin(), text.end(), [](char c) { return c == '\n' || c == '\r'; }, ' ');
+  return text;
+}
+
+// Line `number`, from 0, and what was found for it.
+void print(const Options& o, bool several, int64_t number, const std::string& line,
+           const std::vector<Translation>& found) {
+  if (o.json) {
+    Json translations = Json::array();
+    for (const Translation& t : found)
+      translations.push_back(
+          {{"text", t.text}, {"score", t.score}, {"log_probability", t.log_probability}, {"tokens", t.tokens.size()}});
+    std::cout << Json({{"line", number + 1}, {"source", line}, {"translations", translations}})
+                     .dump(-1, ' ', false, Json::error_handler_t::replace)
+              << "\n";
+  } else if (several) {
+    for (const Translation& t : found)
+      std::cout << number << " ||| " << on_one_line(t.text) << " ||| " << t.score << "\n";
+  } else {
+    if (o.scores) std::cout << found[0].score << "\t";
+    std::cout << on_one_line(found[0].text) << "\n";
+  }
+}
+
+int run(const Options& o) {
+  catch_stop_signals();
+  TranslateConfig config;  // what no option says: the section translate of the run's recipe, once recipes have it
+  const auto take = [](auto& to, const auto& from) {
+    if (from) to = *from;
+  };
+  take(config.num_beams, o.num_beams);
+  take(config.length_penalty, o.length_penalty);
+  take(config.num_return_sequences, o.n_best);
+  take(config.max_new_tokens, o.max_new_tokens);
+  take(config.batch_size, o.batch_size);
+  if (o.early_stopping) config.early_stopping = true;
+  config.validate();
+  const LoadedModel loaded = load_model(o.model, o.weights, o.precision);
+  const Tokenizer &source = *loaded.tokenizer, &target = *loaded.tokenizer;
+
+  LineReader input(STDIN_FILENO);
+  std::vector<std::string> all;
+  if (!o.files.empty()) all = text_lines(o.files);
+  int64_t done = 0;  // lines of windows before
+  const auto next_window = [&] {
+    if (o.files.empty()) return input.next(o.window);
+    const auto begin = all.begin() + done, end = all.begin() + std::min(done + o.window, int64_t(all.size()));
+    return std::vector<std::string>(begin, end);
+  };
+  for (std::vector<std::string> lines; !stop_signal() && !(lines = next_window()).empty();) {
+    std::vector<const std::vector<Translation>*> found(lines.size());
+    size_t printed = 0;
+    translate(
+        *loaded.model, source, target, lines, config, o.prefix,
+        [&](size_t i, const std::vector<Translation>& translations) {
+          found[i] = &translations;
+          for (; printed < lines.size() && found[printed]; ++printed)
+            print(o, o.n_best.has_value(), done + int64_t(printed), lines[printed], *found[printed]);
+          std::cout << std::flush;
+        },
+        done + 1);
+    done += int64_t(lines.size());
+  }
+  return stop_signal() ? 128 + stop_signal() : 0;
+}
+
+}  // namespace
+
+Command add_translate(CLI::App& app) {
+  auto o = std::make_shared<Options>();
+  app.add_option("model", o->model, "directory of a run with an encoder-decoder")->required();
+  app.add_option("files", o->files, "sentences, one a line; default: standard input, answered as lines come");
+  add_weights_options(app, o->weights, o->precision);
+  app.add_option("--num-beams", o->num_beams, "hypotheses kept at each step; 1 is greedy")->check(CLI::PositiveNumber);
+  app.add_option("--length-penalty", o->length_penalty,
+                 "divide log-probabilities by ((5 + tokens) / 6) to this power; above 0 favours longer translations");
+  app.add_flag("--early-stopping", o->early_stopping,
+               "end with as many translations as beams, though others may still score higher: faster");
+  app.add_option("--n-best", o->n_best,
+                 "print this many translations a line, as `LINE ||| TEXT ||| SCORE` with lines from 0")
+      ->check(CLI::PositiveNumber);
+  app.add_flag("--scores", o->scores, "print the score and a tab before each translation");
+  app.add_option("--prefix", o->prefix, "text that every translation begins with");
+  app.add_option("--max-new-tokens", o->max_new_tokens,
+                 "tokens of a translation at most; 0: 10 more than twice the source's")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--batch-size", o->batch_size, "sentences translated at once; does not change the translations")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--window", o->window, "lines read ahead, to translate those of like length together")
+      ->check(CLI::Range(int64_t(1), int64_t(1) << 24))
+      ->capture_default_str();
+  app.add_flag("--json", o->json, "print one JSON object a line");
+  add_threads_option(app);
+  app.footer("Example: echo 'ein kleines Haus' | lithe translate runs/de-en --num-beams 4");
+  return [o] { return run(*o); };
+}
+
+}  // namespace lithe

@@ -1,0 +1,171 @@
+// `lithe translate` as a person or a script meets it, with an encoder-decoder of random weights over bytes.
+#include <gtest/gtest.h>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <sstream>
+#include <thread>
+
+#include "lithe/base/error.h"
+#include "lithe/base/json.h"
+#include "lithe/model/model.h"
+#include "lithe/text/tokenizer.h"
+#include "tests/support/process.h"
+
+namespace lithe {
+namespace {
+
+namespace fs = std::filesystem;
+using kit::Finished;
+using kit::run_program;
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::istringstream in(text);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
+class TranslateProgram : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    if (!kit::have_program()) return;
+    scratch_ = new kit::Scratch;
+    fs::create_directory(run());
+    Model model(read_model_config(parse_yaml("{architecture: encoder_decoder, vocab_size: 257, hidden_size: 16, "
+                                             "num_hidden_layers: 1, max_position_embeddings: 32, position: learned, "
+                                             "mixer: {type: attention, num_attention_heads: 2}, init: {std: 0.5}}",
+                                             "test")),
+                ModelOptions{});
+    save_config(model.config(), Path(run()) / "config.json");
+    save_weights(model, Path(run()) / "model.safetensors");
+    save_tokenizer(*make_byte_tokenizer(), run());
+    scratch_->add("lines.txt", kText);
+  }
+  static void TearDownTestSuite() { delete scratch_; }
+  void SetUp() override {
+    if (!kit::have_program()) GTEST_SKIP() << "LITHE_BINARY is not set";
+    ASSERT_TRUE(fs::exists(run() + "/model.safetensors"));
+  }
+
+  static constexpr const char* kText = "one line\r\nand another\n\nshort\nthe last, without end";
+  static std::string run() { return *scratch_ / "run"; }
+  static Finished translated(std::vector<std::string> options, const std::string& input = kText) {
+    options.insert(options.begin(), {"translate", run()});
+    Finished f = run_program(options, {.stdin_text = input});
+    EXPECT_EQ(f.code, 0) << f.err;
+    EXPECT_EQ(f.err, "");
+    return f;
+  }
+  static void expect_error(std::vector<std::string> options, const std::vector<std::string>& words) {
+    options.insert(options.begin(), "translate");
+    const Finished f = run_program(options, {.stdin_text = "a\nb\n"});
+    EXPECT_EQ(f.code, 2) << f.err;
+    EXPECT_EQ(f.out, "");
+    for (const std::string& word : words)
+      EXPECT_NE(f.err.find(word), std::string::npos) << "no '" << word << "' in: " << f.err;
+  }
+
+  static inline kit::Scratch* scratch_ = nullptr;
+};
+
+TEST_F(TranslateProgram, OneLineEachInOrderFromStdinAndFiles) {
+  const Finished plain = translated({});
+  const auto lines = lines_of(plain.out);
+  ASSERT_EQ(lines.size(), 5u);
+  EXPECT_EQ(lines[2], "");
+  EXPECT_NE(lines[0], "");
+  for (const auto& same : std::vector<std::vector<std::string>>{{"--window", "1"},
+                                                                {"--window", "2", "--batch-size", "1"},
+                                                                {*scratch_ / "lines.txt"},
+                                                                {*scratch_ / "lines.txt", "--window", "3"},
+                                                                {"--threads", "1"}})
+    EXPECT_EQ(translated(same).out, plain.out) << same[0];
+  EXPECT_EQ(translated({*scratch_ / "lines.txt", scratch_->add("more.txt", kText)}).out, plain.out + plain.out);
+  EXPECT_EQ(lines_of(translated({}, "alone").out).size(), 1u);
+  EXPECT_EQ(lines_of(translated({}, "\n").out).size(), 1u);
+}
+
+TEST_F(TranslateProgram, NBestScoresAndJsonAgree) {
+  const auto plain = lines_of(translated({"--length-penalty", "1"}).out);
+  const auto scored = lines_of(translated({"--length-penalty", "1", "--scores"}).out);
+  const auto json = lines_of(translated({"--length-penalty", "1", "--n-best", "3", "--json"}).out);
+  const auto best = lines_of(translated({"--length-penalty", "1", "--n-best", "3"}).out);
+  ASSERT_EQ(json.size(), plain.size());
+  ASSERT_EQ(best.size(), 4 * 3 + 1u);  // an empty line has one translation
+  size_t at = 0;
+  for (size_t i = 0; i < json.size(); ++i) {
+    const Json line = parse_json(json[i], "translate --json");
+    EXPECT_EQ(line["line"], i + 1);
+    EXPECT_EQ(line["source"], lines_of(kText)[i].substr(0, lines_of(kText)[i].find('\r')));
+    ASSERT_EQ(line["translations"].size(), i == 2 ? 1u : 3u);
+    double before = 0;
+    for (const Json& t : line["translations"]) {
+      const std::string shown = best[at++];
+      EXPECT_TRUE(shown.starts_with(cat(i, " ||| "))) << shown;
+      EXPECT_TRUE(shown.ends_with(cat(" ||| ", double(t["score"])))) << shown;
+      EXPECT_LE(double(t["score"]), before);
+      before = t["score"];
+    }
+    const double score = line["translations"][0]["score"];
+    EXPECT_EQ(scored[i], cat(score, "\t", plain[i]));
+  }
+}
+
+TEST_F(TranslateProgram, OptionsReachTheSearch) {
+  for (const std::string& line : lines_of(translated({"--prefix", "So:"}).out))
+    EXPECT_TRUE(line.empty() || line.starts_with("So:")) << line;
+  const Json one = parse_json(translated({"--json", "--max-new-tokens", "3", "--num-beams", "1"}, "x").out, "json");
+  EXPECT_LE(one["translations"][0]["tokens"], 3);
+  EXPECT_NE(translated({"--scores", "--length-penalty", "1"}).out, translated({"--scores"}).out);
+}
+
+// The other end waits for an answer before it sends the next line.
+TEST_F(TranslateProgram, ALineIsAnsweredBeforeTheNextIsSent) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  const int own = ::dup(STDIN_FILENO);
+  ::dup2(ends[0], STDIN_FILENO);
+  ::close(ends[0]);
+  ::fcntl(ends[1], F_SETFD, FD_CLOEXEC);
+  const std::string out = *scratch_ / "answers";
+  kit::Process process({"translate", run()}, {.stdout_to = out});
+  ::dup2(own, STDIN_FILENO);
+  ::close(own);
+  const auto answers = [&] { return fs::exists(out) ? lines_of(read_file(out)).size() : 0; };
+  const std::string text = "first\nsecond\n";
+  for (size_t i = 0; i < 2; ++i) {
+    const std::string line = lines_of(text)[i] + "\n";
+    ASSERT_EQ(::write(ends[1], line.data(), line.size()), ssize_t(line.size()));
+    for (int wait = 0; wait < 3000 && answers() <= i; ++wait)
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    ASSERT_EQ(answers(), i + 1);
+  }
+  // Waiting for a third, it ends when asked to, with what it answered.
+  process.send(SIGINT);
+  const Finished f = process.wait();
+  ::close(ends[1]);
+  EXPECT_EQ(f.code, 128 + SIGINT) << f.err;
+  EXPECT_EQ(f.out, translated({}, text).out);
+}
+
+TEST_F(TranslateProgram, ErrorsSayWhatIsWrong) {
+  expect_error({}, {"model", "lithe translate --help"});
+  expect_error({*scratch_ / "nothing"}, {"is not a directory"});
+  expect_error({run(), "--num-beams", "2", "--n-best", "3"}, {"num_return_sequences", "num_beams 2, got 3"});
+  expect_error({run(), "--length-penalty", "x"}, {"--length-penalty"});
+  expect_error({run(), "--window", "0"}, {"--window"});
+  scratch_->add("long.txt", "fine\n" + std::string(40, 'x') + "\n");
+  expect_error({run(), *scratch_ / "long.txt"}, {"line 2 has 40 tokens", "at most 31", "split it"});
+  const Finished later =
+      run_program({"translate", run(), *scratch_ / "long.txt", "--window", "1"});  // what came before was answered
+  EXPECT_EQ(later.code, 2);
+  EXPECT_EQ(lines_of(later.out).size(), 1u);
+  EXPECT_NE(later.err.find("line 2 has 40 tokens"), std::string::npos) << later.err;
+}
+
+}  // namespace
+}  // namespace lithe
