@@ -91,7 +91,7 @@ int eval_translation(const TranslationEvalOptions& o, const Recipe& recipe, cons
   } else {
     std::cout << cat("loss ", total->mean_nll(), " per token (", total->labels, " tokens), ", pairs.size(), " lines, ",
                      part, ", beams ", translate.num_beams, ", length penalty ", translate.length_penalty, "\n",
-                     scores.text(), "\n");
+                     scores.text());
   }
   return 0;
 }
@@ -104,7 +104,7 @@ int score_translation_files(const TranslationEvalOptions& o, bool json) {
   for (const std::string& file : o.references) references.push_back(text_lines({file}));
   const TranslationScores scores = score_translations(hypotheses, references, bleu_options(o));
   Json out = to_json(scores);
-  std::string text = scores.text() + "\n";
+  std::string text = scores.text();
   if (!o.baseline.empty()) {
     const std::vector<std::string> baseline = text_lines({o.baseline});
     const auto compare = [&](const TextMetric& metric) {

@@ -11,6 +11,7 @@
 #include "lithe/base/json.h"
 #include "lithe/base/stop.h"
 #include "lithe/cli/command.h"
+#include "lithe/cli/recipe.h"
 #include "lithe/cli/text_lines.h"
 #include "lithe/infer/load.h"
 
@@ -100,7 +101,7 @@ void print(const Options& o, bool several, int64_t number, const std::string& li
 
 int run(const Options& o) {
   catch_stop_signals();
-  TranslateConfig config;  // what no option says: the section translate of the run's recipe, once recipes have it
+  TranslateConfig config = recipe_of_run(o.model).translate;
   const auto take = [](auto& to, const auto& from) {
     if (from) to = *from;
   };
@@ -112,7 +113,9 @@ int run(const Options& o) {
   if (o.early_stopping) config.early_stopping = true;
   config.validate();
   const LoadedModel loaded = load_model(o.model, o.weights, o.precision);
-  const Tokenizer &source = *loaded.tokenizer, &target = *loaded.tokenizer;
+  check_usage(loaded.source_tokenizer != nullptr, "translate", "'", o.model,
+              "' holds no encoder_decoder; `lithe generate` continues texts");
+  const Tokenizer &source = *loaded.source_tokenizer, &target = *loaded.tokenizer;
 
   LineReader input(STDIN_FILENO);
   std::vector<std::string> all;
