@@ -13,11 +13,13 @@
 #include "lithe/model/safetensors.h"
 #include "lithe/text/tokenizer.h"
 #include "tests/support/process.h"
+#include "tests/text/sentencepiece_for_tests.h"
 
 extern "C" int safetensors_fuzz(const uint8_t* data, size_t size);
 extern "C" int recipe_fuzz(const uint8_t* data, size_t size);
 extern "C" int config_fuzz(const uint8_t* data, size_t size);
 extern "C" int tokenizer_json_fuzz(const uint8_t* data, size_t size);
+extern "C" int sentencepiece_fuzz(const uint8_t* data, size_t size);
 extern "C" int token_store_fuzz(const uint8_t* data, size_t size);
 extern "C" int examples_fuzz(const uint8_t* data, size_t size);
 
@@ -148,6 +150,14 @@ TEST(Mutations, TokenStore) {
   }
   run(token_store_fuzz, seeds,
       {std::string(8, '\0'), std::string(8, '\xff'), std::string("\1\0\0\0\0\0\0\0", 8), "LITHETOK"}, 6000);
+}
+
+TEST(Mutations, SentencePiece) {
+  run(sentencepiece_fuzz, {small_sentencepiece(), small_sentencepiece({}), small_sentencepiece({}, 2)},
+      {proto_piece("<0x41>", 0, 6), proto_piece("aba", 3e38f, 1), proto_piece("bb", 0, 5), proto_piece("<y>", -9, 4),
+       proto_number(35, 1), proto_bytes(3, proto_number(3, 0)), std::string("\xFF\xFF\xFF\xFF", 4),
+       std::string(2, '\0')},
+      10000);
 }
 
 TEST(Mutations, Examples) {

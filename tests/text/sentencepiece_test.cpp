@@ -1,9 +1,12 @@
 // SentencePiece models: against the library itself, published ids, save and load, streaming, training.
 #include <sentencepiece_processor.h>
 
+#include <cmath>
+
 #include "lithe/base/json.h"
 #include "lithe/base/log.h"
 #include "lithe/text/utf8.h"
+#include "sentencepiece_for_tests.h"
 #include "tests/support/process.h"
 #include "text_for_tests.h"
 
@@ -162,7 +165,7 @@ TEST(UnigramTraining, DependsOnTheTextsAlone) {
 TEST(UnigramTraining, ErrorsSayWhatToChange) {
   const std::string corpus = small_corpus();
   const std::string large = error_of([&] { trained(corpus, {.vocab_size = 4000}); });
-  EXPECT_NE(large.find("vocab_size 5000 is too large"), std::string::npos) << large;
+  EXPECT_NE(large.find("vocab_size 4000 is too large"), std::string::npos) << large;
   const size_t number = large.find("no more pieces than ");
   ASSERT_NE(number, std::string::npos) << large;
   const int64_t most = std::stoll(large.substr(number + 20));
@@ -183,6 +186,77 @@ TEST(UnigramTraining, IsATypeOfTheRecipe) {
   EXPECT_EQ(made->fingerprint(), trained(corpus, {.vocab_size = 40})->fingerprint());
   config.min_frequency = 7;
   EXPECT_NE(error_of([&] { make_tokenizer(config, {}); }).find("min_frequency"), std::string::npos);
+}
+
+std::unique_ptr<Tokenizer> loaded(const std::string& model) {
+  const kit::Scratch scratch;
+  return load_tokenizer(scratch.add("x.model", model));
+}
+std::string refusal(const std::string& model) {
+  return error_of([&] { loaded(model); });
+}
+
+/// Cut between two fields a model may still be one.
+void refusal_or_load(const std::string& model) {
+  try {
+    loaded(model)->encode("Aab");
+  } catch (const Error&) {
+  }
+}
+
+TEST(SentencePieceFile, SmallModelNormalizesAndEncodes) {
+  const auto tokenizer = loaded(small_sentencepiece());
+  EXPECT_EQ(tokenizer->decode(tokenizer->encode("Aab")), "aab");
+  EXPECT_EQ(tokenizer->encode("A<x>"), (Ids{3, 4, 9})) << "a user-defined piece is one";
+  EXPECT_EQ(tokenizer->sample("A<x>", {.alpha = 100}, {}), (Ids{3, 4, 9}));
+  EXPECT_EQ(loaded(small_sentencepiece({}))->encode("A").back(), 0) << "without rules A is unknown";
+}
+
+TEST(SentencePieceFile, RefusesWhatIsNoModel) {
+  const std::string model = small_sentencepiece();
+  EXPECT_NE(refusal("").find("has no pieces"), std::string::npos);
+  EXPECT_NE(refusal("{\"version\": \"1.0\"}").find("no SentencePiece model"), std::string::npos);
+  EXPECT_NE(refusal(std::string(1000, '\xFF')).find("no SentencePiece model"), std::string::npos);
+  for (size_t size = 0; size < model.size(); size += 1 + size / 50) refusal_or_load(model.substr(0, size));
+  EXPECT_NE(refusal(proto_piece("a", -1, 1)).find("unk is not defined"), std::string::npos);
+  EXPECT_NE(refusal(model + proto_piece("a", -1, 1)).find("already defined"), std::string::npos);
+  EXPECT_NE(refusal(model + proto_piece("", -1, 1)).find("piece 10 has 0 bytes"), std::string::npos);
+  EXPECT_NE(refusal(model + proto_piece(std::string(5000, 'a'), -1, 1)).find("has 5000 bytes"), std::string::npos);
+  EXPECT_NE(refusal(model + proto_piece("\xFF", -1, 1)).find("must be UTF-8"), std::string::npos);
+  EXPECT_NE(refusal(model + proto_piece(std::string("a\0", 2), -1, 1)).find("zero byte"), std::string::npos);
+  EXPECT_NE(refusal(model + proto_piece("c", NAN, 1)).find("not finite"), std::string::npos);
+  EXPECT_NE(refusal(model + proto_piece("c", 0, 7)).find("type 7"), std::string::npos);
+  EXPECT_NE(refusal(small_sentencepiece({}, 3)).find("model type 3 is not supported"), std::string::npos);
+  EXPECT_NE(refusal(model + proto_bytes(2, proto_number(24, 1))).find("suffix"), std::string::npos);
+  EXPECT_NE(refusal(model + proto_bytes(5, proto_bytes(2, "x"))).find("denormalizer"), std::string::npos);
+  std::string nested = model;
+  for (size_t n = 2; n < 70; ++n) nested += proto_piece(std::string(n, 'z'), 0, 4);
+  EXPECT_NE(refusal(nested).find("start one another"), std::string::npos);
+}
+
+TEST(SentencePieceFile, RefusesRulesThatLeadOutsideTheirTable) {
+  const std::string a("a\0", 2);
+  const auto with = [&](size_t at, uint32_t unit, const std::string& replacements) {
+    auto units = one_rule();
+    units[at] = unit;
+    return refusal(small_sentencepiece(proto_rules(units, replacements)));
+  };
+  EXPECT_NE(with(0, 5000u << 10, a).find("place 5000 of 1024"), std::string::npos);
+  EXPECT_NE(with(256 ^ 'A', 4096u << 10 | 1u << 8 | 'A', a).find("of 1024"), std::string::npos);
+  EXPECT_NE(with(256 ^ 'A' ^ 512, 1u << 31 | 7, a).find("replacement at 7 of 2 bytes"), std::string::npos);
+  EXPECT_NE(with(256 ^ 'A', uint32_t('A') << 10 | 'A', a).find("a circle"), std::string::npos);
+  EXPECT_NE(refusal(small_sentencepiece(proto_rules(one_rule(), "a"))).find("a replacement of more"),
+            std::string::npos);
+  EXPECT_NE(refusal(small_sentencepiece(proto_rules(one_rule(), std::string("\xFF\0", 2)))).find("no UTF-8"),
+            std::string::npos);
+  EXPECT_NE(refusal(small_sentencepiece(std::string("\xFF\xFF\xFF\xFFxx", 6))).find("announce"), std::string::npos);
+  EXPECT_NE(refusal(small_sentencepiece("ab")).find("2 bytes"), std::string::npos);
+}
+
+TEST(SentencePieceFile, CutAnywhereRealModelsEndWithAnError) {
+  if (data("tokenizers").empty()) GTEST_SKIP() << "needs ../shared/data/tokenizers";
+  const std::string model = read_file(data("tokenizers/sentencepiece/test_model.model"));
+  for (size_t i = 1; i < 40; ++i) refusal_or_load(model.substr(0, model.size() * i / 40));
 }
 
 }  // namespace
