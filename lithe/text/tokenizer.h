@@ -208,7 +208,8 @@ bool learns_from_texts(const TokenizerConfig& config);
 /// U+FFFD, as in valid_utf8() of utf8.h.
 class StreamDecoder {
  public:
-  explicit StreamDecoder(const Tokenizer& tokenizer) : tokenizer_(&tokenizer) {}
+  /// `first`: nothing stands before the first id. After a prompt that must be false, or the space between is lost.
+  explicit StreamDecoder(const Tokenizer& tokenizer, bool first = true) : tokenizer_(&tokenizer), first_(first) {}
   std::string push(int32_t id);
   /// What is left at the end of the text; the decoder is then as new.
   std::string finish();
@@ -216,7 +217,7 @@ class StreamDecoder {
  private:
   const Tokenizer* tokenizer_;
   std::string pending_;
-  bool first_ = true;
+  bool first_;
 };
 
 }  // namespace lithe

@@ -114,6 +114,9 @@ TEST(SentencePiece, StreamsTheTextThatDecodeGives) {
   std::string out;
   for (const int32_t id : llama->encode(text)) out += stream.push(id);
   EXPECT_EQ(out + stream.finish(), text);
+
+  StreamDecoder after_prompt(*llama, false);
+  EXPECT_EQ(after_prompt.push(llama->encode("again")[0]), " again");
 }
 
 // A corpus of a few words in many orders.
