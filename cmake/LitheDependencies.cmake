@@ -14,6 +14,7 @@ find_path(DNNL_INCLUDE oneapi/dnnl/dnnl.h)
 pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
 pkg_check_modules(ZSTD REQUIRED IMPORTED_TARGET libzstd)
 pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
+pkg_check_modules(SENTENCEPIECE REQUIRED IMPORTED_TARGET sentencepiece)
 
 add_library(lithe_deps_base INTERFACE)
 target_include_directories(lithe_deps_base INTERFACE ${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR}/generated)
@@ -21,7 +22,7 @@ target_link_libraries(lithe_deps_base INTERFACE OpenMP::OpenMP_CXX Threads::Thre
 add_library(LitheDeps::base ALIAS lithe_deps_base)
 
 add_library(lithe_deps_text INTERFACE)
-target_link_libraries(lithe_deps_text INTERFACE PkgConfig::PCRE2 PkgConfig::UTF8PROC OpenSSL::Crypto)
+target_link_libraries(lithe_deps_text INTERFACE PkgConfig::PCRE2 PkgConfig::UTF8PROC PkgConfig::SENTENCEPIECE OpenSSL::Crypto)
 add_library(LitheDeps::text ALIAS lithe_deps_text)
 
 add_library(lithe_deps_data INTERFACE)

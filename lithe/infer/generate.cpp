@@ -145,7 +145,7 @@ std::vector<Generation> generate(const Model& model, const Tokenizer& tokenizer,
       Running r{.prompt = i,
                 .tokens = {},
                 .limit = config.max_new_tokens,
-                .decoder = StreamDecoder(tokenizer),
+                .decoder = StreamDecoder(tokenizer, prompts[i].empty()),
                 .pending = {}};
       if (bos) r.tokens.push_back(*bos);
       const auto ids = tokenizer.encode(prompts[i]);

@@ -45,7 +45,11 @@ void BpeMerges::apply(std::vector<int32_t>& word) const {
   if (word.size() <= short_word)
     apply_short(word);
   else
-    apply_long(word);
+    apply_long(word, [] { return false; });
+}
+
+void BpeMerges::apply(std::vector<int32_t>& word, MergeDropout& dropout) const {
+  if (!empty() && word.size() > 1) apply_long(word, dropout);
 }
 
 void BpeMerges::apply_short(std::vector<int32_t>& word) const {
@@ -71,7 +75,8 @@ void BpeMerges::apply_short(std::vector<int32_t>& word) const {
   word.resize(n);
 }
 
-void BpeMerges::apply_long(std::vector<int32_t>& word) const {
+template <class Skip>
+void BpeMerges::apply_long(std::vector<int32_t>& word, Skip&& skip) const {
   constexpr uint32_t none = std::numeric_limits<uint32_t>::max();
   check(word.size() < none, "tokenizer", "a word of ", word.size(), " bytes is above the limit of ", none - 1);
   const uint32_t n = uint32_t(word.size());
@@ -96,11 +101,16 @@ void BpeMerges::apply_long(std::vector<int32_t>& word) const {
   std::priority_queue<Candidate> queue(std::less<Candidate>(), std::move(found));
 
   constexpr int32_t dead = -1;
+  std::vector<Candidate> skipped;  // until the next merge
   while (!queue.empty()) {
     const Candidate c = queue.top();
     queue.pop();
     const uint32_t right = next[c.at];
     if (word[c.at] != c.left || right == none || word[right] != c.right) continue;  // merged away meanwhile
+    if (skip()) {
+      skipped.push_back(c);
+      continue;
+    }
     word[c.at] = c.result;
     word[right] = dead;
     next[c.at] = next[right];
@@ -108,6 +118,8 @@ void BpeMerges::apply_long(std::vector<int32_t>& word) const {
     next[right] = none;
     if (previous[c.at] != none) candidate(previous[c.at], [&](const Candidate& more) { queue.push(more); });
     candidate(c.at, [&](const Candidate& more) { queue.push(more); });
+    for (const Candidate& again : skipped) queue.push(again);
+    skipped.clear();
   }
   std::erase(word, dead);
 }

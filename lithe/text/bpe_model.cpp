@@ -1,5 +1,6 @@
 #include <cstdio>
 
+#include "lithe/base/error.h"
 #include "lithe/text/byte_alphabet.h"
 #include "lithe/text/utf8.h"
 #include "lithe/text/word_model.h"
@@ -28,13 +29,14 @@ class BpeModel final : public WordModel {
         ids.push_back(*id);
         return;
       }
-    thread_local std::vector<int32_t> symbols;
-    symbols.clear();
-    if (options_.byte_level)
-      byte_symbols(word, symbols);
-    else
-      character_symbols(word, symbols);
+    std::vector<int32_t>& symbols = symbols_of(word);
     merges_.apply(symbols);
+    ids.insert(ids.end(), symbols.begin(), symbols.end());
+  }
+
+  void sample(std::string_view word, MergeDropout& dropout, std::vector<int32_t>& ids) const override {
+    std::vector<int32_t>& symbols = symbols_of(word);
+    merges_.apply(symbols, dropout);
     ids.insert(ids.end(), symbols.begin(), symbols.end());
   }
 
@@ -44,6 +46,17 @@ class BpeModel final : public WordModel {
   BpeOptions options_;
   std::array<int32_t, 256> bytes_;
   bool all_bytes_ = true;
+
+  /// What the word is before any merge; valid until the thread's next call.
+  std::vector<int32_t>& symbols_of(std::string_view word) const {
+    thread_local std::vector<int32_t> symbols;
+    symbols.clear();
+    if (options_.byte_level)
+      byte_symbols(word, symbols);
+    else
+      character_symbols(word, symbols);
+    return symbols;
+  }
 
   void unknown(std::vector<int32_t>& symbols, bool& after_unknown) const {
     if (options_.unk && !(options_.fuse_unk && after_unknown)) symbols.push_back(*options_.unk);
@@ -87,6 +100,10 @@ class BpeModel final : public WordModel {
 };
 
 }  // namespace
+
+void WordModel::sample(std::string_view, MergeDropout&, std::vector<int32_t>&) const {
+  fail_usage("tokenizer", "dropout passes over merges, which only a BPE has: take type bpe, or leave dropout out");
+}
 
 std::unique_ptr<WordModel> make_bpe_model(const Vocabulary& vocabulary, const std::vector<Merge>& merges,
                                           const BpeOptions& options) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 
 #include "lithe/text/utf8.h"
 
@@ -53,6 +54,26 @@ std::optional<std::string> unspell_bytes(std::string_view spelling) {
       known = false;
   });
   if (!known) return {};
+  return out;
+}
+
+std::optional<char> fallback_byte(std::string_view token) {
+  if (token.size() != 6 || !token.starts_with("<0x") || token[5] != '>') return {};
+  const std::string digits(token.substr(3, 2));
+  char* end = nullptr;
+  const long value = std::strtol(digits.c_str(), &end, 16);
+  if (end != digits.c_str() + 2) return {};
+  return char(value);
+}
+
+std::string unspell_spaces(std::string_view token) {
+  constexpr std::string_view space = "\u2581";
+  std::string out;
+  for (size_t i = 0; i < token.size();) {
+    const bool found = token.substr(i).starts_with(space);
+    out += found ? ' ' : token[i];
+    i += found ? space.size() : 1;
+  }
   return out;
 }
 

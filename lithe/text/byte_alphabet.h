@@ -1,4 +1,4 @@
-// GPT-2's spelling of bytes as printable characters, in which byte-level vocabularies are written.
+// How vocabularies spell what is not printable: GPT-2's alphabet of bytes, SentencePiece's spaces and bytes.
 #pragma once
 
 #include <cstdint>
@@ -17,5 +17,10 @@ uint8_t byte_in_spelling_order(int i);
 std::string spell_bytes(std::string_view bytes);
 /// Bytes of a spelling; absent when a character spells none.
 std::optional<std::string> unspell_bytes(std::string_view spelling);
+
+/// The byte of a token <0x00> ... <0xFF>; absent for any other.
+std::optional<char> fallback_byte(std::string_view token);
+/// `token` with spaces where it has U+2581.
+std::string unspell_spaces(std::string_view token);
 
 }  // namespace lithe

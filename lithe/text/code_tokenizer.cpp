@@ -3,6 +3,7 @@
 #include <array>
 
 #include "lithe/base/log.h"
+#include "lithe/text/hex.h"
 #include "lithe/text/json_section.h"
 #include "lithe/text/tokenizer_roles.h"
 #include "lithe/text/unicode.h"
@@ -128,12 +129,6 @@ std::unique_ptr<Tokenizer> word_tokenizer(const WordHashSettings& settings, Ngra
 
 using Tree = JsonSection::Tree;
 constexpr int64_t file_version = 1;
-
-std::string hex(uint64_t number) {
-  std::string digits(16, '0');
-  for (size_t i = 16; i-- > 0; number >>= 4) digits[i] = "0123456789abcdef"[number & 15];
-  return digits;
-}
 
 /// The value of one key of the settings, in the file.
 Json value_of(const WordHashSettings& s, const std::string& key) {

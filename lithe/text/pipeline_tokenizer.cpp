@@ -1,6 +1,5 @@
 #include "lithe/text/pipeline_tokenizer.h"
 
-#include <cstdlib>
 #include <optional>
 
 #include "lithe/base/error.h"
@@ -20,15 +19,6 @@ void clean_up_english(std::string& text) {
       {" .", "."},     {" ?", "?"},   {" !", "!"},   {" ,", ","},     {" ' ", "'"},
       {" n't", "n't"}, {" 'm", "'m"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
   for (const auto& [from, to] : rules) replace_all(text, from, to);
-}
-
-std::optional<char> fallback_byte(std::string_view token) {
-  if (token.size() != 6 || !token.starts_with("<0x") || token[5] != '>') return {};
-  const std::string digits(token.substr(3, 2));
-  char* end = nullptr;
-  const long value = std::strtol(digits.c_str(), &end, 16);
-  if (end != digits.c_str() + 2) return {};
-  return char(value);
 }
 
 class PipelineTokenizer final : public Tokenizer {
@@ -79,6 +69,16 @@ class PipelineTokenizer final : public Tokenizer {
     return text;
   }
 
+  std::vector<int32_t> sample(std::string_view text, const SegmentationSampling& how,
+                              const RandomKey& key) const override {
+    if (how.dropout == 0 || how.alpha || how.length_penalty != 0) return Tokenizer::sample(text, how, key);
+    how.validate();
+    MergeDropout dropout{.probability = how.dropout, .key = key};
+    return encode_pieces(text, false, [&](auto pieces, std::vector<int32_t>& ids) {
+      for (const std::string_view piece : pieces) p_.model->sample(piece, dropout, ids);
+    });
+  }
+
   std::string decode(std::span<const int32_t> ids) const override {
     std::string out = Tokenizer::decode(ids);
     if (p_.decoding.cleanup) clean_up_english(out);
@@ -87,17 +87,8 @@ class PipelineTokenizer final : public Tokenizer {
 
  protected:
   std::vector<int32_t> encode_text(std::string_view text, bool with_specials) const override {
-    std::vector<int32_t> ids;
-    const auto on_token = [&](const AddedToken& token) { ids.push_back(token.id); };
-    raw_added_.cut(
-        text, with_specials,
-        [&](std::string_view part) {
-          if (p_.normalizer.empty()) return encode_part(part, ids);
-          normalized_added_.cut(
-              p_.normalizer(part), with_specials, [&](std::string_view inner) { encode_part(inner, ids); }, on_token);
-        },
-        on_token);
-    return ids;
+    return encode_pieces(text, with_specials,
+                         [&](auto pieces, std::vector<int32_t>& ids) { encoder_.encode(*p_.model, pieces, ids); });
   }
 
  private:
@@ -107,17 +98,29 @@ class PipelineTokenizer final : public Tokenizer {
   std::vector<std::string> text_;  // what a token means, by id
   WordEncoder encoder_;
 
+  /// Calls encode(pieces, ids) for the pieces between added tokens.
+  template <class Encode>
+  std::vector<int32_t> encode_pieces(std::string_view text, bool with_specials, Encode&& encode) const {
+    std::vector<int32_t> ids;
+    const auto encode_part = [&](std::string_view part) {
+      p_.pretokenizer.pieces(part, [&](auto pieces) { encode(pieces, ids); });
+    };
+    const auto on_token = [&](const AddedToken& token) { ids.push_back(token.id); };
+    raw_added_.cut(
+        text, with_specials,
+        [&](std::string_view part) {
+          if (p_.normalizer.empty()) return encode_part(part);
+          normalized_added_.cut(p_.normalizer(part), with_specials, encode_part, on_token);
+        },
+        on_token);
+    return ids;
+  }
+
   std::string text_of(const std::string& spelling) const {
     if (p_.decoding.kind == Decoding::Kind::byte_level) return unspell_bytes(spelling).value_or(spelling);
     if (p_.decoding.kind == Decoding::Kind::word_piece) return spelling;
     if (const auto byte = fallback_byte(spelling)) return std::string(1, *byte);
-    std::string text = spelling;
-    replace_all(text, "\u2581", " ");
-    return text;
-  }
-
-  void encode_part(std::string_view text, std::vector<int32_t>& ids) const {
-    p_.pretokenizer.pieces(text, [&](auto pieces) { encoder_.encode(*p_.model, pieces, ids); });
+    return unspell_spaces(spelling);
   }
 };
 

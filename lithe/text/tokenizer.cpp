@@ -13,6 +13,15 @@ std::string Tokenizer::decode(std::span<const int32_t> ids) const {
   return out;
 }
 
+std::vector<int32_t> Tokenizer::sample(std::string_view text, const SegmentationSampling& how, const RandomKey&) const {
+  how.validate();
+  check_usage(how.off(), "tokenizer",
+              "dropout needs a BPE that lithe merges, alpha and length_penalty a unigram tokenizer,"
+              " and this one is neither or another: got dropout ",
+              how.dropout, ", alpha ", how.alpha ? cat(*how.alpha) : "none", ", length_penalty ", how.length_penalty);
+  return encode(text);
+}
+
 uint64_t Tokenizer::fingerprint() const {
   const std::string json = to_json();
   const Specials& s = specials();

@@ -12,6 +12,7 @@ namespace {
 
 std::vector<std::string> used_keys(const TokenizerConfig& config) {
   if (config.type == "bpe" || config.type == "wordpiece") return {"vocab_size", "min_frequency", "specials"};
+  if (config.type == "unigram") return {"vocab_size", "specials"};
   if (config.type == "file") return {"file"};
   if (config.type == "words") return config.words.used_keys();
   return {};
@@ -37,22 +38,25 @@ void refuse_unused_keys(TokenizerConfig config) {
 
 void TokenizerConfig::fields(Fields& f) {
   f("type", type,
-    "bytes, a byte-level BPE or BERT's WordPiece trained on the corpus, words by their hashes or characters without a "
-    "vocabulary, or one loaded from a file",
-    one_of({"bytes", "bpe", "wordpiece", "words", "characters", "file"}));
-  f("vocab_size", vocab_size, "entries of a trained BPE (the 256 bytes included) or WordPiece, specials included",
+    "bytes, a byte-level BPE, BERT's WordPiece or SentencePiece's unigram trained on the corpus, words by their hashes "
+    "or characters without a vocabulary, or one loaded from a file",
+    one_of({"bytes", "bpe", "wordpiece", "unigram", "words", "characters", "file"}));
+  f("vocab_size", vocab_size,
+    "entries of a trained BPE (the 256 bytes included), WordPiece or unigram, specials included",
     between(1, (1 << 24) - 1));
   f("min_frequency", min_frequency, "a trained BPE or WordPiece merges no pair seen less often", at_least(1));
   f("specials", specials,
     "special tokens of a trained BPE or WordPiece, ids from 0; empty: <|endoftext|>, or [PAD] [UNK] [CLS] [SEP] "
-    "[MASK]");
+    "[MASK]; of a unigram those after <pad> <unk> <s> </s>, ids from 4");
   f("file", file,
-    "type file: tokenizer.json, vocab.txt, or a directory with one of them or with vocab.json and merges.txt");
+    "type file: tokenizer.json, a SentencePiece .model, vocab.txt, or a directory with one of them or with vocab.json "
+    "and merges.txt");
   words.fields(f);
 }
 
 bool learns_from_texts(const TokenizerConfig& config) {
-  return config.type == "bpe" || config.type == "wordpiece" || (config.type == "words" && config.words.hash == "lsh");
+  return config.type == "bpe" || config.type == "wordpiece" || config.type == "unigram" ||
+         (config.type == "words" && config.words.hash == "lsh");
 }
 
 std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerConfig& config, const ForEachText& texts) {
@@ -72,6 +76,11 @@ std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerConfig& config, const F
     texts([&](std::string_view text) { ngrams.add(text); });
     return make_word_tokenizer(config.words, ngrams.train());
   }
+  if (config.type == "unigram") {
+    UnigramTrainer trainer({.vocab_size = config.vocab_size, .specials = config.specials});
+    texts([&](std::string_view text) { trainer.add(text); });
+    return trainer.train();
+  }
   if (config.type == "wordpiece") {
     WordPieceTraining options{.vocab_size = config.vocab_size, .min_frequency = config.min_frequency};
     if (!config.specials.empty()) options.specials = config.specials;
@@ -79,8 +88,8 @@ std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerConfig& config, const F
     texts([&](std::string_view text) { trainer.add(text); });
     return trainer.train();
   }
-  check_usage(config.type == "bpe", "tokenizer", "type must be bytes, bpe, wordpiece, words, characters or file, got '",
-              config.type, "'");
+  check_usage(config.type == "bpe", "tokenizer",
+              "type must be bytes, bpe, wordpiece, unigram, words, characters or file, got '", config.type, "'");
   BpeTraining options{.vocab_size = config.vocab_size, .min_frequency = config.min_frequency};
   if (!config.specials.empty()) {
     options.specials = config.specials;

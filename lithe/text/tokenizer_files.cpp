@@ -2,6 +2,7 @@
 #include "lithe/base/error.h"
 #include "lithe/base/json.h"
 #include "lithe/text/json_section.h"
+#include "lithe/text/sentencepiece_tokenizer.h"
 #include "lithe/text/tokenizer.h"
 #include "lithe/text/tokenizer_json.h"
 #include "lithe/text/tokenizer_roles.h"
@@ -66,6 +67,7 @@ std::unique_ptr<Tokenizer> load_tokenizer(const Path& path) {
     if (fs::exists(home / name)) read_roles(read_file(home / name, most_bytes), (home / name).string(), roles);
 
   if (!directory) {
+    if (is_sentencepiece_name(path)) return parse_sentencepiece(read_file(path, most_bytes), path.string(), roles);
     const std::string json = path.extension() == ".txt" ? bert_from(path) : read_file(path, most_bytes);
     return parse_tokenizer(json, path.string(), roles);
   }
@@ -75,8 +77,11 @@ std::unique_ptr<Tokenizer> load_tokenizer(const Path& path) {
     return parse_tokenizer(gpt2_from(path / "vocab.json", path / "merges.txt"), (path / "vocab.json").string(), roles);
   if (fs::exists(path / "vocab.txt"))
     return parse_tokenizer(bert_from(path / "vocab.txt"), (path / "vocab.txt").string(), roles);
+  for (const char* name : {"tokenizer.model", "spiece.model"})
+    if (fs::exists(path / name))
+      return parse_sentencepiece(read_file(path / name, most_bytes), (path / name).string(), roles);
   fail("tokenizer", "directory '", path.string(),
-       "' has no tokenizer.json, no vocab.json with merges.txt, and no vocab.txt");
+       "' has no tokenizer.json, no vocab.json with merges.txt, no vocab.txt, and no tokenizer.model or spiece.model");
 }
 
 void save_tokenizer(const Tokenizer& tokenizer, const Path& directory) {

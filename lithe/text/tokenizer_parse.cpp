@@ -6,6 +6,7 @@
 #include "lithe/text/code_tokenizer.h"
 #include "lithe/text/json_section.h"
 #include "lithe/text/pipeline_tokenizer.h"
+#include "lithe/text/sentencepiece_tokenizer.h"
 #include "lithe/text/tokenizer_roles.h"
 
 namespace lithe {
@@ -275,6 +276,8 @@ std::unique_ptr<Tokenizer> parse_tokenizer(std::string json, const std::string& 
   const Tree tree = parse_json_sorted(json, origin);
   check(tree.is_object(), "tokenizer", "'", origin, "' must hold an object, got ", tree.type_name());
   const JsonSection root(tree, "'" + origin + "'");
+  if (root.section(code_tokenizer_key).value("type") == sentencepiece_type)
+    return parse_sentencepiece_json(root, std::move(json), origin, roles);
   if (root.states(code_tokenizer_key)) return parse_code_tokenizer(root, std::move(json), origin, roles);
   check(root.has("model"), "tokenizer", root.place("model"), " is missing: this is no tokenizer.json");
   const JsonSection model = root.section("model");
@@ -287,6 +290,8 @@ std::unique_ptr<Tokenizer> parse_tokenizer(std::string json, const std::string& 
         most_entries);
   // Files from before the models had a type are told apart by their merges, as Hugging Face does.
   const std::string type = model.has("type") ? model.type() : model.has("merges") ? "BPE" : "WordPiece";
+  check(type != "Unigram", "tokenizer", model.place("type"),
+        ": 'Unigram' is not supported here: load the SentencePiece .model that this file was made from");
   if (type != "BPE" && type != "WordPiece") unsupported(model.place("type"), type);
 
   for_each_step(root.section("normalizer"), "normalizers",

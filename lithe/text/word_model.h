@@ -17,6 +17,8 @@ class WordModel {
   virtual ~WordModel() = default;
   /// Appends the ids of `word`.
   virtual void encode(std::string_view word, std::vector<int32_t>& ids) const = 0;
+  /// The same where merges are passed over at random. Fails, as wrong usage, for models without merges.
+  virtual void sample(std::string_view word, MergeDropout& dropout, std::vector<int32_t>& ids) const;
 };
 
 struct BpeOptions {

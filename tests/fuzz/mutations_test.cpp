@@ -13,11 +13,13 @@
 #include "lithe/model/safetensors.h"
 #include "lithe/text/tokenizer.h"
 #include "tests/support/process.h"
+#include "tests/text/sentencepiece_for_tests.h"
 
 extern "C" int safetensors_fuzz(const uint8_t* data, size_t size);
 extern "C" int recipe_fuzz(const uint8_t* data, size_t size);
 extern "C" int config_fuzz(const uint8_t* data, size_t size);
 extern "C" int tokenizer_json_fuzz(const uint8_t* data, size_t size);
+extern "C" int sentencepiece_fuzz(const uint8_t* data, size_t size);
 extern "C" int token_store_fuzz(const uint8_t* data, size_t size);
 extern "C" int examples_fuzz(const uint8_t* data, size_t size);
 extern "C" int translation_fuzz(const uint8_t* data, size_t size);
@@ -155,6 +157,14 @@ TEST(Mutations, Translations) {
   const std::string text = "the cat, 1.5-fold\t\xc3\xa9t\xc3\xa9 &quot;a&quot;\nthe cat\tthe cat\r\n\t\n";
   run(translation_fuzz, {"t" + text, "l" + text + std::string(1, '\0') + text},
       {"\t", "\n", "\r\n", std::string(1, '\0'), "\xff", "\xc2\x85", "\x1c", "&amp;", "1,2", ". "}, 3000);
+}
+
+TEST(Mutations, SentencePiece) {
+  run(sentencepiece_fuzz, {small_sentencepiece(), small_sentencepiece({}), small_sentencepiece({}, 2)},
+      {proto_piece("<0x41>", 0, 6), proto_piece("aba", 3e38f, 1), proto_piece("bb", 0, 5), proto_piece("<y>", -9, 4),
+       proto_number(35, 1), proto_bytes(3, proto_number(3, 0)), std::string("\xFF\xFF\xFF\xFF", 4),
+       std::string(2, '\0')},
+      10000);
 }
 
 TEST(Mutations, Examples) {

@@ -310,5 +310,21 @@ TEST(ByteAlphabet, IsGpt2s) {
   EXPECT_FALSE(unspell_bytes("漢"));
 }
 
+TEST(BpeTraining, RolesOfTranslation) {
+  TokenizerConfig config;
+  config.type = "bpe";
+  config.vocab_size = 280;
+  config.specials = {"<pad>", "<unk>", "<s>", "</s>"};
+  const auto tokenizer = make_tokenizer(config, [](const auto& each) {
+    each("the house is small");  // the languages' texts come one after the other
+    each("das Haus ist klein, das Haus");
+  });
+  EXPECT_EQ(tokenizer->specials().pad, 0);
+  EXPECT_EQ(tokenizer->specials().unk, 1);
+  EXPECT_EQ(tokenizer->specials().bos, 2);
+  EXPECT_EQ(tokenizer->specials().eos, 3);
+  EXPECT_EQ(tokenizer->decode(tokenizer->encode("das house")), "das house");
+}
+
 }  // namespace
 }  // namespace lithe

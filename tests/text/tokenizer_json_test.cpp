@@ -41,7 +41,9 @@ TEST(TokenizerJson, LoadingGivesBackTheFileByteForByte) {
 }
 
 TEST(TokenizerJson, RefusesByName) {
-  EXPECT_EQ(refusal("/model/type", "Unigram"), "tokenizer: 't.json'.model.type: 'Unigram' is not supported");
+  EXPECT_EQ(refusal("/model/type", "Unigram"),
+            "tokenizer: 't.json'.model.type: 'Unigram' is not supported here: load the SentencePiece .model that this "
+            "file was made from");
   EXPECT_EQ(refusal("/model/dropout", 0.1), "tokenizer: 't.json'.model.dropout: '0.1' is not supported");
   EXPECT_EQ(refusal("/model/end_of_word_suffix", "</w>"),
             "tokenizer: 't.json'.model.end_of_word_suffix: '</w>' is not supported");

@@ -1,0 +1,265 @@
+#include "lithe/text/sentencepiece_tokenizer.h"
+
+#include <openssl/evp.h>
+#include <sentencepiece_processor.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "lithe/text/byte_alphabet.h"
+#include "lithe/text/hex.h"
+#include "lithe/text/json_section.h"
+#include "lithe/text/sentencepiece_file.h"
+#include "lithe/text/tokenizer_roles.h"
+#include "lithe/text/unigram_lattice.h"
+#include "lithe/text/utf8.h"
+
+namespace lithe {
+namespace {
+
+using Piece = SentencePieceFile::Piece;
+using PieceType = SentencePieceFile::PieceType;
+using Arc = UnigramLattice::Arc;
+
+constexpr int64_t file_version = 1;
+constexpr size_t longest_text = 1 << 30;  // the library counts bytes in int
+
+void check_status(const sentencepiece::util::Status& status, const std::string& what) {
+  if (status.ok()) return;
+  const std::string_view message = status.error_message();
+  const size_t reason = message.rfind("] ");  // the library's file, line and condition go
+  fail("tokenizer", what, ": SentencePiece says: ",
+       reason == message.npos || reason + 2 == message.size() ? message : message.substr(reason + 2));
+}
+
+class SentencePieceTokenizer final : public Tokenizer {
+ public:
+  SentencePieceTokenizer(std::string_view model, std::string json, const std::string& origin, Roles roles)
+      : json_(std::move(json)),
+        file_(read_sentencepiece_file(model, origin)),
+        vocabulary_(file_.pieces.size(), "'" + origin + "'") {
+    load(model, origin);
+    std::vector<AddedToken> controls;
+    byte_ids_.fill(-1);
+    for (const Piece& piece : file_.pieces) {
+      const int32_t id = int32_t(vocabulary_.size());
+      vocabulary_.add(piece.text, id);
+      text_.push_back(text_of(piece));
+      if (piece.type == PieceType::control) controls.push_back({.id = id, .content = piece.text, .special = true});
+      if (const auto byte = fallback_byte(piece.text); byte && piece.type == PieceType::byte)
+        byte_ids_[uint8_t(*byte)] = id;
+      if (piece.type == PieceType::normal) {
+        least_ = std::min(least_, double(piece.score));
+        most_ = std::max(most_, double(piece.score));
+      }
+      longest_piece_ = std::max(longest_piece_, piece.text.size());
+    }
+    const auto role = [&](Role& role, int id) {
+      if (role.stated) return;
+      role.stated = true;
+      if (id >= 0) role.token = vocabulary_.token(id);
+    };
+    role(roles.bos, processor_.bos_id());
+    role(roles.eos, processor_.eos_id());
+    role(roles.pad, processor_.pad_id());
+    role(roles.unk, processor_.unk_id());
+    specials_ = assign_roles(roles, vocabulary_, controls, {}, origin);
+    controls_ = AddedTokens(std::move(controls));
+  }
+
+  int64_t vocab_size() const override { return vocabulary_.size(); }
+  std::string token(int32_t id) const override { return vocabulary_.token(id); }
+  std::optional<int32_t> id(std::string_view token) const override { return vocabulary_.find(token); }
+  bool is_special(int32_t id) const override {
+    return id >= 0 && id < vocab_size() && (type(id) == PieceType::control || type(id) == PieceType::unknown);
+  }
+  bool continues_word(int32_t id) const override {
+    vocabulary_.token(id);  // checks the id
+    return !is_special(id) && !text_[size_t(id)].starts_with(' ');
+  }
+  const Specials& specials() const override { return specials_; }
+  std::string to_json() const override { return json_; }
+
+  std::string piece(int32_t id, bool first) const override {
+    vocabulary_.token(id);  // checks the id
+    const std::string& text = text_[size_t(id)];
+    const bool strip = first && !is_special(id) && (file_.add_dummy_prefix || file_.remove_extra_whitespaces);
+    return strip && text.starts_with(' ') ? text.substr(1) : text;
+  }
+
+  std::vector<int32_t> sample(std::string_view text, const SegmentationSampling& how,
+                              const RandomKey& key) const override {
+    if (how.off() || how.dropout > 0 || file_.kind != SentencePieceFile::Kind::unigram)
+      return Tokenizer::sample(text, how, key);
+    how.validate();
+    const std::string normalized = normalize(text);
+    const UnigramLattice lattice = lattice_of(normalized);
+    std::vector<int32_t> ids;
+    bool after_unknown = false;
+    for (const Arc& arc : lattice.draw(how, key)) {
+      const bool unknown = type(arc.id) == PieceType::unknown;
+      if (unknown && file_.byte_fallback)
+        for (uint32_t at = arc.begin; at < arc.end; ++at) ids.push_back(byte_ids_[uint8_t(normalized[at])]);
+      else if (!unknown || !after_unknown)  // unknown characters in a row are one <unk>
+        ids.push_back(arc.id);
+      after_unknown = unknown;
+    }
+    return ids;
+  }
+
+ protected:
+  std::vector<int32_t> encode_text(std::string_view text, bool with_specials) const override {
+    std::vector<int32_t> ids, part_ids;
+    controls_.cut(
+        text, with_specials,
+        [&](std::string_view part) {
+          check_length(part);
+          check_status(processor_.Encode(part, &part_ids), "encoding a text");
+          ids.insert(ids.end(), part_ids.begin(), part_ids.end());
+        },
+        [&](const AddedToken& control) { ids.push_back(control.id); });
+    return ids;
+  }
+
+ private:
+  std::string json_;
+  SentencePieceFile file_;
+  Vocabulary vocabulary_;
+  sentencepiece::SentencePieceProcessor processor_;
+  AddedTokens controls_;
+  Specials specials_;
+  std::vector<std::string> text_;  // what a piece means, by id
+  std::array<int32_t, 256> byte_ids_;
+  // Over the normal pieces: least and greatest score.
+  double least_ = std::numeric_limits<float>::max(), most_ = std::numeric_limits<float>::lowest();
+  size_t longest_piece_ = 0;  // bytes
+
+  PieceType type(int32_t id) const { return file_.pieces[size_t(id)].type; }
+
+  static void check_length(std::string_view text) {
+    check(text.size() <= longest_text, "tokenizer", "a text of ", text.size(), " bytes is above the ", longest_text,
+          " that SentencePiece handles: cut it into documents");
+  }
+
+  void load(std::string_view model, const std::string& origin) {
+    const std::string what = "'" + origin + "' cannot be loaded";
+    try {
+      check_status(processor_.LoadFromSerializedProto(model), what);
+    } catch (const Error&) {
+      throw;
+    } catch (const std::exception& error) {  // of the library's tables of strings
+      fail("tokenizer", what, ": SentencePiece says: ", error.what());
+    }
+    check(processor_.GetPieceSize() == int(file_.pieces.size()) && processor_.unk_id() >= 0, "tokenizer", what, ": ",
+          processor_.GetPieceSize(), " pieces were read, ", file_.pieces.size(), " expected, one of them unknown");
+  }
+
+  std::string text_of(const Piece& piece) const {
+    if (piece.type == PieceType::control) return piece.text;
+    if (piece.type == PieceType::unknown) return file_.unk_surface;
+    if (const auto byte = fallback_byte(piece.text); byte && piece.type == PieceType::byte)
+      return std::string(1, *byte);
+    return unspell_spaces(piece.text);
+  }
+
+  /// What the library cuts: its pieces, one after the other.
+  std::string normalize(std::string_view text) const {
+    check_length(text);
+    sentencepiece::ImmutableSentencePieceText cut;
+    check_status(processor_.Encode(text, cut.mutable_proto()), "normalizing a text");
+    std::string out;
+    for (size_t i = 0; i < cut.pieces_size(); ++i) {
+      const auto piece = cut.pieces(int(i));
+      const bool byte = type(int32_t(piece.id())) == PieceType::byte;
+      out += byte ? text_[piece.id()] : piece.piece();
+    }
+    return out;
+  }
+
+  /// Log-probability as the library has it: a user-defined piece is worth as many bytes of the best piece.
+  double log_probability(int32_t id) const {
+    const Piece& piece = file_.pieces[size_t(id)];
+    return piece.type == PieceType::user_defined ? double(piece.text.size()) * most_ - 0.1 : double(piece.score);
+  }
+
+  /// Pieces of `text`. A character is <unk> only where no piece of the text covers it, or else no path would go
+  /// through.
+  UnigramLattice lattice_of(std::string_view text) const {
+    std::vector<uint32_t> starts;  // of characters, the end included
+    for (size_t at = 0; at < text.size(); at += utf8_unit(text.substr(at)).length) starts.push_back(uint32_t(at));
+    starts.push_back(uint32_t(text.size()));
+
+    std::vector<Arc> arcs;
+    std::vector<bool> single(text.size()), covered(text.size());
+    for (size_t e = 1; e < starts.size(); ++e) {
+      uint32_t uncovered = starts[e];  // bytes from here on are covered by pieces that end here
+      for (size_t b = e; b-- > 0 && starts[e] - starts[b] <= longest_piece_;) {
+        const auto id = vocabulary_.find(text.substr(starts[b], starts[e] - starts[b]));
+        if (!id || (type(*id) != PieceType::normal && type(*id) != PieceType::user_defined)) continue;
+        arcs.push_back({starts[b], starts[e], *id, log_probability(*id)});
+        uncovered = starts[b];
+        if (b + 1 == e) single[starts[b]] = true;
+      }
+      for (uint32_t at = uncovered; at < starts[e]; ++at) covered[at] = true;
+    }
+    const auto with_unknown = [&](auto&& needed) {
+      std::vector<Arc> all = arcs;
+      for (size_t e = 1; e < starts.size(); ++e)
+        if (needed(starts[e - 1])) all.push_back({starts[e - 1], starts[e], *specials_.unk, least_ - unknown_penalty});
+      // Of the arcs to one place the longest comes first, and so wins where scores are equal, as in the library.
+      std::sort(all.begin(), all.end(),
+                [](const Arc& a, const Arc& b) { return a.end != b.end ? a.end < b.end : a.begin < b.begin; });
+      return UnigramLattice(uint32_t(text.size()), std::move(all));
+    };
+    UnigramLattice lattice = with_unknown([&](uint32_t at) { return !covered[at]; });
+    return lattice.connected() ? lattice : with_unknown([&](uint32_t at) { return !single[at]; });
+  }
+  static constexpr double unknown_penalty = 10;  // the library's
+};
+
+std::string to_base64(std::string_view bytes) {
+  std::string out(4 * ((bytes.size() + 2) / 3), '\0');
+  EVP_EncodeBlock(reinterpret_cast<unsigned char*>(out.data()), reinterpret_cast<const unsigned char*>(bytes.data()),
+                  int(bytes.size()));
+  return out;
+}
+
+/// Empty when `text` is no base64 of anything.
+std::string from_base64(std::string_view text) {
+  if (text.empty() || text.size() % 4 != 0 || text.size() > size_t(std::numeric_limits<int>::max())) return {};
+  std::string out(text.size() / 4 * 3, '\0');
+  if (EVP_DecodeBlock(reinterpret_cast<unsigned char*>(out.data()), reinterpret_cast<const unsigned char*>(text.data()),
+                      int(text.size())) < 0)
+    return {};
+  for (int padding = 0; padding < 2 && text[text.size() - 1 - size_t(padding)] == '='; ++padding) out.pop_back();
+  return out;
+}
+
+std::string checksum_of(std::string_view model) { return hex(checksum(model.data(), model.size())); }
+
+}  // namespace
+
+std::unique_ptr<Tokenizer> parse_sentencepiece(std::string_view model, const std::string& origin, const Roles& roles) {
+  const Json type = {{"type", sentencepiece_type}, {"version", file_version}};
+  std::string json = "{\n  \"lithe_tokenizer\": " + type.dump() + ",\n  \"model\": \"" + to_base64(model) +
+                     "\",\n  \"checksum\": \"" + checksum_of(model) + "\"\n}\n";
+  return std::make_unique<SentencePieceTokenizer>(model, std::move(json), origin, roles);
+}
+
+bool is_sentencepiece_name(const Path& path) { return path.extension() == ".model"; }
+
+std::unique_ptr<Tokenizer> parse_sentencepiece_json(const JsonSection& root, std::string json,
+                                                    const std::string& origin, const Roles& roles) {
+  const JsonSection header = root.section("lithe_tokenizer");
+  const int64_t version = header.integer("version", 0);
+  check(version == file_version, "tokenizer", header.place("version"), " is ", version, ", this program reads ",
+        file_version);
+  const std::string model = from_base64(root.text("model"));
+  check(!model.empty(), "tokenizer", root.place("model"), " is no base64");
+  check(root.text("checksum") == checksum_of(model), "tokenizer", root.place("checksum"), " is '",
+        root.text("checksum"), "', the model has '", checksum_of(model), "': the file was changed or damaged");
+  return std::make_unique<SentencePieceTokenizer>(model, std::move(json), origin, roles);
+}
+
+}  // namespace lithe
