@@ -73,6 +73,12 @@ void Backbone::set_up_companions() {
     reference_ = wanted;
   }
   if (reference_.kind == Companion::Kind::none) return;
+  size_t last = blocks_.size() - 1;
+  while (blocks_[last].companion != Companion::Kind::reference) --last;
+  check_usage(
+      last == 0 || !blocks_[0].cross, "model", blocks_[last].name,
+      ": the reference sequence that this layer reads has no source for the cross-attention of the layers below; "
+      "give the decoder another mixer");
   const MemoryScope memory(MemoryClass::weights);
   reference_start_ = reference_start(config_.max_position_embeddings);
 }

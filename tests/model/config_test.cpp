@@ -82,7 +82,8 @@ TEST(ModelConfig, ImpossibleSizesAreRefused) {
   EXPECT_EQ(why("{hidden_dropout: 1}"),
             "recipe: recipe.yaml:1:18: 'model.hidden_dropout' must be between 0 and 0.99, got 1");
   EXPECT_EQ(why("{architecture: decodr}"),
-            "recipe: recipe.yaml:1:16: 'model.architecture' must be one of decoder, encoder, got 'decodr'; did you "
+            "recipe: recipe.yaml:1:16: 'model.architecture' must be one of decoder, encoder, encoder_decoder, got "
+            "'decodr'; did you "
             "mean 'decoder'?");
   EXPECT_EQ(why("{hiden_size: 4}"),
             "recipe: recipe.yaml:1:14: unknown key 'hiden_size' in section 'model'; did you mean 'hidden_size'?");
