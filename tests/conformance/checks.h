@@ -59,6 +59,8 @@ std::string check_cross_gradients(const std::string& slot, const std::string& na
 std::string check_cross_sight(const std::string& slot, const std::string& name);
 /// Without positions the order of the source does not matter.
 std::string check_cross_order(const std::string& slot, const std::string& name);
+/// Rows that read one and the same row are equal; reading oneself is the bidirectional form.
+std::string check_cross_identities(const std::string& slot, const std::string& name);
 /// With a state: the rows of the whole, the formula's bytes; reordered, truncated, and given another source.
 std::string check_cross_state(const std::string& slot, const std::string& name);
 /// A part without a cross form is refused with a remedy; one that says it has one is taken somewhere.

@@ -78,6 +78,9 @@ TEST_P(CrossPart, EveryRowSeesItsWholeSourceAndNothingElse) {
   EXPECT_EQ(check_cross_sight(GetParam().slot, GetParam().name), "");
 }
 TEST_P(CrossPart, TheSourcesOrderDoesNotMatter) { EXPECT_EQ(check_cross_order(GetParam().slot, GetParam().name), ""); }
+TEST_P(CrossPart, ReadingOneRowOrOneselfIsSimple) {
+  EXPECT_EQ(check_cross_identities(GetParam().slot, GetParam().name), "");
+}
 TEST_P(CrossPart, TheStateGivesTheWholesRows) { EXPECT_EQ(check_cross_state(GetParam().slot, GetParam().name), ""); }
 
 // ---- every part in every small model that it takes; those with a cross form also in encoder-decoders

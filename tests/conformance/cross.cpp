@@ -111,6 +111,24 @@ std::string check_cross_order(const std::string& slot, const std::string& name) 
   return "";
 }
 
+std::string check_cross_identities(const std::string& slot, const std::string& name) {
+  const auto alone = build_mixer(slot, name, Sight::cross, DType::f64, DType::f64);
+  const Sequences five = Sequences::single(5);
+  const Tensor x = kit::normal({5, alone->width}, DType::f64, 9), one = kit::normal({1, alone->width}, DType::f64, 10);
+  const double roundings = 5 + 2 * double(alone->width);
+  const Tensor from_one = rows(*alone, x, five, one, Sequences::single(1));
+  if (const std::string why = kit::close(from_one, kit::rows_of(from_one, {0, 0, 0, 0, 0}), roundings); !why.empty())
+    return "rows that read one row differ: " + why;
+  if (!Registry::instance().get(slot, name, {}).info.bidirectional) return "";
+  const auto self = build_mixer(slot, name, Sight::bidirectional, DType::f64, DType::f64);
+  kit::copy_values(self->bench.parameters(), alone->bench.parameters());
+  if (const std::string why = kit::close(rows(*alone, x, five, x, five),
+                                         self->mixer->forward({.x = x, .sequences = five}).value(), roundings);
+      !why.empty())
+    return "a source that is the target, and the bidirectional form: " + why;
+  return "";
+}
+
 std::string check_cross_state(const std::string& slot, const std::string& name) {
   const auto alone = build_mixer(slot, name, Sight::cross, DType::f64, DType::f64);
   const Tensor x = kit::normal({targets().rows(), alone->width}, DType::f64, 7),
