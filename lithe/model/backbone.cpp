@@ -73,6 +73,12 @@ void Backbone::set_up_companions() {
     reference_ = wanted;
   }
   if (reference_.kind == Companion::Kind::none) return;
+  size_t last = blocks_.size() - 1;
+  while (blocks_[last].companion != Companion::Kind::reference) --last;
+  check_usage(
+      last == 0 || !blocks_[0].cross, "model", blocks_[last].name,
+      ": the reference sequence that this layer reads has no source for the cross-attention of the layers below; "
+      "give the decoder another mixer");
   const MemoryScope memory(MemoryClass::weights);
   reference_start_ = reference_start(config_.max_position_embeddings);
 }
@@ -210,15 +216,18 @@ Var Backbone::forward(const Tensor& ids, const Sequences& sequences, DecodeState
     const kernels::PartScope part(block.name);
     MixerState* layer = state ? state->layer(int64_t(i)) : nullptr;
     const Var companion = companion_of(block, embedded, reference[i]);
+    // As above: the layer's own Var gathers its gradients of the source's rows.
+    const Memory source = memory ? Memory{reshape(memory->rows, memory->rows.shape()), memory->sequences} : Memory{};
     if (recompute_ && Tape::current())
       x = recompute(
-          [this, &block, sequences, source = memory ? memory->sequences : Sequences()](const std::vector<Var>& in) {
-            const Memory again{in[2], source};
+          [this, &block, sequences, keys = source.sequences](const std::vector<Var>& in) {
+            const Memory again{in[2], keys};
             return run_block(block, in[0], {{}, sequences, nullptr, in[1], &again}, nullptr);
           },
-          {x, companion, memory ? memory->rows : Var()});
+          {x, companion, source.rows});
     else
-      x = run_block(block, x, {{}, sequences, layer, companion, memory}, state ? state->cross(int64_t(i)) : nullptr);
+      x = run_block(block, x, {{}, sequences, layer, companion, memory ? &source : nullptr},
+                    state ? state->cross(int64_t(i)) : nullptr);
   }
   if (state) state->advance(sequences);
   if (!final_norm_) return x;

@@ -210,10 +210,19 @@ void ModelConfig::validate() const {
               max_position_embeddings);
   if (architecture == "encoder_decoder") {
     const ModelConfig source = encoder_config();
-    source.validate();
+    try {
+      source.validate();
+    } catch (const Error& error) {
+      throw Error("model.encoder", error.what(), error.code());
+    }
     check_usage(!share_encoder_decoder_embeddings || source.vocab_size == vocab_size, "model",
                 "share_encoder_decoder_embeddings needs one vocabulary, the source's has ", source.vocab_size,
                 " entries, the target's ", vocab_size, "; set it to false");
+    check_usage(!share_encoder_decoder_embeddings || (source.embedding.type == embedding.type &&
+                                                      to_yaml(source.embedding.options) == to_yaml(embedding.options)),
+                "model", "share_encoder_decoder_embeddings needs one embedding, model.encoder has another (",
+                source.embedding.type, "); set it to false");
+    cross_mixer(mixer);
     check_usage(token_width <= 1, "model", "an encoder_decoder predicts ids, but a token is ", token_width,
                 " ints here; choose another tokenizer than a vocabulary-free one");
   } else {

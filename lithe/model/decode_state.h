@@ -27,6 +27,8 @@ class DecodeState {
   /// For the model: what each layer reads of the reference sequence (Companion), as far as it reaches; none where not
   /// asked.
   std::vector<Var> reference;
+  /// For the model: read_source() gave it one.
+  bool has_source = false;
 
  private:
   States layers_, cross_;

@@ -29,9 +29,13 @@ Model::Model(const ModelConfig& config, const ModelOptions& options) : config_(c
   if (config.architecture == "encoder_decoder") {
     const ModelConfig source = config.encoder_config();
     const bool shared = config.share_encoder_decoder_embeddings;
+    source_context_ = context_;
+    source_context_.init = source.init;
+    source_context_.layers = source.num_hidden_layers;
+    const Scope encoder = Scope(source_context_) / "encoder";
     embedding_ = embedding(config, shared ? root : root / "decoder");
-    if (!shared) source_embedding_ = embedding(source, root / "encoder");
-    encoder_ = std::make_unique<Backbone>(source, root / "encoder", shared ? *embedding_ : *source_embedding_);
+    if (!shared) source_embedding_ = embedding(source, encoder);
+    encoder_ = std::make_unique<Backbone>(source, encoder, shared ? *embedding_ : *source_embedding_);
     decoder_ = std::make_unique<Backbone>(config_, root / "decoder", *embedding_);
   } else {
     embedding_ = embedding(config, root);
@@ -55,15 +59,23 @@ void Model::set_recompute(bool on) {
 
 Memory Model::encode(const Tensor& source, const Sequences& sequences) const {
   check(encoder_ != nullptr, "model", "architecture ", config_.architecture, " has no encoder that reads a source");
+  for (int64_t b = 0; b < sequences.count(); ++b)
+    check(sequences.length(b) > 0, "model", "source ", b, " of ", sequences.count(),
+          " has no tokens; leave it out, or give it at least one");
   return {encoder_->forward(source, sequences, nullptr, nullptr), sequences};
 }
 
 // spec: arch.encdec | architecture | an encoder's rows, read by a decoder that predicts the target | TB Eq 6.10-6.12
 Var Model::forward(const Tensor& ids, const Sequences& sequences, DecodeState* state, const Memory* memory) const {
-  check(!encoder_ || state || (memory && memory->sequences.count() == sequences.count()), "model",
-        "an encoder-decoder reads one source a sequence: ", sequences.count(), " sequences, got sources of ",
-        memory ? memory->sequences.count() : 0);
-  check(encoder_ || !memory, "model", "architecture ", config_.architecture, " reads no source");
+  check(encoder_ || !memory, "model", "architecture ", config_.architecture, " reads no source; give it none");
+  if (encoder_ && state) {
+    check(!memory, "model", "a state keeps its own source; give it that by read_source(), and none here");
+    check(state->has_source, "model", "the state has no source; give it one by read_source() first");
+  } else if (encoder_) {
+    check(memory && memory->sequences.count() == sequences.count(), "model",
+          "an encoder-decoder reads one source a sequence, as encode() gives it: ", sequences.count(),
+          " sequences, got sources of ", memory ? memory->sequences.count() : 0);
+  }
   return decoder_->forward(ids, sequences, state, memory);
 }
 
@@ -102,8 +114,14 @@ void Model::check_predicts_next(const char* operation) const {
 }
 
 void Model::read_source(DecodeState& state, const Tensor& source, const Sequences& sequences) const {
+  check(sequences.count() == state.sequences(), "model", "the state has ", state.sequences(),
+        " sequences, got sources of ", sequences.count(), "; give one source a sequence");
+  for (int64_t b = 0; b < state.sequences(); ++b)
+    check(state.length(b) == 0, "model", "sequence ", b, " of the state has ", state.length(b),
+          " tokens already, which read another source; make a new state");
   const NoGrad no_grad;
   decoder_->read_memory(state, encode(source, sequences));
+  state.has_source = true;
 }
 
 Sequences Model::continue_sequences(const DecodeState& state, const std::vector<int64_t>& counts) const {

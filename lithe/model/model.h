@@ -74,7 +74,7 @@ class Model {
  private:
   ModelConfig config_;
   Parameters parameters_;
-  BuildContext context_;
+  BuildContext context_, source_context_;  // source: of the encoder's side, whose depth and init may be others
   std::unique_ptr<Embedding> embedding_, source_embedding_;  // source: null when shared, or without an encoder
   std::unique_ptr<Backbone> encoder_, decoder_;              // encoder: of encoder_decoder; the one stack is decoder_
   std::unique_ptr<Head> head_;

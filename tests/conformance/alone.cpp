@@ -110,14 +110,16 @@ bool mixes_tokens(const std::string& slot) {
   return slot == "mixer" || slot == "heads" || slot == "field" || slot == "output";
 }
 
-std::unique_ptr<AloneMixer> build_mixer(const std::string& slot, const std::string& name, bool causal, DType dtype,
+std::unique_ptr<AloneMixer> build_mixer(const std::string& slot, const std::string& name, Sight sight, DType dtype,
                                         DType compute) {
   return at_first_width(slot, name, [&](int64_t width) {
     auto out = std::make_unique<AloneMixer>(dtype, compute);
     out->width = width;
-    out->mixer =
-        Registry::instance().make<Mixer>(mixer_around(slot, name, width % 4 ? 1 : 4), out->bench.scope(),
-                                         {.hidden_size = width, .max_position_embeddings = 16, .causal = causal});
+    out->mixer = Registry::instance().make<Mixer>(mixer_around(slot, name, width % 4 ? 1 : 4), out->bench.scope(),
+                                                  {.hidden_size = width,
+                                                   .max_position_embeddings = 16,
+                                                   .causal = sight == Sight::causal,
+                                                   .cross = sight == Sight::cross});
     kit::randomise(out->bench.parameters(), 11);
     return out;
   });
@@ -125,7 +127,8 @@ std::unique_ptr<AloneMixer> build_mixer(const std::string& slot, const std::stri
 
 std::unique_ptr<Alone> build_alone(const std::string& slot, const std::string& name, bool causal) {
   if (mixes_tokens(slot)) {
-    std::shared_ptr<AloneMixer> mixer = build_mixer(slot, name, causal, DType::f64, DType::f64);
+    std::shared_ptr<AloneMixer> mixer =
+        build_mixer(slot, name, causal ? Sight::causal : Sight::bidirectional, DType::f64, DType::f64);
     auto out = std::make_unique<Alone>();
     out->bench = std::shared_ptr<kit::Bench>(mixer, &mixer->bench);
     out->inputs = {input(9, mixer->width, 1)};

@@ -22,7 +22,8 @@ bool inside_attention(const std::string& slot) { return slot == "heads" || slot 
 }  // namespace
 
 std::ostream& operator<<(std::ostream& out, const PartCase& c) {
-  return out << c.slot << " " << c.name << (c.model.empty() ? "" : " in model ") << c.model;
+  return out << c.slot << " " << c.name << (c.model.empty() ? "" : " in model ") << c.model
+             << (c.cross ? ", cross" : "");
 }
 
 const std::vector<std::string>& small_models() {
@@ -40,14 +41,27 @@ ModelConfig config_of(const PartCase& c) {
     Node node = parse_yaml(yaml, "small model " + name);
     Node part = Node::map();
     part.set("type", Node::scalar(c.name));
+    const PartInfo& info = Registry::instance().get(c.slot, c.name, {}).info;
+    const Node around = *node.find("mixer");
     if (inside_attention(c.slot)) {
-      Node mixer = *node.find("mixer");
+      Node mixer = around;
       mixer.set(c.slot, part);
-      node.set("mixer", mixer);
-    } else {
-      node.set(c.slot, part);
+      part = mixer;
     }
-    if (const int64_t width = Registry::instance().get(c.slot, c.name, {}).info.token_width; width > 1) {
+    const std::string key = inside_attention(c.slot) ? "mixer" : c.slot;
+    if (c.cross) {
+      node.set("architecture", Node::scalar("encoder_decoder"));
+      node.set("share_encoder_decoder_embeddings", Node::scalar(c.model == "odd" ? "false" : "true"));
+      // Bounds come from moved weights. A learned position moves its row alone, as rounding does; a fixed one would
+      // keep the rows of a source together, and attention does not see what moves them all alike.
+      if (c.model == "odd") node.set("position", Node::scalar("learned"));
+      Node encoder = parse_yaml("{num_hidden_layers: 1}", "small encoder");
+      if (!info.bidirectional) encoder.set("mixer", around);
+      node.set("encoder", encoder);
+    }
+    // The decoder's own mixers have the part too where it can be there; else only cross-attention has it.
+    node.set(c.cross && !info.causal ? "cross_attention" : key, part);
+    if (const int64_t width = info.token_width; width > 1) {
       node.set("token_width", Node::scalar(cat(width)));
       node.set("tie_word_embeddings", Node::scalar("false"));  // there is no table of a vocabulary
     }
@@ -86,6 +100,29 @@ std::vector<PartCase> bidirectional_parts() {
   for (const PartCase& part : all_parts())
     if (mixes_tokens(part.slot) && Registry::instance().get(part.slot, part.name, {}).info.bidirectional)
       out.push_back(part);
+  return out;
+}
+
+std::vector<PartCase> mixing_parts() {
+  std::vector<PartCase> out;
+  for (const PartCase& part : all_parts())
+    if (mixes_tokens(part.slot)) out.push_back(part);
+  return out;
+}
+
+std::vector<PartCase> placed_cross_parts() {
+  std::vector<PartCase> out;
+  for (const PartCase& part : mixing_parts())
+    for (const std::string& model : small_models())
+      if (const PartCase placed{part.slot, part.name, model, true}; refusal(placed).empty()) out.push_back(placed);
+  return out;
+}
+
+std::vector<PartCase> cross_parts() {
+  std::vector<PartCase> out;
+  for (const PartCase& placed : placed_cross_parts())
+    if (out.empty() || out.back().slot != placed.slot || out.back().name != placed.name)
+      out.push_back({placed.slot, placed.name, ""});
   return out;
 }
 

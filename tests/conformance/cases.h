@@ -9,6 +9,7 @@ namespace lithe::conformance {
 /// A part, placed in one of the small models of the suite, with its own default options.
 struct PartCase {
   std::string slot, name, model;
+  bool cross = false;  // the model is an encoder_decoder, and the part also (or only) in its cross-attention
 };
 std::ostream& operator<<(std::ostream& out, const PartCase& c);
 
@@ -27,6 +28,10 @@ std::vector<PartCase> placed_parts();
 std::vector<PartCase> all_parts();
 /// Mixers, heads, fields and outputs that have a bidirectional form.
 std::vector<PartCase> bidirectional_parts();
+/// Mixers, heads, fields and outputs; those that have a cross form; these in every small model that takes them.
+std::vector<PartCase> mixing_parts();
+std::vector<PartCase> cross_parts();
+std::vector<PartCase> placed_cross_parts();
 
 /// A part built outside a model in f64 with generic parameter values: outputs as a function of inputs (rows).
 struct Alone {
@@ -40,6 +45,7 @@ struct Alone {
 std::unique_ptr<Alone> build_alone(const std::string& slot, const std::string& name, bool causal = true);
 
 /// Mixers, heads, fields and outputs: the mixer (attention around all but mixers) built alone.
+enum class Sight { causal, bidirectional, cross };
 struct AloneMixer {
   AloneMixer(DType dtype, DType compute) : bench(dtype, compute) {}
   kit::Bench bench;
@@ -47,7 +53,7 @@ struct AloneMixer {
   int64_t width = 0;
 };
 bool mixes_tokens(const std::string& slot);
-std::unique_ptr<AloneMixer> build_mixer(const std::string& slot, const std::string& name, bool causal,
+std::unique_ptr<AloneMixer> build_mixer(const std::string& slot, const std::string& name, Sight sight,
                                         DType dtype = DType::f32, DType compute = DType::f32);
 
 }  // namespace lithe::conformance

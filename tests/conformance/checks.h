@@ -51,4 +51,19 @@ std::string check_determinism(const PartCase& c);
 /// `compute`.
 std::string check_kernels(const PartCase& c, DType compute);
 
+// cross.cpp: a mixer in its cross form, alone
+/// As check_gradients_alone(), the rows that it reads among the inputs.
+std::string check_cross_gradients(const std::string& slot, const std::string& name);
+/// Every row of a source changes every row of its target, and no other's; rows of targets change only themselves; a
+/// target has the same bits alone and packed with others.
+std::string check_cross_sight(const std::string& slot, const std::string& name);
+/// Without positions the order of the source does not matter.
+std::string check_cross_order(const std::string& slot, const std::string& name);
+/// Rows that read one and the same row are equal; reading oneself is the bidirectional form.
+std::string check_cross_identities(const std::string& slot, const std::string& name);
+/// With a state: the rows of the whole, the formula's bytes; reordered, truncated, and given another source.
+std::string check_cross_state(const std::string& slot, const std::string& name);
+/// A part without a cross form is refused with a remedy; one that says it has one is taken somewhere.
+std::string check_cross_refusal(const PartCase& part);
+
 }  // namespace lithe::conformance

@@ -60,10 +60,34 @@ TEST_P(BidirectionalPart, GradientsAgreeWithDifferences) {
   EXPECT_EQ(check_gradients_alone(GetParam().slot, GetParam().name, false), "");
 }
 
-// ---- every part in every small model that it takes
+// ---- every part that has a cross form, and every one that might
+
+class MixingPart : public testing::TestWithParam<PartCase> {};
+INSTANTIATE_TEST_SUITE_P(Conformance, MixingPart, testing::ValuesIn(mixing_parts()), name_of);
+
+TEST_P(MixingPart, HasACrossFormOrSaysTheRemedy) { EXPECT_EQ(check_cross_refusal(GetParam()), ""); }
+
+class CrossPart : public testing::TestWithParam<PartCase> {};
+INSTANTIATE_TEST_SUITE_P(Conformance, CrossPart, testing::ValuesIn(cross_parts()), name_of);
+
+// oracle: mixer.cross
+TEST_P(CrossPart, GradientsAgreeWithDifferences) {
+  EXPECT_EQ(check_cross_gradients(GetParam().slot, GetParam().name), "");
+}
+TEST_P(CrossPart, EveryRowSeesItsWholeSourceAndNothingElse) {
+  EXPECT_EQ(check_cross_sight(GetParam().slot, GetParam().name), "");
+}
+TEST_P(CrossPart, TheSourcesOrderDoesNotMatter) { EXPECT_EQ(check_cross_order(GetParam().slot, GetParam().name), ""); }
+TEST_P(CrossPart, ReadingOneRowOrOneselfIsSimple) {
+  EXPECT_EQ(check_cross_identities(GetParam().slot, GetParam().name), "");
+}
+TEST_P(CrossPart, TheStateGivesTheWholesRows) { EXPECT_EQ(check_cross_state(GetParam().slot, GetParam().name), ""); }
+
+// ---- every part in every small model that it takes; those with a cross form also in encoder-decoders
 
 class PlacedPart : public testing::TestWithParam<PartCase> {};
 INSTANTIATE_TEST_SUITE_P(Conformance, PlacedPart, testing::ValuesIn(placed_parts()), name_of);
+INSTANTIATE_TEST_SUITE_P(EncoderDecoder, PlacedPart, testing::ValuesIn(placed_cross_parts()), name_of);
 
 TEST_P(PlacedPart, GradientsAgreeWithDifferences) { EXPECT_EQ(check_gradients_in_model(GetParam()), ""); }
 TEST_P(PlacedPart, NothingFlowsBackInTime) { EXPECT_EQ(check_causality(GetParam()), ""); }

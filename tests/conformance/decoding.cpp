@@ -22,8 +22,25 @@ Tensor tensor_of(const Ids& tokens) {
   return out;
 }
 
+// encoder_decoder: the sources of sequences that start with these tokens, of 1 to 4 tokens.
+void add_sources(kit::Batch& batch, const std::vector<Token>& starts, const ModelConfig& config) {
+  Ids sources;
+  std::vector<int64_t> offsets{0};
+  for (const Token& start : starts) {
+    const Tensor source = kit::random_tokens(1 + start[0] % 4, config, uint64_t(start[0]));
+    for (const double id : kit::values(source)) sources.push_back({int32_t(id)});
+    offsets.push_back(int64_t(sources.size()));
+  }
+  batch.source = tensor_of(sources);
+  batch.sources = Sequences(offsets);
+}
+
+bool reads_source(const Model& model) { return model.config().architecture == "encoder_decoder"; }
+
 Tensor whole(const Model& model, const Ids& sequence) {
-  return model.forward(tensor_of(sequence), Sequences::single(int64_t(sequence.size()))).value();
+  kit::Batch batch{tensor_of(sequence), {}, Sequences::single(int64_t(sequence.size()))};
+  if (reads_source(model)) add_sources(batch, {sequence[0]}, model.config());
+  return kit::forward(model, batch).value();
 }
 
 // Sequences that are fed to one state, and the rows that came back for each.
@@ -39,6 +56,14 @@ class Session {
       counts.push_back(int64_t(t.size()));
       all.insert(all.end(), t.begin(), t.end());
     }
+    if (reads_source(model_) && !has_source_) {
+      kit::Batch batch;
+      std::vector<Token> starts;
+      for (const Ids& t : tokens) starts.push_back(t.at(0));
+      add_sources(batch, starts, model_.config());
+      model_.read_source(*state, batch.source, batch.sources);
+      has_source_ = true;
+    }
     const Sequences sequences = model_.continue_sequences(*state, counts);
     const Tensor out = model_.forward(tensor_of(all), sequences, state.get()).value();
     for (size_t b = 0; b < tokens.size(); ++b)
@@ -48,6 +73,7 @@ class Session {
 
  private:
   const Model& model_;
+  bool has_source_ = false;
 
  public:
   std::unique_ptr<DecodeState> state;

@@ -20,7 +20,7 @@ std::string check_gradients_in_model(const PartCase& c) {
   const kit::Results exact = kit::run_training(*model, batch, 0.1);
   const auto loss = [&] {
     LossSums sums;
-    model->loss(batch.ids, kit::labels_for(*model, batch), batch.sequences, 0.1, 1, &sums);
+    kit::loss(*model, batch, kit::labels_for(*model, batch), 0.1, 1, &sums);
     return sums.loss / double(sums.labels);
   };
   for (Parameter& p : model->parameters().all()) {

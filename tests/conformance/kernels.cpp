@@ -11,7 +11,7 @@ std::map<std::string, Tensor> training_step(Model& model, const kit::Batch& batc
   std::map<std::string, Tensor> out;
   for (Parameter& p : model.parameters().all()) p.master.ref()->grad = Tensor();
   Tape tape;
-  const Var loss = model.loss(batch.ids, kit::labels_for(model, batch), batch.sequences, 0.1, 0.1);
+  const Var loss = kit::loss(model, batch, kit::labels_for(model, batch), 0.1, 0.1);
   out["loss"] = clone(loss.value());
   tape.backward(loss);
   for (const Parameter& p : model.parameters().all())
@@ -70,7 +70,9 @@ std::string check_kernels(const PartCase& c, DType compute) {
       [&](double relative, uint64_t seed) {
         const auto model = build(c, DType::f64, DType::f64);
         kit::jitter(model->parameters(), relative, seed);
-        return kit::run_training(*model, batch, 0.1);
+        kit::Batch moved = batch;
+        moved.jitter = relative, moved.jitter_seed = seed;
+        return kit::run_training(*model, moved, 0.1);
       },
       kit::rounding(compute, 32 * std::max<int64_t>(exact->config().token_width, 1)));  // a code's bits are summed
   const auto model = build(c, DType::f32, compute);

@@ -45,11 +45,18 @@ std::string check_state_bytes(const PartCase& c) {
     Ledger& book = ledger(Device::cpu);
     const int64_t before = book.current(MemoryClass::decode);
     const auto state = model->make_state(sequences, capacity);
+    std::vector<int64_t> sources;
+    if (const kit::Batch two = kit::random_batch({1, 1}, model->config(), 9); two.source.defined()) {
+      if (state->bytes()) return cat("a state without a source holds ", state->bytes(), " bytes");
+      model->read_source(*state, two.source, two.sources);
+      for (int64_t b = 0; b < sequences; ++b) sources.push_back(two.sources.length(b));
+    }
     // Blocks are booked in units of 64 bytes; a layer may keep a few of them for each sequence.
-    const int64_t wanted = model->state_bytes(std::vector<int64_t>(sequences, capacity)),
+    const int64_t wanted = model->state_bytes(std::vector<int64_t>(sequences, capacity), sources),
                   slack = 64 * 8 * sequences * model->config().num_hidden_layers;
     const auto booked = [&] { return book.current(MemoryClass::decode) - before; };
-    if (booked() < wanted || booked() > wanted + slack)
+    // Layers whose keys are the source's rows themselves share them.
+    if ((booked() < wanted && sources.empty()) || booked() > wanted + slack)
       return cat("the ledger has ", booked(), " bytes for ", sequences, " sequences of ", capacity,
                  " tokens, the formula ", wanted, " in ", compute);
     int64_t counts[2] = {0, 0};
@@ -58,7 +65,7 @@ std::string check_state_bytes(const PartCase& c) {
                      state.get());
       counts[0] += a;
       counts[1] += b;
-      const int64_t formula = model->state_bytes({counts[0], counts[1]});
+      const int64_t formula = model->state_bytes({counts[0], counts[1]}, sources);
       if (state->bytes() != formula)
         return cat("the state holds ", state->bytes(), " bytes after ", counts[0], " and ", counts[1],
                    " tokens, the formula says ", formula, " in ", compute);
@@ -78,12 +85,12 @@ std::string check_meta_run(const PartCase& c) {
     std::unique_ptr<Model> model;
     out.peaks["building"] = peak_of(device, [&] { model = build(c, DType::f32, compute, device); });
     const kit::Batch batch = kit::random_batch({5, 1, 7}, model->config(), 6, device);
-    out.peaks["forward"] = peak_of(device, [&] { model->forward(batch.ids, batch.sequences); });
+    out.peaks["forward"] = peak_of(device, [&] { kit::forward(*model, batch); });
     model->set_recompute(recompute);
     for (const char* step : {"first step", "second step"})  // the second meets gradients that are there
       out.peaks[step] = peak_of(device, [&] {
         Tape tape;
-        tape.backward(model->loss(batch.ids, kit::labels_for(*model, batch), batch.sequences, 0.1, 0.1));
+        tape.backward(kit::loss(*model, batch, kit::labels_for(*model, batch), 0.1, 0.1));
       });
     for (const Parameter& p : model->parameters().all())
       out.shapes[p.name] =
@@ -91,6 +98,8 @@ std::string check_meta_run(const PartCase& c) {
     out.shapes["count"] = std::to_string(model->parameters().count());
     out.peaks["decoding"] = peak_of(device, [&] {
       const auto state = model->make_state(2, 12);
+      const kit::Batch two = kit::random_batch({1, 1}, model->config(), 9, device);
+      if (two.source.defined()) model->read_source(*state, two.source, two.sources);
       for (int64_t n : {4, 1}) {
         const Sequences sequences = model->continue_sequences(*state, {n, n});
         const Var rows = model->forward(kit::random_tokens(2 * n, model->config(), 7, device), sequences, state.get());
@@ -138,8 +147,8 @@ std::string check_files(const PartCase& c) {
       return p.name + ": " + difference;
   }
   const kit::Batch batch = kit::random_batch({5, 3}, model->config(), 8);
-  if (const std::string difference = kit::bit_difference(model->forward(batch.ids, batch.sequences).value(),
-                                                         other.forward(batch.ids, batch.sequences).value());
+  if (const std::string difference =
+          kit::bit_difference(kit::forward(*model, batch).value(), kit::forward(other, batch).value());
       !difference.empty())
     return "rows: " + difference;
 

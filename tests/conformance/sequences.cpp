@@ -3,28 +3,26 @@
 namespace lithe::conformance {
 namespace {
 
-Tensor rows(const Model& model, const Tensor& ids, const Sequences& sequences) {
-  return model.forward(ids, sequences).value();
-}
+Tensor rows(const Model& model, const kit::Batch& batch) { return kit::forward(model, batch).value(); }
 
-// `tokens` with another one at t: the next id, or a special token.
-Tensor changed(const Tensor& tokens, int64_t t, const ModelConfig& config) {
-  Tensor out = clone(tokens);
+// The batch with another token at t: the next id, or a special token.
+kit::Batch changed(kit::Batch batch, int64_t t, const ModelConfig& config) {
+  const Tensor tokens = batch.ids, out = clone(tokens);
   const int64_t width = tokens.numel() / tokens.dim(0);
   int32_t* token = out.data<int32_t>() + t * width;
   token[0] = int32_t((token[0] + 1) % (width == 1 ? config.vocab_size : 5));
   std::fill(token + 1, token + width, 0);
-  return out;
+  batch.ids = out;
+  return batch;
 }
 
 std::string causality(const Model& model, const std::string& how) {
   const int64_t n = 9;
-  const Tensor ids = kit::random_tokens(n, model.config(), 3);
-  const Sequences sequences = Sequences::single(n);
-  const Tensor before = rows(model, ids, sequences);
+  const kit::Batch batch = kit::random_batch({n}, model.config(), 3);
+  const Tensor before = rows(model, batch);
   bool any = false;
   for (int64_t t = 0; t < n; ++t) {
-    const auto touched = kit::changed_rows(before, rows(model, changed(ids, t, model.config()), sequences));
+    const auto touched = kit::changed_rows(before, rows(model, changed(batch, t, model.config())));
     if (!touched.empty() && touched[0] < t) return cat("changing token ", t, " changes row ", touched[0], " ", how);
     any = any || !touched.empty();
   }
@@ -47,19 +45,18 @@ std::string check_batch_independence(const PartCase& c) {
   for (DType compute : {DType::f32, DType::bf16}) {
     const auto model = build(c, DType::f32, compute);
     const kit::Batch batch = kit::random_batch({5, 1, 7}, model->config(), 4);
-    const Tensor packed = rows(*model, batch.ids, batch.sequences);
+    const Tensor packed = rows(*model, batch);
     for (int64_t b = 0; b < 3; ++b) {
       const kit::Batch one = kit::alone(batch, b);
       const Tensor mine = packed.slice(batch.sequences.offset(b), batch.sequences.offset(b + 1));
-      const std::string difference = kit::bit_difference(rows(*model, one.ids, one.sequences), clone(mine));
+      const std::string difference = kit::bit_difference(rows(*model, one), clone(mine));
       if (!difference.empty()) return cat("in ", compute, " sequence ", b, " alone and packed: ", difference);
     }
     // The other way round: tokens of another sequence change nothing here, also while training.
     Tape tape;
-    const Tensor before = rows(*model, batch.ids, batch.sequences);
+    const Tensor before = rows(*model, batch);
     for (int64_t t = 0; t < batch.ids.dim(0); ++t) {
-      const auto touched =
-          kit::changed_rows(before, rows(*model, changed(batch.ids, t, model->config()), batch.sequences));
+      const auto touched = kit::changed_rows(before, rows(*model, changed(batch, t, model->config())));
       int64_t b = 0;
       while (batch.sequences.offset(b + 1) <= t) ++b;
       for (int64_t row : touched)
@@ -72,7 +69,7 @@ std::string check_batch_independence(const PartCase& c) {
 }
 
 std::string check_bidirectional(const std::string& slot, const std::string& name) {
-  const auto alone = build_mixer(slot, name, false);
+  const auto alone = build_mixer(slot, name, Sight::bidirectional);
   const Sequences sequences({0, 4, 9});
   const auto run = [&](const Tensor& x) { return alone->mixer->forward({x, sequences, nullptr}).value(); };
   const Tensor x = kit::normal({9, alone->width}, DType::f32, 1);

@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "lithe/ops/basic.h"
+
 namespace lithe::kit {
 
 Bench::Bench(DType dtype, DType compute, Device device, uint64_t seed)
@@ -146,7 +148,30 @@ Tensor labels_for(const Head::LabelCount& count, const Tensor& labels) {
 Batch random_batch(const std::vector<int64_t>& lengths, const ModelConfig& config, uint64_t seed, Device device) {
   Batch batch = random_batch(lengths, config.vocab_size, seed, device);
   batch.ids = random_tokens(batch.ids.numel(), config, seed, device);
+  if (config.architecture == "encoder_decoder") add_sources(batch, config, seed + 1, device);
   return batch;
+}
+
+void add_sources(Batch& batch, const ModelConfig& config, uint64_t seed, Device device) {
+  std::vector<int64_t> offsets{0};
+  for (int64_t b = 0; b < batch.sequences.count(); ++b)
+    offsets.push_back(offsets.back() + std::vector<int64_t>{3, 6, 1}[size_t(b % 3)]);
+  batch.sources = Sequences(offsets, {}, device);
+  batch.source = random_tokens(offsets.back(), config, seed, device);
+}
+
+Var forward(const Model& model, const Batch& batch) {
+  if (!batch.source.defined()) return model.forward(batch.ids, batch.sequences);
+  Memory memory = model.encode(batch.source, batch.sources);
+  if (batch.jitter != 0)
+    memory.rows = mul(memory.rows, normal(memory.rows.shape(), DType::f64, batch.jitter_seed, batch.jitter, 1));
+  return model.forward(batch.ids, batch.sequences, nullptr, &memory);
+}
+
+Var loss(const Model& model, const Batch& batch, const Tensor& labels, double smoothing, double scale, LossSums* sums) {
+  return model.loss_of(
+      forward(model, batch), {},
+      {.sequences = batch.sequences, .labels = labels, .smoothing = smoothing, .scale = scale, .sums = sums});
 }
 
 Tensor random_tokens(int64_t n, const ModelConfig& config, uint64_t seed, Device device) {
@@ -174,7 +199,12 @@ Tensor random_codes(int64_t n, const PartInfo& embedding, uint64_t seed, Device 
 
 Batch alone(const Batch& batch, int64_t b) {
   const int64_t begin = batch.sequences.offset(b), end = batch.sequences.offset(b + 1);
-  return {clone(batch.ids.slice(begin, end)), clone(batch.labels.slice(begin, end)), Sequences::single(end - begin)};
+  Batch one{clone(batch.ids.slice(begin, end)), clone(batch.labels.slice(begin, end)), Sequences::single(end - begin)};
+  if (batch.source.defined()) {
+    one.source = clone(batch.source.slice(batch.sources.offset(b), batch.sources.offset(b + 1)));
+    one.sources = Sequences::single(one.source.dim(0));
+  }
+  return one;
 }
 
 Results run_training(Model& model, const Batch& batch, double smoothing) {
@@ -186,14 +216,14 @@ Results run_training(Model& model, const Batch& batch, double smoothing) {
     if (p.master.ref()) p.master.ref()->grad = Tensor();
   {
     Tape tape;
-    const Var rows = model.forward(batch.ids, batch.sequences);
+    const Var rows = forward(model, batch);
     out["rows"] = values(rows.value());
     out["logits"] = values(model.logits(rows, batch.sequences).value());
   }
   LossSums sums;
   {
     Tape tape;
-    const Var loss = model.loss(batch.ids, labels, batch.sequences, smoothing, 1.0 / double(labelled), &sums);
+    const Var loss = kit::loss(model, batch, labels, smoothing, 1.0 / double(labelled), &sums);
     out["loss"] = {sums.loss / double(labelled)};
     out["nll"] = {sums.nll / double(labelled)};
     tape.backward(loss);

@@ -51,6 +51,12 @@ ModelConfig model_config(const std::string& yaml);
 struct Batch {
   Tensor ids, labels;
   Sequences sequences;
+  Tensor source = {};  // encoder_decoder: what each sequence is of
+  Sequences sources = {};
+  // For bounds: the encoder's rows are moved by `jitter`, each number alone, as rounding moves them. Moved weights move
+  // all rows alike, which attention does not see.
+  double jitter = 0;
+  uint64_t jitter_seed = 0;
 };
 Batch random_batch(const std::vector<int64_t>& lengths, int64_t vocab, uint64_t seed, Device device = Device::cpu);
 /// Labels of a head that wants `count`: the first of `labels`, made small enough.
@@ -65,6 +71,12 @@ Batch random_batch(const std::vector<int64_t>& lengths, const ModelConfig& confi
 Tensor random_tokens(int64_t n, const ModelConfig& config, uint64_t seed, Device device = Device::cpu);
 /// n codes [n, token_width] of the five special tokens and of seven words with random payloads.
 Tensor random_codes(int64_t n, const PartInfo& embedding, uint64_t seed, Device device = Device::cpu);
+/// Sources with random tokens for an encoder_decoder that has `sequences` sequences, none as long as the one before.
+void add_sources(Batch& batch, const ModelConfig& config, uint64_t seed, Device device = Device::cpu);
+/// The rows of a batch; its loss, scale * the sum over the labels.
+Var forward(const Model& model, const Batch& batch);
+Var loss(const Model& model, const Batch& batch, const Tensor& labels, double smoothing, double scale,
+         LossSums* sums = nullptr);
 /// Sequence b of a batch, alone.
 Batch alone(const Batch& batch, int64_t b);
 

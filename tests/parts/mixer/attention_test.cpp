@@ -55,6 +55,75 @@ TEST(AttentionMixer, BiasesOfTheOutputAreAdded) {
   EXPECT_EQ(kit::close(mixer(x), kit::sum(bare(x), bias.reshape({1, 6})), 8), "");
 }
 
+// Cross-attention of rows x [T,d] to rows of another text.
+struct CrossAttention {
+  explicit CrossAttention(const std::string& options)
+      : mixer(bench.make<Mixer>("attention", {.hidden_size = 6, .causal = false, .cross = true}, options)) {
+    kit::randomise(bench.parameters(), 2);
+  }
+  Tensor operator()(const Tensor& x, const Tensor& source) const {
+    const Memory memory{source, Sequences::single(source.rows())};
+    return mixer->forward({.x = x, .sequences = Sequences::single(x.rows()), .memory = &memory}).value();
+  }
+  kit::Bench bench;
+  std::unique_ptr<Mixer> mixer;
+};
+
+// oracle: mixer.cross
+TEST(AttentionMixer, CrossAttentionToOneRowIsItsValue) {
+  CrossAttention cross("{num_attention_heads: 3}");
+  const Tensor x = kit::normal({4, 6}, DType::f64, 1), source = kit::normal({1, 6}, DType::f64, 3);
+  const Tensor value =
+      kit::product(kit::product(source, cross.bench["part.heads.v.weight"]), cross.bench["part.output.weight"]);
+  EXPECT_EQ(kit::close(cross(x, source), kit::rows_of(value, {0, 0, 0, 0}), 16), "");
+}
+
+// oracle: mixer.cross
+TEST(AttentionMixer, CrossAttentionDoesNotSeeAShiftOfKeysAndPassesOneOfValues) {
+  CrossAttention cross("{num_attention_heads: 3, attention_bias: true}");
+  const Tensor x = kit::normal({4, 6}, DType::f64, 1), source = kit::normal({5, 6}, DType::f64, 3);
+  const Tensor before = cross(x, source), shift = kit::normal({1, 6}, DType::f64, 4);
+  const auto add_shift = [&](const Tensor& bias) {
+    for (int64_t i = 0; i < 6; ++i) set_value(bias, i, value_at(bias, i) + value_at(shift, i));
+  };
+  add_shift(cross.bench["part.heads.k.bias"]);
+  EXPECT_EQ(kit::close(cross(x, source), before, 64), "");
+  add_shift(cross.bench["part.heads.v.bias"]);
+  const Tensor added = kit::rows_of(kit::product(shift, cross.bench["part.output.weight"]), {0, 0, 0, 0});
+  EXPECT_EQ(kit::close(cross(x, source), kit::sum(before, added), 64), "");
+}
+
+// Positions of two texts are of no common sequence.
+TEST(AttentionMixer, CrossAttentionHasNoPositions) {
+  kit::Bench bench;
+  const auto rotary = bench.make<Position>("rotary", {.hidden_size = 6}, "{}", "position");
+  const auto turned =
+      bench.make<Mixer>("attention", {.hidden_size = 6, .causal = false, .position = rotary.get(), .cross = true},
+                        "{num_attention_heads: 3, heads: el_att}");
+  kit::randomise(bench.parameters(), 2);
+  const Tensor x = kit::normal({2, 6}, DType::f64, 1), source = kit::normal({3, 6}, DType::f64, 3);
+  const auto run = [&](const Tensor& rows, const Sequences& queries) {
+    const Memory memory{rows, Sequences::single(3)};
+    return turned->forward({.x = x, .sequences = queries, .memory = &memory}).value();
+  };
+  const Tensor before = run(source, Sequences::single(2));
+  EXPECT_EQ(kit::close(run(kit::rows_of(source, {2, 0, 1}), Sequences::single(2)), before, 32), "");
+}
+
+// oracle: mixer.cross
+TEST(AttentionMixer, CrossAttentionNeedsASource) {
+  CrossAttention cross("{num_attention_heads: 3}");
+  const Tensor x = kit::normal({2, 6}, DType::f64, 1);
+  try {
+    cross.mixer->forward({.x = x, .sequences = Sequences::single(2)});
+    FAIL() << "read nothing";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "cross-attention: needs rows of an encoder");
+  }
+  const auto state = cross.mixer->make_state(1, 4, DType::f64, Device::cpu);
+  EXPECT_THROW(cross.mixer->forward({.x = x, .sequences = Sequences::single(2), .state = state.get()}), Error);
+}
+
 // oracle: infer.kv_cache
 TEST(AttentionMixer, CacheHoldsTwoRowsATokenAndLayer) {
   // 2 L T h_kv d_h scalars.

@@ -1,0 +1,188 @@
+// Cross-attention alone: what a mixer makes of rows of another text.
+#include "tests/conformance/checks.h"
+
+namespace lithe::conformance {
+namespace {
+
+constexpr double kGradientError = 1e-6;  // see gradients.cpp
+
+// Targets of 4, 1 and 2 rows, one of them idle, and their sources of 1, 5, 2 and 3.
+const Sequences& targets() {
+  static const Sequences sequences({0, 4, 5, 5, 7});
+  return sequences;
+}
+const Sequences& sources() {
+  static const Sequences sequences({0, 1, 6, 8, 11});
+  return sequences;
+}
+
+Tensor rows(const AloneMixer& alone, const Tensor& x, const Sequences& queries, const Tensor& source,
+            const Sequences& keys) {
+  const Memory memory{source, keys};
+  return alone.mixer->forward({.x = x, .sequences = queries, .memory = &memory}).value();
+}
+
+Tensor cut(const Tensor& x, const Sequences& sequences, int64_t b) {
+  return clone(x.slice(sequences.offset(b), sequences.offset(b + 1)));
+}
+
+Tensor moved(const Tensor& x, int64_t row) {
+  const Tensor out = clone(x);
+  for (int64_t i = row * x.cols(); i < (row + 1) * x.cols(); ++i) set_value(out, i, value_at(x, i) + 0.5);
+  return out;
+}
+
+int64_t owner(const Sequences& sequences, int64_t row) {
+  int64_t b = 0;
+  while (sequences.offset(b + 1) <= row) ++b;
+  return b;
+}
+
+// Rows of sequence b alone.
+std::vector<int64_t> range(const Sequences& sequences, int64_t b) {
+  std::vector<int64_t> out;
+  for (int64_t row = sequences.offset(b); row < sequences.offset(b + 1); ++row) out.push_back(row);
+  return out;
+}
+
+std::string check_who_sees_what(const AloneMixer& alone, const Tensor& x, const Tensor& source) {
+  const Tensor before = rows(alone, x, targets(), source, sources());
+  for (int64_t row = 0; row < source.dim(0); ++row) {
+    const int64_t b = owner(sources(), row);
+    const auto touched = kit::changed_rows(before, rows(alone, x, targets(), moved(source, row), sources()));
+    if (touched != range(targets(), b))
+      return cat("row ", row, " of the sources changes ", touched.size(), " rows, not the ", targets().length(b),
+                 " of target ", b);
+  }
+  for (int64_t row = 0; row < x.dim(0); ++row)
+    for (const int64_t other : kit::changed_rows(before, rows(alone, moved(x, row), targets(), source, sources())))
+      if (other != row) return cat("target row ", row, " changes target row ", other);
+  for (int64_t b = 0; b < targets().count(); ++b) {
+    if (!targets().length(b)) continue;
+    const Tensor mine = rows(alone, cut(x, targets(), b), Sequences::single(targets().length(b)),
+                             cut(source, sources(), b), Sequences::single(sources().length(b)));
+    if (const std::string why = kit::bit_difference(mine, cut(before, targets(), b)); !why.empty())
+      return cat("target ", b, " alone and packed: ", why);
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string check_cross_gradients(const std::string& slot, const std::string& name) {
+  const auto alone = build_mixer(slot, name, Sight::cross, DType::f64, DType::f64);
+  const auto run = [&](const std::vector<Var>& in) {
+    const Memory memory{in[1], sources()};
+    return std::vector<Var>{alone->mixer->forward({.x = in[0], .sequences = targets(), .memory = &memory})};
+  };
+  std::string where;
+  const double error = kit::gradient_error(alone->bench.parameters(), run,
+                                           {kit::normal({targets().rows(), alone->width}, DType::f64, 1),
+                                            kit::normal({sources().rows(), alone->width}, DType::f64, 2)},
+                                           &where);
+  return error <= kGradientError ? "" : cat("relative error ", error, ": ", where);
+}
+
+std::string check_cross_sight(const std::string& slot, const std::string& name) {
+  for (const DType compute : {DType::f64, DType::f32, DType::bf16}) {
+    const auto alone = build_mixer(slot, name, Sight::cross, compute == DType::f64 ? compute : DType::f32, compute);
+    const Tensor x = kit::normal({targets().rows(), alone->width}, compute, 3),
+                 source = kit::normal({sources().rows(), alone->width}, compute, 4);
+    if (const std::string why = check_who_sees_what(*alone, x, source); !why.empty())
+      return cat("in ", compute, ": ", why);
+    Tape tape;
+    if (const std::string why = check_who_sees_what(*alone, x, source); !why.empty())
+      return cat("in ", compute, " with a tape: ", why);
+  }
+  return "";
+}
+
+std::string check_cross_order(const std::string& slot, const std::string& name) {
+  const auto alone = build_mixer(slot, name, Sight::cross, DType::f64, DType::f64);
+  const Tensor x = kit::normal({5, alone->width}, DType::f64, 5),
+               source = kit::normal({4, alone->width}, DType::f64, 6);
+  const Sequences five = Sequences::single(5), four = Sequences::single(4);
+  const Tensor before = rows(*alone, x, five, source, four);
+  // Each row sums 4 terms a head, then as many as the model is wide.
+  if (const std::string why = kit::close(rows(*alone, x, five, kit::rows_of(source, {2, 0, 3, 1}), four), before,
+                                         4 + 2 * double(alone->width));
+      !why.empty())
+    return "a permuted source: " + why;
+  return "";
+}
+
+std::string check_cross_identities(const std::string& slot, const std::string& name) {
+  const auto alone = build_mixer(slot, name, Sight::cross, DType::f64, DType::f64);
+  const Sequences five = Sequences::single(5);
+  const Tensor x = kit::normal({5, alone->width}, DType::f64, 9), one = kit::normal({1, alone->width}, DType::f64, 10);
+  const double roundings = 5 + 2 * double(alone->width);
+  const Tensor from_one = rows(*alone, x, five, one, Sequences::single(1));
+  if (const std::string why = kit::close(from_one, kit::rows_of(from_one, {0, 0, 0, 0, 0}), roundings); !why.empty())
+    return "rows that read one row differ: " + why;
+  if (!Registry::instance().get(slot, name, {}).info.bidirectional) return "";
+  const auto self = build_mixer(slot, name, Sight::bidirectional, DType::f64, DType::f64);
+  kit::copy_values(self->bench.parameters(), alone->bench.parameters());
+  if (const std::string why = kit::close(rows(*alone, x, five, x, five),
+                                         self->mixer->forward({.x = x, .sequences = five}).value(), roundings);
+      !why.empty())
+    return "a source that is the target, and the bidirectional form: " + why;
+  return "";
+}
+
+std::string check_cross_state(const std::string& slot, const std::string& name) {
+  const auto alone = build_mixer(slot, name, Sight::cross, DType::f64, DType::f64);
+  const Tensor x = kit::normal({targets().rows(), alone->width}, DType::f64, 7),
+               source = kit::normal({sources().rows(), alone->width}, DType::f64, 8);
+  const Tensor whole = rows(*alone, x, targets(), source, sources());
+  const auto state = alone->mixer->make_state(targets().count(), 8, DType::f64, Device::cpu);
+  if (state->bytes() != 0) return cat("a state without a source holds ", state->bytes(), " bytes");
+  alone->mixer->read_memory(*state, {source, sources()});
+  const auto formula = [&](const std::vector<int64_t>& sequences) {
+    std::vector<int64_t> tokens;
+    for (const int64_t b : sequences) tokens.push_back(sources().length(b));
+    return alone->mixer->state_bytes(tokens, DType::f64);
+  };
+  const auto step = [&](const std::vector<int64_t>& from) {  // the first row of these targets, where they have one
+    std::vector<int64_t> offsets{0}, past, picked;
+    for (const int64_t b : from) {
+      if (targets().length(b)) picked.push_back(targets().offset(b));
+      offsets.push_back(int64_t(picked.size()));
+      past.push_back(3);
+    }
+    const Tensor got =
+        alone->mixer
+            ->forward({.x = kit::rows_of(x, picked), .sequences = Sequences(offsets, past), .state = state.get()})
+            .value();
+    return kit::close(got, kit::rows_of(whole, picked), 4 + 2 * double(alone->width));
+  };
+  if (state->bytes() != formula({0, 1, 2, 3})) return cat("the state holds ", state->bytes(), " bytes");
+  if (const std::string why = step({0, 1, 2, 3}); !why.empty()) return "one row at a time: " + why;
+  state->truncate(1, 0);
+  if (const std::string why = step({0, 1, 2, 3}); !why.empty()) return "after truncation: " + why;
+  state->reorder({3, 1, 1});
+  if (state->bytes() != formula({3, 1, 1})) return cat("the reordered state holds ", state->bytes(), " bytes");
+  if (const std::string why = step({3, 1, 1}); !why.empty()) return "reordered: " + why;
+  alone->mixer->read_memory(
+      *state, {kit::concatenate({cut(source, sources(), 0), cut(source, sources(), 3), cut(source, sources(), 1)}),
+               Sequences({0, 1, 4, 9})});
+  if (const std::string why = step({0, 3, 1}); !why.empty()) return "a second source: " + why;
+  return "";
+}
+
+std::string check_cross_refusal(const PartCase& part) {
+  std::string refusals;
+  for (const std::string& model : small_models()) {
+    if (const PartCase plain{part.slot, part.name, model}; !refusal(plain).empty()) continue;
+    const std::string why = refusal({part.slot, part.name, model, true});
+    if (why.empty()) return "";
+    refusals += "\n  " + why;
+    if (why.find("cross form") == std::string::npos || why.find("cross_attention") == std::string::npos)
+      return cat("the refusal says no remedy: ", why);
+  }
+  const auto& info = Registry::instance().get(part.slot, part.name, {}).info;
+  if (part.slot == Mixer::slot && info.cross)
+    return "says that it has a cross form, but no small model takes it:" + refusals;
+  return "";
+}
+
+}  // namespace lithe::conformance
