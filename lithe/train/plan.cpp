@@ -25,7 +25,19 @@ std::string merged_part(const std::string& name) {
   return words.size() > 2 ? "layers.*." + words[2] : "layers.*";
 }
 
-// A batch of the objective, as far as its sizes go.
+double seconds_of(const std::function<void()>& work) {
+  work();
+  double best = 1e30;
+  for (int i = 0; i < 5; ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    work();
+    best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  }
+  return best;
+}
+
+}  // namespace
+
 Batch batch_of_shape(const Model& model, const TrainConfig& train, int64_t rows, int64_t sequence_length) {
   Batch batch{.offsets = {0}, .token_width = std::max<int64_t>(1, model.config().token_width)};
   batch.tokens.assign(size_t(rows * batch.token_width), 0);
@@ -42,19 +54,6 @@ Batch batch_of_shape(const Model& model, const TrainConfig& train, int64_t rows,
     batch.values.assign(size_t(count.labels), 0);
   return batch;
 }
-
-double seconds_of(const std::function<void()>& work) {
-  work();
-  double best = 1e30;
-  for (int i = 0; i < 5; ++i) {
-    const auto start = std::chrono::steady_clock::now();
-    work();
-    best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
-  }
-  return best;
-}
-
-}  // namespace
 
 MemoryUse memory_peak(Device device) {
   MemoryUse use;

@@ -13,6 +13,9 @@ struct MemoryUse {
 };
 MemoryUse memory_peak(Device device);
 
+/// A batch of the objective in `rows` rows, as far as its sizes go: all tokens, labels and predicted rows are 0.
+Batch batch_of_shape(const Model& model, const TrainConfig& train, int64_t rows, int64_t sequence_length);
+
 struct PartCost {
   std::string part;  // layers merged: "layers.*.mixer"
   int64_t parameters = 0;
