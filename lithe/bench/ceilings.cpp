@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kMemory = int64_t(128) << 20, kBlock = 1024;
 constexpr int64_t kRuns = 4;
-constexpr int64_t kRounds = 200000;                // of multiply-adds: about a millisecond
+constexpr int64_t kRounds = 500000;                // of multiply-adds: about a millisecond
 constexpr int64_t kCacheBytes = int64_t(1) << 24;  // read by each thread from its cache
 constexpr const char* kNames[] = {"f32", "bf16", "int8", "read", "copy", "L2", "L3"};
 

@@ -1,5 +1,7 @@
 #include "lithe/bench/measure.h"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <chrono>
 #include <limits>
@@ -32,6 +34,13 @@ double time_of(const Case& c, double slice) {
   return std::max(best, 1e-9);
 }
 
+// How often this process had to give up a processor before it wanted to.
+int64_t forced_switches() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_nivcsw;
+}
+
 std::vector<std::vector<Turn>> turns_of(const std::vector<Case>& cases) {
   std::vector<std::vector<Turn>> groups;
   for (size_t i = 0; i < cases.size(); ++i) {
@@ -61,6 +70,8 @@ void measure(std::vector<Case> cases, const Ceilings& ceilings, int64_t rounds, 
     if (c.prepare) c.prepare();
     c.run();
   }
+  const auto start = Clock::now();
+  const int64_t switches = forced_switches();
   const std::vector<std::vector<Turn>> groups = turns_of(cases);
   for (int64_t round = 0; round < rounds && !stop_signal(); ++round) {
     if (round == 0 || round == rounds / 2) log_info("bench: round ", round + 1, " of ", rounds);
@@ -79,6 +90,8 @@ void measure(std::vector<Case> cases, const Ceilings& ceilings, int64_t rounds, 
         (turn.control ? c.what.control : c.what.samples).push_back(sample);
       }
   }
+  result.interruptions =
+      double(forced_switches() - switches) / std::chrono::duration<double>(Clock::now() - start).count();
   result.complete = !stop_signal();
   std::erase_if(result.ceilings, [](const CeilingSamples& c) { return c.values.empty(); });
   for (Case& c : cases)

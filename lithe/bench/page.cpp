@@ -53,7 +53,7 @@ void headline(Page& page, const Result& r, const Changes* changes, double tolera
     page.notice(changes->count(Verdict::slower) ? Tone::bad : Tone::good, "Against the earlier run",
                 {sentence(*changes, tolerance)});
   if (const std::string warning = unrest(r); !warning.empty())
-    page.notice(Tone::caution, "The machine was not at rest", {warning});
+    page.notice(Tone::caution, "The machine was not quiet", {warning});
   if (!r.complete)
     page.notice(Tone::caution, "Stopped early", {"This is what was measured until a signal asked to stop."});
   if (!r.skipped.empty()) page.notice(Tone::caution, "Not measured", r.skipped);
@@ -66,7 +66,7 @@ void add_roofs(report::ScatterChart& chart, const Result& r, double low, double 
   for (const Ceiling c : {Ceiling::f32, Ceiling::bf16, Ceiling::int8}) top = std::max(top, ceiling_of(r, c));
   const double fastest = std::max(read, copy);
   if (fastest <= 0 || top <= 0) return;
-  high = std::max(high, 2 * top / fastest);
+  high = std::max(high, 16 * top / fastest);
   for (const Ceiling c : {Ceiling::int8, Ceiling::bf16, Ceiling::f32})
     if (const double rate = ceiling_of(r, c); rate > 0)
       chart.lines.push_back(
@@ -110,7 +110,7 @@ void roofline(Page& page, const Result& r) {
   }
   if (chart.points.empty()) return;
   if (without) chart.detail += cat(" ", without, " without arithmetic are in the table only.");
-  add_roofs(chart, r, low / 1.5, high * 1.5);
+  add_roofs(chart, r, low / 2, high * 8);  // room for the names of the roofs
   page.section("Roofline");
   page.chart(chart);
 }

@@ -66,8 +66,9 @@ struct Setting {
 struct Result {
   Setting setting;
   std::string version, commit, compiler, huge_pages;
-  int64_t memory = 0;  // bytes of the machine
-  int64_t rounds = 0;  // asked for
+  int64_t memory = 0;        // bytes of the machine
+  int64_t rounds = 0;        // asked for
+  double interruptions = 0;  // times a second that the machine gave a processor to somebody else
   bool complete = true;
   std::vector<CeilingSamples> ceilings;
   std::vector<Measurement> measurements;

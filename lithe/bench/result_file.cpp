@@ -149,6 +149,7 @@ std::string to_json_text(const Result& r) {
                {"huge_pages", r.huge_pages},
                {"memory_bytes", r.memory},
                {"rounds", r.rounds},
+               {"interruptions_per_second", r.interruptions},
                {"ceilings", Json::array()},
                {"measurements", Json::array()},
                {"skipped", r.skipped}};
@@ -183,6 +184,7 @@ Result read_result(const Path& file) {
                .threads = setting.integer("threads")};
   r.version = in.text("version"), r.commit = in.text("commit"), r.compiler = in.text("compiler");
   r.huge_pages = in.text("huge_pages"), r.memory = in.integer("memory_bytes"), r.rounds = in.integer("rounds");
+  r.interruptions = in.number("interruptions_per_second", 0);
   in.require(in.at("complete").is_boolean(), "'complete' must be true or false");
   r.complete = in.at("complete").get<bool>();
   size_t i = 0;

@@ -81,9 +81,15 @@ std::string unrest(const Result& r) {
     const Spread s = spread_of(c.values);
     worst = std::max(worst, (s.high - s.low) / 2 / s.median);
   }
+  // On a quiet machine the kernel interrupts a thread a few times a second.
+  if (r.interruptions > 25 * double(r.setting.threads))
+    return cat("Other programs took the processors ", report::format_number(r.interruptions, 2),
+               " times a second. Figures mean little, and differences less; stop them and measure again.");
   if (worst <= 0.1) return "";
-  return cat("The ceilings differ by ± ", report::format_number(100 * worst, 2),
-             " % between rounds: other programs were running, or the machine changed its state. Figures mean little.");
+  return cat(
+      "The ceilings differ by ± ", report::format_number(100 * worst, 2),
+      " % between rounds: the machine changed its state, or other programs used its memory. The shares allow for "
+      "that, the speeds do not.");
 }
 
 std::string tables(const Result& r) {

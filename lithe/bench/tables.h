@@ -16,7 +16,7 @@ std::string page(const Result& result, const Changes* changes, const Result* bef
 
 // Shared by both.
 
-/// Says when the ceilings changed so much between rounds that the figures mean little; else empty.
+/// Says when other programs ran or the ceilings changed between rounds, so that figures mean little; else empty.
 std::string unrest(const Result& result);
 /// "213 GFLOP/s", "54.1 GB/s", "930 tokens/s"; of Ceiling::int8 operations.
 std::string rate_text(double per_second, const std::string& unit);
