@@ -83,6 +83,15 @@ struct Inference {
   std::vector<int32_t> tokens;
 };
 
+bool predicts_next(const ModelConfig& config) {
+  try {
+    Model(config, {.device = Device::meta}).check_predicts_next("bench");
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 class Uses {
  public:
   Uses(const Subject& subject, const Options& options, const Ceilings& ceilings, std::vector<std::string>& skipped)
@@ -237,12 +246,13 @@ std::vector<Case> model_cases(const Subject& s, const Options& options, const st
     uses.skip("all", cat("lithe bench measures decoders and encoders, not architecture ", s.model.architecture));
     return {};
   }
+  const bool generates = decoder && predicts_next(s.model);
   const auto wants = [&](const char* section) { return sections.count(section) > 0; };
   if (wants("train")) uses.attempt("train", [&] { uses.train(); });
-  if (decoder && wants("prefill")) uses.attempt("prefill", [&] { uses.prefill(); });
+  if (generates && wants("prefill")) uses.attempt("prefill", [&] { uses.prefill(); });
   for (const int64_t batch : options.batches) {
-    if (decoder && wants("decode")) uses.attempt("decode", [&] { uses.decode(batch); });
-    if (encoder && wants("encode")) uses.attempt("encode", [&] { uses.encode(batch); });
+    if (generates && wants("decode")) uses.attempt("decode", [&] { uses.decode(batch); });
+    if (!generates && wants("encode")) uses.attempt("encode", [&] { uses.encode(batch); });
   }
   return uses.take();
 }

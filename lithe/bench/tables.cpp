@@ -81,8 +81,8 @@ std::string unrest(const Result& r) {
     const Spread s = spread_of(c.values);
     worst = std::max(worst, (s.high - s.low) / 2 / s.median);
   }
-  // On a quiet machine the kernel interrupts a thread a few times a second.
-  if (r.interruptions > 25 * double(r.setting.threads))
+  // On a quiet machine the kernel interrupts a thread a few times a second. One thread is timed by its own clock.
+  if (r.setting.threads > 1 && r.interruptions > 25 * double(r.setting.threads))
     return cat("Other programs took the processors ", report::format_number(r.interruptions, 2),
                " times a second. Figures mean little, and differences less; stop them and measure again.");
   if (worst <= 0.1) return "";

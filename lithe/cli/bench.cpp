@@ -128,8 +128,8 @@ int run(Options o) {
     before = bench::read_result(o.against);
     check_comparable(bench::empty_result(bench::precision_text(o.bench)).setting, before->setting, o.force);
   }
-  if (!o.out.empty()) make_directory(o.out);
   catch_stop_signals();
+  if (!o.out.empty()) make_directory(o.out);
   const bench::Result result = bench::run(subjects, o.bench);
   check(!result.complete || !result.measurements.empty() || !result.ceilings.empty(), "bench",
         "nothing could be measured: ", join(result.skipped));
@@ -147,7 +147,7 @@ int run(Options o) {
     log_info("wrote ", o.out, "/bench.html and ", o.out, "/bench.json");
   }
   if (!result.complete) {
-    log_warning("stopped by signal ", stop_signal(), ": above is what was measured until then",
+    log_warning("stopped by signal ", stop_signal(), ": this is what was measured until then",
                 before ? ", and nothing was compared" : "");
     return 128 + stop_signal();
   }
