@@ -8,7 +8,13 @@ std::string precision_text(const Options& options) {
   return options.precision.empty() ? "that of each recipe, kernels in f32 and bf16" : options.precision;
 }
 
-Result run(const std::vector<Subject>& subjects, const Options& options) {
+Result run(const std::vector<Subject>& subjects, const Options& asked) {
+  Options options = asked;
+  options.fixed_length = options.length > 0;
+  // One length for all, or their measurements could not be compared.
+  for (const Subject& subject : subjects)
+    if (!options.fixed_length && (!options.length || subject.sequence_length < options.length))
+      options.length = subject.sequence_length;
   std::set<std::string> sections = options.only;
   if (sections.empty()) {
     sections = {kSections.begin(), kSections.end()};

@@ -29,7 +29,8 @@ struct Options {
   double seconds = 0.05;  // of one measurement in a round, at least one run
   std::string precision;  // f32 or bf16; empty: kernels in both, models in their recipe's
   std::vector<int64_t> batches{1, 8};
-  int64_t length = 0;  // tokens of a text; 0: the recipe's sequence_length
+  int64_t length = 0;         // tokens of a text; 0: the least sequence_length of the recipes
+  bool fixed_length = false;  // set by run(): length was given
 };
 
 /// The precision that was asked for, in words.

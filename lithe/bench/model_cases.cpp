@@ -132,9 +132,10 @@ class Uses {
 
   void prefill() {
     inference();
-    const int64_t length = length_for("prefill", 0);
+    const int64_t length = options_.length;
+    check_reaches("prefill", length);
     Case c = new_case("prefill", cat(length, " tokens ", dtype_), "tokens", double(length),
-                      decode_cost(1, length, true), dtype_);
+                      decode_cost(1, length, 0, true), dtype_);
     const auto decoding = std::make_shared<std::unique_ptr<Decoding>>();
     c.prepare = [in = in_, decoding, length] {
       *decoding = std::make_unique<Decoding>(*in->model, 1, length, 0, in->tokens);
@@ -146,24 +147,28 @@ class Uses {
 
   void decode(int64_t batch) {
     inference();
-    const int64_t length = length_for("decode", kDecodeTokens);
+    // After a prompt of that length when it was asked for, else within the length of the recipe.
+    const int64_t tokens = options_.fixed_length ? kDecodeTokens
+                                                 : std::clamp<int64_t>(options_.length / 2, 1, kDecodeTokens),
+                  length = std::max<int64_t>(1, options_.fixed_length ? options_.length : options_.length - tokens);
+    check_reaches("decode", length + tokens);
     Case c = new_case("decode", cat("batch ", batch, " after ", length, " ", dtype_), "tokens", double(batch),
-                      decode_cost(batch, length, false), dtype_);
+                      decode_cost(batch, length, tokens, false), dtype_);
     const auto decoding = std::make_shared<std::unique_ptr<Decoding>>();
-    c.prepare = [in = in_, decoding, batch, length] {
-      *decoding = std::make_unique<Decoding>(*in->model, batch, length, kDecodeTokens, in->tokens);
+    c.prepare = [in = in_, decoding, batch, length, tokens] {
+      *decoding = std::make_unique<Decoding>(*in->model, batch, length, tokens, in->tokens);
       (*decoding)->prefill();
     };
-    c.runs_at_most = kDecodeTokens;
+    c.runs_at_most = tokens;
     c.run = [decoding] { (*decoding)->decode(); };
     cases_.push_back(std::move(c));
   }
 
   void encode(int64_t batch) {
     inference();
-    const int64_t length = length_for("encode", 0), width = std::max<int64_t>(1, s_.model.token_width),
-                  rows = batch * length;
+    const int64_t length = options_.length, width = std::max<int64_t>(1, s_.model.token_width), rows = batch * length;
     std::vector<int64_t> offsets{0};
+    check_reaches("encode", length);
     while (offsets.back() < rows) offsets.push_back(offsets.back() + length);
     const Shape shape = width == 1 ? Shape{rows} : Shape{rows, width};
     const NoGrad no_grad;
@@ -212,17 +217,15 @@ class Uses {
     in_ = std::move(made);
   }
 
-  // Tokens of a text, with room for `more`.
-  int64_t length_for(const char* use, int64_t more) const {
-    const int64_t limit = meta_->position_limit(), wanted = options_.length ? options_.length : s_.sequence_length;
-    if (!limit || wanted + more <= limit) return wanted;
-    check(!options_.length && limit > more, use, "its positions end at ", limit, ", this needs ", wanted + more,
+  // Fails where the positions do not reach so far.
+  void check_reaches(const char* use, int64_t tokens) const {
+    const int64_t limit = meta_->position_limit();
+    check(!limit || tokens <= limit, use, "its positions end at ", limit, ", this needs ", tokens,
           "; give a smaller --length");
-    return limit - more;
   }
 
-  kernels::Cost decode_cost(int64_t batch, int64_t length, bool prefill) const {
-    Decoding meta(*meta_, batch, length, kDecodeTokens, {0});
+  kernels::Cost decode_cost(int64_t batch, int64_t length, int64_t tokens, bool prefill) const {
+    Decoding meta(*meta_, batch, length, tokens, {0});
     kernels::Cost prompt;
     {
       const kernels::CostMeter meter;

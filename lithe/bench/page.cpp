@@ -43,11 +43,12 @@ void headline(Page& page, const Result& r, const Changes* changes, double tolera
     if (const double rate = ceiling_of(r, c); rate > 0)
       tiles.push_back({is_compute(c) ? cat(name_of(c), " multiply-add") : "reading memory", rate_text(rate, unit_of(c)),
                        cat(r.setting.threads, r.setting.threads == 1 ? " thread" : " threads")});
-  const Measurement* best = nullptr;
+  std::vector<double> shares;
   for (const Measurement& m : r.measurements)
-    if (m.unit.size() && (!best || m.share() > best->share())) best = &m;
-  if (best)
-    tiles.push_back({"closest to its ceiling", report::format_number(100 * best->share(), 3) + " %", best->label()});
+    if (m.group == "kernel") shares.push_back(m.share());
+  if (!shares.empty())
+    tiles.push_back({"kernels reach", report::format_number(100 * spread_of(shares).median, 3) + " %",
+                     cat("of what bounds them: the median of ", shares.size())});
   page.tiles(tiles);
   if (changes)
     page.notice(changes->count(Verdict::slower) ? Tone::bad : Tone::good, "Against the earlier run",
@@ -67,10 +68,15 @@ void add_roofs(report::ScatterChart& chart, const Result& r, double low, double 
   const double fastest = std::max(read, copy);
   if (fastest <= 0 || top <= 0) return;
   high = std::max(high, 16 * top / fastest);
+  double above = 0;  // a roof that is close below another has its name below it
   for (const Ceiling c : {Ceiling::int8, Ceiling::bf16, Ceiling::f32})
-    if (const double rate = ceiling_of(r, c); rate > 0)
-      chart.lines.push_back(
-          {cat(name_of(c), " ", rate_text(rate, unit_of(c))), false, {rate / fastest, high}, {rate, rate}});
+    if (const double rate = ceiling_of(r, c); rate > 0) {
+      chart.lines.push_back({cat(name_of(c), " ", rate_text(rate, unit_of(c))),
+                             rate < above && rate > 0.75 * above,
+                             {rate / fastest, high},
+                             {rate, rate}});
+      above = rate;
+    }
   const auto rising = [&](const char* what, double rate, bool below) {
     if (rate > 0)
       chart.lines.push_back({cat(what, " ", rate_text(rate, "B/s")), below, {low, top / rate}, {low * rate, top}});
@@ -116,10 +122,7 @@ void roofline(Page& page, const Result& r) {
 }
 
 void kernels(Page& page, const Result& r) {
-  report::Table table{.caption =
-                          "Kernels. FLOPs and bytes by each kernel's own count, every operand once; the share "
-                          "is of the least time that the ceilings probed beside it allow",
-                      .columns = {{"kernel"},
+  report::Table table{.columns = {{"kernel"},
                                   {"FLOPs", true},
                                   {"bytes", true},
                                   {"FLOP/byte", true},
@@ -141,24 +144,22 @@ void kernels(Page& page, const Result& r) {
   }
   if (table.rows.empty()) return;
   page.section("Kernels");
+  page.paragraph(
+      "FLOPs and bytes are each kernel's own count, every operand once. The share is the least time that the ceilings "
+      "probed beside the measurement allow, over the time it took.");
   page.table(table);
 }
 
 void models(Page& page, const Result& r) {
   const std::vector<VariantDifference> differences = variant_differences(r);
-  report::Table table{.caption = differences.empty()
-                                     ? std::string("Models")
-                                     : std::string("Models. To the first: the ratio of speeds in the same rounds, with "
-                                                   "its 95 % interval; a difference is only named where it is beyond "
-                                                   "the noise, also that of the first model from itself"),
-                      .columns = {{"measurement"},
+  report::Table table{.columns = {{"measurement"},
                                   {"model"},
                                   {"speed", true},
                                   {"spread", true},
                                   {"bound"},
-                                  {"share of the ceiling", true},
+                                  {"share", true},
                                   {"peak memory", true}}};
-  if (!differences.empty()) table.columns.insert(table.columns.end(), {{"to the first", true}, {"verdict"}});
+  if (!differences.empty()) table.columns.insert(table.columns.end(), {{"to the first", true}});
   for (size_t i = 0; i < r.measurements.size(); ++i) {
     const Measurement& m = r.measurements[i];
     if (m.group == "kernel") continue;
@@ -173,13 +174,17 @@ void models(Page& page, const Result& r) {
     if (!differences.empty()) {
       const auto d = std::find_if(differences.begin(), differences.end(), [&](const auto& one) { return one.at == i; });
       const bool known = d != differences.end();
-      row.push_back(known ? keyed(ratio_text(d->ratio), d->ratio.value) : Cell(""));
-      row.push_back(known ? name_of(d->verdict) : "");
+      row.push_back(known ? keyed(ratio_text(d->ratio) + ", " + name_of(d->verdict), d->ratio.value) : Cell(""));
     }
     table.rows.push_back(std::move(row));
   }
   if (table.rows.empty()) return;
   page.section("Models");
+  if (!differences.empty())
+    page.paragraph(
+        "To the first: the ratio of speeds in the same rounds, with its 95 % interval. A difference is only named "
+        "where "
+        "it is beyond the noise, also beyond the difference of the first model from itself.");
   page.table(table);
 }
 

@@ -172,7 +172,8 @@ Command add_bench(CLI::App& app) {
       ->delimiter(',')
       ->check(CLI::Range(1, 65536));
   app.add_option("--length", o->bench.length,
-                 "tokens of a prompt, before decoding, and of an encoded text; default: the recipe's sequence_length")
+                 "tokens of a prompt, before decoding, and of an encoded text; default: the least sequence_length of "
+                 "the recipes")
       ->check(CLI::Range(1, 1 << 24));
   app.add_option("--rounds", o->bench.rounds, "rounds in which everything takes its turn; default 7")
       ->check(CLI::Range(1, 100000));
