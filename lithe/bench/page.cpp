@@ -98,12 +98,12 @@ void roofline(Page& page, const Result& r) {
   double low = 1e300, high = 0;
   // Far from their ceiling first: theirs are the labels to read, and labels go as long as there is room.
   std::vector<const Measurement*> order;
-  int64_t without = 0;
+  bool without = false;
   for (const Measurement& m : r.measurements)
     if (m.cost.flops > 0)
       order.push_back(&m);
     else
-      ++without;
+      without = true;
   std::stable_sort(order.begin(), order.end(), [](auto* a, auto* b) { return a->share() < b->share(); });
   for (const Measurement* m : order) {
     const Spread s = m->seconds();
@@ -115,7 +115,7 @@ void roofline(Page& page, const Result& r) {
     low = std::min(low, m->intensity()), high = std::max(high, m->intensity());
   }
   if (chart.points.empty()) return;
-  if (without) chart.detail += cat(" ", without, " without arithmetic are in the table only.");
+  if (without) chart.detail += " Measurements without arithmetic are in the table only.";
   add_roofs(chart, r, low / 2, high * 8);  // room for the names of the roofs
   page.section("Roofline");
   page.chart(chart);
