@@ -113,7 +113,7 @@ class Uses {
   }
 
   void train() {
-    check(s_.model.quantization_config.is_null(), "bench", "integer weights are for inference");
+    if (quantized()) return skip("train", "integer weights are for inference");
     TrainConfig config = s_.train;
     if (!options_.precision.empty()) config.precision = options_.precision;
     config.validate(s_.sequence_length);
@@ -194,10 +194,12 @@ class Uses {
   std::unique_ptr<Model> meta_;
   DType dtype_ = DType::f32;
 
+  bool quantized() const { return !s_.model.quantization_config.is_null(); }
+
   Case new_case(const std::string& group, const std::string& name, const std::string& unit, double amount,
                 kernels::Cost cost, DType type) const {
     Measurement m{.group = group, .name = name, .variant = s_.name, .unit = unit, .amount = amount, .cost = cost};
-    m.compute = ceilings_.best(products_of(type));
+    m.compute = ceilings_.best(quantized() ? Ceiling::int8 : products_of(type));
     return {.what = std::move(m)};
   }
 
