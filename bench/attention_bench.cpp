@@ -10,7 +10,7 @@
 #include <functional>
 #include <memory>
 
-#include "bench/bench_kit.h"
+#include "lithe/bench/timing.h"
 #include "lithe/base/random.h"
 #include "lithe/base/threads.h"
 #include "lithe/kernels/attention.h"

@@ -11,7 +11,7 @@
 #include <ctime>
 #include <functional>
 
-#include "bench/bench_kit.h"
+#include "lithe/bench/timing.h"
 #include "lithe/base/threads.h"
 #include "lithe/train/optimizer.h"
 #include "lithe/train/step.h"

@@ -15,7 +15,7 @@
 #include <map>
 #include <sstream>
 
-#include "bench/bench_kit.h"
+#include "lithe/bench/timing.h"
 #include "lithe/base/files.h"
 #include "lithe/base/threads.h"
 #include "lithe/kernels/gemm.h"

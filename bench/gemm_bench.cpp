@@ -7,7 +7,8 @@
 #include <cstdlib>
 #include <vector>
 
-#include "bench/bench_kit.h"
+#include "lithe/bench/ceilings.h"
+#include "lithe/bench/timing.h"
 #include "lithe/base/threads.h"
 #include "lithe/kernels/gemm.h"
 
@@ -15,45 +16,6 @@ namespace {
 
 using namespace lithe;
 using namespace lithe::bench;
-
-// 16 chains of multiply-adds for `rounds` rounds; returns the FLOPs. Compiled for each instruction set.
-#define PEAK(name, target_set, width, multiply_add)                              \
-  [[gnu::target(target_set), gnu::noinline]] double name(int64_t rounds) {       \
-    typedef float V __attribute__((vector_size(width * 4)));                     \
-    V s[16], m = V{} + 0.999f;                                                   \
-    for (auto& x : s) x = V{} + 0.1f;                                            \
-    for (int64_t i = 0; i < rounds; ++i) {                                       \
-      _Pragma("GCC unroll 16") for (int j = 0; j < 16; ++j) s[j] = multiply_add; \
-    }                                                                            \
-    V sum = s[0];                                                                \
-    for (auto& x : s) sum += x;                                                  \
-    volatile float keep = sum[0];                                                \
-    (void)keep;                                                                  \
-    return 16.0 * width * 2 * double(rounds);                                    \
-  }
-PEAK(peak_generic, "sse2", 4, s[j] * m + m)
-#ifdef __x86_64__
-PEAK(peak_avx2, "avx2,fma", 8, s[j] * m + m)
-PEAK(peak_avx512, "avx512f,avx512bw,avx512dq,avx512vl", 16, s[j] * m + m)
-#endif
-#undef PEAK
-
-double peak_gflops() {
-  double (*loop)(int64_t) = peak_generic;
-#ifdef __x86_64__
-  if (kernels::usable_isa() >= kernels::Isa::avx512)
-    loop = peak_avx512;
-  else if (kernels::usable_isa() == kernels::Isa::avx2)
-    loop = peak_avx2;
-#endif
-  std::vector<double> flops(size_t(threads()), 0.0);
-  const double begin = now();
-  parallel_for(threads(), 1, [&](int64_t i, int64_t, int) { flops[size_t(i)] = loop(1000000); });
-  const double seconds = now() - begin;
-  double sum = 0;
-  for (double f : flops) sum += f;
-  return sum / seconds / 1e9;
-}
 
 Tensor filled(Shape shape, DType dtype) {
   const Tensor x = empty(shape, dtype);
@@ -130,7 +92,7 @@ int main(int argc, char** argv) {
   for (Case& c : cases) c.seconds.clear();
   for (int round = 0; round < rounds; ++round)
     for (size_t i = 0; i < cases.size(); ++i) {
-      if (i % 16 == 0) peaks.push_back(peak_gflops()), reads.push_back(read_gbs(memory));
+      if (i % 16 == 0) peaks.push_back(multiply_add_gflops()), reads.push_back(read_gbs(memory));
       cases[i].run(size_t(round));
     }
   const double peak = median(peaks), read = median(reads);

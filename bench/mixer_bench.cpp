@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "bench/bench_kit.h"
+#include "lithe/bench/timing.h"
 #include "lithe/base/threads.h"
 #include "lithe/train/plan.h"
 

@@ -8,7 +8,8 @@
 #include <ctime>
 #include <vector>
 
-#include "bench/bench_kit.h"
+#include "lithe/bench/ceilings.h"
+#include "lithe/bench/timing.h"
 #include "lithe/base/threads.h"
 #include "lithe/kernels/gemm.h"
 #include "lithe/kernels/quantized_product.h"

@@ -9,7 +9,7 @@
 #include <ctime>
 #include <functional>
 
-#include "bench/bench_kit.h"
+#include "lithe/bench/timing.h"
 #include "lithe/base/threads.h"
 #include "lithe/kernels/cross_entropy.h"
 #include "lithe/kernels/elementwise.h"

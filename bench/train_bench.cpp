@@ -9,7 +9,7 @@
 #include <cstring>
 #include <map>
 
-#include "bench/bench_kit.h"
+#include "lithe/bench/timing.h"
 #include "lithe/base/machine.h"
 #include "lithe/base/threads.h"
 #include "lithe/train/plan.h"

@@ -23,6 +23,7 @@ Command add_predict(CLI::App& app);
 Command add_encode(CLI::App& app);
 Command add_quantize(CLI::App& app);
 Command add_inspect(CLI::App& app);
+Command add_bench(CLI::App& app);
 Command add_list(CLI::App& app);
 Command add_doctor(CLI::App& app);
 

@@ -74,34 +74,20 @@ int run(const Options& o) {
   Recipe recipe = load_recipe(o.recipe, o.set);
   check_usage(recipe.train.batch_tokens % recipe.train.gradient_accumulation_steps == 0, "plan",
               "batch_tokens must be a multiple of gradient_accumulation_steps");
-  ModelConfig& model = recipe.model;
-  // The corpus is not read: a vocabulary comes from the recipe alone.
-  const TokenizerConfig& tokenizer = recipe.data.tokenizer;
-  check_usage(model.vocab_size || tokenizer.type != "file", "plan", "the vocabulary is in '", tokenizer.file,
-              "'; give model.vocab_size to plan without it");
-  const bool words = tokenizer.type == "words", characters = tokenizer.type == "characters";
-  const int64_t vocabulary = words || characters ? code_values : tokenizer.type == "bytes" ? 257 : tokenizer.vocab_size;
   check_usage(o.cost || (!o.batch && !o.length), "plan", "--batch and --length belong to --cost");
   check_usage(!o.cost || (o.budget.empty() && !o.fit), "plan",
               "--cost plans no training step: leave out --memory-budget");
   const int64_t length = o.length ? o.length : recipe.data.sequence_length;
-  model.complete(vocabulary,
-                 words        ? tokenizer.words.token_code().width()
-                 : characters ? 2
-                              : 1,
-                 std::max(length, recipe.data.sequence_length));
-  if (!model.num_labels) model.num_labels = recipe.train.objective == "task" ? int64_t(recipe.task.labels.size()) : 3;
-  check_usage(model.num_labels || recipe.task.type == "regression" || recipe.task.type == "span", "plan",
-              "the number of classes is in the examples; give model.num_labels or task.labels to plan without them");
+  complete_without_data(recipe, "plan", length);
   if (o.cost) return print_costs(o, recipe, length);
   const bool evaluates = !recipe.data.validation_files.empty() || recipe.data.validation_fraction > 0;
   PlanShape shape{.sequence_length = recipe.data.sequence_length};
   if (evaluates) shape.evaluation.rows = recipe.train.micro_batch_tokens();
   const int64_t budget = o.budget.empty() ? 0 : parse_bytes(o.budget);
   check_usage(!o.fit || budget, "plan", "--fit needs --memory-budget");
-  if (o.fit) fit_memory(model, recipe.train, shape, budget);
+  if (o.fit) fit_memory(recipe.model, recipe.train, shape, budget);
   if (evaluates) shape.evaluation.rows = recipe.train.micro_batch_tokens();
-  const Plan plan = plan_training(model, recipe.train, shape, !o.no_speed);
+  const Plan plan = plan_training(recipe.model, recipe.train, shape, !o.no_speed);
   if (o.json) {
     Json json = {{"parameters", plan.parameters},
                  {"forward_flops", plan.forward.flops},

@@ -113,6 +113,24 @@ Recipe read_recipe(std::string_view text, const std::string& origin, const std::
   return recipe;
 }
 
+void complete_without_data(Recipe& recipe, const char* operation, int64_t length) {
+  ModelConfig& model = recipe.model;
+  const TokenizerConfig& tokenizer = recipe.data.tokenizer;
+  check_usage(model.vocab_size || tokenizer.type != "file", operation, "the vocabulary is in '", tokenizer.file,
+              "'; give model.vocab_size to ", operation, " without it");
+  const bool words = tokenizer.type == "words", characters = tokenizer.type == "characters";
+  const int64_t vocabulary = words || characters ? code_values : tokenizer.type == "bytes" ? 257 : tokenizer.vocab_size;
+  model.complete(vocabulary,
+                 words        ? tokenizer.words.token_code().width()
+                 : characters ? 2
+                              : 1,
+                 std::max(length, recipe.data.sequence_length));
+  if (!model.num_labels) model.num_labels = recipe.train.objective == "task" ? int64_t(recipe.task.labels.size()) : 3;
+  check_usage(model.num_labels || recipe.task.type == "regression" || recipe.task.type == "span", operation,
+              "the number of classes is in the examples; give model.num_labels or task.labels to ", operation,
+              " without them");
+}
+
 Node resolved(Recipe recipe) {
   return write_fields([&](Fields& f) { recipe.fields(f); });
 }

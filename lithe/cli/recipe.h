@@ -37,6 +37,9 @@ Recipe load_recipe(const Path& file, const std::vector<std::string>& overrides);
 /// The same from text; `origin` stands in errors. `complete`: the text is a resolved recipe, which needs no other file.
 Recipe read_recipe(std::string_view text, const std::string& origin, const std::vector<std::string>& overrides = {},
                    bool complete = false);
+/// Fills in what else the corpus or the examples would say: the vocabulary by the tokenizer's settings, positions for
+/// texts of `length` tokens, and a number of classes. Fails (usage) where the recipe does not say enough.
+void complete_without_data(Recipe& recipe, const char* operation, int64_t length);
 /// The recipe with every default written out.
 Node resolved(Recipe recipe);
 /// The recipe that a run directory was made with.

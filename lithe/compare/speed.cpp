@@ -6,9 +6,9 @@
 
 #include "lithe/base/log.h"
 #include "lithe/base/stop.h"
+#include "lithe/compare/decoding.h"
 #include "lithe/compare/statistics.h"
 #include "lithe/kernels/kernel.h"
-#include "lithe/ops/basic.h"
 #include "lithe/train/step.h"
 
 namespace lithe::compare {
@@ -21,37 +21,6 @@ constexpr size_t kRunsAtMost = 31;
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
-
-// A prompt for each sequence and then single tokens, on real tensors or on meta ones.
-class Decoding {
- public:
-  Decoding(const Model& model, Cell cell, int64_t decode_tokens, std::vector<int32_t> ids)
-      : model_(model), cell_(cell), ids_(std::move(ids)) {
-    state_ = model.make_state(cell.batch, cell.prompt + decode_tokens);
-  }
-  void prefill() { feed(cell_.prompt); }
-  void decode() { feed(1); }
-  int64_t state_bytes() const { return state_->bytes(); }
-
- private:
-  const Model& model_;
-  Cell cell_;
-  std::vector<int32_t> ids_;
-  std::unique_ptr<DecodeState> state_;
-  size_t next_ = 0;
-
-  void feed(int64_t tokens) {
-    const NoGrad no_grad;
-    std::vector<int32_t> ids;
-    for (int64_t i = 0; i < tokens * cell_.batch; ++i) ids.push_back(ids_[next_++ % ids_.size()]);
-    const Sequences sequences = model_.continue_sequences(*state_, std::vector<int64_t>(size_t(cell_.batch), tokens));
-    const Shape shape{int64_t(ids.size())};
-    const Tensor rows =
-        model_.device() == Device::meta ? empty(shape, DType::i32, Device::meta) : tensor_of(shape, ids);
-    const Var out = model_.forward(rows, sequences, state_.get());
-    model_.logits(pick_rows(out, sequences.last_rows()));
-  }
-};
 
 std::vector<int32_t> some_tokens(const TokenStore& text) {
   std::vector<int32_t> ids(size_t(std::min<int64_t>(text.tokens(), 1 << 16)));
@@ -110,7 +79,7 @@ SpeedBench::SpeedBench(std::vector<Contender> contenders, const MeasureConfig& m
       if (limit && length > limit) cost.refused = cat("its positions end at ", limit, ", this needs ", length);
       try {
         if (cost.refused.empty()) {
-          Decoding meta(shapes, cells_[c], measure.decode_tokens, {0});
+          Decoding meta(shapes, cells_[c].batch, cells_[c].prompt, measure.decode_tokens, {0});
           {
             const kernels::CostMeter meter;
             meta.prefill();
@@ -137,7 +106,7 @@ void SpeedBench::run_cell(size_t contender, size_t cell, double& prefill, double
   const Model& model = *models_[contender];
   const int64_t held = ledger(Device::cpu).current();
   if (cost) ledger(Device::cpu).reset_peak();
-  Decoding decoding(model, cells_[cell], measure_.decode_tokens, some_tokens(text_));
+  Decoding decoding(model, cells_[cell].batch, cells_[cell].prompt, measure_.decode_tokens, some_tokens(text_));
   auto start = Clock::now();
   decoding.prefill();
   prefill = seconds_since(start);

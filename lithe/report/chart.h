@@ -47,11 +47,19 @@ struct ScatterPoint {
   int group = 0;                    // index into ScatterChart::groups
 };
 
+/// A line that points are seen against: a limit, a roof.
+struct ScatterLine {
+  std::string label;         // written along the line: above its start where it rises, above its end where it does not
+  bool label_below = false;  // or below it
+  std::vector<double> x, y;  // same length; within the ranges that points and lines span
+};
+
 struct ScatterChart {
   std::string title, detail;
   Axis x, y;
   std::vector<std::string> groups;  // names in the legend; may be empty
   std::vector<ScatterPoint> points;
+  std::vector<ScatterLine> lines;
   int height = 380;
 };
 

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <cmath>
+#include <numbers>
 
 #include "lithe/base/error.h"
 #include "lithe/report/scale.h"
@@ -36,6 +38,32 @@ std::optional<Place> label_place(double x, double y, double width, const Box& pl
   return {};
 }
 
+// Lines with their labels, whose places are taken.
+std::string draw_lines(const ScatterChart& chart, const Scale& x, const Scale& y, std::vector<Box>& taken) {
+  std::string out;
+  for (const ScatterLine& line : chart.lines) {
+    if (line.x.size() < 2) continue;
+    std::string path;
+    for (size_t i = 0; i < line.x.size(); ++i)
+      path += cat(i ? "L" : "M", coordinate(x(line.x[i])), ",", coordinate(y(line.y[i])));
+    out += cat("<path class=\"roof\" d=\"", path, "\"/>");
+    const double x0 = x(line.x[0]), y0 = y(line.y[0]), dx = x(line.x[1]) - x0, dy = y(line.y[1]) - y0,
+                 length = std::hypot(dx, dy), shift = line.label_below ? 14 : -5, width = text_width(line.label);
+    const bool flat = dy == 0;
+    // The middle of the text along the line, from its end or from its start.
+    const double begin = flat ? length - width : 8, cosine = length > 0 ? dx / length : 1,
+                 sine = length > 0 ? dy / length : 0;
+    const double at = x0 + begin * cosine - shift * sine, over = y0 + begin * sine + shift * cosine;
+    out += cat("<text class=\"label halo\" transform=\"translate(", coordinate(at), ",", coordinate(over), ") rotate(",
+               coordinate(std::atan2(dy, dx) * 180 / std::numbers::pi), ")\">", escape(line.label), "</text>");
+    for (double along = 0; along < width; along += 7) {
+      const double px = at + along * cosine, py = over + along * sine;
+      taken.push_back({px - 1, py - 11, px + 8, py + 3});
+    }
+  }
+  return out;
+}
+
 std::string shown(double value, double error, const Axis& axis) {
   std::string text = format(value, axis.quantity, 4);
   if (error > 0) text += " ± " + format(error, axis.quantity, 2);
@@ -57,6 +85,15 @@ std::string svg(const ScatterChart& chart, int width) {
       all_x.push_back(drawable(x, chart.x) ? x : point.x);
     for (const double y : {point.y - point.y_error, point.y + point.y_error})
       all_y.push_back(drawable(y, chart.y) ? y : point.y);
+  }
+  for (const ScatterLine& line : chart.lines) {
+    check(line.x.size() == line.y.size(), "scatter_chart", "line '", line.label, "' has ", line.x.size(), " x and ",
+          line.y.size(), " y");
+    for (size_t i = 0; i < line.x.size(); ++i)
+      check(drawable(line.x[i], chart.x) && drawable(line.y[i], chart.y), "scatter_chart", "line '", line.label,
+            "' has a point that its axes cannot show");
+    all_x.insert(all_x.end(), line.x.begin(), line.x.end());
+    all_y.insert(all_y.end(), line.y.begin(), line.y.end());
   }
   std::vector<LegendItem> legend;
   for (size_t g = 0; g < chart.groups.size(); ++g) legend.push_back({chart.groups[g], color_class(g), "dot"});
@@ -81,6 +118,7 @@ std::string svg(const ScatterChart& chart, int width) {
     const double at = x(point.x), over = y(point.y);
     taken.push_back({at - kRadius - 2, over - kRadius - 2, at + kRadius + 2, over + kRadius + 2});
   }
+  const std::string lines = draw_lines(chart, x, y, taken);
   const Box plot{x.from, y.to - 8, x.to + right - 2, y.from};
   for (const ScatterPoint& point : points) {
     const double at = x(point.x), over = y(point.y);
@@ -112,7 +150,7 @@ std::string svg(const ScatterChart& chart, int width) {
                    shown(point.y, point.y_error, chart.y) + ".";
   std::string out = svg_open(width, height, "scatter", description) + ">" + names.svg +
                     draw_axes(x_range, y_range, x, y, chart.x, chart.y);
-  out += bars + dots + labels;
+  out += lines + bars + dots + labels;
   if (points.empty())
     out += text_at((left + width - right) / 2, (top + height - bottom) / 2, "no values to draw", "label middle");
   return out + "</svg>";

@@ -18,7 +18,7 @@ std::string_view chart_style() {
 .chart .dot{stroke:var(--ground);stroke-width:1}.chart .error{stroke:var(--c);stroke-width:1.4;stroke-opacity:.7;fill:none}
 .chart .halo{paint-order:stroke;stroke:var(--ground);stroke-width:4px;stroke-linejoin:round}.chart .inside{fill:var(--inside);font-weight:600}
 .chart .cross{stroke:var(--bad);stroke-width:1.6;fill:none}.chart text.bad{fill:var(--bad)}.chart .marker{fill:var(--ink)}
-.chart .frame{fill:none;stroke:var(--line)}.chart .cell{stroke:var(--s0);stroke-width:1;fill:none;shape-rendering:crispEdges}.chart .cell.bad{stroke:var(--bad)}
+.chart .roof{fill:none;stroke:var(--soft);stroke-width:1.4;stroke-linejoin:round}.chart .frame{fill:none;stroke:var(--line)}.chart .cell{stroke:var(--s0);stroke-width:1;fill:none;shape-rendering:crispEdges}.chart .cell.bad{stroke:var(--bad)}
 .chart .key{stroke:var(--s0);stroke-width:10;fill:none;shape-rendering:crispEdges}.chart .rule{stroke:var(--soft);stroke-dasharray:3 3;pointer-events:none}
 .tip{position:absolute;z-index:9;pointer-events:none;padding:7px 10px;border-radius:6px;background:var(--ink);color:var(--ground);white-space:pre;font:12px/1.5 system-ui,sans-serif;font-variant-numeric:tabular-nums;box-shadow:0 2px 10px #0003}
 )css";

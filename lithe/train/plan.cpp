@@ -28,7 +28,26 @@ std::string merged_part(const std::string& name) {
   return side + (words.size() > first + 2 ? "layers.*." + words[first + 2] : "layers.*");
 }
 
-// A batch of the objective, as far as its sizes go.
+double seconds_of(const std::function<void()>& work) {
+  work();
+  double best = 1e30;
+  for (int i = 0; i < 5; ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    work();
+    best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  }
+  return best;
+}
+
+BatchRows training_rows(const ModelConfig& model, const TrainConfig& train, const PlanShape& shape) {
+  if (shape.training.rows) return shape.training;
+  const int64_t all = train.micro_batch_tokens();
+  if (model.architecture != "encoder_decoder") return {all, 0};
+  return {all - all / 2, all / 2};
+}
+
+}  // namespace
+
 Batch batch_of_shape(const Model& model, const TrainConfig& train, const BatchRows& of, int64_t sequence_length) {
   Batch batch{.offsets = {0}, .token_width = std::max<int64_t>(1, model.config().token_width)};
   const int64_t rows = of.rows;
@@ -51,26 +70,6 @@ Batch batch_of_shape(const Model& model, const TrainConfig& train, const BatchRo
     batch.values.assign(size_t(count.labels), 0);
   return batch;
 }
-
-double seconds_of(const std::function<void()>& work) {
-  work();
-  double best = 1e30;
-  for (int i = 0; i < 5; ++i) {
-    const auto start = std::chrono::steady_clock::now();
-    work();
-    best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
-  }
-  return best;
-}
-
-BatchRows training_rows(const ModelConfig& model, const TrainConfig& train, const PlanShape& shape) {
-  if (shape.training.rows) return shape.training;
-  const int64_t all = train.micro_batch_tokens();
-  if (model.architecture != "encoder_decoder") return {all, 0};
-  return {all - all / 2, all / 2};
-}
-
-}  // namespace
 
 MemoryUse memory_peak(Device device) {
   MemoryUse use;

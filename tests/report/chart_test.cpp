@@ -158,6 +158,22 @@ TEST(LineChart, NamesAreEscapedAndLengthsChecked) {
   EXPECT_THROW(svg(chart, 400), Error);
 }
 
+TEST(ScatterChart, LinesAreDrawnWithTheirLabelsAlongThem) {
+  ScatterChart chart;
+  chart.x.log = chart.y.log = true;
+  chart.points = {{"a", 1, 2}};
+  chart.lines = {{.label = "rises <fast>", .x = {1, 10}, .y = {1, 10}}, {.label = "level", .x = {1, 10}, .y = {5, 5}}};
+  const std::string text = svg(chart, 800);
+  EXPECT_EQ(count(text, "class=\"roof\""), 2);
+  EXPECT_NE(text.find("rotate(0)\">level<"), std::string::npos);
+  EXPECT_NE(text.find(">rises &lt;fast&gt;<"), std::string::npos);
+  EXPECT_NE(text.find("rotate(-"), std::string::npos);
+  chart.lines[0].y.pop_back();
+  EXPECT_THROW(svg(chart, 800), Error);
+  chart.lines[0].y.push_back(0);  // a logarithmic axis has no place for it
+  EXPECT_THROW(svg(chart, 800), Error);
+}
+
 TEST(ScatterChart, PointsErrorBarsAndLabels) {
   ScatterChart chart;
   chart.points = {{"low", 0, 0, 0, 0, 0}, {"high", 100, 100, 0, 0, 0}, {"lost", 50, kNaN, 0, 0, 0}};
