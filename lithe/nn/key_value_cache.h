@@ -41,6 +41,8 @@ class KeyValueCache final : public MixerState {
     lengths_.add(sequences);
   }
   const std::vector<KeyValues>& entries() const { return entries_; }
+  /// Tokens of each sequence.
+  const std::vector<int64_t>& lengths() const { return lengths_.all(); }
   /// Tokens of the longest sequence.
   int64_t longest() const {
     return lengths_.all().empty() ? 0 : *std::max_element(lengths_.all().begin(), lengths_.all().end());

@@ -89,7 +89,8 @@ Var ReferenceAttention::step(const MixerInput& in) const {
     caches.push_back({state.keys, state.values.entries()[size_t(b)].values});
   }
   const Var q = turned(q_(pick_rows(in.companion, positions)), in.sequences);
-  return attend_cached(q.value(), caches, in.sequences, {.heads = heads_, .kv_heads = heads_, .mask = kCausal});
+  return attend_cached(q.value(), caches, state.values.lengths(), in.sequences,
+                       {.heads = heads_, .kv_heads = heads_, .mask = kCausal});
 }
 
 std::unique_ptr<MixerState> ReferenceAttention::make_state(int64_t sequences, int64_t capacity, DType dtype,

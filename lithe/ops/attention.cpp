@@ -67,15 +67,15 @@ Var attend_by_maps(const Var& q, const Var& k, const Var& v, const Sequences& se
   return concatenate_rows(parts);
 }
 
-Tensor attend_cached(const Tensor& q, const std::vector<KeyValues>& caches, const Sequences& queries,
-                     const AttendOptions& options) {
-  check(int64_t(caches.size()) == queries.count() && !caches.empty(), "attend_cached",
-        "one cache a sequence: ", queries.count(), ", got ", caches.size());
+Tensor attend_cached(const Tensor& q, const std::vector<KeyValues>& caches, const std::vector<int64_t>& keys,
+                     const Sequences& queries, const AttendOptions& options) {
+  check(int64_t(caches.size()) == queries.count() && caches.size() == keys.size() && !caches.empty(), "attend_cached",
+        "one cache and one number of keys a sequence: ", queries.count(), ", got ", caches.size(), " and ",
+        keys.size());
   auto args = arguments(q, caches[0].keys.cols(), caches[0].values.cols(), options);
   for (int64_t b = 0; b < queries.count(); ++b) {
     const KeyValues& cache = caches[size_t(b)];
-    args.segments.push_back(
-        {queries.offset(b), queries.length(b), 0, queries.past(b) + queries.length(b), cache.keys, cache.values});
+    args.segments.push_back({queries.offset(b), queries.length(b), 0, keys[size_t(b)], cache.keys, cache.values});
   }
   kernels::attention(args);
   return args.out;

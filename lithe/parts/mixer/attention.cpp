@@ -66,7 +66,7 @@ class Attention final : public Mixer {
     auto& cache = static_cast<KeyValueCache&>(*in.state);
     cache.append(kept.k.value(), kept.v.value(), in.sequences);
     const Tensor context = attend_cached(q.value(), heads_->expands() ? expanded(cache, in.sequences) : cache.entries(),
-                                         in.sequences, options_);
+                                         cache.lengths(), in.sequences, options_);
     return output_->forward(heads_->finish(context));
   }
 
