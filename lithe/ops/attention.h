@@ -29,7 +29,7 @@ Var attend_by_maps(const Var& q, const Var& k, const Var& v, const Sequences& se
 /// The same for decoding, without gradients: sequence b's keys and values are rows [0, keys[b]) of caches[b]. Its last
 /// query stands at the last key.
 struct KeyValues {
-  Tensor keys, values;  // [capacity, kv_heads*d_h], [capacity, kv_heads*d_v]
+  kernels::PagedRows keys, values;  // [capacity, kv_heads*d_h], [capacity, kv_heads*d_v]
 };
 Tensor attend_cached(const Tensor& q, const std::vector<KeyValues>& caches, const std::vector<int64_t>& keys,
                      const Sequences& queries, const AttendOptions& options);
