@@ -1,5 +1,7 @@
 #include "lithe/model/model.h"
 
+#include <algorithm>
+
 #include "lithe/base/json.h"
 #include "lithe/model/quantized_weights.h"
 #include "lithe/model/safetensors.h"
@@ -287,11 +289,19 @@ void Model::check_predicts_next(const char* operation) const {
       config_.architecture, " with head ", config_.head.type);
 }
 
-std::unique_ptr<DecodeState> Model::make_state(int64_t sequences, int64_t capacity) const {
+DType Model::state_type(const Block& block, std::optional<DType> cache) const {
+  return cache && block.mixer->keeps_rows() ? *cache : context_.compute;
+}
+
+std::unique_ptr<DecodeState> Model::make_state(int64_t sequences, int64_t capacity, std::optional<DType> cache) const {
+  const bool keeps = std::any_of(blocks_.begin(), blocks_.end(), [](const Block& b) { return b.mixer->keeps_rows(); });
+  check_usage(!cache || keeps, "model", "a cache of another type (", cache.value_or(DType::f32),
+              ") needs a layer that keeps rows of past tokens; no mixer here does");
   std::vector<std::unique_ptr<MixerState>> layers;
   for (const Block& block : blocks_)
-    layers.push_back(
-        block.skip_mixer ? nullptr : block.mixer->make_state(sequences, capacity, context_.compute, context_.device));
+    layers.push_back(block.skip_mixer
+                         ? nullptr
+                         : block.mixer->make_state(sequences, capacity, state_type(block, cache), context_.device));
   auto state = std::make_unique<DecodeState>(std::move(layers), sequences, capacity);
   const NoGrad no_grad;
   const MemoryScope constant(MemoryClass::weights);  // a function of the weights alone
@@ -312,10 +322,10 @@ Sequences Model::continue_sequences(const DecodeState& state, const std::vector<
   return Sequences(offsets, past, context_.device);
 }
 
-int64_t Model::state_bytes(const std::vector<int64_t>& tokens) const {
+int64_t Model::state_bytes(const std::vector<int64_t>& tokens, std::optional<DType> cache) const {
   int64_t total = 0;
   for (const Block& block : blocks_)
-    if (!block.skip_mixer) total += block.mixer->state_bytes(tokens, context_.compute);
+    if (!block.skip_mixer) total += block.mixer->state_bytes(tokens, state_type(block, cache));
   return total;
 }
 

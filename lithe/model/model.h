@@ -77,11 +77,14 @@ class Model {
   void check_predicts_next(const char* operation) const;
   Head::LabelCount label_count(const Sequences& sequences) const { return head_->count(sequences); }
 
-  std::unique_ptr<DecodeState> make_state(int64_t sequences, int64_t capacity) const;
+  /// A state for `sequences` sequences of at most `capacity` tokens. Layers that keep rows of past tokens keep them in
+  /// `cache` (f32, bf16, i8) where it is given, else in the compute dtype. Fails (usage) where it is given and none
+  /// does.
+  std::unique_ptr<DecodeState> make_state(int64_t sequences, int64_t capacity, std::optional<DType> cache = {}) const;
   /// The sequences that `counts` new tokens per sequence make after `state`.
   Sequences continue_sequences(const DecodeState& state, const std::vector<int64_t>& counts) const;
   /// Bytes of decode state when sequence b has tokens[b] tokens, by the parts' formulas.
-  int64_t state_bytes(const std::vector<int64_t>& tokens) const;
+  int64_t state_bytes(const std::vector<int64_t>& tokens, std::optional<DType> cache = {}) const;
   /// The longest sequence the parts allow; 0: unlimited.
   int64_t position_limit() const;
 
@@ -113,6 +116,7 @@ class Model {
 
   Var embed(const Tensor& ids, const Sequences& sequences) const;
   Var run_block(const Block& block, const Var& x, const MixerInput& in) const;
+  DType state_type(const Block& block, std::optional<DType> cache) const;
   Var companion_of(const Block& block, const Var& embedded, const Var& reference) const;
   void set_up_companions();
   Tensor reference_start(int64_t rows) const;
