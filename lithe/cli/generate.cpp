@@ -92,7 +92,7 @@ int run(const Options& o) {
     std::cout << std::flush;
   };
   GenerateTimes times;
-  generate(*loaded.model, *loaded.tokenizer, prompts, config, events, &times);
+  generate_each(*loaded.model, *loaded.tokenizer, prompts, config, events, &times);
   if (o.times || !o.prompts_file.empty()) log_times(times);
   if (done < prompts.size()) log_info("stopped: ", prompts.size() - done, " of ", prompts.size(), " prompts not begun");
   if (stop_signal()) return 128 + stop_signal();

@@ -197,8 +197,8 @@ std::deque<Continuation> continuations(const Model& model, const Tokenizer& toke
 
 }  // namespace
 
-void generate(const Model& model, const Tokenizer& tokenizer, const std::vector<std::string>& prompts,
-              const GenerateConfig& config, const GenerateEvents& events, GenerateTimes* times) {
+void generate_each(const Model& model, const Tokenizer& tokenizer, const std::vector<std::string>& prompts,
+                   const GenerateConfig& config, const GenerateEvents& events, GenerateTimes* times) {
   config.validate();
   model.check_predicts_next("generate");
   GenerateTimes unused;
@@ -210,10 +210,11 @@ std::vector<Generation> generate(const Model& model, const Tokenizer& tokenizer,
                                  const std::function<void(size_t, std::string_view)>& on_text, GenerateTimes* times) {
   std::vector<Generation> results(prompts.size());
   for (Generation& result : results) result.finish = "interrupted";
-  generate(model, tokenizer, prompts, config,
-           GenerateEvents{.on_text = on_text,
-                          .on_done = [&](size_t prompt, Generation&& result) { results[prompt] = std::move(result); }},
-           times);
+  generate_each(
+      model, tokenizer, prompts, config,
+      GenerateEvents{.on_text = on_text,
+                     .on_done = [&](size_t prompt, Generation&& result) { results[prompt] = std::move(result); }},
+      times);
   return results;
 }
 

@@ -38,8 +38,8 @@ struct GenerateEvents {
 /// is set, prompts under way are done ("interrupted") and no others begin.
 /// Fails (usage), before anything runs, when a prompt leaves no room below the model's longest position or in the
 /// cache.
-void generate(const Model& model, const Tokenizer& tokenizer, const std::vector<std::string>& prompts,
-              const GenerateConfig& config, const GenerateEvents& events, GenerateTimes* times = nullptr);
+void generate_each(const Model& model, const Tokenizer& tokenizer, const std::vector<std::string>& prompts,
+                   const GenerateConfig& config, const GenerateEvents& events, GenerateTimes* times = nullptr);
 
 /// The same, with all results at the end; those of prompts that did not begin are empty and "interrupted".
 std::vector<Generation> generate(const Model& model, const Tokenizer& tokenizer,

@@ -15,28 +15,29 @@ struct State {
       : maximum(at), sum(at + s.lanes), values(at + 2 * s.lanes) {}
 };
 
-/// The rows of a tile, which lie in one page, and where the next tile begins, perhaps in another page.
+/// The rows of a tile, which lie in one page; the next tile's may lie in another.
 template <class C>
 struct TileRows {
-  const C *rows, *next;
+  const C* rows;
   const float* scales;  // [rows][kv_heads], of i8
-  int64_t cols, count, ahead;
+  int64_t bytes, end;   // of a row, of all of them
+  int64_t jump;         // bytes from the end to the next tile
 
-  [[gnu::always_inline]] TileRows(const AttentionRows& from, int64_t key, int64_t end, int64_t key_rows, int64_t cols,
+  [[gnu::always_inline]] TileRows(const AttentionRows& from, int64_t key, int64_t stop, int64_t key_rows, int64_t cols,
                                   int64_t kv_heads)
       : rows(row_at<C>(from, key, cols)),
-        next(end < key_rows ? row_at<C>(from, end, cols) : rows),
         scales(scale_at(from, key, kv_heads)),
-        cols(cols),
-        count(end - key),
-        ahead(kAhead / (cols * int64_t(sizeof(C)))) {}
+        bytes(cols * int64_t(sizeof(C))),
+        end((stop - key) * bytes),
+        jump(stop < key_rows ? int64_t(row_at<C>(from, stop, cols) - rows) * int64_t(sizeof(C)) - end : 0) {}
   [[gnu::always_inline]] const float* scales_of(int64_t j, int64_t kv_heads) const {
     return sizeof(C) == 1 ? scales + j * kv_heads : nullptr;
   }
-  [[gnu::always_inline]] void fetch_ahead(int64_t j) const {
-    const int64_t at = j + ahead;
-    const char* p = reinterpret_cast<const char*>(at < count ? rows + at * cols : next + (at - count) * cols);
-    for (int64_t byte = 0; byte < cols * int64_t(sizeof(C)); byte += 64) __builtin_prefetch(p + byte, 0, 3);
+  /// Asks for as many rows as from j on, kAhead bytes further.
+  [[gnu::always_inline]] void fetch_ahead(int64_t j, int64_t count) const {
+    const int64_t at = j * bytes + kAhead;
+    const char* p = reinterpret_cast<const char*>(rows) + (at < end ? at : at + jump);
+    for (int64_t byte = 0; byte < count * bytes; byte += 64) __builtin_prefetch(p + byte, 0, 3);
   }
 };
 
@@ -106,12 +107,12 @@ void hide_rows(const AttentionCall& call, const AttentionSpan& span, int64_t cou
 
 /// Attention to keys [begin, end) alone.
 template <class T>
-void read_split(const AttentionCall& call, const AttentionSpan& span, Range split, float* space, const State& state) {
-  const AttentionSpace& at = call.space;
-  const int64_t count = call.heads * span.query_rows, of_head = count / call.kv_heads,
-                width = (call.head_dim + 15) / 16 * 16;
-  const int64_t lanes = (count + kLanes - 1) / kLanes * kLanes, k_stride = call.kv_heads * call.head_dim,
-                v_stride = call.kv_heads * call.value_dim;
+void read_split(const AttentionCall& call, const AttentionSpan& span, Range split, float* space, State state) {
+  const AttentionSpace at = call.space;
+  const int64_t kv_heads = call.kv_heads, head_dim = call.head_dim, value_dim = call.value_dim;
+  const int64_t count = call.heads * span.query_rows, of_head = count / kv_heads, width = (head_dim + 15) / 16 * 16;
+  const int64_t lanes = (count + kLanes - 1) / kLanes * kLanes, k_stride = kv_heads * head_dim,
+                v_stride = kv_heads * value_dim;
   const float* vectors = space + at.vectors;
   float *logits = space + at.logits, *factor = logits + kKeyTile * at.lanes;
   for (int64_t e = 0; e < lanes; e += kLanes) {
@@ -123,12 +124,12 @@ void read_split(const AttentionCall& call, const AttentionSpan& span, Range spli
     stop = key - key % kKeyTile + kKeyTile < split.end ? key - key % kKeyTile + kKeyTile : split.end;
     const Range keys{key, stop};
     const int64_t rows = stop - key;
-    const TileRows<T> k(span.keys, key, stop, span.key_rows, k_stride, call.kv_heads),
-        v(span.values, key, stop, span.key_rows, v_stride, call.kv_heads);
+    const TileRows<T> k(span.keys, key, stop, span.key_rows, k_stride, kv_heads),
+        v(span.values, key, stop, span.key_rows, v_stride, kv_heads);
     for (int64_t j = 0; j < rows; ++j) {
-      k.fetch_ahead(j);
-      dot_row(k.rows + j * k_stride, k.scales_of(j, call.kv_heads), call.kv_heads, call.head_dim, of_head, vectors,
-              width, logits + j * at.lanes);
+      k.fetch_ahead(j, 1);
+      dot_row(k.rows + j * k_stride, k.scales_of(j, kv_heads), kv_heads, head_dim, of_head, vectors, width,
+              logits + j * at.lanes);
     }
     if (span.query_rows > 1) hide_rows(call, span, count, keys, logits);
     soften<Single>(logits, at.lanes, lanes, rows, call.scale * kLog2E, state.maximum, state.sum, factor);
@@ -137,14 +138,13 @@ void read_split(const AttentionCall& call, const AttentionSpan& span, Range spli
         store(state.values + e * at.row + c, load(state.values + e * at.row + c) * factor[e]);
     int64_t j = 0;
     for (; j + 4 <= rows; j += 4) {
-#pragma GCC unroll 4
-      for (int u = 0; u < 4; ++u) v.fetch_ahead(j + u);
-      add_rows<4>(v.rows + j * v_stride, v_stride, v.scales_of(j, call.kv_heads), call.kv_heads, call.value_dim,
-                  of_head, logits + j * at.lanes, at.lanes, state.values, at.row);
+      v.fetch_ahead(j, 4);
+      add_rows<4>(v.rows + j * v_stride, v_stride, v.scales_of(j, kv_heads), kv_heads, value_dim, of_head,
+                  logits + j * at.lanes, at.lanes, state.values, at.row);
     }
     for (; j < rows; ++j)
-      add_rows<1>(v.rows + j * v_stride, v_stride, v.scales_of(j, call.kv_heads), call.kv_heads, call.value_dim,
-                  of_head, logits + j * at.lanes, at.lanes, state.values, at.row);
+      add_rows<1>(v.rows + j * v_stride, v_stride, v.scales_of(j, kv_heads), kv_heads, value_dim, of_head,
+                  logits + j * at.lanes, at.lanes, state.values, at.row);
   }
 }
 
