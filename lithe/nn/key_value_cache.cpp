@@ -110,7 +110,7 @@ KeyValueCache::Rows KeyValueCache::gather(int64_t b, DType dtype) const {
 }
 
 int64_t KeyValueCache::longest() const {
-  return lengths().empty() ? 0 : *std::max_element(lengths().begin(), lengths().end());
+  return tokens().empty() ? 0 : *std::max_element(tokens().begin(), tokens().end());
 }
 
 int64_t KeyValueCache::bytes_of(const std::vector<int64_t>& tokens, int64_t cols, DType dtype, int64_t scales) {
@@ -119,7 +119,7 @@ int64_t KeyValueCache::bytes_of(const std::vector<int64_t>& tokens, int64_t cols
 }
 
 int64_t KeyValueCache::bytes() const {
-  return bytes_of(lengths(), key_cols_ + (shared_ ? 0 : value_cols_), dtype_, shared_ ? heads_ : 2 * heads_);
+  return bytes_of(tokens(), key_cols_ + (shared_ ? 0 : value_cols_), dtype_, shared_ ? heads_ : 2 * heads_);
 }
 
 void KeyValueCache::reorder(const std::vector<int64_t>& from) {

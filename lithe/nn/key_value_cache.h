@@ -27,7 +27,7 @@ class KeyValueCache final : public MixerState {
   };
   Rows gather(int64_t b, DType dtype) const;
   /// Tokens of each sequence.
-  const std::vector<int64_t>& lengths() const { return lengths_.all(); }
+  const std::vector<int64_t>& tokens() const { return lengths_.all(); }
   /// Tokens of the longest sequence.
   int64_t longest() const;
 

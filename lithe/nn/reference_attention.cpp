@@ -90,7 +90,7 @@ Var ReferenceAttention::step(const MixerInput& in) const {
     caches.push_back({state.keys, state.values.entries()[size_t(b)].values});
   }
   const Var q = turned(q_(pick_rows(in.companion, positions)), in.sequences);
-  return attend_cached(q.value(), caches, state.values.lengths(), in.sequences,
+  return attend_cached(q.value(), caches, state.values.tokens(), in.sequences,
                        {.heads = heads_, .kv_heads = heads_, .mask = kCausal});
 }
 

@@ -33,7 +33,7 @@ class Checked {
     for (int64_t n : counts) offsets.push_back(offsets.back() + n);
     const Tensor k = random_tensor({offsets.back(), kKeys}, DType::f32, ++seed_),
                  v = shared_ ? k : random_tensor({offsets.back(), kValues}, DType::f32, ++seed_);
-    cache.append(k, v, Sequences(offsets, cache.lengths()));
+    cache.append(k, v, Sequences(offsets, cache.tokens()));
     for (size_t b = 0; b < counts.size(); ++b)
       for (int64_t i = offsets[b]; i < offsets[b + 1]; ++i) {
         keys[b].push_back(k.slice(i, i + 1));
@@ -131,7 +131,7 @@ TEST(KeyValueCache, WastesLessThanAPageASequence) {
     EXPECT_EQ(c.allocated(), 0);
     for (int64_t n = 1; n <= 3 * kPage + 1; ++n) {
       c.append({1, n % 3 ? 0 : 2});
-      EXPECT_EQ(c.cache.bytes(), (c.cache.lengths()[0] + c.cache.lengths()[1]) * c.row_bytes());
+      EXPECT_EQ(c.cache.bytes(), (c.cache.tokens()[0] + c.cache.tokens()[1]) * c.row_bytes());
       const int64_t waste = c.allocated() - c.cache.bytes();
       EXPECT_GE(waste, 0);
       EXPECT_LE(waste, 2 * (kPage - 1) * c.row_bytes());
@@ -180,10 +180,10 @@ TEST(KeyValueCache, ConservesPages) {
       const int64_t b = below(4);
       switch (below(3)) {
         case 0: c.reorder({below(4), b, below(4), below(4)}); break;
-        case 1: c.truncate(b, below(c.cache.lengths()[size_t(b)] + 1)); break;
+        case 1: c.truncate(b, below(c.cache.tokens()[size_t(b)] + 1)); break;
         default: {
           std::vector<int64_t> counts;
-          for (int64_t tokens : c.cache.lengths()) counts.push_back(below(std::min<int64_t>(90, 400 - tokens) + 1));
+          for (int64_t tokens : c.cache.tokens()) counts.push_back(below(std::min<int64_t>(90, 400 - tokens) + 1));
           c.append(counts);
         }
       }

@@ -67,7 +67,7 @@ class Attention final : public Mixer {
     cache.append(kept.k.value(), kept.v.value(), in.sequences);
     const Tensor context =
         attend_cached(q.value(), heads_->expands() ? expanded(cache, in.x.dtype(), in.sequences) : cache.entries(),
-                      cache.lengths(), in.sequences, options_);
+                      cache.tokens(), in.sequences, options_);
     return output_->forward(heads_->finish(context));
   }
 
