@@ -109,30 +109,40 @@ void composed(const Problem& p) {
 struct Decode {
   AttentionArgs args;
   double bytes = 0;
-  Decode(int64_t batch, int64_t past, int64_t heads, int64_t kv_heads, int64_t head_dim, DType dtype) {
+  Decode(int64_t batch, int64_t past, int64_t heads, int64_t kv_heads, int64_t head_dim, DType dtype, DType cached,
+         int64_t page_rows) {
+    const auto pages = [&] {
+      PagedRows out;
+      for (int64_t at = 0; at < past; at += page_rows) {
+        out.pages.push_back(zeros({std::min(page_rows, past - at), kv_heads * head_dim}, cached));
+        if (cached == DType::i8) out.scales.push_back(zeros({out.pages.back().dim(0), kv_heads}, DType::f32));
+        bytes += double(out.pages.back().bytes() + (cached == DType::i8 ? out.scales.back().bytes() : 0));
+      }
+      return out;
+    };
     args.q = randn({batch, heads * head_dim}, dtype, 1);
     args.out = empty({batch, heads * head_dim}, dtype);
     args.heads = heads, args.kv_heads = kv_heads, args.head_dim = args.value_dim = head_dim;
     args.scale = 1 / std::sqrt(double(head_dim));
     args.mask.causal = true;
     for (int64_t b = 0; b < batch; ++b) {
-      Tensor keys = zeros({past, kv_heads * head_dim}, dtype), values = zeros({past, kv_heads * head_dim}, dtype);
-      args.segments.push_back({b, 1, 0, past, keys, values});
-      bytes += double(keys.bytes() + values.bytes());
+      const PagedRows keys = pages();
+      args.segments.push_back({b, 1, 0, past, keys, pages()});
     }
   }
   /// Reads the same memory with all threads: the ceiling.
   void probe() const {
     for (const AttentionSegment& s : args.segments)
-      for (const Tensor& t : {s.keys, s.values}) {
-        const auto* p = static_cast<const uint64_t*>(t.raw());
-        parallel_for(t.bytes() / 8, 1 << 13, [&](int64_t begin, int64_t end, int) {
-          uint64_t sum[16] = {};
-          for (int64_t i = begin; i + 16 <= end; i += 16)
-            for (int u = 0; u < 16; ++u) sum[u] += p[i + u];
-          for (uint64_t x : sum) sink = sink + x;
-        });
-      }
+      for (const PagedRows* rows : {&s.keys, &s.values})
+        for (const Tensor& t : rows->pages) {
+          const auto* p = static_cast<const uint64_t*>(t.raw());
+          parallel_for(t.bytes() / 8, 1 << 13, [&](int64_t begin, int64_t end, int) {
+            uint64_t sum[16] = {};
+            for (int64_t i = begin; i + 16 <= end; i += 16)
+              for (int u = 0; u < 16; ++u) sum[u] += p[i + u];
+            for (uint64_t x : sum) sink = sink + x;
+          });
+        }
   }
   static inline thread_local volatile uint64_t sink = 0;
 };
@@ -166,11 +176,18 @@ int main(int count, char** words) {
     for (const Shape4& s : {Shape4{1, 8192, 12, 12, 64}, Shape4{16, 512, 12, 12, 64}, Shape4{1, 16384, 32, 8, 128},
                             Shape4{8, 1024, 8, 1, 64}})
       for (DType dtype : {DType::f32, DType::bf16}) {
-        const auto d = std::make_shared<Decode>(s.batch, s.past, s.heads, s.kv_heads, s.head_dim, dtype);
-        keep.push_back(d);
         const std::string name =
             cat(dtype, " B", s.batch, " S", s.past, " h", s.heads, "/", s.kv_heads, " d", s.head_dim);
-        cases.push_back({"decode   " + name, d->bytes, "GB/s", [d] { attention(d->args); }, {}});
+        const auto add = [&](const std::string& what, DType cached, int64_t page_rows) {
+          const auto d =
+              std::make_shared<Decode>(s.batch, s.past, s.heads, s.kv_heads, s.head_dim, dtype, cached, page_rows);
+          keep.push_back(d);
+          cases.push_back({what + name, d->bytes, "GB/s", [d] { attention(d->args); }, {}});
+          return d;
+        };
+        const auto d = add("decode   ", dtype, s.past);
+        add("in pages ", dtype, kPageRows);
+        add("of int8  ", DType::i8, kPageRows);
         cases.push_back({"read     " + name, d->bytes, "GB/s", [d] { d->probe(); }, {}});
       }
   for (int round = -1; round < rounds; ++round)

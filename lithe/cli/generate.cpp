@@ -18,11 +18,20 @@ namespace {
 struct Options {
   std::string model, weights, precision = "f32", prompts_file;
   std::vector<std::string> prompts;
-  std::optional<int64_t> max_new_tokens, top_k, seed, batch_size;
+  std::optional<std::string> cache_type;
+  std::optional<int64_t> max_new_tokens, top_k, seed, batch_size, cache_tokens;
   std::optional<double> temperature, top_p, repetition_penalty;
   std::vector<std::string> stop;
   bool greedy = false, no_cache = false, json = false, times = false, el_rewrite = false;
 };
+
+void log_times(const GenerateTimes& t) {
+  const auto rate = [](int64_t tokens, double seconds) { return double(tokens) / std::max(seconds, 1e-9); };
+  log_info("prefill ", t.prompt_tokens, " tokens in ", t.prefill_seconds, " s (",
+           rate(t.prompt_tokens, t.prefill_seconds), " tokens/s); decode ", t.new_tokens, " tokens in ",
+           t.decode_seconds, " s (", rate(t.new_tokens, t.decode_seconds), " tokens/s); decode state ",
+           format_bytes(double(t.peak_state_bytes)), " in ", format_bytes(double(t.peak_state_allocated)));
+}
 
 int run(const Options& o) {
   catch_stop_signals();
@@ -34,6 +43,8 @@ int run(const Options& o) {
   take(config.top_k, o.top_k);
   take(config.seed, o.seed);
   take(config.batch_size, o.batch_size);
+  take(config.cache_tokens, o.cache_tokens);
+  take(config.cache_dtype, o.cache_type);
   take(config.temperature, o.temperature);
   take(config.top_p, o.top_p);
   take(config.repetition_penalty, o.repetition_penalty);
@@ -55,34 +66,35 @@ int run(const Options& o) {
   const auto begin = [&] {
     if (!std::exchange(begun, true)) std::cout << prompts[0] << std::flush;
   };
-  const auto print = [&](size_t, std::string_view piece) {
-    if (!streaming) return;
-    begin();
-    std::cout << piece << std::flush;
-  };
-  GenerateTimes times;
-  const auto results = generate(*loaded.model, *loaded.tokenizer, prompts, config, print, &times);
-  if (o.json) {
-    for (size_t i = 0; i < results.size(); ++i)
+  GenerateEvents events;
+  if (streaming)
+    events.on_text = [&](size_t, std::string_view piece) {
+      begin();
+      std::cout << piece << std::flush;
+    };
+  size_t done = 0;
+  events.on_done = [&](size_t i, Generation&& result) {
+    ++done;
+    if (o.json) {
       std::cout << Json({{"prompt", prompts[i]},
-                         {"text", results[i].text},
-                         {"finish", results[i].finish},
-                         {"prompt_tokens", results[i].prompt_tokens},
-                         {"new_tokens", results[i].tokens.size()}})
+                         {"text", result.text},
+                         {"finish", result.finish},
+                         {"prompt_tokens", result.prompt_tokens},
+                         {"new_tokens", result.tokens.size()}})
                        .dump(-1, ' ', false, Json::error_handler_t::replace)
                 << "\n";
-  } else if (streaming) {
-    begin();
-    std::cout << "\n";
-  } else {
-    for (size_t i = 0; i < results.size(); ++i)
-      std::cout << "==> " << i + 1 << "\n" << prompts[i] << results[i].text << "\n";
-  }
-  if (o.times)
-    log_info("prefill ", times.prompt_tokens, " tokens in ", times.prefill_seconds, " s; decode ", times.new_tokens,
-             " tokens in ", times.decode_seconds, " s (",
-             double(times.new_tokens) / std::max(times.decode_seconds, 1e-9), " tokens/s); decode state ",
-             format_bytes(double(times.peak_state_bytes)));
+    } else if (streaming) {
+      begin();
+      std::cout << "\n";
+    } else {
+      std::cout << "==> " << i + 1 << "\n" << prompts[i] << result.text << "\n";
+    }
+    std::cout << std::flush;
+  };
+  GenerateTimes times;
+  generate_each(*loaded.model, *loaded.tokenizer, prompts, config, events, &times);
+  if (o.times || !o.prompts_file.empty()) log_times(times);
+  if (done < prompts.size()) log_info("stopped: ", prompts.size() - done, " of ", prompts.size(), " prompts not begun");
   if (stop_signal()) return 128 + stop_signal();
   return 0;
 }
@@ -109,6 +121,12 @@ Command add_generate(CLI::App& app) {
   app.add_option("--seed", o->seed, "of the draws")->check(CLI::NonNegativeNumber);
   app.add_option("--batch-size", o->batch_size, "prompts continued at once; does not change the texts")
       ->check(CLI::PositiveNumber);
+  app.add_option("--cache-type", o->cache_type,
+                 "type of the keys and values that are kept; int8: a quarter of f32; default: that of --precision")
+      ->check(CLI::IsMember({"f32", "bf16", "int8"}));
+  app.add_option("--cache-tokens", o->cache_tokens,
+                 "tokens that prompts under way may keep at most; others wait; 0: no limit")
+      ->check(CLI::NonNegativeNumber);
   app.add_flag("--no-cache", o->no_cache, "recompute the whole text for every token (slow, for checks)");
   app.add_flag("--json", o->json, "one JSON object a prompt");
   app.add_flag("--times", o->times, "log tokens per second of prefill and decode");

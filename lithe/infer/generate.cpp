@@ -2,8 +2,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <deque>
+#include <map>
+#include <optional>
 
 #include "lithe/base/stop.h"
+#include "lithe/infer/continuation.h"
 #include "lithe/ops/basic.h"
 
 namespace lithe {
@@ -11,157 +15,206 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// One prompt on its way.
-struct Running {
-  size_t prompt;
-  std::vector<int32_t> tokens;  // prompt and continuation
-  int64_t new_tokens = 0, limit = 0;
-  StreamDecoder decoder;
-  std::string pending;  // decoded text that may still turn out to be the start of a stop string
+// Hands results on in the order of prompts.
+class InOrder {
+ public:
+  explicit InOrder(const GenerateEvents& events) : events_(events) {}
+  void add(size_t prompt, Generation result) {
+    waiting_.emplace(prompt, std::move(result));
+    for (auto first = waiting_.find(next_); first != waiting_.end(); first = waiting_.find(++next_)) {
+      if (events_.on_done) events_.on_done(next_, std::move(first->second));
+      waiting_.erase(first);
+    }
+  }
+  /// The first prompt whose result has not been handed on.
+  size_t next() const { return next_; }
+
+ private:
+  const GenerateEvents& events_;
+  size_t next_ = 0;
+  std::map<size_t, Generation> waiting_;
 };
 
-// How many bytes at the end of `text` may begin one of the stop strings.
-size_t held_back(const std::string& text, const std::vector<std::string>& stops) {
-  size_t held = 0;
-  for (const std::string& stop : stops)
-    for (size_t n = std::min(text.size(), stop.size() - 1); n > held; --n)
-      if (text.compare(text.size() - n, n, stop, 0, n) == 0) held = n;
-  return held;
-}
-
-class Generator {
+// Continuous batching: continuations in the slots of one decode state; a slot that is done is emptied for the next
+// prompt. All rows of a step run together, and no row's bits depend on the others.
+class Scheduler {
  public:
-  Generator(const Model& model, const Tokenizer& tokenizer, const GenerateConfig& config,
-            const std::function<void(size_t, std::string_view)>& on_text, std::vector<Generation>& results,
-            GenerateTimes& times)
-      : model_(model), tokenizer_(tokenizer), config_(config), on_text_(on_text), results_(results), times_(times) {}
-
-  void run(std::vector<Running> running) {
+  Scheduler(const Model& model, const GenerateConfig& config, const GenerateEvents& events,
+            std::deque<Continuation> waiting, GenerateTimes& times)
+      : model_(model), config_(config), events_(events), waiting_(std::move(waiting)), times_(times), done_(events) {
+    slots_.resize(std::min(waiting_.size(), size_t(config.batch_size)));
     int64_t capacity = 0;
-    for (const Running& r : running) capacity = std::max(capacity, int64_t(r.tokens.size()) + r.limit);
-    std::unique_ptr<DecodeState> state;
-    if (config_.use_cache) state = model_.make_state(int64_t(running.size()), capacity);
-    bool first = true;
-    while (!running.empty()) {
-      const auto start = Clock::now();
-      const Tensor logits = next_logits(running, state.get(), first);
-      (first ? times_.prefill_seconds : times_.decode_seconds) +=
-          std::chrono::duration<double>(Clock::now() - start).count();
-      if (state) times_.peak_state_bytes = std::max(times_.peak_state_bytes, state->bytes());
-      first = false;
-      std::vector<int64_t> alive;
-      for (size_t b = 0; b < running.size(); ++b)
-        if (accept(running[b], {logits.data<float>() + int64_t(b) * logits.cols(), size_t(logits.cols())}))
-          alive.push_back(int64_t(b));
-      if (alive.size() == running.size()) continue;
-      std::vector<Running> rest;
-      for (int64_t b : alive) rest.push_back(std::move(running[size_t(b)]));
-      running = std::move(rest);
-      if (state && !running.empty()) state->reorder(alive);
+    for (const Continuation& c : waiting_) capacity = std::max(capacity, c.most_tokens());
+    if (config_.use_cache && !slots_.empty())
+      state_ = model_.make_state(int64_t(slots_.size()), capacity, config.cache_type());
+  }
+
+  void run() {
+    while (!stop_signal()) {
+      admit();
+      const std::vector<Fed> fed = choose_rows();
+      if (fed.empty()) return;
+      step(fed);
     }
+    for (size_t slot = 0; slot < slots_.size(); ++slot)
+      if (slots_[slot]) {
+        slots_[slot]->interrupt(events_);
+        finish(slot);
+      }
   }
 
  private:
+  // Results that may wait for an earlier prompt's, for each slot.
+  static constexpr size_t kAhead = 64;
+  // Rows of a slot in a step.
+  struct Fed {
+    size_t slot;
+    int64_t begin, end;  // tokens of its continuation
+  };
   const Model& model_;
-  const Tokenizer& tokenizer_;
   const GenerateConfig& config_;
-  const std::function<void(size_t, std::string_view)>& on_text_;
-  std::vector<Generation>& results_;
+  const GenerateEvents& events_;
+  std::deque<Continuation> waiting_;
   GenerateTimes& times_;
+  InOrder done_;
+  std::vector<std::optional<Continuation>> slots_;
+  std::unique_ptr<DecodeState> state_;
+  int64_t reserved_ = 0;  // tokens that those under way may come to
 
-  // Logits [sequences, V] f32 behind each sequence's last token.
-  Tensor next_logits(const std::vector<Running>& running, DecodeState* state, bool first) {
+  // Who runs is reserved what it may need: nobody is ever thrown out to be read again.
+  void admit() {
+    for (auto& slot : slots_) {
+      if (slot || waiting_.empty()) continue;
+      const Continuation& next = waiting_.front();
+      if (config_.cache_tokens && reserved_ + next.most_tokens() > config_.cache_tokens) return;
+      if (next.prompt() >= done_.next() + kAhead * slots_.size()) return;
+      reserved_ += next.most_tokens();
+      times_.prompt_tokens += next.prompt_tokens();
+      slot.emplace(std::move(waiting_.front()));
+      waiting_.pop_front();
+    }
+  }
+
+  // One row of each that is under way, and new prompts in pieces whose ends depend on the prompt alone.
+  std::vector<Fed> choose_rows() const {
+    std::vector<Fed> fed;
+    int64_t prefill = 0;
+    for (size_t slot = 0; slot < slots_.size(); ++slot) {
+      if (!slots_[slot]) continue;
+      const int64_t all = int64_t(slots_[slot]->tokens().size()), past = state_ ? state_->length(int64_t(slot)) : 0,
+                    end = state_ ? std::min(all, past + config_.prefill_tokens) : all;
+      if (end - past > 1) {
+        if (state_ && prefill && prefill + end - past > config_.prefill_tokens) continue;
+        prefill += end - past;
+      }
+      fed.push_back({slot, past, end});
+    }
+    return fed;
+  }
+
+  void step(const std::vector<Fed>& fed) {
+    const auto start = Clock::now();
+    std::vector<int64_t> ready, last_rows;  // those whose next token is known after this step, and where
+    const Tensor logits = next_logits(fed, ready, last_rows);
+    share_out(std::chrono::duration<double>(Clock::now() - start).count(), fed);
+    for (size_t i = 0; i < ready.size(); ++i) {
+      Continuation& c = *slots_[size_t(ready[i])];
+      const size_t before = c.tokens().size();
+      const bool goes_on =
+          c.accept({logits.data<float>() + int64_t(i) * logits.cols(), size_t(logits.cols())}, config_, events_);
+      times_.new_tokens += int64_t(c.tokens().size() - before);
+      if (!goes_on) finish(size_t(ready[i]));
+    }
+  }
+
+  // Logits f32 [ready, V].
+  Tensor next_logits(const std::vector<Fed>& fed, std::vector<int64_t>& ready, std::vector<int64_t>& last_rows) {
     std::vector<int32_t> ids;
-    std::vector<int64_t> counts, offsets{0};
-    for (const Running& r : running) {
-      const auto begin = state && !first ? r.tokens.end() - 1 : r.tokens.begin();
-      ids.insert(ids.end(), begin, r.tokens.end());
-      counts.push_back(r.tokens.end() - begin);
+    std::vector<int64_t> counts(slots_.size()), offsets{0};
+    for (const auto& [slot, begin, end] : fed) {
+      const std::vector<int32_t>& tokens = slots_[slot]->tokens();
+      ids.insert(ids.end(), tokens.begin() + begin, tokens.begin() + end);
+      counts[slot] = end - begin;
       offsets.push_back(int64_t(ids.size()));
+      if (end < int64_t(tokens.size())) continue;
+      ready.push_back(int64_t(slot));
+      last_rows.push_back(int64_t(ids.size()) - 1);
     }
     const NoGrad no_grad;
-    const Sequences sequences = state ? model_.continue_sequences(*state, counts) : Sequences(offsets);
-    const Var rows = model_.forward(tensor_of({int64_t(ids.size())}, ids), sequences, state);
-    return cast(model_.logits(pick_rows(rows, sequences.last_rows())), DType::f32).value();
+    const Sequences sequences = state_ ? model_.continue_sequences(*state_, counts) : Sequences(offsets);
+    const Var rows = model_.forward(tensor_of({int64_t(ids.size())}, ids), sequences, state_.get());
+    if (state_) {
+      times_.peak_state_bytes = std::max(times_.peak_state_bytes, state_->bytes());
+      times_.peak_state_allocated =
+          std::max(times_.peak_state_allocated, ledger(model_.device()).current(MemoryClass::decode));
+    }
+    if (ready.empty()) return {};
+    return cast(model_.logits(pick_rows(rows, last_rows)), DType::f32).value();
   }
 
-  // Adds the next token; false when the sequence is finished.
-  bool accept(Running& r, std::span<const float> logits) {
-    Generation& out = results_[r.prompt];
-    if (stop_signal()) return finish(r, "interrupted");
-    const int32_t token =
-        choose_token(logits.first(size_t(tokenizer_.vocab_size())), r.tokens, config_, int64_t(r.prompt), r.new_tokens);
-    if (tokenizer_.specials().eos && token == *tokenizer_.specials().eos) return finish(r, "end");
-    r.tokens.push_back(token);
-    out.tokens.push_back(token);
-    ++r.new_tokens;
-    ++times_.new_tokens;
-    r.pending += r.decoder.push(token);
-    if (cut_at_stop(r)) return finish(r, "stop", false);
-    emit(r, r.pending.size() - held_back(r.pending, config_.stop));
-    if (r.new_tokens >= r.limit) return finish(r, "length");
-    return true;
+  void share_out(double seconds, const std::vector<Fed>& fed) {
+    int64_t prompt = 0, all = 0;
+    for (const auto& [slot, begin, end] : fed) {
+      all += end - begin;
+      if (int64_t(slots_[slot]->tokens().size()) == slots_[slot]->prompt_tokens()) prompt += end - begin;
+    }
+    times_.prefill_seconds += seconds * double(prompt) / double(all);
+    times_.decode_seconds += seconds * double(all - prompt) / double(all);
   }
 
-  bool cut_at_stop(Running& r) {
-    size_t at = std::string::npos;
-    for (const std::string& stop : config_.stop) at = std::min(at, r.pending.find(stop));
-    if (at == std::string::npos) return false;
-    r.pending.resize(at);
-    return true;
-  }
-
-  void emit(Running& r, size_t bytes) {
-    if (!bytes) return;
-    results_[r.prompt].text.append(r.pending, 0, bytes);
-    if (on_text_) on_text_(r.prompt, std::string_view(r.pending).substr(0, bytes));
-    r.pending.erase(0, bytes);
-  }
-
-  bool finish(Running& r, const char* why, bool flush = true) {
-    if (flush) r.pending += r.decoder.finish();
-    std::string reason = why;
-    if (flush && cut_at_stop(r)) reason = "stop";
-    emit(r, r.pending.size());
-    results_[r.prompt].finish = reason;
-    return false;
+  void finish(size_t slot) {
+    Continuation& c = *slots_[slot];
+    reserved_ -= c.most_tokens();
+    done_.add(c.prompt(), c.take_result());
+    slots_[slot].reset();
+    if (state_) state_->truncate(int64_t(slot), 0);
   }
 };
 
+std::deque<Continuation> continuations(const Model& model, const Tokenizer& tokenizer,
+                                       const std::vector<std::string>& prompts, const GenerateConfig& config) {
+  std::deque<Continuation> out;
+  const auto bos = tokenizer.specials().bos ? tokenizer.specials().bos : tokenizer.specials().eos;
+  const int64_t most = model.position_limit();
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    std::vector<int32_t> tokens;
+    if (bos) tokens.push_back(*bos);
+    const auto ids = tokenizer.encode(prompts[i]);
+    tokens.insert(tokens.end(), ids.begin(), ids.end());
+    check_usage(!tokens.empty(), "generate", "prompt ", i + 1,
+                " is empty and the tokenizer has no token to begin with");
+    const int64_t length = int64_t(tokens.size());
+    check_usage(!most || length <= most, "generate", "prompt ", i + 1, " has ", length,
+                " tokens, the model has positions for ", most, "; shorten it");
+    const int64_t limit = most ? std::min(config.max_new_tokens, most - length + 1) : config.max_new_tokens;
+    out.emplace_back(i, std::move(tokens), limit, tokenizer, prompts[i].empty());
+    check_usage(!config.cache_tokens || out.back().most_tokens() <= config.cache_tokens, "generate", "prompt ", i + 1,
+                " may come to ", out.back().most_tokens(), " tokens, cache_tokens allows ", config.cache_tokens,
+                "; raise it or lower max_new_tokens");
+  }
+  return out;
+}
+
 }  // namespace
+
+void generate_each(const Model& model, const Tokenizer& tokenizer, const std::vector<std::string>& prompts,
+                   const GenerateConfig& config, const GenerateEvents& events, GenerateTimes* times) {
+  config.validate();
+  model.check_predicts_next("generate");
+  GenerateTimes unused;
+  Scheduler(model, config, events, continuations(model, tokenizer, prompts, config), times ? *times : unused).run();
+}
 
 std::vector<Generation> generate(const Model& model, const Tokenizer& tokenizer,
                                  const std::vector<std::string>& prompts, const GenerateConfig& config,
                                  const std::function<void(size_t, std::string_view)>& on_text, GenerateTimes* times) {
-  config.validate();
-  model.check_predicts_next("generate");
   std::vector<Generation> results(prompts.size());
-  GenerateTimes unused;
-  Generator generator(model, tokenizer, config, on_text, results, times ? *times : unused);
-  const auto bos = tokenizer.specials().bos ? tokenizer.specials().bos : tokenizer.specials().eos;
-  for (size_t begin = 0; begin < prompts.size(); begin += size_t(config.batch_size)) {
-    std::vector<Running> running;
-    for (size_t i = begin; i < std::min(prompts.size(), begin + size_t(config.batch_size)); ++i) {
-      Running r{.prompt = i,
-                .tokens = {},
-                .limit = config.max_new_tokens,
-                .decoder = StreamDecoder(tokenizer, prompts[i].empty()),
-                .pending = {}};
-      if (bos) r.tokens.push_back(*bos);
-      const auto ids = tokenizer.encode(prompts[i]);
-      r.tokens.insert(r.tokens.end(), ids.begin(), ids.end());
-      check_usage(!r.tokens.empty(), "generate", "prompt ", i + 1,
-                  " is empty and the tokenizer has no token to begin with");
-      const int64_t length = int64_t(r.tokens.size()), most = model.position_limit();
-      check_usage(!most || length <= most, "generate", "prompt ", i + 1, " has ", length,
-                  " tokens, the model has positions for ", most, "; shorten it");
-      if (most) r.limit = std::min(r.limit, most - length + 1);
-      results[i].prompt_tokens = length;
-      if (times) times->prompt_tokens += length;
-      running.push_back(std::move(r));
-    }
-    generator.run(std::move(running));
-  }
+  for (Generation& result : results) result.finish = "interrupted";
+  generate_each(
+      model, tokenizer, prompts, config,
+      GenerateEvents{.on_text = on_text,
+                     .on_done = [&](size_t prompt, Generation&& result) { results[prompt] = std::move(result); }},
+      times);
   return results;
 }
 

@@ -15,14 +15,33 @@ struct Generation {
 };
 
 struct GenerateTimes {
-  int64_t prompt_tokens = 0, new_tokens = 0, peak_state_bytes = 0;
+  int64_t prompt_tokens = 0, new_tokens = 0;
+  int64_t peak_state_bytes = 0;      // of decode state in use
+  int64_t peak_state_allocated = 0;  // of what the ledger has for it
+  /// Of all steps. A step that reads prompts and continues others is shared out by rows.
   double prefill_seconds = 0, decode_seconds = 0;
 };
 
-/// Continues each prompt. Results do not depend on batch_size: sequences do not see each other, and finished ones
-/// leave the batch. `on_text(i, piece)`, optional, receives prompt i's text as it comes, complete UTF-8 characters
-/// only, never past a stop string. Polls stop_signal(). A prompt that leaves no room below the model's longest
-/// position fails.
+/// What happens on the way. Both are optional.
+struct GenerateEvents {
+  /// Prompt i's text as it comes, complete UTF-8 characters only, never past a stop string.
+  std::function<void(size_t prompt, std::string_view piece)> on_text;
+  /// Prompt i is done; called in the order of prompts.
+  std::function<void(size_t prompt, Generation&& result)> on_done;
+};
+
+/// Continues each prompt: at most config.batch_size at once, and as many as config.cache_tokens allows. A prompt that
+/// is done makes room at once for the next, which is read in the same step in which others are continued, at most
+/// config.prefill_tokens of it at a time. Results do not depend on batch_size, cache_tokens or on who runs beside:
+/// sequences do not see each other, and draws are a function of (seed, prompt, token). Memory is bounded by the
+/// prompts themselves, the decode state and some results that wait for those of earlier prompts. Once stop_signal()
+/// is set, prompts under way are done ("interrupted") and no others begin.
+/// Fails (usage), before anything runs, when a prompt leaves no room below the model's longest position or in the
+/// cache.
+void generate_each(const Model& model, const Tokenizer& tokenizer, const std::vector<std::string>& prompts,
+                   const GenerateConfig& config, const GenerateEvents& events, GenerateTimes* times = nullptr);
+
+/// The same, with all results at the end; those of prompts that did not begin are empty and "interrupted".
 std::vector<Generation> generate(const Model& model, const Tokenizer& tokenizer,
                                  const std::vector<std::string>& prompts, const GenerateConfig& config,
                                  const std::function<void(size_t, std::string_view)>& on_text = {},

@@ -29,6 +29,19 @@ void GenerateConfig::fields(Fields& f) {
   f("batch_size", batch_size, "prompts that are continued at once", at_least(1));
   f("use_cache", use_cache,
     "keep the decode state; false recomputes the whole text for every token (slow, for checks)");
+  f("cache_dtype", cache_dtype,
+    "type of the keys and values that are kept: f32, bf16, or int8 with a scale per token and head; empty: that of "
+    "the rows",
+    one_of({"", "f32", "bf16", "int8"}));
+  f("cache_tokens", cache_tokens,
+    "tokens that prompts under way may keep at most, prompt and continuation counted in full; others wait; 0: no limit",
+    at_least(0));
+  f("prefill_tokens", prefill_tokens, "tokens of new prompts that join one step of those under way", at_least(1));
+}
+
+std::optional<DType> GenerateConfig::cache_type() const {
+  if (cache_dtype.empty()) return {};
+  return cache_dtype == "int8" ? DType::i8 : dtype_named(cache_dtype);
 }
 
 void GenerateConfig::validate() const {
@@ -41,6 +54,10 @@ void GenerateConfig::validate() const {
   check_usage(max_new_tokens >= 1 && max_new_tokens <= kMostNewTokens, "generate",
               "max_new_tokens must be between 1 and ", kMostNewTokens, ", got ", max_new_tokens);
   check_usage(batch_size >= 1 && top_k >= 0, "generate", "batch_size must be at least 1, top_k at least 0");
+  check_usage(cache_tokens >= 0 && prefill_tokens >= 1, "generate",
+              "cache_tokens must be at least 0, prefill_tokens at least 1");
+  check_usage(use_cache || (cache_dtype.empty() && cache_tokens == 0), "generate",
+              "cache_dtype and cache_tokens say how to keep the decode state, use_cache false not to; give only one");
 }
 
 // spec: search.greedy | search | the most likely token at each step; sampling with temperature, top-k, top-p | TB

@@ -1,10 +1,12 @@
 // Choosing the next token from logits.
 #pragma once
 
+#include <optional>
 #include <span>
 
 #include "lithe/base/fields.h"
 #include "lithe/base/random.h"
+#include "lithe/tensor/dtype.h"
 
 namespace lithe {
 
@@ -19,8 +21,12 @@ struct GenerateConfig {
   std::vector<std::string> stop;
   int64_t seed = 1, batch_size = 16;
   bool use_cache = true;
+  std::string cache_dtype;  // empty: the type of rows
+  int64_t cache_tokens = 0, prefill_tokens = 512;
 
   void fields(Fields& f);
+  /// What cache_dtype says; none: the type of the rows.
+  std::optional<DType> cache_type() const;
   /// Refuses (usage) what no rule of a field can show, and numbers that are none.
   void validate() const;
 };

@@ -33,7 +33,51 @@ bool is_matrix(const Tensor& x, int64_t cols, const Tensor& like) {
   return x.shape().rank() == 2 && x.dim(1) == cols && x.device() == like.device();
 }
 
+struct ShownPages {
+  const PagedRows& rows;
+};
+std::ostream& operator<<(std::ostream& out, const ShownPages& shown) {
+  if (!shown.rows.defined()) return out << "none";
+  return out << shown.rows.pages.size() << " x " << Shown{shown.rows.pages[0]};
+}
+
+/// The type of the keys and values that the segments read.
+DType key_type(const AttentionArgs& a) {
+  for (const AttentionSegment& s : a.segments)
+    if (s.key_rows > 0) return s.keys.defined() ? s.keys.dtype() : a.q.dtype();
+  return a.q.dtype();
+}
+
+/// Pages of `cols` numbers of `type` for `rows` rows, with scales where they are i8.
+bool are_pages(const PagedRows& x, int64_t rows, int64_t cols, DType type, const AttentionArgs& a) {
+  if (x.scales.size() != (type == DType::i8 ? x.pages.size() : 0)) return false;
+  for (size_t i = 0; i < x.pages.size(); ++i) {
+    const Tensor& page = x.pages[i];
+    const bool last = i + 1 == x.pages.size();
+    if (!is_matrix(page, cols, a.q) || page.dtype() != type) return false;
+    if (!last && (page.dim(0) != x.page_rows() || page.dim(0) % kPageRows != 0)) return false;
+    if (type == DType::i8 && (!is_matrix(x.scales[i], a.kv_heads, a.q) || x.scales[i].dim(0) != page.dim(0) ||
+                              x.scales[i].dtype() != DType::f32))
+      return false;
+    rows -= page.dim(0);
+  }
+  return rows <= 0;
+}
+
+void check_own_keys(const char* op, const AttentionArgs& a, size_t i, DType type) {
+  const AttentionSegment& s = a.segments[i];
+  require(are_pages(s.keys, s.key_rows, a.kv_heads * a.head_dim, type, a) &&
+              are_pages(s.values, s.key_rows, a.kv_heads * a.value_dim, type, a),
+          op, a, "segment ", i, " with ", s.key_rows, " key rows has keys ", ShownPages{s.keys}, " and values ",
+          ShownPages{s.values}, "; they must be ", type,
+          " pages [rows, kv_heads*head_dim] and [rows, kv_heads*value_dim] for all key rows, ",
+          "all but the last with the same multiple of ", kPageRows, " rows, with scales [rows, kv_heads] where i8");
+}
+
 void check_segments(const char* op, const AttentionArgs& a) {
+  const DType own = key_type(a);
+  require(own == a.q.dtype() || own == DType::i8 || own == DType::bf16 || own == DType::f32, op, a,
+          "keys must have the dtype of q, or be f32, bf16 or i8; are ", own);
   const int64_t queries = a.q.dim(0), keys = a.k ? a.k.dim(0) : 0, values = a.v ? a.v.dim(0) : 0;
   std::vector<std::pair<int64_t, int64_t>> covered;
   covered.reserve(a.segments.size());
@@ -44,14 +88,10 @@ void check_segments(const char* op, const AttentionArgs& a) {
     require(s.key_rows >= 0, op, a, "segment ", i, " has ", s.key_rows, " key rows");
     require(s.keys.defined() == s.values.defined(), op, a, "segment ", i,
             " must have both its own keys and values, or neither");
-    if (s.keys) {
-      require(is_matrix(s.keys, a.kv_heads * a.head_dim, a.q) && is_matrix(s.values, a.kv_heads * a.value_dim, a.q) &&
-                  s.keys.dim(0) >= s.key_rows && s.values.dim(0) >= s.key_rows,
-              op, a, "segment ", i, " with ", s.key_rows, " key rows has keys ", Shown{s.keys}, " and values ",
-              Shown{s.values}, "; they must be [>=key_rows, kv_heads*head_dim] and [>=key_rows, kv_heads*value_dim]");
-      require(s.keys.dtype() == a.q.dtype() && s.values.dtype() == a.q.dtype(), op, a, "segment ", i, " has keys ",
-              s.keys.dtype(), " and values ", s.values.dtype(), "; they must have the dtype of q");
-    } else {
+    if (s.keys.defined() && s.key_rows > 0) {
+      check_own_keys(op, a, i, own);
+    } else if (!s.keys.defined()) {
+      require(s.key_rows == 0 || own == a.q.dtype(), op, a, "segment ", i, " has keys of the dtype of q, others ", own);
       require(s.key_row >= 0 && s.key_row + s.key_rows <= std::min(keys, values), op, a, "segment ", i,
               " has key rows [", s.key_row, ",", s.key_row + s.key_rows, "), outside of k or v");
     }
@@ -90,7 +130,7 @@ void check_args(const AttentionGradArgs& g) {
   require(a.lse.defined(), op, a, "lse of the forward pass is needed");
   std::vector<std::pair<int64_t, int64_t>> covered;
   for (const AttentionSegment& s : a.segments) {
-    require(!s.keys, op, a, "segments with their own keys (decode caches) have no gradient");
+    require(!s.keys.defined(), op, a, "segments with their own keys (decode caches) have no gradient");
     if (s.key_rows > 0) covered.push_back({s.key_row, s.key_row + s.key_rows});
   }
   std::sort(covered.begin(), covered.end());
@@ -137,7 +177,9 @@ struct Rows {
 };
 
 double key_bytes(const AttentionArgs& a, double rows) {
-  return rows * double(a.kv_heads * (a.head_dim + a.value_dim)) * double(size_of(a.q.dtype()));
+  const DType type = key_type(a);
+  const int64_t scales = type == DType::i8 ? 2 * size_of(DType::f32) : 0;
+  return rows * double(a.kv_heads * ((a.head_dim + a.value_dim) * size_of(type) + scales));
 }
 
 double query_bytes(const AttentionArgs& a, double rows) {

@@ -6,13 +6,34 @@
 
 namespace lithe::kernels {
 
+/// Pages of several hold a multiple of so many rows: tiles of the kernels lie within one.
+constexpr int64_t kPageRows = 64;
+
+/// Keys or values in pages, one after another: pages [rows, cols], all of one type and, but for the last, of one
+/// number of rows, a multiple of kPageRows where there are several. Pages i8 have `scales`, f32 [rows, kv_heads] a
+/// page: the numbers of a row and head are its scale times the integers.
+struct PagedRows {
+  std::vector<Tensor> pages, scales;
+
+  PagedRows() = default;
+  PagedRows(Tensor rows) {
+    if (rows) pages.push_back(std::move(rows));
+  }
+  bool defined() const { return !pages.empty(); }
+  DType dtype() const { return pages[0].dtype(); }
+  int64_t cols() const { return pages[0].cols(); }
+  /// Rows of a page, the last one excepted.
+  int64_t page_rows() const { return pages[0].dim(0); }
+};
+
 /// One sequence: `query_rows` rows of q from `query_row` on attend to `key_rows` keys. Keys and values
 /// are rows [key_row, key_row + key_rows) of AttentionArgs::k and v, or of this segment's own `keys` and
-/// `values` when those are defined (a decode cache; rows beyond key_rows are not read).
+/// `values` when those are defined (a decode cache; rows beyond key_rows are not read). Own keys and values of a call
+/// have one type: that of q, or f32, bf16 or i8.
 /// Query i (from 0) has position i + key_rows - query_rows among the keys.
 struct AttentionSegment {
   int64_t query_row = 0, query_rows = 0, key_row = 0, key_rows = 0;
-  Tensor keys, values;
+  PagedRows keys, values;
 };
 
 /// Which keys a query may see, beyond being in its segment. `causal`: key position <= query position.

@@ -101,7 +101,7 @@ double largest_part(const std::vector<double>& work, int64_t parts) {
 
 void AttentionPlan::set_up(const AttentionArgs& a) {
   call_.args = &a;
-  call_.dtype = a.q.dtype();
+  call_.dtype = call_.key_dtype = a.q.dtype();
   call_.heads = a.heads;
   call_.kv_heads = a.kv_heads;
   call_.head_dim = a.head_dim;
@@ -116,7 +116,21 @@ void AttentionPlan::allocate(int64_t floats, Device device) {
   call_.workspace = static_cast<float*>(workspace_.raw());
 }
 
+AttentionRows AttentionPlan::add_pages(const PagedRows& own, const void* start, int64_t rows) {
+  // The vectors have room for all: addresses into them stay.
+  const AttentionRows out{pages_.data() + pages_.size(), own.scales.empty() ? nullptr : scales_.data() + scales_.size(),
+                          std::max<int64_t>(1, own.defined() ? own.page_rows() : rows)};
+  for (const Tensor& page : own.pages) pages_.push_back(page.raw());
+  for (const Tensor& scales : own.scales) scales_.push_back(scales.data<float>());
+  if (!own.defined()) pages_.push_back(start);
+  return out;
+}
+
 void AttentionPlan::add_spans(const AttentionArgs& a) {
+  size_t pages = 0;
+  for (const AttentionSegment& s : a.segments) pages += s.keys.pages.size() + s.values.pages.size() + 2;
+  pages_.reserve(pages);
+  scales_.reserve(pages);
   const int64_t item = size_of(call_.dtype);
   const auto row_of = [](const Tensor& x, int64_t row, int64_t cols, int64_t bytes) -> std::byte* {
     return x ? static_cast<std::byte*>(x.raw()) + row * cols * bytes : nullptr;
@@ -126,8 +140,11 @@ void AttentionPlan::add_spans(const AttentionArgs& a) {
     span.q = row_of(a.q, s.query_row, a.heads * a.head_dim, item);
     span.out = row_of(a.out, s.query_row, a.heads * a.value_dim, item);
     span.lse = reinterpret_cast<float*>(row_of(a.lse, s.query_row, a.heads, sizeof(float)));
-    span.k = s.keys ? s.keys.raw() : row_of(a.k, s.key_row, a.kv_heads * a.head_dim, item);
-    span.v = s.values ? s.values.raw() : row_of(a.v, s.key_row, a.kv_heads * a.value_dim, item);
+    span.k = row_of(a.k, s.key_row, a.kv_heads * a.head_dim, item);
+    span.v = row_of(a.v, s.key_row, a.kv_heads * a.value_dim, item);
+    span.keys = add_pages(s.keys, span.k, s.key_rows);
+    span.values = add_pages(s.values, span.v, s.key_rows);
+    if (s.keys.defined() && s.key_rows > 0) call_.key_dtype = s.keys.dtype();
     span.query_rows = s.query_rows;
     span.key_rows = s.key_rows;
     spans_.push_back(span);
@@ -168,7 +185,7 @@ AttentionPlan::AttentionPlan(const AttentionArgs& a) {
     AttentionSpan& s = spans_[i];
     if (!decodes(a, a.segments[i]) || s.query_rows == 0) continue;
     const ref::Visible keys = keys_seen(a, a.segments[i], 0, s.query_rows - 1);
-    const int64_t seen = std::max<int64_t>(0, keys.end - keys.begin);
+    const int64_t seen = std::max<int64_t>(0, keys.end - keys.begin / kKeyTile * kKeyTile);
     s.split_keys = std::max<int64_t>(2 * kKeyTile, round_up((seen + kSplits - 1) / kSplits, kKeyTile));
     s.splits = std::max<int64_t>(1, (seen + s.split_keys - 1) / s.split_keys);
     // Reading a key and a value takes the time of about 8 products with them.

@@ -19,12 +19,15 @@ class AttentionPlan {
   AttentionCall call_{};
   Tensor workspace_;
   std::vector<AttentionSpan> spans_;
+  std::vector<const void*> pages_;    // of all spans
+  std::vector<const float*> scales_;  // likewise, where they are i8
   std::vector<AttentionTask> tasks_;
   std::vector<double> work_;  // of each task
   std::vector<int64_t> first_task_;
 
   void set_up(const AttentionArgs& args);
   void add_spans(const AttentionArgs& args);
+  AttentionRows add_pages(const PagedRows& own, const void* start, int64_t rows);
   void add_gradient_tasks(bool split);
   void add_task(const AttentionTask& task, double work);
   void allocate(int64_t floats, Device device);

@@ -235,11 +235,19 @@ Var Backbone::forward(const Tensor& ids, const Sequences& sequences, DecodeState
   return final_norm_->forward(x);
 }
 
-std::unique_ptr<DecodeState> Backbone::make_state(int64_t sequences, int64_t capacity) const {
+DType Backbone::state_type(const Mixer& mixer, std::optional<DType> cache) const {
+  return cache && mixer.keeps_rows() ? *cache : compute_;
+}
+
+std::unique_ptr<DecodeState> Backbone::make_state(int64_t sequences, int64_t capacity,
+                                                  std::optional<DType> cache) const {
+  const bool keeps = std::any_of(blocks_.begin(), blocks_.end(), [](const Block& b) { return b.mixer->keeps_rows(); });
+  check_usage(!cache || keeps, "model", "a cache of another type (", cache.value_or(DType::f32),
+              ") needs a layer that keeps rows of past tokens; no mixer here does");
   DecodeState::States layers, cross;
   for (const Block& block : blocks_) {
     const auto state_of = [&](const Mixer& mixer) {
-      return block.skip_mixer ? nullptr : mixer.make_state(sequences, capacity, compute_, device_);
+      return block.skip_mixer ? nullptr : mixer.make_state(sequences, capacity, state_type(mixer, cache), device_);
     };
     layers.push_back(state_of(*block.mixer));
     if (block.cross) cross.push_back(state_of(*block.cross));
@@ -262,11 +270,12 @@ void Backbone::read_memory(DecodeState& state, const Memory& memory) const {
     }
 }
 
-int64_t Backbone::state_bytes(const std::vector<int64_t>& tokens, const std::vector<int64_t>& memory_tokens) const {
+int64_t Backbone::state_bytes(const std::vector<int64_t>& tokens, const std::vector<int64_t>& memory_tokens,
+                              std::optional<DType> cache) const {
   int64_t total = 0;
   for (const Block& block : blocks_)
     if (!block.skip_mixer)
-      total += block.mixer->state_bytes(tokens, compute_) +
+      total += block.mixer->state_bytes(tokens, state_type(*block.mixer, cache)) +
                (block.cross ? block.cross->state_bytes(memory_tokens, compute_) : 0);
   return total;
 }

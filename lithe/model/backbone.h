@@ -26,12 +26,14 @@ class Backbone {
   /// a state the rows continue its sequences. `memory`: what cross-attention reads, where there is no state.
   Var forward(const Tensor& ids, const Sequences& sequences, DecodeState* state, const Memory* memory) const;
 
-  std::unique_ptr<DecodeState> make_state(int64_t sequences, int64_t capacity) const;
+  /// `cache`: see Model::make_state.
+  std::unique_ptr<DecodeState> make_state(int64_t sequences, int64_t capacity, std::optional<DType> cache) const;
   /// Gives a new state what the layers keep of the memory.
   void read_memory(DecodeState& state, const Memory& memory) const;
   /// Bytes of decode state when sequence b has tokens[b] tokens and a memory of memory_tokens[b], by the parts'
   /// formulas.
-  int64_t state_bytes(const std::vector<int64_t>& tokens, const std::vector<int64_t>& memory_tokens) const;
+  int64_t state_bytes(const std::vector<int64_t>& tokens, const std::vector<int64_t>& memory_tokens,
+                      std::optional<DType> cache) const;
   /// The longest sequence the parts allow; 0: unlimited.
   int64_t position_limit() const;
 
@@ -64,6 +66,7 @@ class Backbone {
   Var embed(const Tensor& ids, const Sequences& sequences) const;
   Var run_block(const Block& block, const Var& x, const MixerInput& in, MixerState* cross) const;
   Var companion_of(const Block& block, const Var& embedded, const Var& reference) const;
+  DType state_type(const Mixer& mixer, std::optional<DType> cache) const;
   void set_up_companions();
   Tensor reference_start(int64_t rows) const;
   std::vector<Var> reference_rows(int64_t count) const;

@@ -1,5 +1,7 @@
 #include "lithe/model/model.h"
 
+#include <algorithm>
+
 #include "lithe/base/json.h"
 #include "lithe/model/quantized_weights.h"
 #include "lithe/model/safetensors.h"

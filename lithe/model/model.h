@@ -54,8 +54,11 @@ class Model {
   void check_predicts_next(const char* operation) const;
   Head::LabelCount label_count(const Sequences& sequences) const { return head_->count(sequences); }
 
-  std::unique_ptr<DecodeState> make_state(int64_t sequences, int64_t capacity) const {
-    return decoder_->make_state(sequences, capacity);
+  /// A state for `sequences` sequences of at most `capacity` tokens. Layers that keep rows of past tokens keep them in
+  /// `cache` (f32, bf16, i8) where it is given, else in the compute dtype. Fails (usage) where it is given and none
+  /// does.
+  std::unique_ptr<DecodeState> make_state(int64_t sequences, int64_t capacity, std::optional<DType> cache = {}) const {
+    return decoder_->make_state(sequences, capacity, cache);
   }
   /// encoder_decoder: encodes the sources, one a sequence of a new state, and keeps in it what the decoder reads.
   void read_source(DecodeState& state, const Tensor& source, const Sequences& sequences) const;
@@ -63,8 +66,9 @@ class Model {
   Sequences continue_sequences(const DecodeState& state, const std::vector<int64_t>& counts) const;
   /// Bytes of decode state when sequence b has tokens[b] tokens, and a source of source_tokens[b], by the parts'
   /// formulas.
-  int64_t state_bytes(const std::vector<int64_t>& tokens, const std::vector<int64_t>& source_tokens = {}) const {
-    return decoder_->state_bytes(tokens, source_tokens);
+  int64_t state_bytes(const std::vector<int64_t>& tokens, const std::vector<int64_t>& source_tokens = {},
+                      std::optional<DType> cache = {}) const {
+    return decoder_->state_bytes(tokens, source_tokens, cache);
   }
   /// The longest sequence the parts allow; 0: unlimited.
   int64_t position_limit() const { return decoder_->position_limit(); }

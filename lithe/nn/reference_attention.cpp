@@ -1,5 +1,6 @@
 #include "lithe/nn/reference_attention.h"
 
+#include "lithe/kernels/elementwise.h"
 #include "lithe/nn/key_value_cache.h"
 #include "lithe/ops/basic.h"
 #include "lithe/ops/token_map.h"
@@ -89,7 +90,8 @@ Var ReferenceAttention::step(const MixerInput& in) const {
     caches.push_back({state.keys, state.values.entries()[size_t(b)].values});
   }
   const Var q = turned(q_(pick_rows(in.companion, positions)), in.sequences);
-  return attend_cached(q.value(), caches, state.values.tokens(), in.sequences, {.heads = heads_, .kv_heads = heads_, .mask = kCausal});
+  return attend_cached(q.value(), caches, state.values.tokens(), in.sequences,
+                       {.heads = heads_, .kv_heads = heads_, .mask = kCausal});
 }
 
 std::unique_ptr<MixerState> ReferenceAttention::make_state(int64_t sequences, int64_t capacity, DType dtype,

@@ -186,6 +186,8 @@ class Mixer : public Part {
   /// A state for `sequences` sequences of at most `capacity` tokens.
   virtual std::unique_ptr<MixerState> make_state(int64_t sequences, int64_t capacity, DType dtype,
                                                  Device device) const = 0;
+  /// The state keeps rows of each token, which may be stored in another type than that of the rows (f32, bf16, i8).
+  virtual bool keeps_rows() const { return false; }
   /// What MixerState::bytes() says when sequence b has tokens[b] tokens, with rows of `dtype` (spec 0.3).
   virtual int64_t state_bytes(const std::vector<int64_t>& tokens, DType dtype) const = 0;
   /// Cross forms: gives a new state what it keeps of the memory. Its `tokens` are the memory's.

@@ -1,5 +1,6 @@
 #include "lithe/ops/attention.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "lithe/kernels/rope.h"
@@ -67,14 +68,18 @@ Var attend_by_maps(const Var& q, const Var& k, const Var& v, const Sequences& se
   return concatenate_rows(parts);
 }
 
-Tensor attend_cached(const Tensor& q, const std::vector<KeyValues>& caches, const std::vector<int64_t>& tokens,
+Tensor attend_cached(const Tensor& q, const std::vector<KeyValues>& caches, const std::vector<int64_t>& keys,
                      const Sequences& queries, const AttendOptions& options) {
-  check(int64_t(caches.size()) == queries.count() && !caches.empty() && tokens.size() == caches.size(), "attend_cached",
-        "one cache a sequence: ", queries.count(), ", got ", caches.size());
-  auto args = arguments(q, caches[0].keys.cols(), caches[0].values.cols(), options);
+  check(int64_t(caches.size()) == queries.count() && caches.size() == keys.size() && !caches.empty(), "attend_cached",
+        "one cache and one number of keys a sequence: ", queries.count(), ", got ", caches.size(), " and ",
+        keys.size());
+  const auto filled =
+      std::find_if(caches.begin(), caches.end(), [](const KeyValues& cache) { return cache.keys.defined(); });
+  check(filled != caches.end() && filled->values.defined(), "attend_cached", "no cache holds keys and values");
+  auto args = arguments(q, filled->keys.cols(), filled->values.cols(), options);
   for (int64_t b = 0; b < queries.count(); ++b) {
     const KeyValues& cache = caches[size_t(b)];
-    args.segments.push_back({queries.offset(b), queries.length(b), 0, tokens[size_t(b)], cache.keys, cache.values});
+    args.segments.push_back({queries.offset(b), queries.length(b), 0, keys[size_t(b)], cache.keys, cache.values});
   }
   kernels::attention(args);
   return args.out;

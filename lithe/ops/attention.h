@@ -26,12 +26,12 @@ Var attend(const Var& q, const Var& k, const Var& v, const Sequences& queries, c
 Var attend_by_maps(const Var& q, const Var& k, const Var& v, const Sequences& sequences, const AttendOptions& options,
                    const std::function<Var(const Var& map, int64_t b)>& change);
 
-/// The same for decoding, without gradients: sequence b's keys and values are caches[b] rows [0, tokens[b]), of which
-/// the last are its queries' own under a causal mask.
+/// The same for decoding, without gradients: sequence b's keys and values are rows [0, keys[b]) of caches[b]. Its last
+/// query stands at the last key.
 struct KeyValues {
-  Tensor keys, values;  // [capacity, kv_heads*d_h], [capacity, kv_heads*d_v]
+  kernels::PagedRows keys, values;  // [capacity, kv_heads*d_h], [capacity, kv_heads*d_v]
 };
-Tensor attend_cached(const Tensor& q, const std::vector<KeyValues>& caches, const std::vector<int64_t>& tokens,
+Tensor attend_cached(const Tensor& q, const std::vector<KeyValues>& caches, const std::vector<int64_t>& keys,
                      const Sequences& queries, const AttendOptions& options);
 
 /// Rotates each head's channels by the row's position. x [N, heads*head_dim].

@@ -43,6 +43,7 @@ class TranslateProgram : public testing::Test {
     save_config(model.config(), Path(run()) / "config.json");
     save_weights(model, Path(run()) / "model.safetensors");
     save_tokenizer(*make_byte_tokenizer(), run());
+    write_file(Path(run()) / "resolved_recipe.yaml", "translate: {num_beams: 4}\n");
     scratch_->add("lines.txt", kText);
   }
   static void TearDownTestSuite() { delete scratch_; }
@@ -154,7 +155,7 @@ TEST_F(TranslateProgram, ALineIsAnsweredBeforeTheNextIsSent) {
 
 TEST_F(TranslateProgram, ErrorsSayWhatIsWrong) {
   expect_error({}, {"model", "lithe translate --help"});
-  expect_error({*scratch_ / "nothing"}, {"is not a directory"});
+  expect_error({*scratch_ / "nothing"}, {"has no resolved_recipe.yaml"});
   expect_error({run(), "--num-beams", "2", "--n-best", "3"}, {"num_return_sequences", "num_beams 2, got 3"});
   expect_error({run(), "--length-penalty", "x"}, {"--length-penalty"});
   expect_error({run(), "--window", "0"}, {"--window"});

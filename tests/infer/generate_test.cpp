@@ -232,5 +232,113 @@ TEST(Generate, TimesCountTokens) {
   EXPECT_GT(times.peak_state_bytes, 0);
 }
 
+// oracle: infer.kv_cache, hpc.paged
+TEST(Generate, TextsDoNotDependOnWhoRunsBeside) {
+  const auto model = random_model("rotary", 512);
+  std::vector<std::string> prompts;
+  for (int i = 0; i < 23; ++i) prompts.push_back(std::string(size_t(i * 37 % 150), char('a' + i)));
+  for (const char* type : {"", "bf16", "int8"}) {
+    GenerateConfig config = settings(true, 70);
+    config.cache_dtype = type;
+    config.prefill_tokens = 48;
+    config.stop = {"q", "zz"};  // so that they end at different times
+    config.batch_size = 1;
+    config.cache_tokens = 0;
+    const std::vector<Generation> alone = continue_all(*model, prompts, config);
+    for (int64_t batch : {2, 5, 23})
+      for (int64_t budget : {0, 300, 1000}) {
+        config.batch_size = batch;
+        config.cache_tokens = budget;
+        const auto together = continue_all(*model, prompts, config);
+        for (size_t i = 0; i < prompts.size(); ++i)
+          EXPECT_EQ(together[i].tokens, alone[i].tokens) << type << " " << batch << " " << budget << " " << i;
+      }
+  }
+}
+
+TEST(Generate, HandsResultsOnInOrderAndKeepsToItsBudget) {
+  const auto model = random_model("rotary", 512);
+  std::vector<std::string> prompts;
+  for (int i = 0; i < 40; ++i) prompts.push_back(std::string(size_t(i % 7 * 20), 'x'));
+  GenerateConfig config = settings(false, 30);
+  config.batch_size = 8;
+  config.cache_tokens = 320;
+  std::vector<size_t> order;
+  GenerateTimes times;
+  generate_each(*model, *kBytes, prompts, config,
+                {.on_text = {},
+                 .on_done =
+                     [&](size_t i, Generation&& result) {
+                       order.push_back(i);
+                       EXPECT_NE(result.finish, "interrupted");
+                     }},
+                &times);
+  std::vector<size_t> all(prompts.size());
+  for (size_t i = 0; i < all.size(); ++i) all[i] = i;
+  EXPECT_EQ(order, all);
+  // Two layers of keys and values of 16 floats a token; a page of 64 tokens more for each of 8 sequences at most.
+  EXPECT_LE(times.peak_state_bytes, 320 * 2 * 2 * 16 * 4);
+  EXPECT_LE(times.peak_state_allocated, (320 + 8 * 63) * 2 * 2 * 16 * 4);
+  EXPECT_GE(times.peak_state_allocated, times.peak_state_bytes);
+  EXPECT_EQ(ledger(Device::cpu).current(MemoryClass::decode), 0);
+  config.cache_tokens = 100;
+  try {
+    continue_all(*model, {"short", std::string(90, 'x')}, config);
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_STREQ(
+        e.what(),
+        "generate: prompt 2 may come to 121 tokens, cache_tokens allows 100; raise it or lower max_new_tokens");
+    EXPECT_EQ(e.code(), ExitCode::usage);
+  }
+}
+
+TEST(Generate, AStopSignalKeepsWhatIsDone) {
+  const auto model = random_model();
+  GenerateConfig config = settings(false, 5);
+  config.batch_size = 2;
+  std::vector<std::string> finishes;
+  generate_each(*model, *kBytes, std::vector<std::string>(9, "x"), config,
+                {.on_text = {}, .on_done = [&](size_t i, Generation&& result) {
+                   finishes.push_back(result.finish);
+                   if (i == 2) set_stop_signal(SIGINT);
+                 }});
+  set_stop_signal(0);
+  // The fourth ends in the step of the third; no others begin.
+  EXPECT_EQ(finishes, (std::vector<std::string>{"length", "length", "length", "length"}));
+}
+
+// oracle: hpc.ptq, infer.kv_cache
+TEST(Generate, ACacheOf8BitsMovesLogitsAsFarAsItsRoundingMay) {
+  const auto model = random_model();
+  const auto logits = [&](std::optional<DType> type) {
+    const NoGrad no_grad;
+    const auto state = model->make_state(1, 40, type);
+    std::vector<double> out;
+    for (int32_t i = 0; i < 40; ++i) {
+      const Var rows = model->forward(tensor_of({1}, std::vector<int32_t>{i * 7 % 257}),
+                                      model->continue_sequences(*state, {1}), state.get());
+      const Tensor row = model->logits(rows).value();
+      for (int64_t c = 0; c < row.numel(); ++c) out.push_back(value_at(row, c));
+    }
+    EXPECT_EQ(state->bytes(), model->state_bytes({40}, {}, type));
+    return out;
+  };
+  // What noise of the size of the rounding does: rows of a head are rounded to steps of max / 127, so a number is moved
+  // by 1/254 of the largest beside it at most. A cache of bf16 moves it by 1/256 of itself at most.
+  const auto exact = logits({}), half = logits(DType::bf16), bytes = logits(DType::i8);
+  const auto distance = [&](const std::vector<double>& x) {
+    double sum = 0;
+    for (size_t i = 0; i < x.size(); ++i) sum += (x[i] - exact[i]) * (x[i] - exact[i]);
+    return std::sqrt(sum / double(x.size()));
+  };
+  EXPECT_GT(distance(half), 0);
+  EXPECT_GT(distance(bytes), 0);
+  // The largest of 8 numbers is at most sqrt(8) of their root mean square, and the rounding of bf16 at least a quarter
+  // of its bound in the mean (uniform in a binade): 8-bit noise is at most 4 sqrt(8) 256/254 times that of bf16.
+  EXPECT_LT(distance(bytes), 4 * std::sqrt(8.0) * 1.01 * distance(half));
+  EXPECT_EQ(model->state_bytes({40}, {}, DType::i8), 40 * 2 * 2 * (16 + 2 * 4));
+}
+
 }  // namespace
 }  // namespace lithe

@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <optional>
 
 #include "lithe/kernels/attention.h"
+#include "lithe/kernels/quantized_rows.h"
 #include "lithe/kernels/ref/attention.h"
 #include "tests/kernels/sweep.h"
 #include "tests/support/close.h"
@@ -39,12 +41,33 @@ struct AttentionCase {
   AttentionMask mask;
   bool own_keys = false;
   double scale = 0;  // 0: 1 / sqrt(head_dim)
+  // Own keys only:
+  std::optional<DType> cached;  // their type; none: dtype
+  int64_t page_rows = 0;        // 0: one page
 };
 inline std::ostream& operator<<(std::ostream& out, const AttentionCase& c) {
   out << c.dtype << " heads " << c.heads << "/" << c.kv_heads << " dims " << c.head_dim << "," << c.value_dim
-      << (c.mask.causal ? " causal" : "") << " window " << c.mask.window << (c.own_keys ? " own keys" : "") << " on "
-      << name_of(usable_isa()) << ", segments";
+      << (c.mask.causal ? " causal" : "") << " window " << c.mask.window << (c.own_keys ? " own keys" : "");
+  if (c.own_keys) out << " " << c.cached.value_or(c.dtype) << " in pages of " << c.page_rows;
+  out << " on " << name_of(usable_isa()) << ", segments";
   for (const Lengths& s : c.segments) out << " " << s.queries << "x" << s.keys;
+  return out;
+}
+
+/// Rows of `heads` heads as pages of another type.
+inline PagedRows in_pages(const Tensor& rows, int64_t heads, DType type, int64_t page_rows) {
+  PagedRows out;
+  const int64_t step = page_rows ? page_rows : rows.dim(0);
+  for (int64_t at = 0; at < rows.dim(0); at += step) {
+    const Tensor page = clone(rows.slice(at, std::min(at + step, rows.dim(0))));
+    if (type != DType::i8) {
+      out.pages.push_back(convert(page, type));
+      continue;
+    }
+    out.pages.push_back(empty(page.shape(), DType::i8));
+    out.scales.push_back(empty({page.dim(0), heads}, DType::f32));
+    quantize_rows({.x = page, .values = out.pages.back(), .scales = out.scales.back()});
+  }
   return out;
 }
 
@@ -59,9 +82,12 @@ inline AttentionArgs make_attention(const AttentionCase& c, uint64_t seed = 1) {
     AttentionSegment segment{queries + 1, s.queries, keys + 1, s.keys, {}, {}};
     if (c.own_keys) {
       segment.key_row = 0;
-      segment.keys = random_tensor({s.keys + 3, c.kv_heads * c.head_dim}, c.dtype, seed + 10 * a.segments.size() + 4);
-      segment.values =
-          random_tensor({s.keys + 3, c.kv_heads * c.value_dim}, c.dtype, seed + 10 * a.segments.size() + 5);
+      const auto own = [&](int64_t cols, uint64_t which) {
+        return in_pages(random_tensor({s.keys + 3, c.kv_heads * cols}, c.dtype, seed + 10 * a.segments.size() + which),
+                        c.kv_heads, c.cached.value_or(c.dtype), c.page_rows);
+      };
+      segment.keys = own(c.head_dim, 4);
+      segment.values = own(c.value_dim, 5);
     }
     a.segments.push_back(segment);
     queries += 1 + s.queries, keys += 1 + s.keys;
@@ -81,7 +107,15 @@ inline AttentionArgs exact(const AttentionArgs& a) {
   AttentionArgs e = a;
   const auto wide = [](const Tensor& x) { return x ? convert(x, DType::f64) : Tensor(); };
   e.q = wide(a.q), e.k = wide(a.k), e.v = wide(a.v);
-  for (AttentionSegment& s : e.segments) s.keys = wide(s.keys), s.values = wide(s.values);
+  const auto one_page = [&](const PagedRows& x, int64_t rows, int64_t cols) -> PagedRows {
+    if (!x.defined()) return {};
+    const std::vector<double> values = ref::numbers(x, rows, a.kv_heads);
+    return tensor_of({rows, cols}, std::span<const double>(values));
+  };
+  for (AttentionSegment& s : e.segments) {
+    s.keys = one_page(s.keys, s.key_rows, a.kv_heads * a.head_dim);
+    s.values = one_page(s.values, s.key_rows, a.kv_heads * a.value_dim);
+  }
   e.out = zeros(a.out.shape(), DType::f64);
   e.lse = zeros({a.q.dim(0), a.heads}, DType::f64);
   return e;
@@ -110,7 +144,8 @@ struct AttentionBounds {
       return y;
     };
     magnitude.v = abs_of(e.v);
-    for (AttentionSegment& s : magnitude.segments) s.values = abs_of(s.values);
+    for (AttentionSegment& s : magnitude.segments)
+      if (s.values.defined()) s.values = abs_of(s.values.pages[0]);
     ref::attention<double>(magnitude);
 
     weight.assign(size_t(a.q.dim(0) * a.heads), 0);

@@ -38,5 +38,85 @@ TEST(Attention, EveryInstructionSetEqualsTheReference) {
   }
 }
 
+// Decoding and continued prompts over pages, whose ends lie between, at and behind the tiles that are read.
+AttentionCase cached_case(DType dtype, DType cached, int64_t page_rows, const AttentionMask& mask) {
+  return {.dtype = dtype,
+          .segments = {{1, 300}, {2, 7}, {1, 1}, {4, 2}, {37, 129}, {1, 64}, {1, 65}, {130, 200}},
+          .heads = 6,
+          .kv_heads = 3,
+          .head_dim = 24,
+          .value_dim = 40,
+          .mask = mask,
+          .own_keys = true,
+          .cached = cached,
+          .page_rows = page_rows};
+}
+
+const AttentionMask kCacheMasks[] = {AttentionMask{.causal = true}, AttentionMask{.causal = true, .window = 37}};
+
+// oracle: hpc.paged
+TEST(Attention, PagesChangeNoBit) {
+  for (Isa isa : usable_sets()) {
+    const WithIsa limit(isa);
+    for (DType dtype : kFast)
+      for (DType cached : {DType::f32, DType::bf16, DType::i8})
+        for (const AttentionMask& mask : kCacheMasks) {
+          const AttentionArgs whole = make_attention(cached_case(dtype, cached, 0, mask));
+          attention(whole);
+          for (int64_t page_rows : {64, 128}) {
+            SCOPED_TRACE(testing::Message() << cached_case(dtype, cached, page_rows, mask));
+            const AttentionArgs paged = make_attention(cached_case(dtype, cached, page_rows, mask));
+            attention(paged);
+            expect_same_bits(paged.out, whole.out, "out");
+            expect_same_bits(paged.lse, whole.lse, "lse");
+          }
+        }
+  }
+}
+
+// oracle: infer.kv_cache, hpc.ptq
+TEST(Attention, CachesOfEveryTypeEqualTheReference) {
+  for (Isa isa : usable_sets()) {
+    const WithIsa limit(isa);
+    for (DType dtype : kFast)
+      for (DType cached : {DType::f32, DType::bf16, DType::i8})
+        for (const AttentionMask& mask : kCacheMasks) expect_forward_right(cached_case(dtype, cached, 64, mask));
+  }
+  expect_forward_right(cached_case(DType::f64, DType::f64, 64, kCacheMasks[0]));
+}
+
+// A sequence's rows do not depend on the others, on the threads, or on where its pages lie.
+TEST(Attention, CachedRowsDoNotDependOnTheOthers) {
+  const AttentionArgs all = make_attention(cached_case(DType::f32, DType::i8, 64, kCacheMasks[0]));
+  attention(all);
+  for (int threads : {1, 2})
+    for (const AttentionSegment& segment : all.segments) {
+      const WithThreads limit(threads);
+      AttentionArgs one = all;
+      one.segments = {segment};
+      one.out = zeros(all.out.shape(), all.out.dtype());
+      attention(one);
+      const int64_t begin = segment.query_row, end = begin + segment.query_rows;
+      expect_same_bits(clone(one.out.slice(begin, end)), clone(all.out.slice(begin, end)), "rows");
+    }
+}
+
+TEST(Attention, RefusesPagesThatDoNotFit) {
+  const AttentionArgs good = make_attention(cached_case(DType::f32, DType::i8, 64, kCacheMasks[0]));
+  const auto refuses = [&](const std::function<void(AttentionSegment&)>& change) {
+    AttentionArgs bad = good;
+    change(bad.segments[0]);
+    EXPECT_THROW(attention(bad), Error);
+  };
+  refuses([](AttentionSegment& s) { s.keys.scales.pop_back(); });
+  refuses([](AttentionSegment& s) { s.keys.pages.pop_back(), s.keys.scales.pop_back(); });
+  refuses([](AttentionSegment& s) { s.values = {}; });
+  refuses([](AttentionSegment& s) { s.values.pages[1] = empty({64, 7}, DType::i8); });
+  refuses([](AttentionSegment& s) { s.values.pages[1] = convert(s.values.pages[1], DType::f32); });
+  refuses([](AttentionSegment& s) { s.values.scales[1] = empty({64, 2}, DType::f32); });
+  refuses([](AttentionSegment& s) { s.keys = in_pages(zeros({310, 72}, DType::f32), 3, DType::i8, 32); });
+  refuses([](AttentionSegment& s) { s.keys = zeros({310, 72}, DType::f32), s.values = zeros({310, 120}, DType::f32); });
+}
+
 }  // namespace
 }  // namespace lithe::kernels

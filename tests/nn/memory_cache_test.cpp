@@ -22,8 +22,8 @@ TEST(MemoryCache, HoldsEachSequencesRows) {
   const Tensor k = kit::normal({4, 2}, DType::f32, 1), v = kit::normal({4, 3}, DType::f32, 2);
   cache.fill(k, v, Sequences({0, 1, 4}));
   EXPECT_EQ(cache.tokens(), (std::vector<int64_t>{1, 3}));
-  EXPECT_EQ(kit::bit_difference(cache.entries()[1].keys, k.slice(1, 4)), "");
-  EXPECT_EQ(kit::bit_difference(cache.entries()[0].values, v.slice(0, 1)), "");
+  EXPECT_EQ(kit::bit_difference(cache.entries()[1].keys.pages[0], k.slice(1, 4)), "");
+  EXPECT_EQ(kit::bit_difference(cache.entries()[0].values.pages[0], v.slice(0, 1)), "");
   EXPECT_EQ(cache.bytes(), 4 * 5 * 4);
 }
 
@@ -33,7 +33,7 @@ TEST(MemoryCache, ContinuationsShareRowsAndCountThem) {
   cache.fill(kv, kv, Sequences({0, 1, 4}));
   cache.reorder({1, 1, 0});
   EXPECT_EQ(cache.tokens(), (std::vector<int64_t>{3, 3, 1}));
-  EXPECT_EQ(cache.entries()[0].keys.data<bf16>(), cache.entries()[1].keys.data<bf16>());
+  EXPECT_EQ(cache.entries()[0].keys.pages[0].data<bf16>(), cache.entries()[1].keys.pages[0].data<bf16>());
   EXPECT_EQ(cache.bytes(), 7 * 2 * 2);
   cache.reorder({2});
   EXPECT_EQ(cache.bytes(), 1 * 2 * 2);

@@ -139,10 +139,10 @@ TEST(Attend, GivesTheSameRowsFromACache) {
   // Rows 3 and 5 are new; the caches have room to spare, filled with numbers that must not be read.
   std::vector<KeyValues> caches{{kit::normal({9, 4}, DType::f64, 8, 1e3), kit::normal({9, 4}, DType::f64, 9, 1e3)},
                                 {kit::normal({9, 4}, DType::f64, 8, 1e3), kit::normal({9, 4}, DType::f64, 9, 1e3)}};
-  copy_into(caches[0].keys.slice(0, 4), k.slice(0, 4));
-  copy_into(caches[0].values.slice(0, 4), v.slice(0, 4));
-  copy_into(caches[1].keys.slice(0, 2), k.slice(4, 6));
-  copy_into(caches[1].values.slice(0, 2), v.slice(4, 6));
+  copy_into(caches[0].keys.pages[0].slice(0, 4), k.slice(0, 4));
+  copy_into(caches[0].values.pages[0].slice(0, 4), v.slice(0, 4));
+  copy_into(caches[1].keys.pages[0].slice(0, 2), k.slice(4, 6));
+  copy_into(caches[1].values.pages[0].slice(0, 2), v.slice(4, 6));
   const Tensor got = attend_cached(kit::rows_of(q, {3, 5}), caches, {4, 2}, Sequences({0, 1, 2}, {3, 1}), options);
   EXPECT_EQ(kit::close(got, kit::rows_of(whole, {3, 5}), 8), "");
 }
@@ -166,7 +166,7 @@ TEST(Attend, ErrorsNameShapesAndHeads) {
   EXPECT_EQ(kit::error_of([&] { attend(q, k, v, four, five, {.heads = 6, .kv_heads = 3}); }),
             "attend: queries have 1 channels a head, keys 2");
   EXPECT_EQ(kit::error_of([&] { attend_cached(q.value(), {}, {}, four, {}); }),
-            "attend_cached: one cache a sequence: 1, got 0");
+            "attend_cached: one cache and one number of keys a sequence: 1, got 0 and 0");
 }
 
 // The composition of explicit maps is the fused operation, and dropping weights drops terms of the sum.

@@ -11,14 +11,23 @@ namespace lithe::kernels {
 
 // Sizes of tiles, the same on every instruction set, because the workspace is planned without one.
 constexpr int kPanel = 32;    // queries side by side in the lanes of a tile
-constexpr int kKeyTile = 64;  // keys of a tile
-constexpr int kBlock = 128;   // queries that share one visit to the keys
-constexpr int kSplits = 16;   // parts of a decode cache that may be read in parallel
+constexpr int kKeyTile = 64;  // keys of a tile, which lies within a page
+static_assert(kPageRows % kKeyTile == 0);
+constexpr int kBlock = 128;  // queries that share one visit to the keys
+constexpr int kSplits = 16;  // parts of a decode cache that may be read in parallel
+
+/// Keys or values of a span: row s is row s % page_rows of pages[s / page_rows]. `scales`: of i8 pages, else null.
+struct AttentionRows {
+  const void* const* pages;
+  const float* const* scales;
+  int64_t page_rows;
+};
 
 /// A segment with addresses: q, out, lse, dout, dq at its first query, k, v, dk, dv at its first key.
 /// `splits` > 0: few queries, many keys; the visible keys are read in so many pieces of `split_keys`.
 struct AttentionSpan {
-  const void *q, *k, *v;
+  const void *q, *k, *v;  // k, v: of segments without pages of their own
+  AttentionRows keys, values;
   void* out;
   float* lse;
   const void* dout;
@@ -53,7 +62,7 @@ struct AttentionSpace {
 struct AttentionCall {
   const AttentionArgs* args;
   const AttentionGradArgs* grad_args;  // null in the forward pass
-  DType dtype, dq_type, dk_type, dv_type;
+  DType dtype, key_dtype, dq_type, dk_type, dv_type;
   int64_t heads, kv_heads, head_dim, value_dim;
   float scale;
   AttentionMask mask;

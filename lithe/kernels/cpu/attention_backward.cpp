@@ -309,7 +309,7 @@ void attention_backward(const AttentionCall& call) {
 #if defined(__AVX512BF16__)
   if (call.head_dim % 2 == 0 && call.value_dim % 2 == 0) return run<Paired>(call);
 #endif
-  run<Widened>(call);
+  run<Widened<bf16>>(call);
 }
 
 }  // namespace lithe::kernels::cpu::LITHE_ISA

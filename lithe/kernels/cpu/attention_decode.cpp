@@ -6,7 +6,7 @@
 namespace lithe::kernels::cpu::LITHE_ISA {
 namespace {
 
-constexpr int64_t kAhead = 8192;  // bytes fetched ahead of use: one page boundary, and some 100 ns at full speed
+constexpr int64_t kAhead = 8192;  // bytes fetched ahead of use: some 100 ns at full speed
 
 /// Sums over splits: maximum [lanes], sum [lanes], values [lanes][row].
 struct State {
@@ -15,11 +15,31 @@ struct State {
       : maximum(at), sum(at + s.lanes), values(at + 2 * s.lanes) {}
 };
 
-template <class T>
-[[gnu::always_inline]] inline void fetch_ahead(const T* row, int64_t cols) {
-  const char* p = reinterpret_cast<const char*>(row) + kAhead;
-  for (int64_t at = 0; at < cols * int64_t(sizeof(T)); at += 64) __builtin_prefetch(p + at, 0, 3);
-}
+/// The rows of a tile, which lie in one page; the next tile's may lie in another.
+template <class C>
+struct TileRows {
+  const C* rows;
+  const float* scales;  // [rows][kv_heads], of i8
+  int64_t bytes, end;   // of a row, of all of them
+  int64_t jump;         // bytes from the end to the next tile
+
+  [[gnu::always_inline]] TileRows(const AttentionRows& from, int64_t key, int64_t stop, int64_t key_rows, int64_t cols,
+                                  int64_t kv_heads)
+      : rows(row_at<C>(from, key, cols)),
+        scales(scale_at(from, key, kv_heads)),
+        bytes(cols * int64_t(sizeof(C))),
+        end((stop - key) * bytes),
+        jump(stop < key_rows ? int64_t(row_at<C>(from, stop, cols) - rows) * int64_t(sizeof(C)) - end : 0) {}
+  [[gnu::always_inline]] const float* scales_of(int64_t j, int64_t kv_heads) const {
+    return sizeof(C) == 1 ? scales + j * kv_heads : nullptr;
+  }
+  /// Asks for as many rows as from j on, kAhead bytes further.
+  [[gnu::always_inline]] void fetch_ahead(int64_t j, int64_t count) const {
+    const int64_t at = j * bytes + kAhead;
+    const char* p = reinterpret_cast<const char*>(rows) + (at < end ? at : at + jump);
+    for (int64_t byte = 0; byte < count * bytes; byte += 64) __builtin_prefetch(p + byte, 0, 3);
+  }
+};
 
 /// lane i = the sum of the lanes of r[i].
 [[gnu::always_inline]] inline Vec sums(Vec (&r)[kLanes]) {
@@ -34,8 +54,8 @@ template <class T>
 
 /// One row of logits: vectors [count][width] (width rounded up, zeros behind head_dim) times a row of keys.
 template <class T>
-[[gnu::always_inline]] inline void dot_row(const T* k, int64_t kv_heads, int64_t head_dim, int64_t of_head,
-                                           const float* vectors, int64_t width, float* logits) {
+[[gnu::always_inline]] inline void dot_row(const T* k, const float* scales, int64_t kv_heads, int64_t head_dim,
+                                           int64_t of_head, const float* vectors, int64_t width, float* logits) {
   Vec r[kLanes];
   int64_t e = 0;
   for (int64_t kv = 0; kv < kv_heads; ++kv, k += head_dim)
@@ -45,6 +65,7 @@ template <class T>
       each(
           head_dim, [&](int64_t c, auto lanes)
                         __attribute__((always_inline)) { dot += load(k + c, lanes) * load(q + c); });
+      if constexpr (sizeof(T) == 1) dot *= scales[kv];
       r[e % kLanes] = dot;
       if (e % kLanes == kLanes - 1) store(logits + e - (kLanes - 1), sums(r));
     }
@@ -56,14 +77,15 @@ template <class T>
 
 /// values[e] += sum over kRows rows of weight[row][e] v[row]
 template <int kRows, class T>
-[[gnu::always_inline]] inline void add_rows(const T* v, int64_t v_stride, int64_t kv_heads, int64_t value_dim,
-                                            int64_t of_head, const float* weights, int64_t stride, float* values,
-                                            int64_t row) {
+[[gnu::always_inline]] inline void add_rows(const T* v, int64_t v_stride, const float* scales, int64_t kv_heads,
+                                            int64_t value_dim, int64_t of_head, const float* weights, int64_t stride,
+                                            float* values, int64_t row) {
   for (int64_t kv = 0; kv < kv_heads; ++kv, v += value_dim)
     for (int64_t i = 0; i < of_head; ++i, ++weights, values += row) {
       Vec p[kRows];
 #pragma GCC unroll 4
-      for (int u = 0; u < kRows; ++u) p[u] = splat(weights[u * stride]);
+      for (int u = 0; u < kRows; ++u)
+        p[u] = splat(sizeof(T) == 1 ? weights[u * stride] * scales[u * kv_heads + kv] : weights[u * stride]);
       each(
           value_dim, [&](int64_t c, auto lanes) __attribute__((always_inline)) {
             Vec sum = load(values + c);
@@ -85,12 +107,12 @@ void hide_rows(const AttentionCall& call, const AttentionSpan& span, int64_t cou
 
 /// Attention to keys [begin, end) alone.
 template <class T>
-void read_split(const AttentionCall& call, const AttentionSpan& span, Range split, float* space, const State& state) {
-  const AttentionSpace& at = call.space;
-  const int64_t count = call.heads * span.query_rows, of_head = count / call.kv_heads,
-                width = (call.head_dim + 15) / 16 * 16;
-  const int64_t lanes = (count + kLanes - 1) / kLanes * kLanes, k_stride = call.kv_heads * call.head_dim,
-                v_stride = call.kv_heads * call.value_dim;
+void read_split(const AttentionCall& call, const AttentionSpan& span, Range split, float* space, State state) {
+  const AttentionSpace at = call.space;
+  const int64_t kv_heads = call.kv_heads, head_dim = call.head_dim, value_dim = call.value_dim;
+  const int64_t count = call.heads * span.query_rows, of_head = count / kv_heads, width = (head_dim + 15) / 16 * 16;
+  const int64_t lanes = (count + kLanes - 1) / kLanes * kLanes, k_stride = kv_heads * head_dim,
+                v_stride = kv_heads * value_dim;
   const float* vectors = space + at.vectors;
   float *logits = space + at.logits, *factor = logits + kKeyTile * at.lanes;
   for (int64_t e = 0; e < lanes; e += kLanes) {
@@ -98,13 +120,16 @@ void read_split(const AttentionCall& call, const AttentionSpan& span, Range spli
     store(state.sum + e, Vec{});
   }
   for (int64_t i = 0; i < count * at.row; i += kLanes) store(state.values + i, Vec{});
-  for (int64_t key = split.begin; key < split.end; key += kKeyTile) {
-    const Range keys{key, key + kKeyTile < split.end ? key + kKeyTile : split.end};
-    const int64_t rows = keys.end - keys.begin;
-    const T *k = static_cast<const T*>(span.k) + key * k_stride, *v = static_cast<const T*>(span.v) + key * v_stride;
-    for (int64_t j = 0; j < rows; ++j, k += k_stride) {
-      fetch_ahead(k, k_stride);
-      dot_row(k, call.kv_heads, call.head_dim, of_head, vectors, width, logits + j * at.lanes);
+  for (int64_t key = split.begin, stop; key < split.end; key = stop) {
+    stop = key - key % kKeyTile + kKeyTile < split.end ? key - key % kKeyTile + kKeyTile : split.end;
+    const Range keys{key, stop};
+    const int64_t rows = stop - key;
+    const TileRows<T> k(span.keys, key, stop, span.key_rows, k_stride, kv_heads),
+        v(span.values, key, stop, span.key_rows, v_stride, kv_heads);
+    for (int64_t j = 0; j < rows; ++j) {
+      k.fetch_ahead(j, 1);
+      dot_row(k.rows + j * k_stride, k.scales_of(j, kv_heads), kv_heads, head_dim, of_head, vectors, width,
+              logits + j * at.lanes);
     }
     if (span.query_rows > 1) hide_rows(call, span, count, keys, logits);
     soften<Single>(logits, at.lanes, lanes, rows, call.scale * kLog2E, state.maximum, state.sum, factor);
@@ -112,14 +137,14 @@ void read_split(const AttentionCall& call, const AttentionSpan& span, Range spli
       for (int64_t c = 0; c < at.row; c += kLanes)
         store(state.values + e * at.row + c, load(state.values + e * at.row + c) * factor[e]);
     int64_t j = 0;
-    for (; j + 4 <= rows; j += 4, v += 4 * v_stride) {
-      fetch_ahead(v, 4 * v_stride);
-      add_rows<4>(v, v_stride, call.kv_heads, call.value_dim, of_head, logits + j * at.lanes, at.lanes, state.values,
-                  at.row);
+    for (; j + 4 <= rows; j += 4) {
+      v.fetch_ahead(j, 4);
+      add_rows<4>(v.rows + j * v_stride, v_stride, v.scales_of(j, kv_heads), kv_heads, value_dim, of_head,
+                  logits + j * at.lanes, at.lanes, state.values, at.row);
     }
-    for (; j < rows; ++j, v += v_stride)
-      add_rows<1>(v, v_stride, call.kv_heads, call.value_dim, of_head, logits + j * at.lanes, at.lanes, state.values,
-                  at.row);
+    for (; j < rows; ++j)
+      add_rows<1>(v.rows + j * v_stride, v_stride, v.scales_of(j, kv_heads), kv_heads, value_dim, of_head,
+                  logits + j * at.lanes, at.lanes, state.values, at.row);
   }
 }
 
@@ -164,17 +189,25 @@ void decode(const AttentionCall& call, const AttentionTask& task, float* space) 
         call.head_dim, [&](int64_t c, auto lanes)
                            __attribute__((always_inline)) { store(to + c, load(from + c, lanes)); });
   }
-  const int64_t first = visible_keys(call, span, 0).begin, last = visible_keys(call, span, span.query_rows - 1).end;
+  // Splits begin and end with tiles, whatever the first visible key.
+  const int64_t seen = visible_keys(call, span, 0).begin, first = seen - seen % kKeyTile,
+                last = visible_keys(call, span, span.query_rows - 1).end;
   const State state(call.space, space + call.space.state);
   for (int64_t split = task.begin; split < task.end; ++split) {
-    const int64_t begin = first + split * span.split_keys,
-                  end = begin + span.split_keys < last ? begin + span.split_keys : last;
+    const int64_t start = first + split * span.split_keys, begin = start < seen ? seen : start,
+                  end = start + span.split_keys < last ? start + span.split_keys : last;
     // Splits are merged in order, so that the result does not depend on who read them: those that
     // continue another part's span (never all kSplits) wait for it, in front of the last place.
     const bool starts = split == 0, continues = task.begin > 0;
     const State own(call.space, space + call.space.partials +
                                     (continues ? split - task.begin : kSplits - 1) * call.space.state_floats);
-    read_split<T>(call, span, {begin, end}, space, starts ? state : own);
+    const State& to = starts ? state : own;
+    if (call.key_dtype == DType::f32)
+      read_split<float>(call, span, {begin, end}, space, to);
+    else if (call.key_dtype == DType::bf16)
+      read_split<bf16>(call, span, {begin, end}, space, to);
+    else
+      read_split<int8_t>(call, span, {begin, end}, space, to);
     if (!starts && !continues) merge(call, count, state, own);
   }
   if (task.begin == 0 && task.end == span.splits) write<T>(call, span, state);

@@ -12,41 +12,61 @@ struct KeyTile {
   int64_t k_stride, v_stride;
 };
 
+/// Asks for rows [key, end) of one head, `size` bytes each.
+[[gnu::always_inline]] inline void fetch_rows(const AttentionRows& from, int64_t key, int64_t end, int64_t head,
+                                              int64_t heads, int64_t size) {
+  const char* row = row_at<char>(from, key, heads * size) + head * size;
+  for (; key < end; ++key, row += heads * size)
+    for (int64_t byte = 0; byte < size; byte += 64) __builtin_prefetch(row + byte, 0, 2);
+}
+
 /// Asks for the keys and values of the tile at `key`.
-template <class T>
 [[gnu::always_inline]] inline void fetch_tile(const AttentionCall& call, const AttentionSpan& span, int64_t kv_head,
                                               int64_t key) {
-  constexpr int64_t kLine = 64 / sizeof(T);
-  const int64_t k_stride = call.kv_heads * call.head_dim, v_stride = call.kv_heads * call.value_dim;
-  const int64_t end = key + kKeyTile < span.key_rows ? key + kKeyTile : span.key_rows;
-  const T* k = static_cast<const T*>(span.k) + kv_head * call.head_dim;
-  const T* v = static_cast<const T*>(span.v) + kv_head * call.value_dim;
-  for (; key < end; ++key) {
-    for (int64_t c = 0; c < call.head_dim; c += kLine) __builtin_prefetch(k + key * k_stride + c, 0, 2);
-    for (int64_t c = 0; c < call.value_dim; c += kLine) __builtin_prefetch(v + key * v_stride + c, 0, 2);
-  }
+  if (key >= span.key_rows) return;
+  const int64_t end = key + kKeyTile < span.key_rows ? key + kKeyTile : span.key_rows,
+                item = call.key_dtype == DType::f32    ? 4
+                       : call.key_dtype == DType::bf16 ? 2
+                                                       : 1;
+  fetch_rows(span.keys, key, end, kv_head, call.kv_heads, call.head_dim * item);
+  fetch_rows(span.values, key, end, kv_head, call.kv_heads, call.value_dim * item);
+}
+
+/// Rows of one head as f32, whatever they are.
+[[gnu::noinline]] void widen_tile(const AttentionCall& call, const AttentionRows& from, Range keys, int64_t head,
+                                  int64_t size, float* to) {
+  const int64_t stride = call.kv_heads * size, rows = keys.end - keys.begin;
+  if (call.key_dtype == DType::f32)
+    widen_rows(row_at<float>(from, keys.begin, stride) + head * size, stride, rows, size, to);
+  else if (call.key_dtype == DType::bf16)
+    widen_rows(row_at<bf16>(from, keys.begin, stride) + head * size, stride, rows, size, to);
+  else
+    widen_rows(row_at<int8_t>(from, keys.begin, stride) + head * size, stride,
+               scale_at(from, keys.begin, call.kv_heads) + head, call.kv_heads, rows, size, to);
 }
 
 template <class Mode>
 [[gnu::always_inline]] inline KeyTile open_tile(const AttentionCall& call, const AttentionSpan& span, int64_t kv_head,
                                                 Range keys, float* space) {
   using T = typename Mode::T;
-  const int64_t k_stride = call.kv_heads * call.head_dim, v_stride = call.kv_heads * call.value_dim,
-                rows = keys.end - keys.begin;
-  const T* k = static_cast<const T*>(span.k) + keys.begin * k_stride + kv_head * call.head_dim;
-  const T* v = static_cast<const T*>(span.v) + keys.begin * v_stride + kv_head * call.value_dim;
   float *k_space = space + call.space.k, *v_space = space + call.space.v;
-  fetch_tile<T>(call, span, kv_head, keys.end);  // the next one
-  if constexpr (Mode::Dot::kPairs) {
-    pair_rows(v, v_stride, rows, call.value_dim, v_space);
-    return {keys, reinterpret_cast<const float*>(k), v_space, k_stride / 2, row_of(call.value_dim)};
-  } else if constexpr (sizeof(T) == 4) {
-    widen_rows(v, v_stride, rows, call.value_dim, v_space);
-    return {keys, k, v_space, k_stride, row_of(call.value_dim)};
-  } else {
-    widen_rows(k, k_stride, rows, call.head_dim, k_space);
-    widen_rows(v, v_stride, rows, call.value_dim, v_space);
+  fetch_tile(call, span, kv_head, keys.end);  // the next one
+  if constexpr (std::is_same_v<Mode, Widened<T>>) {
+    widen_tile(call, span.keys, keys, kv_head, call.head_dim, k_space);
+    widen_tile(call, span.values, keys, kv_head, call.value_dim, v_space);
     return {keys, k_space, v_space, row_of(call.head_dim), row_of(call.value_dim)};
+  } else {
+    const int64_t k_stride = call.kv_heads * call.head_dim, v_stride = call.kv_heads * call.value_dim,
+                  rows = keys.end - keys.begin;
+    const T* k = row_at<T>(span.keys, keys.begin, k_stride) + kv_head * call.head_dim;
+    const T* v = row_at<T>(span.values, keys.begin, v_stride) + kv_head * call.value_dim;
+    if constexpr (Mode::Dot::kPairs) {
+      pair_rows(v, v_stride, rows, call.value_dim, v_space);
+      return {keys, reinterpret_cast<const float*>(k), v_space, k_stride / 2, row_of(call.value_dim)};
+    } else {
+      widen_rows(v, v_stride, rows, call.value_dim, v_space);
+      return {keys, k, v_space, k_stride, row_of(call.value_dim)};
+    }
   }
 }
 
@@ -133,11 +153,11 @@ void run(const AttentionCall& call) {
 }  // namespace
 
 void attention_forward(const AttentionCall& call) {
-  if (call.dtype == DType::f32) return run<Floats>(call);
+  if (call.dtype == DType::f32) return call.key_dtype == DType::f32 ? run<Floats>(call) : run<Widened<float>>(call);
 #if defined(__AVX512BF16__)
-  if (call.head_dim % 2 == 0) return run<Paired>(call);
+  if (call.key_dtype == DType::bf16 && call.head_dim % 2 == 0) return run<Paired>(call);
 #endif
-  run<Widened>(call);
+  run<Widened<bf16>>(call);
 }
 
 }  // namespace lithe::kernels::cpu::LITHE_ISA

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "lithe/kernels/cpu/attention.h"
-#include "lithe/kernels/cpu/vector.h"
+#include "lithe/kernels/cpu/bytes.h"
 
 namespace lithe::kernels::cpu::LITHE_ISA {
 
@@ -216,6 +216,18 @@ template <class T>
   }
 }
 
+/// Rows of 8-bit integers as numbers, with the scale of each row at scales[i * scale_stride].
+[[gnu::noinline, maybe_unused]] static void widen_rows(const int8_t* from, int64_t stride, const float* scales,
+                                                       int64_t scale_stride, int64_t rows, int64_t cols, float* to) {
+  const int64_t row = row_of(cols);
+  for (int64_t i = 0; i < rows; ++i, from += stride, to += row) {
+    store(to + row - kLanes, Vec{});
+    each(
+        cols, [&](int64_t c, auto lanes)
+                  __attribute__((always_inline)) { store(to + c, load(from + c, lanes) * scales[i * scale_stride]); });
+  }
+}
+
 /// The way back: to[i * stride + c] = from[i * row_of(cols) + c].
 template <class T>
 [[gnu::noinline]] void narrow_rows(const float* from, int64_t rows, int64_t cols, T* to, int64_t stride) {
@@ -240,6 +252,20 @@ template <class T>
           store(to + c, as_floats(high | reinterpret_cast<IntVec>(reinterpret_cast<WordVec>(low) >> 16)));
         });
   }
+}
+
+// ---- pages
+
+/// Row `key` of keys or values with `cols` numbers a row; those up to the end of its page follow.
+template <class T>
+[[gnu::always_inline]] inline const T* row_at(const AttentionRows& rows, int64_t key, int64_t cols) {
+  const int64_t page = key / rows.page_rows;
+  return static_cast<const T*>(rows.pages[page]) + (key - page * rows.page_rows) * cols;
+}
+/// The scales of that row, one a head; null unless it is i8.
+[[gnu::always_inline]] inline const float* scale_at(const AttentionRows& rows, int64_t key, int64_t kv_heads) {
+  const int64_t page = key / rows.page_rows;
+  return rows.scales ? rows.scales[page] + (key - page * rows.page_rows) * kv_heads : nullptr;
 }
 
 // ---- softmax, with powers of two: e^x = 2^(x log2 e), and the factor goes into the scale
@@ -373,8 +399,9 @@ struct Floats {  // f32 as it lies
   using T = float;
   using Dot = Single;
 };
-struct Widened {  // bf16, made f32 a tile at a time
-  using T = bf16;
+template <class Queries>
+struct Widened {  // other types, made f32 a tile at a time; keys and values as AttentionCall::key_dtype says
+  using T = Queries;
   using Dot = Single;
 };
 #if defined(__AVX512BF16__)

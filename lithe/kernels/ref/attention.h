@@ -30,18 +30,40 @@ inline Visible visible_keys(const AttentionSegment& s, const AttentionMask& mask
   return keys;
 }
 
-/// The rows of one segment and head; q, out and their like at query row 0, k and v at key row 0.
-template <class T>
+/// The first `rows` rows of pages as numbers, one after another.
+inline std::vector<double> numbers(const PagedRows& x, int64_t rows, int64_t heads) {
+  std::vector<double> out;
+  for (size_t page = 0; page < x.pages.size() && rows > 0; ++page) {
+    const Tensor& values = x.pages[page];
+    const int64_t n = std::min(rows, values.dim(0)), size = values.cols() / heads;
+    for (int64_t i = 0; i < n * values.cols(); ++i)
+      out.push_back(value_at(values, i) * (x.scales.empty() ? 1 : value_at(x.scales[page], i / size)));
+    rows -= n;
+  }
+  return out;
+}
+
+/// The rows of one segment and head; q, out and their like at query row 0, k and v (numbers of type K) at key row 0.
+template <class T, class K = T>
 struct HeadView {
-  const T *q, *k, *v;
+  const T* q;
+  const K *k, *v;
   int64_t q_stride, k_stride, v_stride;
 
-  HeadView(const AttentionArgs& a, const AttentionSegment& s, int64_t head) {
+  /// Of the segment's keys and values, all heads.
+  HeadView(const AttentionArgs& a, const AttentionSegment& s, int64_t head, const K* keys, const K* values) {
     const int64_t group = head / (a.heads / a.kv_heads);
     q_stride = a.heads * a.head_dim, k_stride = a.kv_heads * a.head_dim, v_stride = a.kv_heads * a.value_dim;
     q = a.q.data<T>() + s.query_row * q_stride + head * a.head_dim;
-    k = (s.keys ? s.keys.data<T>() : a.k ? a.k.data<T>() + s.key_row * k_stride : nullptr) + group * a.head_dim;
-    v = (s.values ? s.values.data<T>() : a.v ? a.v.data<T>() + s.key_row * v_stride : nullptr) + group * a.value_dim;
+    k = keys + group * a.head_dim;
+    v = values + group * a.value_dim;
+  }
+  /// Of keys and values that are rows of a.k and a.v, or one page of numbers of type T.
+  HeadView(const AttentionArgs& a, const AttentionSegment& s, int64_t head)
+      : HeadView(a, s, head, start(s.keys, a.k, s.key_row, a.kv_heads * a.head_dim),
+                 start(s.values, a.v, s.key_row, a.kv_heads * a.value_dim)) {}
+  static const T* start(const PagedRows& own, const Tensor& all, int64_t row, int64_t cols) {
+    return own.defined() ? own.pages[0].data<T>() : all ? all.data<T>() + row * cols : nullptr;
   }
 };
 
@@ -53,8 +75,9 @@ double dot(const A* a, const B* b, int64_t n) {
 }
 
 /// p[j - keys.begin] for the visible keys of query i; returns the log of the sum of exponentials.
-template <class T>
-double weights(const AttentionArgs& a, const HeadView<T>& x, int64_t i, const Visible& keys, std::vector<double>& p) {
+template <class T, class K>
+double weights(const AttentionArgs& a, const HeadView<T, K>& x, int64_t i, const Visible& keys,
+               std::vector<double>& p) {
   const double none = -std::numeric_limits<double>::infinity();
   p.resize(size_t(keys.end - keys.begin));
   double largest = none, sum = 0;
@@ -69,25 +92,34 @@ double weights(const AttentionArgs& a, const HeadView<T>& x, int64_t i, const Vi
   return largest + std::log(sum);
 }
 
-template <class T>
-void attention(const AttentionArgs& a) {
+template <class T, class K>
+void attend_head(const AttentionArgs& a, const AttentionSegment& s, int64_t head, const HeadView<T, K>& x) {
   using Lse = std::conditional_t<std::is_same_v<T, double>, double, float>;
   std::vector<double> p, row(size_t(a.value_dim));
-  for (const AttentionSegment& s : a.segments)
-    for (int64_t head = 0; head < a.heads; ++head) {
-      const HeadView<T> x(a, s, head);
-      for (int64_t i = 0; i < s.query_rows; ++i) {
-        const Visible keys = visible_keys(s, a.mask, i);
-        const double lse = weights(a, x, i, keys, p);
-        std::fill(row.begin(), row.end(), 0.0);
-        for (int64_t j = keys.begin; j < keys.end; ++j)
-          for (int64_t c = 0; c < a.value_dim; ++c)
-            row[size_t(c)] += p[size_t(j - keys.begin)] * double(x.v[j * x.v_stride + c]);
-        const int64_t n = (s.query_row + i) * a.heads + head;
-        for (int64_t c = 0; c < a.value_dim; ++c) a.out.data<T>()[n * a.value_dim + c] = T(row[size_t(c)]);
-        if (a.lse) a.lse.data<Lse>()[n] = Lse(lse);
-      }
-    }
+  for (int64_t i = 0; i < s.query_rows; ++i) {
+    const Visible keys = visible_keys(s, a.mask, i);
+    const double lse = weights(a, x, i, keys, p);
+    std::fill(row.begin(), row.end(), 0.0);
+    for (int64_t j = keys.begin; j < keys.end; ++j)
+      for (int64_t c = 0; c < a.value_dim; ++c)
+        row[size_t(c)] += p[size_t(j - keys.begin)] * double(x.v[j * x.v_stride + c]);
+    const int64_t n = (s.query_row + i) * a.heads + head;
+    for (int64_t c = 0; c < a.value_dim; ++c) a.out.data<T>()[n * a.value_dim + c] = T(row[size_t(c)]);
+    if (a.lse) a.lse.data<Lse>()[n] = Lse(lse);
+  }
+}
+
+template <class T>
+void attention(const AttentionArgs& a) {
+  for (const AttentionSegment& s : a.segments) {
+    const std::vector<double> keys = numbers(s.keys, s.key_rows, a.kv_heads),
+                              values = numbers(s.values, s.key_rows, a.kv_heads);
+    for (int64_t head = 0; head < a.heads; ++head)
+      if (s.keys.defined())
+        attend_head(a, s, head, HeadView<T, double>(a, s, head, keys.data(), values.data()));
+      else
+        attend_head(a, s, head, HeadView<T>(a, s, head));
+  }
 }
 
 /// Sets element i, or adds to it.

@@ -79,8 +79,9 @@ class Attention final : public Mixer {
     }
     auto& cache = static_cast<KeyValueCache&>(*in.state);
     cache.append(kept.k.value(), kept.v.value(), in.sequences);
-    const Tensor context = attend_cached(q.value(), heads_->expands() ? expanded(cache, in.sequences) : cache.entries(),
-                                         cache.tokens(), in.sequences, options_);
+    const Tensor context =
+        attend_cached(q.value(), heads_->expands() ? expanded(cache, in.x.dtype(), in.sequences) : cache.entries(),
+                      cache.tokens(), in.sequences, options_);
     return output_->forward(heads_->finish(context));
   }
 
@@ -88,17 +89,19 @@ class Attention final : public Mixer {
                                          Device device) const override {
     const int64_t cols = heads_->kept_columns();
     if (cross_) return std::make_unique<MemoryCache>(sequences, shares_ ? cols : 2 * cols);
-    return std::make_unique<KeyValueCache>(sequences, capacity, cols, cols, shares_, dtype, device);
+    return std::make_unique<KeyValueCache>(sequences, capacity, cols, cols, shares_, dtype, device, kept_heads());
   }
   int64_t state_bytes(const std::vector<int64_t>& tokens, DType dtype) const override {
     const int64_t cols = heads_->kept_columns();
-    return KeyValueCache::bytes_of(tokens, shares_ ? cols : 2 * cols, dtype);
+    const int64_t tensors = shares_ ? 1 : 2;
+    return KeyValueCache::bytes_of(tokens, tensors * cols, dtype, tensors * kept_heads());
   }
   void read_memory(MixerState& state, const Memory& memory) const override {
     const MemoryScope scope(MemoryClass::decode);
     const Heads::KeyValue kept = heads_->keep(memory_rows(memory), turn_by(memory.sequences));
     static_cast<MemoryCache&>(state).fill(kept.k.value(), kept.v.value(), memory.sequences);
   }
+  bool keeps_rows() const override { return !cross_; }
   Companion companion() const override { return heads_->companion(); }
 
   MixerMaps maps(const MixerInput& in) const override {
@@ -122,6 +125,9 @@ class Attention final : public Mixer {
   AttendOptions options_;
   Dropout dropout_;  // of attention weights
 
+  // Heads of a kept row, which are rounded each with its own scale.
+  int64_t kept_heads() const { return heads_->expands() ? 1 : heads_->kv_heads(); }
+
   static Heads::Rows rows_of(const MixerInput& in) { return {in.x, in.companion.defined() ? in.companion : in.x}; }
   static Heads::Rows memory_rows(const Memory& memory) { return {memory.rows, memory.rows}; }
 
@@ -130,14 +136,12 @@ class Attention final : public Mixer {
   }
 
   // Keys and values of all tokens so far, formed anew from the little that the cache keeps.
-  std::vector<KeyValues> expanded(const KeyValueCache& cache, const Sequences& sequences) const {
+  std::vector<KeyValues> expanded(const KeyValueCache& cache, DType dtype, const Sequences& sequences) const {
     std::vector<KeyValues> read;
     for (int64_t b = 0; b < sequences.count(); ++b) {
-      const KeyValues& entry = cache.entries()[size_t(b)];
-      const int64_t tokens = sequences.past(b) + sequences.length(b);
-      const Sequences all = Sequences::single(tokens, entry.keys.device());
-      const Heads::KeyValue kv =
-          heads_->expand({entry.keys.slice(0, tokens), entry.values.slice(0, tokens)}, turn_by(all));
+      const KeyValueCache::Rows kept = cache.gather(b, dtype);
+      const Sequences all = Sequences::single(kept.keys.rows(), kept.keys.device());
+      const Heads::KeyValue kv = heads_->expand({kept.keys, kept.values}, turn_by(all));
       read.push_back({kv.k.value(), kv.v.value()});
     }
     return read;

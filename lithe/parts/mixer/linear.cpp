@@ -48,12 +48,14 @@ class LinearMixer final : public Mixer {
     auto& rows = static_cast<KeyValueCache&>(*in.state);
     rows.append(in.x.value(), in.x.value(), in.sequences);
     const Tensor out = empty_like(in.x.value());
-    for (int64_t b = 0; b < in.sequences.count(); ++b)
+    for (int64_t b = 0; b < in.sequences.count(); ++b) {
+      if (in.sequences.length(b) == 0) continue;
+      const Tensor all = rows.gather(b, in.x.dtype()).keys;
       for (int64_t i = 0; i < in.sequences.length(b); ++i) {
         const int64_t row = in.sequences.offset(b) + i;
-        copy_into(out.slice(row, row + 1),
-                  mix_cached(tokens_->master.value(), rows.entries()[size_t(b)].keys, in.sequences.past(b) + i));
+        copy_into(out.slice(row, row + 1), mix_cached(tokens_->master.value(), all, in.sequences.past(b) + i));
       }
+    }
     return out;
   }
 };

@@ -1,0 +1,64 @@
+#include "lithe/infer/continuation.h"
+
+#include <algorithm>
+
+namespace lithe {
+namespace {
+
+// How many bytes at the end of `text` may begin one of the stop strings.
+size_t held_back(const std::string& text, const std::vector<std::string>& stops) {
+  size_t held = 0;
+  for (const std::string& stop : stops)
+    for (size_t n = std::min(text.size(), stop.size() - 1); n > held; --n)
+      if (text.compare(text.size() - n, n, stop, 0, n) == 0) held = n;
+  return held;
+}
+
+}  // namespace
+
+Continuation::Continuation(size_t prompt, std::vector<int32_t> tokens, int64_t limit, const Tokenizer& tokenizer,
+                           bool first)
+    : prompt_(prompt), tokenizer_(&tokenizer), tokens_(std::move(tokens)), limit_(limit), decoder_(tokenizer, first) {
+  result_.prompt_tokens = int64_t(tokens_.size());
+}
+
+bool Continuation::accept(std::span<const float> logits, const GenerateConfig& config, const GenerateEvents& events) {
+  const auto added = int64_t(result_.tokens.size());
+  const int32_t token =
+      choose_token(logits.first(size_t(tokenizer_->vocab_size())), tokens_, config, int64_t(prompt_), added);
+  if (tokenizer_->specials().eos && token == *tokenizer_->specials().eos) return finish("end", config.stop, events);
+  tokens_.push_back(token);
+  result_.tokens.push_back(token);
+  pending_ += decoder_.push(token);
+  if (cut_at_stop(config.stop)) {
+    emit(pending_.size(), events);
+    result_.finish = "stop";
+    return false;
+  }
+  emit(pending_.size() - held_back(pending_, config.stop), events);
+  return added + 1 < limit_ || finish("length", config.stop, events);
+}
+
+bool Continuation::cut_at_stop(const std::vector<std::string>& stops) {
+  size_t at = std::string::npos;
+  for (const std::string& stop : stops) at = std::min(at, pending_.find(stop));
+  if (at == std::string::npos) return false;
+  pending_.resize(at);
+  return true;
+}
+
+void Continuation::emit(size_t bytes, const GenerateEvents& events) {
+  if (!bytes) return;
+  result_.text.append(pending_, 0, bytes);
+  if (events.on_text) events.on_text(prompt_, std::string_view(pending_).substr(0, bytes));
+  pending_.erase(0, bytes);
+}
+
+bool Continuation::finish(const char* why, const std::vector<std::string>& stops, const GenerateEvents& events) {
+  pending_ += decoder_.finish();
+  result_.finish = cut_at_stop(stops) ? "stop" : why;
+  emit(pending_.size(), events);
+  return false;
+}
+
+}  // namespace lithe
