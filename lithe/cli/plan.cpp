@@ -43,7 +43,8 @@ void print(const Plan& plan, const Recipe& recipe) {
               static_cast<long long>(recipe.train.batch_tokens),
               static_cast<long long>(recipe.train.gradient_accumulation_steps), recipe.train.precision.c_str(),
               recipe.train.gradient_checkpointing ? "on" : "off");
-  std::printf("peak memory %s, exactly:\n", format_bytes(double(plan.memory.peak)).c_str());
+  std::printf("peak memory %s, %s:\n", format_bytes(double(plan.memory.peak)).c_str(),
+              recipe.model.architecture == "encoder_decoder" ? "when half of the tokens are the source's" : "exactly");
   for (int c = 0; c < kMemoryClasses; ++c)
     std::printf("  %-12s %12s\n", name_of(MemoryClass(c)),
                 format_bytes(double(plan.memory.by_class[size_t(c)])).c_str());

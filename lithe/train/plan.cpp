@@ -52,12 +52,17 @@ Batch batch_of_shape(const Model& model, const TrainConfig& train, const BatchRo
   Batch batch{.offsets = {0}, .token_width = std::max<int64_t>(1, model.config().token_width)};
   const int64_t rows = of.rows;
   batch.tokens.assign(size_t(rows * batch.token_width), 0);
-  while (batch.offsets.back() < rows) batch.offsets.push_back(std::min(rows, batch.offsets.back() + sequence_length));
   if (of.source) {
+    // As many sequences on both sides, none of them too long.
+    const int64_t sequences = (std::max(rows, of.source) + sequence_length - 1) / sequence_length;
     batch.source_tokens.assign(size_t(of.source), 0);
-    const int64_t sequences = batch.sequences();
-    for (int64_t b = 0; b <= sequences; ++b) batch.source_offsets.push_back(of.source * b / sequences);
+    batch.source_offsets = {0};
+    for (int64_t b = 1; b <= sequences; ++b) {
+      batch.offsets.push_back(rows * b / sequences);
+      batch.source_offsets.push_back(of.source * b / sequences);
+    }
   }
+  while (batch.offsets.back() < rows) batch.offsets.push_back(std::min(rows, batch.offsets.back() + sequence_length));
   if (train.objective == "mlm") {
     batch.predicted.assign(size_t(mlm_predictions(train, rows)), 0);
     batch.labels.assign(batch.predicted.size(), 0);

@@ -70,6 +70,10 @@ INSTANTIATE_TEST_SUITE_P(
                               1e-6, 0, 0.1},
                     Published{"mhe_nmt", 100000, 4000, 256 * 100, 1.746928e-7, 6.987712e-4,
                               1 / std::sqrt(512.0 * 100000), 0.95, 1e-8, 0.1, 0.1},
+                    Published{"transformer_base", 100000, 4000, 50000, 1.746928e-7, 6.987712e-4,
+                              1 / std::sqrt(512.0 * 100000), 0.98, 1e-9, 0, 0.1},
+                    Published{"transformer_big", 300000, 4000, 50000, 1.235265e-7, 4.941059e-4,
+                              1 / std::sqrt(1024.0 * 300000), 0.98, 1e-9, 0, 0.3},
                     Published{"decon_pretrain", 28610, 2000, 524288, 2e-7, 4e-4, 0, 0.9999, 1e-8, 0.1, 0},
                     Published{"hadamard_pretrain", 38146, 381, 262144, 6e-4 / 381, 6e-4, 0, 0.95, 1e-8, 0.1, 0}),
     [](const auto& info) { return info.param.name; });
