@@ -215,16 +215,22 @@ TEST(TranslationBatches, ThreadsDoNotMatter) {
   EXPECT_EQ(one.batch(1, 1), two.batch(1, 1));
 }
 
-// Pairs of sentences of a few words, and a BPE and a unigram tokenizer of them.
+// Pairs of sentences of words of a few syllables, and a BPE and a unigram tokenizer of them.
 std::vector<TextPair> sentences(int64_t count) {
-  const std::string words[] = {"brown", "jumping", "mountain", "lazy", "river", "walking", "again", "house"};
+  const std::string syllables[] = {"ka", "mon", "tir", "su", "lem", "po", "vi", "dar"};
   const RandomKey key{.seed = 6, .purpose = purpose_of("sentences")};
-  std::vector<TextPair> pairs(static_cast<size_t>(count));
   uint64_t element = 0;
+  const auto word = [&] {
+    std::string out;
+    for (uint64_t left = 1 + random_below(key, element++, 4); left > 0; --left)
+      out += syllables[random_below(key, element++, std::size(syllables))];
+    return out;
+  };
+  std::vector<TextPair> pairs(static_cast<size_t>(count));
   for (TextPair& pair : pairs)
     for (std::string* side : {&pair.source, &pair.target})
       for (uint64_t left = 1 + random_below(key, element++, 12); left > 0; --left)
-        *side += (side->empty() ? "" : " ") + words[random_below(key, element++, std::size(words))];
+        *side += (side->empty() ? "" : " ") + word();
   return pairs;
 }
 
@@ -267,13 +273,14 @@ std::map<std::string, Ids> drawn_sources(const TranslationBatches& batches, int6
 TEST(DrawnTranslations, AreCutAnewEveryEpochWithinTheBounds) {
   const auto pairs = sentences(400);
   const auto bpe = bpe_of(pairs), unigram = unigram_of(pairs);
+  const TranslationLimits limits{.max_length = 1000, .leave_out = true};
   for (const int64_t batch_tokens : {1, 60, 300, 100000}) {
     const auto make_drawn = [&](uint64_t seed) {
-      return TranslationBatches(pairs, bpe, unigram, {.leave_out = true}, batch_tokens, seed, true,
+      return TranslationBatches(pairs, bpe, unigram, limits, batch_tokens, seed, true,
                                 {.source = {.dropout = .2}, .target = {.alpha = .2}});
     };
     const auto batches = make_drawn(1), same = make_drawn(1), other = make_drawn(2);
-    const TranslationBatches plain(pairs, bpe, unigram, {.leave_out = true}, batch_tokens, 1, true);
+    const TranslationBatches plain(pairs, bpe, unigram, limits, batch_tokens, 1, true);
     EXPECT_EQ(batches.batches_per_epoch(), plain.batches_per_epoch());
     EXPECT_GT(batches.largest_source(), plain.largest_source());
     EXPECT_GT(batches.largest_target(), plain.largest_target());
@@ -306,7 +313,9 @@ TEST(DrawnTranslations, KeepTheirTokensWhereDrawnOnesAreTooLong) {
     const int64_t limit = max_length ? max_length : longest + 1;
     int64_t bytes = 0;
     for (const auto& [text, ids] : drawn_sources(batches, 0, *bpe, *bpe, limit)) {
-      if (int64_t(text.size()) + 1 > limit) EXPECT_EQ(ids, bpe->encode(text));
+      if (int64_t(text.size()) + 1 > limit) {
+        EXPECT_EQ(ids, bpe->encode(text));
+      }
       bytes += ids.size() == text.size();
     }
     EXPECT_GT(bytes, 0);
@@ -318,15 +327,16 @@ TEST(DrawnTranslations, KeepTheirTokensWhereDrawnOnesAreTooLong) {
 TEST(DrawnTranslations, BatchesStayWithinTheBoundAlsoWhereTheGrowthWasMisjudged) {
   auto pairs = sentences(2000);
   const auto bpe = bpe_of(pairs);
-  for (size_t i = 0; i < pairs.size(); i += 2) pairs[i].source = i == 0 ? "brown" : "x";
-  const TranslationBatches batches(pairs, bpe, bpe, {.leave_out = true}, 100, 1, true, {.source = {.dropout = 1}}),
-      plain(pairs, bpe, bpe, {.leave_out = true}, 100, 1, true);
+  for (size_t i = 0; i < pairs.size(); i += 2) pairs[i].source = i == 0 ? "mon tir" : "x";
+  const TranslationLimits limits{.max_length = 1000, .leave_out = true};
+  const TranslationBatches batches(pairs, bpe, bpe, limits, 100, 1, true, {.source = {.dropout = 1}}),
+      plain(pairs, bpe, bpe, limits, 100, 1, true);
   EXPECT_LT(batches.largest_source(), plain.largest_source() * 5 / 4);
   int64_t most = 0;
   for (int64_t k = 0; k < batches.batches_per_epoch(); ++k)
     most = std::max(most, batches.batch(0, k).source_offsets.back());
   EXPECT_LE(most, batches.largest_source());
-  EXPECT_GT(most, plain.largest_source());  // the room is used
+  EXPECT_GT(most, batches.largest_source() - 100);  // and use it: the next text's letters did not fit
 }
 
 TEST(DrawnTranslations, TheTokenizerCounts) {
@@ -380,6 +390,16 @@ TEST(TranslationBatches, Multi30k) {
   }
   EXPECT_EQ(seen, int64_t(batches.pairs().size()));
   EXPECT_LT(batches.largest_source(), 16384);  // the bound is of use: both sides of a batch do not count as one
+
+  BpeTrainer trainer({.vocab_size = 2000});
+  for (size_t i = 0; i < 3000; ++i) trainer.add(pairs[i].source + "\n" + pairs[i].target);
+  const std::shared_ptr<const Tokenizer> bpe = trainer.train();
+  const TranslationBatches drawn(pairs, bpe, bpe, {.max_length = 128, .leave_out = true}, 16384, 1, true,
+                                 {.source = {.dropout = .1}, .target = {.dropout = .1}});
+  const auto first = drawn_sources(drawn, 0, *bpe, *bpe, 128);
+  int64_t others = 0;
+  for (const auto& [text, ids] : first) others += ids != bpe->encode(text);
+  EXPECT_GT(others, int64_t(first.size()) * 9 / 10);  // the room is enough for nearly all
 }
 
 }  // namespace
