@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <map>
 #include <set>
+#include <tuple>
 
 #include "lithe/base/random.h"
 #include "lithe/base/threads.h"
@@ -265,7 +266,11 @@ std::map<std::string, Ids> drawn_sources(const TranslationBatches& batches, int6
       out[seen.back().source] = from;
     }
   }
-  EXPECT_TRUE(std::is_permutation(seen.begin(), seen.end(), batches.pairs().begin(), batches.pairs().end()));
+  const auto sorted = [](std::vector<TextPair> pairs) {
+    std::ranges::sort(pairs, {}, [](const TextPair& pair) { return std::tie(pair.source, pair.target); });
+    return pairs;
+  };
+  EXPECT_TRUE(sorted(std::move(seen)) == sorted(batches.pairs()));
   return out;
 }
 
