@@ -83,6 +83,9 @@ void TranslationConfig::fields(Fields& f) {
     "pairs whose longer side has more than this many times the tokens of the shorter one are left out of training; "
     "0: no limit",
     at_least(0));
+  f.section("source_segmentation", source_segmentation,
+            "training: sources cut at random, anew every epoch; validation and test are always cut as usual");
+  f.section("target_segmentation", target_segmentation, "the same of targets");
   f("metric_for_best_model", metric_for_best_model,
     "by what the best weights are chosen, and early stopping decides; bleu and chrf translate the validation part at "
     "each evaluation, greedily",

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "lithe/base/fields.h"
+#include "lithe/text/segmentation.h"
 
 namespace lithe {
 
@@ -21,9 +22,10 @@ struct ParallelFiles {
 
 struct TranslationConfig {
   ParallelFiles train, validation, test;
-  int64_t max_length = 128;                    // training: tokens of a side and its end token, see TranslationLimits
-  double max_length_ratio = 0;                 // training: of the longer side to the shorter one; 0: no limit
-  std::string metric_for_best_model = "loss";  // loss | bleu | chrf, of the validation part
+  int64_t max_length = 128;     // training: tokens of a side and its end token, see TranslationLimits
+  double max_length_ratio = 0;  // training: of the longer side to the shorter one; 0: no limit
+  SegmentationSampling source_segmentation, target_segmentation;  // training: see TranslationSampling
+  std::string metric_for_best_model = "loss";                     // loss | bleu | chrf, of the validation part
 
   void fields(Fields& f);
 };

@@ -29,6 +29,15 @@ std::string excess(int64_t source, int64_t target, const TranslationLimits& limi
   return "";
 }
 
+void check_sampling(const Tokenizer& tokenizer, const SegmentationSampling& sampling, const char* side) {
+  try {
+    sampling.validate();
+    tokenizer.sample("a", sampling, {});
+  } catch (const Error& error) {
+    fail_usage("translation", side, "_segmentation: ", error.what(), "; or leave ", side, "_segmentation out");
+  }
+}
+
 }  // namespace
 
 void TranslationBatches::Side::add(const std::vector<int32_t>& ids) {
@@ -40,36 +49,48 @@ std::span<const int32_t> TranslationBatches::Side::of(int64_t i) const {
   return std::span(tokens).subspan(size_t(offsets[size_t(i)]), size_t(offsets[size_t(i) + 1] - offsets[size_t(i)]));
 }
 
-TranslationBatches::TranslationBatches(std::vector<TextPair> pairs, const Tokenizer& source, const Tokenizer& target,
-                                       const TranslationLimits& limits, int64_t batch_tokens, uint64_t seed,
-                                       bool shuffle)
-    : seed_(seed), shuffle_(shuffle) {
+TranslationBatches::TranslationBatches(std::vector<TextPair> pairs, std::shared_ptr<const Tokenizer> source,
+                                       std::shared_ptr<const Tokenizer> target, const TranslationLimits& limits,
+                                       int64_t batch_tokens, uint64_t seed, bool shuffle,
+                                       const TranslationSampling& sampling)
+    : source_{"source", &TextPair::source, std::move(source), sampling.source},
+      target_{"target", &TextPair::target, std::move(target), sampling.target},
+      seed_(seed),
+      shuffle_(shuffle) {
   check_usage(!pairs.empty(), "translation", "there are no pairs to make batches of");
   check_usage(batch_tokens >= 1, "translation", "batch_tokens must be at least 1, got ", batch_tokens);
   check_usage(limits.max_length >= 0 && (limits.max_length_ratio == 0 || limits.max_length_ratio >= 1), "translation",
               "max_length must be at least 0, and max_length_ratio at least 1 or 0 for no limit, got ",
               limits.max_length, " and ", limits.max_length_ratio);
-  check_tokenizer(source, "source");
-  check_tokenizer(target, "target");
-  source_.end = *source.specials().eos;
-  target_.end = *target.specials().eos;
-  target_.begin = target.specials().bos.value_or(target_.end);
-  keep(std::move(pairs), source, target, limits);
+  for (Side* side : {&source_, &target_}) {
+    check_tokenizer(*side->tokenizer, side->name);
+    check_sampling(*side->tokenizer, side->sampling, side->name);
+    side->end = *side->tokenizer->specials().eos;
+  }
+  target_.begin = target_.tokenizer->specials().bos.value_or(target_.end);
+  keep(std::move(pairs), limits);
   divide(batch_tokens);
+  for (Side* side : {&source_, &target_})
+    if (!side->sampling.off()) make_room(*side, limits.max_length);
   for (const Side* side : {&source_, &target_}) {
     const int32_t specials[] = {side->begin, side->end};
     fingerprint_ = checksum(specials, sizeof specials, fingerprint_);
     fingerprint_ = checksum(side->tokens.data(), side->tokens.size() * sizeof(int32_t), fingerprint_);
     fingerprint_ = checksum(side->offsets.data(), side->offsets.size() * sizeof(int64_t), fingerprint_);
+    if (side->sampling.off()) continue;
+    const uint64_t tokenizer = side->tokenizer->fingerprint();
+    fingerprint_ = checksum(&tokenizer, sizeof tokenizer, fingerprint_);
   }
 }
 
 // Tokenizes, and keeps what the limits allow.
-void TranslationBatches::keep(std::vector<TextPair> pairs, const Tokenizer& source, const Tokenizer& target,
-                              const TranslationLimits& limits) {
+void TranslationBatches::keep(std::vector<TextPair> pairs, const TranslationLimits& limits) {
   const auto all = int64_t(pairs.size());
-  const auto from = encode_texts(source, all, [&](int64_t i) -> std::string_view { return pairs[size_t(i)].source; });
-  const auto to = encode_texts(target, all, [&](int64_t i) -> std::string_view { return pairs[size_t(i)].target; });
+  const auto tokens = [&](const Side& side) {
+    return encode_texts(*side.tokenizer, all,
+                        [&](int64_t i) -> std::string_view { return pairs[size_t(i)].*side.text; });
+  };
+  const auto from = tokens(source_), to = tokens(target_);
   int64_t blank = 0;
   for (size_t i = 0; i < pairs.size(); ++i) {
     TextPair& pair = pairs[i];
@@ -104,8 +125,8 @@ void TranslationBatches::divide(int64_t batch_tokens) {
   // With rows/B at least the longest pair, a pair begins in every such stretch.
   batches_ = std::min((rows_ + batch_tokens - 1) / batch_tokens, rows_ / longest);
   if (shuffle_) {
-    largest_source_ = shuffled_bound(source_);
-    largest_target_ = shuffled_bound(target_);
+    source_.largest = shuffled_bound(source_);
+    target_.largest = shuffled_bound(target_);
     return;
   }
   const auto order = order_of(0);
@@ -116,8 +137,8 @@ void TranslationBatches::divide(int64_t batch_tokens) {
       source += source_.rows(i);
       target += target_.rows(i);
     }
-    largest_source_ = std::max(largest_source_, source);
-    largest_target_ = std::max(largest_target_, target);
+    source_.largest = std::max(source_.largest, source);
+    target_.largest = std::max(target_.largest, target);
   }
 }
 
@@ -137,6 +158,57 @@ int64_t TranslationBatches::shuffled_bound(const Side& side) const {
     all += side.rows(i);
   }
   return std::min(bound + longest, all);
+}
+
+// Widens the bounds of a side for drawn tokens, by what drawing makes of pairs from everywhere.
+void TranslationBatches::make_room(Side& side, int64_t max_length) const {
+  for (int64_t i = 0; i < count(); ++i) side.longest = std::max(side.longest, side.rows(i));
+  if (max_length > 0) side.longest = max_length;
+  int64_t encoded_rows = 0, drawn_rows = 0, too_long = 0, seen = 0;
+  bool has_merges = side.sampling.dropout == 0;
+  for (int64_t i = 0; i < count(); i += (count() + 999) / 1000, ++seen) {
+    const auto rows = int64_t(drawn(side, 0, i).size()) + 1;
+    too_long += rows > side.longest;
+    encoded_rows += side.rows(i);
+    drawn_rows += rows > side.longest ? side.rows(i) : rows;
+    const auto unmerged = [&] { return side.tokenizer->sample(pairs_[size_t(i)].*side.text, {.dropout = 1}, {}); };
+    has_merges = has_merges || !std::ranges::equal(unmerged(), side.of(i));
+  }
+  check_usage(has_merges, "translation", side.name, "_segmentation: dropout ", side.sampling.dropout,
+              " passes over merges, but the tokenizer merges nothing in the first text of each of ", seen,
+              " stretches; take data.tokenizer.type bpe, or leave ", side.name, "_segmentation out");
+  drawn_rows = std::max(drawn_rows, encoded_rows);
+  log_info("translation: drawn anew every epoch, the ", side.name, " side has ",
+           double(drawn_rows * 100 / encoded_rows) / 100, " times the tokens; ", too_long, " of ", seen,
+           " pairs keep theirs, above ", side.longest, " tokens");
+  side.largest = int64_t(double(side.largest) * 1.1 * double(drawn_rows) / double(encoded_rows));
+}
+
+// Of pair i, whatever its length.
+std::vector<int32_t> TranslationBatches::drawn(const Side& side, int64_t epoch, int64_t i) const {
+  const RandomKey key{seed_, uint64_t(epoch), uint32_t(i), purpose_of(cat("translation.", side.name))};
+  return side.tokenizer->sample(pairs_[size_t(i)].*side.text, side.sampling, key);
+}
+
+// Of the pairs of a batch: those of encode(), or drawn where they are short enough.
+std::vector<std::vector<int32_t>> TranslationBatches::tokens_of(const Side& side, std::span<const int64_t> pairs,
+                                                                int64_t epoch) const {
+  std::vector<std::vector<int32_t>> out;
+  int64_t room = side.largest;  // beyond the rows of encode()
+  for (const int64_t i : pairs) {
+    const auto tokens = side.of(i);
+    out.emplace_back(tokens.begin(), tokens.end());
+    room -= side.rows(i);
+  }
+  if (side.sampling.off()) return out;
+  for (size_t b = 0; b < pairs.size(); ++b) {
+    std::vector<int32_t> other = drawn(side, epoch, pairs[b]);
+    const int64_t more = int64_t(other.size()) - int64_t(out[b].size());
+    if (int64_t(other.size()) + 1 > side.longest || more > room) continue;
+    room -= more;
+    out[b] = std::move(other);
+  }
+  return out;
 }
 
 std::shared_ptr<const TranslationBatches::Order> TranslationBatches::order_of(int64_t epoch) const {
@@ -172,13 +244,14 @@ Batch TranslationBatches::batch(int64_t epoch, int64_t index) const {
         " does not exist; an epoch has ", batches_);
   const auto order = order_of(epoch);
   const auto [first, last] = places(*order, index);
+  const auto pairs = std::span(order->pairs).subspan(size_t(first), size_t(last - first));
   Batch batch{.offsets = {0}, .source_offsets = {0}};
-  for (int64_t place = first; place < last; ++place) {
-    const int64_t i = order->pairs[size_t(place)];
-    const auto from = source_.of(i), to = target_.of(i);
+  for (const std::vector<int32_t>& from : tokens_of(source_, pairs, epoch)) {
     batch.source_tokens.insert(batch.source_tokens.end(), from.begin(), from.end());
     batch.source_tokens.push_back(source_.end);
     batch.source_offsets.push_back(int64_t(batch.source_tokens.size()));
+  }
+  for (const std::vector<int32_t>& to : tokens_of(target_, pairs, epoch)) {
     batch.tokens.push_back(target_.begin);
     batch.tokens.insert(batch.tokens.end(), to.begin(), to.end());
     batch.labels.insert(batch.labels.end(), to.begin(), to.end());

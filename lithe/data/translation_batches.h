@@ -18,6 +18,11 @@ struct TranslationLimits {
   bool leave_out = false;
 };
 
+/// Training: how each side is cut anew every epoch. The default cuts it once and for all, as encode() does.
+struct TranslationSampling {
+  SegmentationSampling source, target;
+};
+
 /// Pairs as packed rows: the source sequence of a pair is its tokens and eos, the target sequence has the rows
 /// bos t1 … tn and the labels t1 … tn eos (E03). A tokenizer without bos begins with its eos.
 ///
@@ -27,38 +32,52 @@ struct TranslationLimits {
 /// and its rows are fewer than rows/B and those of the longest pair. In order (evaluation) nothing is permuted.
 ///
 /// Rows are packed, so pairs of unlike length cost nothing and are not sorted into buckets.
+///
+/// With sampling, the tokens of a pair's side are a pure function of (seed, epoch, pair, side), but all that is said
+/// above of rows, limits and boundaries counts the tokens that encode() gives: a batch of drawn tokens has more rows. A
+/// side keeps those tokens where the drawn ones would exceed max_length (without one, the longest side of all pairs),
+/// and where they would not fit into the batch, the pairs taken in its order: it holds 1.1 times as many rows as the
+/// bounds without sampling, times how much longer drawing makes up to a thousand pairs of epoch 0.
 class TranslationBatches : public BatchSource {
  public:
   /// Tokenizes all pairs. Fails when there are none or the limits leave none, on a pair beyond them where they do not
-  /// leave out, and on a tokenizer without eos or without a vocabulary.
-  TranslationBatches(std::vector<TextPair> pairs, const Tokenizer& source, const Tokenizer& target,
-                     const TranslationLimits& limits, int64_t batch_tokens, uint64_t seed, bool shuffle);
+  /// leave out, on a tokenizer without eos or without a vocabulary, and on one that cannot be sampled so. Keeps the
+  /// tokenizers.
+  TranslationBatches(std::vector<TextPair> pairs, std::shared_ptr<const Tokenizer> source,
+                     std::shared_ptr<const Tokenizer> target, const TranslationLimits& limits, int64_t batch_tokens,
+                     uint64_t seed, bool shuffle, const TranslationSampling& sampling = {});
 
   int64_t batches_per_epoch() const override { return batches_; }
   /// The most target rows, as Batch::rows() counts them.
-  int64_t largest_batch() const override { return largest_target_; }
+  int64_t largest_batch() const override { return target_.largest; }
   Batch batch(int64_t epoch, int64_t index) const override;
 
   /// No batch of any epoch has more source rows, or more target rows. In order they are exact. Shuffled they are bounds
   /// that no permutation exceeds: the rows of the longest pair on that side, and as many more of pairs with the largest
-  /// share of that side as fit into rows/B.
-  int64_t largest_source() const override { return largest_source_; }
-  int64_t largest_target() const { return largest_target_; }
+  /// share of that side as fit into rows/B. Drawn they are bounds as well.
+  int64_t largest_source() const override { return source_.largest; }
+  int64_t largest_target() const { return target_.largest; }
 
   /// The pairs that were kept, in their order.
   const std::vector<TextPair>& pairs() const { return pairs_; }
   /// How many pairs the limits left out.
   int64_t dropped() const { return dropped_; }
-  /// Tokens of pair i without any special.
+  /// Tokens of pair i without any special, as encode() cuts them.
   std::span<const int32_t> source_tokens(int64_t i) const { return source_.of(i); }
   std::span<const int32_t> target_tokens(int64_t i) const { return target_.of(i); }
   bool shuffled() const { return shuffle_; }
-  /// Checksum of all tokens, where they are cut, and the specials.
+  /// Checksum of all tokens, where they are cut, and the specials; of a side that is drawn, also of its tokenizer.
   uint64_t fingerprint() const { return fingerprint_; }
 
  private:
   struct Side {  // the tokens of all pairs
+    const char* name;
+    std::string TextPair::*text;
+    std::shared_ptr<const Tokenizer> tokenizer;
+    SegmentationSampling sampling;
     int32_t begin = 0, end = 0;
+    int64_t longest = 0;  // rows that a drawn sequence may have
+    int64_t largest = 0;  // rows of the largest batch
     std::vector<int32_t> tokens;
     std::vector<int64_t> offsets{0};
 
@@ -78,17 +97,19 @@ class TranslationBatches : public BatchSource {
 
   std::vector<TextPair> pairs_;
   Side source_, target_;
-  int64_t rows_ = 0, batches_ = 0, largest_source_ = 0, largest_target_ = 0, dropped_ = 0;
+  int64_t rows_ = 0, batches_ = 0, dropped_ = 0;
   uint64_t seed_, fingerprint_ = 0;
   bool shuffle_;
   std::unique_ptr<LastOrder> last_ = std::make_unique<LastOrder>();
 
   int64_t count() const { return int64_t(pairs_.size()); }
   int64_t pair_rows(int64_t i) const { return source_.rows(i) + target_.rows(i); }
-  void keep(std::vector<TextPair> pairs, const Tokenizer& source, const Tokenizer& target,
-            const TranslationLimits& limits);
+  void keep(std::vector<TextPair> pairs, const TranslationLimits& limits);
   void divide(int64_t batch_tokens);
   int64_t shuffled_bound(const Side& side) const;
+  void make_room(Side& side, int64_t max_length) const;
+  std::vector<int32_t> drawn(const Side& side, int64_t epoch, int64_t i) const;
+  std::vector<std::vector<int32_t>> tokens_of(const Side& side, std::span<const int64_t> pairs, int64_t epoch) const;
   std::shared_ptr<const Order> order_of(int64_t epoch) const;
   std::pair<int64_t, int64_t> places(const Order& order, int64_t index) const;
 };

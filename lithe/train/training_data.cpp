@@ -65,10 +65,11 @@ TrainingData batches_of_translation(const TranslationConfig& translation, const 
   TrainingData out{.tokenizer = tokenizers.tokenizer, .source_tokenizer = tokenizers.source};
   const size_t count = pairs.train.size();
   auto batches = std::make_unique<TranslationBatches>(
-      std::move(pairs.train), *out.source_tokenizer, *out.tokenizer,
+      std::move(pairs.train), out.source_tokenizer, out.tokenizer,
       TranslationLimits{
           .max_length = translation.max_length, .max_length_ratio = translation.max_length_ratio, .leave_out = true},
-      train.micro_batch_tokens(), uint64_t(train.seed), true);
+      train.micro_batch_tokens(), uint64_t(train.seed), true,
+      TranslationSampling{translation.source_segmentation, translation.target_segmentation});
   if (batches->dropped())
     log_info(batches->dropped(), " of ", count, " pairs are left out: blank, longer than ", translation.max_length,
              " tokens, or of unlike lengths");
@@ -88,7 +89,7 @@ TrainingData batches_of_translation(const TranslationConfig& translation, const 
 std::unique_ptr<TranslationBatches> held_out_translations(std::vector<TextPair> pairs, const Tokenizers& tokenizers,
                                                           const DataConfig& data, int64_t batch_tokens) {
   return std::make_unique<TranslationBatches>(
-      std::move(pairs), tokenizers.source ? *tokenizers.source : *tokenizers.tokenizer, *tokenizers.tokenizer,
+      std::move(pairs), tokenizers.source ? tokenizers.source : tokenizers.tokenizer, tokenizers.tokenizer,
       TranslationLimits{.max_length = data.sequence_length}, batch_tokens, 0, false);
 }
 

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <map>
 #include <set>
+#include <tuple>
 
 #include "lithe/base/random.h"
 #include "lithe/base/threads.h"
@@ -16,9 +18,9 @@ using Offsets = std::vector<int64_t>;
 
 constexpr int32_t kEnd = 256;  // of the byte tokenizer: bos and eos
 
-const Tokenizer& bytes() {
-  static const auto tokenizer = make_byte_tokenizer();
-  return *tokenizer;
+std::shared_ptr<const Tokenizer> bytes() {
+  static const std::shared_ptr<const Tokenizer> tokenizer = make_byte_tokenizer();
+  return tokenizer;
 }
 
 TranslationBatches make(std::vector<TextPair> pairs, const TranslationLimits& limits, int64_t batch_tokens,
@@ -176,16 +178,16 @@ TEST(TranslationBatches, TrainingLeavesOutWhatIsTooLongOrBlank) {
 }
 
 TEST(TranslationBatches, TokenizersMustEndATextAndHaveAVocabulary) {
-  const auto words = make_tokenizer({.type = "words"}, {});
-  const auto no_end = parse_tokenizer(
-      R"({"model": {"type": "BPE", "vocab": {"a": 0, "b": 1}, "merges": []},
+  const std::shared_ptr<const Tokenizer> words = make_tokenizer({.type = "words"}, {}),
+                                         no_end = parse_tokenizer(
+                                             R"({"model": {"type": "BPE", "vocab": {"a": 0, "b": 1}, "merges": []},
           "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true},
           "decoder": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true}})",
-      "test");
+                                             "test");
   const std::vector<TextPair> pairs = {{"a", "b"}};
-  expect_error([&] { TranslationBatches(pairs, *words, bytes(), {}, 9, 1, false); },
+  expect_error([&] { TranslationBatches(pairs, words, bytes(), {}, 9, 1, false); },
                {"the source tokenizer has no vocabulary"}, ExitCode::usage);
-  expect_error([&] { TranslationBatches(pairs, bytes(), *no_end, {}, 9, 1, false); },
+  expect_error([&] { TranslationBatches(pairs, bytes(), no_end, {}, 9, 1, false); },
                {"the target tokenizer has no token that ends a text", "</s>"}, ExitCode::usage);
 }
 
@@ -194,8 +196,8 @@ TEST(TranslationBatches, EachSideHasItsTokenizer) {
     const std::string_view text = "aa aa aa";
     return train_bpe({&text, 1}, {.vocab_size = 261, .min_frequency = 1, .specials = std::move(specials)});
   };
-  const auto two = trained({"<s>", "</s>"});
-  const TranslationBatches batches({{"b", "a"}}, bytes(), *two, {}, 9, 1, false);
+  const std::shared_ptr<const Tokenizer> two = trained({"<s>", "</s>"});
+  const TranslationBatches batches({{"b", "a"}}, bytes(), two, {}, 9, 1, false);
   const Batch batch = batches.batch(0, 0);
   EXPECT_EQ(batch.source_tokens, (Ids{'b', kEnd}));
   EXPECT_EQ(batch.tokens, (Ids{0, two->encode("a")[0]}));  // <s> begins
@@ -212,6 +214,164 @@ TEST(TranslationBatches, ThreadsDoNotMatter) {
   set_threads(before);
   EXPECT_EQ(one.fingerprint(), two.fingerprint());
   EXPECT_EQ(one.batch(1, 1), two.batch(1, 1));
+}
+
+// Pairs of sentences of words of a few syllables, and a BPE and a unigram tokenizer of them.
+std::vector<TextPair> sentences(int64_t count) {
+  const std::string syllables[] = {"ka", "mon", "tir", "su", "lem", "po", "vi", "dar"};
+  const RandomKey key{.seed = 6, .purpose = purpose_of("sentences")};
+  uint64_t element = 0;
+  const auto word = [&] {
+    std::string out;
+    for (uint64_t left = 1 + random_below(key, element++, 4); left > 0; --left)
+      out += syllables[random_below(key, element++, std::size(syllables))];
+    return out;
+  };
+  std::vector<TextPair> pairs(static_cast<size_t>(count));
+  for (TextPair& pair : pairs)
+    for (std::string* side : {&pair.source, &pair.target})
+      for (uint64_t left = 1 + random_below(key, element++, 12); left > 0; --left)
+        *side += (side->empty() ? "" : " ") + word();
+  return pairs;
+}
+
+std::shared_ptr<const Tokenizer> bpe_of(const std::vector<TextPair>& pairs) {
+  BpeTrainer trainer({.vocab_size = 300});
+  for (const TextPair& pair : pairs) trainer.add(pair.source + "\n" + pair.target);
+  return trainer.train();
+}
+
+std::shared_ptr<const Tokenizer> unigram_of(const std::vector<TextPair>& pairs) {
+  UnigramTrainer trainer({.vocab_size = 50});
+  for (const TextPair& pair : pairs) trainer.add(pair.source + " " + pair.target);
+  return trainer.train();
+}
+
+// The sequences of one epoch by text; the bounds and max_length hold, every text comes as often as in the pairs.
+std::map<std::string, Ids> drawn_sources(const TranslationBatches& batches, int64_t epoch, const Tokenizer& source,
+                                         const Tokenizer& target, int64_t max_length) {
+  std::map<std::string, Ids> out;
+  std::vector<TextPair> seen;
+  for (int64_t k = 0; k < batches.batches_per_epoch(); ++k) {
+    const Batch batch = batches.batch(epoch, k);
+    EXPECT_LE(batch.source_offsets.back(), batches.largest_source());
+    EXPECT_LE(batch.rows(), batches.largest_target());
+    for (size_t b = 0; b + 1 < batch.offsets.size(); ++b) {
+      const Ids from(batch.source_tokens.begin() + batch.source_offsets[b],
+                     batch.source_tokens.begin() + batch.source_offsets[b + 1] - 1),
+          to(batch.labels.begin() + batch.offsets[b], batch.labels.begin() + batch.offsets[b + 1] - 1);
+      EXPECT_LE(int64_t(std::max(from.size(), to.size())) + 1, max_length);
+      EXPECT_TRUE(std::equal(to.begin(), to.end(), batch.tokens.begin() + batch.offsets[b] + 1));
+      seen.push_back({source.decode(from), target.decode(to)});
+      out[seen.back().source] = from;
+    }
+  }
+  const auto sorted = [](std::vector<TextPair> pairs) {
+    std::ranges::sort(pairs, {}, [](const TextPair& pair) { return std::tie(pair.source, pair.target); });
+    return pairs;
+  };
+  EXPECT_TRUE(sorted(std::move(seen)) == sorted(batches.pairs()));
+  return out;
+}
+
+// oracle: tok.sampling
+TEST(DrawnTranslations, AreCutAnewEveryEpochWithinTheBounds) {
+  const auto pairs = sentences(400);
+  const auto bpe = bpe_of(pairs), unigram = unigram_of(pairs);
+  const TranslationLimits limits{.max_length = 1000, .leave_out = true};
+  for (const int64_t batch_tokens : {1, 60, 300, 100000}) {
+    const auto make_drawn = [&](uint64_t seed) {
+      return TranslationBatches(pairs, bpe, unigram, limits, batch_tokens, seed, true,
+                                {.source = {.dropout = .2}, .target = {.alpha = .2}});
+    };
+    const auto batches = make_drawn(1), same = make_drawn(1), other = make_drawn(2);
+    const TranslationBatches plain(pairs, bpe, unigram, limits, batch_tokens, 1, true);
+    EXPECT_EQ(batches.batches_per_epoch(), plain.batches_per_epoch());
+    EXPECT_GT(batches.largest_source(), plain.largest_source());
+    EXPECT_GT(batches.largest_target(), plain.largest_target());
+    EXPECT_EQ(batches.batch(5, 0), same.batch(5, 0));  // whatever was asked for before
+    const auto first = drawn_sources(batches, 0, *bpe, *unigram, 1000),
+               second = drawn_sources(batches, 1, *bpe, *unigram, 1000),
+               again = drawn_sources(other, 0, *bpe, *unigram, 1000);
+    int64_t by_epoch = 0, by_seed = 0;
+    for (const auto& [text, ids] : first) by_epoch += second.at(text) != ids;
+    for (const auto& [text, ids] : first) by_seed += again.at(text) != ids;
+    EXPECT_GT(by_epoch, int64_t(first.size()) * 3 / 4) << batch_tokens;
+    EXPECT_GT(by_seed, int64_t(first.size()) * 3 / 4) << batch_tokens;
+    EXPECT_EQ(drawn_sources(batches, 0, *bpe, *unigram, 1000), first);
+    EXPECT_EQ(batches.pairs(), plain.pairs());
+    const auto kept = batches.source_tokens(7), encoded = plain.source_tokens(7);
+    EXPECT_TRUE(std::ranges::equal(kept, encoded));
+  }
+}
+
+TEST(DrawnTranslations, KeepTheirTokensWhereDrawnOnesAreTooLong) {
+  const auto pairs = sentences(300);
+  const auto bpe = bpe_of(pairs);
+  int64_t longest = 0;
+  for (const TextPair& pair : pairs)
+    longest = std::max({longest, int64_t(bpe->encode(pair.source).size()), int64_t(bpe->encode(pair.target).size())});
+  // Single bytes: most texts are then longer than any in tokens. Without max_length the longest side is the limit.
+  for (const int64_t max_length : {int64_t(0), longest / 2, longest * 2}) {
+    const TranslationBatches batches(pairs, bpe, bpe, {.max_length = max_length, .leave_out = true}, 200, 1, true,
+                                     {.source = {.dropout = 1}});
+    const int64_t limit = max_length ? max_length : longest + 1;
+    int64_t bytes = 0;
+    for (const auto& [text, ids] : drawn_sources(batches, 0, *bpe, *bpe, limit)) {
+      if (int64_t(text.size()) + 1 > limit) {
+        EXPECT_EQ(ids, bpe->encode(text));
+      }
+      bytes += ids.size() == text.size();
+    }
+    EXPECT_GT(bytes, 0);
+    EXPECT_LE(batches.largest_target(), batches.largest_source());  // nothing is drawn there
+  }
+}
+
+// Of 2000 pairs every second one is looked at, which here are single letters that drawing leaves as they are.
+TEST(DrawnTranslations, BatchesStayWithinTheBoundAlsoWhereTheGrowthWasMisjudged) {
+  auto pairs = sentences(2000);
+  const auto bpe = bpe_of(pairs);
+  for (size_t i = 0; i < pairs.size(); i += 2) pairs[i].source = i == 0 ? "mon tir" : "x";
+  const TranslationLimits limits{.max_length = 1000, .leave_out = true};
+  const TranslationBatches batches(pairs, bpe, bpe, limits, 100, 1, true, {.source = {.dropout = 1}}),
+      plain(pairs, bpe, bpe, limits, 100, 1, true);
+  EXPECT_LT(batches.largest_source(), plain.largest_source() * 5 / 4);
+  int64_t most = 0;
+  for (int64_t k = 0; k < batches.batches_per_epoch(); ++k)
+    most = std::max(most, batches.batch(0, k).source_offsets.back());
+  EXPECT_LE(most, batches.largest_source());
+  EXPECT_GT(most, batches.largest_source() - 100);  // and use it: the next text's letters did not fit
+}
+
+TEST(DrawnTranslations, TheTokenizerCounts) {
+  const auto pairs = sentences(50);
+  const auto bpe = bpe_of(pairs);
+  const auto print = [&](const TranslationSampling& sampling) {
+    return TranslationBatches(pairs, bpe, bpe, {.leave_out = true}, 100, 1, true, sampling).fingerprint();
+  };
+  EXPECT_EQ(print({}), print({.source = {.dropout = 0}}));
+  EXPECT_NE(print({}), print({.source = {.dropout = .1}}));
+}
+
+TEST(DrawnTranslations, RefuseTokenizersThatCannotBeSampled) {
+  const auto pairs = sentences(50);
+  const auto bpe = bpe_of(pairs), unigram = unigram_of(pairs);
+  WordPieceTrainer trainer({.vocab_size = 60, .specials = {"[UNK]", "<s>", "</s>"}});
+  for (const TextPair& pair : pairs) trainer.add(pair.source);
+  const std::shared_ptr<const Tokenizer> word_piece = trainer.train();
+  const auto refused = [&](const std::shared_ptr<const Tokenizer>& source, const TranslationSampling& sampling,
+                           const std::vector<std::string>& words) {
+    expect_error([&] { TranslationBatches(pairs, source, bpe, {.leave_out = true}, 100, 1, true, sampling); }, words,
+                 ExitCode::usage);
+  };
+  refused(unigram, {.source = {.dropout = .1}},
+          {"source_segmentation", "dropout needs a BPE", "or leave source_segmentation out"});
+  refused(word_piece, {.source = {.dropout = .1}}, {"source_segmentation", "which only a BPE has", "type bpe"});
+  refused(bpe, {.target = {.alpha = .2}}, {"target_segmentation", "unigram tokenizer"});
+  refused(bpe, {.target = {.dropout = 2}}, {"target_segmentation", "got 2"});
+  refused(bpe, {.target = {.candidates = 2}}, {"target_segmentation", "without alpha"});
+  refused(bytes(), {.source = {.dropout = .1}}, {"source_segmentation", "merges nothing", "type bpe"});
 }
 
 TEST(TranslationBatches, Multi30k) {
@@ -235,6 +395,16 @@ TEST(TranslationBatches, Multi30k) {
   }
   EXPECT_EQ(seen, int64_t(batches.pairs().size()));
   EXPECT_LT(batches.largest_source(), 16384);  // the bound is of use: both sides of a batch do not count as one
+
+  BpeTrainer trainer({.vocab_size = 2000});
+  for (size_t i = 0; i < 3000; ++i) trainer.add(pairs[i].source + "\n" + pairs[i].target);
+  const std::shared_ptr<const Tokenizer> bpe = trainer.train();
+  const TranslationBatches drawn(pairs, bpe, bpe, {.max_length = 128, .leave_out = true}, 16384, 1, true,
+                                 {.source = {.dropout = .1}, .target = {.dropout = .1}});
+  const auto first = drawn_sources(drawn, 0, *bpe, *bpe, 128);
+  int64_t others = 0;
+  for (const auto& [text, ids] : first) others += ids != bpe->encode(text);
+  EXPECT_GT(others, int64_t(first.size()) * 9 / 10);  // the room is enough for nearly all
 }
 
 }  // namespace

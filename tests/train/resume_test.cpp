@@ -135,6 +135,53 @@ TEST(Resume, RefusesAnotherRecipeOrAnotherText) {
   EXPECT_EQ(read_file(run.out / "result.json"), result);  // the run is as it was
 }
 
+// Each epoch cuts the texts anew. The tokenizers of the resumed run come from its directory.
+TEST(Resume, DrawnSegmentationsComeAgain) {
+  const kit::TrainKit kit;
+  std::string sources, targets;
+  for (int i = 0; i < 60; ++i) {
+    sources += cat("the quick brown fox jumps over lazy dog number ", i, "\n");
+    targets += cat("number ", i * 7 % 60, " is the lazy fox\n");
+  }
+  const auto run_with = [&](double dropout, const std::string& out) {
+    TrainRun run = kit.run(
+        "{architecture: encoder_decoder, hidden_size: 16, num_hidden_layers: 1, mixer: {type: attention, "
+        "num_attention_heads: 2}, ffn: {type: relu, intermediate_size: 24}}",
+        "{tokenizer: {type: bpe, vocab_size: 300}, sequence_length: 64}",
+        "{objective: seq2seq, max_steps: 12, batch_tokens: 320, learning_rate: 0.01, logging_steps: 1, save_steps: 5, "
+        "save_total_limit: 3}",
+        out);
+    run.lessons.translation.emplace();
+    TranslationConfig& translation = *run.lessons.translation;
+    translation.train.source = {kit.scratch.add("source.txt", sources)};
+    translation.train.target = {kit.scratch.add("target.txt", targets)};
+    translation.max_length = 64;
+    translation.source_segmentation.dropout = translation.target_segmentation.dropout = dropout;
+    run.recipe.set("translation", write_fields([&](Fields& f) { translation.fields(f); }));
+    return run;
+  };
+  const TrainRun whole = run_with(.3, "whole");
+  ASSERT_EQ(train(whole).status, "finished");
+  const Json memory = parse_json(read_file(whole.out / "memory.json"), "memory.json");
+  EXPECT_LE(memory["measured"]["peak"].get<int64_t>(), memory["planned"]["peak"].get<int64_t>());
+
+  TrainRun cut = resumed(whole);
+  cut.out = kit.scratch.path() / "cut";
+  fs::copy(whole.out, cut.out, fs::copy_options::recursive);
+  fs::remove_all(checkpoint_path(cut.out, 12));
+  fs::remove_all(checkpoint_path(cut.out, 10));
+  fs::remove(cut.out / "model.safetensors");
+  ASSERT_EQ(train(cut).status, "finished");
+  EXPECT_TRUE(read_file(cut.out / "model.safetensors") == read_file(whole.out / "model.safetensors"));
+  EXPECT_TRUE(read_file(cut.out / "metrics.jsonl") == read_file(whole.out / "metrics.jsonl"));
+
+  const TrainRun plain = run_with(0, "plain");
+  train(plain);
+  EXPECT_FALSE(read_file(plain.out / "model.safetensors") == read_file(whole.out / "model.safetensors"));
+  const std::string error = kit::error_of([&] { train(resumed(run_with(.2, "whole"))); });
+  EXPECT_NE(error.find("translation.source_segmentation.dropout was 0.3 and is now 0.2"), std::string::npos) << error;
+}
+
 TEST(Resume, TwoRunsInOneDirectoryAreRefused) {
   const kit::TrainKit kit;
   const TrainRun run = kit.run("", kData, kTrain);
