@@ -59,18 +59,39 @@ class NewDirectory {
   Path path_, temporary_;
 };
 
-// The text to measure on; none when the run has no held-out text, or its data are no longer there.
-std::optional<TokenStore> text_of(const Options& o, const Recipe& recipe,
-                                  const std::shared_ptr<const Tokenizer>& tokenizer) {
-  if (!o.files.empty()) return tokenize_in_memory(Corpus(o.files, corpus_options(recipe.data)), *tokenizer);
+// What to measure on: texts, or a translator's held-out pairs; none when the run has none, or its data are no longer
+// there.
+std::unique_ptr<BatchSource> text_of(const Options& o, const Recipe& recipe, const LoadedModel& loaded) {
+  const Model& model = *loaded.model;
+  const int64_t context = o.context ? o.context : recipe.data.sequence_length, limit = model.position_limit();
+  check_usage(!limit || context <= limit, "quantize", "context-length ", context, " is beyond the model's ", limit,
+              " positions; choose that or less");
+  const auto windows = [&](const TokenStore& text) {
+    check_usage(text.info().vocab_size <= model.config().vocab_size, "quantize", "the text's ids go up to ",
+                text.info().vocab_size, ", the model's vocabulary has ", model.config().vocab_size);
+    return std::make_unique<BatchOrder>(text, context, context, 0, false);
+  };
+  check_usage(o.files.empty() || !recipe.has_translation(), "quantize",
+              "--text is for models of text; a translator is measured on its run's validation pairs");
+  if (!o.files.empty())
+    return windows(tokenize_in_memory(Corpus(o.files, corpus_options(recipe.data)), *loaded.tokenizer));
   try {
-    if (auto data = load_dataset(recipe.data, tokenizer); data.validation) return data.validation;
+    if (recipe.has_translation()) {
+      TranslationConfig held_out = recipe.translation;
+      held_out.train = {};
+      TranslationData pairs = load_translation(held_out);
+      if (!pairs.validation.empty())
+        return held_out_translations(std::move(pairs.validation), {loaded.tokenizer, loaded.source_tokenizer},
+                                     recipe.data, recipe.train.batch_tokens);
+    } else if (auto data = load_dataset(recipe.data, loaded.tokenizer); data.validation) {
+      return windows(*data.validation);
+    }
     log_warning("the run has no held-out text: predictions are not compared; name texts with --text");
   } catch (const Error& error) {
     if (stop_signal()) throw;
     log_warning("predictions are not compared: ", error.what(), "; name texts with --text");
   }
-  return {};
+  return nullptr;
 }
 
 Json json_of(const Options& o, const std::vector<QuantizedLayer>& layers, const PredictionChange* change,
@@ -140,14 +161,8 @@ int run(const Options& o) {
                                 o.group_size, o.keep};
   const auto quantized = quantize_model(*loaded.model, options, out / "model.safetensors", layers);
   std::optional<PredictionChange> change;
-  if (const auto text = text_of(o, recipe, loaded.tokenizer)) {
-    check_usage(text->info().vocab_size <= loaded.model->config().vocab_size, "quantize", "the text's ids go up to ",
-                text->info().vocab_size, ", the model's vocabulary has ", loaded.model->config().vocab_size);
-    const int64_t context = o.context ? o.context : recipe.data.sequence_length, limit = loaded.model->position_limit();
-    check_usage(!limit || context <= limit, "quantize", "context-length ", context, " is beyond the model's ", limit,
-                " positions; choose that or less");
-    change = compare_predictions(*loaded.model, *quantized, *text, context, o.max_tokens, layers);
-  }
+  if (const auto text = text_of(o, recipe, loaded))
+    change = compare_predictions(*loaded.model, *quantized, *text, o.max_tokens, layers);
   int64_t before = 0;
   for (const Parameter& p : loaded.model->parameters().all()) before += p.master.value().bytes();
   const auto after = int64_t(fs::file_size(out / "model.safetensors"));

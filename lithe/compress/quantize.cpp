@@ -8,6 +8,7 @@
 #include "lithe/kernels/quantized_product.h"
 #include "lithe/model/quantized_weights.h"
 #include "lithe/ops/weight_product.h"
+#include "lithe/train/step.h"
 
 namespace lithe {
 
@@ -58,7 +59,9 @@ std::map<std::string, bool> integer_matrices(const ModelConfig& config) {
   const Tensor ids = empty({count}, DType::i32, Device::meta);
   for (;;) {
     try {
-      model.logits(model.forward(ids, sequences));
+      std::optional<Memory> memory;
+      if (config.architecture == "encoder_decoder") memory = model.encode(ids, sequences);
+      model.logits(model.forward(ids, sequences, nullptr, memory ? &*memory : nullptr));
       return out;
     } catch (const QuantizedMismatch& mismatch) {
       Parameter& p = *model.parameters().find(mismatch.matrix());
@@ -171,46 +174,37 @@ class OutputErrors {
 
 }  // namespace
 
-PredictionChange compare_predictions(const Model& before, const Model& after, const TokenStore& text, int64_t context,
+PredictionChange compare_predictions(const Model& before, const Model& after, const BatchSource& text,
                                      int64_t max_tokens, std::vector<QuantizedLayer>& layers) {
   const NoGrad no_grad;
   OutputErrors errors(before, after);
   PredictionChange out;
   std::vector<double> p, q;
-  for (int64_t d = 0; d < text.documents() && out.tokens < max_tokens; ++d) {
-    const int64_t first = text.document_begin(d), count = text.document_end(d) - first;
-    std::vector<int32_t> string;
-    if (text.begin_of_text()) string.push_back(*text.begin_of_text());
-    string.resize(string.size() + size_t(count));
-    text.copy(first, count, string.data() + (string.size() - size_t(count)));
-    if (text.end_of_text()) string.push_back(*text.end_of_text());
-    for (int64_t at = 0; at + 1 < int64_t(string.size()) && out.tokens < max_tokens; at += context) {
-      check(!stop_signal(), "quantize", "stopped by signal ", stop_signal());
-      const int64_t rows = std::min({context, int64_t(string.size()) - 1 - at, max_tokens - out.tokens});
-      const Tensor ids = tensor_of({rows}, std::span(string.data() + at, size_t(rows)));
-      const Sequences sequences = Sequences::single(rows, Device::cpu);
-      Tensor one;
-      {
-        const ProductObserver observer(
-            [&](const Tensor& x, const Var& w, const Tensor& bias, const Tensor& y) { errors.see(x, w, bias, y); });
-        one = before.logits(before.forward(ids, sequences)).value();
-      }
-      const Tensor two = after.logits(after.forward(ids, sequences)).value();
-      const Tensor a = one.dtype() == DType::f32 ? one : convert(one, DType::f32),
-                   b = two.dtype() == DType::f32 ? two : convert(two, DType::f32);
-      const int64_t V = a.cols();
-      for (int64_t i = 0; i < rows; ++i) {
-        log_probabilities(a.data<float>() + i * V, V, p);
-        log_probabilities(b.data<float>() + i * V, V, q);
-        const auto label = size_t(string[size_t(at + i + 1)]);
-        out.nll_before -= p[label], out.nll_after -= q[label];
-        for (size_t v = 0; v < size_t(V); ++v) out.kl += std::exp(p[v]) * (p[v] - q[v]);
-        const auto choice = [](const std::vector<double>& x) {
-          return std::max_element(x.begin(), x.end()) - x.begin();
-        };
-        out.same_choice += choice(p) == choice(q);
-      }
-      out.tokens += rows;
+  for (int64_t i = 0; i < text.batches_per_epoch() && out.tokens < max_tokens; ++i) {
+    check(!stop_signal(), "quantize", "stopped by signal ", stop_signal());
+    const Batch labels = text.batch(0, i);
+    const DeviceBatch batch = to_device(labels, before.device());
+    const auto logits = [&](const Model& model) {
+      const Tensor x = model.logits(rows_of(model, batch), batch.sequences).value();
+      return x.dtype() == DType::f32 ? x : convert(x, DType::f32);
+    };
+    const Tensor a = [&] {
+      const ProductObserver observer(
+          [&](const Tensor& x, const Var& w, const Tensor& bias, const Tensor& y) { errors.see(x, w, bias, y); });
+      return logits(before);
+    }();
+    const Tensor b = logits(after);
+    const int64_t V = a.cols();
+    for (int64_t row = 0; row < a.rows() && out.tokens < max_tokens; ++row) {
+      const int32_t label = labels.labels[size_t(row)];
+      if (label < 0) continue;
+      log_probabilities(a.data<float>() + row * V, V, p);
+      log_probabilities(b.data<float>() + row * V, V, q);
+      out.nll_before -= p[size_t(label)], out.nll_after -= q[size_t(label)];
+      for (size_t v = 0; v < size_t(V); ++v) out.kl += std::exp(p[v]) * (p[v] - q[v]);
+      const auto choice = [](const std::vector<double>& x) { return std::max_element(x.begin(), x.end()) - x.begin(); };
+      out.same_choice += choice(p) == choice(q);
+      ++out.tokens;
     }
   }
   check(out.tokens > 0, "quantize", "the text has no token to predict");

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "lithe/compress/rounding.h"
-#include "lithe/data/token_store.h"
+#include "lithe/data/batches.h"
 #include "lithe/model/model.h"
 
 namespace lithe {
@@ -40,9 +40,9 @@ struct PredictionChange {
   double same_choice = 0;                // share of tokens whose most likely prediction stayed
 };
 
-/// Scores up to `max_tokens` tokens in disjoint windows of `context` within documents, and fills in the output errors
-/// of `layers`. Polls stop_signal().
-PredictionChange compare_predictions(const Model& before, const Model& after, const TokenStore& text, int64_t context,
+/// Scores up to `max_tokens` labels of the first epoch of `text`, whose batches label every row or none of it, and
+/// fills in the output errors of `layers`. Polls stop_signal().
+PredictionChange compare_predictions(const Model& before, const Model& after, const BatchSource& text,
                                      int64_t max_tokens, std::vector<QuantizedLayer>& layers);
 
 }  // namespace lithe

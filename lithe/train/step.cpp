@@ -29,16 +29,11 @@ DeviceBatch to_device(const Batch& batch, Device device) {
   return out;
 }
 
-namespace {
-
-Var loss_of(const Model& model, const DeviceBatch& batch, LossArgs args) {
+Var rows_of(const Model& model, const DeviceBatch& batch) {
   std::optional<Memory> memory;
   if (batch.source.defined()) memory = model.encode(batch.source, batch.source_sequences);
-  const Var rows = model.forward(batch.ids, batch.sequences, nullptr, memory ? &*memory : nullptr);
-  return model.loss_of(rows, batch.predicted, std::move(args));
+  return model.forward(batch.ids, batch.sequences, nullptr, memory ? &*memory : nullptr);
 }
-
-}  // namespace
 
 // spec: train.nll | objective | teacher-forced cross-entropy of the next token (clm), with label smoothing | TB
 // Eq 6.12, 6.1.7
@@ -53,12 +48,12 @@ LossSums accumulate_gradients(const Model& model, const std::vector<DeviceBatch>
     step_context() = {uint64_t(config.seed), uint64_t(step) * micro_batches.size() + i};
     Tape tape;
     LossSums sums;
-    const Var loss = loss_of(model, batch,
-                             {.sequences = batch.sequences,
-                              .labels = batch.labels,
-                              .smoothing = config.label_smoothing,
-                              .scale = scale,
-                              .sums = &sums});
+    const Var loss = model.loss_of(rows_of(model, batch), batch.predicted,
+                                   {.sequences = batch.sequences,
+                                    .labels = batch.labels,
+                                    .smoothing = config.label_smoothing,
+                                    .scale = scale,
+                                    .sums = &sums});
     tape.backward(loss);
     total += sums;
   }
@@ -68,7 +63,8 @@ LossSums accumulate_gradients(const Model& model, const std::vector<DeviceBatch>
 LossSums evaluate_batch(const Model& model, const DeviceBatch& batch) {
   const NoGrad no_grad;
   LossSums sums;
-  loss_of(model, batch, {.sequences = batch.sequences, .labels = batch.labels, .sums = &sums});
+  model.loss_of(rows_of(model, batch), batch.predicted,
+                {.sequences = batch.sequences, .labels = batch.labels, .sums = &sums});
   return sums;
 }
 

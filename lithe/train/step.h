@@ -21,6 +21,9 @@ struct DeviceBatch {
 };
 DeviceBatch to_device(const Batch& batch, Device device);
 
+/// The model's rows [N, D] of a batch, with its source where it has one.
+Var rows_of(const Model& model, const DeviceBatch& batch);
+
 /// Forward and backward of one step's micro-batches; gradients gather in the parameters. `step` counts
 /// from 1 and keys the dropout masks.
 LossSums accumulate_gradients(const Model& model, const std::vector<DeviceBatch>& micro_batches,

@@ -141,14 +141,15 @@ TEST_F(Quantize, MeasuresWhatChanged) {
   const Model model = random_model(config_of());
   const TokenStore text = TokenStore::from_documents({{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, {3, 2, 1}},
                                                      {.vocab_size = 37, .end_of_text = 0});
+  const BatchOrder windows(text, 8, 8, 0, false);
   std::vector<double> kl;
   for (const auto format : {QuantizedFormat::int8, QuantizedFormat::int4}) {
     const auto integers = quantised(model, {.format = format});
-    const PredictionChange same = compare_predictions(model, model, text, 8, 100, layers_);
+    const PredictionChange same = compare_predictions(model, model, windows, 100, layers_);
     EXPECT_EQ(same.tokens, 15);
     EXPECT_NEAR(same.kl, 0, 1e-12);
     EXPECT_EQ(same.same_choice, 1);
-    const PredictionChange change = compare_predictions(model, *integers, text, 8, 10, layers_);
+    const PredictionChange change = compare_predictions(model, *integers, windows, 10, layers_);
     EXPECT_EQ(change.tokens, 10);
     EXPECT_GT(change.kl, 0);
     kl.push_back(change.kl);

@@ -1,0 +1,95 @@
+# The same weights and sentences in CTranslate2: converts a run of lithe (Transformer with sinusoidal positions, pre-norm,
+# relu, shared embeddings, heads mha) and times its translation.
+#   python3 ct2_translate.py convert RUN DIRECTORY
+#   python3 ct2_translate.py RUN DIRECTORY TOKENS BATCH BEAMS COMPUTE_TYPE [MAX_LINES]
+# TOKENS: the sentences as ids of the run's tokenizer, one line each (tokenisation is not part of the time).
+import json, math, os, sys, time
+import ctranslate2, numpy as np
+from ctranslate2.specs import common_spec, transformer_spec
+from safetensors.numpy import load_file
+
+
+def convert(run, out):
+    config = json.load(open(os.path.join(run, "config.json")))
+    weights = load_file(os.path.join(run, "model.safetensors"))
+    heads, layers, d = config["mixer"]["num_attention_heads"], config["num_hidden_layers"], config["hidden_size"]
+    assert config["residual"]["type"] == "pre" and config["norm"]["eps_mode"] == "variance", "not this kind of model"
+    spec = transformer_spec.TransformerSpec.from_config((layers, layers), heads, pre_norm=True,
+                                                       activation=common_spec.Activation.RELU)
+    at = lambda name: np.ascontiguousarray(weights[name])
+    linear = lambda name: np.ascontiguousarray(weights[name].T)  # lithe keeps [in, out]
+
+    def norm(to, name):
+        to.gamma, to.beta = at(name + ".weight"), at(name + ".bias")
+
+    def fused(to, names):
+        to.weight = np.concatenate([linear(n) for n in names])
+        to.bias = np.zeros(to.weight.shape[0], np.float32)
+
+    def dense(to, name, bias=None):
+        to.weight = linear(name)
+        to.bias = at(bias) if bias else np.zeros(to.weight.shape[0], np.float32)
+
+    positions = np.zeros((config["max_position_embeddings"], d), np.float32)
+    options = config["position"]
+    for p in range(positions.shape[0]):
+        for c in range(d):
+            angle = (p + options["offset"]) / options["base"] ** (2 * (c // 2) / d)
+            positions[p, c] = math.sin(angle) if c % 2 == 0 else math.cos(angle)
+    for side, stack in (("encoder", spec.encoder), ("decoder", spec.decoder)):
+        embeddings = stack.embeddings[0] if side == "encoder" else stack.embeddings
+        embeddings.weight = at("embedding.weight")
+        stack.scale_embeddings = True
+        stack.position_encodings.encodings = positions
+        norm(stack.layer_norm, side + ".final_norm")
+        for i, layer in enumerate(stack.layer):
+            path = f"{side}.layers.{i}."
+            heads_of = lambda which, name: f"{path}{which}.heads.{name}.weight"
+            norm(layer.self_attention.layer_norm, path + "mixer_norm")
+            fused(layer.self_attention.linear[0], [heads_of("mixer", n) for n in "qkv"])
+            dense(layer.self_attention.linear[1], path + "mixer.output.weight")
+            if side == "decoder":
+                norm(layer.attention.layer_norm, path + "cross_norm")
+                dense(layer.attention.linear[0], heads_of("cross", "q"))
+                fused(layer.attention.linear[1], [heads_of("cross", n) for n in "kv"])
+                dense(layer.attention.linear[2], path + "cross.output.weight")
+            norm(layer.ffn.layer_norm, path + "ffn_norm")
+            dense(layer.ffn.linear_0, path + "ffn.up.weight", path + "ffn.up.bias")
+            dense(layer.ffn.linear_1, path + "ffn.down.weight", path + "ffn.down.bias")
+    spec.decoder.projection.weight = at("embedding.weight")
+    vocabulary = [str(i) for i in range(config["vocab_size"])]
+    roles = json.load(open(os.path.join(run, "generation_config.json")))
+    for side in ("source", "target"):
+        getattr(spec, f"register_{side}_vocabulary")(vocabulary)
+    eos = str(roles["eos_token_id"])
+    spec.config.bos_token = spec.config.decoder_start_token = str(roles.get("bos_token_id", eos))
+    spec.config.eos_token, spec.config.unk_token = eos, eos
+    spec.config.layer_norm_epsilon = config["norm"].get("eps", 1e-5)
+    spec.config.add_source_bos, spec.config.add_source_eos = False, True
+    spec.validate()
+    spec.optimize()
+    os.makedirs(out, exist_ok=True)
+    spec.save(out)
+
+
+def main():
+    if sys.argv[1] == "convert":
+        return convert(*sys.argv[2:4])
+    run, directory, tokens, batch, beams, compute = sys.argv[1:7]
+    lines = [line.split() for line in open(tokens)][: int(sys.argv[7]) if len(sys.argv) > 7 else None]
+    translator = ctranslate2.Translator(directory, compute_type=compute, inter_threads=1,
+                                        intra_threads=int(os.environ.get("OMP_NUM_THREADS", "2")))
+    go = lambda of: translator.translate_batch(of, beam_size=int(beams), max_batch_size=int(batch), length_penalty=0.6,
+                                               max_decoding_length=128)
+    go(lines[: 2 * int(batch)])
+    begin = time.perf_counter()
+    results = go(lines)
+    seconds = time.perf_counter() - begin
+    count = sum(len(r.hypotheses[0]) for r in results)
+    print(f"program=ct2 precision={compute} batch={batch} beams={beams} lines={len(lines)} tokens={count} "
+          f"seconds={seconds:.3f} sentences/s={len(lines) / seconds:.1f}", flush=True)
+    if len(sys.argv) > 8:
+        open(sys.argv[8], "w").writelines(" ".join(r.hypotheses[0]) + "\n" for r in results)
+
+
+main()
