@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# Sentences a second of lithe and CTranslate2 with the same weights on the same sentences, program after program in each
+# round, so that a machine whose speed changes is fair to both; at the end the medians over rounds and the ratios.
+# Needs `ninja -C build/release benchmarks` and a python3 with ctranslate2, numpy and safetensors (PYTHON=...).
+#   bench/peers/translate.sh RUN FILE [rounds] [lines at batch 32] [lines at batch 1] [8-bit RUN of lithe quantize]
+set -euo pipefail
+run="$1" file="$2" rounds="${3:-3}" many="${4:-1000}" few="${5:-100}" quantized="${6:-}" python="${PYTHON:-python3}"
+cd "$(dirname "$0")/../.."
+work="$(mktemp -d)"
+trap 'rm -rf "$work"' EXIT
+export OMP_NUM_THREADS="${OMP_NUM_THREADS:-2}"
+"$python" bench/peers/ct2_translate.py convert "$run" "$work/ct2"
+build/release/bench/translate_bench "$run" "$file" ids > "$work/ids"
+for round in $(seq "$rounds"); do
+  for batch in 1 32; do
+    lines=$([ "$batch" = 1 ] && echo "$few" || echo "$many")
+    for beams in 1 4; do
+      build/release/bench/translate_bench "$run" "$file" "$batch" "$beams" f32 "$lines"
+      "$python" bench/peers/ct2_translate.py "$run" "$work/ct2" "$work/ids" "$batch" "$beams" float32 "$lines"
+      if [ -n "$quantized" ]; then
+        build/release/bench/translate_bench "$quantized" "$file" "$batch" "$beams" f32 "$lines" | sed 's/precision=f32/precision=int8/'
+        "$python" bench/peers/ct2_translate.py "$run" "$work/ct2" "$work/ids" "$batch" "$beams" int8 "$lines"
+      fi
+    done
+  done
+done | tee >(cat >&2) | "$python" -c '
+import re, statistics, sys
+rates = {}
+for line in sys.stdin:
+    v = dict(re.findall(r"(\S+)=(\S+)", line))
+    kind = "int8" if v["precision"] == "int8" else "f32"
+    rates.setdefault((kind, int(v["batch"]), int(v["beams"])), {}).setdefault(v["program"], []).append(float(v["sentences/s"]))
+for (kind, batch, beams), r in sorted(rates.items()):
+    a, b = statistics.median(r["lithe"]), statistics.median(r["ct2"])
+    print(f"{kind} batch {batch} beams {beams}: lithe {a:.1f} sentences/s, CTranslate2 {b:.1f}, ratio {a / b:.2f}")
+'
