@@ -102,6 +102,11 @@ int run(const Options& o) {
   if (o.skip) loaded.model->skip(loaded.model->config().layers_named(*o.skip), o.skip_part == "mixer");
 
   check_usage(o.misspell == 0 || recipe.has_task(), "eval", "--misspell is for models that were trained on a task");
+  const TranslationEvalOptions& t = o.translation;
+  check_usage(recipe.has_translation() || (!t.num_beams && !t.length_penalty && t.save.empty() && !t.lowercase), "eval",
+              "--num-beams, --length-penalty, --save-translations and --lowercase are for models that translate");
+  check_usage(!recipe.has_translation() || (!o.context && !o.stride), "eval",
+              "--context-length and --stride belong to models of text");
   if (recipe.has_translation()) return eval_translation(o.translation, recipe, loaded, o.files, o.json);
   if (recipe.has_task()) return eval_task(o, recipe, loaded);
   if (recipe.train.objective != "clm") return eval_objective(o, recipe, loaded);

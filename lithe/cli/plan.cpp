@@ -58,6 +58,8 @@ void print(const Plan& plan, const Recipe& recipe) {
 
 // --cost: the parts in use, in place of the plan of a training step.
 int print_costs(const Options& o, const Recipe& recipe, int64_t length) {
+  check_usage(recipe.model.architecture != "encoder_decoder", "plan",
+              "--cost lists decoders and encoders; `lithe plan` without it plans an encoder_decoder");
   const analyze::CostOptions options{.batch = o.batch ? o.batch : 1,
                                      .length = length,
                                      .dtype = recipe.train.parameter_dtype(),
