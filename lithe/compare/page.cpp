@@ -54,9 +54,7 @@ double training_seconds(const Comparison& c, size_t v) {
 }
 
 double peak_of(const VariantResult& r) {
-  int64_t peak = 0;
-  for (const Outcome& o : r.runs) peak = std::max(peak, o.measured_peak);
-  return double(peak ? peak : r.variant.plan.memory.peak);
+  return double(r.measured_peak() ? r.measured_peak() : r.variant.plan.memory.peak);
 }
 
 // The variants with the least of something that is exact, and that amount.
@@ -68,6 +66,12 @@ std::pair<std::vector<size_t>, double> least(const Comparison& c, F&& of) {
     if (of(v) == best.second) best.first.push_back(v);
   }
   return best;
+}
+
+// Where the decode state that tiles and tables name stands, and what it is.
+constexpr size_t kStateShown = 4;
+std::string state_place(const Comparison& c) {
+  return cat(" at ", format_integer(c.cache_lengths[kStateShown]), " tokens", c.translates() ? " of either side" : "");
 }
 
 void headline(Page& page, const Comparison& c) {
@@ -93,8 +97,8 @@ void headline(Page& page, const Comparison& c) {
       "");
   exact(
       "Smallest decode state",
-      [&](size_t v) { return c.variants[v].cache_bytes.empty() ? 0 : c.variants[v].cache_bytes[4]; }, Quantity::bytes,
-      " at 1,024 tokens");
+      [&](size_t v) { return c.variants[v].cache_bytes.empty() ? 0 : c.variants[v].cache_bytes[kStateShown]; },
+      Quantity::bytes, state_place(c));
   exact(
       "Least training memory", [&](size_t v) { return peak_of(c.variants[v]); }, Quantity::bytes, "");
   int64_t runs = 0, diverged = 0;
@@ -120,7 +124,8 @@ void headline(Page& page, const Comparison& c) {
 ScatterChart quality_by(const Comparison& c, const std::string& title, Axis axis, const std::vector<double>& x) {
   ScatterChart chart;
   chart.title = title;
-  chart.detail = "Lower and further left is better.";
+  chart.detail =
+      cat(better_of(c.experiment.score) == Better::higher ? "Higher" : "Lower", " and further left is better.");
   chart.x = std::move(axis);
   chart.y.label = score_name(c.experiment.score);
   for (size_t v = 0; v < c.variants.size(); ++v) {
@@ -155,17 +160,17 @@ void overview_table(Page& page, const Comparison& c) {
                {"Parameters", true},
                {"Memory", true},
                {"Tokens/s", true},
-               {"State at 1k", true}},
+               {"State at " + format_integer(c.cache_lengths[kStateShown]), true}},
               {},
               {}};
   for (size_t v = 0; v < c.variants.size(); ++v) {
     const VariantResult& r = c.variants[v];
-    const double tokens = double(r.variant.steps * r.variant.setting.train.batch_tokens);
+    const double tokens = double(r.variant.tokens());
     table.rows.push_back({name_in_table(c, v), with_deviation(r.loss, r.loss_deviation, r.finished()),
                           with_deviation(r.score, r.score_deviation, r.finished()), number(r.prr, 4),
                           number(c.peop_of(r), 3), report::Cell::integer(r.variant.plan.parameters),
                           quantity(peak_of(r), Quantity::bytes), number(std::round(tokens / training_seconds(c, v)), 6),
-                          quantity(r.cache_bytes[4], Quantity::bytes)});
+                          quantity(r.cache_bytes[kStateShown], Quantity::bytes)});
   }
   page.table(table);
 }
@@ -185,12 +190,11 @@ void cost_table(Page& page, const Comparison& c) {
               {}};
   for (size_t v = 0; v < c.variants.size(); ++v) {
     const VariantResult& r = c.variants[v];
-    table.rows.push_back(
-        {name_in_table(c, v), report::Cell::integer(r.variant.plan.parameters),
-         report::Cell::integer(r.mixer_parameters), number(r.peop, 3), number(r.peop_mixer, 3),
-         quantity(r.variant.plan.forward.flops / double(r.variant.setting.train.batch_tokens), Quantity::count),
-         quantity(r.variant.plan.step.flops * double(r.variant.steps), Quantity::count),
-         quantity(peak_of(r), Quantity::bytes), quantity(training_seconds(c, v), Quantity::seconds)});
+    table.rows.push_back({name_in_table(c, v), report::Cell::integer(r.variant.plan.parameters),
+                          report::Cell::integer(r.mixer_parameters), number(r.peop, 3), number(r.peop_mixer, 3),
+                          quantity(r.variant.plan.forward.flops / r.variant.step_tokens, Quantity::count),
+                          quantity(r.variant.plan.step.flops * double(r.variant.steps), Quantity::count),
+                          quantity(peak_of(r), Quantity::bytes), quantity(training_seconds(c, v), Quantity::seconds)});
   }
   page.table(table);
 }
@@ -242,7 +246,62 @@ void quality(Page& page, const Comparison& c) {
                      "is kept of the quality of ",
                      c.name(c.baseline), ", PEoP the relative gain in quality over ", c.name(c.peop_baseline),
                      " for the relative growth in parameters", c.peop_by_mixers() ? " of the mixers" : "",
-                     ". Memory is the peak of training, state what decoding keeps for one sequence of 1,024 tokens."));
+                     ". Memory is the peak of training, state what decoding keeps for one sequence", state_place(c),
+                     "."));
+}
+
+void translations(Page& page, const Comparison& c) {
+  if (!c.translates()) return;
+  page.section("Translations");
+  IntervalChart charts[2];
+  Table table{"Scores of the translations",
+              {{"Variant"},
+               {"BLEU", true},
+               {"95 % interval"},
+               {"p", true},
+               {"p, corrected", true},
+               {"chrF", true},
+               {"95 % interval"},
+               {"p", true},
+               {"p, corrected", true},
+               {"Perplexity", true},
+               {"State of a target token", true},
+               {"of a source token", true}},
+              {},
+              {}};
+  for (const VariantResult& r : c.variants) {
+    if (!r.translation) continue;
+    const ResampledMetric* metrics[2] = {&r.translation->bleu, &r.translation->chrf};
+    std::vector<report::Cell> row{name_in_table(c, size_t(&r - c.variants.data()))};
+    for (size_t i = 0; i < 2; ++i) {
+      const ResampledMetric& m = *metrics[i];
+      charts[i].rows.push_back({r.variant.name, m.score.score, m.score.low, m.score.high, m.beyond});
+      row.push_back(number(m.score.score));
+      row.push_back(format_number(m.score.low, 3) + " – " + format_number(m.score.high, 3));
+      row.push_back(number(m.p, 2));
+      row.push_back(number(m.corrected, 2));
+    }
+    row.push_back(number(std::exp(r.loss)));
+    row.push_back(quantity(double(r.target_state), Quantity::bytes));
+    row.push_back(quantity(double(r.source_state), Quantity::bytes));
+    table.rows.push_back(std::move(row));
+  }
+  if (table.rows.empty()) return page.paragraph("No training has finished.");
+  for (size_t i = 0; i < 2; ++i) {
+    charts[i].title = i == 0 ? "BLEU" : "chrF";
+    charts[i].detail = "95 % of the resampled sentences; in colour what differs from " + c.name(c.baseline) + ".";
+    charts[i].x.label = "0 to 100";
+    const auto at = std::find_if(charts[i].rows.begin(), charts[i].rows.end(),
+                                 [&](const report::Interval& row) { return row.label == c.name(c.baseline); });
+    charts[i].origin = at == charts[i].rows.end() ? 0 : at->value;
+  }
+  page.charts(charts[0], charts[1]);
+  page.table(table);
+  page.paragraph(
+      cat("Of ", c.held_out, ", ", c.variants[0].variant.setting.translate.num_beams,
+          " beams; scores are means over the seeds. Intervals and p (of the difference from ", c.name(c.baseline),
+          ", by paired bootstrap) know the noise of the sentences, not that of seeds. State is what decoding "
+          "keeps of one token."));
 }
 
 void learning(Page& page, const Comparison& c) {
@@ -323,6 +382,28 @@ void speed_table(Page& page, const Comparison& c) {
   page.table(table);
 }
 
+void search_table(Page& page, const Comparison& c) {
+  const Speed& s = c.speed;
+  Table table{cat("Translating ", plural(s.sentences, "sentence")),
+              {{"Variant"},
+               {"Beams", true},
+               {"Sentences/s", true},
+               {"quartiles"},
+               {"Target tokens/s", true},
+               {"Tokens a sentence", true}},
+              {},
+              {}};
+  for (size_t k = 0; k < s.searches.size(); ++k)
+    for (size_t v = 0; v < c.variants.size(); ++v) {
+      const auto time = s.spread(v, "translation", int64_t(k));
+      const double sentences = double(s.sentences), tokens = double(s.translated[v][k]);
+      table.rows.push_back({c.name(v), report::Cell::integer(s.searches[k]), number(sentences / time.median),
+                            format_number(sentences / time.high, 3) + " – " + format_number(sentences / time.low, 3),
+                            number(tokens / time.median), number(tokens / sentences, 3)});
+    }
+  page.table(table);
+}
+
 void speed(Page& page, const Comparison& c) {
   const Speed& s = c.speed;
   if (!s.measured()) return;
@@ -350,7 +431,7 @@ void speed(Page& page, const Comparison& c) {
     }
     return chart;
   };
-  for (int64_t batch : c.experiment.measure.batch_sizes)
+  for (int64_t batch : s.cells.empty() ? std::vector<int64_t>() : c.experiment.measure.batch_sizes)
     page.charts(lines("Decoding behind a prompt", "tokens per second", batch, "decode",
                       [](const compare::Cell& cell, double seconds) { return double(cell.batch) / seconds; }),
                 lines("Reading a prompt", "milliseconds", batch, "prefill",
@@ -365,13 +446,16 @@ void speed(Page& page, const Comparison& c) {
   ratios.above = "slower";
   const int64_t shortest = 0, longest = int64_t(s.cells.size()) - 1;
   for (const SpeedDifference& d : c.speeds) {
-    if (d.cell >= 0 && d.cell != shortest && d.cell != longest) continue;
-    const std::string place =
-        d.cell < 0 ? "" : cat(", ", s.cells[size_t(d.cell)].prompt, " x ", s.cells[size_t(d.cell)].batch);
-    ratios.rows.push_back({c.name(d.a) + ", " + d.what + place, d.ratio, d.low, d.high, d.beyond});
+    const bool of_cell = d.cell >= 0 && d.what != "translation";
+    if (of_cell && d.cell != shortest && d.cell != longest) continue;
+    const std::string what =
+        of_cell      ? cat(d.what, ", ", s.cells[size_t(d.cell)].prompt, " x ", s.cells[size_t(d.cell)].batch)
+        : d.cell < 0 ? d.what
+                     : search_name(s.searches[size_t(d.cell)]);
+    ratios.rows.push_back({c.name(d.a) + ", " + what, d.ratio, d.low, d.high, d.beyond});
   }
   if (!ratios.rows.empty()) page.chart(ratios);
-  speed_table(page, c);
+  c.translates() ? search_table(page, c) : speed_table(page, c);
 }
 
 void memory(Page& page, const Comparison& c) {
@@ -379,7 +463,7 @@ void memory(Page& page, const Comparison& c) {
   LineChart chart;
   chart.title = "Bytes kept for one sequence";
   chart.detail = "By the formula of each part; variants with equal states lie on one line.";
-  chart.x = {"tokens so far", Quantity::number, true};
+  chart.x = {c.translates() ? "tokens of the source and of the translation" : "tokens so far", Quantity::number, true};
   chart.y = {"bytes", Quantity::bytes, true};
   std::string without;
   for (const VariantResult& r : c.variants) {
@@ -393,7 +477,7 @@ void memory(Page& page, const Comparison& c) {
   }
   if (!without.empty()) chart.detail += without + ".";
   const Speed& speed = c.speed;
-  if (!speed.measured()) return page.chart(chart);
+  if (speed.cells.empty()) return page.chart(chart);
   LineChart peak;
   const int64_t batch = c.experiment.measure.batch_sizes.back();
   peak.title = "Memory while generating";
@@ -458,8 +542,7 @@ void background(Page& page, const Comparison& c) {
   for (const VariantResult& r : c.variants) {
     const Share& share = r.variant.share;
     shares.rows.push_back(
-        {r.variant.name, report::Cell::integer(r.variant.steps),
-         report::Cell::integer(r.variant.steps * r.variant.setting.train.batch_tokens),
+        {r.variant.name, report::Cell::integer(r.variant.steps), report::Cell::integer(r.variant.tokens()),
          share.target > 0 ? report::Cell(100 * share.amount / share.target, Quantity::number, 5) : report::Cell("–"),
          share.key.empty() ? "" : cat(share.key, " ", share.from, " → ", share.to),
          report::Cell::share(double(r.start.shared) / double(std::max<int64_t>(1, r.start.all)))});
@@ -496,6 +579,7 @@ std::string to_page(const Comparison& c) {
   Page page(c.experiment.name, subtitle, "Comparison");
   headline(page, c);
   quality(page, c);
+  translations(page, c);
   learning(page, c);
   memory(page, c);
   speed(page, c);
