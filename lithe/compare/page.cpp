@@ -4,8 +4,7 @@
 #include <map>
 
 #include "lithe/base/error.h"
-#include "lithe/compare/result.h"
-#include "lithe/report/page.h"
+#include "lithe/compare/page_parts.h"
 #include "lithe/report/run_record.h"
 
 namespace lithe::compare {
@@ -28,24 +27,13 @@ using report::Table;
 using report::Tile;
 using report::Tone;
 
-report::Cell number(double value, int digits = 4) {
-  if (!std::isfinite(value)) return "–";
-  report::Cell cell(format_number(value, digits));
-  cell.key = value;
-  return cell;
-}
+std::string plural(int64_t n, const std::string& word) { return cat(n, " ", word, n == 1 ? "" : "s"); }
 
 report::Cell with_deviation(double value, double deviation, int64_t runs, int digits = 4) {
-  report::Cell cell = number(value, digits);
+  report::Cell cell = number_cell(value, digits);
   if (std::isfinite(value) && runs > 1) cell.text += " ± " + format_number(deviation, 2);
   return cell;
 }
-
-report::Cell quantity(double value, Quantity kind) {
-  return std::isfinite(value) ? report::Cell(value, kind) : report::Cell("–");
-}
-
-std::string plural(int64_t n, const std::string& word) { return cat(n, " ", word, n == 1 ? "" : "s"); }
 
 // Seconds of the whole training by the interleaved timing, which other programs' load disturbs least.
 double training_seconds(const Comparison& c, size_t v) {
@@ -144,12 +132,6 @@ std::vector<double> each(const Comparison& c, F&& of) {
   return out;
 }
 
-std::string name_in_table(const Comparison& c, size_t v) {
-  const VariantResult& r = c.variants[v];
-  return r.variant.name + (v == c.baseline ? " (baseline)" : "") +
-         (r.diverged() ? cat(" (", r.diverged(), " diverged)") : "");
-}
-
 void overview_table(Page& page, const Comparison& c) {
   Table table{"All variants; click a heading to sort",
               {{"Variant"},
@@ -167,10 +149,11 @@ void overview_table(Page& page, const Comparison& c) {
     const VariantResult& r = c.variants[v];
     const double tokens = double(r.variant.tokens());
     table.rows.push_back({name_in_table(c, v), with_deviation(r.loss, r.loss_deviation, r.finished()),
-                          with_deviation(r.score, r.score_deviation, r.finished()), number(r.prr, 4),
-                          number(c.peop_of(r), 3), report::Cell::integer(r.variant.plan.parameters),
-                          quantity(peak_of(r), Quantity::bytes), number(std::round(tokens / training_seconds(c, v)), 6),
-                          quantity(r.cache_bytes[kStateShown], Quantity::bytes)});
+                          with_deviation(r.score, r.score_deviation, r.finished()), number_cell(r.prr, 4),
+                          number_cell(c.peop_of(r), 3), report::Cell::integer(r.variant.plan.parameters),
+                          quantity_cell(peak_of(r), Quantity::bytes),
+                          number_cell(std::round(tokens / training_seconds(c, v)), 6),
+                          quantity_cell(r.cache_bytes[kStateShown], Quantity::bytes)});
   }
   page.table(table);
 }
@@ -190,11 +173,12 @@ void cost_table(Page& page, const Comparison& c) {
               {}};
   for (size_t v = 0; v < c.variants.size(); ++v) {
     const VariantResult& r = c.variants[v];
-    table.rows.push_back({name_in_table(c, v), report::Cell::integer(r.variant.plan.parameters),
-                          report::Cell::integer(r.mixer_parameters), number(r.peop, 3), number(r.peop_mixer, 3),
-                          quantity(r.variant.plan.forward.flops / r.variant.step_tokens, Quantity::count),
-                          quantity(r.variant.plan.step.flops * double(r.variant.steps), Quantity::count),
-                          quantity(peak_of(r), Quantity::bytes), quantity(training_seconds(c, v), Quantity::seconds)});
+    table.rows.push_back(
+        {name_in_table(c, v), report::Cell::integer(r.variant.plan.parameters),
+         report::Cell::integer(r.mixer_parameters), number_cell(r.peop, 3), number_cell(r.peop_mixer, 3),
+         quantity_cell(r.variant.plan.forward.flops / r.variant.step_tokens, Quantity::count),
+         quantity_cell(r.variant.plan.step.flops * double(r.variant.steps), Quantity::count),
+         quantity_cell(peak_of(r), Quantity::bytes), quantity_cell(training_seconds(c, v), Quantity::seconds)});
   }
   page.table(table);
 }
@@ -248,60 +232,6 @@ void quality(Page& page, const Comparison& c) {
                      " for the relative growth in parameters", c.peop_by_mixers() ? " of the mixers" : "",
                      ". Memory is the peak of training, state what decoding keeps for one sequence", state_place(c),
                      "."));
-}
-
-void translations(Page& page, const Comparison& c) {
-  if (!c.translates()) return;
-  page.section("Translations");
-  IntervalChart charts[2];
-  Table table{"Scores of the translations",
-              {{"Variant"},
-               {"BLEU", true},
-               {"95 % interval"},
-               {"p", true},
-               {"p, corrected", true},
-               {"chrF", true},
-               {"95 % interval"},
-               {"p", true},
-               {"p, corrected", true},
-               {"Perplexity", true},
-               {"State of a target token", true},
-               {"of a source token", true}},
-              {},
-              {}};
-  for (const VariantResult& r : c.variants) {
-    if (!r.translation) continue;
-    const ResampledMetric* metrics[2] = {&r.translation->bleu, &r.translation->chrf};
-    std::vector<report::Cell> row{name_in_table(c, size_t(&r - c.variants.data()))};
-    for (size_t i = 0; i < 2; ++i) {
-      const ResampledMetric& m = *metrics[i];
-      charts[i].rows.push_back({r.variant.name, m.score.score, m.score.low, m.score.high, m.beyond});
-      row.push_back(number(m.score.score));
-      row.push_back(format_number(m.score.low, 3) + " – " + format_number(m.score.high, 3));
-      row.push_back(number(m.p, 2));
-      row.push_back(number(m.corrected, 2));
-    }
-    row.push_back(number(std::exp(r.loss)));
-    row.push_back(quantity(double(r.target_state), Quantity::bytes));
-    row.push_back(quantity(double(r.source_state), Quantity::bytes));
-    table.rows.push_back(std::move(row));
-  }
-  if (table.rows.empty()) return page.paragraph("No training has finished.");
-  for (size_t i = 0; i < 2; ++i) {
-    charts[i].title = i == 0 ? "BLEU" : "chrF";
-    charts[i].detail = "95 % of the resampled sentences; in colour what differs from " + c.name(c.baseline) + ".";
-    charts[i].x.label = "0 to 100";
-    const auto at = std::find_if(charts[i].rows.begin(), charts[i].rows.end(),
-                                 [&](const report::Interval& row) { return row.label == c.name(c.baseline); });
-    charts[i].origin = at == charts[i].rows.end() ? 0 : at->value;
-  }
-  page.charts(charts[0], charts[1]);
-  page.table(table);
-  page.paragraph(
-      cat("Of ", c.held_out, ", ", c.variants[0].variant.setting.translate.num_beams,
-          " beams; scores are means over the seeds. Intervals and p (of the difference from ", c.name(c.baseline),
-          ", by paired bootstrap) know the noise of the sentences, not that of seeds. State is what decoding "
-          "keeps of one token."));
 }
 
 void learning(Page& page, const Comparison& c) {
@@ -368,38 +298,16 @@ void speed_table(Page& page, const Comparison& c) {
       } else {
         const auto prefill = s.spread(v, "prefill", int64_t(k)), decode = s.spread(v, "decode", int64_t(k));
         const double batch = double(cell.batch);
-        row.push_back(quantity(prefill.median, Quantity::seconds));
+        row.push_back(quantity_cell(prefill.median, Quantity::seconds));
         row.push_back(report::format(prefill.low, Quantity::seconds) + " – " +
                       report::format(prefill.high, Quantity::seconds));
-        row.push_back(number(batch / decode.median));
+        row.push_back(number_cell(batch / decode.median));
         row.push_back(format_number(batch / decode.high, 3) + " – " + format_number(batch / decode.low, 3));
-        row.push_back(quantity(double(cost.state_bytes), Quantity::bytes));
-        row.push_back(quantity(double(cost.peak_bytes), Quantity::bytes));
-        row.push_back(quantity(cost.decode_flops / batch, Quantity::count));
+        row.push_back(quantity_cell(double(cost.state_bytes), Quantity::bytes));
+        row.push_back(quantity_cell(double(cost.peak_bytes), Quantity::bytes));
+        row.push_back(quantity_cell(cost.decode_flops / batch, Quantity::count));
       }
       table.rows.push_back(std::move(row));
-    }
-  page.table(table);
-}
-
-void search_table(Page& page, const Comparison& c) {
-  const Speed& s = c.speed;
-  Table table{cat("Translating ", plural(s.sentences, "sentence")),
-              {{"Variant"},
-               {"Beams", true},
-               {"Sentences/s", true},
-               {"quartiles"},
-               {"Target tokens/s", true},
-               {"Tokens a sentence", true}},
-              {},
-              {}};
-  for (size_t k = 0; k < s.searches.size(); ++k)
-    for (size_t v = 0; v < c.variants.size(); ++v) {
-      const auto time = s.spread(v, "translation", int64_t(k));
-      const double sentences = double(s.sentences), tokens = double(s.translated[v][k]);
-      table.rows.push_back({c.name(v), report::Cell::integer(s.searches[k]), number(sentences / time.median),
-                            format_number(sentences / time.high, 3) + " – " + format_number(sentences / time.low, 3),
-                            number(tokens / time.median), number(tokens / sentences, 3)});
     }
   page.table(table);
 }
@@ -455,7 +363,7 @@ void speed(Page& page, const Comparison& c) {
     ratios.rows.push_back({c.name(d.a) + ", " + what, d.ratio, d.low, d.high, d.beyond});
   }
   if (!ratios.rows.empty()) page.chart(ratios);
-  c.translates() ? search_table(page, c) : speed_table(page, c);
+  c.translates() ? add_translation_speed(page, c) : speed_table(page, c);
 }
 
 void memory(Page& page, const Comparison& c) {
@@ -477,7 +385,11 @@ void memory(Page& page, const Comparison& c) {
   }
   if (!without.empty()) chart.detail += without + ".";
   const Speed& speed = c.speed;
-  if (speed.cells.empty()) return page.chart(chart);
+  if (speed.cells.empty()) {
+    page.chart(chart);
+    if (c.translates()) add_translation_memory(page, c);
+    return;
+  }
   LineChart peak;
   const int64_t batch = c.experiment.measure.batch_sizes.back();
   peak.title = "Memory while generating";
@@ -505,11 +417,11 @@ void pairs_table(Page& page, const Comparison& c) {
               {}};
   for (const LossDifference& d : c.losses) {
     const double half = d.both.half_width(c.experiment.confidence);
-    table.rows.push_back({c.name(d.a) + " − " + c.name(d.b), number(d.both.value, 3),
+    table.rows.push_back({c.name(d.a) + " − " + c.name(d.b), number_cell(d.both.value, 3),
                           std::isfinite(half)
                               ? format_number(d.both.value - half, 3) + " to " + format_number(d.both.value + half, 3)
                               : "unknown",
-                          number(d.p, 2),
+                          number_cell(d.p, 2),
                           d.beyond                           ? "yes"
                           : d.seeds.df <= 0 && d.beyond_text ? "for these weights only"
                                                              : "no"});
@@ -579,7 +491,7 @@ std::string to_page(const Comparison& c) {
   Page page(c.experiment.name, subtitle, "Comparison");
   headline(page, c);
   quality(page, c);
-  translations(page, c);
+  if (c.translates()) add_translations(page, c);
   learning(page, c);
   memory(page, c);
   speed(page, c);

@@ -71,10 +71,10 @@ void resample(Comparison& c, const TextMetric& metric, CountsOf counts, Resample
     if (&v == &base || pairs.empty()) continue;
     std::vector<const Outcome*> own, others;
     for (const auto& [mine, other] : pairs) own.push_back(mine), others.push_back(other);
-    const auto own_counts = side_by_side(own, counts), other_counts = side_by_side(others, counts);
-    // Equal translations differ in no sample, which is no sign of a difference.
-    out.p =
-        own_counts == other_counts ? 1 : paired_bootstrap(OverSeeds(metric, pairs.size()), other_counts, own_counts).p;
+    const PairedBootstrap b =
+        paired_bootstrap(OverSeeds(metric, pairs.size()), side_by_side(others, counts), side_by_side(own, counts));
+    // Equal scores are no sign of a difference; the bootstrap, as sacreBLEU defines it, gives them the least p.
+    out.p = b.system.score == b.baseline.score ? 1 : b.p;
     compared.push_back(&out);
     p.push_back(out.p);
   }
