@@ -218,7 +218,8 @@ class Comparer {
     scoring_ = {.score = [this](const LoadedModel& loaded, const Setting& setting,
                                 Outcome& outcome) { score_translator(*translations_, loaded, setting, outcome); },
                 .data = result_.data,
-                .precision = result_.experiment.measure.precision};
+                .precision = result_.experiment.measure.precision,
+                .sentences = translations_->held_out.size()};
   }
 
   // Seed by seed, so that a comparison that is stopped has whole seeds.

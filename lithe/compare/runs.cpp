@@ -54,7 +54,7 @@ Json to_json(const Outcome& o, uint64_t key) {
   return json;
 }
 
-std::optional<Outcome> stored(const Path& file, uint64_t key) {
+std::optional<Outcome> stored(const Path& file, uint64_t key, size_t sentences) {
   if (!std::filesystem::exists(file)) return std::nullopt;
   try {
     const Json json = parse_json(read_file(file), file.string());
@@ -71,6 +71,8 @@ std::optional<Outcome> stored(const Path& file, uint64_t key) {
     o.quality = {json.at("nll"), json.at("scored_tokens"), json.at("words"), json.at("lines"), json.at("bytes")};
     for (const Json& piece : json.at("pieces")) o.pieces.push_back({piece.at(0), piece.at(1)});
     if (json.contains("translations")) o.translations = json.at("translations").get<std::vector<std::string>>();
+    check(o.translations.size() == sentences, "compare", "it holds ", o.translations.size(), " translations of ",
+          sentences, " sentences");
     return o;
   } catch (const std::exception& error) {
     log_warning("'", file.string(), "' is damaged (", error.what(), "); scoring again");
@@ -107,7 +109,7 @@ std::optional<Outcome> run_variant(const Variant& variant, int64_t seed, const P
   const Setting& setting = seeded.setting;
   const Path directory = run_directory(out, variant.name, seed), file = directory / "quality.json";
   const uint64_t key = key_of(setting, scoring);
-  std::optional<Outcome> outcome = stored(file, key);
+  std::optional<Outcome> outcome = stored(file, key, scoring.sentences);
   if (!outcome) {
     outcome.emplace();
     try {

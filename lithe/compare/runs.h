@@ -36,6 +36,7 @@ struct Scoring {
   ScoreModel score;
   uint64_t data = 0;
   std::string precision;
+  size_t sentences = 0;  // that there are to translate
 };
 
 /// Trains, continues, or finds done the run of `variant` with `seed`, and scores its last weights. A run that diverges

@@ -258,6 +258,10 @@ TEST(CompareTranslations, ContinuesWithTheSameNumbers) {
   again();
   write_file(run / "quality.json", "{\"key\": 1");  // damaged: translated again
   again();
+  Json fewer = parse_json(read_file(run / "quality.json"), "quality");
+  fewer["translations"].erase(0);
+  write_file(run / "quality.json", fewer.dump());
+  again();
   // Rounds of another shape are not read as if they were these.
   Json rounds = parse_json(read_file(kit.directory / "out/rounds.json"), "rounds");
   rounds["rounds"][0][1]["translation"] = Json::array();
