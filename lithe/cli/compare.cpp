@@ -21,7 +21,7 @@ struct Options {
 
 compare::Setting read_setting(const Path& file, const std::vector<std::string>& overrides) {
   const Recipe recipe = load_recipe(file, overrides);
-  return {recipe.model, recipe.data, recipe.train, recipe.eval, resolved(recipe)};
+  return {recipe.model, recipe.data, recipe.train, recipe.eval, resolved(recipe), recipe.lessons(), recipe.translate};
 }
 
 void print_plan(const compare::Comparison& c) {

@@ -21,7 +21,7 @@ double relative(double amount, double target) { return std::abs(amount - target)
 double amount_of(const Variant& v, const std::string& match) {
   if (match == "parameters") return double(v.plan.parameters);
   if (match == "flops") return v.plan.step.flops * double(v.steps);
-  return double(v.steps * v.setting.train.batch_tokens);
+  return v.step_tokens * double(v.steps);
 }
 
 int64_t value_at(const Variant& v, const std::string& key) {
@@ -123,19 +123,30 @@ void set_steps(Variant& v, int64_t steps, const TextSizes& text, const ReadSetti
 
 ModelConfig complete_model(const Setting& setting, const TextSizes& text) {
   ModelConfig model = setting.model;
+  if (text.translations) {
+    fit_model(model, text.translations->data, setting.data, setting.train, setting.lessons);
+    return model;
+  }
   model.complete(text.vocabulary, 1, setting.data.sequence_length);
   return model;
 }
 
 void plan_variant(Variant& v, const TextSizes& text) {
   try {
-    check_usage(v.setting.train.objective == "clm", "compare", "objective ", v.setting.train.objective,
-                ": comparisons score the next token; `lithe finetune` compares encoders by their tasks");
-    v.setting.train.validate(v.setting.data.sequence_length);
-    v.plan =
-        plan_training(complete_model(v.setting, text), v.setting.train,
-                      {.sequence_length = v.setting.data.sequence_length, .evaluation = {text.evaluation_rows}}, false);
-    v.steps = v.setting.train.total_steps(text.batches_per_epoch);
+    const TrainConfig& train = v.setting.train;
+    train.validate(v.setting.data.sequence_length);
+    const ModelConfig model = complete_model(v.setting, text);
+    if (text.translations) {
+      v.plan = plan_translation(model, v.setting, *text.translations);
+      v.step_tokens = text.translations->batch_rows() * double(train.gradient_accumulation_steps);
+    } else {
+      v.plan = plan_training(
+          model, train,
+          {.sequence_length = v.setting.data.sequence_length, .evaluation = {text.evaluation_rows}, .training = {}},
+          false);
+      v.step_tokens = double(train.batch_tokens);
+    }
+    v.steps = train.total_steps(text.batches_per_epoch);
   } catch (const Error& error) {
     throw Error("compare", cat("variant '", v.name, "': ", error.what()), error.code());
   }
@@ -163,11 +174,10 @@ void match_budget(std::vector<Variant>& variants, const Experiment& experiment, 
   for (size_t i = 0; i < variants.size(); ++i) {
     Variant& v = variants[i];
     const bool free = budget.amount > 0 || i != base_index;  // the baseline is the budget where none is given
-    check_usage(budget.match != "tokens" || target >= double(v.setting.train.batch_tokens), "budget",
-                "budget.amount is ", shown(target), " tokens, one step takes ", v.setting.train.batch_tokens,
-                " (train.batch_tokens); give at least that");
+    check_usage(budget.match != "tokens" || target >= v.step_tokens, "budget", "budget.amount is ", shown(target),
+                " tokens, one step takes ", shown(v.step_tokens), " (train.batch_tokens); give at least that");
     if (free && budget.match == "tokens" && budget.amount > 0)
-      set_steps(v, int64_t(target) / v.setting.train.batch_tokens, text, read);
+      set_steps(v, int64_t(target / v.step_tokens), text, read);
     else if (free && steps_follow)
       set_steps(v, std::llround(target / (amount(i) / double(v.steps))), text, read);
     else if (free && !budget.solve.empty())

@@ -1,15 +1,16 @@
 // One budget for all variants: equal tokens, parameters, FLOPs or time, by solving for a width or a number of steps.
 #pragma once
 
-#include "lithe/compare/variants.h"
+#include "lithe/compare/translation.h"
 
 namespace lithe::compare {
 
 /// What the text means for a plan.
 struct TextSizes {
   int64_t vocabulary = 0;
-  int64_t batches_per_epoch = 0;  // micro-batches of training
-  int64_t evaluation_rows = 0;    // of the largest evaluation batch
+  int64_t batches_per_epoch = 0;               // micro-batches of training
+  int64_t evaluation_rows = 0;                 // of the largest evaluation batch
+  const Translations* translations = nullptr;  // in place of a text
 };
 
 /// The model of a setting with what the text decides filled in.

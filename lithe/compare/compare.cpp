@@ -49,8 +49,8 @@ std::string model_of(const Variant& v) {
 }
 
 // Step times for match: time. Measured once: later calls, and a continued comparison, take what the file says.
-std::vector<double> step_seconds(const std::vector<Variant>& variants, const TextSizes& text, const TokenStore& train,
-                                 const Path& file, bool keep) {
+std::vector<double> step_seconds(const std::vector<Variant>& variants, const TextSizes& text,
+                                 const BatchSource& batches, const Path& file, bool keep) {
   std::string key_text = cat(threads(), "\n");
   for (const Variant& v : variants) key_text += model_of(v);
   const std::string key = cat(checksum_of(key_text));
@@ -67,7 +67,7 @@ std::vector<double> step_seconds(const std::vector<Variant>& variants, const Tex
     for (size_t i = 0; i < variants.size(); ++i) {
       check(!stop_signal(), "compare", "stopped by signal ", stop_signal());
       const size_t v = (i + size_t(r)) % variants.size();
-      times[v].push_back(time_training(contender_of(variants[v], text, ""), train, kSteps));
+      times[v].push_back(time_training(contender_of(variants[v], text, ""), batches, kSteps));
     }
   std::vector<double> out;
   for (const auto& t : times) out.push_back(quantile(t, 0.5));
@@ -76,7 +76,9 @@ std::vector<double> step_seconds(const std::vector<Variant>& variants, const Tex
 }
 
 Json to_json(const Timing& t) {
-  return {{"train_step", t.train_step}, {"prefill", t.prefill}, {"decode_token", t.decode_token}};
+  Json json = {{"train_step", t.train_step}, {"prefill", t.prefill}, {"decode_token", t.decode_token}};
+  if (!t.translation.empty()) json["translation"] = t.translation;
+  return json;
 }
 
 double number(const Json& json) { return json.is_number() ? json.get<double>() : std::nan(""); }
@@ -86,6 +88,8 @@ Timing timing_from(const Json& json) {
   t.train_step = number(json.at("train_step"));
   for (const Json& v : json.at("prefill")) t.prefill.push_back(number(v));
   for (const Json& v : json.at("decode_token")) t.decode_token.push_back(number(v));
+  if (json.contains("translation"))
+    for (const Json& v : json.at("translation")) t.translation.push_back(number(v));
   return t;
 }
 
@@ -107,6 +111,23 @@ std::vector<std::vector<Timing>> stored_rounds(const Path& file, const std::stri
   return out;
 }
 
+// The score that PRR, PEoP and the charts use.
+void choose_score(Experiment& e, bool translates) {
+  if (e.score.empty()) e.score = translates ? "bleu" : "token_perplexity";
+  const bool of_translations = e.score == "bleu" || e.score == "chrf";
+  check_usage(translates ? of_translations || e.score == "token_perplexity" : !of_translations, "compare", "score ",
+              e.score, translates ? " is of a text, and these variants translate" : " is of translations",
+              "; choose another, or leave it out");
+}
+
+// So many held-out sources, from all over the part.
+std::vector<std::string> some_sources(const std::vector<TextPair>& pairs, int64_t count) {
+  const size_t n = std::min(pairs.size(), size_t(count));
+  std::vector<std::string> out;
+  for (size_t i = 0; i < n; ++i) out.push_back(pairs[i * pairs.size() / n].source);
+  return out;
+}
+
 class Comparer {
  public:
   explicit Comparer(const Request& request) : request_(request) {}
@@ -116,9 +137,14 @@ class Comparer {
     c.experiment = read_experiment(request_.experiment);
     variants_ = make_variants(c.experiment, request_.read);
     check_fairness(variants_, c.experiment);
-    load_text();
+    const std::string& objective = variants_[0].setting.train.objective;
+    check_usage(objective == "clm" || objective == "seq2seq", "compare", "objective ", objective,
+                ": comparisons are of the next token and of translations; `lithe finetune` compares encoders by their "
+                "tasks");
+    choose_score(c.experiment, objective == "seq2seq");
+    objective == "seq2seq" ? load_translations() : load_text();
     match_budget(variants_, c.experiment, text_, request_.read, [&](const std::vector<Variant>& variants) {
-      return step_seconds(variants, text_, data_.train, request_.out / "budget.json", !request_.plan_only);
+      return step_seconds(variants, text_, batches(), request_.out / "budget.json", !request_.plan_only);
     });
     check_fairness(variants_, c.experiment);
     c.baseline = index_of(variants_, c.experiment.baseline);
@@ -145,7 +171,13 @@ class Comparer {
   Comparison result_;
   std::vector<Variant> variants_;
   Dataset data_;
+  std::optional<Translations> translations_;  // in place of data_
+  std::unique_ptr<BatchOrder> text_batches_;
   TextSizes text_;
+  Scoring scoring_;
+
+  // That training steps are timed with: those that the runs learn from.
+  const BatchSource& batches() const { return translations_ ? *translations_->data.train : *text_batches_; }
 
   // One text and one tokenizer for all: check_fairness has seen that section data is the same.
   void load_text() {
@@ -156,24 +188,47 @@ class Comparer {
                 "data.validation_fraction");
     const BatchOrder train(data_.train, s.data.sequence_length, s.train.micro_batch_tokens(), 0),
         held_out(*data_.validation, s.data.sequence_length, s.train.micro_batch_tokens(), 0, false);
-    text_ = {data_.tokenizer->vocab_size(), train.batches_per_epoch(),
-             std::min(s.train.micro_batch_tokens(), held_out.rows_per_epoch())};
+    text_ = {.vocabulary = data_.tokenizer->vocab_size(),
+             .batches_per_epoch = train.batches_per_epoch(),
+             .evaluation_rows = std::min(s.train.micro_batch_tokens(), held_out.rows_per_epoch())};
+    text_batches_ = std::make_unique<BatchOrder>(data_.train, s.data.sequence_length, s.train.micro_batch_tokens(), 1);
     const StoreInfo& info = data_.validation->info();
     check_usage(result_.experiment.score != "word_perplexity" || info.words > 0, "compare",
                 "the held-out text has no words; choose another score");
     result_.data = data_.fingerprint();
+    scoring_ = {.score =
+                    [this](const LoadedModel& loaded, const Setting& setting, Outcome& outcome) {
+                      outcome.quality = perplexity(*loaded.model, *data_.validation, setting.eval,
+                                                   setting.data.sequence_length, {}, &outcome.pieces);
+                    },
+                .data = result_.data,
+                .precision = result_.experiment.measure.precision};
     result_.held_out =
         cat(report::format_integer(info.tokens), " tokens, ", report::format_integer(info.bytes), " bytes, ",
             report::format_integer(info.documents), info.documents == 1 ? " document" : " documents");
+  }
+
+  void load_translations() {
+    translations_.emplace(compare::load_translations(variants_[0].setting));
+    text_ = {.vocabulary = translations_->data.tokenizer->vocab_size(),
+             .batches_per_epoch = translations_->data.train->batches_per_epoch(),
+             .translations = &*translations_};
+    result_.data = translations_->fingerprint;
+    result_.held_out = translations_->held_out_text();
+    scoring_ = {.score = [this](const LoadedModel& loaded, const Setting& setting,
+                                Outcome& outcome) { score_translator(*translations_, loaded, setting, outcome); },
+                .data = result_.data,
+                .precision = result_.experiment.measure.precision,
+                .sentences = translations_->held_out.size()};
   }
 
   // Seed by seed, so that a comparison that is stopped has whole seeds.
   bool train_all() {
     for (int64_t seed : result_.experiment.seeds)
       for (VariantResult& v : result_.variants) {
-        auto outcome =
-            run_variant(v.variant, seed, request_.out, request_.read, data_, result_.experiment.measure.precision);
+        auto outcome = run_variant(v.variant, seed, request_.out, request_.read, scoring_);
         if (!outcome) return false;
+        if (translations_) count_matches(*translations_, *outcome);
         v.runs.push_back(std::move(*outcome));
       }
     return true;
@@ -191,20 +246,45 @@ class Comparer {
       key_text += model_of(v.variant);
     }
     contenders.push_back(contenders[result_.baseline]);
+    const size_t contender_count = contenders.size();
     for (const auto& [name, value] : result_.environment) key_text += value + "\n";
     key_text += to_yaml(write_fields([&](Fields& f) {
       MeasureConfig measure = m;
       measure.repeats = 1;  // more rounds may follow
       measure.fields(f);
     }));
+    SpeedMaterial material{.batches = &batches()};
+    if (translations_) {
+      material.sentences = some_sources(translations_->held_out, m.sentences);
+      material.tokenizers = {translations_->data.tokenizer, translations_->data.source_tokenizer};
+      material.translate = result_.variants[0].variant.setting.translate;
+      key_text += cat(result_.data, "\n");
+      for (const auto& [name, value] : leaves(result_.variants[0].variant.setting.recipe))
+        if (name.starts_with("translate.")) key_text += name + "=" + value + "\n";
+    } else {
+      material.text = data_.train;
+    }
     const std::string key = cat(checksum_of(key_text));
     const Path file = request_.out / "rounds.json";
     Speed& speed = result_.speed;
     auto rounds = stored_rounds(file, key);
     log_info("timing ", result_.variants.size(), " variants in ", m.repeats, " rounds");
-    SpeedBench bench(std::move(contenders), m, data_.train);
+    speed.sentences = int64_t(material.sentences.size());
+    SpeedBench bench(std::move(contenders), m, std::move(material));
     speed.cells = bench.cells();
     speed.costs = bench.costs();
+    speed.searches = bench.searches();
+    speed.translated = bench.translated();
+    const bool whole = std::all_of(rounds.begin(), rounds.end(), [&](const std::vector<Timing>& round) {
+      return round.size() == contender_count && std::all_of(round.begin(), round.end(), [&](const Timing& t) {
+               return t.prefill.size() == speed.cells.size() && t.decode_token.size() == speed.cells.size() &&
+                      t.translation.size() == speed.searches.size();
+             });
+    });
+    if (!whole) {
+      log_warning("'", file.string(), "' holds rounds of other measurements; timing again");
+      rounds.clear();
+    }
     if (int64_t(rounds.size()) > m.repeats) rounds.resize(size_t(m.repeats));
     bool open = true;
     while (open && int64_t(rounds.size()) < m.repeats) {

@@ -25,6 +25,7 @@ void MeasureConfig::fields(Fields& f) {
   f("prompt_lengths", prompt_lengths, "tokens of the prompts that are timed");
   f("batch_sizes", batch_sizes, "sequences that are timed together");
   f("decode_tokens", decode_tokens, "tokens decoded behind each prompt", at_least(1));
+  f("sentences", sentences, "held-out sentences that models of translation translate in each round", at_least(1));
   f("train_steps", train_steps, "optimiser steps timed in each round; 0: training is not timed", at_least(0));
   f("repeats", repeats, "rounds of timing, each of all variants; 0: no timing", at_least(0));
   f("precision", precision, "of the models that are timed and scored", one_of({"f32", "bf16", "f64"}));
@@ -46,8 +47,9 @@ struct File {
            "name: overrides, which are the declared differences; `recipe` among them names a recipe of its own");
     f("declare", e.declare, "keys that variants with a recipe of their own may differ in, with all below them");
     f("seeds", e.seeds, "one training of every variant for each; initial weights and data order follow from it");
-    f("score", e.score, "quality that PRR, PEoP and the charts use",
-      one_of({"token_perplexity", "word_perplexity", "bits_per_byte"}));
+    f("score", e.score,
+      "quality that PRR, PEoP and the charts use; default: bleu of translations, token_perplexity of text",
+      one_of({"token_perplexity", "word_perplexity", "bits_per_byte", "bleu", "chrf"}));
     f("confidence", e.confidence, "of intervals, and of all named differences together", between(0.5, 0.9999));
     f.section("budget", e.budget, "what all variants are given");
     f.section("measure", e.measure, "what is timed");

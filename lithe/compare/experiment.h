@@ -14,7 +14,7 @@ struct BudgetConfig {
 
 struct MeasureConfig {
   std::vector<int64_t> prompt_lengths{64, 256, 1024}, batch_sizes{1, 8};
-  int64_t decode_tokens = 16, train_steps = 3, repeats = 5;
+  int64_t decode_tokens = 16, sentences = 100, train_steps = 3, repeats = 5;
   std::string precision = "f32";
   void fields(Fields& f);
 };
@@ -34,7 +34,7 @@ struct Experiment {
   std::vector<VariantConfig> variants;  // in the order of the file
   std::vector<std::string> declare;     // paths that variants with a recipe of their own may differ in
   std::vector<int64_t> seeds{1};
-  std::string score = "token_perplexity";
+  std::string score;  // see score_name(); empty in the file: what the objective of the recipes has
   double confidence = 0.95;
   BudgetConfig budget;
   MeasureConfig measure;

@@ -5,7 +5,6 @@
 
 #include "lithe/base/error.h"
 #include "lithe/compare/result.h"
-#include "lithe/eval/metrics.h"
 #include "lithe/model/model.h"
 
 namespace lithe::compare {
@@ -17,7 +16,7 @@ constexpr int64_t kLongest = int64_t(1) << 24;
 int64_t mixer_parameters(const Plan& plan) {
   int64_t sum = 0;
   for (const PartCost& part : plan.parts)
-    if (part.part.ends_with(".mixer")) sum += part.parameters;
+    if (part.part.ends_with(".mixer") || part.part.ends_with(".cross")) sum += part.parameters;
   return sum;
 }
 
@@ -27,15 +26,9 @@ const Outcome* run_of(const VariantResult& v, int64_t seed) {
   return nullptr;
 }
 
-// Pairs of runs with one seed that both finished.
-std::vector<std::pair<const Outcome*, const Outcome*>> common(const VariantResult& a, const VariantResult& b) {
-  std::vector<std::pair<const Outcome*, const Outcome*>> out;
-  for (const Outcome& run : a.runs)
-    if (const Outcome* other = run_of(b, run.seed); run.finished() && other) out.emplace_back(&run, other);
-  return out;
-}
-
 void summarise(Comparison& c) {
+  const std::string& score = c.experiment.score;
+  const Better better = better_of(score);
   const VariantResult& base = c.variants[c.baseline];
   const VariantResult& peop_base = c.variants[c.peop_baseline];
   for (VariantResult& v : c.variants) {
@@ -44,7 +37,7 @@ void summarise(Comparison& c) {
     for (const Outcome& run : v.runs)
       if (run.finished()) {
         losses.push_back(run.quality.loss());
-        scores.push_back(score_of(run.quality, c.experiment.score));
+        scores.push_back(score_of(run, c.experiment.score));
       }
     v.loss = mean(losses);
     v.loss_deviation = deviation(losses);
@@ -53,17 +46,17 @@ void summarise(Comparison& c) {
   }
   for (VariantResult& v : c.variants) {
     std::vector<double> prrs, peops, mixer_peops;
-    for (const auto& [own, other] : common(v, base))
-      prrs.push_back(
-          prr(score_of(own->quality, c.experiment.score), score_of(other->quality, c.experiment.score), Better::lower));
-    for (const auto& [own, other] : common(v, peop_base)) {
-      const double s = score_of(own->quality, c.experiment.score), b = score_of(other->quality, c.experiment.score);
-      peops.push_back(
-          peop(s, b, double(v.variant.plan.parameters), double(peop_base.variant.plan.parameters), Better::lower));
-      mixer_peops.push_back(
-          v.mixer_parameters && peop_base.mixer_parameters
-              ? peop(s, b, double(v.mixer_parameters), double(peop_base.mixer_parameters), Better::lower)
-              : kNone);
+    for (const auto& [own, other] : common_runs(v, base)) {
+      const double s = score_of(*own, score), b = score_of(*other, score);
+      prrs.push_back(b > 0 ? prr(s, b, better) : kNone);
+    }
+    for (const auto& [own, other] : common_runs(v, peop_base)) {
+      const double s = score_of(*own, score), b = score_of(*other, score);
+      const auto elasticity = [&](int64_t parameters, int64_t of_base) {
+        return b > 0 && parameters && of_base ? peop(s, b, double(parameters), double(of_base), better) : kNone;
+      };
+      peops.push_back(elasticity(v.variant.plan.parameters, peop_base.variant.plan.parameters));
+      mixer_peops.push_back(elasticity(v.mixer_parameters, peop_base.mixer_parameters));
     }
     v.prr = mean(prrs);
     v.prr_deviation = deviation(prrs);
@@ -107,7 +100,7 @@ void compare_losses(Comparison& c) {
   std::vector<double> p, text_p;
   for (size_t a = 0; a < c.variants.size(); ++a)
     for (size_t b = a + 1; b < c.variants.size(); ++b) {
-      const auto pairs = common(c.variants[a], c.variants[b]);
+      const auto pairs = common_runs(c.variants[a], c.variants[b]);
       if (pairs.empty()) continue;
       LossDifference d{.a = a, .b = b};
       std::vector<double> differences;
@@ -152,7 +145,10 @@ void rank(Comparison& c) {
 }
 
 double seconds_of(const Timing& t, const std::string& what, int64_t cell) {
-  return what == "training" ? t.train_step : what == "prefill" ? t.prefill[size_t(cell)] : t.decode_token[size_t(cell)];
+  return what == "training"  ? t.train_step
+         : what == "prefill" ? t.prefill[size_t(cell)]
+         : what == "decode"  ? t.decode_token[size_t(cell)]
+                             : t.translation[size_t(cell)];
 }
 
 std::vector<double> log_ratios(const Speed& s, size_t a, size_t b, const std::string& what, int64_t cell) {
@@ -164,37 +160,42 @@ std::vector<double> log_ratios(const Speed& s, size_t a, size_t b, const std::st
   return out;
 }
 
+constexpr size_t kKinds = 4;
+
 template <class F>
 void for_each_measure(const Speed& s, F&& f) {
   f("training", int64_t(-1), size_t(0));
   for (size_t k = 0; k < s.cells.size(); ++k) f("prefill", int64_t(k), size_t(1));
   for (size_t k = 0; k < s.cells.size(); ++k) f("decode", int64_t(k), size_t(2));
+  for (size_t k = 0; k < s.searches.size(); ++k) f("translation", int64_t(k), size_t(3));
 }
 
 // The control's difference at this measure, and not less than the usual one of its kind.
 double floor_of(const Speed& s, std::string_view what, int64_t cell) {
-  const size_t kind = what == "training"  ? 0
-                      : what == "prefill" ? 1
-                                          : 2,
-               at = kind == 0 ? 0 : 1 + (kind - 1) * s.cells.size() + size_t(cell);
-  return std::max(s.floor[kind], s.control[at]);
+  double floor = 0;
+  size_t at = 0;
+  for_each_measure(s, [&](std::string_view of, int64_t k, size_t kind) {
+    if (of == what && k == cell) floor = std::max(s.floor[kind], s.control[at]);
+    ++at;
+  });
+  return floor;
 }
 
 void compare_speeds(Comparison& c) {
   Speed& s = c.speed;
   c.speeds.clear();
-  s.floor.assign(3, 0);
-  s.worst.assign(3, 0);
+  s.floor.assign(kKinds, 0);
+  s.worst.assign(kKinds, 0);
   s.control.clear();
   if (!s.measured()) return;
   const size_t control = c.variants.size();
-  std::vector<double> of_kind[3];
+  std::vector<double> of_kind[kKinds];
   for_each_measure(s, [&](const char* what, int64_t cell, size_t kind) {
     const auto ratios = log_ratios(s, control, c.baseline, what, cell);
     s.control.push_back(ratios.empty() ? 0 : std::abs(quantile(ratios, 0.5)));
     if (!ratios.empty()) of_kind[kind].push_back(s.control.back());
   });
-  for (size_t kind = 0; kind < 3; ++kind)
+  for (size_t kind = 0; kind < kKinds; ++kind)
     if (!of_kind[kind].empty()) {
       s.floor[kind] = quantile(of_kind[kind], 0.5);
       s.worst[kind] = quantile(of_kind[kind], 1);
@@ -293,7 +294,8 @@ void cross_cache(Comparison& c, const std::vector<std::function<int64_t(int64_t)
 
 void cache(Comparison& c) {
   c.cache_lengths.clear();
-  for (int64_t n = 64; n <= 65536; n *= 2) c.cache_lengths.push_back(n);
+  const int64_t shortest = c.translates() ? 8 : 64;  // sentences are shorter than texts
+  for (int64_t n = shortest; n <= 1024 * shortest; n *= 2) c.cache_lengths.push_back(n);
   std::vector<std::unique_ptr<Model>> models;
   std::vector<std::function<int64_t(int64_t)>> bytes;
   for (VariantResult& v : c.variants) {
@@ -302,8 +304,14 @@ void cache(Comparison& c) {
     if (!config.vocab_size) config.vocab_size = 1;
     if (!config.max_position_embeddings) config.max_position_embeddings = v.variant.setting.data.sequence_length;
     models.push_back(std::make_unique<Model>(config, ModelOptions{.device = Device::meta}));
-    bytes.push_back(
-        [model = models.back().get()](int64_t tokens) { return model->state_bytes(std::vector<int64_t>{tokens}); });
+    const Model* model = models.back().get();
+    const auto state = [model](int64_t target, int64_t source) {
+      return source ? model->state_bytes({target}, {source}) : model->state_bytes({target});
+    };
+    const bool both = v.variant.setting.translates();
+    bytes.push_back([state, both](int64_t tokens) { return state(tokens, both ? tokens : 0); });
+    v.target_state = both ? state(2, 1) - state(1, 1) : 0;
+    v.source_state = both ? state(1, 2) - state(1, 1) : 0;
     v.cache_bytes.clear();
     for (int64_t n : c.cache_lengths) v.cache_bytes.push_back(double(bytes.back()(n)));
   }
@@ -311,6 +319,19 @@ void cache(Comparison& c) {
 }
 
 }  // namespace
+
+std::vector<std::pair<const Outcome*, const Outcome*>> common_runs(const VariantResult& a, const VariantResult& b) {
+  std::vector<std::pair<const Outcome*, const Outcome*>> out;
+  for (const Outcome& run : a.runs)
+    if (const Outcome* other = run_of(b, run.seed); run.finished() && other) out.emplace_back(&run, other);
+  return out;
+}
+
+int64_t VariantResult::measured_peak() const {
+  int64_t peak = 0;
+  for (const Outcome& o : runs) peak = std::max(peak, o.measured_peak);
+  return peak;
+}
 
 int64_t VariantResult::finished() const {
   return std::count_if(runs.begin(), runs.end(), [](const Outcome& o) { return o.finished(); });
@@ -326,13 +347,25 @@ bool Comparison::peop_by_mixers() const {
 std::string score_name(const std::string& score) {
   return score == "word_perplexity" ? "word perplexity"
          : score == "bits_per_byte" ? "bits per byte"
+         : score == "bleu"          ? "BLEU"
+         : score == "chrf"          ? "chrF"
                                     : "token perplexity";
 }
 
-double score_of(const Perplexity& quality, const std::string& score) {
-  return score == "word_perplexity" ? quality.word_perplexity()
-         : score == "bits_per_byte" ? quality.bits_per_byte()
-                                    : quality.token_perplexity();
+double score_of(const Outcome& o, const std::string& score) {
+  return score == "word_perplexity" ? o.quality.word_perplexity()
+         : score == "bits_per_byte" ? o.quality.bits_per_byte()
+         : score == "bleu"          ? o.bleu
+         : score == "chrf"          ? o.chrf
+                                    : o.quality.token_perplexity();
+}
+
+std::string search_name(int64_t beams) {
+  return beams == 1 ? "translating greedily" : cat("translating with ", beams, " beams");
+}
+
+Better better_of(const std::string& score) {
+  return score == "bleu" || score == "chrf" ? Better::higher : Better::lower;
 }
 
 Speed::Spread Speed::spread(size_t contender, const std::string& what, int64_t cell) const {
@@ -347,11 +380,12 @@ Speed::Spread Speed::spread(size_t contender, const std::string& what, int64_t c
 
 void find(Comparison& c) {
   summarise(c);
+  resample(c);
   compare_losses(c);
   rank(c);
   compare_speeds(c);
   c.crossovers.clear();
-  if (c.speed.measured())
+  if (c.speed.measured() && !c.speed.cells.empty())
     for (const char* what : {"prefill", "decode"})
       for (const char* along : {"context length", "batch size"}) cross_measured(c, what, along);
   cache(c);

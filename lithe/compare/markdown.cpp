@@ -63,6 +63,29 @@ void quality(Markdown& out, const Comparison& c) {
                " (by all parameters, and by those of the mixers).\n"));
 }
 
+void translations(Markdown& out, const Comparison& c) {
+  if (!c.translates()) return;
+  out.line("## Translations\n");
+  out.head({"variant", "BLEU", "95 % interval", "p", "p (corrected)", "chrF", "95 % interval", "p", "p (corrected)",
+            "perplexity", "state bytes a target token", "a source token", "planned memory", "measured"});
+  for (const VariantResult& r : c.variants) {
+    std::vector<std::string> row{r.variant.name};
+    for (const auto metric : {&TranslationResult::bleu, &TranslationResult::chrf}) {
+      const ResampledMetric none{.score = {NAN, NAN, NAN, NAN}}, &m = r.translation ? (*r.translation).*metric : none;
+      row.insert(row.end(), {number(m.score.score), number(m.score.low, 3) + " … " + number(m.score.high, 3),
+                             number(m.p, 2), number(m.corrected, 2) + (m.beyond ? " *" : "")});
+    }
+    row.insert(row.end(), {number(std::exp(r.loss)), format_integer(r.target_state), format_integer(r.source_state),
+                           format(double(r.variant.plan.memory.peak), Quantity::bytes),
+                           r.measured_peak() ? format(double(r.measured_peak()), Quantity::bytes) : "–"});
+    out.row(row);
+  }
+  out.line(cat("\nOf ", c.held_out, "; scores are means over the seeds. Intervals and p (of the difference from ",
+               c.name(c.baseline),
+               ", paired bootstrap) know the noise of the sentences, not that of seeds; "
+               "* marks what is beyond it.\n"));
+}
+
 void differences(Markdown& out, const Comparison& c) {
   if (c.losses.empty()) return;
   const std::string level = format_number(100 * c.experiment.confidence, 4);
@@ -86,9 +109,11 @@ void speed(Markdown& out, const Comparison& c) {
   out.line("## Speed\n");
   out.line(cat("Medians of ", s.rounds.size(),
                " interleaved rounds. The same model measured against itself typically differed by ",
-               number(100 * std::expm1(s.floor[0]), 2), " % in training, ", number(100 * std::expm1(s.floor[1]), 2),
-               " % in prefill and ", number(100 * std::expm1(s.floor[2]), 2), " % in decoding (at worst ",
-               number(100 * std::expm1(*std::max_element(s.worst.begin(), s.worst.end())), 2),
+               number(100 * std::expm1(s.floor[0]), 2), " % in training",
+               c.translates() ? cat(" and ", number(100 * std::expm1(s.floor[3]), 2), " % in translating")
+                              : cat(", ", number(100 * std::expm1(s.floor[1]), 2), " % in prefill and ",
+                                    number(100 * std::expm1(s.floor[2]), 2), " % in decoding"),
+               " (at worst ", number(100 * std::expm1(*std::max_element(s.worst.begin(), s.worst.end())), 2),
                " %); no difference smaller than its own there counts. * marks differences from ", c.name(c.baseline),
                " beyond the noise.\n"));
   const auto mark = [&](size_t v, const char* what, int64_t cell) {
@@ -99,10 +124,21 @@ void speed(Markdown& out, const Comparison& c) {
   if (c.experiment.measure.train_steps) {
     out.head({"variant", "training tokens/s"});
     for (size_t v = 0; v < c.variants.size(); ++v)
-      out.row({c.name(v),
-               number(double(c.variants[v].variant.setting.train.batch_tokens) / s.spread(v, "training", -1).median) +
-                   mark(v, "training", -1)});
+      out.row({c.name(v), number(c.variants[v].variant.step_tokens / s.spread(v, "training", -1).median) +
+                              mark(v, "training", -1)});
     out.line();
+  }
+  if (c.translates()) {
+    out.head({"variant", "beams", "sentences/s", "target tokens/s", "tokens a sentence"});
+    for (size_t k = 0; k < s.searches.size(); ++k)
+      for (size_t v = 0; v < c.variants.size(); ++v) {
+        const double seconds = s.spread(v, "translation", int64_t(k)).median, tokens = double(s.translated[v][k]),
+                     sentences = double(s.sentences);
+        out.row({c.name(v), format_integer(s.searches[k]),
+                 number(sentences / seconds) + mark(v, "translation", int64_t(k)), number(tokens / seconds),
+                 number(tokens / sentences, 3)});
+      }
+    return out.line();
   }
   out.head({"variant", "prompt", "batch", "prefill ms", "decode tokens/s", "state bytes", "peak memory"});
   for (size_t k = 0; k < s.cells.size(); ++k)
@@ -149,6 +185,7 @@ std::string to_markdown(const Comparison& c) {
   for (const std::string& sentence : c.sentences) out.line("- " + sentence);
   out.line();
   quality(out, c);
+  translations(out, c);
   differences(out, c);
   speed(out, c);
   background(out, c);

@@ -4,8 +4,7 @@
 #include <map>
 
 #include "lithe/base/error.h"
-#include "lithe/compare/result.h"
-#include "lithe/report/page.h"
+#include "lithe/compare/page_parts.h"
 #include "lithe/report/run_record.h"
 
 namespace lithe::compare {
@@ -28,24 +27,13 @@ using report::Table;
 using report::Tile;
 using report::Tone;
 
-report::Cell number(double value, int digits = 4) {
-  if (!std::isfinite(value)) return "–";
-  report::Cell cell(format_number(value, digits));
-  cell.key = value;
-  return cell;
-}
+std::string plural(int64_t n, const std::string& word) { return cat(n, " ", word, n == 1 ? "" : "s"); }
 
 report::Cell with_deviation(double value, double deviation, int64_t runs, int digits = 4) {
-  report::Cell cell = number(value, digits);
+  report::Cell cell = number_cell(value, digits);
   if (std::isfinite(value) && runs > 1) cell.text += " ± " + format_number(deviation, 2);
   return cell;
 }
-
-report::Cell quantity(double value, Quantity kind) {
-  return std::isfinite(value) ? report::Cell(value, kind) : report::Cell("–");
-}
-
-std::string plural(int64_t n, const std::string& word) { return cat(n, " ", word, n == 1 ? "" : "s"); }
 
 // Seconds of the whole training by the interleaved timing, which other programs' load disturbs least.
 double training_seconds(const Comparison& c, size_t v) {
@@ -54,9 +42,7 @@ double training_seconds(const Comparison& c, size_t v) {
 }
 
 double peak_of(const VariantResult& r) {
-  int64_t peak = 0;
-  for (const Outcome& o : r.runs) peak = std::max(peak, o.measured_peak);
-  return double(peak ? peak : r.variant.plan.memory.peak);
+  return double(r.measured_peak() ? r.measured_peak() : r.variant.plan.memory.peak);
 }
 
 // The variants with the least of something that is exact, and that amount.
@@ -68,6 +54,12 @@ std::pair<std::vector<size_t>, double> least(const Comparison& c, F&& of) {
     if (of(v) == best.second) best.first.push_back(v);
   }
   return best;
+}
+
+// Where the decode state that tiles and tables name stands, and what it is.
+constexpr size_t kStateShown = 4;
+std::string state_place(const Comparison& c) {
+  return cat(" at ", format_integer(c.cache_lengths[kStateShown]), " tokens", c.translates() ? " of either side" : "");
 }
 
 void headline(Page& page, const Comparison& c) {
@@ -93,8 +85,8 @@ void headline(Page& page, const Comparison& c) {
       "");
   exact(
       "Smallest decode state",
-      [&](size_t v) { return c.variants[v].cache_bytes.empty() ? 0 : c.variants[v].cache_bytes[4]; }, Quantity::bytes,
-      " at 1,024 tokens");
+      [&](size_t v) { return c.variants[v].cache_bytes.empty() ? 0 : c.variants[v].cache_bytes[kStateShown]; },
+      Quantity::bytes, state_place(c));
   exact(
       "Least training memory", [&](size_t v) { return peak_of(c.variants[v]); }, Quantity::bytes, "");
   int64_t runs = 0, diverged = 0;
@@ -120,7 +112,8 @@ void headline(Page& page, const Comparison& c) {
 ScatterChart quality_by(const Comparison& c, const std::string& title, Axis axis, const std::vector<double>& x) {
   ScatterChart chart;
   chart.title = title;
-  chart.detail = "Lower and further left is better.";
+  chart.detail =
+      cat(better_of(c.experiment.score) == Better::higher ? "Higher" : "Lower", " and further left is better.");
   chart.x = std::move(axis);
   chart.y.label = score_name(c.experiment.score);
   for (size_t v = 0; v < c.variants.size(); ++v) {
@@ -139,12 +132,6 @@ std::vector<double> each(const Comparison& c, F&& of) {
   return out;
 }
 
-std::string name_in_table(const Comparison& c, size_t v) {
-  const VariantResult& r = c.variants[v];
-  return r.variant.name + (v == c.baseline ? " (baseline)" : "") +
-         (r.diverged() ? cat(" (", r.diverged(), " diverged)") : "");
-}
-
 void overview_table(Page& page, const Comparison& c) {
   Table table{"All variants; click a heading to sort",
               {{"Variant"},
@@ -155,17 +142,18 @@ void overview_table(Page& page, const Comparison& c) {
                {"Parameters", true},
                {"Memory", true},
                {"Tokens/s", true},
-               {"State at 1k", true}},
+               {"State at " + format_integer(c.cache_lengths[kStateShown]), true}},
               {},
               {}};
   for (size_t v = 0; v < c.variants.size(); ++v) {
     const VariantResult& r = c.variants[v];
-    const double tokens = double(r.variant.steps * r.variant.setting.train.batch_tokens);
+    const double tokens = double(r.variant.tokens());
     table.rows.push_back({name_in_table(c, v), with_deviation(r.loss, r.loss_deviation, r.finished()),
-                          with_deviation(r.score, r.score_deviation, r.finished()), number(r.prr, 4),
-                          number(c.peop_of(r), 3), report::Cell::integer(r.variant.plan.parameters),
-                          quantity(peak_of(r), Quantity::bytes), number(std::round(tokens / training_seconds(c, v)), 6),
-                          quantity(r.cache_bytes[4], Quantity::bytes)});
+                          with_deviation(r.score, r.score_deviation, r.finished()), number_cell(r.prr, 4),
+                          number_cell(c.peop_of(r), 3), report::Cell::integer(r.variant.plan.parameters),
+                          quantity_cell(peak_of(r), Quantity::bytes),
+                          number_cell(std::round(tokens / training_seconds(c, v)), 6),
+                          quantity_cell(r.cache_bytes[kStateShown], Quantity::bytes)});
   }
   page.table(table);
 }
@@ -187,10 +175,10 @@ void cost_table(Page& page, const Comparison& c) {
     const VariantResult& r = c.variants[v];
     table.rows.push_back(
         {name_in_table(c, v), report::Cell::integer(r.variant.plan.parameters),
-         report::Cell::integer(r.mixer_parameters), number(r.peop, 3), number(r.peop_mixer, 3),
-         quantity(r.variant.plan.forward.flops / double(r.variant.setting.train.batch_tokens), Quantity::count),
-         quantity(r.variant.plan.step.flops * double(r.variant.steps), Quantity::count),
-         quantity(peak_of(r), Quantity::bytes), quantity(training_seconds(c, v), Quantity::seconds)});
+         report::Cell::integer(r.mixer_parameters), number_cell(r.peop, 3), number_cell(r.peop_mixer, 3),
+         quantity_cell(r.variant.plan.forward.flops / r.variant.step_tokens, Quantity::count),
+         quantity_cell(r.variant.plan.step.flops * double(r.variant.steps), Quantity::count),
+         quantity_cell(peak_of(r), Quantity::bytes), quantity_cell(training_seconds(c, v), Quantity::seconds)});
   }
   page.table(table);
 }
@@ -242,7 +230,8 @@ void quality(Page& page, const Comparison& c) {
                      "is kept of the quality of ",
                      c.name(c.baseline), ", PEoP the relative gain in quality over ", c.name(c.peop_baseline),
                      " for the relative growth in parameters", c.peop_by_mixers() ? " of the mixers" : "",
-                     ". Memory is the peak of training, state what decoding keeps for one sequence of 1,024 tokens."));
+                     ". Memory is the peak of training, state what decoding keeps for one sequence", state_place(c),
+                     "."));
 }
 
 void learning(Page& page, const Comparison& c) {
@@ -309,14 +298,14 @@ void speed_table(Page& page, const Comparison& c) {
       } else {
         const auto prefill = s.spread(v, "prefill", int64_t(k)), decode = s.spread(v, "decode", int64_t(k));
         const double batch = double(cell.batch);
-        row.push_back(quantity(prefill.median, Quantity::seconds));
+        row.push_back(quantity_cell(prefill.median, Quantity::seconds));
         row.push_back(report::format(prefill.low, Quantity::seconds) + " – " +
                       report::format(prefill.high, Quantity::seconds));
-        row.push_back(number(batch / decode.median));
+        row.push_back(number_cell(batch / decode.median));
         row.push_back(format_number(batch / decode.high, 3) + " – " + format_number(batch / decode.low, 3));
-        row.push_back(quantity(double(cost.state_bytes), Quantity::bytes));
-        row.push_back(quantity(double(cost.peak_bytes), Quantity::bytes));
-        row.push_back(quantity(cost.decode_flops / batch, Quantity::count));
+        row.push_back(quantity_cell(double(cost.state_bytes), Quantity::bytes));
+        row.push_back(quantity_cell(double(cost.peak_bytes), Quantity::bytes));
+        row.push_back(quantity_cell(cost.decode_flops / batch, Quantity::count));
       }
       table.rows.push_back(std::move(row));
     }
@@ -350,7 +339,7 @@ void speed(Page& page, const Comparison& c) {
     }
     return chart;
   };
-  for (int64_t batch : c.experiment.measure.batch_sizes)
+  for (int64_t batch : s.cells.empty() ? std::vector<int64_t>() : c.experiment.measure.batch_sizes)
     page.charts(lines("Decoding behind a prompt", "tokens per second", batch, "decode",
                       [](const compare::Cell& cell, double seconds) { return double(cell.batch) / seconds; }),
                 lines("Reading a prompt", "milliseconds", batch, "prefill",
@@ -365,13 +354,16 @@ void speed(Page& page, const Comparison& c) {
   ratios.above = "slower";
   const int64_t shortest = 0, longest = int64_t(s.cells.size()) - 1;
   for (const SpeedDifference& d : c.speeds) {
-    if (d.cell >= 0 && d.cell != shortest && d.cell != longest) continue;
-    const std::string place =
-        d.cell < 0 ? "" : cat(", ", s.cells[size_t(d.cell)].prompt, " x ", s.cells[size_t(d.cell)].batch);
-    ratios.rows.push_back({c.name(d.a) + ", " + d.what + place, d.ratio, d.low, d.high, d.beyond});
+    const bool of_cell = d.cell >= 0 && d.what != "translation";
+    if (of_cell && d.cell != shortest && d.cell != longest) continue;
+    const std::string what =
+        of_cell      ? cat(d.what, ", ", s.cells[size_t(d.cell)].prompt, " x ", s.cells[size_t(d.cell)].batch)
+        : d.cell < 0 ? d.what
+                     : search_name(s.searches[size_t(d.cell)]);
+    ratios.rows.push_back({c.name(d.a) + ", " + what, d.ratio, d.low, d.high, d.beyond});
   }
   if (!ratios.rows.empty()) page.chart(ratios);
-  speed_table(page, c);
+  c.translates() ? add_translation_speed(page, c) : speed_table(page, c);
 }
 
 void memory(Page& page, const Comparison& c) {
@@ -379,7 +371,7 @@ void memory(Page& page, const Comparison& c) {
   LineChart chart;
   chart.title = "Bytes kept for one sequence";
   chart.detail = "By the formula of each part; variants with equal states lie on one line.";
-  chart.x = {"tokens so far", Quantity::number, true};
+  chart.x = {c.translates() ? "tokens of the source and of the translation" : "tokens so far", Quantity::number, true};
   chart.y = {"bytes", Quantity::bytes, true};
   std::string without;
   for (const VariantResult& r : c.variants) {
@@ -393,7 +385,11 @@ void memory(Page& page, const Comparison& c) {
   }
   if (!without.empty()) chart.detail += without + ".";
   const Speed& speed = c.speed;
-  if (!speed.measured()) return page.chart(chart);
+  if (speed.cells.empty()) {
+    page.chart(chart);
+    if (c.translates()) add_translation_memory(page, c);
+    return;
+  }
   LineChart peak;
   const int64_t batch = c.experiment.measure.batch_sizes.back();
   peak.title = "Memory while generating";
@@ -421,11 +417,11 @@ void pairs_table(Page& page, const Comparison& c) {
               {}};
   for (const LossDifference& d : c.losses) {
     const double half = d.both.half_width(c.experiment.confidence);
-    table.rows.push_back({c.name(d.a) + " − " + c.name(d.b), number(d.both.value, 3),
+    table.rows.push_back({c.name(d.a) + " − " + c.name(d.b), number_cell(d.both.value, 3),
                           std::isfinite(half)
                               ? format_number(d.both.value - half, 3) + " to " + format_number(d.both.value + half, 3)
                               : "unknown",
-                          number(d.p, 2),
+                          number_cell(d.p, 2),
                           d.beyond                           ? "yes"
                           : d.seeds.df <= 0 && d.beyond_text ? "for these weights only"
                                                              : "no"});
@@ -458,8 +454,7 @@ void background(Page& page, const Comparison& c) {
   for (const VariantResult& r : c.variants) {
     const Share& share = r.variant.share;
     shares.rows.push_back(
-        {r.variant.name, report::Cell::integer(r.variant.steps),
-         report::Cell::integer(r.variant.steps * r.variant.setting.train.batch_tokens),
+        {r.variant.name, report::Cell::integer(r.variant.steps), report::Cell::integer(r.variant.tokens()),
          share.target > 0 ? report::Cell(100 * share.amount / share.target, Quantity::number, 5) : report::Cell("–"),
          share.key.empty() ? "" : cat(share.key, " ", share.from, " → ", share.to),
          report::Cell::share(double(r.start.shared) / double(std::max<int64_t>(1, r.start.all)))});
@@ -496,6 +491,7 @@ std::string to_page(const Comparison& c) {
   Page page(c.experiment.name, subtitle, "Comparison");
   headline(page, c);
   quality(page, c);
+  if (c.translates()) add_translations(page, c);
   learning(page, c);
   memory(page, c);
   speed(page, c);

@@ -25,10 +25,24 @@ Json to_json(const Outcome& o, const Path& root, const std::string& score) {
   if (!o.message.empty()) json["message"] = o.message;
   if (!o.finished()) return json;
   json["loss"] = o.quality.loss();
-  json["score"] = score_of(o.quality, score);
+  json["score"] = score_of(o, score);
   json["token_perplexity"] = o.quality.token_perplexity();
+  if (!o.translations.empty()) {
+    json["bleu"] = o.bleu;
+    json["chrf"] = o.chrf;
+    return json;
+  }
   json["word_perplexity"] = o.quality.word_perplexity();
   json["bits_per_byte"] = o.quality.bits_per_byte();
+  return json;
+}
+
+Json to_json(const ResampledMetric& m) {
+  Json json = {{"score", m.score.score}, {"low", m.score.low}, {"high", m.score.high}};
+  if (std::isnan(m.p)) return json;  // the baseline
+  json["p"] = m.p;
+  json["p_corrected"] = m.corrected;
+  json["beyond_noise_of_the_text"] = m.beyond;
   return json;
 }
 
@@ -51,8 +65,21 @@ Json spread(const Speed& speed, size_t v, const std::string& what, int64_t cell,
 Json speed_of(const Comparison& c, size_t v) {
   const Speed& s = c.speed;
   Json json;
-  const double batch = double(c.variants[v].variant.setting.train.batch_tokens);
+  const double batch = c.variants[v].variant.step_tokens;
   if (c.experiment.measure.train_steps) json["training_step"] = spread(s, v, "training", -1, batch);
+  if (c.translates()) {
+    json["translation"] = Json::array();
+    for (size_t k = 0; k < s.searches.size(); ++k) {
+      const double tokens = double(s.translated[v][k]);
+      Json one = spread(s, v, "translation", int64_t(k), tokens);
+      one["num_beams"] = s.searches[k];
+      one["sentences"] = s.sentences;
+      one["sentences_per_second"] = double(s.sentences) / one["seconds"].get<double>();
+      one["tokens"] = tokens;
+      json["translation"].push_back(std::move(one));
+    }
+    return json;
+  }
   json["cells"] = Json::array();
   for (size_t k = 0; k < s.cells.size(); ++k) {
     const Cell& cell = s.cells[k];
@@ -83,7 +110,7 @@ Json variant_of(const Comparison& c, size_t i, const Path& root) {
                {"mixer_parameters", r.mixer_parameters},
                {"shared_start", {{"scalars", r.start.shared}, {"of", r.start.all}}},
                {"steps", v.steps},
-               {"tokens", v.steps * v.setting.train.batch_tokens},
+               {"tokens", v.tokens()},
                {"forward_flops", v.plan.forward.flops},
                {"step_flops", v.plan.step.flops},
                {"training_flops", v.plan.step.flops * double(v.steps)},
@@ -99,6 +126,14 @@ Json variant_of(const Comparison& c, size_t i, const Path& root) {
                {"peop", r.peop},
                {"peop_mixer", r.peop_mixer},
                {"cache_bytes", r.cache_bytes}};
+  if (c.translates()) {
+    json["state_bytes_per_target_token"] = r.target_state;
+    json["state_bytes_per_source_token"] = r.source_state;
+  }
+  if (r.translation) {
+    json["bleu"] = to_json(r.translation->bleu);
+    json["chrf"] = to_json(r.translation->chrf);
+  }
   if (!v.share.key.empty()) json["solved"] = {{"key", v.share.key}, {"from", v.share.from}, {"to", v.share.to}};
   if (v.share.target > 0) json["budget"] = {{"amount", v.share.amount}, {"target", v.share.target}};
   json["runs"] = Json::array();
@@ -147,7 +182,9 @@ std::string to_json_text(const Comparison& c) {
                                         {"beyond_noise_of_the_text", d.beyond_text}});
   for (const SpeedDifference& d : c.speeds) {
     Json one = {{"a", c.name(d.a)}, {"b", c.name(d.b)}, {"what", d.what}};
-    if (d.cell >= 0) {
+    if (d.what == "translation") {
+      one["num_beams"] = c.speed.searches[size_t(d.cell)];
+    } else if (d.cell >= 0) {
       one["prompt_length"] = c.speed.cells[size_t(d.cell)].prompt;
       one["batch_size"] = c.speed.cells[size_t(d.cell)].batch;
     }
@@ -157,10 +194,14 @@ std::string to_json_text(const Comparison& c) {
   }
   if (c.speed.measured()) {
     json["speed_rounds"] = c.speed.rounds.size();
-    json["speed_noise_floor"] = {{"training", std::expm1(c.speed.floor[0])},
-                                 {"prefill", std::expm1(c.speed.floor[1])},
-                                 {"decode", std::expm1(c.speed.floor[2])},
-                                 {"worst", std::expm1(*std::max_element(c.speed.worst.begin(), c.speed.worst.end()))}};
+    Json& floor = json["speed_noise_floor"] = {{"training", std::expm1(c.speed.floor[0])}};
+    if (c.translates()) {
+      floor["translation"] = std::expm1(c.speed.floor[3]);
+    } else {
+      floor["prefill"] = std::expm1(c.speed.floor[1]);
+      floor["decode"] = std::expm1(c.speed.floor[2]);
+    }
+    floor["worst"] = std::expm1(*std::max_element(c.speed.worst.begin(), c.speed.worst.end()));
   }
   for (const Crossover& x : c.crossovers)
     json["crossovers"].push_back({{"winner", c.name(x.winner)},

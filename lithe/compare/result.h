@@ -4,6 +4,8 @@
 #include "lithe/compare/runs.h"
 #include "lithe/compare/speed.h"
 #include "lithe/compare/statistics.h"
+#include "lithe/compare/translation.h"
+#include "lithe/eval/metrics.h"
 
 namespace lithe::compare {
 
@@ -17,7 +19,13 @@ struct VariantResult {
   double score = 0, score_deviation = 0;  // experiment.score
   double prr = 0, prr_deviation = 0;      // percent of the baseline
   double peop = 0, peop_mixer = 0;        // by all parameters, by those of the mixers; NaN where undefined
-  std::vector<double> cache_bytes;        // one sequence, by the formula, at Comparison::cache_lengths
+  // Decode state of one sequence by the formula, at Comparison::cache_lengths; of models that translate with a source
+  // of the same length, and what one more token of either side takes.
+  std::vector<double> cache_bytes;
+  int64_t target_state = 0, source_state = 0;
+  std::optional<TranslationResult> translation;  // of models that translate; none when no seed finished
+  /// Bytes of training, the most of all seeds; 0 where none was measured.
+  int64_t measured_peak() const;
   int64_t finished() const;
   int64_t diverged() const;
 };
@@ -34,8 +42,8 @@ struct LossDifference {
 /// How long a variant takes relative to another: below 1 is faster.
 struct SpeedDifference {
   size_t a = 0, b = 0;
-  std::string what;   // training, prefill, decode
-  int64_t cell = -1;  // index into cells; -1: training
+  std::string what;   // training, prefill, decode, translation
+  int64_t cell = -1;  // index into cells, of translation into searches; -1: training
   double ratio = 1, low = 1, high = 1, p = 1;
   bool beyond = false;
 };
@@ -52,10 +60,13 @@ struct Crossover {
 
 struct Speed {
   std::vector<Cell> cells;
-  std::vector<std::vector<CellCost>> costs;  // by contender: the variants, then the control
-  std::vector<std::vector<Timing>> rounds;   // by round and contender
-  // The control against the baseline, as |log ratio|: at every measure (training, then prefill and decode by cell), and
-  // the middle and the largest of training, prefill, decode.
+  std::vector<std::vector<CellCost>> costs;      // by contender: the variants, then the control
+  std::vector<int64_t> searches;                 // see SpeedBench
+  std::vector<std::vector<int64_t>> translated;  // see SpeedBench
+  int64_t sentences = 0;                         // that each search translates
+  std::vector<std::vector<Timing>> rounds;       // by round and contender
+  // The control against the baseline, as |log ratio|: at every measure (training, then prefill, decode and translation
+  // by cell), and the middle and the largest of training, prefill, decode, translation.
   std::vector<double> control, floor, worst;
   /// The middle and the quartiles over the rounds of `seconds`.
   struct Spread {
@@ -87,12 +98,20 @@ struct Comparison {
   /// PEoP counts the parameters of the mixers, as its source does, where they differ at all; else all parameters.
   bool peop_by_mixers() const;
   double peop_of(const VariantResult& v) const { return peop_by_mixers() ? v.peop_mixer : v.peop; }
+  /// The variants translate: they have searches in place of cells.
+  bool translates() const { return !variants.empty() && variants[0].variant.setting.translates(); }
   const std::string& name(size_t variant) const { return variants[variant].variant.name; }
 };
 
-/// "token perplexity".
+/// "token perplexity", "BLEU".
 std::string score_name(const std::string& score);
-double score_of(const Perplexity& quality, const std::string& score);
+double score_of(const Outcome& outcome, const std::string& score);
+Better better_of(const std::string& score);
+/// "translating greedily", "translating with 4 beams".
+std::string search_name(int64_t beams);
+
+/// Pairs of runs with one seed that both finished.
+std::vector<std::pair<const Outcome*, const Outcome*>> common_runs(const VariantResult& a, const VariantResult& b);
 
 /// Fills in what follows from runs and rounds: means, ratios, differences, ranking, crossovers, sentences.
 void find(Comparison& comparison);

@@ -3,7 +3,7 @@
 #include "lithe/base/json.h"
 #include "lithe/base/log.h"
 #include "lithe/base/stop.h"
-#include "lithe/infer/load.h"
+#include "lithe/eval/translation_evaluation.h"
 #include "lithe/train/trainer.h"
 
 namespace lithe::compare {
@@ -12,8 +12,8 @@ namespace {
 constexpr size_t kPieces = 2048;
 
 // Differs when anything that shapes the outcome differs.
-uint64_t key_of(const Setting& setting, const Dataset& data, const std::string& precision) {
-  std::string text = cat(data.fingerprint(), " ", precision, "\n");
+uint64_t key_of(const Setting& setting, const Scoring& scoring) {
+  std::string text = cat(scoring.data, " ", scoring.precision, "\n");
   for (const auto& [key, value] : leaves(setting.recipe))
     if (!key.starts_with("generate.") && !key.starts_with("train.save_") && key != "eval.batch_tokens" &&
         key != "data.cache_directory")
@@ -50,10 +50,11 @@ Json to_json(const Outcome& o, uint64_t key) {
   json["bytes"] = o.quality.bytes;
   json["pieces"] = Json::array();
   for (const TextPiece& piece : o.pieces) json["pieces"].push_back({piece.nll, piece.tokens});
+  if (!o.translations.empty()) json["translations"] = o.translations;
   return json;
 }
 
-std::optional<Outcome> stored(const Path& file, uint64_t key) {
+std::optional<Outcome> stored(const Path& file, uint64_t key, size_t sentences) {
   if (!std::filesystem::exists(file)) return std::nullopt;
   try {
     const Json json = parse_json(read_file(file), file.string());
@@ -69,6 +70,9 @@ std::optional<Outcome> stored(const Path& file, uint64_t key) {
     if (!o.finished()) return o;
     o.quality = {json.at("nll"), json.at("scored_tokens"), json.at("words"), json.at("lines"), json.at("bytes")};
     for (const Json& piece : json.at("pieces")) o.pieces.push_back({piece.at(0), piece.at(1)});
+    if (json.contains("translations")) o.translations = json.at("translations").get<std::vector<std::string>>();
+    check(o.translations.size() == sentences, "compare", "it holds ", o.translations.size(), " translations of ",
+          sentences, " sentences");
     return o;
   } catch (const std::exception& error) {
     log_warning("'", file.string(), "' is damaged (", error.what(), "); scoring again");
@@ -99,13 +103,13 @@ Path run_directory(const Path& out, const std::string& variant, int64_t seed) {
 }
 
 std::optional<Outcome> run_variant(const Variant& variant, int64_t seed, const Path& out, const ReadSetting& read,
-                                   const Dataset& data, const std::string& precision) {
+                                   const Scoring& scoring) {
   Variant seeded = variant;
   override_variant(seeded, {cat("train.seed=", seed)}, read);
   const Setting& setting = seeded.setting;
   const Path directory = run_directory(out, variant.name, seed), file = directory / "quality.json";
-  const uint64_t key = key_of(setting, data, precision);
-  std::optional<Outcome> outcome = stored(file, key);
+  const uint64_t key = key_of(setting, scoring);
+  std::optional<Outcome> outcome = stored(file, key, scoring.sentences);
   if (!outcome) {
     outcome.emplace();
     try {
@@ -115,6 +119,8 @@ std::optional<Outcome> run_variant(const Variant& variant, int64_t seed, const P
       run.model = setting.model;
       run.data = setting.data;
       run.train = setting.train;
+      run.lessons = setting.lessons;
+      if (setting.translates()) run.score = score_translation_of(*setting.lessons.translation, setting.translate);
       run.recipe = setting.recipe;
       run.resume = true;
       const TrainResult result = train(run);
@@ -122,11 +128,8 @@ std::optional<Outcome> run_variant(const Variant& variant, int64_t seed, const P
       remember_peak(directory, *outcome);
       if (result.signal) return std::nullopt;
       outcome->status = "finished";
-      const LoadedModel loaded = load_model(directory, "", precision);
-      std::vector<TextPiece> pieces;
-      outcome->quality =
-          perplexity(*loaded.model, *data.validation, setting.eval, setting.data.sequence_length, {}, &pieces);
-      outcome->pieces = joined(pieces);
+      scoring.score(load_model(directory, "", scoring.precision), setting, *outcome);
+      outcome->pieces = joined(outcome->pieces);
     } catch (const Error& error) {
       if (stop_signal()) return std::nullopt;
       if (error.code() != ExitCode::diverged)

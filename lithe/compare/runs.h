@@ -4,6 +4,8 @@
 #pragma once
 
 #include "lithe/compare/variants.h"
+#include "lithe/eval/text_metric.h"
+#include "lithe/infer/load.h"
 
 namespace lithe::compare {
 
@@ -17,15 +19,30 @@ struct Outcome {
   int64_t planned_peak = 0, measured_peak = 0;  // bytes, of training
   Perplexity quality;                           // finished only
   std::vector<TextPiece> pieces;
+  // Of models that translate: the held-out sentences in their order, and what the metrics count in each.
+  std::vector<std::string> translations;
+  std::vector<TextCounts> bleu_counts, chrf_counts;
+  double bleu = std::nan(""), chrf = std::nan("");  // 0 to 100
   bool finished() const { return status == "finished"; }
 };
 
 Path run_directory(const Path& out, const std::string& variant, int64_t seed);
 
-/// Trains, continues, or finds done the run of `variant` with `seed`, and scores its last weights on `held_out`
-/// (fingerprint `data` of both parts, see Dataset::fingerprint). A run that diverges is an outcome. Returns none when a
-/// signal stopped it, after saving. Fails (usage) when the directory holds a run of another recipe or text.
+/// Fills in what a model scores on the held-out part: quality, pieces, translations. Fails when asked to stop.
+using ScoreModel = std::function<void(const LoadedModel& model, const Setting& setting, Outcome& outcome)>;
+
+/// What all runs share: how models are scored, on data with this fingerprint, loaded with this precision.
+struct Scoring {
+  ScoreModel score;
+  uint64_t data = 0;
+  std::string precision;
+  size_t sentences = 0;  // that there are to translate
+};
+
+/// Trains, continues, or finds done the run of `variant` with `seed`, and scores its last weights. A run that diverges
+/// is an outcome. Returns none when a signal stopped it, after saving. Fails (usage) when the directory holds a run of
+/// another recipe or text.
 std::optional<Outcome> run_variant(const Variant& variant, int64_t seed, const Path& out, const ReadSetting& read,
-                                   const Dataset& data, const std::string& precision);
+                                   const Scoring& scoring);
 
 }  // namespace lithe::compare

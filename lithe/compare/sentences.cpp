@@ -87,8 +87,30 @@ void quality(const Comparison& c, std::vector<std::string>& out) {
     out.push_back(cat("Not to be told apart from ", c.name(c.baseline), ": ", joined(unclear), "."));
 }
 
+// What translations show against the baseline's, as far as the choice of sentences goes.
+void translations(const Comparison& c, std::vector<std::string>& out) {
+  if (!c.translates() || !c.variants[c.baseline].translation) return;
+  std::vector<std::string> better, worse, unclear;
+  const double base = c.variants[c.baseline].translation->bleu.score.score;
+  for (size_t v = 0; v < c.variants.size(); ++v) {
+    if (v == c.baseline || !c.variants[v].translation) continue;
+    const ResampledMetric& bleu = c.variants[v].translation->bleu;
+    const double change = bleu.score.score - base;
+    const std::string text = cat(c.name(v), " (", change > 0 ? "+" : "", format_number(change, 2), ")");
+    (!bleu.beyond ? unclear : change > 0 ? better : worse).push_back(text);
+  }
+  const std::string than = cat(" BLEU than ", c.name(c.baseline), " (", format_number(base, 3),
+                               "), beyond the noise of the sentences, not that of seeds: ");
+  if (!better.empty()) out.push_back("Higher" + than + joined(better) + ".");
+  if (!worse.empty()) out.push_back("Lower" + than + joined(worse) + ".");
+  if (!unclear.empty())
+    out.push_back(cat("BLEU not to be told apart from that of ", c.name(c.baseline), " (", format_number(base, 3),
+                      ") on these sentences: ", joined(unclear), "."));
+}
+
 std::string place_of(const Comparison& c, const SpeedDifference& d) {
   if (d.cell < 0) return "training";
+  if (d.what == "translation") return search_name(c.speed.searches[size_t(d.cell)]);
   const Cell& cell = c.speed.cells[size_t(d.cell)];
   return cat(d.what == "prefill" ? "prefill" : "decoding", " at ", format_integer(cell.prompt), " tokens x ",
              cell.batch);
@@ -98,7 +120,7 @@ void speed(const Comparison& c, std::vector<std::string>& out) {
   if (!c.speed.measured()) return;
   int64_t beyond = 0;
   for (size_t v = 0; v < c.variants.size(); ++v)
-    for (const char* what : {"training", "prefill", "decode"}) {
+    for (const char* what : {"training", "prefill", "decode", "translation"}) {
       const SpeedDifference *fastest = nullptr, *slowest = nullptr;
       for (const SpeedDifference& d : c.speeds) {
         if (d.a != v || d.what != what || !d.beyond) continue;
@@ -120,7 +142,7 @@ void crossovers(const Comparison& c, std::vector<std::string>& out) {
   for (const Crossover& x : c.crossovers) {
     const bool length = x.along == "context length";
     const std::string where =
-        x.exact  ? cat("from ", format_integer(int64_t(x.at)), " tokens on")
+        x.exact  ? cat("from ", format_integer(int64_t(x.at)), " tokens on", c.translates() ? " of either side" : "")
         : length ? cat("from about ", format_integer(std::llround(x.at)), " tokens on (batch ", x.fixed, ")")
                  : cat("from about ", format_number(x.at, 2), " sequences on (", format_integer(x.fixed), " tokens)");
     const std::string what = x.what == "cache"     ? " keeps a smaller decode state than "
@@ -136,6 +158,7 @@ std::vector<std::string> say(const Comparison& c) {
   std::vector<std::string> out;
   if (c.status != "complete") out.push_back("The comparison was stopped; what follows is what is there so far.");
   quality(c, out);
+  translations(c, out);
   crossovers(c, out);
   speed(c, out);
   return out;

@@ -37,11 +37,10 @@ int64_t weight_bytes(const Model& model) {
 
 }  // namespace
 
-double time_training(const Contender& c, const TokenStore& text, int64_t steps) {
+double time_training(const Contender& c, const BatchSource& order, int64_t steps) {
   Model model(c.model, {.dtype = c.train.parameter_dtype(), .compute = c.train.compute(), .trainable = true});
   model.set_recompute(c.train.gradient_checkpointing);
   AdamW optimizer(model.parameters(), c.train);
-  const BatchOrder order(text, c.sequence_length, c.train.micro_batch_tokens(), 1);
   int64_t next = 0;
   const auto step = [&](int64_t number) {
     std::vector<DeviceBatch> batches;
@@ -61,10 +60,14 @@ double time_training(const Contender& c, const TokenStore& text, int64_t steps) 
   return quantile(times, 0.5);
 }
 
-SpeedBench::SpeedBench(std::vector<Contender> contenders, const MeasureConfig& measure, TokenStore text)
-    : contenders_(std::move(contenders)), measure_(measure), text_(std::move(text)) {
-  for (int64_t batch : measure.batch_sizes)
-    for (int64_t prompt : measure.prompt_lengths) cells_.push_back({prompt, batch});
+SpeedBench::SpeedBench(std::vector<Contender> contenders, const MeasureConfig& measure, SpeedMaterial material)
+    : contenders_(std::move(contenders)), measure_(measure), material_(std::move(material)) {
+  if (material_.text)
+    for (int64_t batch : measure.batch_sizes)
+      for (int64_t prompt : measure.prompt_lengths) cells_.push_back({prompt, batch});
+  if (!material_.sentences.empty()) searches_.push_back(1);
+  if (!material_.sentences.empty() && material_.translate.num_beams > 1)
+    searches_.push_back(material_.translate.num_beams);
   const DType dtype = dtype_named(measure.precision);
   for (const Contender& c : contenders_) {
     models_.push_back(std::make_unique<Model>(c.model, ModelOptions{.dtype = dtype, .compute = dtype}));
@@ -99,14 +102,31 @@ SpeedBench::SpeedBench(std::vector<Contender> contenders, const MeasureConfig& m
       costs.push_back(cost);
     }
     costs_.push_back(std::move(costs));
+    translated_.emplace_back();
+    double seconds = 0;
+    for (size_t s = 0; s < searches_.size(); ++s) translated_.back().push_back(run_search(v, s, seconds));
   }
+}
+
+int64_t SpeedBench::run_search(size_t contender, size_t search, double& seconds) {
+  TranslateConfig config = material_.translate;
+  config.num_beams = searches_[search];
+  config.num_return_sequences = 1;
+  const auto start = Clock::now();
+  const auto translations = translate(*models_[contender], *material_.tokenizers.source,
+                                      *material_.tokenizers.tokenizer, material_.sentences, config);
+  seconds = seconds_since(start);
+  int64_t tokens = 0;
+  for (const auto& best : translations) tokens += best.empty() ? 0 : int64_t(best[0].tokens.size());
+  return tokens;
 }
 
 void SpeedBench::run_cell(size_t contender, size_t cell, double& prefill, double& decode_token, CellCost* cost) {
   const Model& model = *models_[contender];
   const int64_t held = ledger(Device::cpu).current();
   if (cost) ledger(Device::cpu).reset_peak();
-  Decoding decoding(model, cells_[cell].batch, cells_[cell].prompt, measure_.decode_tokens, some_tokens(text_));
+  Decoding decoding(model, cells_[cell].batch, cells_[cell].prompt, measure_.decode_tokens,
+                    some_tokens(*material_.text));
   auto start = Clock::now();
   decoding.prefill();
   prefill = seconds_since(start);
@@ -125,13 +145,14 @@ std::vector<Timing> SpeedBench::round(int64_t number) {
     t.train_step = kNone;
     t.prefill.assign(cells_.size(), kNone);
     t.decode_token.assign(cells_.size(), kNone);
+    t.translation.assign(searches_.size(), kNone);
   }
   // The order turns, so that nobody always runs behind the same neighbour.
   const auto who = [&](size_t i, size_t turn) { return (i + turn) % n; };
   for (size_t i = 0; i < n && measure_.train_steps; ++i) {
     if (stop_signal()) return {};
     const size_t v = who(i, size_t(number));
-    out[v].train_step = time_training(contenders_[v], text_, measure_.train_steps);
+    out[v].train_step = time_training(contenders_[v], *material_.batches, measure_.train_steps);
   }
   for (size_t c = 0; c < cells_.size(); ++c)
     for (size_t i = 0; i < n; ++i) {
@@ -149,6 +170,19 @@ std::vector<Timing> SpeedBench::round(int64_t number) {
       }
       out[v].prefill[c] = quantile(prefill, 0.5);
       out[v].decode_token[c] = quantile(decode, 0.5);
+    }
+  for (size_t s = 0; s < searches_.size(); ++s)
+    for (size_t i = 0; i < n; ++i) {
+      const size_t v = who(i, size_t(number) + s);
+      std::vector<double> times;
+      for (double spent = 0; times.empty() || (spent < kShortest && times.size() < kRunsAtMost);) {
+        double one = 0;
+        run_search(v, s, one);
+        if (stop_signal()) return {};
+        times.push_back(one);
+        spent += one;
+      }
+      out[v].translation[s] = quantile(times, 0.5);
     }
   return out;
 }

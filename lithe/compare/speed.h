@@ -28,6 +28,7 @@ struct Timing {
   double train_step = 0;             // seconds
   std::vector<double> prefill;       // seconds by cell
   std::vector<double> decode_token;  // seconds of one step of all sequences, by cell
+  std::vector<double> translation;   // seconds of all sentences, by search
 };
 
 struct Contender {
@@ -38,28 +39,46 @@ struct Contender {
   Path weights;  // empty: as initialised
 };
 
+/// What is timed: steps on `batches`, and prompts from a text or sentences to translate.
+struct SpeedMaterial {
+  const BatchSource* batches = nullptr;
+  std::optional<TokenStore> text;
+  std::vector<std::string> sentences;  // of models that translate, with all below
+  Tokenizers tokenizers;
+  TranslateConfig translate;
+};
+
 /// Seconds of one optimiser step: one to warm up, then the median of `steps`.
-double time_training(const Contender& contender, const TokenStore& text, int64_t steps);
+double time_training(const Contender& contender, const BatchSource& batches, int64_t steps);
 
 class SpeedBench {
  public:
-  /// The last contender is the control. `text` gives the prompts and the batches.
-  SpeedBench(std::vector<Contender> contenders, const MeasureConfig& measure, TokenStore text);
+  /// The last contender is the control.
+  SpeedBench(std::vector<Contender> contenders, const MeasureConfig& measure, SpeedMaterial material);
 
+  /// Of a text.
   const std::vector<Cell>& cells() const { return cells_; }
   /// By contender and cell.
   const std::vector<std::vector<CellCost>>& costs() const { return costs_; }
+  /// Of translations: the beams of each search, greedily first, and by contender and search the tokens of all
+  /// sentences' translations.
+  const std::vector<int64_t>& searches() const { return searches_; }
+  const std::vector<std::vector<int64_t>>& translated() const { return translated_; }
   /// By contender. Empty when asked to stop.
   std::vector<Timing> round(int64_t number);
 
  private:
   std::vector<Contender> contenders_;
   MeasureConfig measure_;
-  TokenStore text_;
+  SpeedMaterial material_;
   std::vector<std::unique_ptr<Model>> models_;
   std::vector<Cell> cells_;
   std::vector<std::vector<CellCost>> costs_;
+  std::vector<int64_t> searches_;
+  std::vector<std::vector<int64_t>> translated_;
 
+  /// Gives the number of tokens.
+  int64_t run_search(size_t contender, size_t search, double& seconds);
   void run_cell(size_t contender, size_t cell, double& prefill, double& decode_token, CellCost* cost);
 };
 

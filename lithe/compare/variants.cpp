@@ -10,8 +10,13 @@ namespace lithe::compare {
 namespace {
 
 // What must be the same however it is declared: other text, another order of it, or another amount is another task.
-const char* const kNeverFair[] = {
-    "data", "eval", "train.seed", "train.batch_tokens", "train.objective", "train.gradient_accumulation_steps"};
+const char* const kNeverFair[] = {"data",
+                                  "translation",
+                                  "translate",
+                                  "eval",
+                                  "train.seed",
+                                  "train.batch_tokens",
+                                  "train.gradient_accumulation_steps"};
 const char* const kLimits[] = {"train.max_steps", "train.max_tokens", "train.num_train_epochs", "train.max_time"};
 // Where and how often something is written changes no result.
 const char* const kHarmless[] = {
@@ -98,6 +103,11 @@ void check_fairness(std::vector<Variant>& variants, const Experiment& experiment
                             }),
                 "experiment", "declare names '", key, "', which no variant's recipe has; correct or remove it");
   const auto baseline = leaves(base->setting.recipe);
+  for (const Variant& v : variants)
+    check_usage(v.setting.train.objective == base->setting.train.objective, "compare",
+                "train.objective must be the same in all variants: it is ", v.setting.train.objective, " in '", v.name,
+                "' and ", base->setting.train.objective, " in '", base->name,
+                "', whose scores say nothing about each other; give each objective an experiment of its own");
   for (Variant& v : variants) {
     check_usage(v.setting.train.max_time == 0, "compare", "variant '", v.name,
                 "': train.max_time ends a run by the clock, which gives other results each time; remove it, or match "

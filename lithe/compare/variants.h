@@ -1,14 +1,17 @@
 // The variants of an experiment as complete settings, and what differs between them.
 #pragma once
 
+#include <cmath>
 #include <functional>
 #include <optional>
 
 #include "lithe/compare/experiment.h"
 #include "lithe/data/config.h"
 #include "lithe/eval/perplexity.h"
+#include "lithe/infer/translate.h"
 #include "lithe/train/config.h"
 #include "lithe/train/plan.h"
+#include "lithe/train/training_data.h"
 
 namespace lithe::compare {
 
@@ -19,6 +22,10 @@ struct Setting {
   TrainConfig train;
   EvalConfig eval;
   Node recipe;  // all of it, every default written out
+  Lessons lessons;
+  TranslateConfig translate;
+  /// Of objective seq2seq: compared by translations, not by a text.
+  bool translates() const { return train.objective == "seq2seq"; }
 };
 using ReadSetting = std::function<Setting(const Path& recipe, const std::vector<std::string>& overrides)>;
 
@@ -46,6 +53,8 @@ struct Variant {
   Share share;
   Plan plan;
   int64_t steps = 0;
+  double step_tokens = 0;  // rows of an optimiser step, source and target; on average where batches differ
+  int64_t tokens() const { return int64_t(std::llround(step_tokens * double(steps))); }
 };
 
 /// Reads every variant. Errors name the variant.
@@ -54,9 +63,9 @@ std::vector<Variant> make_variants(const Experiment& experiment, const ReadSetti
 /// Adds overrides and reads the setting again.
 void override_variant(Variant& variant, const std::vector<std::string>& overrides, const ReadSetting& read);
 
-/// Fills in each variant's changes against `baseline`, and refuses (usage): keys that differ undeclared, keys that no
-/// declaration makes fair (data, evaluation, seed, batch; limits of training, unless the budget matches nothing), and
-/// training that the clock ends.
+/// Fills in each variant's changes against `baseline`, and refuses (usage): objectives that differ, keys that differ
+/// undeclared, keys that no declaration makes fair (data, translations, evaluation, seed, batch; limits of training,
+/// unless the budget matches nothing), and training that the clock ends.
 void check_fairness(std::vector<Variant>& variants, const Experiment& experiment);
 
 /// key -> value of every leaf of a tree, lists as one value.

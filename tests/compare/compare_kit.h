@@ -15,7 +15,7 @@ namespace lithe::kit {
 
 inline compare::Setting read_setting(const Path& file, const std::vector<std::string>& overrides) {
   const Recipe recipe = load_recipe(file, overrides);
-  return {recipe.model, recipe.data, recipe.train, recipe.eval, resolved(recipe)};
+  return {recipe.model, recipe.data, recipe.train, recipe.eval, resolved(recipe), recipe.lessons(), recipe.translate};
 }
 
 struct CompareKit {
