@@ -129,7 +129,7 @@ Plan plan_translation(const ModelConfig& model, const Setting& setting, const Tr
   if (t.data.validation) shape.evaluation = largest(*t.data.validation);
   Plan plan = plan_training(model, setting.train, shape, false);
   const int64_t batches = t.data.train->batches_per_epoch();
-  const PlanShape mean{.sequence_length = std::max<int64_t>(1, t.target_rows / t.pairs),
+  const PlanShape mean{.sequence_length = std::max(t.target_rows, t.source_rows) / t.pairs,
                        .evaluation = {},
                        .training = {t.target_rows / batches, t.source_rows / batches}};
   Plan work = plan_training(model, setting.train, mean, false);

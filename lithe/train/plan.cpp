@@ -33,7 +33,10 @@ Batch batch_of_shape(const Model& model, const TrainConfig& train, const BatchRo
   Batch batch{.offsets = {0}, .token_width = std::max<int64_t>(1, model.config().token_width)};
   const int64_t rows = of.rows;
   batch.tokens.assign(size_t(rows * batch.token_width), 0);
-  while (batch.offsets.back() < rows) batch.offsets.push_back(std::min(rows, batch.offsets.back() + sequence_length));
+  // No sequence is longer than sequence_length on either side: of more source rows than rows there are more, shorter
+  // ones.
+  const int64_t length = of.source > rows ? std::max<int64_t>(1, rows * sequence_length / of.source) : sequence_length;
+  while (batch.offsets.back() < rows) batch.offsets.push_back(std::min(rows, batch.offsets.back() + length));
   if (of.source) {
     batch.source_tokens.assign(size_t(of.source), 0);
     const int64_t sequences = batch.sequences();

@@ -269,6 +269,15 @@ TEST(CompareTranslations, ContinuesWithTheSameNumbers) {
   EXPECT_EQ(kit.run(kHeads + kFew).speed.rounds.size(), 3u);
 }
 
+// Sources in bytes have several times the rows of their translations, and still every sequence has positions.
+TEST(CompareTranslations, SourcesMayBeMuchLongerThanTranslations) {
+  const TranslationKit kit;
+  const Comparison c = kit.plan(kTwins +
+                                "set: {data.source_tokenizer: {type: bytes}, "
+                                "model.share_encoder_decoder_embeddings: false, train.batch_tokens: 512}\n");
+  EXPECT_GT(c.variants[0].variant.plan.memory.peak, 0);
+}
+
 TEST(CompareTranslations, ParametersAreMatched) {
   const TranslationKit kit;
   const Comparison c = kit.plan(
