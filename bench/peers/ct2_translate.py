@@ -1,7 +1,8 @@
 # The same weights and sentences in CTranslate2: converts a run of lithe (Transformer with sinusoidal positions, pre-norm,
 # relu, shared embeddings, heads mha) and times its translation.
 #   python3 ct2_translate.py convert RUN DIRECTORY
-#   python3 ct2_translate.py RUN DIRECTORY TOKENS BATCH BEAMS COMPUTE_TYPE [MAX_LINES]
+#   python3 ct2_translate.py RUN DIRECTORY TOKENS BATCH BEAMS COMPUTE_TYPE [MAX_LINES [ANSWERS]]
+# CT2_WORKERS batches run at once (1), each on CT2_THREADS threads (2).
 # TOKENS: the sentences as ids of the run's tokenizer, one line each (tokenisation is not part of the time).
 import json, math, os, sys, time
 import ctranslate2, numpy as np
@@ -77,8 +78,9 @@ def main():
         return convert(*sys.argv[2:4])
     run, directory, tokens, batch, beams, compute = sys.argv[1:7]
     lines = [line.split() for line in open(tokens)][: int(sys.argv[7]) if len(sys.argv) > 7 else None]
-    translator = ctranslate2.Translator(directory, compute_type=compute, inter_threads=1,
-                                        intra_threads=int(os.environ.get("OMP_NUM_THREADS", "2")))
+    workers, threads = int(os.environ.get("CT2_WORKERS", "1")), int(os.environ.get("CT2_THREADS", "2"))
+    translator = ctranslate2.Translator(directory, compute_type=compute, inter_threads=workers,
+                                        intra_threads=threads)
     go = lambda of: translator.translate_batch(of, beam_size=int(beams), max_batch_size=int(batch), length_penalty=0.6,
                                                max_decoding_length=128)
     go(lines[: 2 * int(batch)])
@@ -86,7 +88,7 @@ def main():
     results = go(lines)
     seconds = time.perf_counter() - begin
     count = sum(len(r.hypotheses[0]) for r in results)
-    print(f"program=ct2 precision={compute} batch={batch} beams={beams} lines={len(lines)} tokens={count} "
+    print(f"program=ct2-{workers}x{threads} precision={compute} batch={batch} beams={beams} lines={len(lines)} tokens={count} "
           f"seconds={seconds:.3f} sentences/s={len(lines) / seconds:.1f}", flush=True)
     if len(sys.argv) > 8:
         open(sys.argv[8], "w").writelines(" ".join(r.hypotheses[0]) + "\n" for r in results)
