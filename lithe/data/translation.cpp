@@ -78,7 +78,8 @@ void TranslationConfig::fields(Fields& f) {
   f.section("validation", validation, "pairs to evaluate on while training");
   f.section("test", test, "pairs for the final result");
   f("max_length", max_length,
-    "pairs with a longer side, in tokens with its end token, are left out of training; 0: no limit", at_least(0));
+    "pairs with a longer side, in tokens with its end token, are left out of training; 0: data.sequence_length",
+    at_least(0));
   f("max_length_ratio", max_length_ratio,
     "pairs whose longer side has more than this many times the tokens of the shorter one are left out of training; "
     "0: no limit",

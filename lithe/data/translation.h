@@ -22,7 +22,7 @@ struct ParallelFiles {
 
 struct TranslationConfig {
   ParallelFiles train, validation, test;
-  int64_t max_length = 128;     // training: tokens of a side and its end token, see TranslationLimits
+  int64_t max_length = 0;       // training: tokens of a side and its end token; 0: data.sequence_length
   double max_length_ratio = 0;  // training: of the longer side to the shorter one; 0: no limit
   SegmentationSampling source_segmentation, target_segmentation;  // training: see TranslationSampling
   std::string metric_for_best_model = "loss";                     // loss | bleu | chrf, of the validation part

@@ -60,18 +60,18 @@ TrainingData batches_of_translation(const TranslationConfig& translation, const 
   check_usage(!pairs.train.empty(), "translation", "translation.train names no texts to learn from");
   check_usage(translation.max_length <= data.sequence_length, "translation", "max_length ", translation.max_length,
               " is above data.sequence_length ", data.sequence_length, ", the most that the model has positions for");
+  const int64_t longest = translation.max_length ? translation.max_length : data.sequence_length;
   if (!tokenizers.tokenizer) tokenizers = tokenizers_of(pairs.train, data);
   if (!tokenizers.source) tokenizers.source = tokenizers.tokenizer;
   TrainingData out{.tokenizer = tokenizers.tokenizer, .source_tokenizer = tokenizers.source};
   const size_t count = pairs.train.size();
   auto batches = std::make_unique<TranslationBatches>(
       std::move(pairs.train), out.source_tokenizer, out.tokenizer,
-      TranslationLimits{
-          .max_length = translation.max_length, .max_length_ratio = translation.max_length_ratio, .leave_out = true},
+      TranslationLimits{.max_length = longest, .max_length_ratio = translation.max_length_ratio, .leave_out = true},
       train.micro_batch_tokens(), uint64_t(train.seed), true,
       TranslationSampling{translation.source_segmentation, translation.target_segmentation});
   if (batches->dropped())
-    log_info(batches->dropped(), " of ", count, " pairs are left out: blank, longer than ", translation.max_length,
+    log_info(batches->dropped(), " of ", count, " pairs are left out: blank, longer than ", longest,
              " tokens, or of unlike lengths");
   log_info(batches->pairs().size(), " pairs to learn from, ", pairs.validation.size(), " for validation");
   out.fingerprint = batches->fingerprint();
