@@ -10,9 +10,9 @@
 #include <functional>
 #include <memory>
 
-#include "lithe/bench/timing.h"
 #include "lithe/base/random.h"
 #include "lithe/base/threads.h"
+#include "lithe/bench/timing.h"
 #include "lithe/kernels/attention.h"
 #include "lithe/kernels/gemm.h"
 

@@ -11,8 +11,8 @@
 #include <ctime>
 #include <functional>
 
-#include "lithe/bench/timing.h"
 #include "lithe/base/threads.h"
+#include "lithe/bench/timing.h"
 #include "lithe/train/optimizer.h"
 #include "lithe/train/step.h"
 

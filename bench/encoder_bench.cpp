@@ -15,9 +15,9 @@
 #include <map>
 #include <sstream>
 
-#include "lithe/bench/timing.h"
 #include "lithe/base/files.h"
 #include "lithe/base/threads.h"
+#include "lithe/bench/timing.h"
 #include "lithe/kernels/gemm.h"
 #include "lithe/model/model.h"
 

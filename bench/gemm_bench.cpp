@@ -7,9 +7,9 @@
 #include <cstdlib>
 #include <vector>
 
+#include "lithe/base/threads.h"
 #include "lithe/bench/ceilings.h"
 #include "lithe/bench/timing.h"
-#include "lithe/base/threads.h"
 #include "lithe/kernels/gemm.h"
 
 namespace {

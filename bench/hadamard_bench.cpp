@@ -11,8 +11,8 @@
 #include <ctime>
 #include <functional>
 
-#include "lithe/bench/timing.h"
 #include "lithe/base/threads.h"
+#include "lithe/bench/timing.h"
 #include "lithe/kernels/gemm.h"
 #include "lithe/kernels/hadamard.h"
 

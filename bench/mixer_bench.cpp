@@ -8,8 +8,8 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "lithe/bench/timing.h"
 #include "lithe/base/threads.h"
+#include "lithe/bench/timing.h"
 #include "lithe/train/plan.h"
 
 namespace {

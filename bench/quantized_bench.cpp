@@ -8,9 +8,9 @@
 #include <ctime>
 #include <vector>
 
+#include "lithe/base/threads.h"
 #include "lithe/bench/ceilings.h"
 #include "lithe/bench/timing.h"
-#include "lithe/base/threads.h"
 #include "lithe/kernels/gemm.h"
 #include "lithe/kernels/quantized_product.h"
 

@@ -9,8 +9,8 @@
 #include <ctime>
 #include <functional>
 
-#include "lithe/bench/timing.h"
 #include "lithe/base/threads.h"
+#include "lithe/bench/timing.h"
 #include "lithe/kernels/cross_entropy.h"
 #include "lithe/kernels/elementwise.h"
 #include "lithe/kernels/embedding.h"

@@ -9,9 +9,9 @@
 #include <cstring>
 #include <map>
 
-#include "lithe/bench/timing.h"
 #include "lithe/base/machine.h"
 #include "lithe/base/threads.h"
+#include "lithe/bench/timing.h"
 #include "lithe/train/plan.h"
 
 namespace {
