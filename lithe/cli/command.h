@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 
 namespace CLI {
@@ -29,6 +30,12 @@ Command add_doctor(CLI::App& app);
 
 /// The whole program: parses, runs, turns errors into one line on stderr and an exit code.
 int run_program(int argc, char** argv);
+
+/// `to` becomes what an option gave, and stays when it was not given.
+template <class T>
+void take_given(T& to, const std::optional<T>& option) {
+  if (option) to = *option;
+}
 
 /// Options --weights and --precision: which weights of a run are loaded, and as what.
 void add_weights_options(CLI::App& app, std::string& weights, std::string& precision);

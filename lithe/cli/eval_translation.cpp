@@ -5,6 +5,7 @@
 
 #include "lithe/base/json.h"
 #include "lithe/base/stop.h"
+#include "lithe/cli/command.h"
 #include "lithe/cli/text_lines.h"
 #include "lithe/eval/chrf.h"
 #include "lithe/eval/paired_bootstrap.h"
@@ -64,8 +65,8 @@ int eval_translation(const TranslationEvalOptions& o, const Recipe& recipe, cons
   const bool test = !data.test.empty();
   std::vector<TextPair>& pairs = test ? data.test : data.validation;
   TranslateConfig translate = recipe.translate;
-  if (o.num_beams) translate.num_beams = *o.num_beams;
-  if (o.length_penalty) translate.length_penalty = *o.length_penalty;
+  take_given(translate.num_beams, o.num_beams);
+  take_given(translate.length_penalty, o.length_penalty);
   const Tokenizers tokenizers{loaded.tokenizer, loaded.source_tokenizer};
   const auto total =
       evaluate(*loaded.model, *held_out_translations(pairs, tokenizers, recipe.data, recipe.train.batch_tokens));

@@ -36,18 +36,15 @@ void log_times(const GenerateTimes& t) {
 int run(const Options& o) {
   catch_stop_signals();
   GenerateConfig config = recipe_of_run(o.model).generate;
-  const auto take = [](auto& to, const auto& from) {
-    if (from) to = *from;
-  };
-  take(config.max_new_tokens, o.max_new_tokens);
-  take(config.top_k, o.top_k);
-  take(config.seed, o.seed);
-  take(config.batch_size, o.batch_size);
-  take(config.cache_tokens, o.cache_tokens);
-  take(config.cache_dtype, o.cache_type);
-  take(config.temperature, o.temperature);
-  take(config.top_p, o.top_p);
-  take(config.repetition_penalty, o.repetition_penalty);
+  take_given(config.max_new_tokens, o.max_new_tokens);
+  take_given(config.top_k, o.top_k);
+  take_given(config.seed, o.seed);
+  take_given(config.batch_size, o.batch_size);
+  take_given(config.cache_tokens, o.cache_tokens);
+  take_given(config.cache_dtype, o.cache_type);
+  take_given(config.temperature, o.temperature);
+  take_given(config.top_p, o.top_p);
+  take_given(config.repetition_penalty, o.repetition_penalty);
   if (!o.stop.empty()) config.stop = o.stop;
   if (o.greedy) config.do_sample = false;
   if (o.no_cache) config.use_cache = false;

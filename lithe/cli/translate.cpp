@@ -102,14 +102,11 @@ void print(const Options& o, bool several, int64_t number, const std::string& li
 int run(const Options& o) {
   catch_stop_signals();
   TranslateConfig config = recipe_of_run(o.model).translate;
-  const auto take = [](auto& to, const auto& from) {
-    if (from) to = *from;
-  };
-  take(config.num_beams, o.num_beams);
-  take(config.length_penalty, o.length_penalty);
-  take(config.num_return_sequences, o.n_best);
-  take(config.max_new_tokens, o.max_new_tokens);
-  take(config.batch_size, o.batch_size);
+  take_given(config.num_beams, o.num_beams);
+  take_given(config.length_penalty, o.length_penalty);
+  take_given(config.num_return_sequences, o.n_best);
+  take_given(config.max_new_tokens, o.max_new_tokens);
+  take_given(config.batch_size, o.batch_size);
   if (o.early_stopping) config.early_stopping = true;
   config.validate();
   const LoadedModel loaded = load_model(o.model, o.weights, o.precision);

@@ -1,22 +1,16 @@
 // Training a byte-level BPE.
 #include "lithe/base/error.h"
 #include "lithe/base/log.h"
-#include "lithe/text/added_tokens.h"
 #include "lithe/text/byte_alphabet.h"
 #include "lithe/text/merge_learner.h"
-#include "lithe/text/pretokenizer.h"
 #include "lithe/text/tokenizer.h"
 #include "lithe/text/tokenizer_json.h"
 #include "lithe/text/tokenizer_roles.h"
-#include "lithe/text/word_counter.h"
+#include "lithe/text/training_words.h"
 
 namespace lithe {
-struct BpeTrainer::State {
+struct BpeTrainer::State : TrainingWords {
   BpeTraining options;
-  AddedTokens specials;
-  PreTokenizer pretokenizer;
-  WordCounter words;
-  uint64_t bytes = 0;
 };
 
 BpeTrainer::BpeTrainer(BpeTraining options) : state_(std::make_unique<State>()) {
@@ -36,15 +30,7 @@ BpeTrainer& BpeTrainer::operator=(BpeTrainer&&) noexcept = default;
 
 uint64_t BpeTrainer::bytes() const { return state_->bytes; }
 
-void BpeTrainer::add(std::string_view text) {
-  state_->bytes += text.size();
-  state_->specials.cut(
-      text, true,
-      [&](std::string_view part) {
-        state_->pretokenizer.pieces(part, [&](auto pieces) { state_->words.add(pieces); });
-      },
-      [](const AddedToken&) {});
-}
+void BpeTrainer::add(std::string_view text) { state_->add(text); }
 
 // spec: tok.bpe | tokenizer | byte-level BPE by frequency; of equals the lexicographically greatest pair | TB 6.4.8
 std::unique_ptr<Tokenizer> BpeTrainer::train() {

@@ -4,13 +4,11 @@
 #include <algorithm>
 
 #include "lithe/base/error.h"
-#include "lithe/text/added_tokens.h"
-#include "lithe/text/pretokenizer.h"
 #include "lithe/text/sentencepiece_tokenizer.h"
 #include "lithe/text/tokenizer.h"
 #include "lithe/text/tokenizer_roles.h"
+#include "lithe/text/training_words.h"
 #include "lithe/text/utf8.h"
-#include "lithe/text/word_counter.h"
 
 namespace lithe {
 namespace {
@@ -55,12 +53,8 @@ std::vector<std::string> with_roles(const std::vector<std::string>& specials) {
 
 }  // namespace
 
-struct UnigramTrainer::State {
+struct UnigramTrainer::State : TrainingWords {
   UnigramTraining options;
-  AddedTokens specials;
-  PreTokenizer pretokenizer;
-  WordCounter words;
-  uint64_t bytes = 0;
 };
 
 UnigramTrainer::UnigramTrainer(UnigramTraining options) : state_(std::make_unique<State>()) {
@@ -80,15 +74,7 @@ UnigramTrainer::~UnigramTrainer() = default;
 UnigramTrainer::UnigramTrainer(UnigramTrainer&&) noexcept = default;
 UnigramTrainer& UnigramTrainer::operator=(UnigramTrainer&&) noexcept = default;
 
-void UnigramTrainer::add(std::string_view text) {
-  state_->bytes += text.size();
-  state_->specials.cut(
-      text, true,
-      [&](std::string_view part) {
-        state_->pretokenizer.pieces(part, [&](auto pieces) { state_->words.add(pieces); });
-      },
-      [](const AddedToken&) {});
-}
+void UnigramTrainer::add(std::string_view text) { state_->add(text); }
 
 std::unique_ptr<Tokenizer> UnigramTrainer::train() {
   const UnigramTraining& options = state_->options;

@@ -5,14 +5,11 @@
 
 #include "lithe/base/error.h"
 #include "lithe/base/log.h"
-#include "lithe/text/added_tokens.h"
 #include "lithe/text/merge_learner.h"
-#include "lithe/text/normalizer.h"
-#include "lithe/text/pretokenizer.h"
 #include "lithe/text/tokenizer.h"
 #include "lithe/text/tokenizer_json.h"
+#include "lithe/text/training_words.h"
 #include "lithe/text/utf8.h"
-#include "lithe/text/word_counter.h"
 
 namespace lithe {
 namespace {
@@ -53,13 +50,8 @@ std::vector<uint32_t> alphabet_of(const WordTable<int64_t>& words, size_t size) 
 
 }  // namespace
 
-struct WordPieceTrainer::State {
+struct WordPieceTrainer::State : TrainingWords {
   WordPieceTraining options;
-  AddedTokens specials;
-  Normalizer normalizer;
-  PreTokenizer pretokenizer;
-  WordCounter words;
-  uint64_t bytes = 0;
 };
 
 WordPieceTrainer::WordPieceTrainer(WordPieceTraining options) : state_(std::make_unique<State>()) {
@@ -80,15 +72,7 @@ WordPieceTrainer::~WordPieceTrainer() = default;
 WordPieceTrainer::WordPieceTrainer(WordPieceTrainer&&) noexcept = default;
 WordPieceTrainer& WordPieceTrainer::operator=(WordPieceTrainer&&) noexcept = default;
 
-void WordPieceTrainer::add(std::string_view text) {
-  state_->bytes += text.size();
-  state_->specials.cut(
-      text, true,
-      [&](std::string_view part) {
-        state_->pretokenizer.pieces(state_->normalizer(part), [&](auto pieces) { state_->words.add(pieces); });
-      },
-      [](const AddedToken&) {});
-}
+void WordPieceTrainer::add(std::string_view text) { state_->add(text); }
 
 std::unique_ptr<Tokenizer> WordPieceTrainer::train() {
   const WordTable<int64_t>& words = state_->words.total();
