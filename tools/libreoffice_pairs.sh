@@ -16,13 +16,13 @@ for package in libreoffice-help-en-us libreoffice-help-de; do
 done
 
 # Lines "file id <tab> text" of one language.
-paragraphs() {
+paragraphs() (
   cd "$work/usr/share/libreoffice/help/$1/text"
   grep -rhoHE '<(p|h[1-6]) id="[a-z_]*[0-9]+"[^>]*>.*</(p|h[1-6])>' --include='*.html' . |
     sed -E -e 's/^([^:]*):<[a-z0-9]+ id="([^"]*)"[^>]*>/\1 \2\t/' -e 's/<[^>]*>//g' -e 's/&lt;/</g' -e 's/&gt;/>/g' \
       -e 's/&quot;/"/g' -e 's/&nbsp;/ /g' -e 's/&amp;/\&/g' -e 's/\t +/\t/' -e 's/ +$//' |
     awk -F '\t' 'NF == 2 && length($2) > 1 && length($2) < 400 && !seen[$1]++' | LC_ALL=C sort -t "$(printf '\t')" -k 1,1
-}
+)
 paragraphs en-US > "$work/en"
 paragraphs de > "$work/de"
 # What is equal was not translated; a text that stands in many places counts once.
