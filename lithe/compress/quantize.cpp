@@ -118,8 +118,10 @@ std::unique_ptr<Model> quantize_model(const Model& model, const QuantizeOptions&
   }
   check_usage(!integers.empty(), "quantize", "nothing is left to quantise; keep fewer parameters");
   out.write(file);
-  auto quantized = std::make_unique<Model>(
-      config, ModelOptions{.dtype = model.compute_dtype(), .compute = model.compute_dtype(), .integers = &integers});
+  auto quantized = std::make_unique<Model>(config, ModelOptions{.dtype = model.compute_dtype(),
+                                                                .compute = model.compute_dtype(),
+                                                                .integers = &integers,
+                                                                .initialised = false});
   load_weights(*quantized, file);
   return quantized;
 }

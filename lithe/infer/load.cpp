@@ -41,7 +41,8 @@ LoadedModel load_model(const Path& directory, const std::string& weights, const 
         integers.empty() ? "a" : "no", " quantization_config; both must come from one `lithe quantize`");
   check_usage(integers.empty() || dtype != DType::f64, "load", "'", file.string(),
               "' holds integer weights, which have no f64 products; choose precision f32 or bf16");
-  loaded.model = std::make_unique<Model>(config, ModelOptions{.dtype = dtype, .compute = dtype, .integers = &integers});
+  loaded.model = std::make_unique<Model>(
+      config, ModelOptions{.dtype = dtype, .compute = dtype, .integers = &integers, .initialised = false});
   load_weights(*loaded.model, file);
   return loaded;
 }

@@ -19,6 +19,7 @@ Model::Model(const ModelConfig& config, const ModelOptions& options) : config_(c
               .seed = options.seed,
               .layers = config.num_hidden_layers,
               .trainable = options.trainable,
+              .initialised = options.initialised,
               .integers = options.integers ? *options.integers : std::set<std::string>{}};
   const Registry& registry = Registry::instance();
   const Scope root(context_);

@@ -12,6 +12,7 @@ struct ModelOptions {
   uint64_t seed = 1;
   bool trainable = false;
   const std::set<std::string>* integers = nullptr;  // parameters that load_weights() gives integer weights
+  bool initialised = true;  // false where load_weights() follows, which fills every parameter or throws
 };
 
 // spec: arch.decoder_only | architecture | embedding, causal blocks, head | TB 6.1.1, Eq 6.200-6.201

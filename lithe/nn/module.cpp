@@ -38,7 +38,7 @@ Parameter* Scope::parameter(const std::string& name, const Shape& shape, InitRol
   const std::string path = full(name);
   if (c.integers.count(path)) return context_->parameters->add({path, Tensor(shape, dtype, Device::meta), {}, true});
   Tensor value = empty(shape, dtype, c.device);
-  initialise(value, init ? *init : c.init, role, path, c.seed, layer_, c.layers);
+  if (c.initialised) initialise(value, init ? *init : c.init, role, path, c.seed, layer_, c.layers);
   Parameter p{path, c.trainable ? Var::leaf(value) : Var(value), {}, matrix};
   if (matrix && c.compute == DType::bf16 && dtype == DType::f32) {
     p.shadow = empty(shape, DType::bf16, c.device);

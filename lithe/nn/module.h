@@ -46,6 +46,7 @@ struct BuildContext {
   uint64_t seed = 1;
   int64_t layers = 0;
   bool trainable = true;
+  bool initialised = true;
   std::set<std::string> integers;  // matrices made without numbers (on the meta device): integer weights come for them
 };
 
