@@ -118,7 +118,7 @@ int run(const Path& directory, const std::string& rows, int repeats) {
   const std::string weights = bits ? "int" + bits->text() : rows;
   const double gbs = weight_bytes(model) * kNew / median(decode) * 1e-9;
   const auto print = [&](const char* work, int64_t tokens, const std::vector<double>& times) {
-    std::printf("lithe work=%s weights=%s rows=%s threads=%d tok/s=%.1f ms=%.1f min=%.1f max=%.1f peakRSS_MB=%.0f",
+    std::printf("lithe work=%s weights=%s mode=rows-%s threads=%d tok/s=%.1f ms=%.1f min=%.1f max=%.1f peakRSS_MB=%.0f",
                 work, weights.c_str(), rows.c_str(), threads(), double(tokens) / median(times), 1e3 * median(times),
                 1e3 * *std::min_element(times.begin(), times.end()),
                 1e3 * *std::max_element(times.begin(), times.end()), peak);
