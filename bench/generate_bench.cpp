@@ -107,6 +107,7 @@ int run(const Path& directory, const std::string& rows, int repeats) {
   const double peak = double(peak_resident_bytes()) / 1048576;  // without the probe's memory
 
   const Tensor memory = zeros({int64_t(1) << 28}, DType::u8);
+  prefill_seconds(model);  // its memory may have become the probe's
   std::vector<double> prefill, decode, probe;
   for (int i = 0; i < repeats; ++i) {
     prefill.push_back(prefill_seconds(model));

@@ -2,7 +2,7 @@
 # Training throughput and peak memory of lithe and PyTorch on the same work, program after program in each round, so that
 # a machine whose speed changes is fair to all; at the end the medians and lithe's ratio to PyTorch's fastest mode. A peer
 # that is not installed is left out, and that is said.
-#   bench/peers/train.sh [rounds] [configurations: c a b] [precisions: f32 bf16] [steps]
+#   bench/peers/train.sh [rounds] [configurations: c a b] [precisions: f32 bf16] [steps] [PyTorch's modes]
 # Needs `ninja -C build/release benchmarks`, and for the peers PYTHON, a Python with torch 2 (default python3), and
 # PYTHON113, one with Debian 12's 1.13: apt-get install python3-torch libblis4-openmp libopenblas0-openmp
 # libtcmalloc-minimal4, then PYTHON113=/usr/bin/python3. That one runs in the settings that were fastest for it: BLIS with
@@ -10,6 +10,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 rounds="${1:-3}" configurations="${2:-c a b}" precisions="${3:-f32 bf16}" steps="${4:-8}"
+modes="${5:-sdpa explicit lean checkpoint}"
 old="${PYTHON113:-}" libraries="/usr/lib/$(uname -m)-linux-gnu"
 . bench/peers/settings.sh
 can "$torch" torch PyTorch && pytorch=1 || pytorch=
@@ -35,10 +36,10 @@ for round in $(seq "$rounds"); do
     for precision in $precisions; do
       build/release/bench/train_bench "$configuration" "$precision" "$steps"
       build/release/bench/train_bench "$configuration" "$precision" "$steps" recompute
-      [ -z "$pytorch" ] || for mode in sdpa explicit lean checkpoint; do
+      [ -z "$pytorch" ] || for mode in $modes; do
         run "$torch" "$configuration" "$precision" "$mode"
       done
-      [ -z "$pytorch113" ] || for mode in sdpa explicit lean checkpoint; do
+      [ -z "$pytorch113" ] || for mode in $modes; do
         run113 "$configuration" "$precision" "$mode"
       done
     done
