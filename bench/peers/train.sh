@@ -6,7 +6,9 @@
 # Needs `ninja -C build/release benchmarks`, and for the peers PYTHON, a Python with torch 2 (default python3), and
 # PYTHON113, one with Debian 12's 1.13: apt-get install python3-torch libblis4-openmp libopenblas0-openmp
 # libtcmalloc-minimal4, then PYTHON113=/usr/bin/python3. That one runs in the settings that were fastest for it: BLIS with
-# OpenMP in f32, OpenBLAS with OpenMP and AVX-512 kernels in bf16. The modes for memory run with tcmalloc where it is.
+# OpenMP in f32, OpenBLAS with OpenMP and AVX-512 kernels in bf16. BLIS 0.9 knows no processor after Zen 4 and takes its
+# slowest kernels there: BLIS_ARCH_TYPE (default skx, for AVX-512) names others, zen3 those for AVX2. The modes for memory
+# run with tcmalloc where it is.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 rounds="${1:-3}" configurations="${2:-c a b}" precisions="${3:-f32 bf16}" steps="${4:-8}"
@@ -28,7 +30,7 @@ run() {
 }
 run113() {
   [ "$2" = bf16 ] && blas=openblas-openmp || blas=blis-openmp
-  ATEN_CPU_CAPABILITY="$([ "$2" = bf16 ] && echo avx512 || echo avx2)" LD_LIBRARY_PATH="$libraries/$blas" run "$old" "$@" |
+  BLIS_ARCH_TYPE="${BLIS_ARCH_TYPE:-skx}" ATEN_CPU_CAPABILITY="$([ "$2" = bf16 ] && echo avx512 || echo avx2)" LD_LIBRARY_PATH="$libraries/$blas" run "$old" "$@" |
     sed 's/mode=/mode=1.13-/'
 }
 for round in $(seq "$rounds"); do
