@@ -4,7 +4,9 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 
-#include "bench/bench_kit.h"
+#include "lithe/base/threads.h"
+#include "lithe/bench/ceilings.h"
+#include "lithe/bench/timing.h"
 #include "lithe/model/model.h"
 #include "lithe/ops/basic.h"
 
@@ -24,17 +26,11 @@ constexpr const char* kModel = R"({vocab_size: 8192, hidden_size: 512, num_hidde
   max_position_embeddings: 4096, position: rotary, mixer: {type: attention, num_attention_heads: 8},
   ffn: {type: swiglu, intermediate_size: 1536}, norm: rms})";
 
-#ifdef LITHE_BENCH_CONTIGUOUS  // the library before states had a type
-std::unique_ptr<DecodeState> state_of(const Model& model, int64_t batch, int64_t capacity, const std::string&) {
-  return model.make_state(batch, capacity);
-}
-#else
 std::unique_ptr<DecodeState> state_of(const Model& model, int64_t batch, int64_t capacity, const std::string& cache) {
   std::optional<DType> type;
   if (!cache.empty()) type = cache == "int8" ? DType::i8 : dtype_named(cache);
   return model.make_state(batch, capacity, type);
 }
-#endif
 
 struct Case {
   int64_t batch, context;

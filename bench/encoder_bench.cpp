@@ -1,24 +1,30 @@
 // Encoding throughput of a BERT-base (12 layers, 768 channels, 12 heads, feed-forward 3072, random weights, no head):
-// forward without a tape on sequences of 128 tokens, batch 1 and 16, f32 and bf16, the cases in turns.
+// forward without a tape on sequences of 128 tokens, batch 1 and 16, the cases in turns: weights and rows f32 or bf16,
+// and 8-bit weights (lithe quantize --weights int8) with rows of either.
 //   encoder_bench [repeats]
 //   encoder_bench --sentences FILE
 // Prints a line of key=value pairs a case: sequences/s (median), GFLOP/s, and its share of what a matrix product of
-// that type free to batch rows, [2048,768] x [768,3072], reached in the same turns. With sentences: the file's first
+// those types free to batch rows, [2048,768] x [768,3072], reached in the same turns. With sentences: the file's first
 // 128 lines of text, in batches of 16 as they come, a word a token: sequences/s packed, and padded to the longest of
-// the batch, the fastest of three turns a batch. bench/peers/encode.sh runs the same work in PyTorch.
+// the batch, the fastest of three turns a batch. bench/peers/encode.sh runs the same work in other programs.
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <map>
 #include <sstream>
 
 #include "lithe/base/files.h"
 #include "lithe/base/threads.h"
 #include "lithe/bench/timing.h"
+#include "lithe/compress/quantize.h"
 #include "lithe/kernels/gemm.h"
+#include "lithe/kernels/quantized_product.h"
 #include "lithe/model/model.h"
 
 namespace {
@@ -71,19 +77,39 @@ double forward_seconds(const Model& model, const std::vector<int64_t>& lengths) 
   return seconds([&] { model.forward(ids, sequences); });
 }
 
-// One type: a model, its cases, and the product that bounds it.
+std::unique_ptr<Model> random_model(DType rows, bool integers) {
+  auto model = std::make_unique<Model>(bert_base(), ModelOptions{.dtype = rows, .compute = rows});
+  if (!integers) return model;
+  std::string file = (std::filesystem::temp_directory_path() / "encoder_bench.XXXXXX").string();
+  ::close(::mkstemp(file.data()));
+  std::vector<QuantizedLayer> layers;
+  model = quantize_model(*model, {}, file, layers);
+  std::filesystem::remove(file);
+  return model;
+}
+
+// One type of weights and rows: a model, its cases, and the product that bounds it.
 struct Type {
-  const char* name;
-  DType dtype;
-  Model model;
+  const char* weights;
+  DType rows;
+  std::unique_ptr<Model> model;
   Tensor a, b, c;
-  std::map<int64_t, std::vector<double>> forward;  // by batch
+  const kernels::QuantizedMatrix* integers = nullptr;  // in place of b
+  std::map<int64_t, std::vector<double>> forward;      // by batch
   std::vector<double> product;
 
-  Type(const char* name, DType dtype)
-      : name(name), dtype(dtype), model(bert_base(), {.dtype = dtype, .compute = dtype}) {
-    a = empty({2048, 768}, dtype), b = empty({768, 3072}, dtype), c = empty({2048, 3072}, dtype);
+  Type(const char* weights, DType rows)
+      : weights(weights), rows(rows), model(random_model(rows, !std::strcmp(weights, "int8"))) {
+    a = empty({2048, 768}, rows), b = empty({768, 3072}, rows), c = empty({2048, 3072}, rows);
     for (const Tensor& x : {a, b}) initialise(x, {}, InitRole::matrix, "encoder_bench", 1, -1, 0);
+    for (const Parameter& p : model->parameters().all())
+      if (p.master.quantized() && p.master.shape() == Shape{768, 3072}) integers = p.master.quantized();
+  }
+  void multiply() const {
+    if (integers)
+      kernels::quantized_product({.x = a, .w = integers, .y = c});
+    else
+      kernels::gemm({.a = a, .b = b, .c = c});
   }
   void measure(bool warm) {
     const auto keep = [warm](std::vector<double>& to, double time) {
@@ -91,8 +117,8 @@ struct Type {
     };
     for (const int64_t batch : {int64_t(1), kBatch}) {
       for (int i = 0; i < (batch == 1 ? 5 : 1); ++i)
-        keep(forward[batch], forward_seconds(model, equal(batch, kTokens)));
-      keep(product, seconds([&] { kernels::gemm({.a = a, .b = b, .c = c}); }));
+        keep(forward[batch], forward_seconds(*model, equal(batch, kTokens)));
+      keep(product, seconds([&] { multiply(); }));
     }
   }
   void print() const {
@@ -100,9 +126,10 @@ struct Type {
     for (const auto& [batch, times] : forward) {
       const double time = median(times), rate = flops_of(batch) / time * 1e-9;
       std::printf(
-          "lithe dtype=%s batch=%ld threads=%d seq/s=%.2f ms=%.1f min=%.1f max=%.1f GFLOP/s=%.0f product=%.0f "
+          "lithe mode=rows-%s dtype=%s batch=%ld threads=%d seq/s=%.2f ms=%.1f min=%.1f max=%.1f GFLOP/s=%.0f "
+          "product=%.0f "
           "share=%.2f\n",
-          name, long(batch), threads(), double(batch) / time, 1e3 * time,
+          name_of(rows), weights, long(batch), threads(), double(batch) / time, 1e3 * time,
           1e3 * *std::min_element(times.begin(), times.end()), 1e3 * *std::max_element(times.begin(), times.end()),
           rate, ceiling, rate / ceiling);
     }
@@ -132,8 +159,8 @@ void compare_packing(const Type& type, const std::vector<int64_t>& lengths) {
     const std::vector<int64_t> padded = equal(int64_t(batch.size()), *std::max_element(batch.begin(), batch.end()));
     double best = INFINITY, best_padded = INFINITY;
     for (int turn = 0; turn < 3; ++turn) {
-      best = std::min(best, forward_seconds(type.model, batch));
-      best_padded = std::min(best_padded, forward_seconds(type.model, padded));
+      best = std::min(best, forward_seconds(*type.model, batch));
+      best_padded = std::min(best_padded, forward_seconds(*type.model, padded));
     }
     packed_seconds += best;
     padded_seconds += best_padded;
@@ -141,14 +168,16 @@ void compare_packing(const Type& type, const std::vector<int64_t>& lengths) {
     padded_tokens += int64_t(padded.size()) * padded[0];
   }
   std::printf(
-      "sentences=%ld dtype=%s threads=%d tokens=%ld padded_tokens=%ld (%.2fx) packed_seq/s=%.1f padded_seq/s=%.1f "
+      "sentences=%ld rows=%s dtype=%s threads=%d tokens=%ld padded_tokens=%ld (%.2fx) packed_seq/s=%.1f "
+      "padded_seq/s=%.1f "
       "gain=%.2f\n",
-      long(count), type.name, threads(), long(tokens), long(padded_tokens), double(padded_tokens) / double(tokens),
-      double(count) / packed_seconds, double(count) / padded_seconds, padded_seconds / packed_seconds);
+      long(count), name_of(type.rows), type.weights, threads(), long(tokens), long(padded_tokens),
+      double(padded_tokens) / double(tokens), double(count) / packed_seconds, double(count) / padded_seconds,
+      padded_seconds / packed_seconds);
 }
 
 int run(int repeats, const char* sentences) {
-  Type types[] = {{"f32", DType::f32}, {"bf16", DType::bf16}};
+  Type types[] = {{"f32", DType::f32}, {"bf16", DType::bf16}, {"int8", DType::f32}, {"int8", DType::bf16}};
   if (sentences) {
     const std::vector<int64_t> lengths = line_lengths(sentences);
     for (const Type& type : types) compare_packing(type, lengths);

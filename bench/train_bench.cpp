@@ -72,9 +72,9 @@ int run(const std::string& name, const std::string& precision, int steps, bool r
     update.push_back(all - middle);
   }
   std::printf(
-      "train cfg=%s dtype=%s recompute=%d threads=%d params=%.1fM tok/s=%.1f step_ms=%.0f min=%.0f max=%.0f "
+      "lithe cfg=%s dtype=%s mode=%s threads=%d params=%.1fM tok/s=%.1f step_ms=%.0f min=%.0f max=%.0f "
       "fwdbwd=%.0f opt=%.0f GFLOP/s=%.0f peakRSS_MB=%.0f ledger_MB=%.0f planned_MB=%.0f loss=%.3f\n",
-      name.c_str(), precision.c_str(), recompute, threads(), double(plan.parameters) * 1e-6,
+      name.c_str(), precision.c_str(), recompute ? "recompute" : "keep", threads(), double(plan.parameters) * 1e-6,
       double(train.batch_tokens) / median(total), 1e3 * median(total),
       1e3 * *std::min_element(total.begin(), total.end()), 1e3 * *std::max_element(total.begin(), total.end()),
       1e3 * median(gradient), 1e3 * median(update), plan.step.flops / median(total) * 1e-9,

@@ -1,17 +1,49 @@
 #!/usr/bin/env bash
-# Training throughput of lithe and PyTorch on the same work, program after program in each round, so that a machine whose
-# speed changes is fair to both. Needs `ninja -C build/release benchmarks` and a python3 with torch (PYTHON=...).
-#   bench/peers/train.sh [rounds] [configurations] [precisions]
+# Training throughput and peak memory of lithe and PyTorch on the same work, program after program in each round, so that
+# a machine whose speed changes is fair to all; at the end the medians and lithe's ratio to PyTorch's fastest mode. A peer
+# that is not installed is left out, and that is said.
+#   bench/peers/train.sh [rounds] [configurations: c a b] [precisions: f32 bf16] [steps] [PyTorch's modes]
+# Needs `ninja -C build/release benchmarks`, and for the peers PYTHON, a Python with torch 2 (default python3), and
+# PYTHON113, one with Debian 12's 1.13: apt-get install python3-torch libblis4-openmp libopenblas0-openmp
+# libtcmalloc-minimal4, then PYTHON113=/usr/bin/python3. That one runs in the settings that were fastest for it: BLIS with
+# OpenMP in f32, OpenBLAS with OpenMP and AVX-512 kernels in bf16. BLIS 0.9 knows no processor after Zen 4 and takes its
+# slowest kernels there: BLIS_ARCH_TYPE (default skx, for AVX-512) names others, zen3 those for AVX2. The modes for memory
+# run with tcmalloc where it is.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-rounds="${1:-3}" configurations="${2:-c a b}" precisions="${3:-f32 bf16}" python="${PYTHON:-python3}"
-# glibc keeps its pages: without this PyTorch maps and zeroes every large tensor anew.
-export GLIBC_TUNABLES=glibc.malloc.mmap_threshold=4294967296:glibc.malloc.trim_threshold=8589934592:glibc.malloc.hugetlb=1
+rounds="${1:-3}" configurations="${2:-c a b}" precisions="${3:-f32 bf16}" steps="${4:-8}"
+modes="${5:-sdpa explicit lean checkpoint}"
+old="${PYTHON113:-}" libraries="/usr/lib/$(uname -m)-linux-gnu"
+. bench/peers/settings.sh
+can "$torch" torch PyTorch && pytorch=1 || pytorch=
+[ -n "$old" ] && can "$old" torch "PyTorch 1.13" && pytorch113=1 || pytorch113=
+[ -n "$old" ] || echo "left out: PyTorch 1.13 (PYTHON113 is not set)" >&2
+tcmalloc="$libraries/libtcmalloc_minimal.so.4"
+[ -e "$tcmalloc" ] || { echo "PyTorch's modes for memory run without tcmalloc ($tcmalloc is missing)" >&2; tcmalloc=; }
+
+# run PYTHON CONFIGURATION PRECISION MODE: one case in its process.
+run() {
+  case "$4" in
+    lean | checkpoint) env -u GLIBC_TUNABLES LD_PRELOAD="$tcmalloc" "$1" bench/peers/torch_train.py "${@:2}" "$steps" ;;
+    *) "$1" bench/peers/torch_train.py "${@:2}" "$steps" ;;
+  esac
+}
+run113() {
+  [ "$2" = bf16 ] && blas=openblas-openmp || blas=blis-openmp
+  BLIS_ARCH_TYPE="${BLIS_ARCH_TYPE:-skx}" ATEN_CPU_CAPABILITY="$([ "$2" = bf16 ] && echo avx512 || echo avx2)" LD_LIBRARY_PATH="$libraries/$blas" run "$old" "$@" |
+    sed 's/mode=/mode=1.13-/'
+}
 for round in $(seq "$rounds"); do
   for configuration in $configurations; do
     for precision in $precisions; do
-      build/release/bench/train_bench "$configuration" "$precision"
-      for attention in sdpa explicit; do "$python" bench/peers/torch_train.py "$configuration" "$precision" "$attention"; done
+      build/release/bench/train_bench "$configuration" "$precision" "$steps"
+      build/release/bench/train_bench "$configuration" "$precision" "$steps" recompute
+      [ -z "$pytorch" ] || for mode in $modes; do
+        run "$torch" "$configuration" "$precision" "$mode"
+      done
+      [ -z "$pytorch113" ] || for mode in $modes; do
+        run113 "$configuration" "$precision" "$mode"
+      done
     done
   done
-done
+done | tee >(cat >&2) | python3 bench/peers/ratios.py tok/s cfg dtype

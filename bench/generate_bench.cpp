@@ -1,0 +1,148 @@
+// Prefill and greedy decoding of GPT-2 124M (12 layers, 768 channels, 12 heads, vocabulary 50257, learned positions,
+// layer norms, gelu, tied head, random weights) in one sequence: tokens/s and the process's peak resident memory.
+//   generate_bench make DIRECTORY f32|bf16|int8|int4
+//   generate_bench DIRECTORY f32|bf16 [repeats]
+// The first writes the model, the second runs it with rows of that type, a line of key=value pairs each: a prompt of
+// 512 tokens up to the logits of its last, and 128 tokens after a prompt of 16, with the GB/s of weights that they
+// read and their share of a plain read of as much memory in the same turns. Run each case in a fresh process.
+// bench/peers/generate.sh runs the same work in other programs.
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+
+#include "lithe/base/machine.h"
+#include "lithe/base/threads.h"
+#include "lithe/bench/ceilings.h"
+#include "lithe/bench/timing.h"
+#include "lithe/compress/quantize.h"
+#include "lithe/infer/sampler.h"
+#include "lithe/model/quantized_weights.h"
+#include "lithe/ops/basic.h"
+
+namespace {
+
+using namespace lithe;
+using namespace lithe::bench;
+
+constexpr int64_t kPositions = 1024, kPrefill = 512, kPrompt = 16, kNew = 128;
+
+constexpr const char* kGpt2 = R"({hidden_size: 768, num_hidden_layers: 12, vocab_size: 50257,
+  max_position_embeddings: 1024, position: learned, mixer: {type: attention, num_attention_heads: 12,
+  attention_bias: true, output_bias: true}, ffn: gelu, norm: {type: layer, eps_mode: variance}})";
+
+void make(const Path& directory, const std::string& weights) {
+  const DType dtype = weights == "bf16" ? DType::bf16 : DType::f32;
+  const Model model(read_model_config(parse_yaml(kGpt2, "generate_bench")), {.dtype = dtype, .compute = dtype});
+  std::filesystem::create_directories(directory);
+  const Path file = directory / "model.safetensors";
+  if (weights == "f32" || weights == "bf16") {
+    save_weights(model, file);
+    return save_config(model.config(), directory / "config.json");
+  }
+  std::vector<QuantizedLayer> layers;
+  const auto format = weights == "int8" ? kernels::QuantizedFormat::int8 : kernels::QuantizedFormat::int4;
+  save_config(quantize_model(model, {.format = format}, file, layers)->config(), directory / "config.json");
+}
+
+// One sequence that grows.
+class Sequence {
+ public:
+  Sequence(const Model& model, int64_t capacity) : model_(model), state_(model.make_state(1, capacity)) {}
+  /// Appends tokens; what follows the last of them, by the highest logit.
+  int32_t next_after(const std::vector<int32_t>& ids) {
+    const NoGrad no_grad;
+    const Sequences sequences = model_.continue_sequences(*state_, {int64_t(ids.size())});
+    const Var rows = model_.forward(tensor_of({int64_t(ids.size())}, ids), sequences, state_.get());
+    const Tensor logits = cast(model_.logits(pick_rows(rows, sequences.last_rows())), DType::f32).value();
+    return choose_token({logits.data<float>(), size_t(logits.cols())}, {}, greedy_, 0, 0);
+  }
+
+ private:
+  const Model& model_;
+  const GenerateConfig greedy_{.do_sample = false};
+  std::unique_ptr<DecodeState> state_;
+};
+
+std::vector<int32_t> random_ids(int64_t n) {
+  const RandomKey key{.seed = 1, .purpose = purpose_of("generate_bench")};
+  std::vector<int32_t> ids;
+  for (int64_t i = 0; i < n; ++i) ids.push_back(int32_t(random_below(key, uint64_t(i), 50257)));
+  return ids;
+}
+
+double prefill_seconds(const Model& model) {
+  Sequence sequence(model, kPrefill);
+  const std::vector<int32_t> prompt = random_ids(kPrefill);
+  return seconds([&] { sequence.next_after(prompt); });
+}
+
+double decode_seconds(const Model& model) {
+  Sequence sequence(model, kPrompt + kNew);
+  int32_t token = sequence.next_after(random_ids(kPrompt));
+  return seconds([&] {
+    for (int64_t i = 0; i < kNew; ++i) token = sequence.next_after({token});
+  });
+}
+
+// Bytes of weights that a token reads: all but the positions of others.
+double weight_bytes(const Model& model) {
+  int64_t bytes = 0;
+  for (const Parameter& p : model.parameters().all()) {
+    const kernels::QuantizedMatrix* integers = p.master.quantized();
+    if (p.master.shape()[0] != kPositions) bytes += integers ? integers->bytes() : p.master.value().bytes();
+  }
+  return double(bytes);
+}
+
+int run(const Path& directory, const std::string& rows, int repeats) {
+  const DType dtype = dtype_named(rows);
+  const ModelConfig config = load_config(directory / "config.json");
+  const Path file = directory / "model.safetensors";
+  const std::set<std::string> integers = integer_weights(file);
+  Model model(config, {.dtype = dtype, .compute = dtype, .integers = &integers});
+  load_weights(model, file);
+  prefill_seconds(model);
+  decode_seconds(model);
+  const double peak = double(peak_resident_bytes()) / 1048576;  // without the probe's memory
+
+  const Tensor memory = zeros({int64_t(1) << 28}, DType::u8);
+  prefill_seconds(model);  // its memory may have become the probe's
+  std::vector<double> prefill, decode, probe;
+  for (int i = 0; i < repeats; ++i) {
+    prefill.push_back(prefill_seconds(model));
+    probe.push_back(read_gbs(memory));
+    decode.push_back(decode_seconds(model));
+    probe.push_back(read_gbs(memory));
+  }
+  const Node* bits = config.quantization_config.find("bits");
+  const std::string weights = bits ? "int" + bits->text() : rows;
+  const double gbs = weight_bytes(model) * kNew / median(decode) * 1e-9;
+  const auto print = [&](const char* work, int64_t tokens, const std::vector<double>& times) {
+    std::printf("lithe work=%s weights=%s mode=rows-%s threads=%d tok/s=%.1f ms=%.1f min=%.1f max=%.1f peakRSS_MB=%.0f",
+                work, weights.c_str(), rows.c_str(), threads(), double(tokens) / median(times), 1e3 * median(times),
+                1e3 * *std::min_element(times.begin(), times.end()),
+                1e3 * *std::max_element(times.begin(), times.end()), peak);
+  };
+  print("prefill", kPrefill, prefill);
+  std::printf("\n");
+  print("decode", kNew, decode);
+  std::printf(" GB/s=%.1f probe=%.1f share=%.2f\n", gbs, median(probe), gbs / median(probe));
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  const auto is = [&](int i, std::initializer_list<std::string> of) {
+    return i < argc && std::find(of.begin(), of.end(), argv[i]) != of.end();
+  };
+  if (argc == 4 && is(1, {"make"}) && is(3, {"f32", "bf16", "int8", "int4"})) return make(argv[2], argv[3]), 0;
+  if (argc >= 3 && is(2, {"f32", "bf16"})) return run(argv[1], argv[2], argc > 3 ? std::max(1, std::atoi(argv[3])) : 3);
+  std::fprintf(stderr,
+               "usage: generate_bench make DIRECTORY f32|bf16|int8|int4\n"
+               "       generate_bench DIRECTORY f32|bf16 [repeats]\n");
+  return 2;
+} catch (const std::exception& error) {
+  return std::fprintf(stderr, "generate_bench: %s\n", error.what()), 1;
+}

@@ -1,0 +1,7 @@
+# What generate.sh, encode.sh and train.sh share; read by them, not run.
+torch="${PYTHON:-python3}" peers="${PEERS_PYTHON:-python3}"
+# glibc keeps its pages and has huge ones: without this PyTorch maps and zeroes every large tensor anew.
+export GLIBC_TUNABLES=glibc.malloc.mmap_threshold=4294967296:glibc.malloc.trim_threshold=8589934592:glibc.malloc.hugetlb=1
+export OMP_NUM_THREADS="${OMP_NUM_THREADS:-2}"
+# can PYTHON MODULES PROGRAM: whether a peer is there; says so when not.
+can() { "$1" -c "import $2" 2> /dev/null || { echo "left out: $3 ($1 cannot import $2)" >&2; return 1; }; }
