@@ -15,8 +15,10 @@ std::vector<ReversibleStep> layers(const std::vector<Var>& weights, double p = 0
   std::vector<ReversibleStep> out;
   for (size_t i = 0; i < weights.size(); ++i)
     out.push_back([w = weights[i], i, p](const Var& x, const std::vector<Var>& in) {
-      const Var y = activate(kernels::Activation::silu, linear(normalise(kernels::NormKind::rms, x, {}, {}, 1e-5), w));
-      return add(dropout(y, p, {.seed = 7, .step = uint32_t(i)}), mul(x, in[0]), 1, 0.1);
+      const Var ones = kit::normal({D}, x.dtype(), 1, 0, 1),
+                normed = normalise(kernels::NormKind::rms, x, ones, {}, 1e-5);
+      return add(dropout(activate(kernels::Activation::silu, linear(normed, w)), p, {.seed = 7, .step = i}),
+                 mul(x, in[0]), 1, 0.1);
     });
   return out;
 }
@@ -27,10 +29,10 @@ Streams stored(const std::vector<ReversibleStep>& steps, Streams x, const std::v
   return x;
 }
 
-using Run = Streams (*)(const std::vector<ReversibleStep>&, Streams, const std::vector<Var>&);
+using Chain = Streams (*)(const std::vector<ReversibleStep>&, Streams, const std::vector<Var>&);
 
 // Inputs: x1, x2, c, then the weights. `ends`: how the streams' ends enter the result.
-kit::Outcome outcome(Run run, const std::vector<Tensor>& inputs, double p, double other, double read) {
+kit::Outcome outcome(Chain run, const std::vector<Tensor>& inputs, double p, double other, double read) {
   return kit::differentiate(
       [&](const std::vector<Var>& in) {
         const Streams y = run(layers({in.begin() + 3, in.end()}, p), {in[0], in[1]}, {in[2]});
@@ -126,7 +128,7 @@ TEST(Reversible, IsTheIdentityWhenNothingIsAdded) {
 TEST(Reversible, OneEndMayGoUnusedAndBothStartsMayBeOne) {
   const auto in = inputs(DType::f64, 3);
   for (const auto& [other, read] : {std::pair{1, 0}, {0, 1}}) {
-    const auto f = [&, other = other](Run run) {
+    const auto f = [&, other = other](Chain run) {
       return kit::differentiate(
           [&](const std::vector<Var>& in) {
             const Streams y = run(layers({in.begin() + 3, in.end()}), {in[0], in[0]}, {in[2]});

@@ -133,7 +133,7 @@ TEST(ReversibleResidual, WhatIsKeptDoesNotGrowWithDepth) {
     const Var rows = model.forward(batch.ids, batch.sequences);
     return book.current(MemoryClass::activations) - before;
   };
-  for (const std::string& mixer : {"", "mixer: {type: attention, num_attention_heads: 2, heads: static_emb_qk}"})
+  for (const std::string mixer : {"", "mixer: {type: attention, num_attention_heads: 2, heads: static_emb_qk}"})
     for (const std::string streams : {"duplicate", "split"}) {
       EXPECT_EQ(bytes(config(2, streams, mixer), false), bytes(config(20, streams, mixer), false));
       EXPECT_EQ(bytes(config(2, streams, mixer), false), bytes(config(20, streams, mixer), true));
