@@ -118,7 +118,6 @@ TEST(ReversibleResidual, InBf16TheWayBackAddsLittleToRounding) {
   RecordProperty("rounding", cat(rounding));
   RecordProperty("way_back", cat(way_back));
   EXPECT_LT(way_back, rounding / 4);
-  std::printf("rounding %g way back %g\n", rounding, way_back);
 }
 
 // oracle: share.reversible
