@@ -32,7 +32,8 @@ PublishedCost published_cost(const ModelConfig& config, const PartChoice& mixer,
   if (!kind || !output) return {};
   const int64_t heads = integer(option(mixer.options, "num_attention_heads"), 1);
   const int64_t kv = integer(option(option(mixer.options, "heads"), "num_key_value_heads"), 0);
-  const MixerShape s{.width = config.hidden_size,
+  const bool split = option(config.residual.options, "streams").text() == "split";  // sub-layers have half
+  const MixerShape s{.width = split ? config.hidden_size / 2 : config.hidden_size,
                      .heads = heads,
                      .head_dim = integer(option(mixer.options, "head_dim"), 0),
                      .kv_heads = kv          ? kv

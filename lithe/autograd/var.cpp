@@ -11,7 +11,7 @@ namespace lithe {
 namespace {
 
 thread_local Tape* innermost = nullptr;
-thread_local bool rehearsal = false;  // in the first pass of recompute()
+thread_local bool rehearsal = false;  // in a Rehearsal
 thread_local int finite_traces = 0;
 
 void check_finite(const char* op, const std::string& part, const char* what, const Tensor& x) {
@@ -101,6 +101,8 @@ NoGrad::~NoGrad() {
   rehearsal = previous_rehearsal_;
 }
 
+Rehearsal::Rehearsal() { rehearsal = true; }
+
 bool training() { return innermost != nullptr || rehearsal; }
 
 FiniteTrace::FiniteTrace() { ++finite_traces; }
@@ -164,14 +166,20 @@ Var record(const char* op, std::initializer_list<GradRef> inputs, Tensor out, Ba
       [backward = std::move(backward)](const std::vector<Tensor>& dys, Grads& g) { backward(dys[0], g); })[0];
 }
 
+Var detached(const Var& x) {
+  if (!x.needs_grad()) return x.value();
+  auto slot = std::make_shared<GradSlot>(*x.ref());
+  slot->grad = Tensor();
+  return Var(x.value(), slot);
+}
+
 Var recompute(const std::function<Var(const std::vector<Var>&)>& f, const std::vector<Var>& inputs) {
   bool any = false;
   for (const Var& input : inputs) any = any || input.needs_grad();
   if (!Tape::current() || !any) return f(inputs);
   Tensor out;
   {
-    const NoGrad no_grad;
-    rehearsal = true;
+    const Rehearsal first_pass;
     out = f(inputs).value();
   }
   std::vector<GradRef> refs;
@@ -179,16 +187,7 @@ Var recompute(const std::function<Var(const std::vector<Var>&)>& f, const std::v
   return record_many("recompute", refs, {out}, [f, inputs](const std::vector<Tensor>& dys, Grads& g) {
     Tape inner;
     std::vector<Var> again;
-    for (const Var& input : inputs) {
-      if (!input.needs_grad()) {
-        again.push_back(input.value());
-        continue;
-      }
-      // A slot of its own, so that the inner tape ends here instead of running on into the outer one.
-      auto slot = std::make_shared<GradSlot>(*input.ref());
-      slot->grad = Tensor();
-      again.emplace_back(input.value(), slot);
-    }
+    for (const Var& input : inputs) again.push_back(detached(input));
     Var y = f(again);
     if (y.needs_grad()) inner.backward(y, dys[0]);
     for (size_t i = 0; i < inputs.size(); ++i)

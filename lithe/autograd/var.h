@@ -138,7 +138,16 @@ class NoGrad {
   bool previous_rehearsal_;
 };
 
-/// True while a tape lives, and in the first pass of recompute(), which records nothing but must give the values that
+/// Suspends recording in a first pass that backward runs again: training() stays true.
+class Rehearsal {
+ public:
+  Rehearsal();
+
+ private:
+  NoGrad no_grad_;  // restores both
+};
+
+/// True while a tape lives, and in a Rehearsal, which records nothing but must give the values that
 /// the second pass will: what depends on training (dropout, the order of sums) asks this, not Tape::current().
 bool training();
 
@@ -147,6 +156,10 @@ bool training();
 Var record(const char* op, std::initializer_list<GradRef> inputs, Tensor out, Backward backward);
 std::vector<Var> record_many(const char* op, const std::vector<GradRef>& inputs, const std::vector<Tensor>& outs,
                              BackwardMany backward);
+
+/// The same value with a gradient of its own, so that a tape inside a backward function ends here instead of running on
+/// into the outer one; a constant stays one.
+Var detached(const Var& x);
 
 /// y = f(inputs), keeping only the inputs: backward runs f again (activation checkpointing). f must be a
 /// pure function of its inputs and of parameters; random numbers are, being keyed.

@@ -7,6 +7,15 @@ namespace lithe {
 Backbone::Backbone(const ModelConfig& config, const Scope& scope, const Embedding& embedding)
     : config_(config), compute_(scope.context().compute), device_(scope.context().device), embedding_(&embedding) {
   const Registry& registry = Registry::instance();
+  const auto stack_wiring = registry.make<Residual>(config.residual, scope / "residual", {});
+  streams_ = stack_wiring->streams();
+  check_usage(streams_ != Residual::Streams::split || config.hidden_size % 2 == 0, "model",
+              "residual split into two streams needs an even hidden_size, got ", config.hidden_size,
+              "; change it, or set streams: duplicate");
+  check_usage(streams_ != Residual::Streams::split || config.architecture != "encoder_decoder", "model",
+              "a decoder whose streams are split has half of the channels of the rows that its cross-attention reads; "
+              "set model.residual: {type: reversible, streams: duplicate} (model.encoder.residual may split)");
+  width_ = streams_ == Residual::Streams::split ? config.hidden_size / 2 : config.hidden_size;
   position_ = registry.make<Position>(
       config.position, scope / "position",
       {.hidden_size = config.hidden_size, .max_position_embeddings = config.max_position_embeddings});
@@ -26,7 +35,7 @@ Backbone::Backbone(const ModelConfig& config, const Scope& scope, const Embeddin
     if (block.cross) block.cross_residual = wire("cross_residual", block.cross_norm, block.cross_dropout);
     block.ffn_residual = wire("ffn_residual", block.ffn_norm, block.ffn_dropout);
   }
-  if (registry.make<Residual>(config.residual, scope / "residual", {})->final_norm())
+  if (stack_wiring->final_norm())
     final_norm_ = registry.make<Norm>(config.norm, scope / "final_norm", {.hidden_size = config.hidden_size});
   set_up_companions();
 }
@@ -34,7 +43,7 @@ Backbone::Backbone(const ModelConfig& config, const Scope& scope, const Embeddin
 // spec: arch.decoder | architecture | causal self-attention, cross-attention to the source, FFN | TB Eq 6.7-6.9, 6.45
 Backbone::Block Backbone::make_block(const Scope& scope, const PartChoice& mixer) const {
   const Registry& registry = Registry::instance();
-  const int64_t d = config_.hidden_size;
+  const int64_t d = width_;
   const bool causal = config_.architecture != "encoder";
   Mixer::Args args{.hidden_size = d,
                    .max_position_embeddings = config_.max_position_embeddings,
@@ -124,11 +133,11 @@ std::vector<Var> Backbone::reference_rows(int64_t count) const {
   while (blocks_[last].companion != Companion::Kind::reference) --last;
   const Tensor start = count <= reference_start_.dim(0) ? reference_start_.slice(0, count) : reference_start(count);
   const Sequences sequences = Sequences::single(count, device_);
-  Var x = reference_.text ? embed(start, sequences) : Var(start);
-  const Var embedded = x;
+  Streams x = begin(reference_.text ? embed(start, sequences) : Var(start));
+  const Var embedded = read_of(x);
   for (size_t i = 0;; ++i) {
     const Block& block = blocks_[i];
-    if (block.companion == Companion::Kind::reference) out[i] = block.mixer_residual->input(x);
+    if (block.companion == Companion::Kind::reference) out[i] = block.mixer_residual->input(read_of(x));
     if (i == last) return out;
     x = run_block(block, x, {{}, sequences, nullptr, companion_of(block, embedded, {})}, nullptr);
   }
@@ -145,16 +154,16 @@ Var Backbone::companion_of(const Block& block, const Var& embedded, const Var& r
 std::vector<MixerMaps> Backbone::maps(const Tensor& ids, const Memory* memory) const {
   const NoGrad no_grad;
   const Sequences sequences = Sequences::single(ids.dim(0), device_);
-  const Var embedded = embed(ids, sequences);
+  Streams x = begin(embed(ids, sequences));
+  const Var embedded = read_of(x);
   const std::vector<Var> reference = reference_rows(ids.dim(0));
   std::vector<MixerMaps> out;
-  Var x = embedded;
   for (size_t i = 0; i < blocks_.size(); ++i) {
     const Block& block = blocks_[i];
     const Var companion = companion_of(block, embedded, reference[i]);
     out.push_back(block.skip_mixer
                       ? MixerMaps{}
-                      : block.mixer->maps({block.mixer_residual->input(x), sequences, nullptr, companion}));
+                      : block.mixer->maps({block.mixer_residual->input(read_of(x)), sequences, nullptr, companion}));
     x = run_block(block, x, {{}, sequences, nullptr, companion, memory}, nullptr);
   }
   return out;
@@ -175,24 +184,86 @@ Var Backbone::embed(const Tensor& ids, const Sequences& sequences) const {
   return embedding_dropout_(embedding_norm_ ? embedding_norm_->forward(rows) : rows);
 }
 
-Var Backbone::run_block(const Block& block, const Var& x, const MixerInput& in, MixerState* cross) const {
-  Var out = x;
-  if (!block.skip_mixer)
-    out = block.mixer_residual->forward(out, [&](const Var& rows) {
-      const kernels::PartScope part(block.name + ".mixer");
-      return block.mixer->forward({rows, in.sequences, in.state, in.companion});
-    });
-  if (block.cross && !block.skip_mixer)
-    out = block.cross_residual->forward(out, [&](const Var& rows) {
-      const kernels::PartScope part(block.name + ".cross");
-      return block.cross->forward({rows, in.sequences, cross, {}, in.memory});
-    });
-  if (!block.skip_ffn)
-    out = block.ffn_residual->forward(out, [&](const Var& rows) {
-      const kernels::PartScope part(block.name + ".ffn");
-      return block.ffn->forward(rows);
-    });
-  return out;
+// The rows of [N, 2W] as [2N, W] and back: first the left halves, then the right ones.
+static std::vector<int64_t> halves_first(int64_t rows) {
+  std::vector<int64_t> from;
+  for (int64_t half : {0, 1})
+    for (int64_t n = 0; n < rows; ++n) from.push_back(2 * n + half);
+  return from;
+}
+static std::vector<int64_t> halves_beside(int64_t rows) {
+  std::vector<int64_t> from;
+  for (int64_t n = 0; n < rows; ++n) from.insert(from.end(), {n, rows + n});
+  return from;
+}
+
+Streams Backbone::begin(const Var& rows) const {
+  if (streams_ == Residual::Streams::one) return {{}, rows};
+  const Var wide = cast(rows, compute_ == DType::bf16 ? DType::f32 : compute_);
+  if (streams_ == Residual::Streams::duplicate) return {wide, wide};
+  const int64_t n = rows.rows();
+  const Var halves = pick_rows(reshape(wide, {2 * n, width_}), halves_first(n));
+  return {slice_rows(halves, 0, n), slice_rows(halves, n, 2 * n)};
+}
+
+Var Backbone::read_of(const Streams& x) const { return cast(x.read, compute_); }
+
+Var Backbone::end(const Streams& x) const {
+  if (streams_ == Residual::Streams::one) return x.read;
+  if (streams_ == Residual::Streams::duplicate) return cast(add(x.other, x.read, 0.5, 0.5), compute_);
+  const int64_t n = x.read.rows();
+  return cast(reshape(pick_rows(concatenate_rows({x.other, x.read}), halves_beside(n)), {n, 2 * width_}), compute_);
+}
+
+Var Backbone::run_sub_layer(const Block& block, Sub sub, const Var& x, const MixerInput& in, MixerState* cross) const {
+  switch (sub) {
+    case Sub::mixer:
+      return block.mixer_residual->forward(x, [&](const Var& rows) {
+        const kernels::PartScope part(block.name + ".mixer");
+        return block.mixer->forward({rows, in.sequences, in.state, in.companion});
+      });
+    case Sub::cross:
+      return block.cross_residual->forward(x, [&](const Var& rows) {
+        const kernels::PartScope part(block.name + ".cross");
+        return block.cross->forward({rows, in.sequences, cross, {}, in.memory});
+      });
+    case Sub::ffn: break;
+  }
+  return block.ffn_residual->forward(x, [&](const Var& rows) {
+    const kernels::PartScope part(block.name + ".ffn");
+    return block.ffn->forward(rows);
+  });
+}
+
+Streams Backbone::run_block(const Block& block, Streams x, const MixerInput& in, MixerState* cross) const {
+  for (const Sub sub : block.subs())
+    if (streams_ != Residual::Streams::one)
+      x = {x.read, block.skips(sub) ? x.other : add(x.other, run_sub_layer(block, sub, read_of(x), in, cross))};
+    else if (!block.skips(sub))
+      x.read = run_sub_layer(block, sub, x.read, in, cross);
+  return x;
+}
+
+// All layers as one chain, which keeps its end alone.
+Streams Backbone::run_reversible(Streams x, const Sequences& sequences, const Var& embedded,
+                                 const std::vector<Var>& reference, const Memory* memory) const {
+  std::vector<Var> inputs{embedded, memory ? memory->rows : Var()};
+  inputs.insert(inputs.end(), reference.begin(), reference.end());
+  std::vector<ReversibleStep> steps;
+  for (size_t i = 0; i < blocks_.size(); ++i)
+    for (const Sub sub : blocks_[i].subs()) {
+      steps.emplace_back();
+      if (blocks_[i].skips(sub)) continue;
+      steps.back() = [this, i, sub, sequences, keys = memory ? memory->sequences : Sequences()](
+                         const Var& rows, const std::vector<Var>& in) {
+        const Block& block = blocks_[i];
+        const kernels::PartScope part(block.name);
+        const Var companion = sub == Sub::mixer ? companion_of(block, in[0], in[2 + i]) : Var();
+        const Memory source{in[1], keys};
+        return run_sub_layer(block, sub, cast(rows, compute_), {{}, sequences, nullptr, companion, &source}, nullptr);
+      };
+    }
+  return reversible(steps, std::move(x), inputs);
 }
 
 Var Backbone::forward(const Tensor& ids, const Sequences& sequences, DecodeState* state, const Memory* memory) const {
@@ -205,34 +276,37 @@ Var Backbone::forward(const Tensor& ids, const Sequences& sequences, DecodeState
       check(sequences.past(b) + sequences.length(b) <= limit, "model", "a sequence of ",
             sequences.past(b) + sequences.length(b), " tokens is longer than max_position_embeddings ", limit,
             "; shorten it, or train with more positions");
-  Var x = embed(ids, sequences);
+  Streams x = begin(embed(ids, sequences));
   // A Var of its own gathers the companions' gradients, in one order whether layers are recomputed or not.
-  const Var embedded = wants_embedding_ ? reshape(x, x.shape()) : Var();
+  const Var embedded = wants_embedding_ ? reshape(read_of(x), x.read.shape()) : Var();
   int64_t longest = 0;
   for (int64_t b = 0; b < sequences.count(); ++b) longest = std::max(longest, sequences.length(b));
   const std::vector<Var> reference = state ? state->reference : reference_rows(longest);
-  for (size_t i = 0; i < blocks_.size(); ++i) {
+  const bool keeps = Tape::current() && !state, undone = keeps && streams_ != Residual::Streams::one;
+  if (undone) x = run_reversible(std::move(x), sequences, embedded, reference, memory);
+  for (size_t i = 0; !undone && i < blocks_.size(); ++i) {
     const Block& block = blocks_[i];
     const kernels::PartScope part(block.name);
     MixerState* layer = state ? state->layer(int64_t(i)) : nullptr;
     const Var companion = companion_of(block, embedded, reference[i]);
     // As above: the layer's own Var gathers its gradients of the source's rows.
     const Memory source = memory ? Memory{reshape(memory->rows, memory->rows.shape()), memory->sequences} : Memory{};
-    if (recompute_ && Tape::current())
-      x = recompute(
+    if (recompute_ && keeps)
+      x.read = recompute(
           [this, &block, sequences, keys = source.sequences](const std::vector<Var>& in) {
             const Memory again{in[2], keys};
-            return run_block(block, in[0], {{}, sequences, nullptr, in[1], &again}, nullptr);
+            return run_block(block, {{}, in[0]}, {{}, sequences, nullptr, in[1], &again}, nullptr).read;
           },
-          {x, companion, source.rows});
+          {x.read, companion, source.rows});
     else
       x = run_block(block, x, {{}, sequences, layer, companion, memory ? &source : nullptr},
                     state ? state->cross(int64_t(i)) : nullptr);
   }
   if (state) state->advance(sequences);
-  if (!final_norm_) return x;
+  const Var rows = end(x);
+  if (!final_norm_) return rows;
   const kernels::PartScope part("final_norm");
-  return final_norm_->forward(x);
+  return final_norm_->forward(rows);
 }
 
 DType Backbone::state_type(const Mixer& mixer, std::optional<DType> cache) const {

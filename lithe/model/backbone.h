@@ -4,6 +4,7 @@
 #include "lithe/model/config.h"
 #include "lithe/model/decode_state.h"
 #include "lithe/nn/registry.h"
+#include "lithe/ops/reversible.h"
 
 namespace lithe {
 
@@ -15,7 +16,7 @@ class Backbone {
   Backbone(const ModelConfig& config, const Scope& scope, const Embedding& embedding);
   Backbone(const Backbone&) = delete;
 
-  /// Layers whose activations are recomputed in the backward pass instead of kept.
+  /// Layers whose activations are recomputed in the backward pass instead of kept. Two streams never keep them.
   void set_recompute(bool on) { recompute_ = on; }
   /// Layers, from 0, that forward leaves out: whole, or their mixers alone. States made before must not be used after.
   void skip(const std::vector<int64_t>& layers, bool mixers_only);
@@ -38,6 +39,7 @@ class Backbone {
   int64_t position_limit() const;
 
  private:
+  enum class Sub { mixer, cross, ffn };
   struct Block {
     std::string name;
     std::unique_ptr<Norm> mixer_norm, cross_norm, ffn_norm;
@@ -47,10 +49,16 @@ class Backbone {
     std::unique_ptr<Residual> mixer_residual, cross_residual, ffn_residual;
     Companion::Kind companion = Companion::Kind::none;
     bool skip_mixer = false, skip_ffn = false;
+    bool skips(Sub sub) const { return sub == Sub::ffn ? skip_ffn : skip_mixer; }
+    std::vector<Sub> subs() const {
+      return cross ? std::vector<Sub>{Sub::mixer, Sub::cross, Sub::ffn} : std::vector<Sub>{Sub::mixer, Sub::ffn};
+    }
   };
   ModelConfig config_;
   DType compute_;
   Device device_;
+  Residual::Streams streams_;
+  int64_t width_ = 0;  // of a stream
   const Embedding* embedding_;
   std::unique_ptr<Position> position_;
   std::unique_ptr<Norm> embedding_norm_;  // null: none
@@ -64,7 +72,14 @@ class Backbone {
 
   Block make_block(const Scope& scope, const PartChoice& mixer) const;
   Var embed(const Tensor& ids, const Sequences& sequences) const;
-  Var run_block(const Block& block, const Var& x, const MixerInput& in, MixerState* cross) const;
+  /// One stream has all rows in `read`; two are in f32 where the rows are bf16, so that going back loses little.
+  Streams begin(const Var& rows) const;
+  Var end(const Streams& x) const;
+  Var read_of(const Streams& x) const;
+  Streams run_block(const Block& block, Streams x, const MixerInput& in, MixerState* cross) const;
+  Streams run_reversible(Streams x, const Sequences& sequences, const Var& embedded, const std::vector<Var>& reference,
+                         const Memory* memory) const;
+  Var run_sub_layer(const Block& block, Sub sub, const Var& x, const MixerInput& in, MixerState* cross) const;
   Var companion_of(const Block& block, const Var& embedded, const Var& reference) const;
   DType state_type(const Mixer& mixer, std::optional<DType> cache) const;
   void set_up_companions();

@@ -231,6 +231,14 @@ class Residual : public Part {
     const Dropout* dropout = nullptr;  // on F's result
   };
   using SubLayer = std::function<Var(const Var&)>;
+  /// How many streams of rows run through the stack, and how they start and end.
+  enum class Streams {
+    one,
+    duplicate,  // two, each the embedded rows; their mean leaves the stack
+    split,      // two, each half of the channels, which sub-layers then have; both together leave the stack
+  };
+  virtual Streams streams() const { return Streams::one; }
+  /// One stream: x after the sub-layer. Two: what it adds to the other stream than x (ops/reversible.h).
   virtual Var forward(const Var& x, const SubLayer& f) const = 0;
   /// What F reads of x.
   virtual Var input(const Var& x) const { return x; }

@@ -37,7 +37,7 @@ TEST_P(RandomRecipe, PlannedPeakEqualsMeasuredPeak) {
           ", mixer: ", draw.of<std::string>({attention, attention, attention, other, "mlp", "linear"}),
           ", ffn: {type: ", draw.of<std::string>({"relu", "gelu", "swiglu"}),
           ", intermediate_size: ", 5 + draw.below(60), "}, norm: ", draw.of<std::string>({"rms", "layer"}),
-          ", residual: ", draw.of<std::string>({"pre", "post", "res_post"}),
+          ", residual: ", draw.of<std::string>({"pre", "post", "res_post", "reversible"}),
           ", tie_word_embeddings: ", draw.of<std::string>({"true", "false"}),
           ", hidden_dropout: ", draw.of<std::string>({"0", "0.2"}), "}");
   const int64_t length = draw.of<int64_t>({8, 17, 32, 64}), parts = draw.of<int64_t>({1, 2, 3}),
@@ -76,6 +76,29 @@ TEST(Plan, CountsParametersAndLeavesTheLedgerEmpty) {
   int64_t parts = 0;
   for (const PartCost& part : plan.parts) parts += part.parameters;
   EXPECT_EQ(parts, plan.parameters);
+}
+
+TEST(Plan, ReversibleLayersCostOneMoreForwardPassAndNoMoreActivations) {
+  const kit::TrainKit kit;
+  const auto plan = [&](const std::string& residual, int64_t layers) {
+    const TrainRun run = kit.run(cat("{residual: ", residual, ", num_hidden_layers: ", layers, "}"),
+                                 "{sequence_length: 16}", "{max_steps: 1, batch_tokens: 512}");
+    ModelConfig model = run.model;
+    model.max_position_embeddings = 16;
+    return plan_training(model, run.train, {.sequence_length = 16}, false);
+  };
+  const Plan plain = plan("pre", 3), reversible = plan("reversible", 3), deep = plan("reversible", 6);
+  EXPECT_EQ(reversible.parameters, plain.parameters);
+  for (size_t i = 0; i < plain.parts.size(); ++i) {
+    const PartCost &a = plain.parts[i], &b = reversible.parts[i];
+    ASSERT_EQ(a.part, b.part);
+    if (a.part != "layers.*.mixer" && a.part != "layers.*.ffn") continue;
+    EXPECT_EQ(b.forward_flops, a.forward_flops);
+    EXPECT_NEAR(b.step_flops, a.step_flops + a.forward_flops, 1e-9 * a.step_flops) << a.part;
+  }
+  const auto activations = [](const Plan& p) { return p.memory.by_class[size_t(MemoryClass::activations)]; };
+  EXPECT_EQ(activations(deep), activations(reversible));
+  EXPECT_LT(activations(reversible), activations(plain));
 }
 
 TEST(Plan, FitsABudgetOrSaysTheLeast) {
