@@ -88,16 +88,108 @@ TEST(Resume, StoppedBySignalsItEndsTheSame) {
   EXPECT_EQ(kit::json_lines(run.out / "samples.jsonl").size(), 13u);  // steps 0 to 12, each once
 }
 
+std::map<std::string, std::string> files_of(const Path& directory) {
+  std::map<std::string, std::string> out;
+  for (const auto& entry : fs::recursive_directory_iterator(directory))
+    if (entry.is_regular_file()) out[entry.path()] = read_file(entry.path());
+  return out;
+}
+
 TEST(Resume, AFinishedRunStaysAsItIs) {
   const kit::TrainKit kit;
   const TrainRun run = kit.run("", kData, kTrain);
-  train(run);
-  const std::string weights = read_file(run.out / "model.safetensors"), metrics = read_file(run.out / "metrics.jsonl");
+  const TrainResult first = train(run);
+  const auto files = files_of(run.out);
   const TrainResult again = train(resumed(run));
   EXPECT_EQ(again.status, "finished");
   EXPECT_EQ(again.steps, 12);
+  EXPECT_EQ(again.eval_loss, first.eval_loss);
+  EXPECT_EQ(again.measured.peak, first.measured.peak);
+  EXPECT_EQ(again.measured.by_class, first.measured.by_class);
+  EXPECT_TRUE(files_of(run.out) == files);
+  // The mean of its checkpoints may be asked for later.
+  std::string averaged = kTrain;
+  averaged.insert(1, "average_checkpoints: 2, ");
+  EXPECT_EQ(train(resumed(kit.run("", kData, averaged))).status, "finished");
+  EXPECT_TRUE(fs::exists(run.out / "averaged" / "model.safetensors"));
+}
+
+// The process that resumes sees a part of the run only.
+TEST(Resume, TheLargestPeakOfAllPartsIsTheRuns) {
+  const kit::TrainKit kit;
+  const TrainRun run = kit.run("", kData, kTrain);
+  const int64_t peak = train(run).measured.peak;
+  Json memory = parse_json(read_file(run.out / "memory.json"), "memory.json");
+  memory["measured"]["peak"] = peak + 1000;
+  write_file(run.out / "memory.json", memory.dump());
+  fs::remove_all(checkpoint_path(run.out, 12));
+  EXPECT_EQ(train(resumed(run)).measured.peak, peak + 1000);
+  memory = parse_json(read_file(run.out / "memory.json"), "memory.json");
+  EXPECT_EQ(memory["measured"]["peak"], peak + 1000);
+  // What cannot be read counts for nothing.
+  for (const char* text : {"{", "[]", "{\"measured\": {\"peak\": \"much\"}}", "{\"measured\": 3}"}) {
+    write_file(run.out / "memory.json", text);
+    fs::remove_all(checkpoint_path(run.out, 12));
+    EXPECT_EQ(train(resumed(run)).measured.peak, peak) << text;
+  }
+}
+
+TEST(Resume, KilledBeforeItsWeightsWerePublished) {
+  const kit::TrainKit kit;
+  const TrainRun run = kit.run("", kData, kTrain);
+  train(run);
+  const std::string weights = read_file(run.out / "model.safetensors");
+  fs::remove(run.out / "model.safetensors");
+  write_file(run.out / "result.json", "{\"status\": \"running\"}");
+  EXPECT_EQ(train(resumed(run)).status, "finished");
   EXPECT_TRUE(read_file(run.out / "model.safetensors") == weights);
-  EXPECT_TRUE(read_file(run.out / "metrics.jsonl") == metrics);
+}
+
+TEST(Resume, NothingToResumeIsRefused) {
+  const kit::TrainKit kit;
+  TrainRun run = resumed(kit.run("", kData, kTrain));
+  const std::string refusal =
+      cat("2 resume: '", run.out.string(), "' holds no run to resume; leave --resume out to begin one");
+  EXPECT_EQ(kit::error_of([&] { train(run); }), refusal);
+  EXPECT_FALSE(fs::exists(run.out));
+  make_directory(run.out);
+  EXPECT_EQ(kit::error_of([&] { train(run); }), refusal);
+  EXPECT_TRUE(fs::is_empty(run.out));
+  // Killed while it read its data: it has begun.
+  write_file(run.out / ".lock", "");
+  EXPECT_EQ(train(run).status, "finished");
+}
+
+TEST(Refused, LeavesNothingBehind) {
+  const kit::TrainKit kit;
+  const Path outer = kit.scratch.path() / "outer";
+  const auto refused = [&](TrainRun run, const std::string& start) {
+    const std::string error = kit::error_of([&] { train(run); });
+    EXPECT_EQ(error.substr(0, start.size()), start) << error;
+    EXPECT_FALSE(fs::exists(outer)) << error;
+  };
+  const TrainRun run = kit.run("", kData, kTrain, "outer/run");
+  TrainRun small = run;
+  small.memory_budget = 1000;
+  refused(small, "4 memory: the plan needs");
+  small.fit_memory = true;
+  refused(small, "4 memory: the budget");
+  TrainRun no_text = run;
+  no_text.data.files = {kit.scratch / "absent.txt"};
+  refused(no_text, "2 files: nothing matches");
+  // Weights that do not fit are seen after the plan.
+  TrainRun wide = kit.run(
+      "{vocab_size: 257, hidden_size: 32, num_hidden_layers: 1, mixer: {type: attention, num_attention_heads: 2}}",
+      kData, kTrain, "wide");
+  train(wide);
+  TrainRun tuned = run;
+  tuned.from_pretrained = wide.out;
+  refused(tuned, "");
+  // A directory that was there stays, without a lock.
+  make_directory(outer);
+  small.out = outer;
+  EXPECT_NE(kit::error_of([&] { train(small); }), "none");
+  EXPECT_TRUE(fs::is_empty(outer));
 }
 
 TEST(Resume, RefusesAnotherRecipeOrAnotherText) {
