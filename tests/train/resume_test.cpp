@@ -46,7 +46,7 @@ TEST(Resume, ADamagedCheckpointIsNamedAndTheOneBeforeItWorks) {
       run.out = out;
       const Path last = checkpoint_path(out, 12);
       damage(last / file, how);
-      const std::string error = kit::error_of([&] { train(run); });
+      const std::string error = kit::coded_error_of([&] { train(run); });
       EXPECT_EQ(error.substr(0, 10), "1 resume: ") << error;
       EXPECT_NE(error.find(cat("'", last.string(), "'")), std::string::npos) << error;
       EXPECT_NE(error.find("remove that directory to resume from the checkpoint before it"), std::string::npos)
@@ -150,10 +150,10 @@ TEST(Resume, NothingToResumeIsRefused) {
   TrainRun run = resumed(kit.run("", kData, kTrain));
   const std::string refusal =
       cat("2 resume: '", run.out.string(), "' holds no run to resume; leave --resume out to begin one");
-  EXPECT_EQ(kit::error_of([&] { train(run); }), refusal);
+  EXPECT_EQ(kit::coded_error_of([&] { train(run); }), refusal);
   EXPECT_FALSE(fs::exists(run.out));
   make_directory(run.out);
-  EXPECT_EQ(kit::error_of([&] { train(run); }), refusal);
+  EXPECT_EQ(kit::coded_error_of([&] { train(run); }), refusal);
   EXPECT_TRUE(fs::is_empty(run.out));
   // Killed while it read its data: it has begun.
   write_file(run.out / ".lock", "");
@@ -164,7 +164,7 @@ TEST(Refused, LeavesNothingBehind) {
   const kit::TrainKit kit;
   const Path outer = kit.scratch.path() / "outer";
   const auto refused = [&](TrainRun run, const std::string& start) {
-    const std::string error = kit::error_of([&] { train(run); });
+    const std::string error = kit::coded_error_of([&] { train(run); });
     EXPECT_EQ(error.substr(0, start.size()), start) << error;
     EXPECT_FALSE(fs::exists(outer)) << error;
   };
@@ -188,7 +188,7 @@ TEST(Refused, LeavesNothingBehind) {
   // A directory that was there stays, without a lock.
   make_directory(outer);
   small.out = outer;
-  EXPECT_NE(kit::error_of([&] { train(small); }), "none");
+  EXPECT_NE(kit::coded_error_of([&] { train(small); }), "no error");
   EXPECT_TRUE(fs::is_empty(outer));
 }
 
@@ -197,12 +197,12 @@ TEST(Resume, RefusesAnotherRecipeOrAnotherText) {
   const TrainRun run = kit.run("", kData, kTrain);
   train(run);
   EXPECT_EQ(
-      kit::error_of([&] { train(run); }),
+      kit::coded_error_of([&] { train(run); }),
       cat("2 train: '", run.out.string(), "' already holds a run; give --resume to continue it, or another --out"));
 
   std::string changed = kTrain;
   changed.replace(changed.find("0.01"), 4, "0.02");
-  const std::string error = kit::error_of([&] { train(resumed(kit.run("", kData, changed))); });
+  const std::string error = kit::coded_error_of([&] { train(resumed(kit.run("", kData, changed))); });
   EXPECT_NE(error.find("2 resume: the recipe differs from the run's: train.learning_rate was 0.01 and is now 0.02"),
             std::string::npos)
       << error;
@@ -210,7 +210,7 @@ TEST(Resume, RefusesAnotherRecipeOrAnotherText) {
   const std::string position =
       "{vocab_size: 257, hidden_size: 16, num_hidden_layers: 1, position: none, mixer: {type: attention, "
       "num_attention_heads: 2}, ffn: {type: swiglu, intermediate_size: 24}}";
-  EXPECT_NE(kit::error_of([&] {
+  EXPECT_NE(kit::coded_error_of([&] {
               train(resumed(kit.run(position, kData, kTrain)));
             }).find("model.position.type was rotary and is now none"),
             std::string::npos);
@@ -222,7 +222,7 @@ TEST(Resume, RefusesAnotherRecipeOrAnotherText) {
   // A line more, which only the held-out part shows.
   const std::string result = read_file(run.out / "result.json");
   std::ofstream(kit.scratch.path() / "text.txt", std::ios::app) << "one more line\n";
-  const std::string other_text = kit::error_of([&] { train(resumed(run)); });
+  const std::string other_text = kit::coded_error_of([&] { train(resumed(run)); });
   EXPECT_NE(other_text.find("2 resume: the data are not those this run began with"), std::string::npos) << other_text;
   EXPECT_EQ(read_file(run.out / "result.json"), result);  // the run is as it was
 }
@@ -270,7 +270,7 @@ TEST(Resume, DrawnSegmentationsComeAgain) {
   const TrainRun plain = run_with(0, "plain");
   train(plain);
   EXPECT_FALSE(read_file(plain.out / "model.safetensors") == read_file(whole.out / "model.safetensors"));
-  const std::string error = kit::error_of([&] { train(resumed(run_with(.2, "whole"))); });
+  const std::string error = kit::coded_error_of([&] { train(resumed(run_with(.2, "whole"))); });
   EXPECT_NE(error.find("translation.source_segmentation.dropout was 0.3 and is now 0.2"), std::string::npos) << error;
 }
 
@@ -279,18 +279,18 @@ TEST(Resume, TwoRunsInOneDirectoryAreRefused) {
   const TrainRun run = kit.run("", kData, kTrain);
   make_directory(run.out);
   const DirectoryLock other(run.out);
-  EXPECT_NE(kit::error_of([&] { train(run); }).find("is in use by another run"), std::string::npos);
+  EXPECT_NE(kit::coded_error_of([&] { train(run); }).find("is in use by another run"), std::string::npos);
 }
 
 TEST(Resume, OutIsAFileOrAComparison) {
   const kit::TrainKit kit;
   TrainRun run = kit.run("", kData, kTrain);
   run.out = kit.scratch.add("file", "x");
-  EXPECT_EQ(kit::error_of([&] { train(run); }),
+  EXPECT_EQ(kit::coded_error_of([&] { train(run); }),
             cat("2 train: '", run.out.string(), "' is a file; give --out a directory"));
   kit.scratch.add("experiment.yaml", "baseline: a\n");
   run.out = Path(kit.scratch.add("file", "x")).parent_path();
-  EXPECT_EQ(kit::error_of([&] { train(run); }),
+  EXPECT_EQ(kit::coded_error_of([&] { train(run); }),
             cat("2 train: '", run.out.string(), "' holds a comparison; give --out another directory"));
 }
 
