@@ -57,24 +57,29 @@ std::vector<double> LayerView::map(int64_t head) const {
 }
 
 ModelView inspect_model(const std::string& name, const LoadedModel& loaded, const std::string& text, int64_t length) {
-  std::vector<int32_t> ids = loaded.tokenizer->encode(text);
   const Model& model = *loaded.model;
-  check_usage(loaded.tokenizer->width() == 1, "inspect",
+  const bool reads_source = model.config().architecture == "encoder_decoder";
+  const Tokenizer& tokenizer = reads_source ? *loaded.source_tokenizer : *loaded.tokenizer;
+  const ModelConfig config = reads_source ? model.config().encoder_config() : model.config();
+  std::vector<int32_t> ids = tokenizer.encode(text);
+  check_usage(tokenizer.width() == 1, "inspect",
               "the page shows tokens by their text, and these have none: a vocabulary-free model cannot be inspected");
   check_usage(!ids.empty(), "inspect", "the text has no tokens; give a longer one");
-  if (const int64_t limit = model.position_limit()) length = std::min(length, limit);
+  if (reads_source && tokenizer.specials().eos) ids.push_back(*tokenizer.specials().eos);  // as in training
+  if (const int64_t limit = reads_source ? model.source_limit() : model.position_limit())
+    length = std::min(length, limit);
   ModelView view;
   view.name = name;
   view.cut = int64_t(ids.size()) > length;
   if (view.cut) ids.resize(size_t(length));
-  for (size_t i = 0; i < ids.size(); ++i) view.tokens.push_back(loaded.tokenizer->piece(ids[i], i == 0));
+  for (size_t i = 0; i < ids.size(); ++i) view.tokens.push_back(tokenizer.piece(ids[i], i == 0));
 
   const Tensor rows = empty({int64_t(ids.size())}, DType::i32);
   std::copy(ids.begin(), ids.end(), rows.data<int32_t>());
   std::vector<MixerMaps> maps = model.maps(rows);
   for (size_t i = 0; i < maps.size(); ++i) {
     LayerView layer;
-    layer.mixer = mixer_title(model.config().mixer_of(int64_t(i)));
+    layer.mixer = mixer_title(config.mixer_of(int64_t(i)));
     layer.maps = std::move(maps[i]);
     if (layer.maps.heads) {
       layer.numbers = indicators({layer.maps.heads, int64_t(ids.size()), numbers_of(layer.maps.weights)});

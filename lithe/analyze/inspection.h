@@ -44,7 +44,8 @@ struct Inspection {
   void count_logits();
 };
 
-/// `text` through the model, cut to `length` tokens. Fails when it has none, or when the model has no layer.
+/// `text` through the model, cut to `length` tokens; an encoder-decoder's encoder reads it as a source. Fails when it
+/// has none, or when the model has no layer.
 ModelView inspect_model(const std::string& name, const LoadedModel& loaded, const std::string& text, int64_t length);
 
 }  // namespace lithe::analyze

@@ -15,7 +15,9 @@ bool is_product(const std::string& kernel) {
 // Costs by part, in the order in which parts are first named.
 class Parts {
  public:
-  explicit Parts(const ModelConfig& config) : config_(config) {}
+  explicit Parts(const ModelConfig& config) : config_(config) {
+    if (config.architecture == "encoder_decoder") source_config_ = config.encoder_config();
+  }
 
   CostOfPart& of(const std::string& name) {
     const std::string key = merged(name);
@@ -25,23 +27,31 @@ class Parts {
     return all.back();
   }
 
-  // layers.3.mixer.heads.q.weight -> layers.*.mixer
+  // layers.3.mixer.heads.q.weight -> layers.*.mixer; decoder.layers.3.cross -> decoder.layers.*.cross
   std::string merged(const std::string& name) const {
-    const std::string between = "layers.* norms, sums";
-    if (name.empty()) return between;
-    if (!name.starts_with("layers.")) return name.substr(0, name.find('.'));
-    const size_t number_end = name.find('.', 7);
-    if (number_end == std::string::npos) return between;
-    const std::string part = name.substr(number_end + 1, name.find('.', number_end + 1) - number_end - 1);
-    if (part != "mixer" && part != "ffn") return between;
-    const std::string kind = part == "mixer" ? config_.mixer_name(std::stoll(name.substr(7))) : "";
-    return "layers.*." + part + (kind.empty() ? "" : " (" + kind + ")");
+    for (const std::string side : {"encoder.", "decoder."})
+      if (name.starts_with(side))
+        return side + merged(name.substr(side.size()), side == "encoder." ? source_config_ : config_);
+    return merged(name, config_);
   }
 
   std::vector<CostOfPart> all;
 
  private:
   const ModelConfig& config_;
+  ModelConfig source_config_;  // of an encoder-decoder
+
+  static std::string merged(const std::string& name, const ModelConfig& config) {
+    const std::string between = "layers.* norms, sums";
+    if (name.empty()) return between;
+    if (!name.starts_with("layers.")) return name.substr(0, name.find('.'));
+    const size_t number_end = name.find('.', 7);
+    if (number_end == std::string::npos) return between;
+    const std::string part = name.substr(number_end + 1, name.find('.', number_end + 1) - number_end - 1);
+    if (part != "mixer" && part != "cross" && part != "ffn") return between;
+    const std::string kind = part == "mixer" ? config.mixer_name(std::stoll(name.substr(7))) : "";
+    return "layers.*." + part + (kind.empty() ? "" : " (" + kind + ")");
+  }
 };
 
 Tensor meta_tokens(const Model& model, int64_t count) {
@@ -50,8 +60,9 @@ Tensor meta_tokens(const Model& model, int64_t count) {
 }
 
 // Logits of each text's last token.
-Var last_logits(const Model& model, const Tensor& ids, const Sequences& sequences, DecodeState* state) {
-  const Var rows = model.forward(ids, sequences, state);
+Var last_logits(const Model& model, const Tensor& ids, const Sequences& sequences, DecodeState* state,
+                const Memory* memory) {
+  const Var rows = model.forward(ids, sequences, state, memory);
   return model.logits(Var(empty({sequences.count(), rows.cols()}, rows.dtype(), Device::meta)));
 }
 
@@ -73,10 +84,13 @@ void add_to(CostOfPart& sum, const CostOfPart& part) {
   sum.cache_bytes += part.cache_bytes;
 }
 
-void add_published(Parts& parts, const ModelConfig& config, const CostOptions& options) {
+// By the formulas, of all layers of one stack.
+void add_published(Parts& parts, const std::string& scope, const ModelConfig& config, const CostOptions& options,
+                   bool decodes) {
   for (int64_t i = 0; i < config.num_hidden_layers; ++i) {
-    PublishedCost& sum = parts.of("layers." + std::to_string(i) + ".mixer").published;
-    const PublishedCost one = published_cost(config, config.mixer_of(i), options);
+    PublishedCost& sum = parts.of(cat(scope, "layers.", i, ".mixer")).published;
+    PublishedCost one = published_cost(config, config.mixer_of(i), options);
+    if (!decodes) one.decode_flops = one.cache_bytes = std::nullopt;
     for (auto field : {&PublishedCost::parameters, &PublishedCost::prefill_flops, &PublishedCost::decode_flops,
                        &PublishedCost::activation_bytes, &PublishedCost::cache_bytes})
       if (one.*field) sum.*field = (sum.*field).value_or(0) + *(one.*field);
@@ -88,16 +102,27 @@ void add_published(Parts& parts, const ModelConfig& config, const CostOptions& o
 ModelCost model_cost(const ModelConfig& config, const CostOptions& o) {
   check_usage(o.batch >= 1 && o.length >= 1, "cost", "batch and length must be at least 1, got ", o.batch, " and ",
               o.length);
+  const bool translates = config.architecture == "encoder_decoder";
+  check_usage(translates || !o.source_length, "cost", "architecture ", config.architecture,
+              " reads no source; leave the length of sources out");
+  const std::string scope = translates ? "decoder." : "";
+  CostOptions of_source = o;
+  if (o.source_length) of_source.length = o.source_length;
   Parts parts(config);
   {
     Model model(config, {.device = Device::meta, .dtype = o.dtype, .compute = o.compute, .trainable = true});
     model.set_recompute(o.recompute);
     for (const Parameter& p : model.parameters().all()) parts.of(p.name).parameters += p.master.value().numel();
     const Tensor ids = meta_tokens(model, o.batch * o.length), labels = empty({ids.dim(0)}, DType::i32, Device::meta);
+    const Tensor source = meta_tokens(model, o.batch * of_source.length);
+    const Sequences sequences = texts(o.batch, o.length), sources = texts(o.batch, of_source.length);
+    const auto encoded = [&] { return translates ? model.encode(source, sources) : Memory{}; };
     {
       kernels::CostMeter meter;
       Tape tape;
-      const Var loss = model.loss(ids, labels, texts(o.batch, o.length), 0, 1);
+      const Memory memory = encoded();
+      const Var rows = model.forward(ids, sequences, nullptr, translates ? &memory : nullptr);
+      const Var loss = model.loss_of(rows, {}, {.sequences = sequences, .labels = labels});
       for (const auto& kept : meter.kept()) parts.of(kept.part).activation_bytes += kept.bytes;
     }
     const NoGrad no_grad;
@@ -111,20 +136,33 @@ ModelCost model_cost(const ModelConfig& config, const CostOptions& o) {
     };
     const auto add_tokens = [&](DecodeState& state, int64_t count) {
       const std::vector<int64_t> counts(size_t(o.batch), count);
-      last_logits(model, meta_tokens(model, o.batch * count), model.continue_sequences(state, counts), &state);
+      last_logits(model, meta_tokens(model, o.batch * count), model.continue_sequences(state, counts), &state, nullptr);
     };
-    measure(&CostOfPart::forward_flops, &CostOfPart::forward_products,
-            [&] { last_logits(model, ids, texts(o.batch, o.length), nullptr); });
+    const auto read_source = [&](DecodeState& state) {
+      if (translates) model.read_source(state, source, sources);
+    };
+    measure(&CostOfPart::forward_flops, &CostOfPart::forward_products, [&] {
+      const Memory memory = encoded();
+      last_logits(model, ids, sequences, nullptr, translates ? &memory : nullptr);
+    });
     auto state = model.make_state(o.batch, o.length);
-    measure(&CostOfPart::prefill_flops, &CostOfPart::prefill_products, [&] { add_tokens(*state, o.length); });
-    for (int64_t i = 0; i < config.num_hidden_layers; ++i)
-      if (state->layer(i)) parts.of("layers." + std::to_string(i) + ".mixer").cache_bytes += state->layer(i)->bytes();
+    measure(&CostOfPart::prefill_flops, &CostOfPart::prefill_products, [&] {
+      read_source(*state);
+      add_tokens(*state, o.length);
+    });
+    for (int64_t i = 0; i < config.num_hidden_layers; ++i) {
+      const std::string layer = cat(scope, "layers.", i);
+      if (state->layer(i)) parts.of(layer + ".mixer").cache_bytes += state->layer(i)->bytes();
+      if (state->cross(i)) parts.of(layer + ".cross").cache_bytes += state->cross(i)->bytes();
+    }
     state = model.make_state(o.batch, o.length);
+    read_source(*state);
     if (o.length > 1) add_tokens(*state, o.length - 1);
     measure(&CostOfPart::decode_flops, &CostOfPart::decode_products, [&] { add_tokens(*state, 1); });
   }
-  add_published(parts, config, o);
-  ModelCost cost;
+  if (translates) add_published(parts, "encoder.", config.encoder_config(), of_source, false);
+  add_published(parts, scope, config, o, true);
+  ModelCost cost{.source_length = translates ? of_source.length : 0};
   cost.parts = std::move(parts.all);
   cost.total.part = "total";
   for (const CostOfPart& part : cost.parts) add_to(cost.total, part);

@@ -154,12 +154,18 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
 
 DirectoryLock::DirectoryLock(const Path& directory) {
   const Path file = directory / ".lock";
-  fd_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  check(fd_ >= 0, "lock", "'", file.string(), "': ", reason());
-  if (::flock(fd_, LOCK_EX | LOCK_NB) != 0) {
-    ::close(std::exchange(fd_, -1));
-    fail("lock", "'", directory.string(), "' is in use by another run; wait for it, stop it, or choose another --out");
-  }
+  struct stat held {
+  }, there{};
+  do {  // again when the process that held the file has removed it since it was opened here
+    if (fd_ >= 0) ::close(fd_);
+    fd_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    check(fd_ >= 0, "lock", "'", file.string(), "': ", reason());
+    if (::flock(fd_, LOCK_EX | LOCK_NB) != 0) {
+      ::close(std::exchange(fd_, -1));
+      fail("lock", "'", directory.string(),
+           "' is in use by another run; wait for it, stop it, or choose another --out");
+    }
+  } while (::fstat(fd_, &held) != 0 || ::stat(file.c_str(), &there) != 0 || held.st_ino != there.st_ino);
 }
 
 DirectoryLock::~DirectoryLock() {

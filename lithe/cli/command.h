@@ -40,6 +40,9 @@ void take_given(T& to, const std::optional<T>& option) {
 /// Options --weights and --precision: which weights of a run are loaded, and as what.
 void add_weights_options(CLI::App& app, std::string& weights, std::string& precision);
 
+/// A flag --el-rewrite: what load_model() calls el_rewrite.
+void add_el_rewrite_option(CLI::App& app, bool& el_rewrite);
+
 /// An option --threads that takes effect when parsed.
 void add_threads_option(CLI::App& app);
 

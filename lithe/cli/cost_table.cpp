@@ -71,19 +71,22 @@ std::string cost_table(const analyze::ModelCost& cost, const analyze::CostOption
           line("  published formula", f.parameters, f.prefill_flops, f.decode_flops, f.activation_bytes, f.cache_bytes);
   }
   out += line(cost.total);
+  const std::string source =
+      cost.source_length ? cat(", each with a source of ", cost.source_length, " that prefill reads first") : "";
   const auto n = [](int64_t value) { return static_cast<long long>(value); };
   std::snprintf(header, sizeof header,
-                "\n%lld parameters. %lld text(s) of %lld tokens, rows of %s. prefill: all tokens at once, of causal "
+                "\n%lld parameters. %lld text(s) of %lld tokens%s, rows of %s. prefill: all tokens at once, of causal "
                 "attention the pairs that are seen\n(the formulas count all pairs); decode: one more token for each "
                 "text; activations: kept for the backward pass of\ntraining; cache: after the last token. Matrix "
                 "products are %.1f %% of the prefill's FLOPs.\n",
-                n(cost.total.parameters), n(o.batch), n(o.length), name_of(o.compute),
+                n(cost.total.parameters), n(o.batch), n(o.length), source.c_str(), name_of(o.compute),
                 100 * cost.total.prefill_products / cost.total.prefill_flops);
   return out + header;
 }
 
 Json cost_json(const analyze::ModelCost& cost, const analyze::CostOptions& o) {
   Json json = {{"batch", o.batch}, {"length", o.length}, {"compute", name_of(o.compute)}, {"parts", Json::array()}};
+  if (cost.source_length) json["source_length"] = cost.source_length;
   for (const CostOfPart& p : cost.parts) json["parts"].push_back(json_of(p));
   json["total"] = json_of(cost.total);
   return json;

@@ -159,8 +159,7 @@ Command add_eval(CLI::App& app) {
   app.add_option("--task", o->task, "what is measured; default: what the run was trained for")
       ->check(CLI::IsMember({"translation"}));
   add_weights_options(app, o->weights, o->precision);
-  app.add_flag("--el-rewrite", o->el_rewrite,
-               "run heads mha as el_rewrite: the same function, half the cache (not with rotary positions)");
+  add_el_rewrite_option(app, o->el_rewrite);
   app.add_option("--context-length", o->context, "tokens of a window; default: the recipe's")
       ->check(CLI::PositiveNumber);
   app.add_option("--stride", o->stride, "tokens a window moves on; default: the context length")

@@ -105,8 +105,7 @@ Command add_generate(CLI::App& app) {
       ->allow_extra_args(false);
   app.add_option("--prompts-file", o->prompts_file, "a file with one prompt a line");
   add_weights_options(app, o->weights, o->precision);
-  app.add_flag("--el-rewrite", o->el_rewrite,
-               "run heads mha as el_rewrite: the same function, half the cache (not with rotary positions)");
+  add_el_rewrite_option(app, o->el_rewrite);
   app.add_option("--max-new-tokens", o->max_new_tokens, "tokens to add at most")->check(CLI::PositiveNumber);
   app.add_flag("--greedy", o->greedy, "always the most likely token");
   app.add_option("--temperature", o->temperature, "below 1 is bolder towards likely tokens, 0 is greedy");

@@ -14,7 +14,7 @@ namespace {
 struct Options {
   std::string recipe, budget;
   std::vector<std::string> set;
-  int64_t batch = 0, length = 0;
+  int64_t batch = 0, length = 0, source_length = 0;
   bool fit = false, json = false, no_speed = false, cost = false;
 };
 
@@ -58,10 +58,9 @@ void print(const Plan& plan, const Recipe& recipe) {
 
 // --cost: the parts in use, in place of the plan of a training step.
 int print_costs(const Options& o, const Recipe& recipe, int64_t length) {
-  check_usage(recipe.model.architecture != "encoder_decoder", "plan",
-              "--cost lists decoders and encoders; `lithe plan` without it plans an encoder_decoder");
   const analyze::CostOptions options{.batch = o.batch ? o.batch : 1,
                                      .length = length,
+                                     .source_length = o.source_length,
                                      .dtype = recipe.train.parameter_dtype(),
                                      .compute = recipe.train.compute(),
                                      .recompute = recipe.train.gradient_checkpointing};
@@ -77,11 +76,12 @@ int run(const Options& o) {
   Recipe recipe = load_recipe(o.recipe, o.set);
   check_usage(recipe.train.batch_tokens % recipe.train.gradient_accumulation_steps == 0, "plan",
               "batch_tokens must be a multiple of gradient_accumulation_steps");
-  check_usage(o.cost || (!o.batch && !o.length), "plan", "--batch and --length belong to --cost");
+  check_usage(o.cost || (!o.batch && !o.length && !o.source_length), "plan",
+              "--batch, --length and --source-length belong to --cost");
   check_usage(!o.cost || (o.budget.empty() && !o.fit), "plan",
               "--cost plans no training step: leave out --memory-budget");
   const int64_t length = o.length ? o.length : recipe.data.sequence_length;
-  complete_without_data(recipe, "plan", length);
+  complete_without_data(recipe, "plan", std::max(length, o.source_length));
   if (o.cost) return print_costs(o, recipe, length);
   const bool evaluates = !recipe.data.validation_files.empty() || recipe.data.validation_fraction > 0;
   PlanShape shape{.sequence_length = recipe.data.sequence_length};
@@ -139,6 +139,9 @@ Command add_plan(CLI::App& app) {
                "activations, cache");
   app.add_option("--batch", o->batch, "with --cost: texts at once; default 1")->check(CLI::PositiveNumber);
   app.add_option("--length", o->length, "with --cost: tokens of a text; default: the recipe's sequence_length")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--source-length", o->source_length,
+                 "with --cost of an encoder_decoder: tokens of a source; default: as many as a text has")
       ->check(CLI::PositiveNumber);
   add_threads_option(app);
   app.footer(

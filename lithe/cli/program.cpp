@@ -22,6 +22,11 @@ void add_weights_options(CLI::App& app, std::string& weights, std::string& preci
   app.add_option("--precision", precision, "f32, bf16 or f64")->check(CLI::IsMember({"f32", "bf16", "f64"}));
 }
 
+void add_el_rewrite_option(CLI::App& app, bool& el_rewrite) {
+  app.add_flag("--el-rewrite", el_rewrite,
+               "run heads mha as el_rewrite: the same function, half the cache (not with rotary positions)");
+}
+
 void add_threads_option(CLI::App& app) {
   app.add_option_function<int>(
          "--threads", [](int n) { set_threads(n); },

@@ -10,6 +10,7 @@
 
 #include "lithe/base/json.h"
 #include "lithe/base/log.h"
+#include "lithe/base/output_directory.h"
 #include "lithe/base/stop.h"
 #include "lithe/cli/command.h"
 #include "lithe/cli/recipe.h"
@@ -36,7 +37,7 @@ class NewDirectory {
     check_usage(!fs::exists(path) || (fs::is_directory(path) && fs::is_empty(path)), "quantize", "'", path.string(),
                 "' exists; give --out a new directory");
     temporary_ += cat(".tmp-", ::getpid());
-    make_directory(temporary_);
+    made_.emplace(temporary_);
   }
   ~NewDirectory() {
     std::error_code ignored;
@@ -57,6 +58,7 @@ class NewDirectory {
 
  private:
   Path path_, temporary_;
+  std::optional<MadeDirectory> made_;  // its parents, too
 };
 
 // What to measure on: texts, or a translator's held-out pairs; none when the run has none, or its data are no longer

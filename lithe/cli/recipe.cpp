@@ -90,6 +90,30 @@ void check_places(const Node& root) {
   }
 }
 
+// What stands under "model.mixer", or null.
+const Node* at(const Node& root, const std::string& path) {
+  const size_t dot = path.find('.');
+  const Node* child = root.find(path.substr(0, dot));
+  return child && dot != std::string::npos ? at(*child, path.substr(dot + 1)) : child;
+}
+
+// Where each layer has a mixer of model.mixers, model.mixer has no effect: to give it there is a mistake. What came
+// before may have it: an experiment's base, a pre-trained run; and a resolved recipe, which has every key.
+void refuse_unused_mixer(const Node& file, const std::vector<std::string>& overrides, const Node& root,
+                         const std::string& section) {
+  const std::string mixer = section + ".mixer", ways[] = {section + ".layer_types", section + ".layer_pattern"};
+  bool given = at(file, mixer) && !(at(file, ways[0]) && at(file, ways[1]));
+  for (const std::string& override : overrides) {
+    const std::string key = override.substr(0, override.find('='));
+    given = key == mixer || key.starts_with(mixer + ".") || (given && key != ways[0] && key != ways[1]);
+  }
+  for (const std::string& way : ways)
+    if (const Node* said = given ? at(root, way) : nullptr)
+      check_usage(said->items().empty() && said->text().empty(), "recipe", to_string(at(root, mixer)->mark()),
+                  ": no layer has ", mixer, ", because ", way, " gives each layer one of ", section,
+                  ".mixers; leave out the one or the other");
+}
+
 }  // namespace
 
 Recipe load_recipe(const Path& file, const std::vector<std::string>& overrides) {
@@ -105,9 +129,13 @@ Recipe read_recipe(std::string_view text, const std::string& origin, const std::
   if (root.is_null()) root = Node::map(Mark{origin, 1, 1});
   check_usage(root.is_map(), "recipe", origin, ": must hold sections model, data, train, not ",
               root.is_list() ? "a list" : "plain text");
+  const Node file = root;
   for (const std::string& assignment : overrides) apply_override(root, assignment);
   check_places(root);
-  if (!complete) complete_model(root);
+  if (!complete) {
+    complete_model(root);
+    for (const char* section : {"model", "model.encoder"}) refuse_unused_mixer(file, overrides, root, section);
+  }
   Recipe recipe;
   read_fields(root, "", [&](Fields& f) { recipe.fields(f); });
   return recipe;

@@ -89,7 +89,9 @@ Command add_train(CLI::App& app) {
   auto o = std::make_shared<Options>();
   app.add_option("recipe", o->recipe, "recipe file (YAML); the keys: lithe list --keys")->required();
   app.add_option("--out", o->out, "directory of the run: weights, metrics, checkpoints, report")->required();
-  app.add_flag("--resume", o->resume, "continue the run in --out from its last checkpoint, bit for bit");
+  app.add_flag("--resume", o->resume,
+               "continue the run in --out from its last checkpoint, bit for bit; refused (exit 2) where no run has "
+               "begun, and one that is finished stays as it is");
   app.add_option("--set", o->set, "override a key of the recipe: train.learning_rate=3e-4 (repeatable)")
       ->allow_extra_args(false);
   app.add_option("--memory-budget", o->budget, "refuse (exit 4) when the planned peak is above this, like 2GiB");

@@ -6,6 +6,7 @@
 #include "lithe/base/json.h"
 #include "lithe/base/log.h"
 #include "lithe/base/machine.h"
+#include "lithe/base/output_directory.h"
 #include "lithe/base/stop.h"
 #include "lithe/base/threads.h"
 #include "lithe/compare/budget.h"
@@ -339,10 +340,16 @@ Comparison compare(const Request& request) {
   if (request.plan_only) return Comparer(request).run();
   check_usage(!std::filesystem::exists(request.out) || std::filesystem::is_directory(request.out), "compare", "'",
               request.out.string(), "' is a file; give --out a directory");
-  make_directory(request.out);
-  const DirectoryLock lock(request.out);
+  const OutputDirectory directory(request.out);
   check_directory(request);
-  return Comparer(request).run();
+  try {
+    return Comparer(request).run();
+  } catch (const std::exception&) {
+    std::error_code ignored;
+    if (!std::filesystem::exists(request.out / "runs"))  // refused before anything was trained
+      for (const char* file : {"experiment.yaml", "budget.json"}) std::filesystem::remove(request.out / file, ignored);
+    throw;
+  }
 }
 
 }  // namespace lithe::compare

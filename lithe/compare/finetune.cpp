@@ -8,6 +8,7 @@
 #include "lithe/base/stop.h"
 #include "lithe/compare/statistics.h"
 #include "lithe/infer/load.h"
+#include "lithe/train/resume.h"
 
 namespace lithe::compare {
 namespace {
@@ -168,7 +169,7 @@ Finetuning finetune(const FinetuneRequest& request) {
                                     {cat("from_pretrained=", model.directory.string()),
                                      cat("fresh_weights=", model.fresh ? "true" : "false"), cat("train.seed=", seed)});
         run.out = request.out / "runs" / model.name / result.tasks[t] / cat("seed-", seed);
-        run.resume = true;
+        run.resume = has_begun(run.out);
         std::optional<Scored> scored = stored(run.out / "scores.json", key_of(run));
         if (!scored) {
           log_info("model ", model.name, ", task ", result.tasks[t], ", seed ", seed);

@@ -4,6 +4,7 @@
 #include "lithe/base/log.h"
 #include "lithe/base/stop.h"
 #include "lithe/eval/translation_evaluation.h"
+#include "lithe/train/resume.h"
 #include "lithe/train/trainer.h"
 
 namespace lithe::compare {
@@ -88,14 +89,6 @@ void take(Outcome& o, const TrainResult& r) {
   o.measured_peak = r.measured.peak;
 }
 
-// A resumed process has only seen a part of the run; the larger peak of both parts is the run's.
-void remember_peak(const Path& directory, Outcome& o) {
-  const Path file = directory / "peak.json";
-  if (std::filesystem::exists(file))
-    o.measured_peak = std::max(o.measured_peak, parse_json(read_file(file), file.string()).value("peak", int64_t(0)));
-  write_file(file, Json({{"peak", o.measured_peak}}).dump() + "\n");
-}
-
 }  // namespace
 
 Path run_directory(const Path& out, const std::string& variant, int64_t seed) {
@@ -122,10 +115,9 @@ std::optional<Outcome> run_variant(const Variant& variant, int64_t seed, const P
       run.lessons = setting.lessons;
       if (setting.translates()) run.score = score_translation_of(*setting.lessons.translation, setting.translate);
       run.recipe = setting.recipe;
-      run.resume = true;
+      run.resume = has_begun(directory);
       const TrainResult result = train(run);
       take(*outcome, result);
-      remember_peak(directory, *outcome);
       if (result.signal) return std::nullopt;
       outcome->status = "finished";
       scoring.score(load_model(directory, "", scoring.precision), setting, *outcome);

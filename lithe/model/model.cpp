@@ -83,8 +83,7 @@ Var Model::forward(const Tensor& ids, const Sequences& sequences, DecodeState* s
 }
 
 std::vector<MixerMaps> Model::maps(const Tensor& ids) const {
-  check_usage(!encoder_, "inspect", "maps of encoder-decoder models are not shown yet");
-  return decoder_->maps(ids, nullptr);
+  return (encoder_ ? *encoder_ : *decoder_).maps(ids, nullptr);
 }
 
 Var Model::logits(const Var& rows, const Sequences& sequences) const {

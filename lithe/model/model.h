@@ -31,7 +31,7 @@ class Model {
   /// Layers, from 0, of the decoder (or the one stack) that forward leaves out: whole, or their mixers alone. States
   /// made before must not be used after.
   void skip(const std::vector<int64_t>& layers, bool mixers_only) { decoder_->skip(layers, mixers_only); }
-  /// How the tokens of one sequence (ids i32 [T], or codes) meet, layer after layer.
+  /// How the tokens of one sequence (ids i32 [T], or codes; read by the encoder if there is one) meet, layer by layer.
   std::vector<MixerMaps> maps(const Tensor& ids) const;
 
   /// encoder_decoder: source tokens i32 [M] -> what the decoder reads of them.

@@ -13,9 +13,14 @@ namespace lithe {
 namespace {
 
 // Keys that may change between a checkpoint and its resume: they shape no weight.
-const char* const kFree[] = {
-    "train.max_time", "train.save_steps", "train.save_total_limit", "data.cache_directory", "eval",
-    "generate",       "translate"};
+const char* const kFree[] = {"train.max_time",
+                             "train.save_steps",
+                             "train.save_total_limit",
+                             "train.average_checkpoints",
+                             "data.cache_directory",
+                             "eval",
+                             "generate",
+                             "translate"};
 
 void flatten(const Node& node, const std::string& path, std::map<std::string, std::string>& out) {
   if (node.is_map()) {
@@ -67,6 +72,11 @@ void check_same(const Path& file, const Node& now, bool fits) {
 }
 
 }  // namespace
+
+// A run that was killed while it read its data has left its lock alone.
+bool has_begun(const Path& run) {
+  return std::filesystem::exists(run / "resolved_recipe.yaml") || std::filesystem::exists(run / ".lock");
+}
 
 Path open_run(const Path& run, bool resume, const Node& recipe, bool fits) {
   for (const Path& directory : {run, run / "best", run / "tensorboard"}) remove_leftovers(directory);

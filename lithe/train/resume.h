@@ -6,6 +6,9 @@
 
 namespace lithe {
 
+/// A run has begun here, though it may not have come to a checkpoint.
+bool has_begun(const Path& run);
+
 /// Returns the checkpoint to continue from, or empty to start. Fails (usage) when the directory holds a run
 /// and `resume` is off, and when the recipe differs from the run's in a key that shapes the result; with `fits` the
 /// keys that fit_memory chooses are not compared. Removes files that a killed process was writing.

@@ -4,15 +4,15 @@
 #include <cmath>
 #include <numeric>
 
-#include "lithe/base/json.h"
 #include "lithe/base/log.h"
-#include "lithe/base/machine.h"
+#include "lithe/base/output_directory.h"
 #include "lithe/base/stop.h"
 #include "lithe/base/threads.h"
 #include "lithe/kernels/optimizer.h"
 #include "lithe/report/run_report.h"
 #include "lithe/train/resume.h"
 #include "lithe/train/run_log.h"
+#include "lithe/train/run_result.h"
 #include "lithe/train/schedule.h"
 
 namespace lithe {
@@ -20,22 +20,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
-
-void write_result(const Path& run, const std::string& status, const TrainResult& r, const std::string& message) {
-  Json json = {{"status", status},
-               {"steps", r.steps},
-               {"tokens", r.tokens},
-               {"final_loss", r.final_loss},
-               {"seconds", r.seconds}};
-  if (r.best_step >= 0) {
-    json["eval_loss"] = r.eval_loss;
-    json["best_eval_loss"] = r.best_eval_loss;
-    json["best_step"] = r.best_step;
-    for (const auto& [name, value] : r.metrics) json["metrics"][name] = value;
-  }
-  if (!message.empty()) json["message"] = message;
-  write_file(run / "result.json", json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
-}
 
 // spec: train.stability | training | global-norm clipping, tracing of the first non-finite value, loss watchdog, spike
 // rollback with batch skip | TB 6.3.4
@@ -67,7 +51,8 @@ class Trainer {
                  .restarts = c.num_cycles};
   }
 
-  TrainResult go(const Path& checkpoint) {
+  /// Takes the weights and the state to begin with: a checkpoint's, a pre-trained run's, or new ones.
+  void begin(const Path& checkpoint) {
     if (!checkpoint.empty()) {
       state_ = load_checkpoint(checkpoint, model_, optimizer_);
       if (state_.threads != threads())
@@ -77,17 +62,27 @@ class Trainer {
           state_.data_fingerprint == data_.fingerprint, "resume",
           "the data are not those this run began with; bring the files of sections data and task back to what they "
           "were, or choose another --out");
-      log_info("resuming after step ", state_.step);
       saved_step_ = state_.step;
     } else if (!run_.from_pretrained.empty() && !run_.fresh_weights) {
       load_backbone(model_, run_.from_pretrained / "model.safetensors");
     }
     state_.threads = threads();
     state_.data_fingerprint = data_.fingerprint;
-    write_result(run_.out, "running", so_far(), "");
-    log_.emplace(run_.out, checkpoint.empty() ? nullptr : &state_, total_steps_);
-    start_ = Clock::now();
     elapsed_before_ = state_.elapsed;
+    start_ = Clock::now();
+  }
+
+  /// What it left when it ended, none when there is more to do.
+  std::optional<TrainResult> finished() const { return done() ? finished_result(run_.out, so_far()) : std::nullopt; }
+
+  TrainResult go() {
+    const bool resumed = saved_step_ >= 0;
+    if (resumed) {
+      log_info("resuming after step ", state_.step);
+      publish_weights(run_.out, checkpoint_path(run_.out, state_.step));  // a kill may have come in between
+    }
+    write_result(run_.out, "running", so_far(), "");
+    log_.emplace(run_.out, resumed ? &state_ : nullptr, total_steps_);
     interval_start_ = start_;
     bool open = duties(false);
     while (open && !done()) {
@@ -121,6 +116,7 @@ class Trainer {
     result.best_eval_loss = state_.best_loss;
     result.best_step = state_.best_step;
     result.metrics = metrics_;
+    result.averaged = run_.train.average_checkpoints;
     result.perplexity = run_.train.predicts_vocabulary();
     result.seconds = elapsed();
     result.planned = plan_.memory;
@@ -361,22 +357,6 @@ class Trainer {
   }
 };
 
-void write_memory(const Path& run, const MemoryUse& planned, const MemoryUse* measured) {
-  const auto tree = [](const MemoryUse& use) {
-    Json out = Json::object();
-    for (int c = 0; c < kMemoryClasses; ++c) out[name_of(MemoryClass(c))] = use.by_class[size_t(c)];
-    out["peak"] = use.peak;
-    return out;
-  };
-  Json json = {{"planned", tree(planned)}};
-  if (measured) {
-    json["measured"] = tree(*measured);
-    json["arena"] = arena_bytes();
-    json["process"] = peak_resident_bytes();
-  }
-  write_file(run / "memory.json", json.dump(2) + "\n");
-}
-
 }  // namespace
 
 TrainResult train(TrainRun run) {
@@ -387,8 +367,9 @@ TrainResult train(TrainRun run) {
               "' holds a comparison; give --out another directory");
   check_usage(!std::filesystem::exists(run.out / "quantization.json"), "train", "'", run.out.string(),
               "' holds a quantised model, which cannot be trained; give --out another directory");
-  make_directory(run.out);
-  const DirectoryLock lock(run.out);
+  check_usage(!run.resume || has_begun(run.out), "resume", "'", run.out.string(),
+              "' holds no run to resume; leave --resume out to begin one");
+  const OutputDirectory directory(run.out);
   const bool fits = run.fit_memory && run.memory_budget;
   const Path checkpoint = open_run(run.out, run.resume, run.recipe, fits);
   const bool continuing = std::filesystem::exists(run.out / "resolved_recipe.yaml");
@@ -429,18 +410,24 @@ TrainResult train(TrainRun run) {
   log_info(plan.parameters, " parameters; planned peak memory ", format_bytes(double(plan.memory.peak)), "; ",
            threads(), " threads, ", run.train.precision);
 
-  if (checkpoint.empty()) {
-    write_run_files(run.out, run.recipe, model, run.train, {data.tokenizer, data.source_tokenizer}, plan);
-    write_memory(run.out, plan.memory, nullptr);
-  } else {
-    check(continuing, "resume", "'", run.out.string(), "' has a checkpoint but no resolved_recipe.yaml");
-  }
+  check(checkpoint.empty() || continuing, "resume", "'", run.out.string(),
+        "' has a checkpoint but no resolved_recipe.yaml");
+  tokenizers = {data.tokenizer, data.source_tokenizer};
   ledger(Device::cpu).reset_peak();
   std::optional<Trainer> trainer;
   try {
     trainer.emplace(run, std::move(data), plan);
-    const TrainResult result = trainer->go(checkpoint);
-    write_memory(run.out, plan.memory, &result.measured);
+    trainer->begin(checkpoint);
+    if (const auto before = trainer->finished()) {
+      log_info("'", run.out.string(), "' is finished, after step ", before->steps, ": nothing is left to do");
+      return *before;
+    }
+    if (checkpoint.empty()) {  // from here on nothing is refused
+      write_run_files(run.out, run.recipe, model, run.train, tokenizers, plan);
+      write_memory(run.out, plan.memory, nullptr);
+    }
+    TrainResult result = trainer->go();
+    result.measured = write_memory(run.out, plan.memory, &result.measured);
     write_result(run.out, result.status, result, result.signal ? cat("stopped by signal ", result.signal) : "");
     write_run_report(run.out);
     return result;

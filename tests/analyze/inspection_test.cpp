@@ -89,6 +89,20 @@ TEST(Inspection, EqualLogitsAreTheUniformMap) {
   }
 }
 
+TEST(Inspection, OfATranslatorItIsTheEncoder) {
+  LoadedModel loaded = model_of(
+      "architecture: encoder_decoder, mixer: {type: attention, num_attention_heads: 3}, encoder: {num_hidden_layers: "
+      "2, "
+      "mixer: {type: attention, num_attention_heads: 3, heads: sha}}");
+  loaded.source_tokenizer = loaded.tokenizer;
+  const ModelView view = inspect_model("a", loaded, kText, 64);
+  ASSERT_EQ(view.layers.size(), 2u);
+  EXPECT_EQ(view.layers[0].mixer, "sha");
+  const size_t n = view.tokens.size();
+  EXPECT_EQ(n, std::string(kText).size() + 1);  // and what ends a source
+  EXPECT_GT(view.layers[0].map(0)[n - 1], 0);   // the first token sees the last
+}
+
 TEST(Inspection, LayersWithoutMapsHaveNoNumbers) {
   const Inspection inspection = inspection_of({{"hybrid",
                                                 "layer_types: [a, b, a], mixers: {a: {type: attention, "

@@ -203,6 +203,53 @@ TEST(ModelCost, HybridsHaveALineForEachMixer) {
   EXPECT_EQ(parameters, cost.total.parameters);
 }
 
+// The encoder reads B sources of S tokens, the decoder attends to itself and to them.
+TEST(ModelCost, EncoderDecodersReadASource) {
+  constexpr int64_t S = 30, N = 2;
+  const ModelConfig config = kit::model_config(
+      "{architecture: encoder_decoder, hidden_size: 24, num_hidden_layers: 2, vocab_size: 50, max_position_embeddings: "
+      "64, position: none, mixer: {type: attention, num_attention_heads: 4}, ffn: {type: relu, intermediate_size: "
+      "32}}");
+  const CostOptions o{.batch = B, .length = L, .source_length = S};
+  const ModelCost cost = model_cost(config, o);
+  EXPECT_EQ(cost.source_length, S);
+  EXPECT_EQ(model_cost(config, {.batch = B, .length = L}).source_length, L);
+  const CostOfPart encoder = mixer_of(cost, "encoder.layers.*.mixer"), self = mixer_of(cost, "decoder.layers.*.mixer"),
+                   cross = mixer_of(cost, "decoder.layers.*.cross"), ffn = mixer_of(cost, "encoder.layers.*.ffn");
+  const double d = D, b = B, l = L, s = S;
+  EXPECT_EQ(encoder.parameters, N * 4 * D * D);
+  EXPECT_EQ(cross.parameters, N * 4 * D * D);
+  // Every pair of a source counts, so that the formula is exact; a source is read once and needs no cache.
+  EXPECT_EQ(encoder.forward_products, N * (8 * b * s * d * d + 4 * b * s * s * d));
+  EXPECT_EQ(encoder.prefill_products, *encoder.published.prefill_flops);
+  EXPECT_EQ(encoder.decode_flops, 0);
+  EXPECT_EQ(encoder.cache_bytes, 0);
+  EXPECT_FALSE(encoder.published.decode_flops || encoder.published.cache_bytes);
+  EXPECT_EQ(ffn.forward_products, N * 4 * b * s * d * 32);
+  EXPECT_EQ(ffn.decode_flops, 0);
+  EXPECT_EQ(self.prefill_products, *self.published.prefill_flops - N * 4 * d * hidden_pairs(B, L));
+  // Queries and output of the text, keys and values of the source, all pairs.
+  const double cross_products = N * (4 * b * l * d * d + 4 * b * s * d * d + 4 * b * l * s * d);
+  EXPECT_EQ(cross.forward_products, cross_products);
+  EXPECT_EQ(cross.prefill_products, cross_products);
+  EXPECT_EQ(cross.decode_products, N * (4 * b * d * d + 4 * b * s * d));
+  EXPECT_EQ(cross.cache_bytes, N * 2 * B * S * D * 4);
+  EXPECT_FALSE(cross.published.any());
+
+  Model model(config, {.trainable = true});
+  EXPECT_EQ(cost.total.parameters, model.parameters().count());
+  EXPECT_EQ(cost.total.cache_bytes, model.state_bytes(std::vector<int64_t>(B, L), std::vector<int64_t>(B, S)));
+  kit::Batch batch = kit::random_batch({L, L, L}, 50, 1);
+  const kit::Batch sources = kit::random_batch({S, S, S}, 50, 2);
+  batch.source = sources.ids;
+  batch.sources = sources.sequences;
+  const int64_t before = ledger(Device::cpu).current(MemoryClass::activations);
+  Tape tape;
+  const Var loss = kit::loss(model, batch, batch.labels, 0, 1);
+  EXPECT_EQ(ledger(Device::cpu).current(MemoryClass::activations) - before, cost.total.activation_bytes);
+  EXPECT_THROW(model_cost(one_layer(attention("mha", "dense")), o), Error);
+}
+
 TEST(ModelCost, EmbeddingsOfCodesAreTheirProducts) {
   const struct {
     const char* type;

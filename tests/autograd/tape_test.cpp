@@ -6,6 +6,7 @@
 #include "lithe/kernels/kernel.h"
 #include "lithe/ops/basic.h"
 #include "lithe/ops/linear.h"
+#include "tests/support/errors.h"
 #include "tests/support/numbers.h"
 
 namespace lithe {
@@ -16,15 +17,6 @@ using Numbers = std::vector<double>;
 Var leaf(const Numbers& values) { return Var::leaf(kit::tensor_f64({1, int64_t(values.size())}, values)); }
 Numbers grad(const Var& x) { return kit::values(x.grad()); }
 Tensor row(const Numbers& values) { return kit::tensor_f64({1, int64_t(values.size())}, values); }
-
-std::string what(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 TEST(Tape, GradientsOfSeveralUsesAdd) {
   const Var x = leaf({1, -2, 3});
@@ -148,13 +140,13 @@ TEST(Tape, NoGradSuspendsAndTheInnermostTapeCounts) {
 TEST(Tape, SaysWhatCannotBeDifferentiated) {
   const Var x = leaf({1, 2});
   Tape tape;
-  EXPECT_EQ(what([&] { tape.backward(Var(row({1}))); }),
+  EXPECT_EQ(kit::error_of([&] { tape.backward(Var(row({1}))); }),
             "backward: nothing to differentiate: no input of the result needs a gradient");
   const Var y = scale(x, 2);
-  EXPECT_EQ(what([&] { tape.backward(y); }),
+  EXPECT_EQ(kit::error_of([&] { tape.backward(y); }),
             "backward: a result of shape [1,2] needs an explicit gradient; only scalars have a default");
   const Var bad = record("bad", {x}, row({1, 2}), [&](const Tensor&, Grads& g) { g.give(x, row({1, 2, 3})); });
-  EXPECT_EQ(what([&] {
+  EXPECT_EQ(kit::error_of([&] {
               tape.backward(bad, row({1, 1}));
             }),
             "backward: a gradient of shape [1,3] for a value of shape [1,2]");

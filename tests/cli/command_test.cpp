@@ -193,6 +193,35 @@ TEST_F(Program, MisspeltAndMisplacedKeysAreShownWhereTheyStand) {
   expect_error({"plan", *recipe_, "--set", "data.files.x=3"}, 2, {"is a list, not a section"});
 }
 
+// A mixer that no layer has was meant to be used. What an experiment's variant or a resolved recipe replaces may stand.
+TEST_F(Program, AMixerThatNoLayerHasIsRefused) {
+  const std::string hybrid =
+      "layer_pattern: hybrid, mixers: {standard: {type: attention, num_attention_heads: 2}, replaced: mlp}";
+  const std::string text = recipe_text(*scratch_);
+  const auto with = [&](const std::string& model) {
+    std::string out = text;
+    const size_t at = out.find("mixer: "), end = out.find("}", at) + 1;
+    return out.replace(at, end - at, model);
+  };
+  const std::string both = with("mixer: {type: mlp}, " + hybrid), only = scratch_->add("hybrid.yaml", with(hybrid));
+  expect_bad_recipe(both, {"bad.yaml:1:", "no layer has model.mixer, because model.layer_pattern"});
+  expect_bad_recipe(with("mixer: mlp, layer_types: [a], mixers: {a: mlp}"), {"because model.layer_types"});
+  expect_bad_recipe(with("architecture: encoder_decoder, mixer: {type: attention, num_attention_heads: 2}, encoder: "
+                         "{mixer: mlp, layer_types: [a], mixers: {a: mlp}}"),
+                    {"no layer has model.encoder.mixer"});
+  expect_error({"plan", only, "--set", "model.mixer.heads=mqa"}, 2, {"no layer has model.mixer"});
+  const auto plans = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> words = {"plan", "--no-speed"};
+    words.insert(words.end(), more.begin(), more.end());
+    const Finished f = run_program(words);
+    EXPECT_EQ(f.code, 0) << f.err;
+  };
+  plans({only});
+  plans({*recipe_, "--set", "model.layer_types=[a]", "--set", "model.mixers={a: mlp}"});
+  ASSERT_EQ(run_program({"train", only, "--out", *scratch_ / "hybrid"}).code, 0);
+  plans({*scratch_ / "hybrid/resolved_recipe.yaml"});
+}
+
 // Aliases that would grow to more nodes than any recipe has, and nesting that would exhaust the stack.
 TEST_F(Program, HostileYamlIsRefusedAtOnce) {
   std::string laughs = "a: &a [1,1,1,1,1,1,1,1,1,1]\n";

@@ -198,7 +198,7 @@ TEST_F(Inspect, CostsArePrintedAndAsJson) {
       EXPECT_EQ(part["cache_bytes"], 2 * 2 * 2 * 8 * 4 * 4);
     }
   EXPECT_TRUE(found);
-  expect_usage({"plan", recipe, "--batch", "2"}, "--batch and --length belong to --cost");
+  expect_usage({"plan", recipe, "--batch", "2"}, "--batch, --length and --source-length belong to --cost");
   expect_usage({"plan", recipe, "--cost", "--memory-budget", "1GiB"}, "leave out --memory-budget");
 }
 

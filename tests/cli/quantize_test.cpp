@@ -94,6 +94,7 @@ TEST_F(QuantizeProgram, ErrorsAreOneLineAndLeaveNothing) {
   expect_error({"quantize", at("run"), "--out", at("bad"), "--weights", "int3"}, 2, "--weights");
   expect_error({"quantize", at("none"), "--out", at("bad")}, 2, "none");
   expect_error({"quantize", at("run"), "--out", at("bad"), "--from", "best.none"}, 2, "does not exist");
+  expect_error({"quantize", at("run"), "--out", at("bad/deep/out"), "--keep", "no.such"}, 2, "names no parameter");
   for (const auto& entry : fs::directory_iterator(scratch_->path()))
     EXPECT_EQ(entry.path().filename().string().find("bad"), std::string::npos) << entry.path();
 }

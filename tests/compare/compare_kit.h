@@ -2,7 +2,6 @@
 #pragma once
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include "lithe/base/json.h"
 #include "lithe/base/log.h"
@@ -10,6 +9,7 @@
 #include "lithe/base/threads.h"
 #include "lithe/cli/recipe.h"
 #include "lithe/compare/compare.h"
+#include "tests/support/process.h"
 
 namespace lithe::kit {
 
@@ -19,23 +19,17 @@ inline compare::Setting read_setting(const Path& file, const std::vector<std::st
 }
 
 struct CompareKit {
-  Path directory;
+  Scratch scratch;
+  Path directory = scratch.path();
 
   CompareKit() {
     set_threads(1);  // models this small gain nothing from more
     set_log_level(LogLevel::error);
-    static int made = 0;
-    directory = std::filesystem::temp_directory_path() / cat("lithe-compare-", ::getpid(), "-", made++);
-    make_directory(directory);
     static const char* words[] = {"the ", "king ", "went ", "up ", "and ", "saw ", "a ", "hill ", "of ", "stones.\n"};
     std::string text;
     for (uint64_t i = 0; i < 2500; ++i) text += words[random_below({.seed = 3}, i, 10)];
     write_file(directory / "text.txt", text);
     recipe("base.yaml", "");
-  }
-  ~CompareKit() {
-    std::error_code ignored;
-    std::filesystem::remove_all(directory, ignored);
   }
 
   void recipe(const std::string& name, const std::string& model, const std::string& data = "") const {

@@ -230,6 +230,16 @@ TEST(Compare, RefusesADirectoryOfSomethingElse) {
   EXPECT_TRUE(contains(why("other"), "holds another comparison, of x, y; give another --out"));
 }
 
+TEST(Compare, WhatIsRefusedLeavesNothing) {
+  const kit::CompareKit kit;
+  for (const std::string refused : {"budget: {match: steps, steps: 0}\n", "score: bleu\n",
+                                    // Only the training refuses it.
+                                    "set: {train.average_checkpoints: 2}\n"}) {
+    EXPECT_THROW(kit.run(kTwins + refused, "outer/out"), Error) << refused;
+    EXPECT_FALSE(std::filesystem::exists(kit.directory / "outer")) << refused;
+  }
+}
+
 TEST(Compare, TimingContinuesWithMoreRounds) {
   const kit::CompareKit kit;
   const Comparison first = kit.run(kTwins + kit::kSmallTiming);

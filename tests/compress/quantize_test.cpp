@@ -1,12 +1,13 @@
 #include "lithe/compress/quantize.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cmath>
 
 #include "lithe/model/quantized_weights.h"
+#include "tests/support/errors.h"
 #include "tests/support/model_kit.h"
+#include "tests/support/process.h"
 
 namespace lithe {
 namespace {
@@ -16,24 +17,15 @@ using kernels::QuantizedFormat;
 ModelConfig config_of(const std::string& more = "") {
   return kit::model_config(
       "{vocab_size: 37, hidden_size: 24, num_hidden_layers: 2, max_position_embeddings: 16, mixer: {type: attention, "
-      "num_attention_heads: 2}, ffn: {type: gelu, intermediate_size: 40}" +
-      (more.empty() ? "" : ", " + more) + "}");
-}
-
-std::string error_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
+      "num_attention_heads: 2}, ffn: {type: gelu, intermediate_size: 40}}",
+      more);
 }
 
 class Quantize : public testing::Test {
  protected:
-  Path file_ = std::filesystem::temp_directory_path() / cat("lithe_quantize_", getpid(), ".safetensors");
+  const kit::Scratch scratch_;
+  const Path file_ = scratch_.path() / "model.safetensors";
   std::vector<QuantizedLayer> layers_;
-  ~Quantize() override { std::filesystem::remove(file_); }
 
   std::unique_ptr<Model> quantised(const Model& model, const QuantizeOptions& options) {
     layers_.clear();
@@ -167,17 +159,18 @@ TEST_F(Quantize, IntegersAreNotTrainedOrReadAsNumbers) {
   const Model model = random_model(config);
   const auto integers = quantised(model, {});
   const kit::Batch batch = kit::random_batch({4}, 37, 2);
-  EXPECT_NE(error_of([&] {
+  EXPECT_NE(kit::error_of([&] {
               const Tape tape;
               integers->forward(batch.ids, batch.sequences);
             }).find("cannot be trained"),
             std::string::npos);
   Model trainable(config, {.trainable = true});
-  EXPECT_NE(error_of([&] { load_weights(trainable, file_); }).find("cannot be trained"), std::string::npos);
-  EXPECT_NE(error_of([&] { save_weights(*integers, file_); }).find("needs its numbers"), std::string::npos);
-  EXPECT_NE(error_of([&] { quantised(model, {.keep = {"nothing.*"}}); }).find("--keep 'nothing.*' names no parameter"),
-            std::string::npos);
-  EXPECT_NE(error_of([&] { quantised(model, {.keep = {"*"}}); }).find("nothing is left to quantise"),
+  EXPECT_NE(kit::error_of([&] { load_weights(trainable, file_); }).find("cannot be trained"), std::string::npos);
+  EXPECT_NE(kit::error_of([&] { save_weights(*integers, file_); }).find("needs its numbers"), std::string::npos);
+  EXPECT_NE(
+      kit::error_of([&] { quantised(model, {.keep = {"nothing.*"}}); }).find("--keep 'nothing.*' names no parameter"),
+      std::string::npos);
+  EXPECT_NE(kit::error_of([&] { quantised(model, {.keep = {"*"}}); }).find("nothing is left to quantise"),
             std::string::npos);
 }
 
@@ -193,7 +186,7 @@ TEST_F(Quantize, DamagedFilesAreRefused) {
     out.add(m, round_matrix(const_cast<Model&>(model).parameters().find(m.name)->master.value(), m));
     damage(out);
     out.write(file_);
-    const std::string error = error_of([&] {
+    const std::string error = kit::error_of([&] {
       const std::set<std::string> integers = integer_weights(file_);
       Model into(config, {.integers = &integers});
       load_weights(into, file_);

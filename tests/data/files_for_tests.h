@@ -2,39 +2,18 @@
 #pragma once
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 #include <zlib.h>
 #include <zstd.h>
 
-#include <atomic>
-#include <fstream>
 #include <string>
 #include <vector>
 
 #include "lithe/base/error.h"
-#include "lithe/base/files.h"
+#include "tests/support/process.h"
 
 namespace lithe {
 
-class TestFiles {
- public:
-  TestFiles() {
-    static std::atomic<int> count = 0;
-    root_ = std::filesystem::temp_directory_path() / cat("lithe_data_test_", ::getpid(), "_", count++);
-    make_directory(root_);
-  }
-  ~TestFiles() { std::filesystem::remove_all(root_); }
-
-  const Path& root() const { return root_; }
-  std::string operator/(const std::string& name) const { return (root_ / name).string(); }
-  std::string add(const std::string& name, std::string_view bytes) const {
-    std::ofstream(root_ / name, std::ios::binary) << bytes;  // not synced: a test writes hundreds
-    return *this / name;
-  }
-
- private:
-  Path root_;
-};
+using TestFiles = kit::Scratch;
 
 /// One gzip member.
 inline std::string gzip(std::string_view text) {

@@ -10,6 +10,7 @@
 #include "lithe/base/error.h"
 #include "lithe/base/random.h"
 #include "lithe/base/threads.h"
+#include "tests/support/errors.h"
 
 namespace lithe {
 namespace {
@@ -152,33 +153,24 @@ TEST(Centroid, IsTheMeanOfTheRows) {
   EXPECT_EQ(centroid(x).shape(), (Shape{2}));
 }
 
-std::string error_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
 TEST(Similarity, RefusesWhatIsNoRows) {
   const Tensor x = random_rows(3, 4, 1), wide = random_rows(3, 5, 1), none = empty({0, 4}, DType::f32);
   Tensor infinite = clone(x);
   infinite.data<float>()[6] = std::numeric_limits<float>::infinity();
-  EXPECT_EQ(error_of([&] { all_similarities(x, wide, Similarity::cosine); }),
+  EXPECT_EQ(kit::error_of([&] { all_similarities(x, wide, Similarity::cosine); }),
             "all_similarities: both sides must have rows of one width, got [3,4] and [3,5]");
-  EXPECT_EQ(error_of([&] { row_similarity(x, x.slice(0, 2), Similarity::cosine); }),
+  EXPECT_EQ(kit::error_of([&] { row_similarity(x, x.slice(0, 2), Similarity::cosine); }),
             "row_similarity: a and b must have one shape, got [3,4] and [2,4]");
-  EXPECT_EQ(error_of([&] { centroid(infinite); }), "centroid: rows must be finite, got inf in row 1");
-  EXPECT_EQ(error_of([&] { centroid(none); }), "centroid: there must be a row, got [0,4]");
-  EXPECT_NE(error_of([&] { centroid(zeros({3, 4}, DType::f64)); }).find("must be f32 [N, D]"), std::string::npos);
-  EXPECT_EQ(error_of([&] { nearest_rows(x, x, 3, Similarity::cosine, true); }),
+  EXPECT_EQ(kit::error_of([&] { centroid(infinite); }), "centroid: rows must be finite, got inf in row 1");
+  EXPECT_EQ(kit::error_of([&] { centroid(none); }), "centroid: there must be a row, got [0,4]");
+  EXPECT_NE(kit::error_of([&] { centroid(zeros({3, 4}, DType::f64)); }).find("must be f32 [N, D]"), std::string::npos);
+  EXPECT_EQ(kit::error_of([&] { nearest_rows(x, x, 3, Similarity::cosine, true); }),
             "nearest_rows: k must be between 1 and the number of other rows, 2, got 3");
-  EXPECT_EQ(error_of([&] { nearest_rows(x, x, 4, Similarity::cosine); }),
+  EXPECT_EQ(kit::error_of([&] { nearest_rows(x, x, 4, Similarity::cosine); }),
             "nearest_rows: k must be between 1 and the number of rows, 3, got 4");
   EXPECT_EQ(all_similarities(none, x, Similarity::cosine).shape(), (Shape{0, 3}));
   EXPECT_EQ(similarity_of("euclidean"), Similarity::euclidean);
-  EXPECT_EQ(error_of([&] { similarity_of("dot"); }), "similarity: must be cosine or euclidean, got 'dot'");
+  EXPECT_EQ(kit::error_of([&] { similarity_of("dot"); }), "similarity: must be cosine or euclidean, got 'dot'");
 }
 
 }  // namespace

@@ -96,13 +96,13 @@ TEST_F(TranslationRun, AveragedWeightsAreTheMeanOfTheLastCheckpoints) {
       ASSERT_EQ(float(value_at(got, i)), float(mean[size_t(i)])) << name << " element " << i;
   }
   EXPECT_NO_THROW(load_model(r.out, "averaged", "f32"));
-  EXPECT_EQ(kit::error_of([&] { run("max_steps: 4, average_checkpoints: 2").train.validate(32); }),
+  EXPECT_EQ(kit::coded_error_of([&] { run("max_steps: 4, average_checkpoints: 2").train.validate(32); }),
             "2 train: average_checkpoints 2 needs save_steps above 0 and a save_total_limit of as many, got 0 and 2");
 }
 
 TEST_F(TranslationRun, AVocabularyForEachSide) {
   const std::string own = ", source_tokenizer: {type: bpe, vocab_size: 280}";
-  EXPECT_EQ(kit::error_of([&] { train(run("max_steps: 2", "refused", own)); }),
+  EXPECT_EQ(kit::coded_error_of([&] { train(run("max_steps: 2", "refused", own)); }),
             "2 model: data.source_tokenizer gives the source a vocabulary of its own; set "
             "share_encoder_decoder_embeddings to false");
   const TrainRun r =
@@ -138,16 +138,16 @@ TEST_F(TranslationRun, WhatDoesNotBelongTogetherIsRefused) {
   no_section.lessons = {};
   no_section.score = nullptr;
   no_section.data.files = {train_};
-  EXPECT_EQ(kit::error_of([&] { train(no_section); }),
+  EXPECT_EQ(kit::coded_error_of([&] { train(no_section); }),
             "2 train: objective seq2seq and a section translation belong together; the objective is seq2seq, and there "
             "is none");
   TrainRun decoder = run("max_steps: 2", "b");
   decoder.model.architecture = "decoder";
-  EXPECT_EQ(kit::error_of([&] { train(decoder); }),
+  EXPECT_EQ(kit::coded_error_of([&] { train(decoder); }),
             "2 train: objective seq2seq needs model.architecture encoder_decoder, not decoder");
   TrainRun longer = run("max_steps: 2", "c");
   longer.lessons.translation->max_length = 64;
-  EXPECT_EQ(kit::error_of([&] { train(longer); }),
+  EXPECT_EQ(kit::coded_error_of([&] { train(longer); }),
             "2 translation: max_length 64 is above data.sequence_length 32, the most that the model has positions for");
 }
 

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "tests/support/model_kit.h"
+#include "tests/support/process.h"
 
 namespace lithe {
 namespace {
@@ -93,7 +94,8 @@ TEST(ModelConfig, ImpossibleSizesAreRefused) {
 }
 
 TEST(ModelConfig, FilesKeepEverything) {
-  const Path file = std::filesystem::temp_directory_path() / cat("lithe_config_", getpid(), ".json");
+  const kit::Scratch scratch;
+  const Path file = scratch.path() / "config.json";
   const ModelConfig config = kit::model_config(
       "{" + kBase +
       "num_hidden_layers: 2, mixers: {a: {type: attention, num_attention_heads: 2}, b: {type: attention, "
@@ -113,7 +115,6 @@ TEST(ModelConfig, FilesKeepEverything) {
     write_file(file, wrong);
     EXPECT_THROW(load_config(file), Error) << wrong;
   }
-  std::filesystem::remove(file);
 }
 
 }  // namespace

@@ -1,43 +1,31 @@
 // Encoder-decoder models: what the decoder reads of the source, published sizes, configuration, and refusals.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cmath>
 #include <filesystem>
 
 #include "lithe/base/json.h"
 #include "lithe/nn/registry.h"
+#include "tests/support/errors.h"
 #include "tests/support/model_kit.h"
+#include "tests/support/process.h"
 
 namespace lithe {
 namespace {
 
 constexpr ModelOptions kMeta{.device = Device::meta}, kExact{.dtype = DType::f64, .compute = DType::f64};
 
-// `more` replaces keys, or adds some.
 ModelConfig small(const std::string& more = "") {
-  Node node = parse_yaml(
+  return kit::model_config(
       "{architecture: encoder_decoder, vocab_size: 11, hidden_size: 8, num_hidden_layers: 2, max_position_embeddings: "
       "16, mixer: {type: attention, num_attention_heads: 2}}",
-      "test");
-  const Node changes = parse_yaml("{" + more + "}", "test");
-  for (const auto& [key, value] : changes.entries()) node.set(key, value);
-  return read_model_config(node);
+      more);
 }
 
 std::unique_ptr<Model> build(const ModelConfig& config) {
   auto model = std::make_unique<Model>(config, kExact);
   kit::randomise(model->parameters(), 3);
   return model;
-}
-
-std::string error_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return cat(int(error.code()), " ", error.what());
-  }
-  return "no error";
 }
 
 Tensor read(const Model& model, const Tensor& ids, const Tensor& source) {
@@ -240,7 +228,7 @@ TEST(EncoderDecoder, HybridsHaveCrossAttentionOfTheirOwn) {
   for (const char* layer : {"0", "1"})
     EXPECT_NE(model->parameters().find(cat("decoder.layers.", layer, ".cross.heads.k.weight")), nullptr);
   EXPECT_EQ(read(*model, kit::ids_of({1, 4}), kit::ids_of({3})).shape(), (Shape{2, 8}));
-  const std::string refusal = error_of([&] { build(small(mixers)); });
+  const std::string refusal = kit::coded_error_of([&] { build(small(mixers)); });
   EXPECT_NE(refusal.find("2 model: slot mixer: part 'nonapprox' has no cross form"), std::string::npos) << refusal;
   EXPECT_NE(refusal.find("model.cross_attention: {type: attention}"), std::string::npos) << refusal;
 }
@@ -265,17 +253,17 @@ TEST(EncoderDecoder, TablesAreSharedAsAsked) {
   // Two vocabularies.
   const auto model = build(small(apart + "encoder: {vocab_size: 30}"));
   EXPECT_EQ(read(*model, kit::ids_of({10}), kit::ids_of({29})).shape(), (Shape{1, 8}));
-  EXPECT_EQ(error_of([] { build(small("encoder: {vocab_size: 30}")); }),
+  EXPECT_EQ(kit::coded_error_of([] { build(small("encoder: {vocab_size: 30}")); }),
             "2 model: share_encoder_decoder_embeddings needs one vocabulary, the source's has 30 entries, the target's "
             "11; set it to false");
-  EXPECT_EQ(error_of([] { build(small("encoder: {embedding: {type: lookup, scale: sqrt_hidden}}")); }),
+  EXPECT_EQ(kit::coded_error_of([] { build(small("encoder: {embedding: {type: lookup, scale: sqrt_hidden}}")); }),
             "2 model: share_encoder_decoder_embeddings needs one embedding, model.encoder has another (lookup); set it "
             "to false");
 }
 
 TEST(EncoderDecoder, ConfigurationsComeBackFromTheirFile) {
-  const std::filesystem::path file =
-      std::filesystem::temp_directory_path() / cat("lithe_encoder_decoder_", getpid(), ".json");
+  const kit::Scratch scratch;
+  const Path file = scratch.path() / "config.json";
   for (const char* more :
        {"", "encoder: {num_hidden_layers: 1, mixer: fnet}", "encoder: {mixers: {a: {type: fnet}}, layer_types: [a, a]}",
         "cross_attention: {type: attention, num_attention_heads: 4, heads: {type: gqa, num_key_value_heads: 2}}",
@@ -293,11 +281,10 @@ TEST(EncoderDecoder, ConfigurationsComeBackFromTheirFile) {
     for (const Parameter& p : b.parameters().all()) y.push_back(cat(p.name, p.master.shape()));
     EXPECT_EQ(x, y);
   }
-  std::filesystem::remove(file);
 }
 
 TEST(EncoderDecoder, WrongKeysAreNamedWithTheirPlace) {
-  const auto error = [](const std::string& more) { return error_of([&] { build(small(more)); }); };
+  const auto error = [](const std::string& more) { return kit::coded_error_of([&] { build(small(more)); }); };
   const std::string misspelt = error("encoder: {num_hiden_layers: 1}");
   for (const char* part : {"2 ", "test:1:", "num_hiden_layers", "model.encoder", "num_hidden_layers"})
     EXPECT_NE(misspelt.find(part), std::string::npos) << part << " is missing in: " << misspelt;
@@ -317,7 +304,7 @@ TEST(EncoderDecoder, WrongKeysAreNamedWithTheirPlace) {
     EXPECT_EQ(error(mixer).substr(0, 2), "2 ") << error(mixer);
   for (const char* key : {"encoder: {num_hidden_layers: 1}", "cross_attention: {type: attention}"}) {
     const std::string text = cat("{vocab_size: 3, max_position_embeddings: 4, ", key, "}");
-    const std::string lone = error_of([&] { Model(kit::model_config(text), kMeta); });
+    const std::string lone = kit::coded_error_of([&] { Model(kit::model_config(text), kMeta); });
     EXPECT_NE(lone.find("is for architecture encoder_decoder, not decoder; leave it out"), std::string::npos) << lone;
   }
 }
@@ -329,12 +316,12 @@ TEST(EncoderDecoder, MixersWithoutACrossFormAreRefusedWithTheRemedy) {
        {"{type: attention, num_attention_heads: 2, heads: static_emb_qk}", "{type: fnet}", "{type: linear}",
         "{type: mlp}", "{type: rnd_emb_qk, num_attention_heads: 2}", "{type: fixed_seq_qk, num_attention_heads: 2}",
         "{type: nonapprox, num_attention_heads: 2}", "{type: approx, num_attention_heads: 2}"}) {
-    const std::string refusal = error_of([&] { build(small(cat("cross_attention: ", mixer))); });
+    const std::string refusal = kit::coded_error_of([&] { build(small(cat("cross_attention: ", mixer))); });
     EXPECT_EQ(refusal.substr(0, 2), "2 ") << refusal;
     EXPECT_NE(refusal.find("cross form"), std::string::npos) << refusal;
     EXPECT_NE(refusal.find("model.cross_attention"), std::string::npos) << refusal;
   }
-  const std::string dropout = error_of(
+  const std::string dropout = kit::coded_error_of(
       [] { build(small("cross_attention: {type: attention, num_attention_heads: 2, attention_dropout: 0.1}")); });
   EXPECT_NE(dropout.find("2 model: attention_dropout 0.1 has no cross form"), std::string::npos) << dropout;
 }
@@ -346,7 +333,7 @@ TEST(EncoderDecoder, DecodersReadNoReferenceSequenceThatNeedsASource) {
                      "encoder: {mixer: {type: attention, num_attention_heads: 2}}, cross_attention: {type: attention, ",
                      "num_attention_heads: 2}"));
   };
-  EXPECT_EQ(error_of([&] { build(config(2)); }),
+  EXPECT_EQ(kit::coded_error_of([&] { build(config(2)); }),
             "2 model: decoder.layers.1: the reference sequence that this layer reads has no source for the "
             "cross-attention of the layers below; give the decoder another mixer");
   const auto one = build(config(1));
@@ -363,41 +350,42 @@ TEST(EncoderDecoder, WrongUseSaysTheRemedy) {
   const Sequences one = Sequences::single(3), two({0, 1, 3});
   const Memory memory = model->encode(ids, one);
   const auto fresh = [&](int64_t sequences) { return model->make_state(sequences, 8); };
-  EXPECT_EQ(error_of([&] { model->forward(ids, one); }),
+  EXPECT_EQ(kit::coded_error_of([&] { model->forward(ids, one); }),
             "1 model: an encoder-decoder reads one source a sequence, as encode() gives it: 1 sequences, got sources "
             "of 0");
-  EXPECT_EQ(error_of([&] { model->forward(ids, two, nullptr, &memory); }),
+  EXPECT_EQ(kit::coded_error_of([&] { model->forward(ids, two, nullptr, &memory); }),
             "1 model: an encoder-decoder reads one source a sequence, as encode() gives it: 2 sequences, got sources "
             "of 1");
-  EXPECT_EQ(error_of([&] { lone.forward(ids, one, nullptr, &memory); }),
+  EXPECT_EQ(kit::coded_error_of([&] { lone.forward(ids, one, nullptr, &memory); }),
             "1 model: architecture decoder reads no source; give it none");
-  EXPECT_EQ(error_of([&] { lone.encode(ids, one); }),
+  EXPECT_EQ(kit::coded_error_of([&] { lone.encode(ids, one); }),
             "1 model: architecture decoder has no encoder that reads a source");
-  EXPECT_EQ(error_of([&] { lone.read_source(*lone.make_state(1, 4), ids, one); }),
+  EXPECT_EQ(kit::coded_error_of([&] { lone.read_source(*lone.make_state(1, 4), ids, one); }),
             "1 model: architecture decoder has no encoder that reads a source");
-  EXPECT_EQ(error_of([&] {
+  EXPECT_EQ(kit::coded_error_of([&] {
               model->encode(ids, Sequences({0, 3, 3}));
             }),
             "1 model: source 1 of 2 has no tokens; leave it out, or give it at least one");
-  EXPECT_EQ(error_of([&] { model->read_source(*fresh(2), ids, one); }),
+  EXPECT_EQ(kit::coded_error_of([&] { model->read_source(*fresh(2), ids, one); }),
             "1 model: the state has 2 sequences, got sources of 1; give one source a sequence");
   const auto state = fresh(1);
-  EXPECT_EQ(error_of([&] { model->forward(ids, one, state.get()); }),
+  EXPECT_EQ(kit::coded_error_of([&] { model->forward(ids, one, state.get()); }),
             "1 model: the state has no source; give it one by read_source() first");
   model->read_source(*state, ids, one);
-  EXPECT_EQ(error_of([&] { model->forward(ids, one, state.get(), &memory); }),
+  EXPECT_EQ(kit::coded_error_of([&] { model->forward(ids, one, state.get(), &memory); }),
             "1 model: a state keeps its own source; give it that by read_source(), and none here");
   model->forward(ids, one, state.get());  // what was refused left no trace
   EXPECT_EQ(state->bytes(), model->state_bytes({3}, {3}));
-  EXPECT_EQ(error_of([&] { model->read_source(*state, ids, one); }),
+  EXPECT_EQ(kit::coded_error_of([&] { model->read_source(*state, ids, one); }),
             "1 model: sequence 0 of the state has 3 tokens already, which read another source; make a new state");
   // Sources and targets that are too long, wrong ids, rows of another model.
   const auto few = build(small("position: learned, max_position_embeddings: 2"));
-  EXPECT_NE(error_of([&] { few->encode(ids, one); }).find("longer than max_position_embeddings 2"), std::string::npos);
-  EXPECT_EQ(error_of([&] { model->encode(kit::ids_of({11}), Sequences::single(1)); }).substr(0, 2), "1 ");
+  EXPECT_NE(kit::coded_error_of([&] { few->encode(ids, one); }).find("longer than max_position_embeddings 2"),
+            std::string::npos);
+  EXPECT_EQ(kit::coded_error_of([&] { model->encode(kit::ids_of({11}), Sequences::single(1)); }).substr(0, 2), "1 ");
   const Memory narrow{kit::normal({3, 4}, DType::f64, 1), one}, shorter{kit::normal({2, 8}, DType::f64, 1), one};
-  EXPECT_EQ(error_of([&] { model->forward(ids, one, nullptr, &narrow); }).substr(0, 2), "1 ");
-  EXPECT_EQ(error_of([&] { model->forward(ids, one, nullptr, &shorter); }).substr(0, 2), "1 ");
+  EXPECT_EQ(kit::coded_error_of([&] { model->forward(ids, one, nullptr, &narrow); }).substr(0, 2), "1 ");
+  EXPECT_EQ(kit::coded_error_of([&] { model->forward(ids, one, nullptr, &shorter); }).substr(0, 2), "1 ");
 }
 
 }  // namespace

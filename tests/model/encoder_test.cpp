@@ -1,12 +1,13 @@
 // Encoders: every token sees all of its sequence and nothing else; the heads over them, and their weights alone.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cmath>
 
 #include "lithe/model/safetensors.h"
 #include "lithe/nn/registry.h"
+#include "tests/support/errors.h"
 #include "tests/support/model_kit.h"
+#include "tests/support/process.h"
 
 namespace lithe {
 namespace {
@@ -16,17 +17,8 @@ constexpr ModelOptions kMeta{.device = Device::meta}, kExact{.dtype = DType::f64
 ModelConfig encoder(const std::string& more = "") {
   return kit::model_config(
       "{architecture: encoder, vocab_size: 11, hidden_size: 8, num_hidden_layers: 2, max_position_embeddings: 16, "
-      "mixer: {type: attention, num_attention_heads: 2}" +
-      (more.empty() ? "" : ", " + more) + "}");
-}
-
-std::string error_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return cat(int(error.code()), " ", error.what());
-  }
-  return "no error";
+      "mixer: {type: attention, num_attention_heads: 2}}",
+      more);
 }
 
 // oracle: arch.encoder
@@ -214,7 +206,7 @@ TEST(Encoder, OnlyCausalLanguageModelsPredictTheNextToken) {
                                             "num_attention_heads: 2}, ",
                                             more, "}")),
                       kMeta);
-    return error_of([&] { model.check_predicts_next("generate"); });
+    return kit::coded_error_of([&] { model.check_predicts_next("generate"); });
   };
   EXPECT_EQ(says("head: lm"), "no error");
   EXPECT_EQ(says("head: mlm"), "no error");
@@ -229,8 +221,8 @@ TEST(Encoder, OnlyCausalLanguageModelsPredictTheNextToken) {
 
 class Backbone : public testing::Test {
  protected:
-  Path file_ = std::filesystem::temp_directory_path() / cat("lithe_backbone_", ::getpid(), ".safetensors");
-  ~Backbone() override { std::filesystem::remove(file_); }
+  const kit::Scratch scratch_;
+  const Path file_ = scratch_.path() / "model.safetensors";
   static std::map<std::string, Tensor> values(const Model& model) {
     std::map<std::string, Tensor> out;
     for (const Parameter& p : model.parameters().all()) out[p.name] = clone(p.master.value());
@@ -275,7 +267,7 @@ TEST_F(Backbone, OfAnotherModelIsRefusedAndChangesNothing) {
     auto tensors = values(trained);
     change(tensors);
     write_safetensors(file_, tensors, {});
-    const std::string error = error_of([&] { load_backbone(model, file_); });
+    const std::string error = kit::coded_error_of([&] { load_backbone(model, file_); });
     for (const auto& [name, value] : values(model)) EXPECT_EQ(kit::bit_difference(value, before.at(name)), "") << name;
     return error;
   };

@@ -7,7 +7,9 @@
 #include "lithe/base/threads.h"
 #include "lithe/kernels/optimizer.h"
 #include "lithe/model/safetensors.h"
+#include "tests/support/errors.h"
 #include "tests/support/model_kit.h"
+#include "tests/support/process.h"
 
 namespace lithe {
 namespace {
@@ -21,17 +23,8 @@ int64_t count(const std::string& yaml) {
 ModelConfig tiny(const std::string& more = "") {
   return kit::model_config(
       "{vocab_size: 7, hidden_size: 8, num_hidden_layers: 2, max_position_embeddings: 12, mixer: {type: attention, "
-      "num_attention_heads: 2}" +
-      (more.empty() ? "" : ", " + more) + "}");
-}
-
-std::string error_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
+      "num_attention_heads: 2}}",
+      more);
 }
 
 // oracle: arch.decoder_only
@@ -190,22 +183,22 @@ TEST(Model, WithoutLayersTheHeadReadsTheEmbedding) {
 
 TEST(Model, SaysWhatDoesNotFit) {
   const Model model(tiny("position: learned"), {});
-  EXPECT_EQ(error_of([&] {
+  EXPECT_EQ(kit::error_of([&] {
               model.forward(kit::ids_of({1, 2}), Sequences::single(3));
             }),
             "model: tokens of 1 ints for sequences of 3 rows must be [3], got [2]");
-  EXPECT_EQ(error_of([&] {
+  EXPECT_EQ(kit::error_of([&] {
               model.forward(kit::ids_of({1, 7}), Sequences::single(2));
             }),
             "embed: id 7 at row 1 is outside the table of 7 rows");
-  EXPECT_EQ(error_of([&] { model.forward(kit::random_ids(13, 7, 1), Sequences::single(13)); }),
+  EXPECT_EQ(kit::error_of([&] { model.forward(kit::random_ids(13, 7, 1), Sequences::single(13)); }),
             "model: a sequence of 13 tokens is longer than max_position_embeddings 12; shorten it, or train with more "
             "positions");
   const auto state = model.make_state(2, 4);
-  EXPECT_EQ(error_of([&] { model.continue_sequences(*state, {1}); }),
+  EXPECT_EQ(kit::error_of([&] { model.continue_sequences(*state, {1}); }),
             "model: the state has 2 sequences, got counts for 1");
-  EXPECT_EQ(error_of([&] { state->truncate(0, 1); }), "state: cannot truncate sequence 0 to 1 tokens");
-  EXPECT_EQ(error_of([&] { state->reorder({2}); }), "state: reorder from sequence 2 of 2");
+  EXPECT_EQ(kit::error_of([&] { state->truncate(0, 1); }), "state: cannot truncate sequence 0 to 1 tokens");
+  EXPECT_EQ(kit::error_of([&] { state->reorder({2}); }), "state: reorder from sequence 2 of 2");
 }
 
 TEST(Model, TheLongestSequenceIsWhatPositionsAndMixersAllow) {
@@ -223,20 +216,20 @@ TEST(Model, TheLongestSequenceIsWhatPositionsAndMixersAllow) {
   EXPECT_EQ(Model(config(fixed + "[]}"), {}).position_limit(), 0);
   EXPECT_EQ(Model(config(fixed + "[1, 2, 3, 4, 5, 6, 1, 2, 3, 4, 5, 6, 0]}"), {}).position_limit(), 13);
   // Refused before anything has values.
-  EXPECT_EQ(error_of([&] { Model(config(fixed + "[1, 2]}"), kMeta); }),
+  EXPECT_EQ(kit::error_of([&] { Model(config(fixed + "[1, 2]}"), kMeta); }),
             "model: reference_ids has 2 tokens, 12 are needed; give at least max_position_embeddings "
             "(data.sequence_length where that is 0) of them");
-  EXPECT_EQ(error_of([&] { Model(config(fixed + "[1, 2, 3, 4, 5, 6, 1, 2, 3, 4, 5, 7]}"), kMeta); }),
+  EXPECT_EQ(kit::error_of([&] { Model(config(fixed + "[1, 2, 3, 4, 5, 6, 1, 2, 3, 4, 5, 7]}"), kMeta); }),
             "model: reference_ids has token 7, the vocabulary's are 0 to 6");
 }
 
 class ModelFiles : public testing::Test {
  protected:
-  Path file_ = std::filesystem::temp_directory_path() / cat("lithe_model_", getpid(), ".safetensors");
-  ~ModelFiles() override { std::filesystem::remove(file_); }
+  const kit::Scratch scratch_;
+  const Path file_ = scratch_.path() / "model.safetensors";
   std::string loading(const std::map<std::string, Tensor>& tensors, Model& model) {
     write_safetensors(file_, tensors, {});
-    return error_of([&] { load_weights(model, file_); });
+    return kit::error_of([&] { load_weights(model, file_); });
   }
 };
 

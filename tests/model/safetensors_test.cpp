@@ -5,14 +5,15 @@
 #include <cstring>
 
 #include "tests/support/model_kit.h"
+#include "tests/support/process.h"
 
 namespace lithe {
 namespace {
 
 class Safetensors : public testing::Test {
  protected:
-  Path file_ = std::filesystem::temp_directory_path() / cat("lithe_safetensors_", getpid(), ".safetensors");
-  ~Safetensors() override { std::filesystem::remove(file_); }
+  const kit::Scratch scratch_;
+  const Path file_ = scratch_.path() / "model.safetensors";
 };
 
 // A file of this header and `data` bytes behind it.

@@ -2,19 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/errors.h"
 #include "tests/support/numbers.h"
 
 namespace lithe {
 namespace {
-
-std::string error_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 // oracle: mixer.cross
 TEST(MemoryCache, HoldsEachSequencesRows) {
@@ -54,14 +46,14 @@ TEST(MemoryCache, WrongUseIsRefused) {
   MemoryCache cache(2, 2);
   const Tensor kv = kit::normal({3, 2}, DType::f32, 1);
   EXPECT_EQ(cache.bytes(), 0);
-  EXPECT_EQ(error_of([&] { cache.entries(); }), "cross-attention: the state has no source; give it one first");
-  EXPECT_EQ(error_of([&] { cache.reorder({0}); }), "cross-attention: the state has no source; give it one first");
-  EXPECT_EQ(error_of([&] { cache.fill(kv, kv, Sequences::single(3)); }),
+  EXPECT_EQ(kit::error_of([&] { cache.entries(); }), "cross-attention: the state has no source; give it one first");
+  EXPECT_EQ(kit::error_of([&] { cache.reorder({0}); }), "cross-attention: the state has no source; give it one first");
+  EXPECT_EQ(kit::error_of([&] { cache.fill(kv, kv, Sequences::single(3)); }),
             "cross-attention: the state holds 2 sequences, got sources of 1");
   EXPECT_EQ(cache.bytes(), 0);
   cache.fill(kv, kv, Sequences({0, 1, 3}));
   for (const int64_t from : {-1, 2})
-    EXPECT_EQ(error_of([&] {
+    EXPECT_EQ(kit::error_of([&] {
                 cache.reorder({0, from});
               }),
               cat("cross-attention: reorder from sequence ", from, " of 2"));

@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "lithe/autograd/gradcheck.h"
+#include "tests/support/errors.h"
 #include "tests/support/numbers.h"
 
 namespace lithe::kit {
@@ -47,16 +48,6 @@ inline void expect_same(const VarFunction& f, const VarFunction& g, const std::v
   EXPECT_EQ(close(a.y, b.y, roundings), "") << what;
   for (size_t i = 0; i < inputs.size(); ++i)
     EXPECT_EQ(close(a.gradients[i], b.gradients[i], roundings), "") << what << ", input " << i;
-}
-
-/// The text of the Error that f throws.
-inline std::string error_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
 }
 
 }  // namespace lithe::kit

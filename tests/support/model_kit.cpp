@@ -122,7 +122,12 @@ double gradient_error(Parameters& parameters, const std::function<std::vector<Va
   return worst;
 }
 
-ModelConfig model_config(const std::string& yaml) { return read_model_config(parse_yaml(yaml, "test")); }
+ModelConfig model_config(const std::string& yaml, const std::string& more) {
+  Node node = parse_yaml(yaml, "test");
+  const Node changes = parse_yaml("{" + more + "}", "test");
+  for (const auto& [key, value] : changes.entries()) node.set(key, value);
+  return read_model_config(node);
+}
 
 Batch random_batch(const std::vector<int64_t>& lengths, int64_t vocab, uint64_t seed, Device device) {
   std::vector<int64_t> offsets{0};

@@ -45,7 +45,8 @@ double gradient_error(Parameters& parameters, const std::function<std::vector<Va
 
 // ---- models
 
-ModelConfig model_config(const std::string& yaml);
+/// `more`: "key: value, ..." that replaces keys of `yaml`, or adds some.
+ModelConfig model_config(const std::string& yaml, const std::string& more = "");
 
 /// Sequences of these lengths with random ids; labels are the ids one further, none at the ends.
 struct Batch {

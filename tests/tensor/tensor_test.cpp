@@ -1,4 +1,5 @@
 #include "lithe/tensor/tensor.h"
+#include "tests/support/errors.h"
 
 #include <gtest/gtest.h>
 
@@ -8,15 +9,6 @@
 
 namespace lithe {
 namespace {
-
-std::string message_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
-}
 
 TEST(Shape, CountsAndPrints) {
   const Shape s{2, 3, 5};
@@ -33,8 +25,8 @@ TEST(Shape, CountsAndPrints) {
 }
 
 TEST(Shape, RefusesFiveAxesAndNegativeSizes) {
-  EXPECT_EQ(message_of([] { Shape{1, 1, 1, 1, 1}; }), "shape: at most 4 axes, got 5");
-  EXPECT_EQ(message_of([] { Shape{2, -1}; }), "shape: sizes must not be negative, got -1");
+  EXPECT_EQ(kit::error_of([] { Shape{1, 1, 1, 1, 1}; }), "shape: at most 4 axes, got 5");
+  EXPECT_EQ(kit::error_of([] { Shape{2, -1}; }), "shape: sizes must not be negative, got -1");
 }
 
 TEST(Bf16, RoundsToNearestEven) {
@@ -88,10 +80,10 @@ TEST(Tensor, SlicesAndReshapesShareMemory) {
   EXPECT_EQ(x.rows(), 3);
   EXPECT_EQ(x.cols(), 2);
   EXPECT_EQ(x.reshape({1, 3, 2}).rows(), 3);
-  EXPECT_EQ(message_of([&] { x.slice(2, 4); }), "slice: rows [2,4) of [3,2]");
-  EXPECT_EQ(message_of([&] { x.reshape({4}); }), "reshape: [3,2] has 6 elements, [4] has 4");
-  EXPECT_EQ(message_of([&] { x.data<double>(); }), "tensor: holds f32, asked for as f64");
-  EXPECT_EQ(message_of([&] { tensor_of({4}, values); }), "tensor: [4] needs 4 values, got 6");
+  EXPECT_EQ(kit::error_of([&] { x.slice(2, 4); }), "slice: rows [2,4) of [3,2]");
+  EXPECT_EQ(kit::error_of([&] { x.reshape({4}); }), "reshape: [3,2] has 6 elements, [4] has 4");
+  EXPECT_EQ(kit::error_of([&] { x.data<double>(); }), "tensor: holds f32, asked for as f64");
+  EXPECT_EQ(kit::error_of([&] { tensor_of({4}, values); }), "tensor: [4] needs 4 values, got 6");
 }
 
 TEST(Tensor, ConvertsAndCopies) {
@@ -104,7 +96,7 @@ TEST(Tensor, ConvertsAndCopies) {
   const Tensor target = zeros({2, 2}, DType::f64);
   copy_into(target, x);
   EXPECT_EQ(value_at(target, 3), 300);
-  EXPECT_EQ(message_of([&] { copy_into(target, half); }), "copy: from bf16[4] to f64[2,2]");
+  EXPECT_EQ(kit::error_of([&] { copy_into(target, half); }), "copy: from bf16[4] to f64[2,2]");
 }
 
 TEST(Tensor, OnMetaHasAShapeAndNoData) {
@@ -121,7 +113,7 @@ TEST(DType, EpsilonIsHalfTheGapAboveOne) {
   EXPECT_EQ(epsilon_of(DType::f64), std::numeric_limits<double>::epsilon() / 2);
   EXPECT_EQ(epsilon_of(DType::f32), std::numeric_limits<float>::epsilon() / 2);
   EXPECT_EQ(epsilon_of(DType::bf16), 0x1p-8);
-  EXPECT_EQ(message_of([] { dispatch_float(DType::i32, []<class T>() {}); }),
+  EXPECT_EQ(kit::error_of([] { dispatch_float(DType::i32, []<class T>() {}); }),
             "dispatch: needs a floating type, got i32");
 }
 

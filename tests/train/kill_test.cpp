@@ -38,9 +38,10 @@ generate: {prompt: "the", max_new_tokens: 8}
 )"));
 }
 
-std::vector<std::string> command(const std::string& recipe, const std::string& out, bool resume) {
+// Begins the run, or resumes it where it has begun.
+std::vector<std::string> command(const std::string& recipe, const std::string& out) {
   std::vector<std::string> words = {"train", recipe, "--out", out, "--threads", "1"};
-  if (resume) words.push_back("--resume");
+  if (fs::exists(Path(out) / ".lock")) words.push_back("--resume");
   return words;
 }
 
@@ -66,7 +67,7 @@ class Killed : public testing::Test {
     scratch_ = new Scratch;
     recipe_ = new std::string(recipe_in(*scratch_));
     const auto start = std::chrono::steady_clock::now();
-    const Finished whole = kit::run_program(command(*recipe_, *scratch_ / "whole", false));
+    const Finished whole = kit::run_program(command(*recipe_, *scratch_ / "whole"));
     seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     ASSERT_EQ(whole.code, 0) << whole.err;
   }
@@ -81,13 +82,13 @@ class Killed : public testing::Test {
   Path whole() const { return *scratch_ / "whole"; }
 
   void finish(const std::string& out) {
-    const Finished last = kit::run_program(command(*recipe_, out, true));
+    const Finished last = kit::run_program(command(*recipe_, out));
     ASSERT_EQ(last.code, 0) << last.err;
     expect_same_results(out, whole());
   }
-  // Kills the run, resumed, when `now` says so; false when it ended before.
+  // Kills the run when `now` says so; false when it ended before.
   bool kill_when(const std::string& out, const std::function<bool()>& now, int signal = SIGKILL) {
-    Process run(command(*recipe_, out, true));
+    Process run(command(*recipe_, out));
     while (run.running()) {
       if (now()) {
         run.send(signal);

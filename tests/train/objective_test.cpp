@@ -401,7 +401,7 @@ std::string refusal(const std::string& train, const std::string& model, const To
   TrainConfig config;
   read_fields(parse_yaml(train, "train"), "train", [&](Fields& f) { config.fields(f); });
   ModelConfig m = read_model_config(parse_yaml(model, "model"));
-  return kit::error_of([&] { prepare_for_objective(config, tokenizer, m); });
+  return kit::coded_error_of([&] { prepare_for_objective(config, tokenizer, m); });
 }
 
 TEST(Objective, RefusesModelsAndTokenizersThatItCannotTrain) {

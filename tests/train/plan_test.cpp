@@ -112,13 +112,13 @@ TEST(Plan, FitsABudgetOrSaysTheLeast) {
   const Plan plan = fit_memory(model, fitted, {.sequence_length = 16}, whole * 6 / 10);
   EXPECT_LE(plan.memory.peak, whole * 6 / 10);
   EXPECT_GT(fitted.gradient_accumulation_steps, 1);
-  EXPECT_NE(kit::error_of([&] {
+  EXPECT_NE(kit::coded_error_of([&] {
               fit_memory(model, fitted, {.sequence_length = 16}, 1000);
             }).find("4 memory: the budget of 1000 B cannot be met: the least this model and batch need is"),
             std::string::npos);
 
   run.memory_budget = whole - 1;
-  EXPECT_EQ(kit::error_of([&] { train(run); }).substr(0, 9), "4 memory:");
+  EXPECT_EQ(kit::coded_error_of([&] { train(run); }).substr(0, 9), "4 memory:");
   EXPECT_FALSE(std::filesystem::exists(run.out / "resolved_recipe.yaml"));  // the directory can be used again
   run.fit_memory = true;
   const TrainResult result = train(run);
@@ -127,7 +127,7 @@ TEST(Plan, FitsABudgetOrSaysTheLeast) {
   run.resume = true;
   run.fit_memory = false;
   run.memory_budget = 0;
-  EXPECT_NE(kit::error_of([&] { train(run); }).find("train.gradient_accumulation_steps was 2 and is now 1"),
+  EXPECT_NE(kit::coded_error_of([&] { train(run); }).find("train.gradient_accumulation_steps was 2 and is now 1"),
             std::string::npos);
 }
 
@@ -138,7 +138,7 @@ TEST(Plan, ReadsSizes) {
   EXPECT_EQ(parse_bytes(" 7 kb"), 7000);
   EXPECT_EQ(parse_bytes("12"), 12);
   for (const char* bad : {"", "GiB", "-1", "0", "nan", "inf", "4 apples", "1e999", "1e30", "4GiB!"})
-    EXPECT_EQ(kit::error_of([&] { parse_bytes(bad); }).substr(0, 2), "2 ") << bad;
+    EXPECT_EQ(kit::coded_error_of([&] { parse_bytes(bad); }).substr(0, 2), "2 ") << bad;
   EXPECT_EQ(format_bytes(1536), "1.5 KiB");
   EXPECT_EQ(format_bytes(7), "7 B");
 }

@@ -46,7 +46,7 @@ TEST(Resume, ADamagedCheckpointIsNamedAndTheOneBeforeItWorks) {
       run.out = out;
       const Path last = checkpoint_path(out, 12);
       damage(last / file, how);
-      const std::string error = kit::error_of([&] { train(run); });
+      const std::string error = kit::coded_error_of([&] { train(run); });
       EXPECT_EQ(error.substr(0, 10), "1 resume: ") << error;
       EXPECT_NE(error.find(cat("'", last.string(), "'")), std::string::npos) << error;
       EXPECT_NE(error.find("remove that directory to resume from the checkpoint before it"), std::string::npos)
@@ -88,16 +88,108 @@ TEST(Resume, StoppedBySignalsItEndsTheSame) {
   EXPECT_EQ(kit::json_lines(run.out / "samples.jsonl").size(), 13u);  // steps 0 to 12, each once
 }
 
+std::map<std::string, std::string> files_of(const Path& directory) {
+  std::map<std::string, std::string> out;
+  for (const auto& entry : fs::recursive_directory_iterator(directory))
+    if (entry.is_regular_file()) out[entry.path()] = read_file(entry.path());
+  return out;
+}
+
 TEST(Resume, AFinishedRunStaysAsItIs) {
   const kit::TrainKit kit;
   const TrainRun run = kit.run("", kData, kTrain);
-  train(run);
-  const std::string weights = read_file(run.out / "model.safetensors"), metrics = read_file(run.out / "metrics.jsonl");
+  const TrainResult first = train(run);
+  const auto files = files_of(run.out);
   const TrainResult again = train(resumed(run));
   EXPECT_EQ(again.status, "finished");
   EXPECT_EQ(again.steps, 12);
+  EXPECT_EQ(again.eval_loss, first.eval_loss);
+  EXPECT_EQ(again.measured.peak, first.measured.peak);
+  EXPECT_EQ(again.measured.by_class, first.measured.by_class);
+  EXPECT_TRUE(files_of(run.out) == files);
+  // The mean of its checkpoints may be asked for later.
+  std::string averaged = kTrain;
+  averaged.insert(1, "average_checkpoints: 2, ");
+  EXPECT_EQ(train(resumed(kit.run("", kData, averaged))).status, "finished");
+  EXPECT_TRUE(fs::exists(run.out / "averaged" / "model.safetensors"));
+}
+
+// The process that resumes sees a part of the run only.
+TEST(Resume, TheLargestPeakOfAllPartsIsTheRuns) {
+  const kit::TrainKit kit;
+  const TrainRun run = kit.run("", kData, kTrain);
+  const int64_t peak = train(run).measured.peak;
+  Json memory = parse_json(read_file(run.out / "memory.json"), "memory.json");
+  memory["measured"]["peak"] = peak + 1000;
+  write_file(run.out / "memory.json", memory.dump());
+  fs::remove_all(checkpoint_path(run.out, 12));
+  EXPECT_EQ(train(resumed(run)).measured.peak, peak + 1000);
+  memory = parse_json(read_file(run.out / "memory.json"), "memory.json");
+  EXPECT_EQ(memory["measured"]["peak"], peak + 1000);
+  // What cannot be read counts for nothing.
+  for (const char* text : {"{", "[]", "{\"measured\": {\"peak\": \"much\"}}", "{\"measured\": 3}"}) {
+    write_file(run.out / "memory.json", text);
+    fs::remove_all(checkpoint_path(run.out, 12));
+    EXPECT_EQ(train(resumed(run)).measured.peak, peak) << text;
+  }
+}
+
+TEST(Resume, KilledBeforeItsWeightsWerePublished) {
+  const kit::TrainKit kit;
+  const TrainRun run = kit.run("", kData, kTrain);
+  train(run);
+  const std::string weights = read_file(run.out / "model.safetensors");
+  fs::remove(run.out / "model.safetensors");
+  write_file(run.out / "result.json", "{\"status\": \"running\"}");
+  EXPECT_EQ(train(resumed(run)).status, "finished");
   EXPECT_TRUE(read_file(run.out / "model.safetensors") == weights);
-  EXPECT_TRUE(read_file(run.out / "metrics.jsonl") == metrics);
+}
+
+TEST(Resume, NothingToResumeIsRefused) {
+  const kit::TrainKit kit;
+  TrainRun run = resumed(kit.run("", kData, kTrain));
+  const std::string refusal =
+      cat("2 resume: '", run.out.string(), "' holds no run to resume; leave --resume out to begin one");
+  EXPECT_EQ(kit::coded_error_of([&] { train(run); }), refusal);
+  EXPECT_FALSE(fs::exists(run.out));
+  make_directory(run.out);
+  EXPECT_EQ(kit::coded_error_of([&] { train(run); }), refusal);
+  EXPECT_TRUE(fs::is_empty(run.out));
+  // Killed while it read its data: it has begun.
+  write_file(run.out / ".lock", "");
+  EXPECT_EQ(train(run).status, "finished");
+}
+
+TEST(Refused, LeavesNothingBehind) {
+  const kit::TrainKit kit;
+  const Path outer = kit.scratch.path() / "outer";
+  const auto refused = [&](TrainRun run, const std::string& start) {
+    const std::string error = kit::coded_error_of([&] { train(run); });
+    EXPECT_EQ(error.substr(0, start.size()), start) << error;
+    EXPECT_FALSE(fs::exists(outer)) << error;
+  };
+  const TrainRun run = kit.run("", kData, kTrain, "outer/run");
+  TrainRun small = run;
+  small.memory_budget = 1000;
+  refused(small, "4 memory: the plan needs");
+  small.fit_memory = true;
+  refused(small, "4 memory: the budget");
+  TrainRun no_text = run;
+  no_text.data.files = {kit.scratch / "absent.txt"};
+  refused(no_text, "2 files: nothing matches");
+  // Weights that do not fit are seen after the plan.
+  TrainRun wide = kit.run(
+      "{vocab_size: 257, hidden_size: 32, num_hidden_layers: 1, mixer: {type: attention, num_attention_heads: 2}}",
+      kData, kTrain, "wide");
+  train(wide);
+  TrainRun tuned = run;
+  tuned.from_pretrained = wide.out;
+  refused(tuned, "");
+  // A directory that was there stays, without a lock.
+  make_directory(outer);
+  small.out = outer;
+  EXPECT_NE(kit::coded_error_of([&] { train(small); }), "no error");
+  EXPECT_TRUE(fs::is_empty(outer));
 }
 
 TEST(Resume, RefusesAnotherRecipeOrAnotherText) {
@@ -105,12 +197,12 @@ TEST(Resume, RefusesAnotherRecipeOrAnotherText) {
   const TrainRun run = kit.run("", kData, kTrain);
   train(run);
   EXPECT_EQ(
-      kit::error_of([&] { train(run); }),
+      kit::coded_error_of([&] { train(run); }),
       cat("2 train: '", run.out.string(), "' already holds a run; give --resume to continue it, or another --out"));
 
   std::string changed = kTrain;
   changed.replace(changed.find("0.01"), 4, "0.02");
-  const std::string error = kit::error_of([&] { train(resumed(kit.run("", kData, changed))); });
+  const std::string error = kit::coded_error_of([&] { train(resumed(kit.run("", kData, changed))); });
   EXPECT_NE(error.find("2 resume: the recipe differs from the run's: train.learning_rate was 0.01 and is now 0.02"),
             std::string::npos)
       << error;
@@ -118,7 +210,7 @@ TEST(Resume, RefusesAnotherRecipeOrAnotherText) {
   const std::string position =
       "{vocab_size: 257, hidden_size: 16, num_hidden_layers: 1, position: none, mixer: {type: attention, "
       "num_attention_heads: 2}, ffn: {type: swiglu, intermediate_size: 24}}";
-  EXPECT_NE(kit::error_of([&] {
+  EXPECT_NE(kit::coded_error_of([&] {
               train(resumed(kit.run(position, kData, kTrain)));
             }).find("model.position.type was rotary and is now none"),
             std::string::npos);
@@ -130,7 +222,7 @@ TEST(Resume, RefusesAnotherRecipeOrAnotherText) {
   // A line more, which only the held-out part shows.
   const std::string result = read_file(run.out / "result.json");
   std::ofstream(kit.scratch.path() / "text.txt", std::ios::app) << "one more line\n";
-  const std::string other_text = kit::error_of([&] { train(resumed(run)); });
+  const std::string other_text = kit::coded_error_of([&] { train(resumed(run)); });
   EXPECT_NE(other_text.find("2 resume: the data are not those this run began with"), std::string::npos) << other_text;
   EXPECT_EQ(read_file(run.out / "result.json"), result);  // the run is as it was
 }
@@ -178,7 +270,7 @@ TEST(Resume, DrawnSegmentationsComeAgain) {
   const TrainRun plain = run_with(0, "plain");
   train(plain);
   EXPECT_FALSE(read_file(plain.out / "model.safetensors") == read_file(whole.out / "model.safetensors"));
-  const std::string error = kit::error_of([&] { train(resumed(run_with(.2, "whole"))); });
+  const std::string error = kit::coded_error_of([&] { train(resumed(run_with(.2, "whole"))); });
   EXPECT_NE(error.find("translation.source_segmentation.dropout was 0.3 and is now 0.2"), std::string::npos) << error;
 }
 
@@ -187,18 +279,18 @@ TEST(Resume, TwoRunsInOneDirectoryAreRefused) {
   const TrainRun run = kit.run("", kData, kTrain);
   make_directory(run.out);
   const DirectoryLock other(run.out);
-  EXPECT_NE(kit::error_of([&] { train(run); }).find("is in use by another run"), std::string::npos);
+  EXPECT_NE(kit::coded_error_of([&] { train(run); }).find("is in use by another run"), std::string::npos);
 }
 
 TEST(Resume, OutIsAFileOrAComparison) {
   const kit::TrainKit kit;
   TrainRun run = kit.run("", kData, kTrain);
   run.out = kit.scratch.add("file", "x");
-  EXPECT_EQ(kit::error_of([&] { train(run); }),
+  EXPECT_EQ(kit::coded_error_of([&] { train(run); }),
             cat("2 train: '", run.out.string(), "' is a file; give --out a directory"));
   kit.scratch.add("experiment.yaml", "baseline: a\n");
   run.out = Path(kit.scratch.add("file", "x")).parent_path();
-  EXPECT_EQ(kit::error_of([&] { train(run); }),
+  EXPECT_EQ(kit::coded_error_of([&] { train(run); }),
             cat("2 train: '", run.out.string(), "' holds a comparison; give --out another directory"));
 }
 

@@ -7,6 +7,7 @@
 #include "lithe/base/log.h"
 #include "lithe/base/threads.h"
 #include "lithe/train/trainer.h"
+#include "tests/support/errors.h"
 #include "tests/support/process.h"
 
 namespace lithe::kit {
@@ -61,17 +62,6 @@ inline std::map<int64_t, double> losses_of(const Path& run) {
   for (const Json& line : json_lines(run / "metrics.jsonl"))
     if (line.contains("loss")) out[line["step"]] = line["loss"];
   return out;
-}
-
-/// The message of the Error that f throws, "CODE message"; "none" without one.
-template <class F>
-std::string error_of(F&& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return cat(int(error.code()), " ", error.what());
-  }
-  return "none";
 }
 
 }  // namespace lithe::kit

@@ -146,7 +146,7 @@ TEST(Trainer, TheWatchdogStopsWithThree) {
   const TrainRun run = kit.run(
       "", kData,
       "{max_steps: 50, batch_tokens: 64, learning_rate: 0, loss_watchdog_threshold: 1, loss_watchdog_patience: 4}");
-  const std::string error = kit::error_of([&] { train(run); });
+  const std::string error = kit::coded_error_of([&] { train(run); });
   EXPECT_EQ(error.substr(0, 66), "3 watchdog: the loss was above 1 for 4 steps, up to step 4 (now 5.") << error;
 }
 
@@ -155,7 +155,7 @@ TEST(Trainer, DivergenceNamesLayerOperationStepAndBatch) {
   const TrainRun run = kit.run("", kData,
                                "{max_steps: 50, batch_tokens: 64, learning_rate: 1.0e+30, lr_scheduler_type: constant, "
                                "max_grad_norm: 0, save_steps: 1}");
-  const std::string error = kit::error_of([&] { train(run); });
+  const std::string error = kit::coded_error_of([&] { train(run); });
   EXPECT_EQ(error.substr(0, 20), "3 diverged: at step ") << error;
   for (const char* word :
        {"micro-batches", "the first value that is not finite is in", " in final_norm", "learning rate", "--resume"})
@@ -170,7 +170,7 @@ TEST(Trainer, NoCheckpointHoldsWeightsThatAreNotFinite) {
   const kit::TrainKit kit;
   const TrainRun run =
       kit.run("", kData, "{max_steps: 1, batch_tokens: 64, learning_rate: 1.0e+39, lr_scheduler_type: constant}");
-  const std::string error = kit::error_of([&] { train(run); });
+  const std::string error = kit::coded_error_of([&] { train(run); });
   EXPECT_EQ(error.substr(0, 25), "3 diverged: after step 1:") << error;
   EXPECT_FALSE(std::filesystem::exists(run.out / "model.safetensors"));
 }
@@ -188,7 +188,7 @@ TEST(Trainer, ASampleThatCannotBeMadeDoesNotCostTheRun) {
 TEST(Trainer, ImpossibleSizesAreRefusedBeforeTraining) {
   const kit::TrainKit kit;
   const auto error = [&](const std::string& model, const std::string& data, const std::string& section) {
-    return kit::error_of([&] { train(kit.run(model, data, section)); });
+    return kit::coded_error_of([&] { train(kit.run(model, data, section)); });
   };
   EXPECT_NE(error("{vocab_size: 100, hidden_size: 8, mixer: {type: attention, num_attention_heads: 2}}", kData,
                   "{max_steps: 1, batch_tokens: 64}")
