@@ -4,7 +4,8 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 
-#include "bench/bench_kit.h"
+#include "lithe/bench/ceilings.h"
+#include "lithe/bench/timing.h"
 #include "lithe/model/model.h"
 #include "lithe/ops/basic.h"
 
