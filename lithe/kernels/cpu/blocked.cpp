@@ -108,7 +108,10 @@ void pack_rows(const Product& p, const typename Source::T* b, int64_t cols, int6
     const auto* row = b + i * step * p.N;
     for (int64_t k = 0; k < step && count + i < (left - k + step - 1) / step; ++k)
       for (int64_t c = 0; c < kPanel; c += line) __builtin_prefetch(row + (count * step + k) * p.N + c, 0, 2);
-    across_panel<Source>(row, p.N, left - i * step, cols, to + i * kPanel);
+    WordVec w[kVectors];
+    across_panel<Source>(row, p.N, left - i * step, cols, w);
+    store_bits(to + i * kPanel, w[0]);
+    store_bits(to + i * kPanel + kLanes, w[1]);
   }
 }
 

@@ -94,10 +94,10 @@ struct Bf16 {
 };
 #endif
 
-/// A unit of 2 kLanes columns, as Source::across; columns beyond `cols` are 0 or not written.
+/// A unit of 2 kLanes columns, as Source::across; columns beyond `cols` are 0.
 template <class Source>
 [[gnu::always_inline]] inline void across_panel(const typename Source::T* p, int64_t stride, int64_t left, int64_t cols,
-                                                uint32_t* to) {
+                                                WordVec (&w)[2]) {
 #ifdef __AVX512BF16__
   if constexpr (Source::kStep == 2)
     if (left > 1 && cols >= 2 * kLanes) {
@@ -105,13 +105,13 @@ template <class Source>
       constexpr Halves low{0, 32, 1, 33, 2,  34, 3,  35, 4,  36, 5,  37, 6,  38, 7,  39,
                            8, 40, 9, 41, 10, 42, 11, 43, 12, 44, 13, 45, 14, 46, 15, 47};
       const auto first = load_bits<Halves>(p), second = load_bits<Halves>(p + stride);
-      store_bits(to, (WordVec)__builtin_shuffle(first, second, low));
-      store_bits(to + kLanes, (WordVec)__builtin_shuffle(first, second, low + uint16_t(kLanes)));
+      w[0] = (WordVec)__builtin_shuffle(first, second, low);
+      w[1] = (WordVec)__builtin_shuffle(first, second, low + uint16_t(kLanes));
       return;
     }
 #endif
-  store_bits(to, Source::across(p, stride, left, cols));
-  if (cols > kLanes) store_bits(to + kLanes, Source::across(p + kLanes, stride, left, cols - kLanes));
+  w[0] = Source::across(p, stride, left, cols);
+  w[1] = cols > kLanes ? Source::across(p + kLanes, stride, left, cols - kLanes) : WordVec{};
 }
 
 /// What the sums of kLanes columns from n of row m start with. Never -0, so that adding a product of 0

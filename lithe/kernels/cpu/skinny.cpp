@@ -5,39 +5,70 @@
 namespace lithe::kernels::cpu::LITHE_ISA {
 namespace {
 
-constexpr int64_t kSums = 4096;  // floats in the first-level cache beside the rows of b
+constexpr int64_t kSums = 4096;                     // floats in the first-level cache beside the rows of b
+constexpr int64_t kAhead = 1024, kAheadRows = 512;  // bytes
+constexpr int kVectors = 2, kPanel = kVectors * kLanes;
+#if defined(__AVX512F__)
+constexpr int kGroup = 8;  // units whose words of a panel fit the registers
+#else
+constexpr int kGroup = 4;
+#endif
+
+// sums [M, stride] of a panel of columns += kGroup units of a times w, which every row shares.
+template <class Source>
+[[gnu::always_inline]] inline void multiply(int64_t M, const uint32_t* a, int64_t units,
+                                            const WordVec (&w)[kGroup][kVectors], float* sums, int64_t stride) {
+  for (int64_t m = 0; m < M; ++m, a += units, sums += stride) {
+    Vec sum[kVectors];
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) sum[v] = load(sums + v * kLanes);
+#pragma GCC unroll 8
+    for (int g = 0; g < kGroup; ++g) {
+      const WordVec x = repeat(a[g]);
+#pragma GCC unroll 2
+      for (int v = 0; v < kVectors; ++v) sum[v] = Source::multiply_add(sum[v], x, w[g][v]);
+    }
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) store(sums + v * kLanes, sum[v]);
+  }
+}
 
 // b [K,N], columns [n0, n1): the sums of a block of columns stay in cache while groups of rows of b
-// stream through.
+// stream through. So many short streams are fetched ahead: along the rows, then from the next group's.
 template <class Source, class Out>
 void columns(const Product& p, const uint32_t* a, int64_t units, int64_t n0, int64_t n1) {
-  constexpr int kGroup = 8, step = Source::kStep;
-  const auto* b = static_cast<const typename Source::T*>(p.b);
+  constexpr int step = Source::kStep, rows = kGroup * step;
+  using T = typename Source::T;
+  constexpr int64_t ahead = kAhead / int64_t(sizeof(T));
+  const T* b = static_cast<const T*>(p.b);
   auto* c = static_cast<Out*>(p.c);
-  const int64_t block = kSums / p.M / kLanes * kLanes;
+  const int64_t block = kSums / p.M / kPanel * kPanel;
   alignas(64) float sums[kSums];
   for (int64_t begin = n0; begin < n1; begin += block) {
     const int64_t end = begin + block < n1 ? begin + block : n1;
     for (int64_t m = 0; m < p.M; ++m)
       for (int64_t n = begin; n < end; n += kLanes) store(sums + m * block + n - begin, first_sum<Out>(p, m, n));
     int64_t u = 0;
-    for (; u + kGroup <= units && (u + kGroup) * step <= p.K; u += kGroup) {
-      const auto* rows = b + u * step * p.N;
-      const int64_t whole = begin + (end - begin) / kLanes * kLanes;
-      const auto pass = [&](int64_t n, int64_t cols) {
-        WordVec w[kGroup];
+    for (; (u + kGroup) * step <= p.K; u += kGroup) {
+      const T* row = b + u * step * p.N;
+      const int64_t whole = begin + (end - begin) / kPanel * kPanel;
+      const auto pass = [&](int64_t n, int64_t cols) __attribute__((always_inline)) {
+        const int64_t later = n + (ahead < end - begin ? ahead : end - begin);
+        const T* next = row + later;
+        if (later >= end) next += (u + 2 * kGroup) * step <= p.K ? rows * p.N - (end - begin) : n - later;
+        WordVec w[kGroup][kVectors];
 #pragma GCC unroll 8
-        for (int g = 0; g < kGroup; ++g) w[g] = Source::across(rows + g * step * p.N + n, p.N, step, cols);
-        const uint32_t* x = a + u;
-        float* at = sums + n - begin;
-        for (int64_t m = 0; m < p.M; ++m, x += units, at += block) {
-          Vec sum = load(at);
-#pragma GCC unroll 8
-          for (int g = 0; g < kGroup; ++g) sum = Source::multiply_add(sum, repeat(x[g]), w[g]);
-          store(at, sum);
+        for (int g = 0; g < kGroup; ++g) {
+#pragma GCC unroll 2
+          for (int k = 0; k < step; ++k)
+#pragma GCC unroll 2
+            for (int64_t i = 0; i < kPanel; i += 64 / int64_t(sizeof(T)))
+              __builtin_prefetch(next + (g * step + k) * p.N + i, 0, 3);
+          across_panel<Source>(row + g * step * p.N + n, p.N, step, cols, w[g]);
         }
+        multiply<Source>(p.M, a + u, units, w, sums + n - begin, block);
       };
-      for (int64_t n = begin; n < whole; n += kLanes) pass(n, kLanes);
+      for (int64_t n = begin; n < whole; n += kPanel) pass(n, kPanel);
       if (whole < end) pass(whole, end - whole);
     }
     for (; u < units; ++u)
@@ -54,34 +85,40 @@ void columns(const Product& p, const uint32_t* a, int64_t units, int64_t n0, int
   }
 }
 
-// b [N,K], its rows [n0, n1): blocks of kLanes rows are turned on the way, so that each sum runs over
-// k in order. Two blocks at a time, because the sums of one wait for each other.
+// b [N,K], its rows [n0, n1): a panel of rows is turned kLanes units at a time, so that each sum runs over k in order.
 template <class Source, class Out>
 void rows(const Product& p, const uint32_t* a, int64_t units, int64_t n0, int64_t n1) {
   constexpr int step = Source::kStep;
-  const auto* b = static_cast<const typename Source::T*>(p.b);
+  using T = typename Source::T;
+  const T* b = static_cast<const T*>(p.b);
   auto* c = static_cast<Out*>(p.c);
-  Vec sums[2][kSkinnyRows];
-  for (int64_t n = n0; n < n1; n += 2 * kLanes) {
-    const int blocks = n + kLanes < n1 ? 2 : 1;
-    for (int i = 0; i < blocks; ++i)
-      for (int64_t m = 0; m < p.M; ++m) sums[i][m] = first_sum<Out>(p, m, n + i * kLanes);
+  alignas(64) float sums[kSkinnyRows * kPanel];
+  for (int64_t n = n0; n < n1; n += kPanel) {
+    for (int64_t m = 0; m < p.M; ++m)
+      for (int v = 0; v < kVectors; ++v)
+        store(sums + m * kPanel + v * kLanes, n + v * kLanes < n1 ? first_sum<Out>(p, m, n + v * kLanes) : Vec{});
     for (int64_t u = 0; u < units; u += kLanes) {
-      for (int i = 0; i < blocks; ++i) {
-        const int64_t at = n + i * kLanes;
-        WordVec w[kLanes];
-        turned<Source>(b + at * p.K + u * step, p.K, n1 - at, p.K - u * step, w);
-        for (int64_t m = 0; m < p.M; ++m) {
-          Vec sum = sums[i][m];
-          const uint32_t* x = a + m * units + u;
+      const int64_t k = u * step;
+      const T* next = b + n * p.K + k + kAheadRows / int64_t(sizeof(T));
+      if (k + kAheadRows / int64_t(sizeof(T)) >= p.K) next += (kPanel - 1) * p.K;
+      WordVec w[kLanes / kGroup][kGroup][kVectors];
+#pragma GCC unroll 2
+      for (int v = 0; v < kVectors; ++v) {
+        const int64_t at = n + v * kLanes < n1 ? n + v * kLanes : n1 - 1;
 #pragma GCC unroll 16
-          for (int j = 0; j < kLanes; ++j) sum = Source::multiply_add(sum, repeat(x[j]), w[j]);
-          sums[i][m] = sum;
-        }
+        for (int i = 0; i < kLanes; ++i) __builtin_prefetch(next + (v * kLanes + i) * p.K, 0, 3);
+        WordVec r[kLanes];
+        turned<Source>(b + at * p.K + k, p.K, n1 - at, p.K - k, r);
+#pragma GCC unroll 16
+        for (int j = 0; j < kLanes; ++j) w[j / kGroup][j % kGroup][v] = r[j];
       }
+#pragma GCC unroll 4
+      for (int j = 0; j < kLanes / kGroup; ++j) multiply<Source>(p.M, a + u + j * kGroup, units, w[j], sums, kPanel);
     }
-    for (int i = 0; i < blocks; ++i)
-      for (int64_t m = 0; m < p.M; ++m) store_some(c + m * p.N + n + i * kLanes, sums[i][m], n1 - n - i * kLanes);
+    for (int64_t m = 0; m < p.M; ++m)
+      for (int v = 0; v < kVectors; ++v)
+        if (n + v * kLanes < n1)
+          store_some(c + m * p.N + n + v * kLanes, load(sums + m * kPanel + v * kLanes), n1 - n - v * kLanes);
   }
 }
 
@@ -96,9 +133,9 @@ void run(const Product& p) {
     std::memset(a + m * units + used, 0, size_t(units - used) * 4);
   }
   constexpr int64_t kWorth = 32768;  // multiply-adds below which a second thread costs more than it saves
-  parallel((p.N + kLanes - 1) / kLanes, kWorth / (p.M * p.K * kLanes + 1) + 1,
+  parallel((p.N + kPanel - 1) / kPanel, kWorth / (p.M * p.K * kPanel + 1) + 1,
            [&](int64_t begin, int64_t end, int64_t) {
-             const int64_t n0 = begin * kLanes, n1 = end * kLanes < p.N ? end * kLanes : p.N;
+             const int64_t n0 = begin * kPanel, n1 = end * kPanel < p.N ? end * kPanel : p.N;
              if (p.transpose_b)
                rows<Source, Out>(p, a, units, n0, n1);
              else
