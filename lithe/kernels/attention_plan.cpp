@@ -31,9 +31,9 @@ struct Carver {
 
 void lay_out_forward(const AttentionArgs& a, AttentionSpace& s) {
   Carver tiles;
-  s.q = tiles.take(kBlock * a.head_dim);
-  s.out = tiles.take(kBlock * a.value_dim);
-  s.stats = tiles.take(2 * kBlock + kPanel);
+  s.q = tiles.take(kLongBlock * a.head_dim);
+  s.out = tiles.take(kLongBlock * a.value_dim);
+  s.stats = tiles.take(2 * kLongBlock + kPanel);
   s.p = tiles.take(kKeyTile * kPanel);
   s.k = tiles.take(kKeyTile * round_up(a.head_dim, kAlign));
   s.v = tiles.take(kKeyTile * round_up(a.value_dim, kAlign));
@@ -73,6 +73,15 @@ void lay_out_gradient(const AttentionArgs& a, AttentionSpace& s) {
 /// The keys that queries [first, last] see; none when begin >= end.
 ref::Visible keys_seen(const AttentionArgs& a, const AttentionSegment& s, int64_t first, int64_t last) {
   return {ref::visible_keys(s, a.mask, first).begin, ref::visible_keys(s, a.mask, last).end};
+}
+
+// Queries of a task by tiles: the more, the less often keys and values are converted; every thread has some tasks.
+int64_t block_for(const AttentionArgs& a) {
+  constexpr int64_t kTasksAThread = 8;
+  int64_t blocks = 0;
+  for (const AttentionSegment& s : a.segments)
+    if (!decodes(a, s)) blocks += a.heads * ((s.query_rows + kLongBlock - 1) / kLongBlock);
+  return blocks >= kTasksAThread * threads() ? kLongBlock : kBlock;
 }
 
 int64_t parts_for(double work) {
@@ -164,13 +173,14 @@ AttentionPlan::AttentionPlan(const AttentionArgs& a) {
   if (a.q.is_meta()) return;
   add_spans(a);
   const double per_pair = 2.0 * double(a.head_dim + a.value_dim);
+  const int64_t block = block_for(a);
   for (size_t i = 0; i < spans_.size(); ++i) {
     const AttentionSpan& s = spans_[i];
     const AttentionSegment& segment = a.segments[i];
     if (decodes(a, segment)) continue;
     for (int64_t head = 0; head < a.heads; ++head)
-      for (int64_t begin = 0; begin < s.query_rows; begin += kBlock) {
-        const int64_t end = std::min(begin + kBlock, s.query_rows);
+      for (int64_t begin = 0; begin < s.query_rows; begin += block) {
+        const int64_t end = std::min(begin + block, s.query_rows);
         double pairs = kPanel;  // packing and writing, even where nothing is seen
         for (int64_t first = begin; first < end; first += kPanel) {
           const ref::Visible keys = keys_seen(a, segment, first, std::min(first + kPanel, end) - 1);

@@ -13,8 +13,9 @@ namespace lithe::kernels {
 constexpr int kPanel = 32;    // queries side by side in the lanes of a tile
 constexpr int kKeyTile = 64;  // keys of a tile, which lies within a page
 static_assert(kPageRows % kKeyTile == 0);
-constexpr int kBlock = 128;  // queries that share one visit to the keys
-constexpr int kSplits = 16;  // parts of a decode cache that may be read in parallel
+constexpr int kBlock = 128;      // queries that share one visit to the keys in the gradient,
+constexpr int kLongBlock = 256;  // and at most in the forward pass
+constexpr int kSplits = 16;      // parts of a decode cache that may be read in parallel
 
 /// Keys or values of a span: row s is row s % page_rows of pages[s / page_rows]. `scales`: of i8 pages, else null.
 struct AttentionRows {
@@ -39,7 +40,7 @@ struct AttentionSpan {
 /// A piece of work on one span.
 struct AttentionTask {
   enum Kind : int32_t {
-    tiles,   // forward: queries [begin, end) of `head`, at most kBlock
+    tiles,   // forward: queries [begin, end) of `head`, at most kLongBlock
     decode,  // forward: splits [begin, end) of the keys, all heads
     whole,   // gradient: everything of kv head `head`
     query,   // gradient: dq of queries [begin, end) of `head`

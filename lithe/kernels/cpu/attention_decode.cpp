@@ -75,6 +75,44 @@ template <class T>
   }
 }
 
+/// kLanes / kQueries rows of logits of a group of kQueries or more: each number of the keys is made f32 once for so
+/// many queries. Every logit is the sum that dot_row makes.
+template <int kQueries, class T>
+[[gnu::always_inline]] inline void dot_group(const T* k, int64_t k_stride, const float* scales, int64_t kv_heads,
+                                             int64_t head_dim, int64_t of_head, const float* vectors, int64_t width,
+                                             float* logits, int64_t stride) {
+  constexpr int kRows = kLanes / kQueries;
+  for (int64_t kv = 0; kv < kv_heads; ++kv, k += head_dim)
+    for (int64_t next = 0; next < of_head; next += kQueries) {
+      // The last queries of the group may be those before again.
+      const int64_t e = kv * of_head + (next + kQueries <= of_head ? next : of_head - kQueries);
+      const float* q = vectors + e * width;
+      Vec r[kLanes] = {};
+      each(
+          head_dim, [&](int64_t c, auto lanes) __attribute__((always_inline)) {
+            Vec row[kRows];
+#pragma GCC unroll 16
+            for (int u = 0; u < kRows; ++u) row[u] = load(k + u * k_stride + c, lanes);
+#pragma GCC unroll 16
+            for (int i = 0; i < kQueries; ++i) {
+              const Vec x = load(q + i * width + c);
+#pragma GCC unroll 16
+              for (int u = 0; u < kRows; ++u) r[u * kQueries + i] += row[u] * x;
+            }
+          });
+      if constexpr (sizeof(T) == 1)
+#pragma GCC unroll 16
+        for (int u = 0; u < kRows; ++u)
+#pragma GCC unroll 16
+          for (int i = 0; i < kQueries; ++i) r[u * kQueries + i] *= scales[u * kv_heads + kv];
+      float all[kLanes];
+      store(all, sums(r));
+#pragma GCC unroll 16
+      for (int u = 0; u < kRows; ++u)
+        __builtin_memcpy(logits + u * stride + e, all + u * kQueries, kQueries * sizeof(float));
+    }
+}
+
 /// values[e] += sum over kRows rows of weight[row][e] v[row]
 template <int kRows, class T>
 [[gnu::always_inline]] inline void add_rows(const T* v, int64_t v_stride, const float* scales, int64_t kv_heads,
@@ -94,6 +132,78 @@ template <int kRows, class T>
             store(values + c, sum);
           });
     }
+}
+
+/// The same for a group of queries, where each number of the values is made f32 once. Scales go into the weights.
+template <int kRows, class T>
+[[gnu::always_inline]] inline void add_group(const T* v, int64_t v_stride, const float* scales, int64_t kv_heads,
+                                             int64_t value_dim, int64_t of_head, float* weights, int64_t stride,
+                                             float* values, int64_t row) {
+  for (int64_t kv = 0; kv < kv_heads; ++kv, v += value_dim, weights += of_head, values += of_head * row) {
+    if constexpr (sizeof(T) == 1)
+      for (int u = 0; u < kRows; ++u)
+        each(
+            of_head, [&](int64_t i, auto lanes) __attribute__((always_inline)) {
+              float* w = weights + u * stride + i;
+              store(w, load(w, lanes) * scales[u * kv_heads + kv], lanes);
+            });
+    each(
+        value_dim, [&](int64_t c, auto lanes) __attribute__((always_inline)) {
+          Vec x[kRows];
+#pragma GCC unroll 8
+          for (int u = 0; u < kRows; ++u) x[u] = load(v + u * v_stride + c, lanes);
+          for (int64_t i = 0; i < of_head; ++i) {
+            Vec sum = load(values + i * row + c);
+#pragma GCC unroll 8
+            for (int u = 0; u < kRows; ++u) sum += splat(weights[u * stride + i]) * x[u];
+            store(values + i * row + c, sum);
+          }
+        });
+  }
+}
+
+/// All logits of the tile's rows; the queries of a group together from kQueries on.
+template <int kQueries, class T>
+[[gnu::noinline]] void dot_tile(const AttentionCall& call, const TileRows<T>& k, int64_t rows, int64_t of_head,
+                                const float* vectors, int64_t width, float* logits) {
+  constexpr int kRows = kLanes / kQueries;
+  const int64_t kv_heads = call.kv_heads, head_dim = call.head_dim, stride = kv_heads * head_dim,
+                lanes = call.space.lanes;
+  int64_t j = 0;
+  if constexpr (kQueries > 1)
+    for (; j + kRows <= rows; j += kRows) {
+      k.fetch_ahead(j, kRows);
+      dot_group<kQueries>(k.rows + j * stride, stride, k.scales_of(j, kv_heads), kv_heads, head_dim, of_head, vectors,
+                          width, logits + j * lanes, lanes);
+    }
+  for (; j < rows; ++j) {
+    k.fetch_ahead(j, 1);
+    dot_row(k.rows + j * stride, k.scales_of(j, kv_heads), kv_heads, head_dim, of_head, vectors, width,
+            logits + j * lanes);
+  }
+}
+
+/// values[e] += the weighted rows of the tile.
+template <class T>
+[[gnu::noinline]] void add_tile(const AttentionCall& call, const TileRows<T>& v, int64_t rows, int64_t of_head,
+                                float* weights, float* values) {
+  const int64_t kv_heads = call.kv_heads, value_dim = call.value_dim, stride = kv_heads * value_dim,
+                lanes = call.space.lanes, row = call.space.row;
+  int64_t j = 0;
+  const auto add = [&]<int kRows, bool kGroup>() __attribute__((always_inline)) {
+    for (; j + kRows <= rows; j += kRows) {
+      v.fetch_ahead(j, kRows);
+      if constexpr (kGroup)
+        add_group<kRows>(v.rows + j * stride, stride, v.scales_of(j, kv_heads), kv_heads, value_dim, of_head,
+                         weights + j * lanes, lanes, values, row);
+      else
+        add_rows<kRows>(v.rows + j * stride, stride, v.scales_of(j, kv_heads), kv_heads, value_dim, of_head,
+                        weights + j * lanes, lanes, values, row);
+    }
+  };
+  if (of_head > 1) add.template operator()<8, true>();
+  add.template operator()<4, false>();
+  add.template operator()<1, false>();
 }
 
 /// Logits of keys that a query does not see become -infinity.
@@ -126,25 +236,18 @@ void read_split(const AttentionCall& call, const AttentionSpan& span, Range spli
     const int64_t rows = stop - key;
     const TileRows<T> k(span.keys, key, stop, span.key_rows, k_stride, kv_heads),
         v(span.values, key, stop, span.key_rows, v_stride, kv_heads);
-    for (int64_t j = 0; j < rows; ++j) {
-      k.fetch_ahead(j, 1);
-      dot_row(k.rows + j * k_stride, k.scales_of(j, kv_heads), kv_heads, head_dim, of_head, vectors, width,
-              logits + j * at.lanes);
-    }
+    if (of_head >= 4)
+      dot_tile<4>(call, k, rows, of_head, vectors, width, logits);
+    else if (of_head > 1)
+      dot_tile<2>(call, k, rows, of_head, vectors, width, logits);
+    else
+      dot_tile<1>(call, k, rows, of_head, vectors, width, logits);
     if (span.query_rows > 1) hide_rows(call, span, count, keys, logits);
     soften<Single>(logits, at.lanes, lanes, rows, call.scale * kLog2E, state.maximum, state.sum, factor);
     for (int64_t e = 0; e < count; ++e)
       for (int64_t c = 0; c < at.row; c += kLanes)
         store(state.values + e * at.row + c, load(state.values + e * at.row + c) * factor[e]);
-    int64_t j = 0;
-    for (; j + 4 <= rows; j += 4) {
-      v.fetch_ahead(j, 4);
-      add_rows<4>(v.rows + j * v_stride, v_stride, v.scales_of(j, kv_heads), kv_heads, value_dim, of_head,
-                  logits + j * at.lanes, at.lanes, state.values, at.row);
-    }
-    for (; j < rows; ++j)
-      add_rows<1>(v.rows + j * v_stride, v_stride, v.scales_of(j, kv_heads), kv_heads, value_dim, of_head,
-                  logits + j * at.lanes, at.lanes, state.values, at.row);
+    add_tile(call, v, rows, of_head, logits, state.values);
   }
 }
 

@@ -78,12 +78,17 @@ template <class Dot, Start kStart, Order kOrder, int kVectors>
 [[gnu::always_inline]] inline void multiply_columns(int64_t rows, int64_t depth, const float* a, int64_t lda,
                                                     const float* b, int64_t ldb, float* c, int64_t ldc,
                                                     const float* factor) {
-  // As many sums as the registers hold beside the operands.
-  constexpr int kRows = kLanes == 16 ? 8 : kLanes == 8 ? 6 : 4;
+  // As many sums as the registers hold beside the operands, or as hide the time of an addition.
+  constexpr int kRows = kLanes == 16 ? 16 / kVectors : kLanes == 8 ? 6 : 4;
   const int64_t step = kOrder == Order::rows ? lda : 1;
   int64_t m = 0;
   for (; m + kRows <= rows; m += kRows)
     multiply_block<Dot, kStart, kOrder, kRows, kVectors>(depth, a + m * step, lda, b, ldb, c + m * ldc, ldc, factor);
+  if constexpr (kRows > 8)
+    if (m + 8 <= rows) {
+      multiply_block<Dot, kStart, kOrder, 8, kVectors>(depth, a + m * step, lda, b, ldb, c + m * ldc, ldc, factor);
+      m += 8;
+    }
   if constexpr (kRows > 4)
     if (m + 4 <= rows) {
       multiply_block<Dot, kStart, kOrder, 4, kVectors>(depth, a + m * step, lda, b, ldb, c + m * ldc, ldc, factor);
@@ -105,6 +110,18 @@ template <class Dot, Start kStart, Order kOrder>
   for (; n + 2 * kLanes <= cols; n += 2 * kLanes)
     multiply_columns<Dot, kStart, kOrder, 2>(rows, depth, a, lda, b + n, ldb, c + n, ldc, factor + n);
   if (n < cols) multiply_columns<Dot, kStart, kOrder, 1>(rows, depth, a, lda, b + n, ldb, c + n, ldc, factor + n);
+}
+
+constexpr int kHalf = kPanel / 2;  // queries: those of the first half may see fewer keys
+
+/// Logits [rows][kPanel] of keys a and queries b [depth][kPanel], of which the first half sees `low` keys only.
+template <class Dot>
+[[gnu::always_inline]] inline void multiply_keys(int64_t rows, int64_t low, int64_t depth, const float* a, int64_t lda,
+                                                 const float* b, float* logits) {
+  multiply<Dot, Start::zero, Order::rows>(low, kPanel, depth, a, lda, b, kPanel, logits, kPanel);
+  if (low < rows)
+    multiply<Dot, Start::zero, Order::rows>(rows - low, kHalf, depth, a + low * lda, lda, b + kHalf, kPanel,
+                                            logits + low * kPanel + kHalf, kPanel);
 }
 
 // ---- moving rows
@@ -268,30 +285,45 @@ template <class T>
   return rows.scales ? rows.scales[page] + (key - page * rows.page_rows) * kv_heads : nullptr;
 }
 
+/// Rows that are asked for ahead of their use, a few at a time, so that they arrive while products run.
+struct Stream {
+  const char* row = nullptr;
+  int64_t stride = 0, bytes = 0, rows = 0;  // bytes: from one row to the next, of each
+
+  template <bool kWrite = false>
+  [[gnu::always_inline]] void ask(int64_t count) {
+    for (; count > 0 && rows > 0; --count, --rows, row += stride)
+      for (int64_t byte = 0; byte < bytes; byte += 64) __builtin_prefetch(row + byte, kWrite, 3);
+  }
+};
+
 // ---- softmax, with powers of two: e^x = 2^(x log2 e), and the factor goes into the scale
 
 constexpr float kLog2E = 1.44269504f, kLn2 = 0.693147181f;
 
-/// 2^x for x <= 0 and a little above: within 2 units in the last place, exact at 0; 0 below -127, NaN stays.
-/// x = n + r with |r| <= 1/2, and 2^r is fitted to a relative error of 2e-8.
+/// 2^x for x <= 0 and a little above: within 3 units in the last place, exact at 0; 0 for what is too small for the
+/// type, NaN stays. x = n + r with 0 <= r <= 1, and 2^r is fitted to a relative error of 9e-8.
 [[gnu::always_inline]] inline Vec power(Vec x) {
-  x = max(splat(-127.0f), x);  // in this order of operands a NaN passes through
 #if defined(__AVX512F__)
-  const Vec n = _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  // Of -infinity the remainder is 0 and the scaled number 0.
+  const Vec r = _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
 #else
+  x = max(splat(-126.5f), x);          // in this order of operands a NaN passes through
   const Vec magic = splat(0x1.8p23f);  // adding it rounds to an integer
-  const Vec n = (x + magic) - magic;
+  const Vec n = (x - 0.5f + magic) - magic, r = x - n;
 #endif
-  const Vec r = x - n;
-  Vec p = splat(1.55946778e-4f);
-  p = p * r + 1.34066434e-3f;
-  p = p * r + 9.61769279e-3f;
-  p = p * r + 5.55031039e-2f;
-  p = p * r + 0.240226522f;
-  p = p * r + 0.693147242f;
+  Vec p = splat(1.86714367e-3f);
+  p = p * r + 9.01699532e-3f;
+  p = p * r + 5.57999462e-2f;
+  p = p * r + 0.240164444f;
+  p = p * r + 0.693151295f;
   p = p * r + 1.0f;
+#if defined(__AVX512F__)
+  return _mm512_scalef_ps(p, x);  // by 2^floor(x)
+#else
   // The exponent field of 2^-127 is 0: the number becomes 0 instead of a denormal.
   return p * as_floats((__builtin_convertvector(n, IntVec) + 127) << 23);
+#endif
 }
 
 /// From logits [rows][stride] to weights 2^(scale logit - maximum), in place, for `lanes` columns.
@@ -302,14 +334,14 @@ template <class Dot>
                               float* sum, float* factor) {
   for (int64_t lane = 0; lane < lanes; lane += kLanes) {
     float* in = logits + lane;
-    const Vec old = load(maximum + lane);
-    Vec most[4] = {old, old, old, old};
+    const Vec old = load(maximum + lane), none = splat(kNone);
+    Vec most[4] = {none, none, none, none};
     int64_t j = 0;
     for (; j + 4 <= rows; j += 4)
 #pragma GCC unroll 4
-      for (int u = 0; u < 4; ++u) most[u] = max(most[u], load(in + (j + u) * stride) * scale);
-    for (; j < rows; ++j) most[0] = max(most[0], load(in + j * stride) * scale);
-    const Vec now = max(max(most[0], most[1]), max(most[2], most[3]));
+      for (int u = 0; u < 4; ++u) most[u] = max(most[u], load(in + (j + u) * stride));
+    for (; j < rows; ++j) most[0] = max(most[0], load(in + j * stride));
+    const Vec now = max(old, max(max(most[0], most[1]), max(most[2], most[3])) * scale);
     // A row that saw nothing yet keeps weights of 0 instead of 2^(-inf + inf).
     const Vec base = now == kNone ? Vec{} : now;
     const Vec shrink = power(old - base);
@@ -356,20 +388,26 @@ struct Range {
   return {clamp_to(begin, span.key_rows), clamp_to(end, span.key_rows)};
 }
 
-/// Up to kPanel queries of a span: what the first and the last of them see.
+/// Up to kPanel queries of a span: what the first, the last of the first half, and the last of them see.
 struct Panel {
   int64_t first, rows;
-  Range of_first, of_last;
+  Range of_first, of_low, of_last;
 
   [[gnu::always_inline]] Panel(const AttentionCall& call, const AttentionSpan& span, int64_t from, int64_t to)
       : first(from),
         rows(to - from < kPanel ? to - from : kPanel),
         of_first(visible_keys(call, span, from)),
+        of_low(visible_keys(call, span, from + (rows < kHalf ? rows : kHalf) - 1)),
         of_last(visible_keys(call, span, from + rows - 1)) {}
   /// All keys that some query sees.
   [[gnu::always_inline]] Range seen() const { return {of_first.begin, of_last.end}; }
   [[gnu::always_inline]] bool all_see(Range keys) const {
     return keys.begin >= of_last.begin && keys.end <= of_first.end;
+  }
+  /// How many of the keys the first half sees at most; an even number, or all.
+  [[gnu::always_inline]] int64_t low(Range keys) const {
+    const int64_t all = keys.end - keys.begin, seen = clamp_to(of_low.end - keys.begin, all), even = seen + (seen & 1);
+    return even < all ? even : all;
   }
 };
 
