@@ -120,9 +120,11 @@ ModelCost model_cost(const ModelConfig& config, const CostOptions& o) {
     {
       kernels::CostMeter meter;
       Tape tape;
-      const Memory memory = encoded();
-      const Var rows = model.forward(ids, sequences, nullptr, translates ? &memory : nullptr);
-      const Var loss = model.loss_of(rows, {}, {.sequences = sequences, .labels = labels});
+      const Var loss = [&] {  // rows live on only where the tape keeps them
+        const Memory memory = encoded();
+        return model.loss_of(model.forward(ids, sequences, nullptr, translates ? &memory : nullptr), {},
+                             {.sequences = sequences, .labels = labels});
+      }();
       for (const auto& kept : meter.kept()) parts.of(kept.part).activation_bytes += kept.bytes;
     }
     const NoGrad no_grad;
