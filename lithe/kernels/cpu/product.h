@@ -30,7 +30,7 @@ constexpr int64_t skinny_workspace(int64_t M, int64_t K) { return M * (K + 16) *
 
 /// `blocked` packs b in blocks of kBlockUnits x kBlockCols words, and takes kBlockRows rows at a time when
 /// it keeps f32 sums beside a bf16 c.
-constexpr int64_t kBlockUnits = 384, kBlockCols = 320, kBlockRows = 512, kTileRows = 16;
+constexpr int64_t kBlockUnits = 512, kBlockCols = 256, kBlockRows = 640, kTileRows = 16;
 constexpr int64_t blocked_workspace(const Product& p) {
   const bool sums = p.bf16_out && p.K > kBlockUnits;
   return p.threads * 4 * (kBlockUnits * (kBlockCols + kTileRows) + (sums ? kBlockRows * kBlockCols : 0));
