@@ -22,7 +22,7 @@ namespace {
 
 struct Options {
   std::string model, weights, precision = "f32", skip_part = "layer";
-  std::optional<std::string> skip;
+  std::optional<std::string> skip, cache_type;
   std::vector<std::string> files;
   int64_t context = 0, stride = 0, batch_tokens = 0;
   double misspell = 0;
@@ -97,6 +97,9 @@ int run(const Options& o) {
   if (o.context) recipe.eval.context_length = o.context;
   if (o.stride) recipe.eval.stride = o.stride;
   if (o.batch_tokens) recipe.eval.batch_tokens = o.batch_tokens;
+  check_usage(!o.cache_type || (!recipe.has_translation() && !recipe.has_task() && recipe.train.objective == "clm"),
+              "eval", "--cache-type is for models of text that predict the next token; '", o.model, "' is none");
+  if (o.cache_type) recipe.eval.cache_dtype = *o.cache_type;
   const LoadedModel loaded = load_model(o.model, o.weights, o.precision, o.el_rewrite);
 
   if (o.skip) loaded.model->skip(loaded.model->config().layers_named(*o.skip), o.skip_part == "mixer");
@@ -166,6 +169,9 @@ Command add_eval(CLI::App& app) {
       ->check(CLI::PositiveNumber);
   app.add_option("--batch-tokens", o->batch_tokens, "tokens run at once; does not change the result")
       ->check(CLI::PositiveNumber);
+  app.add_option("--cache-type", o->cache_type,
+                 "read all keys and values from a cache of this type, as lithe generate does; default: no cache")
+      ->check(CLI::IsMember({"f32", "bf16", "int8"}));
   CLI::Option* layers = app.add_option(
       "--skip-layers", o->skip, "layers to leave out: numbers from 1 (1,3,5) or a name of model.mixers (replaced)");
   app.add_option("--skip-part", o->skip_part, "what to leave out of them: the whole layer, or its mixer alone")

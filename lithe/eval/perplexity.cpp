@@ -1,9 +1,11 @@
 #include "lithe/eval/perplexity.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
 #include "lithe/base/stop.h"
+#include "lithe/nn/key_value_cache.h"
 
 namespace lithe {
 
@@ -12,6 +14,9 @@ void EvalConfig::fields(Fields& f) {
     at_least(0));
   f("stride", stride, "tokens a window moves on; 0: context_length", at_least(0));
   f("batch_tokens", batch_tokens, "tokens run at once; does not change the result", at_least(1));
+  f("cache_dtype", cache_dtype,
+    "all keys and values are read from a cache of this type, as in generation: f32, bf16 or int8; empty: no cache",
+    one_of({"", "f32", "bf16", "int8"}));
 }
 
 double Perplexity::token_perplexity() const { return std::exp(loss()); }
@@ -27,8 +32,8 @@ namespace {
 // the batches, so that the result has the same bits for every budget.
 class Scorer {
  public:
-  Scorer(const Model& model, int64_t budget, std::vector<TextPiece>* pieces)
-      : model_(model), budget_(budget), pieces_(pieces) {}
+  Scorer(const Model& model, const EvalConfig& config, std::vector<TextPiece>* pieces)
+      : model_(model), budget_(config.batch_tokens), cache_(cache_type_named(config.cache_dtype)), pieces_(pieces) {}
 
   void add(const int32_t* inputs, const int32_t* labels, int64_t rows, int64_t scored) {
     if (!ids_.empty() && int64_t(ids_.size()) + rows > budget_) run();
@@ -44,7 +49,10 @@ class Scorer {
     const NoGrad no_grad;
     const Shape shape{int64_t(ids_.size())};
     const Tensor row_nll = empty(shape, wide_of(model_.compute_dtype()));
-    model_.loss(tensor_of(shape, ids_), tensor_of(shape, labels_), Sequences(offsets_), 0, 1, nullptr, row_nll);
+    const std::unique_ptr<DecodeState> state = cache_ ? new_state() : nullptr;
+    const Sequences sequences = state ? model_.continue_sequences(*state, lengths()) : Sequences(offsets_);
+    const Var rows = model_.forward(tensor_of(shape, ids_), sequences, state.get());
+    model_.loss_of(rows, {}, {.sequences = sequences, .labels = tensor_of(shape, labels_), .row_nll = row_nll});
     for (size_t i = 0; i < labels_.size(); ++i)
       if (labels_[i] >= 0) {
         nll += value_at(row_nll, int64_t(i));
@@ -62,9 +70,21 @@ class Scorer {
  private:
   const Model& model_;
   int64_t budget_;
+  std::optional<DType> cache_;
   std::vector<TextPiece>* pieces_;
   std::vector<int32_t> ids_, labels_;
   std::vector<int64_t> offsets_{0};
+
+  std::vector<int64_t> lengths() const {
+    std::vector<int64_t> out;
+    for (size_t w = 1; w < offsets_.size(); ++w) out.push_back(offsets_[w] - offsets_[w - 1]);
+    return out;
+  }
+
+  std::unique_ptr<DecodeState> new_state() const {
+    const std::vector<int64_t> all = lengths();
+    return model_.make_state(int64_t(all.size()), *std::max_element(all.begin(), all.end()), cache_);
+  }
 
   void gather_pieces(const Tensor& row_nll) {
     for (size_t w = 1; w < offsets_.size(); ++w) {
@@ -97,7 +117,7 @@ Perplexity perplexity(const Model& model, const TokenStore& text, const EvalConf
   check_usage(text.info().vocab_size <= model.config().vocab_size, "eval", "the text's ids go up to ",
               text.info().vocab_size, ", the model's vocabulary has ", model.config().vocab_size);
 
-  Scorer scorer(model, config.batch_tokens, pieces);
+  Scorer scorer(model, config, pieces);
   int64_t done = 0;
   for (int64_t d = 0; d < text.documents(); ++d) {
     std::vector<int32_t> string;

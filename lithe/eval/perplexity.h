@@ -9,6 +9,7 @@ namespace lithe {
 /// Recipe section `eval`.
 struct EvalConfig {
   int64_t context_length = 0, stride = 0, batch_tokens = 8192;
+  std::string cache_dtype;  // empty: the rows of a window meet without a cache
   void fields(Fields& f);
 };
 
@@ -31,7 +32,8 @@ struct TextPiece {
 /// Scores every token of the store once, and the end of each document. A window of `context_length` rows moves by
 /// `stride` rows within a document; only rows that no earlier window held are scored (the last `stride` of each
 /// window). 0 for context_length: `default_context`; 0 for stride: the context length (disjoint windows). The result
-/// does not depend on batch_tokens. Polls stop_signal(), failing when asked to stop. `progress(done, all)` optional.
+/// does not depend on batch_tokens. With a cache_dtype every key and value is written to a cache of that type and read
+/// from it, as generation does. Polls stop_signal(), failing when asked to stop. `progress(done, all)` optional.
 /// `pieces`, optional, receives what each window scored, for comparing two models on the same text.
 Perplexity perplexity(const Model& model, const TokenStore& text, const EvalConfig& config, int64_t default_context,
                       const std::function<void(int64_t, int64_t)>& progress = {},

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "lithe/base/error.h"
+#include "lithe/nn/key_value_cache.h"
 
 namespace lithe {
 
@@ -39,10 +40,7 @@ void GenerateConfig::fields(Fields& f) {
   f("prefill_tokens", prefill_tokens, "tokens of new prompts that join one step of those under way", at_least(1));
 }
 
-std::optional<DType> GenerateConfig::cache_type() const {
-  if (cache_dtype.empty()) return {};
-  return cache_dtype == "int8" ? DType::i8 : dtype_named(cache_dtype);
-}
+std::optional<DType> GenerateConfig::cache_type() const { return cache_type_named(cache_dtype); }
 
 void GenerateConfig::validate() const {
   for (const std::string& s : stop) check_usage(!s.empty(), "generate", "a stop string is empty");

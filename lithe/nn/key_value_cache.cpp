@@ -47,6 +47,11 @@ void renew(PagedRows& rows, size_t page, int64_t kept, const std::function<Tenso
 
 }  // namespace
 
+std::optional<DType> cache_type_named(const std::string& name) {
+  if (name.empty()) return {};
+  return name == "int8" ? DType::i8 : dtype_named(name);
+}
+
 KeyValueCache::KeyValueCache(int64_t sequences, int64_t capacity, int64_t key_cols, int64_t value_cols, bool shared,
                              DType dtype, Device device, int64_t heads)
     : capacity_(capacity),

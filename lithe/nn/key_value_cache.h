@@ -1,10 +1,15 @@
 // Keys and values of past tokens: the decode state of attention [TB 6.1.7, Fig 6.5].
 #pragma once
 
+#include <optional>
+
 #include "lithe/nn/continuations.h"
 #include "lithe/nn/slots.h"
 
 namespace lithe {
+
+/// The type of what a cache keeps by its name in recipes and commands: f32, bf16 or int8; none: that of the rows.
+std::optional<DType> cache_type_named(const std::string& name);
 
 /// Per sequence its keys and its values (one for both where they are the same rows), in pages that are made when
 /// tokens come and freed when they go, so that `capacity` is a limit and no allocation. Sequences that continue the

@@ -147,6 +147,8 @@ TEST_F(Program, JsonIsJsonAndNothingElse) {
   EXPECT_FALSE(list["ids"].empty());
   const Json eval = parse_json(run_program({"eval", *run_, "--json"}).out, "eval");
   EXPECT_GT(eval["loss"].get<double>(), 0);
+  const Json cached = parse_json(run_program({"eval", *run_, "--cache-type", "int8", "--json"}).out, "eval");
+  EXPECT_NEAR(cached["loss"].get<double>(), eval["loss"].get<double>(), 0.01 * eval["loss"].get<double>());
   std::istringstream generated(
       run_program({"generate", *run_, "--prompt", "a", "--prompt", "b", "--prompt", "\xff", "--json"}).out);
   int count = 0;
@@ -315,6 +317,7 @@ TEST_F(Program, EvalAsksForTextWhereThereIsNone) {
   expect_error({"eval", *run_, *scratch_ / "nothing.txt"}, 2, {"nothing matches"});
   expect_error({"eval", *run_, *scratch_ / "text.txt", "--context-length", "17"}, 2,
                {"context_length 17 is beyond the model's 16 positions; choose that or less"});
+  expect_error({"eval", *run_, "--cache-type", "int4"}, 2, {"--cache-type", "int4"});
   expect_error({"eval", *run_, "--skip-part", "mixer"}, 2, {"--skip-part requires --skip-layers"});
   expect_error({"eval", *run_, "--skip-layers", ""}, 2, {"'' is neither a layer number (1 to", "which is no hybrid"});
 }

@@ -239,6 +239,7 @@ TEST_F(Tasks, TasksAndLinesThatDoNotFit) {
   expect_error(training(scratch_->add("type.yaml", task(", type: clasification"))), 2,
                {"type.yaml:1:", "did you mean 'classification'"});
   const std::string odd = scratch_->add("odd.txt", "good a fine film\nugly a poor film\n");
+  expect_error({"eval", run("tuned"), "--cache-type", "int8"}, 2, {"--cache-type is for models of text"});
   expect_error({"eval", run("tuned"), odd}, 1, {"odd.txt", "'ugly'", "the labels are bad, good"});
   expect_error(training(scratch_->add("labels.yaml", task(", labels: [good, poor]"))), 1, {"'bad'", "good, poor"});
   expect_error({"encode", run("encoder"), "--pairs"}, 2, {"line 2 has no tab"}, "a\tb\nc\n");

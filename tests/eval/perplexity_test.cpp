@@ -126,6 +126,44 @@ TEST(Perplexity, ResultsHaveTheSameBitsForEveryBatchSize) {
   }
 }
 
+// The same by feeding one token at a time to a state that keeps keys and values in a type.
+double by_decoding(const Model& model, const std::vector<int32_t>& string, int64_t context, DType cache) {
+  const NoGrad no_grad;
+  double nll = 0;
+  std::unique_ptr<DecodeState> state;
+  for (size_t i = 0; i + 1 < string.size(); ++i) {
+    if (i % size_t(context) == 0) state = model.make_state(1, context, cache);
+    const Sequences one = model.continue_sequences(*state, {1});
+    const Tensor logits = model.logits(model.forward(tensor_of({1}, {string[i]}), one, state.get())).value();
+    double sum = 0;
+    for (int64_t v = 0; v < logits.cols(); ++v) sum += std::exp(value_at(logits, v));
+    nll -= value_at(logits, string[i + 1]) - std::log(sum);
+  }
+  return nll;
+}
+
+// oracle: infer.kv_cache
+TEST(Perplexity, ThroughACacheIsThatOfDecodingWithIt) {
+  const auto model = model_of(11, "rotary", DType::f64);
+  const std::vector<int32_t> ids = random_document(49, 11, 7);  // three whole windows of 16 rows
+  const TokenStore text = store_of({ids}, 11);
+  EvalConfig config = window(16, 16);
+  const double without = perplexity(*model, text, config, 16).nll;
+  for (const auto& [name, type] :
+       std::vector<std::pair<std::string, DType>>{{"f32", DType::f32}, {"bf16", DType::bf16}, {"int8", DType::i8}}) {
+    config.cache_dtype = name;
+    const Perplexity p = perplexity(*model, text, config, 16);
+    EXPECT_EQ(p.tokens, 48);
+    if (name != "f32") EXPECT_GT(std::abs(p.nll - without), 1e-7 * without) << name;
+    EXPECT_NEAR(p.nll, without, 0.05 * without) << name;
+    const double expected = by_decoding(*model, ids, 16, type);
+    EXPECT_NEAR(p.nll, expected, 1e-9 * expected) << name;
+    config.batch_tokens = 1;
+    EXPECT_EQ(std::bit_cast<uint64_t>(perplexity(*model, text, config, 16).nll), std::bit_cast<uint64_t>(p.nll));
+    config.batch_tokens = 8192;
+  }
+}
+
 TEST(Perplexity, OfAMemorisedSequenceGoesToOne) {
   const std::vector<int32_t> ids = random_document(24, 12, 9);
   const TokenStore text = store_of({ids}, 12);
@@ -175,6 +213,12 @@ TEST(Perplexity, RefusesWhatMakesNoSense) {
             "2 eval: context_length 65 is beyond the model's 64 positions; choose that or less");
   EXPECT_EQ(error(window(8, 8), store_of({random_document(5, 20, 1)}, 20)).substr(0, 7), "2 eval:");
   EXPECT_EQ(error(window(8, 8), store_of({{3}}, 11)), "1 eval: the text has no token to predict");
+  EvalConfig cached = window(8, 8);
+  cached.cache_dtype = "int8";
+  Model without(kit::model_config("{vocab_size: 11, hidden_size: 16, num_hidden_layers: 1, mixer: linear, ffn: {type: "
+                                  "swiglu, intermediate_size: 24}}"),
+                {});
+  EXPECT_THROW(perplexity(without, text, cached, 16), Error);
   set_stop_signal(SIGINT);
   EXPECT_EQ(error(window(8, 8), text), "1 eval: stopped by signal 2");
   set_stop_signal(0);

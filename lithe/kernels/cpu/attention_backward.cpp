@@ -7,6 +7,9 @@
 namespace lithe::kernels::cpu::LITHE_ISA {
 namespace {
 
+// Keys of a tile here: they, their gradients and the weights of a panel stay in the first cache together.
+constexpr int kGradTile = kKeyTile / 2;
+
 /// What one visit computes: heads [head, head_end) of a group, their queries against keys, both cut to ranges.
 struct Visit {
   const AttentionSpan* span;
@@ -173,23 +176,35 @@ template <class Mode, bool kQueries, bool kKeys>
   const int64_t qk = call.head_dim, vd = call.value_dim, rows = keys.end - keys.begin, skip = keys.begin - first,
                 per = Dot::kPairs ? 2 : 1;
   float *p = space + at.p, *dp = space + at.dp, *by_keys = Dot::kPairs ? dp + kKeyTile * kPanel : dp;
-  multiply<Dot, Start::zero, Order::rows>(rows, kPanel, qk / per, tile.k + skip * tile.k_stride, tile.k_stride, slot.q,
-                                          kPanel, p, kPanel);
+  // What the first half of the panel does not see is hidden, so that its weights are 0 and need no product.
+  const int64_t low = panel.low(keys), half = kHalf / per;
+  multiply_keys<Dot>(rows, low, qk / per, tile.k + skip * tile.k_stride, tile.k_stride, slot.q, p);
   multiply<Dot, Start::zero, Order::rows>(rows, kPanel, vd / per, tile.v + skip * tile.v_stride, tile.v_stride,
                                           slot.dout, kPanel, dp, kPanel);
   if (!panel.all_see(keys)) hide(call, *visit.span, panel, keys, p);
   differentiate<Dot>(p, dp, rows, call.scale, slot.lse, slot.delta, by_keys);
   if constexpr (kKeys) {
     const int64_t behind = keys.begin - visit.keys.begin;
-    multiply<Dot, Start::add, Order::rows>(rows, row_of(vd), kPanel / per, p, kPanel / per, slot.dout_rows, row_of(vd),
-                                           space + at.dv + behind * row_of(vd), row_of(vd));
-    multiply<Dot, Start::add, Order::rows>(rows, row_of(qk), kPanel / per, dp, kPanel / per, slot.q_rows, row_of(qk),
-                                           space + at.dk + behind * row_of(qk), row_of(qk));
+    const auto add = [&](const float* weights, const float* lines, int64_t row, float* sums) {
+      sums += behind * row;
+      multiply<Dot, Start::add, Order::rows>(low, row, kPanel / per, weights, kPanel / per, lines, row, sums, row);
+      if (low < rows)
+        multiply<Dot, Start::add, Order::rows>(rows - low, row, half, weights + low * (kPanel / per) + half,
+                                               kPanel / per, lines + half * row, row, sums + low * row, row);
+    };
+    add(p, slot.dout_rows, row_of(vd), space + at.dv);
+    add(dp, slot.q_rows, row_of(qk), space + at.dk);
   }
-  if constexpr (kQueries)
-    multiply<Dot, Start::add, Order::columns>(qk, kPanel, (rows + per - 1) / per,
-                                              tile.over_keys + skip / per * tile.over_stride, tile.over_stride, by_keys,
-                                              kPanel, slot.dq, kPanel);
+  if constexpr (kQueries) {
+    const float* over_keys = tile.over_keys + skip / per * tile.over_stride;
+    const int64_t steps = (rows + per - 1) / per, low_steps = (low + per - 1) / per;
+    multiply<Dot, Start::add, Order::columns>(qk, kPanel, low_steps, over_keys, tile.over_stride, by_keys, kPanel,
+                                              slot.dq, kPanel);
+    if (low < rows)
+      multiply<Dot, Start::add, Order::columns>(qk, kHalf, steps - low_steps, over_keys + low_steps * tile.over_stride,
+                                                tile.over_stride, by_keys + low_steps * kPanel + kHalf, kPanel,
+                                                slot.dq + kHalf, kPanel);
+  }
 }
 
 /// Queries [begin, end) of one head, at most kBlock of them, against all keys of the visit.
@@ -221,8 +236,8 @@ void visit_block(const AttentionCall& call, const Visit& visit, int64_t head, Ra
     seen.begin = keys.begin < seen.begin ? keys.begin : seen.begin;
     seen.end = keys.end > seen.end ? keys.end : seen.end;
   }
-  for (int64_t key = seen.begin / kKeyTile * kKeyTile; key < seen.end; key += kKeyTile) {
-    const int64_t stop = key + kKeyTile < seen.end ? key + kKeyTile : seen.end;
+  for (int64_t key = seen.begin / kGradTile * kGradTile; key < seen.end; key += kGradTile) {
+    const int64_t stop = key + kGradTile < seen.end ? key + kGradTile : seen.end;
     const KeyTile tile = open_tile<Mode, kQueries>(call, span, kv_head, {key, stop}, space);
     for (int64_t first = queries.begin, i = 0; first < queries.end; first += kPanel, ++i) {
       const Panel panel(call, span, first, queries.end);
