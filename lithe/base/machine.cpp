@@ -49,6 +49,23 @@ Machine machine() {
   return m;
 }
 
+int64_t cache_bytes(int level) {
+  std::ifstream file(cat("/sys/devices/system/cpu/cpu0/cache/index", level, "/size"));
+  int64_t size = 0;
+  char unit = 0;
+  file >> size >> unit;
+  return !file || size <= 0 ? 0 : unit == 'K' ? size << 10 : unit == 'M' ? size << 20 : 0;
+}
+
+int64_t last_cache_bytes() {
+  static const int64_t bytes = [] {
+    for (const int level : {3, 2})
+      if (const int64_t size = cache_bytes(level)) return size;
+    return int64_t(32) << 20;
+  }();
+  return bytes;
+}
+
 int64_t peak_resident_bytes() {
   rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);

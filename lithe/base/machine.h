@@ -21,6 +21,11 @@ struct Machine {
 };
 Machine machine();
 
+/// Bytes of the first processor's cache of this level, 0 where the system does not say.
+int64_t cache_bytes(int level);
+/// The same of its last cache; 32 MiB where the system does not say.
+int64_t last_cache_bytes();
+
 /// The largest resident set of this process so far, in bytes.
 int64_t peak_resident_bytes();
 

@@ -1,8 +1,8 @@
 #include "lithe/bench/ceilings.h"
 
 #include <algorithm>
-#include <fstream>
 
+#include "lithe/base/machine.h"
 #include "lithe/bench/timing.h"
 #include "lithe/bench/vectors.h"
 
@@ -50,15 +50,6 @@ double fastest(F&& rate) {
   return best;
 }
 
-// Bytes of the first processor's cache of this level, 0 where the kernel does not say.
-int64_t cache_size(int level) {
-  std::ifstream file(cat("/sys/devices/system/cpu/cpu0/cache/index", level, "/size"));
-  int64_t size = 0;
-  char unit = 0;
-  file >> size >> unit;
-  return !file || size <= 0 ? 0 : unit == 'K' ? size << 10 : unit == 'M' ? size << 20 : 0;
-}
-
 }  // namespace
 
 const char* name_of(Ceiling ceiling) { return kNames[int(ceiling)]; }
@@ -72,9 +63,9 @@ std::optional<Ceiling> ceiling_named(const std::string& name) {
 Ceilings::Ceilings() {
   const MemoryScope memory(MemoryClass::workspace);
   from_ = zeros({kMemory}, DType::u8), to_ = zeros({kMemory}, DType::u8);
-  l2_ = cache_size(2) / 2 / kBlock * kBlock;
+  l2_ = cache_bytes(2) / 2 / kBlock * kBlock;
   // What all threads together read is half of the third cache, and each of them more than the second holds.
-  l3_ = cache_size(3) / 2 / threads() / kBlock * kBlock;
+  l3_ = cache_bytes(3) / 2 / threads() / kBlock * kBlock;
   if (l3_ < 4 * l2_ || l3_ * threads() > kMemory) l3_ = 0;
 }
 

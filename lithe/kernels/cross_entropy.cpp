@@ -1,22 +1,31 @@
 #include "lithe/kernels/cross_entropy.h"
 
+#include "lithe/base/threads.h"
 #include "lithe/kernels/checks.h"
+#include "lithe/kernels/cpu/tasks.h"
 #include "lithe/kernels/ref/cross_entropy.h"
 
-LITHE_DECLARE_CPU(cross_entropy, CrossEntropyArgs)
-LITHE_DECLARE_CPU(softmax, SoftmaxArgs)
+LITHE_DECLARE_CPU(cross_entropy, CrossEntropyTask)
+LITHE_DECLARE_CPU(softmax, SoftmaxTask)
 
 namespace lithe::kernels {
 namespace {
 
-void cross_entropy_ref(const CrossEntropyArgs& a) {
-  dispatch_float(a.logits.dtype(), [&]<class T>() { ref::cross_entropy<T>(a); });
+void cross_entropy_ref(const CrossEntropyTask& task) {
+  dispatch_float(task.args.logits.dtype(), [&]<class T>() { ref::cross_entropy<T>(task.args); });
 }
-void softmax_ref(const SoftmaxArgs& a) {
-  dispatch_float(a.x.dtype(), [&]<class T>() { ref::softmax<T>(a); });
+void softmax_ref(const SoftmaxTask& task) {
+  dispatch_float(task.args.x.dtype(), [&]<class T>() { ref::softmax<T>(task.args); });
 }
-const char* refuse(const CrossEntropyArgs& a) { return refuse_f64(a.logits); }
-const char* refuse(const SoftmaxArgs& a) { return refuse_f64(a.x); }
+const char* refuse(const CrossEntropyTask& task) { return refuse_f64(task.args.logits); }
+const char* refuse(const SoftmaxTask& task) { return refuse_f64(task.args.x); }
+
+/// A row in f32 for every thread.
+Tensor row_of_exponentials(const Tensor& rows, bool wanted) {
+  if (!wanted) return {};
+  const MemoryScope scope(MemoryClass::workspace);
+  return empty({threads(), rows.cols()}, DType::f32, rows.device());
+}
 
 }  // namespace
 
@@ -42,9 +51,12 @@ void cross_entropy(const CrossEntropyArgs& a) {
       check(labels[n] < V, op, "labels must be below the ", V, " columns of logits, got ", labels[n], " in row ", n,
             "; use -1 for no label");
   }
-  run_kernel<CrossEntropyArgs>(
+  // f32 rows hold their own exponentials.
+  const Tensor row = row_of_exponentials(a.logits, a.gradient && a.logits.dtype() == DType::bf16);
+  run_kernel<CrossEntropyTask>(
       op, a.logits.is_meta(),
-      {LITHE_CPU_LIST(cross_entropy, refuse), {"ref", Isa::generic, nullptr, cross_entropy_ref}}, a);
+      {LITHE_CPU_LIST(cross_entropy, refuse), {"ref", Isa::generic, nullptr, cross_entropy_ref}},
+      {a, static_cast<float*>(row.raw())});
 }
 
 Cost cost(const SoftmaxArgs& a) { return {double(a.x.numel()) * (5 + (a.scale != 1)), bytes_of({a.x, a.y})}; }
@@ -54,8 +66,10 @@ void softmax(const SoftmaxArgs& a) {
   check_rows(op, {"x", a.x});
   check_like(op, {"y", a.y}, {"x", a.x});
   check_alias(op, {"y", a.y}, {{"x", a.x}}, {});
-  run_kernel<SoftmaxArgs>(op, a.x.is_meta(),
-                          {LITHE_CPU_LIST(softmax, refuse), {"ref", Isa::generic, nullptr, softmax_ref}}, a);
+  const Tensor row = row_of_exponentials(a.x, !a.log && a.x.dtype() != DType::f64);
+  run_kernel<SoftmaxTask>(op, a.x.is_meta(),
+                          {LITHE_CPU_LIST(softmax, refuse), {"ref", Isa::generic, nullptr, softmax_ref}},
+                          {a, static_cast<float*>(row.raw())});
 }
 
 }  // namespace lithe::kernels

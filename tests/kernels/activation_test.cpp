@@ -2,7 +2,10 @@
 // rounding of its arithmetic.
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
+#include <span>
+#include <vector>
 
 #include "lithe/kernels/elementwise.h"
 #include "tests/kernels/sweep.h"
@@ -129,6 +132,37 @@ TEST(Activation, F32IsAccurateOverItsWholeRange) {
       expect_close(
           y, exact, [&](int64_t i) { return std::max(6 * kF32 * std::abs(value_at(exact, i)), 0x1p-120); },
           cat(isa, " silu tail"));
+    });
+  }
+}
+
+// Every finite number of bf16: the result is rounded once, from within the errors of f32.
+TEST(Activation, Bf16IsRoundedFromF32OverItsWholeRange) {
+  std::vector<float> finite;
+  for (uint32_t high = 0; high < 0x10000; ++high)
+    if (const float x = std::bit_cast<float>(high << 16); std::abs(x) < 1e30f) finite.push_back(x);
+  const int64_t n = int64_t(finite.size());
+  const Tensor x = tensor_of({n}, std::span<const float>(finite)), ones = empty({n}, DType::f64),
+               exact = empty({n}, DType::f64), slopes = empty({n}, DType::f64);
+  for (int64_t i = 0; i < n; ++i) set_value(ones, i, 1);
+  for (const Activation kind : kKinds) {
+    activation({kind, convert(x, DType::f64), {}, exact});
+    activation_grad({kind, convert(x, DType::f64), {}, ones, slopes});
+    on_every_implementation([&](const std::string& isa) {
+      const Tensor in = convert(x, DType::bf16), y = empty_like(in), slope = empty_like(in);
+      activation({kind, in, {}, y});
+      activation_grad({kind, in, {}, convert(ones, DType::bf16), slope});
+      const double eps = epsilon_of(DType::bf16);
+      expect_close(
+          y, exact,
+          [&](int64_t i) {
+            // Near 0 relative to the result, in the lower tail to 1; denormals may be 0.
+            return eps * std::abs(value_at(exact, i)) + 8 * kF32 * std::min(std::abs(value_at(x, i)), 8.0) + 0x1p-125;
+          },
+          cat(isa, " ", name(kind), " value"));
+      expect_close(
+          slope, slopes, [&](int64_t i) { return eps * std::abs(value_at(slopes, i)) + 16 * kF32; },
+          cat(isa, " ", name(kind), " slope"));
     });
   }
 }

@@ -7,16 +7,10 @@
 #include "lithe/kernels/cpu/philox.h"
 #include "lithe/kernels/cpu/tasks.h"
 #include "lithe/kernels/cpu/vector.h"
+#include "lithe/kernels/cpu/written.h"
 
 namespace lithe::kernels::cpu::LITHE_ISA {
 namespace {
-
-/// y (+)= v, by lanes.
-template <bool accumulate, class T, class Lanes>
-[[gnu::always_inline]] inline void put(T* y, Vec v, Lanes lanes) {
-  if constexpr (accumulate) v += load(y, lanes);
-  store(y, v, lanes);
-}
 
 /// Calls f(i, c, lanes) over a matrix, i the position in it and c the column.
 template <class F>
@@ -36,49 +30,49 @@ template <class F>
 template <class T, Activation kind>
 void activation_of(const ActivationArgs& a) {
   const T* x = pointer<T>(a.x);
-  T* y = pointer<T>(a.y);
+  const Written<T> y = written<T>(a.y, a.bias ? cols_of(a.x) : kLanes);
   if (const float* bias = pointer<float>(a.bias))
     over_rows(rows_of(a.x), cols_of(a.x), 2 * sizeof(T), [=](int64_t i, int64_t c, auto lanes) {
-      store(y + i, evaluate<kind>(load(x + i, lanes) + load(bias + c, lanes)).value, lanes);
+      y(i, evaluate_for<kind, T>(load(x + i, lanes) + load(bias + c, lanes)).value, lanes);
     });
   else
     over_elements(a.x.numel(), 2 * sizeof(T),
-                  [=](int64_t i, auto lanes) { store(y + i, evaluate<kind>(load(x + i, lanes)).value, lanes); });
+                  [=](int64_t i, auto lanes) { y(i, evaluate_for<kind, T>(load(x + i, lanes)).value, lanes); });
 }
 
 template <class T, Activation kind, bool accumulate>
 void activation_grad_of(const ActivationGradArgs& a) {
   const T *x = pointer<T>(a.x), *dy = pointer<T>(a.dy);
-  T* dx = pointer<T>(a.dx);
+  const Written<T> dx = written<T>(a.dx, a.bias ? cols_of(a.x) : kLanes);
   if (const float* bias = pointer<float>(a.bias))
     over_rows(rows_of(a.x), cols_of(a.x), 3 * sizeof(T), [=](int64_t i, int64_t c, auto lanes) {
-      put<accumulate>(dx + i, evaluate<kind>(load(x + i, lanes) + load(bias + c, lanes)).slope * load(dy + i, lanes),
-                      lanes);
+      put<accumulate>(
+          dx, i, evaluate_for<kind, T>(load(x + i, lanes) + load(bias + c, lanes)).slope * load(dy + i, lanes), lanes);
     });
   else
     over_elements(a.x.numel(), 3 * sizeof(T), [=](int64_t i, auto lanes) {
-      put<accumulate>(dx + i, evaluate<kind>(load(x + i, lanes)).slope * load(dy + i, lanes), lanes);
+      put<accumulate>(dx, i, evaluate_for<kind, T>(load(x + i, lanes)).slope * load(dy + i, lanes), lanes);
     });
 }
 
 template <class T, Activation kind>
 void gated_of(const GatedArgs& a) {
   const T *gate = pointer<T>(a.gate), *up = pointer<T>(a.up);
-  T* y = pointer<T>(a.y);
+  const Written<T> y = written<T>(a.y);
   over_elements(a.gate.numel(), 3 * sizeof(T), [=](int64_t i, auto lanes) {
-    store(y + i, evaluate<kind>(load(gate + i, lanes)).value * load(up + i, lanes), lanes);
+    y(i, evaluate_for<kind, T>(load(gate + i, lanes)).value * load(up + i, lanes), lanes);
   });
 }
 
 template <class T, Activation kind>
 void gated_grad_of(const GatedGradArgs& a) {
   const T *gate = pointer<T>(a.gate), *up = pointer<T>(a.up), *dy = pointer<T>(a.dy);
-  T *dgate = pointer<T>(a.dgate), *dup = pointer<T>(a.dup);
+  const Written<T> dgate = written<T>(a.dgate), dup = written<T>(a.dup);
   over_elements(a.gate.numel(), 5 * sizeof(T), [=](int64_t i, auto lanes) {
     const Vec d = load(dy + i, lanes), u = load(up + i, lanes);
-    const Activated f = evaluate<kind>(load(gate + i, lanes));
-    store(dgate + i, f.slope * u * d, lanes);
-    store(dup + i, f.value * d, lanes);
+    const Activated f = evaluate_for<kind, T>(load(gate + i, lanes));
+    dgate(i, f.slope * u * d, lanes);
+    dup(i, f.value * d, lanes);
   });
 }
 
@@ -86,21 +80,21 @@ template <class A, class B, class O, bool has_b>
 void add_of(const AddArgs& args) {
   const A* a = pointer<A>(args.a);
   const B* b = pointer<B>(args.b);
-  O* out = pointer<O>(args.out);
+  const Written<O> out = written<O>(args.out);
   const float alpha = float(args.alpha), beta = float(args.beta);
   over_elements(args.a.numel(), sizeof(A) + sizeof(B) + sizeof(O), [=](int64_t i, auto lanes) {
     Vec v = alpha * load(a + i, lanes);
     if constexpr (has_b) v += beta * load(b + i, lanes);
-    store(out + i, v, lanes);
+    out(i, v, lanes);
   });
 }
 
 template <class T, bool accumulate>
 void mul_of(const MulArgs& args) {
   const T *a = pointer<T>(args.a), *b = pointer<T>(args.b);
-  T* out = pointer<T>(args.out);
+  const Written<T> out = written<T>(args.out);
   over_elements(args.a.numel(), 3 * sizeof(T), [=](int64_t i, auto lanes) {
-    put<accumulate>(out + i, load(a + i, lanes) * load(b + i, lanes), lanes);
+    put<accumulate>(out, i, load(a + i, lanes) * load(b + i, lanes), lanes);
   });
 }
 
@@ -108,13 +102,13 @@ template <class T, bool has_scale, bool has_shift>
 void row_affine_of(const RowAffineArgs& a) {
   const T* x = pointer<T>(a.x);
   const float *scale = pointer<float>(a.scale), *shift = pointer<float>(a.shift);
-  T* out = pointer<T>(a.out);
   const int64_t period = has_scale ? a.scale.numel() : a.shift.numel();
+  const Written<T> out = written<T>(a.out, period);
   over_rows(a.x.numel() / period, period, 2 * sizeof(T), [=](int64_t i, int64_t c, auto lanes) {
     Vec v = load(x + i, lanes);
     if constexpr (has_scale) v *= load(scale + c, lanes);
     if constexpr (has_shift) v += load(shift + c, lanes);
-    store(out + i, v, lanes);
+    out(i, v, lanes);
   });
 }
 
@@ -122,11 +116,11 @@ template <class T, bool has_scale, bool accumulate>
 void scaled_rows_of(const RowAffineGradArgs& a, int64_t period) {
   const T* dy = pointer<T>(a.dy);
   const float* scale = pointer<float>(a.scale);
-  T* dx = pointer<T>(a.dx);
+  const Written<T> dx = written<T>(a.dx, period);
   over_rows(a.dy.numel() / period, period, 2 * sizeof(T), [=](int64_t i, int64_t c, auto lanes) {
     Vec v = load(dy + i, lanes);
     if constexpr (has_scale) v *= load(scale + c, lanes);
-    put<accumulate>(dx + i, v, lanes);
+    put<accumulate>(dx, i, v, lanes);
   });
 }
 
@@ -159,7 +153,7 @@ void column_sums_of(const RowAffineGradTask& task, int64_t period) {
 template <class T, bool accumulate>
 void dropout_of(const DropoutArgs& a) {
   const T* x = pointer<T>(a.x);
-  T* y = pointer<T>(a.y);
+  const Written<T> y = written<T>(a.y);
   const Philox philox(a.key);
   const float scale = float(1 / (1 - a.p));
   // word >= p 2^32 for a whole word is word >= ceil(p 2^32)
@@ -170,9 +164,8 @@ void dropout_of(const DropoutArgs& a) {
     for (int64_t i = begin; i < end; i += 2 * kLanes) {
       const RandomWords words = philox.words(uint64_t(i) / 4);
       const T* from = x + i;
-      T* to = y + i;
       each(end - i < 2 * kLanes ? end - i : 2 * kLanes, [=](int64_t at, auto lanes) {
-        put<accumulate>(to + at, kept(load(from + at, lanes), at ? words.second : words.first), lanes);
+        put<accumulate>(y, i + at, kept(load(from + at, lanes), at ? words.second : words.first), lanes);
       });
     }
   });

@@ -1,8 +1,10 @@
+// Rows come from anywhere in a table: while one is in work, the next is asked for.
 #include "lithe/kernels/embedding.h"
 
 #include "lithe/kernels/cpu/dispatch.h"
 #include "lithe/kernels/cpu/parallel.h"
 #include "lithe/kernels/cpu/vector.h"
+#include "lithe/kernels/cpu/written.h"
 
 namespace lithe::kernels::cpu::LITHE_ISA {
 namespace {
@@ -12,20 +14,20 @@ void gather_of(const GatherArgs& a) {
   const int64_t N = a.ids.numel(), D = cols_of(a.table);
   const T* table = pointer<T>(a.table);
   const int32_t* ids = pointer<int32_t>(a.ids);
-  O* out = pointer<O>(a.out);
+  const Written<O> out = written<O>(a.out, D);
   const float scale = float(a.scale);
   parallel(N, grain_of_rows(D * int64_t(sizeof(T) + sizeof(O))), [=](int64_t begin, int64_t end, int64_t) {
     for (int64_t n = begin; n < end; ++n) {
-      O* to = out + n * D;
+      const int64_t first = n * D;
       if (ids[n] < 0) {
-        if (!accumulate) each(D, [=](int64_t d, auto lanes) { store(to + d, Vec{}, lanes); });
+        if (!accumulate) each(D, [=](int64_t d, auto lanes) { out(first + d, Vec{}, lanes); });
         continue;
       }
-      const T* row = table + int64_t(ids[n]) * D;
+      const T *row = table + int64_t(ids[n]) * D,
+              *next = n + 1 < end && ids[n + 1] >= 0 ? table + int64_t(ids[n + 1]) * D : row;
       each(D, [=](int64_t d, auto lanes) {
-        Vec v = load(row + d, lanes) * scale;
-        if constexpr (accumulate) v += load(to + d, lanes);
-        store(to + d, v, lanes);
+        __builtin_prefetch(next + d);
+        put<accumulate>(out, first + d, load(row + d, lanes) * scale, lanes);
       });
     }
   });
@@ -42,13 +44,22 @@ void scatter_add_of(const ScatterAddArgs& a) {
   // Every part walks all ids and takes those whose table row is its own, so that each row of the table sees
   // its additions in the order of n, whatever the number of threads.
   parallel(parts, 1, [=](int64_t begin, int64_t end, int64_t) {
-    for (int64_t n = 0; n < N; ++n) {
-      const int64_t id = ids[n], owner = id % parts;
-      if (id < 0 || id == skip || owner < begin || owner >= end) continue;
-      const T* from = dout + n * D;
-      float* to = dtable + id * D;
-      each(D,
-           [=](int64_t d, auto lanes) { store(to + d, load(to + d, lanes) + load(from + d, lanes) * scale, lanes); });
+    // The first of the part's own ids from n on.
+    const auto own = [=](int64_t n) {
+      for (; n < N; ++n)
+        if (ids[n] >= 0 && ids[n] != skip && ids[n] % parts >= begin && ids[n] % parts < end) break;
+      return n;
+    };
+    for (int64_t n = own(0), next; n < N; n = next) {
+      next = own(n + 1);
+      const int64_t coming = next < N ? next : n;
+      const T *from = dout + n * D, *coming_from = dout + coming * D;
+      float *to = dtable + ids[n] * D, *coming_to = dtable + ids[coming] * D;
+      each(D, [=](int64_t d, auto lanes) {
+        __builtin_prefetch(coming_from + d);
+        __builtin_prefetch(coming_to + d);
+        store(to + d, load(to + d, lanes) + load(from + d, lanes) * scale, lanes);
+      });
     }
   });
 }

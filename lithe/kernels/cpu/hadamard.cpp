@@ -6,6 +6,7 @@
 #include "lithe/kernels/cpu/parallel.h"
 #include "lithe/kernels/cpu/tasks.h"
 #include "lithe/kernels/cpu/vector.h"
+#include "lithe/kernels/cpu/written.h"
 
 namespace lithe::kernels::cpu::LITHE_ISA {
 namespace {
@@ -250,38 +251,45 @@ template <class Load, class Emit>
   }
 }
 
-/// Asks for what a later row reads and writes; into the second cache, because the first holds the row in work.
+/// Asks for what a later row reads; into the second cache, because the first holds the row in work.
 template <class T>
-[[gnu::always_inline]] inline void ask(const T* read, const T* written) {
+[[gnu::always_inline]] inline void ask(const T* read) {
   __builtin_prefetch(read, 0, 2);
-  __builtin_prefetch(written, 0, 2);
+}
+/// Asks for what it writes.
+template <class T>
+[[gnu::always_inline]] inline void ask(const Written<T>& out, int64_t i) {
+  if (!out.around) ask(out.data + i);
 }
 
-/// out = factor v + shift
+/// out[first + i] = factor v + shift
 template <class T>
 struct Affine {
-  T* out;
+  Written<T> out;
+  int64_t first;
   const float *factor, *shift;
   const T* source;
   int64_t ahead;
   template <class Lanes>
   [[gnu::always_inline]] void operator()(int64_t i, Vec v, Lanes lanes) const {
-    ask(source + i + ahead, out + i + ahead);
-    store(out + i, v * load(factor + i, lanes) + load(shift + i, lanes), lanes);
+    ask(source + i + ahead);
+    ask(out, first + i + ahead);
+    out(first + i, v * load(factor + i, lanes) + load(shift + i, lanes), lanes);
   }
 };
 
-/// out = v, or out += v
+/// out[first + i] = v, or += v
 template <class T, bool accumulate>
 struct Put {
-  T* out;
+  Written<T> out;
+  int64_t first;
   const T* source;
   int64_t ahead;
   template <class Lanes>
   [[gnu::always_inline]] void operator()(int64_t i, Vec v, Lanes lanes) const {
-    ask(source + i + ahead, out + i + ahead);
-    if constexpr (accumulate) v += load(out + i, lanes);
-    store(out + i, v, lanes);
+    ask(source + i + ahead);
+    ask(out, first + i + ahead);
+    put<accumulate>(out, first + i, v, lanes);
   }
 };
 
@@ -294,7 +302,8 @@ struct Sums {
   int64_t ahead;
   template <class Lanes>
   [[gnu::always_inline]] void operator()(int64_t i, Vec v, Lanes lanes) const {
-    ask(source + i + ahead, dout + i + ahead);
+    ask(source + i + ahead);
+    ask(dout + i + ahead);
     const Vec d = load(dout + i, lanes);
     store(products + i, load(products + i, lanes) + d * v, lanes);
     store(sums + i, load(sums + i, lanes) + d, lanes);
@@ -311,9 +320,12 @@ struct Sums {
   });
 }
 
-/// Where a row is worked on: where it goes if that holds f32, else in `row`. Fewer bytes then pass the first cache.
-[[gnu::always_inline]] inline float* place(float* out, bool whole, float* row) { return whole ? out : row; }
-[[gnu::always_inline]] inline float* place(bf16*, bool, float* row) { return row; }
+/// Where the row from `first` on is worked on: where it goes if that holds f32 and stays in the caches, else in `row`.
+/// Fewer bytes then pass the first cache.
+[[gnu::always_inline]] inline float* place(const Written<float>& out, int64_t first, bool whole, float* row) {
+  return whole && !out.around ? out.data + first : row;
+}
+[[gnu::always_inline]] inline float* place(const Written<bf16>&, int64_t, bool, float* row) { return row; }
 
 /// Elements from the row in work to what is asked for: a row, and at least 16 KB.
 template <class T>
@@ -328,14 +340,14 @@ void hadamard_of(const HadamardTask& task) {
   const int64_t rows = rows_of(a.x), C = cols_of(a.x);
   const Order order{a.order, a.order / task.base, task.base, false};
   const T* x = pointer<T>(a.x);
-  T* out = pointer<T>(a.out);
+  const Written<T> out = written<T>(a.out, C);
   float *work = task.row, *factor = task.vectors, *shift = task.vectors + C;
   prepare(factor, shift, a.alpha, a.beta, float(a.scale), C);
   parallel(rows, grain_of_rows(2 * C * int64_t(sizeof(T))), [=](int64_t begin, int64_t end, int64_t part) {
     const int64_t ahead = distance<T>(C);
     for (int64_t n = begin; n < end; ++n)
-      transform(order, place(out + n * C, C == order.order, work + part * order.order), C, From<T>{x + n * C},
-                Affine<T>{out + n * C, factor, shift, x + n * C, ahead});
+      transform(order, place(out, n * C, C == order.order, work + part * order.order), C, From<T>{x + n * C},
+                Affine<T>{out, n * C, factor, shift, x + n * C, ahead});
   });
 }
 
@@ -346,7 +358,7 @@ void hadamard_grad_of(const HadamardGradTask& task) {
   const Order forward{a.order, a.order / task.base, task.base, false};
   const Order backward{forward.order, forward.power, forward.base, true};
   const T *x = pointer<T>(a.x), *dout = pointer<T>(a.dout);
-  T* dx = pointer<T>(a.dx);
+  const Written<T> dx = a.dx ? written<T>(a.dx, C) : Written<T>{};
   const float scale = float(a.scale);
   float *dalpha = pointer<float>(a.dalpha), *dbeta = pointer<float>(a.dbeta), *work = task.row, *partial = task.partial;
   float* factor = task.vectors;
@@ -363,9 +375,9 @@ void hadamard_grad_of(const HadamardGradTask& task) {
         transform(forward, row, C, From<T>{x + n * C}, Sums<T>{d, products, sums, x + n * C, ahead});
       else if (dbeta)
         each(C, [=](int64_t c, auto lanes) { store(sums + c, load(sums + c, lanes) + load(d + c, lanes), lanes); });
-      if (dx)
-        transform(backward, place(dx + n * C, !accumulate && C == forward.order, row), C, Scaled<T>{d, factor},
-                  Put<T, accumulate>{dx + n * C, d, ahead});
+      if (dx.data)
+        transform(backward, place(dx, n * C, !accumulate && C == forward.order, row), C, Scaled<T>{d, factor},
+                  Put<T, accumulate>{dx, n * C, d, ahead});
     }
   });
   if (partial)

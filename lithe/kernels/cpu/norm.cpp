@@ -1,10 +1,12 @@
-// Rows stay in the first cache between the passes over them; see ref/norm.h for the formulas.
+// Rows stay in the first cache between the passes over them, and the last pass asks for the next row; see ref/norm.h
+// for the formulas.
 #include "lithe/kernels/norm.h"
 
 #include "lithe/kernels/cpu/dispatch.h"
 #include "lithe/kernels/cpu/parallel.h"
 #include "lithe/kernels/cpu/tasks.h"
 #include "lithe/kernels/cpu/vector.h"
+#include "lithe/kernels/cpu/written.h"
 
 namespace lithe::kernels::cpu::LITHE_ISA {
 namespace {
@@ -14,14 +16,14 @@ void norm_of(const NormArgs& a) {
   constexpr bool centred = kind != NormKind::rms;
   const int64_t rows = rows_of(a.x), C = cols_of(a.x);
   const T *x = pointer<T>(a.x), *residual = pointer<T>(a.residual);
-  T *sum_out = pointer<T>(a.sum), *y = pointer<T>(a.y);
+  T* sum_out = pointer<T>(a.sum);
+  const Written<T> y = written<T>(a.y, C);
   const float *weight = pointer<float>(a.weight), *bias = pointer<float>(a.bias);
   float *means = pointer<float>(a.mean), *scales = pointer<float>(a.scale);
   const float eps = float(a.eps), inverse = 1.0f / float(C);
   parallel(rows, grain_of_rows((residual ? 4 : 2) * C * int64_t(sizeof(T))), [=](int64_t begin, int64_t end, int64_t) {
     for (int64_t n = begin; n < end; ++n) {
       const T* z = x + n * C;
-      T* to = y + n * C;
       if (residual) {
         T* s = sum_out + n * C;
         each(C, [=](int64_t c, auto lanes) {
@@ -37,80 +39,117 @@ void norm_of(const NormArgs& a) {
                            }));
       const float scale =
           kind == NormKind::layer_sigma ? 1.0f / (__builtin_sqrtf(square) + eps) : 1.0f / __builtin_sqrtf(square + eps);
+      const T *next = x + (n + 1) * C, *next_residual = residual ? residual + (n + 1) * C : next;
+      const auto scaled = [=](int64_t c, auto lanes) __attribute__((always_inline)) {
+        __builtin_prefetch(next + c);
+        __builtin_prefetch(next_residual + c);
+        return (load(z + c, lanes) - mean) * scale * load(weight + c, lanes);
+      };
       if (bias)
-        each(C, [=](int64_t c, auto lanes) {
-          store(to + c, (load(z + c, lanes) - mean) * scale * load(weight + c, lanes) + load(bias + c, lanes), lanes);
-        });
+        each(C, [=](int64_t c, auto lanes) { y(n * C + c, scaled(c, lanes) + load(bias + c, lanes), lanes); });
       else
-        each(C, [=](int64_t c, auto lanes) {
-          store(to + c, (load(z + c, lanes) - mean) * scale * load(weight + c, lanes), lanes);
-        });
+        each(C, [=](int64_t c, auto lanes) { y(n * C + c, scaled(c, lanes), lanes); });
       if (centred && means) means[n] = mean;
       if (scales) scales[n] = scale;
     }
   });
 }
 
-/// One row of the gradient. With g = weight dy and h = x - mean it makes the sums of g, g h and h^2, and on
-/// the way adds dy h scale to `products` and dy to `sums`, when there are such.
-template <class T, NormKind kind, bool accumulate, bool columns>
-[[gnu::always_inline]] inline void gradient_row(const T* x, const T* dy, T* dx, const float* weight, float mean,
-                                                float scale, int64_t C, float* products, float* sums) {
+/// What the gradients of rows need beside the rows. dx absent: `data` is null. `products` and `sums` receive the sums
+/// over rows of dy h scale and of dy, unless they are null.
+template <class T>
+struct GradientRows {
+  int64_t C;
+  const T *x, *dy;
+  Written<T> dx;
+  const float *weight, *means, *scales;
+  float *products, *sums;
+};
+
+/// Rows [n, n + R). With g = weight dy and h = x - mean it makes the sums of g, g h and h^2.
+template <int R, NormKind kind, bool accumulate, class T>
+[[gnu::always_inline]] inline void gradient_rows(const GradientRows<T>& a, int64_t n) {
   constexpr bool centred = kind != NormKind::rms;
-  Vec g_sum{}, dot{}, squares{};
-  each(C, [&](int64_t c, auto lanes) {
-    const Vec d = load(dy + c, lanes), h = keep(load(x + c, lanes) - mean, lanes), g = d * load(weight + c, lanes);
-    if constexpr (centred) g_sum += g;
-    dot += g * h;
-    if constexpr (kind == NormKind::layer_sigma) squares += h * h;
-    if constexpr (columns) {
-      store(products + c, load(products + c, lanes) + d * h * scale, lanes);
-      store(sums + c, load(sums + c, lanes) + d, lanes);
-    }
-  });
-  if (!dx) return;
-  const float inverse = 1.0f / float(C);
-  float k = scale * scale * scale;
-  if constexpr (kind == NormKind::layer_sigma) {
-    const float sigma = __builtin_sqrtf(sum(squares) * inverse);
-    k = sigma > 0 ? scale * scale / sigma : 0;
+  const int64_t C = a.C;
+  const T *x = a.x + n * C, *dy = a.dy + n * C;
+  const float* weight = a.weight;
+  float *products = a.products, *sums = a.sums, mean[R], scale[R];
+  for (int r = 0; r < R; ++r) {
+    mean[r] = centred ? a.means[n + r] : 0;
+    scale[r] = a.scales[n + r];
   }
-  const float mean_g = centred ? sum(g_sum) * inverse : 0, k_dot = k * sum(dot) * inverse;
-  each(C, [=](int64_t c, auto lanes) {
-    const Vec g = load(dy + c, lanes) * load(weight + c, lanes), h = load(x + c, lanes) - mean;
-    Vec v = scale * (g - mean_g) - k_dot * h;
-    if constexpr (accumulate) v += load(dx + c, lanes);
-    store(dx + c, v, lanes);
-  });
+  Vec g_sum[R] = {}, dot[R] = {}, squares[R] = {};
+  each(
+      C, [&](int64_t c, auto lanes) __attribute__((always_inline)) {
+        const Vec w = load(weight + c, lanes);
+        Vec product{}, plain{};
+#pragma GCC unroll 2
+        for (int r = 0; r < R; ++r) {
+          const Vec d = load(dy + r * C + c, lanes), h = keep(load(x + r * C + c, lanes) - mean[r], lanes), g = d * w;
+          if constexpr (centred) g_sum[r] += g;
+          dot[r] += g * h;
+          if constexpr (kind == NormKind::layer_sigma) squares[r] += h * h;
+          product += d * h * scale[r];
+          plain += d;
+        }
+        if (products) store(products + c, load(products + c, lanes) + product, lanes);
+        if (sums) store(sums + c, load(sums + c, lanes) + plain, lanes);
+      });
+  if (!a.dx.data) return;
+  const float inverse = 1.0f / float(C);
+  for (int r = 0; r < R; ++r) {
+    const float own_mean = mean[r], own_scale = scale[r];
+    float k = own_scale * own_scale * own_scale;
+    if constexpr (kind == NormKind::layer_sigma) {
+      const float sigma = __builtin_sqrtf(sum(squares[r]) * inverse);
+      k = sigma > 0 ? own_scale * own_scale / sigma : 0;
+    }
+    const float mean_g = centred ? sum(g_sum[r]) * inverse : 0, k_dot = k * sum(dot[r]) * inverse;
+    const T *x_row = x + r * C, *dy_row = dy + r * C;
+    const int64_t first = (n + r) * C;
+    const Written<T> dx = a.dx;
+    each(C, [=](int64_t c, auto lanes) {
+      __builtin_prefetch(x_row + R * C + c);
+      __builtin_prefetch(dy_row + R * C + c);
+      const Vec g = load(dy_row + c, lanes) * load(weight + c, lanes), h = load(x_row + c, lanes) - own_mean;
+      put<accumulate>(dx, first + c, own_scale * (g - mean_g) - k_dot * h, lanes);
+    });
+  }
 }
 
-template <class T, NormKind kind, bool accumulate, bool columns>
+template <class T, NormKind kind, bool accumulate>
 void norm_grad_of(const NormGradTask& task) {
   const NormGradArgs& a = task.args;
   const int64_t rows = rows_of(a.x), C = cols_of(a.x);
-  const T *x = pointer<T>(a.x), *dy = pointer<T>(a.dy);
-  T* dx = pointer<T>(a.dx);
-  const float *weight = pointer<float>(a.weight), *means = pointer<float>(a.mean), *scales = pointer<float>(a.scale);
+  const GradientRows<T> all{C,
+                            pointer<T>(a.x),
+                            pointer<T>(a.dy),
+                            a.dx ? written<T>(a.dx, C) : Written<T>{},
+                            pointer<float>(a.weight),
+                            pointer<float>(a.mean),
+                            pointer<float>(a.scale),
+                            nullptr,
+                            nullptr};
   float *dweight = pointer<float>(a.dweight), *dbias = pointer<float>(a.dbias), *partial = task.partial;
   const int64_t grain = grain_of_rows(3 * C * int64_t(sizeof(T)));
   parallel(rows, grain, [=](int64_t begin, int64_t end, int64_t part) {
-    float *products = nullptr, *sums = nullptr;
-    if constexpr (columns) {
-      products = partial + 2 * part * C;
-      sums = products + C;
+    GradientRows<T> own = all;
+    if (partial) {
+      float* products = partial + 2 * part * C;
       __builtin_memset(products, 0, size_t(2 * C) * sizeof(float));
+      if (dweight) own.products = products;
+      if (dbias) own.sums = products + C;
     }
-    for (int64_t n = begin; n < end; ++n)
-      gradient_row<T, kind, accumulate, columns>(x + n * C, dy + n * C, dx ? dx + n * C : nullptr, weight,
-                                                 kind == NormKind::rms ? 0 : means[n], scales[n], C, products, sums);
+    int64_t n = begin;
+    for (; n + 2 <= end; n += 2) gradient_rows<2, kind, accumulate>(own, n);
+    if (n < end) gradient_rows<1, kind, accumulate>(own, n);
   });
-  if constexpr (columns)
-    for (int64_t part = 0, parts = rows ? parts_of(rows, grain) : 0; part < parts; ++part)
-      each(C, [=](int64_t c, auto lanes) {
-        const float* products = partial + 2 * part * C + c;
-        if (dweight) store(dweight + c, load(dweight + c, lanes) + load(products, lanes), lanes);
-        if (dbias) store(dbias + c, load(dbias + c, lanes) + load(products + C, lanes), lanes);
-      });
+  for (int64_t part = 0, parts = rows && partial ? parts_of(rows, grain) : 0; part < parts; ++part)
+    each(C, [=](int64_t c, auto lanes) {
+      const float* products = partial + 2 * part * C + c;
+      if (dweight) store(dweight + c, load(dweight + c, lanes) + load(products, lanes), lanes);
+      if (dbias) store(dbias + c, load(dbias + c, lanes) + load(products + C, lanes), lanes);
+    });
 }
 
 template <class F>
@@ -132,9 +171,7 @@ void norm_grad(const NormGradTask& task) {
   const NormGradArgs& a = task.args;
   by_type(a.x.dtype(), [&]<class T>() {
     by_kind(a.kind, [&]<NormKind kind>() {
-      by_flag(a.accumulate, [&]<bool accumulate>() {
-        by_flag(a.dweight || a.dbias, [&]<bool columns>() { norm_grad_of<T, kind, accumulate, columns>(task); });
-      });
+      by_flag(a.accumulate, [&]<bool accumulate>() { norm_grad_of<T, kind, accumulate>(task); });
     });
   });
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "lithe/base/threads.h"
+#include "lithe/kernels/cpu/vector.h"
 
 namespace lithe::kernels::cpu::LITHE_ISA {
 
@@ -21,6 +22,7 @@ template <class F>
   if (parts == 1) {
     auto own = f;
     own(int64_t(0), n, int64_t(0));
+    finish_streams();
     return;
   }
 #pragma omp parallel num_threads(int(parts))
@@ -30,6 +32,7 @@ template <class F>
     auto own = f;
     const int64_t part = omp_get_thread_num();
     own(n * part / parts, n * (part + 1) / parts, part);
+    finish_streams();
   }
 }
 

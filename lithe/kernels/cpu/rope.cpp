@@ -5,6 +5,7 @@
 #include "lithe/kernels/cpu/parallel.h"
 #include "lithe/kernels/cpu/tasks.h"
 #include "lithe/kernels/cpu/vector.h"
+#include "lithe/kernels/cpu/written.h"
 
 namespace lithe::kernels::cpu::LITHE_ISA {
 namespace {
@@ -48,14 +49,11 @@ void rope_of(const RopeTask& task) {
   const RopeArgs& a = task.args;
   const int64_t rows = rows_of(a.x), C = cols_of(a.x), head_dim = a.head_dim, half = head_dim / 2;
   const T* x = pointer<T>(a.x);
-  T* out = pointer<T>(a.out);
+  // Both halves of a head start at a vector.
+  const Written<T> out = written<T>(a.out, half);
   const int32_t* positions = pointer<int32_t>(a.positions);
   const double* frequencies = task.frequencies;
   const double direction = a.inverse ? -1 : 1;
-  const auto put = [](T* to, Vec v, auto lanes) {
-    if constexpr (accumulate) v += load(to, lanes);
-    store(to, v, lanes);
-  };
   parallel(rows, grain_of_rows(2 * C * int64_t(sizeof(T))), [=](int64_t begin, int64_t end, int64_t) {
     alignas(64) float sines[2 * kPairs], cosines[2 * kPairs];
     for (int64_t n = begin; n < end; ++n)
@@ -74,19 +72,19 @@ void rope_of(const RopeTask& task) {
         for (int64_t head = n * C; head < (n + 1) * C; head += head_dim) {
           if constexpr (interleaved) {
             const T* from = x + head + 2 * first;
-            T* to = out + head + 2 * first;
+            const int64_t to = head + 2 * first;
             each(2 * count, [&](int64_t c, auto lanes) {
               const Vec v = load(from + c, lanes);
-              put(to + c, v * load(cosines + c) + swap_pairs(v) * load(sines + c), lanes);
+              put<accumulate>(out, to + c, v * load(cosines + c) + swap_pairs(v) * load(sines + c), lanes);
             });
           } else {
             const T* from = x + head + first;
-            T* to = out + head + first;
+            const int64_t to = head + first;
             each(count, [&](int64_t c, auto lanes) {
               const Vec u = load(from + c, lanes), v = load(from + half + c, lanes), s = load(sines + c),
                         k = load(cosines + c);
-              put(to + c, u * k - v * s, lanes);
-              put(to + half + c, u * s + v * k, lanes);
+              put<accumulate>(out, to + c, u * k - v * s, lanes);
+              put<accumulate>(out, to + half + c, u * s + v * k, lanes);
             });
           }
         }

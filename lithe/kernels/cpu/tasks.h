@@ -2,6 +2,7 @@
 // results, made by code that is compiled once for every machine.
 #pragma once
 
+#include "lithe/kernels/cross_entropy.h"
 #include "lithe/kernels/elementwise.h"
 #include "lithe/kernels/hadamard.h"
 #include "lithe/kernels/norm.h"
@@ -18,6 +19,16 @@ struct RowAffineGradTask {
 struct NormGradTask {
   NormGradArgs args;
   float* partial = nullptr;
+};
+
+/// `row` [threads, columns] f32 holds the exponentials of the row in work.
+struct CrossEntropyTask {
+  CrossEntropyArgs args;
+  float* row = nullptr;
+};
+struct SoftmaxTask {
+  SoftmaxArgs args;
+  float* row = nullptr;
 };
 
 /// `base` m of the order m 2^k. Workspace in f32: `row` [threads, order] is the row in work, `vectors` [2, C] what
@@ -52,6 +63,8 @@ struct FiniteTask {
 
 inline Cost cost(const RowAffineGradTask& task) { return cost(task.args); }
 inline Cost cost(const NormGradTask& task) { return cost(task.args); }
+inline Cost cost(const CrossEntropyTask& task) { return cost(task.args); }
+inline Cost cost(const SoftmaxTask& task) { return cost(task.args); }
 inline Cost cost(const HadamardTask& task) { return cost(task.args); }
 inline Cost cost(const HadamardGradTask& task) { return cost(task.args); }
 inline Cost cost(const RopeTask& task) { return cost(task.args); }

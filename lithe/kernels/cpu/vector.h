@@ -88,10 +88,35 @@ struct First {
 #endif
 }
 
+/// The same around the caches, where the machine can; p is a multiple of the bytes that are written.
+[[gnu::always_inline]] inline void stream(float* p, Vec v) {
+#if defined(__AVX512F__)
+  _mm512_stream_ps(p, v);
+#elif defined(__AVX2__)
+  _mm256_stream_ps(p, v);
+#elif defined(__SSE2__)
+  _mm_stream_ps(p, v);
+#else
+  store(p, v);
+#endif
+}
+/// Before another thread may read what was streamed.
+[[gnu::always_inline]] inline void finish_streams() {
+#if defined(__SSE2__)
+  _mm_sfence();
+#endif
+}
+
 // ---- bf16 in memory, f32 in lanes
 
 [[gnu::always_inline]] inline Vec widen(HalfVec h) {
+#if defined(__AVX512F__)
+  // Each half comes into the upper half of its lane by one permutation.
+  const __m512i from = (__m512i)(lane_numbers() * 0x10001);
+  return (Vec)_mm512_maskz_permutexvar_epi16(0xaaaaaaaa, from, _mm512_castsi256_si512((__m256i)h));
+#else
   return as_floats(reinterpret_cast<IntVec>(__builtin_convertvector(h, WordVec) << 16));
+#endif
 }
 [[gnu::always_inline]] inline HalfVec narrow(Vec v) {
 #if defined(__AVX512BF16__)
@@ -119,6 +144,15 @@ struct First {
 [[gnu::always_inline]] inline void store(bf16* p, Vec v, All = {}) {
   const HalfVec h = narrow(v);
   __builtin_memcpy(static_cast<void*>(p), &h, sizeof h);
+}
+[[gnu::always_inline]] inline void stream(bf16* p, Vec v) {
+#if defined(__AVX512F__)
+  _mm256_stream_si256(reinterpret_cast<__m256i*>(p), (__m256i)narrow(v));
+#elif defined(__AVX2__)
+  _mm_stream_si128(reinterpret_cast<__m128i*>(p), (__m128i)narrow(v));
+#else
+  store(p, v);
+#endif
 }
 [[gnu::always_inline]] inline Vec load(const bf16* p, First f) {
 #if defined(__AVX512F__)
@@ -182,18 +216,14 @@ struct First {
 
 /// Sum of the lanes: halves added to each other, always in the same order.
 [[gnu::always_inline]] inline float sum(Vec v) {
-  float lane[kLanes];
-  __builtin_memcpy(lane, &v, sizeof v);
-  for (int half = kLanes / 2; half; half /= 2)
-    for (int i = 0; i < half; ++i) lane[i] += lane[i + half];
-  return lane[0];
+#pragma GCC unroll 4
+  for (int half = kLanes / 2; half; half /= 2) v += __builtin_shuffle(v, lane_numbers() ^ half);
+  return v[0];
 }
 [[gnu::always_inline]] inline float max(Vec v) {
-  float lane[kLanes];
-  __builtin_memcpy(lane, &v, sizeof v);
-  for (int half = kLanes / 2; half; half /= 2)
-    for (int i = 0; i < half; ++i) lane[i] = lane[i] > lane[i + half] ? lane[i] : lane[i + half];
-  return lane[0];
+#pragma GCC unroll 4
+  for (int half = kLanes / 2; half; half /= 2) v = max(v, __builtin_shuffle(v, lane_numbers() ^ half));
+  return v[0];
 }
 
 // ---- loops
@@ -224,17 +254,27 @@ template <class Term>
 
 // ---- functions
 
-/// e^x within 1 unit in the last place; 0 below -104, infinity above 88.73, NaN stays.
-/// x = n ln 2 + r with |r| <= ln(2)/2, and e^r = 1 + r + r^2 P(r), P fitted to a relative error of 3e-9.
-[[gnu::always_inline]] inline Vec exp(Vec x) {
-  // In this order of operands a NaN passes through both.
-  x = min(splat(89.0f), max(splat(-104.0f), x));
 #if defined(__AVX512F__)
-  const Vec n = _mm512_roundscale_ps(x * 1.44269504f, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+/// 2^(i/16)
+alignas(64) constexpr float kRoots[16] = {1.0f,        1.04427373f, 1.09050775f, 1.13878858f, 1.18920708f, 1.24185777f,
+                                          1.29683959f, 1.35425556f, 1.41421354f, 1.47682619f, 1.54221082f, 1.61049032f,
+                                          1.68179286f, 1.75625217f, 1.8340081f,  1.91520655f};
+#endif
+
+/// e^x for x in [-104, 89] or NaN; see exp().
+[[gnu::always_inline]] inline Vec exp_in_range(Vec x) {
+#if defined(__AVX512F__)
+  // x log2(e) = n + f, n a multiple of 1/16, |f| <= 1/32: 2^n from a table of 2^(i/16) that is one register, and
+  // 2^f = 1 + f P(f), P fitted to an error of 2.3e-9. log2(e) has two parts.
+  const Vec magic = splat(0x1.8p19f), near = x * 1.44269502f + magic;  // adding it rounds to multiples of 1/16
+  const Vec n = near - magic, f = x * 1.92596303e-8f + (x * 1.44269502f - n);
+  const Vec root = _mm512_permutexvar_ps((__m512i)as_ints(near), load(kRoots));
+  const Vec p = (f * 5.55057377e-2f + 0.240233555f) * f + 0.693147182f;
+  return _mm512_scalef_ps(root * f * p + root, n);  // which multiplies by 2^floor(n)
 #else
+  // x = n ln 2 + r with |r| <= ln(2)/2, and e^r = 1 + r + r^2 P(r), P fitted to a relative error of 3e-9.
   const Vec magic = splat(0x1.8p23f);  // adding it rounds to an integer
   const Vec n = (x * 1.44269504f + magic) - magic;
-#endif
   const Vec r = (x - n * 0.693359375f) + n * 2.12194440e-4f;  // ln 2 in two parts, the first exact times n
   Vec p = splat(1.38145388e-3f);
   p = p * r + 8.36874515e-3f;
@@ -242,14 +282,19 @@ template <class Term>
   p = p * r + 0.166665204f;
   p = p * r + 0.499999934f;
   p = p * (r * r) + r + 1.0f;
-#if defined(__AVX512F__)
-  return _mm512_scalef_ps(p, n);
-#else
   // Two steps, because 2^n itself may be out of range where p 2^n is not.
   const IntVec whole = __builtin_convertvector(n, IntVec), half = whole >> 1;
   return p * as_floats((half + 127) << 23) * as_floats((whole - half + 127) << 23);
 #endif
 }
+
+/// e^x within 1 unit in the last place; 0 below -104, infinity above 88.73, NaN stays.
+[[gnu::always_inline]] inline Vec exp(Vec x) {
+  // In this order of operands a NaN passes through both.
+  return exp_in_range(min(splat(89.0f), max(splat(-104.0f), x)));
+}
+/// The same for x <= 0 or NaN.
+[[gnu::always_inline]] inline Vec exp_nonpositive(Vec x) { return exp_in_range(max(splat(-104.0f), x)); }
 
 /// 1 / (1 + e^-x)
 [[gnu::always_inline]] inline Vec sigmoid(Vec x) { return 1.0f / (1.0f + exp(-x)); }
@@ -261,7 +306,7 @@ struct Normal {
   Vec cdf, density;
 };
 [[gnu::always_inline]] inline Normal normal(Vec x) {
-  const Vec t = abs(x), u = 1.0f / (1.0f + 0.28f * t), e = exp(-0.5f * (x * x));
+  const Vec t = abs(x), u = 1.0f / (1.0f + 0.28f * t), e = exp_nonpositive(-0.5f * (x * x));
   Vec q = splat(0.02279102f);
   q = q * u - 0.083364018f;
   q = q * u + 0.0697781621f;
