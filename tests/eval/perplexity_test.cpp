@@ -134,7 +134,8 @@ double by_decoding(const Model& model, const std::vector<int32_t>& string, int64
   for (size_t i = 0; i + 1 < string.size(); ++i) {
     if (i % size_t(context) == 0) state = model.make_state(1, context, cache);
     const Sequences one = model.continue_sequences(*state, {1});
-    const Tensor logits = model.logits(model.forward(tensor_of({1}, {string[i]}), one, state.get())).value();
+    const Tensor logits =
+        model.logits(model.forward(tensor_of({1}, std::vector<int32_t>{string[i]}), one, state.get())).value();
     double sum = 0;
     for (int64_t v = 0; v < logits.cols(); ++v) sum += std::exp(value_at(logits, v));
     nll -= value_at(logits, string[i + 1]) - std::log(sum);
@@ -154,7 +155,9 @@ TEST(Perplexity, ThroughACacheIsThatOfDecodingWithIt) {
     config.cache_dtype = name;
     const Perplexity p = perplexity(*model, text, config, 16);
     EXPECT_EQ(p.tokens, 48);
-    if (name != "f32") EXPECT_GT(std::abs(p.nll - without), 1e-7 * without) << name;
+    if (name != "f32") {
+      EXPECT_GT(std::abs(p.nll - without), 1e-7 * without) << name;
+    }
     EXPECT_NEAR(p.nll, without, 0.05 * without) << name;
     const double expected = by_decoding(*model, ids, 16, type);
     EXPECT_NEAR(p.nll, expected, 1e-9 * expected) << name;
@@ -215,7 +218,8 @@ TEST(Perplexity, RefusesWhatMakesNoSense) {
   EXPECT_EQ(error(window(8, 8), store_of({{3}}, 11)), "1 eval: the text has no token to predict");
   EvalConfig cached = window(8, 8);
   cached.cache_dtype = "int8";
-  Model without(kit::model_config("{vocab_size: 11, hidden_size: 16, num_hidden_layers: 1, mixer: linear, ffn: {type: "
+  Model without(kit::model_config("{vocab_size: 11, max_position_embeddings: 64, hidden_size: 16, num_hidden_layers: "
+                                  "1, mixer: linear, ffn: {type: "
                                   "swiglu, intermediate_size: 24}}"),
                 {});
   EXPECT_THROW(perplexity(without, text, cached, 16), Error);

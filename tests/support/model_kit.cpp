@@ -244,7 +244,7 @@ Results run_training(Model& model, const Batch& batch, double smoothing) {
 Bounded rounding_bound(const std::function<Results(double, uint64_t)>& run, double relative, double safety) {
   Bounded out{run(0, 0), {}};
   for (const auto& [name, exact] : out.exact) out.bound[name].assign(exact.size(), 0);
-  for (uint64_t draw = 1; draw <= 4; ++draw) {
+  for (uint64_t draw = 1; draw <= 8; ++draw) {  // of fewer, the largest is itself too uncertain
     const Results moved = run(relative, draw);
     for (const auto& [name, exact] : out.exact)
       for (size_t i = 0; i < exact.size(); ++i)

@@ -411,21 +411,21 @@ TEST(Objective, RefusesModelsAndTokenizersThatItCannotTrain) {
   const auto expect = [&](const std::string& train, const std::string& model, const Tokenizer& tokenizer,
                           const std::string& says) {
     const std::string error = refusal(train, model, tokenizer);
-    EXPECT_EQ(error.substr(0, 2), says == "none" ? "no" : "2 ") << train << " " << model << ": " << error;
+    EXPECT_EQ(error.substr(0, 2), says == "no error" ? "no" : "2 ") << train << " " << model << ": " << error;
     EXPECT_NE(error.find(says), std::string::npos) << error;
   };
-  expect("{}", "{}", *bytes, "none");
+  expect("{}", "{}", *bytes, "no error");
   expect("{}", "{architecture: encoder}", *bytes, "needs architecture decoder");
   expect("{}", "{}", *bits, "these tokens have none");
   expect("{}", "{head: tag}", *bytes, "needs model.head lm");
-  expect("{objective: mlm}", "{architecture: encoder, head: mlm}", *wordpiece, "none");
-  expect("{objective: mlm}", "{architecture: encoder, head: lm}", *wordpiece, "none");
+  expect("{objective: mlm}", "{architecture: encoder, head: mlm}", *wordpiece, "no error");
+  expect("{objective: mlm}", "{architecture: encoder, head: lm}", *wordpiece, "no error");
   expect("{objective: mlm}", "{head: mlm}", *wordpiece, "needs model.architecture encoder");
   expect("{objective: mlm}", "{architecture: encoder, head: mlm}", *bytes, "a mask token");
   expect("{objective: mlm}", "{architecture: encoder, head: mlm}", *bits, "these tokens have none");
   expect("{objective: mlm}", "{architecture: encoder, head: classify}", *wordpiece, "needs model.head mlm or lm");
-  expect("{objective: shuffle_random}", "{architecture: encoder, head: tag}", *bits, "none");
-  expect("{objective: shuffle_random}", "{architecture: encoder, head: tag, num_labels: 3}", *bytes, "none");
+  expect("{objective: shuffle_random}", "{architecture: encoder, head: tag}", *bits, "no error");
+  expect("{objective: shuffle_random}", "{architecture: encoder, head: tag, num_labels: 3}", *bytes, "no error");
   expect("{objective: shuffle_random}", "{head: tag}", *bits, "needs model.architecture encoder");
   expect("{objective: shuffle_random}", "{architecture: encoder, head: mlm}", *bits, "needs model.head {type: tag}");
   expect("{objective: shuffle_random}", "{architecture: encoder, head: tag, num_labels: 4}", *bits,

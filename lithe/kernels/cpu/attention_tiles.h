@@ -301,8 +301,8 @@ struct Stream {
 
 constexpr float kLog2E = 1.44269504f, kLn2 = 0.693147181f;
 
-/// 2^x for x <= 0 and a little above: within 3 units in the last place, exact at 0; 0 for what is too small for the
-/// type, NaN stays. x = n + r with 0 <= r <= 1, and 2^r is fitted to a relative error of 9e-8.
+/// 2^x for x <= 0 and a little above: within 2 units in the last place, exact at 0; 0 for what is too small for the
+/// type, NaN stays. x = n + r with 0 <= r <= 1, and 2^r is fitted to a relative error of 2e-9.
 [[gnu::always_inline]] inline Vec power(Vec x) {
 #if defined(__AVX512F__)
   // Of -infinity the remainder is 0 and the scaled number 0.
@@ -312,11 +312,12 @@ constexpr float kLog2E = 1.44269504f, kLn2 = 0.693147181f;
   const Vec magic = splat(0x1.8p23f);  // adding it rounds to an integer
   const Vec n = (x - 0.5f + magic) - magic, r = x - n;
 #endif
-  Vec p = splat(1.86714367e-3f);
-  p = p * r + 9.01699532e-3f;
-  p = p * r + 5.57999462e-2f;
-  p = p * r + 0.240164444f;
-  p = p * r + 0.693151295f;
+  Vec p = splat(2.16129192e-4f);
+  p = p * r + 1.24678458e-3f;
+  p = p * r + 9.67545155e-3f;
+  p = p * r + 5.54852821e-2f;
+  p = p * r + 0.240229309f;
+  p = p * r + 0.693147063f;
   p = p * r + 1.0f;
 #if defined(__AVX512F__)
   return _mm512_scalef_ps(p, x);  // by 2^floor(x)

@@ -14,16 +14,16 @@ constexpr int kGroup = 8;  // units whose words of a panel fit the registers
 constexpr int kGroup = 4;
 #endif
 
-// sums [M, stride] of a panel of columns += kGroup units of a times w, which every row shares.
-template <class Source>
+// sums [M, stride] of a panel of columns += G units of a times w, which every row shares.
+template <class Source, int G>
 [[gnu::always_inline]] inline void multiply(int64_t M, const uint32_t* a, int64_t units,
-                                            const WordVec (&w)[kGroup][kVectors], float* sums, int64_t stride) {
+                                            const WordVec (&w)[G][kVectors], float* sums, int64_t stride) {
   for (int64_t m = 0; m < M; ++m, a += units, sums += stride) {
     Vec sum[kVectors];
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v) sum[v] = load(sums + v * kLanes);
 #pragma GCC unroll 8
-    for (int g = 0; g < kGroup; ++g) {
+    for (int g = 0; g < G; ++g) {
       const WordVec x = repeat(a[g]);
 #pragma GCC unroll 2
       for (int v = 0; v < kVectors; ++v) sum[v] = Source::multiply_add(sum[v], x, w[g][v]);
@@ -33,11 +33,12 @@ template <class Source>
   }
 }
 
-// b [K,N], columns [n0, n1): the sums of a block of columns stay in cache while groups of rows of b
-// stream through. So many short streams are fetched ahead: along the rows, then from the next group's.
-template <class Source, class Out>
+// b [K,N], columns [n0, n1): the sums of a block of columns stay in cache while groups of G units of b stream through.
+// Many short streams are fetched ahead: along the rows, then from the next group's; the processor does as well with
+// few.
+template <class Source, class Out, int G, bool kFetch>
 void columns(const Product& p, const uint32_t* a, int64_t units, int64_t n0, int64_t n1) {
-  constexpr int step = Source::kStep, rows = kGroup * step;
+  constexpr int step = Source::kStep, rows = G * step;
   using T = typename Source::T;
   constexpr int64_t ahead = kAhead / int64_t(sizeof(T));
   const T* b = static_cast<const T*>(p.b);
@@ -49,18 +50,18 @@ void columns(const Product& p, const uint32_t* a, int64_t units, int64_t n0, int
     for (int64_t m = 0; m < p.M; ++m)
       for (int64_t n = begin; n < end; n += kLanes) store(sums + m * block + n - begin, first_sum<Out>(p, m, n));
     int64_t u = 0;
-    for (; (u + kGroup) * step <= p.K; u += kGroup) {
+    for (; (u + G) * step <= p.K; u += G) {
       const T* row = b + u * step * p.N;
       const int64_t whole = begin + (end - begin) / kPanel * kPanel;
       const auto pass = [&](int64_t n, int64_t cols) __attribute__((always_inline)) {
         const int64_t later = n + (ahead < end - begin ? ahead : end - begin);
         const T* next = row + later;
-        if (later >= end) next += (u + 2 * kGroup) * step <= p.K ? rows * p.N - (end - begin) : n - later;
-        WordVec w[kGroup][kVectors];
+        if (later >= end) next += (u + 2 * G) * step <= p.K ? rows * p.N - (end - begin) : n - later;
+        WordVec w[G][kVectors];
 #pragma GCC unroll 8
-        for (int g = 0; g < kGroup; ++g) {
+        for (int g = 0; g < G; ++g) {
 #pragma GCC unroll 2
-          for (int k = 0; k < step; ++k)
+          for (int k = 0; kFetch && k < step; ++k)
 #pragma GCC unroll 2
             for (int64_t i = 0; i < kPanel; i += 64 / int64_t(sizeof(T)))
               __builtin_prefetch(next + (g * step + k) * p.N + i, 0, 3);
@@ -138,8 +139,10 @@ void run(const Product& p) {
              const int64_t n0 = begin * kPanel, n1 = end * kPanel < p.N ? end * kPanel : p.N;
              if (p.transpose_b)
                rows<Source, Out>(p, a, units, n0, n1);
+             else if (p.M == 1)
+               columns<Source, Out, kGroup / 2, false>(p, a, units, n0, n1);
              else
-               columns<Source, Out>(p, a, units, n0, n1);
+               columns<Source, Out, kGroup, true>(p, a, units, n0, n1);
            });
 }
 
