@@ -9,7 +9,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 steps="${1:-1200}" precision="${2:-f32}" python="${PYTHON:-python3}"
 shift $(($# < 2 ? $# : 2))
-data="${DATA:-../shared/data/lm/wikitext-2}" every=$((steps / 12))
+data="${DATA:-../shared/data/lm/wikitext-2}" every=$((steps / 3))
 work="$(mktemp -d)"
 trap 'rm -rf "$work"' EXIT
 set_keys=(--set "data.files=[$data/train.txt]" --set "data.validation_files=[$data/valid.txt]" --set "train.max_steps=$steps"
