@@ -29,6 +29,8 @@ class Parts {
 
   // layers.3.mixer.heads.q.weight -> layers.*.mixer; decoder.layers.3.cross -> decoder.layers.*.cross
   std::string merged(const std::string& name) const {
+    // Rows that no part holds lie between the layers; an encoder-decoder's are the decoder's.
+    if (name.empty() && config_.architecture == "encoder_decoder") return "decoder." + merged(name, config_);
     for (const std::string side : {"encoder.", "decoder."})
       if (name.starts_with(side))
         return side + merged(name.substr(side.size()), side == "encoder." ? source_config_ : config_);

@@ -35,6 +35,7 @@ Backbone::Backbone(const ModelConfig& config, const Scope& scope, const Embeddin
     if (block.cross) block.cross_residual = wire("cross_residual", block.cross_norm, block.cross_dropout);
     block.ffn_residual = wire("ffn_residual", block.ffn_norm, block.ffn_dropout);
   }
+  final_norm_name_ = (scope / "final_norm").path();
   if (stack_wiring->final_norm())
     final_norm_ = registry.make<Norm>(config.norm, scope / "final_norm", {.hidden_size = config.hidden_size});
   set_up_companions();
@@ -305,7 +306,7 @@ Var Backbone::forward(const Tensor& ids, const Sequences& sequences, DecodeState
   if (state) state->advance(sequences);
   const Var rows = end(x);
   if (!final_norm_) return rows;
-  const kernels::PartScope part("final_norm");
+  const kernels::PartScope part(final_norm_name_);
   return final_norm_->forward(rows);
 }
 

@@ -65,6 +65,7 @@ class Backbone {
   Dropout embedding_dropout_;
   std::vector<Block> blocks_;
   std::unique_ptr<Norm> final_norm_;
+  std::string final_norm_name_;
   bool recompute_ = false;
   bool wants_embedding_ = false;
   Companion reference_;     // the reference sequence; kind none: no layer asks for one
