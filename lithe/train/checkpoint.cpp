@@ -210,6 +210,7 @@ void publish_weights(const Path& run, const Path& checkpoint) {
   fs::create_hard_link(from, temporary, error);
   if (error) fs::copy_file(from, temporary, fs::copy_options::overwrite_existing);
   fs::rename(temporary, to);
+  fs::remove(temporary, error);  // where both were links to one file already, rename leaves both
   sync_directory(run);
 }
 

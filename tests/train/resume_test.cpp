@@ -145,6 +145,15 @@ TEST(Resume, KilledBeforeItsWeightsWerePublished) {
   EXPECT_TRUE(read_file(run.out / "model.safetensors") == weights);
 }
 
+TEST(Resume, WeightsPublishedTwiceLeaveNoLink) {
+  const kit::TrainKit kit;
+  const TrainRun run = kit.run("", kData, kTrain, "run");
+  train(run);
+  publish_weights(run.out, checkpoint_path(run.out, 12));
+  EXPECT_FALSE(fs::exists(run.out / "model.safetensors.linking"));
+  EXPECT_TRUE(fs::exists(run.out / "model.safetensors"));
+}
+
 TEST(Resume, NothingToResumeIsRefused) {
   const kit::TrainKit kit;
   TrainRun run = resumed(kit.run("", kData, kTrain));
