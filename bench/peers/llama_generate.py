@@ -9,15 +9,11 @@ key=value pairs for each work.
 int8 is Q8_0, int4 is Q4_0 with the tied head in Q6_K, int4-pure is Q4_0 throughout. auto, off: flash attention.
 """
 import ctypes
-import resource
-import statistics
 import sys
-import time
 
 import numpy
 
-LAYERS, WIDTH, HEADS, VOCABULARY, POSITIONS = 12, 768, 12, 50257, 1024
-PREFILL, PROMPT, NEW = 512, 16, 128
+from generating import HEADS, LAYERS, POSITIONS, PREFILL, PROMPT, VOCABULARY, WIDTH, measure
 
 
 def make(file):
@@ -82,7 +78,7 @@ class Sequence:
         if self.api.llama_decode(self.context, self.api.llama_batch_get_one(array, len(ids))):
             sys.exit("llama_decode failed")
         logits = self.api.llama_get_logits_ith(self.context, -1)  # waits for them
-        return int(numpy.ctypeslib.as_array(logits, (VOCABULARY,)).argmax())
+        return [int(numpy.ctypeslib.as_array(logits, (VOCABULARY,)).argmax())]
 
 
 def main():
@@ -104,24 +100,8 @@ def main():
     settings.flash_attn_type = {"auto": -1, "off": 0}[flash]
     context = llama_cpp.llama_init_from_model(model, settings)
     ids = numpy.random.default_rng(1).integers(0, VOCABULARY, PREFILL).tolist()
-    prefill, decode = [], []
-    for repeat in range(repeats + 1):
-        sequence = Sequence(llama_cpp, context)
-        start = time.perf_counter()
-        sequence.next_after(ids)
-        prefill.append(time.perf_counter() - start)
-        sequence = Sequence(llama_cpp, context)
-        token = sequence.next_after(ids[:PROMPT])
-        start = time.perf_counter()
-        for _ in range(NEW):
-            token = sequence.next_after([token])
-        decode.append(time.perf_counter() - start)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    for work, tokens, times in (("prefill", PREFILL, prefill[1:]), ("decode", NEW, decode[1:])):
-        middle = statistics.median(times)
-        print(f"llama-cpp-python {llama_cpp.__version__} work={work} weights={weights.split('-')[0]} "
-              f"mode=llama.cpp-{weights}-flash-{flash} tok/s={tokens / middle:.1f} ms={1e3 * middle:.1f} "
-              f"min={1e3 * min(times):.1f} max={1e3 * max(times):.1f} peakRSS_MB={peak:.0f}")
+    measure(f"llama-cpp-python {llama_cpp.__version__}", weights.split("-")[0], f"llama.cpp-{weights}-flash-{flash}",
+            lambda capacity: Sequence(llama_cpp, context), ids, ids[:PROMPT], repeats)
 
 
 main()

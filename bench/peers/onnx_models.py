@@ -9,7 +9,9 @@ import numpy
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-LAYERS, WIDTH, HEADS, HIDDEN, VOCABULARY, POSITIONS = 12, 768, 12, 3072, 50257, 1024
+from generating import HEADS, LAYERS, POSITIONS, VOCABULARY, WIDTH
+
+HIDDEN = 3072
 FUSED = "com.microsoft"
 
 

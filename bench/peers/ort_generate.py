@@ -4,18 +4,13 @@ bound once and grows in place; the next token is chosen in the graph. Prints a l
   python3 bench/peers/ort_generate.py make FILE f32|int8|int4
   python3 bench/peers/ort_generate.py FILE f32|int8|int4 [repeats]
 """
-import resource
-import statistics
 import sys
-import time
 
 import numpy
 import onnxruntime
 
 import onnx_models
-from onnx_models import HEADS, LAYERS, VOCABULARY, WIDTH
-
-PREFILL, PROMPT, NEW = 512, 16, 128
+from generating import HEADS, LAYERS, PREFILL, PROMPT, VOCABULARY, WIDTH, measure
 
 
 class Sequence:
@@ -48,23 +43,8 @@ def main():
     repeats = int(sys.argv[3]) if len(sys.argv) > 3 else 3
     session = onnx_models.session(file)
     ids = numpy.random.default_rng(1).integers(0, VOCABULARY, (1, PREFILL))
-    prefill, decode = [], []
-    for repeat in range(repeats + 1):
-        sequence = Sequence(session, PREFILL)
-        start = time.perf_counter()
-        sequence.next_after(ids)
-        prefill.append(time.perf_counter() - start)
-        sequence = Sequence(session, PROMPT + NEW)
-        token = sequence.next_after(ids[:, :PROMPT])
-        start = time.perf_counter()
-        for _ in range(NEW):
-            token = sequence.next_after(token)
-        decode.append(time.perf_counter() - start)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    for work, tokens, times in (("prefill", PREFILL, prefill[1:]), ("decode", NEW, decode[1:])):
-        middle = statistics.median(times)
-        print(f"onnxruntime {onnxruntime.__version__} work={work} weights={weights} mode=ort tok/s={tokens / middle:.1f} "
-              f"ms={1e3 * middle:.1f} min={1e3 * min(times):.1f} max={1e3 * max(times):.1f} peakRSS_MB={peak:.0f}")
+    measure(f"onnxruntime {onnxruntime.__version__}", weights, "ort", lambda capacity: Sequence(session, capacity), ids,
+            ids[:, :PROMPT], repeats)
 
 
 main()

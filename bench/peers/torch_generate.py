@@ -3,17 +3,23 @@ written in place. Prints a line of key=value pairs for each work.
 
   python3 bench/peers/torch_generate.py f32|bf16 sdpa|explicit [repeats]
 """
-import resource
-import statistics
 import sys
-import time
 
 import torch
 
+from generating import HEADS, LAYERS, POSITIONS, PREFILL, PROMPT, VOCABULARY, WIDTH, measure
 from torch_gpt import Gpt
 
-LAYERS, WIDTH, HEADS, VOCABULARY, POSITIONS = 12, 768, 12, 50257, 1024
-PREFILL, PROMPT, NEW = 512, 16, 128
+
+class Sequence:
+    def __init__(self, model, capacity, dtype):
+        self.model, self.length = model, 0
+        self.cache = [torch.zeros(2, 1, HEADS, capacity, WIDTH // HEADS, dtype=dtype) for _ in range(LAYERS)]
+
+    def next_after(self, ids):
+        token = self.model.next_after(ids, self.cache, self.length)
+        self.length += ids.shape[1]
+        return token
 
 
 @torch.inference_mode()
@@ -25,24 +31,8 @@ def main():
     dtype = {"f32": torch.float32, "bf16": torch.bfloat16}[weights]
     model = Gpt(LAYERS, WIDTH, HEADS, VOCABULARY, POSITIONS, mode == "explicit").eval().to(dtype)
     ids = torch.randint(VOCABULARY, (1, PREFILL))
-    caches = lambda tokens: [torch.zeros(2, 1, HEADS, tokens, WIDTH // HEADS, dtype=dtype) for _ in range(LAYERS)]
-    prefill, decode = [], []
-    for repeat in range(repeats + 1):
-        cache = caches(PREFILL)
-        start = time.perf_counter()
-        model.next_after(ids, cache, 0).item()
-        prefill.append(time.perf_counter() - start)
-        cache = caches(PROMPT + NEW)
-        token = model.next_after(ids[:, :PROMPT], cache, 0)
-        start = time.perf_counter()
-        for i in range(NEW):
-            token = model.next_after(token, cache, PROMPT + i)
-        decode.append(time.perf_counter() - start)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    for work, tokens, times in (("prefill", PREFILL, prefill[1:]), ("decode", NEW, decode[1:])):
-        middle = statistics.median(times)
-        print(f"torch {torch.__version__} work={work} weights={weights} mode=torch-{mode} tok/s={tokens / middle:.1f} "
-              f"ms={1e3 * middle:.1f} min={1e3 * min(times):.1f} max={1e3 * max(times):.1f} peakRSS_MB={peak:.0f}")
+    measure(f"torch {torch.__version__}", weights, f"torch-{mode}", lambda capacity: Sequence(model, capacity, dtype), ids,
+            ids[:, :PROMPT], repeats)
 
 
 main()

@@ -7,7 +7,8 @@
 #   bench/peers/wikitext.sh [steps] [PyTorch's precision: f32|bf16] [further --set of lithe...]
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-steps="${1:-1200}" precision="${2:-f32}" python="${PYTHON:-python3}"
+steps="${1:-1200}" precision="${2:-f32}"
+. bench/peers/settings.sh
 shift $(($# < 2 ? $# : 2))
 data="${DATA:-../shared/data/lm/wikitext-2}" every=$((steps / 3))
 work="$(mktemp -d)"
@@ -16,13 +17,10 @@ set_keys=(--set "data.files=[$data/train.txt]" --set "data.validation_files=[$da
   --set "train.warmup_steps=$((steps / 10))" --set "train.eval_steps=$every" --set "train.save_steps=$steps")
 for key in "$@"; do set_keys+=(--set "$key"); done
 build/release/bin/lithe train recipes/wikitext2.yaml "${set_keys[@]}" --out "$work/run" >"$work/lithe.log" 2>&1 || { tail -3 "$work/lithe.log"; exit 1; }
-# glibc keeps its pages: without this PyTorch maps and zeroes every large tensor anew.
-export GLIBC_TUNABLES=glibc.malloc.mmap_threshold=4294967296:glibc.malloc.trim_threshold=8589934592:glibc.malloc.hugetlb=1
-export OMP_NUM_THREADS="${OMP_NUM_THREADS:-2}"
 [ "$precision" = bf16 ] && bf16=--bf16 || bf16=
-"$python" tools/oracles/wikitext.py --data "$data" --tokenizer "$work/run/tokenizer.json" --steps "$steps" --warmup $((steps / 10)) \
+"$torch" tools/oracles/wikitext.py --data "$data" --tokenizer "$work/run/tokenizer.json" --steps "$steps" --warmup $((steps / 10)) \
   --eval-steps "$every" $bf16 >"$work/torch.log"
-"$python" - "$work" <<'PYTHON'
+python3 - "$work" <<'PYTHON'
 import json, re, sys
 work = sys.argv[1]
 rows = [json.loads(line) for line in open(f"{work}/run/metrics.jsonl")]

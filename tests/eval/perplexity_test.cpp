@@ -10,6 +10,7 @@
 #include "lithe/base/stop.h"
 #include "lithe/base/threads.h"
 #include "lithe/train/step.h"
+#include "tests/support/errors.h"
 #include "tests/support/model_kit.h"
 
 namespace lithe {
@@ -203,13 +204,8 @@ TEST(Perplexity, UnitsAreTheSameSumOverOtherCounts) {
 TEST(Perplexity, RefusesWhatMakesNoSense) {
   const auto model = model_of(11, "learned");
   const TokenStore text = store_of({random_document(30, 11, 5)}, 11);
-  const auto error = [&](const EvalConfig& c, const TokenStore& t) -> std::string {
-    try {
-      perplexity(*model, t, c, 16);
-    } catch (const Error& e) {
-      return cat(int(e.code()), " ", e.what());
-    }
-    return "none";
+  const auto error = [&](const EvalConfig& c, const TokenStore& t) {
+    return kit::coded_error_of([&] { perplexity(*model, t, c, 16); });
   };
   EXPECT_EQ(error(window(8, 9), text), "2 eval: stride 9 must not exceed context_length 8");
   EXPECT_EQ(error(window(65, 1), text),

@@ -5,9 +5,9 @@
 
 #include <cstdlib>
 
-#include "lithe/base/error.h"
 #include "lithe/base/random.h"
 #include "lithe/text/tokenizer.h"
+#include "tests/support/errors.h"
 
 namespace lithe {
 
@@ -40,13 +40,9 @@ inline std::string random_bytes(uint64_t seed, size_t length) {
 /// The message of the Error that f throws; fails when it throws none.
 template <class F>
 std::string error_of(F&& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  ADD_FAILURE() << "no error";
-  return "";
+  const std::string message = kit::error_of(f);
+  EXPECT_NE(message, "no error");
+  return message;
 }
 
 }  // namespace lithe
