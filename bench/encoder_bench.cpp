@@ -26,6 +26,7 @@
 #include "lithe/kernels/gemm.h"
 #include "lithe/kernels/quantized_product.h"
 #include "lithe/model/model.h"
+#include "lithe/model/packable.h"
 
 namespace {
 
@@ -78,7 +79,8 @@ double forward_seconds(const Model& model, const std::vector<int64_t>& lengths) 
 }
 
 std::unique_ptr<Model> random_model(DType rows, bool integers) {
-  auto model = std::make_unique<Model>(bert_base(), ModelOptions{.dtype = rows, .compute = rows});
+  const auto packed = integers ? std::map<std::string, bool>{} : packed_products(bert_base());
+  auto model = std::make_unique<Model>(bert_base(), ModelOptions{.dtype = rows, .compute = rows, .packed = &packed});
   if (!integers) return model;
   std::string file = (std::filesystem::temp_directory_path() / "encoder_bench.XXXXXX").string();
   ::close(::mkstemp(file.data()));
@@ -94,8 +96,8 @@ struct Type {
   DType rows;
   std::unique_ptr<Model> model;
   Tensor a, b, c;
-  const kernels::QuantizedMatrix* integers = nullptr;  // in place of b
-  std::map<int64_t, std::vector<double>> forward;      // by batch
+  const kernels::PackedMatrix* integers = nullptr;  // in place of b
+  std::map<int64_t, std::vector<double>> forward;   // by batch
   std::vector<double> product;
 
   Type(const char* weights, DType rows)
@@ -103,7 +105,8 @@ struct Type {
     a = empty({2048, 768}, rows), b = empty({768, 3072}, rows), c = empty({2048, 3072}, rows);
     for (const Tensor& x : {a, b}) initialise(x, {}, InitRole::matrix, "encoder_bench", 1, -1, 0);
     for (const Parameter& p : model->parameters().all())
-      if (p.master.quantized() && p.master.shape() == Shape{768, 3072}) integers = p.master.quantized();
+      if (p.master.shape() == Shape{768, 3072} && kernels::integers(p.master.packed()->format))
+        integers = p.master.packed();
   }
   void multiply() const {
     if (integers)

@@ -17,6 +17,7 @@
 #include "lithe/bench/timing.h"
 #include "lithe/compress/quantize.h"
 #include "lithe/infer/sampler.h"
+#include "lithe/model/packable.h"
 #include "lithe/model/quantized_weights.h"
 #include "lithe/ops/basic.h"
 
@@ -41,7 +42,7 @@ void make(const Path& directory, const std::string& weights) {
     return save_config(model.config(), directory / "config.json");
   }
   std::vector<QuantizedLayer> layers;
-  const auto format = weights == "int8" ? kernels::QuantizedFormat::int8 : kernels::QuantizedFormat::int4;
+  const auto format = weights == "int8" ? kernels::PackedFormat::int8 : kernels::PackedFormat::int4;
   save_config(quantize_model(model, {.format = format}, file, layers)->config(), directory / "config.json");
 }
 
@@ -89,8 +90,8 @@ double decode_seconds(const Model& model) {
 double weight_bytes(const Model& model) {
   int64_t bytes = 0;
   for (const Parameter& p : model.parameters().all()) {
-    const kernels::QuantizedMatrix* integers = p.master.quantized();
-    if (p.master.shape()[0] != kPositions) bytes += integers ? integers->bytes() : p.master.value().bytes();
+    const kernels::PackedMatrix* packed = p.master.packed();
+    if (p.master.shape()[0] != kPositions) bytes += packed ? packed->bytes() : p.master.value().bytes();
   }
   return double(bytes);
 }
@@ -100,7 +101,9 @@ int run(const Path& directory, const std::string& rows, int repeats) {
   const ModelConfig config = load_config(directory / "config.json");
   const Path file = directory / "model.safetensors";
   const std::set<std::string> integers = integer_weights(file);
-  Model model(config, {.dtype = dtype, .compute = dtype, .integers = &integers});
+  const std::map<std::string, bool> packed = packed_products(config);
+  Model model(config,
+              {.dtype = dtype, .compute = dtype, .integers = &integers, .packed = &packed, .initialised = false});
   load_weights(model, file);
   prefill_seconds(model);
   decode_seconds(model);

@@ -42,7 +42,7 @@ struct Case {
   const char* format;
   int64_t M, K, N;
   std::vector<Tensor> dense;
-  std::vector<QuantizedMatrix> packed;
+  std::vector<PackedMatrix> packed;
   Tensor x, y;
   double bytes = 0;
   std::vector<double> seconds = {};
@@ -52,14 +52,14 @@ struct Case {
     const bool integer = kind.starts_with("int");
     const DType type = kind == "f32" ? DType::f32 : DType::bf16;
     x = filled({M, K}, integer ? DType::f32 : type), y = empty({M, N}, DType::f32);
-    QuantizedMatrix m{kind == "int8" ? QuantizedFormat::int8 : QuantizedFormat::int4,
-                      N,
-                      K,
-                      kind == "int8" ? 0 : 32,
-                      true,
-                      "weights",
-                      {},
-                      {}};
+    PackedMatrix m{kind == "int8" ? PackedFormat::int8 : PackedFormat::int4,
+                   N,
+                   K,
+                   kind == "int8" ? 0 : 32,
+                   true,
+                   "weights",
+                   {},
+                   {}};
     bytes = integer ? double(m.bytes()) : double(N * K * size_of(type));
     const int64_t copies = M <= 32 ? std::max<int64_t>(1, int64_t(double(int64_t(256) << 20) / bytes)) : 1;
     for (int64_t i = 0; i < copies; ++i) {

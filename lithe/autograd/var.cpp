@@ -5,7 +5,7 @@
 #include "lithe/kernels/elementwise.h"
 #include "lithe/kernels/kernel.h"
 #include "lithe/kernels/optimizer.h"
-#include "lithe/kernels/quantized_matrix.h"
+#include "lithe/kernels/packed_matrix.h"
 
 namespace lithe {
 namespace {
@@ -31,22 +31,22 @@ Tensor empty_grad(const GradSlot& slot) {
 
 }  // namespace
 
-QuantizedMismatch::QuantizedMismatch(const kernels::QuantizedMatrix& matrix, Needs needs)
-    : Error("quantized", cat("'", matrix.name, "' ", matrix.shape(), " holds ", name_of(matrix.format), " weights",
-                             needs == Needs::numbers ? ", and an operation needs its numbers"
-                                                     : cat(" packed by its ", matrix.by_rows ? "rows" : "columns",
-                                                           ", and an operation needs them by the ",
-                                                           needs == Needs::rows ? "rows" : "columns"),
-                             "; quantise the model with --keep ", matrix.name)),
+PackedMismatch::PackedMismatch(const kernels::PackedMatrix& matrix, Needs needs)
+    : Error("packed", cat("'", matrix.name, "' ", matrix.shape(), " holds ", name_of(matrix.format), " weights",
+                          needs == Needs::numbers
+                              ? ", and an operation needs its numbers"
+                              : cat(" packed by its ", matrix.by_rows ? "rows" : "columns",
+                                    ", and an operation needs them by the ", needs == Needs::rows ? "rows" : "columns"),
+                          integers(matrix.format) ? cat("; quantise the model with --keep ", matrix.name) : "")),
       matrix_(matrix.name),
       needs_(needs) {}
 
-Var::Var(std::shared_ptr<const kernels::QuantizedMatrix> quantized, DType dtype)
-    : value_(quantized->shape(), dtype, Device::meta), quantized_(std::move(quantized)) {}
+Var::Var(std::shared_ptr<const kernels::PackedMatrix> packed, DType dtype)
+    : value_(Tensor::outline(packed->shape(), dtype)), packed_(std::move(packed)) {}
 
-Device Var::device() const { return quantized_ ? quantized_->data.device() : value_.device(); }
+Device Var::device() const { return packed_ ? packed_->data.device() : value_.device(); }
 
-void Var::throw_quantized() const { throw QuantizedMismatch(*quantized_, QuantizedMismatch::Needs::numbers); }
+void Var::throw_packed() const { throw PackedMismatch(*packed_, PackedMismatch::Needs::numbers); }
 
 Var Var::leaf(Tensor value) {
   auto slot = std::make_shared<GradSlot>(GradSlot{{}, value.shape(), value.dtype(), value.device(), true});

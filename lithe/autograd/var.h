@@ -12,14 +12,14 @@
 namespace lithe {
 
 namespace kernels {
-struct QuantizedMatrix;
+struct PackedMatrix;
 }
 
-/// An operation met a matrix of integer weights that it cannot use as it is.
-class QuantizedMismatch : public Error {
+/// An operation met a packed matrix that it cannot use as it is.
+class PackedMismatch : public Error {
  public:
   enum class Needs { numbers, rows, columns };  // what the operation can use: numbers, or one packing (by_rows or not)
-  QuantizedMismatch(const kernels::QuantizedMatrix& matrix, Needs needs);
+  PackedMismatch(const kernels::PackedMatrix& matrix, Needs needs);
   const std::string& matrix() const { return matrix_; }
   Needs needs() const { return needs_; }
 
@@ -45,18 +45,18 @@ class Var {
   Var() = default;
   Var(Tensor value) : value_(std::move(value)) {}  // a constant
   Var(Tensor value, GradRef slot) : value_(std::move(value)), slot_(std::move(slot)) {}
-  /// Integer weights of inference in place of numbers: value() throws QuantizedMismatch.
-  Var(std::shared_ptr<const kernels::QuantizedMatrix> quantized, DType dtype);
+  /// A matrix packed for inference in place of its numbers: value() throws PackedMismatch.
+  Var(std::shared_ptr<const kernels::PackedMatrix> packed, DType dtype);
   /// A leaf whose gradient is kept.
   static Var leaf(Tensor value);
 
   const Tensor& value() const {
-    if (quantized_) [[unlikely]]
-      throw_quantized();
+    if (packed_) [[unlikely]]
+      throw_packed();
     return value_;
   }
-  /// The integer weights, or null.
-  const kernels::QuantizedMatrix* quantized() const { return quantized_.get(); }
+  /// The packed matrix, or null.
+  const kernels::PackedMatrix* packed() const { return packed_.get(); }
   const Shape& shape() const { return value_.shape(); }
   int64_t dim(int axis) const { return value_.dim(axis); }
   int64_t rows() const { return value_.rows(); }
@@ -71,10 +71,10 @@ class Var {
   Tensor grad() const { return slot_ ? slot_->grad : Tensor(); }
 
  private:
-  Tensor value_;  // of integer weights: shape and dtype of the rows, on the meta device
+  Tensor value_;  // of a packed matrix: shape and dtype of the rows, on the meta device
   GradRef slot_;
-  std::shared_ptr<const kernels::QuantizedMatrix> quantized_;
-  [[noreturn]] void throw_quantized() const;
+  std::shared_ptr<const kernels::PackedMatrix> packed_;
+  [[noreturn]] void throw_packed() const;
 };
 
 /// Handed to backward functions.

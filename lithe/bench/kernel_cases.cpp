@@ -47,8 +47,8 @@ using kernels::norm_grad;
 using kernels::NormArgs;
 using kernels::NormGradArgs;
 using kernels::NormKind;
-using kernels::QuantizedFormat;
-using kernels::QuantizedMatrix;
+using kernels::PackedFormat;
+using kernels::PackedMatrix;
 using kernels::QuantizedProductArgs;
 using kernels::QuantizedTensors;
 using kernels::rope;
@@ -158,13 +158,12 @@ void add_products(Builder& b, const Data& d) {
 
 void add_integer_products(Builder& b) {
   constexpr int64_t K = 2048, N = 8192;
-  for (const QuantizedFormat format : {QuantizedFormat::int8, QuantizedFormat::int4}) {
-    QuantizedMatrix m;
-    m.format = format, m.outputs = N, m.inputs = K, m.group = format == QuantizedFormat::int4 ? 32 : 0,
-    m.name = "weights";
+  for (const PackedFormat format : {PackedFormat::int8, PackedFormat::int4}) {
+    PackedMatrix m;
+    m.format = format, m.outputs = N, m.inputs = K, m.group = format == PackedFormat::int4 ? 32 : 0, m.name = "weights";
     pack(m, m.group ? QuantizedTensors{filled({N, K / 2}, DType::u8), filled({N, K / m.group}, DType::bf16)}
                     : QuantizedTensors{filled({N, K}, DType::i8), filled({N}, DType::f32)});
-    const auto matrices = std::make_shared<std::vector<QuantizedMatrix>>();
+    const auto matrices = std::make_shared<std::vector<PackedMatrix>>();
     for (int64_t bytes = 0; bytes < kWeights; bytes += m.bytes()) {
       matrices->push_back(m);
       if (bytes) matrices->back().data = clone(m.data);

@@ -5,6 +5,7 @@
 #include "lithe/bench/bench.h"
 #include "lithe/compare/decoding.h"
 #include "lithe/infer/load.h"
+#include "lithe/model/packable.h"
 #include "lithe/model/quantized_weights.h"
 #include "lithe/train/plan.h"
 
@@ -209,13 +210,17 @@ class Uses {
     const std::string precision = options_.precision.empty() ? s_.train.precision : options_.precision;
     dtype_ = dtype_named(precision);
     auto made = std::make_shared<Inference>();
-    made->model = s_.run.empty() ? std::make_unique<Model>(s_.model, ModelOptions{.dtype = dtype_, .compute = dtype_})
+    const std::map<std::string, bool> packed = packed_products(s_.model);
+    made->model = s_.run.empty() ? std::make_unique<Model>(
+                                       s_.model, ModelOptions{.dtype = dtype_, .compute = dtype_, .packed = &packed})
                                  : load_model(s_.run, "", precision).model;
     made->tokens = random_tokens(s_, 1, 4096);
     const std::set<std::string> integers =
         s_.run.empty() ? std::set<std::string>() : integer_weights(s_.run / "model.safetensors");
     meta_ = std::make_unique<Model>(
-        s_.model, ModelOptions{.device = Device::meta, .dtype = dtype_, .compute = dtype_, .integers = &integers});
+        s_.model,
+        ModelOptions{
+            .device = Device::meta, .dtype = dtype_, .compute = dtype_, .integers = &integers, .packed = &packed});
     in_ = std::move(made);
   }
 

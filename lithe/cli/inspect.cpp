@@ -56,7 +56,7 @@ int run(const Options& o) {
   int64_t layers = 0, heads = 0, pictures_in_all = 0;
   const std::vector<std::string> names = names_of_runs(o.models);
   for (size_t i = 0; i < names.size(); ++i) {
-    const LoadedModel loaded = load_model(o.models[i], o.weights, o.precision);
+    const LoadedModel loaded = load_model(o.models[i], o.weights, o.precision, false, false);
     inspection.models.push_back(analyze::inspect_model(names[i], loaded, text, o.length));
     layers = std::max(layers, int64_t(inspection.models.back().layers.size()));
     for (const analyze::LayerView& layer : inspection.models.back().layers) {

@@ -154,12 +154,12 @@ int run(const Options& o) {
   catch_stop_signals();
   const Recipe recipe = recipe_of_run(o.model);
   NewDirectory out(o.out);
-  const LoadedModel loaded = load_model(o.model, o.source, o.precision);
+  const LoadedModel loaded = load_model(o.model, o.source, o.precision, false, false);
   check_usage(loaded.model->config().quantization_config.is_null(), "quantize", "'", o.model,
               "' is quantised already; give the model it was made from");
 
   std::vector<QuantizedLayer> layers;
-  const QuantizeOptions options{o.format == "int8" ? kernels::QuantizedFormat::int8 : kernels::QuantizedFormat::int4,
+  const QuantizeOptions options{o.format == "int8" ? kernels::PackedFormat::int8 : kernels::PackedFormat::int4,
                                 o.group_size, o.keep};
   const auto quantized = quantize_model(*loaded.model, options, out / "model.safetensors", layers);
   std::optional<PredictionChange> change;

@@ -64,8 +64,8 @@ Scored score(const TrainRun& run, const Task& task) {
   for (const Score& s : score_predictions(task.metrics, answers.predictions, task.scored, task.labels))
     out.scores.push_back(s.value);
   for (const Parameter& p : loaded.model->parameters().all()) {
-    out.parameters += p.master.value().numel();
-    if (p.name.starts_with("embedding.")) out.embedding_parameters += p.master.value().numel();
+    out.parameters += p.master.shape().numel();
+    if (p.name.starts_with("embedding.")) out.embedding_parameters += p.master.shape().numel();
   }
   return out;
 }

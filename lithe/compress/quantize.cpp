@@ -6,6 +6,7 @@
 
 #include "lithe/base/stop.h"
 #include "lithe/kernels/quantized_product.h"
+#include "lithe/model/packable.h"
 #include "lithe/model/quantized_weights.h"
 #include "lithe/ops/weight_product.h"
 #include "lithe/train/step.h"
@@ -14,20 +15,10 @@ namespace lithe {
 
 namespace {
 
-Var integers_on_meta(const std::string& name, const Shape& shape, bool by_rows, DType dtype) {
-  auto m = std::make_shared<kernels::QuantizedMatrix>();
-  m->name = name;
-  m->by_rows = by_rows;
-  m->outputs = shape[by_rows ? 0 : 1];
-  m->inputs = shape[by_rows ? 1 : 0];
-  kernels::pack(*m, {});
-  return Var(std::move(m), dtype);
-}
-
 Node text(const std::string& value) { return Node::scalar(value, {}, true); }
 
 Node description(const QuantizeOptions& options) {
-  const bool wide = options.format == kernels::QuantizedFormat::int8;
+  const bool wide = options.format == kernels::PackedFormat::int8;
   Node node = Node::map(), kept = Node::list();
   for (const std::string& pattern : options.keep) kept.push(text(pattern));
   node.set("quant_method", text("lithe"));
@@ -40,47 +31,12 @@ Node description(const QuantizeOptions& options) {
 
 }  // namespace
 
-std::map<std::string, bool> integer_matrices(const ModelConfig& config) {
-  const NoGrad no_grad;
-  Model model(config, {.device = Device::meta});
-  std::map<std::string, Var> numbers;
-  std::map<std::string, bool> out;
-  const auto set = [&](Parameter& p, bool by_rows) {
-    p.master = integers_on_meta(p.name, numbers.at(p.name).shape(), by_rows, numbers.at(p.name).dtype());
-    out[p.name] = by_rows;
-  };
-  for (Parameter& p : model.parameters().all()) {
-    if (p.master.shape().rank() != 2) continue;
-    numbers[p.name] = p.master;
-    set(p, false);
-  }
-  const int64_t count = std::min<int64_t>(2, config.max_position_embeddings);
-  const Sequences sequences = Sequences::single(count, Device::meta);
-  const Tensor ids = empty({count}, DType::i32, Device::meta);
-  for (;;) {
-    try {
-      std::optional<Memory> memory;
-      if (config.architecture == "encoder_decoder") memory = model.encode(ids, sequences);
-      model.logits(model.forward(ids, sequences, nullptr, memory ? &*memory : nullptr));
-      return out;
-    } catch (const QuantizedMismatch& mismatch) {
-      Parameter& p = *model.parameters().find(mismatch.matrix());
-      if (mismatch.needs() == QuantizedMismatch::Needs::rows && !out.at(p.name)) {
-        set(p, true);
-      } else {  // read as numbers, or once by rows and once by columns
-        p.master = numbers.at(p.name);
-        out.erase(p.name);
-      }
-    }
-  }
-}
-
 std::unique_ptr<Model> quantize_model(const Model& model, const QuantizeOptions& options, const Path& file,
                                       std::vector<QuantizedLayer>& layers) {
-  const bool wide = options.format == kernels::QuantizedFormat::int8;
+  const bool wide = options.format == kernels::PackedFormat::int8;
   check_usage(wide || options.group_size == 32 || options.group_size == 64, "quantize",
               "the group size must be 32 or 64, got ", options.group_size);
-  std::map<std::string, bool> able = integer_matrices(model.config());
+  std::map<std::string, Packable> able = packable_matrices(model.config());
   for (const std::string& pattern : options.keep) {
     bool any = false;
     for (const Parameter& p : model.parameters().all())
@@ -100,12 +56,12 @@ std::unique_ptr<Model> quantize_model(const Model& model, const QuantizeOptions&
       out.tensors[p.name] = w;
     } else {
       check(!stop_signal(), "quantize", "stopped by signal ", stop_signal());
-      kernels::QuantizedMatrix m{.format = options.format,
-                                 .outputs = w.dim(found->second ? 0 : 1),
-                                 .inputs = w.dim(found->second ? 1 : 0),
-                                 .group = wide ? 0 : options.group_size,
-                                 .by_rows = found->second,
-                                 .name = p.name};
+      kernels::PackedMatrix m{.format = options.format,
+                              .outputs = w.dim(found->second.by_rows ? 0 : 1),
+                              .inputs = w.dim(found->second.by_rows ? 1 : 0),
+                              .group = wide ? 0 : options.group_size,
+                              .by_rows = found->second.by_rows,
+                              .name = p.name};
       const kernels::QuantizedTensors parts = round_matrix(w, m);
       kernels::pack(m, parts);
       layer.format = name_of(options.format);
@@ -143,13 +99,13 @@ class OutputErrors {
  public:
   OutputErrors(const Model& before, const Model& after) {
     for (const Parameter& p : after.parameters().all())
-      if (p.master.quantized()) {
+      if (p.master.packed()) {
         const Parameter* numbers = const_cast<Model&>(before).parameters().find(p.name);
-        seen_[numbers->var().value().raw()] = {p.name, p.master.quantized()};
+        seen_[numbers->var().value().raw()] = {p.name, p.master.packed()};
       }
   }
   void see(const Tensor& x, const Var& w, const Tensor& bias, const Tensor& y) {
-    if (w.quantized()) return;
+    if (w.packed()) return;
     const auto found = seen_.find(w.value().raw());
     if (found == seen_.end()) return;
     const Tensor other = empty(y.shape(), y.dtype());
@@ -168,7 +124,7 @@ class OutputErrors {
  private:
   struct Entry {
     std::string name;
-    const kernels::QuantizedMatrix* matrix = nullptr;
+    const kernels::PackedMatrix* matrix = nullptr;
     double error = 0, size = 0;
   };
   std::map<const void*, Entry> seen_;

@@ -8,7 +8,7 @@
 namespace lithe {
 
 struct QuantizeOptions {
-  kernels::QuantizedFormat format = kernels::QuantizedFormat::int8;
+  kernels::PackedFormat format = kernels::PackedFormat::int8;
   int64_t group_size = 32;        // int4
   std::vector<std::string> keep;  // names of parameters that stay numbers; * stands for any text
 };
@@ -22,10 +22,6 @@ struct QuantizedLayer {
   double weight_error = 0;             // relative, Euclidean
   std::optional<double> output_error;  // of its products on a text, relative; none: no text, or no product
 };
-
-/// The matrices of a model that its operations can read as integers, and whether by rows: all that one pass over the
-/// model on the meta device shows.
-std::map<std::string, bool> integer_matrices(const ModelConfig& config);
 
 /// A model in `precision` (f32 or bf16) with the matrices of `model` as integers; writes the same to `file`. `config`
 /// of the result has quantization_config set. Fails when `keep` names nothing.

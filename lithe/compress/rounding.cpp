@@ -33,7 +33,7 @@ Rounding rounding_of(std::span<const float> x, int bits, RoundingScheme scheme, 
 namespace {
 
 // The numbers of output n.
-void output_row(const Tensor& w, const kernels::QuantizedMatrix& m, int64_t n, std::vector<float>& to) {
+void output_row(const Tensor& w, const kernels::PackedMatrix& m, int64_t n, std::vector<float>& to) {
   to.resize(size_t(m.inputs));
   dispatch_float(w.dtype(), [&]<class T>() {
     const T* from = w.data<T>();
@@ -70,9 +70,9 @@ bf16 group_step(const float* w, int64_t count) {
 
 }  // namespace
 
-kernels::QuantizedTensors round_matrix(const Tensor& w, const kernels::QuantizedMatrix& m) {
+kernels::QuantizedTensors round_matrix(const Tensor& w, const kernels::PackedMatrix& m) {
   check(w.shape() == m.shape(), "rounding", "'", m.name, "' is ", w.shape(), ", not ", m.shape());
-  const bool wide = m.format == kernels::QuantizedFormat::int8;
+  const bool wide = m.format == kernels::PackedFormat::int8;
   const int64_t row_bytes = wide ? m.inputs : m.groups() * m.group / 2;
   const kernels::QuantizedTensors out{
       empty({m.outputs, row_bytes}, wide ? DType::i8 : DType::u8),
@@ -111,7 +111,7 @@ kernels::QuantizedTensors round_matrix(const Tensor& w, const kernels::Quantized
   return out;
 }
 
-double rounding_error(const Tensor& w, const kernels::QuantizedMatrix& packed) {
+double rounding_error(const Tensor& w, const kernels::PackedMatrix& packed) {
   std::vector<float> row;
   double error = 0, size = 0;
   for (int64_t n = 0; n < packed.outputs; ++n) {

@@ -3,7 +3,7 @@
 
 #include <span>
 
-#include "lithe/kernels/quantized_matrix.h"
+#include "lithe/kernels/packed_matrix.h"
 
 namespace lithe {
 
@@ -27,9 +27,9 @@ Rounding rounding_of(std::span<const float> x, int bits = 8, RoundingScheme sche
 
 /// The numbers of w, [inputs, outputs] or by rows [outputs, inputs], f32 or bf16, as integers; `m` says how. int8: a
 /// step an output. int4: the step of each group is searched for the least squared error, in bf16.
-kernels::QuantizedTensors round_matrix(const Tensor& w, const kernels::QuantizedMatrix& m);
+kernels::QuantizedTensors round_matrix(const Tensor& w, const kernels::PackedMatrix& m);
 
 /// |w - w'| / |w| over all elements (Euclidean); 0 for a matrix of zeros.
-double rounding_error(const Tensor& w, const kernels::QuantizedMatrix& packed);
+double rounding_error(const Tensor& w, const kernels::PackedMatrix& packed);
 
 }  // namespace lithe

@@ -1,11 +1,12 @@
 #include "lithe/infer/load.h"
 
+#include "lithe/model/packable.h"
 #include "lithe/model/quantized_weights.h"
 
 namespace lithe {
 
-LoadedModel load_model(const Path& directory, const std::string& weights, const std::string& precision,
-                       bool el_rewrite) {
+LoadedModel load_model(const Path& directory, const std::string& weights, const std::string& precision, bool el_rewrite,
+                       bool packed) {
   namespace fs = std::filesystem;
   check_usage(fs::is_directory(directory), "load", "'", directory.string(),
               "' is not a directory; give the --out directory of a training run");
@@ -41,8 +42,10 @@ LoadedModel load_model(const Path& directory, const std::string& weights, const 
         integers.empty() ? "a" : "no", " quantization_config; both must come from one `lithe quantize`");
   check_usage(integers.empty() || dtype != DType::f64, "load", "'", file.string(),
               "' holds integer weights, which have no f64 products; choose precision f32 or bf16");
+  const auto products = packed ? packed_products(config) : std::map<std::string, bool>{};
   loaded.model = std::make_unique<Model>(
-      config, ModelOptions{.dtype = dtype, .compute = dtype, .integers = &integers, .initialised = false});
+      config,
+      ModelOptions{.dtype = dtype, .compute = dtype, .integers = &integers, .packed = &products, .initialised = false});
   load_weights(*loaded.model, file);
   return loaded;
 }

@@ -9,8 +9,14 @@ namespace lithe::kernels {
 namespace {
 
 void check_args(const GemmArgs& args) {
-  const auto& [a, b, c, bias, transpose_a, transpose_b, accumulate, rowwise] = args;
+  const auto& [a, numbers, c, bias, transpose_a, transpose_b, accumulate, rowwise, packed] = args;
+  check(!packed || (!numbers && packed->data && !integers(packed->format) && packed->by_rows == transpose_b &&
+                    !transpose_a && rowwise),
+        "gemm", "a packed matrix must hold numbers, be packed the way it is read, and stand in place of b");
+  // Of a packed matrix its shape counts here.
+  const Tensor b = packed ? Tensor::outline(packed->shape(), packed->data.dtype()) : numbers;
   check(a.defined() && b.defined() && c.defined(), "gemm", "a, b and c must be tensors");
+  const Device b_device = packed ? packed->data.device() : b.device();
   const auto operands = [&] {
     return cat("a ", a.dtype(), a.shape(), transpose_a ? " transposed" : "", ", b ", b.dtype(), b.shape(),
                transpose_b ? " transposed" : "", ", c ", c.dtype(), c.shape());
@@ -29,16 +35,17 @@ void check_args(const GemmArgs& args) {
   if (bias && (bias.shape() != Shape{c.dim(1)} || bias.dtype() != bias_type))
     fail("gemm", "bias must be ", bias_type, Shape{c.dim(1)}, ", got ", bias.dtype(), bias.shape(), " with ",
          operands());
-  if (a.device() != c.device() || b.device() != c.device() || (bias && bias.device() != c.device()))
+  if (a.device() != c.device() || b_device != c.device() || (bias && bias.device() != c.device()))
     fail("gemm", "a, b, c and bias must all be on the meta device or none: ", operands());
 }
 
 void run_reference(const Product& product) {
   const GemmArgs& args = *product.args;
   const int64_t M = args.c.dim(0), N = args.c.dim(1), K = args.a.dim(args.transpose_a ? 0 : 1);
+  const Tensor b = args.packed ? unpacked(*args.packed) : args.b;
   const auto run = [&]<class T, class Out, class Bias>(T, Out, Bias) {
-    ref::gemm(args.a.data<T>(), args.b.data<T>(), args.bias ? args.bias.data<Bias>() : nullptr, args.c.data<Out>(), M,
-              N, K, args.transpose_a, args.transpose_b, args.accumulate);
+    ref::gemm(args.a.data<T>(), b.data<T>(), args.bias ? args.bias.data<Bias>() : nullptr, args.c.data<Out>(), M, N, K,
+              args.transpose_a, args.transpose_b, args.accumulate);
   };
   if (args.c.dtype() == DType::f64)
     run(double(), double(), double());
@@ -56,9 +63,10 @@ Product product_of(const GemmArgs& args) {
           .N = args.c.dim(1),
           .K = args.a.dim(args.transpose_a ? 0 : 1),
           .a = args.a.raw(),
-          .b = args.b.raw(),
+          .b = args.packed ? args.packed->data.raw() : args.b.raw(),
           .bias = args.bias && args.bias.dtype() == DType::f32 ? static_cast<const float*>(args.bias.raw()) : nullptr,
           .c = args.c.raw(),
+          .packed = args.packed != nullptr,
           .transpose_a = args.transpose_a,
           .transpose_b = args.transpose_b,
           .accumulate = args.accumulate,
@@ -72,7 +80,7 @@ const char* refuse_f64(const Product& p) {
 }
 
 const char* refuse_skinny(const Product& p) {
-  if (p.M > kSkinnyRows) return "too many rows";
+  if (p.M > (p.packed ? kSkinnyPackedRows : kSkinnyRows)) return "too many rows";
   return refuse_f64(p);
 }
 
@@ -104,8 +112,8 @@ int64_t workspace_of(const Product& p) {
 Cost cost(const GemmArgs& args) {
   const double K = double(args.a.dim(args.transpose_a ? 0 : 1));
   return {2 * double(args.c.numel()) * K,
-          double(args.a.bytes() + args.b.bytes() + (args.accumulate ? 2 : 1) * args.c.bytes() +
-                 (args.bias ? args.bias.bytes() : 0))};
+          double(args.a.bytes() + (args.packed ? args.packed->bytes() : args.b.bytes()) +
+                 (args.accumulate ? 2 : 1) * args.c.bytes() + (args.bias ? args.bias.bytes() : 0))};
 }
 
 void gemm(const GemmArgs& args) {

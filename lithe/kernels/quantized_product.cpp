@@ -18,15 +18,15 @@ void product_ref(const QuantizedProduct& p) {
     ref::quantized_product<bf16, bf16>(a);
 }
 
-void gather_ref(const QuantizedGather& g) {
-  const QuantizedGatherArgs& a = *g.args;
+void gather_ref(const PackedGather& g) {
+  const PackedGatherArgs& a = *g.args;
   if (a.out.dtype() == DType::bf16)
-    ref::quantized_gather<bf16>(a);
+    ref::packed_gather<bf16>(a);
   else
-    ref::quantized_gather<float>(a);
+    ref::packed_gather<float>(a);
 }
 
-void check_matrix(const char* op, const QuantizedMatrix* w) { check(w && w->data, op, "needs a packed matrix"); }
+void check_matrix(const char* op, const PackedMatrix* w) { check(w && w->data, op, "needs a packed matrix"); }
 
 }  // namespace
 
@@ -38,7 +38,8 @@ Cost cost(const QuantizedProductArgs& a) {
 void quantized_product(const QuantizedProductArgs& args) {
   const char* op = "quantized_product";
   check_matrix(op, args.w);
-  const QuantizedMatrix& w = *args.w;
+  const PackedMatrix& w = *args.w;
+  check(integers(w.format), op, "'", w.name, "' holds ", name_of(w.format), " numbers; gemm multiplies with those");
   const auto& [x, matrix, y, bias] = args;
   check(x.defined() && y.defined() && x.cols() == w.inputs && y.shape() == Shape{x.rows(), w.outputs}, op,
         "x must be [M,", w.inputs, "] and y [M,", w.outputs, "] for the weights '", w.name, "', got ",
@@ -74,34 +75,35 @@ void quantized_product(const QuantizedProductArgs& args) {
       product);
 }
 
-Cost cost(const QuantizedGatherArgs& a) {
+Cost cost(const PackedGatherArgs& a) {
   const double read = double(a.ids.numel()) * double(a.table->bytes()) / double(a.table->outputs);
   return {double(a.out.numel()), bytes_of({a.ids, a.out}) + read};
 }
 
-void quantized_gather(const QuantizedGatherArgs& args) {
-  const char* op = "quantized_gather";
+void packed_gather(const PackedGatherArgs& args) {
+  const char* op = "packed_gather";
   check_matrix(op, args.table);
-  const QuantizedMatrix& t = *args.table;
+  const PackedMatrix& t = *args.table;
   check(t.by_rows, op, "'", t.name, "' is packed by its columns; a table must be packed by its rows");
   check(args.out.defined() && args.out.cols() == t.inputs &&
             (args.out.dtype() == DType::f32 || args.out.dtype() == DType::bf16),
         op, "out must be f32 or bf16 [N,", t.inputs, "], got ",
         args.out ? cat(args.out.dtype(), args.out.shape()) : "none");
   check_vector(op, {"ids", args.ids}, args.out.rows(), DType::i32, {"out", args.out});
-  const QuantizedGather gather{
+  const PackedGather gather{
       .args = &args,
+      .format = t.format,
       .N = args.ids.numel(),
       .K = t.inputs,
       .w = static_cast<const uint8_t*>(t.data.raw()),
-      .w_scales = t.group ? nullptr : static_cast<const float*>(t.scales.raw()),
+      .w_scales = t.format == PackedFormat::int8 ? static_cast<const float*>(t.scales.raw()) : nullptr,
       .group = t.group,
       .panel_bytes = t.panel_bytes(),
       .group_bytes = t.group_bytes(),
   };
-  run_kernel<QuantizedGather>(op, args.out.is_meta(),
-                              {LITHE_CPU_LIST(quantized_gather, nullptr), {"ref", Isa::generic, nullptr, gather_ref}},
-                              gather);
+  run_kernel<PackedGather>(op, args.out.is_meta(),
+                           {LITHE_CPU_LIST(packed_gather, nullptr), {"ref", Isa::generic, nullptr, gather_ref}},
+                           gather);
 }
 
 }  // namespace lithe::kernels

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "lithe/kernels/kernel.h"
-#include "lithe/kernels/quantized_matrix.h"
+#include "lithe/kernels/packed_matrix.h"
 
 namespace lithe::kernels {
 
@@ -13,7 +13,7 @@ namespace lithe::kernels {
 /// infinity or NaN gives NaN; one whose largest magnitude is below 2^-100 counts as zero.
 struct QuantizedProductArgs {
   Tensor x;
-  const QuantizedMatrix* w = nullptr;
+  const PackedMatrix* w = nullptr;
   Tensor y, bias = {};
 };
 Cost cost(const QuantizedProductArgs& args);
@@ -21,12 +21,12 @@ void quantized_product(const QuantizedProductArgs& args);
 
 /// out[i,:] = factor * row ids[i] of a matrix with rows as outputs; ids i32 [N], each below `outputs` (the caller has
 /// checked them); out [N, inputs] f32 or bf16.
-struct QuantizedGatherArgs {
-  const QuantizedMatrix* table = nullptr;
+struct PackedGatherArgs {
+  const PackedMatrix* table = nullptr;
   Tensor ids, out;
   double scale = 1;
 };
-Cost cost(const QuantizedGatherArgs& args);
-void quantized_gather(const QuantizedGatherArgs& args);
+Cost cost(const PackedGatherArgs& args);
+void packed_gather(const PackedGatherArgs& args);
 
 }  // namespace lithe::kernels

@@ -20,7 +20,8 @@ Model::Model(const ModelConfig& config, const ModelOptions& options) : config_(c
               .layers = config.num_hidden_layers,
               .trainable = options.trainable,
               .initialised = options.initialised,
-              .integers = options.integers ? *options.integers : std::set<std::string>{}};
+              .integers = options.integers ? *options.integers : std::set<std::string>{},
+              .packed = options.packed ? *options.packed : std::map<std::string, bool>{}};
   const Registry& registry = Registry::instance();
   const Scope root(context_);
   const auto embedding = [&](const ModelConfig& of, const Scope& scope) {
@@ -145,6 +146,18 @@ void save_weights(const Model& model, const Path& file) {
 
 namespace {
 
+// A piece at a time, so that the numbers do not stand beside the packed ones.
+void read_packed(const SafetensorsFile& in, const kernels::PackedMatrix& m) {
+  constexpr int64_t kPiece = 1 << 20;
+  const MemoryScope scratch(MemoryClass::workspace);
+  const int64_t rows = m.shape()[0], piece = std::max<int64_t>(1, kPiece / m.shape()[1]);
+  for (int64_t first = 0; first < rows; first += piece) {
+    const Tensor numbers = empty({std::min(piece, rows - first), m.shape()[1]}, m.data.dtype(), m.data.device());
+    in.read_rows(m.name, first, numbers);
+    kernels::pack_rows(m, first, numbers);
+  }
+}
+
 void load(Model& model, const Path& file, bool with_head) {
   const auto wanted = [&](const std::string& name) { return with_head || !name.starts_with("head."); };
   const SafetensorsFile in(file);
@@ -170,6 +183,8 @@ void load(Model& model, const Path& file, bool with_head) {
       continue;
     else if (quantized.has(p.name))
       quantized.load(p);
+    else if (const kernels::PackedMatrix* matrix = p.master.packed())
+      read_packed(in, *matrix);
     else
       in.read(p.name, p.master.value());
   model.parameters().refresh_shadows();

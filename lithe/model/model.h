@@ -11,7 +11,8 @@ struct ModelOptions {
   DType compute = DType::f32;  // rows
   uint64_t seed = 1;
   bool trainable = false;
-  const std::set<std::string>* integers = nullptr;  // parameters that load_weights() gives integer weights
+  const std::set<std::string>* integers = nullptr;      // parameters that load_weights() gives integer weights
+  const std::map<std::string, bool>* packed = nullptr;  // parameters packed for inference: packed_products()
   bool initialised = true;  // false where load_weights() follows, which fills every parameter or throws
 };
 

@@ -23,16 +23,16 @@ std::set<std::string> read_list(const std::string& text, const std::string& orig
 
 QuantizedWeights::QuantizedWeights(const SafetensorsFile& file, const std::string& origin)
     : file_(file), origin_(origin) {
-  using kernels::QuantizedFormat;
+  using kernels::PackedFormat;
   const auto& entries = file.entries();
-  for (const auto format : {QuantizedFormat::int8, QuantizedFormat::int4}) {
+  for (const auto format : {PackedFormat::int8, PackedFormat::int4}) {
     const std::string suffix = cat(".", name_of(format));
     for (const auto& [name, values] : entries) {
       if (!name.ends_with(suffix)) continue;
       const std::string parameter = name.substr(0, name.size() - suffix.size());
       const auto scales = entries.find(parameter + kScales);
       if (scales == entries.end()) continue;  // another tensor that is named so: not ours
-      kernels::QuantizedMatrix m;
+      kernels::PackedMatrix m;
       m.format = format;
       m.name = parameter;
       const Shape &v = values.shape, &s = scales->second.shape;
@@ -42,7 +42,7 @@ QuantizedWeights::QuantizedWeights(const SafetensorsFile& file, const std::strin
       };
       require(!matrices_.count(parameter) && v.rank() == 2 && v[0] >= 1 && v[1] >= 1);
       m.outputs = v[0];
-      if (format == QuantizedFormat::int8) {
+      if (format == PackedFormat::int8) {
         require(values.dtype == DType::i8 && scales->second.dtype == DType::f32 && s == Shape{v[0]});
         m.inputs = v[1];
       } else {
@@ -79,9 +79,9 @@ std::string QuantizedWeights::parameter_of(const std::string& name) const {
 }
 
 void QuantizedWeights::check_fits(const Parameter& p) const {
-  const kernels::QuantizedMatrix& m = matrices_.at(p.name);
-  check(p.master.quantized() || p.master.device() == Device::meta, "load", "'", origin_, "': '", p.name, "' holds ",
-        name_of(m.format),
+  const kernels::PackedMatrix& m = matrices_.at(p.name);
+  check((p.master.packed() && kernels::integers(p.master.packed()->format)) || p.master.device() == Device::meta,
+        "load", "'", origin_, "': '", p.name, "' holds ", name_of(m.format),
         " weights, which cannot be trained or compared as numbers; use the model it was quantised from");
   const Shape& shape = p.master.shape();
   const bool matrix = shape.rank() == 2;
@@ -94,7 +94,7 @@ void QuantizedWeights::check_fits(const Parameter& p) const {
 void QuantizedWeights::load(Parameter& p) const {
   check_fits(p);
   const MemoryScope memory(MemoryClass::weights);
-  auto m = std::make_shared<kernels::QuantizedMatrix>(matrices_.at(p.name));
+  auto m = std::make_shared<kernels::PackedMatrix>(matrices_.at(p.name));
   m->inputs = p.master.shape()[m->by_rows ? 1 : 0];
   const auto read = [&](const std::string& name) {
     const auto& entry = file_.entries().at(name);
@@ -112,7 +112,7 @@ std::set<std::string> integer_weights(const Path& file) {
   return QuantizedWeights(in, file.string()).names();
 }
 
-void QuantizedFile::add(const kernels::QuantizedMatrix& m, const kernels::QuantizedTensors& parts) {
+void QuantizedFile::add(const kernels::PackedMatrix& m, const kernels::QuantizedTensors& parts) {
   tensors[cat(m.name, ".", name_of(m.format))] = parts.values;
   tensors[m.name + kScales] = parts.scales;
   if (m.by_rows) by_rows.insert(m.name);

@@ -4,7 +4,7 @@
 
 #include <set>
 
-#include "lithe/kernels/quantized_matrix.h"
+#include "lithe/kernels/packed_matrix.h"
 #include "lithe/model/safetensors.h"
 #include "lithe/nn/module.h"
 
@@ -27,8 +27,8 @@ class QuantizedWeights {
  private:
   const SafetensorsFile& file_;
   std::string origin_;
-  std::map<std::string, kernels::QuantizedMatrix> matrices_;  // without contents
-  std::map<std::string, std::string> parts_;                  // tensor -> parameter
+  std::map<std::string, kernels::PackedMatrix> matrices_;  // without contents
+  std::map<std::string, std::string> parts_;               // tensor -> parameter
 };
 
 /// Parameters of a safetensors file that are integer weights; empty for a file of numbers.
@@ -40,7 +40,7 @@ struct QuantizedFile {
   std::map<std::string, std::string> metadata{{"format", "lithe"}};
   std::set<std::string> by_rows;
 
-  void add(const kernels::QuantizedMatrix& matrix, const kernels::QuantizedTensors& parts);
+  void add(const kernels::PackedMatrix& matrix, const kernels::QuantizedTensors& parts);
   void write(const Path& file);
 };
 

@@ -112,37 +112,56 @@ void SafetensorsFile::parse() {
     if (ranges[i].first < ranges[i - 1].second) refuse("two tensors overlap at byte ", ranges[i].first);
 }
 
-void SafetensorsFile::read(const std::string& name, const Tensor& to) const {
+const SafetensorsFile::Entry& SafetensorsFile::entry(const std::string& name) const {
   const auto found = entries_.find(name);
   check(found != entries_.end(), "safetensors", "'", origin_, "' has no tensor '", name, "'");
-  const Entry& e = found->second;
+  return found->second;
+}
+
+void SafetensorsFile::read(const std::string& name, const Tensor& to) const {
+  const Entry& e = entry(name);
   check(e.shape == to.shape(), "safetensors", "'", origin_, "': tensor '", name, "' is ", e.shape, ", the model needs ",
         to.shape());
-  if (to.is_meta()) return;
-  const char* from = bytes_.data() + data_ + e.begin;
-  if (e.dtype == to.dtype()) {
-    if (e.end > e.begin) std::memcpy(to.raw(), from, size_t(e.end - e.begin));
-    file_.forget(data_ + e.begin, e.end - e.begin);
-    return;
-  }
+  copy(e, 0, to);
+}
+
+void SafetensorsFile::read_rows(const std::string& name, int64_t first, const Tensor& to) const {
+  const Entry& e = entry(name);
+  check(e.shape.rank() == 2 && to.shape().rank() == 2 && e.shape[1] == to.cols() && first >= 0 &&
+            first + to.rows() <= e.shape[0],
+        "safetensors", "'", origin_, "': tensor '", name, "' is ", e.shape, ", which has no rows ", to.shape(), " at ",
+        first);
+  copy(e, first * to.cols(), to);
+}
+
+// Elements of e from `first` on, as many as `to` has.
+void SafetensorsFile::copy(const Entry& e, int64_t first, const Tensor& to) const {
+  if (to.is_meta() || to.numel() == 0) return;
   const int64_t size = size_of(e.dtype);
-  for (int64_t i = 0; i < to.numel(); ++i) {
-    double value = 0;
-    const auto load = [&]<class T>(T v) {
-      std::memcpy(&v, from + i * size, sizeof v);
-      return double(v);
+  const uint64_t begin = data_ + e.begin + uint64_t(first * size), bytes = uint64_t(to.numel() * size);
+  const char* from = bytes_.data() + begin;
+  if (e.dtype == to.dtype()) {
+    std::memcpy(to.raw(), from, bytes);
+  } else {
+    const auto convert = [&]<class T>(T v) {
+      dispatch_float(to.dtype(), [&]<class To>() {
+        for (int64_t i = 0; i < to.numel(); ++i) {
+          std::memcpy(&v, from + i * size, sizeof v);
+          to.data<To>()[i] = To(v);
+        }
+      });
     };
     switch (e.dtype) {
-      case DType::f64: value = load(double()); break;
-      case DType::f32: value = load(float()); break;
-      case DType::bf16: value = load(bf16()); break;
-      case DType::i64: value = load(int64_t()); break;
-      case DType::i32: value = load(int32_t()); break;
-      case DType::u8: value = load(uint8_t()); break;
-      case DType::i8: value = load(int8_t()); break;
+      case DType::f64: convert(double()); break;
+      case DType::f32: convert(float()); break;
+      case DType::bf16: convert(bf16()); break;
+      case DType::i64: convert(int64_t()); break;
+      case DType::i32: convert(int32_t()); break;
+      case DType::u8: convert(uint8_t()); break;
+      case DType::i8: convert(int8_t()); break;
     }
-    set_value(to, i, value);
   }
+  file_.forget(begin, bytes);
 }
 
 }  // namespace lithe

@@ -30,6 +30,8 @@ class SafetensorsFile {
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
   /// Copies tensor `name` into `to` (same shape), converting between floating types.
   void read(const std::string& name, const Tensor& to) const;
+  /// The same for some rows of a matrix, from row `first` on.
+  void read_rows(const std::string& name, int64_t first, const Tensor& to) const;
 
  private:
   MappedFile file_;
@@ -39,6 +41,8 @@ class SafetensorsFile {
   std::map<std::string, Entry> entries_;
   std::map<std::string, std::string> metadata_;
   void parse();
+  const Entry& entry(const std::string& name) const;
+  void copy(const Entry& e, int64_t first, const Tensor& to) const;
 };
 
 }  // namespace lithe

@@ -1,6 +1,7 @@
 #include "lithe/nn/module.h"
 
 #include "lithe/kernels/elementwise.h"
+#include "lithe/kernels/packed_matrix.h"
 #include "lithe/ops/basic.h"
 #include "lithe/ops/linear.h"
 
@@ -36,9 +37,24 @@ Parameter* Scope::parameter(const std::string& name, const Shape& shape, InitRol
   // Vectors (norms, biases) stay wide when the matrices are stored in bf16: kernels expect that.
   const DType dtype = !matrix && c.dtype == DType::bf16 ? DType::f32 : c.dtype;
   const std::string path = full(name);
-  if (c.integers.count(path)) return context_->parameters->add({path, Tensor(shape, dtype, Device::meta), {}, true});
-  Tensor value = empty(shape, dtype, c.device);
-  if (c.initialised) initialise(value, init ? *init : c.init, role, path, c.seed, layer_, c.layers);
+  if (c.integers.count(path)) return context_->parameters->add({path, Tensor::outline(shape, dtype), {}, true});
+  const auto made = [&] {
+    const Tensor value = empty(shape, dtype, c.device);
+    if (c.initialised) initialise(value, init ? *init : c.init, role, path, c.seed, layer_, c.layers);
+    return value;
+  };
+  if (const auto found = c.packed.find(path); found != c.packed.end() && c.compute != DType::f64) {
+    auto m = std::make_shared<kernels::PackedMatrix>();
+    m->format = c.compute == DType::f32 ? kernels::PackedFormat::f32 : kernels::PackedFormat::bf16;
+    m->name = path;
+    m->by_rows = found->second;
+    m->outputs = shape[m->by_rows ? 0 : 1];
+    m->inputs = shape[m->by_rows ? 1 : 0];
+    kernels::allocate(*m, c.device);
+    if (c.initialised) kernels::pack_rows(*m, 0, made());
+    return context_->parameters->add({path, Var(std::move(m), c.compute), {}, true});
+  }
+  const Tensor value = made();
   Parameter p{path, c.trainable ? Var::leaf(value) : Var(value), {}, matrix};
   if (matrix && c.compute == DType::bf16 && dtype == DType::f32) {
     p.shadow = empty(shape, DType::bf16, c.device);

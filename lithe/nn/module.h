@@ -2,6 +2,7 @@
 #pragma once
 
 #include <deque>
+#include <map>
 #include <set>
 
 #include "lithe/autograd/var.h"
@@ -13,7 +14,7 @@ namespace lithe {
 /// A trainable tensor. `name` is its name in checkpoints ("layers.0.ffn.up.weight").
 struct Parameter {
   std::string name;
-  Var master;     // what the optimiser updates; for inference it may hold integer weights
+  Var master;     // what the optimiser updates; for inference it may be packed
   Tensor shadow;  // bf16 copy that products read, when training in bf16; else none
   bool decay;     // weight decay applies: matrices and tables, not vectors
 
@@ -48,6 +49,7 @@ struct BuildContext {
   bool trainable = true;
   bool initialised = true;
   std::set<std::string> integers;  // matrices made without numbers (on the meta device): integer weights come for them
+  std::map<std::string, bool> packed;  // matrices made packed for inference, and whether by their rows
 };
 
 /// A place in the tree of parts: a path, and the layer it is in.

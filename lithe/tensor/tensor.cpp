@@ -27,6 +27,12 @@ std::ostream& operator<<(std::ostream& out, const Shape& shape) {
 Tensor::Tensor(Shape shape, DType dtype, Device device)
     : storage_(std::make_shared<Storage>(device, shape.numel() * size_of(dtype))), shape_(shape), dtype_(dtype) {}
 
+Tensor Tensor::outline(Shape shape, DType dtype) {
+  Tensor out({0}, dtype, Device::meta);
+  out.shape_ = shape;
+  return out;
+}
+
 Tensor Tensor::slice(int64_t begin, int64_t end) const {
   check(shape_.rank() >= 1 && 0 <= begin && begin <= end && end <= shape_[0], "slice", "rows [", begin, ",", end,
         ") of ", shape_);

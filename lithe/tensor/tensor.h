@@ -33,6 +33,8 @@ class Tensor {
  public:
   Tensor() = default;
   Tensor(Shape shape, DType dtype, Device device);
+  /// Shape and dtype alone, on the meta device, of no bytes in its books.
+  static Tensor outline(Shape shape, DType dtype);
 
   bool defined() const { return storage_ != nullptr; }
   explicit operator bool() const { return defined(); }

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "lithe/model/packable.h"
 #include "lithe/model/quantized_weights.h"
 #include "tests/support/errors.h"
 #include "tests/support/model_kit.h"
@@ -12,7 +13,7 @@
 namespace lithe {
 namespace {
 
-using kernels::QuantizedFormat;
+using kernels::PackedFormat;
 
 ModelConfig config_of(const std::string& more = "") {
   return kit::model_config(
@@ -45,16 +46,18 @@ Tensor logits_of(const Model& model, const kit::Batch& batch) {
 }
 
 // Every matrix that products or look-ups read; what is read otherwise stays numbers.
-TEST(IntegerMatrices, AreFoundByOnePassOverTheModel) {
-  const auto tied = integer_matrices(config_of());
+TEST(PackableMatrices, AreFoundByOnePassOverTheModel) {
+  const auto tied = packable_matrices(config_of());
   EXPECT_EQ(tied.size(), 1u + 2 * 6);
-  EXPECT_TRUE(tied.at("embedding.weight"));
-  EXPECT_FALSE(tied.at("layers.1.ffn.down.weight"));
-  const auto untied = integer_matrices(config_of("tie_word_embeddings: false, position: learned"));
-  EXPECT_FALSE(untied.at("head.weight"));
-  EXPECT_TRUE(untied.at("embedding.weight"));
+  EXPECT_TRUE(tied.at("embedding.weight").by_rows);
+  EXPECT_FALSE(tied.at("layers.1.ffn.down.weight").by_rows);
+  const auto untied = packable_matrices(config_of("tie_word_embeddings: false, position: learned"));
+  EXPECT_FALSE(untied.at("head.weight").by_rows);
+  EXPECT_TRUE(untied.at("head.weight").product);
+  EXPECT_TRUE(untied.at("embedding.weight").by_rows);
+  EXPECT_FALSE(untied.at("embedding.weight").product);
   EXPECT_FALSE(untied.count("position.weight"));
-  const auto mixed = integer_matrices(kit::model_config(
+  const auto mixed = packable_matrices(kit::model_config(
       "{vocab_size: 37, hidden_size: 24, num_hidden_layers: 1, max_position_embeddings: 16, mixer: linear}"));
   EXPECT_FALSE(mixed.count("layers.0.mixer.weight"));
   EXPECT_TRUE(mixed.count("layers.0.ffn.down.weight"));
@@ -66,16 +69,16 @@ TEST_F(Quantize, PredictsLikeItsIntegersAsNumbers) {
   const ModelConfig config = config_of();
   const Model model = random_model(config);
   const kit::Batch batch = kit::random_batch({5, 9, 1}, 37, 2);
-  for (const auto& [format, dtype] : {std::pair{QuantizedFormat::int8, DType::f32},
-                                      {QuantizedFormat::int4, DType::f32},
-                                      {QuantizedFormat::int8, DType::bf16}}) {
+  for (const auto& [format, dtype] : {std::pair{PackedFormat::int8, DType::f32},
+                                      {PackedFormat::int4, DType::f32},
+                                      {PackedFormat::int8, DType::bf16}}) {
     const Model source = random_model(config, dtype);
     const auto integers = quantised(source, {.format = format});
     const auto run = [&](double relative, uint64_t seed) {
       Model wide(config, {.dtype = DType::f64, .compute = DType::f64});
       for (Parameter& p : wide.parameters().all()) {
         const Var& from = integers->parameters().find(p.name)->master;
-        const kernels::QuantizedMatrix* q = from.quantized();
+        const kernels::PackedMatrix* q = from.packed();
         for (int64_t i = 0; i < p.master.value().numel(); ++i) {
           const int64_t row = i / p.master.cols(), column = i % p.master.cols();
           const int64_t n = q && q->by_rows ? row : column, k = q && q->by_rows ? column : row;
@@ -94,7 +97,7 @@ TEST_F(Quantize, PredictsLikeItsIntegersAsNumbers) {
 
 TEST_F(Quantize, FilesLoadToTheSameBits) {
   for (const bool tied : {true, false})
-    for (const auto format : {QuantizedFormat::int8, QuantizedFormat::int4}) {
+    for (const auto format : {PackedFormat::int8, PackedFormat::int4}) {
       const ModelConfig config = config_of(cat("tie_word_embeddings: ", tied ? "true" : "false"));
       const Model model = random_model(config);
       const auto made = quantised(model, {.format = format, .group_size = 64, .keep = {"layers.0.*"}});
@@ -105,7 +108,7 @@ TEST_F(Quantize, FilesLoadToTheSameBits) {
       const kit::Batch batch = kit::random_batch({7, 3}, 37, 2);
       EXPECT_EQ(kit::bit_difference(logits_of(loaded, batch), logits_of(*made, batch)), "");
       for (const Parameter& p : loaded.parameters().all())
-        EXPECT_EQ(bool(p.master.quantized()), integers.count(p.name) > 0);
+        EXPECT_EQ(bool(p.master.packed()), integers.count(p.name) > 0);
       for (const QuantizedLayer& layer : layers_) {
         EXPECT_EQ(layer.format, integers.count(layer.name) ? name_of(format) : "kept") << layer.name;
         EXPECT_EQ(layer.weight_error > 0, integers.count(layer.name) > 0);
@@ -117,7 +120,7 @@ TEST_F(Quantize, FilesLoadToTheSameBits) {
 // the rows' sums (the integers themselves are exact).
 TEST_F(Quantize, SequencesDoNotDependOnTheirBatch) {
   const Model model = random_model(config_of());
-  const auto integers = quantised(model, {.format = QuantizedFormat::int4});
+  const auto integers = quantised(model, {.format = PackedFormat::int4});
   const kit::Batch batch = kit::random_batch({6, 11, 2}, 37, 5);
   const Tensor all = logits_of(*integers, batch);
   int64_t at = 0;
@@ -135,7 +138,7 @@ TEST_F(Quantize, MeasuresWhatChanged) {
                                                      {.vocab_size = 37, .end_of_text = 0});
   const BatchOrder windows(text, 8, 8, 0, false);
   std::vector<double> kl;
-  for (const auto format : {QuantizedFormat::int8, QuantizedFormat::int4}) {
+  for (const auto format : {PackedFormat::int8, PackedFormat::int4}) {
     const auto integers = quantised(model, {.format = format});
     const PredictionChange same = compare_predictions(model, model, windows, 100, layers_);
     EXPECT_EQ(same.tokens, 15);
@@ -180,7 +183,7 @@ TEST_F(Quantize, DamagedFilesAreRefused) {
   const Model model = random_model(config);
   const auto refused = [&](const std::function<void(QuantizedFile&)>& damage, const std::string& words) {
     QuantizedFile out;
-    kernels::QuantizedMatrix m{QuantizedFormat::int4, 24, 40, 32, false, "layers.1.ffn.down.weight", {}, {}};
+    kernels::PackedMatrix m{PackedFormat::int4, 24, 40, 32, false, "layers.1.ffn.down.weight", {}, {}};
     for (const Parameter& p : model.parameters().all())
       if (p.name != m.name) out.tensors[p.name] = p.master.value();
     out.add(m, round_matrix(const_cast<Model&>(model).parameters().find(m.name)->master.value(), m));

@@ -10,7 +10,7 @@
 namespace lithe {
 namespace {
 
-using kernels::QuantizedFormat, kernels::QuantizedMatrix;
+using kernels::PackedFormat, kernels::PackedMatrix;
 
 std::vector<int64_t> integers(const std::vector<float>& x, const Rounding& r) {
   std::vector<int64_t> out;
@@ -63,7 +63,7 @@ TEST(Rounding, OfAMatrixFollowsItsOutputs) {
     for (int64_t k = 0; k < K; ++k) turned.data<float>()[k * N + n] = n == 9 ? 0 : w.data<float>()[n * K + k];
   for (int64_t k = 0; k < K; ++k) w.data<float>()[9 * K + k] = 0;
   for (const int64_t group : {0, 32, 64}) {
-    QuantizedMatrix m{group ? QuantizedFormat::int4 : QuantizedFormat::int8, N, K, group, true, "w", {}, {}}, t = m;
+    PackedMatrix m{group ? PackedFormat::int4 : PackedFormat::int8, N, K, group, true, "w", {}, {}}, t = m;
     t.by_rows = false;
     const auto parts = round_matrix(w, m), others = round_matrix(turned, t);
     EXPECT_EQ(kit::bit_difference(parts.values, others.values), "");
@@ -84,7 +84,7 @@ TEST(Rounding, OfAMatrixFollowsItsOutputs) {
 
 TEST(Rounding, SearchesTheStepOfAGroup) {
   const Tensor w = kit::normal({8, 64}, DType::f32, 4);
-  QuantizedMatrix m{QuantizedFormat::int4, 8, 64, 32, true, "w", {}, {}};
+  PackedMatrix m{PackedFormat::int4, 8, 64, 32, true, "w", {}, {}};
   kernels::pack(m, round_matrix(w, m));
   double plain = 0, size = 0;
   for (int64_t g = 0; g < 16; ++g) {
@@ -100,7 +100,7 @@ TEST(Rounding, SearchesTheStepOfAGroup) {
 TEST(Rounding, RefusesWhatIsNotANumber) {
   const Tensor w = kit::normal({4, 4}, DType::f32, 5);
   set_value(w, 7, std::numeric_limits<double>::quiet_NaN());
-  const QuantizedMatrix m{QuantizedFormat::int8, 4, 4, 0, true, "layer", {}, {}};
+  const PackedMatrix m{PackedFormat::int8, 4, 4, 0, true, "layer", {}, {}};
   try {
     round_matrix(w, m);
     FAIL();

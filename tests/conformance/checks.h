@@ -33,6 +33,8 @@ std::string check_decoding_together(const PartCase& c, DType compute);
 std::string check_reordering(const PartCase& c);
 /// Forgetting the last tokens and feeding them again gives the same bits; feeding others gives those others' rows.
 std::string check_truncation(const PartCase& c);
+/// Packed for inference, a model from a file gives the same bits: rows, logits, loss, decoding.
+std::string check_packed(const PartCase& c, DType compute);
 
 // resources.cpp
 /// DecodeState::bytes and the ledger agree with the parts' formula.

@@ -100,6 +100,9 @@ TEST_P(PlacedPart, DecodingTogetherIsDecodingAlone) {
   for (DType compute : {DType::f64, DType::f32, DType::bf16})
     EXPECT_EQ(check_decoding_together(GetParam(), compute), "") << compute;
 }
+TEST_P(PlacedPart, PackedWeightsGiveTheSameBits) {
+  for (DType compute : {DType::f32, DType::bf16}) EXPECT_EQ(check_packed(GetParam(), compute), "") << compute;
+}
 TEST_P(PlacedPart, StatesCanBeReordered) { EXPECT_EQ(check_reordering(GetParam()), ""); }
 TEST_P(PlacedPart, StatesCanBeTruncated) { EXPECT_EQ(check_truncation(GetParam()), ""); }
 TEST_P(PlacedPart, StateBytesAreTheFormulas) { EXPECT_EQ(check_state_bytes(GetParam()), ""); }

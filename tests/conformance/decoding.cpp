@@ -1,4 +1,6 @@
+#include "lithe/model/packable.h"
 #include "tests/conformance/checks.h"
+#include "tests/support/process.h"
 
 namespace lithe::conformance {
 namespace {
@@ -230,6 +232,38 @@ std::string check_truncation(const PartCase& c) {
     x.erase(x.begin(), x.begin() + 2 * model->config().hidden_size);
   }
   return kit::compare({{"another end", kit::values(kit::concatenate(session.rows[0]))}}, bound);
+}
+
+std::string check_packed(const PartCase& c, DType compute) {
+  const auto plain = build(c, compute, compute);
+  const kit::Scratch scratch;
+  const Path file = scratch.path() / "model.safetensors";
+  save_weights(*plain, file);
+  const auto products = packed_products(plain->config());
+  Model packed(plain->config(), {.dtype = compute, .compute = compute, .packed = &products, .initialised = false});
+  load_weights(packed, file);
+  size_t matrices = 0;
+  for (const Parameter& p : packed.parameters().all()) matrices += p.master.packed() != nullptr;
+  if (matrices != products.size()) return cat(matrices, " matrices are packed, not ", products.size());
+
+  const Ids sequence = ids(9, *plain, 21);
+  const kit::Batch batch = kit::random_batch({5, 3}, plain->config(), 8);
+  const Tensor labels = kit::labels_for(*plain, batch);
+  const auto results = [&](const Model& model) {
+    Session session(model, 1);
+    session.feed({part(sequence, 0, 4)});
+    for (int64_t t = 4; t < 9; ++t) session.feed({part(sequence, t, t + 1)});
+    const Var rows = kit::forward(model, batch);
+    return std::map<std::string, Tensor>{{"decoding", kit::concatenate(session.rows[0])},
+                                         {"rows", rows.value()},
+                                         {"logits", model.logits(rows, batch.sequences).value()},
+                                         {"loss", kit::loss(model, batch, labels, 0, 1).value()}};
+  };
+  const auto want = results(*plain), got = results(packed);
+  for (const auto& [name, x] : want)
+    if (const std::string difference = kit::bit_difference(got.at(name), x); !difference.empty())
+      return name + ": " + difference;
+  return "";
 }
 
 }  // namespace lithe::conformance

@@ -147,6 +147,7 @@ class Suite : public testing::Test {
                                                    {"batch independence", check_batch_independence(c)},
                                                    {"decoding", check_decoding(c, DType::f32)},
                                                    {"decoding together", check_decoding_together(c, DType::f32)},
+                                                   {"packed", check_packed(c, DType::f32)},
                                                    {"reordering", check_reordering(c)},
                                                    {"truncation", check_truncation(c)},
                                                    {"state bytes", check_state_bytes(c)},

@@ -155,6 +155,69 @@ TEST(Gemm, RowsHaveTheSameBitsInAnyBatch) {
   });
 }
 
+PackedMatrix packed(const Tensor& b, bool by_rows, int64_t piece = 1 << 20) {
+  PackedMatrix m{.format = b.dtype() == DType::f32 ? PackedFormat::f32 : PackedFormat::bf16,
+                 .outputs = b.dim(by_rows ? 0 : 1),
+                 .inputs = b.dim(by_rows ? 1 : 0),
+                 .by_rows = by_rows,
+                 .name = "w"};
+  allocate(m, Device::cpu);
+  for (int64_t first = 0; first < b.rows(); first += piece)
+    pack_rows(m, first, b.slice(first, std::min(first + piece, b.rows())));
+  return m;
+}
+
+TEST(Gemm, PackedMatricesGiveTheSameBits) {
+  with_each_isa([&] {
+    for (const Types types : kFast)
+      for (const bool transpose_b : {false, true})
+        for (const auto& [N, K] : {std::pair<int64_t, int64_t>{1, 1}, {33, 2}, {70, 100}, {300, 1601}, {129, 2050}})
+          for (const int64_t M : {1, 2, 14, 15, 33, 530}) {
+            if (M > 100 && N < 300) continue;
+            const Case c{types, M, N, K, false, transpose_b, M % 2 == 0, N > 1, true};
+            SCOPED_TRACE(testing::Message() << c);
+            const GemmArgs plain = make(c);
+            GemmArgs args = plain;
+            const PackedMatrix w = packed(plain.b, transpose_b, 7);
+            const Guarded guarded(plain.c);
+            args.b = {}, args.packed = &w, args.c = guarded.tensor();
+            gemm(plain);
+            gemm(args);
+            guarded.expect_untouched("c");
+            expect_same_bits(args.c, plain.c, "packed");
+          }
+  });
+}
+
+TEST(Gemm, PackedMatricesKeepTheirNumbers) {
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const bool by_rows : {false, true})
+      for (const auto& [rows, cols] : {std::pair<int64_t, int64_t>{1, 1}, {31, 3}, {64, 33}, {5, 97}})
+        for (const int64_t piece : {1, 3, 32, 100}) {
+          const Tensor w = random({rows, cols}, dtype, 5);
+          const PackedMatrix m = packed(w, by_rows, piece);
+          expect_same_bits(unpacked(m), w, cat(dtype, w.shape(), by_rows ? " by rows" : "", " in pieces of ", piece));
+          EXPECT_EQ(m.data.bytes(), m.panels() * m.panel_bytes());
+        }
+  // Converted on the way, and the reference reads them too.
+  const Tensor w = random({40, 35}, DType::f32, 5);
+  const PackedMatrix wide = packed(w, false);
+  PackedMatrix narrow = wide;
+  narrow.format = PackedFormat::bf16;
+  allocate(narrow, Device::cpu);
+  pack_rows(narrow, 0, w);
+  expect_same_bits(unpacked(narrow), convert(w, DType::bf16), "bf16");
+  force_reference(true);
+  const GemmArgs plain = make({kFast[0], 3, 35, 40, false, false, false, true, true});
+  GemmArgs args = plain;
+  const PackedMatrix b = packed(plain.b, false);
+  args.b = {}, args.packed = &b, args.c = empty({3, 35}, DType::f32);
+  gemm(plain);
+  gemm(args);
+  expect_same_bits(args.c, plain.c, "reference");
+  force_reference(false);
+}
+
 TEST(Gemm, RowsHaveTheSameBitsWithAnyNumberOfThreads) {
   const int before = threads();
   for (const Types types : kFast)
@@ -286,6 +349,17 @@ TEST(Gemm, ErrorsNameTheOperands) {
             "gemm: a, b, c and bias must all be on the meta device or none: a f32[4,3], b f32[3,5], c f32[4,5]");
   args.c = {};
   EXPECT_EQ(message_of(args), "gemm: a, b and c must be tensors");
+  args = make({kFast[0], 4, 5, 3});
+  const PackedMatrix w = packed(args.b, false);
+  args.packed = &w;
+  const std::string wrong =
+      "gemm: a packed matrix must hold numbers, be packed the way it is read, and stand in place of b";
+  EXPECT_EQ(message_of(args), wrong);  // beside b
+  args.b = {}, args.rowwise = true, args.transpose_b = true;
+  EXPECT_EQ(message_of(args), wrong);  // by columns
+  args.transpose_b = false, args.a = empty({4, 4}, DType::f32);
+  EXPECT_EQ(message_of(args),
+            "gemm: op(a) must be [M,K], op(b) [K,N] and c [M,N], got a f32[4,4], b f32[3,5], c f32[4,5]");
 }
 
 }  // namespace

@@ -17,13 +17,13 @@ using testing_support::expect_same_bits, testing_support::Guarded, testing_suppo
     testing_support::random_tensor;
 
 struct Format {
-  QuantizedFormat format;
+  PackedFormat format;
   int64_t group;
 };
-constexpr Format kFormats[] = {{QuantizedFormat::int8, 0}, {QuantizedFormat::int4, 32}, {QuantizedFormat::int4, 64}};
+constexpr Format kFormats[] = {{PackedFormat::int8, 0}, {PackedFormat::int4, 32}, {PackedFormat::int4, 64}};
 
 // Every integer of the format, and scales of both signs.
-QuantizedTensors random_weights(const QuantizedMatrix& m, uint64_t seed) {
+QuantizedTensors random_weights(const PackedMatrix& m, uint64_t seed) {
   if (!m.group) {
     const Tensor values = empty({m.outputs, m.inputs}, DType::i8), drawn = random_ints(values.shape(), -127, 128, seed);
     for (int64_t i = 0; i < values.numel(); ++i) values.data<int8_t>()[i] = int8_t(drawn.data<int32_t>()[i]);
@@ -35,8 +35,8 @@ QuantizedTensors random_weights(const QuantizedMatrix& m, uint64_t seed) {
   return {values, random_tensor({m.outputs, m.groups()}, DType::bf16, seed + 1)};
 }
 
-QuantizedMatrix matrix(const Format& f, int64_t N, int64_t K, bool by_rows = true) {
-  QuantizedMatrix m{f.format, N, K, f.group, by_rows, "w", {}, {}};
+PackedMatrix matrix(const Format& f, int64_t N, int64_t K, bool by_rows = true) {
+  PackedMatrix m{f.format, N, K, f.group, by_rows, "w", {}, {}};
   pack(m, random_weights(m, 7));
   return m;
 }
@@ -76,7 +76,7 @@ std::ostream& operator<<(std::ostream& out, const Case& c) {
 // Against the exact sums of integers. The f32 that follows rounds once a group and a few times more.
 void expect_right(const Case& c) {
   SCOPED_TRACE(testing::Message() << c);
-  const QuantizedMatrix w = matrix(c.format, c.N, c.K);
+  const PackedMatrix w = matrix(c.format, c.N, c.K);
   const Tensor x = random_tensor({c.M, c.K}, c.input, 3),
                bias = c.bias ? random_tensor({c.N}, DType::f32, 4) : Tensor();
   const Guarded y(random_tensor({c.M, c.N}, c.output, 5));
@@ -124,7 +124,7 @@ TEST(QuantizedProduct, IsTheExactIntegerProductOnEveryImplementation) {
 TEST(QuantizedProduct, DoesNotOverflow) {
   on_every_implementation([&](const std::string& name) {
     const int64_t K = name == "ref" ? 4000 : 133'000;
-    QuantizedMatrix m{QuantizedFormat::int8, 1, K, 0, true, "w", {}, {}};
+    PackedMatrix m{PackedFormat::int8, 1, K, 0, true, "w", {}, {}};
     QuantizedTensors t{empty({1, K}, DType::i8), empty({1}, DType::f32)};
     std::memset(t.values.raw(), 127, size_t(K));
     t.scales.data<float>()[0] = 1;
@@ -136,7 +136,7 @@ TEST(QuantizedProduct, DoesNotOverflow) {
       EXPECT_NEAR(y.data<float>()[0], sign * 127.0 * 127.0 * double(K), 127.0 * 127 * double(K) * 4 * kF32) << name;
     }
   });
-  QuantizedMatrix m{QuantizedFormat::int8, 1, 133'001, 0, true, "w", {}, {}};
+  PackedMatrix m{PackedFormat::int8, 1, 133'001, 0, true, "w", {}, {}};
   EXPECT_THROW(pack(m, {}), Error);
 }
 
@@ -144,7 +144,7 @@ TEST(QuantizedProduct, DoesNotOverflow) {
 TEST(QuantizedProduct, StaysWithinTheBoundOfRounding) {
   const int64_t M = 3, N = 40, K = 300;
   const Tensor x = random_tensor({M, K}, DType::f32, 1), w = random_tensor({N, K}, DType::f32, 2);
-  QuantizedMatrix m{QuantizedFormat::int8, N, K, 0, true, "w", {}, {}};
+  PackedMatrix m{PackedFormat::int8, N, K, 0, true, "w", {}, {}};
   QuantizedTensors t{empty({N, K}, DType::i8), empty({N}, DType::f32)};
   for (int64_t n = 0; n < N; ++n)
     t.scales.data<float>()[n] = ref::quantize_row(w.data<float>() + n * K, K, t.values.data<int8_t>() + n * K);
@@ -173,7 +173,7 @@ TEST(QuantizedProduct, RowsHaveTheSameBitsInAnyBatchAndWithAnyNumberOfThreads) {
     if (name == "ref") return;
     for (const Format& f : kFormats) {
       const int64_t M = 61, N = 150, K = 200;
-      const QuantizedMatrix w = matrix(f, N, K);
+      const PackedMatrix w = matrix(f, N, K);
       const Tensor x = random_tensor({M, K}, DType::f32, 3), all = empty({M, N}, DType::f32);
       {
         const WithThreads one(1);
@@ -195,7 +195,7 @@ TEST(QuantizedProduct, RowsHaveTheSameBitsInAnyBatchAndWithAnyNumberOfThreads) {
 TEST(QuantizedProduct, RowsThatAreNotFiniteGiveNaNAndTinyOnesZero) {
   on_every_implementation([&](const std::string& name) {
     for (const Format& f : kFormats) {
-      const QuantizedMatrix w = matrix(f, 5, 40);
+      const PackedMatrix w = matrix(f, 5, 40);
       const Tensor x = random_tensor({5, 40}, DType::f32, 3), y = empty({5, 5}, DType::f32);
       set_value(x, 39, std::numeric_limits<double>::quiet_NaN());
       set_value(x, 40, -std::numeric_limits<double>::infinity());
@@ -209,13 +209,13 @@ TEST(QuantizedProduct, RowsThatAreNotFiniteGiveNaNAndTinyOnesZero) {
   });
 }
 
-TEST(QuantizedGather, GivesTheRowsAsNumbers) {
+TEST(PackedGather, GivesTheRowsAsNumbers) {
   on_every_implementation([&](const std::string& name) {
     for (const Format& f : kFormats)
       for (const DType type : {DType::f32, DType::bf16}) {
-        const QuantizedMatrix t = matrix(f, 70, 45);
+        const PackedMatrix t = matrix(f, 70, 45);
         const Tensor ids = random_ints({9}, 0, 70, 2), out = empty({9, 45}, type);
-        quantized_gather({&t, ids, out, 1.5});
+        packed_gather({&t, ids, out, 1.5});
         for (int64_t i = 0; i < out.numel(); ++i) {
           const int64_t n = ids.data<int32_t>()[i / 45], k = i % 45;
           const double exact = 1.5 * double(quantized_scale(t, n, k)) * quantized_value(t, n, k);
@@ -225,9 +225,24 @@ TEST(QuantizedGather, GivesTheRowsAsNumbers) {
   });
 }
 
-TEST(QuantizedMatrix, PackingKeepsEveryValue) {
+TEST(PackedGather, GivesTheNumbersOfAPackedTable) {
+  on_every_implementation([&](const std::string& name) {
+    for (const DType type : {DType::f32, DType::bf16}) {
+      PackedMatrix t{type == DType::f32 ? PackedFormat::f32 : PackedFormat::bf16, 70, 45, 0, true, "w", {}, {}};
+      const Tensor numbers = random_tensor({70, 45}, type, 3);
+      allocate(t, Device::cpu);
+      pack_rows(t, 0, numbers);
+      const Tensor ids = random_ints({9}, 0, 70, 2), out = empty({9, 45}, type);
+      packed_gather({&t, ids, out, 0.5});
+      for (int64_t i = 0; i < out.numel(); ++i)
+        ASSERT_EQ(value_at(out, i), 0.5 * value_at(numbers, ids.data<int32_t>()[i / 45] * 45 + i % 45)) << name;
+    }
+  });
+}
+
+TEST(PackedMatrix, PackingKeepsEveryValue) {
   for (const Format& f : kFormats) {
-    QuantizedMatrix m{f.format, 45, 70, f.group, false, "w", {}, {}};
+    PackedMatrix m{f.format, 45, 70, f.group, false, "w", {}, {}};
     const QuantizedTensors t = random_weights(m, 1);
     pack(m, t);
     EXPECT_EQ(m.shape(), (Shape{70, 45}));
@@ -246,7 +261,7 @@ TEST(QuantizedProduct, MetaBooksTheWorkspaceAndTheCostOfARealRun) {
   for (const Format& f : kFormats) {
     int64_t peak[2];
     for (const Device device : {Device::cpu, Device::meta}) {
-      QuantizedMatrix w{f.format, 60, 100, f.group, true, "w", {}, {}};
+      PackedMatrix w{f.format, 60, 100, f.group, true, "w", {}, {}};
       pack(w, device == Device::meta ? QuantizedTensors{} : random_weights(w, 1));
       const Tensor x = zeros({4, 100}, DType::f32, device), y = zeros({4, 60}, DType::f32, device);
       CostMeter meter;
@@ -273,7 +288,7 @@ std::string message_of(const std::function<void()>& f) {
 }
 
 TEST(QuantizedProduct, ErrorsNameTheOperands) {
-  const QuantizedMatrix w = matrix(kFormats[0], 6, 4);
+  const PackedMatrix w = matrix(kFormats[0], 6, 4);
   const Tensor x = zeros({2, 5}, DType::f32), y = zeros({2, 6}, DType::f32), d = zeros({2, 4}, DType::f64);
   EXPECT_EQ(message_of([&] {
               quantized_product({x, &w, y});
@@ -285,19 +300,19 @@ TEST(QuantizedProduct, ErrorsNameTheOperands) {
       }),
       "quantized_product: types must be f32 -> f32 or bf16 -> bf16 or f32, got f64 -> f64; integer weights have no "
       "f64 products");
-  QuantizedMatrix bad{QuantizedFormat::int4, 6, 4, 16, true, "w", {}, {}};
+  PackedMatrix bad{PackedFormat::int4, 6, 4, 16, true, "w", {}, {}};
   EXPECT_EQ(message_of([&] { pack(bad, {}); }),
-            "quantized matrix: 'w': the group size must be 32 or 64 for int4 weights and 0 for int8, got 16 for int4");
+            "packed matrix: 'w': the group size must be 32 or 64 for int4 weights and 0 for int8, got 16 for int4");
   bad.group = 32;
   EXPECT_EQ(message_of([&] {
               pack(bad, {zeros({6, 15}, DType::u8), zeros({6, 1}, DType::bf16)});
             }),
-            "quantized matrix: 'w': the values must be u8[6,16] for int4 weights [6,4], got u8[6,15]");
-  QuantizedMatrix low{QuantizedFormat::int8, 1, 2, 0, true, "w", {}, {}};
+            "packed matrix: 'w': the values must be u8[6,16] for int4 weights [6,4], got u8[6,15]");
+  PackedMatrix low{PackedFormat::int8, 1, 2, 0, true, "w", {}, {}};
   QuantizedTensors t{zeros({1, 2}, DType::i8), zeros({1}, DType::f32)};
   t.values.data<int8_t>()[1] = -128;
   EXPECT_EQ(message_of([&] { pack(low, t); }),
-            "quantized matrix: 'w': value 1 is -128, outside [-127, 127]; the file is damaged");
+            "packed matrix: 'w': value 1 is -128, outside [-127, 127]; the file is damaged");
 }
 
 }  // namespace

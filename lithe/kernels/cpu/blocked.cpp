@@ -44,24 +44,30 @@ struct Ahead {
   }
 };
 
-// A tile of R rows: to = from + a b, over `units` units; a [R, kBlockUnits] or, by_unit, [units,
-// kRowsStored]; b [units, kPanel].
+// A panel of b: kPanel words of each unit, the units `stride` words apart.
+struct Panel {
+  const uint32_t* words;
+  int64_t stride;
+};
+
+// A tile of R rows: to = from + a b, over `units` units; a [R, kBlockUnits] or, by_unit, [units, kRowsStored].
 template <class Source, bool by_unit, int R>
-[[gnu::noinline]] void tile(const uint32_t* a, const uint32_t* b, int64_t units, Sums<const float*> from,
-                            Sums<float*> to, Ahead next_c, Ahead next_a, Ahead next_b) {
+[[gnu::noinline]] void tile(const uint32_t* a, Panel panel, int64_t units, Sums<const float*> from, Sums<float*> to,
+                            Ahead next_c, Ahead next_a, Ahead next_b) {
   Vec sum[R][kVectors];
 #pragma GCC unroll 16
   for (int r = 0; r < R; ++r)
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v)
       sum[r][v] = Vec{} + load(from.p + r * from.stride + v * kLanes);  // not -0, as in first_sum
+  const uint32_t* b = panel.words;
   for (int64_t u = 0; u < units;) {
     next_c.fetch<1, 3>();
     next_a.fetch<0, 2>();
     next_b.fetch<0, 2>();
     next_b.fetch<0, 2>();
     const int64_t stop = u + 8 < units ? u + 8 : units;
-    for (; u < stop; ++u, b += kPanel) {
+    for (; u < stop; ++u, b += panel.stride) {
       WordVec w[kVectors];
 #pragma GCC unroll 2
       for (int v = 0; v < kVectors; ++v) w[v] = load_bits<WordVec>(b + v * kLanes);
@@ -80,8 +86,8 @@ template <class Source, bool by_unit, int R>
 }
 
 template <class Source, bool by_unit, int R = kRows>
-void tile_of(int64_t rows, const uint32_t* a, const uint32_t* b, int64_t units, Sums<const float*> from,
-             Sums<float*> to, const Ahead& next_c, const Ahead& next_a, const Ahead& next_b) {
+void tile_of(int64_t rows, const uint32_t* a, Panel b, int64_t units, Sums<const float*> from, Sums<float*> to,
+             const Ahead& next_c, const Ahead& next_a, const Ahead& next_b) {
   if (rows == R) return tile<Source, by_unit, R>(a, b, units, from, to, next_c, next_a, next_b);
   if constexpr (R > 1) tile_of<Source, by_unit, R - 1>(rows, a, b, units, from, to, next_c, next_a, next_b);
 }
@@ -115,10 +121,24 @@ void pack_rows(const Product& p, const typename Source::T* b, int64_t cols, int6
   }
 }
 
+// Where column n of unit u of a packed b lies.
+template <class Source>
+const uint32_t* packed_at(const Product& p, int64_t n, int64_t u) {
+  const int64_t word = n / kPanelWords * packed_words<Source>(p.K) + u / kWordUnits<Source>;
+  return static_cast<const uint32_t*>(p.b) + word * kPanelWords + n % kPanelWords;
+}
+
 // Columns [cols) of units [units) of op(b), in panels [units, kPanel]; columns beyond N are 0, a copy or not written.
 template <class Source>
 void pack(const Product& p, Range units, Range cols, uint32_t* to) {
   constexpr int step = Source::kStep, group = kLanes;
+  if (p.packed) {
+    for (int64_t n = cols.begin; n < cols.end; n += kPanel)
+      for (int64_t u = units.begin; u < units.end; ++u, to += kPanel)
+        for (int64_t i = 0; i < kPanel; i += kLanes)
+          store_bits(to + i, unit_of<Source>(load_bits<WordVec>(packed_at<Source>(p, n + i, u)), u % 2));
+    return;
+  }
   const auto* b = static_cast<const typename Source::T*>(p.b);
   for (int64_t u = units.begin; u < units.end; u += group) {
     const int64_t count = u + group < units.end ? group : units.end - u;
@@ -143,8 +163,15 @@ struct Block {
 
   static constexpr bool kWide = sizeof(Out) == sizeof(float);
 
+  // A packed b whose words are units is read where it lies.
+  bool in_place() const { return p.packed && kWordUnits<Source> == 1; }
+  Panel panel_at(int64_t n) const {
+    if (in_place()) return {packed_at<Source>(p, n, units.begin), kPanelWords};
+    return {b + (n - cols.begin) * units.size(), kPanel};
+  }
+
   void run() const {
-    pack<Source>(p, units, cols, b);
+    if (!in_place()) pack<Source>(p, units, cols, b);
     const int64_t tiles = (rows.size() + kRows - 1) / kRows;
     for (int64_t t = 0; t < tiles; ++t) {
       const Range tile{rows.begin + rows.size() * t / tiles, rows.begin + rows.size() * (t + 1) / tiles};
@@ -194,7 +221,14 @@ struct Block {
 
   // The next block of b, a share with each panel.
   Ahead next_b(Range tile, int64_t n) const {
-    if (p.transpose_b || next_cols.size() <= 0) return {nullptr, 0, 0, 0};
+    if (in_place()) {
+      const int64_t next = next_cols.begin + n - cols.begin, size = rows.size(), units_left = next_units.size();
+      if (next >= next_cols.end) return {nullptr, 0, 0, 0};
+      const int64_t from = next_units.begin + units_left * (tile.begin - rows.begin) / size,
+                    to = next_units.begin + units_left * (tile.end - rows.begin) / size;
+      return {reinterpret_cast<const char*>(packed_at<Source>(p, next, from)), kPanelWords * 4, to - from, kPanel / 16};
+    }
+    if (p.packed || p.transpose_b || next_cols.size() <= 0) return {nullptr, 0, 0, 0};
     constexpr int64_t size = sizeof(typename Source::T);
     const int64_t k0 = next_units.begin * Source::kStep, end = next_units.end * Source::kStep;
     const int64_t count = (end < p.K ? end : p.K) - k0;
@@ -228,7 +262,7 @@ struct Block {
                                         : first   ? first_sum<Out>(p, tile.begin + r, n + i)
                                                   : load_some(c + r * p.N + i, left - i));
     }
-    const uint32_t* panel = b + (n - cols.begin) * units.size();
+    const Panel panel = panel_at(n);
     if (p.transpose_a)
       tile_of<Source, true>(tile.size(), a, panel, units.size(), from, to, next_c(tile, n), next_a(tile, n),
                             next_b(tile, n));

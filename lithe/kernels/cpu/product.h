@@ -14,18 +14,18 @@ namespace lithe::kernels {
 /// same bits whichever of these kernels made it, whatever M, its row and the number of threads.
 struct Product {
   const GemmArgs* args;
-  int64_t M, N, K;  // M, N > 0
-  const void *a, *b;
+  int64_t M, N, K;    // M, N > 0
+  const void *a, *b;  // b: as it is, or the data of a packed matrix
   const float* bias;  // or null
   void* c;
-  bool transpose_a, transpose_b, accumulate, bf16_in, bf16_out;
+  bool packed, transpose_a, transpose_b, accumulate, bf16_in, bf16_out;
   int threads;
   void* workspace = nullptr;  // 64-byte aligned, of the size below
 };
 inline Cost cost(const Product& product) { return cost(*product.args); }
 
-/// Rows that `skinny` can take.
-constexpr int64_t kSkinnyRows = 32;
+/// Rows that `skinny` can take, and of a packed b.
+constexpr int64_t kSkinnyRows = 32, kSkinnyPackedRows = 1;
 constexpr int64_t skinny_workspace(int64_t M, int64_t K) { return M * (K + 16) * 4; }
 
 /// `blocked` packs b in blocks of kBlockUnits x kBlockCols words, and takes kBlockRows rows at a time when

@@ -94,6 +94,22 @@ struct Bf16 {
 };
 #endif
 
+// A packed b in words [panel][kPanelWords]: an f32, or two neighbouring k in bf16, of each column.
+constexpr int64_t kPanelWords = PackedMatrix::kPanel;
+/// Units a word stands for: the word is one, or holds two.
+template <class Source>
+constexpr int kWordUnits = int(4 / sizeof(typename Source::T)) / Source::kStep;
+template <class Source>
+inline int64_t packed_words(int64_t K) {
+  constexpr int64_t step = 4 / sizeof(typename Source::T);
+  return (K + step - 1) / step;
+}
+/// Unit i of those in words of kLanes columns.
+template <class Source>
+[[gnu::always_inline]] inline WordVec unit_of(WordVec w, int64_t i) {
+  return kWordUnits<Source> == 1 ? w : i ? w & 0xffff0000u : w << 16;
+}
+
 /// A unit of 2 kLanes columns, as Source::across; columns beyond `cols` are 0.
 template <class Source>
 [[gnu::always_inline]] inline void across_panel(const typename Source::T* p, int64_t stride, int64_t left, int64_t cols,

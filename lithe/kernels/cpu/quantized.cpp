@@ -12,7 +12,7 @@
 namespace lithe::kernels::cpu::LITHE_ISA {
 namespace {
 
-constexpr int kPanel = int(QuantizedMatrix::kPanel), kUnitBytes = kPanel * 4;
+constexpr int kPanel = int(PackedMatrix::kPanel), kUnitBytes = kPanel * 4;
 constexpr int kVectors = 2, kTile = kVectors * kLanes;
 static_assert(kPanel % kTile == 0);
 // Rows of a block: their sums, the weights and a word of a row fill the registers.
@@ -98,34 +98,44 @@ void quantize_row(const QuantizedProduct& p, const Rows& to, int64_t m, int64_t 
   }
 }
 
-// ---- tiles: R rows x kTile outputs
+// ---- tiles: R rows x kTile outputs; with one row, of S panels: two streams are read faster than one
 
 template <int R>
 struct Tile {
   Vec sum[R][kVectors];
 };
 
-// sum = what the integers sum to, as f32.
-template <int R>
+// Weights that are read at the same time, `apart` bytes from each other.
+struct Streams {
+  const uint8_t* w;
+  int64_t apart;
+};
+
+// sum = what the integers sum to, as f32; stream by stream.
+template <int R, int S>
 [[gnu::always_inline]] inline void tile_int8(const QuantizedProduct& p, const uint32_t* x, const int32_t* sums,
-                                             const uint8_t* w, Tile<R>& out) {
-  constexpr int kChains = R == 1 ? 4 : R <= 3 ? 2 : 1;  // few rows: more sums at once, because each waits for its last
-  IntVec sum[kChains][R][kVectors];
+                                             Streams w, Tile<R * S>& out) {
+  // Few rows: more sums at once, because each waits for its last.
+  constexpr int kChains = R == 1 ? 4 / S : R <= 3 ? 2 : 1;
+  IntVec sum[kChains][R * S][kVectors];
 #pragma GCC unroll 4
   for (int c = 0; c < kChains; ++c)
 #pragma GCC unroll 16
-    for (int r = 0; r < R; ++r)
+    for (int r = 0; r < R * S; ++r)
 #pragma GCC unroll 2
-      for (int v = 0; v < kVectors; ++v) sum[c][r][v] = c ? IntVec{} : IntVec{} - 128 * sums[r];
+      for (int v = 0; v < kVectors; ++v) sum[c][r][v] = c ? IntVec{} : IntVec{} - 128 * sums[r % R];
   const auto step = [&](int64_t u, int c) __attribute__((always_inline)) {
-    WordVec b[kVectors];
 #pragma GCC unroll 2
-    for (int v = 0; v < kVectors; ++v) b[v] = load_bits<WordVec>(w + u * kUnitBytes + v * kLanes * 4);
+    for (int s = 0; s < S; ++s) {
+      WordVec b[kVectors];
+#pragma GCC unroll 2
+      for (int v = 0; v < kVectors; ++v) b[v] = load_bits<WordVec>(w.w + s * w.apart + u * kUnitBytes + v * kLanes * 4);
 #pragma GCC unroll 16
-    for (int r = 0; r < R; ++r) {
-      const WordVec a = repeat(x[u * R + r]);
+      for (int r = 0; r < R; ++r) {
+        const WordVec a = repeat(x[u * R + r]);
 #pragma GCC unroll 2
-      for (int v = 0; v < kVectors; ++v) sum[c][r][v] = dot(sum[c][r][v], b[v], a);
+        for (int v = 0; v < kVectors; ++v) sum[c][s * R + r][v] = dot(sum[c][s * R + r][v], b[v], a);
+      }
     }
   };
   int64_t u = 0;
@@ -134,7 +144,7 @@ template <int R>
     for (int c = 0; c < kChains; ++c) step(u + c, c);
   for (; u < p.units; ++u) step(u, 0);
 #pragma GCC unroll 16
-  for (int r = 0; r < R; ++r)
+  for (int r = 0; r < R * S; ++r)
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v) {
       IntVec all = sum[0][r][v];
@@ -145,79 +155,85 @@ template <int R>
 }
 
 // sum = the groups' sums times their scales.
-template <int R>
+template <int R, int S>
 [[gnu::always_inline]] inline void tile_int4(const QuantizedProduct& p, const uint32_t* x, const int32_t* sums,
-                                             const uint8_t* w, int64_t column, Tile<R>& out) {
-  Vec total[R][kVectors];
+                                             Streams w, int64_t column, Tile<R * S>& out) {
+  Vec total[R * S][kVectors];
 #pragma GCC unroll 16
-  for (int r = 0; r < R; ++r)
+  for (int r = 0; r < R * S; ++r)
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v) total[r][v] = Vec{};
   const int64_t pairs = p.group / 8;
-  for (int64_t g = 0; g < p.groups; ++g, w += p.group_bytes, sums += R) {
-    IntVec sum[R][kVectors];
+  for (int64_t g = 0; g < p.groups; ++g, w.w += p.group_bytes, sums += R) {
+    IntVec sum[R * S][kVectors];
 #pragma GCC unroll 16
-    for (int r = 0; r < R; ++r)
+    for (int r = 0; r < R * S; ++r)
 #pragma GCC unroll 2
-      for (int v = 0; v < kVectors; ++v) sum[r][v] = IntVec{} - 8 * sums[r];
-    for (int64_t pair = 0; pair < pairs; ++pair, x += 2 * R) {
-      WordVec low[kVectors], high[kVectors];
+      for (int v = 0; v < kVectors; ++v) sum[r][v] = IntVec{} - 8 * sums[r % R];
+    for (int64_t pair = 0; pair < pairs; ++pair, x += 2 * R)
+#pragma GCC unroll 2
+      for (int s = 0; s < S; ++s) {
+        WordVec low[kVectors], high[kVectors];
+#pragma GCC unroll 2
+        for (int v = 0; v < kVectors; ++v) {
+          const WordVec b = load_bits<WordVec>(w.w + s * w.apart + pair * kUnitBytes + (column + v * kLanes) * 4);
+          low[v] = b & 0x0f0f0f0f;
+          high[v] = b >> 4 & 0x0f0f0f0f;
+        }
+#pragma GCC unroll 16
+        for (int r = 0; r < R; ++r) {
+          const WordVec a = repeat(x[r]), c = repeat(x[R + r]);
+#pragma GCC unroll 2
+          for (int v = 0; v < kVectors; ++v) sum[s * R + r][v] = dot(dot(sum[s * R + r][v], low[v], a), high[v], c);
+        }
+      }
+#pragma GCC unroll 2
+    for (int s = 0; s < S; ++s) {
+      const auto* scales = reinterpret_cast<const bf16*>(w.w + s * w.apart + pairs * kUnitBytes) + column;
 #pragma GCC unroll 2
       for (int v = 0; v < kVectors; ++v) {
-        const WordVec b = load_bits<WordVec>(w + pair * kUnitBytes + (column + v * kLanes) * 4);
-        low[v] = b & 0x0f0f0f0f;
-        high[v] = b >> 4 & 0x0f0f0f0f;
-      }
+        const Vec scale = load(scales + v * kLanes);
 #pragma GCC unroll 16
-      for (int r = 0; r < R; ++r) {
-        const WordVec a = repeat(x[r]), c = repeat(x[R + r]);
-#pragma GCC unroll 2
-        for (int v = 0; v < kVectors; ++v) sum[r][v] = dot(dot(sum[r][v], low[v], a), high[v], c);
+        for (int r = s * R; r < (s + 1) * R; ++r) total[r][v] += __builtin_convertvector(sum[r][v], Vec) * scale;
       }
-    }
-    const auto* scales = reinterpret_cast<const bf16*>(w + pairs * kUnitBytes) + column;
-#pragma GCC unroll 2
-    for (int v = 0; v < kVectors; ++v) {
-      const Vec scale = load(scales + v * kLanes);
-#pragma GCC unroll 16
-      for (int r = 0; r < R; ++r) total[r][v] += __builtin_convertvector(sum[r][v], Vec) * scale;
     }
   }
 #pragma GCC unroll 16
-  for (int r = 0; r < R; ++r)
+  for (int r = 0; r < R * S; ++r)
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v) out.sum[r][v] = total[r][v];
 }
 
-// y of R rows from m and kTile outputs from n.
-template <class Out, int R>
-[[gnu::always_inline]] inline void finish(const QuantizedProduct& p, const Rows& rows, const Tile<R>& tile, int64_t m,
-                                          int64_t n) {
+// y of R rows from m and kTile outputs from n, of tile rows from `first`.
+template <class Out, int R, class AnyTile>
+[[gnu::always_inline]] inline void finish(const QuantizedProduct& p, const Rows& rows, const AnyTile& tile, int first,
+                                          int64_t m, int64_t n) {
 #pragma GCC unroll 16
   for (int r = 0; r < R; ++r)
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v) {
       const int64_t at = n + v * kLanes, left = p.N - at;
       if (left <= 0) continue;
-      Vec sum = tile.sum[r][v] * rows.steps[m + r];
+      Vec sum = tile.sum[first + r][v] * rows.steps[m + r];
       const Vec bias = p.bias ? load_some(p.bias + at, left) : Vec{};
       sum = p.w_scales ? sum * load(p.w_scales + at) + bias : sum + bias;
       store_some(pointer<Out>(p.args->y) + (m + r) * p.N + at, sum, left);
     }
 }
 
-template <class Out, bool int4, int R>
-[[gnu::noinline]] void block(const QuantizedProduct& p, const Rows& rows, int64_t m, int64_t panel) {
+// R rows from m, and S panels from `panel`, `apart` panels from each other.
+template <class Out, bool int4, int R, int S = 1>
+[[gnu::noinline]] void block(const QuantizedProduct& p, const Rows& rows, int64_t m, int64_t panel, int64_t apart = 0) {
   const uint32_t* x = rows.words + m * p.units;
   const int32_t* sums = rows.sums + m * p.groups;
-  const uint8_t* w = p.w + panel * p.panel_bytes;
+  const Streams w{p.w + panel * p.panel_bytes, apart * p.panel_bytes};
   for (int64_t column = 0; column < kPanel && panel * kPanel + column < p.N; column += kTile) {
-    Tile<R> tile;
+    Tile<R * S> tile;
     if constexpr (int4)
-      tile_int4<R>(p, x, sums, w, column, tile);
+      tile_int4<R, S>(p, x, sums, w, column, tile);
     else
-      tile_int8<R>(p, x, sums, w + column * 4, tile);
-    finish<Out, R>(p, rows, tile, m, panel * kPanel + column);
+      tile_int8<R, S>(p, x, sums, {w.w + column * 4, w.apart}, tile);
+    for (int s = 0; s < S; ++s) finish<Out, R>(p, rows, tile, s * R, m, (panel + s * apart) * kPanel + column);
   }
 }
 
@@ -240,6 +256,11 @@ void run(const QuantizedProduct& p) {
   });
   constexpr int64_t kWorth = 1 << 17;  // multiply-adds below which a second thread costs more than it saves
   parallel(panels, kWorth / (p.M * p.K * kPanel + 1) + 1, [&](int64_t begin, int64_t end, int64_t) {
+    if (p.M == 1) {
+      const int64_t half = (end - begin) / 2;
+      for (int64_t i = begin; i < begin + half; ++i) block<Out, int4, 1, 2>(p, rows, 0, i, half);
+      begin += 2 * half;
+    }
     for (int64_t panel = begin; panel < end; ++panel)
       for (int64_t b = 0; b < blocks; ++b) {
         const int64_t first = p.M * b / blocks, last = p.M * (b + 1) / blocks;
@@ -248,8 +269,15 @@ void run(const QuantizedProduct& p) {
   });
 }
 
+template <class T>
+[[gnu::always_inline]] inline T load_as(const uint8_t* p) {
+  T v;
+  std::memcpy(&v, p, sizeof v);
+  return v;
+}
+
 template <class Out>
-void gather(const QuantizedGather& a) {
+void gather(const PackedGather& a) {
   const int64_t K = a.K, group = a.group;
   const auto* ids = pointer<int32_t>(a.args->ids);
   Out* out = pointer<Out>(a.args->out);
@@ -263,13 +291,23 @@ void gather(const QuantizedGather& a) {
         const uint8_t* at = panel + k / group * a.group_bytes;
         const int64_t in = k % group;
         const int byte = at[in / 8 * kUnitBytes + in % 4];
-        uint16_t scale;
-        std::memcpy(&scale, at - lane * 2 + group / 2 * kPanel, sizeof scale);
-        return float((in % 8 < 4 ? byte & 15 : byte >> 4) - 8) * __builtin_bit_cast(float, uint32_t(scale) << 16);
+        return float((in % 8 < 4 ? byte & 15 : byte >> 4) - 8) *
+               float(load_as<bf16>(at - lane * 2 + group / 2 * kPanel));
+      };
+      const auto f32 = [=](int64_t k) { return load_as<float>(panel + k * kUnitBytes); };
+      const auto half = [=](int64_t k) { return float(load_as<bf16>(panel + k / 2 * kUnitBytes + k % 2 * 2)); };
+      const auto value = [=](int64_t k) {
+        switch (a.format) {
+          case PackedFormat::f32: return f32(k);
+          case PackedFormat::bf16: return half(k);
+          case PackedFormat::int8: return int8(k);
+          case PackedFormat::int4: return int4(k);
+        }
+        return 0.0f;
       };
       for (int64_t k = 0; k < K; k += kLanes) {
         alignas(64) float values[kLanes] = {};
-        for (int j = 0; j < kLanes && k + j < K; ++j) values[j] = group ? int4(k + j) : int8(k + j);
+        for (int j = 0; j < kLanes && k + j < K; ++j) values[j] = value(k + j);
         store_some(out + i * K + k, load(values) * factor, K - k);
       }
     }
@@ -293,7 +331,7 @@ void quantized_product(const QuantizedProduct& p) {
     with((bf16*)nullptr, (bf16*)nullptr);
 }
 
-void quantized_gather(const QuantizedGather& a) {
+void packed_gather(const PackedGather& a) {
   by_type(a.args->out.dtype(), [&]<class Out>() { gather<Out>(a); });
 }
 

@@ -17,19 +17,20 @@ struct QuantizedProduct {
 };
 inline Cost cost(const QuantizedProduct& p) { return cost(*p.args); }
 
-struct QuantizedGather {
-  const QuantizedGatherArgs* args;
+struct PackedGather {
+  const PackedGatherArgs* args;
+  PackedFormat format;
   int64_t N, K;
   const uint8_t* w;
   const float* w_scales;  // int8; else null
   int64_t group, panel_bytes, group_bytes;
 };
-inline Cost cost(const QuantizedGather& g) { return cost(*g.args); }
+inline Cost cost(const PackedGather& g) { return cost(*g.args); }
 
 /// The rounded rows in words of 4 inputs, their sums a group, and their steps.
-inline int64_t quantized_workspace(const QuantizedMatrix& w, int64_t M) { return M * (w.units() + w.groups() + 1) * 4; }
+inline int64_t quantized_workspace(const PackedMatrix& w, int64_t M) { return M * (w.units() + w.groups() + 1) * 4; }
 
 }  // namespace lithe::kernels
 
 LITHE_DECLARE_CPU(quantized_product, QuantizedProduct)
-LITHE_DECLARE_CPU(quantized_gather, QuantizedGather)
+LITHE_DECLARE_CPU(packed_gather, PackedGather)

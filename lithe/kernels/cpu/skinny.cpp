@@ -123,8 +123,60 @@ void rows(const Product& p, const uint32_t* a, int64_t units, int64_t n0, int64_
   }
 }
 
+// Packed b, one row of a: S panels stream through at a time, their sums in registers. Two streams are read faster than
+// one.
+template <class Source, class Out, int S>
+void panels(const Product& p, const uint32_t* a, int64_t first, int64_t apart) {
+  constexpr int kWide = kPanelWords / kLanes;
+  const int64_t words = packed_words<Source>(p.K);
+  auto* c = static_cast<Out*>(p.c);
+  const uint32_t* w[S];
+  Vec sum[S][kWide];
+#pragma GCC unroll 2
+  for (int s = 0; s < S; ++s) {
+    w[s] = static_cast<const uint32_t*>(p.b) + (first + s * apart) * words * kPanelWords;
+    for (int v = 0; v < kWide; ++v) {
+      const int64_t n = (first + s * apart) * kPanelWords + v * kLanes;
+      sum[s][v] = n < p.N ? first_sum<Out>(p, 0, n) : Vec{};
+    }
+  }
+  for (int64_t i = 0; i < words; ++i)
+#pragma GCC unroll 2
+    for (int j = 0; j < kWordUnits<Source>; ++j) {
+      const WordVec x = repeat(a[i * kWordUnits<Source> + j]);
+#pragma GCC unroll 2
+      for (int s = 0; s < S; ++s)
+#pragma GCC unroll 8
+        for (int v = 0; v < kWide; ++v)
+          sum[s][v] = Source::multiply_add(sum[s][v], x,
+                                           unit_of<Source>(load_bits<WordVec>(w[s] + i * kPanelWords + v * kLanes), j));
+    }
+  for (int s = 0; s < S; ++s)
+    for (int v = 0; v < kWide; ++v) {
+      const int64_t n = (first + s * apart) * kPanelWords + v * kLanes;
+      if (n < p.N) store_some(c + n, sum[s][v], p.N - n);
+    }
+}
+
+template <class Source, class Out>
+void run_packed(const Product& p) {
+  auto* a = static_cast<uint32_t*>(p.workspace);
+  const int64_t used = (p.K + Source::kStep - 1) / Source::kStep;
+  row_units<Source>(p, 0, 0, used, a);
+  a[used] = 0;  // of the last word, when K is odd
+  constexpr int64_t kWorth = 32768;
+  parallel((p.N + kPanelWords - 1) / kPanelWords, kWorth / (p.K * kPanelWords + 1) + 1,
+           [&](int64_t begin, int64_t end, int64_t) {
+             constexpr int S = kPanelWords / kLanes <= 2 ? 2 : 1;
+             const int64_t half = (end - begin) / S;
+             for (int64_t i = begin; i < begin + half; ++i) panels<Source, Out, S>(p, a, i, half);
+             for (int64_t i = begin + half * S; i < end; ++i) panels<Source, Out, 1>(p, a, i, 0);
+           });
+}
+
 template <class Source, class Out>
 void run(const Product& p) {
+  if (p.packed) return run_packed<Source, Out>(p);
   const int64_t used = (p.K + Source::kStep - 1) / Source::kStep;
   // Rows of b transposed are taken kLanes units at a time; units beyond K are 0 in a and in b.
   const int64_t units = p.transpose_b ? (used + kLanes - 1) / kLanes * kLanes : used;

@@ -26,7 +26,7 @@ float quantize_row(const T* x, int64_t K, int8_t* q) {
 // y[m,n] = s[m] sum_g scale[n,g] (sum_{k in g} q[m,k] w[n,k]) + bias[n]
 template <class T, class Out>
 void quantized_product(const QuantizedProductArgs& args) {
-  const QuantizedMatrix& w = *args.w;
+  const PackedMatrix& w = *args.w;
   const int64_t M = args.x.rows(), K = w.inputs, group = w.group ? w.group : K;
   std::vector<int8_t> q(static_cast<size_t>(K));
   for (int64_t m = 0; m < M; ++m) {
@@ -46,11 +46,16 @@ void quantized_product(const QuantizedProductArgs& args) {
 }
 
 template <class Out>
-void quantized_gather(const QuantizedGatherArgs& args) {
-  const QuantizedMatrix& t = *args.table;
+void packed_gather(const PackedGatherArgs& args) {
+  const PackedMatrix& t = *args.table;
+  const Tensor numbers = integers(t.format) ? Tensor() : unpacked(t);
   for (int64_t i = 0; i < args.ids.numel(); ++i)
     for (int64_t k = 0; k < t.inputs; ++k) {
       const int64_t n = args.ids.data<int32_t>()[i];
+      if (numbers) {
+        args.out.data<Out>()[i * t.inputs + k] = Out(float(args.scale * value_at(numbers, n * t.inputs + k)));
+        continue;
+      }
       args.out.data<Out>()[i * t.inputs + k] =
           Out(float(args.scale * double(quantized_scale(t, n, k)) * quantized_value(t, n, k)));
     }

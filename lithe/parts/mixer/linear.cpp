@@ -25,7 +25,8 @@ class LinearMixer final : public Mixer {
       check(in.sequences.past(b) + in.sequences.length(b) <= limit, "linear", "a sequence of ",
             in.sequences.past(b) + in.sequences.length(b), " tokens is longer than max_position_embeddings ", limit);
     if (in.state) return hidden_(step(in));
-    const Var map = mask_.causal ? masked_map(tokens_->master, mask_) : tokens_->master;
+    const Var& tokens = tokens_->master;
+    const Var map = mask_.causal ? masked_map(cast(tokens, wide_of(tokens.dtype())), mask_) : tokens;
     return hidden_(mix_tokens(map.dtype() == in.x.dtype() ? map : cast(map, in.x.dtype()), in.x, in.sequences, 1));
   }
 

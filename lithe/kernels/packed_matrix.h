@@ -1,0 +1,69 @@
+// Matrices of weights packed for inference, so that a product reads them once and in order: as numbers (gemm.h), or as
+// integers of 8 bits with a scale per output or 4 bits with a scale per group of inputs and output
+// (quantized_product.h).
+#pragma once
+
+#include <string>
+
+#include "lithe/tensor/tensor.h"
+
+namespace lithe::kernels {
+
+enum class PackedFormat : uint8_t { f32, bf16, int8, int4 };
+const char* name_of(PackedFormat format);
+inline bool integers(PackedFormat format) { return format == PackedFormat::int8 || format == PackedFormat::int4; }
+
+/// A matrix of integers as files hold it. With n < outputs and k < inputs:
+///   int8: w = scales[n] * values[n,k], values i8 [outputs, inputs] in [-127, 127], scales f32 [outputs]
+///   int4: w = scales[n, k / group] * (values[n,k] - 8), values u8 [outputs, groups * group / 2], two a byte, even k in
+///         the low half, 8 beyond `inputs`; scales bf16 [outputs, groups], groups = ceil(inputs / group)
+struct QuantizedTensors {
+  Tensor values, scales;
+};
+
+/// The same packed. Outputs come in panels of kPanel, those beyond `outputs` 0 or with scale 0.
+///   f32:  data[panel][input][output of panel]
+///   bf16: data[panel][pair of inputs][output of panel][2], 0 beyond `inputs`
+///   int8: data[panel][unit of 4 inputs][output of panel][4] = value + 128; `scales` f32 [panels * kPanel]
+///   int4: data[panel][group]: group / 8 times [output][4] bytes, the low halves for one unit, the high ones for the
+///         next, then the scales bf16 [output]
+struct PackedMatrix {
+  static constexpr int64_t kPanel = 32, kUnit = 4;
+
+  PackedFormat format = PackedFormat::int8;
+  int64_t outputs = 0, inputs = 0;
+  int64_t group = 0;    // int4: inputs that share a scale, 32 or 64; else 0
+  bool by_rows = true;  // the parameter is [outputs, inputs], as tables are; else [inputs, outputs]
+  std::string name;     // of the parameter, for errors
+  Tensor data, scales;
+
+  Shape shape() const { return by_rows ? Shape{outputs, inputs} : Shape{inputs, outputs}; }
+  int64_t panels() const { return (outputs + kPanel - 1) / kPanel; }
+  int64_t groups() const { return group ? (inputs + group - 1) / group : 1; }
+  int64_t unit_inputs() const { return format == PackedFormat::f32 ? 1 : format == PackedFormat::bf16 ? 2 : kUnit; }
+  int64_t units() const {  // words of 32 bits an output (int4: of 4 inputs)
+    return group ? groups() * group / kUnit : (inputs + unit_inputs() - 1) / unit_inputs();
+  }
+  int64_t group_bytes() const { return kPanel * group / 2 + kPanel * 2; }  // int4
+  int64_t panel_bytes() const { return group ? groups() * group_bytes() : units() * kPanel * 4; }
+  /// Bytes that a product reads of it.
+  int64_t bytes() const { return panels() * (panel_bytes() + (format == PackedFormat::int8 ? kPanel * 4 : 0)); }
+};
+
+/// Makes data for a matrix of numbers, which has everything else; its contents come by pack_rows().
+void allocate(PackedMatrix& m, Device device);
+/// Packs rows [first, first + rows.rows()) of a matrix of numbers, as its shape() has rows; f32 or bf16, converted.
+void pack_rows(const PackedMatrix& m, int64_t first, const Tensor& rows);
+/// A matrix of numbers as it was before.
+Tensor unpacked(const PackedMatrix& m);
+
+/// Packs integers. Checks types, shapes and, for int8, that no value is -128; `m` has everything but data and scales,
+/// which are made.
+/// On the meta device (undefined `tensors`) they have no contents.
+void pack(PackedMatrix& m, const QuantizedTensors& tensors);
+
+/// The integer at (output, input), and its scale.
+int quantized_value(const PackedMatrix& m, int64_t output, int64_t input);
+float quantized_scale(const PackedMatrix& m, int64_t output, int64_t input);
+
+}  // namespace lithe::kernels

@@ -1,0 +1,81 @@
+#include "lithe/model/packable.h"
+
+#include "lithe/kernels/packed_matrix.h"
+#include "lithe/model/model.h"
+#include "lithe/ops/weight_product.h"
+
+namespace lithe {
+namespace {
+
+Var packed_on_meta(const std::string& name, const Shape& shape, bool by_rows, DType dtype) {
+  auto m = std::make_shared<kernels::PackedMatrix>();
+  m->name = name;
+  m->by_rows = by_rows;
+  m->outputs = shape[by_rows ? 0 : 1];
+  m->inputs = shape[by_rows ? 1 : 0];
+  kernels::pack(*m, {});
+  return Var(std::move(m), dtype);
+}
+
+// A token after another, which may read the weights in another way.
+void decode(const Model& model, const Tensor& ids, const Tensor& source, const Sequences& sequences) {
+  const auto state = model.make_state(1, 2);
+  if (source) model.read_source(*state, source, sequences);
+  for (int64_t i = 0; i < std::min<int64_t>(2, model.config().max_position_embeddings); ++i)
+    model.logits(model.forward(ids.slice(0, 1), model.continue_sequences(*state, {1}), state.get()));
+}
+
+}  // namespace
+
+std::map<std::string, Packable> packable_matrices(const ModelConfig& config) {
+  const NoGrad no_grad;
+  Model model(config, {.device = Device::meta});
+  std::map<std::string, Var> numbers;
+  std::map<std::string, Packable> out;
+  const auto set = [&](Parameter& p, bool by_rows) {
+    p.master = packed_on_meta(p.name, numbers.at(p.name).shape(), by_rows, numbers.at(p.name).dtype());
+    out[p.name] = {by_rows};
+  };
+  for (Parameter& p : model.parameters().all()) {
+    if (p.master.shape().rank() != 2) continue;
+    numbers[p.name] = p.master;
+    set(p, false);
+  }
+  const int64_t count = std::min<int64_t>(2, config.max_position_embeddings);
+  const Sequences sequences = Sequences::single(count, Device::meta);
+  const auto tokens = [&](int64_t width) {
+    return empty(width > 1 ? Shape{count, width} : Shape{count}, DType::i32, Device::meta);
+  };
+  const bool reads_source = config.architecture == "encoder_decoder";
+  const Tensor ids = tokens(config.token_width);
+  const Tensor source = reads_source ? tokens(config.encoder_config().token_width) : Tensor();
+  const ProductObserver observer([&](const Tensor&, const Var& w, const Tensor&, const Tensor&) {
+    if (const kernels::PackedMatrix* m = w.packed()) out.at(m->name).product = true;
+  });
+  for (;;) {
+    try {
+      std::optional<Memory> memory;
+      if (reads_source) memory = model.encode(source, sequences);
+      model.logits(model.forward(ids, sequences, nullptr, memory ? &*memory : nullptr));
+      if (config.architecture != "encoder") decode(model, ids, source, sequences);
+      return out;
+    } catch (const PackedMismatch& mismatch) {
+      Parameter& p = *model.parameters().find(mismatch.matrix());
+      if (mismatch.needs() == PackedMismatch::Needs::rows && !out.at(p.name).by_rows) {
+        set(p, true);
+      } else {  // read as numbers, or once by rows and once by columns
+        p.master = numbers.at(p.name);
+        out.erase(p.name);
+      }
+    }
+  }
+}
+
+std::map<std::string, bool> packed_products(const ModelConfig& config) {
+  std::map<std::string, bool> out;
+  for (const auto& [name, how] : packable_matrices(config))
+    if (how.product) out[name] = how.by_rows;
+  return out;
+}
+
+}  // namespace lithe

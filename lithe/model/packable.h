@@ -1,0 +1,22 @@
+// Which matrices of a model can be packed for inference, found by one pass over the model.
+#pragma once
+
+#include <map>
+
+#include "lithe/model/config.h"
+
+namespace lithe {
+
+struct Packable {
+  bool by_rows = false;  // read as [outputs, inputs]
+  bool product = false;  // read by a product, not by look-ups alone
+};
+
+/// The matrices that products (weight_product) and look-ups (embed) alone read, always the same way round, by the names
+/// of their parameters. All others are read as numbers somewhere.
+std::map<std::string, Packable> packable_matrices(const ModelConfig& config);
+
+/// Those that products read, and whether by rows: what ModelOptions.packed takes.
+std::map<std::string, bool> packed_products(const ModelConfig& config);
+
+}  // namespace lithe
