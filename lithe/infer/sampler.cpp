@@ -13,6 +13,50 @@ namespace {
 
 constexpr int64_t kMostNewTokens = int64_t(1) << 30;
 
+// The largest score; NaN when there is a NaN.
+float largest(std::span<const float> scores) {
+  constexpr size_t kLanes = 16;  // comparisons that do not wait for each other
+  float best[kLanes];
+  std::fill(best, best + kLanes, scores[0]);
+  bool numbers = true;
+  size_t i = 0;
+  for (; i + kLanes <= scores.size(); i += kLanes)
+    for (size_t j = 0; j < kLanes; ++j) {
+      const float s = scores[i + j];
+      numbers &= s == s;
+      best[j] = s > best[j] ? s : best[j];
+    }
+  for (; i < scores.size(); ++i) {
+    numbers &= scores[i] == scores[i];
+    best[0] = std::max(best[0], scores[i]);
+  }
+  return numbers ? *std::max_element(best, best + kLanes) : NAN;
+}
+
+// Tokens from the most likely on, the lower id on ties; sorted as far as they are asked for.
+class Ranking {
+ public:
+  explicit Ranking(std::span<const float> scores) : scores_(scores), order_(scores.size()) {
+    std::iota(order_.begin(), order_.end(), 0);
+  }
+  int32_t operator[](size_t rank) {
+    if (rank >= sorted_) {
+      const size_t end = std::min(order_.size(), std::max<size_t>(rank + 1, std::max<size_t>(64, 8 * sorted_)));
+      const auto before = [this](int32_t a, int32_t b) {
+        return scores_[size_t(a)] != scores_[size_t(b)] ? scores_[size_t(a)] > scores_[size_t(b)] : a < b;
+      };
+      std::partial_sort(order_.begin() + long(sorted_), order_.begin() + long(end), order_.end(), before);
+      sorted_ = end;
+    }
+    return order_[rank];
+  }
+
+ private:
+  std::span<const float> scores_;
+  std::vector<int32_t> order_;
+  size_t sorted_ = 0;
+};
+
 }  // namespace
 
 void GenerateConfig::fields(Fields& f) {
@@ -63,48 +107,42 @@ void GenerateConfig::validate() const {
 int32_t choose_token(std::span<const float> logits, std::span<const int32_t> seen, const GenerateConfig& config,
                      int64_t sequence, int64_t position) {
   check(!logits.empty(), "generate", "no logits");
-  std::vector<float> scores(logits.begin(), logits.end());
+  std::vector<float> changed;
   if (config.repetition_penalty != 1) {
-    std::vector<bool> done(scores.size());
+    changed.assign(logits.begin(), logits.end());
+    std::vector<bool> done(changed.size());
     for (int32_t id : seen) {
-      if (id < 0 || size_t(id) >= scores.size() || done[size_t(id)]) continue;
+      if (id < 0 || size_t(id) >= changed.size() || done[size_t(id)]) continue;
       done[size_t(id)] = true;
-      float& s = scores[size_t(id)];
+      float& s = changed[size_t(id)];
       s = float(s > 0 ? s / config.repetition_penalty : s * config.repetition_penalty);
     }
   }
-  const size_t best = size_t(std::max_element(scores.begin(), scores.end()) - scores.begin());
-  const bool numbers = std::none_of(scores.begin(), scores.end(), [](float s) { return std::isnan(s); });
-  check(numbers && std::isfinite(scores[best]), "generate",
-        "the model's logits are not finite; its weights are damaged or diverged");
-  if (!config.do_sample || config.temperature == 0) return int32_t(best);
+  const std::span<const float> scores = changed.empty() ? logits : changed;
+  const float best = largest(scores);
+  check(std::isfinite(best), "generate", "the model's logits are not finite; its weights are damaged or diverged");
+  if (!config.do_sample || config.temperature == 0)
+    return int32_t(std::find(scores.begin(), scores.end(), best) - scores.begin());
 
-  // Most likely first, the lower id on ties.
-  std::vector<int32_t> order(scores.size());
-  std::iota(order.begin(), order.end(), 0);
-  const auto before = [&](int32_t a, int32_t b) {
-    return scores[size_t(a)] != scores[size_t(b)] ? scores[size_t(a)] > scores[size_t(b)] : a < b;
-  };
-  size_t keep = config.top_k > 0 ? std::min(order.size(), size_t(config.top_k)) : order.size();
-  if (keep < order.size())
-    std::partial_sort(order.begin(), order.begin() + long(keep), order.end(), before);
-  else
-    std::sort(order.begin(), order.end(), before);
-  std::vector<double> weights(keep);
+  const auto weight = [&](size_t id) { return std::exp((double(scores[id]) - double(best)) / config.temperature); };
+  Ranking ranking(scores);
+  size_t keep = config.top_k > 0 ? std::min(scores.size(), size_t(config.top_k)) : scores.size();
   double total = 0;
-  for (size_t i = 0; i < keep; ++i)
-    total += weights[i] = std::exp((double(scores[size_t(order[i])]) - double(scores[best])) / config.temperature);
+  if (keep < scores.size())
+    for (size_t i = 0; i < keep; ++i) total += weight(size_t(ranking[i]));
+  else
+    for (size_t id = 0; id < keep; ++id) total += weight(id);
   if (config.top_p < 1) {
-    double sum = 0;
+    const double enough = config.top_p * total;
+    total = 0;
     for (size_t i = 0; i < keep; ++i)
-      if ((sum += weights[i]) >= config.top_p * total) keep = i + 1;
-    total = std::accumulate(weights.begin(), weights.begin() + long(keep), 0.0);
+      if ((total += weight(size_t(ranking[i]))) >= enough) keep = i + 1;
   }
   const RandomKey key{.seed = uint64_t(config.seed), .step = uint64_t(position), .purpose = purpose_of("generate")};
   double left = random_uniform(key, uint64_t(sequence)) * total;
   for (size_t i = 0; i < keep; ++i)
-    if ((left -= weights[i]) < 0) return order[i];
-  return order[keep - 1];
+    if ((left -= weight(size_t(ranking[i]))) < 0) return ranking[i];
+  return ranking[keep - 1];
 }
 
 }  // namespace lithe

@@ -2,6 +2,8 @@
 // namespace of its own (base/threads.h would give all sets one shared copy of the loop).
 #pragma once
 
+#include <atomic>
+
 #include "lithe/base/threads.h"
 #include "lithe/kernels/cpu/vector.h"
 
@@ -34,6 +36,19 @@ template <class F>
     own(n * part / parts, n * (part + 1) / parts, part);
     finish_streams();
   }
+}
+
+/// Calls f(begin, end) on pieces of [0, n), each by whichever thread is free: for work bound by memory, which does not
+/// serve all threads equally fast. Pieces are even, but for the last. A piece must not depend on who computes it.
+template <class F>
+[[gnu::always_inline]] inline void parallel_pieces(int64_t n, int64_t grain, F&& f) {
+  constexpr int64_t kPieces = 8;  // a thread
+  const int64_t parts = parts_of(n, grain), piece = n / (parts * kPieces * 2) * 2 + 2;
+  std::atomic<int64_t> next{0};
+  parallel(parts, 1, [&, own = f](int64_t, int64_t, int64_t) {
+    for (int64_t begin; (begin = next.fetch_add(piece, std::memory_order_relaxed)) < n;)
+      own(begin, begin + piece < n ? begin + piece : n);
+  });
 }
 
 /// Bytes of memory traffic below which a second thread costs more than it saves.

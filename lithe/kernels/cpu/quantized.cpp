@@ -255,12 +255,14 @@ void run(const QuantizedProduct& p) {
     }
   });
   constexpr int64_t kWorth = 1 << 17;  // multiply-adds below which a second thread costs more than it saves
-  parallel(panels, kWorth / (p.M * p.K * kPanel + 1) + 1, [&](int64_t begin, int64_t end, int64_t) {
-    if (p.M == 1) {
+  const int64_t grain = kWorth / (p.M * p.K * kPanel + 1) + 1;
+  if (p.M == 1)
+    return parallel_pieces(panels, grain, [&](int64_t begin, int64_t end) {
       const int64_t half = (end - begin) / 2;
       for (int64_t i = begin; i < begin + half; ++i) block<Out, int4, 1, 2>(p, rows, 0, i, half);
-      begin += 2 * half;
-    }
+      if ((end - begin) % 2) block<Out, int4, 1>(p, rows, 0, end - 1);
+    });
+  parallel(panels, grain, [&](int64_t begin, int64_t end, int64_t) {
     for (int64_t panel = begin; panel < end; ++panel)
       for (int64_t b = 0; b < blocks; ++b) {
         const int64_t first = p.M * b / blocks, last = p.M * (b + 1) / blocks;

@@ -165,13 +165,13 @@ void run_packed(const Product& p) {
   row_units<Source>(p, 0, 0, used, a);
   a[used] = 0;  // of the last word, when K is odd
   constexpr int64_t kWorth = 32768;
-  parallel((p.N + kPanelWords - 1) / kPanelWords, kWorth / (p.K * kPanelWords + 1) + 1,
-           [&](int64_t begin, int64_t end, int64_t) {
-             constexpr int S = kPanelWords / kLanes <= 2 ? 2 : 1;
-             const int64_t half = (end - begin) / S;
-             for (int64_t i = begin; i < begin + half; ++i) panels<Source, Out, S>(p, a, i, half);
-             for (int64_t i = begin + half * S; i < end; ++i) panels<Source, Out, 1>(p, a, i, 0);
-           });
+  parallel_pieces((p.N + kPanelWords - 1) / kPanelWords, kWorth / (p.K * kPanelWords + 1) + 1,
+                  [&](int64_t begin, int64_t end) {
+                    constexpr int S = kPanelWords / kLanes <= 2 ? 2 : 1;
+                    const int64_t half = (end - begin) / S;
+                    for (int64_t i = begin; i < begin + half; ++i) panels<Source, Out, S>(p, a, i, half);
+                    for (int64_t i = begin + half * S; i < end; ++i) panels<Source, Out, 1>(p, a, i, 0);
+                  });
 }
 
 template <class Source, class Out>
