@@ -89,10 +89,8 @@ double decode_seconds(const Model& model) {
 // Bytes of weights that a token reads: all but the positions of others.
 double weight_bytes(const Model& model) {
   int64_t bytes = 0;
-  for (const Parameter& p : model.parameters().all()) {
-    const kernels::PackedMatrix* packed = p.master.packed();
-    if (p.master.shape()[0] != kPositions) bytes += packed ? packed->bytes() : p.master.value().bytes();
-  }
+  for (const Parameter& p : model.parameters().all())
+    if (p.master.shape()[0] != kPositions) bytes += p.bytes();
   return double(bytes);
 }
 

@@ -140,17 +140,25 @@ void add_products(Builder& b, const Data& d) {
                           .transpose_a = true};
   b.add(cat("gemm of a gradient ", d.type), cost(gradient), products_of(d.type), Ceiling::read,
         [=] { gemm(gradient); });
-  // Few rows: the weights come from memory, and their bytes are what counts.
+  // Few rows, the weights packed as in generation: they come from memory, and their bytes are what counts.
   constexpr int64_t K = 2048, N = 4096;
-  std::vector<Tensor> weights;
+  PackedMatrix shape{.format = d.type == DType::bf16 ? PackedFormat::bf16 : PackedFormat::f32,
+                     .outputs = N,
+                     .inputs = K,
+                     .by_rows = false,
+                     .name = "weights"};
+  const auto weights = std::make_shared<std::vector<PackedMatrix>>();
   for (const Tensor& all : {d.x, d.u})
-    for (int64_t i = 0; i + K * N <= all.numel(); i += K * N)
-      weights.push_back(all.reshape({all.numel()}).slice(i, i + K * N).reshape({K, N}));
+    for (int64_t i = 0; i + K * N <= all.numel(); i += K * N) {
+      weights->push_back(shape);
+      weights->back().data = all.reshape({all.numel()}).slice(i, i + K * N);
+    }
   for (const int64_t rows : {1, 8}) {
-    GemmArgs args{.a = d.part(d.u, {rows, K}), .b = weights[0], .c = zeros({rows, N}, d.type), .rowwise = true};
+    GemmArgs args{
+        .a = d.part(d.u, {rows, K}), .c = zeros({rows, N}, d.type), .rowwise = true, .packed = &weights->front()};
     b.add(cat("gemm ", rows, "x", K, "x", N, " ", d.type), cost(args), products_of(d.type), Ceiling::read,
           [=, next = size_t(0)]() mutable {
-            args.b = weights[next++ % weights.size()];
+            args.packed = &(*weights)[next++ % weights->size()];
             gemm(args);
           });
   }

@@ -9,6 +9,7 @@
 #include "lithe/compare/decoding.h"
 #include "lithe/compare/statistics.h"
 #include "lithe/kernels/kernel.h"
+#include "lithe/model/packable.h"
 #include "lithe/train/step.h"
 
 namespace lithe::compare {
@@ -30,8 +31,7 @@ std::vector<int32_t> some_tokens(const TokenStore& text) {
 
 int64_t weight_bytes(const Model& model) {
   int64_t bytes = 0;
-  for (const Parameter& p : model.parameters().all())
-    bytes += p.master.value().bytes() + (p.shadow.defined() ? p.shadow.bytes() : 0);
+  for (const Parameter& p : model.parameters().all()) bytes += p.bytes();
   return bytes;
 }
 
@@ -70,7 +70,9 @@ SpeedBench::SpeedBench(std::vector<Contender> contenders, const MeasureConfig& m
     searches_.push_back(material_.translate.num_beams);
   const DType dtype = dtype_named(measure.precision);
   for (const Contender& c : contenders_) {
-    models_.push_back(std::make_unique<Model>(c.model, ModelOptions{.dtype = dtype, .compute = dtype}));
+    const std::map<std::string, bool> packed = packed_products(c.model);
+    models_.push_back(
+        std::make_unique<Model>(c.model, ModelOptions{.dtype = dtype, .compute = dtype, .packed = &packed}));
     if (!c.weights.empty()) load_weights(*models_.back(), c.weights);
   }
   for (size_t v = 0; v < contenders_.size(); ++v) {

@@ -7,6 +7,11 @@
 
 namespace lithe {
 
+int64_t Parameter::bytes() const {
+  if (const kernels::PackedMatrix* packed = master.packed()) return packed->bytes();
+  return master.value().bytes() + (shadow.defined() ? shadow.bytes() : 0);
+}
+
 Parameter* Parameters::add(Parameter parameter) {
   check(!find(parameter.name), "model", "two parameters are named '", parameter.name, "'");
   parameters_.push_back(std::move(parameter));

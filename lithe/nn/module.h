@@ -20,6 +20,8 @@ struct Parameter {
 
   /// What the forward pass reads; its gradient gathers in the master's.
   Var var() const { return shadow.defined() ? Var(shadow, master.ref()) : master; }
+  /// Of the numbers that stand in memory: packed, or master and shadow.
+  int64_t bytes() const;
 };
 
 /// All parameters of a model, in order of construction. Pointers to them stay valid.
