@@ -80,7 +80,7 @@ const char* refuse_f64(const Product& p) {
 }
 
 const char* refuse_skinny(const Product& p) {
-  if (p.M > (p.packed ? kSkinnyPackedRows : kSkinnyRows)) return "too many rows";
+  if (p.M > kSkinnyRows) return "too many rows";
   return refuse_f64(p);
 }
 

@@ -24,8 +24,8 @@ struct Product {
 };
 inline Cost cost(const Product& product) { return cost(*product.args); }
 
-/// Rows that `skinny` can take, and of a packed b.
-constexpr int64_t kSkinnyRows = 32, kSkinnyPackedRows = 1;
+/// Rows that `skinny` can take.
+constexpr int64_t kSkinnyRows = 32;
 constexpr int64_t skinny_workspace(int64_t M, int64_t K) { return M * (K + 16) * 4; }
 
 /// `blocked` packs b in blocks of kBlockUnits x kBlockCols words, and takes kBlockRows rows at a time when

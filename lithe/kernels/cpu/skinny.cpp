@@ -5,8 +5,8 @@
 namespace lithe::kernels::cpu::LITHE_ISA {
 namespace {
 
-constexpr int64_t kSums = 4096;                     // floats in the first-level cache beside the rows of b
-constexpr int64_t kAhead = 1024, kAheadRows = 512;  // bytes
+constexpr int64_t kSums = 4096;  // floats in the first-level cache beside the rows of b
+constexpr int64_t kAhead = 1024, kAheadRows = 512, kAheadPanel = 8192;  // bytes
 constexpr int kVectors = 2, kPanel = kVectors * kLanes;
 #if defined(__AVX512F__)
 constexpr int kGroup = 8;  // units whose words of a panel fit the registers
@@ -158,15 +158,56 @@ void panels(const Product& p, const uint32_t* a, int64_t first, int64_t apart) {
     }
 }
 
+// Packed b, several rows of a: as rows(), without turning.
+template <class Source, class Out>
+void packed_rows(const Product& p, const uint32_t* a, int64_t units, int64_t panel) {
+  auto* c = static_cast<Out*>(p.c);
+  alignas(64) float sums[kSkinnyRows * kPanel];
+  for (int64_t column = 0; column < kPanelWords; column += kPanel) {
+    const int64_t n = panel * kPanelWords + column;
+    const auto* b = static_cast<const uint32_t*>(p.b) + panel * packed_words<Source>(p.K) * kPanelWords + column;
+    for (int64_t m = 0; m < p.M; ++m)
+      for (int v = 0; v < kVectors; ++v)
+        store(sums + m * kPanel + v * kLanes, n + v * kLanes < p.N ? first_sum<Out>(p, m, n + v * kLanes) : Vec{});
+    const auto add = [&]<int G>(int64_t u) __attribute__((always_inline)) {
+      WordVec w[G][kVectors];
+#pragma GCC unroll 8
+      for (int g = 0; g < G; ++g) {
+        const uint32_t* word = b + (u + g) / kWordUnits<Source> * kPanelWords;
+#pragma GCC unroll 2
+        for (int v = 0; v < kVectors; ++v) {
+          __builtin_prefetch(word + v * kLanes + kAheadPanel / 4, 0, 3);
+          w[g][v] = unit_of<Source>(load_bits<WordVec>(word + v * kLanes), (u + g) % kWordUnits<Source>);
+        }
+      }
+      multiply<Source>(p.M, a + u, units, w, sums, kPanel);
+    };
+    int64_t u = 0;
+    for (; u + kGroup <= units; u += kGroup) add.template operator()<kGroup>(u);
+    for (; u < units; ++u) add.template operator()<1>(u);
+    for (int64_t m = 0; m < p.M; ++m)
+      for (int v = 0; v < kVectors; ++v)
+        if (n + v * kLanes < p.N)
+          store_some(c + m * p.N + n + v * kLanes, load(sums + m * kPanel + v * kLanes), p.N - n - v * kLanes);
+  }
+}
+
 template <class Source, class Out>
 void run_packed(const Product& p) {
   auto* a = static_cast<uint32_t*>(p.workspace);
-  const int64_t used = (p.K + Source::kStep - 1) / Source::kStep;
-  row_units<Source>(p, 0, 0, used, a);
-  a[used] = 0;  // of the last word, when K is odd
+  const int64_t used = (p.K + Source::kStep - 1) / Source::kStep,
+                units = packed_words<Source>(p.K) * kWordUnits<Source>;
+  for (int64_t m = 0; m < p.M; ++m) {
+    row_units<Source>(p, m, 0, used, a + m * units);
+    if (units > used) a[m * units + used] = 0;  // of the last word, when K is odd
+  }
   constexpr int64_t kWorth = 32768;
-  parallel_pieces((p.N + kPanelWords - 1) / kPanelWords, kWorth / (p.K * kPanelWords + 1) + 1,
+  parallel_pieces((p.N + kPanelWords - 1) / kPanelWords, kWorth / (p.M * p.K * kPanelWords + 1) + 1,
                   [&](int64_t begin, int64_t end) {
+                    if (p.M > 1) {
+                      for (int64_t i = begin; i < end; ++i) packed_rows<Source, Out>(p, a, units, i);
+                      return;
+                    }
                     constexpr int S = kPanelWords / kLanes <= 2 ? 2 : 1;
                     const int64_t half = (end - begin) / S;
                     for (int64_t i = begin; i < begin + half; ++i) panels<Source, Out, S>(p, a, i, half);
