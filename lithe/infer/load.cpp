@@ -42,7 +42,7 @@ LoadedModel load_model(const Path& directory, const std::string& weights, const 
         integers.empty() ? "a" : "no", " quantization_config; both must come from one `lithe quantize`");
   check_usage(integers.empty() || dtype != DType::f64, "load", "'", file.string(),
               "' holds integer weights, which have no f64 products; choose precision f32 or bf16");
-  const auto products = packed ? packed_products(config) : std::map<std::string, bool>{};
+  const auto products = packed && dtype != DType::f64 ? packed_products(config) : std::map<std::string, bool>{};
   loaded.model = std::make_unique<Model>(
       config,
       ModelOptions{.dtype = dtype, .compute = dtype, .integers = &integers, .packed = &products, .initialised = false});

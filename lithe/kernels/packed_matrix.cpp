@@ -97,37 +97,25 @@ int64_t place(const PackedMatrix& m, int64_t output, int64_t input) {
   return ((output / kPanel * m.units() + input / step) * kPanel + output % kPanel) * step + input % step;
 }
 
-// Rows are outputs: a panel of them is turned, unit by unit.
-template <class To, class From>
-void pack_outputs(const PackedMatrix& m, int64_t first, const From* from, int64_t count) {
-  const int64_t step = m.unit_inputs();
-  To* data = m.data.data<To>();
-  const int64_t end = first + count == m.outputs ? m.panels() * kPanel : first + count;  // the last: and its padding
-  const int64_t p0 = first / kPanel;
-  parallel_for((end + kPanel - 1) / kPanel - p0, 1, [&](int64_t begin, int64_t stop, int) {
-    for (int64_t p = p0 + begin; p < p0 + stop; ++p)
-      for (int64_t n = std::max(first, p * kPanel); n < std::min(end, (p + 1) * kPanel); ++n) {
-        const From* row = from + (n - first) * m.inputs;
-        To* to = data + place(m, n, 0);
-        for (int64_t k = 0; k < m.units() * step; ++k)
-          to[k / step * kPanel * step + k % step] = n < m.outputs && k < m.inputs ? To(float(row[k])) : To(0.0f);
-      }
-  });
-}
+// Part of a matrix of numbers: outputs [n0, n1) and inputs [k0, k1), the strides of both in `from`.
+struct Piece {
+  int64_t n0, n1, n_stride, k0, k1, k_stride;
+};
 
-// Rows are inputs: pieces of them.
 template <class To, class From>
-void pack_inputs(const PackedMatrix& m, int64_t first, const From* from, int64_t count) {
-  const int64_t step = m.unit_inputs();
+void pack_piece(const PackedMatrix& m, const Piece& piece, const From* from) {
+  const auto& [n0, n1, n_stride, k0, k1, k_stride] = piece;
+  const int64_t step = m.unit_inputs(), first_panel = n0 / kPanel;
+  // What ends the matrix also fills its padding.
+  const int64_t n_end = n1 == m.outputs ? m.panels() * kPanel : n1, k_end = k1 == m.inputs ? m.units() * step : k1;
   To* data = m.data.data<To>();
-  const int64_t end = first + count == m.inputs ? m.units() * step : first + count;
-  parallel_for(m.panels(), 1, [&](int64_t begin, int64_t stop, int) {
-    for (int64_t p = begin; p < stop; ++p)
-      for (int64_t k = first; k < end; ++k) {
-        const From* row = from + (k - first) * m.outputs + p * kPanel;
+  parallel_for((n_end + kPanel - 1) / kPanel - first_panel, 1, [&](int64_t begin, int64_t end, int) {
+    for (int64_t p = first_panel + begin; p < first_panel + end; ++p)
+      for (int64_t k = k0; k < k_end; ++k) {
         To* to = data + place(m, p * kPanel, k);
-        const int64_t have = k < m.inputs ? std::min(kPanel, m.outputs - p * kPanel) : 0;
-        for (int64_t i = 0; i < kPanel; ++i) to[i * step] = i < have ? To(float(row[i])) : To(0.0f);
+        for (int64_t n = std::max(n0, p * kPanel); n < std::min(n_end, (p + 1) * kPanel); ++n)
+          to[n % kPanel * step] =
+              n < m.outputs && k < m.inputs ? To(float(from[(n - n0) * n_stride + (k - k0) * k_stride])) : To(0.0f);
       }
   });
 }
@@ -139,12 +127,10 @@ void pack_rows(const PackedMatrix& m, int64_t first, const Tensor& rows) {
             first + rows.rows() <= m.shape()[0],
         kPack, "'", m.name, "' ", m.shape(), " has no place for rows ", rows.shape(), " at ", first);
   if (m.data.is_meta()) return;
-  const auto pack = [&]<class To, class From>(To, From) {
-    if (m.by_rows)
-      pack_outputs<To>(m, first, rows.data<From>(), rows.rows());
-    else
-      pack_inputs<To>(m, first, rows.data<From>(), rows.rows());
-  };
+  const int64_t end = first + rows.rows();
+  const Piece piece =
+      m.by_rows ? Piece{first, end, m.inputs, 0, m.inputs, 1} : Piece{0, m.outputs, 1, first, end, m.outputs};
+  const auto pack = [&]<class To, class From>(To, From) { pack_piece<To>(m, piece, rows.data<From>()); };
   const bool wide = m.format == PackedFormat::f32;
   check(rows.dtype() == DType::f32 || rows.dtype() == DType::bf16, kPack, "'", m.name,
         "': rows must be f32 or bf16, got ", rows.dtype());

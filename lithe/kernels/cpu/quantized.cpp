@@ -271,13 +271,6 @@ void run(const QuantizedProduct& p) {
   });
 }
 
-template <class T>
-[[gnu::always_inline]] inline T load_as(const uint8_t* p) {
-  T v;
-  std::memcpy(&v, p, sizeof v);
-  return v;
-}
-
 template <class Out>
 void gather(const PackedGather& a) {
   const int64_t K = a.K, group = a.group;
@@ -294,10 +287,10 @@ void gather(const PackedGather& a) {
         const int64_t in = k % group;
         const int byte = at[in / 8 * kUnitBytes + in % 4];
         return float((in % 8 < 4 ? byte & 15 : byte >> 4) - 8) *
-               float(load_as<bf16>(at - lane * 2 + group / 2 * kPanel));
+               float(load_bits<bf16>(at - lane * 2 + group / 2 * kPanel));
       };
-      const auto f32 = [=](int64_t k) { return load_as<float>(panel + k * kUnitBytes); };
-      const auto half = [=](int64_t k) { return float(load_as<bf16>(panel + k / 2 * kUnitBytes + k % 2 * 2)); };
+      const auto f32 = [=](int64_t k) { return load_bits<float>(panel + k * kUnitBytes); };
+      const auto half = [=](int64_t k) { return float(load_bits<bf16>(panel + k / 2 * kUnitBytes + k % 2 * 2)); };
       const auto value = [=](int64_t k) {
         switch (a.format) {
           case PackedFormat::f32: return f32(k);

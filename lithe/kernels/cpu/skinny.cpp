@@ -7,6 +7,7 @@ namespace {
 
 constexpr int64_t kSums = 4096;  // floats in the first-level cache beside the rows of b
 constexpr int64_t kAhead = 1024, kAheadRows = 512, kAheadPanel = 8192;  // bytes
+constexpr int64_t kWorth = 32768;  // multiply-adds below which a second thread costs more than it saves
 constexpr int kVectors = 2, kPanel = kVectors * kLanes;
 #if defined(__AVX512F__)
 constexpr int kGroup = 8;  // units whose words of a panel fit the registers
@@ -86,18 +87,31 @@ void columns(const Product& p, const uint32_t* a, int64_t units, int64_t n0, int
   }
 }
 
+// The sums [M, kPanel] of the panel of columns from n.
+template <class Out>
+void start(const Product& p, int64_t n, float* sums) {
+  for (int64_t m = 0; m < p.M; ++m)
+    for (int v = 0; v < kVectors; ++v)
+      store(sums + m * kPanel + v * kLanes, n + v * kLanes < p.N ? first_sum<Out>(p, m, n + v * kLanes) : Vec{});
+}
+template <class Out>
+void finish(const Product& p, int64_t n, const float* sums) {
+  auto* c = static_cast<Out*>(p.c);
+  for (int64_t m = 0; m < p.M; ++m)
+    for (int v = 0; v < kVectors; ++v)
+      if (n + v * kLanes < p.N)
+        store_some(c + m * p.N + n + v * kLanes, load(sums + m * kPanel + v * kLanes), p.N - n - v * kLanes);
+}
+
 // b [N,K], its rows [n0, n1): a panel of rows is turned kLanes units at a time, so that each sum runs over k in order.
 template <class Source, class Out>
 void rows(const Product& p, const uint32_t* a, int64_t units, int64_t n0, int64_t n1) {
   constexpr int step = Source::kStep;
   using T = typename Source::T;
   const T* b = static_cast<const T*>(p.b);
-  auto* c = static_cast<Out*>(p.c);
   alignas(64) float sums[kSkinnyRows * kPanel];
   for (int64_t n = n0; n < n1; n += kPanel) {
-    for (int64_t m = 0; m < p.M; ++m)
-      for (int v = 0; v < kVectors; ++v)
-        store(sums + m * kPanel + v * kLanes, n + v * kLanes < n1 ? first_sum<Out>(p, m, n + v * kLanes) : Vec{});
+    start<Out>(p, n, sums);
     for (int64_t u = 0; u < units; u += kLanes) {
       const int64_t k = u * step;
       const T* next = b + n * p.K + k + kAheadRows / int64_t(sizeof(T));
@@ -116,10 +130,7 @@ void rows(const Product& p, const uint32_t* a, int64_t units, int64_t n0, int64_
 #pragma GCC unroll 4
       for (int j = 0; j < kLanes / kGroup; ++j) multiply<Source>(p.M, a + u + j * kGroup, units, w[j], sums, kPanel);
     }
-    for (int64_t m = 0; m < p.M; ++m)
-      for (int v = 0; v < kVectors; ++v)
-        if (n + v * kLanes < n1)
-          store_some(c + m * p.N + n + v * kLanes, load(sums + m * kPanel + v * kLanes), n1 - n - v * kLanes);
+    finish<Out>(p, n, sums);
   }
 }
 
@@ -161,14 +172,11 @@ void panels(const Product& p, const uint32_t* a, int64_t first, int64_t apart) {
 // Packed b, several rows of a: as rows(), without turning.
 template <class Source, class Out>
 void packed_rows(const Product& p, const uint32_t* a, int64_t units, int64_t panel) {
-  auto* c = static_cast<Out*>(p.c);
   alignas(64) float sums[kSkinnyRows * kPanel];
   for (int64_t column = 0; column < kPanelWords; column += kPanel) {
     const int64_t n = panel * kPanelWords + column;
     const auto* b = static_cast<const uint32_t*>(p.b) + panel * packed_words<Source>(p.K) * kPanelWords + column;
-    for (int64_t m = 0; m < p.M; ++m)
-      for (int v = 0; v < kVectors; ++v)
-        store(sums + m * kPanel + v * kLanes, n + v * kLanes < p.N ? first_sum<Out>(p, m, n + v * kLanes) : Vec{});
+    start<Out>(p, n, sums);
     const auto add = [&]<int G>(int64_t u) __attribute__((always_inline)) {
       WordVec w[G][kVectors];
 #pragma GCC unroll 8
@@ -185,10 +193,7 @@ void packed_rows(const Product& p, const uint32_t* a, int64_t units, int64_t pan
     int64_t u = 0;
     for (; u + kGroup <= units; u += kGroup) add.template operator()<kGroup>(u);
     for (; u < units; ++u) add.template operator()<1>(u);
-    for (int64_t m = 0; m < p.M; ++m)
-      for (int v = 0; v < kVectors; ++v)
-        if (n + v * kLanes < p.N)
-          store_some(c + m * p.N + n + v * kLanes, load(sums + m * kPanel + v * kLanes), p.N - n - v * kLanes);
+    finish<Out>(p, n, sums);
   }
 }
 
@@ -201,7 +206,6 @@ void run_packed(const Product& p) {
     row_units<Source>(p, m, 0, used, a + m * units);
     if (units > used) a[m * units + used] = 0;  // of the last word, when K is odd
   }
-  constexpr int64_t kWorth = 32768;
   parallel_pieces((p.N + kPanelWords - 1) / kPanelWords, kWorth / (p.M * p.K * kPanelWords + 1) + 1,
                   [&](int64_t begin, int64_t end) {
                     if (p.M > 1) {
@@ -226,7 +230,6 @@ void run(const Product& p) {
     row_units<Source>(p, m, 0, used, a + m * units);
     std::memset(a + m * units + used, 0, size_t(units - used) * 4);
   }
-  constexpr int64_t kWorth = 32768;  // multiply-adds below which a second thread costs more than it saves
   parallel((p.N + kPanel - 1) / kPanel, kWorth / (p.M * p.K * kPanel + 1) + 1,
            [&](int64_t begin, int64_t end, int64_t) {
              const int64_t n0 = begin * kPanel, n1 = end * kPanel < p.N ? end * kPanel : p.N;
