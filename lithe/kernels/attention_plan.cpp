@@ -85,7 +85,7 @@ int64_t block_for(const AttentionArgs& a) {
 }
 
 int64_t parts_for(double work) {
-  constexpr double kWorthAThread = 1e6;  // FLOPs
+  constexpr double kWorthAThread = 3e5;  // FLOPs
   return std::clamp<int64_t>(int64_t(work / kWorthAThread), 1, threads());
 }
 
@@ -196,7 +196,7 @@ AttentionPlan::AttentionPlan(const AttentionArgs& a) {
     if (!decodes(a, a.segments[i]) || s.query_rows == 0) continue;
     const ref::Visible keys = keys_seen(a, a.segments[i], 0, s.query_rows - 1);
     const int64_t seen = std::max<int64_t>(0, keys.end - keys.begin / kKeyTile * kKeyTile);
-    s.split_keys = std::max<int64_t>(kKeyTile, round_up((seen + kSplits - 1) / kSplits, kKeyTile));
+    s.split_keys = std::max<int64_t>(kSplitKeys, round_up((seen + kSplits - 1) / kSplits, kSplitKeys));
     s.splits = std::max<int64_t>(1, (seen + s.split_keys - 1) / s.split_keys);
     // Reading a key and a value takes the time of about 8 products with them.
     const double work =

@@ -15,7 +15,9 @@ constexpr int kKeyTile = 64;  // keys of a tile, which lies within a page
 static_assert(kPageRows % kKeyTile == 0);
 constexpr int kBlock = 128;      // queries that share one visit to the keys in the gradient,
 constexpr int kLongBlock = 256;  // and at most in the forward pass
-constexpr int kSplits = 16;      // parts of a decode cache that may be read in parallel
+constexpr int kSplits = 16;      // parts of a decode cache that may be read in parallel,
+constexpr int kSplitKeys = 32;   // and the keys of such a part are a multiple of this
+static_assert(kKeyTile % kSplitKeys == 0);
 
 /// Keys or values of a span: row s is row s % page_rows of pages[s / page_rows]. `scales`: of i8 pages, else null.
 struct AttentionRows {

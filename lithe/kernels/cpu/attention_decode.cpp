@@ -292,7 +292,7 @@ void decode(const AttentionCall& call, const AttentionTask& task, float* space) 
         call.head_dim, [&](int64_t c, auto lanes)
                            __attribute__((always_inline)) { store(to + c, load(from + c, lanes)); });
   }
-  // Splits begin and end with tiles, whatever the first visible key.
+  // Splits are counted from the start of a tile, whatever the first visible key.
   const int64_t seen = visible_keys(call, span, 0).begin, first = seen - seen % kKeyTile,
                 last = visible_keys(call, span, span.query_rows - 1).end;
   const State state(call.space, space + call.space.state);

@@ -39,15 +39,20 @@ template <class F>
 }
 
 /// Calls f(begin, end) on pieces of [0, n), each by whichever thread is free: for work bound by memory, which does not
-/// serve all threads equally fast. Pieces are even, but for the last. A piece must not depend on who computes it.
+/// serve all threads equally fast. Pieces shrink, so that no thread waits long for the last; all but that one are even.
+/// A piece must not depend on who computes it.
 template <class F>
 [[gnu::always_inline]] inline void parallel_pieces(int64_t n, int64_t grain, F&& f) {
-  constexpr int64_t kPieces = 8;  // a thread
-  const int64_t parts = parts_of(n, grain), piece = n / (parts * kPieces * 2) * 2 + 2;
+  const int64_t parts = parts_of(n, grain);
   std::atomic<int64_t> next{0};
   parallel(parts, 1, [&, own = f](int64_t, int64_t, int64_t) {
-    for (int64_t begin; (begin = next.fetch_add(piece, std::memory_order_relaxed)) < n;)
-      own(begin, begin + piece < n ? begin + piece : n);
+    for (int64_t begin = 0, end = 0; begin < n;) {
+      end = begin + (n - begin) / (4 * parts) * 2 + 2;
+      if (end > n) end = n;
+      if (!next.compare_exchange_weak(begin, end, std::memory_order_relaxed)) continue;
+      own(begin, end);
+      begin = end;
+    }
   });
 }
 

@@ -15,6 +15,7 @@ namespace {
 constexpr int kPanel = int(PackedMatrix::kPanel), kUnitBytes = kPanel * 4;
 constexpr int kVectors = 2, kTile = kVectors * kLanes;
 static_assert(kPanel % kTile == 0);
+constexpr int64_t kAhead = 2048;  // bytes that a single row asks for ahead, beyond the end of a page
 // Rows of a block: their sums, the weights and a word of a row fill the registers.
 #if defined(__AVX512VNNI__)
 constexpr int kRows8 = 14, kRows4 = 6;
@@ -129,7 +130,11 @@ template <int R, int S>
     for (int s = 0; s < S; ++s) {
       WordVec b[kVectors];
 #pragma GCC unroll 2
-      for (int v = 0; v < kVectors; ++v) b[v] = load_bits<WordVec>(w.w + s * w.apart + u * kUnitBytes + v * kLanes * 4);
+      for (int v = 0; v < kVectors; ++v) {
+        const uint8_t* from = w.w + s * w.apart + u * kUnitBytes + v * kLanes * 4;
+        if constexpr (R == 1) __builtin_prefetch(from + kAhead);
+        b[v] = load_bits<WordVec>(from);
+      }
 #pragma GCC unroll 16
       for (int r = 0; r < R; ++r) {
         const WordVec a = repeat(x[u * R + r]);
@@ -176,7 +181,9 @@ template <int R, int S>
         WordVec low[kVectors], high[kVectors];
 #pragma GCC unroll 2
         for (int v = 0; v < kVectors; ++v) {
-          const WordVec b = load_bits<WordVec>(w.w + s * w.apart + pair * kUnitBytes + (column + v * kLanes) * 4);
+          const uint8_t* from = w.w + s * w.apart + pair * kUnitBytes + (column + v * kLanes) * 4;
+          if constexpr (R == 1) __builtin_prefetch(from + kAhead);
+          const WordVec b = load_bits<WordVec>(from);
           low[v] = b & 0x0f0f0f0f;
           high[v] = b >> 4 & 0x0f0f0f0f;
         }
