@@ -160,11 +160,7 @@ std::vector<Var> record_many(const char* op, const std::vector<GradRef>& inputs,
   return results;
 }
 
-Var record(const char* op, std::initializer_list<GradRef> inputs, Tensor out, Backward backward) {
-  return record_many(
-      op, inputs, {std::move(out)},
-      [backward = std::move(backward)](const std::vector<Tensor>& dys, Grads& g) { backward(dys[0], g); })[0];
-}
+bool recording() { return innermost || finite_traces; }
 
 Var detached(const Var& x) {
   if (!x.needs_grad()) return x.value();

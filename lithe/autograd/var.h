@@ -96,7 +96,6 @@ class Grads {
 };
 
 /// dys[i] is none when output i was not used.
-using Backward = std::function<void(const Tensor& dy, Grads& g)>;
 using BackwardMany = std::function<void(const std::vector<Tensor>& dys, Grads& g)>;
 
 /// Records while it lives; the innermost counts. backward() may be called once.
@@ -151,11 +150,21 @@ class Rehearsal {
 /// the second pass will: what depends on training (dropout, the order of sums) asks this, not Tape::current().
 bool training();
 
-/// Makes `out` the result of an operation on `inputs`. Recorded only when a tape lives and an input needs
-/// a gradient; otherwise a constant.
-Var record(const char* op, std::initializer_list<GradRef> inputs, Tensor out, Backward backward);
+/// Makes `outs` the results of an operation on `inputs`. Recorded only when a tape lives and an input needs
+/// a gradient; otherwise constants.
 std::vector<Var> record_many(const char* op, const std::vector<GradRef>& inputs, const std::vector<Tensor>& outs,
                              BackwardMany backward);
+/// Whether record_many() has anything to do but make constants.
+bool recording();
+/// record_many() of one result, backward(dy, grads).
+template <class Backward>
+Var record(const char* op, std::initializer_list<GradRef> inputs, Tensor out, Backward&& backward) {
+  if (!recording()) return Var(std::move(out));
+  return record_many(op, inputs, {std::move(out)},
+                     [backward = std::forward<Backward>(backward)](const std::vector<Tensor>& dys, Grads& g) {
+                       backward(dys[0], g);
+                     })[0];
+}
 
 /// The same value with a gradient of its own, so that a tape inside a backward function ends here instead of running on
 /// into the outer one; a constant stays one.

@@ -7,7 +7,7 @@ namespace {
 
 // The texts of errors are only made when there is one: these checks run before every kernel.
 std::string describe(const Named& t) {
-  return t.tensor.defined() ? cat(t.name, " ", t.tensor.dtype(), t.tensor.shape()) : cat(t.name, " (absent)");
+  return t.tensor.defined() ? cat(t.name, " ", t.tensor) : cat(t.name, " (absent)");
 }
 
 bool floating(DType type) { return type == DType::f64 || type == DType::f32 || type == DType::bf16; }

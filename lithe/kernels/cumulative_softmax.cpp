@@ -21,8 +21,7 @@ void check_weights(const char* op, const Named& s, const Tensor& v) {
   const Tensor& x = s.tensor;
   check(x && x.shape().rank() == 2 && x.rows() == v.rows() && x.cols() > 0 && v.cols() % x.cols() == 0 &&
             x.dtype() == wide_of(v.dtype()),
-        op, s.name, " must be ", wide_of(v.dtype()), " [N, heads] to match v ", v.shape(), ", got ",
-        x ? cat(x.dtype(), x.shape()) : "none");
+        op, s.name, " must be ", wide_of(v.dtype()), " [N, heads] to match v ", v.shape(), ", got ", x);
 }
 
 // The rows that the segments cover, each once.

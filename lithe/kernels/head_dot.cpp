@@ -24,8 +24,7 @@ void check_operands(const char* op, const Tensor& a, const Tensor& b, const Name
   const Tensor& x = s.tensor;
   check(x && x.shape().rank() == 2 && x.rows() == a.rows() && x.cols() > 0 && a.cols() % x.cols() == 0 &&
             x.dtype() == wide_of(a.dtype()),
-        op, s.name, " must be ", wide_of(a.dtype()), " [N, heads] to match a ", a.shape(), ", got ",
-        x ? cat(x.dtype(), x.shape()) : "none");
+        op, s.name, " must be ", wide_of(a.dtype()), " [N, heads] to match a ", a.shape(), ", got ", x);
 }
 
 }  // namespace

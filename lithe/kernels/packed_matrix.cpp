@@ -14,8 +14,7 @@ constexpr const char* kPack = "packed matrix";
 void check_parts(const PackedMatrix& m, const QuantizedTensors& t) {
   const auto expect = [&](const char* what, const Tensor& got, DType type, const Shape& shape) {
     check(got.defined() && got.dtype() == type && got.shape() == shape, kPack, "'", m.name, "': the ", what,
-          " must be ", type, shape, " for ", name_of(m.format), " weights ", m.shape(), ", got ",
-          got ? cat(got.dtype(), got.shape()) : "none");
+          " must be ", type, shape, " for ", name_of(m.format), " weights ", m.shape(), ", got ", got);
   };
   if (m.format == PackedFormat::int8) {
     expect("values", t.values, DType::i8, {m.outputs, m.inputs});

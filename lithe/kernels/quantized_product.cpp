@@ -42,14 +42,13 @@ void quantized_product(const QuantizedProductArgs& args) {
   check(integers(w.format), op, "'", w.name, "' holds ", name_of(w.format), " numbers; gemm multiplies with those");
   const auto& [x, matrix, y, bias] = args;
   check(x.defined() && y.defined() && x.cols() == w.inputs && y.shape() == Shape{x.rows(), w.outputs}, op,
-        "x must be [M,", w.inputs, "] and y [M,", w.outputs, "] for the weights '", w.name, "', got ",
-        x ? x.shape() : Shape{}, " and ", y ? y.shape() : Shape{});
+        "x must be [M,", w.inputs, "] and y [M,", w.outputs, "] for the weights '", w.name, "', got ", x, " and ", y);
   check((x.dtype() == DType::f32 && y.dtype() == DType::f32) ||
             (x.dtype() == DType::bf16 && (y.dtype() == DType::f32 || y.dtype() == DType::bf16)),
         op, "types must be f32 -> f32 or bf16 -> bf16 or f32, got ", x.dtype(), " -> ", y.dtype(),
         "; integer weights have no f64 products");
   check(!bias || (bias.dtype() == DType::f32 && bias.shape() == Shape{w.outputs}), op, "bias must be f32[", w.outputs,
-        "], got ", bias ? cat(bias.dtype(), bias.shape()) : "");
+        "], got ", bias);
   check(x.device() == y.device() && w.data.device() == x.device(), op, "x, y and the weights must be on one device");
   check_alias(op, {"y", y}, {}, {{"x", x}, {"the weights", w.data}});
   if (y.numel() == 0) return;
@@ -87,8 +86,7 @@ void packed_gather(const PackedGatherArgs& args) {
   check(t.by_rows, op, "'", t.name, "' is packed by its columns; a table must be packed by its rows");
   check(args.out.defined() && args.out.cols() == t.inputs &&
             (args.out.dtype() == DType::f32 || args.out.dtype() == DType::bf16),
-        op, "out must be f32 or bf16 [N,", t.inputs, "], got ",
-        args.out ? cat(args.out.dtype(), args.out.shape()) : "none");
+        op, "out must be f32 or bf16 [N,", t.inputs, "], got ", args.out);
   check_vector(op, {"ids", args.ids}, args.out.rows(), DType::i32, {"out", args.out});
   const PackedGather gather{
       .args = &args,

@@ -22,12 +22,11 @@ void check_operands(const char* op, const Named& rows, const Tensor& values, con
   check_rows(op, rows);
   const Tensor& x = rows.tensor;
   const auto on_device = [&](const Tensor& t) { return t && t.shape().rank() == 2 && t.device() == x.device(); };
-  const auto shown = [](const Tensor& t) { return t ? cat(t.dtype(), t.shape()) : "none"; };
   if (!on_device(values) || values.dtype() != DType::i8 || values.shape() != x.shape())
-    fail(op, "values must be i8 like ", rows.name, " ", x.shape(), ", got ", shown(values));
+    fail(op, "values must be i8 like ", rows.name, " ", x.shape(), ", got ", values);
   if (!on_device(scales) || scales.dtype() != DType::f32 || scales.rows() != x.rows() || scales.cols() < 1 ||
       x.cols() % scales.cols() != 0)
-    fail(op, "scales must be f32 [N, groups] to match ", rows.name, " ", x.shape(), ", got ", shown(scales));
+    fail(op, "scales must be f32 [N, groups] to match ", rows.name, " ", x.shape(), ", got ", scales);
 }
 
 }  // namespace

@@ -19,8 +19,7 @@ const char* name_of(TaylorKind kind) {
 
 void check_columns(const char* op, const Named& x, const TaylorArgs& a, int64_t columns, DType type) {
   check(x.tensor && x.tensor.shape() == Shape{a.q.rows(), columns} && x.tensor.dtype() == type, op, x.name, " must be ",
-        type, Shape{a.q.rows(), columns}, " of ", a.heads, " heads, got ",
-        x.tensor ? cat(x.tensor.dtype(), x.tensor.shape()) : "none");
+        type, Shape{a.q.rows(), columns}, " of ", a.heads, " heads, got ", x.tensor);
 }
 
 // The rows that the segments cover, each once.

@@ -3,12 +3,14 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <map>
 #include <mutex>
 #include <set>
+#include <vector>
 
 #include "lithe/base/error.h"
 
@@ -45,7 +47,8 @@ thread_local MemoryClass current_class = MemoryClass::activations;
 constexpr int64_t kAlign = 64, kHugePage = int64_t(2) << 20;
 
 // One reserved range of addresses, handed out best fit with coalescing, so that freed neighbours
-// merge and the range that was ever touched stays close to the ledger's peak.
+// merge and the range that was ever touched stays close to the ledger's peak. A few small blocks wait as they are: the
+// rows of a decoding step come in the same sizes again and again.
 class Arena {
  public:
   static Arena& instance() {
@@ -55,6 +58,12 @@ class Arena {
 
   std::byte* take(int64_t bytes) {
     const std::lock_guard lock(mutex_);
+    if (bytes <= kSmall && !small_[size_t(bytes / kAlign)].empty()) {
+      std::byte* at = small_[size_t(bytes / kAlign)].back();
+      small_[size_t(bytes / kAlign)].pop_back();
+      waiting_ -= bytes;
+      return at;
+    }
     auto fit = by_size_.lower_bound({bytes, nullptr});
     std::byte* at;
     int64_t have;
@@ -84,6 +93,11 @@ class Arena {
 
   void give(std::byte* at, int64_t bytes) {
     const std::lock_guard lock(mutex_);
+    if (bytes <= kSmall && waiting_ + bytes <= kWaiting) {
+      small_[size_t(bytes / kAlign)].push_back(at);
+      waiting_ += bytes;
+      return;
+    }
     auto next = free_.lower_bound(at);
     if (next != free_.end() && at + bytes == next->first) {
       bytes += next->second;
@@ -106,7 +120,10 @@ class Arena {
   int64_t touched() const { return end_ - begin_; }
 
  private:
+  static constexpr int64_t kSmall = 16384, kWaiting = 1 << 18;  // bytes of a small block, of all that wait
   std::mutex mutex_;
+  std::array<std::vector<std::byte*>, kSmall / kAlign + 1> small_;
+  int64_t waiting_ = 0;
   std::byte *begin_ = nullptr, *end_ = nullptr, *limit_ = nullptr;
   std::map<std::byte*, int64_t> free_;
   std::set<std::pair<int64_t, std::byte*>> by_size_;

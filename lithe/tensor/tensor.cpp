@@ -12,12 +12,6 @@ Shape::Shape(std::span<const int64_t> sizes) : rank_(int(sizes.size())) {
   }
 }
 
-int64_t Shape::numel() const {
-  int64_t n = 1;
-  for (int i = 0; i < rank_; ++i) n *= sizes_[size_t(i)];
-  return n;
-}
-
 std::ostream& operator<<(std::ostream& out, const Shape& shape) {
   out << '[';
   for (int i = 0; i < shape.rank(); ++i) out << (i ? "," : "") << shape[i];
@@ -26,6 +20,10 @@ std::ostream& operator<<(std::ostream& out, const Shape& shape) {
 
 Tensor::Tensor(Shape shape, DType dtype, Device device)
     : storage_(std::make_shared<Storage>(device, shape.numel() * size_of(dtype))), shape_(shape), dtype_(dtype) {}
+
+std::ostream& operator<<(std::ostream& out, const Tensor& x) {
+  return x.defined() ? out << x.dtype() << x.shape() : out << "none";
+}
 
 Tensor Tensor::outline(Shape shape, DType dtype) {
   Tensor out({0}, dtype, Device::meta);

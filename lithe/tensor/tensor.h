@@ -18,7 +18,11 @@ class Shape {
   explicit Shape(std::span<const int64_t> sizes);
   int rank() const { return rank_; }
   int64_t operator[](int axis) const { return sizes_[axis < 0 ? axis + rank_ : axis]; }
-  int64_t numel() const;
+  int64_t numel() const {
+    int64_t n = 1;
+    for (int i = 0; i < rank_; ++i) n *= sizes_[size_t(i)];
+    return n;
+  }
   bool operator==(const Shape&) const = default;
 
  private:
@@ -71,6 +75,9 @@ class Tensor {
   DType dtype_ = DType::f32;
   int64_t offset_ = 0;  // bytes
 };
+
+/// As type and shape, f32[2,3], or "none".
+std::ostream& operator<<(std::ostream& out, const Tensor& x);
 
 /// Uninitialised.
 Tensor empty(Shape shape, DType dtype, Device device = Device::cpu);

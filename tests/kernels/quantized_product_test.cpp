@@ -293,7 +293,7 @@ TEST(QuantizedProduct, ErrorsNameTheOperands) {
   EXPECT_EQ(message_of([&] {
               quantized_product({x, &w, y});
             }),
-            "quantized_product: x must be [M,4] and y [M,6] for the weights 'w', got [2,5] and [2,6]");
+            "quantized_product: x must be [M,4] and y [M,6] for the weights 'w', got f32[2,5] and f32[2,6]");
   EXPECT_EQ(
       message_of([&] {
         quantized_product({d, &w, zeros({2, 6}, DType::f64)});
