@@ -7,8 +7,7 @@
 namespace lithe::kernels {
 namespace {
 
-void product_ref(const QuantizedProduct& p) {
-  const QuantizedProductArgs& a = *p.args;
+void product_ref(const QuantizedProductArgs& a) {
   const bool narrow = a.x.dtype() == DType::bf16;
   if (!narrow)
     ref::quantized_product<float, float>(a);
@@ -16,6 +15,10 @@ void product_ref(const QuantizedProduct& p) {
     ref::quantized_product<bf16, float>(a);
   else
     ref::quantized_product<bf16, bf16>(a);
+}
+
+void products_ref(const QuantizedProducts& products) {
+  for (const QuantizedProduct& p : products.all) product_ref(*p.args);
 }
 
 void gather_ref(const PackedGather& g) {
@@ -28,19 +31,11 @@ void gather_ref(const PackedGather& g) {
 
 void check_matrix(const char* op, const PackedMatrix* w) { check(w && w->data, op, "needs a packed matrix"); }
 
-}  // namespace
-
-Cost cost(const QuantizedProductArgs& a) {
-  return {2 * double(a.y.numel()) * double(a.w->inputs), bytes_of({a.x, a.y, a.bias}) + double(a.w->bytes())};
-}
-
-// spec: hpc.int_matmul | kernel | D(Q(a) Q(A)): 8-bit rows x 8- or 4-bit weights, exact 32-bit sums | TB 6.4.9
-void quantized_product(const QuantizedProductArgs& args) {
-  const char* op = "quantized_product";
+void check_product(const char* op, const QuantizedProductArgs& args) {
   check_matrix(op, args.w);
-  const PackedMatrix& w = *args.w;
-  check(integers(w.format), op, "'", w.name, "' holds ", name_of(w.format), " numbers; gemm multiplies with those");
   const auto& [x, matrix, y, bias] = args;
+  const PackedMatrix& w = *matrix;
+  check(integers(w.format), op, "'", w.name, "' holds ", name_of(w.format), " numbers; gemm multiplies with those");
   check(x.defined() && y.defined() && x.cols() == w.inputs && y.shape() == Shape{x.rows(), w.outputs}, op,
         "x must be [M,", w.inputs, "] and y [M,", w.outputs, "] for the weights '", w.name, "', got ", x, " and ", y);
   check((x.dtype() == DType::f32 && y.dtype() == DType::f32) ||
@@ -51,27 +46,54 @@ void quantized_product(const QuantizedProductArgs& args) {
         "], got ", bias);
   check(x.device() == y.device() && w.data.device() == x.device(), op, "x, y and the weights must be on one device");
   check_alias(op, {"y", y}, {}, {{"x", x}, {"the weights", w.data}});
-  if (y.numel() == 0) return;
+}
+
+}  // namespace
+
+Cost cost(const QuantizedProductArgs& a) {
+  return {2 * double(a.y.numel()) * double(a.w->inputs), bytes_of({a.x, a.y, a.bias}) + double(a.w->bytes())};
+}
+
+// spec: hpc.int_matmul | kernel | D(Q(a) Q(A)): 8-bit rows x 8- or 4-bit weights, exact 32-bit sums | TB 6.4.9
+void quantized_products(std::span<const QuantizedProductArgs> products) {
+  const char* op = "quantized_product";
+  check(!products.empty(), op, "needs a product");
+  const QuantizedProductArgs& one = products[0];
+  for (const QuantizedProductArgs& p : products) {
+    check_product(op, p);
+    const PackedMatrix &w = *p.w, &first = *one.w;
+    check(p.x.raw() == one.x.raw() && p.x.shape() == one.x.shape() && p.y.dtype() == one.y.dtype() &&
+              w.format == first.format && w.group == first.group,
+          op, "products of one x must be alike in x, format, group and the type of y; '", first.name, "' is ",
+          name_of(first.format), " of ", one.x, " -> ", one.y, ", '", w.name, "' ", name_of(w.format), " of ", p.x,
+          " -> ", p.y);
+    for (const QuantizedProductArgs* q = &one; q != &p; ++q) check_alias(op, {"y", p.y}, {}, {{"another y", q->y}});
+  }
+  const Tensor& x = one.x;
   const MemoryScope scope(MemoryClass::workspace);
-  const Tensor workspace = empty({reference_only() ? 0 : quantized_workspace(w, x.rows())}, DType::u8, x.device());
-  const QuantizedProduct product{
-      .args = &args,
-      .M = x.rows(),
-      .N = w.outputs,
-      .K = w.inputs,
-      .w = static_cast<const uint8_t*>(w.data.raw()),
-      .w_scales = w.group ? nullptr : static_cast<const float*>(w.scales.raw()),
-      .bias = bias ? static_cast<const float*>(bias.raw()) : nullptr,
-      .group = w.group,
-      .groups = w.groups(),
-      .units = w.units(),
-      .panel_bytes = w.panel_bytes(),
-      .group_bytes = w.group_bytes(),
-      .workspace = workspace.raw(),
-  };
-  run_kernel<QuantizedProduct>(
-      op, x.is_meta(), {LITHE_CPU_LIST(quantized_product, nullptr), {"ref", Isa::generic, nullptr, product_ref}},
-      product);
+  const Tensor workspace = empty({reference_only() ? 0 : quantized_workspace(*one.w, x.rows())}, DType::u8, x.device());
+  std::vector<QuantizedProduct> all;
+  for (const QuantizedProductArgs& p : products) {
+    const PackedMatrix& w = *p.w;
+    if (p.y.numel() == 0) continue;
+    all.push_back({.args = &p,
+                   .M = x.rows(),
+                   .N = w.outputs,
+                   .K = w.inputs,
+                   .w = static_cast<const uint8_t*>(w.data.raw()),
+                   .w_scales = w.group ? nullptr : static_cast<const float*>(w.scales.raw()),
+                   .bias = p.bias ? static_cast<const float*>(p.bias.raw()) : nullptr,
+                   .group = w.group,
+                   .groups = w.groups(),
+                   .units = w.units(),
+                   .panel_bytes = w.panel_bytes(),
+                   .group_bytes = w.group_bytes(),
+                   .workspace = workspace.raw()});
+  }
+  if (all.empty()) return;
+  run_kernel<QuantizedProducts>(
+      op, x.is_meta(), {LITHE_CPU_LIST(quantized_products, nullptr), {"ref", Isa::generic, nullptr, products_ref}},
+      {all});
 }
 
 Cost cost(const PackedGatherArgs& a) {

@@ -1,6 +1,8 @@
 // Products of rows with matrices of integer weights, and rows of such matrices as numbers (spec hpc.int_matmul).
 #pragma once
 
+#include <span>
+
 #include "lithe/kernels/kernel.h"
 #include "lithe/kernels/packed_matrix.h"
 
@@ -17,7 +19,10 @@ struct QuantizedProductArgs {
   Tensor y, bias = {};
 };
 Cost cost(const QuantizedProductArgs& args);
-void quantized_product(const QuantizedProductArgs& args);
+/// Several products of one x, which is rounded once: each with the bits that it has alone. Their weights must be alike
+/// in inputs, format and group, their y in type.
+void quantized_products(std::span<const QuantizedProductArgs> products);
+inline void quantized_product(const QuantizedProductArgs& args) { quantized_products({&args, 1}); }
 
 /// out[i,:] = factor * row ids[i] of a matrix with rows as outputs; ids i32 [N], each below `outputs` (the caller has
 /// checked them); out [N, inputs] f32 or bf16.

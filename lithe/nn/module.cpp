@@ -74,6 +74,12 @@ Linear::Linear(const Scope& scope, int64_t in, int64_t out, bool with_bias, Init
 
 Var Linear::operator()(const Var& x) const { return linear(x, weight->var(), var_or_none(bias)); }
 
+std::vector<Var> apply_each(std::initializer_list<const Linear*> maps, const Var& x) {
+  std::vector<LinearMap> each;
+  for (const Linear* map : maps) each.push_back({map->weight->var(), var_or_none(map->bias)});
+  return linear_each(x, each);
+}
+
 Var var_or_none(const Parameter* parameter) { return parameter ? parameter->var() : Var(); }
 
 StepContext& step_context() {

@@ -85,6 +85,8 @@ class Linear {
   Parameter* weight = nullptr;
   Parameter* bias = nullptr;
 };
+/// Each of the maps of the same x.
+std::vector<Var> apply_each(std::initializer_list<const Linear*> maps, const Var& x);
 /// The parameter's var(), or an undefined Var for none.
 Var var_or_none(const Parameter* parameter);
 

@@ -39,6 +39,11 @@ class ProjectedHeads : public Heads {
         kv_heads_(kv_heads) {}
   Var queries(const Rows& in, const Turn& turn) const override { return turn(q_(in.x)); }
   KeyValue keep(const Rows& in, const Turn& turn) const override { return {turn(k_(in.x)), v_(in.x)}; }
+  QueryKeyValue read(const Rows& in, const Turn& turn) const override {
+    if (training()) return Heads::read(in, turn);  // which frees each before the next is made
+    const std::vector<Var> made = apply_each({&q_, &k_, &v_}, in.x);
+    return {turn(made[0]), {turn(made[1]), made[2]}};
+  }
   int64_t kept_columns() const override { return kv_heads_ * args_.head_dim; }
   int64_t query_heads() const override { return args_.num_attention_heads; }
   int64_t kv_heads() const override { return kv_heads_; }

@@ -88,6 +88,12 @@ class Heads : public Part {
   virtual Var queries(const Rows& in, const Turn& turn) const = 0;
   /// What a decode cache keeps of the rows, turned unless expand() does it.
   virtual KeyValue keep(const Rows& in, const Turn& turn) const = 0;
+  struct QueryKeyValue {
+    Var q;
+    KeyValue kept;
+  };
+  /// queries() and keep() of the same rows.
+  virtual QueryKeyValue read(const Rows& in, const Turn& turn) const { return {queries(in, turn), keep(in, turn)}; }
   /// The companion rows that these heads read.
   virtual Companion companion() const { return {}; }
   /// What attention reads of kept rows; only called when expands().

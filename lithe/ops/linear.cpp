@@ -17,10 +17,17 @@ void check_linear(const Var& x, const Var& w, const Var& bias, bool transposed) 
           "] to match the weight ", w.shape(), ", got ", bias.shape());
 }
 
+Tensor matrix(const Tensor& x) { return x.reshape({x.rows(), x.cols()}); }
+
+// Room for x w.
+Tensor product_of(const Tensor& x, const Var& w, bool transposed) {
+  return empty({x.rows(), w.dim(transposed ? 0 : 1)}, x.dtype(), x.device());
+}
+
 Tensor product(const Tensor& x, const Var& w, const Var& bias, bool transposed) {
-  Tensor y = empty({x.rows(), w.dim(transposed ? 0 : 1)}, x.dtype(), x.device());
-  weight_product(x.reshape({x.rows(), x.cols()}), w, value_or_none(bias), transposed, y);
-  return y;
+  const WeightProduct p{w, value_or_none(bias), product_of(x, w, transposed), transposed};
+  weight_products(matrix(x), {&p, 1});
+  return p.y;
 }
 
 // dx (+)= dy w^T
@@ -47,19 +54,34 @@ void bias_gradient(const Tensor& dy, const Tensor& db) {
   if (db.defined()) kernels::row_affine_grad({.dy = dy, .dshift = db});
 }
 
+Var record_linear(const Var& x, const Var& w, const Var& bias, bool transposed, const Tensor& y) {
+  const Tensor kept = w.needs_grad() ? x.value() : Tensor();
+  return record("linear", {x, w, bias}, y,
+                [kept, w, x = x.ref(), bias = bias.ref(), transposed](const Tensor& dy, Grads& g) {
+                  if (w.needs_grad()) weight_gradient(matrix(kept), dy, transposed, g.into(w));
+                  bias_gradient(dy, g.into_zeroed(bias));
+                  input_gradient(dy, w.value(), transposed, g.into(x));
+                });
+}
+
 }  // namespace
 
 Var linear(const Var& x, const Var& w, const Var& bias, bool transposed) {
   check_linear(x, w, bias, transposed);
-  Tensor y = product(x.value(), w, bias, transposed);
-  const Tensor kept = w.needs_grad() ? x.value() : Tensor();
-  return record("linear", {x, w, bias}, y,
-                [kept, w, x = x.ref(), bias = bias.ref(), transposed](const Tensor& dy, Grads& g) {
-                  if (w.needs_grad())
-                    weight_gradient(kept.reshape({kept.rows(), kept.cols()}), dy, transposed, g.into(w));
-                  bias_gradient(dy, g.into_zeroed(bias));
-                  input_gradient(dy, w.value(), transposed, g.into(x));
-                });
+  return record_linear(x, w, bias, transposed, product(x.value(), w, bias, transposed));
+}
+
+std::vector<Var> linear_each(const Var& x, const std::vector<LinearMap>& maps) {
+  std::vector<WeightProduct> products;
+  for (const auto& [w, bias] : maps) {
+    check_linear(x, w, bias, false);
+    products.push_back({w, value_or_none(bias), product_of(x.value(), w, false)});
+  }
+  weight_products(matrix(x.value()), products);
+  std::vector<Var> out;
+  for (size_t i = 0; i < maps.size(); ++i)
+    out.push_back(record_linear(x, maps[i].w, maps[i].bias, false, products[i].y));
+  return out;
 }
 
 Var activate(kernels::Activation kind, const Var& x, const Var& bias) {

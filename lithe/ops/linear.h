@@ -10,6 +10,13 @@ namespace lithe {
 /// When not training() a row's result does not depend on the other rows, to the bit.
 Var linear(const Var& x, const Var& w, const Var& bias = {}, bool transposed = false);
 
+/// A weight and its bias, which may be undefined.
+struct LinearMap {
+  Var w, bias;
+};
+/// linear() of the same rows by each: together where the weights are integers, which rounds the rows once.
+std::vector<Var> linear_each(const Var& x, const std::vector<LinearMap>& maps);
+
 /// f(x + bias) elementwise; bias [C] may be undefined.
 Var activate(kernels::Activation kind, const Var& x, const Var& bias = {});
 

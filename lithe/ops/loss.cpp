@@ -92,7 +92,7 @@ Var linear_cross_entropy(const Var& x, const Var& w, bool transposed, const Tens
     if (training)
       kernels::gemm({.a = input, .b = w.value(), .c = part, .bias = shift, .transpose_b = transposed});
     else
-      weight_product(input, w, shift, transposed, part);
+      weight_products(input, {{{w, shift, part, transposed}}});
     kernels::cross_entropy({.logits = part,
                             .labels = labels.slice(begin, end),
                             .losses = losses.slice(begin, end),

@@ -2,14 +2,21 @@
 #pragma once
 
 #include <functional>
+#include <span>
 
 #include "lithe/autograd/var.h"
 
 namespace lithe {
 
-/// y = x w + bias; w is [K,M] or, transposed, [M,K]; bias may be undefined. When not training() a row's result does not
-/// depend on the other rows, to the bit. Integer weights cannot be trained.
-void weight_product(const Tensor& x, const Var& w, const Tensor& bias, bool transposed, const Tensor& y);
+/// y = x w + bias; w is [K,M] or, transposed, [M,K]; bias may be undefined.
+struct WeightProduct {
+  const Var& w;
+  Tensor bias, y;
+  bool transposed = false;
+};
+/// Products of the same x. When not training() a row's result does not depend on the other rows, nor on the other
+/// products, to the bit. Integer weights cannot be trained.
+void weight_products(const Tensor& x, std::span<const WeightProduct> products);
 
 /// While one lives, it is called after every product of this thread. The innermost counts.
 class ProductObserver {
@@ -21,7 +28,7 @@ class ProductObserver {
   ProductObserver& operator=(const ProductObserver&) = delete;
 
  private:
-  friend void weight_product(const Tensor&, const Var&, const Tensor&, bool, const Tensor&);
+  friend void weight_products(const Tensor&, std::span<const WeightProduct>);
   Seen seen_;
   ProductObserver* previous_;
 };

@@ -192,6 +192,33 @@ TEST(QuantizedProduct, RowsHaveTheSameBitsInAnyBatchAndWithAnyNumberOfThreads) {
   });
 }
 
+TEST(QuantizedProduct, ProductsOfOneXHaveTheBitsThatTheyHaveAlone) {
+  on_every_implementation([&](const std::string& name) {
+    for (const Format& f : kFormats)
+      for (const int64_t M : {1, 5, 40}) {
+        const Tensor x = random_tensor({M, 100}, DType::f32, 3), bias = random_tensor({33}, DType::f32, 4);
+        const PackedMatrix w[] = {matrix(f, 33, 100), matrix(f, 7, 100), matrix(f, 257, 100)};
+        std::vector<QuantizedProductArgs> products;
+        for (const PackedMatrix& m : w)
+          products.push_back({x, &m, empty({M, m.outputs}, DType::f32), m.outputs == 33 ? bias : Tensor()});
+        const WithThreads threads(3);
+        quantized_products(products);
+        for (const auto& [rows, m, y, b] : products) {
+          const Tensor alone = empty(y.shape(), DType::f32);
+          quantized_product({rows, m, alone, b});
+          expect_same_bits(y, alone, cat(name, " ", name_of(f.format), " ", M, " rows, ", m->outputs, " outputs"));
+        }
+      }
+  });
+  const Tensor x = random_tensor({2, 100}, DType::f32, 3), y = empty({2, 7}, DType::f32);
+  const PackedMatrix a = matrix(kFormats[0], 7, 100), b = matrix(kFormats[1], 7, 100);
+  const QuantizedProductArgs unlike[] = {{x, &a, y}, {x, &b, empty_like(y)}}, twice[] = {{x, &a, y}, {x, &a, y}},
+                             others[] = {{x, &a, y}, {clone(x), &a, empty_like(y)}};
+  EXPECT_THROW(quantized_products(unlike), Error);
+  EXPECT_THROW(quantized_products(twice), Error);
+  EXPECT_THROW(quantized_products(others), Error);
+}
+
 TEST(QuantizedProduct, RowsThatAreNotFiniteGiveNaNAndTinyOnesZero) {
   on_every_implementation([&](const std::string& name) {
     for (const Format& f : kFormats) {

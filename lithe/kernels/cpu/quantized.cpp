@@ -250,32 +250,46 @@ void block_of(int64_t count, const QuantizedProduct& p, const Rows& rows, int64_
   if constexpr (R > 1) block_of<Out, int4, R - 1>(count, p, rows, m, panel);
 }
 
+int64_t panels_of(const QuantizedProduct& p) { return (p.N + kPanel - 1) / kPanel; }
+
 template <class T, class Out, bool int4>
-void run(const QuantizedProduct& p) {
+void run(std::span<const QuantizedProduct> products) {
   constexpr int kRows = int4 ? kRows4 : kRows8;
-  const Rows rows = rows_in(p);
-  const int64_t blocks = (p.M + kRows - 1) / kRows, panels = (p.N + kPanel - 1) / kPanel;
-  parallel(blocks, (1 << 16) / (p.K * kRows) + 1, [&](int64_t begin, int64_t end, int64_t) {
+  const QuantizedProduct& one = products[0];  // x, and so M, K and the rounded rows, are the same in all
+  const Rows rows = rows_in(one);
+  const int64_t M = one.M, blocks = (M + kRows - 1) / kRows;
+  parallel(blocks, (1 << 16) / (one.K * kRows) + 1, [&](int64_t begin, int64_t end, int64_t) {
     for (int64_t b = begin; b < end; ++b) {
-      const int64_t first = p.M * b / blocks, last = p.M * (b + 1) / blocks;
-      for (int64_t m = first; m < last; ++m) quantize_row<T>(p, rows, m, first, last - first);
+      const int64_t first = M * b / blocks, last = M * (b + 1) / blocks;
+      for (int64_t m = first; m < last; ++m) quantize_row<T>(one, rows, m, first, last - first);
     }
   });
   constexpr int64_t kWorth = 1 << 17;  // multiply-adds below which a second thread costs more than it saves
-  const int64_t grain = kWorth / (p.M * p.K * kPanel + 1) + 1;
-  if (p.M == 1)
+  const int64_t grain = kWorth / (M * one.K * kPanel + 1) + 1;
+  if (M == 1) {
+    int64_t panels = 0;
+    for (const QuantizedProduct& p : products) panels += panels_of(p);
     return parallel_pieces(panels, grain, [&](int64_t begin, int64_t end) {
-      const int64_t half = (end - begin) / 2;
-      for (int64_t i = begin; i < begin + half; ++i) block<Out, int4, 1, 2>(p, rows, 0, i, half);
-      if ((end - begin) % 2) block<Out, int4, 1>(p, rows, 0, end - 1);
-    });
-  parallel(panels, grain, [&](int64_t begin, int64_t end, int64_t) {
-    for (int64_t panel = begin; panel < end; ++panel)
-      for (int64_t b = 0; b < blocks; ++b) {
-        const int64_t first = p.M * b / blocks, last = p.M * (b + 1) / blocks;
-        block_of<Out, int4, kRows>(last - first, p, rows, first, panel);
+      for (const QuantizedProduct& p : products) {
+        const int64_t count = panels_of(p), last = end < count ? end : count;
+        if (begin < last) {
+          const int64_t half = (last - begin) / 2;
+          for (int64_t i = begin; i < begin + half; ++i) block<Out, int4, 1, 2>(p, rows, 0, i, half);
+          if ((last - begin) % 2) block<Out, int4, 1>(p, rows, 0, last - 1);
+        }
+        begin = begin < count ? 0 : begin - count;
+        end -= count;
       }
-  });
+    });
+  }
+  for (const QuantizedProduct& p : products)
+    parallel(panels_of(p), grain, [&](int64_t begin, int64_t end, int64_t) {
+      for (int64_t panel = begin; panel < end; ++panel)
+        for (int64_t b = 0; b < blocks; ++b) {
+          const int64_t first = M * b / blocks, last = M * (b + 1) / blocks;
+          block_of<Out, int4, kRows>(last - first, p, rows, first, panel);
+        }
+    });
 }
 
 template <class Out>
@@ -318,16 +332,17 @@ void gather(const PackedGather& a) {
 
 }  // namespace
 
-void quantized_product(const QuantizedProduct& p) {
+void quantized_products(const QuantizedProducts& products) {
+  const QuantizedProduct& one = products.all[0];
   const auto with = [&]<class T, class Out>(T*, Out*) __attribute__((always_inline)) {
-    if (p.group)
-      run<T, Out, true>(p);
+    if (one.group)
+      run<T, Out, true>(products.all);
     else
-      run<T, Out, false>(p);
+      run<T, Out, false>(products.all);
   };
-  if (p.args->x.dtype() == DType::f32)
+  if (one.args->x.dtype() == DType::f32)
     with((float*)nullptr, (float*)nullptr);
-  else if (p.args->y.dtype() == DType::f32)
+  else if (one.args->y.dtype() == DType::f32)
     with((bf16*)nullptr, (float*)nullptr);
   else
     with((bf16*)nullptr, (bf16*)nullptr);

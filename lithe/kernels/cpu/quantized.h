@@ -13,9 +13,18 @@ struct QuantizedProduct {
   const float* w_scales;  // int8; else null
   const float* bias;      // or null
   int64_t group, groups, units, panel_bytes, group_bytes;
-  void* workspace;  // 64-byte aligned, of the size below
+  void* workspace;  // 64-byte aligned, of the size below; the same for all products of one x
 };
-inline Cost cost(const QuantizedProduct& p) { return cost(*p.args); }
+
+/// Products of one x.
+struct QuantizedProducts {
+  std::span<const QuantizedProduct> all;
+};
+inline Cost cost(const QuantizedProducts& products) {
+  Cost sum;
+  for (const QuantizedProduct& p : products.all) sum += cost(*p.args);
+  return sum;
+}
 
 struct PackedGather {
   const PackedGatherArgs* args;
@@ -32,5 +41,5 @@ inline int64_t quantized_workspace(const PackedMatrix& w, int64_t M) { return M 
 
 }  // namespace lithe::kernels
 
-LITHE_DECLARE_CPU(quantized_product, QuantizedProduct)
+LITHE_DECLARE_CPU(quantized_products, QuantizedProducts)
 LITHE_DECLARE_CPU(packed_gather, PackedGather)

@@ -22,7 +22,8 @@ class SwiGlu final : public Ffn {
       : SwiGlu(scope, args.hidden_size, config.intermediate_size ? config.intermediate_size : 8 * args.hidden_size / 3,
                config.bias) {}
   Var forward(const Var& x) const override {
-    const Var y = gated_linear(kernels::Activation::silu, gate_(x), up_(x), down_.weight->var());
+    const std::vector<Var> hidden = apply_each({&gate_, &up_}, x);
+    const Var y = gated_linear(kernels::Activation::silu, hidden[0], hidden[1], down_.weight->var());
     return down_.bias ? row_affine(y, {}, down_.bias->var()) : y;
   }
 

@@ -12,6 +12,7 @@ class StaticEmbQk final : public ProjectedHeads {
       : ProjectedHeads(scope, args, args.num_attention_heads) {}
   Var queries(const Rows& in, const Turn& turn) const override { return turn(q_(in.companion)); }
   KeyValue keep(const Rows& in, const Turn& turn) const override { return {turn(k_(in.companion)), v_(in.x)}; }
+  QueryKeyValue read(const Rows& in, const Turn& turn) const override { return Heads::read(in, turn); }
   Companion companion() const override { return {.kind = Companion::Kind::embedding}; }
 };
 

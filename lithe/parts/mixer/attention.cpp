@@ -60,15 +60,17 @@ class Attention final : public Mixer {
   Var forward(const MixerInput& in) const override {
     const Heads::Turn turn = turn_by(in.sequences);
     const Heads::Rows rows = rows_of(in);
-    const Var q = heads_->queries(rows, turn);
     if (cross_ && in.state) {
       const auto& cache = static_cast<const MemoryCache&>(*in.state);
-      const Tensor context = attend_cached(q.value(), cache.entries(), cache.tokens(), in.sequences, options_);
+      const Tensor context =
+          attend_cached(heads_->queries(rows, turn).value(), cache.entries(), cache.tokens(), in.sequences, options_);
       return output_->forward(heads_->finish(context));
     }
     check(!cross_ || in.memory, "cross-attention", "needs rows of an encoder");
     const Sequences& keys = cross_ ? in.memory->sequences : in.sequences;
-    const Heads::KeyValue kept = heads_->keep(cross_ ? memory_rows(*in.memory) : rows, turn);
+    const auto [q, kept] =
+        cross_ ? Heads::QueryKeyValue{heads_->queries(rows, turn), heads_->keep(memory_rows(*in.memory), turn)}
+               : heads_->read(rows, turn);
     if (!in.state) {
       const Heads::KeyValue read = heads_->expands() ? heads_->expand(kept, turn) : kept;
       const Var context = dropout_.active()
