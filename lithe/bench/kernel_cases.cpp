@@ -107,10 +107,14 @@ class Builder {
  public:
   Builder(const Ceilings& ceilings, std::vector<Case>& out) : ceilings_(ceilings), out_(out) {}
 
-  /// A kernel whose data come from memory and go there: bound by copying where it writes a third or more.
+  /// A kernel whose data come from memory and go there: bound by copying where it writes a third or more. cost() counts
+  /// each operand once; those in `updated` are read and written, so they pass twice.
   template <class Args, class Kernel>
-  void pass(const std::string& name, DType type, Ceiling memory, Kernel kernel, const Args& args) {
-    add(cat(name, " ", type), cost(args), Ceiling::f32, memory, [=] { kernel(args); });
+  void pass(const std::string& name, DType type, Ceiling memory, Kernel kernel, const Args& args,
+            const std::vector<Tensor>& updated = {}) {
+    Cost moved = cost(args);
+    for (const Tensor& t : updated) moved.bytes += double(t.bytes());
+    add(cat(name, " ", type), moved, Ceiling::f32, memory, [=] { kernel(args); });
   }
   void add(const std::string& name, Cost cost, Ceiling compute, Ceiling memory, std::function<void()> run) {
     Measurement m{.group = "kernel", .name = name, .cost = cost};
@@ -221,7 +225,9 @@ void add_attention(Builder& b, const Data& d) {
 
 void add_rows(Builder& b, const Data& d) {
   const Ceiling copy = Ceiling::copy;
-  const auto pass = [&](const char* name, auto kernel, const auto& args) { b.pass(name, d.type, copy, kernel, args); };
+  const auto pass = [&](const char* name, auto kernel, const auto& args, const std::vector<Tensor>& updated = {}) {
+    b.pass(name, d.type, copy, kernel, args, updated);
+  };
   pass("rms norm", norm,
        NormArgs{.kind = NormKind::rms, .x = d.x, .weight = d.vector, .y = d.y, .scale = d.row_numbers});
   pass("layer norm", norm,
@@ -244,7 +250,8 @@ void add_rows(Builder& b, const Data& d) {
                         .labels = ids_below(kRows, kColumns),
                         .losses = d.row_numbers,
                         .gradient_scale = 1e-3,
-                        .gradient = true});
+                        .gradient = true},
+       {d.y});
   pass("gather", gather, GatherArgs{.table = d.x, .ids = d.ids, .out = d.y});
   pass("hadamard", hadamard,
        HadamardArgs{
@@ -271,16 +278,18 @@ void add_rows(Builder& b, const Data& d) {
 
 // What exists in f32 alone.
 void add_training(Builder& b, const Data& d) {
-  b.pass("scatter", DType::f32, Ceiling::copy, scatter_add, ScatterAddArgs{.dout = d.x, .ids = d.ids, .dtable = d.z});
+  b.pass("scatter", DType::f32, Ceiling::copy, scatter_add, ScatterAddArgs{.dout = d.x, .ids = d.ids, .dtable = d.z},
+         {d.z});
   const Shape shape{int64_t(1) << 22};
   AdamWArgs adam{.param = filled(shape, DType::f32),
                  .gradient = d.part(d.x, shape),
                  .m = zeros(shape, DType::f32),
                  .v = zeros(shape, DType::f32),
                  .lr = 1e-6};
-  b.pass("adamw", DType::f32, Ceiling::copy, adamw, adam);
+  const std::vector<Tensor> updated{adam.param, adam.m, adam.v};
+  b.pass("adamw", DType::f32, Ceiling::copy, adamw, adam, updated);
   adam.shadow = zeros(shape, DType::bf16);
-  b.pass("adamw with bf16 copy", DType::f32, Ceiling::copy, adamw, adam);
+  b.pass("adamw with bf16 copy", DType::f32, Ceiling::copy, adamw, adam, updated);
 }
 
 }  // namespace

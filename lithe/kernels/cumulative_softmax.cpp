@@ -56,7 +56,7 @@ void run(const char* op, const CumulativeSoftmaxArgs& a, const CumulativeSoftmax
   std::vector<CumulativeSpan> spans;
   for (const CumulativeSegment& s : a.segments)
     if (s.rows > 0) spans.push_back({s.row, s.rows, static_cast<float*>(s.state ? s.state.raw() : nullptr)});
-  const Tensor space = column_workspace(a.v.cols() / a.s.cols(), a.v, true);
+  const Tensor space = column_workspace(a.v.cols() + 2 * a.s.cols(), a.v, true);
   const CumulativeTask task{
       &a, g, spans.data(), int64_t(spans.size()), rows, static_cast<float*>(space ? space.raw() : nullptr)};
   if (g)

@@ -14,6 +14,21 @@ namespace {
 constexpr int64_t kBlock = 2048;  // exponentials that are added up before their sum joins that of the row
 constexpr float kLowest = -__builtin_inff();
 
+/// e^x for x <= 0 or NaN: exp_nonpositive(), or for results in bf16 a shorter form of it within 2^-19.
+template <class T>
+[[gnu::always_inline]] inline Vec exponential(Vec x) {
+#if defined(__AVX512F__)
+  if constexpr (sizeof(T) == 2) {
+    x = max(splat(-104.0f), x);
+    const Vec magic = splat(0x1.8p19f), near = x * 1.44269502f + magic;
+    const Vec n = near - magic, f = x * 1.44269502f - n, p = f * 0.240234284f + 0.693187833f;
+    const Vec root = _mm512_permutexvar_ps((__m512i)as_ints(near), load(kRoots));
+    return _mm512_scalef_ps(root * f * p + root, n);
+  }
+#endif
+  return exp_nonpositive(x);
+}
+
 /// top = max scale x, exponentials = sum exp(scale x - top), plain = sum scale x (when wanted) of a row. A row
 /// of -inf has top 0 and exponentials 0; a NaN anywhere makes exponentials NaN.
 struct RowSums {
@@ -51,7 +66,7 @@ template <bool with_plain, bool scaled, class T>
         C - begin < kBlock ? C - begin : kBlock, [=](int64_t i, auto lanes) __attribute__((always_inline)) {
           __builtin_prefetch(x + C + begin + i);
           // The product is rounded in the maximum but not in here.
-          const Vec z = at(begin + i, lanes) - shift, e = exp_nonpositive(scaled ? min(Vec{}, z) : z);
+          const Vec z = at(begin + i, lanes) - shift, e = exponential<T>(scaled ? min(Vec{}, z) : z);
           if (kept) store(kept + begin + i, e, lanes);
           return e;
         }));

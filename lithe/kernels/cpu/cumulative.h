@@ -11,7 +11,7 @@ struct CumulativeSpan {
   float* state;  // or null
 };
 
-/// One task is a head of a span; `space` [threads, 2, value_dim] holds its sums.
+/// One task is a head of a span; `space` [threads, 2, heads (value_dim + 2)] holds the sums of all heads.
 struct CumulativeTask {
   const CumulativeSoftmaxArgs* args;
   const CumulativeSoftmaxGradArgs* grad_args;  // null in the forward pass

@@ -1,5 +1,4 @@
-// Rows stay in the first cache between the passes over them, and the last pass asks for the next row; see ref/norm.h
-// for the formulas.
+// Rows stay in the first cache between the passes over them, which ask for later rows; see ref/norm.h for the formulas.
 #include "lithe/kernels/norm.h"
 
 #include "lithe/kernels/cpu/dispatch.h"
@@ -66,7 +65,8 @@ struct GradientRows {
   float *products, *sums;
 };
 
-/// Rows [n, n + R). With g = weight dy and h = x - mean it makes the sums of g, g h and h^2.
+/// Rows [n, n + R), R = 1 where they come from memory: both passes then ask for the next row. With g = weight dy and h
+/// = x - mean it makes the sums of g, g h and h^2.
 template <int R, NormKind kind, bool accumulate, class T>
 [[gnu::always_inline]] inline void gradient_rows(const GradientRows<T>& a, int64_t n) {
   constexpr bool centred = kind != NormKind::rms;
@@ -85,6 +85,7 @@ template <int R, NormKind kind, bool accumulate, class T>
         Vec product{}, plain{};
 #pragma GCC unroll 2
         for (int r = 0; r < R; ++r) {
+          if constexpr (R == 1) __builtin_prefetch(x + C + c);
           const Vec d = load(dy + r * C + c, lanes), h = keep(load(x + r * C + c, lanes) - mean[r], lanes), g = d * w;
           if constexpr (centred) g_sum[r] += g;
           dot[r] += g * h;
@@ -109,7 +110,7 @@ template <int R, NormKind kind, bool accumulate, class T>
     const int64_t first = (n + r) * C;
     const Written<T> dx = a.dx;
     each(C, [=](int64_t c, auto lanes) {
-      __builtin_prefetch(x_row + R * C + c);
+      if constexpr (R > 1) __builtin_prefetch(x_row + R * C + c);
       __builtin_prefetch(dy_row + R * C + c);
       const Vec g = load(dy_row + c, lanes) * load(weight + c, lanes), h = load(x_row + c, lanes) - own_mean;
       put<accumulate>(dx, first + c, own_scale * (g - mean_g) - k_dot * h, lanes);
@@ -141,8 +142,10 @@ void norm_grad_of(const NormGradTask& task) {
       if (dbias) own.sums = products + C;
     }
     int64_t n = begin;
-    for (; n + 2 <= end; n += 2) gradient_rows<2, kind, accumulate>(own, n);
-    if (n < end) gradient_rows<1, kind, accumulate>(own, n);
+    // Two rows at a time load the sums over rows once, but from memory one at a time is sooner.
+    for (const int64_t pairs = own.dx.around ? begin : end - 1; n < pairs; n += 2)
+      gradient_rows<2, kind, accumulate>(own, n);
+    for (; n < end; ++n) gradient_rows<1, kind, accumulate>(own, n);
   });
   for (int64_t part = 0, parts = rows && partial ? parts_of(rows, grain) : 0; part < parts; ++part)
     each(C, [=](int64_t c, auto lanes) {

@@ -4,6 +4,7 @@
 #include "lithe/kernels/cpu/parallel.h"
 #include "lithe/kernels/cpu/tasks.h"
 #include "lithe/kernels/cpu/vector.h"
+#include "lithe/kernels/cpu/written.h"
 
 namespace lithe::kernels::cpu::LITHE_ISA {
 namespace {
@@ -12,7 +13,7 @@ template <bool has_shadow, bool clear>
 void adamw_of(const AdamWArgs& a) {
   float *param = pointer<float>(a.param), *gradient = pointer<float>(a.gradient), *m = pointer<float>(a.m),
         *v = pointer<float>(a.v);
-  bf16* shadow = pointer<bf16>(a.shadow);
+  const Written<bf16> shadow = has_shadow ? written<bf16>(a.shadow) : Written<bf16>{};
   const float beta1 = float(a.beta1), rest1 = float(1 - a.beta1), beta2 = float(a.beta2), rest2 = float(1 - a.beta2);
   const float unbias1 = float(1 / (1 - __builtin_pow(a.beta1, double(a.step)))),
               unbias2 = float(1 / (1 - __builtin_pow(a.beta2, double(a.step))));
@@ -28,7 +29,7 @@ void adamw_of(const AdamWArgs& a) {
       store(m + i, mean, lanes);
       store(v + i, square, lanes);
       store(param + i, p, lanes);
-      if constexpr (has_shadow) store(shadow + i, p, lanes);
+      if constexpr (has_shadow) shadow(i, p, lanes);
       if constexpr (clear) store(gradient + i, Vec{}, lanes);
     });
   });
