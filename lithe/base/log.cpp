@@ -20,7 +20,7 @@ spdlog::level::level_enum to_spdlog(LogLevel level) {
 
 spdlog::logger& logger() {
   static auto instance = [] {
-    auto made = spdlog::stderr_color_st("lithe");
+    auto made = spdlog::stderr_color_mt("lithe");
     made->set_pattern("%H:%M:%S %^%l%$ %v");
     const char* wanted = std::getenv("LITHE_LOG");
     made->set_level(wanted ? spdlog::level::from_str(wanted) : spdlog::level::info);

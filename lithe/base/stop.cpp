@@ -1,11 +1,14 @@
 #include "lithe/base/stop.h"
 
+#include <atomic>
 #include <csignal>
 
 namespace lithe {
 namespace {
 
-volatile std::sig_atomic_t pending = 0;
+// Atomic, not only volatile: the signal may arrive on any thread, and the loops that poll are on others.
+std::atomic<int> pending = 0;
+static_assert(std::atomic<int>::is_always_lock_free, "a handler may use nothing else");
 
 void remember(int signal) {
   pending = signal;

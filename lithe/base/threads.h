@@ -27,9 +27,9 @@ void parallel_for(int64_t n, int64_t grain, F&& f) {
   }
 #pragma omp parallel num_threads(int(parts))
   {
-    const int64_t t = omp_get_thread_num();
-    const int64_t begin = n * t / parts, end = n * (t + 1) / parts;
-    if (begin < end) f(begin, end, int(t));
+    // OMP_THREAD_LIMIT and OMP_DYNAMIC may give fewer threads than asked for: then one does several parts.
+    for (int64_t part = omp_get_thread_num(); part < parts; part += omp_get_num_threads())
+      f(n * part / parts, n * (part + 1) / parts, int(part));
   }
 }
 

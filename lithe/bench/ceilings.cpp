@@ -39,7 +39,8 @@ double read_rate(const std::byte* from, int64_t bytes, int64_t times) {
   });
   volatile int64_t keep = sums[0];
   (void)keep;
-  return double(bytes / kBlock * kBlock) * double(times) / time;
+  const int64_t whole_blocks = bytes / kBlock * kBlock;
+  return double(whole_blocks) * double(times) / time;
 }
 
 // The fastest of a few short runs: other programs only lengthen them.

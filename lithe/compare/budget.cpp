@@ -110,10 +110,12 @@ class WidthSolver {
   }
 };
 
-void set_steps(Variant& v, int64_t steps, const TextSizes& text, const ReadSetting& read) {
+void set_steps(Variant& v, double steps, const TextSizes& text, const ReadSetting& read) {
+  check_usage(steps < 0x1p53, "budget", "variant '", v.name, "' would take ", steps,
+              " steps, more than can be counted; lower budget.amount");
   v.share.key = "train.max_steps";
   v.share.from = v.steps;
-  v.share.to = std::max<int64_t>(1, steps);
+  v.share.to = std::max<int64_t>(1, int64_t(steps));
   v.solved.insert(v.solved.end(), {"train.max_steps", "train.max_tokens", "train.num_train_epochs"});
   override_variant(v, {cat("train.max_steps=", v.share.to), "train.max_tokens=0", "train.num_train_epochs=0"}, read);
   plan_variant(v, text);
@@ -177,9 +179,9 @@ void match_budget(std::vector<Variant>& variants, const Experiment& experiment, 
     check_usage(budget.match != "tokens" || target >= v.step_tokens, "budget", "budget.amount is ", shown(target),
                 " tokens, one step takes ", shown(v.step_tokens), " (train.batch_tokens); give at least that");
     if (free && budget.match == "tokens" && budget.amount > 0)
-      set_steps(v, int64_t(target / v.step_tokens), text, read);
+      set_steps(v, target / v.step_tokens, text, read);
     else if (free && steps_follow)
-      set_steps(v, std::llround(target / (amount(i) / double(v.steps))), text, read);
+      set_steps(v, std::round(target / (amount(i) / double(v.steps))), text, read);
     else if (free && !budget.solve.empty())
       v = WidthSolver(v, budget, target, text, read).solve();
     v.share.amount = amount(i);

@@ -157,7 +157,7 @@ void TokenStore::copy(int64_t first, int64_t count, int32_t* out) const {
 }
 
 TokenStoreWriter::TokenStoreWriter(StoreInfo info, Sink sink)
-    : info_(std::move(info)), sink_(std::move(sink)), wide_(info_.vocab_size > kNarrowVocab || info_.token_width > 1) {
+    : info_(info), sink_(std::move(sink)), wide_(info_.vocab_size > kNarrowVocab || info_.token_width > 1) {
   block_.reserve(kBlock);
   const auto width = uint32_t(wide_ ? 4 * info_.token_width : 2);
   put(kMagic.data(), kMagic.size());

@@ -178,9 +178,9 @@ void TranslationBatches::make_room(Side& side, int64_t max_length) const {
               " passes over merges, but the tokenizer merges nothing in the first text of each of ", seen,
               " stretches; take data.tokenizer.type bpe, or leave ", side.name, "_segmentation out");
   drawn_rows = std::max(drawn_rows, encoded_rows);
-  log_info("translation: drawn anew every epoch, the ", side.name, " side has ",
-           double(drawn_rows * 100 / encoded_rows) / 100, " times the tokens; ", too_long, " of ", seen,
-           " pairs keep theirs, above ", side.longest, " tokens");
+  const int64_t percent = drawn_rows * 100 / encoded_rows;
+  log_info("translation: drawn anew every epoch, the ", side.name, " side has ", double(percent) / 100,
+           " times the tokens; ", too_long, " of ", seen, " pairs keep theirs, above ", side.longest, " tokens");
   side.largest = int64_t(double(side.largest) * 1.1 * double(drawn_rows) / double(encoded_rows));
 }
 

@@ -36,7 +36,7 @@ QuantizedWeights::QuantizedWeights(const SafetensorsFile& file, const std::strin
       m.format = format;
       m.name = parameter;
       const Shape &v = values.shape, &s = scales->second.shape;
-      const auto require = [&](bool rule) {
+      const auto require = [&, &name = name, &values = values](bool rule) {  // clang 14 needs them named
         check(rule, "load", "'", origin, "': '", name, "' ", values.dtype, v, " and its scales ", scales->second.dtype,
               s, " do not belong together; the file is damaged");
       };

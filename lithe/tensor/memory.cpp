@@ -157,6 +157,12 @@ constexpr bool kArena = false;  // let the sanitizer see every block on its own
 constexpr bool kArena = true;
 #endif
 
+// Of exactly `bytes`, so that a sanitizer sees the first byte beyond.
+std::byte* own_block(int64_t bytes) {
+  void* block = nullptr;
+  return ::posix_memalign(&block, size_t(kAlign), size_t(bytes)) == 0 ? static_cast<std::byte*>(block) : nullptr;
+}
+
 }  // namespace
 
 MemoryScope::MemoryScope(MemoryClass c) : previous_(current_class) { current_class = c; }
@@ -167,8 +173,7 @@ Storage::Storage(Device device, int64_t bytes)
     : bytes_(bytes), booked_((bytes + kAlign - 1) / kAlign * kAlign), device_(device), class_(current_class) {
   check(bytes >= 0, "memory", "cannot allocate ", bytes, " bytes");
   if (device == Device::cpu && booked_ > 0) {
-    data_ = kArena ? Arena::instance().take(booked_)
-                   : static_cast<std::byte*>(std::aligned_alloc(size_t(kAlign), size_t(booked_)));
+    data_ = kArena ? Arena::instance().take(booked_) : own_block(bytes);
     check(data_, "memory", "out of memory: ", bytes, " bytes");
   }
   ledger(device_).book(class_, booked_);

@@ -93,9 +93,12 @@ int64_t TrainConfig::total_steps(int64_t batches_per_epoch) const {
   };
   limit(max_steps);
   if (max_tokens) limit(std::max<int64_t>(1, max_tokens / batch_tokens));
-  if (num_train_epochs > 0)
-    limit(std::max<int64_t>(
-        1, int64_t(std::floor(num_train_epochs * double(batches_per_epoch) / double(gradient_accumulation_steps)))));
+  if (num_train_epochs > 0) {
+    const double steps = num_train_epochs * double(batches_per_epoch) / double(gradient_accumulation_steps);
+    check_usage(steps < 0x1p53, "train", "num_train_epochs ", num_train_epochs, " comes to ", steps,
+                " steps, more than can be counted; lower it, or give max_steps");
+    limit(std::max<int64_t>(1, int64_t(steps)));
+  }
   return total;
 }
 

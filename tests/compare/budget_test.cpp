@@ -69,6 +69,8 @@ TEST(Budget, WhatCannotMatchIsRefusedWithTheNearestValues) {
   EXPECT_NE(wrong.find("not a whole-number key"), std::string::npos) << wrong;
   const std::string little = kit.refusal(kSha + "budget: {match: tokens, amount: 5}\n");
   EXPECT_NE(little.find("budget.amount is 5 tokens, one step takes"), std::string::npos) << little;
+  const std::string vast = kit.refusal(kSha + "budget: {match: tokens, amount: 1e30}\n");
+  EXPECT_NE(vast.find("steps, more than can be counted"), std::string::npos) << vast;
 }
 
 }  // namespace

@@ -44,6 +44,18 @@ TEST(Add, MixesTypesAndCasts) {
         }
 }
 
+TEST(Add, IsCompleteWhenTheRuntimeGivesFewerThreads) {
+  const WithThreads four(4);
+  const int64_t n = 1 << 16;
+  const Tensor a = random_tensor({n}, DType::f32, 1);
+  on_every_implementation([&](const std::string& isa) {
+    const Tensor out = random_tensor({n}, DType::f32, 2);
+#pragma omp teams num_teams(1) thread_limit(1)
+    add({a, {}, out});
+    expect_same_bits(out, a, isa);
+  });
+}
+
 TEST(Add, RoundsBf16ToNearestEvenAndKeepsNaN) {
   const float in[] = {1.00390625f, 1.01171875f, 1.00391f, -1.00390625f, 3.3961775e38f,
                       INFINITY,    NAN,         0.0f,     -0.0f,        1.5e-38f};

@@ -80,6 +80,7 @@ TEST(TrainConfig, TheFirstLimitEnds) {
   EXPECT_EQ(limits("{num_train_epochs: 0.01, batch_tokens: 100}").total_steps(7), 1);
   EXPECT_EQ(limits("{max_steps: 10, max_tokens: 300, num_train_epochs: 2, batch_tokens: 100}").total_steps(7), 3);
   EXPECT_EQ(limits("{max_time: 3}").total_steps(7), 0);
+  EXPECT_THROW(limits("{num_train_epochs: 1e30}").total_steps(7), Error);
 }
 
 TEST(TrainConfig, RefusesWhatCannotWork) {

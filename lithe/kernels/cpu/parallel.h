@@ -32,8 +32,9 @@ template <class F>
     // A copy of its own keeps what f captured in registers; through the shared one, every store of a
     // kernel might change it.
     auto own = f;
-    const int64_t part = omp_get_thread_num();
-    own(n * part / parts, n * (part + 1) / parts, part);
+    // OMP_THREAD_LIMIT and OMP_DYNAMIC may give fewer threads than asked for: then one does several parts.
+    for (int64_t part = omp_get_thread_num(); part < parts; part += omp_get_num_threads())
+      own(n * part / parts, n * (part + 1) / parts, part);
     finish_streams();
   }
 }
