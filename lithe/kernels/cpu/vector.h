@@ -36,6 +36,22 @@ typedef uint16_t HalfVec __attribute__((vector_size(2 * kLanes)));
 typedef double DoubleVec __attribute__((vector_size(4 * kLanes)));  // kLanes / 2 of them
 typedef float HalfFloats __attribute__((vector_size(2 * kLanes)));  // kLanes / 2 of them
 
+#if defined(__clang__)
+// Which builds the fuzzers, with the generic set alone, and lacks these of gcc.
+template <class V, class I>
+[[gnu::always_inline]] inline V __builtin_shuffle(V v, I at) {
+  V out;
+  for (int i = 0; i < kLanes; ++i) out[i] = v[at[i]];
+  return out;
+}
+template <class V, class I>
+[[gnu::always_inline]] inline V __builtin_shuffle(V a, V b, I at) {
+  V out;
+  for (int i = 0; i < kLanes; ++i) out[i] = at[i] < kLanes ? a[at[i]] : b[at[i] - kLanes];
+  return out;
+}
+#endif
+
 /// Which lanes of a vector exist in memory: all of them, or the first `count` (0 < count < kLanes).
 struct All {};
 struct First {
