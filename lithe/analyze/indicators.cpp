@@ -29,22 +29,25 @@ std::span<const float> map_of(const AttentionMaps& maps, int64_t head) {
 
 }  // namespace
 
-// spec: ind.entropy | indicator | entropy of attention maps, on the scale of causal maps | TH 4.4.4
+// spec: ind.entropy | indicator | entropy of attention maps, from 0 to 1 | TH 4.4.4
 double entropy(const AttentionMaps& maps) {
   return mean_over_heads(maps, [&](int64_t h) {
     return sum_over(map_of(maps, h), [](double a) { return a > 0 ? -a * std::log(a) : 0; });
   });
 }
 
-double entropy_limit(int64_t length) { return std::lgamma(double(length) + 1); }
+double entropy_limit(int64_t length, bool causal) {
+  return causal ? std::lgamma(double(length) + 1) : double(length) * std::log(double(length));
+}
 
-// spec: ind.concentration | indicator | Frobenius norm of attention maps, on the scale of causal maps | TH 4.4.4
+// spec: ind.concentration | indicator | Frobenius norm of attention maps, from 0 to 1 | TH 4.4.4
 double concentration(const AttentionMaps& maps) {
   return mean_over_heads(
       maps, [&](int64_t h) { return std::sqrt(sum_over(map_of(maps, h), [](double a) { return a * a; })); });
 }
 
-Range concentration_range(int64_t length) {
+Range concentration_range(int64_t length, bool causal) {
+  if (!causal) return {1, std::sqrt(double(length))};
   double harmonic = 0;
   for (int64_t i = 1; i <= length; ++i) harmonic += 1 / double(i);
   return {std::sqrt(harmonic), std::sqrt(double(length))};
@@ -55,7 +58,7 @@ double head_diversity(const AttentionMaps& maps, int ddof) {
   if (maps.heads <= 1) return 0;
   double sum = 0;
   for (int64_t i = 0; i < maps.length; ++i)
-    for (int64_t j = 0; j <= i; ++j) {
+    for (int64_t j = 0; j < (maps.causal ? i + 1 : maps.length); ++j) {
       const double mean = mean_over_heads(maps, [&](int64_t h) { return maps.at(h, i, j); });
       const double squares = mean_over_heads(maps, [&](int64_t h) {
         const double d = maps.at(h, i, j) - mean;
@@ -63,7 +66,8 @@ double head_diversity(const AttentionMaps& maps, int ddof) {
       });
       sum += std::sqrt(squares * double(maps.heads) / double(maps.heads - ddof));
     }
-  return sum * 2 / (double(maps.length) * double(maps.length + 1));
+  const double L = double(maps.length);
+  return sum / (maps.causal ? L * (L + 1) / 2 : L * L);
 }
 
 // spec: ind.sink | indicator | share of attention on the first token | TH 4.4.4
@@ -107,8 +111,8 @@ Indicators indicators(const AttentionMaps& maps, int ddof) {
   out.raw = {entropy(maps), concentration(maps), head_diversity(maps, ddof), sink(maps), 0, 0, 0, 0};
   for (int64_t back = 0; back < 4; ++back) out.raw[size_t(4 + back)] = local_focus(maps, back);
   out.normalised = out.raw;
-  out.normalised[0] = Range{0, entropy_limit(maps.length)}.of(out.raw[0]);
-  out.normalised[1] = concentration_range(maps.length).of(out.raw[1]);
+  out.normalised[0] = Range{0, entropy_limit(maps.length, maps.causal)}.of(out.raw[0]);
+  out.normalised[1] = concentration_range(maps.length, maps.causal).of(out.raw[1]);
   return out;
 }
 

@@ -76,13 +76,14 @@ ModelView inspect_model(const std::string& name, const LoadedModel& loaded, cons
 
   const Tensor rows = empty({int64_t(ids.size())}, DType::i32);
   std::copy(ids.begin(), ids.end(), rows.data<int32_t>());
+  const bool causal = model.config().architecture == "decoder";  // else these are an encoder's
   std::vector<MixerMaps> maps = model.maps(rows);
   for (size_t i = 0; i < maps.size(); ++i) {
     LayerView layer;
     layer.mixer = mixer_title(config.mixer_of(int64_t(i)));
     layer.maps = std::move(maps[i]);
     if (layer.maps.heads) {
-      layer.numbers = indicators({layer.maps.heads, int64_t(ids.size()), numbers_of(layer.maps.weights)});
+      layer.numbers = indicators({layer.maps.heads, int64_t(ids.size()), numbers_of(layer.maps.weights), causal});
     } else {
       layer.numbers.raw.fill(std::numeric_limits<double>::quiet_NaN());
       layer.numbers.normalised = layer.numbers.raw;

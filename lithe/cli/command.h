@@ -28,6 +28,9 @@ Command add_bench(CLI::App& app);
 Command add_list(CLI::App& app);
 Command add_doctor(CLI::App& app);
 
+/// Writes what std::cout holds; throws when nobody takes it, so that no work is done for results that are lost.
+void flush_results();
+
 /// The whole program: parses, runs, turns errors into one line on stderr and an exit code.
 int run_program(int argc, char** argv);
 

@@ -61,13 +61,14 @@ int run(const Options& o) {
   const bool streaming = prompts.size() == 1 && !o.json;
   bool begun = false;  // the prompt is shown when it is known to be accepted
   const auto begin = [&] {
-    if (!std::exchange(begun, true)) std::cout << prompts[0] << std::flush;
+    if (!std::exchange(begun, true)) std::cout << prompts[0];
   };
   GenerateEvents events;
   if (streaming)
     events.on_text = [&](size_t, std::string_view piece) {
       begin();
-      std::cout << piece << std::flush;
+      std::cout << piece;
+      flush_results();
     };
   size_t done = 0;
   events.on_done = [&](size_t i, Generation&& result) {
@@ -86,7 +87,7 @@ int run(const Options& o) {
     } else {
       std::cout << "==> " << i + 1 << "\n" << prompts[i] << result.text << "\n";
     }
-    std::cout << std::flush;
+    flush_results();
   };
   GenerateTimes times;
   generate_each(*loaded.model, *loaded.tokenizer, prompts, config, events, &times);

@@ -137,12 +137,12 @@ Command add_plan(CLI::App& app) {
   app.add_flag("--cost", o->cost,
                "what each part costs in use, beside the published formulas: parameters, FLOPs of prefill and decoding, "
                "activations, cache");
-  app.add_option("--batch", o->batch, "with --cost: texts at once; default 1")->check(CLI::PositiveNumber);
+  app.add_option("--batch", o->batch, "with --cost: texts at once; default 1")->check(CLI::Range(1, 65536));
   app.add_option("--length", o->length, "with --cost: tokens of a text; default: the recipe's sequence_length")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1, 1 << 24));
   app.add_option("--source-length", o->source_length,
                  "with --cost of an encoder_decoder: tokens of a source; default: as many as a text has")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1, 1 << 24));
   add_threads_option(app);
   app.footer(
       "Example: lithe plan recipes/quickstart.yaml --set model.num_hidden_layers=8\nRuns one training step on tensors "

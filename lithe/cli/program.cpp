@@ -34,6 +34,12 @@ void add_threads_option(CLI::App& app) {
       ->check(CLI::Range(1, 1024));
 }
 
+void flush_results() {
+  std::cout.flush();
+  const bool written = std::fflush(stdout) == 0 && !std::ferror(stdout) && std::cout;
+  check(written, "output", "the results could not be written to stdout: its disk is full, or nobody reads it");
+}
+
 namespace {
 
 std::string version_text() {
@@ -50,11 +56,9 @@ void occupy_standard_streams() {
   if (fd > STDERR_FILENO) ::close(fd);
 }
 
-// Results that nobody got are a failure: a full disk behind `> file`, a closed pipe.
+// Results that nobody got are a failure.
 int deliver(int code) {
-  std::cout.flush();
-  const bool written = std::fflush(stdout) == 0 && !std::ferror(stdout) && std::cout;
-  check(written || code != 0, "output", "the results could not be written to stdout");
+  if (code == 0) flush_results();
   return code;
 }
 

@@ -57,6 +57,8 @@ void complete_model(Node& root) {
     check_usage(std::filesystem::exists(file), "recipe", to_string(from->mark()), ": from_pretrained: '", from->text(),
                 "' has no config.json; give the --out directory of a training run");
     const Node base = parse_json_node(read_file(file), file.string());
+    check_usage(!base.find("quantization_config"), "recipe", to_string(from->mark()), ": from_pretrained: '",
+                from->text(), "' holds integer weights, which cannot be trained; give the run that it was made from");
     for (const auto& [key, value] : base.entries())
       if (!model.find(key) && key != "model_type" && key != "num_labels" && key != "label_names" &&
           !(key == "head" && task))

@@ -132,7 +132,7 @@ int run(const Options& o) {
           found[i] = &translations;
           for (; printed < lines.size() && found[printed]; ++printed)
             print(o, o.n_best.has_value(), done + int64_t(printed), lines[printed], *found[printed]);
-          std::cout << std::flush;
+          flush_results();
         },
         done + 1);
     done += int64_t(lines.size());

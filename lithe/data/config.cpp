@@ -116,7 +116,11 @@ Path resolve_cache_directory(const std::string& cache_directory) {
                  "neither XDG_CACHE_HOME nor HOME is set, so there is no place for tokenized corpora; set "
                  "data.cache_directory");
   }
-  make_directory(directory);
+  try {
+    make_directory(directory);
+  } catch (const Error& error) {
+    fail_usage("data", error.what(), "; tokenized corpora are kept there: set data.cache_directory to another place");
+  }
   return directory;
 }
 

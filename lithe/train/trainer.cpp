@@ -18,6 +18,10 @@
 namespace lithe {
 namespace {
 
+constexpr const char* kCalmer =
+    "lower the learning rate, lengthen the warm-up or clip harder, in a run of its own (another --out; from_pretrained "
+    "goes on from this run's weights)";
+
 using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
@@ -219,11 +223,9 @@ class Trainer {
       const FiniteTrace trace;
       accumulate_gradients(model_, batches, run_.train, number);
     } catch (const Error& error) {
-      throw Error(
-          "diverged",
-          cat(where, ": ", std::string(error.what()).substr(error.operation().size() + 2),
-              "; lower the learning rate, lengthen the warm-up or clip harder, then --resume from the last checkpoint"),
-          ExitCode::diverged);
+      throw Error("diverged",
+                  cat(where, ": ", std::string(error.what()).substr(error.operation().size() + 2), "; ", kCalmer),
+                  ExitCode::diverged);
     }
     throw Error("diverged",
                 cat(where, ": loss ", loss, ", gradient norm ", norm,
@@ -338,10 +340,7 @@ class Trainer {
 
   void check_finite(bool finite, const std::string& what) {
     if (!finite)
-      throw Error("diverged",
-                  cat("after step ", state_.step, ": ", what,
-                      " is not finite; lower the learning rate, lengthen the warm-up or clip harder, then --resume "
-                      "from the last checkpoint"),
+      throw Error("diverged", cat("after step ", state_.step, ": ", what, " is not finite; ", kCalmer),
                   ExitCode::diverged);
   }
 

@@ -17,7 +17,8 @@ constexpr double kRounding = 0x1p-24;
 struct Maps {
   int64_t heads, length;
   std::vector<float> weights;
-  operator AttentionMaps() const { return {heads, length, weights}; }
+  bool causal = true;
+  operator AttentionMaps() const { return {heads, length, weights, causal}; }
 };
 
 Maps identity(int64_t L) {
@@ -119,6 +120,22 @@ TEST(Indicators, AllEight) {
   const Indicators all = indicators(identity(4));  // what a mixer without mixing reports
   EXPECT_EQ(all.raw, (std::array<double, kIndicators>{0, 2, 0, 0.25, 1, 0, 0, 0}));
   EXPECT_THROW(indicators(AttentionMaps{2, 4, identity(4).weights}), Error);
+}
+
+// An encoder's tokens see all others: uniform maps are the end of the range, and every pair counts.
+TEST(Indicators, MapsThatAreNotCausal) {
+  const int64_t L = 5;
+  Maps even{1, L, std::vector<float>(size_t(L * L), 1 / float(L)), false}, one = identity(L);
+  one.causal = false;
+  EXPECT_NEAR(entropy_limit(L, false), 5 * std::log(5.0), 1e-14);
+  EXPECT_NEAR(indicators(even).normalised[0], 1, 25 * kRounding);
+  EXPECT_NEAR(indicators(even).normalised[1], 0, 25 * kRounding);
+  EXPECT_EQ(indicators(one).normalised[0], 0);
+  EXPECT_NEAR(indicators(one).normalised[1], 1, 1e-12);
+  Maps both = heads({even, one});
+  both.causal = false;
+  // Half the difference of two heads: |1 - 1/L| / 2 on the diagonal, 1 / (2 L) elsewhere.
+  EXPECT_NEAR(head_diversity(both), (5 * 0.4 + 20 * 0.1) / 25, 1e-7);
 }
 
 TEST(Indicators, EmpiricalRangeSpansTheLayers) {

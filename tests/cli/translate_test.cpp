@@ -124,6 +124,16 @@ TEST_F(TranslateProgram, OptionsReachTheSearch) {
   EXPECT_NE(translated({"--scores", "--length-penalty", "1"}).out, translated({"--scores"}).out);
 }
 
+// Work for results that are lost is not done: all of these lines would take minutes.
+TEST_F(TranslateProgram, StopsWhenNobodyTakesTheResults) {
+  std::string many;
+  for (int i = 0; i < 100000; ++i) many += "a line\n";
+  const std::string file = scratch_->add("many.txt", many);
+  const Finished full = run_program({"translate", run(), file, "--window", "4"}, {.stdout_to = "/dev/full"});
+  EXPECT_EQ(full.code, 1);
+  EXPECT_NE(full.err.find("lithe: output: the results could not be written to stdout"), std::string::npos) << full.err;
+}
+
 // The other end waits for an answer before it sends the next line.
 TEST_F(TranslateProgram, ALineIsAnsweredBeforeTheNextIsSent) {
   int ends[2];
