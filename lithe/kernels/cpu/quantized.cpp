@@ -15,7 +15,7 @@ namespace {
 constexpr int kPanel = int(PackedMatrix::kPanel), kUnitBytes = kPanel * 4;
 constexpr int kVectors = 2, kTile = kVectors * kLanes;
 static_assert(kPanel % kTile == 0);
-constexpr int64_t kAhead = 2048;  // bytes that a single row asks for ahead, beyond the end of a page
+constexpr int64_t kAhead = 2048;  // bytes asked for ahead, beyond the end of a page
 // Rows of a block: their sums, the weights and a word of a row fill the registers.
 #if defined(__AVX512VNNI__)
 constexpr int kRows8 = 14, kRows4 = 6;
@@ -132,7 +132,7 @@ template <int R, int S>
 #pragma GCC unroll 2
       for (int v = 0; v < kVectors; ++v) {
         const uint8_t* from = w.w + s * w.apart + u * kUnitBytes + v * kLanes * 4;
-        if constexpr (R == 1) __builtin_prefetch(from + kAhead);
+        __builtin_prefetch(from + kAhead);
         b[v] = load_bits<WordVec>(from);
       }
 #pragma GCC unroll 16
@@ -182,7 +182,7 @@ template <int R, int S>
 #pragma GCC unroll 2
         for (int v = 0; v < kVectors; ++v) {
           const uint8_t* from = w.w + s * w.apart + pair * kUnitBytes + (column + v * kLanes) * 4;
-          if constexpr (R == 1) __builtin_prefetch(from + kAhead);
+          __builtin_prefetch(from + kAhead);
           const WordVec b = load_bits<WordVec>(from);
           low[v] = b & 0x0f0f0f0f;
           high[v] = b >> 4 & 0x0f0f0f0f;
@@ -283,7 +283,7 @@ void run(std::span<const QuantizedProduct> products) {
     });
   }
   for (const QuantizedProduct& p : products)
-    parallel(panels_of(p), grain, [&](int64_t begin, int64_t end, int64_t) {
+    parallel_pieces(panels_of(p), grain, [&](int64_t begin, int64_t end) {
       for (int64_t panel = begin; panel < end; ++panel)
         for (int64_t b = 0; b < blocks; ++b) {
           const int64_t first = M * b / blocks, last = M * (b + 1) / blocks;

@@ -6,7 +6,7 @@ namespace lithe::kernels::cpu::LITHE_ISA {
 namespace {
 
 constexpr int64_t kSums = 4096;  // floats in the first-level cache beside the rows of b
-constexpr int64_t kAhead = 1024, kAheadRows = 512, kAheadPanel = 8192;  // bytes
+constexpr int64_t kAhead = 1024, kAheadRows = 512, kAheadPanel = 8192, kAheadStream = 2048;  // bytes
 constexpr int64_t kWorth = 32768;  // multiply-adds below which a second thread costs more than it saves
 constexpr int kVectors = 2, kPanel = kVectors * kLanes;
 #if defined(__AVX512F__)
@@ -158,9 +158,11 @@ void panels(const Product& p, const uint32_t* a, int64_t first, int64_t apart) {
 #pragma GCC unroll 2
       for (int s = 0; s < S; ++s)
 #pragma GCC unroll 8
-        for (int v = 0; v < kWide; ++v)
-          sum[s][v] = Source::multiply_add(sum[s][v], x,
-                                           unit_of<Source>(load_bits<WordVec>(w[s] + i * kPanelWords + v * kLanes), j));
+        for (int v = 0; v < kWide; ++v) {
+          const uint32_t* from = w[s] + i * kPanelWords + v * kLanes;
+          if (j == 0) __builtin_prefetch(from + kAheadStream / 4);
+          sum[s][v] = Source::multiply_add(sum[s][v], x, unit_of<Source>(load_bits<WordVec>(from), j));
+        }
     }
   for (int s = 0; s < S; ++s)
     for (int v = 0; v < kWide; ++v) {
