@@ -17,7 +17,7 @@ void check_args(const GemmArgs& args) {
   const Tensor b = packed ? Tensor::outline(packed->shape(), packed->data.dtype()) : numbers;
   check(a.defined() && b.defined() && c.defined(), "gemm", "a, b and c must be tensors");
   const Device b_device = packed ? packed->data.device() : b.device();
-  const auto operands = [&] {
+  const auto operands = [&, &a = a, &c = c, transpose_a = transpose_a, transpose_b = transpose_b] {
     return cat("a ", a.dtype(), a.shape(), transpose_a ? " transposed" : "", ", b ", b.dtype(), b.shape(),
                transpose_b ? " transposed" : "", ", c ", c.dtype(), c.shape());
   };

@@ -103,7 +103,8 @@ struct Piece {
 
 template <class To, class From>
 void pack_piece(const PackedMatrix& m, const Piece& piece, const From* from) {
-  const auto& [n0, n1, n_stride, k0, k1, k_stride] = piece;
+  const int64_t n0 = piece.n0, n1 = piece.n1, n_stride = piece.n_stride;
+  const int64_t k0 = piece.k0, k1 = piece.k1, k_stride = piece.k_stride;
   const int64_t step = m.unit_inputs(), first_panel = n0 / kPanel;
   // What ends the matrix also fills its padding.
   const int64_t n_end = n1 == m.outputs ? m.panels() * kPanel : n1, k_end = k1 == m.inputs ? m.units() * step : k1;

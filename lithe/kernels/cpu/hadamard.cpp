@@ -33,7 +33,7 @@ template <int R, int stride = 1>
 [[gnu::always_inline]] inline Vec within(Vec v, int stride) {
   const IntVec lane = lane_numbers();
   const Vec sign = (lane & stride) != 0 ? splat(-1.0f) : splat(1.0f);
-  return v * sign + __builtin_shuffle(v, lane ^ stride);
+  return v * sign + shuffled(v, lane ^ stride);
 }
 
 template <int R, int stride = 1>

@@ -121,8 +121,8 @@ template <class Source>
       constexpr Halves low{0, 32, 1, 33, 2,  34, 3,  35, 4,  36, 5,  37, 6,  38, 7,  39,
                            8, 40, 9, 41, 10, 42, 11, 43, 12, 44, 13, 45, 14, 46, 15, 47};
       const auto first = load_bits<Halves>(p), second = load_bits<Halves>(p + stride);
-      w[0] = (WordVec)__builtin_shuffle(first, second, low);
-      w[1] = (WordVec)__builtin_shuffle(first, second, low + uint16_t(kLanes));
+      w[0] = (WordVec)shuffled(first, second, low);
+      w[1] = (WordVec)shuffled(first, second, low + uint16_t(kLanes));
       return;
     }
 #endif
@@ -146,54 +146,52 @@ template <class Out>
 #pragma GCC unroll 8
   for (int i = 0; i < 16; i += 2) {
     const WordVec a = r[i], b = r[i + 1];
-    r[i] = __builtin_shuffle(a, b, WordVec{0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29});
-    r[i + 1] = __builtin_shuffle(a, b, WordVec{2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27, 14, 30, 15, 31});
+    r[i] = shuffled(a, b, WordVec{0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29});
+    r[i + 1] = shuffled(a, b, WordVec{2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27, 14, 30, 15, 31});
   }
 #pragma GCC unroll 4
   for (int i = 0; i < 16; i += 4) {
     const WordVec a = r[i], b = r[i + 1], c = r[i + 2], d = r[i + 3];
     constexpr WordVec low{0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29};
     constexpr WordVec high{2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31};
-    r[i] = __builtin_shuffle(a, c, low), r[i + 1] = __builtin_shuffle(a, c, high);
-    r[i + 2] = __builtin_shuffle(b, d, low), r[i + 3] = __builtin_shuffle(b, d, high);
+    r[i] = shuffled(a, c, low), r[i + 1] = shuffled(a, c, high);
+    r[i + 2] = shuffled(b, d, low), r[i + 3] = shuffled(b, d, high);
   }
   constexpr WordVec even{0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27};
   constexpr WordVec odd{4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31};
 #pragma GCC unroll 4
   for (int j = 0; j < 4; ++j) {
     const WordVec a = r[j], b = r[j + 4], c = r[j + 8], d = r[j + 12];
-    const WordVec ab = __builtin_shuffle(a, b, even), cd = __builtin_shuffle(c, d, even);
-    const WordVec AB = __builtin_shuffle(a, b, odd), CD = __builtin_shuffle(c, d, odd);
-    r[j] = __builtin_shuffle(ab, cd, even), r[j + 8] = __builtin_shuffle(ab, cd, odd);
-    r[j + 4] = __builtin_shuffle(AB, CD, even), r[j + 12] = __builtin_shuffle(AB, CD, odd);
+    const WordVec ab = shuffled(a, b, even), cd = shuffled(c, d, even);
+    const WordVec AB = shuffled(a, b, odd), CD = shuffled(c, d, odd);
+    r[j] = shuffled(ab, cd, even), r[j + 8] = shuffled(ab, cd, odd);
+    r[j + 4] = shuffled(AB, CD, even), r[j + 12] = shuffled(AB, CD, odd);
   }
 #elif defined(__AVX2__)
 #pragma GCC unroll 4
   for (int i = 0; i < 8; i += 2) {
     const WordVec a = r[i], b = r[i + 1];
-    r[i] = __builtin_shuffle(a, b, WordVec{0, 8, 1, 9, 4, 12, 5, 13});
-    r[i + 1] = __builtin_shuffle(a, b, WordVec{2, 10, 3, 11, 6, 14, 7, 15});
+    r[i] = shuffled(a, b, WordVec{0, 8, 1, 9, 4, 12, 5, 13});
+    r[i + 1] = shuffled(a, b, WordVec{2, 10, 3, 11, 6, 14, 7, 15});
   }
 #pragma GCC unroll 2
   for (int i = 0; i < 8; i += 4) {
     const WordVec a = r[i], b = r[i + 1], c = r[i + 2], d = r[i + 3];
     constexpr WordVec low{0, 1, 8, 9, 4, 5, 12, 13}, high{2, 3, 10, 11, 6, 7, 14, 15};
-    r[i] = __builtin_shuffle(a, c, low), r[i + 1] = __builtin_shuffle(a, c, high);
-    r[i + 2] = __builtin_shuffle(b, d, low), r[i + 3] = __builtin_shuffle(b, d, high);
+    r[i] = shuffled(a, c, low), r[i + 1] = shuffled(a, c, high);
+    r[i + 2] = shuffled(b, d, low), r[i + 3] = shuffled(b, d, high);
   }
 #pragma GCC unroll 4
   for (int j = 0; j < 4; ++j) {
     const WordVec a = r[j], b = r[j + 4];
-    r[j] = __builtin_shuffle(a, b, WordVec{0, 1, 2, 3, 8, 9, 10, 11});
-    r[j + 4] = __builtin_shuffle(a, b, WordVec{4, 5, 6, 7, 12, 13, 14, 15});
+    r[j] = shuffled(a, b, WordVec{0, 1, 2, 3, 8, 9, 10, 11});
+    r[j + 4] = shuffled(a, b, WordVec{4, 5, 6, 7, 12, 13, 14, 15});
   }
 #else
-  const WordVec a = __builtin_shuffle(r[0], r[1], WordVec{0, 4, 1, 5}),
-                b = __builtin_shuffle(r[0], r[1], WordVec{2, 6, 3, 7});
-  const WordVec c = __builtin_shuffle(r[2], r[3], WordVec{0, 4, 1, 5}),
-                d = __builtin_shuffle(r[2], r[3], WordVec{2, 6, 3, 7});
-  r[0] = __builtin_shuffle(a, c, WordVec{0, 1, 4, 5}), r[1] = __builtin_shuffle(a, c, WordVec{2, 3, 6, 7});
-  r[2] = __builtin_shuffle(b, d, WordVec{0, 1, 4, 5}), r[3] = __builtin_shuffle(b, d, WordVec{2, 3, 6, 7});
+  const WordVec a = shuffled(r[0], r[1], WordVec{0, 4, 1, 5}), b = shuffled(r[0], r[1], WordVec{2, 6, 3, 7});
+  const WordVec c = shuffled(r[2], r[3], WordVec{0, 4, 1, 5}), d = shuffled(r[2], r[3], WordVec{2, 6, 3, 7});
+  r[0] = shuffled(a, c, WordVec{0, 1, 4, 5}), r[1] = shuffled(a, c, WordVec{2, 3, 6, 7});
+  r[2] = shuffled(b, d, WordVec{0, 1, 4, 5}), r[3] = shuffled(b, d, WordVec{2, 3, 6, 7});
 #endif
 }
 

@@ -124,7 +124,8 @@ template <int R, int S>
 #pragma GCC unroll 16
     for (int r = 0; r < R * S; ++r)
 #pragma GCC unroll 2
-      for (int v = 0; v < kVectors; ++v) sum[c][r][v] = c ? IntVec{} : IntVec{} - 128 * sums[r % R];
+      for (int v = 0; v < kVectors; ++v)  // modulo 2^32: what the products add brings the sum back
+        sum[c][r][v] = c ? IntVec{} : IntVec{} + int32_t(0u - 128u * uint32_t(sums[r % R]));
   const auto step = [&](int64_t u, int c) __attribute__((always_inline)) {
 #pragma GCC unroll 2
     for (int s = 0; s < S; ++s) {

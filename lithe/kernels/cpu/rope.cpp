@@ -42,7 +42,7 @@ constexpr int64_t kPairs = 256;  // pairs whose angles are kept at a time; a mul
 }
 
 /// Neighbouring lanes exchanged.
-[[gnu::always_inline]] inline Vec swap_pairs(Vec v) { return __builtin_shuffle(v, lane_numbers() ^ 1); }
+[[gnu::always_inline]] inline Vec swap_pairs(Vec v) { return shuffled(v, lane_numbers() ^ 1); }
 
 template <class T, bool interleaved, bool accumulate>
 void rope_of(const RopeTask& task) {

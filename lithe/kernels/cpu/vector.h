@@ -36,21 +36,28 @@ typedef uint16_t HalfVec __attribute__((vector_size(2 * kLanes)));
 typedef double DoubleVec __attribute__((vector_size(4 * kLanes)));  // kLanes / 2 of them
 typedef float HalfFloats __attribute__((vector_size(2 * kLanes)));  // kLanes / 2 of them
 
-#if defined(__clang__)
-// Which builds the fuzzers, with the generic set alone, and lacks these of gcc.
+/// Lane i of the result is lane at[i] of v; of a and b, it is lane at[i] of a followed by b.
 template <class V, class I>
-[[gnu::always_inline]] inline V __builtin_shuffle(V v, I at) {
+[[gnu::always_inline]] inline V shuffled(V v, I at) {
+#if defined(__clang__)  // builds the fuzzers and lacks gcc's
   V out;
-  for (int i = 0; i < kLanes; ++i) out[i] = v[at[i]];
+  for (unsigned i = 0; i < sizeof at / sizeof at[0]; ++i) out[i] = v[at[i]];
   return out;
-}
-template <class V, class I>
-[[gnu::always_inline]] inline V __builtin_shuffle(V a, V b, I at) {
-  V out;
-  for (int i = 0; i < kLanes; ++i) out[i] = at[i] < kLanes ? a[at[i]] : b[at[i] - kLanes];
-  return out;
-}
+#else
+  return __builtin_shuffle(v, at);
 #endif
+}
+template <class V, class I>
+[[gnu::always_inline]] inline V shuffled(V a, V b, I at) {
+#if defined(__clang__)
+  constexpr unsigned kSize = sizeof at / sizeof at[0];
+  V out;
+  for (unsigned i = 0; i < kSize; ++i) out[i] = unsigned(at[i]) < kSize ? a[at[i]] : b[at[i] - kSize];
+  return out;
+#else
+  return __builtin_shuffle(a, b, at);
+#endif
+}
 
 /// Which lanes of a vector exist in memory: all of them, or the first `count` (0 < count < kLanes).
 struct All {};
@@ -233,12 +240,12 @@ struct First {
 /// Sum of the lanes: halves added to each other, always in the same order.
 [[gnu::always_inline]] inline float sum(Vec v) {
 #pragma GCC unroll 4
-  for (int half = kLanes / 2; half; half /= 2) v += __builtin_shuffle(v, lane_numbers() ^ half);
+  for (int half = kLanes / 2; half; half /= 2) v += shuffled(v, lane_numbers() ^ half);
   return v[0];
 }
 [[gnu::always_inline]] inline float max(Vec v) {
 #pragma GCC unroll 4
-  for (int half = kLanes / 2; half; half /= 2) v = max(v, __builtin_shuffle(v, lane_numbers() ^ half));
+  for (int half = kLanes / 2; half; half /= 2) v = max(v, shuffled(v, lane_numbers() ^ half));
   return v[0];
 }
 
