@@ -256,6 +256,7 @@ TEST_F(Program, CorporaThatCannotBeRead) {
   expect_error(with(scratch_->path()), 1, {"is a directory"});
   expect_error(with(scratch_->add("empty.txt", "")), 1, {"holds no text"});
   expect_error(with(scratch_->add("blank.txt", " \n\n\t")), 1, {"holds no text"});
+  expect_error({"eval", *run_, *scratch_ / "empty.txt"}, 1, {"empty.txt' holds no text; name files with text"});
   expect_error(with(scratch_->add("binary.txt", std::string("\x7f\x45\x4c\x46\0\1\2", 7))), 1, {"is not text"});
   expect_error(with(scratch_->add("latin.txt", "caf\xe9 au lait")), 1, {"not valid UTF-8 at byte 3", "iconv"});
   expect_error(with(scratch_->add("cut.txt.gz", "\x1f\x8b\x08")), 1, {"cut.txt.gz"});
