@@ -59,8 +59,9 @@ class Reader final : public Fields {
       return;
     }
     const auto expect = [&](bool ok, const char* type) {
-      check_usage(ok, "recipe", to_string(node->mark()), ": '", full(key), "' must be ", type, ", got '", shown(*node),
-                  "'");
+      // What is empty has no place of its own.
+      const Mark& place = node->mark().origin.empty() ? levels_.back().node->mark() : node->mark();
+      check_usage(ok, "recipe", to_string(place), ": '", full(key), "' must be ", type, ", got '", shown(*node), "'");
     };
     const auto range = [&](double v) {
       check_usage(v >= rule.min && v <= rule.max, "recipe", to_string(node->mark()), ": '", full(key), "' must be ",
@@ -347,17 +348,19 @@ std::string join(const std::vector<std::string>& words) {
 
 std::string nearest(const std::string& word, const std::vector<std::string>& words) {
   std::string best;
-  size_t best_distance = std::max<size_t>(2, word.size() / 3) + 1;
+  size_t best_distance = (word.size() + 1) / 3 + 1;  // of a short word more is another word
   for (const auto& candidate : words) {
-    std::vector<size_t> row(candidate.size() + 1);
-    for (size_t j = 0; j <= candidate.size(); ++j) row[j] = j;
+    // Rows i - 2, i - 1 and i of the table of distances between the beginnings of both.
+    std::vector<size_t> before, above, row(candidate.size() + 1);
+    for (size_t j = 0; j < row.size(); ++j) row[j] = j;
     for (size_t i = 1; i <= word.size(); ++i) {
-      size_t diagonal = row[0];
+      before = std::move(above);
+      above = row;
       row[0] = i;
-      for (size_t j = 1; j <= candidate.size(); ++j) {
-        const size_t substitute = diagonal + (word[i - 1] != candidate[j - 1]);
-        diagonal = row[j];
-        row[j] = std::min({row[j] + 1, row[j - 1] + 1, substitute});
+      for (size_t j = 1; j < row.size(); ++j) {
+        row[j] = std::min({row[j - 1] + 1, above[j] + 1, above[j - 1] + (word[i - 1] != candidate[j - 1])});
+        if (i > 1 && j > 1 && word[i - 1] == candidate[j - 2] && word[i - 2] == candidate[j - 1])
+          row[j] = std::min(row[j], before[j - 2] + 1);
       }
     }
     if (row.back() < best_distance) {

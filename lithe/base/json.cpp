@@ -27,7 +27,8 @@ Tree parse(std::string_view text, std::string_view origin, bool unique) {
     };
     return Tree::parse(text, watch);
   } catch (const nlohmann::json::exception& error) {
-    fail("json", "'", origin, "': ", error.what());
+    const std::string_view what = error.what();  // "[json.exception.parse_error.101] parse error at line 1, ..."
+    fail("json", "'", origin, "': is not JSON: ", what.substr(std::min(what.size(), what.find("] ") + 2)));
   }
 }
 

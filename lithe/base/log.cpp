@@ -3,6 +3,7 @@
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 namespace lithe {
@@ -18,12 +19,21 @@ spdlog::level::level_enum to_spdlog(LogLevel level) {
   return spdlog::level::info;
 }
 
+LogLevel level_of_environment() {
+  const char* wanted = std::getenv("LITHE_LOG");
+  if (!wanted) return LogLevel::info;
+  const std::string_view names[] = {"debug", "info", "warning", "error"};
+  const auto at = std::find(std::begin(names), std::end(names), wanted);
+  check_usage(at != std::end(names), "LITHE_LOG", "must be debug, info, warning or error, got '", wanted, "'");
+  return LogLevel(at - std::begin(names));
+}
+
 spdlog::logger& logger() {
   static auto instance = [] {
+    const LogLevel level = level_of_environment();
     auto made = spdlog::stderr_color_mt("lithe");
     made->set_pattern("%H:%M:%S %^%l%$ %v");
-    const char* wanted = std::getenv("LITHE_LOG");
-    made->set_level(wanted ? spdlog::level::from_str(wanted) : spdlog::level::info);
+    made->set_level(to_spdlog(level));
     return made;
   }();
   return *instance;
@@ -36,10 +46,20 @@ void log_line(LogLevel level, const std::string& line) { logger().log(to_spdlog(
 void set_log_level(LogLevel level) { logger().set_level(to_spdlog(level)); }
 
 bool verbose(std::string_view topic) {
-  const char* topics = std::getenv("LITHE_VERBOSE");
-  if (!topics) return false;
-  const std::string padded = "," + std::string(topics) + ",";
-  return padded.find("," + std::string(topic) + ",") != std::string::npos;
+  const char* given = std::getenv("LITHE_VERBOSE");
+  bool found = false;
+  for (std::string_view rest = given ? given : ""; !rest.empty();) {
+    const std::string_view word = rest.substr(0, rest.find(','));
+    check_usage(word == "dispatch", "LITHE_VERBOSE", "must be dispatch, got '", word, "'");
+    found = found || word == topic;
+    rest.remove_prefix(std::min(rest.size(), word.size() + 1));
+  }
+  return found;
+}
+
+void check_log_settings() {
+  level_of_environment();
+  verbose("");
 }
 
 }  // namespace lithe

@@ -9,6 +9,10 @@ enum class LogLevel { debug, info, warning, error };
 
 void log_line(LogLevel level, const std::string& line);
 
+/// Fails (usage) when LITHE_LOG or LITHE_VERBOSE holds what is none of its words. The first line that is logged would
+/// find that too; a program calls this at its start.
+void check_log_settings();
+
 /// Lines below this level are dropped. Default info; `LITHE_LOG=debug|info|warning|error` sets it.
 void set_log_level(LogLevel level);
 

@@ -7,6 +7,7 @@
 #include "lithe/base/json.h"
 #include "lithe/cli/command.h"
 #include "lithe/cli/recipe.h"
+#include "lithe/data/examples_readers.h"
 #include "lithe/nn/registry.h"
 
 namespace lithe {
@@ -31,6 +32,15 @@ std::string line_of(const Registry::Entry& e) {
 }
 std::string line_of(const Capability& c) { return cat(c.kind, " ", c.id, " ", c.summary, " ", c.source); }
 
+// An empty answer would look like a finding.
+void check_matches(const Options& o, const std::vector<std::string>& lines, const std::vector<std::string>& names) {
+  for (const std::string& line : lines)
+    if (matches(o.filter, line)) return;
+  const std::string near = did_you_mean(o.filter, names);
+  fail_usage("list", "nothing matches '", o.filter, "'",
+             near.empty() ? cat("; lithe list", o.keys ? " --keys" : "", " shows all") : near);
+}
+
 // A bar would end a table's cell.
 std::string escaped_bars(std::string text) {
   for (size_t at = 0; (at = text.find('|', at)) != std::string::npos; at += 2) text.insert(at, 1, '\\');
@@ -40,6 +50,17 @@ std::string escaped_bars(std::string text) {
 void print_keys(const Options& o) {
   Recipe recipe;
   auto docs = describe_fields([&](Fields& f) { recipe.fields(f); });
+  std::vector<std::string> paths, names;
+  const auto note = [&](const FieldDoc& d, const std::string& prefix) {
+    paths.push_back(prefix + d.path);
+    names.push_back(d.path);
+    names.push_back(d.path.substr(d.path.rfind('.') + 1));
+  };
+  const auto prefix_of = [&](const Registry::Entry& e) { return o.markdown ? "" : e.slot + " " + e.name + ": "; };
+  for (const FieldDoc& d : docs) note(d, "");
+  for (const auto* entry : Registry::instance().all())
+    for (const FieldDoc& d : entry->describe()) note(d, prefix_of(*entry));
+  check_matches(o, paths, names);
   const auto show = [&](const FieldDoc& d, const std::string& prefix) {
     const std::string path = prefix + d.path;
     if (!matches(o.filter, path)) return;
@@ -60,7 +81,7 @@ void print_keys(const Options& o) {
       std::printf("\n### %s `%s`\n\n%s%s\n\n| key | type | default | meaning |\n| --- | --- | --- | --- |\n",
                   entry->slot.c_str(), entry->name.c_str(), entry->info.summary.c_str(),
                   entry->info.source.empty() ? "" : (" [" + entry->info.source + "]").c_str());
-    for (const FieldDoc& d : options) show(d, o.markdown ? "" : entry->slot + " " + entry->name + ": ");
+    for (const FieldDoc& d : options) show(d, prefix_of(*entry));
   }
 }
 
@@ -70,6 +91,16 @@ int run(const Options& o) {
     print_keys(o);
     return 0;
   }
+  std::vector<std::string> lines, names;
+  for (const auto* e : parts) {
+    lines.push_back(line_of(*e));
+    names.insert(names.end(), {e->name, e->slot, e->info.spec});
+  }
+  for (const Capability& c : capabilities()) {
+    lines.push_back(line_of(c));
+    names.insert(names.end(), {c.id, c.kind});
+  }
+  check_matches(o, lines, names);
   if (o.json) {
     Json json = {{"parts", Json::array()}, {"capabilities", Json::array()}, {"ids", Json::array()}};
     std::vector<std::string> ids;
@@ -98,7 +129,8 @@ int run(const Options& o) {
   std::string slot;
   for (const auto* e : parts) {
     if (!matches(o.filter, line_of(*e))) continue;
-    if (e->slot != slot) std::printf("%s%s\n", slot.empty() ? "" : "\n", (slot = e->slot).c_str());
+    if (e->slot != slot) std::printf("%s%s\n", slot.empty() ? "" : "\n", e->slot.c_str());
+    slot = e->slot;
     std::printf("  %-16s %-22s %s%s\n", e->name.c_str(), e->info.spec.c_str(), e->info.summary.c_str(),
                 e->info.source.empty() ? "" : (" [" + e->info.source + "]").c_str());
   }

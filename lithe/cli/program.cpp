@@ -13,6 +13,7 @@
 #include "lithe/base/stop.h"
 #include "lithe/base/threads.h"
 #include "lithe/cli/command.h"
+#include "lithe/cli/options.h"
 #include "lithe/kernels/kernel.h"
 
 namespace lithe {
@@ -85,6 +86,7 @@ int run_program(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
   occupy_standard_streams();
   return guarded([&] {
+    check_log_settings();
     CLI::App app{
         "lithe: train, measure and run efficient Transformers on CPUs.\nResults go to stdout, log and progress to "
         "stderr.",
@@ -92,6 +94,7 @@ int run_program(int argc, char** argv) {
     app.set_version_flag("--version", version_text());
     app.require_subcommand(1);
     app.failure_message(CLI::FailureMessage::simple);
+    app.formatter(help_formatter());
     app.footer(
         "Start: lithe train recipes/quickstart.yaml --out runs/first\nExit codes: 0 done, 1 failed while running, 2 "
         "wrong usage or recipe, 3 diverged,\n4 does not fit the memory budget, 128+n stopped by signal n after "
@@ -121,14 +124,13 @@ int run_program(int argc, char** argv) {
     for (const Verb& verb : verbs) {
       CLI::App* sub = app.add_subcommand(verb.name, verb.help);
       commands.emplace_back(sub, verb.add(*sub));
+      guard_values(*sub);
     }
     try {
       app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
       if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
-      const auto picked = app.get_subcommands();
-      std::cerr << "lithe: " << error.what() << "; see lithe " << (picked.empty() ? "" : picked[0]->get_name() + " ")
-                << "--help" << std::endl;
+      std::cerr << "lithe: " << refusal(app, error) << std::endl;
       return int(ExitCode::usage);
     }
     for (const auto& [sub, command] : commands)

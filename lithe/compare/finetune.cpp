@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <set>
 
 #include "lithe/base/json.h"
 #include "lithe/base/log.h"
@@ -145,6 +146,8 @@ double TaskOutcome::deviation(size_t metric) const {
 Finetuning finetune(const FinetuneRequest& request) {
   check_usage(!request.models.empty() && !request.tasks.empty() && !request.seeds.empty(), "finetune",
               "needs at least one model, one task and one seed");
+  check_usage(std::set<int64_t>(request.seeds.begin(), request.seeds.end()).size() == request.seeds.size(), "finetune",
+              "seeds repeats a value: the same run would count as another; name each seed once");
   Finetuning result{.seeds = request.seeds};
   std::vector<Task> tasks;
   for (const Path& file : request.tasks) {

@@ -87,8 +87,7 @@ void Corpus::for_all_documents(const DocumentFn& f) const {
   };
   for (const auto& path : files_) read_documents(path, options_, count);
   const std::string more = files_.size() > 1 ? cat(" and ", files_.size() - 1, " more") : "";
-  check(documents > 0, "corpus", "'", files_[0].string(), "'", more,
-        " holds no text; give files with text in data.files");
+  check(documents > 0, "corpus", "'", files_[0].string(), "'", more, " holds no text; name files with text");
 }
 
 void Corpus::for_each_document(const DocumentFn& f) const {

@@ -230,6 +230,8 @@ TEST_F(Tasks, ModelsThatDoNotFit) {
                {"two models are named 'encoder'", "NAME=DIR"});
   expect_error({"finetune", cat("a=", run("encoder")), "--tasks", *scratch_ / "pretrain.yaml", "--out", run("refused")},
                2, {"has no section task"});
+  expect_error({"finetune", run("encoder"), "--tasks", recipe(), "--seeds", "1,1,1", "--out", run("refused")}, 2,
+               {"seeds repeats a value"});
   EXPECT_FALSE(fs::exists(run("refused")));
 }
 
