@@ -157,8 +157,8 @@ TEST(Trainer, DivergenceNamesLayerOperationStepAndBatch) {
                                "max_grad_norm: 0, save_steps: 1}");
   const std::string error = kit::coded_error_of([&] { train(run); });
   EXPECT_EQ(error.substr(0, 20), "3 diverged: at step ") << error;
-  for (const char* word :
-       {"micro-batches", "the first value that is not finite is in", " in final_norm", "learning rate", "another --out"})
+  for (const char* word : {"micro-batches", "the first value that is not finite is in", " in final_norm",
+                           "learning rate", "another --out"})
     EXPECT_NE(error.find(word), std::string::npos) << word << " in: " << error;
   const Json result = parse_json(read_file(run.out / "result.json"), "result");
   EXPECT_EQ(result["status"], "diverged");
