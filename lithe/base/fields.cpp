@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "lithe/base/did_you_mean.h"
 #include "lithe/base/error.h"
 
 namespace lithe {
@@ -81,12 +82,9 @@ class Reader final : public Fields {
     };
     const auto text = [&](const Node& n) {
       expect(n.is_scalar(), "text");
-      if (!rule.choices.empty() &&
-          std::find(rule.choices.begin(), rule.choices.end(), n.text()) == rule.choices.end()) {
-        const std::string near = nearest(n.text(), rule.choices);
+      if (!rule.choices.empty() && std::find(rule.choices.begin(), rule.choices.end(), n.text()) == rule.choices.end())
         fail_usage("recipe", to_string(n.mark()), ": '", full(key), "' must be one of ", join(rule.choices), ", got '",
-                   n.text(), "'", near.empty() ? "" : "; did you mean '" + near + "'?");
-      }
+                   n.text(), "'", did_you_mean(n.text(), rule.choices));
       return n.text();
     };
     const auto list = [&](auto& out, auto&& item, const char* type) {

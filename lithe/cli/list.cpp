@@ -4,10 +4,10 @@
 #include <iostream>
 
 #include "lithe/base/capabilities.h"
+#include "lithe/base/did_you_mean.h"
 #include "lithe/base/json.h"
 #include "lithe/cli/command.h"
 #include "lithe/cli/recipe.h"
-#include "lithe/data/examples_readers.h"
 #include "lithe/nn/registry.h"
 
 namespace lithe {

@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <charconv>
 
+#include "lithe/base/did_you_mean.h"
 #include "lithe/base/error.h"
 #include "lithe/data/examples_readers.h"
 

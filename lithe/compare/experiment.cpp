@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "lithe/base/did_you_mean.h"
 #include "lithe/base/error.h"
 
 namespace lithe::compare {
@@ -98,9 +99,8 @@ void check_known_variant(const Experiment& e, const char* key, const std::string
   std::vector<std::string> names;
   for (const VariantConfig& v : e.variants) names.push_back(v.name);
   if (std::find(names.begin(), names.end(), name) != names.end()) return;
-  const std::string near = nearest(name, names);
   fail_usage("experiment", e.file.string(), ": ", key, " '", name, "' is not among the variants",
-             near.empty() ? "" : "; did you mean '" + near + "'?");
+             did_you_mean(name, names));
 }
 
 template <class T>

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "lithe/base/did_you_mean.h"
 #include "lithe/base/error.h"
 #include "lithe/base/fields.h"
 #include "lithe/data/examples_readers.h"
@@ -108,12 +109,6 @@ std::optional<double> finite_number(std::string_view text) {
   const auto result = std::from_chars(text.data(), text.data() + text.size(), value);
   if (result.ec != std::errc() || result.ptr != text.data() + text.size() || !std::isfinite(value)) return {};
   return value;
-}
-
-std::string did_you_mean(const std::string& word, const std::vector<std::string>& words) {
-  if (word.size() > 100 || words.size() > 10000) return "";  // edit distance is quadratic
-  const std::string near = nearest(word, words);
-  return near.empty() ? "" : "; did you mean '" + near + "'?";
 }
 
 std::string shortened(std::string_view text) {

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "lithe/base/did_you_mean.h"
 #include "lithe/base/error.h"
 #include "lithe/base/fields.h"
 #include "lithe/data/examples_readers.h"

@@ -1,4 +1,5 @@
 // Examples in JSON: one object a line, and SQuAD.
+#include "lithe/base/did_you_mean.h"
 #include "lithe/base/error.h"
 #include "lithe/base/fields.h"
 #include "lithe/base/json.h"

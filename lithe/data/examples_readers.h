@@ -26,8 +26,6 @@ std::string_view take_line(std::string_view& text);
 void split(std::string_view line, char separator, std::vector<std::string>& parts);
 /// A finite number, spaces around it allowed.
 std::optional<double> finite_number(std::string_view text);
-/// "; did you mean 'x'?", or empty when none of `words` is near.
-std::string did_you_mean(const std::string& word, const std::vector<std::string>& words);
 /// At most 60 bytes of a text for an error, cut between characters.
 std::string shortened(std::string_view text);
 

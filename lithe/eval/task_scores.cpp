@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "lithe/base/did_you_mean.h"
 #include "lithe/base/error.h"
 #include "lithe/eval/task_metrics.h"
 
@@ -152,9 +153,8 @@ ChosenMetrics choose_metrics(const TaskConfig& config, const Labels& labels) {
   ChosenMetrics chosen;
   for (const std::string& name : names) {
     const Entry* entry = find(name, type);
-    const std::string near = nearest(name, fitting);
     check_usage(entry != nullptr, "task", "'", name, "' is no metric of a task of type ", config.type, "; there are ",
-                join(fitting), near.empty() ? "" : "; did you mean '" + near + "'?");
+                join(fitting), did_you_mean(name, fitting));
     check_usage(std::count(names.begin(), names.end(), name) == 1, "task", "'", name,
                 "' stands twice in task.metrics; remove one");
     check_fits_labels(entry->metric, labels);

@@ -1,5 +1,7 @@
 #include "lithe/nn/registry.h"
 
+#include "lithe/base/did_you_mean.h"
+
 namespace lithe {
 namespace {
 
@@ -27,9 +29,9 @@ const Registry::Entry& Registry::get(const std::string& slot, const std::string&
     names.push_back(e->name);
     listed += (listed.empty() ? "" : ", ") + e->name;
   }
-  const std::string near = nearest(name, names), place = to_string(where);
+  const std::string place = to_string(where);
   fail_usage("recipe", place, place.empty() ? "" : ": ", "slot ", slot, " has no part '", name, "'; it has ", listed,
-             near.empty() ? "" : "; did you mean '" + near + "'?");
+             did_you_mean(name, names));
 }
 
 std::vector<const Registry::Entry*> Registry::slot(const std::string& slot) const {
