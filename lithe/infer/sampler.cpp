@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "lithe/base/error.h"
-#include "lithe/nn/key_value_cache.h"
+#include "lithe/parts/common/key_value_cache.h"
 
 namespace lithe {
 

@@ -56,18 +56,17 @@ class Registry {
                                          const void* given) -> std::unique_ptr<Part> {
       const auto& args = *static_cast<const typename Interface::Args*>(given);
       if constexpr (requires { args.cross; })
-        check_usage(
-            !args.cross || info.cross, "model", "slot ", Interface::slot, ": part '", name,
-            "' has no cross form; give the decoder's cross-attention a mixer of its own, model.cross_attention: "
-            "{type: attention}");
+        refuse_cross_without(args.cross, info, Interface::slot, name);
       if constexpr (requires { args.causal; })
-        check_usage(args.causal ? info.causal : info.bidirectional, "model", "slot ", Interface::slot, ": part '", name,
-                    "' has no ", args.causal ? "causal" : "bidirectional",
-                    " form, which this architecture needs; choose another, or model.architecture: ",
-                    args.causal ? "encoder" : "decoder");
+        refuse_direction_without(args.causal, info, Interface::slot, name);
       return std::make_unique<P>(scope, read(options, scope.path()), args);
     };
     insert(std::move(e));
+  }
+
+  /// A part that stands elsewhere now: errors say that `spelling` takes its place.
+  void moved(const std::string& slot, const std::string& name, const std::string& spelling) {
+    moved_[{slot, name}] = spelling;
   }
 
   /// Builds the part; options that were not resolved yet are read with their defaults.
@@ -85,8 +84,11 @@ class Registry {
 
  private:
   Registry();
+  static void refuse_cross_without(bool cross, const PartInfo& info, const char* slot, const std::string& name);
+  static void refuse_direction_without(bool causal, const PartInfo& info, const char* slot, const std::string& name);
   void insert(Entry entry);
   std::map<std::pair<std::string, std::string>, Entry> entries_;
+  std::map<std::pair<std::string, std::string>, std::string> moved_;
 };
 
 /// For parts without options.

@@ -30,7 +30,7 @@ DeviceBatch to_device(const Batch& batch, Device device) {
 }
 
 Var rows_of(const Model& model, const DeviceBatch& batch) {
-  std::optional<Memory> memory;
+  std::optional<Rows> memory;
   if (batch.source.defined()) memory = model.encode(batch.source, batch.source_sequences);
   return model.forward(batch.ids, batch.sequences, nullptr, memory ? &*memory : nullptr);
 }

@@ -18,7 +18,7 @@ const Sequences& sources() {
 
 Tensor rows(const AloneMixer& alone, const Tensor& x, const Sequences& queries, const Tensor& source,
             const Sequences& keys) {
-  const Memory memory{source, keys};
+  const Rows memory{source, keys};
   return alone.mixer->forward({.x = x, .sequences = queries, .memory = &memory}).value();
 }
 
@@ -72,7 +72,7 @@ std::string check_who_sees_what(const AloneMixer& alone, const Tensor& x, const 
 std::string check_cross_gradients(const std::string& slot, const std::string& name) {
   const auto alone = build_mixer(slot, name, Sight::cross, DType::f64, DType::f64);
   const auto run = [&](const std::vector<Var>& in) {
-    const Memory memory{in[1], sources()};
+    const Rows memory{in[1], sources()};
     return std::vector<Var>{alone->mixer->forward({.x = in[0], .sequences = targets(), .memory = &memory})};
   };
   std::string where;
@@ -136,7 +136,7 @@ std::string check_cross_state(const std::string& slot, const std::string& name) 
   const Tensor whole = rows(*alone, x, targets(), source, sources());
   const auto state = alone->mixer->make_state(targets().count(), 8, DType::f64, Device::cpu);
   if (state->bytes() != 0) return cat("a state without a source holds ", state->bytes(), " bytes");
-  alone->mixer->read_memory(*state, {source, sources()});
+  alone->mixer->read_source(*state, {source, sources()});
   const auto formula = [&](const std::vector<int64_t>& sequences) {
     std::vector<int64_t> tokens;
     for (const int64_t b : sequences) tokens.push_back(sources().length(b));
@@ -162,7 +162,7 @@ std::string check_cross_state(const std::string& slot, const std::string& name) 
   state->reorder({3, 1, 1});
   if (state->bytes() != formula({3, 1, 1})) return cat("the reordered state holds ", state->bytes(), " bytes");
   if (const std::string why = step({3, 1, 1}); !why.empty()) return "reordered: " + why;
-  alone->mixer->read_memory(
+  alone->mixer->read_source(
       *state, {kit::concatenate({cut(source, sources(), 0), cut(source, sources(), 3), cut(source, sources(), 1)}),
                Sequences({0, 1, 4, 9})});
   if (const std::string why = step({0, 3, 1}); !why.empty()) return "a second source: " + why;

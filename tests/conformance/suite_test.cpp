@@ -11,7 +11,7 @@ namespace {
 enum class Fault { none, sees_next, crosses_sequences, no_state, no_truncation, swaps_on_reorder, more_bytes, grows };
 
 // The rows that each sequence had last.
-class LastRows final : public MixerState {
+class LastRows final : public State {
  public:
   LastRows(int64_t sequences, int64_t width, DType dtype, Device device, Fault fault) : fault(fault) {
     const MemoryScope memory(MemoryClass::decode);
@@ -41,7 +41,7 @@ template <Fault kFault>
 class Previous final : public Mixer {
  public:
   Previous(const Scope&, const NoOptions&, const Args& args) : width_(args.hidden_size) {}
-  Var forward(const MixerInput& in) const override {
+  Var forward(const SubLayerInput& in) const override {
     const Var& x = in.x;
     const Sequences& sequences = in.sequences;
     auto* last = static_cast<LastRows*>(in.state);
@@ -69,7 +69,7 @@ class Previous final : public Mixer {
       g.give(x, dx);
     });
   }
-  std::unique_ptr<MixerState> make_state(int64_t sequences, int64_t, DType dtype, Device device) const override {
+  std::unique_ptr<State> make_state(int64_t sequences, int64_t, DType dtype, Device device) const override {
     return std::make_unique<LastRows>(sequences, width_, dtype, device, kFault);
   }
   int64_t state_bytes(const std::vector<int64_t>& tokens, DType dtype) const override {

@@ -48,8 +48,8 @@ TEST(Registry, RefusesASecondPartOfOneName) {
 class Still final : public Mixer {
  public:
   Still(const Scope&, const NoOptions&, const Args&) {}
-  Var forward(const MixerInput& in) const override { return in.x; }
-  std::unique_ptr<MixerState> make_state(int64_t, int64_t, DType, Device) const override { return nullptr; }
+  Var forward(const SubLayerInput& in) const override { return in.x; }
+  std::unique_ptr<State> make_state(int64_t, int64_t, DType, Device) const override { return nullptr; }
   int64_t state_bytes(const std::vector<int64_t>&, DType) const override { return 0; }
 };
 

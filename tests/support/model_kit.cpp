@@ -167,9 +167,9 @@ void add_sources(Batch& batch, const ModelConfig& config, uint64_t seed, Device 
 
 Var forward(const Model& model, const Batch& batch) {
   if (!batch.source.defined()) return model.forward(batch.ids, batch.sequences);
-  Memory memory = model.encode(batch.source, batch.sources);
+  Rows memory = model.encode(batch.source, batch.sources);
   if (batch.jitter != 0)
-    memory.rows = mul(memory.rows, normal(memory.rows.shape(), DType::f64, batch.jitter_seed, batch.jitter, 1));
+    memory.x = mul(memory.x, normal(memory.x.shape(), DType::f64, batch.jitter_seed, batch.jitter, 1));
   return model.forward(batch.ids, batch.sequences, nullptr, &memory);
 }
 

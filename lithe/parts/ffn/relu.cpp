@@ -1,5 +1,5 @@
 // Position-wise feed-forward layer: max(0, x W_h + b_h) W_f + b_f [TB Eq 6.37-6.38].
-#include "lithe/nn/feed_forward.h"
+#include "lithe/parts/common/feed_forward.h"
 #include "lithe/nn/registry.h"
 
 namespace lithe {

@@ -62,7 +62,7 @@ struct CrossAttention {
     kit::randomise(bench.parameters(), 2);
   }
   Tensor operator()(const Tensor& x, const Tensor& source) const {
-    const Memory memory{source, Sequences::single(source.rows())};
+    const Rows memory{source, Sequences::single(source.rows())};
     return mixer->forward({.x = x, .sequences = Sequences::single(x.rows()), .memory = &memory}).value();
   }
   kit::Bench bench;
@@ -103,7 +103,7 @@ TEST(AttentionMixer, CrossAttentionHasNoPositions) {
   kit::randomise(bench.parameters(), 2);
   const Tensor x = kit::normal({2, 6}, DType::f64, 1), source = kit::normal({3, 6}, DType::f64, 3);
   const auto run = [&](const Tensor& rows, const Sequences& queries) {
-    const Memory memory{rows, Sequences::single(3)};
+    const Rows memory{rows, Sequences::single(3)};
     return turned->forward({.x = x, .sequences = queries, .memory = &memory}).value();
   };
   const Tensor before = run(source, Sequences::single(2));

@@ -46,12 +46,12 @@ class MultiHeadEmbedding : public Heads {
     for (int64_t i = 0; i < n && !ones_.is_meta(); ++i) set_value(ones_, i, 1);
   }
 
-  Var queries(const Rows& in, const Turn& turn) const override {
+  Var queries(const Input& in, const Turn& turn) const override {
     if (expands_) return turn(joined(q_(in.x), eq_));
     const Var q = joined(turn(q_(in.x)), eq_);
     return join_ == Join::mul ? row_affine(q, one_plus(ek_), {}) : q;
   }
-  KeyValue keep(const Rows& in, const Turn& turn) const override {
+  KeyValue keep(const Input& in, const Turn& turn) const override {
     return {expands_ ? k_(in.x) : turn(k_(in.x)), v_(in.x)};
   }
   KeyValue expand(const KeyValue& kept, const Turn& turn) const override {

@@ -20,6 +20,7 @@ class TokenCounts {
       check(sequences.past(b) == (*this)[b], owner_, "sequence ", b, " has ", (*this)[b],
             " tokens, the rows continue after ", sequences.past(b));
   }
+  void set(std::vector<int64_t> counts) { counts_ = std::move(counts); }
   void add(const Sequences& sequences) {
     for (int64_t b = 0; b < sequences.count(); ++b) counts_[size_t(b)] += sequences.length(b);
   }

@@ -1,7 +1,7 @@
-#include "lithe/nn/reference_attention.h"
+#include "lithe/parts/common/reference_attention.h"
 
 #include "lithe/kernels/elementwise.h"
-#include "lithe/nn/key_value_cache.h"
+#include "lithe/parts/common/key_value_cache.h"
 #include "lithe/ops/basic.h"
 #include "lithe/ops/token_map.h"
 
@@ -10,16 +10,19 @@ namespace {
 
 constexpr kernels::AttentionMask kCausal{.causal = true};
 
-class ReferenceState final : public MixerState {
+class ReferenceState final : public State {
  public:
-  ReferenceState(int64_t sequences, int64_t capacity, int64_t cols, DType dtype, Device device)
-      : values(sequences, capacity, cols, cols, true, dtype, device) {
+  ReferenceState(const StateShape& shape, int64_t cols)
+      : values(shape, {.keys = cols, .values = cols, .shared = true}) {
     const MemoryScope memory(MemoryClass::decode);
-    keys = empty({capacity, cols}, dtype, device);
+    keys = empty({shape.capacity, cols}, shape.dtype, shape.device);
   }
   int64_t bytes() const override { return values.bytes() + values.longest() * keys.cols() * size_of(keys.dtype()); }
   void reorder(const std::vector<int64_t>& from) override { values.reorder(from); }
+  bool truncates() const override { return true; }
   void truncate(int64_t sequence, int64_t tokens) override { values.truncate(sequence, tokens); }
+  NamedTensors save() const override { return values.save(); }
+  void restore(const NamedTensors& kept) override { values.restore(kept); }
 
   KeyValueCache values;
   Tensor keys;
@@ -36,8 +39,8 @@ void ReferenceAttentionConfig::fields(Fields& f) {
 }
 
 ReferenceAttention::ReferenceAttention(const Scope& scope, const ReferenceAttentionConfig& config, const Args& args,
-                                       Companion companion)
-    : companion_(std::move(companion)), position_(args.position), heads_(config.num_attention_heads) {
+                                       Reference reference)
+    : reference_(std::move(reference)), position_(args.position), heads_(config.num_attention_heads) {
   const Heads::Args size = config.args("attention", args.hidden_size);
   const int64_t d = args.hidden_size;
   head_dim_ = size.head_dim;
@@ -55,30 +58,32 @@ Var ReferenceAttention::turned(const Var& x, const Sequences& sequences) const {
   return position_ ? position_->turn(x, sequences, head_dim_) : x;
 }
 
-Var ReferenceAttention::forward(const MixerInput& in) const {
+Var ReferenceAttention::forward(const SubLayerInput& in) const {
   if (in.state) return output_->forward(step(in));
   const Var v = v_(in.x);
-  if (!in.companion.defined())
+  const Var reference = in.pass.reference();
+  if (!reference.defined())
     return output_->forward(attend(turned(q_(in.x), in.sequences), turned(k_(in.x), in.sequences), v, in.sequences,
                                    in.sequences, {.heads = heads_, .kv_heads = heads_, .mask = kCausal}));
-  const Sequences reference = Sequences::single(in.companion.rows(), in.x.device());
+  const Sequences sequence = Sequences::single(reference.rows(), in.x.device());
   const Var map =
-      attention_map(turned(q_(in.companion), reference), turned(k_(in.companion), reference), heads_, 0, kCausal);
+      attention_map(turned(q_(reference), sequence), turned(k_(reference), sequence), heads_, 0, kCausal);
   return output_->forward(mix_tokens(map, v, in.sequences, heads_));
 }
 
 // Rows that continue sequences: their queries are the reference's at the same positions.
-Var ReferenceAttention::step(const MixerInput& in) const {
-  check(in.companion.defined(), "attention",
+Var ReferenceAttention::step(const SubLayerInput& in) const {
+  const Var reference = in.pass.reference();
+  check(reference.defined(), "attention",
         "decoding with a reference sequence needs its rows; decode through a model");
   auto& state = static_cast<ReferenceState&>(*in.state);
-  const int64_t reach = in.companion.rows();
+  const int64_t reach = reference.rows();
   for (int64_t b = 0; b < in.sequences.count(); ++b)
     check(in.sequences.past(b) + in.sequences.length(b) <= reach, "attention", "a sequence of ",
           in.sequences.past(b) + in.sequences.length(b), " tokens is longer than the reference sequence of ", reach);
   if (!state.filled) {
-    const Sequences reference = Sequences::single(reach, in.x.device());
-    kernels::add({.a = turned(k_(in.companion), reference).value(), .out = state.keys.slice(0, reach)});
+    const Sequences sequence = Sequences::single(reach, in.x.device());
+    kernels::add({.a = turned(k_(reference), sequence).value(), .out = state.keys.slice(0, reach)});
     state.filled = true;
   }
   const Var v = v_(in.x);
@@ -89,26 +94,26 @@ Var ReferenceAttention::step(const MixerInput& in) const {
     for (int64_t i = 0; i < in.sequences.length(b); ++i) positions.push_back(in.sequences.past(b) + i);
     caches.push_back({state.keys, state.values.entries()[size_t(b)].values});
   }
-  const Var q = turned(q_(pick_rows(in.companion, positions)), in.sequences);
+  const Var q = turned(q_(pick_rows(reference, positions)), in.sequences);
   return attend_cached(q.value(), caches, state.values.tokens(), in.sequences,
                        {.heads = heads_, .kv_heads = heads_, .mask = kCausal});
 }
 
-std::unique_ptr<MixerState> ReferenceAttention::make_state(int64_t sequences, int64_t capacity, DType dtype,
-                                                           Device device) const {
-  return std::make_unique<ReferenceState>(sequences, capacity, heads_ * head_dim_, dtype, device);
+std::unique_ptr<State> ReferenceAttention::make_state(const StateShape& shape) const {
+  return std::make_unique<ReferenceState>(shape, heads_ * head_dim_);
 }
 
 int64_t ReferenceAttention::state_bytes(const std::vector<int64_t>& tokens, DType dtype) const {
   const int64_t width = heads_ * head_dim_;
   const int64_t longest = tokens.empty() ? 0 : *std::max_element(tokens.begin(), tokens.end());
-  return KeyValueCache::bytes_of(tokens, width, dtype) + longest * width * size_of(dtype);
+  return KeyValueCache::bytes_of(tokens, {.keys = width, .values = width, .shared = true}, dtype) + longest * width * size_of(dtype);
 }
 
-MixerMaps ReferenceAttention::maps(const MixerInput& in) const {
-  const Var rows = in.companion.defined() ? in.companion : in.x;
-  const Sequences reference = Sequences::single(rows.rows(), in.x.device());
-  return softmax_maps(turned(q_(rows), reference), turned(k_(rows), reference), heads_, 0, kCausal);
+MixerMaps ReferenceAttention::maps(const SubLayerInput& in) const {
+  const Var of_reference = in.pass.reference(), rows = of_reference.defined() ? of_reference : in.x;
+  const Sequences sequence = Sequences::single(rows.rows(), in.x.device());
+  return softmax_maps(turned(q_(rows), sequence), turned(k_(rows), sequence),
+                      {.heads = heads_, .kv_heads = heads_, .mask = kCausal});
 }
 
 }  // namespace lithe

@@ -9,19 +9,19 @@ namespace lithe {
 
 // spec: mixer.cross | state | keys and values of the source, computed once, shared by beams | TB Eq 6.39, 6.41-6.44
 /// Continuations of one sequence share its rows, which nobody writes.
-class MemoryCache final : public MixerState {
+class SourceCache final : public State {
  public:
-  MemoryCache(int64_t sequences, int64_t numbers_a_token) : entries_(size_t(sequences)), numbers_(numbers_a_token) {}
+  SourceCache(int64_t sequences, int64_t numbers_a_token) : entries_(size_t(sequences)), numbers_(numbers_a_token) {}
 
   /// k and v [S, columns] of all sequences; they may be one tensor.
-  void fill(const Tensor& k, const Tensor& v, const Sequences& memory) {
-    check(memory.count() == int64_t(entries_.size()), "cross-attention", "the state holds ", entries_.size(),
-          " sequences, got sources of ", memory.count());
+  void fill(const Tensor& k, const Tensor& v, const Sequences& source) {
+    check(source.count() == int64_t(entries_.size()), "cross-attention", "the state holds ", entries_.size(),
+          " sequences, got sources of ", source.count());
     tokens_.clear();
-    for (int64_t b = 0; b < memory.count(); ++b) {
-      const auto rows = [&](const Tensor& of) { return of.slice(memory.offset(b), memory.offset(b + 1)); };
+    for (int64_t b = 0; b < source.count(); ++b) {
+      const auto rows = [&](const Tensor& of) { return of.slice(source.offset(b), source.offset(b + 1)); };
       entries_[size_t(b)] = {rows(k), rows(v)};
-      tokens_.push_back(memory.length(b));
+      tokens_.push_back(source.length(b));
     }
     dtype_ = k.dtype();
   }
@@ -48,7 +48,26 @@ class MemoryCache final : public MixerState {
     tokens_ = std::move(tokens);
   }
   /// The source does not depend on the target's length.
+  bool truncates() const override { return true; }
   void truncate(int64_t, int64_t) override {}
+  NamedTensors save() const override {
+    NamedTensors out{{"tokens", tensor_of_counts(tokens_)}};
+    for (size_t b = 0; b < entries().size(); ++b) {
+      if (tokens_[b] == 0) continue;
+      out[cat(b, ".keys")] = entries_[b].keys.pages[0];
+      out[cat(b, ".values")] = entries_[b].values.pages[0];
+    }
+    return out;
+  }
+  void restore(const NamedTensors& kept) override {
+    const MemoryScope memory(MemoryClass::decode);
+    tokens_ = counts_of(kept_tensor(kept, "tokens"), int64_t(entries_.size()));
+    for (size_t b = 0; b < entries_.size(); ++b) {
+      if (tokens_[b] == 0) continue;
+      entries_[b] = {clone(kept_tensor(kept, cat(b, ".keys"))), clone(kept_tensor(kept, cat(b, ".values")))};
+      dtype_ = entries_[b].keys.dtype();
+    }
+  }
 
  private:
   std::vector<KeyValues> entries_;

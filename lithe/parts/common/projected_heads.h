@@ -37,9 +37,9 @@ class ProjectedHeads : public Heads {
         v_(scope / "v", args.hidden_size, kv_heads * args.head_dim, args.bias),
         args_(args),
         kv_heads_(kv_heads) {}
-  Var queries(const Rows& in, const Turn& turn) const override { return turn(q_(in.x)); }
-  KeyValue keep(const Rows& in, const Turn& turn) const override { return {turn(k_(in.x)), v_(in.x)}; }
-  QueryKeyValue read(const Rows& in, const Turn& turn) const override {
+  Var queries(const Input& in, const Turn& turn) const override { return turn(q_(in.x)); }
+  KeyValue keep(const Input& in, const Turn& turn) const override { return {turn(k_(in.x)), v_(in.x)}; }
+  QueryKeyValue read(const Input& in, const Turn& turn) const override {
     if (training()) return Heads::read(in, turn);  // which frees each before the next is made
     const std::vector<Var> made = apply_each({&q_, &k_, &v_}, in.x);
     return {turn(made[0]), {turn(made[1]), made[2]}};

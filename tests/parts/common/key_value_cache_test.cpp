@@ -1,4 +1,4 @@
-#include "lithe/nn/key_value_cache.h"
+#include "lithe/parts/common/key_value_cache.h"
 
 #include <gtest/gtest.h>
 

@@ -24,8 +24,8 @@ class FeedForward : public Ffn {
     if (config.bias) up_bias_ = (scope / "up").parameter("bias", {d_ff}, InitRole::zeros);
     down_ = Linear(scope / "down", d_ff, d, config.bias, InitRole::residual_output);
   }
-  Var forward(const Var& x) const override {
-    const Var hidden = linear(x, up_->var());  // [N, d_ff]; the bias joins the activation's pass
+  Var forward(const SubLayerInput& in) const override {
+    const Var hidden = linear(in.x, up_->var());  // [N, d_ff]; the bias joins the activation's pass
     return activated_linear(kind_, hidden, var_or_none(up_bias_), down_.weight->var(), var_or_none(down_.bias));
   }
 

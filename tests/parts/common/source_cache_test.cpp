@@ -1,4 +1,4 @@
-#include "lithe/nn/memory_cache.h"
+#include "lithe/parts/common/source_cache.h"
 
 #include <gtest/gtest.h>
 
@@ -9,8 +9,8 @@ namespace lithe {
 namespace {
 
 // oracle: mixer.cross
-TEST(MemoryCache, HoldsEachSequencesRows) {
-  MemoryCache cache(2, 5);
+TEST(SourceCache, HoldsEachSequencesRows) {
+  SourceCache cache(2, 5);
   const Tensor k = kit::normal({4, 2}, DType::f32, 1), v = kit::normal({4, 3}, DType::f32, 2);
   cache.fill(k, v, Sequences({0, 1, 4}));
   EXPECT_EQ(cache.tokens(), (std::vector<int64_t>{1, 3}));
@@ -19,8 +19,8 @@ TEST(MemoryCache, HoldsEachSequencesRows) {
   EXPECT_EQ(cache.bytes(), 4 * 5 * 4);
 }
 
-TEST(MemoryCache, ContinuationsShareRowsAndCountThem) {
-  MemoryCache cache(2, 2);
+TEST(SourceCache, ContinuationsShareRowsAndCountThem) {
+  SourceCache cache(2, 2);
   const Tensor kv = kit::normal({4, 2}, DType::bf16, 1);
   cache.fill(kv, kv, Sequences({0, 1, 4}));
   cache.reorder({1, 1, 0});
@@ -33,8 +33,8 @@ TEST(MemoryCache, ContinuationsShareRowsAndCountThem) {
   EXPECT_EQ(cache.bytes(), 0);
 }
 
-TEST(MemoryCache, TheTargetsLengthDoesNotMatter) {
-  MemoryCache cache(1, 2);
+TEST(SourceCache, TheTargetsLengthDoesNotMatter) {
+  SourceCache cache(1, 2);
   const Tensor kv = kit::normal({3, 2}, DType::f32, 1);
   cache.fill(kv, kv, Sequences::single(3));
   cache.truncate(0, 0);
@@ -42,8 +42,8 @@ TEST(MemoryCache, TheTargetsLengthDoesNotMatter) {
   EXPECT_EQ(cache.bytes(), 3 * 2 * 4);
 }
 
-TEST(MemoryCache, WrongUseIsRefused) {
-  MemoryCache cache(2, 2);
+TEST(SourceCache, WrongUseIsRefused) {
+  SourceCache cache(2, 2);
   const Tensor kv = kit::normal({3, 2}, DType::f32, 1);
   EXPECT_EQ(cache.bytes(), 0);
   EXPECT_EQ(kit::error_of([&] { cache.entries(); }), "cross-attention: the state has no source; give it one first");
