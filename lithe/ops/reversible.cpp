@@ -1,7 +1,7 @@
 #include "lithe/ops/reversible.h"
 
 #include "lithe/autograd/piece.h"
-#include "lithe/kernels/elementwise.h"
+#include "lithe/kernels/elementwise/elementwise.h"
 #include "lithe/ops/basic.h"
 
 namespace lithe {

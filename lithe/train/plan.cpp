@@ -6,8 +6,8 @@
 #include <functional>
 #include <map>
 
-#include "lithe/kernels/elementwise.h"
-#include "lithe/kernels/gemm.h"
+#include "lithe/kernels/elementwise/elementwise.h"
+#include "lithe/kernels/gemm/gemm.h"
 #include "lithe/train/objective.h"
 
 namespace lithe {
