@@ -1,5 +1,7 @@
 #include "lithe/autograd/piece.h"
 
+#include <utility>
+
 namespace lithe {
 namespace {
 

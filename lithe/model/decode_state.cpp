@@ -66,6 +66,7 @@ void DecodeState::restore(const NamedTensors& kept) {
     for (auto at = kept.lower_bound(prefix); at != kept.end() && at->first.starts_with(prefix); ++at)
       mine[at->first.substr(prefix.size())] = at->second;
     state.restore(mine);
+    has_source = has_source || entry.of_source;
   });
   lengths_ = std::move(lengths);
 }

@@ -2,6 +2,8 @@
 
 #include <map>
 
+#include "lithe/base/error.h"
+
 namespace lithe {
 namespace {
 

@@ -17,6 +17,7 @@ struct PartInfo {
   bool per_token = false;                    // mixers: a row depends on no other
   int64_t token_width = 1;                   // embeddings: Args::token_width that the default options want
   int64_t payload_below = 0;                 // embeddings of codes: bound on the payload's ints; 0: any 32 bits
+  std::vector<std::string> samples = {};     // options, as in recipes, that the conformance suite runs on beside the defaults
 };
 
 class Registry {

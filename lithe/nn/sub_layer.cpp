@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "lithe/kernels/ref/attention.h"
+#include "lithe/kernels/attention/reference.h"
 #include "lithe/ops/token_map.h"
 
 namespace lithe {

@@ -90,6 +90,7 @@ Streams reversible(const std::vector<ReversibleStep>& steps, Streams x, Results*
         if (at.dread.defined()) g.give(stream_refs.second, at.dread);
       });
   if (others) {
+    others->clear();
     auto next = y.begin() + 2;
     for (const size_t count : counts) {
       others->emplace_back(next, next + int64_t(count));

@@ -7,8 +7,8 @@ namespace lithe::conformance {
 // Truncation of central differences at step 1e-5 and their cancellation in f64 leave errors of about 1e-9.
 constexpr double kGradientError = 1e-6;
 
-std::string check_gradients_alone(const std::string& slot, const std::string& name, bool causal) {
-  const auto alone = build_alone(slot, name, causal);
+std::string check_gradients_alone(const PartCase& part, bool causal) {
+  const auto alone = build_alone(part, causal);
   std::string where;
   const double error = kit::gradient_error(alone->bench->parameters(), alone->run, alone->inputs, &where);
   return error <= kGradientError ? "" : cat("relative error ", error, ": ", where);
@@ -18,10 +18,12 @@ std::string check_gradients_in_model(const PartCase& c) {
   const auto model = build(c, DType::f64, DType::f64);
   const kit::Batch batch = kit::random_batch({4, 1, 6}, model->config(), 5);
   const kit::Results exact = kit::run_training(*model, batch, 0.1);
+  const Tensor labels = kit::labels_for(*model, batch);
+  LossSums sums;
+  kit::loss(*model, batch, labels, 0.1, 1, &sums);
   const auto loss = [&] {
-    LossSums sums;
-    kit::loss(*model, batch, kit::labels_for(*model, batch), 0.1, 1, &sums);
-    return sums.loss / double(sums.labels);
+    const Rehearsal training;  // what is differentiated is the training pass, auxiliary losses included
+    return value_at(kit::loss(*model, batch, labels, 0.1, 1 / double(sums.labels)).value(), 0);
   };
   for (Parameter& p : model->parameters().all()) {
     const Tensor x = p.master.value(), old = clone(x);
@@ -47,10 +49,10 @@ std::string check_gradients_in_model(const PartCase& c) {
   return "";
 }
 
-std::string check_no_idle_parameters(const std::string& slot, const std::string& name) {
+std::string check_no_idle_parameters(const PartCase& part) {
   std::map<std::string, bool> moves;
   for (const std::string& small : small_models()) {
-    const PartCase c{slot, name, small};
+    const PartCase c = placed(part, small);
     if (!refusal(c).empty()) continue;
     const auto model = build(c, DType::f64, DType::f64);
     const kit::Results results = kit::run_training(*model, kit::random_batch({4, 1, 6}, model->config(), 5));

@@ -207,7 +207,7 @@ double query_bytes(const AttentionArgs& a, double rows) {
 const char* refuse(const AttentionCall& call) {
   if (call.dtype == DType::f64) return "f64 runs on the reference";
   if (!(call.scale > 0)) return "the scale is not positive";
-  if (!call.args->head_masks.empty() || call.args->tiles) return "heads see keys by masks or tiles of their own";
+  if (call.args->tiles) return "heads see keys by tiles";
   if (call.args->bias) return "a bias is added to the logits";
   return nullptr;
 }

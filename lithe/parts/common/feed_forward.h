@@ -2,6 +2,7 @@
 #pragma once
 
 #include "lithe/nn/slots.h"
+#include "lithe/ops/basic.h"
 #include "lithe/ops/linear.h"
 
 namespace lithe {
@@ -28,6 +29,13 @@ class FeedForward : public Ffn {
     const Var hidden = linear(in.x, up_->var());  // [N, d_ff]; the bias joins the activation's pass
     return activated_linear(kind_, hidden, var_or_none(up_bias_), down_.weight->var(), var_or_none(down_.bias));
   }
+
+ protected:
+  /// The hidden rows [N, d_ff], for parts that look at them; forward() never stores them beside their gradient's needs.
+  Var activated(const Var& x) const {
+    return activate(kind_, row_affine(linear(x, up_->var()), {}, var_or_none(up_bias_)));
+  }
+  Var down(const Var& hidden) const { return down_(hidden); }
 
  private:
   kernels::Activation kind_;

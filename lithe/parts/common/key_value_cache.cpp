@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
-#include "lithe/kernels/elementwise.h"
-#include "lithe/kernels/quantized_rows.h"
+#include "lithe/kernels/elementwise/elementwise.h"
+#include "lithe/kernels/quantized_rows/quantized_rows.h"
 
 namespace lithe {
 namespace {
@@ -169,14 +169,19 @@ namespace {
 
 constexpr const char *kTokens = "tokens", *kForgotten = "forgotten";
 
-// Names of what a sequence keeps: f(name, tensors).
-template <class Entry, class F>
-void each_list(int64_t b, Entry& entry, bool shared, F f) {
-  f(cat(b, ".keys"), entry.keys.pages);
-  f(cat(b, ".key_scales"), entry.keys.scales);
+// What sequence b keeps in `rows` rows: f(name, the rows of a page that are in use).
+template <class F>
+void each_page(int64_t b, const KeyValues& entry, bool shared, int64_t rows, F f) {
+  const auto list = [&](const char* name, const std::vector<Tensor>& pages) {
+    for (size_t i = 0; i < pages.size(); ++i)
+      f(cat(b, ".", name, ".", i),
+        pages[i].slice(0, std::min(pages[i].dim(0), rows - int64_t(i) * KeyValueCache::kPageTokens)));
+  };
+  list("keys", entry.keys.pages);
+  list("key_scales", entry.keys.scales);
   if (shared) return;
-  f(cat(b, ".values"), entry.values.pages);
-  f(cat(b, ".value_scales"), entry.values.scales);
+  list("values", entry.values.pages);
+  list("value_scales", entry.values.scales);
 }
 
 }  // namespace
@@ -184,9 +189,8 @@ void each_list(int64_t b, Entry& entry, bool shared, F f) {
 NamedTensors KeyValueCache::save() const {
   NamedTensors out{{kTokens, tensor_of_counts(lengths_.all())}, {kForgotten, tensor_of_counts(forgotten_)}};
   for (size_t b = 0; b < entries_.size(); ++b)
-    each_list(int64_t(b), entries_[b], columns_.shared, [&](const std::string& name, const std::vector<Tensor>& pages) {
-      for (size_t i = 0; i < pages.size(); ++i) out[cat(name, ".", i)] = pages[i];
-    });
+    each_page(int64_t(b), entries_[b], columns_.shared, lengths_[int64_t(b)] - forgotten_[b],
+              [&](const std::string& name, const Tensor& rows) { out[name] = rows; });
   return out;
 }
 
@@ -199,9 +203,8 @@ void KeyValueCache::restore(const NamedTensors& kept) {
     KeyValues& entry = entries_[b];
     entry = {};
     for (int64_t page = 0; page * kPageTokens < rows; ++page) make_writable(entry, forgotten_[b], page, 0);
-    each_list(int64_t(b), entry, columns_.shared, [&](const std::string& name, const std::vector<Tensor>& pages) {
-      for (size_t i = 0; i < pages.size(); ++i) restore_tensor(pages[i], kept, cat(name, ".", i));
-    });
+    each_page(int64_t(b), entry, columns_.shared, rows,
+              [&](const std::string& name, const Tensor& page) { restore_tensor(page, kept, name); });
   }
 }
 

@@ -28,7 +28,7 @@ class LayerDrop final : public Stack {
 
   Rows forward(const Layers& layers, const Rows& x, const Pass& pass) const override {
     Rows rows = x;
-    for (int64_t i = 0; i < layers.count(); ++i) rows = layers.run(i, rows, pass, gains(i, layers.sub_layers(i)));
+    for (int64_t i = 0; i < layers.count(); ++i) rows = layers.run(i, rows, pass, gains(i, layers.sub_layers(i), x.x.device()));
     return rows;
   }
 
@@ -40,11 +40,11 @@ class LayerDrop final : public Stack {
     if (config_.schedule == "constant") return config_.keep;
     return 1 - double(layer + 1) / double(layers_) * (1 - config_.keep);
   }
-  // One draw a sub-layer and step, for the whole batch.
-  std::vector<double> gains(int64_t layer, int64_t sub_layers) const {
+  // One draw a sub-layer and step, for the whole batch. A plan counts every sub-layer: the most that a step may need.
+  std::vector<double> gains(int64_t layer, int64_t sub_layers, Device device) const {
     const double rho = keep(layer);
     std::vector<double> out(size_t(sub_layers), config_.inverted ? 1 : rho);
-    if (!training()) return out;
+    if (device == Device::meta || !training()) return out;
     const StepContext& step = step_context();
     const RandomKey key{.seed = step.seed,
                         .step = step.step,

@@ -44,8 +44,14 @@ class Reversible final : public Stack {
           return out;
         });
       }
+    const Streams start = begin(x.x);
+    // Sub-layers that read the embedding read it as the stream that they read starts.
+    if (split_ && pass.embedded().defined()) {
+      const Var read = cast(start.read, compute_);
+      pass.set_embedded(reshape(read, read.shape()));
+    }
     std::vector<std::vector<Var>> noted;
-    const Streams y = reversible(steps, begin(x.x), &noted);
+    const Streams y = reversible(steps, start, &noted);
     for (size_t i = 0; i < notes.size(); ++i) pass.take(notes[i], noted[i], 0);
     return {end(y), x.sequences};
   }

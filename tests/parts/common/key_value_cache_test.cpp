@@ -24,7 +24,8 @@ class Checked {
         shared_(shared),
         dtype_(dtype),
         heads_(heads),
-        cache(sequences, capacity, kKeys, shared ? kKeys : kValues, shared, dtype, Device::cpu, heads),
+        cache({sequences, capacity, dtype, Device::cpu},
+              {.keys = kKeys, .values = shared ? kKeys : kValues, .shared = shared, .heads = heads}),
         keys(size_t(sequences)),
         values(size_t(sequences)) {}
 
@@ -66,7 +67,7 @@ class Checked {
   void expect_conserved() const { EXPECT_EQ(allocated(), distinct_bytes()); }
   int64_t allocated() const { return booked() - before_; }
   int64_t row_bytes() const {
-    return KeyValueCache::bytes_of({1}, kKeys + (shared_ ? 0 : kValues), dtype_, (shared_ ? 1 : 2) * heads_);
+    return KeyValueCache::bytes_of({1}, {.keys = kKeys, .values = kValues, .shared = shared_, .heads = heads_}, dtype_);
   }
 
  private:

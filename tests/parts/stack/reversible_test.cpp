@@ -15,7 +15,7 @@ constexpr ModelOptions kExact{.dtype = DType::f64, .compute = DType::f64, .train
 ModelConfig config(int64_t layers, const std::string& streams = "duplicate", const std::string& more = "") {
   Node node = parse_yaml(cat("{hidden_size: ", D, ", vocab_size: ", V, ", num_hidden_layers: ", layers,
                              ", max_position_embeddings: 16, position: none, mixer: {type: attention, "
-                             "num_attention_heads: 2}, ffn: {type: swiglu, intermediate_size: 12}, residual: {type: "
+                             "num_attention_heads: 2}, ffn: {type: swiglu, intermediate_size: 12}, stack: {type: "
                              "reversible, streams: ",
                              streams, "}}"),
                          "test");
@@ -61,7 +61,7 @@ class WrittenOut {
     Var x1 = cast(embedding->forward(ids), wide), x2 = x1;
     for (size_t i = 0; i < mixers.size(); ++i) {
       x1 = add(x1, mixers[i]->forward({norms[2 * i]->forward(cast(x2, compute)), sequences}));
-      x2 = add(x2, ffns[i]->forward(norms[2 * i + 1]->forward(cast(x1, compute))));
+      x2 = add(x2, ffns[i]->forward({norms[2 * i + 1]->forward(cast(x1, compute)), sequences}));
     }
     return norms.back()->forward(cast(add(x1, x2, 0.5, 0.5), compute));
   }
@@ -94,7 +94,7 @@ double distance(const Parameters& got, Parameters& want) {
 }
 
 // oracle: share.reversible
-TEST(ReversibleResidual, GradientsAreThoseOfAModelThatKeepsEverything) {
+TEST(ReversibleStack, GradientsAreThoseOfAModelThatKeepsEverything) {
   const kit::Batch batch = kit::random_batch({5, 1, 7}, V, 6);
   for (const auto& [dtype, bound] : {std::pair{DType::f64, 1e-12}, {DType::f32, 1e-5}}) {
     const auto model = build(config(6), {.dtype = dtype, .compute = dtype, .trainable = true});
@@ -106,7 +106,7 @@ TEST(ReversibleResidual, GradientsAreThoseOfAModelThatKeepsEverything) {
 
 // The streams are f32 where the rows are bf16: what is found again is off by 2^-24, which seldom changes the bf16
 // number that a sub-layer reads, and the gradient is as far from the exact one as that of keeping everything.
-TEST(ReversibleResidual, InBf16TheWayBackAddsLittleToRounding) {
+TEST(ReversibleStack, InBf16TheWayBackAddsLittleToRounding) {
   const kit::Batch batch = kit::random_batch({5, 1, 7}, V, 6);
   const auto exact = build(config(12)), model = build(config(12), {.compute = DType::bf16, .trainable = true});
   kit::copy_values(model->parameters(), exact->parameters());
@@ -121,7 +121,7 @@ TEST(ReversibleResidual, InBf16TheWayBackAddsLittleToRounding) {
 }
 
 // oracle: share.reversible
-TEST(ReversibleResidual, WhatIsKeptDoesNotGrowWithDepth) {
+TEST(ReversibleStack, WhatIsKeptDoesNotGrowWithDepth) {
   const auto bytes = [](const ModelConfig& config, bool recompute) {
     Model model(config, {.device = Device::meta, .trainable = true});
     model.set_recompute(recompute);
@@ -137,12 +137,12 @@ TEST(ReversibleResidual, WhatIsKeptDoesNotGrowWithDepth) {
       EXPECT_EQ(bytes(config(2, streams, mixer), false), bytes(config(20, streams, mixer), false));
       EXPECT_EQ(bytes(config(2, streams, mixer), false), bytes(config(20, streams, mixer), true));
     }
-  EXPECT_LT(bytes(config(2, "duplicate", "residual: pre"), true),
-            bytes(config(20, "duplicate", "residual: pre"), true));
+  EXPECT_LT(bytes(config(2, "duplicate", "stack: plain"), true),
+            bytes(config(20, "duplicate", "stack: plain"), true));
 }
 
 // oracle: share.reversible
-TEST(ReversibleResidual, IsTheIdentityWhenSubLayersAddNothing) {
+TEST(ReversibleStack, IsTheIdentityWhenSubLayersAddNothing) {
   for (const std::string streams : {"duplicate", "split"}) {
     const auto model = build(config(3, streams)), none = build(config(0, streams));
     for (Parameter& p : model->parameters().all())
@@ -160,7 +160,7 @@ TEST(ReversibleResidual, IsTheIdentityWhenSubLayersAddNothing) {
   }
 }
 
-TEST(ReversibleResidual, SplitStreamsHaveHalfOfTheChannels) {
+TEST(ReversibleStack, SplitStreamsHaveHalfOfTheChannels) {
   const auto model = build(config(2, "split"));
   EXPECT_EQ(model->parameters().find("layers.1.mixer.heads.q.weight")->master.shape(), (Shape{D / 2, D / 2}));
   EXPECT_EQ(model->parameters().find("layers.1.ffn.up.weight")->master.shape(), (Shape{D / 2, 12}));
@@ -169,9 +169,9 @@ TEST(ReversibleResidual, SplitStreamsHaveHalfOfTheChannels) {
 }
 
 // Whatever a mixer reads beside its rows, in both kinds of streams, also where a part of a layer is left out.
-TEST(ReversibleResidual, GradientsAgreeWithDifferences) {
+TEST(ReversibleStack, GradientsAgreeWithDifferences) {
   const std::string source =
-      "architecture: encoder_decoder, encoder: {num_hidden_layers: 1, residual: {type: "
+      "architecture: encoder_decoder, encoder: {num_hidden_layers: 1, stack: {type: "
       "reversible, streams: split}}";
   for (const auto& [streams, more] : std::vector<std::pair<std::string, std::string>>{
            {"split", "position: rotary"},
@@ -195,7 +195,7 @@ TEST(ReversibleResidual, GradientsAgreeWithDifferences) {
   }
 }
 
-TEST(ReversibleResidual, DecodingGivesTheWholeSequencesRows) {
+TEST(ReversibleStack, DecodingGivesTheWholeSequencesRows) {
   for (const std::string more : {"position: rotary", "mixer: {type: rnd_emb_qk, num_attention_heads: 2}"}) {
     const auto model = build(config(3, "split", more));
     const Tensor ids = kit::random_ids(7, V, 4);
@@ -208,14 +208,26 @@ TEST(ReversibleResidual, DecodingGivesTheWholeSequencesRows) {
   }
 }
 
-TEST(ReversibleResidual, RefusesWhatCannotBeSplit) {
+TEST(ReversibleStack, RefusesWhatCannotBeSplit) {
   EXPECT_NE(error_of([] { build(config(1, "split", "hidden_size: 9")); })
-                .find("2 model: residual split into two streams needs an even hidden_size, got 9; change it, or set "
+                .find("2 model: a stack split into two streams needs an even hidden_size, got 9; change it, or set "
                       "streams: duplicate"),
             std::string::npos);
   EXPECT_NE(error_of([] {
               build(config(1, "split", "architecture: encoder_decoder"));
-            }).find("2 model: a decoder whose streams are split has half of the channels"),
+            }).find("2 model: stack reversible gives the decoder's layers 4 channels, the rows that its cross-attention reads "
+                    "have 8"),
+            std::string::npos);
+  EXPECT_NE(error_of([] { build(config(1, "duplicate", "residual: post")); })
+                .find("needs a residual that only adds to the rows, which post does not; set model.residual: pre"),
+            std::string::npos);
+  EXPECT_NE(error_of([] {
+              build(config(2, "duplicate",
+                           "architecture: encoder, layers: {a: {compressor: pool}}, layer_types: [a, a]"));
+            }).find("leave the compressor out, or set model.stack: plain"),
+            std::string::npos);
+  EXPECT_NE(error_of([] { config(1, "duplicate", "residual: {type: reversible, streams: split}"); })
+                .find("residual 'reversible' is now model.stack: {type: reversible, streams: duplicate|split}"),
             std::string::npos);
   EXPECT_NE(error_of([] { config(1, "thrice"); }).find("duplicate, split"), std::string::npos);
 }
