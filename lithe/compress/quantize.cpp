@@ -8,8 +8,8 @@
 #include "lithe/kernels/quantized_product.h"
 #include "lithe/model/packable.h"
 #include "lithe/model/quantized_weights.h"
+#include "lithe/objective/device_batch.h"
 #include "lithe/ops/weight_product.h"
-#include "lithe/train/step.h"
 
 namespace lithe {
 
