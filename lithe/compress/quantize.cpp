@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "lithe/base/stop.h"
-#include "lithe/kernels/quantized_product.h"
+#include "lithe/kernels/quantized_product/quantized_product.h"
 #include "lithe/model/packable.h"
 #include "lithe/model/quantized_weights.h"
 #include "lithe/objective/device_batch.h"

@@ -9,7 +9,7 @@
 #include "lithe/base/stop.h"
 #include "lithe/base/threads.h"
 #include "lithe/infer/generate.h"
-#include "lithe/kernels/optimizer.h"
+#include "lithe/kernels/optimizer/optimizer.h"
 #include "lithe/report/run_report.h"
 #include "lithe/train/resume.h"
 #include "lithe/train/run_log.h"
