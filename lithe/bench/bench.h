@@ -6,7 +6,7 @@
 #include "lithe/base/token_code.h"
 #include "lithe/bench/measure.h"
 #include "lithe/model/config.h"
-#include "lithe/train/config.h"
+#include "lithe/recipe/train_config.h"
 
 namespace lithe::bench {
 

@@ -11,7 +11,8 @@
 #include "lithe/base/stop.h"
 #include "lithe/bench/tables.h"
 #include "lithe/cli/command.h"
-#include "lithe/cli/recipe.h"
+#include "lithe/model/model.h"
+#include "lithe/recipe/recipe.h"
 
 namespace lithe {
 namespace {

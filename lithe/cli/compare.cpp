@@ -9,7 +9,6 @@
 #include "lithe/base/stop.h"
 #include "lithe/base/threads.h"
 #include "lithe/cli/command.h"
-#include "lithe/cli/recipe.h"
 
 namespace lithe {
 namespace {
@@ -18,11 +17,6 @@ struct Options {
   std::string experiment, out;
   bool json = false, plan = false, keys = false, threads = false;
 };
-
-compare::Setting read_setting(const Path& file, const std::vector<std::string>& overrides) {
-  const Recipe recipe = load_recipe(file, overrides);
-  return {recipe.model, recipe.data, recipe.train, recipe.eval, resolved(recipe), recipe.lessons(), recipe.translate};
-}
 
 void print_plan(const compare::Comparison& c) {
   std::printf("%-20s %14s %14s %10s %14s %14s  %s\n", "variant", "parameters", "in mixers", "steps", "step FLOPs",
@@ -69,8 +63,7 @@ int run(const Options& o) {
   check_usage(!o.experiment.empty(), "compare", "name an experiment file, such as recipes/experiments/quick.yaml");
   check_usage(o.plan || !o.out.empty(), "compare", "give --out, the directory of the comparison");
   catch_stop_signals();
-  const compare::Comparison c =
-      compare::compare({.experiment = o.experiment, .out = o.out, .read = read_setting, .plan_only = o.plan});
+  const compare::Comparison c = compare::compare({.experiment = o.experiment, .out = o.out, .plan_only = o.plan});
   if (o.json)
     std::cout << compare::to_json_text(c);
   else if (o.plan)

@@ -5,12 +5,12 @@
 #include "lithe/base/json.h"
 #include "lithe/base/stop.h"
 #include "lithe/cli/command.h"
-#include "lithe/cli/recipe.h"
 #include "lithe/cli/text_lines.h"
 #include "lithe/eval/sentence_rows.h"
 #include "lithe/eval/similarity.h"
 #include "lithe/infer/load.h"
 #include "lithe/model/safetensors.h"
+#include "lithe/recipe/recipe.h"
 
 namespace lithe {
 namespace {

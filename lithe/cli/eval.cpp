@@ -9,12 +9,12 @@
 #include "lithe/base/stop.h"
 #include "lithe/cli/command.h"
 #include "lithe/cli/eval_translation.h"
-#include "lithe/cli/recipe.h"
 #include "lithe/data/corpus.h"
 #include "lithe/eval/misspell.h"
+#include "lithe/eval/perplexity.h"
 #include "lithe/eval/task_evaluation.h"
 #include "lithe/infer/load.h"
-#include "lithe/train/step.h"
+#include "lithe/recipe/recipe.h"
 #include "lithe/train/training_data.h"
 
 namespace lithe {
@@ -50,18 +50,20 @@ int eval_task(const Options& o, Recipe recipe, const LoadedModel& loaded) {
               "--misspell would move the answers of a span task");
   for (size_t i = 0; o.misspell > 0 && i < examples.size(); ++i)
     misspell(examples[i], o.misspell, uint64_t(o.misspell_seed));
-  const TaskBatches batches(std::move(examples), task_type(recipe.task), *loaded.tokenizer, recipe.data.sequence_length,
-                            recipe.train.batch_tokens, 0, false);
-  const HeldOutScores scores = score_task_of(recipe.task)(*loaded.model, batches, labels);
-  if (stop_signal()) return 128 + stop_signal();
-  Json json = {{"part", part}, {"examples", batches.examples().size()}, {"loss", scores.loss}};
-  for (const auto& [name, value] : scores.metrics) json[name] = value;
+  const HeldOutTask held_out(TaskBatches(std::move(examples), task_type(recipe.task), *loaded.tokenizer,
+                                         recipe.data.sequence_length, recipe.train.batch_tokens, 0, false),
+                             recipe.task, labels);
+  const auto scores = held_out.score(*loaded.model);
+  if (!scores) return 128 + stop_signal();
+  const size_t count = held_out.batches().examples().size();
+  Json json = {{"part", part}, {"examples", count}, {"loss", scores->loss}};
+  for (const auto& [name, value] : scores->metrics) json[name] = value;
   if (o.json) {
     std::cout << json.dump(2) << "\n";
     return 0;
   }
-  std::printf("%-17s %.4f (%zu examples, %s)\n", "loss", scores.loss, batches.examples().size(), part.c_str());
-  for (const auto& [name, value] : scores.metrics) std::printf("%-17s %.4f\n", name.c_str(), value);
+  std::printf("%-17s %.4f (%zu examples, %s)\n", "loss", scores->loss, count, part.c_str());
+  for (const auto& [name, value] : scores->metrics) std::printf("%-17s %.4f\n", name.c_str(), value);
   return 0;
 }
 
@@ -69,10 +71,9 @@ int eval_task(const Options& o, Recipe recipe, const LoadedModel& loaded) {
 int eval_objective(const Options& o, const Recipe& recipe, const LoadedModel& loaded) {
   check_usage(o.files.empty() && !o.context && !o.stride, "eval", "objective ", recipe.train.objective,
               " is measured on the run's held-out text alone");
-  const TrainingData data =
-      load_training_data(recipe.data, recipe.train, recipe.lessons(), {loaded.tokenizer, loaded.source_tokenizer});
-  check_usage(data.validation != nullptr, "eval", "the run has no held-out text");
-  const auto total = evaluate(*loaded.model, *data.validation);
+  const TrainingData data = load_training_data(recipe, {loaded.tokenizer, loaded.source_tokenizer});
+  check_usage(data.held_out != nullptr, "eval", "the run has no held-out text");
+  const auto total = evaluate(*loaded.model, data.held_out->batches());
   if (!total) return 128 + stop_signal();
   const double loss = total->mean_nll();
   if (o.json)

@@ -11,7 +11,6 @@
 #include "lithe/eval/paired_bootstrap.h"
 #include "lithe/eval/translation_evaluation.h"
 #include "lithe/eval/translation_scores.h"
-#include "lithe/train/step.h"
 
 namespace lithe {
 namespace {
@@ -69,7 +68,7 @@ int eval_translation(const TranslationEvalOptions& o, const Recipe& recipe, cons
   take_given(translate.length_penalty, o.length_penalty);
   const Tokenizers tokenizers{loaded.tokenizer, loaded.source_tokenizer};
   const auto total =
-      evaluate(*loaded.model, *held_out_translations(pairs, tokenizers, recipe.data, recipe.train.batch_tokens));
+      evaluate(*loaded.model, held_out_translations(pairs, tokenizers, recipe.data, recipe.train.batch_tokens));
   if (!total) return 128 + stop_signal();
   const std::vector<std::string> hypotheses = translate_sources(*loaded.model, tokenizers, pairs, translate);
   if (stop_signal()) return 128 + stop_signal();

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "lithe/cli/recipe.h"
 #include "lithe/infer/load.h"
+#include "lithe/recipe/recipe.h"
 
 namespace CLI {
 class App;

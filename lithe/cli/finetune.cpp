@@ -7,7 +7,6 @@
 #include "lithe/base/log.h"
 #include "lithe/base/stop.h"
 #include "lithe/cli/command.h"
-#include "lithe/cli/train_run.h"
 
 namespace lithe {
 namespace {
@@ -21,7 +20,7 @@ struct Options {
 
 int run(const Options& o) {
   catch_stop_signals();
-  compare::FinetuneRequest request{.seeds = o.seeds, .out = o.out};
+  compare::FinetuneRequest request{.seeds = o.seeds, .set = o.set, .out = o.out};
   for (const std::string& text : o.models) {
     const size_t at = text.find('=');
     const Path directory = at == std::string::npos ? text : text.substr(at + 1);
@@ -46,11 +45,6 @@ int run(const Options& o) {
     check_usage(files.insert(Path(task).stem().string()).second, "finetune", "two tasks are named '",
                 Path(task).stem().string(), "'; a task has the name of its file");
   }
-  request.read = [&](const Path& recipe, const std::vector<std::string>& overrides) {
-    std::vector<std::string> all = o.set;
-    all.insert(all.end(), overrides.begin(), overrides.end());
-    return train_run_of(load_recipe(recipe, all));
-  };
   const compare::Finetuning result = compare::finetune(request);
   std::cout << (o.json ? compare::to_json_text(result) : compare::to_markdown(result));
   if (!o.json) std::cout << "\nreport " << o.out << "/finetuning.html, also .md and .json\n";

@@ -6,10 +6,10 @@
 #include "lithe/base/log.h"
 #include "lithe/base/stop.h"
 #include "lithe/cli/command.h"
-#include "lithe/cli/recipe.h"
 #include "lithe/cli/text_lines.h"
 #include "lithe/infer/generate.h"
 #include "lithe/infer/load.h"
+#include "lithe/recipe/recipe.h"
 #include "lithe/train/plan.h"
 
 namespace lithe {

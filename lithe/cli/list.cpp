@@ -7,8 +7,8 @@
 #include "lithe/base/did_you_mean.h"
 #include "lithe/base/json.h"
 #include "lithe/cli/command.h"
-#include "lithe/cli/recipe.h"
 #include "lithe/nn/registry.h"
+#include "lithe/recipe/recipe.h"
 
 namespace lithe {
 namespace {

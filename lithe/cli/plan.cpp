@@ -5,7 +5,7 @@
 #include "lithe/base/json.h"
 #include "lithe/cli/command.h"
 #include "lithe/cli/cost_table.h"
-#include "lithe/cli/recipe.h"
+#include "lithe/recipe/recipe.h"
 #include "lithe/train/plan.h"
 
 namespace lithe {

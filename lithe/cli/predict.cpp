@@ -5,10 +5,10 @@
 #include "lithe/base/json.h"
 #include "lithe/base/stop.h"
 #include "lithe/cli/command.h"
-#include "lithe/cli/recipe.h"
 #include "lithe/cli/text_lines.h"
 #include "lithe/eval/task_evaluation.h"
 #include "lithe/infer/load.h"
+#include "lithe/recipe/recipe.h"
 
 namespace lithe {
 namespace {

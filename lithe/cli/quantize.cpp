@@ -13,9 +13,10 @@
 #include "lithe/base/output_directory.h"
 #include "lithe/base/stop.h"
 #include "lithe/cli/command.h"
-#include "lithe/cli/recipe.h"
 #include "lithe/data/corpus.h"
+#include "lithe/eval/translation_evaluation.h"
 #include "lithe/infer/load.h"
+#include "lithe/recipe/recipe.h"
 #include "lithe/report/format.h"
 
 namespace lithe {
@@ -83,8 +84,9 @@ std::unique_ptr<BatchSource> text_of(const Options& o, const Recipe& recipe, con
       held_out.train = {};
       TranslationData pairs = load_translation(held_out);
       if (!pairs.validation.empty())
-        return held_out_translations(std::move(pairs.validation), {loaded.tokenizer, loaded.source_tokenizer},
-                                     recipe.data, recipe.train.batch_tokens);
+        return std::make_unique<TranslationBatches>(held_out_translations(std::move(pairs.validation),
+                                                                          {loaded.tokenizer, loaded.source_tokenizer},
+                                                                          recipe.data, recipe.train.batch_tokens));
     } else if (auto data = load_dataset(recipe.data, loaded.tokenizer); data.validation) {
       return windows(*data.validation);
     }

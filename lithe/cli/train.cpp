@@ -7,8 +7,8 @@
 #include "lithe/base/stop.h"
 #include "lithe/base/threads.h"
 #include "lithe/cli/command.h"
-#include "lithe/cli/train_run.h"
 #include "lithe/train/run_log.h"
+#include "lithe/train/trainer.h"
 
 namespace lithe {
 namespace {
@@ -55,10 +55,7 @@ void print(const TrainResult& r, const std::string& out) {
 
 int run(const Options& o) {
   catch_stop_signals();
-  TrainRun run = train_run_of(load_recipe(o.recipe, o.set));
-  run.out = o.out;
-  run.resume = o.resume;
-  run.fit_memory = o.fit;
+  TrainRun run{.out = o.out, .recipe = load_recipe(o.recipe, o.set), .resume = o.resume, .fit_memory = o.fit};
   if (!o.budget.empty()) run.memory_budget = parse_bytes(o.budget);
   check_usage(!o.fit || run.memory_budget, "train", "--fit needs --memory-budget");
   const TrainResult r = train(run);

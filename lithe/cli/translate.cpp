@@ -11,9 +11,9 @@
 #include "lithe/base/json.h"
 #include "lithe/base/stop.h"
 #include "lithe/cli/command.h"
-#include "lithe/cli/recipe.h"
 #include "lithe/cli/text_lines.h"
 #include "lithe/infer/load.h"
+#include "lithe/recipe/recipe.h"
 
 namespace lithe {
 namespace {

@@ -25,7 +25,8 @@ double amount_of(const Variant& v, const std::string& match) {
 }
 
 int64_t value_at(const Variant& v, const std::string& key) {
-  const Node* at = &v.setting.recipe;
+  const Node recipe = resolved(v.recipe);
+  const Node* at = &recipe;
   std::string_view rest = key;
   while (at && !rest.empty()) {
     const size_t dot = std::min(rest.find('.'), rest.size());
@@ -42,9 +43,8 @@ int64_t value_at(const Variant& v, const std::string& key) {
 
 class WidthSolver {
  public:
-  WidthSolver(const Variant& variant, const BudgetConfig& budget, double target, const TextSizes& text,
-              const ReadSetting& read)
-      : variant_(variant), budget_(budget), target_(target), text_(text), read_(read) {}
+  WidthSolver(const Variant& variant, const BudgetConfig& budget, double target, const TextSizes& text)
+      : variant_(variant), budget_(budget), target_(target), text_(text) {}
 
   Variant solve() {
     const int64_t m = budget_.multiple_of;
@@ -87,7 +87,6 @@ class WidthSolver {
   const BudgetConfig& budget_;
   double target_;
   const TextSizes& text_;
-  const ReadSetting& read_;
 
   double amount(const Variant& v) const { return amount_of(v, budget_.match); }
 
@@ -98,7 +97,7 @@ class WidthSolver {
     v.share.from = value_at(variant_, budget_.solve);
     v.solved.push_back(budget_.solve);
     try {
-      override_variant(v, {cat(budget_.solve, "=", value)}, read_);
+      override_variant(v, {cat(budget_.solve, "=", value)});
       plan_variant(v, text_);
     } catch (const Error& error) {
       throw Error("budget",
@@ -110,41 +109,41 @@ class WidthSolver {
   }
 };
 
-void set_steps(Variant& v, double steps, const TextSizes& text, const ReadSetting& read) {
+void set_steps(Variant& v, double steps, const TextSizes& text) {
   check_usage(steps < 0x1p53, "budget", "variant '", v.name, "' would take ", steps,
               " steps, more than can be counted; lower budget.amount");
   v.share.key = "train.max_steps";
   v.share.from = v.steps;
   v.share.to = std::max<int64_t>(1, int64_t(steps));
   v.solved.insert(v.solved.end(), {"train.max_steps", "train.max_tokens", "train.num_train_epochs"});
-  override_variant(v, {cat("train.max_steps=", v.share.to), "train.max_tokens=0", "train.num_train_epochs=0"}, read);
+  override_variant(v, {cat("train.max_steps=", v.share.to), "train.max_tokens=0", "train.num_train_epochs=0"});
   plan_variant(v, text);
 }
 
 }  // namespace
 
-ModelConfig complete_model(const Setting& setting, const TextSizes& text) {
-  ModelConfig model = setting.model;
+ModelConfig complete_model(const Recipe& recipe, const TextSizes& text) {
+  ModelConfig model = recipe.model;
   if (text.translations) {
-    fit_model(model, text.translations->data, setting.data, setting.train, setting.lessons);
+    fit_model(model, text.translations->data, recipe);
     return model;
   }
-  model.complete(text.vocabulary, 1, setting.data.sequence_length);
+  model.complete(text.vocabulary, 1, recipe.data.sequence_length);
   return model;
 }
 
 void plan_variant(Variant& v, const TextSizes& text) {
   try {
-    const TrainConfig& train = v.setting.train;
-    train.validate(v.setting.data.sequence_length);
-    const ModelConfig model = complete_model(v.setting, text);
+    const TrainConfig& train = v.recipe.train;
+    train.validate(v.recipe.data.sequence_length);
+    const ModelConfig model = complete_model(v.recipe, text);
     if (text.translations) {
-      v.plan = plan_translation(model, v.setting, *text.translations);
+      v.plan = plan_translation(model, v.recipe, *text.translations);
       v.step_tokens = text.translations->batch_rows() * double(train.gradient_accumulation_steps);
     } else {
       v.plan = plan_training(
           model, train,
-          {.sequence_length = v.setting.data.sequence_length, .evaluation = {text.evaluation_rows}, .training = {}},
+          {.sequence_length = v.recipe.data.sequence_length, .evaluation = {text.evaluation_rows}, .training = {}},
           false);
       v.step_tokens = double(train.batch_tokens);
     }
@@ -155,7 +154,6 @@ void plan_variant(Variant& v, const TextSizes& text) {
 }
 
 void match_budget(std::vector<Variant>& variants, const Experiment& experiment, const TextSizes& text,
-                  const ReadSetting& read,
                   const std::function<std::vector<double>(const std::vector<Variant>&)>& step_seconds) {
   const BudgetConfig& budget = experiment.budget;
   for (Variant& v : variants) plan_variant(v, text);
@@ -179,11 +177,11 @@ void match_budget(std::vector<Variant>& variants, const Experiment& experiment, 
     check_usage(budget.match != "tokens" || target >= v.step_tokens, "budget", "budget.amount is ", shown(target),
                 " tokens, one step takes ", shown(v.step_tokens), " (train.batch_tokens); give at least that");
     if (free && budget.match == "tokens" && budget.amount > 0)
-      set_steps(v, target / v.step_tokens, text, read);
+      set_steps(v, target / v.step_tokens, text);
     else if (free && steps_follow)
-      set_steps(v, std::round(target / (amount(i) / double(v.steps))), text, read);
+      set_steps(v, std::round(target / (amount(i) / double(v.steps))), text);
     else if (free && !budget.solve.empty())
-      v = WidthSolver(v, budget, target, text, read).solve();
+      v = WidthSolver(v, budget, target, text).solve();
     v.share.amount = amount(i);
     v.share.target = target;
     // Steps come whole: half of one is the best that can be done.

@@ -1,6 +1,8 @@
 // One budget for all variants: equal tokens, parameters, FLOPs or time, by solving for a width or a number of steps.
 #pragma once
 
+#include <functional>
+
 #include "lithe/compare/translation.h"
 
 namespace lithe::compare {
@@ -13,8 +15,8 @@ struct TextSizes {
   const Translations* translations = nullptr;  // in place of a text
 };
 
-/// The model of a setting with what the text decides filled in.
-ModelConfig complete_model(const Setting& setting, const TextSizes& text);
+/// A recipe's model with what the text decides filled in.
+ModelConfig complete_model(const Recipe& recipe, const TextSizes& text);
 
 /// Fills in plan and steps.
 void plan_variant(Variant& variant, const TextSizes& text);
@@ -23,7 +25,6 @@ void plan_variant(Variant& variant, const TextSizes& text);
 /// fills in their shares, plans and steps. `step_seconds(variants)` measures one optimiser step of each; it is called
 /// for match time only. Fails (usage) naming the nearest values where no width matches.
 void match_budget(std::vector<Variant>& variants, const Experiment& experiment, const TextSizes& text,
-                  const ReadSetting& read,
                   const std::function<std::vector<double>(const std::vector<Variant>&)>& step_seconds);
 
 }  // namespace lithe::compare

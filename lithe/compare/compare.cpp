@@ -35,14 +35,14 @@ std::vector<std::pair<std::string, std::string>> environment_of() {
 }
 
 Contender contender_of(const Variant& v, const TextSizes& text, const Path& weights) {
-  return {v.name, complete_model(v.setting, text), v.setting.train, v.setting.data.sequence_length, weights};
+  return {v.name, complete_model(v.recipe, text), v.recipe.train, v.recipe.data.sequence_length, weights};
 }
 
 uint64_t checksum_of(const std::string& text) { return checksum(text.data(), text.size()); }
 
 std::string model_of(const Variant& v) {
   std::string text = v.name + "\n";
-  for (const auto& [key, value] : leaves(v.setting.recipe))
+  for (const auto& [key, value] : leaves(v.recipe))
     if (key.starts_with("model.") || key.starts_with("train.batch") || key.starts_with("train.precision") ||
         key.starts_with("train.gradient"))
       text += key + "=" + value + "\n";
@@ -136,26 +136,26 @@ class Comparer {
   Comparison run() {
     Comparison& c = result_;
     c.experiment = read_experiment(request_.experiment);
-    variants_ = make_variants(c.experiment, request_.read);
+    variants_ = make_variants(c.experiment);
     check_fairness(variants_, c.experiment);
-    const std::string& objective = variants_[0].setting.train.objective;
+    const std::string& objective = variants_[0].recipe.train.objective;
     check_usage(objective == "clm" || objective == "seq2seq", "compare", "objective ", objective,
                 ": comparisons are of the next token and of translations; `lithe finetune` compares encoders by their "
                 "tasks");
     choose_score(c.experiment, objective == "seq2seq");
     objective == "seq2seq" ? load_translations() : load_text();
-    match_budget(variants_, c.experiment, text_, request_.read, [&](const std::vector<Variant>& variants) {
+    match_budget(variants_, c.experiment, text_, [&](const std::vector<Variant>& variants) {
       return step_seconds(variants, text_, batches(), request_.out / "budget.json", !request_.plan_only);
     });
     check_fairness(variants_, c.experiment);
     c.baseline = index_of(variants_, c.experiment.baseline);
     c.peop_baseline = index_of(variants_, c.experiment.peop_baseline);
     c.environment = environment_of();
-    const ModelConfig base = complete_model(variants_[c.baseline].setting, text_);
+    const ModelConfig base = complete_model(variants_[c.baseline].recipe, text_);
     for (const Variant& v : variants_) {
       VariantResult r;
       r.variant = v;
-      r.start = shared_start(base, complete_model(v.setting, text_));
+      r.start = shared_start(base, complete_model(v.recipe, text_));
       c.variants.push_back(std::move(r));
     }
     if (!request_.plan_only) {
@@ -182,7 +182,7 @@ class Comparer {
 
   // One text and one tokenizer for all: check_fairness has seen that section data is the same.
   void load_text() {
-    const Setting& s = variants_[0].setting;
+    const Recipe& s = variants_[0].recipe;
     data_ = load_dataset(s.data);
     check_usage(data_.validation.has_value(), "compare",
                 "the recipe holds no text out to score variants on; give data.validation_files or "
@@ -197,37 +197,28 @@ class Comparer {
     check_usage(result_.experiment.score != "word_perplexity" || info.words > 0, "compare",
                 "the held-out text has no words; choose another score");
     result_.data = data_.fingerprint();
-    scoring_ = {.score =
-                    [this](const LoadedModel& loaded, const Setting& setting, Outcome& outcome) {
-                      outcome.quality = perplexity(*loaded.model, *data_.validation, setting.eval,
-                                                   setting.data.sequence_length, {}, &outcome.pieces);
-                    },
-                .data = result_.data,
-                .precision = result_.experiment.measure.precision};
+    scoring_ = {.text = &*data_.validation, .data = result_.data, .precision = result_.experiment.measure.precision};
     result_.held_out =
         cat(report::format_integer(info.tokens), " tokens, ", report::format_integer(info.bytes), " bytes, ",
             report::format_integer(info.documents), info.documents == 1 ? " document" : " documents");
   }
 
   void load_translations() {
-    translations_.emplace(compare::load_translations(variants_[0].setting));
+    translations_.emplace(compare::load_translations(variants_[0].recipe));
     text_ = {.vocabulary = translations_->data.tokenizer->vocab_size(),
              .batches_per_epoch = translations_->data.train->batches_per_epoch(),
              .translations = &*translations_};
     result_.data = translations_->fingerprint;
     result_.held_out = translations_->held_out_text();
-    scoring_ = {.score = [this](const LoadedModel& loaded, const Setting& setting,
-                                Outcome& outcome) { score_translator(*translations_, loaded, setting, outcome); },
-                .data = result_.data,
-                .precision = result_.experiment.measure.precision,
-                .sentences = translations_->held_out.size()};
+    scoring_ = {
+        .translations = &*translations_, .data = result_.data, .precision = result_.experiment.measure.precision};
   }
 
   // Seed by seed, so that a comparison that is stopped has whole seeds.
   bool train_all() {
     for (int64_t seed : result_.experiment.seeds)
       for (VariantResult& v : result_.variants) {
-        auto outcome = run_variant(v.variant, seed, request_.out, request_.read, scoring_);
+        auto outcome = run_variant(v.variant, seed, request_.out, scoring_);
         if (!outcome) return false;
         if (translations_) count_matches(*translations_, *outcome);
         v.runs.push_back(std::move(*outcome));
@@ -258,9 +249,9 @@ class Comparer {
     if (translations_) {
       material.sentences = some_sources(translations_->held_out, m.sentences);
       material.tokenizers = {translations_->data.tokenizer, translations_->data.source_tokenizer};
-      material.translate = result_.variants[0].variant.setting.translate;
+      material.translate = result_.variants[0].variant.recipe.translate;
       key_text += cat(result_.data, "\n");
-      for (const auto& [name, value] : leaves(result_.variants[0].variant.setting.recipe))
+      for (const auto& [name, value] : leaves(result_.variants[0].variant.recipe))
         if (name.starts_with("translate.")) key_text += name + "=" + value + "\n";
     } else {
       material.text = data_.train;

@@ -11,7 +11,6 @@ namespace lithe::compare {
 
 struct Request {
   Path experiment, out;
-  ReadSetting read;
   bool plan_only = false;  // resolve, check and cost the variants; train nothing
 };
 

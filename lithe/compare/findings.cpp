@@ -299,16 +299,16 @@ void cache(Comparison& c) {
   std::vector<std::unique_ptr<Model>> models;
   std::vector<std::function<int64_t(int64_t)>> bytes;
   for (VariantResult& v : c.variants) {
-    ModelConfig config = v.variant.setting.model;
+    ModelConfig config = v.variant.recipe.model;
     // Neither the vocabulary nor the number of positions is in the decode state.
     if (!config.vocab_size) config.vocab_size = 1;
-    if (!config.max_position_embeddings) config.max_position_embeddings = v.variant.setting.data.sequence_length;
+    if (!config.max_position_embeddings) config.max_position_embeddings = v.variant.recipe.data.sequence_length;
     models.push_back(std::make_unique<Model>(config, ModelOptions{.device = Device::meta}));
     const Model* model = models.back().get();
     const auto state = [model](int64_t target, int64_t source) {
       return source ? model->state_bytes({target}, {source}) : model->state_bytes({target});
     };
-    const bool both = v.variant.setting.translates();
+    const bool both = v.variant.translates();
     bytes.push_back([state, both](int64_t tokens) { return state(tokens, both ? tokens : 0); });
     v.target_state = both ? state(2, 1) - state(1, 1) : 0;
     v.source_state = both ? state(1, 2) - state(1, 1) : 0;

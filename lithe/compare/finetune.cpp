@@ -54,9 +54,10 @@ struct Scored {
 
 Scored score(const TrainRun& run, const Task& task) {
   const bool best = fs::exists(run.out / "best" / "model.safetensors");
-  const LoadedModel loaded = load_model(run.out, best ? "best" : "", run.train.precision == "f64" ? "f64" : "f32");
-  const TaskBatches batches(task.scored, task_type(task.config), *loaded.tokenizer, run.data.sequence_length,
-                            run.train.batch_tokens, 0, false);
+  const TrainConfig& train = run.recipe.train;
+  const LoadedModel loaded = load_model(run.out, best ? "best" : "", train.precision == "f64" ? "f64" : "f32");
+  const TaskBatches batches(task.scored, task_type(task.config), *loaded.tokenizer, run.recipe.data.sequence_length,
+                            train.batch_tokens, 0, false);
   const auto start = Clock::now();
   const TaskAnswers answers = answer(*loaded.model, batches);
   Scored out;
@@ -73,7 +74,7 @@ Scored score(const TrainRun& run, const Task& task) {
 
 // Differs when anything that shapes the scores differs.
 uint64_t key_of(const TrainRun& run) {
-  const std::string text = to_yaml(run.recipe);
+  const std::string text = to_yaml(resolved(run.recipe));
   return checksum(text.data(), text.size());
 }
 
@@ -150,12 +151,17 @@ Finetuning finetune(const FinetuneRequest& request) {
               "seeds repeats a value: the same run would count as another; name each seed once");
   Finetuning result{.seeds = request.seeds};
   std::vector<Task> tasks;
+  const auto read = [&](const Path& file, const PretrainedModel& model, const std::vector<std::string>& more) {
+    std::vector<std::string> set = request.set;
+    set.push_back(cat("from_pretrained=", model.directory.string()));
+    set.push_back(cat("fresh_weights=", model.fresh ? "true" : "false"));
+    set.insert(set.end(), more.begin(), more.end());
+    return load_recipe(file, set);
+  };
   for (const Path& file : request.tasks) {
-    const TrainRun run =
-        request.read(file, {cat("from_pretrained=", request.models[0].directory.string()), "fresh_weights=false"});
-    check_usage(run.lessons.task.has_value(), "finetune", "'", file.string(),
-                "' has no section task that names examples");
-    const Task& task = tasks.emplace_back(read_task(*run.lessons.task));
+    const Recipe recipe = read(file, request.models[0], {});
+    check_usage(recipe.has_task(), "finetune", "'", file.string(), "' has no section task that names examples");
+    const Task& task = tasks.emplace_back(read_task(recipe.task));
     result.tasks.push_back(file.stem().string());
     result.majority.push_back(task.majority);
     result.scored_on.push_back(task.part);
@@ -168,10 +174,8 @@ Finetuning finetune(const FinetuneRequest& request) {
     row.tasks.resize(request.tasks.size());
     for (size_t t = 0; t < request.tasks.size() && !stop_signal(); ++t)
       for (const int64_t seed : request.seeds) {
-        TrainRun run = request.read(request.tasks[t],
-                                    {cat("from_pretrained=", model.directory.string()),
-                                     cat("fresh_weights=", model.fresh ? "true" : "false"), cat("train.seed=", seed)});
-        run.out = request.out / "runs" / model.name / result.tasks[t] / cat("seed-", seed);
+        TrainRun run{.out = request.out / "runs" / model.name / result.tasks[t] / cat("seed-", seed),
+                     .recipe = read(request.tasks[t], model, {cat("train.seed=", seed)})};
         run.resume = has_begun(run.out);
         std::optional<Scored> scored = stored(run.out / "scores.json", key_of(run));
         if (!scored) {

@@ -4,8 +4,6 @@
 //   DIR/finetuning.{json,md,html}       the tables
 #pragma once
 
-#include <functional>
-
 #include "lithe/eval/task_evaluation.h"
 #include "lithe/train/trainer.h"
 
@@ -21,9 +19,8 @@ struct FinetuneRequest {
   std::vector<PretrainedModel> models;  // the first is the base
   std::vector<Path> tasks;              // recipes with a section task; a task is named by its file
   std::vector<int64_t> seeds;
+  std::vector<std::string> set;  // overrides of every task's recipe
   Path out;
-  /// What a recipe says with overrides, read by who knows recipes.
-  std::function<TrainRun(const Path& recipe, const std::vector<std::string>& overrides)> read;
 };
 
 /// One task's scores of one model, over the seeds.

@@ -104,7 +104,7 @@ Json variant_of(const Comparison& c, size_t i, const Path& root) {
   const VariantResult& r = c.variants[i];
   const Variant& v = r.variant;
   Json json = {{"name", v.name},
-               {"recipe", v.recipe.string()},
+               {"recipe", v.file.string()},
                {"changes", changes_of(v)},
                {"parameters", v.plan.parameters},
                {"mixer_parameters", r.mixer_parameters},

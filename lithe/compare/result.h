@@ -99,7 +99,7 @@ struct Comparison {
   bool peop_by_mixers() const;
   double peop_of(const VariantResult& v) const { return peop_by_mixers() ? v.peop_mixer : v.peop; }
   /// The variants translate: they have searches in place of cells.
-  bool translates() const { return !variants.empty() && variants[0].variant.setting.translates(); }
+  bool translates() const { return !variants.empty() && variants[0].variant.translates(); }
   const std::string& name(size_t variant) const { return variants[variant].variant.name; }
 };
 

@@ -3,7 +3,7 @@
 #include "lithe/base/json.h"
 #include "lithe/base/log.h"
 #include "lithe/base/stop.h"
-#include "lithe/eval/translation_evaluation.h"
+#include "lithe/compare/translation.h"
 #include "lithe/train/resume.h"
 #include "lithe/train/trainer.h"
 
@@ -13,9 +13,9 @@ namespace {
 constexpr size_t kPieces = 2048;
 
 // Differs when anything that shapes the outcome differs.
-uint64_t key_of(const Setting& setting, const Scoring& scoring) {
+uint64_t key_of(const Recipe& recipe, const Scoring& scoring) {
   std::string text = cat(scoring.data, " ", scoring.precision, "\n");
-  for (const auto& [key, value] : leaves(setting.recipe))
+  for (const auto& [key, value] : leaves(recipe))
     if (!key.starts_with("generate.") && !key.starts_with("train.save_") && key != "eval.batch_tokens" &&
         key != "data.cache_directory")
       text += key + "=" + value + "\n";
@@ -95,32 +95,29 @@ Path run_directory(const Path& out, const std::string& variant, int64_t seed) {
   return out / "runs" / variant / cat("seed-", seed);
 }
 
-std::optional<Outcome> run_variant(const Variant& variant, int64_t seed, const Path& out, const ReadSetting& read,
-                                   const Scoring& scoring) {
+std::optional<Outcome> run_variant(const Variant& variant, int64_t seed, const Path& out, const Scoring& scoring) {
   Variant seeded = variant;
-  override_variant(seeded, {cat("train.seed=", seed)}, read);
-  const Setting& setting = seeded.setting;
+  override_variant(seeded, {cat("train.seed=", seed)});
+  const Recipe& recipe = seeded.recipe;
   const Path directory = run_directory(out, variant.name, seed), file = directory / "quality.json";
-  const uint64_t key = key_of(setting, scoring);
-  std::optional<Outcome> outcome = stored(file, key, scoring.sentences);
+  const uint64_t key = key_of(recipe, scoring);
+  std::optional<Outcome> outcome = stored(file, key, scoring.translations ? scoring.translations->held_out.size() : 0);
   if (!outcome) {
     outcome.emplace();
     try {
       log_info("variant '", variant.name, "', seed ", seed, ": ", variant.steps, " steps");
-      TrainRun run;
-      run.out = directory;
-      run.model = setting.model;
-      run.data = setting.data;
-      run.train = setting.train;
-      run.lessons = setting.lessons;
-      if (setting.translates()) run.score = score_translation_of(*setting.lessons.translation, setting.translate);
-      run.recipe = setting.recipe;
-      run.resume = has_begun(directory);
+      TrainRun run{.out = directory, .recipe = recipe, .resume = has_begun(directory), .samples = false};
+      run.recipe.from_pretrained.clear();  // all variants start from the seed
       const TrainResult result = train(run);
       take(*outcome, result);
       if (result.signal) return std::nullopt;
       outcome->status = "finished";
-      scoring.score(load_model(directory, "", scoring.precision), setting, *outcome);
+      const LoadedModel loaded = load_model(directory, "", scoring.precision);
+      if (scoring.translations)
+        score_translator(*scoring.translations, loaded, recipe, *outcome);
+      else
+        outcome->quality =
+            perplexity(*loaded.model, *scoring.text, recipe.eval, recipe.data.sequence_length, {}, &outcome->pieces);
       outcome->pieces = joined(outcome->pieces);
     } catch (const Error& error) {
       if (stop_signal()) return std::nullopt;

@@ -4,8 +4,8 @@
 #pragma once
 
 #include "lithe/compare/variants.h"
+#include "lithe/eval/perplexity.h"
 #include "lithe/eval/text_metric.h"
-#include "lithe/infer/load.h"
 
 namespace lithe::compare {
 
@@ -28,21 +28,19 @@ struct Outcome {
 
 Path run_directory(const Path& out, const std::string& variant, int64_t seed);
 
-/// Fills in what a model scores on the held-out part: quality, pieces, translations. Fails when asked to stop.
-using ScoreModel = std::function<void(const LoadedModel& model, const Setting& setting, Outcome& outcome)>;
+struct Translations;
 
-/// What all runs share: how models are scored, on data with this fingerprint, loaded with this precision.
+/// What all runs share: the text or the translations that models are scored on, loaded with this precision.
 struct Scoring {
-  ScoreModel score;
-  uint64_t data = 0;
+  const TokenStore* text = nullptr;
+  const Translations* translations = nullptr;  // in place of a text
+  uint64_t data = 0;                           // fingerprint of what is learnt from and scored on
   std::string precision;
-  size_t sentences = 0;  // that there are to translate
 };
 
 /// Trains, continues, or finds done the run of `variant` with `seed`, and scores its last weights. A run that diverges
 /// is an outcome. Returns none when a signal stopped it, after saving. Fails (usage) when the directory holds a run of
 /// another recipe or text.
-std::optional<Outcome> run_variant(const Variant& variant, int64_t seed, const Path& out, const ReadSetting& read,
-                                   const Scoring& scoring);
+std::optional<Outcome> run_variant(const Variant& variant, int64_t seed, const Path& out, const Scoring& scoring);
 
 }  // namespace lithe::compare

@@ -8,6 +8,7 @@
 #include "lithe/base/stop.h"
 #include "lithe/compare/decoding.h"
 #include "lithe/compare/statistics.h"
+#include "lithe/infer/translate.h"
 #include "lithe/kernels/kernel.h"
 #include "lithe/model/packable.h"
 #include "lithe/train/step.h"

@@ -9,17 +9,12 @@
 #include "lithe/eval/chrf.h"
 #include "lithe/eval/translation_evaluation.h"
 #include "lithe/report/format.h"
-#include "lithe/train/step.h"
 
 namespace lithe::compare {
 namespace {
 
 // Rows of a piece, some ten sentences: few enough for the noise of the text to be seen.
 constexpr int64_t kPieceRows = 256;
-
-const TranslationBatches& batches_of(const BatchSource& source) {
-  return static_cast<const TranslationBatches&>(source);
-}
 
 // A metric of several seeds' translations of the same sentences: a segment's counts are those of each seed, one after
 // another, and the score is the mean of the seeds' scores.
@@ -94,52 +89,45 @@ std::string Translations::held_out_text() const {
              report::format_integer(tokens), " tokens");
 }
 
-Translations load_translations(const Setting& setting) {
-  check_usage(setting.lessons.translation.has_value(), "compare",
-              "objective seq2seq needs a section translation that names texts");
-  TranslationConfig held_out = *setting.lessons.translation;
+Translations load_translations(const Recipe& recipe) {
+  check_usage(recipe.has_translation(), "compare", "objective seq2seq needs a section translation that names texts");
+  TranslationConfig held_out = recipe.translation;
   held_out.train = {};
   check_usage(!held_out.test.empty() || !held_out.validation.empty(), "compare",
               "the recipe holds no translations out to score variants on; give translation.test or "
               "translation.validation");
   Translations out;
-  out.data = load_training_data(setting.data, setting.train, setting.lessons, {});
+  out.data = load_training_data(recipe, {});
   TranslationData data = load_translation(held_out);
   out.part = data.test.empty() ? "validation" : "test";
   out.held_out = std::move(data.test.empty() ? data.validation : data.test);
   out.fingerprint = out.data.fingerprint;
   out.pieces =
-      held_out_translations(out.held_out, {out.data.tokenizer, out.data.source_tokenizer}, setting.data, kPieceRows);
+      held_out_translations(out.held_out, {out.data.tokenizer, out.data.source_tokenizer}, recipe.data, kPieceRows);
   for (const TextPair& pair : out.held_out)
     for (const std::string* text : {&pair.source, &pair.target})
       out.fingerprint = checksum(text->c_str(), text->size() + 1, out.fingerprint);
-  const TranslationBatches& train = batches_of(*out.data.train);
-  out.pairs = int64_t(train.pairs().size());
-  for (int64_t i = 0; i < out.pairs; ++i) {
-    out.source_rows += int64_t(train.source_tokens(i).size()) + 1;
-    out.target_rows += int64_t(train.target_tokens(i).size()) + 1;
-  }
   return out;
 }
 
-Plan plan_translation(const ModelConfig& model, const Setting& setting, const Translations& t) {
+Plan plan_translation(const ModelConfig& model, const Recipe& recipe, const Translations& t) {
   const auto largest = [](const BatchSource& of) { return BatchRows{of.largest_batch(), of.largest_source()}; };
-  PlanShape shape{
-      .sequence_length = setting.data.sequence_length, .evaluation = {}, .training = largest(*t.data.train)};
-  if (t.data.validation) shape.evaluation = largest(*t.data.validation);
-  Plan plan = plan_training(model, setting.train, shape, false);
+  PlanShape shape{.sequence_length = recipe.data.sequence_length, .evaluation = {}, .training = largest(*t.data.train)};
+  if (t.data.held_out) shape.evaluation = largest(t.data.held_out->batches());
+  Plan plan = plan_training(model, recipe.train, shape, false);
   const int64_t batches = t.data.train->batches_per_epoch();
-  const PlanShape mean{.sequence_length = std::max(t.target_rows, t.source_rows) / t.pairs,
+  const EpochSize& epoch = t.data.epoch;
+  const PlanShape mean{.sequence_length = std::max(epoch.rows, epoch.source_rows) / epoch.sequences,
                        .evaluation = {},
-                       .training = {t.target_rows / batches, t.source_rows / batches}};
-  Plan work = plan_training(model, setting.train, mean, false);
+                       .training = {epoch.rows / batches, epoch.source_rows / batches}};
+  Plan work = plan_training(model, recipe.train, mean, false);
   plan.parts = std::move(work.parts);
   plan.forward = work.forward;
   plan.step = work.step;
   return plan;
 }
 
-void score_translator(const Translations& t, const LoadedModel& loaded, const Setting& setting, Outcome& outcome) {
+void score_translator(const Translations& t, const LoadedModel& loaded, const Recipe& recipe, Outcome& outcome) {
   for (int64_t i = 0; i < t.pieces->batches_per_epoch() && !stop_signal(); ++i) {
     const LossSums sums = evaluate_batch(*loaded.model, to_device(t.pieces->batch(0, i), Device::cpu));
     outcome.pieces.push_back({sums.nll, sums.labels});
@@ -147,7 +135,7 @@ void score_translator(const Translations& t, const LoadedModel& loaded, const Se
     outcome.quality.tokens += sums.labels;
   }
   outcome.translations = translate_sources(
-      *loaded.model, {.tokenizer = loaded.tokenizer, .source = loaded.source_tokenizer}, t.held_out, setting.translate);
+      *loaded.model, {.tokenizer = loaded.tokenizer, .source = loaded.source_tokenizer}, t.held_out, recipe.translate);
   check(!stop_signal(), "compare", "stopped by signal ", stop_signal());
 }
 
@@ -166,7 +154,7 @@ void count_matches(const Translations& t, Outcome& outcome) {
 void resample(Comparison& c) {
   for (VariantResult& v : c.variants) {
     v.translation.reset();
-    if (v.variant.setting.translates() && v.finished()) v.translation.emplace();
+    if (v.variant.translates() && v.finished()) v.translation.emplace();
   }
   resample(c, Bleu(), &Outcome::bleu_counts, &TranslationResult::bleu);
   resample(c, Chrf(), &Outcome::chrf_counts, &TranslationResult::chrf);

@@ -69,7 +69,7 @@ void add_translations(Page& page, const Comparison& c) {
   }
   page.charts(charts[0], charts[1]);
   page.table(table);
-  page.paragraph(cat("Of ", c.held_out, ", ", c.variants[0].variant.setting.translate.num_beams,
+  page.paragraph(cat("Of ", c.held_out, ", ", c.variants[0].variant.recipe.translate.num_beams,
                      " beams; scores are means over the seeds. Intervals and p (of the difference from ",
                      c.name(c.baseline), ", by paired bootstrap) know the noise of the sentences, not that of seeds."));
 }

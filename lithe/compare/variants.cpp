@@ -42,9 +42,9 @@ void gather_leaves(const Node& node, const std::string& path, std::vector<std::p
   }
 }
 
-Setting read_named(const Variant& variant, const ReadSetting& read) {
+Recipe read_named(const Variant& variant) {
   try {
-    return read(variant.recipe, variant.overrides);
+    return load_recipe(variant.file, variant.overrides);
   } catch (const Error& error) {
     throw Error("compare", cat("variant '", variant.name, "': ", error.what()), error.code());
   }
@@ -60,18 +60,18 @@ std::string quoted_or_unset(const std::string& value) { return value.empty() ? "
 
 }  // namespace
 
-std::vector<std::pair<std::string, std::string>> leaves(const Node& tree) {
+std::vector<std::pair<std::string, std::string>> leaves(const Recipe& recipe) {
   std::vector<std::pair<std::string, std::string>> out;
-  gather_leaves(tree, "", out);
+  gather_leaves(resolved(recipe), "", out);
   return out;
 }
 
-std::vector<Variant> make_variants(const Experiment& experiment, const ReadSetting& read) {
+std::vector<Variant> make_variants(const Experiment& experiment) {
   std::vector<Variant> out;
   for (const VariantConfig& config : experiment.variants) {
     Variant v;
     v.name = config.name;
-    v.recipe = experiment.recipe_of(config);
+    v.file = experiment.recipe_of(config);
     for (const auto& entry : experiment.set) v.overrides.push_back(assignment(entry));
     for (const auto& entry : config.override) {
       v.overrides.push_back(assignment(entry));
@@ -79,15 +79,15 @@ std::vector<Variant> make_variants(const Experiment& experiment, const ReadSetti
       const std::string& key = entry.first;
       v.declared.push_back(key.ends_with(".type") ? key.substr(0, key.size() - 5) : key);
     }
-    v.setting = read_named(v, read);
+    v.recipe = read_named(v);
     out.push_back(std::move(v));
   }
   return out;
 }
 
-void override_variant(Variant& variant, const std::vector<std::string>& overrides, const ReadSetting& read) {
+void override_variant(Variant& variant, const std::vector<std::string>& overrides) {
   variant.overrides.insert(variant.overrides.end(), overrides.begin(), overrides.end());
-  variant.setting = read_named(variant, read);
+  variant.recipe = read_named(variant);
 }
 
 void check_fairness(std::vector<Variant>& variants, const Experiment& experiment) {
@@ -97,23 +97,23 @@ void check_fairness(std::vector<Variant>& variants, const Experiment& experiment
   for (const std::string& key : experiment.declare)
     check_usage(std::any_of(variants.begin(), variants.end(),
                             [&](const Variant& v) {
-                              const auto all = leaves(v.setting.recipe);
+                              const auto all = leaves(v.recipe);
                               return std::any_of(all.begin(), all.end(),
                                                  [&](const auto& leaf) { return below(leaf.first, key); });
                             }),
                 "experiment", "declare names '", key, "', which no variant's recipe has; correct or remove it");
-  const auto baseline = leaves(base->setting.recipe);
+  const auto baseline = leaves(base->recipe);
   for (const Variant& v : variants)
-    check_usage(v.setting.train.objective == base->setting.train.objective, "compare",
-                "train.objective must be the same in all variants: it is ", v.setting.train.objective, " in '", v.name,
-                "' and ", base->setting.train.objective, " in '", base->name,
+    check_usage(v.recipe.train.objective == base->recipe.train.objective, "compare",
+                "train.objective must be the same in all variants: it is ", v.recipe.train.objective, " in '", v.name,
+                "' and ", base->recipe.train.objective, " in '", base->name,
                 "', whose scores say nothing about each other; give each objective an experiment of its own");
   for (Variant& v : variants) {
-    check_usage(v.setting.train.max_time == 0, "compare", "variant '", v.name,
+    check_usage(v.recipe.train.max_time == 0, "compare", "variant '", v.name,
                 "': train.max_time ends a run by the clock, which gives other results each time; remove it, or match "
                 "time with budget: {match: time}");
     std::map<std::string, std::string> before(baseline.begin(), baseline.end()), after;
-    for (const auto& [key, value] : leaves(v.setting.recipe)) after[key] = value;
+    for (const auto& [key, value] : leaves(v.recipe)) after[key] = value;
     for (const auto& [key, value] : before) after.try_emplace(key);
     v.changes.clear();
     std::vector<std::string> undeclared;

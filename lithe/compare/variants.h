@@ -1,33 +1,13 @@
-// The variants of an experiment as complete settings, and what differs between them.
+// The variants of an experiment as recipes, and what differs between them.
 #pragma once
 
 #include <cmath>
-#include <functional>
-#include <optional>
 
 #include "lithe/compare/experiment.h"
-#include "lithe/data/config.h"
-#include "lithe/eval/perplexity.h"
-#include "lithe/infer/translate.h"
-#include "lithe/train/config.h"
+#include "lithe/recipe/recipe.h"
 #include "lithe/train/plan.h"
-#include "lithe/train/training_data.h"
 
 namespace lithe::compare {
-
-/// What a recipe says, read by who knows recipes.
-struct Setting {
-  ModelConfig model;
-  DataConfig data;
-  TrainConfig train;
-  EvalConfig eval;
-  Node recipe;  // all of it, every default written out
-  Lessons lessons;
-  TranslateConfig translate;
-  /// Of objective seq2seq: compared by translations, not by a text.
-  bool translates() const { return train.objective == "seq2seq"; }
-};
-using ReadSetting = std::function<Setting(const Path& recipe, const std::vector<std::string>& overrides)>;
 
 /// A key that differs from the baseline.
 struct Change {
@@ -44,32 +24,34 @@ struct Share {
 
 struct Variant {
   std::string name;
-  Path recipe;
+  Path file;                           // of its recipe
   std::vector<std::string> overrides;  // key=value, in order; the budget appends to them
   std::vector<std::string> declared;   // keys; all below them may differ
   std::vector<std::string> solved;     // keys that the budget changed
-  Setting setting;
+  Recipe recipe;                       // with the overrides
   std::vector<Change> changes;
   Share share;
   Plan plan;
   int64_t steps = 0;
   double step_tokens = 0;  // rows of an optimiser step, source and target; on average where batches differ
+  /// Of objective seq2seq: compared by translations, not by a text.
+  bool translates() const { return recipe.train.objective == "seq2seq"; }
   int64_t tokens() const { return int64_t(std::llround(step_tokens * double(steps))); }
 };
 
 /// Reads every variant. Errors name the variant.
-std::vector<Variant> make_variants(const Experiment& experiment, const ReadSetting& read);
+std::vector<Variant> make_variants(const Experiment& experiment);
 
-/// Adds overrides and reads the setting again.
-void override_variant(Variant& variant, const std::vector<std::string>& overrides, const ReadSetting& read);
+/// Adds overrides and reads the recipe again.
+void override_variant(Variant& variant, const std::vector<std::string>& overrides);
 
 /// Fills in each variant's changes against `baseline`, and refuses (usage): objectives that differ, keys that differ
 /// undeclared, keys that no declaration makes fair (data, translations, evaluation, seed, batch; limits of training,
 /// unless the budget matches nothing), and training that the clock ends.
 void check_fairness(std::vector<Variant>& variants, const Experiment& experiment);
 
-/// key -> value of every leaf of a tree, lists as one value.
-std::vector<std::pair<std::string, std::string>> leaves(const Node& tree);
+/// key -> value of everything that a recipe says, defaults included, lists as one value.
+std::vector<std::pair<std::string, std::string>> leaves(const Recipe& recipe);
 
 /// Parameters that start with the same values in two variants: those of equal name and shape.
 struct SharedStart {

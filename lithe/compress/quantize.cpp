@@ -8,8 +8,8 @@
 #include "lithe/kernels/quantized_product/quantized_product.h"
 #include "lithe/model/packable.h"
 #include "lithe/model/quantized_weights.h"
+#include "lithe/objective/device_batch.h"
 #include "lithe/ops/weight_product.h"
-#include "lithe/train/step.h"
 
 namespace lithe {
 
@@ -143,7 +143,7 @@ PredictionChange compare_predictions(const Model& before, const Model& after, co
     const Batch labels = text.batch(0, i);
     const DeviceBatch batch = to_device(labels, before.device());
     const auto logits = [&](const Model& model) {
-      const Tensor x = model.logits(rows_of(model, batch), batch.sequences).value();
+      const Tensor x = model.logits(rows_of(model, batch).x, batch.sequences).value();
       return x.dtype() == DType::f32 ? x : convert(x, DType::f32);
     };
     const Tensor a = [&] {

@@ -3,15 +3,9 @@
 
 #include "lithe/data/token_store.h"
 #include "lithe/model/model.h"
+#include "lithe/recipe/eval_config.h"
 
 namespace lithe {
-
-/// Recipe section `eval`.
-struct EvalConfig {
-  int64_t context_length = 0, stride = 0, batch_tokens = 8192;
-  std::string cache_dtype;  // empty: the rows of a window meet without a cache
-  void fields(Fields& f);
-};
 
 struct Perplexity {
   double nll = 0;  // natural log, summed over the scored tokens

@@ -2,9 +2,9 @@
 
 #include "lithe/base/stop.h"
 #include "lithe/data/task_batches.h"
+#include "lithe/objective/device_batch.h"
 #include "lithe/ops/basic.h"
 #include "lithe/ops/pool.h"
-#include "lithe/train/step.h"
 
 namespace lithe {
 

@@ -6,7 +6,6 @@
 #include "lithe/base/stop.h"
 #include "lithe/kernels/cross_entropy/cross_entropy.h"
 #include "lithe/ops/basic.h"
-#include "lithe/train/step.h"
 
 namespace lithe {
 namespace {
@@ -43,8 +42,7 @@ Span best_span(const TaskSequence& s, const Tensor& logits, int64_t offset, cons
 
 }  // namespace
 
-TaskAnswers answer(const Model& model, const TaskBatches& batches,
-                   const std::function<void(int64_t, int64_t)>& progress) {
+TaskAnswers answer(const Model& model, const TaskBatches& batches, const Progress& progress) {
   check(!batches.shuffled(), "task", "answers are of examples in their order; make the batches without shuffling");
   const NoGrad no_grad;
   TaskAnswers out;
@@ -55,6 +53,7 @@ TaskAnswers answer(const Model& model, const TaskBatches& batches,
   LossSums total;
   int64_t next = 0;
   for (int64_t i = 0; i < batches.batches_per_epoch() && !stop_signal(); ++i) {
+    if (progress) progress(i + 1, batches.batches_per_epoch());
     const DeviceBatch batch = to_device(batches.batch(0, i), model.device());
     const Var rows = model.forward(batch.ids, batch.sequences);
     if (batch.labelled) {
@@ -91,30 +90,23 @@ TaskAnswers answer(const Model& model, const TaskBatches& batches,
           break;
       }
     }
-    if (progress) progress(i + 1, batches.batches_per_epoch());
   }
   out.loss = total.loss / double(std::max<int64_t>(total.labels, 1));
   return out;
 }
 
-std::function<HeldOutScores(const Model&, const TaskBatches&, const std::vector<std::string>&)> score_task_of(
-    const TaskConfig& config) {
-  return [config](const Model& model, const TaskBatches& batches, const std::vector<std::string>& labels) {
-    HeldOutScores out;
-    const TaskAnswers answers = answer(model, batches);
-    if (stop_signal()) return out;
-    out.loss = answers.loss;
-    const ChosenMetrics chosen = choose_metrics(config, labels);
-    for (const Score& score : score_predictions(chosen.metrics, answers.predictions, batches.examples(), labels)) {
-      out.metrics.emplace_back(score.metric.name, score.value);
-      if (score.metric.name != chosen.best.name) continue;
-      // An undefined score (a constant prediction's correlation) is worse than any other.
-      out.best = std::isnan(score.value)                 ? -INFINITY
-                 : score.metric.better == Better::higher ? score.value
-                                                         : -score.value;
-    }
-    return out;
-  };
+std::optional<HeldOutScores> HeldOutTask::score(const Model& model, const Progress& progress) const {
+  const TaskAnswers answers = answer(model, batches_, progress);
+  if (stop_signal()) return std::nullopt;
+  HeldOutScores out{.loss = answers.loss};
+  const ChosenMetrics chosen = choose_metrics(config_, labels_);
+  for (const Score& score : score_predictions(chosen.metrics, answers.predictions, batches_.examples(), labels_)) {
+    out.metrics.emplace_back(score.metric.name, score.value);
+    if (score.metric.name != chosen.best.name) continue;
+    // An undefined score (a constant prediction's correlation) is worse than any other.
+    out.best = std::isnan(score.value) ? -INFINITY : score.metric.better == Better::higher ? score.value : -score.value;
+  }
+  return out;
 }
 
 }  // namespace lithe

@@ -1,12 +1,9 @@
 // A model's answers to the examples of a task, and how right they are.
 #pragma once
 
-#include <functional>
-
 #include "lithe/data/task_batches.h"
+#include "lithe/eval/held_out.h"
 #include "lithe/eval/task_metrics.h"
-#include "lithe/model/model.h"
-#include "lithe/train/run_log.h"
 
 namespace lithe {
 
@@ -18,12 +15,22 @@ struct TaskAnswers {
 
 /// Runs the model over all examples. A word beyond data.sequence_length has the tag 0; of the parts of a long context
 /// the likeliest answer counts, and none where the first row of every part is likelier. Polls stop_signal(): what it
-/// returns then is not complete. `progress(done, all)` optional.
-TaskAnswers answer(const Model& model, const TaskBatches& batches,
-                   const std::function<void(int64_t, int64_t)>& progress = {});
+/// returns then is not complete.
+TaskAnswers answer(const Model& model, const TaskBatches& batches, const Progress& progress = {});
 
-/// What the trainer calls at each evaluation.
-std::function<HeldOutScores(const Model&, const TaskBatches&, const std::vector<std::string>& labels)> score_task_of(
-    const TaskConfig& config);
+/// The examples of a task that are held out, scored by its metrics.
+class HeldOutTask final : public HeldOut {
+ public:
+  /// The batches are not shuffled. `labels`: the names of the classes.
+  HeldOutTask(TaskBatches batches, const TaskConfig& config, std::vector<std::string> labels)
+      : batches_(std::move(batches)), config_(config), labels_(std::move(labels)) {}
+  const TaskBatches& batches() const override { return batches_; }
+  std::optional<HeldOutScores> score(const Model& model, const Progress& progress = {}) const override;
+
+ private:
+  TaskBatches batches_;
+  TaskConfig config_;
+  std::vector<std::string> labels_;
+};
 
 }  // namespace lithe

@@ -2,9 +2,15 @@
 
 #include "lithe/base/stop.h"
 #include "lithe/eval/translation_scores.h"
-#include "lithe/train/step.h"
 
 namespace lithe {
+
+TranslationBatches held_out_translations(std::vector<TextPair> pairs, const Tokenizers& tokenizers,
+                                         const DataConfig& data, int64_t batch_tokens) {
+  return TranslationBatches(std::move(pairs), tokenizers.source ? tokenizers.source : tokenizers.tokenizer,
+                            tokenizers.tokenizer, TranslationLimits{.max_length = data.sequence_length}, batch_tokens,
+                            0, false);
+}
 
 std::vector<std::string> translate_sources(const Model& model, const Tokenizers& tokenizers,
                                            const std::vector<TextPair>& pairs, TranslateConfig config) {
@@ -17,29 +23,30 @@ std::vector<std::string> translate_sources(const Model& model, const Tokenizers&
   return out;
 }
 
-std::function<HeldOutScores(const Model&, const TrainingData&)> score_translation_of(const TranslationConfig& config,
-                                                                                     const TranslateConfig& translate) {
-  if (config.metric_for_best_model == "loss") return {};
-  return [best = config.metric_for_best_model, translate](const Model& model, const TrainingData& data) {
-    const auto& held_out = static_cast<const TranslationBatches&>(*data.validation);
-    HeldOutScores out;
-    const auto total = evaluate(model, held_out);
-    if (!total) return out;
-    out.loss = total->mean_nll();
-    out.perplexity = true;
-    TranslateConfig greedy = translate;
-    greedy.num_beams = 1;
-    const std::vector<std::string> hypotheses =
-        translate_sources(model, {data.tokenizer, data.source_tokenizer}, held_out.pairs(), greedy);
-    if (stop_signal()) return out;
-    std::vector<std::string> references;
-    for (const TextPair& pair : held_out.pairs()) references.push_back(pair.target);
-    const TranslationScores scores = score_translations(hypotheses, {references});
-    for (const TranslationMetric& metric : translation_metrics())
-      out.metrics.emplace_back(metric.name, scores.value(metric.name));
-    out.best = scores.value(best);
-    return out;
-  };
+HeldOutTranslations::HeldOutTranslations(TranslationBatches batches, Tokenizers tokenizers,
+                                         std::string metric_for_best_model, const TranslateConfig& translate)
+    : batches_(std::move(batches)),
+      tokenizers_(std::move(tokenizers)),
+      metric_(std::move(metric_for_best_model)),
+      greedy_(translate) {
+  greedy_.num_beams = 1;
+}
+
+std::optional<HeldOutScores> HeldOutTranslations::score(const Model& model, const Progress& progress) const {
+  const auto total = evaluate(model, batches_, progress);
+  if (!total) return std::nullopt;
+  HeldOutScores out{.loss = total->mean_nll(), .perplexity = true};
+  out.best = -out.loss;
+  if (metric_ == "loss") return out;
+  const std::vector<std::string> hypotheses = translate_sources(model, tokenizers_, batches_.pairs(), greedy_);
+  if (stop_signal()) return std::nullopt;
+  std::vector<std::string> references;
+  for (const TextPair& pair : batches_.pairs()) references.push_back(pair.target);
+  const TranslationScores scores = score_translations(hypotheses, {references});
+  for (const TranslationMetric& metric : translation_metrics())
+    out.metrics.emplace_back(metric.name, scores.value(metric.name));
+  out.best = scores.value(metric_);
+  return out;
 }
 
 }  // namespace lithe

@@ -1,20 +1,35 @@
 // How well a model translates texts of which the translations are known.
 #pragma once
 
+#include "lithe/data/config.h"
 #include "lithe/data/translation_batches.h"
+#include "lithe/eval/held_out.h"
 #include "lithe/infer/translate.h"
-#include "lithe/train/run_log.h"
-#include "lithe/train/training_data.h"
 
 namespace lithe {
+
+/// Translations as they are evaluated: in order, whole.
+TranslationBatches held_out_translations(std::vector<TextPair> pairs, const Tokenizers& tokenizers,
+                                         const DataConfig& data, int64_t batch_tokens);
 
 /// The best translation of each pair's source. Polls stop_signal(): what it returns then is not complete.
 std::vector<std::string> translate_sources(const Model& model, const Tokenizers& tokenizers,
                                            const std::vector<TextPair>& pairs, TranslateConfig config);
 
-/// What the trainer calls at each evaluation: the loss, and where the best model is chosen by a metric of translations,
-/// all of these of greedy translations. Null where the loss is all.
-std::function<HeldOutScores(const Model&, const TrainingData&)> score_translation_of(const TranslationConfig& config,
-                                                                                     const TranslateConfig& translate);
+/// Held-out translations, scored by the loss, and by BLEU and chrF of greedy translations where one of these chooses
+/// the best model (TranslationConfig::metric_for_best_model).
+class HeldOutTranslations final : public HeldOut {
+ public:
+  HeldOutTranslations(TranslationBatches batches, Tokenizers tokenizers, std::string metric_for_best_model,
+                      const TranslateConfig& translate);
+  const TranslationBatches& batches() const override { return batches_; }
+  std::optional<HeldOutScores> score(const Model& model, const Progress& progress = {}) const override;
+
+ private:
+  TranslationBatches batches_;
+  Tokenizers tokenizers_;
+  std::string metric_;
+  TranslateConfig greedy_;
+};
 
 }  // namespace lithe

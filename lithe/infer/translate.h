@@ -3,25 +3,11 @@
 
 #include <functional>
 
-#include "lithe/base/fields.h"
 #include "lithe/model/model.h"
+#include "lithe/recipe/translate_config.h"
 #include "lithe/text/tokenizer.h"
 
 namespace lithe {
-
-/// Recipe section `translate`.
-struct TranslateConfig {
-  int64_t num_beams = 4;
-  double length_penalty = 0.6;  // the value of Wu et al. 2016 and Vaswani et al. 2017: sums alone favour short outputs
-  bool early_stopping = false;
-  int64_t num_return_sequences = 1;
-  int64_t max_new_tokens = 0;
-  int64_t batch_size = 32;
-
-  void fields(Fields& f);
-  /// Refuses (usage) what no rule of a field can show, and numbers that are none.
-  void validate() const;
-};
 
 struct Translation {
   std::string text;             // valid UTF-8: what is none is U+FFFD

@@ -3,8 +3,8 @@
 
 #include "lithe/data/batches.h"
 #include "lithe/model/config.h"
+#include "lithe/recipe/train_config.h"
 #include "lithe/text/tokenizer.h"
-#include "lithe/train/config.h"
 
 namespace lithe {
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "lithe/model/model.h"
-#include "lithe/train/config.h"
+#include "lithe/recipe/train_config.h"
 
 namespace lithe {
 

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 
+#include "lithe/eval/held_out.h"
 #include "lithe/kernels/elementwise/elementwise.h"
 #include "lithe/kernels/gemm/gemm.h"
 #include "lithe/train/objective.h"

@@ -1,8 +1,8 @@
 // Opening a run directory: fresh, or to continue what stands there.
 #pragma once
 
+#include "lithe/text/tokenizer.h"
 #include "lithe/train/plan.h"
-#include "lithe/train/training_data.h"
 
 namespace lithe {
 

@@ -104,7 +104,7 @@ void RunLog::interval(const Interval& i, TrainState& state) {
     log_info(line);
 }
 
-void RunLog::evaluation(int64_t step, const HeldOutScores& scores, double bits_per_byte, bool best, TrainState& state) {
+void RunLog::evaluation(int64_t step, const HeldOutScores& scores, bool best, TrainState& state) {
   const double loss = scores.loss;
   Json line = {{"step", step}, {"eval_loss", loss}};
   std::string text = format("step %lld  held-out loss %.4f", static_cast<long long>(step), loss);
@@ -119,7 +119,7 @@ void RunLog::evaluation(int64_t step, const HeldOutScores& scores, double bits_p
     text += format("  %s %.4f", name.c_str(), value);
     tensorboard_->scalar("eval/" + name, step, value);
   }
-  if (bits_per_byte > 0) line["eval_bits_per_byte"] = bits_per_byte;
+  if (scores.bits_per_byte > 0) line["eval_bits_per_byte"] = scores.bits_per_byte;
   line["best"] = best;
   append("metrics.jsonl", line.dump(), state.metrics_bytes);
   clear();

@@ -3,20 +3,12 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 
+#include "lithe/eval/held_out.h"
 #include "lithe/report/tensorboard.h"
 #include "lithe/train/checkpoint.h"
 
 namespace lithe {
-
-/// How well a model does on held-out data.
-struct HeldOutScores {
-  double loss = 0;                                      // mean over the labels
-  std::vector<std::pair<std::string, double>> metrics;  // of a task, by name
-  double best = 0;                                      // what the best model has most of
-  bool perplexity = false;                              // the labels are words of a vocabulary
-};
 
 class RunLog {
  public:
@@ -28,7 +20,7 @@ class RunLog {
     double epoch, loss, learning_rate, gradient_norm, tokens_per_second, step_seconds, elapsed;
   };
   void interval(const Interval& line, TrainState& state);
-  void evaluation(int64_t step, const HeldOutScores& scores, double bits_per_byte, bool best, TrainState& state);
+  void evaluation(int64_t step, const HeldOutScores& scores, bool best, TrainState& state);
   void sample(int64_t step, const std::string& prompt, const std::string& text, TrainState& state);
   /// A short line that a terminal overwrites; elsewhere nothing.
   void status(const std::string& line);

@@ -8,12 +8,15 @@
 #include "lithe/base/output_directory.h"
 #include "lithe/base/stop.h"
 #include "lithe/base/threads.h"
+#include "lithe/infer/generate.h"
 #include "lithe/kernels/optimizer/optimizer.h"
 #include "lithe/report/run_report.h"
 #include "lithe/train/resume.h"
 #include "lithe/train/run_log.h"
 #include "lithe/train/run_result.h"
 #include "lithe/train/schedule.h"
+#include "lithe/train/step.h"
+#include "lithe/train/training_data.h"
 
 namespace lithe {
 namespace {
@@ -33,13 +36,14 @@ class Trainer {
       : run_(std::move(run)),
         data_(std::move(data)),
         plan_(std::move(plan)),
-        model_(run_.model, {.dtype = run_.train.parameter_dtype(),
-                            .compute = run_.train.compute(),
-                            .seed = uint64_t(run_.train.seed),
-                            .trainable = true}),
-        optimizer_(model_.parameters(), run_.train) {
-    model_.set_recompute(run_.train.gradient_checkpointing);
-    const TrainConfig& c = run_.train;
+        config_(run_.recipe.train),
+        model_(run_.recipe.model, {.dtype = config_.parameter_dtype(),
+                                   .compute = config_.compute(),
+                                   .seed = uint64_t(config_.seed),
+                                   .trainable = true}),
+        optimizer_(model_.parameters(), config_) {
+    model_.set_recompute(config_.gradient_checkpointing);
+    const TrainConfig& c = config_;
     total_steps_ = c.total_steps(data_.train->batches_per_epoch());
     eval_steps_ = c.eval_steps >= 0
                       ? c.eval_steps
@@ -67,8 +71,8 @@ class Trainer {
           "the data are not those this run began with; bring the files of sections data and task back to what they "
           "were, or choose another --out");
       saved_step_ = state_.step;
-    } else if (!run_.from_pretrained.empty() && !run_.fresh_weights) {
-      load_backbone(model_, run_.from_pretrained / "model.safetensors");
+    } else if (!run_.recipe.from_pretrained.empty() && !run_.recipe.fresh_weights) {
+      load_backbone(model_, Path(run_.recipe.from_pretrained) / "model.safetensors");
     }
     state_.threads = threads();
     state_.data_fingerprint = data_.fingerprint;
@@ -92,7 +96,7 @@ class Trainer {
     while (open && !done()) {
       if (!step()) continue;  // rolled back
       open = duties(false);
-      if (open && run_.train.save_steps && state_.step % run_.train.save_steps == 0) {
+      if (open && config_.save_steps && state_.step % config_.save_steps == 0) {
         state_.rollback_step = state_.step;
         save();
       }
@@ -102,8 +106,7 @@ class Trainer {
     const uint64_t logged = state_.metrics_bytes + state_.samples_bytes;
     open = open && duties(true);
     if (state_.metrics_bytes + state_.samples_bytes != logged) save();
-    if (run_.train.average_checkpoints && (open || done()))
-      average_checkpoints(run_.out, run_.train.average_checkpoints);
+    if (config_.average_checkpoints && (open || done())) average_checkpoints(run_.out, config_.average_checkpoints);
     TrainResult result = so_far();
     result.status = stop_signal() && !(open && done()) ? "stopped" : "finished";
     result.signal = result.status == "stopped" ? stop_signal() : 0;
@@ -120,8 +123,8 @@ class Trainer {
     result.best_eval_loss = state_.best_loss;
     result.best_step = state_.best_step;
     result.metrics = metrics_;
-    result.averaged = run_.train.average_checkpoints;
-    result.perplexity = run_.train.predicts_vocabulary();
+    result.averaged = config_.average_checkpoints;
+    result.perplexity = config_.predicts_vocabulary();
     result.seconds = elapsed();
     result.planned = plan_.memory;
     result.measured = memory_peak(Device::cpu);
@@ -132,6 +135,7 @@ class Trainer {
   TrainRun run_;
   TrainingData data_;
   Plan plan_;
+  const TrainConfig& config_;
   Model model_;
   AdamW optimizer_;
   Schedule schedule_;
@@ -149,9 +153,9 @@ class Trainer {
 
   bool done() const {
     if (total_steps_ && state_.step >= total_steps_) return true;
-    const int64_t patience = run_.train.early_stopping_patience;
+    const int64_t patience = config_.early_stopping_patience;
     if (patience && state_.evaluations_without_better >= patience) return true;
-    return run_.train.max_time > 0 && elapsed() >= 60 * run_.train.max_time;
+    return config_.max_time > 0 && elapsed() >= 60 * config_.max_time;
   }
 
   Batch next_batch() {
@@ -170,11 +174,11 @@ class Trainer {
     const int64_t number = state_.step + 1, first_batch = state_.micro_batches;
     std::vector<DeviceBatch> batches;
     int64_t rows = 0;
-    for (int64_t i = 0; i < run_.train.gradient_accumulation_steps; ++i) {
+    for (int64_t i = 0; i < config_.gradient_accumulation_steps; ++i) {
       batches.push_back(to_device(next_batch(), Device::cpu));
       rows += batches.back().rows();
     }
-    const LossSums sums = accumulate_gradients(model_, batches, run_.train, number);
+    const LossSums sums = accumulate_gradients(model_, batches, config_, number);
     const double norm = optimizer_.gradient_norm(), loss = sums.loss / double(std::max<int64_t>(sums.labels, 1));
     if (!std::isfinite(loss) || !std::isfinite(norm)) trace_divergence(batches, number, first_batch, loss, norm);
     if (spike(loss)) {
@@ -191,7 +195,7 @@ class Trainer {
     state_.interval_norm += norm;
     ++state_.interval_steps;
     watch(loss);
-    if (number % run_.train.logging_steps == 0 || number == total_steps_) log_interval();
+    if (number % config_.logging_steps == 0 || number == total_steps_) log_interval();
     return true;
   }
 
@@ -221,7 +225,7 @@ class Trainer {
         cat("at step ", number, " (micro-batches ", first_batch, "-", state_.micro_batches - 1, ")");
     try {
       const FiniteTrace trace;
-      accumulate_gradients(model_, batches, run_.train, number);
+      accumulate_gradients(model_, batches, config_, number);
     } catch (const Error& error) {
       throw Error("diverged",
                   cat(where, ": ", std::string(error.what()).substr(error.operation().size() + 2), "; ", kCalmer),
@@ -234,7 +238,7 @@ class Trainer {
   }
 
   bool spike(double loss) {
-    const TrainConfig& c = run_.train;
+    const TrainConfig& c = config_;
     if (c.spike_deviations <= 0) return false;
     std::vector<double>& window = state_.recent_losses;
     bool found = false;
@@ -268,7 +272,7 @@ class Trainer {
   }
 
   void watch(double loss) {
-    const TrainConfig& c = run_.train;
+    const TrainConfig& c = config_;
     if (c.loss_watchdog_threshold <= 0) return;
     state_.steps_above_threshold = loss > c.loss_watchdog_threshold ? state_.steps_above_threshold + 1 : 0;
     if (state_.steps_above_threshold >= c.loss_watchdog_patience)
@@ -283,20 +287,21 @@ class Trainer {
   // the stopped one had not done yet. False when asked to stop.
   bool duties(bool final) {
     if (stop_signal()) return false;
-    const TrainConfig& c = run_.train;
+    const TrainConfig& c = config_;
     const auto due = [&](int64_t every, int64_t last) {
       return last < state_.step && (final || (every && state_.step % every == 0));
     };
-    if (data_.validation && due(eval_steps_, state_.evaluated_step) && !evaluate()) return false;
-    if (run_.sampler && due(c.sample_steps, state_.sampled_step)) {
+    if (data_.held_out && due(eval_steps_, state_.evaluated_step) && !evaluate()) return false;
+    if (run_.samples && due(c.sample_steps, state_.sampled_step)) {
+      const GenerateConfig& config = run_.recipe.generate;
       try {
-        const std::string text = run_.sampler(model_, *data_.tokenizer, run_.sample_prompt);
+        const std::string text = generate(model_, *data_.tokenizer, {config.prompt}, config)[0].text;
         if (stop_signal()) return false;  // the text is cut short; the resumed run samples again
-        log_->sample(state_.step, run_.sample_prompt, text, state_);
+        log_->sample(state_.step, config.prompt, text, state_);
       } catch (const Error& error) {
         if (error.code() != ExitCode::usage) throw;
         log_warning("no sample: ", error.what());  // a prompt that cannot be continued is no reason to end a run
-        run_.sampler = nullptr;
+        run_.samples = false;
       }
       state_.sampled_step = state_.step;
     }
@@ -305,22 +310,11 @@ class Trainer {
 
   bool evaluate() {
     const Clock::time_point begin = Clock::now();
-    HeldOutScores scores;
-    double bits_per_byte = 0;
-    if (run_.score) {
-      scores = run_.score(model_, data_);
-      if (stop_signal()) return false;
-      metrics_ = scores.metrics;
-    } else {
-      const int64_t batches = data_.validation->batches_per_epoch();
-      const auto total = lithe::evaluate(model_, *data_.validation,
-                                         [&](int64_t i) { log_->status(cat("evaluating ", i + 1, "/", batches)); });
-      if (!total) return false;
-      scores.loss = total->mean_nll();
-      scores.best = -scores.loss;
-      scores.perplexity = run_.train.predicts_vocabulary();
-      if (data_.validation_bytes > 0) bits_per_byte = total->nll / std::numbers::ln2 / double(data_.validation_bytes);
-    }
+    const auto scored = data_.held_out->score(
+        model_, [&](int64_t begun, int64_t all) { log_->status(cat("evaluating ", begun, "/", all)); });
+    if (!scored) return false;
+    const HeldOutScores& scores = *scored;
+    metrics_ = scores.metrics;
     check_finite(std::isfinite(scores.loss), "the held-out loss");
     const bool best = state_.best_step < 0 || scores.best > state_.best_score;
     state_.evaluations_without_better = best ? 0 : state_.evaluations_without_better + 1;
@@ -333,7 +327,7 @@ class Trainer {
     }
     state_.last_eval_loss = scores.loss;
     state_.evaluated_step = state_.step;
-    log_->evaluation(state_.step, scores, bits_per_byte, best, state_);
+    log_->evaluation(state_.step, scores, best, state_);
     interval_start_ += Clock::now() - begin;  // evaluation is not training speed
     return true;
   }
@@ -350,7 +344,7 @@ class Trainer {
     for (const Parameter& p : model_.parameters().all())
       check_finite(kernels::all_finite(p.master.value()), "'" + p.name + "'");
     state_.elapsed = elapsed();
-    publish_weights(run_.out, save_checkpoint(run_.out, model_, optimizer_, state_, run_.train.save_total_limit));
+    publish_weights(run_.out, save_checkpoint(run_.out, model_, optimizer_, state_, config_.save_total_limit));
     saved_step_ = state_.step;
     interval_start_ += Clock::now() - begin;
   }
@@ -359,7 +353,10 @@ class Trainer {
 }  // namespace
 
 TrainResult train(TrainRun run) {
-  run.train.validate(run.data.sequence_length);
+  Recipe& recipe = run.recipe;
+  TrainConfig& config = recipe.train;
+  Node written = resolved(recipe);
+  config.validate(recipe.data.sequence_length);
   check_usage(!std::filesystem::exists(run.out) || std::filesystem::is_directory(run.out), "train", "'",
               run.out.string(), "' is a file; give --out a directory");
   check_usage(!std::filesystem::exists(run.out / "experiment.yaml"), "train", "'", run.out.string(),
@@ -370,27 +367,26 @@ TrainResult train(TrainRun run) {
               "' holds no run to resume; leave --resume out to begin one");
   const OutputDirectory directory(run.out);
   const bool fits = run.fit_memory && run.memory_budget;
-  const Path checkpoint = open_run(run.out, run.resume, run.recipe, fits);
+  const Path checkpoint = open_run(run.out, run.resume, written, fits);
   const bool continuing = std::filesystem::exists(run.out / "resolved_recipe.yaml");
 
   Tokenizers tokenizers;
   if (!checkpoint.empty())
     tokenizers = load_tokenizers(run.out);
-  else if (!run.from_pretrained.empty())
-    tokenizers = load_tokenizers(run.from_pretrained);
-  TrainingData data = load_training_data(run.data, run.train, run.lessons, tokenizers);
-  ModelConfig& model = run.model;
-  fit_model(model, data, run.data, run.train, run.lessons);
-  check_usage(run.train.sample_steps == 0 || run.train.objective == "clm", "train", "sample_steps ",
-              run.train.sample_steps, ": only objective clm makes models that continue a text");
-  if (run.train.objective != "clm") run.sampler = nullptr;
+  else if (!recipe.from_pretrained.empty())
+    tokenizers = load_tokenizers(recipe.from_pretrained);
+  TrainingData data = load_training_data(recipe, tokenizers);
+  ModelConfig& model = recipe.model;
+  fit_model(model, data, recipe);
+  check_usage(config.sample_steps == 0 || config.objective == "clm", "train", "sample_steps ", config.sample_steps,
+              ": only objective clm makes models that continue a text");
+  if (config.objective != "clm") run.samples = false;
 
   const auto largest = [](const BatchSource& of) { return BatchRows{of.largest_batch(), of.largest_source()}; };
-  PlanShape shape{.sequence_length = run.data.sequence_length};
-  if (data.validation) shape.evaluation = largest(*data.validation);
-  if (run.lessons.translation) shape.training = largest(*data.train);
-  Plan plan =
-      fits ? fit_memory(model, run.train, shape, run.memory_budget) : plan_training(model, run.train, shape, false);
+  PlanShape shape{.sequence_length = recipe.data.sequence_length};
+  if (data.held_out) shape.evaluation = largest(data.held_out->batches());
+  if (recipe.has_translation()) shape.training = largest(*data.train);
+  Plan plan = fits ? fit_memory(model, config, shape, run.memory_budget) : plan_training(model, config, shape, false);
   if (run.memory_budget && plan.memory.peak > run.memory_budget)
     throw Error("memory",
                 cat("the plan needs ", format_bytes(double(plan.memory.peak)), ", the budget is ",
@@ -399,15 +395,15 @@ TrainResult train(TrainRun run) {
                 ExitCode::memory);
   if (fits) {
     // What was chosen is the run's from now on: a resume must choose the same.
-    Node& section = *const_cast<Node*>(run.recipe.find("train"));
-    section.set("gradient_accumulation_steps", Node::scalar(cat(run.train.gradient_accumulation_steps)));
-    section.set("gradient_checkpointing", Node::scalar(run.train.gradient_checkpointing ? "true" : "false"));
-    open_run(run.out, run.resume, run.recipe, false);
+    Node& section = *const_cast<Node*>(written.find("train"));
+    section.set("gradient_accumulation_steps", Node::scalar(cat(config.gradient_accumulation_steps)));
+    section.set("gradient_checkpointing", Node::scalar(config.gradient_checkpointing ? "true" : "false"));
+    open_run(run.out, run.resume, written, false);
     // In batches of the chosen size.
-    data = load_training_data(run.data, run.train, run.lessons, {data.tokenizer, data.source_tokenizer});
+    data = load_training_data(recipe, {data.tokenizer, data.source_tokenizer});
   }
   log_info(plan.parameters, " parameters; planned peak memory ", format_bytes(double(plan.memory.peak)), "; ",
-           threads(), " threads, ", run.train.precision);
+           threads(), " threads, ", config.precision);
 
   check(checkpoint.empty() || continuing, "resume", "'", run.out.string(),
         "' has a checkpoint but no resolved_recipe.yaml");
@@ -422,7 +418,7 @@ TrainResult train(TrainRun run) {
       return *before;
     }
     if (checkpoint.empty()) {  // from here on nothing is refused
-      write_run_files(run.out, run.recipe, model, run.train, tokenizers, plan);
+      write_run_files(run.out, written, model, config, tokenizers, plan);
       write_memory(run.out, plan.memory, nullptr);
     }
     TrainResult result = trainer->go();

@@ -1,31 +1,18 @@
 // The training loop: batches, steps, evaluation, checkpoints, resume, stopping.
 #pragma once
 
-#include "lithe/data/config.h"
-#include "lithe/train/config.h"
+#include "lithe/recipe/recipe.h"
 #include "lithe/train/plan.h"
-#include "lithe/train/run_log.h"
-#include "lithe/train/training_data.h"
 
 namespace lithe {
 
 struct TrainRun {
   Path out;
-  ModelConfig model;
-  DataConfig data;
-  TrainConfig train;
-  Lessons lessons;
-  Path from_pretrained;        // a run whose tokenizer and weights this one starts with; empty: none
-  bool fresh_weights = false;  // of from_pretrained only the tokenizer
-  Node recipe;                 // everything resolved, for resolved_recipe.yaml
+  Recipe recipe;
   bool resume = false;
   int64_t memory_budget = 0;  // bytes; 0: none
   bool fit_memory = false;    // choose accumulation and recomputation instead of refusing
-  std::string sample_prompt;
-  /// Continues the prompt; empty: no samples. Called every train.sample_steps.
-  std::function<std::string(const Model&, const Tokenizer&, const std::string& prompt)> sampler;
-  /// Scores the held-out examples of a task or translations; null: the loss is all.
-  std::function<HeldOutScores(const Model&, const TrainingData&)> score;
+  bool samples = true;        // models that continue a text do so with generate.prompt, every train.sample_steps
 };
 
 struct TrainResult {

@@ -4,28 +4,32 @@
 
 #include "lithe/base/error.h"
 #include "lithe/base/log.h"
+#include "lithe/eval/task_evaluation.h"
+#include "lithe/eval/translation_evaluation.h"
+#include "lithe/train/objective.h"
 
 namespace lithe {
 namespace {
 
-TrainingData batches_of_task(const TaskConfig& task, const DataConfig& data, const TrainConfig& train,
-                             std::shared_ptr<const Tokenizer> tokenizer) {
-  TaskData examples = load_task(task);
+TrainingData batches_of_task(const Recipe& recipe, std::shared_ptr<const Tokenizer> tokenizer) {
+  TaskData examples = load_task(recipe.task);
   check_usage(!examples.train.empty(), "task", "task.train names no examples to learn from");
-  const TaskType type = task_type(task);
+  const int64_t length = recipe.data.sequence_length;
   TrainingData out{.tokenizer = std::move(tokenizer), .labels = examples.labels};
   const auto batches = [&](std::vector<Example>& of, uint64_t seed, bool shuffle) {
-    auto made = std::make_unique<TaskBatches>(std::move(of), type, *out.tokenizer, data.sequence_length,
-                                              train.micro_batch_tokens(), seed, shuffle);
-    if (made->cut())
-      log_warning(made->cut(), " of ", made->examples().size(), " examples are longer than data.sequence_length ",
-                  data.sequence_length, " and were cut");
-    out.fingerprint = checksum(&out.fingerprint, sizeof out.fingerprint, made->fingerprint());
+    TaskBatches made(std::move(of), task_type(recipe.task), *out.tokenizer, length, recipe.train.micro_batch_tokens(),
+                     seed, shuffle);
+    if (made.cut())
+      log_warning(made.cut(), " of ", made.examples().size(), " examples are longer than data.sequence_length ", length,
+                  " and were cut");
+    out.fingerprint = checksum(&out.fingerprint, sizeof out.fingerprint, made.fingerprint());
     return made;
   };
   log_info(examples.train.size(), " training examples, ", examples.validation.size(), " for validation");
-  out.train = batches(examples.train, uint64_t(train.seed), true);
-  if (!examples.validation.empty()) out.validation = batches(examples.validation, 0, false);
+  out.train = std::make_unique<TaskBatches>(batches(examples.train, uint64_t(recipe.train.seed), true));
+  if (!examples.validation.empty())
+    out.held_out =
+        std::make_unique<HeldOutTask>(batches(examples.validation, 0, false), recipe.task, std::move(examples.labels));
   return out;
 }
 
@@ -54,8 +58,10 @@ Tokenizers tokenizers_of(const std::vector<TextPair>& pairs, const DataConfig& d
   return out;
 }
 
-TrainingData batches_of_translation(const TranslationConfig& translation, const DataConfig& data,
-                                    const TrainConfig& train, Tokenizers tokenizers) {
+TrainingData batches_of_translation(const Recipe& recipe, Tokenizers tokenizers) {
+  const TranslationConfig& translation = recipe.translation;
+  const DataConfig& data = recipe.data;
+  const TrainConfig& train = recipe.train;
   TranslationData pairs = load_translation(translation);
   check_usage(!pairs.train.empty(), "translation", "translation.train names no texts to learn from");
   check_usage(translation.max_length <= data.sequence_length, "translation", "max_length ", translation.max_length,
@@ -73,60 +79,60 @@ TrainingData batches_of_translation(const TranslationConfig& translation, const 
   if (batches->dropped())
     log_info(batches->dropped(), " of ", count, " pairs are left out: blank, longer than ", longest,
              " tokens, or of unlike lengths");
-  log_info(batches->pairs().size(), " pairs to learn from, ", pairs.validation.size(), " for validation");
+  out.epoch.sequences = int64_t(batches->pairs().size());
+  for (int64_t i = 0; i < out.epoch.sequences; ++i) {
+    out.epoch.rows += int64_t(batches->target_tokens(i).size()) + 1;
+    out.epoch.source_rows += int64_t(batches->source_tokens(i).size()) + 1;
+  }
+  log_info(out.epoch.sequences, " pairs to learn from, ", pairs.validation.size(), " for validation");
   out.fingerprint = batches->fingerprint();
   out.train = std::move(batches);
   if (!pairs.validation.empty()) {
     auto held_out = held_out_translations(std::move(pairs.validation), tokenizers, data, train.micro_batch_tokens());
-    out.fingerprint = checksum(&out.fingerprint, sizeof out.fingerprint, held_out->fingerprint());
-    out.validation = std::move(held_out);
+    out.fingerprint = checksum(&out.fingerprint, sizeof out.fingerprint, held_out.fingerprint());
+    out.held_out = std::make_unique<HeldOutTranslations>(std::move(held_out), tokenizers,
+                                                         translation.metric_for_best_model, recipe.translate);
   }
   return out;
 }
 
-}  // namespace
-
-std::unique_ptr<TranslationBatches> held_out_translations(std::vector<TextPair> pairs, const Tokenizers& tokenizers,
-                                                          const DataConfig& data, int64_t batch_tokens) {
-  return std::make_unique<TranslationBatches>(
-      std::move(pairs), tokenizers.source ? tokenizers.source : tokenizers.tokenizer, tokenizers.tokenizer,
-      TranslationLimits{.max_length = data.sequence_length}, batch_tokens, 0, false);
-}
-
-TrainingData batches_of(Dataset dataset, const DataConfig& data, const TrainConfig& train) {
+TrainingData batches_of_text(Dataset dataset, const Recipe& recipe) {
+  const TrainConfig& train = recipe.train;
   TrainingData out{.tokenizer = dataset.tokenizer, .fingerprint = dataset.fingerprint()};
   const bool clm = train.objective == "clm";
   const Specials& s = out.tokenizer->specials();
   const std::optional<SequenceFrame> frame =
       clm ? std::nullopt : std::optional(SequenceFrame{s.cls ? s.cls : s.bos, s.sep ? s.sep : s.eos});
   const auto batches = [&](const TokenStore& store, uint64_t seed, bool shuffle) -> std::unique_ptr<BatchSource> {
-    auto rows =
-        std::make_unique<BatchOrder>(store, data.sequence_length, train.micro_batch_tokens(), seed, shuffle, frame);
+    auto rows = std::make_unique<BatchOrder>(store, recipe.data.sequence_length, train.micro_batch_tokens(), seed,
+                                             shuffle, frame);
     if (clm) return rows;
     return with_objective(std::move(rows), train, out.tokenizer, seed);
   };
   out.train = batches(dataset.train, uint64_t(train.seed), true);
-  if (dataset.validation) {
-    out.validation = batches(*dataset.validation, 0, false);
-    if (clm) out.validation_bytes = dataset.validation->info().bytes;
-  }
+  if (dataset.validation)
+    out.held_out = std::make_unique<HeldOutBatches>(batches(*dataset.validation, 0, false), train.predicts_vocabulary(),
+                                                    clm ? dataset.validation->info().bytes : 0);
   if (clm) out.text = dataset.train;
   return out;
 }
 
-TrainingData load_training_data(const DataConfig& data, const TrainConfig& train, const Lessons& lessons,
-                                const Tokenizers& existing) {
-  check_usage(!lessons.task || !lessons.translation, "recipe", "give a section task or translation, not both");
-  if (lessons.translation) return batches_of_translation(*lessons.translation, data, train, existing);
-  if (lessons.task)
-    return batches_of_task(*lessons.task, data, train, existing.tokenizer ? existing.tokenizer : tokenizer_of(data));
-  return batches_of(load_dataset(data, existing.tokenizer), data, train);
+}  // namespace
+
+TrainingData load_training_data(const Recipe& recipe, const Tokenizers& existing) {
+  check_usage(!recipe.has_task() || !recipe.has_translation(), "recipe",
+              "give a section task or translation, not both");
+  if (recipe.has_translation()) return batches_of_translation(recipe, existing);
+  if (recipe.has_task())
+    return batches_of_task(recipe, existing.tokenizer ? existing.tokenizer : tokenizer_of(recipe.data));
+  return batches_of_text(load_dataset(recipe.data, existing.tokenizer), recipe);
 }
 
-void fit_model(ModelConfig& model, const TrainingData& training, const DataConfig& data, const TrainConfig& train,
-               const Lessons& lessons) {
+void fit_model(ModelConfig& model, const TrainingData& training, const Recipe& recipe) {
   const Tokenizer& tokenizer = *training.tokenizer;
-  const std::optional<TaskConfig>& task = lessons.task;
+  const DataConfig& data = recipe.data;
+  const TrainConfig& train = recipe.train;
+  const TaskConfig* task = recipe.has_task() ? &recipe.task : nullptr;
   const int64_t vocabulary = tokenizer.vocab_size();
   check_usage(!model.vocab_size || model.vocab_size >= vocabulary, "model", "vocab_size ", model.vocab_size,
               " is below the tokenizer's ", vocabulary, "; leave it out to use the tokenizer's");
@@ -138,9 +144,9 @@ void fit_model(ModelConfig& model, const TrainingData& training, const DataConfi
   check_usage(!task || train.objective == "task", "train", "a recipe with a section task needs objective task, not ",
               train.objective);
   check_usage(task || train.objective != "task", "train", "objective task needs a section task");
-  check_usage(lessons.translation.has_value() == (train.objective == "seq2seq"), "train",
+  check_usage(recipe.has_translation() == (train.objective == "seq2seq"), "train",
               "objective seq2seq and a section translation belong together; the objective is ", train.objective,
-              lessons.translation ? ", and there is such a section" : ", and there is none");
+              recipe.has_translation() ? ", and there is such a section" : ", and there is none");
   if (training.source_tokenizer && training.source_tokenizer != training.tokenizer) {
     check_usage(!model.share_encoder_decoder_embeddings, "model",
                 "data.source_tokenizer gives the source a vocabulary of its own; set "

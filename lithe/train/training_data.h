@@ -1,44 +1,33 @@
 // What a run learns from and is evaluated on, as batches.
 #pragma once
 
-#include "lithe/data/config.h"
-#include "lithe/data/task_batches.h"
-#include "lithe/data/translation_batches.h"
-#include "lithe/train/objective.h"
+#include "lithe/eval/held_out.h"
+#include "lithe/recipe/recipe.h"
 
 namespace lithe {
 
-/// What a recipe learns from: examples of a task, translations, or (neither) text.
-struct Lessons {
-  std::optional<TaskConfig> task;
-  std::optional<TranslationConfig> translation;
+/// What an epoch of training holds where batches differ in size.
+struct EpochSize {
+  int64_t sequences = 0, rows = 0, source_rows = 0;
 };
 
 struct TrainingData {
   std::shared_ptr<const Tokenizer> tokenizer, source_tokenizer;  // source: see Tokenizers
-  std::unique_ptr<BatchSource> train, validation;                // validation may be null
-  uint64_t fingerprint = 0;                                      // differs when the text or the examples differ
-  int64_t validation_bytes = 0;                                  // of text whose every token is predicted; else 0
-  std::optional<TokenStore> text;   // of objective clm, for mixers that read a fixed sequence
-  std::vector<std::string> labels;  // of a task: the names of its classes, none without classes
+  std::unique_ptr<BatchSource> train;
+  std::unique_ptr<HeldOut> held_out;  // null: nothing is
+  uint64_t fingerprint = 0;           // differs when the text or the examples differ
+  EpochSize epoch;                    // of translations
+  std::optional<TokenStore> text;     // of objective clm, for mixers that read a fixed sequence
+  std::vector<std::string> labels;    // of a task: the names of its classes, none without classes
   /// Classes that a task's head has: one number where there are none.
   int64_t classes() const { return std::max<int64_t>(1, int64_t(labels.size())); }
 };
 
-/// Of text, by the objective; of a task or of translations when there are some. `existing`: the tokenizers of a resumed
-/// or pre-trained model, or none.
-TrainingData load_training_data(const DataConfig& data, const TrainConfig& train, const Lessons& lessons,
-                                const Tokenizers& existing);
+/// Of text, by the objective; of a task or of translations when the recipe names some. `existing`: the tokenizers of a
+/// resumed or pre-trained model, or none.
+TrainingData load_training_data(const Recipe& recipe, const Tokenizers& existing);
 
-/// Translations as they are evaluated: in order, whole.
-std::unique_ptr<TranslationBatches> held_out_translations(std::vector<TextPair> pairs, const Tokenizers& tokenizers,
-                                                          const DataConfig& data, int64_t batch_tokens);
-
-/// The batches of texts that are loaded already.
-TrainingData batches_of(Dataset dataset, const DataConfig& data, const TrainConfig& train);
-
-/// Fits the model's vocabulary, positions and labels to the data, and refuses (usage) what cannot be.
-void fit_model(ModelConfig& model, const TrainingData& training, const DataConfig& data, const TrainConfig& train,
-               const Lessons& lessons);
+/// Fits the vocabulary, positions and labels of `model`, the recipe's, to the data, and refuses (usage) what cannot be.
+void fit_model(ModelConfig& model, const TrainingData& training, const Recipe& recipe);
 
 }  // namespace lithe

@@ -7,8 +7,8 @@
 #include "lithe/analyze/model_cost.h"
 #include "lithe/base/error.h"
 #include "lithe/base/token_code.h"
-#include "lithe/cli/recipe.h"
 #include "lithe/model/model.h"
+#include "lithe/recipe/recipe.h"
 #include "lithe/train/schedule.h"
 
 namespace lithe {

@@ -7,16 +7,10 @@
 #include "lithe/base/log.h"
 #include "lithe/base/random.h"
 #include "lithe/base/threads.h"
-#include "lithe/cli/recipe.h"
 #include "lithe/compare/compare.h"
 #include "tests/support/process.h"
 
 namespace lithe::kit {
-
-inline compare::Setting read_setting(const Path& file, const std::vector<std::string>& overrides) {
-  const Recipe recipe = load_recipe(file, overrides);
-  return {recipe.model, recipe.data, recipe.train, recipe.eval, resolved(recipe), recipe.lessons(), recipe.translate};
-}
 
 struct CompareKit {
   Scratch scratch;
@@ -49,7 +43,7 @@ struct CompareKit {
   }
 
   compare::Comparison run(const std::string& keys, const std::string& out = "out", bool plan_only = false) const {
-    const compare::Request request{experiment(keys), directory / out, read_setting, plan_only};
+    const compare::Request request{experiment(keys), directory / out, plan_only};
     return compare::compare(request);
   }
   compare::Comparison plan(const std::string& keys) const { return run(keys, "out", true); }

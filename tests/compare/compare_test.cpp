@@ -88,7 +88,7 @@ TEST(Compare, SharesInitialValuesWhereNamesAndShapesAgree) {
   EXPECT_LT(c.variants[1].start.shared, c.variants[1].start.all);
   std::vector<std::unique_ptr<Model>> models;
   for (const VariantResult& r : c.variants) {
-    ModelConfig config = r.variant.setting.model;
+    ModelConfig config = r.variant.recipe.model;
     config.vocab_size = 257;
     config.max_position_embeddings = 16;
     models.push_back(std::make_unique<Model>(config, ModelOptions{.seed = 9}));

@@ -235,11 +235,10 @@ TEST(TaskEvaluation, ScoresGoToTheTrainer) {
   const std::vector<Example> examples{{.text = "a", .label = 0}, {.text = "b", .label = 0}};
   TaskConfig config;
   config.metrics = {"accuracy", "macro_f1"};
-  const auto score = score_task_of(config);
   Model model = encoder("{type: classify, dense: false}", 2);
   kit::assign(model.parameters().find("head.out.weight")->master.value(), std::vector<double>(32, 0));
   kit::assign(model.parameters().find("head.out.bias")->master.value(), std::vector<double>{1, 0});
-  HeldOutScores scores = score(model, in_order(examples, TaskType::classification), {"yes", "no"});
+  HeldOutScores scores = *HeldOutTask(in_order(examples, TaskType::classification), config, {"yes", "no"}).score(model);
   ASSERT_EQ(scores.metrics.size(), 2u);
   EXPECT_EQ(scores.metrics[0], (std::pair<std::string, double>{"accuracy", 1}));
   EXPECT_EQ(scores.best, 1);
@@ -251,7 +250,7 @@ TEST(TaskEvaluation, ScoresGoToTheTrainer) {
   correlation.metrics = {"pearson"};
   Model constant = encoder("{type: classify, problem_type: regression, dense: false}", 1);
   kit::assign(constant.parameters().find("head.out.weight")->master.value(), std::vector<double>(16, 0));
-  scores = score_task_of(correlation)(constant, in_order(numbers, TaskType::regression), {});
+  scores = *HeldOutTask(in_order(numbers, TaskType::regression), correlation, {}).score(constant);
   EXPECT_TRUE(std::isnan(scores.metrics[0].second));
   EXPECT_EQ(scores.best, -INFINITY);
 }

@@ -46,13 +46,11 @@ class TranslationRun : public testing::Test {
         "{objective: seq2seq, batch_tokens: 512, learning_rate: 0.005, weight_decay: 0, logging_steps: 10, " + train +
             "}",
         out);
-    TranslationConfig translation;
+    TranslationConfig& translation = run.recipe.translation;
     translation.max_length = 32;
     translation.metric_for_best_model = metric;
     translation.train.pairs = {train_};
     translation.validation.pairs = {valid_};
-    run.lessons.translation = translation;
-    run.score = score_translation_of(translation, {});
     return run;
   }
 
@@ -96,7 +94,7 @@ TEST_F(TranslationRun, AveragedWeightsAreTheMeanOfTheLastCheckpoints) {
       ASSERT_EQ(float(value_at(got, i)), float(mean[size_t(i)])) << name << " element " << i;
   }
   EXPECT_NO_THROW(load_model(r.out, "averaged", "f32"));
-  EXPECT_EQ(kit::coded_error_of([&] { run("max_steps: 4, average_checkpoints: 2").train.validate(32); }),
+  EXPECT_EQ(kit::coded_error_of([&] { run("max_steps: 4, average_checkpoints: 2").recipe.train.validate(32); }),
             "2 train: average_checkpoints 2 needs save_steps above 0 and a save_total_limit of as many, got 0 and 2");
 }
 
@@ -115,7 +113,7 @@ TEST_F(TranslationRun, AVocabularyForEachSide) {
   // It is resumed with the same tokenizers.
   TrainRun on = r;
   on.resume = true;
-  on.train.max_steps = 3;
+  on.recipe.train.max_steps = 3;
   EXPECT_EQ(train(on).steps, 3);
 }
 
@@ -135,18 +133,17 @@ TEST_F(TranslationRun, AResumedRunHasTheSameBits) {
 
 TEST_F(TranslationRun, WhatDoesNotBelongTogetherIsRefused) {
   TrainRun no_section = run("max_steps: 2", "a");
-  no_section.lessons = {};
-  no_section.score = nullptr;
-  no_section.data.files = {train_};
+  no_section.recipe.translation = {};
+  no_section.recipe.data.files = {train_};
   EXPECT_EQ(kit::coded_error_of([&] { train(no_section); }),
             "2 train: objective seq2seq and a section translation belong together; the objective is seq2seq, and there "
             "is none");
   TrainRun decoder = run("max_steps: 2", "b");
-  decoder.model.architecture = "decoder";
+  decoder.recipe.model.architecture = "decoder";
   EXPECT_EQ(kit::coded_error_of([&] { train(decoder); }),
             "2 train: objective seq2seq needs model.architecture encoder_decoder, not decoder");
   TrainRun longer = run("max_steps: 2", "c");
-  longer.lessons.translation->max_length = 64;
+  longer.recipe.translation.max_length = 64;
   EXPECT_EQ(kit::coded_error_of([&] { train(longer); }),
             "2 translation: max_length 64 is above data.sequence_length 32, the most that the model has positions for");
 }

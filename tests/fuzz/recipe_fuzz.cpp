@@ -4,7 +4,7 @@
 #include <string>
 
 #include "lithe/base/error.h"
-#include "lithe/cli/recipe.h"
+#include "lithe/recipe/recipe.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size > 20000) return 0;

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <set>
 
-#include "lithe/train/training_data.h"
 #include "tests/train/run_kit.h"
 
 namespace lithe {
@@ -446,39 +445,6 @@ TEST(Objective, ShuffleRandomTellsThreeClassesApart) {
   ModelConfig model = read_model_config(parse_yaml("{architecture: encoder, head: tag}", "model"));
   prepare_for_objective(train_config("shuffle_random"), *make_byte_tokenizer(), model);
   EXPECT_EQ(model.num_labels, 3);
-}
-
-// ---- from text
-
-TEST(Objective, EncodersReadFramedSequences) {
-  const kit::Scratch scratch;
-  DataConfig data;
-  data.files = {scratch.add("text.txt", kit::small_text(4000))};
-  data.validation_fraction = 0.2;
-  data.cache_directory = scratch / "cache";
-  data.tokenizer = {.type = "wordpiece", .vocab_size = 50};
-  data.sequence_length = 16;
-  TrainConfig train = train_config("mlm");
-  train.batch_tokens = 64;
-  const TrainingData got = load_training_data(data, train, {}, {});
-  const Specials& s = got.tokenizer->specials();
-  EXPECT_FALSE(got.text.has_value());
-  EXPECT_EQ(got.validation_bytes, 0);  // not every token is predicted
-  ASSERT_TRUE(got.validation);
-  for (const BatchSource* source : {got.train.get(), got.validation.get()}) {
-    Ids all;
-    for (int64_t i = 0; i < source->batches_per_epoch(); ++i) {
-      const Batch batch = source->batch(0, i);
-      EXPECT_LE(batch.rows(), source->largest_batch());
-      all.insert(all.end(), batch.tokens.begin(), batch.tokens.end());
-      for (const int64_t length : sequence_lengths(batch)) EXPECT_LE(length, 16);
-    }
-    const auto count = [&](int32_t id) { return std::count(all.begin(), all.end(), id); };
-    EXPECT_NEAR(double(count(*s.cls)), double(all.size()) / 16, 2);
-    EXPECT_NEAR(double(count(*s.sep)), double(count(*s.cls)), 2);
-    EXPECT_GT(count(*s.mask), 0);
-  }
-  EXPECT_EQ(got.validation->batch(0, 0), got.validation->batch(0, 0));
 }
 
 }  // namespace

@@ -67,9 +67,9 @@ INSTANTIATE_TEST_SUITE_P(Seeds, RandomRecipe, testing::Range<uint64_t>(1, 19));
 TEST(Plan, CountsParametersAndLeavesTheLedgerEmpty) {
   const kit::TrainKit kit;
   const TrainRun run = kit.run("", "{sequence_length: 16}", "{max_steps: 1, batch_tokens: 32}");
-  ModelConfig model = run.model;
+  ModelConfig model = run.recipe.model;
   model.max_position_embeddings = 16;
-  const Plan plan = plan_training(model, run.train, {.sequence_length = 16}, false);
+  const Plan plan = plan_training(model, run.recipe.train, {.sequence_length = 16}, false);
   // table 257x16; block: q, k, v, o 16x16, gate and up 16x24, down 24x16, two norms; final norm
   EXPECT_EQ(plan.parameters, 257 * 16 + 4 * 16 * 16 + 3 * 16 * 24 + 2 * 16 + 16);
   EXPECT_EQ(ledger(Device::meta).current(), 0);
@@ -85,9 +85,9 @@ TEST(Plan, ReversibleLayersCostOneMoreForwardPassAndNoMoreActivations) {
   const auto plan = [&](const std::string& stack, int64_t layers) {
     const TrainRun run = kit.run(cat("{stack: ", stack, ", num_hidden_layers: ", layers, "}"),
                                  "{sequence_length: 16}", "{max_steps: 1, batch_tokens: 512}");
-    ModelConfig model = run.model;
+    ModelConfig model = run.recipe.model;
     model.vocab_size = 300, model.max_position_embeddings = 16;
-    return plan_training(model, run.train, {.sequence_length = 16}, false);
+    return plan_training(model, run.recipe.train, {.sequence_length = 16}, false);
   };
   const Plan plain = plan("plain", 3), reversible = plan("reversible", 3), deep = plan("reversible", 6);
   EXPECT_EQ(reversible.parameters, plain.parameters);
@@ -110,10 +110,10 @@ TEST(Plan, FitsABudgetOrSaysTheLeast) {
   const kit::TrainKit kit;
   const std::string data = "{sequence_length: 16}", section = "{max_steps: 2, batch_tokens: 512}";
   TrainRun run = kit.run("", data, section);
-  ModelConfig model = run.model;
+  ModelConfig model = run.recipe.model;
   model.max_position_embeddings = 16;
-  const int64_t whole = plan_training(model, run.train, {.sequence_length = 16}, false).memory.peak;
-  TrainConfig fitted = run.train;
+  const int64_t whole = plan_training(model, run.recipe.train, {.sequence_length = 16}, false).memory.peak;
+  TrainConfig fitted = run.recipe.train;
   const Plan plan = fit_memory(model, fitted, {.sequence_length = 16}, whole * 6 / 10);
   EXPECT_LE(plan.memory.peak, whole * 6 / 10);
   EXPECT_GT(fitted.gradient_accumulation_steps, 1);

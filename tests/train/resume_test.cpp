@@ -59,29 +59,40 @@ TEST(Resume, ADamagedCheckpointIsNamedAndTheOneBeforeItWorks) {
     }
 }
 
+// No positions; a sample's token, which is a row alone, asks to stop where that is wanted.
+class Stopper final : public Position {
+ public:
+  Stopper(const Scope&, const NoOptions&, const Args&) {}
+  Var add_to(const Var& x, const Sequences&) const override {
+    if (wanted && x.rows() == 1) set_stop_signal(SIGTERM);
+    return x;
+  }
+  static inline bool wanted = false;
+};
+
 TEST(Resume, StoppedBySignalsItEndsTheSame) {
+  Registry::instance().add<Position, Stopper, NoOptions>("stopper", {});
   const kit::TrainKit kit;
-  const TrainRun whole = kit.run("", kData, kTrain, "whole");
+  const std::string model =
+      "{hidden_size: 16, num_hidden_layers: 1, position: stopper, mixer: {type: attention, num_attention_heads: 2}, "
+      "ffn: {type: swiglu, intermediate_size: 24}}";
+  const TrainRun whole = kit.run(model, kData, kTrain, "whole");
   train(whole);
-  TrainRun run = kit.run("", kData, kTrain, "stopped");
+  TrainRun run = kit.run(model, kData, kTrain, "stopped");
+  run.samples = true;
+  run.recipe.train.sample_steps = 1;
+  run.recipe.generate.max_new_tokens = 4;
   int starts = 0;
-  // The sampler is called at each step's end here: it asks to stop in every run's first call.
-  run.train.sample_steps = 1;
-  run.recipe = whole.recipe;
-  bool asked = false;
-  run.sampler = [&](const Model&, const Tokenizer&, const std::string&) {
-    if (!asked) set_stop_signal(SIGTERM);
-    asked = true;
-    return std::string("text");
-  };
   TrainResult result;
   do {
-    asked = starts % 2 == 1;  // every second run goes on
+    Stopper::wanted = starts % 2 == 0;  // every second run goes on
     run.resume = starts > 0;
     result = train(run);
     set_stop_signal(0);
     EXPECT_EQ(result.status, result.signal ? "stopped" : "finished");
+    if (starts % 2 == 1 && result.status != "finished") ADD_FAILURE() << "stopped unasked";
   } while (++starts < 30 && result.status != "finished");
+  Stopper::wanted = false;
   EXPECT_EQ(result.status, "finished");
   EXPECT_TRUE(read_file(run.out / "model.safetensors") == read_file(whole.out / "model.safetensors"));
   EXPECT_TRUE(read_file(run.out / "metrics.jsonl") == read_file(whole.out / "metrics.jsonl"));
@@ -184,7 +195,7 @@ TEST(Refused, LeavesNothingBehind) {
   small.fit_memory = true;
   refused(small, "4 memory: the budget");
   TrainRun no_text = run;
-  no_text.data.files = {kit.scratch / "absent.txt"};
+  no_text.recipe.data.files = {kit.scratch / "absent.txt"};
   refused(no_text, "2 files: nothing matches");
   // Weights that do not fit are seen after the plan.
   TrainRun wide = kit.run(
@@ -192,7 +203,7 @@ TEST(Refused, LeavesNothingBehind) {
       kData, kTrain, "wide");
   train(wide);
   TrainRun tuned = run;
-  tuned.from_pretrained = wide.out;
+  tuned.recipe.from_pretrained = wide.out;
   refused(tuned, "");
   // A directory that was there stays, without a lock.
   make_directory(outer);
@@ -252,13 +263,11 @@ TEST(Resume, DrawnSegmentationsComeAgain) {
         "{objective: seq2seq, max_steps: 12, batch_tokens: 320, learning_rate: 0.01, logging_steps: 1, save_steps: 5, "
         "save_total_limit: 3}",
         out);
-    run.lessons.translation.emplace();
-    TranslationConfig& translation = *run.lessons.translation;
+    TranslationConfig& translation = run.recipe.translation;
     translation.train.source = {kit.scratch.add("source.txt", sources)};
     translation.train.target = {kit.scratch.add("target.txt", targets)};
     translation.max_length = 64;
     translation.source_segmentation.dropout = translation.target_segmentation.dropout = dropout;
-    run.recipe.set("translation", write_fields([&](Fields& f) { translation.fields(f); }));
     return run;
   };
   const TrainRun whole = run_with(.3, "whole");

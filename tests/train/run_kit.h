@@ -23,23 +23,19 @@ class TrainKit {
 
   TrainRun run(const std::string& model, const std::string& data, const std::string& train,
                const std::string& out = "run") const {
-    TrainRun run;
-    run.out = scratch.path() / out;
-    run.model =
+    TrainRun run{.out = scratch.path() / out, .samples = false};
+    Recipe& recipe = run.recipe;
+    recipe.model =
         read_model_config(parse_yaml("{vocab_size: 257, hidden_size: 16, num_hidden_layers: 1, mixer: {type: "
                                      "attention, num_attention_heads: 2}, ffn: {type: swiglu, intermediate_size: 24}}",
                                      "base"));
     Node model_node = parse_yaml(model, "model"), data_node = parse_yaml(data, "data"),
          train_node = parse_yaml(train, "train");
-    if (!model_node.is_null()) run.model = read_model_config(model_node);
+    if (!model_node.is_null()) recipe.model = read_model_config(model_node);
     if (!data_node.find("files")) data_node.set("files", Node::scalar(file_));
     data_node.set("cache_directory", Node::scalar((scratch.path() / "cache").string()));
-    read_fields(data_node, "data", [&](Fields& f) { run.data.fields(f); });
-    read_fields(train_node, "train", [&](Fields& f) { run.train.fields(f); });
-    run.recipe = Node::map();
-    run.recipe.set("model", write_fields([&](Fields& f) { run.model.fields(f); }));
-    run.recipe.set("data", write_fields([&](Fields& f) { run.data.fields(f); }));
-    run.recipe.set("train", write_fields([&](Fields& f) { run.train.fields(f); }));
+    read_fields(data_node, "data", [&](Fields& f) { recipe.data.fields(f); });
+    read_fields(train_node, "train", [&](Fields& f) { recipe.train.fields(f); });
     return run;
   }
 

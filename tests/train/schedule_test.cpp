@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "lithe/base/error.h"
-#include "lithe/train/config.h"
+#include "lithe/recipe/train_config.h"
 
 namespace lithe {
 namespace {

@@ -177,11 +177,13 @@ TEST(Trainer, NoCheckpointHoldsWeightsThatAreNotFinite) {
 
 TEST(Trainer, ASampleThatCannotBeMadeDoesNotCostTheRun) {
   const kit::TrainKit kit;
-  TrainRun run = kit.run("", kData, "{max_steps: 4, batch_tokens: 64}");
-  run.sampler = [](const Model&, const Tokenizer&, const std::string&) -> std::string {
-    fail_usage("generate", "no room");
-  };
+  TrainRun run = kit.run(
+      "{hidden_size: 16, num_hidden_layers: 1, position: learned, mixer: {type: attention, num_attention_heads: 2}}",
+      kData, "{max_steps: 4, batch_tokens: 64, sample_steps: 1}");
+  run.samples = true;
+  run.recipe.generate.prompt = "longer than the sixteen positions of the model";
   EXPECT_EQ(train(run).steps, 4);
+  EXPECT_EQ(kit::json_lines(run.out / "samples.jsonl").size(), 0u);
   EXPECT_TRUE(std::filesystem::exists(run.out / "model.safetensors"));
 }
 

@@ -4,11 +4,11 @@
 #include "lithe/data/config.h"
 #include "lithe/data/task.h"
 #include "lithe/data/translation.h"
-#include "lithe/eval/perplexity.h"
-#include "lithe/infer/sampler.h"
-#include "lithe/infer/translate.h"
 #include "lithe/model/config.h"
-#include "lithe/train/training_data.h"
+#include "lithe/recipe/eval_config.h"
+#include "lithe/recipe/generate_config.h"
+#include "lithe/recipe/train_config.h"
+#include "lithe/recipe/translate_config.h"
 
 namespace lithe {
 
@@ -28,7 +28,6 @@ struct Recipe {
   bool has_task() const { return !task.train.empty() || !task.test.empty(); }
   /// The section translation names texts.
   bool has_translation() const { return !translation.train.empty() || !translation.test.empty(); }
-  Lessons lessons() const;
 };
 
 /// Reads `file`. With from_pretrained the section model starts as that run's, and with a task its head is the task's

@@ -1,4 +1,4 @@
-#include "lithe/cli/recipe.h"
+#include "lithe/recipe/recipe.h"
 
 #include <algorithm>
 
@@ -20,13 +20,6 @@ void Recipe::fields(Fields& f) {
   f.section("eval", eval, "how `lithe eval` measures");
   f.section("generate", generate, "how `lithe generate` and samples during training choose tokens");
   f.section("translate", translate, "how `lithe translate` searches");
-}
-
-Lessons Recipe::lessons() const {
-  Lessons out;
-  if (has_task()) out.task = task;
-  if (has_translation()) out.translation = translation;
-  return out;
 }
 
 namespace {

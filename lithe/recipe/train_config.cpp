@@ -1,4 +1,4 @@
-#include "lithe/train/config.h"
+#include "lithe/recipe/train_config.h"
 
 #include <cmath>
 

@@ -1,0 +1,38 @@
+#include "lithe/objective/device_batch.h"
+
+#include <algorithm>
+
+namespace lithe {
+
+DeviceBatch to_device(const Batch& batch, Device device) {
+  DeviceBatch out;
+  const Shape shape = batch.token_width == 1 ? Shape{batch.rows()} : Shape{batch.rows(), batch.token_width};
+  const bool real = !batch.values.empty();
+  const Shape labels{int64_t(real ? batch.values.size() : batch.labels.size())};
+  if (device == Device::meta) {
+    out.ids = empty(shape, DType::i32, device);
+    out.labels = empty(labels, real ? DType::f32 : DType::i32, device);
+    if (!batch.source_offsets.empty()) out.source = empty({int64_t(batch.source_tokens.size())}, DType::i32, device);
+  } else {
+    if (!batch.source_offsets.empty())
+      out.source = tensor_of({int64_t(batch.source_tokens.size())}, batch.source_tokens);
+    out.ids = tensor_of(shape, batch.tokens);
+    out.labels = real ? tensor_of(labels, batch.values) : tensor_of(labels, batch.labels);
+  }
+  out.sequences = Sequences(batch.offsets, {}, device);
+  if (out.source.defined()) out.source_sequences = Sequences(batch.source_offsets, {}, device);
+  out.predicted = batch.predicted;
+  out.labelled =
+      real ? labels.numel() : std::count_if(batch.labels.begin(), batch.labels.end(), [](int32_t l) { return l >= 0; });
+  return out;
+}
+
+Rows rows_of(const Model& model, const DeviceBatch& batch, const Pass& pass) {
+  if (!batch.source.defined()) return model.run(batch.ids, batch.sequences, pass);
+  const Pass of_source;
+  const Rows source = model.encode(batch.source, batch.source_sequences, of_source);
+  for (const auto& [name, loss] : of_source.losses()) pass.add_loss(name, loss);
+  return model.run(batch.ids, batch.sequences, pass, nullptr, &source);
+}
+
+}  // namespace lithe

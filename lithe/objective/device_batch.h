@@ -1,0 +1,27 @@
+// A batch as tensors, and the rows that a model makes of it.
+#pragma once
+
+#include "lithe/data/batches.h"
+#include "lithe/model/model.h"
+
+namespace lithe {
+
+/// A batch as tensors. On meta only its sizes count.
+struct DeviceBatch {
+  Tensor ids;     // i32 [N] or [N, token_width]
+  Tensor labels;  // i32, or f32 of a regression: Head::count
+  Sequences sequences;
+  std::vector<int64_t> predicted;  // see Batch
+  int64_t labelled = 0;
+  Tensor source;  // i32 [M] of an encoder-decoder; else none
+  Sequences source_sequences;
+
+  /// Rows that the model reads.
+  int64_t rows() const { return sequences.rows() + source_sequences.rows(); }
+};
+DeviceBatch to_device(const Batch& batch, Device device);
+
+/// The model's rows of a batch, with its source where it has one. `pass` receives auxiliary losses.
+Rows rows_of(const Model& model, const DeviceBatch& batch, const Pass& pass = Pass());
+
+}  // namespace lithe

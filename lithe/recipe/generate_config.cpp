@@ -1,0 +1,58 @@
+#include "lithe/recipe/generate_config.h"
+
+#include <cmath>
+
+#include "lithe/base/error.h"
+#include "lithe/nn/state.h"
+
+namespace lithe {
+namespace {
+
+constexpr int64_t kMostNewTokens = int64_t(1) << 30;
+
+}  // namespace
+
+void GenerateConfig::fields(Fields& f) {
+  f("prompt", prompt, "text to continue; also what samples during training start from");
+  f("max_new_tokens", max_new_tokens, "tokens to add at most", between(1, kMostNewTokens));
+  f("do_sample", do_sample, "draw from the distribution; false: always the most likely token");
+  f("temperature", temperature, "logits are divided by this; below 1 is bolder towards likely tokens, 0 is greedy",
+    at_least(0));
+  f("top_k", top_k, "draw from the k most likely tokens only; 0: all", at_least(0));
+  f("top_p", top_p, "draw from the smallest set of tokens with at least this probability", between(0, 1));
+  f("repetition_penalty", repetition_penalty, "above 1 makes tokens that stand in the text less likely",
+    at_least(1e-3));
+  f("stop", stop, "generation ends before any of these strings");
+  f("seed", seed, "of the draws", at_least(0));
+  f("batch_size", batch_size, "prompts that are continued at once", at_least(1));
+  f("use_cache", use_cache,
+    "keep the decode state; false recomputes the whole text for every token (slow, for checks)");
+  f("cache_dtype", cache_dtype,
+    "type of the keys and values that are kept: f32, bf16, or int8 with a scale per token and head; empty: that of "
+    "the rows",
+    one_of({"", "f32", "bf16", "int8"}));
+  f("cache_tokens", cache_tokens,
+    "tokens that prompts under way may keep at most, prompt and continuation counted in full; others wait; 0: no limit",
+    at_least(0));
+  f("prefill_tokens", prefill_tokens, "tokens of new prompts that join one step of those under way", at_least(1));
+}
+
+std::optional<DType> GenerateConfig::cache_type() const { return cache_type_named(cache_dtype); }
+
+void GenerateConfig::validate() const {
+  for (const std::string& s : stop) check_usage(!s.empty(), "generate", "a stop string is empty");
+  check_usage(std::isfinite(temperature) && temperature >= 0, "generate", "temperature must be at least 0, got ",
+              temperature);
+  check_usage(top_p > 0 && top_p <= 1, "generate", "top_p must be above 0 and at most 1, got ", top_p);
+  check_usage(std::isfinite(repetition_penalty) && repetition_penalty > 0, "generate",
+              "repetition_penalty must be above 0, got ", repetition_penalty);
+  check_usage(max_new_tokens >= 1 && max_new_tokens <= kMostNewTokens, "generate",
+              "max_new_tokens must be between 1 and ", kMostNewTokens, ", got ", max_new_tokens);
+  check_usage(batch_size >= 1 && top_k >= 0, "generate", "batch_size must be at least 1, top_k at least 0");
+  check_usage(cache_tokens >= 0 && prefill_tokens >= 1, "generate",
+              "cache_tokens must be at least 0, prefill_tokens at least 1");
+  check_usage(use_cache || (cache_dtype.empty() && cache_tokens == 0), "generate",
+              "cache_dtype and cache_tokens say how to keep the decode state, use_cache false not to; give only one");
+}
+
+}  // namespace lithe

@@ -1,0 +1,31 @@
+// Recipe section `generate`.
+#pragma once
+
+#include <optional>
+
+#include "lithe/base/fields.h"
+#include "lithe/tensor/dtype.h"
+
+namespace lithe {
+
+struct GenerateConfig {
+  std::string prompt;
+  int64_t max_new_tokens = 128;
+  bool do_sample = true;
+  double temperature = 1;
+  int64_t top_k = 0;
+  double top_p = 1, repetition_penalty = 1;
+  std::vector<std::string> stop;
+  int64_t seed = 1, batch_size = 16;
+  bool use_cache = true;
+  std::string cache_dtype;  // empty: the type of rows
+  int64_t cache_tokens = 0, prefill_tokens = 512;
+
+  void fields(Fields& f);
+  /// What cache_dtype says; none: the type of the rows.
+  std::optional<DType> cache_type() const;
+  /// Refuses (usage) what no rule of a field can show, and numbers that are none.
+  void validate() const;
+};
+
+}  // namespace lithe

@@ -1,0 +1,21 @@
+// Recipe section `translate`.
+#pragma once
+
+#include "lithe/base/fields.h"
+
+namespace lithe {
+
+struct TranslateConfig {
+  int64_t num_beams = 4;
+  double length_penalty = 0.6;  // the value of Wu et al. 2016 and Vaswani et al. 2017: sums alone favour short outputs
+  bool early_stopping = false;
+  int64_t num_return_sequences = 1;
+  int64_t max_new_tokens = 0;
+  int64_t batch_size = 32;
+
+  void fields(Fields& f);
+  /// Refuses (usage) what no rule of a field can show, and numbers that are none.
+  void validate() const;
+};
+
+}  // namespace lithe
