@@ -13,8 +13,8 @@
 #include "lithe/base/random.h"
 #include "lithe/base/threads.h"
 #include "lithe/bench/timing.h"
-#include "lithe/kernels/attention.h"
-#include "lithe/kernels/gemm.h"
+#include "lithe/kernels/attention/attention.h"
+#include "lithe/kernels/gemm/gemm.h"
 
 namespace {
 

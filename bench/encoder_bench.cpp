@@ -23,8 +23,8 @@
 #include "lithe/base/threads.h"
 #include "lithe/bench/timing.h"
 #include "lithe/compress/quantize.h"
-#include "lithe/kernels/gemm.h"
-#include "lithe/kernels/quantized_product.h"
+#include "lithe/kernels/gemm/gemm.h"
+#include "lithe/kernels/quantized_product/quantized_product.h"
 #include "lithe/model/model.h"
 #include "lithe/model/packable.h"
 

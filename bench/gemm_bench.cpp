@@ -10,7 +10,7 @@
 #include "lithe/base/threads.h"
 #include "lithe/bench/ceilings.h"
 #include "lithe/bench/timing.h"
-#include "lithe/kernels/gemm.h"
+#include "lithe/kernels/gemm/gemm.h"
 
 namespace {
 

@@ -13,8 +13,8 @@
 
 #include "lithe/base/threads.h"
 #include "lithe/bench/timing.h"
-#include "lithe/kernels/gemm.h"
-#include "lithe/kernels/hadamard.h"
+#include "lithe/kernels/gemm/gemm.h"
+#include "lithe/kernels/hadamard/hadamard.h"
 
 namespace {
 

@@ -11,8 +11,8 @@
 #include "lithe/base/threads.h"
 #include "lithe/bench/ceilings.h"
 #include "lithe/bench/timing.h"
-#include "lithe/kernels/gemm.h"
-#include "lithe/kernels/quantized_product.h"
+#include "lithe/kernels/gemm/gemm.h"
+#include "lithe/kernels/quantized_product/quantized_product.h"
 
 namespace {
 

@@ -20,8 +20,8 @@ function(lithe_library target sources depends)
   endforeach()
 endfunction()
 
-# Kernels: ref/ and meta/ once; every cpu/*.cpp once per instruction set, in its own namespace
-# lithe::kernels::cpu::<isa>, so that no function is shared between instruction sets.
+# A kernel family is a folder lithe/kernels/<family>/. Its cpu*.cpp are compiled once per instruction set, in the namespace
+# lithe::kernels::cpu::<isa>, so that no function is shared between instruction sets; all else once.
 set(LITHE_ISA_generic "")
 if(LITHE_FUZZ)
   set(LITHE_ISAS generic)  # fuzzers need no speed
@@ -36,13 +36,14 @@ endif()
 
 function(lithe_kernels)
   cmake_parse_arguments(ARG "" "" "DEPENDS" ${ARGN})
-  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/lithe/kernels/*.cpp ${CMAKE_SOURCE_DIR}/lithe/kernels/ref/*.cpp
-       ${CMAKE_SOURCE_DIR}/lithe/kernels/meta/*.cpp)
-  file(GLOB simd CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/lithe/kernels/cpu/*.cpp)
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/lithe/kernels/*.cpp ${CMAKE_SOURCE_DIR}/lithe/kernels/*/*.cpp)
+  set(simd ${sources})
+  list(FILTER simd INCLUDE REGEX "/cpu[^/]*\\.cpp$")
+  list(FILTER sources EXCLUDE REGEX "/cpu[^/]*\\.cpp$")
   set(objects)
   set(level -O3)
   if(LITHE_FUZZ)
-    set(level -O1 -fno-sanitize=address,fuzzer-no-link)  # clang 14 takes minutes for skinny.cpp, and no fuzzer runs these
+    set(level -O1 -fno-sanitize=address,fuzzer-no-link)  # clang 14 takes minutes for cpu_skinny.cpp, and no fuzzer runs these
   elseif(LITHE_SANITIZE)
     # They multiply the time to compile, and find the same. Without the second, gcc forms no fused multiply-adds at -O1.
     set(level -O1 -fexpensive-optimizations)

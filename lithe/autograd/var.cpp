@@ -2,10 +2,10 @@
 
 #include <cmath>
 
-#include "lithe/kernels/elementwise.h"
+#include "lithe/kernels/elementwise/elementwise.h"
+#include "lithe/kernels/gemm/packed_matrix.h"
 #include "lithe/kernels/kernel.h"
-#include "lithe/kernels/optimizer.h"
-#include "lithe/kernels/packed_matrix.h"
+#include "lithe/kernels/optimizer/optimizer.h"
 
 namespace lithe {
 namespace {

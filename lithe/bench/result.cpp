@@ -4,7 +4,7 @@
 
 #include "lithe/base/machine.h"
 #include "lithe/bench/timing.h"
-#include "lithe/kernels/onednn.h"
+#include "lithe/kernels/gemm/onednn.h"
 
 namespace lithe::bench {
 namespace {

@@ -8,9 +8,9 @@
 #include "lithe/base/machine.h"
 #include "lithe/base/threads.h"
 #include "lithe/cli/command.h"
-#include "lithe/kernels/elementwise.h"
-#include "lithe/kernels/gemm.h"
-#include "lithe/kernels/onednn.h"
+#include "lithe/kernels/elementwise/elementwise.h"
+#include "lithe/kernels/gemm/gemm.h"
+#include "lithe/kernels/gemm/onednn.h"
 #include "lithe/train/plan.h"
 
 namespace lithe {

@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "lithe/base/stop.h"
-#include "lithe/kernels/optimizer.h"
-#include "lithe/kernels/quantized_product.h"
+#include "lithe/kernels/optimizer/optimizer.h"
+#include "lithe/kernels/quantized_product/quantized_product.h"
 #include "lithe/model/packable.h"
 #include "lithe/model/quantized_weights.h"
 #include "lithe/ops/weight_product.h"

@@ -3,7 +3,7 @@
 
 #include <span>
 
-#include "lithe/kernels/packed_matrix.h"
+#include "lithe/kernels/gemm/packed_matrix.h"
 
 namespace lithe {
 

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "lithe/base/stop.h"
-#include "lithe/kernels/cross_entropy.h"
+#include "lithe/kernels/cross_entropy/cross_entropy.h"
 #include "lithe/ops/basic.h"
 #include "lithe/train/step.h"
 

@@ -5,7 +5,7 @@
 
 #include "lithe/base/stop.h"
 #include "lithe/base/threads.h"
-#include "lithe/kernels/cross_entropy.h"
+#include "lithe/kernels/cross_entropy/cross_entropy.h"
 #include "lithe/ops/basic.h"
 
 namespace lithe {

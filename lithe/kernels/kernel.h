@@ -1,5 +1,5 @@
 // A kernel family is an argument struct, a cost, and an ordered list of implementations that ends in
-// the reference (kernels/ref/, the specification). The first that does not refuse runs.
+// the reference (<family>/reference.h, the specification). The first that does not refuse runs.
 //   LITHE_KERNEL=ref         runs the reference everywhere
 //   LITHE_ISA=avx2           runs at most this instruction set (generic, avx2, avx512, avx512bf16)
 //   LITHE_VERBOSE=dispatch   says which implementation ran, and why those before it refused
@@ -121,7 +121,7 @@ void run_kernel(const char* family, bool meta, std::initializer_list<Implementat
 
 }  // namespace lithe::kernels
 
-// Declares `void name(const Args&)` in the namespace of every instruction set; cpu/<family>.cpp, which
+// Declares `void name(const Args&)` in the namespace of every instruction set; <family>/cpu*.cpp, which
 // is compiled once for each, defines it inside `namespace lithe::kernels::cpu::LITHE_ISA`.
 #ifdef LITHE_ONLY_GENERIC
 #define LITHE_DECLARE_CPU(name, Args)      \

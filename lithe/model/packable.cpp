@@ -1,6 +1,6 @@
 #include "lithe/model/packable.h"
 
-#include "lithe/kernels/packed_matrix.h"
+#include "lithe/kernels/gemm/packed_matrix.h"
 #include "lithe/model/model.h"
 #include "lithe/ops/weight_product.h"
 

@@ -4,7 +4,7 @@
 
 #include <set>
 
-#include "lithe/kernels/packed_matrix.h"
+#include "lithe/kernels/gemm/packed_matrix.h"
 #include "lithe/model/safetensors.h"
 #include "lithe/nn/module.h"
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
-#include "lithe/kernels/elementwise.h"
-#include "lithe/kernels/quantized_rows.h"
+#include "lithe/kernels/elementwise/elementwise.h"
+#include "lithe/kernels/quantized_rows/quantized_rows.h"
 
 namespace lithe {
 namespace {

@@ -1,7 +1,7 @@
 #include "lithe/nn/module.h"
 
-#include "lithe/kernels/elementwise.h"
-#include "lithe/kernels/packed_matrix.h"
+#include "lithe/kernels/elementwise/elementwise.h"
+#include "lithe/kernels/gemm/packed_matrix.h"
 #include "lithe/ops/basic.h"
 #include "lithe/ops/linear.h"
 

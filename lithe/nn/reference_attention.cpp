@@ -1,6 +1,6 @@
 #include "lithe/nn/reference_attention.h"
 
-#include "lithe/kernels/elementwise.h"
+#include "lithe/kernels/elementwise/elementwise.h"
 #include "lithe/nn/key_value_cache.h"
 #include "lithe/ops/basic.h"
 #include "lithe/ops/token_map.h"

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "lithe/kernels/ref/token_map.h"
+#include "lithe/kernels/token_map/reference.h"
 #include "lithe/ops/token_map.h"
 
 namespace lithe {

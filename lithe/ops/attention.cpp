@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "lithe/kernels/rope.h"
+#include "lithe/kernels/rope/rope.h"
 #include "lithe/ops/basic.h"
 #include "lithe/ops/heads.h"
 #include "lithe/ops/query_key_value.h"

@@ -4,7 +4,7 @@
 #include <functional>
 
 #include "lithe/autograd/var.h"
-#include "lithe/kernels/attention.h"
+#include "lithe/kernels/attention/attention.h"
 #include "lithe/ops/sequences.h"
 
 namespace lithe {

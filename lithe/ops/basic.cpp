@@ -1,7 +1,7 @@
 #include "lithe/ops/basic.h"
 
-#include "lithe/kernels/elementwise.h"
-#include "lithe/kernels/embedding.h"
+#include "lithe/kernels/elementwise/elementwise.h"
+#include "lithe/kernels/embedding/embedding.h"
 
 namespace lithe {
 

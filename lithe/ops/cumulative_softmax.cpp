@@ -1,7 +1,7 @@
 #include "lithe/ops/cumulative_softmax.h"
 
-#include "lithe/kernels/cumulative_softmax.h"
-#include "lithe/kernels/head_dot.h"
+#include "lithe/kernels/cumulative_softmax/cumulative_softmax.h"
+#include "lithe/kernels/head_dot/head_dot.h"
 
 namespace lithe {
 namespace {

@@ -1,7 +1,7 @@
 #include "lithe/ops/embedding.h"
 
-#include "lithe/kernels/embedding.h"
-#include "lithe/kernels/quantized_product.h"
+#include "lithe/kernels/embedding/embedding.h"
+#include "lithe/kernels/quantized_product/quantized_product.h"
 
 namespace lithe {
 namespace {

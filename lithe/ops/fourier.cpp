@@ -4,7 +4,7 @@
 #include <map>
 #include <numbers>
 
-#include "lithe/kernels/gemm.h"
+#include "lithe/kernels/gemm/gemm.h"
 
 namespace lithe {
 namespace {

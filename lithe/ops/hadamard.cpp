@@ -1,6 +1,6 @@
 #include "lithe/ops/hadamard.h"
 
-#include "lithe/kernels/hadamard.h"
+#include "lithe/kernels/hadamard/hadamard.h"
 
 namespace lithe {
 

@@ -5,8 +5,8 @@
 
 namespace lithe {
 
-/// x [N,C] -> alpha * (x H * scale) + beta [N,C], H of `order` >= C (see kernels/hadamard.h). alpha and beta [C],
-/// either may be undefined.
+/// x [N,C] -> alpha * (x H * scale) + beta [N,C], H of `order` >= C (see kernels/hadamard/hadamard.h). alpha and beta
+/// [C], either may be undefined.
 Var hadamard(const Var& x, const Var& alpha, const Var& beta, int64_t order, double scale);
 
 }  // namespace lithe

@@ -1,9 +1,9 @@
-// Rows of vocabulary-free tokens, computed from their codes (kernels/token_bits.h says what a code is).
+// Rows of vocabulary-free tokens, computed from their codes (kernels/token_bits/token_bits.h says what a code is).
 #pragma once
 
 #include "lithe/autograd/var.h"
-#include "lithe/kernels/columns.h"
-#include "lithe/kernels/hash_pool.h"
+#include "lithe/kernels/columns/columns.h"
+#include "lithe/kernels/hash_pool/hash_pool.h"
 
 namespace lithe {
 
@@ -24,14 +24,14 @@ Tensor code_point_ids(const Tensor& codes, int64_t count, int64_t buckets);
 /// How many hash functions code_point_ids has.
 int64_t code_point_hashes();
 
-/// `scale` times the bits of codes as rows of numbers (kernels/token_bits.h); zeros for special tokens.
+/// `scale` times the bits of codes as rows of numbers (kernels/token_bits/token_bits.h); zeros for special tokens.
 Tensor token_bits(const Tensor& codes, int64_t bits, kernels::BitForm form, DType dtype, double scale = 1);
 
-/// out [N,D] = sum_j shares[j,:] * table[c_j,:] over the groups of bits of each code (kernels/hash_pool.h); shares
-/// [groups, D] f32 (f64 for f64).
+/// out [N,D] = sum_j shares[j,:] * table[c_j,:] over the groups of bits of each code (kernels/hash_pool/hash_pool.h);
+/// shares [groups, D] f32 (f64 for f64).
 Var hash_pool(const Tensor& codes, const Var& table, const Var& shares, int64_t bits, int64_t group_size);
 
-/// Each column of x [R,C] mapped (kernels/columns.h), in `dtype`.
+/// Each column of x [R,C] mapped (kernels/columns/columns.h), in `dtype`.
 Var map_columns(kernels::ColumnMap map, const Var& x, DType dtype);
 
 }  // namespace lithe

@@ -1,8 +1,8 @@
 #include "lithe/ops/heads.h"
 
-#include "lithe/kernels/gemm.h"
-#include "lithe/kernels/spread.h"
-#include "lithe/kernels/token_map.h"
+#include "lithe/kernels/gemm/gemm.h"
+#include "lithe/kernels/spread/spread.h"
+#include "lithe/kernels/token_map/token_map.h"
 #include "lithe/ops/basic.h"
 
 namespace lithe {

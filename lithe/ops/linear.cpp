@@ -1,6 +1,6 @@
 #include "lithe/ops/linear.h"
 
-#include "lithe/kernels/gemm.h"
+#include "lithe/kernels/gemm/gemm.h"
 #include "lithe/ops/weight_product.h"
 
 namespace lithe {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "lithe/autograd/var.h"
-#include "lithe/kernels/elementwise.h"
+#include "lithe/kernels/elementwise/elementwise.h"
 
 namespace lithe {
 

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "lithe/kernels/cross_entropy.h"
-#include "lithe/kernels/elementwise.h"
-#include "lithe/kernels/gemm.h"
+#include "lithe/kernels/cross_entropy/cross_entropy.h"
+#include "lithe/kernels/elementwise/elementwise.h"
+#include "lithe/kernels/gemm/gemm.h"
 #include "lithe/ops/weight_product.h"
 
 namespace lithe {

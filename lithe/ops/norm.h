@@ -2,7 +2,7 @@
 #pragma once
 
 #include "lithe/autograd/var.h"
-#include "lithe/kernels/norm.h"
+#include "lithe/kernels/norm/norm.h"
 
 namespace lithe {
 

@@ -1,6 +1,6 @@
 #include "lithe/ops/pool.h"
 
-#include "lithe/kernels/pool.h"
+#include "lithe/kernels/pool/pool.h"
 #include "lithe/ops/basic.h"
 
 namespace lithe {

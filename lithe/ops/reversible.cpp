@@ -1,6 +1,6 @@
 #include "lithe/ops/reversible.h"
 
-#include "lithe/kernels/elementwise.h"
+#include "lithe/kernels/elementwise/elementwise.h"
 #include "lithe/ops/basic.h"
 
 namespace lithe {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "lithe/autograd/var.h"
-#include "lithe/kernels/taylor_attention.h"
+#include "lithe/kernels/taylor_attention/taylor_attention.h"
 #include "lithe/ops/sequences.h"
 
 namespace lithe {

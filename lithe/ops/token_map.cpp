@@ -2,8 +2,8 @@
 
 #include <cmath>
 
-#include "lithe/kernels/elementwise.h"
-#include "lithe/kernels/gemm.h"
+#include "lithe/kernels/elementwise/elementwise.h"
+#include "lithe/kernels/gemm/gemm.h"
 #include "lithe/ops/heads.h"
 
 namespace lithe {

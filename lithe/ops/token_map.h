@@ -2,7 +2,7 @@
 #pragma once
 
 #include "lithe/autograd/var.h"
-#include "lithe/kernels/token_map.h"
+#include "lithe/kernels/token_map/token_map.h"
 #include "lithe/ops/sequences.h"
 
 namespace lithe {

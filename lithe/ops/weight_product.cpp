@@ -1,7 +1,7 @@
 #include "lithe/ops/weight_product.h"
 
-#include "lithe/kernels/gemm.h"
-#include "lithe/kernels/quantized_product.h"
+#include "lithe/kernels/gemm/gemm.h"
+#include "lithe/kernels/quantized_product/quantized_product.h"
 
 namespace lithe {
 namespace {

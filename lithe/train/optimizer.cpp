@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "lithe/kernels/optimizer.h"
+#include "lithe/kernels/optimizer/optimizer.h"
 
 namespace lithe {
 

@@ -7,8 +7,8 @@
 #include <map>
 
 #include "lithe/base/stop.h"
-#include "lithe/kernels/elementwise.h"
-#include "lithe/kernels/gemm.h"
+#include "lithe/kernels/elementwise/elementwise.h"
+#include "lithe/kernels/gemm/gemm.h"
 #include "lithe/train/objective.h"
 
 namespace lithe {

@@ -8,7 +8,7 @@
 #include "lithe/base/output_directory.h"
 #include "lithe/base/stop.h"
 #include "lithe/base/threads.h"
-#include "lithe/kernels/optimizer.h"
+#include "lithe/kernels/optimizer/optimizer.h"
 #include "lithe/report/run_report.h"
 #include "lithe/train/resume.h"
 #include "lithe/train/run_log.h"

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "lithe/base/threads.h"
-#include "lithe/kernels/optimizer.h"
+#include "lithe/kernels/optimizer/optimizer.h"
 #include "lithe/train/step.h"
 #include "tests/data/files_for_tests.h"
 #include "tests/support/model_kit.h"

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "lithe/kernels/elementwise.h"
+#include "lithe/kernels/elementwise/elementwise.h"
 #include "tests/kernels/sweep.h"
 #include "tests/support/close.h"
 

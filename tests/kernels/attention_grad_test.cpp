@@ -25,7 +25,7 @@ AttentionGradArgs exact(const AttentionGradArgs& g) {
   return e;
 }
 
-/// What rounding may change, from the formula at the top of ref/attention.h, every operand with its own
+/// What rounding may change, from the formula at the top of attention/reference.h, every operand with its own
 /// error: p as in AttentionBounds (its logit and lse), dout . v and dout . out as sums of value_dim
 /// products, out as stored, their difference, and sums over keys or queries. With bf16, p and dl may be
 /// rounded to bf16 before the last products.

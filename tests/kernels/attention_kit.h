@@ -6,9 +6,9 @@
 #include <cmath>
 #include <optional>
 
-#include "lithe/kernels/attention.h"
-#include "lithe/kernels/quantized_rows.h"
-#include "lithe/kernels/ref/attention.h"
+#include "lithe/kernels/attention/attention.h"
+#include "lithe/kernels/attention/reference.h"
+#include "lithe/kernels/quantized_rows/quantized_rows.h"
 #include "tests/kernels/sweep.h"
 #include "tests/support/close.h"
 

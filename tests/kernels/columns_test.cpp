@@ -1,4 +1,4 @@
-#include "lithe/kernels/columns.h"
+#include "lithe/kernels/columns/columns.h"
 
 #include <gtest/gtest.h>
 

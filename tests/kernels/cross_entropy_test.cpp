@@ -1,4 +1,4 @@
-#include "lithe/kernels/cross_entropy.h"
+#include "lithe/kernels/cross_entropy/cross_entropy.h"
 
 #include <gtest/gtest.h>
 

@@ -1,10 +1,10 @@
-#include "lithe/kernels/cumulative_softmax.h"
+#include "lithe/kernels/cumulative_softmax/cumulative_softmax.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "lithe/kernels/head_dot.h"
+#include "lithe/kernels/head_dot/head_dot.h"
 #include "tests/kernels/sweep.h"
 #include "tests/support/close.h"
 

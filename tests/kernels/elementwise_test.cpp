@@ -1,5 +1,5 @@
 // Sums, products, row scaling and dropout.
-#include "lithe/kernels/elementwise.h"
+#include "lithe/kernels/elementwise/elementwise.h"
 
 #include <gtest/gtest.h>
 

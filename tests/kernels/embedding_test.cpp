@@ -1,4 +1,4 @@
-#include "lithe/kernels/embedding.h"
+#include "lithe/kernels/embedding/embedding.h"
 
 #include <gtest/gtest.h>
 

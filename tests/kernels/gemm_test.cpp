@@ -1,4 +1,4 @@
-#include "lithe/kernels/gemm.h"
+#include "lithe/kernels/gemm/gemm.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "lithe/kernels/hadamard.h"
+#include "lithe/kernels/hadamard/hadamard.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "lithe/kernels/hash_pool.h"
+#include "lithe/kernels/hash_pool/hash_pool.h"
 
 #include <gtest/gtest.h>
 

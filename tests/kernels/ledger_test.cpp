@@ -3,12 +3,12 @@
 
 #include <functional>
 
-#include "lithe/kernels/cross_entropy.h"
-#include "lithe/kernels/elementwise.h"
-#include "lithe/kernels/embedding.h"
-#include "lithe/kernels/norm.h"
-#include "lithe/kernels/optimizer.h"
-#include "lithe/kernels/rope.h"
+#include "lithe/kernels/cross_entropy/cross_entropy.h"
+#include "lithe/kernels/elementwise/elementwise.h"
+#include "lithe/kernels/embedding/embedding.h"
+#include "lithe/kernels/norm/norm.h"
+#include "lithe/kernels/optimizer/optimizer.h"
+#include "lithe/kernels/rope/rope.h"
 #include "tests/kernels/sweep.h"
 
 namespace lithe::kernels {

@@ -1,10 +1,10 @@
-#include "lithe/kernels/norm.h"
+#include "lithe/kernels/norm/norm.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "lithe/kernels/elementwise.h"
+#include "lithe/kernels/elementwise/elementwise.h"
 #include "tests/kernels/sweep.h"
 #include "tests/support/close.h"
 

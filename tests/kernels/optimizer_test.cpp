@@ -1,4 +1,4 @@
-#include "lithe/kernels/optimizer.h"
+#include "lithe/kernels/optimizer/optimizer.h"
 
 #include <gtest/gtest.h>
 

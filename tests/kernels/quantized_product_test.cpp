@@ -1,4 +1,4 @@
-#include "lithe/kernels/quantized_product.h"
+#include "lithe/kernels/quantized_product/quantized_product.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <cstring>
 #include <limits>
 
-#include "lithe/kernels/ref/quantized.h"
+#include "lithe/kernels/quantized_product/reference.h"
 #include "tests/kernels/sweep.h"
 #include "tests/support/close.h"
 

@@ -1,4 +1,4 @@
-#include "lithe/kernels/quantized_rows.h"
+#include "lithe/kernels/quantized_rows/quantized_rows.h"
 
 #include <gtest/gtest.h>
 

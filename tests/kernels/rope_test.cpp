@@ -1,4 +1,4 @@
-#include "lithe/kernels/rope.h"
+#include "lithe/kernels/rope/rope.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "lithe/kernels/taylor_attention.h"
+#include "lithe/kernels/taylor_attention/taylor_attention.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "lithe/kernels/token_bits.h"
+#include "lithe/kernels/token_bits/token_bits.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "lithe/kernels/token_map.h"
+#include "lithe/kernels/token_map/token_map.h"
 
 #include <gtest/gtest.h>
 

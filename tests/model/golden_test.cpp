@@ -7,7 +7,7 @@
 
 #include "lithe/base/json.h"
 #include "lithe/base/threads.h"
-#include "lithe/kernels/optimizer.h"
+#include "lithe/kernels/optimizer/optimizer.h"
 #include "tests/support/model_kit.h"
 
 namespace lithe {

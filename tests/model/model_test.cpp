@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "lithe/base/threads.h"
-#include "lithe/kernels/optimizer.h"
+#include "lithe/kernels/optimizer/optimizer.h"
 #include "lithe/model/safetensors.h"
 #include "tests/support/errors.h"
 #include "tests/support/model_kit.h"

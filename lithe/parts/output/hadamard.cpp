@@ -4,7 +4,7 @@
 // spec: out_proj.policy | parts | output dense, hadamard or none under every attention | HP 4.1
 #include <cmath>
 
-#include "lithe/kernels/hadamard.h"
+#include "lithe/kernels/hadamard/hadamard.h"
 #include "lithe/nn/registry.h"
 #include "lithe/ops/hadamard.h"
 

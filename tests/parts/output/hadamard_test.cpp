@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "lithe/kernels/ref/hadamard.h"
+#include "lithe/kernels/hadamard/reference.h"
 #include "tests/support/model_kit.h"
 
 namespace lithe {

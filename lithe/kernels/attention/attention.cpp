@@ -1,0 +1,269 @@
+#include "lithe/kernels/attention/attention.h"
+
+#include <algorithm>
+
+#include "lithe/kernels/attention/plan.h"
+#include "lithe/kernels/attention/reference.h"
+
+namespace lithe::kernels {
+namespace {
+
+struct Shown {
+  const Tensor& x;
+};
+std::ostream& operator<<(std::ostream& out, const Shown& shown) {
+  if (!shown.x) return out << "none";
+  return out << shown.x.dtype() << shown.x.shape();
+}
+
+std::string describe(const AttentionArgs& a) {
+  return cat("q ", Shown{a.q}, ", k ", Shown{a.k}, ", v ", Shown{a.v}, ", out ", Shown{a.out}, ", lse ", Shown{a.lse},
+             "; heads ", a.heads, ", kv_heads ", a.kv_heads, ", head_dim ", a.head_dim, ", value_dim ", a.value_dim);
+}
+
+// The checks format their message only when they fail: decoding calls this for every layer and token.
+template <class... Args>
+void require(bool rule, const char* operation, const AttentionArgs& a, const Args&... message) {
+  if (!rule) [[unlikely]]
+    fail(operation, message..., "; got ", describe(a));
+}
+
+/// A matrix of `cols` columns on the device of `like`.
+bool is_matrix(const Tensor& x, int64_t cols, const Tensor& like) {
+  return x.shape().rank() == 2 && x.dim(1) == cols && x.device() == like.device();
+}
+
+struct ShownPages {
+  const PagedRows& rows;
+};
+std::ostream& operator<<(std::ostream& out, const ShownPages& shown) {
+  if (!shown.rows.defined()) return out << "none";
+  return out << shown.rows.pages.size() << " x " << Shown{shown.rows.pages[0]};
+}
+
+/// The type of the keys and values that the segments read.
+DType key_type(const AttentionArgs& a) {
+  for (const AttentionSegment& s : a.segments)
+    if (s.key_rows > 0) return s.keys.defined() ? s.keys.dtype() : a.q.dtype();
+  return a.q.dtype();
+}
+
+/// Pages of `cols` numbers of `type` for `rows` rows, with scales where they are i8.
+bool are_pages(const PagedRows& x, int64_t rows, int64_t cols, DType type, const AttentionArgs& a) {
+  if (x.scales.size() != (type == DType::i8 ? x.pages.size() : 0)) return false;
+  for (size_t i = 0; i < x.pages.size(); ++i) {
+    const Tensor& page = x.pages[i];
+    const bool last = i + 1 == x.pages.size();
+    if (!is_matrix(page, cols, a.q) || page.dtype() != type) return false;
+    if (!last && (page.dim(0) != x.page_rows() || page.dim(0) % kPageRows != 0)) return false;
+    if (type == DType::i8 && (!is_matrix(x.scales[i], a.kv_heads, a.q) || x.scales[i].dim(0) != page.dim(0) ||
+                              x.scales[i].dtype() != DType::f32))
+      return false;
+    rows -= page.dim(0);
+  }
+  return rows <= 0;
+}
+
+void check_own_keys(const char* op, const AttentionArgs& a, size_t i, DType type) {
+  const AttentionSegment& s = a.segments[i];
+  require(are_pages(s.keys, s.key_rows, a.kv_heads * a.head_dim, type, a) &&
+              are_pages(s.values, s.key_rows, a.kv_heads * a.value_dim, type, a),
+          op, a, "segment ", i, " with ", s.key_rows, " key rows has keys ", ShownPages{s.keys}, " and values ",
+          ShownPages{s.values}, "; they must be ", type,
+          " pages [rows, kv_heads*head_dim] and [rows, kv_heads*value_dim] for all key rows, ",
+          "all but the last with the same multiple of ", kPageRows, " rows, with scales [rows, kv_heads] where i8");
+}
+
+void check_segments(const char* op, const AttentionArgs& a) {
+  const DType own = key_type(a);
+  require(own == a.q.dtype() || own == DType::i8 || own == DType::bf16 || own == DType::f32, op, a,
+          "keys must have the dtype of q, or be f32, bf16 or i8; are ", own);
+  const int64_t queries = a.q.dim(0), keys = a.k ? a.k.dim(0) : 0, values = a.v ? a.v.dim(0) : 0;
+  std::vector<std::pair<int64_t, int64_t>> covered;
+  covered.reserve(a.segments.size());
+  for (size_t i = 0; i < a.segments.size(); ++i) {
+    const AttentionSegment& s = a.segments[i];
+    require(s.query_row >= 0 && s.query_rows >= 0 && s.query_row + s.query_rows <= queries, op, a, "segment ", i,
+            " has query rows [", s.query_row, ",", s.query_row + s.query_rows, "), outside of q");
+    require(s.key_rows >= 0, op, a, "segment ", i, " has ", s.key_rows, " key rows");
+    require(s.keys.defined() == s.values.defined(), op, a, "segment ", i,
+            " must have both its own keys and values, or neither");
+    if (s.keys.defined() && s.key_rows > 0) {
+      check_own_keys(op, a, i, own);
+    } else if (!s.keys.defined()) {
+      require(s.key_rows == 0 || own == a.q.dtype(), op, a, "segment ", i, " has keys of the dtype of q, others ", own);
+      require(s.key_row >= 0 && s.key_row + s.key_rows <= std::min(keys, values), op, a, "segment ", i,
+              " has key rows [", s.key_row, ",", s.key_row + s.key_rows, "), outside of k or v");
+    }
+    if (s.query_rows > 0) covered.push_back({s.query_row, s.query_row + s.query_rows});
+  }
+  if (!std::is_sorted(covered.begin(), covered.end())) std::sort(covered.begin(), covered.end());
+  for (size_t i = 1; i < covered.size(); ++i)
+    require(covered[i - 1].second <= covered[i].first, op, a, "two segments share query row ", covered[i].first);
+}
+
+void check_args(const char* op, const AttentionArgs& a) {
+  require(a.q && a.out, op, a, "q and out are needed");
+  require(a.heads > 0 && a.kv_heads > 0 && a.heads % a.kv_heads == 0, op, a, "heads must be a multiple of kv_heads");
+  require(a.head_dim > 0 && a.value_dim > 0, op, a, "head_dim and value_dim must be positive");
+  require(a.mask.window >= 0, op, a, "window must not be negative, is ", a.mask.window);
+  require(is_matrix(a.q, a.heads * a.head_dim, a.q), op, a, "q must be [N, heads*head_dim]");
+  require(is_matrix(a.out, a.heads * a.value_dim, a.q) && a.out.dim(0) == a.q.dim(0), op, a,
+          "out must be [N, heads*value_dim]");
+  require(!a.k || is_matrix(a.k, a.kv_heads * a.head_dim, a.q), op, a, "k must be [S, kv_heads*head_dim]");
+  require(!a.v || is_matrix(a.v, a.kv_heads * a.value_dim, a.q), op, a, "v must be [S, kv_heads*value_dim]");
+  const DType type = a.q.dtype();
+  require(type == DType::f64 || type == DType::f32 || type == DType::bf16, op, a, "q must be f64, f32 or bf16");
+  require((!a.k || a.k.dtype() == type) && (!a.v || a.v.dtype() == type) && a.out.dtype() == type, op, a,
+          "q, k, v and out must have one dtype");
+  require(!a.lse || (is_matrix(a.lse, a.heads, a.q) && a.lse.dim(0) == a.q.dim(0) &&
+                     a.lse.dtype() == (type == DType::f64 ? type : DType::f32)),
+          op, a, "lse must be [N, heads] in f32 (f64 for f64)");
+  check_segments(op, a);
+}
+
+void check_args(const AttentionGradArgs& g) {
+  const char* op = "attention_grad";
+  const AttentionArgs& a = g.forward;
+  check_args(op, a);
+  require(a.k && a.v, op, a, "k and v are needed");
+  require(a.lse.defined(), op, a, "lse of the forward pass is needed");
+  std::vector<std::pair<int64_t, int64_t>> covered;
+  for (const AttentionSegment& s : a.segments) {
+    require(!s.keys.defined(), op, a, "segments with their own keys (decode caches) have no gradient");
+    if (s.key_rows > 0) covered.push_back({s.key_row, s.key_row + s.key_rows});
+  }
+  std::sort(covered.begin(), covered.end());
+  for (size_t i = 1; i < covered.size(); ++i)
+    require(covered[i - 1].second <= covered[i].first, op, a, "two segments share key row ", covered[i].first,
+            "; the gradient needs keys that belong to one segment");
+  const DType type = a.q.dtype();
+  require(g.dout && g.dout.shape() == a.out.shape() && g.dout.dtype() == type, op, a, "dout must be like out, is ",
+          Shown{g.dout});
+  const auto gradient_of = [&](const char* name, const Tensor& d, const Tensor& x) {
+    require(d && d.shape() == x.shape() && (d.dtype() == type || (type == DType::bf16 && d.dtype() == DType::f32)), op,
+            a, name, " must have the shape of ", name + 1, " and its dtype (or f32), is ", Shown{d});
+  };
+  gradient_of("dq", g.dq, a.q);
+  gradient_of("dk", g.dk, a.k);
+  gradient_of("dv", g.dv, a.v);
+}
+
+/// Pairs of a query and a key that it sees, over all segments, for one head.
+double visible_pairs(const AttentionArgs& a) {
+  double pairs = 0;
+  for (const AttentionSegment& s : a.segments) {
+    if (!a.mask.causal && a.mask.window == 0) {
+      pairs += double(s.query_rows) * double(s.key_rows);
+      continue;
+    }
+    for (int64_t i = 0; i < s.query_rows; ++i) {
+      const ref::Visible keys = ref::visible_keys(s, a.mask, i);
+      pairs += double(keys.end - keys.begin);
+    }
+  }
+  return pairs;
+}
+
+// Rows that the segments cover; their operands count once each.
+struct Rows {
+  double queries = 0, keys = 0;
+  explicit Rows(const AttentionArgs& a) {
+    for (const AttentionSegment& s : a.segments) {
+      queries += double(s.query_rows);
+      keys += double(s.key_rows);
+    }
+  }
+};
+
+double key_bytes(const AttentionArgs& a, double rows) {
+  const DType type = key_type(a);
+  const int64_t scales = type == DType::i8 ? 2 * size_of(DType::f32) : 0;
+  return rows * double(a.kv_heads * ((a.head_dim + a.value_dim) * size_of(type) + scales));
+}
+
+double query_bytes(const AttentionArgs& a, double rows) {
+  const double lse = a.lse ? double(size_of(a.lse.dtype())) : 0;
+  return rows * double(a.heads) * (double(a.head_dim + a.value_dim) * double(size_of(a.q.dtype())) + lse);
+}
+
+const char* refuse(const AttentionCall& call) {
+  if (call.dtype == DType::f64) return "f64 runs on the reference";
+  if (!(call.scale > 0)) return "the scale is not positive";
+  return nullptr;
+}
+
+// Gradients of rows that no segment covers.
+void clear_uncovered(const Tensor& x, std::vector<std::pair<int64_t, int64_t>> covered) {
+  std::sort(covered.begin(), covered.end());
+  covered.push_back({x.dim(0), x.dim(0)});
+  int64_t at = 0;
+  for (const auto& [begin, end] : covered) {
+    if (at < begin) fill_zero(x.slice(at, begin));
+    at = std::max(at, end);
+  }
+}
+
+void run_reference(const AttentionCall& call) {
+  dispatch_float(call.dtype, [&]<class T>() { ref::attention<T>(*call.args); });
+}
+
+void run_reference_grad(const AttentionCall& call) {
+  dispatch_float(call.dtype, [&]<class T>() { ref::attention_grad<T>(*call.grad_args); });
+}
+
+}  // namespace
+
+Cost cost(const AttentionArgs& a) {
+  const Rows rows(a);
+  return {2.0 * visible_pairs(a) * double(a.heads) * double(a.head_dim + a.value_dim),
+          query_bytes(a, rows.queries) + key_bytes(a, rows.keys)};
+}
+
+// Five products: the logits again, dout . v, dq, dk and dv.
+Cost cost(const AttentionGradArgs& g) {
+  const AttentionArgs& a = g.forward;
+  const Rows rows(a);
+  const double item = double(size_of(a.q.dtype()));
+  const auto written = [](const Tensor& d, bool add) { return double(d.bytes()) * (add ? 2 : 1); };
+  return {2.0 * visible_pairs(a) * double(a.heads) * double(3 * a.head_dim + 2 * a.value_dim),
+          query_bytes(a, rows.queries) + key_bytes(a, rows.keys) + rows.queries * double(a.heads * a.value_dim) * item +
+              written(g.dq, g.accumulate_dq) + written(g.dk, g.accumulate_dk) + written(g.dv, g.accumulate_dv)};
+}
+
+static Cost cost(const AttentionCall& call) { return call.grad_args ? cost(*call.grad_args) : cost(*call.args); }
+
+// spec: attn.qkv | core | softmax attention of queries to keys and values, grouped heads, any value width | TB
+// Eq 6.19-6.20
+//
+// spec: attn.dot_single | core | attention without projections: queries, keys and values are the rows | TB
+// Eq 6.17-6.18
+//
+// spec: mask.causal | core | a key is seen up to the query's position; hidden tiles are skipped | TB 6.1.7
+void attention(const AttentionArgs& args) {
+  check_args("attention", args);
+  const AttentionPlan plan(args);
+  run_kernel("attention", args.q.is_meta(),
+             {LITHE_CPU_LIST(attention_forward, refuse),
+              Implementation<AttentionCall>{"ref", Isa::generic, nullptr, run_reference}},
+             plan.call());
+}
+
+void attention_grad(const AttentionGradArgs& args) {
+  check_args(args);
+  std::vector<std::pair<int64_t, int64_t>> queries, keys;
+  for (const AttentionSegment& s : args.forward.segments) {
+    queries.push_back({s.query_row, s.query_row + s.query_rows});
+    keys.push_back({s.key_row, s.key_row + s.key_rows});
+  }
+  if (!args.accumulate_dq) clear_uncovered(args.dq, queries);
+  if (!args.accumulate_dk) clear_uncovered(args.dk, keys);
+  if (!args.accumulate_dv) clear_uncovered(args.dv, keys);
+  const AttentionPlan plan(args);
+  run_kernel("attention_grad", args.forward.q.is_meta(),
+             {LITHE_CPU_LIST(attention_backward, refuse),
+              Implementation<AttentionCall>{"ref", Isa::generic, nullptr, run_reference_grad}},
+             plan.call());
+}
+
+}  // namespace lithe::kernels

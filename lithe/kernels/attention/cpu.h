@@ -1,0 +1,83 @@
+// What plan.cpp prepares once for the kernels of every instruction set: addresses, and a division
+// of the work into parts, one a thread. Plain data only, so that nothing here is compiled per set.
+//
+// A result never depends on the division: each query (forward), and each query and each key (gradient),
+// sums in an order that its own segment fixes.
+#pragma once
+
+#include "lithe/kernels/attention/attention.h"
+
+namespace lithe::kernels {
+
+// Sizes of tiles, the same on every instruction set, because the workspace is planned without one.
+constexpr int kPanel = 32;    // queries side by side in the lanes of a tile
+constexpr int kKeyTile = 64;  // keys of a tile, which lies within a page
+static_assert(kPageRows % kKeyTile == 0);
+constexpr int kBlock = 128;      // queries that share one visit to the keys in the gradient,
+constexpr int kLongBlock = 256;  // and at most in the forward pass
+constexpr int kSplits = 16;      // parts of a decode cache that may be read in parallel,
+constexpr int kSplitKeys = 32;   // and the keys of such a part are a multiple of this
+static_assert(kKeyTile % kSplitKeys == 0);
+
+/// Keys or values of a span: row s is row s % page_rows of pages[s / page_rows]. `scales`: of i8 pages, else null.
+struct AttentionRows {
+  const void* const* pages;
+  const float* const* scales;
+  int64_t page_rows;
+};
+
+/// A segment with addresses: q, out, lse, dout, dq at its first query, k, v, dk, dv at its first key.
+/// `splits` > 0: few queries, many keys; the visible keys are read in so many pieces of `split_keys`.
+struct AttentionSpan {
+  const void *q, *k, *v;  // k, v: of segments without pages of their own
+  AttentionRows keys, values;
+  void* out;
+  float* lse;
+  const void* dout;
+  void *dq, *dk, *dv;
+  int64_t query_rows, key_rows;
+  int64_t splits, split_keys;
+};
+
+/// A piece of work on one span.
+struct AttentionTask {
+  enum Kind : int32_t {
+    tiles,   // forward: queries [begin, end) of `head`, at most kLongBlock
+    decode,  // forward: splits [begin, end) of the keys, all heads
+    whole,   // gradient: everything of kv head `head`
+    query,   // gradient: dq of queries [begin, end) of `head`
+    key,     // gradient: dk and dv of keys [begin, end) of kv head `head`
+  };
+  Kind kind;
+  int32_t span;
+  int64_t head, begin, end;
+};
+
+/// Where things lie in a part's workspace, in floats.
+struct AttentionSpace {
+  int64_t q, out, stats, p, k, v;            // forward by tiles
+  int64_t vectors, logits, state, partials;  // decode; `partials` holds kSplits states of `state_floats`
+  int64_t state_floats, lanes, row;          // lanes: query vectors, rounded up; row: value_dim, rounded up
+  int64_t dout, q_rows, dout_rows, dq, dp, dk, dv, key_rows;  // gradient; dk and dv hold `key_rows` keys
+  int64_t floats;                                             // of a part
+};
+
+struct AttentionCall {
+  const AttentionArgs* args;
+  const AttentionGradArgs* grad_args;  // null in the forward pass
+  DType dtype, key_dtype, dq_type, dk_type, dv_type;
+  int64_t heads, kv_heads, head_dim, value_dim;
+  float scale;
+  AttentionMask mask;
+  const AttentionSpan* spans;
+  const AttentionTask* tasks;
+  const int64_t* first_task;  // [parts + 1]: part p does tasks [first_task[p], first_task[p + 1])
+  int64_t parts;
+  AttentionSpace space;
+  float* workspace;  // [parts, space.floats], 64-byte aligned
+};
+
+}  // namespace lithe::kernels
+
+LITHE_DECLARE_CPU(attention_forward, AttentionCall)
+LITHE_DECLARE_CPU(attention_backward, AttentionCall)

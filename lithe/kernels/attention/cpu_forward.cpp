@@ -1,0 +1,207 @@
+// spec: hpc.flash | kernel | tiles with a running maximum and sum; the map is never stored | TB 6.4.9
+#include "lithe/kernels/attention/cpu_tiles.h"
+#include "lithe/kernels/cpu/parallel.h"
+
+namespace lithe::kernels::cpu::LITHE_ISA {
+namespace {
+
+/// Bytes of a number.
+[[gnu::always_inline]] inline int64_t size_of_keys(const AttentionCall& call) {
+  return call.key_dtype == DType::f32 ? 4 : call.key_dtype == DType::bf16 ? 2 : 1;
+}
+
+/// Keys [begin, end) of a tile as operands.
+struct KeyTile {
+  Range keys;
+  const float *k, *v;
+  int64_t k_stride, v_stride;
+};
+
+/// Rows of one head from `key` on, to the end of their tile.
+[[gnu::always_inline]] inline Stream tile_rows(const AttentionCall& call, const AttentionSpan& span,
+                                               const AttentionRows& from, int64_t key, int64_t head, int64_t cols) {
+  if (key >= span.key_rows) return {};
+  const int64_t rest = span.key_rows - key, size = cols * size_of_keys(call), stride = call.kv_heads * size;
+  return {row_at<char>(from, key, stride) + head * size, stride, size, rest < kKeyTile ? rest : kKeyTile};
+}
+
+/// What is read next, asked for a few rows at a time: the keys and values of a tile, and the queries of a task.
+struct Ahead {
+  Stream keys, values, queries;
+
+  [[gnu::always_inline]] void turn_to(const AttentionCall& call, const AttentionTask& task, int64_t key) {
+    const AttentionSpan& span = call.spans[task.span];
+    const int64_t kv_head = task.head / (call.heads / call.kv_heads);
+    keys = tile_rows(call, span, span.keys, key, kv_head, call.head_dim);
+    values = tile_rows(call, span, span.values, key, kv_head, call.value_dim);
+  }
+  [[gnu::always_inline]] void ask(int64_t key_rows, int64_t query_rows) {
+    keys.ask(key_rows);
+    values.ask(key_rows);
+    queries.ask(query_rows);
+  }
+};
+
+/// Rows of one head as f32, whatever they are.
+[[gnu::noinline]] void widen_tile(const AttentionCall& call, const AttentionRows& from, Range keys, int64_t head,
+                                  int64_t size, float* to) {
+  const int64_t stride = call.kv_heads * size, rows = keys.end - keys.begin;
+  if (call.key_dtype == DType::f32)
+    widen_rows(row_at<float>(from, keys.begin, stride) + head * size, stride, rows, size, to);
+  else if (call.key_dtype == DType::bf16)
+    widen_rows(row_at<bf16>(from, keys.begin, stride) + head * size, stride, rows, size, to);
+  else
+    widen_rows(row_at<int8_t>(from, keys.begin, stride) + head * size, stride,
+               scale_at(from, keys.begin, call.kv_heads) + head, call.kv_heads, rows, size, to);
+}
+
+template <class Mode>
+[[gnu::always_inline]] inline KeyTile open_tile(const AttentionCall& call, const AttentionSpan& span, int64_t kv_head,
+                                                Range keys, float* space) {
+  using T = typename Mode::T;
+  float *k_space = space + call.space.k, *v_space = space + call.space.v;
+  if constexpr (std::is_same_v<Mode, Widened<T>>) {
+    widen_tile(call, span.keys, keys, kv_head, call.head_dim, k_space);
+    widen_tile(call, span.values, keys, kv_head, call.value_dim, v_space);
+    return {keys, k_space, v_space, row_of(call.head_dim), row_of(call.value_dim)};
+  } else {
+    const int64_t k_stride = call.kv_heads * call.head_dim, v_stride = call.kv_heads * call.value_dim,
+                  rows = keys.end - keys.begin;
+    const T* k = row_at<T>(span.keys, keys.begin, k_stride) + kv_head * call.head_dim;
+    const T* v = row_at<T>(span.values, keys.begin, v_stride) + kv_head * call.value_dim;
+    if constexpr (Mode::Dot::kPairs) {
+      pair_rows(v, v_stride, rows, call.value_dim, v_space);
+      return {keys, reinterpret_cast<const float*>(k), v_space, k_stride / 2, row_of(call.value_dim)};
+    } else {
+      widen_rows(v, v_stride, rows, call.value_dim, v_space);
+      return {keys, k, v_space, k_stride, row_of(call.value_dim)};
+    }
+  }
+}
+
+/// All keys that queries of the task see.
+[[gnu::always_inline]] inline Range seen_by(const AttentionCall& call, const AttentionTask& task) {
+  const AttentionSpan& span = call.spans[task.span];
+  return {visible_keys(call, span, task.begin).begin, visible_keys(call, span, task.end - 1).end};
+}
+
+/// Queries [begin, end) of one head, at most kLongBlock of them. `next`: the task that follows, or null.
+template <class Mode>
+void forward_block(const AttentionCall& call, const AttentionTask& task, const AttentionTask* next, float* space) {
+  using T = typename Mode::T;
+  using Dot = typename Mode::Dot;
+  const AttentionSpan& span = call.spans[task.span];
+  const int64_t qk = call.head_dim, vd = call.value_dim, kv_head = task.head / (call.heads / call.kv_heads);
+  const int64_t q_stride = call.heads * qk, out_stride = call.heads * vd, depth = Mode::Dot::kPairs ? qk / 2 : qk;
+  float *packed = space + call.space.q, *sums = space + call.space.out, *logits = space + call.space.p;
+  float *maximum = space + call.space.stats, *sum = maximum + kLongBlock, *factor = sum + kLongBlock;
+
+  for (int64_t first = task.begin, at = 0; first < task.end; first += kPanel, ++at) {
+    const Panel panel(call, span, first, task.end);
+    const T* q = static_cast<const T*>(span.q) + first * q_stride + task.head * qk;
+    if constexpr (Mode::Dot::kPairs)
+      pack_panel(reinterpret_cast<const float*>(q), q_stride / 2, panel.rows, depth, packed + at * depth * kPanel);
+    else
+      pack_panel(q, q_stride, panel.rows, depth, packed + at * depth * kPanel);
+    for (int64_t i = 0; i < vd * kPanel; i += kLanes) store(sums + at * vd * kPanel + i, Vec{});
+    for (int i = 0; i < kPanel; i += kLanes) {
+      store(maximum + at * kPanel + i, splat(kNone));
+      store(sum + at * kPanel + i, Vec{});
+    }
+  }
+
+  const Range seen = seen_by(call, task);
+  const int64_t start = seen.begin / kKeyTile * kKeyTile, panels = (task.end - task.begin + kPanel - 1) / kPanel,
+                visits = (seen.end - start + kKeyTile - 1) / kKeyTile * panels;
+  Ahead ahead;
+  int64_t query_rows = 0;
+  if (next && visits > 0) {
+    const int64_t size = qk * int64_t(sizeof(T)), stride = q_stride * int64_t(sizeof(T));
+    ahead.queries = {static_cast<const char*>(call.spans[next->span].q) + next->begin * stride + next->head * size,
+                     stride, size, next->end - next->begin};
+    query_rows = (ahead.queries.rows + visits - 1) / visits;
+  }
+  for (int64_t key = start; key < seen.end; key += kKeyTile) {
+    const int64_t stop = key + kKeyTile < seen.end ? key + kKeyTile : seen.end;
+    const KeyTile tile = open_tile<Mode>(call, span, kv_head, {key, stop}, space);
+    if (stop < seen.end)
+      ahead.turn_to(call, task, stop);
+    else if (next)
+      ahead.turn_to(call, *next, seen_by(call, *next).begin / kKeyTile * kKeyTile);
+    for (int64_t first = task.begin, at = 0; first < task.end; first += kPanel, ++at) {
+      const Panel panel(call, span, first, task.end);
+      const Range of_panel = panel.seen();
+      ahead.ask((kKeyTile + panels - 1) / panels, query_rows);
+      Range keys{of_panel.begin > key ? of_panel.begin : key, of_panel.end < stop ? of_panel.end : stop};
+      if constexpr (Mode::Dot::kPairs) keys.begin -= keys.begin & 1;  // pairs start at even keys
+      if (keys.begin >= keys.end) continue;
+      if (of_panel.end <= stop) {
+        const int64_t size = vd * int64_t(sizeof(T)), stride = out_stride * int64_t(sizeof(T));
+        Stream out{static_cast<const char*>(span.out) + first * stride + task.head * size, stride, size, panel.rows};
+        out.ask<true>(panel.rows);
+      }
+      const int64_t rows = keys.end - keys.begin, low = panel.low(keys), skip = keys.begin - key,
+                    per = Dot::kPairs ? 2 : 1, steps = (rows + per - 1) / per, low_steps = (low + per - 1) / per;
+      float *of_sums = sums + at * vd * kPanel, *most = maximum + at * kPanel, *total = sum + at * kPanel;
+      multiply_keys<Dot>(rows, low, depth, tile.k + skip * tile.k_stride, tile.k_stride, packed + at * depth * kPanel,
+                         logits);
+      if (!panel.all_see(keys)) hide(call, span, panel, keys, logits);
+      const float scale = call.scale * kLog2E, *values = tile.v + skip / per * tile.v_stride;
+      if (low == rows) {
+        soften<Dot>(logits, kPanel, kPanel, rows, scale, most, total, factor);
+      } else {
+        soften<Dot>(logits, kPanel, kHalf, low, scale, most, total, factor);
+        soften<Dot>(logits + kHalf, kPanel, kHalf, rows, scale, most + kHalf, total + kHalf, factor + kHalf);
+      }
+      multiply<Dot, Start::scale, Order::columns>(vd, kPanel, low_steps, values, tile.v_stride, logits, kPanel, of_sums,
+                                                  kPanel, factor);
+      if (low < rows)
+        multiply<Dot, Start::add, Order::columns>(vd, kHalf, steps - low_steps, values + low_steps * tile.v_stride,
+                                                  tile.v_stride, logits + low_steps * kPanel + kHalf, kPanel,
+                                                  of_sums + kHalf, kPanel);
+    }
+  }
+
+  for (int64_t first = task.begin, at = 0; first < task.end; first += kPanel, ++at) {
+    const Panel panel(call, span, first, task.end);
+    const float *l = sum + at * kPanel, *m = maximum + at * kPanel;
+    for (int i = 0; i < kPanel; i += kLanes) {
+      const Vec total = load(l + i);
+      store(factor + i, total == 0.0f ? Vec{} : 1.0f / total);
+    }
+    T* out = static_cast<T*>(span.out) + first * out_stride + task.head * vd;
+    unpack_panel(sums + at * vd * kPanel, factor, panel.rows, vd, out, out_stride);
+    if (span.lse)
+      for (int64_t i = 0; i < panel.rows; ++i)
+        span.lse[(first + i) * call.heads + task.head] = m[i] * kLn2 + __builtin_logf(l[i]);
+  }
+}
+
+template <class Mode>
+void run(const AttentionCall& call) {
+  parallel(call.parts, 1, [&](int64_t begin, int64_t end, int64_t) {
+    for (int64_t part = begin; part < end; ++part)
+      for (int64_t t = call.first_task[part]; t < call.first_task[part + 1]; ++t) {
+        const AttentionTask &task = call.tasks[t],
+                            *next = t + 1 < call.first_task[part + 1] ? &call.tasks[t + 1] : nullptr;
+        float* space = call.workspace + part * call.space.floats;
+        if (task.kind == AttentionTask::decode)
+          attention_decode(call, task, space);
+        else
+          forward_block<Mode>(call, task, next && next->kind == task.kind ? next : nullptr, space);
+      }
+  });
+  attention_decode_finish(call);
+}
+
+}  // namespace
+
+void attention_forward(const AttentionCall& call) {
+  if (call.dtype == DType::f32) return call.key_dtype == DType::f32 ? run<Floats>(call) : run<Widened<float>>(call);
+#if defined(__AVX512BF16__)
+  if (call.key_dtype == DType::bf16 && call.head_dim % 2 == 0) return run<Paired>(call);
+#endif
+  run<Widened<bf16>>(call);
+}
+
+}  // namespace lithe::kernels::cpu::LITHE_ISA

@@ -1,0 +1,314 @@
+#include "lithe/kernels/attention/plan.h"
+
+#include <algorithm>
+
+#include "lithe/base/threads.h"
+#include "lithe/kernels/attention/reference.h"
+
+namespace lithe::kernels {
+namespace {
+
+constexpr int64_t kAlign = 16;         // floats of a cache line
+constexpr int64_t kDecodeVectors = 4;  // query vectors a key/value head, up to which segments of several queries decode
+
+int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+
+// Few query vectors a key/value head: reading the keys costs more than multiplying with them, so that all
+// threads should read, and no tile of queries would be full.
+bool decodes(const AttentionArgs& a, const AttentionSegment& s) {
+  return s.query_rows == 1 || s.query_rows * (a.heads / a.kv_heads) <= kDecodeVectors;
+}
+
+/// Hands out parts of the workspace.
+struct Carver {
+  int64_t floats = 0;
+  int64_t take(int64_t n) {
+    const int64_t at = floats;
+    floats += round_up(n, kAlign);
+    return at;
+  }
+};
+
+void lay_out_forward(const AttentionArgs& a, AttentionSpace& s) {
+  Carver tiles;
+  s.q = tiles.take(kLongBlock * a.head_dim);
+  s.out = tiles.take(kLongBlock * a.value_dim);
+  s.stats = tiles.take(2 * kLongBlock + kPanel);
+  s.p = tiles.take(kKeyTile * kPanel);
+  s.k = tiles.take(kKeyTile * round_up(a.head_dim, kAlign));
+  s.v = tiles.take(kKeyTile * round_up(a.value_dim, kAlign));
+
+  Carver decode;
+  s.lanes = round_up(std::max(a.heads, kDecodeVectors * a.kv_heads), kAlign);
+  s.row = round_up(a.value_dim, kAlign);
+  s.state_floats = s.lanes * (2 + s.row);
+  s.vectors = decode.take(s.lanes * round_up(a.head_dim, kAlign));
+  s.logits = decode.take((kKeyTile + 1) * s.lanes);
+  s.state = decode.take(s.state_floats);
+  s.partials = decode.take(kSplits * s.state_floats);
+  s.floats = std::max(tiles.floats, decode.floats);
+}
+
+void lay_out_gradient(const AttentionArgs& a, AttentionSpace& s) {
+  const int64_t qk = round_up(a.head_dim, kAlign), vd = round_up(a.value_dim, kAlign);
+  // dk and dv of so many keys stay in half of a second-level cache.
+  constexpr int64_t kFloats = 1 << 17;
+  s.key_rows = std::clamp<int64_t>(kFloats / (qk + vd) / kKeyTile * kKeyTile, 2 * kKeyTile, 32 * kKeyTile);
+  Carver c;
+  s.q = c.take(kBlock * a.head_dim);
+  s.dout = c.take(kBlock * a.value_dim);
+  s.dq = c.take(kBlock * a.head_dim);
+  s.q_rows = c.take(kBlock * qk);
+  s.dout_rows = c.take(kBlock * vd);
+  s.stats = c.take(2 * kBlock);
+  s.p = c.take(kKeyTile * kPanel);
+  s.dp = c.take(kKeyTile * kPanel * 3 / 2);  // once by queries, in bf16 also by keys
+  s.k = c.take(kKeyTile * qk);
+  s.v = c.take(kKeyTile * vd);
+  s.dk = c.take(s.key_rows * qk);
+  s.dv = c.take(s.key_rows * vd);
+  s.floats = c.floats;
+}
+
+/// The keys that queries [first, last] see; none when begin >= end.
+ref::Visible keys_seen(const AttentionArgs& a, const AttentionSegment& s, int64_t first, int64_t last) {
+  return {ref::visible_keys(s, a.mask, first).begin, ref::visible_keys(s, a.mask, last).end};
+}
+
+// Queries of a task by tiles: the more, the less often keys and values are converted; every thread has some tasks.
+int64_t block_for(const AttentionArgs& a) {
+  constexpr int64_t kTasksAThread = 8;
+  int64_t blocks = 0;
+  for (const AttentionSegment& s : a.segments)
+    if (!decodes(a, s)) blocks += a.heads * ((s.query_rows + kLongBlock - 1) / kLongBlock);
+  return blocks >= kTasksAThread * threads() ? kLongBlock : kBlock;
+}
+
+int64_t parts_for(double work) {
+  constexpr double kWorthAThread = 3e5;  // FLOPs
+  return std::clamp<int64_t>(int64_t(work / kWorthAThread), 1, threads());
+}
+
+// A task belongs to the part in which its middle lies.
+bool belongs(double done, double work, int64_t part, int64_t parts, double total) {
+  return part + 1 == parts || done + work / 2 <= total * double(part + 1) / double(parts);
+}
+
+double largest_part(const std::vector<double>& work, int64_t parts) {
+  double total = 0, done = 0, largest = 0;
+  for (double w : work) total += w;
+  size_t t = 0;
+  for (int64_t part = 0; part < parts; ++part) {
+    const double start = done;
+    for (; t < work.size() && belongs(done, work[t], part, parts, total); ++t) done += work[t];
+    largest = std::max(largest, done - start);
+  }
+  return largest;
+}
+
+}  // namespace
+
+void AttentionPlan::set_up(const AttentionArgs& a) {
+  call_.args = &a;
+  call_.dtype = call_.key_dtype = a.q.dtype();
+  call_.heads = a.heads;
+  call_.kv_heads = a.kv_heads;
+  call_.head_dim = a.head_dim;
+  call_.value_dim = a.value_dim;
+  call_.scale = float(a.scale);
+  call_.mask = a.mask;
+}
+
+void AttentionPlan::allocate(int64_t floats, Device device) {
+  const MemoryScope scope(MemoryClass::workspace);
+  workspace_ = empty({int64_t(threads()), floats}, DType::f32, device);
+  call_.workspace = static_cast<float*>(workspace_.raw());
+}
+
+AttentionRows AttentionPlan::add_pages(const PagedRows& own, const void* start, int64_t rows) {
+  // The vectors have room for all: addresses into them stay.
+  const AttentionRows out{pages_.data() + pages_.size(), own.scales.empty() ? nullptr : scales_.data() + scales_.size(),
+                          std::max<int64_t>(1, own.defined() ? own.page_rows() : rows)};
+  for (const Tensor& page : own.pages) pages_.push_back(page.raw());
+  for (const Tensor& scales : own.scales) scales_.push_back(scales.data<float>());
+  if (!own.defined()) pages_.push_back(start);
+  return out;
+}
+
+void AttentionPlan::add_spans(const AttentionArgs& a) {
+  size_t pages = 0;
+  for (const AttentionSegment& s : a.segments) pages += s.keys.pages.size() + s.values.pages.size() + 2;
+  pages_.reserve(pages);
+  scales_.reserve(pages);
+  const int64_t item = size_of(call_.dtype);
+  const auto row_of = [](const Tensor& x, int64_t row, int64_t cols, int64_t bytes) -> std::byte* {
+    return x ? static_cast<std::byte*>(x.raw()) + row * cols * bytes : nullptr;
+  };
+  for (const AttentionSegment& s : a.segments) {
+    AttentionSpan span{};
+    span.q = row_of(a.q, s.query_row, a.heads * a.head_dim, item);
+    span.out = row_of(a.out, s.query_row, a.heads * a.value_dim, item);
+    span.lse = reinterpret_cast<float*>(row_of(a.lse, s.query_row, a.heads, sizeof(float)));
+    span.k = row_of(a.k, s.key_row, a.kv_heads * a.head_dim, item);
+    span.v = row_of(a.v, s.key_row, a.kv_heads * a.value_dim, item);
+    span.keys = add_pages(s.keys, span.k, s.key_rows);
+    span.values = add_pages(s.values, span.v, s.key_rows);
+    if (s.keys.defined() && s.key_rows > 0) call_.key_dtype = s.keys.dtype();
+    span.query_rows = s.query_rows;
+    span.key_rows = s.key_rows;
+    spans_.push_back(span);
+  }
+}
+
+void AttentionPlan::add_task(const AttentionTask& task, double work) {
+  tasks_.push_back(task);
+  work_.push_back(work);
+}
+
+AttentionPlan::AttentionPlan(const AttentionArgs& a) {
+  set_up(a);
+  if (call_.dtype == DType::f64) return;
+  lay_out_forward(a, call_.space);
+  allocate(call_.space.floats, a.q.device());
+  if (a.q.is_meta()) return;
+  add_spans(a);
+  const double per_pair = 2.0 * double(a.head_dim + a.value_dim);
+  const int64_t block = block_for(a);
+  for (size_t i = 0; i < spans_.size(); ++i) {
+    const AttentionSpan& s = spans_[i];
+    const AttentionSegment& segment = a.segments[i];
+    if (decodes(a, segment)) continue;
+    for (int64_t head = 0; head < a.heads; ++head)
+      for (int64_t begin = 0; begin < s.query_rows; begin += block) {
+        const int64_t end = std::min(begin + block, s.query_rows);
+        double pairs = kPanel;  // packing and writing, even where nothing is seen
+        for (int64_t first = begin; first < end; first += kPanel) {
+          const ref::Visible keys = keys_seen(a, segment, first, std::min(first + kPanel, end) - 1);
+          pairs += double(kPanel * std::max<int64_t>(0, keys.end - keys.begin));
+        }
+        add_task({AttentionTask::tiles, int32_t(i), head, begin, end}, pairs * per_pair);
+      }
+  }
+  // Decoding stands behind the tiles, so that at most the first decode task of a part continues a span and
+  // at most the last leaves one unfinished.
+  for (size_t i = 0; i < spans_.size(); ++i) {
+    AttentionSpan& s = spans_[i];
+    if (!decodes(a, a.segments[i]) || s.query_rows == 0) continue;
+    const ref::Visible keys = keys_seen(a, a.segments[i], 0, s.query_rows - 1);
+    const int64_t seen = std::max<int64_t>(0, keys.end - keys.begin / kKeyTile * kKeyTile);
+    s.split_keys = std::max<int64_t>(kSplitKeys, round_up((seen + kSplits - 1) / kSplits, kSplitKeys));
+    s.splits = std::max<int64_t>(1, (seen + s.split_keys - 1) / s.split_keys);
+    // Reading a key and a value takes the time of about 8 products with them.
+    const double work =
+        double(a.kv_heads) * double(std::max<int64_t>(8, s.query_rows * a.heads / a.kv_heads)) * per_pair;
+    for (int64_t split = 0; split < s.splits; ++split)
+      add_task({AttentionTask::decode, int32_t(i), 0, split, split + 1},
+               work * double(std::min(s.split_keys, seen - split * s.split_keys) + 1));
+  }
+  divide();
+}
+
+AttentionPlan::AttentionPlan(const AttentionGradArgs& g) {
+  const AttentionArgs& a = g.forward;
+  set_up(a);
+  call_.grad_args = &g;
+  call_.dq_type = g.dq.dtype();
+  call_.dk_type = g.dk.dtype();
+  call_.dv_type = g.dv.dtype();
+  if (call_.dtype == DType::f64) return;
+  lay_out_gradient(a, call_.space);
+  allocate(call_.space.floats, a.q.device());
+  if (a.q.is_meta()) return;
+  add_spans(a);
+  const auto row_of = [](const Tensor& x, int64_t row) {
+    return static_cast<std::byte*>(x.raw()) + row * x.dim(1) * size_of(x.dtype());
+  };
+  for (size_t i = 0; i < spans_.size(); ++i) {
+    const AttentionSegment& s = a.segments[i];
+    spans_[i].dout = row_of(g.dout, s.query_row);
+    spans_[i].dq = row_of(g.dq, s.query_row);
+    spans_[i].dk = row_of(g.dk, s.key_row);
+    spans_[i].dv = row_of(g.dv, s.key_row);
+  }
+  // Whole heads need five products a pair; when they cannot be shared out evenly, dq apart from dk and dv
+  // needs seven, but in small tasks. Both give the same bits.
+  add_gradient_tasks(false);
+  double total = 0;
+  for (double w : work_) total += w;
+  if (5 * largest_part(work_, parts_for(total)) > 7 * 1.05 * total / double(parts_for(total))) {
+    tasks_.clear();
+    work_.clear();
+    add_gradient_tasks(true);
+  }
+  divide();
+}
+
+void AttentionPlan::add_gradient_tasks(bool split) {
+  const AttentionArgs& a = *call_.args;
+  const int64_t group = a.heads / a.kv_heads;
+  for (size_t i = 0; i < spans_.size(); ++i) {
+    const AttentionSpan& s = spans_[i];
+    const AttentionSegment& segment = a.segments[i];
+    // Work of a product between queries and keys, cut to ranges; a little where nothing is seen.
+    const auto product = [&](int64_t begin, int64_t end, int64_t key, int64_t key_end) {
+      double pairs = kPanel;
+      for (int64_t first = begin; first < end; first += kPanel) {
+        const ref::Visible keys = keys_seen(a, segment, first, std::min(first + kPanel, end) - 1);
+        pairs += double(kPanel * std::max<int64_t>(0, std::min(keys.end, key_end) - std::max(keys.begin, key)));
+      }
+      return pairs * double(a.head_dim + a.value_dim);
+    };
+    // dq in bf16 cannot hold a partial sum between two ranges of keys.
+    const bool split_span = split || (call_.dq_type == DType::bf16 && s.key_rows > call_.space.key_rows);
+    for (int64_t kv_head = 0; kv_head < a.kv_heads; ++kv_head) {
+      if (!split_span) {
+        add_task({AttentionTask::whole, int32_t(i), kv_head, 0, 0},
+                 5 * double(group) * product(0, s.query_rows, 0, s.key_rows));
+        continue;
+      }
+      for (int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head)
+        for (int64_t begin = 0; begin < s.query_rows; begin += kBlock) {
+          const int64_t end = std::min(begin + kBlock, s.query_rows);
+          add_task({AttentionTask::query, int32_t(i), head, begin, end}, 3 * product(begin, end, 0, s.key_rows));
+        }
+      const int64_t step = std::min<int64_t>(call_.space.key_rows, 4 * kKeyTile);
+      for (int64_t key = 0; key < s.key_rows; key += step) {
+        const int64_t end = std::min(key + step, s.key_rows);
+        add_task({AttentionTask::key, int32_t(i), kv_head, key, end},
+                 4 * double(group) * product(0, s.query_rows, key, end));
+      }
+    }
+  }
+}
+
+// Cuts the ordered tasks into parts of about equal work, one a thread.
+void AttentionPlan::divide() {
+  double total = 0;
+  for (double w : work_) total += w;
+  const int64_t parts = parts_for(total);
+  first_task_.assign(1, 0);
+  std::vector<AttentionTask> merged;
+  double done = 0;
+  size_t t = 0;
+  for (int64_t part = 0; part < parts; ++part) {
+    const size_t start = merged.size();
+    for (; t < tasks_.size() && belongs(done, work_[t], part, parts, total); ++t) {
+      done += work_[t];
+      const AttentionTask& task = tasks_[t];
+      const bool joins = task.kind == AttentionTask::decode && merged.size() > start &&
+                         merged.back().kind == task.kind && merged.back().span == task.span;
+      if (joins)
+        merged.back().end = task.end;
+      else
+        merged.push_back(task);
+    }
+    first_task_.push_back(int64_t(merged.size()));
+  }
+  tasks_ = std::move(merged);
+  call_.spans = spans_.data();
+  call_.tasks = tasks_.data();
+  call_.first_task = first_task_.data();
+  call_.parts = parts;
+}
+
+}  // namespace lithe::kernels

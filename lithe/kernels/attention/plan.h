@@ -1,0 +1,37 @@
+// Turns the arguments of attention into the plan that its CPU kernels run.
+#pragma once
+
+#include "lithe/kernels/attention/cpu.h"
+
+namespace lithe::kernels {
+
+/// Owns the workspace (booked as such, on meta as well) and, unless the tensors are meta, the division of
+/// the work. The workspace depends on threads(), heads and head sizes only.
+class AttentionPlan {
+ public:
+  explicit AttentionPlan(const AttentionArgs& args);
+  explicit AttentionPlan(const AttentionGradArgs& args);
+  AttentionPlan(const AttentionPlan&) = delete;
+  AttentionPlan& operator=(const AttentionPlan&) = delete;
+  const AttentionCall& call() const { return call_; }
+
+ private:
+  AttentionCall call_{};
+  Tensor workspace_;
+  std::vector<AttentionSpan> spans_;
+  std::vector<const void*> pages_;    // of all spans
+  std::vector<const float*> scales_;  // likewise, where they are i8
+  std::vector<AttentionTask> tasks_;
+  std::vector<double> work_;  // of each task
+  std::vector<int64_t> first_task_;
+
+  void set_up(const AttentionArgs& args);
+  void add_spans(const AttentionArgs& args);
+  AttentionRows add_pages(const PagedRows& own, const void* start, int64_t rows);
+  void add_gradient_tasks(bool split);
+  void add_task(const AttentionTask& task, double work);
+  void allocate(int64_t floats, Device device);
+  void divide();
+};
+
+}  // namespace lithe::kernels

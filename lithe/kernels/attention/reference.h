@@ -1,0 +1,179 @@
+// The specification of attention and its gradient: scalar, serial, sums in f64 whatever the storage.
+//   l[i,j] = scale q[i] . k[j],   p[i,:] = softmax over the visible j of l[i,:],   out[i] = sum_j p[i,j] v[j]
+//   lse[i] = log sum_j exp l[i,j];   a row that sees nothing: out = 0, lse = -inf
+//   dv[j] = sum_i p[i,j] dout[i],   dl[i,j] = p[i,j] (dout[i] . v[j] - sum_j' p[i,j'] dout[i] . v[j'])
+//   dq[i] = scale sum_j dl[i,j] k[j],   dk[j] = scale sum_i dl[i,j] q[i]
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "lithe/kernels/attention/attention.h"
+
+namespace lithe::kernels::ref {
+
+/// The keys [begin, end) that query i of a segment sees.
+struct Visible {
+  int64_t begin, end;
+};
+inline Visible visible_keys(const AttentionSegment& s, const AttentionMask& mask, int64_t i) {
+  const int64_t position = i + s.key_rows - s.query_rows;
+  Visible keys{0, s.key_rows};
+  if (mask.window > 0) {
+    keys.begin = std::max<int64_t>(0, position - mask.window + 1);
+    keys.end = std::min(s.key_rows, position + mask.window);
+  }
+  if (mask.causal) keys.end = std::min(keys.end, position + 1);
+  keys.end = std::max(keys.begin, keys.end);
+  return keys;
+}
+
+/// The first `rows` rows of pages as numbers, one after another.
+inline std::vector<double> numbers(const PagedRows& x, int64_t rows, int64_t heads) {
+  std::vector<double> out;
+  for (size_t page = 0; page < x.pages.size() && rows > 0; ++page) {
+    const Tensor& values = x.pages[page];
+    const int64_t n = std::min(rows, values.dim(0)), size = values.cols() / heads;
+    for (int64_t i = 0; i < n * values.cols(); ++i)
+      out.push_back(value_at(values, i) * (x.scales.empty() ? 1 : value_at(x.scales[page], i / size)));
+    rows -= n;
+  }
+  return out;
+}
+
+/// The rows of one segment and head; q, out and their like at query row 0, k and v (numbers of type K) at key row 0.
+template <class T, class K = T>
+struct HeadView {
+  const T* q;
+  const K *k, *v;
+  int64_t q_stride, k_stride, v_stride;
+
+  /// Of the segment's keys and values, all heads.
+  HeadView(const AttentionArgs& a, const AttentionSegment& s, int64_t head, const K* keys, const K* values) {
+    const int64_t group = head / (a.heads / a.kv_heads);
+    q_stride = a.heads * a.head_dim, k_stride = a.kv_heads * a.head_dim, v_stride = a.kv_heads * a.value_dim;
+    q = a.q.data<T>() + s.query_row * q_stride + head * a.head_dim;
+    k = keys + group * a.head_dim;
+    v = values + group * a.value_dim;
+  }
+  /// Of keys and values that are rows of a.k and a.v, or one page of numbers of type T.
+  HeadView(const AttentionArgs& a, const AttentionSegment& s, int64_t head)
+      : HeadView(a, s, head, start(s.keys, a.k, s.key_row, a.kv_heads * a.head_dim),
+                 start(s.values, a.v, s.key_row, a.kv_heads * a.value_dim)) {}
+  static const T* start(const PagedRows& own, const Tensor& all, int64_t row, int64_t cols) {
+    return own.defined() ? own.pages[0].data<T>() : all ? all.data<T>() + row * cols : nullptr;
+  }
+};
+
+template <class A, class B>
+double dot(const A* a, const B* b, int64_t n) {
+  double sum = 0;
+  for (int64_t c = 0; c < n; ++c) sum += double(a[c]) * double(b[c]);
+  return sum;
+}
+
+/// p[j - keys.begin] for the visible keys of query i; returns the log of the sum of exponentials.
+template <class T, class K>
+double weights(const AttentionArgs& a, const HeadView<T, K>& x, int64_t i, const Visible& keys,
+               std::vector<double>& p) {
+  const double none = -std::numeric_limits<double>::infinity();
+  p.resize(size_t(keys.end - keys.begin));
+  double largest = none, sum = 0;
+  for (int64_t j = keys.begin; j < keys.end; ++j) {
+    const double logit = a.scale * dot(x.q + i * x.q_stride, x.k + j * x.k_stride, a.head_dim);
+    p[size_t(j - keys.begin)] = logit;
+    largest = logit > largest || std::isnan(logit) ? logit : largest;
+  }
+  if (p.empty()) return none;
+  for (double& w : p) sum += w = std::exp(w - largest);
+  for (double& w : p) w /= sum;
+  return largest + std::log(sum);
+}
+
+template <class T, class K>
+void attend_head(const AttentionArgs& a, const AttentionSegment& s, int64_t head, const HeadView<T, K>& x) {
+  using Lse = std::conditional_t<std::is_same_v<T, double>, double, float>;
+  std::vector<double> p, row(size_t(a.value_dim));
+  for (int64_t i = 0; i < s.query_rows; ++i) {
+    const Visible keys = visible_keys(s, a.mask, i);
+    const double lse = weights(a, x, i, keys, p);
+    std::fill(row.begin(), row.end(), 0.0);
+    for (int64_t j = keys.begin; j < keys.end; ++j)
+      for (int64_t c = 0; c < a.value_dim; ++c)
+        row[size_t(c)] += p[size_t(j - keys.begin)] * double(x.v[j * x.v_stride + c]);
+    const int64_t n = (s.query_row + i) * a.heads + head;
+    for (int64_t c = 0; c < a.value_dim; ++c) a.out.data<T>()[n * a.value_dim + c] = T(row[size_t(c)]);
+    if (a.lse) a.lse.data<Lse>()[n] = Lse(lse);
+  }
+}
+
+template <class T>
+void attention(const AttentionArgs& a) {
+  for (const AttentionSegment& s : a.segments) {
+    const std::vector<double> keys = numbers(s.keys, s.key_rows, a.kv_heads),
+                              values = numbers(s.values, s.key_rows, a.kv_heads);
+    for (int64_t head = 0; head < a.heads; ++head)
+      if (s.keys.defined())
+        attend_head(a, s, head, HeadView<T, double>(a, s, head, keys.data(), values.data()));
+      else
+        attend_head(a, s, head, HeadView<T>(a, s, head));
+  }
+}
+
+/// Sets element i, or adds to it.
+inline void store(const Tensor& x, int64_t i, double value, bool add) {
+  set_value(x, i, add ? value_at(x, i) + value : value);
+}
+
+/// Recomputes the weights from q and k; reads neither out nor lse. Accumulators are f64, one rounding
+/// when stored.
+template <class T>
+void attention_grad(const AttentionGradArgs& g) {
+  const AttentionArgs& a = g.forward;
+  const int64_t group = a.heads / a.kv_heads, qk = a.head_dim, vd = a.value_dim;
+  if (!g.accumulate_dq) fill_zero(g.dq);
+  if (!g.accumulate_dk) fill_zero(g.dk);
+  if (!g.accumulate_dv) fill_zero(g.dv);
+  std::vector<double> p, dp, dq(size_t(qk), 0.0), dk, dv;
+  for (const AttentionSegment& s : a.segments)
+    for (int64_t kv_head = 0; kv_head < a.kv_heads; ++kv_head) {
+      dk.assign(size_t(s.key_rows * qk), 0.0);
+      dv.assign(size_t(s.key_rows * vd), 0.0);
+      for (int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
+        const HeadView<T> x(a, s, head);
+        for (int64_t i = 0; i < s.query_rows; ++i) {
+          const int64_t n = (s.query_row + i) * a.heads + head;
+          const T* dout = g.dout.data<T>() + n * vd;
+          const Visible keys = visible_keys(s, a.mask, i);
+          weights(a, x, i, keys, p);
+          dp.resize(p.size());
+          double mean = 0;
+          for (int64_t j = keys.begin; j < keys.end; ++j) {
+            const size_t at = size_t(j - keys.begin);
+            dp[at] = dot(dout, x.v + j * x.v_stride, vd);
+            mean += p[at] * dp[at];
+          }
+          std::fill(dq.begin(), dq.end(), 0.0);
+          for (int64_t j = keys.begin; j < keys.end; ++j) {
+            const size_t at = size_t(j - keys.begin);
+            const double dl = a.scale * p[at] * (dp[at] - mean);
+            for (int64_t c = 0; c < qk; ++c) {
+              dq[size_t(c)] += dl * double(x.k[j * x.k_stride + c]);
+              dk[size_t(j * qk + c)] += dl * double(x.q[i * x.q_stride + c]);
+            }
+            for (int64_t c = 0; c < vd; ++c) dv[size_t(j * vd + c)] += p[at] * double(dout[c]);
+          }
+          for (int64_t c = 0; c < qk; ++c) store(g.dq, n * qk + c, dq[size_t(c)], g.accumulate_dq);
+        }
+      }
+      for (int64_t j = 0; j < s.key_rows; ++j) {
+        const int64_t n = (s.key_row + j) * a.kv_heads + kv_head;
+        for (int64_t c = 0; c < qk; ++c) store(g.dk, n * qk + c, dk[size_t(j * qk + c)], g.accumulate_dk);
+        for (int64_t c = 0; c < vd; ++c) store(g.dv, n * vd + c, dv[size_t(j * vd + c)], g.accumulate_dv);
+      }
+    }
+}
+
+}  // namespace lithe::kernels::ref

@@ -1,0 +1,43 @@
+// What the vector kernels of matrix products are given: plain pointers and sizes.
+#pragma once
+
+#include <cstddef>
+
+#include "lithe/kernels/gemm/gemm.h"
+
+namespace lithe::kernels {
+
+/// c = (accumulate ? c : 0) + op(a) op(b) + bias, as GemmArgs says, for f32 and bf16.
+///
+/// The sum behind an element of c starts at bias and c and takes k in order from 0: one chain of
+/// multiply-adds in f32 (on avx512bf16, for bf16: of pairs of k, by vdpbf16ps). So the element has the
+/// same bits whichever of these kernels made it, whatever M, its row and the number of threads.
+struct Product {
+  const GemmArgs* args;
+  int64_t M, N, K;    // M, N > 0
+  const void *a, *b;  // b: as it is, or the data of a packed matrix
+  const float* bias;  // or null
+  void* c;
+  bool packed, transpose_a, transpose_b, accumulate, bf16_in, bf16_out;
+  int threads;
+  void* workspace = nullptr;  // 64-byte aligned, of the size below
+};
+inline Cost cost(const Product& product) { return cost(*product.args); }
+
+/// Rows that `skinny` can take.
+constexpr int64_t kSkinnyRows = 32;
+constexpr int64_t skinny_workspace(int64_t M, int64_t K) { return M * (K + 16) * 4; }
+
+/// `blocked` packs b in blocks of kBlockUnits x kBlockCols words, and takes kBlockRows rows at a time when
+/// it keeps f32 sums beside a bf16 c.
+constexpr int64_t kBlockUnits = 512, kBlockCols = 256, kBlockRows = 640, kTileRows = 16;
+constexpr int64_t blocked_workspace(const Product& p) {
+  const bool sums = p.bf16_out && p.K > kBlockUnits;
+  return p.threads * 4 * (kBlockUnits * (kBlockCols + kTileRows) + (sums ? kBlockRows * kBlockCols : 0));
+}
+
+}  // namespace lithe::kernels
+
+// skinny reads b once and in order, which is what counts when M is small; blocked computes at full speed.
+LITHE_DECLARE_CPU(skinny, Product)
+LITHE_DECLARE_CPU(blocked, Product)

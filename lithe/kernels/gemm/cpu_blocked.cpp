@@ -1,0 +1,358 @@
+// Matrix products at the speed of the arithmetic: b is packed block by block into panels that stay in
+// the second-level cache, a few rows of a at a time in the first, sums in registers.
+#include "lithe/kernels/cpu/parallel.h"
+#include "lithe/kernels/gemm/cpu.h"
+#include "lithe/kernels/gemm/cpu_vectors.h"
+
+namespace lithe::kernels::cpu::LITHE_ISA {
+namespace {
+
+// A tile of c is kRows x kPanel; its sums fill the registers.
+#if defined(__AVX512F__)
+constexpr int kRows = 14;
+#else
+constexpr int kRows = 6;
+#endif
+constexpr int kVectors = 2, kPanel = kVectors * kLanes;
+constexpr int kRowsStored = (kRows + kLanes - 1) / kLanes * kLanes;
+static_assert(kRowsStored <= kTileRows && kBlockCols % kPanel == 0);
+
+struct Range {
+  int64_t begin, end;
+  int64_t size() const { return end - begin; }
+};
+
+// Where the sums of a tile come from or go to: element [r, n] at p[r * stride + n].
+template <class P>
+struct Sums {
+  P p;
+  int64_t stride;
+};
+
+// Cache lines that will be needed, fetched one by one between products: row after row, then the next
+// line of each row. All at once they would stall the loads of the products.
+struct Ahead {
+  const char* p;
+  int64_t stride, rows, lines;
+  int64_t row = 0;
+  template <int write, int level>
+  [[gnu::always_inline]] void fetch() {
+    if (lines <= 0 || rows <= 0) return;
+    __builtin_prefetch(p, write, level);
+    p += stride;
+    if (++row == rows) row = 0, p += 64 - rows * stride, --lines;
+  }
+};
+
+// A panel of b: kPanel words of each unit, the units `stride` words apart.
+struct Panel {
+  const uint32_t* words;
+  int64_t stride;
+};
+
+// A tile of R rows: to = from + a b, over `units` units; a [R, kBlockUnits] or, by_unit, [units, kRowsStored].
+template <class Source, bool by_unit, int R>
+[[gnu::noinline]] void tile(const uint32_t* a, Panel panel, int64_t units, Sums<const float*> from, Sums<float*> to,
+                            Ahead next_c, Ahead next_a, Ahead next_b) {
+  Vec sum[R][kVectors];
+#pragma GCC unroll 16
+  for (int r = 0; r < R; ++r)
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v)
+      sum[r][v] = Vec{} + load(from.p + r * from.stride + v * kLanes);  // not -0, as in first_sum
+  const uint32_t* b = panel.words;
+  for (int64_t u = 0; u < units;) {
+    next_c.fetch<1, 3>();
+    next_a.fetch<0, 2>();
+    next_b.fetch<0, 2>();
+    next_b.fetch<0, 2>();
+    const int64_t stop = u + 8 < units ? u + 8 : units;
+    for (; u < stop; ++u, b += panel.stride) {
+      WordVec w[kVectors];
+#pragma GCC unroll 2
+      for (int v = 0; v < kVectors; ++v) w[v] = load_bits<WordVec>(b + v * kLanes);
+#pragma GCC unroll 16
+      for (int r = 0; r < R; ++r) {
+        const WordVec x = repeat(by_unit ? a[u * kRowsStored + r] : a[r * kBlockUnits + u]);
+#pragma GCC unroll 2
+        for (int v = 0; v < kVectors; ++v) sum[r][v] = Source::multiply_add(sum[r][v], x, w[v]);
+      }
+    }
+  }
+#pragma GCC unroll 16
+  for (int r = 0; r < R; ++r)
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) store(to.p + r * to.stride + v * kLanes, sum[r][v]);
+}
+
+template <class Source, bool by_unit, int R = kRows>
+void tile_of(int64_t rows, const uint32_t* a, Panel b, int64_t units, Sums<const float*> from, Sums<float*> to,
+             const Ahead& next_c, const Ahead& next_a, const Ahead& next_b) {
+  if (rows == R) return tile<Source, by_unit, R>(a, b, units, from, to, next_c, next_a, next_b);
+  if constexpr (R > 1) tile_of<Source, by_unit, R - 1>(rows, a, b, units, from, to, next_c, next_a, next_b);
+}
+
+// A panel's columns from n on of `count` units from u on, b transposed.
+template <class Source>
+void pack_turned(const Product& p, int64_t n, int64_t u, int64_t count, uint32_t* to) {
+  constexpr int step = Source::kStep;
+  const auto* b = static_cast<const typename Source::T*>(p.b);
+  for (int64_t i = 0; i < kPanel && n + i < p.N; i += kLanes) {
+    WordVec r[kLanes];
+    turned<Source>(b + (n + i) * p.K + u * step, p.K, p.N - n - i, p.K - u * step, r);
+    for (int64_t j = 0; j < count; ++j) store_bits(to + j * kPanel + i, r[j]);
+  }
+}
+
+// The same, b as it is: `count` units from p, of which `left` k and `cols` columns exist. The rows after them come
+// next: too many streams for the machine to foresee.
+template <class Source>
+void pack_rows(const Product& p, const typename Source::T* b, int64_t cols, int64_t left, int64_t count, uint32_t* to) {
+  constexpr int step = Source::kStep;
+  constexpr int64_t line = 64 / sizeof(*b);
+  for (int64_t i = 0; i < count; ++i) {
+    const auto* row = b + i * step * p.N;
+    for (int64_t k = 0; k < step && count + i < (left - k + step - 1) / step; ++k)
+      for (int64_t c = 0; c < kPanel; c += line) __builtin_prefetch(row + (count * step + k) * p.N + c, 0, 2);
+    WordVec w[kVectors];
+    across_panel<Source>(row, p.N, left - i * step, cols, w);
+    store_bits(to + i * kPanel, w[0]);
+    store_bits(to + i * kPanel + kLanes, w[1]);
+  }
+}
+
+// Where column n of unit u of a packed b lies.
+template <class Source>
+const uint32_t* packed_at(const Product& p, int64_t n, int64_t u) {
+  const int64_t word = n / kPanelWords * packed_words<Source>(p.K) + u / kWordUnits<Source>;
+  return static_cast<const uint32_t*>(p.b) + word * kPanelWords + n % kPanelWords;
+}
+
+// Columns [cols) of units [units) of op(b), in panels [units, kPanel]; columns beyond N are 0, a copy or not written.
+template <class Source>
+void pack(const Product& p, Range units, Range cols, uint32_t* to) {
+  constexpr int step = Source::kStep, group = kLanes;
+  if (p.packed) {
+    for (int64_t n = cols.begin; n < cols.end; n += kPanel)
+      for (int64_t u = units.begin; u < units.end; ++u, to += kPanel)
+        for (int64_t i = 0; i < kPanel; i += kLanes)
+          store_bits(to + i, unit_of<Source>(load_bits<WordVec>(packed_at<Source>(p, n + i, u)), u % 2));
+    return;
+  }
+  const auto* b = static_cast<const typename Source::T*>(p.b);
+  for (int64_t u = units.begin; u < units.end; u += group) {
+    const int64_t count = u + group < units.end ? group : units.end - u;
+    for (int64_t n = cols.begin; n < cols.end; n += kPanel) {
+      uint32_t* at = to + (n - cols.begin) * units.size() + (u - units.begin) * kPanel;
+      if (p.transpose_b)
+        pack_turned<Source>(p, n, u, count, at);
+      else
+        pack_rows<Source>(p, b + u * step * p.N + n, p.N - n, p.K - u * step, count, at);
+    }
+  }
+}
+
+// One block of units of b packed, against rows [rows) of a and columns [cols) of c.
+template <class Source, class Out>
+struct Block {
+  const Product& p;
+  Range units, rows, cols, next_units, next_cols;  // next: what is packed after this
+  bool first, last;
+  uint32_t *a, *b;
+  float* partial;  // [kBlockRows, kBlockCols], the sums between blocks when c is bf16
+
+  static constexpr bool kWide = sizeof(Out) == sizeof(float);
+
+  // A packed b whose words are units is read where it lies.
+  bool in_place() const { return p.packed && kWordUnits<Source> == 1; }
+  Panel panel_at(int64_t n) const {
+    if (in_place()) return {packed_at<Source>(p, n, units.begin), kPanelWords};
+    return {b + (n - cols.begin) * units.size(), kPanel};
+  }
+
+  void run() const {
+    if (!in_place()) pack<Source>(p, units, cols, b);
+    const int64_t tiles = (rows.size() + kRows - 1) / kRows;
+    for (int64_t t = 0; t < tiles; ++t) {
+      const Range tile{rows.begin + rows.size() * t / tiles, rows.begin + rows.size() * (t + 1) / tiles};
+      copy_rows(tile);
+      for (int64_t n = cols.begin; n < cols.end; n += kPanel) multiply(tile, n);
+    }
+  }
+
+  void copy_rows(Range tile) const {
+    if (!p.transpose_a) {
+      for (int64_t m = tile.begin; m < tile.end; ++m)
+        row_units<Source>(p, m, units.begin, units.end, a + (m - tile.begin) * kBlockUnits);
+      return;
+    }
+    constexpr int step = Source::kStep;
+    const auto* from = static_cast<const typename Source::T*>(p.a);
+    for (int64_t u = units.begin; u < units.end; ++u)
+      for (int64_t m = tile.begin; m < tile.end; m += kLanes)
+        store_bits(a + (u - units.begin) * kRowsStored + m - tile.begin,
+                   Source::across(from + u * step * p.M + m, p.M, p.K - u * step, p.M - m));
+  }
+
+  // The next panel of c, if there is one.
+  Ahead next_c(Range tile, int64_t n) const {
+    const bool more = n + kPanel < cols.end;
+    return {static_cast<const char*>(p.c) + (tile.begin * p.N + n + kPanel) * int64_t(sizeof(Out)),
+            p.N * int64_t(sizeof(Out)), tile.size(), more ? kPanel * int64_t(sizeof(Out)) / 64 : 0};
+  }
+
+  // The rows of a of the next tile, a share with each panel.
+  Ahead next_a(Range tile, int64_t n) const {
+    constexpr int64_t size = sizeof(typename Source::T);
+    const int64_t left = rows.end - tile.end < kRows ? rows.end - tile.end : kRows;
+    if (left <= 0) return {nullptr, 0, 0, 0};
+    const int64_t k0 = units.begin * Source::kStep, count = units.size() * Source::kStep;
+    const int64_t panels = (cols.size() + kPanel - 1) / kPanel, panel = (n - cols.begin) / kPanel;
+    const auto* from = static_cast<const char*>(p.a);
+    if (p.transpose_a) {
+      const int64_t begin = k0 + count * panel / panels, end = k0 + count * (panel + 1) / panels;
+      return {from + ((end < p.K ? begin : k0) * p.M + tile.end + left - 1) * size, p.M * size,
+              end < p.K ? end - begin : 0, 1};
+    }
+    const int64_t lines = count * size / 64;
+    const int64_t begin = lines * panel / panels, end = lines * (panel + 1) / panels;
+    return {from + (tile.end * p.K + k0) * size + begin * 64, p.K * size, left, end - begin};
+  }
+
+  // The next block of b, a share with each panel.
+  Ahead next_b(Range tile, int64_t n) const {
+    if (in_place()) {
+      const int64_t next = next_cols.begin + n - cols.begin, size = rows.size(), units_left = next_units.size();
+      if (next >= next_cols.end) return {nullptr, 0, 0, 0};
+      const int64_t from = next_units.begin + units_left * (tile.begin - rows.begin) / size,
+                    to = next_units.begin + units_left * (tile.end - rows.begin) / size;
+      return {reinterpret_cast<const char*>(packed_at<Source>(p, next, from)), kPanelWords * 4, to - from, kPanel / 16};
+    }
+    if (p.packed || p.transpose_b || next_cols.size() <= 0) return {nullptr, 0, 0, 0};
+    constexpr int64_t size = sizeof(typename Source::T);
+    const int64_t k0 = next_units.begin * Source::kStep, end = next_units.end * Source::kStep;
+    const int64_t count = (end < p.K ? end : p.K) - k0;
+    const int64_t panels = (cols.size() + kPanel - 1) / kPanel, panel = (n - cols.begin) / kPanel;
+    const int64_t done = (tile.begin - rows.begin) * panels + panel * tile.size(), all = rows.size() * panels;
+    const int64_t from = k0 + count * done / all, to = k0 + count * (done + tile.size()) / all;
+    return {static_cast<const char*>(p.b) + (from * p.N + next_cols.begin) * size, p.N * size, to - from,
+            next_cols.size() * size / 64};
+  }
+
+  void multiply(Range tile, int64_t n) const {
+    alignas(64) static constexpr float zeros[kPanel] = {};
+    alignas(64) float local[kRows * kPanel];
+    const int64_t at = tile.begin * p.N + n, left = cols.end - n;
+    auto* c = static_cast<Out*>(p.c) + at;
+    const bool whole = left >= kPanel;
+    Sums<const float*> from{local, kPanel};
+    Sums<float*> to{local, kPanel};
+    if (!kWide && !(first && last))
+      from = {partial + (tile.begin - rows.begin) * kBlockCols + n - cols.begin, kBlockCols};
+    if (!kWide && !last) to = {const_cast<float*>(from.p), from.stride};
+    if constexpr (kWide)
+      if (whole) from = {c, p.N}, to = {c, p.N};
+    if (first && whole && !p.accumulate) {
+      from = p.bias ? Sums<const float*>{p.bias + n, 0} : Sums<const float*>{zeros, 0};
+    } else if (first ? !kWide || !whole || p.bias : kWide && !whole) {
+      from = {local, kPanel};
+      for (int64_t r = 0; r < tile.size(); ++r)
+        for (int64_t i = 0; i < kPanel; i += kLanes)
+          store(local + r * kPanel + i, i >= left ? Vec{}
+                                        : first   ? first_sum<Out>(p, tile.begin + r, n + i)
+                                                  : load_some(c + r * p.N + i, left - i));
+    }
+    const Panel panel = panel_at(n);
+    if (p.transpose_a)
+      tile_of<Source, true>(tile.size(), a, panel, units.size(), from, to, next_c(tile, n), next_a(tile, n),
+                            next_b(tile, n));
+    else
+      tile_of<Source, false>(tile.size(), a, panel, units.size(), from, to, next_c(tile, n), next_a(tile, n),
+                             next_b(tile, n));
+    if (to.p == local)
+      for (int64_t r = 0; r < tile.size(); ++r)
+        for (int64_t i = 0; i < kPanel && i < left; i += kLanes)
+          store_some(c + r * p.N + i, load(local + r * kPanel + i), left - i);
+  }
+};
+
+// Rows [rows) and columns [cols) of c, in blocks of nearly equal size.
+template <class Source, class Out>
+void part(const Product& p, Range rows, Range cols, uint32_t* workspace) {
+  const int64_t units = (p.K + Source::kStep - 1) / Source::kStep;
+  uint32_t* a = workspace;
+  uint32_t* b = a + kBlockUnits * kTileRows;
+  auto* partial = reinterpret_cast<float*>(b + kBlockUnits * kBlockCols);
+  const auto even = [](int64_t size, int64_t most, int64_t multiple) {
+    const int64_t count = (size + most - 1) / most;
+    return count ? ((size + count - 1) / count + multiple - 1) / multiple * multiple : multiple;
+  };
+  const bool keeps_sums = sizeof(Out) < sizeof(float) && units > kBlockUnits;
+  const int64_t block_rows = keeps_sums ? even(rows.size(), kBlockRows, 1) : rows.size();
+  const int64_t block_cols = even(cols.size(), kBlockCols, kPanel), block_units = even(units, kBlockUnits, kLanes);
+  const auto from = [](int64_t begin, int64_t size, int64_t end) {
+    return Range{begin, begin + size < end ? begin + size : end};
+  };
+  const auto more = [&](int64_t u) { return u + block_units < units; };
+  for (int64_t n = cols.begin; n < cols.end; n += block_cols)
+    for (int64_t m = rows.begin; m < rows.end; m += block_rows)
+      for (int64_t u = 0; u < units || u == 0; u += block_units)
+        Block<Source, Out>{p,
+                           from(u, block_units, units),
+                           from(m, block_rows, rows.end),
+                           from(n, block_cols, cols.end),
+                           from(more(u) ? u + block_units : 0, block_units, units),
+                           from(more(u) || m + block_rows < rows.end ? n : n + block_cols, block_cols, cols.end),
+                           u == 0,
+                           !more(u),
+                           a,
+                           b,
+                           partial}
+            .run();
+}
+
+// Threads form a grid over rows and columns of c, chosen for the least work of the busiest.
+struct Grid {
+  int64_t rows, cols;
+};
+Grid grid_of(const Product& p) {
+  constexpr int64_t kPackRows = 12;  // packing a block costs as much as this many rows of products
+  Grid best{1, 1};
+  int64_t least = INT64_MAX;
+  const int64_t panels = (p.N + kPanel - 1) / kPanel, tiles = (p.M + kRows - 1) / kRows;
+  for (int64_t cols = 1; cols <= p.threads && cols <= panels; ++cols) {
+    const int64_t limit = p.threads / cols, rows = limit < tiles ? limit : tiles;
+    const int64_t work = ((panels + cols - 1) / cols) * ((tiles + rows - 1) / rows * kRows + kPackRows);
+    if (work < least) best = {rows, cols}, least = work;
+  }
+  return best;
+}
+
+template <class Source, class Out>
+void run(const Product& p) {
+  const Grid grid = grid_of(p);
+  const int64_t panels = (p.N + kPanel - 1) / kPanel, tiles = (p.M + kRows - 1) / kRows;
+  const int64_t words = blocked_workspace(p) / p.threads / 4;
+  parallel(grid.rows * grid.cols, 1, [&](int64_t begin, int64_t end, int64_t thread) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t row = i / grid.cols, col = i % grid.cols;
+      const auto upto = [](int64_t x, int64_t most) { return x < most ? x : most; };
+      const Range rows{tiles * row / grid.rows * kRows, upto(tiles * (row + 1) / grid.rows * kRows, p.M)};
+      const Range cols{panels * col / grid.cols * kPanel, upto(panels * (col + 1) / grid.cols * kPanel, p.N)};
+      part<Source, Out>(p, rows, cols, static_cast<uint32_t*>(p.workspace) + thread * words);
+    }
+  });
+}
+
+}  // namespace
+
+void blocked(const Product& p) {
+  if (!p.bf16_in)
+    run<PlainF32, float>(p);
+  else if (p.bf16_out)
+    run<Bf16, bf16>(p);
+  else
+    run<Bf16, float>(p);
+}
+
+}  // namespace lithe::kernels::cpu::LITHE_ISA

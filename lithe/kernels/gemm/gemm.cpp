@@ -1,0 +1,135 @@
+#include "lithe/kernels/gemm/gemm.h"
+
+#include "lithe/base/threads.h"
+#include "lithe/kernels/gemm/cpu.h"
+#include "lithe/kernels/gemm/onednn.h"
+#include "lithe/kernels/gemm/reference.h"
+
+namespace lithe::kernels {
+namespace {
+
+void check_args(const GemmArgs& args) {
+  const auto& [a, numbers, c, bias, transpose_a, transpose_b, accumulate, rowwise, packed] = args;
+  check(!packed || (!numbers && packed->data && !integers(packed->format) && packed->by_rows == transpose_b &&
+                    !transpose_a && rowwise),
+        "gemm", "a packed matrix must hold numbers, be packed the way it is read, and stand in place of b");
+  // Of a packed matrix its shape counts here.
+  const Tensor b = packed ? Tensor::outline(packed->shape(), packed->data.dtype()) : numbers;
+  check(a.defined() && b.defined() && c.defined(), "gemm", "a, b and c must be tensors");
+  const Device b_device = packed ? packed->data.device() : b.device();
+  const auto operands = [&, &a = a, &c = c, transpose_a = transpose_a, transpose_b = transpose_b] {
+    return cat("a ", a.dtype(), a.shape(), transpose_a ? " transposed" : "", ", b ", b.dtype(), b.shape(),
+               transpose_b ? " transposed" : "", ", c ", c.dtype(), c.shape());
+  };
+  const bool matrices = a.shape().rank() == 2 && b.shape().rank() == 2 && c.shape().rank() == 2;
+  if (!matrices || a.dim(transpose_a ? 0 : 1) != b.dim(transpose_b ? 1 : 0) || a.dim(transpose_a ? 1 : 0) != c.dim(0) ||
+      b.dim(transpose_b ? 0 : 1) != c.dim(1))
+    fail("gemm", "op(a) must be [M,K], op(b) [K,N] and c [M,N], got ", operands());
+  const bool types =
+      a.dtype() == b.dtype() &&
+      ((a.dtype() == DType::f64 && c.dtype() == DType::f64) || (a.dtype() == DType::f32 && c.dtype() == DType::f32) ||
+       (a.dtype() == DType::bf16 && (c.dtype() == DType::bf16 || c.dtype() == DType::f32)));
+  if (!types)
+    fail("gemm", "types must be f64 x f64 -> f64, f32 x f32 -> f32 or bf16 x bf16 -> bf16 or f32, got ", operands());
+  const DType bias_type = wide_of(c.dtype());
+  if (bias && (bias.shape() != Shape{c.dim(1)} || bias.dtype() != bias_type))
+    fail("gemm", "bias must be ", bias_type, Shape{c.dim(1)}, ", got ", bias.dtype(), bias.shape(), " with ",
+         operands());
+  if (a.device() != c.device() || b_device != c.device() || (bias && bias.device() != c.device()))
+    fail("gemm", "a, b, c and bias must all be on the meta device or none: ", operands());
+}
+
+void run_reference(const Product& product) {
+  const GemmArgs& args = *product.args;
+  const int64_t M = args.c.dim(0), N = args.c.dim(1), K = args.a.dim(args.transpose_a ? 0 : 1);
+  const Tensor b = args.packed ? unpacked(*args.packed) : args.b;
+  const auto run = [&]<class T, class Out, class Bias>(T, Out, Bias) {
+    ref::gemm(args.a.data<T>(), b.data<T>(), args.bias ? args.bias.data<Bias>() : nullptr, args.c.data<Out>(), M, N, K,
+              args.transpose_a, args.transpose_b, args.accumulate);
+  };
+  if (args.c.dtype() == DType::f64)
+    run(double(), double(), double());
+  else if (args.a.dtype() == DType::f32)
+    run(float(), float(), float());
+  else if (args.c.dtype() == DType::f32)
+    run(bf16(), float(), float());
+  else
+    run(bf16(), bf16(), float());
+}
+
+Product product_of(const GemmArgs& args) {
+  return {.args = &args,
+          .M = args.c.dim(0),
+          .N = args.c.dim(1),
+          .K = args.a.dim(args.transpose_a ? 0 : 1),
+          .a = args.a.raw(),
+          .b = args.packed ? args.packed->data.raw() : args.b.raw(),
+          .bias = args.bias && args.bias.dtype() == DType::f32 ? static_cast<const float*>(args.bias.raw()) : nullptr,
+          .c = args.c.raw(),
+          .packed = args.packed != nullptr,
+          .transpose_a = args.transpose_a,
+          .transpose_b = args.transpose_b,
+          .accumulate = args.accumulate,
+          .bf16_in = args.a.dtype() == DType::bf16,
+          .bf16_out = args.c.dtype() == DType::bf16,
+          .threads = threads()};
+}
+
+const char* refuse_f64(const Product& p) {
+  return p.args->c.dtype() == DType::f64 ? "f64 runs on the reference" : nullptr;
+}
+
+const char* refuse_skinny(const Product& p) {
+  if (p.M > kSkinnyRows) return "too many rows";
+  return refuse_f64(p);
+}
+
+// Where `blocked` was measured to be faster than oneDNN 2.6, on avx512: the input gradient of a vocabulary, and
+// gradients of weights that are wide, or that have a row for each word.
+bool faster_blocked(const Product& p) {
+  if (usable_isa() < Isa::avx512 || p.transpose_b) return false;
+  if (!p.transpose_a) return p.K >= 8192;
+  return (p.N >= 1536 && p.N >= 2 * p.M) || (p.M >= 16384 && (p.bf16_in || p.K <= 512));
+}
+
+const char* refuse_onednn(const Product& p) {
+  if (p.args->rowwise) return "no promise that a row has the same bits in any batch";
+  if (faster_blocked(p)) return "slower than blocked for these sizes";
+  return onednn_refuses(*p.args);
+}
+
+void run_onednn(const Product& p) { onednn_gemm(*p.args, p.workspace); }
+
+int64_t workspace_of(const Product& p) {
+  if (reference_only() || refuse_f64(p)) return 0;
+  if (!refuse_skinny(p)) return skinny_workspace(p.M, p.K);
+  if (!refuse_onednn(p)) return onednn_workspace(*p.args);
+  return blocked_workspace(p);
+}
+
+}  // namespace
+
+Cost cost(const GemmArgs& args) {
+  const double K = double(args.a.dim(args.transpose_a ? 0 : 1));
+  return {2 * double(args.c.numel()) * K,
+          double(args.a.bytes() + (args.packed ? args.packed->bytes() : args.b.bytes()) +
+                 (args.accumulate ? 2 : 1) * args.c.bytes() + (args.bias ? args.bias.bytes() : 0))};
+}
+
+void gemm(const GemmArgs& args) {
+  check_args(args);
+  if (args.c.numel() == 0) return;
+  Product product = product_of(args);
+  // On meta tensors too, so that the planned peak is the real one.
+  const MemoryScope scope(MemoryClass::workspace);
+  const Tensor workspace = empty({workspace_of(product)}, DType::u8, args.c.device());
+  product.workspace = workspace.raw();
+  run_kernel<Product>("gemm", args.c.is_meta(),
+                      {LITHE_CPU_LIST(skinny, refuse_skinny),
+                       {"onednn", Isa::generic, refuse_onednn, run_onednn},
+                       LITHE_CPU_LIST(blocked, refuse_f64),
+                       {"ref", Isa::generic, nullptr, run_reference}},
+                      product);
+}
+
+}  // namespace lithe::kernels

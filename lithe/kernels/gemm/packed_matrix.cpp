@@ -1,0 +1,185 @@
+#include "lithe/kernels/gemm/packed_matrix.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "lithe/base/threads.h"
+
+namespace lithe::kernels {
+namespace {
+
+constexpr int64_t kPanel = PackedMatrix::kPanel, kUnit = PackedMatrix::kUnit;
+constexpr const char* kPack = "packed matrix";
+
+void check_parts(const PackedMatrix& m, const QuantizedTensors& t) {
+  const auto expect = [&](const char* what, const Tensor& got, DType type, const Shape& shape) {
+    check(got.defined() && got.dtype() == type && got.shape() == shape, kPack, "'", m.name, "': the ", what,
+          " must be ", type, shape, " for ", name_of(m.format), " weights ", m.shape(), ", got ", got);
+  };
+  if (m.format == PackedFormat::int8) {
+    expect("values", t.values, DType::i8, {m.outputs, m.inputs});
+    expect("scales", t.scales, DType::f32, {m.outputs});
+  } else {
+    expect("values", t.values, DType::u8, {m.outputs, m.groups() * m.group / 2});
+    expect("scales", t.scales, DType::bf16, {m.outputs, m.groups()});
+  }
+  for (int64_t i = 0; i < t.scales.numel(); ++i)
+    check(std::isfinite(value_at(t.scales, i)), kPack, "'", m.name, "': scale ", i,
+          " is not finite; the file is damaged");
+}
+
+void pack_int8(const PackedMatrix& m, const QuantizedTensors& t) {
+  const auto* from = t.values.data<int8_t>();
+  auto* data = m.data.data<uint8_t>();
+  parallel_for(m.panels(), 1, [&](int64_t begin, int64_t end, int) {
+    for (int64_t p = begin; p < end; ++p)
+      for (int64_t i = 0; i < kPanel; ++i) {
+        const int64_t n = p * kPanel + i;
+        uint8_t* to = data + p * m.panel_bytes() + i * kUnit;
+        for (int64_t k = 0; k < m.units() * kUnit; ++k)
+          to[k / kUnit * kPanel * kUnit + k % kUnit] =
+              uint8_t((n < m.outputs && k < m.inputs ? from[n * m.inputs + k] : 0) + 128);
+      }
+  });
+  fill_zero(m.scales);
+  for (int64_t n = 0; n < m.outputs; ++n) m.scales.data<float>()[n] = t.scales.data<float>()[n];
+  for (int64_t i = 0; i < t.values.numel(); ++i)
+    check(from[i] != -128, kPack, "'", m.name, "': value ", i, " is -128, outside [-127, 127]; the file is damaged");
+}
+
+void pack_int4(const PackedMatrix& m, const QuantizedTensors& t) {
+  const int64_t row_bytes = m.groups() * m.group / 2;
+  const auto* from = t.values.data<uint8_t>();
+  const auto* scales = t.scales.data<bf16>();
+  auto* data = m.data.data<uint8_t>();
+  parallel_for(m.panels(), 1, [&](int64_t begin, int64_t end, int) {
+    for (int64_t p = begin; p < end; ++p)
+      for (int64_t i = 0; i < kPanel; ++i) {
+        const int64_t n = p * kPanel + i;
+        const auto nibble = [&](int64_t k) -> unsigned {
+          if (n >= m.outputs || k >= m.inputs) return 8;
+          return from[n * row_bytes + k / 2] >> (k % 2 ? 4 : 0) & 15;
+        };
+        for (int64_t g = 0; g < m.groups(); ++g) {
+          uint8_t* group = data + p * m.panel_bytes() + g * m.group_bytes();
+          for (int64_t pair = 0; pair < m.group / 8; ++pair)
+            for (int64_t j = 0; j < kUnit; ++j) {
+              const int64_t k = g * m.group + pair * 8 + j;
+              group[pair * kPanel * kUnit + i * kUnit + j] = uint8_t(nibble(k) | nibble(k + kUnit) << 4);
+            }
+          reinterpret_cast<bf16*>(group + kPanel * m.group / 2)[i] =
+              n < m.outputs ? scales[n * m.groups() + g] : bf16(0);
+        }
+      }
+  });
+}
+
+}  // namespace
+
+const char* name_of(PackedFormat format) {
+  constexpr const char* names[] = {"f32", "bf16", "int8", "int4"};
+  return names[int(format)];
+}
+
+void allocate(PackedMatrix& m, Device device) {
+  check(!integers(m.format) && m.outputs >= 1 && m.inputs >= 1 && !m.group, kPack, "'", m.name,
+        "' must be a matrix of numbers with outputs and inputs, got ", name_of(m.format), m.shape());
+  const DType type = m.format == PackedFormat::f32 ? DType::f32 : DType::bf16;
+  m.data = empty({m.panels() * m.panel_bytes() / size_of(type)}, type, device);
+}
+
+namespace {
+
+// Where the number at (output, input) lies in data.
+int64_t place(const PackedMatrix& m, int64_t output, int64_t input) {
+  const int64_t step = m.unit_inputs();
+  return ((output / kPanel * m.units() + input / step) * kPanel + output % kPanel) * step + input % step;
+}
+
+// Part of a matrix of numbers: outputs [n0, n1) and inputs [k0, k1), the strides of both in `from`.
+struct Piece {
+  int64_t n0, n1, n_stride, k0, k1, k_stride;
+};
+
+template <class To, class From>
+void pack_piece(const PackedMatrix& m, const Piece& piece, const From* from) {
+  const int64_t n0 = piece.n0, n1 = piece.n1, n_stride = piece.n_stride;
+  const int64_t k0 = piece.k0, k1 = piece.k1, k_stride = piece.k_stride;
+  const int64_t step = m.unit_inputs(), first_panel = n0 / kPanel;
+  // What ends the matrix also fills its padding.
+  const int64_t n_end = n1 == m.outputs ? m.panels() * kPanel : n1, k_end = k1 == m.inputs ? m.units() * step : k1;
+  To* data = m.data.data<To>();
+  parallel_for((n_end + kPanel - 1) / kPanel - first_panel, 1, [&](int64_t begin, int64_t end, int) {
+    for (int64_t p = first_panel + begin; p < first_panel + end; ++p)
+      for (int64_t k = k0; k < k_end; ++k) {
+        To* to = data + place(m, p * kPanel, k);
+        for (int64_t n = std::max(n0, p * kPanel); n < std::min(n_end, (p + 1) * kPanel); ++n)
+          to[n % kPanel * step] =
+              n < m.outputs && k < m.inputs ? To(float(from[(n - n0) * n_stride + (k - k0) * k_stride])) : To(0.0f);
+      }
+  });
+}
+
+}  // namespace
+
+void pack_rows(const PackedMatrix& m, int64_t first, const Tensor& rows) {
+  check(m.data && !integers(m.format) && rows.shape().rank() == 2 && rows.cols() == m.shape()[1] && first >= 0 &&
+            first + rows.rows() <= m.shape()[0],
+        kPack, "'", m.name, "' ", m.shape(), " has no place for rows ", rows.shape(), " at ", first);
+  if (m.data.is_meta()) return;
+  const int64_t end = first + rows.rows();
+  const Piece piece =
+      m.by_rows ? Piece{first, end, m.inputs, 0, m.inputs, 1} : Piece{0, m.outputs, 1, first, end, m.outputs};
+  const auto pack = [&]<class To, class From>(To, From) { pack_piece<To>(m, piece, rows.data<From>()); };
+  const bool wide = m.format == PackedFormat::f32;
+  check(rows.dtype() == DType::f32 || rows.dtype() == DType::bf16, kPack, "'", m.name,
+        "': rows must be f32 or bf16, got ", rows.dtype());
+  if (rows.dtype() == DType::f32)
+    wide ? pack(float(), float()) : pack(bf16(), float());
+  else
+    wide ? pack(float(), bf16()) : pack(bf16(), bf16());
+}
+
+Tensor unpacked(const PackedMatrix& m) {
+  const Tensor out = empty(m.shape(), m.data.dtype());
+  for (int64_t n = 0; n < m.outputs; ++n)
+    for (int64_t k = 0; k < m.inputs; ++k)
+      set_value(out, m.by_rows ? n * m.inputs + k : k * m.outputs + n, value_at(m.data, place(m, n, k)));
+  return out;
+}
+
+void pack(PackedMatrix& m, const QuantizedTensors& tensors) {
+  check(m.outputs >= 1 && m.inputs >= 1, kPack, "'", m.name, "' must have outputs and inputs, got ", m.shape());
+  check(integers(m.format), kPack, "'", m.name, "' holds ", name_of(m.format), " numbers, not integers");
+  check(m.format == PackedFormat::int8 ? m.group == 0 : m.group == 32 || m.group == 64, kPack, "'", m.name,
+        "': the group size must be 32 or 64 for int4 weights and 0 for int8, got ", m.group, " for ",
+        name_of(m.format));
+  // A sum of 127 * 127 a term must fit 32 bits.
+  check(m.inputs <= 133'000, kPack, "'", m.name, "' has ", m.inputs, " inputs; at most 133000 can be summed");
+  const Device device = tensors.values ? Device::cpu : Device::meta;
+  m.data = empty({m.panels() * m.panel_bytes()}, DType::u8, device);
+  if (!m.group) m.scales = empty({m.panels() * kPanel}, DType::f32, device);
+  if (device == Device::meta) return;
+  check_parts(m, tensors);
+  if (m.format == PackedFormat::int8)
+    pack_int8(m, tensors);
+  else
+    pack_int4(m, tensors);
+}
+
+int quantized_value(const PackedMatrix& m, int64_t output, int64_t input) {
+  const uint8_t* panel = m.data.data<uint8_t>() + output / kPanel * m.panel_bytes();
+  const int64_t i = output % kPanel, j = input % kUnit;
+  if (!m.group) return panel[(input / kUnit * kPanel + i) * kUnit + j] - 128;
+  const int64_t in_group = input % m.group;
+  const uint8_t byte = panel[input / m.group * m.group_bytes() + (in_group / 8 * kPanel + i) * kUnit + j];
+  return (in_group % 8 < kUnit ? byte & 15 : byte >> 4) - 8;
+}
+
+float quantized_scale(const PackedMatrix& m, int64_t output, int64_t input) {
+  if (!m.group) return m.scales.data<float>()[output];
+  const uint8_t* group = m.data.data<uint8_t>() + output / kPanel * m.panel_bytes() + input / m.group * m.group_bytes();
+  return reinterpret_cast<const bf16*>(group + kPanel * m.group / 2)[output % kPanel];
+}
+
+}  // namespace lithe::kernels
