@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "lithe/base/stop.h"
+#include "lithe/kernels/optimizer/optimizer.h"
 #include "lithe/kernels/quantized_product/quantized_product.h"
 #include "lithe/model/packable.h"
 #include "lithe/model/quantized_weights.h"
@@ -50,6 +51,8 @@ std::unique_ptr<Model> quantize_model(const Model& model, const QuantizeOptions&
   std::set<std::string> integers;
   for (const Parameter& p : model.parameters().all()) {
     const Tensor& w = p.master.value();
+    check(kernels::all_finite(w), "quantize", "'", p.name,
+          "' must hold finite numbers alone, and it does not; take other weights (--from)");
     const auto found = able.find(p.name);
     QuantizedLayer layer{p.name, w.shape(), "kept", w.bytes(), w.bytes(), 0, {}};
     if (found == able.end()) {

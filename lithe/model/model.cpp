@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "lithe/base/json.h"
+#include "lithe/base/log.h"
 #include "lithe/model/quantized_weights.h"
 #include "lithe/model/safetensors.h"
 #include "lithe/ops/basic.h"
@@ -200,6 +201,10 @@ void load(Model& model, const Path& file, bool with_head) {
     else
       in.read(p.name, p.master.value());
   model.parameters().refresh_shadows();
+  std::string left;
+  for (const auto& [name, entry] : in.entries())
+    if (!wanted(name)) left += (left.empty() ? "" : ", ") + name;
+  if (!left.empty()) log_info("not taken over from '", file.string(), "', the head begins anew: ", left);
 }
 
 }  // namespace
@@ -218,7 +223,7 @@ void save_config(const ModelConfig& config, const Path& file) {
 }
 
 ModelConfig load_config(const Path& file) {
-  Node node = parse_json_node(read_file(file), file.string());
+  Node node = parse_json_node(read_file(file, uint64_t(1) << 26), file.string());
   const Node* type = node.find("model_type");
   check(type && type->text() == "lithe", "load", "'", file.string(), "' is not a lithe config.json (model_type is ",
         type ? type->text() : "missing", ")");

@@ -1,6 +1,7 @@
 #include "lithe/recipe/recipe.h"
 
 #include <algorithm>
+#include <map>
 
 #include "lithe/base/error.h"
 #include "lithe/nn/registry.h"
@@ -24,6 +25,18 @@ void Recipe::fields(Fields& f) {
 
 namespace {
 
+// Options of parts, and the first part that has each: "heads 'gqa'".
+const std::map<std::string, std::string>& part_with_option() {
+  static const std::map<std::string, std::string> found = [] {
+    std::map<std::string, std::string> out;
+    for (const auto* part : Registry::instance().all())
+      for (const FieldDoc& option : part->describe())
+        out.try_emplace(option.path, cat(part->slot, " '", part->name, "'"));
+    return out;
+  }();
+  return found;
+}
+
 // A key at the wrong place is common (learning_rate at the top level, num_attention_heads in `model`): say where it
 // belongs.
 void refuse_misplaced(const std::string& key, const Mark& mark, const std::string& section,
@@ -33,11 +46,8 @@ void refuse_misplaced(const std::string& key, const Mark& mark, const std::strin
     if (doc.path.ends_with("." + key))
       fail_usage("recipe", to_string(mark), ": '", key, "' belongs in section '",
                  doc.path.substr(0, doc.path.size() - key.size() - 1), "', not ", here);
-  for (const auto* part : Registry::instance().all())
-    for (const FieldDoc& option : part->describe())
-      if (option.path == key)
-        fail_usage("recipe", to_string(mark), ": '", key, "' is an option of ", part->slot, " '", part->name,
-                   "', not a key ", here);
+  if (const auto part = part_with_option().find(key); part != part_with_option().end())
+    fail_usage("recipe", to_string(mark), ": '", key, "' is an option of ", part->second, ", not a key ", here);
 }
 
 // The section model of a pre-trained run, under what the recipe says of its own; a task's head where it names none.

@@ -106,6 +106,10 @@ TrainingData batches_of_text(Dataset dataset, const Recipe& recipe) {
   const auto batches = [&](const TokenStore& store, uint64_t seed, bool shuffle) -> std::unique_ptr<BatchSource> {
     auto rows = std::make_unique<BatchOrder>(store, recipe.data.sequence_length, train.micro_batch_tokens(), seed,
                                              shuffle, frame);
+    if (const int64_t have = rows->rows_per_epoch(), take = train.micro_batch_tokens(); shuffle && have < take)
+      log_warning("the training text has ", have, " tokens and a batch takes ", take, ": each batch passes over it ",
+                  (take + have - 1) / have,
+                  " times, and counts as one epoch; lower train.batch_tokens or give more text");
     if (clm) return rows;
     return with_objective(std::move(rows), train, out.tokenizer, seed);
   };

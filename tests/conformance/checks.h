@@ -11,6 +11,9 @@ namespace lithe::conformance {
 std::string check_gradients_alone(const PartCase& part, bool causal = true);
 /// The gradient of the model's loss in every parameter tensor along a random direction.
 std::string check_gradients_in_model(const PartCase& c);
+/// `gradient_of` each parameter agrees with differences of `value` along a random direction, in f64.
+std::string check_slopes(Parameters& parameters, const std::function<double()>& value,
+                         const std::function<std::vector<double>(const Parameter&)>& gradient_of);
 /// Every parameter has a gradient that is not zero in one of the small models that take the part. (Not in all: a shift
 /// of all keys, say, changes nothing unless positions turn them.)
 std::string check_no_idle_parameters(const PartCase& part);

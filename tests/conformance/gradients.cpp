@@ -14,6 +14,32 @@ std::string check_gradients_alone(const PartCase& part, bool causal) {
   return error <= kGradientError ? "" : cat("relative error ", error, ": ", where);
 }
 
+std::string check_slopes(Parameters& parameters, const std::function<double()>& value,
+                         const std::function<std::vector<double>(const Parameter&)>& gradient_of) {
+  for (Parameter& p : parameters.all()) {
+    const Tensor x = p.master.value(), old = clone(x);
+    const std::vector<double> gradient = gradient_of(p);
+    const Tensor direction = kit::normal(x.shape(), DType::f64, 9);
+    double slope = 0, size = 0, length = 0;
+    for (int64_t i = 0; i < x.numel(); ++i) {
+      slope += gradient[size_t(i)] * value_at(direction, i);
+      size += gradient[size_t(i)] * gradient[size_t(i)];
+      length += value_at(direction, i) * value_at(direction, i);
+    }
+    const auto moved = [&](double step) {
+      for (int64_t i = 0; i < x.numel(); ++i)
+        set_value(x, i, value_at(old, i) + step * value_at(direction, i) / std::sqrt(length));
+      return value();
+    };
+    const double numeric = (moved(1e-5) - moved(-1e-5)) / 2e-5;
+    copy_into(x, old);
+    slope /= std::sqrt(length);
+    if (!(std::abs(numeric - slope) <= kGradientError * std::max(1.0, std::sqrt(size))))
+      return cat(p.name, ": slope ", slope, " along a random direction, differences ", numeric);
+  }
+  return "";
+}
+
 std::string check_gradients_in_model(const PartCase& c) {
   const auto model = build(c, DType::f64, DType::f64);
   const kit::Batch batch = kit::random_batch({4, 1, 6}, model->config(), 5);
@@ -25,28 +51,7 @@ std::string check_gradients_in_model(const PartCase& c) {
     const Rehearsal training;  // what is differentiated is the training pass, auxiliary losses included
     return value_at(kit::loss(*model, batch, labels, 0.1, 1 / double(sums.labels)).value(), 0);
   };
-  for (Parameter& p : model->parameters().all()) {
-    const Tensor x = p.master.value(), old = clone(x);
-    const std::vector<double>& gradient = exact.at("gradient of " + p.name);
-    const Tensor direction = kit::normal(x.shape(), DType::f64, 9);
-    double slope = 0, size = 0, length = 0;
-    for (int64_t i = 0; i < x.numel(); ++i) {
-      slope += gradient[size_t(i)] * value_at(direction, i);
-      size += gradient[size_t(i)] * gradient[size_t(i)];
-      length += value_at(direction, i) * value_at(direction, i);
-    }
-    const auto moved = [&](double step) {
-      for (int64_t i = 0; i < x.numel(); ++i)
-        set_value(x, i, value_at(old, i) + step * value_at(direction, i) / std::sqrt(length));
-      return loss();
-    };
-    const double numeric = (moved(1e-5) - moved(-1e-5)) / 2e-5;
-    copy_into(x, old);
-    slope /= std::sqrt(length);
-    if (!(std::abs(numeric - slope) <= kGradientError * std::max(1.0, std::sqrt(size))))
-      return cat(p.name, ": slope ", slope, " along a random direction, differences ", numeric);
-  }
-  return "";
+  return check_slopes(model->parameters(), loss, [&](const Parameter& p) { return exact.at("gradient of " + p.name); });
 }
 
 std::string check_no_idle_parameters(const PartCase& part) {
