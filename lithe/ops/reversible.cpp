@@ -9,11 +9,13 @@ namespace {
 
 using Results = std::vector<std::vector<Var>>;
 
+bool adds(const std::vector<Var>& made) { return !made.empty() && made[0].defined(); }
+
 // Both streams after the steps; `results` receives each step's, without what it added.
 Streams run(const std::vector<ReversibleStep>& steps, Streams x, Results& results) {
   for (const ReversibleStep& f : steps) {
     std::vector<Var> made = f ? f(x.read) : std::vector<Var>{};
-    x = {x.read, made.empty() ? x.other : add(x.other, made[0])};
+    x = {x.read, adds(made) ? add(x.other, made[0]) : x.other};
     if (!made.empty()) made.erase(made.begin());
     results.push_back(std::move(made));
   }
@@ -29,19 +31,19 @@ struct Back {
 Back undo(const ReversibleStep& f, Back y, std::vector<Tensor> dothers, const std::vector<Var>& outside, Grads& g) {
   auto slot = std::make_shared<GradSlot>(
       GradSlot{std::move(y.dother), y.other.shape(), y.other.dtype(), y.other.device(), false});
-  const Tensor x1 = empty_like(y.read);
-  {
-    Tape tape;
-    const Piece piece(Piece::Mode::replace, outside);
-    std::vector<Var> made;
-    if (f) made = f(Var(y.other, slot));
-    if (made.empty()) return {y.read, y.other, y.dread, slot->grad};
+  if (!f) return {y.read, y.other, y.dread, slot->grad};
+  Tape tape;
+  const Piece piece(Piece::Mode::replace, outside);
+  const std::vector<Var> made = f(Var(y.other, slot));
+  Tensor x1 = y.read;
+  if (adds(made)) {
+    x1 = empty_like(y.read);
     kernels::add({.a = y.read, .b = made[0].value(), .out = x1, .beta = -1});
-    y.read = Tensor();
-    dothers.insert(dothers.begin(), y.dread);
-    tape.backward(made, std::move(dothers));
-    piece.give_back(g);
   }
+  y.read = Tensor();
+  if (!made.empty()) dothers.insert(dothers.begin(), adds(made) ? y.dread : Tensor());
+  tape.backward(made, std::move(dothers));
+  piece.give_back(g);
   return {x1, y.other, y.dread, slot->grad};
 }
 

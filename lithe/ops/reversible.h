@@ -15,7 +15,7 @@ struct Streams {
 
 /// f(x): what is added, of the shape of x (another dtype is converted), then any other results, which reversible() gives
 /// out. As with recompute() it must be a pure function of x, of what it takes from_outside() and of parameters, with
-/// equally many results each time. Empty, or without results: adds nothing.
+/// equally many results each time. Empty, without results, or with an undefined first one: adds nothing.
 using ReversibleStep = std::function<std::vector<Var>(const Var& x)>;
 
 /// (x1, x2) -> (x2, x1 + f(x2)) for each step in turn; two of them are y1 = x1 + F(x2), y2 = x2 + G(y1). Only the last

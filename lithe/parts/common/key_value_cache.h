@@ -21,6 +21,7 @@ class KeyValueCache final : public State {
     bool shared = false;  // values are the keys
     int64_t heads = 1;
     int64_t reach = 0;  // no query sees a key so far before it; 0: all may be seen
+    bool differentiable = false;  // State::differentiable(): the mixer that owns it sees to that
   };
   KeyValueCache(const StateShape& shape, const Columns& columns);
 
@@ -51,8 +52,7 @@ class KeyValueCache final : public State {
   /// With a reach, only while the rows that the last of the kept tokens saw are there.
   bool truncates() const override { return columns_.reach == 0; }
   void truncate(int64_t sequence, int64_t tokens) override;
-  /// Mixers that use it give rows that follow their gradients.
-  bool differentiable() const override { return true; }
+  bool differentiable() const override { return columns_.differentiable; }
   NamedTensors save() const override;
   void restore(const NamedTensors& kept) override;
 

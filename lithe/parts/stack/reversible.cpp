@@ -37,10 +37,8 @@ class Reversible final : public Stack {
         notes.push_back(first);
         steps.push_back([this, &layers, i, sub, sequences = x.sequences, pass, first](const Var& rows) {
           const Pass mine = first.has_notes() ? pass.apart(i) : first;
-          const Var change = layers.change(i, sub, {cast(rows, compute_), sequences}, mine);
-          if (!change.defined()) return std::vector<Var>{};
-          std::vector<Var> out = mine.noted();
-          out.insert(out.begin(), change);
+          std::vector<Var> out{layers.change(i, sub, {cast(rows, compute_), sequences}, mine)};
+          for (const Var& noted : mine.noted()) out.push_back(noted);
           return out;
         });
       }
