@@ -11,17 +11,6 @@ using Results = std::vector<std::vector<Var>>;
 
 bool adds(const std::vector<Var>& made) { return !made.empty() && made[0].defined(); }
 
-// Both streams after the steps; `results` receives each step's, without what it added.
-Streams run(const std::vector<ReversibleStep>& steps, Streams x, Results& results) {
-  for (const ReversibleStep& f : steps) {
-    std::vector<Var> made = f ? f(x.read) : std::vector<Var>{};
-    x = {x.read, adds(made) ? add(x.other, made[0]) : x.other};
-    if (!made.empty()) made.erase(made.begin());
-    results.push_back(std::move(made));
-  }
-  return x;
-}
-
 // Values of two streams, and their gradients, on the way back.
 struct Back {
   Tensor other, read, dother, dread;
@@ -49,6 +38,17 @@ Back undo(const ReversibleStep& f, Back y, std::vector<Tensor> dothers, const st
 
 }  // namespace
 
+Streams run_steps(const std::vector<ReversibleStep>& steps, Streams x, Results* others) {
+  if (others) others->clear();
+  for (const ReversibleStep& f : steps) {
+    std::vector<Var> made = f ? f(x.read) : std::vector<Var>{};
+    x = {x.read, adds(made) ? add(x.other, made[0]) : x.other};
+    if (!made.empty()) made.erase(made.begin());
+    if (others) others->push_back(std::move(made));
+  }
+  return x;
+}
+
 Streams reversible(const std::vector<ReversibleStep>& steps, Streams x, Results* others) {
   check(x.other.shape() == x.read.shape() && x.other.dtype() == x.read.dtype(), "reversible",
         "both streams must have one shape and dtype, got ", x.other.shape(), " ", x.other.dtype(), " and ",
@@ -56,16 +56,14 @@ Streams reversible(const std::vector<ReversibleStep>& steps, Streams x, Results*
   Results results;
   if (!Tape::current() || !(x.other.needs_grad() || x.read.needs_grad())) {
     const Piece piece(Piece::Mode::gather);
-    x = run(steps, std::move(x), results);
-    if (others) *others = std::move(results);
-    return x;
+    return run_steps(steps, std::move(x), others);
   }
   std::vector<GradRef> refs{x.other.ref(), x.read.ref()};
   std::vector<Var> outside;
   {
     const Rehearsal first_pass;
     const Piece piece(Piece::Mode::notice);
-    x = run(steps, std::move(x), results);
+    x = run_steps(steps, std::move(x), &results);
     outside = piece.outside();
   }
   for (const Var& read : outside) refs.push_back(read.ref());

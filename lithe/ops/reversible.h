@@ -25,4 +25,8 @@ using ReversibleStep = std::function<std::vector<Var>(const Var& x)>;
 Streams reversible(const std::vector<ReversibleStep>& steps, Streams x,
                    std::vector<std::vector<Var>>* others = nullptr);
 
+/// The same results with everything kept, as any other operations: for steps that cannot run again.
+Streams run_steps(const std::vector<ReversibleStep>& steps, Streams x,
+                  std::vector<std::vector<Var>>* others = nullptr);
+
 }  // namespace lithe

@@ -1,8 +1,6 @@
 // The planned peak is the measured one, to the byte.
 #include "lithe/train/plan.h"
 
-#include <chrono>
-
 #include "tests/train/run_kit.h"
 
 namespace lithe {
@@ -148,25 +146,6 @@ TEST(Plan, ReadsSizes) {
     EXPECT_EQ(kit::coded_error_of([&] { parse_bytes(bad); }).substr(0, 2), "2 ") << bad;
   EXPECT_EQ(format_bytes(1536), "1.5 KiB");
   EXPECT_EQ(format_bytes(7), "7 B");
-}
-
-// Entries of costs and parameters were found by looking at all before: 1,000 layers took 13 times what 300 took.
-TEST(Plan, ItsTimeGrowsWithTheLayersAndNoFaster) {
-  const kit::TrainKit kit;
-  const auto seconds = [&](int layers) {
-    double best = 1e30;
-    for (int i = 0; i < 2; ++i) {
-      const TrainRun run = kit.run(cat("{vocab_size: 257, hidden_size: 8, num_hidden_layers: ", layers,
-                                       ", mixer: {type: attention, num_attention_heads: 2}}"),
-                                   "{sequence_length: 16}", "{max_steps: 1, batch_tokens: 64}");
-      const auto start = std::chrono::steady_clock::now();
-      plan_training(run.model, run.train, {.sequence_length = 16, .evaluation = {}, .training = {}}, false);
-      best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
-    }
-    return best;
-  };
-  const double few = seconds(150), many = seconds(1200);
-  EXPECT_LT(many, 24 * few) << "8 times the layers, " << many << " s after " << few;
 }
 
 }  // namespace

@@ -49,7 +49,8 @@ class Reversible final : public Stack {
       pass.set_embedded(reshape(read, read.shape()));
     }
     std::vector<std::vector<Var>> noted;
-    const Streams y = reversible(steps, start, &noted);
+    // What a state has read it cannot read again.
+    const Streams y = pass.state() ? run_steps(steps, start, &noted) : reversible(steps, start, &noted);
     for (size_t i = 0; i < notes.size(); ++i) pass.take(notes[i], noted[i], 0);
     return {end(y), x.sequences};
   }
