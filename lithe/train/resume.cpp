@@ -7,6 +7,7 @@
 #include "lithe/base/log.h"
 #include "lithe/base/machine.h"
 #include "lithe/base/threads.h"
+#include "lithe/recipe/recipe.h"
 #include "lithe/train/checkpoint.h"
 
 namespace lithe {
@@ -56,9 +57,9 @@ void remove_leftovers(const Path& directory) {
   std::filesystem::remove(directory / "model.safetensors.linking", ignored);
 }
 
-void check_same(const Path& file, const Node& now, bool fits) {
+void check_same(const Path& run, const Node& now, bool fits) {
   std::map<std::string, std::string> before, after;
-  flatten(parse_yaml(read_file(file), file.string()), "", before);
+  flatten(stored_recipe(run), "", before);
   flatten(now, "", after);
   std::string differences;
   for (const auto& [key, value] : before) after.try_emplace(key);
@@ -68,7 +69,8 @@ void check_same(const Path& file, const Node& now, bool fits) {
       differences += cat(differences.empty() ? "" : ", ", key, " was ", before[key].empty() ? "unset" : before[key],
                          " and is now ", value.empty() ? "unset" : value);
   check_usage(differences.empty(), "resume", "the recipe differs from the run's: ", differences,
-              "; resume with the run's own recipe (", file.string(), ") or choose another --out");
+              "; resume with the run's own recipe (", (run / "resolved_recipe.yaml").string(),
+              ") or choose another --out");
 }
 
 }  // namespace
@@ -84,7 +86,7 @@ Path open_run(const Path& run, bool resume, const Node& recipe, bool fits) {
   const bool used = std::filesystem::exists(recipe_file);
   check_usage(resume || !used, "train", "'", run.string(),
               "' already holds a run; give --resume to continue it, or another --out");
-  if (resume && used) check_same(recipe_file, recipe, fits);
+  if (resume && used) check_same(run, recipe, fits);
   if (resume && checkpoint.empty()) log_info("no checkpoint in '", run.string(), "' yet: starting from the beginning");
   return checkpoint;
 }

@@ -4,10 +4,8 @@
 
 namespace lithe {
 
-// spec: train.nll | objective | teacher-forced cross-entropy of the next token (clm), with label smoothing | TB
-// Eq 6.12, 6.1.7
-LossSums accumulate_gradients(const Model& model, const std::vector<DeviceBatch>& micro_batches,
-                              const TrainConfig& config, int64_t step) {
+LossSums accumulate_gradients(const Model& model, const Objective& objective,
+                              const std::vector<DeviceBatch>& micro_batches, const TrainConfig& config, int64_t step) {
   int64_t labelled = 0;
   for (const DeviceBatch& batch : micro_batches) labelled += batch.labelled;
   const double scale = 1 / double(std::max<int64_t>(labelled, 1));
@@ -17,12 +15,8 @@ LossSums accumulate_gradients(const Model& model, const std::vector<DeviceBatch>
     step_context() = {uint64_t(config.seed), uint64_t(step) * micro_batches.size() + i};
     Tape tape;
     LossSums sums;
-    const Var loss = model.loss_of(rows_of(model, batch), batch.predicted,
-                                   {.sequences = batch.sequences,
-                                    .labels = batch.labels,
-                                    .smoothing = config.label_smoothing,
-                                    .scale = scale,
-                                    .sums = &sums});
+    const Var loss = objective.loss(model, rows_of(model, batch), batch.targets(),
+                                    {.smoothing = config.label_smoothing, .scale = scale, .sums = &sums});
     tape.backward(loss);
     total += sums;
   }
