@@ -66,7 +66,7 @@ function(lithe_kernels)
   endif()
 endfunction()
 
-# Parts register by file name: parts/<slot>/<name>.cpp defines void register_<slot>_<name>(Registry&),
+# Parts register by file name, those of parts/common excepted: parts/<slot>/<name>.cpp defines void register_<slot>_<name>(Registry&),
 # and the list of calls is generated here. A missing definition is a link error. Slots named after APART are built by
 # lithe_parts_apart().
 function(lithe_parts)
@@ -78,6 +78,9 @@ function(lithe_parts)
     get_filename_component(name ${source} NAME_WE)
     get_filename_component(directory ${source} DIRECTORY)
     get_filename_component(slot ${directory} NAME)
+    if(slot STREQUAL common)  # what parts share
+      continue()
+    endif()
     string(APPEND declarations "void register_${slot}_${name}(Registry&);\n")
     string(APPEND calls "    register_${slot}_${name}(*made);\n")
   endforeach()

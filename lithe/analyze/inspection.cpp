@@ -77,11 +77,19 @@ ModelView inspect_model(const std::string& name, const LoadedModel& loaded, cons
   const Tensor rows = empty({int64_t(ids.size())}, DType::i32);
   std::copy(ids.begin(), ids.end(), rows.data<int32_t>());
   const bool causal = model.config().architecture == "decoder";  // else these are an encoder's
-  std::vector<MixerMaps> maps = model.maps(rows);
-  for (size_t i = 0; i < maps.size(); ++i) {
+  Pass pass;
+  pass.want(Tap::Kind::map);
+  pass.want(Tap::Kind::map_logits);
+  const NoGrad no_grad;
+  const Sequences one = Sequences::single(int64_t(ids.size()));
+  reads_source ? model.encode(rows, one, pass) : model.run(rows, one, pass);
+  for (int64_t i = 0; i < config.num_hidden_layers; ++i) {
     LayerView layer;
-    layer.mixer = mixer_title(config.mixer_of(int64_t(i)));
-    layer.maps = std::move(maps[i]);
+    const LayerConfig layer_config = config.layer(i);
+    layer.mixer = layer_config.mixer() ? mixer_title(*layer_config.mixer()) : "no mixer";
+    layer.maps.weights = pass.get({Tap::Kind::map, i}).value();
+    layer.maps.logits = pass.get({Tap::Kind::map_logits, i}).value();
+    if (layer.maps.weights.defined()) layer.maps.heads = layer.maps.weights.rows() / layer.maps.weights.cols();
     if (layer.maps.heads) {
       layer.numbers = indicators({layer.maps.heads, int64_t(ids.size()), numbers_of(layer.maps.weights), causal});
     } else {

@@ -51,7 +51,7 @@ class Parts {
     if (number_end == std::string::npos) return between;
     const std::string part = name.substr(number_end + 1, name.find('.', number_end + 1) - number_end - 1);
     if (part != "mixer" && part != "cross" && part != "ffn") return between;
-    const std::string kind = part == "mixer" ? config.mixer_name(std::stoll(name.substr(7))) : "";
+    const std::string kind = part == "mixer" ? config.layer_name(std::stoll(name.substr(7))) : "";
     return "layers.*." + part + (kind.empty() ? "" : " (" + kind + ")");
   }
 };
@@ -63,7 +63,7 @@ Tensor meta_tokens(const Model& model, int64_t count) {
 
 // Logits of each text's last token.
 Var last_logits(const Model& model, const Tensor& ids, const Sequences& sequences, DecodeState* state,
-                const Memory* memory) {
+                const Rows* memory) {
   const Var rows = model.forward(ids, sequences, state, memory);
   return model.logits(Var(empty({sequences.count(), rows.cols()}, rows.dtype(), Device::meta)));
 }
@@ -90,8 +90,10 @@ void add_to(CostOfPart& sum, const CostOfPart& part) {
 void add_published(Parts& parts, const std::string& scope, const ModelConfig& config, const CostOptions& options,
                    bool decodes) {
   for (int64_t i = 0; i < config.num_hidden_layers; ++i) {
+    const LayerConfig layer = config.layer(i);
+    if (!layer.mixer()) continue;
     PublishedCost& sum = parts.of(cat(scope, "layers.", i, ".mixer")).published;
-    PublishedCost one = published_cost(config, config.mixer_of(i), options);
+    PublishedCost one = published_cost(config, *layer.mixer(), options);
     if (!decodes) one.decode_flops = one.cache_bytes = std::nullopt;
     for (auto field : {&PublishedCost::parameters, &PublishedCost::prefill_flops, &PublishedCost::decode_flops,
                        &PublishedCost::activation_bytes, &PublishedCost::cache_bytes})
@@ -118,12 +120,12 @@ ModelCost model_cost(const ModelConfig& config, const CostOptions& o) {
     const Tensor ids = meta_tokens(model, o.batch * o.length), labels = empty({ids.dim(0)}, DType::i32, Device::meta);
     const Tensor source = meta_tokens(model, o.batch * of_source.length);
     const Sequences sequences = texts(o.batch, o.length), sources = texts(o.batch, of_source.length);
-    const auto encoded = [&] { return translates ? model.encode(source, sources) : Memory{}; };
+    const auto encoded = [&] { return translates ? model.encode(source, sources) : Rows{}; };
     {
       kernels::CostMeter meter;
       Tape tape;
       const Var loss = [&] {  // rows live on only where the tape keeps them
-        const Memory memory = encoded();
+        const Rows memory = encoded();
         return model.loss_of(model.forward(ids, sequences, nullptr, translates ? &memory : nullptr), {},
                              {.sequences = sequences, .labels = labels});
       }();
@@ -146,7 +148,7 @@ ModelCost model_cost(const ModelConfig& config, const CostOptions& o) {
       if (translates) model.read_source(state, source, sources);
     };
     measure(&CostOfPart::forward_flops, &CostOfPart::forward_products, [&] {
-      const Memory memory = encoded();
+      const Rows memory = encoded();
       last_logits(model, ids, sequences, nullptr, translates ? &memory : nullptr);
     });
     auto state = model.make_state(o.batch, o.length);
@@ -154,11 +156,10 @@ ModelCost model_cost(const ModelConfig& config, const CostOptions& o) {
       read_source(*state);
       add_tokens(*state, o.length);
     });
-    for (int64_t i = 0; i < config.num_hidden_layers; ++i) {
-      const std::string layer = cat(scope, "layers.", i);
-      if (state->layer(i)) parts.of(layer + ".mixer").cache_bytes += state->layer(i)->bytes();
-      if (state->cross(i)) parts.of(layer + ".cross").cache_bytes += state->cross(i)->bytes();
-    }
+    for (const auto& layer : state->entries())
+      for (const DecodeState::Entry& entry : layer)
+        for (const auto& stage : entry.stages)
+          if (stage) parts.of(entry.part).cache_bytes += stage->bytes();
     state = model.make_state(o.batch, o.length);
     read_source(*state);
     if (o.length > 1) add_tokens(*state, o.length - 1);

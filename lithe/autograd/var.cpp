@@ -116,9 +116,16 @@ void Tape::backward(const Var& y, Tensor dy) {
     dy = empty(y.shape(), y.dtype(), y.device());
     if (!dy.is_meta()) set_value(dy, 0, 1);
   }
+  backward(std::vector<Var>{y}, {std::move(dy)});
+}
+
+void Tape::backward(const std::vector<Var>& ys, std::vector<Tensor> dys) {
+  check(ys.size() == dys.size(), "backward", ys.size(), " results need a gradient each, got ", dys.size());
   Grads grads;
-  grads.give(y.ref(), dy);
-  dy = Tensor();
+  for (size_t i = 0; i < ys.size(); ++i) {
+    if (ys[i].needs_grad() && dys[i].defined()) grads.give(ys[i].ref(), dys[i]);
+    dys[i] = Tensor();
+  }
   const NoGrad no_grad;
   while (!entries_.empty()) {
     Entry entry = std::move(entries_.back());
@@ -167,28 +174,6 @@ Var detached(const Var& x) {
   auto slot = std::make_shared<GradSlot>(*x.ref());
   slot->grad = Tensor();
   return Var(x.value(), slot);
-}
-
-Var recompute(const std::function<Var(const std::vector<Var>&)>& f, const std::vector<Var>& inputs) {
-  bool any = false;
-  for (const Var& input : inputs) any = any || input.needs_grad();
-  if (!Tape::current() || !any) return f(inputs);
-  Tensor out;
-  {
-    const Rehearsal first_pass;
-    out = f(inputs).value();
-  }
-  std::vector<GradRef> refs;
-  for (const Var& input : inputs) refs.push_back(input.ref());
-  return record_many("recompute", refs, {out}, [f, inputs](const std::vector<Tensor>& dys, Grads& g) {
-    Tape inner;
-    std::vector<Var> again;
-    for (const Var& input : inputs) again.push_back(detached(input));
-    Var y = f(again);
-    if (y.needs_grad()) inner.backward(y, dys[0]);
-    for (size_t i = 0; i < inputs.size(); ++i)
-      if (again[i].needs_grad() && again[i].grad().defined()) g.give(inputs[i].ref(), again[i].grad());
-  })[0];
 }
 
 }  // namespace lithe

@@ -108,6 +108,8 @@ class Tape {
 
   /// Propagates dy (default: ones for a scalar) from y to every leaf, freeing what was kept on the way.
   void backward(const Var& y, Tensor dy = {});
+  /// The same from several results at once: dys[i] is of ys[i]; results that need no gradient or have none are skipped.
+  void backward(const std::vector<Var>& ys, std::vector<Tensor> dys);
 
   static Tape* current();
 
@@ -169,10 +171,6 @@ Var record(const char* op, std::initializer_list<GradRef> inputs, Tensor out, Ba
 /// The same value with a gradient of its own, so that a tape inside a backward function ends here instead of running on
 /// into the outer one; a constant stays one.
 Var detached(const Var& x);
-
-/// y = f(inputs), keeping only the inputs: backward runs f again (activation checkpointing). f must be a
-/// pure function of its inputs and of parameters; random numbers are, being keyed.
-Var recompute(const std::function<Var(const std::vector<Var>&)>& f, const std::vector<Var>& inputs);
 
 /// While on, every recorded value and gradient is checked, and the first that is not finite throws an
 /// Error (ExitCode::diverged) naming op and part. Slow: for replaying a step that went wrong.

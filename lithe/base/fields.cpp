@@ -12,10 +12,12 @@ namespace {
 
 PartResolver resolver = nullptr;
 
+// 1.0e-08, not 1e-08: YAML 1.1 takes the latter for a text.
 std::string number_text(double v) {
   char text[40];
-  const auto end = std::to_chars(text, text + sizeof text, v).ptr;
-  return std::string(text, end);
+  std::string out(text, std::to_chars(text, text + sizeof text, v).ptr);
+  if (const size_t e = out.find('e'); e != std::string::npos && out.find('.') == std::string::npos) out.insert(e, ".0");
+  return out;
 }
 
 std::string describe_rule(const Rule& rule) {

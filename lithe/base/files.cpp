@@ -4,12 +4,14 @@
 #include <glob.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <utility>
 
@@ -47,17 +49,81 @@ void append_file(const Path& path, std::string_view bytes) {
   ::close(fd);
 }
 
-AtomicFile::AtomicFile(const Path& path)
-    : path_(path), temporary_(path.string() + ".tmp" + std::to_string(::getpid())) {
-  fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  check(fd_ >= 0, "write", "'", path_.string(), "': ", reason());
-  buffer_.reserve(kBuffer);
+namespace {
+
+constexpr std::string_view kTemporary = ".tmp-";
+constexpr size_t kDigits = 16;
+
+// 64 bits that nobody can guess, as hexadecimal digits.
+std::string unguessable() {
+  uint64_t bits = 0;
+  while (::getrandom(&bits, sizeof bits, 0) != sizeof bits)
+    check(errno == EINTR, "write", "the system gives no random numbers: ", reason());
+  char text[kDigits + 1];
+  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(bits));
+  return text;
 }
 
-AtomicFile::~AtomicFile() {
+bool is_temporary(const std::string& name, const std::string& begins) {
+  const size_t mark = name.size() - std::min(name.size(), kDigits + kTemporary.size());
+  return mark > 0 && name.starts_with(begins) && name.compare(mark, kTemporary.size(), kTemporary) == 0 &&
+         name.find_first_not_of("0123456789abcdef", mark + kTemporary.size()) == std::string::npos;
+}
+
+// Those whose names begin so and that no living process has locked.
+void remove_dead(const Path& directory, const std::string& begins) {
+  std::error_code ignored;
+  std::vector<Path> found;
+  for (const auto& entry : std::filesystem::directory_iterator(directory.empty() ? Path(".") : directory, ignored))
+    if (is_temporary(entry.path().filename().string(), begins)) found.push_back(entry.path());
+  for (const Path& path : found) {
+    const int fd = ::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0) continue;
+    if (::flock(fd, LOCK_EX | LOCK_NB) == 0) std::filesystem::remove_all(path, ignored);
+    ::close(fd);
+  }
+}
+
+}  // namespace
+
+void remove_temporaries(const Path& directory) { remove_dead(directory, ""); }
+
+Temporary::Temporary(const Path& path, Kind kind) : path_(path) {
+  if (kind == Kind::directory && !path_.has_filename()) path_ = path_.parent_path();  // given as "directory/"
+  remove_dead(path_.parent_path(), path_.filename().string() + std::string(kTemporary));
+  struct stat held {
+  }, there{};
+  do {  // again when another process took it for a dead one before it was locked
+    if (fd_ >= 0) ::close(fd_);
+    name_ = path_.string() + std::string(kTemporary) + unguessable();
+    if (kind == Kind::file)
+      fd_ = ::open(name_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+    else
+      fd_ = ::mkdir(name_.c_str(), 0755) ? -1 : ::open(name_.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    check(fd_ >= 0, "write", "'", path_.string(), "': ", reason());
+    ::flock(fd_, LOCK_EX);  // where a file system has no locks, nothing is taken for dead either
+  } while (::fstat(fd_, &held) != 0 || ::lstat(name_.c_str(), &there) != 0 || held.st_ino != there.st_ino);
+}
+
+Temporary::~Temporary() {
   if (fd_ < 0) return;
+  std::error_code ignored;
+  std::filesystem::remove_all(name_, ignored);
   ::close(fd_);
-  ::unlink(temporary_.c_str());
+}
+
+void Temporary::commit() {
+  const bool synced = ::fsync(fd_) == 0;
+  check(synced, "write", "'", path_.string(), "': ", reason(), "; it is as it was before");
+  const bool renamed = ::rename(name_.c_str(), path_.c_str()) == 0;
+  check(renamed, "write", "'", path_.string(), "': ", reason());
+  const bool closed = ::close(std::exchange(fd_, -1)) == 0;
+  check(closed, "write", "'", path_.string(), "': ", reason());
+  sync_directory(path_.parent_path());
+}
+
+AtomicFile::AtomicFile(const Path& path) : path_(path), temporary_(path, Temporary::Kind::file) {
+  buffer_.reserve(kBuffer);
 }
 
 void AtomicFile::write(const void* bytes, size_t count) {
@@ -76,7 +142,7 @@ void AtomicFile::flush() {
   const char* at = buffer_.data();
   size_t left = buffer_.size();
   while (left) {
-    const ssize_t n = ::write(fd_, at, left);
+    const ssize_t n = ::write(temporary_.fd(), at, left);
     if (n < 0 && errno == EINTR) continue;
     check(n > 0, "write", "'", path_.string(), "': ", reason(), "; the file is as it was before");
     at += n;
@@ -87,14 +153,7 @@ void AtomicFile::flush() {
 
 void AtomicFile::commit() {
   flush();
-  check(::fsync(fd_) == 0, "write", "'", path_.string(), "': ", reason(), "; the file is as it was before");
-  check(::close(std::exchange(fd_, -1)) == 0, "write", "'", path_.string(), "': ", reason());
-  if (::rename(temporary_.c_str(), path_.c_str()) != 0) {
-    const std::string why = reason();
-    ::unlink(temporary_.c_str());
-    fail("write", "'", path_.string(), "': ", why);
-  }
-  sync_directory(path_.parent_path());
+  temporary_.commit();
 }
 
 void write_file(const Path& path, std::string_view bytes) {
@@ -172,7 +231,29 @@ DirectoryLock::~DirectoryLock() {
   if (fd_ >= 0) ::close(fd_);
 }
 
+namespace {
+
+constexpr int64_t kMostPatterns = 4096;
+
+// The patterns that braces stand for, or more where groups are nested.
+int64_t alternatives(const std::string& pattern) {
+  int64_t product = 1;
+  std::vector<int64_t> open;
+  for (const char c : pattern) {
+    if (c == '{') open.push_back(1);
+    if (c == ',' && !open.empty()) ++open.back();
+    if (c != '}' || open.empty()) continue;
+    product = std::min(product * open.back(), kMostPatterns + 1);
+    open.pop_back();
+  }
+  return product;
+}
+
+}  // namespace
+
 std::vector<Path> glob(const std::string& pattern) {
+  check_usage(alternatives(pattern) <= kMostPatterns, "files", "'", pattern.substr(0, 100), "' stands for more than ",
+              kMostPatterns, " patterns by its braces; name fewer, or use *");
   glob_t found{};
   const int status = ::glob(pattern.c_str(), GLOB_BRACE | GLOB_TILDE, nullptr, &found);
   std::vector<Path> paths;

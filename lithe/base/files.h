@@ -18,15 +18,37 @@ std::string read_file(const Path& path, uint64_t max_bytes = uint64_t(1) << 34);
 /// Appends to a file and flushes it to the operating system (used for metrics lines).
 void append_file(const Path& path, std::string_view bytes);
 
-/// Writes a file so that a reader sees the old content or the new, never a part: the bytes go to a
-/// temporary name beside `path`, are synced, and are renamed on commit(). Without commit() the
-/// temporary file is removed and `path` stays as it was.
+/// A new file or directory that becomes `path` when it is whole. Until then its name is `path`.tmp-<16 hexadecimal
+/// digits that nobody can guess>, and it is locked, so that those of processes that were killed can be told from those
+/// of living ones: making one removes the former beside `path`.
+class Temporary {
+ public:
+  enum class Kind { file, directory };
+  Temporary(const Path& path, Kind kind);
+  /// Removes it unless commit() was called.
+  ~Temporary();
+  Temporary(const Temporary&) = delete;
+  Temporary& operator=(const Temporary&) = delete;
+
+  const Path& name() const { return name_; }
+  int fd() const { return fd_; }
+  /// Syncs it, gives it its name (a directory: onto nothing or an empty directory), and makes that durable.
+  void commit();
+
+ private:
+  Path path_, name_;
+  int fd_ = -1;  // holds the lock
+  bool open();
+};
+
+/// Removes what killed processes left in `directory` under the names of Temporary.
+void remove_temporaries(const Path& directory);
+
+/// Writes a file so that a reader sees the old content or the new, never a part: the bytes go to a Temporary, which is
+/// renamed on commit(). Without commit() `path` stays as it was.
 class AtomicFile {
  public:
   explicit AtomicFile(const Path& path);
-  ~AtomicFile();
-  AtomicFile(const AtomicFile&) = delete;
-  AtomicFile& operator=(const AtomicFile&) = delete;
 
   void write(const void* bytes, size_t count);
   void write(std::string_view bytes) { write(bytes.data(), bytes.size()); }
@@ -34,8 +56,8 @@ class AtomicFile {
   void commit();
 
  private:
-  Path path_, temporary_;
-  int fd_ = -1;
+  Path path_;
+  Temporary temporary_;
   uint64_t written_ = 0;
   std::string buffer_;
   void flush();
@@ -82,7 +104,8 @@ class DirectoryLock {
   int fd_ = -1;
 };
 
-/// Paths that match a shell pattern, sorted; a plain path matches itself. Fails when nothing matches.
+/// Paths that match a shell pattern, sorted; a plain path matches itself. Fails when nothing
+/// matches, and when its braces stand for thousands of patterns.
 std::vector<Path> glob(const std::string& pattern);
 
 /// xxHash 64 of bytes: the checksum of caches and checkpoints.

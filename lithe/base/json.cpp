@@ -1,5 +1,6 @@
 #include "lithe/base/json.h"
 
+#include <limits>
 #include <set>
 #include <vector>
 
@@ -8,8 +9,10 @@
 namespace lithe {
 namespace {
 
+constexpr size_t kMostKeys = 5000;
+
 template <class Tree>
-Tree parse(std::string_view text, std::string_view origin, bool unique) {
+Tree parse(std::string_view text, std::string_view origin, bool unique, size_t most_keys) {
   try {
     std::vector<std::set<std::string>> objects;  // the keys so far of the objects around
     const auto watch = [&](int depth, typename Tree::parse_event_t event, Tree& parsed) {
@@ -20,9 +23,12 @@ Tree parse(std::string_view text, std::string_view origin, bool unique) {
       // It keeps the last value of a repeated key, silently.
       if (event == Event::object_start) objects.emplace_back();
       if (event == Event::object_end) objects.pop_back();
-      if (event == Event::key)
+      if (event == Event::key) {
         check(objects.back().insert(parsed.template get<std::string>()).second, "json", "'", origin, "': the key ",
               parsed.dump(), " stands twice in one object");
+        check(objects.back().size() <= most_keys, "json", "'", origin, "': an object has more than ", most_keys,
+              " keys");
+      }
       return true;
     };
     return Tree::parse(text, watch);
@@ -34,10 +40,10 @@ Tree parse(std::string_view text, std::string_view origin, bool unique) {
 
 }  // namespace
 
-Json parse_json(std::string_view text, std::string_view origin) { return parse<Json>(text, origin, true); }
+Json parse_json(std::string_view text, std::string_view origin) { return parse<Json>(text, origin, true, kMostKeys); }
 
-nlohmann::json parse_json_sorted(std::string_view text, std::string_view origin) {
-  return parse<nlohmann::json>(text, origin, false);
+nlohmann::json parse_json_sorted(std::string_view text, std::string_view origin, bool unique) {
+  return parse<nlohmann::json>(text, origin, unique, std::numeric_limits<size_t>::max());
 }
 
 }  // namespace lithe

@@ -13,8 +13,8 @@ using Json = nlohmann::ordered_json;
 /// repeated keys, nesting at most 256 deep.
 Json parse_json(std::string_view text, std::string_view origin);
 
-/// The same with keys sorted and, of repeated ones, the last: for objects of many thousand keys, which Json reads in
-/// quadratic time.
-nlohmann::json parse_json_sorted(std::string_view text, std::string_view origin);
+/// The same with keys sorted, for objects of any number of keys: Json finds a key by looking at all before it, so that
+/// parse_json() refuses an object of more than 5,000. Of repeated keys it takes the last, or refuses them (`unique`).
+nlohmann::json parse_json_sorted(std::string_view text, std::string_view origin, bool unique = false);
 
 }  // namespace lithe

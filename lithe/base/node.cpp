@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <map>
 #include <optional>
+#include <set>
 #include <sstream>
 
 #include "lithe/base/error.h"
@@ -55,6 +56,10 @@ Node& Node::set(std::string key, Node value) {
         "' cannot be set inside a value that is not a section");
   for (auto& [name, old] : entries_)
     if (name == key) return old = std::move(value);
+  return append(std::move(key), std::move(value));
+}
+
+Node& Node::append(std::string key, Node value) {
   entries_.emplace_back(std::move(key), std::move(value));
   return entries_.back().second;
 }
@@ -74,7 +79,8 @@ namespace {
 Mark mark_of(const YAML::Mark& m, const std::string& origin) { return {origin, m.line + 1, m.column + 1}; }
 
 // An alias stands for all it names, so that a few lines can name more than memory holds.
-constexpr int64_t kMaxNodes = 1'000'000;
+constexpr int64_t kMaxNodes = 1'000'000, kMaxAnchored = 100'000;
+constexpr size_t kMaxKeys = 5'000;  // of one map: a key is found by looking at those before it
 constexpr int kMaxDepth = 64;
 
 // Makes the tree from the parser's events. Not from YAML::Load: for some malformed texts that reads documents without
@@ -121,19 +127,20 @@ class TreeBuilder final : public YAML::EventHandler {
     Tree tree;
     YAML::anchor_t anchor;
     std::optional<std::string> key;  // of the value that comes next
+    std::set<std::string> keys;      // so far
   };
   const std::string& origin_;
   Node root_;
   std::vector<Level> levels_;
   std::map<YAML::anchor_t, Tree> anchors_;
-  int64_t nodes_ = 0;
+  int64_t nodes_ = 0, anchored_ = 0;
 
   void open(Node node, YAML::anchor_t anchor) {
     const Mark& mark = node.mark();
     check_usage(levels_.size() < kMaxDepth, "recipe", to_string(mark), ": nested deeper than ", kMaxDepth);
     check_usage(levels_.empty() || !levels_.back().tree.node.is_map() || levels_.back().key, "recipe", to_string(mark),
                 ": a key must be a plain word");
-    levels_.push_back({{std::move(node), 1, 0}, anchor, {}});
+    levels_.push_back({{std::move(node), 1, 0}, anchor, {}, {}});
   }
   void close() {
     Level level = std::move(levels_.back());
@@ -147,7 +154,12 @@ class TreeBuilder final : public YAML::EventHandler {
     check_usage(nodes_ <= kMaxNodes, "recipe", to_string(mark), ": more than ", kMaxNodes, " values, aliases counted");
     check_usage(int(levels_.size()) + tree.depth <= kMaxDepth, "recipe", to_string(mark), ": nested deeper than ",
                 kMaxDepth);
-    if (anchor) anchors_[anchor] = tree;
+    if (anchor) {  // a copy: anchors within anchors are copied again and again
+      anchored_ += tree.nodes;
+      check_usage(anchored_ <= kMaxAnchored, "recipe", to_string(mark), ": anchors name more than ", kMaxAnchored,
+                  " values; write them out");
+      anchors_[anchor] = tree;
+    }
     if (levels_.empty()) {
       root_ = std::move(tree.node);
       return;
@@ -156,15 +168,17 @@ class TreeBuilder final : public YAML::EventHandler {
     Tree& parent = level.tree;
     if (parent.node.is_map() && !level.key) {
       check_usage(tree.node.is_scalar(), "recipe", to_string(mark), ": a key must be a plain word");
-      check_usage(!parent.node.find(tree.node.text()), "recipe", to_string(mark), ": '", tree.node.text(),
+      check_usage(level.keys.insert(tree.node.text()).second, "recipe", to_string(mark), ": '", tree.node.text(),
                   "' is given twice; remove one");
+      check_usage(level.keys.size() <= kMaxKeys, "recipe", to_string(mark), ": more than ", kMaxKeys,
+                  " keys in one section");
       level.key = tree.node.text();
       return;
     }
     parent.nodes += tree.nodes;
     parent.depth = std::max(parent.depth, tree.depth + 1);
     if (parent.node.is_map())
-      parent.node.set(*std::exchange(level.key, std::nullopt), std::move(tree.node));
+      parent.node.append(*std::exchange(level.key, std::nullopt), std::move(tree.node));
     else
       parent.node.push(std::move(tree.node));
   }
@@ -180,7 +194,7 @@ Node convert(const Json& in, const Mark& mark) {
   }
   if (in.is_object()) {
     Node out = Node::map(mark);
-    for (const auto& [key, value] : in.items()) out.set(key, convert(value, mark));
+    for (const auto& [key, value] : in.items()) out.append(key, convert(value, mark));
     return out;
   }
   return Node::scalar(in.dump(), mark);

@@ -3,6 +3,8 @@
 #include <atomic>
 #include <csignal>
 
+#include "lithe/base/error.h"
+
 namespace lithe {
 namespace {
 
@@ -20,9 +22,14 @@ void remember(int signal) {
 void catch_stop_signals() {
   std::signal(SIGINT, remember);
   std::signal(SIGTERM, remember);
+  if (std::signal(SIGHUP, remember) == SIG_IGN) std::signal(SIGHUP, SIG_IGN);
 }
 
 int stop_signal() { return pending; }
+
+void check_not_stopped(const char* operation, const char* what) {
+  check(!stop_signal(), operation, "stopped by signal ", stop_signal(), "; ", what);
+}
 
 void set_stop_signal(int signal) { pending = signal; }
 

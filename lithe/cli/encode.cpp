@@ -92,7 +92,7 @@ int run(const Options& o) {
 Command add_encode(CLI::App& app) {
   auto o = std::make_shared<Options>();
   app.add_option("model", o->model, "directory of a training run, an encoder as a rule")->required();
-  app.add_option("files", o->files, "texts, one a line; default: standard input, read to its end");
+  app.add_option("files", o->files, "texts, one a line; default, and -: standard input, read to its end");
   app.add_option("--out", o->out,
                  "write the rows here, as tensor 'rows' f32 [lines, hidden_size] of a safetensors file");
   app.add_option("--pooling", o->pooling, "what stands for a text: cls, last, mean or max of its rows; default mean")

@@ -9,6 +9,8 @@
 #include "lithe/base/stop.h"
 #include "lithe/cli/command.h"
 #include "lithe/cli/eval_translation.h"
+#include "lithe/cli/finite_result.h"
+#include "lithe/cli/text_lines.h"
 #include "lithe/data/corpus.h"
 #include "lithe/eval/misspell.h"
 #include "lithe/eval/perplexity.h"
@@ -55,6 +57,7 @@ int eval_task(const Options& o, Recipe recipe, const LoadedModel& loaded) {
                              recipe.task, labels);
   const auto scores = held_out.score(*loaded.model);
   if (!scores) return 128 + stop_signal();
+  check_finite_result("eval", "the loss", scores->loss);
   const size_t count = held_out.batches().examples().size();
   Json json = {{"part", part}, {"examples", count}, {"loss", scores->loss}};
   for (const auto& [name, value] : scores->metrics) json[name] = value;
@@ -76,6 +79,7 @@ int eval_objective(const Options& o, const Recipe& recipe, const LoadedModel& lo
   const auto total = evaluate(*loaded.model, *data.objective, data.held_out->batches());
   if (!total) return 128 + stop_signal();
   const double loss = total->mean_nll();
+  check_finite_result("eval", "the loss", loss);
   if (o.json)
     std::cout << Json({{"loss", loss}, {"labels", total->labels}, {"objective", recipe.train.objective.type}}).dump(2)
               << "\n";
@@ -85,8 +89,9 @@ int eval_objective(const Options& o, const Recipe& recipe, const LoadedModel& lo
   return 0;
 }
 
-int run(const Options& o) {
+int run(Options o) {
   catch_stop_signals();
+  o.files = readable(std::move(o.files));
   check_usage(!o.model.empty() || !o.task.empty(), "eval",
               "give the directory of a training run, or --task translation with files to score");
   if (o.model.empty()) return score_translation_files(o.translation, o.json);
@@ -130,6 +135,7 @@ int run(const Options& o) {
   };
   const Perplexity p = perplexity(*loaded.model, text, recipe.eval, recipe.data.sequence_length, progress);
   if (terminal) std::fputs("\r\033[K", stderr);
+  check_finite_result("eval", "the loss", p.loss());
   const int64_t context = recipe.eval.context_length ? recipe.eval.context_length : recipe.data.sequence_length,
                 stride = recipe.eval.stride ? recipe.eval.stride : context;
   if (o.json) {
@@ -160,7 +166,7 @@ int run(const Options& o) {
 Command add_eval(CLI::App& app) {
   auto o = std::make_shared<Options>();
   app.add_option("model", o->model, "directory of a training run; none to score files with --task translation");
-  app.add_option("files", o->files, "texts to measure; default: the run's held-out text");
+  app.add_option("files", o->files, "texts to measure, -: standard input; default: the run's held-out text");
   app.add_option("--task", o->task, "what is measured; default: what the run was trained for")
       ->check(CLI::IsMember({"translation"}));
   add_weights_options(app, o->weights, o->precision);

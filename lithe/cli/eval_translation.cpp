@@ -6,6 +6,7 @@
 #include "lithe/base/json.h"
 #include "lithe/base/stop.h"
 #include "lithe/cli/command.h"
+#include "lithe/cli/finite_result.h"
 #include "lithe/cli/text_lines.h"
 #include "lithe/eval/chrf.h"
 #include "lithe/eval/paired_bootstrap.h"
@@ -70,6 +71,7 @@ int eval_translation(const TranslationEvalOptions& o, const Recipe& recipe, cons
   const auto total = evaluate(*loaded.model, *make_objective(recipe.train.objective),
                               held_out_translations(pairs, tokenizers, recipe.data, recipe.train.batch_tokens));
   if (!total) return 128 + stop_signal();
+  check_finite_result("eval", "the loss", total->mean_nll());
   const std::vector<std::string> hypotheses = translate_sources(*loaded.model, tokenizers, pairs, translate);
   if (stop_signal()) return 128 + stop_signal();
   std::vector<std::string> references;

@@ -37,9 +37,13 @@ int run(const Options& o) {
       request.models.push_back(fresh);
     }
   std::set<std::string> names, files;
-  for (const compare::PretrainedModel& m : request.models)
+  for (const compare::PretrainedModel& m : request.models) {
+    check_usage(!m.name.empty() && m.name[0] != '.' && m.name.find('/') == std::string::npos, "finetune",
+                "a model's name becomes a directory in --out: it must not begin with a dot or hold a slash, got '",
+                m.name, "'; write NAME=DIR");
     check_usage(names.insert(m.name).second, "finetune", "two models are named '", m.name,
                 "'; give them names: NAME=DIR");
+  }
   for (const std::string& task : o.tasks) {
     request.tasks.push_back(task);
     check_usage(files.insert(Path(task).stem().string()).second, "finetune", "two tasks are named '",

@@ -35,6 +35,13 @@ void log_times(const GenerateTimes& t) {
 
 int run(const Options& o) {
   catch_stop_signals();
+  check_usage(!o.greedy || !(o.temperature || o.top_k || o.top_p), "generate",
+              "--greedy takes the most likely token, "
+              "so that ",
+              o.temperature ? "--temperature"
+              : o.top_k     ? "--top-k"
+                            : "--top-p",
+              " has nothing to do; leave out one of them");
   GenerateConfig config = recipe_of_run(o.model).generate;
   take_given(config.max_new_tokens, o.max_new_tokens);
   take_given(config.top_k, o.top_k);
@@ -52,7 +59,7 @@ int run(const Options& o) {
 
   std::vector<std::string> prompts = o.prompts;
   if (!o.prompts_file.empty())
-    for (std::string& line : lines_of(read_file(o.prompts_file))) prompts.push_back(std::move(line));
+    for (std::string& line : text_lines({o.prompts_file})) prompts.push_back(std::move(line));
   check_usage(o.prompts_file.empty() || prompts.size() > o.prompts.size(), "generate", "'", o.prompts_file,
               "' holds no prompt; write one a line");
   if (prompts.empty()) prompts.push_back(config.prompt);
@@ -70,9 +77,10 @@ int run(const Options& o) {
       std::cout << piece;
       flush_results();
     };
-  size_t done = 0;
+  size_t done = 0, at_limit = 0;
   events.on_done = [&](size_t i, Generation&& result) {
     ++done;
+    at_limit += result.finish == "positions";
     if (o.json) {
       std::cout << Json({{"prompt", prompts[i]},
                          {"text", result.text},
@@ -92,6 +100,9 @@ int run(const Options& o) {
   GenerateTimes times;
   generate_each(*loaded.model, *loaded.tokenizer, prompts, config, events, &times);
   if (o.times || !o.prompts_file.empty()) log_times(times);
+  if (at_limit)
+    log_info(at_limit, " of ", prompts.size(), " texts ended at the model's last position (it has ",
+             loaded.model->position_limit(), "), before ", config.max_new_tokens, " new tokens");
   if (done < prompts.size()) log_info("stopped: ", prompts.size() - done, " of ", prompts.size(), " prompts not begun");
   if (stop_signal()) return 128 + stop_signal();
   return 0;
@@ -104,7 +115,7 @@ Command add_generate(CLI::App& app) {
   app.add_option("model", o->model, "directory of a training run")->required();
   app.add_option("--prompt", o->prompts, "text to continue (repeatable); default: the recipe's generate.prompt")
       ->allow_extra_args(false);
-  app.add_option("--prompts-file", o->prompts_file, "a file with one prompt a line");
+  app.add_option("--prompts-file", o->prompts_file, "a file with one prompt a line; -: standard input");
   add_weights_options(app, o->weights, o->precision);
   add_el_rewrite_option(app, o->el_rewrite);
   app.add_option("--max-new-tokens", o->max_new_tokens, "tokens to add at most")->check(CLI::PositiveNumber);

@@ -6,7 +6,10 @@
 #include "lithe/base/files.h"
 #include "lithe/base/log.h"
 #include "lithe/cli/command.h"
+#include "lithe/cli/finite_result.h"
 #include "lithe/cli/inspect_words.h"
+#include "lithe/cli/text_lines.h"
+#include "lithe/data/text_file.h"
 
 namespace lithe {
 namespace {
@@ -47,11 +50,12 @@ std::vector<int64_t> from_zero(std::vector<int64_t> numbers, const char* what, i
   return numbers;
 }
 
-int run(const Options& o) {
+int run(Options o) {
+  o.words.files = readable(std::move(o.words.files));
   if (!o.words.files.empty()) return inspect_words(o.models, o.words, o.json);
   check_usage(o.text.empty() != o.file.empty(), "inspect",
               "needs a text: give either --text or --file, or --words for the hashes of words");
-  const std::string text = o.file.empty() ? o.text : read_file(o.file);
+  const std::string text = o.file.empty() ? o.text : read_text(readable(o.file), "inspect");
   analyze::Inspection inspection;
   int64_t layers = 0, heads = 0, pictures_in_all = 0;
   const std::vector<std::string> names = names_of_runs(o.models);
@@ -62,6 +66,10 @@ int run(const Options& o) {
     for (const analyze::LayerView& layer : inspection.models.back().layers) {
       heads = std::max(heads, layer.maps.heads);
       pictures_in_all += layer.maps.heads;
+      double sum = 0;  // finite when all of them are: none is negative
+      for (int64_t k = 0; layer.maps.heads && k < layer.maps.weights.numel(); ++k)
+        sum += value_at(layer.maps.weights, k);
+      check_finite_result("inspect", "the attention of '" + o.models[i] + "'", sum);
     }
   }
   if (o.normalise == "empirical") {
@@ -93,7 +101,7 @@ Command add_inspect(CLI::App& app) {
   auto o = std::make_shared<Options>();
   app.add_option("models", o->models, "directories of training runs, shown side by side")->required();
   app.add_option("--text", o->text, "the text to look at");
-  app.add_option("--file", o->file, "a file with the text");
+  app.add_option("--file", o->file, "a file with the text; -: standard input");
   app.add_option("--length", o->length, "tokens of the text, at most; default 64")->check(CLI::PositiveNumber);
   app.add_option("--layers", o->layers, "layers to draw, from 1 (1,3); default: all")->delimiter(',');
   app.add_option("--heads", o->heads, "heads to draw, from 1; default: all, or their mean when there are many")

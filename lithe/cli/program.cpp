@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <iostream>
@@ -72,12 +73,24 @@ int guarded(const std::function<int()>& work) {
     // Loops that a signal ends before there is something to save report it as an error.
     return error.code() == ExitCode::failed && stop_signal() ? 128 + stop_signal() : int(error.code());
   } catch (const std::bad_alloc&) {
-    say("memory: out of memory; make the model or the batch smaller, or give --memory-budget");
+    say("memory: out of memory; make the model, the batch or the texts smaller, or give --memory-budget");
     return int(ExitCode::failed);
   } catch (const std::exception& error) {
     say(cat("internal: ", error.what(), "; this is a bug in lithe, please report it with the command"));
     return int(ExitCode::failed);
   }
+}
+
+// `--resume auto` means `--resume=auto`: a flag takes the word behind it as its value only where it cannot be another
+// argument.
+std::vector<std::string> words_of(int argc, char** argv) {
+  std::vector<std::string> words;
+  for (int i = 1; i < argc; ++i)
+    if (std::string_view(argv[i]) == "auto" && !words.empty() && words.back() == "--resume")
+      words.back() += "=auto";
+    else
+      words.emplace_back(argv[i]);
+  return words;
 }
 
 }  // namespace
@@ -127,7 +140,9 @@ int run_program(int argc, char** argv) {
       guard_values(*sub);
     }
     try {
-      app.parse(argc, argv);
+      std::vector<std::string> words = words_of(argc, argv);
+      std::reverse(words.begin(), words.end());  // as CLI11 takes them
+      app.parse(words);
     } catch (const CLI::ParseError& error) {
       if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
       std::cerr << "lithe: " << refusal(app, error) << std::endl;

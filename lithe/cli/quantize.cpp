@@ -1,7 +1,5 @@
 #include "lithe/compress/quantize.h"
 
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
 #include <cmath>
 #include <cstdio>
@@ -13,6 +11,8 @@
 #include "lithe/base/output_directory.h"
 #include "lithe/base/stop.h"
 #include "lithe/cli/command.h"
+#include "lithe/cli/finite_result.h"
+#include "lithe/cli/text_lines.h"
 #include "lithe/data/corpus.h"
 #include "lithe/eval/translation_evaluation.h"
 #include "lithe/infer/load.h"
@@ -34,32 +34,19 @@ struct Options {
 // A directory that appears whole, under its name, or not at all.
 class NewDirectory {
  public:
-  explicit NewDirectory(const Path& path) : path_(path), temporary_(path) {
+  explicit NewDirectory(const Path& path) {
     check_usage(!fs::exists(path) || (fs::is_directory(path) && fs::is_empty(path)), "quantize", "'", path.string(),
                 "' exists; give --out a new directory");
-    temporary_ += cat(".tmp-", ::getpid());
-    made_.emplace(temporary_);
+    parents_.emplace(fs::absolute(path / "").lexically_normal().parent_path().parent_path());
+    temporary_.emplace(path, Temporary::Kind::directory);
   }
-  ~NewDirectory() {
-    std::error_code ignored;
-    if (!temporary_.empty()) fs::remove_all(temporary_, ignored);
-  }
-  NewDirectory(const NewDirectory&) = delete;
-  NewDirectory& operator=(const NewDirectory&) = delete;
-  Path operator/(const char* name) const { return temporary_ / name; }
-  const Path& path() const { return temporary_; }
-  void commit() {
-    sync_directory(temporary_);
-    std::error_code error;
-    fs::rename(temporary_, path_, error);  // onto an empty directory too
-    check(!error, "quantize", "cannot make '", path_.string(), "': ", error.message());
-    temporary_.clear();
-    sync_directory(fs::absolute(path_).lexically_normal().parent_path());
-  }
+  Path operator/(const char* name) const { return path() / name; }
+  const Path& path() const { return temporary_->name(); }
+  void commit() { temporary_->commit(); }
 
  private:
-  Path path_, temporary_;
-  std::optional<MadeDirectory> made_;  // its parents, too
+  std::optional<MadeDirectory> parents_;
+  std::optional<Temporary> temporary_;  // goes first
 };
 
 // What to measure on: texts, or a translator's held-out pairs; none when the run has none, or its data are no longer
@@ -77,7 +64,7 @@ std::unique_ptr<BatchSource> text_of(const Options& o, const Recipe& recipe, con
   check_usage(o.files.empty() || !recipe.has_translation(), "quantize",
               "--text is for models of text; a translator is measured on its run's validation pairs");
   if (!o.files.empty())
-    return windows(tokenize_in_memory(Corpus(o.files, corpus_options(recipe.data)), *loaded.tokenizer));
+    return windows(tokenize_in_memory(Corpus(readable(o.files), corpus_options(recipe.data)), *loaded.tokenizer));
   try {
     if (recipe.has_translation()) {
       TranslationConfig held_out = recipe.translation;
@@ -167,6 +154,11 @@ int run(const Options& o) {
   std::optional<PredictionChange> change;
   if (const auto text = text_of(o, recipe, loaded))
     change = compare_predictions(*loaded.model, *quantized, *text, o.max_tokens, layers);
+  if (change)
+    for (const auto& [what, value] : {std::pair<const char*, double>{"its loss", change->nll_before},
+                                      {"the loss of its rounded weights", change->nll_after},
+                                      {"the KL divergence of its rounded weights", change->kl}})
+      check_finite_result("quantize", what, value);
   int64_t before = 0;
   for (const Parameter& p : loaded.model->parameters().all()) before += p.master.value().bytes();
   const auto after = int64_t(fs::file_size(out / "model.safetensors"));
@@ -201,7 +193,7 @@ Command add_quantize(CLI::App& app) {
   app.add_option("--from", o->source, "best, averaged, or a safetensors file; default: the last checkpoint's weights");
   app.add_option("--precision", o->precision, "of what stays numbers: f32 or bf16")
       ->check(CLI::IsMember({"f32", "bf16"}));
-  app.add_option("--text", o->files, "texts to measure on; default: the run's held-out text");
+  app.add_option("--text", o->files, "texts to measure on, -: standard input; default: the run's held-out text");
   app.add_option("--context-length", o->context, "tokens of a window; default: the recipe's")
       ->check(CLI::PositiveNumber);
   app.add_option("--max-tokens", o->max_tokens, "tokens to measure on at most")->check(CLI::PositiveNumber);

@@ -1,12 +1,44 @@
 #include "lithe/cli/text_lines.h"
 
-#include <iostream>
-#include <sstream>
+#include <poll.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
-#include "lithe/data/corpus.h"
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "lithe/base/error.h"
+#include "lithe/base/files.h"
+#include "lithe/base/stop.h"
 #include "lithe/data/examples_readers.h"
+#include "lithe/data/text_file.h"
 
 namespace lithe {
+namespace {
+
+constexpr uint64_t kMostInput = uint64_t(1) << 32;
+
+void copy_standard_input(int to) {
+  std::string block(size_t(1) << 20, '\0');
+  uint64_t total = 0;
+  while (true) {
+    check_not_stopped("files", "standard input was not read to its end");
+    pollfd what{STDIN_FILENO, POLLIN, 0};
+    if (::poll(&what, 1, 100) <= 0) continue;  // to hear signals while waiting
+    const ssize_t n = ::read(STDIN_FILENO, block.data(), block.size());
+    if (n < 0 && errno == EINTR) continue;
+    check(n >= 0, "files", "standard input cannot be read: ", std::strerror(errno));
+    if (n == 0) return;
+    total += uint64_t(n);
+    check(total <= kMostInput, "files", "standard input has more than ", kMostInput >> 30,
+          " GiB; write it to a file and name that");
+    const bool kept = ::write(to, block.data(), size_t(n)) == n;
+    check(kept, "files", "standard input cannot be kept in memory: ", std::strerror(errno));
+  }
+}
+
+}  // namespace
 
 std::vector<std::string> lines_of(std::string_view text) {
   std::vector<std::string> out;
@@ -14,16 +46,29 @@ std::vector<std::string> lines_of(std::string_view text) {
   return out;
 }
 
+std::string readable(const std::string& file) {
+  if (file != "-") return file;
+  static bool taken = false;
+  check_usage(!std::exchange(taken, true), "files", "'-', standard input, can be read once only; name a file");
+  const int fd = ::memfd_create("standard input", 0);  // stays open
+  check(fd >= 0, "files", "standard input cannot be kept in memory: ", std::strerror(errno));
+  copy_standard_input(fd);
+  return cat("/proc/self/fd/", fd);
+}
+
+std::vector<std::string> readable(std::vector<std::string> files) {
+  for (std::string& file : files) file = readable(file);
+  return files;
+}
+
 std::vector<std::string> text_lines(const std::vector<std::string>& files) {
-  if (files.empty()) {
-    std::ostringstream all;
-    all << std::cin.rdbuf();
-    return lines_of(all.str());
-  }
   std::vector<std::string> out;
-  Corpus(files, {.documents = "file"}).for_each_document([&](std::string_view text) {
-    while (!text.empty()) out.emplace_back(take_line(text));
-  });
+  for (const std::string& pattern : files.empty() ? std::vector<std::string>{"-"} : files)
+    for (const Path& path : glob(readable(pattern))) {
+      const std::string text = read_text(path, "files");
+      refuse_invalid_utf8(text, pattern == "-" ? "standard input" : path.string(), "files");
+      for (std::string& line : lines_of(text)) out.push_back(std::move(line));
+    }
   return out;
 }
 

@@ -7,6 +7,7 @@
 #include "lithe/base/stop.h"
 #include "lithe/base/threads.h"
 #include "lithe/cli/command.h"
+#include "lithe/train/resume.h"
 #include "lithe/train/run_log.h"
 #include "lithe/train/trainer.h"
 
@@ -14,9 +15,9 @@ namespace lithe {
 namespace {
 
 struct Options {
-  std::string recipe, out, budget;
+  std::string recipe, out, budget, resume;
   std::vector<std::string> set;
-  bool resume = false, fit = false, json = false, threads = false;
+  bool overwrite = false, fit = false, json = false, threads = false;
 };
 
 // Quoted for a shell where it must be.
@@ -55,7 +56,12 @@ void print(const TrainResult& r, const std::string& out) {
 
 int run(const Options& o) {
   catch_stop_signals();
-  TrainRun run{.out = o.out, .recipe = load_recipe(o.recipe, o.set), .resume = o.resume, .fit_memory = o.fit};
+  TrainRun run{.out = o.out, .recipe = load_recipe(o.recipe, o.set), .fit_memory = o.fit};
+  check_usage(o.resume.empty() || o.resume == "true" || o.resume == "auto", "train",
+              "--resume stands alone or with auto, not with '", o.resume, "'");
+  run.resume = o.resume == "true" || (o.resume == "auto" && has_begun(run.out));
+  run.extend = run.resume;
+  run.overwrite = o.overwrite;
   if (!o.budget.empty()) run.memory_budget = parse_bytes(o.budget);
   check_usage(!o.fit || run.memory_budget, "train", "--fit needs --memory-budget");
   const TrainResult r = train(run);
@@ -86,9 +92,13 @@ Command add_train(CLI::App& app) {
   auto o = std::make_shared<Options>();
   app.add_option("recipe", o->recipe, "recipe file (YAML); the keys: lithe list --keys")->required();
   app.add_option("--out", o->out, "directory of the run: weights, metrics, checkpoints, report")->required();
-  app.add_flag("--resume", o->resume,
+  app.add_flag("--resume{true}", o->resume,
                "continue the run in --out from its last checkpoint, bit for bit; refused (exit 2) where no run has "
-               "begun, and one that is finished stays as it is");
+               "begun, and one that is finished stays as it is, unless --set train.max_steps, max_tokens or "
+               "num_train_epochs gives it a later end. --resume auto begins a run where none has begun: one command "
+               "for a batch job that may be started again");
+  app.add_flag("--overwrite", o->overwrite,
+               "begin anew where --out holds a run, or other files; without it such a directory is refused");
   app.add_option("--set", o->set, "override a key of the recipe: train.learning_rate=3e-4 (repeatable)")
       ->allow_extra_args(false);
   app.add_option("--memory-budget", o->budget, "refuse (exit 4) when the planned peak is above this, like 2GiB");

@@ -115,11 +115,12 @@ int run(const Options& o) {
   const Tokenizer &source = *loaded.source_tokenizer, &target = *loaded.tokenizer;
 
   LineReader input(STDIN_FILENO);
+  const bool streams = o.files.empty() || o.files == std::vector<std::string>{"-"};
   std::vector<std::string> all;
-  if (!o.files.empty()) all = text_lines(o.files);
+  if (!streams) all = text_lines(o.files);
   int64_t done = 0;  // lines of windows before
   const auto next_window = [&] {
-    if (o.files.empty()) return input.next(o.window);
+    if (streams) return input.next(o.window);
     const auto begin = all.begin() + done, end = all.begin() + std::min(done + o.window, int64_t(all.size()));
     return std::vector<std::string>(begin, end);
   };
@@ -145,7 +146,7 @@ int run(const Options& o) {
 Command add_translate(CLI::App& app) {
   auto o = std::make_shared<Options>();
   app.add_option("model", o->model, "directory of a run with an encoder-decoder")->required();
-  app.add_option("files", o->files, "sentences, one a line; default: standard input, answered as lines come");
+  app.add_option("files", o->files, "sentences, one a line; default, and -: standard input, answered as lines come");
   add_weights_options(app, o->weights, o->precision);
   app.add_option("--num-beams", o->num_beams, "hypotheses kept at each step; 1 is greedy")->check(CLI::PositiveNumber);
   app.add_option("--length-penalty", o->length_penalty,

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "lithe/base/stop.h"
+#include "lithe/kernels/optimizer/optimizer.h"
 #include "lithe/kernels/quantized_product/quantized_product.h"
 #include "lithe/model/packable.h"
 #include "lithe/model/quantized_weights.h"
@@ -50,6 +51,8 @@ std::unique_ptr<Model> quantize_model(const Model& model, const QuantizeOptions&
   std::set<std::string> integers;
   for (const Parameter& p : model.parameters().all()) {
     const Tensor& w = p.master.value();
+    check(kernels::all_finite(w), "quantize", "'", p.name,
+          "' must hold finite numbers alone, and it does not; take other weights (--from)");
     const auto found = able.find(p.name);
     QuantizedLayer layer{p.name, w.shape(), "kept", w.bytes(), w.bytes(), 0, {}};
     if (found == able.end()) {
@@ -143,7 +146,7 @@ PredictionChange compare_predictions(const Model& before, const Model& after, co
     const Batch labels = text.batch(0, i);
     const DeviceBatch batch = to_device(labels, before.device());
     const auto logits = [&](const Model& model) {
-      const Tensor x = model.logits(rows_of(model, batch), batch.sequences).value();
+      const Tensor x = model.logits(rows_of(model, batch).x, batch.sequences).value();
       return x.dtype() == DType::f32 ? x : convert(x, DType::f32);
     };
     const Tensor a = [&] {

@@ -124,7 +124,7 @@ struct BatchOrder::State {
     batch.tokens.reserve(size_t(batch_tokens * width()));
     int64_t row = index * batch_tokens;
     size_t i = size_t(holder(epoch.starts, row));
-    for (int64_t left = batch_tokens; left > 0;) {
+    for (int64_t left = rows() < batch_tokens ? batch_tokens : std::min(batch_tokens, rows() - row); left > 0;) {
       const int64_t piece = epoch.order[i], d = holder(piece_begin, piece);
       const int64_t skipped = row - epoch.starts[i];
       const int64_t count = std::min(epoch.starts[i + 1] - row, left);
@@ -176,8 +176,7 @@ int64_t BatchOrder::largest_batch() const {
 }
 
 int64_t BatchOrder::batches_per_epoch() const {
-  const int64_t full = state_->rows() / state_->batch_tokens;
-  return state_->shuffle ? std::max<int64_t>(full, 1) : full + (state_->rows() % state_->batch_tokens != 0);
+  return (state_->rows() + state_->batch_tokens - 1) / state_->batch_tokens;
 }
 
 Batch BatchOrder::batch(int64_t epoch, int64_t index) const {

@@ -57,10 +57,11 @@ struct SequenceFrame {
 /// of their concatenation. A piece cut by that is two sequences: context is lost there, no label is. No sequence holds
 /// rows of two documents.
 ///
-/// Shuffled (training): each batch has exactly batch_tokens rows. Rows that do not fill a batch are left out of this
-/// epoch (other ones in the next); an epoch shorter than one batch is repeated to fill one.
+/// Each row comes once an epoch, and the last batch may be short.
 ///
-/// In order (evaluation): each row once, the last batch may be short, every epoch the same.
+/// Shuffled (training): an epoch shorter than one batch is repeated to fill one.
+///
+/// In order (evaluation): every epoch is the same.
 ///
 /// With a frame (encoders) the rows of a document are those of its pieces [begin] t … t [end], each of at most
 /// sequence_length rows, and no row has a label: an objective makes them.

@@ -22,10 +22,12 @@ class PlainSource final : public ByteSource {
   explicit PlainSource(const Path& path) : path_(path) {
     struct stat info {};
     // Asked before opening: opening a pipe would wait for its writer.
-    check(::stat(path.c_str(), &info) == 0, "corpus", "'", path.string(), "': ", std::strerror(errno));
-    check(!S_ISDIR(info.st_mode), "corpus", "'", path.string(), "' is a directory; name files, or a pattern such as '",
-          (path / "*.txt").string(), "'");
-    check(S_ISREG(info.st_mode), "corpus", "'", path.string(), "' is not a plain file; copy its contents into one");
+    const bool there = ::stat(path.c_str(), &info) == 0;
+    check_usage(there, "corpus", "'", path.string(), "': ", std::strerror(errno));
+    check_usage(!S_ISDIR(info.st_mode), "corpus", "'", path.string(),
+                "' is a directory; name files, or a pattern such as '", (path / "*.txt").string(), "'");
+    check_usage(S_ISREG(info.st_mode), "corpus", "'", path.string(),
+                "' is not a plain file; copy its contents into one");
     fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
     check(fd_ >= 0, "corpus", "'", path.string(), "': ", std::strerror(errno));
   }

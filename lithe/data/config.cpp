@@ -69,16 +69,21 @@ std::shared_ptr<const Tokenizer> tokenizer_of(const TokenizerConfig& config, con
 void DataConfig::fields(Fields& f) {
   f("files", files,
     "texts to learn from: names or shell patterns, relative to the current directory; .jsonl is JSON lines, any other "
-    "name is text, each also with .gz or .zst");
+    "name is text, each also with .gz or .zst; CRLF ends a line like LF");
   f("validation_files", validation_files, "texts to evaluate on, named in the same way");
   f("validation_fraction", validation_fraction,
-    "instead of validation_files: this share of the text's bytes, from its end, is held out", between(0, 0.99));
+    "instead of validation_files: this share of the text's bytes, from its end, is held out; it begins with a "
+    "document, "
+    "or at a line within one that is long beside it",
+    between(0, 0.99));
   f("documents", documents, "what is one document in a text file (a JSONL record always is one)",
     one_of({"file", "paragraph", "line"}));
   f("text_field", text_field, "key of the text in a JSONL record");
   f("allow_invalid_utf8", allow_invalid_utf8,
     "keep bytes that are no UTF-8 instead of refusing the file (in JSONL they become U+FFFD)");
-  f("sequence_length", sequence_length, "longest sequence in tokens; longer documents are cut", at_least(1));
+  f("sequence_length", sequence_length,
+    "longest sequence in tokens; longer documents are cut into several, and so is the one that a batch ends in",
+    at_least(1));
   f.section("tokenizer", tokenizer, "how text becomes tokens");
   f.free("source_tokenizer", source_tokenizer,
          "translation: keys as in tokenizer, when the source has a vocabulary of its own");

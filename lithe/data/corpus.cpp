@@ -67,6 +67,7 @@ Corpus::Corpus(const std::vector<std::string>& patterns, CorpusOptions options) 
               "corpus", "documents must be file, paragraph or line, got '", options_.documents, "'");
   std::map<Path, std::string> named_by;
   for (const auto& pattern : patterns) {
+    check_usage(pattern != "-", "corpus", "standard input cannot be read twice, and a corpus is; name files, not '-'");
     for (const auto& path : glob(pattern)) {
       open_plain(path);  // says why when it is not readable, before anything long begins
       const auto [entry, fresh] = named_by.emplace(std::filesystem::weakly_canonical(path), pattern);
@@ -153,7 +154,7 @@ uint64_t Corpus::fingerprint() const {
     *contents_ = std::max<uint64_t>(sum, 1);
   }
   const std::string facts =
-      cat(options_.text_field.size(), " ", options_.text_field, " ", options_.documents, " ",
+      cat("line ends unified ", options_.text_field.size(), " ", options_.text_field, " ", options_.documents, " ",
           options_.allow_invalid_utf8, " ", int(part_), " ", std::hexfloat, part_ == Part::all ? 0.0 : fraction_);
   return checksum(facts.data(), facts.size(), *contents_);
 }

@@ -21,8 +21,9 @@ struct CorpusOptions {
 /// The files of a corpus, in the order of the patterns (each pattern's matches sorted by name).
 ///
 /// A name decides the format: `.jsonl` or `.ndjson` is JSON lines, anything else is text; a further `.gz` or
-/// `.zst` is decompressed on the way. A UTF-8 byte order mark is dropped. Documents are delivered without the line end
-/// or blank lines that separate them, and documents without any text but white space are passed over.
+/// `.zst` is decompressed on the way. A UTF-8 byte order mark is dropped, and CRLF is a line end like LF: documents
+/// have LF alone. Documents are delivered without the line end or blank lines that separate them, and documents without
+/// any text but white space are passed over.
 class Corpus {
  public:
   using DocumentFn = std::function<void(std::string_view document)>;

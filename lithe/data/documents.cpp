@@ -4,6 +4,7 @@
 
 #include "lithe/base/error.h"
 #include "lithe/base/json.h"
+#include "lithe/data/utf8_filter.h"
 
 namespace lithe {
 namespace {
@@ -192,6 +193,7 @@ class JsonLines final : public LineSplitter {
       fail("corpus", file_, ":", number_, ": the record has no field '", field_, "'; ",
            keys.empty() ? "it is empty" : "it has " + keys + "; set data.text_field");
     }
+    unify_line_ends(reader.text);
     f_(reader.text);
   }
 

@@ -102,7 +102,7 @@ Path token_store_path(const Corpus& corpus, const Tokenizer& tokenizer, const Pa
 }
 
 TokenStore load_tokens(const Corpus& corpus, const Tokenizer& tokenizer, const Path& cache_directory) {
-  static std::mutex one_writer;  // AtomicFile's temporary name is one per process
+  static std::mutex one_writer;  // of what two threads need, one waits for the other
   const std::lock_guard lock(one_writer);
   const Path path = token_store_path(corpus, tokenizer, cache_directory);
   if (std::filesystem::exists(path)) {
@@ -117,6 +117,7 @@ TokenStore load_tokens(const Corpus& corpus, const Tokenizer& tokenizer, const P
     }
   }
   make_directory(cache_directory);
+  remove_temporaries(cache_directory);
   AtomicFile file(path);
   tokenize(corpus, tokenizer, [&](std::string_view bytes) { file.write(bytes); });
   file.commit();

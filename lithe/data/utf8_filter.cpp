@@ -1,12 +1,16 @@
 #include "lithe/data/utf8_filter.h"
 
+#include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "lithe/base/error.h"
 #include "lithe/text/utf8.h"
 
 namespace lithe {
 namespace {
+
+constexpr uint64_t kLongestLine = uint64_t(1) << 28;
 
 const char* binary_kind(std::string_view head) {
   const auto begins = [&](std::string_view magic) { return head.substr(0, magic.size()) == magic; };
@@ -25,7 +29,44 @@ const char* binary_kind(std::string_view head) {
 
 }  // namespace
 
+void unify_line_ends(std::string& text) {
+  size_t to = text.find("\r\n");
+  if (to == std::string::npos) return;
+  for (size_t from = to; from < text.size(); ++from)
+    if (text[from] != '\r' || from + 1 == text.size() || text[from + 1] != '\n') text[to++] = text[from];
+  text.resize(to);
+}
+
+void Utf8Filter::unify_line_ends(bool last) {
+  if (std::exchange(held_return_, false)) out_.insert(out_.begin(), '\r');
+  if (!last && out_.ends_with('\r')) {
+    held_return_ = true;
+    out_.pop_back();
+  }
+  lithe::unify_line_ends(out_);
+}
+
+void Utf8Filter::bound_lines() {
+  for (size_t at = 0; at < out_.size();) {
+    const size_t end = std::min(out_.find('\n', at), out_.size());
+    line_bytes_ += end - at;
+    check(line_bytes_ <= kLongestLine, "corpus", file_, ":", line_, ": the line has more than ", kLongestLine >> 20,
+          " MiB; divide it into lines");
+    if (end < out_.size()) ++line_, line_bytes_ = 0;
+    at = end + 1;
+  }
+}
+
 std::string_view Utf8Filter::take(std::string_view chunk, bool last) {
+  out_.clear();
+  judge(chunk, last);
+  unify_line_ends(last);
+  bound_lines();
+  return out_;
+}
+
+// Appends to out_ what of the chunk is text.
+void Utf8Filter::judge(std::string_view chunk, bool last) {
   std::string joined;
   if (!waiting_.empty()) {
     joined = std::move(waiting_);
@@ -36,7 +77,7 @@ std::string_view Utf8Filter::take(std::string_view chunk, bool last) {
   if (!started_) {
     if (chunk.size() < 8 && !last) {  // too short for a mark or a magic number
       waiting_ = chunk;
-      return {};
+      return;
     }
     started_ = true;
     head_ = chunk.substr(0, 8);
@@ -45,14 +86,13 @@ std::string_view Utf8Filter::take(std::string_view chunk, bool last) {
       position_ += 3;
     }
   }
-  if (chunk.empty()) return {};
+  if (chunk.empty()) return;
   if (const void* nul = std::memchr(chunk.data(), 0, chunk.size())) {
     const uint64_t at = position_ + size_t(static_cast<const char*>(nul) - chunk.data());
     if (const char* kind = binary_kind(head_)) fail("corpus", "'", file_, "' is not text but ", kind);
     fail("corpus", "'", file_, "' is not text: byte ", at,
          " is NUL; give UTF-8 text or JSON lines, each plain, .gz or .zst");
   }
-  out_.clear();
   while (!chunk.empty()) {
     const size_t valid = valid_utf8_prefix(chunk);
     out_ += chunk.substr(0, valid);
@@ -73,7 +113,6 @@ std::string_view Utf8Filter::take(std::string_view chunk, bool last) {
     position_ += unit.length;
     chunk.remove_prefix(unit.length);
   }
-  return out_;
 }
 
 }  // namespace lithe

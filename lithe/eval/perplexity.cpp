@@ -5,7 +5,7 @@
 #include <numbers>
 
 #include "lithe/base/stop.h"
-#include "lithe/nn/key_value_cache.h"
+#include "lithe/nn/state.h"
 
 namespace lithe {
 

@@ -36,7 +36,8 @@ bool Continuation::accept(std::span<const float> logits, const GenerateConfig& c
     return false;
   }
   emit(pending_.size() - held_back(pending_, config.stop), events);
-  return added + 1 < limit_ || finish("length", config.stop, events);
+  if (added + 1 < limit_) return true;
+  return finish(limit_ < config.max_new_tokens ? "positions" : "length", config.stop, events);
 }
 
 bool Continuation::cut_at_stop(const std::vector<std::string>& stops) {

@@ -10,7 +10,8 @@ namespace lithe {
 struct Generation {
   std::string text;             // without the prompt
   std::vector<int32_t> tokens;  // of it
-  std::string finish;           // "stop" (a stop string), "end" (end of text), "length", "interrupted"
+  std::string finish;           // "stop" (a stop string), "end" (end of text), "length", "interrupted",
+                                // "positions" (the model has no more, and max_new_tokens would have allowed some)
   int64_t prompt_tokens = 0;
 };
 

@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <map>
 
 #include "lithe/base/log.h"
 
@@ -46,6 +47,13 @@ thread_local CostMeter* meter = nullptr;
 thread_local std::string part;
 thread_local int wholes = 0;  // scopes around that keep their name
 
+// Where the entries of a living meter stand: a model of a thousand layers has tens of thousands.
+struct Places {
+  std::map<std::pair<std::string, std::string>, size_t> entries;  // by part and kernel
+  std::map<std::string, size_t> kept;                             // by part
+};
+thread_local std::map<const CostMeter*, Places> places;
+
 }  // namespace
 
 const char* name_of(Isa isa) {
@@ -61,7 +69,10 @@ void force_reference(bool on) { reference_flag() = on; }
 CostMeter::CostMeter() : previous_(meter), activations_(ledger(Device::meta).current(MemoryClass::activations)) {
   meter = this;
 }
-CostMeter::~CostMeter() { meter = previous_; }
+CostMeter::~CostMeter() {
+  meter = previous_;
+  places.erase(this);
+}
 
 Cost CostMeter::total() const {
   Cost sum;
@@ -78,23 +89,18 @@ void CostMeter::book_kept() {
   const int64_t now = ledger(Device::meta).current(MemoryClass::activations), bytes = now - activations_;
   activations_ = now;
   if (!bytes) return;
-  for (Kept& entry : kept_)
-    if (entry.part == part) {
-      entry.bytes += bytes;
-      return;
-    }
-  kept_.push_back({part, bytes});
+  const auto [at, added] = places[this].kept.try_emplace(part, kept_.size());
+  if (added) kept_.push_back({part, 0});
+  kept_[at->second].bytes += bytes;
 }
 
 void book_cost(const char* kernel, const Cost& cost) {
   if (!meter) return;
-  for (auto& entry : meter->entries_)
-    if (entry.kernel == kernel && entry.part == part) {
-      entry.cost += cost;
-      ++entry.calls;
-      return;
-    }
-  meter->entries_.push_back({part, kernel, cost, 1});
+  const auto [at, added] = places[meter].entries.try_emplace({part, kernel}, meter->entries_.size());
+  if (added) meter->entries_.push_back({part, kernel, {}, 0});
+  CostMeter::Entry& entry = meter->entries_[at->second];
+  entry.cost += cost;
+  ++entry.calls;
 }
 
 PartScope::PartScope(std::string name, bool whole) : previous_(part), whole_(whole) {

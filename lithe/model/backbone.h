@@ -4,86 +4,94 @@
 #include "lithe/model/config.h"
 #include "lithe/model/decode_state.h"
 #include "lithe/nn/registry.h"
-#include "lithe/ops/reversible.h"
 
 namespace lithe {
 
 // spec: arch.encoder | architecture | blocks in which every token sees all of its sequence | TB Eq 6.1-6.6, 6.16
-class Backbone {
+class Backbone final : private Layers {
  public:
   /// Parameters stand under `scope`. With architecture encoder tokens see their whole sequence, else those before them;
-  /// with encoder_decoder each layer also reads a memory (cross-attention).
+  /// with encoder_decoder each layer also reads a source (cross-attention).
   Backbone(const ModelConfig& config, const Scope& scope, const Embedding& embedding);
   Backbone(const Backbone&) = delete;
 
-  /// Layers whose activations are recomputed in the backward pass instead of kept. Two streams never keep them.
+  /// Layers whose activations are recomputed in the backward pass instead of kept.
   void set_recompute(bool on) { recompute_ = on; }
   /// Layers, from 0, that forward leaves out: whole, or their mixers alone. States made before must not be used after.
   void skip(const std::vector<int64_t>& layers, bool mixers_only);
-  /// How the tokens of one sequence (ids i32 [T], or codes) meet, layer after layer.
-  std::vector<MixerMaps> maps(const Tensor& ids, const Memory* memory) const;
 
-  /// ids i32 [N], or codes i32 [N, token_width] -> the last layer's rows [N, D], normed where the wiring ends so. With
-  /// a state the rows continue its sequences. `memory`: what cross-attention reads, where there is no state.
-  Var forward(const Tensor& ids, const Sequences& sequences, DecodeState* state, const Memory* memory) const;
+  /// ids i32 [N], or codes i32 [N, token_width] -> the last layer's rows, normed where the wiring ends so. With a state
+  /// the rows continue its sequences; under a tape it must be differentiable. `source`: what cross-attention reads where
+  /// there is no state.
+  Rows forward(const Tensor& ids, const Sequences& sequences, const Pass& pass, DecodeState* state = nullptr,
+               const Rows* source = nullptr) const;
 
   /// `cache`: see Model::make_state.
   std::unique_ptr<DecodeState> make_state(int64_t sequences, int64_t capacity, std::optional<DType> cache) const;
-  /// Gives a new state what the layers keep of the memory.
-  void read_memory(DecodeState& state, const Memory& memory) const;
-  /// Bytes of decode state when sequence b has tokens[b] tokens and a memory of memory_tokens[b], by the parts'
+  /// Gives a new state what the layers keep of the source.
+  void read_source(DecodeState& state, const Rows& source) const;
+  /// Bytes of decode state when sequence b has tokens[b] tokens and a source of source_tokens[b], by the parts'
   /// formulas.
-  int64_t state_bytes(const std::vector<int64_t>& tokens, const std::vector<int64_t>& memory_tokens,
+  int64_t state_bytes(const std::vector<int64_t>& tokens, const std::vector<int64_t>& source_tokens,
                       std::optional<DType> cache) const;
   /// The longest sequence the parts allow; 0: unlimited.
   int64_t position_limit() const;
+  /// Some layer shortens sequences, and what becomes of them.
+  bool shortens() const;
+  Sequences lengths(const Sequences& sequences) const;
 
  private:
-  enum class Sub { mixer, cross, ffn };
-  struct Block {
+  /// A sub-layer in its place, with its wiring.
+  struct Place {
+    SubLayerConfig::Kind kind;
+    std::string name;  // "layers.0.mixer"
+    double scale = 1;  // 0: left out
+    std::unique_ptr<Norm> norm;
+    Dropout dropout;
+    std::unique_ptr<SubLayer> part;
+    std::unique_ptr<Residual> residual;
+  };
+  struct Layer {
     std::string name;
-    std::unique_ptr<Norm> mixer_norm, cross_norm, ffn_norm;
-    std::unique_ptr<Mixer> mixer, cross;  // cross: null without a memory
-    std::unique_ptr<Ffn> ffn;
-    Dropout mixer_dropout, cross_dropout, ffn_dropout;
-    std::unique_ptr<Residual> mixer_residual, cross_residual, ffn_residual;
-    Companion::Kind companion = Companion::Kind::none;
-    bool skip_mixer = false, skip_ffn = false;
-    bool skips(Sub sub) const { return sub == Sub::ffn ? skip_ffn : skip_mixer; }
-    std::vector<Sub> subs() const {
-      return cross ? std::vector<Sub>{Sub::mixer, Sub::cross, Sub::ffn} : std::vector<Sub>{Sub::mixer, Sub::ffn};
-    }
+    std::unique_ptr<Position> position;      // null: the model's
+    std::unique_ptr<Compressor> compressor;  // null: none
+    std::vector<std::unique_ptr<Place>> places;
   };
   ModelConfig config_;
   DType compute_;
   Device device_;
-  Residual::Streams streams_;
-  int64_t width_ = 0;  // of a stream
   const Embedding* embedding_;
   std::unique_ptr<Position> position_;
   std::unique_ptr<Norm> embedding_norm_;  // null: none
   Dropout embedding_dropout_;
-  std::vector<Block> blocks_;
+  std::unique_ptr<Stack> stack_;
+  std::vector<Layer> layers_;
   std::unique_ptr<Norm> final_norm_;
   std::string final_norm_name_;
   bool recompute_ = false;
-  bool wants_embedding_ = false;
-  Companion reference_;     // the reference sequence; kind none: no layer asks for one
+  bool reads_embedding_ = false;
+  std::optional<Reference> reference_;  // that some layers read
+  std::vector<int64_t> reference_readers_;
   Tensor reference_start_;  // its tokens i32 [max_position_embeddings], or its rows
 
-  Block make_block(const Scope& scope, const PartChoice& mixer) const;
-  Var embed(const Tensor& ids, const Sequences& sequences) const;
-  /// One stream has all rows in `read`; two are in f32 where the rows are bf16, so that going back loses little.
-  Streams begin(const Var& rows) const;
-  Var end(const Streams& x) const;
-  Var read_of(const Streams& x) const;
-  Streams run_block(const Block& block, Streams x, const MixerInput& in, MixerState* cross) const;
-  Streams run_reversible(Streams x, const Sequences& sequences, const Var& embedded, const std::vector<Var>& reference,
-                         const Memory* memory) const;
-  Var run_sub_layer(const Block& block, Sub sub, const Var& x, const MixerInput& in, MixerState* cross) const;
-  Var companion_of(const Block& block, const Var& embedded, const Var& reference) const;
-  DType state_type(const Mixer& mixer, std::optional<DType> cache) const;
-  void set_up_companions();
+  // Layers
+  int64_t count() const override { return int64_t(layers_.size()); }
+  Rows run(int64_t layer, const Rows& x, const Pass& pass, const std::vector<double>& gains) const override;
+  void skip(int64_t layer, const Rows& x, const Pass& pass) const override;
+  int64_t sub_layers(int64_t layer) const override { return int64_t(layers_[size_t(layer)].places.size()); }
+  Var change(int64_t layer, int64_t sub_layer, const Rows& x, const Pass& pass) const override;
+
+  Position::Args position_args() const;
+  Layer make_layer(const Scope& scope, const LayerConfig& config) const;
+  std::unique_ptr<Place> make_place(const Scope& scope, const LayerConfig& layer, const SubLayerConfig& sub,
+                                    const Position& position) const;
+  Var embed(const Tensor& ids, const Sequences& sequences, const Pass& pass) const;
+  Rows run_layer(int64_t layer, const Rows& x, const Pass& pass, const std::vector<double>& gains) const;
+  template <class Wire>
+  Var run_place(int64_t layer, int64_t sub_layer, double gain, const Rows& x, const Pass& pass, Wire wire) const;
+  void skip_place(int64_t layer, int64_t sub_layer, const Rows& x, const Pass& pass) const;
+  DType state_type(const Place& place, std::optional<DType> cache) const;
+  void set_up_reference();
   Tensor reference_start(int64_t rows) const;
   std::vector<Var> reference_rows(int64_t count) const;
 };

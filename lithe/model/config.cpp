@@ -1,7 +1,9 @@
 #include "lithe/model/config.h"
 
 #include <algorithm>
+#include <functional>
 
+#include "lithe/base/did_you_mean.h"
 #include "lithe/model/layer_pattern.h"
 #include "lithe/nn/registry.h"
 
@@ -23,11 +25,14 @@ void ModelConfig::fields(Fields& f) {
   f.part("embedding", "embedding", embedding, "tokens to rows");
   f.part("position", "position", position, "what positions add or turn");
   f.part("mixer", "mixer", mixer, "rows to rows across tokens, in every layer unless layer_types says otherwise");
-  f.free("mixers", mixers, "hybrids: mixers under names of your own, which layer_types uses");
-  f("layer_types", layer_types, "hybrids: one name of `mixers` a layer");
+  f.free("layers", layers,
+         "hybrids: layers under names of your own, which layer_types uses; each may have keys mixer, ffn, norm, residual, "
+         "position, compressor and sub_layers, and has the model's where it does not");
+  f.free("mixers", mixers, "hybrids: short for layers that differ in their mixer alone: {name: mixer}");
+  f("layer_types", layer_types, "hybrids: one name of `layers` or `mixers` a layer");
   std::vector<std::string> patterns = layer_pattern_names();
   patterns.insert(patterns.begin(), "");
-  f("layer_pattern", layer_pattern, "hybrids: which layers have mixers.standard, all others mixers.replaced",
+  f("layer_pattern", layer_pattern, "hybrids: which layers are layers.standard, all others layers.replaced",
     one_of(patterns));
   f.free("encoder", encoder, "encoder_decoder: keys of section model that differ in the encoder");
   f.free("cross_attention", cross_attention,
@@ -37,6 +42,7 @@ void ModelConfig::fields(Fields& f) {
   f.part("ffn", "ffn", ffn, "rows to rows, per token");
   f.part("norm", "norm", norm, "normalisation of rows");
   f.part("residual", "residual", residual, "how sub-layers are wired");
+  f.part("stack", "stack", stack, "how layers follow each other");
   f.part("head", "head", head, "rows to predictions");
   f("num_labels", num_labels, "classes of the heads tag and classify; 0: the task's, or the objective's", at_least(0));
   f("label_names", label_names, "names of the classes, in order; those of the task are filled in");
@@ -45,30 +51,6 @@ void ModelConfig::fields(Fields& f) {
   f("hidden_dropout", hidden_dropout, "dropout after the embedding and each sub-layer, while training",
     between(0, 0.99));
   f.section("init", init, "how parameters start");
-}
-
-namespace {
-
-// The mixer that stands under `name` in `section`, its options read.
-PartChoice read_mixer(const Node& node, const std::string& name, const char* section) {
-  struct One {
-    PartChoice choice{"attention", {}};
-    const char* name;
-    void fields(Fields& f) { f.part(name, "mixer", choice, ""); }
-  } one;
-  one.name = name.c_str();
-  Node wrapped = Node::map(node.mark());
-  wrapped.set(name, node);
-  read_fields(wrapped, section, [&](Fields& f) { one.fields(f); });
-  return one.choice;
-}
-
-bool is_empty(const Node& node) { return node.is_null() || (node.is_map() && node.entries().empty()); }
-
-}  // namespace
-
-PartChoice ModelConfig::cross_mixer(const PartChoice& mixer) const {
-  return is_empty(cross_attention) ? mixer : read_mixer(cross_attention, "cross_attention", "model");
 }
 
 ModelConfig ModelConfig::encoder_config() const {
@@ -86,7 +68,7 @@ ModelConfig ModelConfig::encoder_config() const {
       node.set(key, value);
       // Which mixer a layer has is said in one way: the decoder's other ways do not hold here.
       if (key == "mixer")
-        for (const char* other : {"mixers", "layer_types", "layer_pattern"})
+        for (const char* other : {"layers", "mixers", "layer_types", "layer_pattern"})
           if (!encoder.find(other)) node.erase(other);
     }
   for (const char* key : {"encoder", "cross_attention"}) node.erase(key);
@@ -95,30 +77,42 @@ ModelConfig ModelConfig::encoder_config() const {
   return config;
 }
 
-std::string ModelConfig::mixer_name(int64_t layer) const {
+std::string ModelConfig::layer_name(int64_t index) const {
   if (!layer_pattern.empty())
-    return standard_layers(layer_pattern, num_hidden_layers)[size_t(layer)] ? "standard" : "replaced";
-  return layer_types.empty() ? "" : layer_types[size_t(layer)];
+    return standard_layers(layer_pattern, num_hidden_layers)[size_t(index)] ? "standard" : "replaced";
+  return layer_types.empty() ? "" : layer_types[size_t(index)];
 }
 
-PartChoice ModelConfig::mixer_of(int64_t layer) const {
-  const std::string name = mixer_name(layer);
-  if (name.empty()) return mixer;
-  const Node* node = mixers.find(name);
+namespace {
+
+// Names of `layers` and `mixers`.
+std::vector<std::string> names_of(const ModelConfig& config) {
   std::vector<std::string> names;
-  for (const auto& [key, value] : mixers.entries()) names.push_back(key);
-  const std::string near = nearest(name, names);
+  for (const Node* section : {&config.layers, &config.mixers})
+    for (const auto& [name, value] : section->entries()) names.push_back(name);
+  return names;
+}
+
+}  // namespace
+
+LayerConfig ModelConfig::layer(int64_t index) const {
+  LayerDefaults defaults{mixer, ffn, norm, residual, cross_attention, architecture == "encoder_decoder"};
+  const std::string name = layer_name(index);
+  if (name.empty()) return read_layer({}, "model", defaults);
+  if (const Node* node = layers.find(name)) return read_layer(*node, "model.layers." + name, defaults);
+  const Node* node = mixers.find(name);
   check_usage(node, "recipe", layer_pattern.empty() ? "layer_types" : "layer_pattern " + layer_pattern, " names '",
-              name, "', which model.mixers does not define",
-              near.empty() ? "; define it like model.mixers: {" + name + ": {type: attention}}"
-                           : "; did you mean '" + near + "'?");
-  return read_mixer(*node, name, "model.mixers");
+              name, "', which model.layers does not define",
+              did_you_mean(name, names_of(*this)).empty()
+                  ? "; define it like model.layers: {" + name + ": {mixer: {type: attention}}}"
+                  : did_you_mean(name, names_of(*this)));
+  defaults.mixer = read_part(*node, name, "mixer", "model.mixers", {"attention", {}});
+  return read_layer({}, "model", defaults);
 }
 
 std::vector<int64_t> ModelConfig::layers_named(const std::string& text) const {
   std::vector<int64_t> out;
-  std::vector<std::string> names;
-  for (const auto& [name, value] : mixers.entries()) names.push_back(name);
+  const std::vector<std::string> names = names_of(*this);
   for (size_t at = 0; at <= text.size();) {
     const size_t comma = std::min(text.find(',', at), text.size());
     const std::string word = text.substr(at, comma - at);
@@ -132,10 +126,10 @@ std::vector<int64_t> ModelConfig::layers_named(const std::string& text) const {
     }
     const size_t before = out.size();
     for (int64_t layer = 0; layer < num_hidden_layers; ++layer)
-      if (!word.empty() && mixer_name(layer) == word) out.push_back(layer);
+      if (!word.empty() && layer_name(layer) == word) out.push_back(layer);
     check_usage(out.size() > before, "layers", "'", word, "' is neither a layer number (1 to ", num_hidden_layers,
-                ") nor a mixer of this model",
-                names.empty() ? ", which is no hybrid" : ", whose mixers are " + join(names));
+                ") nor a name of layers of this model",
+                names.empty() ? ", which is no hybrid" : ", which has " + join(names));
   }
   std::sort(out.begin(), out.end());
   out.erase(std::unique(out.begin(), out.end()), out.end());
@@ -151,26 +145,49 @@ bool lacks_ids(const Node& options) {
   return ids && ids->items().empty();
 }
 
+// Every mixer that the configuration gives: the model's, those of `mixers` and those of `layers`. `change` gets the
+// part with its type, options read, and says whether it changed something.
+bool change_mixers(ModelConfig& config, const std::function<bool(PartChoice&)>& change) {
+  bool any = change(config.mixer);
+  const auto node_of = [](const PartChoice& part) {
+    Node node = part.options.is_null() ? Node::map() : part.options;
+    node.set("type", Node::scalar(part.type));
+    return node;
+  };
+  const auto changed = [&](const Node& before, const std::string& name, const std::string& section) {
+    PartChoice part = read_part(before, name, "mixer", section, {"attention", {}});
+    const bool now = change(part);
+    any = any || now;
+    return now ? node_of(part) : before;
+  };
+  for (const auto& [name, value] : std::vector(config.mixers.entries()))
+    config.mixers.set(name, changed(value, name, "model.mixers"));
+  for (const auto& [name, value] : std::vector(config.layers.entries())) {
+    Node layer = value;
+    if (const Node* mixer = layer.find("mixer")) layer.set("mixer", changed(*mixer, "mixer", "model.layers." + name));
+    if (const Node* subs = layer.find("sub_layers")) {
+      Node list = Node::list({}, subs->mark());
+      for (Node item : subs->items()) {
+        if (const Node* mixer = item.find("mixer"))
+          if (mixer->is_map()) item.set("mixer", changed(*mixer, "mixer", "model.layers." + name));
+        list.push(item);
+      }
+      layer.set("sub_layers", list);
+    }
+    config.layers.set(name, layer);
+  }
+  return any;
+}
+
 }  // namespace
 
 void ModelConfig::replace_heads(const std::string& from, const std::string& to) {
-  bool any = false;
-  const auto replace = [&](Node& options) {
-    const Node* heads = options.find("heads");
-    if (!heads || (heads->is_map() ? heads->find("type")->text() : heads->text()) != from) return;
-    options.set("heads", Node::scalar(to));
-    any = true;
-  };
-  replace(mixer.options);
-  const Node before = mixers;
-  for (const auto& [name, value] : before.entries()) {
-    Node options = value;
-    if (!options.is_map()) continue;
-    if (!options.find("heads") && options.find("type") && options.find("type")->text() == "attention")
-      options.set("heads", Node::scalar("mha"));  // the default
-    replace(options);
-    mixers.set(name, options);
-  }
+  const bool any = change_mixers(*this, [&](PartChoice& part) {
+    const Node* heads = part.options.find("heads");
+    if (!heads || (heads->is_map() ? heads->find("type")->text() : heads->text()) != from) return false;
+    part.options.set("heads", Node::scalar(to));
+    return true;
+  });
   check_usage(any, "model", "no mixer has heads ", from, ", which ", to, " would replace");
 }
 
@@ -181,8 +198,9 @@ void ModelConfig::complete(int64_t vocabulary, int64_t width, int64_t positions)
 }
 
 bool ModelConfig::lacks_reference_ids() const {
-  for (int64_t layer = 0; layer < num_hidden_layers; ++layer)
-    if (lacks_ids(mixer_of(layer).options)) return true;
+  for (int64_t index = 0; index < num_hidden_layers; ++index)
+    for (const SubLayerConfig& sub : layer(index).sub_layers)
+      if (lacks_ids(sub.part.options)) return true;
   return false;
 }
 
@@ -191,17 +209,11 @@ void ModelConfig::set_reference_ids(const std::vector<int64_t>& ids) {
               max_position_embeddings, " tokens (max_position_embeddings), the text has ", ids.size());
   Node list = Node::list();
   for (int64_t i = 0; i < max_position_embeddings; ++i) list.push(Node::scalar(cat(ids[size_t(i)])));
-  if (lacks_ids(mixer.options)) mixer.options.set(kReferenceIds, list);
-  Node with_ids = Node::map();
-  for (int64_t layer = 0; layer < num_hidden_layers; ++layer) {
-    const std::string name = mixer_name(layer);
-    const PartChoice choice = mixer_of(layer);
-    if (name.empty() || !lacks_ids(choice.options)) continue;
-    Node part = choice.options;
-    part.set("type", Node::scalar(choice.type));
-    part.set(kReferenceIds, list);
-    mixers.set(name, part);
-  }
+  change_mixers(*this, [&](PartChoice& part) {
+    const bool lacks = lacks_ids(part.options);
+    if (lacks) part.options.set(kReferenceIds, list);
+    return lacks;
+  });
 }
 
 void ModelConfig::validate() const {
@@ -222,7 +234,6 @@ void ModelConfig::validate() const {
                                                       to_yaml(source.embedding.options) == to_yaml(embedding.options)),
                 "model", "share_encoder_decoder_embeddings needs one embedding, model.encoder has another (",
                 source.embedding.type, "); set it to false");
-    cross_mixer(mixer);
     check_usage(token_width <= 1, "model", "an encoder_decoder predicts ids, but a token is ", token_width,
                 " ints here; choose another tokenizer than a vocabulary-free one");
   } else {
@@ -234,16 +245,20 @@ void ModelConfig::validate() const {
               layer_types.size(), " names, num_hidden_layers is ", num_hidden_layers, "; give one name a layer");
   check_usage(layer_types.empty() || layer_pattern.empty(), "model", "give layer_types or layer_pattern, not both");
   std::vector<std::string> used;
-  for (int64_t layer = 0; layer < num_hidden_layers; ++layer) {
-    mixer_of(layer);
-    used.push_back(mixer_name(layer));
+  for (int64_t index = 0; index < num_hidden_layers; ++index) {
+    layer(index);
+    used.push_back(layer_name(index));
   }
   if (!layer_pattern.empty()) used.insert(used.end(), {"standard", "replaced"});  // a short stack may lack one
-  for (const auto& [name, value] : mixers.entries())
-    check_usage(std::find(used.begin(), used.end(), name) != used.end(), "model", "mixers defines '", name, "', which ",
-                layer_pattern.empty() ? "layer_types" : "layer_pattern ", layer_pattern,
-                layer_pattern.empty() ? " does not use; remove it, name it there, or give layer_pattern"
-                                      : " does not use; it reads standard and replaced: remove the others");
+  for (const auto& [section, node] : {std::pair<const char*, const Node&>("layers", layers), {"mixers", mixers}})
+    for (const auto& [name, value] : node.entries()) {
+      check_usage(std::find(used.begin(), used.end(), name) != used.end(), "model", section, " defines '", name,
+                  "', which ", layer_pattern.empty() ? "layer_types" : "layer_pattern ", layer_pattern,
+                  layer_pattern.empty() ? " does not use; remove it, name it there, or give layer_pattern"
+                                        : " does not use; it reads standard and replaced: remove the others");
+      check_usage(&node == &layers || !layers.find(name), "model", "layers and mixers both define '", name,
+                  "'; keep the one in layers");
+    }
 }
 
 ModelConfig read_model_config(const Node& node, const std::string& section) {

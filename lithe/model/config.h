@@ -2,6 +2,7 @@
 #pragma once
 
 #include "lithe/base/fields.h"
+#include "lithe/model/layer_config.h"
 #include "lithe/nn/init.h"
 
 namespace lithe {
@@ -12,10 +13,11 @@ struct ModelConfig {
   int64_t token_width = 0;  // ints a token (Embedding); 0: the tokenizer's, 1 where there is none
   int64_t hidden_size = 256, num_hidden_layers = 4, max_position_embeddings = 0;  // 0: data.sequence_length
   PartChoice embedding{"lookup", {}}, position{"rotary", {}}, mixer{"attention", {}}, ffn{"swiglu", {}},
-      norm{"rms", {}}, residual{"pre", {}}, head{"lm", {}};
-  Node mixers;                           // hybrids: name -> mixer
-  std::vector<std::string> layer_types;  // one name of `mixers` a layer
-  std::string layer_pattern;             // which layers have mixers.standard, the others mixers.replaced
+      norm{"rms", {}}, residual{"pre", {}}, stack{"plain", {}}, head{"lm", {}};
+  Node layers;                           // hybrids: name -> what a layer has that the keys above do not say
+  Node mixers;                           // name -> mixer: layers that differ in nothing else
+  std::vector<std::string> layer_types;  // one of these names a layer
+  std::string layer_pattern;             // which layers are `standard`, the others `replaced`
   Node encoder;                          // encoder_decoder: keys of this section that differ in the encoder
   Node cross_attention;                  // encoder_decoder: a mixer; empty: the layer's own in its cross form
   bool share_encoder_decoder_embeddings = true;
@@ -27,14 +29,12 @@ struct ModelConfig {
   Node quantization_config;  // of a config.json by `lithe quantize`: what was done; null: nothing. No recipe key
 
   void fields(Fields& f);
-  /// The name in `mixers` of a layer's mixer, by layer_types or layer_pattern; empty: `mixer`.
-  std::string mixer_name(int64_t layer) const;
-  PartChoice mixer_of(int64_t layer) const;
-  /// The mixer of cross-attention in a layer whose own is `mixer`.
-  PartChoice cross_mixer(const PartChoice& mixer) const;
+  /// The name of layer `index` in `layers` or `mixers`, by layer_types or layer_pattern; empty: none is given.
+  std::string layer_name(int64_t index) const;
+  LayerConfig layer(int64_t index) const;
   /// encoder_decoder: the encoder's configuration, this one with the keys of `encoder`.
   ModelConfig encoder_config() const;
-  /// Layers, from 0, that `text` names: numbers from 1 ("1,3,5"), or names of `mixers` ("replaced").
+  /// Layers, from 0, that `text` names: numbers from 1 ("1,3,5"), or names of layers ("replaced").
   std::vector<int64_t> layers_named(const std::string& text) const;
   /// Fills in what is 0 and a recipe need not say.
   void complete(int64_t vocabulary, int64_t width, int64_t positions);

@@ -1,39 +1,60 @@
 // What a model keeps between decoding steps.
 #pragma once
 
-#include "lithe/nn/slots.h"
+#include <functional>
+
+#include "lithe/autograd/var.h"
+#include "lithe/nn/state.h"
+#include "lithe/ops/sequences.h"
 
 namespace lithe {
 
-/// One MixerState a layer (two where a layer also reads a source), and the tokens that each sequence has.
+/// The states of all sub-layers, and the tokens that each sequence has.
 class DecodeState {
  public:
-  using States = std::vector<std::unique_ptr<MixerState>>;  // null: the layer keeps nothing
-  DecodeState(States layers, States cross, int64_t sequences, int64_t capacity)
-      : layers_(std::move(layers)), cross_(std::move(cross)), lengths_(size_t(sequences), 0), capacity_(capacity) {}
+  /// Of one sub-layer: a state for each stage of its residual; none where nothing is kept.
+  struct Entry {
+    std::string part;         // "layers.0.mixer"
+    bool of_source = false;   // it keeps what cross-attention reads, whose tokens are the source's
+    std::vector<std::unique_ptr<State>> stages;
+  };
+  using Entries = std::vector<std::vector<Entry>>;  // [layer][sub-layer]
+  DecodeState(Entries entries, int64_t sequences, int64_t capacity)
+      : entries_(std::move(entries)), lengths_(size_t(sequences), 0), capacity_(capacity) {}
   int64_t sequences() const { return int64_t(lengths_.size()); }
   int64_t length(int64_t b) const { return lengths_[size_t(b)]; }
   int64_t capacity() const { return capacity_; }
-  MixerState* layer(int64_t i) const { return layers_[size_t(i)].get(); }
-  /// What the layer's cross-attention keeps of the source; null without one.
-  MixerState* cross(int64_t i) const { return cross_.empty() ? nullptr : cross_[size_t(i)].get(); }
+  /// Null where the sub-layer keeps nothing.
+  State* of(int64_t layer, int64_t sub_layer, int64_t stage) const {
+    const auto& stages = entries_[size_t(layer)][size_t(sub_layer)].stages;
+    return stages.empty() ? nullptr : stages[size_t(stage)].get();
+  }
+  const Entries& entries() const { return entries_; }
   /// Bytes in use, all layers and sequences.
   int64_t bytes() const;
   /// Sequence i continues what was sequence from[i]; others are dropped.
   void reorder(const std::vector<int64_t>& from);
+  /// All states promise that truncate() works at every length.
+  bool truncates() const;
+  /// Fails when rows that continue some state cannot have gradients (State::differentiable).
+  void check_differentiable() const;
   void truncate(int64_t sequence, int64_t tokens);
+  /// Everything that is kept, and back into a new state of the same model and shape, to the bit.
+  NamedTensors save() const;
+  void restore(const NamedTensors& kept);
   /// For the model: `counts[b]` tokens were added.
   void advance(const Sequences& added);
-  /// For the model: what each layer reads of the reference sequence (Companion), as far as it reaches; none where not
-  /// asked.
-  std::vector<Var> reference;
+  /// For the model: what each layer reads of the reference sequence (SubLayer::reference), as far as it reaches.
+  std::vector<Var> references;
   /// For the model: read_source() gave it one.
   bool has_source = false;
 
  private:
-  States layers_, cross_;
+  Entries entries_;
   std::vector<int64_t> lengths_;
   int64_t capacity_;
+
+  void each(const std::function<void(const Entry&, State&, size_t stage)>& f) const;
 };
 
 }  // namespace lithe

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "lithe/base/json.h"
+#include "lithe/base/log.h"
 #include "lithe/model/quantized_weights.h"
 #include "lithe/model/safetensors.h"
 #include "lithe/ops/basic.h"
@@ -54,6 +55,12 @@ Model::Model(const ModelConfig& config, const ModelOptions& options) : config_(c
                                .num_labels = config.num_labels,
                                .tied = config.tie_word_embeddings ? table : nullptr,
                                .causal = config.architecture != "encoder"});
+  const auto labels = [&](std::vector<int64_t> offsets) {
+    return head_->count(Sequences(std::move(offsets), {}, options.device)).labels;
+  };
+  check_usage(!decoder_->shortens() || labels({0, 5, 8}) == labels({0, 3, 5}), "model", "head ", config.head.type,
+              " predicts for every token, and a compressor in model.layers makes fewer rows of them; leave it out, or "
+              "choose a head that predicts for whole sequences, as classify does");
 }
 
 void Model::set_recompute(bool on) {
@@ -61,46 +68,52 @@ void Model::set_recompute(bool on) {
   decoder_->set_recompute(on);
 }
 
-Memory Model::encode(const Tensor& source, const Sequences& sequences) const {
+Rows Model::encode(const Tensor& source, const Sequences& sequences, const Pass& pass) const {
   check(encoder_ != nullptr, "model", "architecture ", config_.architecture, " has no encoder that reads a source");
   for (int64_t b = 0; b < sequences.count(); ++b)
     check(sequences.length(b) > 0, "model", "source ", b, " of ", sequences.count(),
           " has no tokens; leave it out, or give it at least one");
-  return {encoder_->forward(source, sequences, nullptr, nullptr), sequences};
+  return encoder_->forward(source, sequences, pass);
 }
 
 // spec: arch.encdec | architecture | an encoder's rows, read by a decoder that predicts the target | TB Eq 6.10-6.12
-Var Model::forward(const Tensor& ids, const Sequences& sequences, DecodeState* state, const Memory* memory) const {
-  check(encoder_ || !memory, "model", "architecture ", config_.architecture, " reads no source; give it none");
+Rows Model::run(const Tensor& ids, const Sequences& sequences, const Pass& pass, DecodeState* state,
+                const Rows* source) const {
+  check(encoder_ || !source, "model", "architecture ", config_.architecture, " reads no source; give it none");
   if (encoder_ && state) {
-    check(!memory, "model", "a state keeps its own source; give it that by read_source(), and none here");
+    check(!source, "model", "a state keeps its own source; give it that by read_source(), and none here");
     check(state->has_source, "model", "the state has no source; give it one by read_source() first");
   } else if (encoder_) {
-    check(memory && memory->sequences.count() == sequences.count(), "model",
+    check(source && source->sequences.count() == sequences.count(), "model",
           "an encoder-decoder reads one source a sequence, as encode() gives it: ", sequences.count(),
-          " sequences, got sources of ", memory ? memory->sequences.count() : 0);
+          " sequences, got sources of ", source ? source->sequences.count() : 0);
   }
-  return decoder_->forward(ids, sequences, state, memory);
+  return decoder_->forward(ids, sequences, pass, state, source);
 }
 
-std::vector<MixerMaps> Model::maps(const Tensor& ids) const {
-  return (encoder_ ? *encoder_ : *decoder_).maps(ids, nullptr);
+Var Model::with_losses(const Var& loss, const Pass& pass, double factor) {
+  Var total = loss;
+  for (const auto& [name, auxiliary] : pass.losses()) total = add(total, cast(auxiliary, loss.dtype()), 1, factor);
+  return total;
 }
 
 Var Model::logits(const Var& rows, const Sequences& sequences) const {
   const kernels::PartScope part("head");
-  return head_->logits(rows, sequences);
+  return head_->logits(rows, decoder_->shortens() ? decoder_->lengths(sequences) : sequences);
 }
 
 Var Model::loss(const Tensor& ids, const Tensor& labels, const Sequences& sequences, double smoothing, double scale,
                 LossSums* sums, Tensor row_nll, const std::vector<int64_t>& predicted) const {
-  return loss_of(forward(ids, sequences), predicted,
-                 {.sequences = sequences,
-                  .labels = labels,
-                  .smoothing = smoothing,
-                  .scale = scale,
-                  .sums = sums,
-                  .row_nll = std::move(row_nll)});
+  const Pass pass;
+  const Rows rows = run(ids, sequences, pass);
+  const Var loss = loss_of(rows.x, predicted,
+                           {.sequences = rows.sequences,
+                            .labels = labels,
+                            .smoothing = smoothing,
+                            .scale = scale,
+                            .sums = sums,
+                            .row_nll = std::move(row_nll)});
+  return with_losses(loss, pass);
 }
 
 Var Model::loss_of(const Var& rows, const std::vector<int64_t>& predicted, LossArgs args) const {
@@ -123,7 +136,7 @@ void Model::read_source(DecodeState& state, const Tensor& source, const Sequence
     check(state.length(b) == 0, "model", "sequence ", b, " of the state has ", state.length(b),
           " tokens already, which read another source; make a new state");
   const NoGrad no_grad;
-  decoder_->read_memory(state, encode(source, sequences));
+  decoder_->read_source(state, encode(source, sequences));
   state.has_source = true;
 }
 
@@ -188,6 +201,10 @@ void load(Model& model, const Path& file, bool with_head) {
     else
       in.read(p.name, p.master.value());
   model.parameters().refresh_shadows();
+  std::string left;
+  for (const auto& [name, entry] : in.entries())
+    if (!wanted(name)) left += (left.empty() ? "" : ", ") + name;
+  if (!left.empty()) log_info("not taken over from '", file.string(), "', the head begins anew: ", left);
 }
 
 }  // namespace
@@ -206,7 +223,7 @@ void save_config(const ModelConfig& config, const Path& file) {
 }
 
 ModelConfig load_config(const Path& file) {
-  Node node = parse_json_node(read_file(file), file.string());
+  Node node = parse_json_node(read_file(file, uint64_t(1) << 26), file.string());
   const Node* type = node.find("model_type");
   check(type && type->text() == "lithe", "load", "'", file.string(), "' is not a lithe config.json (model_type is ",
         type ? type->text() : "missing", ")");

@@ -32,16 +32,19 @@ class Model {
   /// Layers, from 0, of the decoder (or the one stack) that forward leaves out: whole, or their mixers alone. States
   /// made before must not be used after.
   void skip(const std::vector<int64_t>& layers, bool mixers_only) { decoder_->skip(layers, mixers_only); }
-  /// How the tokens of one sequence (ids i32 [T], or codes; read by the encoder if there is one) meet, layer by layer.
-  std::vector<MixerMaps> maps(const Tensor& ids) const;
-
   /// encoder_decoder: source tokens i32 [M] -> what the decoder reads of them.
-  Memory encode(const Tensor& source, const Sequences& sequences) const;
-  /// ids i32 [N], or codes i32 [N, token_width] -> the last layer's rows [N, D], normed where the wiring ends so. With
-  /// a state the rows continue its sequences: `lengths[b]` new tokens for sequence b. `memory`: what an encoder_decoder
-  /// without a state reads, one source a sequence.
+  Rows encode(const Tensor& source, const Sequences& sequences, const Pass& pass = Pass()) const;
+  /// ids i32 [N], or codes i32 [N, token_width] -> the last layer's rows, normed where the wiring ends so; fewer than N
+  /// where layers shorten sequences. With a state the rows continue its sequences: `lengths[b]` new tokens for sequence
+  /// b; under a tape the state must be differentiable. `source`: what an encoder_decoder without a state reads, one a
+  /// sequence. `pass`: what the batch has beside its tokens, and receives auxiliary losses and taps.
+  Rows run(const Tensor& ids, const Sequences& sequences, const Pass& pass, DecodeState* state = nullptr,
+           const Rows* source = nullptr) const;
+  /// The rows of run() alone.
   Var forward(const Tensor& ids, const Sequences& sequences, DecodeState* state = nullptr,
-              const Memory* memory = nullptr) const;
+              const Rows* source = nullptr) const {
+    return run(ids, sequences, Pass(), state, source).x;
+  }
   /// Rows -> the head's predictions; without sequences the rows are of one.
   Var logits(const Var& rows, const Sequences& sequences) const;
   Var logits(const Var& rows) const { return logits(rows, Sequences::single(rows.rows(), device())); }
@@ -55,6 +58,8 @@ class Model {
   /// need.
   void check_predicts_next(const char* operation) const;
   Head::LabelCount label_count(const Sequences& sequences) const { return head_->count(sequences); }
+  /// A loss with the auxiliary losses of a pass added, `scale` times.
+  static Var with_losses(const Var& loss, const Pass& pass, double scale = 1);
 
   /// A state for `sequences` sequences of at most `capacity` tokens. Layers that keep rows of past tokens keep them in
   /// `cache` (f32, bf16, i8) where it is given, else in the compute dtype. Fails (usage) where it is given and none

@@ -54,7 +54,7 @@ std::map<std::string, Packable> packable_matrices(const ModelConfig& config) {
   });
   for (;;) {
     try {
-      std::optional<Memory> memory;
+      std::optional<Rows> memory;
       if (reads_source) memory = model.encode(source, sequences);
       model.logits(model.forward(ids, sequences, nullptr, memory ? &*memory : nullptr));
       if (config.architecture != "encoder") decode(model, ids, source, sequences);

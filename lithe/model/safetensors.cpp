@@ -1,6 +1,7 @@
 #include "lithe/model/safetensors.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 
 #include "lithe/base/json.h"
@@ -8,10 +9,13 @@
 namespace lithe {
 namespace {
 
+using Tree = nlohmann::json;  // a header may have many thousand keys
+
 constexpr std::pair<DType, const char*> kNames[] = {{DType::f64, "F64"}, {DType::f32, "F32"}, {DType::bf16, "BF16"},
                                                     {DType::i64, "I64"}, {DType::i32, "I32"}, {DType::u8, "U8"},
                                                     {DType::i8, "I8"}};
 constexpr uint64_t kMaxHeader = 100'000'000;
+constexpr const char* kChecksums = "lithe.checksums";
 
 const char* format_name(DType dtype) {
   for (const auto& [type, name] : kNames)
@@ -19,21 +23,39 @@ const char* format_name(DType dtype) {
   return "?";
 }
 
+// Of a tensor's bytes and of all that the header says about them, so that a damaged header is found too.
+std::string checksum_of(const std::map<std::string, std::string>& metadata, const std::string& name, DType dtype,
+                        const Shape& shape, const void* bytes, size_t count) {
+  std::string facts = cat(name, '\0', format_name(dtype), shape);
+  for (const auto& [key, value] : metadata) facts += cat('\0', key, '\0', value);
+  const uint64_t sum = checksum(bytes, count, checksum(facts.data(), facts.size()));
+  char text[17];
+  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(sum));
+  return text;
+}
+
 }  // namespace
 
 void write_safetensors(const Path& path, const std::map<std::string, Tensor>& tensors,
                        const std::map<std::string, std::string>& metadata) {
-  Json header = Json::object();
-  if (!metadata.empty()) header["__metadata__"] = metadata;
+  // As text: Json holds the keys of an object in a list, in which thousands of tensors are found slowly.
+  std::string checksums, entries;
   int64_t at = 0;
   for (const auto& [name, tensor] : tensors) {
+    const std::string key = Json(name).dump();
+    checksums +=
+        cat(checksums.empty() ? "" : ",", key, ":\"",
+            checksum_of(metadata, name, tensor.dtype(), tensor.shape(), tensor.raw(), size_t(tensor.bytes())), "\"");
     Json shape = Json::array();
     for (int i = 0; i < tensor.shape().rank(); ++i) shape.push_back(tensor.dim(i));
-    header[name] = {
+    const Json entry = {
         {"dtype", format_name(tensor.dtype())}, {"shape", shape}, {"data_offsets", {at, at + tensor.bytes()}}};
+    entries += cat(",", key, ":", entry.dump());
     at += tensor.bytes();
   }
-  std::string text = header.dump();
+  Json all = metadata;
+  all[kChecksums] = "{" + checksums + "}";
+  std::string text = "{\"__metadata__\":" + all.dump() + entries + "}";
   text.append((8 - text.size() % 8) % 8, ' ');
   AtomicFile file(path);
   const uint64_t length = text.size();
@@ -62,7 +84,7 @@ void SafetensorsFile::parse() {
     refuse("its header would have ", length, " bytes, the file has ", bytes_.size());
   data_ = 8 + length;
   const uint64_t available = bytes_.size() - data_;
-  const Json header = parse_json(bytes_.substr(8, length), origin_);
+  const Tree header = parse_json_sorted(bytes_.substr(8, length), origin_, true);
   if (!header.is_object()) refuse("its header is not an object");
   std::vector<std::pair<uint64_t, uint64_t>> ranges;
   for (const auto& [name, value] : header.items()) {
@@ -74,12 +96,12 @@ void SafetensorsFile::parse() {
       }
       continue;
     }
-    const auto is_count = [](const Json& v) {
+    const auto is_count = [](const Tree& v) {
       return v.is_number_unsigned() && v.get<uint64_t>() <= (uint64_t(1) << 48);
     };
     if (!value.is_object() || !value.contains("dtype") || !value.contains("shape") || !value.contains("data_offsets"))
       refuse("tensor '", name, "' lacks dtype, shape or data_offsets");
-    const Json &shape = value["shape"], &offsets = value["data_offsets"], &dtype = value["dtype"];
+    const Tree &shape = value["shape"], &offsets = value["data_offsets"], &dtype = value["dtype"];
     if (!dtype.is_string() || !shape.is_array() || shape.size() > 4 || !offsets.is_array() || offsets.size() != 2 ||
         !is_count(offsets[0]) || !is_count(offsets[1]))
       refuse("tensor '", name, "' is described wrongly");
@@ -92,7 +114,7 @@ void SafetensorsFile::parse() {
     entry.dtype = known->first;
     std::vector<int64_t> sizes;
     __int128 numel = 1;
-    for (const Json& s : shape) {
+    for (const Tree& s : shape) {
       if (!is_count(s)) refuse("tensor '", name, "' has a wrong shape");
       sizes.push_back(s.get<int64_t>());
       numel = std::min<__int128>(numel * sizes.back(), __int128(1) << 60);
@@ -107,6 +129,15 @@ void SafetensorsFile::parse() {
     if (entry.begin != entry.end) ranges.push_back({entry.begin, entry.end});
     entries_[name] = entry;
   }
+  if (const auto sums = metadata_.find(kChecksums); sums != metadata_.end()) {
+    const auto text = parse_json_sorted(sums->second, origin_);
+    if (!text.is_object()) refuse("its checksums are not an object");
+    for (const auto& [name, sum] : text.items()) {
+      if (!sum.is_string()) refuse("the checksum of tensor '", name, "' is not text");
+      checksums_[name] = sum.get<std::string>();
+    }
+    metadata_.erase(sums);
+  }
   std::sort(ranges.begin(), ranges.end());
   for (size_t i = 1; i < ranges.size(); ++i)
     if (ranges[i].first < ranges[i - 1].second) refuse("two tensors overlap at byte ", ranges[i].first);
@@ -118,10 +149,21 @@ const SafetensorsFile::Entry& SafetensorsFile::entry(const std::string& name) co
   return found->second;
 }
 
+void SafetensorsFile::verify(const std::string& name, const Entry& e) const {
+  if (checksums_.empty() || !verified_.insert(name).second) return;
+  const auto kept = checksums_.find(name);
+  const std::string sum =
+      checksum_of(metadata_, name, e.dtype, e.shape, bytes_.data() + data_ + e.begin, size_t(e.end - e.begin));
+  check(kept != checksums_.end() && kept->second == sum, "safetensors", "'", origin_, "': tensor '", name,
+        "' is damaged: its checksum must be ", kept == checksums_.end() ? "in the file" : kept->second, ", it is ", sum,
+        "; bring the file back from a copy, or make it again");
+}
+
 void SafetensorsFile::read(const std::string& name, const Tensor& to) const {
   const Entry& e = entry(name);
   check(e.shape == to.shape(), "safetensors", "'", origin_, "': tensor '", name, "' is ", e.shape, ", the model needs ",
         to.shape());
+  if (!to.is_meta()) verify(name, e);
   copy(e, 0, to);
 }
 
@@ -131,6 +173,7 @@ void SafetensorsFile::read_rows(const std::string& name, int64_t first, const Te
             first + to.rows() <= e.shape[0],
         "safetensors", "'", origin_, "': tensor '", name, "' is ", e.shape, ", which has no rows ", to.shape(), " at ",
         first);
+  if (!to.is_meta()) verify(name, e);
   copy(e, first * to.cols(), to);
 }
 

@@ -13,15 +13,15 @@ int64_t Parameter::bytes() const {
 }
 
 Parameter* Parameters::add(Parameter parameter) {
-  check(!find(parameter.name), "model", "two parameters are named '", parameter.name, "'");
+  const auto [at, added] = by_name_.try_emplace(parameter.name, nullptr);
+  check(added, "model", "two parameters are named '", parameter.name, "'");
   parameters_.push_back(std::move(parameter));
-  return &parameters_.back();
+  return at->second = &parameters_.back();
 }
 
 Parameter* Parameters::find(const std::string& name) {
-  for (Parameter& p : parameters_)
-    if (p.name == name) return &p;
-  return nullptr;
+  const auto found = by_name_.find(name);
+  return found == by_name_.end() ? nullptr : found->second;
 }
 
 int64_t Parameters::count() const {

@@ -37,6 +37,7 @@ class Parameters {
 
  private:
   std::deque<Parameter> parameters_;
+  std::map<std::string, Parameter*> by_name_;
 };
 
 /// What all parts of one model are built with.

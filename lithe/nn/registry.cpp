@@ -20,9 +20,25 @@ void Registry::insert(Entry entry) {
         key.second, "'");
 }
 
+void Registry::refuse_cross_without(bool cross, const PartInfo& info, const char* slot, const std::string& name) {
+  check_usage(!cross || info.cross, "model", "slot ", slot, ": part '", name,
+              "' has no cross form; give the decoder's cross-attention a mixer of its own, model.cross_attention: "
+              "{type: attention}");
+}
+
+void Registry::refuse_direction_without(bool causal, const PartInfo& info, const char* slot, const std::string& name) {
+  check_usage(causal ? info.causal : info.bidirectional, "model", "slot ", slot, ": part '", name, "' has no ",
+              causal ? "causal" : "bidirectional",
+              " form, which this architecture needs; choose another, or model.architecture: ",
+              causal ? "encoder" : "decoder");
+}
+
 const Registry::Entry& Registry::get(const std::string& slot, const std::string& name, const Mark& where) const {
   const auto found = entries_.find({slot, name});
   if (found != entries_.end()) return found->second;
+  if (const auto moved = moved_.find({slot, name}); moved != moved_.end())
+    fail_usage("recipe", to_string(where), where.origin.empty() ? "" : ": ", slot, " '", name, "' is now ",
+               moved->second);
   std::vector<std::string> names;
   std::string listed;
   for (const Entry* e : this->slot(slot)) {

@@ -17,6 +17,7 @@ struct PartInfo {
   bool per_token = false;                    // mixers: a row depends on no other
   int64_t token_width = 1;                   // embeddings: Args::token_width that the default options want
   int64_t payload_below = 0;                 // embeddings of codes: bound on the payload's ints; 0: any 32 bits
+  std::vector<std::string> samples = {};     // options, as in recipes, that the conformance suite runs on beside the defaults
 };
 
 class Registry {
@@ -56,18 +57,17 @@ class Registry {
                                          const void* given) -> std::unique_ptr<Part> {
       const auto& args = *static_cast<const typename Interface::Args*>(given);
       if constexpr (requires { args.cross; })
-        check_usage(
-            !args.cross || info.cross, "model", "slot ", Interface::slot, ": part '", name,
-            "' has no cross form; give the decoder's cross-attention a mixer of its own, model.cross_attention: "
-            "{type: attention}");
+        refuse_cross_without(args.cross, info, Interface::slot, name);
       if constexpr (requires { args.causal; })
-        check_usage(args.causal ? info.causal : info.bidirectional, "model", "slot ", Interface::slot, ": part '", name,
-                    "' has no ", args.causal ? "causal" : "bidirectional",
-                    " form, which this architecture needs; choose another, or model.architecture: ",
-                    args.causal ? "encoder" : "decoder");
+        refuse_direction_without(args.causal, info, Interface::slot, name);
       return std::make_unique<P>(scope, read(options, scope.path()), args);
     };
     insert(std::move(e));
+  }
+
+  /// A part that stands elsewhere now: errors say that `spelling` takes its place.
+  void moved(const std::string& slot, const std::string& name, const std::string& spelling) {
+    moved_[{slot, name}] = spelling;
   }
 
   /// Builds the part; options that were not resolved yet are read with their defaults.
@@ -85,8 +85,11 @@ class Registry {
 
  private:
   Registry();
+  static void refuse_cross_without(bool cross, const PartInfo& info, const char* slot, const std::string& name);
+  static void refuse_direction_without(bool causal, const PartInfo& info, const char* slot, const std::string& name);
   void insert(Entry entry);
   std::map<std::pair<std::string, std::string>, Entry> entries_;
+  std::map<std::pair<std::string, std::string>, std::string> moved_;
 };
 
 /// For parts without options.

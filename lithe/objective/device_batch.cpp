@@ -27,10 +27,12 @@ DeviceBatch to_device(const Batch& batch, Device device) {
   return out;
 }
 
-Var rows_of(const Model& model, const DeviceBatch& batch) {
-  std::optional<Memory> memory;
-  if (batch.source.defined()) memory = model.encode(batch.source, batch.source_sequences);
-  return model.forward(batch.ids, batch.sequences, nullptr, memory ? &*memory : nullptr);
+Rows rows_of(const Model& model, const DeviceBatch& batch, const Pass& pass) {
+  if (!batch.source.defined()) return model.run(batch.ids, batch.sequences, pass);
+  const Pass of_source;
+  const Rows source = model.encode(batch.source, batch.source_sequences, of_source);
+  for (const auto& [name, loss] : of_source.losses()) pass.add_loss(name, loss);
+  return model.run(batch.ids, batch.sequences, pass, nullptr, &source);
 }
 
 }  // namespace lithe

@@ -21,7 +21,7 @@ struct DeviceBatch {
 };
 DeviceBatch to_device(const Batch& batch, Device device);
 
-/// The model's rows [N, D] of a batch, with its source where it has one.
-Var rows_of(const Model& model, const DeviceBatch& batch);
+/// The model's rows of a batch, with its source where it has one. `pass` receives auxiliary losses.
+Rows rows_of(const Model& model, const DeviceBatch& batch, const Pass& pass = Pass());
 
 }  // namespace lithe

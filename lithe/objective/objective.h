@@ -29,7 +29,7 @@ struct LessonFacts {
 /// What the rows of a batch are to predict.
 struct Targets {
   Tensor labels;                   // i32, negative: none; or f32 of a regression: Head::count
-  Sequences sequences;             // of the rows
+  Sequences sequences;             // of the batch, which the model's rows may have shortened
   std::vector<int64_t> predicted;  // see Batch
 };
 
@@ -61,7 +61,7 @@ class Objective : public Part {
   /// Length of Batch::predicted in a batch of `rows`; 0: it is empty, and the head says which rows have labels.
   virtual int64_t predicted_rows(int64_t rows) const;
   /// The loss of the model's `rows` [N, D]: a scalar whose gradient reaches the model's parameters.
-  virtual Var loss(const Model& model, const Var& rows, const Targets& targets, const LossTerms& terms) const;
+  virtual Var loss(const Model& model, const Rows& rows, const Targets& targets, const LossTerms& terms) const;
 };
 
 /// The part that a recipe names. Objectives have no parameters.

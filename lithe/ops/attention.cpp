@@ -27,6 +27,10 @@ kernels::AttentionArgs arguments(const Tensor& q, int64_t key_cols, int64_t valu
         key_cols / o.kv_heads);
   args.scale = o.scale != 0 ? o.scale : 1 / std::sqrt(double(args.head_dim));
   args.mask = o.mask;
+  args.head_masks = o.head_masks;
+  args.tiles = o.tiles;
+  if (o.bias.table.defined()) args.bias = o.bias.table.value();
+  args.bias_first = o.bias.first;
   args.q = q;
   args.out = empty({q.rows(), args.heads * args.value_dim}, q.dtype(), q.device());
   return args;
@@ -48,13 +52,22 @@ Var attend(const Var& q, const Var& k, const Var& v, const Sequences& queries, c
   if (Tape::current()) args.lse = empty({q.rows(), options.heads}, wide_of(q.dtype()), q.device());
   kernels::attention(args);
   const Tensor out = args.out;
-  return record("attend", {q, k, v}, out, [args, q = q.ref(), k = k.ref(), v = v.ref()](const Tensor& dy, Grads& g) {
-    query_key_value_gradients<kernels::AttentionGradArgs>(args, q, k, v, dy, g, kernels::attention_grad);
-  });
+  const GradRef bias = options.bias.table.ref();
+  return record("attend", {q, k, v, bias}, out,
+                [args, q = q.ref(), k = k.ref(), v = v.ref(), bias](const Tensor& dy, Grads& g) {
+                  const auto gradient = [&](kernels::AttentionGradArgs all) {
+                    const auto into = g.into(bias);
+                    all.dbias = into.to, all.accumulate_dbias = into.accumulate;
+                    kernels::attention_grad(all);
+                  };
+                  query_key_value_gradients<kernels::AttentionGradArgs>(args, q, k, v, dy, g, gradient);
+                });
 }
 
 Var attend_by_maps(const Var& q, const Var& k, const Var& v, const Sequences& sequences, const AttendOptions& o,
                    const std::function<Var(const Var& map, int64_t b)>& change) {
+  check(o.head_masks.empty() && !o.tiles && !o.bias.table.defined(), "attend",
+        "explicit maps have one mask for all heads and no bias; leave attention_dropout out");
   const Var keys = repeat_heads(k, o.kv_heads, o.heads), values = repeat_heads(v, o.kv_heads, o.heads);
   std::vector<Var> parts;
   for (int64_t b = 0; b < sequences.count(); ++b) {

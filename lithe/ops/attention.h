@@ -9,10 +9,19 @@
 
 namespace lithe {
 
+/// What is added to the scaled logits of a query and a key, by their distance.
+struct LogitBias {
+  Var table;          // [W, heads] in f32 (f64 for f64); undefined: nothing
+  int64_t first = 0;  // row w is for queries that stand first + w after the key; beyond the table its first or last row
+};
+
 struct AttendOptions {
   int64_t heads = 1, kv_heads = 1;
   double scale = 0;  // 0: 1/sqrt(head_dim)
   kernels::AttentionMask mask;
+  std::vector<kernels::AttentionMask> head_masks = {};        // of each query head, in place of `mask`
+  std::shared_ptr<const kernels::TileMask> tiles = nullptr;  // which tiles meet, beside the mask
+  LogitBias bias = {};
 };
 
 /// softmax(scale q k^T + mask) v per head. q [N, heads*d_h], k [S, kv_heads*d_h], v [S, kv_heads*d_v];

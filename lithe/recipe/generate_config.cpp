@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "lithe/base/error.h"
-#include "lithe/nn/key_value_cache.h"
+#include "lithe/nn/state.h"
 
 namespace lithe {
 namespace {

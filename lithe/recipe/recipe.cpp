@@ -1,6 +1,7 @@
 #include "lithe/recipe/recipe.h"
 
 #include <algorithm>
+#include <map>
 
 #include "lithe/base/error.h"
 #include "lithe/nn/registry.h"
@@ -27,6 +28,17 @@ namespace {
 
 constexpr uint64_t kLargest = uint64_t(1) << 24;  // bytes of a recipe
 
+// Options of parts, and the first part that has each.
+const std::map<std::string, const Registry::Entry*>& part_with_option() {
+  static const std::map<std::string, const Registry::Entry*> found = [] {
+    std::map<std::string, const Registry::Entry*> out;
+    for (const auto* part : Registry::instance().all())
+      for (const FieldDoc& option : part->describe()) out.try_emplace(option.path, part);
+    return out;
+  }();
+  return found;
+}
+
 // A key at the wrong place is common (learning_rate at the top level, num_attention_heads in `model`): say where it
 // belongs.
 void refuse_misplaced(const std::string& key, const Mark& mark, const std::string& section,
@@ -36,15 +48,14 @@ void refuse_misplaced(const std::string& key, const Mark& mark, const std::strin
     if (doc.path.ends_with("." + key))
       fail_usage("recipe", to_string(mark), ": '", key, "' belongs in section '",
                  doc.path.substr(0, doc.path.size() - key.size() - 1), "', not ", here);
-  for (const auto* part : Registry::instance().all())
-    for (const FieldDoc& option : part->describe())
-      if (option.path == key) {
-        check_usage(section != "train" || part->slot != Objective::slot, "recipe", to_string(mark), ": '", key,
-                    "' is an option of objective '", part->name, "' now: train.objective: {type: ", part->name, ", ",
-                    key, ": ...}");
-        fail_usage("recipe", to_string(mark), ": '", key, "' is an option of ", part->slot, " '", part->name,
-                   "', not a key ", here);
-      }
+  const auto found = part_with_option().find(key);
+  if (found == part_with_option().end()) return;
+  const Registry::Entry& part = *found->second;
+  check_usage(section != "train" || part.slot != Objective::slot, "recipe", to_string(mark), ": '", key,
+              "' is an option of objective '", part.name, "' now: train.objective: {type: ", part.name, ", ", key,
+              ": ...}");
+  fail_usage("recipe", to_string(mark), ": '", key, "' is an option of ", part.slot, " '", part.name, "', not a key ",
+             here);
 }
 
 // The section model of a pre-trained run, under what the recipe says of its own; a task's head where it names none.

@@ -12,9 +12,12 @@ void TrainConfig::fields(Fields& f) {
   Registry::instance();  // the objective is resolved through it
   f("max_steps", max_steps, "optimiser steps; 0: no such limit", at_least(0));
   f("max_tokens", max_tokens, "tokens seen, in whole steps that do not exceed it; 0: no such limit", at_least(0));
-  f("num_train_epochs", num_train_epochs, "passes over the corpus; 0: no such limit", at_least(0));
+  f("num_train_epochs", num_train_epochs,
+    "passes over the corpus, the last batch of each may be short; 0: no such limit", at_least(0));
   f("max_time", max_time, "minutes of training, resumes included; 0: no such limit", at_least(0));
-  f("batch_tokens", batch_tokens, "tokens of one optimiser step, of source and target together where there are two",
+  f("batch_tokens", batch_tokens,
+    "tokens of one optimiser step, of source and target together where there are two: whole pairs, so that a step may "
+    "have more, by less than the longest pair",
     at_least(1));
   f("gradient_accumulation_steps", gradient_accumulation_steps,
     "parts that a step's tokens are run in, one after another: less memory, same result up to rounding", at_least(1));

@@ -1,5 +1,6 @@
 #include "lithe/text/normalizer.h"
 
+#include "lithe/base/error.h"
 #include "lithe/text/utf8.h"
 
 namespace lithe {
@@ -34,13 +35,28 @@ std::string space_chinese(std::string_view text) {
 
 }  // namespace
 
+size_t max_growth(size_t bytes) { return 16 * bytes + 65536; }
+
+void check_growth(size_t from, size_t to) {
+  check(to <= max_growth(from), "tokenizer", "normalization makes more than ", max_growth(from), " bytes of a text of ",
+        from, "; no tokenizer needs that: repair its file's section normalizer");
+}
+
+void Normalizer::add(Step step) {
+  check(steps_.size() < 256, "tokenizer", "a normalizer may have 256 steps at most; join some of its Replace");
+  steps_.push_back(std::move(step));
+}
+
 std::string Normalizer::operator()(std::string_view text) const {
   std::string out;
   while (!text.empty()) {
     const size_t valid = valid_utf8_prefix(text);
     if (valid > 0) {
       std::string part(text.substr(0, valid));
-      for (const Step& step : steps_) part = step(part);
+      for (const Step& step : steps_) {
+        part = step(part);
+        check_growth(valid, part.size());
+      }
       out += part;
       text.remove_prefix(valid);
     }

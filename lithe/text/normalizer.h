@@ -23,14 +23,20 @@ class Normalizer {
   using Step = std::function<std::string(std::string_view)>;
 
   bool empty() const { return steps_.empty(); }
-  void add(Step step) { steps_.push_back(std::move(step)); }
+  /// At most 256 steps.
+  void add(Step step);
 
-  /// Bytes that are no UTF-8 stay; what stands between them is normalized separately.
+  /// Bytes that are no UTF-8 stay; what stands between them is normalized separately. Fails when a step makes a text
+  /// more than max_growth() long, which only a hostile file does.
   std::string operator()(std::string_view text) const;
 
  private:
   std::vector<Step> steps_;
 };
+
+/// Bytes that a step may make of `bytes`.
+size_t max_growth(size_t bytes);
+void check_growth(size_t from, size_t to);
 
 Normalizer::Step bert_normalization(const BertNormalization& options);
 Normalizer::Step lower_case();

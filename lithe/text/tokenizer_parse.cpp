@@ -51,6 +51,7 @@ void replace(std::string& out, std::string_view text, const Pattern& pattern, co
     }
     out += text.substr(done, begin - done);
     out += content;
+    check_growth(text.size(), out.size());
     done = from = end;
   }
   out += text.substr(done);

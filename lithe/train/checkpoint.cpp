@@ -70,11 +70,13 @@ void for_each_field(State& s, F&& f) {
 Json to_json(const TrainState& state) {
   Json json = {{"version", kVersion}};
   for_each_field(state, [&](const char* name, const auto& value) { json[name] = value; });
+  json["log_checksums"] = state.log_checksums;
   return json;
 }
 
 void from_json(const Json& json, TrainState& state) {
   for_each_field(state, [&](const char* name, auto& value) { json.at(name).get_to(value); });
+  if (json.contains("log_checksums")) json["log_checksums"].get_to(state.log_checksums);
 }
 
 std::vector<Path> checkpoints(const Path& states) {
@@ -203,14 +205,13 @@ void average_checkpoints(const Path& run, int64_t count) {
 }
 
 void publish_weights(const Path& run, const Path& checkpoint) {
-  const Path from = checkpoint / "model.safetensors", to = run / "model.safetensors",
-             temporary = run / "model.safetensors.linking";
+  const Path from = checkpoint / "model.safetensors", to = run / "model.safetensors";
+  const Temporary link(to, Temporary::Kind::directory);  // a place where nobody else writes
+  const Path linked = link.name() / "model.safetensors";
   std::error_code error;
-  fs::remove(temporary, error);
-  fs::create_hard_link(from, temporary, error);
-  if (error) fs::copy_file(from, temporary, fs::copy_options::overwrite_existing);
-  fs::rename(temporary, to);
-  fs::remove(temporary, error);  // where both were links to one file already, rename leaves both
+  fs::create_hard_link(from, linked, error);
+  if (error) fs::copy_file(from, linked);
+  fs::rename(linked, to);
   sync_directory(run);
 }
 

@@ -3,6 +3,7 @@
 // A checkpoint directory appears whole (renamed into place) or not at all.
 #pragma once
 
+#include <map>
 #include <set>
 
 #include "lithe/train/optimizer.h"
@@ -28,7 +29,8 @@ struct TrainState {
   int64_t evaluations_without_better = 0;  // since best_step
   int64_t evaluated_step = -1, sampled_step = -1;
   uint64_t metrics_bytes = 0, speed_bytes = 0, samples_bytes = 0;  // sizes of the run's logs
-  double elapsed = 0;                                              // seconds of training
+  std::map<std::string, uint64_t> log_checksums;  // of those logs, line after line, by file; none: not known
+  double elapsed = 0;                             // seconds of training
   int threads = 0;
   uint64_t data_fingerprint = 0;  // of training and held-out tokens
 };

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 
+#include "lithe/base/stop.h"
 #include "lithe/eval/held_out.h"
 #include "lithe/kernels/elementwise/elementwise.h"
 #include "lithe/kernels/gemm/gemm.h"
@@ -85,6 +86,8 @@ MemoryUse memory_peak(Device device) {
 
 Plan plan_training(const ModelConfig& config, const TrainConfig& train, const PlanShape& shape, bool estimate_speed) {
   Plan plan;
+  const auto heed_signals = [] { check_not_stopped("plan", "nothing was begun"); };
+  heed_signals();
   const int64_t before = ledger(Device::meta).current();
   check(before == 0, "plan", "the meta ledger holds ", before, " bytes of another plan");
   ledger(Device::meta).reset_peak();
@@ -99,6 +102,7 @@ Plan plan_training(const ModelConfig& config, const TrainConfig& train, const Pl
     Model model(
         config,
         {.device = Device::meta, .dtype = train.parameter_dtype(), .compute = train.compute(), .trainable = true});
+    heed_signals();
     model.set_recompute(train.gradient_checkpointing);
     AdamW optimizer(model.parameters(), train);
     const auto objective = make_objective(train.objective);
@@ -117,6 +121,7 @@ Plan plan_training(const ModelConfig& config, const TrainConfig& train, const Pl
       const kernels::CostMeter meter;
       load();
       accumulate_gradients(model, *objective, batches, train, 1);
+      heed_signals();
       {
         const kernels::PartScope scope("optimizer");
         optimizer.step(1, train.learning_rate, 1);
@@ -130,6 +135,7 @@ Plan plan_training(const ModelConfig& config, const TrainConfig& train, const Pl
       batches.clear();
     }
     plan.memory = memory_peak(Device::meta);
+    heed_signals();
     if (shape.evaluation.rows > 0) {
       ledger(Device::meta).reset_peak();
       evaluate_batch(
@@ -138,6 +144,7 @@ Plan plan_training(const ModelConfig& config, const TrainConfig& train, const Pl
       if (const MemoryUse evaluation = memory_peak(Device::meta); evaluation.peak > plan.memory.peak)
         plan.memory = evaluation;
     }
+    heed_signals();
     {
       // For its costs alone: a run without held-out text has no such pass.
       const kernels::CostMeter meter;

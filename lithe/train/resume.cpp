@@ -7,6 +7,7 @@
 #include "lithe/base/log.h"
 #include "lithe/base/machine.h"
 #include "lithe/base/threads.h"
+#include "lithe/data/examples_readers.h"
 #include "lithe/recipe/recipe.h"
 #include "lithe/train/checkpoint.h"
 
@@ -41,36 +42,36 @@ bool is_free(const std::string& key) {
 }
 
 const char* const kFitted[] = {"train.gradient_accumulation_steps", "train.gradient_checkpointing"};
+const char* const kEnds[] = {"train.max_steps", "train.max_tokens", "train.num_train_epochs"};
 
-// Temporary names of AtomicFile: the run is locked, so nobody writes them any more.
-void remove_leftovers(const Path& directory) {
-  std::error_code ignored;
-  std::vector<Path> found;
-  for (const auto& entry : std::filesystem::directory_iterator(directory, ignored)) {
-    const std::string name = entry.path().filename().string();
-    const size_t at = name.rfind(".tmp");
-    if (at != std::string::npos && at + 4 < name.size() &&
-        name.find_first_not_of("0123456789", at + 4) == std::string::npos)
-      found.push_back(entry.path());
-  }
-  for (const Path& path : found) std::filesystem::remove(path, ignored);
-  std::filesystem::remove(directory / "model.safetensors.linking", ignored);
+template <class Keys>
+bool among(const Keys& keys, const std::string& key) {
+  return std::find(std::begin(keys), std::end(keys), key) != std::end(keys);
 }
 
-void check_same(const Path& run, const Node& now, bool fits) {
+// 1e-08 is 1.0e-08.
+bool is_same(const std::string& a, const std::string& b) {
+  const auto x = finite_number(a), y = finite_number(b);
+  return a == b || (x && y && *x == *y);
+}
+
+// How the ends differ, where they may.
+std::string check_same(const Path& run, const Node& now, bool fits, bool extend) {
   std::map<std::string, std::string> before, after;
   flatten(stored_recipe(run), "", before);
   flatten(now, "", after);
-  std::string differences;
+  std::string differences, extended;
   for (const auto& [key, value] : before) after.try_emplace(key);
-  for (const auto& [key, value] : after)
-    if (!is_free(key) && !(fits && std::find(std::begin(kFitted), std::end(kFitted), key) != std::end(kFitted)) &&
-        before[key] != value)
-      differences += cat(differences.empty() ? "" : ", ", key, " was ", before[key].empty() ? "unset" : before[key],
-                         " and is now ", value.empty() ? "unset" : value);
+  for (const auto& [key, value] : after) {
+    if (is_free(key) || (fits && among(kFitted, key)) || is_same(before[key], value)) continue;
+    std::string& to = extend && among(kEnds, key) ? extended : differences;
+    to += cat(to.empty() ? "" : ", ", key, " was ", before[key].empty() ? "unset" : before[key], " and is now ",
+              value.empty() ? "unset" : value);
+  }
   check_usage(differences.empty(), "resume", "the recipe differs from the run's: ", differences,
               "; resume with the run's own recipe (", (run / "resolved_recipe.yaml").string(),
               ") or choose another --out");
+  return extended;
 }
 
 }  // namespace
@@ -80,15 +81,38 @@ bool has_begun(const Path& run) {
   return std::filesystem::exists(run / "resolved_recipe.yaml") || std::filesystem::exists(run / ".lock");
 }
 
-Path open_run(const Path& run, bool resume, const Node& recipe, bool fits) {
-  for (const Path& directory : {run, run / "best", run / "tensorboard"}) remove_leftovers(directory);
-  const Path checkpoint = latest_checkpoint(run), recipe_file = run / "resolved_recipe.yaml";
+void check_place_of_run(const Path& run) {
+  if (has_begun(run)) return;
+  std::error_code error;
+  const std::filesystem::directory_iterator entries(run, error);
+  check_usage(error || entries == end(entries), "train", "'", run.string(),
+              "' must be a new or empty directory, or a run to resume, and it holds '",
+              error ? "" : entries->path().filename().string(),
+              "'; give --out another directory, or --overwrite to write into this one");
+}
+
+void remove_run(const Path& run) {
+  std::error_code ignored;
+  const auto remove = [&](const char* name) { std::filesystem::remove_all(run / name, ignored); };
+  remove("training_state");
+  if (!std::filesystem::exists(run / "resolved_recipe.yaml")) return;  // other files stay until they are written
+  for (const char* name :
+       {"resolved_recipe.yaml", "result.json", "best", "averaged", "tensorboard", "model.safetensors", "source"})
+    remove(name);
+}
+
+OpenedRun open_run(const Path& run, bool resume, const Node& recipe, bool fits, bool extend) {
+  for (const Path& directory : {run, run / "best", run / "averaged", run / "tensorboard"})
+    remove_temporaries(directory);
+  OpenedRun opened{latest_checkpoint(run), ""};
+  const Path recipe_file = run / "resolved_recipe.yaml";
   const bool used = std::filesystem::exists(recipe_file);
   check_usage(resume || !used, "train", "'", run.string(),
-              "' already holds a run; give --resume to continue it, or another --out");
-  if (resume && used) check_same(run, recipe, fits);
-  if (resume && checkpoint.empty()) log_info("no checkpoint in '", run.string(), "' yet: starting from the beginning");
-  return checkpoint;
+              "' already holds a run; give --resume to continue it, --overwrite to begin it anew, or another --out");
+  if (resume && used) opened.extended = check_same(run, recipe, fits, extend);
+  if (resume && opened.checkpoint.empty())
+    log_info("no checkpoint in '", run.string(), "' yet: starting from the beginning");
+  return opened;
 }
 
 void write_run_files(const Path& run, const Node& recipe, const ModelConfig& model, const TrainConfig& train,

@@ -9,10 +9,21 @@ namespace lithe {
 /// A run has begun here, though it may not have come to a checkpoint.
 bool has_begun(const Path& run);
 
-/// Returns the checkpoint to continue from, or empty to start. Fails (usage) when the directory holds a run
-/// and `resume` is off, and when the recipe differs from the run's in a key that shapes the result; with `fits` the
-/// keys that fit_memory chooses are not compared. Removes files that a killed process was writing.
-Path open_run(const Path& run, bool resume, const Node& recipe, bool fits);
+/// Fails (usage) unless `run` is a directory that is new or empty, or holds a run.
+void check_place_of_run(const Path& run);
+
+/// Removes what a run left that would mislead the next in its place.
+void remove_run(const Path& run);
+
+struct OpenedRun {
+  Path checkpoint;       // to continue from; empty: start
+  std::string extended;  // how the recipe's end of the run differs from before, when it does
+};
+/// Opens `run` to start or to continue. Fails (usage) when the directory holds a run and `resume` is off, and when the
+/// recipe differs from the run's in a key that shapes the result; with `fits` the keys that fit_memory chooses are not
+/// compared, and with `extend` train.max_steps, max_tokens and num_train_epochs may be others. Removes files that a
+/// killed process was writing.
+OpenedRun open_run(const Path& run, bool resume, const Node& recipe, bool fits, bool extend);
 
 /// The files a run starts with: resolved_recipe.yaml, config.json, tokenizer.json, generation_config.json,
 /// plan.json, environment.json.

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -24,6 +25,17 @@ bool is_terminal() {
   return ::isatty(STDERR_FILENO) && !std::getenv("CI") && term && std::string_view(term) != "dumb";
 }
 
+// As append() sums them.
+uint64_t checksum_of_lines(std::string_view text) {
+  uint64_t sum = 0;
+  while (!text.empty()) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    sum = checksum(line.data(), line.size(), sum);
+    text.remove_prefix(std::min(line.size() + 1, text.size()));
+  }
+  return sum;
+}
+
 }  // namespace
 
 std::string format_duration(double seconds) {
@@ -33,29 +45,43 @@ std::string format_duration(double seconds) {
   return format("%lld:%02lld:%02lld", s / 3600, s / 60 % 60, s % 60);
 }
 
-RunLog::RunLog(const Path& run, const TrainState* resumed, int64_t total_steps)
+RunLog::RunLog(const Path& run, TrainState* resumed, int64_t total_steps)
     : run_(run), total_steps_(total_steps), terminal_(is_terminal()) {
-  const auto start = [&](const char* file, uint64_t bytes) {
+  const auto start = [&](const char* file, uint64_t TrainState::*size_of) {
     const Path path = run / file;
     if (!resumed) return write_file(path, "");
+    uint64_t& bytes = resumed->*size_of;
     std::error_code error;
     const uint64_t size = std::filesystem::file_size(path, error);
     check(!error && size >= bytes, "resume", "'", path.string(), "' is shorter than at the checkpoint (",
           error ? 0 : size, " of ", bytes, " bytes); it was changed from outside");
     std::filesystem::resize_file(path, bytes);
+    const auto known = resumed->log_checksums.find(file);
+    if (known == resumed->log_checksums.end() || known->second == checksum_of_lines(read_file(path))) return;
+    log_warning("'", path.string(),
+                "' is not what it was at the checkpoint: it was damaged or changed from outside; it "
+                "is kept as ",
+                file, ".damaged, and ", file, " begins again after step ", resumed->step);
+    std::filesystem::rename(path, run / cat(file, ".damaged"));
+    write_file(path, "");
+    bytes = 0;
+    resumed->log_checksums.erase(known);
+    set_aside_ = true;
   };
-  start("metrics.jsonl", resumed ? resumed->metrics_bytes : 0);
-  start("speed.jsonl", resumed ? resumed->speed_bytes : 0);
-  start("samples.jsonl", resumed ? resumed->samples_bytes : 0);
+  start("metrics.jsonl", &TrainState::metrics_bytes);
+  start("speed.jsonl", &TrainState::speed_bytes);
+  start("samples.jsonl", &TrainState::samples_bytes);
   std::error_code ignored;
   if (!resumed) std::filesystem::remove_all(run / "tensorboard", ignored);  // of an attempt that saved nothing
   tensorboard_ = std::make_unique<TensorBoardWriter>(run / "tensorboard",
                                                      resumed ? std::optional<int64_t>(resumed->step) : std::nullopt);
 }
 
-void RunLog::append(const char* file, const std::string& line, uint64_t& bytes) {
+void RunLog::append(const char* file, const std::string& line, uint64_t& bytes, TrainState& state) {
   append_file(run_ / file, line + "\n");
   bytes += line.size() + 1;
+  uint64_t& sum = state.log_checksums[file];
+  sum = checksum(line.data(), line.size(), sum);
 }
 
 void RunLog::clear() {
@@ -80,14 +106,14 @@ void RunLog::interval(const Interval& i, TrainState& state) {
                {"learning_rate", i.learning_rate},
                {"grad_norm", i.gradient_norm}})
              .dump(),
-         state.metrics_bytes);
+         state.metrics_bytes, state);
   append("speed.jsonl",
          Json({{"step", i.step},
                {"tokens_per_second", i.tokens_per_second},
                {"step_seconds", i.step_seconds},
                {"elapsed_seconds", i.elapsed}})
              .dump(),
-         state.speed_bytes);
+         state.speed_bytes, state);
   tensorboard_->scalar("train/loss", i.step, i.loss);
   tensorboard_->scalar("train/learning_rate", i.step, i.learning_rate);
   tensorboard_->scalar("train/grad_norm", i.step, i.gradient_norm);
@@ -121,14 +147,14 @@ void RunLog::evaluation(int64_t step, const HeldOutScores& scores, bool best, Tr
   }
   if (scores.bits_per_byte > 0) line["eval_bits_per_byte"] = scores.bits_per_byte;
   line["best"] = best;
-  append("metrics.jsonl", line.dump(), state.metrics_bytes);
+  append("metrics.jsonl", line.dump(), state.metrics_bytes, state);
   clear();
   log_info(text + (best ? "  (best so far)" : ""));
 }
 
 void RunLog::sample(int64_t step, const std::string& prompt, const std::string& text, TrainState& state) {
   const Json line = {{"step", step}, {"prompt", prompt}, {"text", text}};
-  append("samples.jsonl", line.dump(-1, ' ', false, Json::error_handler_t::replace), state.samples_bytes);
+  append("samples.jsonl", line.dump(-1, ' ', false, Json::error_handler_t::replace), state.samples_bytes, state);
   tensorboard_->text("samples", step, prompt + text);
 }
 

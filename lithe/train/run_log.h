@@ -12,8 +12,9 @@ namespace lithe {
 
 class RunLog {
  public:
-  /// With `resumed` the logs are cut back to what the checkpoint knew. Otherwise they start empty.
-  RunLog(const Path& run, const TrainState* resumed, int64_t total_steps);
+  /// With `resumed` the logs are cut back to what the checkpoint knew, and one that was damaged since is set aside, as
+  /// FILE.damaged, with a warning, and starts empty. Otherwise all start empty.
+  RunLog(const Path& run, TrainState* resumed, int64_t total_steps);
 
   struct Interval {
     int64_t step, tokens;
@@ -22,6 +23,8 @@ class RunLog {
   void interval(const Interval& line, TrainState& state);
   void evaluation(int64_t step, const HeldOutScores& scores, bool best, TrainState& state);
   void sample(int64_t step, const std::string& prompt, const std::string& text, TrainState& state);
+  /// A damaged log was: the checkpoint's sizes are no longer those of the files.
+  bool set_aside() const { return set_aside_; }
   /// A short line that a terminal overwrites; elsewhere nothing.
   void status(const std::string& line);
 
@@ -29,10 +32,10 @@ class RunLog {
   Path run_;
   int64_t total_steps_;
   bool terminal_;
-  bool drawn_ = false;
+  bool drawn_ = false, set_aside_ = false;
   std::unique_ptr<TensorBoardWriter> tensorboard_;
   void clear();
-  void append(const char* file, const std::string& line, uint64_t& bytes);
+  void append(const char* file, const std::string& line, uint64_t& bytes, TrainState& state);
 };
 
 /// "1:02:03", "4:05", "7 s".

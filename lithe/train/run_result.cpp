@@ -1,5 +1,8 @@
 #include "lithe/train/run_result.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -34,9 +37,7 @@ MemoryUse measured_in(const Json& memory) {
   return use;
 }
 
-}  // namespace
-
-void write_result(const Path& run, const std::string& status, const TrainResult& r, const std::string& message) {
+std::string result_text(const std::string& status, const TrainResult& r, const std::string& message) {
   Json json = {{"status", status},
                {"steps", r.steps},
                {"tokens", r.tokens},
@@ -50,7 +51,30 @@ void write_result(const Path& run, const std::string& status, const TrainResult&
   }
   if (r.averaged) json["averaged"] = r.averaged;
   if (!message.empty()) json["message"] = message;
-  write_file(run / "result.json", json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+// Within the blocks that the file has, for which a full disk has room.
+void overwrite(const Path& file, const std::string& text) {
+  const int fd = ::open(file.c_str(), O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+  if (fd < 0) return;
+  if (::pwrite(fd, text.data(), text.size(), 0) == ssize_t(text.size())) (void)!::ftruncate(fd, off_t(text.size()));
+  ::close(fd);
+}
+
+}  // namespace
+
+void write_result(const Path& run, const std::string& status, const TrainResult& r, const std::string& message) {
+  write_file(run / "result.json", result_text(status, r, message));
+}
+
+void write_last_result(const Path& run, const std::string& status, const TrainResult& r, const std::string& message) {
+  const std::string text = result_text(status, r, message);
+  try {
+    write_file(run / "result.json", text);
+  } catch (const Error&) {
+    overwrite(run / "result.json", text);
+  }
 }
 
 std::optional<TrainResult> finished_result(const Path& run, const TrainResult& now) {

@@ -15,8 +15,12 @@ LossSums accumulate_gradients(const Model& model, const Objective& objective,
     step_context() = {uint64_t(config.seed), uint64_t(step) * micro_batches.size() + i};
     Tape tape;
     LossSums sums;
-    const Var loss = objective.loss(model, rows_of(model, batch), batch.targets(),
-                                    {.smoothing = config.label_smoothing, .scale = scale, .sums = &sums});
+    const Var loss = [&] {  // rows live on only where the tape keeps them
+      const Pass pass;
+      return Model::with_losses(objective.loss(model, rows_of(model, batch, pass), batch.targets(),
+                                               {.smoothing = config.label_smoothing, .scale = scale, .sums = &sums}),
+                                pass, 1 / double(micro_batches.size()));
+    }();
     tape.backward(loss);
     total += sums;
   }

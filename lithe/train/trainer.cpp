@@ -83,7 +83,22 @@ class Trainer {
   /// What it left when it ended, none when there is more to do.
   std::optional<TrainResult> finished() const { return done() ? finished_result(run_.out, so_far()) : std::nullopt; }
 
+  /// Says what becomes of a run whose end is another now.
+  void extend(const std::string& difference) const {
+    check_usage(!total_steps_ || total_steps_ >= state_.step, "resume", difference, ": step ", total_steps_,
+                " is the last then, and the checkpoint is after step ", state_.step, "; choose a later end");
+    const int64_t next = state_.step + 1, last = total_steps_ ? total_steps_ : next;
+    log_info(difference, ": going on after step ", state_.step, " to ", total_steps_ ? cat("step ", last) : "no end",
+             "; learning rate (", schedule_.type, ", warm-up ", schedule_.warmup, " steps) ", schedule_.at(next),
+             " at step ", next, ", ", schedule_.at((next + last) / 2), " at step ", (next + last) / 2, ", ",
+             schedule_.at(last), " at step ", last);
+  }
+
+  /// go() has begun: result.json says "running".
+  bool running() const { return running_; }
+
   TrainResult go() {
+    running_ = true;
     const bool resumed = saved_step_ >= 0;
     if (resumed) {
       log_info("resuming after step ", state_.step);
@@ -91,6 +106,7 @@ class Trainer {
     }
     write_result(run_.out, "running", so_far(), "");
     log_.emplace(run_.out, resumed ? &state_ : nullptr, total_steps_);
+    if (log_->set_aside()) save();
     interval_start_ = start_;
     bool open = duties(false);
     while (open && !done()) {
@@ -146,6 +162,7 @@ class Trainer {
   std::unique_ptr<Prefetcher> prefetch_;
   int64_t prefetched_ = -1;  // the micro-batch that prefetch_ gives next
   int64_t saved_step_ = -1;
+  bool running_ = false;
   double elapsed_before_ = 0;
   Clock::time_point start_ = Clock::now(), interval_start_ = start_;
 
@@ -364,10 +381,14 @@ TrainResult train(TrainRun run) {
   check_usage(!std::filesystem::exists(run.out / "quantization.json"), "train", "'", run.out.string(),
               "' holds a quantised model, which cannot be trained; give --out another directory");
   check_usage(!run.resume || has_begun(run.out), "resume", "'", run.out.string(),
-              "' holds no run to resume; leave --resume out to begin one");
+              "' holds no run to resume; leave --resume out to begin one, or give --resume auto for either");
+  check_usage(!run.resume || !run.overwrite, "train", "--resume and --overwrite exclude each other; keep one");
+  if (!run.overwrite) check_place_of_run(run.out);
   const OutputDirectory directory(run.out);
+  if (run.overwrite) remove_run(run.out);
   const bool fits = run.fit_memory && run.memory_budget;
-  const Path checkpoint = open_run(run.out, run.resume, written, fits);
+  const OpenedRun opened = open_run(run.out, run.resume, written, fits, run.extend);
+  const Path& checkpoint = opened.checkpoint;
   const bool continuing = std::filesystem::exists(run.out / "resolved_recipe.yaml");
 
   Tokenizers tokenizers;
@@ -399,7 +420,7 @@ TrainResult train(TrainRun run) {
     Node& section = *const_cast<Node*>(written.find("train"));
     section.set("gradient_accumulation_steps", Node::scalar(cat(config.gradient_accumulation_steps)));
     section.set("gradient_checkpointing", Node::scalar(config.gradient_checkpointing ? "true" : "false"));
-    open_run(run.out, run.resume, written, false);
+    open_run(run.out, run.resume, written, false, run.extend);
     // In batches of the chosen size.
     data = load_training_data(recipe, {data.tokenizer, data.source_tokenizer});
   }
@@ -414,6 +435,10 @@ TrainResult train(TrainRun run) {
   try {
     trainer.emplace(run, std::move(data), plan);
     trainer->begin(checkpoint);
+    if (!checkpoint.empty() && !opened.extended.empty()) {
+      trainer->extend(opened.extended);
+      write_file(run.out / "resolved_recipe.yaml", to_yaml(written));
+    }
     if (const auto before = trainer->finished()) {
       log_info("'", run.out.string(), "' is finished, after step ", before->steps, ": nothing is left to do");
       return *before;
@@ -427,11 +452,16 @@ TrainResult train(TrainRun run) {
     write_result(run.out, result.status, result, result.signal ? cat("stopped by signal ", result.signal) : "");
     write_run_report(run.out);
     return result;
-  } catch (const Error& error) {
-    if (error.code() == ExitCode::diverged) {
-      write_result(run.out, "diverged", trainer->so_far(), error.what());
-      write_run_report(run.out);
-    }
+  } catch (const std::exception& error) {
+    if (!trainer || !trainer->running()) throw;
+    const auto* known = dynamic_cast<const Error*>(&error);
+    const bool diverged = known && known->code() == ExitCode::diverged;
+    write_last_result(run.out,
+                      diverged        ? "diverged"
+                      : stop_signal() ? "stopped"
+                                      : "failed",
+                      trainer->so_far(), error.what());
+    if (diverged) write_run_report(run.out);
     throw;
   }
 }

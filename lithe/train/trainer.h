@@ -10,13 +10,15 @@ struct TrainRun {
   Path out;
   Recipe recipe;
   bool resume = false;
+  bool extend = false;        // a resume may give another end: max_steps, max_tokens, num_train_epochs
+  bool overwrite = false;     // begin in a directory that holds a run or other files
   int64_t memory_budget = 0;  // bytes; 0: none
   bool fit_memory = false;    // choose accumulation and recomputation instead of refusing
   bool samples = true;        // models that continue a text do so with generate.prompt, every train.sample_steps
 };
 
 struct TrainResult {
-  std::string status;  // finished, stopped
+  std::string status;  // finished, stopped (in result.json also running, diverged, failed)
   int signal = 0;      // that stopped it
   int64_t steps = 0, tokens = 0;
   double final_loss = 0, eval_loss = 0, best_eval_loss = 0, seconds = 0;

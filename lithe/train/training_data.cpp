@@ -109,9 +109,13 @@ TrainingData batches_of_text(Dataset dataset, const Recipe& recipe) {
   const std::optional<SequenceFrame> frame =
       next ? std::nullopt : std::optional(SequenceFrame{s.cls ? s.cls : s.bos, s.sep ? s.sep : s.eos});
   const auto batches = [&](const TokenStore& store, uint64_t seed, bool shuffle) {
-    return out.objective->batches(std::make_unique<BatchOrder>(store, recipe.data.sequence_length,
-                                                               train.micro_batch_tokens(), seed, shuffle, frame),
-                                  out.tokenizer, seed);
+    auto rows = std::make_unique<BatchOrder>(store, recipe.data.sequence_length, train.micro_batch_tokens(), seed,
+                                             shuffle, frame);
+    if (const int64_t have = rows->rows_per_epoch(), take = train.micro_batch_tokens(); shuffle && have < take)
+      log_warning("the training text has ", have, " tokens and a batch takes ", take, ": each batch passes over it ",
+                  (take + have - 1) / have,
+                  " times, and counts as one epoch; lower train.batch_tokens or give more text");
+    return out.objective->batches(std::move(rows), out.tokenizer, seed);
   };
   out.train = batches(dataset.train, uint64_t(train.seed), true);
   if (dataset.validation)

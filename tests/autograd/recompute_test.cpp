@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "lithe/autograd/piece.h"
 #include "lithe/ops/basic.h"
 #include "lithe/ops/linear.h"
 #include "lithe/ops/norm.h"
@@ -8,18 +9,25 @@
 namespace lithe {
 namespace {
 
+using Function = std::function<Var(const std::vector<Var>&)>;
+
+// recompute() of one result.
+Var recomputed(const Function& f, const std::vector<Var>& inputs) {
+  return recompute([f](const std::vector<Var>& in) { return std::vector<Var>{f(in)}; }, inputs)[0];
+}
+
 // Runs f(x) and its backward pass, recomputed or not; results and gradients in order.
 struct Result {
   Tensor y;
   std::vector<Tensor> gradients;
 };
-Result run(const std::function<Var(const std::vector<Var>&)>& f, const std::vector<Var>& inputs,
+Result run(const Function& f, const std::vector<Var>& inputs,
            const std::vector<Var>& parameters, bool again) {
   for (const Var& x : inputs)
     if (x.ref()) x.ref()->grad = Tensor();
   for (const Var& p : parameters) p.ref()->grad = Tensor();
   Tape tape;
-  const Var y = again ? recompute(f, inputs) : f(inputs);
+  const Var y = again ? recomputed(f, inputs) : f(inputs);
   tape.backward(y, kit::normal(y.shape(), y.dtype(), 77));
   Result out{y.value(), {}};
   for (const Var& x : inputs) out.gradients.push_back(x.grad());
@@ -78,7 +86,7 @@ TEST(Recompute, KeepsTheInputsOnly) {
   };
   const int64_t one = 64 * 16 * 8, before = book.current(MemoryClass::activations);
   Tape tape;
-  const Var y = recompute(f, {x});
+  const Var y = recomputed(f, {x});
   EXPECT_EQ(book.current(MemoryClass::activations) - before, one);  // the result
   Tape other;
   const Var z = f({x});
@@ -88,7 +96,7 @@ TEST(Recompute, KeepsTheInputsOnly) {
 TEST(Recompute, WithoutATapeJustRuns) {
   const Var x = Var::leaf(kit::normal({2, 3}, DType::f64, 1));
   int calls = 0;
-  const Var y = recompute(
+  const Var y = recomputed(
       [&](const std::vector<Var>& in) {
         ++calls;
         EXPECT_FALSE(training());
@@ -104,10 +112,58 @@ TEST(Recompute, NestsAndUsesAnInputTwice) {
   const auto inner = [&](const std::vector<Var>& in) { return linear(mul(in[0], in[1]), w); };
   const auto outer = [&](bool again) {
     return [&, again](const std::vector<Var>& in) {
-      return add(again ? recompute(inner, {in[0], in[0]}) : inner({in[0], in[0]}), in[0]);
+      return add(again ? recomputed(inner, {in[0], in[0]}) : inner({in[0], in[0]}), in[0]);
     };
   };
   expect_same(run(outer(false), {x}, {w}, false), run(outer(true), {x}, {w}, true));
+}
+
+// What a piece reads from outside gathers its gradient there, with the same bits whether the piece runs again or not.
+TEST(Recompute, ReadsFromOutside) {
+  const Var x = Var::leaf(kit::normal({4, 3}, DType::f32, 1)), y = Var::leaf(kit::normal({4, 3}, DType::f32, 2));
+  const auto gradients = [&](bool again) {
+    for (const Var& leaf : {x, y}) leaf.ref()->grad = Tensor();
+    Tape tape;
+    const Var outside = scale(y, 3);  // a result of the tape around the pieces
+    const PieceFunction f = [&](const std::vector<Var>& in) {
+      const Var read = from_outside(outside);
+      return std::vector<Var>{mul(in[0], read), sum(mul(read, from_outside(outside)))};
+    };
+    std::vector<Var> made;
+    if (again) {
+      made = recompute(f, {x});
+    } else {
+      const Piece piece(Piece::Mode::gather);
+      made = f({x});
+    }
+    tape.backward(add(sum(made[0]), made[1]));
+    return std::pair{x.grad(), y.grad()};
+  };
+  const auto kept = gradients(false), found = gradients(true);
+  EXPECT_EQ(kit::bit_difference(kept.first, found.first), "");
+  EXPECT_EQ(kit::bit_difference(kept.second, found.second), "");
+  EXPECT_EQ(kit::close(kept.second, add(scale(x, 3), scale(y, 18)).value(), 8), "");
+}
+
+TEST(Recompute, GivesManyResultsOfWhichSomeGoUnused) {
+  const Var x = Var::leaf(kit::normal({4, 3}, DType::f64, 1));
+  Tape tape;
+  const std::vector<Var> made = recompute(
+      [](const std::vector<Var>& in) {
+        return std::vector<Var>{scale(in[0], 2), sum(mul(in[0], in[0])), scale(in[0], 100)};
+      },
+      {x});
+  tape.backward(add(sum(made[0]), made[1]));
+  EXPECT_EQ(kit::close(x.grad(), add(scale(x, 2), Var(kit::normal(x.shape(), DType::f64, 1, 0, 2))).value(), 4), "");
+}
+
+TEST(Recompute, ASecondPassMustReadWhatTheFirstDid) {
+  const Var x = Var::leaf(kit::normal({2, 2}, DType::f64, 1)), y = Var::leaf(kit::normal({2, 2}, DType::f64, 2));
+  int calls = 0;
+  Tape tape;
+  const Var made = recomputed(
+      [&](const std::vector<Var>& in) { return calls++ ? mul(in[0], from_outside(y)) : in[0]; }, {x});
+  EXPECT_THROW(tape.backward(sum(made)), Error);
 }
 
 }  // namespace

@@ -22,8 +22,14 @@ bool inside_attention(const std::string& slot) { return slot == "heads" || slot 
 }  // namespace
 
 std::ostream& operator<<(std::ostream& out, const PartCase& c) {
+  if (c.options != "{}") out << c.options << " of ";
   return out << c.slot << " " << c.name << (c.model.empty() ? "" : " in model ") << c.model
              << (c.cross ? ", cross" : "");
+}
+
+PartCase placed(PartCase part, const std::string& model, bool cross) {
+  part.model = model, part.cross = cross;
+  return part;
 }
 
 const std::vector<std::string>& small_models() {
@@ -39,14 +45,19 @@ ModelConfig config_of(const PartCase& c) {
   for (const auto& [name, yaml] : models()) {
     if (name != c.model) continue;
     Node node = parse_yaml(yaml, "small model " + name);
-    Node part = Node::map();
+    Node part = parse_yaml(c.options, cat("samples of ", c.slot, " ", c.name));
     part.set("type", Node::scalar(c.name));
-    const PartInfo& info = Registry::instance().get(c.slot, c.name, {}).info;
+    const PartInfo& info = c.info();
     const Node around = *node.find("mixer");
     if (inside_attention(c.slot)) {
       Node mixer = around;
       mixer.set(c.slot, part);
       part = mixer;
+    }
+    if (c.slot == Compressor::slot) {  // stands in layers
+      node.set("layers", parse_yaml("{short: {}}", "test")).set("short", Node::map()).set(c.slot, part);
+      node.set("layer_types", parse_yaml("[short, short]", "test"));
+      return read_model_config(node);
     }
     const std::string key = inside_attention(c.slot) ? "mixer" : c.slot;
     if (c.cross) {
@@ -91,17 +102,18 @@ std::string refusal(const PartCase& c) {
 
 std::vector<PartCase> all_parts() {
   std::vector<PartCase> out;
-  for (const Registry::Entry* entry : Registry::instance().all())
-    if (entry->slot != "objective")  // no part of a model; what all objectives promise: tests/objective
-      out.push_back({entry->slot, entry->name, ""});
+  for (const Registry::Entry* entry : Registry::instance().all()) {
+    if (entry->slot == "objective") continue;  // no part of a model; what all objectives promise: tests/objective
+    out.push_back({entry->slot, entry->name, ""});
+    for (const std::string& sample : entry->info.samples) out.push_back({entry->slot, entry->name, "", false, sample});
+  }
   return out;
 }
 
 std::vector<PartCase> bidirectional_parts() {
   std::vector<PartCase> out;
   for (const PartCase& part : all_parts())
-    if (mixes_tokens(part.slot) && Registry::instance().get(part.slot, part.name, {}).info.bidirectional)
-      out.push_back(part);
+    if (mixes_tokens(part.slot) && part.info().bidirectional) out.push_back(part);
   return out;
 }
 
@@ -116,24 +128,27 @@ std::vector<PartCase> placed_cross_parts() {
   std::vector<PartCase> out;
   for (const PartCase& part : mixing_parts())
     for (const std::string& model : small_models())
-      if (const PartCase placed{part.slot, part.name, model, true}; refusal(placed).empty()) out.push_back(placed);
+      if (const PartCase there = placed(part, model, true); refusal(there).empty()) out.push_back(there);
   return out;
 }
 
 std::vector<PartCase> cross_parts() {
   std::vector<PartCase> out;
-  for (const PartCase& placed : placed_cross_parts())
-    if (out.empty() || out.back().slot != placed.slot || out.back().name != placed.name)
-      out.push_back({placed.slot, placed.name, ""});
+  for (const PartCase& part : mixing_parts())
+    for (const std::string& model : small_models())
+      if (refusal(placed(part, model, true)).empty()) {
+        out.push_back(part);
+        break;
+      }
   return out;
 }
 
 std::vector<PartCase> placed_parts() {
   std::vector<PartCase> out;
   for (const PartCase& part : all_parts()) {
-    if (!Registry::instance().get(part.slot, part.name, {}).info.causal) continue;
+    if (!part.info().causal) continue;
     for (const std::string& model : small_models())
-      if (const PartCase placed{part.slot, part.name, model}; refusal(placed).empty()) out.push_back(placed);
+      if (const PartCase there = placed(part, model); refusal(there).empty()) out.push_back(there);
   }
   return out;
 }

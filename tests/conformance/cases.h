@@ -6,11 +6,15 @@
 
 namespace lithe::conformance {
 
-/// A part, placed in one of the small models of the suite, with its own default options.
+/// A part, alone or placed in one of the small models of the suite, with its default options or with sample options
+/// (PartInfo::samples).
 struct PartCase {
   std::string slot, name, model;
-  bool cross = false;  // the model is an encoder_decoder, and the part also (or only) in its cross-attention
+  bool cross = false;           // the model is an encoder_decoder, and the part also (or only) in its cross-attention
+  std::string options = "{}";   // YAML
+  const PartInfo& info() const { return Registry::instance().get(slot, name, {}).info; }
 };
+PartCase placed(PartCase part, const std::string& model, bool cross = false);
 std::ostream& operator<<(std::ostream& out, const PartCase& c);
 
 /// The small models: odd widths, even ones (some parts need pairs of channels), powers of two (some need those).
@@ -24,7 +28,7 @@ std::string refusal(const PartCase& c);
 
 /// Every registered part that has a causal form, in every small model that it takes.
 std::vector<PartCase> placed_parts();
-/// Every registered part.
+/// Every registered part, with its default options and with each of its samples.
 std::vector<PartCase> all_parts();
 /// Mixers, heads, fields and outputs that have a bidirectional form.
 std::vector<PartCase> bidirectional_parts();
@@ -42,7 +46,7 @@ struct Alone {
 };
 /// At the first width of a short list that the part takes; mixers, heads, fields and outputs causal or not. Fails for a
 /// slot that has no line in alone.cpp.
-std::unique_ptr<Alone> build_alone(const std::string& slot, const std::string& name, bool causal = true);
+std::unique_ptr<Alone> build_alone(const PartCase& part, bool causal = true);
 
 /// Mixers, heads, fields and outputs: the mixer (attention around all but mixers) built alone.
 enum class Sight { causal, bidirectional, cross };
@@ -53,7 +57,7 @@ struct AloneMixer {
   int64_t width = 0;
 };
 bool mixes_tokens(const std::string& slot);
-std::unique_ptr<AloneMixer> build_mixer(const std::string& slot, const std::string& name, Sight sight,
+std::unique_ptr<AloneMixer> build_mixer(const PartCase& part, Sight sight,
                                         DType dtype = DType::f32, DType compute = DType::f32);
 
 }  // namespace lithe::conformance

@@ -8,7 +8,12 @@ namespace lithe::conformance {
 namespace {
 
 std::string name_of(const testing::TestParamInfo<PartCase>& info) {
-  return info.param.slot + "_" + info.param.name + (info.param.model.empty() ? "" : "_" + info.param.model);
+  std::string name = info.param.slot + "_" + info.param.name + (info.param.model.empty() ? "" : "_" + info.param.model);
+  for (const char c : info.param.options == "{}" ? "" : info.param.options) {  // "{mode: diag}" as _mode_diag_
+    const bool word = std::isalnum(static_cast<unsigned char>(c));
+    if (word || name.back() != '_') name += word ? c : '_';
+  }
+  return name;
 }
 
 class OneThread : public testing::Environment {
@@ -21,19 +26,19 @@ class OneThread : public testing::Environment {
 
 class Part : public testing::TestWithParam<PartCase> {
  protected:
-  const PartInfo& info() const { return Registry::instance().get(GetParam().slot, GetParam().name, {}).info; }
+  const PartInfo& info() const { return GetParam().info(); }
 };
 INSTANTIATE_TEST_SUITE_P(Conformance, Part, testing::ValuesIn(all_parts()), name_of);
 
 TEST_P(Part, GradientsAgreeWithDifferences) {
   if (info().causal) {
-    EXPECT_EQ(check_gradients_alone(GetParam().slot, GetParam().name), "");
+    EXPECT_EQ(check_gradients_alone(GetParam()), "");
   }
 }
 
-TEST_P(Part, NoParameterIsIdle) { EXPECT_EQ(check_no_idle_parameters(GetParam().slot, GetParam().name), ""); }
+TEST_P(Part, NoParameterIsIdle) { EXPECT_EQ(check_no_idle_parameters(GetParam()), ""); }
 
-TEST_P(Part, OptionsAreStrictAndDescribed) { EXPECT_EQ(check_options(GetParam().slot, GetParam().name), ""); }
+TEST_P(Part, OptionsAreStrictAndDescribed) { EXPECT_EQ(check_options(GetParam()), ""); }
 
 // A small model that does not suit the part is refused as wrong usage when it is built (refusal() checks that); one
 // suits.
@@ -41,7 +46,7 @@ TEST_P(Part, TakesASmallModelAndRefusesOthersWithAReason) {
   std::string refusals;
   size_t taken = 0;
   for (const std::string& model : small_models()) {
-    const std::string why = refusal({GetParam().slot, GetParam().name, model});
+    const std::string why = refusal(placed(GetParam(), model));
     taken += why.empty();
     refusals += why + "\n";
   }
@@ -55,9 +60,9 @@ TEST_P(Part, TakesASmallModelAndRefusesOthersWithAReason) {
 class BidirectionalPart : public testing::TestWithParam<PartCase> {};
 INSTANTIATE_TEST_SUITE_P(Conformance, BidirectionalPart, testing::ValuesIn(bidirectional_parts()), name_of);
 
-TEST_P(BidirectionalPart, SeesWhatFollows) { EXPECT_EQ(check_bidirectional(GetParam().slot, GetParam().name), ""); }
+TEST_P(BidirectionalPart, SeesWhatFollows) { EXPECT_EQ(check_bidirectional(GetParam()), ""); }
 TEST_P(BidirectionalPart, GradientsAgreeWithDifferences) {
-  EXPECT_EQ(check_gradients_alone(GetParam().slot, GetParam().name, false), "");
+  EXPECT_EQ(check_gradients_alone(GetParam(), false), "");
 }
 
 // ---- every part that has a cross form, and every one that might
@@ -65,6 +70,7 @@ TEST_P(BidirectionalPart, GradientsAgreeWithDifferences) {
 class MixingPart : public testing::TestWithParam<PartCase> {};
 INSTANTIATE_TEST_SUITE_P(Conformance, MixingPart, testing::ValuesIn(mixing_parts()), name_of);
 
+TEST_P(MixingPart, SkippingLeavesTheStateOfRunning) { EXPECT_EQ(check_skipping(GetParam()), ""); }
 TEST_P(MixingPart, HasACrossFormOrSaysTheRemedy) { EXPECT_EQ(check_cross_refusal(GetParam()), ""); }
 
 class CrossPart : public testing::TestWithParam<PartCase> {};
@@ -72,16 +78,16 @@ INSTANTIATE_TEST_SUITE_P(Conformance, CrossPart, testing::ValuesIn(cross_parts()
 
 // oracle: mixer.cross
 TEST_P(CrossPart, GradientsAgreeWithDifferences) {
-  EXPECT_EQ(check_cross_gradients(GetParam().slot, GetParam().name), "");
+  EXPECT_EQ(check_cross_gradients(GetParam()), "");
 }
 TEST_P(CrossPart, EveryRowSeesItsWholeSourceAndNothingElse) {
-  EXPECT_EQ(check_cross_sight(GetParam().slot, GetParam().name), "");
+  EXPECT_EQ(check_cross_sight(GetParam()), "");
 }
-TEST_P(CrossPart, TheSourcesOrderDoesNotMatter) { EXPECT_EQ(check_cross_order(GetParam().slot, GetParam().name), ""); }
+TEST_P(CrossPart, TheSourcesOrderDoesNotMatter) { EXPECT_EQ(check_cross_order(GetParam()), ""); }
 TEST_P(CrossPart, ReadingOneRowOrOneselfIsSimple) {
-  EXPECT_EQ(check_cross_identities(GetParam().slot, GetParam().name), "");
+  EXPECT_EQ(check_cross_identities(GetParam()), "");
 }
-TEST_P(CrossPart, TheStateGivesTheWholesRows) { EXPECT_EQ(check_cross_state(GetParam().slot, GetParam().name), ""); }
+TEST_P(CrossPart, TheStateGivesTheWholesRows) { EXPECT_EQ(check_cross_state(GetParam()), ""); }
 
 // ---- every part in every small model that it takes; those with a cross form also in encoder-decoders
 
@@ -105,6 +111,8 @@ TEST_P(PlacedPart, PackedWeightsGiveTheSameBits) {
 }
 TEST_P(PlacedPart, StatesCanBeReordered) { EXPECT_EQ(check_reordering(GetParam()), ""); }
 TEST_P(PlacedPart, StatesCanBeTruncated) { EXPECT_EQ(check_truncation(GetParam()), ""); }
+TEST_P(PlacedPart, StatesCanBeSaved) { EXPECT_EQ(check_saved_states(GetParam()), ""); }
+TEST_P(PlacedPart, StatesUnderATapeHaveGradientsOrAreRefused) { EXPECT_EQ(check_states_on_tape(GetParam()), ""); }
 TEST_P(PlacedPart, StateBytesAreTheFormulas) { EXPECT_EQ(check_state_bytes(GetParam()), ""); }
 TEST_P(PlacedPart, MetaRunIsTheRealRun) { EXPECT_EQ(check_meta_run(GetParam()), ""); }
 TEST_P(PlacedPart, FilesKeepEveryBit) { EXPECT_EQ(check_files(GetParam()), ""); }

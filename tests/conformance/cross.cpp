@@ -18,8 +18,8 @@ const Sequences& sources() {
 
 Tensor rows(const AloneMixer& alone, const Tensor& x, const Sequences& queries, const Tensor& source,
             const Sequences& keys) {
-  const Memory memory{source, keys};
-  return alone.mixer->forward({.x = x, .sequences = queries, .memory = &memory}).value();
+  const Rows memory{source, keys};
+  return alone.mixer->forward({.x = x, .sequences = queries, .source = &memory}).value();
 }
 
 Tensor cut(const Tensor& x, const Sequences& sequences, int64_t b) {
@@ -69,11 +69,11 @@ std::string check_who_sees_what(const AloneMixer& alone, const Tensor& x, const 
 
 }  // namespace
 
-std::string check_cross_gradients(const std::string& slot, const std::string& name) {
-  const auto alone = build_mixer(slot, name, Sight::cross, DType::f64, DType::f64);
+std::string check_cross_gradients(const PartCase& part) {
+  const auto alone = build_mixer(part, Sight::cross, DType::f64, DType::f64);
   const auto run = [&](const std::vector<Var>& in) {
-    const Memory memory{in[1], sources()};
-    return std::vector<Var>{alone->mixer->forward({.x = in[0], .sequences = targets(), .memory = &memory})};
+    const Rows memory{in[1], sources()};
+    return std::vector<Var>{alone->mixer->forward({.x = in[0], .sequences = targets(), .source = &memory})};
   };
   std::string where;
   const double error = kit::gradient_error(alone->bench.parameters(), run,
@@ -83,9 +83,9 @@ std::string check_cross_gradients(const std::string& slot, const std::string& na
   return error <= kGradientError ? "" : cat("relative error ", error, ": ", where);
 }
 
-std::string check_cross_sight(const std::string& slot, const std::string& name) {
+std::string check_cross_sight(const PartCase& part) {
   for (const DType compute : {DType::f64, DType::f32, DType::bf16}) {
-    const auto alone = build_mixer(slot, name, Sight::cross, compute == DType::f64 ? compute : DType::f32, compute);
+    const auto alone = build_mixer(part, Sight::cross, compute == DType::f64 ? compute : DType::f32, compute);
     const Tensor x = kit::normal({targets().rows(), alone->width}, compute, 3),
                  source = kit::normal({sources().rows(), alone->width}, compute, 4);
     if (const std::string why = check_who_sees_what(*alone, x, source); !why.empty())
@@ -97,8 +97,8 @@ std::string check_cross_sight(const std::string& slot, const std::string& name) 
   return "";
 }
 
-std::string check_cross_order(const std::string& slot, const std::string& name) {
-  const auto alone = build_mixer(slot, name, Sight::cross, DType::f64, DType::f64);
+std::string check_cross_order(const PartCase& part) {
+  const auto alone = build_mixer(part, Sight::cross, DType::f64, DType::f64);
   const Tensor x = kit::normal({5, alone->width}, DType::f64, 5),
                source = kit::normal({4, alone->width}, DType::f64, 6);
   const Sequences five = Sequences::single(5), four = Sequences::single(4);
@@ -111,16 +111,16 @@ std::string check_cross_order(const std::string& slot, const std::string& name) 
   return "";
 }
 
-std::string check_cross_identities(const std::string& slot, const std::string& name) {
-  const auto alone = build_mixer(slot, name, Sight::cross, DType::f64, DType::f64);
+std::string check_cross_identities(const PartCase& part) {
+  const auto alone = build_mixer(part, Sight::cross, DType::f64, DType::f64);
   const Sequences five = Sequences::single(5);
   const Tensor x = kit::normal({5, alone->width}, DType::f64, 9), one = kit::normal({1, alone->width}, DType::f64, 10);
   const double roundings = 5 + 2 * double(alone->width);
   const Tensor from_one = rows(*alone, x, five, one, Sequences::single(1));
   if (const std::string why = kit::close(from_one, kit::rows_of(from_one, {0, 0, 0, 0, 0}), roundings); !why.empty())
     return "rows that read one row differ: " + why;
-  if (!Registry::instance().get(slot, name, {}).info.bidirectional) return "";
-  const auto self = build_mixer(slot, name, Sight::bidirectional, DType::f64, DType::f64);
+  if (!part.info().bidirectional) return "";
+  const auto self = build_mixer(part, Sight::bidirectional, DType::f64, DType::f64);
   kit::copy_values(self->bench.parameters(), alone->bench.parameters());
   if (const std::string why = kit::close(rows(*alone, x, five, x, five),
                                          self->mixer->forward({.x = x, .sequences = five}).value(), roundings);
@@ -129,14 +129,14 @@ std::string check_cross_identities(const std::string& slot, const std::string& n
   return "";
 }
 
-std::string check_cross_state(const std::string& slot, const std::string& name) {
-  const auto alone = build_mixer(slot, name, Sight::cross, DType::f64, DType::f64);
+std::string check_cross_state(const PartCase& part) {
+  const auto alone = build_mixer(part, Sight::cross, DType::f64, DType::f64);
   const Tensor x = kit::normal({targets().rows(), alone->width}, DType::f64, 7),
                source = kit::normal({sources().rows(), alone->width}, DType::f64, 8);
   const Tensor whole = rows(*alone, x, targets(), source, sources());
-  const auto state = alone->mixer->make_state(targets().count(), 8, DType::f64, Device::cpu);
+  const auto state = alone->mixer->make_state({targets().count(), 8, DType::f64, Device::cpu});
   if (state->bytes() != 0) return cat("a state without a source holds ", state->bytes(), " bytes");
-  alone->mixer->read_memory(*state, {source, sources()});
+  alone->mixer->read_source(*state, {source, sources()});
   const auto formula = [&](const std::vector<int64_t>& sequences) {
     std::vector<int64_t> tokens;
     for (const int64_t b : sequences) tokens.push_back(sources().length(b));
@@ -162,7 +162,7 @@ std::string check_cross_state(const std::string& slot, const std::string& name) 
   state->reorder({3, 1, 1});
   if (state->bytes() != formula({3, 1, 1})) return cat("the reordered state holds ", state->bytes(), " bytes");
   if (const std::string why = step({3, 1, 1}); !why.empty()) return "reordered: " + why;
-  alone->mixer->read_memory(
+  alone->mixer->read_source(
       *state, {kit::concatenate({cut(source, sources(), 0), cut(source, sources(), 3), cut(source, sources(), 1)}),
                Sequences({0, 1, 4, 9})});
   if (const std::string why = step({0, 3, 1}); !why.empty()) return "a second source: " + why;
@@ -172,14 +172,14 @@ std::string check_cross_state(const std::string& slot, const std::string& name) 
 std::string check_cross_refusal(const PartCase& part) {
   std::string refusals;
   for (const std::string& model : small_models()) {
-    if (const PartCase plain{part.slot, part.name, model}; !refusal(plain).empty()) continue;
-    const std::string why = refusal({part.slot, part.name, model, true});
+    if (!refusal(placed(part, model)).empty()) continue;
+    const std::string why = refusal(placed(part, model, true));
     if (why.empty()) return "";
     refusals += "\n  " + why;
     if (why.find("cross form") == std::string::npos || why.find("cross_attention") == std::string::npos)
       return cat("the refusal says no remedy: ", why);
   }
-  const auto& info = Registry::instance().get(part.slot, part.name, {}).info;
+  const auto& info = part.info();
   if (part.slot == Mixer::slot && info.cross)
     return "says that it has a cross form, but no small model takes it:" + refusals;
   return "";

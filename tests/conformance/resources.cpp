@@ -172,12 +172,13 @@ std::string check_files(const PartCase& c) {
   return "";
 }
 
-std::string check_options(const std::string& slot, const std::string& name) {
-  const Registry::Entry& entry = Registry::instance().get(slot, name, {});
+std::string check_options(const PartCase& part) {
+  const Registry::Entry& entry = Registry::instance().get(part.slot, part.name, {});
   if (entry.info.summary.empty()) return "no summary";
-  const Node defaults = entry.resolve(Node(), name);
-  if (to_yaml(entry.resolve(defaults, name)) != to_yaml(defaults))
-    return cat("the defaults resolve to others:\n", to_yaml(defaults), "\n", to_yaml(entry.resolve(defaults, name)));
+  const Node defaults = entry.resolve(Node(), part.name);
+  if (to_yaml(entry.resolve(defaults, part.name)) != to_yaml(defaults))
+    return cat("the defaults resolve to others:\n", to_yaml(defaults), "\n", to_yaml(entry.resolve(defaults, part.name)));
+  entry.resolve(parse_yaml(part.options, "samples"), part.name);
   for (const FieldDoc& field : entry.describe()) {
     if (field.help.empty()) return field.path + " has no help";
     if (field.path.find('.') == std::string::npos && !defaults.find(field.path))
@@ -186,7 +187,7 @@ std::string check_options(const std::string& slot, const std::string& name) {
   Node wrong = Node::map();
   wrong.set("no_such_option", Node::scalar("1"));
   try {
-    entry.resolve(wrong, name);
+    entry.resolve(wrong, part.name);
   } catch (const Error& error) {
     if (error.code() != ExitCode::usage) return cat("an unknown option must be wrong usage, got ", error.what());
     return std::string(error.what()).find("no_such_option") == std::string::npos

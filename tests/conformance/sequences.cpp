@@ -68,8 +68,8 @@ std::string check_batch_independence(const PartCase& c) {
   return "";
 }
 
-std::string check_bidirectional(const std::string& slot, const std::string& name) {
-  const auto alone = build_mixer(slot, name, Sight::bidirectional);
+std::string check_bidirectional(const PartCase& part) {
+  const auto alone = build_mixer(part, Sight::bidirectional);
   const Sequences sequences({0, 4, 9});
   const auto run = [&](const Tensor& x) { return alone->mixer->forward({x, sequences, nullptr}).value(); };
   const Tensor x = kit::normal({9, alone->width}, DType::f32, 1);
@@ -79,7 +79,7 @@ std::string check_bidirectional(const std::string& slot, const std::string& name
   const auto touched = kit::changed_rows(before, run(moved));
   for (int64_t row : touched)
     if (row < 4) return cat("row 8 of the second sequence changes row ", row, " of the first");
-  if (Registry::instance().get(slot, name, {}).info.per_token) {
+  if (Registry::instance().get(part.slot, part.name, {}).info.per_token) {
     if (touched != std::vector<int64_t>{8}) return "the last row changes others, which a mixer per token must not";
   } else if (touched.empty() || touched[0] == 8) {
     return "the last row changes none before it";

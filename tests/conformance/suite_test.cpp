@@ -8,10 +8,11 @@
 namespace lithe::conformance {
 namespace {
 
-enum class Fault { none, sees_next, crosses_sequences, no_state, no_truncation, swaps_on_reorder, more_bytes, grows };
+enum class Fault { none, sees_next, crosses_sequences, no_state, no_truncation, swaps_on_reorder, more_bytes, grows,
+                   breaks_promise, forgets_when_saved };
 
 // The rows that each sequence had last.
-class LastRows final : public MixerState {
+class LastRows final : public State {
  public:
   LastRows(int64_t sequences, int64_t width, DType dtype, Device device, Fault fault) : fault(fault) {
     const MemoryScope memory(MemoryClass::decode);
@@ -28,6 +29,17 @@ class LastRows final : public MixerState {
     for (int64_t i : from) out.push_back(clone(rows[size_t(fault == Fault::swaps_on_reorder ? 0 : i)]));
     rows = out;
   }
+  bool truncates() const override { return fault == Fault::no_truncation || fault == Fault::breaks_promise; }
+  NamedTensors save() const override {
+    NamedTensors out;
+    for (size_t b = 0; b < rows.size(); ++b)
+      if (fault != Fault::forgets_when_saved) out[cat(b)] = rows[b];
+    return out;
+  }
+  void restore(const NamedTensors& kept) override {
+    for (size_t b = 0; b < rows.size(); ++b)
+      if (fault != Fault::forgets_when_saved) restore_tensor(rows[b], kept, cat(b));
+  }
   void truncate(int64_t, int64_t) override {
     if (fault != Fault::no_truncation) fail("previous", "the state has one row only and cannot go back");
   }
@@ -41,7 +53,7 @@ template <Fault kFault>
 class Previous final : public Mixer {
  public:
   Previous(const Scope&, const NoOptions&, const Args& args) : width_(args.hidden_size) {}
-  Var forward(const MixerInput& in) const override {
+  Var forward(const SubLayerInput& in) const override {
     const Var& x = in.x;
     const Sequences& sequences = in.sequences;
     auto* last = static_cast<LastRows*>(in.state);
@@ -69,8 +81,8 @@ class Previous final : public Mixer {
       g.give(x, dx);
     });
   }
-  std::unique_ptr<MixerState> make_state(int64_t sequences, int64_t, DType dtype, Device device) const override {
-    return std::make_unique<LastRows>(sequences, width_, dtype, device, kFault);
+  std::unique_ptr<State> make_state(const StateShape& shape) const override {
+    return std::make_unique<LastRows>(shape.sequences, width_, shape.dtype, shape.device, kFault);
   }
   int64_t state_bytes(const std::vector<int64_t>& tokens, DType dtype) const override {
     return int64_t(tokens.size()) * size_of(dtype) * (kFault == Fault::more_bytes ? width_ - 1 : width_);
@@ -91,7 +103,8 @@ class Scaled final : public Ffn {
  public:
   Scaled(const Scope& scope, const NoOptions&, const Args& args)
       : weight_(scope.parameter("weight", {args.hidden_size}, InitRole::ones)) {}
-  Var forward(const Var& x) const override {
+  Var forward(const SubLayerInput& in) const override {
+    const Var& x = in.x;
     static int calls = 0;
     if constexpr (kSlip == Slip::wrong_gradient) {
       // The value is w x, the gradient that of w x + 1e-4 x.
@@ -130,6 +143,8 @@ class Suite : public testing::Test {
     registry.add<Mixer, Previous<Fault::swaps_on_reorder>, NoOptions>("swaps_on_reorder", info);
     registry.add<Mixer, Previous<Fault::more_bytes>, NoOptions>("more_bytes", info);
     registry.add<Mixer, Previous<Fault::grows>, NoOptions>("grows", info);
+    registry.add<Mixer, Previous<Fault::breaks_promise>, NoOptions>("breaks_promise", info);
+    registry.add<Mixer, Previous<Fault::forgets_when_saved>, NoOptions>("forgets_when_saved", info);
     registry.add<Ffn, Scaled<Slip::none>, NoOptions>("scaled", info);
     registry.add<Ffn, Scaled<Slip::wrong_gradient>, NoOptions>("wrong_gradient", info);
     registry.add<Ffn, Scaled<Slip::no_gradient>, NoOptions>("no_gradient", info);
@@ -141,7 +156,7 @@ class Suite : public testing::Test {
   // Every check but those that `slot` does not have, by name.
   static std::vector<std::string> failed(const std::string& slot, const std::string& name) {
     const PartCase c{slot, name, "odd"};
-    const std::map<std::string, std::string> found{{"gradients alone", check_gradients_alone(slot, name)},
+    const std::map<std::string, std::string> found{{"gradients alone", check_gradients_alone(c)},
                                                    {"gradients in model", check_gradients_in_model(c)},
                                                    {"causality", check_causality(c)},
                                                    {"batch independence", check_batch_independence(c)},
@@ -150,10 +165,12 @@ class Suite : public testing::Test {
                                                    {"packed", check_packed(c, DType::f32)},
                                                    {"reordering", check_reordering(c)},
                                                    {"truncation", check_truncation(c)},
+                                                   {"saved states", check_saved_states(c)},
+                                                   {"states under a tape", check_states_on_tape(c)},
                                                    {"state bytes", check_state_bytes(c)},
                                                    {"meta run", check_meta_run(c)},
                                                    {"files", check_files(c)},
-                                                   {"options", check_options(slot, name)},
+                                                   {"options", check_options(c)},
                                                    {"determinism", check_determinism(c)},
                                                    {"kernels", check_kernels(c, DType::f32)}};
     std::vector<std::string> out;
@@ -182,12 +199,14 @@ TEST_F(Suite, WrongStatesAreFound) {
   EXPECT_EQ(failed("mixer", "swaps_on_reorder"), Names{"reordering"});
   EXPECT_EQ(failed("mixer", "more_bytes"), Names{"state bytes"});
   EXPECT_EQ(failed("mixer", "grows"), Names{"state bytes"});
+  EXPECT_EQ(failed("mixer", "breaks_promise"), Names{"truncation"});
+  EXPECT_EQ(failed("mixer", "forgets_when_saved"), Names{"saved states"});
 }
 
 TEST_F(Suite, WrongGradientsAreFound) {
-  EXPECT_EQ(failed("ffn", "wrong_gradient"), (Names{"gradients alone", "gradients in model"}));
-  EXPECT_NE(check_no_idle_parameters("ffn", "no_gradient"), "");
-  EXPECT_EQ(check_no_idle_parameters("ffn", "scaled"), "");
+  EXPECT_EQ(failed("ffn", "wrong_gradient"), (Names{"gradients alone", "gradients in model", "states under a tape"}));
+  EXPECT_NE(check_no_idle_parameters({"ffn", "no_gradient", ""}), "");
+  EXPECT_EQ(check_no_idle_parameters({"ffn", "scaled", ""}), "");
   const Names none = failed("ffn", "no_gradient");
   EXPECT_NE(std::find(none.begin(), none.end(), "gradients alone"), none.end());
   EXPECT_NE(std::find(none.begin(), none.end(), "gradients in model"), none.end());
@@ -204,7 +223,7 @@ TEST_F(Suite, PartsThatDependOnMoreThanTheirInputsAreFound) {
 
 TEST_F(Suite, UnknownSlotsAreNamed) {
   try {
-    build_alone("no_such_slot", "part");
+    build_alone({"no_such_slot", "part", ""});
     FAIL() << "built";
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("slot 'no_such_slot'"), std::string::npos) << error.what();

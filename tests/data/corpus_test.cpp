@@ -5,6 +5,7 @@
 
 #include "files_for_tests.h"
 #include "lithe/base/random.h"
+#include "lithe/data/utf8_filter.h"
 
 namespace lithe {
 namespace {
@@ -22,7 +23,7 @@ Texts documents(const std::vector<std::string>& files, CorpusOptions options = {
 
 TEST(Corpus, FileRuleKeepsEveryByteOfAFile) {
   TestFiles files;
-  const std::string text = "  one\r\n\n\ttwo é\n\n";
+  const std::string text = "  one\r\r two\n\n\ttwo é\n\n";
   EXPECT_EQ(documents({files.add("a.txt", text)}), Texts{text});
 }
 
@@ -35,7 +36,42 @@ TEST(Corpus, LineRuleDropsLineEndsAndBlankLines) {
 TEST(Corpus, ParagraphsAreSeparatedByBlankLines) {
   TestFiles files;
   const std::string text = "\n\na\nb\n\nc\n \t \n\nd\r\ne\r\n\r\nf\n";
-  EXPECT_EQ(documents({files.add("a.txt", text)}, {.documents = "paragraph"}), (Texts{"a\nb", "c", "d\r\ne", "f"}));
+  EXPECT_EQ(documents({files.add("a.txt", text)}, {.documents = "paragraph"}), (Texts{"a\nb", "c", "d\ne", "f"}));
+}
+
+// A CR before an LF counted as text of its own: a perplexity of 2015 in place of 234.
+TEST(Corpus, LineEndsOfOtherSystemsAreLineEnds) {
+  TestFiles files;
+  const std::string unix_text = "one\ntwo\n\nthree \n", other_text = "one\r\ntwo\r\n\r\nthree \r\n";
+  const std::string a = files.add("a.txt", unix_text), b = files.add("b.txt", other_text);
+  for (const char* rule : {"file", "paragraph", "line"})
+    EXPECT_EQ(documents({b}, {.documents = rule}), documents({a}, {.documents = rule})) << rule;
+  EXPECT_EQ(documents({files.add("c.jsonl", "{\"text\":\"one\\r\\ntwo\"}\r\n")}), Texts{"one\ntwo"});
+  // Wherever the chunks of a file end, also between the two.
+  for (const std::string& text : {other_text, std::string("\r"), std::string("\r\r\n\r"), std::string("a\r")})
+    for (size_t size = 1; size <= text.size(); ++size) {
+      Utf8Filter filter("x", InvalidUtf8::refuse);
+      std::string got, want = text;
+      unify_line_ends(want);
+      for (size_t at = 0; at < text.size(); at += size) got += filter.feed(std::string_view(text).substr(at, size));
+      got += filter.finish();
+      EXPECT_EQ(got, want) << size;
+    }
+}
+
+// A .gz of 46 MB may hold one line of 10 GB: what would be held in memory has a bound.
+TEST(Corpus, ALineWithoutAnEndIsRefused) {
+  Utf8Filter filter("bomb.txt.gz", InvalidUtf8::refuse);
+  std::string block(size_t(1) << 20, 'a');
+  filter.feed("one\ntwo\n");
+  expect_error(
+      [&] {
+        for (int i = 0; i < 300; ++i) filter.feed(block);
+      },
+      {"corpus: bomb.txt.gz:3: the line has more than 256 MiB"});
+  block.back() = '\n';
+  Utf8Filter lines("long.txt", InvalidUtf8::refuse);
+  for (int i = 0; i < 300; ++i) lines.feed(block);
 }
 
 TEST(Corpus, JsonlTakesTheNamedStringOfEachRecord) {

@@ -48,7 +48,7 @@ std::vector<std::vector<double>> teacher_forced(const Model& model, const Search
   const NoGrad no_grad;
   Tokens ids = input.prompt;
   ids.insert(ids.end(), y.begin(), y.end());
-  Memory memory;
+  Rows memory;
   if (!input.source.empty())
     memory = model.encode(tensor_of({int64_t(input.source.size())}, input.source),
                           Sequences::single(int64_t(input.source.size())));

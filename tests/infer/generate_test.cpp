@@ -181,7 +181,8 @@ TEST(Generate, PositionsLimitTheLength) {
   // 6 tokens of prompt: positions 6 to 11 hold what was generated, and what stands behind the last needs none.
   EXPECT_EQ(g[0].tokens.size(), 7u);
   EXPECT_EQ(g[1].tokens.size(), 3u);
-  EXPECT_EQ(g[0].finish, "length");
+  EXPECT_EQ(g[0].finish, "positions");
+  EXPECT_EQ(continue_all(*model, {"hello"}, settings(false, 7))[0].finish, "length");
   try {
     continue_all(*model, {"ok", "far too long a prompt"}, settings(false));
     FAIL();

@@ -41,13 +41,14 @@ struct GradBounds {
     for (const AttentionSegment& s : a.segments)
       for (int64_t head = 0; head < a.heads; ++head) {
         const ref::HeadView<double> x(a, s, head);
+        const ref::Place place{a, &s - a.segments.data(), head};
         const double sums = double(s.key_rows + s.query_rows * group + 16) * eps;
         std::vector<double> p;
         for (int64_t i = 0; i < s.query_rows; ++i) {
           const int64_t n = (s.query_row + i) * a.heads + head;
           const double *dout = e.dout.data<double>() + n * vd, *out = a.out.data<double>() + n * vd;
-          const ref::Visible keys = ref::visible_keys(s, a.mask, i);
-          const double lse = ref::weights(a, x, i, keys, p);
+          const ref::Visible keys = place.visible(i);
+          const double lse = ref::weights(place, x, i, keys, p);
           const double p_error = 2 * forward.weight[size_t(n)] + 4 * eps * std::abs(lse);
           double delta = 0, delta_error = 0;
           for (int64_t c = 0; c < vd; ++c) {

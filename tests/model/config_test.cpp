@@ -29,9 +29,9 @@ TEST(ModelConfig, HybridsNameOneMixerALayer) {
       "heads: mqa}}";
   const ModelConfig config =
       kit::model_config("{" + kBase + "num_hidden_layers: 3, " + mixers + ", layer_types: [wide, narrow, wide]}");
-  EXPECT_EQ(config.mixer_of(0).options.find("num_attention_heads")->text(), "2");
-  EXPECT_EQ(config.mixer_of(1).options.find("num_attention_heads")->text(), "4");
-  EXPECT_EQ(config.mixer_of(1).options.find("heads")->find("type")->text(), "mqa");
+  EXPECT_EQ(config.layer(0).mixer()->options.find("num_attention_heads")->text(), "2");
+  EXPECT_EQ(config.layer(1).mixer()->options.find("num_attention_heads")->text(), "4");
+  EXPECT_EQ(config.layer(1).mixer()->options.find("heads")->find("type")->text(), "mqa");
   Model model(config, {});
   EXPECT_EQ(cat(model.parameters().find("layers.0.mixer.heads.k.weight")->master.shape()), "[8,8]");
   EXPECT_EQ(cat(model.parameters().find("layers.1.mixer.heads.k.weight")->master.shape()), "[8,2]");

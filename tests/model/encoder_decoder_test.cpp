@@ -29,7 +29,7 @@ std::unique_ptr<Model> build(const ModelConfig& config) {
 }
 
 Tensor read(const Model& model, const Tensor& ids, const Tensor& source) {
-  const Memory memory = model.encode(source, Sequences::single(source.dim(0)));
+  const Rows memory = model.encode(source, Sequences::single(source.dim(0)));
   return model.forward(ids, Sequences::single(ids.dim(0)), nullptr, &memory).value();
 }
 
@@ -348,7 +348,7 @@ TEST(EncoderDecoder, WrongUseSaysTheRemedy) {
                    kExact);
   const Tensor ids = kit::ids_of({1, 2, 3});
   const Sequences one = Sequences::single(3), two({0, 1, 3});
-  const Memory memory = model->encode(ids, one);
+  const Rows memory = model->encode(ids, one);
   const auto fresh = [&](int64_t sequences) { return model->make_state(sequences, 8); };
   EXPECT_EQ(kit::coded_error_of([&] { model->forward(ids, one); }),
             "1 model: an encoder-decoder reads one source a sequence, as encode() gives it: 1 sequences, got sources "
@@ -383,7 +383,7 @@ TEST(EncoderDecoder, WrongUseSaysTheRemedy) {
   EXPECT_NE(kit::coded_error_of([&] { few->encode(ids, one); }).find("longer than max_position_embeddings 2"),
             std::string::npos);
   EXPECT_EQ(kit::coded_error_of([&] { model->encode(kit::ids_of({11}), Sequences::single(1)); }).substr(0, 2), "1 ");
-  const Memory narrow{kit::normal({3, 4}, DType::f64, 1), one}, shorter{kit::normal({2, 8}, DType::f64, 1), one};
+  const Rows narrow{kit::normal({3, 4}, DType::f64, 1), one}, shorter{kit::normal({2, 8}, DType::f64, 1), one};
   EXPECT_EQ(kit::coded_error_of([&] { model->forward(ids, one, nullptr, &narrow); }).substr(0, 2), "1 ");
   EXPECT_EQ(kit::coded_error_of([&] { model->forward(ids, one, nullptr, &shorter); }).substr(0, 2), "1 ");
 }

@@ -60,8 +60,8 @@ std::unique_ptr<Model> built(const std::string& more) {
 
 TEST(LayerPattern, NamesTheMixersOfAModel) {
   const ModelConfig config = kit::model_config(hybrid(kMixers + "layer_pattern: hybrid"));
-  EXPECT_EQ(config.mixer_of(0).options.find("heads")->find("type")->text(), "mqa");
-  EXPECT_EQ(config.mixer_of(1).options.find("heads")->find("type")->text(), "mha");
+  EXPECT_EQ(config.layer(0).mixer()->options.find("heads")->find("type")->text(), "mqa");
+  EXPECT_EQ(config.layer(1).mixer()->options.find("heads")->find("type")->text(), "mha");
   EXPECT_EQ(config.layers_named("replaced"), (std::vector<int64_t>{0, 2}));
   EXPECT_EQ(config.layers_named("4,1,4"), (std::vector<int64_t>{0, 3}));
   EXPECT_THROW(config.layers_named("5"), Error);

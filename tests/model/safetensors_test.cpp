@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <cstdio>
 #include <cstring>
 
+#include "tests/support/errors.h"
 #include "tests/support/model_kit.h"
 #include "tests/support/process.h"
 
@@ -65,8 +68,19 @@ TEST_F(Safetensors, BytesAreTheFormats) {
   kit::assign(a, {1, -2});
   kit::assign(b, {258});
   write_safetensors(file_, {{"b", b}, {"a", a}}, {});
+  // XXH3 of name, dtype, shape; and with that as seed, of the bytes.
+  const auto sum = [](const std::string& facts, const std::string& bytes) {
+    char text[17];
+    std::snprintf(
+        text, sizeof text, "%016llx",
+        static_cast<unsigned long long>(checksum(bytes.data(), bytes.size(), checksum(facts.data(), facts.size()))));
+    return std::string(text);
+  };
+  const std::string sum_a = sum(std::string("a\0F32[2]", 8), std::string("\x00\x00\x80\x3f\x00\x00\x00\xc0", 8)),
+                    sum_b = sum(std::string("b\0I32[1,1]", 10), std::string("\x02\x01\x00\x00", 4));
   const std::string header =
-      R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"I32","shape":[1,1],"data_offsets":[8,12]}})";
+      R"({"__metadata__":{"lithe.checksums":"{\"a\":\")" + sum_a + R"(\",\"b\":\")" + sum_b +
+      R"(\"}"},"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"I32","shape":[1,1],"data_offsets":[8,12]}})";
   const size_t padded = (header.size() + 7) / 8 * 8;  // data begin at a multiple of 8
   std::string want(8, '\0');
   want[0] = char(padded);
@@ -147,6 +161,49 @@ TEST_F(Safetensors, MetadataMustBeText) {
   EXPECT_EQ(refused(bytes_of(R"({"__metadata__":{"k":"v"}})", 0)), "accepted");
   EXPECT_NE(refused(bytes_of(R"({"__metadata__":{"k":1}})", 0)).find("'k'"), std::string::npos);
   EXPECT_NE(refused(bytes_of(R"({"__metadata__":[]})", 0)), "accepted");
+}
+
+// Whatever is damaged in the numbers, or in what the header says of them, is found when the tensor is read; files of
+// other programs have no checksums and are read as they are.
+TEST_F(Safetensors, DamagedTensorsAreNotRead) {
+  const Tensor a = kit::normal({4, 3}, DType::f32, 1), b = kit::normal({2}, DType::f32, 2), back = empty_like(a);
+  write_safetensors(file_, {{"a", a}, {"b", b}}, {{"format", "lithe"}});
+  const std::string sound = read_file(file_);
+  const auto reading = [&](const std::string& bytes, const std::string& name, const Tensor& to) {
+    return kit::error_of([&] { SafetensorsFile(bytes, "some.safetensors").read(name, to); });
+  };
+  EXPECT_EQ(reading(sound, "a", back), "no error");
+  std::string damaged = sound;
+  damaged[sound.size() - 8 - 1] ^= 1;  // the last byte of a
+  EXPECT_NE(reading(damaged, "a", back).find("some.safetensors': tensor 'a' is damaged: its checksum must be "),
+            std::string::npos)
+      << reading(damaged, "a", back);
+  EXPECT_NE(kit::error_of([&] {
+              SafetensorsFile(damaged, "x").read_rows("a", 0, empty({1, 3}, DType::f32));
+            }).find("is damaged"),
+            std::string::npos);
+  EXPECT_EQ(reading(damaged, "b", empty_like(b)), "no error");
+  const auto with = [&](const std::string& from, const std::string& to) {
+    std::string out = sound;
+    return out.replace(out.find(from), from.size(), to);
+  };
+  EXPECT_NE(reading(with("F32", "I32"), "a", back).find("is damaged"), std::string::npos);
+  EXPECT_NE(reading(with("[4,3]", "[3,4]"), "a", empty({3, 4}, DType::f32)).find("is damaged"), std::string::npos);
+  EXPECT_NE(reading(with("\"format\":\"lithe\"", "\"format\":\"lathe\""), "a", back).find("is damaged"),
+            std::string::npos);
+  // Without the checksums.
+  damaged.replace(damaged.find("lithe.checksums"), 15, "other.checksums");
+  EXPECT_EQ(reading(damaged, "a", back), "no error");
+}
+
+// 300,000 names took half a minute.
+TEST_F(Safetensors, AHeaderOfManyNamesIsReadInTime) {
+  std::string header = "{";
+  for (int i = 0; i < 300000; ++i)
+    header += cat(i ? "," : "", "\"t", i, "\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[0,0]}");
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_EQ(SafetensorsFile(bytes_of(header + "}", 0), "many").entries().size(), 300000u);
+  EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), 15);
 }
 
 TEST_F(Safetensors, AFailedWriteLeavesTheOldFile) {

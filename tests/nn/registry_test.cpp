@@ -48,8 +48,8 @@ TEST(Registry, RefusesASecondPartOfOneName) {
 class Still final : public Mixer {
  public:
   Still(const Scope&, const NoOptions&, const Args&) {}
-  Var forward(const MixerInput& in) const override { return in.x; }
-  std::unique_ptr<MixerState> make_state(int64_t, int64_t, DType, Device) const override { return nullptr; }
+  Var forward(const SubLayerInput& in) const override { return in.x; }
+  std::unique_ptr<State> make_state(const StateShape&) const override { return nullptr; }
   int64_t state_bytes(const std::vector<int64_t>&, DType) const override { return 0; }
 };
 
@@ -82,7 +82,7 @@ TEST(Registry, PartsWithoutTheFormThatIsNeededAreRefused) {
 
 TEST(Registry, MisspeltPartsAreNamedWithTheirPlaceAndTheNearest) {
   EXPECT_EQ(refused("hidden_size: 8\nposition: {type: rotory}\n"),
-            "recipe: recipe.yaml:2:11: slot position has no part 'rotory'; it has learned, none, rotary, sinusoidal; "
+            "recipe: recipe.yaml:2:11: slot position has no part 'rotory'; it has learned, none, rotary, sinusoidal, t5_bias; "
             "did you mean 'rotary'?");
   // The short form, and a part inside a part.
   EXPECT_EQ(refused("norm: layr\n"),

@@ -1,5 +1,6 @@
 #include "lithe/ops/reversible.h"
 
+#include "lithe/autograd/piece.h"
 #include "lithe/ops/basic.h"
 #include "lithe/ops/linear.h"
 #include "lithe/ops/norm.h"
@@ -10,32 +11,32 @@ namespace {
 
 constexpr int64_t N = 6, D = 5;
 
-// f_i(x) = dropout(silu(rms(x) W_i)) + 0.1 x c, with c among the inputs.
-std::vector<ReversibleStep> layers(const std::vector<Var>& weights, double p = 0) {
+// f_i(x) = dropout(silu(rms(x) W_i)) + 0.1 x c, with c read from outside.
+std::vector<ReversibleStep> layers(const std::vector<Var>& weights, const Var& c, double p = 0) {
   std::vector<ReversibleStep> out;
   for (size_t i = 0; i < weights.size(); ++i)
-    out.push_back([w = weights[i], i, p](const Var& x, const std::vector<Var>& in) {
+    out.push_back([w = weights[i], c, i, p](const Var& x) {
       const Var ones = kit::normal({D}, x.dtype(), 1, 0, 1),
                 normed = normalise(kernels::NormKind::rms, x, ones, {}, 1e-5);
-      return add(dropout(activate(kernels::Activation::silu, linear(normed, w)), p, {.seed = 7, .step = i}),
-                 mul(x, in[0]), 1, 0.1);
+      return std::vector<Var>{add(dropout(activate(kernels::Activation::silu, linear(normed, w)), p, {.seed = 7, .step = i}),
+                                  mul(x, from_outside(c)), 1, 0.1)};
     });
   return out;
 }
 
 // The same on the tape, which keeps everything.
-Streams stored(const std::vector<ReversibleStep>& steps, Streams x, const std::vector<Var>& inputs) {
-  for (const ReversibleStep& f : steps) x = {x.read, f ? add(x.other, f(x.read, inputs)) : x.other};
+Streams stored(const std::vector<ReversibleStep>& steps, Streams x, std::vector<std::vector<Var>>*) {
+  for (const ReversibleStep& f : steps) x = {x.read, f ? add(x.other, f(x.read)[0]) : x.other};
   return x;
 }
 
-using Chain = Streams (*)(const std::vector<ReversibleStep>&, Streams, const std::vector<Var>&);
+using Chain = Streams (*)(const std::vector<ReversibleStep>&, Streams, std::vector<std::vector<Var>>*);
 
 // Inputs: x1, x2, c, then the weights. `ends`: how the streams' ends enter the result.
 kit::Outcome outcome(Chain run, const std::vector<Tensor>& inputs, double p, double other, double read) {
   return kit::differentiate(
       [&](const std::vector<Var>& in) {
-        const Streams y = run(layers({in.begin() + 3, in.end()}, p), {in[0], in[1]}, {in[2]});
+        const Streams y = run(layers({in.begin() + 3, in.end()}, in[2], p), {in[0], in[1]}, nullptr);
         return add(y.other, y.read, other, read);
       },
       inputs, kit::normal({N, D}, inputs[0].dtype(), 9));
@@ -68,16 +69,16 @@ TEST(Reversible, BackwardFindsWhatForwardRead) {
     const auto in = inputs(dtype, 12);
     std::vector<Var> weights;
     for (size_t i = 3; i < in.size(); ++i) weights.push_back(Var::leaf(in[i]));
-    std::vector<ReversibleStep> steps = layers(weights);
-    steps.insert(steps.begin(), [](const Var& x, const std::vector<Var>&) { return scale(x, 0); });
+    std::vector<ReversibleStep> steps = layers(weights, in[2]);
+    steps.insert(steps.begin(), [](const Var& x) { return std::vector<Var>{scale(x, 0)}; });
     std::vector<Tensor> read;
     for (ReversibleStep& step : steps)
-      step = [step, &read](const Var& x, const std::vector<Var>& in) {
+      step = [step, &read](const Var& x) {
         read.push_back(clone(x.value()));
-        return step(x, in);
+        return step(x);
       };
     Tape tape;
-    const Streams y = reversible(steps, {Var::leaf(in[0]), Var::leaf(in[1])}, {Var(in[2])});
+    const Streams y = reversible(steps, {Var::leaf(in[0]), Var::leaf(in[1])});
     tape.backward(add(y.other, y.read), kit::normal({N, D}, dtype, 9));
     ASSERT_EQ(read.size(), 2 * steps.size());
     EXPECT_EQ(kit::bit_difference(read[0], in[1]), "");
@@ -97,7 +98,7 @@ TEST(Reversible, KeepsItsEndAloneAndOneStepAtATime) {
     Ledger& book = ledger(Device::cpu);
     const int64_t before = book.current(MemoryClass::activations);
     Tape tape;
-    Streams y = reversible(layers(weights), {x1, x2}, {Var(in[2])});
+    Streams y = reversible(layers(weights, in[2]), {x1, x2});
     const int64_t kept = book.current(MemoryClass::activations) - before;
     const Var sum = add(y.other, y.read);
     y = {};
@@ -111,11 +112,11 @@ TEST(Reversible, KeepsItsEndAloneAndOneStepAtATime) {
 
 TEST(Reversible, IsTheIdentityWhenNothingIsAdded) {
   const Tensor a = kit::normal({N, D}, DType::f32, 1), b = kit::normal({N, D}, DType::f32, 2);
-  const ReversibleStep zero = [](const Var& x, const std::vector<Var>&) { return scale(x, 0); };
+  const ReversibleStep zero = [](const Var& x) { return std::vector<Var>{scale(x, 0)}; };
   for (const ReversibleStep& f : {zero, ReversibleStep()}) {
     const Var x1 = Var::leaf(a), x2 = Var::leaf(b);
     Tape tape;
-    const Streams y = reversible({f, f, f, f}, {x1, x2}, {});
+    const Streams y = reversible({f, f, f, f}, {x1, x2});
     EXPECT_EQ(kit::bit_difference(y.other.value(), a), "");
     EXPECT_EQ(kit::bit_difference(y.read.value(), b), "");
     const Tensor dy = kit::normal({N, D}, DType::f32, 3);
@@ -131,7 +132,7 @@ TEST(Reversible, OneEndMayGoUnusedAndBothStartsMayBeOne) {
     const auto f = [&, other = other](Chain run) {
       return kit::differentiate(
           [&](const std::vector<Var>& in) {
-            const Streams y = run(layers({in.begin() + 3, in.end()}), {in[0], in[0]}, {in[2]});
+            const Streams y = run(layers({in.begin() + 3, in.end()}, in[2]), {in[0], in[0]}, nullptr);
             return other ? y.other : y.read;
           },
           in, kit::normal({N, D}, DType::f64, 9));
@@ -146,15 +147,44 @@ TEST(Reversible, OneEndMayGoUnusedAndBothStartsMayBeOne) {
   }
 }
 
+// Other results of steps come out, and their gradients go back, as if the steps had been kept.
+TEST(Reversible, StepsMayHaveOtherResults) {
+  const auto in = inputs(DType::f64, 3);
+  const auto f = [&](Chain run) {
+    return kit::differentiate(
+        [&](const std::vector<Var>& in) {
+          std::vector<ReversibleStep> steps = layers({in.begin() + 3, in.end()}, in[2]);
+          std::vector<std::vector<Var>> others(steps.size());
+          for (size_t i = 0; i < steps.size(); i += 2)  // of the middle one there is none
+            steps[i] = [step = steps[i], &others, i, kept = run == stored](const Var& x) {
+              std::vector<Var> made = step(x);
+              const Var norm = sum(mul(x, x));
+              if (kept)
+                others[i] = {norm};
+              else
+                made.push_back(norm);
+              return made;
+            };
+          const Streams y = run(steps, {in[0], in[1]}, run == stored ? nullptr : &others);
+          EXPECT_TRUE(others[1].empty());
+          return add(add(sum(y.other), sum(y.read)), add(others[0][0], others[2][0], 0.5, 2));
+        },
+        in, kit::tensor_f64({1}, {1}));
+  };
+  const kit::Outcome kept = f(stored), found = f(reversible);
+  for (size_t i = 0; i < in.size(); ++i)
+    EXPECT_LE(kit::largest_difference(found.gradients[i], kept.gradients[i]), 1e-10) << i;
+}
+
 TEST(Reversible, WithoutATapeJustRuns) {
   const auto in = inputs(DType::f32, 1);
   int calls = 0;
-  const Streams y = reversible({[&](const Var& x, const std::vector<Var>&) {
+  const Streams y = reversible({[&](const Var& x) {
                                  ++calls;
                                  EXPECT_FALSE(training());
-                                 return x;
+                                 return std::vector<Var>{x};
                                }},
-                               {Var::leaf(in[0]), Var::leaf(in[1])}, {});
+                               {Var::leaf(in[0]), Var::leaf(in[1])});
   EXPECT_EQ(calls, 1);
   EXPECT_FALSE(y.read.needs_grad());
   EXPECT_EQ(kit::bit_difference(y.other.value(), in[1]), "");
@@ -163,7 +193,7 @@ TEST(Reversible, WithoutATapeJustRuns) {
 TEST(Reversible, StreamsMustAgree) {
   const Var a(kit::normal({2, 3}, DType::f32, 1)), b(kit::normal({3, 2}, DType::f32, 1));
   EXPECT_NE(kit::error_of([&] {
-              reversible({}, {a, b}, {});
+              reversible({}, {a, b});
             }).find("both streams must have one shape and dtype, got [2,3] f32 and [3,2] f32"),
             std::string::npos);
 }

@@ -76,6 +76,7 @@ double gradient_error(Parameters& parameters, const std::function<std::vector<Va
     names.push_back(p.name);
   }
   const auto weighted = [&] {
+    const Rehearsal training;  // what is differentiated is the training pass
     const std::vector<Var> ys = f(in);
     double sum = 0;
     for (size_t o = 0; o < ys.size(); ++o) {
@@ -165,18 +166,27 @@ void add_sources(Batch& batch, const ModelConfig& config, uint64_t seed, Device 
   batch.source = random_tokens(offsets.back(), config, seed, device);
 }
 
-Var forward(const Model& model, const Batch& batch) {
-  if (!batch.source.defined()) return model.forward(batch.ids, batch.sequences);
-  Memory memory = model.encode(batch.source, batch.sources);
+namespace {
+
+Var run(const Model& model, const Batch& batch, const Pass& pass) {
+  if (!batch.source.defined()) return model.run(batch.ids, batch.sequences, pass).x;
+  Rows source = model.encode(batch.source, batch.sources, pass);
   if (batch.jitter != 0)
-    memory.rows = mul(memory.rows, normal(memory.rows.shape(), DType::f64, batch.jitter_seed, batch.jitter, 1));
-  return model.forward(batch.ids, batch.sequences, nullptr, &memory);
+    source.x = mul(source.x, normal(source.x.shape(), DType::f64, batch.jitter_seed, batch.jitter, 1));
+  return model.run(batch.ids, batch.sequences, pass, nullptr, &source).x;
 }
 
+}  // namespace
+
+Var forward(const Model& model, const Batch& batch) { return run(model, batch, Pass()); }
+
 Var loss(const Model& model, const Batch& batch, const Tensor& labels, double smoothing, double scale, LossSums* sums) {
-  return model.loss_of(
-      forward(model, batch), {},
-      {.sequences = batch.sequences, .labels = labels, .smoothing = smoothing, .scale = scale, .sums = sums});
+  const Pass pass;
+  const Var rows = run(model, batch, pass);
+  return Model::with_losses(
+      model.loss_of(rows, {},
+                    {.sequences = batch.sequences, .labels = labels, .smoothing = smoothing, .scale = scale, .sums = sums}),
+      pass);
 }
 
 Tensor random_tokens(int64_t n, const ModelConfig& config, uint64_t seed, Device device) {
@@ -198,6 +208,23 @@ Tensor random_codes(int64_t n, const PartInfo& embedding, uint64_t seed, Device 
     for (int64_t j = 1; j < width; ++j)
       code[j] = int32_t(uint32_t(random_below(
           key, uint64_t(type * width + j), embedding.payload_below ? uint64_t(embedding.payload_below) : 1ull << 32)));
+  }
+  return out;
+}
+
+std::vector<MixerMaps> maps(const Model& model, const Tensor& ids) {
+  const NoGrad no_grad;
+  Pass pass;
+  pass.want(Tap::Kind::map);
+  pass.want(Tap::Kind::map_logits);
+  const Sequences one = Sequences::single(ids.dim(0));
+  model.config().architecture == "encoder_decoder" ? model.encode(ids, one, pass) : model.run(ids, one, pass);
+  std::vector<MixerMaps> out;
+  for (int64_t i = 0; i < model.config().num_hidden_layers; ++i) {
+    const Tensor weights = pass.get({Tap::Kind::map, i}).value();
+    out.push_back({.heads = weights.defined() ? weights.rows() / weights.cols() : 0,
+                   .weights = weights,
+                   .logits = pass.get({Tap::Kind::map_logits, i}).value()});
   }
   return out;
 }

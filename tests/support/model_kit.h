@@ -78,6 +78,8 @@ void add_sources(Batch& batch, const ModelConfig& config, uint64_t seed, Device 
 Var forward(const Model& model, const Batch& batch);
 Var loss(const Model& model, const Batch& batch, const Tensor& labels, double smoothing, double scale,
          LossSums* sums = nullptr);
+/// How the tokens of one sequence (ids i32 [T]; read by the encoder if there is one) meet, layer by layer.
+std::vector<MixerMaps> maps(const Model& model, const Tensor& ids);
 /// Sequence b of a batch, alone.
 Batch alone(const Batch& batch, int64_t b);
 

@@ -77,5 +77,29 @@ TEST(DamagedTokenizerFiles, DeepAndEmptyOnes) {
     EXPECT_THROW(parse_tokenizer(file, "damaged"), Error);
 }
 
+// Each Replace may make a text longer: forty that double it would make a terabyte of one letter.
+TEST(DamagedTokenizerFiles, NormalizersThatGrowWithoutEndAreRefused) {
+  const Json golden = parse_json(read_file("tests/text/golden_tokenizers.json"), "golden");
+  const auto tokenizer_with = [&](int steps, const std::string& content) {
+    Json file = golden.at("bases").at("wordpiece");
+    file["normalizer"] = {{"type", "Sequence"}, {"normalizers", Json::array()}};
+    for (int i = 0; i < steps; ++i)
+      file["normalizer"]["normalizers"].push_back(
+          {{"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", content}});
+    return parse_tokenizer(file.dump(), "tokenizer.json");
+  };
+  const auto encoding = [&](int steps, const std::string& content) {
+    try {
+      return cat(tokenizer_with(steps, content)->encode("a man and a cat").size() > 0);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+  };
+  EXPECT_EQ(encoding(3, "aa"), "1");
+  EXPECT_NE(encoding(40, "aa").find("normalization makes more than"), std::string::npos) << encoding(40, "aa");
+  EXPECT_NE(encoding(1, std::string(1 << 20, 'a')).find("normalization makes more than"), std::string::npos);
+  EXPECT_NE(encoding(300, "b").find("256 steps"), std::string::npos) << encoding(300, "b");
+}
+
 }  // namespace
 }  // namespace lithe

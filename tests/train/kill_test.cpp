@@ -154,7 +154,7 @@ TEST_F(Killed, WhileEvaluatingAndKeepingTheBest) {
 }
 
 TEST_F(Killed, SignalsSaveAndSayHowToGoOn) {
-  for (const int signal : {SIGTERM, SIGINT}) {
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) {
     const std::string out = *scratch_ / cat("signal", signal);
     // Once in the middle of training, once while the best weights of an evaluation are written.
     for (const bool evaluating : {false, true}) {
@@ -166,6 +166,7 @@ TEST_F(Killed, SignalsSaveAndSayHowToGoOn) {
       if (!kill_when(out, evaluating ? std::function<bool()>(in_evaluation) : in_training, signal)) break;
       if (code_ == 0) break;  // it was finishing
       EXPECT_EQ(code_, 128 + signal) << err_;
+      EXPECT_NE(read_file(out + "/result.json").find("\"stopped\""), std::string::npos);
       EXPECT_NE(err_.find(cat("continue with: lithe train ", *recipe_, " --out ", out, " --threads 1 --resume")),
                 std::string::npos)
           << err_;

@@ -376,6 +376,49 @@ TEST(Checkpoint, BringsEveryFieldBack) {
   EXPECT_EQ(read_file(saved / "state.json"), state);
 }
 
+// With a learning rate that does not know the end, what is extended is what would have been.
+TEST(Resume, AnExtendedRunIsTheLongerRun) {
+  const kit::TrainKit kit;
+  const auto of = [&](int steps, const char* out) {
+    return kit.run("", kData,
+                   cat("{max_steps: ", steps,
+                       ", batch_tokens: 64, learning_rate: 0.01, lr_scheduler_type: constant, "
+                       "logging_steps: 2, eval_steps: 6, save_steps: 4, save_total_limit: 3}"),
+                   out);
+  };
+  const TrainRun whole = of(24, "whole");
+  train(whole);
+  train(of(12, "extended"));
+  TrainRun longer = of(24, "extended");
+  longer.resume = true;
+  EXPECT_NE(kit::error_of([&] { train(longer); }).find("train.max_steps was 12 and is now 24"), std::string::npos);
+  longer.extend = true;
+  EXPECT_EQ(train(longer).steps, 24);
+  EXPECT_TRUE(read_file(longer.out / "model.safetensors") == read_file(whole.out / "model.safetensors"));
+  EXPECT_TRUE(read_file(longer.out / "metrics.jsonl") == read_file(whole.out / "metrics.jsonl"));
+}
+
+TEST(Resume, ADamagedLogIsSetAside) {
+  const kit::TrainKit kit;
+  const TrainRun run = kit.run("", kData, kTrain);
+  train(run);
+  fs::remove_all(checkpoint_path(run.out, 12));
+  fs::remove_all(checkpoint_path(run.out, 8));
+  const Path log = run.out / "metrics.jsonl";
+  std::string text = read_file(log);
+  text[text.find("loss") + 8] ^= 1;
+  write_file(log, text);
+  train(resumed(run));
+  EXPECT_EQ(read_file(run.out / "metrics.jsonl.damaged").substr(0, 20), text.substr(0, 20));
+  EXPECT_EQ(kit::losses_of(run.out).begin()->first, 6);  // begins again after step 4
+  // It can be stopped and resumed as before.
+  fs::remove_all(checkpoint_path(run.out, 12));
+  const std::string weights = read_file(run.out / "model.safetensors"), lines = read_file(log);
+  train(resumed(run));
+  EXPECT_TRUE(read_file(run.out / "model.safetensors") == weights);
+  EXPECT_EQ(read_file(log), lines);
+}
+
 // Writes fail as on a full disk: the program ends with 1 and one line, and the checkpoints before stay.
 TEST(FullDisk, CostsOnlyWhatWasNotSaved) {
   if (!kit::have_program()) GTEST_SKIP() << "LITHE_BINARY is not set";
@@ -394,6 +437,7 @@ TEST(FullDisk, CostsOnlyWhatWasNotSaved) {
   EXPECT_NE(first.err.find("File too large"), std::string::npos) << first.err;
   EXPECT_TRUE(fs::is_empty(Path(out) / "training_state")) << "a half-written checkpoint was left";
   EXPECT_FALSE(fs::exists(Path(out) / "model.safetensors"));
+  EXPECT_EQ(parse_json(read_file(Path(out) / "result.json"), "result.json")["status"], "failed");
 
   words.push_back("--resume");
   {

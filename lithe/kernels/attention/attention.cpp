@@ -119,6 +119,12 @@ void check_args(const char* op, const AttentionArgs& a) {
   require(!a.lse || (is_matrix(a.lse, a.heads, a.q) && a.lse.dim(0) == a.q.dim(0) &&
                      a.lse.dtype() == (type == DType::f64 ? type : DType::f32)),
           op, a, "lse must be [N, heads] in f32 (f64 for f64)");
+  require(a.head_masks.empty() || int64_t(a.head_masks.size()) == a.heads, op, a, "there are ", a.head_masks.size(),
+          " head_masks; give one a query head, or none");
+  require(!a.tiles || a.tiles->visits.size() == a.segments.size() * size_t(a.heads), op, a,
+          "tiles must be given for each segment and head");
+  require(!a.bias || (is_matrix(a.bias, a.heads, a.q) && a.bias.dim(0) >= 1 && a.bias.dtype() == wide_of(type)), op, a,
+          "bias must be [W, heads] in f32 (f64 for f64), is ", Shown{a.bias});
   check_segments(op, a);
 }
 
@@ -147,11 +153,22 @@ void check_args(const AttentionGradArgs& g) {
   gradient_of("dq", g.dq, a.q);
   gradient_of("dk", g.dk, a.k);
   gradient_of("dv", g.dv, a.v);
+  require(!g.dbias || (a.bias && g.dbias.shape() == a.bias.shape() && g.dbias.dtype() == a.bias.dtype()), op, a,
+          "dbias must be like bias, is ", Shown{g.dbias});
 }
 
-/// Pairs of a query and a key that it sees, over all segments, for one head.
+/// Pairs of a query and a key that it sees by the mask, over all segments, for one head: the mean of all.
 double visible_pairs(const AttentionArgs& a) {
   double pairs = 0;
+  if (!a.head_masks.empty()) {
+    AttentionArgs one = a;
+    one.head_masks.clear();
+    for (const AttentionMask& mask : a.head_masks) {
+      one.mask = mask;
+      pairs += visible_pairs(one) / double(a.heads);
+    }
+    return pairs;
+  }
   for (const AttentionSegment& s : a.segments) {
     if (!a.mask.causal && a.mask.window == 0) {
       pairs += double(s.query_rows) * double(s.key_rows);
@@ -190,6 +207,8 @@ double query_bytes(const AttentionArgs& a, double rows) {
 const char* refuse(const AttentionCall& call) {
   if (call.dtype == DType::f64) return "f64 runs on the reference";
   if (!(call.scale > 0)) return "the scale is not positive";
+  if (call.args->tiles) return "heads see keys by tiles";
+  if (call.args->bias) return "a bias is added to the logits";
   return nullptr;
 }
 
@@ -213,6 +232,13 @@ void run_reference_grad(const AttentionCall& call) {
 }
 
 }  // namespace
+
+bool TileMask::sees(int64_t segment_and_head, int64_t query, int64_t key) const {
+  const Visits& v = visits[size_t(segment_and_head)];
+  const auto tile = size_t(query / query_rows);
+  return tile + 1 < v.first.size() &&
+         std::binary_search(v.keys.begin() + v.first[tile], v.keys.begin() + v.first[tile + 1], key / key_rows);
+}
 
 Cost cost(const AttentionArgs& a) {
   const Rows rows(a);

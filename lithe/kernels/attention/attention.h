@@ -2,6 +2,8 @@
 // that the map of weights is never stored.
 #pragma once
 
+#include <memory>
+
 #include "lithe/kernels/kernel.h"
 
 namespace lithe::kernels {
@@ -44,6 +46,26 @@ struct AttentionMask {
   int64_t window = 0;
 };
 
+/// Which tiles of keys the tiles of queries of a head may see, beside its mask. Tiles lie side by side from a segment's
+/// first query and first key on.
+struct TileMask {
+  struct Visits {
+    std::vector<int64_t> first;  // [query tiles + 1]
+    std::vector<int64_t> keys;   // query tile t sees key tiles keys[first[t]] to keys[first[t + 1] - 1], ascending
+  };
+  int64_t query_rows = 32, key_rows = 64;  // of a tile
+  std::vector<Visits> visits;              // [segments * heads], segment by segment
+  bool sees(int64_t segment_and_head, int64_t query, int64_t key) const;
+};
+
+/// Which pairs of queries and keys meet: by a rule for all heads, by one for each query head, or also by tiles.
+struct AttentionPattern {
+  AttentionMask mask;
+  std::vector<AttentionMask> heads;       // [query heads] in place of `mask`; empty: all have it
+  std::shared_ptr<const TileMask> tiles;  // null: all
+  const AttentionMask& of(int64_t head) const { return heads.empty() ? mask : heads[size_t(head)]; }
+};
+
 /// out[n, head, :] = sum_s softmax_s(scale q[n,head,:] . k[s,group,:]) v[s,group,:], group = head / (heads /
 /// kv_heads). q [N, heads*head_dim], k [S, kv_heads*head_dim], v [S, kv_heads*value_dim], out [N,
 /// heads*value_dim]; k and v may be the same tensor. lse [N, heads] f32 (f64 for f64), optional: the log of
@@ -57,6 +79,10 @@ struct AttentionArgs {
   int64_t heads = 1, kv_heads = 1, head_dim = 0, value_dim = 0;
   double scale = 1;
   AttentionMask mask;
+  std::vector<AttentionMask> head_masks;  // AttentionPattern::heads
+  std::shared_ptr<const TileMask> tiles;
+  Tensor bias;  // f32 (f64 for f64) [W, heads], optional: row w is added to the scaled logits of pairs whose query stands
+  int64_t bias_first = 0;  // bias_first + w after the key; distances beyond the table have its first or last row
 };
 Cost cost(const AttentionArgs& args);
 void attention(const AttentionArgs& args);
@@ -69,6 +95,8 @@ struct AttentionGradArgs {
   AttentionArgs forward;  // with out and lse filled
   Tensor dout, dq, dk, dv;
   bool accumulate_dq = false, accumulate_dk = false, accumulate_dv = false;
+  Tensor dbias;  // like bias; none when nobody wants it
+  bool accumulate_dbias = false;
 };
 Cost cost(const AttentionGradArgs& args);
 void attention_grad(const AttentionGradArgs& args);

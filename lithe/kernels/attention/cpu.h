@@ -68,7 +68,8 @@ struct AttentionCall {
   DType dtype, key_dtype, dq_type, dk_type, dv_type;
   int64_t heads, kv_heads, head_dim, value_dim;
   float scale;
-  AttentionMask mask;
+  AttentionMask mask;               // of all heads, or what some head of head_masks sees
+  const AttentionMask* head_masks;  // [heads], or null
   const AttentionSpan* spans;
   const AttentionTask* tasks;
   const int64_t* first_task;  // [parts + 1]: part p does tasks [first_task[p], first_task[p + 1])

@@ -181,7 +181,7 @@ template <class Mode, bool kQueries, bool kKeys>
   multiply_keys<Dot>(rows, low, qk / per, tile.k + skip * tile.k_stride, tile.k_stride, slot.q, p);
   multiply<Dot, Start::zero, Order::rows>(rows, kPanel, vd / per, tile.v + skip * tile.v_stride, tile.v_stride,
                                           slot.dout, kPanel, dp, kPanel);
-  if (!panel.all_see(keys)) hide(call, *visit.span, panel, keys, p);
+  if (!panel.all_see(keys)) hide(*visit.span, panel, keys, p);
   differentiate<Dot>(p, dp, rows, call.scale, slot.lse, slot.delta, by_keys);
   if constexpr (kKeys) {
     const int64_t behind = keys.begin - visit.keys.begin;
@@ -221,7 +221,7 @@ void visit_block(const AttentionCall& call, const Visit& visit, int64_t head, Ra
   };
   Range seen{visit.keys.end, visit.keys.begin};
   for (int64_t first = queries.begin, i = 0; first < queries.end; first += kPanel, ++i) {
-    const Panel panel(call, span, first, queries.end);
+    const Panel panel(call, span, head, first, queries.end);
     const Slot slot(call, space, i);
     const Range keys = cut(panel);
     if constexpr (kQueries) {
@@ -240,7 +240,7 @@ void visit_block(const AttentionCall& call, const Visit& visit, int64_t head, Ra
     const int64_t stop = key + kGradTile < seen.end ? key + kGradTile : seen.end;
     const KeyTile tile = open_tile<Mode, kQueries>(call, span, kv_head, {key, stop}, space);
     for (int64_t first = queries.begin, i = 0; first < queries.end; first += kPanel, ++i) {
-      const Panel panel(call, span, first, queries.end);
+      const Panel panel(call, span, head, first, queries.end);
       Range keys = cut(panel);
       keys = {keys.begin > key ? keys.begin : key, keys.end < stop ? keys.end : stop};
       if constexpr (Mode::Dot::kPairs) keys.begin -= keys.begin & 1;  // pairs start at even keys

@@ -209,7 +209,7 @@ template <class T>
 /// Logits of keys that a query does not see become -infinity.
 void hide_rows(const AttentionCall& call, const AttentionSpan& span, int64_t count, Range keys, float* logits) {
   for (int64_t e = 0; e < count; ++e) {
-    const Range seen = visible_keys(call, span, e % span.query_rows);
+    const Range seen = visible_keys(mask_of(call, e / span.query_rows), span, e % span.query_rows);
     for (int64_t j = keys.begin; j < keys.end; ++j)
       if (j < seen.begin || j >= seen.end) logits[(j - keys.begin) * call.space.lanes + e] = kNone;
   }
@@ -242,7 +242,7 @@ void read_split(const AttentionCall& call, const AttentionSpan& span, Range spli
       dot_tile<2>(call, k, rows, of_head, vectors, width, logits);
     else
       dot_tile<1>(call, k, rows, of_head, vectors, width, logits);
-    if (span.query_rows > 1) hide_rows(call, span, count, keys, logits);
+    if (span.query_rows > 1 || call.head_masks) hide_rows(call, span, count, keys, logits);
     soften<Single>(logits, at.lanes, lanes, rows, call.scale * kLog2E, state.maximum, state.sum, factor);
     for (int64_t e = 0; e < count; ++e)
       for (int64_t c = 0; c < at.row; c += kLanes)
@@ -293,8 +293,8 @@ void decode(const AttentionCall& call, const AttentionTask& task, float* space) 
                            __attribute__((always_inline)) { store(to + c, load(from + c, lanes)); });
   }
   // Splits are counted from the start of a tile, whatever the first visible key.
-  const int64_t seen = visible_keys(call, span, 0).begin, first = seen - seen % kKeyTile,
-                last = visible_keys(call, span, span.query_rows - 1).end;
+  const int64_t seen = visible_keys(call.mask, span, 0).begin, first = seen - seen % kKeyTile,
+                last = visible_keys(call.mask, span, span.query_rows - 1).end;
   const State state(call.space, space + call.space.state);
   for (int64_t split = task.begin; split < task.end; ++split) {
     const int64_t start = first + split * span.split_keys, begin = start < seen ? seen : start,

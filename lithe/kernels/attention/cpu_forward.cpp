@@ -82,7 +82,8 @@ template <class Mode>
 /// All keys that queries of the task see.
 [[gnu::always_inline]] inline Range seen_by(const AttentionCall& call, const AttentionTask& task) {
   const AttentionSpan& span = call.spans[task.span];
-  return {visible_keys(call, span, task.begin).begin, visible_keys(call, span, task.end - 1).end};
+  const AttentionMask& mask = mask_of(call, task.head);
+  return {visible_keys(mask, span, task.begin).begin, visible_keys(mask, span, task.end - 1).end};
 }
 
 /// Queries [begin, end) of one head, at most kLongBlock of them. `next`: the task that follows, or null.
@@ -97,7 +98,7 @@ void forward_block(const AttentionCall& call, const AttentionTask& task, const A
   float *maximum = space + call.space.stats, *sum = maximum + kLongBlock, *factor = sum + kLongBlock;
 
   for (int64_t first = task.begin, at = 0; first < task.end; first += kPanel, ++at) {
-    const Panel panel(call, span, first, task.end);
+    const Panel panel(call, span, task.head, first, task.end);
     const T* q = static_cast<const T*>(span.q) + first * q_stride + task.head * qk;
     if constexpr (Mode::Dot::kPairs)
       pack_panel(reinterpret_cast<const float*>(q), q_stride / 2, panel.rows, depth, packed + at * depth * kPanel);
@@ -129,7 +130,7 @@ void forward_block(const AttentionCall& call, const AttentionTask& task, const A
     else if (next)
       ahead.turn_to(call, *next, seen_by(call, *next).begin / kKeyTile * kKeyTile);
     for (int64_t first = task.begin, at = 0; first < task.end; first += kPanel, ++at) {
-      const Panel panel(call, span, first, task.end);
+      const Panel panel(call, span, task.head, first, task.end);
       const Range of_panel = panel.seen();
       ahead.ask((kKeyTile + panels - 1) / panels, query_rows);
       Range keys{of_panel.begin > key ? of_panel.begin : key, of_panel.end < stop ? of_panel.end : stop};
@@ -145,7 +146,7 @@ void forward_block(const AttentionCall& call, const AttentionTask& task, const A
       float *of_sums = sums + at * vd * kPanel, *most = maximum + at * kPanel, *total = sum + at * kPanel;
       multiply_keys<Dot>(rows, low, depth, tile.k + skip * tile.k_stride, tile.k_stride, packed + at * depth * kPanel,
                          logits);
-      if (!panel.all_see(keys)) hide(call, span, panel, keys, logits);
+      if (!panel.all_see(keys)) hide(span, panel, keys, logits);
       const float scale = call.scale * kLog2E, *values = tile.v + skip / per * tile.v_stride;
       if (low == rows) {
         soften<Dot>(logits, kPanel, kPanel, rows, scale, most, total, factor);
@@ -163,7 +164,7 @@ void forward_block(const AttentionCall& call, const AttentionTask& task, const A
   }
 
   for (int64_t first = task.begin, at = 0; first < task.end; first += kPanel, ++at) {
-    const Panel panel(call, span, first, task.end);
+    const Panel panel(call, span, task.head, first, task.end);
     const float *l = sum + at * kPanel, *m = maximum + at * kPanel;
     for (int i = 0; i < kPanel; i += kLanes) {
       const Vec total = load(l + i);

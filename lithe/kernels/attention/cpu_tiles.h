@@ -381,25 +381,32 @@ struct Range {
 
 [[gnu::always_inline]] inline int64_t clamp_to(int64_t x, int64_t most) { return x < 0 ? 0 : x > most ? most : x; }
 
-/// The keys that query i of the span sees. Both ends grow with i.
-[[gnu::always_inline]] inline Range visible_keys(const AttentionCall& call, const AttentionSpan& span, int64_t i) {
-  const int64_t position = i + span.key_rows - span.query_rows, window = call.mask.window;
+/// The keys that query i of the span sees by a mask. Both ends grow with i.
+[[gnu::always_inline]] inline Range visible_keys(const AttentionMask& mask, const AttentionSpan& span, int64_t i) {
+  const int64_t position = i + span.key_rows - span.query_rows, window = mask.window;
   const int64_t begin = window > 0 ? position - window + 1 : 0;
-  const int64_t end = call.mask.causal ? position + 1 : window > 0 ? position + window : span.key_rows;
+  const int64_t end = mask.causal ? position + 1 : window > 0 ? position + window : span.key_rows;
   return {clamp_to(begin, span.key_rows), clamp_to(end, span.key_rows)};
 }
 
-/// Up to kPanel queries of a span: what the first, the last of the first half, and the last of them see.
+[[gnu::always_inline]] inline const AttentionMask& mask_of(const AttentionCall& call, int64_t head) {
+  return call.head_masks ? call.head_masks[head] : call.mask;
+}
+
+/// Up to kPanel queries of a span and head: what the first, the last of the first half, and the last of them see.
 struct Panel {
+  const AttentionMask& mask;
   int64_t first, rows;
   Range of_first, of_low, of_last;
 
-  [[gnu::always_inline]] Panel(const AttentionCall& call, const AttentionSpan& span, int64_t from, int64_t to)
-      : first(from),
+  [[gnu::always_inline]] Panel(const AttentionCall& call, const AttentionSpan& span, int64_t head, int64_t from,
+                               int64_t to)
+      : mask(mask_of(call, head)),
+        first(from),
         rows(to - from < kPanel ? to - from : kPanel),
-        of_first(visible_keys(call, span, from)),
-        of_low(visible_keys(call, span, from + (rows < kHalf ? rows : kHalf) - 1)),
-        of_last(visible_keys(call, span, from + rows - 1)) {}
+        of_first(visible_keys(mask, span, from)),
+        of_low(visible_keys(mask, span, from + (rows < kHalf ? rows : kHalf) - 1)),
+        of_last(visible_keys(mask, span, from + rows - 1)) {}
   /// All keys that some query sees.
   [[gnu::always_inline]] Range seen() const { return {of_first.begin, of_last.end}; }
   [[gnu::always_inline]] bool all_see(Range keys) const {
@@ -414,13 +421,13 @@ struct Panel {
 
 /// Logits [keys][kPanel] of keys that a query does not see become -infinity. Lanes beyond the panel's rows
 /// see what its last row sees.
-[[gnu::noinline, maybe_unused]] static void hide(const AttentionCall& call, const AttentionSpan& span,
-                                                 const Panel& panel, Range keys, float* logits) {
+[[gnu::noinline, maybe_unused]] static void hide(const AttentionSpan& span, const Panel& panel, Range keys,
+                                                 float* logits) {
   for (int lane = 0; lane < kPanel; lane += kLanes) {
     IntVec begin, end;
     for (int i = 0; i < kLanes; ++i) {
       const int64_t row = lane + i < panel.rows ? lane + i : panel.rows - 1;
-      const Range seen = visible_keys(call, span, panel.first + row);
+      const Range seen = visible_keys(panel.mask, span, panel.first + row);
       begin[i] = int32_t(seen.begin - keys.begin);
       end[i] = int32_t(seen.end - keys.begin);
     }

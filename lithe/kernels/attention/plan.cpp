@@ -70,9 +70,20 @@ void lay_out_gradient(const AttentionArgs& a, AttentionSpace& s) {
   s.floats = c.floats;
 }
 
-/// The keys that queries [first, last] see; none when begin >= end.
-ref::Visible keys_seen(const AttentionArgs& a, const AttentionSegment& s, int64_t first, int64_t last) {
-  return {ref::visible_keys(s, a.mask, first).begin, ref::visible_keys(s, a.mask, last).end};
+/// What some head sees.
+AttentionMask widest(const AttentionArgs& a) {
+  if (a.head_masks.empty()) return a.mask;
+  AttentionMask all = a.head_masks[0];
+  for (const AttentionMask& mask : a.head_masks) {
+    all.causal = all.causal && mask.causal;
+    all.window = all.window && mask.window ? std::max(all.window, mask.window) : 0;
+  }
+  return all;
+}
+
+/// The keys that queries [first, last] see by a mask; none when begin >= end.
+ref::Visible keys_seen(const AttentionMask& mask, const AttentionSegment& s, int64_t first, int64_t last) {
+  return {ref::visible_keys(s, mask, first).begin, ref::visible_keys(s, mask, last).end};
 }
 
 // Queries of a task by tiles: the more, the less often keys and values are converted; every thread has some tasks.
@@ -116,7 +127,8 @@ void AttentionPlan::set_up(const AttentionArgs& a) {
   call_.head_dim = a.head_dim;
   call_.value_dim = a.value_dim;
   call_.scale = float(a.scale);
-  call_.mask = a.mask;
+  call_.mask = widest(a);
+  call_.head_masks = a.head_masks.empty() ? nullptr : a.head_masks.data();
 }
 
 void AttentionPlan::allocate(int64_t floats, Device device) {
@@ -183,7 +195,7 @@ AttentionPlan::AttentionPlan(const AttentionArgs& a) {
         const int64_t end = std::min(begin + block, s.query_rows);
         double pairs = kPanel;  // packing and writing, even where nothing is seen
         for (int64_t first = begin; first < end; first += kPanel) {
-          const ref::Visible keys = keys_seen(a, segment, first, std::min(first + kPanel, end) - 1);
+          const ref::Visible keys = keys_seen(call_.mask, segment, first, std::min(first + kPanel, end) - 1);
           pairs += double(kPanel * std::max<int64_t>(0, keys.end - keys.begin));
         }
         add_task({AttentionTask::tiles, int32_t(i), head, begin, end}, pairs * per_pair);
@@ -194,7 +206,7 @@ AttentionPlan::AttentionPlan(const AttentionArgs& a) {
   for (size_t i = 0; i < spans_.size(); ++i) {
     AttentionSpan& s = spans_[i];
     if (!decodes(a, a.segments[i]) || s.query_rows == 0) continue;
-    const ref::Visible keys = keys_seen(a, a.segments[i], 0, s.query_rows - 1);
+    const ref::Visible keys = keys_seen(call_.mask, a.segments[i], 0, s.query_rows - 1);
     const int64_t seen = std::max<int64_t>(0, keys.end - keys.begin / kKeyTile * kKeyTile);
     s.split_keys = std::max<int64_t>(kSplitKeys, round_up((seen + kSplits - 1) / kSplits, kSplitKeys));
     s.splits = std::max<int64_t>(1, (seen + s.split_keys - 1) / s.split_keys);
@@ -253,7 +265,7 @@ void AttentionPlan::add_gradient_tasks(bool split) {
     const auto product = [&](int64_t begin, int64_t end, int64_t key, int64_t key_end) {
       double pairs = kPanel;
       for (int64_t first = begin; first < end; first += kPanel) {
-        const ref::Visible keys = keys_seen(a, segment, first, std::min(first + kPanel, end) - 1);
+        const ref::Visible keys = keys_seen(call_.mask, segment, first, std::min(first + kPanel, end) - 1);
         pairs += double(kPanel * std::max<int64_t>(0, std::min(keys.end, key_end) - std::max(keys.begin, key)));
       }
       return pairs * double(a.head_dim + a.value_dim);

@@ -1,5 +1,5 @@
 // The specification of attention and its gradient: scalar, serial, sums in f64 whatever the storage.
-//   l[i,j] = scale q[i] . k[j],   p[i,:] = softmax over the visible j of l[i,:],   out[i] = sum_j p[i,j] v[j]
+//   l[i,j] = scale q[i] . k[j] + bias[i - j],   p[i,:] = softmax over the visible j of l[i,:],   out[i] = sum_j p[i,j] v[j]
 //   lse[i] = log sum_j exp l[i,j];   a row that sees nothing: out = 0, lse = -inf
 //   dv[j] = sum_i p[i,j] dout[i],   dl[i,j] = p[i,j] (dout[i] . v[j] - sum_j' p[i,j'] dout[i] . v[j'])
 //   dq[i] = scale sum_j dl[i,j] k[j],   dk[j] = scale sum_i dl[i,j] q[i]
@@ -74,36 +74,60 @@ double dot(const A* a, const B* b, int64_t n) {
   return sum;
 }
 
-/// p[j - keys.begin] for the visible keys of query i; returns the log of the sum of exponentials.
+/// A segment and a query head of it.
+struct Place {
+  const AttentionArgs& a;
+  int64_t segment, head;
+  const AttentionSegment& rows() const { return a.segments[size_t(segment)]; }
+  Visible visible(int64_t i) const {
+    return visible_keys(rows(), a.head_masks.empty() ? a.mask : a.head_masks[size_t(head)], i);
+  }
+  bool sees(int64_t i, int64_t j) const { return !a.tiles || a.tiles->sees(segment * a.heads + head, i, j); }
+  /// The element of the bias table that query i and key j meet at.
+  int64_t bias_at(int64_t i, int64_t j) const {
+    const int64_t distance = i + rows().key_rows - rows().query_rows - j;
+    return std::clamp<int64_t>(distance - a.bias_first, 0, a.bias.dim(0) - 1) * a.heads + head;
+  }
+};
+
+/// p[j - keys.begin] for the visible keys of query i, 0 where tiles hide them; returns the log of the sum of
+/// exponentials.
 template <class T, class K>
-double weights(const AttentionArgs& a, const HeadView<T, K>& x, int64_t i, const Visible& keys,
-               std::vector<double>& p) {
+double weights(const Place& at, const HeadView<T, K>& x, int64_t i, const Visible& keys, std::vector<double>& p) {
+  const AttentionArgs& a = at.a;
   const double none = -std::numeric_limits<double>::infinity();
   p.resize(size_t(keys.end - keys.begin));
   double largest = none, sum = 0;
   for (int64_t j = keys.begin; j < keys.end; ++j) {
-    const double logit = a.scale * dot(x.q + i * x.q_stride, x.k + j * x.k_stride, a.head_dim);
+    double logit = a.scale * dot(x.q + i * x.q_stride, x.k + j * x.k_stride, a.head_dim);
+    if (a.bias) logit += value_at(a.bias, at.bias_at(i, j));
+    if (!at.sees(i, j)) logit = none;
     p[size_t(j - keys.begin)] = logit;
     largest = logit > largest || std::isnan(logit) ? logit : largest;
   }
-  if (p.empty()) return none;
+  if (largest == none) {
+    std::fill(p.begin(), p.end(), 0.0);
+    return none;
+  }
   for (double& w : p) sum += w = std::exp(w - largest);
   for (double& w : p) w /= sum;
   return largest + std::log(sum);
 }
 
 template <class T, class K>
-void attend_head(const AttentionArgs& a, const AttentionSegment& s, int64_t head, const HeadView<T, K>& x) {
+void attend_head(const Place& at, const HeadView<T, K>& x) {
+  const AttentionArgs& a = at.a;
+  const AttentionSegment& s = at.rows();
   using Lse = std::conditional_t<std::is_same_v<T, double>, double, float>;
   std::vector<double> p, row(size_t(a.value_dim));
   for (int64_t i = 0; i < s.query_rows; ++i) {
-    const Visible keys = visible_keys(s, a.mask, i);
-    const double lse = weights(a, x, i, keys, p);
+    const Visible keys = at.visible(i);
+    const double lse = weights(at, x, i, keys, p);
     std::fill(row.begin(), row.end(), 0.0);
     for (int64_t j = keys.begin; j < keys.end; ++j)
       for (int64_t c = 0; c < a.value_dim; ++c)
         row[size_t(c)] += p[size_t(j - keys.begin)] * double(x.v[j * x.v_stride + c]);
-    const int64_t n = (s.query_row + i) * a.heads + head;
+    const int64_t n = (s.query_row + i) * a.heads + at.head;
     for (int64_t c = 0; c < a.value_dim; ++c) a.out.data<T>()[n * a.value_dim + c] = T(row[size_t(c)]);
     if (a.lse) a.lse.data<Lse>()[n] = Lse(lse);
   }
@@ -111,14 +135,17 @@ void attend_head(const AttentionArgs& a, const AttentionSegment& s, int64_t head
 
 template <class T>
 void attention(const AttentionArgs& a) {
-  for (const AttentionSegment& s : a.segments) {
+  for (size_t i = 0; i < a.segments.size(); ++i) {
+    const AttentionSegment& s = a.segments[i];
     const std::vector<double> keys = numbers(s.keys, s.key_rows, a.kv_heads),
                               values = numbers(s.values, s.key_rows, a.kv_heads);
-    for (int64_t head = 0; head < a.heads; ++head)
+    for (int64_t head = 0; head < a.heads; ++head) {
+      const Place at{a, int64_t(i), head};
       if (s.keys.defined())
-        attend_head(a, s, head, HeadView<T, double>(a, s, head, keys.data(), values.data()));
+        attend_head(at, HeadView<T, double>(a, s, head, keys.data(), values.data()));
       else
-        attend_head(a, s, head, HeadView<T>(a, s, head));
+        attend_head(at, HeadView<T>(a, s, head));
+    }
   }
 }
 
@@ -136,18 +163,20 @@ void attention_grad(const AttentionGradArgs& g) {
   if (!g.accumulate_dq) fill_zero(g.dq);
   if (!g.accumulate_dk) fill_zero(g.dk);
   if (!g.accumulate_dv) fill_zero(g.dv);
-  std::vector<double> p, dp, dq(size_t(qk), 0.0), dk, dv;
-  for (const AttentionSegment& s : a.segments)
+  std::vector<double> p, dp, dq(size_t(qk), 0.0), dk, dv, dbias(g.dbias ? size_t(g.dbias.numel()) : 0, 0.0);
+  for (size_t segment = 0; segment < a.segments.size(); ++segment) {
+    const AttentionSegment& s = a.segments[segment];
     for (int64_t kv_head = 0; kv_head < a.kv_heads; ++kv_head) {
       dk.assign(size_t(s.key_rows * qk), 0.0);
       dv.assign(size_t(s.key_rows * vd), 0.0);
       for (int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
         const HeadView<T> x(a, s, head);
+        const Place at_head{a, int64_t(segment), head};
         for (int64_t i = 0; i < s.query_rows; ++i) {
           const int64_t n = (s.query_row + i) * a.heads + head;
           const T* dout = g.dout.data<T>() + n * vd;
-          const Visible keys = visible_keys(s, a.mask, i);
-          weights(a, x, i, keys, p);
+          const Visible keys = at_head.visible(i);
+          weights(at_head, x, i, keys, p);
           dp.resize(p.size());
           double mean = 0;
           for (int64_t j = keys.begin; j < keys.end; ++j) {
@@ -158,7 +187,8 @@ void attention_grad(const AttentionGradArgs& g) {
           std::fill(dq.begin(), dq.end(), 0.0);
           for (int64_t j = keys.begin; j < keys.end; ++j) {
             const size_t at = size_t(j - keys.begin);
-            const double dl = a.scale * p[at] * (dp[at] - mean);
+            const double dlogit = p[at] * (dp[at] - mean), dl = a.scale * dlogit;
+            if (g.dbias) dbias[size_t(at_head.bias_at(i, j))] += dlogit;
             for (int64_t c = 0; c < qk; ++c) {
               dq[size_t(c)] += dl * double(x.k[j * x.k_stride + c]);
               dk[size_t(j * qk + c)] += dl * double(x.q[i * x.q_stride + c]);
@@ -174,6 +204,8 @@ void attention_grad(const AttentionGradArgs& g) {
         for (int64_t c = 0; c < vd; ++c) store(g.dv, n * vd + c, dv[size_t(j * vd + c)], g.accumulate_dv);
       }
     }
+  }
+  for (size_t i = 0; i < dbias.size(); ++i) store(g.dbias, int64_t(i), dbias[i], g.accumulate_dbias);
 }
 
 }  // namespace lithe::kernels::ref

@@ -2,7 +2,7 @@
 // bits, one-hot, times the rows.
 #include <cmath>
 
-#include "lithe/nn/code_embedding.h"
+#include "lithe/parts/common/code_embedding.h"
 #include "lithe/ops/linear.h"
 
 namespace lithe {

@@ -1,6 +1,6 @@
 // HashFormer-Pool [TH Eq 2.1, 2.13]: the bits of a word in groups of k name rows of one shared codebook B; e = sum_j
 // B[c_j] * softmax_j(W), the softmax over the groups in each channel.
-#include "lithe/nn/code_embedding.h"
+#include "lithe/parts/common/code_embedding.h"
 
 namespace lithe {
 namespace {

@@ -2,7 +2,7 @@
 // are at least 1e-8, so constant bits give zeros.
 #include <cmath>
 
-#include "lithe/nn/code_embedding.h"
+#include "lithe/parts/common/code_embedding.h"
 #include "lithe/ops/linear.h"
 
 namespace lithe {

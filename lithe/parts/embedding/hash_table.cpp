@@ -1,6 +1,6 @@
 // HashFormer-Emb [TH 2.3.1, Eq 2.12]: e = E[i], i the bucket that the tokenizer hashes a word to. Words that collide
 // share their row.
-#include "lithe/nn/code_embedding.h"
+#include "lithe/parts/common/code_embedding.h"
 
 namespace lithe {
 namespace {

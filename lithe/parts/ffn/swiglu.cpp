@@ -21,8 +21,8 @@ class SwiGlu final : public Ffn {
   SwiGlu(const Scope& scope, const Config& config, const Args& args)
       : SwiGlu(scope, args.hidden_size, config.intermediate_size ? config.intermediate_size : 8 * args.hidden_size / 3,
                config.bias) {}
-  Var forward(const Var& x) const override {
-    const std::vector<Var> hidden = apply_each({&gate_, &up_}, x);
+  Var forward(const SubLayerInput& in) const override {
+    const std::vector<Var> hidden = apply_each({&gate_, &up_}, in.x);
     const Var y = gated_linear(kernels::Activation::silu, hidden[0], hidden[1], down_.weight->var());
     return down_.bias ? row_affine(y, {}, down_.bias->var()) : y;
   }

@@ -7,7 +7,7 @@ namespace {
 class Full final : public Field {
  public:
   Full(const Scope&, const NoOptions&, const Args& args) : causal_(args.causal) {}
-  kernels::AttentionMask mask() const override { return {.causal = causal_}; }
+  kernels::AttentionPattern pattern(const FieldInput&) const override { return {.mask = {.causal = causal_}, .heads = {}, .tiles = nullptr}; }
 
  private:
   bool causal_;
@@ -18,7 +18,7 @@ class Full final : public Field {
 void register_field_full(Registry& registry) {
   registry.add<Field, Full, NoOptions>(
       "full",
-      {.spec = "mask.causal", .summary = "every pair; the past only in causal models", .source = "TB Eq 6.45-6.47"});
+      {.spec = "mask.causal", .summary = "every pair; the past only in causal models", .source = "TB Eq 6.45-6.47", .cross = true});
 }
 
 }  // namespace lithe

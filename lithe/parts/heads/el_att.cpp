@@ -14,8 +14,8 @@ class ElAtt final : public Heads {
                 "slices the hidden rows into heads, so num_attention_heads * head_dim must be hidden_size ",
                 args.hidden_size, ", got ", args.num_attention_heads, " * ", args.head_dim);
   }
-  Var queries(const Rows& in, const Turn& turn) const override { return turn(q_(in.x)); }
-  KeyValue keep(const Rows& in, const Turn&) const override { return {in.x, in.x}; }
+  Var queries(const Input& in, const Turn& turn) const override { return turn(q_(in.x)); }
+  KeyValue keep(const Input& in, const Turn&) const override { return {in.x, in.x}; }
   // Turned keys differ from the values: they are formed when read, so that one row a token is kept.
   KeyValue expand(const KeyValue& kept, const Turn& turn) const override { return {turn(kept.k), kept.v}; }
   bool expands() const override { return args_.turns; }

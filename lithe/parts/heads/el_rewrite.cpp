@@ -22,11 +22,11 @@ class ElRewrite final : public Heads {
   }
   // A bias on keys adds one number to all logits of a query, which the softmax takes away. The core divides by the root
   // of the rows' width, attention means that of the heads.
-  Var queries(const Rows& in, const Turn&) const override {
+  Var queries(const Input& in, const Turn&) const override {
     return scale(head_linear(q_(in.x), k_.weight->var(), args_.num_attention_heads, true),
                  std::sqrt(double(args_.hidden_size) / double(args_.head_dim)));
   }
-  KeyValue keep(const Rows& in, const Turn&) const override { return {in.x, in.x}; }
+  KeyValue keep(const Input& in, const Turn&) const override { return {in.x, in.x}; }
   bool shares() const override { return true; }
   int64_t kept_columns() const override { return args_.hidden_size; }
   int64_t query_heads() const override { return args_.num_attention_heads; }

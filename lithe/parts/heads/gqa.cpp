@@ -1,5 +1,5 @@
 // Grouped-query attention's heads: groups of query heads share a key and value head [TH 4.9].
-#include "lithe/nn/projected_heads.h"
+#include "lithe/parts/common/projected_heads.h"
 #include "lithe/nn/registry.h"
 
 namespace lithe {

@@ -13,8 +13,8 @@ class Identity final : public Heads {
                 args.hidden_size, ", got ", width);
     check_usage(!args.bias, "heads", "part identity has no projections to put attention_bias on");
   }
-  Var queries(const Rows& in, const Turn& turn) const override { return turn(in.x); }
-  KeyValue keep(const Rows& in, const Turn&) const override { return {in.x, in.x}; }
+  Var queries(const Input& in, const Turn& turn) const override { return turn(in.x); }
+  KeyValue keep(const Input& in, const Turn&) const override { return {in.x, in.x}; }
   // Turned keys differ from the values: they are formed when read, so that one row a token is kept.
   KeyValue expand(const KeyValue& kept, const Turn& turn) const override { return {turn(kept.k), kept.v}; }
   bool expands() const override { return args_.turns; }

@@ -1,5 +1,5 @@
 // Multi-head attention's heads: every head has its own query, key and value [TB Eq 6.21-6.31].
-#include "lithe/nn/projected_heads.h"
+#include "lithe/parts/common/projected_heads.h"
 #include "lithe/nn/registry.h"
 
 namespace lithe {

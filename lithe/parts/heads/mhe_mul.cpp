@@ -1,5 +1,5 @@
 // Multi-head-embedding attention, MHE-MUL: head i is seed * (1 + e_i) [TH 3.3.2-3.3.4].
-#include "lithe/nn/multi_head_embedding.h"
+#include "lithe/parts/common/multi_head_embedding.h"
 #include "lithe/nn/registry.h"
 
 namespace lithe {

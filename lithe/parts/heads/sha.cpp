@@ -22,8 +22,8 @@ class Sha final : public Heads {
         v_(scope / "v", args.hidden_size, args.head_dim, args.bias),
         head_dim_(args.head_dim),
         copies_(config.output == "tile" ? args.num_attention_heads : 1) {}
-  Var queries(const Rows& in, const Turn& turn) const override { return turn(q_(in.x)); }
-  KeyValue keep(const Rows& in, const Turn& turn) const override { return {turn(k_(in.x)), v_(in.x)}; }
+  Var queries(const Input& in, const Turn& turn) const override { return turn(q_(in.x)); }
+  KeyValue keep(const Input& in, const Turn& turn) const override { return {turn(k_(in.x)), v_(in.x)}; }
   int64_t kept_columns() const override { return head_dim_; }
   int64_t query_heads() const override { return 1; }
   int64_t kv_heads() const override { return 1; }

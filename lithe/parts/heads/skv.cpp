@@ -30,8 +30,8 @@ class Skv final : public Heads {
     for (int64_t c = 0; c < args.head_dim && !unit_.is_meta(); ++c)
       set_value(unit_, c, 1 / std::sqrt(double(args.head_dim)));
   }
-  Var queries(const Rows& in, const Turn& turn) const override { return turn(q_(in.x)); }
-  KeyValue keep(const Rows& in, const Turn& turn) const override {
+  Var queries(const Input& in, const Turn& turn) const override { return turn(q_(in.x)); }
+  KeyValue keep(const Input& in, const Turn& turn) const override {
     const Var v = v_(in.x);
     if (keys_are_values_) return {v, v};
     // A turn keeps lengths: turned queries of length 1.

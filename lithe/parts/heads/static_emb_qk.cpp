@@ -1,6 +1,6 @@
 // Queries and keys from the tokens' own embeddings, values from the hidden rows: maps depend on no layer below [TH Eq
 // 4.13].
-#include "lithe/nn/projected_heads.h"
+#include "lithe/parts/common/projected_heads.h"
 #include "lithe/nn/registry.h"
 
 namespace lithe {
@@ -10,10 +10,10 @@ class StaticEmbQk final : public ProjectedHeads {
  public:
   StaticEmbQk(const Scope& scope, const NoOptions&, const Args& args)
       : ProjectedHeads(scope, args, args.num_attention_heads) {}
-  Var queries(const Rows& in, const Turn& turn) const override { return turn(q_(in.companion)); }
-  KeyValue keep(const Rows& in, const Turn& turn) const override { return {turn(k_(in.companion)), v_(in.x)}; }
-  QueryKeyValue read(const Rows& in, const Turn& turn) const override { return Heads::read(in, turn); }
-  Companion companion() const override { return {.kind = Companion::Kind::embedding}; }
+  Var queries(const Input& in, const Turn& turn) const override { return turn(q_(in.embedded)); }
+  KeyValue keep(const Input& in, const Turn& turn) const override { return {turn(k_(in.embedded)), v_(in.x)}; }
+  QueryKeyValue read(const Input& in, const Turn& turn) const override { return Heads::read(in, turn); }
+  bool reads_embedding() const override { return true; }
 };
 
 }  // namespace

@@ -2,8 +2,8 @@
 // [TH Eq 4.6, 4.14-4.17].
 #include <cmath>
 
-#include "lithe/nn/projected_heads.h"
-#include "lithe/nn/recurrent_state.h"
+#include "lithe/parts/common/projected_heads.h"
+#include "lithe/parts/common/recurrent_state.h"
 #include "lithe/nn/registry.h"
 #include "lithe/ops/taylor_attention.h"
 
@@ -47,7 +47,7 @@ class Approx final : public Mixer {
     if (position_) position_->check_head_dim(size_.head_dim);
   }
 
-  Var forward(const MixerInput& in) const override {
+  Var forward(const SubLayerInput& in) const override {
     const Projected p = project(in);
     if (!in.state) return output_->forward(attend_taylor(p.q, p.k, p.v, in.sequences, options_));
     auto& state = static_cast<RecurrentState&>(*in.state);
@@ -55,15 +55,15 @@ class Approx final : public Mixer {
         attend_taylor_step(p.q.value(), p.k.value(), p.v.value(), in.sequences, state.advance(in.sequences), options_));
   }
 
-  std::unique_ptr<MixerState> make_state(int64_t sequences, int64_t, DType dtype, Device device) const override {
-    return std::make_unique<RecurrentState>("approx", sequences, state_shape(), wide_of(dtype), device);
+  std::unique_ptr<State> make_state(const StateShape& shape) const override {
+    return std::make_unique<RecurrentState>("approx", shape, state_shape());
   }
   // full: h (1 + d_h + d_h^2) (d_h + 1) scalars; diag, split: 3d + 2d^2/h. Sums are kept in f32 at least.
   int64_t state_bytes(const std::vector<int64_t>& tokens, DType dtype) const override {
     return int64_t(tokens.size()) * state_shape().numel() * size_of(wide_of(dtype));
   }
 
-  MixerMaps maps(const MixerInput& in) const override {
+  MixerMaps maps(const SubLayerInput& in) const override {
     const Projected p = project(in);
     const Tensor q = p.q.value(), k = p.k.value();
     const int64_t T = q.rows(), h = options_.heads, E = size_.head_dim;
@@ -107,7 +107,7 @@ class Approx final : public Mixer {
   ProjectedHeads heads_;
   std::unique_ptr<Output> output_;
 
-  Projected project(const MixerInput& in) const {
+  Projected project(const SubLayerInput& in) const {
     const auto turn = [&](const Var& x) { return position_ ? position_->turn(x, in.sequences, size_.head_dim) : x; };
     const Heads::KeyValue kv = heads_.keep({in.x, in.x}, turn);
     return {heads_.queries({in.x, in.x}, turn), kv.k, kv.v};

@@ -2,11 +2,12 @@
 // [TB Eq 6.19-6.31]. Its state is a cache of keys and values [TB 6.1.7, Fig 6.5].
 #include <cmath>
 
-#include "lithe/nn/key_value_cache.h"
-#include "lithe/nn/memory_cache.h"
-#include "lithe/nn/projected_heads.h"
 #include "lithe/nn/registry.h"
+#include "lithe/ops/basic.h"
 #include "lithe/ops/heads.h"
+#include "lithe/parts/common/key_value_cache.h"
+#include "lithe/parts/common/projected_heads.h"
+#include "lithe/parts/common/source_cache.h"
 
 namespace lithe {
 namespace {
@@ -41,108 +42,161 @@ class Attention final : public Mixer {
     if (position_) position_->check_head_dim(head_dim_);
     const Registry& registry = Registry::instance();
     heads_ = registry.make<Heads>(config.heads, scope / "heads", size);
-    field_ = registry.make<Field>(config.field, scope / "field", {.causal = args.causal});
+    field_ = registry.make<Field>(config.field, scope / "field",
+                                  {.causal = args.causal, .num_attention_heads = heads_->query_heads(), .cross = args.cross});
     output_ =
         registry.make<Output>(config.output, scope / "output",
                               {.context_size = heads_->context_size(), .hidden_size = d, .bias = config.output_bias});
-    options_ = {.heads = heads_->query_heads(),
-                .kv_heads = heads_->kv_heads(),
-                .scale = config.scale == "sqrt_hidden" ? 1 / std::sqrt(double(d)) : 0,
-                .mask = field_->mask()};
-    shares_ = heads_->shares();
-    check_usage(!cross_ || heads_->companion().kind == Companion::Kind::none, "model", "heads ", config.heads.type,
+    scale_ = config.scale == "sqrt_hidden" ? 1 / std::sqrt(double(d)) : 0;
+    const int64_t columns = heads_->kept_columns();
+    columns_ = {.keys = columns,
+                .values = columns,
+                .shared = heads_->shares(),
+                .heads = heads_->expands() ? 1 : heads_->kv_heads(),  // each of which is rounded with its own scale
+                .reach = field_->reach(),
+                .differentiable = true};
+    check_usage(!cross_ || !heads_->reads_embedding(), "model", "heads ", config.heads.type,
                 " read rows of their own tokens and have no cross form; give model.cross_attention other heads");
     check_usage(!cross_ || config.attention_dropout == 0, "model", "attention_dropout ", config.attention_dropout,
                 " has no cross form; give model.cross_attention a mixer without it");
     dropout_ = Dropout(scope / "weights", config.attention_dropout);
   }
 
-  Var forward(const MixerInput& in) const override {
+  Var forward(const SubLayerInput& in) const override {
     const Heads::Turn turn = turn_by(in.sequences);
-    const Heads::Rows rows = rows_of(in);
+    const Heads::Input rows = input_of(in);
     if (cross_ && in.state) {
-      const auto& cache = static_cast<const MemoryCache&>(*in.state);
+      const auto& cache = static_cast<const SourceCache&>(*in.state);
+      const Var q = heads_->queries(rows, turn);
       const Tensor context =
-          attend_cached(heads_->queries(rows, turn).value(), cache.entries(), cache.tokens(), in.sequences, options_);
+          attend_cached(q.value(), cache.entries(), cache.tokens(), in.sequences, options(in, q, {}));
       return output_->forward(heads_->finish(context));
     }
-    check(!cross_ || in.memory, "cross-attention", "needs rows of an encoder");
-    const Sequences& keys = cross_ ? in.memory->sequences : in.sequences;
+    check(!cross_ || in.source, "cross-attention", "needs rows of an encoder");
     const auto [q, kept] =
-        cross_ ? Heads::QueryKeyValue{heads_->queries(rows, turn), heads_->keep(memory_rows(*in.memory), turn)}
+        cross_ ? Heads::QueryKeyValue{heads_->queries(rows, turn), heads_->keep(source_rows(*in.source), turn)}
                : heads_->read(rows, turn);
-    if (!in.state) {
-      const Heads::KeyValue read = heads_->expands() ? heads_->expand(kept, turn) : kept;
-      const Var context = dropout_.active()
-                              ? attend_by_maps(q, read.k, read.v, in.sequences, options_,
-                                               [this](const Var& map, int64_t b) { return dropout_(map, b); })
-                              : attend(q, read.k, read.v, in.sequences, keys, options_);
-      return output_->forward(heads_->finish(context));
-    }
-    auto& cache = static_cast<KeyValueCache&>(*in.state);
-    cache.append(kept.k.value(), kept.v.value(), in.sequences);
-    const Tensor context =
-        attend_cached(q.value(), heads_->expands() ? expanded(cache, in.x.dtype(), in.sequences) : cache.entries(),
-                      cache.tokens(), in.sequences, options_);
+    if (in.state) return output_->forward(heads_->finish(continued(in, q, kept)));
+    const Heads::KeyValue read = heads_->expands() ? heads_->expand(kept, turn) : kept;
+    const AttendOptions o = options(in, q, read.k);
+    const Var context =
+        dropout_.active()
+            ? attend_by_maps(q, read.k, read.v, in.sequences, o,
+                             [&](const Var& map, int64_t b) { return dropout_(map, in.stage * kStages + b); })
+            : attend(q, read.k, read.v, in.sequences, cross_ ? in.source->sequences : in.sequences, o);
     return output_->forward(heads_->finish(context));
   }
 
-  std::unique_ptr<MixerState> make_state(int64_t sequences, int64_t capacity, DType dtype,
-                                         Device device) const override {
-    const int64_t cols = heads_->kept_columns();
-    if (cross_) return std::make_unique<MemoryCache>(sequences, shares_ ? cols : 2 * cols);
-    return std::make_unique<KeyValueCache>(sequences, capacity, cols, cols, shares_, dtype, device, kept_heads());
+  void skip(const SubLayerInput& in) const override {
+    if (cross_) return;
+    auto& cache = static_cast<KeyValueCache&>(*in.state);
+    const Heads::KeyValue kept = heads_->keep(input_of(in), turn_by(in.sequences));
+    cache.append(kept.k.value(), kept.v.value(), in.sequences);
+    cache.forget();
+  }
+
+  std::unique_ptr<State> make_state(const StateShape& shape) const override {
+    if (cross_)
+      return std::make_unique<SourceCache>(shape.sequences, columns_.keys * (columns_.shared ? 1 : 2));
+    return std::make_unique<KeyValueCache>(shape, columns_);
   }
   int64_t state_bytes(const std::vector<int64_t>& tokens, DType dtype) const override {
-    const int64_t cols = heads_->kept_columns();
-    const int64_t tensors = shares_ ? 1 : 2;
-    return KeyValueCache::bytes_of(tokens, tensors * cols, dtype, tensors * kept_heads());
+    return KeyValueCache::bytes_of(tokens, columns_, dtype);
   }
-  void read_memory(MixerState& state, const Memory& memory) const override {
+  void read_source(State& state, const Rows& source) const override {
     const MemoryScope scope(MemoryClass::decode);
-    const Heads::KeyValue kept = heads_->keep(memory_rows(memory), turn_by(memory.sequences));
-    static_cast<MemoryCache&>(state).fill(kept.k.value(), kept.v.value(), memory.sequences);
+    const Heads::KeyValue kept = heads_->keep(source_rows(source), turn_by(source.sequences));
+    static_cast<SourceCache&>(state).fill(kept.k.value(), kept.v.value(), source.sequences);
   }
   bool keeps_rows() const override { return !cross_; }
-  Companion companion() const override { return heads_->companion(); }
+  bool reads_embedding() const override { return heads_->reads_embedding(); }
 
-  MixerMaps maps(const MixerInput& in) const override {
+  MixerMaps maps(const SubLayerInput& in) const override {
     const Heads::Turn turn = turn_by(in.sequences);
-    const Heads::Rows rows = rows_of(in);
+    const Heads::Input rows = input_of(in);
     const Var q = heads_->queries(rows, turn);
-    Heads::KeyValue kv = heads_->keep(cross_ ? memory_rows(*in.memory) : rows, turn);
+    Heads::KeyValue kv = heads_->keep(cross_ ? source_rows(*in.source) : rows, turn);
     if (heads_->expands()) kv = heads_->expand(kv, turn);
-    const Var keys = repeat_heads(kv.k, options_.kv_heads, options_.heads);
-    return softmax_maps(q, keys, options_.heads, options_.scale, options_.mask);
+    return softmax_maps(q, repeat_heads(kv.k, heads_->kv_heads(), heads_->query_heads()), options(in, q, kv.k));
   }
 
  private:
+  static constexpr int64_t kStages = 1 << 20;  // sequences that dropout keys of one stage tell apart
+
   const Position* position_;
   bool cross_;
   int64_t head_dim_ = 0;
-  bool shares_ = false;  // keys and values are the same rows: one cache serves both
+  double scale_ = 0;
   std::unique_ptr<Heads> heads_;
   std::unique_ptr<Field> field_;
   std::unique_ptr<Output> output_;
-  AttendOptions options_;
+  KeyValueCache::Columns columns_;
   Dropout dropout_;  // of attention weights
 
-  // Heads of a kept row, which are rounded each with its own scale.
-  int64_t kept_heads() const { return heads_->expands() ? 1 : heads_->kv_heads(); }
-
-  static Heads::Rows rows_of(const MixerInput& in) { return {in.x, in.companion.defined() ? in.companion : in.x}; }
-  static Heads::Rows memory_rows(const Memory& memory) { return {memory.rows, memory.rows}; }
+  Heads::Input input_of(const SubLayerInput& in) const {
+    if (!heads_->reads_embedding()) return {in.x, in.x};
+    const Var embedded = in.pass.embedded();
+    return {in.x, !embedded.defined() ? in.x : in.wired ? in.wired(embedded) : embedded};
+  }
+  static Heads::Input source_rows(const Rows& source) { return {source.x, source.x}; }
 
   Heads::Turn turn_by(const Sequences& sequences) const {
     return [this, &sequences](const Var& x) { return position_ ? position_->turn(x, sequences, head_dim_) : x; };
   }
 
-  // Keys and values of all tokens so far, formed anew from the little that the cache keeps.
+  AttendOptions options(const SubLayerInput& in, const Var& q, const Var& k) const {
+    const FieldInput pairs{q, k, in.sequences, in.pass};
+    kernels::AttentionPattern pattern = field_->pattern(pairs);
+    return {.heads = heads_->query_heads(),
+            .kv_heads = heads_->kv_heads(),
+            .scale = scale_,
+            .mask = pattern.mask,
+            .head_masks = std::move(pattern.heads),
+            .tiles = std::move(pattern.tiles),
+            .bias = position_ && position_->biases() ? position_->bias(pairs, heads_->query_heads()) : LogitBias{}};
+  }
+
+  // What rows that continue sequences take from the tokens before them and from each other.
+  Var continued(const SubLayerInput& in, const Var& q, const Heads::KeyValue& kept) const {
+    auto& cache = static_cast<KeyValueCache&>(*in.state);
+    if (Tape::current()) return continued_on_tape(in, q, kept);
+    cache.append(kept.k.value(), kept.v.value(), in.sequences);
+    const AttendOptions o = options(in, q, {});
+    const Tensor context =
+        attend_cached(q.value(), heads_->expands() ? expanded(cache, in.x.dtype(), in.sequences) : cache.entries(),
+                      columns_.reach ? cache.kept() : cache.tokens(), in.sequences, o);
+    cache.forget();
+    return context;
+  }
+
+  // The same with gradients: keys and values that were kept are constants before the new ones.
+  Var continued_on_tape(const SubLayerInput& in, const Var& q, const Heads::KeyValue& kept) const {
+    auto& cache = static_cast<KeyValueCache&>(*in.state);
+    std::vector<Var> k, v;
+    std::vector<int64_t> offsets{0}, before;
+    for (int64_t b = 0; b < in.sequences.count(); ++b) {
+      const int64_t begin = in.sequences.offset(b), end = in.sequences.offset(b + 1);
+      const KeyValueCache::Rows old = cache.gather(b, in.x.dtype());
+      before.push_back(cache.forgotten(b));
+      offsets.push_back(offsets.back() + old.keys.rows() + end - begin);
+      k.insert(k.end(), {Var(old.keys), slice_rows(kept.k, begin, end)});
+      v.insert(v.end(), {Var(old.values), slice_rows(kept.v, begin, end)});
+    }
+    const Sequences all(offsets, before, in.x.device());
+    Heads::KeyValue read{concatenate_rows(k), concatenate_rows(v)};
+    if (heads_->expands()) read = heads_->expand(read, turn_by(all));
+    cache.append(kept.k.value(), kept.v.value(), in.sequences);
+    const Var context = attend(q, read.k, read.v, in.sequences, all, options(in, q, read.k));
+    cache.forget();
+    return context;
+  }
+
+  // Keys and values of the tokens so far, formed anew from the little that the cache keeps.
   std::vector<KeyValues> expanded(const KeyValueCache& cache, DType dtype, const Sequences& sequences) const {
     std::vector<KeyValues> read;
     for (int64_t b = 0; b < sequences.count(); ++b) {
       const KeyValueCache::Rows kept = cache.gather(b, dtype);
-      const Sequences all = Sequences::single(kept.keys.rows(), kept.keys.device());
+      const Sequences all({0, kept.keys.rows()}, {cache.forgotten(b)}, kept.keys.device());
       const Heads::KeyValue kv = heads_->expand({kept.keys, kept.values}, turn_by(all));
       read.push_back({kv.k.value(), kv.v.value()});
     }

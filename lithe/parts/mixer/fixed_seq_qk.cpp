@@ -1,5 +1,5 @@
 // Attention whose queries and keys come from one fixed sequence of tokens [TH Eq 4.11-4.12].
-#include "lithe/nn/reference_attention.h"
+#include "lithe/parts/common/reference_attention.h"
 
 namespace lithe {
 namespace {
@@ -18,7 +18,7 @@ class FixedSeqQk final : public ReferenceAttention {
   FixedSeqQk(const Scope& scope, const Config& config, const Args& args)
       : ReferenceAttention(
             scope, config, args,
-            {.kind = Companion::Kind::reference, .ids = config.reference_ids, .seed = config.seed, .text = true}) {}
+            {.ids = config.reference_ids, .seed = config.seed, .text = true}) {}
 };
 
 }  // namespace

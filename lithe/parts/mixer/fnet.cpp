@@ -8,11 +8,11 @@ namespace {
 class FNet final : public Mixer {
  public:
   FNet(const Scope&, const NoOptions&, const Args&) {}
-  Var forward(const MixerInput& in) const override {
+  Var forward(const SubLayerInput& in) const override {
     check(!in.state, "fnet", "mixes all tokens of a sequence and cannot decode token by token");
     return fourier(in.x, in.sequences);
   }
-  std::unique_ptr<MixerState> make_state(int64_t, int64_t, DType, Device) const override {
+  std::unique_ptr<State> make_state(const StateShape&) const override {
     fail("fnet", "mixes all tokens of a sequence and has no decode state");
   }
   int64_t state_bytes(const std::vector<int64_t>&, DType) const override { return 0; }

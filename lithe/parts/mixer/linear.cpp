@@ -1,5 +1,5 @@
 // Learned linear mixing: Y = W_T X W_d, one map of tokens to tokens for all sequences [TH Table 3.5; FNet].
-#include "lithe/nn/key_value_cache.h"
+#include "lithe/parts/common/key_value_cache.h"
 #include "lithe/nn/registry.h"
 #include "lithe/ops/basic.h"
 #include "lithe/ops/token_map.h"
@@ -19,7 +19,7 @@ class LinearMixer final : public Mixer {
 
   int64_t limit() const override { return tokens_->master.rows(); }
 
-  Var forward(const MixerInput& in) const override {
+  Var forward(const SubLayerInput& in) const override {
     const int64_t limit = this->limit();
     for (int64_t b = 0; b < in.sequences.count(); ++b)
       check(in.sequences.past(b) + in.sequences.length(b) <= limit, "linear", "a sequence of ",
@@ -30,12 +30,11 @@ class LinearMixer final : public Mixer {
     return hidden_(mix_tokens(map.dtype() == in.x.dtype() ? map : cast(map, in.x.dtype()), in.x, in.sequences, 1));
   }
 
-  std::unique_ptr<MixerState> make_state(int64_t sequences, int64_t capacity, DType dtype,
-                                         Device device) const override {
-    return std::make_unique<KeyValueCache>(sequences, capacity, width_, width_, true, dtype, device);
+  std::unique_ptr<State> make_state(const StateShape& shape) const override {
+    return std::make_unique<KeyValueCache>(shape, columns());
   }
   int64_t state_bytes(const std::vector<int64_t>& tokens, DType dtype) const override {
-    return KeyValueCache::bytes_of(tokens, width_, dtype);
+    return KeyValueCache::bytes_of(tokens, columns(), dtype);
   }
 
  private:
@@ -44,8 +43,9 @@ class LinearMixer final : public Mixer {
   kernels::AttentionMask mask_;
   int64_t width_;
 
+  KeyValueCache::Columns columns() const { return {.keys = width_, .values = width_, .shared = true}; }
   // The state keeps the rows; each new one is mixed from all before it.
-  Var step(const MixerInput& in) const {
+  Var step(const SubLayerInput& in) const {
     auto& rows = static_cast<KeyValueCache&>(*in.state);
     rows.append(in.x.value(), in.x.value(), in.sequences);
     const Tensor out = empty_like(in.x.value());

@@ -1,5 +1,5 @@
 // Token mixing relaxed to none: a gated MLP, row by row, with the parameters of attention [TH Eq 4.4-4.5].
-#include "lithe/nn/recurrent_state.h"
+#include "lithe/parts/common/recurrent_state.h"
 #include "lithe/nn/registry.h"
 #include "lithe/ops/linear.h"
 
@@ -40,17 +40,17 @@ class Mlp final : public Mixer {
                                                 {.context_size = d, .hidden_size = d, .bias = config.output_bias});
   }
 
-  Var forward(const MixerInput& in) const override {
+  Var forward(const SubLayerInput& in) const override {
     if (in.state) static_cast<RecurrentState&>(*in.state).advance(in.sequences);
     return output_->forward(
         gated_linear(kernels::Activation::silu, gate_(in.x), up_(in.x), down_.weight->var(), var_or_none(down_.bias)));
   }
-  std::unique_ptr<MixerState> make_state(int64_t sequences, int64_t, DType dtype, Device device) const override {
-    return std::make_unique<RecurrentState>("mlp", sequences, Shape{0}, dtype, device);
+  std::unique_ptr<State> make_state(const StateShape& shape) const override {
+    return std::make_unique<RecurrentState>("mlp", shape, Shape{0});
   }
   int64_t state_bytes(const std::vector<int64_t>&, DType) const override { return 0; }
   /// Every token takes from itself alone.
-  MixerMaps maps(const MixerInput& in) const override {
+  MixerMaps maps(const SubLayerInput& in) const override {
     const int64_t T = in.x.rows();
     const Tensor weights = zeros({T, T}, DType::f32);
     for (int64_t i = 0; i < T; ++i) set_value(weights, i * T + i, 1);

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <limits>
 
-#include "lithe/nn/projected_heads.h"
-#include "lithe/nn/recurrent_state.h"
+#include "lithe/parts/common/projected_heads.h"
+#include "lithe/parts/common/recurrent_state.h"
 #include "lithe/nn/registry.h"
 #include "lithe/ops/cumulative_softmax.h"
 #include "lithe/ops/linear.h"
@@ -32,7 +32,7 @@ class NonApprox final : public Mixer {
             config.output, scope / "output",
             {.context_size = heads_.context_size(), .hidden_size = args.hidden_size, .bias = config.output_bias})) {}
 
-  Var forward(const MixerInput& in) const override {
+  Var forward(const SubLayerInput& in) const override {
     const Gated rows = gated(in.x);
     if (!in.state) return output_->forward(cumulative_softmax(rows.logits, rows.values, in.sequences, causal_));
     auto& state = static_cast<RecurrentState&>(*in.state);
@@ -40,15 +40,15 @@ class NonApprox final : public Mixer {
         cumulative_softmax_step(rows.logits.value(), rows.values.value(), in.sequences, state.advance(in.sequences)));
   }
 
-  std::unique_ptr<MixerState> make_state(int64_t sequences, int64_t, DType dtype, Device device) const override {
-    return std::make_unique<RecurrentState>("nonapprox", sequences, state_shape(), wide_of(dtype), device);
+  std::unique_ptr<State> make_state(const StateShape& shape) const override {
+    return std::make_unique<RecurrentState>("nonapprox", shape, state_shape());
   }
   // d + 2h scalars; sums are kept in f32 at least.
   int64_t state_bytes(const std::vector<int64_t>& tokens, DType dtype) const override {
     return int64_t(tokens.size()) * state_shape().numel() * size_of(wide_of(dtype));
   }
 
-  MixerMaps maps(const MixerInput& in) const override {
+  MixerMaps maps(const SubLayerInput& in) const override {
     const Tensor s = gated(in.x).logits.value();
     const int64_t T = s.rows(), h = s.cols();
     MixerMaps maps{.heads = h, .weights = zeros({h * T, T}, DType::f32), .logits = empty({h * T, T}, DType::f32)};

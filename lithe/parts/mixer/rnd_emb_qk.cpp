@@ -1,5 +1,5 @@
 // Attention whose queries and keys come from fixed rows of noise [TH Eq 4.9-4.10].
-#include "lithe/nn/reference_attention.h"
+#include "lithe/parts/common/reference_attention.h"
 
 namespace lithe {
 namespace {
@@ -16,7 +16,7 @@ class RndEmbQk final : public ReferenceAttention {
  public:
   RndEmbQk(const Scope& scope, const Config& config, const Args& args)
       : ReferenceAttention(scope, config, args,
-                           {.kind = Companion::Kind::reference, .std = config.std, .seed = config.seed}) {}
+                           {.ids = {}, .std = config.std, .seed = config.seed}) {}
 };
 
 }  // namespace

@@ -12,6 +12,7 @@ class Learned final : public Position {
   Var add_to(const Var& x, const Sequences& sequences) const override {
     return add_rows(x, table_->var(), sequences.positions());
   }
+  bool adds() const override { return true; }
   int64_t limit() const override { return table_->master.dim(0); }
 
  private:

@@ -41,6 +41,7 @@ class Sinusoidal final : public Position {
   Var add_to(const Var& x, const Sequences& sequences) const override {
     return add_rows(x, table_, sequences.positions());
   }
+  bool adds() const override { return true; }
   int64_t limit() const override { return limit_; }
 
  private:

@@ -8,7 +8,9 @@ namespace {
 class Pre final : public Residual {
  public:
   Pre(const Scope&, const NoOptions&, const Args& args) : norm_(args.norm), dropout_(args.dropout) {}
-  Var forward(const Var& x, const SubLayer& f) const override { return add((*dropout_)(f(input(x))), x); }
+  Var forward(const Var& x, const SubLayerFunction& f) const override { return add(change(x, f), x); }
+  Var change(const Var& x, const SubLayerFunction& f) const override { return (*dropout_)(f(input(x), 0)); }
+  bool adds() const override { return true; }
   Var input(const Var& x) const override { return norm_->forward(x); }
   bool final_norm() const override { return true; }
 

@@ -8,7 +8,9 @@ namespace {
 class ResPost final : public Residual {
  public:
   ResPost(const Scope&, const NoOptions&, const Args& args) : norm_(args.norm), dropout_(args.dropout) {}
-  Var forward(const Var& x, const SubLayer& f) const override { return add(norm_->forward((*dropout_)(f(x))), x); }
+  Var forward(const Var& x, const SubLayerFunction& f) const override { return add(change(x, f), x); }
+  Var change(const Var& x, const SubLayerFunction& f) const override { return norm_->forward((*dropout_)(f(x, 0))); }
+  bool adds() const override { return true; }
   bool final_norm() const override { return true; }
 
  private:

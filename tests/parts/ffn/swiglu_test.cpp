@@ -10,7 +10,7 @@ struct SwiGlu {
       : part(bench.make<Ffn>("swiglu", {.hidden_size = d}, options)) {
     kit::randomise(bench.parameters(), 5);
   }
-  Tensor operator()(const Tensor& x) const { return part->forward(Var(x)).value(); }
+  Tensor operator()(const Tensor& x) const { return part->forward({Var(x), Sequences::single(x.rows())}).value(); }
   kit::Bench bench;
   std::unique_ptr<Ffn> part;
 };
@@ -45,7 +45,7 @@ TEST(SwiGluFfn, BiasesHaveGradients) {
   std::string where;
   EXPECT_LE(kit::gradient_error(
                 ffn.bench.parameters(),
-                [&](const std::vector<Var>& in) { return std::vector<Var>{ffn.part->forward(in[0])}; },
+                [&](const std::vector<Var>& in) { return std::vector<Var>{ffn.part->forward({in[0], Sequences::single(in[0].rows())})}; },
                 {kit::normal({6, 4}, DType::f64, 1)}, &where),
             1e-6)
       << where;

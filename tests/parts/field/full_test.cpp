@@ -7,7 +7,7 @@ namespace {
 
 kernels::AttentionMask mask(bool causal) {
   kit::Bench bench;
-  return bench.make<Field>("full", {.causal = causal})->mask();
+  return bench.make<Field>("full", {.causal = causal})->pattern({{}, {}, Sequences(), Pass::nowhere()}).mask;
 }
 
 // Attention weights of given logits: keys and values are unit vectors, queries the logits' rows.

@@ -21,7 +21,7 @@ TEST(StaticEmbQk, TheFirstLayersMapsAreThoseOfAttention) {
   const auto standard = model("mha"), fixed = model("static_emb_qk");
   kit::copy_values(fixed->parameters(), standard->parameters());
   const Tensor ids = kit::random_ids(7, 19, 3);
-  const auto a = standard->maps(ids), b = fixed->maps(ids);
+  const auto a = kit::maps(*standard, ids), b = kit::maps(*fixed, ids);
   EXPECT_EQ(kit::close(b[0].weights, a[0].weights, 4), "");
   EXPECT_GT(kit::largest_difference(b[1].weights, a[1].weights), 1e-3);
 }
@@ -29,12 +29,12 @@ TEST(StaticEmbQk, TheFirstLayersMapsAreThoseOfAttention) {
 TEST(StaticEmbQk, MapsDoNotDependOnTheLayersBelow) {
   const auto m = model("static_emb_qk");
   const Tensor ids = kit::random_ids(7, 19, 3);
-  const auto before = m->maps(ids);
+  const auto before = kit::maps(*m, ids);
   const Tensor rows = m->forward(ids, Sequences::single(7)).value();
   for (Parameter& p : m->parameters().all())
     if (p.name.starts_with("layers.0.") || p.name.starts_with("layers.1."))
       kit::assign(p.master.value(), kit::normal(p.master.shape(), DType::f64, 77));
-  const auto after = m->maps(ids);
+  const auto after = kit::maps(*m, ids);
   EXPECT_EQ(kit::bit_difference(after[2].weights, before[2].weights), "");
   EXPECT_GT(kit::largest_difference(after[1].weights, before[1].weights), 1e-3);
   EXPECT_GT(kit::largest_difference(m->forward(ids, Sequences::single(7)).value(), rows), 1e-3);
@@ -54,7 +54,9 @@ TEST(StaticEmbQk, IsLinearInTheValues) {
   const Sequences sequences = Sequences::single(5);
   const Tensor e = kit::normal({5, 6}, DType::f64, 1), x = kit::normal({5, 6}, DType::f64, 2),
                y = kit::normal({5, 6}, DType::f64, 3);
-  const auto run = [&](const Tensor& rows) { return mixer->forward({Var(rows), sequences, nullptr, Var(e)}).value(); };
+  const Pass pass;
+  pass.set_embedded(e);
+  const auto run = [&](const Tensor& rows) { return mixer->forward({Var(rows), sequences, nullptr, pass}).value(); };
   EXPECT_EQ(kit::close(run(kit::sum(x, y)), kit::sum(run(x), run(y)), 64), "");
 }
 

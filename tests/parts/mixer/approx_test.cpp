@@ -97,7 +97,7 @@ TEST(ApproxMixer, DecodesWhatItComputesInParallelInEveryMode) {
                          rotary.get());
       const Tensor x = kit::normal({20, 8}, DType::f64, 1), whole = mixer(x);
       for (const std::vector<int64_t>& ends : {std::vector<int64_t>{1, 2, 3, 4, 5, 20}, {12, 13, 20}}) {
-        const auto state = mixer.mixer->make_state(1, 20, DType::f64, Device::cpu);
+        const auto state = mixer.mixer->make_state({1, 20, DType::f64, Device::cpu});
         std::vector<Tensor> rows;
         int64_t begin = 0;
         for (const int64_t end : ends) {
@@ -158,14 +158,14 @@ TEST(ApproxMixer, StateHasThePublishedScalars) {
   // f32.
   for (const std::string mode : {"diag", "split"}) {
     const Approx mixer(896, "{num_attention_heads: 14, mode: " + mode + "}");
-    EXPECT_EQ(mixer.mixer->make_state(1, 2048, DType::bf16, Device::cpu)->bytes(), 234752 / 2 * 4) << mode;
+    EXPECT_EQ(mixer.mixer->make_state({1, 2048, DType::bf16, Device::cpu})->bytes(), 234752 / 2 * 4) << mode;
     EXPECT_EQ(mixer.mixer->state_bytes({2048, 1}, DType::bf16), 2 * 234752 / 2 * 4) << mode;
   }
   for (const auto& [d, h] : {std::pair<int64_t, int64_t>{24, 4}, {16, 2}, {6, 6}}) {
     const Approx mixer(d, cat("{num_attention_heads: ", h, "}"));
     const int64_t head_dim = d / h, features = 1 + head_dim + head_dim * head_dim;
     EXPECT_EQ(mixer.mixer->state_bytes({5}, DType::f32), h * features * (head_dim + 1) * 4);
-    EXPECT_EQ(mixer.mixer->make_state(1, 9, DType::f32, Device::cpu)->bytes(), h * features * (head_dim + 1) * 4);
+    EXPECT_EQ(mixer.mixer->make_state({1, 9, DType::f32, Device::cpu})->bytes(), h * features * (head_dim + 1) * 4);
   }
 }
 

@@ -62,8 +62,8 @@ struct CrossAttention {
     kit::randomise(bench.parameters(), 2);
   }
   Tensor operator()(const Tensor& x, const Tensor& source) const {
-    const Memory memory{source, Sequences::single(source.rows())};
-    return mixer->forward({.x = x, .sequences = Sequences::single(x.rows()), .memory = &memory}).value();
+    const Rows memory{source, Sequences::single(source.rows())};
+    return mixer->forward({.x = x, .sequences = Sequences::single(x.rows()), .source = &memory}).value();
   }
   kit::Bench bench;
   std::unique_ptr<Mixer> mixer;
@@ -103,8 +103,8 @@ TEST(AttentionMixer, CrossAttentionHasNoPositions) {
   kit::randomise(bench.parameters(), 2);
   const Tensor x = kit::normal({2, 6}, DType::f64, 1), source = kit::normal({3, 6}, DType::f64, 3);
   const auto run = [&](const Tensor& rows, const Sequences& queries) {
-    const Memory memory{rows, Sequences::single(3)};
-    return turned->forward({.x = x, .sequences = queries, .memory = &memory}).value();
+    const Rows memory{rows, Sequences::single(3)};
+    return turned->forward({.x = x, .sequences = queries, .source = &memory}).value();
   };
   const Tensor before = run(source, Sequences::single(2));
   EXPECT_EQ(kit::close(run(kit::rows_of(source, {2, 0, 1}), Sequences::single(2)), before, 32), "");
@@ -120,7 +120,7 @@ TEST(AttentionMixer, CrossAttentionNeedsASource) {
   } catch (const Error& error) {
     EXPECT_STREQ(error.what(), "cross-attention: needs rows of an encoder");
   }
-  const auto state = cross.mixer->make_state(1, 4, DType::f64, Device::cpu);
+  const auto state = cross.mixer->make_state({1, 4, DType::f64, Device::cpu});
   EXPECT_THROW(cross.mixer->forward({.x = x, .sequences = Sequences::single(2), .state = state.get()}), Error);
 }
 
@@ -143,7 +143,7 @@ TEST(AttentionMixer, CacheHoldsTwoRowsATokenAndLayer) {
 
 TEST(AttentionMixer, CacheSaysWhatDoesNotFit) {
   const Attention mixer(6, "{num_attention_heads: 3}");
-  const auto state = mixer.mixer->make_state(2, 4, DType::f64, Device::cpu);
+  const auto state = mixer.mixer->make_state({2, 4, DType::f64, Device::cpu});
   const auto feed = [&](const Sequences& sequences) {
     mixer.mixer->forward({Var(kit::normal({sequences.rows(), 6}, DType::f64, 1)), sequences, state.get()});
   };
@@ -163,7 +163,7 @@ TEST(AttentionMixer, CacheSaysWhatDoesNotFit) {
 
 TEST(AttentionMixer, CacheTruncationIsChecked) {
   const Attention mixer(6, "{num_attention_heads: 3}");
-  const auto state = mixer.mixer->make_state(1, 4, DType::f64, Device::cpu);
+  const auto state = mixer.mixer->make_state({1, 4, DType::f64, Device::cpu});
   mixer.mixer->forward({Var(kit::normal({3, 6}, DType::f64, 1)), Sequences::single(3), state.get()});
   EXPECT_THROW(state->truncate(0, 4), Error);
   EXPECT_THROW(state->truncate(0, -1), Error);

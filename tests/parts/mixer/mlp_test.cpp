@@ -89,7 +89,7 @@ TEST(MlpMixer, PerplexityDoesNotDependOnTheContext) {
 // oracle: decon.mlp
 TEST(MlpMixer, KeepsNothingAndMayForgetAnything) {
   const Mlp mixer(6, "{}");
-  const auto state = mixer.mixer->make_state(2, 4, DType::f64, Device::cpu);
+  const auto state = mixer.mixer->make_state({2, 4, DType::f64, Device::cpu});
   mixer.mixer->forward({Var(kit::normal({3, 6}, DType::f64, 1)), Sequences({0, 2, 3}), state.get()});
   EXPECT_EQ(state->bytes(), 0);
   EXPECT_EQ(mixer.mixer->state_bytes({2, 1}, DType::bf16), 0);

@@ -152,7 +152,7 @@ TEST(NonApproxMixer, LargeLogitsAreSafe) {
 TEST(NonApproxMixer, StateHasTwoScalarsAHeadBesideARow) {
   // (B, d, h) = (1, 896, 14): 924 scalars, published as 1848 bytes of fp16; sums are kept in f32.
   const NonApprox mixer(896, "{num_attention_heads: 14}");
-  const auto state = mixer.mixer->make_state(1, 2048, DType::bf16, Device::cpu);
+  const auto state = mixer.mixer->make_state({1, 2048, DType::bf16, Device::cpu});
   EXPECT_EQ(state->bytes(), 1848 / 2 * 4);
   EXPECT_EQ(mixer.mixer->state_bytes({2048}, DType::bf16), 1848 / 2 * 4);
   EXPECT_EQ(mixer.mixer->state_bytes({1, 7, 0}, DType::f32), 3 * 924 * 4);
@@ -161,7 +161,7 @@ TEST(NonApproxMixer, StateHasTwoScalarsAHeadBesideARow) {
 TEST(NonApproxMixer, StatesForgetEverythingOrNothing) {
   const NonApprox mixer(6, "{num_attention_heads: 3}");
   const Tensor x = kit::normal({4, 6}, DType::f64, 8);
-  const auto state = mixer.mixer->make_state(1, 9, DType::f64, Device::cpu);
+  const auto state = mixer.mixer->make_state({1, 9, DType::f64, Device::cpu});
   const auto feed = [&](int64_t past) {
     return mixer.mixer->forward({Var(x), Sequences({0, 4}, {past}), state.get()}).value();
   };

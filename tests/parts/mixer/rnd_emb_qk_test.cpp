@@ -22,8 +22,8 @@ std::unique_ptr<Model> model(const std::string& mixer = "{type: rnd_emb_qk, num_
 // oracle: decon.rndembqk
 TEST(RndEmbQk, MapsAreTheSameForAnyText) {
   const auto m = model();
-  const auto a = m->maps(kit::random_ids(7, 19, 3)), b = m->maps(kit::random_ids(7, 19, 4)),
-             longer = m->maps(kit::random_ids(9, 19, 5));
+  const auto a = kit::maps(*m, kit::random_ids(7, 19, 3)), b = kit::maps(*m, kit::random_ids(7, 19, 4)),
+             longer = kit::maps(*m, kit::random_ids(9, 19, 5));
   for (size_t layer = 0; layer < 3; ++layer) {
     EXPECT_EQ(kit::bit_difference(a[layer].weights, b[layer].weights), "");
     // The map of a shorter text is the leading block of a longer one's.
@@ -43,9 +43,10 @@ TEST(RndEmbQk, IsLinearInTheValues) {
   const Sequences sequences({0, 5, 7});
   const Tensor reference = kit::normal({5, 6}, DType::f64, 1), x = kit::normal({7, 6}, DType::f64, 2),
                y = kit::normal({7, 6}, DType::f64, 3);
-  const auto run = [&](const Tensor& rows) {
-    return mixer->forward({Var(rows), sequences, nullptr, Var(reference)}).value();
-  };
+  Pass model;
+  model.set_references({Var(reference)});
+  const Pass pass = model.within(0);
+  const auto run = [&](const Tensor& rows) { return mixer->forward({Var(rows), sequences, nullptr, pass}).value(); };
   EXPECT_EQ(kit::close(run(kit::sum(x, y)), kit::sum(run(x), run(y)), 64), "");
 }
 

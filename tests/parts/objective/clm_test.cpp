@@ -32,8 +32,8 @@ TEST(Clm, TheLossIsTheSumOfTheNegativeLogLikelihoods) {
   const NoGrad no_grad;
   const std::vector<int32_t> labels{2, -1, 4};
   const Sequences sequences(std::vector<int64_t>{0, 3});
-  const Var rows = model.forward(tensor_of({3}, std::vector<int32_t>{1, 2, 3}), sequences);
-  const Tensor logits = model.logits(rows, sequences).value();
+  const Rows rows = model.run(tensor_of({3}, std::vector<int32_t>{1, 2, 3}), sequences, Pass());
+  const Tensor logits = model.logits(rows.x, sequences).value();
   double expected = 0;
   for (int64_t row = 0; row < 3; ++row) {
     if (labels[size_t(row)] < 0) continue;

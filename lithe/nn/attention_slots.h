@@ -1,0 +1,129 @@
+// The slots inside attention: positions, heads, fields and outputs.
+#pragma once
+
+#include <functional>
+
+#include "lithe/nn/module.h"
+#include "lithe/nn/part.h"
+#include "lithe/nn/pass.h"
+#include "lithe/ops/attention.h"
+
+namespace lithe {
+
+/// What fields and positions may look at when they say which pairs meet and what is added to their logits: queries
+/// [N, heads*d_h] and keys [S, kv_heads*d_h] (undefined while a state keeps the keys), turned.
+struct FieldInput {
+  Var q, k;
+  const Sequences& queries;
+  const Pass& pass;
+};
+
+/// What positions do: add to rows, turn queries and keys, or add to logits. All default to nothing.
+class Position : public Part {
+ public:
+  static constexpr const char* slot = "position";
+  struct Args {
+    int64_t hidden_size = 0, max_position_embeddings = 0;
+    int64_t num_attention_heads = 0;  // of all mixers that have heads; 0: they differ, or there are none
+    bool causal = true;
+  };
+  virtual Var add_to(const Var& x, const Sequences&) const { return x; }
+  /// add_to() changes rows: such a position is the model's, not a layer's.
+  virtual bool adds() const { return false; }
+  /// x [N, heads*head_dim] -> the same, turned.
+  virtual Var turn(const Var& x, const Sequences&, int64_t head_dim) const {
+    (void)head_dim;
+    return x;
+  }
+  /// turn() changes queries and keys, so that keys differ from values.
+  virtual bool turns() const { return false; }
+  /// What is added to the logits of `heads` query heads; none by default.
+  virtual LogitBias bias(const FieldInput& in, int64_t heads) const {
+    (void)in, (void)heads;
+    return {};
+  }
+  /// bias() gives something. Mixers without logits refuse such a position.
+  virtual bool biases() const { return false; }
+  /// Fails (usage) when turn() cannot work on heads of this many channels; mixers ask when they are built.
+  virtual void check_head_dim(int64_t) const {}
+  /// Positions at or beyond this have no meaning; 0: unlimited.
+  virtual int64_t limit() const { return 0; }
+};
+
+/// Rows to per-head queries, keys and values.
+class Heads : public Part {
+ public:
+  static constexpr const char* slot = "heads";
+  struct Args {
+    int64_t hidden_size = 0, num_attention_heads = 1, head_dim = 0;
+    bool bias = false;
+    bool turns = false;  // positions turn queries and keys
+  };
+  struct KeyValue {
+    Var k, v;  // [S, kv_heads*head_dim], [S, kv_heads*value_dim]; may be one Var
+  };
+  /// What heads are made of: rows [N, D], and each token's own embedding, wired as x is (x where these heads do not read
+  /// it).
+  struct Input {
+    Var x, embedded;
+  };
+  /// Turns rows [N, n*head_dim] by their positions; the identity without rotary positions.
+  using Turn = std::function<Var(const Var&)>;
+
+  /// [N, query_heads*head_dim], turned.
+  virtual Var queries(const Input& in, const Turn& turn) const = 0;
+  /// What a decode cache keeps of the rows, turned unless expand() does it.
+  virtual KeyValue keep(const Input& in, const Turn& turn) const = 0;
+  struct QueryKeyValue {
+    Var q;
+    KeyValue kept;
+  };
+  /// queries() and keep() of the same rows.
+  virtual QueryKeyValue read(const Input& in, const Turn& turn) const { return {queries(in, turn), keep(in, turn)}; }
+  /// Reads Input::embedded (spec decon.staticembqk).
+  virtual bool reads_embedding() const { return false; }
+  /// What attention reads of kept rows; only called when expands().
+  virtual KeyValue expand(const KeyValue& kept, const Turn& turn) const {
+    (void)turn;
+    return kept;
+  }
+  virtual bool expands() const { return false; }
+  /// k and v of keep() are the same rows, so that a cache keeps one of them.
+  virtual bool shares() const { return false; }
+  /// Columns of each of keep()'s tensors.
+  virtual int64_t kept_columns() const = 0;
+  /// Heads that attention runs with, after expand().
+  virtual int64_t query_heads() const = 0;
+  virtual int64_t kv_heads() const = 0;
+  /// After the weighted sum of values, before the output projection: [N, query_heads*value_dim] -> [N, context_size].
+  virtual Var finish(const Var& context) const { return context; }
+  virtual int64_t context_size() const = 0;
+};
+
+/// Which pairs of tokens may meet.
+class Field : public Part {
+ public:
+  static constexpr const char* slot = "field";
+  struct Args {
+    bool causal = true;
+    int64_t num_attention_heads = 1;
+    bool cross = false;  // keys are of another text: no distance between a query and a key has a meaning
+  };
+  /// A closed form for all heads or for each, or tiles by head and sequence, which may depend on queries and keys.
+  virtual kernels::AttentionPattern pattern(const FieldInput& in) const = 0;
+  /// No query sees a key this far before it or farther, so that older rows may leave a cache; 0: every key may be seen.
+  virtual int64_t reach() const { return 0; }
+};
+
+/// Concatenated heads [N, heads*head_dim] to rows [N, hidden].
+class Output : public Part {
+ public:
+  static constexpr const char* slot = "output";
+  struct Args {
+    int64_t context_size = 0, hidden_size = 0;
+    bool bias = false;
+  };
+  virtual Var forward(const Var& context) const = 0;
+};
+
+}  // namespace lithe

@@ -1,0 +1,71 @@
+#include "lithe/nn/pass.h"
+
+#include "lithe/autograd/piece.h"
+#include "lithe/ops/basic.h"
+
+namespace lithe {
+
+Pass& Pass::nowhere() {
+  thread_local Pass pass;
+  pass.notes_ = std::make_shared<Notes>();
+  return pass;
+}
+
+const Tensor* Pass::given(const std::string& name) const {
+  const auto found = shared_->columns.find(name);
+  return found == shared_->columns.end() ? nullptr : &found->second;
+}
+
+void Pass::add_loss(const std::string& name, const Var& loss) const {
+  check(loss.shape() == Shape{1}, "pass", "loss '", name, "' must be a scalar [1], got ", loss.shape());
+  Var& sum = notes_->losses[name];
+  sum = sum.defined() ? add(sum, loss) : loss;
+}
+
+Var Pass::get(Tap tap) const {
+  for (const auto& notes : {notes_, around_}) {
+    if (!notes) continue;
+    const auto found = notes->taps.find(tap);
+    if (found != notes->taps.end()) return tap.layer == layer_ ? found->second : from_outside(found->second);
+  }
+  return {};
+}
+
+Var Pass::embedded() const { return from_outside(shared_->embedded); }
+
+Var Pass::reference() const {
+  const auto at = size_t(layer_);
+  return layer_ >= 0 && at < shared_->references.size() ? from_outside(shared_->references[at]) : Var();
+}
+
+std::optional<Rows> Pass::source() const {
+  if (!shared_->source) return std::nullopt;
+  return Rows{from_outside(shared_->source->x), shared_->source->sequences};
+}
+
+Pass Pass::within(int64_t layer) const {
+  Pass pass = *this;
+  pass.layer_ = layer;
+  return pass;
+}
+
+Pass Pass::apart(int64_t layer) const {
+  Pass pass = within(layer);
+  pass.around_ = notes_;
+  pass.notes_ = std::make_shared<Notes>();
+  return pass;
+}
+
+std::vector<Var> Pass::noted() const {
+  std::vector<Var> out;
+  for (const auto& [name, loss] : notes_->losses) out.push_back(loss);
+  for (const auto& [tap, x] : notes_->taps) out.push_back(x);
+  return out;
+}
+
+void Pass::take(const Pass& from, const std::vector<Var>& vars, size_t begin) const {
+  for (const auto& [name, loss] : from.notes_->losses) add_loss(name, vars[begin++]);
+  for (const auto& [tap, x] : from.notes_->taps) notes_->taps[tap] = vars[begin++];
+}
+
+}  // namespace lithe

@@ -1,0 +1,113 @@
+// One forward through a model: what the batch has beside its tokens, and what parts leave beside their rows.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "lithe/autograd/var.h"
+#include "lithe/ops/sequences.h"
+
+namespace lithe {
+
+class DecodeState;
+
+/// What runs between layers: rows [N, D] of all sequences. A compressor changes both.
+struct Rows {
+  Var x;
+  Sequences sequences;
+};
+
+/// Something that a layer computes and that others may look at.
+struct Tap {
+  enum class Kind {
+    rows,        // what leaves the layer: [N, D]
+    input,       // what its mixer reads: [N, D], normed as the wiring says
+    map,         // attention weights of one sequence: f32 [heads*T, T], row (h, i) has what token i takes from each
+    map_logits,  // the same before the softmax, scaled, -inf where hidden
+  };
+  Kind kind;
+  int64_t layer = 0;  // from 0
+  auto operator<=>(const Tap&) const = default;
+};
+
+/// A handle: copies are of the same pass. Every layer runs with one of its own, within().
+class Pass {
+ public:
+  Pass() : shared_(std::make_shared<Shared>()), notes_(std::make_shared<Notes>()) {}
+  /// For parts that run outside of a model: nothing is given or wanted, and losses are dropped.
+  static Pass& nowhere();
+
+  /// Columns of the batch beside its tokens, by name.
+  void give(const std::string& name, Tensor column) { shared_->columns[name] = std::move(column); }
+  const Tensor* given(const std::string& name) const;
+
+  /// An auxiliary loss, a scalar [1] with its weight: added to the objective's in training.
+  /// Losses of one name add up.
+  void add_loss(const std::string& name, const Var& loss) const;
+  const std::map<std::string, Var>& losses() const { return notes_->losses; }
+
+  /// Taps are computed when somebody wants them. A layer that does not run puts none.
+  void want(Tap tap) { shared_->wanted.insert(tap); }
+  void want(Tap::Kind kind) { shared_->every.insert(kind); }  // of every layer
+  bool wants(Tap tap) const { return shared_->every.count(tap.kind) || shared_->wanted.count(tap); }
+  bool wants(Tap::Kind kind) const { return wants({kind, layer_}); }  // of the layer that runs
+  void put(Tap::Kind kind, Var x) const { notes_->taps[{kind, layer_}] = std::move(x); }
+  /// Undefined when nobody put it.
+  Var get(Tap tap) const;
+
+  /// The embedded rows, as they enter the stack. Only where some sub-layer reads_embedding().
+  Var embedded() const;
+  /// What the mixer of the layer that runs would read of its reference sequence (SubLayer::reference): [R, D]; undefined
+  /// in the reference's own pass.
+  Var reference() const;
+  /// The encoder's rows that cross-attention reads; none without an encoder, and while a state keeps what it needs.
+  std::optional<Rows> source() const;
+
+  /// The layer that runs, from 0; -1 outside.
+  int64_t layer() const { return layer_; }
+  /// What decoding keeps; null while whole sequences run.
+  DecodeState* state() const { return shared_->state; }
+
+  // ---- for models and stacks
+
+  /// The pass is over once this tap was put: layers and what is left of its own are not run.
+  void end_with(Tap tap) { shared_->end = tap; }
+  bool ended() const { return shared_->end && (layer_ > shared_->end->layer || notes_->taps.count(*shared_->end)); }
+  /// The same pass inside layer `layer`.
+  Pass within(int64_t layer) const;
+  /// The same, with losses and taps of its own: for code that may run again. The caller hands them on by take().
+  Pass apart(int64_t layer) const;
+  /// Losses and taps as Vars in a fixed order, and back: what `from` noted becomes this pass's, with `vars` in place of
+  /// the values, first at `begin`.
+  std::vector<Var> noted() const;
+  bool has_notes() const { return !notes_->losses.empty() || !notes_->taps.empty(); }
+  void take(const Pass& from, const std::vector<Var>& vars, size_t begin) const;
+  void set_embedded(Var rows) const { shared_->embedded = std::move(rows); }
+  void set_references(std::vector<Var> rows) const { shared_->references = std::move(rows); }
+  void set_source(Rows source) const { shared_->source = std::move(source); }
+  void set_state(DecodeState* state) const { shared_->state = state; }
+
+ private:
+  struct Shared {
+    std::map<std::string, Tensor> columns;
+    std::set<Tap> wanted;
+    std::set<Tap::Kind> every;
+    Var embedded;
+    std::vector<Var> references;
+    std::optional<Rows> source;
+    DecodeState* state = nullptr;
+    std::optional<Tap> end;
+  };
+  struct Notes {
+    std::map<std::string, Var> losses;
+    std::map<Tap, Var> taps;
+  };
+  std::shared_ptr<Shared> shared_;
+  std::shared_ptr<Notes> notes_, around_;  // around_: of the pass that this one stands apart from; else null
+  int64_t layer_ = -1;
+};
+
+}  // namespace lithe

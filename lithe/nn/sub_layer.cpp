@@ -1,0 +1,53 @@
+#include "lithe/nn/sub_layer.h"
+
+#include <cmath>
+#include <limits>
+
+#include "lithe/kernels/attention/reference.h"
+#include "lithe/ops/token_map.h"
+
+namespace lithe {
+
+void SubLayer::read_source(State& state, const Rows& source) const {
+  (void)state, (void)source;
+  fail("mixer", "has no cross form");
+}
+
+MixerMaps softmax_maps(const Var& q, const Var& k, const AttendOptions& options) {
+  AttendOptions scaled = options;
+  if (scaled.scale == 0) scaled.scale = 1 / std::sqrt(double(q.cols() / options.heads));
+  return softmax_maps(head_products(q.value(), k.value(), options.heads), scaled);
+}
+
+MixerMaps softmax_maps(const Tensor& products, const AttendOptions& o) {
+  const int64_t tokens = products.cols();
+  kernels::AttentionArgs pairs;
+  pairs.segments = {{.query_rows = tokens, .key_rows = tokens}};
+  pairs.heads = o.heads, pairs.mask = o.mask, pairs.head_masks = o.head_masks, pairs.tiles = o.tiles;
+  if (o.bias.table.defined()) pairs.bias = o.bias.table.value(), pairs.bias_first = o.bias.first;
+  const MixerMaps maps{.heads = o.heads,
+                       .weights = zeros(products.shape(), DType::f32),
+                       .logits = empty(products.shape(), DType::f32)};
+  constexpr double kHidden = -std::numeric_limits<double>::infinity();
+  std::vector<double> row(static_cast<size_t>(tokens));
+  for (int64_t n = 0; n < o.heads * tokens; ++n) {
+    const int64_t i = n % tokens;
+    const kernels::ref::Place place{pairs, 0, n / tokens};
+    const auto seen = place.visible(i);
+    double most = kHidden, sum = 0;
+    for (int64_t j = 0; j < tokens; ++j) {
+      const bool shown = j >= seen.begin && j < seen.end && place.sees(i, j);
+      const double bias = pairs.bias ? value_at(pairs.bias, place.bias_at(i, j)) : 0;
+      row[size_t(j)] = shown ? o.scale * value_at(products, n * tokens + j) + bias : kHidden;
+      most = std::max(most, row[size_t(j)]);
+      set_value(maps.logits, n * tokens + j, row[size_t(j)]);
+    }
+    if (most == kHidden) continue;
+    for (const double logit : row) sum += std::exp(logit - most);
+    for (int64_t j = 0; j < tokens; ++j)
+      set_value(maps.weights, n * tokens + j, std::exp(row[size_t(j)] - most) / sum);
+  }
+  return maps;
+}
+
+}  // namespace lithe

@@ -1,0 +1,211 @@
+#include "lithe/parts/common/key_value_cache.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "lithe/kernels/elementwise/elementwise.h"
+#include "lithe/kernels/quantized_rows/quantized_rows.h"
+
+namespace lithe {
+namespace {
+
+using kernels::PagedRows;
+
+// Rows [at, at + n) of a page become rows [from, from + n) of x.
+void store(const PagedRows& to, size_t page, int64_t at, const Tensor& x, int64_t from, int64_t n) {
+  const Tensor rows = x.slice(from, from + n), into = to.pages[page].slice(at, at + n);
+  if (to.scales.empty())
+    kernels::add({.a = rows, .out = into});
+  else
+    kernels::quantize_rows({.x = rows, .values = into, .scales = to.scales[page].slice(at, at + n)});
+}
+
+Tensor gather_rows(const PagedRows& from, int64_t tokens, int64_t cols, DType dtype, Device device) {
+  const Tensor out = empty({tokens, cols}, dtype, device);
+  for (int64_t at = 0; at < tokens; at += KeyValueCache::kPageTokens) {
+    const auto page = size_t(at / KeyValueCache::kPageTokens);
+    const int64_t n = std::min(tokens - at, KeyValueCache::kPageTokens);
+    const Tensor rows = from.pages[page].slice(0, n), into = out.slice(at, at + n);
+    if (from.scales.empty())
+      kernels::add({.a = rows, .out = into});
+    else
+      kernels::dequantize_rows({.values = rows, .scales = from.scales[page].slice(0, n), .out = into});
+  }
+  return out;
+}
+
+// A new last page, or a copy of what page `page` holds in its first `kept` rows.
+void renew(PagedRows& rows, size_t page, int64_t kept, const std::function<Tensor(bool scales)>& make) {
+  const auto put = [&](std::vector<Tensor>& pages, const Tensor& fresh) {
+    if (page == pages.size()) return pages.push_back(fresh);
+    if (kept && !fresh.is_meta()) copy_into(fresh.slice(0, kept), pages[page].slice(0, kept));
+    pages[page] = fresh;
+  };
+  put(rows.pages, make(false));
+  if (const Tensor scales = make(true)) put(rows.scales, scales);
+}
+
+// Tokens of a sequence of `tokens` that no later query sees, in whole pages.
+int64_t forgotten_of(int64_t tokens, int64_t reach) {
+  if (reach == 0) return 0;
+  return std::max<int64_t>(0, tokens + 1 - reach) / KeyValueCache::kPageTokens * KeyValueCache::kPageTokens;
+}
+
+}  // namespace
+
+KeyValueCache::KeyValueCache(const StateShape& shape, const Columns& columns)
+    : shape_(shape),
+      columns_(columns),
+      lengths_("cache", shape.sequences),
+      forgotten_(size_t(shape.sequences), 0),
+      entries_(size_t(shape.sequences)) {
+  check(columns.keys % columns.heads == 0 && columns.values % columns.heads == 0, "cache", "rows of ", columns.keys,
+        " and ", columns.values, " numbers must be multiples of ", columns.heads, " heads");
+}
+
+// spec: hpc.paged | state | pages of 64 tokens, counted references, a copy when a shared page is written | TB 6.4.9
+void KeyValueCache::make_writable(KeyValues& entry, int64_t forgotten, int64_t page, int64_t kept) const {
+  const auto at = size_t(page);
+  const std::vector<Tensor>& pages = entry.keys.pages;
+  const long own = columns_.shared ? 2 : 1;
+  if (at < pages.size() && pages[at].sharers() == own) return;
+  const MemoryScope memory(MemoryClass::decode);
+  const int64_t rows = std::min(kPageTokens, shape_.capacity - forgotten - page * kPageTokens);
+  const auto of = [&](int64_t cols) {
+    return [this, rows, cols](bool scales) {
+      if (!scales) return empty({rows, cols}, shape_.dtype, shape_.device);
+      return shape_.dtype == DType::i8 ? empty({rows, columns_.heads}, DType::f32, shape_.device) : Tensor();
+    };
+  };
+  renew(entry.keys, at, kept, of(columns_.keys));
+  if (columns_.shared)
+    entry.values = entry.keys;
+  else
+    renew(entry.values, at, kept, of(columns_.values));
+}
+
+// spec: infer.kv_cache | state | what the heads keep of past tokens, one row a token | TB 6.1.7, Fig 6.5
+void KeyValueCache::append(const Tensor& k, const Tensor& v, const Sequences& sequences) {
+  lengths_.check_continues(sequences);
+  for (int64_t b = 0; b < sequences.count(); ++b) {
+    const int64_t length = lengths_[b], rows = sequences.length(b);
+    check(length + rows <= shape_.capacity, "cache", "sequence ", b, " has room for ", shape_.capacity, " tokens, got ",
+          length + rows);
+    KeyValues& entry = entries_[size_t(b)];
+    const int64_t forgotten = forgotten_[size_t(b)];
+    for (int64_t done = 0; done < rows;) {
+      const int64_t place = length - forgotten + done, page = place / kPageTokens, at = place % kPageTokens,
+                    n = std::min(rows - done, kPageTokens - at), from = sequences.offset(b) + done;
+      make_writable(entry, forgotten, page, at);
+      store(entry.keys, size_t(page), at, k, from, n);
+      if (!columns_.shared) store(entry.values, size_t(page), at, v, from, n);
+      done += n;
+    }
+  }
+  lengths_.add(sequences);
+}
+
+void KeyValueCache::forget() {
+  if (columns_.reach == 0) return;
+  for (size_t b = 0; b < entries_.size(); ++b) {
+    const int64_t now = forgotten_of(lengths_[int64_t(b)], columns_.reach), pages = (now - forgotten_[b]) / kPageTokens;
+    for (PagedRows* rows : {&entries_[b].keys, &entries_[b].values})
+      for (std::vector<Tensor>* list : {&rows->pages, &rows->scales})
+        if (!list->empty() && pages > 0) list->erase(list->begin(), list->begin() + pages);
+    forgotten_[b] = std::max(now, forgotten_[b]);
+  }
+}
+
+std::vector<int64_t> KeyValueCache::kept() const {
+  std::vector<int64_t> out = lengths_.all();
+  for (size_t b = 0; b < out.size(); ++b) out[b] -= forgotten_[b];
+  return out;
+}
+
+KeyValueCache::Rows KeyValueCache::gather(int64_t b, DType dtype) const {
+  const KeyValues& entry = entries_[size_t(b)];
+  const int64_t rows = lengths_[b] - forgotten_[size_t(b)];
+  const Tensor keys = gather_rows(entry.keys, rows, columns_.keys, dtype, shape_.device);
+  return {keys, columns_.shared ? keys : gather_rows(entry.values, rows, columns_.values, dtype, shape_.device)};
+}
+
+int64_t KeyValueCache::longest() const {
+  return tokens().empty() ? 0 : *std::max_element(tokens().begin(), tokens().end());
+}
+
+int64_t KeyValueCache::bytes_of(const std::vector<int64_t>& tokens, const Columns& columns, DType dtype) {
+  const int64_t tensors = columns.shared ? 1 : 2, numbers = columns.keys + (columns.shared ? 0 : columns.values),
+                scales = dtype == DType::i8 ? tensors * columns.heads * size_of(DType::f32) : 0;
+  int64_t rows = 0;
+  for (const int64_t count : tokens) rows += count - forgotten_of(count, columns.reach);
+  return rows * (numbers * size_of(dtype) + scales);
+}
+
+int64_t KeyValueCache::bytes() const { return bytes_of(tokens(), columns_, shape_.dtype); }
+
+void KeyValueCache::reorder(const std::vector<int64_t>& from) {
+  std::vector<int64_t> forgotten;
+  for (const int64_t i : from)
+    if (i >= 0 && i < int64_t(forgotten_.size())) forgotten.push_back(forgotten_[size_t(i)]);
+  lengths_.reorder(from, entries_, [](const KeyValues& entry) { return entry; });
+  forgotten_ = std::move(forgotten);
+}
+
+void KeyValueCache::truncate(int64_t sequence, int64_t tokens) {
+  int64_t& forgotten = forgotten_[size_t(sequence)];
+  check(tokens == 0 || forgotten_of(tokens, columns_.reach) >= forgotten, "cache", "the rows before token ", forgotten,
+        " are given back, and the last of ", tokens, " tokens saw ", columns_.reach, "; truncate to 0 and feed the first ",
+        tokens, " again");
+  lengths_.truncate(sequence, tokens);
+  if (tokens == 0) forgotten = 0;
+  const auto pages = size_t((tokens - forgotten + kPageTokens - 1) / kPageTokens);
+  KeyValues& entry = entries_[size_t(sequence)];
+  for (PagedRows* rows : {&entry.keys, &entry.values})
+    for (std::vector<Tensor>* list : {&rows->pages, &rows->scales})
+      if (list->size() > pages) list->resize(pages);
+}
+
+namespace {
+
+constexpr const char *kTokens = "tokens", *kForgotten = "forgotten";
+
+// What sequence b keeps in `rows` rows: f(name, the rows of a page that are in use).
+template <class F>
+void each_page(int64_t b, const KeyValues& entry, bool shared, int64_t rows, F f) {
+  const auto list = [&](const char* name, const std::vector<Tensor>& pages) {
+    for (size_t i = 0; i < pages.size(); ++i)
+      f(cat(b, ".", name, ".", i),
+        pages[i].slice(0, std::min(pages[i].dim(0), rows - int64_t(i) * KeyValueCache::kPageTokens)));
+  };
+  list("keys", entry.keys.pages);
+  list("key_scales", entry.keys.scales);
+  if (shared) return;
+  list("values", entry.values.pages);
+  list("value_scales", entry.values.scales);
+}
+
+}  // namespace
+
+NamedTensors KeyValueCache::save() const {
+  NamedTensors out{{kTokens, tensor_of_counts(lengths_.all())}, {kForgotten, tensor_of_counts(forgotten_)}};
+  for (size_t b = 0; b < entries_.size(); ++b)
+    each_page(int64_t(b), entries_[b], columns_.shared, lengths_[int64_t(b)] - forgotten_[b],
+              [&](const std::string& name, const Tensor& rows) { out[name] = rows; });
+  return out;
+}
+
+void KeyValueCache::restore(const NamedTensors& kept) {
+  lengths_.set(counts_of(kept_tensor(kept, kTokens), shape_.sequences));
+  forgotten_ = counts_of(kept_tensor(kept, kForgotten), shape_.sequences);
+  const MemoryScope memory(MemoryClass::decode);
+  for (size_t b = 0; b < entries_.size(); ++b) {
+    const int64_t rows = lengths_[int64_t(b)] - forgotten_[b];
+    KeyValues& entry = entries_[b];
+    entry = {};
+    for (int64_t page = 0; page * kPageTokens < rows; ++page) make_writable(entry, forgotten_[b], page, 0);
+    each_page(int64_t(b), entry, columns_.shared, rows,
+              [&](const std::string& name, const Tensor& page) { restore_tensor(page, kept, name); });
+  }
+}
+
+}  // namespace lithe

@@ -1,0 +1,69 @@
+// Keys and values of past tokens: the decode state of attention [TB 6.1.7, Fig 6.5].
+#pragma once
+
+#include "lithe/parts/common/continuations.h"
+#include "lithe/nn/slots.h"
+
+namespace lithe {
+
+/// Per sequence its keys and its values (one for both where they are the same rows), in pages that are made when
+/// tokens come and freed when they go, so that `capacity` is a limit and no allocation. Sequences that continue the
+/// same tokens share their pages; the one page that both would write is copied by the first that does. Rows of dtype i8
+/// are rounded to 8 bits, with a scale for each of the `heads` of a row. With a `reach`, pages go back that no later query
+/// sees.
+class KeyValueCache final : public State {
+ public:
+  static constexpr int64_t kPageTokens = kernels::kPageRows;
+
+  /// What is kept of a token.
+  struct Columns {
+    int64_t keys = 0, values = 0;
+    bool shared = false;  // values are the keys
+    int64_t heads = 1;
+    int64_t reach = 0;  // no query sees a key so far before it; 0: all may be seen
+    bool differentiable = false;  // State::differentiable(): the mixer that owns it sees to that
+  };
+  KeyValueCache(const StateShape& shape, const Columns& columns);
+
+  /// Stores the rows of k and v behind what sequence b has.
+  void append(const Tensor& k, const Tensor& v, const Sequences& sequences);
+  /// Gives back pages that no later query sees. To be called when the rows appended last have been attended to.
+  void forget();
+  /// What attention reads, from the first page that is kept; no pages for a sequence without tokens.
+  const std::vector<KeyValues>& entries() const { return entries_; }
+  /// Tokens of each sequence whose rows are kept, the last ones; and how many came before them.
+  std::vector<int64_t> kept() const;
+  int64_t forgotten(int64_t b) const { return forgotten_[size_t(b)]; }
+  /// Keys and values of sequence b in one piece [kept tokens, cols] each, as numbers of `dtype`.
+  struct Rows {
+    Tensor keys, values;
+  };
+  Rows gather(int64_t b, DType dtype) const;
+  /// Tokens of each sequence.
+  const std::vector<int64_t>& tokens() const { return lengths_.all(); }
+  /// Tokens of the longest sequence.
+  int64_t longest() const;
+
+  /// Bytes that sequences of `tokens` tokens keep.
+  static int64_t bytes_of(const std::vector<int64_t>& tokens, const Columns& columns, DType dtype);
+  /// Of the tokens in use, shared or not; the ledger has what is allocated: less than a page a sequence more.
+  int64_t bytes() const override;
+  void reorder(const std::vector<int64_t>& from) override;
+  /// With a reach, only while the rows that the last of the kept tokens saw are there.
+  bool truncates() const override { return columns_.reach == 0; }
+  void truncate(int64_t sequence, int64_t tokens) override;
+  bool differentiable() const override { return columns_.differentiable; }
+  NamedTensors save() const override;
+  void restore(const NamedTensors& kept) override;
+
+ private:
+  StateShape shape_;
+  Columns columns_;
+  TokenCounts lengths_;
+  std::vector<int64_t> forgotten_;  // tokens of each sequence before its first page
+  std::vector<KeyValues> entries_;
+
+  void make_writable(KeyValues& entry, int64_t forgotten, int64_t page, int64_t kept) const;
+};
+
+}  // namespace lithe

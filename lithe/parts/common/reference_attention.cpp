@@ -1,0 +1,119 @@
+#include "lithe/parts/common/reference_attention.h"
+
+#include "lithe/kernels/elementwise/elementwise.h"
+#include "lithe/parts/common/key_value_cache.h"
+#include "lithe/ops/basic.h"
+#include "lithe/ops/token_map.h"
+
+namespace lithe {
+namespace {
+
+constexpr kernels::AttentionMask kCausal{.causal = true};
+
+class ReferenceState final : public State {
+ public:
+  ReferenceState(const StateShape& shape, int64_t cols)
+      : values(shape, {.keys = cols, .values = cols, .shared = true}) {
+    const MemoryScope memory(MemoryClass::decode);
+    keys = empty({shape.capacity, cols}, shape.dtype, shape.device);
+  }
+  int64_t bytes() const override { return values.bytes() + values.longest() * keys.cols() * size_of(keys.dtype()); }
+  void reorder(const std::vector<int64_t>& from) override { values.reorder(from); }
+  bool truncates() const override { return true; }
+  void truncate(int64_t sequence, int64_t tokens) override { values.truncate(sequence, tokens); }
+  NamedTensors save() const override { return values.save(); }
+  void restore(const NamedTensors& kept) override { values.restore(kept); }
+
+  KeyValueCache values;
+  Tensor keys;
+  bool filled = false;  // keys, which depend on the weights only
+};
+
+}  // namespace
+
+void ReferenceAttentionConfig::fields(Fields& f) {
+  sizes(f);
+  biases(f);
+  f("seed", seed, "of the reference sequence, where it is drawn at random", at_least(0));
+  f.part("output", "output", output, "concatenated heads to rows");
+}
+
+ReferenceAttention::ReferenceAttention(const Scope& scope, const ReferenceAttentionConfig& config, const Args& args,
+                                       Reference reference)
+    : reference_(std::move(reference)), position_(args.position), heads_(config.num_attention_heads) {
+  const Heads::Args size = config.args("attention", args.hidden_size);
+  const int64_t d = args.hidden_size;
+  head_dim_ = size.head_dim;
+  if (position_) position_->check_head_dim(head_dim_);
+  const int64_t width = heads_ * head_dim_;
+  const Scope heads = scope / "heads";
+  q_ = Linear(heads / "q", d, width, config.attention_bias, InitRole::query_key);
+  k_ = Linear(heads / "k", d, width, config.attention_bias, InitRole::query_key);
+  v_ = Linear(heads / "v", d, width, config.attention_bias);
+  output_ = Registry::instance().make<Output>(config.output, scope / "output",
+                                              {.context_size = width, .hidden_size = d, .bias = config.output_bias});
+}
+
+Var ReferenceAttention::turned(const Var& x, const Sequences& sequences) const {
+  return position_ ? position_->turn(x, sequences, head_dim_) : x;
+}
+
+Var ReferenceAttention::forward(const SubLayerInput& in) const {
+  if (in.state) return output_->forward(step(in));
+  const Var v = v_(in.x);
+  const Var reference = in.pass.reference();
+  if (!reference.defined())
+    return output_->forward(attend(turned(q_(in.x), in.sequences), turned(k_(in.x), in.sequences), v, in.sequences,
+                                   in.sequences, {.heads = heads_, .kv_heads = heads_, .mask = kCausal}));
+  const Sequences sequence = Sequences::single(reference.rows(), in.x.device());
+  const Var map =
+      attention_map(turned(q_(reference), sequence), turned(k_(reference), sequence), heads_, 0, kCausal);
+  return output_->forward(mix_tokens(map, v, in.sequences, heads_));
+}
+
+// Rows that continue sequences: their queries are the reference's at the same positions.
+Var ReferenceAttention::step(const SubLayerInput& in) const {
+  const Var reference = in.pass.reference();
+  check(reference.defined(), "attention",
+        "decoding with a reference sequence needs its rows; decode through a model");
+  auto& state = static_cast<ReferenceState&>(*in.state);
+  const int64_t reach = reference.rows();
+  for (int64_t b = 0; b < in.sequences.count(); ++b)
+    check(in.sequences.past(b) + in.sequences.length(b) <= reach, "attention", "a sequence of ",
+          in.sequences.past(b) + in.sequences.length(b), " tokens is longer than the reference sequence of ", reach);
+  if (!state.filled) {
+    const Sequences sequence = Sequences::single(reach, in.x.device());
+    kernels::add({.a = turned(k_(reference), sequence).value(), .out = state.keys.slice(0, reach)});
+    state.filled = true;
+  }
+  const Var v = v_(in.x);
+  state.values.append(v.value(), v.value(), in.sequences);
+  std::vector<int64_t> positions;
+  std::vector<KeyValues> caches;
+  for (int64_t b = 0; b < in.sequences.count(); ++b) {
+    for (int64_t i = 0; i < in.sequences.length(b); ++i) positions.push_back(in.sequences.past(b) + i);
+    caches.push_back({state.keys, state.values.entries()[size_t(b)].values});
+  }
+  const Var q = turned(q_(pick_rows(reference, positions)), in.sequences);
+  return attend_cached(q.value(), caches, state.values.tokens(), in.sequences,
+                       {.heads = heads_, .kv_heads = heads_, .mask = kCausal});
+}
+
+std::unique_ptr<State> ReferenceAttention::make_state(const StateShape& shape) const {
+  return std::make_unique<ReferenceState>(shape, heads_ * head_dim_);
+}
+
+int64_t ReferenceAttention::state_bytes(const std::vector<int64_t>& tokens, DType dtype) const {
+  const int64_t width = heads_ * head_dim_;
+  const int64_t longest = tokens.empty() ? 0 : *std::max_element(tokens.begin(), tokens.end());
+  return KeyValueCache::bytes_of(tokens, {.keys = width, .values = width, .shared = true}, dtype) + longest * width * size_of(dtype);
+}
+
+MixerMaps ReferenceAttention::maps(const SubLayerInput& in) const {
+  const Var of_reference = in.pass.reference(), rows = of_reference.defined() ? of_reference : in.x;
+  const Sequences sequence = Sequences::single(rows.rows(), in.x.device());
+  return softmax_maps(turned(q_(rows), sequence), turned(k_(rows), sequence),
+                      {.heads = heads_, .kv_heads = heads_, .mask = kCausal});
+}
+
+}  // namespace lithe

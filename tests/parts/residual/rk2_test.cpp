@@ -1,0 +1,68 @@
+#include <gtest/gtest.h>
+
+#include "lithe/ops/basic.h"
+#include "tests/support/model_kit.h"
+
+namespace lithe {
+namespace {
+
+constexpr int64_t D = 5;
+
+// A norm that changes nothing, so that F is what the test says.
+struct Identity final : Norm {
+  Var forward(const Var& x) const override { return x; }
+};
+
+Tensor step(const std::string& method, const std::function<Var(const Var&)>& f, const Tensor& x) {
+  kit::Bench bench;
+  const Identity norm;
+  const Dropout dropout;
+  const auto part = bench.make<Residual>("rk2", {.hidden_size = D, .norm = &norm, .dropout = &dropout},
+                                         "{method: " + method + "}");
+  std::vector<int64_t> stages;
+  const Tensor y = part->forward(Var(x), [&](const Var& at, int64_t stage) {
+                         stages.push_back(stage);
+                         return f(at);
+                       }).value();
+  EXPECT_EQ(stages, (std::vector<int64_t>{0, 1}));
+  EXPECT_EQ(part->stages(), 2);
+  return y;
+}
+
+// F(x) = lambda x: the factor is 1 + lambda + lambda^2 / 2.
+// oracle: ode.rk2
+TEST(Rk2, IsOfSecondOrderOnALinearField) {
+  const Tensor x = kit::normal({3, D}, DType::f64, 1);
+  for (const std::string method : {"heun", "midpoint"})
+    for (const auto& [lambda, factor] : {std::pair{1.0, 2.5}, {-0.5, 0.625}}) {
+      const Tensor y = step(method, [lambda = lambda](const Var& at) { return scale(at, lambda); }, x);
+      EXPECT_LE(kit::largest_difference(y, scale(Var(x), factor).value()), 1e-14) << method << " " << lambda;
+    }
+}
+
+// oracle: ode.rk2
+TEST(Rk2, OfAConstantIsAnEulerStep) {
+  const Tensor x = kit::normal({3, D}, DType::f64, 1), c = kit::normal({3, D}, DType::f64, 2);
+  for (const std::string method : {"heun", "midpoint"})
+    EXPECT_LE(kit::largest_difference(step(method, [&](const Var&) { return Var(c); }, x), kit::sum(x, c)), 1e-15);
+}
+
+// Each stage has a state of its own, and dropout of its own.
+// oracle: ode.rk2
+TEST(Rk2, DecodesWithAStateForEachStage) {
+  const ModelConfig config = kit::model_config(
+      "{hidden_size: 8, num_hidden_layers: 2, vocab_size: 11, max_position_embeddings: 9, mixer: {type: attention, "
+      "num_attention_heads: 2}, residual: rk2}");
+  Model model(config, {.dtype = DType::f64, .compute = DType::f64});
+  EXPECT_EQ(model.state_bytes({5}), 2 * 2 * 5 * 2 * 8 * 8);  // layers, stages, tokens, keys and values
+  const auto state = model.make_state(1, 9);
+  const Tensor ids = kit::random_ids(6, 11, 3), whole = model.forward(ids, Sequences::single(6)).value();
+  for (int64_t t = 0; t < 6; ++t) {
+    const Var row = model.forward(clone(ids.slice(t, t + 1)), model.continue_sequences(*state, {1}), state.get());
+    EXPECT_LE(kit::largest_difference(row.value(), clone(whole.slice(t, t + 1))), 1e-12);
+  }
+  EXPECT_EQ(state->bytes(), model.state_bytes({6}));
+}
+
+}  // namespace
+}  // namespace lithe
