@@ -99,6 +99,7 @@ int main(int argc, char** argv) {
       "embedding_bench"));
   Model model(config, {.compute = train.compute(), .trainable = true});
   AdamW optimizer(model.parameters(), train);
+  const auto objective = make_objective(train.objective);
   DeviceBatch batch;
   batch.ids = zeros({kTokens}, DType::i32);
   batch.labels = zeros({kTokens}, DType::i32);
@@ -115,7 +116,7 @@ int main(int argc, char** argv) {
   std::vector<double> steps;
   for (int round = -1; round < rounds; ++round) {  // the first warms up
     const double step = seconds([&] {
-      accumulate_gradients(model, {batch}, train, round + 2);
+      accumulate_gradients(model, *objective, {batch}, train, round + 2);
       optimizer.step(round + 2, 1e-4, 1);
     });
     if (round >= 0) steps.push_back(step);

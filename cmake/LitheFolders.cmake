@@ -67,9 +67,10 @@ function(lithe_kernels)
 endfunction()
 
 # Parts register by file name, those of parts/common excepted: parts/<slot>/<name>.cpp defines void register_<slot>_<name>(Registry&),
-# and the list of calls is generated here. A missing definition is a link error.
+# and the list of calls is generated here. A missing definition is a link error. Slots named after APART are built by
+# lithe_parts_apart().
 function(lithe_parts)
-  cmake_parse_arguments(ARG "" "" "DEPENDS" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "DEPENDS;APART" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/lithe/parts/*/*.cpp)
   set(declarations "")
   set(calls "")
@@ -85,11 +86,24 @@ function(lithe_parts)
   endforeach()
   set(text "// Generated from the names of lithe/parts/*/*.cpp.\n#include \"lithe/nn/registry.h\"\nnamespace lithe {\n${declarations}Registry& Registry::instance() {\n  static Registry* registry = [] {\n    auto* made = new Registry;\n${calls}    return made;\n  }();\n  return *registry;\n}\n}\n")
   file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/generated/register_all_parts.cpp CONTENT "${text}" @ONLY)
+  foreach(slot ${ARG_APART})
+    list(FILTER sources EXCLUDE REGEX "/lithe/parts/${slot}/")
+  endforeach()
   if(sources)
     lithe_library(lithe_parts "${sources};${CMAKE_BINARY_DIR}/generated/register_all_parts.cpp" "${ARG_DEPENDS}")
   else()
     lithe_library(lithe_parts "" "${ARG_DEPENDS}")
   endif()
+endfunction()
+
+# A slot whose parts stand on folders that stand on the other parts: a library of its own, which the one list of parts
+# links to. The two libraries need each other, so that a linker must look through them more than twice.
+function(lithe_parts_apart slot)
+  cmake_parse_arguments(ARG "" "" "DEPENDS" ${ARGN})
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/lithe/parts/${slot}/*.cpp)
+  lithe_library(lithe_parts_${slot} "${sources}" "${ARG_DEPENDS}")
+  target_link_libraries(lithe_parts PUBLIC lithe_parts_${slot})
+  set_target_properties(lithe_parts_${slot} PROPERTIES LINK_INTERFACE_MULTIPLICITY 3)
 endfunction()
 
 # What is implemented is announced where it is implemented, by comment lines

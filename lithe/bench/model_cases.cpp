@@ -43,8 +43,8 @@ std::vector<int32_t> random_tokens(const Subject& s, int64_t width, int64_t coun
   return out;
 }
 
-Batch random_batch(const Subject& s, const Model& model, const TrainConfig& train) {
-  Batch batch = batch_of_shape(model, train, {train.micro_batch_tokens()}, s.sequence_length);
+Batch random_batch(const Subject& s, const Model& model, const Objective& objective, const TrainConfig& train) {
+  Batch batch = batch_of_shape(model, objective, {train.micro_batch_tokens()}, s.sequence_length);
   batch.tokens = random_tokens(s, batch.token_width, batch.rows());
   const RandomKey key{.seed = 1, .purpose = purpose_of("bench labels")};
   const int64_t predicted = int64_t(batch.predicted.size());
@@ -59,6 +59,7 @@ Batch random_batch(const Subject& s, const Model& model, const TrainConfig& trai
 // A model in training, one step after another on one batch.
 struct Training {
   TrainConfig config;
+  std::unique_ptr<const Objective> objective;
   Model model;
   AdamW optimizer;
   std::vector<DeviceBatch> batches;
@@ -66,14 +67,15 @@ struct Training {
 
   Training(const Subject& s, const TrainConfig& train)
       : config(train),
+        objective(make_objective(train.objective)),
         model(s.model, {.dtype = train.parameter_dtype(), .compute = train.compute(), .trainable = true}),
         optimizer(model.parameters(), train) {
     model.set_recompute(train.gradient_checkpointing);
-    const Batch batch = random_batch(s, model, train);
+    const Batch batch = random_batch(s, model, *objective, train);
     for (int64_t i = 0; i < train.gradient_accumulation_steps; ++i) batches.push_back(to_device(batch, Device::cpu));
   }
   void step() {
-    accumulate_gradients(model, batches, config, ++steps);
+    accumulate_gradients(model, *objective, batches, config, ++steps);
     optimizer.step(steps, config.learning_rate * 1e-3, optimizer.gradient_norm());
   }
 };

@@ -72,20 +72,20 @@ int eval_task(const Options& o, Recipe recipe, const LoadedModel& loaded) {
 
 // The loss of masked or corrupted tokens on the held-out text, by the draws that the trainer's evaluations use.
 int eval_objective(const Options& o, const Recipe& recipe, const LoadedModel& loaded) {
-  check_usage(o.files.empty() && !o.context && !o.stride, "eval", "objective ", recipe.train.objective,
+  check_usage(o.files.empty() && !o.context && !o.stride, "eval", "objective ", recipe.train.objective.type,
               " is measured on the run's held-out text alone");
   const TrainingData data = load_training_data(recipe, {loaded.tokenizer, loaded.source_tokenizer});
   check_usage(data.held_out != nullptr, "eval", "the run has no held-out text");
-  const auto total = evaluate(*loaded.model, data.held_out->batches());
+  const auto total = evaluate(*loaded.model, *data.objective, data.held_out->batches());
   if (!total) return 128 + stop_signal();
   const double loss = total->mean_nll();
   check_finite_result("eval", "the loss", loss);
   if (o.json)
-    std::cout << Json({{"loss", loss}, {"labels", total->labels}, {"objective", recipe.train.objective}}).dump(2)
+    std::cout << Json({{"loss", loss}, {"labels", total->labels}, {"objective", recipe.train.objective.type}}).dump(2)
               << "\n";
   else
     std::printf("loss              %.4f per label (%lld labels, objective %s)\n", loss,
-                static_cast<long long>(total->labels), recipe.train.objective.c_str());
+                static_cast<long long>(total->labels), recipe.train.objective.type.c_str());
   return 0;
 }
 
@@ -103,8 +103,9 @@ int run(Options o) {
   if (o.context) recipe.eval.context_length = o.context;
   if (o.stride) recipe.eval.stride = o.stride;
   if (o.batch_tokens) recipe.eval.batch_tokens = o.batch_tokens;
-  check_usage(!o.cache_type || (!recipe.has_translation() && !recipe.has_task() && recipe.train.objective == "clm"),
-              "eval", "--cache-type is for models of text that predict the next token; '", o.model, "' is none");
+  const bool predicts_next = make_objective(recipe.train.objective)->predicts_next();
+  check_usage(!o.cache_type || (!recipe.has_translation() && !recipe.has_task() && predicts_next), "eval",
+              "--cache-type is for models of text that predict the next token; '", o.model, "' is none");
   if (o.cache_type) recipe.eval.cache_dtype = *o.cache_type;
   const LoadedModel loaded = load_model(o.model, o.weights, o.precision, o.el_rewrite);
 
@@ -118,7 +119,7 @@ int run(Options o) {
               "--context-length and --stride belong to models of text");
   if (recipe.has_translation()) return eval_translation(o.translation, recipe, loaded, o.files, o.json);
   if (recipe.has_task()) return eval_task(o, recipe, loaded);
-  if (recipe.train.objective != "clm") return eval_objective(o, recipe, loaded);
+  if (!predicts_next) return eval_objective(o, recipe, loaded);
   TokenStore text;
   if (o.files.empty()) {
     auto data = load_dataset(recipe.data, loaded.tokenizer);

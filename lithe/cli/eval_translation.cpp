@@ -68,8 +68,8 @@ int eval_translation(const TranslationEvalOptions& o, const Recipe& recipe, cons
   take_given(translate.num_beams, o.num_beams);
   take_given(translate.length_penalty, o.length_penalty);
   const Tokenizers tokenizers{loaded.tokenizer, loaded.source_tokenizer};
-  const auto total =
-      evaluate(*loaded.model, held_out_translations(pairs, tokenizers, recipe.data, recipe.train.batch_tokens));
+  const auto total = evaluate(*loaded.model, *make_objective(recipe.train.objective),
+                              held_out_translations(pairs, tokenizers, recipe.data, recipe.train.batch_tokens));
   if (!total) return 128 + stop_signal();
   check_finite_result("eval", "the loss", total->mean_nll());
   const std::vector<std::string> hypotheses = translate_sources(*loaded.model, tokenizers, pairs, translate);

@@ -138,12 +138,13 @@ class Comparer {
     c.experiment = read_experiment(request_.experiment);
     variants_ = make_variants(c.experiment);
     check_fairness(variants_, c.experiment);
-    const std::string& objective = variants_[0].recipe.train.objective;
-    check_usage(objective == "clm" || objective == "seq2seq", "compare", "objective ", objective,
+    const bool translates = variants_[0].translates();
+    const PartChoice& objective = variants_[0].recipe.train.objective;
+    check_usage(translates || make_objective(objective)->predicts_next(), "compare", "objective ", objective.type,
                 ": comparisons are of the next token and of translations; `lithe finetune` compares encoders by their "
                 "tasks");
-    choose_score(c.experiment, objective == "seq2seq");
-    objective == "seq2seq" ? load_translations() : load_text();
+    choose_score(c.experiment, translates);
+    translates ? load_translations() : load_text();
     match_budget(variants_, c.experiment, text_, [&](const std::vector<Variant>& variants) {
       return step_seconds(variants, text_, batches(), request_.out / "budget.json", !request_.plan_only);
     });

@@ -4,7 +4,7 @@
 #include <map>
 
 #include "lithe/base/error.h"
-#include "lithe/model/model.h"
+#include "lithe/objective/objective.h"
 
 namespace lithe::compare {
 namespace {
@@ -66,6 +66,10 @@ std::vector<std::pair<std::string, std::string>> leaves(const Recipe& recipe) {
   return out;
 }
 
+bool Variant::translates() const {
+  return make_objective(recipe.train.objective)->learns_from() == Lessons::translation;
+}
+
 std::vector<Variant> make_variants(const Experiment& experiment) {
   std::vector<Variant> out;
   for (const VariantConfig& config : experiment.variants) {
@@ -104,9 +108,9 @@ void check_fairness(std::vector<Variant>& variants, const Experiment& experiment
                 "experiment", "declare names '", key, "', which no variant's recipe has; correct or remove it");
   const auto baseline = leaves(base->recipe);
   for (const Variant& v : variants)
-    check_usage(v.recipe.train.objective == base->recipe.train.objective, "compare",
-                "train.objective must be the same in all variants: it is ", v.recipe.train.objective, " in '", v.name,
-                "' and ", base->recipe.train.objective, " in '", base->name,
+    check_usage(v.recipe.train.objective.type == base->recipe.train.objective.type, "compare",
+                "train.objective must be the same in all variants: it is ", v.recipe.train.objective.type, " in '",
+                v.name, "' and ", base->recipe.train.objective.type, " in '", base->name,
                 "', whose scores say nothing about each other; give each objective an experiment of its own");
   for (Variant& v : variants) {
     check_usage(v.recipe.train.max_time == 0, "compare", "variant '", v.name,

@@ -34,8 +34,8 @@ struct Variant {
   Plan plan;
   int64_t steps = 0;
   double step_tokens = 0;  // rows of an optimiser step, source and target; on average where batches differ
-  /// Of objective seq2seq: compared by translations, not by a text.
-  bool translates() const { return recipe.train.objective == "seq2seq"; }
+  /// Learns from translations, and is compared by them, not by a text.
+  bool translates() const;
   int64_t tokens() const { return int64_t(std::llround(step_tokens * double(steps))); }
 };
 

@@ -10,13 +10,14 @@
 namespace lithe {
 
 /// Sums over the rows of a batch, without gradients.
-LossSums evaluate_batch(const Model& model, const DeviceBatch& batch);
+LossSums evaluate_batch(const Model& model, const Objective& objective, const DeviceBatch& batch);
 
 /// Called before each piece of work, with how many of all are begun by then; may be empty.
 using Progress = std::function<void(int64_t begun, int64_t all)>;
 
 /// Sums over the first epoch of `batches`; none when a signal asked to stop.
-std::optional<LossSums> evaluate(const Model& model, const BatchSource& batches, const Progress& progress = {});
+std::optional<LossSums> evaluate(const Model& model, const Objective& objective, const BatchSource& batches,
+                                 const Progress& progress = {});
 
 struct HeldOutScores {
   double loss = 0;                                      // mean over the labels
@@ -40,13 +41,13 @@ class HeldOut {
 class HeldOutBatches final : public HeldOut {
  public:
   /// `text_bytes`: of a text whose every token is predicted; else 0.
-  HeldOutBatches(std::unique_ptr<BatchSource> batches, bool perplexity, int64_t text_bytes);
+  HeldOutBatches(std::unique_ptr<BatchSource> batches, std::shared_ptr<const Objective> objective, int64_t text_bytes);
   const BatchSource& batches() const override { return *batches_; }
   std::optional<HeldOutScores> score(const Model& model, const Progress& progress) const override;
 
  private:
   std::unique_ptr<BatchSource> batches_;
-  bool perplexity_;
+  std::shared_ptr<const Objective> objective_;
   int64_t text_bytes_;
 };
 

@@ -24,18 +24,20 @@ std::vector<std::string> translate_sources(const Model& model, const Tokenizers&
 }
 
 HeldOutTranslations::HeldOutTranslations(TranslationBatches batches, Tokenizers tokenizers,
-                                         std::string metric_for_best_model, const TranslateConfig& translate)
+                                         std::shared_ptr<const Objective> objective, std::string metric_for_best_model,
+                                         const TranslateConfig& translate)
     : batches_(std::move(batches)),
       tokenizers_(std::move(tokenizers)),
+      objective_(std::move(objective)),
       metric_(std::move(metric_for_best_model)),
       greedy_(translate) {
   greedy_.num_beams = 1;
 }
 
 std::optional<HeldOutScores> HeldOutTranslations::score(const Model& model, const Progress& progress) const {
-  const auto total = evaluate(model, batches_, progress);
+  const auto total = evaluate(model, *objective_, batches_, progress);
   if (!total) return std::nullopt;
-  HeldOutScores out{.loss = total->mean_nll(), .perplexity = true};
+  HeldOutScores out{.loss = total->mean_nll(), .perplexity = objective_->predicts_vocabulary()};
   out.best = -out.loss;
   if (metric_ == "loss") return out;
   const std::vector<std::string> hypotheses = translate_sources(model, tokenizers_, batches_.pairs(), greedy_);

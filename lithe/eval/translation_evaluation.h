@@ -20,14 +20,15 @@ std::vector<std::string> translate_sources(const Model& model, const Tokenizers&
 /// the best model (TranslationConfig::metric_for_best_model).
 class HeldOutTranslations final : public HeldOut {
  public:
-  HeldOutTranslations(TranslationBatches batches, Tokenizers tokenizers, std::string metric_for_best_model,
-                      const TranslateConfig& translate);
+  HeldOutTranslations(TranslationBatches batches, Tokenizers tokenizers, std::shared_ptr<const Objective> objective,
+                      std::string metric_for_best_model, const TranslateConfig& translate);
   const TranslationBatches& batches() const override { return batches_; }
   std::optional<HeldOutScores> score(const Model& model, const Progress& progress = {}) const override;
 
  private:
   TranslationBatches batches_;
   Tokenizers tokenizers_;
+  std::shared_ptr<const Objective> objective_;
   std::string metric_;
   TranslateConfig greedy_;
 };

@@ -1,8 +1,7 @@
 // A batch as tensors, and the rows that a model makes of it.
 #pragma once
 
-#include "lithe/data/batches.h"
-#include "lithe/model/model.h"
+#include "lithe/objective/objective.h"
 
 namespace lithe {
 
@@ -16,6 +15,7 @@ struct DeviceBatch {
   Tensor source;  // i32 [M] of an encoder-decoder; else none
   Sequences source_sequences;
 
+  Targets targets() const { return {labels, sequences, predicted}; }
   /// Rows that the model reads.
   int64_t rows() const { return sequences.rows() + source_sequences.rows(); }
 };

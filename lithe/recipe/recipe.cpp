@@ -5,6 +5,7 @@
 
 #include "lithe/base/error.h"
 #include "lithe/nn/registry.h"
+#include "lithe/objective/objective.h"
 
 namespace lithe {
 
@@ -25,13 +26,14 @@ void Recipe::fields(Fields& f) {
 
 namespace {
 
-// Options of parts, and the first part that has each: "heads 'gqa'".
-const std::map<std::string, std::string>& part_with_option() {
-  static const std::map<std::string, std::string> found = [] {
-    std::map<std::string, std::string> out;
+constexpr uint64_t kLargest = uint64_t(1) << 24;  // bytes of a recipe
+
+// Options of parts, and the first part that has each.
+const std::map<std::string, const Registry::Entry*>& part_with_option() {
+  static const std::map<std::string, const Registry::Entry*> found = [] {
+    std::map<std::string, const Registry::Entry*> out;
     for (const auto* part : Registry::instance().all())
-      for (const FieldDoc& option : part->describe())
-        out.try_emplace(option.path, cat(part->slot, " '", part->name, "'"));
+      for (const FieldDoc& option : part->describe()) out.try_emplace(option.path, part);
     return out;
   }();
   return found;
@@ -46,8 +48,14 @@ void refuse_misplaced(const std::string& key, const Mark& mark, const std::strin
     if (doc.path.ends_with("." + key))
       fail_usage("recipe", to_string(mark), ": '", key, "' belongs in section '",
                  doc.path.substr(0, doc.path.size() - key.size() - 1), "', not ", here);
-  if (const auto part = part_with_option().find(key); part != part_with_option().end())
-    fail_usage("recipe", to_string(mark), ": '", key, "' is an option of ", part->second, ", not a key ", here);
+  const auto found = part_with_option().find(key);
+  if (found == part_with_option().end()) return;
+  const Registry::Entry& part = *found->second;
+  check_usage(section != "train" || part.slot != Objective::slot, "recipe", to_string(mark), ": '", key,
+              "' is an option of objective '", part.name, "' now: train.objective: {type: ", part.name, ", ", key,
+              ": ...}");
+  fail_usage("recipe", to_string(mark), ": '", key, "' is an option of ", part.slot, " '", part.name, "', not a key ",
+             here);
 }
 
 // The section model of a pre-trained run, under what the recipe says of its own; a task's head where it names none.
@@ -119,13 +127,37 @@ void refuse_unused_mixer(const Node& file, const std::vector<std::string>& overr
                   ".mixers; leave out the one or the other");
 }
 
+// The options of objectives once stood beside their name.
+void gather_objective(Node& root) {
+  const Node* given = root.find("train");
+  const Node* type = given ? given->find("objective") : nullptr;
+  if (!type || !type->is_scalar()) return;
+  Node train = *given, objective = Node::map(type->mark());
+  objective.set("type", *type);
+  for (const Registry::Entry* part : Registry::instance().slot(Objective::slot))
+    for (const FieldDoc& option : part->describe()) {
+      const Node* value = train.find(option.path);
+      if (value && part->name == type->text()) objective.set(option.path, *value);
+      train.erase(option.path);
+    }
+  train.set("objective", objective);
+  root.set("train", train);
+}
+
+Path file_of_run(const Path& run) {
+  const Path file = run / "resolved_recipe.yaml";
+  check_usage(std::filesystem::exists(file), "load", "'", run.string(),
+              "' has no resolved_recipe.yaml; give the --out directory of a training run");
+  return file;
+}
+
 }  // namespace
 
 Recipe load_recipe(const Path& file, const std::vector<std::string>& overrides) {
   check_usage(std::filesystem::exists(file), "recipe", "'", file.string(), "' does not exist");
   check_usage(std::filesystem::is_regular_file(file), "recipe", "'", file.string(),
               "' is not a file; give a recipe such as recipes/quickstart.yaml");
-  return read_recipe(read_file(file, uint64_t(1) << 24), file.string(), overrides);
+  return read_recipe(read_file(file, kLargest), file.string(), overrides);
 }
 
 Recipe read_recipe(std::string_view text, const std::string& origin, const std::vector<std::string>& overrides,
@@ -136,6 +168,7 @@ Recipe read_recipe(std::string_view text, const std::string& origin, const std::
               root.is_list() ? "a list" : "plain text");
   const Node file = root;
   for (const std::string& assignment : overrides) apply_override(root, assignment);
+  if (complete) gather_objective(root);
   check_places(root);
   if (!complete) {
     complete_model(root);
@@ -158,7 +191,7 @@ void complete_without_data(Recipe& recipe, const char* operation, int64_t length
                  : characters ? 2
                               : 1,
                  std::max(length, recipe.data.sequence_length));
-  if (!model.num_labels) model.num_labels = recipe.train.objective == "task" ? int64_t(recipe.task.labels.size()) : 3;
+  if (!model.num_labels) model.num_labels = make_objective(recipe.train.objective)->classes(recipe.task);
   check_usage(model.num_labels || recipe.task.type == "regression" || recipe.task.type == "span", operation,
               "the number of classes is in the examples; give model.num_labels or task.labels to ", operation,
               " without them");
@@ -168,11 +201,16 @@ Node resolved(Recipe recipe) {
   return write_fields([&](Fields& f) { recipe.fields(f); });
 }
 
+Node stored_recipe(const Path& run) {
+  const Path file = file_of_run(run);
+  Node root = parse_yaml(read_file(file, kLargest), file.string());
+  gather_objective(root);
+  return root;
+}
+
 Recipe recipe_of_run(const Path& run) {
-  const Path file = run / "resolved_recipe.yaml";
-  check_usage(std::filesystem::exists(file), "load", "'", run.string(),
-              "' has no resolved_recipe.yaml; give the --out directory of a training run");
-  return read_recipe(read_file(file, uint64_t(1) << 24), file.string(), {}, true);
+  const Path file = file_of_run(run);
+  return read_recipe(read_file(file, kLargest), file.string(), {}, true);
 }
 
 }  // namespace lithe

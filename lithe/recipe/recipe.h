@@ -41,7 +41,9 @@ Recipe read_recipe(std::string_view text, const std::string& origin, const std::
 void complete_without_data(Recipe& recipe, const char* operation, int64_t length);
 /// The recipe with every default written out.
 Node resolved(Recipe recipe);
-/// The recipe that a run directory was made with.
+/// What a run directory says that it was made with, resolved; what earlier programs wrote, as this one writes it.
+Node stored_recipe(const Path& run);
+/// The same, read.
 Recipe recipe_of_run(const Path& run);
 
 }  // namespace lithe

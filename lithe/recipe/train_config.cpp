@@ -2,11 +2,14 @@
 
 #include <cmath>
 
+#include "lithe/nn/registry.h"
+
 namespace lithe {
 
 // spec: train.presets | recipes | published training hyperparameters, as recipes/presets/*.yaml | TH
 // Tables 2.4, 2.5, 3.11, 3.12, 3.15, 4.9; HP 5.1, Table 2
 void TrainConfig::fields(Fields& f) {
+  Registry::instance();  // the objective is resolved through it
   f("max_steps", max_steps, "optimiser steps; 0: no such limit", at_least(0));
   f("max_tokens", max_tokens, "tokens seen, in whole steps that do not exceed it; 0: no such limit", at_least(0));
   f("num_train_epochs", num_train_epochs,
@@ -32,14 +35,7 @@ void TrainConfig::fields(Fields& f) {
   f("adam_epsilon", adam_epsilon, "keeps Adam's division finite", at_least(0));
   f("max_grad_norm", max_grad_norm, "gradients are scaled down to this global norm; 0: never", at_least(0));
   f("label_smoothing", label_smoothing, "part of the target spread over the vocabulary", between(0, 0.999));
-  f("objective", objective,
-    "clm: predict the next token; mlm: masked tokens; shuffle_random: tell intact, shuffled and random tokens apart; "
-    "task: the labels of section task; seq2seq: the translations of section translation",
-    one_of({"clm", "mlm", "shuffle_random", "task", "seq2seq"}));
-  f("mlm_probability", mlm_probability, "mlm: share of a batch's rows that are predicted", between(0.001, 1));
-  f("whole_word_mask", whole_word_mask, "mlm: mask all tokens of a word together");
-  f("shuffle_probability", shuffle_probability, "shuffle_random: share of tokens that are shuffled", between(0, 1));
-  f("random_probability", random_probability, "shuffle_random: share of the others that become random", between(0, 1));
+  f.part("objective", "objective", objective, "what is learnt to predict; lithe list objective");
   f("precision", precision, "of rows and products: f32, bf16 (with f32 weights), f64 (slow, for checks)",
     one_of({"f32", "bf16", "f64"}));
   f("gradient_checkpointing", gradient_checkpointing,

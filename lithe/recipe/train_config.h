@@ -17,10 +17,9 @@ struct TrainConfig {
   double weight_decay = 0.1, adam_beta1 = 0.9, adam_beta2 = 0.95, adam_epsilon = 1e-8, max_grad_norm = 1.0;
   int64_t num_cycles = 1;
   double label_smoothing = 0;
-  double mlm_probability = 0.15, shuffle_probability = 0.1, random_probability = 0.1;
-  bool whole_word_mask = false;
   int64_t early_stopping_patience = 0, average_checkpoints = 0;
-  std::string objective = "clm", precision = "f32";
+  PartChoice objective{"clm", {}};
+  std::string precision = "f32";
   bool gradient_checkpointing = false;
   int64_t seed = 1;
   int64_t logging_steps = 10, eval_steps = 0, save_steps = 0, save_total_limit = 2, sample_steps = 0;
@@ -32,8 +31,6 @@ struct TrainConfig {
   void fields(Fields& f);
   void validate(int64_t sequence_length) const;
   DType compute() const { return dtype_named(precision); }
-  /// The labels are ids of a vocabulary, so that a perplexity has a meaning.
-  bool predicts_vocabulary() const { return objective == "clm" || objective == "mlm" || objective == "seq2seq"; }
   DType parameter_dtype() const { return wide_of(compute()); }
   int64_t micro_batch_tokens() const { return batch_tokens / gradient_accumulation_steps; }
   /// The step at which training ends by max_steps, max_tokens and num_train_epochs, the first that is

@@ -10,7 +10,6 @@
 #include "lithe/eval/held_out.h"
 #include "lithe/kernels/elementwise/elementwise.h"
 #include "lithe/kernels/gemm/gemm.h"
-#include "lithe/train/objective.h"
 
 namespace lithe {
 namespace {
@@ -50,7 +49,7 @@ BatchRows training_rows(const ModelConfig& model, const TrainConfig& train, cons
 
 }  // namespace
 
-Batch batch_of_shape(const Model& model, const TrainConfig& train, const BatchRows& of, int64_t sequence_length) {
+Batch batch_of_shape(const Model& model, const Objective& objective, const BatchRows& of, int64_t sequence_length) {
   Batch batch{.offsets = {0}, .token_width = std::max<int64_t>(1, model.config().token_width)};
   const int64_t rows = of.rows;
   batch.tokens.assign(size_t(rows * batch.token_width), 0);
@@ -65,8 +64,8 @@ Batch batch_of_shape(const Model& model, const TrainConfig& train, const BatchRo
     }
   }
   while (batch.offsets.back() < rows) batch.offsets.push_back(std::min(rows, batch.offsets.back() + sequence_length));
-  if (train.objective == "mlm") {
-    batch.predicted.assign(size_t(mlm_predictions(train, rows)), 0);
+  if (const int64_t predicted = objective.predicted_rows(rows)) {
+    batch.predicted.assign(size_t(predicted), 0);
     batch.labels.assign(batch.predicted.size(), 0);
     return batch;
   }
@@ -106,12 +105,13 @@ Plan plan_training(const ModelConfig& config, const TrainConfig& train, const Pl
     heed_signals();
     model.set_recompute(train.gradient_checkpointing);
     AdamW optimizer(model.parameters(), train);
+    const auto objective = make_objective(train.objective);
     for (const Parameter& p : model.parameters().all()) part(p.name).parameters += p.master.value().numel();
     plan.parameters = model.parameters().count();
     plan.state_bytes_per_token = model.state_bytes({2}) - model.state_bytes({1});
     plan.state_bytes_constant = model.state_bytes({1}) - plan.state_bytes_per_token;
 
-    const Batch batch = batch_of_shape(model, train, training_rows(config, train, shape), shape.sequence_length);
+    const Batch batch = batch_of_shape(model, *objective, training_rows(config, train, shape), shape.sequence_length);
     std::vector<DeviceBatch> batches;
     const auto load = [&] {
       batches.clear();
@@ -120,7 +120,7 @@ Plan plan_training(const ModelConfig& config, const TrainConfig& train, const Pl
     {
       const kernels::CostMeter meter;
       load();
-      accumulate_gradients(model, batches, train, 1);
+      accumulate_gradients(model, *objective, batches, train, 1);
       heed_signals();
       {
         const kernels::PartScope scope("optimizer");
@@ -138,8 +138,9 @@ Plan plan_training(const ModelConfig& config, const TrainConfig& train, const Pl
     heed_signals();
     if (shape.evaluation.rows > 0) {
       ledger(Device::meta).reset_peak();
-      evaluate_batch(model,
-                     to_device(batch_of_shape(model, train, shape.evaluation, shape.sequence_length), Device::meta));
+      evaluate_batch(
+          model, *objective,
+          to_device(batch_of_shape(model, *objective, shape.evaluation, shape.sequence_length), Device::meta));
       if (const MemoryUse evaluation = memory_peak(Device::meta); evaluation.peak > plan.memory.peak)
         plan.memory = evaluation;
     }
@@ -147,7 +148,7 @@ Plan plan_training(const ModelConfig& config, const TrainConfig& train, const Pl
     {
       // For its costs alone: a run without held-out text has no such pass.
       const kernels::CostMeter meter;
-      evaluate_batch(model, to_device(batch, Device::meta));
+      evaluate_batch(model, *objective, to_device(batch, Device::meta));
       plan.forward = meter.total();
       for (const auto& e : meter.entries())
         part(e.part.empty() ? "other" : e.part).forward_flops +=

@@ -33,7 +33,7 @@ struct BatchRows {
   int64_t rows = 0, source = 0;  // source: of an encoder-decoder
 };
 /// A batch of the objective, as far as its sizes go: all tokens, labels and predicted rows are 0.
-Batch batch_of_shape(const Model& model, const TrainConfig& train, const BatchRows& of, int64_t sequence_length);
+Batch batch_of_shape(const Model& model, const Objective& objective, const BatchRows& of, int64_t sequence_length);
 
 struct PlanShape {
   int64_t sequence_length = 0;  // rows of a sequence

@@ -8,6 +8,7 @@
 #include "lithe/base/machine.h"
 #include "lithe/base/threads.h"
 #include "lithe/data/examples_readers.h"
+#include "lithe/recipe/recipe.h"
 #include "lithe/train/checkpoint.h"
 
 namespace lithe {
@@ -55,9 +56,9 @@ bool is_same(const std::string& a, const std::string& b) {
 }
 
 // How the ends differ, where they may.
-std::string check_same(const Path& file, const Node& now, bool fits, bool extend) {
+std::string check_same(const Path& run, const Node& now, bool fits, bool extend) {
   std::map<std::string, std::string> before, after;
-  flatten(parse_yaml(read_file(file), file.string()), "", before);
+  flatten(stored_recipe(run), "", before);
   flatten(now, "", after);
   std::string differences, extended;
   for (const auto& [key, value] : before) after.try_emplace(key);
@@ -68,7 +69,8 @@ std::string check_same(const Path& file, const Node& now, bool fits, bool extend
               value.empty() ? "unset" : value);
   }
   check_usage(differences.empty(), "resume", "the recipe differs from the run's: ", differences,
-              "; resume with the run's own recipe (", file.string(), ") or choose another --out");
+              "; resume with the run's own recipe (", (run / "resolved_recipe.yaml").string(),
+              ") or choose another --out");
   return extended;
 }
 
@@ -107,7 +109,7 @@ OpenedRun open_run(const Path& run, bool resume, const Node& recipe, bool fits, 
   const bool used = std::filesystem::exists(recipe_file);
   check_usage(resume || !used, "train", "'", run.string(),
               "' already holds a run; give --resume to continue it, --overwrite to begin it anew, or another --out");
-  if (resume && used) opened.extended = check_same(recipe_file, recipe, fits, extend);
+  if (resume && used) opened.extended = check_same(run, recipe, fits, extend);
   if (resume && opened.checkpoint.empty())
     log_info("no checkpoint in '", run.string(), "' yet: starting from the beginning");
   return opened;

@@ -4,10 +4,8 @@
 
 namespace lithe {
 
-// spec: train.nll | objective | teacher-forced cross-entropy of the next token (clm), with label smoothing | TB
-// Eq 6.12, 6.1.7
-LossSums accumulate_gradients(const Model& model, const std::vector<DeviceBatch>& micro_batches,
-                              const TrainConfig& config, int64_t step) {
+LossSums accumulate_gradients(const Model& model, const Objective& objective,
+                              const std::vector<DeviceBatch>& micro_batches, const TrainConfig& config, int64_t step) {
   int64_t labelled = 0;
   for (const DeviceBatch& batch : micro_batches) labelled += batch.labelled;
   const double scale = 1 / double(std::max<int64_t>(labelled, 1));
@@ -19,13 +17,8 @@ LossSums accumulate_gradients(const Model& model, const std::vector<DeviceBatch>
     LossSums sums;
     const Var loss = [&] {  // rows live on only where the tape keeps them
       const Pass pass;
-      const Rows rows = rows_of(model, batch, pass);
-      return Model::with_losses(model.loss_of(rows.x, batch.predicted,
-                                              {.sequences = rows.sequences,
-                                               .labels = batch.labels,
-                                               .smoothing = config.label_smoothing,
-                                               .scale = scale,
-                                               .sums = &sums}),
+      return Model::with_losses(objective.loss(model, rows_of(model, batch, pass), batch.targets(),
+                                               {.smoothing = config.label_smoothing, .scale = scale, .sums = &sums}),
                                 pass, 1 / double(micro_batches.size()));
     }();
     tape.backward(loss);

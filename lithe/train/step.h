@@ -8,7 +8,7 @@ namespace lithe {
 
 /// Forward and backward of one step's micro-batches; gradients gather in the parameters. `step` counts
 /// from 1 and keys the dropout masks.
-LossSums accumulate_gradients(const Model& model, const std::vector<DeviceBatch>& micro_batches,
-                              const TrainConfig& config, int64_t step);
+LossSums accumulate_gradients(const Model& model, const Objective& objective,
+                              const std::vector<DeviceBatch>& micro_batches, const TrainConfig& config, int64_t step);
 
 }  // namespace lithe

@@ -140,7 +140,7 @@ class Trainer {
     result.best_step = state_.best_step;
     result.metrics = metrics_;
     result.averaged = config_.average_checkpoints;
-    result.perplexity = config_.predicts_vocabulary();
+    result.perplexity = data_.objective->predicts_vocabulary();
     result.seconds = elapsed();
     result.planned = plan_.memory;
     result.measured = memory_peak(Device::cpu);
@@ -195,7 +195,7 @@ class Trainer {
       batches.push_back(to_device(next_batch(), Device::cpu));
       rows += batches.back().rows();
     }
-    const LossSums sums = accumulate_gradients(model_, batches, config_, number);
+    const LossSums sums = accumulate_gradients(model_, *data_.objective, batches, config_, number);
     const double norm = optimizer_.gradient_norm(), loss = sums.loss / double(std::max<int64_t>(sums.labels, 1));
     if (!std::isfinite(loss) || !std::isfinite(norm)) trace_divergence(batches, number, first_batch, loss, norm);
     if (spike(loss)) {
@@ -242,7 +242,7 @@ class Trainer {
         cat("at step ", number, " (micro-batches ", first_batch, "-", state_.micro_batches - 1, ")");
     try {
       const FiniteTrace trace;
-      accumulate_gradients(model_, batches, config_, number);
+      accumulate_gradients(model_, *data_.objective, batches, config_, number);
     } catch (const Error& error) {
       throw Error("diverged",
                   cat(where, ": ", std::string(error.what()).substr(error.operation().size() + 2), "; ", kCalmer),
@@ -399,9 +399,10 @@ TrainResult train(TrainRun run) {
   TrainingData data = load_training_data(recipe, tokenizers);
   ModelConfig& model = recipe.model;
   fit_model(model, data, recipe);
-  check_usage(config.sample_steps == 0 || config.objective == "clm", "train", "sample_steps ", config.sample_steps,
+  const bool continues = data.objective->predicts_next();
+  check_usage(config.sample_steps == 0 || continues, "train", "sample_steps ", config.sample_steps,
               ": only objective clm makes models that continue a text");
-  if (config.objective != "clm") run.samples = false;
+  run.samples = run.samples && continues;
 
   const auto largest = [](const BatchSource& of) { return BatchRows{of.largest_batch(), of.largest_source()}; };
   PlanShape shape{.sequence_length = recipe.data.sequence_length};

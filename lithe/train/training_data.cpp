@@ -6,7 +6,6 @@
 #include "lithe/base/log.h"
 #include "lithe/eval/task_evaluation.h"
 #include "lithe/eval/translation_evaluation.h"
-#include "lithe/train/objective.h"
 
 namespace lithe {
 namespace {
@@ -15,7 +14,9 @@ TrainingData batches_of_task(const Recipe& recipe, std::shared_ptr<const Tokeniz
   TaskData examples = load_task(recipe.task);
   check_usage(!examples.train.empty(), "task", "task.train names no examples to learn from");
   const int64_t length = recipe.data.sequence_length;
-  TrainingData out{.tokenizer = std::move(tokenizer), .labels = examples.labels};
+  TrainingData out{.tokenizer = std::move(tokenizer),
+                   .objective = make_objective(recipe.train.objective),
+                   .labels = examples.labels};
   const auto batches = [&](std::vector<Example>& of, uint64_t seed, bool shuffle) {
     TaskBatches made(std::move(of), task_type(recipe.task), *out.tokenizer, length, recipe.train.micro_batch_tokens(),
                      seed, shuffle);
@@ -69,7 +70,9 @@ TrainingData batches_of_translation(const Recipe& recipe, Tokenizers tokenizers)
   const int64_t longest = translation.max_length ? translation.max_length : data.sequence_length;
   if (!tokenizers.tokenizer) tokenizers = tokenizers_of(pairs.train, data);
   if (!tokenizers.source) tokenizers.source = tokenizers.tokenizer;
-  TrainingData out{.tokenizer = tokenizers.tokenizer, .source_tokenizer = tokenizers.source};
+  TrainingData out{.tokenizer = tokenizers.tokenizer,
+                   .source_tokenizer = tokenizers.source,
+                   .objective = make_objective(train.objective)};
   const size_t count = pairs.train.size();
   auto batches = std::make_unique<TranslationBatches>(
       std::move(pairs.train), out.source_tokenizer, out.tokenizer,
@@ -90,7 +93,7 @@ TrainingData batches_of_translation(const Recipe& recipe, Tokenizers tokenizers)
   if (!pairs.validation.empty()) {
     auto held_out = held_out_translations(std::move(pairs.validation), tokenizers, data, train.micro_batch_tokens());
     out.fingerprint = checksum(&out.fingerprint, sizeof out.fingerprint, held_out.fingerprint());
-    out.held_out = std::make_unique<HeldOutTranslations>(std::move(held_out), tokenizers,
+    out.held_out = std::make_unique<HeldOutTranslations>(std::move(held_out), tokenizers, out.objective,
                                                          translation.metric_for_best_model, recipe.translate);
   }
   return out;
@@ -98,26 +101,27 @@ TrainingData batches_of_translation(const Recipe& recipe, Tokenizers tokenizers)
 
 TrainingData batches_of_text(Dataset dataset, const Recipe& recipe) {
   const TrainConfig& train = recipe.train;
-  TrainingData out{.tokenizer = dataset.tokenizer, .fingerprint = dataset.fingerprint()};
-  const bool clm = train.objective == "clm";
+  TrainingData out{.tokenizer = dataset.tokenizer,
+                   .objective = make_objective(train.objective),
+                   .fingerprint = dataset.fingerprint()};
+  const bool next = out.objective->predicts_next();
   const Specials& s = out.tokenizer->specials();
   const std::optional<SequenceFrame> frame =
-      clm ? std::nullopt : std::optional(SequenceFrame{s.cls ? s.cls : s.bos, s.sep ? s.sep : s.eos});
-  const auto batches = [&](const TokenStore& store, uint64_t seed, bool shuffle) -> std::unique_ptr<BatchSource> {
+      next ? std::nullopt : std::optional(SequenceFrame{s.cls ? s.cls : s.bos, s.sep ? s.sep : s.eos});
+  const auto batches = [&](const TokenStore& store, uint64_t seed, bool shuffle) {
     auto rows = std::make_unique<BatchOrder>(store, recipe.data.sequence_length, train.micro_batch_tokens(), seed,
                                              shuffle, frame);
     if (const int64_t have = rows->rows_per_epoch(), take = train.micro_batch_tokens(); shuffle && have < take)
       log_warning("the training text has ", have, " tokens and a batch takes ", take, ": each batch passes over it ",
                   (take + have - 1) / have,
                   " times, and counts as one epoch; lower train.batch_tokens or give more text");
-    if (clm) return rows;
-    return with_objective(std::move(rows), train, out.tokenizer, seed);
+    return out.objective->batches(std::move(rows), out.tokenizer, seed);
   };
   out.train = batches(dataset.train, uint64_t(train.seed), true);
   if (dataset.validation)
-    out.held_out = std::make_unique<HeldOutBatches>(batches(*dataset.validation, 0, false), train.predicts_vocabulary(),
-                                                    clm ? dataset.validation->info().bytes : 0);
-  if (clm) out.text = dataset.train;
+    out.held_out = std::make_unique<HeldOutBatches>(batches(*dataset.validation, 0, false), out.objective,
+                                                    next ? dataset.validation->info().bytes : 0);
+  if (next) out.text = dataset.train;
   return out;
 }
 
@@ -145,11 +149,13 @@ void fit_model(ModelConfig& model, const TrainingData& training, const Recipe& r
   model.complete(vocabulary, tokenizer.width(), data.sequence_length);
   check_usage(model.max_position_embeddings >= data.sequence_length, "model", "max_position_embeddings ",
               model.max_position_embeddings, " is below data.sequence_length ", data.sequence_length);
-  check_usage(!task || train.objective == "task", "train", "a recipe with a section task needs objective task, not ",
-              train.objective);
-  check_usage(task || train.objective != "task", "train", "objective task needs a section task");
-  check_usage(recipe.has_translation() == (train.objective == "seq2seq"), "train",
-              "objective seq2seq and a section translation belong together; the objective is ", train.objective,
+  const Lessons lessons = training.objective->learns_from();
+  const std::string& objective = train.objective.type;
+  check_usage(!task || lessons == Lessons::task, "train", "a recipe with a section task needs objective task, not ",
+              objective);
+  check_usage(task || lessons != Lessons::task, "train", "objective ", objective, " needs a section task");
+  check_usage(recipe.has_translation() == (lessons == Lessons::translation), "train",
+              "objective seq2seq and a section translation belong together; the objective is ", objective,
               recipe.has_translation() ? ", and there is such a section" : ", and there is none");
   if (training.source_tokenizer && training.source_tokenizer != training.tokenizer) {
     check_usage(!model.share_encoder_decoder_embeddings, "model",
@@ -162,26 +168,9 @@ void fit_model(ModelConfig& model, const TrainingData& training, const Recipe& r
                 model.encoder_config().vocab_size, " is below the source tokenizer's ", entries,
                 "; leave it out to use the tokenizer's");
   }
-  prepare_for_objective(train, tokenizer, model);
-  if (task) {
-    const TaskType type = task_type(*task);
-    const std::string head = type == TaskType::tagging ? "tag" : type == TaskType::span ? "span" : "classify";
-    check_usage(model.head.type == head, "task", "type ", task->type, " needs model.head ", head, ", not ",
-                model.head.type);
-    if (head == "classify") {
-      const Node* problem = model.head.options.find("problem_type");
-      const bool regression = problem && problem->text() == "regression";
-      check_usage(regression == (type == TaskType::regression), "task", "type ", task->type,
-                  " needs model.head.problem_type ",
-                  type == TaskType::regression ? "regression" : "single_label_classification");
-      check_usage(!regression || train.label_smoothing == 0, "train", "label_smoothing ", train.label_smoothing,
-                  " spreads over classes, which a regression has none of; leave it out");
-    }
-    check_usage(!model.num_labels || model.num_labels == training.classes(), "task", "model.num_labels is ",
-                model.num_labels, ", the task has ", training.classes(), "; leave it out");
-    model.num_labels = training.classes();
-    model.label_names = training.labels;
-  }
+  training.objective->prepare(
+      {.tokenizer = tokenizer, .label_smoothing = train.label_smoothing, .task = task, .labels = training.labels},
+      model);
   model.validate();
   if (model.lacks_reference_ids()) {
     check_usage(

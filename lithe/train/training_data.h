@@ -13,14 +13,13 @@ struct EpochSize {
 
 struct TrainingData {
   std::shared_ptr<const Tokenizer> tokenizer, source_tokenizer;  // source: see Tokenizers
+  std::shared_ptr<const Objective> objective;
   std::unique_ptr<BatchSource> train;
   std::unique_ptr<HeldOut> held_out;  // null: nothing is
   uint64_t fingerprint = 0;           // differs when the text or the examples differ
   EpochSize epoch;                    // of translations
-  std::optional<TokenStore> text;     // of objective clm, for mixers that read a fixed sequence
+  std::optional<TokenStore> text;     // where each next token is predicted, for mixers that read a fixed sequence
   std::vector<std::string> labels;    // of a task: the names of its classes, none without classes
-  /// Classes that a task's head has: one number where there are none.
-  int64_t classes() const { return std::max<int64_t>(1, int64_t(labels.size())); }
 };
 
 /// Of text, by the objective; of a task or of translations when the recipe names some. `existing`: the tokenizers of a

@@ -157,7 +157,7 @@ TEST(Presets, EncodersLearnFromTextAndThenFromTasks) {
     const bool words = r.data.tokenizer.type == "words";
     EXPECT_EQ(r.model.architecture, "encoder");
     EXPECT_EQ(r.model.head.type, words ? "tag" : "mlm");
-    EXPECT_EQ(r.train.objective, words ? "shuffle_random" : "mlm");
+    EXPECT_EQ(r.train.objective.type, words ? "shuffle_random" : "mlm");
     EXPECT_EQ(r.data.tokenizer.type, words ? "words" : "wordpiece");
     EXPECT_EQ(r.data.sequence_length, 512);
     EXPECT_EQ(r.model.mixer.options.find("attention_dropout")->text(), "0.1");
@@ -167,7 +167,7 @@ TEST(Presets, EncodersLearnFromTextAndThenFromTasks) {
   for (const char* name : {"hashformer_finetune", "mhe_finetune"}) {
     const Recipe r = preset(name);
     EXPECT_TRUE(r.has_task());
-    EXPECT_EQ(r.train.objective, "task");
+    EXPECT_EQ(r.train.objective.type, "task");
     EXPECT_EQ(r.model.head.type, "classify");
     EXPECT_EQ(r.train.eval_steps, 421);
     EXPECT_EQ(r.train.early_stopping_patience > 0, std::string(name) == "mhe_finetune");

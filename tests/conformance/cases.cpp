@@ -103,6 +103,7 @@ std::string refusal(const PartCase& c) {
 std::vector<PartCase> all_parts() {
   std::vector<PartCase> out;
   for (const Registry::Entry* entry : Registry::instance().all()) {
+    if (entry->slot == "objective") continue;  // no part of a model; what all objectives promise: tests/objective
     out.push_back({entry->slot, entry->name, ""});
     for (const std::string& sample : entry->info.samples) out.push_back({entry->slot, entry->name, "", false, sample});
   }
@@ -112,8 +113,7 @@ std::vector<PartCase> all_parts() {
 std::vector<PartCase> bidirectional_parts() {
   std::vector<PartCase> out;
   for (const PartCase& part : all_parts())
-    if (mixes_tokens(part.slot) && part.info().bidirectional)
-      out.push_back(part);
+    if (mixes_tokens(part.slot) && part.info().bidirectional) out.push_back(part);
   return out;
 }
 

@@ -184,7 +184,7 @@ TEST(Perplexity, OfAMemorisedSequenceGoesToOne) {
   batch.labels.assign(ids.begin() + 1, ids.end());
   batch.offsets = {0, int64_t(batch.tokens.size())};
   for (int64_t step = 1; step <= 150; ++step) {
-    accumulate_gradients(model, {to_device(batch, Device::cpu)}, config, step);
+    accumulate_gradients(model, *make_objective(config.objective), {to_device(batch, Device::cpu)}, config, step);
     optimizer.step(step, 0.01, optimizer.gradient_norm());
   }
   const double value = perplexity(model, text, window(32, 0), 32).token_perplexity();

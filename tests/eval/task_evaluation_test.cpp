@@ -35,9 +35,10 @@ void learn(Model& model, const TaskBatches& batches, int steps) {
     m.push_back(zeros(p.master.shape(), DType::f32));
     v.push_back(zeros(p.master.shape(), DType::f32));
   }
-  const TrainConfig config{.objective = "task"};
+  const TrainConfig config;
+  const auto objective = make_objective({"task", {}});
   for (int step = 1; step <= steps; ++step) {
-    accumulate_gradients(model, {to_device(batches.batch(step, 0), Device::cpu)}, config, step);
+    accumulate_gradients(model, *objective, {to_device(batches.batch(step, 0), Device::cpu)}, config, step);
     size_t i = 0;
     for (Parameter& p : model.parameters().all()) {
       kernels::adamw({.param = p.master.value(),

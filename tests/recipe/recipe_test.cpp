@@ -5,6 +5,7 @@
 
 #include "lithe/base/error.h"
 #include "tests/support/errors.h"
+#include "tests/support/process.h"
 
 namespace lithe {
 namespace {
@@ -32,6 +33,36 @@ TEST(Recipe, AKeyInTheWrongSectionIsToldWhereItBelongs) {
   EXPECT_NE(error("learning_rate=1").find("'learning_rate' belongs in section 'train', not at the top level"),
             std::string::npos);
   EXPECT_NE(error("model.num_attention_heads=4").find("'num_attention_heads' is an option of "), std::string::npos);
+}
+
+TEST(Recipe, ObjectivesHaveOptionsOfTheirOwn) {
+  const Recipe masked = read_recipe(kText, "text", {"train.objective={type: mlm, mlm_probability: 0.3}"});
+  EXPECT_EQ(masked.train.objective.type, "mlm");
+  EXPECT_EQ(masked.train.objective.options.find("mlm_probability")->text(), "0.3");
+  EXPECT_EQ(masked.train.objective.options.find("whole_word_mask")->text(), "false");
+  EXPECT_EQ(read_recipe(kText, "text").train.objective.type, "clm");
+  EXPECT_EQ(kit::coded_error_of([] { read_recipe(kText, "text", {"train.mlm_probability=0.3"}); }),
+            "2 recipe: --set train.mlm_probability:1:1: 'mlm_probability' is an option of objective 'mlm' now: "
+            "train.objective: {type: mlm, mlm_probability: ...}");
+}
+
+// A run keeps its resolved recipe; those of earlier programs have the options of objectives beside their name.
+TEST(Recipe, RunsOfEarlierProgramsAreRead) {
+  const kit::Scratch scratch;
+  Node old = resolved(read_recipe(kText, "text"));
+  Node train = *old.find("train");
+  train.set("objective", Node::scalar("mlm"));
+  train.set("mlm_probability", Node::scalar("0.25"));
+  train.set("whole_word_mask", Node::scalar("true"));
+  train.set("shuffle_probability", Node::scalar("0.1"));
+  train.set("random_probability", Node::scalar("0.1"));
+  old.set("train", train);
+  scratch.add("resolved_recipe.yaml", to_yaml(old));
+  const Recipe recipe = recipe_of_run(scratch.path());
+  EXPECT_EQ(recipe.train.objective.type, "mlm");
+  EXPECT_EQ(recipe.train.objective.options.find("mlm_probability")->text(), "0.25");
+  EXPECT_EQ(recipe.train.objective.options.find("whole_word_mask")->text(), "true");
+  EXPECT_EQ(to_yaml(stored_recipe(scratch.path())), to_yaml(resolved(recipe)));
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ TEST(TrainingData, EncodersReadFramedSequences) {
   data.cache_directory = scratch / "cache";
   data.tokenizer = {.type = "wordpiece", .vocab_size = 50};
   data.sequence_length = 16;
-  recipe.train.objective = "mlm";
+  recipe.train.objective = {"mlm", {}};
   recipe.train.batch_tokens = 64;
   const TrainingData got = load_training_data(recipe, {});
   const Specials& s = got.tokenizer->specials();

@@ -1,0 +1,70 @@
+// What a model learns to predict: the slot `objective`, chosen by train.objective.
+#pragma once
+
+#include <memory>
+
+#include "lithe/data/batches.h"
+#include "lithe/data/task.h"
+#include "lithe/model/model.h"
+#include "lithe/nn/registry.h"
+#include "lithe/text/tokenizer.h"
+
+namespace lithe {
+
+/// What a recipe gives to learn from.
+enum class Lessons {
+  text,         // of section data
+  task,         // examples of section task
+  translation,  // pairs of section translation
+};
+
+/// What is known when a model is fitted to its lessons.
+struct LessonFacts {
+  const Tokenizer& tokenizer;
+  double label_smoothing = 0;
+  const TaskConfig* task = nullptr;      // where it learns from one
+  std::vector<std::string> labels = {};  // of the task's classes, none without classes
+};
+
+/// What the rows of a batch are to predict.
+struct Targets {
+  Tensor labels;                   // i32, negative: none; or f32 of a regression: Head::count
+  Sequences sequences;             // of the batch, which the model's rows may have shortened
+  std::vector<int64_t> predicted;  // see Batch
+};
+
+/// How a loss is summed up.
+struct LossTerms {
+  double smoothing = 0, scale = 1;  // the loss is scale * the sum over the labels
+  LossSums* sums = nullptr;         // optional
+};
+
+class Objective : public Part {
+ public:
+  static constexpr const char* slot = "objective";
+  struct Args {};
+
+  virtual Lessons learns_from() const { return Lessons::text; }
+  /// Every row of a text predicts the token after it: such models continue texts, and perplexity scores them.
+  virtual bool predicts_next() const { return false; }
+  /// The labels are ids of a vocabulary, so that a perplexity has a meaning.
+  virtual bool predicts_vocabulary() const { return false; }
+  /// Classes that the heads tag and classify have, as far as the recipe says; 0: only the examples do.
+  virtual int64_t classes(const TaskConfig& task) const;
+  /// Refuses (usage) models and tokenizers that it cannot train, and sets num_labels and label_names where it decides
+  /// them.
+  virtual void prepare(const LessonFacts& facts, ModelConfig& model) const = 0;
+  /// Batches to learn from, made of those of a text: with the next tokens as labels where predicts_next(), else framed
+  /// and without labels. A pure function of (seed, epoch, index).
+  virtual std::unique_ptr<BatchSource> batches(std::unique_ptr<BatchSource> text,
+                                               std::shared_ptr<const Tokenizer> tokenizer, uint64_t seed) const;
+  /// Length of Batch::predicted in a batch of `rows`; 0: it is empty, and the head says which rows have labels.
+  virtual int64_t predicted_rows(int64_t rows) const;
+  /// The loss of the model's `rows` [N, D]: a scalar whose gradient reaches the model's parameters.
+  virtual Var loss(const Model& model, const Rows& rows, const Targets& targets, const LossTerms& terms) const;
+};
+
+/// The part that a recipe names. Objectives have no parameters.
+std::unique_ptr<const Objective> make_objective(const PartChoice& choice);
+
+}  // namespace lithe
