@@ -120,6 +120,8 @@ TEST_F(Faults, TrainDoesNotWriteOverWhatIsNotItsRun) {
   expect_error({"train", *recipe_, "--out", out, "--resume=always"}, 2, {"--resume", "always"});
   EXPECT_EQ(read_file(out + "/model.safetensors"), "somebody's weights");
   EXPECT_FALSE(fs::exists(out + "/.lock"));
+  fs::create_directory(*scratch_ / "empty-out");
+  EXPECT_EQ(run_program({"train", *recipe_, "--out", *scratch_ / "empty-out"}).code, 0);
   const Finished f = run_program({"train", *recipe_, "--out", out, "--overwrite"});
   EXPECT_EQ(f.code, 0) << f.err;
   EXPECT_TRUE(read_file(out + "/model.safetensors") == read_file(*run_ + "/model.safetensors"));

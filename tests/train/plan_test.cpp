@@ -154,9 +154,10 @@ TEST(Plan, ItsTimeGrowsWithTheLayersAndNoFaster) {
   const auto seconds = [&](int layers) {
     double best = 1e30;
     for (int i = 0; i < 2; ++i) {
-      const TrainRun run = kit.run(cat("{vocab_size: 257, hidden_size: 8, num_hidden_layers: ", layers,
-                                       ", mixer: {type: attention, num_attention_heads: 2}}"),
-                                   "{sequence_length: 16}", "{max_steps: 1, batch_tokens: 64}");
+      const TrainRun run =
+          kit.run(cat("{vocab_size: 257, hidden_size: 8, num_hidden_layers: ", layers,
+                      ", max_position_embeddings: 16, mixer: {type: attention, num_attention_heads: 2}}"),
+                  "{sequence_length: 16}", "{max_steps: 1, batch_tokens: 64}");
       const auto start = std::chrono::steady_clock::now();
       plan_training(run.model, run.train, {.sequence_length = 16, .evaluation = {}, .training = {}}, false);
       best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());

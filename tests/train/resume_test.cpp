@@ -159,7 +159,8 @@ TEST(Resume, NothingToResumeIsRefused) {
   const kit::TrainKit kit;
   TrainRun run = resumed(kit.run("", kData, kTrain));
   const std::string refusal =
-      cat("2 resume: '", run.out.string(), "' holds no run to resume; leave --resume out to begin one");
+      cat("2 resume: '", run.out.string(),
+          "' holds no run to resume; leave --resume out to begin one, or give --resume auto for either");
   EXPECT_EQ(kit::coded_error_of([&] { train(run); }), refusal);
   EXPECT_FALSE(fs::exists(run.out));
   make_directory(run.out);
@@ -206,9 +207,10 @@ TEST(Resume, RefusesAnotherRecipeOrAnotherText) {
   const kit::TrainKit kit;
   const TrainRun run = kit.run("", kData, kTrain);
   train(run);
-  EXPECT_EQ(
-      kit::coded_error_of([&] { train(run); }),
-      cat("2 train: '", run.out.string(), "' already holds a run; give --resume to continue it, or another --out"));
+  EXPECT_EQ(kit::coded_error_of([&] { train(run); }),
+            cat("2 train: '", run.out.string(),
+                "' already holds a run; give --resume to continue it, --overwrite to begin it "
+                "anew, or another --out"));
 
   std::string changed = kTrain;
   changed.replace(changed.find("0.01"), 4, "0.02");
