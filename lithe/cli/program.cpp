@@ -97,6 +97,7 @@ std::vector<std::string> words_of(int argc, char** argv) {
 
 int run_program(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);  // a file at its limit is an error of writing, like a full disk
   occupy_standard_streams();
   return guarded([&] {
     check_log_settings();

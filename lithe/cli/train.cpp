@@ -92,11 +92,10 @@ Command add_train(CLI::App& app) {
   auto o = std::make_shared<Options>();
   app.add_option("recipe", o->recipe, "recipe file (YAML); the keys: lithe list --keys")->required();
   app.add_option("--out", o->out, "directory of the run: weights, metrics, checkpoints, report")->required();
-  app.add_flag("--resume{true}", o->resume,
-               "continue the run in --out from its last checkpoint, bit for bit; refused (exit 2) where no run has "
-               "begun, and one that is finished stays as it is, unless --set train.max_steps, max_tokens or "
-               "num_train_epochs gives it a later end. --resume auto begins a run where none has begun: one command "
-               "for a batch job that may be started again");
+  app.add_flag(
+      "--resume", o->resume,
+      "continue the run in --out from its last checkpoint, bit for bit; exit 2 where none has begun. --resume "
+      "auto begins one there. A finished run stays as it is, unless --set train.max_steps gives it a later end");
   app.add_flag("--overwrite", o->overwrite,
                "begin anew where --out holds a run, or other files; without it such a directory is refused");
   app.add_option("--set", o->set, "override a key of the recipe: train.learning_rate=3e-4 (repeatable)")

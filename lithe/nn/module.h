@@ -14,9 +14,10 @@ namespace lithe {
 /// A trainable tensor. `name` is its name in checkpoints ("layers.0.ffn.up.weight").
 struct Parameter {
   std::string name;
-  Var master;     // what the optimiser updates; for inference it may be packed
-  Tensor shadow;  // bf16 copy that products read, when training in bf16; else none
-  bool decay;     // weight decay applies: matrices and tables, not vectors
+  Var master;             // what the optimiser updates; for inference it may be packed
+  Tensor shadow;          // bf16 copy that products read, when training in bf16; else none
+  bool decay;             // weight decay applies: matrices and tables, not vectors
+  int64_t zero_row = -1;  // that stays zero; -1: none
 
   /// What the forward pass reads; its gradient gathers in the master's.
   Var var() const { return shadow.defined() ? Var(shadow, master.ref()) : master; }

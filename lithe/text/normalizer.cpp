@@ -42,11 +42,6 @@ void check_growth(size_t from, size_t to) {
         from, "; no tokenizer needs that: repair its file's section normalizer");
 }
 
-void Normalizer::add(Step step) {
-  check(steps_.size() < 256, "tokenizer", "a normalizer may have 256 steps at most; join some of its Replace");
-  steps_.push_back(std::move(step));
-}
-
 std::string Normalizer::operator()(std::string_view text) const {
   std::string out;
   while (!text.empty()) {

@@ -23,8 +23,7 @@ class Normalizer {
   using Step = std::function<std::string(std::string_view)>;
 
   bool empty() const { return steps_.empty(); }
-  /// At most 256 steps.
-  void add(Step step);
+  void add(Step step) { steps_.push_back(std::move(step)); }
 
   /// Bytes that are no UTF-8 stay; what stands between them is normalized separately. Fails when a step makes a text
   /// more than max_growth() long, which only a hostile file does.

@@ -85,10 +85,10 @@ void check_place_of_run(const Path& run) {
   if (has_begun(run)) return;
   std::error_code error;
   const std::filesystem::directory_iterator entries(run, error);
-  check_usage(error || entries == end(entries), "train", "'", run.string(),
-              "' must be a new or empty directory, or a run to resume, and it holds '",
-              error ? "" : entries->path().filename().string(),
-              "'; give --out another directory, or --overwrite to write into this one");
+  if (error || entries == end(entries)) return;  // new, or empty
+  fail_usage("train", "'", run.string(), "' must be a new or empty directory, or a run to resume, and it holds '",
+             entries->path().filename().string(),
+             "'; give --out another directory, or --overwrite to write into this one");
 }
 
 void remove_run(const Path& run) {

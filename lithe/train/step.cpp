@@ -24,6 +24,11 @@ LossSums accumulate_gradients(const Model& model, const Objective& objective,
     tape.backward(loss);
     total += sums;
   }
+  for (const Parameter& p : model.parameters().all()) {  // a head tied to the table gives this row a gradient, too
+    if (p.zero_row < 0) continue;
+    if (const Tensor gradient = p.master.grad(); gradient.defined() && !gradient.is_meta())
+      fill_zero(gradient.slice(p.zero_row, p.zero_row + 1));
+  }
   return total;
 }
 

@@ -253,7 +253,7 @@ TEST_F(Program, CorporaThatCannotBeRead) {
   };
   expect_error(with(*scratch_ / "nothing.txt"), 2, {"nothing matches", "nothing.txt"});
   expect_error(with(*scratch_ / "x*.txt"), 2, {"nothing matches"});
-  expect_error(with(scratch_->path()), 1, {"is a directory"});
+  expect_error(with(scratch_->path()), 2, {"is a directory"});
   expect_error(with(scratch_->add("empty.txt", "")), 1, {"holds no text"});
   expect_error(with(scratch_->add("blank.txt", " \n\n\t")), 1, {"holds no text"});
   expect_error({"eval", *run_, *scratch_ / "empty.txt"}, 1, {"empty.txt' holds no text; name files with text"});
@@ -338,7 +338,7 @@ TEST_F(Program, PromptsFromFilesAndOptions) {
             (std::vector<std::string>{"-x", "[a]", ""}));
   EXPECT_EQ(texts(run_program({"generate", *run_, "--json"})), std::vector<std::string>{"the"});  // the recipe's
   expect_error({"generate", *run_, "--prompts-file", scratch_->add("none.txt", "")}, 2, {"holds no prompt"});
-  expect_error({"generate", *run_, "--prompts-file", *scratch_ / "nothing.txt"}, 1, {"nothing.txt"});
+  expect_error({"generate", *run_, "--prompts-file", *scratch_ / "nothing.txt"}, 2, {"nothing.txt"});
   expect_error({"generate", *run_, "--prompt", "much longer than sixteen tokens"}, 2,
                {"prompt 1 has 32 tokens, the model has positions for 16; shorten it"});
   for (const char* bad : {"nan", "inf", "-1"})

@@ -101,7 +101,7 @@ TEST(Batches, RefusesWhatCannotBe) {
   expect_error([&] { BatchOrder(store_of({{1}, {2}}, {}, {}), 4, 4, 1); }, {"no token with a next token"});
   expect_error([&] { BatchOrder(TokenStore(), 4, 4, 1); }, {"no token with a next token"});
   const BatchOrder order(store, 4, 2, 1);
-  expect_error([&] { order.batch(0, 1); }, {"batch 1 of epoch 0 does not exist; an epoch has 1"});
+  expect_error([&] { order.batch(0, 2); }, {"batch 2 of epoch 0 does not exist; an epoch has 2"});
   expect_error([&] { order.batch(-1, 0); }, {"batch 0 of epoch -1 does not exist"});
 }
 

@@ -211,9 +211,9 @@ TEST(Corpus, RefusesWhatIsNoReadableFile) {
   make_directory(files / "folder");
   files.add("a.txt", "x");
   expect_error([&] { Corpus({files / "missing*.txt"}, {}); }, {"nothing matches", "missing*.txt"}, ExitCode::usage);
-  expect_error([&] { Corpus({files / "folder"}, {}); }, {"folder' is a directory", "*.txt"});
+  expect_error([&] { Corpus({files / "folder"}, {}); }, {"folder' is a directory", "*.txt"}, ExitCode::usage);
   ASSERT_EQ(::mkfifo((files / "pipe").c_str(), 0600), 0);
-  expect_error([&] { Corpus({files / "pipe"}, {}); }, {"pipe' is not a plain file"});
+  expect_error([&] { Corpus({files / "pipe"}, {}); }, {"pipe' is not a plain file"}, ExitCode::usage);
   expect_error(
       [&] {
         Corpus({files / "a.txt", files / "folder/../a.*"}, {});

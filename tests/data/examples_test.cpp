@@ -294,17 +294,18 @@ TEST(ExampleErrors, FormatsMustFitNameTypeAndOptions) {
 
 TEST(ExampleErrors, FilesThatAreNoTextOrEmpty) {
   const TestFiles files;
-  const auto refused = [](const std::string& path, const std::vector<std::string>& parts) {
+  const auto refused = [](const std::string& path, const std::vector<std::string>& parts,
+                          ExitCode code = ExitCode::failed) {
     LabelNames labels;
     std::vector<Example> out;
-    expect_error([&] { read_examples(path, kNumbered, labels, out); }, parts);
+    expect_error([&] { read_examples(path, kNumbered, labels, out); }, parts, code);
   };
   refused(files.add("empty.tsv", ""), {"empty.tsv", "holds no examples"});
   refused(files.add("blank.tsv", "\n\r\n\n"), {"blank.tsv", "holds no examples"});
   refused(files.add("latin.tsv", "0\ta\n1\tcaf\xE9\n"), {"latin.tsv:2", "byte 6 of the line is not valid UTF-8"});
   refused(files.add("nul.tsv", std::string_view("0\ta\0", 4)), {"nul.tsv", "byte 3 is NUL"});
   refused(files.add("short.tsv.gz", gzip("0\ta\n").substr(0, 12)), {"short.tsv.gz", "truncated"});
-  refused(files / "absent.tsv", {"absent.tsv", "No such file"});
+  refused(files / "absent.tsv", {"absent.tsv", "No such file"}, ExitCode::usage);
 }
 
 }  // namespace

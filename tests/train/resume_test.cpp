@@ -161,7 +161,8 @@ TEST(Resume, WeightsPublishedTwiceLeaveNoLink) {
   const TrainRun run = kit.run("", kData, kTrain, "run");
   train(run);
   publish_weights(run.out, checkpoint_path(run.out, 12));
-  EXPECT_FALSE(fs::exists(run.out / "model.safetensors.linking"));
+  for (const auto& entry : fs::directory_iterator(run.out))
+    EXPECT_EQ(entry.path().filename().string().find(".tmp"), std::string::npos) << entry.path();
   EXPECT_TRUE(fs::exists(run.out / "model.safetensors"));
 }
 
@@ -169,7 +170,8 @@ TEST(Resume, NothingToResumeIsRefused) {
   const kit::TrainKit kit;
   TrainRun run = resumed(kit.run("", kData, kTrain));
   const std::string refusal =
-      cat("2 resume: '", run.out.string(), "' holds no run to resume; leave --resume out to begin one");
+      cat("2 resume: '", run.out.string(),
+          "' holds no run to resume; leave --resume out to begin one, or give --resume auto for either");
   EXPECT_EQ(kit::coded_error_of([&] { train(run); }), refusal);
   EXPECT_FALSE(fs::exists(run.out));
   make_directory(run.out);
@@ -216,9 +218,10 @@ TEST(Resume, RefusesAnotherRecipeOrAnotherText) {
   const kit::TrainKit kit;
   const TrainRun run = kit.run("", kData, kTrain);
   train(run);
-  EXPECT_EQ(
-      kit::coded_error_of([&] { train(run); }),
-      cat("2 train: '", run.out.string(), "' already holds a run; give --resume to continue it, or another --out"));
+  EXPECT_EQ(kit::coded_error_of([&] { train(run); }),
+            cat("2 train: '", run.out.string(),
+                "' already holds a run; give --resume to continue it, --overwrite to begin it "
+                "anew, or another --out"));
 
   std::string changed = kTrain;
   changed.replace(changed.find("0.01"), 4, "0.02");

@@ -12,7 +12,7 @@ struct Config {
   int64_t padding_idx = -1;
   void fields(Fields& f) {
     f("scale", scale, "factor on the rows: one, or sqrt_hidden (Vaswani et al. 2017)", one_of({"one", "sqrt_hidden"}));
-    f("padding_idx", padding_idx, "id whose row is zero and gets no gradient; -1: none", at_least(-1));
+    f("padding_idx", padding_idx, "id whose row is and stays zero; -1: none", at_least(-1));
   }
 };
 
@@ -29,7 +29,9 @@ class Lookup final : public Embedding {
                 "to a hash embedding");
     check_usage(padding_ < args.vocab_size, "embedding", "padding_idx ", padding_, " must be below vocab_size ",
                 args.vocab_size);
-    if (padding_ >= 0)
+    if (padding_ < 0) return;
+    table_->zero_row = padding_;
+    if (!table_->master.packed())  // else its rows come from a file, the zero one among them
       for (const Tensor& t : {table_->master.value(), table_->shadow})
         if (t.defined()) fill_zero(t.slice(padding_, padding_ + 1));
   }

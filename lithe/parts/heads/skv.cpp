@@ -26,7 +26,8 @@ class Skv final : public Heads {
     v_ = Linear(scope / (keys_are_values_ ? "kv" : "v"), args.hidden_size, width, args.bias);
     if (keys_are_values_) return;
     const MemoryScope memory(MemoryClass::weights);
-    unit_ = empty({args.head_dim}, q_.weight->master.dtype(), scope.context().device);
+    // Wide as all vectors are, also where the matrices are bf16.
+    unit_ = empty({args.head_dim}, wide_of(q_.weight->master.dtype()), scope.context().device);
     for (int64_t c = 0; c < args.head_dim && !unit_.is_meta(); ++c)
       set_value(unit_, c, 1 / std::sqrt(double(args.head_dim)));
   }
