@@ -39,7 +39,7 @@ MixerMaps softmax_maps(const Tensor& products, const AttendOptions& o) {
       const bool shown = j >= seen.begin && j < seen.end && place.sees(i, j);
       const double bias = pairs.bias ? value_at(pairs.bias, place.bias_at(i, j)) : 0;
       row[size_t(j)] = shown ? o.scale * value_at(products, n * tokens + j) + bias : kHidden;
-      most = std::max(most, row[size_t(j)]);
+      most = row[size_t(j)] > most || std::isnan(row[size_t(j)]) ? row[size_t(j)] : most;
       set_value(maps.logits, n * tokens + j, row[size_t(j)]);
     }
     if (most == kHidden) continue;

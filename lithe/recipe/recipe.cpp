@@ -114,6 +114,9 @@ const Node* at(const Node& root, const std::string& path) {
 // before may have it: an experiment's base, a pre-trained run; and a resolved recipe, which has every key.
 void refuse_unused_mixer(const Node& file, const std::vector<std::string>& overrides, const Node& root,
                          const std::string& section) {
+  if (const Node* layers = at(root, section + ".layers"))
+    for (const auto& [name, layer] : layers->entries())
+      if (!layer.find("mixer")) return;  // it has the one of model.mixer
   const std::string mixer = section + ".mixer", ways[] = {section + ".layer_types", section + ".layer_pattern"};
   bool given = at(file, mixer) && !(at(file, ways[0]) && at(file, ways[1]));
   for (const std::string& override : overrides) {

@@ -18,7 +18,7 @@ void read_all(const lithe::TokenStore& store) {
   }
   const lithe::BatchOrder order(store, 3, 16, 1);
   for (int64_t i = 0; i < order.batches_per_epoch(); ++i)
-    if (order.batch(0, i).rows() != 16) __builtin_trap();
+    if (const int64_t rows = order.batch(0, i).rows(); rows < 1 || rows > 16) __builtin_trap();
 }
 
 void read_if_sound(const std::string& bytes) {
