@@ -194,7 +194,7 @@ TEST_F(Faults, ResultSaysThatARunFailed) {
 
 TEST_F(Faults, SignalsAreHeardWhilePlanning) {
   const std::string out = *scratch_ / "planning";
-  kit::Process process({"train", *recipe_, "--out", out, "--set", "model.num_hidden_layers=12000"});
+  kit::Process process({"train", *recipe_, "--out", out, "--set", "model.num_hidden_layers=10000"});
   for (int i = 0; i < 3000 && !fs::exists(out + "/.lock"); ++i) ::usleep(10000);
   ::usleep(300000);
   process.send(SIGTERM);
