@@ -11,27 +11,63 @@ namespace {
 
 constexpr size_t kMostKeys = 5000;
 
+// Checks what the library does not, before it builds a tree: its own hook for that looks at all members of an object
+// again after each.
+template <class Tree>
+class Watch final : public nlohmann::json_sax<Tree> {
+ public:
+  using Text = typename nlohmann::json_sax<Tree>::string_t;
+  Watch(std::string_view origin, bool unique, size_t most_keys)
+      : origin_(origin), unique_(unique), most_keys_(most_keys) {}
+
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(typename Tree::number_integer_t) override { return true; }
+  bool number_unsigned(typename Tree::number_unsigned_t) override { return true; }
+  bool number_float(typename Tree::number_float_t, const Text&) override { return true; }
+  bool string(Text&) override { return true; }
+  bool binary(typename Tree::binary_t&) override { return true; }
+  bool start_object(std::size_t) override { return enter(); }
+  bool start_array(std::size_t) override { return enter(); }
+  bool end_object() override { return leave(); }
+  bool end_array() override { return leave(); }
+  bool key(Text& name) override {
+    if (!unique_) return true;
+    // Of a repeated key the library keeps the last value, silently.
+    check(levels_.back().insert(name).second, "json", "'", origin_, "': the key ", Tree(name).dump(),
+          " stands twice in one object");
+    check(levels_.back().size() <= most_keys_, "json", "'", origin_, "': an object has more than ", most_keys_,
+          " keys");
+    return true;
+  }
+  bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception&) override {
+    return false;  // the library says it again
+  }
+
+ private:
+  std::string_view origin_;
+  bool unique_;
+  size_t most_keys_;
+  std::vector<std::set<std::string>> levels_;  // the keys so far of the objects around
+
+  bool enter() {
+    levels_.emplace_back();
+    // The library parses without recursion, but destroys and visits trees recursively.
+    check(levels_.size() <= 257, "json", "'", origin_, "': nested deeper than 256");
+    return true;
+  }
+  bool leave() {
+    levels_.pop_back();
+    return true;
+  }
+};
+
 template <class Tree>
 Tree parse(std::string_view text, std::string_view origin, bool unique, size_t most_keys) {
   try {
-    std::vector<std::set<std::string>> objects;  // the keys so far of the objects around
-    const auto watch = [&](int depth, typename Tree::parse_event_t event, Tree& parsed) {
-      using Event = typename Tree::parse_event_t;
-      // The library parses without recursion, but destroys and visits trees recursively.
-      check(depth <= 256, "json", "'", origin, "': nested deeper than 256");
-      if (!unique) return true;
-      // It keeps the last value of a repeated key, silently.
-      if (event == Event::object_start) objects.emplace_back();
-      if (event == Event::object_end) objects.pop_back();
-      if (event == Event::key) {
-        check(objects.back().insert(parsed.template get<std::string>()).second, "json", "'", origin, "': the key ",
-              parsed.dump(), " stands twice in one object");
-        check(objects.back().size() <= most_keys, "json", "'", origin, "': an object has more than ", most_keys,
-              " keys");
-      }
-      return true;
-    };
-    return Tree::parse(text, watch);
+    Watch<Tree> watch(origin, unique, most_keys);
+    Tree::sax_parse(text, &watch);
+    return Tree::parse(text);
   } catch (const nlohmann::json::exception& error) {
     const std::string_view what = error.what();  // "[json.exception.parse_error.101] parse error at line 1, ..."
     fail("json", "'", origin, "': is not JSON: ", what.substr(std::min(what.size(), what.find("] ") + 2)));

@@ -69,7 +69,7 @@ Corpus::Corpus(const std::vector<std::string>& patterns, CorpusOptions options) 
   for (const auto& pattern : patterns) {
     check_usage(pattern != "-", "corpus", "standard input cannot be read twice, and a corpus is; name files, not '-'");
     for (const auto& path : glob(pattern)) {
-      open_plain(path);  // says why when it is not readable, before anything long begins
+      open_plain(path);       // says why when it is not readable, before anything long begins
       std::error_code error;  // of a file without a name, as standard input is kept
       const Path canonical = std::filesystem::weakly_canonical(path, error);
       const auto [entry, fresh] = named_by.emplace(error ? path : canonical, pattern);

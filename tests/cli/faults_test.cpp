@@ -194,8 +194,8 @@ TEST_F(Faults, ResultSaysThatARunFailed) {
 
 TEST_F(Faults, SignalsAreHeardWhilePlanning) {
   const std::string out = *scratch_ / "planning";
-  kit::Process process({"train", *recipe_, "--out", out, "--set", "model.num_hidden_layers=3000"});
-  for (int i = 0; i < 200 && !fs::exists(out + "/.lock"); ++i) ::usleep(10000);
+  kit::Process process({"train", *recipe_, "--out", out, "--set", "model.num_hidden_layers=10000"});
+  for (int i = 0; i < 3000 && !fs::exists(out + "/.lock"); ++i) ::usleep(10000);
   ::usleep(300000);
   process.send(SIGTERM);
   const auto start = std::chrono::steady_clock::now();
