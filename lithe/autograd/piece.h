@@ -39,9 +39,9 @@ class Piece {
 Var from_outside(const Var& x);
 
 using PieceFunction = std::function<std::vector<Var>(const std::vector<Var>&)>;
-/// f(inputs), keeping only the inputs and what f reads from outside: backward runs f again (activation checkpointing). f
-/// must be a pure function of its inputs, of what it takes from_outside() and of parameters; random numbers are, being
-/// keyed. It gives equally many results each time.
+/// f(inputs), keeping only the inputs and what f reads from outside: backward runs f again (activation checkpointing).
+/// f must be a pure function of its inputs, of what it takes from_outside() and of parameters; random numbers are,
+/// being keyed. It gives equally many results each time.
 std::vector<Var> recompute(const PieceFunction& f, const std::vector<Var>& inputs);
 
 }  // namespace lithe

@@ -21,8 +21,8 @@ class Backbone final : private Layers {
   void skip(const std::vector<int64_t>& layers, bool mixers_only);
 
   /// ids i32 [N], or codes i32 [N, token_width] -> the last layer's rows, normed where the wiring ends so. With a state
-  /// the rows continue its sequences; under a tape it must be differentiable. `source`: what cross-attention reads where
-  /// there is no state.
+  /// the rows continue its sequences; under a tape it must be differentiable. `source`: what cross-attention reads
+  /// where there is no state.
   Rows forward(const Tensor& ids, const Sequences& sequences, const Pass& pass, DecodeState* state = nullptr,
                const Rows* source = nullptr) const;
 

@@ -25,9 +25,10 @@ void ModelConfig::fields(Fields& f) {
   f.part("embedding", "embedding", embedding, "tokens to rows");
   f.part("position", "position", position, "what positions add or turn");
   f.part("mixer", "mixer", mixer, "rows to rows across tokens, in every layer unless layer_types says otherwise");
-  f.free("layers", layers,
-         "hybrids: layers under names of your own, which layer_types uses; each may have keys mixer, ffn, norm, residual, "
-         "position, compressor and sub_layers, and has the model's where it does not");
+  f.free(
+      "layers", layers,
+      "hybrids: layers under names of your own, which layer_types uses; each may have keys mixer, ffn, norm, residual, "
+      "position, compressor and sub_layers, and has the model's where it does not");
   f.free("mixers", mixers, "hybrids: short for layers that differ in their mixer alone: {name: mixer}");
   f("layer_types", layer_types, "hybrids: one name of `layers` or `mixers` a layer");
   std::vector<std::string> patterns = layer_pattern_names();

@@ -27,7 +27,8 @@ void DecodeState::reorder(const std::vector<int64_t>& from) {
 
 void DecodeState::check_differentiable() const {
   each([](const Entry& entry, State& state, size_t) {
-    check(state.differentiable(), "state", entry.part, " has no gradient through its state; run whole sequences "
+    check(state.differentiable(), "state", entry.part,
+          " has no gradient through its state; run whole sequences "
           "without one, or without a tape");
   });
 }

@@ -14,8 +14,8 @@ class DecodeState {
  public:
   /// Of one sub-layer: a state for each stage of its residual; none where nothing is kept.
   struct Entry {
-    std::string part;         // "layers.0.mixer"
-    bool of_source = false;   // it keeps what cross-attention reads, whose tokens are the source's
+    std::string part;        // "layers.0.mixer"
+    bool of_source = false;  // it keeps what cross-attention reads, whose tokens are the source's
     std::vector<std::unique_ptr<State>> stages;
   };
   using Entries = std::vector<std::vector<Entry>>;  // [layer][sub-layer]

@@ -7,9 +7,8 @@
 namespace lithe {
 namespace {
 
-const std::map<std::string, SubLayerConfig::Kind> kKinds{{"mixer", SubLayerConfig::Kind::mixer},
-                                                         {"cross", SubLayerConfig::Kind::cross},
-                                                         {"ffn", SubLayerConfig::Kind::ffn}};
+const std::map<std::string, SubLayerConfig::Kind> kKinds{
+    {"mixer", SubLayerConfig::Kind::mixer}, {"cross", SubLayerConfig::Kind::cross}, {"ffn", SubLayerConfig::Kind::ffn}};
 
 // The keys of a layer.
 struct Section {
@@ -38,8 +37,9 @@ struct Item {
       case SubLayerConfig::Kind::mixer: out.part = layer.mixer; break;
       case SubLayerConfig::Kind::ffn: out.part = layer.ffn; break;
       case SubLayerConfig::Kind::cross:
-        out.part = is_empty(defaults.cross) ? layer.mixer
-                                            : read_part(defaults.cross, "cross_attention", "mixer", "model", {"attention", {}});
+        out.part = is_empty(defaults.cross)
+                       ? layer.mixer
+                       : read_part(defaults.cross, "cross_attention", "mixer", "model", {"attention", {}});
     }
     return out;
   }
@@ -106,7 +106,8 @@ const PartChoice* LayerConfig::mixer() const {
 LayerConfig read_layer(const Node& node, const std::string& where, const LayerDefaults& defaults) {
   Section section{defaults.mixer, defaults.ffn, defaults.norm, defaults.residual, {}, {}, {}};
   if (!is_empty(node)) read_fields(node, where, [&](Fields& f) { section.fields(f); });
-  LayerConfig out{.sub_layers = {}, .norm = section.norm, .residual = section.residual, .position = {}, .compressor = {}};
+  LayerConfig out{
+      .sub_layers = {}, .norm = section.norm, .residual = section.residual, .position = {}, .compressor = {}};
   if (!is_empty(section.position)) out.position = read_part(section.position, "position", "position", where, {});
   if (!is_empty(section.compressor))
     out.compressor = read_part(section.compressor, "compressor", "compressor", where, {});

@@ -29,13 +29,13 @@ struct LayerConfig {
 /// What a layer has where its section does not say otherwise.
 struct LayerDefaults {
   PartChoice mixer, ffn, norm, residual;
-  Node cross;                     // a mixer, or empty: each layer's own in its cross form
-  bool encoder_decoder = false;   // sub-layers are mixer, cross, ffn; otherwise mixer, ffn
+  Node cross;                    // a mixer, or empty: each layer's own in its cross form
+  bool encoder_decoder = false;  // sub-layers are mixer, cross, ffn; otherwise mixer, ffn
 };
 
-/// The layer that `node` describes, a section with keys mixer, ffn, norm, residual, position, compressor and sub_layers;
-/// null: all as by default. `where` is the section that errors name. `sub_layers` lists what the layer runs in order:
-/// mixer, ffn or cross for the layer's own, or {ffn: part, scale: 0.5}.
+/// The layer that `node` describes, a section with keys mixer, ffn, norm, residual, position, compressor and
+/// sub_layers; null: all as by default. `where` is the section that errors name. `sub_layers` lists what the layer runs
+/// in order: mixer, ffn or cross for the layer's own, or {ffn: part, scale: 0.5}.
 LayerConfig read_layer(const Node& node, const std::string& where, const LayerDefaults& defaults);
 
 /// The part that stands under `name` in `section`, its options read.

@@ -1,5 +1,5 @@
-// The reference sequence of a backbone: it runs through the same layers as the text and gives the sub-layers that ask for
-// it what they read there.
+// The reference sequence of a backbone: it runs through the same layers as the text and gives the sub-layers that ask
+// for it what they read there.
 #include "lithe/model/backbone.h"
 
 namespace lithe {
@@ -24,9 +24,10 @@ void Backbone::set_up_reference() {
       reference_readers_.push_back(int64_t(i));
     }
   if (!reference_) return;
-  check_usage(!reads_source_before, "model", layers_[size_t(reference_readers_.back())].name,
-              ": the reference sequence that this layer reads has no source for the cross-attention of the layers below; "
-              "give the decoder another mixer");
+  check_usage(
+      !reads_source_before, "model", layers_[size_t(reference_readers_.back())].name,
+      ": the reference sequence that this layer reads has no source for the cross-attention of the layers below; "
+      "give the decoder another mixer");
   const MemoryScope memory(MemoryClass::weights);
   reference_start_ = reference_start(config_.max_position_embeddings);
 }
@@ -53,7 +54,8 @@ Tensor Backbone::reference_start(int64_t rows) const {
   return ids;
 }
 
-// What each layer's sub-layer reads of the reference sequence's first `count` rows; undefined for layers that do not ask.
+// What each layer's sub-layer reads of the reference sequence's first `count` rows; undefined for layers that do not
+// ask.
 std::vector<Var> Backbone::reference_rows(int64_t count) const {
   const kernels::PartScope part(kReference, true);
   const Tensor start = count <= reference_start_.dim(0) ? reference_start_.slice(0, count) : reference_start(count);

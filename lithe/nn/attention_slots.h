@@ -62,8 +62,8 @@ class Heads : public Part {
   struct KeyValue {
     Var k, v;  // [S, kv_heads*head_dim], [S, kv_heads*value_dim]; may be one Var
   };
-  /// What heads are made of: rows [N, D], and each token's own embedding, wired as x is (x where these heads do not read
-  /// it).
+  /// What heads are made of: rows [N, D], and each token's own embedding, wired as x is (x where these heads do not
+  /// read it).
   struct Input {
     Var x, embedded;
   };

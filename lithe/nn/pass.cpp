@@ -22,6 +22,8 @@ void Pass::add_loss(const std::string& name, const Var& loss) const {
   sum = sum.defined() ? add(sum, loss) : loss;
 }
 
+void Pass::put(Tap::Kind kind, const Var& x) const { notes_->taps[{kind, layer_}] = reshape(x, x.shape()); }
+
 Var Pass::get(Tap tap) const {
   for (const auto& notes : {notes_, around_}) {
     if (!notes) continue;

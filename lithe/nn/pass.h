@@ -54,14 +54,15 @@ class Pass {
   void want(Tap::Kind kind) { shared_->every.insert(kind); }  // of every layer
   bool wants(Tap tap) const { return shared_->every.count(tap.kind) || shared_->wanted.count(tap); }
   bool wants(Tap::Kind kind) const { return wants({kind, layer_}); }  // of the layer that runs
-  void put(Tap::Kind kind, Var x) const { notes_->taps[{kind, layer_}] = std::move(x); }
+  /// What reads the tap has its gradient gathered apart, so that it adds up alike where layers are recomputed.
+  void put(Tap::Kind kind, const Var& x) const;
   /// Undefined when nobody put it.
   Var get(Tap tap) const;
 
   /// The embedded rows, as they enter the stack. Only where some sub-layer reads_embedding().
   Var embedded() const;
-  /// What the mixer of the layer that runs would read of its reference sequence (SubLayer::reference): [R, D]; undefined
-  /// in the reference's own pass.
+  /// What the mixer of the layer that runs would read of its reference sequence (SubLayer::reference): [R, D];
+  /// undefined in the reference's own pass.
   Var reference() const;
   /// The encoder's rows that cross-attention reads; none without an encoder, and while a state keeps what it needs.
   std::optional<Rows> source() const;

@@ -27,10 +27,10 @@ void Registry::refuse_cross_without(bool cross, const PartInfo& info, const char
 }
 
 void Registry::refuse_direction_without(bool causal, const PartInfo& info, const char* slot, const std::string& name) {
-  check_usage(causal ? info.causal : info.bidirectional, "model", "slot ", slot, ": part '", name, "' has no ",
-              causal ? "causal" : "bidirectional",
-              " form, which this architecture needs; choose another, or model.architecture: ",
-              causal ? "encoder" : "decoder");
+  check_usage(
+      causal ? info.causal : info.bidirectional, "model", "slot ", slot, ": part '", name, "' has no ",
+      causal ? "causal" : "bidirectional",
+      " form, which this architecture needs; choose another, or model.architecture: ", causal ? "encoder" : "decoder");
 }
 
 const Registry::Entry& Registry::get(const std::string& slot, const std::string& name, const Mark& where) const {

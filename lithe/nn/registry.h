@@ -17,7 +17,8 @@ struct PartInfo {
   bool per_token = false;                    // mixers: a row depends on no other
   int64_t token_width = 1;                   // embeddings: Args::token_width that the default options want
   int64_t payload_below = 0;                 // embeddings of codes: bound on the payload's ints; 0: any 32 bits
-  std::vector<std::string> samples = {};     // options, as in recipes, that the conformance suite runs on beside the defaults
+  std::vector<std::string> samples =
+      {};  // options, as in recipes, that the conformance suite runs on beside the defaults
 };
 
 class Registry {
@@ -56,10 +57,8 @@ class Registry {
     e.make = [read, name, info = e.info](const Scope& scope, const Node& options,
                                          const void* given) -> std::unique_ptr<Part> {
       const auto& args = *static_cast<const typename Interface::Args*>(given);
-      if constexpr (requires { args.cross; })
-        refuse_cross_without(args.cross, info, Interface::slot, name);
-      if constexpr (requires { args.causal; })
-        refuse_direction_without(args.causal, info, Interface::slot, name);
+      if constexpr (requires { args.cross; }) refuse_cross_without(args.cross, info, Interface::slot, name);
+      if constexpr (requires { args.causal; }) refuse_direction_without(args.causal, info, Interface::slot, name);
       return std::make_unique<P>(scope, read(options, scope.path()), args);
     };
     insert(std::move(e));

@@ -25,9 +25,8 @@ MixerMaps softmax_maps(const Tensor& products, const AttendOptions& o) {
   pairs.segments = {{.query_rows = tokens, .key_rows = tokens}};
   pairs.heads = o.heads, pairs.mask = o.mask, pairs.head_masks = o.head_masks, pairs.tiles = o.tiles;
   if (o.bias.table.defined()) pairs.bias = o.bias.table.value(), pairs.bias_first = o.bias.first;
-  const MixerMaps maps{.heads = o.heads,
-                       .weights = zeros(products.shape(), DType::f32),
-                       .logits = empty(products.shape(), DType::f32)};
+  const MixerMaps maps{
+      .heads = o.heads, .weights = zeros(products.shape(), DType::f32), .logits = empty(products.shape(), DType::f32)};
   constexpr double kHidden = -std::numeric_limits<double>::infinity();
   std::vector<double> row(static_cast<size_t>(tokens));
   for (int64_t n = 0; n < o.heads * tokens; ++n) {
@@ -44,8 +43,7 @@ MixerMaps softmax_maps(const Tensor& products, const AttendOptions& o) {
     }
     if (most == kHidden) continue;
     for (const double logit : row) sum += std::exp(logit - most);
-    for (int64_t j = 0; j < tokens; ++j)
-      set_value(maps.weights, n * tokens + j, std::exp(row[size_t(j)] - most) / sum);
+    for (int64_t j = 0; j < tokens; ++j) set_value(maps.weights, n * tokens + j, std::exp(row[size_t(j)] - most) / sum);
   }
   return maps;
 }

@@ -12,8 +12,8 @@ namespace lithe {
 
 class Position;
 
-/// A sequence that runs through the model beside the text with the same weights, for sub-layers that read it in place of
-/// x (spec decon.rndembqk, decon.fixedseqqk). One serves all layers.
+/// A sequence that runs through the model beside the text with the same weights, for sub-layers that read it in place
+/// of x (spec decon.rndembqk, decon.fixedseqqk). One serves all layers.
 struct Reference {
   std::vector<int64_t> ids;  // its tokens; empty: rows of normal noise, or tokens drawn by `seed`
   double std = 0.02;         // of the noise

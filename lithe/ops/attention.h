@@ -19,7 +19,7 @@ struct AttendOptions {
   int64_t heads = 1, kv_heads = 1;
   double scale = 0;  // 0: 1/sqrt(head_dim)
   kernels::AttentionMask mask;
-  std::vector<kernels::AttentionMask> head_masks = {};        // of each query head, in place of `mask`
+  std::vector<kernels::AttentionMask> head_masks = {};       // of each query head, in place of `mask`
   std::shared_ptr<const kernels::TileMask> tiles = nullptr;  // which tiles meet, beside the mask
   LogitBias bias = {};
 };

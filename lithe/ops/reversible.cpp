@@ -74,21 +74,20 @@ Streams reversible(const std::vector<ReversibleStep>& steps, Streams x, Results*
     for (const Var& y : of) outs.push_back(y.value());
   }
   Back end{outs[0], outs[1], {}, {}};
-  const std::vector<Var> y = record_many(
-      "reversible", refs, outs,
-      [steps, outside, counts, end, stream_refs = std::pair(refs[0], refs[1])](const std::vector<Tensor>& dys,
-                                                                               Grads& g) mutable {
-        Back at = std::move(end);
-        at.dother = dys[0], at.dread = dys[1];
-        auto last = dys.end();
-        for (size_t i = steps.size(); i-- > 0;) {
-          const auto first = last - int64_t(counts[i]);
-          at = undo(steps[i], std::move(at), {first, last}, outside, g);
-          last = first;
-        }
-        if (at.dother.defined()) g.give(stream_refs.first, at.dother);
-        if (at.dread.defined()) g.give(stream_refs.second, at.dread);
-      });
+  const std::vector<Var> y = record_many("reversible", refs, outs,
+                                         [steps, outside, counts, end, stream_refs = std::pair(refs[0], refs[1])](
+                                             const std::vector<Tensor>& dys, Grads& g) mutable {
+                                           Back at = std::move(end);
+                                           at.dother = dys[0], at.dread = dys[1];
+                                           auto last = dys.end();
+                                           for (size_t i = steps.size(); i-- > 0;) {
+                                             const auto first = last - int64_t(counts[i]);
+                                             at = undo(steps[i], std::move(at), {first, last}, outside, g);
+                                             last = first;
+                                           }
+                                           if (at.dother.defined()) g.give(stream_refs.first, at.dother);
+                                           if (at.dread.defined()) g.give(stream_refs.second, at.dread);
+                                         });
   if (others) {
     others->clear();
     auto next = y.begin() + 2;

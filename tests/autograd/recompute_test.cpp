@@ -21,8 +21,7 @@ struct Result {
   Tensor y;
   std::vector<Tensor> gradients;
 };
-Result run(const Function& f, const std::vector<Var>& inputs,
-           const std::vector<Var>& parameters, bool again) {
+Result run(const Function& f, const std::vector<Var>& inputs, const std::vector<Var>& parameters, bool again) {
   for (const Var& x : inputs)
     if (x.ref()) x.ref()->grad = Tensor();
   for (const Var& p : parameters) p.ref()->grad = Tensor();
@@ -161,8 +160,8 @@ TEST(Recompute, ASecondPassMustReadWhatTheFirstDid) {
   const Var x = Var::leaf(kit::normal({2, 2}, DType::f64, 1)), y = Var::leaf(kit::normal({2, 2}, DType::f64, 2));
   int calls = 0;
   Tape tape;
-  const Var made = recomputed(
-      [&](const std::vector<Var>& in) { return calls++ ? mul(in[0], from_outside(y)) : in[0]; }, {x});
+  const Var made =
+      recomputed([&](const std::vector<Var>& in) { return calls++ ? mul(in[0], from_outside(y)) : in[0]; }, {x});
   EXPECT_THROW(tape.backward(sum(made)), Error);
 }
 

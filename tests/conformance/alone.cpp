@@ -53,15 +53,15 @@ const std::map<std::string, Maker>& makers() {
       {"embedding",
        [](Alone& a, const PartCase& part_case, int64_t d) {
          const PartInfo& info = part_case.info();
-         auto part =
-             make<Embedding>(a, choice(part_case.name, part_case.options), {.vocab_size = 7, .hidden_size = d, .token_width = info.token_width});
+         auto part = make<Embedding>(a, choice(part_case.name, part_case.options),
+                                     {.vocab_size = 7, .hidden_size = d, .token_width = info.token_width});
          const Tensor ids = info.token_width == 1 ? kit::ids_of({3, 0, 3, 6, 1}) : kit::random_codes(5, info, 1);
          a.run = [part, ids](const std::vector<Var>&) { return std::vector<Var>{part->forward(ids)}; };
        }},
       {"position",
        [](Alone& a, const PartCase& part_case, int64_t d) {
-         auto part = make<Position>(
-             a, choice(part_case.name, part_case.options), {.hidden_size = d, .max_position_embeddings = 6, .num_attention_heads = 2});
+         auto part = make<Position>(a, choice(part_case.name, part_case.options),
+                                    {.hidden_size = d, .max_position_embeddings = 6, .num_attention_heads = 2});
          part->check_head_dim(d);
          a.inputs = {input(9, d, 1), input(9, 2 * d, 2)};
          a.run = [part, d](const std::vector<Var>& in) {
@@ -93,17 +93,19 @@ const std::map<std::string, Maker>& makers() {
          auto norm = make<Norm>(a, choice("layer"), {.hidden_size = d}, "norm");
          auto dropout = std::make_shared<Dropout>();
          a.kept.push_back(dropout);
-         auto part =
-             make<Residual>(a, choice(part_case.name, part_case.options), {.hidden_size = d, .norm = norm.get(), .dropout = dropout.get()});
+         auto part = make<Residual>(a, choice(part_case.name, part_case.options),
+                                    {.hidden_size = d, .norm = norm.get(), .dropout = dropout.get()});
          a.inputs = {input(6, d, 1), input(d, d, 2)};
          a.run = [part](const std::vector<Var>& in) {
-           return std::vector<Var>{part->forward(
-               in[0], [w = in[1]](const Var& x, int64_t) { return activate(kernels::Activation::silu, linear(x, w)); })};
+           return std::vector<Var>{part->forward(in[0], [w = in[1]](const Var& x, int64_t) {
+             return activate(kernels::Activation::silu, linear(x, w));
+           })};
          };
        }},
       {"compressor",
        [](Alone& a, const PartCase& part_case, int64_t d) {
-         auto part = make<Compressor>(a, choice(part_case.name, part_case.options), {.hidden_size = d, .causal = false});
+         auto part =
+             make<Compressor>(a, choice(part_case.name, part_case.options), {.hidden_size = d, .causal = false});
          a.inputs = {input(9, d, 1)};
          a.run = [part](const std::vector<Var>& in) {
            const Pass pass;
@@ -112,7 +114,8 @@ const std::map<std::string, Maker>& makers() {
        }},
       {"stack",
        [](Alone& a, const PartCase& part_case, int64_t d) {
-         auto part = make<Stack>(a, choice(part_case.name, part_case.options), {.hidden_size = d, .num_hidden_layers = 2, .compute = DType::f64});
+         auto part = make<Stack>(a, choice(part_case.name, part_case.options),
+                                 {.hidden_size = d, .num_hidden_layers = 2, .compute = DType::f64});
          auto layers = std::make_shared<TwoLayers>();
          a.kept.push_back(layers);
          const int64_t width = part->layer_width(d);
@@ -124,7 +127,8 @@ const std::map<std::string, Maker>& makers() {
          };
        }},
       {"head", [](Alone& a, const PartCase& part_case, int64_t d) {
-         auto part = make<Head>(a, choice(part_case.name, part_case.options), {.vocab_size = 7, .hidden_size = d, .num_labels = 3});
+         auto part = make<Head>(a, choice(part_case.name, part_case.options),
+                                {.vocab_size = 7, .hidden_size = d, .num_labels = 3});
          a.inputs = {input(9, d, 1)};
          const Tensor labels = kit::labels_for(part->count(nine_rows()), kit::ids_of({0, 6, -1, 3, 3, 2, 5, -1, 1}));
          a.run = [part, labels](const std::vector<Var>& in) {
@@ -167,8 +171,7 @@ bool mixes_tokens(const std::string& slot) {
   return slot == "mixer" || slot == "heads" || slot == "field" || slot == "output";
 }
 
-std::unique_ptr<AloneMixer> build_mixer(const PartCase& part, Sight sight, DType dtype,
-                                        DType compute) {
+std::unique_ptr<AloneMixer> build_mixer(const PartCase& part, Sight sight, DType dtype, DType compute) {
   return at_first_width(part, [&](int64_t width) {
     auto out = std::make_unique<AloneMixer>(dtype, compute);
     out->width = width;

@@ -10,8 +10,8 @@ namespace lithe::conformance {
 /// (PartInfo::samples).
 struct PartCase {
   std::string slot, name, model;
-  bool cross = false;           // the model is an encoder_decoder, and the part also (or only) in its cross-attention
-  std::string options = "{}";   // YAML
+  bool cross = false;          // the model is an encoder_decoder, and the part also (or only) in its cross-attention
+  std::string options = "{}";  // YAML
   const PartInfo& info() const { return Registry::instance().get(slot, name, {}).info; }
 };
 PartCase placed(PartCase part, const std::string& model, bool cross = false);
@@ -57,7 +57,7 @@ struct AloneMixer {
   int64_t width = 0;
 };
 bool mixes_tokens(const std::string& slot);
-std::unique_ptr<AloneMixer> build_mixer(const PartCase& part, Sight sight,
-                                        DType dtype = DType::f32, DType compute = DType::f32);
+std::unique_ptr<AloneMixer> build_mixer(const PartCase& part, Sight sight, DType dtype = DType::f32,
+                                        DType compute = DType::f32);
 
 }  // namespace lithe::conformance

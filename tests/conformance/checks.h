@@ -34,13 +34,13 @@ std::string check_decoding(const PartCase& c, DType compute);
 std::string check_decoding_together(const PartCase& c, DType compute);
 /// Continuations of reordered and repeated sequences.
 std::string check_reordering(const PartCase& c);
-/// Forgetting the last tokens and feeding them again gives the same bits; feeding others gives those others' rows. States
-/// that promise truncates() can.
+/// Forgetting the last tokens and feeding them again gives the same bits; feeding others gives those others' rows.
+/// States that promise truncates() can.
 std::string check_truncation(const PartCase& c);
 /// states.cpp: saved and restored into a new state, decoding goes on with the same bits.
 std::string check_saved_states(const PartCase& c);
-/// Rows that continue a state under a tape have the rows of decoding, and gradients that agree with differences while what
-/// is kept stays constant; or the state is refused.
+/// Rows that continue a state under a tape have the rows of decoding, and gradients that agree with differences while
+/// what is kept stays constant; or the state is refused.
 std::string check_states_on_tape(const PartCase& c);
 /// A mixer alone: skip() leaves the state that forward() leaves, to the bit.
 std::string check_skipping(const PartCase& part);

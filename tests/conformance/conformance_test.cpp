@@ -61,9 +61,7 @@ class BidirectionalPart : public testing::TestWithParam<PartCase> {};
 INSTANTIATE_TEST_SUITE_P(Conformance, BidirectionalPart, testing::ValuesIn(bidirectional_parts()), name_of);
 
 TEST_P(BidirectionalPart, SeesWhatFollows) { EXPECT_EQ(check_bidirectional(GetParam()), ""); }
-TEST_P(BidirectionalPart, GradientsAgreeWithDifferences) {
-  EXPECT_EQ(check_gradients_alone(GetParam(), false), "");
-}
+TEST_P(BidirectionalPart, GradientsAgreeWithDifferences) { EXPECT_EQ(check_gradients_alone(GetParam(), false), ""); }
 
 // ---- every part that has a cross form, and every one that might
 
@@ -77,16 +75,10 @@ class CrossPart : public testing::TestWithParam<PartCase> {};
 INSTANTIATE_TEST_SUITE_P(Conformance, CrossPart, testing::ValuesIn(cross_parts()), name_of);
 
 // oracle: mixer.cross
-TEST_P(CrossPart, GradientsAgreeWithDifferences) {
-  EXPECT_EQ(check_cross_gradients(GetParam()), "");
-}
-TEST_P(CrossPart, EveryRowSeesItsWholeSourceAndNothingElse) {
-  EXPECT_EQ(check_cross_sight(GetParam()), "");
-}
+TEST_P(CrossPart, GradientsAgreeWithDifferences) { EXPECT_EQ(check_cross_gradients(GetParam()), ""); }
+TEST_P(CrossPart, EveryRowSeesItsWholeSourceAndNothingElse) { EXPECT_EQ(check_cross_sight(GetParam()), ""); }
 TEST_P(CrossPart, TheSourcesOrderDoesNotMatter) { EXPECT_EQ(check_cross_order(GetParam()), ""); }
-TEST_P(CrossPart, ReadingOneRowOrOneselfIsSimple) {
-  EXPECT_EQ(check_cross_identities(GetParam()), "");
-}
+TEST_P(CrossPart, ReadingOneRowOrOneselfIsSimple) { EXPECT_EQ(check_cross_identities(GetParam()), ""); }
 TEST_P(CrossPart, TheStateGivesTheWholesRows) { EXPECT_EQ(check_cross_state(GetParam()), ""); }
 
 // ---- every part in every small model that it takes; those with a cross form also in encoder-decoders

@@ -177,7 +177,8 @@ std::string check_options(const PartCase& part) {
   if (entry.info.summary.empty()) return "no summary";
   const Node defaults = entry.resolve(Node(), part.name);
   if (to_yaml(entry.resolve(defaults, part.name)) != to_yaml(defaults))
-    return cat("the defaults resolve to others:\n", to_yaml(defaults), "\n", to_yaml(entry.resolve(defaults, part.name)));
+    return cat("the defaults resolve to others:\n", to_yaml(defaults), "\n",
+               to_yaml(entry.resolve(defaults, part.name)));
   entry.resolve(parse_yaml(part.options, "samples"), part.name);
   for (const FieldDoc& field : entry.describe()) {
     if (field.help.empty()) return field.path + " has no help";

@@ -58,10 +58,12 @@ std::string check_saved_states(const PartCase& c) {
     const auto state = begun(*model, s);
     const NamedTensors kept = copies(state->save());
     const auto again = restored(*model, kept);
-    if (const std::string why = difference(kept, again->save()); !why.empty()) return cat(compute, " saved again: ", why);
+    if (const std::string why = difference(kept, again->save()); !why.empty())
+      return cat(compute, " saved again: ", why);
     if (state->bytes() != again->bytes()) return cat("bytes ", state->bytes(), ", restored ", again->bytes());
     const Tensor rows = continued(*model, s, *state).x.value(), rows_again = continued(*model, s, *again).x.value();
-    if (const std::string why = kit::bit_difference(rows, rows_again); !why.empty()) return cat(compute, " rows: ", why);
+    if (const std::string why = kit::bit_difference(rows, rows_again); !why.empty())
+      return cat(compute, " rows: ", why);
   }
   return "";
 }

@@ -8,8 +8,18 @@
 namespace lithe::conformance {
 namespace {
 
-enum class Fault { none, sees_next, crosses_sequences, no_state, no_truncation, swaps_on_reorder, more_bytes, grows,
-                   breaks_promise, forgets_when_saved };
+enum class Fault {
+  none,
+  sees_next,
+  crosses_sequences,
+  no_state,
+  no_truncation,
+  swaps_on_reorder,
+  more_bytes,
+  grows,
+  breaks_promise,
+  forgets_when_saved
+};
 
 // The rows that each sequence had last.
 class LastRows final : public State {

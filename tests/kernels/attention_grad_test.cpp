@@ -126,6 +126,25 @@ TEST(AttentionGrad, ReferenceEqualsCentralDifferences) {
   }
 }
 
+// oracle: attn.local_window
+TEST(AttentionGrad, HeadsWithMasksOfTheirOwn) {
+  for (Isa isa : usable_sets()) {
+    const WithIsa limit(isa);
+    for (DType dtype : {DType::f32, DType::bf16})
+      expect_backward_right({.dtype = dtype,
+                             .segments = {{140, 140}, {0, 3}, {17, 100}},
+                             .heads = 4,
+                             .kv_heads = 2,
+                             .head_dim = 20,
+                             .value_dim = 37,
+                             .head_masks = {{.causal = true, .window = 3},
+                                            {.causal = true},
+                                            {.causal = true, .window = 70},
+                                            {.causal = true, .window = 1}}},
+                            dtype, true);
+  }
+}
+
 // oracle: hpc.flash
 TEST(AttentionGrad, EveryInstructionSetEqualsTheReference) {
   for (Isa isa : usable_sets()) {

@@ -44,6 +44,7 @@ struct AttentionCase {
   // Own keys only:
   std::optional<DType> cached;  // their type; none: dtype
   int64_t page_rows = 0;        // 0: one page
+  std::vector<AttentionMask> head_masks = {};
 };
 inline std::ostream& operator<<(std::ostream& out, const AttentionCase& c) {
   out << c.dtype << " heads " << c.heads << "/" << c.kv_heads << " dims " << c.head_dim << "," << c.value_dim
@@ -76,7 +77,7 @@ inline AttentionArgs make_attention(const AttentionCase& c, uint64_t seed = 1) {
   AttentionArgs a;
   a.heads = c.heads, a.kv_heads = c.kv_heads, a.head_dim = c.head_dim, a.value_dim = c.value_dim;
   a.scale = c.scale != 0 ? c.scale : 1 / std::sqrt(double(c.head_dim));
-  a.mask = c.mask;
+  a.mask = c.mask, a.head_masks = c.head_masks;
   int64_t queries = 0, keys = 0;
   for (const Lengths& s : c.segments) {
     AttentionSegment segment{queries + 1, s.queries, keys + 1, s.keys, {}, {}};
@@ -155,7 +156,7 @@ struct AttentionBounds {
       for (int64_t head = 0; head < a.heads; ++head) {
         const ref::HeadView<double> x(e, s, head);
         for (int64_t i = 0; i < s.query_rows; ++i) {
-          const ref::Visible keys = ref::visible_keys(s, a.mask, i);
+          const ref::Visible keys = ref::Place{e, &s - e.segments.data(), head}.visible(i);
           double largest = 0;
           for (int64_t j = keys.begin; j < keys.end; ++j) {
             double sum = 0;

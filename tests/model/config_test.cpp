@@ -44,7 +44,7 @@ TEST(ModelConfig, HybridsThatDoNotFitAreRefused) {
   EXPECT_EQ(refused("num_hidden_layers: 3, " + mixers + "layer_types: [wide, narrow]"),
             "model: layer_types has 2 names, num_hidden_layers is 3; give one name a layer");
   EXPECT_EQ(refused("num_hidden_layers: 2, " + mixers + "layer_types: [wide, narow]"),
-            "recipe: layer_types names 'narow', which model.mixers does not define; did you mean 'narrow'?");
+            "recipe: layer_types names 'narow', which model.layers does not define; did you mean 'narrow'?");
   EXPECT_EQ(refused("num_hidden_layers: 2, " + mixers + "layer_types: [wide, wide]"),
             "model: mixers defines 'narrow', which layer_types does not use; remove it, name it there, or give "
             "layer_pattern");
@@ -52,8 +52,8 @@ TEST(ModelConfig, HybridsThatDoNotFitAreRefused) {
             "model: mixers defines 'wide', which layer_types does not use; remove it, name it there, or give "
             "layer_pattern");
   EXPECT_EQ(refused("num_hidden_layers: 2, layer_pattern: hybrid"),
-            "recipe: layer_pattern hybrid names 'replaced', which model.mixers does not define; define it like "
-            "model.mixers: {replaced: {type: attention}}");
+            "recipe: layer_pattern hybrid names 'replaced', which model.layers does not define; define it like "
+            "model.layers: {replaced: {mixer: {type: attention}}}");
   EXPECT_EQ(refused("num_hidden_layers: 2, mixers: {standard: attention, replaced: attention, third: attention}, "
                     "layer_pattern: hybrid"),
             "model: mixers defines 'third', which layer_pattern hybrid does not use; it reads standard and replaced: "

@@ -18,8 +18,9 @@ std::vector<ReversibleStep> layers(const std::vector<Var>& weights, const Var& c
     out.push_back([w = weights[i], c, i, p](const Var& x) {
       const Var ones = kit::normal({D}, x.dtype(), 1, 0, 1),
                 normed = normalise(kernels::NormKind::rms, x, ones, {}, 1e-5);
-      return std::vector<Var>{add(dropout(activate(kernels::Activation::silu, linear(normed, w)), p, {.seed = 7, .step = i}),
-                                  mul(x, from_outside(c)), 1, 0.1)};
+      return std::vector<Var>{
+          add(dropout(activate(kernels::Activation::silu, linear(normed, w)), p, {.seed = 7, .step = i}),
+              mul(x, from_outside(c)), 1, 0.1)};
     });
   return out;
 }

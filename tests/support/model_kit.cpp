@@ -184,8 +184,9 @@ Var loss(const Model& model, const Batch& batch, const Tensor& labels, double sm
   const Pass pass;
   const Var rows = run(model, batch, pass);
   return Model::with_losses(
-      model.loss_of(rows, {},
-                    {.sequences = batch.sequences, .labels = labels, .smoothing = smoothing, .scale = scale, .sums = sums}),
+      model.loss_of(
+          rows, {},
+          {.sequences = batch.sequences, .labels = labels, .smoothing = smoothing, .scale = scale, .sums = sums}),
       pass);
 }
 

@@ -33,15 +33,14 @@ TEST_P(RandomRecipe, PlannedPeakEqualsMeasuredPeak) {
                                 ", num_attention_heads: ", heads, "}");
   const std::string residual = draw.of<std::string>({"pre", "post", "res_post", "rk2"}),
                     stack = residual == "post" ? "plain" : draw.of<std::string>({"plain", "plain", "reversible"});
-  const std::string model =
-      cat("{vocab_size: ", 257 + draw.below(3), ", hidden_size: ", width, ", num_hidden_layers: ", draw.below(4),
-          ", position: ", draw.of<std::string>({"rotary", "sinusoidal", "learned", "none"}),
-          ", mixer: ", draw.of<std::string>({attention, attention, attention, other, "mlp", "linear"}),
-          ", ffn: {type: ", draw.of<std::string>({"relu", "gelu", "swiglu"}),
-          ", intermediate_size: ", 5 + draw.below(60), "}, norm: ", draw.of<std::string>({"rms", "layer"}),
-          ", residual: ", residual, ", stack: ", stack,
-          ", tie_word_embeddings: ", draw.of<std::string>({"true", "false"}),
-          ", hidden_dropout: ", draw.of<std::string>({"0", "0.2"}), "}");
+  const std::string model = cat(
+      "{vocab_size: ", 257 + draw.below(3), ", hidden_size: ", width, ", num_hidden_layers: ", draw.below(4),
+      ", position: ", draw.of<std::string>({"rotary", "sinusoidal", "learned", "none"}),
+      ", mixer: ", draw.of<std::string>({attention, attention, attention, other, "mlp", "linear"}),
+      ", ffn: {type: ", draw.of<std::string>({"relu", "gelu", "swiglu"}), ", intermediate_size: ", 5 + draw.below(60),
+      "}, norm: ", draw.of<std::string>({"rms", "layer"}), ", residual: ", residual, ", stack: ", stack,
+      ", tie_word_embeddings: ", draw.of<std::string>({"true", "false"}),
+      ", hidden_dropout: ", draw.of<std::string>({"0", "0.2"}), "}");
   const int64_t length = draw.of<int64_t>({8, 17, 32, 64}), parts = draw.of<int64_t>({1, 2, 3}),
                 micro = length + draw.below(3 * length);
   const std::string data = cat("{sequence_length: ", length, ", documents: ", draw.of<std::string>({"file", "line"}),
@@ -83,8 +82,8 @@ TEST(Plan, CountsParametersAndLeavesTheLedgerEmpty) {
 TEST(Plan, ReversibleLayersCostOneMoreForwardPassAndNoMoreActivations) {
   const kit::TrainKit kit;
   const auto plan = [&](const std::string& stack, int64_t layers) {
-    const TrainRun run = kit.run(cat("{stack: ", stack, ", num_hidden_layers: ", layers, "}"),
-                                 "{sequence_length: 16}", "{max_steps: 1, batch_tokens: 512}");
+    const TrainRun run = kit.run(cat("{stack: ", stack, ", num_hidden_layers: ", layers, "}"), "{sequence_length: 16}",
+                                 "{max_steps: 1, batch_tokens: 512}");
     ModelConfig model = run.recipe.model;
     model.vocab_size = 300, model.max_position_embeddings = 16;
     return plan_training(model, run.recipe.train, {.sequence_length = 16}, false);

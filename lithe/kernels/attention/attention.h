@@ -81,7 +81,8 @@ struct AttentionArgs {
   AttentionMask mask;
   std::vector<AttentionMask> head_masks;  // AttentionPattern::heads
   std::shared_ptr<const TileMask> tiles;
-  Tensor bias;  // f32 (f64 for f64) [W, heads], optional: row w is added to the scaled logits of pairs whose query stands
+  Tensor
+      bias;  // f32 (f64 for f64) [W, heads], optional: row w is added to the scaled logits of pairs whose query stands
   int64_t bias_first = 0;  // bias_first + w after the key; distances beyond the table have its first or last row
 };
 Cost cost(const AttentionArgs& args);

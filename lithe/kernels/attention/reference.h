@@ -1,8 +1,8 @@
 // The specification of attention and its gradient: scalar, serial, sums in f64 whatever the storage.
-//   l[i,j] = scale q[i] . k[j] + bias[i - j],   p[i,:] = softmax over the visible j of l[i,:],   out[i] = sum_j p[i,j] v[j]
-//   lse[i] = log sum_j exp l[i,j];   a row that sees nothing: out = 0, lse = -inf
-//   dv[j] = sum_i p[i,j] dout[i],   dl[i,j] = p[i,j] (dout[i] . v[j] - sum_j' p[i,j'] dout[i] . v[j'])
-//   dq[i] = scale sum_j dl[i,j] k[j],   dk[j] = scale sum_i dl[i,j] q[i]
+//   l[i,j] = scale q[i] . k[j] + bias[i - j],   p[i,:] = softmax over the visible j of l[i,:],   out[i] = sum_j p[i,j]
+//   v[j] lse[i] = log sum_j exp l[i,j];   a row that sees nothing: out = 0, lse = -inf dv[j] = sum_i p[i,j] dout[i],
+//   dl[i,j] = p[i,j] (dout[i] . v[j] - sum_j' p[i,j'] dout[i] . v[j']) dq[i] = scale sum_j dl[i,j] k[j],   dk[j] =
+//   scale sum_i dl[i,j] q[i]
 #pragma once
 
 #include <algorithm>

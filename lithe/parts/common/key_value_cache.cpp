@@ -154,8 +154,8 @@ void KeyValueCache::reorder(const std::vector<int64_t>& from) {
 void KeyValueCache::truncate(int64_t sequence, int64_t tokens) {
   int64_t& forgotten = forgotten_[size_t(sequence)];
   check(tokens == 0 || forgotten_of(tokens, columns_.reach) >= forgotten, "cache", "the rows before token ", forgotten,
-        " are given back, and the last of ", tokens, " tokens saw ", columns_.reach, "; truncate to 0 and feed the first ",
-        tokens, " again");
+        " are given back, and the last of ", tokens, " tokens saw ", columns_.reach,
+        "; truncate to 0 and feed the first ", tokens, " again");
   lengths_.truncate(sequence, tokens);
   if (tokens == 0) forgotten = 0;
   const auto pages = size_t((tokens - forgotten + kPageTokens - 1) / kPageTokens);

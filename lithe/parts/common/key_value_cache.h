@@ -1,16 +1,16 @@
 // Keys and values of past tokens: the decode state of attention [TB 6.1.7, Fig 6.5].
 #pragma once
 
-#include "lithe/parts/common/continuations.h"
 #include "lithe/nn/slots.h"
+#include "lithe/parts/common/continuations.h"
 
 namespace lithe {
 
 /// Per sequence its keys and its values (one for both where they are the same rows), in pages that are made when
 /// tokens come and freed when they go, so that `capacity` is a limit and no allocation. Sequences that continue the
 /// same tokens share their pages; the one page that both would write is copied by the first that does. Rows of dtype i8
-/// are rounded to 8 bits, with a scale for each of the `heads` of a row. With a `reach`, pages go back that no later query
-/// sees.
+/// are rounded to 8 bits, with a scale for each of the `heads` of a row. With a `reach`, pages go back that no later
+/// query sees.
 class KeyValueCache final : public State {
  public:
   static constexpr int64_t kPageTokens = kernels::kPageRows;
@@ -20,7 +20,7 @@ class KeyValueCache final : public State {
     int64_t keys = 0, values = 0;
     bool shared = false;  // values are the keys
     int64_t heads = 1;
-    int64_t reach = 0;  // no query sees a key so far before it; 0: all may be seen
+    int64_t reach = 0;            // no query sees a key so far before it; 0: all may be seen
     bool differentiable = false;  // State::differentiable(): the mixer that owns it sees to that
   };
   KeyValueCache(const StateShape& shape, const Columns& columns);

@@ -1,8 +1,8 @@
 // Decode states whose size does not grow with the tokens.
 #pragma once
 
-#include "lithe/parts/common/continuations.h"
 #include "lithe/nn/slots.h"
+#include "lithe/parts/common/continuations.h"
 
 namespace lithe {
 

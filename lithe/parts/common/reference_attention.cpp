@@ -1,9 +1,9 @@
 #include "lithe/parts/common/reference_attention.h"
 
 #include "lithe/kernels/elementwise/elementwise.h"
-#include "lithe/parts/common/key_value_cache.h"
 #include "lithe/ops/basic.h"
 #include "lithe/ops/token_map.h"
+#include "lithe/parts/common/key_value_cache.h"
 
 namespace lithe {
 namespace {
@@ -66,16 +66,14 @@ Var ReferenceAttention::forward(const SubLayerInput& in) const {
     return output_->forward(attend(turned(q_(in.x), in.sequences), turned(k_(in.x), in.sequences), v, in.sequences,
                                    in.sequences, {.heads = heads_, .kv_heads = heads_, .mask = kCausal}));
   const Sequences sequence = Sequences::single(reference.rows(), in.x.device());
-  const Var map =
-      attention_map(turned(q_(reference), sequence), turned(k_(reference), sequence), heads_, 0, kCausal);
+  const Var map = attention_map(turned(q_(reference), sequence), turned(k_(reference), sequence), heads_, 0, kCausal);
   return output_->forward(mix_tokens(map, v, in.sequences, heads_));
 }
 
 // Rows that continue sequences: their queries are the reference's at the same positions.
 Var ReferenceAttention::step(const SubLayerInput& in) const {
   const Var reference = in.pass.reference();
-  check(reference.defined(), "attention",
-        "decoding with a reference sequence needs its rows; decode through a model");
+  check(reference.defined(), "attention", "decoding with a reference sequence needs its rows; decode through a model");
   auto& state = static_cast<ReferenceState&>(*in.state);
   const int64_t reach = reference.rows();
   for (int64_t b = 0; b < in.sequences.count(); ++b)
@@ -106,7 +104,8 @@ std::unique_ptr<State> ReferenceAttention::make_state(const StateShape& shape) c
 int64_t ReferenceAttention::state_bytes(const std::vector<int64_t>& tokens, DType dtype) const {
   const int64_t width = heads_ * head_dim_;
   const int64_t longest = tokens.empty() ? 0 : *std::max_element(tokens.begin(), tokens.end());
-  return KeyValueCache::bytes_of(tokens, {.keys = width, .values = width, .shared = true}, dtype) + longest * width * size_of(dtype);
+  return KeyValueCache::bytes_of(tokens, {.keys = width, .values = width, .shared = true}, dtype) +
+         longest * width * size_of(dtype);
 }
 
 MixerMaps ReferenceAttention::maps(const SubLayerInput& in) const {

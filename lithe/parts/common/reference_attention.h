@@ -2,8 +2,8 @@
 // same layers beside it [TH Eq 4.9-4.12]. The common ground of rnd_emb_qk and fixed_seq_qk.
 #pragma once
 
-#include "lithe/parts/common/projected_heads.h"
 #include "lithe/nn/registry.h"
+#include "lithe/parts/common/projected_heads.h"
 
 namespace lithe {
 
@@ -13,7 +13,8 @@ struct ReferenceAttentionConfig : HeadSizes {
   void fields(Fields& f);
 };
 
-/// In the reference's own pass x is the reference itself, and attends to itself. One map serves the whole batch. Decoding keeps each sequence's values and one copy of the reference's keys.
+/// In the reference's own pass x is the reference itself, and attends to itself. One map serves the whole batch.
+/// Decoding keeps each sequence's values and one copy of the reference's keys.
 class ReferenceAttention : public Mixer {
  public:
   ReferenceAttention(const Scope& scope, const ReferenceAttentionConfig& config, const Args& args, Reference reference);

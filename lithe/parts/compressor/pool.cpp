@@ -1,7 +1,7 @@
-// Neighbouring rows become one: the mean or the largest of each `size` of a sequence, the last group being smaller where
-// they do not divide [TB 6.4.8].
-#include "lithe/nn/registry.h"
+// Neighbouring rows become one: the mean or the largest of each `size` of a sequence, the last group being smaller
+// where they do not divide [TB 6.4.8].
 #include "lithe/ops/pool.h"
+#include "lithe/nn/registry.h"
 
 namespace lithe {
 namespace {
@@ -41,7 +41,8 @@ class Pool final : public Compressor {
 void register_compressor_pool(Registry& registry) {
   registry.add<Compressor, Pool, Config>("pool", {.summary = "each few neighbouring rows become one, mean or max",
                                                   .source = "TB 6.4.8",
-                                                  .causal = false});
+                                                  .causal = false,
+                                                  .samples = {"{kind: max, size: 3}"}});
 }
 
 }  // namespace lithe

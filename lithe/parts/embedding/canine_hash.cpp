@@ -1,7 +1,7 @@
 // Hashed characters as in CANINE (Clark et al. 2022, arXiv:2103.06874) [TH 2.4.1, Eq 2.10]: K hash functions of the
 // code point, each with a table of its own of hidden_size / K columns, side by side.
-#include "lithe/parts/common/code_embedding.h"
 #include "lithe/ops/basic.h"
+#include "lithe/parts/common/code_embedding.h"
 
 namespace lithe {
 namespace {

@@ -2,8 +2,8 @@
 // bits, one-hot, times the rows.
 #include <cmath>
 
-#include "lithe/parts/common/code_embedding.h"
 #include "lithe/ops/linear.h"
+#include "lithe/parts/common/code_embedding.h"
 
 namespace lithe {
 namespace {

@@ -2,8 +2,8 @@
 // are at least 1e-8, so constant bits give zeros.
 #include <cmath>
 
-#include "lithe/parts/common/code_embedding.h"
 #include "lithe/ops/linear.h"
+#include "lithe/parts/common/code_embedding.h"
 
 namespace lithe {
 namespace {

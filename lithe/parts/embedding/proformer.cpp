@@ -1,7 +1,7 @@
 // Projected bits as in ProFormer (Sankar et al. 2021, arXiv:2004.05801) [TH 2.4.1, Eq 2.11]: e = b R, linear in the
 // bits b of a locality-sensitive hash.
-#include "lithe/parts/common/code_embedding.h"
 #include "lithe/ops/linear.h"
+#include "lithe/parts/common/code_embedding.h"
 
 namespace lithe {
 namespace {

@@ -1,7 +1,7 @@
 // Position-wise feed-forward layer: GELU(x W_h + b_h) W_f + b_f, GELU(x) = x Phi(x) with the error function [TB 6.1.6;
 // Hendrycks and Gimpel 2016].
-#include "lithe/parts/common/feed_forward.h"
 #include "lithe/nn/registry.h"
+#include "lithe/parts/common/feed_forward.h"
 
 namespace lithe {
 namespace {

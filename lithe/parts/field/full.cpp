@@ -7,7 +7,9 @@ namespace {
 class Full final : public Field {
  public:
   Full(const Scope&, const NoOptions&, const Args& args) : causal_(args.causal) {}
-  kernels::AttentionPattern pattern(const FieldInput&) const override { return {.mask = {.causal = causal_}, .heads = {}, .tiles = nullptr}; }
+  kernels::AttentionPattern pattern(const FieldInput&) const override {
+    return {.mask = {.causal = causal_}, .heads = {}, .tiles = nullptr};
+  }
 
  private:
   bool causal_;
@@ -16,9 +18,10 @@ class Full final : public Field {
 }  // namespace
 
 void register_field_full(Registry& registry) {
-  registry.add<Field, Full, NoOptions>(
-      "full",
-      {.spec = "mask.causal", .summary = "every pair; the past only in causal models", .source = "TB Eq 6.45-6.47", .cross = true});
+  registry.add<Field, Full, NoOptions>("full", {.spec = "mask.causal",
+                                                .summary = "every pair; the past only in causal models",
+                                                .source = "TB Eq 6.45-6.47",
+                                                .cross = true});
 }
 
 }  // namespace lithe

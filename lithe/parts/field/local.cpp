@@ -41,7 +41,8 @@ class Local final : public Field {
 void register_field_local(Registry& registry) {
   registry.add<Field, Local, Config>("local", {.spec = "attn.local_window",
                                                .summary = "the last tokens only, as many as each head is given",
-                                               .source = "TB 6.3.1(2)"});
+                                               .source = "TB 6.3.1(2)",
+                                               .samples = {"{window: 3}"}});
 }
 
 }  // namespace lithe

@@ -1,6 +1,6 @@
 // Grouped-query attention's heads: groups of query heads share a key and value head [TH 4.9].
-#include "lithe/parts/common/projected_heads.h"
 #include "lithe/nn/registry.h"
+#include "lithe/parts/common/projected_heads.h"
 
 namespace lithe {
 namespace {

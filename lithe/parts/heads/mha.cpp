@@ -1,6 +1,6 @@
 // Multi-head attention's heads: every head has its own query, key and value [TB Eq 6.21-6.31].
-#include "lithe/parts/common/projected_heads.h"
 #include "lithe/nn/registry.h"
+#include "lithe/parts/common/projected_heads.h"
 
 namespace lithe {
 namespace {

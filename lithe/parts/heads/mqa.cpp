@@ -1,6 +1,6 @@
 // Multi-query attention's heads: all query heads share one key and one value head [TH 3.4.1; TB Eq 6.152].
-#include "lithe/parts/common/projected_heads.h"
 #include "lithe/nn/registry.h"
+#include "lithe/parts/common/projected_heads.h"
 
 namespace lithe {
 namespace {

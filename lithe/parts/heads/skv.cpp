@@ -59,9 +59,10 @@ class Skv final : public Heads {
 }  // namespace
 
 void register_heads_skv(Registry& registry) {
-  registry.add<Heads, Skv, Config>(
-      "skv",
-      {.spec = "mixer.skv", .summary = "one projection for keys and values; half the cache", .source = "TH 3.4.1"});
+  registry.add<Heads, Skv, Config>("skv", {.spec = "mixer.skv",
+                                           .summary = "one projection for keys and values; half the cache",
+                                           .source = "TH 3.4.1",
+                                           .samples = {"{tie: qk}"}});
 }
 
 }  // namespace lithe

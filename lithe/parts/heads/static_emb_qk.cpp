@@ -1,7 +1,7 @@
 // Queries and keys from the tokens' own embeddings, values from the hidden rows: maps depend on no layer below [TH Eq
 // 4.13].
-#include "lithe/parts/common/projected_heads.h"
 #include "lithe/nn/registry.h"
+#include "lithe/parts/common/projected_heads.h"
 
 namespace lithe {
 namespace {

@@ -2,10 +2,10 @@
 // [TH Eq 4.6, 4.14-4.17].
 #include <cmath>
 
-#include "lithe/parts/common/projected_heads.h"
-#include "lithe/parts/common/recurrent_state.h"
 #include "lithe/nn/registry.h"
 #include "lithe/ops/taylor_attention.h"
+#include "lithe/parts/common/projected_heads.h"
+#include "lithe/parts/common/recurrent_state.h"
 
 namespace lithe {
 namespace {
@@ -123,7 +123,8 @@ void register_mixer_approx(Registry& registry) {
   registry.add<Mixer, Approx, Config>(
       "approx", {.spec = "decon.approx",
                  .summary = "attention with second-order Taylor weights and a state of constant size",
-                 .source = "TH Eq 4.6, 4.14-4.17; PO"});
+                 .source = "TH Eq 4.6, 4.14-4.17; PO",
+                 .samples = {"{mode: diag}", "{mode: split}", "{rotary: false}"}});
 }
 
 }  // namespace lithe

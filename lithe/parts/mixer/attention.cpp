@@ -42,8 +42,9 @@ class Attention final : public Mixer {
     if (position_) position_->check_head_dim(head_dim_);
     const Registry& registry = Registry::instance();
     heads_ = registry.make<Heads>(config.heads, scope / "heads", size);
-    field_ = registry.make<Field>(config.field, scope / "field",
-                                  {.causal = args.causal, .num_attention_heads = heads_->query_heads(), .cross = args.cross});
+    field_ = registry.make<Field>(
+        config.field, scope / "field",
+        {.causal = args.causal, .num_attention_heads = heads_->query_heads(), .cross = args.cross});
     output_ =
         registry.make<Output>(config.output, scope / "output",
                               {.context_size = heads_->context_size(), .hidden_size = d, .bias = config.output_bias});
@@ -96,8 +97,7 @@ class Attention final : public Mixer {
   }
 
   std::unique_ptr<State> make_state(const StateShape& shape) const override {
-    if (cross_)
-      return std::make_unique<SourceCache>(shape.sequences, columns_.keys * (columns_.shared ? 1 : 2));
+    if (cross_) return std::make_unique<SourceCache>(shape.sequences, columns_.keys * (columns_.shared ? 1 : 2));
     return std::make_unique<KeyValueCache>(shape, columns_);
   }
   int64_t state_bytes(const std::vector<int64_t>& tokens, DType dtype) const override {

@@ -16,9 +16,7 @@ struct Config : ReferenceAttentionConfig {
 class FixedSeqQk final : public ReferenceAttention {
  public:
   FixedSeqQk(const Scope& scope, const Config& config, const Args& args)
-      : ReferenceAttention(
-            scope, config, args,
-            {.ids = config.reference_ids, .seed = config.seed, .text = true}) {}
+      : ReferenceAttention(scope, config, args, {.ids = config.reference_ids, .seed = config.seed, .text = true}) {}
 };
 
 }  // namespace

@@ -1,8 +1,8 @@
 // Learned linear mixing: Y = W_T X W_d, one map of tokens to tokens for all sequences [TH Table 3.5; FNet].
-#include "lithe/parts/common/key_value_cache.h"
 #include "lithe/nn/registry.h"
 #include "lithe/ops/basic.h"
 #include "lithe/ops/token_map.h"
+#include "lithe/parts/common/key_value_cache.h"
 
 namespace lithe {
 namespace {

@@ -1,7 +1,7 @@
 // Token mixing relaxed to none: a gated MLP, row by row, with the parameters of attention [TH Eq 4.4-4.5].
-#include "lithe/parts/common/recurrent_state.h"
 #include "lithe/nn/registry.h"
 #include "lithe/ops/linear.h"
+#include "lithe/parts/common/recurrent_state.h"
 
 namespace lithe {
 namespace {

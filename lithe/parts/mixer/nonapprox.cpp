@@ -4,11 +4,11 @@
 #include <cmath>
 #include <limits>
 
-#include "lithe/parts/common/projected_heads.h"
-#include "lithe/parts/common/recurrent_state.h"
 #include "lithe/nn/registry.h"
 #include "lithe/ops/cumulative_softmax.h"
 #include "lithe/ops/linear.h"
+#include "lithe/parts/common/projected_heads.h"
+#include "lithe/parts/common/recurrent_state.h"
 
 namespace lithe {
 namespace {

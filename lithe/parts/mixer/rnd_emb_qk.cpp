@@ -15,8 +15,7 @@ struct Config : ReferenceAttentionConfig {
 class RndEmbQk final : public ReferenceAttention {
  public:
   RndEmbQk(const Scope& scope, const Config& config, const Args& args)
-      : ReferenceAttention(scope, config, args,
-                           {.ids = {}, .std = config.std, .seed = config.seed}) {}
+      : ReferenceAttention(scope, config, args, {.ids = {}, .std = config.std, .seed = config.seed}) {}
 };
 
 }  // namespace

@@ -36,9 +36,10 @@ class Rotary final : public Position {
 }  // namespace
 
 void register_position_rotary(Registry& registry) {
-  registry.add<Position, Rotary, Config>(
-      "rotary",
-      {.spec = "pos.rope", .summary = "queries and keys turned by position", .source = "TB 6.6; Su et al. 2021"});
+  registry.add<Position, Rotary, Config>("rotary", {.spec = "pos.rope",
+                                                    .summary = "queries and keys turned by position",
+                                                    .source = "TB 6.6; Su et al. 2021",
+                                                    .samples = {"{layout: interleaved}"}});
 }
 
 }  // namespace lithe

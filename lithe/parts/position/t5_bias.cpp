@@ -1,5 +1,6 @@
 // Relative positions as in T5: a learned number for each head and bucket of distances is added to the logits; near
-// distances have buckets of their own, farther ones share them on a logarithmic scale [TB 6.3.1(3); Raffel et al. 2020].
+// distances have buckets of their own, farther ones share them on a logarithmic scale [TB 6.3.1(3); Raffel et al.
+// 2020].
 #include <cmath>
 
 #include "lithe/nn/registry.h"
@@ -31,8 +32,8 @@ class T5Bias final : public Position {
       bucket_of_.push_back(bucket(distance, sided, config.max_distance, args.causal));
   }
   LogitBias bias(const FieldInput&, int64_t heads) const override {
-    check(heads == table_->master.cols(), "t5_bias", "the table is of ", table_->master.cols(), " heads, attention has ",
-          heads);
+    check(heads == table_->master.cols(), "t5_bias", "the table is of ", table_->master.cols(),
+          " heads, attention has ", heads);
     const Var& table = table_->master;
     return {pick_rows(cast(table, wide_of(table.dtype())), bucket_of_), first_};
   }
@@ -55,10 +56,11 @@ class T5Bias final : public Position {
 }  // namespace
 
 void register_position_t5_bias(Registry& registry) {
-  registry.add<Position, T5Bias, Config>("t5_bias",
-                                         {.summary = "a learned number for each head and bucket of distances is added to "
-                                                     "the logits",
-                                          .source = "TB 6.3.1(3); Raffel et al. 2020"});
+  registry.add<Position, T5Bias, Config>(
+      "t5_bias", {.summary = "a learned number for each head and bucket of distances is added to "
+                             "the logits",
+                  .source = "TB 6.3.1(3); Raffel et al. 2020",
+                  .samples = {"{buckets: 4, max_distance: 3}"}});
 }
 
 }  // namespace lithe

@@ -8,7 +8,9 @@ namespace {
 class Post final : public Residual {
  public:
   Post(const Scope&, const NoOptions&, const Args& args) : norm_(args.norm), dropout_(args.dropout) {}
-  Var forward(const Var& x, const SubLayerFunction& f) const override { return norm_->forward(add((*dropout_)(f(x, 0)), x)); }
+  Var forward(const Var& x, const SubLayerFunction& f) const override {
+    return norm_->forward(add((*dropout_)(f(x, 0)), x));
+  }
   bool final_norm() const override { return false; }
 
  private:

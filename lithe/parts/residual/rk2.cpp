@@ -39,7 +39,8 @@ class Rk2 final : public Residual {
 void register_residual_rk2(Registry& registry) {
   registry.add<Residual, Rk2, Config>("rk2", {.spec = "ode.rk2",
                                               .summary = "each sub-layer twice, a Runge-Kutta step of order 2",
-                                              .source = "TB Fig 6.11b"});
+                                              .source = "TB Fig 6.11b",
+                                              .samples = {"{method: midpoint}"}});
 }
 
 }  // namespace lithe

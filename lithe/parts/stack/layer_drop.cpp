@@ -28,7 +28,8 @@ class LayerDrop final : public Stack {
 
   Rows forward(const Layers& layers, const Rows& x, const Pass& pass) const override {
     Rows rows = x;
-    for (int64_t i = 0; i < layers.count(); ++i) rows = layers.run(i, rows, pass, gains(i, layers.sub_layers(i), x.x.device()));
+    for (int64_t i = 0; i < layers.count(); ++i)
+      rows = layers.run(i, rows, pass, gains(i, layers.sub_layers(i), x.x.device()));
     return rows;
   }
 
@@ -46,10 +47,8 @@ class LayerDrop final : public Stack {
     std::vector<double> out(size_t(sub_layers), config_.inverted ? 1 : rho);
     if (device == Device::meta || !training()) return out;
     const StepContext& step = step_context();
-    const RandomKey key{.seed = step.seed,
-                        .step = step.step,
-                        .layer = uint32_t(layer + 1),
-                        .purpose = purpose_of("layer_drop")};
+    const RandomKey key{
+        .seed = step.seed, .step = step.step, .layer = uint32_t(layer + 1), .purpose = purpose_of("layer_drop")};
     for (size_t i = 0; i < out.size(); ++i)
       out[i] = random_uniform(key, i) < rho ? (config_.inverted ? 1 / rho : 1) : 0;
     return out;
@@ -62,7 +61,8 @@ void register_stack_layer_drop(Registry& registry) {
   registry.add<Stack, LayerDrop, Config>("layer_drop",
                                          {.spec = "reg.layer_drop",
                                           .summary = "each sub-layer is left out of some training steps, by chance",
-                                          .source = "TB 6.3.2(4), Eq 6.95"});
+                                          .source = "TB 6.3.2(4), Eq 6.95",
+                                          .samples = {"{schedule: linear, inverted: true}"}});
 }
 
 }  // namespace lithe

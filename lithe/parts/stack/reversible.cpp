@@ -1,8 +1,8 @@
 // Reversible residuals: y1 = x1 + F(norm(x2)), y2 = x2 + G(norm(y1)). The backward pass finds x1 and x2 again from y1
 // and y2, so that no layer keeps its activations [TB 6.4.4; Gomez et al. 2017, Kitaev et al. 2020].
+#include "lithe/ops/reversible.h"
 #include "lithe/nn/registry.h"
 #include "lithe/ops/basic.h"
-#include "lithe/ops/reversible.h"
 
 namespace lithe {
 namespace {
@@ -94,7 +94,8 @@ void register_stack_reversible(Registry& registry) {
   registry.add<Stack, Reversible, Config>(
       "reversible", {.spec = "share.reversible",
                      .summary = "two streams, each adding F(norm(.)) of the other; activations do not grow with depth",
-                     .source = "TB 6.4.4"});
+                     .source = "TB 6.4.4",
+                     .samples = {"{streams: split}"}});
   registry.moved("residual", "reversible", "model.stack: {type: reversible, streams: duplicate|split}");
 }
 

@@ -55,18 +55,19 @@ TEST(PoolCompressor, LayersAfterItHaveFewerRows) {
   }
   // A sequence's rows do not depend on its neighbours.
   const kit::Batch alone = kit::alone(batch, 0);
-  EXPECT_EQ(kit::bit_difference(model.run(alone.ids, alone.sequences, Pass()).x.value(),
-                                clone(rows.x.value().slice(0, 2))),
-            "");
+  EXPECT_EQ(
+      kit::bit_difference(model.run(alone.ids, alone.sequences, Pass()).x.value(), clone(rows.x.value().slice(0, 2))),
+      "");
 }
 
 TEST(PoolCompressor, RefusesDecodersAndHeadsThatPredictForEveryToken) {
   const auto error = [](const std::string& more) {
     return kit::coded_error_of([&] { Model(kit::model_config(kEncoder, more), {.device = Device::meta}); });
   };
-  EXPECT_EQ(error("head: tag"),
-            "2 model: head tag predicts for every token, and a compressor in model.layers makes fewer rows of them; leave "
-            "it out, or choose a head that predicts for whole sequences, as classify does");
+  EXPECT_EQ(
+      error("head: tag"),
+      "2 model: head tag predicts for every token, and a compressor in model.layers makes fewer rows of them; leave "
+      "it out, or choose a head that predicts for whole sequences, as classify does");
   EXPECT_NE(error("architecture: decoder, head: lm").find("slot compressor: part 'pool' has no causal form"),
             std::string::npos);
 }

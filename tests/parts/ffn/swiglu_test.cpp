@@ -45,7 +45,9 @@ TEST(SwiGluFfn, BiasesHaveGradients) {
   std::string where;
   EXPECT_LE(kit::gradient_error(
                 ffn.bench.parameters(),
-                [&](const std::vector<Var>& in) { return std::vector<Var>{ffn.part->forward({in[0], Sequences::single(in[0].rows())})}; },
+                [&](const std::vector<Var>& in) {
+                  return std::vector<Var>{ffn.part->forward({in[0], Sequences::single(in[0].rows())})};
+                },
                 {kit::normal({6, 4}, DType::f64, 1)}, &where),
             1e-6)
       << where;

@@ -44,8 +44,7 @@ TEST(LocalField, AWindowOfOneGivesTheTokensOwnValue) {
 TEST(LocalField, EachHeadSeesItsOwnWindow) {
   Attention local("{type: local, window: [2, 4]}");
   const int64_t T = 6;
-  const MixerMaps maps =
-      local.mixer->maps({Var(kit::normal({T, 8}, DType::f64, 1)), Sequences::single(T), nullptr});
+  const MixerMaps maps = local.mixer->maps({Var(kit::normal({T, 8}, DType::f64, 1)), Sequences::single(T), nullptr});
   for (int64_t head = 0; head < 2; ++head)
     for (int64_t i = 0; i < T; ++i)
       for (int64_t j = 0; j < T; ++j) {

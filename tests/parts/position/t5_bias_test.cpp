@@ -11,7 +11,8 @@ namespace {
 std::vector<double> buckets(const std::string& options, bool causal, int64_t from, int64_t to) {
   kit::Bench bench;
   const auto part = bench.make<Position>(
-      "t5_bias", {.hidden_size = 8, .max_position_embeddings = 16, .num_attention_heads = 1, .causal = causal}, options);
+      "t5_bias", {.hidden_size = 8, .max_position_embeddings = 16, .num_attention_heads = 1, .causal = causal},
+      options);
   const Tensor table = bench["part.weight"];
   for (int64_t i = 0; i < table.rows(); ++i) set_value(table, i, double(i));
   const LogitBias bias = part->bias({{}, {}, Sequences(), Pass::nowhere()}, 1);
@@ -34,8 +35,7 @@ TEST(T5Bias, NearDistancesHaveBucketsOfTheirOwnAndFarOnesShareThem) {
 struct Attention {
   explicit Attention(bool causal)
       : position(bench.make<Position>(
-            "t5_bias",
-            {.hidden_size = 8, .max_position_embeddings = 16, .num_attention_heads = 2, .causal = causal},
+            "t5_bias", {.hidden_size = 8, .max_position_embeddings = 16, .num_attention_heads = 2, .causal = causal},
             "{buckets: 6, max_distance: 8}", "position")),
         mixer(bench.make<Mixer>(
             "attention",
@@ -59,12 +59,11 @@ TEST(T5Bias, ZerosAddNothingAndAConstantChangesNothing) {
     for (const double constant : {0.0, 3.0}) {
       for (int64_t i = 0; i < table.numel(); ++i) set_value(table, i, constant);
       kit::Bench plain;
-      const auto mixer = plain.make<Mixer>(
-          "attention", {.hidden_size = 8, .max_position_embeddings = 16, .causal = causal}, "{num_attention_heads: 2}",
-          "mixer");
+      const auto mixer =
+          plain.make<Mixer>("attention", {.hidden_size = 8, .max_position_embeddings = 16, .causal = causal},
+                            "{num_attention_heads: 2}", "mixer");
       kit::copy_values(biased.bench.parameters(), plain.parameters());
-      EXPECT_LE(kit::largest_difference(
-                    biased(x), mixer->forward({Var(x), Sequences::single(7), nullptr}).value()),
+      EXPECT_LE(kit::largest_difference(biased(x), mixer->forward({Var(x), Sequences::single(7), nullptr}).value()),
                 1e-12);
     }
   }
@@ -80,8 +79,8 @@ TEST(T5Bias, WeightsDependOnTheDistanceAlone) {
   for (int64_t head = 0; head < 2; ++head)
     for (int64_t i = 1; i < T; ++i)
       for (int64_t j = 1; j <= i; ++j)
-        EXPECT_NEAR(value_at(maps.logits, (head * T + i) * T + j), value_at(maps.logits, (head * T + i - 1) * T + j - 1),
-                    1e-6);
+        EXPECT_NEAR(value_at(maps.logits, (head * T + i) * T + j),
+                    value_at(maps.logits, (head * T + i - 1) * T + j - 1), 1e-6);
 }
 
 TEST(T5Bias, RefusesHeadsThatDiffer) {

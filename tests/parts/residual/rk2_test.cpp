@@ -17,13 +17,15 @@ Tensor step(const std::string& method, const std::function<Var(const Var&)>& f, 
   kit::Bench bench;
   const Identity norm;
   const Dropout dropout;
-  const auto part = bench.make<Residual>("rk2", {.hidden_size = D, .norm = &norm, .dropout = &dropout},
-                                         "{method: " + method + "}");
+  const auto part =
+      bench.make<Residual>("rk2", {.hidden_size = D, .norm = &norm, .dropout = &dropout}, "{method: " + method + "}");
   std::vector<int64_t> stages;
-  const Tensor y = part->forward(Var(x), [&](const Var& at, int64_t stage) {
-                         stages.push_back(stage);
-                         return f(at);
-                       }).value();
+  const Tensor y = part->forward(Var(x),
+                                 [&](const Var& at, int64_t stage) {
+                                   stages.push_back(stage);
+                                   return f(at);
+                                 })
+                       .value();
   EXPECT_EQ(stages, (std::vector<int64_t>{0, 1}));
   EXPECT_EQ(part->stages(), 2);
   return y;
@@ -35,7 +37,8 @@ TEST(Rk2, IsOfSecondOrderOnALinearField) {
   const Tensor x = kit::normal({3, D}, DType::f64, 1);
   for (const std::string method : {"heun", "midpoint"})
     for (const auto& [lambda, factor] : {std::pair{1.0, 2.5}, {-0.5, 0.625}}) {
-      const Tensor y = step(method, [lambda = lambda](const Var& at) { return scale(at, lambda); }, x);
+      const Tensor y = step(
+          method, [lambda = lambda](const Var& at) { return scale(at, lambda); }, x);
       EXPECT_LE(kit::largest_difference(y, scale(Var(x), factor).value()), 1e-14) << method << " " << lambda;
     }
 }
@@ -44,7 +47,10 @@ TEST(Rk2, IsOfSecondOrderOnALinearField) {
 TEST(Rk2, OfAConstantIsAnEulerStep) {
   const Tensor x = kit::normal({3, D}, DType::f64, 1), c = kit::normal({3, D}, DType::f64, 2);
   for (const std::string method : {"heun", "midpoint"})
-    EXPECT_LE(kit::largest_difference(step(method, [&](const Var&) { return Var(c); }, x), kit::sum(x, c)), 1e-15);
+    EXPECT_LE(kit::largest_difference(step(
+                                          method, [&](const Var&) { return Var(c); }, x),
+                                      kit::sum(x, c)),
+              1e-15);
 }
 
 // Each stage has a state of its own, and dropout of its own.

@@ -22,12 +22,15 @@ std::unique_ptr<Model> build(const std::string& stack, const std::string& more =
   return model;
 }
 
-Tensor rows_of(const Model& model, const kit::Batch& batch) { return model.forward(batch.ids, batch.sequences).value(); }
+Tensor rows_of(const Model& model, const kit::Batch& batch) {
+  return model.forward(batch.ids, batch.sequences).value();
+}
 
 // oracle: reg.layer_drop
 TEST(LayerDrop, KeepingAllIsThePlainStackAndKeepingNothingTheIdentity) {
   const kit::Batch batch = kit::random_batch({5, 3}, 11, 4);
-  const auto plain = build("plain"), all = build("{type: layer_drop, keep: 1}"), none = build("{type: layer_drop, keep: 0}");
+  const auto plain = build("plain"), all = build("{type: layer_drop, keep: 1}"),
+             none = build("{type: layer_drop, keep: 0}");
   EXPECT_EQ(kit::bit_difference(rows_of(*all, batch), rows_of(*plain, batch)), "");
   Model empty(config("plain", "num_hidden_layers: 0"), kExact);
   kit::copy_values(none->parameters(), empty.parameters());

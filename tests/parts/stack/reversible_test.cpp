@@ -137,8 +137,7 @@ TEST(ReversibleStack, WhatIsKeptDoesNotGrowWithDepth) {
       EXPECT_EQ(bytes(config(2, streams, mixer), false), bytes(config(20, streams, mixer), false));
       EXPECT_EQ(bytes(config(2, streams, mixer), false), bytes(config(20, streams, mixer), true));
     }
-  EXPECT_LT(bytes(config(2, "duplicate", "stack: plain"), true),
-            bytes(config(20, "duplicate", "stack: plain"), true));
+  EXPECT_LT(bytes(config(2, "duplicate", "stack: plain"), true), bytes(config(20, "duplicate", "stack: plain"), true));
 }
 
 // oracle: share.reversible
@@ -213,21 +212,23 @@ TEST(ReversibleStack, RefusesWhatCannotBeSplit) {
                 .find("2 model: a stack split into two streams needs an even hidden_size, got 9; change it, or set "
                       "streams: duplicate"),
             std::string::npos);
-  EXPECT_NE(error_of([] {
-              build(config(1, "split", "architecture: encoder_decoder"));
-            }).find("2 model: stack reversible gives the decoder's layers 4 channels, the rows that its cross-attention reads "
-                    "have 8"),
-            std::string::npos);
-  EXPECT_NE(error_of([] { build(config(1, "duplicate", "residual: post")); })
-                .find("needs a residual that only adds to the rows, which post does not; set model.residual: pre"),
+  EXPECT_NE(error_of([] { build(config(1, "split", "architecture: encoder_decoder")); })
+                .find("2 model: stack reversible gives the decoder's layers 4 channels, the rows that its "
+                      "cross-attention reads "
+                      "have 8"),
             std::string::npos);
   EXPECT_NE(error_of([] {
-              build(config(2, "duplicate",
-                           "architecture: encoder, layers: {a: {compressor: pool}}, layer_types: [a, a]"));
-            }).find("leave the compressor out, or set model.stack: plain"),
+              build(config(1, "duplicate", "residual: post"));
+            }).find("needs a residual that only adds to the rows, which post does not; set model.residual: pre"),
             std::string::npos);
-  EXPECT_NE(error_of([] { config(1, "duplicate", "residual: {type: reversible, streams: split}"); })
-                .find("residual 'reversible' is now model.stack: {type: reversible, streams: duplicate|split}"),
+  EXPECT_NE(
+      error_of([] {
+        build(config(2, "duplicate", "architecture: encoder, layers: {a: {compressor: pool}}, layer_types: [a, a]"));
+      }).find("leave the compressor out, or set model.stack: plain"),
+      std::string::npos);
+  EXPECT_NE(error_of([] {
+              config(1, "duplicate", "residual: {type: reversible, streams: split}");
+            }).find("residual 'reversible' is now model.stack: {type: reversible, streams: duplicate|split}"),
             std::string::npos);
   EXPECT_NE(error_of([] { config(1, "thrice"); }).find("duplicate, split"), std::string::npos);
 }
