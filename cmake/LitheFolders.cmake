@@ -113,13 +113,19 @@ function(lithe_capabilities)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/lithe/*.cpp ${CMAKE_SOURCE_DIR}/lithe/*.h)
   file(GLOB_RECURSE tests CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/*.cpp)
   set(out ${CMAKE_BINARY_DIR}/generated/capabilities.cpp)
-  file(WRITE ${CMAKE_BINARY_DIR}/generated/capability_files.txt "${sources};${tests}")
-  add_custom_command(OUTPUT ${out}
-    COMMAND ${CMAKE_COMMAND} -DROOT=${CMAKE_SOURCE_DIR} -DFILES=${CMAKE_BINARY_DIR}/generated/capability_files.txt -DOUT=${out}
-            -P ${CMAKE_SOURCE_DIR}/cmake/gather_capabilities.cmake
-    DEPENDS ${sources} ${tests} ${CMAKE_SOURCE_DIR}/cmake/gather_capabilities.cmake
+  set(files ${CMAKE_BINARY_DIR}/generated/capability_files.txt)
+  set(stamp ${CMAKE_BINARY_DIR}/generated/capabilities.stamp)
+  file(CONFIGURE OUTPUT ${files} CONTENT "${sources};${tests}" @ONLY)
+  # Every edit gathers, few change what is announced: the table is a by-product that keeps its time when its text is the
+  # same, and nothing is compiled or linked again.
+  add_custom_command(OUTPUT ${stamp} BYPRODUCTS ${out}
+    COMMAND ${CMAKE_COMMAND} -DROOT=${CMAKE_SOURCE_DIR} -DFILES=${files} -DOUT=${out} -P ${CMAKE_SOURCE_DIR}/cmake/gather_capabilities.cmake
+    COMMAND ${CMAKE_COMMAND} -E touch ${stamp}
+    DEPENDS ${sources} ${tests} ${files} ${CMAKE_SOURCE_DIR}/cmake/gather_capabilities.cmake
     COMMENT "Gathering capabilities")
+  add_custom_target(lithe_gather_capabilities DEPENDS ${stamp})
   add_library(lithe_capabilities STATIC ${out})
+  add_dependencies(lithe_capabilities lithe_gather_capabilities)
   target_link_libraries(lithe_capabilities PUBLIC lithe_base)
   if(TARGET lithe_cli)
     get_target_property(type lithe_cli TYPE)
@@ -139,19 +145,29 @@ function(lithe_program name directory)
   endif()
 endfunction()
 
-# tests/<folder>/**_test.cpp becomes the program test_<folder> and one ctest of that name.
+# tests/<folder>/**_test.cpp becomes the program test_<folder> and one ctest of that name, with the label fast or, when it
+# takes more than 20 s, SLOW. ALONE: it uses all threads or measures times, and nothing runs beside it.
 function(lithe_tests folder)
-  cmake_parse_arguments(ARG "" "" "DEPENDS" ${ARGN})
-  string(REPLACE "/" "_" name ${folder})
+  cmake_parse_arguments(ARG "SLOW;ALONE" "" "DEPENDS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/${folder}/*_test.cpp)
   if(NOT sources)
     return()
   endif()
-  add_executable(test_${name} ${sources})
-  target_link_libraries(test_${name} PRIVATE ${ARG_DEPENDS} lithe_test_support GTest::gtest_main)
-  target_precompile_headers(test_${name} PRIVATE <gtest/gtest.h> <string> <vector> <filesystem>)
+  add_executable(test_${folder} ${sources})
+  target_link_libraries(test_${folder} PRIVATE ${ARG_DEPENDS} lithe_test_support GTest::gtest_main)
   # gcc 12 sees overruns in std::string at -O1 that are not there.
-  target_compile_options(test_${name} PRIVATE -O1 -Wno-array-bounds -Wno-stringop-overflow -Wno-stringop-overread)
-  add_test(NAME ${name} COMMAND test_${name} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
-  set_tests_properties(${name} PROPERTIES ENVIRONMENT "LITHE_BINARY=${CMAKE_BINARY_DIR}/bin/lithe" TIMEOUT 900)
+  target_compile_options(test_${folder} PRIVATE -O1 -Wno-array-bounds -Wno-stringop-overflow -Wno-stringop-overread)
+  target_precompile_headers(test_${folder} REUSE_FROM lithe_test_headers)
+  add_test(NAME ${folder} COMMAND test_${folder} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+  lithe_test_properties(${folder} "${ARG_SLOW}" "${ARG_ALONE}")
+  set_tests_properties(${folder} PROPERTIES ENVIRONMENT "LITHE_BINARY=${CMAKE_BINARY_DIR}/bin/lithe" TIMEOUT 900)
+endfunction()
+
+function(lithe_test_properties name slow alone)
+  if(slow)
+    set(label slow)
+  else()
+    set(label fast)
+  endif()
+  set_tests_properties(${name} PROPERTIES LABELS ${label} RUN_SERIAL "${alone}")
 endfunction()

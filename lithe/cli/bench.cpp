@@ -1,6 +1,5 @@
 #include "lithe/bench/bench.h"
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -161,23 +160,23 @@ int run(Options o) {
 
 }  // namespace
 
-Command add_bench(CLI::App& app) {
+Command add_bench(CommandLine& app) {
   auto o = std::make_shared<Options>();
   app.add_option("models", o->models, "runs or recipes to measure, several against the first; none: the kernels");
-  app.add_option("--only", o->only, "what to measure: " + join(bench::kSections))->delimiter(',');
-  app.add_option("--set", o->set, "override a key of the recipes (repeatable)")->allow_extra_args(false);
+  app.add_option("--only", o->only, "what to measure: " + join(bench::kSections)).delimiter(',');
+  app.add_option("--set", o->set, "override a key of the recipes (repeatable)").repeatable();
   app.add_option("--precision", o->bench.precision,
                  "f32 or bf16; default: kernels in both, models in the precision of their recipes")
-      ->check(CLI::IsMember({"f32", "bf16"}));
+      .one_of({"f32", "bf16"});
   app.add_option("--batch", o->bench.batches, "texts at once in decoding and encoding; default 1,8")
-      ->delimiter(',')
-      ->check(CLI::Range(1, 65536));
+      .delimiter(',')
+      .between(1, 65536);
   app.add_option("--length", o->bench.length,
                  "tokens of a prompt, before decoding, and of an encoded text; default: the least sequence_length of "
                  "the recipes")
-      ->check(CLI::Range(1, 1 << 24));
+      .between(1, 1 << 24);
   app.add_option("--rounds", o->bench.rounds, "rounds in which everything takes its turn; default 7")
-      ->check(CLI::Range(1, 100000));
+      .between(1, 100000);
   app.add_option("--seconds", o->bench.seconds, "time of a measurement in a round, at least one run; default 0.05");
   app.add_option("--out", o->out, "directory for bench.json and bench.html, the roofline page");
   app.add_option("--against", o->against,

@@ -1,6 +1,5 @@
 #include "lithe/compare/compare.h"
 
-#include <CLI/CLI.hpp>
 #include <cmath>
 #include <cstdio>
 #include <iostream>
@@ -78,20 +77,20 @@ int run(const Options& o) {
 
 }  // namespace
 
-Command add_compare(CLI::App& app) {
+Command add_compare(CommandLine& app) {
   auto o = std::make_shared<Options>();
   app.add_option("experiment", o->experiment, "experiment file (YAML): variants of a recipe, seeds, budget");
   app.add_option("--out", o->out, "directory of the comparison; the same command continues what stands there");
   app.add_flag("--plan", o->plan, "check the experiment and print what each variant will cost; train nothing");
   app.add_flag("--keys", o->keys, "the keys of an experiment file");
   app.add_flag("--json", o->json, "print the result as JSON");
-  add_threads_option(app);
+  const Option threads = add_threads_option(app);
   app.footer(
       "Example: lithe compare recipes/experiments/quick.yaml --out runs/quick\nTrains every variant with every seed on "
       "the same data in the same order, scores and times them, and says which\ndifferences are beyond the noise. "
       "Refuses (exit 2) experiments whose variants differ in what they do not declare.");
-  return [o, &app] {
-    o->threads = app.count("--threads") > 0;
+  return [o, threads] {
+    o->threads = threads.given();
     return run(*o);
   };
 }

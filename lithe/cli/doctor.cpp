@@ -1,5 +1,4 @@
 
-#include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdio>
 #include <iostream>
@@ -80,7 +79,7 @@ int run(bool json) {
 
 }  // namespace
 
-Command add_doctor(CLI::App& app) {
+Command add_doctor(CommandLine& app) {
   auto json = std::make_shared<bool>(false);
   app.add_flag("--json", *json, "print as JSON");
   add_threads_option(app);

@@ -1,6 +1,5 @@
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <iostream>
 #include <optional>
@@ -163,32 +162,28 @@ int run(Options o) {
 
 }  // namespace
 
-Command add_eval(CLI::App& app) {
+Command add_eval(CommandLine& app) {
   auto o = std::make_shared<Options>();
   app.add_option("model", o->model, "directory of a training run; none to score files with --task translation");
   app.add_option("files", o->files, "texts to measure, -: standard input; default: the run's held-out text");
-  app.add_option("--task", o->task, "what is measured; default: what the run was trained for")
-      ->check(CLI::IsMember({"translation"}));
+  app.add_option("--task", o->task, "what is measured; default: what the run was trained for").one_of({"translation"});
   add_weights_options(app, o->weights, o->precision);
   add_el_rewrite_option(app, o->el_rewrite);
-  app.add_option("--context-length", o->context, "tokens of a window; default: the recipe's")
-      ->check(CLI::PositiveNumber);
-  app.add_option("--stride", o->stride, "tokens a window moves on; default: the context length")
-      ->check(CLI::PositiveNumber);
-  app.add_option("--batch-tokens", o->batch_tokens, "tokens run at once; does not change the result")
-      ->check(CLI::PositiveNumber);
+  app.add_option("--context-length", o->context, "tokens of a window; default: the recipe's").positive();
+  app.add_option("--stride", o->stride, "tokens a window moves on; default: the context length").positive();
+  app.add_option("--batch-tokens", o->batch_tokens, "tokens run at once; does not change the result").positive();
   app.add_option("--cache-type", o->cache_type,
                  "read all keys and values from a cache of this type, as lithe generate does; default: no cache")
-      ->check(CLI::IsMember({"f32", "bf16", "int8"}));
-  CLI::Option* layers = app.add_option(
+      .one_of({"f32", "bf16", "int8"});
+  const Option layers = app.add_option(
       "--skip-layers", o->skip, "layers to leave out: numbers from 1 (1,3,5) or a name of model.mixers (replaced)");
   app.add_option("--skip-part", o->skip_part, "what to leave out of them: the whole layer, or its mixer alone")
-      ->check(CLI::IsMember({"layer", "mixer"}))
-      ->needs(layers);
+      .one_of({"layer", "mixer"})
+      .needs(layers);
   app.add_option("--misspell", o->misspell,
                  "of a task: share of words with four letters or more that get one wrong letter")
-      ->check(CLI::Range(0.0, 1.0));
-  app.add_option("--misspell-seed", o->misspell_seed, "of the wrong letters")->check(CLI::NonNegativeNumber);
+      .share();
+  app.add_option("--misspell-seed", o->misspell_seed, "of the wrong letters").non_negative();
   add_translation_options(app, o->translation);
   app.add_flag("--json", o->json, "print the result as JSON");
   add_threads_option(app);

@@ -1,6 +1,5 @@
 #include "lithe/cli/eval_translation.h"
 
-#include <CLI/CLI.hpp>
 #include <iostream>
 
 #include "lithe/base/json.h"
@@ -121,9 +120,9 @@ int score_translation_files(const TranslationEvalOptions& o, bool json) {
   return 0;
 }
 
-void add_translation_options(CLI::App& app, TranslationEvalOptions& o) {
+void add_translation_options(CommandLine& app, TranslationEvalOptions& o) {
   app.add_option("--num-beams", o.num_beams, "translation: hypotheses kept at each step; default: the run's")
-      ->check(CLI::PositiveNumber);
+      .positive();
   app.add_option("--length-penalty", o.length_penalty, "translation: default: the run's");
   app.add_option("--save-translations", o.save, "translation: a file for what the model answered");
   app.add_option("--hypotheses", o.hypotheses, "translation, without a run: lines to score");
@@ -131,9 +130,9 @@ void add_translation_options(CLI::App& app, TranslationEvalOptions& o) {
                  "translation, without a run: what is right; several files are several "
                  "references");
   app.add_option("--baseline", o.baseline, "translation, without a run: lines of another system, to compare with");
-  app.add_option("--bootstrap-samples", o.samples, "of the comparison with --baseline")->check(CLI::PositiveNumber);
+  app.add_option("--bootstrap-samples", o.samples, "of the comparison with --baseline").positive();
   app.add_option("--tokenize", o.tokenizer, "translation: sacreBLEU's tokenizer of BLEU")
-      ->check(CLI::IsMember({"13a", "none", "char", "intl"}));
+      .one_of({"13a", "none", "char", "intl"});
   app.add_flag("--lowercase", o.lowercase, "translation: BLEU without case");
 }
 

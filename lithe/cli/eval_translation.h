@@ -5,12 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "lithe/cli/options.h"
 #include "lithe/infer/load.h"
 #include "lithe/recipe/recipe.h"
-
-namespace CLI {
-class App;
-}
 
 namespace lithe {
 
@@ -23,7 +20,7 @@ struct TranslationEvalOptions {
   std::optional<int64_t> num_beams;
   std::optional<double> length_penalty;
 };
-void add_translation_options(CLI::App& app, TranslationEvalOptions& o);
+void add_translation_options(CommandLine& app, TranslationEvalOptions& o);
 
 /// Translates and scores the run's test part (else its validation part), or files[0] against files[1]; prints and
 /// returns the exit code.

@@ -1,6 +1,5 @@
 #include "lithe/compare/finetune.h"
 
-#include <CLI/CLI.hpp>
 #include <iostream>
 #include <set>
 
@@ -59,16 +58,16 @@ int run(const Options& o) {
 
 }  // namespace
 
-Command add_finetune(CLI::App& app) {
+Command add_finetune(CommandLine& app) {
   auto o = std::make_shared<Options>();
   app.add_option("models", o->models, "pre-trained runs, NAME=DIR or DIR; the first is the base of all ratios")
-      ->required();
-  app.add_option("--tasks", o->tasks, "recipes with a section task, such as recipes/tasks/*.yaml")->required();
-  app.add_option("--out", o->out, "directory of the runs and the tables")->required();
-  app.add_option("--seeds", o->seeds, "train with each of these seeds; default 1")->delimiter(',');
+      .required();
+  app.add_option("--tasks", o->tasks, "recipes with a section task, such as recipes/tasks/*.yaml").required();
+  app.add_option("--out", o->out, "directory of the runs and the tables").required();
+  app.add_option("--seeds", o->seeds, "train with each of these seeds; default 1").delimiter(',');
   app.add_flag("--scratch", o->scratch, "train each model from its start, too");
   app.add_option("--set", o->set, "override a key of every task's recipe: train.learning_rate=3e-4 (repeatable)")
-      ->allow_extra_args(false);
+      .repeatable();
   app.add_flag("--json", o->json, "print the result as JSON");
   add_threads_option(app);
   app.footer(

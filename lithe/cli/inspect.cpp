@@ -1,4 +1,3 @@
-#include <CLI/CLI.hpp>
 #include <iostream>
 #include <set>
 
@@ -97,40 +96,38 @@ int run(Options o) {
 
 }  // namespace
 
-Command add_inspect(CLI::App& app) {
+Command add_inspect(CommandLine& app) {
   auto o = std::make_shared<Options>();
-  app.add_option("models", o->models, "directories of training runs, shown side by side")->required();
+  app.add_option("models", o->models, "directories of training runs, shown side by side").required();
   app.add_option("--text", o->text, "the text to look at");
   app.add_option("--file", o->file, "a file with the text; -: standard input");
-  app.add_option("--length", o->length, "tokens of the text, at most; default 64")->check(CLI::PositiveNumber);
-  app.add_option("--layers", o->layers, "layers to draw, from 1 (1,3); default: all")->delimiter(',');
+  app.add_option("--length", o->length, "tokens of the text, at most; default 64").positive();
+  app.add_option("--layers", o->layers, "layers to draw, from 1 (1,3); default: all").delimiter(',');
   app.add_option("--heads", o->heads, "heads to draw, from 1; default: all, or their mean when there are many")
-      ->delimiter(',');
+      .delimiter(',');
   app.add_option(
          "--normalise", o->normalise,
          "entropy and concentration from 0 to 1: bounds of causal maps, or empirical, the range of these layers")
-      ->check(CLI::IsMember({"bounds", "empirical"}));
+      .one_of({"bounds", "empirical"});
   app.add_option("--out", o->out, "the page to write; default: inspect.html in the first model's directory");
   add_weights_options(app, o->weights, o->precision);
-  const auto of_attention = app.get_options([](const CLI::Option* option) { return !option->get_positional(); });
+  const std::vector<Option> of_attention = app.named();
   app.add_flag("--json", o->json, "print the numbers as JSON; with --layers or --heads their weights too");
-  CLI::Option* words = app.add_option(
+  const Option words = app.add_option(
       "--words", o->words.files, "texts whose words are counted: which share a code (tokenizers of type words only)");
-  CLI::Option* word =
+  const Option word =
       app.add_option("--word", o->words.asked, "with --words: find the words nearest to this (repeatable)")
-          ->allow_extra_args(false)
-          ->needs(words);
-  app.add_option("--nearest", o->words.nearest, "with --word: how many; default 5")
-      ->check(CLI::PositiveNumber)
-      ->needs(word);
+          .repeatable()
+          .needs(words);
+  app.add_option("--nearest", o->words.nearest, "with --word: how many; default 5").positive().needs(word);
   add_threads_option(app);
   app.footer(
       "Example: lithe inspect runs/first --text \"In the beginning\"\nWrites a page with attention maps, eight "
       "indicators over depth and the logits before the softmax; the table on stdout\nhas the indicators.\n"
       "--words my.txt shows instead which words share a hash, in runs without a vocabulary; --word which are near.");
   return [o, words, of_attention] {
-    for (const CLI::Option* other : of_attention)
-      check_usage(words->empty() || other->empty(), "inspect", other->get_name(),
+    for (const Option& other : of_attention)
+      check_usage(!words.given() || !other.given(), "inspect", other.name(),
                   " is not of the words that --words counts: leave one out");
     return run(*o);
   };

@@ -1,4 +1,3 @@
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <iostream>
@@ -149,12 +148,12 @@ int run(const Options& o) {
 
 }  // namespace
 
-Command add_list(CLI::App& app) {
+Command add_list(CommandLine& app) {
   auto o = std::make_shared<Options>();
   app.add_option("filter", o->filter, "show only lines with this text: a slot, an id, a word");
-  CLI::Option* keys = app.add_flag("--keys", o->keys, "show the keys of a recipe and of every part instead");
-  app.add_flag("--markdown", o->markdown, "with --keys: as Markdown tables")->needs(keys);
-  app.add_flag("--json", o->json, "print parts, capabilities and the ids that have oracles, as JSON")->excludes(keys);
+  const Option keys = app.add_flag("--keys", o->keys, "show the keys of a recipe and of every part instead");
+  app.add_flag("--markdown", o->markdown, "with --keys: as Markdown tables").needs(keys);
+  app.add_flag("--json", o->json, "print parts, capabilities and the ids that have oracles, as JSON").excludes(keys);
   app.footer("Example: lithe list attention\n         lithe list --keys train.");
   return [o] { return run(*o); };
 }

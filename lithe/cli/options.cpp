@@ -1,10 +1,14 @@
 #include "lithe/cli/options.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
+#include <iostream>
+#include <optional>
 
 #include "lithe/base/did_you_mean.h"
 #include "lithe/base/error.h"
+#include "lithe/cli/command.h"
 #include "lithe/data/examples_readers.h"
 
 namespace lithe {
@@ -35,6 +39,7 @@ std::string check_value(const CLI::Option& option, const std::string& value) {
   return "";
 }
 
+// A help where `...` stands only behind what takes several words at once.
 class HelpFormatter final : public CLI::Formatter {
  public:
   std::string make_option_opts(const CLI::Option* option) const override {
@@ -45,16 +50,13 @@ class HelpFormatter final : public CLI::Formatter {
   }
 };
 
-}  // namespace
-
 void guard_values(CLI::App& app) {
   for (CLI::Option* option : app.get_options())
     if (option->get_items_expected_max() > 0)
       option->transform(CLI::Validator([option](std::string& value) { return check_value(*option, value); }, ""));
 }
 
-std::shared_ptr<CLI::FormatterBase> help_formatter() { return std::make_shared<HelpFormatter>(); }
-
+// Why `app` refused its arguments, and whose help says more.
 std::string refusal(const CLI::App& app, const CLI::ParseError& error) {
   const auto picked = app.get_subcommands();
   const CLI::App& at = picked.empty() ? app : *picked[0];
@@ -76,6 +78,102 @@ std::string refusal(const CLI::App& app, const CLI::ParseError& error) {
   }
   return cat(what, what.ends_with('?') ? " See lithe " : "; see lithe ", picked.empty() ? "" : at.get_name() + " ",
              "--help");
+}
+
+// `--resume auto` means `--resume=auto`: a flag takes the word behind it as its value only where it cannot be another
+// argument.
+std::vector<std::string> words_of(int argc, char** argv) {
+  std::vector<std::string> words;
+  for (int i = 1; i < argc; ++i)
+    if (std::string_view(argv[i]) == "auto" && !words.empty() && words.back() == "--resume")
+      words.back() += "=auto";
+    else
+      words.emplace_back(argv[i]);
+  return words;
+}
+
+}  // namespace
+
+Option Option::required() const { return Option(option_->required()); }
+Option Option::repeatable() const { return Option(option_->allow_extra_args(false)); }
+Option Option::delimiter(char between) const { return Option(option_->delimiter(between)); }
+Option Option::positive() const { return Option(option_->check(CLI::PositiveNumber)); }
+Option Option::non_negative() const { return Option(option_->check(CLI::NonNegativeNumber)); }
+Option Option::between(int64_t low, int64_t high) const { return Option(option_->check(CLI::Range(low, high))); }
+Option Option::share() const { return Option(option_->check(CLI::Range(0.0, 1.0))); }
+Option Option::one_of(const std::vector<std::string>& values) const {
+  return Option(option_->check(CLI::IsMember(values)));
+}
+Option Option::needs(Option other) const { return Option(option_->needs(other.option_)); }
+Option Option::excludes(Option other) const { return Option(option_->excludes(other.option_)); }
+Option Option::show_default() const { return Option(option_->capture_default_str()); }
+bool Option::given() const { return !option_->empty(); }
+std::string Option::name() const { return option_->get_name(); }
+
+template <class T>
+Option CommandLine::add_option(const std::string& name, T& value, const std::string& help) {
+  return Option(app_.add_option(name, value, help));
+}
+#define LITHE_OPTION_OF(T) template Option CommandLine::add_option(const std::string&, T&, const std::string&)
+LITHE_OPTION_OF(int);
+LITHE_OPTION_OF(int64_t);
+LITHE_OPTION_OF(double);
+LITHE_OPTION_OF(std::string);
+LITHE_OPTION_OF(std::optional<int64_t>);
+LITHE_OPTION_OF(std::optional<double>);
+LITHE_OPTION_OF(std::optional<std::string>);
+LITHE_OPTION_OF(std::vector<int>);
+LITHE_OPTION_OF(std::vector<int64_t>);
+LITHE_OPTION_OF(std::vector<std::string>);
+#undef LITHE_OPTION_OF
+
+Option CommandLine::add_option(const std::string& name, const std::function<void(int)>& take, const std::string& help) {
+  return Option(app_.add_option_function<int>(name, take, help));
+}
+Option CommandLine::add_flag(const std::string& name, bool& value, const std::string& help) {
+  return Option(app_.add_flag(name, value, help));
+}
+Option CommandLine::add_flag(const std::string& name, std::string& value, const std::string& help) {
+  return Option(app_.add_flag(name, value, help));
+}
+void CommandLine::footer(const std::string& text) { app_.footer(text); }
+std::vector<Option> CommandLine::named() const {
+  std::vector<Option> out;
+  for (CLI::Option* option : app_.get_options())
+    if (!option->get_positional()) out.emplace_back(option);
+  return out;
+}
+
+int run_verb(int argc, char** argv, const ProgramHelp& help, std::span<const Verb> verbs) {
+  CLI::App app{help.description, help.name};
+  app.set_version_flag("--version", help.version);
+  app.require_subcommand(1);
+  app.failure_message(CLI::FailureMessage::simple);
+  app.formatter(std::make_shared<HelpFormatter>());
+  app.footer(help.footer);
+  std::vector<std::pair<CLI::App*, Command>> commands;
+  for (const Verb& verb : verbs) {
+    CLI::App* sub = app.add_subcommand(verb.name, verb.help);
+    CommandLine line(*sub);
+    commands.emplace_back(sub, verb.add(line));
+    guard_values(*sub);
+  }
+  try {
+    std::vector<std::string> words = words_of(argc, argv);
+    std::reverse(words.begin(), words.end());  // as CLI11 takes them
+    app.parse(words);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+    std::cerr << "lithe: " << refusal(app, error) << std::endl;
+    return int(ExitCode::usage);
+  }
+  for (const auto& [sub, command] : commands)
+    if (sub->parsed()) {
+      const int code = command();
+      if (code == 0) flush_results();  // results that nobody got are a failure
+      return code;
+    }
+  return int(ExitCode::usage);
 }
 
 }  // namespace lithe

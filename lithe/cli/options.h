@@ -1,26 +1,77 @@
-// What holds for the options of every subcommand: how their values are checked, shown in the help, and refused.
+// The options of the subcommands. The parser behind them (CLI11) takes seconds to read, so options.cpp alone reads it.
 #pragma once
 
-#include <memory>
+#include <functional>
+#include <span>
 #include <string>
+#include <vector>
 
 namespace CLI {
 class App;
-class FormatterBase;
-class ParseError;
+class Option;
 }  // namespace CLI
 
 namespace lithe {
 
-/// Every option and positional of `app` refuses, before its own checks: an empty text (only a prompt or the beginning
-/// of a translation may be empty), what is no whole or no finite number where one is wanted, and what no int64 or
-/// double holds.
-void guard_values(CLI::App& app);
+/// What a subcommand adds: its options, and the function that runs it and returns the exit code.
+using Command = std::function<int()>;
 
-/// A help where `...` stands only behind what takes several words at once.
-std::shared_ptr<CLI::FormatterBase> help_formatter();
+/// One option or positional; what is set on it stands in the help, and is checked when the command line is parsed.
+class Option {
+ public:
+  explicit Option(CLI::Option* option) : option_(option) {}
+  Option required() const;
+  Option repeatable() const;             // each --name takes one value, and it may stand again
+  Option delimiter(char between) const;  // one --name takes several values: 1,2
+  Option positive() const;
+  Option non_negative() const;
+  Option between(int64_t low, int64_t high) const;  // both included
+  Option share() const;                             // from 0 to 1
+  Option one_of(const std::vector<std::string>& values) const;
+  Option needs(Option other) const;
+  Option excludes(Option other) const;
+  Option show_default() const;
 
-/// Why `app` refused its arguments, with the nearest name of what is misspelt, and whose help says more.
-std::string refusal(const CLI::App& app, const CLI::ParseError& error);
+  bool given() const;
+  std::string name() const;
+
+ private:
+  CLI::Option* option_;
+};
+
+/// The options of one subcommand.
+class CommandLine {
+ public:
+  explicit CommandLine(CLI::App& app) : app_(app) {}
+  /// An option `--name`, or a positional. T: bool, int, int64_t, double, std::string, an optional of the last three, or
+  /// a vector of the last three or of int.
+  template <class T>
+  Option add_option(const std::string& name, T& value, const std::string& help);
+  /// An option whose value goes to `take` when it is parsed.
+  Option add_option(const std::string& name, const std::function<void(int)>& take, const std::string& help);
+  Option add_flag(const std::string& name, bool& value, const std::string& help);
+  /// A flag that may have a value, `--name=value`; `true` where it stands alone.
+  Option add_flag(const std::string& name, std::string& value, const std::string& help);
+  void footer(const std::string& text);
+  /// All that were added so far and have a `--name`.
+  std::vector<Option> named() const;
+
+ private:
+  CLI::App& app_;
+};
+
+struct Verb {
+  const char *name, *help;
+  Command (*add)(CommandLine&);
+};
+struct ProgramHelp {
+  std::string name, description, footer, version;
+};
+
+/// Parses the command line and runs the verb that it picks. An option refuses, before its own checks: an empty text
+/// (only a prompt or the beginning of a translation may be empty), what is no whole or no finite number where one is
+/// wanted, and what no int64 or double holds. Returns the exit code; a refusal is one line on stderr, with the nearest
+/// name of what is misspelt.
+int run_verb(int argc, char** argv, const ProgramHelp& help, std::span<const Verb> verbs);
 
 }  // namespace lithe

@@ -1,4 +1,3 @@
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <iostream>
 
@@ -126,10 +125,10 @@ int run(const Options& o) {
 
 }  // namespace
 
-Command add_plan(CLI::App& app) {
+Command add_plan(CommandLine& app) {
   auto o = std::make_shared<Options>();
-  app.add_option("recipe", o->recipe, "recipe file (YAML)")->required();
-  app.add_option("--set", o->set, "override a key of the recipe (repeatable)")->allow_extra_args(false);
+  app.add_option("recipe", o->recipe, "recipe file (YAML)").required();
+  app.add_option("--set", o->set, "override a key of the recipe (repeatable)").repeatable();
   app.add_option("--memory-budget", o->budget, "exit 4 when the planned peak is above this, like 2GiB");
   app.add_flag("--fit", o->fit, "with --memory-budget: choose accumulation and recomputation so that it fits");
   app.add_flag("--no-speed", o->no_speed, "leave the speed estimate out (it measures this machine for a moment)");
@@ -137,12 +136,12 @@ Command add_plan(CLI::App& app) {
   app.add_flag("--cost", o->cost,
                "what each part costs in use, beside the published formulas: parameters, FLOPs of prefill and decoding, "
                "activations, cache");
-  app.add_option("--batch", o->batch, "with --cost: texts at once; default 1")->check(CLI::Range(1, 65536));
+  app.add_option("--batch", o->batch, "with --cost: texts at once; default 1").between(1, 65536);
   app.add_option("--length", o->length, "with --cost: tokens of a text; default: the recipe's sequence_length")
-      ->check(CLI::Range(1, 1 << 24));
+      .between(1, 1 << 24);
   app.add_option("--source-length", o->source_length,
                  "with --cost of an encoder_decoder: tokens of a source; default: as many as a text has")
-      ->check(CLI::Range(1, 1 << 24));
+      .between(1, 1 << 24);
   add_threads_option(app);
   app.footer(
       "Example: lithe plan recipes/quickstart.yaml --set model.num_hidden_layers=8\nRuns one training step on tensors "

@@ -1,4 +1,3 @@
-#include <CLI/CLI.hpp>
 #include <iostream>
 #include <set>
 
@@ -92,9 +91,9 @@ int run(const Options& o) {
 
 }  // namespace
 
-Command add_predict(CLI::App& app) {
+Command add_predict(CommandLine& app) {
   auto o = std::make_shared<Options>();
-  app.add_option("model", o->model, "directory of a run that was trained on a task")->required();
+  app.add_option("model", o->model, "directory of a run that was trained on a task").required();
   app.add_option(
       "files", o->files,
       "texts, one a line (a tab divides the two of a pair); default, and -: standard input, read to its end");

@@ -1,8 +1,6 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
-#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <iostream>
@@ -19,21 +17,22 @@
 
 namespace lithe {
 
-void add_weights_options(CLI::App& app, std::string& weights, std::string& precision) {
+void add_weights_options(CommandLine& app, std::string& weights, std::string& precision) {
   app.add_option("--weights", weights, "best, averaged, or a safetensors file; default: the last checkpoint's");
-  app.add_option("--precision", precision, "f32, bf16 or f64")->check(CLI::IsMember({"f32", "bf16", "f64"}));
+  app.add_option("--precision", precision, "f32, bf16 or f64").one_of({"f32", "bf16", "f64"});
 }
 
-void add_el_rewrite_option(CLI::App& app, bool& el_rewrite) {
+void add_el_rewrite_option(CommandLine& app, bool& el_rewrite) {
   app.add_flag("--el-rewrite", el_rewrite,
                "run heads mha as el_rewrite: the same function, half the cache (not with rotary positions)");
 }
 
-void add_threads_option(CLI::App& app) {
-  app.add_option_function<int>(
-         "--threads", [](int n) { set_threads(n); },
-         "threads to use; default: what affinity, cgroup and OMP_NUM_THREADS allow")
-      ->check(CLI::Range(1, 1024));
+Option add_threads_option(CommandLine& app) {
+  return app
+      .add_option(
+          "--threads", [](int n) { set_threads(n); },
+          "threads to use; default: what affinity, cgroup and OMP_NUM_THREADS allow")
+      .between(1, 1024);
 }
 
 void flush_results() {
@@ -58,12 +57,6 @@ void occupy_standard_streams() {
   if (fd > STDERR_FILENO) ::close(fd);
 }
 
-// Results that nobody got are a failure.
-int deliver(int code) {
-  if (code == 0) flush_results();
-  return code;
-}
-
 int guarded(const std::function<int()>& work) {
   const auto say = [](const std::string& what) { std::cerr << "lithe: " << what << std::endl; };
   try {
@@ -81,18 +74,6 @@ int guarded(const std::function<int()>& work) {
   }
 }
 
-// `--resume auto` means `--resume=auto`: a flag takes the word behind it as its value only where it cannot be another
-// argument.
-std::vector<std::string> words_of(int argc, char** argv) {
-  std::vector<std::string> words;
-  for (int i = 1; i < argc; ++i)
-    if (std::string_view(argv[i]) == "auto" && !words.empty() && words.back() == "--resume")
-      words.back() += "=auto";
-    else
-      words.emplace_back(argv[i]);
-  return words;
-}
-
 }  // namespace
 
 int run_program(int argc, char** argv) {
@@ -101,22 +82,16 @@ int run_program(int argc, char** argv) {
   occupy_standard_streams();
   return guarded([&] {
     check_log_settings();
-    CLI::App app{
-        "lithe: train, measure and run efficient Transformers on CPUs.\nResults go to stdout, log and progress to "
-        "stderr.",
-        "lithe"};
-    app.set_version_flag("--version", version_text());
-    app.require_subcommand(1);
-    app.failure_message(CLI::FailureMessage::simple);
-    app.formatter(help_formatter());
-    app.footer(
-        "Start: lithe train recipes/quickstart.yaml --out runs/first\nExit codes: 0 done, 1 failed while running, 2 "
-        "wrong usage or recipe, 3 diverged,\n4 does not fit the memory budget, 128+n stopped by signal n after "
-        "saving.");
-    struct Verb {
-      const char *name, *help;
-      Command (*add)(CLI::App&);
-    };
+    const ProgramHelp help{
+        .name = "lithe",
+        .description =
+            "lithe: train, measure and run efficient Transformers on CPUs.\nResults go to stdout, log and progress to "
+            "stderr.",
+        .footer =
+            "Start: lithe train recipes/quickstart.yaml --out runs/first\n"
+            "Exit codes: 0 done, 1 failed while running, 2 wrong usage or recipe, 3 diverged,\n"
+            "4 does not fit the memory budget, 128+n stopped by signal n after saving.",
+        .version = version_text()};
     const Verb verbs[] = {
         {"train", "train a model from a recipe, or resume a run", add_train},
         {"eval", "measure loss and perplexity on text", add_eval},
@@ -134,24 +109,7 @@ int run_program(int argc, char** argv) {
         {"list", "everything that is implemented: parts, methods, recipe keys", add_list},
         {"doctor", "the machine, the libraries and the limits as lithe sees them", add_doctor},
     };
-    std::vector<std::pair<CLI::App*, Command>> commands;
-    for (const Verb& verb : verbs) {
-      CLI::App* sub = app.add_subcommand(verb.name, verb.help);
-      commands.emplace_back(sub, verb.add(*sub));
-      guard_values(*sub);
-    }
-    try {
-      std::vector<std::string> words = words_of(argc, argv);
-      std::reverse(words.begin(), words.end());  // as CLI11 takes them
-      app.parse(words);
-    } catch (const CLI::ParseError& error) {
-      if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
-      std::cerr << "lithe: " << refusal(app, error) << std::endl;
-      return int(ExitCode::usage);
-    }
-    for (const auto& [sub, command] : commands)
-      if (sub->parsed()) return deliver(command());
-    return int(ExitCode::usage);
+    return run_verb(argc, argv, help, verbs);
   });
 }
 

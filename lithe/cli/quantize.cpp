@@ -1,6 +1,5 @@
 #include "lithe/compress/quantize.h"
 
-#include <CLI/CLI.hpp>
 #include <cmath>
 #include <cstdio>
 #include <iostream>
@@ -179,24 +178,21 @@ int run(const Options& o) {
 
 }  // namespace
 
-Command add_quantize(CLI::App& app) {
+Command add_quantize(CommandLine& app) {
   auto o = std::make_shared<Options>();
-  app.add_option("model", o->model, "directory of a training run")->required();
+  app.add_option("model", o->model, "directory of a training run").required();
   app.add_option("--out", o->out, "new directory for the quantised model, which generate and eval take as it is")
-      ->required();
+      .required();
   app.add_option("--weights", o->format, "int8: 8 bits, a scale per output; int4: 4 bits, a scale per group of inputs")
-      ->check(CLI::IsMember({"int8", "int4"}));
-  app.add_option("--group-size", o->group_size, "int4: inputs that share a scale, 32 or 64")
-      ->check(CLI::IsMember({32, 64}));
+      .one_of({"int8", "int4"});
+  app.add_option("--group-size", o->group_size, "int4: inputs that share a scale, 32 or 64").one_of({"32", "64"});
   app.add_option("--keep", o->keep, "parameters that stay numbers, by name (repeatable); * stands for any text")
-      ->allow_extra_args(false);
+      .repeatable();
   app.add_option("--from", o->source, "best, averaged, or a safetensors file; default: the last checkpoint's weights");
-  app.add_option("--precision", o->precision, "of what stays numbers: f32 or bf16")
-      ->check(CLI::IsMember({"f32", "bf16"}));
+  app.add_option("--precision", o->precision, "of what stays numbers: f32 or bf16").one_of({"f32", "bf16"});
   app.add_option("--text", o->files, "texts to measure on, -: standard input; default: the run's held-out text");
-  app.add_option("--context-length", o->context, "tokens of a window; default: the recipe's")
-      ->check(CLI::PositiveNumber);
-  app.add_option("--max-tokens", o->max_tokens, "tokens to measure on at most")->check(CLI::PositiveNumber);
+  app.add_option("--context-length", o->context, "tokens of a window; default: the recipe's").positive();
+  app.add_option("--max-tokens", o->max_tokens, "tokens to measure on at most").positive();
   app.add_flag("--json", o->json, "print the result as JSON");
   add_threads_option(app);
   app.footer(

@@ -1,4 +1,3 @@
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <iostream>
 
@@ -88,25 +87,24 @@ int run(const Options& o) {
 
 }  // namespace
 
-Command add_train(CLI::App& app) {
+Command add_train(CommandLine& app) {
   auto o = std::make_shared<Options>();
-  app.add_option("recipe", o->recipe, "recipe file (YAML); the keys: lithe list --keys")->required();
-  app.add_option("--out", o->out, "directory of the run: weights, metrics, checkpoints, report")->required();
+  app.add_option("recipe", o->recipe, "recipe file (YAML); the keys: lithe list --keys").required();
+  app.add_option("--out", o->out, "directory of the run: weights, metrics, checkpoints, report").required();
   app.add_flag(
       "--resume", o->resume,
       "continue the run in --out from its last checkpoint, bit for bit; exit 2 where none has begun. --resume "
       "auto begins one there. A finished run stays as it is, unless --set train.max_steps gives it a later end");
   app.add_flag("--overwrite", o->overwrite,
                "begin anew where --out holds a run, or other files; without it such a directory is refused");
-  app.add_option("--set", o->set, "override a key of the recipe: train.learning_rate=3e-4 (repeatable)")
-      ->allow_extra_args(false);
+  app.add_option("--set", o->set, "override a key of the recipe: train.learning_rate=3e-4 (repeatable)").repeatable();
   app.add_option("--memory-budget", o->budget, "refuse (exit 4) when the planned peak is above this, like 2GiB");
   app.add_flag("--fit", o->fit, "with --memory-budget: choose accumulation and recomputation so that it fits");
   app.add_flag("--json", o->json, "print the result as JSON");
-  add_threads_option(app);
+  const Option threads = add_threads_option(app);
   app.footer("Example: lithe train recipes/quickstart.yaml --out runs/first --set train.max_steps=100");
-  return [o, &app] {
-    o->threads = app.count("--threads") > 0;
+  return [o, threads] {
+    o->threads = threads.given();
     return run(*o);
   };
 }

@@ -3,7 +3,6 @@
 #include <poll.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <cerrno>
 #include <cstring>
 #include <iostream>
@@ -143,29 +142,29 @@ int run(const Options& o) {
 
 }  // namespace
 
-Command add_translate(CLI::App& app) {
+Command add_translate(CommandLine& app) {
   auto o = std::make_shared<Options>();
-  app.add_option("model", o->model, "directory of a run with an encoder-decoder")->required();
+  app.add_option("model", o->model, "directory of a run with an encoder-decoder").required();
   app.add_option("files", o->files, "sentences, one a line; default, and -: standard input, answered as lines come");
   add_weights_options(app, o->weights, o->precision);
-  app.add_option("--num-beams", o->num_beams, "hypotheses kept at each step; 1 is greedy")->check(CLI::PositiveNumber);
+  app.add_option("--num-beams", o->num_beams, "hypotheses kept at each step; 1 is greedy").positive();
   app.add_option("--length-penalty", o->length_penalty,
                  "divide log-probabilities by ((5 + tokens) / 6) to this power; above 0 favours longer translations");
   app.add_flag("--early-stopping", o->early_stopping,
                "end with as many translations as beams, though others may still score higher: faster");
   app.add_option("--n-best", o->n_best,
                  "print this many translations a line, as `LINE ||| TEXT ||| SCORE` with lines from 0")
-      ->check(CLI::PositiveNumber);
+      .positive();
   app.add_flag("--scores", o->scores, "print the score and a tab before each translation");
   app.add_option("--prefix", o->prefix, "text that every translation begins with");
   app.add_option("--max-new-tokens", o->max_new_tokens,
                  "tokens of a translation at most; 0: 10 more than twice the source's")
-      ->check(CLI::NonNegativeNumber);
+      .non_negative();
   app.add_option("--batch-size", o->batch_size, "sentences translated at once; does not change the translations")
-      ->check(CLI::PositiveNumber);
+      .positive();
   app.add_option("--window", o->window, "lines read ahead, to translate those of like length together")
-      ->check(CLI::Range(int64_t(1), int64_t(1) << 24))
-      ->capture_default_str();
+      .between(1, 1 << 24)
+      .show_default();
   app.add_flag("--json", o->json, "print one JSON object a line");
   add_threads_option(app);
   app.footer("Example: echo 'ein kleines Haus' | lithe translate runs/de-en --num-beams 4");
