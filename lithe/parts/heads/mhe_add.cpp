@@ -16,8 +16,7 @@ class MheAdd final : public MultiHeadEmbedding {
 void register_heads_mhe_add(Registry& registry) {
   registry.add<Heads, MheAdd, MultiHeadEmbeddingConfig>("mhe_add", {.spec = "mixer.mhe_add",
                                                                     .summary = "one seed head, head i is seed + e_i",
-                                                                    .source = "TH 3.3.2-3.3.4, Eq 3.4-3.6; MP 3",
-                                                                    .samples = {"{rope_order: before}"}});
+                                                                    .source = "TH 3.3.2-3.3.4, Eq 3.4-3.6; MP 3"});
 }
 
 }  // namespace lithe

@@ -124,7 +124,7 @@ void register_mixer_approx(Registry& registry) {
       "approx", {.spec = "decon.approx",
                  .summary = "attention with second-order Taylor weights and a state of constant size",
                  .source = "TH Eq 4.6, 4.14-4.17; PO",
-                 .samples = {"{mode: diag}", "{mode: split}", "{rotary: false}"}});
+                 .samples = {"{mode: diag}", "{rotary: false}"}});
 }
 
 }  // namespace lithe

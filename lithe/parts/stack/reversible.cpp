@@ -94,8 +94,7 @@ void register_stack_reversible(Registry& registry) {
   registry.add<Stack, Reversible, Config>(
       "reversible", {.spec = "share.reversible",
                      .summary = "two streams, each adding F(norm(.)) of the other; activations do not grow with depth",
-                     .source = "TB 6.4.4",
-                     .samples = {"{streams: split}"}});
+                     .source = "TB 6.4.4"});
   registry.moved("residual", "reversible", "model.stack: {type: reversible, streams: duplicate|split}");
 }
 
