@@ -156,7 +156,7 @@ function(lithe_tests folder)
   add_executable(test_${folder} ${sources})
   target_link_libraries(test_${folder} PRIVATE ${ARG_DEPENDS} lithe_test_support GTest::gtest_main)
   # gcc 12 sees overruns in std::string at -O1 that are not there.
-  target_compile_options(test_${folder} PRIVATE -O1 -Wno-array-bounds -Wno-stringop-overflow -Wno-stringop-overread)
+  target_compile_options(test_${folder} PRIVATE -O1 ${LITHE_PCH_FLAGS} -Wno-array-bounds -Wno-stringop-overflow -Wno-stringop-overread)
   target_precompile_headers(test_${folder} REUSE_FROM lithe_test_headers)
   add_test(NAME ${folder} COMMAND test_${folder} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
   lithe_test_properties(${folder} "${ARG_SLOW}" "${ARG_ALONE}")
