@@ -4,6 +4,7 @@
 //   code[1..]  the payload (TokenCode::Payload); zeros for a special token
 #pragma once
 
+#include <bit>
 #include <cstdint>
 
 namespace lithe {
@@ -27,13 +28,25 @@ struct TokenCode {
     bits,       // `size` bits, most significant first: see code_bit; what is left of the last int is zero
     bucket,     // one int in [0, size)
     character,  // one int, a code point in [0, size)
+    features,   // `size` ints, the bits of finite f32 numbers: see code_number
   };
   Payload payload = Payload::none;
   int64_t size = 0;
 
   /// Ints of one token, code[0] included.
-  int64_t width() const { return payload == Payload::none ? 1 : payload == Payload::bits ? code_width(size) : 2; }
+  int64_t width() const {
+    switch (payload) {
+      case Payload::none: return 1;
+      case Payload::bits: return code_width(size);
+      case Payload::features: return 1 + size;
+      default: return 2;
+    }
+  }
 };
+
+/// A number of a payload of features, and the int that holds it.
+inline float code_number(int32_t bits) { return std::bit_cast<float>(bits); }
+inline int32_t code_of_number(float number) { return std::bit_cast<int32_t>(number); }
 
 /// Bit j of a payload of bits (code + 1): bit 31 - j % 32 of int j / 32. Bit 0 is the most significant of an MD5.
 inline bool code_bit(const int32_t* payload, int64_t j) {

@@ -36,6 +36,10 @@ std::vector<int32_t> random_tokens(const Subject& s, int64_t width, int64_t coun
         token[1] = int32_t(uint32_t(below(int64_t(1) << 32)) >> unused << unused);
         break;
       }
+      case TokenCode::Payload::features:
+        for (int64_t j = 0; j < s.code.size; ++j)
+          token[1 + j] = code_of_number(float(random_normal(key, uint64_t(i * s.code.size + j))));
+        break;
       case TokenCode::Payload::character: token[1] = int32_t('a' + below(26)); break;
       default: token[1] = int32_t(below(s.code.size));
     }
@@ -68,7 +72,9 @@ struct Training {
   Training(const Subject& s, const TrainConfig& train)
       : config(train),
         objective(make_objective(train.objective)),
-        model(s.model, {.dtype = train.parameter_dtype(), .compute = train.compute(), .trainable = true}),
+        model(
+            s.model,
+            {.dtype = train.parameter_dtype(), .compute = train.compute(), .trainable = true, .frozen = train.freeze}),
         optimizer(model.parameters(), train) {
     model.set_recompute(train.gradient_checkpointing);
     const Batch batch = random_batch(s, model, *objective, train);

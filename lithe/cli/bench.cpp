@@ -24,12 +24,6 @@ struct Options {
   bench::Options bench;
 };
 
-TokenCode code_of(const TokenizerConfig& tokenizer) {
-  if (tokenizer.type == "words") return tokenizer.words.token_code();
-  if (tokenizer.type == "characters") return {.payload = TokenCode::Payload::character, .size = 0x110000};
-  return {};
-}
-
 bench::Subject read_subject(const Path& path, const std::vector<std::string>& overrides) {
   const bool is_run = std::filesystem::is_directory(path);
   check_usage(!is_run || overrides.empty(), "bench", "--set changes recipes, and '", path.string(),
@@ -42,7 +36,7 @@ bench::Subject read_subject(const Path& path, const std::vector<std::string>& ov
   return {.model = recipe.model,
           .train = recipe.train,
           .sequence_length = recipe.data.sequence_length,
-          .code = code_of(recipe.data.tokenizer),
+          .code = recipe.data.tokenizer.token_code(),
           .run = is_run ? path : Path()};
 }
 

@@ -39,7 +39,9 @@ int64_t weight_bytes(const Model& model) {
 }  // namespace
 
 double time_training(const Contender& c, const BatchSource& order, int64_t steps) {
-  Model model(c.model, {.dtype = c.train.parameter_dtype(), .compute = c.train.compute(), .trainable = true});
+  Model model(
+      c.model,
+      {.dtype = c.train.parameter_dtype(), .compute = c.train.compute(), .trainable = true, .frozen = c.train.freeze});
   model.set_recompute(c.train.gradient_checkpointing);
   AdamW optimizer(model.parameters(), c.train);
   const auto objective = make_objective(c.train.objective);

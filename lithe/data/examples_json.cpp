@@ -29,6 +29,22 @@ const std::string& text_of(const Tree& value, const std::string& where) {
   return value.get_ref<const std::string&>();
 }
 
+// Text, or numbers in lists of any depth, written out for a tokenizer of type features.
+void append_numbers(const Tree& value, const std::string& where, std::string& out) {
+  if (value.is_array()) {
+    for (size_t i = 0; i < value.size(); ++i) append_numbers(value[i], where, out);
+    return;
+  }
+  check(value.is_number(), "task", where, " must be text, or numbers in lists, got ", shown(value));
+  out += (out.empty() ? "" : " ") + value.dump();
+}
+std::string text_or_numbers(const Tree& value, const std::string& where) {
+  if (!value.is_array()) return text_of(value, where);
+  std::string out;
+  append_numbers(value, where, out);
+  return out;
+}
+
 const Tree& list_of(const Tree& value, const std::string& where) {
   check(value.is_array(), "task", where, " must be a list, got ", shown(value));
   return value;
@@ -146,7 +162,7 @@ void parse_json_lines(std::string_view text, const std::string& name, const Exam
     if (layout.type == TaskType::tagging) {
       set_words(example, first, target, labels, at(text_key), at(label_key));
     } else {
-      example.text = text_of(first, at(text_key));
+      example.text = text_or_numbers(first, at(text_key));
       example.has_pair = !layout.text_pair.empty();
       if (example.has_pair)
         example.pair = text_of(value(layout.text_pair, "; set task.text_pair"), at(layout.text_pair));

@@ -8,7 +8,10 @@ namespace lithe {
 Backbone::Backbone(const ModelConfig& config, const Scope& scope, const Embedding& embedding)
     : config_(config), compute_(scope.context().compute), device_(scope.context().device), embedding_(&embedding) {
   const Registry& registry = Registry::instance();
-  position_ = registry.make<Position>(config.position, scope / "position", position_args());
+  std::vector<LayerConfig> layers;
+  for (int64_t i = 0; i < config.num_hidden_layers; ++i) layers.push_back(config.layer(i));
+  position_args_ = position_args(config, layers);
+  position_ = registry.make<Position>(config.position, scope / "position", position_args_);
   if (config.embedding_norm)
     embedding_norm_ = registry.make<Norm>(config.norm, scope / "embedding_norm", {.hidden_size = config.hidden_size});
   embedding_dropout_ = Dropout(scope / "embedding", config.hidden_dropout);
@@ -21,7 +24,7 @@ Backbone::Backbone(const ModelConfig& config, const Scope& scope, const Embeddin
               config.hidden_size, "; set model.stack: {type: reversible, streams: duplicate} or plain ",
               "(model.encoder.stack may differ)");
   for (int64_t i = 0; i < config.num_hidden_layers; ++i)
-    layers_.push_back(make_layer((scope / "layers" / std::to_string(i)).in_layer(i), config.layer(i)));
+    layers_.push_back(make_layer((scope / "layers" / std::to_string(i)).in_layer(i), layers[size_t(i)]));
   final_norm_name_ = (scope / "final_norm").path();
   if (registry.make<Residual>(config.residual, scope / "residual", {.hidden_size = config.hidden_size})->final_norm())
     final_norm_ = registry.make<Norm>(config.norm, scope / "final_norm", {.hidden_size = config.hidden_size});
@@ -30,16 +33,16 @@ Backbone::Backbone(const ModelConfig& config, const Scope& scope, const Embeddin
   set_up_reference();
 }
 
-Position::Args Backbone::position_args() const {
+Position::Args Backbone::position_args(const ModelConfig& config, const std::vector<LayerConfig>& layers) {
   std::optional<std::string> heads;
-  for (int64_t i = 0; i < config_.num_hidden_layers; ++i)
-    for (const SubLayerConfig& sub : config_.layer(i).sub_layers)
+  for (const LayerConfig& layer : layers)
+    for (const SubLayerConfig& sub : layer.sub_layers)
       if (const Node* given = sub.part.options.find("num_attention_heads"))
         heads = !heads || *heads == given->text() ? given->text() : "0";
-  return {.hidden_size = config_.hidden_size,
-          .max_position_embeddings = config_.max_position_embeddings,
+  return {.hidden_size = config.hidden_size,
+          .max_position_embeddings = config.max_position_embeddings,
           .num_attention_heads = heads ? std::stoll(*heads) : 0,
-          .causal = config_.architecture != "encoder"};
+          .causal = config.architecture != "encoder"};
 }
 
 // spec: arch.decoder | architecture | causal self-attention, cross-attention to the source, FFN | TB Eq 6.7-6.9, 6.45
@@ -48,7 +51,7 @@ Backbone::Layer Backbone::make_layer(const Scope& scope, const LayerConfig& conf
   const int64_t width = stack_->layer_width(config_.hidden_size);
   Layer layer{.name = scope.path(), .position = {}, .compressor = {}, .places = {}};
   if (config.position) {
-    layer.position = registry.make<Position>(*config.position, scope / "position", position_args());
+    layer.position = registry.make<Position>(*config.position, scope / "position", position_args_);
     check_usage(!layer.position->adds(), "model", layer.name, ": position ", config.position->type,
                 " adds to the embedded rows, which a layer does not have; give it to the model, or the layer one that ",
                 "turns queries and keys or adds to logits");
@@ -125,9 +128,9 @@ void Backbone::skip(const std::vector<int64_t>& layers, bool mixers_only) {
   }
 }
 
-Var Backbone::embed(const Tensor& ids, const Sequences& sequences, const Pass& pass) const {
+Var Backbone::embed(const Tensor& ids, const Sequences& sequences) const {
   const kernels::PartScope part("embedding");
-  const Var rows = position_->add_to(embedding_->forward(ids, pass), sequences);
+  const Var rows = position_->add_to(embedding_->forward(ids), sequences);
   return embedding_dropout_(embedding_norm_ ? embedding_norm_->forward(rows) : rows);
 }
 
@@ -254,7 +257,7 @@ Rows Backbone::forward(const Tensor& ids, const Sequences& sequences, const Pass
   if (state && Tape::current()) state->check_differentiable();
   pass.set_state(state);
   if (source) pass.set_source(*source);
-  const Var x = embed(ids, sequences, pass);
+  const Var x = embed(ids, sequences);
   // A Var of its own gathers the gradients of those who read it, in one order whether layers are recomputed or not.
   if (reads_embedding_) pass.set_embedded(reshape(x, x.shape()));
   if (reference_) {

@@ -61,6 +61,7 @@ class Backbone final : private Layers {
   DType compute_;
   Device device_;
   const Embedding* embedding_;
+  Position::Args position_args_;
   std::unique_ptr<Position> position_;
   std::unique_ptr<Norm> embedding_norm_;  // null: none
   Dropout embedding_dropout_;
@@ -81,11 +82,11 @@ class Backbone final : private Layers {
   int64_t sub_layers(int64_t layer) const override { return int64_t(layers_[size_t(layer)].places.size()); }
   Var change(int64_t layer, int64_t sub_layer, const Rows& x, const Pass& pass) const override;
 
-  Position::Args position_args() const;
+  static Position::Args position_args(const ModelConfig& config, const std::vector<LayerConfig>& layers);
   Layer make_layer(const Scope& scope, const LayerConfig& config) const;
   std::unique_ptr<Place> make_place(const Scope& scope, const LayerConfig& layer, const SubLayerConfig& sub,
                                     const Position& position) const;
-  Var embed(const Tensor& ids, const Sequences& sequences, const Pass& pass) const;
+  Var embed(const Tensor& ids, const Sequences& sequences) const;
   Rows run_layer(int64_t layer, const Rows& x, const Pass& pass, const std::vector<double>& gains) const;
   template <class Wire>
   Var run_place(int64_t layer, int64_t sub_layer, double gain, const Rows& x, const Pass& pass, Wire wire) const;

@@ -55,6 +55,7 @@ Model::Model(const ModelConfig& config, const ModelOptions& options) : config_(c
                                .num_labels = config.num_labels,
                                .tied = config.tie_word_embeddings ? table : nullptr,
                                .causal = config.architecture != "encoder"});
+  for (const std::string& pattern : options.frozen) parameters_.freeze(pattern);
   const auto labels = [&](std::vector<int64_t> offsets) {
     return head_->count(Sequences(std::move(offsets), {}, options.device)).labels;
   };

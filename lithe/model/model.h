@@ -13,6 +13,7 @@ struct ModelOptions {
   bool trainable = false;
   const std::set<std::string>* integers = nullptr;      // parameters that load_weights() gives integer weights
   const std::map<std::string, bool>* packed = nullptr;  // parameters packed for inference: packed_products()
+  std::vector<std::string> frozen = {};                 // shell patterns of parameters that are not trained
   bool initialised = true;  // false where load_weights() follows, which fills every parameter or throws
 };
 

@@ -1,5 +1,8 @@
 #include "lithe/nn/module.h"
 
+#include <fnmatch.h>
+
+#include "lithe/base/did_you_mean.h"
 #include "lithe/kernels/elementwise/elementwise.h"
 #include "lithe/kernels/gemm/packed_matrix.h"
 #include "lithe/ops/basic.h"
@@ -22,6 +25,20 @@ Parameter* Parameters::add(Parameter parameter) {
 Parameter* Parameters::find(const std::string& name) {
   const auto found = by_name_.find(name);
   return found == by_name_.end() ? nullptr : found->second;
+}
+
+void Parameters::freeze(const std::string& pattern) {
+  bool found = false;
+  for (Parameter& p : parameters_) {
+    if (::fnmatch(pattern.c_str(), p.name.c_str(), 0) != 0) continue;
+    found = true;
+    p.master = Var(p.master.value());
+  }
+  if (found) return;
+  std::vector<std::string> names;
+  for (const Parameter& p : parameters_) names.push_back(p.name);
+  fail_usage("model", "no parameter is named '", pattern, "', which is to be frozen; the first of ", names.size(),
+             " is ", names.empty() ? "none" : names.front(), did_you_mean(pattern, names), " (lithe plan RECIPE)");
 }
 
 int64_t Parameters::count() const {

@@ -32,6 +32,9 @@ class Parameters {
   std::deque<Parameter>& all() { return parameters_; }
   const std::deque<Parameter>& all() const { return parameters_; }
   Parameter* find(const std::string& name);
+  /// Makes constants of those that a shell pattern names ("embedding.*", "layers.[0-3].*"): they gather no gradients.
+  /// Fails (usage) when it names none.
+  void freeze(const std::string& pattern);
   int64_t count() const;  // trainable scalars
   /// Copies every master into its shadow.
   void refresh_shadows();

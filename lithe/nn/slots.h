@@ -9,16 +9,16 @@
 namespace lithe {
 
 /// Tokens to rows. A token is `token_width` ints: one is an id; more are a code, whose first int names a special token
-/// (0 to 4, the rest zeros) or is 5 for an ordinary one, which the rest, the payload, describes.
+/// (0 to 4, the rest zeros) or is 5 for an ordinary one, which the rest, the payload, describes: bits of a hash, or
+/// features, the bits of f32 numbers (base/token_code.h).
 class Embedding : public Part {
  public:
   static constexpr const char* slot = "embedding";
   struct Args {
     int64_t vocab_size = 0, hidden_size = 0, token_width = 1;
   };
-  /// tokens i32 [N] or [N, token_width] -> rows [N, hidden_size] in the compute dtype. Embeddings of features read
-  /// Pass::given("features"), f32 [N, F], one row a token.
-  virtual Var forward(const Tensor& tokens, const Pass& pass = Pass::nowhere()) const = 0;
+  /// tokens i32 [N] or [N, token_width] -> rows [N, hidden_size] in the compute dtype.
+  virtual Var forward(const Tensor& tokens) const = 0;
   /// The table [vocab, hidden] that a tied head shares; null when there is none.
   virtual Parameter* table() const { return nullptr; }
 };

@@ -28,11 +28,13 @@ void RandomTokens::draw(Draws& draws, int32_t* token, const Batch& batch) const 
       }
       return;
     case TokenCode::Payload::bucket: token[1] = int32_t(draws.below(uint64_t(code_.size))); return;
-    case TokenCode::Payload::character: {
+    case TokenCode::Payload::character:
+    case TokenCode::Payload::features: {
+      const auto width = uint64_t(batch.token_width);
       uint64_t row = 0;  // ends: the token to replace is an ordinary one of this batch
       do row = draws.below(uint64_t(batch.rows()));
-      while (batch.tokens[2 * row] != code_ordinary);
-      token[1] = batch.tokens[2 * row + 1];
+      while (batch.tokens[width * row] != code_ordinary);
+      for (uint64_t j = 1; j < width; ++j) token[j] = batch.tokens[width * row + j];
       return;
     }
   }

@@ -31,6 +31,14 @@ Tensor special_ids(const Tensor& codes) {
   return ids;
 }
 
+Tensor ordinary_ids(const Tensor& codes) {
+  const Tensor ids = empty({codes.rows()}, DType::i32, codes.device());
+  if (ids.is_meta()) return ids;
+  for (int64_t n = 0; n < codes.rows(); ++n)
+    ids.data<int32_t>()[n] = ordinary(codes.data<int32_t>() + n * codes.cols()) ? 0 : -1;
+  return ids;
+}
+
 Tensor payload_ids(const char* op, const Tensor& codes, int64_t bound, const char* what) {
   const Tensor ids = empty({codes.rows()}, DType::i32, codes.device());
   if (ids.is_meta()) return ids;
@@ -59,6 +67,19 @@ Tensor code_point_ids(const Tensor& codes, int64_t count, int64_t buckets) {
       *id++ = ordinary(code) ? int32_t(k * buckets + (code[1] + 1) * kPrimes[size_t(k)] % buckets) : -1;
   }
   return ids;
+}
+
+Tensor code_numbers(const Tensor& codes, DType dtype) {
+  const int64_t size = codes.cols() - 1;
+  const Tensor out = empty({codes.rows(), size}, dtype, codes.device());
+  if (out.is_meta()) return out;
+  dispatch_float(dtype, [&]<class T>() {
+    const int32_t* code = codes.data<int32_t>();
+    T* to = out.data<T>();
+    for (int64_t n = 0; n < codes.rows(); ++n, code += codes.cols())
+      for (int64_t j = 0; j < size; ++j) *to++ = T(ordinary(code) ? code_number(code[1 + j]) : 0);
+  });
+  return out;
 }
 
 Tensor token_bits(const Tensor& codes, int64_t bits, kernels::BitForm form, DType dtype, double scale) {

@@ -13,6 +13,9 @@ void check_codes(const char* op, const Tensor& codes, int64_t width);
 /// The special token of each code, -1 for ordinary tokens: i32 [N].
 Tensor special_ids(const Tensor& codes);
 
+/// 0 for ordinary tokens, -1 for special ones: i32 [N].
+Tensor ordinary_ids(const Tensor& codes);
+
 /// The payload of each code [special, payload], -1 for special tokens: i32 [N]. Fails unless it lies in [0, bound);
 /// `what` names it in the error.
 Tensor payload_ids(const char* op, const Tensor& codes, int64_t bound, const char* what);
@@ -23,6 +26,9 @@ Tensor payload_ids(const char* op, const Tensor& codes, int64_t bound, const cha
 Tensor code_point_ids(const Tensor& codes, int64_t count, int64_t buckets);
 /// How many hash functions code_point_ids has.
 int64_t code_point_hashes();
+
+/// The numbers of each code [special, numbers], zeros for special tokens: [N, width - 1] in `dtype`.
+Tensor code_numbers(const Tensor& codes, DType dtype);
 
 /// `scale` times the bits of codes as rows of numbers (kernels/token_bits/token_bits.h); zeros for special tokens.
 Tensor token_bits(const Tensor& codes, int64_t bits, kernels::BitForm form, DType dtype, double scale = 1);

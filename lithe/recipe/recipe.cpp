@@ -187,13 +187,9 @@ void complete_without_data(Recipe& recipe, const char* operation, int64_t length
   const TokenizerConfig& tokenizer = recipe.data.tokenizer;
   check_usage(model.vocab_size || tokenizer.type != "file", operation, "the vocabulary is in '", tokenizer.file,
               "'; give model.vocab_size to ", operation, " without it");
-  const bool words = tokenizer.type == "words", characters = tokenizer.type == "characters";
-  const int64_t vocabulary = words || characters ? code_values : tokenizer.type == "bytes" ? 257 : tokenizer.vocab_size;
-  model.complete(vocabulary,
-                 words        ? tokenizer.words.token_code().width()
-                 : characters ? 2
-                              : 1,
-                 std::max(length, recipe.data.sequence_length));
+  const int64_t width = tokenizer.token_code().width();
+  const int64_t vocabulary = width > 1 ? code_values : tokenizer.type == "bytes" ? 257 : tokenizer.vocab_size;
+  model.complete(vocabulary, width, std::max(length, recipe.data.sequence_length));
   if (!model.num_labels) model.num_labels = make_objective(recipe.train.objective)->classes(recipe.task);
   check_usage(model.num_labels || recipe.task.type == "regression" || recipe.task.type == "span", operation,
               "the number of classes is in the examples; give model.num_labels or task.labels to ", operation,

@@ -35,6 +35,9 @@ void TrainConfig::fields(Fields& f) {
   f("adam_epsilon", adam_epsilon, "keeps Adam's division finite", at_least(0));
   f("max_grad_norm", max_grad_norm, "gradients are scaled down to this global norm; 0: never", at_least(0));
   f("label_smoothing", label_smoothing, "part of the target spread over the vocabulary", between(0, 0.999));
+  f("freeze", freeze,
+    "parameters that keep their values, by their names in model.safetensors, * and ? allowed: [embedding.*, "
+    "layers.0.*]");
   f.part("objective", "objective", objective, "what is learnt to predict; lithe list objective");
   f("precision", precision, "of rows and products: f32, bf16 (with f32 weights), f64 (slow, for checks)",
     one_of({"f32", "bf16", "f64"}));

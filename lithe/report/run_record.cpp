@@ -175,6 +175,18 @@ std::vector<std::pair<std::string, double>> metrics_in(std::string_view line) {
   return out;
 }
 
+void read_auxiliary(std::string_view line, double step, TrainingCurve& curve) {
+  const nlohmann::json json = nlohmann::json::parse(line, nullptr, false);
+  const auto found = json.is_object() ? json.find("auxiliary") : json.end();
+  if (found == json.end() || !found->is_object()) return;
+  for (const auto& [name, value] : found->items()) {
+    TrainingCurve::Auxiliary& column = curve.auxiliary[name];
+    rewind(step, column.step, column.loss);
+    column.step.push_back(step);
+    column.loss.push_back(value.is_number() ? value.get<double>() : kNaN);
+  }
+}
+
 void read_metrics(Reader& reader, RunRecord& record) {
   static constexpr std::array<std::string_view, 10> keys = {"step",      "tokens",          "epoch",
                                                             "loss",      "learning_rate",   "grad_norm",
@@ -190,6 +202,7 @@ void read_metrics(Reader& reader, RunRecord& record) {
       size_t key = 0;
       for (auto* column : {&c.step, &c.tokens, &c.epoch, &c.loss, &c.learning_rate, &c.grad_norm})
         column->push_back(numbers.get(key++));
+      if (line.find("\"auxiliary\"") != line.npos) read_auxiliary(line, step, c);
     }
     if (numbers.has(6)) {
       std::vector<Evaluation>& all = record.evaluations;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -15,6 +16,11 @@ namespace lithe::report {
 /// Columns of the training lines of metrics.jsonl, all of one length. Null, "NaN" and missing values are NaN.
 struct TrainingCurve {
   std::vector<double> step, tokens, epoch, loss, learning_rate, grad_norm;
+  /// Losses beside that of the objective, by name.
+  struct Auxiliary {
+    std::vector<double> step, loss;
+  };
+  std::map<std::string, Auxiliary> auxiliary;
 };
 
 struct Evaluation {

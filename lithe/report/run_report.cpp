@@ -266,6 +266,11 @@ void learning(Page& page, const RunRecord& run) {
     chart.series[0].smoothing = kSmoothing;
     halves.push_back(Page::half_figure(chart));
   }
+  for (const auto& [name, auxiliary] : curve.auxiliary) {
+    LineChart chart = simple_chart(name, "auxiliary loss, added to the objective's", auxiliary.step, auxiliary.loss);
+    chart.series[0].smoothing = kSmoothing;
+    halves.push_back(Page::half_figure(chart));
+  }
   if (any_finite(run.speed.tokens_per_second)) {
     LineChart chart = simple_chart("Speed", "tokens per second", run.speed.step, run.speed.tokens_per_second);
     chart.series[0].smoothing = kSmoothing;

@@ -1,6 +1,9 @@
 #include "lithe/text/code_tokenizer.h"
 
+#include <algorithm>
 #include <array>
+#include <charconv>
+#include <cmath>
 
 #include "lithe/base/log.h"
 #include "lithe/text/hex.h"
@@ -77,7 +80,7 @@ class CodeTokenizer : public Tokenizer {
   }
   [[noreturn]] static void no_way_back() {
     fail("tokenizer",
-         "a tokenizer without a vocabulary (type words or characters) cannot turn codes into text: use it "
+         "a tokenizer without a vocabulary (type words, characters or features) cannot turn codes into text: use it "
          "for the input of encoders, and type bpe, wordpiece or bytes where text is generated");
   }
 };
@@ -121,6 +124,35 @@ class CharacterTokenizer final : public CodeTokenizer {
   }
 };
 
+// Rows of numbers, written out.
+class FeatureTokenizer final : public CodeTokenizer {
+ public:
+  FeatureTokenizer(int64_t size, std::string json)
+      : CodeTokenizer({.payload = TokenCode::Payload::features, .size = size}, std::move(json)), size_(size) {}
+
+ protected:
+  void encode_part(std::string_view text, std::vector<int32_t>& codes) const override {
+    constexpr std::string_view between = " \t\r\n,;";
+    int64_t count = 0;
+    for (size_t at = 0; (at = text.find_first_not_of(between, at)) != std::string_view::npos; ++count) {
+      const std::string_view word = text.substr(at, std::min(text.find_first_of(between, at), text.size()) - at);
+      float number = 0;
+      const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
+      check(error == std::errc() && end == word.data() + word.size() && std::isfinite(number), "tokenizer", "number ",
+            count + 1, " of a text is '", word.substr(0, 40),
+            "'; type features reads finite numbers of f32 between spaces, commas or semicolons");
+      if (count % size_ == 0) codes.push_back(code_ordinary);
+      codes.push_back(code_of_number(number));
+      at += word.size();
+    }
+    check(count % size_ == 0, "tokenizer", "a text has ", count, " numbers, which are no whole tokens of ", size_,
+          "; data.tokenizer.num_features says how many make a token");
+  }
+
+ private:
+  int64_t size_;
+};
+
 std::unique_ptr<Tokenizer> word_tokenizer(const WordHashSettings& settings, NgramDictionary ngrams, std::string json) {
   return std::make_unique<WordTokenizer>(settings, std::move(ngrams), std::move(json));
 }
@@ -144,18 +176,39 @@ Json value_of(const WordHashSettings& s, const std::string& key) {
 }
 
 /// The object of the file that the checksum begins with: all settings, in a fixed order.
-std::string header_json(const WordHashSettings* settings, const std::string& unicode) {
-  Json header = {{"type", settings ? "words" : "characters"}, {"version", file_version}};
-  if (!settings) return header.dump();
+Json header_of(const char* type) { return {{"type", type}, {"version", file_version}}; }
+Json header_of_words(const WordHashSettings& settings, const std::string& unicode) {
+  Json header = header_of("words");
   header["unicode"] = unicode;
-  for (const std::string& key : settings->used_keys()) header[key] = value_of(*settings, key);
-  return header.dump();
+  for (const std::string& key : settings.used_keys()) header[key] = value_of(settings, key);
+  return header;
+}
+Json header_of_features(int64_t size) {
+  Json header = header_of("features");
+  header["num_features"] = size;
+  return header;
 }
 
 uint64_t checksum_of(const std::string& header, const NgramDictionary& ngrams) {
   uint64_t print = checksum(header.data(), header.size());
   for (const std::string& ngram : ngrams.ngrams()) print = checksum(ngram.data(), ngram.size(), print);
   return print;
+}
+
+/// `extra`: further keys between header and checksum.
+std::string file_json(const std::string& header, const std::string& extra = {}, const NgramDictionary& ngrams = {}) {
+  return "{\n  \"" + std::string(code_tokenizer_key) + "\": " + header + extra + ",\n  \"checksum\": \"" +
+         hex(checksum_of(header, ngrams)) + "\"\n}\n";
+}
+
+std::string file_json_of_words(const WordHashSettings& settings, const NgramDictionary& ngrams) {
+  std::string list, extra;
+  for (const std::string& ngram : ngrams.ngrams()) list += (list.empty() ? "\n    " : ",\n    ") + Json(ngram).dump();
+  if (settings.hash == "lsh") {
+    extra += ",\n  \"ngrams\": [" + list + (list.empty() ? "]" : "\n  ]");
+    extra += ",\n  \"drawn\": \"" + hex(hash_probe(settings)) + "\"";
+  }
+  return file_json(header_of_words(settings, unicode_version()).dump(), extra, ngrams);
 }
 
 void check_role(const Role& role, const char* key, std::optional<std::string_view> name, const std::string& origin) {
@@ -184,18 +237,6 @@ WordHashSettings read_settings(const JsonSection& section) {
 
 }  // namespace
 
-std::string code_tokenizer_json(const WordHashSettings* settings, const NgramDictionary& ngrams) {
-  const std::string header = header_json(settings, unicode_version());
-  std::string list;
-  for (const std::string& ngram : ngrams.ngrams()) list += (list.empty() ? "\n    " : ",\n    ") + Json(ngram).dump();
-  std::string out = "{\n  \"" + std::string(code_tokenizer_key) + "\": " + header;
-  if (settings && settings->hash == "lsh") {
-    out += ",\n  \"ngrams\": [" + list + (list.empty() ? "]" : "\n  ]");
-    out += ",\n  \"drawn\": \"" + hex(hash_probe(*settings)) + "\"";
-  }
-  return out + ",\n  \"checksum\": \"" + hex(checksum_of(header, ngrams)) + "\"\n}\n";
-}
-
 std::unique_ptr<Tokenizer> parse_code_tokenizer(const JsonSection& root, std::string json, const std::string& origin,
                                                 const Roles& roles) {
   const JsonSection header = root.section(code_tokenizer_key);
@@ -203,8 +244,8 @@ std::unique_ptr<Tokenizer> parse_code_tokenizer(const JsonSection& root, std::st
   check(version == file_version, "tokenizer", header.place("version"), " is ", version, ", this program reads ",
         file_version, ": hashes could differ, so the model needs the program that made it");
   const std::string type = header.type();
-  check(type == "words" || type == "characters", "tokenizer", header.place("type"),
-        " must be words or characters, got '", type, "'");
+  check(type == "words" || type == "characters" || type == "features", "tokenizer", header.place("type"),
+        " must be words, characters or features, got '", type, "'");
   const bool words = type == "words";
   WordHashSettings settings;
   NgramDictionary ngrams;
@@ -225,7 +266,13 @@ std::unique_ptr<Tokenizer> parse_code_tokenizer(const JsonSection& root, std::st
     ngrams = NgramDictionary(settings.ngram_max, std::move(entries));
   }
   const std::string unicode = words ? header.text("unicode") : std::string();
-  const std::string canonical = header_json(words ? &settings : nullptr, unicode);
+  const int64_t features = type == "features" ? header.integer("num_features", 0) : 0;
+  check(type != "features" || features >= 1, "tokenizer", header.place("num_features"), " must be at least 1, got ",
+        features);
+  const std::string canonical = (words                ? header_of_words(settings, unicode)
+                                 : type == "features" ? header_of_features(features)
+                                                      : header_of("characters"))
+                                    .dump();
   check(header.has("type") && Tree::parse(canonical) == root.value(code_tokenizer_key), "tokenizer", header.place(),
         " must hold exactly the keys of ", canonical);
   const std::string expected = hex(checksum_of(canonical, ngrams));
@@ -248,18 +295,25 @@ std::unique_ptr<Tokenizer> parse_code_tokenizer(const JsonSection& root, std::st
   check_role(roles.cls, "cls_token", {}, origin);
   check_role(roles.sep, "sep_token", {}, origin);
   if (words) return word_tokenizer(settings, std::move(ngrams), std::move(json));
+  if (features) return std::make_unique<FeatureTokenizer>(features, std::move(json));
   return std::make_unique<CharacterTokenizer>(std::move(json));
 }
 
 std::unique_ptr<Tokenizer> make_word_tokenizer(const WordHashSettings& settings, NgramDictionary ngrams) {
   settings.validate();
   check(settings.hash == "lsh" || ngrams.ngrams().empty(), "tokenizer", "hash ", settings.hash, " takes no n-grams");
-  std::string json = code_tokenizer_json(&settings, ngrams);
+  std::string json = file_json_of_words(settings, ngrams);
   return word_tokenizer(settings, std::move(ngrams), std::move(json));
 }
 
 std::unique_ptr<Tokenizer> make_character_tokenizer() {
-  return std::make_unique<CharacterTokenizer>(code_tokenizer_json(nullptr, {}));
+  return std::make_unique<CharacterTokenizer>(file_json(header_of("characters").dump()));
+}
+
+std::unique_ptr<Tokenizer> make_feature_tokenizer(int64_t size) {
+  check_usage(size >= 1, "tokenizer", "type features needs num_features, how many numbers a token is, at least 1; got ",
+              size);
+  return std::make_unique<FeatureTokenizer>(size, file_json(header_of_features(size).dump()));
 }
 
 void NgramTrainer::add(std::string_view text) {

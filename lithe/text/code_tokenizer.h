@@ -1,4 +1,4 @@
-// Tokenizers without a vocabulary: words by their hashes, and characters by their code points.
+// Tokenizers without a vocabulary: words by their hashes, characters by their code points, and rows of numbers.
 #pragma once
 
 #include <memory>
@@ -19,6 +19,10 @@ std::unique_ptr<Tokenizer> make_word_tokenizer(const WordHashSettings& settings,
 
 /// Type characters: one code a character; each sequence of bytes that is no UTF-8 is <unk>.
 std::unique_ptr<Tokenizer> make_character_tokenizer();
+
+/// Type features: a text is numbers, `size` a token, between white space, commas or semicolons: what was measured of a
+/// frame, a patch or a moment. encode() fails on anything else.
+std::unique_ptr<Tokenizer> make_feature_tokenizer(int64_t size);
 
 /// Words of a corpus to the n-grams of lsh.
 class NgramTrainer {
@@ -45,7 +49,5 @@ inline constexpr const char* code_tokenizer_key = "lithe_tokenizer";
 /// where it was made.
 std::unique_ptr<Tokenizer> parse_code_tokenizer(const JsonSection& root, std::string json, const std::string& origin,
                                                 const Roles& roles);
-/// Writes one; `settings` null for characters.
-std::string code_tokenizer_json(const WordHashSettings* settings, const NgramDictionary& ngrams);
 
 }  // namespace lithe

@@ -200,8 +200,11 @@ struct TokenizerConfig {
   int64_t min_frequency = 2;
   std::vector<std::string> specials;
   std::string file;
+  int64_t num_features = 0;
   WordHashSettings words;
   void fields(Fields& f);
+  /// What its tokens hold; of type file, as an id.
+  TokenCode token_code() const;
 };
 
 /// Calls its argument once per text of the corpus.

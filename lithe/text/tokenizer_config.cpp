@@ -15,6 +15,7 @@ std::vector<std::string> used_keys(const TokenizerConfig& config) {
   if (config.type == "unigram") return {"vocab_size", "specials"};
   if (config.type == "file") return {"file"};
   if (config.type == "words") return config.words.used_keys();
+  if (config.type == "features") return {"num_features"};
   return {};
 }
 
@@ -38,9 +39,10 @@ void refuse_unused_keys(TokenizerConfig config) {
 
 void TokenizerConfig::fields(Fields& f) {
   f("type", type,
-    "bytes, a byte-level BPE, BERT's WordPiece or SentencePiece's unigram trained on the corpus, words by their hashes "
-    "or characters without a vocabulary, or one loaded from a file",
-    one_of({"bytes", "bpe", "wordpiece", "unigram", "words", "characters", "file"}));
+    "bytes, a byte-level BPE, BERT's WordPiece or SentencePiece's unigram trained on the corpus, words by their "
+    "hashes, "
+    "characters or rows of numbers without a vocabulary, or one loaded from a file",
+    one_of({"bytes", "bpe", "wordpiece", "unigram", "words", "characters", "features", "file"}));
   f("vocab_size", vocab_size,
     "entries of a trained BPE (the 256 bytes included), WordPiece or unigram, specials included",
     between(1, (1 << 24) - 1));
@@ -51,7 +53,15 @@ void TokenizerConfig::fields(Fields& f) {
   f("file", file,
     "type file: tokenizer.json, a SentencePiece .model, vocab.txt, or a directory with one of them or with vocab.json "
     "and merges.txt");
+  f("num_features", num_features, "type features: how many numbers a token is", between(0, 1 << 16));
   words.fields(f);
+}
+
+TokenCode TokenizerConfig::token_code() const {
+  if (type == "words") return words.token_code();
+  if (type == "characters") return {.payload = TokenCode::Payload::character, .size = 0x110000};
+  if (type == "features") return {.payload = TokenCode::Payload::features, .size = num_features};
+  return {};
 }
 
 bool learns_from_texts(const TokenizerConfig& config) {
@@ -65,6 +75,7 @@ std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerConfig& config, const F
   refuse_unused_keys(config);
   if (config.type == "bytes") return make_byte_tokenizer();
   if (config.type == "characters") return make_character_tokenizer();
+  if (config.type == "features") return make_feature_tokenizer(config.num_features);
   if (config.type == "file") {
     check_usage(!config.file.empty(), "tokenizer", "type file needs the key file");
     return load_tokenizer(config.file);
@@ -89,7 +100,8 @@ std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerConfig& config, const F
     return trainer.train();
   }
   check_usage(config.type == "bpe", "tokenizer",
-              "type must be bytes, bpe, wordpiece, unigram, words, characters or file, got '", config.type, "'");
+              "type must be bytes, bpe, wordpiece, unigram, words, characters, features or file, got '", config.type,
+              "'");
   BpeTraining options{.vocab_size = config.vocab_size, .min_frequency = config.min_frequency};
   if (!config.specials.empty()) {
     options.specials = config.specials;

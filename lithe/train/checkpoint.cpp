@@ -71,12 +71,15 @@ Json to_json(const TrainState& state) {
   Json json = {{"version", kVersion}};
   for_each_field(state, [&](const char* name, const auto& value) { json[name] = value; });
   json["log_checksums"] = state.log_checksums;
+  json["interval_auxiliary"] = state.interval_auxiliary;
   return json;
 }
 
 void from_json(const Json& json, TrainState& state) {
   for_each_field(state, [&](const char* name, auto& value) { json.at(name).get_to(value); });
+  // Older checkpoints have none of these.
   if (json.contains("log_checksums")) json["log_checksums"].get_to(state.log_checksums);
+  if (json.contains("interval_auxiliary")) json["interval_auxiliary"].get_to(state.interval_auxiliary);
 }
 
 std::vector<Path> checkpoints(const Path& states) {

@@ -20,7 +20,8 @@ struct TrainState {
   double interval_loss = 0;    // since the last line of metrics
   int64_t interval_labels = 0, interval_steps = 0;
   double interval_norm = 0;
-  std::vector<double> recent_losses;  // of the spike window
+  std::map<std::string, double> interval_auxiliary;  // sums by name
+  std::vector<double> recent_losses;                 // of the spike window
   int64_t steps_above_threshold = 0;
   double last_loss = 0, best_loss = 0;
   int64_t best_step = -1;

@@ -9,9 +9,11 @@ namespace lithe {
 AdamW::AdamW(Parameters& parameters, const TrainConfig& config) : config_(config) {
   const MemoryScope memory(MemoryClass::optimizer);
   for (Parameter& p : parameters.all()) {
+    if (!p.master.needs_grad()) continue;  // frozen
     const Tensor& x = p.master.value();
     slots_.push_back({&p, zeros(x.shape(), x.dtype(), x.device()), zeros(x.shape(), x.dtype(), x.device())});
   }
+  check_usage(!slots_.empty(), "train", "train.freeze leaves no parameter to train; freeze fewer");
 }
 
 double AdamW::gradient_norm() const {

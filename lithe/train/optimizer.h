@@ -1,4 +1,4 @@
-// AdamW over all parameters of a model, with global-norm clipping (spec train.adam).
+// AdamW over the parameters of a model that are not frozen, with global-norm clipping (spec train.adam).
 #pragma once
 
 #include "lithe/model/model.h"

@@ -99,9 +99,11 @@ Plan plan_training(const ModelConfig& config, const TrainConfig& train, const Pl
     return parts[key];
   };
   {
-    Model model(
-        config,
-        {.device = Device::meta, .dtype = train.parameter_dtype(), .compute = train.compute(), .trainable = true});
+    Model model(config, {.device = Device::meta,
+                         .dtype = train.parameter_dtype(),
+                         .compute = train.compute(),
+                         .trainable = true,
+                         .frozen = train.freeze});
     heed_signals();
     model.set_recompute(train.gradient_checkpointing);
     AdamW optimizer(model.parameters(), train);

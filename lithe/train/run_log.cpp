@@ -98,15 +98,14 @@ void RunLog::status(const std::string& line) {
 }
 
 void RunLog::interval(const Interval& i, TrainState& state) {
-  append("metrics.jsonl",
-         Json({{"step", i.step},
-               {"tokens", i.tokens},
-               {"epoch", i.epoch},
-               {"loss", i.loss},
-               {"learning_rate", i.learning_rate},
-               {"grad_norm", i.gradient_norm}})
-             .dump(),
-         state.metrics_bytes, state);
+  Json metrics = {{"step", i.step},
+                  {"tokens", i.tokens},
+                  {"epoch", i.epoch},
+                  {"loss", i.loss},
+                  {"learning_rate", i.learning_rate},
+                  {"grad_norm", i.gradient_norm}};
+  if (!i.auxiliary.empty()) metrics["auxiliary"] = i.auxiliary;
+  append("metrics.jsonl", metrics.dump(), state.metrics_bytes, state);
   append("speed.jsonl",
          Json({{"step", i.step},
                {"tokens_per_second", i.tokens_per_second},
@@ -117,6 +116,7 @@ void RunLog::interval(const Interval& i, TrainState& state) {
   tensorboard_->scalar("train/loss", i.step, i.loss);
   tensorboard_->scalar("train/learning_rate", i.step, i.learning_rate);
   tensorboard_->scalar("train/grad_norm", i.step, i.gradient_norm);
+  for (const auto& [name, loss] : i.auxiliary) tensorboard_->scalar("train/" + name, i.step, loss);
   tensorboard_->scalar("speed/tokens_per_second", i.step, i.tokens_per_second);
   const std::string left = total_steps_ > i.step && i.step_seconds > 0
                                ? "  ETA " + format_duration(double(total_steps_ - i.step) * i.step_seconds)

@@ -18,7 +18,9 @@ class RunLog {
 
   struct Interval {
     int64_t step, tokens;
-    double epoch, loss, learning_rate, gradient_norm, tokens_per_second, step_seconds, elapsed;
+    double epoch, loss, learning_rate, gradient_norm;
+    std::map<std::string, double> auxiliary;  // losses beside the objective's, by name
+    double tokens_per_second, step_seconds, elapsed;
   };
   void interval(const Interval& line, TrainState& state);
   void evaluation(int64_t step, const HeldOutScores& scores, bool best, TrainState& state);

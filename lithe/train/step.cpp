@@ -3,13 +3,24 @@
 #include <algorithm>
 
 namespace lithe {
+namespace {
 
-LossSums accumulate_gradients(const Model& model, const Objective& objective,
-                              const std::vector<DeviceBatch>& micro_batches, const TrainConfig& config, int64_t step) {
+double number_of(const Var& scalar) {
+  double out = 0;
+  if (!scalar.value().is_meta())
+    dispatch_float(scalar.dtype(), [&]<class T>() { out = double(scalar.value().data<T>()[0]); });
+  return out;
+}
+
+}  // namespace
+
+StepLosses accumulate_gradients(const Model& model, const Objective& objective,
+                                const std::vector<DeviceBatch>& micro_batches, const TrainConfig& config,
+                                int64_t step) {
   int64_t labelled = 0;
   for (const DeviceBatch& batch : micro_batches) labelled += batch.labelled;
   const double scale = 1 / double(std::max<int64_t>(labelled, 1));
-  LossSums total;
+  StepLosses total;
   for (size_t i = 0; i < micro_batches.size(); ++i) {
     const DeviceBatch& batch = micro_batches[i];
     step_context() = {uint64_t(config.seed), uint64_t(step) * micro_batches.size() + i};
@@ -17,12 +28,14 @@ LossSums accumulate_gradients(const Model& model, const Objective& objective,
     LossSums sums;
     const Var loss = [&] {  // rows live on only where the tape keeps them
       const Pass pass;
-      return Model::with_losses(objective.loss(model, rows_of(model, batch, pass), batch.targets(),
-                                               {.smoothing = config.label_smoothing, .scale = scale, .sums = &sums}),
-                                pass, 1 / double(micro_batches.size()));
+      const Var of_objective = objective.loss(model, rows_of(model, batch, pass), batch.targets(),
+                                              {.smoothing = config.label_smoothing, .scale = scale, .sums = &sums});
+      for (const auto& [name, value] : pass.losses())
+        total.auxiliary[name] += number_of(value) / double(micro_batches.size());
+      return Model::with_losses(of_objective, pass, 1 / double(micro_batches.size()));
     }();
     tape.backward(loss);
-    total += sums;
+    total.objective += sums;
   }
   for (const Parameter& p : model.parameters().all()) {  // a head tied to the table gives this row a gradient, too
     if (p.zero_row < 0) continue;

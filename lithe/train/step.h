@@ -6,9 +6,14 @@
 
 namespace lithe {
 
+struct StepLosses {
+  LossSums objective;
+  std::map<std::string, double> auxiliary;  // by name: the mean of the micro-batches (Pass::add_loss)
+};
+
 /// Forward and backward of one step's micro-batches; gradients gather in the parameters. `step` counts
 /// from 1 and keys the dropout masks.
-LossSums accumulate_gradients(const Model& model, const Objective& objective,
-                              const std::vector<DeviceBatch>& micro_batches, const TrainConfig& config, int64_t step);
+StepLosses accumulate_gradients(const Model& model, const Objective& objective,
+                                const std::vector<DeviceBatch>& micro_batches, const TrainConfig& config, int64_t step);
 
 }  // namespace lithe

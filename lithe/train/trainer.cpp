@@ -40,7 +40,8 @@ class Trainer {
         model_(run_.recipe.model, {.dtype = config_.parameter_dtype(),
                                    .compute = config_.compute(),
                                    .seed = uint64_t(config_.seed),
-                                   .trainable = true}),
+                                   .trainable = true,
+                                   .frozen = config_.freeze}),
         optimizer_(model_.parameters(), config_) {
     model_.set_recompute(config_.gradient_checkpointing);
     const TrainConfig& c = config_;
@@ -195,7 +196,8 @@ class Trainer {
       batches.push_back(to_device(next_batch(), Device::cpu));
       rows += batches.back().rows();
     }
-    const LossSums sums = accumulate_gradients(model_, *data_.objective, batches, config_, number);
+    const StepLosses losses = accumulate_gradients(model_, *data_.objective, batches, config_, number);
+    const LossSums& sums = losses.objective;
     const double norm = optimizer_.gradient_norm(), loss = sums.loss / double(std::max<int64_t>(sums.labels, 1));
     if (!std::isfinite(loss) || !std::isfinite(norm)) trace_divergence(batches, number, first_batch, loss, norm);
     if (spike(loss)) {
@@ -209,6 +211,7 @@ class Trainer {
     interval_tokens_ += rows;
     state_.interval_loss += sums.loss;
     state_.interval_labels += sums.labels;
+    for (const auto& [name, value] : losses.auxiliary) state_.interval_auxiliary[name] += value;
     state_.interval_norm += norm;
     ++state_.interval_steps;
     watch(loss);
@@ -218,17 +221,20 @@ class Trainer {
 
   void log_interval() {
     const double seconds = seconds_since(interval_start_), tokens = double(interval_tokens_);
+    for (auto& [name, sum] : state_.interval_auxiliary) sum /= double(state_.interval_steps);
     log_->interval({.step = state_.step,
                     .tokens = state_.tokens,
                     .epoch = double(state_.micro_batches) / double(data_.train->batches_per_epoch()),
                     .loss = state_.interval_loss / double(std::max<int64_t>(state_.interval_labels, 1)),
                     .learning_rate = schedule_.at(state_.step),
                     .gradient_norm = state_.interval_norm / double(state_.interval_steps),
+                    .auxiliary = state_.interval_auxiliary,
                     .tokens_per_second = tokens / seconds,
                     .step_seconds = seconds / double(state_.interval_steps),
                     .elapsed = elapsed()},
                    state_);
     state_.interval_loss = state_.interval_norm = 0;
+    state_.interval_auxiliary.clear();
     state_.interval_labels = state_.interval_steps = interval_tokens_ = 0;
     interval_start_ = Clock::now();
   }

@@ -3,6 +3,7 @@
 
 #include <functional>
 
+#include "lithe/kernels/cases.h"
 #include "lithe/kernels/cross_entropy/cross_entropy.h"
 #include "lithe/kernels/elementwise/elementwise.h"
 #include "lithe/kernels/embedding/embedding.h"
@@ -62,6 +63,31 @@ TEST(Ledger, MetaRunsBookThePeaksOfRealOnes) {
       EXPECT_EQ(peaks[0][1], peaks[1][1]) << type << " on " << count << " threads";
       EXPECT_GT(peaks[0][0], 0);
     }
+}
+
+// Whatever a family names for timing: a new kernel is tested by its own cases.cpp.
+TEST(Ledger, EveryCaseBooksItsWorkspaceOnMeta) {
+  for (const DType type : {DType::f32, DType::bf16}) {
+    KernelCases real(type, true), meta(type, true, Device::meta);
+    for (const auto add : kAddCases) add(real), add(meta);
+    ASSERT_EQ(real.cases.size(), meta.cases.size());
+    ASSERT_GT(real.cases.size(), 20u);
+    for (size_t i = 0; i < real.cases.size(); ++i) {
+      int64_t peaks[2];
+      for (const Device device : {Device::cpu, Device::meta}) {
+        Ledger& book = ledger(device);
+        book.reset_peak();
+        const int64_t before = book.current();
+        const CostMeter meter;
+        (device == Device::cpu ? real : meta).cases[i].run();
+        peaks[int(device)] = book.peak() - before;
+        if (device == Device::meta) {
+          EXPECT_EQ(meter.total().flops, real.cases[i].cost.flops) << real.cases[i].name;
+        }
+      }
+      EXPECT_EQ(peaks[0], peaks[1]) << real.cases[i].name;
+    }
+  }
 }
 
 TEST(Ledger, ColumnSumsBookTheirWorkspace) {

@@ -138,6 +138,36 @@ TEST(WordTokenizer, ThreadsAndCachesDoNotMatter) {
   set_threads(before);
 }
 
+TEST(FeatureTokenizer, ReadsNumbersToTheBit) {
+  const auto tokenizer = make("{type: features, num_features: 2}");
+  EXPECT_EQ(tokenizer->width(), 3);
+  EXPECT_EQ(tokenizer->code().payload, TokenCode::Payload::features);
+  const auto bits = [](float x) { return std::bit_cast<int32_t>(x); };
+  EXPECT_EQ(tokenizer->encode(" 0.1, -2;1e-3\t4 \n"),
+            (Ids{code_ordinary, bits(0.1f), bits(-2.0f), code_ordinary, bits(1e-3f), bits(4.0f)}));
+  EXPECT_EQ(tokenizer->encode_with_specials("<mask>1 2"),
+            (Ids{code_mask, 0, 0, code_ordinary, bits(1.0f), bits(2.0f)}));
+  EXPECT_EQ(tokenizer->encode(""), Ids());
+}
+
+TEST(FeatureTokenizer, RefusesWhatIsNoRowOfNumbers) {
+  const auto tokenizer = make("{type: features, num_features: 2}");
+  const auto refusal = [&](const char* text) { return error_of([&] { tokenizer->encode(text); }); };
+  EXPECT_EQ(
+      refusal("1 2 3"),
+      "tokenizer: a text has 3 numbers, which are no whole tokens of 2; data.tokenizer.num_features says how many "
+      "make a token");
+  for (const char* word : {"nan", "inf", "1e99", "x", "0x1", "--1"})
+    EXPECT_EQ(refusal((std::string("1 ") + word).c_str()),
+              std::string("tokenizer: number 2 of a text is '") + word +
+                  "'; type features reads finite numbers of f32 between spaces, commas or semicolons");
+  EXPECT_EQ(error_of([] { make("type: features"); }),
+            "tokenizer: type features needs num_features, how many numbers a token is, at least 1; got 0");
+  EXPECT_EQ(
+      error_of([] { make("{type: characters, num_features: 2}"); }),
+      "tokenizer: key num_features is given, but type characters does not use it: remove it, or choose what does");
+}
+
 // ---- files
 
 TEST(CodeTokenizerFiles, SavedAndLoadedAgain) {
@@ -154,6 +184,14 @@ TEST(CodeTokenizerFiles, SavedAndLoadedAgain) {
     EXPECT_TRUE(std::find(prints.begin(), prints.end(), again->fingerprint()) == prints.end());
     prints.push_back(again->fingerprint());
     EXPECT_EQ(is_word_tokenizer(*again), std::string_view(kind) != "type: characters");
+  }
+  {
+    const auto tokenizer = make("{type: features, num_features: 3}");
+    save_tokenizer(*tokenizer, directory);
+    const auto again = load_tokenizer(directory);
+    EXPECT_EQ(again->to_json(), tokenizer->to_json());
+    EXPECT_EQ(again->code().size, 3);
+    EXPECT_EQ(again->encode("1 2 3"), tokenizer->encode("1 2 3"));
   }
   write_file(directory / "tokenizer_config.json", R"({"mask_token": "[MASK]"})");
   EXPECT_NE(error_of([&] {

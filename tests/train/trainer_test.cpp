@@ -2,7 +2,9 @@
 #include "lithe/train/trainer.h"
 
 #include <cmath>
+#include <cstring>
 
+#include "lithe/model/safetensors.h"
 #include "lithe/train/checkpoint.h"
 #include "tests/train/run_kit.h"
 
@@ -82,6 +84,66 @@ TEST(Trainer, LearnsAndLogsEveryInterval) {
   std::sort(kept.begin(), kept.end());
   EXPECT_EQ(kept, (std::vector<std::string>{"step-00000050", "step-00000060"}));
   EXPECT_EQ(parse_json(read_file(run.out / "result.json"), "result")["status"], "finished");
+}
+
+TEST(Trainer, FrozenParametersKeepTheirBitsAndTakeNoMemory) {
+  const kit::TrainKit kit;
+  const std::string steps = "{max_steps: 4, batch_tokens: 128, learning_rate: 0.01, precision: bf16, save_steps: 2";
+  const TrainRun all = kit.run("", kData, steps + "}", "all"),
+                 some = kit.run("", kData, steps + ", freeze: [embedding.*, '*.ffn.*']}", "some"),
+                 none = kit.run("", kData, "{max_steps: 0, batch_tokens: 128, num_train_epochs: 1, freeze: ['*']}");
+  const auto peak = train(all).measured.peak;
+  EXPECT_LT(train(some).measured.peak, peak);
+  const SafetensorsFile begin(checkpoint_path(some.out, 2) / "model.safetensors"),
+      end(checkpoint_path(some.out, 4) / "model.safetensors"),
+      moments(checkpoint_path(some.out, 4) / "optimizer.safetensors");
+  int64_t frozen = 0;
+  for (const auto& [name, entry] : begin.entries()) {
+    const Tensor before = empty(entry.shape, entry.dtype), after = empty(entry.shape, entry.dtype);
+    begin.read(name, before);
+    end.read(name, after);
+    const bool still = name.starts_with("embedding.") || name.find(".ffn.") != name.npos;
+    EXPECT_EQ(std::memcmp(before.raw(), after.raw(), size_t(before.bytes())) == 0, still) << name;
+    EXPECT_EQ(moments.entries().count("m." + name), still ? 0u : 1u) << name;
+    frozen += still;
+  }
+  EXPECT_EQ(frozen, 4);
+  EXPECT_EQ(kit::coded_error_of([&] { train(none); }),
+            "2 train: train.freeze leaves no parameter to train; freeze fewer");
+  EXPECT_NE(kit::coded_error_of([&] {
+              train(kit.run("", kData, "{max_steps: 2, batch_tokens: 128, freeze: [layer.0.*]}", "typo"));
+            }).find("2 model: no parameter is named 'layer.0.*', which is to be frozen"),
+            std::string::npos);
+}
+
+TEST(Trainer, AuxiliaryLossesAreLogged) {
+  const kit::TrainKit kit;
+  const std::string model =
+      "{vocab_size: 257, hidden_size: 16, num_hidden_layers: 2, mixer: {type: attention, num_attention_heads: 2}, ffn: "
+      "{type: relu, intermediate_size: 24, activation_penalty: 2}}";
+  const auto lines = [&](const char* parts) {
+    const TrainRun run =
+        kit.run(model, kData,
+                cat("{max_steps: 4, batch_tokens: 128, learning_rate: 0.01, logging_steps: 2, precision: "
+                    "f64, gradient_accumulation_steps: ",
+                    parts, "}"),
+                parts);
+    train(run);
+    std::vector<double> losses;
+    for (const Json& line : kit::json_lines(run.out / "metrics.jsonl")) {
+      EXPECT_EQ(line.at("auxiliary").size(), 1u);
+      losses.push_back(line["auxiliary"]["activation_penalty"]);
+    }
+    return losses;
+  };
+  const auto whole = lines("1"), parts = lines("2");
+  ASSERT_EQ(whole.size(), 2u);
+  ASSERT_EQ(parts.size(), 2u);
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_GT(whole[i], 0);
+    EXPECT_NEAR(parts[i], whole[i], 1e-10);
+  }
+  EXPECT_LT(whole[1], whole[0]) << "it is part of what is minimised";
 }
 
 TEST(Trainer, EveryLimitEnds) {

@@ -35,9 +35,7 @@ class Lookup final : public Embedding {
       for (const Tensor& t : {table_->master.value(), table_->shadow})
         if (t.defined()) fill_zero(t.slice(padding_, padding_ + 1));
   }
-  Var forward(const Tensor& ids, const Pass&) const override {
-    return embed(table_->var(), ids, dtype_, factor_, padding_);
-  }
+  Var forward(const Tensor& ids) const override { return embed(table_->var(), ids, dtype_, factor_, padding_); }
   Parameter* table() const override { return table_; }
 
  private:
