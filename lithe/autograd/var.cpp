@@ -48,6 +48,11 @@ Device Var::device() const { return packed_ ? packed_->data.device() : value_.de
 
 void Var::throw_packed() const { throw PackedMismatch(*packed_, PackedMismatch::Needs::numbers); }
 
+Var::Var(const Var&) = default;
+Var& Var::operator=(const Var&) = default;
+Var& Var::operator=(Var&&) noexcept = default;
+Var::~Var() = default;
+
 Var Var::leaf(Tensor value) {
   auto slot = std::make_shared<GradSlot>(GradSlot{{}, value.shape(), value.dtype(), value.device(), true});
   return Var(std::move(value), std::move(slot));

@@ -43,6 +43,11 @@ using GradRef = std::shared_ptr<GradSlot>;
 class Var {
  public:
   Var() = default;
+  Var(const Var&);  // not inline, as with Tensor
+  Var(Var&&) noexcept = default;
+  Var& operator=(const Var&);
+  Var& operator=(Var&&) noexcept;
+  ~Var();
   Var(Tensor value) : value_(std::move(value)) {}  // a constant
   Var(Tensor value, GradRef slot) : value_(std::move(value)), slot_(std::move(slot)) {}
   /// A matrix packed for inference in place of its numbers: value() throws PackedMismatch.

@@ -34,7 +34,7 @@ class Watch final : public nlohmann::json_sax<Tree> {
   bool key(Text& name) override {
     if (!unique_) return true;
     // Of a repeated key the library keeps the last value, silently.
-    check(levels_.back().insert(name).second, "json", "'", origin_, "': the key ", Tree(name).dump(),
+    check(levels_.back().insert(name).second, "json", "'", origin_, "': the key ", dump(Tree(name)),
           " stands twice in one object");
     check(levels_.back().size() <= most_keys_, "json", "'", origin_, "': an object has more than ", most_keys_,
           " keys");
@@ -75,6 +75,15 @@ Tree parse(std::string_view text, std::string_view origin, bool unique, size_t m
 }
 
 }  // namespace
+
+template <class Tree>
+static std::string dumped(const Tree& value, int indent, Invalid invalid) {
+  return value.dump(indent, ' ', false,
+                    invalid == Invalid::replaced ? Tree::error_handler_t::replace : Tree::error_handler_t::strict);
+}
+
+std::string dump(const Json& value, int indent, Invalid invalid) { return dumped(value, indent, invalid); }
+std::string dump(const nlohmann::json& value, int indent, Invalid invalid) { return dumped(value, indent, invalid); }
 
 Json parse_json(std::string_view text, std::string_view origin) { return parse<Json>(text, origin, true, kMostKeys); }
 

@@ -9,6 +9,13 @@ namespace lithe {
 
 using Json = nlohmann::ordered_json;
 
+/// What becomes of text that is no UTF-8: an error, or U+FFFD.
+enum class Invalid { refused, replaced };
+/// As text, on lines indented by `indent`, or on one (-1). In place of the member function, which every file that calls
+/// it would compile anew.
+std::string dump(const Json& value, int indent = -1, Invalid invalid = Invalid::refused);
+std::string dump(const nlohmann::json& value, int indent = -1, Invalid invalid = Invalid::refused);
+
 /// Parses JSON text; `origin` (a path) stands in the error. Strict: no comments, no trailing bytes, no
 /// repeated keys, nesting at most 256 deep.
 Json parse_json(std::string_view text, std::string_view origin);

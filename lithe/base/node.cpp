@@ -20,6 +20,13 @@ std::string to_string(const Mark& mark) {
   return cat(mark.origin, ":", mark.line, ":", mark.column);
 }
 
+Node::Node() = default;
+Node::Node(const Node&) = default;
+Node::Node(Node&&) noexcept = default;
+Node& Node::operator=(const Node&) = default;
+Node& Node::operator=(Node&&) noexcept = default;
+Node::~Node() = default;
+
 Node Node::scalar(std::string text, Mark mark, bool quoted) {
   Node n;
   n.kind_ = Kind::scalar;
@@ -197,7 +204,7 @@ Node convert(const Json& in, const Mark& mark) {
     for (const auto& [key, value] : in.items()) out.append(key, convert(value, mark));
     return out;
   }
-  return Node::scalar(in.dump(), mark);
+  return Node::scalar(dump(in), mark);
 }
 
 // A plain scalar that YAML or JSON would read back as a number, a truth value or null.
@@ -285,7 +292,7 @@ std::string to_yaml(const Node& node) {
   return std::string(out.c_str()) + "\n";
 }
 
-std::string to_json(const Node& node) { return to_json_tree(node).dump(2) + "\n"; }
+std::string to_json(const Node& node) { return dump(to_json_tree(node), 2) + "\n"; }
 
 void apply_override(Node& root, std::string_view assignment) {
   const size_t equals = assignment.find('=');

@@ -25,7 +25,12 @@ class Node {
  public:
   enum class Kind { null, scalar, list, map };
 
-  Node() = default;
+  Node();
+  Node(const Node&);
+  Node(Node&&) noexcept;
+  Node& operator=(const Node&);
+  Node& operator=(Node&&) noexcept;
+  ~Node();
   static Node scalar(std::string text, Mark mark = {}, bool quoted = false);
   static Node list(std::vector<Node> items = {}, Mark mark = {});
   static Node map(Mark mark = {});

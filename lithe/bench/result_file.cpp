@@ -159,7 +159,7 @@ std::string to_json_text(const Result& r) {
                                 {"values", c.values},
                                 {"median", spread_of(c.values).median}});
   for (const Measurement& m : r.measurements) json["measurements"].push_back(json_of(m));
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return dump(json, 2, Invalid::replaced) + "\n";
 }
 
 Result read_result(const Path& file) {

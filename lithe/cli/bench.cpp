@@ -107,7 +107,7 @@ std::string json_text(const bench::Result& result, const bench::Changes* changes
                                  {"fastest_round", c.fastest},
                                  {"verdict", name_of(c.verdict)}});
   }
-  return json.dump(2) + "\n";
+  return dump(json, 2) + "\n";
 }
 
 int run(Options o) {

@@ -38,22 +38,22 @@ int run(bool json) {
   const double copy = 2.0 * double(x.bytes()) / best_seconds([&] { kernels::add({.a = x, .out = y}); }) * 1e-9;
   const double f32 = gemm_rate(DType::f32), bf16 = gemm_rate(DType::bf16);
   if (json) {
-    std::cout << Json({{"version", b.version},
-                       {"commit", b.commit},
-                       {"compiler", b.compiler},
-                       {"build", b.build_type},
-                       {"cpu", m.cpu},
-                       {"logical_cpus", m.logical_cpus},
-                       {"threads", threads()},
-                       {"instruction_set", kernels::name_of(kernels::usable_isa())},
-                       {"memory_bytes", m.memory},
-                       {"memory_limit_bytes", m.memory_limit},
-                       {"huge_pages", m.huge_pages},
-                       {"gemm", kernels::gemm_library()},
-                       {"gemm_f32_gflops", f32},
-                       {"gemm_bf16_gflops", bf16},
-                       {"copy_gb_per_s", copy}})
-                     .dump(2)
+    std::cout << dump(Json({{"version", b.version},
+                            {"commit", b.commit},
+                            {"compiler", b.compiler},
+                            {"build", b.build_type},
+                            {"cpu", m.cpu},
+                            {"logical_cpus", m.logical_cpus},
+                            {"threads", threads()},
+                            {"instruction_set", kernels::name_of(kernels::usable_isa())},
+                            {"memory_bytes", m.memory},
+                            {"memory_limit_bytes", m.memory_limit},
+                            {"huge_pages", m.huge_pages},
+                            {"gemm", kernels::gemm_library()},
+                            {"gemm_f32_gflops", f32},
+                            {"gemm_bf16_gflops", bf16},
+                            {"copy_gb_per_s", copy}}),
+                      2)
               << "\n";
     return 0;
   }

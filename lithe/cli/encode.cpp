@@ -29,8 +29,7 @@ struct Line {
 void print(const std::vector<Line>& lines, bool json) {
   for (const Line& l : lines)
     if (json)
-      std::cout << Json({{"text", l.text}, {"other", l.other}, {"score", l.score}})
-                       .dump(-1, ' ', false, Json::error_handler_t::replace)
+      std::cout << dump(Json({{"text", l.text}, {"other", l.other}, {"score", l.score}}), -1, Invalid::replaced)
                 << "\n";
     else
       std::printf("%.4f\t%s\t%s\n", l.score, l.text.c_str(), l.other.c_str());

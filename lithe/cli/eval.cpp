@@ -61,7 +61,7 @@ int eval_task(const Options& o, Recipe recipe, const LoadedModel& loaded) {
   Json json = {{"part", part}, {"examples", count}, {"loss", scores->loss}};
   for (const auto& [name, value] : scores->metrics) json[name] = value;
   if (o.json) {
-    std::cout << json.dump(2) << "\n";
+    std::cout << dump(json, 2) << "\n";
     return 0;
   }
   std::printf("%-17s %.4f (%zu examples, %s)\n", "loss", scores->loss, count, part.c_str());
@@ -80,7 +80,7 @@ int eval_objective(const Options& o, const Recipe& recipe, const LoadedModel& lo
   const double loss = total->mean_nll();
   check_finite_result("eval", "the loss", loss);
   if (o.json)
-    std::cout << Json({{"loss", loss}, {"labels", total->labels}, {"objective", recipe.train.objective.type}}).dump(2)
+    std::cout << dump(Json({{"loss", loss}, {"labels", total->labels}, {"objective", recipe.train.objective.type}}), 2)
               << "\n";
   else
     std::printf("loss              %.4f per label (%lld labels, objective %s)\n", loss,
@@ -138,18 +138,18 @@ int run(Options o) {
   const int64_t context = recipe.eval.context_length ? recipe.eval.context_length : recipe.data.sequence_length,
                 stride = recipe.eval.stride ? recipe.eval.stride : context;
   if (o.json) {
-    std::cout << Json({{"loss", p.loss()},
-                       {"token_perplexity", p.token_perplexity()},
-                       {"word_perplexity", p.word_perplexity()},
-                       {"word_perplexity_with_line_ends", p.word_and_line_perplexity()},
-                       {"bits_per_byte", p.bits_per_byte()},
-                       {"tokens", p.tokens},
-                       {"words", p.words},
-                       {"lines", p.lines},
-                       {"bytes", p.bytes},
-                       {"context_length", context},
-                       {"stride", stride}})
-                     .dump(2)
+    std::cout << dump(Json({{"loss", p.loss()},
+                            {"token_perplexity", p.token_perplexity()},
+                            {"word_perplexity", p.word_perplexity()},
+                            {"word_perplexity_with_line_ends", p.word_and_line_perplexity()},
+                            {"bits_per_byte", p.bits_per_byte()},
+                            {"tokens", p.tokens},
+                            {"words", p.words},
+                            {"lines", p.lines},
+                            {"bytes", p.bytes},
+                            {"context_length", context},
+                            {"stride", stride}}),
+                      2)
               << "\n";
     return 0;
   }

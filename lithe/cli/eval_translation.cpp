@@ -88,7 +88,7 @@ int eval_translation(const TranslationEvalOptions& o, const Recipe& recipe, cons
     out["loss"] = total->mean_nll();
     out["num_beams"] = translate.num_beams;
     out["length_penalty"] = translate.length_penalty;
-    std::cout << out.dump(2) << "\n";
+    std::cout << dump(out, 2) << "\n";
   } else {
     std::cout << cat("loss ", total->mean_nll(), " per token (", total->labels, " tokens), ", pairs.size(), " lines, ",
                      part, ", beams ", translate.num_beams, ", length penalty ", translate.length_penalty, "\n",
@@ -116,7 +116,7 @@ int score_translation_files(const TranslationEvalOptions& o, bool json) {
     out["paired_bootstrap"] = {{"samples", o.samples}, {"bleu", to_json(bleu)}, {"chrf", to_json(chrf)}};
     text += cat("paired bootstrap, ", o.samples, " samples (Koehn 2004):\n") + show("BLEU", bleu) + show("chrF2", chrf);
   }
-  std::cout << (json ? out.dump(2) + "\n" : text);
+  std::cout << (json ? dump(out, 2) + "\n" : text);
   return 0;
 }
 

@@ -81,12 +81,12 @@ int run(const Options& o) {
     ++done;
     at_limit += result.finish == "positions";
     if (o.json) {
-      std::cout << Json({{"prompt", prompts[i]},
-                         {"text", result.text},
-                         {"finish", result.finish},
-                         {"prompt_tokens", result.prompt_tokens},
-                         {"new_tokens", result.tokens.size()}})
-                       .dump(-1, ' ', false, Json::error_handler_t::replace)
+      std::cout << dump(Json({{"prompt", prompts[i]},
+                              {"text", result.text},
+                              {"finish", result.finish},
+                              {"prompt_tokens", result.prompt_tokens},
+                              {"new_tokens", result.tokens.size()}}),
+                        -1, Invalid::replaced)
                 << "\n";
     } else if (streaming) {
       begin();

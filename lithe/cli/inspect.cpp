@@ -88,7 +88,7 @@ int run(Options o) {
   log_info("wrote ", page.string(),
            pictures.means ? "; it shows the means of heads, --layers and --heads show heads" : "");
   if (o.json)
-    std::cout << analyze::inspection_json(inspection, pictures, named).dump(2) << "\n";
+    std::cout << dump(analyze::inspection_json(inspection, pictures, named), 2) << "\n";
   else
     std::cout << analyze::inspection_table(inspection);
   return 0;

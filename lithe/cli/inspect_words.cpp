@@ -106,7 +106,7 @@ int inspect_words(const std::vector<std::string>& runs, const WordQuestions& que
     else
       std::cout << text_of(view);
   }
-  if (json) std::cout << all.dump(2, ' ', false, Json::error_handler_t::replace) << "\n";
+  if (json) std::cout << dump(all, 2, Invalid::replaced) << "\n";
   return 0;
 }
 

@@ -122,7 +122,7 @@ int run(const Options& o) {
     ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
     for (const std::string& id : ids)
       if (has_oracles(id)) json["ids"].push_back(id);
-    std::cout << json.dump(2) << "\n";
+    std::cout << dump(json, 2) << "\n";
     return 0;
   }
   std::string slot;

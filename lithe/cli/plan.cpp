@@ -65,7 +65,7 @@ int print_costs(const Options& o, const Recipe& recipe, int64_t length) {
                                      .recompute = recipe.train.gradient_checkpointing};
   const analyze::ModelCost cost = analyze::model_cost(recipe.model, options);
   if (o.json)
-    std::cout << cost_json(cost, options).dump(2) << "\n";
+    std::cout << dump(cost_json(cost, options), 2) << "\n";
   else
     std::cout << cost_table(cost, options);
   return 0;
@@ -111,7 +111,7 @@ int run(const Options& o) {
                                {"step_flops", p.step_flops},
                                {"step_bytes", p.step_bytes}});
     if (plan.tokens_per_second > 0) json["tokens_per_second_estimate"] = plan.tokens_per_second;
-    std::cout << json.dump(2) << "\n";
+    std::cout << dump(json, 2) << "\n";
   } else {
     print(plan, recipe);
   }

@@ -82,7 +82,7 @@ int run(const Options& o) {
         break;
     }
     if (o.json)
-      std::cout << json.dump(-1, ' ', false, Json::error_handler_t::replace) << "\n";
+      std::cout << dump(json, -1, Invalid::replaced) << "\n";
     else
       std::cout << text << (type == TaskType::tagging ? "" : "\t" + lines[i]) << "\n";
   }

@@ -167,10 +167,10 @@ int run(const Options& o) {
   save_tokenizers({loaded.tokenizer, loaded.source_tokenizer}, out.path());
   for (const char* name : {"generation_config.json", "resolved_recipe.yaml"})
     if (fs::exists(Path(o.model) / name)) write_file(out / name, read_file(Path(o.model) / name));
-  write_file(out / "quantization.json", json.dump(2) + "\n");
+  write_file(out / "quantization.json", dump(json, 2) + "\n");
   out.commit();
   if (o.json)
-    std::cout << json.dump(2) << "\n";
+    std::cout << dump(json, 2) << "\n";
   else
     print_table(layers, change ? &*change : nullptr, before, after);
   return 0;

@@ -65,18 +65,18 @@ int run(const Options& o) {
   check_usage(!o.fit || run.memory_budget, "train", "--fit needs --memory-budget");
   const TrainResult r = train(run);
   if (o.json)
-    std::cout << Json({{"status", r.status},
-                       {"steps", r.steps},
-                       {"tokens", r.tokens},
-                       {"final_loss", r.final_loss},
-                       {"eval_loss", r.eval_loss},
-                       {"best_eval_loss", r.best_eval_loss},
-                       {"best_step", r.best_step},
-                       {"seconds", r.seconds},
-                       {"planned_peak_bytes", r.planned.peak},
-                       {"measured_peak_bytes", r.measured.peak},
-                       {"out", o.out}})
-                     .dump(2, ' ', false, Json::error_handler_t::replace)
+    std::cout << dump(Json({{"status", r.status},
+                            {"steps", r.steps},
+                            {"tokens", r.tokens},
+                            {"final_loss", r.final_loss},
+                            {"eval_loss", r.eval_loss},
+                            {"best_eval_loss", r.best_eval_loss},
+                            {"best_step", r.best_step},
+                            {"seconds", r.seconds},
+                            {"planned_peak_bytes", r.planned.peak},
+                            {"measured_peak_bytes", r.measured.peak},
+                            {"out", o.out}}),
+                      2, Invalid::replaced)
               << "\n";
   else
     print(r, o.out);

@@ -86,8 +86,8 @@ void print(const Options& o, bool several, int64_t number, const std::string& li
     for (const Translation& t : found)
       translations.push_back(
           {{"text", t.text}, {"score", t.score}, {"log_probability", t.log_probability}, {"tokens", t.tokens.size()}});
-    std::cout << Json({{"line", number + 1}, {"source", line}, {"translations", translations}})
-                     .dump(-1, ' ', false, Json::error_handler_t::replace)
+    std::cout << dump(Json({{"line", number + 1}, {"source", line}, {"translations", translations}}), -1,
+                      Invalid::replaced)
               << "\n";
   } else if (several) {
     for (const Translation& t : found)

@@ -72,7 +72,7 @@ std::vector<double> step_seconds(const std::vector<Variant>& variants, const Tex
     }
   std::vector<double> out;
   for (const auto& t : times) out.push_back(quantile(t, 0.5));
-  if (keep) write_file(file, Json({{"key", key}, {"step_seconds", out}}).dump(2) + "\n");
+  if (keep) write_file(file, dump(Json({{"key", key}, {"step_seconds", out}}), 2) + "\n");
   return out;
 }
 
@@ -290,7 +290,7 @@ class Comparer {
           for (const Timing& t : taken) timings.push_back(to_json(t));
           json["rounds"].push_back(std::move(timings));
         }
-        write_file(file, json.dump() + "\n");
+        write_file(file, dump(json) + "\n");
       }
     }
     speed.rounds = std::move(rounds);

@@ -101,12 +101,12 @@ std::optional<Scored> stored(const Path& file, uint64_t key) {
 void store(const Path& file, uint64_t key, const Scored& s) {
   Json scores = Json::array();
   for (double v : s.scores) scores.push_back(number(v));
-  write_file(file, Json({{"key", cat(key)},
-                         {"scores", scores},
-                         {"sample_seconds", s.sample_seconds},
-                         {"parameters", s.parameters},
-                         {"embedding_parameters", s.embedding_parameters}})
-                           .dump(2) +
+  write_file(file, dump(Json({{"key", cat(key)},
+                              {"scores", scores},
+                              {"sample_seconds", s.sample_seconds},
+                              {"parameters", s.parameters},
+                              {"embedding_parameters", s.embedding_parameters}}),
+                        2) +
                        "\n");
 }
 
@@ -231,7 +231,7 @@ std::string to_json_text(const Finetuning& r) {
                               {"speed_up", number(m.speed_up)},
                               {"tasks", tasks}});
   }
-  return json.dump(2) + "\n";
+  return dump(json, 2) + "\n";
 }
 
 }  // namespace lithe::compare

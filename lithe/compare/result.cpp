@@ -211,7 +211,7 @@ std::string to_json_text(const Comparison& c) {
                                   {"at", x.at},
                                   {"fixed", x.fixed},
                                   {"exact", x.exact}});
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return dump(json, 2, Invalid::replaced) + "\n";
 }
 
 }  // namespace lithe::compare

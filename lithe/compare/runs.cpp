@@ -132,7 +132,7 @@ std::optional<Outcome> run_variant(const Variant& variant, int64_t seed, const P
       outcome->planned_peak = variant.plan.memory.peak;
       log_warning("variant '", variant.name, "', seed ", seed, " diverged: ", error.what());
     }
-    write_file(file, to_json(*outcome, key).dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
+    write_file(file, dump(to_json(*outcome, key), -1, Invalid::replaced) + "\n");
   }
   outcome->seed = seed;
   outcome->directory = directory;

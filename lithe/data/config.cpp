@@ -1,11 +1,11 @@
 #include "lithe/data/config.h"
 
 #include <cstdlib>
-#include <iomanip>
 #include <set>
 
 #include "lithe/base/error.h"
 #include "lithe/base/log.h"
+#include "lithe/text/hex.h"
 
 namespace lithe {
 namespace {
@@ -18,8 +18,6 @@ void refuse_shared_files(const Corpus& train, const Corpus& validation) {
                 "' is in data.files and in data.validation_files, so the validation loss would be of text seen in "
                 "training; take it out of one");
 }
-
-std::string hex(uint64_t number) { return cat(std::hex, std::setfill('0'), std::setw(16), number); }
 
 // A trained tokenizer in the cache: 16 digits of checksum, a line end, tokenizer.json.
 std::unique_ptr<Tokenizer> read_cached_tokenizer(const Path& path) {

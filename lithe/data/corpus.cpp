@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <map>
 
 #include "lithe/base/error.h"
@@ -155,9 +156,10 @@ uint64_t Corpus::fingerprint() const {
     }
     *contents_ = std::max<uint64_t>(sum, 1);
   }
-  const std::string facts =
-      cat("line ends unified ", options_.text_field.size(), " ", options_.text_field, " ", options_.documents, " ",
-          options_.allow_invalid_utf8, " ", int(part_), " ", std::hexfloat, part_ == Part::all ? 0.0 : fraction_);
+  char fraction[32];
+  std::snprintf(fraction, sizeof fraction, "%a", part_ == Part::all ? 0.0 : fraction_);
+  const std::string facts = cat("line ends unified ", options_.text_field.size(), " ", options_.text_field, " ",
+                                options_.documents, " ", options_.allow_invalid_utf8, " ", int(part_), " ", fraction);
   return checksum(facts.data(), facts.size(), *contents_);
 }
 

@@ -11,7 +11,7 @@ namespace {
 
 using Tree = nlohmann::json;
 
-std::string shown(const Tree& value) { return shortened(value.dump(-1, ' ', false, Tree::error_handler_t::replace)); }
+std::string shown(const Tree& value) { return shortened(dump(value, -1, Invalid::replaced)); }
 
 // A member of an object; `remedy` follows the error when it is missing.
 const Tree& member(const Tree& object, const std::string& key, const std::string& where, const char* remedy = "") {
@@ -36,7 +36,7 @@ void append_numbers(const Tree& value, const std::string& where, std::string& ou
     return;
   }
   check(value.is_number(), "task", where, " must be text, or numbers in lists, got ", shown(value));
-  out += (out.empty() ? "" : " ") + value.dump();
+  out += (out.empty() ? "" : " ") + dump(value);
 }
 std::string text_or_numbers(const Tree& value, const std::string& where) {
   if (!value.is_array()) return text_of(value, where);
@@ -54,7 +54,7 @@ const Tree& list_of(const Tree& value, const std::string& where) {
 int32_t label_of(const Tree& value, LabelNames& labels, const std::string& where) {
   check(value.is_string() || value.is_number_integer() || value.is_boolean(), "task", where,
         " must be a label: text, a whole number, true or false; got ", shown(value));
-  return labels.index(value.is_string() ? value.get<std::string>() : value.dump(), where);
+  return labels.index(value.is_string() ? value.get<std::string>() : dump(value), where);
 }
 
 void set_words(Example& example, const Tree& words, const Tree& tags, LabelNames& labels, const std::string& words_at,

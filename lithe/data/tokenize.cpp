@@ -1,6 +1,6 @@
 // A corpus becomes a token store.
 #include <chrono>
-#include <iomanip>
+#include <cmath>
 
 #include "lithe/base/error.h"
 #include "lithe/base/log.h"
@@ -9,10 +9,13 @@
 #include "lithe/data/encode_texts.h"
 #include "lithe/data/token_store.h"
 #include "lithe/data/token_store_writer.h"
+#include "lithe/text/hex.h"
 #include "lithe/text/tokenizer.h"
 
 namespace lithe {
 namespace {
+
+double tenths(double x) { return std::round(x * 10) / 10; }
 
 constexpr size_t kLong = size_t(1) << 20;       // bytes from which the tokenizer itself splits a text over threads
 constexpr size_t kGathered = size_t(16) << 20;  // bytes of short documents that are encoded at once
@@ -67,8 +70,8 @@ class Encoder {
   void report() {
     if (seconds_since(reported_) < 10) return;
     reported_ = Clock::now();
-    log_info("tokenized ", std::fixed, std::setprecision(1), double(bytes_) * 1e-6, " MB so far, ",
-             double(bytes_) * 1e-6 / seconds(), " MB/s");
+    log_info("tokenized ", tenths(double(bytes_) * 1e-6), " MB so far, ", tenths(double(bytes_) * 1e-6 / seconds()),
+             " MB/s");
   }
 };
 
@@ -91,14 +94,14 @@ void tokenize(const Corpus& corpus, const Tokenizer& tokenizer, TokenStoreWriter
   encoder.flush();
   const StoreInfo& info = writer.finish();
   log_info("tokenized ", info.documents, info.documents == 1 ? " document, " : " documents, ", info.bytes, " bytes to ",
-           info.tokens, " tokens in ", std::fixed, std::setprecision(1), encoder.seconds(), " s");
+           info.tokens, " tokens in ", tenths(encoder.seconds()), " s");
 }
 
 }  // namespace
 
 Path token_store_path(const Corpus& corpus, const Tokenizer& tokenizer, const Path& cache_directory) {
   const uint64_t prints[] = {corpus.fingerprint(), tokenizer.fingerprint()};
-  return cache_directory / cat(std::hex, std::setfill('0'), std::setw(16), checksum(prints, sizeof prints), ".tokens");
+  return cache_directory / (hex(checksum(prints, sizeof prints)) + ".tokens");
 }
 
 TokenStore load_tokens(const Corpus& corpus, const Tokenizer& tokenizer, const Path& cache_directory) {

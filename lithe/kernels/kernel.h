@@ -122,31 +122,28 @@ void run_kernel(const char* family, bool meta, std::initializer_list<Implementat
 }  // namespace lithe::kernels
 
 // Declares `void name(const Args&)` in the namespace of every instruction set; <family>/cpu*.cpp, which
-// is compiled once for each, defines it inside `namespace lithe::kernels::cpu::LITHE_ISA`.
+// is compiled once for each, defines it inside `namespace lithe::kernels::cpu::LITHE_ISA`. LITHE_CPU_LIST are its
+// implementations, best first. LITHE_CPU_STREAMS are the same without avx512, for kernels that wait for memory: their
+// sources are not compiled for it, and avx2 runs in its place.
+#define LITHE_DECLARE_IN(isa, name, Args) \
+  namespace lithe::kernels::cpu::isa {    \
+  void name(const Args&);                 \
+  }
+#define LITHE_CPU_ENTRY(isa, name, refuse) \
+  { "cpu/" #isa, Isa::isa, refuse, cpu::isa::name }
 #ifdef LITHE_ONLY_GENERIC
-#define LITHE_DECLARE_CPU(name, Args)      \
-  namespace lithe::kernels::cpu::generic { \
-  void name(const Args&);                  \
-  }
-#define LITHE_CPU_LIST(name, refuse) \
-  { "cpu/generic", Isa::generic, refuse, cpu::generic::name }
+#define LITHE_DECLARE_CPU(name, Args) LITHE_DECLARE_IN(generic, name, Args)
+#define LITHE_CPU_LIST(name, refuse) LITHE_CPU_ENTRY(generic, name, refuse)
+#define LITHE_CPU_STREAMS(name, refuse) LITHE_CPU_ENTRY(generic, name, refuse)
 #else
-#define LITHE_DECLARE_CPU(name, Args)         \
-  namespace lithe::kernels::cpu::generic {    \
-  void name(const Args&);                     \
-  }                                           \
-  namespace lithe::kernels::cpu::avx2 {       \
-  void name(const Args&);                     \
-  }                                           \
-  namespace lithe::kernels::cpu::avx512 {     \
-  void name(const Args&);                     \
-  }                                           \
-  namespace lithe::kernels::cpu::avx512bf16 { \
-  void name(const Args&);                     \
-  }
-#define LITHE_CPU_LIST(name, refuse)                                                                              \
-  {"cpu/avx512bf16", Isa::avx512bf16, refuse, cpu::avx512bf16::name},                                             \
-      {"cpu/avx512", Isa::avx512, refuse, cpu::avx512::name}, {"cpu/avx2", Isa::avx2, refuse, cpu::avx2::name}, { \
-    "cpu/generic", Isa::generic, refuse, cpu::generic::name                                                       \
-  }
+#define LITHE_DECLARE_CPU(name, Args)   \
+  LITHE_DECLARE_IN(generic, name, Args) \
+  LITHE_DECLARE_IN(avx2, name, Args)    \
+  LITHE_DECLARE_IN(avx512, name, Args)  \
+  LITHE_DECLARE_IN(avx512bf16, name, Args)
+#define LITHE_CPU_LIST(name, refuse)                                                \
+  LITHE_CPU_ENTRY(avx512bf16, name, refuse), LITHE_CPU_ENTRY(avx512, name, refuse), \
+      LITHE_CPU_ENTRY(avx2, name, refuse), LITHE_CPU_ENTRY(generic, name, refuse)
+#define LITHE_CPU_STREAMS(name, refuse) \
+  LITHE_CPU_ENTRY(avx512bf16, name, refuse), LITHE_CPU_ENTRY(avx2, name, refuse), LITHE_CPU_ENTRY(generic, name, refuse)
 #endif

@@ -119,7 +119,7 @@ void QuantizedFile::add(const kernels::PackedMatrix& m, const kernels::Quantized
 }
 
 void QuantizedFile::write(const Path& file) {
-  metadata[kByRows] = Json(by_rows).dump();
+  metadata[kByRows] = dump(Json(by_rows));
   write_safetensors(file, tensors, metadata);
 }
 

@@ -42,7 +42,7 @@ void write_safetensors(const Path& path, const std::map<std::string, Tensor>& te
   std::string checksums, entries;
   int64_t at = 0;
   for (const auto& [name, tensor] : tensors) {
-    const std::string key = Json(name).dump();
+    const std::string key = dump(Json(name));
     checksums +=
         cat(checksums.empty() ? "" : ",", key, ":\"",
             checksum_of(metadata, name, tensor.dtype(), tensor.shape(), tensor.raw(), size_t(tensor.bytes())), "\"");
@@ -50,12 +50,12 @@ void write_safetensors(const Path& path, const std::map<std::string, Tensor>& te
     for (int i = 0; i < tensor.shape().rank(); ++i) shape.push_back(tensor.dim(i));
     const Json entry = {
         {"dtype", format_name(tensor.dtype())}, {"shape", shape}, {"data_offsets", {at, at + tensor.bytes()}}};
-    entries += cat(",", key, ":", entry.dump());
+    entries += cat(",", key, ":", dump(entry));
     at += tensor.bytes();
   }
   Json all = metadata;
   all[kChecksums] = "{" + checksums + "}";
-  std::string text = "{\"__metadata__\":" + all.dump() + entries + "}";
+  std::string text = "{\"__metadata__\":" + dump(all) + entries + "}";
   text.append((8 - text.size() % 8) % 8, ' ');
   AtomicFile file(path);
   const uint64_t length = text.size();
@@ -109,7 +109,7 @@ void SafetensorsFile::parse() {
     const auto known =
         std::find_if(std::begin(kNames), std::end(kNames), [&](const auto& n) { return dtype == n.second; });
     if (known == std::end(kNames))
-      fail("safetensors", "'", origin_, "': tensor '", name, "' has dtype ", dtype.dump(),
+      fail("safetensors", "'", origin_, "': tensor '", name, "' has dtype ", dump(dtype),
            ", which is not supported (F64, F32, BF16, I64, I32, U8, I8 are)");
     entry.dtype = known->first;
     std::vector<int64_t> sizes;

@@ -14,22 +14,24 @@ PartChoice resolve(const std::string& slot, const PartChoice& choice, const Mark
 
 Registry::Registry() { set_part_resolver(resolve); }
 
-void Registry::insert(Entry entry) {
-  const auto key = std::pair(entry.slot, entry.name);
-  check(entries_.emplace(key, std::move(entry)).second, "registry", "slot ", key.first, " has two parts named '",
-        key.second, "'");
+PartInfo::~PartInfo() = default;
+
+void Registry::insert(const char* slot, const char* name, const PartInfo& info, decltype(Entry::resolve) resolve,
+                      decltype(Entry::describe) describe, decltype(Entry::make) make) {
+  check(entries_.emplace(std::pair(slot, name), Entry{slot, name, info, resolve, describe, make}).second, "registry",
+        "slot ", slot, " has two parts named '", name, "'");
 }
 
-void Registry::refuse_cross_without(bool cross, const PartInfo& info, const char* slot, const std::string& name) {
-  check_usage(!cross || info.cross, "model", "slot ", slot, ": part '", name,
+void Registry::refuse_cross_without(bool cross, const Entry& entry) {
+  check_usage(!cross || entry.info.cross, "model", "slot ", entry.slot, ": part '", entry.name,
               "' has no cross form; give the decoder's cross-attention a mixer of its own, model.cross_attention: "
               "{type: attention}");
 }
 
-void Registry::refuse_direction_without(bool causal, const PartInfo& info, const char* slot, const std::string& name) {
+void Registry::refuse_direction_without(bool causal, const Entry& entry) {
   check_usage(
-      causal ? info.causal : info.bidirectional, "model", "slot ", slot, ": part '", name, "' has no ",
-      causal ? "causal" : "bidirectional",
+      causal ? entry.info.causal : entry.info.bidirectional, "model", "slot ", entry.slot, ": part '", entry.name,
+      "' has no ", causal ? "causal" : "bidirectional",
       " form, which this architecture needs; choose another, or model.architecture: ", causal ? "encoder" : "decoder");
 }
 

@@ -19,6 +19,8 @@ struct PartInfo {
   int64_t payload_below = 0;                 // embeddings of codes: bound on the payload's ints; 0: any 32 bits
   std::vector<std::string> samples =
       {};  // options, as in recipes, that the conformance suite runs on beside the defaults
+
+  ~PartInfo();  // not inline: every part has one of these
 };
 
 class Registry {
@@ -26,9 +28,9 @@ class Registry {
   struct Entry {
     std::string slot, name;
     PartInfo info;
-    std::function<Node(const Node& options, const std::string& where)> resolve;  // defaults filled in, strict
-    std::function<std::vector<FieldDoc>()> describe;
-    std::function<std::unique_ptr<Part>(const Scope&, const Node& options, const void* args)> make;
+    Node (*resolve)(const Node& options, const std::string& where);  // defaults filled in, strict
+    std::vector<FieldDoc> (*describe)();
+    std::unique_ptr<Part> (*make)(const Scope&, const Node& options, const void* args);
   };
 
   /// Defined in the generated list, which registers every part of lithe/parts/ by its file name.
@@ -36,32 +38,12 @@ class Registry {
 
   /// P is built as P(scope, config, args): const Scope&, const Config&, const Interface::Args&.
   template <class Interface, class P, class Config>
-  void add(const std::string& name, PartInfo info) {
-    Entry e;
-    e.slot = Interface::slot;
-    e.name = name;
-    e.info = std::move(info);
-    const auto read = [](const Node& options, const std::string& where) {
-      Config config;
-      read_fields(options.is_null() ? Node::map() : options, where, [&](Fields& f) { config.fields(f); });
-      return config;
-    };
-    e.resolve = [read](const Node& options, const std::string& where) {
-      Config config = read(options, where);
-      return write_fields([&](Fields& f) { config.fields(f); });
-    };
-    e.describe = [] {
-      Config config;
-      return describe_fields([&](Fields& f) { config.fields(f); });
-    };
-    e.make = [read, name, info = e.info](const Scope& scope, const Node& options,
-                                         const void* given) -> std::unique_ptr<Part> {
-      const auto& args = *static_cast<const typename Interface::Args*>(given);
-      if constexpr (requires { args.cross; }) refuse_cross_without(args.cross, info, Interface::slot, name);
-      if constexpr (requires { args.causal; }) refuse_direction_without(args.causal, info, Interface::slot, name);
-      return std::make_unique<P>(scope, read(options, scope.path()), args);
-    };
-    insert(std::move(e));
+  void add(const char* name, const PartInfo& info) {
+    insert(Interface::slot, name, info, resolve_config<Config>, describe_config<Config>,
+           [](const Scope& scope, const Node& options, const void* args) -> std::unique_ptr<Part> {
+             return std::make_unique<P>(scope, read_config<Config>(options, scope.path()),
+                                        *static_cast<const typename Interface::Args*>(args));
+           });
   }
 
   /// A part that stands elsewhere now: errors say that `spelling` takes its place.
@@ -73,8 +55,10 @@ class Registry {
   template <class Interface>
   std::unique_ptr<Interface> make(const PartChoice& choice, const Scope& scope,
                                   const typename Interface::Args& args) const {
-    std::unique_ptr<Part> part = get(Interface::slot, choice.type, {}).make(scope, choice.options, &args);
-    return std::unique_ptr<Interface>(static_cast<Interface*>(part.release()));
+    const Entry& entry = get(Interface::slot, choice.type, {});
+    if constexpr (requires { args.cross; }) refuse_cross_without(args.cross, entry);
+    if constexpr (requires { args.causal; }) refuse_direction_without(args.causal, entry);
+    return std::unique_ptr<Interface>(static_cast<Interface*>(entry.make(scope, choice.options, &args).release()));
   }
 
   /// Fails (usage) when there is none, naming the nearest.
@@ -84,9 +68,26 @@ class Registry {
 
  private:
   Registry();
-  static void refuse_cross_without(bool cross, const PartInfo& info, const char* slot, const std::string& name);
-  static void refuse_direction_without(bool causal, const PartInfo& info, const char* slot, const std::string& name);
-  void insert(Entry entry);
+  static void refuse_cross_without(bool cross, const Entry& entry);
+  static void refuse_direction_without(bool causal, const Entry& entry);
+  void insert(const char* slot, const char* name, const PartInfo& info, decltype(Entry::resolve) resolve,
+              decltype(Entry::describe) describe, decltype(Entry::make) make);
+  template <class Config>
+  static Config read_config(const Node& options, const std::string& where) {
+    Config config;
+    read_fields(options.is_null() ? Node::map() : options, where, [&](Fields& f) { config.fields(f); });
+    return config;
+  }
+  template <class Config>
+  static Node resolve_config(const Node& options, const std::string& where) {
+    Config config = read_config<Config>(options, where);
+    return write_fields([&](Fields& f) { config.fields(f); });
+  }
+  template <class Config>
+  static std::vector<FieldDoc> describe_config() {
+    Config config;
+    return describe_fields([&](Fields& f) { config.fields(f); });
+  }
   std::map<std::pair<std::string, std::string>, Entry> entries_;
   std::map<std::pair<std::string, std::string>, std::string> moved_;
 };

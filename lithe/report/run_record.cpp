@@ -298,7 +298,7 @@ void read_documents(Reader& reader, RunRecord& record) {
     const Json object = parse_json(text, "environment.json");
     check(object.is_object(), "json", "'environment.json' must be an object");
     for (const auto& [key, value] : object.items())
-      record.environment.emplace_back(key, value.is_string() ? value.get<std::string>() : value.dump());
+      record.environment.emplace_back(key, value.is_string() ? value.get<std::string>() : dump(value));
   });
   reader.file("resolved_recipe.yaml", kMaxDocument, [&](const std::string& text) { record.recipe = text; });
   reader.file("result.json", kMaxDocument, [&](const std::string& text) {

@@ -36,6 +36,12 @@ std::ostream& operator<<(std::ostream& out, const Shape& shape);
 class Tensor {
  public:
   Tensor() = default;
+  // Not inline: what copies and drops a handle would stand in every file hundreds of times.
+  Tensor(const Tensor&);
+  Tensor(Tensor&&) noexcept = default;
+  Tensor& operator=(const Tensor&);
+  Tensor& operator=(Tensor&&) noexcept;
+  ~Tensor();
   Tensor(Shape shape, DType dtype, Device device);
   /// Shape and dtype alone, on the meta device, of no bytes in its books.
   static Tensor outline(Shape shape, DType dtype);

@@ -203,12 +203,12 @@ std::string file_json(const std::string& header, const std::string& extra = {}, 
 
 std::string file_json_of_words(const WordHashSettings& settings, const NgramDictionary& ngrams) {
   std::string list, extra;
-  for (const std::string& ngram : ngrams.ngrams()) list += (list.empty() ? "\n    " : ",\n    ") + Json(ngram).dump();
+  for (const std::string& ngram : ngrams.ngrams()) list += (list.empty() ? "\n    " : ",\n    ") + dump(Json(ngram));
   if (settings.hash == "lsh") {
     extra += ",\n  \"ngrams\": [" + list + (list.empty() ? "]" : "\n  ]");
     extra += ",\n  \"drawn\": \"" + hex(hash_probe(settings)) + "\"";
   }
-  return file_json(header_of_words(settings, unicode_version()).dump(), extra, ngrams);
+  return file_json(dump(header_of_words(settings, unicode_version())), extra, ngrams);
 }
 
 void check_role(const Role& role, const char* key, std::optional<std::string_view> name, const std::string& origin) {
@@ -269,10 +269,9 @@ std::unique_ptr<Tokenizer> parse_code_tokenizer(const JsonSection& root, std::st
   const int64_t features = type == "features" ? header.integer("num_features", 0) : 0;
   check(type != "features" || features >= 1, "tokenizer", header.place("num_features"), " must be at least 1, got ",
         features);
-  const std::string canonical = (words                ? header_of_words(settings, unicode)
-                                 : type == "features" ? header_of_features(features)
-                                                      : header_of("characters"))
-                                    .dump();
+  const std::string canonical = dump((words                ? header_of_words(settings, unicode)
+                                      : type == "features" ? header_of_features(features)
+                                                           : header_of("characters")));
   check(header.has("type") && Tree::parse(canonical) == root.value(code_tokenizer_key), "tokenizer", header.place(),
         " must hold exactly the keys of ", canonical);
   const std::string expected = hex(checksum_of(canonical, ngrams));
@@ -307,13 +306,13 @@ std::unique_ptr<Tokenizer> make_word_tokenizer(const WordHashSettings& settings,
 }
 
 std::unique_ptr<Tokenizer> make_character_tokenizer() {
-  return std::make_unique<CharacterTokenizer>(file_json(header_of("characters").dump()));
+  return std::make_unique<CharacterTokenizer>(file_json(dump(header_of("characters"))));
 }
 
 std::unique_ptr<Tokenizer> make_feature_tokenizer(int64_t size) {
   check_usage(size >= 1, "tokenizer", "type features needs num_features, how many numbers a token is, at least 1; got ",
               size);
-  return std::make_unique<FeatureTokenizer>(size, file_json(header_of_features(size).dump()));
+  return std::make_unique<FeatureTokenizer>(size, file_json(dump(header_of_features(size))));
 }
 
 void NgramTrainer::add(std::string_view text) {

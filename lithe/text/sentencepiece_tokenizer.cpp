@@ -242,7 +242,7 @@ std::string checksum_of(std::string_view model) { return hex(checksum(model.data
 
 std::unique_ptr<Tokenizer> parse_sentencepiece(std::string_view model, const std::string& origin, const Roles& roles) {
   const Json type = {{"type", sentencepiece_type}, {"version", file_version}};
-  std::string json = "{\n  \"lithe_tokenizer\": " + type.dump() + ",\n  \"model\": \"" + to_base64(model) +
+  std::string json = "{\n  \"lithe_tokenizer\": " + dump(type) + ",\n  \"model\": \"" + to_base64(model) +
                      "\",\n  \"checksum\": \"" + checksum_of(model) + "\"\n}\n";
   return std::make_unique<SentencePieceTokenizer>(model, std::move(json), origin, roles);
 }

@@ -5,7 +5,7 @@
 namespace lithe {
 namespace {
 
-std::string quote(const std::string& text) { return Json(text).dump(); }
+std::string quote(const std::string& text) { return dump(Json(text)); }
 
 std::string added_json(const std::vector<AddedToken>& added) {
   std::string out;
@@ -13,7 +13,7 @@ std::string added_json(const std::vector<AddedToken>& added) {
     const Json entry = {{"id", token.id},          {"content", token.content}, {"single_word", token.single_word},
                         {"lstrip", token.lstrip},  {"rstrip", token.rstrip},   {"normalized", token.normalized},
                         {"special", token.special}};
-    out += (out.empty() ? "\n    " : ",\n    ") + entry.dump();
+    out += (out.empty() ? "\n    " : ",\n    ") + dump(entry);
   }
   return "[" + out + (out.empty() ? "]" : "\n  ]");
 }
@@ -29,9 +29,9 @@ std::string vocabulary_json(const std::vector<std::string>& vocabulary) {
 std::string document(const std::vector<AddedToken>& added, const Json& normalizer, const Json& pre_tokenizer,
                      const Json& post_processor, const Json& decoder, const std::string& model) {
   return "{\n  \"version\": \"1.0\",\n  \"truncation\": null,\n  \"padding\": null,\n  \"added_tokens\": " +
-         added_json(added) + ",\n  \"normalizer\": " + normalizer.dump() +
-         ",\n  \"pre_tokenizer\": " + pre_tokenizer.dump() + ",\n  \"post_processor\": " + post_processor.dump() +
-         ",\n  \"decoder\": " + decoder.dump() + ",\n  \"model\": " + model + "\n}\n";
+         added_json(added) + ",\n  \"normalizer\": " + dump(normalizer) +
+         ",\n  \"pre_tokenizer\": " + dump(pre_tokenizer) + ",\n  \"post_processor\": " + dump(post_processor) +
+         ",\n  \"decoder\": " + dump(decoder) + ",\n  \"model\": " + model + "\n}\n";
 }
 
 }  // namespace

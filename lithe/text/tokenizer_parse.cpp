@@ -177,7 +177,7 @@ std::optional<int32_t> unk_of(const JsonSection& model, const Vocabulary& vocabu
 
 void read_bpe(const JsonSection& model, bool byte_level, TokenizerParts& parts) {
   const Tree& dropout = model.value("dropout");
-  if (!dropout.is_null() && dropout != 0.0) unsupported(model.place("dropout"), dropout.dump());
+  if (!dropout.is_null() && dropout != 0.0) unsupported(model.place("dropout"), dump(dropout));
   for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"})
     if (const auto text = model.optional_text(key); text && !text->empty()) unsupported(model.place(key), *text);
 

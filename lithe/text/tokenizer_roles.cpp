@@ -75,7 +75,7 @@ std::string roles_json(const Tokenizer& tokenizer) {
   if (s.cls) config["cls_token"] = token(s.cls);
   if (s.sep) config["sep_token"] = token(s.sep);
   if (s.mask) config["mask_token"] = token(s.mask);
-  return config.dump(2) + "\n";
+  return dump(config, 2) + "\n";
 }
 
 Specials assign_roles(const Roles& roles, const Vocabulary& vocabulary, const std::vector<AddedToken>& added,

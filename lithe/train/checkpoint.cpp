@@ -136,8 +136,8 @@ Path save_checkpoint(const Path& run, const Model& model, const AdamW& optimizer
     Json json = to_json(state);
     json["checksums"] = {{"model.safetensors", file_checksum(temporary / "model.safetensors")},
                          {"optimizer.safetensors", file_checksum(temporary / "optimizer.safetensors")}};
-    json["checksum"] = text_checksum(json.dump());
-    write_file(temporary / "state.json", json.dump(2) + "\n");
+    json["checksum"] = text_checksum(dump(json));
+    write_file(temporary / "state.json", dump(json, 2) + "\n");
     replace_directory(temporary, done);
     sync_directory(states);
   } catch (const std::exception& error) {
@@ -168,10 +168,10 @@ TrainState load_checkpoint(const Path& checkpoint, Model& model, AdamW& optimize
   TrainState s;
   try {
     Json json = parse_json(read_file(checkpoint / "state.json"), "state.json");
-    check(json.at("version") == kVersion, "version", json.at("version").dump(), ", this program reads ", kVersion);
+    check(json.at("version") == kVersion, "version", dump(json.at("version")), ", this program reads ", kVersion);
     const Json sum = json.at("checksum");
     json.erase("checksum");
-    check(sum == text_checksum(json.dump()), "state.json", "its checksum differs");
+    check(sum == text_checksum(dump(json)), "state.json", "its checksum differs");
     for (const char* file : {"model.safetensors", "optimizer.safetensors"})
       check(json.at("checksums").at(file) == file_checksum(checkpoint / file), file, "its checksum differs");
     from_json(json, s);

@@ -124,7 +124,7 @@ void write_run_files(const Path& run, const Node& recipe, const ModelConfig& mod
                      {"top_p", 1.0},      {"repetition_penalty", 1.0}, {"max_new_tokens", 128}};
   if (tokenizer.specials().eos) generation["eos_token_id"] = *tokenizer.specials().eos;
   if (tokenizer.specials().bos) generation["bos_token_id"] = *tokenizer.specials().bos;
-  write_file(run / "generation_config.json", generation.dump(2) + "\n");
+  write_file(run / "generation_config.json", dump(generation, 2) + "\n");
 
   Json json = {{"parameters", plan.parameters}, {"parts", Json::array()}};
   for (const PartCost& part : plan.parts)
@@ -133,7 +133,7 @@ void write_run_files(const Path& run, const Node& recipe, const ModelConfig& mod
                              {"forward_flops", part.forward_flops},
                              {"step_flops", part.step_flops},
                              {"step_bytes", part.step_bytes}});
-  write_file(run / "plan.json", json.dump(2) + "\n");
+  write_file(run / "plan.json", dump(json, 2) + "\n");
 
   const Machine m = machine();
   const BuildInfo& b = build_info();
@@ -146,7 +146,7 @@ void write_run_files(const Path& run, const Node& recipe, const ModelConfig& mod
                             {"threads", cat(threads())},
                             {"memory", format_bytes(double(m.memory))},
                             {"precision", train.precision}};
-  write_file(run / "environment.json", environment.dump(2) + "\n");
+  write_file(run / "environment.json", dump(environment, 2) + "\n");
   // Last: its presence says that the run has started.
   write_file(run / "resolved_recipe.yaml", to_yaml(recipe));
 }

@@ -105,13 +105,12 @@ void RunLog::interval(const Interval& i, TrainState& state) {
                   {"learning_rate", i.learning_rate},
                   {"grad_norm", i.gradient_norm}};
   if (!i.auxiliary.empty()) metrics["auxiliary"] = i.auxiliary;
-  append("metrics.jsonl", metrics.dump(), state.metrics_bytes, state);
+  append("metrics.jsonl", dump(metrics), state.metrics_bytes, state);
   append("speed.jsonl",
-         Json({{"step", i.step},
-               {"tokens_per_second", i.tokens_per_second},
-               {"step_seconds", i.step_seconds},
-               {"elapsed_seconds", i.elapsed}})
-             .dump(),
+         dump(Json({{"step", i.step},
+                    {"tokens_per_second", i.tokens_per_second},
+                    {"step_seconds", i.step_seconds},
+                    {"elapsed_seconds", i.elapsed}})),
          state.speed_bytes, state);
   tensorboard_->scalar("train/loss", i.step, i.loss);
   tensorboard_->scalar("train/learning_rate", i.step, i.learning_rate);
@@ -147,14 +146,14 @@ void RunLog::evaluation(int64_t step, const HeldOutScores& scores, bool best, Tr
   }
   if (scores.bits_per_byte > 0) line["eval_bits_per_byte"] = scores.bits_per_byte;
   line["best"] = best;
-  append("metrics.jsonl", line.dump(), state.metrics_bytes, state);
+  append("metrics.jsonl", dump(line), state.metrics_bytes, state);
   clear();
   log_info(text + (best ? "  (best so far)" : ""));
 }
 
 void RunLog::sample(int64_t step, const std::string& prompt, const std::string& text, TrainState& state) {
   const Json line = {{"step", step}, {"prompt", prompt}, {"text", text}};
-  append("samples.jsonl", line.dump(-1, ' ', false, Json::error_handler_t::replace), state.samples_bytes, state);
+  append("samples.jsonl", dump(line, -1, Invalid::replaced), state.samples_bytes, state);
   tensorboard_->text("samples", step, prompt + text);
 }
 

@@ -51,7 +51,7 @@ std::string result_text(const std::string& status, const TrainResult& r, const s
   }
   if (r.averaged) json["averaged"] = r.averaged;
   if (!message.empty()) json["message"] = message;
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return dump(json, 2, Invalid::replaced) + "\n";
 }
 
 // Within the blocks that the file has, for which a full disk has room.
@@ -110,7 +110,7 @@ MemoryUse write_memory(const Path& run, const MemoryUse& planned, const MemoryUs
     json["arena"] = std::max(count_in(before, "arena"), arena_bytes());
     json["process"] = std::max(count_in(before, "process"), peak_resident_bytes());
   }
-  write_file(run / "memory.json", json.dump(2) + "\n");
+  write_file(run / "memory.json", dump(json, 2) + "\n");
   return all;
 }
 

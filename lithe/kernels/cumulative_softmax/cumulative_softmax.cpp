@@ -62,10 +62,10 @@ void run(const char* op, const CumulativeSoftmaxArgs& a, const CumulativeSoftmax
   if (g)
     run_kernel<CumulativeTask>(
         op, a.v.is_meta(),
-        {LITHE_CPU_LIST(cumulative_softmax_grad, refuse), {"ref", Isa::generic, nullptr, reference_grad}}, task);
+        {LITHE_CPU_STREAMS(cumulative_softmax_grad, refuse), {"ref", Isa::generic, nullptr, reference_grad}}, task);
   else
     run_kernel<CumulativeTask>(op, a.v.is_meta(),
-                               {LITHE_CPU_LIST(cumulative_softmax, refuse), {"ref", Isa::generic, nullptr, reference}},
+                               {LITHE_CPU_STREAMS(cumulative_softmax, refuse), {"ref", Isa::generic, nullptr, reference}},
                                task);
 }
 

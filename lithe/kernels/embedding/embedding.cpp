@@ -47,7 +47,7 @@ void gather(const GatherArgs& a) {
   check_sizes(op, {"table", a.table}, {"out", a.out}, a.ids);
   check_alias(op, {"out", a.out}, {}, {{"table", a.table}, {"ids", a.ids}});
   run_kernel<GatherArgs>(op, a.table.is_meta(),
-                         {LITHE_CPU_LIST(gather, refuse), {"ref", Isa::generic, nullptr, gather_ref}}, a);
+                         {LITHE_CPU_STREAMS(gather, refuse), {"ref", Isa::generic, nullptr, gather_ref}}, a);
 }
 
 Cost cost(const ScatterAddArgs& a) {
@@ -64,7 +64,8 @@ void scatter_add(const ScatterAddArgs& a) {
         a.dout.dtype(), ", got ", a.dtable.dtype());
   check_alias(op, {"dtable", a.dtable}, {}, {{"dout", a.dout}, {"ids", a.ids}});
   run_kernel<ScatterAddArgs>(op, a.dout.is_meta(),
-                             {LITHE_CPU_LIST(scatter_add, refuse), {"ref", Isa::generic, nullptr, scatter_add_ref}}, a);
+                             {LITHE_CPU_STREAMS(scatter_add, refuse), {"ref", Isa::generic, nullptr, scatter_add_ref}},
+                             a);
 }
 
 }  // namespace lithe::kernels

@@ -53,7 +53,7 @@ void hash_pool(const HashPoolArgs& a) {
   const char* op = "hash_pool";
   check_sizes(op, a, {"out", a.out});
   run_kernel<HashPoolArgs>(op, a.out.is_meta(),
-                           {LITHE_CPU_LIST(hash_pool, refuse), {"ref", Isa::generic, nullptr, hash_pool_ref}}, a);
+                           {LITHE_CPU_STREAMS(hash_pool, refuse), {"ref", Isa::generic, nullptr, hash_pool_ref}}, a);
 }
 
 Cost cost(const HashPoolGradArgs& a) {
@@ -67,7 +67,7 @@ void hash_pool_grad(const HashPoolGradArgs& a) {
   if (!a.dtable && !a.dweights) return;
   run_kernel<HashPoolGradArgs>(
       op, a.dout.is_meta(),
-      {LITHE_CPU_LIST(hash_pool_grad, refuse), {"ref", Isa::generic, nullptr, hash_pool_grad_ref}}, a);
+      {LITHE_CPU_STREAMS(hash_pool_grad, refuse), {"ref", Isa::generic, nullptr, hash_pool_grad_ref}}, a);
 }
 
 }  // namespace lithe::kernels

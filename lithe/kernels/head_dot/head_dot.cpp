@@ -36,7 +36,7 @@ void head_dot(const HeadDotArgs& args) {
   check_operands(op, args.a, args.b, {"s", args.s});
   check_alias(op, {"s", args.s}, {}, {{"a", args.a}, {"b", args.b}});
   run_kernel<HeadDotArgs>(op, args.a.is_meta(),
-                          {LITHE_CPU_LIST(head_dot, refuse), {"ref", Isa::generic, nullptr, head_dot_ref}}, args);
+                          {LITHE_CPU_STREAMS(head_dot, refuse), {"ref", Isa::generic, nullptr, head_dot_ref}}, args);
 }
 
 Cost cost(const HeadDotGradArgs& args) {
@@ -53,7 +53,7 @@ void head_dot_grad(const HeadDotGradArgs& args) {
     check_alias(op, d, {}, {{"a", args.a}, {"b", args.b}, {"ds", args.ds}});
   }
   run_kernel<HeadDotGradArgs>(
-      op, args.a.is_meta(), {LITHE_CPU_LIST(head_dot_grad, refuse), {"ref", Isa::generic, nullptr, head_dot_grad_ref}},
+      op, args.a.is_meta(), {LITHE_CPU_STREAMS(head_dot_grad, refuse), {"ref", Isa::generic, nullptr, head_dot_grad_ref}},
       args);
 }
 

@@ -49,7 +49,7 @@ void norm(const NormArgs& a) {
     check(!a.sum, op, "sum is only written when there is a residual; leave it out");
     check_alias(op, y, {x}, {});
   }
-  run_kernel<NormArgs>(op, a.x.is_meta(), {LITHE_CPU_LIST(norm, refuse), {"ref", Isa::generic, nullptr, norm_ref}}, a);
+  run_kernel<NormArgs>(op, a.x.is_meta(), {LITHE_CPU_STREAMS(norm, refuse), {"ref", Isa::generic, nullptr, norm_ref}}, a);
 }
 
 Cost cost(const NormGradArgs& a) {
@@ -79,7 +79,7 @@ void norm_grad(const NormGradArgs& a) {
   const Tensor partial = column_workspace(a.x.cols(), a.x, a.dweight || a.dbias);
   task.partial = static_cast<float*>(partial.raw());
   run_kernel<NormGradTask>(op, a.x.is_meta(),
-                           {LITHE_CPU_LIST(norm_grad, refuse), {"ref", Isa::generic, nullptr, norm_grad_ref}}, task);
+                           {LITHE_CPU_STREAMS(norm_grad, refuse), {"ref", Isa::generic, nullptr, norm_grad_ref}}, task);
 }
 
 }  // namespace lithe::kernels

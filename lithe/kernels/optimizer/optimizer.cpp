@@ -53,7 +53,7 @@ void adamw(const AdamWArgs& a) {
   check(a.beta1 >= 0 && a.beta1 < 1 && a.beta2 >= 0 && a.beta2 < 1, op, "beta1 and beta2 must be in [0, 1), got ",
         a.beta1, " and ", a.beta2);
   run_kernel<AdamWArgs>(op, a.param.is_meta(),
-                        {LITHE_CPU_LIST(adamw, refuse), {"ref", Isa::generic, nullptr, adamw_ref}}, a);
+                        {LITHE_CPU_STREAMS(adamw, refuse), {"ref", Isa::generic, nullptr, adamw_ref}}, a);
 }
 
 double sum_of_squares(const Tensor& x) {
@@ -62,9 +62,9 @@ double sum_of_squares(const Tensor& x) {
   const MemoryScope scope(MemoryClass::workspace);
   const int64_t count = (x.numel() + kSquaresBlock - 1) / kSquaresBlock;
   const Tensor blocks({count}, DType::f64, x.device());
-  run_kernel<SquaresTask>(op, x.is_meta(),
-                          {LITHE_CPU_LIST(sum_of_squares, refuse), {"ref", Isa::generic, nullptr, sum_of_squares_ref}},
-                          {x, blocks.data<double>()});
+  run_kernel<SquaresTask>(
+      op, x.is_meta(), {LITHE_CPU_STREAMS(sum_of_squares, refuse), {"ref", Isa::generic, nullptr, sum_of_squares_ref}},
+      {x, blocks.data<double>()});
   double total = 0;
   if (!x.is_meta())
     for (int64_t b = 0; b < count; ++b) total += blocks.data<double>()[b];
@@ -76,7 +76,7 @@ bool all_finite(const Tensor& x) {
   check_rows(op, {"x", x});
   bool result = true;
   run_kernel<FiniteTask>(op, x.is_meta(),
-                         {LITHE_CPU_LIST(all_finite, refuse), {"ref", Isa::generic, nullptr, all_finite_ref}},
+                         {LITHE_CPU_STREAMS(all_finite, refuse), {"ref", Isa::generic, nullptr, all_finite_ref}},
                          {x, &result});
   return result;
 }

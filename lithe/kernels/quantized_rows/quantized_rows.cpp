@@ -39,7 +39,7 @@ void quantize_rows(const QuantizeRowsArgs& args) {
   const char* op = "quantize_rows";
   check_operands(op, {"x", args.x}, args.values, args.scales);
   run_kernel<QuantizeRowsArgs>(
-      op, args.x.is_meta(), {LITHE_CPU_LIST(quantize_rows, refuse), {"ref", Isa::generic, nullptr, quantize_rows_ref}},
+      op, args.x.is_meta(), {LITHE_CPU_STREAMS(quantize_rows, refuse), {"ref", Isa::generic, nullptr, quantize_rows_ref}},
       args);
 }
 
@@ -52,7 +52,7 @@ void dequantize_rows(const DequantizeRowsArgs& args) {
   check_operands(op, {"out", args.out}, args.values, args.scales);
   run_kernel<DequantizeRowsArgs>(
       op, args.out.is_meta(),
-      {LITHE_CPU_LIST(dequantize_rows, refuse), {"ref", Isa::generic, nullptr, dequantize_rows_ref}}, args);
+      {LITHE_CPU_STREAMS(dequantize_rows, refuse), {"ref", Isa::generic, nullptr, dequantize_rows_ref}}, args);
 }
 
 }  // namespace lithe::kernels

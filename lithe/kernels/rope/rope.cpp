@@ -47,7 +47,7 @@ void rope(const RopeArgs& a) {
     check_alias(op, {"out", a.out}, {}, {{"x", a.x}});
   else
     check_alias(op, {"out", a.out}, {{"x", a.x}}, {});
-  run_kernel<RopeTask>(op, a.x.is_meta(), {LITHE_CPU_LIST(rope, refuse), {"ref", Isa::generic, nullptr, rope_ref}},
+  run_kernel<RopeTask>(op, a.x.is_meta(), {LITHE_CPU_STREAMS(rope, refuse), {"ref", Isa::generic, nullptr, rope_ref}},
                        {a, frequencies(a.head_dim, a.base)});
 }
 

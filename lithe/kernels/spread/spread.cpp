@@ -60,14 +60,14 @@ Cost cost(const SpreadGradArgs& a) {
 void spread(const SpreadArgs& a) {
   check_vectors("spread", a.x, a.out, a.heads, {a.scale, a.shift});
   run_kernel<SpreadArgs>("spread", a.x.is_meta(),
-                         {LITHE_CPU_LIST(spread, no_f64), {"ref", Isa::generic, nullptr, reference}}, a);
+                         {LITHE_CPU_STREAMS(spread, no_f64), {"ref", Isa::generic, nullptr, reference}}, a);
 }
 
 void spread_grad(const SpreadGradArgs& a) {
   if (a.dx) check_vectors("spread_grad", a.dx, a.dout, a.heads, {a.scale, a.dscale, a.dshift});
   check(!a.dscale || a.x, "spread_grad", "dscale needs x");
   run_kernel<SpreadGradArgs>("spread_grad", a.dout.is_meta(),
-                             {LITHE_CPU_LIST(spread_grad, no_f64_grad), {"ref", Isa::generic, nullptr, reference_grad}},
+                             {LITHE_CPU_STREAMS(spread_grad, no_f64_grad), {"ref", Isa::generic, nullptr, reference_grad}},
                              a);
 }
 

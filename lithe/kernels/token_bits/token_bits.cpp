@@ -34,7 +34,7 @@ void token_bits(const TokenBitsArgs& a) {
   check(a.out.cols() == columns_of(a.form, a.bits), op, "out must have ", columns_of(a.form, a.bits), " columns, got ",
         a.out.shape());
   run_kernel<TokenBitsArgs>(op, a.out.is_meta(),
-                            {LITHE_CPU_LIST(token_bits, refuse), {"ref", Isa::generic, nullptr, token_bits_ref}}, a);
+                            {LITHE_CPU_STREAMS(token_bits, refuse), {"ref", Isa::generic, nullptr, token_bits_ref}}, a);
 }
 
 }  // namespace lithe::kernels

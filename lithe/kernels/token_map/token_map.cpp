@@ -64,7 +64,7 @@ void token_map(const TokenMapArgs& a) {
   check_map("token_map", map);
   check_wide("token_map", {"logits", a.logits}, map);
   run_kernel<TokenMapArgs>("token_map", a.map.is_meta(),
-                           {LITHE_CPU_LIST(token_map, refuse), {"ref", Isa::generic, nullptr, reference}}, a);
+                           {LITHE_CPU_STREAMS(token_map, refuse), {"ref", Isa::generic, nullptr, reference}}, a);
 }
 
 void token_map_grad(const TokenMapGradArgs& a) {
@@ -73,7 +73,7 @@ void token_map_grad(const TokenMapGradArgs& a) {
   check_wide("token_map_grad", {"dmap", a.dmap}, map);
   check_wide("token_map_grad", {"dlogits", a.dlogits}, map);
   run_kernel<TokenMapGradArgs>("token_map_grad", a.map.is_meta(),
-                               {LITHE_CPU_LIST(token_map_grad, refuse), {"ref", Isa::generic, nullptr, reference_grad}},
+                               {LITHE_CPU_STREAMS(token_map_grad, refuse), {"ref", Isa::generic, nullptr, reference_grad}},
                                a);
 }
 
@@ -85,7 +85,7 @@ void block_copy(const BlockCopyArgs& a) {
         "block_copy", a.blocks, " blocks of ", a.rows, " rows of ", a.cols, " do not lie within x ", a.x.dtype(),
         a.x.shape(), " and out ", a.out.dtype(), a.out.shape());
   run_kernel<BlockCopyArgs>("block_copy", a.x.is_meta(),
-                            {LITHE_CPU_LIST(block_copy, refuse), {"ref", Isa::generic, nullptr, reference_copy}}, a);
+                            {LITHE_CPU_STREAMS(block_copy, refuse), {"ref", Isa::generic, nullptr, reference_copy}}, a);
 }
 
 }  // namespace lithe::kernels
