@@ -44,8 +44,8 @@ std::string folder_of(const std::string& path, const std::set<std::string>& apar
 // Folder -> folders it may include, read from CMakeLists.txt, where each names the ones it stands on.
 std::map<std::string, std::set<std::string>> allowed() {
   std::map<std::string, std::set<std::string>> out;
-  const std::regex folder(R"(^lithe_folder\((\w+) DEPENDS (.*)\))"),
-      special(R"(^lithe_(kernels|parts)\(DEPENDS (.*)\))"), apart(R"(^lithe_parts_apart\((\w+) DEPENDS (.*)\))");
+  const std::regex folder(R"(^lithe_folder\((\w+) (?:LIGHT )?(?:HEADERS \w+ )?DEPENDS (.*)\))"),
+      special(R"(^lithe_(kernels|parts)\(DEPENDS (.*)\))"), apart(R"(^lithe_parts_apart\((\w+) (?:HEADERS \w+ )?DEPENDS (.*)\))");
   for (const std::string& line : lines_of("CMakeLists.txt")) {
     std::smatch match;
     const bool is_apart = std::regex_search(line, match, apart);

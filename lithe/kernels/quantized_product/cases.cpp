@@ -4,7 +4,7 @@
 namespace lithe::kernels {
 
 void add_cases_quantized_product(KernelCases& c) {
-  if (!c.untyped) return;
+  if (!c.untyped || c.device == Device::meta) return;                  // integer weights are never planned
   constexpr int64_t K = 2048, N = 8192, kWeights = int64_t(96) << 20;  // bytes that products of few rows take in turn
   for (const PackedFormat format : {PackedFormat::int8, PackedFormat::int4}) {
     PackedMatrix m;
