@@ -9,6 +9,7 @@
 #include "lithe/base/random.h"
 #include "lithe/base/threads.h"
 #include "tests/data/files_for_tests.h"
+#include "tests/support/data.h"
 
 namespace lithe {
 namespace {
@@ -375,9 +376,8 @@ TEST(DrawnTranslations, RefuseTokenizersThatCannotBeSampled) {
 }
 
 TEST(TranslationBatches, Multi30k) {
-  const char* named = std::getenv("LITHE_DATA");
-  const Path folder = Path(named ? named : "../shared/data") / "translation/multi30k";
-  if (!std::filesystem::exists(folder)) GTEST_SKIP() << "needs ../shared/data/translation/multi30k";
+  const Path folder = kit::data_if_any("translation/multi30k");
+  if (folder.empty()) GTEST_SKIP() << "needs $LITHE_DATA/translation/multi30k";
   const auto pairs =
       read_pairs({.source = {(folder / "train.en.gz").string()}, .target = {(folder / "train.de.gz").string()}});
   ASSERT_EQ(pairs.size(), 29000u);
