@@ -249,7 +249,8 @@ int64_t alternatives(const std::string& pattern) {
   return product;
 }
 
-// The only variable that a pattern may name, so that recipes say where the public sets are, not where one user has them.
+// The only variable that a pattern may name, so that recipes say where the public sets are, not where one user has
+// them.
 constexpr std::string_view kData = "$LITHE_DATA/";
 
 std::string with_data_directory(const std::string& pattern) {
@@ -272,8 +273,9 @@ std::vector<Path> glob(const std::string& given) {
     for (size_t i = 0; i < found.gl_pathc; ++i) paths.emplace_back(found.gl_pathv[i]);
   ::globfree(&found);
   if (paths.empty() && given.starts_with(kData))
-    fail_usage("files", "nothing matches '", pattern, "', which the recipe calls '", given,
-               "'; set LITHE_DATA to the directory of the data sets (docs/data.md says which and where they come from)");
+    fail_usage(
+        "files", "nothing matches '", pattern, "', which the recipe calls '", given,
+        "'; set LITHE_DATA to the directory of the data sets (docs/data.md says which and where they come from)");
   check_usage(!paths.empty(), "files", "nothing matches '", pattern,
               "'; check the path (it is relative to the current directory)");
   return paths;

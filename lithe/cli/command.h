@@ -23,6 +23,12 @@ Command add_inspect(CommandLine& app);
 Command add_bench(CommandLine& app);
 Command add_list(CommandLine& app);
 Command add_doctor(CommandLine& app);
+Command add_completion(CommandLine& app);
+Command add_man(CommandLine& app);
+
+/// All of them, with what --help says of each, and of the program.
+std::span<const Verb> verbs();
+ProgramHelp program_help();
 
 /// Writes what std::cout holds; throws when nobody takes it, so that no work is done for results that are lost.
 void flush_results();

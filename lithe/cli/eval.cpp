@@ -165,13 +165,13 @@ int run(Options o) {
 Command add_eval(CommandLine& app) {
   auto o = std::make_shared<Options>();
   app.add_option("model", o->model, "directory of a training run; none to score files with --task translation");
-  app.add_option("files", o->files, "texts to measure, -: standard input; default: the run's held-out text");
+  app.add_option("files", o->files, "text files to measure (-: standard input); default: the run's held-out text");
   app.add_option("--task", o->task, "what is measured; default: what the run was trained for").one_of({"translation"});
   add_weights_options(app, o->weights, o->precision);
   add_el_rewrite_option(app, o->el_rewrite);
-  app.add_option("--context-length", o->context, "tokens of a window; default: the recipe's").positive();
-  app.add_option("--stride", o->stride, "tokens a window moves on; default: the context length").positive();
-  app.add_option("--batch-tokens", o->batch_tokens, "tokens run at once; does not change the result").positive();
+  app.add_option("--context-length", o->context, "tokens in a window; default: the recipe's").positive();
+  app.add_option("--stride", o->stride, "tokens by which the window moves; default: the context length").positive();
+  app.add_option("--batch-tokens", o->batch_tokens, "tokens computed at once; does not change the result").positive();
   app.add_option("--cache-type", o->cache_type,
                  "read all keys and values from a cache of this type, as lithe generate does; default: no cache")
       .one_of({"f32", "bf16", "int8"});
@@ -181,9 +181,9 @@ Command add_eval(CommandLine& app) {
       .one_of({"layer", "mixer"})
       .needs(layers);
   app.add_option("--misspell", o->misspell,
-                 "of a task: share of words with four letters or more that get one wrong letter")
+                 "tasks: give one wrong letter to this share of the words of four letters or more")
       .share();
-  app.add_option("--misspell-seed", o->misspell_seed, "of the wrong letters").non_negative();
+  app.add_option("--misspell-seed", o->misspell_seed, "random seed of the wrong letters").non_negative();
   add_translation_options(app, o->translation);
   app.add_flag("--json", o->json, "print the result as JSON");
   add_threads_option(app);

@@ -124,13 +124,14 @@ void add_translation_options(CommandLine& app, TranslationEvalOptions& o) {
   app.add_option("--num-beams", o.num_beams, "translation: hypotheses kept at each step; default: the run's")
       .positive();
   app.add_option("--length-penalty", o.length_penalty, "translation: default: the run's");
-  app.add_option("--save-translations", o.save, "translation: a file for what the model answered");
+  app.add_option("--save-translations", o.save, "translation: write what the model answers to this file");
   app.add_option("--hypotheses", o.hypotheses, "translation, without a run: lines to score");
   app.add_option("--references", o.references,
-                 "translation, without a run: what is right; several files are several "
-                 "references");
-  app.add_option("--baseline", o.baseline, "translation, without a run: lines of another system, to compare with");
-  app.add_option("--bootstrap-samples", o.samples, "of the comparison with --baseline").positive();
+                 "translation, without a run: reference translations; several files are several references");
+  app.add_option("--baseline", o.baseline,
+                 "translation, without a run: translations of another system, to compare with");
+  app.add_option("--bootstrap-samples", o.samples, "translation: resamples for the comparison with --baseline")
+      .positive();
   app.add_option("--tokenize", o.tokenizer, "translation: sacreBLEU's tokenizer of BLEU")
       .one_of({"13a", "none", "char", "intl"});
   app.add_flag("--lowercase", o.lowercase, "translation: BLEU without case");

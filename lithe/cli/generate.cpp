@@ -117,21 +117,21 @@ Command add_generate(CommandLine& app) {
   app.add_option("--prompts-file", o->prompts_file, "a file with one prompt a line; -: standard input");
   add_weights_options(app, o->weights, o->precision);
   add_el_rewrite_option(app, o->el_rewrite);
-  app.add_option("--max-new-tokens", o->max_new_tokens, "tokens to add at most").positive();
+  app.add_option("--max-new-tokens", o->max_new_tokens, "most tokens to add").positive();
   app.add_flag("--greedy", o->greedy, "always the most likely token");
-  app.add_option("--temperature", o->temperature, "below 1 is bolder towards likely tokens, 0 is greedy");
-  app.add_option("--top-k", o->top_k, "draw from the k most likely tokens only").non_negative();
-  app.add_option("--top-p", o->top_p, "draw from the smallest set of tokens with this probability");
+  app.add_option("--temperature", o->temperature, "below 1 favours likely tokens, above 1 evens them out; 0 is greedy");
+  app.add_option("--top-k", o->top_k, "sample from the k most likely tokens only").non_negative();
+  app.add_option("--top-p", o->top_p, "sample from the smallest set of tokens with this total probability");
   app.add_option("--repetition-penalty", o->repetition_penalty,
-                 "above 1 makes tokens that stand in the text less likely");
-  app.add_option("--stop", o->stop, "end before this string (repeatable)").repeatable();
-  app.add_option("--seed", o->seed, "of the draws").non_negative();
+                 "above 1 makes tokens that the text already has less likely");
+  app.add_option("--stop", o->stop, "stop before this text (repeatable)").repeatable();
+  app.add_option("--seed", o->seed, "random seed of sampling").non_negative();
   app.add_option("--batch-size", o->batch_size, "prompts continued at once; does not change the texts").positive();
   app.add_option("--cache-type", o->cache_type,
-                 "type of the keys and values that are kept; int8: a quarter of f32; default: that of --precision")
+                 "how keys and values are stored; int8 takes a quarter of f32; default: as --precision")
       .one_of({"f32", "bf16", "int8"});
   app.add_option("--cache-tokens", o->cache_tokens,
-                 "tokens that prompts under way may keep at most; others wait; 0: no limit")
+                 "most tokens stored for all running prompts together, others wait; 0: no limit")
       .non_negative();
   app.add_flag("--no-cache", o->no_cache, "recompute the whole text for every token (slow, for checks)");
   app.add_flag("--json", o->json, "one JSON object a prompt");

@@ -131,16 +131,16 @@ Command add_plan(CommandLine& app) {
   app.add_option("--set", o->set, "override a key of the recipe (repeatable)").repeatable();
   app.add_option("--memory-budget", o->budget, "exit 4 when the planned peak is above this, like 2GiB");
   app.add_flag("--fit", o->fit, "with --memory-budget: choose accumulation and recomputation so that it fits");
-  app.add_flag("--no-speed", o->no_speed, "leave the speed estimate out (it measures this machine for a moment)");
+  app.add_flag("--no-speed", o->no_speed, "skip the speed estimate, which measures this machine for a moment");
   app.add_flag("--json", o->json, "print the plan as JSON");
   app.add_flag("--cost", o->cost,
                "what each part costs in use, beside the published formulas: parameters, FLOPs of prefill and decoding, "
                "activations, cache");
-  app.add_option("--batch", o->batch, "with --cost: texts at once; default 1").between(1, 65536);
-  app.add_option("--length", o->length, "with --cost: tokens of a text; default: the recipe's sequence_length")
+  app.add_option("--batch", o->batch, "with --cost: texts in a batch; default 1").between(1, 65536);
+  app.add_option("--length", o->length, "with --cost: tokens per text; default: the recipe's sequence_length")
       .between(1, 1 << 24);
   app.add_option("--source-length", o->source_length,
-                 "with --cost of an encoder_decoder: tokens of a source; default: as many as a text has")
+                 "with --cost of an encoder_decoder: source tokens; default: as many as the text has")
       .between(1, 1 << 24);
   add_threads_option(app);
   app.footer(

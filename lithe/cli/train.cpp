@@ -91,12 +91,11 @@ Command add_train(CommandLine& app) {
   auto o = std::make_shared<Options>();
   app.add_option("recipe", o->recipe, "recipe file (YAML); the keys: lithe list --keys").required();
   app.add_option("--out", o->out, "directory of the run: weights, metrics, checkpoints, report").required();
-  app.add_flag(
-      "--resume", o->resume,
-      "continue the run in --out from its last checkpoint, bit for bit; exit 2 where none has begun. --resume "
-      "auto begins one there. A finished run stays as it is, unless --set train.max_steps gives it a later end");
+  app.add_flag("--resume", o->resume,
+               "continue the run in --out from its last checkpoint, bit for bit; --resume auto begins one if there is "
+               "none. A finished run goes on only if --set train.max_steps gives it a later end");
   app.add_flag("--overwrite", o->overwrite,
-               "begin anew where --out holds a run, or other files; without it such a directory is refused");
+               "start over where --out already holds a run or other files; without it such a directory is refused");
   app.add_option("--set", o->set, "override a key of the recipe: train.learning_rate=3e-4 (repeatable)").repeatable();
   app.add_option("--memory-budget", o->budget, "refuse (exit 4) when the planned peak is above this, like 2GiB");
   app.add_flag("--fit", o->fit, "with --memory-budget: choose accumulation and recomputation so that it fits");

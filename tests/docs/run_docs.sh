@@ -10,7 +10,7 @@ failed=0 passed=0
 
 mkdir "$work/docs"
 "$root/tools/docs.sh" "$lithe" "$work/docs"
-for page in recipe-reference cli-reference; do
+for page in recipe-reference cli-reference methods; do
   if cmp -s "$work/docs/$page.md" "$root/docs/$page.md"; then
     passed=$((passed + 1))
   else
