@@ -1,6 +1,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <filesystem>
 #include <iostream>
 #include <optional>
 
@@ -33,6 +34,31 @@ struct Options {
   TranslationEvalOptions translation;
 };
 
+// Which weights were measured: "last", "best", "averaged" or a file, and the step that they are of where the run says
+// it.
+struct WeightsUsed {
+  std::string name;
+  std::optional<int64_t> step;
+  std::string text() const { return name + (step ? cat(", step ", *step) : ""); }
+  void add_to(Json& json) const {
+    json["weights"] = name;
+    if (step) json["weights_step"] = *step;
+  }
+};
+
+WeightsUsed weights_used(const Options& o) {
+  WeightsUsed used{.name = o.weights.empty() ? "last" : o.weights};
+  const Path file = Path(o.model) / "result.json";
+  const char* key = o.weights.empty() ? "steps" : o.weights == "best" ? "best_step" : nullptr;
+  if (!key || !std::filesystem::exists(file)) return used;
+  const Json result = parse_json(read_file(file), file.string());
+  if (result.is_object() && result.contains(key) && result[key].is_number_integer())
+    used.step = result[key].get<int64_t>();
+  return used;
+}
+
+void print_weights(const Options& o) { std::printf("weights           %s\n", weights_used(o).text().c_str()); }
+
 // The metrics of a task on its test part, else its validation part, or on the files given.
 int eval_task(const Options& o, Recipe recipe, const LoadedModel& loaded) {
   check_usage(!o.context && !o.stride, "eval", "--context-length and --stride belong to models of text");
@@ -60,12 +86,14 @@ int eval_task(const Options& o, Recipe recipe, const LoadedModel& loaded) {
   const size_t count = held_out.batches().examples().size();
   Json json = {{"part", part}, {"examples", count}, {"loss", scores->loss}};
   for (const auto& [name, value] : scores->metrics) json[name] = value;
+  weights_used(o).add_to(json);
   if (o.json) {
     std::cout << json.dump(2) << "\n";
     return 0;
   }
   std::printf("%-17s %.4f (%zu examples, %s)\n", "loss", scores->loss, count, part.c_str());
   for (const auto& [name, value] : scores->metrics) std::printf("%-17s %.4f\n", name.c_str(), value);
+  print_weights(o);
   return 0;
 }
 
@@ -79,12 +107,15 @@ int eval_objective(const Options& o, const Recipe& recipe, const LoadedModel& lo
   if (!total) return 128 + stop_signal();
   const double loss = total->mean_nll();
   check_finite_result("eval", "the loss", loss);
-  if (o.json)
-    std::cout << Json({{"loss", loss}, {"labels", total->labels}, {"objective", recipe.train.objective.type}}).dump(2)
-              << "\n";
-  else
-    std::printf("loss              %.4f per label (%lld labels, objective %s)\n", loss,
-                static_cast<long long>(total->labels), recipe.train.objective.type.c_str());
+  if (o.json) {
+    Json json = {{"loss", loss}, {"labels", total->labels}, {"objective", recipe.train.objective.type}};
+    weights_used(o).add_to(json);
+    std::cout << json.dump(2) << "\n";
+    return 0;
+  }
+  std::printf("loss              %.4f per label (%lld labels, objective %s)\n", loss,
+              static_cast<long long>(total->labels), recipe.train.objective.type.c_str());
+  print_weights(o);
   return 0;
 }
 
@@ -116,7 +147,13 @@ int run(Options o) {
               "--num-beams, --length-penalty, --save-translations and --lowercase are for models that translate");
   check_usage(!recipe.has_translation() || (!o.context && !o.stride), "eval",
               "--context-length and --stride belong to models of text");
-  if (recipe.has_translation()) return eval_translation(o.translation, recipe, loaded, o.files, o.json);
+  if (recipe.has_translation()) {
+    Json weights;
+    weights_used(o).add_to(weights);
+    const int code = eval_translation(o.translation, recipe, loaded, o.files, o.json, weights);
+    if (code == 0 && !o.json) print_weights(o);
+    return code;
+  }
   if (recipe.has_task()) return eval_task(o, recipe, loaded);
   if (!predicts_next) return eval_objective(o, recipe, loaded);
   TokenStore text;
@@ -138,25 +175,26 @@ int run(Options o) {
   const int64_t context = recipe.eval.context_length ? recipe.eval.context_length : recipe.data.sequence_length,
                 stride = recipe.eval.stride ? recipe.eval.stride : context;
   if (o.json) {
-    std::cout << Json({{"loss", p.loss()},
-                       {"token_perplexity", p.token_perplexity()},
-                       {"word_perplexity", p.word_perplexity()},
-                       {"word_perplexity_with_line_ends", p.word_and_line_perplexity()},
-                       {"bits_per_byte", p.bits_per_byte()},
-                       {"tokens", p.tokens},
-                       {"words", p.words},
-                       {"lines", p.lines},
-                       {"bytes", p.bytes},
-                       {"context_length", context},
-                       {"stride", stride}})
-                     .dump(2)
-              << "\n";
+    Json json = {{"loss", p.loss()},
+                 {"token_perplexity", p.token_perplexity()},
+                 {"word_perplexity", p.word_perplexity()},
+                 {"word_perplexity_with_line_ends", p.word_and_line_perplexity()},
+                 {"bits_per_byte", p.bits_per_byte()},
+                 {"tokens", p.tokens},
+                 {"words", p.words},
+                 {"lines", p.lines},
+                 {"bytes", p.bytes},
+                 {"context_length", context},
+                 {"stride", stride}};
+    weights_used(o).add_to(json);
+    std::cout << json.dump(2) << "\n";
     return 0;
   }
   std::printf("loss              %.4f per token (%lld tokens, context %lld, stride %lld)\n", p.loss(),
               static_cast<long long>(p.tokens), static_cast<long long>(context), static_cast<long long>(stride));
   std::printf("token perplexity  %.2f\nword perplexity   %.2f (%.2f with line ends as words)\nbits per byte     %.4f\n",
               p.token_perplexity(), p.word_perplexity(), p.word_and_line_perplexity(), p.bits_per_byte());
+  print_weights(o);
   return 0;
 }
 

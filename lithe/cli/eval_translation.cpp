@@ -45,7 +45,7 @@ Json to_json(const PairedBootstrap& b) {
 }  // namespace
 
 int eval_translation(const TranslationEvalOptions& o, const Recipe& recipe, const LoadedModel& loaded,
-                     const std::vector<std::string>& files, bool json) {
+                     const std::vector<std::string>& files, bool json, const Json& more) {
   check_usage(files.empty() || files.size() == 2, "eval",
               "a translation model is measured on two files, the source and its translation, or on none for the run's "
               "own test part; got ",
@@ -88,6 +88,7 @@ int eval_translation(const TranslationEvalOptions& o, const Recipe& recipe, cons
     out["loss"] = total->mean_nll();
     out["num_beams"] = translate.num_beams;
     out["length_penalty"] = translate.length_penalty;
+    out.update(more);
     std::cout << out.dump(2) << "\n";
   } else {
     std::cout << cat("loss ", total->mean_nll(), " per token (", total->labels, " tokens), ", pairs.size(), " lines, ",

@@ -43,14 +43,17 @@ void print(const Plan& plan, const Recipe& recipe) {
               static_cast<long long>(recipe.train.gradient_accumulation_steps), recipe.train.precision.c_str(),
               recipe.train.gradient_checkpointing ? "on" : "off");
   std::printf("peak memory %s, %s:\n", format_bytes(double(plan.memory.peak)).c_str(),
-              recipe.model.architecture == "encoder_decoder" ? "when half of the tokens are the source's" : "exactly");
+              recipe.model.architecture == "encoder_decoder" ? "when half of the tokens are the source's"
+              : recipe.has_task()                            ? "the bound that the largest batches give"
+                                                             : "exactly");
   for (int c = 0; c < kMemoryClasses; ++c)
     std::printf("  %-12s %12s\n", name_of(MemoryClass(c)),
                 format_bytes(double(plan.memory.by_class[size_t(c)])).c_str());
   const std::string constant =
       plan.state_bytes_constant ? cat(", and ", plan.state_bytes_constant, " per sequence") : "";
-  std::printf("decode state %lld bytes per token and sequence%s\n", static_cast<long long>(plan.state_bytes_per_token),
-              constant.c_str());
+  if (recipe.model.architecture != "encoder")
+    std::printf("decode state %lld bytes per token and sequence%s\n",
+                static_cast<long long>(plan.state_bytes_per_token), constant.c_str());
   if (plan.tokens_per_second > 0)
     std::printf("about %.0f tokens/s in training on this machine (an estimate)\n", plan.tokens_per_second);
 }
@@ -81,6 +84,7 @@ int run(const Options& o) {
               "--cost plans no training step: leave out --memory-budget");
   const int64_t length = o.length ? o.length : recipe.data.sequence_length;
   complete_without_data(recipe, "plan", std::max(length, o.source_length));
+  if (!o.cost) prepare_without_data(recipe);
   if (o.cost) return print_costs(o, recipe, length);
   const bool evaluates = !recipe.data.validation_files.empty() || recipe.data.validation_fraction > 0;
   PlanShape shape{.sequence_length = recipe.data.sequence_length};

@@ -46,7 +46,11 @@ void print(const TrainResult& r, const std::string& out) {
     std::printf("held-out loss %.4f", r.eval_loss);
     if (r.perplexity) std::printf(" (perplexity %.2f)", std::exp(r.eval_loss));
     for (const auto& [name, value] : r.metrics) std::printf("  %s %.4f", name.c_str(), value);
-    std::printf(", best %.4f at step %lld\n", r.best_eval_loss, static_cast<long long>(r.best_step));
+    if (r.best_by.empty() || r.best_by == "loss")
+      std::printf(", best %.4f at step %lld\n", r.best_eval_loss, static_cast<long long>(r.best_step));
+    else
+      std::printf(", best %s %.4f at step %lld\n", r.best_by.c_str(), r.best_value,
+                  static_cast<long long>(r.best_step));
   }
   std::printf("peak memory %s (planned %s)\n", format_bytes(double(r.measured.peak)).c_str(),
               format_bytes(double(r.planned.peak)).c_str());
@@ -72,6 +76,8 @@ int run(const Options& o) {
                        {"eval_loss", r.eval_loss},
                        {"best_eval_loss", r.best_eval_loss},
                        {"best_step", r.best_step},
+                       {"best_by", r.best_by},
+                       {"best_value", r.best_value},
                        {"seconds", r.seconds},
                        {"planned_peak_bytes", r.planned.peak},
                        {"measured_peak_bytes", r.measured.peak},

@@ -95,6 +95,11 @@ TaskAnswers answer(const Model& model, const TaskBatches& batches, const Progres
   return out;
 }
 
+HeldOut::BestBy HeldOutTask::best_by() const {
+  const TaskMetric best = choose_metrics(config_, labels_).best;
+  return {best.name, best.better == Better::lower};
+}
+
 std::optional<HeldOutScores> HeldOutTask::score(const Model& model, const Progress& progress) const {
   const TaskAnswers answers = answer(model, batches_, progress);
   if (stop_signal()) return std::nullopt;

@@ -22,6 +22,8 @@ struct TrainResult {
   int signal = 0;      // that stopped it
   int64_t steps = 0, tokens = 0;
   double final_loss = 0, eval_loss = 0, best_eval_loss = 0, seconds = 0;
+  std::string best_by;                                  // what chose best_step: "loss", or a metric
+  double best_value = 0;                                // of it
   int64_t best_step = -1, averaged = 0;                 // averaged: train.average_checkpoints
   std::vector<std::pair<std::string, double>> metrics;  // of the last evaluation of a task
   bool perplexity = false;                              // the losses are of words of a vocabulary
