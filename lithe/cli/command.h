@@ -10,6 +10,7 @@ namespace lithe {
 
 /// Each adds its options to `app`.
 Command add_train(CommandLine& app);
+Command add_init(CommandLine& app);
 Command add_eval(CommandLine& app);
 Command add_generate(CommandLine& app);
 Command add_translate(CommandLine& app);
@@ -18,6 +19,7 @@ Command add_compare(CommandLine& app);
 Command add_finetune(CommandLine& app);
 Command add_predict(CommandLine& app);
 Command add_encode(CommandLine& app);
+Command add_tokenize(CommandLine& app);
 Command add_quantize(CommandLine& app);
 Command add_inspect(CommandLine& app);
 Command add_bench(CommandLine& app);

@@ -76,15 +76,16 @@ int print_costs(const Options& o, const Recipe& recipe, int64_t length) {
 
 int run(const Options& o) {
   Recipe recipe = load_recipe(o.recipe, o.set);
-  check_usage(recipe.train.batch_tokens % recipe.train.gradient_accumulation_steps == 0, "plan",
-              "batch_tokens must be a multiple of gradient_accumulation_steps");
   check_usage(o.cost || (!o.batch && !o.length && !o.source_length), "plan",
               "--batch, --length and --source-length belong to --cost");
   check_usage(!o.cost || (o.budget.empty() && !o.fit), "plan",
               "--cost plans no training step: leave out --memory-budget");
   const int64_t length = o.length ? o.length : recipe.data.sequence_length;
   complete_without_data(recipe, "plan", std::max(length, o.source_length));
-  if (!o.cost) prepare_without_data(recipe);
+  if (!o.cost) {
+    recipe.train.validate(recipe.data.sequence_length);
+    prepare_without_data(recipe);
+  }
   if (o.cost) return print_costs(o, recipe, length);
   const bool evaluates = !recipe.data.validation_files.empty() || recipe.data.validation_fraction > 0;
   PlanShape shape{.sequence_length = recipe.data.sequence_length};

@@ -62,6 +62,8 @@ int run(const Options& o) {
         const double sure = answers.probabilities[i][size_t(p.label)];
         json["label"] = name(p.label);
         json["probability"] = sure;
+        for (size_t c = 0; c < answers.probabilities[i].size(); ++c)
+          json["probabilities"][name(int32_t(c))] = answers.probabilities[i][c];
         text = cat(name(p.label), "\t", sure);
         break;
       }

@@ -93,6 +93,7 @@ ProgramHelp program_help() {
 std::span<const Verb> verbs() {
   static const Verb all[] = {
       {"train", "train a model from a recipe, or resume a run", add_train},
+      {"init", "write a recipe's initial weights as a run, without training", add_init},
       {"eval", "measure loss and perplexity on text", add_eval},
       {"generate", "continue prompts", add_generate},
       {"translate", "translate sentences with an encoder-decoder", add_translate},
@@ -101,6 +102,7 @@ std::span<const Verb> verbs() {
       {"finetune", "fine-tune pre-trained models on tasks; a table of scores and costs", add_finetune},
       {"predict", "predict labels, numbers, tags or answers with a model trained on a task", add_predict},
       {"encode", "turn texts into vectors: similarities, nearest lines, or a file", add_encode},
+      {"tokenize", "show how a tokenizer cuts texts: ids, pieces, places, hashes", add_tokenize},
       {"quantize", "round a trained model's weights to 8 or 4 bits, and say what that costs", add_quantize},
       {"inspect", "draw attention maps and indicators of trained models, as a page", add_inspect},
       {"bench", "measure this machine, what kernels and models reach of it, and regressions", add_bench},

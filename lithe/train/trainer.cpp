@@ -106,6 +106,12 @@ class Trainer {
     }
     write_result(run_.out, "running", so_far(), "");
     log_.emplace(run_.out, resumed ? &state_ : nullptr, total_steps_);
+    if (run_.initialise) {
+      save();
+      TrainResult result = so_far();
+      result.status = "initialised";
+      return result;
+    }
     if (log_->set_aside()) save();
     interval_start_ = start_;
     bool open = duties(false);
