@@ -219,7 +219,8 @@ TEST(RealTasks, EnglishWebTreebankHasItsSentencesWordsAndTags) {
 }
 
 TEST(RealTasks, QuestionsHaveTheirAnswersInTheContext) {
-  if (!std::filesystem::exists(kit::data_path("qa"))) GTEST_SKIP() << "no data in " << kit::data_path("qa") << "; set LITHE_DATA";
+  if (!std::filesystem::exists(kit::data_path("qa")))
+    GTEST_SKIP() << "no data in " << kit::data_path("qa") << "; set LITHE_DATA";
   const TaskData v2 = expect_counts(read("{type: span, test: dev-v2.0-cs224n-half.json}"), "qa/squad-v2", {0, 0, 6078});
   EXPECT_EQ(std::count_if(v2.test.begin(), v2.test.end(), [](const Example& e) { return e.answers.empty(); }), 3168);
   const TaskData v1 =

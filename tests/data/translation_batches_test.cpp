@@ -92,7 +92,8 @@ TEST(TranslationBatches, EveryPairOnceAnEpochInBatchesOfAboutTheSize) {
         longest = std::max(longest, pair_rows);
       }
       const int64_t count = batches.batches_per_epoch();
-      EXPECT_EQ(count, std::min((rows + batch_tokens - 1) / batch_tokens, rows / longest));
+      const int64_t stretch = std::max(batch_tokens - longest + 1, longest);
+      EXPECT_EQ(count, rows <= batch_tokens ? 1 : std::min((rows + stretch - 1) / stretch, rows / longest));
       for (const int64_t epoch : {0, 1}) {
         std::vector<TextPair> seen;
         for (int64_t k = 0; k < count; ++k) {
@@ -405,6 +406,19 @@ TEST(TranslationBatches, Multi30k) {
   int64_t others = 0;
   for (const auto& [text, ids] : first) others += ids != bpe->encode(text);
   EXPECT_GT(others, int64_t(first.size()) * 9 / 10);  // the room is enough for nearly all
+}
+
+TEST(TranslationBatches, NoBatchIsLargerThanItsBudget) {
+  for (const int64_t budget : {100, 160, 333, 1000})
+    for (const bool shuffle : {false, true}) {
+      const auto batches = make(some_pairs(211, 20), {}, budget, shuffle);
+      EXPECT_GT(batches.batches_per_epoch(), 1);
+      for (int64_t epoch = 0; epoch < 3; ++epoch)
+        for (int64_t k = 0; k < batches.batches_per_epoch(); ++k) {
+          const Batch batch = batches.batch(epoch, k);
+          EXPECT_LE(batch.source_offsets.back() + batch.rows(), budget) << k;
+        }
+    }
 }
 
 }  // namespace
