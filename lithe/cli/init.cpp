@@ -1,4 +1,3 @@
-#include <cstdio>
 #include <iostream>
 #include <memory>
 
@@ -22,8 +21,9 @@ int run(const Options& o) {
   if (o.json)
     std::cout << Json({{"status", r.status}, {"steps", r.steps}, {"out", o.out}}).dump(2) << "\n";
   else
-    std::printf("initial weights in %s/model.safetensors; lithe train %s --out %s --resume trains them\n",
-                o.out.c_str(), o.recipe.c_str(), o.out.c_str());
+    std::cout << "initial weights in " << o.out
+              << "/model.safetensors; lithe train with the same recipe and --set, --out " << o.out
+              << " --resume trains them\n";
   return 0;
 }
 
