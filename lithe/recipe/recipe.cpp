@@ -246,9 +246,8 @@ namespace {
 // A tokenizer of these settings as far as its roles and its width go.
 std::unique_ptr<Tokenizer> unlearnt(TokenizerConfig config) {
   const int64_t specials = std::max<int64_t>(8, int64_t(config.specials.size()));
-  if (config.type == "words") config.words.hash = "md5";  // the other hash learns from texts, and is as wide
-  if (config.type == "unigram") config.type = "bpe";      // whose roles are found by the same names
-  config.vocab_size = 256 + specials;
+  if (config.type == "unigram") config.type = "bpe";  // whose roles are found by the same names
+  if (config.type == "bpe" || config.type == "wordpiece") config.vocab_size = 256 + specials;
   return make_tokenizer(config, [](const auto& take) { take("a"); });
 }
 

@@ -80,7 +80,7 @@ TEST(Inspection, EqualLogitsAreTheUniformMap) {
     if (p.name.find("heads.q.weight") != std::string::npos) fill_zero(p.master.value());
   Inspection inspection{.models = {inspect_model("a", loaded, kText, 64)}};
   inspection.count_logits();
-  const double L = double(std::string(kText).size());
+  const double L = double(std::string(kText).size()) + 1;
   for (const LayerView& layer : inspection.models[0].layers) {
     EXPECT_NEAR(layer.numbers.normalised[0], 1, L * L * 0x1p-23);
     EXPECT_NEAR(layer.numbers.normalised[1], 0, L * L * 0x1p-23);
@@ -202,7 +202,8 @@ TEST(Inspection, ReadsTokensWithoutAVocabulary) {
       kit::model_config(
           cat("{hidden_size: 12, num_hidden_layers: 1, vocab_size: 6, token_width: ", loaded.tokenizer->width(),
               ", max_position_embeddings: 40, architecture: encoder, head: tag, "
-              "num_labels: 2, embedding: hash_proj, position: none, ffn: {type: relu, intermediate_size: "
+              "num_labels: 2, embedding: hash_proj, tie_word_embeddings: false, position: none, ffn: {type: relu, "
+              "intermediate_size: "
               "16}, ",
               kMha, "}")),
       ModelOptions{.seed = 1});

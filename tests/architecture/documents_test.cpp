@@ -106,9 +106,11 @@ TEST(Readme, TableOfFoldersIsTheTree) {
 
 TEST(Readme, NamesEveryPage) {
   const std::string text = read_file("README.md");
-  for (const auto& page : std::filesystem::directory_iterator("docs"))
-    if (page.path().extension() == ".md")
-      EXPECT_NE(text.find("](docs/" + page.path().filename().string() + ")"), std::string::npos) << page.path();
+  for (const auto& page : std::filesystem::directory_iterator("docs")) {
+    const std::string name = page.path().filename().string();
+    if (!name.ends_with(".md")) continue;
+    EXPECT_NE(text.find("](docs/" + name + ")"), std::string::npos) << name;
+  }
 }
 
 }  // namespace

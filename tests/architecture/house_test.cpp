@@ -200,8 +200,10 @@ TEST(Specification, AnnouncementsAreComplete) {
 
 TEST(Specification, IdsAreThoseOfTheSpecification) {
   std::set<std::string> known;
-  for (const std::string& line : lines_of("docs/methods.tsv"))
-    if (!line.starts_with('#')) EXPECT_TRUE(known.insert(line.substr(0, line.find('\t'))).second) << line << ": twice";
+  for (const std::string& line : lines_of("docs/methods.tsv")) {
+    if (line.starts_with('#')) continue;
+    EXPECT_TRUE(known.insert(line.substr(0, line.find('\t'))).second) << line << ": twice";
+  }
   EXPECT_EQ(known.size(), 256u);
   for (const auto& [id, file] : announced()) EXPECT_TRUE(known.count(id)) << id << " in " << file;
   for (const std::string& id : ids_with_oracles()) EXPECT_TRUE(known.count(id)) << "// oracle: " << id;

@@ -148,7 +148,13 @@ TEST_F(Tools, LossesOfTokensAddUpToTheLoss) {
   EXPECT_NEAR(sum / double(tokens.size()), scores["loss"].get<double>(), 1e-5);
   works({"eval", run_, "--per-token", tensors});
   SafetensorsFile file(tensors);
-  const Tensor nll = file.read("nll"), logits = file.read("logits"), ids = file.read("tokens");
+  const auto tensor = [&](const std::string& name) {
+    const auto& entry = file.entries().at(name);
+    const Tensor out = empty(entry.shape, entry.dtype);
+    file.read(name, out);
+    return out;
+  };
+  const Tensor nll = tensor("nll"), logits = tensor("logits"), ids = tensor("tokens");
   ASSERT_EQ(logits.rows(), int64_t(tokens.size()));
   for (int64_t i = 0; i < nll.numel(); ++i) {  // nll = log sum exp - the token's logit
     double all = 0;
