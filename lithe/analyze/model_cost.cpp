@@ -121,16 +121,17 @@ ModelCost model_cost(const ModelConfig& config, const CostOptions& o) {
     const Tensor ids = meta_tokens(model, o.batch * o.length);
     const Tensor source = meta_tokens(model, o.batch * of_source.length);
     const Sequences sequences = texts(o.batch, o.length), sources = texts(o.batch, of_source.length);
-    const Head::LabelCount count = model.label_count(sequences);
-    const Tensor labels = empty({count.labels}, count.classes ? DType::i32 : DType::f32, Device::meta);
     const auto encoded = [&] { return translates ? model.encode(source, sources) : Rows{}; };
     {
       kernels::CostMeter meter;
       Tape tape;
       const Var loss = [&] {  // rows live on only where the tape keeps them
         const Rows memory = encoded();
-        return model.loss_of(model.forward(ids, sequences, nullptr, translates ? &memory : nullptr), {},
-                             {.sequences = sequences, .labels = labels});
+        // A compressor makes the rows fewer, and a head may have a label a text.
+        const Rows rows = model.run(ids, sequences, Pass(), nullptr, translates ? &memory : nullptr);
+        const Head::LabelCount count = model.label_count(rows.sequences);
+        const Tensor labels = empty({count.labels}, count.classes ? DType::i32 : DType::f32, Device::meta);
+        return model.loss_of(rows.x, {}, {.sequences = rows.sequences, .labels = labels});
       }();
       for (const auto& kept : meter.kept()) parts.of(kept.part).activation_bytes += kept.bytes;
     }
@@ -152,10 +153,12 @@ ModelCost model_cost(const ModelConfig& config, const CostOptions& o) {
     };
     measure(&CostOfPart::forward_flops, &CostOfPart::forward_products, [&] {
       const Rows memory = encoded();
-      if (decodes)
+      if (decodes) {
         last_logits(model, ids, sequences, nullptr, translates ? &memory : nullptr);
-      else
-        model.logits(model.forward(ids, sequences), sequences);
+        return;
+      }
+      const Rows rows = model.run(ids, sequences, Pass());
+      model.logits(rows.x, rows.sequences);
     });
     if (decodes) {
       auto state = model.make_state(o.batch, o.length);

@@ -128,7 +128,7 @@ TEST(Inspection, MixersOfTheStudyHaveTheirMaps) {
       "approx: {type: approx, num_attention_heads: 3}}";
   const Inspection inspection = inspection_of({{"hybrid", mixers}});
   const auto& layers = inspection.models[0].layers;
-  const double L = double(std::string(kText).size());
+  const double L = double(std::string(kText).size()) + 1;
   // No mixing is the identity.
   EXPECT_EQ(layers[0].numbers.raw, (std::array<double, 8>{0, std::sqrt(L), 0, 1 / L, 1, 0, 0, 0}));
   EXPECT_FALSE(layers[0].has_logits);
@@ -209,7 +209,7 @@ TEST(Inspection, ReadsTokensWithoutAVocabulary) {
       ModelOptions{.seed = 1});
   kit::randomise(loaded.model->parameters(), 1);
   const ModelView view = inspect_model("a", loaded, "Two words, here", 64);
-  EXPECT_EQ(view.tokens, (std::vector<std::string>{"<s>", "Two", "words", ",", "here", "</s>"}));
+  EXPECT_EQ(view.tokens, (std::vector<std::string>{"<s>", "two", "words", ",", "here", "</s>"}));
 }
 
 }  // namespace

@@ -294,6 +294,11 @@ TEST(ModelCost, EncodersHaveAForwardPassAlone) {
       EXPECT_EQ(cost.total.decode_flops, 0) << head << mixer;
       EXPECT_EQ(cost.total.cache_bytes, 0) << head << mixer;
     }
+  const std::string attention = "{type: attention, num_attention_heads: 4}";
+  const ModelConfig pooled = one_layer(attention,
+                                       ", architecture: encoder, num_labels: 3, head: classify, layers: {a: "
+                                       "{compressor: {type: pool, size: 2}}}, layer_types: [a]");
+  EXPECT_GT(model_cost(pooled, {.batch = B, .length = L}).total.forward_flops, 0);
 }
 
 }  // namespace
