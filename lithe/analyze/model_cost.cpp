@@ -157,8 +157,7 @@ ModelCost model_cost(const ModelConfig& config, const CostOptions& o) {
         last_logits(model, ids, sequences, nullptr, translates ? &memory : nullptr);
         return;
       }
-      const Rows rows = model.run(ids, sequences, Pass());
-      model.logits(rows.x, rows.sequences);
+      model.logits(model.forward(ids, sequences), sequences);
     });
     if (decodes) {
       auto state = model.make_state(o.batch, o.length);

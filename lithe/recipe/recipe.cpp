@@ -213,7 +213,10 @@ void complete_without_data(Recipe& recipe, const char* operation, int64_t length
                  : characters ? 2
                               : 1,
                  std::max(length, recipe.data.sequence_length));
-  if (!model.num_labels) model.num_labels = make_objective(recipe.train.objective)->classes(recipe.task);
+  const auto objective = make_objective(recipe.train.objective);
+  check_usage(model.num_labels || recipe.has_task() || objective->learns_from() != Lessons::task, "train", "objective ",
+              recipe.train.objective.type, " needs a section task");
+  if (!model.num_labels) model.num_labels = objective->classes(recipe.task);
   if (!model.num_labels && recipe.has_task() && task_files_are_here(recipe.task)) {
     recipe.task.labels = load_task(recipe.task).labels;
     model.num_labels = int64_t(recipe.task.labels.size());

@@ -72,11 +72,11 @@ TEST_F(Tools, PlanAndTrainRefuseTheSame) {
   both_refuse({"train.batch_tokens=8"}, "must hold at least one sequence");
   both_refuse({"train.batch_tokens=65", "train.gradient_accumulation_steps=2"}, "multiple of gradient_accumulation");
   both_refuse({"model.max_position_embeddings=8"}, "max_position_embeddings 8 is below data.sequence_length 16");
-  both_refuse({"model.vocab_size=100", "data.tokenizer=bytes"}, "vocab_size 100 is below the tokenizer's 257");
+  both_refuse({"model.vocab_size=100", "data.tokenizer.type=bytes"}, "vocab_size 100 is below the tokenizer's 257");
   both_refuse({"train.objective=mlm"}, "objective mlm");
   both_refuse({"train.objective=task"}, "objective task needs a section task");
   both_refuse({"train.objective=seq2seq"}, "belong together");
-  both_refuse({"model.architecture=encoder", "data.tokenizer=bytes"}, "objective clm predicts the next token");
+  both_refuse({"model.architecture=encoder", "data.tokenizer.type=bytes"}, "objective clm predicts the next token");
   both_refuse({"model.head=tag", "model.num_labels=2"}, "objective clm needs model.head lm");
 }
 

@@ -129,7 +129,7 @@ TEST(TranslationBatches, EveryPairOnceAnEpochInBatchesOfAboutTheSize) {
 TEST(TranslationBatches, BoundsHoldForTheWorstOrder) {
   std::vector<TextPair> pairs(20);
   for (size_t i = 0; i < 20; ++i) (i < 10 ? pairs[i].source : pairs[i].target) = std::string(8, 'x');
-  const auto batches = make(pairs, {}, 20, true);
+  const auto batches = make(pairs, {}, 29, true);
   ASSERT_EQ(batches.batches_per_epoch(), 10);
   // Fewer than 20 rows and a pair: at most two pairs of 9, and a third's share of nine rows of ten.
   EXPECT_EQ(batches.largest_source(), 9 + 9 + 9);
