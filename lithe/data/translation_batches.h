@@ -28,9 +28,9 @@ struct TranslationSampling {
 ///
 /// An epoch has B batches: one where all fits into batch_tokens, else ceil(rows / (batch_tokens - longest + 1)), where
 /// rows counts source and target of all pairs and longest those of the longest pair, and fewer where that is above
-/// rows / B. The pairs are permuted by (seed, epoch) and laid one after another; batch k is those whose first row lies in
-/// [k rows/B, (k+1) rows/B). So every pair comes once an epoch, every batch has a pair, and no batch has more rows than
-/// batch_tokens, or than twice the longest pair where that is more. In order (evaluation) nothing is permuted.
+/// rows / B. The pairs are permuted by (seed, epoch) and laid one after another; batch k is those whose first row lies
+/// in [k rows/B, (k+1) rows/B). So every pair comes once an epoch, every batch has a pair, and no batch has more rows
+/// than batch_tokens, or than twice the longest pair where that is more. In order (evaluation) nothing is permuted.
 ///
 /// Rows are packed, so pairs of unlike length cost nothing and are not sorted into buckets.
 ///
