@@ -1,5 +1,5 @@
 // Speed of the data folder: reading a corpus, building and opening its token store, making batches.
-//   data_bench [FILE...]      default: ../shared/data/lm/wikitext-2/train.txt
+//   data_bench [FILE...]      default: $LITHE_DATA/lm/wikitext-2/train.txt
 // Prints the median of several runs with the least and the most. One run of each part comes first, untimed.
 #include <algorithm>
 #include <chrono>
@@ -96,7 +96,7 @@ int run(const std::vector<std::string>& files) {
 int main(int argc, char** argv) {
   lithe::set_log_level(lithe::LogLevel::warning);
   std::vector<std::string> files(argv + 1, argv + argc);
-  if (files.empty()) files = {"../shared/data/lm/wikitext-2/train.txt"};
+  if (files.empty()) files = {"$LITHE_DATA/lm/wikitext-2/train.txt"};
   try {
     return lithe::run(files);
   } catch (const lithe::Error& error) {

@@ -13,3 +13,5 @@ export ASAN_OPTIONS=detect_leaks=0:detect_odr_violation=0 UBSAN_OPTIONS=print_st
 pattern=$(IFS='|'; echo "${folders[*]}")
 ctest --test-dir build/asan --output-on-failure --no-tests=error -R "^($pattern)$"
 tools/fuzz.sh "${FUZZ_SECONDS:-20}"
+# The packages, where a Debian root can be made.
+if [ "$(id -u)" -eq 0 ] && command -v debootstrap >/dev/null; then tools/package_test.sh; else echo "not root, or no debootstrap: packages are not tested"; fi

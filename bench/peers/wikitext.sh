@@ -10,7 +10,7 @@ cd "$(dirname "$0")/../.."
 steps="${1:-1200}" precision="${2:-f32}"
 . bench/peers/settings.sh
 shift $(($# < 2 ? $# : 2))
-data="${DATA:-../shared/data/lm/wikitext-2}" every=$((steps / 3))
+data="${DATA:-${LITHE_DATA:-data}/lm/wikitext-2}" every=$((steps / 3))
 work="$(mktemp -d)"
 trap 'rm -rf "$work"' EXIT
 set_keys=(--set "data.files=[$data/train.txt]" --set "data.validation_files=[$data/valid.txt]" --set "train.max_steps=$steps"

@@ -3,6 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
+
+#include "lithe/base/token_code.h"
+#include "lithe/text/code_tokenizer.h"
 
 namespace lithe::analyze {
 namespace {
@@ -56,32 +60,75 @@ std::vector<double> LayerView::map(int64_t head) const {
   return out;
 }
 
+namespace {
+
+struct Framed {
+  std::vector<int32_t> ids;         // width() ints a token
+  std::vector<std::string> tokens;  // as the page shows them
+  bool cut = false;
+};
+
+std::string name_of_special(const Tokenizer& tokenizer, int32_t id) {
+  if (tokenizer.width() == 1) return tokenizer.token(id);
+  static const char* names[] = {"<s>", "<pad>", "</s>", "<unk>", "<mask>"};
+  return id >= 0 && id < code_ordinary ? names[id] : "<?>";
+}
+
+// What stands around the text is what training put there; the text is cut to the room that is left.
+Framed framed_text(const Tokenizer& tokenizer, const std::string& architecture, const std::string& text,
+                   int64_t length) {
+  const int64_t width = tokenizer.width();
+  const Specials& s = tokenizer.specials();
+  const auto first_of = [](std::optional<int32_t> a, std::optional<int32_t> b) { return a ? a : b; };
+  const bool encoder = architecture == "encoder";
+  const auto before = encoder                     ? first_of(s.cls, s.bos)
+                      : architecture == "decoder" ? first_of(s.bos, s.eos)
+                                                  : std::nullopt;
+  const auto after = encoder ? first_of(s.sep, s.eos) : architecture == "encoder_decoder" ? s.eos : std::nullopt;
+  const std::vector<int32_t> ids = tokenizer.encode(text);
+  check_usage(!ids.empty(), "inspect", "the text has no tokens; give a longer one");
+  const int64_t room = length - before.has_value() - after.has_value(), have = int64_t(ids.size()) / width;
+  check_usage(room >= 1, "inspect", "--length ", length, " leaves no room beside the special tokens around a text");
+  const int64_t kept = std::min(room, have);
+  Framed out{.cut = kept < have};
+  const auto add_special = [&](std::optional<int32_t> id) {
+    if (!id) return;
+    out.ids.push_back(*id);
+    out.ids.insert(out.ids.end(), size_t(width - 1), 0);
+    out.tokens.push_back(name_of_special(tokenizer, *id));
+  };
+  add_special(before);
+  out.ids.insert(out.ids.end(), ids.begin(), ids.begin() + kept * width);
+  const std::vector<std::string> texts = width > 1 ? token_texts(tokenizer, text) : std::vector<std::string>();
+  for (int64_t i = 0; i < kept; ++i)
+    out.tokens.push_back(width > 1 ? texts[size_t(i)] : tokenizer.piece(ids[size_t(i)], i == 0));
+  add_special(after);
+  return out;
+}
+
+}  // namespace
+
 ModelView inspect_model(const std::string& name, const LoadedModel& loaded, const std::string& text, int64_t length) {
   const Model& model = *loaded.model;
   const bool reads_source = model.config().architecture == "encoder_decoder";
   const Tokenizer& tokenizer = reads_source ? *loaded.source_tokenizer : *loaded.tokenizer;
   const ModelConfig config = reads_source ? model.config().encoder_config() : model.config();
-  std::vector<int32_t> ids = tokenizer.encode(text);
-  check_usage(tokenizer.width() == 1, "inspect",
-              "the page shows tokens by their text, and these have none: a vocabulary-free model cannot be inspected");
-  check_usage(!ids.empty(), "inspect", "the text has no tokens; give a longer one");
-  if (reads_source && tokenizer.specials().eos) ids.push_back(*tokenizer.specials().eos);  // as in training
   if (const int64_t limit = reads_source ? model.source_limit() : model.position_limit())
     length = std::min(length, limit);
   ModelView view;
   view.name = name;
-  view.cut = int64_t(ids.size()) > length;
-  if (view.cut) ids.resize(size_t(length));
-  for (size_t i = 0; i < ids.size(); ++i) view.tokens.push_back(tokenizer.piece(ids[i], i == 0));
-
-  const Tensor rows = empty({int64_t(ids.size())}, DType::i32);
-  std::copy(ids.begin(), ids.end(), rows.data<int32_t>());
+  Framed framed = framed_text(tokenizer, model.config().architecture, text, length);
+  view.cut = framed.cut;
+  view.tokens = std::move(framed.tokens);
+  const auto tokens = int64_t(view.tokens.size());
+  const Tensor rows = empty(tokenizer.width() > 1 ? Shape{tokens, tokenizer.width()} : Shape{tokens}, DType::i32);
+  std::copy(framed.ids.begin(), framed.ids.end(), rows.data<int32_t>());
   const bool causal = model.config().architecture == "decoder";  // else these are an encoder's
   Pass pass;
   pass.want(Tap::Kind::map);
   pass.want(Tap::Kind::map_logits);
   const NoGrad no_grad;
-  const Sequences one = Sequences::single(int64_t(ids.size()));
+  const Sequences one = Sequences::single(tokens);
   reads_source ? model.encode(rows, one, pass) : model.run(rows, one, pass);
   for (int64_t i = 0; i < config.num_hidden_layers; ++i) {
     LayerView layer;
@@ -91,7 +138,7 @@ ModelView inspect_model(const std::string& name, const LoadedModel& loaded, cons
     layer.maps.logits = pass.get({Tap::Kind::map_logits, i}).value();
     if (layer.maps.weights.defined()) layer.maps.heads = layer.maps.weights.rows() / layer.maps.weights.cols();
     if (layer.maps.heads) {
-      layer.numbers = indicators({layer.maps.heads, int64_t(ids.size()), numbers_of(layer.maps.weights), causal});
+      layer.numbers = indicators({layer.maps.heads, tokens, numbers_of(layer.maps.weights), causal});
     } else {
       layer.numbers.raw.fill(std::numeric_limits<double>::quiet_NaN());
       layer.numbers.normalised = layer.numbers.raw;

@@ -44,8 +44,9 @@ struct Inspection {
   void count_logits();
 };
 
-/// `text` through the model, cut to `length` tokens; an encoder-decoder's encoder reads it as a source. Fails when it
-/// has none, or when the model has no layer.
+/// `text` through the model with the special tokens around it that the model was trained with, cut to `length` tokens
+/// in all: the beginning of a text before a decoder's, [CLS] and [SEP] or their like around an encoder's, the end
+/// behind a source, which an encoder-decoder's encoder reads. Fails when it has none, or when the model has no layer.
 ModelView inspect_model(const std::string& name, const LoadedModel& loaded, const std::string& text, int64_t length);
 
 }  // namespace lithe::analyze

@@ -109,6 +109,7 @@ ModelCost model_cost(const ModelConfig& config, const CostOptions& o) {
   const bool translates = config.architecture == "encoder_decoder";
   check_usage(translates || !o.source_length, "cost", "architecture ", config.architecture,
               " reads no source; leave the length of sources out");
+  const bool decodes = config.architecture != "encoder";
   const std::string scope = translates ? "decoder." : "";
   CostOptions of_source = o;
   if (o.source_length) of_source.length = o.source_length;
@@ -117,7 +118,7 @@ ModelCost model_cost(const ModelConfig& config, const CostOptions& o) {
     Model model(config, {.device = Device::meta, .dtype = o.dtype, .compute = o.compute, .trainable = true});
     model.set_recompute(o.recompute);
     for (const Parameter& p : model.parameters().all()) parts.of(p.name).parameters += p.master.value().numel();
-    const Tensor ids = meta_tokens(model, o.batch * o.length), labels = empty({ids.dim(0)}, DType::i32, Device::meta);
+    const Tensor ids = meta_tokens(model, o.batch * o.length);
     const Tensor source = meta_tokens(model, o.batch * of_source.length);
     const Sequences sequences = texts(o.batch, o.length), sources = texts(o.batch, of_source.length);
     const auto encoded = [&] { return translates ? model.encode(source, sources) : Rows{}; };
@@ -126,8 +127,11 @@ ModelCost model_cost(const ModelConfig& config, const CostOptions& o) {
       Tape tape;
       const Var loss = [&] {  // rows live on only where the tape keeps them
         const Rows memory = encoded();
-        return model.loss_of(model.forward(ids, sequences, nullptr, translates ? &memory : nullptr), {},
-                             {.sequences = sequences, .labels = labels});
+        // A compressor makes the rows fewer, and a head may have a label a text.
+        const Rows rows = model.run(ids, sequences, Pass(), nullptr, translates ? &memory : nullptr);
+        const Head::LabelCount count = model.label_count(rows.sequences);
+        const Tensor labels = empty({count.labels}, count.classes ? DType::i32 : DType::f32, Device::meta);
+        return model.loss_of(rows.x, {}, {.sequences = rows.sequences, .labels = labels});
       }();
       for (const auto& kept : meter.kept()) parts.of(kept.part).activation_bytes += kept.bytes;
     }
@@ -149,25 +153,31 @@ ModelCost model_cost(const ModelConfig& config, const CostOptions& o) {
     };
     measure(&CostOfPart::forward_flops, &CostOfPart::forward_products, [&] {
       const Rows memory = encoded();
-      last_logits(model, ids, sequences, nullptr, translates ? &memory : nullptr);
+      if (decodes) {
+        last_logits(model, ids, sequences, nullptr, translates ? &memory : nullptr);
+        return;
+      }
+      model.logits(model.forward(ids, sequences), sequences);
     });
-    auto state = model.make_state(o.batch, o.length);
-    measure(&CostOfPart::prefill_flops, &CostOfPart::prefill_products, [&] {
+    if (decodes) {
+      auto state = model.make_state(o.batch, o.length);
+      measure(&CostOfPart::prefill_flops, &CostOfPart::prefill_products, [&] {
+        read_source(*state);
+        add_tokens(*state, o.length);
+      });
+      for (const auto& layer : state->entries())
+        for (const DecodeState::Entry& entry : layer)
+          for (const auto& stage : entry.stages)
+            if (stage) parts.of(entry.part).cache_bytes += stage->bytes();
+      state = model.make_state(o.batch, o.length);
       read_source(*state);
-      add_tokens(*state, o.length);
-    });
-    for (const auto& layer : state->entries())
-      for (const DecodeState::Entry& entry : layer)
-        for (const auto& stage : entry.stages)
-          if (stage) parts.of(entry.part).cache_bytes += stage->bytes();
-    state = model.make_state(o.batch, o.length);
-    read_source(*state);
-    if (o.length > 1) add_tokens(*state, o.length - 1);
-    measure(&CostOfPart::decode_flops, &CostOfPart::decode_products, [&] { add_tokens(*state, 1); });
+      if (o.length > 1) add_tokens(*state, o.length - 1);
+      measure(&CostOfPart::decode_flops, &CostOfPart::decode_products, [&] { add_tokens(*state, 1); });
+    }
   }
   if (translates) add_published(parts, "encoder.", config.encoder_config(), of_source, false);
-  add_published(parts, scope, config, o, true);
-  ModelCost cost{.source_length = translates ? of_source.length : 0};
+  add_published(parts, scope, config, o, decodes);
+  ModelCost cost{.source_length = translates ? of_source.length : 0, .decodes = decodes};
   cost.parts = std::move(parts.all);
   cost.total.part = "total";
   for (const CostOfPart& part : cost.parts) add_to(cost.total, part);

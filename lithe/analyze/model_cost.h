@@ -37,6 +37,7 @@ struct ModelCost {
   std::vector<CostOfPart> parts;
   CostOfPart total;
   int64_t source_length = 0;  // of what each text is read beside; 0: nothing
+  bool decodes = true;        // an encoder does not: it has a forward pass alone
 };
 
 /// forward: B texts of L tokens without a cache, as in training and evaluation; prefill: the same into an empty cache;
@@ -44,6 +45,7 @@ struct ModelCost {
 /// the end of the forward pass of training B texts of L tokens. cache: B texts of L tokens. Of causal attention only
 /// the pairs that are seen count. An encoder-decoder reads a source before each text: what the encoder does, and what
 /// cross-attention makes of its rows, is of forward and prefill, not of decode; cross-attention's cache is of sources.
+/// An encoder has forward alone, with its head's predictions of the whole texts.
 ModelCost model_cost(const ModelConfig& config, const CostOptions& options);
 
 /// One layer's mixer as the recipe has it by the sources' formulas; `item`: bytes of a scalar of rows.

@@ -11,7 +11,7 @@
 
 namespace lithe {
 
-/// Exit codes of the command line (DESIGN 3, "Errors"); a run stopped by signal n exits with 128+n.
+/// Exit codes of the command line (docs/design.md); a run stopped by signal n exits with 128+n.
 enum class ExitCode { done = 0, failed = 1, usage = 2, diverged = 3, memory = 4 };
 
 /// The one exception of lithe. `what()` is "operation: rule, values, remedy" on one line.

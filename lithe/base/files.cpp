@@ -249,9 +249,21 @@ int64_t alternatives(const std::string& pattern) {
   return product;
 }
 
+// The only variable that a pattern may name, so that recipes say where the public sets are, not where one user has
+// them.
+constexpr std::string_view kData = "$LITHE_DATA/";
+
+std::string with_data_directory(const std::string& pattern) {
+  if (!pattern.starts_with(kData)) return pattern;
+  const char* set = std::getenv("LITHE_DATA");
+  const std::string directory = set && *set ? set : "data";
+  return cat(directory, directory.ends_with('/') ? "" : "/", pattern.substr(kData.size()));
+}
+
 }  // namespace
 
-std::vector<Path> glob(const std::string& pattern) {
+std::vector<Path> glob(const std::string& given) {
+  const std::string pattern = with_data_directory(given);
   check_usage(alternatives(pattern) <= kMostPatterns, "files", "'", pattern.substr(0, 100), "' stands for more than ",
               kMostPatterns, " patterns by its braces; name fewer, or use *");
   glob_t found{};
@@ -260,6 +272,10 @@ std::vector<Path> glob(const std::string& pattern) {
   if (status == 0)
     for (size_t i = 0; i < found.gl_pathc; ++i) paths.emplace_back(found.gl_pathv[i]);
   ::globfree(&found);
+  if (paths.empty() && given.starts_with(kData))
+    fail_usage(
+        "files", "nothing matches '", pattern, "', which the recipe calls '", given,
+        "'; set LITHE_DATA to the directory of the data sets (docs/data.md says which and where they come from)");
   check_usage(!paths.empty(), "files", "nothing matches '", pattern,
               "'; check the path (it is relative to the current directory)");
   return paths;

@@ -104,8 +104,9 @@ class DirectoryLock {
   int fd_ = -1;
 };
 
-/// Paths that match a shell pattern, sorted; a plain path matches itself. Fails when nothing
-/// matches, and when its braces stand for thousands of patterns.
+/// Paths that match a shell pattern, sorted; a plain path matches itself. A pattern may begin with `$LITHE_DATA/`,
+/// which is the environment variable's directory, or data/ where it is not set. Fails when nothing matches, and when
+/// its braces stand for thousands of patterns.
 std::vector<Path> glob(const std::string& pattern);
 
 /// xxHash 64 of bytes: the checksum of caches and checkpoints.

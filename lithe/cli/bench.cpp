@@ -162,21 +162,20 @@ Command add_bench(CommandLine& app) {
   app.add_option("--precision", o->bench.precision,
                  "f32 or bf16; default: kernels in both, models in the precision of their recipes")
       .one_of({"f32", "bf16"});
-  app.add_option("--batch", o->bench.batches, "texts at once in decoding and encoding; default 1,8")
+  app.add_option("--batch", o->bench.batches, "texts in a batch when decoding and encoding; default 1,8")
       .delimiter(',')
       .between(1, 65536);
   app.add_option("--length", o->bench.length,
-                 "tokens of a prompt, before decoding, and of an encoded text; default: the least sequence_length of "
-                 "the recipes")
+                 "tokens of a prompt and of an encoded text; default: the smallest sequence_length of the recipes")
       .between(1, 1 << 24);
-  app.add_option("--rounds", o->bench.rounds, "rounds in which everything takes its turn; default 7")
+  app.add_option("--rounds", o->bench.rounds, "rounds; in each everything is measured once; default 7")
       .between(1, 100000);
-  app.add_option("--seconds", o->bench.seconds, "time of a measurement in a round, at least one run; default 0.05");
+  app.add_option("--seconds", o->bench.seconds, "time of each measurement, at least one run; default 0.05");
   app.add_option("--out", o->out, "directory for bench.json and bench.html, the roofline page");
   app.add_option("--against", o->against,
                  "bench.json of an earlier run: exit 1 when something is slower beyond noise and --tolerance");
-  app.add_option("--tolerance", o->tolerance, "with --against: the share that may be lost; default 0.05");
-  app.add_flag("--force", o->force, "with --against: compare with another machine, number of threads or precision");
+  app.add_option("--tolerance", o->tolerance, "with --against: share of speed that may be lost; default 0.05");
+  app.add_flag("--force", o->force, "with --against: compare even if machine, threads or precision differ");
   app.add_flag("--json", o->json, "print the result as JSON");
   add_threads_option(app);
   app.footer(

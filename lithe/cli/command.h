@@ -10,6 +10,7 @@ namespace lithe {
 
 /// Each adds its options to `app`.
 Command add_train(CommandLine& app);
+Command add_init(CommandLine& app);
 Command add_eval(CommandLine& app);
 Command add_generate(CommandLine& app);
 Command add_translate(CommandLine& app);
@@ -18,11 +19,18 @@ Command add_compare(CommandLine& app);
 Command add_finetune(CommandLine& app);
 Command add_predict(CommandLine& app);
 Command add_encode(CommandLine& app);
+Command add_tokenize(CommandLine& app);
 Command add_quantize(CommandLine& app);
 Command add_inspect(CommandLine& app);
 Command add_bench(CommandLine& app);
 Command add_list(CommandLine& app);
 Command add_doctor(CommandLine& app);
+Command add_completion(CommandLine& app);
+Command add_man(CommandLine& app);
+
+/// All of them, with what --help says of each, and of the program.
+std::span<const Verb> verbs();
+ProgramHelp program_help();
 
 /// Writes what std::cout holds; throws when nobody takes it, so that no work is done for results that are lost.
 void flush_results();

@@ -80,7 +80,7 @@ int run(const Options& o) {
 Command add_compare(CommandLine& app) {
   auto o = std::make_shared<Options>();
   app.add_option("experiment", o->experiment, "experiment file (YAML): variants of a recipe, seeds, budget");
-  app.add_option("--out", o->out, "directory of the comparison; the same command continues what stands there");
+  app.add_option("--out", o->out, "directory of the comparison; repeat the command to continue");
   app.add_flag("--plan", o->plan, "check the experiment and print what each variant will cost; train nothing");
   app.add_flag("--keys", o->keys, "the keys of an experiment file");
   app.add_flag("--json", o->json, "print the result as JSON");

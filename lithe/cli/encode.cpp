@@ -90,16 +90,17 @@ int run(const Options& o) {
 Command add_encode(CommandLine& app) {
   auto o = std::make_shared<Options>();
   app.add_option("model", o->model, "directory of a training run, an encoder as a rule").required();
-  app.add_option("files", o->files, "texts, one a line; default, and -: standard input, read to its end");
+  app.add_option("files", o->files, "texts, one per line; default or -: standard input");
   app.add_option("--out", o->out,
-                 "write the rows here, as tensor 'rows' f32 [lines, hidden_size] of a safetensors file");
-  app.add_option("--pooling", o->pooling, "what stands for a text: cls, last, mean or max of its rows; default mean")
+                 "write the vectors to this safetensors file, as tensor 'rows' f32 [lines, hidden_size]");
+  app.add_option("--pooling", o->pooling,
+                 "how the rows of a text become one vector: cls, last, mean or max; default mean")
       .one_of({"cls", "last", "mean", "max"});
-  app.add_flag("--normalize", o->normalize, "scale every row to length 1");
+  app.add_flag("--normalize", o->normalize, "scale every vector to length 1");
   app.add_option("--measure", o->measure, "cosine or euclidean (the distance, negative)")
       .one_of({"cosine", "euclidean"});
-  app.add_flag("--pairs", o->pairs, "lines hold two texts with a tab between: print how similar they are");
-  app.add_option("--nearest", o->nearest, "print the most similar lines of each line, this many").positive();
+  app.add_flag("--pairs", o->pairs, "each line holds two texts separated by a tab: print how similar they are");
+  app.add_option("--nearest", o->nearest, "for each line, print this many of the lines most similar to it").positive();
   app.add_option("--query", o->queries, "with --nearest: find lines near this text (repeatable)").repeatable();
   add_weights_options(app, o->weights, o->precision);
   app.add_flag("--json", o->json, "print JSON lines");

@@ -1,6 +1,8 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstring>
+#include <filesystem>
 #include <iostream>
 #include <optional>
 
@@ -9,17 +11,22 @@
 #include "lithe/cli/command.h"
 #include "lithe/cli/eval_translation.h"
 #include "lithe/cli/finite_result.h"
+#include "lithe/cli/task_report.h"
 #include "lithe/cli/text_lines.h"
 #include "lithe/data/corpus.h"
 #include "lithe/eval/misspell.h"
 #include "lithe/eval/perplexity.h"
 #include "lithe/eval/task_evaluation.h"
 #include "lithe/infer/load.h"
+#include "lithe/model/safetensors.h"
 #include "lithe/recipe/recipe.h"
+#include "lithe/train/plan.h"
 #include "lithe/train/training_data.h"
 
 namespace lithe {
 namespace {
+
+constexpr double kMostLogits = double(int64_t(4) << 30);  // bytes that are kept at once
 
 struct Options {
   std::string model, weights, precision = "f32", skip_part = "layer";
@@ -29,13 +36,68 @@ struct Options {
   double misspell = 0;
   int64_t misspell_seed = 1;
   bool json = false, el_rewrite = false;
-  std::string task;
+  std::string task, per_token;
   TranslationEvalOptions translation;
 };
+
+// Which weights were measured: "last", "best", "averaged" or a file, and the step that they are of where the run says
+// it.
+struct WeightsUsed {
+  std::string name;
+  std::optional<int64_t> step;
+  std::string text() const { return name + (step ? cat(", step ", *step) : ""); }
+  void add_to(Json& json) const {
+    json["weights"] = name;
+    if (step) json["weights_step"] = *step;
+  }
+};
+
+WeightsUsed weights_used(const Options& o) {
+  WeightsUsed used{.name = o.weights.empty() ? "last" : o.weights};
+  const Path file = Path(o.model) / "result.json";
+  const char* key = o.weights.empty() ? "steps" : o.weights == "best" ? "best_step" : nullptr;
+  if (!key || !std::filesystem::exists(file)) return used;
+  const Json result = parse_json(read_file(file), file.string());
+  if (result.is_object() && result.contains(key) && result[key].is_number_integer())
+    used.step = result[key].get<int64_t>();
+  return used;
+}
+
+void print_weights(const Options& o) { std::printf("weights           %s\n", weights_used(o).text().c_str()); }
+
+// A line of JSON a token, or tensors with the logits.
+void write_tokens(const Path& file, const TokenScores& scores, const Tokenizer& tokenizer) {
+  const auto n = int64_t(scores.tokens.size());
+  if (file.extension() == ".safetensors") {
+    const auto tensor = [](const auto& values, Shape shape, DType type) {
+      const Tensor out = empty(shape, type);
+      std::memcpy(out.raw(), values.data(), values.size() * sizeof values[0]);
+      return out;
+    };
+    write_safetensors(file,
+                      {{"tokens", tensor(scores.tokens, {n}, DType::i32)},
+                       {"documents", tensor(scores.documents, {n}, DType::i32)},
+                       {"nll", tensor(scores.nll, {n}, DType::f32)},
+                       {"logits", tensor(scores.logits, {n, int64_t(scores.logits.size()) / n}, DType::f32)}},
+                      {});
+    return;
+  }
+  std::string text;
+  for (size_t i = 0; i < scores.tokens.size(); ++i)
+    text += dump(Json({{"document", scores.documents[i]},
+                       {"id", scores.tokens[i]},
+                       {"token", tokenizer.token(scores.tokens[i])},
+                       {"piece", tokenizer.piece(scores.tokens[i], false)},
+                       {"nll", scores.nll[i]}}),
+                 -1, Invalid::replaced) +
+            "\n";
+  write_file(file, text);
+}
 
 // The metrics of a task on its test part, else its validation part, or on the files given.
 int eval_task(const Options& o, Recipe recipe, const LoadedModel& loaded) {
   check_usage(!o.context && !o.stride, "eval", "--context-length and --stride belong to models of text");
+  const std::vector<Example> train = training_examples(recipe.task, loaded.model->config().label_names);
   if (!o.files.empty()) {
     recipe.task.train.clear();
     recipe.task.validation.clear();
@@ -51,21 +113,32 @@ int eval_task(const Options& o, Recipe recipe, const LoadedModel& loaded) {
               "--misspell would move the answers of a span task");
   for (size_t i = 0; o.misspell > 0 && i < examples.size(); ++i)
     misspell(examples[i], o.misspell, uint64_t(o.misspell_seed));
-  const HeldOutTask held_out(TaskBatches(std::move(examples), task_type(recipe.task), *loaded.tokenizer,
-                                         recipe.data.sequence_length, recipe.train.batch_tokens, 0, false),
-                             recipe.task, labels);
-  const auto scores = held_out.score(*loaded.model);
-  if (!scores) return 128 + stop_signal();
-  check_finite_result("eval", "the loss", scores->loss);
-  const size_t count = held_out.batches().examples().size();
-  Json json = {{"part", part}, {"examples", count}, {"loss", scores->loss}};
-  for (const auto& [name, value] : scores->metrics) json[name] = value;
+  const TaskType type = task_type(recipe.task);
+  const TaskBatches batches(std::move(examples), type, *loaded.tokenizer, recipe.data.sequence_length,
+                            recipe.train.batch_tokens, 0, false);
+  const TaskAnswers answers = answer(*loaded.model, batches);
+  if (stop_signal()) return 128 + stop_signal();
+  check_finite_result("eval", "the loss", answers.loss);
+  const std::vector<TaskMetric> metrics = choose_metrics(recipe.task, labels).metrics;
+  const auto scores_of = [&](const std::vector<Prediction>& predictions) {
+    return score_predictions(metrics, predictions, batches.examples(), labels);
+  };
+  TaskReport report{.scores = scores_of(answers.predictions)};
+  const bool classes = type == TaskType::classification || type == TaskType::tagging;
+  if (classes) report.confusion = confusion(type, batches.examples(), answers.predictions, labels.size());
+  for (const TaskBaseline& b : task_baselines(type, train, batches.examples(), labels.size()))
+    report.baselines.emplace_back(b.name, scores_of(b.predictions));
+  const size_t count = batches.examples().size();
   if (o.json) {
+    Json json = {{"part", part}, {"examples", count}, {"loss", answers.loss}};
+    add_task_report(report, labels, json);
+    weights_used(o).add_to(json);
     std::cout << dump(json, 2) << "\n";
     return 0;
   }
-  std::printf("%-17s %.4f (%zu examples, %s)\n", "loss", scores->loss, count, part.c_str());
-  for (const auto& [name, value] : scores->metrics) std::printf("%-17s %.4f\n", name.c_str(), value);
+  std::printf("%-17s %.4f (%zu examples, %s)\n", "loss", answers.loss, count, part.c_str());
+  std::fputs(task_report_text(report, labels).c_str(), stdout);
+  print_weights(o);
   return 0;
 }
 
@@ -79,12 +152,15 @@ int eval_objective(const Options& o, const Recipe& recipe, const LoadedModel& lo
   if (!total) return 128 + stop_signal();
   const double loss = total->mean_nll();
   check_finite_result("eval", "the loss", loss);
-  if (o.json)
-    std::cout << dump(Json({{"loss", loss}, {"labels", total->labels}, {"objective", recipe.train.objective.type}}), 2)
-              << "\n";
-  else
-    std::printf("loss              %.4f per label (%lld labels, objective %s)\n", loss,
-                static_cast<long long>(total->labels), recipe.train.objective.type.c_str());
+  if (o.json) {
+    Json json = {{"loss", loss}, {"labels", total->labels}, {"objective", recipe.train.objective.type}};
+    weights_used(o).add_to(json);
+    std::cout << dump(json, 2) << "\n";
+    return 0;
+  }
+  std::printf("loss              %.4f per label (%lld labels, objective %s)\n", loss,
+              static_cast<long long>(total->labels), recipe.train.objective.type.c_str());
+  print_weights(o);
   return 0;
 }
 
@@ -116,7 +192,15 @@ int run(Options o) {
               "--num-beams, --length-penalty, --save-translations and --lowercase are for models that translate");
   check_usage(!recipe.has_translation() || (!o.context && !o.stride), "eval",
               "--context-length and --stride belong to models of text");
-  if (recipe.has_translation()) return eval_translation(o.translation, recipe, loaded, o.files, o.json);
+  check_usage(o.per_token.empty() || (!recipe.has_translation() && !recipe.has_task() && predicts_next), "eval",
+              "--per-token is for models of text that predict the next token; '", o.model, "' is none");
+  if (recipe.has_translation()) {
+    Json weights;
+    weights_used(o).add_to(weights);
+    const int code = eval_translation(o.translation, recipe, loaded, o.files, o.json, weights);
+    if (code == 0 && !o.json) print_weights(o);
+    return code;
+  }
   if (recipe.has_task()) return eval_task(o, recipe, loaded);
   if (!predicts_next) return eval_objective(o, recipe, loaded);
   TokenStore text;
@@ -132,31 +216,39 @@ int run(Options o) {
     if (terminal)
       std::fprintf(stderr, "\rscoring %lld/%lld tokens", static_cast<long long>(done), static_cast<long long>(all));
   };
-  const Perplexity p = perplexity(*loaded.model, text, recipe.eval, recipe.data.sequence_length, progress);
+  TokenScores each{.with_logits = Path(o.per_token).extension() == ".safetensors"};
+  const double bytes = double(text.tokens()) * double(loaded.model->config().vocab_size) * sizeof(float);
+  check_usage(!each.with_logits || bytes <= kMostLogits, "eval", "the logits of ", text.tokens(), " tokens are ",
+              format_bytes(bytes), ", more than ", format_bytes(kMostLogits),
+              "; give less text, or --per-token a .json file for the losses alone");
+  const Perplexity p = perplexity(*loaded.model, text, recipe.eval, recipe.data.sequence_length, progress, nullptr,
+                                  o.per_token.empty() ? nullptr : &each);
   if (terminal) std::fputs("\r\033[K", stderr);
   check_finite_result("eval", "the loss", p.loss());
+  if (!o.per_token.empty()) write_tokens(o.per_token, each, *loaded.tokenizer);
   const int64_t context = recipe.eval.context_length ? recipe.eval.context_length : recipe.data.sequence_length,
                 stride = recipe.eval.stride ? recipe.eval.stride : context;
   if (o.json) {
-    std::cout << dump(Json({{"loss", p.loss()},
-                            {"token_perplexity", p.token_perplexity()},
-                            {"word_perplexity", p.word_perplexity()},
-                            {"word_perplexity_with_line_ends", p.word_and_line_perplexity()},
-                            {"bits_per_byte", p.bits_per_byte()},
-                            {"tokens", p.tokens},
-                            {"words", p.words},
-                            {"lines", p.lines},
-                            {"bytes", p.bytes},
-                            {"context_length", context},
-                            {"stride", stride}}),
-                      2)
-              << "\n";
+    Json json = {{"loss", p.loss()},
+                 {"token_perplexity", p.token_perplexity()},
+                 {"word_perplexity", p.word_perplexity()},
+                 {"word_perplexity_with_line_ends", p.word_and_line_perplexity()},
+                 {"bits_per_byte", p.bits_per_byte()},
+                 {"tokens", p.tokens},
+                 {"words", p.words},
+                 {"lines", p.lines},
+                 {"bytes", p.bytes},
+                 {"context_length", context},
+                 {"stride", stride}};
+    weights_used(o).add_to(json);
+    std::cout << dump(json, 2) << "\n";
     return 0;
   }
   std::printf("loss              %.4f per token (%lld tokens, context %lld, stride %lld)\n", p.loss(),
               static_cast<long long>(p.tokens), static_cast<long long>(context), static_cast<long long>(stride));
   std::printf("token perplexity  %.2f\nword perplexity   %.2f (%.2f with line ends as words)\nbits per byte     %.4f\n",
               p.token_perplexity(), p.word_perplexity(), p.word_and_line_perplexity(), p.bits_per_byte());
+  print_weights(o);
   return 0;
 }
 
@@ -165,25 +257,27 @@ int run(Options o) {
 Command add_eval(CommandLine& app) {
   auto o = std::make_shared<Options>();
   app.add_option("model", o->model, "directory of a training run; none to score files with --task translation");
-  app.add_option("files", o->files, "texts to measure, -: standard input; default: the run's held-out text");
+  app.add_option("files", o->files, "text files to measure (-: standard input); default: the run's held-out text");
   app.add_option("--task", o->task, "what is measured; default: what the run was trained for").one_of({"translation"});
   add_weights_options(app, o->weights, o->precision);
   add_el_rewrite_option(app, o->el_rewrite);
-  app.add_option("--context-length", o->context, "tokens of a window; default: the recipe's").positive();
-  app.add_option("--stride", o->stride, "tokens a window moves on; default: the context length").positive();
-  app.add_option("--batch-tokens", o->batch_tokens, "tokens run at once; does not change the result").positive();
+  app.add_option("--context-length", o->context, "tokens in a window; default: the recipe's").positive();
+  app.add_option("--stride", o->stride, "tokens by which the window moves; default: the context length").positive();
+  app.add_option("--batch-tokens", o->batch_tokens, "tokens computed at once; does not change the result").positive();
   app.add_option("--cache-type", o->cache_type,
                  "read all keys and values from a cache of this type, as lithe generate does; default: no cache")
       .one_of({"f32", "bf16", "int8"});
+  app.add_option("--per-token", o->per_token,
+                 "write each token's loss to this file: a JSON object a line, or .safetensors with the logits, too");
   const Option layers = app.add_option(
       "--skip-layers", o->skip, "layers to leave out: numbers from 1 (1,3,5) or a name of model.mixers (replaced)");
   app.add_option("--skip-part", o->skip_part, "what to leave out of them: the whole layer, or its mixer alone")
       .one_of({"layer", "mixer"})
       .needs(layers);
   app.add_option("--misspell", o->misspell,
-                 "of a task: share of words with four letters or more that get one wrong letter")
+                 "tasks: give one wrong letter to this share of the words of four letters or more")
       .share();
-  app.add_option("--misspell-seed", o->misspell_seed, "of the wrong letters").non_negative();
+  app.add_option("--misspell-seed", o->misspell_seed, "random seed of the wrong letters").non_negative();
   add_translation_options(app, o->translation);
   app.add_flag("--json", o->json, "print the result as JSON");
   add_threads_option(app);

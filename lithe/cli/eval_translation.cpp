@@ -45,7 +45,7 @@ Json to_json(const PairedBootstrap& b) {
 }  // namespace
 
 int eval_translation(const TranslationEvalOptions& o, const Recipe& recipe, const LoadedModel& loaded,
-                     const std::vector<std::string>& files, bool json) {
+                     const std::vector<std::string>& files, bool json, const Json& more) {
   check_usage(files.empty() || files.size() == 2, "eval",
               "a translation model is measured on two files, the source and its translation, or on none for the run's "
               "own test part; got ",
@@ -88,6 +88,7 @@ int eval_translation(const TranslationEvalOptions& o, const Recipe& recipe, cons
     out["loss"] = total->mean_nll();
     out["num_beams"] = translate.num_beams;
     out["length_penalty"] = translate.length_penalty;
+    out.update(more);
     std::cout << dump(out, 2) << "\n";
   } else {
     std::cout << cat("loss ", total->mean_nll(), " per token (", total->labels, " tokens), ", pairs.size(), " lines, ",
@@ -124,13 +125,14 @@ void add_translation_options(CommandLine& app, TranslationEvalOptions& o) {
   app.add_option("--num-beams", o.num_beams, "translation: hypotheses kept at each step; default: the run's")
       .positive();
   app.add_option("--length-penalty", o.length_penalty, "translation: default: the run's");
-  app.add_option("--save-translations", o.save, "translation: a file for what the model answered");
+  app.add_option("--save-translations", o.save, "translation: write what the model answers to this file");
   app.add_option("--hypotheses", o.hypotheses, "translation, without a run: lines to score");
   app.add_option("--references", o.references,
-                 "translation, without a run: what is right; several files are several "
-                 "references");
-  app.add_option("--baseline", o.baseline, "translation, without a run: lines of another system, to compare with");
-  app.add_option("--bootstrap-samples", o.samples, "of the comparison with --baseline").positive();
+                 "translation, without a run: reference translations; several files are several references");
+  app.add_option("--baseline", o.baseline,
+                 "translation, without a run: translations of another system, to compare with");
+  app.add_option("--bootstrap-samples", o.samples, "translation: resamples for the comparison with --baseline")
+      .positive();
   app.add_option("--tokenize", o.tokenizer, "translation: sacreBLEU's tokenizer of BLEU")
       .one_of({"13a", "none", "char", "intl"});
   app.add_flag("--lowercase", o.lowercase, "translation: BLEU without case");

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "lithe/base/json.h"
 #include "lithe/cli/options.h"
 #include "lithe/infer/load.h"
 #include "lithe/recipe/recipe.h"
@@ -23,9 +24,9 @@ struct TranslationEvalOptions {
 void add_translation_options(CommandLine& app, TranslationEvalOptions& o);
 
 /// Translates and scores the run's test part (else its validation part), or files[0] against files[1]; prints and
-/// returns the exit code.
+/// returns the exit code. `more` stands in the JSON, too.
 int eval_translation(const TranslationEvalOptions& o, const Recipe& recipe, const LoadedModel& loaded,
-                     const std::vector<std::string>& files, bool json);
+                     const std::vector<std::string>& files, bool json, const Json& more);
 /// Scores a file of translations, and how sure it is that it differs from a baseline's.
 int score_translation_files(const TranslationEvalOptions& o, bool json);
 

@@ -65,7 +65,7 @@ Command add_finetune(CommandLine& app) {
   app.add_option("--tasks", o->tasks, "recipes with a section task, such as recipes/tasks/*.yaml").required();
   app.add_option("--out", o->out, "directory of the runs and the tables").required();
   app.add_option("--seeds", o->seeds, "train with each of these seeds; default 1").delimiter(',');
-  app.add_flag("--scratch", o->scratch, "train each model from its start, too");
+  app.add_flag("--scratch", o->scratch, "also train each model from scratch");
   app.add_option("--set", o->set, "override a key of every task's recipe: train.learning_rate=3e-4 (repeatable)")
       .repeatable();
   app.add_flag("--json", o->json, "print the result as JSON");
@@ -73,7 +73,7 @@ Command add_finetune(CommandLine& app) {
   app.footer(
       "Example: lithe finetune runs/bert runs/hashformer --tasks recipes/tasks/sst2.yaml recipes/tasks/rte.yaml "
       "--seeds "
-      "1,2,3 --scratch --out runs/tasks\nWhat is done already is kept: the same command continues a stopped one.");
+      "1,2,3 --scratch --out runs/tasks\nFinished runs are kept: repeat the command to continue.");
   return [o] { return run(*o); };
 }
 

@@ -19,7 +19,8 @@ struct Options {
   std::vector<std::string> prompts;
   std::optional<std::string> cache_type;
   std::optional<int64_t> max_new_tokens, top_k, seed, batch_size, cache_tokens;
-  std::optional<double> temperature, top_p, repetition_penalty;
+  std::optional<int64_t> samples;
+  std::optional<double> temperature, top_p, min_p, repetition_penalty;
   std::vector<std::string> stop;
   bool greedy = false, no_cache = false, json = false, times = false, el_rewrite = false;
 };
@@ -34,12 +35,13 @@ void log_times(const GenerateTimes& t) {
 
 int run(const Options& o) {
   catch_stop_signals();
-  check_usage(!o.greedy || !(o.temperature || o.top_k || o.top_p), "generate",
+  check_usage(!o.greedy || !(o.temperature || o.top_k || o.top_p || o.min_p), "generate",
               "--greedy takes the most likely token, "
               "so that ",
               o.temperature ? "--temperature"
               : o.top_k     ? "--top-k"
-                            : "--top-p",
+              : o.top_p     ? "--top-p"
+                            : "--min-p",
               " has nothing to do; leave out one of them");
   GenerateConfig config = recipe_of_run(o.model).generate;
   take_given(config.max_new_tokens, o.max_new_tokens);
@@ -50,6 +52,8 @@ int run(const Options& o) {
   take_given(config.cache_dtype, o.cache_type);
   take_given(config.temperature, o.temperature);
   take_given(config.top_p, o.top_p);
+  take_given(config.min_p, o.min_p);
+  take_given(config.num_return_sequences, o.samples);
   take_given(config.repetition_penalty, o.repetition_penalty);
   if (!o.stop.empty()) config.stop = o.stop;
   if (o.greedy) config.do_sample = false;
@@ -63,6 +67,13 @@ int run(const Options& o) {
               "' holds no prompt; write one a line");
   if (prompts.empty()) prompts.push_back(config.prompt);
   const LoadedModel loaded = load_model(o.model, o.weights, o.precision, o.el_rewrite);
+  // Texts of one prompt stand beside each other; each has random numbers of its own.
+  const auto samples = size_t(config.num_return_sequences);
+  if (samples > 1) {
+    std::vector<std::string> repeated;
+    for (const std::string& prompt : prompts) repeated.insert(repeated.end(), samples, prompt);
+    prompts = std::move(repeated);
+  }
 
   const bool streaming = prompts.size() == 1 && !o.json;
   bool begun = false;  // the prompt is shown when it is known to be accepted
@@ -81,18 +92,19 @@ int run(const Options& o) {
     ++done;
     at_limit += result.finish == "positions";
     if (o.json) {
-      std::cout << dump(Json({{"prompt", prompts[i]},
-                              {"text", result.text},
-                              {"finish", result.finish},
-                              {"prompt_tokens", result.prompt_tokens},
-                              {"new_tokens", result.tokens.size()}}),
-                        -1, Invalid::replaced)
-                << "\n";
+      Json json = {{"prompt", prompts[i]},
+                   {"text", result.text},
+                   {"finish", result.finish},
+                   {"prompt_tokens", result.prompt_tokens},
+                   {"new_tokens", result.tokens.size()}};
+      if (samples > 1) json["sample"] = i % samples + 1;
+      std::cout << dump(json, -1, Invalid::replaced) << "\n";
     } else if (streaming) {
       begin();
       std::cout << "\n";
     } else {
-      std::cout << "==> " << i + 1 << "\n" << prompts[i] << result.text << "\n";
+      std::cout << "==> " << i / samples + 1 << (samples > 1 ? cat(", sample ", i % samples + 1) : "") << "\n"
+                << prompts[i] << result.text << "\n";
     }
     flush_results();
   };
@@ -117,21 +129,24 @@ Command add_generate(CommandLine& app) {
   app.add_option("--prompts-file", o->prompts_file, "a file with one prompt a line; -: standard input");
   add_weights_options(app, o->weights, o->precision);
   add_el_rewrite_option(app, o->el_rewrite);
-  app.add_option("--max-new-tokens", o->max_new_tokens, "tokens to add at most").positive();
+  app.add_option("--max-new-tokens", o->max_new_tokens, "most tokens to add").positive();
   app.add_flag("--greedy", o->greedy, "always the most likely token");
-  app.add_option("--temperature", o->temperature, "below 1 is bolder towards likely tokens, 0 is greedy");
-  app.add_option("--top-k", o->top_k, "draw from the k most likely tokens only").non_negative();
-  app.add_option("--top-p", o->top_p, "draw from the smallest set of tokens with this probability");
+  app.add_option("--temperature", o->temperature, "below 1 favours likely tokens, above 1 evens them out; 0 is greedy");
+  app.add_option("--top-k", o->top_k, "sample from the k most likely tokens only").non_negative();
+  app.add_option("--top-p", o->top_p, "sample from the smallest set of tokens with this total probability");
+  app.add_option("--min-p", o->min_p,
+                 "sample no token less likely than this share of the most likely one's probability");
+  app.add_option("--samples", o->samples, "texts for each prompt; default 1").positive();
   app.add_option("--repetition-penalty", o->repetition_penalty,
-                 "above 1 makes tokens that stand in the text less likely");
-  app.add_option("--stop", o->stop, "end before this string (repeatable)").repeatable();
-  app.add_option("--seed", o->seed, "of the draws").non_negative();
+                 "above 1 makes tokens that the text already has less likely");
+  app.add_option("--stop", o->stop, "stop before this text (repeatable)").repeatable();
+  app.add_option("--seed", o->seed, "random seed of sampling").non_negative();
   app.add_option("--batch-size", o->batch_size, "prompts continued at once; does not change the texts").positive();
   app.add_option("--cache-type", o->cache_type,
-                 "type of the keys and values that are kept; int8: a quarter of f32; default: that of --precision")
+                 "how keys and values are stored; int8 takes a quarter of f32; default: as --precision")
       .one_of({"f32", "bf16", "int8"});
   app.add_option("--cache-tokens", o->cache_tokens,
-                 "tokens that prompts under way may keep at most; others wait; 0: no limit")
+                 "most tokens stored for all running prompts together, others wait; 0: no limit")
       .non_negative();
   app.add_flag("--no-cache", o->no_cache, "recompute the whole text for every token (slow, for checks)");
   app.add_flag("--json", o->json, "one JSON object a prompt");

@@ -99,9 +99,9 @@ int run(Options o) {
 Command add_inspect(CommandLine& app) {
   auto o = std::make_shared<Options>();
   app.add_option("models", o->models, "directories of training runs, shown side by side").required();
-  app.add_option("--text", o->text, "the text to look at");
+  app.add_option("--text", o->text, "the text to inspect");
   app.add_option("--file", o->file, "a file with the text; -: standard input");
-  app.add_option("--length", o->length, "tokens of the text, at most; default 64").positive();
+  app.add_option("--length", o->length, "most tokens of the text; default 64").positive();
   app.add_option("--layers", o->layers, "layers to draw, from 1 (1,3); default: all").delimiter(',');
   app.add_option("--heads", o->heads, "heads to draw, from 1; default: all, or their mean when there are many")
       .delimiter(',');

@@ -40,10 +40,20 @@ void check_matches(const Options& o, const std::vector<std::string>& lines, cons
              near.empty() ? cat("; lithe list", o.keys ? " --keys" : "", " shows all") : near);
 }
 
-// A bar would end a table's cell.
-std::string escaped_bars(std::string text) {
-  for (size_t at = 0; (at = text.find('|', at)) != std::string::npos; at += 2) text.insert(at, 1, '\\');
-  return text;
+// An item of a Markdown list, in lines that fit a page.
+void print_item(const std::string& text) {
+  constexpr size_t kColumns = 120;
+  std::string line = "-";
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find(' ', at), text.size());
+    if (line.size() + 1 + end - at > kColumns) {
+      std::puts(line.c_str());
+      line = " ";
+    }
+    line += " " + text.substr(at, end - at);
+    at = end + 1;
+  }
+  std::puts(line.c_str());
 }
 
 void print_keys(const Options& o) {
@@ -64,21 +74,18 @@ void print_keys(const Options& o) {
     const std::string path = prefix + d.path;
     if (!matches(o.filter, path)) return;
     if (o.markdown) {
-      std::printf("| `%s` | %s | %s | %s%s |\n", path.c_str(), d.type.c_str(),
-                  d.default_value.empty() ? "" : ("`" + d.default_value + "`").c_str(), escaped_bars(d.help).c_str(),
-                  d.rule.empty() ? "" : ("; " + d.rule).c_str());
+      print_item(cat("`", path, "` (", d.type, d.default_value.empty() ? "" : cat(", default `", d.default_value, "`"),
+                     "): ", d.help, d.rule.empty() ? "" : "; " + d.rule));
     } else {
       std::printf("%-44s %s%s%s\n", path.c_str(), d.help.c_str(), d.rule.empty() ? "" : (" (" + d.rule + ")").c_str(),
                   d.default_value.empty() ? "" : (" [" + d.default_value + "]").c_str());
     }
   };
-  if (o.markdown) std::puts("| key | type | default | meaning |\n| --- | --- | --- | --- |");
   for (const FieldDoc& d : docs) show(d, "");
   for (const auto* entry : Registry::instance().all()) {
     const auto options = entry->describe();
     if (o.markdown && !options.empty() && o.filter.empty())
-      std::printf("\n### %s `%s`\n\n%s%s\n\n| key | type | default | meaning |\n| --- | --- | --- | --- |\n",
-                  entry->slot.c_str(), entry->name.c_str(), entry->info.summary.c_str(),
+      std::printf("\n### %s `%s`\n\n%s%s\n\n", entry->slot.c_str(), entry->name.c_str(), entry->info.summary.c_str(),
                   entry->info.source.empty() ? "" : (" [" + entry->info.source + "]").c_str());
     for (const FieldDoc& d : options) show(d, prefix_of(*entry));
   }
@@ -150,10 +157,10 @@ int run(const Options& o) {
 
 Command add_list(CommandLine& app) {
   auto o = std::make_shared<Options>();
-  app.add_option("filter", o->filter, "show only lines with this text: a slot, an id, a word");
+  app.add_option("filter", o->filter, "show only lines that contain this text: a slot, an id, a word");
   const Option keys = app.add_flag("--keys", o->keys, "show the keys of a recipe and of every part instead");
-  app.add_flag("--markdown", o->markdown, "with --keys: as Markdown tables").needs(keys);
-  app.add_flag("--json", o->json, "print parts, capabilities and the ids that have oracles, as JSON").excludes(keys);
+  app.add_flag("--markdown", o->markdown, "with --keys: as Markdown lists").needs(keys);
+  app.add_flag("--json", o->json, "print parts, methods and the ids whose oracles are tested, as JSON").excludes(keys);
   app.footer("Example: lithe list attention\n         lithe list --keys train.");
   return [o] { return run(*o); };
 }

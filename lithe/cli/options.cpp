@@ -5,6 +5,8 @@
 #include <charconv>
 #include <iostream>
 #include <optional>
+#include <sstream>
+#include <utility>
 
 #include "lithe/base/did_you_mean.h"
 #include "lithe/base/error.h"
@@ -39,14 +41,68 @@ std::string check_value(const CLI::Option& option, const std::string& value) {
   return "";
 }
 
-// A help where `...` stands only behind what takes several words at once.
+// INT:INT in [1 - 64] is what CLI11 calls a bounded number; what is not a list of words stays out of the help, whose
+// text and whose refusals say it.
+std::string value_of(const CLI::Option& option) {
+  if (option.get_items_expected_max() == 0) return "";
+  const std::string type = option.get_type_name();
+  const size_t colon = type.find(':');
+  if (colon == std::string::npos) return type;
+  const std::string rule = type.substr(colon + 1);
+  if (rule.starts_with("{")) return rule.substr(0, rule.find('}') + 1);
+  return type.substr(0, colon);
+}
+
+std::vector<std::string> choices_of(const std::string& value) {
+  std::vector<std::string> out;
+  if (!value.starts_with("{")) return out;
+  std::istringstream in(value.substr(1, value.size() - 2));
+  for (std::string choice; std::getline(in, choice, ',');) out.push_back(choice);
+  return out;
+}
+
+OptionDoc document(const CLI::Option& option) {
+  OptionDoc doc{.value = value_of(option), .help = option.get_description()};
+  doc.choices = choices_of(doc.value);
+  doc.positional = option.get_positional();
+  doc.required = option.get_required();
+  doc.several = option.get_items_expected_max() > 1 && option.get_allow_extra_args();
+  if (doc.positional)
+    doc.names.push_back(option.get_name(true));
+  else
+    for (const std::string& name : option.get_lnames()) doc.names.push_back("--" + name);
+  for (const std::string& name : option.get_snames()) doc.names.push_back("-" + name);
+  return doc;
+}
+
+// A help in lines that fit a terminal.
 class HelpFormatter final : public CLI::Formatter {
  public:
-  std::string make_option_opts(const CLI::Option* option) const override {
-    std::string out = CLI::Formatter::make_option_opts(option);
-    const size_t dots = out.find(" ...");
-    if (dots != std::string::npos && !option->get_allow_extra_args()) out.erase(dots, 4);
-    return out;
+  std::string make_option(const CLI::Option* option, bool) const override {
+    const OptionDoc doc = document(*option);
+    std::string head = "  ";
+    for (const std::string& name : doc.names) head += (&name == doc.names.data() ? "" : ", ") + name;
+    if (!doc.value.empty()) head += " " + doc.value;
+    if (doc.several) head += " ...";
+    if (!option->get_default_str().empty()) head += " [" + option->get_default_str() + "]";
+    return columns(head, doc.help + (doc.required ? " (required)" : ""));
+  }
+  std::string make_subcommand(const CLI::App* sub) const override {
+    return columns("  " + sub->get_name(), sub->get_description());
+  }
+
+ private:
+  static std::string columns(const std::string& head, const std::string& text) {
+    constexpr size_t kColumn = 30, kWidth = 110;
+    std::string out = head;
+    if (head.size() + 1 > kColumn) out += "\n" + std::string(kColumn, ' ');
+    if (head.size() + 1 <= kColumn) out += std::string(kColumn - head.size(), ' ');
+    bool first = true;
+    for (const std::string& line : wrapped(text, kWidth - kColumn)) {
+      out += (first ? "" : std::string(kColumn, ' ')) + line + "\n";
+      first = false;
+    }
+    return first ? out + "\n" : out;
   }
 };
 
@@ -141,6 +197,33 @@ std::vector<Option> CommandLine::named() const {
   std::vector<Option> out;
   for (CLI::Option* option : app_.get_options())
     if (!option->get_positional()) out.emplace_back(option);
+  return out;
+}
+
+std::vector<std::string> wrapped(const std::string& text, size_t columns) {
+  std::vector<std::string> out;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string now;
+    for (std::string word; words >> word;) {
+      if (!now.empty() && now.size() + 1 + word.size() > columns) out.push_back(std::exchange(now, ""));
+      now += (now.empty() ? "" : " ") + word;
+    }
+    out.push_back(now);
+  }
+  return out;
+}
+
+std::vector<VerbDoc> describe_verbs(std::span<const Verb> verbs) {
+  std::vector<VerbDoc> out;
+  for (const Verb& verb : verbs) {
+    CLI::App app;
+    CommandLine line(app);
+    verb.add(line);
+    VerbDoc& doc = out.emplace_back(VerbDoc{verb.name, verb.help, app.get_footer(), {}});
+    for (const CLI::Option* option : app.get_options()) doc.options.push_back(document(*option));
+  }
   return out;
 }
 

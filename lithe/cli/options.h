@@ -68,6 +68,23 @@ struct ProgramHelp {
   std::string name, description, footer, version;
 };
 
+/// What the help says of an option, in words that stand on their own: for manual pages and the completion of shells.
+struct OptionDoc {
+  std::vector<std::string> names;    // "--out", "-h"; of a positional its bare name
+  std::string value;                 // "TEXT", "INT", "{f32,bf16}"; empty: a flag
+  std::vector<std::string> choices;  // what the value can be, where that is a list
+  std::string help;
+  bool positional = false, required = false, several = false;
+};
+struct VerbDoc {
+  std::string name, help, footer;
+  std::vector<OptionDoc> options;
+};
+std::vector<VerbDoc> describe_verbs(std::span<const Verb> verbs);
+
+/// Words in lines of at most `columns`, divided at spaces; a line break in the text stays one.
+std::vector<std::string> wrapped(const std::string& text, size_t columns);
+
 /// Parses the command line and runs the verb that it picks. An option refuses, before its own checks: an empty text
 /// (only a prompt or the beginning of a translation may be empty), what is no whole or no finite number where one is
 /// wanted, and what no int64 or double holds. Returns the exit code; a refusal is one line on stderr, with the nearest

@@ -43,14 +43,17 @@ void print(const Plan& plan, const Recipe& recipe) {
               static_cast<long long>(recipe.train.gradient_accumulation_steps), recipe.train.precision.c_str(),
               recipe.train.gradient_checkpointing ? "on" : "off");
   std::printf("peak memory %s, %s:\n", format_bytes(double(plan.memory.peak)).c_str(),
-              recipe.model.architecture == "encoder_decoder" ? "when half of the tokens are the source's" : "exactly");
+              recipe.model.architecture == "encoder_decoder" ? "when half of the tokens are the source's"
+              : recipe.has_task()                            ? "the bound that the largest batches give"
+                                                             : "exactly");
   for (int c = 0; c < kMemoryClasses; ++c)
     std::printf("  %-12s %12s\n", name_of(MemoryClass(c)),
                 format_bytes(double(plan.memory.by_class[size_t(c)])).c_str());
   const std::string constant =
       plan.state_bytes_constant ? cat(", and ", plan.state_bytes_constant, " per sequence") : "";
-  std::printf("decode state %lld bytes per token and sequence%s\n", static_cast<long long>(plan.state_bytes_per_token),
-              constant.c_str());
+  if (recipe.model.architecture != "encoder")
+    std::printf("decode state %lld bytes per token and sequence%s\n",
+                static_cast<long long>(plan.state_bytes_per_token), constant.c_str());
   if (plan.tokens_per_second > 0)
     std::printf("about %.0f tokens/s in training on this machine (an estimate)\n", plan.tokens_per_second);
 }
@@ -73,14 +76,16 @@ int print_costs(const Options& o, const Recipe& recipe, int64_t length) {
 
 int run(const Options& o) {
   Recipe recipe = load_recipe(o.recipe, o.set);
-  check_usage(recipe.train.batch_tokens % recipe.train.gradient_accumulation_steps == 0, "plan",
-              "batch_tokens must be a multiple of gradient_accumulation_steps");
   check_usage(o.cost || (!o.batch && !o.length && !o.source_length), "plan",
               "--batch, --length and --source-length belong to --cost");
   check_usage(!o.cost || (o.budget.empty() && !o.fit), "plan",
               "--cost plans no training step: leave out --memory-budget");
   const int64_t length = o.length ? o.length : recipe.data.sequence_length;
   complete_without_data(recipe, "plan", std::max(length, o.source_length));
+  if (!o.cost) {
+    recipe.train.validate(recipe.data.sequence_length);
+    prepare_without_data(recipe);
+  }
   if (o.cost) return print_costs(o, recipe, length);
   const bool evaluates = !recipe.data.validation_files.empty() || recipe.data.validation_fraction > 0;
   PlanShape shape{.sequence_length = recipe.data.sequence_length};
@@ -131,16 +136,16 @@ Command add_plan(CommandLine& app) {
   app.add_option("--set", o->set, "override a key of the recipe (repeatable)").repeatable();
   app.add_option("--memory-budget", o->budget, "exit 4 when the planned peak is above this, like 2GiB");
   app.add_flag("--fit", o->fit, "with --memory-budget: choose accumulation and recomputation so that it fits");
-  app.add_flag("--no-speed", o->no_speed, "leave the speed estimate out (it measures this machine for a moment)");
+  app.add_flag("--no-speed", o->no_speed, "skip the speed estimate, which measures this machine for a moment");
   app.add_flag("--json", o->json, "print the plan as JSON");
   app.add_flag("--cost", o->cost,
                "what each part costs in use, beside the published formulas: parameters, FLOPs of prefill and decoding, "
                "activations, cache");
-  app.add_option("--batch", o->batch, "with --cost: texts at once; default 1").between(1, 65536);
-  app.add_option("--length", o->length, "with --cost: tokens of a text; default: the recipe's sequence_length")
+  app.add_option("--batch", o->batch, "with --cost: texts in a batch; default 1").between(1, 65536);
+  app.add_option("--length", o->length, "with --cost: tokens per text; default: the recipe's sequence_length")
       .between(1, 1 << 24);
   app.add_option("--source-length", o->source_length,
-                 "with --cost of an encoder_decoder: tokens of a source; default: as many as a text has")
+                 "with --cost of an encoder_decoder: source tokens; default: as many as the text has")
       .between(1, 1 << 24);
   add_threads_option(app);
   app.footer(

@@ -62,6 +62,8 @@ int run(const Options& o) {
         const double sure = answers.probabilities[i][size_t(p.label)];
         json["label"] = name(p.label);
         json["probability"] = sure;
+        for (size_t c = 0; c < answers.probabilities[i].size(); ++c)
+          json["probabilities"][name(int32_t(c))] = answers.probabilities[i][c];
         text = cat(name(p.label), "\t", sure);
         break;
       }
@@ -94,9 +96,8 @@ int run(const Options& o) {
 Command add_predict(CommandLine& app) {
   auto o = std::make_shared<Options>();
   app.add_option("model", o->model, "directory of a run that was trained on a task").required();
-  app.add_option(
-      "files", o->files,
-      "texts, one a line (a tab divides the two of a pair); default, and -: standard input, read to its end");
+  app.add_option("files", o->files,
+                 "texts, one per line (a tab separates the two of a pair); default or -: standard input");
   add_weights_options(app, o->weights, o->precision);
   app.add_flag("--json", o->json, "print JSON lines");
   add_threads_option(app);

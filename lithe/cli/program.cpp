@@ -18,7 +18,8 @@
 namespace lithe {
 
 void add_weights_options(CommandLine& app, std::string& weights, std::string& precision) {
-  app.add_option("--weights", weights, "best, averaged, or a safetensors file; default: the last checkpoint's");
+  app.add_option("--weights", weights,
+                 "which weights: best, averaged, or a safetensors file; default: the last checkpoint");
   app.add_option("--precision", precision, "f32, bf16 or f64").one_of({"f32", "bf16", "f64"});
 }
 
@@ -76,40 +77,52 @@ int guarded(const std::function<int()>& work) {
 
 }  // namespace
 
+ProgramHelp program_help() {
+  return {
+      .name = "lithe",
+      .description =
+          "lithe: train, measure and run efficient Transformers on CPUs.\nResults go to stdout, log and progress to "
+          "stderr.",
+      .footer =
+          "Start: lithe train recipes/quickstart.yaml --out runs/first\n"
+          "Exit codes: 0 done, 1 failed while running, 2 wrong usage or recipe, 3 diverged,\n"
+          "4 does not fit the memory budget, 128+n stopped by signal n after saving.",
+      .version = ""};
+}
+
+std::span<const Verb> verbs() {
+  static const Verb all[] = {
+      {"train", "train a model from a recipe, or resume a run", add_train},
+      {"init", "write a recipe's initial weights as a run, without training", add_init},
+      {"eval", "measure loss and perplexity on text", add_eval},
+      {"generate", "continue prompts", add_generate},
+      {"translate", "translate sentences with an encoder-decoder", add_translate},
+      {"plan", "state the cost of a recipe before it runs: parameters, FLOPs, peak memory", add_plan},
+      {"compare", "train and measure variants under one budget; which differences exceed noise", add_compare},
+      {"finetune", "fine-tune pre-trained models on tasks; a table of scores and costs", add_finetune},
+      {"predict", "predict labels, numbers, tags or answers with a model trained on a task", add_predict},
+      {"encode", "turn texts into vectors: similarities, nearest lines, or a file", add_encode},
+      {"tokenize", "show how a tokenizer cuts texts: ids, pieces, places, hashes", add_tokenize},
+      {"quantize", "round a trained model's weights to 8 or 4 bits, and say what that costs", add_quantize},
+      {"inspect", "draw attention maps and indicators of trained models, as a page", add_inspect},
+      {"bench", "measure this machine, what kernels and models reach of it, and regressions", add_bench},
+      {"list", "list what is implemented: parts, methods, recipe keys", add_list},
+      {"doctor", "show the machine, the libraries and the limits as lithe sees them", add_doctor},
+      {"completion", "print the completion script of a shell", add_completion},
+      {"man", "print the manual page of the program or of a subcommand", add_man},
+  };
+  return all;
+}
+
 int run_program(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);  // a file at its limit is an error of writing, like a full disk
   occupy_standard_streams();
   return guarded([&] {
     check_log_settings();
-    const ProgramHelp help{
-        .name = "lithe",
-        .description =
-            "lithe: train, measure and run efficient Transformers on CPUs.\nResults go to stdout, log and progress to "
-            "stderr.",
-        .footer =
-            "Start: lithe train recipes/quickstart.yaml --out runs/first\n"
-            "Exit codes: 0 done, 1 failed while running, 2 wrong usage or recipe, 3 diverged,\n"
-            "4 does not fit the memory budget, 128+n stopped by signal n after saving.",
-        .version = version_text()};
-    const Verb verbs[] = {
-        {"train", "train a model from a recipe, or resume a run", add_train},
-        {"eval", "measure loss and perplexity on text", add_eval},
-        {"generate", "continue prompts", add_generate},
-        {"translate", "translate sentences with an encoder-decoder", add_translate},
-        {"plan", "cost of a recipe before it runs: parameters, FLOPs, exact peak memory", add_plan},
-        {"compare", "train and measure variants under one budget, and say what is beyond noise", add_compare},
-        {"finetune", "fine-tune pre-trained models on tasks, with several seeds, and tabulate scores and costs",
-         add_finetune},
-        {"predict", "labels, numbers, tags or answers of a model that was trained on a task", add_predict},
-        {"encode", "texts to rows of numbers: similarities, nearest lines, or a file", add_encode},
-        {"quantize", "round a trained model's weights to 8 or 4 bits, and say what that costs", add_quantize},
-        {"inspect", "attention maps and indicators of trained models, as a page", add_inspect},
-        {"bench", "ceilings of this machine, what kernels and models reach of them, and regressions", add_bench},
-        {"list", "everything that is implemented: parts, methods, recipe keys", add_list},
-        {"doctor", "the machine, the libraries and the limits as lithe sees them", add_doctor},
-    };
-    return run_verb(argc, argv, help, verbs);
+    ProgramHelp help = program_help();
+    help.version = version_text();
+    return run_verb(argc, argv, help, verbs());
   });
 }
 

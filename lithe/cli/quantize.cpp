@@ -186,13 +186,14 @@ Command add_quantize(CommandLine& app) {
   app.add_option("--weights", o->format, "int8: 8 bits, a scale per output; int4: 4 bits, a scale per group of inputs")
       .one_of({"int8", "int4"});
   app.add_option("--group-size", o->group_size, "int4: inputs that share a scale, 32 or 64").one_of({"32", "64"});
-  app.add_option("--keep", o->keep, "parameters that stay numbers, by name (repeatable); * stands for any text")
+  app.add_option("--keep", o->keep, "parameters that are not rounded, by name; * matches any text (repeatable)")
       .repeatable();
   app.add_option("--from", o->source, "best, averaged, or a safetensors file; default: the last checkpoint's weights");
-  app.add_option("--precision", o->precision, "of what stays numbers: f32 or bf16").one_of({"f32", "bf16"});
-  app.add_option("--text", o->files, "texts to measure on, -: standard input; default: the run's held-out text");
-  app.add_option("--context-length", o->context, "tokens of a window; default: the recipe's").positive();
-  app.add_option("--max-tokens", o->max_tokens, "tokens to measure on at most").positive();
+  app.add_option("--precision", o->precision, "type of the parameters that are not rounded: f32 or bf16")
+      .one_of({"f32", "bf16"});
+  app.add_option("--text", o->files, "text files to measure on (-: standard input); default: the run's held-out text");
+  app.add_option("--context-length", o->context, "tokens in a window; default: the recipe's").positive();
+  app.add_option("--max-tokens", o->max_tokens, "most tokens to measure on").positive();
   app.add_flag("--json", o->json, "print the result as JSON");
   add_threads_option(app);
   app.footer(

@@ -46,7 +46,11 @@ void print(const TrainResult& r, const std::string& out) {
     std::printf("held-out loss %.4f", r.eval_loss);
     if (r.perplexity) std::printf(" (perplexity %.2f)", std::exp(r.eval_loss));
     for (const auto& [name, value] : r.metrics) std::printf("  %s %.4f", name.c_str(), value);
-    std::printf(", best %.4f at step %lld\n", r.best_eval_loss, static_cast<long long>(r.best_step));
+    if (r.best_by.empty() || r.best_by == "loss")
+      std::printf(", best %.4f at step %lld\n", r.best_eval_loss, static_cast<long long>(r.best_step));
+    else
+      std::printf(", best %s %.4f at step %lld\n", r.best_by.c_str(), r.best_value,
+                  static_cast<long long>(r.best_step));
   }
   std::printf("peak memory %s (planned %s)\n", format_bytes(double(r.measured.peak)).c_str(),
               format_bytes(double(r.planned.peak)).c_str());
@@ -72,6 +76,8 @@ int run(const Options& o) {
                             {"eval_loss", r.eval_loss},
                             {"best_eval_loss", r.best_eval_loss},
                             {"best_step", r.best_step},
+                            {"best_by", r.best_by},
+                            {"best_value", r.best_value},
                             {"seconds", r.seconds},
                             {"planned_peak_bytes", r.planned.peak},
                             {"measured_peak_bytes", r.measured.peak},
@@ -91,12 +97,11 @@ Command add_train(CommandLine& app) {
   auto o = std::make_shared<Options>();
   app.add_option("recipe", o->recipe, "recipe file (YAML); the keys: lithe list --keys").required();
   app.add_option("--out", o->out, "directory of the run: weights, metrics, checkpoints, report").required();
-  app.add_flag(
-      "--resume", o->resume,
-      "continue the run in --out from its last checkpoint, bit for bit; exit 2 where none has begun. --resume "
-      "auto begins one there. A finished run stays as it is, unless --set train.max_steps gives it a later end");
+  app.add_flag("--resume", o->resume,
+               "continue the run in --out from its last checkpoint, bit for bit; --resume auto begins one if there is "
+               "none. A finished run goes on only if --set train.max_steps gives it a later end");
   app.add_flag("--overwrite", o->overwrite,
-               "begin anew where --out holds a run, or other files; without it such a directory is refused");
+               "start over where --out already holds a run or other files; without it such a directory is refused");
   app.add_option("--set", o->set, "override a key of the recipe: train.learning_rate=3e-4 (repeatable)").repeatable();
   app.add_option("--memory-budget", o->budget, "refuse (exit 4) when the planned peak is above this, like 2GiB");
   app.add_flag("--fit", o->fit, "with --memory-budget: choose accumulation and recomputation so that it fits");

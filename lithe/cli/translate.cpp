@@ -145,24 +145,24 @@ int run(const Options& o) {
 Command add_translate(CommandLine& app) {
   auto o = std::make_shared<Options>();
   app.add_option("model", o->model, "directory of a run with an encoder-decoder").required();
-  app.add_option("files", o->files, "sentences, one a line; default, and -: standard input, answered as lines come");
+  app.add_option("files", o->files, "sentences, one per line; default or -: standard input, answered as lines arrive");
   add_weights_options(app, o->weights, o->precision);
   app.add_option("--num-beams", o->num_beams, "hypotheses kept at each step; 1 is greedy").positive();
   app.add_option("--length-penalty", o->length_penalty,
                  "divide log-probabilities by ((5 + tokens) / 6) to this power; above 0 favours longer translations");
   app.add_flag("--early-stopping", o->early_stopping,
-               "end with as many translations as beams, though others may still score higher: faster");
+               "stop as soon as there are as many translations as beams: faster, but others might score higher");
   app.add_option("--n-best", o->n_best,
-                 "print this many translations a line, as `LINE ||| TEXT ||| SCORE` with lines from 0")
+                 "print this many translations per line, as `LINE ||| TEXT ||| SCORE`, lines counted from 0")
       .positive();
   app.add_flag("--scores", o->scores, "print the score and a tab before each translation");
   app.add_option("--prefix", o->prefix, "text that every translation begins with");
   app.add_option("--max-new-tokens", o->max_new_tokens,
-                 "tokens of a translation at most; 0: 10 more than twice the source's")
+                 "longest translation in tokens; 0: twice the source and 10 more")
       .non_negative();
   app.add_option("--batch-size", o->batch_size, "sentences translated at once; does not change the translations")
       .positive();
-  app.add_option("--window", o->window, "lines read ahead, to translate those of like length together")
+  app.add_option("--window", o->window, "lines read ahead, so that those of similar length are translated together")
       .between(1, 1 << 24)
       .show_default();
   app.add_flag("--json", o->json, "print one JSON object a line");

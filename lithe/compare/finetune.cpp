@@ -8,6 +8,7 @@
 #include "lithe/base/log.h"
 #include "lithe/base/stop.h"
 #include "lithe/compare/statistics.h"
+#include "lithe/eval/task_baselines.h"
 #include "lithe/infer/load.h"
 #include "lithe/train/resume.h"
 
@@ -24,6 +25,7 @@ struct Task {
   std::vector<std::string> labels;
   std::vector<Example> scored;  // the test part, else the validation part
   std::string part;
+  std::vector<std::pair<std::string, std::vector<double>>> baselines;  // by name: the scores of trivial methods
   std::vector<double> majority;  // the scores of the most frequent label of the training part; NaN without classes
 };
 
@@ -34,15 +36,12 @@ Task read_task(const TaskConfig& config) {
   task.scored = std::move(data.test.empty() ? data.validation : data.test);
   check_usage(!task.scored.empty(), "finetune", "the task has neither test nor validation examples to score");
   task.majority.assign(task.metrics.size(), NAN);
-  if (task_type(config) != TaskType::classification) return task;
-  std::vector<int64_t> counts(data.labels.size(), 0);
-  for (const Example& e : data.train) ++counts[size_t(e.label)];
-  Prediction most;
-  most.label = int32_t(std::max_element(counts.begin(), counts.end()) - counts.begin());
-  const std::vector<Prediction> predictions(task.scored.size(), most);
-  task.majority.clear();
-  for (const Score& s : score_predictions(task.metrics, predictions, task.scored, task.labels))
-    task.majority.push_back(s.value);
+  for (const TaskBaseline& b : task_baselines(task_type(config), data.train, task.scored, task.labels.size())) {
+    auto& [name, scores] = task.baselines.emplace_back(b.name, std::vector<double>());
+    for (const Score& s : score_predictions(task.metrics, b.predictions, task.scored, task.labels))
+      scores.push_back(s.value);
+    if (name == "majority") task.majority = scores;
+  }
   return task;
 }
 
@@ -164,6 +163,7 @@ Finetuning finetune(const FinetuneRequest& request) {
     const Task& task = tasks.emplace_back(read_task(recipe.task));
     result.tasks.push_back(file.stem().string());
     result.majority.push_back(task.majority);
+    result.baselines.push_back(task.baselines);
     result.scored_on.push_back(task.part);
     std::vector<std::string>& names = result.metrics.emplace_back();
     for (const TaskMetric& m : task.metrics) names.push_back(m.name);
@@ -203,8 +203,14 @@ std::string to_json_text(const Finetuning& r) {
   for (size_t t = 0; t < r.tasks.size(); ++t) {
     Json majority = Json::array();
     for (double v : r.majority[t]) majority.push_back(number(v));
-    json["tasks"].push_back(
-        {{"name", r.tasks[t]}, {"metrics", r.metrics[t]}, {"scored_on", r.scored_on[t]}, {"majority", majority}});
+    Json baselines = Json::object();
+    for (const auto& [name, scores] : r.baselines[t])
+      for (double v : scores) baselines[name].push_back(number(v));
+    json["tasks"].push_back({{"name", r.tasks[t]},
+                             {"metrics", r.metrics[t]},
+                             {"scored_on", r.scored_on[t]},
+                             {"majority", majority},
+                             {"baselines", baselines}});
   }
   for (const FinetunedModel& m : r.models) {
     Json tasks = Json::array();

@@ -44,7 +44,9 @@ struct Finetuning {
   std::vector<std::string> tasks;
   std::vector<std::vector<std::string>> metrics;  // by task; the first is the main one
   std::vector<std::vector<double>> majority;      // by task and metric: the score of the most frequent label; NaN: none
-  std::vector<std::string> scored_on;             // by task: test or validation
+  // By task: the scores of trivial methods (eval/task_baselines.h), by name.
+  std::vector<std::vector<std::pair<std::string, std::vector<double>>>> baselines;
+  std::vector<std::string> scored_on;  // by task: test or validation
   std::vector<FinetunedModel> models;
   std::vector<int64_t> seeds;
   bool complete = true;

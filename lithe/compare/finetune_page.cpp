@@ -1,4 +1,5 @@
 // The tables of a fine-tuning, as text and as a page, in the layout of TH Tables 2.1-2.3.
+#include <algorithm>
 #include <cmath>
 
 #include "lithe/compare/finetune.h"
@@ -27,11 +28,21 @@ Grid quality(const Finetuning& r) {
   for (size_t t = 0; t < r.tasks.size(); ++t)
     for (const std::string& metric : r.metrics[t]) grid.head.push_back(r.tasks[t] + " " + metric);
   grid.head.insert(grid.head.end(), {"average", "PRR %"});
-  Row most{{"most frequent label"}};
-  for (const auto& task : r.majority)
-    for (double v : task) most.cells.push_back(shown(100 * v, "%.1f"));
-  most.cells.insert(most.cells.end(), {"", ""});
-  grid.rows.push_back(most);
+  std::vector<std::string> trivial;  // in the order in which tasks have them
+  for (const auto& task : r.baselines)
+    for (const auto& [name, scores] : task)
+      if (std::find(trivial.begin(), trivial.end(), name) == trivial.end()) trivial.push_back(name);
+  for (const std::string& name : trivial) {
+    Row row{{name}};
+    for (size_t t = 0; t < r.tasks.size(); ++t) {
+      const auto found = std::find_if(r.baselines[t].begin(), r.baselines[t].end(),
+                                      [&](const auto& baseline) { return baseline.first == name; });
+      for (size_t i = 0; i < r.metrics[t].size(); ++i)
+        row.cells.push_back(found == r.baselines[t].end() ? "-" : shown(100 * found->second[i], "%.1f"));
+    }
+    row.cells.insert(row.cells.end(), {"", ""});
+    grid.rows.push_back(row);
+  }
   for (const FinetunedModel& m : r.models) {
     Row row{{m.model.name}};
     for (size_t t = 0; t < r.tasks.size(); ++t)

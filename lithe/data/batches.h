@@ -15,7 +15,7 @@
 
 namespace lithe {
 
-/// Packed rows of B sequences, one after another, without padding (DESIGN "Rows").
+/// Packed rows of B sequences, one after another, without padding (docs/design.md).
 struct Batch {
   std::vector<int32_t> tokens;     // [N] inputs, or [N * token_width]
   std::vector<int32_t> labels;     // what a head predicts, see Head::count; -1 = no label

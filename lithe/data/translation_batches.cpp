@@ -122,8 +122,10 @@ void TranslationBatches::divide(int64_t batch_tokens) {
     rows_ += pair_rows(i);
     longest = std::max(longest, pair_rows(i));
   }
-  // With rows/B at least the longest pair, a pair begins in every such stretch.
-  batches_ = std::min((rows_ + batch_tokens - 1) / batch_tokens, rows_ / longest);
+  // A batch may end inside of its last pair, so that its stretch leaves room for the rest of the longest. With rows/B
+  // at least the longest pair, a pair begins in every stretch.
+  const int64_t stretch = std::max(batch_tokens - longest + 1, longest);
+  batches_ = rows_ <= batch_tokens ? 1 : std::min((rows_ + stretch - 1) / stretch, rows_ / longest);
   if (shuffle_) {
     source_.largest = shuffled_bound(source_);
     target_.largest = shuffled_bound(target_);

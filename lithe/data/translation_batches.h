@@ -26,10 +26,11 @@ struct TranslationSampling {
 /// Pairs as packed rows: the source sequence of a pair is its tokens and eos, the target sequence has the rows
 /// bos t1 … tn and the labels t1 … tn eos (E03). A tokenizer without bos begins with its eos.
 ///
-/// An epoch has B = ceil(rows / batch_tokens) batches, where rows counts source and target of all pairs, and fewer
-/// where a pair is longer than rows / B. The pairs are permuted by (seed, epoch) and laid one after another; batch k is
-/// those whose first row lies in [k rows/B, (k+1) rows/B). So every pair comes once an epoch, every batch has a pair,
-/// and its rows are fewer than rows/B and those of the longest pair. In order (evaluation) nothing is permuted.
+/// An epoch has B batches: one where all fits into batch_tokens, else ceil(rows / (batch_tokens - longest + 1)), where
+/// rows counts source and target of all pairs and longest those of the longest pair, and fewer where that is above
+/// rows / B. The pairs are permuted by (seed, epoch) and laid one after another; batch k is those whose first row lies
+/// in [k rows/B, (k+1) rows/B). So every pair comes once an epoch, every batch has a pair, and no batch has more rows
+/// than batch_tokens, or than twice the longest pair where that is more. In order (evaluation) nothing is permuted.
 ///
 /// Rows are packed, so pairs of unlike length cost nothing and are not sorted into buckets.
 ///

@@ -33,6 +33,14 @@ class HeldOut {
   virtual ~HeldOut() = default;
   /// What a model is run on; in order, every epoch the same.
   virtual const BatchSource& batches() const = 0;
+  /// What chooses the best model: the loss, or a metric.
+  struct BestBy {
+    std::string name = "loss";
+    bool lower = true;  // the less the better
+    /// Its value where HeldOutScores::best is `best`.
+    double value(double best) const { return lower ? -best : best; }
+  };
+  virtual BestBy best_by() const { return {}; }
   /// None when a signal asked to stop.
   virtual std::optional<HeldOutScores> score(const Model& model, const Progress& progress = {}) const = 0;
 };

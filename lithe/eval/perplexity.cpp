@@ -22,15 +22,20 @@ namespace {
 // the batches, so that the result has the same bits for every budget.
 class Scorer {
  public:
-  Scorer(const Model& model, const EvalConfig& config, std::vector<TextPiece>* pieces)
-      : model_(model), budget_(config.batch_tokens), cache_(cache_type_named(config.cache_dtype)), pieces_(pieces) {}
+  Scorer(const Model& model, const EvalConfig& config, std::vector<TextPiece>* pieces, TokenScores* each)
+      : model_(model),
+        budget_(config.batch_tokens),
+        cache_(cache_type_named(config.cache_dtype)),
+        pieces_(pieces),
+        each_(each) {}
 
-  void add(const int32_t* inputs, const int32_t* labels, int64_t rows, int64_t scored) {
+  void add(const int32_t* inputs, const int32_t* labels, int64_t rows, int64_t scored, int64_t document) {
     if (!ids_.empty() && int64_t(ids_.size()) + rows > budget_) run();
     ids_.insert(ids_.end(), inputs, inputs + rows);
     labels_.insert(labels_.end(), size_t(rows - scored), -1);
     labels_.insert(labels_.end(), labels + rows - scored, labels + rows);
     offsets_.push_back(int64_t(ids_.size()));
+    documents_.push_back(int32_t(document));
   }
 
   void run() {
@@ -49,9 +54,11 @@ class Scorer {
         ++tokens;
       }
     if (pieces_) gather_pieces(row_nll);
+    if (each_) gather_tokens(row_nll, each_->with_logits ? model_.logits(rows, sequences).value() : Tensor());
     ids_.clear();
     labels_.clear();
     offsets_ = {0};
+    documents_.clear();
   }
 
   double nll = 0;
@@ -62,7 +69,8 @@ class Scorer {
   int64_t budget_;
   std::optional<DType> cache_;
   std::vector<TextPiece>* pieces_;
-  std::vector<int32_t> ids_, labels_;
+  TokenScores* each_;
+  std::vector<int32_t> ids_, labels_, documents_;
   std::vector<int64_t> offsets_{0};
 
   std::vector<int64_t> lengths() const {
@@ -74,6 +82,18 @@ class Scorer {
   std::unique_ptr<DecodeState> new_state() const {
     const std::vector<int64_t> all = lengths();
     return model_.make_state(int64_t(all.size()), *std::max_element(all.begin(), all.end()), cache_);
+  }
+
+  void gather_tokens(const Tensor& row_nll, const Tensor& logits) {
+    for (size_t w = 1; w < offsets_.size(); ++w)
+      for (int64_t i = offsets_[w - 1]; i < offsets_[w]; ++i) {
+        if (labels_[size_t(i)] < 0) continue;
+        each_->tokens.push_back(labels_[size_t(i)]);
+        each_->documents.push_back(documents_[w - 1]);
+        each_->nll.push_back(float(value_at(row_nll, i)));
+        for (int64_t c = 0; logits.defined() && c < logits.cols(); ++c)
+          each_->logits.push_back(float(value_at(logits, i * logits.cols() + c)));
+      }
   }
 
   void gather_pieces(const Tensor& row_nll) {
@@ -94,7 +114,8 @@ class Scorer {
 // spec: app.lm | metric | perplexity per token, word and byte with a sliding window | TB 6.5.1, Eq 6.198-6.201; MP
 // stride
 Perplexity perplexity(const Model& model, const TokenStore& text, const EvalConfig& config, int64_t default_context,
-                      const std::function<void(int64_t, int64_t)>& progress, std::vector<TextPiece>* pieces) {
+                      const std::function<void(int64_t, int64_t)>& progress, std::vector<TextPiece>* pieces,
+                      TokenScores* each) {
   model.check_predicts_next("eval");
   check_usage(text.token_width() == 1, "eval", "the text's tokens are codes of ", text.token_width(),
               " ints, which no model predicts");
@@ -107,7 +128,7 @@ Perplexity perplexity(const Model& model, const TokenStore& text, const EvalConf
   check_usage(text.info().vocab_size <= model.config().vocab_size, "eval", "the text's ids go up to ",
               text.info().vocab_size, ", the model's vocabulary has ", model.config().vocab_size);
 
-  Scorer scorer(model, config, pieces);
+  Scorer scorer(model, config, pieces, each);
   int64_t done = 0;
   for (int64_t d = 0; d < text.documents(); ++d) {
     std::vector<int32_t> string;
@@ -121,7 +142,7 @@ Perplexity perplexity(const Model& model, const TokenStore& text, const EvalConf
       // The first window scores all its rows; later ones end `stride` rows further on.
       const int64_t end = std::min(rows, scored == 0 ? context : scored + stride),
                     begin = std::max<int64_t>(0, end - context);
-      scorer.add(string.data() + begin, string.data() + begin + 1, end - begin, end - scored);
+      scorer.add(string.data() + begin, string.data() + begin + 1, end - begin, end - scored, d);
       scored = end;
       if (progress) progress(done + scored, text.tokens() + text.documents());
     }

@@ -23,14 +23,23 @@ struct TextPiece {
   int64_t tokens = 0;
 };
 
+/// Every scored token, in the order of the text.
+struct TokenScores {
+  std::vector<int32_t> tokens, documents;  // what was to be predicted, and in which document, from 0
+  std::vector<float> nll;
+  bool with_logits = false;   // set before: keep the logits, too
+  std::vector<float> logits;  // [tokens, vocabulary]
+};
+
 /// Scores every token of the store once, and the end of each document. A window of `context_length` rows moves by
 /// `stride` rows within a document; only rows that no earlier window held are scored (the last `stride` of each
 /// window). 0 for context_length: `default_context`; 0 for stride: the context length (disjoint windows). The result
 /// does not depend on batch_tokens. With a cache_dtype every key and value is written to a cache of that type and read
 /// from it, as generation does. Polls stop_signal(), failing when asked to stop. `progress(done, all)` optional.
-/// `pieces`, optional, receives what each window scored, for comparing two models on the same text.
+/// `pieces`, optional, receives what each window scored, for comparing two models on the same text; `each`, optional,
+/// what each token did.
 Perplexity perplexity(const Model& model, const TokenStore& text, const EvalConfig& config, int64_t default_context,
                       const std::function<void(int64_t, int64_t)>& progress = {},
-                      std::vector<TextPiece>* pieces = nullptr);
+                      std::vector<TextPiece>* pieces = nullptr, TokenScores* each = nullptr);
 
 }  // namespace lithe

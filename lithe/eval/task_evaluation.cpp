@@ -55,10 +55,11 @@ TaskAnswers answer(const Model& model, const TaskBatches& batches, const Progres
   for (int64_t i = 0; i < batches.batches_per_epoch() && !stop_signal(); ++i) {
     if (progress) progress(i + 1, batches.batches_per_epoch());
     const DeviceBatch batch = to_device(batches.batch(0, i), model.device());
-    const Var rows = model.forward(batch.ids, batch.sequences);
+    const Rows ran = model.run(batch.ids, batch.sequences, Pass());  // a compressor makes them fewer
+    const Var& rows = ran.x;
     if (batch.labelled) {
       LossSums sums;
-      model.loss_of(rows, {}, {.sequences = batch.sequences, .labels = batch.labels, .sums = &sums});
+      model.loss_of(rows, {}, {.sequences = ran.sequences, .labels = batch.labels, .sums = &sums});
       total += sums;
     }
     const Tensor logits = model.logits(rows, batch.sequences).value();
@@ -93,6 +94,11 @@ TaskAnswers answer(const Model& model, const TaskBatches& batches, const Progres
   }
   out.loss = total.loss / double(std::max<int64_t>(total.labels, 1));
   return out;
+}
+
+HeldOut::BestBy HeldOutTask::best_by() const {
+  const TaskMetric best = choose_metrics(config_, labels_).best;
+  return {best.name, best.better == Better::lower};
 }
 
 std::optional<HeldOutScores> HeldOutTask::score(const Model& model, const Progress& progress) const {

@@ -25,6 +25,7 @@ class HeldOutTask final : public HeldOut {
   HeldOutTask(TaskBatches batches, const TaskConfig& config, std::vector<std::string> labels)
       : batches_(std::move(batches)), config_(config), labels_(std::move(labels)) {}
   const TaskBatches& batches() const override { return batches_; }
+  BestBy best_by() const override;
   std::optional<HeldOutScores> score(const Model& model, const Progress& progress = {}) const override;
 
  private:

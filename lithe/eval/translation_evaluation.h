@@ -23,6 +23,7 @@ class HeldOutTranslations final : public HeldOut {
   HeldOutTranslations(TranslationBatches batches, Tokenizers tokenizers, std::shared_ptr<const Objective> objective,
                       std::string metric_for_best_model, const TranslateConfig& translate);
   const TranslationBatches& batches() const override { return batches_; }
+  BestBy best_by() const override { return {metric_, metric_ == "loss"}; }
   std::optional<HeldOutScores> score(const Model& model, const Progress& progress = {}) const override;
 
  private:

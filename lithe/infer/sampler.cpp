@@ -56,8 +56,8 @@ class Ranking {
 
 }  // namespace
 
-// spec: search.greedy | search | the most likely token at each step; sampling with temperature, top-k, top-p | TB
-// Eq 6.49, 6.199
+// spec: search.greedy | search | the most likely token at each step; sampling with temperature, top-k, top-p, min-p
+// | TB Eq 6.49, 6.199
 int32_t choose_token(std::span<const float> logits, std::span<const int32_t> seen, const GenerateConfig& config,
                      int64_t sequence, int64_t position) {
   check(!logits.empty(), "generate", "no logits");
@@ -91,6 +91,14 @@ int32_t choose_token(std::span<const float> logits, std::span<const int32_t> see
     total = 0;
     for (size_t i = 0; i < keep; ++i)
       if ((total += weight(size_t(ranking[i]))) >= enough) keep = i + 1;
+  }
+  if (config.min_p > 0) {  // the most likely has weight 1
+    double rest = 0;
+    size_t likely = 0;
+    for (; likely < keep && weight(size_t(ranking[likely])) >= config.min_p; ++likely)
+      rest += weight(size_t(ranking[likely]));
+    keep = std::max<size_t>(likely, 1);
+    total = std::max(rest, weight(size_t(ranking[0])));
   }
   const RandomKey key{.seed = uint64_t(config.seed), .step = uint64_t(position), .purpose = purpose_of("generate")};
   double left = random_uniform(key, uint64_t(sequence)) * total;

@@ -10,8 +10,9 @@ namespace lithe {
 
 /// The next token. Greedy (do_sample off or temperature 0): the highest logit, the lower id on ties. Otherwise
 /// drawn from softmax(logits / temperature) restricted to the top_k most likely and then to the smallest set whose
-/// probability reaches top_p. First, logits of `seen` tokens are divided (positive) or multiplied (negative) by the
-/// repetition penalty. The draw is a pure function of (seed, sequence, position).
+/// probability reaches top_p, without those less likely than min_p times the most likely. First, logits of `seen`
+/// tokens are divided (positive) or multiplied (negative) by the repetition penalty. The draw is a pure function of
+/// (seed, sequence, position).
 int32_t choose_token(std::span<const float> logits, std::span<const int32_t> seen, const GenerateConfig& config,
                      int64_t sequence, int64_t position);
 

@@ -77,7 +77,7 @@ Parameter* Scope::parameter(const std::string& name, const Shape& shape, InitRol
     return context_->parameters->add({path, Var(std::move(m), c.compute), {}, true});
   }
   const Tensor value = made();
-  Parameter p{path, c.trainable ? Var::leaf(value) : Var(value), {}, matrix};
+  Parameter p{path, c.trainable ? Var::leaf(value) : Var(value), {}, matrix || role == InitRole::embedding};
   if (matrix && c.compute == DType::bf16 && dtype == DType::f32) {
     p.shadow = empty(shape, DType::bf16, c.device);
     kernels::add({.a = value, .out = p.shadow});

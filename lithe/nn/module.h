@@ -81,7 +81,7 @@ class Scope {
   std::string full(const std::string& name) const { return path_.empty() ? name : path_ + "." + name; }
 };
 
-/// y = x W + b with W [in, out] (spec 0.1).
+/// y = x W + b with W [in, out].
 class Linear {
  public:
   Linear() = default;

@@ -9,7 +9,7 @@ namespace lithe {
 
 /// What `lithe list`, the docs and the conformance suite know of a part.
 struct PartInfo {
-  std::string spec;                          // id in the specification, "mixer.gqa"; may be empty
+  std::string spec;                          // id in docs/methods.tsv, "mixer.gqa"; may be empty
   std::string summary;                       // one line
   std::string source;                        // paper, equation
   bool causal = true, bidirectional = true;  // mixers: which modes it has

@@ -1,4 +1,4 @@
-// The interfaces of the slots that a Transformer is assembled from (DESIGN 2). A part implements one of
+// The interfaces of the slots that a Transformer is assembled from (docs/design.md). A part implements one of
 // them in lithe/parts/<slot>/<name>.cpp and is reached by name through the Registry.
 #pragma once
 

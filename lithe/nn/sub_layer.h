@@ -51,7 +51,7 @@ class SubLayer : public Part {
   virtual std::unique_ptr<State> make_state(const StateShape& shape) const = 0;
   /// The state keeps rows of each token, which may be stored in another type than that of the rows (f32, bf16, i8).
   virtual bool keeps_rows() const { return false; }
-  /// What State::bytes() says when sequence b has tokens[b] tokens, with rows of `dtype` (spec 0.3).
+  /// What State::bytes() says when sequence b has tokens[b] tokens, with rows of `dtype`.
   virtual int64_t state_bytes(const std::vector<int64_t>& tokens, DType dtype) const = 0;
   /// Sequences longer than this cannot be read; 0: unlimited.
   virtual int64_t limit() const { return 0; }

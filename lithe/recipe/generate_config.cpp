@@ -14,27 +14,30 @@ constexpr int64_t kMostNewTokens = int64_t(1) << 30;
 
 void GenerateConfig::fields(Fields& f) {
   f("prompt", prompt, "text to continue; also what samples during training start from");
-  f("max_new_tokens", max_new_tokens, "tokens to add at most", between(1, kMostNewTokens));
-  f("do_sample", do_sample, "draw from the distribution; false: always the most likely token");
-  f("temperature", temperature, "logits are divided by this; below 1 is bolder towards likely tokens, 0 is greedy",
-    at_least(0));
-  f("top_k", top_k, "draw from the k most likely tokens only; 0: all", at_least(0));
-  f("top_p", top_p, "draw from the smallest set of tokens with at least this probability", between(0, 1));
-  f("repetition_penalty", repetition_penalty, "above 1 makes tokens that stand in the text less likely",
+  f("max_new_tokens", max_new_tokens, "most tokens to add", between(1, kMostNewTokens));
+  f("do_sample", do_sample, "sample; false: always the most likely token");
+  f("temperature", temperature, "logits are divided by this; below 1 favours likely tokens, 0 is greedy", at_least(0));
+  f("top_k", top_k, "sample from the k most likely tokens only; 0: all", at_least(0));
+  f("top_p", top_p, "sample from the smallest set of tokens with at least this total probability", between(0, 1));
+  f("min_p", min_p, "sample no token less likely than this share of the most likely one's probability; 0: all",
+    between(0, 1));
+  f("repetition_penalty", repetition_penalty, "above 1 makes tokens that the text already has less likely",
     at_least(1e-3));
+  f("num_return_sequences", num_return_sequences, "texts for each prompt", between(1, 65536));
   f("stop", stop, "generation ends before any of these strings");
-  f("seed", seed, "of the draws", at_least(0));
+  f("seed", seed, "random seed of sampling", at_least(0));
   f("batch_size", batch_size, "prompts that are continued at once", at_least(1));
   f("use_cache", use_cache,
     "keep the decode state; false recomputes the whole text for every token (slow, for checks)");
   f("cache_dtype", cache_dtype,
-    "type of the keys and values that are kept: f32, bf16, or int8 with a scale per token and head; empty: that of "
-    "the rows",
+    "how keys and values are stored: f32, bf16, or int8 with a scale per token and head; empty: as the rows are",
     one_of({"", "f32", "bf16", "int8"}));
   f("cache_tokens", cache_tokens,
-    "tokens that prompts under way may keep at most, prompt and continuation counted in full; others wait; 0: no limit",
+    "most tokens stored for all running prompts together, prompt and continuation counted in full; others wait; "
+    "0: no limit",
     at_least(0));
-  f("prefill_tokens", prefill_tokens, "tokens of new prompts that join one step of those under way", at_least(1));
+  f("prefill_tokens", prefill_tokens, "tokens of new prompts that are read in one step of the running ones",
+    at_least(1));
 }
 
 std::optional<DType> GenerateConfig::cache_type() const { return cache_type_named(cache_dtype); }
@@ -44,6 +47,12 @@ void GenerateConfig::validate() const {
   check_usage(std::isfinite(temperature) && temperature >= 0, "generate", "temperature must be at least 0, got ",
               temperature);
   check_usage(top_p > 0 && top_p <= 1, "generate", "top_p must be above 0 and at most 1, got ", top_p);
+  check_usage(min_p >= 0 && min_p <= 1, "generate", "min_p must be between 0 and 1, got ", min_p);
+  check_usage(num_return_sequences >= 1, "generate", "num_return_sequences must be at least 1, got ",
+              num_return_sequences);
+  check_usage(num_return_sequences == 1 || (do_sample && temperature > 0), "generate",
+              "the most likely tokens make one text; ", num_return_sequences,
+              " for each prompt (num_return_sequences) need sampling");
   check_usage(std::isfinite(repetition_penalty) && repetition_penalty > 0, "generate",
               "repetition_penalty must be above 0, got ", repetition_penalty);
   check_usage(max_new_tokens >= 1 && max_new_tokens <= kMostNewTokens, "generate",

@@ -14,7 +14,8 @@ struct GenerateConfig {
   bool do_sample = true;
   double temperature = 1;
   int64_t top_k = 0;
-  double top_p = 1, repetition_penalty = 1;
+  double top_p = 1, min_p = 0, repetition_penalty = 1;
+  int64_t num_return_sequences = 1;
   std::vector<std::string> stop;
   int64_t seed = 1, batch_size = 16;
   bool use_cache = true;

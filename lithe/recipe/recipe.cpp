@@ -1,6 +1,7 @@
 #include "lithe/recipe/recipe.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 
 #include "lithe/base/error.h"
@@ -182,18 +183,88 @@ Recipe read_recipe(std::string_view text, const std::string& origin, const std::
   return recipe;
 }
 
+namespace {
+
+bool task_files_are_here(const TaskConfig& task) {
+  for (const auto* files : {&task.train, &task.validation, &task.test})
+    for (const std::string& file : *files) {
+      try {
+        glob(file);
+      } catch (const Error&) {
+        return false;
+      }
+    }
+  return true;
+}
+
+}  // namespace
+
 void complete_without_data(Recipe& recipe, const char* operation, int64_t length) {
   ModelConfig& model = recipe.model;
   const TokenizerConfig& tokenizer = recipe.data.tokenizer;
+  const bool here = tokenizer.type == "file" && !model.vocab_size && std::filesystem::exists(tokenizer.file);
+  if (here) model.vocab_size = make_tokenizer(tokenizer, {})->vocab_size();
   check_usage(model.vocab_size || tokenizer.type != "file", operation, "the vocabulary is in '", tokenizer.file,
-              "'; give model.vocab_size to ", operation, " without it");
+              "', which is not here; give model.vocab_size to ", operation, " without it");
   const int64_t width = tokenizer.token_code().width();
   const int64_t vocabulary = width > 1 ? code_values : tokenizer.type == "bytes" ? 257 : tokenizer.vocab_size;
   model.complete(vocabulary, width, std::max(length, recipe.data.sequence_length));
-  if (!model.num_labels) model.num_labels = make_objective(recipe.train.objective)->classes(recipe.task);
+  const auto objective = make_objective(recipe.train.objective);
+  check_usage(model.num_labels || recipe.has_task() || objective->learns_from() != Lessons::task, "train", "objective ",
+              recipe.train.objective.type, " needs a section task");
+  if (!model.num_labels) model.num_labels = objective->classes(recipe.task);
+  if (!model.num_labels && recipe.has_task() && task_files_are_here(recipe.task)) {
+    recipe.task.labels = load_task(recipe.task).labels;
+    model.num_labels = int64_t(recipe.task.labels.size());
+  }
   check_usage(model.num_labels || recipe.task.type == "regression" || recipe.task.type == "span", operation,
               "the number of classes is in the examples; give model.num_labels or task.labels to ", operation,
               " without them");
+}
+
+void prepare_for_lessons(const Recipe& recipe, const Objective& objective, const Tokenizer& tokenizer,
+                         const std::vector<std::string>& labels, ModelConfig& model) {
+  check_usage(model.max_position_embeddings >= recipe.data.sequence_length, "model", "max_position_embeddings ",
+              model.max_position_embeddings, " is below data.sequence_length ", recipe.data.sequence_length);
+  const TaskConfig* task = recipe.has_task() ? &recipe.task : nullptr;
+  const Lessons lessons = objective.learns_from();
+  const std::string& name = recipe.train.objective.type;
+  check_usage(!task || !recipe.has_translation(), "recipe", "give a section task or translation, not both");
+  check_usage(!task || lessons == Lessons::task, "train", "a recipe with a section task needs objective task, not ",
+              name);
+  check_usage(task || lessons != Lessons::task, "train", "objective ", name, " needs a section task");
+  check_usage(recipe.has_translation() == (lessons == Lessons::translation), "train",
+              "objective seq2seq and a section translation belong together; the objective is ", name,
+              recipe.has_translation() ? ", and there is such a section" : ", and there is none");
+  objective.prepare(
+      {.tokenizer = tokenizer, .label_smoothing = recipe.train.label_smoothing, .task = task, .labels = labels}, model);
+}
+
+namespace {
+
+// A tokenizer of these settings as far as its roles and its width go.
+std::unique_ptr<Tokenizer> unlearnt(TokenizerConfig config) {
+  const int64_t specials = std::max<int64_t>(8, int64_t(config.specials.size()));
+  if (config.type == "unigram") config.type = "bpe";  // whose roles are found by the same names
+  if (config.type == "bpe" || config.type == "wordpiece") config.vocab_size = 256 + specials;
+  return make_tokenizer(config, [](const auto& take) { take("a"); });
+}
+
+}  // namespace
+
+void prepare_without_data(Recipe& recipe) {
+  const TokenizerConfig& settings = recipe.data.tokenizer;
+  if (settings.type == "file" && !std::filesystem::exists(settings.file)) return;
+  const auto tokenizer = unlearnt(settings);
+  ModelConfig& model = recipe.model;
+  const int64_t vocabulary = learns_from_texts(settings) && tokenizer->width() == 1 ? 0 : tokenizer->vocab_size();
+  check_usage(model.vocab_size >= vocabulary, "model", "vocab_size ", model.vocab_size, " is below the tokenizer's ",
+              vocabulary, "; leave it out to use the tokenizer's");
+  check_usage(model.token_width == tokenizer->width(), "model", "token_width ", model.token_width,
+              " differs from the tokenizer's ", tokenizer->width(), "; leave it out to use the tokenizer's");
+  std::vector<std::string> labels = recipe.task.labels;
+  for (int64_t i = int64_t(labels.size()); recipe.has_task() && i < model.num_labels; ++i) labels.push_back(cat(i));
+  prepare_for_lessons(recipe, *make_objective(recipe.train.objective), *tokenizer, labels, model);
 }
 
 Node resolved(Recipe recipe) {

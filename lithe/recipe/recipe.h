@@ -5,6 +5,7 @@
 #include "lithe/data/task.h"
 #include "lithe/data/translation.h"
 #include "lithe/model/config.h"
+#include "lithe/objective/objective.h"
 #include "lithe/recipe/eval_config.h"
 #include "lithe/recipe/generate_config.h"
 #include "lithe/recipe/train_config.h"
@@ -39,6 +40,12 @@ Recipe read_recipe(std::string_view text, const std::string& origin, const std::
 /// Fills in what else the corpus or the examples would say: the vocabulary by the tokenizer's settings, positions for
 /// texts of `length` tokens, and a number of classes. Fails (usage) where the recipe does not say enough.
 void complete_without_data(Recipe& recipe, const char* operation, int64_t length);
+/// Refuses (usage) sections, objective, tokenizer and model that do not go together, and lets the objective prepare
+/// `model`: num_labels and label_names, of a task's `labels`.
+void prepare_for_lessons(const Recipe& recipe, const Objective& objective, const Tokenizer& tokenizer,
+                         const std::vector<std::string>& labels, ModelConfig& model);
+/// The same for a recipe that complete_without_data() completed, with a tokenizer of its settings that learnt nothing.
+void prepare_without_data(Recipe& recipe);
 /// The recipe with every default written out.
 Node resolved(Recipe recipe);
 /// What a run directory says that it was made with, resolved; what earlier programs wrote, as this one writes it.

@@ -99,13 +99,14 @@ Tile status_tile(const RunRecord& run) {
 void headline(Page& page, const RunRecord& run) {
   std::vector<Tile> tiles = {status_tile(run)};
   if (const Evaluation* best = best_evaluation(run)) {
-    tiles.push_back({"Best validation loss", format_number(best->loss), at_step(best->step)});
+    tiles.push_back({best->metrics.empty() ? "Best validation loss" : "Validation loss of the best",
+                     format_number(best->loss), at_step(best->step)});
     const bool has_bits = std::isfinite(best->bits_per_byte);
     if (std::isfinite(best->perplexity))
       tiles.push_back({"Best perplexity", format_number(best->perplexity),
                        has_bits ? format_number(best->bits_per_byte) + " bits per byte" : ""});
     for (const auto& [name, value] : best->metrics)
-      tiles.push_back({"Best " + name, number_or_dash(value), at_step(best->step)});
+      tiles.push_back({name + " of the best", number_or_dash(value), at_step(best->step)});
     const Evaluation& last = run.evaluations.back();
     tiles.push_back({"Final validation loss", number_or_dash(last.loss),
                      std::isfinite(last.perplexity) ? "perplexity " + number_or_dash(last.perplexity) : "",

@@ -335,4 +335,20 @@ std::vector<std::string> distinct_words(const Tokenizer& tokenizer, std::string_
   return out;
 }
 
+std::vector<std::string> token_texts(const Tokenizer& tokenizer, std::string_view text) {
+  std::vector<std::string> out;
+  if (const auto* words = dynamic_cast<const WordTokenizer*>(&tokenizer)) {
+    words->cutter().words(text, [&](auto cut) { out.insert(out.end(), cut.begin(), cut.end()); });
+    return out;
+  }
+  check(dynamic_cast<const CharacterTokenizer*>(&tokenizer) != nullptr, "tokenizer",
+        "tokens of a vocabulary are spelt by it; token() and piece() say how");
+  for (size_t at = 0; at < text.size();) {
+    const size_t length = utf8_unit(text.substr(at)).length;
+    out.emplace_back(text.substr(at, length));
+    at += length;
+  }
+  return out;
+}
+
 }  // namespace lithe

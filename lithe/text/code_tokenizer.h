@@ -43,6 +43,10 @@ bool is_word_tokenizer(const Tokenizer& tokenizer);
 /// tokenizers.
 std::vector<std::string> distinct_words(const Tokenizer& tokenizer, std::string_view text);
 
+/// What each token of encode(text) stands for, for tokens without a vocabulary: words, lowered where the tokenizer
+/// does, or characters. Fails for other tokenizers.
+std::vector<std::string> token_texts(const Tokenizer& tokenizer, std::string_view text);
+
 /// The tokenizer.json of a tokenizer without a vocabulary has this key, which none of Hugging Face has.
 inline constexpr const char* code_tokenizer_key = "lithe_tokenizer";
 /// Reads one. Fails when it was written by another version, was changed or damaged, or would hash otherwise here than

@@ -129,7 +129,8 @@ void RunLog::interval(const Interval& i, TrainState& state) {
     log_info(line);
 }
 
-void RunLog::evaluation(int64_t step, const HeldOutScores& scores, bool best, TrainState& state) {
+void RunLog::evaluation(int64_t step, const HeldOutScores& scores, bool best, const std::string& best_by,
+                        TrainState& state) {
   const double loss = scores.loss;
   Json line = {{"step", step}, {"eval_loss", loss}};
   std::string text = format("step %lld  held-out loss %.4f", static_cast<long long>(step), loss);
@@ -148,7 +149,7 @@ void RunLog::evaluation(int64_t step, const HeldOutScores& scores, bool best, Tr
   line["best"] = best;
   append("metrics.jsonl", dump(line), state.metrics_bytes, state);
   clear();
-  log_info(text + (best ? "  (best so far)" : ""));
+  log_info(text + (best ? best_by == "loss" ? "  (best so far)" : cat("  (best ", best_by, " so far)") : ""));
 }
 
 void RunLog::sample(int64_t step, const std::string& prompt, const std::string& text, TrainState& state) {

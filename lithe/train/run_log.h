@@ -23,7 +23,7 @@ class RunLog {
     double tokens_per_second, step_seconds, elapsed;
   };
   void interval(const Interval& line, TrainState& state);
-  void evaluation(int64_t step, const HeldOutScores& scores, bool best, TrainState& state);
+  void evaluation(int64_t step, const HeldOutScores& scores, bool best, const std::string& best_by, TrainState& state);
   void sample(int64_t step, const std::string& prompt, const std::string& text, TrainState& state);
   /// A damaged log was: the checkpoint's sizes are no longer those of the files.
   bool set_aside() const { return set_aside_; }

@@ -47,6 +47,8 @@ std::string result_text(const std::string& status, const TrainResult& r, const s
     json["eval_loss"] = r.eval_loss;
     json["best_eval_loss"] = r.best_eval_loss;
     json["best_step"] = r.best_step;
+    if (!r.best_by.empty()) json["best_by"] = r.best_by;
+    if (std::isfinite(r.best_value) && !r.best_by.empty()) json["best_value"] = r.best_value;
     for (const auto& [name, value] : r.metrics) json["metrics"][name] = value;
   }
   if (r.averaged) json["averaged"] = r.averaged;

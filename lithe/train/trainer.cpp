@@ -107,6 +107,12 @@ class Trainer {
     }
     write_result(run_.out, "running", so_far(), "");
     log_.emplace(run_.out, resumed ? &state_ : nullptr, total_steps_);
+    if (run_.initialise) {
+      save();
+      TrainResult result = so_far();
+      result.status = "initialised";
+      return result;
+    }
     if (log_->set_aside()) save();
     interval_start_ = start_;
     bool open = duties(false);
@@ -139,6 +145,11 @@ class Trainer {
     result.eval_loss = state_.last_eval_loss;
     result.best_eval_loss = state_.best_loss;
     result.best_step = state_.best_step;
+    if (data_.held_out && state_.best_step >= 0) {
+      const HeldOut::BestBy by = data_.held_out->best_by();
+      result.best_by = by.name;
+      result.best_value = by.value(state_.best_score);
+    }
     result.metrics = metrics_;
     result.averaged = config_.average_checkpoints;
     result.perplexity = data_.objective->predicts_vocabulary();
@@ -350,7 +361,7 @@ class Trainer {
     }
     state_.last_eval_loss = scores.loss;
     state_.evaluated_step = state_.step;
-    log_->evaluation(state_.step, scores, best, state_);
+    log_->evaluation(state_.step, scores, best, data_.held_out->best_by().name, state_);
     interval_start_ += Clock::now() - begin;  // evaluation is not training speed
     return true;
   }

@@ -14,14 +14,17 @@ struct TrainRun {
   bool overwrite = false;     // begin in a directory that holds a run or other files
   int64_t memory_budget = 0;  // bytes; 0: none
   bool fit_memory = false;    // choose accumulation and recomputation instead of refusing
+  bool initialise = false;    // save the initial weights as a checkpoint of step 0, and train nothing
   bool samples = true;        // models that continue a text do so with generate.prompt, every train.sample_steps
 };
 
 struct TrainResult {
-  std::string status;  // finished, stopped (in result.json also running, diverged, failed)
+  std::string status;  // finished, stopped, initialised (in result.json also running, diverged, failed)
   int signal = 0;      // that stopped it
   int64_t steps = 0, tokens = 0;
   double final_loss = 0, eval_loss = 0, best_eval_loss = 0, seconds = 0;
+  std::string best_by;                                  // what chose best_step: "loss", or a metric
+  double best_value = 0;                                // of it
   int64_t best_step = -1, averaged = 0;                 // averaged: train.average_checkpoints
   std::vector<std::pair<std::string, double>> metrics;  // of the last evaluation of a task
   bool perplexity = false;                              // the losses are of words of a vocabulary

@@ -139,24 +139,13 @@ TrainingData load_training_data(const Recipe& recipe, const Tokenizers& existing
 void fit_model(ModelConfig& model, const TrainingData& training, const Recipe& recipe) {
   const Tokenizer& tokenizer = *training.tokenizer;
   const DataConfig& data = recipe.data;
-  const TrainConfig& train = recipe.train;
-  const TaskConfig* task = recipe.has_task() ? &recipe.task : nullptr;
   const int64_t vocabulary = tokenizer.vocab_size();
   check_usage(!model.vocab_size || model.vocab_size >= vocabulary, "model", "vocab_size ", model.vocab_size,
               " is below the tokenizer's ", vocabulary, "; leave it out to use the tokenizer's");
   check_usage(!model.token_width || model.token_width == tokenizer.width(), "model", "token_width ", model.token_width,
               " differs from the tokenizer's ", tokenizer.width(), "; leave it out to use the tokenizer's");
   model.complete(vocabulary, tokenizer.width(), data.sequence_length);
-  check_usage(model.max_position_embeddings >= data.sequence_length, "model", "max_position_embeddings ",
-              model.max_position_embeddings, " is below data.sequence_length ", data.sequence_length);
-  const Lessons lessons = training.objective->learns_from();
-  const std::string& objective = train.objective.type;
-  check_usage(!task || lessons == Lessons::task, "train", "a recipe with a section task needs objective task, not ",
-              objective);
-  check_usage(task || lessons != Lessons::task, "train", "objective ", objective, " needs a section task");
-  check_usage(recipe.has_translation() == (lessons == Lessons::translation), "train",
-              "objective seq2seq and a section translation belong together; the objective is ", objective,
-              recipe.has_translation() ? ", and there is such a section" : ", and there is none");
+  prepare_for_lessons(recipe, *training.objective, tokenizer, training.labels, model);
   if (training.source_tokenizer && training.source_tokenizer != training.tokenizer) {
     check_usage(!model.share_encoder_decoder_embeddings, "model",
                 "data.source_tokenizer gives the source a vocabulary of its own; set "
@@ -168,9 +157,6 @@ void fit_model(ModelConfig& model, const TrainingData& training, const Recipe& r
                 model.encoder_config().vocab_size, " is below the source tokenizer's ", entries,
                 "; leave it out to use the tokenizer's");
   }
-  training.objective->prepare(
-      {.tokenizer = tokenizer, .label_smoothing = train.label_smoothing, .task = task, .labels = training.labels},
-      model);
   model.validate();
   if (model.lacks_reference_ids()) {
     check_usage(

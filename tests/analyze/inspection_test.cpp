@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "lithe/analyze/inspection_page.h"
+#include "lithe/base/error.h"
 #include "tests/support/model_kit.h"
 
 namespace lithe::analyze {
@@ -37,7 +38,7 @@ TEST(Inspection, HasEveryLayersMapsAndNumbers) {
   const Inspection inspection = inspection_of({{"a", kMha}});
   const ModelView& model = inspection.models[0];
   ASSERT_EQ(model.layers.size(), 3u);
-  const int64_t L = int64_t(std::string(kText).size());
+  const int64_t L = int64_t(std::string(kText).size()) + 1;  // and the beginning of a text
   EXPECT_EQ(int64_t(model.tokens.size()), L);
   EXPECT_FALSE(model.cut);
   for (const LayerView& layer : model.layers) {
@@ -79,7 +80,7 @@ TEST(Inspection, EqualLogitsAreTheUniformMap) {
     if (p.name.find("heads.q.weight") != std::string::npos) fill_zero(p.master.value());
   Inspection inspection{.models = {inspect_model("a", loaded, kText, 64)}};
   inspection.count_logits();
-  const double L = double(std::string(kText).size());
+  const double L = double(std::string(kText).size()) + 1;
   for (const LayerView& layer : inspection.models[0].layers) {
     EXPECT_NEAR(layer.numbers.normalised[0], 1, L * L * 0x1p-23);
     EXPECT_NEAR(layer.numbers.normalised[1], 0, L * L * 0x1p-23);
@@ -127,7 +128,7 @@ TEST(Inspection, MixersOfTheStudyHaveTheirMaps) {
       "approx: {type: approx, num_attention_heads: 3}}";
   const Inspection inspection = inspection_of({{"hybrid", mixers}});
   const auto& layers = inspection.models[0].layers;
-  const double L = double(std::string(kText).size());
+  const double L = double(std::string(kText).size()) + 1;
   // No mixing is the identity.
   EXPECT_EQ(layers[0].numbers.raw, (std::array<double, 8>{0, std::sqrt(L), 0, 1 / L, 1, 0, 0, 0}));
   EXPECT_FALSE(layers[0].has_logits);
@@ -179,6 +180,36 @@ TEST(InspectionPage, ShowsModelsSideBySideAndOnlyWhatWasChosen) {
   EXPECT_EQ(json["models"][0]["layers"][1]["maps"].size(), 2u);
   EXPECT_EQ(json["models"][0]["layers"][1]["maps"][1]["head"], 3);
   EXPECT_FALSE(inspection_json(inspection, {}, false)["models"][0]["layers"][1].contains("maps"));
+}
+
+// What training puts around a text stands around it here.
+TEST(Inspection, FramesTheTextAsTrainingDoes) {
+  const ModelView decoder = inspect_model("a", model_of(kMha), "ab", 64);
+  EXPECT_EQ(decoder.tokens, (std::vector<std::string>{"<|endoftext|>", "a", "b"}));
+  const ModelView cut = inspect_model("a", model_of(kMha), "abc", 2);
+  EXPECT_EQ(cut.tokens, (std::vector<std::string>{"<|endoftext|>", "a"}));
+  EXPECT_TRUE(cut.cut);
+  const ModelView encoder =
+      inspect_model("a", model_of(std::string(kMha) + ", architecture: encoder, head: tag, num_labels: 2"), "ab", 64);
+  EXPECT_EQ(encoder.tokens, (std::vector<std::string>{"<|endoftext|>", "a", "b", "<|endoftext|>"}));
+  EXPECT_EQ(encoder.layers[0].maps.weights.cols(), 4);
+}
+
+TEST(Inspection, ReadsTokensWithoutAVocabulary) {
+  LoadedModel loaded;
+  loaded.tokenizer = make_tokenizer({.type = "words"}, {});
+  loaded.model = std::make_unique<Model>(
+      kit::model_config(
+          cat("{hidden_size: 12, num_hidden_layers: 1, vocab_size: 6, token_width: ", loaded.tokenizer->width(),
+              ", max_position_embeddings: 40, architecture: encoder, head: tag, "
+              "num_labels: 2, embedding: hash_proj, tie_word_embeddings: false, position: none, ffn: {type: relu, "
+              "intermediate_size: "
+              "16}, ",
+              kMha, "}")),
+      ModelOptions{.seed = 1});
+  kit::randomise(loaded.model->parameters(), 1);
+  const ModelView view = inspect_model("a", loaded, "Two words, here", 64);
+  EXPECT_EQ(view.tokens, (std::vector<std::string>{"<s>", "two", "words", ",", "here", "</s>"}));
 }
 
 }  // namespace

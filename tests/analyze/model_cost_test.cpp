@@ -282,5 +282,24 @@ TEST(ModelCost, FormsWithoutAFormulaHaveNone) {
   EXPECT_THROW(model_cost(one_layer(attention("mha", "dense")), {.batch = 0}), Error);
 }
 
+// Encoders have one pass and no cache; heads with a label a text or two are measured with so many.
+TEST(ModelCost, EncodersHaveAForwardPassAlone) {
+  for (const std::string head : {"classify", "tag", "span", "{type: classify, problem_type: regression}", "mlm"})
+    for (const std::string mixer : {"{type: attention, num_attention_heads: 4}", "fnet"}) {
+      const ModelConfig config = one_layer(mixer, ", architecture: encoder, num_labels: 3, head: " + head);
+      const ModelCost cost = model_cost(config, {.batch = B, .length = L});
+      EXPECT_FALSE(cost.decodes);
+      EXPECT_GT(cost.total.forward_flops, 0) << head << mixer;
+      EXPECT_GT(cost.total.activation_bytes, 0) << head << mixer;
+      EXPECT_EQ(cost.total.decode_flops, 0) << head << mixer;
+      EXPECT_EQ(cost.total.cache_bytes, 0) << head << mixer;
+    }
+  const std::string attention = "{type: attention, num_attention_heads: 4}";
+  const ModelConfig pooled = one_layer(attention,
+                                       ", architecture: encoder, num_labels: 3, head: classify, layers: {a: "
+                                       "{compressor: {type: pool, size: 2}}}, layer_types: [a]");
+  EXPECT_GT(model_cost(pooled, {.batch = B, .length = L}).total.forward_flops, 0);
+}
+
 }  // namespace
 }  // namespace lithe::analyze

@@ -1,9 +1,10 @@
 #include "lithe/base/files.h"
 
 #include <gtest/gtest.h>
-
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include <cstdlib>
 
 #include "tests/support/errors.h"
 #include "tests/support/process.h"
@@ -93,6 +94,24 @@ TEST(Glob, BracesThatStandForThousandsOfPatternsAreRefused) {
   std::string nested = scratch / "";
   for (int i = 0; i < 24; ++i) nested += "{a,{b,c}}";
   EXPECT_EQ(kit::coded_error_of([&] { glob(nested); }).substr(0, 8), "2 files:");
+}
+
+// Recipes name the public sets so, wherever a user has them.
+TEST(Glob, AVariableNamesTheDirectoryOfTheData) {
+  const kit::Scratch scratch;
+  scratch.add("set.txt", "");
+  const char* before = std::getenv("LITHE_DATA");
+  const std::string old = before ? before : "";
+  ::setenv("LITHE_DATA", scratch.path().c_str(), 1);
+  EXPECT_EQ(glob("$LITHE_DATA/*.txt"), std::vector<Path>{scratch / "set.txt"});
+  std::string error = kit::coded_error_of([] { glob("$LITHE_DATA/none.txt"); });
+  EXPECT_EQ(error.substr(0, 8), "2 files:") << error;
+  EXPECT_NE(error.find(scratch / "none.txt"), std::string::npos) << error;
+  EXPECT_NE(error.find("set LITHE_DATA"), std::string::npos) << error;
+  ::unsetenv("LITHE_DATA");
+  error = kit::coded_error_of([] { glob("$LITHE_DATA/none.txt"); });
+  EXPECT_NE(error.find("nothing matches 'data/none.txt'"), std::string::npos) << error;
+  if (before) ::setenv("LITHE_DATA", old.c_str(), 1);
 }
 
 }  // namespace

@@ -48,7 +48,7 @@ class Inspect : public testing::Test {
 TEST_F(Inspect, PrintsATableAndWritesAPage) {
   const Finished f = run_program({"inspect", run("mha"), "--text", "the small text"});
   ASSERT_EQ(f.code, 0) << f.err;
-  EXPECT_NE(f.out.find("mha: 14 tokens"), std::string::npos) << f.out;
+  EXPECT_NE(f.out.find("mha: 15 tokens"), std::string::npos) << f.out;
   EXPECT_NE(read_file(run("mha") + "/inspect.html").find("Attention of mha"), std::string::npos);
 }
 

@@ -75,7 +75,7 @@ TEST(Findings, ADecodeStateThatStaysSmallOvertakesAtAnExactLength) {
   const Crossover& x = c.crossovers[0];
   EXPECT_TRUE(x.exact);
   EXPECT_EQ(c.name(x.winner), "b");
-  // d = 16, h = 4, E = 4: h (1 + E + E^2)(E + 1) = 420 scalars against 2 T d = 32 T (spec 0.3): from T = 14 on.
+  // d = 16, h = 4, E = 4: h (1 + E + E^2)(E + 1) = 420 scalars against 2 T d = 32 T: from T = 14 on.
   EXPECT_EQ(x.at, 14);
 }
 

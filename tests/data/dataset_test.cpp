@@ -9,6 +9,7 @@
 #include "lithe/base/threads.h"
 #include "lithe/data/batches.h"
 #include "lithe/data/config.h"
+#include "tests/support/data.h"
 
 namespace lithe {
 namespace {
@@ -325,9 +326,8 @@ TEST(DataConfig, ReadsARecipeSection) {
 // Published counts of WikiText-2 (Merity et al. 2016, Table 1): validation 217,646 and test 245,569 tokens, each line
 // end one <eos>.
 TEST(RealText, WordsAndLinesOfWikiText2AreThePublishedCounts) {
-  const char* set = std::getenv("LITHE_DATA");
-  const Path folder = Path(set ? set : "../shared/data") / "lm/wikitext-2";
-  if (!std::filesystem::exists(folder)) GTEST_SKIP() << "no data in " << folder << "; set LITHE_DATA";
+  const Path folder = kit::data_if_any("lm/wikitext-2");
+  if (folder.empty()) GTEST_SKIP() << "needs $LITHE_DATA/lm/wikitext-2";
   const auto info_of = [&](const char* name) {
     return tokenize_in_memory(Corpus({(folder / name).string()}, {}), *make_byte_tokenizer()).info();
   };

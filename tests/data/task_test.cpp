@@ -3,6 +3,7 @@
 #include <set>
 
 #include "tests/data/files_for_tests.h"
+#include "tests/support/data.h"
 
 namespace lithe {
 namespace {
@@ -131,12 +132,7 @@ TEST(LoadTask, RefusesWhatContradictsItself) {
   refused({"labels", "regression"});
 }
 
-// ---- the files that the READMEs of ../shared/data count
-
-Path shared(const std::string& name) {
-  const char* set = std::getenv("LITHE_DATA");
-  return Path(set ? set : "../shared/data") / name;
-}
+// ---- the files that the READMEs of the data sets count
 
 struct Counts {
   size_t train, validation, test;
@@ -144,7 +140,7 @@ struct Counts {
 
 TaskData expect_counts(TaskConfig config, const std::string& folder, const Counts& counts) {
   for (auto* list : {&config.train, &config.validation, &config.test})
-    for (std::string& name : *list) name = (shared(folder) / name).string();
+    for (std::string& name : *list) name = (kit::data_path(folder) / name).string();
   TaskData data = load_task(config);
   EXPECT_EQ(data.train.size(), counts.train) << folder;
   EXPECT_EQ(data.validation.size(), counts.validation) << folder;
@@ -160,8 +156,8 @@ double majority(const std::vector<Example>& examples) {
 }
 
 TEST(RealTasks, ClassificationFilesHaveTheCountsOfTheirReadme) {
-  if (!std::filesystem::exists(shared("classification")))
-    GTEST_SKIP() << "no data in " << shared("classification") << "; set LITHE_DATA";
+  if (!std::filesystem::exists(kit::data_path("classification")))
+    GTEST_SKIP() << "no data in " << kit::data_path("classification") << "; set LITHE_DATA";
   TaskData data = expect_counts(
       read("{train: stsa.binary.train, validation: stsa.binary.dev, test: stsa.binary.test, format: label_text}"),
       "classification/sst2", {6920, 872, 1821});
@@ -192,8 +188,8 @@ TEST(RealTasks, ClassificationFilesHaveTheCountsOfTheirReadme) {
 }
 
 TEST(RealTasks, StsbHasScoresFromZeroToFive) {
-  if (!std::filesystem::exists(shared("classification")))
-    GTEST_SKIP() << "no data in " << shared("classification") << "; set LITHE_DATA";
+  if (!std::filesystem::exists(kit::data_path("classification")))
+    GTEST_SKIP() << "no data in " << kit::data_path("classification") << "; set LITHE_DATA";
   const TaskData data = expect_counts(read("{type: regression, train: stsb-en-train.csv, validation: stsb-en-dev.csv, "
                                            "test: stsb-en-test.csv, text: 1, text_pair: 2, label: 3}"),
                                       "classification/stsb", {5749, 1500, 1379});
@@ -205,8 +201,8 @@ TEST(RealTasks, StsbHasScoresFromZeroToFive) {
 }
 
 TEST(RealTasks, EnglishWebTreebankHasItsSentencesWordsAndTags) {
-  if (!std::filesystem::exists(shared("syntax/UD_English-EWT")))
-    GTEST_SKIP() << "no data in " << shared("syntax/UD_English-EWT") << "; set LITHE_DATA";
+  if (!std::filesystem::exists(kit::data_path("syntax/UD_English-EWT")))
+    GTEST_SKIP() << "no data in " << kit::data_path("syntax/UD_English-EWT") << "; set LITHE_DATA";
   const TaskData data =
       expect_counts(read("{type: tagging, train: en_ewt-ud-train.conllu, validation: en_ewt-ud-dev.conllu, test: "
                          "en_ewt-ud-test.conllu}"),
@@ -223,7 +219,8 @@ TEST(RealTasks, EnglishWebTreebankHasItsSentencesWordsAndTags) {
 }
 
 TEST(RealTasks, QuestionsHaveTheirAnswersInTheContext) {
-  if (!std::filesystem::exists(shared("qa"))) GTEST_SKIP() << "no data in " << shared("qa") << "; set LITHE_DATA";
+  if (!std::filesystem::exists(kit::data_path("qa")))
+    GTEST_SKIP() << "no data in " << kit::data_path("qa") << "; set LITHE_DATA";
   const TaskData v2 = expect_counts(read("{type: span, test: dev-v2.0-cs224n-half.json}"), "qa/squad-v2", {0, 0, 6078});
   EXPECT_EQ(std::count_if(v2.test.begin(), v2.test.end(), [](const Example& e) { return e.answers.empty(); }), 3168);
   const TaskData v1 =

@@ -9,6 +9,7 @@
 #include "lithe/base/random.h"
 #include "lithe/base/threads.h"
 #include "tests/data/files_for_tests.h"
+#include "tests/support/data.h"
 
 namespace lithe {
 namespace {
@@ -91,7 +92,8 @@ TEST(TranslationBatches, EveryPairOnceAnEpochInBatchesOfAboutTheSize) {
         longest = std::max(longest, pair_rows);
       }
       const int64_t count = batches.batches_per_epoch();
-      EXPECT_EQ(count, std::min((rows + batch_tokens - 1) / batch_tokens, rows / longest));
+      const int64_t stretch = std::max(batch_tokens - longest + 1, longest);
+      EXPECT_EQ(count, rows <= batch_tokens ? 1 : std::min((rows + stretch - 1) / stretch, rows / longest));
       for (const int64_t epoch : {0, 1}) {
         std::vector<TextPair> seen;
         for (int64_t k = 0; k < count; ++k) {
@@ -127,7 +129,7 @@ TEST(TranslationBatches, EveryPairOnceAnEpochInBatchesOfAboutTheSize) {
 TEST(TranslationBatches, BoundsHoldForTheWorstOrder) {
   std::vector<TextPair> pairs(20);
   for (size_t i = 0; i < 20; ++i) (i < 10 ? pairs[i].source : pairs[i].target) = std::string(8, 'x');
-  const auto batches = make(pairs, {}, 20, true);
+  const auto batches = make(pairs, {}, 29, true);
   ASSERT_EQ(batches.batches_per_epoch(), 10);
   // Fewer than 20 rows and a pair: at most two pairs of 9, and a third's share of nine rows of ten.
   EXPECT_EQ(batches.largest_source(), 9 + 9 + 9);
@@ -375,9 +377,8 @@ TEST(DrawnTranslations, RefuseTokenizersThatCannotBeSampled) {
 }
 
 TEST(TranslationBatches, Multi30k) {
-  const char* named = std::getenv("LITHE_DATA");
-  const Path folder = Path(named ? named : "../shared/data") / "translation/multi30k";
-  if (!std::filesystem::exists(folder)) GTEST_SKIP() << "needs ../shared/data/translation/multi30k";
+  const Path folder = kit::data_if_any("translation/multi30k");
+  if (folder.empty()) GTEST_SKIP() << "needs $LITHE_DATA/translation/multi30k";
   const auto pairs =
       read_pairs({.source = {(folder / "train.en.gz").string()}, .target = {(folder / "train.de.gz").string()}});
   ASSERT_EQ(pairs.size(), 29000u);
@@ -405,6 +406,19 @@ TEST(TranslationBatches, Multi30k) {
   int64_t others = 0;
   for (const auto& [text, ids] : first) others += ids != bpe->encode(text);
   EXPECT_GT(others, int64_t(first.size()) * 9 / 10);  // the room is enough for nearly all
+}
+
+TEST(TranslationBatches, NoBatchIsLargerThanItsBudget) {
+  for (const int64_t budget : {100, 160, 333, 1000})
+    for (const bool shuffle : {false, true}) {
+      const auto batches = make(some_pairs(211, 20), {}, budget, shuffle);
+      EXPECT_GT(batches.batches_per_epoch(), 1);
+      for (int64_t epoch = 0; epoch < 3; ++epoch)
+        for (int64_t k = 0; k < batches.batches_per_epoch(); ++k) {
+          const Batch batch = batches.batch(epoch, k);
+          EXPECT_LE(batch.source_offsets.back() + batch.rows(), budget) << k;
+        }
+    }
 }
 
 }  // namespace

@@ -1,6 +1,11 @@
 #!/usr/bin/env bash
-# Runs the blocks marked "```sh run" of README.md and docs/*.md, in order, in an empty directory with a small corpus, and
-# checks that the generated references are current: run_docs.sh PATH/TO/lithe
+# What a newcomer does, from an empty directory without data sets: the blocks of docs/*.md and README.md, in this order, with a small text
+# where the quickstart's would be, each as one script. Also checks that the generated references are current.
+#   ```sh run     runs as it stands
+#   ```sh short   runs, but trainings, comparisons and benchmarks of shipped recipes are shortened
+#   ```sh data    needs data sets: without them it is refused with the word where to get them
+#   ```sh         builds, or is for another machine: not run
+#   run_docs.sh PATH/TO/lithe
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 lithe=$(realpath "$1")
@@ -10,7 +15,7 @@ failed=0 passed=0
 
 mkdir "$work/docs"
 "$root/tools/docs.sh" "$lithe" "$work/docs"
-for page in recipe-reference cli-reference; do
+for page in recipe-reference cli-reference methods; do
   if cmp -s "$work/docs/$page.md" "$root/docs/$page.md"; then
     passed=$((passed + 1))
   else
@@ -23,8 +28,18 @@ done
 cd "$work"
 ln -s "$root/recipes" recipes
 mkdir -p bin runs/corpus
-ln -s "$lithe" bin/lithe
-export PATH="$work/bin:$PATH" XDG_CACHE_HOME="$work/cache" LITHE_LOG=warning
+cat >bin/lithe <<END
+#!/usr/bin/env bash
+case "\$SHORT \$1 \$2" in
+  "1 train recipes/"* | "1 init recipes/"*) exec "$lithe" "\$@" --set train.max_steps=20 --set train.eval_steps=10 --set train.save_steps=10 ;;
+  "1 compare "*) exec "$lithe" "\$@" --plan ;;
+  "1 bench "*) exec "$lithe" "\$@" --rounds 1 --seconds 0.0001 ;;
+esac
+exec "$lithe" "\$@"
+END
+chmod +x bin/lithe
+unset LITHE_DATA
+export SHORT=0 PATH="$work/bin:$PATH" XDG_CACHE_HOME="$work/cache" LITHE_LOG=warning
 for i in $(seq 1 400); do
   echo "And it came to pass in the days of king number $i that the people of the valley went up to the hill, and found there $((i * 7 % 13)) wells of water."
   [ $((i % 40)) -ne 0 ] || echo
@@ -34,7 +49,7 @@ cp my.txt runs/corpus/bible.txt
 # Every recipe can be planned.
 for recipe in recipes/*.yaml recipes/*/*.yaml; do
   case "$recipe" in recipes/presets/* | recipes/experiments/*) continue ;; esac
-  if lithe plan --no-speed "$recipe" >/dev/null 2>err; then passed=$((passed + 1)); else
+  if lithe plan --no-speed "$recipe" >/dev/null 2>err && lithe plan --cost "$recipe" >/dev/null 2>err; then passed=$((passed + 1)); else
     echo "lithe plan $recipe: $(cat err)"
     failed=$((failed + 1))
   fi
@@ -49,17 +64,28 @@ for experiment in recipes/experiments/*.yaml; do
   fi
 done
 
-for page in "$root"/README.md "$root"/docs/*.md; do
-  while IFS= read -r line; do
-    [ -n "$line" ] || continue
-    if bash -c "$line" >out 2>err; then
+# Blocks as files: block-<n>, whose first line says what kind it is and where it stands.
+for page in "$root"/docs/*.md "$root"/README.md; do
+  rm -f block-*
+  awk -v page="$(basename "$page")" '
+    /^```sh (run|short|data)$/ { name = sprintf("block-%03d", ++n); print "# " $2 " " page ":" NR > name; on = 1; next }
+    /^```/ { on = 0 }
+    on { print > name }' "$page"
+  for block in block-*; do
+    [ -e "$block" ] || continue
+    read -r _ kind place <"$block"
+    export SHORT=0
+    [ "$kind" != short ] || export SHORT=1
+    if bash -euo pipefail "$block" >out 2>err; then
+      passed=$((passed + 1))
+    elif [ "$kind" = data ] && grep -q 'set LITHE_DATA' err; then
       passed=$((passed + 1))
     else
-      echo "$(basename "$page"): $line"
-      cat err
+      echo "$place fails:"
+      cat "$block" err
       failed=$((failed + 1))
     fi
-  done < <(awk '/^```sh run/ { on = 1; next } /^```/ { on = 0 } on' "$page")
+  done
 done
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]

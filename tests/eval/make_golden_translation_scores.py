@@ -1,11 +1,12 @@
 """Writes golden_translation_scores.json: what sacreBLEU makes of texts.
 
-Run by hand from the root of the repository, where ../shared/data/translation/multi30k is:
+Run by hand from the root of the repository, with LITHE_DATA set (docs/data.md):
 python3 -m venv V && V/bin/pip install sacrebleu==2.5.1 && V/bin/python tests/eval/make_golden_translation_scores.py
 Of Multi30k only scores are written, no text.
 """
 import gzip
 import json
+import os
 import pathlib
 import random
 
@@ -98,7 +99,7 @@ def perturbed(lines, period):
 
 
 def read(language):
-    path = pathlib.Path("../shared/data/translation/multi30k") / f"test_2016_flickr.{language}.gz"
+    path = pathlib.Path(os.environ.get("LITHE_DATA", "data")) / "translation/multi30k" / f"test_2016_flickr.{language}.gz"
     return gzip.open(path, "rt", encoding="utf-8", newline="\n").read().rstrip("\n").split("\n")
 
 

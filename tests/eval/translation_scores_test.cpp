@@ -11,6 +11,7 @@
 #include "lithe/eval/chrf.h"
 #include "lithe/eval/paired_bootstrap.h"
 #include "tests/data/files_for_tests.h"
+#include "tests/support/data.h"
 
 namespace lithe {
 namespace {
@@ -107,11 +108,7 @@ TEST(TranslationScores, EqualSacrebleuOnSmallTexts) {
 
 // ---- a real test set
 
-Path multi30k() {
-  const char* named = std::getenv("LITHE_DATA");
-  const Path folder = Path(named ? named : "../shared/data") / "translation/multi30k";
-  return std::filesystem::exists(folder) ? folder : Path();
-}
+Path multi30k() { return kit::data_if_any("translation/multi30k"); }
 
 Texts split(std::string_view text, char separator) {
   Texts parts(1);
@@ -147,7 +144,7 @@ Texts perturbed(const Texts& lines, int64_t period) {
 }
 
 TEST(TranslationScores, EqualSacrebleuOnMulti30k) {
-  if (multi30k().empty()) GTEST_SKIP() << "needs ../shared/data/translation/multi30k";
+  if (multi30k().empty()) GTEST_SKIP() << "needs $LITHE_DATA/translation/multi30k";
   const Texts german = test_set("de"), systems[] = {perturbed(german, 7), test_set("en"), german};
   const Json& scores = golden().at("multi30k");
   ASSERT_EQ(scores.size(), 3u);
@@ -173,7 +170,7 @@ void expect_resampled(const ResampledScore& score, const Json& expected) {
 }
 
 TEST(PairedBootstrap, AgreesWithSacrebleu) {
-  if (multi30k().empty()) GTEST_SKIP() << "needs ../shared/data/translation/multi30k";
+  if (multi30k().empty()) GTEST_SKIP() << "needs $LITHE_DATA/translation/multi30k";
   const Texts german = test_set("de"), first = perturbed(german, 7), second = perturbed(german, 9);
   Texts close = first;
   for (size_t i = 0; i < close.size(); i += 20) close[i] = second[i];

@@ -135,5 +135,18 @@ TEST(Sampler, RefusesLogitsThatAreNotNumbers) {
   EXPECT_THROW(choose_token(std::vector<float>{-INFINITY, -INFINITY}, {}, c, 0, 0), Error);
 }
 
+TEST(Sampler, MinPLeavesOutWhatIsFarLessLikelyThanTheBest) {
+  GenerateConfig c;
+  c.min_p = 0.4;  // of 0.5: 0.25 stays, 0.125 goes
+  EXPECT_EQ(support(kLogits, c), (std::set<int32_t>{0, 3}));
+  const Counts counts = draw(kLogits, c);
+  EXPECT_NEAR(double(counts.at(3)) / 4000, 2.0 / 3, 0.04);
+  c.min_p = 1;
+  EXPECT_EQ(support(kLogits, c), (std::set<int32_t>{3}));
+  c.min_p = 0.2;
+  c.top_k = 2;  // both hold
+  EXPECT_EQ(support(kLogits, c), (std::set<int32_t>{0, 3}));
+}
+
 }  // namespace
 }  // namespace lithe

@@ -38,7 +38,7 @@ Json swift(const std::string& name) {
 }
 
 TEST(TokenizerParity, Gpt2) {
-  if (data("tokenizers").empty()) GTEST_SKIP() << "needs ../shared/data/tokenizers";
+  if (data("tokenizers").empty()) GTEST_SKIP() << "needs $LITHE_DATA/tokenizers";
   const auto gpt2 = load_tokenizer(data("tokenizers/gpt2"));
   EXPECT_EQ(gpt2->vocab_size(), 50257);
   EXPECT_EQ(gpt2->specials().bos, 50256);
@@ -61,7 +61,7 @@ TEST(TokenizerParity, Gpt2) {
 }
 
 TEST(TokenizerParity, BertUncased) {
-  if (data("tokenizers").empty()) GTEST_SKIP() << "needs ../shared/data/tokenizers";
+  if (data("tokenizers").empty()) GTEST_SKIP() << "needs $LITHE_DATA/tokenizers";
   const auto bert = load_tokenizer(data("tokenizers/bert-base-uncased/tokenizer.json"));
   EXPECT_EQ(bert->vocab_size(), 30522);
   const Specials& s = bert->specials();
@@ -91,7 +91,7 @@ TEST(TokenizerParity, BertUncased) {
 }
 
 TEST(TokenizerParity, TenThousandQuestionsInBert) {
-  if (data("tokenizers").empty()) GTEST_SKIP() << "needs ../shared/data/tokenizers";
+  if (data("tokenizers").empty()) GTEST_SKIP() << "needs $LITHE_DATA/tokenizers";
   const auto words = swift("basic_tokenized_questions.json"), ids = swift("tokenized_questions.json");
   const auto from_text = load_tokenizer(data("tokenizers/bert-base-uncased/vocab.txt"));
   const auto from_json = load_tokenizer(data("tokenizers/bert-base-uncased"));
@@ -110,7 +110,7 @@ TEST(TokenizerParity, TenThousandQuestionsInBert) {
 // oracle: tok.bpe
 TEST(TokenizerParity, TrainingGivesTheReferenceMerges) {
   const Path folder = data("tokenizers/parity/bpe-training");
-  if (folder.empty()) GTEST_SKIP() << "needs ../shared/data/tokenizers";
+  if (folder.empty()) GTEST_SKIP() << "needs $LITHE_DATA/tokenizers";
   const std::string corpus = read_file(folder / "corpus.en");
   const std::string_view text = corpus;
   const auto tokenizer = train_bpe({&text, 1}, {.vocab_size = 500});
@@ -125,7 +125,7 @@ TEST(TokenizerParity, TrainingGivesTheReferenceMerges) {
 }
 
 TEST(TokenizerParity, PublishedFilesLoadAndGiveBackTheirText) {
-  if (data("tokenizers").empty()) GTEST_SKIP() << "needs ../shared/data/tokenizers";
+  if (data("tokenizers").empty()) GTEST_SKIP() << "needs $LITHE_DATA/tokenizers";
   const std::string text = "It's 1984: twenty-one llamas, don't they sing?\n\n  No!";
   for (const auto& [name, size] :
        {std::pair("torchtune-tiny-bpe", 2003), {"torchtune-tokenizer", 2000}, {"torchtitan-test", 2020}}) {

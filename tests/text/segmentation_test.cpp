@@ -122,7 +122,7 @@ TEST(Segmentation, UnknownCharactersAreDrawnOnlyWhereNothingElseCovers) {
 }
 
 TEST(Segmentation, ReachesTheLibrarysBestOnRealText) {
-  if (data("tokenizers").empty()) GTEST_SKIP() << "needs ../shared/data/tokenizers";
+  if (data("tokenizers").empty()) GTEST_SKIP() << "needs $LITHE_DATA/tokenizers";
   std::istringstream in(read_file(data("tokenizers/sentencepiece/botchan.txt")));
   const auto t5 = load_tokenizer(data("tokenizers/sentencepiece/t5.model"));
   std::string line;

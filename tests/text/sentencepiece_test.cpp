@@ -36,7 +36,7 @@ const char* const hard_texts[] = {"",
                                   "\u200b\u00a0"};
 
 TEST(SentencePiece, EncodesAndDecodesAsTheLibrary) {
-  if (data("tokenizers").empty()) GTEST_SKIP() << "needs ../shared/data/tokenizers";
+  if (data("tokenizers").empty()) GTEST_SKIP() << "needs $LITHE_DATA/tokenizers";
   const auto lines = botchan_lines();
   ASSERT_GT(lines.size(), 4000u);
   for (const char* name : {"t5.model", "open_llama_3b.model", "test_model.model", "test_ja_model.model"}) {
@@ -56,7 +56,7 @@ TEST(SentencePiece, EncodesAndDecodesAsTheLibrary) {
 }
 
 TEST(SentencePiece, GivesThePublishedIdsOfT5) {
-  if (data("tokenizers").empty()) GTEST_SKIP() << "needs ../shared/data/tokenizers";
+  if (data("tokenizers").empty()) GTEST_SKIP() << "needs $LITHE_DATA/tokenizers";
   const auto t5 = load_tokenizer(data("tokenizers/sentencepiece/t5.model"));
   const Json golden = parse_json(read_file(data("tokenizers/parity/swift-transformers/t5_base_encoded.json")), "t5");
   Ids ids = t5->encode(golden.at("text").get<std::string>());
@@ -66,7 +66,7 @@ TEST(SentencePiece, GivesThePublishedIdsOfT5) {
 }
 
 TEST(SentencePiece, RolesAreThoseOfTheModel) {
-  if (data("tokenizers").empty()) GTEST_SKIP() << "needs ../shared/data/tokenizers";
+  if (data("tokenizers").empty()) GTEST_SKIP() << "needs $LITHE_DATA/tokenizers";
   const auto t5 = load_tokenizer(data("tokenizers/sentencepiece/t5.model"));
   EXPECT_FALSE(t5->specials().bos.has_value());
   EXPECT_EQ(t5->specials().pad, 0);
@@ -88,7 +88,7 @@ TEST(SentencePiece, RolesAreThoseOfTheModel) {
 }
 
 TEST(SentencePiece, IsKeptAsATokenizerJson) {
-  if (data("tokenizers").empty()) GTEST_SKIP() << "needs ../shared/data/tokenizers";
+  if (data("tokenizers").empty()) GTEST_SKIP() << "needs $LITHE_DATA/tokenizers";
   const kit::Scratch scratch;
   for (const char* name : {"t5.model", "open_llama_3b.model"}) {
     const auto loaded = load_tokenizer(data(std::string("tokenizers/sentencepiece/") + name));
@@ -107,7 +107,7 @@ TEST(SentencePiece, IsKeptAsATokenizerJson) {
 }
 
 TEST(SentencePiece, StreamsTheTextThatDecodeGives) {
-  if (data("tokenizers").empty()) GTEST_SKIP() << "needs ../shared/data/tokenizers";
+  if (data("tokenizers").empty()) GTEST_SKIP() << "needs $LITHE_DATA/tokenizers";
   const auto llama = load_tokenizer(data("tokenizers/sentencepiece/open_llama_3b.model"));
   const std::string text = "Hello w\u00f6rld \U0001F600, again and again";
   StreamDecoder stream(*llama);
@@ -257,7 +257,7 @@ TEST(SentencePieceFile, RefusesRulesThatLeadOutsideTheirTable) {
 }
 
 TEST(SentencePieceFile, CutAnywhereRealModelsEndWithAnError) {
-  if (data("tokenizers").empty()) GTEST_SKIP() << "needs ../shared/data/tokenizers";
+  if (data("tokenizers").empty()) GTEST_SKIP() << "needs $LITHE_DATA/tokenizers";
   const std::string model = read_file(data("tokenizers/sentencepiece/test_model.model"));
   for (size_t i = 1; i < 40; ++i) refusal_or_load(model.substr(0, model.size() * i / 40));
 }

@@ -3,20 +3,15 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-
 #include "lithe/base/random.h"
 #include "lithe/text/tokenizer.h"
+#include "tests/support/data.h"
 #include "tests/support/errors.h"
 
 namespace lithe {
 
 /// A file or directory of the test data, or empty when this machine has none.
-inline Path data(const std::string& name) {
-  const char* named = std::getenv("LITHE_DATA");
-  const Path path = Path(named ? named : "../shared/data") / name;
-  return std::filesystem::exists(path) ? path : Path();
-}
+inline Path data(const std::string& name) { return kit::data_if_any(name); }
 
 inline std::vector<int32_t> iota(int32_t n) {
   std::vector<int32_t> ids;

@@ -3,7 +3,7 @@
 Trains the decoder of decoder.py with the recipe's hyperparameters on the tokens of a given tokenizer.json and prints
 the validation perplexity per token and per word. Needs torch and tokenizers (numpy comes with them).
 
-    python tools/oracles/wikitext.py --bf16 --tokenizer runs/wikitext2/tokenizer.json --data ../shared/data/lm/wikitext-2
+    python tools/oracles/wikitext.py --bf16 --tokenizer runs/wikitext2/tokenizer.json --data $LITHE_DATA/lm/wikitext-2
     python tools/oracles/wikitext.py --train-tokenizer /tmp/tokenizer.json --data ...   # make one of 8192 first
 
 The defaults of all options are the recipe's; --bf16 is its precision. For PyTorch at its fastest keep glibc from returning memory:

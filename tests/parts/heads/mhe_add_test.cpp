@@ -92,5 +92,21 @@ TEST(MheAdd, CanTurnSeedsBeforeTheEmbeddingsJoin) {
   EXPECT_EQ(kit::close(after(input()), before(input()), 32), "");
 }
 
+// Head embeddings are tables of an embedding for each head: they decay as tables do; biases and norms do not.
+TEST(MheAdd, HeadEmbeddingsDecay) {
+  const Model model(
+      kit::model_config("{hidden_size: 8, num_hidden_layers: 1, vocab_size: 9, max_position_embeddings: 4, "
+                        "position: none, ffn: {type: relu, intermediate_size: 8}, mixer: {type: attention, "
+                        "num_attention_heads: 2, attention_bias: true, heads: mhe_add}}"),
+      {});
+  int embeddings = 0;
+  for (const Parameter& p : model.parameters().all()) {
+    const bool embedding = p.name.ends_with("head_embedding");
+    embeddings += embedding;
+    EXPECT_EQ(p.decay, embedding || p.master.shape().rank() == 2) << p.name;
+  }
+  EXPECT_EQ(embeddings, 3);
+}
+
 }  // namespace
 }  // namespace lithe

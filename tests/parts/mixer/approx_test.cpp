@@ -106,7 +106,7 @@ TEST(ApproxMixer, DecodesWhatItComputesInParallelInEveryMode) {
                   .value());
           begin = end;
         }
-        // 1e-10 in f64 (spec 0.1).
+        // 1e-10 in f64.
         EXPECT_EQ(kit::close(kit::concatenate(rows), whole, 1e-10 / 0x1p-53), "") << mode << " rotary " << rotates;
       }
     }
