@@ -20,7 +20,8 @@ struct Backward {
   const int64_t K = b.K, V = b.V, rows = b.span.rows;
   const int64_t state_of_keys = (V + 1) * at.k_row;
   float *const q = b.place(at.q), *const k = b.place(at.k), *const v = b.place(at.v), *const dn = b.place(at.dout),
-               *const out = b.place(at.out), *const gates = b.place(at.gates), *const terms = b.place(at.terms);
+               *const out = b.place(at.out), *const gates = b.place(at.gates);
+  double* const terms = reinterpret_cast<double*>(b.place(at.terms));
   // One state has keys in its lanes, or two for the delta rule; another has values there.
   float *const by_keys = b.place(at.state), *const by_keys_again = by_keys + state_of_keys,
                *const by_values = by_keys + state_of_keys;
@@ -94,20 +95,33 @@ struct Backward {
         n, [&](int64_t c, auto lanes)
                __attribute__((always_inline)) { return load(x + c, lanes) * load(y + c, lanes); }));
   }
+  /// x . y in f64, k_row numbers: what is summed over time nearly cancels.
+  static double exact_dot(const float* x, const float* y, int64_t n) {
+    double sums[8] = {};
+    for (int64_t c = 0; c < n; c += 8)
+#pragma GCC unroll 8
+      for (int i = 0; i < 8; ++i) sums[i] += double(x[c + i]) * double(y[c + i]);
+    return ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
+  }
   /// terms[row] (+)= sign x y, summed over channels unless each has its own decay.
-  [[gnu::noinline]] void add_terms(const float* x, const float* y, float sign, bool add, int64_t first,
+  [[gnu::noinline]] void add_terms(const float* x, const float* y, double sign, bool add, int64_t first,
                                    int64_t count) const {
     if (!g.dlog_decay.raw()) return;
     for (int64_t i = 0; i < count; ++i, x += at.k_row, y += at.k_row) {
+      double* to = terms + (first + i) * (kChannels ? at.k_row : 1);
       if constexpr (!kChannels) {
-        float& to = terms[first + i];
-        to = (add ? to : 0) + sign * dot(x, y, at.k_row);
+        *to = (add ? *to : 0) + sign * exact_dot(x, y, at.k_row);
       } else {
-        float* to = terms + (first + i) * at.k_row;
-        for (int64_t c = 0; c < at.k_row; c += kLanes)
-          store(to + c, (add ? load(to + c) : Vec{}) + sign * (load(x + c) * load(y + c)));
+        for (int64_t c = 0; c < at.k_row; ++c) to[c] = (add ? to[c] : 0) + sign * double(x[c]) * double(y[c]);
       }
     }
+  }
+  /// A factor on a query changes no ratio: q dq is 0 where divisors are not at the floor, and what is there is
+  /// rounding.
+  [[gnu::noinline]] void drop_ratios(int64_t first, int64_t count) const {
+    if (kChannels || !a.normalise || !g.dlog_decay.raw()) return;
+    for (int64_t i = 0; i < count; ++i)
+      if (b.weights(a.divisors, first + i)[0] >= 2 * float(a.floor)) terms[first + i] = 0;
   }
   static void clear(float* x, int64_t n) {
     for (int64_t i = 0; i < n; i += kLanes) store(x + i, Vec{});
@@ -229,6 +243,7 @@ struct Backward {
       open_all(first, count, 0);
       scan<kLaneGate>(keys_scan(v, k, dn, by_keys, count, false));
       add_terms(q, out, 1, false, first, count);
+      drop_ratios(first, count);
       give_dq(first, count);
       if (!a.delta) return;
       const float* w = b.place(at.writes) + first * at.v_row;
@@ -274,12 +289,12 @@ struct Backward {
     double all = 0;
     for (int64_t row = rows; row-- > 0;) {
       const bool none = row == 0 && !b.span.state;
-      const float* term = terms + row * (kChannels ? at.k_row : 1);
+      const double* term = terms + row * (kChannels ? at.k_row : 1);
       float* to = call.decay == RecurrenceDecay::constant
                       ? nullptr
                       : pointer<float>(g.dlog_decay) + ((b.span.row + row) * a.heads + b.head) * n;
       for (int64_t c = 0; c < n; ++c) {
-        sums[c] += double(term[c]);
+        sums[c] += term[c];
         const double d = none ? 0 : sums[c];
         all += d;
         if (to) to[c] = float(g.accumulate_dlog_decay ? double(to[c]) + d : d);

@@ -84,7 +84,7 @@ RecurrenceSpace lay_out(const LinearRecurrenceArgs& a, const LinearRecurrenceGra
   int64_t rows = 0;
   for (const RecurrenceSegment& segment : a.segments) rows = std::max(rows, segment.rows);
   s.dout = take(B * s.x_row);
-  if (g->dlog_decay) s.terms = take(rows * (channels ? s.k_row : 1));
+  if (g->dlog_decay) s.terms = take(2 * rows * (channels ? s.k_row : 1));  // f64
   if (!a.delta) return s;
   s.shifted_k = take(B * s.k_row), s.shifted_v = take(B * s.v_row);
   s.errors = take(rows * s.v_row), s.writes = take(rows * s.v_row), s.reads = take(rows * s.k_row);

@@ -45,7 +45,7 @@ class RecurrenceMixer : public Mixer {
   }
 
   std::unique_ptr<State> make_state(const StateShape& shape) const override {
-    return std::make_unique<RecurrentState>(name_, shape, state_shape());
+    return std::make_unique<RecurrentState>(name_, shape, state_shape(), true);
   }
   // h d' (d_h + 1) scalars with divisors, h d' d_h without; in f32 at least.
   int64_t state_bytes(const std::vector<int64_t>& tokens, DType dtype) const override {
