@@ -116,13 +116,6 @@ struct Backward {
       }
     }
   }
-  /// A factor on a query changes no ratio: q dq is 0 where divisors are not at the floor, and what is there is
-  /// rounding.
-  [[gnu::noinline]] void drop_ratios(int64_t first, int64_t count) const {
-    if (kChannels || !a.normalise || !g.dlog_decay.raw()) return;
-    for (int64_t i = 0; i < count; ++i)
-      if (b.weights(a.divisors, first + i)[0] >= 2 * float(a.floor)) terms[first + i] = 0;
-  }
   static void clear(float* x, int64_t n) {
     for (int64_t i = 0; i < n; i += kLanes) store(x + i, Vec{});
   }
@@ -243,7 +236,6 @@ struct Backward {
       open_all(first, count, 0);
       scan<kLaneGate>(keys_scan(v, k, dn, by_keys, count, false));
       add_terms(q, out, 1, false, first, count);
-      drop_ratios(first, count);
       give_dq(first, count);
       if (!a.delta) return;
       const float* w = b.place(at.writes) + first * at.v_row;
