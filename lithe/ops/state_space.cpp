@@ -44,10 +44,10 @@ Step step_of(Discretisation kind, Complex l) {
 
 }  // namespace
 
-// spec: ssm.continuous | operation | continuous diagonal state space, discretised with a learned step | TB
-// Eq 6.162-6.179 spec: ssm.euler | operation | a = 1 + D A, b = D | TB Eq 6.168 spec: ssm.bilinear | operation | the
-// trapezoidal rule, signs as in E31 | TB Eq 6.172-6.173 spec: ssm.zoh | operation | exact for inputs that stay between
-// steps | TB Eq 6.176-6.179
+// spec: ssm.continuous | operation | a continuous diagonal state space with a learned step | TB Eq 6.162-6.179
+// spec: ssm.euler | operation | a = 1 + D A, b = D | TB Eq 6.168
+// spec: ssm.bilinear | operation | the trapezoidal rule, signs as in E31 | TB Eq 6.172-6.173
+// spec: ssm.zoh | operation | exact for inputs that stay between steps | TB Eq 6.176-6.179
 std::vector<Var> discretise(Discretisation kind, const Var& decay, const Var& frequency, const Var& log_step) {
   const int64_t n = decay.value().numel(), steps = log_step.value().numel(), parts = frequency.defined() ? 2 : 1;
   check(steps == 1 || steps == n, "discretise", "log_step must be [1] or [", n, "] to match decay ", decay.shape(),
