@@ -99,10 +99,18 @@ template <class T, class Lanes>
     store(dx + t * C, sum, lanes);
   }
   for (int64_t r = 0; r < taps && dw; ++r) {
-    Vec sum{};
-    for (int64_t t = first; t < last; ++t)
-      sum += load(dy + t * C, lanes) * row_value<T>(call, s, t + ahead - r, c, lanes);
-    store(dw + r * C, load(dw + r * C, lanes) + sum, lanes);
+    const int64_t from = s.row + r - ahead,
+                  to = end + r - ahead < last ? end + r - ahead : last;  // x is in the segment
+    const T* x = static_cast<const T*>(call.x) + (ahead - r) * C + c;
+    Vec sum[2] = {};
+    int64_t t = first;
+    for (; t < last && t < from; ++t)
+      sum[0] += load(dy + t * C, lanes) * row_value<T>(call, s, t + ahead - r, c, lanes);
+    for (; t + 2 <= to; t += 2)
+#pragma GCC unroll 2
+      for (int j = 0; j < 2; ++j) sum[j] += load(dy + (t + j) * C, lanes) * load(x + (t + j) * C, lanes);
+    for (; t < to; ++t) sum[0] += load(dy + t * C, lanes) * load(x + t * C, lanes);
+    store(dw + r * C, load(dw + r * C, lanes) + (sum[0] + sum[1]), lanes);
   }
 }
 
