@@ -1,7 +1,8 @@
 // Time of a training step, a prefill and a decoding step of models that differ in their mixer alone (width 256, 8
 // heads, 4 layers), measured in turns: medians, and of training the fastest.
 //   mixer_bench f32|bf16 TOKENS [steps] [mixer options as YAML ...]
-// TOKENS in a sequence, 4096 tokens in a batch. Without mixers: attention and those that replace it at constant state.
+// TOKENS in a sequence, 4096 tokens in a batch at least. Without mixers: attention and those that replace it at
+// constant state; run it with several TOKENS to see what grows with them.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -67,8 +68,19 @@ int main(int argc, char** argv) {
   const int steps = argc > 3 ? std::max(1, std::atoi(argv[3])) : 8;
   std::vector<std::string> mixers(argv + std::min(argc, 4), argv + argc);
   if (mixers.empty())
-    mixers = {"{type: attention, num_attention_heads: 8}", "{type: mlp}", "{type: nonapprox, num_attention_heads: 8}",
-              "{type: approx, num_attention_heads: 8}", "{type: approx, num_attention_heads: 8, mode: diag}"};
+    mixers = {"{type: attention, num_attention_heads: 8}",
+              "{type: mlp}",
+              "{type: nonapprox, num_attention_heads: 8}",
+              "{type: approx, num_attention_heads: 8}",
+              "{type: approx, num_attention_heads: 8, mode: diag}",
+              "{type: retention, num_attention_heads: 8}",
+              "{type: linear_attention, num_attention_heads: 8}",
+              "{type: gated_linear_attention, num_attention_heads: 8, gate: channel, normalise: false}",
+              "{type: delta_rule, num_attention_heads: 8}",
+              "{type: selective_ssm}",
+              "{type: ssm, complex: true}",
+              "{type: light_convolution}",
+              "{type: lstm}"};
   std::vector<Case> cases;
   for (const std::string& mixer : mixers) {
     const ModelConfig config = read_model_config(parse_yaml(

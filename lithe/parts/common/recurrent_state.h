@@ -10,9 +10,9 @@ namespace lithe {
 class RecurrentState final : public State {
  public:
   /// `mixer` names the part in errors. An empty shape: nothing is kept.
-  /// Numbers are kept in f32 at least.
-  RecurrentState(const char* mixer, const StateShape& of, const Shape& shape)
-      : mixer_(mixer), tokens_(mixer, of.sequences) {
+  /// Numbers are kept in f32 at least. `differentiable`: the mixer takes what is kept as a constant under a tape.
+  RecurrentState(const char* mixer, const StateShape& of, const Shape& shape, bool differentiable = false)
+      : mixer_(mixer), tokens_(mixer, of.sequences), differentiable_(differentiable) {
     const MemoryScope memory(MemoryClass::decode);
     for (int64_t b = 0; b < of.sequences; ++b) tensors_.push_back(zeros(shape, wide_of(of.dtype), of.device));
   }
@@ -34,7 +34,7 @@ class RecurrentState final : public State {
   }
   bool truncates() const override { return tensors_.empty() || tensors_[0].numel() == 0; }
   /// A sub-layer that keeps nothing has nothing that a gradient could miss.
-  bool differentiable() const override { return truncates(); }
+  bool differentiable() const override { return differentiable_ || truncates(); }
   NamedTensors save() const override {
     NamedTensors out{{"tokens", tensor_of_counts(tokens_.all())}};
     for (size_t b = 0; b < tensors_.size(); ++b)
@@ -58,6 +58,7 @@ class RecurrentState final : public State {
  private:
   const char* mixer_;
   TokenCounts tokens_;
+  bool differentiable_;
   std::vector<Tensor> tensors_;
 };
 

@@ -1,0 +1,81 @@
+#include "lithe/ops/feature_map.h"
+
+#include <cmath>
+
+#include "lithe/base/random.h"
+#include "lithe/ops/basic.h"
+#include "lithe/ops/cumulative_softmax.h"
+#include "lithe/ops/linear.h"
+
+namespace lithe {
+namespace {
+
+using Kind = kernels::FeatureMapArgs::Kind;
+
+Var features(kernels::FeatureMapArgs args, const Var& x, const Var& shift) {
+  args.x = x.value(), args.y = empty_like(x.value());
+  if (shift.defined()) args.shift = shift.value();
+  kernels::feature_map(args);
+  return record(
+      "feature_map", {x, shift}, args.y,
+      [kind = args.kind, heads = args.heads, y = args.y, x = x.ref(), shift = shift.ref()](const Tensor& dy, Grads& g) {
+        const auto dx = x ? g.into(x) : Grads::Into{empty_like(y), false};
+        const Tensor dshift = shift ? empty(shift->shape, shift->dtype, shift->device) : Tensor();
+        kernels::feature_map_grad({.kind = kind,
+                                   .y = y,
+                                   .dy = dy,
+                                   .dx = dx.to,
+                                   .dshift = dshift,
+                                   .heads = heads,
+                                   .accumulate = dx.accumulate});
+        if (shift) g.give(shift, dshift);
+      });
+}
+
+}  // namespace
+
+Var softmax_features(const Var& x, int64_t heads) {
+  kernels::FeatureMapArgs args;
+  args.heads = heads;
+  return features(args, x, {});
+}
+
+// spec: kernel.favor | operation | positive orthogonal random features whose products are e^(q.k / sqrt(d_h)) in the
+// mean | TB 6.4.3(2); Choromanski et al. 2021
+Var random_features(const Var& x, const Tensor& directions, int64_t heads, bool centre) {
+  const int64_t d = directions.rows(), m = directions.cols(), N = x.rows();
+  check(x.cols() == heads * d, "random_features", "x must be [N, heads*d] of ", heads, " heads to match directions ",
+        directions.shape(), ", got ", x.shape());
+  const double root = std::sqrt(double(d));
+  const Var products = linear(scale(reshape(x, {N * heads, d}), 1 / std::sqrt(root)), Var(directions));
+  kernels::FeatureMapArgs args;
+  args.kind = Kind::exponential, args.heads = heads, args.factor = 1 / std::sqrt(double(m)), args.centre = centre;
+  const Var squares = head_dot(x, x, heads, 0.5 / root);
+  return features(args, reshape(products, {N, heads * m}), centre ? Var(squares.value()) : squares);
+}
+
+Tensor orthogonal_directions(int64_t d, int64_t m, uint64_t seed, int64_t layer) {
+  const RandomKey key{.seed = seed, .layer = uint32_t(layer + 1), .purpose = purpose_of("orthogonal_directions")};
+  const Tensor out = empty({d, m}, DType::f64);
+  double* x = out.data<double>();
+  for (int64_t i = 0; i < d * m; ++i) x[i] = random_normal(key, uint64_t(i));
+  const auto dot = [&](int64_t a, int64_t b) {
+    double sum = 0;
+    for (int64_t c = 0; c < d; ++c) sum += x[c * m + a] * x[c * m + b];
+    return sum;
+  };
+  for (int64_t j = 0; j < m; ++j) {
+    const int64_t block = j / d * d;
+    const double length = std::sqrt(dot(j, j));
+    for (int round = 0; round < 2; ++round)  // the second time against rounding
+      for (int64_t i = block; i < j; ++i) {
+        const double part = dot(j, i) / dot(i, i);
+        for (int64_t c = 0; c < d; ++c) x[c * m + j] -= part * x[c * m + i];
+      }
+    const double left = std::sqrt(dot(j, j));
+    for (int64_t c = 0; c < d; ++c) x[c * m + j] *= length / left;
+  }
+  return out;
+}
+
+}  // namespace lithe

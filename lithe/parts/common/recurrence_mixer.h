@@ -1,0 +1,136 @@
+// Mixers whose heads run a linear recurrence: queries read a state matrix that keys and values are written to. The
+// common ground of retention, linear attention, its gates and the delta rule.
+#pragma once
+
+#include "lithe/nn/registry.h"
+#include "lithe/ops/basic.h"
+#include "lithe/ops/heads.h"
+#include "lithe/ops/linear.h"
+#include "lithe/ops/linear_recurrence.h"
+#include "lithe/ops/norm.h"
+#include "lithe/parts/common/projected_heads.h"
+#include "lithe/parts/common/recurrent_state.h"
+
+namespace lithe {
+
+/// What recipes say of all of them.
+struct RecurrenceConfig : HeadSizes {
+  bool output_norm = false, output_gate = false;
+  PartChoice heads{"mha", {}}, output{"dense", {}};
+  void head_fields(Fields& f) {
+    sizes(f);
+    biases(f);
+    f.part("heads", "heads", heads, "rows to per-head queries, keys and values");
+  }
+  void output_fields(Fields& f) {
+    f("output_norm", output_norm, "each head's result is divided by its root mean square, with a learned scale");
+    f("output_gate", output_gate, "the heads' results are multiplied by silu(x W_g), W_g [d, h d_h]");
+    f.part("output", "output", output, "concatenated heads to rows");
+  }
+};
+
+class RecurrenceMixer : public Mixer {
+ public:
+  Var forward(const SubLayerInput& in) const override {
+    const Core c = core(in);
+    std::vector<Tensor> states;
+    if (in.state) states = static_cast<RecurrentState&>(*in.state).advance(in.sequences);
+    Var y = linear_recurrence(c.q, c.k, c.v, c.log_decay, c.write, in.sequences, options_, states);
+    if (norm_) {
+      const Shape rows{y.rows() * options_.heads, size_.head_dim};
+      y = reshape(normalise(kernels::NormKind::rms, reshape(y, rows), norm_->var(), {}, 1e-6), y.shape());
+    }
+    if (gate_.weight) y = gated(kernels::Activation::silu, gate_(in.x), y);
+    return output_->forward(y);
+  }
+
+  std::unique_ptr<State> make_state(const StateShape& shape) const override {
+    return std::make_unique<RecurrentState>(name_, shape, state_shape(), true);
+  }
+  // h d' (d_h + 1) scalars with divisors, h d' d_h without; in f32 at least.
+  int64_t state_bytes(const std::vector<int64_t>& tokens, DType dtype) const override {
+    return int64_t(tokens.size()) * state_shape().numel() * size_of(wide_of(dtype));
+  }
+  bool reads_embedding() const override { return heads_->reads_embedding(); }
+
+  /// What each row takes of the others: the results for values that name the tokens.
+  MixerMaps maps(const SubLayerInput& in) const override {
+    const Core c = core(in);
+    const int64_t T = in.x.rows(), h = options_.heads;
+    const Tensor names = zeros({T, h * T}, in.x.dtype());
+    for (int64_t t = 0; t < T; ++t)
+      for (int64_t head = 0; head < h; ++head) set_value(names, (t * h + head) * T + t, 1);
+    const Tensor weights = linear_recurrence(c.q, c.k, names, c.log_decay, c.write, in.sequences, options_).value();
+    const MixerMaps maps{.heads = h, .weights = empty({h * T, T}, DType::f32), .logits = {}};
+    for (int64_t i = 0; i < weights.numel(); ++i) {
+      const int64_t t = i / (h * T), head = i / T % h;
+      set_value(maps.weights, (head * T + t) * T + i % T, value_at(weights, i));
+    }
+    return maps;
+  }
+
+ protected:
+  /// What the recurrence reads: [N, h d'], [N, h d'], [N, h d_h], and the decay and weights that it takes.
+  struct Core {
+    Var q, k, v, log_decay, write;
+  };
+  virtual Core core(const SubLayerInput& in) const = 0;
+
+  /// `name` is the mixer's in errors, `features` the columns d' of a head's queries and keys (0: head_dim).
+  RecurrenceMixer(const char* name, const Scope& scope, const RecurrenceConfig& config, const Args& args,
+                  const RecurrenceOptions& options, bool turns, int64_t features = 0)
+      : name_(name),
+        position_(turns ? args.position : nullptr),
+        size_(config.args(name, args.hidden_size)),
+        options_(options) {
+    options_.heads = size_.num_attention_heads;
+    size_.turns = true;  // whatever is done to queries and keys is done to those of each head
+    if (position_) position_->check_head_dim(size_.head_dim);
+    key_dim_ = features ? features : size_.head_dim;
+    heads_ = Registry::instance().make<Heads>(config.heads, scope / "heads", size_);
+    check_usage(heads_->query_heads() == options_.heads &&
+                    (heads_->expands() || heads_->kv_heads() > 1 || heads_->kept_columns() == size_.head_dim),
+                name, "heads ", config.heads.type, " do not make ", options_.heads, " heads of their own");
+    const int64_t context = heads_->context_size();
+    if (config.output_norm) norm_ = (scope / "norm").parameter("weight", {size_.head_dim}, InitRole::ones);
+    if (config.output_gate) gate_ = Linear(scope / "gate", args.hidden_size, context, false);
+    output_ = Registry::instance().make<Output>(
+        config.output, scope / "output",
+        {.context_size = context, .hidden_size = args.hidden_size, .bias = config.output_bias});
+  }
+
+  /// Queries, keys and values of every head.
+  Heads::QueryKeyValue read(const SubLayerInput& in) const {
+    const Heads::Turn turn = [&](const Var& x) {
+      return position_ ? position_->turn(x, in.sequences, size_.head_dim) : x;
+    };
+    Heads::Input rows{in.x, in.x};
+    if (heads_->reads_embedding())
+      if (const Var embedded = in.pass.embedded(); embedded.defined())
+        rows.embedded = in.wired ? in.wired(embedded) : embedded;
+    auto [q, kept] = heads_->read(rows, turn);
+    if (heads_->expands()) kept = heads_->expand(kept, turn);
+    const int64_t from = heads_->kv_heads(), to = options_.heads;
+    if (from == to) return {q, kept};
+    return {q, {repeat_heads(kept.k, from, to), repeat_heads(kept.v, from, to)}};
+  }
+  int64_t heads() const { return options_.heads; }
+  int64_t head_dim() const { return size_.head_dim; }
+
+ private:
+  const char* name_;
+  const Position* position_;
+  Heads::Args size_;
+  RecurrenceOptions options_;
+  int64_t key_dim_ = 0;
+  std::unique_ptr<Heads> heads_;
+  std::unique_ptr<Output> output_;
+  Parameter* norm_ = nullptr;
+  Linear gate_;
+
+  Shape state_shape() const {
+    return {options_.heads, kernels::recurrence_state(key_dim_, size_.head_dim, options_.normalise)};
+  }
+};
+
+}  // namespace lithe

@@ -1,0 +1,83 @@
+// Convolution along time in place of attention [TB 6.4.5(1), Eq 6.153]: of each channel by itself, or of all with a
+// matrix for each tap.
+#include "lithe/nn/registry.h"
+#include "lithe/ops/linear.h"
+#include "lithe/parts/common/gates.h"
+#include "lithe/parts/common/time_convolution.h"
+
+namespace lithe {
+namespace {
+
+struct Config {
+  std::string kind = "depthwise";
+  int64_t kernel_size = 7;
+  bool bias = true;
+  PartChoice output{"none", {}};
+  void fields(Fields& f) {
+    f("kind", kind,
+      "depthwise: taps of each channel; tied_text: of each channel on the sum of all (the literal footnote 15, E30); "
+      "full: "
+      "a matrix for each tap",
+      one_of({"depthwise", "tied_text", "full"}));
+    f("kernel_size", kernel_size, "taps k: this token and k - 1 before it, or around it where the model sees both ways",
+      at_least(1));
+    f("bias", bias, "a number added to each channel");
+    f.part("output", "output", output, "results to rows");
+  }
+};
+
+// spec: conv.full | mixer | kind: full, y_t = sum_r x_{t-r} W_r + b | TB 6.4.5(1), Eq 6.153
+class Convolution final : public Mixer {
+ public:
+  Convolution(const Scope& scope, const Config& config, const Args& args)
+      : kind_(config.kind), width_(args.hidden_size), along_("convolution", config.kernel_size, width_, args.causal) {
+    const int64_t d = width_;
+    check_usage(args.causal || config.kernel_size % 2, "convolution", "kernel_size ", config.kernel_size,
+                " has no centre; give an odd one to a model that sees both ways");
+    if (kind_ == "full") {
+      full_ = Linear(scope, config.kernel_size * d, d, config.bias);
+    } else {
+      taps_ = make_taps(scope, config.kernel_size, d);
+      if (config.bias) bias_ = scope.parameter("bias", {d}, InitRole::zeros);
+    }
+    if (kind_ == "tied_text") {
+      const MemoryScope memory(MemoryClass::weights);
+      ones_ = filled({d, d}, 1, scope.context().compute, scope.context().device);
+    }
+    output_ = Registry::instance().make<Output>(config.output, scope / "output",
+                                                {.context_size = d, .hidden_size = d, .bias = false});
+  }
+  Var forward(const SubLayerInput& in) const override {
+    if (kind_ == "full") return output_->forward(full_(along_.rows(in.x, in.sequences, in.state)));
+    const Var x = ones_ ? linear(in.x, Var(ones_)) : in.x;
+    Var y = along_(x, wide_taps(taps_), in.sequences, in.state);
+    if (bias_) y = row_affine(y, {}, bias_->var());
+    return output_->forward(y);
+  }
+  std::unique_ptr<State> make_state(const StateShape& shape) const override { return along_.make_state(shape); }
+  // (k - 1) d scalars; in f32 at least.
+  int64_t state_bytes(const std::vector<int64_t>& tokens, DType dtype) const override {
+    return along_.state_bytes(tokens.size(), dtype);
+  }
+
+ private:
+  std::string kind_;
+  int64_t width_;
+  TimeConvolution along_;
+  Parameter *taps_ = nullptr, *bias_ = nullptr;
+  Linear full_;
+  Tensor ones_;  // sums channels
+  std::unique_ptr<Output> output_;
+};
+
+}  // namespace
+
+void register_mixer_convolution(Registry& registry) {
+  registry.add<Mixer, Convolution, Config>(
+      "convolution", {.spec = "conv.depthwise",
+                      .summary = "a convolution along time, of each channel or of all",
+                      .source = "TB 6.4.5(1), Eq 6.153, footnote 15",
+                      .samples = {"{kind: full, kernel_size: 3}", "{kind: tied_text, bias: false, kernel_size: 5}"}});
+}
+
+}  // namespace lithe

@@ -1,0 +1,90 @@
+// Light convolution [TB 6.4.5(1); Wu et al. 2019]: rows are doubled and gated, groups of channels share taps that are a
+// softmax over time, and a last map mixes channels.
+#include "lithe/nn/registry.h"
+#include "lithe/ops/feature_map.h"
+#include "lithe/ops/linear.h"
+#include "lithe/parts/common/gates.h"
+#include "lithe/parts/common/time_convolution.h"
+
+namespace lithe {
+namespace {
+
+struct Config {
+  int64_t heads = 0, kernel_size = 7;
+  bool softmax = true, block = true;
+  PartChoice output{"dense", {}};
+  void fields(Fields& f) {
+    f("heads", heads,
+      "groups of channels H that share their taps; 0: 16, or the largest number below that divides hidden_size",
+      at_least(0));
+    f("kernel_size", kernel_size, "taps k of a group (3, 7, 15, 31 with depth in the cited work)", at_least(1));
+    f("softmax", softmax, "the taps of a group are positive and sum to 1");
+    f("block", block, "rows are first mapped to 2 hidden_size and gated: a sigmoid(b)");
+    f.part("output", "output", output, "results to rows");
+  }
+};
+
+class LightConvolution final : public Mixer {
+ public:
+  LightConvolution(const Scope& scope, const Config& config, const Args& args)
+      : heads_(config.heads),
+        softmax_(config.softmax),
+        along_("light_convolution", config.kernel_size, args.hidden_size, args.causal) {
+    const int64_t d = args.hidden_size, k = config.kernel_size;
+    for (int64_t h = 16; heads_ == 0; --h)
+      if (d % h == 0) heads_ = h;
+    const int64_t H = heads_;
+    check_usage(d % H == 0, "light_convolution", "hidden_size ", d, " must be a multiple of heads ", H);
+    check_usage(args.causal || k % 2, "light_convolution", "kernel_size ", k,
+                " has no centre; give an odd one to a model that sees both ways");
+    if (config.block) value_ = Linear(scope / "value", d, d, true), gate_ = Linear(scope / "gate", d, d, true);
+    taps_ = make_taps(scope, H, k);
+    output_ = Registry::instance().make<Output>(config.output, scope / "output",
+                                                {.context_size = d, .hidden_size = d, .bias = true});
+    const MemoryScope memory(MemoryClass::weights);
+    const DType wide = wide_of(taps_->master.dtype());
+    order_ = filled({k, k}, 0, wide, scope.context().device);
+    groups_ = filled({H, d}, 0, wide, scope.context().device);
+    for (int64_t r = 0; r < k && !order_.is_meta(); ++r) set_value(order_, r * k + r, 1);
+    for (int64_t c = 0; c < d && !groups_.is_meta(); ++c) set_value(groups_, c / (d / H) * d + c, 1);
+  }
+  Var forward(const SubLayerInput& in) const override {
+    const Var x = value_.weight ? mul(value_(in.x), pointwise(kernels::Pointwise::sigmoid, gate_(in.x))) : in.x;
+    return output_->forward(along_(x, taps(), in.sequences, in.state));
+  }
+  std::unique_ptr<State> make_state(const StateShape& shape) const override { return along_.make_state(shape); }
+  // (k - 1) d scalars; in f32 at least.
+  int64_t state_bytes(const std::vector<int64_t>& tokens, DType dtype) const override {
+    return along_.state_bytes(tokens.size(), dtype);
+  }
+
+ private:
+  int64_t heads_;
+  bool softmax_;
+  TimeConvolution along_;
+  Parameter* taps_;  // [H, k]
+  Linear value_, gate_;
+  Tensor order_, groups_;  // [k, k] the identity; [H, d] which group a channel is of
+  std::unique_ptr<Output> output_;
+
+  /// [k, d]
+  Var taps() const {
+    Var w = wide_taps(taps_);
+    // What products read may be packed; scale() says that these numbers are needed as they are.
+    w = softmax_ ? softmax_features(w, 1) : scale(w, 1);
+    return linear(linear(Var(order_), w, {}, true), Var(groups_));
+  }
+};
+
+}  // namespace
+
+void register_mixer_light_convolution(Registry& registry) {
+  registry.add<Mixer, LightConvolution, Config>(
+      "light_convolution", {.spec = "conv.light",
+                            .summary = "a gated convolution whose groups of channels share softmaxed taps",
+                            .source = "TB 6.4.5(1); Wu et al. 2019",
+                            .samples = {"{heads: 1, kernel_size: 3}",
+                                        "{heads: 3, kernel_size: 5, block: false, softmax: false, output: none}"}});
+}
+
+}  // namespace lithe

@@ -1,0 +1,52 @@
+// Linear attention: weights are products of positive features of queries and keys, so that the past is a sum
+// [TB Eq 6.140-6.148, 6.156-6.159; Katharopoulos et al. 2020], with random features as in the Performer [Choromanski et
+// al. 2021].
+#include "lithe/parts/common/feature_map.h"
+#include "lithe/parts/common/recurrence_mixer.h"
+
+namespace lithe {
+namespace {
+
+struct Config : RecurrenceConfig, FeatureMapConfig {
+  bool normalise = true;
+  void fields(Fields& f) {
+    head_fields(f);
+    map_fields(f);
+    f("normalise", normalise, "weights are divided by their sum, plus 1e-6 where it is below that");
+    output_fields(f);
+  }
+};
+
+class LinearAttention final : public RecurrenceMixer {
+ public:
+  // Rotary positions turn queries and keys where the map keeps what they mean.
+  LinearAttention(const Scope& scope, const Config& config, const Args& args)
+      : RecurrenceMixer("linear_attention", scope, config, args,
+                        {.scale = 1, .normalise = config.normalise, .causal = args.causal}, config.keeps_products(),
+                        config.columns(config.args("linear_attention", args.hidden_size).head_dim)),
+        map_(scope / "features", config, heads(), head_dim()) {
+    check_usage(config.normalise || config.feature_map != "favor", "linear_attention",
+                "feature_map favor needs normalise: true, which its queries' scales cancel in");
+  }
+
+ private:
+  FeatureMap map_;
+  Core core(const SubLayerInput& in) const override {
+    const auto [q, kept] = read(in);
+    return {map_(q, true), map_(kept.k, false), kept.v, {}, {}};
+  }
+};
+
+}  // namespace
+
+void register_mixer_linear_attention(Registry& registry) {
+  registry.add<Mixer, LinearAttention, Config>(
+      "linear_attention",
+      {.spec = "kernel.linear",
+       .summary = "attention whose weights are products of features, with a state of constant size",
+       .source = "TB Eq 6.140-6.148, 6.156-6.159; Katharopoulos et al. 2020; Choromanski et al. 2021",
+       .samples = {"{feature_map: softmax}", "{feature_map: favor, features: 5}",
+                   "{feature_map: identity, normalise: false, output_norm: true, heads: {type: mhe_add}}"}});
+}
+
+}  // namespace lithe

@@ -1,0 +1,62 @@
+// Retention: linear attention without divisors whose heads forget, each at a rate of its own that is not learned
+// [Sun et al. 2023]. The heads' results are normalised and gated; rotary positions turn queries and keys.
+#include <cmath>
+
+#include "lithe/parts/common/recurrence_mixer.h"
+
+namespace lithe {
+namespace {
+
+struct Config : RecurrenceConfig {
+  std::vector<double> decay;
+  bool rotary = true;
+  Config() { output_norm = output_gate = true; }
+  void fields(Fields& f) {
+    head_fields(f);
+    f("decay", decay,
+      "what is left of a head's past after a token, a number in (0, 1] for each head; empty: 1 - 2^-5, "
+      "1 - 2^-6, ...");
+    f("rotary", rotary, "rotary positions turn queries and keys, if the model has them");
+    output_fields(f);
+  }
+};
+
+class Retention final : public RecurrenceMixer {
+ public:
+  Retention(const Scope& scope, const Config& config, const Args& args)
+      : RecurrenceMixer("retention", scope, config, args,
+                        {.scale = 1 / std::sqrt(double(config.args("retention", args.hidden_size).head_dim))},
+                        config.rotary) {
+    check_usage(config.decay.empty() || int64_t(config.decay.size()) == heads(), "retention",
+                "decay must have a number for each of the ", heads(), " heads, got ", config.decay.size());
+    const MemoryScope memory(MemoryClass::weights);
+    const Tensor logs = empty({heads()}, wide_of(scope.context().compute), scope.context().device);
+    for (int64_t i = 0; i < heads(); ++i) {
+      const double a = config.decay.empty() ? 1 - std::exp2(-5 - double(i)) : config.decay[size_t(i)];
+      check_usage(a > 0 && a <= 1, "retention", "decay must be in (0, 1], got ", a, " for head ", i);
+      if (!logs.is_meta()) set_value(logs, i, std::log(a));
+    }
+    log_decay_ = logs;
+  }
+
+ private:
+  Var log_decay_;
+  Core core(const SubLayerInput& in) const override {
+    const auto [q, kept] = read(in);
+    return {q, kept.k, kept.v, log_decay_, {}};
+  }
+};
+
+}  // namespace
+
+void register_mixer_retention(Registry& registry) {
+  registry.add<Mixer, Retention, Config>(
+      "retention",
+      {.spec = "",
+       .summary = "linear attention whose heads forget at fixed rates, normalised and gated",
+       .source = "Sun et al. 2023 (RetNet); TB Eq 6.160-6.161 without divisors",
+       .bidirectional = false,
+       .samples = {"{output_gate: false, rotary: false}", "{heads: {type: mhe_mul}, output_norm: false}"}});
+}
+
+}  // namespace lithe

@@ -1,0 +1,110 @@
+// A selective state space: what a token writes, what it reads and how long its step is depend on the token [Gu and Dao
+// 2023], with one rate a head so that the state is a matrix [Dao and Gu 2024]. A short convolution comes first, a gate
+// last.
+#include "lithe/ops/norm.h"
+#include "lithe/parts/common/gates.h"
+#include "lithe/parts/common/joint_state.h"
+#include "lithe/parts/common/recurrence_mixer.h"
+#include "lithe/parts/common/time_convolution.h"
+
+namespace lithe {
+namespace {
+
+struct Config {
+  int64_t num_heads = 8, expand = 2, state_size = 16, kernel_size = 4;
+  double min_step = 0.001, max_step = 0.1;
+  bool output_norm = true;
+  PartChoice output{"dense", {}};
+  void fields(Fields& f) {
+    f("num_heads", num_heads, "heads, each with a rate and a step of its own", at_least(1));
+    f("expand", expand, "inner width over hidden_size", at_least(1));
+    f("state_size", state_size, "numbers that each inner channel keeps", at_least(1));
+    f("kernel_size", kernel_size, "taps of the convolution before; 1: none but a scale", at_least(1));
+    f("min_step", min_step, "steps start log-uniform from here", between(1e-6, 10));
+    f("max_step", max_step, "to here", between(1e-6, 10));
+    f("output_norm", output_norm, "gated results are divided by their root mean square, with a learned scale");
+    f.part("output", "output", output, "inner channels to rows");
+  }
+};
+
+class SelectiveSsm final : public Mixer {
+ public:
+  SelectiveSsm(const Scope& scope, const Config& config, const Args& args)
+      : heads_(config.num_heads),
+        inner_(config.expand * args.hidden_size),
+        state_size_(config.state_size),
+        along_("selective_ssm", config.kernel_size, inner_, true) {
+    const int64_t d = args.hidden_size;
+    check_usage(inner_ % heads_ == 0, "selective_ssm", "expand times hidden_size, ", inner_,
+                ", must be a multiple of num_heads ", heads_);
+    check_usage(config.min_step <= config.max_step, "selective_ssm", "min_step ", config.min_step,
+                " is larger than max_step ", config.max_step);
+    values_ = Linear(scope / "values", d, inner_, false);
+    gate_ = Linear(scope / "gate", d, inner_, false);
+    taps_ = make_taps(scope / "convolution", config.kernel_size, inner_);
+    bias_ = (scope / "convolution").parameter("bias", {inner_}, InitRole::zeros);
+    write_ = Linear(scope / "write", inner_, state_size_, false);
+    read_ = Linear(scope / "read", inner_, state_size_, false);
+    step_ = Linear(scope / "step", inner_, heads_, true);
+    rate_ = scope.parameter("log_rate", {heads_}, InitRole::zeros);
+    skip_ = scope.parameter("skip", {inner_}, InitRole::ones);
+    if (config.output_norm) norm_ = (scope / "norm").parameter("weight", {inner_}, InitRole::ones);
+    output_ = Registry::instance().make<Output>(config.output, scope / "output",
+                                                {.context_size = inner_, .hidden_size = d, .bias = false});
+    const Tensor &rates = rate_->master.value(), &steps = step_.bias->master.value();
+    const RandomKey key{.seed = scope.context().seed, .purpose = purpose_of(scope.path() + ".step")};
+    for (int64_t i = 0; i < heads_ && !rates.is_meta(); ++i) {
+      set_value(rates, i, std::log(1 + 15 * double(i) / double(heads_)));
+      const double D = config.min_step * std::pow(config.max_step / config.min_step, random_uniform(key, uint64_t(i)));
+      set_value(steps, i, std::log(std::expm1(D)));  // of which the softplus is D
+    }
+  }
+
+  Var forward(const SubLayerInput& in) const override {
+    JointState* state = static_cast<JointState*>(in.state);
+    std::vector<Tensor> states;
+    if (state) states = static_cast<RecurrentState&>((*state)[1]).advance(in.sequences);
+    const Var convolved = along_(values_(in.x), wide_taps(taps_), in.sequences, state ? &(*state)[0] : nullptr);
+    const Var x = activate(kernels::Activation::silu, row_affine(convolved, {}, bias_->var()));
+    const Var step = pointwise(kernels::Pointwise::softplus, step_(x), true);
+    const Var rates = scale(pointwise(kernels::Pointwise::exp, rate_->var(), true), -1);
+    const Var y = linear_recurrence(repeat_heads(read_(x), 1, heads_), repeat_heads(write_(x), 1, heads_), x,
+                                    row_affine(step, rates, {}), step, in.sequences, {.heads = heads_}, states);
+    Var out = gated(kernels::Activation::silu, gate_(in.x), add(y, row_affine(x, skip_->var(), {})));
+    if (norm_) out = normalise(kernels::NormKind::rms, out, norm_->var(), {}, 1e-6);
+    return output_->forward(out);
+  }
+  std::unique_ptr<State> make_state(const StateShape& shape) const override {
+    std::vector<std::unique_ptr<State>> states;
+    states.push_back(along_.make_state(shape));
+    states.push_back(std::make_unique<RecurrentState>("selective_ssm", shape, state_shape(), true));
+    return std::make_unique<JointState>(std::move(states));
+  }
+  // (k - 1 + state_size) inner scalars; in f32 at least.
+  int64_t state_bytes(const std::vector<int64_t>& tokens, DType dtype) const override {
+    return along_.state_bytes(tokens.size(), dtype) +
+           int64_t(tokens.size()) * state_shape().numel() * size_of(wide_of(dtype));
+  }
+
+ private:
+  int64_t heads_, inner_, state_size_;
+  TimeConvolution along_;
+  Linear values_, gate_, write_, read_, step_;
+  Parameter *taps_, *bias_, *rate_, *skip_, *norm_ = nullptr;
+  std::unique_ptr<Output> output_;
+
+  Shape state_shape() const { return {heads_, kernels::recurrence_state(state_size_, inner_ / heads_, false)}; }
+};
+
+}  // namespace
+
+void register_mixer_selective_ssm(Registry& registry) {
+  registry.add<Mixer, SelectiveSsm, Config>(
+      "selective_ssm", {.spec = "",
+                        .summary = "a state space whose step, writing and reading depend on the token",
+                        .source = "Gu and Dao 2023 (Mamba); Dao and Gu 2024",
+                        .bidirectional = false,
+                        .samples = {"{num_heads: 1, expand: 1, state_size: 3, kernel_size: 2, output_norm: false}"}});
+}
+
+}  // namespace lithe

@@ -1,0 +1,110 @@
+// State spaces with a diagonal state matrix [TB Eq 6.162-6.190; Gu et al. 2022; Smith et al. 2023]: z_t = a z_{t-1} + b
+// (s_t B), o_t = z_t C + s_t D, with a and b from continuous parameters and a learned step.
+#include "lithe/nn/registry.h"
+#include "lithe/ops/basic.h"
+#include "lithe/ops/diagonal_recurrence.h"
+#include "lithe/ops/linear.h"
+#include "lithe/ops/state_space.h"
+#include "lithe/parts/common/gates.h"
+#include "lithe/parts/common/recurrent_state.h"
+
+namespace lithe {
+namespace {
+
+struct Config {
+  int64_t state_size = 64;
+  std::string discretisation = "zoh", skip = "full", activation = "none";
+  bool complex = false, step_per_state = false;
+  double min_step = 0.01, max_step = 0.1;
+  PartChoice output{"none", {}};
+  void fields(Fields& f) {
+    f("state_size", state_size, "numbers of the state d_z, complex ones where complex", at_least(1));
+    f("complex", complex,
+      "conjugate pairs: rates start as -1/2 + i pi n (S4D-Lin), a result is twice the real part; else real, -1 ... "
+      "-d_z");
+    f("discretisation", discretisation, "zoh: exact for inputs that stay between steps; bilinear; euler",
+      one_of({"zoh", "bilinear", "euler"}));
+    f("min_step", min_step, "steps start log-uniform from here", between(1e-6, 10));
+    f("max_step", max_step, "to here", between(1e-6, 10));
+    f("step_per_state", step_per_state, "a step for each number of the state, else one for all");
+    f("skip", skip, "what a token adds to its own result: full, s D with D [d, d]; diagonal; none",
+      one_of({"full", "diagonal", "none"}));
+    f("activation", activation, "of the results, before the output", one_of({"none", "gelu", "silu"}));
+    f.part("output", "output", output, "results to rows");
+  }
+};
+
+// spec: ssm.recurrent | mixer | z_t = z_{t-1} a + s_t B b, o_t = z_t C + s_t D | TB Eq 6.164-6.165
+class StateSpace final : public Mixer {
+ public:
+  StateSpace(const Scope& scope, const Config& config, const Args& args)
+      : parts_(config.complex ? 2 : 1), size_(config.state_size), skip_(config.skip), activation_(config.activation) {
+    const int64_t d = args.hidden_size, n = size_;
+    check_usage(config.min_step <= config.max_step, "ssm", "min_step ", config.min_step, " is larger than max_step ",
+                config.max_step);
+    kind_ = config.discretisation == "zoh"     ? Discretisation::zoh
+            : config.discretisation == "euler" ? Discretisation::euler
+                                               : Discretisation::bilinear;
+    decay_ = scope.parameter("log_decay", {n}, InitRole::zeros);
+    if (parts_ == 2) frequency_ = scope.parameter("frequency", {n}, InitRole::zeros);
+    step_ = scope.parameter("log_step", {config.step_per_state ? n : 1}, InitRole::zeros);
+    const RandomKey key{.seed = scope.context().seed, .purpose = purpose_of(scope.path() + ".log_step")};
+    if (!decay_->master.value().is_meta()) {
+      for (int64_t i = 0; i < n; ++i) set_value(decay_->master.value(), i, std::log(parts_ == 2 ? 0.5 : double(i + 1)));
+      for (int64_t i = 0; i < n && parts_ == 2; ++i) set_value(frequency_->master.value(), i, M_PI * double(i));
+      for (int64_t i = 0; i < step_->master.value().numel(); ++i)
+        set_value(
+            step_->master.value(), i,
+            std::log(config.min_step) + random_uniform(key, uint64_t(i)) * std::log(config.max_step / config.min_step));
+    }
+    in_ = Linear(scope / "in", d, parts_ * n, false);
+    out_ = Linear(scope / "out", parts_ * n, d, false, InitRole::residual_output);
+    if (skip_ == "full") through_ = Linear(scope / "skip", d, d, false);
+    if (skip_ == "diagonal") diagonal_ = (scope / "skip").parameter("weight", {d}, InitRole::ones);
+    output_ = Registry::instance().make<Output>(config.output, scope / "output",
+                                                {.context_size = d, .hidden_size = d, .bias = false});
+  }
+
+  Var forward(const SubLayerInput& in) const override {
+    std::vector<Tensor> states;
+    if (in.state) states = static_cast<RecurrentState&>(*in.state).advance(in.sequences);
+    const std::vector<Var> step =
+        discretise(kind_, decay_->var(), frequency_ ? frequency_->var() : Var(), step_->var());
+    Var y = out_(diagonal_recurrence(in_(in.x), step[0], step[1], in.sequences, parts_ == 2, states));
+    if (through_.weight) y = add(y, through_(in.x));
+    if (diagonal_) y = add(y, row_affine(in.x, diagonal_->var(), {}));
+    if (activation_ != "none")
+      y = activate(activation_ == "gelu" ? kernels::Activation::gelu : kernels::Activation::silu, y);
+    return output_->forward(y);
+  }
+  std::unique_ptr<State> make_state(const StateShape& shape) const override {
+    return std::make_unique<RecurrentState>("ssm", shape, Shape{parts_ * size_}, true);
+  }
+  // d_z scalars, twice as many where complex; in f32 at least.
+  int64_t state_bytes(const std::vector<int64_t>& tokens, DType dtype) const override {
+    return int64_t(tokens.size()) * parts_ * size_ * size_of(wide_of(dtype));
+  }
+
+ private:
+  int64_t parts_, size_;
+  std::string skip_, activation_;
+  Discretisation kind_;
+  Parameter *decay_ = nullptr, *frequency_ = nullptr, *step_ = nullptr, *diagonal_ = nullptr;
+  Linear in_, out_, through_;
+  std::unique_ptr<Output> output_;
+};
+
+}  // namespace
+
+void register_mixer_ssm(Registry& registry) {
+  registry.add<Mixer, StateSpace, Config>(
+      "ssm", {.spec = "ssm.diagonal",
+              .summary = "a state space with a diagonal state matrix, real or in conjugate pairs, and a learned step",
+              .source = "TB Eq 6.162-6.190; Gu et al. 2022 (S4D)",
+              .bidirectional = false,
+              .samples = {"{state_size: 6, complex: true, step_per_state: true, activation: gelu, output: dense}",
+                          "{state_size: 5, discretisation: bilinear, skip: diagonal}",
+                          "{state_size: 4, discretisation: euler, skip: none, complex: true}"}});
+}
+
+}  // namespace lithe
