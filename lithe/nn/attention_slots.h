@@ -10,12 +10,20 @@
 
 namespace lithe {
 
-/// What fields and positions may look at when they say which pairs meet and what is added to their logits: queries
-/// [N, heads*d_h] and keys [S, kv_heads*d_h] (undefined while a state keeps the keys), turned.
+/// What fields and positions may look at when they say which pairs meet and what is added to their logits: rows x [N, D],
+/// their queries [N, heads*d_h] and keys [S, kv_heads*d_h] (undefined while a state keeps the keys, unless the field
+/// reads_keys()), turned. The queries of sequence b meet keys[b].count keys, from position keys[b].first on; its rows of
+/// k follow those of the sequences before.
 struct FieldInput {
   Var q, k;
   const Sequences& queries;
   const Pass& pass;
+  Var x;
+  struct Keys {
+    int64_t first = 0, count = 0;
+  };
+  std::vector<Keys> keys;
+  double scale = 0;  // of the logits
 };
 
 /// What positions do: add to rows, turn queries and keys, or add to logits. All default to nothing.
@@ -42,7 +50,9 @@ class Position : public Part {
     (void)in, (void)heads;
     return {};
   }
-  /// bias() gives something. Mixers without logits refuse such a position.
+  /// What is added to values by their distance; nothing by default.
+  virtual DistanceValues values() const { return {}; }
+  /// bias() or values() gives something. Mixers without logits refuse such a position.
   virtual bool biases() const { return false; }
   /// Fails (usage) when turn() cannot work on heads of this many channels; mixers ask when they are built.
   virtual void check_head_dim(int64_t) const {}
@@ -108,9 +118,17 @@ class Field : public Part {
     bool causal = true;
     int64_t num_attention_heads = 1;
     bool cross = false;  // keys are of another text: no distance between a query and a key has a meaning
+    int64_t hidden_size = 0, head_dim = 0, kv_heads = 1;
   };
   /// A closed form for all heads or for each, or tiles by head and sequence, which may depend on queries and keys.
   virtual kernels::AttentionPattern pattern(const FieldInput& in) const = 0;
+  /// What is added to the logits of `heads` query heads, or multiplies or mixes with their weights; nothing by default.
+  virtual LogitBias bias(const FieldInput& in, int64_t heads) const {
+    (void)in, (void)heads;
+    return {};
+  }
+  /// pattern() or bias() look at keys. While a state keeps them, they are gathered for it at each step.
+  virtual bool reads_keys() const { return false; }
   /// No query sees a key this far before it or farther, so that older rows may leave a cache; 0: every key may be seen.
   virtual int64_t reach() const { return 0; }
 };

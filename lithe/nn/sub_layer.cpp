@@ -24,7 +24,8 @@ MixerMaps softmax_maps(const Tensor& products, const AttendOptions& o) {
   kernels::AttentionArgs pairs;
   pairs.segments = {{.query_rows = tokens, .key_rows = tokens}};
   pairs.heads = o.heads, pairs.mask = o.mask, pairs.head_masks = o.head_masks, pairs.tiles = o.tiles;
-  if (o.bias.table.defined()) pairs.bias = o.bias.table.value(), pairs.bias_first = o.bias.first;
+  pairs.bias = o.bias.values();
+  const bool multiplies = o.bias.use == LogitBias::Use::multiply, mixes = o.bias.use == LogitBias::Use::mix;
   const MixerMaps maps{
       .heads = o.heads, .weights = zeros(products.shape(), DType::f32), .logits = empty(products.shape(), DType::f32)};
   constexpr double kHidden = -std::numeric_limits<double>::infinity();
@@ -36,7 +37,7 @@ MixerMaps softmax_maps(const Tensor& products, const AttendOptions& o) {
     double most = kHidden, sum = 0;
     for (int64_t j = 0; j < tokens; ++j) {
       const bool shown = j >= seen.begin && j < seen.end && place.sees(i, j);
-      const double bias = pairs.bias ? value_at(pairs.bias, place.bias_at(i, j)) : 0;
+      const double bias = pairs.bias.defined() && !multiplies && !mixes ? place.bias(i, j) : 0;
       row[size_t(j)] = shown ? o.scale * value_at(products, n * tokens + j) + bias : kHidden;
       most = row[size_t(j)] > most || std::isnan(row[size_t(j)]) ? row[size_t(j)] : most;
       set_value(maps.logits, n * tokens + j, row[size_t(j)]);
@@ -44,6 +45,18 @@ MixerMaps softmax_maps(const Tensor& products, const AttendOptions& o) {
     if (most == kHidden) continue;
     for (const double logit : row) sum += std::exp(logit - most);
     for (int64_t j = 0; j < tokens; ++j) set_value(maps.weights, n * tokens + j, std::exp(row[size_t(j)] - most) / sum);
+    if (!multiplies && !mixes) continue;
+    // A prior changes the weights: it multiplies them, or is a softmax of its own.
+    const int64_t channels = mixes ? o.bias.share.cols() / o.heads : 1;
+    const double share = mixes ? value_at(o.bias.share.value(), (i * o.heads + n / tokens) * channels) : 0;
+    double of_prior = 0;
+    for (int64_t j = 0; j < tokens; ++j) of_prior += row[size_t(j)] == kHidden ? 0 : std::exp(place.bias(i, j));
+    for (int64_t j = 0; j < tokens; ++j) {
+      if (row[size_t(j)] == kHidden) continue;
+      const double weight = value_at(maps.weights, n * tokens + j), prior = std::exp(place.bias(i, j));
+      set_value(maps.weights, n * tokens + j,
+                multiplies ? weight * prior : (1 - share) * weight + share * prior / of_prior);
+    }
   }
   return maps;
 }

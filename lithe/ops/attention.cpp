@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "lithe/base/threads.h"
+#include "lithe/kernels/elementwise/elementwise.h"
+#include "lithe/kernels/gemm/gemm.h"
 #include "lithe/kernels/rope/rope.h"
 #include "lithe/ops/basic.h"
 #include "lithe/ops/heads.h"
@@ -29,14 +32,195 @@ kernels::AttentionArgs arguments(const Tensor& q, int64_t key_cols, int64_t valu
   args.mask = o.mask;
   args.head_masks = o.head_masks;
   args.tiles = o.tiles;
-  if (o.bias.table.defined()) args.bias = o.bias.table.value();
-  args.bias_first = o.bias.first;
+  if (o.values.table.defined()) {
+    check(o.values.table.cols() == args.value_dim, "attend", "values by distance ", o.values.table.shape(),
+          " must have the ", args.value_dim, " channels of a head's values");
+    args.shares = empty({q.rows(), o.heads * o.values.table.rows()}, wide_of(q.dtype()), q.device());
+    args.shares_first = o.values.first;
+  }
   args.q = q;
-  args.out = empty({q.rows(), args.heads * args.value_dim}, q.dtype(), q.device());
   return args;
 }
 
+// A query and head a row.
+Tensor by_heads(const Tensor& x, int64_t rows) { return x.reshape({rows, x.numel() / rows}); }
+
+// out += shares table, of values by distance.
+void add_distance_values(const kernels::AttentionArgs& args, const Tensor& table) {
+  const int64_t rows = args.q.rows() * args.heads;
+  if (rows == 0) return;
+  const Tensor add = empty({rows, args.value_dim}, args.shares.dtype(), args.q.device());
+  kernels::gemm({.a = by_heads(args.shares, rows), .b = table, .c = add, .rowwise = !training()});
+  kernels::add({.a = args.out, .b = add.reshape(args.out.shape()), .out = args.out});
+}
+
+// Of shares; those of the table are added to it.
+Tensor distance_gradients(const kernels::AttentionArgs& args, const Var& table, const Tensor& dy, Grads& g) {
+  const int64_t rows = args.q.rows() * args.heads;
+  const Tensor dshares = empty(args.shares.shape(), args.shares.dtype(), dy.device());
+  Tensor wide = dy;
+  if (dy.dtype() != args.shares.dtype()) {
+    wide = empty(dy.shape(), args.shares.dtype(), dy.device());
+    kernels::add({.a = dy, .out = wide});
+  }
+  if (rows == 0) return dshares;
+  kernels::gemm({.a = by_heads(wide, rows), .b = table.value(), .c = by_heads(dshares, rows), .transpose_b = true});
+  if (!g.wants(table.ref())) return dshares;
+  if (const auto into = g.into(table.ref()))
+    kernels::gemm({.a = by_heads(args.shares, rows),
+                   .b = by_heads(wide, rows),
+                   .c = into.to,
+                   .transpose_a = true,
+                   .accumulate = into.accumulate});
+  return dshares;
+}
+
+// Where the gradients of a bias go.
+struct GradientsOf {
+  GradRef table, rows, columns, rates, centres;
+  explicit GradientsOf(const LogitBias& b)
+      : table(b.table.ref()),
+        rows(b.rows.ref()),
+        columns(b.columns.ref()),
+        rates(b.rates.ref()),
+        centres(b.centres.ref()) {}
+  void put(kernels::AttentionGradArgs& all, Grads& g) const {
+    const auto to = [&g](const GradRef& x, Tensor& d, bool& accumulate) {
+      const auto into = g.into(x);
+      d = into.to, accumulate = into.accumulate;
+    };
+    to(table, all.dtable, all.accumulate_dtable);
+    to(rows, all.drows, all.accumulate_drows);
+    to(columns, all.dcolumns, all.accumulate_dcolumns);
+    to(rates, all.drates, all.accumulate_drates);
+    to(centres, all.dcentres, all.accumulate_dcentres);
+  }
+};
+
+struct Operands {
+  Var q, k, v;  // k and v: undefined where segments have their own
+};
+struct Attended {
+  Var out, lse;
+};
+
+// attention() on the tape; lse is made where it is asked for.
+Attended attend_on_tape(kernels::AttentionArgs args, const Operands& x, const LogitBias& bias, const Var& table,
+                        bool with_lse) {
+  args.bias = bias.values();
+  args.q = x.q.value();
+  args.out = empty({args.q.rows(), args.heads * args.value_dim}, args.q.dtype(), args.q.device());
+  if (with_lse || Tape::current())
+    args.lse = empty({args.q.rows(), args.heads}, wide_of(args.q.dtype()), args.q.device());
+  kernels::attention(args);
+  if (args.shares) add_distance_values(args, table.value());
+  std::vector<Tensor> outs{args.out};
+  if (with_lse) outs.push_back(args.lse);
+  const std::vector<Var> made =
+      record_many("attend", {x.q, x.k, x.v, bias.table, bias.rows, bias.columns, bias.rates, bias.centres, table}, outs,
+                  [args, q = x.q.ref(), k = x.k.ref(), v = x.v.ref(), bias = GradientsOf(bias), table](
+                      const std::vector<Tensor>& dys, Grads& g) {
+                    const Tensor dy = dys[0] ? dys[0] : zeros(args.out.shape(), args.out.dtype(), args.out.device());
+                    query_key_value_gradients<kernels::AttentionGradArgs>(
+                        args, q, k, v, dy, g, [&](kernels::AttentionGradArgs all) {
+                          bias.put(all, g);
+                          if (args.shares) all.dshares = distance_gradients(args, table, dy, g);
+                          if (dys.size() > 1) all.dlse = dys[1];
+                          kernels::attention_grad(all);
+                        });
+                  });
+  return {made[0], with_lse ? made[1] : Var()};
+}
+
+// y = x exp(a - b), a head's channels alike: x [N, heads*c], a and b [N, heads] in the wide type.
+Var times_exp(const Var& x, const Var& a, const Var& b) {
+  const int64_t rows = a.value().numel(), c = rows ? x.value().numel() / rows : 0;
+  const Tensor y = empty(x.shape(), x.dtype(), x.device()), factor = empty(a.shape(), a.dtype(), a.device());
+  const auto each_row = [rows](DType dtype, auto f) {
+    dispatch_float(dtype, [&]<class T>() {
+      parallel_for(rows, 64, [&](int64_t begin, int64_t end, int) {
+        for (int64_t i = begin; i < end; ++i) f.template operator()<T>(i);
+      });
+    });
+  };
+  if (!y.is_meta()) {
+    // A row that sees nothing has weights of 0 both ways.
+    for (int64_t i = 0; i < rows; ++i) {
+      const double d = value_at(a.value(), i) - value_at(b.value(), i);
+      set_value(factor, i, std::isnan(d) ? 0 : std::exp(d));
+    }
+    each_row(x.dtype(), [&]<class T>(int64_t i) {
+      const T* from = x.value().data<T>() + i * c;
+      T* to = y.data<T>() + i * c;
+      const double by = value_at(factor, i);
+      for (int64_t k = 0; k < c; ++k) to[k] = T(double(from[k]) * by);
+    });
+  }
+  return record("times_exp", {x, a, b}, y, [=, x = x.ref(), a = a.ref(), b = b.ref()](const Tensor& dy, Grads& g) {
+    const auto dx = g.into(x), da = g.into(a), db = g.into(b);
+    if (dy.is_meta()) return;
+    each_row(dy.dtype(), [&]<class T>(int64_t i) {
+      const T *d = dy.data<T>() + i * c, *out = y.data<T>() + i * c;
+      double sum = 0;
+      for (int64_t k = 0; k < c; ++k) sum += double(d[k]) * double(out[k]);
+      if (da) set_value(da.to, i, (da.accumulate ? value_at(da.to, i) : 0) + sum);
+      if (db) set_value(db.to, i, (db.accumulate ? value_at(db.to, i) : 0) - sum);
+      if (!dx) return;
+      for (int64_t k = i * c; k < (i + 1) * c; ++k)
+        set_value(dx.to, k, (dx.accumulate ? value_at(dx.to, k) : 0) + double(dy.data<T>()[k]) * value_at(factor, i));
+    });
+  });
+}
+
+// Two passes in place of a map: the weights with the prior, and those without or of it alone.
+Var attend_with_prior(const kernels::AttentionArgs& args, const Operands& x, const LogitBias& bias) {
+  check_usage(!args.shares, "attention",
+              "a prior that multiplies or mixes with weights has no values by distance; leave one out");
+  if (bias.use == LogitBias::Use::multiply) {
+    const Attended with = attend_on_tape(args, x, bias, {}, true), without = attend_on_tape(args, x, {}, {}, true);
+    return times_exp(with.out, with.lse, without.lse);
+  }
+  Operands alone = x;
+  alone.q = Var(zeros(args.q.shape(), args.q.dtype(), args.q.device()));
+  const Var content = attend_on_tape(args, x, {}, {}, false).out,
+            prior = attend_on_tape(args, alone, bias, {}, false).out;
+  return add(content, mul(cast(bias.share, content.dtype()), add(prior, content, 1, -1)));
+}
+
+Var attend_by(const kernels::AttentionArgs& args, const Operands& x, const AttendOptions& o) {
+  if (o.bias.use != LogitBias::Use::add) return attend_with_prior(args, x, o.bias);
+  return attend_on_tape(args, x, o.bias, o.values.table, false).out;
+}
+
 }  // namespace
+
+kernels::AttentionBias LogitBias::values() const {
+  const auto of = [](const Var& x) { return x.defined() ? x.value() : Tensor(); };
+  return {.table = of(table),
+          .rows = of(rows),
+          .first = first,
+          .columns = of(columns),
+          .rates = of(rates),
+          .centres = of(centres),
+          .squared = squared};
+}
+
+LogitBias join(const LogitBias& a, const LogitBias& b) {
+  if (!a.defined()) return b;
+  if (!b.defined()) return a;
+  const auto clash = [](const Var& x, const Var& y) { return x.defined() && y.defined(); };
+  const bool by_distance = a.table.defined() || a.rows.defined() || a.columns.defined(),
+             both_by_distance = by_distance && (b.table.defined() || b.rows.defined() || b.columns.defined());
+  check_usage(a.use == LogitBias::Use::add && b.use == LogitBias::Use::add && !clash(a.table, b.table) &&
+                  !clash(a.rows, b.rows) && !clash(a.columns, b.columns) && !clash(a.rates, b.rates) &&
+                  (!both_by_distance || a.first == b.first),
+              "attention", "the position and the field both change the weights by distance; leave one of them out");
+  const auto one = [](const Var& x, const Var& y) { return x.defined() ? x : y; };
+  LogitBias both = a.rates.defined() ? a : b;
+  both.first = by_distance ? a.first : b.first;
+  both.table = one(a.table, b.table), both.rows = one(a.rows, b.rows), both.columns = one(a.columns, b.columns);
+  return both;
+}
 
 Var attend(const Var& q, const Var& k, const Var& v, const Sequences& queries, const Sequences& keys,
            const AttendOptions& options) {
@@ -49,24 +233,12 @@ Var attend(const Var& q, const Var& k, const Var& v, const Sequences& queries, c
   args.v = v.value();
   for (int64_t b = 0; b < queries.count(); ++b)
     args.segments.push_back({queries.offset(b), queries.length(b), keys.offset(b), keys.length(b), {}, {}});
-  if (Tape::current()) args.lse = empty({q.rows(), options.heads}, wide_of(q.dtype()), q.device());
-  kernels::attention(args);
-  const Tensor out = args.out;
-  const GradRef bias = options.bias.table.ref();
-  return record("attend", {q, k, v, bias}, out,
-                [args, q = q.ref(), k = k.ref(), v = v.ref(), bias](const Tensor& dy, Grads& g) {
-                  const auto gradient = [&](kernels::AttentionGradArgs all) {
-                    const auto into = g.into(bias);
-                    all.dbias = into.to, all.accumulate_dbias = into.accumulate;
-                    kernels::attention_grad(all);
-                  };
-                  query_key_value_gradients<kernels::AttentionGradArgs>(args, q, k, v, dy, g, gradient);
-                });
+  return attend_by(args, {q, k, v}, options);
 }
 
 Var attend_by_maps(const Var& q, const Var& k, const Var& v, const Sequences& sequences, const AttendOptions& o,
                    const std::function<Var(const Var& map, int64_t b)>& change) {
-  check(o.head_masks.empty() && !o.tiles && !o.bias.table.defined(), "attend",
+  check(o.head_masks.empty() && !o.tiles && !o.bias.defined() && !o.values.table.defined(), "attend",
         "explicit maps have one mask for all heads and no bias; leave attention_dropout out");
   const Var keys = repeat_heads(k, o.kv_heads, o.heads), values = repeat_heads(v, o.kv_heads, o.heads);
   std::vector<Var> parts;
@@ -90,12 +262,13 @@ Tensor attend_cached(const Tensor& q, const std::vector<KeyValues>& caches, cons
       std::find_if(caches.begin(), caches.end(), [](const KeyValues& cache) { return cache.keys.defined(); });
   check(filled != caches.end() && filled->values.defined(), "attend_cached", "no cache holds keys and values");
   auto args = arguments(q, filled->keys.cols(), filled->values.cols(), options);
+  int64_t row = 0;  // of a bias by key
   for (int64_t b = 0; b < queries.count(); ++b) {
     const KeyValues& cache = caches[size_t(b)];
-    args.segments.push_back({queries.offset(b), queries.length(b), 0, keys[size_t(b)], cache.keys, cache.values});
+    args.segments.push_back({queries.offset(b), queries.length(b), row, keys[size_t(b)], cache.keys, cache.values});
+    row += keys[size_t(b)];
   }
-  kernels::attention(args);
-  return args.out;
+  return attend_by(args, {q, {}, {}}, options).value();
 }
 
 Var rotate(const Var& x, const Tensor& positions, int64_t head_dim, double base, bool interleaved) {

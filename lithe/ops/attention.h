@@ -9,10 +9,28 @@
 
 namespace lithe {
 
-/// What is added to the scaled logits of a query and a key, by their distance.
+/// What is added to the scaled logits of a query and a key: kernels::AttentionBias, differentiable.
 struct LogitBias {
-  Var table;          // [W, heads] in f32 (f64 for f64); undefined: nothing
-  int64_t first = 0;  // row w is for queries that stand first + w after the key; beyond the table its first or last row
+  /// What becomes of it: added to logits l; or exp(bias) <= 1 multiplies the weights softmax(l), which then sum to less
+  /// than 1; or the weights are (1 - share) softmax(l) + share softmax(bias).
+  enum class Use { add, multiply, mix };
+  Var table;          // [W, heads] in f32 (f64 for f64), by distance
+  int64_t first = 0;  // distance of row 0
+  Var rows;           // [N, heads*R], by query and distance
+  Var columns;        // [S, heads*C], by key and distance
+  Var rates, centres;
+  bool squared = false;
+  Use use = Use::add;
+  Var share;  // [N, heads*d_v], mix only: a head's channels alike
+  bool defined() const { return table.defined() || rows.defined() || columns.defined() || rates.defined(); }
+  kernels::AttentionBias values() const;
+};
+
+/// Values that depend on the distance: table [U, d_v] in f32 (f64 for f64), for all heads; row clamp(t - first) is
+/// added to the value of a key that stands t before the query.
+struct DistanceValues {
+  Var table;
+  int64_t first = 0;
 };
 
 struct AttendOptions {
@@ -22,13 +40,17 @@ struct AttendOptions {
   std::vector<kernels::AttentionMask> head_masks = {};       // of each query head, in place of `mask`
   std::shared_ptr<const kernels::TileMask> tiles = nullptr;  // which tiles meet, beside the mask
   LogitBias bias = {};
+  DistanceValues values = {};
 };
 
-/// softmax(scale q k^T + mask) v per head. q [N, heads*d_h], k [S, kv_heads*d_h], v [S, kv_heads*d_v];
+/// softmax(scale q k^T + mask + bias) v per head. q [N, heads*d_h], k [S, kv_heads*d_h], v [S, kv_heads*d_v];
 /// queries and keys of sequence b attend to each other. Without a cache S = N and `keys` = `queries`.
 /// Result [N, heads*d_v].
 Var attend(const Var& q, const Var& k, const Var& v, const Sequences& queries, const Sequences& keys,
            const AttendOptions& options);
+
+/// Both biases; fails (usage) when they need the same place, or are used in different ways.
+LogitBias join(const LogitBias& a, const LogitBias& b);
 
 /// attend() of sequences to themselves, composed of explicit maps [heads*T, T] that `change` may alter (dropout of
 /// weights): slower, and the maps are kept for the gradient. `b` is the sequence.

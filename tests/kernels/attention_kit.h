@@ -45,11 +45,14 @@ struct AttentionCase {
   std::optional<DType> cached;  // their type; none: dtype
   int64_t page_rows = 0;        // 0: one page
   std::vector<AttentionMask> head_masks = {};
+  std::function<void(AttentionArgs&)> change = {};  // adds biases, tiles or shares
+  std::string changes = "";
 };
 inline std::ostream& operator<<(std::ostream& out, const AttentionCase& c) {
   out << c.dtype << " heads " << c.heads << "/" << c.kv_heads << " dims " << c.head_dim << "," << c.value_dim
       << (c.mask.causal ? " causal" : "") << " window " << c.mask.window << (c.own_keys ? " own keys" : "");
   if (c.own_keys) out << " " << c.cached.value_or(c.dtype) << " in pages of " << c.page_rows;
+  if (!c.changes.empty()) out << " " << c.changes;
   out << " on " << name_of(usable_isa()) << ", segments";
   for (const Lengths& s : c.segments) out << " " << s.queries << "x" << s.keys;
   return out;
@@ -100,6 +103,7 @@ inline AttentionArgs make_attention(const AttentionCase& c, uint64_t seed = 1) {
   }
   a.out = zeros({queries, c.heads * c.value_dim}, c.dtype);
   a.lse = zeros({queries, c.heads}, c.dtype == DType::f64 ? DType::f64 : DType::f32);
+  if (c.change) c.change(a);
   return a;
 }
 
@@ -119,12 +123,42 @@ inline AttentionArgs exact(const AttentionArgs& a) {
   }
   e.out = zeros(a.out.shape(), DType::f64);
   e.lse = zeros({a.q.dim(0), a.heads}, DType::f64);
+  for (Tensor* x : {&e.bias.table, &e.bias.rows, &e.bias.columns, &e.bias.rates, &e.bias.centres, &e.shares})
+    *x = wide(*x);
   return e;
 }
 
 inline std::function<double(int64_t)> each_of(const std::vector<double>& bounds) {
   return [&bounds](int64_t i) { return bounds[size_t(i)]; };
 }
+
+inline Tensor abs_of(const Tensor& x, double sign = 1) {
+  if (!x) return x;
+  Tensor y = clone(x);
+  for (int64_t i = 0; i < y.numel(); ++i) set_value(y, i, sign * std::abs(value_at(y, i)));
+  return y;
+}
+
+/// How far rounding may move the bias of a pair: each of its parts, and where x = centre - j is rounded.
+struct BiasError {
+  AttentionArgs sizes;
+  explicit BiasError(const AttentionArgs& e) : sizes(e) {
+    sizes.bias.table = abs_of(e.bias.table), sizes.bias.rows = abs_of(e.bias.rows);
+    sizes.bias.columns = abs_of(e.bias.columns);
+    sizes.bias.rates = abs_of(e.bias.rates, -1);
+  }
+  double operator()(int64_t segment, int64_t head, int64_t i, int64_t j) const {
+    const AttentionBias& b = sizes.bias;
+    if (!b.defined()) return 0;
+    const ref::Place at{sizes, segment, head};
+    double error = 8 * at.bias(i, j);
+    if (b.centres)
+      error += 4 * std::abs(value_at(b.rates, at.in_heads(b.rates, i))) *
+               (std::abs(value_at(b.centres, at.in_heads(b.centres, i))) + double(j)) *
+               (b.squared ? std::abs(at.apart(i, j)) : 1);
+    return error * 0x1p-24;
+  }
+};
 
 /// Rounding of the storage type and of the f32 arithmetic, as far as attention depends on them.
 ///   logit:  a sum of head_dim products (each partial sum within eps of the sum of magnitudes), scaling and
@@ -138,17 +172,12 @@ struct AttentionBounds {
     const double eps = 0x1p-24, store = epsilon_of(a.q.dtype());
     AttentionArgs magnitude = e;  // sum_j p |v|
     magnitude.out = zeros(e.out.shape(), DType::f64);
-    const auto abs_of = [](const Tensor& x) {
-      if (!x) return Tensor();
-      Tensor y = clone(x);
-      for (int64_t i = 0; i < y.numel(); ++i) set_value(y, i, std::abs(value_at(y, i)));
-      return y;
-    };
     magnitude.v = abs_of(e.v);
     for (AttentionSegment& s : magnitude.segments)
       if (s.values.defined()) s.values = abs_of(s.values.pages[0]);
     ref::attention<double>(magnitude);
 
+    const BiasError bias(e);
     weight.assign(size_t(a.q.dim(0) * a.heads), 0);
     lse = weight;
     out.assign(size_t(a.out.numel()), 0);
@@ -157,13 +186,15 @@ struct AttentionBounds {
         const ref::HeadView<double> x(e, s, head);
         for (int64_t i = 0; i < s.query_rows; ++i) {
           const ref::Visible keys = ref::Place{e, &s - e.segments.data(), head}.visible(i);
-          double largest = 0;
+          double largest = 0, of_bias = 0;
           for (int64_t j = keys.begin; j < keys.end; ++j) {
             double sum = 0;
             for (int64_t c = 0; c < a.head_dim; ++c) sum += std::abs(x.q[i * x.q_stride + c] * x.k[j * x.k_stride + c]);
             largest = std::max(largest, std::abs(a.scale) * sum);
+            of_bias = std::max(of_bias, bias(&s - e.segments.data(), head, i, j));
           }
-          const double logit = double(a.head_dim + 6) * eps * largest, sums = double(keys.end - keys.begin + 16) * eps;
+          const double logit = double(a.head_dim + 6) * eps * largest + of_bias,
+                       sums = double(keys.end - keys.begin + 16) * eps;
           const size_t n = size_t((s.query_row + i) * a.heads + head);
           weight[n] = 2 * logit + 2 * sums + (a.q.dtype() == DType::bf16 ? store : 0);
           lse[n] = logit + sums + 4 * eps * std::abs(value_at(e.lse, int64_t(n)));
@@ -186,6 +217,14 @@ inline void expect_forward_right(const AttentionCase& c, uint64_t seed = 1) {
   const AttentionBounds bounds(a, e);
   expect_close(a.out, e.out, each_of(bounds.out), "out");
   expect_close(a.lse, e.lse, each_of(bounds.lse), "lse");
+  if (!a.shares) return;
+  const int64_t numbers = a.shares.dim(1) / a.heads;
+  expect_close(
+      a.shares, e.shares,
+      [&](int64_t i) {  // weights with pairs of bf16 are rounded, too
+        return 1.01 * (bounds.weight[size_t(i / numbers)] + 1e3 * 0x1p-24) * value_at(e.shares, i) + 0x1p-60;
+      },
+      "shares");
 }
 
 }  // namespace lithe::kernels

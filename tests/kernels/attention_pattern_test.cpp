@@ -62,7 +62,8 @@ Tensor written_out(const AttentionArgs& a, const std::function<bool(int64_t, int
         logit += a.scale * value_at(a.q, (s.query_row + i) * a.head_dim + c) *
                  value_at(a.k, (s.key_row + j) * a.head_dim + c);
       const int64_t distance = i + s.key_rows - s.query_rows - j;
-      if (a.bias) logit += value_at(a.bias, std::clamp<int64_t>(distance - a.bias_first, 0, a.bias.dim(0) - 1));
+      const Tensor& table = a.bias.table;
+      if (table) logit += value_at(table, std::clamp<int64_t>(distance - a.bias.first, 0, table.dim(0) - 1));
       sum += p[size_t(j)] = std::exp(logit);
     }
     for (int64_t j = 0; j < s.key_rows && sum > 0; ++j)
@@ -81,22 +82,28 @@ void expect_near(const Tensor& got, const Tensor& want) {
 TEST(AttentionPattern, ABiasIsAddedByDistance) {
   for (const int64_t first : {-2, 0, 3}) {
     AttentionArgs a = make_attention({.dtype = DType::f64, .segments = {{5, 9}}});
-    a.bias = testing_support::random_tensor({4, 1}, DType::f64, 8);
-    a.bias_first = first;
+    a.bias.table = testing_support::random_tensor({4, 1}, DType::f64, 8);
+    a.bias.first = first;
     attention(a);
     expect_near(a.out, written_out(a, [](int64_t, int64_t) { return true; }));
   }
 }
 
 TEST(AttentionPattern, TilesHideWhatTheyDoNotName) {
-  AttentionArgs a = make_attention({.dtype = DType::f64, .segments = {{5, 9}}});
+  AttentionArgs a = make_attention({.dtype = DType::f64, .segments = {{70, 150}}});
+  // Queries 0-31: keys 64-127 whose number is odd; 32-63: 0-63 and 128-149; 64-69: none.
+  TileMask::Rule odd{};
+  for (size_t j = 1; j < odd.size(); j += 2) odd[j] = ~0u;
+  const TileMask::Visits visits{.first = {0, 1, 3, 3}, .keys = {1, 0, 2}, .rule = {0, -1, -1}, .rules = {odd}};
   auto tiles = std::make_shared<TileMask>();
-  tiles->query_rows = 2, tiles->key_rows = 4;
-  tiles->visits = {{.first = {0, 1, 3, 3}, .keys = {1, 0, 2}}};  // queries 0-1: keys 4-7; 2-3: 0-3 and 8; 4: none
+  tiles->visits = {std::make_shared<TileMask::Visits>(visits)};
   a.tiles = tiles;
   attention(a);
-  expect_near(a.out, written_out(a, [](int64_t i, int64_t j) { return i < 2 ? j / 4 == 1 : i < 4 && j / 4 != 1; }));
-  EXPECT_EQ(value_at(a.lse, a.segments[0].query_row + 4), -std::numeric_limits<double>::infinity());
+  expect_near(a.out, written_out(a, [](int64_t i, int64_t j) {
+                return i < 32 ? j / 64 == 1 && j % 2 == 1 : i < 64 && j / 64 != 1;
+              }));
+  EXPECT_EQ(value_at(a.lse, a.segments[0].query_row + 64), -std::numeric_limits<double>::infinity());
+  EXPECT_EQ(cost(a).flops, 2.0 * (32 * 32 + 32 * (64 + 22)) * 32);
 }
 
 TEST(AttentionPattern, RefusesWhatDoesNotFit) {
@@ -104,7 +111,7 @@ TEST(AttentionPattern, RefusesWhatDoesNotFit) {
   a.head_masks.resize(3);
   EXPECT_THROW(attention(a), Error);
   a.head_masks.clear();
-  a.bias = zeros({4, 1}, DType::f32);
+  a.bias.table = zeros({4, 1}, DType::f32);
   EXPECT_THROW(attention(a), Error);
 }
 

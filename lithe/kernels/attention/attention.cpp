@@ -102,6 +102,58 @@ void check_segments(const char* op, const AttentionArgs& a) {
     require(covered[i - 1].second <= covered[i].first, op, a, "two segments share query row ", covered[i].first);
 }
 
+void check_tiles(const char* op, const AttentionArgs& a) {
+  const auto& visits = a.tiles->visits;
+  require(visits.size() == a.segments.size() * size_t(a.heads), op, a, "tiles are for ", visits.size(),
+          " segments and heads, not ", a.segments.size() * size_t(a.heads));
+  const TileMask::Visits* last = nullptr;
+  for (size_t i = 0; i < visits.size(); ++i) {
+    const TileMask::Visits* v = visits[i].get();
+    const AttentionSegment& s = a.segments[i / size_t(a.heads)];
+    const auto rows = [&](int64_t n, int64_t of) { return size_t((n + of - 1) / of); };
+    if (!v) continue;
+    require(v->first.size() == rows(s.query_rows, TileMask::kQueries) + 1 &&
+                size_t(v->first.back()) == v->keys.size() && (v->rule.empty() || v->rule.size() == v->keys.size()),
+            op, a, "tiles of segment ", i / size_t(a.heads), " do not fit its ", s.query_rows, " queries");
+    if (v == last && i % size_t(a.heads) != 0) continue;  // of the head before
+    last = v;
+    const auto tiles = int32_t(rows(s.key_rows, TileMask::kKeys));
+    for (size_t t = 0; t + 1 < v->first.size(); ++t)
+      for (int32_t n = v->first[t]; n < v->first[t + 1]; ++n) {
+        const int32_t key = v->keys[size_t(n)], rule = v->rule.empty() ? -1 : v->rule[size_t(n)];
+        require(key >= 0 && key < tiles && (n == v->first[t] || v->keys[size_t(n) - 1] < key) &&
+                    rule < int32_t(v->rules.size()),
+                op, a, "tiles of segment ", i / size_t(a.heads), " must ascend within its ", tiles, " tiles of keys");
+      }
+  }
+}
+
+void check_bias(const char* op, const AttentionArgs& a) {
+  const AttentionBias& b = a.bias;
+  const DType type = wide_of(a.q.dtype());
+  const int64_t queries = a.q.dim(0);
+  const auto is = [&](const Tensor& x, int64_t cols) {
+    return x.shape().rank() == 2 && x.dim(1) > 0 && (cols ? x.dim(1) == cols : x.dim(1) % a.heads == 0) &&
+           x.device() == a.q.device() && x.dtype() == type;
+  };
+  require(!b.table || (is(b.table, a.heads) && b.table.dim(0) >= 1), op, a, "a bias table must be [W, heads] in ", type,
+          ", is ", Shown{b.table});
+  require(!b.rows || (is(b.rows, 0) && b.rows.dim(0) == queries), op, a, "a bias by query must be [N, heads*R] in ",
+          type, ", is ", Shown{b.rows});
+  if (b.columns) {
+    int64_t keys = 0;
+    for (const AttentionSegment& s : a.segments) keys = std::max(keys, s.key_row + s.key_rows);
+    require(is(b.columns, 0) && b.columns.dim(0) >= keys, op, a, "a bias by key must be [", keys,
+            " or more, heads*C] in ", type, ", is ", Shown{b.columns});
+  }
+  require(!b.rates || (is(b.rates, a.heads) && (b.rates.dim(0) == 1 || b.rates.dim(0) == queries)), op, a,
+          "rates of a bias must be [1, heads] or [N, heads] in ", type, ", are ", Shown{b.rates});
+  require(!b.centres || (b.rates && is(b.centres, a.heads) && b.centres.dim(0) == queries), op, a,
+          "centres of a bias must be [N, heads] in ", type, " and have rates, are ", Shown{b.centres});
+  require(!a.shares || (is(a.shares, 0) && a.shares.dim(0) == queries), op, a, "shares must be [N, heads*U] in ", type,
+          ", are ", Shown{a.shares});
+}
+
 void check_args(const char* op, const AttentionArgs& a) {
   require(a.q && a.out, op, a, "q and out are needed");
   require(a.heads > 0 && a.kv_heads > 0 && a.heads % a.kv_heads == 0, op, a, "heads must be a multiple of kv_heads");
@@ -121,10 +173,8 @@ void check_args(const char* op, const AttentionArgs& a) {
           op, a, "lse must be [N, heads] in f32 (f64 for f64)");
   require(a.head_masks.empty() || int64_t(a.head_masks.size()) == a.heads, op, a, "there are ", a.head_masks.size(),
           " head_masks; give one a query head, or none");
-  require(!a.tiles || a.tiles->visits.size() == a.segments.size() * size_t(a.heads), op, a,
-          "tiles must be given for each segment and head");
-  require(!a.bias || (is_matrix(a.bias, a.heads, a.q) && a.bias.dim(0) >= 1 && a.bias.dtype() == wide_of(type)), op, a,
-          "bias must be [W, heads] in f32 (f64 for f64), is ", Shown{a.bias});
+  if (a.tiles) check_tiles(op, a);
+  check_bias(op, a);
   check_segments(op, a);
 }
 
@@ -153,13 +203,52 @@ void check_args(const AttentionGradArgs& g) {
   gradient_of("dq", g.dq, a.q);
   gradient_of("dk", g.dk, a.k);
   gradient_of("dv", g.dv, a.v);
-  require(!g.dbias || (a.bias && g.dbias.shape() == a.bias.shape() && g.dbias.dtype() == a.bias.dtype()), op, a,
-          "dbias must be like bias, is ", Shown{g.dbias});
+  const auto of_bias = [&](const char* name, const Tensor& d, const Tensor& x) {
+    require(!d || (x && d.shape() == x.shape() && d.dtype() == x.dtype()), op, a, name, " must be like ", name + 1,
+            ", is ", Shown{d});
+  };
+  of_bias("dtable", g.dtable, a.bias.table);
+  of_bias("drows", g.drows, a.bias.rows);
+  of_bias("dcolumns", g.dcolumns, a.bias.columns);
+  of_bias("drates", g.drates, a.bias.rates);
+  of_bias("dcentres", g.dcentres, a.bias.centres);
+  of_bias("dshares", g.dshares, a.shares);
+  of_bias("dlse", g.dlse, a.lse);
+}
+
+/// Pairs that the tiles of one segment and head name and its mask shows.
+int64_t visited_pairs(const ref::Place& at) {
+  const TileMask::Visits* visits = at.a.tiles->visits[size_t(at.segment * at.a.heads + at.head)].get();
+  static const TileMask::Visits kNone{};
+  const TileMask::Visits& v = visits ? *visits : kNone;
+  int64_t pairs = 0;
+  for (int64_t i = 0; i < at.rows().query_rows; ++i) {
+    const ref::Visible seen = at.visible(i);
+    const auto tile = size_t(i / TileMask::kQueries);
+    if (!visits) pairs += seen.end - seen.begin;
+    if (!visits) continue;
+    for (int32_t n = v.first[tile]; n < v.first[tile + 1]; ++n) {
+      const int64_t key = v.keys[size_t(n)] * TileMask::kKeys, begin = std::max(seen.begin, key),
+                    end = std::min(seen.end, key + TileMask::kKeys);
+      const int32_t rule = v.rule.empty() ? -1 : v.rule[size_t(n)];
+      if (rule < 0)
+        pairs += std::max<int64_t>(0, end - begin);
+      else
+        for (int64_t j = begin; j < end; ++j)
+          pairs += v.rules[size_t(rule)][size_t(j - key)] >> (i % TileMask::kQueries) & 1;
+    }
+  }
+  return pairs;
 }
 
 /// Pairs of a query and a key that it sees by the mask, over all segments, for one head: the mean of all.
 double visible_pairs(const AttentionArgs& a) {
   double pairs = 0;
+  if (a.tiles) {
+    for (size_t i = 0; i < a.tiles->visits.size(); ++i)
+      pairs += double(visited_pairs(ref::Place{a, int64_t(i) / a.heads, int64_t(i) % a.heads})) / double(a.heads);
+    return pairs;
+  }
   if (!a.head_masks.empty()) {
     AttentionArgs one = a;
     one.head_masks.clear();
@@ -207,8 +296,6 @@ double query_bytes(const AttentionArgs& a, double rows) {
 const char* refuse(const AttentionCall& call) {
   if (call.dtype == DType::f64) return "f64 runs on the reference";
   if (!(call.scale > 0)) return "the scale is not positive";
-  if (call.args->tiles) return "heads see keys by tiles";
-  if (call.args->bias) return "a bias is added to the logits";
   return nullptr;
 }
 
@@ -233,11 +320,13 @@ void run_reference_grad(const AttentionCall& call) {
 
 }  // namespace
 
-bool TileMask::sees(int64_t segment_and_head, int64_t query, int64_t key) const {
-  const Visits& v = visits[size_t(segment_and_head)];
-  const auto tile = size_t(query / query_rows);
-  return tile + 1 < v.first.size() &&
-         std::binary_search(v.keys.begin() + v.first[tile], v.keys.begin() + v.first[tile + 1], key / key_rows);
+bool TileMask::Visits::sees(int64_t query, int64_t key) const {
+  const auto tile = size_t(query / kQueries);
+  const auto begin = keys.begin() + first[tile], end = keys.begin() + first[tile + 1],
+             at = std::lower_bound(begin, end, key / kKeys);
+  if (at == end || *at != key / kKeys) return false;
+  const int32_t of = rule.empty() ? -1 : rule[size_t(at - keys.begin())];
+  return of < 0 || (rules[size_t(of)][size_t(key % kKeys)] >> (query % kQueries) & 1);
 }
 
 Cost cost(const AttentionArgs& a) {

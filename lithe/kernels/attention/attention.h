@@ -2,6 +2,7 @@
 // that the map of weights is never stored.
 #pragma once
 
+#include <array>
 #include <memory>
 
 #include "lithe/kernels/kernel.h"
@@ -32,6 +33,7 @@ struct PagedRows {
 /// are rows [key_row, key_row + key_rows) of AttentionArgs::k and v, or of this segment's own `keys` and
 /// `values` when those are defined (a decode cache; rows beyond key_rows are not read). Own keys and values of a call
 /// have one type: that of q, or f32, bf16 or i8.
+/// Columns of a bias are rows [key_row, key_row + key_rows) even where the segment has keys of its own.
 /// Query i (from 0) has position i + key_rows - query_rows among the keys.
 struct AttentionSegment {
   int64_t query_row = 0, query_rows = 0, key_row = 0, key_rows = 0;
@@ -49,13 +51,17 @@ struct AttentionMask {
 /// Which tiles of keys the tiles of queries of a head may see, beside its mask. Tiles lie side by side from a segment's
 /// first query and first key on.
 struct TileMask {
+  static constexpr int64_t kQueries = 32, kKeys = 64;  // of a tile
+  /// The pairs of a tile that meet: bit i of word j is for query i and key j of the tile.
+  using Rule = std::array<uint32_t, kKeys>;
   struct Visits {
-    std::vector<int64_t> first;  // [query tiles + 1]
-    std::vector<int64_t> keys;   // query tile t sees key tiles keys[first[t]] to keys[first[t + 1] - 1], ascending
+    std::vector<int32_t> first;  // [query tiles + 1]
+    std::vector<int32_t> keys;   // query tile t sees key tiles keys[first[t]] to keys[first[t + 1] - 1], ascending
+    std::vector<int32_t> rule;   // of each of these, which of `rules` it has; -1: all pairs meet. Empty: all -1
+    std::vector<Rule> rules;
+    bool sees(int64_t query, int64_t key) const;
   };
-  int64_t query_rows = 32, key_rows = 64;  // of a tile
-  std::vector<Visits> visits;              // [segments * heads], segment by segment
-  bool sees(int64_t segment_and_head, int64_t query, int64_t key) const;
+  std::vector<std::shared_ptr<const Visits>> visits;  // [segments * heads], segment by segment; null: all tiles
 };
 
 /// Which pairs of queries and keys meet: by a rule for all heads, by one for each query head, or also by tiles.
@@ -66,10 +72,24 @@ struct AttentionPattern {
   const AttentionMask& of(int64_t head) const { return heads.empty() ? mask : heads[size_t(head)]; }
 };
 
-/// out[n, head, :] = sum_s softmax_s(scale q[n,head,:] . k[s,group,:]) v[s,group,:], group = head / (heads /
+/// What is added to the scaled logits of a query and a key; all that is given is added up. The query stands at position
+/// p and the key at position j of the segment's keys, so that t = p - j is their distance. Tensors are f32 (f64 for
+/// f64).
+struct AttentionBias {
+  Tensor table;       // [W, heads]: row clamp(t - first) of it
+  Tensor rows;        // [N, heads*R]: number clamp(t - first) of the R of a query and head
+  int64_t first = 0;  // distances beyond a table have its first or last number
+  Tensor columns;     // [S, heads*C]: number clamp(t - first) of the C of a key and head
+  Tensor rates;       // [1, heads] or [N, heads]: - rate |x|, or - rate x^2 if squared, with x = centre - j
+  Tensor centres;     // [N, heads], in positions of keys; none: p
+  bool squared = false;
+  bool defined() const { return table.defined() || rows.defined() || columns.defined() || rates.defined(); }
+};
+
+/// out[n, head, :] = sum_s softmax_s(scale q[n,head,:] . k[s,group,:] + bias) v[s,group,:], group = head / (heads /
 /// kv_heads). q [N, heads*head_dim], k [S, kv_heads*head_dim], v [S, kv_heads*value_dim], out [N,
 /// heads*value_dim]; k and v may be the same tensor. lse [N, heads] f32 (f64 for f64), optional: the log of
-/// the sum of exponentials of the scaled logits, kept for the gradient. A row that sees nothing gives 0
+/// the sum of exponentials of the logits, kept for the gradient. A row that sees nothing gives 0
 /// and lse = -inf. Rows of out and lse that no segment covers are left as they are; no two segments may share
 /// a query row. Softmax and sums in f32 for f32 and bf16. Results of a sequence do not depend on the
 /// other segments, to the bit.
@@ -81,9 +101,11 @@ struct AttentionArgs {
   AttentionMask mask;
   std::vector<AttentionMask> head_masks;  // AttentionPattern::heads
   std::shared_ptr<const TileMask> tiles;
-  Tensor
-      bias;  // f32 (f64 for f64) [W, heads], optional: row w is added to the scaled logits of pairs whose query stands
-  int64_t bias_first = 0;  // bias_first + w after the key; distances beyond the table have its first or last row
+  AttentionBias bias;
+  /// f32 (f64 for f64) [N, heads*U], optional, set: the sum of the weights of a query and head at clamp(t -
+  /// shares_first) = u, for values that depend on the distance.
+  Tensor shares;
+  int64_t shares_first = 0;
 };
 Cost cost(const AttentionArgs& args);
 void attention(const AttentionArgs& args);
@@ -96,8 +118,13 @@ struct AttentionGradArgs {
   AttentionArgs forward;  // with out and lse filled
   Tensor dout, dq, dk, dv;
   bool accumulate_dq = false, accumulate_dk = false, accumulate_dv = false;
-  Tensor dbias;  // like bias; none when nobody wants it
-  bool accumulate_dbias = false;
+  /// Of the bias, each none when nobody wants it.
+  Tensor dtable, drows, dcolumns, drates, dcentres;
+  bool accumulate_dtable = false, accumulate_drows = false, accumulate_dcolumns = false, accumulate_drates = false,
+       accumulate_dcentres = false;
+  Tensor
+      dshares;  // like shares: of what came of them; `out` must then be the rows that dout belongs to, with their part
+  Tensor dlse;  // like lse: of what came of it; none: nothing did
 };
 Cost cost(const AttentionGradArgs& args);
 void attention_grad(const AttentionGradArgs& args);

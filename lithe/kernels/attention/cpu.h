@@ -36,7 +36,31 @@ struct AttentionSpan {
   const void* dout;
   void *dq, *dk, *dv;
   int64_t query_rows, key_rows;
+  int64_t query_row, key_row, first_block;  // of the call: its first query and key, its first block of kBlock queries
   int64_t splits, split_keys;
+};
+
+/// TileMask::Visits of a span and head; `first` is null where all tiles are visited. rules: kKeyTile words each.
+struct AttentionVisits {
+  const int32_t *first, *keys, *rule;  // rule: null where no tile has one
+  const uint32_t* rules;
+};
+static_assert(TileMask::kQueries == kPanel && TileMask::kKeys == kKeyTile);
+
+/// AttentionBias and shares, with their gradients, as addresses; null where there is none.
+struct AttentionExtras {
+  bool bias, gradients;  // some bias, some gradient of it
+  bool squared;
+  const float* table;  // [heads][table_rows]
+  const float *rows, *columns, *rates, *centres;
+  int64_t table_rows, row_numbers, column_numbers, first,
+      rate_stride;  // rate_stride: heads, or 0 where all queries have one row
+  float* shares;
+  int64_t share_numbers, shares_first;
+  float* dtable;             // [blocks][heads][table_rows] from zeros
+  float *drows, *dcolumns;   // added to
+  float *drates, *dcentres;  // [N, heads] from zeros
+  const float *dshares, *dlse;
 };
 
 /// A piece of work on one span.
@@ -55,12 +79,14 @@ struct AttentionTask {
 
 /// Where things lie in a part's workspace, in floats.
 struct AttentionSpace {
-  int64_t q, out, stats, p, k, v;            // forward by tiles
+  int64_t q, out, stats, p, k, v, shares;    // forward by tiles
   int64_t vectors, logits, state, partials;  // decode; `partials` holds kSplits states of `state_floats`
   int64_t state_floats, lanes, row;          // lanes: query vectors, rounded up; row: value_dim, rounded up
   int64_t dout, q_rows, dout_rows, dq, dp, dk, dv, key_rows;  // gradient; dk and dv hold `key_rows` keys
   int64_t floats;                                             // of a part
 };
+
+class AttentionPlan;
 
 struct AttentionCall {
   const AttentionArgs* args;
@@ -70,6 +96,10 @@ struct AttentionCall {
   float scale;
   AttentionMask mask;               // of all heads, or what some head of head_masks sees
   const AttentionMask* head_masks;  // [heads], or null
+  const AttentionVisits* visits;    // [spans][heads], or null
+  AttentionExtras extras;
+  const AttentionPlan* plan;  // with what the gradient calls when its tasks are done:
+  void (*finish_gradients)(const AttentionPlan& plan);
   const AttentionSpan* spans;
   const AttentionTask* tasks;
   const int64_t* first_task;  // [parts + 1]: part p does tasks [first_task[p], first_task[p + 1])

@@ -1,7 +1,7 @@
 // The gradient recomputes each tile of weights from q, k and lse; nothing of the size of the map is kept.
 // dq of a query sums over tiles of keys in ascending order, dk and dv of a key over heads and panels of
 // queries in ascending order, whichever tasks do it: a division of the work never changes a bit.
-#include "lithe/kernels/attention/cpu_tiles.h"
+#include "lithe/kernels/attention/cpu_bias.h"
 #include "lithe/kernels/cpu/parallel.h"
 
 namespace lithe::kernels::cpu::LITHE_ISA {
@@ -85,8 +85,9 @@ void open_panel(const AttentionCall& call, const AttentionSpan& span, int64_t he
   }
   for (int64_t i = 0; i < kPanel; ++i) {
     const float l = i < panel.rows ? span.lse[(panel.first + i) * call.heads + head] : 0;
-    // Of a row that sees nothing all logits are -inf; any finite lse makes its weights 0.
-    slot.lse[i] = l == kNone ? 0 : l * kLog2E;
+    // Of a row that sees nothing all logits are -inf; any finite lse makes its weights 0. Lanes without a query get
+    // weights of 0 whatever their logits.
+    slot.lse[i] = i >= panel.rows ? 0x1p100f : l == kNone ? 0 : l * kLog2E;
     slot.delta[i] = i < panel.rows
                         ? sum(total(
                               vd,
@@ -94,15 +95,18 @@ void open_panel(const AttentionCall& call, const AttentionSpan& span, int64_t he
                                 return load(dout + i * o_stride + c, lanes) * load(out + i * o_stride + c, lanes);
                               }))
                         : 0;
+    // The gradient of lse adds to that of each logit, times its weight.
+    if (call.extras.dlse && i < panel.rows)
+      slot.delta[i] -= call.extras.dlse[(span.query_row + panel.first + i) * call.heads + head];
   }
 }
 
 /// From logits and dout . v to weights p = 2^(scale log2 e logit - lse) and their logits' gradients
-/// scale p (dout . v - delta), in place. When paired, both become bf16, two queries to a word, and
-/// `by_keys` gets the gradients again, two keys to a word.
+/// scale p (dout . v - delta), in place; `plain`, unless null, gets them without the scale. When paired, both become
+/// bf16, two queries to a word, and `by_keys` gets the gradients again, two keys to a word.
 template <class Dot>
 [[gnu::noinline]] void differentiate(float* p, float* dp, int64_t rows, float scale, const float* lse,
-                                     const float* delta, [[maybe_unused]] float* by_keys) {
+                                     const float* delta, [[maybe_unused]] float* by_keys, float* plain) {
   const float to_power = scale * kLog2E;
   if constexpr (Dot::kPairs) {
     const Vec l0 = load(lse), l1 = load(lse + kLanes), d0 = load(delta), d1 = load(delta + kLanes);
@@ -110,7 +114,12 @@ template <class Dot>
     for (int64_t j = 0; j < rows; ++j) {
       const Vec p0 = power(load(p + j * kPanel) * to_power - l0),
                 p1 = power(load(p + j * kPanel + kLanes) * to_power - l1);
-      const Vec s0 = p0 * (load(dp + j * kPanel) - d0) * scale, s1 = p1 * (load(dp + j * kPanel + kLanes) - d1) * scale;
+      const Vec g0 = p0 * (load(dp + j * kPanel) - d0), g1 = p1 * (load(dp + j * kPanel + kLanes) - d1);
+      if (plain) {
+        store(plain + j * kPanel, g0);
+        store(plain + j * kPanel + kLanes, g1);
+      }
+      const Vec s0 = g0 * scale, s1 = g1 * scale;
       store(p + j * kLanes, Dot::follow(p0, p1));
       store(dp + j * kLanes, Dot::follow(s0, s1));
       if (j % 2) {
@@ -129,7 +138,9 @@ template <class Dot>
       for (int64_t i = lane; i < rows * kPanel; i += kPanel) {
         const Vec weight = power(load(p + i) * to_power - l);
         store(p + i, weight);
-        store(dp + i, weight * (load(dp + i) - d) * scale);
+        const Vec gradient = weight * (load(dp + i) - d);
+        if (plain) store(plain + i, gradient);
+        store(dp + i, gradient * scale);
       }
     }
   }
@@ -170,7 +181,7 @@ template <class Mode, bool kQueries>
 template <class Mode, bool kQueries, bool kKeys>
 [[gnu::always_inline]] inline void visit_tile(const AttentionCall& call, const Visit& visit, const Panel& panel,
                                               const Slot& slot, const KeyTile& tile, int64_t first, Range keys,
-                                              float* space) {
+                                              int64_t head, const uint32_t* rule, float* space) {
   using Dot = typename Mode::Dot;
   const AttentionSpace& at = call.space;
   const int64_t qk = call.head_dim, vd = call.value_dim, rows = keys.end - keys.begin, skip = keys.begin - first,
@@ -181,8 +192,20 @@ template <class Mode, bool kQueries, bool kKeys>
   multiply_keys<Dot>(rows, low, qk / per, tile.k + skip * tile.k_stride, tile.k_stride, slot.q, p);
   multiply<Dot, Start::zero, Order::rows>(rows, kPanel, vd / per, tile.v + skip * tile.v_stride, tile.v_stride,
                                           slot.dout, kPanel, dp, kPanel);
+  const AttentionExtras& extras = call.extras;
+  if (extras.bias) add_bias(call, *visit.span, head, panel, keys, p);
   if (!panel.all_see(keys)) hide(*visit.span, panel, keys, p);
-  differentiate<Dot>(p, dp, rows, call.scale, slot.lse, slot.delta, by_keys);
+  if (rule) hide_by_rule(rule, keys.begin % kKeyTile, rows, p);
+  if (extras.dshares)
+    add_rows_by_distance(
+        extras.dshares + ((visit.span->query_row + panel.first) * call.heads + head) * extras.share_numbers,
+        call.heads * extras.share_numbers, panel.rows,
+        {distance_of(*visit.span, panel.first, keys.begin) - extras.shares_first, extras.share_numbers}, rows, 1, dp);
+  float plain[kGradTile * kPanel];
+  const bool wanted = kQueries && extras.gradients, by_key = kKeys && extras.dcolumns;
+  differentiate<Dot>(p, dp, rows, call.scale, slot.lse, slot.delta, by_keys, wanted || by_key ? plain : nullptr);
+  if (wanted) add_bias_gradient(call, *visit.span, head, panel, keys, plain);
+  if (by_key) add_column_gradient(call, *visit.span, head, panel, keys, plain);
   if constexpr (kKeys) {
     const int64_t behind = keys.begin - visit.keys.begin;
     const auto add = [&](const float* weights, const float* lines, int64_t row, float* sums) {
@@ -236,16 +259,19 @@ void visit_block(const AttentionCall& call, const Visit& visit, int64_t head, Ra
     seen.begin = keys.begin < seen.begin ? keys.begin : seen.begin;
     seen.end = keys.end > seen.end ? keys.end : seen.end;
   }
-  for (int64_t key = seen.begin / kGradTile * kGradTile; key < seen.end; key += kGradTile) {
-    const int64_t stop = key + kGradTile < seen.end ? key + kGradTile : seen.end;
+  Route route(call, span, head, queries);
+  for (int64_t key = route.seek(seen.begin / kGradTile * kGradTile, seen.end), stop; key < seen.end;
+       key = route.seek(stop, seen.end)) {
+    stop = key + kGradTile < seen.end ? key + kGradTile : seen.end;
     const KeyTile tile = open_tile<Mode, kQueries>(call, span, kv_head, {key, stop}, space);
     for (int64_t first = queries.begin, i = 0; first < queries.end; first += kPanel, ++i) {
       const Panel panel(call, span, head, first, queries.end);
       Range keys = cut(panel);
       keys = {keys.begin > key ? keys.begin : key, keys.end < stop ? keys.end : stop};
       if constexpr (Mode::Dot::kPairs) keys.begin -= keys.begin & 1;  // pairs start at even keys
-      if (keys.begin < keys.end)
-        visit_tile<Mode, kQueries, kKeys>(call, visit, panel, Slot(call, space, i), tile, key, keys, space);
+      const uint32_t* rule;
+      if (keys.begin < keys.end && route.meets(i, key, rule))
+        visit_tile<Mode, kQueries, kKeys>(call, visit, panel, Slot(call, space, i), tile, key, keys, head, rule, space);
     }
   }
   if constexpr (kQueries) {
@@ -320,11 +346,14 @@ void run(const AttentionCall& call) {
 }  // namespace
 
 void attention_backward(const AttentionCall& call) {
-  if (call.dtype == DType::f32) return run<Floats>(call);
+  if (call.dtype == DType::f32) run<Floats>(call);
 #if defined(__AVX512BF16__)
-  if (call.head_dim % 2 == 0 && call.value_dim % 2 == 0) return run<Paired>(call);
+  else if (call.head_dim % 2 == 0 && call.value_dim % 2 == 0)
+    run<Paired>(call);
 #endif
-  run<Widened<bf16>>(call);
+  else
+    run<Widened<bf16>>(call);
+  if (call.extras.gradients) call.finish_gradients(*call.plan);
 }
 
 }  // namespace lithe::kernels::cpu::LITHE_ISA

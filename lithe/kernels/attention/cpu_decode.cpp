@@ -1,7 +1,7 @@
 // Few queries, many keys: bound by reading keys and values once, so that whole rows of them (all heads)
 // stream by. The query vectors of all heads stand in lanes: vector e is query e % query_rows of head
 // e / query_rows, so those of one key/value head are neighbours.
-#include "lithe/kernels/attention/cpu_tiles.h"
+#include "lithe/kernels/attention/cpu_bias.h"
 
 namespace lithe::kernels::cpu::LITHE_ISA {
 namespace {
@@ -215,6 +215,81 @@ void hide_rows(const AttentionCall& call, const AttentionSpan& span, int64_t cou
   }
 }
 
+/// Which visit of a span and head is to the tile of `key`: -1 where it is none, -2 where all tiles are visited. All
+/// queries are of the first tile.
+int64_t visit_of(const AttentionCall& call, const AttentionSpan& span, int64_t head, int64_t key) {
+  const AttentionVisits& v = call.visits[(&span - call.spans) * call.heads + head];
+  if (!v.first) return -2;
+  const auto tile = int32_t(key / kKeyTile);
+  int32_t begin = v.first[0], end = v.first[1];
+  while (begin < end) {
+    const int32_t middle = (begin + end) / 2;
+    if (v.keys[middle] < tile)
+      begin = middle + 1;
+    else
+      end = middle;
+  }
+  return begin < v.first[1] && v.keys[begin] == tile ? begin : -1;
+}
+
+/// Whether some head visits the tile of these keys.
+bool some_visits(const AttentionCall& call, const AttentionSpan& span, int64_t key) {
+  for (int64_t head = 0; head < call.heads; ++head)
+    if (visit_of(call, span, head, key) != -1) return true;
+  return false;
+}
+
+/// Logits of keys in a tile that a head does not visit, or that its rule hides, become -infinity.
+void hide_tiles(const AttentionCall& call, const AttentionSpan& span, Range keys, float* logits) {
+  for (int64_t head = 0; head < call.heads; ++head) {
+    const int64_t visit = visit_of(call, span, head, keys.begin);
+    const AttentionVisits& v = call.visits[(&span - call.spans) * call.heads + head];
+    const uint32_t* rule = visit < 0 ? nullptr : Route::rule_of(v, visit);
+    if (visit != -1 && !rule) continue;
+    for (int64_t j = keys.begin; j < keys.end; ++j)
+      for (int64_t i = 0; i < span.query_rows; ++i)
+        if (!rule || !(rule[j % kKeyTile] >> i & 1))
+          logits[(j - keys.begin) * call.space.lanes + head * span.query_rows + i] = kNone;
+  }
+}
+
+/// logits += bias / scale.
+void add_bias_to_rows(const AttentionCall& call, const AttentionSpan& span, int64_t count, Range keys, float* logits) {
+  const AttentionExtras& x = call.extras;
+  const float factor = 1 / call.scale;
+  for (int64_t e = 0; e < count; e += kLanes) {
+    const float *table[kLanes], *rows[kLanes];
+    int64_t at[kLanes];
+    Vec rate{}, apart{};
+    const int64_t lanes = count - e < kLanes ? count - e : kLanes;
+    for (int64_t i = 0; i < lanes; ++i) {
+      const int64_t head = (e + i) / span.query_rows, query = (e + i) % span.query_rows, n = span.query_row + query;
+      at[i] = distance_of(span, query, keys.begin) - x.first;
+      if (x.table) table[i] = x.table + head * x.table_rows;
+      if (x.rows) rows[i] = x.rows + (n * call.heads + head) * x.row_numbers;
+      if (!x.rates) continue;
+      rate[i] = x.rates[n * x.rate_stride + head] * factor;
+      apart[i] =
+          (x.centres ? x.centres[n * call.heads + head] : float(distance_of(span, query, 0))) - float(keys.begin);
+    }
+    float* to = logits + e;
+    for (int64_t r = 0; r < keys.end - keys.begin; ++r, to += call.space.lanes, apart -= 1.0f) {
+      Vec bias = x.squared ? -rate * apart * apart : -rate * magnitude(apart);
+      if (x.table)
+        for (int64_t i = 0; i < lanes; ++i) bias[i] += table[i][Distances{0, x.table_rows}.clamped(at[i] - r)] * factor;
+      if (x.columns)
+        for (int64_t i = 0; i < lanes; ++i) {
+          const float* of =
+              x.columns + ((span.key_row + keys.begin + r) * call.heads + (e + i) / span.query_rows) * x.column_numbers;
+          bias[i] += of[Distances{0, x.column_numbers}.clamped(at[i] - r)] * factor;
+        }
+      if (x.rows)
+        for (int64_t i = 0; i < lanes; ++i) bias[i] += rows[i][Distances{0, x.row_numbers}.clamped(at[i] - r)] * factor;
+      store(to, load(to) + bias);
+    }
+  }
+}
+
 /// Attention to keys [begin, end) alone.
 template <class T>
 void read_split(const AttentionCall& call, const AttentionSpan& span, Range split, float* space, State state) {
@@ -234,6 +309,7 @@ void read_split(const AttentionCall& call, const AttentionSpan& span, Range spli
     stop = key - key % kKeyTile + kKeyTile < split.end ? key - key % kKeyTile + kKeyTile : split.end;
     const Range keys{key, stop};
     const int64_t rows = stop - key;
+    if (call.visits && !some_visits(call, span, key)) continue;
     const TileRows<T> k(span.keys, key, stop, span.key_rows, k_stride, kv_heads),
         v(span.values, key, stop, span.key_rows, v_stride, kv_heads);
     if (of_head >= 4)
@@ -242,7 +318,9 @@ void read_split(const AttentionCall& call, const AttentionSpan& span, Range spli
       dot_tile<2>(call, k, rows, of_head, vectors, width, logits);
     else
       dot_tile<1>(call, k, rows, of_head, vectors, width, logits);
+    if (call.extras.bias) add_bias_to_rows(call, span, count, keys, logits);
     if (span.query_rows > 1 || call.head_masks) hide_rows(call, span, count, keys, logits);
+    if (call.visits) hide_tiles(call, span, keys, logits);
     soften<Single>(logits, at.lanes, lanes, rows, call.scale * kLog2E, state.maximum, state.sum, factor);
     for (int64_t e = 0; e < count; ++e)
       for (int64_t c = 0; c < at.row; c += kLanes)

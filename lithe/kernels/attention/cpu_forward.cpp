@@ -1,5 +1,5 @@
 // spec: hpc.flash | kernel | tiles with a running maximum and sum; the map is never stored | TB 6.4.9
-#include "lithe/kernels/attention/cpu_tiles.h"
+#include "lithe/kernels/attention/cpu_bias.h"
 #include "lithe/kernels/cpu/parallel.h"
 
 namespace lithe::kernels::cpu::LITHE_ISA {
@@ -96,6 +96,9 @@ void forward_block(const AttentionCall& call, const AttentionTask& task, const A
   const int64_t q_stride = call.heads * qk, out_stride = call.heads * vd, depth = Mode::Dot::kPairs ? qk / 2 : qk;
   float *packed = space + call.space.q, *sums = space + call.space.out, *logits = space + call.space.p;
   float *maximum = space + call.space.stats, *sum = maximum + kLongBlock, *factor = sum + kLongBlock;
+  const auto shares_of = [&](const Panel& panel, int64_t at) __attribute__((always_inline)) {
+    return Shares(call, span, task.head, panel, space + call.space.shares + at * 3 * kPanel);
+  };
 
   for (int64_t first = task.begin, at = 0; first < task.end; first += kPanel, ++at) {
     const Panel panel(call, span, task.head, first, task.end);
@@ -109,6 +112,7 @@ void forward_block(const AttentionCall& call, const AttentionTask& task, const A
       store(maximum + at * kPanel + i, splat(kNone));
       store(sum + at * kPanel + i, Vec{});
     }
+    if (call.extras.shares) shares_of(panel, at).start();
   }
 
   const Range seen = seen_by(call, task);
@@ -122,11 +126,14 @@ void forward_block(const AttentionCall& call, const AttentionTask& task, const A
                      stride, size, next->end - next->begin};
     query_rows = (ahead.queries.rows + visits - 1) / visits;
   }
-  for (int64_t key = start; key < seen.end; key += kKeyTile) {
+  Route route(call, span, task.head, {task.begin, task.end});
+  for (int64_t key = route.seek(start, seen.end), following; key < seen.end; key = following) {
     const int64_t stop = key + kKeyTile < seen.end ? key + kKeyTile : seen.end;
     const KeyTile tile = open_tile<Mode>(call, span, kv_head, {key, stop}, space);
-    if (stop < seen.end)
-      ahead.turn_to(call, task, stop);
+    const Route here = route;
+    following = stop < seen.end ? route.seek(stop, seen.end) : stop;
+    if (following < seen.end)
+      ahead.turn_to(call, task, following);
     else if (next)
       ahead.turn_to(call, *next, seen_by(call, *next).begin / kKeyTile * kKeyTile);
     for (int64_t first = task.begin, at = 0; first < task.end; first += kPanel, ++at) {
@@ -135,7 +142,8 @@ void forward_block(const AttentionCall& call, const AttentionTask& task, const A
       ahead.ask((kKeyTile + panels - 1) / panels, query_rows);
       Range keys{of_panel.begin > key ? of_panel.begin : key, of_panel.end < stop ? of_panel.end : stop};
       if constexpr (Mode::Dot::kPairs) keys.begin -= keys.begin & 1;  // pairs start at even keys
-      if (keys.begin >= keys.end) continue;
+      const uint32_t* rule;
+      if (keys.begin >= keys.end || !here.meets(at, key, rule)) continue;
       if (of_panel.end <= stop) {
         const int64_t size = vd * int64_t(sizeof(T)), stride = out_stride * int64_t(sizeof(T));
         Stream out{static_cast<const char*>(span.out) + first * stride + task.head * size, stride, size, panel.rows};
@@ -146,13 +154,20 @@ void forward_block(const AttentionCall& call, const AttentionTask& task, const A
       float *of_sums = sums + at * vd * kPanel, *most = maximum + at * kPanel, *total = sum + at * kPanel;
       multiply_keys<Dot>(rows, low, depth, tile.k + skip * tile.k_stride, tile.k_stride, packed + at * depth * kPanel,
                          logits);
+      if (call.extras.bias) add_bias(call, span, task.head, panel, keys, logits);
       if (!panel.all_see(keys)) hide(span, panel, keys, logits);
+      if (rule) hide_by_rule(rule, skip, rows, logits);
       const float scale = call.scale * kLog2E, *values = tile.v + skip / per * tile.v_stride;
       if (low == rows) {
         soften<Dot>(logits, kPanel, kPanel, rows, scale, most, total, factor);
       } else {
         soften<Dot>(logits, kPanel, kHalf, low, scale, most, total, factor);
         soften<Dot>(logits + kHalf, kPanel, kHalf, rows, scale, most + kHalf, total + kHalf, factor + kHalf);
+      }
+      if (call.extras.shares) {
+        float weights[kKeyTile * kPanel];
+        unpack_weights<Dot>(logits, rows, low, weights);
+        shares_of(panel, at).add(weights, keys.begin, rows, most, factor);
       }
       multiply<Dot, Start::scale, Order::columns>(vd, kPanel, low_steps, values, tile.v_stride, logits, kPanel, of_sums,
                                                   kPanel, factor);
@@ -170,6 +185,7 @@ void forward_block(const AttentionCall& call, const AttentionTask& task, const A
       const Vec total = load(l + i);
       store(factor + i, total == 0.0f ? Vec{} : 1.0f / total);
     }
+    if (call.extras.shares) shares_of(panel, at).finish(m, factor);
     T* out = static_cast<T*>(span.out) + first * out_stride + task.head * vd;
     unpack_panel(sums + at * vd * kPanel, factor, panel.rows, vd, out, out_stride);
     if (span.lse)

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "lithe/base/threads.h"
-#include "lithe/kernels/attention/reference.h"
 
 namespace lithe::kernels {
 namespace {
@@ -16,6 +15,7 @@ int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 // Few query vectors a key/value head: reading the keys costs more than multiplying with them, so that all
 // threads should read, and no tile of queries would be full.
 bool decodes(const AttentionArgs& a, const AttentionSegment& s) {
+  if (a.shares) return false;  // which only tiles sum up
   return s.query_rows == 1 || s.query_rows * (a.heads / a.kv_heads) <= kDecodeVectors;
 }
 
@@ -37,6 +37,7 @@ void lay_out_forward(const AttentionArgs& a, AttentionSpace& s) {
   s.p = tiles.take(kKeyTile * kPanel);
   s.k = tiles.take(kKeyTile * round_up(a.head_dim, kAlign));
   s.v = tiles.take(kKeyTile * round_up(a.value_dim, kAlign));
+  if (a.shares) s.shares = tiles.take(3 * kLongBlock);
 
   Carver decode;
   s.lanes = round_up(std::max(a.heads, kDecodeVectors * a.kv_heads), kAlign);
@@ -131,6 +132,101 @@ void AttentionPlan::set_up(const AttentionArgs& a) {
   call_.head_masks = a.head_masks.empty() ? nullptr : a.head_masks.data();
 }
 
+// Beside the arguments' own numbers: the table turned, for gradients a table for each block and head, and sums by row.
+void AttentionPlan::add_extras(const AttentionArgs& a, const AttentionGradArgs* g) {
+  for (const AttentionSegment& s : a.segments) blocks_ += (s.query_rows + kBlock - 1) / kBlock;
+  const AttentionBias& b = a.bias;
+  AttentionExtras& x = call_.extras;
+  const int64_t table = b.table ? b.table.numel() : 0, by_rows = a.q.dim(0) * a.heads;
+  Carver c;
+  const int64_t turned = c.take(table), dtable = c.take(g && g->dtable ? blocks_ * table : 0),
+                drates = c.take(g && g->drates ? by_rows : 0), dcentres = c.take(g && g->dcentres ? by_rows : 0);
+  if (c.floats > 0) {
+    const MemoryScope scope(MemoryClass::workspace);
+    extras_ = empty({c.floats}, DType::f32, a.q.device());
+  }
+  if (a.q.is_meta()) return;
+  auto* all = c.floats ? static_cast<float*>(extras_.raw()) : nullptr;
+  const auto of = [](const Tensor& t) { return t ? static_cast<float*>(t.raw()) : nullptr; };
+  x.bias = b.defined(), x.squared = b.squared, x.first = b.first;
+  if (b.table) {
+    x.table_rows = b.table.dim(0);
+    for (int64_t w = 0; w < x.table_rows; ++w)
+      for (int64_t head = 0; head < a.heads; ++head)
+        all[turned + head * x.table_rows + w] = of(b.table)[w * a.heads + head];
+    x.table = all + turned;
+  }
+  x.rows = of(b.rows), x.row_numbers = b.rows ? b.rows.dim(1) / a.heads : 0;
+  x.columns = of(b.columns), x.column_numbers = b.columns ? b.columns.dim(1) / a.heads : 0;
+  x.rates = of(b.rates), x.rate_stride = b.rates && b.rates.dim(0) != 1 ? a.heads : 0;
+  x.centres = of(b.centres);
+  x.shares = of(a.shares), x.share_numbers = a.shares ? a.shares.dim(1) / a.heads : 0, x.shares_first = a.shares_first;
+  if (!g) return;
+  x.gradients = g->dtable || g->drows || g->dcolumns || g->drates || g->dcentres;
+  if (x.gradients && c.floats > turned + table) std::fill(all + turned + table, all + c.floats, 0.0f);
+  if (g->drows && !g->accumulate_drows) fill_zero(g->drows);
+  if (g->dcolumns && !g->accumulate_dcolumns) fill_zero(g->dcolumns);
+  if (g->dtable) x.dtable = all + dtable;
+  if (g->drates) x.drates = all + drates;
+  if (g->dcentres) x.dcentres = all + dcentres;
+  x.drows = of(g->drows), x.dcolumns = of(g->dcolumns), x.dshares = of(g->dshares), x.dlse = of(g->dlse);
+}
+
+void AttentionPlan::finish_gradients() const {
+  const AttentionGradArgs& g = *call_.grad_args;
+  const AttentionExtras& x = call_.extras;
+  const auto store = [](const Tensor& to, int64_t i, double sum, bool add) {
+    set_value(to, i, add ? value_at(to, i) + sum : sum);
+  };
+  if (g.dtable)
+    for (int64_t head = 0; head < call_.heads; ++head)
+      for (int64_t w = 0; w < x.table_rows; ++w) {
+        double sum = 0;
+        for (int64_t b = 0; b < blocks_; ++b) sum += double(x.dtable[(b * call_.heads + head) * x.table_rows + w]);
+        store(g.dtable, w * call_.heads + head, sum, g.accumulate_dtable);
+      }
+  const auto by_rows = [&](const Tensor& to, const float* from, bool add) {
+    if (!to) return;
+    const int64_t rows = g.forward.q.dim(0), all = to.numel();
+    std::vector<double> sums(size_t(all), 0.0);
+    for (int64_t i = 0; i < rows * call_.heads; ++i) sums[size_t(i % all)] += double(from[i]);
+    for (int64_t i = 0; i < all; ++i) store(to, i, sums[size_t(i)], add);
+  };
+  by_rows(g.drates, x.drates, g.accumulate_drates);
+  by_rows(g.dcentres, x.dcentres, g.accumulate_dcentres);
+}
+
+void AttentionPlan::add_visits(const AttentionArgs& a) {
+  if (!a.tiles) return;
+  for (const auto& v : a.tiles->visits)
+    visits_.push_back(!v ? AttentionVisits{}
+                         : AttentionVisits{v->first.data(), v->keys.data(), v->rule.empty() ? nullptr : v->rule.data(),
+                                           v->rules.empty() ? nullptr : v->rules[0].data()});
+  call_.visits = visits_.data();
+}
+
+// Pairs that queries [begin, end) of a head multiply with keys, a panel at a time; `keys` cuts them.
+double AttentionPlan::pairs_of(const AttentionSegment& segment, int64_t head, int64_t begin, int64_t end,
+                               ref::Visible keys) const {
+  const AttentionMask& mask = call_.head_masks ? call_.head_masks[head] : call_.mask;
+  double pairs = kPanel;  // packing and writing, even where nothing is seen
+  for (int64_t first = begin; first < end; first += kPanel) {
+    const ref::Visible seen = keys_seen(mask, segment, first, std::min(first + kPanel, end) - 1);
+    const int64_t from = std::max(seen.begin, keys.begin), to = std::min(seen.end, keys.end);
+    int64_t met = std::max<int64_t>(0, to - from);
+    const AttentionVisits v = call_.visits
+                                  ? visits_[size_t((&segment - call_.args->segments.data()) * call_.heads + head)]
+                                  : AttentionVisits{};
+    if (v.first && met > 0) {
+      const int32_t *at = v.keys + v.first[first / kPanel], *last = v.keys + v.first[first / kPanel + 1];
+      met = kKeyTile *
+            (std::lower_bound(at, last, (to + kKeyTile - 1) / kKeyTile) - std::lower_bound(at, last, from / kKeyTile));
+    }
+    pairs += double(kPanel * met);
+  }
+  return pairs;
+}
+
 void AttentionPlan::allocate(int64_t floats, Device device) {
   const MemoryScope scope(MemoryClass::workspace);
   workspace_ = empty({int64_t(threads()), floats}, DType::f32, device);
@@ -153,6 +249,7 @@ void AttentionPlan::add_spans(const AttentionArgs& a) {
   pages_.reserve(pages);
   scales_.reserve(pages);
   const int64_t item = size_of(call_.dtype);
+  int64_t blocks = 0;
   const auto row_of = [](const Tensor& x, int64_t row, int64_t cols, int64_t bytes) -> std::byte* {
     return x ? static_cast<std::byte*>(x.raw()) + row * cols * bytes : nullptr;
   };
@@ -168,6 +265,10 @@ void AttentionPlan::add_spans(const AttentionArgs& a) {
     if (s.keys.defined() && s.key_rows > 0) call_.key_dtype = s.keys.dtype();
     span.query_rows = s.query_rows;
     span.key_rows = s.key_rows;
+    span.query_row = s.query_row;
+    span.key_row = s.key_row;
+    span.first_block = blocks;
+    blocks += (s.query_rows + kBlock - 1) / kBlock;
     spans_.push_back(span);
   }
 }
@@ -182,8 +283,10 @@ AttentionPlan::AttentionPlan(const AttentionArgs& a) {
   if (call_.dtype == DType::f64) return;
   lay_out_forward(a, call_.space);
   allocate(call_.space.floats, a.q.device());
+  add_extras(a, nullptr);
   if (a.q.is_meta()) return;
   add_spans(a);
+  add_visits(a);
   const double per_pair = 2.0 * double(a.head_dim + a.value_dim);
   const int64_t block = block_for(a);
   for (size_t i = 0; i < spans_.size(); ++i) {
@@ -193,11 +296,7 @@ AttentionPlan::AttentionPlan(const AttentionArgs& a) {
     for (int64_t head = 0; head < a.heads; ++head)
       for (int64_t begin = 0; begin < s.query_rows; begin += block) {
         const int64_t end = std::min(begin + block, s.query_rows);
-        double pairs = kPanel;  // packing and writing, even where nothing is seen
-        for (int64_t first = begin; first < end; first += kPanel) {
-          const ref::Visible keys = keys_seen(call_.mask, segment, first, std::min(first + kPanel, end) - 1);
-          pairs += double(kPanel * std::max<int64_t>(0, keys.end - keys.begin));
-        }
+        const double pairs = pairs_of(segment, head, begin, end, {0, s.key_rows});
         add_task({AttentionTask::tiles, int32_t(i), head, begin, end}, pairs * per_pair);
       }
   }
@@ -224,14 +323,18 @@ AttentionPlan::AttentionPlan(const AttentionGradArgs& g) {
   const AttentionArgs& a = g.forward;
   set_up(a);
   call_.grad_args = &g;
+  call_.plan = this;
+  call_.finish_gradients = [](const AttentionPlan& plan) { plan.finish_gradients(); };
   call_.dq_type = g.dq.dtype();
   call_.dk_type = g.dk.dtype();
   call_.dv_type = g.dv.dtype();
   if (call_.dtype == DType::f64) return;
   lay_out_gradient(a, call_.space);
   allocate(call_.space.floats, a.q.device());
+  add_extras(a, &g);
   if (a.q.is_meta()) return;
   add_spans(a);
+  add_visits(a);
   const auto row_of = [](const Tensor& x, int64_t row) {
     return static_cast<std::byte*>(x.raw()) + row * x.dim(1) * size_of(x.dtype());
   };
@@ -262,32 +365,31 @@ void AttentionPlan::add_gradient_tasks(bool split) {
     const AttentionSpan& s = spans_[i];
     const AttentionSegment& segment = a.segments[i];
     // Work of a product between queries and keys, cut to ranges; a little where nothing is seen.
-    const auto product = [&](int64_t begin, int64_t end, int64_t key, int64_t key_end) {
-      double pairs = kPanel;
-      for (int64_t first = begin; first < end; first += kPanel) {
-        const ref::Visible keys = keys_seen(call_.mask, segment, first, std::min(first + kPanel, end) - 1);
-        pairs += double(kPanel * std::max<int64_t>(0, std::min(keys.end, key_end) - std::max(keys.begin, key)));
-      }
-      return pairs * double(a.head_dim + a.value_dim);
+    const auto product = [&](int64_t head, int64_t begin, int64_t end, int64_t key, int64_t key_end) {
+      return pairs_of(segment, head, begin, end, {key, key_end}) * double(a.head_dim + a.value_dim);
+    };
+    const auto of_group = [&](int64_t kv_head, int64_t key, int64_t key_end) {
+      double all = 0;
+      for (int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head)
+        all += product(head, 0, s.query_rows, key, key_end);
+      return all;
     };
     // dq in bf16 cannot hold a partial sum between two ranges of keys.
     const bool split_span = split || (call_.dq_type == DType::bf16 && s.key_rows > call_.space.key_rows);
     for (int64_t kv_head = 0; kv_head < a.kv_heads; ++kv_head) {
       if (!split_span) {
-        add_task({AttentionTask::whole, int32_t(i), kv_head, 0, 0},
-                 5 * double(group) * product(0, s.query_rows, 0, s.key_rows));
+        add_task({AttentionTask::whole, int32_t(i), kv_head, 0, 0}, 5 * of_group(kv_head, 0, s.key_rows));
         continue;
       }
       for (int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head)
         for (int64_t begin = 0; begin < s.query_rows; begin += kBlock) {
           const int64_t end = std::min(begin + kBlock, s.query_rows);
-          add_task({AttentionTask::query, int32_t(i), head, begin, end}, 3 * product(begin, end, 0, s.key_rows));
+          add_task({AttentionTask::query, int32_t(i), head, begin, end}, 3 * product(head, begin, end, 0, s.key_rows));
         }
       const int64_t step = std::min<int64_t>(call_.space.key_rows, 4 * kKeyTile);
       for (int64_t key = 0; key < s.key_rows; key += step) {
         const int64_t end = std::min(key + step, s.key_rows);
-        add_task({AttentionTask::key, int32_t(i), kv_head, key, end},
-                 4 * double(group) * product(0, s.query_rows, key, end));
+        add_task({AttentionTask::key, int32_t(i), kv_head, key, end}, 4 * of_group(kv_head, key, end));
       }
     }
   }

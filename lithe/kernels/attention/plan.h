@@ -2,6 +2,7 @@
 #pragma once
 
 #include "lithe/kernels/attention/cpu.h"
+#include "lithe/kernels/attention/reference.h"
 
 namespace lithe::kernels {
 
@@ -23,12 +24,19 @@ class AttentionPlan {
   std::vector<const float*> scales_;  // likewise, where they are i8
   std::vector<AttentionTask> tasks_;
   std::vector<double> work_;  // of each task
+  std::vector<AttentionVisits> visits_;
+  Tensor extras_;       // what `extras` points to beside the tensors of the arguments
+  int64_t blocks_ = 0;  // of kBlock queries, of all spans
   std::vector<int64_t> first_task_;
 
   void set_up(const AttentionArgs& args);
   void add_spans(const AttentionArgs& args);
+  void add_extras(const AttentionArgs& args, const AttentionGradArgs* grad);
+  void add_visits(const AttentionArgs& args);
+  double pairs_of(const AttentionSegment& segment, int64_t head, int64_t begin, int64_t end, ref::Visible keys) const;
   AttentionRows add_pages(const PagedRows& own, const void* start, int64_t rows);
   void add_gradient_tasks(bool split);
+  void finish_gradients() const;  // adds up what the tasks left of the gradients of the bias
   void add_task(const AttentionTask& task, double work);
   void allocate(int64_t floats, Device device);
   void divide();

@@ -1,8 +1,9 @@
 // The specification of attention and its gradient: scalar, serial, sums in f64 whatever the storage.
-//   l[i,j] = scale q[i] . k[j] + bias[i - j],   p[i,:] = softmax over the visible j of l[i,:],   out[i] = sum_j p[i,j]
-//   v[j] lse[i] = log sum_j exp l[i,j];   a row that sees nothing: out = 0, lse = -inf dv[j] = sum_i p[i,j] dout[i],
-//   dl[i,j] = p[i,j] (dout[i] . v[j] - sum_j' p[i,j'] dout[i] . v[j']) dq[i] = scale sum_j dl[i,j] k[j],   dk[j] =
-//   scale sum_i dl[i,j] q[i]
+//   l[i,j] = scale q[i] . k[j] + bias(i, j),   p[i,:] = softmax over the visible j of l[i,:]
+//   out[i] = sum_j p[i,j] v[j],   lse[i] = log sum_j exp l[i,j],   shares[i,u] = sum of p[i,j] at distance u
+// A row that sees nothing: out = 0, shares = 0, lse = -inf. With g[i,j] = dout[i] . v[j] + dshares[i,u]:
+//   dv[j] = sum_i p[i,j] dout[i],   dl[i,j] = p[i,j] (g[i,j] - sum_j' p[i,j'] g[i,j'] + dlse[i])
+//   dq[i] = scale sum_j dl[i,j] k[j],   dk[j] = scale sum_i dl[i,j] q[i],   of the bias: dl[i,j] times its derivative
 #pragma once
 
 #include <algorithm>
@@ -82,11 +83,45 @@ struct Place {
   Visible visible(int64_t i) const {
     return visible_keys(rows(), a.head_masks.empty() ? a.mask : a.head_masks[size_t(head)], i);
   }
-  bool sees(int64_t i, int64_t j) const { return !a.tiles || a.tiles->sees(segment * a.heads + head, i, j); }
-  /// The element of the bias table that query i and key j meet at.
-  int64_t bias_at(int64_t i, int64_t j) const {
-    const int64_t distance = i + rows().key_rows - rows().query_rows - j;
-    return std::clamp<int64_t>(distance - a.bias_first, 0, a.bias.dim(0) - 1) * a.heads + head;
+  bool sees(int64_t i, int64_t j) const {
+    const TileMask::Visits* visits = a.tiles ? a.tiles->visits[size_t(segment * a.heads + head)].get() : nullptr;
+    return !visits || visits->sees(i, j);
+  }
+  int64_t distance(int64_t i, int64_t j) const { return i + rows().key_rows - rows().query_rows - j; }
+  /// The row of q and its like.
+  int64_t row(int64_t i) const { return rows().query_row + i; }
+  /// The element of a table [W, heads], or of rows [N, heads*W], that query i and key j meet at.
+  int64_t in_table(const Tensor& x, int64_t i, int64_t j) const {
+    return std::clamp<int64_t>(distance(i, j) - a.bias.first, 0, x.dim(0) - 1) * a.heads + head;
+  }
+  int64_t in_rows(const Tensor& x, int64_t first, int64_t i, int64_t j) const {
+    return numbered(x, row(i), first, i, j);
+  }
+  int64_t in_columns(const Tensor& x, int64_t i, int64_t j) const {
+    return numbered(x, rows().key_row + j, a.bias.first, i, j);
+  }
+  int64_t numbered(const Tensor& x, int64_t of, int64_t first, int64_t i, int64_t j) const {
+    const int64_t width = x.dim(1) / a.heads;
+    return (of * a.heads + head) * width + std::clamp<int64_t>(distance(i, j) - first, 0, width - 1);
+  }
+  /// The element of [1, heads] or [N, heads].
+  int64_t in_heads(const Tensor& x, int64_t i) const { return (x.dim(0) == 1 ? 0 : row(i)) * a.heads + head; }
+  /// How far key j is from the centre of query i.
+  double apart(int64_t i, int64_t j) const {
+    const Tensor& centres = a.bias.centres;
+    return centres ? value_at(centres, in_heads(centres, i)) - double(j) : double(distance(i, j));
+  }
+  double bias(int64_t i, int64_t j) const {
+    const AttentionBias& b = a.bias;
+    double sum = 0;
+    if (b.table) sum += value_at(b.table, in_table(b.table, i, j));
+    if (b.rows) sum += value_at(b.rows, in_rows(b.rows, b.first, i, j));
+    if (b.columns) sum += value_at(b.columns, in_columns(b.columns, i, j));
+    if (b.rates) {
+      const double x = apart(i, j);
+      sum -= value_at(b.rates, in_heads(b.rates, i)) * (b.squared ? x * x : std::abs(x));
+    }
+    return sum;
   }
 };
 
@@ -100,7 +135,7 @@ double weights(const Place& at, const HeadView<T, K>& x, int64_t i, const Visibl
   double largest = none, sum = 0;
   for (int64_t j = keys.begin; j < keys.end; ++j) {
     double logit = a.scale * dot(x.q + i * x.q_stride, x.k + j * x.k_stride, a.head_dim);
-    if (a.bias) logit += value_at(a.bias, at.bias_at(i, j));
+    if (a.bias.defined()) logit += at.bias(i, j);
     if (!at.sees(i, j)) logit = none;
     p[size_t(j - keys.begin)] = logit;
     largest = logit > largest || std::isnan(logit) ? logit : largest;
@@ -130,6 +165,11 @@ void attend_head(const Place& at, const HeadView<T, K>& x) {
     const int64_t n = (s.query_row + i) * a.heads + at.head;
     for (int64_t c = 0; c < a.value_dim; ++c) a.out.data<T>()[n * a.value_dim + c] = T(row[size_t(c)]);
     if (a.lse) a.lse.data<Lse>()[n] = Lse(lse);
+    if (!a.shares) continue;
+    std::vector<double> shares(size_t(a.shares.dim(1) / a.heads));
+    for (int64_t j = keys.begin; j < keys.end; ++j)
+      shares[size_t(at.in_rows(a.shares, a.shares_first, i, j)) % shares.size()] += p[size_t(j - keys.begin)];
+    for (size_t u = 0; u < shares.size(); ++u) set_value(a.shares, n * int64_t(shares.size()) + int64_t(u), shares[u]);
   }
 }
 
@@ -154,6 +194,38 @@ inline void store(const Tensor& x, int64_t i, double value, bool add) {
   set_value(x, i, add ? value_at(x, i) + value : value);
 }
 
+/// Gradients of a bias, in f64 until all is added up.
+struct BiasGradient {
+  const AttentionGradArgs& g;
+  std::vector<double> table, rows, columns, rates, centres;
+  explicit BiasGradient(const AttentionGradArgs& g) : g(g) {
+    const auto of = [](const Tensor& x) { return std::vector<double>(x ? size_t(x.numel()) : 0, 0.0); };
+    table = of(g.dtable), rows = of(g.drows), columns = of(g.dcolumns), rates = of(g.drates), centres = of(g.dcentres);
+  }
+  void add(const Place& at, int64_t i, int64_t j, double dlogit) {
+    const AttentionBias& b = at.a.bias;
+    if (g.dtable) table[size_t(at.in_table(b.table, i, j))] += dlogit;
+    if (g.drows) rows[size_t(at.in_rows(b.rows, b.first, i, j))] += dlogit;
+    if (g.dcolumns) columns[size_t(at.in_columns(b.columns, i, j))] += dlogit;
+    if (!g.drates && !g.dcentres) return;
+    const double x = at.apart(i, j), rate = value_at(b.rates, at.in_heads(b.rates, i));
+    if (g.drates) rates[size_t(at.in_heads(b.rates, i))] -= dlogit * (b.squared ? x * x : std::abs(x));
+    if (g.dcentres)
+      centres[size_t(at.in_heads(b.centres, i))] -= dlogit * rate * (b.squared ? 2 * x : double((x > 0) - (x < 0)));
+  }
+  void store() const {
+    const auto put = [](const Tensor& to, const std::vector<double>& from, bool add) {
+      for (size_t i = 0; i < from.size(); ++i)
+        set_value(to, int64_t(i), add ? value_at(to, int64_t(i)) + from[i] : from[i]);
+    };
+    put(g.dtable, table, g.accumulate_dtable);
+    put(g.drows, rows, g.accumulate_drows);
+    put(g.dcolumns, columns, g.accumulate_dcolumns);
+    put(g.drates, rates, g.accumulate_drates);
+    put(g.dcentres, centres, g.accumulate_dcentres);
+  }
+};
+
 /// Recomputes the weights from q and k; reads neither out nor lse. Accumulators are f64, one rounding
 /// when stored.
 template <class T>
@@ -163,7 +235,8 @@ void attention_grad(const AttentionGradArgs& g) {
   if (!g.accumulate_dq) fill_zero(g.dq);
   if (!g.accumulate_dk) fill_zero(g.dk);
   if (!g.accumulate_dv) fill_zero(g.dv);
-  std::vector<double> p, dp, dq(size_t(qk), 0.0), dk, dv, dbias(g.dbias ? size_t(g.dbias.numel()) : 0, 0.0);
+  std::vector<double> p, dp, dq(size_t(qk), 0.0), dk, dv;
+  BiasGradient dbias(g);
   for (size_t segment = 0; segment < a.segments.size(); ++segment) {
     const AttentionSegment& s = a.segments[segment];
     for (int64_t kv_head = 0; kv_head < a.kv_heads; ++kv_head) {
@@ -182,13 +255,15 @@ void attention_grad(const AttentionGradArgs& g) {
           for (int64_t j = keys.begin; j < keys.end; ++j) {
             const size_t at = size_t(j - keys.begin);
             dp[at] = dot(dout, x.v + j * x.v_stride, vd);
+            if (g.dshares) dp[at] += value_at(g.dshares, at_head.in_rows(g.dshares, a.shares_first, i, j));
             mean += p[at] * dp[at];
           }
+          if (g.dlse) mean -= value_at(g.dlse, n);
           std::fill(dq.begin(), dq.end(), 0.0);
           for (int64_t j = keys.begin; j < keys.end; ++j) {
             const size_t at = size_t(j - keys.begin);
             const double dlogit = p[at] * (dp[at] - mean), dl = a.scale * dlogit;
-            if (g.dbias) dbias[size_t(at_head.bias_at(i, j))] += dlogit;
+            dbias.add(at_head, i, j, dlogit);
             for (int64_t c = 0; c < qk; ++c) {
               dq[size_t(c)] += dl * double(x.k[j * x.k_stride + c]);
               dk[size_t(j * qk + c)] += dl * double(x.q[i * x.q_stride + c]);
@@ -205,7 +280,7 @@ void attention_grad(const AttentionGradArgs& g) {
       }
     }
   }
-  for (size_t i = 0; i < dbias.size(); ++i) store(g.dbias, int64_t(i), dbias[i], g.accumulate_dbias);
+  dbias.store();
 }
 
 }  // namespace lithe::kernels::ref

@@ -42,9 +42,13 @@ class Attention final : public Mixer {
     if (position_) position_->check_head_dim(head_dim_);
     const Registry& registry = Registry::instance();
     heads_ = registry.make<Heads>(config.heads, scope / "heads", size);
-    field_ = registry.make<Field>(
-        config.field, scope / "field",
-        {.causal = args.causal, .num_attention_heads = heads_->query_heads(), .cross = args.cross});
+    field_ = registry.make<Field>(config.field, scope / "field",
+                                  {.causal = args.causal,
+                                   .num_attention_heads = heads_->query_heads(),
+                                   .cross = args.cross,
+                                   .hidden_size = d,
+                                   .head_dim = head_dim_,
+                                   .kv_heads = heads_->kv_heads()});
     output_ =
         registry.make<Output>(config.output, scope / "output",
                               {.context_size = heads_->context_size(), .hidden_size = d, .bias = config.output_bias});
@@ -69,8 +73,9 @@ class Attention final : public Mixer {
     if (cross_ && in.state) {
       const auto& cache = static_cast<const SourceCache&>(*in.state);
       const Var q = heads_->queries(rows, turn);
-      const Tensor context =
-          attend_cached(q.value(), cache.entries(), cache.tokens(), in.sequences, options(in, q, {}));
+      const Tensor context = attend_cached(
+          q.value(), cache.entries(), cache.tokens(), in.sequences,
+          options(in, q, field_->reads_keys() ? keys_of(cache.entries()) : Var(), counts(cache.tokens())));
       return output_->forward(heads_->finish(context));
     }
     check(!cross_ || in.source, "cross-attention", "needs rows of an encoder");
@@ -79,7 +84,7 @@ class Attention final : public Mixer {
                : heads_->read(rows, turn);
     if (in.state) return output_->forward(heads_->finish(continued(in, q, kept)));
     const Heads::KeyValue read = heads_->expands() ? heads_->expand(kept, turn) : kept;
-    const AttendOptions o = options(in, q, read.k);
+    const AttendOptions o = options(in, q, read.k, counts(cross_ ? in.source->sequences : in.sequences));
     const Var context =
         dropout_.active()
             ? attend_by_maps(q, read.k, read.v, in.sequences, o,
@@ -117,7 +122,8 @@ class Attention final : public Mixer {
     const Var q = heads_->queries(rows, turn);
     Heads::KeyValue kv = heads_->keep(cross_ ? source_rows(*in.source) : rows, turn);
     if (heads_->expands()) kv = heads_->expand(kv, turn);
-    return softmax_maps(q, repeat_heads(kv.k, heads_->kv_heads(), heads_->query_heads()), options(in, q, kv.k));
+    return softmax_maps(q, repeat_heads(kv.k, heads_->kv_heads(), heads_->query_heads()),
+                        options(in, q, kv.k, counts(cross_ ? in.source->sequences : in.sequences)));
   }
 
  private:
@@ -144,16 +150,39 @@ class Attention final : public Mixer {
     return [this, &sequences](const Var& x) { return position_ ? position_->turn(x, sequences, head_dim_) : x; };
   }
 
-  AttendOptions options(const SubLayerInput& in, const Var& q, const Var& k) const {
-    const FieldInput pairs{q, k, in.sequences, in.pass};
+  static std::vector<FieldInput::Keys> counts(const Sequences& keys) {
+    std::vector<FieldInput::Keys> out;
+    for (int64_t b = 0; b < keys.count(); ++b) out.push_back({keys.past(b), keys.length(b)});
+    return out;
+  }
+  static std::vector<FieldInput::Keys> counts(const std::vector<int64_t>& tokens) {
+    std::vector<FieldInput::Keys> out;
+    for (const int64_t count : tokens) out.push_back({0, count});
+    return out;
+  }
+  // All keys of caches, each in one page.
+  static Var keys_of(const std::vector<KeyValues>& caches) {
+    std::vector<Var> parts;
+    for (const KeyValues& cache : caches)
+      for (const Tensor& page : cache.keys.pages) parts.push_back(page);
+    return concatenate_rows(parts);
+  }
+
+  AttendOptions options(const SubLayerInput& in, const Var& q, const Var& k,
+                        const std::vector<FieldInput::Keys>& keys) const {
+    const double scale = scale_ != 0 ? scale_ : 1 / std::sqrt(double(q.cols() / heads_->query_heads()));
+    const FieldInput pairs{q, k, in.sequences, in.pass, in.x, keys, scale};
     kernels::AttentionPattern pattern = field_->pattern(pairs);
+    const bool biases = position_ && position_->biases();
     return {.heads = heads_->query_heads(),
             .kv_heads = heads_->kv_heads(),
             .scale = scale_,
             .mask = pattern.mask,
             .head_masks = std::move(pattern.heads),
             .tiles = std::move(pattern.tiles),
-            .bias = position_ && position_->biases() ? position_->bias(pairs, heads_->query_heads()) : LogitBias{}};
+            .bias = join(biases ? position_->bias(pairs, heads_->query_heads()) : LogitBias{},
+                         field_->bias(pairs, heads_->query_heads())),
+            .values = biases ? position_->values() : DistanceValues{}};
   }
 
   // What rows that continue sequences take from the tokens before them and from each other.
@@ -161,10 +190,20 @@ class Attention final : public Mixer {
     auto& cache = static_cast<KeyValueCache&>(*in.state);
     if (Tape::current()) return continued_on_tape(in, q, kept);
     cache.append(kept.k.value(), kept.v.value(), in.sequences);
-    const AttendOptions o = options(in, q, {});
+    std::vector<FieldInput::Keys> keys = counts(columns_.reach ? cache.kept() : cache.tokens());
+    for (size_t b = 0; b < keys.size(); ++b) keys[b].first = cache.forgotten(int64_t(b));
+    const std::vector<KeyValues> made =
+        heads_->expands() ? expanded(cache, in.x.dtype(), in.sequences) : std::vector<KeyValues>();
+    Var k;
+    if (field_->reads_keys() && heads_->expands()) k = keys_of(made);
+    if (field_->reads_keys() && !heads_->expands()) {
+      std::vector<Var> parts;
+      for (int64_t b = 0; b < in.sequences.count(); ++b) parts.push_back(cache.gather(b, in.x.dtype()).keys);
+      k = concatenate_rows(parts);
+    }
     const Tensor context =
-        attend_cached(q.value(), heads_->expands() ? expanded(cache, in.x.dtype(), in.sequences) : cache.entries(),
-                      columns_.reach ? cache.kept() : cache.tokens(), in.sequences, o);
+        attend_cached(q.value(), heads_->expands() ? made : cache.entries(),
+                      columns_.reach ? cache.kept() : cache.tokens(), in.sequences, options(in, q, k, keys));
     cache.forget();
     return context;
   }
@@ -186,7 +225,7 @@ class Attention final : public Mixer {
     Heads::KeyValue read{concatenate_rows(k), concatenate_rows(v)};
     if (heads_->expands()) read = heads_->expand(read, turn_by(all));
     cache.append(kept.k.value(), kept.v.value(), in.sequences);
-    const Var context = attend(q, read.k, read.v, in.sequences, all, options(in, q, read.k));
+    const Var context = attend(q, read.k, read.v, in.sequences, all, options(in, q, read.k, counts(all)));
     cache.forget();
     return context;
   }
