@@ -23,7 +23,12 @@ Backbone::Backbone(const ModelConfig& config, const Scope& scope, const Embeddin
   for (int64_t i = 0; i < config.num_hidden_layers; ++i)
     layers_.push_back(make_layer((scope / "layers" / std::to_string(i)).in_layer(i), config.layer(i)));
   final_norm_name_ = (scope / "final_norm").path();
-  if (registry.make<Residual>(config.residual, scope / "residual", {.hidden_size = config.hidden_size})->final_norm())
+  Parameters unused;  // of a residual that is only asked
+  BuildContext aside = scope.context();
+  aside.parameters = &unused;
+  aside.device = Device::meta;
+  if (registry.make<Residual>(config.residual, Scope(aside, "residual"), {.hidden_size = config.hidden_size})
+          ->final_norm())
     final_norm_ = registry.make<Norm>(config.norm, scope / "final_norm", {.hidden_size = config.hidden_size});
   for (const Layer& layer : layers_)
     for (const auto& place : layer.places) reads_embedding_ = reads_embedding_ || place->part->reads_embedding();

@@ -5,6 +5,7 @@
 #include "lithe/data/task.h"
 #include "lithe/data/translation.h"
 #include "lithe/model/config.h"
+#include "lithe/recipe/encode_config.h"
 #include "lithe/recipe/eval_config.h"
 #include "lithe/recipe/generate_config.h"
 #include "lithe/recipe/train_config.h"
@@ -23,6 +24,7 @@ struct Recipe {
   EvalConfig eval;
   GenerateConfig generate;
   TranslateConfig translate;
+  EncodeConfig encode;
   void fields(Fields& f);
   /// The section task names examples.
   bool has_task() const { return !task.train.empty() || !task.test.empty(); }
