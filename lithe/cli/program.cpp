@@ -106,6 +106,7 @@ int run_program(int argc, char** argv) {
         {"quantize", "round a trained model's weights to 8 or 4 bits, and say what that costs", add_quantize},
         {"import", "make a run of a model of another program: Hugging Face directories, GGUF", add_import},
         {"export", "write a run as a directory for transformers, or as GGUF", add_export},
+        {"convert", "exchange parts of a trained model, or fold novel ones into standard ones", add_convert},
         {"inspect", "attention maps and indicators of trained models, as a page", add_inspect},
         {"bench", "ceilings of this machine, what kernels and models reach of them, and regressions", add_bench},
         {"list", "everything that is implemented: parts, methods, recipe keys", add_list},

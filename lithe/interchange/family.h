@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "lithe/base/json.h"
+#include "lithe/compress/part_options.h"
 #include "lithe/interchange/hf_config.h"
 #include "lithe/model/config.h"
 
@@ -70,12 +71,6 @@ std::string rotary_options(const HfConfig& config, int64_t head_dim, double usua
 std::string activation_options(const HfConfig& config, const std::string& key, const std::string& usual, bool gated);
 /// Names of labels in a config with id2label, "label_names: [...], num_labels: 2".
 std::string label_options(const HfConfig& config);
-/// Reads an option of a part, resolved; empty when it has none.
-std::string option(const PartChoice& part, const std::string& path);
-int64_t option_integer(const PartChoice& part, const std::string& path);
-double option_number(const PartChoice& part, const std::string& path);
-/// The part that stands as an option of another, as attention's heads.
-PartChoice inner_part(const PartChoice& part, const std::string& name);
 /// Keys of a config.json that every family writes.
 Json common_config(const ModelConfig& model, const std::string& model_type, const std::string& architecture);
 /// Adds rope_theta and rope_scaling.
