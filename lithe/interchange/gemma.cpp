@@ -1,5 +1,7 @@
 // Gemma: RMS norms whose factor is 1 + weight, embedded rows times sqrt(D), GELU-gated layers; Gemma 3 has norms before
 // and after each sub-layer, a norm of queries and keys, and windows with their own rotary base in most layers.
+#include <algorithm>
+
 #include "lithe/base/error.h"
 #include "lithe/interchange/family.h"
 
@@ -11,6 +13,8 @@ Mapping read(const HfConfig& config, TensorNames names) {
   const int64_t d = config.integer("hidden_size"), layers = config.integer("num_hidden_layers"),
                 heads = config.integer("num_attention_heads"), kv = config.integer("num_key_value_heads", heads),
                 head_dim = config.integer("head_dim", 256);
+  check(layers >= 0 && heads > 0 && kv > 0, "import", "'", config.origin(), "': ", layers, " layers of ", heads,
+        " heads are no model");
   const double eps = config.number("rms_norm_eps", 1e-6);
   const bool bias = config.flag("attention_bias", false), tied = config.flag("tie_word_embeddings", true);
   const std::string act = config.has("hidden_activation")
@@ -24,7 +28,8 @@ Mapping read(const HfConfig& config, TensorNames names) {
     config.only("attn_logit_softcapping", {});
     config.only("use_bidirectional_attention", {"false"});
     window = config.integer("sliding_window", 4096);
-    const int64_t pattern = config.integer("sliding_window_pattern", config.integer("_sliding_window_pattern", 6));
+    const int64_t pattern = std::max<int64_t>(
+        1, config.integer("sliding_window_pattern", config.integer("_sliding_window_pattern", 6)));
     for (int64_t i = 0; i < layers; ++i) sliding[size_t(i)] = (i + 1) % pattern != 0;
     if (config.has("layer_types")) {
       const auto& types = config.find("layer_types")->items();

@@ -1,6 +1,8 @@
 // Llama and its kin: pre-norm decoders with RMS norms, rotary positions and gated feed-forward layers. Mistral adds
 // sliding windows, Qwen2 biases, Qwen3 a norm of queries and keys, OLMo2 moves the norms behind the sub-layers, Phi-3
 // fuses projections.
+#include <algorithm>
+
 #include "lithe/base/error.h"
 #include "lithe/interchange/family.h"
 
@@ -64,6 +66,10 @@ Mapping read(const HfConfig& config, TensorNames names) {
                 inner = config.integer("intermediate_size"),
                 positions = config.integer("max_position_embeddings", 2048);
   const Kind kind = kind_of(config, type);
+  check(layers >= 0 && heads > 0 && kv > 0 && head_dim > 0 && head_dim * std::max(heads, kv) <= (1 << 24) &&
+            inner > 0 && inner <= (1 << 24),
+        "import", "'", config.origin(), "': ", layers, " layers of ", heads, " heads of ", head_dim,
+        " channels (", kv, " for keys) and ", inner, " hidden channels are no model");
   const bool tied = config.flag("tie_word_embeddings", false);
   const std::string act = activation_options(config, "hidden_act", "silu", true);
   const double eps =

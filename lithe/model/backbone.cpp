@@ -26,7 +26,6 @@ Backbone::Backbone(const ModelConfig& config, const Scope& scope, const Embeddin
   Parameters unused;  // of a residual that is only asked
   BuildContext aside = scope.context();
   aside.parameters = &unused;
-  aside.device = Device::meta;
   if (registry.make<Residual>(config.residual, Scope(aside, "residual"), {.hidden_size = config.hidden_size})
           ->final_norm())
     final_norm_ = registry.make<Norm>(config.norm, scope / "final_norm", {.hidden_size = config.hidden_size});

@@ -43,7 +43,7 @@ void rope(const RopeArgs& a) {
   check_rows(op, {"x", a.x});
   check_like(op, {"out", a.out}, {"x", a.x});
   check_vector(op, {"positions", a.positions}, a.x.rows(), DType::i32, {"x", a.x});
-  check(a.head_dim > 0 && a.head_dim % 2 == 0 && a.x.cols() % a.head_dim == 0, op,
+  check(a.head_dim > 0 && (a.rotary_dim || a.head_dim % 2 == 0) && a.x.cols() % a.head_dim == 0, op,
         "head_dim must be even and divide the ", a.x.cols(), " columns of x ", a.x.shape(), ", got ", a.head_dim);
   check(a.turned() >= 0 && a.turned() <= a.head_dim && a.turned() % 2 == 0, op,
         "rotary_dim must be even and at most head_dim ", a.head_dim, ", got ", a.rotary_dim);
