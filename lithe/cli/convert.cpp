@@ -70,7 +70,8 @@ int run(const Options& o) {
     std::cout << json.dump(2) << "\n";
     return 0;
   }
-  std::printf("kept              %zu parameters (%lld numbers)\n", e.kept.size(), static_cast<long long>(e.parameters_kept));
+  std::printf("kept              %zu parameters (%lld numbers)\n", e.kept.size(),
+              static_cast<long long>(e.parameters_kept));
   const auto list = [](const char* what, const std::vector<std::string>& lines) {
     for (const std::string& line : lines) std::printf("%-17s %s\n", what, line.c_str());
   };

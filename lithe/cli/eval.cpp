@@ -99,8 +99,12 @@ int eval_tasks(const Options& o, const Recipe& recipe, const LoadedModel& loaded
   if (o.batch_tokens) options.batch_tokens = o.batch_tokens;
   std::vector<ZeroShotTask> tasks;
   for (const std::string& file : o.tasks) tasks.push_back(read_zero_shot_task(file));
-  Json json = {{"results", Json::object()}, {"configs", Json::object()},   {"versions", Json::object()},
-               {"n-shot", Json::object()},  {"n-samples", Json::object()}, {"config", {{"model", "lithe"}, {"model_args", o.model}, {"batch_size", options.batch_tokens}}}};
+  Json json = {{"results", Json::object()},
+               {"configs", Json::object()},
+               {"versions", Json::object()},
+               {"n-shot", Json::object()},
+               {"n-samples", Json::object()},
+               {"config", {{"model", "lithe"}, {"model_args", o.model}, {"batch_size", options.batch_tokens}}}};
   for (const ZeroShotTask& task : tasks) {
     const ZeroShotResult result = evaluate_zero_shot(*loaded.model, *loaded.tokenizer, task, options);
     Json& scores = json["results"][task.task];

@@ -22,8 +22,7 @@ Affine affine_of(int64_t in, const std::function<Var(const Var&)>& map) {
   const int64_t out = y.cols();
   Affine made{empty({in, out}, DType::f64), clone(y.slice(in, in + 1)).reshape({out})};
   for (int64_t i = 0; i < in; ++i)
-    for (int64_t c = 0; c < out; ++c)
-      set_value(made.w, i * out + c, value_at(y, i * out + c) - value_at(made.b, c));
+    for (int64_t c = 0; c < out; ++c) set_value(made.w, i * out + c, value_at(y, i * out + c) - value_at(made.b, c));
   return made;
 }
 
@@ -66,10 +65,9 @@ class Builder {
                                       .head_dim = given ? given : d / h,
                                       .bias = option(mixer, "attention_bias") == "true",
                                       .turns = !cross && out.position->turns()});
-    out.output = registry.make<Output>(inner_part(mixer, "output"), scope / "output",
-                                       {.context_size = out.heads->context_size(),
-                                        .hidden_size = d,
-                                        .bias = option(mixer, "output_bias") == "true"});
+    out.output = registry.make<Output>(
+        inner_part(mixer, "output"), scope / "output",
+        {.context_size = out.heads->context_size(), .hidden_size = d, .bias = option(mixer, "output_bias") == "true"});
     if (values_)
       for (Parameter& p : parameters_.all())
         if (const auto found = values_->find(p.name); found != values_->end())
@@ -141,8 +139,9 @@ void set_flag(PartChoice& part, const char* key, bool value) {
 Tensor random_ids(int64_t count, int64_t vocabulary) {
   const Tensor ids = empty({count}, DType::i32);
   for (int64_t i = 0; i < count; ++i)
-    set_value(ids, i, double(int64_t(random_uniform({.seed = 5, .purpose = purpose_of("densify")}, uint64_t(i)) *
-                                     double(vocabulary))));
+    set_value(ids, i,
+              double(int64_t(random_uniform({.seed = 5, .purpose = purpose_of("densify")}, uint64_t(i)) *
+                             double(vocabulary))));
   return ids;
 }
 
@@ -163,8 +162,10 @@ double difference(const Model& a, const Model& b) {
 }
 
 void refuse(const ModelConfig& config) {
-  check_usage(config.architecture != "encoder_decoder", "densify", "models of architecture encoder_decoder are not folded");
-  check_usage(config.quantization_config.is_null(), "densify", "the model has integer weights; give the one it was made from");
+  check_usage(config.architecture != "encoder_decoder", "densify",
+              "models of architecture encoder_decoder are not folded");
+  check_usage(config.quantization_config.is_null(), "densify",
+              "the model has integer weights; give the one it was made from");
   check_usage(config.token_width <= 1, "densify", "embedding ", config.embedding.type, " reads codes of ",
               config.token_width, " ints, hashes of words, which have no vocabulary to make a table of");
   for (const Place& place : attentions(config))
@@ -197,12 +198,12 @@ void change_every_mixer(ModelConfig& config, const std::function<void(PartChoice
 }
 
 std::unique_ptr<Model> exact_model(const ModelConfig& config, const std::map<std::string, Tensor>& parameters) {
-  auto model = std::make_unique<Model>(
-      config, ModelOptions{.dtype = DType::f64, .compute = DType::f64, .initialised = false});
+  auto model =
+      std::make_unique<Model>(config, ModelOptions{.dtype = DType::f64, .compute = DType::f64, .initialised = false});
   for (Parameter& p : model->parameters().all()) {
     const auto found = parameters.find(p.name);
-    check(found != parameters.end() && found->second.shape() == p.master.shape(), "convert", "parameter '", p.name, "' ",
-          p.master.shape(), " is not among the weights");
+    check(found != parameters.end() && found->second.shape() == p.master.shape(), "convert", "parameter '", p.name,
+          "' ", p.master.shape(), " is not among the weights");
     copy_into(p.master.value(), convert(found->second, DType::f64));
   }
   return model;
@@ -220,7 +221,8 @@ Densified densify(const ModelConfig& config, const std::map<std::string, Tensor>
   for (const Place& place : attentions(config)) {
     if (is_plain(place.mixer)) continue;
     Builder builder(config, &parameters);
-    Folded made = fold(builder.attention(place.mixer, place.position, place.path, place.cross), config.hidden_size, place.path);
+    Folded made =
+        fold(builder.attention(place.mixer, place.position, place.path, place.cross), config.hidden_size, place.path);
     bias = bias || any_nonzero(made.q.b) || any_nonzero(made.k.b) || any_nonzero(made.v.b);
     output_bias = output_bias || any_nonzero(made.output.b);
     out.folded.push_back(cat(place.path, ": heads ", option(place.mixer, "heads"), ", output ",
@@ -232,6 +234,8 @@ Densified densify(const ModelConfig& config, const std::map<std::string, Tensor>
     bias = bias || option(place.mixer, "attention_bias") == "true";
     output_bias = output_bias || option(place.mixer, "output_bias") == "true";
   }
+  // Architectures that have a bias behind attention have biases before it, too: these are 0.
+  if (!out.folded.empty()) bias = bias || output_bias;
   change_every_mixer(out.config, [&](PartChoice& mixer) {
     if (mixer.type != "attention") return;  // that no layer has
     if (!is_plain(mixer)) {
@@ -278,6 +282,8 @@ Densified densify(const ModelConfig& config, const std::map<std::string, Tensor>
     put(".output.weight", f.output.w);
     if (output_bias) put(".output.bias", f.output.b);
   }
+  ModelConfig written = out.config;
+  out.config = read_model_config(write_fields([&](Fields& f) { written.fields(f); }));  // with every default
   out.config.validate();
   check_usage(config.embedding.type == "lookup", "densify", "embedding ", config.embedding.type, " is not folded");
   out.largest_difference = difference(*exact_model(config, parameters), *exact_model(out.config, out.parameters));

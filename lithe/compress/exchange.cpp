@@ -17,8 +17,8 @@ std::string part_given(const std::string& assignment) {
   const std::string path = assignment.substr(0, assignment.find('='));
   if (path.ends_with(".type")) return path.substr(0, path.size() - 5);
   const std::string key = path.substr(path.rfind('.') + 1);
-  for (const char* part : {"mixer", "heads", "output", "field", "norm", "ffn", "residual", "position", "embedding",
-                           "stack", "head"})
+  for (const char* part :
+       {"mixer", "heads", "output", "field", "norm", "ffn", "residual", "position", "embedding", "stack", "head"})
     if (key == part) return path;
   return "";
 }
@@ -95,7 +95,8 @@ class Exchange {
       }
     }
     for (const auto& [name, value] : weights_)
-      if (!fresh_.count(name)) out_.left.push_back(cat(name, " ", value.shape()));
+      if (!fresh_.count(name) || (fresh_[name].shape() != value.shape() && !fitted_.count(name)))
+        out_.left.push_back(cat(name, " ", value.shape()));
     return std::move(out_);
   }
 
@@ -121,7 +122,8 @@ class Exchange {
 
   static int64_t key_heads(const PartChoice& mixer) {
     const std::string type = option(mixer, "heads");
-    const int64_t h = option_integer(mixer, "num_attention_heads"), given = option_integer(mixer, "heads.num_key_value_heads");
+    const int64_t h = option_integer(mixer, "num_attention_heads"),
+                  given = option_integer(mixer, "heads.num_key_value_heads");
     if (type == "mha") return h;
     if (type == "mqa") return 1;
     if (type == "gqa") return given ? given : h % 2 ? 1 : h / 2;
@@ -138,8 +140,7 @@ class Exchange {
   }
 
   void heads(const PartChoice& before, const PartChoice& after, const std::string& path) {
-    const int64_t from = key_heads(before), to = key_heads(after),
-                  h = option_integer(before, "num_attention_heads");
+    const int64_t from = key_heads(before), to = key_heads(after), h = option_integer(before, "num_attention_heads");
     const bool same_queries = h == option_integer(after, "num_attention_heads");
     if (from && to && from != to && same_queries) {
       for (const char* map : {"k.weight", "v.weight", "k.bias", "v.bias"})
@@ -153,8 +154,8 @@ class Exchange {
     if (from && (type == "mhe_mul" || type == "mhe_add") && same_queries) seeds(type == "mhe_mul", from, h, path);
   }
 
-  // Head i of a seed is seed (1 + e_i) or seed + e_i. The seed is the mean of the heads; of a product e_i + 1 is, channel
-  // by channel, the multiple of the seed's column that is nearest to the head's own.
+  // Head i of a seed is seed (1 + e_i) or seed + e_i. The seed is the mean of the heads; of a product e_i + 1 is,
+  // channel by channel, the multiple of the seed's column that is nearest to the head's own.
   void seeds(bool product, int64_t key_heads, int64_t h, const std::string& path) {
     for (const char* map : {"q", "k", "v"}) {
       const Tensor* w = old(cat(path, map, ".weight"));
@@ -181,7 +182,8 @@ class Exchange {
   void output(const PartChoice& before, const PartChoice& after, const std::string& path) {
     const std::string from = option(before, "output"), to = option(after, "output");
     const Tensor *w = old(path + "weight"), *b = old(path + "bias");
-    if (from != "dense" || to != "hadamard" || !w || w->dim(0) != w->cols() || option(after, "output.transform") == "pad")
+    if (from != "dense" || to != "hadamard" || !w || w->dim(0) != w->cols() ||
+        option(after, "output.transform") == "pad")
       return;
     const int64_t d = w->cols();
     const std::string scaling = option(after, "output.scale");
@@ -206,9 +208,10 @@ class Exchange {
 
 }  // namespace
 
-Exchanged exchange_parts(const ModelConfig& config, const Weights& parameters, const std::vector<std::string>& overrides,
-                         uint64_t seed) {
-  check_usage(config.quantization_config.is_null(), "convert", "the model has integer weights; give the one it was made from");
+Exchanged exchange_parts(const ModelConfig& config, const Weights& parameters,
+                         const std::vector<std::string>& overrides, uint64_t seed) {
+  check_usage(config.quantization_config.is_null(), "convert",
+              "the model has integer weights; give the one it was made from");
   return Exchange(config, parameters, overrides, seed).run();
 }
 

@@ -66,8 +66,8 @@ std::string evaluated(const std::string& expression, const Json& document, const
     const size_t at = text.rfind(' ');
     return (spaced ? " " : "") + (at == std::string::npos ? text : text.substr(at + 1));
   }
-  check_usage(expression.find_first_of(" |()[]'\"+") == std::string::npos, "eval", task, ": the template {{", expression,
-              "}} is more than the name of a field; write what it gives into the data");
+  check_usage(expression.find_first_of(" |()[]'\"+") == std::string::npos, "eval", task, ": the template {{",
+              expression, "}} is more than the name of a field; write what it gives into the data");
   return text_of(field_of(document, expression, task));
 }
 
@@ -78,7 +78,8 @@ std::string rendered(const std::string& text, const Json& document, const std::s
   std::string out;
   for (size_t at = 0; at < text.size();) {
     const size_t open = text.find("{{", at), close = open == std::string::npos ? open : text.find("}}", open);
-    check_usage(open == std::string::npos || close != std::string::npos, "eval", task, ": a template has {{ without }}");
+    check_usage(open == std::string::npos || close != std::string::npos, "eval", task,
+                ": a template has {{ without }}");
     out += text.substr(at, open == std::string::npos ? open : open - at);
     if (open == std::string::npos) break;
     out += evaluated(trimmed(text.substr(open + 2, close - open - 2)), document, task);
@@ -96,16 +97,18 @@ std::vector<std::string> choices_of(const ZeroShotTask& task, const Json& docume
   std::string name = task.doc_to_choice.text();
   if (name.starts_with("{{") && name.ends_with("}}")) name = trimmed(name.substr(2, name.size() - 4));
   const Json& list = field_of(document, name, task.task);
-  check(list.is_array() && !list.empty(), "eval", task.task, ": field '", name, "' of a document must be a list of choices");
+  check(list.is_array() && !list.empty(), "eval", task.task, ": field '", name,
+        "' of a document must be a list of choices");
   for (const Json& one : list) out.push_back(text_of(one));
   return out;
 }
 
 size_t right_choice(const ZeroShotTask& task, const Json& document, const std::vector<std::string>& choices) {
   const std::string target = rendered(task.doc_to_target, document, task.task);
-  const bool number = !target.empty() && target.size() < 6 && target.find_first_not_of("0123456789") == std::string::npos;
-  const size_t index = number ? size_t(std::stoul(target))
-                              : size_t(std::find(choices.begin(), choices.end(), target) - choices.begin());
+  const bool number =
+      !target.empty() && target.size() < 6 && target.find_first_not_of("0123456789") == std::string::npos;
+  const size_t index =
+      number ? size_t(std::stoul(target)) : size_t(std::find(choices.begin(), choices.end(), target) - choices.begin());
   check(index < choices.size(), "eval", task.task, ": doc_to_target gives '", target, "', which is none of the ",
         choices.size(), " choices");
   return index;
@@ -150,8 +153,8 @@ class Scorer {
     // One more than the model reads: the last token is only predicted.
     if (out.tokens.size() > most_ + 1) {
       const size_t cut = out.tokens.size() - most_ - 1;
-      check(out.begin > cut, "eval", "a target of ", out.tokens.size() - out.begin, " tokens is longer than the model's ",
-            most_, " positions");
+      check(out.begin > cut, "eval", "a target of ", out.tokens.size() - out.begin,
+            " tokens is longer than the model's ", most_, " positions");
       out.tokens.erase(out.tokens.begin(), out.tokens.begin() + int64_t(cut));
       out.begin -= cut;
     }
@@ -171,7 +174,8 @@ class Scorer {
         batch.push_back(&requests[order[first]]);
         rows += batch.back()->tokens.size() - 1;
         ++first;
-      } while (first < order.size() && int64_t(rows + requests[order[first]].tokens.size() - 1) <= options_.batch_tokens);
+      } while (first < order.size() &&
+               int64_t(rows + requests[order[first]].tokens.size() - 1) <= options_.batch_tokens);
       run(batch);
     }
   }
@@ -237,7 +241,8 @@ std::vector<ZeroShotMetric> choose(const Scorer& scorer, const ZeroShotTask& tas
   for (const Json& doc : docs) {
     choices.push_back(choices_of(task, doc));
     const std::string text = rendered(task.doc_to_text, doc, task.task);
-    for (const std::string& choice : choices.back()) requests.push_back(scorer.request(text, task.target_delimiter + choice));
+    for (const std::string& choice : choices.back())
+      requests.push_back(scorer.request(text, task.target_delimiter + choice));
   }
   scorer.score(requests);
   std::vector<double> right, right_by_length;
@@ -277,7 +282,8 @@ std::vector<ZeroShotMetric> roll(const Scorer& scorer, const Tokenizer& tokenize
   std::vector<Request> requests;
   double words = 0, bytes = 0;
   for (const Json& doc : docs) {
-    const std::string text = rendered(task.doc_to_target.empty() ? task.doc_to_text : task.doc_to_target, doc, task.task);
+    const std::string text =
+        rendered(task.doc_to_target.empty() ? task.doc_to_text : task.doc_to_target, doc, task.task);
     bytes += double(text.size());
     bool inside = false;
     for (const char c : text) {

@@ -28,8 +28,8 @@ Mapping read(const HfConfig& config, TensorNames names) {
     config.only("attn_logit_softcapping", {});
     config.only("use_bidirectional_attention", {"false"});
     window = config.integer("sliding_window", 4096);
-    const int64_t pattern = std::max<int64_t>(
-        1, config.integer("sliding_window_pattern", config.integer("_sliding_window_pattern", 6)));
+    const int64_t pattern =
+        std::max<int64_t>(1, config.integer("sliding_window_pattern", config.integer("_sliding_window_pattern", 6)));
     for (int64_t i = 0; i < layers; ++i) sliding[size_t(i)] = (i + 1) % pattern != 0;
     if (config.has("layer_types")) {
       const auto& types = config.find("layer_types")->items();

@@ -130,11 +130,12 @@ std::string HfConfig::text(const std::string& key, const std::string& otherwise)
 
 int64_t HfConfig::integer(const std::string& key) const {
   const double value = number(key);
-  const double most = key.find("layer") != std::string::npos || key.find("head") != std::string::npos ? 1 << 20 : 0x1p40;
-  check(value >= -1 && value <= most, "import", "'", origin_, "': ", key, " must be from 0 to ", int64_t(most), ", got ",
+  const double most =
+      key.find("layer") != std::string::npos || key.find("head") != std::string::npos ? 1 << 20 : 0x1p40;
+  check(value >= -1 && value <= most, "import", "'", origin_, "': ", key, " must be from 0 to ", int64_t(most),
+        ", got ", shown(*find(key)));
+  check(value == std::floor(value), "import", "'", origin_, "': ", key, " must be a whole number, got ",
         shown(*find(key)));
-  check(value == std::floor(value), "import", "'", origin_, "': ", key,
-        " must be a whole number, got ", shown(*find(key)));
   return int64_t(value);
 }
 

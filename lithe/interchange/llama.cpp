@@ -68,8 +68,8 @@ Mapping read(const HfConfig& config, TensorNames names) {
   const Kind kind = kind_of(config, type);
   check(layers >= 0 && heads > 0 && kv > 0 && head_dim > 0 && head_dim * std::max(heads, kv) <= (1 << 24) &&
             inner > 0 && inner <= (1 << 24),
-        "import", "'", config.origin(), "': ", layers, " layers of ", heads, " heads of ", head_dim,
-        " channels (", kv, " for keys) and ", inner, " hidden channels are no model");
+        "import", "'", config.origin(), "': ", layers, " layers of ", heads, " heads of ", head_dim, " channels (", kv,
+        " for keys) and ", inner, " hidden channels are no model");
   const bool tied = config.flag("tie_word_embeddings", false);
   const std::string act = activation_options(config, "hidden_act", "silu", true);
   const double eps =

@@ -73,9 +73,9 @@ TEST_F(Interchange, AModelGoesOutAndComesBackAsItWas) {
 TEST_F(Interchange, APartIsExchangedAndTheListSaysWhatBecameOfTheRest) {
   const std::string list = output_of({"convert", at("run"), "--set", "model.mixer.output.type=dense", "--set",
                                       "model.mixer.heads.type=mqa", "--out", at("exchanged")});
-  for (const char* words : {"kept ", "fitted            layers.0.mixer.heads.k.weight [32,16]: mean of 2 heads each",
-                            "initialised       layers.0.mixer.output.weight [32,32]",
-                            "left out          layers.0.mixer.output.alpha [32]"})
+  for (const char* words :
+       {"kept ", "fitted            layers.0.mixer.heads.k.weight [32,16]: mean of 2 heads each",
+        "initialised       layers.0.mixer.output.weight [32,32]", "left out          layers.0.mixer.output.alpha [32]"})
     EXPECT_NE(list.find(words), std::string::npos) << list;
   output_of({"eval", at("exchanged"), "--json"});
   expect_error({"convert", at("run"), "--out", at("x")}, 2, "give --densify, or one or more --set");
@@ -83,10 +83,12 @@ TEST_F(Interchange, APartIsExchangedAndTheListSaysWhatBecameOfTheRest) {
 }
 
 TEST_F(Interchange, ZeroShotTasksHaveTheHarnesssLayout) {
-  scratch_->add("hill.jsonl", "{\"q\": \"the\", \"choices\": [\"people\", \"~~~~\"], \"gold\": 0}\n"
-                              "{\"q\": \"a\", \"choices\": [\"b\", \"c\"], \"gold\": 1}\n");
+  scratch_->add("hill.jsonl",
+                "{\"q\": \"the\", \"choices\": [\"people\", \"~~~~\"], \"gold\": 0}\n"
+                "{\"q\": \"a\", \"choices\": [\"b\", \"c\"], \"gold\": 1}\n");
   const std::string task = scratch_->add(
-      "hill.yaml", "task: hill\ndoc_to_text: '{{q}}'\ndoc_to_choice: choices\ndoc_to_target: gold\ndata_files: [hill.jsonl]\n");
+      "hill.yaml",
+      "task: hill\ndoc_to_text: '{{q}}'\ndoc_to_choice: choices\ndoc_to_target: gold\ndata_files: [hill.jsonl]\n");
   const Json json = parse_json(output_of({"eval", at("run"), "--tasks", task, "--json"}), "eval");
   EXPECT_TRUE(json["results"]["hill"].contains("acc,none") && json["results"]["hill"].contains("acc_norm_stderr,none"));
   EXPECT_EQ(json["n-samples"]["hill"]["effective"], 2);

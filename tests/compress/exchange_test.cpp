@@ -10,7 +10,8 @@ namespace lithe {
 namespace {
 
 constexpr const char* kSmall =
-    "{vocab_size: 11, hidden_size: 16, num_hidden_layers: 2, max_position_embeddings: 20, token_width: 1, mixer: {type: "
+    "{vocab_size: 11, hidden_size: 16, num_hidden_layers: 2, max_position_embeddings: 20, token_width: 1, mixer: "
+    "{type: "
     "attention, num_attention_heads: 4}}";
 
 struct Trained {
@@ -34,8 +35,8 @@ TEST(Exchange, NothingChangedKeepsEverything) {
 
 TEST(Exchange, HeadsThatMergeOthersAreTheirMean) {
   const Trained trained;
-  const Exchanged e = exchange_parts(trained.config, trained.parameters,
-                                     {"model.mixer.heads={type: gqa, num_key_value_heads: 2}"});
+  const Exchanged e =
+      exchange_parts(trained.config, trained.parameters, {"model.mixer.heads={type: gqa, num_key_value_heads: 2}"});
   EXPECT_EQ(e.fitted.size(), 4u);  // keys and values of two layers
   EXPECT_EQ(e.kept.size(), trained.parameters.size() - 4);
   const Tensor &before = trained.parameters.at("layers.1.mixer.heads.k.weight"),
@@ -67,7 +68,8 @@ TEST(Exchange, AHadamardOutputIsFoundInItsMatrix) {
 TEST(Exchange, SeedsAndEmbeddingsAreFoundInTheHeadsTheyMade) {
   const Trained trained("mixer: {type: attention, num_attention_heads: 4, heads: mhe_mul}");
   const Densified d = densify(trained.config, trained.parameters);
-  const Exchanged e = exchange_parts(d.config, d.parameters, {"model.mixer.heads=mhe_mul", "model.mixer.attention_bias=false"});
+  const Exchanged e =
+      exchange_parts(d.config, d.parameters, {"model.mixer.heads=mhe_mul", "model.mixer.attention_bias=false"});
   // Up to one factor a channel, which seed and embeddings share out between them.
   const Densified again = densify(e.config, e.parameters);
   for (const char* map : {"q", "k", "v"})
@@ -80,7 +82,7 @@ TEST(Exchange, SeedsAndEmbeddingsAreFoundInTheHeadsTheyMade) {
 TEST(Exchange, OtherPartsBeginAnewAndAreListed) {
   const Trained trained;
   const Exchanged e = exchange_parts(trained.config, trained.parameters, {"model.ffn.type=gelu", "model.norm=layer"});
-  EXPECT_EQ(e.left.size(), 2u * 3);         // gate, up and down of the old width
+  EXPECT_EQ(e.left.size(), 2u * 3);             // gate, up and down of the old width
   EXPECT_EQ(e.initialised.size(), 2u * 4 + 5);  // up, down and their biases; biases of the norms
   EXPECT_EQ(e.parameters.at("embedding.weight").raw(), trained.parameters.at("embedding.weight").raw());
   Model made(e.config, {});

@@ -33,8 +33,7 @@ struct ZeroShot : testing::Test {
     const NoGrad no_grad;
     std::vector<int> ids{256};
     for (const char c : text) ids.push_back(uint8_t(c));
-    const Tensor logits =
-        model.logits(model.forward(kit::ids_of(ids), Sequences::single(int64_t(ids.size())))).value();
+    const Tensor logits = model.logits(model.forward(kit::ids_of(ids), Sequences::single(int64_t(ids.size())))).value();
     double total = 0;
     for (size_t i = begin; i < text.size(); ++i) {
       double sum = 0, most = -INFINITY;
@@ -73,9 +72,10 @@ TEST_F(ZeroShot, ChoicesAreScoredByTheirLikelihoodAfterTheText) {
     right += best == 0, right_by_length += best_by_length == 0;
     lines += Json({{"query", text}, {"choices", list}, {"gold", 0}}).dump() + "\n";
   }
-  const ZeroShotTask t = task("task: t\noutput_type: multiple_choice\ndoc_to_text: '{{query}}'\ndoc_to_choice: '{{choices}}'\n"
-                              "doc_to_target: gold\nmetric_list: [{metric: acc}]\nmetadata: {version: 2.0}\n",
-                              lines);
+  const ZeroShotTask t = task(
+      "task: t\noutput_type: multiple_choice\ndoc_to_text: '{{query}}'\ndoc_to_choice: '{{choices}}'\n"
+      "doc_to_target: gold\nmetric_list: [{metric: acc}]\nmetadata: {version: 2.0}\n",
+      lines);
   EXPECT_EQ(t.version, 2);
   for (const int64_t batch_tokens : {1, 64, 4096}) {
     const ZeroShotResult result = evaluate_zero_shot(model, *tokenizer, t, {.batch_tokens = batch_tokens});
@@ -89,9 +89,10 @@ TEST_F(ZeroShot, ChoicesAreScoredByTheirLikelihoodAfterTheText) {
 }
 
 TEST_F(ZeroShot, LastWordsHaveAPerplexity) {
-  const ZeroShotTask t = task("task: words\noutput_type: loglikelihood\ndoc_to_text: \"{{text.split(' ')[:-1]|join(' ')}}\"\n"
-                              "doc_to_target: \"{{' '+text.split(' ')[-1]}}\"\n",
-                              "{\"text\": \"the cat sat\"}\n{\"text\": \"on a mat\"}\n");
+  const ZeroShotTask t = task(
+      "task: words\noutput_type: loglikelihood\ndoc_to_text: \"{{text.split(' ')[:-1]|join(' ')}}\"\n"
+      "doc_to_target: \"{{' '+text.split(' ')[-1]}}\"\n",
+      "{\"text\": \"the cat sat\"}\n{\"text\": \"on a mat\"}\n");
   bool first = true, second = true;
   const double a = log_likelihood("the cat sat", 7, &first), b = log_likelihood("on a mat", 4, &second);
   const ZeroShotResult result = evaluate_zero_shot(model, *tokenizer, t, {});
@@ -135,7 +136,8 @@ TEST_F(ZeroShot, WhatCannotBeReadIsRefused) {
       {choice + "doc_to_text: '{{q|upper}}'\n", line, "is more than the name of a field"},
       {choice + "doc_to_text: '{% if q %}'\n", line, "{% %} are not supported"},
       {choice + "doc_to_text: '{{question}}'\n", line, "has no field 'question'"},
-      {choice + "doc_to_text: '{{q}}'\n", "{\"choices\": [\"a\"], \"gold\": 3, \"q\": \"x\"}", "gives '3', which is none"},
+      {choice + "doc_to_text: '{{q}}'\n", "{\"choices\": [\"a\"], \"gold\": 3, \"q\": \"x\"}",
+       "gives '3', which is none"},
       {choice + "doc_to_text: '{{q}}'\n", "[1]", "line 1 must be a JSON object"},
       {choice + "doc_to_text: '{{q}}'\n", "", "hold no documents"},
       {"task: t\ndoc_to_text: q\ndoc_to_target: gold\n", line, "doc_to_choice is missing"}};
@@ -144,8 +146,9 @@ TEST_F(ZeroShot, WhatCannotBeReadIsRefused) {
     EXPECT_NE(is.find(words), std::string::npos) << is;
   }
   const std::string file = scratch.add("lost.yaml", choice + "doc_to_text: q\ndata_files: [lost.jsonl]\n");
-  EXPECT_NE(kit::error_of([&] { read_zero_shot_task(file); }).find("neither here, beside the task, nor under LITHE_DATA"),
-            std::string::npos);
+  EXPECT_NE(
+      kit::error_of([&] { read_zero_shot_task(file); }).find("neither here, beside the task, nor under LITHE_DATA"),
+      std::string::npos);
 }
 
 }  // namespace

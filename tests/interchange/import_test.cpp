@@ -4,8 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include "lithe/eval/sentence_rows.h"
 #include "lithe/interchange/weights.h"
 #include "lithe/model/safetensors.h"
+#include "lithe/text/framing.h"
 #include "tests/interchange/golden_kit.h"
 #include "tests/support/errors.h"
 #include "tests/support/process.h"
@@ -222,6 +224,49 @@ TEST(Import, SentenceModulesGivePoolingAndNormalisation) {
               import_model({model, scratch / "other", {}});
             }).find("models.Dense is not supported"),
             std::string::npos);
+}
+
+// oracle: infer.el_rewrite
+TEST(Import, ImportedModelsRunWithRewrittenHeads) {
+  const TransformersGolden golden("tests/golden/transformers/gpt2.json");
+  kit::Scratch scratch;
+  golden.write(scratch / "model");
+  import_model({scratch / "model", scratch / "run", {}});
+  const LoadedModel loaded = load_model(scratch / "run", "", "f32", true);
+  EXPECT_LE(kit::relative_difference(golden.of(*loaded.model), golden.expected()), kTolerance);
+  EXPECT_EQ(golden.greedy(*loaded.model, 8), golden.json["greedy"].get<std::vector<int64_t>>());
+  const LoadedModel plain = load_model(scratch / "run", "", "f32");
+  EXPECT_EQ(2 * loaded.model->state_bytes({10}), plain.model->state_bytes({10}));
+  // A norm of keys stands between them and the rows.
+  const TransformersGolden normed("tests/golden/transformers/qwen3.json");
+  normed.write(scratch / "normed");
+  import_model({scratch / "normed", scratch / "qwen", {}});
+  EXPECT_THROW(load_model(scratch / "qwen", "", "f32", true), Error);
+}
+
+// oracle: app.text_encode
+TEST(Import, ImportedEncodersMakeTheRowsOfTheirTexts) {
+  const TransformersGolden golden("tests/golden/transformers/bert.json");
+  kit::Scratch scratch;
+  golden.write(scratch / "model");
+  import_model({scratch / "model", scratch / "run", {}});
+  const LoadedModel loaded = load_model(scratch / "run", "", "f32");
+  const std::vector<std::string> texts{"one", "and another text"};
+  const Tensor both = sentence_rows(*loaded.model, *loaded.tokenizer, texts, "mean", 32);
+  for (size_t i = 0; i < texts.size(); ++i) {
+    // The mean of the last rows of the framed text, by hand.
+    const std::vector<int32_t> ids = frame(*loaded.tokenizer, loaded.tokenizer->encode(texts[i]), {}, false, 32).tokens;
+    const NoGrad no_grad;
+    const Tensor rows = loaded.model
+                            ->forward(tensor_of({int64_t(ids.size())}, std::span<const int32_t>(ids)),
+                                      Sequences::single(int64_t(ids.size())))
+                            .value();
+    for (int64_t c = 0; c < rows.cols(); ++c) {
+      double sum = 0;
+      for (int64_t n = 0; n < rows.rows(); ++n) sum += value_at(rows, n * rows.cols() + c);
+      EXPECT_NEAR(value_at(both, int64_t(i) * rows.cols() + c), sum / double(rows.rows()), 1e-5);
+    }
+  }
 }
 
 TEST(Import, PatternsMatchWithStars) {

@@ -87,7 +87,8 @@ TEST(Rope, PartsOfHeadsTurnAlone) {
       for (const bool accumulate : {false, true})
         for (const int64_t head_dim : {int64_t(7), int64_t(64), int64_t(80)}) {
           const int64_t rotary_dim = head_dim / 4 / 2 * 2 + 2, heads = 3, N = 5;
-          const Tensor x = random_tensor({N, heads * head_dim}, type, 1), old = random_tensor({N, heads * head_dim}, type, 2);
+          const Tensor x = random_tensor({N, heads * head_dim}, type, 1),
+                       old = random_tensor({N, heads * head_dim}, type, 2);
           const Tensor positions = positions_of({0, 1, 7, 511, 131071});
           Tensor alone = empty({N, heads * rotary_dim}, type), before = empty_like(alone);
           for (int64_t n = 0; n < N; ++n)
@@ -108,10 +109,16 @@ TEST(Rope, PartsOfHeadsTurnAlone) {
                                          : at(x, to) + (accumulate ? at(old, to) : 0));
               }
             const Guarded out(accumulate ? old : x);
-            rope({.x = x, .positions = positions, .out = out.tensor(), .head_dim = head_dim, .interleaved = interleaved,
-                  .accumulate = accumulate, .rotary_dim = rotary_dim});
-            expect_close(out.tensor(), exact, [&](int64_t i) { return epsilon_of(type) * std::abs(at(exact, i)); },
-                         cat(isa, " ", type, " head ", head_dim));
+            rope({.x = x,
+                  .positions = positions,
+                  .out = out.tensor(),
+                  .head_dim = head_dim,
+                  .interleaved = interleaved,
+                  .accumulate = accumulate,
+                  .rotary_dim = rotary_dim});
+            expect_close(
+                out.tensor(), exact, [&](int64_t i) { return epsilon_of(type) * std::abs(at(exact, i)); },
+                cat(isa, " ", type, " head ", head_dim));
             out.expect_untouched(isa);
           });
         }

@@ -103,8 +103,7 @@ TEST(Rotary, AttentionDoesNotSeeWhereASequenceStarts) {
 TEST(Rotary, TurnsTheFirstChannelsOnly) {
   // rotary_dim 2 of 5: pair (0,1) turns by 1 a position, as a head of 2 channels would; the others stay.
   const Tensor x = kit::tensor_f64({1, 5}, {1, 2, 3, 4, 5});
-  const Tensor want = kit::tensor_f64(
-      {1, 5}, {std::cos(3) - 2 * std::sin(3), 2 * std::cos(3) + std::sin(3), 3, 4, 5});
+  const Tensor want = kit::tensor_f64({1, 5}, {std::cos(3) - 2 * std::sin(3), 2 * std::cos(3) + std::sin(3), 3, 4, 5});
   EXPECT_EQ(kit::close(turned(x, 3, 5, "{rotary_dim: 2}"), want, 8), "");
 }
 
@@ -127,8 +126,7 @@ TEST(Rotary, ScalingsDivideFrequencies) {
   for (size_t c = 0; c < 4; ++c) EXPECT_NEAR(own[c], plain[c] / std::pow(2, double(c)), 1e-15);
   // 100 tokens make 100 / (2 pi) 10^-c turns: 15.9, 1.59, 0.159, 0.0159. Above 4 they stay, below 1 they are divided,
   // and 1.59 is (1.59 - 1) / 3 of the way.
-  const std::vector<double> llama3 =
-      angles(8, "{scaling: llama3, factor: 8, original_max_position_embeddings: 100}");
+  const std::vector<double> llama3 = angles(8, "{scaling: llama3, factor: 8, original_max_position_embeddings: 100}");
   const double kept = (10 / (2 * M_PI) - 1) / 3;
   EXPECT_NEAR(llama3[0], 1, 1e-15);
   EXPECT_NEAR(llama3[1], 0.1 * (kept + (1 - kept) / 8), 1e-15);
