@@ -15,7 +15,7 @@ namespace lithe {
 namespace {
 
 struct Options {
-  std::string model, out, weights, precision = "f32", pooling = "mean", measure = "cosine";
+  std::string model, out, weights, precision = "f32", pooling, measure = "cosine";
   std::vector<std::string> files, queries;
   int64_t nearest = 0;
   bool normalize = false, pairs = false, json = false;
@@ -42,12 +42,13 @@ int run(const Options& o) {
   check_usage(!(o.pairs && (o.nearest || !o.out.empty())), "encode", "--pairs stands alone");
   check_usage(o.queries.empty() || o.nearest, "encode", "--query needs --nearest, the number of lines to find");
   const Recipe recipe = recipe_of_run(o.model);
+  const std::string pooling = o.pooling.empty() ? recipe.encode.pooling : o.pooling;
   const LoadedModel loaded = load_model(o.model, o.weights, o.precision);
   const std::vector<std::string> texts = text_lines(o.files);
   check_usage(!texts.empty(), "encode", "there are no lines to encode");
   const auto rows_of = [&](const std::vector<std::string>& of) {
-    const Tensor rows = sentence_rows(*loaded.model, *loaded.tokenizer, of, o.pooling, recipe.data.sequence_length);
-    return o.normalize ? normalize_rows(rows) : rows;
+    const Tensor rows = sentence_rows(*loaded.model, *loaded.tokenizer, of, pooling, recipe.data.sequence_length);
+    return o.normalize || recipe.encode.normalize ? normalize_rows(rows) : rows;
   };
   const Similarity measure = similarity_of(o.measure);
   std::vector<Line> lines;
@@ -66,7 +67,7 @@ int run(const Options& o) {
   }
   const Tensor rows = rows_of(texts);
   if (!o.out.empty()) {
-    write_safetensors(o.out, {{"rows", rows}}, {{"format", "lithe"}, {"pooling", o.pooling}});
+    write_safetensors(o.out, {{"rows", rows}}, {{"format", "lithe"}, {"pooling", pooling}});
     std::fprintf(stderr, "%lld rows of %lld numbers in %s, tensor 'rows'\n", static_cast<long long>(rows.rows()),
                  static_cast<long long>(rows.cols()), o.out.c_str());
   }
@@ -94,7 +95,7 @@ Command add_encode(CommandLine& app) {
   app.add_option("--out", o->out,
                  "write the vectors to this safetensors file, as tensor 'rows' f32 [lines, hidden_size]");
   app.add_option("--pooling", o->pooling,
-                 "how the rows of a text become one vector: cls, last, mean or max; default mean")
+                 "how the rows of a text become one vector: cls, last, mean or max; default: the recipe's, mean")
       .one_of({"cls", "last", "mean", "max"});
   app.add_flag("--normalize", o->normalize, "scale every vector to length 1");
   app.add_option("--measure", o->measure, "cosine or euclidean (the distance, negative)")

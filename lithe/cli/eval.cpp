@@ -1,5 +1,6 @@
 #include <unistd.h>
 
+#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -17,6 +18,7 @@
 #include "lithe/eval/misspell.h"
 #include "lithe/eval/perplexity.h"
 #include "lithe/eval/task_evaluation.h"
+#include "lithe/eval/zero_shot.h"
 #include "lithe/infer/load.h"
 #include "lithe/model/safetensors.h"
 #include "lithe/recipe/recipe.h"
@@ -31,7 +33,8 @@ constexpr double kMostLogits = double(int64_t(4) << 30);  // bytes that are kept
 struct Options {
   std::string model, weights, precision = "f32", skip_part = "layer";
   std::optional<std::string> skip, cache_type;
-  std::vector<std::string> files;
+  std::vector<std::string> files, tasks;
+  int64_t limit = 0;
   int64_t context = 0, stride = 0, batch_tokens = 0;
   double misspell = 0;
   int64_t misspell_seed = 1;
@@ -164,6 +167,42 @@ int eval_objective(const Options& o, const Recipe& recipe, const LoadedModel& lo
   return 0;
 }
 
+// Tasks described by the evaluation harness's YAML, and results in its layout.
+int eval_tasks(const Options& o, const Recipe& recipe, const LoadedModel& loaded) {
+  check_usage(o.files.empty() && !o.stride && !o.context && o.task.empty(), "eval",
+              "--tasks names its own data; leave texts, --context-length, --stride and --task out");
+  ZeroShotOptions options{.limit = o.limit, .add_bos_token = recipe.generate.add_bos_token};
+  if (o.batch_tokens) options.batch_tokens = o.batch_tokens;
+  std::vector<ZeroShotTask> tasks;
+  for (const std::string& file : o.tasks) tasks.push_back(read_zero_shot_task(file));
+  Json json = {{"results", Json::object()},
+               {"configs", Json::object()},
+               {"versions", Json::object()},
+               {"n-shot", Json::object()},
+               {"n-samples", Json::object()},
+               {"config", {{"model", "lithe"}, {"model_args", o.model}, {"batch_size", options.batch_tokens}}}};
+  for (const ZeroShotTask& task : tasks) {
+    const ZeroShotResult result = evaluate_zero_shot(*loaded.model, *loaded.tokenizer, task, options);
+    Json& scores = json["results"][task.task];
+    scores["alias"] = task.task;
+    for (const ZeroShotMetric& m : result.metrics) {
+      check_finite_result("eval", m.name.c_str(), m.value);
+      scores[m.name + ",none"] = m.value;
+      scores[m.name + "_stderr,none"] = m.stderr_ ? Json(*m.stderr_) : Json("N/A");
+      if (!o.json)
+        std::printf("%-16s %-16s %.4f%s (%lld documents)\n", task.task.c_str(), m.name.c_str(), m.value,
+                    m.stderr_ ? cat(" +- ", std::round(*m.stderr_ * 1e4) / 1e4).c_str() : "",
+                    static_cast<long long>(result.documents));
+    }
+    json["configs"][task.task] = parse_json(to_json(task.source), task.task);
+    json["versions"][task.task] = task.version;
+    json["n-shot"][task.task] = 0;
+    json["n-samples"][task.task] = {{"original", result.all_documents}, {"effective", result.documents}};
+  }
+  if (o.json) std::cout << dump(json, 2) << "\n";
+  return 0;
+}
+
 int run(Options o) {
   catch_stop_signals();
   o.files = readable(std::move(o.files));
@@ -186,6 +225,8 @@ int run(Options o) {
 
   if (o.skip) loaded.model->skip(loaded.model->config().layers_named(*o.skip), o.skip_part == "mixer");
 
+  check_usage(!o.limit || !o.tasks.empty(), "eval", "--limit is for --tasks");
+  if (!o.tasks.empty()) return eval_tasks(o, recipe, loaded);
   check_usage(o.misspell == 0 || recipe.has_task(), "eval", "--misspell is for models that were trained on a task");
   const TranslationEvalOptions& t = o.translation;
   check_usage(recipe.has_translation() || (!t.num_beams && !t.length_penalty && t.save.empty() && !t.lowercase), "eval",
@@ -259,6 +300,9 @@ Command add_eval(CommandLine& app) {
   app.add_option("model", o->model, "directory of a training run; none to score files with --task translation");
   app.add_option("files", o->files, "text files to measure (-: standard input); default: the run's held-out text");
   app.add_option("--task", o->task, "what is measured; default: what the run was trained for").one_of({"translation"});
+  app.add_option("--tasks", o->tasks, "zero-shot tasks: YAML files as the evaluation harness has them (repeatable)")
+      .repeatable();
+  app.add_option("--limit", o->limit, "with --tasks: documents of each at most").positive();
   add_weights_options(app, o->weights, o->precision);
   add_el_rewrite_option(app, o->el_rewrite);
   app.add_option("--context-length", o->context, "tokens in a window; default: the recipe's").positive();

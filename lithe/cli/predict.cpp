@@ -40,7 +40,7 @@ Example example_of(const std::string& line, TaskType type) {
 int run(const Options& o) {
   catch_stop_signals();
   const Recipe recipe = recipe_of_run(o.model);
-  check_usage(recipe.has_task(), "predict", "'", o.model,
+  check_usage(recipe.has_task() || recipe.train.objective.type == "task", "predict", "'", o.model,
               "' was not trained on a task; `lithe train` with a section task makes such a model");
   const LoadedModel loaded = load_model(o.model, o.weights, o.precision);
   const TaskType type = task_type(recipe.task);

@@ -7,7 +7,7 @@
 
 #include "lithe/base/json.h"
 #include "lithe/base/log.h"
-#include "lithe/base/output_directory.h"
+#include "lithe/base/new_directory.h"
 #include "lithe/base/stop.h"
 #include "lithe/cli/command.h"
 #include "lithe/cli/finite_result.h"
@@ -28,24 +28,6 @@ struct Options {
   std::vector<std::string> keep, files;
   int64_t group_size = 32, context = 0, max_tokens = 4096;
   bool json = false;
-};
-
-// A directory that appears whole, under its name, or not at all.
-class NewDirectory {
- public:
-  explicit NewDirectory(const Path& path) {
-    check_usage(!fs::exists(path) || (fs::is_directory(path) && fs::is_empty(path)), "quantize", "'", path.string(),
-                "' exists; give --out a new directory");
-    parents_.emplace(fs::absolute(path / "").lexically_normal().parent_path().parent_path());
-    temporary_.emplace(path, Temporary::Kind::directory);
-  }
-  Path operator/(const char* name) const { return path() / name; }
-  const Path& path() const { return temporary_->name(); }
-  void commit() { temporary_->commit(); }
-
- private:
-  std::optional<MadeDirectory> parents_;
-  std::optional<Temporary> temporary_;  // goes first
 };
 
 // What to measure on: texts, or a translator's held-out pairs; none when the run has none, or its data are no longer
@@ -141,7 +123,7 @@ void print_table(const std::vector<QuantizedLayer>& layers, const PredictionChan
 int run(const Options& o) {
   catch_stop_signals();
   const Recipe recipe = recipe_of_run(o.model);
-  NewDirectory out(o.out);
+  NewDirectory out(o.out, "quantize");
   const LoadedModel loaded = load_model(o.model, o.source, o.precision, false, false);
   check_usage(loaded.model->config().quantization_config.is_null(), "quantize", "'", o.model,
               "' is quantised already; give the model it was made from");

@@ -178,7 +178,7 @@ std::deque<Continuation> continuations(const Model& model, const Tokenizer& toke
   const int64_t most = model.position_limit();
   for (size_t i = 0; i < prompts.size(); ++i) {
     std::vector<int32_t> tokens;
-    if (bos) tokens.push_back(*bos);
+    if (bos && (config.add_bos_token || prompts[i].empty())) tokens.push_back(*bos);
     const auto ids = tokenizer.encode(prompts[i]);
     tokens.insert(tokens.end(), ids.begin(), ids.end());
     check_usage(!tokens.empty(), "generate", "prompt ", i + 1,

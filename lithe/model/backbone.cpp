@@ -26,7 +26,11 @@ Backbone::Backbone(const ModelConfig& config, const Scope& scope, const Embeddin
   for (int64_t i = 0; i < config.num_hidden_layers; ++i)
     layers_.push_back(make_layer((scope / "layers" / std::to_string(i)).in_layer(i), layers[size_t(i)]));
   final_norm_name_ = (scope / "final_norm").path();
-  if (registry.make<Residual>(config.residual, scope / "residual", {.hidden_size = config.hidden_size})->final_norm())
+  Parameters unused;  // of a residual that is only asked
+  BuildContext aside = scope.context();
+  aside.parameters = &unused;
+  if (registry.make<Residual>(config.residual, Scope(aside, "residual"), {.hidden_size = config.hidden_size})
+          ->final_norm())
     final_norm_ = registry.make<Norm>(config.norm, scope / "final_norm", {.hidden_size = config.hidden_size});
   for (const Layer& layer : layers_)
     for (const auto& place : layer.places) reads_embedding_ = reads_embedding_ || place->part->reads_embedding();
@@ -128,9 +132,9 @@ void Backbone::skip(const std::vector<int64_t>& layers, bool mixers_only) {
   }
 }
 
-Var Backbone::embed(const Tensor& ids, const Sequences& sequences) const {
+Var Backbone::embed(const Tensor& ids, const Sequences& sequences, const Pass& pass) const {
   const kernels::PartScope part("embedding");
-  const Var rows = position_->add_to(embedding_->forward(ids), sequences);
+  const Var rows = position_->add_to(embedding_->forward(ids, pass), sequences);
   return embedding_dropout_(embedding_norm_ ? embedding_norm_->forward(rows) : rows);
 }
 
@@ -257,7 +261,7 @@ Rows Backbone::forward(const Tensor& ids, const Sequences& sequences, const Pass
   if (state && Tape::current()) state->check_differentiable();
   pass.set_state(state);
   if (source) pass.set_source(*source);
-  const Var x = embed(ids, sequences);
+  const Var x = embed(ids, sequences, pass);
   // A Var of its own gathers the gradients of those who read it, in one order whether layers are recomputed or not.
   if (reads_embedding_) pass.set_embedded(reshape(x, x.shape()));
   if (reference_) {

@@ -86,7 +86,7 @@ class Backbone final : private Layers {
   Layer make_layer(const Scope& scope, const LayerConfig& config) const;
   std::unique_ptr<Place> make_place(const Scope& scope, const LayerConfig& layer, const SubLayerConfig& sub,
                                     const Position& position) const;
-  Var embed(const Tensor& ids, const Sequences& sequences) const;
+  Var embed(const Tensor& ids, const Sequences& sequences, const Pass& pass) const;
   Rows run_layer(int64_t layer, const Rows& x, const Pass& pass, const std::vector<double>& gains) const;
   template <class Wire>
   Var run_place(int64_t layer, int64_t sub_layer, double gain, const Rows& x, const Pass& pass, Wire wire) const;

@@ -186,6 +186,9 @@ void ModelConfig::replace_heads(const std::string& from, const std::string& to) 
   const bool any = change_mixers(*this, [&](PartChoice& part) {
     const Node* heads = part.options.find("heads");
     if (!heads || (heads->is_map() ? heads->find("type")->text() : heads->text()) != from) return false;
+    const Node* norm = heads->find("qk_norm");
+    check_usage(!norm || norm->text() == "none", "model", "heads ", from, " have qk_norm ", norm ? norm->text() : "",
+                ", which ", to, " has not");
     part.options.set("heads", Node::scalar(to));
     return true;
   });

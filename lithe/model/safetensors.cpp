@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "lithe/base/json.h"
+#include "lithe/tensor/half.h"
 
 namespace lithe {
 namespace {
@@ -13,7 +14,7 @@ using Tree = nlohmann::json;  // a header may have many thousand keys
 
 constexpr std::pair<DType, const char*> kNames[] = {{DType::f64, "F64"}, {DType::f32, "F32"}, {DType::bf16, "BF16"},
                                                     {DType::i64, "I64"}, {DType::i32, "I32"}, {DType::u8, "U8"},
-                                                    {DType::i8, "I8"}};
+                                                    {DType::i8, "I8"},   {DType::f32, "F16"}, {DType::u8, "BOOL"}};
 constexpr uint64_t kMaxHeader = 100'000'000;
 constexpr const char* kChecksums = "lithe.checksums";
 
@@ -110,8 +111,9 @@ void SafetensorsFile::parse() {
         std::find_if(std::begin(kNames), std::end(kNames), [&](const auto& n) { return dtype == n.second; });
     if (known == std::end(kNames))
       fail("safetensors", "'", origin_, "': tensor '", name, "' has dtype ", dump(dtype),
-           ", which is not supported (F64, F32, BF16, I64, I32, U8, I8 are)");
+           ", which is not supported (F64, F32, BF16, F16, I64, I32, U8, I8, BOOL are)");
     entry.dtype = known->first;
+    entry.half = dtype == "F16";
     std::vector<int64_t> sizes;
     __int128 numel = 1;
     for (const Tree& s : shape) {
@@ -124,7 +126,7 @@ void SafetensorsFile::parse() {
     entry.end = offsets[1].get<uint64_t>();
     if (entry.begin > entry.end || entry.end > available)
       refuse("tensor '", name, "' lies at bytes ", entry.begin, "-", entry.end, " of ", available);
-    if (numel * size_of(entry.dtype) != __int128(entry.end - entry.begin))
+    if (numel * entry.size() != __int128(entry.end - entry.begin))
       refuse("tensor '", name, "' of shape ", entry.shape, " does not fill its ", entry.end - entry.begin, " bytes");
     if (entry.begin != entry.end) ranges.push_back({entry.begin, entry.end});
     entries_[name] = entry;
@@ -180,10 +182,18 @@ void SafetensorsFile::read_rows(const std::string& name, int64_t first, const Te
 // Elements of e from `first` on, as many as `to` has.
 void SafetensorsFile::copy(const Entry& e, int64_t first, const Tensor& to) const {
   if (to.is_meta() || to.numel() == 0) return;
-  const int64_t size = size_of(e.dtype);
+  const int64_t size = e.size();
   const uint64_t begin = data_ + e.begin + uint64_t(first * size), bytes = uint64_t(to.numel() * size);
   const char* from = bytes_.data() + begin;
-  if (e.dtype == to.dtype()) {
+  if (e.half) {
+    dispatch_float(to.dtype(), [&]<class To>() {
+      for (int64_t i = 0; i < to.numel(); ++i) {
+        uint16_t bits;
+        std::memcpy(&bits, from + i * size, sizeof bits);
+        to.data<To>()[i] = To(float_of_half(bits));
+      }
+    });
+  } else if (e.dtype == to.dtype()) {
     std::memcpy(to.raw(), from, bytes);
   } else {
     const auto convert = [&]<class T>(T v) {

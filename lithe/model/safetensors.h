@@ -25,6 +25,8 @@ class SafetensorsFile {
     DType dtype;
     Shape shape;
     uint64_t begin = 0, end = 0;  // within the data part
+    bool half = false;            // stored as F16, which no tensor here is: read() converts it; dtype says f32
+    int64_t size() const { return half ? 2 : size_of(dtype); }  // bytes of an element
   };
   explicit SafetensorsFile(const Path& path);
   /// From memory, for tests and fuzzing; `origin` stands in errors.

@@ -11,6 +11,11 @@ Pass& Pass::nowhere() {
   return pass;
 }
 
+const Tensor* Pass::given(const std::string& name) const {
+  const auto found = shared_->columns.find(name);
+  return found == shared_->columns.end() ? nullptr : &found->second;
+}
+
 void Pass::add_loss(const std::string& name, const Var& loss) const {
   check(loss.shape() == Shape{1}, "pass", "loss '", name, "' must be a scalar [1], got ", loss.shape());
   Var& sum = notes_->losses[name];

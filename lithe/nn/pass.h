@@ -1,4 +1,4 @@
-// One forward through a model: what parts read and leave beside their rows.
+// One forward through a model: what the batch has beside its tokens, and what parts leave beside their rows.
 #pragma once
 
 #include <map>
@@ -37,8 +37,12 @@ struct Tap {
 class Pass {
  public:
   Pass() : shared_(std::make_shared<Shared>()), notes_(std::make_shared<Notes>()) {}
-  /// For parts that run outside of a model: nothing is wanted, and losses are dropped.
+  /// For parts that run outside of a model: nothing is given or wanted, and losses are dropped.
   static Pass& nowhere();
+
+  /// Columns of the batch beside its tokens, by name.
+  void give(const std::string& name, Tensor column) { shared_->columns[name] = std::move(column); }
+  const Tensor* given(const std::string& name) const;
 
   /// An auxiliary loss, a scalar [1] with its weight: added to the objective's in training.
   /// Losses of one name add up.
@@ -89,6 +93,7 @@ class Pass {
 
  private:
   struct Shared {
+    std::map<std::string, Tensor> columns;
     std::set<Tap> wanted;
     std::set<Tap::Kind> every;
     Var embedded;

@@ -18,7 +18,7 @@ class Embedding : public Part {
     int64_t vocab_size = 0, hidden_size = 0, token_width = 1;
   };
   /// tokens i32 [N] or [N, token_width] -> rows [N, hidden_size] in the compute dtype.
-  virtual Var forward(const Tensor& tokens) const = 0;
+  virtual Var forward(const Tensor& tokens, const Pass& pass = Pass::nowhere()) const = 0;
   /// The table [vocab, hidden] that a tied head shares; null when there is none.
   virtual Parameter* table() const { return nullptr; }
 };

@@ -6,7 +6,6 @@
 #include "lithe/base/threads.h"
 #include "lithe/kernels/elementwise/elementwise.h"
 #include "lithe/kernels/gemm/gemm.h"
-#include "lithe/kernels/rope/rope.h"
 #include "lithe/ops/basic.h"
 #include "lithe/ops/heads.h"
 #include "lithe/ops/query_key_value.h"
@@ -269,27 +268,6 @@ Tensor attend_cached(const Tensor& q, const std::vector<KeyValues>& caches, cons
     row += keys[size_t(b)];
   }
   return attend_by(args, {q, {}, {}}, options).value();
-}
-
-Var rotate(const Var& x, const Tensor& positions, int64_t head_dim, double base, bool interleaved) {
-  Tensor out = empty_like(x.value());
-  kernels::rope({.x = x.value(),
-                 .positions = positions,
-                 .out = out,
-                 .head_dim = head_dim,
-                 .base = base,
-                 .interleaved = interleaved});
-  return record("rotate", {x}, out, [=, x = x.ref()](const Tensor& dy, Grads& g) {
-    const auto dx = g.into(x);
-    kernels::rope({.x = dy,
-                   .positions = positions,
-                   .out = dx.to,
-                   .head_dim = head_dim,
-                   .base = base,
-                   .interleaved = interleaved,
-                   .inverse = true,
-                   .accumulate = dx.accumulate});
-  });
 }
 
 }  // namespace lithe

@@ -1,6 +1,15 @@
 #include "lithe/ops/norm.h"
 
+#include "lithe/ops/basic.h"
+
 namespace lithe {
+
+Var plus_one(const Var& weight) {
+  const Tensor ones = empty_like(weight.value());
+  if (!ones.is_meta())
+    for (int64_t i = 0; i < ones.numel(); ++i) set_value(ones, i, 1);
+  return add(weight, Var(ones));
+}
 
 Var normalise(kernels::NormKind kind, const Var& x, const Var& weight, const Var& bias, double eps) {
   const int64_t C = x.cols(), N = x.rows();

@@ -6,6 +6,9 @@
 
 namespace lithe {
 
+/// 1 + weight, for norms whose weights start as 0.
+Var plus_one(const Var& weight);
+
 /// weight * normalised(x) + bias; weight, bias [C] of x's last axis; bias may be undefined.
 Var normalise(kernels::NormKind kind, const Var& x, const Var& weight, const Var& bias, double eps);
 

@@ -29,6 +29,8 @@ void GenerateConfig::fields(Fields& f) {
   f("batch_size", batch_size, "prompts that are continued at once", at_least(1));
   f("use_cache", use_cache,
     "keep the decode state; false recomputes the whole text for every token (slow, for checks)");
+  f("add_bos_token", add_bos_token,
+    "a prompt begins with the tokenizer's bos (eos where it has none), as texts in training do; false: with its text");
   f("cache_dtype", cache_dtype,
     "how keys and values are stored: f32, bf16, or int8 with a scale per token and head; empty: as the rows are",
     one_of({"", "f32", "bf16", "int8"}));

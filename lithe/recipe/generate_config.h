@@ -18,7 +18,7 @@ struct GenerateConfig {
   int64_t num_return_sequences = 1;
   std::vector<std::string> stop;
   int64_t seed = 1, batch_size = 16;
-  bool use_cache = true;
+  bool use_cache = true, add_bos_token = true;
   std::string cache_dtype;  // empty: the type of rows
   int64_t cache_tokens = 0, prefill_tokens = 512;
 

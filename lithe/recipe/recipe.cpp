@@ -23,6 +23,7 @@ void Recipe::fields(Fields& f) {
   f.section("eval", eval, "how `lithe eval` measures");
   f.section("generate", generate, "how `lithe generate` and samples during training choose tokens");
   f.section("translate", translate, "how `lithe translate` searches");
+  f.section("encode", encode, "how `lithe encode` makes a row of a text");
 }
 
 namespace {

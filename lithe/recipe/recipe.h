@@ -6,6 +6,7 @@
 #include "lithe/data/translation.h"
 #include "lithe/model/config.h"
 #include "lithe/objective/objective.h"
+#include "lithe/recipe/encode_config.h"
 #include "lithe/recipe/eval_config.h"
 #include "lithe/recipe/generate_config.h"
 #include "lithe/recipe/train_config.h"
@@ -24,6 +25,7 @@ struct Recipe {
   EvalConfig eval;
   GenerateConfig generate;
   TranslateConfig translate;
+  EncodeConfig encode;
   void fields(Fields& f);
   /// The section task names examples.
   bool has_task() const { return !task.train.empty() || !task.test.empty(); }

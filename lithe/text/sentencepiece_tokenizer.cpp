@@ -247,6 +247,14 @@ std::unique_ptr<Tokenizer> parse_sentencepiece(std::string_view model, const std
   return std::make_unique<SentencePieceTokenizer>(model, std::move(json), origin, roles);
 }
 
+std::string sentencepiece_model_of(const std::string& json) {
+  const auto tree = parse_json_sorted(json, "tokenizer.json");
+  const bool holds = tree.is_object() && tree.contains("lithe_tokenizer") && tree["lithe_tokenizer"].is_object() &&
+                     tree["lithe_tokenizer"].value("type", "") == sentencepiece_type && tree.contains("model") &&
+                     tree["model"].is_string();
+  return holds ? from_base64(tree["model"].get<std::string>()) : "";
+}
+
 bool is_sentencepiece_name(const Path& path) { return path.extension() == ".model"; }
 
 std::unique_ptr<Tokenizer> parse_sentencepiece_json(const JsonSection& root, std::string json,

@@ -24,4 +24,7 @@ inline constexpr const char* sentencepiece_type = "sentencepiece";
 std::unique_ptr<Tokenizer> parse_sentencepiece_json(const JsonSection& root, std::string json,
                                                     const std::string& origin, const Roles& roles);
 
+/// The bytes of the .model that such a tokenizer.json holds; empty when it holds none.
+std::string sentencepiece_model_of(const std::string& json);
+
 }  // namespace lithe

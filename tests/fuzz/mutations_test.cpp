@@ -5,10 +5,12 @@
 #include <functional>
 
 #include "lithe/base/files.h"
+#include "lithe/base/json.h"
 #include "lithe/base/log.h"
 #include "lithe/base/random.h"
 #include "lithe/base/threads.h"
 #include "lithe/data/token_store_writer.h"
+#include "lithe/interchange/gguf_names.h"
 #include "lithe/model/model.h"
 #include "lithe/model/safetensors.h"
 #include "lithe/text/tokenizer.h"
@@ -16,6 +18,8 @@
 #include "tests/text/sentencepiece_for_tests.h"
 
 extern "C" int safetensors_fuzz(const uint8_t* data, size_t size);
+extern "C" int gguf_fuzz(const uint8_t* data, size_t size);
+extern "C" int import_config_fuzz(const uint8_t* data, size_t size);
 extern "C" int recipe_fuzz(const uint8_t* data, size_t size);
 extern "C" int config_fuzz(const uint8_t* data, size_t size);
 extern "C" int tokenizer_json_fuzz(const uint8_t* data, size_t size);
@@ -127,6 +131,59 @@ TEST(Mutations, Config) {
   run(config_fuzz, seeds,
       {"\"type\"", "\"mixers\"", "\"layer_types\"", "[", "]", "{", "}", "null", "1e400", "-1", "99999999999999999999",
        "\"\\ud800\"", "\"\\u0000\"", "[[[[[[[["},
+      4000);
+}
+
+TEST(Mutations, ImportedConfig) {
+  std::vector<std::string> seeds;
+  for (const Path& golden : glob("tests/golden/transformers/*.json"))
+    seeds.push_back(parse_json(read_file(golden), golden.string())["config"].dump());
+  run(import_config_fuzz, seeds,
+      {"\"rope_scaling\":{",
+       "\"layer_types\":[",
+       "\"llama\"",
+       "\"gpt2\"",
+       "\"bert\"",
+       "null",
+       "true",
+       "0",
+       "-1",
+       "1e400",
+       "1e15",
+       "0.5",
+       "99999999999999999999",
+       "\"sliding_attention\"",
+       "[",
+       "]",
+       "{",
+       "}",
+       ",",
+       ":"},
+      4000);
+}
+
+TEST(Mutations, Gguf) {
+  const kit::Scratch scratch;
+  const auto tokenizer = make_byte_tokenizer();
+  std::vector<GgufPair> metadata{{"general.architecture", {std::string("gpt2")}, 8}};
+  for (auto& pair : gguf_of_config({{"n_positions", 8},
+                                    {"n_embd", 32},
+                                    {"n_layer", 1},
+                                    {"n_inner", 64},
+                                    {"n_head", 2},
+                                    {"layer_norm_epsilon", 1e-5}},
+                                   "gpt2"))
+    metadata.push_back(pair);
+  for (auto& pair : gguf_of_tokenizer(*tokenizer, 257, true)) metadata.push_back(pair);
+  write_gguf(scratch / "whole", metadata,
+             {{"token_embd.weight", zeros({4, 32}, DType::f32), GgmlType::q8_0},
+              {"output_norm.weight", zeros({32}, DType::f32), GgmlType::f32},
+              {"b", zeros({3, 32}, DType::f32), GgmlType::q4_0}});
+  write_gguf(scratch / "small", {metadata.begin(), metadata.begin() + 7},
+             {{"token_embd.weight", zeros({4, 32}, DType::bf16), GgmlType::bf16}});
+  run(gguf_fuzz, {read_file(scratch / "whole"), read_file(scratch / "small")},
+      {std::string(8, '\xff'), std::string(8, '\0'), std::string("\1\0\0\0", 4), std::string("\x0c\0\0\0", 4), "GGUF",
+       "llama", "tokenizer.ggml.scores"},
       4000);
 }
 

@@ -80,6 +80,50 @@ TEST(Rope, EveryImplementationAgreesWithTheFormula) {
           }
 }
 
+// The first channels turn as a head of their own would, the others are copied, or added.
+TEST(Rope, PartsOfHeadsTurnAlone) {
+  for (const DType type : kTypes)
+    for (const bool interleaved : {false, true})
+      for (const bool accumulate : {false, true})
+        for (const int64_t head_dim : {int64_t(7), int64_t(64), int64_t(80)}) {
+          const int64_t rotary_dim = head_dim / 4 / 2 * 2 + 2, heads = 3, N = 5;
+          const Tensor x = random_tensor({N, heads * head_dim}, type, 1),
+                       old = random_tensor({N, heads * head_dim}, type, 2);
+          const Tensor positions = positions_of({0, 1, 7, 511, 131071});
+          Tensor alone = empty({N, heads * rotary_dim}, type), before = empty_like(alone);
+          for (int64_t n = 0; n < N; ++n)
+            for (int64_t i = 0; i < heads * rotary_dim; ++i) {
+              const int64_t from = n * heads * head_dim + i / rotary_dim * head_dim + i % rotary_dim;
+              set_value(alone, n * heads * rotary_dim + i, at(x, from));
+              set_value(before, n * heads * rotary_dim + i, at(old, from));
+            }
+          on_every_implementation([&](const std::string& isa) {
+            const Tensor want = clone(accumulate ? before : alone);
+            rope({accumulate ? alone : want, positions, want, rotary_dim, 10000, interleaved, false, accumulate});
+            const Tensor exact = empty({N, heads * head_dim}, DType::f64);
+            for (int64_t n = 0; n < N; ++n)
+              for (int64_t i = 0; i < heads * head_dim; ++i) {
+                const int64_t c = i % head_dim, to = n * heads * head_dim + i;
+                set_value(exact, to,
+                          c < rotary_dim ? at(want, n * heads * rotary_dim + i / head_dim * rotary_dim + c)
+                                         : at(x, to) + (accumulate ? at(old, to) : 0));
+              }
+            const Guarded out(accumulate ? old : x);
+            rope({.x = x,
+                  .positions = positions,
+                  .out = out.tensor(),
+                  .head_dim = head_dim,
+                  .interleaved = interleaved,
+                  .accumulate = accumulate,
+                  .rotary_dim = rotary_dim});
+            expect_close(
+                out.tensor(), exact, [&](int64_t i) { return epsilon_of(type) * std::abs(at(exact, i)); },
+                cat(isa, " ", type, " head ", head_dim));
+            out.expect_untouched(isa);
+          });
+        }
+}
+
 // oracle: pos.rope
 TEST(Rope, KeepsNormsAndPositionZero) {
   const Tensor x = random_tensor({3, 16}, DType::f64, 3);

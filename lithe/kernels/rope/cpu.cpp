@@ -47,10 +47,11 @@ constexpr int64_t kPairs = 256;  // pairs whose angles are kept at a time; a mul
 template <class T, bool interleaved, bool accumulate>
 void rope_of(const RopeTask& task) {
   const RopeArgs& a = task.args;
-  const int64_t rows = rows_of(a.x), C = cols_of(a.x), head_dim = a.head_dim, half = head_dim / 2;
+  const int64_t rows = rows_of(a.x), C = cols_of(a.x), head_dim = a.head_dim,
+                turned = a.rotary_dim ? a.rotary_dim : head_dim, half = turned / 2;
   const T* x = pointer<T>(a.x);
   // Both halves of a head start at a vector.
-  const Written<T> out = written<T>(a.out, half);
+  const Written<T> out = written<T>(a.out, turned == head_dim || head_dim % kLanes == 0 ? half : 1);
   const int32_t* positions = pointer<int32_t>(a.positions);
   const double* frequencies = task.frequencies;
   const double direction = a.inverse ? -1 : 1;
@@ -89,6 +90,11 @@ void rope_of(const RopeTask& task) {
           }
         }
       }
+    if (turned < head_dim && (accumulate || x != out.data))
+      for (int64_t head = begin * C; head < end * C; head += head_dim)
+        each(head_dim - turned, [&](int64_t c, auto lanes) {
+          put<accumulate>(out, head + turned + c, load(x + head + turned + c, lanes), lanes);
+        });
   });
 }
 

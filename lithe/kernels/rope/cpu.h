@@ -6,7 +6,7 @@
 
 namespace lithe::kernels {
 
-/// `frequencies` [head_dim / 2]: base^(-2c / head_dim).
+/// `frequencies` [turned() / 2].
 struct RopeTask {
   RopeArgs args;
   const double* frequencies = nullptr;

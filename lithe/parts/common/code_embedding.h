@@ -21,7 +21,7 @@ class CodeEmbedding : public Embedding {
     for (const Tensor& t : {special_->master.value(), special_->shadow})
       if (t.defined()) fill_zero(t.slice(code_ordinary, code_ordinary + 1));
   }
-  Var forward(const Tensor& tokens) const final {
+  Var forward(const Tensor& tokens, const Pass&) const final {
     check_codes("embedding", tokens, width_);
     return add_rows(hash(tokens), special_->var(), special_ids(tokens), MissingIds::no_row);
   }

@@ -2,6 +2,8 @@
 #pragma once
 
 #include "lithe/nn/slots.h"
+#include "lithe/ops/basic.h"
+#include "lithe/ops/norm.h"
 
 namespace lithe {
 
@@ -28,21 +30,45 @@ struct HeadSizes {
   }
 };
 
+/// Queries and keys with a root mean square of 1, times a weight, before they turn.
+struct QueryKeyNorm {
+  std::string qk_norm = "none";
+  double qk_norm_eps = 1e-6;
+  bool qk_norm_unit_offset = false;
+  void fields(Fields& f) {
+    f("qk_norm", qk_norm,
+      "root mean square divided out of queries and of keys: head by head, over the whole row, or not (none)",
+      one_of({"none", "head", "row"}));
+    f("qk_norm_eps", qk_norm_eps, "qk_norm: keeps the division finite", at_least(0));
+    f("qk_norm_unit_offset", qk_norm_unit_offset, "qk_norm: the factor is 1 + weight, as in Gemma");
+  }
+};
+
 /// q = x W_q, k = m W_k, v = m W_v with W_q [d, h d_h] and W_k, W_v [d, h_kv d_h].
 class ProjectedHeads : public Heads {
  public:
-  ProjectedHeads(const Scope& scope, const Args& args, int64_t kv_heads)
+  ProjectedHeads(const Scope& scope, const Args& args, int64_t kv_heads, const QueryKeyNorm& norm = {})
       : q_(scope / "q", args.hidden_size, args.num_attention_heads * args.head_dim, args.bias, InitRole::query_key),
         k_(scope / "k", args.hidden_size, kv_heads * args.head_dim, args.bias, InitRole::query_key),
         v_(scope / "v", args.hidden_size, kv_heads * args.head_dim, args.bias),
         args_(args),
-        kv_heads_(kv_heads) {}
-  Var queries(const Input& in, const Turn& turn) const override { return turn(q_(in.x)); }
-  KeyValue keep(const Input& in, const Turn& turn) const override { return {turn(k_(in.x)), v_(in.x)}; }
+        kv_heads_(kv_heads),
+        norm_(norm) {
+    if (norm.qk_norm == "none") return;
+    const bool row = norm.qk_norm == "row";
+    const InitRole role = norm.qk_norm_unit_offset ? InitRole::zeros : InitRole::ones;
+    q_norm_ =
+        (scope / "q_norm").parameter("weight", {row ? args.num_attention_heads * args.head_dim : args.head_dim}, role);
+    k_norm_ = (scope / "k_norm").parameter("weight", {row ? kv_heads * args.head_dim : args.head_dim}, role);
+  }
+  Var queries(const Input& in, const Turn& turn) const override { return turn(normed(q_(in.x), q_norm_)); }
+  KeyValue keep(const Input& in, const Turn& turn) const override {
+    return {turn(normed(k_(in.x), k_norm_)), v_(in.x)};
+  }
   QueryKeyValue read(const Input& in, const Turn& turn) const override {
     if (training()) return Heads::read(in, turn);  // which frees each before the next is made
     const std::vector<Var> made = apply_each({&q_, &k_, &v_}, in.x);
-    return {turn(made[0]), {turn(made[1]), made[2]}};
+    return {turn(normed(made[0], q_norm_)), {turn(normed(made[1], k_norm_)), made[2]}};
   }
   int64_t kept_columns() const override { return kv_heads_ * args_.head_dim; }
   int64_t query_heads() const override { return args_.num_attention_heads; }
@@ -55,6 +81,16 @@ class ProjectedHeads : public Heads {
  private:
   Args args_;
   int64_t kv_heads_;
+  QueryKeyNorm norm_;
+  Parameter *q_norm_ = nullptr, *k_norm_ = nullptr;
+
+  Var normed(const Var& x, const Parameter* weight) const {
+    if (!weight) return x;
+    const int64_t c = weight->master.dim(0);
+    const Var y = normalise(kernels::NormKind::rms, reshape(x, {x.rows() * (x.cols() / c), c}),
+                            norm_.qk_norm_unit_offset ? plus_one(weight->var()) : weight->var(), {}, norm_.qk_norm_eps);
+    return reshape(y, {x.rows(), x.cols()});
+  }
 };
 
 }  // namespace lithe

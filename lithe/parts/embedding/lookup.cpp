@@ -1,4 +1,5 @@
-// Token embedding: one learned row a vocabulary entry [TB 6.1.1].
+// Token embedding: one learned row a vocabulary entry [TB 6.1.1]; with type_vocab_size also one of the
+// token's segment (BERT).
 #include <cmath>
 
 #include "lithe/nn/registry.h"
@@ -9,10 +10,15 @@ namespace {
 
 struct Config {
   std::string scale = "one";
-  int64_t padding_idx = -1;
+  int64_t padding_idx = -1, type_vocab_size = 0;
   void fields(Fields& f) {
     f("scale", scale, "factor on the rows: one, or sqrt_hidden (Vaswani et al. 2017)", one_of({"one", "sqrt_hidden"}));
     f("padding_idx", padding_idx, "id whose row is and stays zero; -1: none", at_least(-1));
+    f("type_vocab_size", type_vocab_size,
+      "segments that have a learned row each, added to those of their tokens: the column token_type_ids of a batch, "
+      "else "
+      "segment 0; 0: none",
+      between(0, 1 << 16));
   }
 };
 
@@ -22,7 +28,11 @@ class Lookup final : public Embedding {
       : table_(scope.parameter("weight", {args.vocab_size, args.hidden_size}, InitRole::embedding)),
         factor_(config.scale == "one" ? 1 : std::sqrt(double(args.hidden_size))),
         padding_(config.padding_idx),
-        dtype_(scope.context().compute) {
+        dtype_(scope.context().compute),
+        types_(config.type_vocab_size
+                   ? (scope / "token_type")
+                         .parameter("weight", {config.type_vocab_size, args.hidden_size}, InitRole::embedding)
+                   : nullptr) {
     check_usage(args.token_width == 1, "embedding", "lookup reads ids, one int a token, the tokenizer's tokens are ",
                 args.token_width,
                 " ints; set data.tokenizer to one with a vocabulary ({type: bpe}), or model.embedding ",
@@ -35,7 +45,12 @@ class Lookup final : public Embedding {
       for (const Tensor& t : {table_->master.value(), table_->shadow})
         if (t.defined()) fill_zero(t.slice(padding_, padding_ + 1));
   }
-  Var forward(const Tensor& ids) const override { return embed(table_->var(), ids, dtype_, factor_, padding_); }
+  Var forward(const Tensor& ids, const Pass& pass) const override {
+    const Var rows = embed(table_->var(), ids, dtype_, factor_, padding_);
+    if (!types_) return rows;
+    const Tensor* given = pass.given("token_type_ids");
+    return add_rows(rows, types_->var(), given ? *given : zeros({ids.dim(0)}, DType::i32, ids.device()));
+  }
   Parameter* table() const override { return table_; }
 
  private:
@@ -43,13 +58,16 @@ class Lookup final : public Embedding {
   double factor_;
   int64_t padding_;
   DType dtype_;
+  Parameter* types_;
 };
 
 }  // namespace
 
 void register_embedding_lookup(Registry& registry) {
-  registry.add<Embedding, Lookup, Config>(
-      "lookup", {.spec = "embed.token", .summary = "one learned row per vocabulary entry", .source = "TB 6.1.1"});
+  registry.add<Embedding, Lookup, Config>("lookup", {.spec = "embed.token",
+                                                     .summary = "one learned row per vocabulary entry",
+                                                     .source = "TB 6.1.1",
+                                                     .samples = {"{type_vocab_size: 2}"}});
 }
 
 }  // namespace lithe

@@ -8,7 +8,7 @@ namespace lithe {
 namespace {
 
 struct Config {
-  std::string pooling = "auto", problem_type = "single_label_classification";
+  std::string pooling = "auto", problem_type = "single_label_classification", hidden_act = "tanh";
   bool dense = true;
   double dropout = 0;
   void fields(Fields& f) {
@@ -21,6 +21,7 @@ struct Config {
     f("problem_type", problem_type, "labels are classes (cross-entropy), or one real number (squared error)",
       one_of({"single_label_classification", "regression"}));
     f("dense", dense, "a dense layer with tanh before the classes, as BERT and RoBERTa have");
+    f("hidden_act", hidden_act, "of the dense layer: tanh, or relu as DistilBERT has", one_of({"tanh", "relu"}));
     f("dropout", dropout, "share of the features dropped in training", between(0, 0.99));
   }
 };
@@ -43,7 +44,9 @@ class Classify final : public Head {
   LabelCount count(const Sequences& sequences) const override { return {sequences.count(), real() ? 0 : classes_}; }
   Var logits(const Var& x, const Sequences& sequences) const override {
     Var row = pool(x, sequences, pooling_);
-    if (config_.dense) row = activate(kernels::Activation::tanh, dense_(in_dropout_(row)));
+    if (config_.dense)
+      row = activate(config_.hidden_act == "relu" ? kernels::Activation::relu : kernels::Activation::tanh,
+                     dense_(in_dropout_(row)));
     return out_(out_dropout_(row));
   }
   Var loss(const Var& x, const LossArgs& a) const override {
@@ -65,8 +68,10 @@ class Classify final : public Head {
 }  // namespace
 
 void register_head_classify(Registry& registry) {
-  registry.add<Head, Classify, Config>(
-      "classify", {.spec = "app.classify", .summary = "a label or a number for every sequence", .source = "TB 6.5.2"});
+  registry.add<Head, Classify, Config>("classify", {.spec = "app.classify",
+                                                    .summary = "a label or a number for every sequence",
+                                                    .source = "TB 6.5.2",
+                                                    .samples = {"{hidden_act: relu}"}});
 }
 
 }  // namespace lithe

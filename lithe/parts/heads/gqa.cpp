@@ -5,11 +5,12 @@
 namespace lithe {
 namespace {
 
-struct Config {
+struct Config : QueryKeyNorm {
   int64_t num_key_value_heads = 0;
   void fields(Fields& f) {
     f("num_key_value_heads", num_key_value_heads,
       "key/value heads h_kv, a divisor of num_attention_heads; 0: half of them, or 1", at_least(0));
+    QueryKeyNorm::fields(f);
   }
 };
 
@@ -22,7 +23,8 @@ int64_t groups(const Config& config, const Heads::Args& args) {
 
 class Gqa final : public ProjectedHeads {
  public:
-  Gqa(const Scope& scope, const Config& config, const Args& args) : ProjectedHeads(scope, args, groups(config, args)) {}
+  Gqa(const Scope& scope, const Config& config, const Args& args)
+      : ProjectedHeads(scope, args, groups(config, args), config) {}
 };
 
 }  // namespace
@@ -30,7 +32,8 @@ class Gqa final : public ProjectedHeads {
 void register_heads_gqa(Registry& registry) {
   registry.add<Heads, Gqa, Config>("gqa", {.spec = "mixer.gqa",
                                            .summary = "groups of query heads share keys and values",
-                                           .source = "TH 4.9; Ainslie et al. 2023"});
+                                           .source = "TH 4.9; Ainslie et al. 2023",
+                                           .samples = {"{qk_norm: head, qk_norm_unit_offset: true}"}});
 }
 
 }  // namespace lithe

@@ -7,15 +7,17 @@ namespace {
 
 class Mha final : public ProjectedHeads {
  public:
-  Mha(const Scope& scope, const NoOptions&, const Args& args) : ProjectedHeads(scope, args, args.num_attention_heads) {}
+  Mha(const Scope& scope, const QueryKeyNorm& config, const Args& args)
+      : ProjectedHeads(scope, args, args.num_attention_heads, config) {}
 };
 
 }  // namespace
 
 void register_heads_mha(Registry& registry) {
-  registry.add<Heads, Mha, NoOptions>(
-      "mha",
-      {.spec = "mixer.mha", .summary = "own query, key and value per head", .source = "TB Eq 6.21-6.31; TH 3.1-3.3"});
+  registry.add<Heads, Mha, QueryKeyNorm>("mha", {.spec = "mixer.mha",
+                                                 .summary = "own query, key and value per head",
+                                                 .source = "TB Eq 6.21-6.31; TH 3.1-3.3",
+                                                 .samples = {"{qk_norm: head}", "{qk_norm: row}"}});
 }
 
 }  // namespace lithe

@@ -14,12 +14,14 @@ namespace {
 
 struct Config : HeadSizes {
   std::string scale = "sqrt_head_dim";
-  double attention_dropout = 0;
+  double attention_dropout = 0, query_pre_attn_scalar = 0;
   PartChoice heads{"mha", {}}, field{"full", {}}, output{"dense", {}};
   void fields(Fields& f) {
     sizes(f);
     f("scale", scale, "logits are divided by sqrt_head_dim, or by sqrt_hidden (the literal TB 6.28, E05)",
       one_of({"sqrt_head_dim", "sqrt_hidden"}));
+    f("query_pre_attn_scalar", query_pre_attn_scalar,
+      "logits are divided by the root of this number in place of that of the head's channels; 0: not", at_least(0));
     f("attention_dropout", attention_dropout,
       "dropout of attention weights while training; keeps the maps, which costs time and memory", between(0, 0.99));
     biases(f);
@@ -53,6 +55,7 @@ class Attention final : public Mixer {
         registry.make<Output>(config.output, scope / "output",
                               {.context_size = heads_->context_size(), .hidden_size = d, .bias = config.output_bias});
     scale_ = config.scale == "sqrt_hidden" ? 1 / std::sqrt(double(d)) : 0;
+    if (config.query_pre_attn_scalar > 0) scale_ = 1 / std::sqrt(config.query_pre_attn_scalar);
     const int64_t columns = heads_->kept_columns();
     columns_ = {.keys = columns,
                 .values = columns,

@@ -1,4 +1,5 @@
-// RMS normalisation: weight * x / sqrt(mean(x^2) + eps) per row [Zhang and Sennrich 2019; TH ch. 4].
+// RMS normalisation: weight * x / sqrt(mean(x^2) + eps) per row [Zhang and Sennrich 2019; TH ch. 4]; with
+// unit_offset 1 + weight, as in Gemma.
 #include "lithe/nn/registry.h"
 #include "lithe/ops/norm.h"
 
@@ -7,25 +8,36 @@ namespace {
 
 struct Config {
   double eps = 1e-5;
-  void fields(Fields& f) { f("eps", eps, "keeps the division finite", at_least(0)); }
+  bool unit_offset = false;
+  void fields(Fields& f) {
+    f("eps", eps, "keeps the division finite", at_least(0));
+    f("unit_offset", unit_offset, "the factor is 1 + weight, and the weight starts as 0");
+  }
 };
 
 class Rms final : public Norm {
  public:
   Rms(const Scope& scope, const Config& config, const Args& args)
-      : weight_(scope.parameter("weight", {args.hidden_size}, InitRole::ones)), eps_(config.eps) {}
-  Var forward(const Var& x) const override { return normalise(kernels::NormKind::rms, x, weight_->var(), {}, eps_); }
+      : weight_(scope.parameter("weight", {args.hidden_size}, config.unit_offset ? InitRole::zeros : InitRole::ones)),
+        offset_(config.unit_offset),
+        eps_(config.eps) {}
+  Var forward(const Var& x) const override {
+    return normalise(kernels::NormKind::rms, x, offset_ ? plus_one(weight_->var()) : weight_->var(), {}, eps_);
+  }
 
  private:
   Parameter* weight_;
+  bool offset_;
   double eps_;
 };
 
 }  // namespace
 
 void register_norm_rms(Registry& registry) {
-  registry.add<Norm, Rms, Config>(
-      "rms", {.spec = "norm.rms", .summary = "root mean square divided out", .source = "TB 6.1.5 variant; TH ch. 4"});
+  registry.add<Norm, Rms, Config>("rms", {.spec = "norm.rms",
+                                          .summary = "root mean square divided out",
+                                          .source = "TB 6.1.5 variant; TH ch. 4",
+                                          .samples = {"{unit_offset: true}"}});
 }
 
 }  // namespace lithe

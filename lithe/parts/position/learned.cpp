@@ -1,29 +1,47 @@
-// Learned absolute positions: one trained row a position, added to the rows (BERT, GPT-2).
+// Learned absolute positions: one trained row a position, added to the rows (BERT, GPT-2); RoBERTa counts
+// positions from 2 on.
 #include "lithe/nn/registry.h"
 #include "lithe/ops/embedding.h"
 
 namespace lithe {
 namespace {
 
+struct Config {
+  int64_t offset = 0;
+  void fields(Fields& f) {
+    f("offset", offset, "row of the first position; the rows before it are not used", between(0, 1 << 16));
+  }
+};
+
 class Learned final : public Position {
  public:
-  Learned(const Scope& scope, const NoOptions&, const Args& args)
-      : table_(scope.parameter("weight", {args.max_position_embeddings, args.hidden_size}, InitRole::embedding)) {}
+  Learned(const Scope& scope, const Config& config, const Args& args)
+      : offset_(config.offset),
+        table_(scope.parameter("weight", {args.max_position_embeddings + offset_, args.hidden_size},
+                               InitRole::embedding)) {}
   Var add_to(const Var& x, const Sequences& sequences) const override {
-    return add_rows(x, table_->var(), sequences.positions());
+    if (!offset_) return add_rows(x, table_->var(), sequences.positions());
+    const Tensor& from = sequences.positions();
+    const Tensor positions = empty_like(from);
+    if (!from.is_meta())
+      for (int64_t i = 0; i < from.numel(); ++i)
+        positions.data<int32_t>()[i] = from.data<int32_t>()[i] + int32_t(offset_);
+    return add_rows(x, table_->var(), positions);
   }
   bool adds() const override { return true; }
-  int64_t limit() const override { return table_->master.dim(0); }
+  int64_t limit() const override { return table_->master.dim(0) - offset_; }
 
  private:
+  int64_t offset_;
   Parameter* table_;
 };
 
 }  // namespace
 
 void register_position_learned(Registry& registry) {
-  registry.add<Position, Learned, NoOptions>("learned", {.summary = "one learned row per position, added to the rows",
-                                                         .source = "Devlin et al. 2019; Radford et al. 2019"});
+  registry.add<Position, Learned, Config>("learned", {.summary = "one learned row per position, added to the rows",
+                                                      .source = "Devlin et al. 2019; Radford et al. 2019",
+                                                      .samples = {"{offset: 2}"}});
 }
 
 }  // namespace lithe

@@ -100,6 +100,63 @@ TEST(Rotary, AttentionDoesNotSeeWhereASequenceStarts) {
         << start;
 }
 
+TEST(Rotary, TurnsTheFirstChannelsOnly) {
+  // rotary_dim 2 of 5: pair (0,1) turns by 1 a position, as a head of 2 channels would; the others stay.
+  const Tensor x = kit::tensor_f64({1, 5}, {1, 2, 3, 4, 5});
+  const Tensor want = kit::tensor_f64({1, 5}, {std::cos(3) - 2 * std::sin(3), 2 * std::cos(3) + std::sin(3), 3, 4, 5});
+  EXPECT_EQ(kit::close(turned(x, 3, 5, "{rotary_dim: 2}"), want, 8), "");
+}
+
+// Angles at position 1 of pairs (1, 0): cosine and sine in channels c and c + d/2.
+std::vector<double> angles(int64_t d, const std::string& options) {
+  const Tensor x = zeros({1, d}, DType::f64);
+  for (int64_t c = 0; c < d / 2; ++c) set_value(x, c, 1);
+  const Tensor y = turned(x, 1, d, options);
+  std::vector<double> out;
+  for (int64_t c = 0; c < d / 2; ++c) out.push_back(std::atan2(value_at(y, d / 2 + c), value_at(y, c)));
+  return out;
+}
+
+TEST(Rotary, ScalingsDivideFrequencies) {
+  const std::vector<double> plain = angles(8, "{base: 10000}");
+  for (size_t c = 0; c < 4; ++c) EXPECT_NEAR(plain[c], std::pow(10, -double(c)), 1e-15);
+  const std::vector<double> linear = angles(8, "{scaling: linear, factor: 4}");
+  for (size_t c = 0; c < 4; ++c) EXPECT_NEAR(linear[c], plain[c] / 4, 1e-15);
+  const std::vector<double> own = angles(8, "{scaling: factors, frequency_factors: [1, 2, 4, 8]}");
+  for (size_t c = 0; c < 4; ++c) EXPECT_NEAR(own[c], plain[c] / std::pow(2, double(c)), 1e-15);
+  // 100 tokens make 100 / (2 pi) 10^-c turns: 15.9, 1.59, 0.159, 0.0159. Above 4 they stay, below 1 they are divided,
+  // and 1.59 is (1.59 - 1) / 3 of the way.
+  const std::vector<double> llama3 = angles(8, "{scaling: llama3, factor: 8, original_max_position_embeddings: 100}");
+  const double kept = (10 / (2 * M_PI) - 1) / 3;
+  EXPECT_NEAR(llama3[0], 1, 1e-15);
+  EXPECT_NEAR(llama3[1], 0.1 * (kept + (1 - kept) / 8), 1e-15);
+  EXPECT_NEAR(llama3[2], 0.01 / 8, 1e-15);
+  EXPECT_NEAR(llama3[3], 0.001 / 8, 1e-15);
+}
+
+TEST(Rotary, YarnMakesLogitsLarger) {
+  const Tensor x = kit::normal({1, 8}, DType::f64, 1);
+  const Tensor y = turned(x, 7, 8, "{scaling: yarn, factor: 4, original_max_position_embeddings: 64}");
+  const double gain = 1 + 0.1 * std::log(4);
+  EXPECT_NEAR(dot(y, y), gain * gain * dot(x, x), 1e-13 * dot(x, x));
+}
+
+TEST(Rotary, WrongScalingsAreRefused) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"{scaling: llama3, factor: 8}", "needs original_max_position_embeddings"},
+      {"{factor: 2}", "does nothing without scaling"},
+      {"{scaling: llama3, high_freq_factor: 1, original_max_position_embeddings: 8}", "must be above low_freq_factor"}};
+  for (const auto& [options, words] : cases) {
+    try {
+      turned(kit::normal({1, 8}, DType::f64, 1), 1, 8, options);
+      FAIL() << options;
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find(words), std::string::npos) << error.what();
+      EXPECT_EQ(error.code(), ExitCode::usage);
+    }
+  }
+}
+
 TEST(Rotary, OddHeadsAreRefusedWhenTheModelIsBuilt) {
   try {
     Model(kit::model_config("{vocab_size: 5, hidden_size: 15, max_position_embeddings: 4, position: rotary, mixer: "

@@ -1,0 +1,102 @@
+#include <cstdio>
+#include <iostream>
+
+#include "lithe/base/json.h"
+#include "lithe/base/new_directory.h"
+#include "lithe/cli/command.h"
+#include "lithe/compress/densify.h"
+#include "lithe/compress/exchange.h"
+#include "lithe/interchange/export_parts.h"
+#include "lithe/model/safetensors.h"
+#include "lithe/recipe/recipe.h"
+
+namespace lithe {
+namespace {
+
+struct Options {
+  std::string run, out, weights;
+  std::vector<std::string> set;
+  int64_t seed = 1;
+  bool densify = false, json = false;
+};
+
+void write_run(const Options& o, const ModelConfig& config, const std::map<std::string, Tensor>& parameters,
+               const Tokenizer& tokenizer, const Json& record) {
+  NewDirectory out(o.out, "convert");
+  Recipe recipe = recipe_of_run(o.run);
+  recipe.model = config;
+  write_safetensors(out / "model.safetensors", parameters, {{"format", "lithe"}});
+  save_config(config, out / "config.json");
+  save_tokenizer(tokenizer, out.path());
+  if (std::filesystem::exists(Path(o.run) / "generation_config.json"))
+    write_file(out / "generation_config.json", read_file(Path(o.run) / "generation_config.json"));
+  write_file(out / "convert.json", dump(record, 2) + "\n");
+  write_file(out / "resolved_recipe.yaml", to_yaml(resolved(recipe)));
+  out.commit();
+}
+
+int run(const Options& o) {
+  check_usage(o.densify != !o.set.empty(), "convert",
+              "give --densify, or one or more --set model.KEY=VALUE: one at a time");
+  const RunToExport from = read_run({o.run, o.out, o.weights});
+  if (o.densify) {
+    const Densified d = densify(from.config, from.parameters);
+    const Json json = {{"folded", d.folded},
+                       {"largest_difference", d.largest_difference},
+                       {"parameters_before", d.parameters_before},
+                       {"parameters_after", d.parameters_after}};
+    write_run(o, d.config, d.parameters, *from.tokenizer, json);
+    if (o.json) {
+      std::cout << dump(json, 2) << "\n";
+      return 0;
+    }
+    for (const std::string& line : d.folded) std::printf("folded            %s\n", line.c_str());
+    if (d.folded.empty()) std::printf("folded            nothing: every part has its standard form\n");
+    std::printf("parameters        %lld -> %lld\nlogits            differ by %.2g of the largest, in f64\n",
+                static_cast<long long>(d.parameters_before), static_cast<long long>(d.parameters_after),
+                d.largest_difference);
+    return 0;
+  }
+  const Exchanged e = exchange_parts(from.config, from.parameters, o.set, uint64_t(o.seed));
+  const Json json = {{"kept", e.kept},
+                     {"fitted", e.fitted},
+                     {"initialised", e.initialised},
+                     {"left", e.left},
+                     {"parameters_kept", e.parameters_kept},
+                     {"parameters_fitted", e.parameters_fitted},
+                     {"parameters_initialised", e.parameters_initialised}};
+  write_run(o, e.config, e.parameters, *from.tokenizer, json);
+  if (o.json) {
+    std::cout << dump(json, 2) << "\n";
+    return 0;
+  }
+  std::printf("kept              %zu parameters (%lld numbers)\n", e.kept.size(),
+              static_cast<long long>(e.parameters_kept));
+  const auto list = [](const char* what, const std::vector<std::string>& lines) {
+    for (const std::string& line : lines) std::printf("%-17s %s\n", what, line.c_str());
+  };
+  list("fitted", e.fitted);
+  list("initialised", e.initialised);
+  list("left out", e.left);
+  return 0;
+}
+
+}  // namespace
+
+Command add_convert(CommandLine& app) {
+  auto o = std::make_shared<Options>();
+  app.add_option("run", o->run, "directory of a training run, or of an imported model").required();
+  app.add_option("--out", o->out, "new directory, which all commands take as that of a run").required();
+  app.add_flag("--densify", o->densify,
+               "fold Hadamard outputs and shared or embedded heads into plain matrices, and verify the logits");
+  app.add_option("--set", o->set, "exchange a part: model.mixer.output.type=hadamard (repeatable)").repeatable();
+  app.add_option("--weights", o->weights, "best, averaged, or a safetensors file; default: the last checkpoint's");
+  app.add_option("--seed", o->seed, "of parameters that begin anew").non_negative();
+  app.add_flag("--json", o->json, "print what was done as JSON");
+  app.footer(
+      "Example: lithe convert runs/first --set model.mixer.output.type=hadamard --out runs/exchanged\nTo train on: a "
+      "recipe with from_pretrained: runs/exchanged. See docs/interchange.md.");
+  return [o] { return run(*o); };
+}
+
+}  // namespace lithe

@@ -1,0 +1,55 @@
+#include "lithe/interchange/import.h"
+
+#include <cstdio>
+#include <iostream>
+
+#include "lithe/base/json.h"
+#include "lithe/cli/command.h"
+
+namespace lithe {
+namespace {
+
+struct Options {
+  std::string from, out, tokenizer;
+  bool json = false;
+};
+
+int run(const Options& o) {
+  const ImportReport report = import_model({o.from, o.out, o.tokenizer});
+  if (o.json) {
+    std::cout << dump(Json({{"model_type", report.model_type},
+                            {"parameters", report.parameters},
+                            {"tensors", report.tensors},
+                            {"dtype", report.dtype},
+                            {"dropped", report.dropped},
+                            {"notes", report.notes}}),
+                      2)
+              << "\n";
+    return 0;
+  }
+  std::printf("%s: %lld parameters (%s) of %lld tensors in %s\n", report.model_type.c_str(),
+              static_cast<long long>(report.parameters), report.dtype.c_str(), static_cast<long long>(report.tensors),
+              o.out.c_str());
+  for (const std::string& name : report.dropped) std::printf("not needed        %s\n", name.c_str());
+  for (const std::string& note : report.notes) std::printf("note              %s\n", note.c_str());
+  return 0;
+}
+
+}  // namespace
+
+Command add_import(CommandLine& app) {
+  auto o = std::make_shared<Options>();
+  app.add_option("model", o->from,
+                 "directory of the Hugging Face format (config.json, safetensors, tokenizer files), or a GGUF file")
+      .required();
+  app.add_option("--out", o->out, "new directory, which generate, eval, encode, inspect, quantize and train take")
+      .required();
+  app.add_option("--tokenizer", o->tokenizer, "file or directory of the tokenizer; default: with the model");
+  app.add_flag("--json", o->json, "print what was read as JSON");
+  app.footer(
+      "Example: lithe import models/SmolLM-135M --out runs/smollm\nEvery key of config.json and every tensor has a "
+      "place, or is named and refused; see docs/interchange.md.");
+  return [o] { return run(*o); };
+}
+
+}  // namespace lithe

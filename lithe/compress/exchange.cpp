@@ -1,0 +1,218 @@
+#include "lithe/compress/exchange.h"
+
+#include <cmath>
+#include <set>
+
+#include "lithe/compress/part_options.h"
+#include "lithe/ops/hadamard.h"
+
+namespace lithe {
+namespace {
+
+using Weights = std::map<std::string, Tensor>;
+
+// The part that `assignment` gives a type: "model.mixer.output" of model.mixer.output.type=hadamard and of
+// model.mixer.output=hadamard; empty when it gives something else.
+std::string part_given(const std::string& assignment) {
+  const std::string path = assignment.substr(0, assignment.find('='));
+  if (path.ends_with(".type")) return path.substr(0, path.size() - 5);
+  const std::string key = path.substr(path.rfind('.') + 1);
+  for (const char* part :
+       {"mixer", "heads", "output", "field", "norm", "ffn", "residual", "position", "embedding", "stack", "head"})
+    if (key == part) return path;
+  return "";
+}
+
+ModelConfig overridden(const ModelConfig& config, const std::vector<std::string>& overrides) {
+  ModelConfig copy = config;
+  Node root = Node::map();
+  root.set("model", write_fields([&](Fields& f) { copy.fields(f); }));
+  for (const std::string& assignment : overrides) {
+    check_usage(assignment.starts_with("model.") && assignment.find('=') != std::string::npos, "convert", "--set ",
+                assignment, " must be model.KEY=VALUE, a key of section model");
+    // Another type has other options: those of the old one go.
+    if (const std::string part = part_given(assignment); !part.empty()) {
+      const Node value = parse_yaml(assignment.substr(assignment.find('=') + 1), "--set " + assignment);
+      const Node* type = value.is_map() ? value.find("type") : &value;
+      check_usage(type && type->is_scalar(), "convert", "--set ", assignment, " must name a type");
+      apply_override(root, part + "={type: " + type->text() + "}");
+      if (!value.is_map()) continue;
+    }
+    apply_override(root, assignment);
+  }
+  ModelConfig out = read_model_config(*root.find("model"));
+  out.validate();
+  return out;
+}
+
+// Column c of head h in [rows, heads*d]: the mean over the heads that `group` says become one.
+Tensor merged(const Tensor& x, int64_t from_heads, int64_t to_heads) {
+  const int64_t rows = x.shape().rank() == 1 ? 1 : x.dim(0), d = x.cols() / from_heads, each = from_heads / to_heads;
+  const Tensor out = empty(x.shape().rank() == 1 ? Shape{to_heads * d} : Shape{rows, to_heads * d}, DType::f32);
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t h = 0; h < to_heads; ++h)
+      for (int64_t c = 0; c < d; ++c) {
+        double sum = 0;
+        for (int64_t i = 0; i < each; ++i) sum += value_at(x, r * x.cols() + (h * each + i) * d + c);
+        set_value(out, (r * to_heads + h) * d + c, sum / double(each));
+      }
+  return out;
+}
+
+// The other way: a head that others shared stands in each of them.
+Tensor repeated(const Tensor& x, int64_t from_heads, int64_t to_heads) {
+  const int64_t rows = x.shape().rank() == 1 ? 1 : x.dim(0), d = x.cols() / from_heads, each = to_heads / from_heads;
+  const Tensor out = empty(x.shape().rank() == 1 ? Shape{to_heads * d} : Shape{rows, to_heads * d}, DType::f32);
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t h = 0; h < to_heads; ++h)
+      for (int64_t c = 0; c < d; ++c)
+        set_value(out, (r * to_heads + h) * d + c, value_at(x, r * x.cols() + h / each * d + c));
+  return out;
+}
+
+class Exchange {
+ public:
+  Exchange(const ModelConfig& old, const Weights& weights, const std::vector<std::string>& overrides, uint64_t seed)
+      : old_(old), weights_(weights) {
+    out_.config = overridden(old, overrides);
+    const Model made(out_.config, {.seed = seed});
+    for (const Parameter& p : made.parameters().all()) fresh_[p.name] = p.master.value();
+  }
+
+  Exchanged run() {
+    for (int64_t i = 0; i < out_.config.num_hidden_layers && i < old_.num_hidden_layers; ++i) attention(i);
+    for (const auto& [name, value] : fresh_) {
+      if (fitted_.count(name)) continue;
+      const auto before = weights_.find(name);
+      if (before != weights_.end() && before->second.shape() == value.shape()) {
+        out_.parameters[name] = before->second;
+        out_.kept.push_back(name);
+        out_.parameters_kept += value.numel();
+      } else {
+        out_.parameters[name] = value;
+        out_.initialised.push_back(cat(name, " ", value.shape()));
+        out_.parameters_initialised += value.numel();
+      }
+    }
+    for (const auto& [name, value] : weights_)
+      if (!fresh_.count(name) || (fresh_[name].shape() != value.shape() && !fitted_.count(name)))
+        out_.left.push_back(cat(name, " ", value.shape()));
+    return std::move(out_);
+  }
+
+ private:
+  const ModelConfig& old_;
+  const Weights& weights_;
+  Weights fresh_;
+  Exchanged out_;
+  std::set<std::string> fitted_;
+
+  void put(const std::string& name, const Tensor& value, const std::string& how) {
+    const auto want = fresh_.find(name);
+    if (want == fresh_.end() || want->second.shape() != value.shape()) return;
+    out_.parameters[name] = value;
+    out_.fitted.push_back(cat(name, " ", value.shape(), ": ", how));
+    out_.parameters_fitted += value.numel();
+    fitted_.insert(name);
+  }
+  const Tensor* old(const std::string& name) const {
+    const auto found = weights_.find(name);
+    return found == weights_.end() ? nullptr : &found->second;
+  }
+
+  static int64_t key_heads(const PartChoice& mixer) {
+    const std::string type = option(mixer, "heads");
+    const int64_t h = option_integer(mixer, "num_attention_heads"),
+                  given = option_integer(mixer, "heads.num_key_value_heads");
+    if (type == "mha") return h;
+    if (type == "mqa") return 1;
+    if (type == "gqa") return given ? given : h % 2 ? 1 : h / 2;
+    return 0;
+  }
+
+  void attention(int64_t layer) {
+    const LayerConfig before = old_.layer(layer), after = out_.config.layer(layer);
+    if (!before.mixer() || !after.mixer() || before.mixer()->type != "attention" || after.mixer()->type != "attention")
+      return;
+    const std::string path = cat("layers.", layer, ".mixer.");
+    heads(*before.mixer(), *after.mixer(), path + "heads.");
+    output(*before.mixer(), *after.mixer(), path + "output.");
+  }
+
+  void heads(const PartChoice& before, const PartChoice& after, const std::string& path) {
+    const int64_t from = key_heads(before), to = key_heads(after), h = option_integer(before, "num_attention_heads");
+    const bool same_queries = h == option_integer(after, "num_attention_heads");
+    if (from && to && from != to && same_queries) {
+      for (const char* map : {"k.weight", "v.weight", "k.bias", "v.bias"})
+        if (const Tensor* w = old(path + map)) {
+          if (from % to == 0) put(path + map, merged(*w, from, to), cat("mean of ", from / to, " heads each"));
+          if (to % from == 0) put(path + map, repeated(*w, from, to), cat("each head ", to / from, " times"));
+        }
+      return;
+    }
+    const std::string type = option(after, "heads");
+    if (from && (type == "mhe_mul" || type == "mhe_add") && same_queries) seeds(type == "mhe_mul", from, h, path);
+  }
+
+  // Head i of a seed is seed (1 + e_i) or seed + e_i. The seed is the mean of the heads; of a product e_i + 1 is,
+  // channel by channel, the multiple of the seed's column that is nearest to the head's own.
+  void seeds(bool product, int64_t key_heads, int64_t h, const std::string& path) {
+    for (const char* map : {"q", "k", "v"}) {
+      const Tensor* w = old(cat(path, map, ".weight"));
+      if (!w) continue;
+      const int64_t from = *map == 'q' ? h : key_heads, d = w->cols() / from, rows = w->dim(0);
+      const Tensor seed = merged(*w, from, 1), embedding = empty({h * d}, DType::f32);
+      for (int64_t head = 0; head < h; ++head)
+        for (int64_t c = 0; c < d; ++c) {
+          double with = 0, size = 0;
+          for (int64_t r = 0; r < rows && product; ++r) {
+            const double s = value_at(seed, r * d + c);
+            with += s * value_at(*w, r * w->cols() + head / (h / from) * d + c);
+            size += s * s;
+          }
+          set_value(embedding, head * d + c, product && size > 0 ? with / size - 1 : 0);
+        }
+      put(cat(path, map, ".weight"), seed, cat("mean of ", from, " heads"));
+      const std::string name = cat(path, map, ".head_embedding");
+      if (product) put(name, embedding, "nearest multiples of the seed's columns");
+      if (const Tensor* b = old(cat(path, map, ".bias"))) put(cat(path, map, ".bias"), merged(*b, from, 1), "mean");
+    }
+  }
+
+  void output(const PartChoice& before, const PartChoice& after, const std::string& path) {
+    const std::string from = option(before, "output"), to = option(after, "output");
+    const Tensor *w = old(path + "weight"), *b = old(path + "bias");
+    if (from != "dense" || to != "hadamard" || !w || w->dim(0) != w->cols() ||
+        option(after, "output.transform") == "pad")
+      return;
+    const int64_t d = w->cols();
+    const std::string scaling = option(after, "output.scale");
+    const double scale = scaling == "inverse" ? 1 / double(d) : scaling == "one" ? 1 : 1 / std::sqrt(double(d));
+    const Tensor one = zeros({d, d}, DType::f64), ones = empty({d}, DType::f64);
+    for (int64_t i = 0; i < d; ++i) set_value(one, i * d + i, 1), set_value(ones, i, 1);
+    const NoGrad no_grad;
+    const Tensor h = hadamard(Var(one), Var(ones), Var(zeros({d}, DType::f64)), d, scale).value();
+    const Tensor alpha = empty({d}, DType::f32);
+    for (int64_t c = 0; c < d; ++c) {
+      double with = 0, size = 0;
+      for (int64_t r = 0; r < d; ++r) {
+        with += value_at(h, r * d + c) * value_at(*w, r * d + c);
+        size += value_at(h, r * d + c) * value_at(h, r * d + c);
+      }
+      set_value(alpha, c, with / size);
+    }
+    put(path + "alpha", alpha, "least squares to the matrix's columns");
+    put(path + "beta", b ? convert(*b, DType::f32) : zeros({d}, DType::f32), b ? "the bias" : "no bias was there");
+  }
+};
+
+}  // namespace
+
+Exchanged exchange_parts(const ModelConfig& config, const Weights& parameters,
+                         const std::vector<std::string>& overrides, uint64_t seed) {
+  check_usage(config.quantization_config.is_null(), "convert",
+              "the model has integer weights; give the one it was made from");
+  return Exchange(config, parameters, overrides, seed).run();
+}
+
+}  // namespace lithe

@@ -1,0 +1,26 @@
+// Parts exchanged in a trained model: what fits is kept, what can be fitted is, all else begins anew.
+#pragma once
+
+#include <map>
+
+#include "lithe/model/model.h"
+
+namespace lithe {
+
+struct Exchanged {
+  ModelConfig config;
+  std::map<std::string, Tensor> parameters;
+  /// One line each: "layers.0.ffn.up.weight", and how what was fitted came about.
+  std::vector<std::string> kept, fitted, initialised, left;  // left: of the old model, without a place in the new one
+  int64_t parameters_kept = 0, parameters_fitted = 0, parameters_initialised = 0;
+};
+
+/// The model with these overrides ("model.mixer.output.type=hadamard"), each a key of section model. Parameters of the
+/// same name and shape are kept. Fitted: heads that merge others start as their mean; heads of one seed as the mean and
+/// head embeddings as what is nearest to each head's own matrix; a Hadamard output as the multiples of its columns that
+/// are nearest to the old matrix's (least squares over uncorrelated contexts), a dense one as what it replaces exactly.
+/// `seed`: of what begins anew.
+Exchanged exchange_parts(const ModelConfig& config, const std::map<std::string, Tensor>& parameters,
+                         const std::vector<std::string>& overrides, uint64_t seed = 1);
+
+}  // namespace lithe

@@ -1,0 +1,44 @@
+// Zero-shot tasks as EleutherAI's evaluation harness describes them: choices, last words and rolling likelihoods.
+#pragma once
+
+#include "lithe/base/fields.h"
+#include "lithe/model/model.h"
+#include "lithe/text/tokenizer.h"
+
+namespace lithe {
+
+/// The keys of a task's YAML that need no Python.
+struct ZeroShotTask {
+  std::string task, dataset_path = "json", output_type = "multiple_choice", target_delimiter = " ";
+  std::vector<std::string> data_files;  // JSON lines; relative names are tried under LITHE_DATA, too
+  std::string doc_to_text, doc_to_target;
+  Node doc_to_choice;  // a template of a list, or a list of templates
+  int64_t num_fewshot = 0;
+  double version = 1;
+  Node source;  // as it stands in the file
+};
+/// Strict: a key that is not known is refused, as one whose value needs Python.
+ZeroShotTask read_zero_shot_task(const Path& file);
+
+struct ZeroShotMetric {
+  std::string name;
+  double value = 0;
+  std::optional<double> stderr_;  // of the mean over documents
+};
+struct ZeroShotResult {
+  int64_t documents = 0, all_documents = 0;
+  std::vector<ZeroShotMetric> metrics;
+};
+
+struct ZeroShotOptions {
+  int64_t limit = 0;  // documents at most; 0: all
+  int64_t batch_tokens = 2048;
+  bool add_bos_token = true;
+};
+/// multiple_choice: acc, the share of documents whose most likely choice is right, and acc_norm, by likelihood per
+/// character. loglikelihood: perplexity of the targets and acc, the share that greedy decoding would give.
+/// loglikelihood_rolling: word_perplexity, byte_perplexity, bits_per_byte. Polls stop_signal(), failing when asked to.
+ZeroShotResult evaluate_zero_shot(const Model& model, const Tokenizer& tokenizer, const ZeroShotTask& task,
+                                  const ZeroShotOptions& options);
+
+}  // namespace lithe

@@ -1,0 +1,119 @@
+#include "lithe/interchange/export.h"
+
+#include <algorithm>
+
+#include "lithe/base/new_directory.h"
+#include "lithe/interchange/export_parts.h"
+#include "lithe/interchange/same_model.h"
+#include "lithe/model/safetensors.h"
+#include "lithe/recipe/recipe.h"
+
+namespace lithe {
+
+namespace fs = std::filesystem;
+
+RunToExport read_run(const ExportOptions& o) {
+  const Path config = o.run / "config.json";
+  check_usage(fs::exists(config), "export", "'", o.run.string(),
+              "' has no config.json; give the --out directory of a training run");
+  RunToExport out{.config = load_config(config), .parameters = {}, .tokenizer = load_tokenizers(o.run).tokenizer};
+  check_usage(out.config.quantization_config.is_null(), "export", "'", o.run.string(),
+              "' holds integer weights of lithe's own; give the model it was made from");
+  const Path file = o.weights.empty()                                ? o.run / "model.safetensors"
+                    : o.weights == "best" || o.weights == "averaged" ? o.run / o.weights / "model.safetensors"
+                                                                     : Path(o.weights);
+  check_usage(fs::exists(file), "export", "'", file.string(), "' does not exist");
+  const SafetensorsFile weights(file);
+  for (const auto& [name, shape] : parameter_shapes(out.config)) {
+    const auto entry = weights.entries().find(name);
+    check(entry != weights.entries().end(), "export", "'", file.string(), "' has no tensor '", name,
+          "'; its config.json must be the one the weights were saved with");
+    check(entry->second.shape == shape, "export", "'", file.string(), "': tensor '", name, "' is ", entry->second.shape,
+          ", config.json calls for ", shape);
+    const Tensor x = empty(shape, entry->second.dtype);
+    weights.read(name, x);
+    out.parameters[name] = x;
+  }
+  return out;
+}
+
+Described describe_model(const ModelConfig& model, const std::vector<std::string>& types) {
+  std::vector<std::string> nearest;
+  std::string nearest_type;
+  for (const Family& family : families()) {
+    std::optional<Json> written = family.write(model);
+    if (!written) continue;
+    const std::string type = (*written)["model_type"];
+    if (!types.empty() && std::find(types.begin(), types.end(), type) == types.end()) continue;
+    const HfConfig config(parse_json_node(written->dump(), type), type);
+    Mapping mapping;
+    std::vector<std::string> differences;
+    try {
+      mapping = family.read(config, nullptr);
+      config.finish();
+      differences = model_differences(model, mapping.model);
+    } catch (const Error& error) {
+      differences = {error.what()};
+    }
+    if (differences.empty()) return {*written, mapping};
+    if (nearest_type.empty() || differences.size() < nearest.size()) {
+      nearest = differences;
+      nearest_type = type;
+    }
+  }
+  const bool densify = std::any_of(nearest.begin(), nearest.end(), [](const std::string& d) {
+    return d.find("output.type") != std::string::npos || d.find("heads.type") != std::string::npos;
+  });
+  check_usage(!nearest_type.empty(), "export", "no architecture there has architecture ", model.architecture,
+              " with position ", model.position.type, ", norm ", model.norm.type, " and head ", model.head.type);
+  fail_usage("export", "no architecture there has this model's parts; as the nearest, ", nearest_type, ", ", nearest[0],
+             nearest.size() > 1 ? cat(" (and ", nearest.size() - 1, " more)") : "",
+             densify ? "; `lithe convert --densify` gives attention a standard form" : "");
+}
+
+ExportReport export_model(const ExportOptions& o) {
+  if (o.format == "gguf") return export_gguf(o);
+  NewDirectory out(o.out, "export");
+  const RunToExport run = read_run(o);
+  Described described = describe_model(run.config);
+  auto tensors = write_parameters(run.parameters, described.mapping);
+  if (!o.dtype.empty())
+    for (auto& [name, tensor] : tensors)
+      if (tensor.dtype() != dtype_named(o.dtype)) tensor = convert(tensor, dtype_named(o.dtype));
+  bool narrow = true;
+  for (const auto& [name, tensor] : tensors) narrow = narrow && tensor.dtype() == DType::bf16;
+  described.config["torch_dtype"] = narrow ? "bfloat16" : "float32";
+  const Specials& specials = run.tokenizer->specials();
+  Json generation = {{"_from_model_config", false}};
+  const std::pair<const char*, std::optional<int32_t>> roles[] = {
+      {"bos_token_id", specials.bos}, {"eos_token_id", specials.eos}, {"pad_token_id", specials.pad}};
+  for (const auto& [key, id] : roles) {
+    if (id) generation[key] = *id;
+    if (!described.config.contains(key)) described.config[key] = id ? Json(*id) : Json();
+  }
+  write_safetensors(out / "model.safetensors", tensors, {{"format", "pt"}});
+  write_file(out / "config.json", dump(described.config, 2) + "\n");
+  if (run.config.architecture == "decoder") {
+    const GenerateConfig g = recipe_of_run(o.run).generate;
+    generation["do_sample"] = g.do_sample;
+    if (g.do_sample) {
+      generation["temperature"] = g.temperature;
+      generation["top_k"] = g.top_k;
+      generation["top_p"] = g.top_p;
+    }
+    generation["repetition_penalty"] = g.repetition_penalty;
+    generation["max_new_tokens"] = g.max_new_tokens;
+    generation.erase("_from_model_config");
+    write_file(out / "generation_config.json", dump(generation, 2) + "\n");
+  }
+  save_tokenizer(*run.tokenizer, out.path());
+  ExportReport report{.model_type = described.config["model_type"],
+                      .tensors = int64_t(tensors.size()),
+                      .parameters = 0,
+                      .bytes = fs::file_size(out / "model.safetensors")};
+  for (const auto& [name, tensor] : run.parameters) report.parameters += tensor.numel();
+  out.commit();
+  return report;
+}
+
+}  // namespace lithe

@@ -1,0 +1,27 @@
+// Steps of exporting that formats share.
+#pragma once
+
+#include "lithe/interchange/export.h"
+#include "lithe/interchange/weights.h"
+#include "lithe/text/tokenizer.h"
+
+namespace lithe {
+
+struct RunToExport {
+  ModelConfig config;
+  std::map<std::string, Tensor> parameters;
+  std::shared_ptr<const Tokenizer> tokenizer;
+};
+RunToExport read_run(const ExportOptions& options);
+
+/// The config.json by which a family describes the model, and its mapping.
+struct Described {
+  Json config;
+  Mapping mapping;
+};
+/// Fails (usage) with the first difference to the family that comes nearest. `types`: model types that serve.
+Described describe_model(const ModelConfig& model, const std::vector<std::string>& types = {});
+
+ExportReport export_gguf(const ExportOptions& options);
+
+}  // namespace lithe

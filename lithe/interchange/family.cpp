@@ -1,0 +1,151 @@
+#include "lithe/interchange/family.h"
+
+#include "lithe/base/error.h"
+
+namespace lithe {
+
+const std::vector<Family>& families() {
+  static const std::vector<Family> all{llama_family(), gemma_family(), gpt2_family(),    gpt_neox_family(),
+                                       phi_family(),   bert_family(),  roberta_family(), distilbert_family()};
+  return all;
+}
+
+const Family& family_of(const std::string& model_type, const std::string& origin) {
+  std::vector<std::string> known;
+  for (const Family& family : families())
+    for (const std::string& type : family.model_types) {
+      if (type == model_type) return family;
+      known.push_back(type);
+    }
+  fail_usage("import", "'", origin, "': model_type '", model_type,
+             "' is not among those that can be imported: ", join(known));
+}
+
+ModelConfig model_of(const std::string& yaml) { return read_model_config(parse_yaml(yaml, "import"), ""); }
+
+void add_linear(std::vector<Weight>& to, const std::string& ours, const std::string& theirs, bool bias, bool transposed,
+                const std::vector<int64_t>& columns) {
+  to.push_back({ours + ".weight", theirs + ".weight", transposed, columns});
+  if (bias) to.push_back({ours + ".bias", theirs + ".bias", false, columns});
+}
+
+std::vector<int64_t> range(int64_t begin, int64_t end) {
+  std::vector<int64_t> out;
+  for (int64_t i = begin; i < end; ++i) out.push_back(i);
+  return out;
+}
+
+std::string prefix_of(TensorNames names, const std::string& anchor, const std::string& usual) {
+  if (!names) return usual;
+  for (const std::string& name : *names)
+    if (name == anchor || name.ends_with("." + anchor)) return name.substr(0, name.size() - anchor.size());
+  return usual;
+}
+
+bool has_tensor(TensorNames names, const std::string& name, bool otherwise) {
+  return names ? names->count(name) > 0 : otherwise;
+}
+
+std::string rotary_options(const HfConfig& config, int64_t head_dim, double usual_theta) {
+  // Version 5 of transformers gathers in rope_parameters what stood beside and in rope_scaling before.
+  const bool gathered = config.has("rope_parameters"), scaled = config.has("rope_scaling");
+  const HfConfig within = gathered ? config.section("rope_parameters")
+                          : scaled ? config.section("rope_scaling")
+                                   : HfConfig(Node::map(), config.origin());
+  config.find("rope_scaling");
+  const double theta =
+      gathered && within.has("rope_theta") ? within.number("rope_theta") : config.number("rope_theta", usual_theta);
+  const double share = gathered && within.has("partial_rotary_factor") ? within.number("partial_rotary_factor")
+                                                                       : config.number("partial_rotary_factor", 1);
+  const std::string type = within.text("rope_type", within.text("type", "default"));
+  within.only("type", {type});
+  std::string out = cat("type: rotary, base: ", number_text(theta));
+  if (share != 1) out += cat(", rotary_dim: ", int64_t(double(head_dim) * share));
+  if (type != "default") {
+    within.only("rope_type", {"linear", "llama3", "yarn"});
+    within.only("type", {"linear", "llama3", "yarn"});
+    out += cat(", scaling: ", type, ", factor: ", number_text(within.number("factor")));
+    const auto take = [&](const char* key, double usual) {
+      if (within.has(key)) out += cat(", ", key, ": ", number_text(within.number(key, usual)));
+    };
+    if (type == "llama3")
+      for (const char* key : {"low_freq_factor", "high_freq_factor"}) take(key, 0);
+    if (type == "yarn") {
+      for (const char* key : {"beta_fast", "beta_slow", "attention_factor"}) take(key, 0);
+      within.only("mscale", {});
+      within.only("mscale_all_dim", {});
+      within.only("truncate", {"true"});
+    }
+    if (type != "linear")
+      out += cat(", original_max_position_embeddings: ",
+                 within.integer("original_max_position_embeddings",
+                                type == "yarn" ? config.integer("max_position_embeddings") : 0));
+  }
+  within.finish();
+  return out;
+}
+
+std::string activation_options(const HfConfig& config, const std::string& key, const std::string& usual, bool gated) {
+  const std::string name = config.text(key, usual);
+  const bool tanh = name == "gelu_new" || name == "gelu_pytorch_tanh" || name == "gelu_fast";
+  if (name == "gelu" || tanh) return cat("type: ", gated ? "geglu" : "gelu", ", approximate: ", tanh ? "tanh" : "none");
+  if (gated && (name == "silu" || name == "swish")) return "type: swiglu";
+  if (!gated && name == "relu") return "type: relu";
+  fail("import", "'", config.origin(), "': ", key, " is \"", name, "\", for which there is no ffn part; ",
+       gated ? "silu, gelu and gelu_pytorch_tanh" : "relu, gelu, gelu_new and gelu_pytorch_tanh", " have one");
+}
+
+std::string label_options(const HfConfig& config) {
+  int64_t labels = config.integer("num_labels", 0);
+  std::vector<std::string> names;
+  if (config.has("id2label")) {
+    const HfConfig ids = config.section("id2label");
+    for (int64_t i = 0; ids.has(cat(i)); ++i) names.push_back(ids.text(cat(i)));
+    ids.finish();
+  }
+  if (!labels) labels = names.empty() ? 2 : int64_t(names.size());
+  Node list = Node::list();
+  for (const std::string& name : names) list.push(Node::scalar(name, {}, true));
+  std::string out = cat("num_labels: ", labels);
+  if (!names.empty()) {
+    std::string quoted;
+    for (const std::string& name : names) quoted += cat(quoted.empty() ? "" : ", ", dump(Json(name)));
+    out += cat(", label_names: [", quoted, "]");
+  }
+  return out;
+}
+
+Json common_config(const ModelConfig& model, const std::string& model_type, const std::string& architecture) {
+  Json out = {{"architectures", {architecture}}, {"model_type", model_type}, {"vocab_size", model.vocab_size}};
+  out["tie_word_embeddings"] = model.tie_word_embeddings;
+  return out;
+}
+
+void write_rotary(Json& to, const PartChoice& position) {
+  to["rope_theta"] = option_number(position, "base");
+  const std::string scaling = option(position, "scaling");
+  if (scaling.empty() || scaling == "none") return;
+  Json& out = to["rope_scaling"];
+  out = {{"rope_type", scaling}, {"factor", option_number(position, "factor")}};
+  if (scaling == "llama3")
+    for (const char* key : {"low_freq_factor", "high_freq_factor"}) out[key] = option_number(position, key);
+  if (scaling == "yarn")
+    for (const char* key : {"beta_fast", "beta_slow"}) out[key] = option_number(position, key);
+  if (scaling == "yarn" && option_number(position, "attention_factor"))
+    out["attention_factor"] = option_number(position, "attention_factor");
+  if (scaling != "linear")
+    out["original_max_position_embeddings"] = option_integer(position, "original_max_position_embeddings");
+}
+
+void write_labels(Json& to, const ModelConfig& model) {
+  Json names = Json::object(), ids = Json::object();
+  for (int64_t i = 0; i < model.num_labels; ++i) {
+    const std::string name = size_t(i) < model.label_names.size() ? model.label_names[size_t(i)] : cat("LABEL_", i);
+    names[cat(i)] = name;
+    ids[name] = i;
+  }
+  to["id2label"] = names;
+  to["label2id"] = ids;
+}
+
+}  // namespace lithe

@@ -1,0 +1,81 @@
+// How the models of one architecture family stand in files of the Hugging Face format.
+#pragma once
+
+#include <optional>
+
+#include "lithe/base/json.h"
+#include "lithe/compress/part_options.h"
+#include "lithe/interchange/hf_config.h"
+#include "lithe/model/config.h"
+
+namespace lithe {
+
+/// A parameter and the tensor that holds it.
+struct Weight {
+  std::string ours, theirs;
+  bool transposed = false;            // theirs is [out, in], ours [in, out]
+  std::vector<int64_t> columns = {};  // of theirs' outputs (rows where transposed) that are ours; empty: all
+};
+
+struct Mapping {
+  ModelConfig model;
+  std::vector<Weight> weights;
+  std::vector<std::pair<std::string, int64_t>> zeros = {};  // vectors that their format wants and that are 0 here
+  std::vector<std::string> dropped;  // tensors without a place here, and what a result never needs; * for any text
+};
+
+/// What a family looks at beside config.json: the tensors that there are; null when a file is to be written, whose
+/// tensors have the usual names and all of them.
+using TensorNames = const std::set<std::string>*;
+
+struct Family {
+  std::vector<std::string> model_types;
+  /// The model that a config.json describes. Reads every key that it knows.
+  Mapping (*read)(const HfConfig& config, TensorNames names);
+  /// A config.json for `model`, as far as its parts have a name in this family; none where they have not. What it says
+  /// is read() again and compared with `model` before anything is written.
+  std::optional<Json> (*write)(const ModelConfig& model);
+};
+
+/// In the order in which export tries them.
+const std::vector<Family>& families();
+/// The family of a model_type; fails (usage), naming those that there are.
+const Family& family_of(const std::string& model_type, const std::string& origin);
+
+// ---- one file each
+
+Family llama_family();     // llama, mistral, qwen2, qwen3, olmo2, phi3
+Family gemma_family();     // gemma, gemma3_text
+Family gpt2_family();      // gpt2
+Family gpt_neox_family();  // gpt_neox (Pythia)
+Family phi_family();       // phi
+Family bert_family();      // bert
+Family roberta_family();   // roberta, xlm-roberta, camembert
+Family distilbert_family();
+
+// ---- what families share
+
+/// The config.json of a section model.
+ModelConfig model_of(const std::string& yaml);
+/// A weight and, where `bias`, its bias: "q" from "q_proj" with [out, in] weights.
+void add_linear(std::vector<Weight>& to, const std::string& ours, const std::string& theirs, bool bias,
+                bool transposed = true, const std::vector<int64_t>& columns = {});
+/// Numbers begin, begin + 1, ... below end.
+std::vector<int64_t> range(int64_t begin, int64_t end);
+/// What stands before `anchor` in the tensors' names ("model.", "transformer."); `usual` when nothing is known.
+std::string prefix_of(TensorNames names, const std::string& anchor, const std::string& usual);
+bool has_tensor(TensorNames names, const std::string& name, bool otherwise);
+/// rope_theta, rope_scaling or rope_parameters as options of position rotary, "type: rotary, base: 10000".
+std::string rotary_options(const HfConfig& config, int64_t head_dim, double usual_theta = 10000);
+/// One of the names of activations as `ffn` options: "type: gelu, approximate: tanh". `gated`: of a gated layer.
+std::string activation_options(const HfConfig& config, const std::string& key, const std::string& usual, bool gated);
+/// Names of labels in a config with id2label, "label_names: [...], num_labels: 2".
+std::string label_options(const HfConfig& config);
+/// Keys of a config.json that every family writes.
+Json common_config(const ModelConfig& model, const std::string& model_type, const std::string& architecture);
+/// Adds rope_theta and rope_scaling.
+void write_rotary(Json& to, const PartChoice& position);
+/// Adds id2label and label2id.
+void write_labels(Json& to, const ModelConfig& model);
+
+}  // namespace lithe

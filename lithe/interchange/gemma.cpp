@@ -1,0 +1,154 @@
+// Gemma: RMS norms whose factor is 1 + weight, embedded rows times sqrt(D), GELU-gated layers; Gemma 3 has norms before
+// and after each sub-layer, a norm of queries and keys, and windows with their own rotary base in most layers.
+#include <algorithm>
+
+#include "lithe/base/error.h"
+#include "lithe/interchange/family.h"
+
+namespace lithe {
+namespace {
+
+Mapping read(const HfConfig& config, TensorNames names) {
+  const bool third = config.text("model_type") == "gemma3_text";
+  const int64_t d = config.integer("hidden_size"), layers = config.integer("num_hidden_layers"),
+                heads = config.integer("num_attention_heads"), kv = config.integer("num_key_value_heads", heads),
+                head_dim = config.integer("head_dim", 256);
+  check(layers >= 0 && heads > 0 && kv > 0, "import", "'", config.origin(), "': ", layers, " layers of ", heads,
+        " heads are no model");
+  const double eps = config.number("rms_norm_eps", 1e-6);
+  const bool bias = config.flag("attention_bias", false), tied = config.flag("tie_word_embeddings", true);
+  const std::string act = config.has("hidden_activation")
+                              ? activation_options(config, "hidden_activation", "", true)
+                              : activation_options(config, "hidden_act", "gelu_pytorch_tanh", true);
+  config.ignore({"hidden_act"});
+  const std::string norm = cat("{type: rms, unit_offset: true, eps: ", number_text(eps), "}");
+  std::vector<bool> sliding(size_t(layers), false);
+  int64_t window = 0;
+  if (third) {
+    config.only("attn_logit_softcapping", {});
+    config.only("use_bidirectional_attention", {"false"});
+    window = config.integer("sliding_window", 4096);
+    const int64_t pattern =
+        std::max<int64_t>(1, config.integer("sliding_window_pattern", config.integer("_sliding_window_pattern", 6)));
+    for (int64_t i = 0; i < layers; ++i) sliding[size_t(i)] = (i + 1) % pattern != 0;
+    if (config.has("layer_types")) {
+      const auto& types = config.find("layer_types")->items();
+      check(int64_t(types.size()) == layers, "import", "'", config.origin(), "': layer_types has ", types.size(),
+            " names, num_hidden_layers is ", layers);
+      for (size_t i = 0; i < types.size(); ++i) sliding[i] = types[i].text() == "sliding_attention";
+    }
+  } else {
+    config.only("use_bidirectional_attention", {"false"});
+  }
+  const double cap = third ? config.number("final_logit_softcapping", 0) : 0;
+  const auto mixer = [&](bool local) {
+    return cat("{type: attention, num_attention_heads: ", heads, ", head_dim: ", head_dim,
+               third ? cat(", query_pre_attn_scalar: ", number_text(config.number("query_pre_attn_scalar", 256))) : "",
+               ", attention_bias: ", bias ? "true" : "false", ", output_bias: ", bias ? "true" : "false",
+               ", heads: {type: ", kv == heads ? "mha" : cat("gqa, num_key_value_heads: ", kv),
+               third ? cat(", qk_norm: head, qk_norm_unit_offset: true, qk_norm_eps: ", number_text(eps)) : "", "}",
+               local ? cat(", field: {type: local, window: ", window, "}") : "", "}");
+  };
+  std::string hybrid;
+  if (third) {
+    const double base = config.number("rope_local_base_freq", 10000);
+    bool any[2] = {false, false};
+    std::string types;
+    for (size_t i = 0; i < sliding.size(); ++i) {
+      any[sliding[i]] = true;
+      types += cat(i ? ", " : "", sliding[i] ? "sliding_attention" : "full_attention");
+    }
+    hybrid = ", layers: {";
+    if (any[0]) hybrid += cat("full_attention: {mixer: ", mixer(false), "}");
+    if (any[1])
+      hybrid += cat(any[0] ? ", " : "", "sliding_attention: {mixer: ", mixer(true),
+                    ", position: {type: rotary, base: ", number_text(base), "}}");
+    hybrid += cat("}, layer_types: [", types, "]");
+  }
+  Mapping out;
+  out.model = model_of(cat("{architecture: decoder, vocab_size: ", config.integer("vocab_size"),
+                           ", token_width: 1, hidden_size: ", d, ", num_hidden_layers: ", layers,
+                           ", max_position_embeddings: ", config.integer("max_position_embeddings", 8192),
+                           ", embedding: {type: lookup, scale: sqrt_hidden}, position: {",
+                           rotary_options(config, head_dim, third ? 1e6 : 1e4), "}, mixer: ", mixer(false), hybrid,
+                           ", ffn: {", act, ", intermediate_size: ", config.integer("intermediate_size"),
+                           "}, norm: ", norm, ", residual: ", third ? cat("{type: sandwich, norm: ", norm, "}") : "pre",
+                           ", head: {type: lm, logit_softcapping: ", number_text(cap),
+                           "}, tie_word_embeddings: ", tied ? "true" : "false", "}"));
+
+  const std::string base = prefix_of(names, "embed_tokens.weight", "model.");
+  std::vector<Weight>& w = out.weights;
+  w.push_back({"embedding.weight", base + "embed_tokens.weight"});
+  for (int64_t i = 0; i < layers; ++i) {
+    const std::string ours = cat("layers.", i, "."), theirs = cat(base, "layers.", i, ".");
+    w.push_back({ours + "mixer_norm.weight", theirs + "input_layernorm.weight"});
+    w.push_back({ours + "ffn_norm.weight",
+                 theirs + (third ? "pre_feedforward_layernorm.weight" : "post_attention_layernorm.weight")});
+    for (const char* name : {"q", "k", "v"})
+      add_linear(w, cat(ours, "mixer.heads.", name), cat(theirs, "self_attn.", name, "_proj"), bias);
+    if (third) {
+      w.push_back({ours + "mixer_residual.norm.weight", theirs + "post_attention_layernorm.weight"});
+      w.push_back({ours + "ffn_residual.norm.weight", theirs + "post_feedforward_layernorm.weight"});
+      for (const char* name : {"q", "k"})
+        w.push_back({cat(ours, "mixer.heads.", name, "_norm.weight"), cat(theirs, "self_attn.", name, "_norm.weight")});
+    }
+    add_linear(w, ours + "mixer.output", theirs + "self_attn.o_proj", bias);
+    for (const char* name : {"gate", "up", "down"})
+      add_linear(w, cat(ours, "ffn.", name), cat(theirs, "mlp.", name, "_proj"), false);
+  }
+  w.push_back({"final_norm.weight", base + "norm.weight"});
+  if (tied)
+    out.dropped.push_back("lm_head.weight");
+  else
+    w.push_back({"head.weight", "lm_head.weight", true});
+  return out;
+}
+
+std::optional<Json> write(const ModelConfig& model) {
+  if (model.architecture != "decoder" || option(model.norm, "unit_offset") != "true" || !model.num_hidden_layers)
+    return {};
+  const LayerConfig first = model.layer(0);
+  if (!first.mixer() || first.mixer()->type != "attention") return {};
+  const PartChoice &mixer = *first.mixer(), &ffn = first.sub_layers.back().part;
+  const bool third = model.residual.type == "sandwich";
+  Json out = common_config(model, third ? "gemma3_text" : "gemma", third ? "Gemma3ForCausalLM" : "GemmaForCausalLM");
+  const int64_t heads = option_integer(mixer, "num_attention_heads");
+  out["hidden_size"] = model.hidden_size;
+  out["num_hidden_layers"] = model.num_hidden_layers;
+  out["num_attention_heads"] = heads;
+  out["num_key_value_heads"] =
+      option(mixer, "heads") == "mha" ? heads : option_integer(mixer, "heads.num_key_value_heads");
+  out["head_dim"] = option_integer(mixer, "head_dim") ? option_integer(mixer, "head_dim") : model.hidden_size / heads;
+  out["intermediate_size"] = option_integer(ffn, "intermediate_size");
+  const char* act = option(ffn, "approximate") == "tanh" ? "gelu_pytorch_tanh" : ffn.type == "swiglu" ? "silu" : "gelu";
+  out[third ? "hidden_activation" : "hidden_act"] = act;
+  out["max_position_embeddings"] = model.max_position_embeddings;
+  out["rms_norm_eps"] = option_number(model.norm, "eps");
+  out["attention_bias"] = option(mixer, "attention_bias") == "true";
+  write_rotary(out, model.position);
+  if (!third) return out;
+  const double scalar = option_number(mixer, "query_pre_attn_scalar");
+  out["query_pre_attn_scalar"] = scalar ? scalar : out["head_dim"].get<double>();
+  if (const double cap = option_number(model.head, "logit_softcapping")) out["final_logit_softcapping"] = cap;
+  Json types = Json::array();
+  for (int64_t i = 0; i < model.num_hidden_layers; ++i) {
+    const LayerConfig layer = model.layer(i);
+    if (!layer.mixer()) return {};
+    const bool local = option(*layer.mixer(), "field") == "local";
+    types.push_back(local ? "sliding_attention" : "full_attention");
+    if (!local) continue;
+    const PartChoice field = inner_part(*layer.mixer(), "field");
+    const Node* window = field.options.find("window");
+    if (!window || window->items().size() != 1) return {};
+    out["sliding_window"] = std::stoll(window->items()[0].text());
+    out["rope_local_base_freq"] = option_number(layer.position.value_or(model.position), "base");
+  }
+  out["layer_types"] = types;
+  return out;
+}
+
+}  // namespace
+
+Family gemma_family() { return {{"gemma", "gemma3_text"}, read, write}; }
+
+}  // namespace lithe

@@ -1,0 +1,255 @@
+// Tokenizers in the metadata of GGUF: byte-level BPE ("gpt2") and SentencePiece ("llama").
+#include <algorithm>
+#include <cstring>
+
+#include "lithe/base/error.h"
+#include "lithe/interchange/gguf_names.h"
+#include "lithe/text/sentencepiece_file.h"
+#include "lithe/text/sentencepiece_tokenizer.h"
+#include "lithe/text/tokenizer_json.h"
+#include "lithe/text/tokenizer_roles.h"
+
+namespace lithe {
+namespace {
+
+enum : int64_t { kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5, kByte = 6 };
+
+// How texts are cut before merges, by the names that llama.cpp has for them.
+const std::vector<std::pair<std::string, std::string>>& cuts() {
+  static const std::vector<std::pair<std::string, std::string>> all{
+      {"gpt-2", std::string(gpt2_pattern)},
+      {"llama-bpe",
+       R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"},
+      {"qwen2",
+       R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"}};
+  return all;
+}
+
+template <class T>
+const T& list_of(const GgufFile& file, const std::string& key) {
+  const auto found = file.metadata().find(key);
+  const T* list = found == file.metadata().end() ? nullptr : found->second.get<T>();
+  check(list, "import", "'", file.origin(), "' has no list ", key, "; give --tokenizer");
+  return *list;
+}
+
+std::optional<int64_t> integer_of(const GgufFile& file, const std::string& key) {
+  const auto found = file.metadata().find(key);
+  const int64_t* value = found == file.metadata().end() ? nullptr : found->second.get<int64_t>();
+  return value ? std::optional(*value) : std::nullopt;
+}
+
+std::string text_of(const GgufFile& file, const std::string& key) {
+  const auto found = file.metadata().find(key);
+  const std::string* value = found == file.metadata().end() ? nullptr : found->second.get<std::string>();
+  return value ? *value : "";
+}
+
+Roles roles_of(const GgufFile& file, const std::vector<std::string>& tokens) {
+  Roles roles;
+  const std::pair<Role*, const char*> named[] = {
+      {&roles.bos, "bos"}, {&roles.eos, "eos"}, {&roles.pad, "padding"}, {&roles.unk, "unknown"}};
+  for (const auto& [role, name] : named) {
+    role->stated = true;
+    const auto id = integer_of(file, cat("tokenizer.ggml.", name, "_token_id"));
+    if (!id) continue;
+    check(*id >= 0 && *id < int64_t(tokens.size()), "import", "'", file.origin(), "': tokenizer.ggml.", name,
+          "_token_id is ", *id, ", there are ", tokens.size(), " tokens");
+    role->token = tokens[size_t(*id)];
+  }
+  return roles;
+}
+
+std::unique_ptr<Tokenizer> bpe_of(const GgufFile& file, const std::vector<std::string>& tokens,
+                                  const std::vector<int64_t>& types) {
+  BpeDescription description{.vocabulary = tokens, .merges = {}, .added = {}, .words = true};
+  for (const std::string& merge : list_of<std::vector<std::string>>(file, "tokenizer.ggml.merges")) {
+    const size_t space = merge.find(' ', 1);
+    check(space != std::string::npos, "import", "'", file.origin(), "': tokenizer.ggml.merges has '", merge,
+          "', which must be two tokens");
+    description.merges.push_back({merge.substr(0, space), merge.substr(space + 1)});
+  }
+  for (size_t id = 0; id < types.size(); ++id)
+    if (types[id] == kControl || types[id] == kUserDefined)
+      description.added.push_back({.id = int32_t(id), .content = tokens[id], .special = types[id] == kControl});
+  const std::string named = text_of(file, "tokenizer.ggml.pre"),
+                    pre = named.empty() || named == "default" ? "gpt-2" : named;
+  const auto cut = std::find_if(cuts().begin(), cuts().end(), [&](const auto& c) { return c.first == pre; });
+  check_usage(
+      cut != cuts().end(), "import", "'", file.origin(), "': tokenizer.ggml.pre is '", pre,
+      "', a way to cut texts that lithe has not under this name; give --tokenizer with the model's tokenizer.json");
+  std::string json = byte_level_bpe_json(description);
+  if (pre != "gpt-2") {
+    const std::string plain =
+        R"("pre_tokenizer": {"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,"use_regex":true})";
+    const size_t at = json.find(plain);
+    check(at != std::string::npos, "import", "internal: no pre_tokenizer to replace");
+    const Json split = {
+        {"type", "Split"}, {"pattern", {{"Regex", cut->second}}}, {"behavior", "Isolated"}, {"invert", false}};
+    const Json level = {
+        {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", false}};
+    json.replace(at, plain.size(),
+                 "\"pre_tokenizer\": " + dump(Json({{"type", "Sequence"}, {"pretokenizers", {split, level}}})));
+  }
+  return parse_tokenizer(json, file.origin(), roles_of(file, tokens));
+}
+
+// ---- the protocol buffer of SentencePiece's .model files, of which little is needed
+
+void put_varint(std::string& to, uint64_t value) {
+  for (; value > 127; value >>= 7) to += char((value & 127) | 128);
+  to += char(value);
+}
+void put_bytes(std::string& to, int field, const std::string& bytes) {
+  put_varint(to, uint64_t(field) << 3 | 2);
+  put_varint(to, bytes.size());
+  to += bytes;
+}
+void put_number(std::string& to, int field, uint64_t value) {
+  put_varint(to, uint64_t(field) << 3);
+  put_varint(to, value);
+}
+
+std::unique_ptr<Tokenizer> sentencepiece_of(const GgufFile& file, const std::vector<std::string>& tokens,
+                                            const std::vector<int64_t>& types) {
+  const auto& scores = list_of<std::vector<double>>(file, "tokenizer.ggml.scores");
+  check(scores.size() == tokens.size(), "import", "'", file.origin(), "': tokenizer.ggml.scores has ", scores.size(),
+        " numbers for ", tokens.size(), " tokens");
+  std::string model;
+  bool bytes = false;
+  for (size_t id = 0; id < tokens.size(); ++id) {
+    std::string piece;
+    put_bytes(piece, 1, tokens[id]);
+    const auto score = float(scores[id]);
+    piece += char(2 << 3 | 5);
+    piece.append(reinterpret_cast<const char*>(&score), sizeof score);
+    put_number(piece, 3, uint64_t(types[id]));
+    bytes = bytes || types[id] == kByte;
+    put_bytes(model, 1, piece);
+  }
+  std::string trainer, normalizer;
+  put_number(trainer, 3, 2);  // BPE
+  put_number(trainer, 35, bytes);
+  const std::pair<int, const char*> ids[] = {{40, "unknown"}, {41, "bos"}, {42, "eos"}, {43, "padding"}};
+  for (const auto& [field, name] : ids)
+    put_number(trainer, field, uint64_t(integer_of(file, cat("tokenizer.ggml.", name, "_token_id")).value_or(-1)));
+  const auto prefix = file.metadata().find("tokenizer.ggml.add_space_prefix");
+  const bool* space = prefix == file.metadata().end() ? nullptr : prefix->second.get<bool>();
+  put_bytes(normalizer, 1, "identity");
+  put_number(normalizer, 3, !space || *space);
+  put_number(normalizer, 4, 0);
+  put_number(normalizer, 5, 1);
+  put_bytes(model, 2, trainer);
+  put_bytes(model, 3, normalizer);
+  return parse_sentencepiece(model, file.origin(), roles_of(file, tokens));
+}
+
+}  // namespace
+
+std::unique_ptr<Tokenizer> tokenizer_of_gguf(const GgufFile& file, bool& add_bos) {
+  const std::string model = text_of(file, "tokenizer.ggml.model");
+  check_usage(model == "gpt2" || model == "llama", "import", "'", file.origin(), "': tokenizer.ggml.model is '", model,
+              "'; gpt2 and llama are read; give --tokenizer with the model's tokenizer files");
+  const auto& tokens = list_of<std::vector<std::string>>(file, "tokenizer.ggml.tokens");
+  std::vector<int64_t> types(tokens.size(), kNormal);
+  if (file.metadata().count("tokenizer.ggml.token_type"))
+    types = list_of<std::vector<int64_t>>(file, "tokenizer.ggml.token_type");
+  check(types.size() == tokens.size(), "import", "'", file.origin(), "': tokenizer.ggml.token_type has ", types.size(),
+        " numbers for ", tokens.size(), " tokens");
+  const auto adds = file.metadata().find("tokenizer.ggml.add_bos_token");
+  const bool* add = adds == file.metadata().end() ? nullptr : adds->second.get<bool>();
+  add_bos = add ? *add : model == "llama";
+  return model == "gpt2" ? bpe_of(file, tokens, types) : sentencepiece_of(file, tokens, types);
+}
+
+namespace {
+
+constexpr uint32_t kU32 = 4, kI32 = 5, kF32 = 6, kBool = 7, kText = 8;
+
+void add_bpe(const nlohmann::json& tree, int64_t entries, std::vector<GgufPair>& out) {
+  const auto& vocabulary = tree["model"]["vocab"];
+  std::vector<std::string> tokens(static_cast<size_t>(entries));
+  std::vector<int64_t> types(size_t(entries), kUnused);
+  for (const auto& [token, id] : vocabulary.items()) {
+    tokens[id.get<size_t>()] = token;
+    types[id.get<size_t>()] = kNormal;
+  }
+  for (const auto& added : tree["added_tokens"]) {
+    tokens[added["id"].get<size_t>()] = added["content"].get<std::string>();
+    types[added["id"].get<size_t>()] = added.value("special", false) ? kControl : kUserDefined;
+  }
+  for (size_t id = 0; id < tokens.size(); ++id)
+    if (types[id] == kUnused) tokens[id] = cat("[PAD", id, "]");
+  std::vector<std::string> merges;
+  for (const auto& merge : tree["model"]["merges"])
+    merges.push_back(merge.is_string() ? merge.get<std::string>()
+                                       : merge[0].get<std::string>() + " " + merge[1].get<std::string>());
+  // A tokenizer of bytes alone is the same however texts are cut.
+  std::string pre = merges.empty() ? "gpt-2" : "";
+  const auto& cut = tree["pre_tokenizer"];
+  if (cut.is_object() && cut.value("type", "") == "ByteLevel" && cut.value("use_regex", true)) pre = "gpt-2";
+  if (cut.is_object() && cut.value("type", "") == "Sequence")
+    for (const auto& step : cut["pretokenizers"])
+      for (const auto& [name, pattern] : cuts())
+        if (step.value("type", "") == "Split" && step["pattern"].value("Regex", "") == pattern) pre = name;
+  check_usage(!pre.empty(), "export",
+              "GGUF has no name for how this tokenizer cuts texts; those of GPT-2, Llama 3 and "
+              "Qwen2 have one");
+  check_usage(tree["normalizer"].is_null() || tree["normalizer"].value("type", "") == "NFC", "export",
+              "GGUF has no form for this tokenizer's normalizer");
+  out.push_back({"tokenizer.ggml.model", {std::string("gpt2")}, kText});
+  out.push_back({"tokenizer.ggml.pre", {pre}, kText});
+  out.push_back({"tokenizer.ggml.tokens", {tokens}, kText});
+  out.push_back({"tokenizer.ggml.token_type", {types}, kI32});
+  out.push_back({"tokenizer.ggml.merges", {merges}, kText});
+}
+
+void add_sentencepiece(const std::string& bytes, int64_t entries, std::vector<GgufPair>& out) {
+  const SentencePieceFile model = read_sentencepiece_file(bytes, "tokenizer.model");
+  check_usage(model.kind == SentencePieceFile::Kind::bpe, "export",
+              "GGUF's llama tokenizer is SentencePiece's BPE, this one is a unigram tokenizer");
+  std::vector<std::string> tokens;
+  std::vector<double> scores;
+  std::vector<int64_t> types;
+  for (const auto& piece : model.pieces) {
+    tokens.push_back(piece.text);
+    scores.push_back(piece.score);
+    types.push_back(int64_t(piece.type));
+  }
+  while (int64_t(tokens.size()) < entries) {
+    tokens.push_back(cat("[PAD", tokens.size(), "]"));
+    scores.push_back(0);
+    types.push_back(kUnused);
+  }
+  out.push_back({"tokenizer.ggml.model", {std::string("llama")}, kText});
+  out.push_back({"tokenizer.ggml.pre", {std::string("default")}, kText});
+  out.push_back({"tokenizer.ggml.tokens", {tokens}, kText});
+  out.push_back({"tokenizer.ggml.scores", {scores}, kF32});
+  out.push_back({"tokenizer.ggml.token_type", {types}, kI32});
+  out.push_back({"tokenizer.ggml.add_space_prefix", {model.add_dummy_prefix}, kBool});
+}
+
+}  // namespace
+
+std::vector<GgufPair> gguf_of_tokenizer(const Tokenizer& tokenizer, int64_t entries, bool add_bos) {
+  std::vector<GgufPair> out;
+  const std::string json = tokenizer.to_json(), model = sentencepiece_model_of(json);
+  if (!model.empty()) {
+    add_sentencepiece(model, entries, out);
+  } else {
+    const auto tree = parse_json_sorted(json, "tokenizer.json");
+    const bool bpe = tree.is_object() && tree.contains("model") && tree["model"].is_object() &&
+                     tree["model"].value("type", "") == "BPE" && !tree["model"].value("byte_fallback", false);
+    check_usage(bpe, "export", "GGUF holds byte-level BPE and SentencePiece's BPE; this tokenizer is another");
+    add_bpe(tree, entries, out);
+  }
+  const Specials& specials = tokenizer.specials();
+  const std::pair<const char*, std::optional<int32_t>> roles[] = {
+      {"bos", specials.bos}, {"eos", specials.eos}, {"padding", specials.pad}, {"unknown", specials.unk}};
+  for (const auto& [name, id] : roles)
+    if (id) out.push_back({cat("tokenizer.ggml.", name, "_token_id"), {int64_t(*id)}, kU32});
+  out.push_back({"tokenizer.ggml.add_bos_token", {add_bos}, kBool});
+  return out;
+}
+
+}  // namespace lithe

@@ -1,0 +1,93 @@
+#include "lithe/interchange/import.h"
+
+#include <algorithm>
+
+#include "lithe/base/new_directory.h"
+#include "lithe/interchange/import_parts.h"
+#include "lithe/interchange/weights.h"
+#include "lithe/model/safetensors.h"
+
+namespace lithe {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The objective that a recipe for the model has, with the task of its head.
+void set_objective(Recipe& recipe) {
+  const std::string& head = recipe.model.head.type;
+  recipe.train.objective = {recipe.model.architecture == "decoder" ? "clm"
+                            : head == "mlm" || head == "lm"        ? "mlm"
+                                                                   : "task",
+                            {}};
+  if (head == "tag") recipe.task.type = "tagging";
+  if (head == "span") recipe.task.type = "span";
+  if (head == "classify" && option(recipe.model.head, "problem_type") == "regression") recipe.task.type = "regression";
+}
+
+}  // namespace
+
+void write_run(const NewDirectory& out, Recipe recipe, const std::map<std::string, Tensor>& parameters,
+               const Tokenizer& tokenizer, const Json& record) {
+  set_objective(recipe);
+  const ModelConfig& model = recipe.model;
+  check(tokenizer.vocab_size() <= model.vocab_size, "import", "the tokenizer has ", tokenizer.vocab_size(),
+        " entries, the model ", model.vocab_size, "; they must be of one model");
+  check_usage(tokenizer.width() == 1, "import", "the model reads ids, and the tokenizer has none");
+  write_safetensors(out / "model.safetensors", parameters, {{"format", "lithe"}});
+  save_config(model, out / "config.json");
+  save_tokenizer(tokenizer, out.path());
+  write_file(out / "import.json", dump(record, 2) + "\n");
+  write_file(out / "resolved_recipe.yaml", to_yaml(resolved(recipe)));
+}
+
+std::string dtypes_of(const std::map<std::string, Tensor>& parameters) {
+  std::set<std::string> types;
+  for (const auto& [name, tensor] : parameters) types.insert(name_of(tensor.dtype()));
+  return join({types.begin(), types.end()});
+}
+
+ImportReport import_model(const ImportOptions& o) {
+  check_usage(fs::exists(o.from), "import", "'", o.from.string(), "' does not exist");
+  if (!fs::is_directory(o.from)) return import_gguf(o);
+  NewDirectory out(o.out, "import");
+  const HfConfig config = HfConfig::from_file(o.from / "config.json");
+  const std::string type = config.text("model_type");
+  const Family& family = family_of(type, config.origin());
+  const auto source = open_safetensors(o.from);
+  const std::set<std::string> names = source->names();
+  const Mapping mapping = family.read(config, &names);
+  config.finish();
+  const auto parameters = read_parameters(*source, mapping);
+
+  Recipe recipe;
+  recipe.model = mapping.model;
+  constexpr int64_t kWindow = 2048;  // tokens of a window that eval measures, where the model allows more
+  recipe.data.sequence_length = std::min(mapping.model.max_position_embeddings, kWindow);
+  ImportReport report{.model_type = type,
+                      .parameters = 0,
+                      .tensors = int64_t(source->entries().size()),
+                      .dtype = dtypes_of(parameters),
+                      .dropped = {},
+                      .notes = {}};
+  const Path tokenizer_files = o.tokenizer.empty() ? o.from : o.tokenizer;
+  const auto tokenizer = load_tokenizer(tokenizer_files);
+  read_generation(o.from, tokenizer_files, *tokenizer, recipe.generate, report.notes);
+  read_sentence_modules(o.from, recipe, report.notes);
+
+  std::set<std::string> used;
+  for (const Weight& w : mapping.weights) used.insert(w.theirs);
+  for (const std::string& name : names)
+    if (!used.count(name)) report.dropped.push_back(name);
+  for (const auto& [name, tensor] : parameters) report.parameters += tensor.numel();
+  write_run(out, recipe, parameters, *tokenizer,
+            {{"format", "huggingface"},
+             {"model_type", type},
+             {"config", parse_json(read_file(o.from / "config.json"), config.origin())},
+             {"dropped", report.dropped}});
+  if (fs::exists(o.from / "generation_config.json"))
+    write_file(out / "generation_config.json", read_file(o.from / "generation_config.json"));
+  out.commit();
+  return report;
+}
+
+}  // namespace lithe

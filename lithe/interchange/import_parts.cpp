@@ -1,0 +1,152 @@
+#include "lithe/interchange/import_parts.h"
+
+#include <algorithm>
+
+#include "lithe/base/error.h"
+
+namespace lithe {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr uint64_t kMost = uint64_t(1) << 28;
+
+nlohmann::json read_json(const Path& file) { return parse_json_sorted(read_file(file, kMost), file.string()); }
+
+// Texts of these tokenizers begin with bos: by the template of tokenizer.json, or by the class's habit.
+bool begins_with_bos(const Path& files, const Tokenizer& tokenizer) {
+  if (!tokenizer.specials().bos) return false;
+  const std::string bos = tokenizer.token(*tokenizer.specials().bos);
+  const Path directory = fs::is_directory(files) ? files : files.parent_path();
+  if (fs::exists(directory / "tokenizer.json")) {
+    const auto tree = read_json(directory / "tokenizer.json");
+    std::vector<nlohmann::json> processors;
+    if (tree.is_object() && tree.contains("post_processor")) processors.push_back(tree["post_processor"]);
+    while (!processors.empty()) {
+      const nlohmann::json p = processors.back();
+      processors.pop_back();
+      if (!p.is_object() || !p.contains("type")) continue;
+      if (p["type"] == "Sequence" && p.contains("processors") && p["processors"].is_array())
+        for (const auto& one : p["processors"]) processors.push_back(one);
+      if (p["type"] != "TemplateProcessing" || !p.contains("single") || !p["single"].is_array() || p["single"].empty())
+        continue;
+      const auto& first = p["single"][0];
+      if (first.is_object() && first.contains("SpecialToken") && first["SpecialToken"].is_object() &&
+          first["SpecialToken"].value("id", "") == bos)
+        return true;
+    }
+    return false;
+  }
+  if (fs::exists(directory / "tokenizer_config.json")) {
+    const auto tree = read_json(directory / "tokenizer_config.json");
+    if (tree.is_object() && tree.contains("add_bos_token") && tree["add_bos_token"].is_boolean())
+      return tree["add_bos_token"].get<bool>();
+  }
+  return fs::exists(directory / "tokenizer.model");
+}
+
+}  // namespace
+
+void read_generation(const Path& model, const Path& tokenizer_files, const Tokenizer& tokenizer, GenerateConfig& to,
+                     std::vector<std::string>& notes) {
+  to.add_bos_token = begins_with_bos(tokenizer_files, tokenizer);
+  to.do_sample = false;
+  const Path settings =
+      (fs::is_directory(tokenizer_files) ? tokenizer_files : tokenizer_files.parent_path()) / "tokenizer_config.json";
+  if (fs::exists(settings) && read_json(settings).contains("chat_template"))
+    notes.push_back("the chat template is not run: give `generate` the whole prompt, with its special tokens as text");
+  const Path file = model / "generation_config.json";
+  if (!fs::exists(file)) return;
+  const HfConfig config = HfConfig::from_file(file);
+  to.do_sample = config.flag("do_sample", false);
+  to.temperature = config.number("temperature", 1);
+  // The library keeps the 50 most likely tokens where nothing else is said.
+  to.top_k = config.integer("top_k", to.do_sample ? 50 : 0);
+  to.top_p = config.number("top_p", 1);
+  to.repetition_penalty = config.number("repetition_penalty", 1);
+  to.max_new_tokens = config.integer("max_new_tokens", to.max_new_tokens);
+  if (const Node* ends = config.find("eos_token_id"))
+    for (const Node& id : ends->is_list() ? ends->items() : std::vector<Node>{*ends}) {
+      const int64_t token = HfConfig(
+                                [&] {
+                                  Node one = Node::map();
+                                  one.set("eos_token_id", id);
+                                  return one;
+                                }(),
+                                config.origin())
+                                .integer("eos_token_id");
+      check(token >= 0 && token < tokenizer.vocab_size(), "import", "'", file.string(), "': eos_token_id ", token,
+            " is not among the tokenizer's ", tokenizer.vocab_size(), " entries");
+      if (tokenizer.specials().eos == int32_t(token)) continue;
+      if (const std::string text = tokenizer.token(int32_t(token)); !text.empty()) to.stop.push_back(text);
+    }
+  for (const auto& [key, plain] :
+       std::vector<std::pair<std::string, std::vector<std::string>>>{{"num_beams", {"1"}},
+                                                                     {"no_repeat_ngram_size", {"0"}},
+                                                                     {"typical_p", {"1.0", "1"}},
+                                                                     {"min_p", {"0"}},
+                                                                     {"min_new_tokens", {"0"}},
+                                                                     {"penalty_alpha", {}},
+                                                                     {"guidance_scale", {"1", "1.0"}},
+                                                                     {"bad_words_ids", {}},
+                                                                     {"forced_bos_token_id", {}},
+                                                                     {"forced_eos_token_id", {}},
+                                                                     {"suppress_tokens", {}},
+                                                                     {"begin_suppress_tokens", {}},
+                                                                     {"epsilon_cutoff", {"0", "0.0"}},
+                                                                     {"eta_cutoff", {"0", "0.0"}}})
+    config.only(key, plain);
+  config.finish();
+}
+
+void read_sentence_modules(const Path& model, Recipe& recipe, std::vector<std::string>& notes) {
+  const Path file = model / "modules.json";
+  if (!fs::exists(file)) return;
+  check(recipe.model.architecture == "encoder", "import", "'", file.string(),
+        "': sentence modules around a causal model are not supported; take the file out of a copy of the directory");
+  const Node modules = parse_json_node(read_file(file, kMost), file.string());
+  check(modules.is_list(), "import", "'", file.string(), "' must hold a list of modules");
+  for (const Node& module : modules.items()) {
+    const HfConfig m(module, file.string());
+    const std::string type = m.text("type"), path = m.text("path", "");
+    m.ignore({"idx", "name"});
+    m.finish();
+    check(path.find("..") == std::string::npos && !path.starts_with("/"), "import", "'", file.string(), "': path '",
+          path, "' points outside of the model's directory");
+    if (type.ends_with(".Transformer")) {
+      check(path.empty(), "import", "'", file.string(), "': the transformer stands in '", path,
+            "'; import that directory, with modules.json beside it");
+    } else if (type.ends_with(".Pooling")) {
+      const HfConfig pooling = HfConfig::from_file(model / path / "config.json");
+      pooling.ignore({"word_embedding_dimension", "include_prompt"});
+      const std::vector<std::pair<const char*, const char*>> modes{{"pooling_mode_cls_token", "cls"},
+                                                                   {"pooling_mode_mean_tokens", "mean"},
+                                                                   {"pooling_mode_max_tokens", "max"},
+                                                                   {"pooling_mode_lasttoken", "last"}};
+      std::vector<std::string> chosen;
+      for (const auto& [key, mode] : modes)
+        if (pooling.flag(key, false)) chosen.push_back(mode);
+      for (const char* other : {"pooling_mode_mean_sqrt_len_tokens", "pooling_mode_weightedmean_tokens"})
+        pooling.only(other, {"false"});
+      pooling.finish();
+      check(chosen.size() == 1, "import", "'", pooling.origin(), "' must choose one way of pooling, it chooses ",
+            chosen.size());
+      recipe.encode.pooling = chosen[0];
+    } else if (type.ends_with(".Normalize")) {
+      recipe.encode.normalize = true;
+    } else {
+      fail("import", "'", file.string(), "': module ", type,
+           " is not supported; Transformer, Pooling and Normalize are");
+    }
+  }
+  if (const Path limits = model / "sentence_bert_config.json"; fs::exists(limits)) {
+    const HfConfig config = HfConfig::from_file(limits);
+    if (const int64_t most = config.integer("max_seq_length", 0))
+      recipe.data.sequence_length = std::min(recipe.model.max_position_embeddings, most);
+    if (config.flag("do_lower_case", false))
+      notes.push_back("sentence_bert_config.json asks for lower case, which the tokenizer's own rules must do");
+    config.finish();
+  }
+}
+
+}  // namespace lithe

@@ -1,0 +1,26 @@
+// Steps of importing that formats share.
+#pragma once
+
+#include "lithe/base/json.h"
+#include "lithe/base/new_directory.h"
+#include "lithe/interchange/import.h"
+#include "lithe/interchange/weights.h"
+#include "lithe/recipe/recipe.h"
+
+namespace lithe {
+
+/// What makes a run directory beside the weights; `record` becomes import.json.
+void write_run(const NewDirectory& out, Recipe recipe, const std::map<std::string, Tensor>& parameters,
+               const Tokenizer& tokenizer, const Json& record);
+std::string dtypes_of(const std::map<std::string, Tensor>& parameters);
+
+/// generation_config.json, and whether prompts begin with bos, by the tokenizer's files.
+void read_generation(const Path& model, const Path& tokenizer_files, const Tokenizer& tokenizer, GenerateConfig& to,
+                     std::vector<std::string>& notes);
+
+/// modules.json of sentence-transformers: pooling, normalisation and the longest text.
+void read_sentence_modules(const Path& model, Recipe& recipe, std::vector<std::string>& notes);
+
+ImportReport import_gguf(const ImportOptions& options);
+
+}  // namespace lithe

@@ -1,0 +1,24 @@
+// Parameters from the tensors of another format, and back.
+#pragma once
+
+#include "lithe/interchange/family.h"
+#include "lithe/interchange/tensor_source.h"
+#include "lithe/model/model.h"
+
+namespace lithe {
+
+/// `text` has the form of `pattern`, in which * stands for any text.
+bool matches(const std::string& text, const std::string& pattern);
+
+/// Every parameter of mapping.model in f32, or bf16 where it is stored so. Fails before anything is read when a tensor
+/// is missing, has another shape or no floating type, or has no place in the mapping.
+std::map<std::string, Tensor> read_parameters(const TensorSource& source, const Mapping& mapping);
+
+/// The tensors that the mapping's format has for these parameters. Fails when two parameters that have one tensor there
+/// differ.
+std::map<std::string, Tensor> write_parameters(const std::map<std::string, Tensor>& parameters, const Mapping& mapping);
+
+/// Shapes by name of a model that is not made.
+std::map<std::string, Shape> parameter_shapes(const ModelConfig& config);
+
+}  // namespace lithe

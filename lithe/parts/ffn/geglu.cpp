@@ -1,0 +1,50 @@
+// Gated feed-forward layer: (GELU(x W_g) * x W_u) W_d [Shazeer 2020; Gemma, ModernBERT].
+#include "lithe/nn/registry.h"
+#include "lithe/ops/basic.h"
+#include "lithe/ops/linear.h"
+
+namespace lithe {
+namespace {
+
+struct Config {
+  int64_t intermediate_size = 0;
+  bool bias = false;
+  std::string approximate = "none";
+  void fields(Fields& f) {
+    f("intermediate_size", intermediate_size,
+      "hidden width d_ff; 0: floor(8 hidden_size / 3), the parameters of a 4x relu layer", at_least(0));
+    f("bias", bias, "biases on the three maps");
+    f("approximate", approximate, "of GELU: none, with the error function, or tanh", one_of({"none", "tanh"}));
+  }
+};
+
+class GeGlu final : public Ffn {
+ public:
+  GeGlu(const Scope& scope, const Config& config, const Args& args)
+      : GeGlu(scope, args.hidden_size, config.intermediate_size ? config.intermediate_size : 8 * args.hidden_size / 3,
+              config) {}
+  Var forward(const SubLayerInput& in) const override {
+    const std::vector<Var> hidden = apply_each({&gate_, &up_}, in.x);
+    const Var y = gated_linear(kind_, hidden[0], hidden[1], down_.weight->var());
+    return down_.bias ? row_affine(y, {}, down_.bias->var()) : y;
+  }
+
+ private:
+  GeGlu(const Scope& scope, int64_t d, int64_t d_ff, const Config& config)
+      : gate_(scope / "gate", d, d_ff, config.bias),
+        up_(scope / "up", d, d_ff, config.bias),
+        down_(scope / "down", d_ff, d, config.bias, InitRole::residual_output),
+        kind_(config.approximate == "tanh" ? kernels::Activation::gelu_tanh : kernels::Activation::gelu) {}
+  Linear gate_, up_, down_;
+  kernels::Activation kind_;
+};
+
+}  // namespace
+
+void register_ffn_geglu(Registry& registry) {
+  registry.add<Ffn, GeGlu, Config>("geglu", {.summary = "GELU-gated product of two maps, then a third",
+                                             .source = "Shazeer 2020",
+                                             .samples = {"{approximate: tanh, bias: true}"}});
+}
+
+}  // namespace lithe

@@ -1,0 +1,103 @@
+#include "lithe/compress/exchange.h"
+
+#include <gtest/gtest.h>
+
+#include "lithe/compress/densify.h"
+#include "tests/support/errors.h"
+#include "tests/support/model_kit.h"
+
+namespace lithe {
+namespace {
+
+constexpr const char* kSmall =
+    "{vocab_size: 11, hidden_size: 16, num_hidden_layers: 2, max_position_embeddings: 20, token_width: 1, mixer: "
+    "{type: "
+    "attention, num_attention_heads: 4}}";
+
+struct Trained {
+  explicit Trained(const std::string& more = "") : config(kit::model_config(kSmall, more)) {
+    Model model(config, {});
+    kit::randomise(model.parameters(), 3);
+    for (const Parameter& p : model.parameters().all()) parameters[p.name] = p.master.value();
+  }
+  ModelConfig config;
+  std::map<std::string, Tensor> parameters;
+};
+
+int64_t count(const Exchanged& e) { return e.parameters_kept + e.parameters_fitted + e.parameters_initialised; }
+
+TEST(Exchange, NothingChangedKeepsEverything) {
+  const Trained trained;
+  const Exchanged e = exchange_parts(trained.config, trained.parameters, {"model.mixer.output.type=dense"});
+  EXPECT_EQ(e.kept.size(), trained.parameters.size());
+  EXPECT_TRUE(e.fitted.empty() && e.initialised.empty() && e.left.empty());
+}
+
+TEST(Exchange, HeadsThatMergeOthersAreTheirMean) {
+  const Trained trained;
+  const Exchanged e =
+      exchange_parts(trained.config, trained.parameters, {"model.mixer.heads={type: gqa, num_key_value_heads: 2}"});
+  EXPECT_EQ(e.fitted.size(), 4u);  // keys and values of two layers
+  EXPECT_EQ(e.kept.size(), trained.parameters.size() - 4);
+  const Tensor &before = trained.parameters.at("layers.1.mixer.heads.k.weight"),
+               &after = e.parameters.at("layers.1.mixer.heads.k.weight");
+  EXPECT_EQ(after.shape(), (Shape{16, 8}));
+  // Row 2, head 1, channel 3: heads 2 and 3 of the old ones.
+  EXPECT_NEAR(value_at(after, 2 * 8 + 7), (value_at(before, 2 * 16 + 11) + value_at(before, 2 * 16 + 15)) / 2, 1e-7);
+  // And back: each head stands twice, so that the function is the merged one's.
+  const Exchanged back = exchange_parts(e.config, e.parameters, {"model.mixer.heads=mha"});
+  const kit::Batch batch = kit::random_batch({6}, 11, 4);
+  const NoGrad no_grad;
+  const auto run = [&](const ModelConfig& config, const std::map<std::string, Tensor>& parameters) {
+    return exact_model(config, parameters)->forward(batch.ids, batch.sequences).value();
+  };
+  EXPECT_EQ(kit::close(run(back.config, back.parameters), run(e.config, e.parameters), 1000), "");
+}
+
+// A Hadamard output that was folded into a matrix is found again exactly: least squares of what fits has no error.
+TEST(Exchange, AHadamardOutputIsFoundInItsMatrix) {
+  const Trained trained("mixer: {type: attention, num_attention_heads: 4, output: hadamard}");
+  const Densified d = densify(trained.config, trained.parameters);
+  const Exchanged e = exchange_parts(d.config, d.parameters, {"model.mixer.output.type=hadamard"});
+  EXPECT_EQ(e.fitted.size(), 4u);
+  EXPECT_EQ(e.left.size(), 4u);  // the matrices and biases of two layers
+  for (const char* name : {"layers.0.mixer.output.alpha", "layers.1.mixer.output.beta"})
+    EXPECT_EQ(kit::close(e.parameters.at(name), trained.parameters.at(name), 64), "") << name;
+}
+
+TEST(Exchange, SeedsAndEmbeddingsAreFoundInTheHeadsTheyMade) {
+  const Trained trained("mixer: {type: attention, num_attention_heads: 4, heads: mhe_mul}");
+  const Densified d = densify(trained.config, trained.parameters);
+  const Exchanged e =
+      exchange_parts(d.config, d.parameters, {"model.mixer.heads=mhe_mul", "model.mixer.attention_bias=false"});
+  // Up to one factor a channel, which seed and embeddings share out between them.
+  const Densified again = densify(e.config, e.parameters);
+  for (const char* map : {"q", "k", "v"})
+    EXPECT_EQ(kit::close(again.parameters.at(cat("layers.0.mixer.heads.", map, ".weight")),
+                         d.parameters.at(cat("layers.0.mixer.heads.", map, ".weight")), 256),
+              "")
+        << map;
+}
+
+TEST(Exchange, OtherPartsBeginAnewAndAreListed) {
+  const Trained trained;
+  const Exchanged e = exchange_parts(trained.config, trained.parameters, {"model.ffn.type=gelu", "model.norm=layer"});
+  EXPECT_EQ(e.left.size(), 2u * 3);             // gate, up and down of the old width
+  EXPECT_EQ(e.initialised.size(), 2u * 4 + 5);  // up, down and their biases; biases of the norms
+  EXPECT_EQ(e.parameters.at("embedding.weight").raw(), trained.parameters.at("embedding.weight").raw());
+  Model made(e.config, {});
+  EXPECT_EQ(count(e), made.parameters().count());
+}
+
+TEST(Exchange, WrongOverridesAreRefused) {
+  const Trained trained;
+  const auto error = [&](const std::string& set) {
+    return kit::coded_error_of([&] { exchange_parts(trained.config, trained.parameters, {set}); });
+  };
+  EXPECT_NE(error("train.seed=1").find("must be model.KEY=VALUE"), std::string::npos);
+  EXPECT_NE(error("model.mixer.output.type=hadamrd").find("hadamard"), std::string::npos);
+  EXPECT_NE(error("model.mixer.outputs=1").find("outputs"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace lithe

@@ -1,0 +1,155 @@
+#include "lithe/eval/zero_shot.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "lithe/base/json.h"
+#include "tests/support/errors.h"
+#include "tests/support/model_kit.h"
+#include "tests/support/process.h"
+
+namespace lithe {
+namespace {
+
+struct ZeroShot : testing::Test {
+  ZeroShot()
+      : tokenizer(make_byte_tokenizer()),
+        model(kit::model_config("{vocab_size: 257, hidden_size: 16, num_hidden_layers: 1, max_position_embeddings: 24, "
+                                "token_width: 1, mixer: {type: attention, num_attention_heads: 2}}"),
+              {}) {
+    kit::randomise(model.parameters(), 5);
+  }
+  std::unique_ptr<Tokenizer> tokenizer;
+  Model model;
+  kit::Scratch scratch;
+
+  ZeroShotTask task(const std::string& yaml, const std::string& documents) {
+    scratch.add("data.jsonl", documents);
+    return read_zero_shot_task(scratch.add("task.yaml", "dataset_kwargs: {data_files: data.jsonl}\n" + yaml));
+  }
+  // log P of the bytes of `text` from `begin` on, after <|endoftext|>: one whole text at a time.
+  double log_likelihood(const std::string& text, size_t begin, bool* greedy = nullptr) {
+    const NoGrad no_grad;
+    std::vector<int> ids{256};
+    for (const char c : text) ids.push_back(uint8_t(c));
+    const Tensor logits = model.logits(model.forward(kit::ids_of(ids), Sequences::single(int64_t(ids.size())))).value();
+    double total = 0;
+    for (size_t i = begin; i < text.size(); ++i) {
+      double sum = 0, most = -INFINITY;
+      for (int64_t c = 0; c < 257; ++c) {
+        sum += std::exp(value_at(logits, int64_t(i) * 257 + c));
+        most = std::max(most, value_at(logits, int64_t(i) * 257 + c));
+      }
+      const double label = value_at(logits, int64_t(i) * 257 + uint8_t(text[i]));
+      total += label - std::log(sum);
+      if (greedy) *greedy = *greedy && label == most;
+    }
+    return total;
+  }
+  static double metric(const ZeroShotResult& result, const std::string& name) {
+    for (const ZeroShotMetric& m : result.metrics)
+      if (m.name == name) return m.value;
+    return NAN;
+  }
+};
+
+TEST_F(ZeroShot, ChoicesAreScoredByTheirLikelihoodAfterTheText) {
+  const std::vector<std::pair<std::string, std::vector<std::string>>> questions{
+      {"sky is", {"blue", "a", "green!"}}, {"one two", {"three", "ox"}}, {"Q:", {"yes", "no", "maybe so"}}};
+  double right = 0, right_by_length = 0;
+  std::string lines;
+  for (const auto& [text, choices] : questions) {
+    Json list;
+    size_t best = 0, best_by_length = 0;
+    const auto score = [&](size_t i) { return log_likelihood(text + " " + choices[i], text.size()); };
+    for (size_t i = 0; i < choices.size(); ++i) {
+      list.push_back(choices[i]);
+      if (score(i) > score(best)) best = i;
+      if (score(i) / double(choices[i].size()) > score(best_by_length) / double(choices[best_by_length].size()))
+        best_by_length = i;
+    }
+    right += best == 0, right_by_length += best_by_length == 0;
+    lines += Json({{"query", text}, {"choices", list}, {"gold", 0}}).dump() + "\n";
+  }
+  const ZeroShotTask t = task(
+      "task: t\noutput_type: multiple_choice\ndoc_to_text: '{{query}}'\ndoc_to_choice: '{{choices}}'\n"
+      "doc_to_target: gold\nmetric_list: [{metric: acc}]\nmetadata: {version: 2.0}\n",
+      lines);
+  EXPECT_EQ(t.version, 2);
+  for (const int64_t batch_tokens : {1, 64, 4096}) {
+    const ZeroShotResult result = evaluate_zero_shot(model, *tokenizer, t, {.batch_tokens = batch_tokens});
+    EXPECT_EQ(result.documents, 3);
+    EXPECT_DOUBLE_EQ(metric(result, "acc"), right / 3);
+    EXPECT_DOUBLE_EQ(metric(result, "acc_norm"), right_by_length / 3);
+    // The deviation of the sample over the root of its size.
+    EXPECT_NEAR(*result.metrics[0].stderr_, std::sqrt(right / 3 * (1 - right / 3) / 2), 1e-12);
+  }
+  EXPECT_EQ(evaluate_zero_shot(model, *tokenizer, t, {.limit = 2}).documents, 2);
+}
+
+TEST_F(ZeroShot, LastWordsHaveAPerplexity) {
+  const ZeroShotTask t = task(
+      "task: words\noutput_type: loglikelihood\ndoc_to_text: \"{{text.split(' ')[:-1]|join(' ')}}\"\n"
+      "doc_to_target: \"{{' '+text.split(' ')[-1]}}\"\n",
+      "{\"text\": \"the cat sat\"}\n{\"text\": \"on a mat\"}\n");
+  bool first = true, second = true;
+  const double a = log_likelihood("the cat sat", 7, &first), b = log_likelihood("on a mat", 4, &second);
+  const ZeroShotResult result = evaluate_zero_shot(model, *tokenizer, t, {});
+  EXPECT_NEAR(metric(result, "perplexity"), std::exp(-(a + b) / 2), 1e-4 * std::exp(-(a + b) / 2));
+  EXPECT_DOUBLE_EQ(metric(result, "acc"), (first + second) / 2.0);
+}
+
+TEST_F(ZeroShot, LongTextsRollInWindowsOfTheModelsPositions) {
+  const std::string text = "a text of more than twenty-four bytes, two windows";
+  const ZeroShotTask t = task("task: roll\noutput_type: loglikelihood_rolling\ndoc_to_target: '{{page}}'\n",
+                              Json({{"page", text}}).dump());
+  // Windows of 24: the first after <|endoftext|>, each other after the last byte of the one before.
+  const NoGrad no_grad;
+  double sum = 0;
+  for (size_t begin = 0; begin < text.size(); begin += 24) {
+    std::vector<int> ids{begin ? uint8_t(text[begin - 1]) : 256};
+    const std::string part = text.substr(begin, 24);
+    for (const char c : part) ids.push_back(uint8_t(c));
+    ids.pop_back();
+    const Tensor logits = model.logits(model.forward(kit::ids_of(ids), Sequences::single(int64_t(ids.size())))).value();
+    for (size_t i = 0; i < part.size(); ++i) {
+      double total = 0;
+      for (int64_t c = 0; c < 257; ++c) total += std::exp(value_at(logits, int64_t(i) * 257 + c));
+      sum += value_at(logits, int64_t(i) * 257 + uint8_t(part[i])) - std::log(total);
+    }
+  }
+  const ZeroShotResult result = evaluate_zero_shot(model, *tokenizer, t, {});
+  EXPECT_NEAR(metric(result, "bits_per_byte"), -sum / double(text.size()) / std::log(2.0), 1e-5);
+  EXPECT_NEAR(metric(result, "word_perplexity") / std::exp(-sum / 9), 1, 1e-4);
+}
+
+TEST_F(ZeroShot, WhatCannotBeReadIsRefused) {
+  const auto error = [&](const std::string& yaml, const std::string& lines) {
+    return kit::error_of([&] { evaluate_zero_shot(model, *tokenizer, task(yaml, lines), {}); });
+  };
+  const std::string choice = "task: t\ndoc_to_choice: '{{choices}}'\ndoc_to_target: gold\n";
+  const std::string line = "{\"choices\": [\"a\", \"b\"], \"gold\": 0, \"q\": \"x\"}";
+  const std::tuple<std::string, std::string, const char*> cases[] = {
+      {choice + "doc_to_text: '{{q}}'\nnum_fewshot: 5\n", line, "num_fewshot"},
+      {choice + "doc_to_text: '{{q}}'\nprocess_docs: !function utils.f\n", line, "process_docs"},
+      {choice + "doc_to_text: '{{q|upper}}'\n", line, "is more than the name of a field"},
+      {choice + "doc_to_text: '{% if q %}'\n", line, "{% %} are not supported"},
+      {choice + "doc_to_text: '{{question}}'\n", line, "has no field 'question'"},
+      {choice + "doc_to_text: '{{q}}'\n", "{\"choices\": [\"a\"], \"gold\": 3, \"q\": \"x\"}",
+       "gives '3', which is none"},
+      {choice + "doc_to_text: '{{q}}'\n", "[1]", "line 1 must be a JSON object"},
+      {choice + "doc_to_text: '{{q}}'\n", "", "hold no documents"},
+      {"task: t\ndoc_to_text: q\ndoc_to_target: gold\n", line, "doc_to_choice is missing"}};
+  for (const auto& [yaml, lines, words] : cases) {
+    const std::string is = error(yaml, lines);
+    EXPECT_NE(is.find(words), std::string::npos) << is;
+  }
+  const std::string file = scratch.add("lost.yaml", choice + "doc_to_text: q\ndata_files: [lost.jsonl]\n");
+  EXPECT_NE(
+      kit::error_of([&] { read_zero_shot_task(file); }).find("neither here, beside the task, nor under LITHE_DATA"),
+      std::string::npos);
+}
+
+}  // namespace
+}  // namespace lithe

@@ -1,0 +1,133 @@
+// Models written in the Hugging Face format, and read again.
+#include "lithe/interchange/export.h"
+
+#include <gtest/gtest.h>
+
+#include "lithe/interchange/import.h"
+#include "lithe/interchange/same_model.h"
+#include "lithe/model/safetensors.h"
+#include "lithe/recipe/recipe.h"
+#include "tests/interchange/golden_kit.h"
+#include "tests/support/errors.h"
+#include "tests/support/model_kit.h"
+#include "tests/support/process.h"
+
+namespace lithe {
+namespace {
+
+using kit::TransformersGolden;
+
+std::string bytes(const Path& directory, const char* file) { return read_file(directory / file); }
+
+class RoundTrip : public testing::TestWithParam<Path> {};
+
+TEST_P(RoundTrip, ImportExportImportGivesTheSameBytes) {
+  const TransformersGolden golden(GetParam());
+  kit::Scratch scratch;
+  golden.write(scratch / "model");
+  import_model({scratch / "model", scratch / "first", {}});
+  const ExportReport report = export_model({scratch / "first", scratch / "written", ""});
+  import_model({scratch / "written", scratch / "second", {}});
+  EXPECT_EQ(bytes(scratch / "first", "model.safetensors"), bytes(scratch / "second", "model.safetensors"));
+  // Phi-3's joined maps are written apart, as Llama's.
+  if (golden.name == "phi3") {
+    EXPECT_EQ(report.model_type, "llama");
+    return;
+  }
+  const SafetensorsFile before(Path(scratch / "model") / "model.safetensors"),
+      after(Path(scratch / "written") / "model.safetensors");
+  for (const auto& [name, entry] : after.entries()) {
+    ASSERT_TRUE(before.entries().count(name)) << name;
+    const Tensor a = empty(entry.shape, entry.dtype), b = empty(entry.shape, entry.dtype);
+    before.read(name, a), after.read(name, b);
+    EXPECT_EQ(kit::bit_difference(a, b), "") << name;
+  }
+  const Json config = parse_json(bytes(scratch / "written", "config.json"), "config.json");
+  EXPECT_EQ(config["architectures"], golden.json["config"]["architectures"]);
+}
+
+INSTANTIATE_TEST_SUITE_P(, RoundTrip, testing::ValuesIn(kit::transformers_goldens()),
+                         [](const auto& info) { return info.param.stem().string(); });
+
+// A run without training: what `lithe train` leaves, as far as export reads it.
+void write_run(const Path& run, const ModelConfig& config) {
+  make_directory(run);
+  Model model(config, {});
+  kit::randomise(model.parameters(), 7);
+  save_weights(model, run / "model.safetensors");
+  save_config(config, run / "config.json");
+  save_tokenizer(*make_byte_tokenizer(), run);
+  Recipe recipe;
+  recipe.model = config;
+  write_file(run / "resolved_recipe.yaml", to_yaml(resolved(recipe)));
+}
+
+constexpr const char* kSmall =
+    "{vocab_size: 257, hidden_size: 16, num_hidden_layers: 2, max_position_embeddings: 32, token_width: 1, mixer: "
+    "{type: "
+    "attention, num_attention_heads: 4}}";
+
+TEST(Export, RunsOfLitheBecomeLlamas) {
+  kit::Scratch scratch;
+  write_run(scratch / "run", kit::model_config(kSmall));
+  EXPECT_EQ(export_model({scratch / "run", scratch / "out", ""}).model_type, "llama");
+  import_model({scratch / "out", scratch / "again", {}});
+  EXPECT_EQ(bytes(scratch / "run", "model.safetensors"), bytes(scratch / "again", "model.safetensors"));
+  write_run(scratch / "biased", kit::model_config(kSmall,
+                                                  "position: learned, norm: {type: layer, eps_mode: variance}, "
+                                                  "ffn: gelu, mixer: {type: attention, num_attention_heads: 2, "
+                                                  "attention_bias: true, output_bias: true}"));
+  EXPECT_EQ(export_model({scratch / "biased", scratch / "gpt2", ""}).model_type, "gpt2");
+}
+
+TEST(Export, PartsWithoutAFormThereAreNamed) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"mixer: {type: attention, num_attention_heads: 4, output: hadamard}",
+       "mixer.output.type is hadamard, not dense"},
+      {"mixer: {type: attention, num_attention_heads: 4, heads: mhe_mul}", "mixer.heads.type is mhe_mul, not"},
+      {"position: sinusoidal", "position"},
+      {"stack: reversible", "stack.type is reversible, not plain"},
+      {"norm: layer", "norm"}};
+  for (const auto& [change, words] : cases) {
+    kit::Scratch scratch;
+    write_run(scratch / "run", kit::model_config(kSmall, change));
+    const std::string error = kit::coded_error_of([&] { export_model({scratch / "run", scratch / "out", ""}); });
+    EXPECT_TRUE(error.starts_with("2 export: no architecture there has")) << error;
+    EXPECT_NE(error.find(words), std::string::npos) << error;
+    EXPECT_FALSE(std::filesystem::exists(scratch / "out"));
+  }
+}
+
+TEST(Export, WeightsMustBeThoseOfTheConfig) {
+  kit::Scratch scratch;
+  const Path run = scratch / "run";
+  write_run(run, kit::model_config(kSmall));
+  write_safetensors(run / "model.safetensors", {{"embedding.weight", zeros({2, 2}, DType::f32)}}, {});
+  EXPECT_NE(kit::error_of([&] {
+              export_model({run, scratch / "out", ""});
+            }).find("'embedding.weight' is [2,2]"),
+            std::string::npos);
+  EXPECT_NE(kit::error_of([&] {
+              export_model({run, scratch / "out", "best"});
+            }).find("does not exist"),
+            std::string::npos);
+  EXPECT_NE(kit::error_of([&] {
+              export_model({scratch / "none", scratch / "out", ""});
+            }).find("has no config.json"),
+            std::string::npos);
+}
+
+TEST(SameModel, DefaultsCountAsWhatTheyStandFor) {
+  const ModelConfig a = kit::model_config(kSmall);
+  EXPECT_TRUE(model_differences(a, kit::model_config(kSmall,
+                                                     "ffn: {type: swiglu, intermediate_size: 42}, mixer: {type: "
+                                                     "attention, num_attention_heads: 4, head_dim: 4, "
+                                                     "attention_dropout: 0.1, heads: {type: gqa, "
+                                                     "num_key_value_heads: 4}}"))
+                  .empty());
+  EXPECT_EQ(model_differences(a, kit::model_config(kSmall, "ffn: {type: swiglu, intermediate_size: 40}"))[0],
+            "layers.0.ffn.intermediate_size is 42, not 40");
+}
+
+}  // namespace
+}  // namespace lithe

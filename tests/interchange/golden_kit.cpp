@@ -1,0 +1,113 @@
+#include "tests/interchange/golden_kit.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "lithe/model/safetensors.h"
+
+namespace lithe::kit {
+namespace {
+
+uint32_t crc32(const std::string& text) {
+  uint32_t crc = 0xffffffffu;
+  for (unsigned char c : text) {
+    crc ^= c;
+    for (int i = 0; i < 8; ++i) crc = crc >> 1 ^ (crc & 1 ? 0xedb88320u : 0);
+  }
+  return ~crc;
+}
+
+Tensor tensor_of_ids(const std::vector<int32_t>& ids) {
+  return tensor_of({int64_t(ids.size())}, std::span<const int32_t>(ids));
+}
+
+}  // namespace
+
+TransformersGolden::TransformersGolden(const Path& file)
+    : json(parse_json(read_file(file), file.string())), name(json["name"]) {}
+
+std::map<std::string, Tensor> TransformersGolden::tensors() const {
+  const Json& f = json["formula"];
+  std::map<std::string, Tensor> out;
+  for (const auto& [name, entry] : json["tensors"].items()) {
+    const Shape shape(entry[1].get<std::vector<int64_t>>());
+    if (entry[0] != "F32") {
+      out[name] = zeros(shape, DType::i64);  // buffers that hold no weights
+      continue;
+    }
+    const Tensor x = empty(shape, DType::f32);
+    const double phase = double(f["name"]) * (crc32(name) % 1000);
+    for (int64_t i = 0; i < x.numel(); ++i) {
+      const double s =
+          std::sin(double(f["linear"]) * double(i) + double(f["square"]) * (double(i) * double(i)) + phase);
+      const double value = shape.rank() > 1         ? double(f["matrix"]) * s
+                           : name.ends_with("bias") ? double(f["bias"]) * s
+                                                    : 1 + double(f["norm"]) * s;
+      set_value(x, i, value);
+    }
+    out[name] = x;
+  }
+  return out;
+}
+
+void TransformersGolden::write(const Path& directory) const {
+  make_directory(directory);
+  write_file(directory / "config.json", json["config"].dump(2));
+  write_safetensors(directory / "model.safetensors", tensors(), {{"format", "pt"}});
+  save_tokenizer(*make_byte_tokenizer(), directory);
+}
+
+std::vector<std::vector<double>> TransformersGolden::expected() const {
+  return json[json.contains("rows") ? "rows" : "logits"].get<std::vector<std::vector<double>>>();
+}
+
+std::vector<std::vector<double>> TransformersGolden::of(const Model& model) const {
+  const NoGrad no_grad;
+  const auto ids = json["ids"].get<std::vector<int32_t>>();
+  const Sequences one = Sequences::single(int64_t(ids.size()));
+  const Var rows = model.forward(tensor_of_ids(ids), one);
+  const Tensor x = json.contains("rows") ? rows.value() : model.logits(rows, one).value();
+  const int64_t stride = x.cols() > 30 ? int64_t(json["stride"]) : json.contains("rows") ? 1 : 1;
+  std::vector<std::vector<double>> out;
+  for (int64_t n = 0; n < x.rows(); ++n) {
+    out.emplace_back();
+    for (int64_t c = 0; c < x.cols(); c += stride) out.back().push_back(value_at(x, n * x.cols() + c));
+  }
+  return out;
+}
+
+std::vector<int64_t> TransformersGolden::greedy(const Model& model, size_t count) const {
+  const NoGrad no_grad;
+  auto next = json["ids"].get<std::vector<int32_t>>();
+  const auto state = model.make_state(1, int64_t(next.size() + count));
+  std::vector<int64_t> out;
+  while (out.size() < count) {
+    const Sequences more = model.continue_sequences(*state, {int64_t(next.size())});
+    const Var rows = model.forward(tensor_of_ids(next), more, state.get());
+    const Tensor logits = model.logits(rows).value();
+    int64_t best = 0;
+    const int64_t last = (logits.rows() - 1) * logits.cols();
+    for (int64_t c = 0; c < logits.cols(); ++c)
+      if (value_at(logits, last + c) > value_at(logits, last + best)) best = c;
+    out.push_back(best);
+    next = {int32_t(best)};
+  }
+  return out;
+}
+
+double relative_difference(const std::vector<std::vector<double>>& a, const std::vector<std::vector<double>>& b) {
+  if (a.size() != b.size()) return INFINITY;
+  double most = 0, size = 0;
+  for (size_t n = 0; n < a.size(); ++n) {
+    if (a[n].size() != b[n].size()) return INFINITY;
+    for (size_t c = 0; c < a[n].size(); ++c) {
+      most = std::max(most, std::abs(a[n][c] - b[n][c]));
+      size = std::max(size, std::abs(b[n][c]));
+    }
+  }
+  return most / size;
+}
+
+std::vector<Path> transformers_goldens() { return glob("tests/golden/transformers/*.json"); }
+
+}  // namespace lithe::kit

@@ -1,0 +1,33 @@
+// Directories of the Hugging Face format, made of the golden files of tests/golden/transformers.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "lithe/base/json.h"
+#include "lithe/infer/load.h"
+#include "lithe/tensor/tensor.h"
+
+namespace lithe::kit {
+
+struct TransformersGolden {
+  explicit TransformersGolden(const Path& file);
+  Json json;
+  std::string name;
+
+  /// config.json, model.safetensors with weights by the formula, and the files of a byte tokenizer.
+  void write(const Path& directory) const;
+  std::map<std::string, Tensor> tensors() const;
+  /// What transformers gave, [rows, columns that were kept].
+  std::vector<std::vector<double>> expected() const;
+  /// The same of an imported model.
+  std::vector<std::vector<double>> of(const Model& model) const;
+  std::vector<int64_t> greedy(const Model& model, size_t count) const;
+};
+
+/// The largest difference, relative to the largest number expected.
+double relative_difference(const std::vector<std::vector<double>>& a, const std::vector<std::vector<double>>& b);
+
+std::vector<Path> transformers_goldens();
+
+}  // namespace lithe::kit
