@@ -120,16 +120,6 @@ class Exchange {
     return found == weights_.end() ? nullptr : &found->second;
   }
 
-  static int64_t key_heads(const PartChoice& mixer) {
-    const std::string type = option(mixer, "heads");
-    const int64_t h = option_integer(mixer, "num_attention_heads"),
-                  given = option_integer(mixer, "heads.num_key_value_heads");
-    if (type == "mha") return h;
-    if (type == "mqa") return 1;
-    if (type == "gqa") return given ? given : h % 2 ? 1 : h / 2;
-    return 0;
-  }
-
   void attention(int64_t layer) {
     const LayerConfig before = old_.layer(layer), after = out_.config.layer(layer);
     if (!before.mixer() || !after.mixer() || before.mixer()->type != "attention" || after.mixer()->type != "attention")
@@ -140,7 +130,8 @@ class Exchange {
   }
 
   void heads(const PartChoice& before, const PartChoice& after, const std::string& path) {
-    const int64_t from = key_heads(before), to = key_heads(after), h = option_integer(before, "num_attention_heads");
+    const int64_t from = key_value_heads(before), to = key_value_heads(after),
+                  h = option_integer(before, "num_attention_heads");
     const bool same_queries = h == option_integer(after, "num_attention_heads");
     if (from && to && from != to && same_queries) {
       for (const char* map : {"k.weight", "v.weight", "k.bias", "v.bias"})

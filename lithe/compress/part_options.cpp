@@ -34,4 +34,14 @@ PartChoice inner_part(const PartChoice& part, const std::string& name) {
   return out;
 }
 
+int64_t key_value_heads(const PartChoice& mixer) {
+  const std::string type = option(mixer, "heads");
+  const int64_t h = option_integer(mixer, "num_attention_heads"),
+                given = option_integer(mixer, "heads.num_key_value_heads");
+  if (type == "mha") return h;
+  if (type == "mqa") return 1;
+  if (type == "gqa") return given ? given : h % 2 ? 1 : h / 2;
+  return 0;
+}
+
 }  // namespace lithe

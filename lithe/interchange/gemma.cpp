@@ -116,8 +116,7 @@ std::optional<Json> write(const ModelConfig& model) {
   out["hidden_size"] = model.hidden_size;
   out["num_hidden_layers"] = model.num_hidden_layers;
   out["num_attention_heads"] = heads;
-  out["num_key_value_heads"] =
-      option(mixer, "heads") == "mha" ? heads : option_integer(mixer, "heads.num_key_value_heads");
+  out["num_key_value_heads"] = key_value_heads(mixer) ? key_value_heads(mixer) : heads;
   out["head_dim"] = option_integer(mixer, "head_dim") ? option_integer(mixer, "head_dim") : model.hidden_size / heads;
   out["intermediate_size"] = option_integer(ffn, "intermediate_size");
   const char* act = option(ffn, "approximate") == "tanh" ? "gelu_pytorch_tanh" : ffn.type == "swiglu" ? "silu" : "gelu";

@@ -62,8 +62,7 @@ bool is_gguf_architecture(const std::string& name) {
 void rename_for_gguf(Mapping& mapping, const std::string& architecture) {
   const PartChoice& mixer = mapping.model.mixer;
   const int64_t heads = option_integer(mixer, "num_attention_heads"), given = option_integer(mixer, "head_dim"),
-                head_dim = given ? given : mapping.model.hidden_size / heads,
-                kv = option(mixer, "heads") == "mha" ? heads : option_integer(mixer, "heads.num_key_value_heads");
+                head_dim = given ? given : mapping.model.hidden_size / heads, kv = key_value_heads(mixer);
   for (Weight& w : mapping.weights) {
     const std::string name = renamed(w.theirs, architecture);
     const bool q = w.ours.find(".heads.q.") != std::string::npos, k = w.ours.find(".heads.k.") != std::string::npos;

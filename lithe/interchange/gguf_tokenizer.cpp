@@ -8,6 +8,7 @@
 #include "lithe/text/sentencepiece_tokenizer.h"
 #include "lithe/text/tokenizer_json.h"
 #include "lithe/text/tokenizer_roles.h"
+#include "lithe/text/utf8.h"
 
 namespace lithe {
 namespace {
@@ -63,7 +64,13 @@ Roles roles_of(const GgufFile& file, const std::vector<std::string>& tokens) {
 std::unique_ptr<Tokenizer> bpe_of(const GgufFile& file, const std::vector<std::string>& tokens,
                                   const std::vector<int64_t>& types) {
   BpeDescription description{.vocabulary = tokens, .merges = {}, .added = {}, .words = true};
+  const auto check_text = [&](const std::string& text) {
+    check(is_valid_utf8(text), "import", "'", file.origin(), "': a token is not UTF-8 at byte ",
+          valid_utf8_prefix(text));
+  };
+  for (const std::string& token : tokens) check_text(token);
   for (const std::string& merge : list_of<std::vector<std::string>>(file, "tokenizer.ggml.merges")) {
+    check_text(merge);
     const size_t space = merge.find(' ', 1);
     check(space != std::string::npos, "import", "'", file.origin(), "': tokenizer.ggml.merges has '", merge,
           "', which must be two tokens");

@@ -168,11 +168,10 @@ std::optional<Json> write(const ModelConfig& model) {
       {"llama", "Llama"}, {"mistral", "Mistral"}, {"qwen2", "Qwen2"}, {"qwen3", "Qwen3"}, {"olmo2", "Olmo2"}};
   Json out = common_config(model, type, classes.at(type) + "ForCausalLM");
   const int64_t heads = option_integer(used, "num_attention_heads"), head_dim = option_integer(used, "head_dim");
-  const int64_t kv = option(used, "heads") == "mqa" ? 1 : option_integer(used, "heads.num_key_value_heads");
   out["hidden_size"] = model.hidden_size;
   out["num_hidden_layers"] = model.num_hidden_layers;
   out["num_attention_heads"] = heads;
-  out["num_key_value_heads"] = option(used, "heads") == "mha" ? heads : kv;
+  out["num_key_value_heads"] = key_value_heads(used) ? key_value_heads(used) : heads;
   if (head_dim || type == "qwen3") out["head_dim"] = head_dim ? head_dim : model.hidden_size / heads;
   const int64_t inner = option_integer(first.sub_layers.back().part, "intermediate_size");
   out["intermediate_size"] = inner ? inner : 8 * model.hidden_size / 3;

@@ -58,8 +58,7 @@ std::optional<Json> write(const ModelConfig& model) {
   out["hidden_size"] = model.hidden_size;
   out["num_hidden_layers"] = model.num_hidden_layers;
   out["num_attention_heads"] = heads;
-  out["num_key_value_heads"] =
-      option(model.mixer, "heads") == "mha" ? heads : option_integer(model.mixer, "heads.num_key_value_heads");
+  out["num_key_value_heads"] = key_value_heads(model.mixer) ? key_value_heads(model.mixer) : heads;
   out["intermediate_size"] = inner ? inner : 4 * model.hidden_size;
   out["hidden_act"] = model.ffn.type == "relu"                     ? "relu"
                       : option(model.ffn, "approximate") == "tanh" ? "gelu_new"
