@@ -1,6 +1,8 @@
 // Attention: GFLOP/s of the forward and backward pass (visible pairs only) beside a naive composition,
 // and GB/s of decoding beside a plain read of the same memory.
-// attention_bench [rounds] [forward|backward|decode]
+// bias: the same attention with biases by distance, and what each costs. pattern: T 8192 with windows, by mask and by
+// tiles, in GFLOP/s of the tiles that are visited, whole ones.
+// attention_bench [rounds] [forward|backward|decode|bias|pattern]
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -66,6 +68,54 @@ struct Problem {
     return cat(what, " ", dtype, " B", batch, " T", length, " h", heads, " d", head_dim);
   }
 };
+
+/// Numbers of a bias, small ones.
+Tensor small(Shape shape, uint32_t purpose) {
+  Tensor x = randn(shape, DType::f32, purpose);
+  for (int64_t i = 0; i < x.numel(); ++i) set_value(x, i, 0.1 * std::abs(value_at(x, i)));
+  return x;
+}
+
+/// Adds a bias, with its gradient.
+void add_bias(AttentionGradArgs& g, const std::string& kind) {
+  AttentionArgs& a = g.forward;
+  AttentionBias& b = a.bias;
+  const int64_t N = a.q.dim(0), h = a.heads;
+  if (kind == "table 129") b.table = small({129, h}, 5), g.dtable = zeros(b.table.shape(), DType::f32);
+  if (kind == "slopes") b.rates = small({1, h}, 6);
+  if (kind == "slopes, learned") b.rates = small({1, h}, 6), g.drates = zeros({1, h}, DType::f32);
+  if (kind == "Gaussian by query") {
+    b.rates = small({N, h}, 6), b.centres = small({N, h}, 7), b.squared = true;
+    g.drates = zeros({N, h}, DType::f32), g.dcentres = zeros({N, h}, DType::f32);
+  }
+  if (kind == "Shaw 16" || kind == "Shaw 16, values")
+    b.rows = small({N, h * 17}, 8), g.drows = zeros(b.rows.shape(), DType::f32);
+  if (kind == "Shaw 16, values") a.shares = zeros({N, h * 17}, DType::f32), g.dshares = small({N, h * 17}, 9);
+}
+
+/// Tiles that a causal window visits, as a list that all heads share.
+std::shared_ptr<const TileMask> window_tiles(const AttentionArgs& a, int64_t window) {
+  auto v = std::make_shared<TileMask::Visits>();
+  const int64_t T = a.segments[0].query_rows;
+  v->first = {0};
+  for (int64_t first = 0; first < T; first += TileMask::kQueries) {
+    const int64_t last = std::min(first + TileMask::kQueries, T) - 1;
+    for (int64_t t = std::max<int64_t>(0, first - window + 1) / TileMask::kKeys; t <= last / TileMask::kKeys; ++t) {
+      TileMask::Rule rule{};
+      for (int64_t j = 0; j < TileMask::kKeys; ++j)
+        for (int64_t i = 0; i < TileMask::kQueries; ++i)
+          rule[size_t(j)] |= uint32_t(t * TileMask::kKeys + j > first + i - window) << i;
+      v->keys.push_back(int32_t(t));
+      const bool whole = t * TileMask::kKeys > last - window;
+      v->rule.push_back(whole ? -1 : int32_t(v->rules.size()));
+      if (!whole) v->rules.push_back(rule);
+    }
+    v->first.push_back(int32_t(v->keys.size()));
+  }
+  auto tiles = std::make_shared<TileMask>();
+  tiles->visits.assign(a.segments.size() * size_t(a.heads), v);
+  return tiles;
+}
 
 /// The composition that the kernel replaces: per head, products over all pairs by gemm and a softmax over
 /// the stored map.
@@ -168,6 +218,33 @@ int main(int count, char** words) {
           cases.push_back({p->name("composed"), cost(p->grad.forward).flops, "GFLOP/s", [p] { composed(*p); }, {}});
         if (wanted("backward"))
           cases.push_back({p->name("backward"), cost(p->grad).flops, "GFLOP/s", [p] { attention_grad(p->grad); }, {}});
+      }
+  const auto both = [&](const std::string& name, const std::shared_ptr<Problem>& p, double pairs) {
+    keep.push_back(p);
+    const double d = double(p->head_dim);
+    cases.push_back({"forward  " + name, 4 * d * pairs, "GFLOP/s", [p] { attention(p->grad.forward); }, {}});
+    cases.push_back({"backward " + name, 10 * d * pairs, "GFLOP/s", [p] { attention_grad(p->grad); }, {}});
+  };
+  if (only == "bias")
+    for (DType dtype : {DType::f32, DType::bf16})
+      for (const char* kind :
+           {"plain", "slopes", "slopes, learned", "table 129", "Shaw 16", "Shaw 16, values", "Gaussian by query"}) {
+        const auto p = std::make_shared<Problem>(2, 1024, 8, 64, dtype);
+        add_bias(p->grad, kind);
+        attention(p->grad.forward);
+        both(cat(dtype, " T1024 d64 ", kind), p, cost(p->grad.forward).flops / (4 * 64));
+      }
+  if (only == "pattern")
+    for (DType dtype : {DType::f32, DType::bf16})
+      for (const char* kind : {"full", "window 256", "window 256 by tiles"}) {
+        const auto p = std::make_shared<Problem>(1, 8192, 8, 64, dtype);
+        AttentionArgs& a = p->grad.forward;
+        const int64_t window = std::string(kind) == "full" ? 8192 : 256;
+        const auto tiles = window_tiles(a, window);
+        if (std::string(kind) == "window 256") a.mask.window = 256;
+        if (std::string(kind) == "window 256 by tiles") a.tiles = tiles;
+        attention(a);
+        both(cat(dtype, " T8192 d64 ", kind), p, double(tiles->visits[0]->keys.size()) * 8 * 32 * 64);
       }
   struct Shape4 {
     int64_t batch, past, heads, kv_heads, head_dim;

@@ -10,17 +10,18 @@
 
 namespace lithe {
 
-/// What fields and positions may look at when they say which pairs meet and what is added to their logits: rows x [N, D],
-/// their queries [N, heads*d_h] and keys [S, kv_heads*d_h] (undefined while a state keeps the keys, unless the field
-/// reads_keys()), turned. The queries of sequence b meet keys[b].count keys, from position keys[b].first on; its rows of
-/// k follow those of the sequences before.
+/// What fields and positions may look at when they say which pairs meet and what is added to their logits: rows x [N,
+/// D], their queries [N, heads*d_h] and keys [S, kv_heads*d_h] (undefined while a state keeps the keys, unless the
+/// field or the position reads_keys()), turned. The queries of sequence b meet keys[b].count keys, the rows of k behind
+/// those of the sequences before: the first keys[b].sinks of them stand at the start of the text, the others `first`
+/// positions further than their number.
 struct FieldInput {
   Var q, k;
   const Sequences& queries;
   const Pass& pass;
   Var x;
   struct Keys {
-    int64_t first = 0, count = 0;
+    int64_t first = 0, count = 0, sinks = 0;
   };
   std::vector<Keys> keys;
   double scale = 0;  // of the logits
@@ -54,6 +55,8 @@ class Position : public Part {
   virtual DistanceValues values() const { return {}; }
   /// bias() or values() gives something. Mixers without logits refuse such a position.
   virtual bool biases() const { return false; }
+  /// bias() looks at keys. While a state keeps them, they are gathered for it at each step.
+  virtual bool reads_keys() const { return false; }
   /// Fails (usage) when turn() cannot work on heads of this many channels; mixers ask when they are built.
   virtual void check_head_dim(int64_t) const {}
   /// Positions at or beyond this have no meaning; 0: unlimited.
@@ -100,8 +103,9 @@ class Heads : public Part {
   virtual bool expands() const { return false; }
   /// k and v of keep() are the same rows, so that a cache keeps one of them.
   virtual bool shares() const { return false; }
-  /// Columns of each of keep()'s tensors.
+  /// Columns of each of keep()'s tensors; of its values where they differ.
   virtual int64_t kept_columns() const = 0;
+  virtual int64_t kept_value_columns() const { return kept_columns(); }
   /// Heads that attention runs with, after expand().
   virtual int64_t query_heads() const = 0;
   virtual int64_t kv_heads() const = 0;
@@ -127,10 +131,14 @@ class Field : public Part {
     (void)in, (void)heads;
     return {};
   }
+  /// bias() gives something.
+  virtual bool biases() const { return false; }
   /// pattern() or bias() look at keys. While a state keeps them, they are gathered for it at each step.
   virtual bool reads_keys() const { return false; }
   /// No query sees a key this far before it or farther, so that older rows may leave a cache; 0: every key may be seen.
   virtual int64_t reach() const { return 0; }
+  /// But for the first so many tokens, which every query may see.
+  virtual int64_t sinks() const { return 0; }
 };
 
 /// Concatenated heads [N, heads*head_dim] to rows [N, hidden].

@@ -1,3 +1,5 @@
+#include <gtest/gtest.h>
+
 #include "lithe/base/node.h"
 
 #include <chrono>

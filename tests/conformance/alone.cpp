@@ -61,14 +61,19 @@ const std::map<std::string, Maker>& makers() {
       {"position",
        [](Alone& a, const PartCase& part_case, int64_t d) {
          auto part = make<Position>(a, choice(part_case.name, part_case.options),
-                                    {.hidden_size = d, .max_position_embeddings = 6, .num_attention_heads = 2});
+                                    {.hidden_size = 2 * d, .max_position_embeddings = 6, .num_attention_heads = 2});
          part->check_head_dim(d);
-         a.inputs = {input(9, d, 1), input(9, 2 * d, 2)};
+         a.inputs = {input(9, 2 * d, 1), input(9, 2 * d, 2)};
          a.run = [part, d](const std::vector<Var>& in) {
            std::vector<Var> out{part->add_to(in[0], nine_rows()), part->turn(in[1], nine_rows(), d)};
            const Var turned = out[1];
            AttendOptions o{.heads = 2, .kv_heads = 2, .mask = {.causal = true}};
-           if (part->biases()) o.bias = part->bias({turned, turned, nine_rows(), Pass::nowhere()}, 2);
+           if (part->biases()) {
+             FieldInput pairs{turned, turned, nine_rows(), Pass::nowhere(), turned, {}, 0.5};
+             for (int64_t b = 0; b < nine_rows().count(); ++b) pairs.keys.push_back({0, nine_rows().length(b)});
+             o.bias = part->bias(pairs, 2);
+             o.values = part->values();
+           }
            if (part->biases()) out.push_back(attend(turned, turned, turned, nine_rows(), nine_rows(), o));
            return out;
          };

@@ -237,16 +237,20 @@ void visit_block(const AttentionCall& call, const Visit& visit, int64_t head, Ra
   const AttentionSpan& span = *visit.span;
   const int64_t qk = call.head_dim, kv_head = head / (call.heads / call.kv_heads);
   const bool add = visit.continues_dq || g.accumulate_dq;
+  Route route(call, span, head, queries);
   const auto cut = [&](const Panel& panel) __attribute__((always_inline)) {
     const Range seen = panel.seen();
     return Range{seen.begin > visit.keys.begin ? seen.begin : visit.keys.begin,
                  seen.end < visit.keys.end ? seen.end : visit.keys.end};
   };
+  bool idle[kBlock / kPanel];  // panels whose dq stays as it is
   Range seen{visit.keys.end, visit.keys.begin};
   for (int64_t first = queries.begin, i = 0; first < queries.end; first += kPanel, ++i) {
     const Panel panel(call, span, head, first, queries.end);
     const Slot slot(call, space, i);
-    const Range keys = cut(panel);
+    const Range keys = route.within(i, cut(panel));
+    idle[i] = keys.begin >= keys.end && (add || !kQueries);
+    if (idle[i]) continue;
     if constexpr (kQueries) {
       const Rows dq(span.dq, call.dq_type, first, call.heads * qk, head * qk);
       if (add)
@@ -259,7 +263,6 @@ void visit_block(const AttentionCall& call, const Visit& visit, int64_t head, Ra
     seen.begin = keys.begin < seen.begin ? keys.begin : seen.begin;
     seen.end = keys.end > seen.end ? keys.end : seen.end;
   }
-  Route route(call, span, head, queries);
   for (int64_t key = route.seek(seen.begin / kGradTile * kGradTile, seen.end), stop; key < seen.end;
        key = route.seek(stop, seen.end)) {
     stop = key + kGradTile < seen.end ? key + kGradTile : seen.end;
@@ -278,6 +281,7 @@ void visit_block(const AttentionCall& call, const Visit& visit, int64_t head, Ra
     float ones[kPanel];
     for (int i = 0; i < kPanel; i += kLanes) store(ones + i, splat(1));
     for (int64_t first = queries.begin, i = 0; first < queries.end; first += kPanel, ++i) {
+      if (idle[i]) continue;
       const int64_t rows = queries.end - first < kPanel ? queries.end - first : kPanel;
       const Rows dq(span.dq, call.dq_type, first, call.heads * qk, head * qk);
       dq.visit([&](auto* to) { unpack_panel(Slot(call, space, i).dq, ones, rows, qk, to, dq.stride); });

@@ -387,6 +387,16 @@ class Route {
     }
     return next;
   }
+  /// What panel i visits of `keys`, from its first tile to its last.
+  [[gnu::always_inline]] Range within(int64_t i, Range keys) const {
+    if (!visits_) return keys;
+    int32_t at = at_[i], last = end_[i] - 1;
+    while (at <= last && (int64_t(visits_->keys[at]) + 1) * kKeyTile <= keys.begin) ++at;
+    while (last >= at && int64_t(visits_->keys[last]) * kKeyTile >= keys.end) --last;
+    if (at > last) return {keys.end, keys.end};
+    const int64_t begin = int64_t(visits_->keys[at]) * kKeyTile, end = (int64_t(visits_->keys[last]) + 1) * kKeyTile;
+    return {begin > keys.begin ? begin : keys.begin, end < keys.end ? end : keys.end};
+  }
   /// Panel i visits the tile of `key`, which seek() gave last; `rule` is its rule, or null.
   [[gnu::always_inline]] bool meets(int64_t i, int64_t key, const uint32_t*& rule) const {
     rule = nullptr;

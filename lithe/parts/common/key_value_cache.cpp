@@ -45,10 +45,11 @@ void renew(PagedRows& rows, size_t page, int64_t kept, const std::function<Tenso
   if (const Tensor scales = make(true)) put(rows.scales, scales);
 }
 
-// Tokens of a sequence of `tokens` that no later query sees, in whole pages.
-int64_t forgotten_of(int64_t tokens, int64_t reach) {
-  if (reach == 0) return 0;
-  return std::max<int64_t>(0, tokens + 1 - reach) / KeyValueCache::kPageTokens * KeyValueCache::kPageTokens;
+// Tokens of a sequence of `tokens` that no later query sees, in whole pages behind those of sinks.
+int64_t forgotten_of(int64_t tokens, const KeyValueCache::Columns& columns) {
+  if (columns.reach == 0) return 0;
+  const int64_t before = std::max<int64_t>(0, tokens + 1 - columns.reach) / KeyValueCache::kPageTokens;
+  return std::max<int64_t>(0, before * KeyValueCache::kPageTokens - KeyValueCache::whole_pages(columns.sinks));
 }
 
 }  // namespace
@@ -107,11 +108,12 @@ void KeyValueCache::append(const Tensor& k, const Tensor& v, const Sequences& se
 
 void KeyValueCache::forget() {
   if (columns_.reach == 0) return;
+  const int64_t stay = whole_pages(columns_.sinks) / kPageTokens;
   for (size_t b = 0; b < entries_.size(); ++b) {
-    const int64_t now = forgotten_of(lengths_[int64_t(b)], columns_.reach), pages = (now - forgotten_[b]) / kPageTokens;
+    const int64_t now = forgotten_of(lengths_[int64_t(b)], columns_), pages = (now - forgotten_[b]) / kPageTokens;
     for (PagedRows* rows : {&entries_[b].keys, &entries_[b].values})
       for (std::vector<Tensor>* list : {&rows->pages, &rows->scales})
-        if (!list->empty() && pages > 0) list->erase(list->begin(), list->begin() + pages);
+        if (!list->empty() && pages > 0) list->erase(list->begin() + stay, list->begin() + stay + pages);
     forgotten_[b] = std::max(now, forgotten_[b]);
   }
 }
@@ -137,7 +139,7 @@ int64_t KeyValueCache::bytes_of(const std::vector<int64_t>& tokens, const Column
   const int64_t tensors = columns.shared ? 1 : 2, numbers = columns.keys + (columns.shared ? 0 : columns.values),
                 scales = dtype == DType::i8 ? tensors * columns.heads * size_of(DType::f32) : 0;
   int64_t rows = 0;
-  for (const int64_t count : tokens) rows += count - forgotten_of(count, columns.reach);
+  for (const int64_t count : tokens) rows += count - forgotten_of(count, columns);
   return rows * (numbers * size_of(dtype) + scales);
 }
 
@@ -153,7 +155,7 @@ void KeyValueCache::reorder(const std::vector<int64_t>& from) {
 
 void KeyValueCache::truncate(int64_t sequence, int64_t tokens) {
   int64_t& forgotten = forgotten_[size_t(sequence)];
-  check(tokens == 0 || forgotten_of(tokens, columns_.reach) >= forgotten, "cache", "the rows before token ", forgotten,
+  check(tokens == 0 || forgotten_of(tokens, columns_) >= forgotten, "cache", "the rows before token ", forgotten,
         " are given back, and the last of ", tokens, " tokens saw ", columns_.reach,
         "; truncate to 0 and feed the first ", tokens, " again");
   lengths_.truncate(sequence, tokens);

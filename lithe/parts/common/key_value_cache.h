@@ -21,6 +21,7 @@ class KeyValueCache final : public State {
     bool shared = false;  // values are the keys
     int64_t heads = 1;
     int64_t reach = 0;            // no query sees a key so far before it; 0: all may be seen
+    int64_t sinks = 0;            // but for the first so many, which stay
     bool differentiable = false;  // State::differentiable(): the mixer that owns it sees to that
   };
   KeyValueCache(const StateShape& shape, const Columns& columns);
@@ -34,6 +35,8 @@ class KeyValueCache final : public State {
   /// Tokens of each sequence whose rows are kept, the last ones; and how many came before them.
   std::vector<int64_t> kept() const;
   int64_t forgotten(int64_t b) const { return forgotten_[size_t(b)]; }
+  /// Rows of the pages that so many tokens need. Those of sinks stay, before the rows behind the forgotten ones.
+  static int64_t whole_pages(int64_t tokens) { return (tokens + kPageTokens - 1) / kPageTokens * kPageTokens; }
   /// Keys and values of sequence b in one piece [kept tokens, cols] each, as numbers of `dtype`.
   struct Rows {
     Tensor keys, values;

@@ -5,6 +5,7 @@
 namespace lithe {
 namespace {
 
+// spec: lowdim.subspace | heads | with several heads: rows are split into segments, each attends alone | TB 6.4.3(2)
 class Identity final : public Heads {
  public:
   Identity(const Scope&, const NoOptions&, const Args& args) : args_(args) {

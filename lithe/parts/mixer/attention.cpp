@@ -56,12 +56,12 @@ class Attention final : public Mixer {
                               {.context_size = heads_->context_size(), .hidden_size = d, .bias = config.output_bias});
     scale_ = config.scale == "sqrt_hidden" ? 1 / std::sqrt(double(d)) : 0;
     if (config.query_pre_attn_scalar > 0) scale_ = 1 / std::sqrt(config.query_pre_attn_scalar);
-    const int64_t columns = heads_->kept_columns();
-    columns_ = {.keys = columns,
-                .values = columns,
+    columns_ = {.keys = heads_->kept_columns(),
+                .values = heads_->kept_value_columns(),
                 .shared = heads_->shares(),
                 .heads = heads_->expands() ? 1 : heads_->kv_heads(),  // each of which is rounded with its own scale
-                .reach = field_->reach(),
+                .reach = keeps_all() ? 0 : field_->reach(),
+                .sinks = field_->sinks(),
                 .differentiable = true};
     check_usage(!cross_ || !heads_->reads_embedding(), "model", "heads ", config.heads.type,
                 " read rows of their own tokens and have no cross form; give model.cross_attention other heads");
@@ -76,9 +76,9 @@ class Attention final : public Mixer {
     if (cross_ && in.state) {
       const auto& cache = static_cast<const SourceCache&>(*in.state);
       const Var q = heads_->queries(rows, turn);
-      const Tensor context = attend_cached(
-          q.value(), cache.entries(), cache.tokens(), in.sequences,
-          options(in, q, field_->reads_keys() ? keys_of(cache.entries()) : Var(), counts(cache.tokens())));
+      const Tensor context =
+          attend_cached(q.value(), cache.entries(), cache.tokens(), in.sequences,
+                        options(in, q, reads_keys() ? keys_of(cache.entries()) : Var(), counts(cache.tokens())));
       return output_->forward(heads_->finish(context));
     }
     check(!cross_ || in.source, "cross-attention", "needs rows of an encoder");
@@ -105,7 +105,7 @@ class Attention final : public Mixer {
   }
 
   std::unique_ptr<State> make_state(const StateShape& shape) const override {
-    if (cross_) return std::make_unique<SourceCache>(shape.sequences, columns_.keys * (columns_.shared ? 1 : 2));
+    if (cross_) return std::make_unique<SourceCache>(shape.sequences, columns_.keys + (columns_.shared ? 0 : columns_.values));
     return std::make_unique<KeyValueCache>(shape, columns_);
   }
   int64_t state_bytes(const std::vector<int64_t>& tokens, DType dtype) const override {
@@ -153,6 +153,14 @@ class Attention final : public Mixer {
     return [this, &sequences](const Var& x) { return position_ ? position_->turn(x, sequences, head_dim_) : x; };
   }
 
+  int64_t sinks() const { return columns_.reach && columns_.sinks ? KeyValueCache::whole_pages(columns_.sinks) : 0; }
+  // Keys with a gap before them: what is made from their number would be of another position.
+  bool keeps_all() const {
+    return field_->sinks() > 0 &&
+           (heads_->expands() || field_->biases() || reads_keys() || (position_ && position_->biases()));
+  }
+  bool reads_keys() const { return field_->reads_keys() || (position_ && position_->reads_keys()); }
+
   static std::vector<FieldInput::Keys> counts(const Sequences& keys) {
     std::vector<FieldInput::Keys> out;
     for (int64_t b = 0; b < keys.count(); ++b) out.push_back({keys.past(b), keys.length(b)});
@@ -194,12 +202,12 @@ class Attention final : public Mixer {
     if (Tape::current()) return continued_on_tape(in, q, kept);
     cache.append(kept.k.value(), kept.v.value(), in.sequences);
     std::vector<FieldInput::Keys> keys = counts(columns_.reach ? cache.kept() : cache.tokens());
-    for (size_t b = 0; b < keys.size(); ++b) keys[b].first = cache.forgotten(int64_t(b));
+    for (size_t b = 0; b < keys.size(); ++b) keys[b].first = cache.forgotten(int64_t(b)), keys[b].sinks = sinks();
     const std::vector<KeyValues> made =
         heads_->expands() ? expanded(cache, in.x.dtype(), in.sequences) : std::vector<KeyValues>();
     Var k;
-    if (field_->reads_keys() && heads_->expands()) k = keys_of(made);
-    if (field_->reads_keys() && !heads_->expands()) {
+    if (reads_keys() && heads_->expands()) k = keys_of(made);
+    if (reads_keys() && !heads_->expands()) {
       std::vector<Var> parts;
       for (int64_t b = 0; b < in.sequences.count(); ++b) parts.push_back(cache.gather(b, in.x.dtype()).keys);
       k = concatenate_rows(parts);
@@ -228,7 +236,9 @@ class Attention final : public Mixer {
     Heads::KeyValue read{concatenate_rows(k), concatenate_rows(v)};
     if (heads_->expands()) read = heads_->expand(read, turn_by(all));
     cache.append(kept.k.value(), kept.v.value(), in.sequences);
-    const Var context = attend(q, read.k, read.v, in.sequences, all, options(in, q, read.k, counts(all)));
+    std::vector<FieldInput::Keys> keys = counts(all);
+    for (FieldInput::Keys& of : keys) of.sinks = sinks();
+    const Var context = attend(q, read.k, read.v, in.sequences, all, options(in, q, read.k, keys));
     cache.forget();
     return context;
   }

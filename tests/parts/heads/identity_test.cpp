@@ -42,6 +42,7 @@ TEST(IdentityHeads, EqualMhaWithUnitMatrices) {
   EXPECT_EQ(kit::close(attended(x, kOne, true), mha->forward({Var(x), Sequences::single(5), nullptr}).value(), 16), "");
 }
 
+// oracle: lowdim.subspace
 TEST(IdentityHeads, EachSeesItsOwnChannels) {
   const Tensor x = kit::normal({5, 6}, DType::f64, 4);
   const Tensor y = attended(x, "{num_attention_heads: 2, heads: identity, output: none}");

@@ -1,0 +1,198 @@
+#include "lithe/parts/common/pattern_field.h"
+
+#include <algorithm>
+
+#include "lithe/kernels/attention/reference.h"
+
+namespace lithe {
+namespace {
+
+using kernels::TileMask;
+constexpr int64_t kQueries = TileMask::kQueries, kKeys = TileMask::kKeys;
+
+uint32_t bits(int64_t n) { return n >= 32 ? ~0u : (1u << n) - 1; }
+
+/// Puts tiles together, one row of them after another.
+class Builder {
+ public:
+  Builder(int64_t queries, int64_t keys) : queries_(queries), keys_(keys) { out_.first = {0}; }
+  /// Query `lane` of the row sees keys [begin, end).
+  void add(int64_t lane, int64_t begin, int64_t end) {
+    begin = std::max<int64_t>(begin, 0), end = std::min(end, keys_);
+    for (int64_t tile = begin / kKeys; tile * kKeys < end; ++tile) {
+      Tile& t = row_[int32_t(tile)];
+      const int64_t from = std::max(begin, tile * kKeys), to = std::min(end, (tile + 1) * kKeys);
+      if (to - from == std::min(kKeys, keys_ - tile * kKeys))
+        t.whole |= 1u << lane;
+      else
+        for (int64_t j = from; j < to; ++j) t.rule[size_t(j % kKeys)] |= 1u << lane;
+    }
+  }
+  /// Queries `lanes` see the tile, or what its rule has.
+  void add(int32_t tile, const TileMask::Rule* rule) {
+    Tile& t = row_[tile];
+    if (!rule)
+      t.whole = ~0u;
+    else
+      for (size_t j = 0; j < rule->size(); ++j) t.rule[j] |= (*rule)[j];
+  }
+  TileMask::Rule& rule(int32_t tile) { return row_[tile].rule; }
+  void end_row() {
+    const int64_t first = int64_t(out_.first.size() - 1) * kQueries;
+    const uint32_t all = bits(queries_ - first);
+    for (auto& [tile, t] : row_) {
+      const auto last = size_t(std::min(kKeys, keys_ - tile * kKeys));
+      bool everywhere = true, somewhere = false;
+      for (size_t j = 0; j < t.rule.size(); ++j) {
+        t.rule[j] = (t.rule[j] | t.whole) & all;
+        everywhere = everywhere && (j >= last || t.rule[j] == all);
+        somewhere = somewhere || (j < last && t.rule[j] != 0);
+      }
+      if (!somewhere) continue;
+      out_.keys.push_back(tile);
+      out_.rule.push_back(-1);
+      if (everywhere) continue;
+      const auto [at, fresh] = numbers_.try_emplace(t.rule, int32_t(out_.rules.size()));
+      if (fresh) out_.rules.push_back(t.rule);
+      out_.rule.back() = at->second;
+    }
+    row_.clear();
+    out_.first.push_back(int32_t(out_.keys.size()));
+  }
+  std::shared_ptr<const Visits> made() { return std::make_shared<const Visits>(std::move(out_)); }
+
+ private:
+  struct Tile {
+    TileMask::Rule rule{};
+    uint32_t whole = 0;  // queries that see all of it
+  };
+  int64_t queries_, keys_;
+  std::map<int32_t, Tile> row_;
+  std::map<TileMask::Rule, int32_t> numbers_;
+  Visits out_;
+};
+
+}  // namespace
+
+std::shared_ptr<const Visits> visits_of(int64_t queries, int64_t keys, const RangesOf& ranges) {
+  Builder builder(queries, keys);
+  std::vector<KeyRange> seen;
+  for (int64_t first = 0; first < queries; first += kQueries) {
+    for (int64_t i = first; i < std::min(first + kQueries, queries); ++i) {
+      seen.clear();
+      ranges(i, seen);
+      for (const KeyRange& range : seen) builder.add(i - first, range.begin, range.end);
+    }
+    builder.end_row();
+  }
+  return builder.made();
+}
+
+std::shared_ptr<const Visits> visits_of(const kernels::AttentionPattern& pattern, int64_t heads, int64_t b,
+                                        int64_t head, int64_t queries, int64_t keys) {
+  const kernels::AttentionMask& mask = pattern.of(head);
+  if (mask.window == 0) return pattern.tiles ? pattern.tiles->visits[size_t(b * heads + head)] : nullptr;
+  check(!pattern.tiles, "field", "a window beside tiles is not known");
+  kernels::AttentionSegment segment;
+  segment.query_rows = queries, segment.key_rows = keys;
+  return visits_of(queries, keys, [&](int64_t i, std::vector<KeyRange>& out) {
+    const kernels::ref::Visible seen = kernels::ref::visible_keys(segment, mask, i);
+    out.push_back({seen.begin, seen.end});
+  });
+}
+
+std::shared_ptr<const Visits> union_of(const std::vector<std::shared_ptr<const Visits>>& parts, int64_t queries,
+                                       int64_t keys) {
+  for (const auto& part : parts)
+    if (!part) return nullptr;
+  Builder builder(queries, keys);
+  for (int64_t t = 0; t * kQueries < queries; ++t) {
+    for (const auto& part : parts)
+      for (int32_t n = part->first[size_t(t)]; n < part->first[size_t(t) + 1]; ++n) {
+        const int32_t rule = part->rule.empty() ? -1 : part->rule[size_t(n)];
+        builder.add(part->keys[size_t(n)], rule < 0 ? nullptr : &part->rules[size_t(rule)]);
+      }
+    builder.end_row();
+  }
+  return builder.made();
+}
+
+std::shared_ptr<const Visits> visits_of(const Labels& labels, int64_t ahead) {
+  const int64_t queries = int64_t(labels.queries.size()) / labels.rounds,
+                keys = int64_t(labels.keys.size()) / labels.rounds;
+  Builder builder(queries, keys);
+  for (int64_t first = 0; first < queries; first += kQueries) {
+    for (int64_t round = 0; round < labels.rounds; ++round) {
+      std::map<int64_t, uint32_t> who;  // has a label
+      for (int64_t i = first; i < std::min(first + kQueries, queries); ++i)
+        who[labels.queries[size_t(round * queries + i)]] |= 1u << (i - first);
+      for (int64_t j = 0; j < keys; ++j)
+        if (const auto at = who.find(labels.keys[size_t(round * keys + j)]); at != who.end())
+          builder.rule(int32_t(j / kKeys))[size_t(j % kKeys)] |= at->second;
+    }
+    for (int64_t i = first; i < std::min(first + kQueries, queries); ++i)
+      builder.add(i - first, i + ahead, i + ahead + 1);
+    builder.end_row();
+  }
+  return builder.made();
+}
+
+kernels::AttentionPattern tiled_pattern(
+    bool causal, int64_t heads, const FieldInput& in,
+    const std::function<std::shared_ptr<const Visits>(int64_t b, int64_t head)>& visits) {
+  auto tiles = std::make_shared<TileMask>();
+  for (int64_t b = 0; b < in.queries.count(); ++b)
+    for (int64_t head = 0; head < heads; ++head) tiles->visits.push_back(visits(b, head));
+  return {.mask = {.causal = causal}, .heads = {}, .tiles = std::move(tiles)};
+}
+
+kernels::AttentionPattern PatternField::pattern(const FieldInput& in) const {
+  std::shared_ptr<const Visits> last;
+  return tiled_pattern(args_.causal, args_.num_attention_heads, in, [&](int64_t b, int64_t head) {
+    const FieldInput::Keys& keys = in.keys[size_t(b)];
+    if (head == 0 || by_head())
+      last =
+          visits({in.queries.past(b), in.queries.length(b), keys.first, keys.count, keys.sinks, by_head() ? head : 0});
+    return last;
+  });
+}
+
+std::shared_ptr<const Visits> PatternField::visits(const Key& key) const {
+  constexpr size_t kMost = 512;
+  const bool keep = key.queries > 1;
+  const std::lock_guard lock(mutex_);
+  if (keep)
+    if (const auto at = made_.find(key); at != made_.end()) return at->second;
+  const int64_t tokens = key.first + key.keys;
+  const auto made = visits_of(key.queries, key.keys, [&](int64_t i, std::vector<KeyRange>& out) {
+    see(key.query + i, tokens, key.head, out);
+    // Sinks stand at their positions, the other keys `first` further than their numbers say.
+    const size_t count = out.size();
+    for (size_t n = 0; n < count; ++n) {
+      const KeyRange range = out[n];
+      if (range.begin < key.sinks) out.push_back({range.begin, std::min(range.end, key.sinks)});
+      out[n] = {std::max(range.begin, key.sinks + key.first) - key.first, range.end - key.first};
+    }
+  });
+  if (keep) {
+    if (made_.size() >= kMost) made_.clear();
+    made_[key] = made;
+  }
+  return made;
+}
+
+std::vector<double> head_rows(const Tensor& x, int64_t begin, int64_t n, int64_t head, int64_t heads) {
+  const int64_t cols = x.cols(), size = cols / heads;
+  std::vector<double> out(size_t(n * size));
+  for (int64_t i = 0; i < n; ++i)
+    for (int64_t c = 0; c < size; ++c) out[size_t(i * size + c)] = value_at(x, (begin + i) * cols + head * size + c);
+  return out;
+}
+
+std::vector<int64_t> key_offsets(const FieldInput& in) {
+  std::vector<int64_t> out{0};
+  for (const FieldInput::Keys& keys : in.keys) out.push_back(out.back() + keys.count);
+  return out;
+}
+
+}  // namespace lithe

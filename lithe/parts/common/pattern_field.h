@@ -1,0 +1,77 @@
+// Fields that say pair by pair who meets: from ranges of positions, or from labels of queries and keys.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <mutex>
+
+#include "lithe/nn/slots.h"
+
+namespace lithe {
+
+using Visits = kernels::TileMask::Visits;
+
+/// Positions [begin, end).
+struct KeyRange {
+  int64_t begin, end;
+};
+
+/// Adds the ranges that query i (from 0) sees, as numbers of keys; they may overlap and go beyond the keys.
+using RangesOf = std::function<void(int64_t query, std::vector<KeyRange>& out)>;
+/// The pairs of `queries` queries and `keys` keys that ranges name. A pattern that many tiles have is kept once.
+std::shared_ptr<const Visits> visits_of(int64_t queries, int64_t keys, const RangesOf& ranges);
+
+/// The pairs of a pattern of the segment `b` and a head, without its causal rule.
+std::shared_ptr<const Visits> visits_of(const kernels::AttentionPattern& pattern, int64_t heads, int64_t b,
+                                        int64_t head, int64_t queries, int64_t keys);
+/// Pairs that some of them have; null is all pairs.
+std::shared_ptr<const Visits> union_of(const std::vector<std::shared_ptr<const Visits>>& parts, int64_t queries,
+                                       int64_t keys);
+
+/// Labels of `rounds` rounds, [rounds][n]: a query sees the keys that have its label in some round, and the key at its
+/// own position, which is key i + `ahead` of query i.
+struct Labels {
+  int64_t rounds = 1;
+  std::vector<int64_t> queries, keys;
+};
+std::shared_ptr<const Visits> visits_of(const Labels& labels, int64_t ahead);
+
+// spec: sparse.field | field | pairs by ranges or labels, as tiles that the fused kernel visits | TB Eq 6.119-6.122
+
+/// A field that looks at positions alone.
+class PatternField : public Field {
+ public:
+  explicit PatternField(const Args& args) : args_(args) {}
+  kernels::AttentionPattern pattern(const FieldInput& in) const final;
+
+ protected:
+  /// Adds the ranges of positions that the query at `position` sees in a text of `tokens` tokens (those so far, where
+  /// tokens are generated). Causal fields need not cut them at the query.
+  virtual void see(int64_t position, int64_t tokens, int64_t head, std::vector<KeyRange>& out) const = 0;
+  /// Heads see different positions.
+  virtual bool by_head() const { return false; }
+  const Args& args() const { return args_; }
+
+ private:
+  struct Key {
+    int64_t query, queries, first, keys, sinks, head;
+    auto operator<=>(const Key&) const = default;
+  };
+  Args args_;
+  mutable std::mutex mutex_;
+  mutable std::map<Key, std::shared_ptr<const Visits>> made_;  // what many steps and layers ask for
+
+  std::shared_ptr<const Visits> visits(const Key& key) const;
+};
+
+/// The pattern of a field from what each sequence and head of it sees.
+kernels::AttentionPattern tiled_pattern(
+    bool causal, int64_t heads, const FieldInput& in,
+    const std::function<std::shared_ptr<const Visits>(int64_t b, int64_t head)>& visits);
+
+/// The rows [heads*d_h] of one head as doubles, of sequence b: [n][d_h] from `begin` on.
+std::vector<double> head_rows(const Tensor& x, int64_t begin, int64_t n, int64_t head, int64_t heads);
+/// The first row of k of each sequence, and their end.
+std::vector<int64_t> key_offsets(const FieldInput& in);
+
+}  // namespace lithe

@@ -1,0 +1,37 @@
+// Chunks of equal length, the last one shorter; tokens see their own chunk only [TB Eq 6.124].
+#include "lithe/nn/registry.h"
+#include "lithe/parts/common/pattern_field.h"
+
+namespace lithe {
+namespace {
+
+struct Config {
+  int64_t size = 128;
+  void fields(Fields& f) { f("size", size, "tokens of a chunk", at_least(1)); }
+};
+
+class Chunk final : public PatternField {
+ public:
+  Chunk(const Scope&, const Config& config, const Args& args) : PatternField(args), size_(config.size) {}
+  int64_t reach() const override { return args().causal ? size_ : 0; }
+
+ protected:
+  void see(int64_t position, int64_t, int64_t, std::vector<KeyRange>& out) const override {
+    const int64_t begin = position / size_ * size_;
+    out.push_back({begin, begin + size_});
+  }
+
+ private:
+  int64_t size_;
+};
+
+}  // namespace
+
+void register_field_chunk(Registry& registry) {
+  registry.add<Field, Chunk, Config>("chunk", {.spec = "sparse.chunk",
+                                               .summary = "the tokens of the same chunk",
+                                               .source = "TB Eq 6.124",
+                                               .samples = {"{size: 5}"}});
+}
+
+}  // namespace lithe

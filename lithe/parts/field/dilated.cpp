@@ -1,0 +1,44 @@
+// A window with gaps: every (gap + 1)-th of the tokens before a query, in encoders also of those after it [TB
+// Fig 6.13e].
+#include "lithe/nn/registry.h"
+#include "lithe/parts/common/pattern_field.h"
+
+namespace lithe {
+namespace {
+
+struct Config {
+  int64_t window = 64, gap = 1;
+  void fields(Fields& f) {
+    f("window", window, "tokens that are seen, the query's own among them; in encoders so many on both sides",
+      at_least(1));
+    f("gap", gap, "tokens left out between two that are seen", at_least(0));
+  }
+};
+
+class Dilated final : public PatternField {
+ public:
+  Dilated(const Scope&, const Config& config, const Args& args) : PatternField(args), config_(config) {}
+  int64_t reach() const override { return args().causal ? (config_.window - 1) * (config_.gap + 1) + 1 : 0; }
+
+ protected:
+  void see(int64_t position, int64_t tokens, int64_t, std::vector<KeyRange>& out) const override {
+    for (int64_t r = args().causal ? 0 : 1 - config_.window; r < config_.window; ++r) {
+      const int64_t j = position - r * (config_.gap + 1);
+      if (j >= 0 && j < tokens) out.push_back({j, j + 1});
+    }
+  }
+
+ private:
+  Config config_;
+};
+
+}  // namespace
+
+void register_field_dilated(Registry& registry) {
+  registry.add<Field, Dilated, Config>("dilated", {.spec = "sparse.dilated",
+                                                   .summary = "a window with gaps between the tokens that are seen",
+                                                   .source = "TB Fig 6.13e",
+                                                   .samples = {"{window: 3}"}});
+}
+
+}  // namespace lithe

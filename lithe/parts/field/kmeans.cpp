@@ -1,0 +1,111 @@
+// Queries see the keys of the same cluster, and their own [TB 6.4.1; Roy et al. 2021]: unit vectors of queries and keys
+// belong to the centroid of largest product. Centroids learn by a loss that draws them and their vectors to each other.
+#include <cmath>
+
+#include "lithe/nn/registry.h"
+#include "lithe/ops/basic.h"
+#include "lithe/ops/norm.h"
+#include "lithe/parts/common/pattern_field.h"
+
+namespace lithe {
+namespace {
+
+struct Config {
+  int64_t clusters = 2;
+  double commitment = 1e-4;
+  void fields(Fields& f) {
+    f("clusters", clusters, "of a head, about the square root of the tokens", at_least(1));
+    f("commitment", commitment, "weight of the mean squared distance of vectors to their centroids", at_least(0));
+  }
+};
+
+class KMeans final : public Field {
+ public:
+  KMeans(const Scope& scope, const Config& config, const Args& args)
+      : config_(config),
+        args_(args),
+        centroids_(scope.parameter("centroids", {args.num_attention_heads * config.clusters, args.head_dim},
+                                   InitRole::query_key)) {}
+  kernels::AttentionPattern pattern(const FieldInput& in) const override {
+    if (!in.k.defined() || in.k.value().is_meta()) {
+      commit(in, {}, {});
+      return {.mask = {.causal = args_.causal}, .heads = {}, .tiles = nullptr};
+    }
+    const std::vector<int64_t> of_queries = clusters(in.q.value(), args_.num_attention_heads),
+                               of_keys = clusters(in.k.value(), args_.kv_heads), offsets = key_offsets(in);
+    commit(in, of_queries, of_keys);
+    const int64_t heads = args_.num_attention_heads;
+    return tiled_pattern(args_.causal, heads, in, [&](int64_t b, int64_t head) {
+      const FieldInput::Keys& keys = in.keys[size_t(b)];
+      Labels labels;
+      for (int64_t i = in.queries.offset(b); i < in.queries.offset(b + 1); ++i)
+        labels.queries.push_back(of_queries[size_t(i * heads + head)]);
+      for (int64_t j = offsets[size_t(b)]; j < offsets[size_t(b) + 1]; ++j)
+        labels.keys.push_back(of_keys[size_t(j * heads + head)]);
+      return visits_of(labels, in.queries.past(b) - keys.first);
+    });
+  }
+  bool reads_keys() const override { return true; }
+
+ private:
+  Config config_;
+  Args args_;
+  Parameter* centroids_;
+
+  // The centroid of each row and query head, as a row of the parameter: [rows * heads]. `of_rows` heads x has, which
+  // groups of query heads share. The length of a vector does not matter.
+  std::vector<int64_t> clusters(const Tensor& x, int64_t of_rows) const {
+    const int64_t d = args_.head_dim, heads = args_.num_attention_heads, group = heads / of_rows, rows = x.rows();
+    const Tensor centroids = centroids_->master.value();
+    std::vector<int64_t> out(size_t(rows * heads));
+    for (int64_t head = 0; head < heads; ++head) {
+      const std::vector<double> of = head_rows(x, 0, rows, head / group, of_rows);
+      for (int64_t i = 0; i < rows; ++i) {
+        int64_t best = head * config_.clusters;
+        double most = 0;
+        for (int64_t c = head * config_.clusters; c < (head + 1) * config_.clusters; ++c) {
+          double dot = 0;
+          for (int64_t k = 0; k < d; ++k) dot += of[size_t(i * d + k)] * value_at(centroids, c * d + k);
+          if (c == head * config_.clusters || dot > most) most = dot, best = c;
+        }
+        out[size_t(i * heads + head)] = best;
+      }
+    }
+    return out;
+  }
+
+  // Draws centroids and the unit vectors of their queries and keys to each other; both lists are empty on the meta
+  // device.
+  void commit(const FieldInput& in, std::vector<int64_t> of_queries, std::vector<int64_t> of_keys) const {
+    if (config_.commitment == 0 || !training() || !in.k.defined()) return;
+    const int64_t heads = args_.num_attention_heads, d = args_.head_dim;
+    const auto distance = [&](const Var& x, int64_t of_rows, std::vector<int64_t>& clusters) {
+      const int64_t rows = x.rows(), group = heads / of_rows;
+      if (clusters.empty()) clusters.resize(size_t(rows * heads), 0);
+      std::vector<int64_t> each;  // the rows of x's own heads
+      for (int64_t i = 0; i < rows; ++i)
+        for (int64_t head = 0; head < heads; ++head) each.push_back(i * of_rows + head / group);
+      const DType wide = wide_of(x.dtype());
+      Tensor weight = empty({d}, wide, x.device());
+      if (!weight.is_meta())
+        for (int64_t c = 0; c < d; ++c) set_value(weight, c, 1 / std::sqrt(double(d)));
+      const Var vectors = reshape(cast(x, wide), {rows * of_rows, d});
+      const Var unit = normalise(kernels::NormKind::rms, vectors, weight, {}, 1e-12);
+      const Var apart = add(pick_rows(cast(centroids_->master, wide), clusters), pick_rows(unit, each), 1, -1);
+      return scale(sum(mul(apart, apart)), config_.commitment / double(std::max<int64_t>(1, rows * heads)));
+    };
+    in.pass.add_loss("cluster_commitment",
+                     add(distance(in.q, heads, of_queries), distance(in.k, args_.kv_heads, of_keys)));
+  }
+};
+
+}  // namespace
+
+void register_field_kmeans(Registry& registry) {
+  registry.add<Field, KMeans, Config>("kmeans", {.spec = "sparse.kmeans",
+                                                 .summary = "keys of the same cluster as the query",
+                                                 .source = "TB 6.4.1; Roy et al. 2021",
+                                                 .samples = {"{clusters: 2, commitment: 0.1}"}});
+}
+
+}  // namespace lithe

@@ -1,0 +1,111 @@
+// Priors on the distance [TB Eq 6.64-6.70]: with G = |i - j| or (i - j)^2 / (2 sigma^2), logits lose gamma G (add),
+// weights are multiplied by exp(-gamma G) (multiply), or the weights are (1 - beta) softmax(l) + beta softmax(-gamma G)
+// (mix).
+#include "lithe/nn/registry.h"
+#include "lithe/ops/basic.h"
+#include "lithe/ops/heads.h"
+#include "lithe/ops/linear.h"
+#include "lithe/parts/common/elementwise.h"
+
+namespace lithe {
+namespace {
+
+struct Config {
+  std::string use = "add", distance = "gauss", width = "fixed", share = "fixed";
+  double gamma = 1, sigma = 5, beta = 0.5;
+  bool renormalise = false, learned = false;
+  void fields(Fields& f) {
+    f("use", use, "what becomes of the prior: add to logits, multiply weights, or mix with them",
+      one_of({"add", "multiply", "mix"}));
+    f("distance", distance, "linear: |i - j|; gauss: (i - j)^2 / (2 sigma^2)", one_of({"linear", "gauss"}));
+    f("gamma", gamma, "factor of the distance", at_least(0));
+    f("learned", learned, "gamma is multiplied by a learned number for each head, at first 1");
+    f("width", width, "sigma: fixed, or predicted from the query's row as softplus(x w + b)",
+      one_of({"fixed", "predicted"}));
+    f("sigma", sigma, "width of the Gaussian in tokens, where it is fixed", at_least(1e-3));
+    f("renormalise", renormalise, "multiply only: weights sum to 1 again, which is the same as add");
+    f("share", share, "mix only: beta is fixed, or a gate of each head, sigmoid(x w + b)", one_of({"fixed", "gate"}));
+    f("beta", beta, "mix only: the prior's share, where it is fixed", between(0, 1));
+  }
+};
+
+// spec: attn.local_prior_mix | field | a mixture of the weights and of the prior's | TB Eq 6.69
+//
+// spec: attn.local_prior_mul | field | weights times the prior | TB Eq 6.70
+class LocalPrior final : public Field {
+ public:
+  LocalPrior(const Scope& scope, const Config& config, const Args& args) : config_(config), args_(args) {
+    const int64_t d = args.hidden_size;
+    check_usage(config.width == "fixed" || gauss(), "local_prior",
+                "width: predicted is of a Gaussian; give distance: gauss");
+    if (config.width == "predicted") width_ = Linear(scope / "width", d, 1, true);
+    if (config.learned) factor_ = scope.parameter("gamma", {args.num_attention_heads}, InitRole::ones);
+    if (config.use == "mix" && config.share == "gate")
+      gate_ = Linear(scope / "gate", d, args.num_attention_heads, true);
+  }
+  kernels::AttentionPattern pattern(const FieldInput&) const override {
+    return {.mask = {.causal = args_.causal}, .heads = {}, .tiles = nullptr};
+  }
+  LogitBias bias(const FieldInput& in, int64_t heads) const override {
+    LogitBias out;
+    out.squared = gauss();
+    out.rates = rates(in, heads);
+    if (config_.use == "multiply" && !config_.renormalise) out.use = LogitBias::Use::multiply;
+    if (config_.use == "mix") {
+      out.use = LogitBias::Use::mix;
+      const int64_t rows = in.x.rows();
+      const Var share = gate_.weight ? each_number("sigmoid", wide(gate_(in.x)), sigmoid,
+                                                   [](double, double y) { return y * (1 - y); })
+                                     : constant({rows, heads}, in, config_.beta);
+      out.share =
+          reshape(spread_heads(reshape(share, {rows * heads, 1}), args_.head_dim), {rows, heads * args_.head_dim});
+    }
+    return out;
+  }
+  bool biases() const override { return true; }
+
+ private:
+  Config config_;
+  Args args_;
+  Linear width_, gate_;
+  Parameter* factor_ = nullptr;
+
+  bool gauss() const { return config_.distance == "gauss"; }
+  static Var wide(const Var& x) { return cast(x, wide_of(x.dtype())); }
+  static Var constant(const Shape& shape, const FieldInput& in, double value) {
+    const Tensor x = empty(shape, wide_of(in.x.dtype()), in.x.device());
+    if (!x.is_meta())
+      for (int64_t i = 0; i < x.numel(); ++i) set_value(x, i, value);
+    return x;
+  }
+
+  Var rates(const FieldInput& in, int64_t heads) const {
+    const double gamma = config_.gamma;
+    Var rates;
+    if (width_.weight) {
+      // gamma / (2 sigma^2) of sigma = softplus(z)
+      rates = spread_heads(each_number(
+                               "gaussian_rate", wide(width_(in.x)),
+                               [gamma](double z) { return gamma / (2 * softplus(z) * softplus(z)); },
+                               [](double z, double y) { return -2 * y / softplus(z) * sigmoid(z); }),
+                           heads);
+    } else {
+      rates = constant({1, heads}, in, gauss() ? gamma / (2 * config_.sigma * config_.sigma) : gamma);
+    }
+    return factor_ ? row_affine(rates, cast(factor_->master, rates.dtype()), {}) : rates;
+  }
+};
+
+}  // namespace
+
+void register_field_local_prior(Registry& registry) {
+  registry.add<Field, LocalPrior, Config>(
+      "local_prior",
+      {.spec = "attn.local_prior_add",
+       .summary = "a Gaussian or linear prior on the distance, added to logits or multiplied or mixed with weights",
+       .source = "TB Eq 6.64-6.70",
+       .samples = {"{distance: linear, gamma: 0.3, learned: true}", "{use: multiply, sigma: 2}",
+                   "{use: mix, width: predicted, share: gate}"}});
+}
+
+}  // namespace lithe

@@ -1,0 +1,45 @@
+// A span of tokens around each, of two lengths [TB Eq 6.123]; in causal models the last `left` tokens and the token
+// itself.
+#include "lithe/nn/registry.h"
+#include "lithe/parts/common/pattern_field.h"
+
+namespace lithe {
+namespace {
+
+struct Config {
+  int64_t left = 127, right = -1;
+  void fields(Fields& f) {
+    f("left", left, "tokens before a query that it sees, beside itself", at_least(0));
+    f("right", right, "tokens after it, in encoders; -1: as many as before it", at_least(-1));
+  }
+};
+
+// spec: mem.window | field | a causal span, whose cache keeps no more than it | TB 6.4.2(1)
+class Span final : public PatternField {
+ public:
+  Span(const Scope&, const Config& config, const Args& args) : PatternField(args), config_(config) {
+    check_usage(!args.causal || config.right <= 0, "span", "right ", config.right,
+                " tokens are after a query, which a causal model does not see; give 0");
+  }
+  int64_t reach() const override { return args().causal ? config_.left + 1 : 0; }
+
+ protected:
+  void see(int64_t position, int64_t, int64_t, std::vector<KeyRange>& out) const override {
+    const int64_t right = config_.right < 0 ? config_.left : config_.right;
+    out.push_back({position - config_.left, position + right + 1});
+  }
+
+ private:
+  Config config_;
+};
+
+}  // namespace
+
+void register_field_span(Registry& registry) {
+  registry.add<Field, Span, Config>("span", {.spec = "sparse.span",
+                                             .summary = "so many tokens before each, and in encoders so many after it",
+                                             .source = "TB Eq 6.123",
+                                             .samples = {"{left: 2}"}});
+}
+
+}  // namespace lithe

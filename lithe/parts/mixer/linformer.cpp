@@ -1,0 +1,111 @@
+// Attention to few keys and values that are made of all by learned maps over the tokens [TB Eq 6.134-6.135; Wang et al.
+// 2020]: K' = U_k K and V' = U_v V with U [n', n_max]; shorter texts use the first columns. With `reduced_dim` queries
+// and keys are also made narrower [TB Eq 6.149]. A key mixes the whole text: there is no causal form.
+#include "lithe/nn/registry.h"
+#include "lithe/ops/basic.h"
+#include "lithe/ops/heads.h"
+#include "lithe/ops/project_tokens.h"
+#include "lithe/parts/common/projected_heads.h"
+
+namespace lithe {
+namespace {
+
+struct Config : HeadSizes {
+  int64_t projected_keys = 256, reduced_dim = 0, max_source_positions = 0;
+  bool share = false;
+  PartChoice output{"dense", {}};
+  void fields(Fields& f) {
+    sizes(f);
+    f("projected_keys", projected_keys, "keys and values n' that are made of a text", at_least(1));
+    f("share", share, "keys and values have one map");
+    f("reduced_dim", reduced_dim, "channels of a head's queries and keys; 0: head_dim", at_least(0));
+    f("max_source_positions", max_source_positions, "cross-attention: longest source; 0: max_position_embeddings",
+      at_least(0));
+    biases(f);
+    f.part("output", "output", output, "concatenated heads to rows");
+  }
+};
+
+// spec: lowdim.combined | mixer | linformer with reduced_dim: fewer keys, and narrower ones | TB Eq 6.149
+class Linformer final : public Mixer {
+ public:
+  Linformer(const Scope& scope, const Config& config, const Args& args)
+      : cross_(args.cross),
+        heads_(config.num_attention_heads),
+        slots_(config.projected_keys),
+        position_(args.position) {
+    const int64_t d = args.hidden_size, longest = args.cross && config.max_source_positions
+                                                      ? config.max_source_positions
+                                                      : args.max_position_embeddings;
+    const Heads::Args size = config.args("linformer", d);
+    check_usage(!position_ || !position_->biases(), "linformer",
+                "keys that mix many tokens stand at no position; give a position that is added to the rows, or rotary");
+    head_dim_ = size.head_dim;
+    if (cross_) position_ = nullptr;
+    if (position_) position_->check_head_dim(head_dim_);
+    const int64_t width = heads_ * head_dim_;
+    const Scope heads = scope / "heads";
+    q_ = Linear(heads / "q", d, width, config.attention_bias, InitRole::query_key);
+    k_ = Linear(heads / "k", d, width, config.attention_bias, InitRole::query_key);
+    v_ = Linear(heads / "v", d, width, config.attention_bias);
+    const auto map = [&](const char* name) {
+      return (scope / name).parameter("weight", {longest, slots_}, InitRole::matrix);
+    };
+    of_keys_ = map("project_keys");
+    if (!config.share) of_values_ = map("project_values");
+    if (config.reduced_dim) {
+      const auto narrow = [&](const char* name) {
+        return (scope / name).parameter("weight", {head_dim_, heads_ * config.reduced_dim}, InitRole::query_key);
+      };
+      reduce_q_ = narrow("reduce_q"), reduce_k_ = narrow("reduce_k");
+    }
+    output_ = Registry::instance().make<Output>(config.output, scope / "output",
+                                                {.context_size = width, .hidden_size = d, .bias = config.output_bias});
+  }
+
+  int64_t limit() const override { return cross_ ? 0 : of_keys_->master.rows(); }
+  Var forward(const SubLayerInput& in) const override {
+    check(!in.state, "linformer", "makes its keys of whole texts and cannot decode token by token");
+    check(!cross_ || in.source, "cross-attention", "needs rows of an encoder");
+    const Var& from = cross_ ? in.source->x : in.x;
+    const Sequences& text = cross_ ? in.source->sequences : in.sequences;
+    const Var k = project_tokens(of_keys_->var(), turned(k_(from), text), text),
+              v = project_tokens((of_values_ ? of_values_ : of_keys_)->var(), v_(from), text),
+              q = turned(q_(in.x), in.sequences);
+    std::vector<int64_t> offsets;
+    for (int64_t b = 0; b <= text.count(); ++b) offsets.push_back(b * slots_);
+    return output_->forward(attend(narrow(q, reduce_q_), narrow(k, reduce_k_), v, in.sequences,
+                                   Sequences(offsets, {}, in.x.device()), {.heads = heads_, .kv_heads = heads_}));
+  }
+  std::unique_ptr<State> make_state(const StateShape&) const override {
+    fail("linformer", "makes its keys of whole texts and has no decode state");
+  }
+  int64_t state_bytes(const std::vector<int64_t>&, DType) const override { return 0; }
+
+ private:
+  bool cross_;
+  int64_t heads_, slots_, head_dim_ = 0;
+  const Position* position_;
+  Linear q_, k_, v_;
+  Parameter *of_keys_ = nullptr, *of_values_ = nullptr, *reduce_q_ = nullptr, *reduce_k_ = nullptr;
+  std::unique_ptr<Output> output_;
+
+  Var turned(const Var& x, const Sequences& sequences) const {
+    return position_ ? position_->turn(x, sequences, head_dim_) : x;
+  }
+  Var narrow(const Var& x, const Parameter* by) const { return by ? head_linear(x, by->var(), heads_, false) : x; }
+};
+
+}  // namespace
+
+void register_mixer_linformer(Registry& registry) {
+  registry.add<Mixer, Linformer, Config>(
+      "linformer", {.spec = "lowdim.linformer",
+                    .summary = "attention to few keys, learned mixtures of all tokens",
+                    .source = "TB Eq 6.134-6.135; Wang et al. 2020",
+                    .causal = false,
+                    .samples = {"{projected_keys: 3, num_attention_heads: 1}",
+                                "{projected_keys: 3, num_attention_heads: 1, share: true, reduced_dim: 2}"}});
+}
+
+}  // namespace lithe

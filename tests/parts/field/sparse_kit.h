@@ -1,0 +1,81 @@
+// Attention with a field alone, and the pairs it shows.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "tests/support/errors.h"
+#include "tests/support/model_kit.h"
+
+namespace lithe {
+
+struct FieldAttention {
+  explicit FieldAttention(const std::string& field, bool causal = true, int64_t heads = 1)
+      : heads(heads),
+        mixer(bench.make<Mixer>("attention", {.hidden_size = 8, .max_position_embeddings = 400, .causal = causal},
+                                cat("{num_attention_heads: ", heads, ", field: ", field, "}"))) {
+    kit::randomise(bench.parameters(), 5);
+  }
+  Tensor operator()(const Tensor& x) const {
+    return mixer->forward({Var(x), Sequences::single(x.rows()), nullptr}).value();
+  }
+  /// Which pairs of T tokens meet: [heads][T][T].
+  std::vector<std::vector<std::vector<int>>> pairs(int64_t T, uint64_t seed = 1) const {
+    const MixerMaps maps = mixer->maps({Var(kit::normal({T, 8}, DType::f64, seed)), Sequences::single(T), nullptr});
+    std::vector<std::vector<std::vector<int>>> out(static_cast<size_t>(heads));
+    for (int64_t h = 0; h < heads; ++h)
+      for (int64_t i = 0; i < T; ++i) {
+        out[size_t(h)].emplace_back();
+        for (int64_t j = 0; j < T; ++j)
+          out[size_t(h)].back().push_back(value_at(maps.weights, (h * T + i) * T + j) > 0);
+      }
+    return out;
+  }
+  /// Pairs of the first head.
+  int64_t count(int64_t T) const {
+    int64_t sum = 0;
+    const auto all = pairs(T);
+    for (const auto& row : all[0]) sum += std::count(row.begin(), row.end(), 1);
+    return sum;
+  }
+  /// Keys, from 1, that query i, from 1, of T sees.
+  std::vector<int> seen(int64_t T, int64_t i, int64_t head = 0) const {
+    std::vector<int> out;
+    const auto all = pairs(T)[size_t(head)][size_t(i - 1)];
+    for (size_t j = 0; j < all.size(); ++j)
+      if (all[j]) out.push_back(int(j) + 1);
+    return out;
+  }
+  kit::Bench bench;
+  int64_t heads;
+  std::unique_ptr<Mixer> mixer;
+};
+
+/// Both give the same rows for a text of T tokens.
+inline void expect_same_field(const std::string& a, const std::string& b, bool causal, int64_t T = 9) {
+  const Tensor x = kit::normal({T, 8}, DType::f64, 1);
+  FieldAttention one(a, causal), other(b, causal);
+  // Parameters of fields aside, both have the same names.
+  for (const Parameter& p : one.bench.parameters().all())
+    if (Parameter* same = other.bench.parameters().find(p.name)) copy_into(same->master.value(), p.master.value());
+  EXPECT_LE(kit::largest_difference(one(x), other(x)), 1e-12) << a << " and " << b;
+}
+
+/// Tokens one by one give the rows of the whole, and the state forgets what it says.
+inline void expect_decodes(const std::string& field, int64_t T = 150) {
+  FieldAttention attention(field);
+  const Tensor x = kit::normal({T, 8}, DType::f64, 1), whole = attention(x);
+  const auto state = attention.mixer->make_state({1, T, DType::f64, Device::cpu});
+  for (int64_t at = 0; at < T;) {
+    const int64_t n = at == 0 ? T / 2 : 1;
+    const Tensor y =
+        attention.mixer->forward({Var(clone(x.slice(at, at + n))), Sequences({0, n}, {at}), state.get()}).value();
+    EXPECT_LE(kit::largest_difference(y, clone(whole.slice(at, at + n))), 1e-12) << field << " at " << at;
+    at += n;
+    EXPECT_EQ(state->bytes(), attention.mixer->state_bytes({at}, DType::f64));
+  }
+}
+
+}  // namespace lithe

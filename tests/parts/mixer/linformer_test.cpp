@@ -1,0 +1,69 @@
+#include <gtest/gtest.h>
+
+#include "tests/support/errors.h"
+#include "tests/support/model_kit.h"
+
+namespace lithe {
+namespace {
+
+struct Encoder {
+  Encoder(const std::string& type, const std::string& options, int64_t tokens = 9)
+      : mixer(
+            bench.make<Mixer>(type, {.hidden_size = 8, .max_position_embeddings = tokens, .causal = false}, options)) {
+    kit::randomise(bench.parameters(), 5);
+  }
+  Tensor operator()(const Tensor& x) const {
+    return mixer->forward({Var(x), Sequences::single(x.rows()), nullptr}).value();
+  }
+  kit::Bench bench;
+  std::unique_ptr<Mixer> mixer;
+};
+
+// oracle: lowdim.linformer, lowdim.combined
+TEST(Linformer, WithUnitMapsIsAttention) {
+  Encoder linformer("linformer", "{num_attention_heads: 2, projected_keys: 9}"),
+      mha("attention", "{num_attention_heads: 2}");
+  for (const char* name : {"part.project_keys.weight", "part.project_values.weight"})
+    kit::assign(linformer.bench[name], kit::identity(9));
+  for (Parameter& p : mha.bench.parameters().all()) copy_into(p.master.value(), linformer.bench[p.name]);
+  const Tensor x = kit::normal({9, 8}, DType::f64, 1);
+  EXPECT_LE(kit::largest_difference(linformer(x), mha(x)), 1e-12);
+}
+
+// Keys that are all the mean of the text: every token gets the mean value.
+// oracle: lowdim.linformer
+TEST(Linformer, EvenMapsGiveTheMeanValue) {
+  Encoder linformer("linformer", "{num_attention_heads: 2, projected_keys: 3, share: true, output: none}");
+  const Tensor map = linformer.bench["part.project_keys.weight"];
+  for (int64_t i = 0; i < map.numel(); ++i) set_value(map, i, 1.0 / 7);
+  const Tensor x = kit::normal({7, 8}, DType::f64, 1), y = linformer(x);
+  const Tensor v = kit::product(x, linformer.bench["part.heads.v.weight"]);
+  for (int64_t c = 0; c < 8; ++c) {
+    double mean = 0;
+    for (int64_t i = 0; i < 7; ++i) mean += value_at(v, i * 8 + c) / 7;
+    for (int64_t i = 0; i < 7; ++i) EXPECT_NEAR(value_at(y, i * 8 + c), mean, 1e-12);
+  }
+}
+
+// oracle: lowdim.linformer, lowdim.combined
+TEST(Linformer, CountsItsNumbers) {
+  EXPECT_EQ(Encoder("linformer", "{num_attention_heads: 2, projected_keys: 3}").bench.parameters().count(),
+            4 * 8 * 8 + 2 * 3 * 9);
+  EXPECT_EQ(Encoder("linformer", "{num_attention_heads: 2, projected_keys: 3, share: true, reduced_dim: 2}")
+                .bench.parameters()
+                .count(),
+            4 * 8 * 8 + 3 * 9 + 2 * 8 * 2);
+}
+
+// oracle: lowdim.linformer
+TEST(Linformer, RefusesToBeCausal) {
+  kit::Bench bench;
+  EXPECT_NE(kit::coded_error_of([&] {
+              bench.make<Mixer>("linformer", {.hidden_size = 8, .max_position_embeddings = 9},
+                                "{num_attention_heads: 2}");
+            }).find("2 "),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace lithe
