@@ -64,9 +64,9 @@ void run(const char* op, const CumulativeSoftmaxArgs& a, const CumulativeSoftmax
         op, a.v.is_meta(),
         {LITHE_CPU_STREAMS(cumulative_softmax_grad, refuse), {"ref", Isa::generic, nullptr, reference_grad}}, task);
   else
-    run_kernel<CumulativeTask>(op, a.v.is_meta(),
-                               {LITHE_CPU_STREAMS(cumulative_softmax, refuse), {"ref", Isa::generic, nullptr, reference}},
-                               task);
+    run_kernel<CumulativeTask>(
+        op, a.v.is_meta(), {LITHE_CPU_STREAMS(cumulative_softmax, refuse), {"ref", Isa::generic, nullptr, reference}},
+        task);
 }
 
 }  // namespace

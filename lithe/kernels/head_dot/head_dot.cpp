@@ -53,8 +53,8 @@ void head_dot_grad(const HeadDotGradArgs& args) {
     check_alias(op, d, {}, {{"a", args.a}, {"b", args.b}, {"ds", args.ds}});
   }
   run_kernel<HeadDotGradArgs>(
-      op, args.a.is_meta(), {LITHE_CPU_STREAMS(head_dot_grad, refuse), {"ref", Isa::generic, nullptr, head_dot_grad_ref}},
-      args);
+      op, args.a.is_meta(),
+      {LITHE_CPU_STREAMS(head_dot_grad, refuse), {"ref", Isa::generic, nullptr, head_dot_grad_ref}}, args);
 }
 
 }  // namespace lithe::kernels

@@ -49,7 +49,8 @@ void norm(const NormArgs& a) {
     check(!a.sum, op, "sum is only written when there is a residual; leave it out");
     check_alias(op, y, {x}, {});
   }
-  run_kernel<NormArgs>(op, a.x.is_meta(), {LITHE_CPU_STREAMS(norm, refuse), {"ref", Isa::generic, nullptr, norm_ref}}, a);
+  run_kernel<NormArgs>(op, a.x.is_meta(), {LITHE_CPU_STREAMS(norm, refuse), {"ref", Isa::generic, nullptr, norm_ref}},
+                       a);
 }
 
 Cost cost(const NormGradArgs& a) {

@@ -39,8 +39,8 @@ void quantize_rows(const QuantizeRowsArgs& args) {
   const char* op = "quantize_rows";
   check_operands(op, {"x", args.x}, args.values, args.scales);
   run_kernel<QuantizeRowsArgs>(
-      op, args.x.is_meta(), {LITHE_CPU_STREAMS(quantize_rows, refuse), {"ref", Isa::generic, nullptr, quantize_rows_ref}},
-      args);
+      op, args.x.is_meta(),
+      {LITHE_CPU_STREAMS(quantize_rows, refuse), {"ref", Isa::generic, nullptr, quantize_rows_ref}}, args);
 }
 
 Cost cost(const DequantizeRowsArgs& args) {

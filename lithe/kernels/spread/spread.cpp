@@ -66,9 +66,9 @@ void spread(const SpreadArgs& a) {
 void spread_grad(const SpreadGradArgs& a) {
   if (a.dx) check_vectors("spread_grad", a.dx, a.dout, a.heads, {a.scale, a.dscale, a.dshift});
   check(!a.dscale || a.x, "spread_grad", "dscale needs x");
-  run_kernel<SpreadGradArgs>("spread_grad", a.dout.is_meta(),
-                             {LITHE_CPU_STREAMS(spread_grad, no_f64_grad), {"ref", Isa::generic, nullptr, reference_grad}},
-                             a);
+  run_kernel<SpreadGradArgs>(
+      "spread_grad", a.dout.is_meta(),
+      {LITHE_CPU_STREAMS(spread_grad, no_f64_grad), {"ref", Isa::generic, nullptr, reference_grad}}, a);
 }
 
 }  // namespace lithe::kernels

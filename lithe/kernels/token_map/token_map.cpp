@@ -72,9 +72,9 @@ void token_map_grad(const TokenMapGradArgs& a) {
   check_map("token_map_grad", map);
   check_wide("token_map_grad", {"dmap", a.dmap}, map);
   check_wide("token_map_grad", {"dlogits", a.dlogits}, map);
-  run_kernel<TokenMapGradArgs>("token_map_grad", a.map.is_meta(),
-                               {LITHE_CPU_STREAMS(token_map_grad, refuse), {"ref", Isa::generic, nullptr, reference_grad}},
-                               a);
+  run_kernel<TokenMapGradArgs>(
+      "token_map_grad", a.map.is_meta(),
+      {LITHE_CPU_STREAMS(token_map_grad, refuse), {"ref", Isa::generic, nullptr, reference_grad}}, a);
 }
 
 void block_copy(const BlockCopyArgs& a) {

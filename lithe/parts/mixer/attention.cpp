@@ -105,7 +105,8 @@ class Attention final : public Mixer {
   }
 
   std::unique_ptr<State> make_state(const StateShape& shape) const override {
-    if (cross_) return std::make_unique<SourceCache>(shape.sequences, columns_.keys + (columns_.shared ? 0 : columns_.values));
+    if (cross_)
+      return std::make_unique<SourceCache>(shape.sequences, columns_.keys + (columns_.shared ? 0 : columns_.values));
     return std::make_unique<KeyValueCache>(shape, columns_);
   }
   int64_t state_bytes(const std::vector<int64_t>& tokens, DType dtype) const override {
