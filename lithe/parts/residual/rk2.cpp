@@ -1,7 +1,9 @@
 // Second-order Runge-Kutta: the sub-layer is evaluated twice, g1 = F(norm(x)), g2 = F(norm(x + g1)), and x moves by the
-// mean of both (Heun), or by the second, taken half way (midpoint) [TB Fig 6.11b; Li et al. 2022].
+// mean of both (Heun), by the second, taken half way (midpoint), or by a learned mixture of both (gated) [TB Fig 6.11b;
+// Li et al. 2022].
 #include "lithe/nn/registry.h"
 #include "lithe/ops/basic.h"
+#include "lithe/ops/linear.h"
 
 namespace lithe {
 namespace {
@@ -9,19 +11,32 @@ namespace {
 struct Config {
   std::string method = "heun";
   void fields(Fields& f) {
-    f("method", method, "heun: x + (g1 + g2) / 2; midpoint: x + F(norm(x + g1 / 2))", one_of({"heun", "midpoint"}));
+    f("method", method,
+      "heun: x + (g1 + g2) / 2; midpoint: x + F(norm(x + g1 / 2)); gated: x + s g1 + (1 - s) g2, s = sigmoid(g1 W1 + "
+      "g2 "
+      "W2 + b)",
+      one_of({"heun", "midpoint", "gated"}));
   }
 };
 
 class Rk2 final : public Residual {
  public:
-  Rk2(const Scope&, const Config& config, const Args& args)
-      : heun_(config.method == "heun"), norm_(args.norm), dropout_(args.dropout) {}
+  Rk2(const Scope& scope, const Config& config, const Args& args)
+      : midpoint_(config.method == "midpoint"), norm_(args.norm), dropout_(args.dropout) {
+    if (config.method != "gated" || !norm_) return;  // without a norm it is only asked whether it ends with one
+    first_ = Linear(scope / "gate" / "first", args.hidden_size, args.hidden_size, true);
+    second_ = Linear(scope / "gate" / "second", args.hidden_size, args.hidden_size, false);
+  }
   Var forward(const Var& x, const SubLayerFunction& f) const override { return add(change(x, f), x); }
   Var change(const Var& x, const SubLayerFunction& f) const override {
     const auto slope = [&](const Var& at, int64_t stage) { return (*dropout_)(f(norm_->forward(at), stage), stage); };
-    const Var first = slope(x, 0), second = slope(add(x, first, 1, heun_ ? 1 : 0.5), 1);
-    return heun_ ? add(first, second, 0.5, 0.5) : second;
+    const Var first = slope(x, 0), second = slope(add(x, first, 1, midpoint_ ? 0.5 : 1), 1);
+    if (midpoint_) return second;
+    const Var mean = add(first, second, 0.5, 0.5);
+    if (!first_.weight) return mean;
+    // s = (1 + tanh(a/2)) / 2, so s g1 + (1 - s) g2 is their mean and tanh(a/2) times half of their difference.
+    const Var half = activate(kernels::Activation::tanh, add(first_(first), second_(second), 0.5, 0.5));
+    return add(mean, mul(half, add(first, second, 0.5, -0.5)));
   }
   bool adds() const override { return true; }
   Var input(const Var& x) const override { return norm_->forward(x); }
@@ -29,7 +44,8 @@ class Rk2 final : public Residual {
   bool final_norm() const override { return true; }
 
  private:
-  bool heun_;
+  bool midpoint_;
+  Linear first_, second_;  // gated: of g1 and g2
   const Norm* norm_;
   const Dropout* dropout_;
 };
@@ -40,7 +56,7 @@ void register_residual_rk2(Registry& registry) {
   registry.add<Residual, Rk2, Config>("rk2", {.spec = "ode.rk2",
                                               .summary = "each sub-layer twice, a Runge-Kutta step of order 2",
                                               .source = "TB Fig 6.11b",
-                                              .samples = {"{method: midpoint}"}});
+                                              .samples = {"{method: midpoint}", "{method: gated}"}});
 }
 
 }  // namespace lithe

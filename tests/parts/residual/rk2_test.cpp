@@ -53,6 +53,28 @@ TEST(Rk2, OfAConstantIsAnEulerStep) {
               1e-15);
 }
 
+// Without weights the gate is one half.
+// oracle: ode.rk2
+TEST(Rk2, GatedIsHeunAtOneHalfAndASingleSlopeAtTheEnds) {
+  kit::Bench bench;
+  const Identity norm;
+  const Dropout dropout;
+  const auto part =
+      bench.make<Residual>("rk2", {.hidden_size = D, .norm = &norm, .dropout = &dropout}, "{method: gated}");
+  EXPECT_EQ(bench.parameters().count(), 2 * D * D + D);
+  const Tensor x = kit::normal({3, D}, DType::f64, 1);
+  const auto run = [&](double bias) {
+    for (const char* name : {"part.gate.first.weight", "part.gate.second.weight"})
+      kit::assign(bench[name], std::vector<double>(D * D, 0));
+    kit::assign(bench["part.gate.first.bias"], std::vector<double>(D, bias));
+    return part->forward(Var(x), [](const Var& at, int64_t) { return mul(at, at); }).value();
+  };
+  const Tensor heun = step(
+      "heun", [](const Var& at) { return mul(at, at); }, x);
+  EXPECT_EQ(kit::bit_difference(run(0), heun), "");
+  EXPECT_LE(kit::largest_difference(run(80), add(Var(x), mul(Var(x), Var(x))).value()), 1e-14);
+}
+
 // Each stage has a state of its own, and dropout of its own.
 // oracle: ode.rk2
 TEST(Rk2, DecodesWithAStateForEachStage) {
