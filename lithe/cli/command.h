@@ -19,6 +19,7 @@ Command add_finetune(CommandLine& app);
 Command add_predict(CommandLine& app);
 Command add_encode(CommandLine& app);
 Command add_quantize(CommandLine& app);
+Command add_grow(CommandLine& app);
 Command add_inspect(CommandLine& app);
 Command add_bench(CommandLine& app);
 Command add_list(CommandLine& app);

@@ -104,6 +104,7 @@ int run_program(int argc, char** argv) {
         {"predict", "labels, numbers, tags or answers of a model that was trained on a task", add_predict},
         {"encode", "texts to rows of numbers: similarities, nearest lines, or a file", add_encode},
         {"quantize", "round a trained model's weights to 8 or 4 bits, and say what that costs", add_quantize},
+        {"grow", "make a larger model of a trained one: more layers, or more channels", add_grow},
         {"inspect", "attention maps and indicators of trained models, as a page", add_inspect},
         {"bench", "ceilings of this machine, what kernels and models reach of them, and regressions", add_bench},
         {"list", "everything that is implemented: parts, methods, recipe keys", add_list},
