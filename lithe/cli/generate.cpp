@@ -8,6 +8,7 @@
 #include "lithe/cli/text_lines.h"
 #include "lithe/infer/generate.h"
 #include "lithe/infer/load.h"
+#include "lithe/infer/speculative.h"
 #include "lithe/recipe/recipe.h"
 #include "lithe/train/plan.h"
 
@@ -15,12 +16,13 @@ namespace lithe {
 namespace {
 
 struct Options {
-  std::string model, weights, precision = "f32", prompts_file;
+  std::string model, weights, precision = "f32", prompts_file, draft;
   std::vector<std::string> prompts;
   std::optional<std::string> cache_type;
   std::optional<int64_t> max_new_tokens, top_k, seed, batch_size, cache_tokens;
   std::optional<int64_t> samples;
   std::optional<double> temperature, top_p, min_p, repetition_penalty;
+  int64_t draft_tokens = 4;
   std::vector<std::string> stop;
   bool greedy = false, no_cache = false, json = false, times = false, el_rewrite = false;
 };
@@ -109,8 +111,24 @@ int run(const Options& o) {
     flush_results();
   };
   GenerateTimes times;
-  generate_each(*loaded.model, *loaded.tokenizer, prompts, config, events, &times);
-  if (o.times || !o.prompts_file.empty()) log_times(times);
+  SpeculativeTimes drafted;
+  if (o.draft.empty()) {
+    generate_each(*loaded.model, *loaded.tokenizer, prompts, config, events, &times);
+  } else {
+    LoadedModel small;
+    if (o.draft != "lookup") small = load_model(o.draft, "", o.precision);
+    check_usage(!small.tokenizer || small.tokenizer->fingerprint() == loaded.tokenizer->fingerprint(), "generate",
+                "the drafter '", o.draft, "' has another tokenizer than the model; give one with the same");
+    const auto drafter = small.model ? model_drafter(*small.model, *loaded.tokenizer, config) : lookup_drafter();
+    generate_speculative(*loaded.model, *drafter, o.draft_tokens, *loaded.tokenizer, prompts, config, events, &times,
+                         &drafted);
+  }
+  if (o.times || !o.prompts_file.empty()) {
+    log_times(times);
+    if (drafted.passes)
+      log_info("drafted ", drafted.drafted, " tokens, ", drafted.taken, " taken; ",
+               double(drafted.taken) / double(drafted.passes) + 1, " tokens a pass");
+  }
   if (at_limit)
     log_info(at_limit, " of ", prompts.size(), " texts ended at the model's last position (it has ",
              loaded.model->position_limit(), "), before ", config.max_new_tokens, " new tokens");
@@ -148,6 +166,10 @@ Command add_generate(CommandLine& app) {
   app.add_option("--cache-tokens", o->cache_tokens,
                  "most tokens stored for all running prompts together, others wait; 0: no limit")
       .non_negative();
+  app.add_option("--draft", o->draft,
+                 "a smaller run of the same tokenizer that drafts tokens for the model to check, or lookup: what stood "
+                 "in the text before; the texts are those without it (sampled: equally likely ones)");
+  app.add_option("--draft-tokens", o->draft_tokens, "tokens drafted at a time").positive();
   app.add_flag("--no-cache", o->no_cache, "recompute the whole text for every token (slow, for checks)");
   app.add_flag("--json", o->json, "one JSON object a prompt");
   app.add_flag("--times", o->times, "log tokens per second of prefill and decode");

@@ -23,9 +23,13 @@ Continuation::Continuation(size_t prompt, std::vector<int32_t> tokens, int64_t l
 }
 
 bool Continuation::accept(std::span<const float> logits, const GenerateConfig& config, const GenerateEvents& events) {
+  return add(choose_token(logits.first(size_t(tokenizer_->vocab_size())), tokens_, config, int64_t(prompt_),
+                          int64_t(result_.tokens.size())),
+             config, events);
+}
+
+bool Continuation::add(int32_t token, const GenerateConfig& config, const GenerateEvents& events) {
   const auto added = int64_t(result_.tokens.size());
-  const int32_t token =
-      choose_token(logits.first(size_t(tokenizer_->vocab_size())), tokens_, config, int64_t(prompt_), added);
   if (tokenizer_->specials().eos && token == *tokenizer_->specials().eos) return finish("end", config.stop, events);
   tokens_.push_back(token);
   result_.tokens.push_back(token);
@@ -60,6 +64,30 @@ bool Continuation::finish(const char* why, const std::vector<std::string>& stops
   result_.finish = cut_at_stop(stops) ? "stop" : why;
   emit(pending_.size(), events);
   return false;
+}
+
+std::deque<Continuation> continuations(const Model& model, const Tokenizer& tokenizer,
+                                       const std::vector<std::string>& prompts, const GenerateConfig& config) {
+  std::deque<Continuation> out;
+  const auto bos = tokenizer.specials().bos ? tokenizer.specials().bos : tokenizer.specials().eos;
+  const int64_t most = model.position_limit();
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    std::vector<int32_t> tokens;
+    if (bos && (config.add_bos_token || prompts[i].empty())) tokens.push_back(*bos);
+    const auto ids = tokenizer.encode(prompts[i]);
+    tokens.insert(tokens.end(), ids.begin(), ids.end());
+    check_usage(!tokens.empty(), "generate", "prompt ", i + 1,
+                " is empty and the tokenizer has no token to begin with");
+    const int64_t length = int64_t(tokens.size());
+    check_usage(!most || length <= most, "generate", "prompt ", i + 1, " has ", length,
+                " tokens, the model has positions for ", most, "; shorten it");
+    const int64_t limit = most ? std::min(config.max_new_tokens, most - length + 1) : config.max_new_tokens;
+    out.emplace_back(i, std::move(tokens), limit, tokenizer, prompts[i].empty());
+    check_usage(!config.cache_tokens || out.back().most_tokens() <= config.cache_tokens, "generate", "prompt ", i + 1,
+                " may come to ", out.back().most_tokens(), " tokens, cache_tokens allows ", config.cache_tokens,
+                "; raise it or lower max_new_tokens");
+  }
+  return out;
 }
 
 }  // namespace lithe

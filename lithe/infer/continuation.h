@@ -1,6 +1,8 @@
 // One prompt on its way: its tokens, its text as it becomes known, and when it ends.
 #pragma once
 
+#include <deque>
+
 #include "lithe/infer/generate.h"
 
 namespace lithe {
@@ -18,6 +20,8 @@ class Continuation {
   int64_t most_tokens() const { return result_.prompt_tokens + limit_; }
   /// Adds the token that `logits` and the draw for it choose; false when the continuation is done.
   bool accept(std::span<const float> logits, const GenerateConfig& config, const GenerateEvents& events);
+  /// The same with a token that was chosen elsewhere.
+  bool add(int32_t token, const GenerateConfig& config, const GenerateEvents& events);
   void interrupt(const GenerateEvents& events) { finish("interrupted", {}, events); }
   Generation take_result() { return std::move(result_); }
 
@@ -34,5 +38,9 @@ class Continuation {
   void emit(size_t bytes, const GenerateEvents& events);
   bool finish(const char* why, const std::vector<std::string>& stops, const GenerateEvents& events);
 };
+
+/// Continuations of prompts, which must fit the model's positions and the cache.
+std::deque<Continuation> continuations(const Model& model, const Tokenizer& tokenizer,
+                                       const std::vector<std::string>& prompts, const GenerateConfig& config);
 
 }  // namespace lithe

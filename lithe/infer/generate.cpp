@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <deque>
 #include <map>
 #include <optional>
 
@@ -170,30 +169,6 @@ class Scheduler {
     if (state_) state_->truncate(int64_t(slot), 0);
   }
 };
-
-std::deque<Continuation> continuations(const Model& model, const Tokenizer& tokenizer,
-                                       const std::vector<std::string>& prompts, const GenerateConfig& config) {
-  std::deque<Continuation> out;
-  const auto bos = tokenizer.specials().bos ? tokenizer.specials().bos : tokenizer.specials().eos;
-  const int64_t most = model.position_limit();
-  for (size_t i = 0; i < prompts.size(); ++i) {
-    std::vector<int32_t> tokens;
-    if (bos && (config.add_bos_token || prompts[i].empty())) tokens.push_back(*bos);
-    const auto ids = tokenizer.encode(prompts[i]);
-    tokens.insert(tokens.end(), ids.begin(), ids.end());
-    check_usage(!tokens.empty(), "generate", "prompt ", i + 1,
-                " is empty and the tokenizer has no token to begin with");
-    const int64_t length = int64_t(tokens.size());
-    check_usage(!most || length <= most, "generate", "prompt ", i + 1, " has ", length,
-                " tokens, the model has positions for ", most, "; shorten it");
-    const int64_t limit = most ? std::min(config.max_new_tokens, most - length + 1) : config.max_new_tokens;
-    out.emplace_back(i, std::move(tokens), limit, tokenizer, prompts[i].empty());
-    check_usage(!config.cache_tokens || out.back().most_tokens() <= config.cache_tokens, "generate", "prompt ", i + 1,
-                " may come to ", out.back().most_tokens(), " tokens, cache_tokens allows ", config.cache_tokens,
-                "; raise it or lower max_new_tokens");
-  }
-  return out;
-}
 
 }  // namespace
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <optional>
 
 #include "lithe/base/error.h"
 
@@ -54,57 +55,95 @@ class Ranking {
   size_t sorted_ = 0;
 };
 
+// What a token is drawn from: the scores after the penalty, and after that the tokens that top_k and top_p leave.
+class Choice {
+ public:
+  Choice(std::span<const float> logits, std::span<const int32_t> seen, const GenerateConfig& config)
+      : scores_(penalised(logits, seen, config)), best_(largest(scores_)), temperature_(config.temperature) {
+    check(std::isfinite(best_), "generate", "the model's logits are not finite; its weights are damaged or diverged");
+    if (greedy(config)) {
+      keep_ = 1;
+      return;
+    }
+    ranking_.emplace(scores_);
+    keep_ = config.top_k > 0 ? std::min(scores_.size(), size_t(config.top_k)) : scores_.size();
+    if (keep_ < scores_.size())
+      for (size_t i = 0; i < keep_; ++i) total_ += weight(size_t(token(i)));
+    else
+      for (size_t id = 0; id < keep_; ++id) total_ += weight(id);
+    if (config.top_p < 1) {
+      const double enough = config.top_p * total_;
+      total_ = 0;
+      for (size_t i = 0; i < keep_; ++i)
+        if ((total_ += weight(size_t(token(i)))) >= enough) keep_ = i + 1;
+    }
+    if (config.min_p > 0) {  // the most likely has weight 1
+      double rest = 0;
+      size_t likely = 0;
+      for (; likely < keep_ && weight(size_t(token(likely))) >= config.min_p; ++likely)
+        rest += weight(size_t(token(likely)));
+      keep_ = std::max<size_t>(likely, 1);
+      total_ = std::max(rest, weight(size_t(token(0))));
+    }
+  }
+  static bool greedy(const GenerateConfig& config) { return !config.do_sample || config.temperature == 0; }
+  int32_t best() const { return int32_t(std::find(scores_.begin(), scores_.end(), best_) - scores_.begin()); }
+  /// Tokens that can be drawn, the likeliest first, and the sum of their weights.
+  size_t keep() const { return keep_; }
+  int32_t token(size_t rank) { return (*ranking_)[rank]; }
+  double total() const { return total_; }
+  double weight(size_t id) const { return std::exp((double(scores_[id]) - double(best_)) / temperature_); }
+
+ private:
+  std::vector<float> changed_;
+  std::span<const float> scores_;
+  float best_;
+  double temperature_, total_ = 0;
+  size_t keep_ = 0;
+  std::optional<Ranking> ranking_;
+
+  std::span<const float> penalised(std::span<const float> logits, std::span<const int32_t> seen,
+                                   const GenerateConfig& config) {
+    check(!logits.empty(), "generate", "no logits");
+    if (config.repetition_penalty == 1) return logits;
+    changed_.assign(logits.begin(), logits.end());
+    std::vector<bool> done(changed_.size());
+    for (int32_t id : seen) {
+      if (id < 0 || size_t(id) >= changed_.size() || done[size_t(id)]) continue;
+      done[size_t(id)] = true;
+      float& s = changed_[size_t(id)];
+      s = float(s > 0 ? s / config.repetition_penalty : s * config.repetition_penalty);
+    }
+    return changed_;
+  }
+};
+
 }  // namespace
 
 // spec: search.greedy | search | the most likely token at each step; sampling with temperature, top-k, top-p, min-p
 // | TB Eq 6.49, 6.199
 int32_t choose_token(std::span<const float> logits, std::span<const int32_t> seen, const GenerateConfig& config,
                      int64_t sequence, int64_t position) {
-  check(!logits.empty(), "generate", "no logits");
-  std::vector<float> changed;
-  if (config.repetition_penalty != 1) {
-    changed.assign(logits.begin(), logits.end());
-    std::vector<bool> done(changed.size());
-    for (int32_t id : seen) {
-      if (id < 0 || size_t(id) >= changed.size() || done[size_t(id)]) continue;
-      done[size_t(id)] = true;
-      float& s = changed[size_t(id)];
-      s = float(s > 0 ? s / config.repetition_penalty : s * config.repetition_penalty);
-    }
-  }
-  const std::span<const float> scores = changed.empty() ? logits : changed;
-  const float best = largest(scores);
-  check(std::isfinite(best), "generate", "the model's logits are not finite; its weights are damaged or diverged");
-  if (!config.do_sample || config.temperature == 0)
-    return int32_t(std::find(scores.begin(), scores.end(), best) - scores.begin());
-
-  const auto weight = [&](size_t id) { return std::exp((double(scores[id]) - double(best)) / config.temperature); };
-  Ranking ranking(scores);
-  size_t keep = config.top_k > 0 ? std::min(scores.size(), size_t(config.top_k)) : scores.size();
-  double total = 0;
-  if (keep < scores.size())
-    for (size_t i = 0; i < keep; ++i) total += weight(size_t(ranking[i]));
-  else
-    for (size_t id = 0; id < keep; ++id) total += weight(id);
-  if (config.top_p < 1) {
-    const double enough = config.top_p * total;
-    total = 0;
-    for (size_t i = 0; i < keep; ++i)
-      if ((total += weight(size_t(ranking[i]))) >= enough) keep = i + 1;
-  }
-  if (config.min_p > 0) {  // the most likely has weight 1
-    double rest = 0;
-    size_t likely = 0;
-    for (; likely < keep && weight(size_t(ranking[likely])) >= config.min_p; ++likely)
-      rest += weight(size_t(ranking[likely]));
-    keep = std::max<size_t>(likely, 1);
-    total = std::max(rest, weight(size_t(ranking[0])));
-  }
+  Choice choice(logits, seen, config);
+  if (Choice::greedy(config)) return choice.best();
   const RandomKey key{.seed = uint64_t(config.seed), .step = uint64_t(position), .purpose = purpose_of("generate")};
-  double left = random_uniform(key, uint64_t(sequence)) * total;
-  for (size_t i = 0; i < keep; ++i)
-    if ((left -= weight(size_t(ranking[i]))) < 0) return ranking[i];
-  return ranking[keep - 1];
+  double left = random_uniform(key, uint64_t(sequence)) * choice.total();
+  for (size_t i = 0; i < choice.keep(); ++i)
+    if ((left -= choice.weight(size_t(choice.token(i)))) < 0) return choice.token(i);
+  return choice.token(choice.keep() - 1);
+}
+
+TokenDistribution token_distribution(std::span<const float> logits, std::span<const int32_t> seen,
+                                     const GenerateConfig& config) {
+  Choice choice(logits, seen, config);
+  if (Choice::greedy(config)) return {.certain = choice.best(), .probabilities = {}};
+  TokenDistribution out{.certain = {}, .probabilities = std::vector<double>(logits.size(), 0)};
+  const auto put = [&](size_t id) { out.probabilities[id] = choice.weight(id) / choice.total(); };
+  if (choice.keep() == logits.size())
+    for (size_t id = 0; id < logits.size(); ++id) put(id);
+  else
+    for (size_t i = 0; i < choice.keep(); ++i) put(size_t(choice.token(i)));
+  return out;
 }
 
 }  // namespace lithe

@@ -1,6 +1,7 @@
 // Choosing the next token from logits.
 #pragma once
 
+#include <optional>
 #include <span>
 
 #include "lithe/base/random.h"
@@ -15,5 +16,14 @@ namespace lithe {
 /// (seed, sequence, position).
 int32_t choose_token(std::span<const float> logits, std::span<const int32_t> seen, const GenerateConfig& config,
                      int64_t sequence, int64_t position);
+
+/// What choose_token() draws from.
+struct TokenDistribution {
+  std::optional<int32_t> certain;     // greedy: the one token
+  std::vector<double> probabilities;  // else of every token, which add up to 1
+  double of(int32_t token) const { return certain ? double(token == *certain) : probabilities[size_t(token)]; }
+};
+TokenDistribution token_distribution(std::span<const float> logits, std::span<const int32_t> seen,
+                                     const GenerateConfig& config);
 
 }  // namespace lithe

@@ -264,7 +264,9 @@ Tensor attend_cached(const Tensor& q, const std::vector<KeyValues>& caches, cons
   int64_t row = 0;  // of a bias by key
   for (int64_t b = 0; b < queries.count(); ++b) {
     const KeyValues& cache = caches[size_t(b)];
-    args.segments.push_back({queries.offset(b), queries.length(b), row, keys[size_t(b)], cache.keys, cache.values});
+    // A sequence that has ended keeps nothing.
+    args.segments.push_back({queries.offset(b), queries.length(b), cache.keys.defined() ? row : 0, keys[size_t(b)],
+                             cache.keys, cache.values});
     row += keys[size_t(b)];
   }
   return attend_by(args, {q, {}, {}}, options).value();

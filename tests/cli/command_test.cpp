@@ -177,7 +177,7 @@ TEST_F(Program, MisspeltAndMisplacedKeysAreShownWhereTheyStand) {
   expect_bad_recipe("model: {position: {type: rotary, bsae: 3}}\n", {bad + ":1:40", "'bsae'", "did you mean 'base'"});
   expect_bad_recipe("model: {mixer: {type: attention, heads: {type: gqa, num_key_value_head: 3}}}\n",
                     {bad + ":1:73", "did you mean 'num_key_value_heads'"});
-  expect_bad_recipe("model: {mixer: {heads: {type: mha, x: 1}}}\n", {"unknown key 'x'", "; it has no keys"});
+  expect_bad_recipe("model: {mixer: {heads: {type: mha, x: 1}}}\n", {"unknown key 'x'", "valid keys are qk_norm"});
   expect_bad_recipe("train: {seed: 1}\ntrain: {seed: 2}\n", {bad + ":2:1", "given twice"});
   expect_bad_recipe("train: {seed: 1\n", {bad + ":"});
   expect_bad_recipe("train: 5\n", {bad + ":1:8", "must be a section"});
@@ -185,8 +185,8 @@ TEST_F(Program, MisspeltAndMisplacedKeysAreShownWhereTheyStand) {
   expect_bad_recipe("a\n", {"must hold sections"});
   expect_bad_recipe("a: &x [1]\n---\nb: 2\n", {"more than one document"});
   expect_bad_recipe(std::string("train: {seed: \0}\n", 17), {bad});
-  expect_bad_recipe("model: {layer_types: [a]}\n", {"layer_types", "num_hidden_layers"});
-  expect_bad_recipe("train: {batch_tokens: 10, gradient_accumulation_steps: 3}\n", {"multiple"});
+  expect_bad_recipe("model: {layer_types: [a]}\ntrain: {max_steps: 1}\n", {"layer_types", "num_hidden_layers"});
+  expect_bad_recipe("train: {max_steps: 1, batch_tokens: 10, gradient_accumulation_steps: 3}\n", {"multiple"});
   expect_error({"plan", *recipe_, "--set", "train.learning_rat=3"}, 2,
                {"--set train.learning_rat", "did you mean 'learning_rate'"});
   expect_error({"plan", *recipe_, "--set", "train"}, 2, {"--set", "key=value"});

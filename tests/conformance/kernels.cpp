@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <utility>
 
 #include "lithe/kernels/kernel.h"
 #include "tests/conformance/checks.h"
@@ -66,25 +67,40 @@ std::string check_determinism(const PartCase& c) {
 std::string check_kernels(const PartCase& c, DType compute) {
   const auto exact = build(c, DType::f64, DType::f64);
   const kit::Batch batch = kit::random_batch({5, 1, 7}, exact->config(), 6);
-  const kit::Bounded bound = kit::rounding_bound(
-      [&](double relative, uint64_t seed) {
-        const auto model = build(c, DType::f64, DType::f64);
-        kit::jitter(model->parameters(), relative, seed);
-        kit::Batch moved = batch;
-        moved.jitter = relative, moved.jitter_seed = seed;
-        return kit::run_training(*model, moved, 0.1);
-      },
-      kit::rounding(compute, 32 * std::max<int64_t>(exact->config().token_width, 1)));  // a code's bits are summed
+  const auto bound_of = [&](uint64_t draws) {
+    return kit::rounding_bound(
+        [&](double relative, uint64_t seed) {
+          const auto model = build(c, DType::f64, DType::f64);
+          kit::jitter(model->parameters(), relative, seed + draws);
+          kit::Batch moved = batch;
+          moved.jitter = relative, moved.jitter_seed = seed + draws;
+          return kit::run_training(*model, moved, 0.1);
+        },
+        kit::rounding(compute, 32 * std::max<int64_t>(exact->config().token_width, 1)));  // a code's bits are summed
+  };
+  kit::Bounded bound = bound_of(0);
+  // A part that chooses by comparing numbers may choose otherwise after rounding, and few draws may all choose alike:
+  // where they do not explain a result, more of them decide.
+  bool widened = false;
+  const auto compare = [&](const kit::Results& got) {
+    const std::string why = kit::compare(got, bound);
+    if (why.empty() || std::exchange(widened, true)) return why;
+    for (uint64_t draws = 1000; draws <= 8000; draws += 1000)
+      for (const auto& [name, more] : bound_of(draws).bound) {
+        std::vector<double>& mine = bound.bound.at(name);
+        for (size_t i = 0; i < mine.size(); ++i) mine[i] = std::max(mine[i], more[i]);
+      }
+    return kit::compare(got, bound);
+  };
   const auto model = build(c, DType::f32, compute);
   const RestoreKernels restore;
   kernels::force_reference(true);
-  if (const std::string why = kit::compare(kit::run_training(*model, batch, 0.1), bound); !why.empty())
-    return "reference: " + why;
+  if (const std::string why = compare(kit::run_training(*model, batch, 0.1)); !why.empty()) return "reference: " + why;
   kernels::force_reference(false);
   for (kernels::Isa isa : {kernels::Isa::generic, kernels::Isa::avx2, kernels::Isa::avx512, kernels::Isa::avx512bf16}) {
     if (isa > restore.isa) break;
     kernels::limit_isa(isa);
-    if (const std::string why = kit::compare(kit::run_training(*model, batch, 0.1), bound); !why.empty())
+    if (const std::string why = compare(kit::run_training(*model, batch, 0.1)); !why.empty())
       return cat(kernels::name_of(isa), ": ", why);
   }
   return "";

@@ -200,7 +200,7 @@ struct Numbers {
 
 TEST(Gguf, Stories260kTellsWhatLlama2cPrinted) {
   const char* data = std::getenv("LITHE_DATA");
-  const Path home = Path(data ? data : "/work/shared/data") / "models/stories260K";
+  const Path home = Path(data ? data : "data") / "models/stories260K";
   if (!std::filesystem::exists(home / "stories260K.bin")) GTEST_SKIP() << "LITHE_DATA has no models/stories260K";
   Numbers in{read_file(home / "stories260K.bin")};
   int64_t dim = in.take<int32_t>(), hidden = in.take<int32_t>(), layers = in.take<int32_t>(),

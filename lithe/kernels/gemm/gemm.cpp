@@ -2,6 +2,7 @@
 
 #include "lithe/base/threads.h"
 #include "lithe/kernels/gemm/cpu.h"
+#include "lithe/kernels/gemm/grouped_gemm.h"
 #include "lithe/kernels/gemm/onednn.h"
 #include "lithe/kernels/gemm/reference.h"
 
@@ -107,6 +108,15 @@ int64_t workspace_of(const Product& p) {
   return blocked_workspace(p);
 }
 
+void run(const Product& product) {
+  run_kernel<Product>("gemm", product.args->c.is_meta(),
+                      {LITHE_CPU_LIST(skinny, refuse_skinny),
+                       {"onednn", Isa::generic, refuse_onednn, run_onednn},
+                       LITHE_CPU_LIST(blocked, refuse_f64),
+                       {"ref", Isa::generic, nullptr, run_reference}},
+                      product);
+}
+
 }  // namespace
 
 Cost cost(const GemmArgs& args) {
@@ -124,12 +134,97 @@ void gemm(const GemmArgs& args) {
   const MemoryScope scope(MemoryClass::workspace);
   const Tensor workspace = empty({workspace_of(product)}, DType::u8, args.c.device());
   product.workspace = workspace.raw();
-  run_kernel<Product>("gemm", args.c.is_meta(),
-                      {LITHE_CPU_LIST(skinny, refuse_skinny),
-                       {"onednn", Isa::generic, refuse_onednn, run_onednn},
-                       LITHE_CPU_LIST(blocked, refuse_f64),
-                       {"ref", Isa::generic, nullptr, run_reference}},
-                      product);
+  run(product);
+}
+
+namespace {
+
+void check_groups(const char* op, const std::vector<int64_t>& offsets, int64_t rows, size_t groups) {
+  bool sorted = !offsets.empty() && offsets.front() == 0 && offsets.back() == rows && offsets.size() == groups + 1;
+  for (size_t g = 0; sorted && g < groups; ++g) sorted = offsets[g] <= offsets[g + 1];
+  check(sorted, op, "offsets must be ", groups + 1, " numbers that rise from 0 to ", rows, ", one more than matrices");
+}
+
+// What any product of at most M rows and K terms may need.
+int64_t largest_workspace(int64_t M, int64_t K, bool bf16_out, DType type) {
+  if (reference_only() || type == DType::f64) return 0;
+  Product p{};
+  p.K = K, p.bf16_out = bf16_out, p.threads = threads();
+  return std::max(skinny_workspace(std::min(M, kSkinnyRows), K), M > kSkinnyRows ? blocked_workspace(p) : 0);
+}
+
+// The products of the groups that have rows, one after another.
+template <class ArgsOf>
+void run_groups(const char* op, const Tensor& rows, const std::vector<int64_t>& offsets, int64_t bytes,
+                const Cost& work, ArgsOf args_of) {
+  const MemoryScope scope(MemoryClass::workspace);
+  const Tensor workspace = empty({bytes}, DType::u8, rows.device());
+  if (rows.is_meta()) return book_cost(op, work);
+  for (size_t g = 0; g + 1 < offsets.size(); ++g) {
+    if (offsets[g] == offsets[g + 1]) continue;
+    const GemmArgs args = args_of(g, offsets[g], offsets[g + 1]);
+    check_args(args);
+    Product product = product_of(args);
+    product.workspace = workspace.raw();
+    run(product);
+  }
+}
+
+double spread_over(int64_t rows, size_t groups) { return double(std::min<int64_t>(rows, int64_t(groups))); }
+
+}  // namespace
+
+Cost cost(const GroupedGemmArgs& args) {
+  const double matrices = spread_over(args.a.rows(), args.b.size());
+  return {2 * double(args.c.numel()) * double(args.a.cols()),
+          double(args.a.bytes() + (args.accumulate ? 2 : 1) * args.c.bytes()) +
+              matrices * double(args.b[0].bytes() + (args.bias.empty() ? 0 : args.bias[0].bytes()))};
+}
+
+void grouped_gemm(const GroupedGemmArgs& args) {
+  const char* op = "grouped_gemm";
+  check(!args.b.empty() && (args.bias.empty() || args.bias.size() == args.b.size()), op,
+        "needs a matrix a group, and a bias for each or none; got ", args.b.size(), " and ", args.bias.size());
+  check_groups(op, args.offsets, args.a.rows(), args.b.size());
+  if (args.c.numel() == 0) return;
+  run_groups(op, args.c, args.offsets,
+             largest_workspace(args.a.rows(), args.a.cols(), args.c.dtype() == DType::bf16, args.c.dtype()), cost(args),
+             [&](size_t g, int64_t begin, int64_t end) {
+               return GemmArgs{.a = args.a.slice(begin, end),
+                               .b = args.b[g],
+                               .c = args.c.slice(begin, end),
+                               .bias = args.bias.empty() ? Tensor() : args.bias[g],
+                               .transpose_b = args.transpose_b,
+                               .accumulate = args.accumulate,
+                               .rowwise = true};
+             });
+}
+
+Cost cost(const GroupedGradArgs& args) {
+  return {2 * double(args.a.numel()) * double(args.b.cols()),
+          double(args.a.bytes() + args.b.bytes()) + double(args.c.size()) * double(args.c[0].bytes())};
+}
+
+void grouped_grad(const GroupedGradArgs& args) {
+  const char* op = "grouped_grad";
+  check(!args.c.empty() && args.accumulate.size() == args.c.size() && args.a.rows() == args.b.rows(), op,
+        "needs a matrix a group and equally many rows of a and b; got ", args.c.size(), " matrices, a ", args.a.shape(),
+        ", b ", args.b.shape());
+  check_groups(op, args.offsets, args.a.rows(), args.c.size());
+  for (size_t g = 0; g < args.c.size(); ++g)
+    if (args.offsets[g] == args.offsets[g + 1] && !args.accumulate[g]) fill_zero(args.c[g]);
+  const int64_t rows = args.a.rows();
+  // A matrix of few rows is made by `skinny`, whose workspace grows with the rows of its group.
+  const int64_t bytes = args.a.cols() <= kSkinnyRows ? largest_workspace(args.a.cols(), rows, false, args.a.dtype())
+                                                     : largest_workspace(kSkinnyRows + 1, 0, false, args.a.dtype());
+  run_groups(op, args.c[0], args.offsets, bytes, cost(args), [&](size_t g, int64_t begin, int64_t end) {
+    return GemmArgs{.a = args.a.slice(begin, end),
+                    .b = args.b.slice(begin, end),
+                    .c = args.c[g],
+                    .transpose_a = true,
+                    .accumulate = args.accumulate[g],
+                    .rowwise = true};
+  });
 }
 
 }  // namespace lithe::kernels

@@ -44,7 +44,7 @@ void register_mixer_linear_attention(Registry& registry) {
       "linear_attention",
       {.spec = "kernel.linear",
        .summary = "attention whose weights are products of features, with a state of constant size",
-       .source = "TB Eq 6.140-6.148, 6.156-6.159; Katharopoulos et al. 2020; Choromanski et al. 2021",
+       .source = "TB Eq 6.140-6.148, 6.156-6.159; Katharopoulos et al. 2020",
        .samples = {"{feature_map: softmax}", "{feature_map: favor, features: 5}",
                    "{feature_map: identity, normalise: false, output_norm: true, heads: {type: mhe_add}}"}});
 }

@@ -1,0 +1,91 @@
+#include "lithe/model/grow.h"
+
+#include <filesystem>
+
+#include "lithe/base/log.h"
+#include "lithe/base/output_directory.h"
+#include "lithe/cli/command.h"
+#include "lithe/infer/load.h"
+#include "lithe/recipe/recipe.h"
+
+namespace lithe {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Options {
+  std::string model, out, weights;
+  std::optional<int64_t> layers, width;
+  int64_t seed = 1;
+  double noise = 0;
+  bool zero_new_residual = false;
+};
+
+// Rounding in f32 of a model whose sums are taken in another order.
+constexpr double kSame = 1e-4;
+
+int run(const Options& o) {
+  check_usage(o.layers.has_value() != o.width.has_value(), "grow", "give --layers or --width, and one of them");
+  check_usage(o.width || o.noise == 0, "grow", "--noise tells the copies of --width apart; --layers has no use for it");
+  check_usage(!fs::exists(o.out) || (fs::is_directory(o.out) && fs::is_empty(o.out)), "grow", "'", o.out,
+              "' exists; give --out a new directory");
+  Recipe recipe = recipe_of_run(o.model);
+  const LoadedModel loaded = load_model(o.model, o.weights, "f32", false, false);
+  const Model& model = *loaded.model;
+  check_usage(model.config().quantization_config.is_null(), "grow", "'", o.model,
+              "' is quantised; grow the model that it was made from");
+  recipe.model = o.layers ? deepened(model.config(), *o.layers) : widened(model.config(), *o.width);
+  Model grown(recipe.model, {.seed = uint64_t(o.seed)});
+  bool same = true;
+  if (o.layers) {
+    grow_depth(model, grown, o.zero_new_residual);
+    same = o.zero_new_residual;
+  } else {
+    grow_width(model, grown, 0, 0);
+  }
+  if (same) {
+    const double apart = difference_of_predictions(model, grown);
+    check_usage(apart <= kSame, "grow", "the larger model would predict otherwise (by ", apart,
+                " of the largest logit): some part of it does not grow in this way",
+                o.layers ? "; --zero-new-residual is for residual pre, leave it out" : "");
+    log_info("predictions are the same up to ", apart, " of the largest logit");
+  }
+  if (o.noise != 0) grow_width(model, grown, o.noise, uint64_t(o.seed));
+
+  const MadeDirectory made(o.out);
+  const Path out = o.out;
+  save_config(grown.config(), out / "config.json");
+  save_tokenizers({loaded.tokenizer, loaded.source_tokenizer}, out);
+  recipe.from_pretrained.clear();
+  write_file(out / "resolved_recipe.yaml", to_yaml(resolved(recipe)));
+  if (const Path file = Path(o.model) / "generation_config.json"; fs::exists(file))
+    write_file(out / "generation_config.json", read_file(file));
+  save_weights(grown, out / "model.safetensors");
+  log_info(model.parameters().count(), " parameters became ", grown.parameters().count(), " in '", o.out,
+           "'; train it on with --set from_pretrained=", o.out);
+  return 0;
+}
+
+}  // namespace
+
+Command add_grow(CommandLine& app) {
+  auto o = std::make_shared<Options>();
+  app.add_option("model", o->model, "directory of a training run").required();
+  app.add_option("--out", o->out, "new directory for the larger model").required();
+  app.add_option("--layers", o->layers, "layers to grow to, a multiple of the model's: layer l + L starts as layer l")
+      .positive();
+  app.add_option("--width", o->width, "factor of channels, heads and hidden units; predictions stay the same")
+      .positive();
+  app.add_flag("--zero-new-residual", o->zero_new_residual,
+               "--layers: what new layers add starts as zero, so that predictions stay the same (residual pre)");
+  app.add_option("--noise", o->noise, "--width: relative noise on the copies, which are equal without it");
+  app.add_option("--seed", o->seed, "of the noise").non_negative();
+  app.add_option("--weights", o->weights, "best, averaged, or a safetensors file; default: the last checkpoint's");
+  add_threads_option(app);
+  app.footer(
+      "Example: lithe grow runs/first --layers 12 --out runs/first-12\nThen: lithe train RECIPE --set "
+      "from_pretrained=runs/first-12 --out runs/second");
+  return [o] { return run(*o); };
+}
+
+}  // namespace lithe

@@ -1,0 +1,73 @@
+// Which experts read which token: the common ground of the ffn parts moe and moe_linear.
+#pragma once
+
+#include "lithe/nn/slots.h"
+#include "lithe/ops/experts.h"
+
+namespace lithe {
+
+struct RouterConfig {
+  int64_t num_experts = 8, num_experts_per_tok = 2;
+  bool norm_topk_prob = true;
+  double router_aux_loss_coef = 0;
+  void fields(Fields& f) {
+    f("num_experts", num_experts, "experts M", between(1, 4096));
+    f("num_experts_per_tok", num_experts_per_tok, "experts k that read a token; 0: all of them", at_least(0));
+    f("norm_topk_prob", norm_topk_prob,
+      "weights are the softmax over the chosen experts; false: over all of them, so that their sum is below 1");
+    f("router_aux_loss_coef", router_aux_loss_coef,
+      "times M sum_i f_i P_i is added to the loss (f_i the share of rows that expert i reads, P_i its mean weight), so "
+      "that loads become even; 0.01 is common",
+      at_least(0));
+  }
+};
+
+class Router {
+ public:
+  Router(const Scope& scope, const RouterConfig& config, int64_t hidden_size)
+      : experts_(config.num_experts),
+        chosen_(config.num_experts_per_tok ? config.num_experts_per_tok : config.num_experts),
+        renormalise_(config.norm_topk_prob),
+        aux_(config.router_aux_loss_coef),
+        weight_(scope.parameter("weight", {hidden_size, config.num_experts}, InitRole::matrix)) {
+    check_usage(chosen_ <= experts_, "moe", "num_experts_per_tok is ", chosen_, ", but there are ", experts_,
+                " experts; give at most that many, or 0 for all");
+    check_usage(chosen_ > 1 || experts_ == 1 || !renormalise_ || aux_ > 0, "moe",
+                "the weight of one expert among itself is always 1, so the router would learn nothing; set "
+                "norm_topk_prob: false");
+  }
+  int64_t experts() const { return experts_; }
+
+  struct Routed {
+    Routing routing;
+    Var gates;  // [rows, 1]
+  };
+  Routed operator()(const SubLayerInput& in) const {
+    const Var logits = router_logits(in.x, weight_->var());
+    Routed out{route(logits.value(), chosen_), {}};
+    out.gates = expert_gates(logits, out.routing, renormalise_);
+    if (aux_ > 0 && training()) in.pass.add_loss("router_balance", balance_loss(logits, out.routing, aux_));
+    return out;
+  }
+
+ private:
+  int64_t experts_, chosen_;
+  bool renormalise_;
+  double aux_;
+  Parameter* weight_;
+};
+
+/// One map an expert, "<scope>.<expert>.<name>".
+inline std::vector<Linear> expert_maps(const Scope& scope, const char* name, int64_t experts, int64_t in, int64_t out,
+                                       bool bias, InitRole role) {
+  std::vector<Linear> maps;
+  for (int64_t i = 0; i < experts; ++i) maps.emplace_back(scope / std::to_string(i) / name, in, out, bias, role);
+  return maps;
+}
+inline std::vector<LinearMap> vars_of(const std::vector<Linear>& maps) {
+  std::vector<LinearMap> out;
+  for (const Linear& map : maps) out.push_back({map.weight->var(), var_or_none(map.bias)});
+  return out;
+}
+
+}  // namespace lithe

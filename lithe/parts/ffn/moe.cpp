@@ -1,0 +1,87 @@
+// Mixture of experts: y = sum over the chosen experts of g_i(x) FFN_i(x), plus shared experts that read every token.
+// Rows are sorted by expert, and each expert takes its rows in one product: none is dropped or padded, and a token's
+// result does not depend on the others [TB Eq 6.113-6.115, 6.118; Shazeer et al. 2017, Dai et al. 2024]. spec: moe.ffn
+// | ffn | FFN experts, the chosen ones of each token | TB Eq 6.118 spec: moe.dense | ffn | every expert reads every
+// token | TB Eq 6.113-6.114
+#include "lithe/nn/registry.h"
+#include "lithe/ops/basic.h"
+#include "lithe/parts/common/router.h"
+
+namespace lithe {
+namespace {
+
+struct Config : RouterConfig {
+  int64_t moe_intermediate_size = 0, num_shared_experts = 0;
+  std::string activation = "relu";
+  bool bias = true;
+  void fields(Fields& f) {
+    RouterConfig::fields(f);
+    f("moe_intermediate_size", moe_intermediate_size, "hidden width d_e of an expert; 0: 4 hidden_size", at_least(0));
+    f("num_shared_experts", num_shared_experts, "experts of that width that read every token, without a weight",
+      at_least(0));
+    f("activation", activation, "relu, gelu: two maps; swiglu: SiLU(x W_g) * x W_u, then a third",
+      one_of({"relu", "gelu", "swiglu"}));
+    f("bias", bias, "biases on all maps of the experts");
+  }
+};
+
+class MixtureOfExperts final : public Ffn {
+ public:
+  MixtureOfExperts(const Scope& scope, const Config& config, const Args& args)
+      : router_(scope / "router", config, args.hidden_size),
+        kind_(config.activation == "swiglu" ? kernels::Activation::silu
+              : config.activation == "gelu" ? kernels::Activation::gelu
+                                            : kernels::Activation::relu) {
+    const int64_t d = args.hidden_size, width = config.moe_intermediate_size ? config.moe_intermediate_size : 4 * d;
+    const auto experts = [&](const Scope& at, int64_t count, int64_t d_e) {
+      Experts out;
+      if (config.activation == "swiglu")
+        out.gate = expert_maps(at, "gate", count, d, d_e, config.bias, InitRole::matrix);
+      out.up = expert_maps(at, "up", count, d, d_e, config.bias, InitRole::matrix);
+      out.down = expert_maps(at, "down", count, d_e, d, config.bias, InitRole::residual_output);
+      return out;
+    };
+    experts_ = experts(scope / "experts", config.num_experts, width);
+    if (config.num_shared_experts) shared_ = experts(scope / "shared_experts", 1, width * config.num_shared_experts);
+  }
+
+  Var forward(const SubLayerInput& in) const override {
+    const auto [routing, gates] = router_(in);
+    std::vector<std::vector<int64_t>> picks(static_cast<size_t>(routing.chosen));
+    for (int64_t n = 0; n < routing.tokens; ++n)
+      for (int64_t j = 0; j < routing.chosen; ++j)
+        picks[size_t(j)].push_back(routing.row[size_t(n * routing.chosen + j)]);
+    const Var y = apply(experts_, pick_rows(in.x, routing.token), routing.offsets);
+    const Var mixed = combine_rows(y, gates, picks, routing.token);
+    return shared_.up.empty() ? mixed : add(mixed, apply(shared_, in.x, {0, in.x.rows()}));
+  }
+
+ private:
+  struct Experts {
+    std::vector<Linear> gate, up, down;
+  };
+  Router router_;
+  kernels::Activation kind_;
+  Experts experts_, shared_;
+
+  Var apply(const Experts& experts, const Var& x, const std::vector<int64_t>& offsets) const {
+    const Var up = grouped_linear(x, vars_of(experts.up), offsets);
+    if (experts.gate.empty()) return grouped_activated_linear(kind_, up, {}, vars_of(experts.down), offsets);
+    const Var gate = grouped_linear(x, vars_of(experts.gate), offsets);
+    return grouped_activated_linear(kind_, gate, up, vars_of(experts.down), offsets);
+  }
+};
+
+}  // namespace
+
+void register_ffn_moe(Registry& registry) {
+  registry.add<Ffn, MixtureOfExperts, Config>(
+      "moe", {.spec = "moe.ffn",
+              .summary = "many experts, of which the router chooses a few for each token",
+              .source = "TB Eq 6.113-6.115, 6.118",
+              .samples = {"{num_experts: 3, num_experts_per_tok: 0, router_aux_loss_coef: 0.3}",
+                          "{num_experts: 4, moe_intermediate_size: 5, num_shared_experts: 1, activation: swiglu, bias: "
+                          "false, norm_topk_prob: false}"}});
+}
+
+}  // namespace lithe

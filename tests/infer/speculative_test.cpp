@@ -1,0 +1,152 @@
+#include "lithe/infer/speculative.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "lithe/base/threads.h"
+#include "tests/support/errors.h"
+#include "tests/support/model_kit.h"
+
+namespace lithe {
+namespace {
+
+const std::unique_ptr<Tokenizer> kBytes = make_byte_tokenizer();
+
+std::unique_ptr<Model> model_of(uint64_t seed, int64_t layers = 2, const std::string& mixer = "attention",
+                                int64_t positions = 64) {
+  set_threads(1);
+  auto model = std::make_unique<Model>(
+      kit::model_config(cat("{vocab_size: 257, hidden_size: 16, num_hidden_layers: ", layers,
+                            ", max_position_embeddings: ", positions, ", position: rotary, mixer: {type: ", mixer,
+                            ", num_attention_heads: 2}, ffn: {type: swiglu, intermediate_size: 24}}")),
+      ModelOptions{.seed = seed});
+  kit::randomise(model->parameters(), seed, 0.6);
+  return model;
+}
+
+GenerateConfig settings(bool sample, int64_t tokens = 20) {
+  GenerateConfig c;
+  c.do_sample = sample;
+  c.max_new_tokens = tokens;
+  return c;
+}
+
+std::vector<Generation> drafted(const Model& model, Drafter& drafter, const std::vector<std::string>& prompts,
+                                const GenerateConfig& config, SpeculativeTimes* times = nullptr, int64_t count = 4) {
+  std::vector<Generation> out(prompts.size());
+  generate_speculative(model, drafter, count, *kBytes, prompts, config,
+                       {.on_text = {}, .on_done = [&](size_t i, Generation&& g) { out[i] = std::move(g); }}, nullptr,
+                       times);
+  return out;
+}
+
+// oracle: search.speculative
+// oracle: infer.kv_cache
+TEST(Speculative, GreedyGivesTheTokensOfGreedy) {
+  const auto model = model_of(4), other = model_of(9, 1);
+  const std::vector<std::string> prompts = {"hello", "a", "some longer prompt some"};
+  GenerateConfig config = settings(false, 40);
+  for (const double penalty : {1.0, 1.3}) {
+    config.repetition_penalty = penalty;
+    const auto want = generate(*model, *kBytes, prompts, config);
+    for (int64_t count : {1, 4, 7}) {
+      const auto by_model = model_drafter(*other, *kBytes, config), by_text = lookup_drafter();
+      for (Drafter* drafter : {by_model.get(), by_text.get()}) {
+        const auto got = drafted(*model, *drafter, prompts, config, nullptr, count);
+        for (size_t i = 0; i < prompts.size(); ++i) {
+          EXPECT_EQ(got[i].tokens, want[i].tokens) << count;
+          EXPECT_EQ(got[i].text, want[i].text);
+          EXPECT_EQ(got[i].finish, want[i].finish);
+        }
+      }
+    }
+  }
+}
+
+// oracle: search.speculative
+TEST(Speculative, WhatTheModelDraftsItselfIsTaken) {
+  const auto model = model_of(4);
+  for (const bool sample : {false, true}) {
+    const GenerateConfig config = settings(sample, 30);
+    const auto drafter = model_drafter(*model, *kBytes, config);
+    SpeculativeTimes times;
+    drafted(*model, *drafter, {"hello"}, config, &times);
+    EXPECT_GT(times.drafted, 0);
+    // Sampled: rounding may differ between rows that are read together and alone.
+    EXPECT_GE(times.taken, sample ? times.drafted - 1 : times.drafted) << sample;
+  }
+}
+
+TEST(Speculative, EndsWhereTheModelsPositionsEnd) {
+  const auto model = model_of(4, 2, "attention", 12), other = model_of(9, 1, "attention", 10);
+  const GenerateConfig config = settings(false, 40);
+  const auto drafter = model_drafter(*other, *kBytes, config);
+  const Generation want = generate(*model, *kBytes, {"hello"}, config)[0],
+                   got = drafted(*model, *drafter, {"hello"}, config)[0];
+  EXPECT_EQ(got.tokens, want.tokens);
+  EXPECT_EQ(got.finish, want.finish);
+}
+
+// What comes out has the target's distribution whatever the drafter's is.
+// oracle: search.speculative
+TEST(Speculative, VerifiedTokensHaveTheModelsDistribution) {
+  const std::vector<double> p0{0.1, 0.4, 0.05, 0.25, 0.2}, q0{0.5, 0.1, 0.2, 0.2, 0}, p1{0.7, 0, 0.1, 0.1, 0.1};
+  const TokenDistribution target{.certain = {}, .probabilities = p0}, drafter{.certain = {}, .probabilities = q0},
+      after{.certain = {}, .probabilities = p1};
+  const int64_t draws = 100000;
+  std::vector<double> first(5, 0), second(5, 0);
+  int64_t taken = 0;
+  for (int64_t n = 0; n < draws; ++n) {
+    double left = random_uniform({.seed = 7, .step = uint64_t(n)}, 0);
+    int32_t token = 0;
+    while (token < 3 && (left -= q0[size_t(token)]) >= 0) ++token;
+    const Verdict v = verify({{token, drafter}}, {target, after}, 1, n, 5);
+    ++first[size_t(v.taken ? token : v.next)];
+    if (v.taken) ++taken, ++second[size_t(v.next)];
+  }
+  const auto chi_square = [](const std::vector<double>& seen, const std::vector<double>& p, double total) {
+    double out = 0;
+    for (size_t i = 0; i < 5; ++i) {
+      if (p[i] == 0) {
+        EXPECT_EQ(seen[i], 0);
+        continue;
+      }
+      out += (seen[i] - total * p[i]) * (seen[i] - total * p[i]) / (total * p[i]);
+    }
+    return out;
+  };
+  EXPECT_LT(chi_square(first, p0, double(draws)), 18.5);  // 4 degrees of freedom: one in a thousand
+  EXPECT_LT(chi_square(second, p1, double(taken)), 16.3);
+  EXPECT_NEAR(double(taken) / double(draws), 0.1 + 0.1 + 0.05 + 0.2, 0.01);  // sum of min(p, q)
+}
+
+TEST(Speculative, LooksUpWhatStoodInTheText) {
+  const auto drafter = lookup_drafter();
+  const auto tokens_of = [](const std::vector<Drafter::Draft>& drafts) {
+    std::vector<int32_t> out;
+    for (const auto& draft : drafts) out.push_back(draft.token);
+    return out;
+  };
+  EXPECT_EQ(tokens_of(drafter->draft({1, 2, 3, 9, 1, 2, 3}, 3, 0, {})), (std::vector<int32_t>{9, 1, 2}));
+  EXPECT_EQ(tokens_of(drafter->draft({5, 1, 7, 8, 1}, 9, 0, {})), (std::vector<int32_t>{7, 8, 1}));
+  EXPECT_TRUE(drafter->draft({1, 2, 3}, 3, 0, {}).empty());
+}
+
+TEST(Speculative, RefusesWhatCannotBeVerified) {
+  const auto model = model_of(4);
+  GenerateConfig config = settings(false);
+  const auto drafter = lookup_drafter();
+  config.use_cache = false;
+  EXPECT_EQ(kit::coded_error_of([&] { drafted(*model, *drafter, {"a"}, config); }),
+            "2 generate: drafting needs the cache; leave --no-cache or --draft out");
+  const auto small = std::make_unique<Model>(
+      kit::model_config("{vocab_size: 11, hidden_size: 16, num_hidden_layers: 1, max_position_embeddings: 64}"),
+      ModelOptions{});
+  EXPECT_EQ(kit::coded_error_of([&] { model_drafter(*small, *kBytes, config); }),
+            "2 generate: the drafter has a vocabulary of 11, the tokenizer one of 257; draft with a model of the same "
+            "tokenizer");
+}
+
+}  // namespace
+}  // namespace lithe

@@ -1,0 +1,113 @@
+#include "lithe/model/grow.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/support/errors.h"
+#include "tests/support/model_kit.h"
+
+namespace lithe {
+namespace {
+
+constexpr ModelOptions kExact{.dtype = DType::f64, .compute = DType::f64};
+
+ModelConfig config(const std::string& more = "") {
+  return kit::model_config(
+      "{hidden_size: 8, num_hidden_layers: 3, vocab_size: 11, max_position_embeddings: 20, position: rotary, mixer: "
+      "{type: attention, num_attention_heads: 2}, ffn: {type: relu, intermediate_size: 6}}",
+      more);
+}
+
+std::unique_ptr<Model> trained(const ModelConfig& c) {
+  auto model = std::make_unique<Model>(c, kExact);
+  kit::randomise(model->parameters(), 3);
+  return model;
+}
+
+// oracle: grow.depth_stack
+TEST(Grow, NewLayersAreCopiesOfTheOldOnes) {
+  const auto model = trained(config());
+  Model grown(deepened(model->config(), 6), kExact);
+  grow_depth(*model, grown, false);
+  int64_t of_layers = 0;
+  for (const Parameter& p : model->parameters().all()) {
+    EXPECT_EQ(kit::bit_difference(grown.parameters().find(p.name)->master.value(), p.master.value()), "");
+    if (!p.name.starts_with("layers.")) continue;
+    of_layers += p.master.value().numel();
+    const std::string copy = cat("layers.", 3 + p.name[7] - '0', p.name.substr(8));
+    EXPECT_EQ(kit::bit_difference(grown.parameters().find(copy)->master.value(), p.master.value()), "") << copy;
+  }
+  EXPECT_EQ(grown.parameters().count(), model->parameters().count() + of_layers);
+  EXPECT_EQ(deepened(deepened(deepened(model->config(), 6), 12), 24).num_hidden_layers, 24);
+}
+
+// oracle: grow.depth_stack
+TEST(Grow, NewLayersThatAddNothingKeepTheFunction) {
+  for (const std::string more :
+       {"", "ffn: swiglu", "ffn: {type: moe, num_experts: 3, moe_intermediate_size: 4}", "mixer: mlp",
+        "norm: rms, mixer: {type: attention, num_attention_heads: 4, heads: {type: gqa, num_key_value_heads: 2}}"}) {
+    const auto model = trained(config(more));
+    Model grown(deepened(model->config(), 9), kExact), copied(model->config(), kExact);
+    grow_depth(*model, grown, true);
+    EXPECT_EQ(difference_of_predictions(*model, grown), 0) << more;
+  }
+  const auto model = trained(config());
+  Model grown(deepened(model->config(), 6), kExact);
+  grow_depth(*model, grown, false);
+  EXPECT_GT(difference_of_predictions(*model, grown), 1e-3);
+}
+
+// oracle: grow.width_tile
+TEST(Grow, AWiderNetworkHasTheSameLogits) {
+  for (const std::string more :
+       {"", "position: learned, norm: rms, ffn: swiglu, tie_word_embeddings: false", "residual: post, ffn: gelu",
+        "ffn: {type: moe, num_experts: 3}", "mixer: {type: attention, num_attention_heads: 2, heads: mqa}",
+        "mixer: {type: attention, num_attention_heads: 4, heads: {type: gqa, num_key_value_heads: 2}}"})
+    for (const int64_t factor : {1, 2, 3}) {
+      const auto model = trained(config(more));
+      Model grown(widened(model->config(), factor), kExact);
+      EXPECT_EQ(grown.config().hidden_size, 8 * factor);
+      grow_width(*model, grown, 0, 0);
+      EXPECT_LE(difference_of_predictions(*model, grown), factor == 1 ? 0 : 1e-12) << factor << " " << more;
+    }
+}
+
+// The largest column sum stays, the sum of all entries grows by the factor.
+// oracle: grow.width_tile
+TEST(Grow, TilesKeepTheNormOfAMatrix) {
+  const auto model = trained(config());
+  Model grown(widened(model->config(), 2), kExact);
+  grow_width(*model, grown, 0, 0);
+  const auto sums = [](const Model& m) {
+    const Tensor w = const_cast<Model&>(m).parameters().find("layers.1.ffn.up.weight")->master.value();  // NOLINT
+    double largest = 0, all = 0;
+    for (int64_t c = 0; c < w.cols(); ++c) {
+      double column = 0;
+      for (int64_t r = 0; r < w.rows(); ++r) column += std::abs(value_at(w, r * w.cols() + c));
+      largest = std::max(largest, column), all += column;
+    }
+    return std::pair{largest, all};
+  };
+  EXPECT_NEAR(sums(grown).first, sums(*model).first, 1e-12);
+  EXPECT_NEAR(sums(grown).second, 2 * sums(*model).second, 1e-12);
+}
+
+TEST(Grow, NoiseTellsCopiesApart) {
+  const auto model = trained(config());
+  Model grown(widened(model->config(), 2), kExact);
+  grow_width(*model, grown, 0.01, 1);
+  const double apart = difference_of_predictions(*model, grown);
+  EXPECT_GT(apart, 1e-6);
+  EXPECT_LT(apart, 0.5);
+}
+
+TEST(Grow, RefusesWhatDoesNotGrow) {
+  EXPECT_EQ(kit::coded_error_of([] { deepened(config(), 7); }),
+            "2 grow: the model has 3 layers; give a multiple of that, not 7");
+  const auto fused = trained(config("stack: fusion"));
+  Model grown(deepened(fused->config(), 6), kExact);
+  EXPECT_EQ(kit::coded_error_of([&] { grow_depth(*fused, grown, false); }),
+            "2 grow: the smaller model has no parameter 'stack.3.weights' to grow from");
+}
+
+}  // namespace
+}  // namespace lithe
