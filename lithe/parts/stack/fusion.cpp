@@ -47,7 +47,8 @@ class Fusion final : public Stack {
     std::vector<Var> z{x.x};
     for (int64_t l = 0; l < layers.count(); ++l) {
       const Var in = dense && fuses(l) ? fuse(phis_[size_t(l)], z) : z.back();
-      Var out = layers.run(l, {in, x.sequences}, pass).x;
+      // Apart from what else reads these rows, so that gradients add up alike where the layer is recomputed.
+      Var out = layers.run(l, {reshape(in, in.shape()), x.sequences}, pass).x;
       check_usage(out.shape() == in.shape(), "fusion", "layer ", l, " makes ", out.shape(), " of ", in.shape(),
                   ", which cannot be fused with the layers below; leave its compressor out, or set stack: plain");
       if (fuses(l)) {
