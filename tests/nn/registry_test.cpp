@@ -82,7 +82,8 @@ TEST(Registry, PartsWithoutTheFormThatIsNeededAreRefused) {
 
 TEST(Registry, MisspeltPartsAreNamedWithTheirPlaceAndTheNearest) {
   EXPECT_EQ(refused("hidden_size: 8\nposition: {type: rotory}\n"),
-            "recipe: recipe.yaml:2:11: slot position has no part 'rotory'; it has alibi, learned, none, rotary, rpr, sinusoidal, "
+            "recipe: recipe.yaml:2:11: slot position has no part 'rotory'; it has alibi, learned, none, rotary, rpr, "
+            "sinusoidal, "
             "t5_bias; "
             "did you mean 'rotary'?");
   // The short form, and a part inside a part.
