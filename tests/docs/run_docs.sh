@@ -76,12 +76,14 @@ for page in "$root"/docs/*.md "$root"/README.md; do
     read -r _ kind place <"$block"
     export SHORT=0
     [ "$kind" != short ] || export SHORT=1
-    if bash -euo pipefail "$block" >out 2>err; then
+    status=0
+    bash -euo pipefail "$block" >out 2>err || status=$?
+    if [ "$status" -eq 0 ]; then
       passed=$((passed + 1))
     elif [ "$kind" = data ] && grep -q 'set LITHE_DATA' err; then
       passed=$((passed + 1))
     else
-      echo "$place fails:"
+      echo "$place fails with exit code $status:"
       cat "$block" err
       failed=$((failed + 1))
     fi
