@@ -37,6 +37,8 @@ int run(bool json) {
   const Tensor x = zeros({int64_t(1) << 25}, DType::f32), y = zeros({int64_t(1) << 25}, DType::f32);
   const double copy = 2.0 * double(x.bytes()) / best_seconds([&] { kernels::add({.a = x, .out = y}); }) * 1e-9;
   const double f32 = gemm_rate(DType::f32), bf16 = gemm_rate(DType::bf16);
+  std::vector<std::string> built;
+  for (const kernels::Isa isa : kernels::built_isas()) built.emplace_back(kernels::name_of(isa));
   if (json) {
     std::cout << dump(Json({{"version", b.version},
                             {"commit", b.commit},
@@ -46,6 +48,7 @@ int run(bool json) {
                             {"logical_cpus", m.logical_cpus},
                             {"threads", threads()},
                             {"instruction_set", kernels::name_of(kernels::usable_isa())},
+                            {"built_instruction_sets", built},
                             {"memory_bytes", m.memory},
                             {"memory_limit_bytes", m.memory_limit},
                             {"huge_pages", m.huge_pages},
@@ -61,13 +64,19 @@ int run(bool json) {
               b.build_type.c_str());
   std::printf("cpu              %s, %d logical\n", m.cpu.c_str(), m.logical_cpus);
   std::printf("threads          %d (affinity, cgroup and OMP_NUM_THREADS considered)\n", threads());
-  std::printf("instruction set  %s\n", kernels::name_of(kernels::usable_isa()));
+  std::printf("instruction set  %s (vector kernels are built for %s)\n", kernels::name_of(kernels::usable_isa()),
+              join(built).c_str());
   std::printf("memory           %s%s\n", format_bytes(double(m.memory)).c_str(),
               m.memory_limit ? cat(", limited to ", format_bytes(double(m.memory_limit))).c_str() : "");
   std::printf("huge pages       %s%s\n", m.huge_pages.c_str(),
               m.huge_pages == "never" ? " (set to madvise or always for 5-25 % more bandwidth)" : "");
   std::printf("matrix products  %s: %.0f GFLOP/s f32, %.0f bf16\n", kernels::gemm_library().c_str(), f32, bf16);
   std::printf("memory copy      %.1f GB/s (read and write counted)\n", copy);
+  if (kernels::usable_isa() < kernels::built_isas().back())
+    std::puts(
+        "note             none of these runs here: all kernels are the scalar references, many times slower; build "
+        "with "
+        "-DLITHE_INSTRUCTION_SETS=all");
   if (kernels::usable_isa() < kernels::Isa::avx2)
     std::puts("note             no AVX2: kernels run in their portable form, several times slower");
   if (kernels::usable_isa() < kernels::Isa::avx512bf16)

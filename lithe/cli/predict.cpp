@@ -78,6 +78,13 @@ int run(const Options& o) {
           text += cat(w ? " " : "", batches.examples()[i].words[w], "/", name(p.tags[w]));
         }
         break;
+      case TaskType::transcription:
+        json["labels"] = Json::array();
+        for (const int32_t tag : p.tags) {
+          json["labels"].push_back(name(tag));
+          text += name(tag);
+        }
+        break;
       case TaskType::span:
         json["answer"] = p.text;
         text = p.text;

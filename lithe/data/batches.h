@@ -17,12 +17,14 @@ namespace lithe {
 
 /// Packed rows of B sequences, one after another, without padding (docs/design.md).
 struct Batch {
-  std::vector<int32_t> tokens;     // [N] inputs, or [N * token_width]
-  std::vector<int32_t> labels;     // what a head predicts, see Head::count; -1 = no label
-  std::vector<int64_t> offsets;    // [B+1] sequence starts, offsets[0] = 0, offsets[B] = N
-  int64_t token_width = 1;         // ints of a token
-  std::vector<int64_t> predicted;  // when not empty: label i is of row predicted[i], no other row has one
-  std::vector<float> values;       // in place of labels: the numbers of a regression
+  std::vector<int32_t> tokens;         // [N] inputs, or [N * token_width]
+  std::vector<int32_t> labels;         // what a head predicts, see Head::count; -1 = no label
+  std::vector<int64_t> offsets;        // [B+1] sequence starts, offsets[0] = 0, offsets[B] = N
+  int64_t token_width = 1;             // ints of a token
+  std::vector<int64_t> predicted;      // when not empty: label i is of row predicted[i], no other row has one
+  std::vector<float> values;           // in place of labels: the numbers of a regression
+  std::vector<int64_t> label_offsets;  // [B+1] where labels have lengths of their own: sequence b has
+                                       // [label_offsets[b], label_offsets[b+1]); else empty
   // Encoder-decoder: sequence b is predicted from source sequence b, rows [source_offsets[b], source_offsets[b+1]).
   std::vector<int32_t> source_tokens;   // [M]; empty: there is no source
   std::vector<int64_t> source_offsets;  // [B+1], or empty

@@ -86,6 +86,14 @@ void LabelNames::sort(std::vector<Example>& examples) {
 
 // ---- what the readers share
 
+void set_characters(Example& example, std::string_view text, LabelNames& labels, const std::string& where) {
+  for (size_t begin = 0, end; begin < text.size(); begin = end) {
+    end = begin + 1;
+    while (end < text.size() && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) ++end;
+    example.tags.push_back(labels.index(std::string(text.substr(begin, end - begin)), where));
+  }
+}
+
 std::string_view take_line(std::string_view& text) {
   const size_t end = std::min(text.find('\n'), text.size());
   std::string_view line = text.substr(0, end);

@@ -166,7 +166,13 @@ void parse_json_lines(std::string_view text, const std::string& name, const Exam
       example.has_pair = !layout.text_pair.empty();
       if (example.has_pair)
         example.pair = text_of(value(layout.text_pair, "; set task.text_pair"), at(layout.text_pair));
-      if (layout.type == TaskType::classification) {
+      if (layout.type == TaskType::transcription) {
+        if (target.is_array())
+          for (size_t i = 0; i < target.size(); ++i)
+            example.tags.push_back(label_of(target[i], labels, cat(at(label_key), "[", i, "]")));
+        else
+          set_characters(example, text_of(target, at(label_key)), labels, at(label_key));
+      } else if (layout.type == TaskType::classification) {
         example.label = label_of(target, labels, at(label_key));
       } else {
         check(target.is_number(), "task", at(label_key), " must be a number, got ", shown(target));

@@ -20,6 +20,8 @@ void parse_conllu(std::string_view text, const std::string& name, const ExampleL
                   std::vector<Example>& out);
 void parse_squad(std::string_view text, const std::string& name, std::vector<Example>& out);
 
+/// transcription: each character of `text` is a label.
+void set_characters(Example& example, std::string_view text, LabelNames& labels, const std::string& where);
 /// Takes the next line, without its end (LF or CRLF), off `text`, which may not be empty.
 std::string_view take_line(std::string_view& text);
 /// The parts of a line between `separator`s.

@@ -134,6 +134,7 @@ void set_target(Example& example, const std::string& cell, const ExampleLayout& 
     example.label = labels.index(cell, where);
     return;
   }
+  if (layout.type == TaskType::transcription) return set_characters(example, cell, labels, where);
   const auto value = finite_number(cell);
   check(value.has_value(), "task", where, " must be a finite number, got '", shortened(cell), "'", hint);
   example.value = *value;
@@ -152,7 +153,7 @@ void judge_header(const Columns& columns, const ExampleLayout& layout, const Lab
           "' in column ", columns.label + 1, " is a label itself; set task.header: false");
     return;
   }
-  if (!labels.learns() || layout.type == TaskType::regression || out.size() < before + 10) return;
+  if (!labels.learns() || layout.type != TaskType::classification || out.size() < before + 10) return;
   std::vector<int64_t> counts(labels.names().size());
   for (size_t i = before; i < out.size(); ++i) ++counts[size_t(out[i].label)];
   const size_t first = size_t(out[before].label);

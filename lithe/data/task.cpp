@@ -53,8 +53,10 @@ void hold_out(TaskData& data, TaskType type, double fraction) {
 }  // namespace
 
 void TaskConfig::fields(Fields& f) {
-  f("type", type, "what is learnt: a class or a number of a text or pair, a tag of each word, an answer in a text",
-    one_of({"classification", "regression", "tagging", "span"}));
+  f("type", type,
+    "what is learnt: a class or a number of a text or pair, a tag of each word, an answer in a text, labels of a "
+    "text without places",
+    one_of({"classification", "regression", "tagging", "span", "transcription"}));
   f("train", train, "labelled files to learn from: names or shell patterns, each also .gz or .zst");
   f("validation", validation, "labelled files to evaluate on while training");
   f("test", test, "labelled files for the final result");
@@ -69,7 +71,8 @@ void TaskConfig::fields(Fields& f) {
     "instead of validation: this share of the training examples, drawn the same way each time, is held out",
     between(0, 0.99));
   f("metrics", metrics,
-    "what is measured; empty: accuracy (regression: pearson and spearman, span: exact_match and f1)");
+    "what is measured; empty: accuracy (regression: pearson and spearman, span: exact_match and f1, transcription: "
+    "label_error_rate and exact_match)");
   f("metric_for_best_model", metric_for_best_model, "the metric that decides which model is best; empty: the first");
 }
 
@@ -77,9 +80,19 @@ TaskType task_type(const TaskConfig& config) {
   if (config.type == "classification") return TaskType::classification;
   if (config.type == "regression") return TaskType::regression;
   if (config.type == "tagging") return TaskType::tagging;
-  check_usage(config.type == "span", "task", "type must be one of classification, regression, tagging, span, got '",
-              config.type, "'");
+  if (config.type == "transcription") return TaskType::transcription;
+  check_usage(config.type == "span", "task",
+              "type must be one of classification, regression, tagging, span, transcription, got '", config.type, "'");
   return TaskType::span;
+}
+
+std::string task_head(TaskType type) {
+  switch (type) {
+    case TaskType::tagging: return "tag";
+    case TaskType::span: return "span";
+    case TaskType::transcription: return "ctc";
+    default: return "classify";
+  }
 }
 
 ExampleLayout example_layout(const TaskConfig& config) {
@@ -93,7 +106,7 @@ ExampleLayout example_layout(const TaskConfig& config) {
 
 TaskData load_task(const TaskConfig& config, const std::vector<std::string>& known) {
   const ExampleLayout layout = example_layout(config);
-  const bool labelled = layout.type == TaskType::classification || layout.type == TaskType::tagging;
+  const bool labelled = layout.type != TaskType::regression && layout.type != TaskType::span;
   check_usage(!config.train.empty() || !config.validation.empty() || !config.test.empty(), "task",
               "no files are given; name some in task.train, task.validation or task.test");
   check_usage(config.validation.empty() || config.validation_fraction == 0, "task",

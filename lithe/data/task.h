@@ -7,7 +7,7 @@
 namespace lithe {
 
 struct TaskConfig {
-  std::string type = "classification";         // classification | regression | tagging | span
+  std::string type = "classification";         // classification | regression | tagging | span | transcription
   std::vector<std::string> train, validation;  // names or shell patterns, relative to the current directory
   std::vector<std::string> test;
   std::string format;  // empty: from the name of each file
@@ -22,6 +22,8 @@ struct TaskConfig {
 };
 
 TaskType task_type(const TaskConfig& config);
+/// The head that predicts labels of the type.
+std::string task_head(TaskType type);
 ExampleLayout example_layout(const TaskConfig& config);
 
 struct TaskData {

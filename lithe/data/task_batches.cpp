@@ -173,6 +173,11 @@ Batch TaskBatches::batch(int64_t epoch, int64_t index) const {
         batch.labels.push_back(int32_t(s.begin_row));
         ends.push_back(int32_t(s.end_row));
         break;
+      case TaskType::transcription:
+        batch.labels.insert(batch.labels.end(), example.tags.begin(), example.tags.end());
+        batch.label_offsets.resize(std::max<size_t>(1, batch.label_offsets.size()));
+        batch.label_offsets.push_back(int64_t(batch.labels.size()));
+        break;
     }
   }
   batch.labels.insert(batch.labels.end(), ends.begin(), ends.end());

@@ -20,7 +20,7 @@ struct TaskSequence {
 
 /// The batches hold equally many sequences, batch_tokens / sequence_length of them, but the last. Shuffled: in an order
 /// that is a pure function of (seed, epoch); else in the order of the examples. Labels: [B] classes or values, [N] tags
-/// on the first tokens of words, or [2B] begins and ends (Head::count).
+/// on the first tokens of words, [2B] begins and ends, or of transcriptions as many as they have (Head::count).
 class TaskBatches : public BatchSource {
  public:
   /// Tokenizes all examples. Longer ones are cut to sequence_length, which `cut()` counts; contexts of questions are

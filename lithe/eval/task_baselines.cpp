@@ -145,7 +145,7 @@ std::vector<TaskBaseline> of_tagging(const std::vector<Example>& train, const st
 
 std::vector<TaskBaseline> task_baselines(TaskType type, const std::vector<Example>& train,
                                          const std::vector<Example>& asked, size_t classes) {
-  if (train.empty() || asked.empty() || type == TaskType::span) return {};
+  if (train.empty() || asked.empty() || type == TaskType::span || type == TaskType::transcription) return {};
   if (type == TaskType::tagging) return of_tagging(train, asked, classes);
   Prediction usual;
   if (type == TaskType::regression) {

@@ -16,7 +16,7 @@ struct TaskBaseline {
 ///   fixed order;
 /// - regression: the mean;
 /// - tagging: the most frequent tag, and that of each word (unknown words: the most frequent of all).
-/// None for questions, or without examples to learn from. The same examples give the same bits.
+/// None for questions and transcriptions, or without examples to learn from. The same examples give the same bits.
 std::vector<TaskBaseline> task_baselines(TaskType type, const std::vector<Example>& train,
                                          const std::vector<Example>& asked, size_t classes);
 

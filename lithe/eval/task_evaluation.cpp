@@ -6,6 +6,7 @@
 #include "lithe/base/stop.h"
 #include "lithe/kernels/cross_entropy/cross_entropy.h"
 #include "lithe/ops/basic.h"
+#include "lithe/ops/ctc.h"
 
 namespace lithe {
 namespace {
@@ -59,7 +60,11 @@ TaskAnswers answer(const Model& model, const TaskBatches& batches, const Progres
     const Var& rows = ran.x;
     if (batch.labelled) {
       LossSums sums;
-      model.loss_of(rows, {}, {.sequences = ran.sequences, .labels = batch.labels, .sums = &sums});
+      model.loss_of(rows, {},
+                    {.sequences = ran.sequences,
+                     .labels = batch.labels,
+                     .sums = &sums,
+                     .label_sequences = batch.label_sequences});
       total += sums;
     }
     const Tensor logits = model.logits(rows, batch.sequences).value();
@@ -88,6 +93,9 @@ TaskAnswers answer(const Model& model, const TaskBatches& batches, const Progres
             margins[size_t(s.example)] = span.score;
             p.text = span.text;
           }
+          break;
+        case TaskType::transcription:
+          p.tags = ctc_best_path(logits, ran.sequences.offset(b), ran.sequences.offset(b + 1));
           break;
       }
     }

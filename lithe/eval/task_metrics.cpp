@@ -7,6 +7,7 @@
 #include <numeric>
 #include <set>
 #include <tuple>
+#include <utility>
 
 #include "lithe/base/error.h"
 #include "lithe/text/pattern.h"
@@ -213,6 +214,20 @@ double answer_f1(std::string_view truth, std::string_view predicted) {
 }
 
 // ---- tags
+
+int64_t edit_distance(Classes truth, Classes predicted) {
+  std::vector<int64_t> row(predicted.size() + 1);  // of the first labels of truth to those of predicted
+  std::iota(row.begin(), row.end(), int64_t(0));
+  for (size_t i = 0; i < truth.size(); ++i) {
+    int64_t diagonal = std::exchange(row[0], int64_t(i) + 1);
+    for (size_t j = 0; j < predicted.size(); ++j) {
+      const int64_t substituted = diagonal + (truth[i] != predicted[j]);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({row[j + 1] + 1, row[j] + 1, substituted});
+    }
+  }
+  return row.back();
+}
 
 bool is_bio_tag(std::string_view tag) {
   return tag == "O" || (tag.size() >= 2 && (tag[0] == 'B' || tag[0] == 'I') && tag[1] == '-');

@@ -48,6 +48,9 @@ bool is_bio_tag(std::string_view tag);
 double entity_f1(const std::vector<std::span<const int32_t>>& truth,
                  const std::vector<std::span<const int32_t>>& predicted, const std::vector<std::string>& labels);
 
+/// The least insertions, deletions and substitutions that make `predicted` of `truth`.
+int64_t edit_distance(std::span<const int32_t> truth, std::span<const int32_t> predicted);
+
 // ---- the metrics by name
 
 struct TaskMetric {
@@ -66,7 +69,7 @@ struct ChosenMetrics {
 };
 
 /// The metrics of the section `task`, or those usual for its type: accuracy; pearson and spearman; accuracy;
-/// exact_match and f1. `labels` are the task's (TaskData::labels). Fails on a name that is unknown, stands twice, or
+/// exact_match and f1; label_error_rate and exact_match. `labels` are the task's (TaskData::labels). Fails on a name that is unknown, stands twice, or
 /// does not fit the type or the labels (f1 of other than two classes, f1 of tags that are not BIO), and on a
 /// metric_for_best_model that is not among them.
 ChosenMetrics choose_metrics(const TaskConfig& config, const std::vector<std::string>& labels);
@@ -77,7 +80,7 @@ ChosenMetrics choose_metrics(const TaskConfig& config, const std::vector<std::st
 struct Prediction {
   int32_t label = -1;         // classification
   double value = 0;           // regression
-  std::vector<int32_t> tags;  // tagging: one a word
+  std::vector<int32_t> tags;  // tagging: one a word; transcription: any number
   std::string text;           // span: the answer, empty: there is none
 };
 

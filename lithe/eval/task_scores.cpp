@@ -61,6 +61,22 @@ double tag_f1(const Predictions& predictions, const Examples& examples, const La
   return entity_f1(truth, predicted, labels);
 }
 
+// Edits of all examples by their labels; of examples without labels: 0 or, where any is predicted, infinite.
+double label_error_rate(const Predictions& predictions, const Examples& examples, const Labels&) {
+  int64_t edits = 0, labels = 0;
+  for (size_t i = 0; i < examples.size(); ++i) {
+    edits += edit_distance(examples[i].tags, predictions[i].tags);
+    labels += int64_t(examples[i].tags.size());
+  }
+  return edits ? double(edits) / double(labels) : 0;
+}
+
+double equal_transcriptions(const Predictions& predictions, const Examples& examples, const Labels&) {
+  int64_t equal = 0;
+  for (size_t i = 0; i < examples.size(); ++i) equal += examples[i].tags == predictions[i].tags;
+  return double(equal) / double(examples.size());
+}
+
 struct Entry {
   TaskMetric metric;
   Measure measure;
@@ -79,6 +95,9 @@ const std::vector<Entry>& table() {
       {{"mse", regression, Better::lower, "mean squared error"}, of_values(mean_squared_error)},
       {{"accuracy", tagging, Better::higher, "share of right tags"}, tag_accuracy},
       {{"f1", tagging, Better::higher, "F1 of the spans that BIO tags mark"}, tag_f1},
+      {{"label_error_rate", transcription, Better::lower, "edits by labels, as word and character error rates"},
+       label_error_rate},
+      {{"exact_match", transcription, Better::higher, "share of examples with all labels right"}, equal_transcriptions},
       {{"exact_match", span, Better::higher, "share of answers equal to a right one"}, of_answers(exact_match)},
       {{"f1", span, Better::higher, "mean F1 of the answers' words"}, of_answers(answer_f1)}};
   return entries;
@@ -96,6 +115,7 @@ std::vector<std::string> usual_metrics(TaskType type) {
     case TaskType::regression: return {"pearson", "spearman"};
     case TaskType::tagging: return {"accuracy"};
     case TaskType::span: return {"exact_match", "f1"};
+    case TaskType::transcription: return {"label_error_rate", "exact_match"};
   }
   return {};
 }
@@ -125,9 +145,9 @@ void check_predictions(TaskType type, const Predictions& predictions, const Exam
       in_range(examples[i].label, i);
       in_range(predictions[i].label, i);
     }
-    if (type != TaskType::tagging) continue;
-    check(predictions[i].tags.size() == examples[i].tags.size(), "task", "prediction ", i, " must have ",
-          examples[i].tags.size(), " tags, got ", predictions[i].tags.size());
+    if (type != TaskType::tagging && type != TaskType::transcription) continue;
+    check(type == TaskType::transcription || predictions[i].tags.size() == examples[i].tags.size(), "task",
+          "prediction ", i, " must have ", examples[i].tags.size(), " tags, got ", predictions[i].tags.size());
     for (const int32_t tag : examples[i].tags) in_range(tag, i);
     for (const int32_t tag : predictions[i].tags) in_range(tag, i);
   }

@@ -62,6 +62,25 @@ const char* name_of(Isa isa) {
 }
 
 Isa usable_isa() { return isa_limit(); }
+
+const std::vector<Isa>& built_isas() {
+  static const std::vector<Isa> built = {
+#ifdef LITHE_HAVE_avx512bf16
+      Isa::avx512bf16,
+#endif
+#ifdef LITHE_HAVE_avx512
+      Isa::avx512,
+#endif
+#ifdef LITHE_HAVE_avx2
+      Isa::avx2,
+#endif
+#ifdef LITHE_HAVE_generic
+      Isa::generic,
+#endif
+  };
+  return built;
+}
+
 void limit_isa(Isa isa) { isa_limit() = std::min(isa, detect()); }
 bool reference_only() { return reference_flag(); }
 void force_reference(bool on) { reference_flag() = on; }

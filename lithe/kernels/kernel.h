@@ -18,6 +18,8 @@ enum class Isa { generic, avx2, avx512, avx512bf16 };
 const char* name_of(Isa isa);
 /// The best set that this machine has and LITHE_ISA allows.
 Isa usable_isa();
+/// The sets that the vector kernels are built for, best first.
+const std::vector<Isa>& built_isas();
 /// For tests: at most `isa` from now on.
 void limit_isa(Isa isa);
 /// True when LITHE_KERNEL=ref or force_reference(true).
@@ -87,7 +89,7 @@ struct Implementation {
   const char* name;
   Isa needs;                           // generic: runs everywhere
   const char* (*refuse)(const Args&);  // the reason why it cannot run, or null; null pointer: never refuses
-  void (*run)(const Args&);
+  void (*run)(const Args&);            // null: the build has none for this instruction set
 };
 
 void report_dispatch(const char* family, const char* implementation, const char* reason);
@@ -109,6 +111,8 @@ void run_kernel(const char* family, bool meta, std::initializer_list<Implementat
       reason = "LITHE_KERNEL=ref";
     else if (candidate.needs > usable_isa())
       reason = "instruction set not available";
+    else if (!candidate.run)
+      reason = "instruction set not built";
     else if (candidate.refuse)
       reason = candidate.refuse(args);
     if (tracing) report_dispatch(family, candidate.name, reason);
@@ -124,26 +128,41 @@ void run_kernel(const char* family, bool meta, std::initializer_list<Implementat
 // Declares `void name(const Args&)` in the namespace of every instruction set; <family>/cpu*.cpp, which
 // is compiled once for each, defines it inside `namespace lithe::kernels::cpu::LITHE_ISA`. LITHE_CPU_LIST are its
 // implementations, best first. LITHE_CPU_STREAMS are the same without avx512, for kernels that wait for memory: their
-// sources are not compiled for it, and avx2 runs in its place.
+// sources are not compiled for it, and avx2 runs in its place. A set that the build leaves out (LITHE_INSTRUCTION_SETS)
+// has an entry that does not run.
 #define LITHE_DECLARE_IN(isa, name, Args) \
   namespace lithe::kernels::cpu::isa {    \
   void name(const Args&);                 \
   }
-#define LITHE_CPU_ENTRY(isa, name, refuse) \
-  { "cpu/" #isa, Isa::isa, refuse, cpu::isa::name }
-#ifdef LITHE_ONLY_GENERIC
-#define LITHE_DECLARE_CPU(name, Args) LITHE_DECLARE_IN(generic, name, Args)
-#define LITHE_CPU_LIST(name, refuse) LITHE_CPU_ENTRY(generic, name, refuse)
-#define LITHE_CPU_STREAMS(name, refuse) LITHE_CPU_ENTRY(generic, name, refuse)
-#else
 #define LITHE_DECLARE_CPU(name, Args)   \
   LITHE_DECLARE_IN(generic, name, Args) \
   LITHE_DECLARE_IN(avx2, name, Args)    \
   LITHE_DECLARE_IN(avx512, name, Args)  \
   LITHE_DECLARE_IN(avx512bf16, name, Args)
+#ifdef LITHE_HAVE_generic
+#define LITHE_IN_generic(name) cpu::generic::name
+#else
+#define LITHE_IN_generic(name) nullptr
+#endif
+#ifdef LITHE_HAVE_avx2
+#define LITHE_IN_avx2(name) cpu::avx2::name
+#else
+#define LITHE_IN_avx2(name) nullptr
+#endif
+#ifdef LITHE_HAVE_avx512
+#define LITHE_IN_avx512(name) cpu::avx512::name
+#else
+#define LITHE_IN_avx512(name) nullptr
+#endif
+#ifdef LITHE_HAVE_avx512bf16
+#define LITHE_IN_avx512bf16(name) cpu::avx512bf16::name
+#else
+#define LITHE_IN_avx512bf16(name) nullptr
+#endif
+#define LITHE_CPU_ENTRY(isa, name, refuse) \
+  { "cpu/" #isa, Isa::isa, refuse, LITHE_IN_##isa(name) }
 #define LITHE_CPU_LIST(name, refuse)                                                \
   LITHE_CPU_ENTRY(avx512bf16, name, refuse), LITHE_CPU_ENTRY(avx512, name, refuse), \
       LITHE_CPU_ENTRY(avx2, name, refuse), LITHE_CPU_ENTRY(generic, name, refuse)
 #define LITHE_CPU_STREAMS(name, refuse) \
   LITHE_CPU_ENTRY(avx512bf16, name, refuse), LITHE_CPU_ENTRY(avx2, name, refuse), LITHE_CPU_ENTRY(generic, name, refuse)
-#endif

@@ -267,6 +267,12 @@ Rows Backbone::forward(const Tensor& ids, const Sequences& sequences, const Pass
   if (reference_) {
     int64_t longest = 0;
     for (int64_t b = 0; b < sequences.count(); ++b) longest = std::max(longest, sequences.length(b));
+    if (config_.architecture == "encoder") {  // rows see all of the reference, whatever the batch
+      check_usage(longest <= reference_start_.dim(0), "model", "a sequence of ", longest,
+                  " tokens is longer than the reference sequence of ", reference_start_.dim(0),
+                  "; raise max_position_embeddings");
+      longest = reference_start_.dim(0);
+    }
     pass.set_references(state ? state->references : reference_rows(longest));
   }
   Rows rows = stack_->forward(*this, {x, sequences}, pass);

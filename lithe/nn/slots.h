@@ -113,6 +113,7 @@ struct LossArgs {
   double smoothing = 0, scale = 1;  // the loss is scale * sum over the labels
   LossSums* sums = nullptr;         // optional
   Tensor row_nll;                   // optional: negative log-likelihood of each label
+  Sequences label_sequences = {};   // of the labels, where LabelCount::own_lengths
 };
 
 /// Rows to predictions.
@@ -124,9 +125,11 @@ class Head : public Part {
     Parameter* tied = nullptr;  // the embedding's table [vocab, hidden], or null
     bool causal = true;         // a row has seen only the tokens up to its own
   };
-  /// Labels that a batch has, and the number that all of them must be below (0: they are real numbers).
+  /// Labels that a batch has, and the number that all of them must be below (0: they are real numbers). With lengths of
+  /// their own each sequence has any number of labels, at most as many as rows, and there are `labels` at most.
   struct LabelCount {
     int64_t labels = 0, classes = 0;
+    bool own_lengths = false;
   };
   virtual LabelCount count(const Sequences& sequences) const = 0;
   /// [N, hidden] -> predictions, [N, classes] or [B, classes].

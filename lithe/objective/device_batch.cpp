@@ -21,6 +21,7 @@ DeviceBatch to_device(const Batch& batch, Device device) {
   }
   out.sequences = Sequences(batch.offsets, {}, device);
   if (out.source.defined()) out.source_sequences = Sequences(batch.source_offsets, {}, device);
+  if (!batch.label_offsets.empty()) out.label_sequences = Sequences(batch.label_offsets, {}, device);
   out.predicted = batch.predicted;
   out.labelled =
       real ? labels.numel() : std::count_if(batch.labels.begin(), batch.labels.end(), [](int32_t l) { return l >= 0; });

@@ -10,12 +10,13 @@ struct DeviceBatch {
   Tensor ids;     // i32 [N] or [N, token_width]
   Tensor labels;  // i32, or f32 of a regression: Head::count
   Sequences sequences;
+  Sequences label_sequences;       // see Batch::label_offsets
   std::vector<int64_t> predicted;  // see Batch
   int64_t labelled = 0;
   Tensor source;  // i32 [M] of an encoder-decoder; else none
   Sequences source_sequences;
 
-  Targets targets() const { return {labels, sequences, predicted}; }
+  Targets targets() const { return {labels, sequences, label_sequences, predicted}; }
   /// Rows that the model reads.
   int64_t rows() const { return sequences.rows() + source_sequences.rows(); }
 };

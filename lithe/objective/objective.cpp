@@ -19,7 +19,8 @@ Var Objective::loss(const Model& model, const Rows& rows, const Targets& targets
                         .labels = targets.labels,
                         .smoothing = terms.smoothing,
                         .scale = terms.scale,
-                        .sums = terms.sums});
+                        .sums = terms.sums,
+                        .label_sequences = targets.label_sequences});
 }
 
 std::unique_ptr<const Objective> make_objective(const PartChoice& choice) {

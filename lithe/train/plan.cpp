@@ -70,7 +70,12 @@ Batch batch_of_shape(const Model& model, const Objective& objective, const Batch
     return batch;
   }
   const Head::LabelCount count = model.label_count(Sequences(batch.offsets, {}, Device::meta));
-  if (count.classes)
+  if (count.own_lengths) {
+    batch.label_offsets = {0};
+    for (size_t b = 1; b < batch.offsets.size(); ++b)
+      batch.label_offsets.push_back(batch.label_offsets.back() + (batch.offsets[b] - batch.offsets[b - 1]) / 2);
+    batch.labels.assign(size_t(batch.label_offsets.back()), 0);
+  } else if (count.classes)
     batch.labels.assign(size_t(count.labels), 0);
   else
     batch.values.assign(size_t(count.labels), 0);

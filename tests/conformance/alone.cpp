@@ -135,11 +135,11 @@ const std::map<std::string, Maker>& makers() {
          auto part = make<Head>(a, choice(part_case.name, part_case.options),
                                 {.vocab_size = 7, .hidden_size = d, .num_labels = 3});
          a.inputs = {input(9, d, 1)};
-         const Tensor labels = kit::labels_for(part->count(nine_rows()), kit::ids_of({0, 6, -1, 3, 3, 2, 5, -1, 1}));
-         a.run = [part, labels](const std::vector<Var>& in) {
-           return std::vector<Var>{
-               part->logits(in[0], nine_rows()),
-               part->loss(in[0], {.sequences = nine_rows(), .labels = labels, .smoothing = 0.1, .scale = 0.7})};
+         const Head::LabelCount count = part->count(nine_rows());
+         const Tensor labels = kit::labels_for(count, nine_rows(), kit::ids_of({0, 6, -1, 3, 3, 2, 5, -1, 1}));
+         a.run = [part, labels, count](const std::vector<Var>& in) {
+           return std::vector<Var>{part->logits(in[0], nine_rows()),
+                                   part->loss(in[0], kit::loss_args(count, nine_rows(), labels, 0.1, 0.7))};
          };
        }}};
   return all;

@@ -83,6 +83,23 @@ TEST(JsonLines, TaggedWordsAreTwoLists) {
   EXPECT_EQ(examples[0].tags, (std::vector<int32_t>{0, 1}));
 }
 
+TEST(Transcriptions, LabelsAreCharactersOrAList) {
+  LabelNames labels;
+  auto examples =
+      parse("hé\t1 2\n\t3\n", "x.tsv", {.type = TaskType::transcription, .text = "2", .label = "1"}, labels);
+  ASSERT_EQ(examples.size(), 2u);
+  EXPECT_EQ(examples[0].text, "1 2");
+  EXPECT_EQ(examples[0].tags, (std::vector<int32_t>{0, 1}));
+  EXPECT_EQ(labels.names(), (std::vector<std::string>{"h", "é"}));
+  EXPECT_TRUE(examples[1].tags.empty());
+  examples = parse("{\"text\": [[1, 2]], \"label\": [\"é\", \"ou\", \"é\"]}\n{\"text\": \"x\", \"label\": \"hé\"}",
+                   "x.jsonl", {.type = TaskType::transcription}, labels);
+  EXPECT_EQ(examples[0].tags, (std::vector<int32_t>{1, 2, 1}));
+  EXPECT_EQ(examples[1].tags, (std::vector<int32_t>{0, 1}));
+  expect_error([] { parse("{\"text\": \"x\", \"label\": 3}", "x.jsonl", {.type = TaskType::transcription}); },
+               {"'label' must be text, got 3"});
+}
+
 TEST(LabelText, TheFirstSpaceEndsTheLabel) {
   const auto examples = parse("1 a  film \n0 \n\n1 b", "stsa.train", {.format = "label_text"});
   ASSERT_EQ(examples.size(), 3u);

@@ -179,6 +179,17 @@ TEST(TaskBatches, FingerprintTellsDataApart) {
   EXPECT_NE(print({question("q", "a b", {"a"})}, TaskType::span), print({question("q", "a b", {"b"})}, TaskType::span));
 }
 
+// ---- transcriptions
+
+TEST(TaskBatches, TranscriptionsHaveLabelsOfTheirOwnLengths) {
+  const Example e{.text = "abcd", .tags = {2, 0}}, f{.text = "x"}, g{.text = "yz", .tags = {1, 1, 1, 1, 1}};
+  const TaskBatches batches({e, f, g}, TaskType::transcription, bytes(), 16, 64, 1, false);
+  const Batch batch = batches.batch(0, 0);
+  EXPECT_EQ(tokens_of(batch, 2), framed("yz"));
+  EXPECT_EQ(batch.labels, (Ids{2, 0, 1, 1, 1, 1, 1}));
+  EXPECT_EQ(batch.label_offsets, (std::vector<int64_t>{0, 2, 2, 7}));
+}
+
 // ---- words with tags
 
 TEST(TaskBatches, TagsStandOnTheFirstTokensOfWords) {

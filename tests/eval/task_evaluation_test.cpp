@@ -115,6 +115,29 @@ TEST(TaskEvaluation, WordsAreTagged) {
   }
 }
 
+TEST(TaskEvaluation, LabelsWithoutPlacesAreLearnt) {
+  std::vector<Example> examples;
+  for (int i = 0; i < 12; ++i) {  // every letter is written once or more, and dots are silence
+    Example e;
+    for (int k = 0; k < 1 + i % 3; ++k) {
+      const int label = (i + 2 * k) % 3;
+      e.tags.push_back(label);
+      e.text += std::string(size_t(1 + (i + k) % 2), "abc"[label]) + "..";
+    }
+    examples.push_back(e);
+  }
+  Model model = encoder("ctc", 3);
+  learn(model, TaskBatches(examples, TaskType::transcription, bytes(), 32, 1024, 1, true), 200);
+  const TaskAnswers answers = answer(model, in_order(examples, TaskType::transcription));
+  for (size_t i = 0; i < examples.size(); ++i) EXPECT_EQ(answers.predictions[i].tags, examples[i].tags) << i;
+  EXPECT_LT(answers.loss, 0.2);
+  const auto scores = score_predictions(choose_metrics({.type = "transcription"}, {"a", "b", "c"}).metrics,
+                                        answers.predictions, examples, {"a", "b", "c"});
+  EXPECT_EQ(scores[0].metric.name, "label_error_rate");
+  EXPECT_EQ(scores[0].value, 0);
+  EXPECT_EQ(scores[1].value, 1);
+}
+
 TEST(TaskEvaluation, ARegressionIsLearnt) {
   std::vector<Example> examples;
   for (int i = 0; i < 9; ++i)

@@ -114,6 +114,15 @@ TEST(TagMetrics, SpansAsSeqeval) {
   expect_error([] { seqeval({{"NOUN"}}, {{"O"}}); }, {"O, B-x or I-x", "'NOUN'"});
 }
 
+TEST(TranscriptionMetrics, EditsByLabels) {
+  using Labels = std::vector<int32_t>;
+  EXPECT_EQ(edit_distance(Labels{}, Labels{}), 0);
+  EXPECT_EQ(edit_distance(Labels{1, 2, 3}, Labels{}), 3);
+  EXPECT_EQ(edit_distance(Labels{}, Labels{1, 2}), 2);
+  EXPECT_EQ(edit_distance(Labels{10, 8, 19, 19, 4, 13}, Labels{18, 8, 19, 19, 8, 13, 6}), 3);  // kitten, sitting
+  EXPECT_EQ(edit_distance(Labels{0, 1, 2, 3}, Labels{1, 2, 3, 0}), 2);
+}
+
 // ---- by name
 
 TaskConfig task(const std::string& type, const std::vector<std::string>& metrics = {}, const std::string& best = "") {

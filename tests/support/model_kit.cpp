@@ -143,12 +143,37 @@ Batch random_batch(const std::vector<int64_t>& lengths, int64_t vocab, uint64_t 
   return batch;
 }
 
-Tensor labels_for(const Head::LabelCount& count, const Tensor& labels) {
-  const Tensor out = clone(labels.slice(0, count.labels));
+namespace {
+
+Sequences label_sequences(const Head::LabelCount& count, const Sequences& sequences) {
+  if (!count.own_lengths) return {};
+  std::vector<int64_t> offsets{0};
+  for (int64_t b = 0; b < sequences.count(); ++b) offsets.push_back(offsets.back() + sequences.length(b) / 2);
+  return Sequences(offsets);
+}
+
+}  // namespace
+
+Tensor labels_for(const Head::LabelCount& count, const Sequences& sequences, const Tensor& labels) {
+  const Tensor out =
+      clone(labels.slice(0, count.own_lengths ? label_sequences(count, sequences).rows() : count.labels));
   if (out.is_meta()) return out;
-  for (int64_t i = 0; i < out.numel(); ++i)
-    if (int32_t& label = out.data<int32_t>()[i]; label >= 0) label %= int32_t(count.classes);
+  for (int64_t i = 0; i < out.numel(); ++i) {
+    int32_t& label = out.data<int32_t>()[i];
+    if (label >= 0) label %= int32_t(count.classes);
+    if (count.own_lengths) label = std::max(label, 0);
+  }
   return out;
+}
+
+LossArgs loss_args(const Head::LabelCount& count, const Sequences& sequences, const Tensor& labels, double smoothing,
+                   double scale, LossSums* sums) {
+  return {.sequences = sequences,
+          .labels = labels,
+          .smoothing = count.own_lengths ? 0 : smoothing,
+          .scale = scale,
+          .sums = sums,
+          .label_sequences = label_sequences(count, sequences)};
 }
 
 Batch random_batch(const std::vector<int64_t>& lengths, const ModelConfig& config, uint64_t seed, Device device) {
@@ -184,9 +209,8 @@ Var loss(const Model& model, const Batch& batch, const Tensor& labels, double sm
   const Pass pass;
   const Var rows = run(model, batch, pass);
   return Model::with_losses(
-      model.loss_of(
-          rows, {},
-          {.sequences = batch.sequences, .labels = labels, .smoothing = smoothing, .scale = scale, .sums = sums}),
+      model.loss_of(rows, {},
+                    loss_args(model.label_count(batch.sequences), batch.sequences, labels, smoothing, scale, sums)),
       pass);
 }
 

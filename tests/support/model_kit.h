@@ -60,11 +60,14 @@ struct Batch {
   uint64_t jitter_seed = 0;
 };
 Batch random_batch(const std::vector<int64_t>& lengths, int64_t vocab, uint64_t seed, Device device = Device::cpu);
-/// Labels of a head that wants `count`: the first of `labels`, made small enough.
-Tensor labels_for(const Head::LabelCount& count, const Tensor& labels);
+/// Labels of a head that wants `count` of these sequences: the first of `labels`, made small enough.
+Tensor labels_for(const Head::LabelCount& count, const Sequences& sequences, const Tensor& labels);
 inline Tensor labels_for(const Model& model, const Batch& batch) {
-  return labels_for(model.label_count(batch.sequences), batch.labels);
+  return labels_for(model.label_count(batch.sequences), batch.sequences, batch.labels);
 }
+/// LossArgs of such labels: where they have lengths of their own, half as many as rows, and nothing is smoothed.
+LossArgs loss_args(const Head::LabelCount& count, const Sequences& sequences, const Tensor& labels, double smoothing,
+                   double scale, LossSums* sums = nullptr);
 /// The same with the tokens that a model reads.
 Batch random_batch(const std::vector<int64_t>& lengths, const ModelConfig& config, uint64_t seed,
                    Device device = Device::cpu);

@@ -88,15 +88,16 @@ template <int m, bool transposed, int r = 0, class Store>
   }
 }
 
-/// row[r n + c] = sum_i load(i n + c) H_m[i,r], or H_m[r,i] when transposed.
-template <int m, bool transposed, class Load>
-void base_pass(float* row, int64_t n, Load load_from) {
+/// row[r n + c] = sum_i row[i n + c] H_m[i,r], or H_m[r,i] when transposed. In f32 alone: one such pass for every type
+/// of rows would be half of what this file takes to compile, and saves a copy within the first cache.
+template <int m, bool transposed>
+void base_pass(float* row, int64_t n) {
   const auto column = [=](int64_t c, auto lanes) __attribute__((always_inline)) {
     Vec combinations[m / 4][8];
 #pragma GCC unroll 16
     for (int g = 0; g < m / 4; ++g) {
-      const Vec a = load_from(4 * g * n + c, lanes), b = load_from((4 * g + 1) * n + c, lanes),
-                p = load_from((4 * g + 2) * n + c, lanes), q = load_from((4 * g + 3) * n + c, lanes);
+      const float* at = row + 4 * g * n + c;
+      const Vec a = load(at, lanes), b = load(at + n, lanes), p = load(at + 2 * n, lanes), q = load(at + 3 * n, lanes);
       const Vec low[2] = {a + b, a - b}, high[2] = {p + q, p - q};
 #pragma GCC unroll 2
       for (int way = 0; way < 2; ++way) {
@@ -185,15 +186,12 @@ struct Order {
   bool transposed;
 };
 
-template <class Load>
-[[gnu::always_inline]] inline void base_pass_of(const Order& o, float* row, Load load_from) {
+inline void base_pass_of(const Order& o, float* row) {
   switch (o.base) {
-    case 12: return base_pass<12, false>(row, o.power, load_from);
-    case 20:
-      return o.transposed ? base_pass<20, true>(row, o.power, load_from)
-                          : base_pass<20, false>(row, o.power, load_from);
-    case 28: return base_pass<28, false>(row, o.power, load_from);
-    case 36: return base_pass<36, false>(row, o.power, load_from);
+    case 12: return base_pass<12, false>(row, o.power);
+    case 20: return o.transposed ? base_pass<20, true>(row, o.power) : base_pass<20, false>(row, o.power);
+    case 28: return base_pass<28, false>(row, o.power);
+    case 36: return base_pass<36, false>(row, o.power);
   }
 }
 
@@ -225,12 +223,10 @@ template <class Load, class Emit>
   int64_t length = o.power;
   const auto radix = [&] { return int(length / block < kRadix ? length / block : kRadix); };
   const From<float> again{row};
-  if (columns < o.order || (o.base == 1 && length == block)) {
+  if (columns < o.order || o.base > 1 || length == block) {
     each(columns, [=](int64_t c, auto lanes) { store(row + c, x(c, lanes), lanes); });
     __builtin_memset(row + columns, 0, size_t(o.order - columns) * sizeof(float));
-    if (o.base > 1) base_pass_of(o, row, again);
-  } else if (o.base > 1) {
-    base_pass_of(o, row, x);
+    base_pass_of(o, row);
   } else {
     const int r = radix();
     strided_pass_of(r, row, o.order, length, x);

@@ -8,8 +8,6 @@
 namespace lithe {
 namespace {
 
-constexpr kernels::AttentionMask kCausal{.causal = true};
-
 class ReferenceState final : public State {
  public:
   ReferenceState(const StateShape& shape, int64_t cols)
@@ -40,7 +38,10 @@ void ReferenceAttentionConfig::fields(Fields& f) {
 
 ReferenceAttention::ReferenceAttention(const Scope& scope, const ReferenceAttentionConfig& config, const Args& args,
                                        Reference reference)
-    : reference_(std::move(reference)), position_(args.position), heads_(config.num_attention_heads) {
+    : reference_(std::move(reference)),
+      position_(args.position),
+      causal_(args.causal),
+      heads_(config.num_attention_heads) {
   const Heads::Args size = config.args("attention", args.hidden_size);
   const int64_t d = args.hidden_size;
   head_dim_ = size.head_dim;
@@ -58,15 +59,27 @@ Var ReferenceAttention::turned(const Var& x, const Sequences& sequences) const {
   return position_ ? position_->turn(x, sequences, head_dim_) : x;
 }
 
+// The reference's rows at the positions of the sequences' rows.
+Var ReferenceAttention::rows_of(const Var& reference, const Sequences& sequences) const {
+  std::vector<int64_t> positions;
+  for (int64_t b = 0; b < sequences.count(); ++b)
+    for (int64_t i = 0; i < sequences.length(b); ++i) positions.push_back(sequences.past(b) + i);
+  return pick_rows(reference, positions);
+}
+
 Var ReferenceAttention::forward(const SubLayerInput& in) const {
   if (in.state) return output_->forward(step(in));
   const Var v = v_(in.x);
   const Var reference = in.pass.reference();
-  if (!reference.defined())
-    return output_->forward(attend(turned(q_(in.x), in.sequences), turned(k_(in.x), in.sequences), v, in.sequences,
-                                   in.sequences, {.heads = heads_, .kv_heads = heads_, .mask = kCausal}));
+  if (!reference.defined() || !causal_) {
+    const auto projected = [&](const Linear& to) {
+      return reference.defined() ? rows_of(to(reference), in.sequences) : to(in.x);
+    };
+    return output_->forward(attend(turned(projected(q_), in.sequences), turned(projected(k_), in.sequences), v,
+                                   in.sequences, in.sequences, {.heads = heads_, .kv_heads = heads_, .mask = mask()}));
+  }
   const Sequences sequence = Sequences::single(reference.rows(), in.x.device());
-  const Var map = attention_map(turned(q_(reference), sequence), turned(k_(reference), sequence), heads_, 0, kCausal);
+  const Var map = attention_map(turned(q_(reference), sequence), turned(k_(reference), sequence), heads_, 0, mask());
   return output_->forward(mix_tokens(map, v, in.sequences, heads_));
 }
 
@@ -86,15 +99,12 @@ Var ReferenceAttention::step(const SubLayerInput& in) const {
   }
   const Var v = v_(in.x);
   state.values.append(v.value(), v.value(), in.sequences);
-  std::vector<int64_t> positions;
   std::vector<KeyValues> caches;
-  for (int64_t b = 0; b < in.sequences.count(); ++b) {
-    for (int64_t i = 0; i < in.sequences.length(b); ++i) positions.push_back(in.sequences.past(b) + i);
+  for (int64_t b = 0; b < in.sequences.count(); ++b)
     caches.push_back({state.keys, state.values.entries()[size_t(b)].values});
-  }
-  const Var q = turned(q_(pick_rows(reference, positions)), in.sequences);
+  const Var q = turned(q_(rows_of(reference, in.sequences)), in.sequences);
   return attend_cached(q.value(), caches, state.values.tokens(), in.sequences,
-                       {.heads = heads_, .kv_heads = heads_, .mask = kCausal});
+                       {.heads = heads_, .kv_heads = heads_, .mask = mask()});
 }
 
 std::unique_ptr<State> ReferenceAttention::make_state(const StateShape& shape) const {
@@ -109,10 +119,12 @@ int64_t ReferenceAttention::state_bytes(const std::vector<int64_t>& tokens, DTyp
 }
 
 MixerMaps ReferenceAttention::maps(const SubLayerInput& in) const {
-  const Var of_reference = in.pass.reference(), rows = of_reference.defined() ? of_reference : in.x;
-  const Sequences sequence = Sequences::single(rows.rows(), in.x.device());
+  const Var of_reference = in.pass.reference();
+  const bool of_text = !of_reference.defined() || !causal_;
+  const Var rows = !of_text ? of_reference : of_reference.defined() ? rows_of(of_reference, in.sequences) : in.x;
+  const Sequences sequence = of_text ? in.sequences : Sequences::single(rows.rows(), in.x.device());
   return softmax_maps(turned(q_(rows), sequence), turned(k_(rows), sequence),
-                      {.heads = heads_, .kv_heads = heads_, .mask = kCausal});
+                      {.heads = heads_, .kv_heads = heads_, .mask = mask()});
 }
 
 }  // namespace lithe

@@ -13,8 +13,9 @@ struct ReferenceAttentionConfig : HeadSizes {
   void fields(Fields& f);
 };
 
-/// In the reference's own pass x is the reference itself, and attends to itself. One map serves the whole batch.
-/// Decoding keeps each sequence's values and one copy of the reference's keys.
+/// In the reference's own pass x is the reference itself, and attends to itself. One causal map serves the whole batch,
+/// for its leading rows are those of every length; where a row sees all of its sequence, each length has a map of its
+/// own. Decoding keeps each sequence's values and one copy of the reference's keys.
 class ReferenceAttention : public Mixer {
  public:
   ReferenceAttention(const Scope& scope, const ReferenceAttentionConfig& config, const Args& args, Reference reference);
@@ -29,11 +30,14 @@ class ReferenceAttention : public Mixer {
  private:
   Reference reference_;
   const Position* position_;
+  bool causal_;
   int64_t heads_, head_dim_ = 0;
   Linear q_, k_, v_;
   std::unique_ptr<Output> output_;
 
+  kernels::AttentionMask mask() const { return {.causal = causal_}; }
   Var turned(const Var& x, const Sequences& sequences) const;
+  Var rows_of(const Var& reference, const Sequences& sequences) const;
   Var step(const SubLayerInput& in) const;
 };
 

@@ -26,8 +26,7 @@ void register_mixer_fixed_seq_qk(Registry& registry) {
       "fixed_seq_qk",
       {.spec = "decon.fixedseqqk",
        .summary = "maps from a fixed sequence of tokens that runs through the layers beside the text, one for all",
-       .source = "TH Eq 4.11-4.12",
-       .bidirectional = false});
+       .source = "TH Eq 4.11-4.12"});
 }
 
 }  // namespace lithe

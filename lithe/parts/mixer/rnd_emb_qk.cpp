@@ -24,8 +24,7 @@ void register_mixer_rnd_emb_qk(Registry& registry) {
   registry.add<Mixer, RndEmbQk, Config>(
       "rnd_emb_qk", {.spec = "decon.rndembqk",
                      .summary = "maps from rows of noise that run through the layers beside the text, one for all",
-                     .source = "TH Eq 4.9-4.10",
-                     .bidirectional = false});
+                     .source = "TH Eq 4.9-4.10"});
 }
 
 }  // namespace lithe

@@ -15,7 +15,7 @@ class TaskLabels final : public Objective {
     check(facts.task, "objective", "task needs the section task");
     const TaskConfig& task = *facts.task;
     const TaskType type = task_type(task);
-    const std::string head = type == TaskType::tagging ? "tag" : type == TaskType::span ? "span" : "classify";
+    const std::string head = task_head(type);
     check_usage(model.head.type == head, "task", "type ", task.type, " needs model.head ", head, ", not ",
                 model.head.type);
     if (head == "classify") {

@@ -9,9 +9,10 @@ namespace lithe {
 namespace {
 
 std::unique_ptr<Model> model(const std::string& mixer = "{type: fixed_seq_qk, num_attention_heads: 3}",
-                             bool trainable = false) {
+                             bool trainable = false, const std::string& architecture = "decoder") {
   auto out = std::make_unique<Model>(
-      kit::model_config("{vocab_size: 19, hidden_size: 12, num_hidden_layers: 3, max_position_embeddings: 9, ffn: "
+      kit::model_config("{architecture: " + architecture +
+                        ", vocab_size: 19, hidden_size: 12, num_hidden_layers: 3, max_position_embeddings: 9, ffn: "
                         "{type: swiglu, intermediate_size: 10}, mixer: " +
                         mixer + "}"),
       ModelOptions{.dtype = DType::f64, .compute = DType::f64, .trainable = trainable});
@@ -86,18 +87,29 @@ TEST(FixedSeqQk, QueriesAndKeysLearnThroughTheReference) {
 
 // The strongest oracle: the fixed sequence itself as the text is the standard model.
 TEST(FixedSeqQk, TheFixedSequenceAsTextIsAttention) {
-  const std::vector<int> ids{3, 1, 18, 0, 7, 7, 2, 11, 4};
-  const auto fixed =
-                 model("{type: fixed_seq_qk, num_attention_heads: 3, reference_ids: [3, 1, 18, 0, 7, 7, 2, 11, 4]}"),
-             standard = model("{type: attention, num_attention_heads: 3}");
-  kit::copy_values(fixed->parameters(), standard->parameters());
-  const Sequences sequences = Sequences::single(9);
-  EXPECT_EQ(kit::close(fixed->forward(kit::ids_of(ids), sequences).value(),
-                       standard->forward(kit::ids_of(ids), sequences).value(), 256),
-            "");
-  EXPECT_GT(kit::largest_difference(fixed->forward(kit::ids_of({1, 2, 3}), Sequences::single(3)).value(),
-                                    standard->forward(kit::ids_of({1, 2, 3}), Sequences::single(3)).value()),
-            1e-3);
+  for (const char* architecture : {"decoder", "encoder"}) {
+    const std::vector<int> ids{3, 1, 18, 0, 7, 7, 2, 11, 4};
+    const auto fixed =
+                   model("{type: fixed_seq_qk, num_attention_heads: 3, reference_ids: [3, 1, 18, 0, 7, 7, 2, 11, 4]}",
+                         false, architecture),
+               standard = model("{type: attention, num_attention_heads: 3}", false, architecture);
+    kit::copy_values(fixed->parameters(), standard->parameters());
+    const Sequences sequences = Sequences::single(9);
+    EXPECT_EQ(kit::close(fixed->forward(kit::ids_of(ids), sequences).value(),
+                         standard->forward(kit::ids_of(ids), sequences).value(), 256),
+              "");
+    EXPECT_GT(kit::largest_difference(fixed->forward(kit::ids_of({1, 2, 3}), Sequences::single(3)).value(),
+                                      standard->forward(kit::ids_of({1, 2, 3}), Sequences::single(3)).value()),
+              1e-3);
+  }
+}
+
+// An encoder's reference is whole whatever the batch; a text reads the maps among its first rows.
+TEST(FixedSeqQk, AnEncodersMapsAreThoseOfTheLengthForAnyText) {
+  const auto m = model("{type: fixed_seq_qk, num_attention_heads: 3}", false, "encoder");
+  const auto a = kit::maps(*m, kit::random_ids(7, 19, 3)), b = kit::maps(*m, kit::random_ids(7, 19, 4));
+  for (size_t layer = 0; layer < 3; ++layer) EXPECT_EQ(kit::bit_difference(a[layer].weights, b[layer].weights), "");
+  EXPECT_THROW(m->forward(kit::random_ids(10, 19, 3), Sequences::single(10)), Error);
 }
 
 // Rows of the table that only the fixed sequence names have a gradient.
