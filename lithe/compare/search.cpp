@@ -1,6 +1,7 @@
 #include "lithe/compare/search.h"
 
 #include <algorithm>
+#include <map>
 
 #include "lithe/base/json.h"
 #include "lithe/base/log.h"
@@ -102,8 +103,8 @@ class Searcher {
   }
 
   // What a point costs, before anything is trained.
-  Candidate planned(const Point& point, Variant& variant) {
-    Candidate c{.name = name_of(point), .point = point, .parent = {}, .values = {}, .status = {}, .message = {}};
+  Candidate planned(const Point& point, Variant& variant, bool timed = true) {
+    Candidate c{.name = name_of(point), .point = point, .values = {}, .status = {}, .message = {}};
     for (size_t i = 0; i < point.size(); ++i) c.values.push_back(result_.search.choices[i].second[size_t(point[i])]);
     try {
       variant = read(point);
@@ -117,7 +118,7 @@ class Searcher {
     c.parameters = variant.plan.parameters;
     c.flops = variant.plan.forward.flops / variant.step_tokens;
     c.memory = double(variant.plan.memory.peak);
-    if (result_.search.budget.latency > 0) c.latency = latency(variant);
+    if (timed && result_.search.budget.latency > 0) c.latency = latency(variant);
     c.fits = true;
     for (const Budgeted& b : budgets(c)) c.fits = c.fits && (b.budget <= 0 || b.amount <= b.budget);
     return c;
@@ -196,10 +197,12 @@ class Searcher {
   bool search_shared(const std::vector<int64_t>& sizes) {
     const SearchFile& s = result_.search;
     std::vector<ModelConfig> corners;
-    const auto config_at = [&](const Point& point) -> std::optional<ModelConfig> {
+    std::map<Point, std::optional<ModelConfig>> known;
+    const auto config_at = [&](const Point& point) -> const std::optional<ModelConfig>& {
+      const auto [at, fresh] = known.try_emplace(point);
       Variant v;
-      if (planned(point, v).status == "refused") return std::nullopt;
-      return complete_model(v.recipe, text_);
+      if (fresh && planned(point, v, false).status != "refused") at->second = complete_model(v.recipe, text_);
+      return at->second;
     };
     // Every value of every choice, beside the last values of the others.
     for (size_t i = 0; i < sizes.size(); ++i)
@@ -207,7 +210,7 @@ class Searcher {
         Point point;
         for (const int64_t size : sizes) point.push_back(size - 1);
         point[i] = value;
-        if (const auto config = config_at(point)) corners.push_back(*config);
+        if (const auto& config = config_at(point)) corners.push_back(*config);
       }
     check_usage(!corners.empty(), "search",
                 "the super-network needs a candidate of the last value of each choice, and ",
@@ -223,7 +226,7 @@ class Searcher {
           point.push_back(int64_t(
               random_below({.seed = s.how.seed, .step = uint64_t(step), .purpose = purpose_of("supernet.candidate")},
                            draw * sizes.size() + i, uint64_t(sizes[i]))));
-        if (const auto config = config_at(point)) return *config;
+        if (const auto& config = config_at(point)) return *config;
         check_usage(draw < 1000, "search", "of 1000 random candidates none can be built; narrow the choices");
       }
     };
@@ -254,9 +257,9 @@ class Searcher {
     for (size_t i = 0; i < all.size() && int64_t(i) < s.how.evaluations && std::isfinite(all[i].objective); ++i)
       if (!trained(all[i].point, scored.at(all[i].point).shared_loss)) return false;
     for (const Evaluated& one : all) {
-      const bool known = std::any_of(result_.candidates.begin(), result_.candidates.end(),
-                                     [&](const Candidate& c) { return c.point == one.point; });
-      if (!known) result_.candidates.push_back(scored.at(one.point));
+      const bool listed = std::any_of(result_.candidates.begin(), result_.candidates.end(),
+                                      [&](const Candidate& c) { return c.point == one.point; });
+      if (!listed) result_.candidates.push_back(scored.at(one.point));
     }
     return true;
   }
@@ -327,7 +330,13 @@ Json number(double value) { return std::isfinite(value) ? Json(value) : Json(); 
 SearchResult search(const Path& file, const Path& out) {
   check_directory(out, file);
   const OutputDirectory directory(out);
-  return Searcher(file, out).run();
+  try {
+    return Searcher(file, out).run();
+  } catch (const std::exception&) {
+    std::error_code ignored;
+    if (!std::filesystem::exists(out / "runs")) std::filesystem::remove(out / "search.yaml", ignored);
+    throw;
+  }
 }
 
 std::string to_json_text(const SearchResult& r) {

@@ -41,7 +41,6 @@ std::vector<FieldDoc> describe_search();
 struct Candidate {
   std::string name;  // "c-0-2-1": the number of the value of each choice
   Point point;
-  std::string parent;               // evolution: what it was changed from
   std::vector<std::string> values;  // of the choices
   std::string status;               // finished, diverged, refused, beyond (the budget: not trained), shared (by the
                                     // super-network alone)

@@ -81,12 +81,12 @@ std::string to_page(const SearchResult& r) {
   for (const char* name : {"parameters", "FLOPs a token", "memory", "ms a token", "shared loss", "loss", "objective"})
     table.columns.push_back({name, true});
   for (const Candidate& c : r.candidates) {
-    std::vector<Cell> row{c.name, c.message.empty() || c.status == "finished"
-                                      ? describe(c.status)
-                                      : cat(describe(c.status), ": ", c.message)};
+    std::vector<report::Cell> row{c.name, c.message.empty() || c.status == "finished"
+                                              ? describe(c.status)
+                                              : cat(describe(c.status), ": ", c.message)};
     for (const std::string& value : c.values) row.push_back(value);
     const bool built = c.status != "refused";
-    row.push_back(built ? Cell::integer(c.parameters) : Cell("-"));
+    row.push_back(built ? report::Cell::integer(c.parameters) : report::Cell("-"));
     row.push_back(number_cell(built ? c.flops : std::nan(""), 4));
     row.push_back(quantity_cell(built ? c.memory : std::nan(""), Quantity::bytes));
     for (const double value : {c.latency, c.shared_loss, c.loss, c.objective}) row.push_back(number_cell(value, 5));

@@ -105,8 +105,9 @@ TEST(Curvature, GainsFallWithIt) {
   EXPECT_GE(factors.size(), 2u);
   for (const ParameterCurvature& a : curvature)
     for (const ParameterCurvature& b : curvature)
-      if (factors.count(a.name) && factors.count(b.name) && a.trace / double(a.numel) < b.trace / double(b.numel))
+      if (factors.count(a.name) && factors.count(b.name) && a.trace / double(a.numel) < b.trace / double(b.numel)) {
         EXPECT_GE(factors.at(a.name), factors.at(b.name)) << a.name << " " << b.name;
+      }
   const std::string error =
       kit::coded_error_of([&] { estimate_curvature(model->parameters(), gradients_of(*model), {.probes = 0}); });
   EXPECT_EQ(error.substr(0, 2), "2 ") << error;

@@ -44,10 +44,11 @@ TEST(Search, FindsTheBestOfAGridWhoseCandidatesAreRunsThatCompareReads) {
   for (const Candidate& c : r.candidates) {
     const bool refused = c.values[1] == "3";  // which does not divide 16 channels
     EXPECT_EQ(c.status, refused ? "refused" : "finished") << c.name;
-    if (refused)
+    if (refused) {
       EXPECT_NE(c.message.find("num_attention_heads"), std::string::npos) << c.message;
-    else
+    } else {
       least = std::min(least, c.loss);
+    }
   }
   EXPECT_EQ(named(r, r.best).loss, least);
   EXPECT_LT(named(r, "c-0-0").parameters, named(r, "c-1-0").parameters);
@@ -117,7 +118,9 @@ TEST(Search, ASupernetRanksCandidatesByTheirSlices) {
   for (size_t i = 0; i < 8; ++i) {
     EXPECT_EQ(r.candidates[i].status, i < 2 ? "finished" : "shared") << r.candidates[i].message;
     EXPECT_TRUE(std::isfinite(r.candidates[i].shared_loss));
-    if (i) EXPECT_GE(r.candidates[i].shared_loss, r.candidates[i - 1].shared_loss);
+    if (i) {
+      EXPECT_GE(r.candidates[i].shared_loss, r.candidates[i - 1].shared_loss);
+    }
   }
   // Stopped in the middle of the super-network: the same numbers.
   fs::remove_all(kit.directory / "out");

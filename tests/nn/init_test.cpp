@@ -147,7 +147,7 @@ double norm_of(const std::vector<double>& x) {
 }
 
 std::vector<double> times(const std::vector<double>& x, const Tensor& w) {
-  std::vector<double> y(size_t(w.cols()), 0);
+  std::vector<double> y(static_cast<size_t>(w.cols()), 0);
   for (int64_t i = 0; i < w.rows(); ++i)
     for (int64_t j = 0; j < w.cols(); ++j) y[size_t(j)] += x[size_t(i)] * value_at(w, i * w.cols() + j);
   return y;
@@ -162,7 +162,7 @@ TEST(Init, LipschitzBoundsTheLargestSingularValue) {
       EXPECT_EQ(kit::bit_difference(w, made(config, shape)), "");
       // The map does not move two points further apart than c times, whichever they are; power iteration in
       // exact arithmetic would converge to the worst of them.
-      std::vector<double> x(size_t(shape[0]));
+      std::vector<double> x(static_cast<size_t>(shape[0]));
       for (size_t i = 0; i < x.size(); ++i) x[i] = std::sin(1.0 + double(i * i));
       double sigma = 0;
       for (int i = 0; i < 3000; ++i) {

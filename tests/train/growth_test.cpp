@@ -60,11 +60,12 @@ TEST(Growth, TheModelHasEachSizeInItsTime) {
       return found == file.entries().end() ? 0 : found->second.shape[0];
     };
     for (const auto& [step, copies] : std::vector<std::pair<int64_t, int64_t>>{{2, 1}, {4, 1}, {6, 2}, {8, 4}, {12, 4}})
-      if (wide)
+      if (wide) {
         EXPECT_EQ(size(step, "layers.0.ffn.up.weight"), 16 * copies) << step;
-      else
+      } else {
         for (int64_t layer = 0; layer < 4; ++layer)
           EXPECT_EQ(size(step, cat("layers.", layer, ".ffn.up.weight")), layer < copies ? 16 : 0) << step;
+      }
   }
 }
 
