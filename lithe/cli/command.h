@@ -25,6 +25,7 @@ Command add_convert(CommandLine& app);
 Command add_import(CommandLine& app);
 Command add_export(CommandLine& app);
 Command add_grow(CommandLine& app);
+Command add_search(CommandLine& app);
 Command add_inspect(CommandLine& app);
 Command add_bench(CommandLine& app);
 Command add_list(CommandLine& app);

@@ -87,8 +87,10 @@ Command add_convert(CommandLine& app) {
   auto o = std::make_shared<Options>();
   app.add_option("run", o->run, "directory of a training run, or of an imported model").required();
   app.add_option("--out", o->out, "new directory, which all commands take as that of a run").required();
-  app.add_flag("--densify", o->densify,
-               "fold Hadamard outputs and shared or embedded heads into plain matrices, and verify the logits");
+  app.add_flag(
+      "--densify", o->densify,
+      "fold Hadamard outputs and shared or embedded heads into plain matrices, give layers that share parameters their "
+      "own, and verify the logits");
   app.add_option("--set", o->set, "exchange a part: model.mixer.output.type=hadamard (repeatable)").repeatable();
   app.add_option("--weights", o->weights, "best, averaged, or a safetensors file; default: the last checkpoint's");
   app.add_option("--seed", o->seed, "of parameters that begin anew").non_negative();

@@ -108,6 +108,7 @@ std::span<const Verb> verbs() {
       {"export", "write a run as a directory for transformers, or as GGUF", add_export},
       {"convert", "exchange parts of a trained model, or fold novel ones into standard ones", add_convert},
       {"grow", "make a larger model of a trained one: more layers, or more channels", add_grow},
+      {"search", "search a recipe's choices under budgets of size, work, memory or latency", add_search},
       {"inspect", "draw attention maps and indicators of trained models, as a page", add_inspect},
       {"bench", "measure this machine, what kernels and models reach of it, and regressions", add_bench},
       {"list", "list what is implemented: parts, methods, recipe keys", add_list},

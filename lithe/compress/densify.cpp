@@ -168,9 +168,13 @@ void refuse(const ModelConfig& config) {
               "the model has integer weights; give the one it was made from");
   check_usage(config.token_width <= 1, "densify", "embedding ", config.embedding.type, " reads codes of ",
               config.token_width, " ints, hashes of words, which have no vocabulary to make a table of");
-  for (const Place& place : attentions(config))
+  for (const Place& place : attentions(config)) {
     check_usage(place.mixer.type == "attention", "densify", place.path, ": mixer ", place.mixer.type,
                 " is no attention and has no standard form");
+    const std::string map = option(place.mixer, "map");
+    check_usage(map.empty() || map == "own", "densify", place.path,
+                ": attention that takes the map of a layer below (map: ", map, ") has no standard form");
+  }
 }
 
 }  // namespace
@@ -209,11 +213,39 @@ std::unique_ptr<Model> exact_model(const ModelConfig& config, const std::map<std
   return model;
 }
 
-Densified densify(const ModelConfig& config, const std::map<std::string, Tensor>& parameters) {
-  refuse(config);
+namespace {
+
+// Layers that share their parameters become layers with copies of their own.
+void unroll(Densified& out) {
+  const ShareConfig share = out.config.share;
+  if (!share.any()) return;
+  out.config.share = {};
+  const int64_t count = out.config.num_hidden_layers;
+  const std::string layers = "layers.";
+  for (const Parameter& p : Model(out.config, {.device = Device::meta}).parameters().all()) {
+    if (out.parameters.count(p.name)) continue;
+    const size_t dot = p.name.find('.', layers.size());
+    const int64_t layer = std::stoll(p.name.substr(layers.size(), dot - layers.size()));
+    const auto owner = out.parameters.find(cat(layers, share.owner(layer, count), p.name.substr(dot)));
+    check(owner != out.parameters.end(), "densify", "'", p.name, "' is not among the weights, nor what it shares");
+    out.parameters[p.name] = clone(owner->second);
+  }
+  for (int64_t i = 0; i < count; ++i)
+    if (const int64_t owner = share.owner(i, count); owner != i)
+      out.folded.push_back(cat("layers.", i, ": shares the ", share.parts == "layer" ? "parameters" : share.parts,
+                               " of layers.", owner, " -> its own"));
+}
+
+}  // namespace
+
+Densified densify(const ModelConfig& given, const std::map<std::string, Tensor>& stored) {
+  refuse(given);
   const NoGrad no_grad;
-  Densified out{.config = config, .parameters = parameters, .folded = {}};
-  for (const auto& [name, tensor] : parameters) out.parameters_before += tensor.numel();
+  Densified out{.config = given, .parameters = stored, .folded = {}};
+  for (const auto& [name, tensor] : stored) out.parameters_before += tensor.numel();
+  unroll(out);
+  const ModelConfig config = out.config;
+  const std::map<std::string, Tensor> parameters = out.parameters;
 
   // What every mixer of the configuration becomes. A bias that one layer needs all of them have.
   std::map<std::string, Folded> folded;
@@ -286,7 +318,7 @@ Densified densify(const ModelConfig& config, const std::map<std::string, Tensor>
   out.config = read_model_config(write_fields([&](Fields& f) { written.fields(f); }));  // with every default
   out.config.validate();
   check_usage(config.embedding.type == "lookup", "densify", "embedding ", config.embedding.type, " is not folded");
-  out.largest_difference = difference(*exact_model(config, parameters), *exact_model(out.config, out.parameters));
+  out.largest_difference = difference(*exact_model(given, stored), *exact_model(out.config, out.parameters));
   const double tolerance = 1e-9;  // of rounding in f64
   check_usage(out.largest_difference <= tolerance, "densify", "logits would differ by ", out.largest_difference,
               " of the largest: these parts do not fold exactly",

@@ -16,9 +16,9 @@ struct Densified {
 };
 
 /// The model with every attention's heads as plain projections (mha, or gqa where heads share keys) and its output as a
-/// dense matrix, and an embedding of ids as a table. Both models are run on random tokens in f64 before it returns.
-/// Fails (usage), naming the part, on what does not fold: other mixers, rotations before head embeddings, heads that
-/// read the embedding, codes of words, which have no vocabulary.
+/// dense matrix, an embedding of ids as a table, and layers that share parameters with copies of their own. Both models
+/// are run on random tokens in f64 before it returns. Fails (usage), naming the part, on what does not fold: other
+/// mixers, rotations before head embeddings, heads that read the embedding, codes of words, which have no vocabulary.
 Densified densify(const ModelConfig& config, const std::map<std::string, Tensor>& parameters);
 
 /// Every mixer that the configuration gives: the model's, those of `mixers` and of `layers`. `change` alters the part.

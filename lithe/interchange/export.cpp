@@ -62,7 +62,8 @@ Described describe_model(const ModelConfig& model, const std::vector<std::string
     }
   }
   const bool densify = std::any_of(nearest.begin(), nearest.end(), [](const std::string& d) {
-    return d.find("output.type") != std::string::npos || d.find("heads.type") != std::string::npos;
+    return d.find("output.type") != std::string::npos || d.find("heads.type") != std::string::npos ||
+           d.find("share.") != std::string::npos;
   });
   check_usage(!nearest_type.empty(), "export", "no architecture there has architecture ", model.architecture,
               " with position ", model.position.type, ", norm ", model.norm.type, " and head ", model.head.type);

@@ -1,6 +1,7 @@
 #include "lithe/model/backbone.h"
 
 #include "lithe/autograd/piece.h"
+#include "lithe/nn/sharing.h"
 #include "lithe/ops/basic.h"
 
 namespace lithe {
@@ -9,7 +10,8 @@ Backbone::Backbone(const ModelConfig& config, const Scope& scope, const Embeddin
     : config_(config), compute_(scope.context().compute), device_(scope.context().device), embedding_(&embedding) {
   const Registry& registry = Registry::instance();
   std::vector<LayerConfig> layers;
-  for (int64_t i = 0; i < config.num_hidden_layers; ++i) layers.push_back(config.layer(i));
+  const int64_t count = config.num_hidden_layers;
+  for (int64_t i = 0; i < count; ++i) layers.push_back(config.layer(i));
   position_args_ = position_args(config, layers);
   position_ = registry.make<Position>(config.position, scope / "position", position_args_);
   if (config.embedding_norm)
@@ -23,8 +25,13 @@ Backbone::Backbone(const ModelConfig& config, const Scope& scope, const Embeddin
               stack_->layer_width(config.hidden_size), " channels, the rows that its cross-attention reads have ",
               config.hidden_size, "; set model.stack: {type: reversible, streams: duplicate} or plain ",
               "(model.encoder.stack may differ)");
-  for (int64_t i = 0; i < config.num_hidden_layers; ++i)
-    layers_.push_back(make_layer((scope / "layers" / std::to_string(i)).in_layer(i), layers[size_t(i)]));
+  check_alike(layers);
+  const auto scope_of = [&](int64_t layer, int64_t at) {
+    return (scope / "layers" / std::to_string(at)).in_layer(layer);
+  };
+  for (int64_t i = 0; i < count; ++i)
+    layers_.push_back(make_layer(scope_of(i, i), scope_of(i, config.share.owner(i, count)), layers[size_t(i)]));
+  tie_maps();
   final_norm_name_ = (scope / "final_norm").path();
   Parameters unused;  // of a residual that is only asked
   BuildContext aside = scope.context();
@@ -50,10 +57,13 @@ Position::Args Backbone::position_args(const ModelConfig& config, const std::vec
 }
 
 // spec: arch.decoder | architecture | causal self-attention, cross-attention to the source, FFN | TB Eq 6.7-6.9, 6.45
-Backbone::Layer Backbone::make_layer(const Scope& scope, const LayerConfig& config) const {
+Backbone::Layer Backbone::make_layer(const Scope& own, const Scope& owner, const LayerConfig& config) const {
   const Registry& registry = Registry::instance();
+  const bool whole = config_.share.parts == "layer";
+  const Scope& scope = whole ? owner : own;
+  const SharedParameters shared(whole && owner.path() != own.path(), own.path());
   const int64_t width = stack_->layer_width(config_.hidden_size);
-  Layer layer{.name = scope.path(), .position = {}, .compressor = {}, .places = {}};
+  Layer layer{.name = own.path(), .position = {}, .compressor = {}, .places = {}};
   if (config.position) {
     layer.position = registry.make<Position>(*config.position, scope / "position", position_args_);
     check_usage(!layer.position->adds(), "model", layer.name, ": position ", config.position->type,
@@ -67,24 +77,86 @@ Backbone::Layer Backbone::make_layer(const Scope& scope, const LayerConfig& conf
                 " keeps the rows of all layers alike; leave the compressor out, or set model.stack: plain");
   }
   for (const SubLayerConfig& sub : config.sub_layers)
-    layer.places.push_back(make_place(scope, config, sub, layer.position ? *layer.position : *position_));
+    layer.places.push_back(make_place(own, owner, config, sub, layer.position ? *layer.position : *position_));
   return layer;
 }
 
-std::unique_ptr<Backbone::Place> Backbone::make_place(const Scope& scope, const LayerConfig& layer,
+// What layers of one group share must be alike.
+void Backbone::check_alike(const std::vector<LayerConfig>& layers) const {
+  const ShareConfig& share = config_.share;
+  const auto text = [&](const LayerConfig& layer) {
+    std::string out;
+    const auto put = [&](const std::string& name, const PartChoice& part) {
+      out += cat(name, " ", part.type, " ", to_yaml(part.options), "\n");
+    };
+    for (const SubLayerConfig& sub : layer.sub_layers)
+      if (share.parts == "layer" || (sub.kind == SubLayerConfig::Kind::ffn) == (share.parts == "ffn"))
+        put(sub.name, sub.part);
+    if (share.parts != "layer") return out;
+    put("norm", layer.norm), put("residual", layer.residual);
+    if (layer.position) put("position", *layer.position);
+    if (layer.compressor) put("compressor", *layer.compressor);
+    return out;
+  };
+  const auto count = int64_t(layers.size());
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t owner = share.owner(i, count);
+    check_usage(text(layers[size_t(i)]) == text(layers[size_t(owner)]), "model", "layers ", owner + 1, " and ", i + 1,
+                " share their parameters (model.share: ", share.layers, ", parts: ", share.parts,
+                ") and differ in what they share; make them alike, or put them into other groups");
+  }
+}
+
+// Mixers that borrow a map take that of the nearest layer below that has one.
+void Backbone::tie_maps() {
+  std::optional<std::pair<int64_t, int64_t>> last;
+  for (int64_t i = 0; i < count(); ++i) {
+    if (layers_[size_t(i)].compressor) last.reset();
+    for (int64_t j = 0; j < sub_layers(i); ++j) {
+      Place& place = *layers_[size_t(i)].places[size_t(j)];
+      auto* const mixer = dynamic_cast<SharedMap*>(place.part.get());
+      if (!mixer || place.kind == SubLayerConfig::Kind::cross) continue;
+      if (!mixer->borrows()) {
+        last = {i, j};
+        continue;
+      }
+      check_usage(last.has_value(), "model", place.name,
+                  " takes the attention map of a layer below it, and there is none that has one on rows of the same "
+                  "length; give the first layer a mixer with a map of its own");
+      Place& lender = *layers_[size_t(last->first)].places[size_t(last->second)];
+      check_usage(place.residual->stages() == 1 && lender.residual->stages() == 1, "model", place.name,
+                  " takes the attention map of ", lender.name, ", and the residual evaluates a mixer several times: ",
+                  "there is not one map; set model.residual: pre");
+      check_usage(config_.stack.type != "reversible", "model", place.name, " takes the attention map of ", lender.name,
+                  ", which a reversible stack does not keep; set model.stack: plain");
+      auto* const source = dynamic_cast<SharedMap*>(lender.part.get());
+      source->lend();
+      mixer->borrow(*source, last->first);
+      place.map_of = last;
+    }
+  }
+}
+
+std::unique_ptr<Backbone::Place> Backbone::make_place(const Scope& own, const Scope& owner, const LayerConfig& layer,
                                                       const SubLayerConfig& sub, const Position& position) const {
   const Registry& registry = Registry::instance();
   const int64_t width = stack_->layer_width(config_.hidden_size);
+  const std::string& parts = config_.share.parts;
+  const Scope& scope = parts == "layer" ? owner : own;  // of norm and residual
+  const bool of_group = parts == "layer" || (sub.kind == SubLayerConfig::Kind::ffn) == (parts == "ffn");
+  const Scope at = (of_group ? owner : own) / sub.name;
   auto place = std::make_unique<Place>();
   place->kind = sub.kind;
-  place->name = (scope / sub.name).path();
+  place->name = (own / sub.name).path();
   place->scale = sub.scale;
   place->norm = registry.make<Norm>(layer.norm, scope / (sub.name + "_norm"), {.hidden_size = width});
   if (sub.kind == SubLayerConfig::Kind::ffn) {
-    place->part = registry.make<Ffn>(sub.part, scope / sub.name, {.hidden_size = width});
+    const SharedParameters shared(of_group && owner.path() != own.path(), place->name);
+    place->part = registry.make<Ffn>(sub.part, at, {.hidden_size = width});
   } else {
+    const SharedParameters shared(of_group && owner.path() != own.path(), place->name);
     const bool cross = sub.kind == SubLayerConfig::Kind::cross;
-    place->part = registry.make<Mixer>(sub.part, scope / sub.name,
+    place->part = registry.make<Mixer>(sub.part, at,
                                        {.hidden_size = width,
                                         .max_position_embeddings = config_.max_position_embeddings,
                                         .causal = config_.architecture != "encoder" && !cross,
@@ -300,6 +372,12 @@ std::unique_ptr<DecodeState> Backbone::make_state(int64_t sequences, int64_t cap
       entry.of_source = place->kind == SubLayerConfig::Kind::cross;
       for (int64_t stage = 0; stage < place->residual->stages() && place->scale != 0; ++stage)
         entry.stages.push_back(place->part->make_state({sequences, capacity, state_type(*place, cache), device_}));
+      if (!place->map_of || place->scale == 0) continue;
+      const auto [layer_of, place_of] = *place->map_of;
+      const auto& lender = entries[size_t(layer_of)][size_t(place_of)].stages;
+      check_usage(!lender.empty(), "model", place->name, " takes the attention map of ",
+                  entries[size_t(layer_of)][size_t(place_of)].part, ", which is left out; leave both out");
+      if (entry.stages[0]) dynamic_cast<const SharedMap&>(*place->part).borrow_keys(*entry.stages[0], *lender[0]);
     }
   }
   check_usage(!cache || keeps, "model", "a cache of another type (", cache.value_or(DType::f32),

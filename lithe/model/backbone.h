@@ -50,6 +50,7 @@ class Backbone final : private Layers {
     Dropout dropout;
     std::unique_ptr<SubLayer> part;
     std::unique_ptr<Residual> residual;
+    std::optional<std::pair<int64_t, int64_t>> map_of;  // layer and sub-layer whose attention map it takes
   };
   struct Layer {
     std::string name;
@@ -83,9 +84,12 @@ class Backbone final : private Layers {
   Var change(int64_t layer, int64_t sub_layer, const Rows& x, const Pass& pass) const override;
 
   static Position::Args position_args(const ModelConfig& config, const std::vector<LayerConfig>& layers);
-  Layer make_layer(const Scope& scope, const LayerConfig& config) const;
-  std::unique_ptr<Place> make_place(const Scope& scope, const LayerConfig& layer, const SubLayerConfig& sub,
-                                    const Position& position) const;
+  /// `owner`: where the parameters of its group stand; `scope` where it shares none.
+  Layer make_layer(const Scope& scope, const Scope& owner, const LayerConfig& config) const;
+  std::unique_ptr<Place> make_place(const Scope& scope, const Scope& owner, const LayerConfig& layer,
+                                    const SubLayerConfig& sub, const Position& position) const;
+  void check_alike(const std::vector<LayerConfig>& layers) const;
+  void tie_maps();
   Var embed(const Tensor& ids, const Sequences& sequences, const Pass& pass) const;
   Rows run_layer(int64_t layer, const Rows& x, const Pass& pass, const std::vector<double>& gains) const;
   template <class Wire>

@@ -35,6 +35,7 @@ void ModelConfig::fields(Fields& f) {
   patterns.insert(patterns.begin(), "");
   f("layer_pattern", layer_pattern, "hybrids: which layers are layers.standard, all others layers.replaced",
     one_of(patterns));
+  f.section("share", share, "layers that have their parameters in common");
   f.free("encoder", encoder, "encoder_decoder: keys of section model that differ in the encoder");
   f.free("cross_attention", cross_attention,
          "encoder_decoder: the mixer by which the decoder reads the source; empty: the layer's own mixer");
@@ -247,6 +248,7 @@ void ModelConfig::validate() const {
   }
   check_usage(layer_types.empty() || int64_t(layer_types.size()) == num_hidden_layers, "model", "layer_types has ",
               layer_types.size(), " names, num_hidden_layers is ", num_hidden_layers, "; give one name a layer");
+  share.validate(num_hidden_layers);
   check_usage(layer_types.empty() || layer_pattern.empty(), "model", "give layer_types or layer_pattern, not both");
   std::vector<std::string> used;
   for (int64_t index = 0; index < num_hidden_layers; ++index) {

@@ -3,6 +3,7 @@
 
 #include "lithe/base/fields.h"
 #include "lithe/model/layer_config.h"
+#include "lithe/model/share.h"
 #include "lithe/nn/init.h"
 
 namespace lithe {
@@ -18,6 +19,7 @@ struct ModelConfig {
   Node mixers;                           // name -> mixer: layers that differ in nothing else
   std::vector<std::string> layer_types;  // one of these names a layer
   std::string layer_pattern;             // which layers are `standard`, the others `replaced`
+  ShareConfig share;                     // which layers have their parameters in common
   Node encoder;                          // encoder_decoder: keys of this section that differ in the encoder
   Node cross_attention;                  // encoder_decoder: a mixer; empty: the layer's own in its cross form
   bool share_encoder_decoder_embeddings = true;

@@ -84,6 +84,9 @@ ModelConfig deepened(const ModelConfig& config, int64_t layers) {
               " names layers by the depth, so copies would be other layers; only models without one grow deeper");
   check_usage(config.architecture != "encoder_decoder", "grow",
               "an encoder-decoder has two stacks; only models of one grow deeper");
+  const std::string& sharing = config.share.layers;
+  check_usage(sharing == "none" || sharing == "all" || sharing == "cycle", "grow", "share.layers ", sharing,
+              " gives copies other groups; only models that share nothing, all, or in cycles grow deeper");
   ModelConfig out = config;
   out.num_hidden_layers = layers;
   for (int64_t i = before; i < layers && !config.layer_types.empty(); ++i)
@@ -101,14 +104,18 @@ ModelConfig widened(const ModelConfig& config, int64_t factor) {
   return read_model_config(node, "model");
 }
 
+std::string shallow_name(const std::string& name, int64_t layers) {
+  const auto place = in_layer(name);
+  return place ? cat(kLayers, place->first % layers, place->second) : name;
+}
+
 // spec: grow.depth_stack | growth | layers are copied on top of themselves | TB 6.3.2(2), E18
 void grow_depth(const Model& from, Model& to, bool zero_residual) {
   const int64_t before = from.config().num_hidden_layers;
   const std::set<std::string> outputs = zero_residual ? residual_outputs(to.config()) : std::set<std::string>{};
   for (Parameter& p : to.parameters().all()) {
     const auto place = in_layer(p.name);
-    const std::string name = place ? cat(kLayers, place->first % before, place->second) : p.name;
-    const Tensor x = source_of(from, name, "grow").master.value();
+    const Tensor x = source_of(from, shallow_name(p.name, before), "grow").master.value();
     check_usage(x.shape() == p.master.shape(), "grow", "'", p.name, "' is ", x.shape(), " in the model and ",
                 p.master.shape(), " with more layers (a part that looks at all layers); it cannot grow deeper");
     copy_into(p.master.value(), x);

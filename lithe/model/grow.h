@@ -17,6 +17,10 @@ ModelConfig widened(const ModelConfig& config, int64_t factor);
 /// what new layers add starts as zero, so that with pre-norm the function is the same.
 void grow_depth(const Model& from, Model& to, bool zero_residual);
 
+/// "layers.7.ffn.up.weight" of a deeper model as the name that it grows from, of one of `layers` layers; other names
+/// stay.
+std::string shallow_name(const std::string& name, int64_t layers);
+
 /// Gives a model made from widened() the values of the narrow one: matrices are tiled and divided by the copies of
 /// their inputs, vectors and tables are tiled. `noise`: each number is multiplied by 1 + noise z, z normal, so that
 /// copies can become different.

@@ -9,12 +9,14 @@ namespace lithe {
 
 void InitConfig::fields(Fields& f) {
   f("type", type, "distribution of matrices",
-    one_of({"normal", "truncated_normal", "xavier_uniform", "xavier_normal"}));
+    one_of({"normal", "truncated_normal", "xavier_uniform", "xavier_normal", "lipschitz"}));
   f("std", std,
     "standard deviation of the types normal and truncated_normal (before it is cut at two of them), and of embedding "
     "tables",
     at_least(0));
-  f("gain", gain, "factor on the Xavier bound or deviation", at_least(0));
+  f("gain", gain,
+    "factor on the Xavier bound or deviation; lipschitz: the largest singular value c that a matrix may have",
+    at_least(0));
   f("literal", literal, "xavier_normal with variance eta^2 as printed in TB 6.84, instead of eta^2/3 (E16)");
   f("scale_residual_outputs", scale_residual_outputs,
     "type normal: divide the matrices that feed the residual stream by sqrt(2 layers)");
@@ -34,6 +36,61 @@ double depth_gain(const InitConfig& config, InitRole role, int64_t layer, int64_
   if (config.depth == "deepnorm") return role == InitRole::query_key ? 1 : std::pow(8.0 * double(layers), -0.25);
   return 1;
 }
+
+namespace {
+
+// The largest singular value of x [n, m] by power iteration from fixed random numbers.
+template <class T>
+double largest_singular_value(const T* x, int64_t n, int64_t m, const RandomKey& key) {
+  constexpr int kLeast = 30, kMost = 1000;
+  std::vector<double> v(static_cast<size_t>(m)), u(static_cast<size_t>(n));
+  const auto normalise = [](std::vector<double>& of) {
+    double sum = 0;
+    for (const double each : of) sum += each * each;
+    const double norm = std::sqrt(sum);
+    if (norm > 0)
+      for (double& each : of) each /= norm;
+    return norm;
+  };
+  for (int64_t j = 0; j < m; ++j) v[size_t(j)] = random_normal(key, uint64_t(j));
+  normalise(v);
+  double sigma = 0, before = -1;
+  for (int i = 0; i < kLeast || (i < kMost && sigma - before > 1e-6 * sigma); ++i) {
+    before = sigma;
+    parallel_for(n, 64, [&](int64_t begin, int64_t end, int) {
+      for (int64_t r = begin; r < end; ++r) {
+        double sum = 0;
+        for (int64_t c = 0; c < m; ++c) sum += double(x[r * m + c]) * v[size_t(c)];
+        u[size_t(r)] = sum;
+      }
+    });
+    normalise(u);
+    parallel_for(m, 64, [&](int64_t begin, int64_t end, int) {
+      for (int64_t c = begin; c < end; ++c) v[size_t(c)] = 0;
+      for (int64_t r = 0; r < n; ++r)
+        for (int64_t c = begin; c < end; ++c) v[size_t(c)] += double(x[r * m + c]) * u[size_t(r)];
+    });
+    sigma = normalise(v);
+  }
+  return sigma;
+}
+
+// spec: init.lipschitz | initialiser | Xavier, scaled to a largest singular value of at most c | TB 6.3.2(2)
+// Power iteration comes from below, so that one scaling may leave a little too much.
+void bound_singular_value(const Tensor& x, double most, const RandomKey& key) {
+  dispatch_float(x.dtype(), [&]<class T>() {
+    T* values = x.data<T>();
+    for (;;) {
+      const double sigma = largest_singular_value(values, x.rows(), x.cols(), key);
+      if (sigma <= most || sigma == 0) return;
+      const double factor = most / sigma;
+      for (int64_t i = 0; i < x.numel(); ++i) values[i] = T(double(values[i]) * factor);
+      if (sigma <= most * (1 + 1e-3)) return;
+    }
+  });
+}
+
+}  // namespace
 
 // spec: init.xavier_uniform | initialiser | U(-eta, eta), eta = gain sqrt(6/(d_in+d_out)) | TB 6.82-6.83
 // spec: init.xavier_normal | initialiser | normal of variance eta^2/3, or eta^2 when literal | TB 6.84
@@ -64,7 +121,12 @@ void initialise(const Tensor& x, const InitConfig& config, InitRole role, const 
       return deviation * z;
     });
   }
-  const double eta = config.gain * gain * std::sqrt(6.0 / double(x.rows() + x.cols()));
+  const bool bounded = config.type == "lipschitz";
+  const double eta = (bounded ? 1 : config.gain) * gain * std::sqrt(6.0 / double(x.rows() + x.cols()));
+  if (bounded) {
+    fill([&](uint64_t i) { return eta * (2 * random_uniform(key, i) - 1); });
+    return bound_singular_value(x, config.gain, {.seed = seed, .purpose = purpose_of(name + ".singular")});
+  }
   if (config.type == "xavier_uniform") return fill([&](uint64_t i) { return eta * (2 * random_uniform(key, i) - 1); });
   normal(config.literal ? eta : eta / std::sqrt(3.0));
 }

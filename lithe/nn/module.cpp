@@ -5,6 +5,7 @@
 #include "lithe/base/did_you_mean.h"
 #include "lithe/kernels/elementwise/elementwise.h"
 #include "lithe/kernels/gemm/packed_matrix.h"
+#include "lithe/nn/sharing.h"
 #include "lithe/ops/basic.h"
 #include "lithe/ops/linear.h"
 
@@ -52,7 +53,29 @@ void Parameters::refresh_shadows() {
     if (p.shadow.defined()) kernels::add({.a = p.master.value(), .out = p.shadow});
 }
 
+namespace {
+
+thread_local const std::string* sharing_now = nullptr;
+
+}  // namespace
+
+SharedParameters::SharedParameters(bool on, std::string who) : around_(sharing_now), who_(std::move(who)), on_(on) {
+  if (on_) sharing_now = &who_;
+}
+SharedParameters::SharedParameters() : around_(sharing_now), on_(true) { sharing_now = nullptr; }
+SharedParameters::~SharedParameters() {
+  if (on_) sharing_now = around_;
+}
+const std::string* SharedParameters::sharing() { return sharing_now; }
+
 Parameter* Scope::parameter(const std::string& name, const Shape& shape, InitRole role, const InitConfig* init) const {
+  if (const std::string* who = SharedParameters::sharing()) {
+    Parameter* const there = context_->parameters->find(full(name));
+    check_usage(there && there->master.shape() == shape, "model", *who, " shares '", full(name), "', which ",
+                there ? cat("is ", there->master.shape(), ", and needs it as ", shape) : cat("there is not"),
+                "; layers of one group must be alike (model.share)");
+    return there;
+  }
   const MemoryScope memory(MemoryClass::weights);
   const BuildContext& c = *context_;
   const bool matrix = shape.rank() == 2;

@@ -1,5 +1,6 @@
 #include "lithe/recipe/train_config.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "lithe/nn/registry.h"
@@ -39,6 +40,7 @@ void TrainConfig::fields(Fields& f) {
     "parameters that keep their values, by their names in model.safetensors, * and ? allowed: [embedding.*, "
     "layers.0.*]");
   f.part("objective", "objective", objective, "what is learnt to predict; lithe list objective");
+  f.section("growth", growth, "a run that begins small and grows while it learns");
   f("precision", precision, "of rows and products: f32, bf16 (with f32 weights), f64 (slow, for checks)",
     one_of({"f32", "bf16", "f64"}));
   f("gradient_checkpointing", gradient_checkpointing,
@@ -63,9 +65,56 @@ void TrainConfig::fields(Fields& f) {
   f("spike_window", spike_window, "steps in the window of spike_deviations", at_least(2));
 }
 
+// spec: grow.depth_stack | training | growth inside one run, at given steps | TB 6.3.2(2), E18
+void GrowthConfig::fields(Fields& f) {
+  f("steps", steps, "after each of these steps the model grows; none: never");
+  f("layers", layers, "layers it then has, one number a growth, each a multiple of the one before");
+  f("width", width,
+    "channels, heads and hidden units it then has, as a multiple of the recipe's, one number a growth; predictions "
+    "stay "
+    "the same up to noise");
+  f("optimizer_state", optimizer_state,
+    "Adam's moments: reset begins anew; copy: new layers have those of the layers they are copies of",
+    one_of({"reset", "copy"}));
+  f("zero_new_residual", zero_new_residual,
+    "what new layers add starts as zero, so that predictions stay the same (residual pre)");
+  f("noise", noise, "width: relative noise on the copies, which would stay equal without it", at_least(0));
+}
+
+void GrowthConfig::validate() const {
+  check_usage(!steps.empty() || (layers.empty() && width.empty()), "train",
+              "growth gives layers or width and no steps; list the steps after which the model grows");
+  for (size_t i = 0; i < steps.size(); ++i)
+    check_usage(steps[i] > (i ? steps[i - 1] : 0), "train", "growth.steps must rise and be above 0, got ", steps[i],
+                i ? cat(" after ", steps[i - 1]) : "");
+  check_usage(steps.empty() || layers.empty() != width.empty(), "train",
+              "growth needs layers or width, and one of them: a run grows deeper or wider");
+  const std::vector<int64_t>& to = layers.empty() ? width : layers;
+  check_usage(to.size() == steps.size(), "train", "growth has ", steps.size(), " steps and ", to.size(), " sizes; ",
+              "give one a step");
+  for (size_t i = 0; i < to.size(); ++i)
+    check_usage(to[i] > (i                ? to[i - 1]
+                         : layers.empty() ? 1
+                                          : 0) &&
+                    (i == 0 || to[i] % to[i - 1] == 0),
+                "train", "each size of growth must be a multiple of the one before, got ", to[i],
+                i ? cat(" after ", to[i - 1]) : "");
+  check_usage(width.empty() || optimizer_state == "reset", "train",
+              "growth.optimizer_state copy is for layers: what copies of channels share is not known; set reset");
+  check_usage(width.empty() || !zero_new_residual, "train",
+              "growth.zero_new_residual is for layers: a wider model predicts the same anyway; leave it out");
+}
+
+int64_t GrowthConfig::stage(int64_t step) const {
+  return std::count_if(steps.begin(), steps.end(), [&](int64_t at) { return at <= step; });
+}
+
 void TrainConfig::validate(int64_t sequence_length) const {
   check_usage(max_steps || max_tokens || num_train_epochs > 0 || max_time > 0, "train",
               "no limit is set; give max_steps, max_tokens, num_train_epochs or max_time");
+  growth.validate();
+  check_usage(growth.steps.empty() || !average_checkpoints, "train",
+              "average_checkpoints takes the mean of models of one size, and this one grows; leave one of both out");
   check_usage(batch_tokens % gradient_accumulation_steps == 0, "train", "batch_tokens ", batch_tokens,
               " must be a multiple of gradient_accumulation_steps ", gradient_accumulation_steps);
   check_usage(micro_batch_tokens() >= sequence_length, "train",

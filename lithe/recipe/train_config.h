@@ -6,6 +6,19 @@
 
 namespace lithe {
 
+/// Section `train.growth`: a run that begins small. Before the step after steps[i] the model becomes one of layers[i]
+/// layers, or of width[i] times the channels of the first.
+struct GrowthConfig {
+  std::vector<int64_t> steps, layers, width;
+  std::string optimizer_state = "reset";
+  bool zero_new_residual = false;
+  double noise = 0.01;
+  void fields(Fields& f);
+  void validate() const;
+  /// Growths that a model after `step` steps, about to take the next one, has behind it.
+  int64_t stage(int64_t step) const;
+};
+
 struct TrainConfig {
   int64_t max_steps = 0, max_tokens = 0;
   double num_train_epochs = 0, max_time = 0;  // minutes
@@ -20,6 +33,7 @@ struct TrainConfig {
   int64_t early_stopping_patience = 0, average_checkpoints = 0;
   std::vector<std::string> freeze;
   PartChoice objective{"clm", {}};
+  GrowthConfig growth;
   std::string precision = "f32";
   bool gradient_checkpointing = false;
   int64_t seed = 1;

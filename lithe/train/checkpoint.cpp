@@ -116,6 +116,8 @@ void replace_directory(const Path& from, const Path& to) {
 
 Path checkpoint_path(const Path& run, int64_t step) { return run / "training_state" / directory_name(step); }
 
+int64_t step_of(const Path& checkpoint) { return std::stoll(checkpoint.filename().string().substr(5)); }
+
 void drop_checkpoints_after(const Path& run, int64_t step) {
   const std::string last = directory_name(step);
   for (const Path& checkpoint : checkpoints(run / "training_state"))

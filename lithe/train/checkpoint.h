@@ -44,6 +44,9 @@ Path save_checkpoint(const Path& run, const Model& model, const AdamW& optimizer
 /// Where the checkpoint of a step stands.
 Path checkpoint_path(const Path& run, int64_t step);
 
+/// The step of one.
+int64_t step_of(const Path& checkpoint);
+
 /// Drops the checkpoints after `step`, which a rollback has made history that never was.
 void drop_checkpoints_after(const Path& run, int64_t step);
 

@@ -11,6 +11,7 @@
 #include "lithe/infer/generate.h"
 #include "lithe/kernels/optimizer/optimizer.h"
 #include "lithe/report/run_report.h"
+#include "lithe/train/growth.h"
 #include "lithe/train/resume.h"
 #include "lithe/train/run_log.h"
 #include "lithe/train/run_result.h"
@@ -33,19 +34,13 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 class Trainer {
  public:
   Trainer(TrainRun run, TrainingData data, Plan plan)
-      : run_(std::move(run)),
-        data_(std::move(data)),
-        plan_(std::move(plan)),
-        config_(run_.recipe.train),
-        model_(run_.recipe.model, {.dtype = config_.parameter_dtype(),
-                                   .compute = config_.compute(),
-                                   .seed = uint64_t(config_.seed),
-                                   .trainable = true,
-                                   .frozen = config_.freeze}),
-        optimizer_(model_.parameters(), config_) {
-    model_.set_recompute(config_.gradient_checkpointing);
+      : run_(std::move(run)), data_(std::move(data)), plan_(std::move(plan)), config_(run_.recipe.train) {
+    make(0);
     const TrainConfig& c = config_;
     total_steps_ = c.total_steps(data_.train->batches_per_epoch());
+    check_usage(c.growth.steps.empty() || !total_steps_ || c.growth.steps.back() < total_steps_, "train",
+                "growth.steps has ", c.growth.steps.empty() ? 0 : c.growth.steps.back(),
+                ", and the run ends after step ", total_steps_, "; let it grow before, or run longer");
     eval_steps_ = c.eval_steps >= 0
                       ? c.eval_steps
                       : std::max<int64_t>(1, data_.train->batches_per_epoch() / c.gradient_accumulation_steps);
@@ -63,7 +58,7 @@ class Trainer {
   /// Takes the weights and the state to begin with: a checkpoint's, a pre-trained run's, or new ones.
   void begin(const Path& checkpoint) {
     if (!checkpoint.empty()) {
-      state_ = load_checkpoint(checkpoint, model_, optimizer_);
+      load(checkpoint);
       if (state_.threads != threads())
         log_warning("the checkpoint was made with ", state_.threads, " threads, this run uses ", threads(),
                     ": results will differ in the last bits");
@@ -73,7 +68,7 @@ class Trainer {
           "were, or choose another --out");
       saved_step_ = state_.step;
     } else if (!run_.recipe.from_pretrained.empty() && !run_.recipe.fresh_weights) {
-      load_backbone(model_, Path(run_.recipe.from_pretrained) / "model.safetensors");
+      load_backbone(*model_, Path(run_.recipe.from_pretrained) / "model.safetensors");
     }
     state_.threads = threads();
     state_.data_fingerprint = data_.fingerprint;
@@ -103,7 +98,7 @@ class Trainer {
     const bool resumed = saved_step_ >= 0;
     if (resumed) {
       log_info("resuming after step ", state_.step);
-      publish_weights(run_.out, checkpoint_path(run_.out, state_.step));  // a kill may have come in between
+      publish(checkpoint_path(run_.out, state_.step));  // a kill may have come in between
     }
     write_result(run_.out, "running", so_far(), "");
     log_.emplace(run_.out, resumed ? &state_ : nullptr, total_steps_);
@@ -117,6 +112,7 @@ class Trainer {
     interval_start_ = start_;
     bool open = duties(false);
     while (open && !done()) {
+      if (config_.growth.stage(state_.step) > stage_) grow();
       if (!step()) continue;  // rolled back
       open = duties(false);
       if (open && config_.save_steps && state_.step % config_.save_steps == 0) {
@@ -164,8 +160,9 @@ class Trainer {
   TrainingData data_;
   Plan plan_;
   const TrainConfig& config_;
-  Model model_;
-  AdamW optimizer_;
+  int64_t stage_ = 0;  // growths that the model has behind it
+  std::unique_ptr<Model> model_;
+  std::unique_ptr<AdamW> optimizer_;
   Schedule schedule_;
   int64_t total_steps_ = 0, eval_steps_ = 0, interval_tokens_ = 0;
   std::vector<std::pair<std::string, double>> metrics_;  // of the last evaluation of a task
@@ -177,6 +174,47 @@ class Trainer {
   bool running_ = false;
   double elapsed_before_ = 0;
   Clock::time_point start_ = Clock::now(), interval_start_ = start_;
+
+  // A model of that stage, with new parameters.
+  void make(int64_t stage) {
+    stage_ = stage;
+    optimizer_.reset();
+    model_ = std::make_unique<Model>(config_of_stage(run_.recipe.model, config_.growth, stage),
+                                     ModelOptions{.dtype = config_.parameter_dtype(),
+                                                  .compute = config_.compute(),
+                                                  .seed = uint64_t(config_.seed),
+                                                  .trainable = true,
+                                                  .frozen = config_.freeze});
+    optimizer_ = std::make_unique<AdamW>(model_->parameters(), config_);
+    model_->set_recompute(config_.gradient_checkpointing);
+  }
+
+  // A checkpoint is made before the model grows, at the step after which it does.
+  void load(const Path& checkpoint) {
+    if (const int64_t stage = config_.growth.stage(step_of(checkpoint) - 1); stage != stage_) make(stage);
+    state_ = load_checkpoint(checkpoint, *model_, *optimizer_);
+  }
+
+  // What was best is of another model.
+  void grow() {
+    const std::unique_ptr<Model> before = std::move(model_);
+    const std::unique_ptr<AdamW> moments = std::move(optimizer_);
+    make(stage_ + 1);
+    grow_to_stage(*before, *moments, *model_, *optimizer_, config_, stage_);
+    log_info("after step ", state_.step, " the model grows to ", model_->config().num_hidden_layers, " layers of ",
+             model_->config().hidden_size, " channels, from ", before->parameters().count(), " to ",
+             model_->parameters().count(), " parameters");
+    std::error_code ignored;
+    std::filesystem::remove_all(run_.out / "best", ignored);
+    state_.best_step = -1;
+    state_.evaluations_without_better = 0;
+    state_.recent_losses.clear();
+  }
+
+  void publish(const Path& checkpoint) const {
+    if (!config_.growth.steps.empty()) save_config(model_->config(), run_.out / "config.json");
+    publish_weights(run_.out, checkpoint);
+  }
 
   double elapsed() const { return elapsed_before_ + seconds_since(start_); }
 
@@ -207,15 +245,15 @@ class Trainer {
       batches.push_back(to_device(next_batch(), Device::cpu));
       rows += batches.back().rows();
     }
-    const StepLosses losses = accumulate_gradients(model_, *data_.objective, batches, config_, number);
+    const StepLosses losses = accumulate_gradients(*model_, *data_.objective, batches, config_, number);
     const LossSums& sums = losses.objective;
-    const double norm = optimizer_.gradient_norm(), loss = sums.loss / double(std::max<int64_t>(sums.labels, 1));
+    const double norm = optimizer_->gradient_norm(), loss = sums.loss / double(std::max<int64_t>(sums.labels, 1));
     if (!std::isfinite(loss) || !std::isfinite(norm)) trace_divergence(batches, number, first_batch, loss, norm);
     if (spike(loss)) {
       roll_back(first_batch, number, loss);
       return false;
     }
-    optimizer_.step(number, schedule_.at(number), norm);
+    optimizer_->step(steps_of_moments(config_.growth, number), schedule_.at(number), norm);
     state_.last_loss = loss;
     state_.step = number;
     state_.tokens += rows;
@@ -254,12 +292,12 @@ class Trainer {
   // with every value checked.
   [[noreturn]] void trace_divergence(const std::vector<DeviceBatch>& batches, int64_t number, int64_t first_batch,
                                      double loss, double norm) {
-    optimizer_.drop_gradients();
+    optimizer_->drop_gradients();
     const std::string where =
         cat("at step ", number, " (micro-batches ", first_batch, "-", state_.micro_batches - 1, ")");
     try {
       const FiniteTrace trace;
-      accumulate_gradients(model_, *data_.objective, batches, config_, number);
+      accumulate_gradients(*model_, *data_.objective, batches, config_, number);
     } catch (const Error& error) {
       throw Error("diverged",
                   cat(where, ": ", std::string(error.what()).substr(error.operation().size() + 2), "; ", kCalmer),
@@ -290,13 +328,13 @@ class Trainer {
   }
 
   void roll_back(int64_t first_batch, int64_t number, double loss) {
-    optimizer_.drop_gradients();
+    optimizer_->drop_gradients();
     std::set<int64_t> skipped = state_.skipped;
     for (int64_t i = first_batch; i < state_.micro_batches; ++i) skipped.insert(i);
     const int64_t rollbacks = state_.rollbacks + 1, target = state_.rollback_step;
     log_warning("loss spike at step ", number, " (", loss, "): going back to step ", target,
                 " and leaving micro-batches ", first_batch, "-", state_.micro_batches - 1, " out");
-    state_ = load_checkpoint(checkpoint_path(run_.out, target), model_, optimizer_);
+    load(checkpoint_path(run_.out, target));
     state_.skipped = skipped;
     state_.rollbacks = rollbacks;
     state_.threads = threads();
@@ -329,7 +367,7 @@ class Trainer {
     if (run_.samples && due(c.sample_steps, state_.sampled_step)) {
       const GenerateConfig& config = run_.recipe.generate;
       try {
-        const std::string text = generate(model_, *data_.tokenizer, {config.prompt}, config)[0].text;
+        const std::string text = generate(*model_, *data_.tokenizer, {config.prompt}, config)[0].text;
         if (stop_signal()) return false;  // the text is cut short; the resumed run samples again
         log_->sample(state_.step, config.prompt, text, state_);
       } catch (const Error& error) {
@@ -345,7 +383,7 @@ class Trainer {
   bool evaluate() {
     const Clock::time_point begin = Clock::now();
     const auto scored = data_.held_out->score(
-        model_, [&](int64_t begun, int64_t all) { log_->status(cat("evaluating ", begun, "/", all)); });
+        *model_, [&](int64_t begun, int64_t all) { log_->status(cat("evaluating ", begun, "/", all)); });
     if (!scored) return false;
     const HeldOutScores& scores = *scored;
     metrics_ = scores.metrics;
@@ -357,7 +395,7 @@ class Trainer {
       state_.best_score = scores.best;
       state_.best_step = state_.step;
       make_directory(run_.out / "best");
-      save_weights(model_, run_.out / "best" / "model.safetensors");
+      save_weights(*model_, run_.out / "best" / "model.safetensors");
     }
     state_.last_eval_loss = scores.loss;
     state_.evaluated_step = state_.step;
@@ -375,10 +413,10 @@ class Trainer {
   void save() {
     const Clock::time_point begin = Clock::now();
     // A checkpoint that no run can continue from would push a good one out.
-    for (const Parameter& p : model_.parameters().all())
+    for (const Parameter& p : model_->parameters().all())
       check_finite(kernels::all_finite(p.master.value()), "'" + p.name + "'");
     state_.elapsed = elapsed();
-    publish_weights(run_.out, save_checkpoint(run_.out, model_, optimizer_, state_, config_.save_total_limit));
+    publish(save_checkpoint(run_.out, *model_, *optimizer_, state_, config_.save_total_limit));
     saved_step_ = state_.step;
     interval_start_ += Clock::now() - begin;
   }
@@ -425,7 +463,9 @@ TrainResult train(TrainRun run) {
   PlanShape shape{.sequence_length = recipe.data.sequence_length};
   if (data.held_out) shape.evaluation = largest(data.held_out->batches());
   if (recipe.has_translation()) shape.training = largest(*data.train);
-  Plan plan = fits ? fit_memory(model, config, shape, run.memory_budget) : plan_training(model, config, shape, false);
+  const ModelConfig largest_model = last_config(model, config.growth);
+  Plan plan = fits ? fit_memory(largest_model, config, shape, run.memory_budget)
+                   : plan_training(largest_model, config, shape, false);
   if (run.memory_budget && plan.memory.peak > run.memory_budget)
     throw Error("memory",
                 cat("the plan needs ", format_bytes(double(plan.memory.peak)), ", the budget is ",

@@ -55,6 +55,23 @@ TEST(Densify, HadamardOutputsBecomeMatrices) {
   expect_folds(kit::model_config(kSmall, mixer("output: {type: hadamard, transform: pad, scale: one}")), "mha");
 }
 
+// oracle: share.layers
+TEST(Densify, SharedLayersGetCopiesOfTheirOwn) {
+  for (const std::string parts : {"layer", "mixer", "ffn"})
+    for (const std::string share : {"layers: all", "layers: cycle, distinct: 2", "layers: groups, groups: [1, 2, 2]"}) {
+      const ModelConfig config =
+          kit::model_config(kSmall, cat("num_hidden_layers: 3, share: {", share, ", parts: ", parts, "}"));
+      const auto before = random_parameters(config);
+      const Densified d = densify(config, before);
+      EXPECT_EQ(d.config.share.layers, "none");
+      EXPECT_EQ(d.largest_difference, 0) << share;
+      EXPECT_EQ(d.parameters_after, Model(d.config, {}).parameters().count());
+      EXPECT_GT(d.parameters_after, d.parameters_before);
+      EXPECT_EQ(d.folded.size(), share == "layers: all" ? 2u : 1u);
+      EXPECT_EQ(kit::bit_difference(logits(d.config, d.parameters), logits(config, before)), "") << share;
+    }
+}
+
 TEST(Densify, HeadEmbeddingsBecomeHeads) {
   for (const char* heads : {"mhe_mul", "mhe_add"}) {
     // Positions that turn heads need each head's keys; without them one key serves all.

@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <set>
 
 #include "lithe/model/packable.h"
 #include "lithe/model/quantized_weights.h"
+#include "lithe/ops/weight_product.h"
 #include "tests/support/errors.h"
 #include "tests/support/model_kit.h"
 #include "tests/support/process.h"
@@ -61,6 +63,31 @@ TEST(PackableMatrices, AreFoundByOnePassOverTheModel) {
       "{vocab_size: 37, hidden_size: 24, num_hidden_layers: 1, max_position_embeddings: 16, mixer: linear}"));
   EXPECT_FALSE(mixed.count("layers.0.mixer.weight"));
   EXPECT_TRUE(mixed.count("layers.0.ffn.down.weight"));
+}
+
+// Experts are rounded like other matrices, and a decoding step reads those of the chosen ones alone.
+// oracle: moe.topk
+TEST_F(Quantize, DecodingReadsTheChosenExpertsAlone) {
+  const Model model =
+      random_model(config_of("ffn: {type: moe, num_experts: 4, num_experts_per_tok: 1, "
+                             "norm_topk_prob: false, moe_intermediate_size: 16}"));
+  for (const PackedFormat format : {PackedFormat::int8, PackedFormat::int4}) {
+    const auto integers = quantised(model, {.format = format, .keep = {}});
+    const NoGrad no_grad;
+    const auto state = integers->make_state(1, 8);
+    std::set<std::string> read, ever;
+    const ProductObserver observer([&](const Tensor&, const Var& w, const Tensor&, const Tensor&) {
+      if (w.packed() && w.packed()->name.find(".experts.") != std::string::npos) read.insert(w.packed()->name);
+    });
+    const kit::Batch batch = kit::random_batch({8}, 37, 4);
+    for (int64_t t = 0; t < 8; ++t) {
+      read.clear();
+      integers->forward(batch.ids.slice(t, t + 1), integers->continue_sequences(*state, {1}), state.get());
+      EXPECT_EQ(read.size(), 2u * 2) << t;  // two layers, up and down of one expert each
+      ever.insert(read.begin(), read.end());
+    }
+    EXPECT_GT(ever.size(), 4u);
+  }
 }
 
 // Against the model whose numbers are the integers' values, in f64. What is left is the rounding of the rows: by at

@@ -140,6 +140,50 @@ TEST(Init, NormalShrinksWhatFeedsTheResidualStream) {
                  0.25);  // tables never by Xavier
 }
 
+double norm_of(const std::vector<double>& x) {
+  double sum = 0;
+  for (const double each : x) sum += each * each;
+  return std::sqrt(sum);
+}
+
+std::vector<double> times(const std::vector<double>& x, const Tensor& w) {
+  std::vector<double> y(static_cast<size_t>(w.cols()), 0);
+  for (int64_t i = 0; i < w.rows(); ++i)
+    for (int64_t j = 0; j < w.cols(); ++j) y[size_t(j)] += x[size_t(i)] * value_at(w, i * w.cols() + j);
+  return y;
+}
+
+// oracle: init.lipschitz
+TEST(Init, LipschitzBoundsTheLargestSingularValue) {
+  for (const Shape& shape : {Shape{6, 6}, {40, 12}, {12, 40}, {64, 64}})
+    for (const double c : {0.5, 1.0}) {
+      const InitConfig config{.type = "lipschitz", .gain = c};
+      const Tensor w = made(config, shape), xavier = made({.type = "xavier_uniform"}, shape);
+      EXPECT_EQ(kit::bit_difference(w, made(config, shape)), "");
+      // The map does not move two points further apart than c times, whichever they are; power iteration in
+      // exact arithmetic would converge to the worst of them.
+      std::vector<double> x(static_cast<size_t>(shape[0]));
+      for (size_t i = 0; i < x.size(); ++i) x[i] = std::sin(1.0 + double(i * i));
+      double sigma = 0;
+      for (int i = 0; i < 3000; ++i) {
+        const double before = norm_of(x);
+        const std::vector<double> y = times(x, w);
+        sigma = norm_of(y) / before;
+        ASSERT_LE(sigma, c * (1 + 1e-3));
+        for (size_t r = 0; r < x.size(); ++r) {
+          x[r] = 0;
+          for (size_t k = 0; k < y.size(); ++k) x[r] += value_at(w, int64_t(r * y.size() + k)) * y[k];
+        }
+        const double size = norm_of(x);
+        for (double& each : x) each /= size;
+      }
+      EXPECT_GE(sigma, c * (1 - 1e-3));  // and it is reached: Xavier matrices are larger
+      const double ratio = value_at(w, 0) / value_at(xavier, 0);
+      for (int64_t i = 0; i < w.numel(); ++i) EXPECT_NEAR(value_at(w, i), ratio * value_at(xavier, i), 1e-14);
+    }
+  EXPECT_EQ(kit::bit_difference(made({.type = "lipschitz", .gain = 9}), made({.type = "xavier_uniform"})), "");
+}
+
 TEST(Init, BiasesStartAtZeroAndNormsAtOne) {
   EXPECT_EQ(kit::values(made({.type = "xavier_normal", .depth = "power"}, {3}, InitRole::zeros)),
             (std::vector<double>{0, 0, 0}));

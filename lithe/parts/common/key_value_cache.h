@@ -32,6 +32,9 @@ class KeyValueCache final : public State {
   void forget();
   /// What attention reads, from the first page that is kept; no pages for a sequence without tokens.
   const std::vector<KeyValues>& entries() const { return entries_; }
+  /// Its keys are those that `other` keeps, a cache that lives as long; itself it keeps values alone (`shared`).
+  void read_keys_of(const KeyValueCache& other) { keys_of_ = &other; }
+  const KeyValueCache* keys_of() const { return keys_of_; }
   /// Tokens of each sequence whose rows are kept, the last ones; and how many came before them.
   std::vector<int64_t> kept() const;
   int64_t forgotten(int64_t b) const { return forgotten_[size_t(b)]; }
@@ -65,6 +68,7 @@ class KeyValueCache final : public State {
   TokenCounts lengths_;
   std::vector<int64_t> forgotten_;  // tokens of each sequence before its first page
   std::vector<KeyValues> entries_;
+  const KeyValueCache* keys_of_ = nullptr;
 
   void make_writable(KeyValues& entry, int64_t forgotten, int64_t page, int64_t kept) const;
 };

@@ -1,8 +1,9 @@
 // Mixture of experts: y = sum over the chosen experts of g_i(x) FFN_i(x), plus shared experts that read every token.
 // Rows are sorted by expert, and each expert takes its rows in one product: none is dropped or padded, and a token's
-// result does not depend on the others [TB Eq 6.113-6.115, 6.118; Shazeer et al. 2017, Dai et al. 2024]. spec: moe.ffn
-// | ffn | FFN experts, the chosen ones of each token | TB Eq 6.118 spec: moe.dense | ffn | every expert reads every
-// token | TB Eq 6.113-6.114
+// result does not depend on the others [TB Eq 6.113-6.115, 6.118; Shazeer et al. 2017, Dai et al. 2024].
+//
+// spec: moe.ffn | ffn | FFN experts, the chosen ones of each token | TB Eq 6.118
+// spec: moe.dense | ffn | every expert reads every token (num_experts_per_tok: 0) | TB Eq 6.113-6.114
 #include "lithe/nn/registry.h"
 #include "lithe/ops/basic.h"
 #include "lithe/parts/common/router.h"

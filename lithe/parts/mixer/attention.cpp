@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "lithe/nn/registry.h"
+#include "lithe/nn/sharing.h"
 #include "lithe/ops/basic.h"
 #include "lithe/ops/heads.h"
 #include "lithe/parts/common/key_value_cache.h"
@@ -13,7 +14,7 @@ namespace lithe {
 namespace {
 
 struct Config : HeadSizes {
-  std::string scale = "sqrt_head_dim";
+  std::string scale = "sqrt_head_dim", map = "own";
   double attention_dropout = 0, query_pre_attn_scalar = 0;
   PartChoice heads{"mha", {}}, field{"full", {}}, output{"dense", {}};
   void fields(Fields& f) {
@@ -24,6 +25,10 @@ struct Config : HeadSizes {
       "logits are divided by the root of this number in place of that of the head's channels; 0: not", at_least(0));
     f("attention_dropout", attention_dropout,
       "dropout of attention weights while training; keeps the maps, which costs time and memory", between(0, 0.99));
+    f("map", map,
+      "attention weights: own; or those of the nearest layer below with its own, without queries and keys (below), or "
+      "its heads' results, without values as well (below_context)",
+      one_of({"own", "below", "below_context"}));
     biases(f);
     f.part("heads", "heads", heads, "rows to per-head queries, keys and values");
     f.part("field", "field", field, "which pairs of tokens may meet");
@@ -32,13 +37,21 @@ struct Config : HeadSizes {
 };
 
 // spec: decon.standard | mixer | causal heads mha with rotary positions, the baseline | TH Eq 4.1-4.3
-class Attention final : public Mixer {
+// spec: share.attn_map | mixer | a layer takes the attention weights of one below, and has values alone | TB 6.4.4
+class Attention final : public Mixer, public SharedMap {
  public:
   // Positions of two texts are of no common sequence: cross-attention does not turn.
   Attention(const Scope& scope, const Config& config, const Args& args)
-      : position_(args.cross ? nullptr : args.position), cross_(args.cross) {
+      : position_(args.cross ? nullptr : args.position),
+        cross_(args.cross),
+        borrows_(config.map != "own"),
+        context_(config.map == "below_context") {
     const int64_t d = args.hidden_size;
     Heads::Args size = config.args("attention", d);
+    if (borrows_) {
+      build_borrower(scope, config, args, size);
+      return;
+    }
     size.turns = position_ && position_->turns();
     head_dim_ = size.head_dim;
     if (position_) position_->check_head_dim(head_dim_);
@@ -71,6 +84,7 @@ class Attention final : public Mixer {
   }
 
   Var forward(const SubLayerInput& in) const override {
+    if (borrows_) return output_->forward(borrowed(in));
     const Heads::Turn turn = turn_by(in.sequences);
     const Heads::Input rows = input_of(in);
     if (cross_ && in.state) {
@@ -85,19 +99,22 @@ class Attention final : public Mixer {
     const auto [q, kept] =
         cross_ ? Heads::QueryKeyValue{heads_->queries(rows, turn), heads_->keep(source_rows(*in.source), turn)}
                : heads_->read(rows, turn);
-    if (in.state) return output_->forward(heads_->finish(continued(in, q, kept)));
+    if (lends_) in.pass.put(kQueries, q);
+    if (in.state) return finished(in, continued(in, q, kept));
     const Heads::KeyValue read = heads_->expands() ? heads_->expand(kept, turn) : kept;
+    if (lends_) in.pass.put(kKeys, read.k);
     const AttendOptions o = options(in, q, read.k, counts(cross_ ? in.source->sequences : in.sequences));
     const Var context =
         dropout_.active()
             ? attend_by_maps(q, read.k, read.v, in.sequences, o,
                              [&](const Var& map, int64_t b) { return dropout_(map, in.stage * kStages + b); })
             : attend(q, read.k, read.v, in.sequences, cross_ ? in.source->sequences : in.sequences, o);
-    return output_->forward(heads_->finish(context));
+    return finished(in, context);
   }
 
   void skip(const SubLayerInput& in) const override {
-    if (cross_) return;
+    if (cross_ || context_) return;
+    if (borrows_) return keep_values(in, values_(in.x));
     auto& cache = static_cast<KeyValueCache&>(*in.state);
     const Heads::KeyValue kept = heads_->keep(input_of(in), turn_by(in.sequences));
     cache.append(kept.k.value(), kept.v.value(), in.sequences);
@@ -105,22 +122,55 @@ class Attention final : public Mixer {
   }
 
   std::unique_ptr<State> make_state(const StateShape& shape) const override {
+    if (context_) return nullptr;
     if (cross_)
       return std::make_unique<SourceCache>(shape.sequences, columns_.keys + (columns_.shared ? 0 : columns_.values));
     return std::make_unique<KeyValueCache>(shape, columns_);
   }
   int64_t state_bytes(const std::vector<int64_t>& tokens, DType dtype) const override {
-    return KeyValueCache::bytes_of(tokens, columns_, dtype);
+    return context_ ? 0 : KeyValueCache::bytes_of(tokens, columns_, dtype);
   }
   void read_source(State& state, const Rows& source) const override {
     const MemoryScope scope(MemoryClass::decode);
     const Heads::KeyValue kept = heads_->keep(source_rows(source), turn_by(source.sequences));
     static_cast<SourceCache&>(state).fill(kept.k.value(), kept.v.value(), source.sequences);
   }
-  bool keeps_rows() const override { return !cross_; }
-  bool reads_embedding() const override { return heads_->reads_embedding(); }
+  bool keeps_rows() const override { return !cross_ && !context_; }
+  bool reads_embedding() const override { return heads_ && heads_->reads_embedding(); }
+
+  bool borrows() const override { return borrows_; }
+  void lend() override {
+    check_usage(!heads_->expands() && !heads_->shares(), "model",
+                "a layer above takes this attention map (mixer.map: below), whose keys stand in no cache: these heads "
+                "form them anew; give it heads mha, gqa or mqa");
+    lends_ = true;
+    columns_.reach = 0;  // layers above read its keys after it
+  }
+  void borrow(const SharedMap& from, int64_t layer) override {
+    const auto* lender = dynamic_cast<const Attention*>(&from);
+    check(lender != nullptr, "attention", "a map of another mixer cannot be read");
+    check_usage(lender->heads_->query_heads() == query_heads_ && lender->heads_->kv_heads() == columns_.heads, "model",
+                "attention that takes the map of layer ", layer + 1, " needs its heads, ",
+                lender->heads_->query_heads(), " for queries and ", lender->heads_->kv_heads(),
+                " for keys and values, got ", query_heads_, " and ", columns_.heads,
+                "; set num_attention_heads and heads alike");
+    check_usage(!context_ || lender->heads_->context_size() == query_heads_ * head_dim_, "model",
+                "attention that takes the heads' results of layer ", layer + 1, " needs them ",
+                query_heads_ * head_dim_, " wide, they are ", lender->heads_->context_size(),
+                "; set head_dim and heads alike");
+    lender_ = lender;
+    lender_layer_ = layer;
+  }
+  void borrow_keys(State& own, const State& from) const override {
+    static_cast<KeyValueCache&>(own).read_keys_of(static_cast<const KeyValueCache&>(from));
+  }
 
   MixerMaps maps(const SubLayerInput& in) const override {
+    if (borrows_) {
+      const Var q = lent(in, kQueries), k = lent(in, kKeys);
+      return softmax_maps(q, repeat_heads(k, columns_.heads, query_heads_),
+                          lender_->options(in, q, k, counts(in.sequences)));
+    }
     const Heads::Turn turn = turn_by(in.sequences);
     const Heads::Input rows = input_of(in);
     const Var q = heads_->queries(rows, turn);
@@ -134,7 +184,7 @@ class Attention final : public Mixer {
   static constexpr int64_t kStages = 1 << 20;  // sequences that dropout keys of one stage tell apart
 
   const Position* position_;
-  bool cross_;
+  bool cross_, borrows_, context_, lends_ = false;
   int64_t head_dim_ = 0;
   double scale_ = 0;
   std::unique_ptr<Heads> heads_;
@@ -142,6 +192,76 @@ class Attention final : public Mixer {
   std::unique_ptr<Output> output_;
   KeyValueCache::Columns columns_;
   Dropout dropout_;  // of attention weights
+  // Of one that borrows its map.
+  Linear values_;
+  int64_t query_heads_ = 0, lender_layer_ = -1;
+  const Attention* lender_ = nullptr;
+
+  void build_borrower(const Scope& scope, const Config& config, const Args& args, const Heads::Args& size) {
+    check_usage(!cross_, "model", "mixer.map ", config.map,
+                " takes the map of the text's own attention, and "
+                "cross-attention reads another text; give model.cross_attention a mixer with map: own");
+    Parameters unused;  // of heads that are only asked
+    BuildContext aside = scope.context();
+    aside.parameters = &unused;
+    aside.device = Device::meta;
+    const auto like = [&] {
+      const SharedParameters none;
+      return Registry::instance().make<Heads>(config.heads, Scope(aside, "heads"), size);
+    }();
+    check_usage(!like->expands() && !like->shares() && !like->reads_embedding(), "model", "mixer.map ", config.map,
+                " has values alone, and heads ", config.heads.type,
+                " do not make them by a map of their own; choose mha, gqa or mqa");
+    head_dim_ = size.head_dim;
+    query_heads_ = like->query_heads();
+    const int64_t width = like->kv_heads() * head_dim_;
+    columns_ = {.keys = width, .values = width, .shared = true, .heads = like->kv_heads()};
+    if (!context_) values_ = Linear(scope / "heads" / "v", args.hidden_size, width, config.attention_bias);
+    output_ = Registry::instance().make<Output>(
+        config.output, scope / "output",
+        {.context_size = query_heads_ * head_dim_, .hidden_size = args.hidden_size, .bias = config.output_bias});
+    dropout_ = Dropout(scope / "weights", config.attention_dropout);
+  }
+
+  Var finished(const SubLayerInput& in, const Var& context) const {
+    const Var done = heads_->finish(context);
+    if (lends_) in.pass.put(kContext, done);
+    return output_->forward(done);
+  }
+  Var lent(const SubLayerInput& in, Tap::Kind what) const {
+    check(lender_ != nullptr, "attention", "mixer.map: below takes the map of a layer below; alone there is none");
+    const Var x = in.pass.get({what, lender_layer_});
+    check_usage(x.defined(), "attention", "takes the map of layer ", lender_layer_ + 1,
+                ", which was left out in this pass; leave both out, or none");
+    return x;
+  }
+  void keep_values(const SubLayerInput& in, const Var& v) const {
+    static_cast<KeyValueCache&>(*in.state).append(v.value(), v.value(), in.sequences);
+  }
+  // The lender's weights times values of its own.
+  Var borrowed(const SubLayerInput& in) const {
+    if (context_) return lent(in, kContext);
+    const Var v = values_(in.x), q = lent(in, kQueries);
+    if (!in.state) {
+      const Var k = lent(in, kKeys);
+      const AttendOptions o = lender_->options(in, q, k, counts(in.sequences));
+      if (!dropout_.active()) return attend(q, k, v, in.sequences, in.sequences, o);
+      return attend_by_maps(q, k, v, in.sequences, o,
+                            [&](const Var& map, int64_t b) { return dropout_(map, in.stage * kStages + b); });
+    }
+    keep_values(in, v);
+    const auto& cache = static_cast<const KeyValueCache&>(*in.state);
+    check(cache.keys_of() != nullptr, "attention", "the state of a borrowed map has no keys to read");
+    std::vector<KeyValues> read;
+    std::vector<Var> parts;
+    for (int64_t b = 0; b < in.sequences.count(); ++b) {
+      read.push_back({cache.keys_of()->entries()[size_t(b)].keys, cache.entries()[size_t(b)].values});
+      if (lender_->reads_keys()) parts.push_back(cache.keys_of()->gather(b, in.x.dtype()).keys);
+    }
+    const Var k = parts.empty() ? Var() : concatenate_rows(parts);
+    return attend_cached(q.value(), read, cache.tokens(), in.sequences,
+                         lender_->options(in, q, k, counts(cache.tokens())));
+  }
 
   Heads::Input input_of(const SubLayerInput& in) const {
     if (!heads_->reads_embedding()) return {in.x, in.x};

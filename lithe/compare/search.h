@@ -1,0 +1,70 @@
+// Architecture search: candidates of a recipe under budgets, trained and scored one after another (spec nas.search).
+#pragma once
+
+#include <cmath>
+
+#include "lithe/base/fields.h"
+#include "lithe/compare/search_grid.h"
+
+namespace lithe::compare {
+
+/// A limit and how much an excess counts beside the loss: weight * max(0, amount / limit - 1).
+struct SearchBudget {
+  double parameters = 0, flops = 0, memory = 0, latency = 0;  // 0: no limit
+  double weight = 1;
+  int64_t prompt_length = 64;
+  void fields(Fields& f);
+};
+
+struct SupernetConfig {
+  int64_t steps = 0, candidates = 64;
+  void fields(Fields& f);
+};
+
+/// The file that `lithe search` reads.
+struct SearchFile {
+  Path file;
+  std::string recipe;                                                     // relative to the file
+  std::vector<std::pair<std::string, Node>> set;                          // for all candidates
+  std::vector<std::pair<std::string, std::vector<std::string>>> choices;  // key, and its values as YAML
+  GridSearch how;
+  bool train_beyond = false;
+  SearchBudget budget;
+  SupernetConfig supernet;
+  int64_t training_seed = 1;
+  std::string text;
+};
+SearchFile read_search(const Path& file);
+/// The keys of such a file, for the documentation.
+std::vector<FieldDoc> describe_search();
+
+struct Candidate {
+  std::string name;  // "c-0-2-1": the number of the value of each choice
+  Point point;
+  std::vector<std::string> values;  // of the choices
+  std::string status;               // finished, diverged, refused, beyond (the budget: not trained), shared (by the
+                                    // super-network alone)
+  std::string message;              // why
+  int64_t parameters = 0;
+  double flops = 0, memory = 0, latency = std::nan("");  // forward FLOPs a token, bytes, milliseconds a token
+  double shared_loss = std::nan(""), loss = std::nan(""), objective = std::nan(""), seconds = 0;
+  bool fits = false;  // all budgets
+};
+
+struct SearchResult {
+  SearchFile search;
+  std::string status = "complete";    // or stopped
+  std::vector<Candidate> candidates;  // trained, in the order of the search; then what the super-network alone scored
+  std::string best;                   // name; empty: none
+};
+
+/// Runs the search in `out`, or goes on with one that was stopped there:
+///   DIR/runs/<candidate>/seed-<n>/   a run directory, as `lithe compare` makes it
+///   DIR/compare.yaml                 the best of them as an experiment: lithe compare DIR/compare.yaml --out DIR
+///   DIR/search.{json,html}           what came of it
+SearchResult search(const Path& file, const Path& out);
+
+std::string to_json_text(const SearchResult& result);
+std::string to_page(const SearchResult& result);
+
+}  // namespace lithe::compare
