@@ -19,23 +19,25 @@ inline Rows run_some(const Layers& layers, int64_t layer, const Rows& x, const s
   if (std::all_of(goes.begin(), goes.end(), [](char g) { return g != 0; })) return layers.run(layer, x, pass);
   // A state has all sequences, so that those without rows stay in the count.
   const bool keeps = pass.state() != nullptr;
-  std::vector<int64_t> running, waiting, running_offsets{0}, waiting_offsets{0}, past;
+  std::vector<int64_t> running, waiting, running_offsets{0}, waiting_offsets{0}, past, past_of_running;
   for (int64_t b = 0; b < s.count(); ++b) {
     past.push_back(s.past(b));
     const auto begin = goes.begin() + s.offset(b), end = goes.begin() + s.offset(b + 1);
     const bool some = std::any_of(begin, end, [](char g) { return g != 0; });
+    past_of_running.push_back(s.past(b) + (some ? 0 : s.length(b)));  // those that wait are brought forward first
     for (int64_t row = s.offset(b); row < s.offset(b + 1); ++row) (some ? running : waiting).push_back(row);
     if (keeps || some) running_offsets.push_back(int64_t(running.size()));
     if (keeps || !some) waiting_offsets.push_back(int64_t(waiting.size()));
   }
-  if (!keeps) past.clear();
+  if (!keeps) past.clear(), past_of_running.clear();
   const Device device = x.x.device();
   if (keeps && !waiting.empty())
     layers.skip(layer,
                 {running.empty() ? x.x : pick_rows(x.x, waiting), Sequences(std::move(waiting_offsets), past, device)},
                 pass);
   if (running.empty()) return x;
-  const Rows in{waiting.empty() ? x.x : pick_rows(x.x, running), Sequences(std::move(running_offsets), past, device)};
+  const Rows in{waiting.empty() ? x.x : pick_rows(x.x, running),
+                Sequences(std::move(running_offsets), past_of_running, device)};
   const Var y = layers.run(layer, in, pass).x;
   std::vector<int64_t> from(size_t(s.rows()));
   for (int64_t row = 0; row < s.rows(); ++row) from[size_t(row)] = y.rows() + row;

@@ -14,6 +14,10 @@ namespace {
 
 using Criterion = ExitRule::Criterion;
 
+constexpr const char* kWholeText =
+    ": how sure a model is of a whole text is known at its end, and its rows see only the tokens before them; leave "
+    ":sentence out";
+
 struct Config {
   std::vector<int64_t> layers;
   bool share_heads = true, depth_predictor = false;
@@ -137,6 +141,7 @@ class EarlyExit final : public SelectiveStack {
 
   Rows leave(const Layers& layers, const Rows& x, const Pass& pass, ExitRun& run) const {
     const ExitRule& rule = run.rule;
+    const ExitHeads& heads = heads_of(layers);
     check_usage(rule.criterion != Criterion::layer || exit_after(int64_t(rule.threshold) - 1) >= 0 ||
                     int64_t(rule.threshold) == depth_,
                 "exit", "rule ", text_of(rule), ": there is no exit after that layer; this model has them after ",
@@ -144,8 +149,9 @@ class EarlyExit final : public SelectiveStack {
     check_usage(rule.criterion != Criterion::predictor || predictor_.weight, "exit",
                 "rule predictor needs a model that was trained with model.stack: {type: early_exit, depth_predictor: "
                 "true}");
+    check_usage(rule.unit != ExitRule::Unit::sentence || rule.criterion != Criterion::similarity || !heads.causal(),
+                "exit", "rule ", text_of(rule), kWholeText);
     run.begin(x.sequences.rows(), depth_);
-    const ExitHeads& heads = heads_of(layers);
     const bool sentences =
         rule.unit == ExitRule::Unit::sentence || (rule.unit == ExitRule::Unit::automatic && !heads.causal());
     Going going{.heads = heads,
@@ -244,10 +250,9 @@ class EarlyExit final : public SelectiveStack {
       offsets.push_back(int64_t(rows.size()));
     }
     const bool all = int64_t(rows.size()) == s.rows();
-    const Tensor logits =
-        cast(going.heads.predict(exit, {all ? at.x : pick_rows(at.x, rows), Sequences(offsets, {}, at.x.device())}),
-             DType::f32)
-            .value();
+    const Tensor made =
+        going.heads.predict(exit, {all ? at.x : pick_rows(at.x, rows), Sequences(offsets, {}, at.x.device())}).value();
+    const Tensor logits = convert(made, DType::f32);
     const auto row_of = [&](int64_t i) {
       return std::span<const float>(logits.data<float>() + i * logits.cols(), size_t(logits.cols()));
     };
@@ -258,8 +263,7 @@ class EarlyExit final : public SelectiveStack {
       going.sentences = true;
     }
     check_usage(!going.sentences || !by_row || !going.heads.causal(), "exit", "rule ", text_of(going.run.rule),
-                ": how sure a model is of a whole text is known at its end, and its rows see only the tokens before "
-                "them; leave :sentence out");
+                kWholeText);
     for (size_t i = 0; i < chunk.size(); ++i) {
       const int64_t b = chunk[i];
       if (going.sentences) {
@@ -275,7 +279,7 @@ class EarlyExit final : public SelectiveStack {
         const int64_t row = rows[size_t(r)];
         if (!going.goes[size_t(row)] || !going.tests.leaves(row, {row_of(r)})) continue;
         go(exit, row, row + 1, going);
-        if (int64_t(rows.size()) <= kKeptLogits) going.run.logits_of_row[size_t(row)] = logits.slice(r, r + 1);
+        if (int64_t(rows.size()) <= kKeptLogits) going.run.logits_of_row[size_t(row)] = made.slice(r, r + 1);
       }
     }
   }

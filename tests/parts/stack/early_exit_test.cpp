@@ -166,14 +166,14 @@ TEST(EarlyExit, LooserRulesLeaveNoLater) {
 TEST(EarlyExit, ASentenceHasOneDepth) {
   for (const char* head : {"classify", "tag"}) {
     const Fixed m("early_exit", cat("architecture: encoder, head: ", head, ", tie_word_embeddings: false"));
-    const auto got = m.run("entropy:0.9", three());
+    const auto got = m.run("patience:1", three());
     EXPECT_GT(got.mean, 1) << head;
     EXPECT_LT(got.mean, double(L)) << head;
     const Sequences& s = three().sequences;
     for (int64_t b = 0; b < s.count(); ++b) {
       for (int64_t r = s.offset(b); r < s.offset(b + 1); ++r)
         EXPECT_EQ(got.layers[size_t(r)], got.layers[size_t(s.offset(b))]) << head;
-      const auto alone = m.run("entropy:0.9", kit::alone(three(), b));
+      const auto alone = m.run("patience:1", kit::alone(three(), b));
       EXPECT_EQ(alone.layers[0], got.layers[size_t(s.offset(b))]) << head;
     }
   }
