@@ -10,6 +10,7 @@
 #include "lithe/base/json.h"
 #include "lithe/base/stop.h"
 #include "lithe/cli/command.h"
+#include "lithe/cli/eval_exits.h"
 #include "lithe/cli/eval_translation.h"
 #include "lithe/cli/finite_result.h"
 #include "lithe/cli/task_report.h"
@@ -20,6 +21,7 @@
 #include "lithe/eval/task_evaluation.h"
 #include "lithe/eval/zero_shot.h"
 #include "lithe/infer/load.h"
+#include "lithe/model/exits.h"
 #include "lithe/model/safetensors.h"
 #include "lithe/recipe/recipe.h"
 #include "lithe/train/plan.h"
@@ -39,7 +41,9 @@ struct Options {
   double misspell = 0;
   int64_t misspell_seed = 1;
   bool json = false, el_rewrite = false;
-  std::string task, per_token;
+  std::string task, per_token, exit, exits_report;
+  bool exits = false;
+  int64_t exit_tokens = 2048;
   TranslationEvalOptions translation;
 };
 
@@ -97,6 +101,22 @@ void write_tokens(const Path& file, const TokenScores& scores, const Tokenizer& 
   write_file(file, text);
 }
 
+int print_exits(const Options& o, const ExitTable& table) {
+  const Path page = o.exits_report.empty() ? Path(o.model) / "exits.html" : Path(o.exits_report);
+  write_file(page, exit_table_page(table, Path(o.model).filename().string()));
+  if (o.json) {
+    Json json = exit_table_json(table);
+    weights_used(o).add_to(json);
+    json["report"] = page.string();
+    std::cout << dump(json, 2, Invalid::replaced) << "\n";
+    return 0;
+  }
+  std::fputs(exit_table_text(table).c_str(), stdout);
+  std::printf("report            %s\n", page.string().c_str());
+  print_weights(o);
+  return 0;
+}
+
 // The metrics of a task on its test part, else its validation part, or on the files given.
 int eval_task(const Options& o, Recipe recipe, const LoadedModel& loaded) {
   check_usage(!o.context && !o.stride, "eval", "--context-length and --stride belong to models of text");
@@ -119,7 +139,13 @@ int eval_task(const Options& o, Recipe recipe, const LoadedModel& loaded) {
   const TaskType type = task_type(recipe.task);
   const TaskBatches batches(std::move(examples), type, *loaded.tokenizer, recipe.data.sequence_length,
                             recipe.train.batch_tokens, 0, false);
-  const TaskAnswers answers = answer(*loaded.model, batches);
+  if (o.exits) {
+    TaskBatches one_by_one(std::vector<Example>(batches.examples()), type, *loaded.tokenizer,
+                           recipe.data.sequence_length, 1, 0, false);
+    return print_exits(o, task_exit_table(*loaded.model, one_by_one, recipe.task, labels, exit_grid(*loaded.model)));
+  }
+  std::optional<ExitRun> exits = exit_run_of(*loaded.model, o.exit);
+  const TaskAnswers answers = answer(*loaded.model, batches, {}, exits ? &*exits : nullptr);
   if (stop_signal()) return 128 + stop_signal();
   check_finite_result("eval", "the loss", answers.loss);
   const std::vector<TaskMetric> metrics = choose_metrics(recipe.task, labels).metrics;
@@ -135,11 +161,13 @@ int eval_task(const Options& o, Recipe recipe, const LoadedModel& loaded) {
   if (o.json) {
     Json json = {{"part", part}, {"examples", count}, {"loss", answers.loss}};
     add_task_report(report, labels, json);
+    if (exits) json["mean_layers"] = exits->mean_layers();
     weights_used(o).add_to(json);
     std::cout << dump(json, 2) << "\n";
     return 0;
   }
   std::printf("%-17s %.4f (%zu examples, %s)\n", "loss", answers.loss, count, part.c_str());
+  if (exits) std::printf("mean layers       %.2f\n", exits->mean_layers());
   std::fputs(task_report_text(report, labels).c_str(), stdout);
   print_weights(o);
   return 0;
@@ -221,6 +249,11 @@ int run(Options o) {
   check_usage(!o.cache_type || (!recipe.has_translation() && !recipe.has_task() && predicts_next), "eval",
               "--cache-type is for models of text that predict the next token; '", o.model, "' is none");
   if (o.cache_type) recipe.eval.cache_dtype = *o.cache_type;
+  check_usage((o.exit.empty() && !o.exits) || (!recipe.has_translation() && (recipe.has_task() || predicts_next)),
+              "eval",
+              "--exit and --exits are for models of text that predict the next token and for models of tasks; '",
+              o.model, "' is none");
+  if (!o.exit.empty()) recipe.eval.exit = o.exit;
   const LoadedModel loaded = load_model(o.model, o.weights, o.precision, o.el_rewrite);
 
   if (o.skip) loaded.model->skip(loaded.model->config().layers_named(*o.skip), o.skip_part == "mixer");
@@ -252,6 +285,11 @@ int run(Options o) {
   } else {
     text = tokenize_in_memory(Corpus(o.files, corpus_options(recipe.data)), *loaded.tokenizer);
   }
+  if (o.exits)
+    return print_exits(
+        o, text_exit_table(*loaded.model, text,
+                           recipe.eval.context_length ? recipe.eval.context_length : recipe.data.sequence_length,
+                           o.exit_tokens, std::min<int64_t>(o.exit_tokens, 128), exit_grid(*loaded.model)));
   const bool terminal = ::isatty(STDERR_FILENO);
   const auto progress = [&](int64_t done, int64_t all) {
     if (terminal)
@@ -281,6 +319,7 @@ int run(Options o) {
                  {"bytes", p.bytes},
                  {"context_length", context},
                  {"stride", stride}};
+    if (p.mean_layers > 0) json["mean_layers"] = p.mean_layers;
     weights_used(o).add_to(json);
     std::cout << dump(json, 2) << "\n";
     return 0;
@@ -289,6 +328,7 @@ int run(Options o) {
               static_cast<long long>(p.tokens), static_cast<long long>(context), static_cast<long long>(stride));
   std::printf("token perplexity  %.2f\nword perplexity   %.2f (%.2f with line ends as words)\nbits per byte     %.4f\n",
               p.token_perplexity(), p.word_perplexity(), p.word_and_line_perplexity(), p.bits_per_byte());
+  if (p.mean_layers > 0) std::printf("mean layers       %.2f\n", p.mean_layers);
   print_weights(o);
   return 0;
 }
@@ -313,6 +353,17 @@ Command add_eval(CommandLine& app) {
       .one_of({"f32", "bf16", "int8"});
   app.add_option("--per-token", o->per_token,
                  "write each token's loss to this file: a JSON object a line, or .safetensors with the logits, too");
+  const Option exit = app.add_option(
+      "--exit", o->exit, "rows leave a model with early exits where this rule says, as in lithe generate --exit");
+  const Option exits =
+      app.add_flag("--exits", o->exits,
+                   "compare all rules of early exits: quality, mean layers and milliseconds at batch 1, and a page")
+          .excludes(exit);
+  app.add_option("--exits-report", o->exits_report, "where that page goes; default: exits.html in the run's directory")
+      .needs(exits);
+  app.add_option("--exit-tokens", o->exit_tokens, "with --exits: tokens of the text that are scored for each rule")
+      .positive()
+      .needs(exits);
   const Option layers = app.add_option(
       "--skip-layers", o->skip, "layers to leave out: numbers from 1 (1,3,5) or a name of model.mixers (replaced)");
   app.add_option("--skip-part", o->skip_part, "what to leave out of them: the whole layer, or its mixer alone")

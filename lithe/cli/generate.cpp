@@ -9,6 +9,7 @@
 #include "lithe/infer/generate.h"
 #include "lithe/infer/load.h"
 #include "lithe/infer/speculative.h"
+#include "lithe/nn/exits.h"
 #include "lithe/recipe/recipe.h"
 #include "lithe/train/plan.h"
 
@@ -17,6 +18,8 @@ namespace {
 
 struct Options {
   std::string model, weights, precision = "f32", prompts_file, draft;
+  std::optional<std::string> exit;
+  std::optional<double> early_stop;
   std::vector<std::string> prompts;
   std::optional<std::string> cache_type;
   std::optional<int64_t> max_new_tokens, top_k, seed, batch_size, cache_tokens;
@@ -57,6 +60,8 @@ int run(const Options& o) {
   take_given(config.min_p, o.min_p);
   take_given(config.num_return_sequences, o.samples);
   take_given(config.repetition_penalty, o.repetition_penalty);
+  take_given(config.exit, o.exit);
+  if (o.early_stop) config.early_stop = true, config.early_stop_margin = *o.early_stop;
   if (!o.stop.empty()) config.stop = o.stop;
   if (o.greedy) config.do_sample = false;
   if (o.no_cache) config.use_cache = false;
@@ -116,18 +121,41 @@ int run(const Options& o) {
     generate_each(*loaded.model, *loaded.tokenizer, prompts, config, events, &times);
   } else {
     LoadedModel small;
-    if (o.draft != "lookup") small = load_model(o.draft, "", o.precision);
+    const bool by_text = o.draft == "lookup" || o.draft == "prompt", by_exit = o.draft.starts_with("exit:");
+    if (!by_text && !by_exit) small = load_model(o.draft, "", o.precision);
     check_usage(!small.tokenizer || small.tokenizer->fingerprint() == loaded.tokenizer->fingerprint(), "generate",
                 "the drafter '", o.draft, "' has another tokenizer than the model; give one with the same");
-    const auto drafter = small.model ? model_drafter(*small.model, *loaded.tokenizer, config) : lookup_drafter();
+    const auto drafter =
+        by_exit       ? exit_drafter(*loaded.model, int64_t(exit_rule_named("layer" + o.draft.substr(4)).threshold),
+                                     *loaded.tokenizer, config)
+        : small.model ? model_drafter(*small.model, *loaded.tokenizer, config)
+                      : lookup_drafter();
     generate_speculative(*loaded.model, *drafter, o.draft_tokens, *loaded.tokenizer, prompts, config, events, &times,
                          &drafted);
   }
   if (o.times || !o.prompts_file.empty()) {
     log_times(times);
+    if (times.mean_layers > 0)
+      log_info("exits ", config.exit, ": ", times.mean_layers, " of ", loaded.model->config().num_hidden_layers,
+               " layers a token");
     if (drafted.passes)
       log_info("drafted ", drafted.drafted, " tokens, ", drafted.taken, " taken; ",
                double(drafted.taken) / double(drafted.passes) + 1, " tokens a pass");
+  }
+  if (o.json && o.times) {
+    Json json = {{"prompt_tokens", times.prompt_tokens},
+                 {"new_tokens", times.new_tokens},
+                 {"prefill_seconds", times.prefill_seconds},
+                 {"decode_seconds", times.decode_seconds},
+                 {"tokens_per_second", double(times.new_tokens) / std::max(times.decode_seconds, 1e-9)}};
+    if (times.mean_layers > 0) json["mean_layers"] = times.mean_layers;
+    if (drafted.passes) {
+      json["drafted"] = drafted.drafted;
+      json["taken"] = drafted.taken;
+      json["acceptance"] = double(drafted.taken) / double(std::max<int64_t>(drafted.drafted, 1));
+      json["tokens_per_pass"] = double(drafted.taken) / double(drafted.passes) + 1;
+    }
+    std::cout << dump(Json({{"times", json}}), -1, Invalid::replaced) << "\n";
   }
   if (at_limit)
     log_info(at_limit, " of ", prompts.size(), " texts ended at the model's last position (it has ",
@@ -167,12 +195,20 @@ Command add_generate(CommandLine& app) {
                  "most tokens stored for all running prompts together, others wait; 0: no limit")
       .non_negative();
   app.add_option("--draft", o->draft,
-                 "a smaller run of the same tokenizer that drafts tokens for the model to check, or lookup: what stood "
-                 "in the text before; the texts are those without it (sampled: equally likely ones)");
+                 "a smaller run of the same tokenizer that drafts tokens for the model to check; exit:N, the model "
+                 "itself as far as its exit after layer N; or prompt (or lookup), what stood in the text before; the "
+                 "texts are those without it (sampled: equally likely ones)");
   app.add_option("--draft-tokens", o->draft_tokens, "tokens drafted at a time").positive();
+  app.add_option(
+      "--exit", o->exit,
+      "tokens leave a model with early exits where this rule says: entropy:0.5, maxprob:0.9, margin:0.8, "
+      "similarity:0.99, divergence:0.001, patience:3, predictor or layer:N; lithe eval --exits compares them");
+  app.add_option("--early-stop", o->early_stop,
+                 "end texts where the model's head says so, with this margin from -1 (at once) to 1 (only where it is "
+                 "certain); needs model.head: {early_stop: true}");
   app.add_flag("--no-cache", o->no_cache, "recompute the whole text for every token (slow, for checks)");
   app.add_flag("--json", o->json, "one JSON object a prompt");
-  app.add_flag("--times", o->times, "log tokens per second of prefill and decode");
+  app.add_flag("--times", o->times, "log tokens per second of prefill and decode; with --json a last line has them");
   add_threads_option(app);
   app.footer(
       "Example: lithe generate runs/first --prompt \"In the beginning\" --max-new-tokens 60 --top-p 0.9\nWhat an "

@@ -2,18 +2,20 @@
 #include <set>
 
 #include "lithe/base/json.h"
+#include "lithe/base/log.h"
 #include "lithe/base/stop.h"
 #include "lithe/cli/command.h"
 #include "lithe/cli/text_lines.h"
 #include "lithe/eval/task_evaluation.h"
 #include "lithe/infer/load.h"
+#include "lithe/model/exits.h"
 #include "lithe/recipe/recipe.h"
 
 namespace lithe {
 namespace {
 
 struct Options {
-  std::string model, weights, precision = "f32";
+  std::string model, weights, precision = "f32", exit;
   std::vector<std::string> files;
   bool json = false;
 };
@@ -50,7 +52,10 @@ int run(const Options& o) {
   if (examples.empty()) return 0;
   const TaskBatches batches(std::move(examples), type, *loaded.tokenizer, recipe.data.sequence_length,
                             recipe.train.batch_tokens, 0, false);
-  const TaskAnswers answers = answer(*loaded.model, batches);
+  std::optional<ExitRun> exits = exit_run_of(*loaded.model, o.exit);
+  const TaskAnswers answers = answer(*loaded.model, batches, {}, exits ? &*exits : nullptr);
+  if (exits)
+    log_info("exits ", o.exit, ": ", exits->mean_layers(), " of ", loaded.model->config().num_hidden_layers, " layers");
   const std::vector<std::string>& names = loaded.model->config().label_names;
   const auto name = [&](int32_t label) { return names.empty() ? std::to_string(label) : names[size_t(label)]; };
   for (size_t i = 0; i < lines.size() && !stop_signal(); ++i) {
@@ -106,6 +111,8 @@ Command add_predict(CommandLine& app) {
   app.add_option("files", o->files,
                  "texts, one per line (a tab separates the two of a pair); default or -: standard input");
   add_weights_options(app, o->weights, o->precision);
+  app.add_option("--exit", o->exit,
+                 "texts leave a model with early exits where this rule says, as in lithe generate --exit");
   app.add_flag("--json", o->json, "print JSON lines");
   add_threads_option(app);
   app.footer("Example: echo 'a fine film' | lithe predict runs/sst2");

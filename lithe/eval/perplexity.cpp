@@ -5,6 +5,7 @@
 #include <numbers>
 
 #include "lithe/base/stop.h"
+#include "lithe/model/exits.h"
 #include "lithe/nn/state.h"
 
 namespace lithe {
@@ -24,7 +25,8 @@ class Scorer {
  public:
   Scorer(const Model& model, const EvalConfig& config, std::vector<TextPiece>* pieces, TokenScores* each)
       : model_(model),
-        budget_(config.batch_tokens),
+        exits_(exit_run_of(model, config.exit)),
+        budget_(exits_ ? std::min(config.batch_tokens, kExitRows) : config.batch_tokens),
         cache_(cache_type_named(config.cache_dtype)),
         pieces_(pieces),
         each_(each) {}
@@ -46,15 +48,19 @@ class Scorer {
     const Tensor row_nll = empty(shape, wide_of(model_.compute_dtype()));
     const std::unique_ptr<DecodeState> state = cache_ ? new_state() : nullptr;
     const Sequences sequences = state ? model_.continue_sequences(*state, lengths()) : Sequences(offsets_);
-    const Var rows = model_.forward(tensor_of(shape, ids_), sequences, state.get());
-    model_.loss_of(rows, {}, {.sequences = sequences, .labels = tensor_of(shape, labels_), .row_nll = row_nll});
+    const ExitScope scope(exits_ ? &*exits_ : nullptr);
+    const Rows rows = model_.run(tensor_of(shape, ids_), sequences, Pass(), state.get());
+    if (exits_)
+      cross_entropy(model_.logits(rows, {}), tensor_of(shape, labels_), 0, 1, nullptr, row_nll);
+    else
+      model_.loss_of(rows.x, {}, {.sequences = sequences, .labels = tensor_of(shape, labels_), .row_nll = row_nll});
     for (size_t i = 0; i < labels_.size(); ++i)
       if (labels_[i] >= 0) {
         nll += value_at(row_nll, int64_t(i));
         ++tokens;
       }
     if (pieces_) gather_pieces(row_nll);
-    if (each_) gather_tokens(row_nll, each_->with_logits ? model_.logits(rows, sequences).value() : Tensor());
+    if (each_) gather_tokens(row_nll, each_->with_logits ? model_.logits(rows, {}).value() : Tensor());
     ids_.clear();
     labels_.clear();
     offsets_ = {0};
@@ -63,9 +69,12 @@ class Scorer {
 
   double nll = 0;
   int64_t tokens = 0;
+  double mean_layers() const { return exits_ ? exits_->mean_layers() : 0; }
 
  private:
+  static constexpr int64_t kExitRows = 1024;  // whose predictions stand in memory together
   const Model& model_;
+  std::optional<ExitRun> exits_;
   int64_t budget_;
   std::optional<DType> cache_;
   std::vector<TextPiece>* pieces_;
@@ -150,7 +159,7 @@ Perplexity perplexity(const Model& model, const TokenStore& text, const EvalConf
   }
   scorer.run();
   check(scorer.tokens > 0, "eval", "the text has no token to predict");
-  return {scorer.nll, scorer.tokens, text.info().words, text.info().lines, text.info().bytes};
+  return {scorer.nll, scorer.tokens, text.info().words, text.info().lines, text.info().bytes, scorer.mean_layers()};
 }
 
 }  // namespace lithe

@@ -10,6 +10,7 @@ namespace lithe {
 struct Perplexity {
   double nll = 0;  // natural log, summed over the scored tokens
   int64_t tokens = 0, words = 0, lines = 0, bytes = 0;
+  double mean_layers = 0;  // that a token ran under EvalConfig::exit; 0 without
   double loss() const { return nll / double(tokens); }
   double token_perplexity() const;
   double word_perplexity() const;           // words as `wc -w` counts them

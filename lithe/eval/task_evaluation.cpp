@@ -43,7 +43,7 @@ Span best_span(const TaskSequence& s, const Tensor& logits, int64_t offset, cons
 
 }  // namespace
 
-TaskAnswers answer(const Model& model, const TaskBatches& batches, const Progress& progress) {
+TaskAnswers answer(const Model& model, const TaskBatches& batches, const Progress& progress, ExitRun* exits) {
   check(!batches.shuffled(), "task", "answers are of examples in their order; make the batches without shuffling");
   const NoGrad no_grad;
   TaskAnswers out;
@@ -56,18 +56,22 @@ TaskAnswers answer(const Model& model, const TaskBatches& batches, const Progres
   for (int64_t i = 0; i < batches.batches_per_epoch() && !stop_signal(); ++i) {
     if (progress) progress(i + 1, batches.batches_per_epoch());
     const DeviceBatch batch = to_device(batches.batch(0, i), model.device());
+    const ExitScope scope(exits);
     const Rows ran = model.run(batch.ids, batch.sequences, Pass());  // a compressor makes them fewer
-    const Var& rows = ran.x;
+    const Tensor logits = model.logits(ran, {}).value();
     if (batch.labelled) {
       LossSums sums;
-      model.loss_of(rows, {},
-                    {.sequences = ran.sequences,
-                     .labels = batch.labels,
-                     .sums = &sums,
-                     .label_sequences = batch.label_sequences});
+      const bool classes = batches.type() == TaskType::classification || batches.type() == TaskType::tagging;
+      if (exits && classes)  // by the heads of the exits
+        cross_entropy(logits, batch.labels, 0, 1, &sums);
+      else
+        model.loss_of(ran.x, {},
+                      {.sequences = ran.sequences,
+                       .labels = batch.labels,
+                       .sums = &sums,
+                       .label_sequences = batch.label_sequences});
       total += sums;
     }
-    const Tensor logits = model.logits(rows, batch.sequences).value();
     Tensor probabilities;
     if (batches.type() == TaskType::classification) {
       probabilities = convert(logits, DType::f64);

@@ -16,7 +16,9 @@ struct TaskAnswers {
 /// Runs the model over all examples. A word beyond data.sequence_length has the tag 0; of the parts of a long context
 /// the likeliest answer counts, and none where the first row of every part is likelier. Polls stop_signal(): what it
 /// returns then is not complete.
-TaskAnswers answer(const Model& model, const TaskBatches& batches, const Progress& progress = {});
+/// `exits`, where given: rows leave the model by this rule.
+TaskAnswers answer(const Model& model, const TaskBatches& batches, const Progress& progress = {},
+                   ExitRun* exits = nullptr);
 
 /// The examples of a task that are held out, scored by its metrics.
 class HeldOutTask final : public HeldOut {

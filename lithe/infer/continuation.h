@@ -22,6 +22,9 @@ class Continuation {
   bool accept(std::span<const float> logits, const GenerateConfig& config, const GenerateEvents& events);
   /// The same with a token that was chosen elsewhere.
   bool add(int32_t token, const GenerateConfig& config, const GenerateEvents& events);
+  void stop_early(const GenerateConfig& config, const GenerateEvents& events) {
+    finish("early_stop", config.stop, events);
+  }
   void interrupt(const GenerateEvents& events) { finish("interrupted", {}, events); }
   Generation take_result() { return std::move(result_); }
 

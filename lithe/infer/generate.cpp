@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <map>
 #include <optional>
 
 #include "lithe/base/stop.h"
 #include "lithe/infer/continuation.h"
+#include "lithe/model/exits.h"
 #include "lithe/ops/basic.h"
 
 namespace lithe {
@@ -34,13 +36,28 @@ class InOrder {
   std::map<size_t, Generation> waiting_;
 };
 
+// spec: cond.early_stop | search | a classifier of the last row says where a text ends | TB Eq 6.192-6.193
+std::vector<double> stop_probabilities(const Model& model, const Var& rows) {
+  const Tensor logits = model.stop_logits(rows).value();
+  std::vector<double> out;
+  for (int64_t i = 0; i < logits.rows(); ++i)
+    out.push_back(1 / (1 + std::exp(value_at(logits, 2 * i) - value_at(logits, 2 * i + 1))));
+  return out;
+}
+
 // Continuous batching: continuations in the slots of one decode state; a slot that is done is emptied for the next
 // prompt. All rows of a step run together, and no row's bits depend on the others.
 class Scheduler {
  public:
   Scheduler(const Model& model, const GenerateConfig& config, const GenerateEvents& events,
             std::deque<Continuation> waiting, GenerateTimes& times)
-      : model_(model), config_(config), events_(events), waiting_(std::move(waiting)), times_(times), done_(events) {
+      : model_(model),
+        config_(config),
+        events_(events),
+        waiting_(std::move(waiting)),
+        times_(times),
+        done_(events),
+        exits_(exit_run_of(model, config.exit)) {
     slots_.resize(std::min(waiting_.size(), size_t(config.batch_size)));
     int64_t capacity = 0;
     for (const Continuation& c : waiting_) capacity = std::max(capacity, c.most_tokens());
@@ -76,6 +93,8 @@ class Scheduler {
   std::deque<Continuation> waiting_;
   GenerateTimes& times_;
   InOrder done_;
+  std::optional<ExitRun> exits_;
+  std::vector<double> stops_;  // probability that each ready text stops here
   std::vector<std::optional<Continuation>> slots_;
   std::unique_ptr<DecodeState> state_;
   int64_t reserved_ = 0;  // tokens that those under way may come to
@@ -119,6 +138,11 @@ class Scheduler {
     for (size_t i = 0; i < ready.size(); ++i) {
       Continuation& c = *slots_[size_t(ready[i])];
       const size_t before = c.tokens().size();
+      if (config_.early_stop && stops_early(stops_[i], config_.early_stop_margin)) {
+        c.stop_early(config_, events_);
+        finish(size_t(ready[i]));
+        continue;
+      }
       const bool goes_on =
           c.accept({logits.data<float>() + int64_t(i) * logits.cols(), size_t(logits.cols())}, config_, events_);
       times_.new_tokens += int64_t(c.tokens().size() - before);
@@ -141,14 +165,17 @@ class Scheduler {
     }
     const NoGrad no_grad;
     const Sequences sequences = state_ ? model_.continue_sequences(*state_, counts) : Sequences(offsets);
-    const Var rows = model_.forward(tensor_of({int64_t(ids.size())}, ids), sequences, state_.get());
+    const ExitScope scope(exits_ ? &*exits_ : nullptr);
+    const Rows rows = model_.run(tensor_of({int64_t(ids.size())}, ids), sequences, Pass(), state_.get());
+    if (exits_) times_.mean_layers = exits_->mean_layers();
     if (state_) {
       times_.peak_state_bytes = std::max(times_.peak_state_bytes, state_->bytes());
       times_.peak_state_allocated =
           std::max(times_.peak_state_allocated, ledger(model_.device()).current(MemoryClass::decode));
     }
     if (ready.empty()) return {};
-    return cast(model_.logits(pick_rows(rows, last_rows)), DType::f32).value();
+    if (config_.early_stop) stops_ = stop_probabilities(model_, pick_rows(rows.x, last_rows));
+    return cast(model_.logits(rows, last_rows), DType::f32).value();
   }
 
   void share_out(double seconds, const std::vector<Fed>& fed) {
@@ -172,10 +199,23 @@ class Scheduler {
 
 }  // namespace
 
+namespace {
+
+bool stops(const Model& model) {
+  return model.stop_logits(Var(zeros({1, model.config().hidden_size}, model.compute_dtype()))).defined();
+}
+
+}  // namespace
+
+bool stops_early(double probability, double margin) { return probability >= (1 + margin) / 2; }
+
 void generate_each(const Model& model, const Tokenizer& tokenizer, const std::vector<std::string>& prompts,
                    const GenerateConfig& config, const GenerateEvents& events, GenerateTimes* times) {
   config.validate();
   model.check_predicts_next("generate");
+  check_usage(!config.early_stop || stops(model), "generate",
+              "early_stop asks the head where texts end, which it did not learn; train with model.head: {type: lm, "
+              "early_stop: true}, or leave it out");
   GenerateTimes unused;
   Scheduler(model, config, events, continuations(model, tokenizer, prompts, config), times ? *times : unused).run();
 }

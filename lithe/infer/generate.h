@@ -11,6 +11,7 @@ struct Generation {
   std::string text;             // without the prompt
   std::vector<int32_t> tokens;  // of it
   std::string finish;           // "stop" (a stop string), "end" (end of text), "length", "interrupted",
+                                // "early_stop" (the model's head said so),
                                 // "positions" (the model has no more, and max_new_tokens would have allowed some)
   int64_t prompt_tokens = 0;
 };
@@ -21,6 +22,7 @@ struct GenerateTimes {
   int64_t peak_state_allocated = 0;  // of what the ledger has for it
   /// Of all steps. A step that reads prompts and continues others is shared out by rows.
   double prefill_seconds = 0, decode_seconds = 0;
+  double mean_layers = 0;  // that a token ran, under a rule of early exits; 0 without
 };
 
 /// What happens on the way. Both are optional.
@@ -30,6 +32,9 @@ struct GenerateEvents {
   /// Prompt i is done; called in the order of prompts.
   std::function<void(size_t prompt, Generation&& result)> on_done;
 };
+
+/// GenerateConfig::early_stop: Pr(stop) >= Pr(goes on) + margin.
+bool stops_early(double probability, double margin);
 
 /// Continues each prompt: at most config.batch_size at once, and as many as config.cache_tokens allows. A prompt that
 /// is done makes room at once for the next, which is read in the same step in which others are continued, at most

@@ -5,6 +5,7 @@
 
 #include "lithe/base/stop.h"
 #include "lithe/infer/continuation.h"
+#include "lithe/nn/exits.h"
 #include "lithe/ops/basic.h"
 
 namespace lithe {
@@ -37,9 +38,14 @@ int32_t draw(const TokenDistribution& from, double share) {
 // A model's state of one sequence, brought to the tokens that it is asked for.
 class Reader {
  public:
-  Reader(const Model& model, const GenerateConfig& config) : model_(model), config_(config) {}
+  /// `layers` above 0: rows leave after so many.
+  Reader(const Model& model, const GenerateConfig& config, int64_t layers = 0)
+      : model_(model), config_(config), layers_(layers) {
+    if (layers) exits_.emplace(ExitRule{.criterion = ExitRule::Criterion::layer, .threshold = double(layers)});
+  }
   void begin(int64_t capacity) {
-    state_ = model_.make_state(1, capacity, config_.cache_type());
+    state_ = exits_ ? model_.make_short_state(1, capacity, config_.cache_type(), layers_)
+                    : model_.make_state(1, capacity, config_.cache_type());
     read_.clear();
     check_usage(
         state_->truncates(), "generate",
@@ -54,24 +60,29 @@ class Reader {
     if (past < int64_t(read_.size())) state_->truncate(0, past);
     read_ = tokens;
     const NoGrad no_grad;
-    Var rows;
+    const ExitScope scope(exits_ ? &*exits_ : nullptr);
+    Rows rows;
     for (int64_t begin = past; begin < all;) {
       // The last piece holds all rows that are wanted.
       const int64_t end = all - begin <= std::max(config_.prefill_tokens, last)
                               ? all
                               : std::min(begin + config_.prefill_tokens, all - last);
       const std::vector<int32_t> ids(tokens.begin() + begin, tokens.begin() + end);
-      rows = model_.forward(tensor_of({end - begin}, ids), model_.continue_sequences(*state_, {end - begin}),
-                            state_.get());
+      rows = model_.run(tensor_of({end - begin}, ids), model_.continue_sequences(*state_, {end - begin}), Pass(),
+                        state_.get());
       begin = end;
     }
-    return cast(model_.logits(slice_rows(rows, rows.rows() - last, rows.rows())), DType::f32).value();
+    std::vector<int64_t> wanted;
+    for (int64_t row = rows.x.rows() - last; row < rows.x.rows(); ++row) wanted.push_back(row);
+    return cast(model_.logits(rows, wanted), DType::f32).value();
   }
   const DecodeState& state() const { return *state_; }
 
  private:
   const Model& model_;
   const GenerateConfig& config_;
+  int64_t layers_;
+  std::optional<ExitRun> exits_;
   std::unique_ptr<DecodeState> state_;
   std::vector<int32_t> read_;
 };
@@ -82,8 +93,8 @@ std::span<const float> row_of(const Tensor& logits, int64_t row, int64_t vocab) 
 
 class ModelDrafter final : public Drafter {
  public:
-  ModelDrafter(const Model& drafter, int64_t vocab, const GenerateConfig& config)
-      : model_(drafter), vocab_(vocab), reader_(drafter, config) {}
+  ModelDrafter(const Model& drafter, int64_t vocab, const GenerateConfig& config, int64_t layers = 0)
+      : model_(drafter), vocab_(vocab), reader_(drafter, config, layers) {}
   void begin(int64_t capacity) override {
     const int64_t most = model_.position_limit();
     positions_ = most ? std::min(most, capacity) : capacity;
@@ -142,6 +153,18 @@ std::unique_ptr<Drafter> model_drafter(const Model& drafter, const Tokenizer& to
   return std::make_unique<ModelDrafter>(drafter, tokenizer.vocab_size(), config);
 }
 
+std::unique_ptr<Drafter> exit_drafter(const Model& model, int64_t layers, const Tokenizer& tokenizer,
+                                      const GenerateConfig& config) {
+  const bool is_exit = std::any_of(model.exits().begin(), model.exits().end(),
+                                   [&](const StackExit& exit) { return exit.layer + 1 == layers; });
+  std::string all;
+  for (const StackExit& exit : model.exits()) all += cat(all.empty() ? "" : ", ", exit.layer + 1);
+  check_usage(is_exit, "generate", "exit:", layers, " cannot draft: the model ",
+              all.empty() ? std::string("has no exits; train one with model.stack: {type: early_exit}")
+                          : cat("has exits after layers ", all, "; name one of them"));
+  return std::make_unique<ModelDrafter>(model, tokenizer.vocab_size(), config, layers);
+}
+
 std::unique_ptr<Drafter> lookup_drafter(int64_t longest) { return std::make_unique<LookupDrafter>(longest); }
 
 // A token x of q is taken with probability min(1, p(x)/q(x)); in place of one that is not, p is drawn from where it
@@ -171,6 +194,8 @@ void generate_speculative(const Model& model, Drafter& drafter, int64_t count, c
   model.check_predicts_next("generate");
   check_usage(count >= 1, "generate", "at least one token must be drafted, got ", count);
   check_usage(config.use_cache, "generate", "drafting needs the cache; leave --no-cache or --draft out");
+  check_usage(config.exit.empty() && !config.early_stop, "generate", "drafted tokens are checked by all layers; leave ",
+              config.exit.empty() ? "early_stop" : "exit", " or --draft out");
   GenerateTimes unused;
   SpeculativeTimes not_counted;
   GenerateTimes& t = times ? *times : unused;

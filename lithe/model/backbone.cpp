@@ -20,6 +20,10 @@ Backbone::Backbone(const ModelConfig& config, const Scope& scope, const Embeddin
   stack_ = registry.make<Stack>(
       config.stack, scope / "stack",
       {.hidden_size = config.hidden_size, .num_hidden_layers = config.num_hidden_layers, .compute = compute_});
+  check_usage(config.architecture == "encoder" || registry.get(Stack::slot, config.stack.type, {}).info.causal, "model",
+              "stack ", config.stack.type, " needs rows that see their whole sequence, which architecture ",
+              config.architecture, " does not have; use it in an encoder, or set model.stack: plain");
+  selective_ = dynamic_cast<const SelectiveStack*>(stack_.get());
   check_usage(config.architecture != "encoder_decoder" || stack_->layer_width(config.hidden_size) == config.hidden_size,
               "model", "stack ", config.stack.type, " gives the decoder's layers ",
               stack_->layer_width(config.hidden_size), " channels, the rows that its cross-attention reads have ",
@@ -41,6 +45,9 @@ Backbone::Backbone(const ModelConfig& config, const Scope& scope, const Embeddin
     final_norm_ = registry.make<Norm>(config.norm, scope / "final_norm", {.hidden_size = config.hidden_size});
   for (const Layer& layer : layers_)
     for (const auto& place : layer.places) reads_embedding_ = reads_embedding_ || place->part->reads_embedding();
+  check_usage(!reads_embedding_ || !selective_, "model", "stack ", config.stack.type,
+              " runs layers for some rows only, and a mixer here reads the embedded rows of all; choose other "
+              "model.mixer.heads, or set model.stack: plain");
   set_up_reference();
 }
 
@@ -73,9 +80,14 @@ Backbone::Layer Backbone::make_layer(const Scope& own, const Scope& owner, const
   if (config.compressor) {
     layer.compressor = registry.make<Compressor>(*config.compressor, scope / "compressor",
                                                  {.hidden_size = width, .causal = config_.architecture != "encoder"});
-    check_usage(!stack_->wires(), "model", layer.name, ": stack ", config_.stack.type,
+    check_usage(!stack_->wires() && !selective_, "model", layer.name, ": stack ", config_.stack.type,
                 " keeps the rows of all layers alike; leave the compressor out, or set model.stack: plain");
   }
+  int64_t mixers = 0;
+  for (const SubLayerConfig& sub : config.sub_layers) mixers += sub.kind == SubLayerConfig::Kind::mixer;
+  check_usage(!selective_ || mixers <= 1, "model", layer.name, ": stack ", config_.stack.type,
+              " lets rows pass layers unchanged, and this one has ", mixers,
+              " mixers, of which the second would not know them; give each a layer of its own");
   for (const SubLayerConfig& sub : config.sub_layers)
     layer.places.push_back(make_place(own, owner, config, sub, layer.position ? *layer.position : *position_));
   return layer;
@@ -170,6 +182,9 @@ std::unique_ptr<Backbone::Place> Backbone::make_place(const Scope& own, const Sc
   check_usage(!stack_->wires() || place->residual->adds(), "model", place->name, ": stack ", config_.stack.type,
               " needs a residual that only adds to the rows, which ", layer.residual.type,
               " does not; set model.residual: pre");
+  check_usage(!selective_ || place->residual->stages() == 1, "model", place->name, ": stack ", config_.stack.type,
+              " lets rows pass layers unchanged, and residual ", layer.residual.type, " runs each ",
+              place->residual->stages(), " times, on rows that it then would not have; set model.residual: pre");
   return place;
 }
 
@@ -319,6 +334,17 @@ Var Backbone::change(int64_t layer, int64_t sub_layer, const Rows& x, const Pass
                    [&](const Residual& residual, auto&& f) { return residual.change(x.x, f); });
 }
 
+Var Backbone::predict(int64_t exit, const Rows& x) const {
+  check(bool(predict_), "model", "the rows of exit ", exit, " have no head here; only a model's own stack has exits");
+  return predict_(exit, {end_rows(x.x), x.sequences});
+}
+
+Var Backbone::end_rows(const Var& x) const {
+  if (!final_norm_) return x;
+  const kernels::PartScope part(final_norm_name_);
+  return final_norm_->forward(x);
+}
+
 Rows Backbone::forward(const Tensor& ids, const Sequences& sequences, const Pass& pass, DecodeState* state,
                        const Rows* source) const {
   const int64_t width = std::max<int64_t>(config_.token_width, 1);
@@ -349,9 +375,7 @@ Rows Backbone::forward(const Tensor& ids, const Sequences& sequences, const Pass
   }
   Rows rows = stack_->forward(*this, {x, sequences}, pass);
   if (state) state->advance(sequences);
-  if (!final_norm_) return rows;
-  const kernels::PartScope part(final_norm_name_);
-  rows.x = final_norm_->forward(rows.x);
+  rows.x = end_rows(rows.x);
   return rows;
 }
 
@@ -359,18 +383,19 @@ DType Backbone::state_type(const Place& place, std::optional<DType> cache) const
   return cache && place.part->keeps_rows() ? *cache : compute_;
 }
 
-std::unique_ptr<DecodeState> Backbone::make_state(int64_t sequences, int64_t capacity,
-                                                  std::optional<DType> cache) const {
+std::unique_ptr<DecodeState> Backbone::make_state(int64_t sequences, int64_t capacity, std::optional<DType> cache,
+                                                  int64_t layers) const {
   bool keeps = false;
   DecodeState::Entries entries;
   for (const Layer& layer : layers_) {
+    const bool kept = int64_t(entries.size()) < layers;
     entries.emplace_back();
     for (const auto& place : layer.places) {
       keeps = keeps || place->part->keeps_rows();
       DecodeState::Entry& entry = entries.back().emplace_back();
       entry.part = place->name;
       entry.of_source = place->kind == SubLayerConfig::Kind::cross;
-      for (int64_t stage = 0; stage < place->residual->stages() && place->scale != 0; ++stage)
+      for (int64_t stage = 0; stage < place->residual->stages() && place->scale != 0 && kept; ++stage)
         entry.stages.push_back(place->part->make_state({sequences, capacity, state_type(*place, cache), device_}));
       if (!place->map_of || place->scale == 0) continue;
       const auto [layer_of, place_of] = *place->map_of;

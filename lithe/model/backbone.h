@@ -3,12 +3,13 @@
 
 #include "lithe/model/config.h"
 #include "lithe/model/decode_state.h"
+#include "lithe/nn/exits.h"
 #include "lithe/nn/registry.h"
 
 namespace lithe {
 
 // spec: arch.encoder | architecture | blocks in which every token sees all of its sequence | TB Eq 6.1-6.6, 6.16
-class Backbone final : private Layers {
+class Backbone final : public Layers, public ExitHeads {
  public:
   /// Parameters stand under `scope`. With architecture encoder tokens see their whole sequence, else those before them;
   /// with encoder_decoder each layer also reads a source (cross-attention).
@@ -27,7 +28,17 @@ class Backbone final : private Layers {
                const Rows* source = nullptr) const;
 
   /// `cache`: see Model::make_state.
-  std::unique_ptr<DecodeState> make_state(int64_t sequences, int64_t capacity, std::optional<DType> cache) const;
+  std::unique_ptr<DecodeState> make_state(int64_t sequences, int64_t capacity, std::optional<DType> cache) const {
+    return make_state(sequences, capacity, cache, count());
+  }
+  /// Layers from `layers` on keep nothing.
+  std::unique_ptr<DecodeState> make_state(int64_t sequences, int64_t capacity, std::optional<DType> cache,
+                                          int64_t layers) const;
+  /// Where rows may leave the stack; `predict` is what the head of an exit says of normed rows.
+  std::vector<StackExit> exits() const { return selective_ ? selective_->exits() : std::vector<StackExit>(); }
+  void set_predict(std::function<Var(int64_t exit, const Rows& x)> predict) { predict_ = std::move(predict); }
+  /// Rows as they leave the stack, normed where the wiring ends so.
+  Var end_rows(const Var& x) const;
   /// Gives a new state what the layers keep of the source.
   void read_source(DecodeState& state, const Rows& source) const;
   /// Bytes of decode state when sequence b has tokens[b] tokens and a source of source_tokens[b], by the parts'
@@ -74,7 +85,9 @@ class Backbone final : private Layers {
   bool reads_embedding_ = false;
   std::optional<Reference> reference_;  // that some layers read
   std::vector<int64_t> reference_readers_;
-  Tensor reference_start_;  // its tokens i32 [max_position_embeddings], or its rows
+  Tensor reference_start_;                     // its tokens i32 [max_position_embeddings], or its rows
+  const SelectiveStack* selective_ = nullptr;  // stack_, where it is one
+  std::function<Var(int64_t exit, const Rows& x)> predict_;
 
   // Layers
   int64_t count() const override { return int64_t(layers_.size()); }
@@ -82,6 +95,10 @@ class Backbone final : private Layers {
   void skip(int64_t layer, const Rows& x, const Pass& pass) const override;
   int64_t sub_layers(int64_t layer) const override { return int64_t(layers_[size_t(layer)].places.size()); }
   Var change(int64_t layer, int64_t sub_layer, const Rows& x, const Pass& pass) const override;
+
+  // ExitHeads
+  Var predict(int64_t exit, const Rows& x) const override;
+  bool causal() const override { return config_.architecture != "encoder"; }
 
   static Position::Args position_args(const ModelConfig& config, const std::vector<LayerConfig>& layers);
   /// `owner`: where the parameters of its group stand; `scope` where it shares none.

@@ -55,6 +55,22 @@ Model::Model(const ModelConfig& config, const ModelOptions& options) : config_(c
                                .num_labels = config.num_labels,
                                .tied = config.tie_word_embeddings ? table : nullptr,
                                .causal = config.architecture != "encoder"});
+  exits_ = decoder_->exits();
+  for (const StackExit& exit : exits_) {
+    exit_heads_.emplace_back();
+    if (!exit.own_head) continue;
+    exit_heads_.back() = registry.make<Head>(config.head, root / "head" / "exits" / std::to_string(exit.layer + 1),
+                                             {.vocab_size = config.vocab_size,
+                                              .hidden_size = config.hidden_size,
+                                              .num_labels = config.num_labels,
+                                              .tied = nullptr,
+                                              .causal = config.architecture != "encoder"});
+  }
+  if (!exits_.empty())
+    decoder_->set_predict([this](int64_t exit, const Rows& x) {
+      const kernels::PartScope part("head");
+      return head_of(exit).logits(x.x, x.sequences);
+    });
   for (const std::string& pattern : options.frozen) parameters_.freeze(pattern);
   const auto labels = [&](std::vector<int64_t> offsets) {
     return head_->count(Sequences(std::move(offsets), {}, options.device)).labels;
@@ -89,7 +105,13 @@ Rows Model::run(const Tensor& ids, const Sequences& sequences, const Pass& pass,
           "an encoder-decoder reads one source a sequence, as encode() gives it: ", sequences.count(),
           " sequences, got sources of ", source ? source->sequences.count() : 0);
   }
-  return decoder_->forward(ids, sequences, pass, state, source);
+  Rows rows = decoder_->forward(ids, sequences, pass, state, source);
+  check_usage(
+      rows.sequences.rows() == sequences.rows() ||
+          head_->count(rows.sequences).labels == head_->count(sequences).labels,
+      "model", "head ", config_.head.type, " predicts for every token, and stack ", config_.stack.type,
+      " dropped some of them; set model.stack skipped: copy, or choose a head that predicts for whole sequences");
+  return rows;
 }
 
 Var Model::with_losses(const Var& loss, const Pass& pass, double factor) {
@@ -101,6 +123,74 @@ Var Model::with_losses(const Var& loss, const Pass& pass, double factor) {
 Var Model::logits(const Var& rows, const Sequences& sequences) const {
   const kernels::PartScope part("head");
   return head_->logits(rows, decoder_->shortens() ? decoder_->lengths(sequences) : sequences);
+}
+
+Var Model::logits(const Rows& rows, const std::vector<int64_t>& wanted) const {
+  const kernels::PartScope part("head");
+  const ExitRun* run = exits_.empty() ? nullptr : ExitRun::current();
+  const auto picked = [&](const Var& of) { return wanted.empty() ? of : pick_rows(of, wanted); };
+  const Sequences& all = rows.sequences;
+  const bool by_row = head_->count(all).labels == all.rows();
+  const auto alone = [&](const Var& x) { return wanted.empty() ? all : Sequences::single(x.rows(), device()); };
+  if (!run || run->exit_of_row.empty()) {
+    const Var x = picked(rows.x);
+    return head_->logits(x, alone(x));
+  }
+  check(int64_t(run->exit_of_row.size()) == all.rows(), "model", "the rule of exits is at ", run->exit_of_row.size(),
+        " rows, the predictions are asked of ", all.rows(), "; ask for them before another pass runs");
+  check(by_row || wanted.empty(), "model", "predictions of some rows need a head that predicts for each");
+  // What leaves together is predicted together: rows, or whole sequences.
+  const int64_t units = !by_row ? all.count() : wanted.empty() ? all.rows() : int64_t(wanted.size());
+  const auto row_of = [&](int64_t unit) {
+    return !by_row ? all.offset(unit) : wanted.empty() ? unit : wanted[size_t(unit)];
+  };
+  bool known = by_row && units > 0;
+  std::map<const Head*, std::vector<int64_t>> groups;
+  for (int64_t u = 0; u < units; ++u) {
+    known = known && run->logits_of_row[size_t(row_of(u))].defined();
+    groups[&head_of(run->exit_of_row[size_t(row_of(u))])].push_back(u);
+  }
+  if (known) {
+    std::vector<Var> parts;
+    for (int64_t u = 0; u < units; ++u) parts.emplace_back(run->logits_of_row[size_t(row_of(u))]);
+    return parts.size() == 1 ? parts[0] : concatenate_rows(parts);
+  }
+  std::vector<Var> parts;
+  std::vector<int64_t> place(static_cast<size_t>(units));
+  int64_t next = 0;
+  for (const auto& [head, members] : groups) {
+    std::vector<int64_t> from, offsets{0};
+    for (int64_t u : members) {
+      if (by_row) from.push_back(row_of(u));
+      for (int64_t r = 0; !by_row && r < all.length(u); ++r) from.push_back(all.offset(u) + r);
+      offsets.push_back(int64_t(from.size()));
+      place[size_t(u)] = next++;
+    }
+    const Var x = groups.size() == 1 && wanted.empty() ? rows.x : pick_rows(rows.x, from);
+    parts.push_back(head->logits(x, groups.size() == 1 && wanted.empty() ? all : Sequences(offsets, {}, device())));
+  }
+  return parts.size() == 1 ? parts[0] : pick_rows(concatenate_rows(parts), place);
+}
+
+Var Model::loss_of_exit(int64_t exit, const Var& rows, const std::vector<int64_t>& predicted,
+                        const LossArgs& args) const {
+  const kernels::PartScope part("head");
+  return head_of(exit).loss(predicted.empty() ? rows : pick_rows(rows, predicted), args);
+}
+
+Var Model::stop_logits(const Var& rows) const {
+  const auto* head = dynamic_cast<const StoppingHead*>(head_.get());
+  return head ? head->stop_logits(rows) : Var();
+}
+
+void Model::want_exits(Pass& pass) const {
+  for (const StackExit& exit : exits_) pass.want({Tap::Kind::rows, exit.layer});
+}
+
+Rows Model::exit_rows(const Pass& pass, int64_t exit, const Sequences& sequences) const {
+  const Var rows = pass.get({Tap::Kind::rows, exits_[size_t(exit)].layer});
+  check(rows.defined(), "model", "the pass has no rows of exit ", exit, "; it must want_exits() before it runs");
+  return {decoder_->end_rows(rows), sequences};
 }
 
 Var Model::loss(const Tensor& ids, const Tensor& labels, const Sequences& sequences, double smoothing, double scale,
@@ -118,8 +208,7 @@ Var Model::loss(const Tensor& ids, const Tensor& labels, const Sequences& sequen
 }
 
 Var Model::loss_of(const Var& rows, const std::vector<int64_t>& predicted, LossArgs args) const {
-  const kernels::PartScope part("head");
-  return head_->loss(predicted.empty() ? rows : pick_rows(rows, predicted), args);
+  return loss_of_exit(-1, rows, predicted, args);
 }
 
 void Model::check_predicts_next(const char* operation) const {
@@ -173,8 +262,18 @@ void read_packed(const SafetensorsFile& in, const kernels::PackedMatrix& m) {
 }
 
 void load(Model& model, const Path& file, bool with_head) {
-  const auto wanted = [&](const std::string& name) { return with_head || !name.starts_with("head."); };
   const SafetensorsFile in(file);
+  // Exits are added to a model as it is, and so its head stays. What a stack learns may be new.
+  const auto kept = [&](const std::string& name) {
+    const Parameter* p = model.exits().empty() ? nullptr : model.parameters().find(name);
+    const auto entry = in.entries().find(name);
+    return p && entry != in.entries().end() && entry->second.shape == p->master.shape();
+  };
+  const auto wanted = [&](const std::string& name) {
+    if (with_head) return true;
+    if (name.starts_with("stack.") && !in.entries().count(name)) return false;
+    return !name.starts_with("head.") || kept(name);
+  };
   const QuantizedWeights quantized(in, file.string());
   for (const auto& [name, entry] : in.entries())
     check(!wanted(name) || model.parameters().find(name) || model.parameters().find(quantized.parameter_of(name)),
@@ -205,6 +304,10 @@ void load(Model& model, const Path& file, bool with_head) {
   std::string left;
   for (const auto& [name, entry] : in.entries())
     if (!wanted(name)) left += (left.empty() ? "" : ", ") + name;
+  std::string fresh;
+  for (const Parameter& p : model.parameters().all())
+    if (!wanted(p.name) && p.name.starts_with("stack.")) fresh += (fresh.empty() ? "" : ", ") + p.name;
+  if (!fresh.empty()) log_info("'", file.string(), "' has none of ", fresh, ", which begin anew");
   if (!left.empty()) log_info("not taken over from '", file.string(), "', the head begins anew: ", left);
 }
 

@@ -48,6 +48,9 @@ class Model {
   }
   /// Rows -> the head's predictions; without sequences the rows are of one.
   Var logits(const Var& rows, const Sequences& sequences) const;
+  /// The same of rows that run() gave, each by the head of the exit that it left by: of the rows `wanted`, or of all
+  /// (or of the sequences, where the head predicts for those).
+  Var logits(const Rows& rows, const std::vector<int64_t>& wanted) const;
   Var logits(const Var& rows) const { return logits(rows, Sequences::single(rows.rows(), device())); }
   /// The head's loss: scale * the sum over `labels`, as many as label_count() says. `predicted`, when not empty: only
   /// these rows are predicted, label i is of row predicted[i].
@@ -55,6 +58,15 @@ class Model {
            LossSums* sums = nullptr, Tensor row_nll = {}, const std::vector<int64_t>& predicted = {}) const;
   /// The same of rows that forward() gave.
   Var loss_of(const Var& rows, const std::vector<int64_t>& predicted, LossArgs args) const;
+  /// Where rows may leave the (decoder's) stack, the lowest first. A pass that is to have their losses wants them
+  /// before it runs; afterwards it has the rows that leave there, normed as those of run() are.
+  const std::vector<StackExit>& exits() const { return exits_; }
+  void want_exits(Pass& pass) const;
+  Rows exit_rows(const Pass& pass, int64_t exit, const Sequences& sequences) const;
+  /// The loss of rows that leave there, by the head of that exit.
+  Var loss_of_exit(int64_t exit, const Var& rows, const std::vector<int64_t>& predicted, const LossArgs& args) const;
+  /// StoppingHead::stop_logits of rows that run() gave; undefined where the head does not know where texts end.
+  Var stop_logits(const Var& rows) const;
   /// Fails (usage) unless every row predicts the token after it, without having seen it: what generation and perplexity
   /// need.
   void check_predicts_next(const char* operation) const;
@@ -67,6 +79,11 @@ class Model {
   /// does.
   std::unique_ptr<DecodeState> make_state(int64_t sequences, int64_t capacity, std::optional<DType> cache = {}) const {
     return decoder_->make_state(sequences, capacity, cache);
+  }
+  /// The same for passes that all rows leave below layer `layers` (ExitRule): those from there on keep nothing.
+  std::unique_ptr<DecodeState> make_short_state(int64_t sequences, int64_t capacity, std::optional<DType> cache,
+                                                int64_t layers) const {
+    return decoder_->make_state(sequences, capacity, cache, layers);
   }
   /// encoder_decoder: encodes the sources, one a sequence of a new state, and keeps in it what the decoder reads.
   void read_source(DecodeState& state, const Tensor& source, const Sequences& sequences) const;
@@ -90,6 +107,12 @@ class Model {
   std::unique_ptr<Embedding> embedding_, source_embedding_;  // source: null when shared, or without an encoder
   std::unique_ptr<Backbone> encoder_, decoder_;              // encoder: of encoder_decoder; the one stack is decoder_
   std::unique_ptr<Head> head_;
+  std::vector<StackExit> exits_;
+  std::vector<std::unique_ptr<Head>> exit_heads_;  // one an exit; null: head_
+
+  const Head& head_of(int64_t exit) const {
+    return exit < 0 || !exit_heads_[size_t(exit)] ? *head_ : *exit_heads_[size_t(exit)];
+  }
 };
 
 // spec: arch.encoder_only | architecture | encoder and a head over its rows | TB 6.1.1, 6.5

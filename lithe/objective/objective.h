@@ -38,6 +38,7 @@ struct Targets {
 struct LossTerms {
   double smoothing = 0, scale = 1;  // the loss is scale * the sum over the labels
   LossSums* sums = nullptr;         // optional
+  int64_t exit = -1;                // of rows that leave there (Model::exits); -1: of the model's own
 };
 
 class Objective : public Part {

@@ -10,6 +10,8 @@ void EvalConfig::fields(Fields& f) {
   f("cache_dtype", cache_dtype,
     "all keys and values are read from a cache of this type, as in generation: f32, bf16 or int8; empty: no cache",
     one_of({"", "f32", "bf16", "int8"}));
+  f("exit", exit,
+    "where rows leave a model with early exits, as generate.exit says it; empty: every row runs all layers");
 }
 
 }  // namespace lithe

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "lithe/base/error.h"
+#include "lithe/nn/exits.h"
 #include "lithe/nn/state.h"
 
 namespace lithe {
@@ -38,6 +39,13 @@ void GenerateConfig::fields(Fields& f) {
     "most tokens stored for all running prompts together, prompt and continuation counted in full; others wait; "
     "0: no limit",
     at_least(0));
+  f("exit", exit,
+    "where tokens leave a model with early exits: layer:N, entropy:T, maxprob:T, margin:T, similarity:T, divergence:T, "
+    "patience:P or predictor; empty: every token runs all layers");
+  f("early_stop", early_stop, "texts end where the model's head says so (model.head: {type: lm, early_stop: true})");
+  f("early_stop_margin", early_stop_margin,
+    "theta of early_stop: a text ends where Pr(stop) >= Pr(goes on) + theta; -1: at once, 1: only where it is certain",
+    between(-1, 1));
   f("prefill_tokens", prefill_tokens, "tokens of new prompts that are read in one step of the running ones",
     at_least(1));
 }
@@ -62,6 +70,9 @@ void GenerateConfig::validate() const {
   check_usage(batch_size >= 1 && top_k >= 0, "generate", "batch_size must be at least 1, top_k at least 0");
   check_usage(cache_tokens >= 0 && prefill_tokens >= 1, "generate",
               "cache_tokens must be at least 0, prefill_tokens at least 1");
+  if (!exit.empty()) exit_rule_named(exit);
+  check_usage(std::abs(early_stop_margin) <= 1, "generate", "early_stop_margin must be between -1 and 1, got ",
+              early_stop_margin);
   check_usage(use_cache || (cache_dtype.empty() && cache_tokens == 0), "generate",
               "cache_dtype and cache_tokens say how to keep the decode state, use_cache false not to; give only one");
 }

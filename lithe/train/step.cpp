@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "lithe/ops/basic.h"
+
 namespace lithe {
 namespace {
 
@@ -27,9 +29,20 @@ StepLosses accumulate_gradients(const Model& model, const Objective& objective,
     Tape tape;
     LossSums sums;
     const Var loss = [&] {  // rows live on only where the tape keeps them
-      const Pass pass;
-      const Var of_objective = objective.loss(model, rows_of(model, batch, pass), batch.targets(),
-                                              {.smoothing = config.label_smoothing, .scale = scale, .sums = &sums});
+      Pass pass;
+      model.want_exits(pass);
+      const Rows rows = rows_of(model, batch, pass);
+      Var of_objective = objective.loss(model, rows, batch.targets(),
+                                        {.smoothing = config.label_smoothing, .scale = scale, .sums = &sums});
+      for (size_t e = 0; e < model.exits().size(); ++e) {
+        const StackExit& exit = model.exits()[e];
+        LossSums of_exit;
+        const Var loss = objective.loss(
+            model, model.exit_rows(pass, int64_t(e), rows.sequences), batch.targets(),
+            {.smoothing = config.label_smoothing, .scale = scale * exit.weight, .sums = &of_exit, .exit = int64_t(e)});
+        of_objective = add(of_objective, loss);
+        total.auxiliary[cat("exit_", exit.layer + 1)] += of_exit.loss * scale;
+      }
       for (const auto& [name, value] : pass.losses())
         total.auxiliary[name] += number_of(value) / double(micro_batches.size());
       return Model::with_losses(of_objective, pass, 1 / double(micro_batches.size()));

@@ -137,6 +137,82 @@ class Parrot {
   std::unique_ptr<Model> model;
 };
 
+// Pr(stop) >= Pr(goes on) + theta is Pr(stop) >= (1 + theta) / 2.
+// oracle: cond.early_stop
+TEST(Generate, EarlyStopsBothFormsAgree) {
+  for (double p = 0; p <= 1; p += 0.0625)
+    for (double theta = -1; theta <= 1; theta += 0.125)
+      EXPECT_EQ(stops_early(p, theta), p >= (1 - p) + theta) << p << theta;
+  EXPECT_TRUE(stops_early(1, 1));
+  EXPECT_FALSE(stops_early(0.999, 1));
+  EXPECT_TRUE(stops_early(0, -1));
+}
+
+// oracle: cond.early_stop
+TEST(Generate, EarlyStoppedTextsBeginTheWholeOnes) {
+  const auto of = [](const std::string& head) {
+    Model model(
+        kit::model_config("{vocab_size: 257, hidden_size: 16, num_hidden_layers: 2, max_position_embeddings: 64, "
+                          "mixer: {type: attention, num_attention_heads: 2}}",
+                          "head: " + head),
+        ModelOptions{.seed = 4});
+    kit::randomise(model.parameters(), 4);
+    return model;
+  };
+  const Model model = of("{type: lm, early_stop: true, stop_token: 256}");
+  EXPECT_EQ(model.parameters().count(), of("lm").parameters().count() + 2 * 16 + 2);
+  size_t stopped = 0;
+  for (const bool sample : {false, true}) {
+    GenerateConfig config = settings(sample, 30);
+    const Generation whole = continue_all(model, {"hello"}, config)[0];
+    config.early_stop = true;
+    size_t longest = 0;
+    for (const double theta : {-1.0, -0.9, -0.5, 0.0, 0.5, 0.9, 1.0}) {
+      config.early_stop_margin = theta;
+      const Generation g = continue_all(model, {"hello"}, config)[0];
+      ASSERT_LE(g.tokens.size(), whole.tokens.size());
+      EXPECT_TRUE(std::equal(g.tokens.begin(), g.tokens.end(), whole.tokens.begin())) << theta;
+      EXPECT_GE(g.tokens.size(), longest) << theta;  // a larger margin stops no earlier
+      longest = g.tokens.size();
+      if (theta == -1) EXPECT_EQ(g.tokens.size(), 0u);
+      EXPECT_EQ(g.finish == "early_stop", g.tokens.size() < whole.tokens.size()) << theta;
+      stopped += g.finish == "early_stop" && !g.tokens.empty();
+    }
+    EXPECT_EQ(longest, whole.tokens.size());
+  }
+  const Model plain = of("lm");
+  GenerateConfig config = settings(false);
+  config.early_stop = true;
+  EXPECT_EQ(kit::coded_error_of([&] { continue_all(plain, {"a"}, config); }).substr(0, 40),
+            "2 generate: early_stop asks the head whe");
+}
+
+// A batch of texts leaves the layers where each would alone, and exits are those of the settings.
+// oracle: exit.classifier
+TEST(Generate, ExitsDoNotDependOnTheBatch) {
+  Model model(kit::model_config("{vocab_size: 257, hidden_size: 16, num_hidden_layers: 4, max_position_embeddings: 64, "
+                                "mixer: {type: attention, num_attention_heads: 2}, stack: early_exit}"),
+              ModelOptions{.seed = 4});
+  kit::randomise(model.parameters(), 4, 0.4);
+  const std::vector<std::string> prompts = {"hello", "a", "some longer prompt"};
+  GenerateConfig config = settings(false, 12);
+  const auto whole = continue_all(model, prompts, config);
+  for (const char* rule : {"entropy:5", "patience:1", "similarity:0.9", "layer:2"}) {
+    config.exit = rule;
+    config.batch_size = 3;
+    GenerateTimes times;
+    const auto together = generate(model, *kBytes, prompts, config, {}, &times);
+    EXPECT_GT(times.mean_layers, 0.99) << rule;
+    EXPECT_LT(times.mean_layers, 4) << rule;
+    config.batch_size = 1;
+    const auto alone = continue_all(model, prompts, config);
+    for (size_t i = 0; i < prompts.size(); ++i) EXPECT_EQ(together[i].tokens, alone[i].tokens) << rule;
+  }
+  config.exit = "entropy:0";
+  const auto none = continue_all(model, prompts, config);
+  for (size_t i = 0; i < prompts.size(); ++i) EXPECT_EQ(none[i].tokens, whole[i].tokens);
+}
+
 TEST(Generate, StopStringsEndBeforeThemAlsoAcrossTokens) {
   const Parrot parrot("abcdefgh");
   const auto with = [&](const std::vector<std::string>& stops, int64_t tokens = 30) {

@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 
 #include "lithe/base/threads.h"
+#include "lithe/ops/basic.h"
 #include "tests/support/errors.h"
 #include "tests/support/model_kit.h"
 
@@ -119,6 +121,84 @@ TEST(Speculative, VerifiedTokensHaveTheModelsDistribution) {
   EXPECT_LT(chi_square(first, p0, double(draws)), 18.5);  // 4 degrees of freedom: one in a thousand
   EXPECT_LT(chi_square(second, p1, double(taken)), 16.3);
   EXPECT_NEAR(double(taken) / double(draws), 0.1 + 0.1 + 0.05 + 0.2, 0.01);  // sum of min(p, q)
+}
+
+std::unique_ptr<Model> model_with_exits(uint64_t seed) {
+  auto model = std::make_unique<Model>(
+      kit::model_config("{vocab_size: 257, hidden_size: 16, num_hidden_layers: 4, max_position_embeddings: 64, mixer: "
+                        "{type: attention, num_attention_heads: 2}, ffn: {type: swiglu, intermediate_size: 24}, stack: "
+                        "{type: early_exit, layers: [1, 2, 3]}}"),
+      ModelOptions{.seed = seed});
+  kit::randomise(model->parameters(), seed, 0.4);
+  return model;
+}
+
+// oracle: search.speculative
+TEST(Speculative, AnExitOfTheModelDrafts) {
+  const auto model = model_with_exits(4);
+  const std::vector<std::string> prompts = {"hello", "a"};
+  GenerateConfig config = settings(false, 30);
+  const auto want = generate(*model, *kBytes, prompts, config);
+  for (const int64_t layers : {1, 3}) {
+    const auto drafter = exit_drafter(*model, layers, *kBytes, config);
+    SpeculativeTimes times;
+    const auto got = drafted(*model, *drafter, prompts, config, &times);
+    for (size_t i = 0; i < prompts.size(); ++i) EXPECT_EQ(got[i].tokens, want[i].tokens) << layers;
+    EXPECT_GT(times.drafted, 0);
+  }
+  EXPECT_EQ(kit::coded_error_of([&] { exit_drafter(*model, 4, *kBytes, config); }),
+            "2 generate: exit:4 cannot draft: the model has exits after layers 1, 2, 3; name one of them");
+  EXPECT_EQ(kit::coded_error_of([&] { exit_drafter(*model_of(4), 1, *kBytes, config); }),
+            "2 generate: exit:1 cannot draft: the model has no exits; train one with model.stack: {type: early_exit}");
+}
+
+// The second of two tokens that are sampled with a drafting exit, over many seeds, against the model's distribution.
+// oracle: search.speculative
+TEST(Speculative, SampledWithAnExitTokensHaveTheModelsDistribution) {
+  const auto model = model_with_exits(7);
+  GenerateConfig config = settings(true, 3);
+  config.top_k = 3;  // few enough to count
+  const auto drafter = exit_drafter(*model, 1, *kBytes, config);
+  std::map<int32_t, std::vector<double>> after;  // by the first token: how often each second one
+  std::map<int32_t, std::vector<double>> expected;
+  int64_t seen = 0;
+  for (int64_t seed = 0; seed < 600; ++seed) {
+    config.seed = seed;
+    const Generation g = drafted(*model, *drafter, {"ab"}, config)[0];
+    if (g.tokens.size() < 2) continue;
+    const int32_t first = g.tokens[0];
+    auto& counts = after[first];
+    if (counts.empty()) {
+      counts.assign(257, 0);
+      std::vector<int32_t> text = kBytes->encode("ab");
+      if (const auto begin = kBytes->specials().bos ? kBytes->specials().bos : kBytes->specials().eos)
+        text.insert(text.begin(), *begin);
+      text.push_back(first);
+      const Var rows = model->forward(tensor_of({int64_t(text.size())}, text), Sequences::single(int64_t(text.size())));
+      const Tensor logits = model->logits(slice_rows(rows, rows.rows() - 1, rows.rows())).value();
+      expected[first] = token_distribution({logits.data<float>(), 257}, text, config).probabilities;
+    }
+    ++counts[size_t(g.tokens[1])];
+    ++seen;
+  }
+  ASSERT_GT(seen, 400);
+  double chi = 0;
+  int64_t freedom = 0;
+  for (const auto& [first, counts] : after) {
+    double total = 0;
+    for (double n : counts) total += n;
+    int64_t classes = 0;
+    for (size_t id = 0; id < 257; ++id) {
+      const double want = total * expected[first][id];
+      if (want == 0) EXPECT_EQ(counts[id], 0);
+      if (want < 5) continue;
+      chi += (counts[id] - want) * (counts[id] - want) / want;
+      ++classes;
+    }
+    freedom += std::max<int64_t>(classes - 1, 0);
+  }
+  ASSERT_GE(freedom, 2);
+  EXPECT_LT(chi, double(freedom) + 4 * std::sqrt(2.0 * double(freedom)));
 }
 
 TEST(Speculative, LooksUpWhatStoodInTheText) {

@@ -1,6 +1,8 @@
 // The language-modelling head: logits over the vocabulary, from the embedding's own table when tied
 // (W_o = E^T) or from a matrix of its own [TB 6.1.1, Eq 6.10]; with a bias (Phi), or
-// capped, c tanh(logits / c) (Gemma 2).
+// capped, c tanh(logits / c) (Gemma 2). With early_stop it also says of each row whether the text ends after it:
+// Softmax(x W + b) of two classes [TB Eq 6.192-6.193].
+#include "lithe/nn/exits.h"
 #include "lithe/nn/registry.h"
 #include "lithe/ops/basic.h"
 #include "lithe/ops/linear.h"
@@ -11,19 +13,29 @@ namespace {
 struct Config {
   bool bias = false;
   double logit_softcapping = 0;
+  bool early_stop = false;
+  int64_t stop_token = -1;
+  double stop_loss_coef = 1;
   void fields(Fields& f) {
     f("bias", bias, "a learned number for each vocabulary entry is added to its logit");
+    f("early_stop", early_stop, "learn where texts stop, for generate.early_stop: where the next token is stop_token");
+    f("stop_token", stop_token, "its id; -1: the tokenizer's end of text", at_least(-1));
+    f("stop_loss_coef", stop_loss_coef, "factor on the loss of early_stop", at_least(0));
     f("logit_softcapping", logit_softcapping, "logits are c tanh(logits / c) of this c; 0: as they are", at_least(0));
   }
 };
 
-class Lm final : public Head {
+class Lm final : public Head, public StoppingHead {
  public:
   Lm(const Scope& scope, const Config& config, const Args& args)
       : tied_(args.tied != nullptr),
         weight_(tied_ ? args.tied : scope.parameter("weight", {args.hidden_size, args.vocab_size}, InitRole::matrix)),
         bias_(config.bias ? scope.parameter("bias", {args.vocab_size}, InitRole::zeros) : nullptr),
-        cap_(config.logit_softcapping) {}
+        cap_(config.logit_softcapping),
+        stop_token_(config.stop_token),
+        stop_coef_(config.stop_loss_coef) {
+    if (config.early_stop) stop_ = Linear(scope / "stop", args.hidden_size, 2, true);
+  }
   LabelCount count(const Sequences& sequences) const override {
     return {sequences.rows(), weight_->master.dim(tied_ ? 0 : 1)};
   }
@@ -31,25 +43,44 @@ class Lm final : public Head {
     const Var plain = linear(x, weight_->var(), var_or_none(bias_), tied_);
     return cap_ == 0 ? plain : scale(activate(kernels::Activation::tanh, scale(plain, 1 / cap_)), cap_);
   }
+  Var stop_logits(const Var& x) const override { return stop_.weight ? stop_(x) : Var(); }
   Var loss(const Var& x, const LossArgs& args) const override {
-    if (cap_ != 0)
-      return cross_entropy(logits(x, args.sequences), args.labels, args.smoothing, args.scale, args.sums, args.row_nll);
-    return linear_cross_entropy(x, weight_->var(), tied_, args.labels, args.smoothing, args.scale, args.sums,
-                                args.row_nll, var_or_none(bias_));
+    const Var of_tokens = token_loss(x, args);
+    return stop_.weight && stop_coef_ > 0 ? add(of_tokens, stop_loss(x, args)) : of_tokens;
   }
 
  private:
   bool tied_;
   Parameter *weight_, *bias_;
   double cap_;
+  int64_t stop_token_;
+  double stop_coef_;
+  Linear stop_;
+
+  Var token_loss(const Var& x, const LossArgs& args) const {
+    if (cap_ != 0)
+      return cross_entropy(logits(x, args.sequences), args.labels, args.smoothing, args.scale, args.sums, args.row_nll);
+    return linear_cross_entropy(x, weight_->var(), tied_, args.labels, args.smoothing, args.scale, args.sums,
+                                args.row_nll, var_or_none(bias_));
+  }
+  // The share of the loss's scale that a row has is that of its token.
+  Var stop_loss(const Var& x, const LossArgs& args) const {
+    const Tensor labels = empty(args.labels.shape(), DType::i32, x.device());
+    for (int64_t i = 0; i < labels.numel() && !labels.is_meta(); ++i) {
+      const int32_t next = args.labels.data<int32_t>()[i];
+      labels.data<int32_t>()[i] = next < 0 ? -1 : int32_t(next == stop_token_);
+    }
+    return cross_entropy(stop_(x), labels, 0, args.scale * stop_coef_);
+  }
 };
 
 }  // namespace
 
 void register_head_lm(Registry& registry) {
-  registry.add<Head, Lm, Config>("lm", {.summary = "logits over the vocabulary, tied to the embedding or not",
-                                        .source = "TB 6.1.1, Eq 6.10",
-                                        .samples = {"{bias: true}", "{logit_softcapping: 2}"}});
+  registry.add<Head, Lm, Config>(
+      "lm", {.summary = "logits over the vocabulary, tied to the embedding or not",
+             .source = "TB 6.1.1, Eq 6.10",
+             .samples = {"{bias: true}", "{logit_softcapping: 2}", "{early_stop: true, stop_token: 3}"}});
 }
 
 }  // namespace lithe

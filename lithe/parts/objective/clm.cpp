@@ -19,6 +19,18 @@ class Clm final : public Objective {
                 "objective clm predicts ids, but these tokens have none; choose another data.tokenizer");
     check_usage(model.head.type == "lm" || model.head.type == "mlm", "train", "objective clm needs model.head lm, not ",
                 model.head.type);
+    set_stop_token(facts.tokenizer, model.head);
+  }
+
+ private:
+  // A head that learns where texts stop does so by the tokenizer's end of text, unless it is told another token.
+  static void set_stop_token(const Tokenizer& tokenizer, PartChoice& head) {
+    const Node *stops = head.options.find("early_stop"), *token = head.options.find("stop_token");
+    if (!stops || stops->text() != "true" || (token && token->text() != "-1")) return;
+    check_usage(tokenizer.specials().eos.has_value(), "train",
+                "model.head early_stop learns where texts end, and this tokenizer has no end-of-text token; give "
+                "model.head a stop_token, or data.tokenizer one");
+    head.options.set("stop_token", Node::scalar(cat(*tokenizer.specials().eos)));
   }
 };
 

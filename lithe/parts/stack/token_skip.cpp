@@ -1,0 +1,138 @@
+// Tokens that the upper layers leave out: a linear classifier of the rows above the lower layers says which. Those
+// kept run the upper layers as a shorter sequence, whose tokens stand where they stood [TB 6.4.6, Fig 6.16b; Goyal et
+// al. 2020, Guan et al. 2022].
+#include <algorithm>
+
+#include "lithe/nn/exits.h"
+#include "lithe/nn/registry.h"
+#include "lithe/ops/experts.h"
+#include "lithe/ops/feature_map.h"
+#include "lithe/ops/linear.h"
+#include "lithe/parts/common/gates.h"
+#include "lithe/parts/common/some_rows.h"
+
+namespace lithe {
+namespace {
+
+struct Config {
+  int64_t after = 1;
+  std::string skipped = "copy";
+  double threshold = 0.5, budget = 0.5, budget_loss_coef = 1, start = 0.2;
+  bool keep_first = true;
+  void fields(Fields& f) {
+    f("after", after, "lower layers, which all tokens run", at_least(1));
+    f("skipped", skipped,
+      "copy: rows of skipped tokens bypass the upper layers and come out as they were; drop: they do not come out, for "
+      "heads that predict for whole sequences",
+      one_of({"copy", "drop"}));
+    f("threshold", threshold, "a token is skipped where Pr(skip) is at least this; above 1: none is", between(0, 2));
+    f("keep_first", keep_first,
+      "the first token of a sequence, [CLS], always runs; the likeliest to be kept does anyway");
+    f("budget", budget, "the share of tokens that is to be kept on the mean", between(0, 1));
+    f("budget_loss_coef", budget_loss_coef, "times (mean Pr(keep) - budget)^2 is added to the loss", at_least(0));
+    f("start", start, "Pr(skip) that the classifier begins with", between(0.01, 0.99));
+  }
+};
+
+class TokenSkip final : public SelectiveStack {
+ public:
+  TokenSkip(const Scope& scope, const Config& config, const Args& args)
+      : config_(config),
+        depth_(args.num_hidden_layers),
+        gate_(scope / "skip", args.hidden_size, 2, true, InitRole::zeros) {
+    check_usage(config.after < depth_, "token_skip", "after is ", config.after, ", which leaves no upper layer of ",
+                depth_, "; choose at most ", depth_ - 1);
+    if (!gate_.bias->master.value().is_meta()) set_value(gate_.bias->master.value(), 1, logit_of(config.start));
+  }
+
+  Rows forward(const Layers& layers, const Rows& x, const Pass& pass) const override {
+    Rows low = x;
+    for (int64_t l = 0; l < config_.after; ++l) low = layers.run(l, low, pass);
+    const Var logits = gate_(low.x);                                // [N, 2]: keep, skip
+    const Var chances = softmax_features(cast(logits, wide()), 1);  // [N, 2]
+    const std::vector<char> kept = keep(chances.value(), low.sequences);
+    std::vector<int64_t> rows, offsets{0};
+    for (int64_t b = 0; b < low.sequences.count(); ++b) {
+      for (int64_t r = low.sequences.offset(b); r < low.sequences.offset(b + 1); ++r)
+        if (kept[size_t(r)]) rows.push_back(r);
+      offsets.push_back(int64_t(rows.size()));
+    }
+    const bool all = int64_t(rows.size()) == low.sequences.rows();
+    Sequences shorter = low.sequences;
+    if (!all) {
+      shorter = Sequences(offsets, {}, low.x.device());
+      // The rows stand where they stood.
+      for (size_t i = 0; i < rows.size(); ++i)
+        shorter.positions().data<int32_t>()[i] = low.sequences.positions().data<int32_t>()[rows[i]];
+    }
+    Var upper = all ? low.x : pick_rows(low.x, rows);
+    if (training()) {
+      upper = weighted(upper, chances, rows, kept);
+      learn_budget(chances, pass);
+    }
+    Rows high{upper, shorter};
+    for (int64_t l = config_.after; l < depth_; ++l) high = layers.run(l, high, pass);
+    if (all || config_.skipped == "drop") return high;
+    std::vector<int64_t> from(size_t(low.sequences.rows()));
+    int64_t next = 0;
+    for (size_t r = 0; r < from.size(); ++r) from[r] = kept[r] ? next++ : high.x.rows() + int64_t(r);
+    return {pick_rows(concatenate_rows({high.x, low.x}), from), low.sequences};
+  }
+
+ private:
+  Config config_;
+  int64_t depth_;
+  Linear gate_;
+
+  DType wide() const { return gate_.weight->master.dtype() == DType::f64 ? DType::f64 : DType::f32; }
+
+  // A plan counts all tokens: the most that a step may need.
+  std::vector<char> keep(const Tensor& chances, const Sequences& s) const {
+    std::vector<char> out(size_t(s.rows()), 1);
+    if (chances.is_meta()) return out;
+    for (int64_t b = 0; b < s.count(); ++b) {
+      int64_t likeliest = s.offset(b), count = 0;
+      for (int64_t r = s.offset(b); r < s.offset(b + 1); ++r) {
+        const double skip = value_at(chances, 2 * r + 1);
+        if (skip < value_at(chances, 2 * likeliest + 1)) likeliest = r;
+        out[size_t(r)] = skip < config_.threshold || (config_.keep_first && r == s.offset(b));
+        count += out[size_t(r)];
+      }
+      if (!count && s.length(b)) out[size_t(likeliest)] = 1;
+    }
+    return out;
+  }
+
+  // Kept rows times 1, whose gradient is that of Pr(keep).
+  Var weighted(const Var& x, const Var& chances, const std::vector<int64_t>& rows,
+               const std::vector<char>& kept) const {
+    const Tensor ones = filled({chances.rows(), 2}, 0, chances.dtype(), chances.device());
+    for (size_t r = 0; r < kept.size() && !ones.is_meta(); ++r) set_value(ones, int64_t(2 * r), double(kept[r]));
+    const Var hard = reshape(straight_through(chances, ones), {2 * chances.rows(), 1});
+    std::vector<int64_t> of_keep, each;
+    for (size_t i = 0; i < rows.size(); ++i) of_keep.push_back(2 * rows[i]), each.push_back(int64_t(i));
+    return combine_rows(x, pick_rows(hard, of_keep), {each}, each);
+  }
+
+  void learn_budget(const Var& chances, const Pass& pass) const {
+    if (config_.budget_loss_coef == 0) return;
+    const int64_t n = chances.rows();
+    std::vector<int64_t> of_keep;
+    for (int64_t r = 0; r < n; ++r) of_keep.push_back(2 * r);
+    const Var mean = scale(sum(pick_rows(reshape(chances, {2 * n, 1}), of_keep)), 1 / double(n));
+    const Var above = add(mean, Var(filled({1}, config_.budget, mean.dtype(), mean.device())), 1, -1);
+    pass.add_loss("token_budget", scale(mul(above, above), config_.budget_loss_coef));
+  }
+};
+
+}  // namespace
+
+void register_stack_token_skip(Registry& registry) {
+  registry.add<Stack, TokenSkip, Config>("token_skip",
+                                         {.spec = "cond.token_skip",
+                                          .summary = "a classifier leaves tokens out of the upper layers of an encoder",
+                                          .source = "TB 6.4.6, Fig 6.16b",
+                                          .causal = false});
+}
+
+}  // namespace lithe
