@@ -27,7 +27,7 @@ struct Example {
   int32_t label = -1;              // classification: index into the names of the labels
   double value = 0;                // regression: finite
   std::vector<std::string> words;  // tagging: at least one
-  std::vector<int32_t> tags;       // tagging: one a word, indices into the names of the labels
+  std::vector<int32_t> tags;       // tagging: one a word, indices into the names of the labels; -1: it has none
   std::vector<Answer> answers;     // span: all that are right; none: the context has no answer
   std::string id;                  // span: the question's id, or empty
 };
@@ -68,7 +68,7 @@ struct ExampleLayout {
 ///
 /// csv: columns between commas, RFC 4180; a field in double quotes may hold commas, line ends and "" for a quote.
 ///
-/// jsonl: an object a line; for tagging, text and label are lists of equal length.
+/// jsonl: an object a line; for tagging, text and label are lists of equal length; null is no label.
 ///
 /// label_text: the label, one space, the text.
 ///

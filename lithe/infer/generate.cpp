@@ -7,6 +7,7 @@
 
 #include "lithe/base/stop.h"
 #include "lithe/infer/continuation.h"
+#include "lithe/infer/neighbours.h"
 #include "lithe/ops/basic.h"
 
 namespace lithe {
@@ -39,8 +40,14 @@ class InOrder {
 class Scheduler {
  public:
   Scheduler(const Model& model, const GenerateConfig& config, const GenerateEvents& events,
-            std::deque<Continuation> waiting, GenerateTimes& times)
-      : model_(model), config_(config), events_(events), waiting_(std::move(waiting)), times_(times), done_(events) {
+            std::deque<Continuation> waiting, GenerateTimes& times, const NeighbourModel* neighbours)
+      : model_(model),
+        config_(config),
+        events_(events),
+        waiting_(std::move(waiting)),
+        times_(times),
+        neighbours_(neighbours),
+        done_(events) {
     slots_.resize(std::min(waiting_.size(), size_t(config.batch_size)));
     int64_t capacity = 0;
     for (const Continuation& c : waiting_) capacity = std::max(capacity, c.most_tokens());
@@ -75,6 +82,7 @@ class Scheduler {
   const GenerateEvents& events_;
   std::deque<Continuation> waiting_;
   GenerateTimes& times_;
+  const NeighbourModel* neighbours_;
   InOrder done_;
   std::vector<std::optional<Continuation>> slots_;
   std::unique_ptr<DecodeState> state_;
@@ -148,7 +156,10 @@ class Scheduler {
           std::max(times_.peak_state_allocated, ledger(model_.device()).current(MemoryClass::decode));
     }
     if (ready.empty()) return {};
-    return cast(model_.logits(pick_rows(rows, last_rows)), DType::f32).value();
+    const Var last = pick_rows(rows, last_rows);
+    const Tensor logits = cast(model_.logits(last), DType::f32).value();
+    if (neighbours_) neighbours_->mix(cast(last, DType::f32).value(), logits);
+    return logits;
   }
 
   void share_out(double seconds, const std::vector<Fed>& fed) {
@@ -174,10 +185,18 @@ class Scheduler {
 
 void generate_each(const Model& model, const Tokenizer& tokenizer, const std::vector<std::string>& prompts,
                    const GenerateConfig& config, const GenerateEvents& events, GenerateTimes* times) {
+  generate_each(model, tokenizer, prompts, config, nullptr, events, times);
+}
+
+void generate_each(const Model& model, const Tokenizer& tokenizer, const std::vector<std::string>& prompts,
+                   const GenerateConfig& config, const NeighbourModel* neighbours, const GenerateEvents& events,
+                   GenerateTimes* times) {
   config.validate();
   model.check_predicts_next("generate");
   GenerateTimes unused;
-  Scheduler(model, config, events, continuations(model, tokenizer, prompts, config), times ? *times : unused).run();
+  Scheduler(model, config, events, continuations(model, tokenizer, prompts, config), times ? *times : unused,
+            neighbours)
+      .run();
 }
 
 std::vector<Generation> generate(const Model& model, const Tokenizer& tokenizer,
