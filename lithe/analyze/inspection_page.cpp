@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <numeric>
 
+#include "lithe/analyze/singular_values.h"
 #include "lithe/report/page.h"
 
 namespace lithe::analyze {
@@ -259,13 +260,30 @@ std::string inspection_page(const Inspection& inspection, const Pictures& pictur
   return page.html();
 }
 
+namespace {
+
+// The rank that the map of each head needs; empty where there are no maps, or long ones.
+MapRanks ranks_of(const LayerView& layer) {
+  if (layer.maps.heads == 0) return {};
+  const int64_t length = layer.maps.weights.cols();
+  return map_ranks({layer.maps.heads, length, {layer.maps.weights.data<float>(), size_t(layer.maps.weights.numel())}});
+}
+
+// The mean, to a tenth.
+double mean_of(const std::vector<int64_t>& of) {
+  return std::round(10 * std::accumulate(of.begin(), of.end(), 0.0) / double(of.size())) / 10;
+}
+
+}  // namespace
+
 std::string inspection_table(const Inspection& inspection) {
   std::string out;
   char text[320];
   for (const ModelView& model : inspection.models) {
     out += cat(model.name, ": ", model.tokens.size(), " tokens", model.cut ? " (the text was cut)" : "", "\n");
-    std::snprintf(text, sizeof text, "%5s  %-18s %8s %8s %8s %8s %8s %8s %8s %8s  %s\n", "layer", "mixer", "entropy",
-                  "concentr", "headdiv", "sink", "focus 0", "focus 1", "focus 2", "focus 3", "logits low/mid/high");
+    std::snprintf(text, sizeof text, "%5s  %-18s %8s %8s %8s %8s %8s %8s %8s %8s %9s  %s\n", "layer", "mixer",
+                  "entropy", "concentr", "headdiv", "sink", "focus 0", "focus 1", "focus 2", "focus 3", "rank90/99",
+                  "logits low/mid/high");
     out += text;
     for (size_t i = 0; i < model.layers.size(); ++i) {
       const LayerView& layer = model.layers[i];
@@ -275,6 +293,10 @@ std::string inspection_table(const Inspection& inspection) {
         std::snprintf(text, sizeof text, " %8.4f", value);
         out += std::isnan(value) ? "        -" : text;
       }
+      const MapRanks ranks = ranks_of(layer);
+      std::snprintf(text, sizeof text, " %9s",
+                    ranks.most.empty() ? "-" : cat(mean_of(ranks.most), "/", mean_of(ranks.nearly_all)).c_str());
+      out += text;
       const auto& q = layer.logits.quantiles;
       std::snprintf(text, sizeof text, "  %.3g / %.3g / %.3g", q[0], q[3], q[6]);
       out += (layer.has_logits ? std::string(text) : std::string("  -")) + "\n";
@@ -294,6 +316,8 @@ Json inspection_json(const Inspection& inspection, const Pictures& pictures, boo
       const LayerView& layer = model.layers[i];
       Json row = {{"layer", i + 1}, {"mixer", layer.mixer}, {"heads", layer.maps.heads}};
       for (size_t k = 0; k < kIndicators; ++k) row["indicators"][indicator_keys()[k]] = number(layer.numbers.raw[k]);
+      if (const MapRanks ranks = ranks_of(layer); !ranks.most.empty())
+        row["rank"] = {{"of_90_percent", ranks.most}, {"of_99_percent", ranks.nearly_all}};
       row["normalised"] = {{"entropy", number(layer.numbers.normalised[0])},
                            {"concentration", number(layer.numbers.normalised[1])}};
       if (layer.has_logits)

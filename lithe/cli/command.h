@@ -27,6 +27,8 @@ Command add_export(CommandLine& app);
 Command add_grow(CommandLine& app);
 Command add_search(CommandLine& app);
 Command add_inspect(CommandLine& app);
+Command add_synth(CommandLine& app);
+Command add_datastore(CommandLine& app);
 Command add_bench(CommandLine& app);
 Command add_list(CommandLine& app);
 Command add_doctor(CommandLine& app);

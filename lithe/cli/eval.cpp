@@ -13,11 +13,12 @@
 #include "lithe/cli/eval_exits.h"
 #include "lithe/cli/eval_translation.h"
 #include "lithe/cli/finite_result.h"
+#include "lithe/cli/neighbour_options.h"
 #include "lithe/cli/task_report.h"
 #include "lithe/cli/text_lines.h"
 #include "lithe/data/corpus.h"
 #include "lithe/eval/misspell.h"
-#include "lithe/eval/perplexity.h"
+#include "lithe/eval/neighbour_perplexity.h"
 #include "lithe/eval/task_evaluation.h"
 #include "lithe/eval/zero_shot.h"
 #include "lithe/infer/load.h"
@@ -45,6 +46,7 @@ struct Options {
   bool exits = false;
   int64_t exit_tokens = 2048;
   TranslationEvalOptions translation;
+  DatastoreOptions datastore;
 };
 
 // Which weights were measured: "last", "best", "averaged" or a file, and the step that they are of where the run says
@@ -259,6 +261,9 @@ int run(Options o) {
   if (o.skip) loaded.model->skip(loaded.model->config().layers_named(*o.skip), o.skip_part == "mixer");
 
   check_usage(!o.limit || !o.tasks.empty(), "eval", "--limit is for --tasks");
+  check_usage(o.datastore.directory.empty() ||
+                  (o.tasks.empty() && !recipe.has_translation() && !recipe.has_task() && predicts_next),
+              "eval", "--datastore is for models of text that predict the next token, and their perplexity");
   if (!o.tasks.empty()) return eval_tasks(o, recipe, loaded);
   check_usage(o.misspell == 0 || recipe.has_task(), "eval", "--misspell is for models that were trained on a task");
   const TranslationEvalOptions& t = o.translation;
@@ -277,6 +282,9 @@ int run(Options o) {
   }
   if (recipe.has_task()) return eval_task(o, recipe, loaded);
   if (!predicts_next) return eval_objective(o, recipe, loaded);
+  const std::optional<NeighbourModel> neighbours = neighbours_of(o.datastore, o.model, o.weights, loaded);
+  check_usage(!neighbours || Path(o.per_token).extension() != ".safetensors", "eval",
+              "logits are the model's alone; with --datastore give --per-token a .json file");
   TokenStore text;
   if (o.files.empty()) {
     auto data = load_dataset(recipe.data, loaded.tokenizer);
@@ -300,8 +308,9 @@ int run(Options o) {
   check_usage(!each.with_logits || bytes <= kMostLogits, "eval", "the logits of ", text.tokens(), " tokens are ",
               format_bytes(bytes), ", more than ", format_bytes(kMostLogits),
               "; give less text, or --per-token a .json file for the losses alone");
-  const Perplexity p = perplexity(*loaded.model, text, recipe.eval, recipe.data.sequence_length, progress, nullptr,
-                                  o.per_token.empty() ? nullptr : &each);
+  const Perplexity p =
+      perplexity(*loaded.model, text, recipe.eval, recipe.data.sequence_length, neighbours ? &*neighbours : nullptr,
+                 progress, nullptr, o.per_token.empty() ? nullptr : &each);
   if (terminal) std::fputs("\r\033[K", stderr);
   check_finite_result("eval", "the loss", p.loss());
   if (!o.per_token.empty()) write_tokens(o.per_token, each, *loaded.tokenizer);
@@ -373,6 +382,7 @@ Command add_eval(CommandLine& app) {
                  "tasks: give one wrong letter to this share of the words of four letters or more")
       .share();
   app.add_option("--misspell-seed", o->misspell_seed, "random seed of the wrong letters").non_negative();
+  add_datastore_options(app, o->datastore);
   add_translation_options(app, o->translation);
   app.add_flag("--json", o->json, "print the result as JSON");
   add_threads_option(app);

@@ -5,6 +5,7 @@
 #include "lithe/base/log.h"
 #include "lithe/base/stop.h"
 #include "lithe/cli/command.h"
+#include "lithe/cli/neighbour_options.h"
 #include "lithe/cli/text_lines.h"
 #include "lithe/infer/generate.h"
 #include "lithe/infer/load.h"
@@ -25,6 +26,7 @@ struct Options {
   std::optional<int64_t> max_new_tokens, top_k, seed, batch_size, cache_tokens;
   std::optional<int64_t> samples;
   std::optional<double> temperature, top_p, min_p, repetition_penalty;
+  DatastoreOptions datastore;
   int64_t draft_tokens = 4;
   std::vector<std::string> stop;
   bool greedy = false, no_cache = false, json = false, times = false, el_rewrite = false;
@@ -74,6 +76,9 @@ int run(const Options& o) {
               "' holds no prompt; write one a line");
   if (prompts.empty()) prompts.push_back(config.prompt);
   const LoadedModel loaded = load_model(o.model, o.weights, o.precision, o.el_rewrite);
+  const std::optional<NeighbourModel> neighbours = neighbours_of(o.datastore, o.model, o.weights, loaded);
+  check_usage(!neighbours || o.draft.empty(), "generate",
+              "--draft checks tokens by the model alone; leave out --draft or --datastore");
   // Texts of one prompt stand beside each other; each has random numbers of its own.
   const auto samples = size_t(config.num_return_sequences);
   if (samples > 1) {
@@ -118,7 +123,8 @@ int run(const Options& o) {
   GenerateTimes times;
   SpeculativeTimes drafted;
   if (o.draft.empty()) {
-    generate_each(*loaded.model, *loaded.tokenizer, prompts, config, events, &times);
+    generate_each(*loaded.model, *loaded.tokenizer, prompts, config, neighbours ? &*neighbours : nullptr, events,
+                  &times);
   } else {
     LoadedModel small;
     const bool by_text = o.draft == "lookup" || o.draft == "prompt", by_exit = o.draft.starts_with("exit:");
@@ -206,6 +212,7 @@ Command add_generate(CommandLine& app) {
   app.add_option("--early-stop", o->early_stop,
                  "end texts where the model's head says so, with this margin from -1 (at once) to 1 (only where it is "
                  "certain); needs model.head: {early_stop: true}");
+  add_datastore_options(app, o->datastore);
   app.add_flag("--no-cache", o->no_cache, "recompute the whole text for every token (slow, for checks)");
   app.add_flag("--json", o->json, "one JSON object a prompt");
   app.add_flag("--times", o->times, "log tokens per second of prefill and decode; with --json a last line has them");

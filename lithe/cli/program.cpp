@@ -110,6 +110,8 @@ std::span<const Verb> verbs() {
       {"grow", "make a larger model of a trained one: more layers, or more channels", add_grow},
       {"search", "search a recipe's choices under budgets of size, work, memory or latency", add_search},
       {"inspect", "draw attention maps and indicators of trained models, as a page", add_inspect},
+      {"synth", "write sequences that ask for recall, copying or induction, as a task", add_synth},
+      {"datastore", "store a model's rows and the tokens that followed, for kNN-LM", add_datastore},
       {"bench", "measure this machine, what kernels and models reach of it, and regressions", add_bench},
       {"list", "list what is implemented: parts, methods, recipe keys", add_list},
       {"doctor", "show the machine, the libraries and the limits as lithe sees them", add_doctor},

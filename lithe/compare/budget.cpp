@@ -128,6 +128,10 @@ ModelConfig complete_model(const Recipe& recipe, const TextSizes& text) {
     fit_model(model, text.translations->data, recipe);
     return model;
   }
+  if (text.examples) {
+    fit_model(model, *text.examples, recipe);
+    return model;
+  }
   model.complete(text.vocabulary, 1, recipe.data.sequence_length);
   return model;
 }
@@ -140,6 +144,14 @@ void plan_variant(Variant& v, const TextSizes& text) {
     if (text.translations) {
       v.plan = plan_translation(model, v.recipe, *text.translations);
       v.step_tokens = text.translations->batch_rows() * double(train.gradient_accumulation_steps);
+    } else if (text.examples) {
+      const BatchSource& batches = *text.examples->train;
+      v.plan = plan_training(model, train,
+                             {.sequence_length = v.recipe.data.sequence_length,
+                              .evaluation = {text.evaluation_rows},
+                              .training = {batches.largest_batch(), batches.largest_source()}},
+                             false);
+      v.step_tokens = double(batches.largest_batch() * train.gradient_accumulation_steps);
     } else {
       v.plan = plan_training(
           model, train,

@@ -13,6 +13,7 @@ struct TextSizes {
   int64_t batches_per_epoch = 0;               // micro-batches of training
   int64_t evaluation_rows = 0;                 // of the largest evaluation batch
   const Translations* translations = nullptr;  // in place of a text
+  const TrainingData* examples = nullptr;      // of a task, in place of a text
 };
 
 /// A recipe's model with what the text decides filled in.

@@ -113,7 +113,16 @@ std::vector<std::vector<Timing>> stored_rounds(const Path& file, const std::stri
 }
 
 // The score that PRR, PEoP and the charts use.
-void choose_score(Experiment& e, bool translates) {
+void choose_score(Experiment& e, bool translates, bool labels) {
+  check_usage(
+      labels ? e.score.empty() || e.score == "task_metric" || e.score == "token_perplexity" : e.score != "task_metric",
+      "compare", "score ", e.score,
+      labels ? " is not of labelled examples; leave it out for the task's first metric"
+             : " is of a section task, which the recipe has not");
+  if (labels) {
+    if (e.score.empty()) e.score = "task_metric";
+    return;
+  }
   if (e.score.empty()) e.score = translates ? "bleu" : "token_perplexity";
   const bool of_translations = e.score == "bleu" || e.score == "chrf";
   check_usage(translates ? of_translations || e.score == "token_perplexity" : !of_translations, "compare", "score ",
@@ -139,12 +148,14 @@ class Comparer {
     variants_ = make_variants(c.experiment);
     check_fairness(variants_, c.experiment);
     const bool translates = variants_[0].translates();
+    const bool labels = variants_[0].labels();
     const PartChoice& objective = variants_[0].recipe.train.objective;
-    check_usage(translates || make_objective(objective)->predicts_next(), "compare", "objective ", objective.type,
-                ": comparisons are of the next token and of translations; `lithe finetune` compares encoders by their "
-                "tasks");
-    choose_score(c.experiment, translates);
-    translates ? load_translations() : load_text();
+    check_usage(translates || labels || make_objective(objective)->predicts_next(), "compare", "objective ",
+                objective.type,
+                ": comparisons are of the next token, of translations and of tasks; `lithe finetune` compares "
+                "pre-trained encoders by their tasks");
+    choose_score(c.experiment, translates, labels);
+    translates ? load_translations() : labels ? load_examples() : load_text();
     match_budget(variants_, c.experiment, text_, [&](const std::vector<Variant>& variants) {
       return step_seconds(variants, text_, batches(), request_.out / "budget.json", !request_.plan_only);
     });
@@ -174,12 +185,16 @@ class Comparer {
   std::vector<Variant> variants_;
   Dataset data_;
   std::optional<Translations> translations_;  // in place of data_
+  std::optional<TrainingData> examples_;      // of a task, in place of data_
+  std::unique_ptr<HeldOutTask> held_out_;     // of them
   std::unique_ptr<BatchOrder> text_batches_;
   TextSizes text_;
   Scoring scoring_;
 
   // That training steps are timed with: those that the runs learn from.
-  const BatchSource& batches() const { return translations_ ? *translations_->data.train : *text_batches_; }
+  const BatchSource& batches() const {
+    return translations_ ? *translations_->data.train : examples_ ? *examples_->train : *text_batches_;
+  }
 
   // One text and one tokenizer for all: check_fairness has seen that section data is the same.
   void load_text() {
@@ -213,6 +228,39 @@ class Comparer {
     result_.held_out = translations_->held_out_text();
     scoring_ = {
         .translations = &*translations_, .data = result_.data, .precision = result_.experiment.measure.precision};
+  }
+
+  // The examples of a task; scored on its test part, else its validation part.
+  void load_examples() {
+    const Recipe& s = variants_[0].recipe;
+    examples_.emplace(load_training_data(s, {}));
+    TaskConfig config = s.task;
+    config.train.clear();
+    TaskData data = load_task(s.task, examples_->labels);
+    const bool test = !data.test.empty();
+    check_usage(test || !data.validation.empty(), "compare",
+                "the recipe holds no examples out to score variants on; give task.test or task.validation");
+    held_out_ = std::make_unique<HeldOutTask>(
+        TaskBatches(std::move(test ? data.test : data.validation), task_type(s.task), *examples_->tokenizer,
+                    s.data.sequence_length, s.train.micro_batch_tokens(), 0, false),
+        config, examples_->labels);
+    text_ = {.vocabulary = examples_->tokenizer->vocab_size(),
+             .batches_per_epoch = examples_->train->batches_per_epoch(),
+             .evaluation_rows = examples_->held_out ? examples_->held_out->batches().largest_batch() : 0,
+             .examples = &*examples_};
+    const uint64_t parts[] = {examples_->fingerprint, held_out_->batches().fingerprint()};
+    result_.data = checksum(parts, sizeof parts);
+    scoring_ = {.examples = held_out_.get(), .data = result_.data, .precision = result_.experiment.measure.precision};
+    result_.held_out = cat(report::format_integer(int64_t(held_out_->batches().examples().size())), " examples of the ",
+                           test ? "test" : "validation", " part");
+  }
+
+  // Words of the examples one after another, for prompts of models that go on from a state.
+  std::optional<TokenStore> words_of_examples() const {
+    if (variants_[0].recipe.model.architecture != "decoder") return std::nullopt;
+    std::vector<std::vector<int32_t>> documents;
+    for (const TaskSequence& s : held_out_->batches().sequences()) documents.push_back(s.tokens);
+    return TokenStore::from_documents(documents, {.vocab_size = text_.vocabulary});
   }
 
   // Seed by seed, so that a comparison that is stopped has whole seeds.
@@ -254,6 +302,9 @@ class Comparer {
       key_text += cat(result_.data, "\n");
       for (const auto& [name, value] : leaves(result_.variants[0].variant.recipe))
         if (name.starts_with("translate.")) key_text += name + "=" + value + "\n";
+    } else if (examples_) {
+      material.text = words_of_examples();
+      key_text += cat(result_.data, "\n");
     } else {
       material.text = data_.train;
     }

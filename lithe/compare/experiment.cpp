@@ -49,8 +49,10 @@ struct File {
     f("declare", e.declare, "keys that variants with a recipe of their own may differ in, with all below them");
     f("seeds", e.seeds, "one training of every variant for each; initial weights and data order follow from it");
     f("score", e.score,
-      "quality that PRR, PEoP and the charts use; default: bleu of translations, token_perplexity of text",
-      one_of({"token_perplexity", "word_perplexity", "bits_per_byte", "bleu", "chrf"}));
+      "quality that PRR, PEoP and the charts use; default: bleu of translations, the first metric of a task, "
+      "token_perplexity "
+      "of text",
+      one_of({"token_perplexity", "word_perplexity", "bits_per_byte", "bleu", "chrf", "task_metric"}));
     f("confidence", e.confidence, "of intervals, and of all named differences together", between(0.5, 0.9999));
     f.section("budget", e.budget, "what all variants are given");
     f.section("measure", e.measure, "what is timed");

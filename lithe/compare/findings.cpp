@@ -349,6 +349,7 @@ std::string score_name(const std::string& score) {
          : score == "bits_per_byte" ? "bits per byte"
          : score == "bleu"          ? "BLEU"
          : score == "chrf"          ? "chrF"
+         : score == "task_metric"   ? "task metric"
                                     : "token perplexity";
 }
 
@@ -357,6 +358,7 @@ double score_of(const Outcome& o, const std::string& score) {
          : score == "bits_per_byte" ? o.quality.bits_per_byte()
          : score == "bleu"          ? o.bleu
          : score == "chrf"          ? o.chrf
+         : score == "task_metric"   ? o.task_metric
                                     : o.quality.token_perplexity();
 }
 
@@ -365,7 +367,7 @@ std::string search_name(int64_t beams) {
 }
 
 Better better_of(const std::string& score) {
-  return score == "bleu" || score == "chrf" ? Better::higher : Better::lower;
+  return score == "bleu" || score == "chrf" || score == "task_metric" ? Better::higher : Better::lower;
 }
 
 Speed::Spread Speed::spread(size_t contender, const std::string& what, int64_t cell) const {

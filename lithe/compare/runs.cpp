@@ -52,6 +52,7 @@ Json to_json(const Outcome& o, uint64_t key) {
   json["pieces"] = Json::array();
   for (const TextPiece& piece : o.pieces) json["pieces"].push_back({piece.nll, piece.tokens});
   if (!o.translations.empty()) json["translations"] = o.translations;
+  if (!std::isnan(o.task_metric)) json["task_metric"] = o.task_metric;
   return json;
 }
 
@@ -72,6 +73,7 @@ std::optional<Outcome> stored(const Path& file, uint64_t key, size_t sentences) 
     o.quality = {json.at("nll"), json.at("scored_tokens"), json.at("words"), json.at("lines"), json.at("bytes")};
     for (const Json& piece : json.at("pieces")) o.pieces.push_back({piece.at(0), piece.at(1)});
     if (json.contains("translations")) o.translations = json.at("translations").get<std::vector<std::string>>();
+    if (json.contains("task_metric")) o.task_metric = json.at("task_metric");
     check(o.translations.size() == sentences, "compare", "it holds ", o.translations.size(), " translations of ",
           sentences, " sentences");
     return o;
@@ -79,6 +81,18 @@ std::optional<Outcome> stored(const Path& file, uint64_t key, size_t sentences) 
     log_warning("'", file.string(), "' is damaged (", error.what(), "); scoring again");
     return std::nullopt;
   }
+}
+
+// The loss over all labels, in pieces of a batch, and the task's first metric.
+void score_answers(const HeldOutTask& examples, const Model& model, Outcome& o) {
+  const TaskAnswers answers = answer(model, examples.batches());
+  check(!stop_signal(), "compare", "stopped by signal ", stop_signal());
+  for (const LossSums& batch : answers.batches) {
+    o.pieces.push_back({batch.loss, batch.labels});
+    o.quality.nll += batch.loss;
+    o.quality.tokens += batch.labels;
+  }
+  o.task_metric = examples.first_score(answers);
 }
 
 void take(Outcome& o, const TrainResult& r) {
@@ -115,6 +129,8 @@ std::optional<Outcome> run_variant(const Variant& variant, int64_t seed, const P
       const LoadedModel loaded = load_model(directory, "", scoring.precision);
       if (scoring.translations)
         score_translator(*scoring.translations, loaded, recipe, *outcome);
+      else if (scoring.examples)
+        score_answers(*scoring.examples, *loaded.model, *outcome);
       else
         outcome->quality =
             perplexity(*loaded.model, *scoring.text, recipe.eval, recipe.data.sequence_length, {}, &outcome->pieces);

@@ -5,6 +5,7 @@
 
 #include "lithe/compare/variants.h"
 #include "lithe/eval/perplexity.h"
+#include "lithe/eval/task_evaluation.h"
 #include "lithe/eval/text_metric.h"
 
 namespace lithe::compare {
@@ -23,6 +24,7 @@ struct Outcome {
   std::vector<std::string> translations;
   std::vector<TextCounts> bleu_counts, chrf_counts;
   double bleu = std::nan(""), chrf = std::nan("");  // 0 to 100
+  double task_metric = std::nan("");                // of models of a task: the first of its metrics
   bool finished() const { return status == "finished"; }
 };
 
@@ -34,6 +36,7 @@ struct Translations;
 struct Scoring {
   const TokenStore* text = nullptr;
   const Translations* translations = nullptr;  // in place of a text
+  const HeldOutTask* examples = nullptr;       // in place of a text
   uint64_t data = 0;                           // fingerprint of what is learnt from and scored on
   std::string precision;
 };

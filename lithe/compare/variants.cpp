@@ -10,13 +10,8 @@ namespace lithe::compare {
 namespace {
 
 // What must be the same however it is declared: other text, another order of it, or another amount is another task.
-const char* const kNeverFair[] = {"data",
-                                  "translation",
-                                  "translate",
-                                  "eval",
-                                  "train.seed",
-                                  "train.batch_tokens",
-                                  "train.gradient_accumulation_steps"};
+const char* const kNeverFair[] = {"data", "translation", "translate",          "task",
+                                  "eval", "train.seed",  "train.batch_tokens", "train.gradient_accumulation_steps"};
 const char* const kLimits[] = {"train.max_steps", "train.max_tokens", "train.num_train_epochs", "train.max_time"};
 // Where and how often something is written changes no result.
 const char* const kHarmless[] = {
@@ -69,6 +64,8 @@ std::vector<std::pair<std::string, std::string>> leaves(const Recipe& recipe) {
 bool Variant::translates() const {
   return make_objective(recipe.train.objective)->learns_from() == Lessons::translation;
 }
+
+bool Variant::labels() const { return make_objective(recipe.train.objective)->learns_from() == Lessons::task; }
 
 std::vector<Variant> make_variants(const Experiment& experiment) {
   std::vector<Variant> out;

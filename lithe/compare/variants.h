@@ -36,6 +36,8 @@ struct Variant {
   double step_tokens = 0;  // rows of an optimiser step, source and target; on average where batches differ
   /// Learns from translations, and is compared by them, not by a text.
   bool translates() const;
+  /// Learns from labelled examples.
+  bool labels() const;
   int64_t tokens() const { return int64_t(std::llround(step_tokens * double(steps))); }
 };
 

@@ -80,7 +80,8 @@ void LabelNames::sort(std::vector<Example>& examples) {
   learns_ = false;
   for (Example& example : examples) {
     if (example.label >= 0) example.label = place[size_t(example.label)];
-    for (int32_t& tag : example.tags) tag = place[size_t(tag)];
+    for (int32_t& tag : example.tags)
+      if (tag >= 0) tag = place[size_t(tag)];
   }
 }
 

@@ -27,9 +27,10 @@ struct Example {
   int32_t label = -1;              // classification: index into the names of the labels
   double value = 0;                // regression: finite
   std::vector<std::string> words;  // tagging: at least one
-  std::vector<int32_t> tags;    // tagging: one a word; transcription: any number. Indices into the names of the labels
-  std::vector<Answer> answers;  // span: all that are right; none: the context has no answer
-  std::string id;               // span: the question's id, or empty
+  std::vector<int32_t> tags;       // tagging: one a word, -1: it has none; transcription: any number. Indices into the
+                                   // names of the labels
+  std::vector<Answer> answers;     // span: all that are right; none: the context has no answer
+  std::string id;                  // span: the question's id, or empty
 };
 
 /// The names of labels and their indices. Given names are fixed; otherwise names are learnt until sort().
@@ -68,8 +69,8 @@ struct ExampleLayout {
 ///
 /// csv: columns between commas, RFC 4180; a field in double quotes may hold commas, line ends and "" for a quote.
 ///
-/// jsonl: an object a line; for tagging, text and label are lists of equal length, for transcription label is a list,
-/// or a text whose characters are the labels, as in tsv, csv and label_text.
+/// jsonl: an object a line; for tagging, text and label are lists of equal length, null is no label; for transcription
+/// label is a list, or a text whose characters are the labels, as in tsv, csv and label_text.
 ///
 /// label_text: the label, one space, the text.
 ///

@@ -1,4 +1,6 @@
 // Examples in JSON: one object a line, and SQuAD.
+#include <algorithm>
+
 #include "lithe/base/did_you_mean.h"
 #include "lithe/base/error.h"
 #include "lithe/base/fields.h"
@@ -66,8 +68,10 @@ void set_words(Example& example, const Tree& words, const Tree& tags, LabelNames
         ", got ", tags.size());
   for (size_t i = 0; i < words.size(); ++i) {
     example.words.push_back(text_of(words[i], cat(words_at, "[", i, "]")));
-    example.tags.push_back(label_of(tags[i], labels, cat(tags_at, "[", i, "]")));
+    example.tags.push_back(tags[i].is_null() ? -1 : label_of(tags[i], labels, cat(tags_at, "[", i, "]")));
   }
+  check(std::any_of(example.tags.begin(), example.tags.end(), [](int32_t tag) { return tag >= 0; }), "task", tags_at,
+        " has no label, null alone");
 }
 
 // Where each character of a text begins, and the end.

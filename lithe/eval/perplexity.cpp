@@ -5,8 +5,11 @@
 #include <numbers>
 
 #include "lithe/base/stop.h"
+#include "lithe/eval/neighbour_perplexity.h"
+#include "lithe/eval/text_windows.h"
 #include "lithe/model/exits.h"
 #include "lithe/nn/state.h"
+#include "lithe/ops/basic.h"
 
 namespace lithe {
 
@@ -23,13 +26,15 @@ namespace {
 // the batches, so that the result has the same bits for every budget.
 class Scorer {
  public:
-  Scorer(const Model& model, const EvalConfig& config, std::vector<TextPiece>* pieces, TokenScores* each)
+  Scorer(const Model& model, const EvalConfig& config, std::vector<TextPiece>* pieces, TokenScores* each,
+         const NeighbourModel* neighbours)
       : model_(model),
         exits_(exit_run_of(model, config.exit)),
         budget_(exits_ ? std::min(config.batch_tokens, kExitRows) : config.batch_tokens),
         cache_(cache_type_named(config.cache_dtype)),
         pieces_(pieces),
-        each_(each) {}
+        each_(each),
+        neighbours_(neighbours) {}
 
   void add(const int32_t* inputs, const int32_t* labels, int64_t rows, int64_t scored, int64_t document) {
     if (!ids_.empty() && int64_t(ids_.size()) + rows > budget_) run();
@@ -54,6 +59,7 @@ class Scorer {
       cross_entropy(model_.logits(rows, {}), tensor_of(shape, labels_), 0, 1, nullptr, row_nll);
     else
       model_.loss_of(rows.x, {}, {.sequences = sequences, .labels = tensor_of(shape, labels_), .row_nll = row_nll});
+    if (neighbours_) ask_neighbours(rows.x, row_nll);
     for (size_t i = 0; i < labels_.size(); ++i)
       if (labels_[i] >= 0) {
         nll += value_at(row_nll, int64_t(i));
@@ -79,6 +85,7 @@ class Scorer {
   std::optional<DType> cache_;
   std::vector<TextPiece>* pieces_;
   TokenScores* each_;
+  const NeighbourModel* neighbours_;
   std::vector<int32_t> ids_, labels_, documents_;
   std::vector<int64_t> offsets_{0};
 
@@ -91,6 +98,22 @@ class Scorer {
   std::unique_ptr<DecodeState> new_state() const {
     const std::vector<int64_t> all = lengths();
     return model_.make_state(int64_t(all.size()), *std::max_element(all.begin(), all.end()), cache_);
+  }
+
+  // The losses of scored rows become those of the mixture.
+  void ask_neighbours(const Var& rows, const Tensor& row_nll) const {
+    std::vector<int64_t> scored;
+    std::vector<int32_t> labels;
+    std::vector<double> own;
+    for (size_t i = 0; i < labels_.size(); ++i)
+      if (labels_[i] >= 0) {
+        scored.push_back(int64_t(i));
+        labels.push_back(labels_[i]);
+        own.push_back(value_at(row_nll, int64_t(i)));
+      }
+    const Tensor asked = cast(pick_rows(rows, scored), DType::f32).value();
+    const std::vector<double> mixed = neighbours_->nll(asked, labels, own);
+    for (size_t i = 0; i < scored.size(); ++i) set_value(row_nll, scored[i], mixed[i]);
   }
 
   void gather_tokens(const Tensor& row_nll, const Tensor& logits) {
@@ -125,38 +148,24 @@ class Scorer {
 Perplexity perplexity(const Model& model, const TokenStore& text, const EvalConfig& config, int64_t default_context,
                       const std::function<void(int64_t, int64_t)>& progress, std::vector<TextPiece>* pieces,
                       TokenScores* each) {
-  model.check_predicts_next("eval");
-  check_usage(text.token_width() == 1, "eval", "the text's tokens are codes of ", text.token_width(),
-              " ints, which no model predicts");
-  const int64_t context = config.context_length ? config.context_length : default_context;
-  check_usage(context >= 1, "eval", "context_length must be at least 1, got ", context);
-  const int64_t stride = config.stride ? config.stride : context, limit = model.position_limit();
-  check_usage(stride <= context, "eval", "stride ", stride, " must not exceed context_length ", context);
-  check_usage(!limit || context <= limit, "eval", "context_length ", context, " is beyond the model's ", limit,
-              " positions; choose that or less");
-  check_usage(text.info().vocab_size <= model.config().vocab_size, "eval", "the text's ids go up to ",
-              text.info().vocab_size, ", the model's vocabulary has ", model.config().vocab_size);
+  return perplexity(model, text, config, default_context, nullptr, progress, pieces, each);
+}
 
-  Scorer scorer(model, config, pieces, each);
+Perplexity perplexity(const Model& model, const TokenStore& text, const EvalConfig& config, int64_t default_context,
+                      const NeighbourModel* neighbours, const std::function<void(int64_t, int64_t)>& progress,
+                      std::vector<TextPiece>* pieces, TokenScores* each) {
+  const WindowSizes sizes = window_sizes("eval", model, text, config, default_context);
+  check_usage(!neighbours || config.exit.empty(), "eval",
+              "a datastore is asked by rows of all layers, which tokens that leave early lack; leave out one of exits and "
+              "datastore");
+  Scorer scorer(model, config, pieces, each, neighbours);
   int64_t done = 0;
-  for (int64_t d = 0; d < text.documents(); ++d) {
-    std::vector<int32_t> string;
-    const int64_t first = text.document_begin(d), count = text.document_end(d) - first;
-    if (text.begin_of_text()) string.push_back(*text.begin_of_text());
-    string.resize(string.size() + size_t(count));
-    text.copy(first, count, string.data() + (string.size() - size_t(count)));
-    if (text.end_of_text()) string.push_back(*text.end_of_text());
-    const int64_t rows = int64_t(string.size()) - 1;
-    for (int64_t scored = 0; scored < rows;) {
-      // The first window scores all its rows; later ones end `stride` rows further on.
-      const int64_t end = std::min(rows, scored == 0 ? context : scored + stride),
-                    begin = std::max<int64_t>(0, end - context);
-      scorer.add(string.data() + begin, string.data() + begin + 1, end - begin, end - scored, d);
-      scored = end;
-      if (progress) progress(done + scored, text.tokens() + text.documents());
-    }
-    done += rows;
-  }
+  for_each_window(text, sizes,
+                  [&](const int32_t* inputs, const int32_t* labels, int64_t rows, int64_t scored, int64_t document) {
+                    scorer.add(inputs, labels, rows, scored, document);
+                    done += scored;
+                    if (progress) progress(done, text.tokens() + text.documents());
+                  });
   scorer.run();
   check(scorer.tokens > 0, "eval", "the text has no token to predict");
   return {scorer.nll, scorer.tokens, text.info().words, text.info().lines, text.info().bytes, scorer.mean_layers()};

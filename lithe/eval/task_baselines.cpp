@@ -126,6 +126,7 @@ std::vector<TaskBaseline> of_tagging(const std::vector<Example>& train, const st
   std::map<std::string, std::vector<int64_t>> by_word;
   for (const Example& e : train)
     for (size_t w = 0; w < e.words.size(); ++w) {
+      if (e.tags[w] < 0) continue;
       ++all[size_t(e.tags[w])];
       ++by_word.try_emplace(e.words[w], classes, 0).first->second[size_t(e.tags[w])];
     }

@@ -71,6 +71,7 @@ TaskAnswers answer(const Model& model, const TaskBatches& batches, const Progres
                        .sums = &sums,
                        .label_sequences = batch.label_sequences});
       total += sums;
+      out.batches.push_back(sums);
     }
     Tensor probabilities;
     if (batches.type() == TaskType::classification) {
@@ -111,6 +112,11 @@ TaskAnswers answer(const Model& model, const TaskBatches& batches, const Progres
 HeldOut::BestBy HeldOutTask::best_by() const {
   const TaskMetric best = choose_metrics(config_, labels_).best;
   return {best.name, best.better == Better::lower};
+}
+
+double HeldOutTask::first_score(const TaskAnswers& answers) const {
+  const std::vector<TaskMetric> metrics = choose_metrics(config_, labels_).metrics;
+  return score_predictions({metrics[0]}, answers.predictions, batches_.examples(), labels_)[0].value;
 }
 
 std::optional<HeldOutScores> HeldOutTask::score(const Model& model, const Progress& progress) const {

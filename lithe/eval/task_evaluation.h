@@ -11,6 +11,7 @@ struct TaskAnswers {
   std::vector<Prediction> predictions;             // one an example
   std::vector<std::vector<double>> probabilities;  // classification: of each class
   double loss = 0;                                 // mean over the labels
+  std::vector<LossSums> batches;                   // of each batch
 };
 
 /// Runs the model over all examples. A word beyond data.sequence_length has the tag 0; of the parts of a long context
@@ -28,6 +29,8 @@ class HeldOutTask final : public HeldOut {
       : batches_(std::move(batches)), config_(config), labels_(std::move(labels)) {}
   const TaskBatches& batches() const override { return batches_; }
   BestBy best_by() const override;
+  /// The task's first metric of answers to batches().
+  double first_score(const TaskAnswers& answers) const;
   std::optional<HeldOutScores> score(const Model& model, const Progress& progress = {}) const override;
 
  private:

@@ -45,19 +45,29 @@ Measure of_answers(double (*metric)(std::string_view, std::string_view)) {
   };
 }
 
-double tag_accuracy(const Predictions& predictions, const Examples& examples, const Labels&) {
+// Of the words that have a label.
+struct TagPair {
   std::vector<int32_t> truth, predicted;
-  for (size_t i = 0; i < examples.size(); ++i) {
-    truth.insert(truth.end(), examples[i].tags.begin(), examples[i].tags.end());
-    predicted.insert(predicted.end(), predictions[i].tags.begin(), predictions[i].tags.end());
+  void add(const Example& e, const Prediction& p) {
+    for (size_t w = 0; w < e.tags.size(); ++w)
+      if (e.tags[w] >= 0) truth.push_back(e.tags[w]), predicted.push_back(p.tags[w]);
   }
-  return accuracy(truth, predicted);
+};
+
+double tag_accuracy(const Predictions& predictions, const Examples& examples, const Labels&) {
+  TagPair all;
+  for (size_t i = 0; i < examples.size(); ++i) all.add(examples[i], predictions[i]);
+  return accuracy(all.truth, all.predicted);
 }
 
 double tag_f1(const Predictions& predictions, const Examples& examples, const Labels& labels) {
+  std::vector<TagPair> sentences(examples.size());
   std::vector<std::span<const int32_t>> truth, predicted;
-  for (const Example& e : examples) truth.emplace_back(e.tags);
-  for (const Prediction& p : predictions) predicted.emplace_back(p.tags);
+  for (size_t i = 0; i < examples.size(); ++i) {
+    sentences[i].add(examples[i], predictions[i]);
+    truth.emplace_back(sentences[i].truth);
+    predicted.emplace_back(sentences[i].predicted);
+  }
   return entity_f1(truth, predicted, labels);
 }
 
@@ -148,7 +158,8 @@ void check_predictions(TaskType type, const Predictions& predictions, const Exam
     if (type != TaskType::tagging && type != TaskType::transcription) continue;
     check(type == TaskType::transcription || predictions[i].tags.size() == examples[i].tags.size(), "task",
           "prediction ", i, " must have ", examples[i].tags.size(), " tags, got ", predictions[i].tags.size());
-    for (const int32_t tag : examples[i].tags) in_range(tag, i);
+    for (const int32_t tag : examples[i].tags)
+      if (tag >= 0) in_range(tag, i);
     for (const int32_t tag : predictions[i].tags) in_range(tag, i);
   }
 }

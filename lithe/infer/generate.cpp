@@ -8,6 +8,7 @@
 
 #include "lithe/base/stop.h"
 #include "lithe/infer/continuation.h"
+#include "lithe/infer/neighbours.h"
 #include "lithe/model/exits.h"
 #include "lithe/ops/basic.h"
 
@@ -50,12 +51,13 @@ std::vector<double> stop_probabilities(const Model& model, const Var& rows) {
 class Scheduler {
  public:
   Scheduler(const Model& model, const GenerateConfig& config, const GenerateEvents& events,
-            std::deque<Continuation> waiting, GenerateTimes& times)
+            std::deque<Continuation> waiting, GenerateTimes& times, const NeighbourModel* neighbours)
       : model_(model),
         config_(config),
         events_(events),
         waiting_(std::move(waiting)),
         times_(times),
+        neighbours_(neighbours),
         done_(events),
         exits_(exit_run_of(model, config.exit)) {
     slots_.resize(std::min(waiting_.size(), size_t(config.batch_size)));
@@ -92,6 +94,7 @@ class Scheduler {
   const GenerateEvents& events_;
   std::deque<Continuation> waiting_;
   GenerateTimes& times_;
+  const NeighbourModel* neighbours_;
   InOrder done_;
   std::optional<ExitRun> exits_;
   std::vector<double> stops_;  // probability that each ready text stops here
@@ -174,8 +177,11 @@ class Scheduler {
           std::max(times_.peak_state_allocated, ledger(model_.device()).current(MemoryClass::decode));
     }
     if (ready.empty()) return {};
-    if (config_.early_stop) stops_ = stop_probabilities(model_, pick_rows(rows.x, last_rows));
-    return cast(model_.logits(rows, last_rows), DType::f32).value();
+    const Var last = pick_rows(rows.x, last_rows);
+    if (config_.early_stop) stops_ = stop_probabilities(model_, last);
+    const Tensor logits = cast(model_.logits(rows, last_rows), DType::f32).value();
+    if (neighbours_) neighbours_->mix(cast(last, DType::f32).value(), logits);
+    return logits;
   }
 
   void share_out(double seconds, const std::vector<Fed>& fed) {
@@ -211,13 +217,24 @@ bool stops_early(double probability, double margin) { return probability >= (1 +
 
 void generate_each(const Model& model, const Tokenizer& tokenizer, const std::vector<std::string>& prompts,
                    const GenerateConfig& config, const GenerateEvents& events, GenerateTimes* times) {
+  generate_each(model, tokenizer, prompts, config, nullptr, events, times);
+}
+
+void generate_each(const Model& model, const Tokenizer& tokenizer, const std::vector<std::string>& prompts,
+                   const GenerateConfig& config, const NeighbourModel* neighbours, const GenerateEvents& events,
+                   GenerateTimes* times) {
   config.validate();
   model.check_predicts_next("generate");
   check_usage(!config.early_stop || stops(model), "generate",
               "early_stop asks the head where texts end, which it did not learn; train with model.head: {type: lm, "
               "early_stop: true}, or leave it out");
+  check_usage(!neighbours || config.exit.empty(), "generate",
+              "a datastore is asked by rows of all layers, which tokens that leave early lack; leave out one of --exit and "
+              "--datastore");
   GenerateTimes unused;
-  Scheduler(model, config, events, continuations(model, tokenizer, prompts, config), times ? *times : unused).run();
+  Scheduler(model, config, events, continuations(model, tokenizer, prompts, config), times ? *times : unused,
+            neighbours)
+      .run();
 }
 
 std::vector<Generation> generate(const Model& model, const Tokenizer& tokenizer,

@@ -1,17 +1,13 @@
 #include "lithe/infer/load.h"
 
+#include "lithe/infer/weights_file.h"
 #include "lithe/model/packable.h"
 #include "lithe/model/quantized_weights.h"
 
 namespace lithe {
 
-LoadedModel load_model(const Path& directory, const std::string& weights, const std::string& precision, bool el_rewrite,
-                       bool packed) {
+Path weights_file(const Path& directory, const std::string& weights) {
   namespace fs = std::filesystem;
-  check_usage(fs::is_directory(directory), "load", "'", directory.string(),
-              "' is not a directory; give the --out directory of a training run");
-  check_usage(fs::exists(directory / "config.json"), "load", "'", directory.string(),
-              "' has no config.json; give the --out directory of a training run");
   Path file = directory / "model.safetensors";
   if (weights == "best" || weights == "averaged")
     file = directory / weights / "model.safetensors";
@@ -22,6 +18,29 @@ LoadedModel load_model(const Path& directory, const std::string& weights, const 
               : weights == "averaged" ? "; the run has not ended with train.average_checkpoints"
               : weights.empty()       ? "; the run has not saved a checkpoint yet"
                                       : "");
+  return file;
+}
+
+uint64_t weights_fingerprint(const Path& directory, const std::string& weights) {
+  constexpr size_t kBlock = size_t(1) << 26;
+  const MappedFile file(weights_file(directory, weights));
+  uint64_t sum = 0;
+  for (size_t at = 0; at < file.size(); at += kBlock) {
+    const size_t count = std::min(kBlock, file.size() - at);
+    sum = checksum(file.data() + at, count, sum);
+    file.forget(at, count);
+  }
+  return sum;
+}
+
+LoadedModel load_model(const Path& directory, const std::string& weights, const std::string& precision, bool el_rewrite,
+                       bool packed) {
+  namespace fs = std::filesystem;
+  check_usage(fs::is_directory(directory), "load", "'", directory.string(),
+              "' is not a directory; give the --out directory of a training run");
+  check_usage(fs::exists(directory / "config.json"), "load", "'", directory.string(),
+              "' has no config.json; give the --out directory of a training run");
+  const Path file = weights_file(directory, weights);
   const DType dtype = dtype_named(precision);
   LoadedModel loaded;
   const Tokenizers tokenizers = load_tokenizers(directory);

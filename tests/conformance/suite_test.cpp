@@ -222,6 +222,17 @@ TEST_F(Suite, WrongGradientsAreFound) {
   EXPECT_NE(std::find(none.begin(), none.end(), "gradients in model"), none.end());
 }
 
+// max(0, x) at 5e-6: differences by 1e-5 see both sides of the kink, which is no fault of the gradient.
+TEST_F(Suite, SlopesBesideAKinkAreRight) {
+  Parameters parameters;
+  Parameter* x = parameters.add({"x", Var(tensor_of({1}, std::vector{5e-6})), {}, false});
+  const auto relu = [&] { return std::max(0.0, value_at(x->master.value(), 0)); };
+  const auto claimed = [](double slope) { return [slope](const Parameter&) { return std::vector{slope}; }; };
+  EXPECT_EQ(check_slopes(parameters, relu, claimed(1)), "");
+  EXPECT_NE(check_slopes(parameters, relu, claimed(0.96)), "");
+  EXPECT_EQ(value_at(x->master.value(), 0), 5e-6);
+}
+
 TEST_F(Suite, PartsThatDependOnMoreThanTheirInputsAreFound) {
   const Names rows = failed("ffn", "counts_rows");
   EXPECT_NE(std::find(rows.begin(), rows.end(), "batch independence"), rows.end());

@@ -10,6 +10,7 @@
 #include "lithe/base/random.h"
 #include "lithe/base/threads.h"
 #include "lithe/data/token_store_writer.h"
+#include "lithe/infer/datastore.h"
 #include "lithe/interchange/gguf_names.h"
 #include "lithe/model/model.h"
 #include "lithe/model/safetensors.h"
@@ -24,6 +25,7 @@ extern "C" int recipe_fuzz(const uint8_t* data, size_t size);
 extern "C" int config_fuzz(const uint8_t* data, size_t size);
 extern "C" int tokenizer_json_fuzz(const uint8_t* data, size_t size);
 extern "C" int sentencepiece_fuzz(const uint8_t* data, size_t size);
+extern "C" int datastore_fuzz(const uint8_t* data, size_t size);
 extern "C" int token_store_fuzz(const uint8_t* data, size_t size);
 extern "C" int examples_fuzz(const uint8_t* data, size_t size);
 extern "C" int translation_fuzz(const uint8_t* data, size_t size);
@@ -208,6 +210,22 @@ TEST(Mutations, TokenStore) {
   }
   run(token_store_fuzz, seeds,
       {std::string(8, '\0'), std::string(8, '\xff'), std::string("\1\0\0\0\0\0\0\0", 8), "LITHETOK"}, 6000);
+}
+
+TEST(Mutations, Datastore) {
+  std::vector<std::string> seeds;
+  for (const bool index : {false, true}) {
+    std::string bytes;
+    DatastoreWriter writer({.vocab_size = 9, .width = 3, .type = index ? DType::bf16 : DType::f32},
+                           [&](std::string_view part) { bytes += part; });
+    for (int32_t i = 0; i < 5; ++i) writer.add(zeros({2, 3}, DType::f32), std::vector<int32_t>{i, 8});
+    const std::vector<float> centroids(6, 0.5f);
+    const std::vector<uint64_t> offsets{0, 4, 10};
+    index ? writer.finish(centroids, offsets) : writer.finish();
+    seeds.push_back(bytes);
+  }
+  run(datastore_fuzz, seeds,
+      {std::string(8, '\0'), std::string(8, '\xff'), std::string("\1\0\0\0\0\0\0\0", 8), "LITHEKNN"}, 6000);
 }
 
 TEST(Mutations, Translations) {

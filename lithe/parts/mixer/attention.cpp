@@ -75,7 +75,7 @@ class Attention final : public Mixer, public SharedMap {
                 .heads = heads_->expands() ? 1 : heads_->kv_heads(),  // each of which is rounded with its own scale
                 .reach = keeps_all() ? 0 : field_->reach(),
                 .sinks = field_->sinks(),
-                .differentiable = !reads_keys()};
+                .differentiable = true};
     check_usage(!cross_ || !heads_->reads_embedding(), "model", "heads ", config.heads.type,
                 " read rows of their own tokens and have no cross form; give model.cross_attention other heads");
     check_usage(!cross_ || config.attention_dropout == 0, "model", "attention_dropout ", config.attention_dropout,

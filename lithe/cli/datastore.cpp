@@ -1,0 +1,116 @@
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <iostream>
+
+#include "lithe/base/json.h"
+#include "lithe/base/log.h"
+#include "lithe/base/stop.h"
+#include "lithe/cli/command.h"
+#include "lithe/cli/text_lines.h"
+#include "lithe/data/corpus.h"
+#include "lithe/eval/datastore_build.h"
+#include "lithe/infer/load.h"
+#include "lithe/infer/weights_file.h"
+#include "lithe/recipe/recipe.h"
+#include "lithe/train/plan.h"
+
+namespace lithe {
+namespace {
+
+struct Options {
+  std::string action, model, out, weights, precision = "f32", type = "f32";
+  std::vector<std::string> data;
+  int64_t lists = 0, context = 0, stride = 0, batch_tokens = 0;
+  bool check = false, json = false;
+};
+
+int show(const Options& o) {
+  check_usage(o.data.empty() && o.out.empty() && !o.lists, "datastore",
+              "show reads a store that is there; --data, --out and --lists are for build");
+  const Datastore store = Datastore::open(o.model);
+  if (o.check) store.verify();
+  const DatastoreInfo& info = store.info();
+  const auto bytes = int64_t(std::filesystem::file_size(Path(o.model) / "datastore.bin"));
+  if (o.json) {
+    std::cout << dump(Json({{"entries", info.entries},
+                            {"width", info.width},
+                            {"key_type", cat(info.type)},
+                            {"lists", info.lists},
+                            {"vocab_size", info.vocab_size},
+                            {"bytes", bytes}}),
+                      2)
+              << "\n";
+    return 0;
+  }
+  std::printf("%lld entries, keys of %lld numbers (%s), %s, %s\n", static_cast<long long>(info.entries),
+              static_cast<long long>(info.width), cat(info.type).c_str(),
+              info.lists ? cat(info.lists, " lists").c_str() : "no index", format_bytes(double(bytes)).c_str());
+  return 0;
+}
+
+int build(const Options& o) {
+  check_usage(!o.out.empty(), "datastore", "build needs --out, a directory for the store");
+  check_usage(!o.check, "datastore", "--check is for show");
+  Recipe recipe = recipe_of_run(o.model);
+  if (o.context) recipe.eval.context_length = o.context;
+  if (o.stride) recipe.eval.stride = o.stride;
+  if (o.batch_tokens) recipe.eval.batch_tokens = o.batch_tokens;
+  const LoadedModel loaded = load_model(o.model, o.weights, o.precision);
+  loaded.model->check_predicts_next("datastore");
+  const TokenStore text =
+      o.data.empty() ? load_dataset(recipe.data, loaded.tokenizer).train
+                     : tokenize_in_memory(Corpus(readable(o.data), corpus_options(recipe.data)), *loaded.tokenizer);
+  const bool terminal = ::isatty(STDERR_FILENO);
+  const auto progress = [&](int64_t done, int64_t all) {
+    if (terminal)
+      std::fprintf(stderr, "\rreading %lld/%lld tokens", static_cast<long long>(done), static_cast<long long>(all));
+  };
+  const DatastoreInfo info = build_datastore(*loaded.model, text, recipe.eval, recipe.data.sequence_length,
+                                             {.model_fingerprint = weights_fingerprint(o.model, o.weights),
+                                              .tokenizer_fingerprint = loaded.tokenizer->fingerprint(),
+                                              .type = dtype_named(o.type)},
+                                             o.lists, o.out, progress);
+  if (terminal) std::fputs("\r\033[K", stderr);
+  log_info(info.entries, " entries of ", info.width, " numbers in '", o.out, "'",
+           info.lists ? cat(", in ", info.lists, " lists") : "");
+  return 0;
+}
+
+int run(const Options& o) {
+  catch_stop_signals();
+  return o.action == "build" ? build(o) : show(o);
+}
+
+}  // namespace
+
+Command add_datastore(CommandLine& app) {
+  auto o = std::make_shared<Options>();
+  app.add_option("action", o->action, "build: make a store; show: say what one holds")
+      .one_of({"build", "show"})
+      .required();
+  app.add_option("directory", o->model, "build: a training run; show: a store").required();
+  app.add_option("--out", o->out, "build: directory for the store");
+  app.add_option("--data", o->data,
+                 "build: text files (repeatable; -: standard input); default: the run's training text")
+      .repeatable();
+  app.add_option(
+         "--lists", o->lists,
+         "build: lists of an index for the approximate search, about the square root of the tokens; default: none")
+      .positive();
+  app.add_option("--key-type", o->type, "build: how keys are stored; bf16 takes half").one_of({"f32", "bf16"});
+  app.add_option("--context-length", o->context, "build: tokens in a window; default: the recipe's").positive();
+  app.add_option("--stride", o->stride, "build: tokens by which the window moves; default: the context length")
+      .positive();
+  app.add_option("--batch-tokens", o->batch_tokens, "build: tokens computed at once").positive();
+  add_weights_options(app, o->weights, o->precision);
+  app.add_flag("--check", o->check, "show: read every key, and fail when one is damaged");
+  app.add_flag("--json", o->json, "show: print JSON");
+  add_threads_option(app);
+  app.footer(
+      "Example: lithe datastore build runs/first --out runs/store\nThen: lithe eval runs/first --datastore runs/store");
+  return [o] { return run(*o); };
+}
+
+}  // namespace lithe

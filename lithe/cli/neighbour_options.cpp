@@ -1,0 +1,38 @@
+#include "lithe/cli/neighbour_options.h"
+
+#include "lithe/cli/command.h"
+#include "lithe/infer/weights_file.h"
+
+namespace lithe {
+
+void add_datastore_options(CommandLine& app, DatastoreOptions& o) {
+  app.add_option("--datastore", o.directory,
+                 "a directory of `lithe datastore build`: predictions are interpolated with the tokens that followed "
+                 "where the model's rows were most alike (kNN-LM)");
+  app.add_option("--knn-k", o.k, "with --datastore: neighbours that are asked; default 32").positive();
+  app.add_option("--knn-weight", o.weight, "with --datastore: their share of the probability; default 0.25").share();
+  app.add_option("--knn-temperature", o.temperature,
+                 "with --datastore: a neighbour counts exp(-distance^2 / this); default 10");
+  app.add_option("--knn-probes", o.probes,
+                 "with --datastore: lists of its index that are searched; default: all, the exact search")
+      .positive();
+}
+
+std::optional<NeighbourModel> neighbours_of(const DatastoreOptions& o, const Path& run, const std::string& weights,
+                                            const LoadedModel& loaded) {
+  if (o.directory.empty()) {
+    check_usage(!o.k && !o.weight && !o.temperature && !o.probes, "datastore",
+                "--knn-k, --knn-weight, --knn-temperature and --knn-probes need --datastore");
+    return std::nullopt;
+  }
+  NeighbourOptions options = o.neighbours;
+  take_given(options.k, o.k);
+  take_given(options.weight, o.weight);
+  take_given(options.temperature, o.temperature);
+  take_given(options.probes, o.probes);
+  const Datastore store = Datastore::open(o.directory);
+  store.check_made_by(weights_fingerprint(run, weights), loaded.tokenizer->fingerprint());
+  return NeighbourModel(store, options);
+}
+
+}  // namespace lithe

@@ -1,0 +1,74 @@
+#include "lithe/infer/neighbours.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "lithe/base/error.h"
+
+namespace lithe {
+
+NeighbourModel::NeighbourModel(Datastore store, const NeighbourOptions& options)
+    : store_(std::move(store)), options_(options) {
+  check_usage(options.weight >= 0 && options.weight <= 1, "datastore",
+              "the weight of the neighbours must be in [0, 1], got ", options.weight);
+  check_usage(options.temperature > 0 && std::isfinite(options.temperature), "datastore",
+              "the temperature must be above 0, got ", options.temperature);
+  check_usage(options.k >= 1, "datastore", "there must be a neighbour, got ", options.k);
+  check_usage(options.probes == 0 || store_.info().lists > 0, "datastore", options.probes,
+              " probes need an index; build the store with --lists, or leave --probes out for the exact search");
+}
+
+std::vector<std::vector<NeighbourModel::Weighed>> NeighbourModel::neighbours(const Tensor& rows) const {
+  const NearestKeys near =
+      nearest_keys(store_, rows.dtype() == DType::f32 ? rows : convert(rows, DType::f32), options_.k, options_.probes);
+  std::vector<std::vector<Weighed>> out(size_t(rows.rows()));
+  for (size_t i = 0; i < out.size(); ++i) {
+    const auto first = i * size_t(near.k);
+    double sum = 0;
+    for (size_t j = first; j < first + size_t(near.k) && near.entries[j] >= 0; ++j) {
+      const double weight =
+          std::exp((double(near.distances[first]) - double(near.distances[j])) / options_.temperature);
+      out[i].push_back({store_.value(near.entries[j]), weight});
+      sum += weight;
+    }
+    for (Weighed& w : out[i]) w.weight /= sum;
+  }
+  return out;
+}
+
+std::vector<double> NeighbourModel::nll(const Tensor& rows, std::span<const int32_t> labels,
+                                        std::span<const double> own) const {
+  check(rows.rows() == int64_t(labels.size()) && labels.size() == own.size(), "datastore", rows.rows(), " rows have ",
+        labels.size(), " labels");
+  std::vector<double> out;
+  const auto near = neighbours(rows);
+  for (size_t i = 0; i < labels.size(); ++i) {
+    double p = 0;
+    for (const Weighed& w : near[i]) p += w.token == labels[i] ? w.weight : 0;
+    // Without a neighbour (keys that are no numbers) the model speaks alone.
+    const double weight = near[i].empty() ? 0 : options_.weight;
+    out.push_back(weight == 0 ? own[i] : -std::log(weight * p + (1 - weight) * std::exp(-own[i])));
+  }
+  return out;
+}
+
+void NeighbourModel::mix(const Tensor& rows, const Tensor& logits) const {
+  check(logits.dtype() == DType::f32 && rows.rows() == logits.rows() && logits.cols() >= store_.info().vocab_size,
+        "datastore", "logits must be f32 of the rows and of the store's ", store_.info().vocab_size, " tokens, got ",
+        logits);
+  const auto near = neighbours(rows);
+  const auto v = size_t(logits.cols());
+  std::vector<double> p(v);
+  for (size_t i = 0; i < near.size(); ++i) {
+    if (near[i].empty()) continue;
+    float* row = logits.data<float>() + i * v;
+    const double most = *std::max_element(row, row + v);
+    double sum = 0;
+    for (size_t c = 0; c < v; ++c) sum += p[c] = std::exp(double(row[c]) - most);
+    for (size_t c = 0; c < v; ++c) p[c] *= (1 - options_.weight) / sum;
+    for (const Weighed& w : near[i]) p[size_t(w.token)] += options_.weight * w.weight;
+    for (size_t c = 0; c < v; ++c) row[c] = float(std::log(std::max(p[c], 1e-300)));
+  }
+}
+
+}  // namespace lithe

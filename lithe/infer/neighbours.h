@@ -1,0 +1,49 @@
+// kNN-LM [Khandelwal et al. 2020]: the model's distribution, interpolated with that of the tokens that followed where
+// its rows were most alike.
+#pragma once
+
+#include <span>
+
+#include "lithe/infer/datastore.h"
+#include "lithe/infer/generate.h"
+
+namespace lithe {
+
+struct NeighbourOptions {
+  int64_t k = 32;
+  double weight = 0.25;     // lambda: p = lambda p_kNN + (1 - lambda) p_LM
+  double temperature = 10;  // p_kNN(y) ~ sum over the k entries with value y of exp(-distance^2 / temperature)
+  int64_t probes = 0;       // lists that are searched; 0: the exact search
+};
+
+// spec: mem.retrieval | search | an external store whose hits are interpolated with the model's distribution |
+// TB 6.4.2(3)
+class NeighbourModel {
+ public:
+  /// Fails (usage) on options that the store cannot serve.
+  NeighbourModel(Datastore store, const NeighbourOptions& options);
+
+  const Datastore& store() const { return store_; }
+  /// rows [n, width] of the model, what is predicted and the model's own negative log-likelihood of it -> that of the
+  /// mixture.
+  std::vector<double> nll(const Tensor& rows, std::span<const int32_t> labels, std::span<const double> own) const;
+  /// Logits f32 [n, V] of these rows become log probabilities of the mixture.
+  void mix(const Tensor& rows, const Tensor& logits) const;
+
+ private:
+  Datastore store_;
+  NeighbourOptions options_;
+
+  struct Weighed {
+    int32_t token;
+    double weight;  // of all they sum to 1
+  };
+  std::vector<std::vector<Weighed>> neighbours(const Tensor& rows) const;
+};
+
+/// generate_each() of the mixture; null: of the model alone.
+void generate_each(const Model& model, const Tokenizer& tokenizer, const std::vector<std::string>& prompts,
+                   const GenerateConfig& config, const NeighbourModel* neighbours, const GenerateEvents& events,
+                   GenerateTimes* times = nullptr);
+
+}  // namespace lithe

@@ -1,0 +1,106 @@
+// A Gaussian prior in cross-attention [TB Eq 6.67-6.68; Luong et al. 2015]: logits lose gamma (mu - j)^2 / (2 sigma^2)
+// for the source token j, where the centre mu goes along the source or is predicted from the target's row as
+// (S - 1) sigmoid(tanh(x W) v), and so is sigma as softplus(tanh(x W) v). Places count from 0. An encoder's source is
+// its own text.
+#include "lithe/nn/registry.h"
+#include "lithe/ops/basic.h"
+#include "lithe/ops/heads.h"
+#include "lithe/ops/linear.h"
+#include "lithe/parts/common/elementwise.h"
+
+namespace lithe {
+namespace {
+
+struct Config {
+  std::string centre = "predicted", width = "fixed";
+  double gamma = 1, window = 10, length_ratio = 1;
+  int64_t predictor_dim = 0;
+  void fields(Fields& f) {
+    f("centre", centre,
+      "predicted, or diagonal: target token i at place (i + 1) length_ratio - 1, as far along as it is itself",
+      one_of({"predicted", "diagonal"}));
+    f("length_ratio", length_ratio,
+      "diagonal: source tokens a target token; a target's own length is unknown while it is made", at_least(0));
+    f("width", width, "sigma: fixed at window / 2, or predicted", one_of({"fixed", "predicted"}));
+    f("window", window, "D, in tokens", at_least(1e-3));
+    f("gamma", gamma, "factor of the prior; 0: none", at_least(0));
+    f("predictor_dim", predictor_dim, "hidden width of the predictors; 0: hidden_size", at_least(0));
+  }
+};
+
+class LocalPriorCross final : public Field {
+ public:
+  LocalPriorCross(const Scope& scope, const Config& config, const Args& args) : config_(config) {
+    const int64_t d = args.hidden_size, hidden = config.predictor_dim ? config.predictor_dim : d;
+    const auto predictor = [&](const char* name) {
+      return Predictor{Linear(scope / name / "hidden", d, hidden, false),
+                       Linear(scope / name / "out", hidden, 1, false)};
+    };
+    if (config.centre == "predicted") centre_ = predictor("centre");
+    if (config.width == "predicted") width_ = predictor("width");
+  }
+  kernels::AttentionPattern pattern(const FieldInput&) const override { return {}; }
+  LogitBias bias(const FieldInput& in, int64_t heads) const override {
+    LogitBias out;
+    out.squared = true;
+    out.centres = spread_heads(centres(in), heads);
+    out.rates = spread_heads(rates(in), heads);
+    return out;
+  }
+  bool biases() const override { return true; }
+
+ private:
+  struct Predictor {
+    Linear hidden, out;
+    Var operator()(const Var& x) const {
+      const Var h = each_number(
+          "tanh", wide(hidden(x)), [](double z) { return std::tanh(z); }, [](double, double y) { return 1 - y * y; });
+      return wide(out(h.dtype() == x.dtype() ? h : cast(h, x.dtype())));
+    }
+  };
+  Config config_;
+  Predictor centre_, width_;
+
+  static Var wide(const Var& x) { return cast(x, wide_of(x.dtype())); }
+
+  // One number a query, as f(sequence, row) says.
+  template <class F>
+  static Var by_row(const FieldInput& in, F&& f) {
+    const Tensor x = empty({in.x.rows(), 1}, wide_of(in.x.dtype()), in.x.device());
+    if (x.is_meta()) return x;
+    for (int64_t b = 0; b < in.queries.count(); ++b)
+      for (int64_t i = in.queries.offset(b); i < in.queries.offset(b + 1); ++i) set_value(x, i, f(b, i));
+    return x;
+  }
+
+  Var centres(const FieldInput& in) const {
+    if (!centre_.out.weight)
+      return by_row(in, [&](int64_t b, int64_t i) {
+        const int64_t place = in.queries.past(b) + i - in.queries.offset(b);
+        return double(place + 1) * config_.length_ratio - 1;
+      });
+    const Var share = each_number("sigmoid", centre_(in.x), sigmoid, [](double, double y) { return y * (1 - y); });
+    return mul(share, by_row(in, [&](int64_t b, int64_t) { return double(in.keys[size_t(b)].count - 1); }));
+  }
+  Var rates(const FieldInput& in) const {
+    const double gamma = config_.gamma, sigma = config_.window / 2;
+    if (!width_.out.weight) return by_row(in, [&](int64_t, int64_t) { return gamma / (2 * sigma * sigma); });
+    return each_number(
+        "gaussian_rate", width_(in.x), [gamma](double z) { return gamma / (2 * softplus(z) * softplus(z)); },
+        [](double z, double y) { return -2 * y / softplus(z) * sigmoid(z); });
+  }
+};
+
+}  // namespace
+
+void register_field_local_prior_cross(Registry& registry) {
+  registry.add<Field, LocalPriorCross, Config>(
+      "local_prior_cross", {.spec = "attn.local_prior_cross",
+                            .summary = "cross-attention near a place of the source, predicted or along the diagonal",
+                            .source = "TB Eq 6.67-6.68",
+                            .causal = false,
+                            .cross = true,
+                            .samples = {"{width: predicted, predictor_dim: 3}", "{centre: diagonal, window: 3}"}});
+}
+
+}  // namespace lithe
