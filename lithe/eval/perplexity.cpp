@@ -22,10 +22,12 @@ namespace {
 // the batches, so that the result has the same bits for every budget.
 class Scorer {
  public:
-  Scorer(const Model& model, const EvalConfig& config, std::vector<TextPiece>* pieces, TokenScores* each)
+  Scorer(const Model& model, const EvalConfig& config, int64_t context, std::vector<TextPiece>* pieces,
+         TokenScores* each)
       : model_(model),
         budget_(config.batch_tokens),
         cache_(cache_type_named(config.cache_dtype)),
+        carried_piece_(config.carry_state ? context : 0),
         pieces_(pieces),
         each_(each) {}
 
@@ -38,22 +40,38 @@ class Scorer {
     documents_.push_back(int32_t(document));
   }
 
-  void run() {
+  /// Rows of a document that run in pieces, each from the state of the one before.
+  void add_carried(const std::vector<int32_t>& string, int64_t document,
+                   const std::function<void(int64_t scored)>& progress) {
+    run();
+    const int64_t rows = int64_t(string.size()) - 1;
+    const std::unique_ptr<DecodeState> state = model_.make_state(1, rows, cache_);
+    for (int64_t begin = 0; begin < rows; begin += budget_) {
+      const int64_t count = std::min(budget_, rows - begin);
+      add(string.data() + begin, string.data() + begin + 1, count, count, document);
+      run(state.get());
+      progress(begin + count);
+    }
+    end_piece();
+  }
+
+  void run(DecodeState* carried = nullptr) {
     if (ids_.empty()) return;
     check(!stop_signal(), "eval", "stopped by signal ", stop_signal());
     const NoGrad no_grad;
     const Shape shape{int64_t(ids_.size())};
     const Tensor row_nll = empty(shape, wide_of(model_.compute_dtype()));
-    const std::unique_ptr<DecodeState> state = cache_ ? new_state() : nullptr;
+    const std::unique_ptr<DecodeState> own = cache_ && !carried ? new_state() : nullptr;
+    DecodeState* state = carried ? carried : own.get();
     const Sequences sequences = state ? model_.continue_sequences(*state, lengths()) : Sequences(offsets_);
-    const Var rows = model_.forward(tensor_of(shape, ids_), sequences, state.get());
+    const Var rows = model_.forward(tensor_of(shape, ids_), sequences, state);
     model_.loss_of(rows, {}, {.sequences = sequences, .labels = tensor_of(shape, labels_), .row_nll = row_nll});
     for (size_t i = 0; i < labels_.size(); ++i)
       if (labels_[i] >= 0) {
         nll += value_at(row_nll, int64_t(i));
         ++tokens;
       }
-    if (pieces_) gather_pieces(row_nll);
+    if (pieces_) gather_pieces(row_nll, carried != nullptr);
     if (each_) gather_tokens(row_nll, each_->with_logits ? model_.logits(rows, sequences).value() : Tensor());
     ids_.clear();
     labels_.clear();
@@ -68,6 +86,8 @@ class Scorer {
   const Model& model_;
   int64_t budget_;
   std::optional<DType> cache_;
+  int64_t carried_piece_;  // 0: windows
+  TextPiece piece_;
   std::vector<TextPiece>* pieces_;
   TokenScores* each_;
   std::vector<int32_t> ids_, labels_, documents_;
@@ -96,16 +116,22 @@ class Scorer {
       }
   }
 
-  void gather_pieces(const Tensor& row_nll) {
+  // A window; of documents that run whole, as many rows as a window would have.
+  void gather_pieces(const Tensor& row_nll, bool goes_on) {
     for (size_t w = 1; w < offsets_.size(); ++w) {
-      TextPiece piece;
-      for (int64_t i = offsets_[w - 1]; i < offsets_[w]; ++i)
+      for (int64_t i = offsets_[w - 1]; i < offsets_[w]; ++i) {
         if (labels_[size_t(i)] >= 0) {
-          piece.nll += value_at(row_nll, i);
-          ++piece.tokens;
+          piece_.nll += value_at(row_nll, i);
+          ++piece_.tokens;
         }
-      pieces_->push_back(piece);
+        if (carried_piece_ && piece_.tokens == carried_piece_) end_piece();
+      }
+      if (!goes_on) end_piece();
     }
+  }
+  void end_piece() {
+    if (pieces_ && (piece_.tokens || !carried_piece_)) pieces_->push_back(piece_);
+    piece_ = {};
   }
 };
 
@@ -122,13 +148,15 @@ Perplexity perplexity(const Model& model, const TokenStore& text, const EvalConf
   const int64_t context = config.context_length ? config.context_length : default_context;
   check_usage(context >= 1, "eval", "context_length must be at least 1, got ", context);
   const int64_t stride = config.stride ? config.stride : context, limit = model.position_limit();
+  check_usage(!config.carry_state || (!config.stride && !config.context_length), "eval",
+              "carry_state runs every document once, without windows; leave context_length and stride out");
   check_usage(stride <= context, "eval", "stride ", stride, " must not exceed context_length ", context);
-  check_usage(!limit || context <= limit, "eval", "context_length ", context, " is beyond the model's ", limit,
-              " positions; choose that or less");
+  check_usage(!limit || context <= limit || config.carry_state, "eval", "context_length ", context,
+              " is beyond the model's ", limit, " positions; choose that or less");
   check_usage(text.info().vocab_size <= model.config().vocab_size, "eval", "the text's ids go up to ",
               text.info().vocab_size, ", the model's vocabulary has ", model.config().vocab_size);
 
-  Scorer scorer(model, config, pieces, each);
+  Scorer scorer(model, config, context, pieces, each);
   int64_t done = 0;
   for (int64_t d = 0; d < text.documents(); ++d) {
     std::vector<int32_t> string;
@@ -138,13 +166,27 @@ Perplexity perplexity(const Model& model, const TokenStore& text, const EvalConf
     text.copy(first, count, string.data() + (string.size() - size_t(count)));
     if (text.end_of_text()) string.push_back(*text.end_of_text());
     const int64_t rows = int64_t(string.size()) - 1;
-    for (int64_t scored = 0; scored < rows;) {
+    const auto at = [&](int64_t scored) {
+      if (progress) progress(done + scored, text.tokens() + text.documents());
+    };
+    if (config.carry_state) {
+      check_usage(!limit || rows <= limit, "eval", "carry_state runs a document of ", rows,
+                  " tokens in one go, and the ", "model has ", limit,
+                  " positions; evaluate it in windows, without carry_state");
+      if (rows > config.batch_tokens) {
+        scorer.add_carried(string, d, at);
+      } else if (rows > 0) {
+        scorer.add(string.data(), string.data() + 1, rows, rows, d);
+        at(rows);
+      }
+    }
+    for (int64_t scored = config.carry_state ? rows : 0; scored < rows;) {
       // The first window scores all its rows; later ones end `stride` rows further on.
       const int64_t end = std::min(rows, scored == 0 ? context : scored + stride),
                     begin = std::max<int64_t>(0, end - context);
       scorer.add(string.data() + begin, string.data() + begin + 1, end - begin, end - scored, d);
       scored = end;
-      if (progress) progress(done + scored, text.tokens() + text.documents());
+      at(scored);
     }
     done += rows;
   }

@@ -10,6 +10,9 @@ void EvalConfig::fields(Fields& f) {
   f("cache_dtype", cache_dtype,
     "all keys and values are read from a cache of this type, as in generation: f32, bf16 or int8; empty: no cache",
     one_of({"", "f32", "bf16", "int8"}));
+  f("carry_state", carry_state,
+    "no windows: each document runs once, in pieces of batch_tokens that go on from the state of the piece before, so "
+    "that every token sees as much of the past as the model does while generating");
 }
 
 }  // namespace lithe

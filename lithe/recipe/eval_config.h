@@ -8,6 +8,7 @@ namespace lithe {
 struct EvalConfig {
   int64_t context_length = 0, stride = 0, batch_tokens = 8192;
   std::string cache_dtype;  // empty: the rows of a window meet without a cache
+  bool carry_state = false;
   void fields(Fields& f);
 };
 

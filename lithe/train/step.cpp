@@ -15,8 +15,8 @@ double number_of(const Var& scalar) {
 }  // namespace
 
 StepLosses accumulate_gradients(const Model& model, const Objective& objective,
-                                const std::vector<DeviceBatch>& micro_batches, const TrainConfig& config,
-                                int64_t step) {
+                                const std::vector<DeviceBatch>& micro_batches, const TrainConfig& config, int64_t step,
+                                CarriedState* carried) {
   int64_t labelled = 0;
   for (const DeviceBatch& batch : micro_batches) labelled += batch.labelled;
   const double scale = 1 / double(std::max<int64_t>(labelled, 1));
@@ -28,13 +28,15 @@ StepLosses accumulate_gradients(const Model& model, const Objective& objective,
     LossSums sums;
     const Var loss = [&] {  // rows live on only where the tape keeps them
       const Pass pass;
-      const Var of_objective = objective.loss(model, rows_of(model, batch, pass), batch.targets(),
+      DecodeState* state = carried ? &carried->enter(batch) : nullptr;
+      const Var of_objective = objective.loss(model, rows_of(model, batch, pass, state), batch.targets(),
                                               {.smoothing = config.label_smoothing, .scale = scale, .sums = &sums});
       for (const auto& [name, value] : pass.losses())
         total.auxiliary[name] += number_of(value) / double(micro_batches.size());
       return Model::with_losses(of_objective, pass, 1 / double(micro_batches.size()));
     }();
     tape.backward(loss);
+    if (carried) carried->leave(batch);
     total.objective += sums;
   }
   for (const Parameter& p : model.parameters().all()) {  // a head tied to the table gives this row a gradient, too

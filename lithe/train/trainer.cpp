@@ -44,6 +44,7 @@ class Trainer {
                                    .frozen = config_.freeze}),
         optimizer_(model_.parameters(), config_) {
     model_.set_recompute(config_.gradient_checkpointing);
+    if (data_.lanes) carried_.emplace(model_, data_.lanes->count, data_.lanes->longest);
     const TrainConfig& c = config_;
     total_steps_ = c.total_steps(data_.train->batches_per_epoch());
     eval_steps_ = c.eval_steps >= 0
@@ -63,7 +64,7 @@ class Trainer {
   /// Takes the weights and the state to begin with: a checkpoint's, a pre-trained run's, or new ones.
   void begin(const Path& checkpoint) {
     if (!checkpoint.empty()) {
-      state_ = load_checkpoint(checkpoint, model_, optimizer_);
+      state_ = load_checkpoint(checkpoint, model_, optimizer_, carried());
       if (state_.threads != threads())
         log_warning("the checkpoint was made with ", state_.threads, " threads, this run uses ", threads(),
                     ": results will differ in the last bits");
@@ -166,6 +167,7 @@ class Trainer {
   const TrainConfig& config_;
   Model model_;
   AdamW optimizer_;
+  std::optional<CarriedState> carried_;  // of the lanes
   Schedule schedule_;
   int64_t total_steps_ = 0, eval_steps_ = 0, interval_tokens_ = 0;
   std::vector<std::pair<std::string, double>> metrics_;  // of the last evaluation of a task
@@ -177,6 +179,8 @@ class Trainer {
   bool running_ = false;
   double elapsed_before_ = 0;
   Clock::time_point start_ = Clock::now(), interval_start_ = start_;
+
+  CarriedState* carried() { return carried_ ? &*carried_ : nullptr; }
 
   double elapsed() const { return elapsed_before_ + seconds_since(start_); }
 
@@ -207,7 +211,7 @@ class Trainer {
       batches.push_back(to_device(next_batch(), Device::cpu));
       rows += batches.back().rows();
     }
-    const StepLosses losses = accumulate_gradients(model_, *data_.objective, batches, config_, number);
+    const StepLosses losses = accumulate_gradients(model_, *data_.objective, batches, config_, number, carried());
     const LossSums& sums = losses.objective;
     const double norm = optimizer_.gradient_norm(), loss = sums.loss / double(std::max<int64_t>(sums.labels, 1));
     if (!std::isfinite(loss) || !std::isfinite(norm)) trace_divergence(batches, number, first_batch, loss, norm);
@@ -259,7 +263,7 @@ class Trainer {
         cat("at step ", number, " (micro-batches ", first_batch, "-", state_.micro_batches - 1, ")");
     try {
       const FiniteTrace trace;
-      accumulate_gradients(model_, *data_.objective, batches, config_, number);
+      accumulate_gradients(model_, *data_.objective, batches, config_, number, carried());
     } catch (const Error& error) {
       throw Error("diverged",
                   cat(where, ": ", std::string(error.what()).substr(error.operation().size() + 2), "; ", kCalmer),
@@ -296,7 +300,7 @@ class Trainer {
     const int64_t rollbacks = state_.rollbacks + 1, target = state_.rollback_step;
     log_warning("loss spike at step ", number, " (", loss, "): going back to step ", target,
                 " and leaving micro-batches ", first_batch, "-", state_.micro_batches - 1, " out");
-    state_ = load_checkpoint(checkpoint_path(run_.out, target), model_, optimizer_);
+    state_ = load_checkpoint(checkpoint_path(run_.out, target), model_, optimizer_, carried());
     state_.skipped = skipped;
     state_.rollbacks = rollbacks;
     state_.threads = threads();
@@ -378,7 +382,8 @@ class Trainer {
     for (const Parameter& p : model_.parameters().all())
       check_finite(kernels::all_finite(p.master.value()), "'" + p.name + "'");
     state_.elapsed = elapsed();
-    publish_weights(run_.out, save_checkpoint(run_.out, model_, optimizer_, state_, config_.save_total_limit));
+    publish_weights(run_.out,
+                    save_checkpoint(run_.out, model_, optimizer_, state_, config_.save_total_limit, carried()));
     saved_step_ = state_.step;
     interval_start_ += Clock::now() - begin;
   }
@@ -425,6 +430,11 @@ TrainResult train(TrainRun run) {
   PlanShape shape{.sequence_length = recipe.data.sequence_length};
   if (data.held_out) shape.evaluation = largest(data.held_out->batches());
   if (recipe.has_translation()) shape.training = largest(*data.train);
+  if (data.lanes) {
+    check_carries_states(Model(model, {.device = Device::meta, .compute = config.compute()}), config,
+                         data.lanes->longest);
+    shape.evaluation_length = shape.evaluation.rows;
+  }
   Plan plan = fits ? fit_memory(model, config, shape, run.memory_budget) : plan_training(model, config, shape, false);
   if (run.memory_budget && plan.memory.peak > run.memory_budget)
     throw Error("memory",
