@@ -41,9 +41,8 @@ struct Options {
   int64_t context = 0, stride = 0, batch_tokens = 0;
   double misspell = 0;
   int64_t misspell_seed = 1;
-  bool json = false, el_rewrite = false;
+  bool json = false, el_rewrite = false, carry_state = false, exits = false;
   std::string task, per_token, exit, exits_report;
-  bool exits = false;
   int64_t exit_tokens = 2048;
   TranslationEvalOptions translation;
   DatastoreOptions datastore;
@@ -247,6 +246,12 @@ int run(Options o) {
   if (o.context) recipe.eval.context_length = o.context;
   if (o.stride) recipe.eval.stride = o.stride;
   if (o.batch_tokens) recipe.eval.batch_tokens = o.batch_tokens;
+  check_usage(!o.carry_state || (!o.context && !o.stride), "eval",
+              "--carry-state runs every document once, without windows; leave --context-length and --stride out");
+  if (o.carry_state) recipe.eval.context_length = recipe.eval.stride = 0;
+  if (o.carry_state) recipe.eval.carry_state = true;
+  if (o.context || o.stride) recipe.eval.carry_state = false;
+  recipe.eval = evaluation_of(recipe);
   const bool predicts_next = make_objective(recipe.train.objective)->predicts_next();
   check_usage(!o.cache_type || (!recipe.has_translation() && !recipe.has_task() && predicts_next), "eval",
               "--cache-type is for models of text that predict the next token; '", o.model, "' is none");
@@ -271,6 +276,8 @@ int run(Options o) {
               "--num-beams, --length-penalty, --save-translations and --lowercase are for models that translate");
   check_usage(!recipe.has_translation() || (!o.context && !o.stride), "eval",
               "--context-length and --stride belong to models of text");
+  check_usage(!o.carry_state || (!recipe.has_translation() && !recipe.has_task() && predicts_next), "eval",
+              "--carry-state is for models of text that predict the next token; '", o.model, "' is none");
   check_usage(o.per_token.empty() || (!recipe.has_translation() && !recipe.has_task() && predicts_next), "eval",
               "--per-token is for models of text that predict the next token; '", o.model, "' is none");
   if (recipe.has_translation()) {
@@ -326,15 +333,17 @@ int run(Options o) {
                  {"words", p.words},
                  {"lines", p.lines},
                  {"bytes", p.bytes},
-                 {"context_length", context},
-                 {"stride", stride}};
+                 {"carry_state", recipe.eval.carry_state}};
+    if (!recipe.eval.carry_state) json["context_length"] = context, json["stride"] = stride;
     if (p.mean_layers > 0) json["mean_layers"] = p.mean_layers;
     weights_used(o).add_to(json);
     std::cout << dump(json, 2) << "\n";
     return 0;
   }
-  std::printf("loss              %.4f per token (%lld tokens, context %lld, stride %lld)\n", p.loss(),
-              static_cast<long long>(p.tokens), static_cast<long long>(context), static_cast<long long>(stride));
+  const std::string windows =
+      recipe.eval.carry_state ? "carried states" : cat("context ", context, ", stride ", stride);
+  std::printf("loss              %.4f per token (%lld tokens, %s)\n", p.loss(), static_cast<long long>(p.tokens),
+              windows.c_str());
   std::printf("token perplexity  %.2f\nword perplexity   %.2f (%.2f with line ends as words)\nbits per byte     %.4f\n",
               p.token_perplexity(), p.word_perplexity(), p.word_and_line_perplexity(), p.bits_per_byte());
   if (p.mean_layers > 0) std::printf("mean layers       %.2f\n", p.mean_layers);
@@ -356,6 +365,9 @@ Command add_eval(CommandLine& app) {
   add_el_rewrite_option(app, o->el_rewrite);
   app.add_option("--context-length", o->context, "tokens in a window; default: the recipe's").positive();
   app.add_option("--stride", o->stride, "tokens by which the window moves; default: the context length").positive();
+  app.add_flag("--carry-state", o->carry_state,
+               "no windows: each document runs once, in pieces that go on from the state of the piece before; default "
+               "for runs with train.carry_state");
   app.add_option("--batch-tokens", o->batch_tokens, "tokens computed at once; does not change the result").positive();
   app.add_option("--cache-type", o->cache_type,
                  "read all keys and values from a cache of this type, as lithe generate does; default: no cache")

@@ -132,8 +132,8 @@ std::optional<Outcome> run_variant(const Variant& variant, int64_t seed, const P
       else if (scoring.examples)
         score_answers(*scoring.examples, *loaded.model, *outcome);
       else
-        outcome->quality =
-            perplexity(*loaded.model, *scoring.text, recipe.eval, recipe.data.sequence_length, {}, &outcome->pieces);
+        outcome->quality = perplexity(*loaded.model, *scoring.text, evaluation_of(recipe), recipe.data.sequence_length,
+                                      {}, &outcome->pieces);
       outcome->pieces = joined(outcome->pieces);
     } catch (const Error& error) {
       if (stop_signal()) return std::nullopt;

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "lithe/base/error.h"
+#include "lithe/data/document_rows.h"
 #include "lithe/data/permutation.h"
 
 namespace lithe {
@@ -15,36 +16,28 @@ struct Epoch {
   std::vector<int64_t> order, starts;
 };
 
-int64_t around(const SequenceFrame& ends) { return int64_t(ends.begin.has_value()) + int64_t(ends.end.has_value()); }
-
 constexpr size_t kKeptEpochs = 2;  // a prefetcher may stand in the next epoch while the trainer is in this one
 
 }  // namespace
 
 struct BatchOrder::State {
-  TokenStore store;
+  DocumentRows documents;
   int64_t sequence_length, batch_tokens;
   uint64_t seed;
   bool shuffle;
-  std::optional<SequenceFrame> frame;
-  std::vector<int64_t> row_begin;    // [documents + 1] rows of all documents before
-  std::vector<int64_t> piece_begin;  // [documents + 1] pieces of all documents before
+  std::vector<int64_t> piece_begin = {0};  // [documents + 1] pieces of all documents before
 
   std::mutex mutex;  // guards `epochs`
   std::list<std::pair<int64_t, std::shared_ptr<const Epoch>>> epochs;
 
-  int64_t rows() const { return row_begin.back(); }
+  int64_t rows() const { return documents.rows(); }
   int64_t pieces() const { return piece_begin.back(); }
-
-  // The document that holds row or piece `i`, by the table that counts them.
-  static int64_t holder(const std::vector<int64_t>& begins, int64_t i) {
-    return std::upper_bound(begins.begin(), begins.end(), i) - begins.begin() - 1;
-  }
+  static int64_t holder(const std::vector<int64_t>& begins, int64_t i) { return DocumentRows::holder(begins, i); }
 
   int64_t piece_rows(int64_t piece) const {
     const int64_t d = holder(piece_begin, piece);
     const int64_t first = (piece - piece_begin[size_t(d)]) * sequence_length;
-    return std::min(sequence_length, row_begin[size_t(d + 1)] - row_begin[size_t(d)] - first);
+    return std::min(sequence_length, documents.row_begin(d + 1) - documents.row_begin(d) - first);
   }
 
   std::shared_ptr<const Epoch> epoch(int64_t number) {
@@ -61,59 +54,19 @@ struct BatchOrder::State {
     return made;
   }
 
-  int64_t width() const { return store.token_width(); }
-
-  // Tokens [first, first + count) of the string [ends.begin] t1 … tn [ends.end], the document's tokens from `begin` on.
-  void copy_string(const SequenceFrame& ends, int64_t begin, int64_t n, int64_t first, int64_t count,
-                   int32_t* out) const {
-    const auto put = [&](int32_t special) {
-      std::fill_n(out, width(), 0);
-      *out = special;
-      out += width();
-    };
-    if (ends.begin) {
-      if (first == 0 && count > 0) {
-        put(*ends.begin);
-        --count;
-      } else {
-        --first;
-      }
-    }
-    const int64_t inside = std::min(count, n - first);
-    store.copy(begin + first, inside, out);
-    out += inside * width();
-    if (inside < count) put(*ends.end);
-  }
-
-  // Appends rows [first, first + count) of document d as one sequence.
-  void append(Batch& batch, int64_t d, int64_t first, int64_t count) const {
-    const size_t at = batch.tokens.size();
-    const int64_t begin = store.document_begin(d), n = store.document_end(d) - begin;
-    batch.tokens.resize(at + size_t(count * width()));
-    batch.offsets.push_back(batch.offsets.back() + count);
-    if (frame) {
-      const int64_t piece = first / sequence_length * (sequence_length - around(*frame));
-      copy_string(*frame, begin + piece, std::min(n - piece, sequence_length - around(*frame)), first % sequence_length,
-                  count, batch.tokens.data() + at);
-      return;
-    }
-    const SequenceFrame ends{store.begin_of_text(), store.end_of_text()};
-    batch.labels.resize(at + size_t(count));
-    copy_string(ends, begin, n, first, count, batch.tokens.data() + at);
-    copy_string(ends, begin, n, first + 1, count, batch.labels.data() + at);
-  }
+  int64_t width() const { return documents.store().token_width(); }
 
   Batch in_order(int64_t index) const {
     Batch batch{.offsets = {0}, .token_width = width()};
     int64_t row = index * batch_tokens;
     const int64_t end = std::min(row + batch_tokens, rows());
-    for (int64_t d = holder(row_begin, row); row < end;) {
-      while (row_begin[size_t(d + 1)] <= row) ++d;
-      const int64_t inside = row - row_begin[size_t(d)];
-      const int64_t piece_end =
-          std::min((inside / sequence_length + 1) * sequence_length, row_begin[size_t(d + 1)] - row_begin[size_t(d)]);
+    for (int64_t d = documents.document_of(row); row < end;) {
+      while (documents.row_begin(d + 1) <= row) ++d;
+      const int64_t inside = row - documents.row_begin(d);
+      const int64_t piece_end = std::min((inside / sequence_length + 1) * sequence_length,
+                                         documents.row_begin(d + 1) - documents.row_begin(d));
       const int64_t count = std::min(piece_end - inside, end - row);
-      append(batch, d, inside, count);
+      documents.append(batch, d, inside, count);
       row += count;
     }
     return batch;
@@ -128,7 +81,7 @@ struct BatchOrder::State {
       const int64_t piece = epoch.order[i], d = holder(piece_begin, piece);
       const int64_t skipped = row - epoch.starts[i];
       const int64_t count = std::min(epoch.starts[i + 1] - row, left);
-      append(batch, d, (piece - piece_begin[size_t(d)]) * sequence_length + skipped, count);
+      documents.append(batch, d, (piece - piece_begin[size_t(d)]) * sequence_length + skipped, count);
       left -= count;
       row += count;
       // The end of the order is met within a batch only when an epoch does not fill one.
@@ -140,30 +93,17 @@ struct BatchOrder::State {
 
 BatchOrder::BatchOrder(TokenStore store, int64_t sequence_length, int64_t batch_tokens, uint64_t seed, bool shuffle,
                        std::optional<SequenceFrame> frame)
-    : state_(std::make_unique<State>()) {
-  check_usage(sequence_length >= 1, "batches", "sequence_length must be at least 1, got ", sequence_length);
+    : state_(new State{.documents = DocumentRows(std::move(store), sequence_length, frame),
+                       .sequence_length = sequence_length,
+                       .batch_tokens = batch_tokens,
+                       .seed = seed,
+                       .shuffle = shuffle}) {
   check_usage(batch_tokens >= 1, "batches", "batch_tokens must be at least 1, got ", batch_tokens);
   State& s = *state_;
-  s.store = std::move(store);
-  s.sequence_length = sequence_length;
-  s.batch_tokens = batch_tokens;
-  s.seed = seed;
-  s.shuffle = shuffle;
-  s.frame = frame;
-  const int64_t ends = around(frame ? *frame : SequenceFrame{s.store.begin_of_text(), s.store.end_of_text()});
-  check_usage(!frame || sequence_length > ends, "batches", "sequence_length must be above the ", ends,
-              " specials around each sequence, got ", sequence_length);
-  check(frame || s.width() == 1, "batches", "the next token can only be predicted where tokens are ids");
-  const int64_t inside = frame ? sequence_length - ends : 0;
-  s.row_begin = s.piece_begin = {0};
-  for (int64_t d = 0; d < s.store.documents(); ++d) {
-    const int64_t tokens = s.store.document_end(d) - s.store.document_begin(d);
-    const int64_t rows = tokens == 0 ? 0 : frame ? tokens + ends * ((tokens + inside - 1) / inside) : tokens + ends - 1;
-    s.row_begin.push_back(s.row_begin.back() + rows);
+  for (int64_t d = 0; d < s.documents.documents(); ++d) {
+    const int64_t rows = s.documents.row_begin(d + 1) - s.documents.row_begin(d);
     s.piece_begin.push_back(s.piece_begin.back() + rows / sequence_length + (rows % sequence_length != 0));
   }
-  check(s.rows() > 0, "batches",
-        "the corpus has no token with a next token, so there is nothing to learn or to evaluate; give more text");
 }
 
 BatchOrder::~BatchOrder() = default;

@@ -28,6 +28,10 @@ struct Batch {
   // Encoder-decoder: sequence b is predicted from source sequence b, rows [source_offsets[b], source_offsets[b+1]).
   std::vector<int32_t> source_tokens;   // [M]; empty: there is no source
   std::vector<int64_t> source_offsets;  // [B+1], or empty
+  // Of lanes (LaneOrder), whose states are carried from batch to batch: lane l has the sequences [lanes[l], lanes[l+1])
+  // and, where continues[l], the first of them goes on with the last one that the lane had in the batch before.
+  std::vector<int64_t> lanes;      // [L+1]; empty: there are none
+  std::vector<uint8_t> continues;  // [L]
 
   int64_t rows() const { return int64_t(tokens.size()) / token_width; }
   int64_t sequences() const { return int64_t(offsets.size()) - 1; }

@@ -26,12 +26,13 @@ namespace {
 // the batches, so that the result has the same bits for every budget.
 class Scorer {
  public:
-  Scorer(const Model& model, const EvalConfig& config, std::vector<TextPiece>* pieces, TokenScores* each,
-         const NeighbourModel* neighbours)
+  Scorer(const Model& model, const EvalConfig& config, int64_t context, std::vector<TextPiece>* pieces,
+         TokenScores* each, const NeighbourModel* neighbours)
       : model_(model),
         exits_(exit_run_of(model, config.exit)),
         budget_(exits_ ? std::min(config.batch_tokens, kExitRows) : config.batch_tokens),
         cache_(cache_type_named(config.cache_dtype)),
+        carried_piece_(config.carry_state ? context : 0),
         pieces_(pieces),
         each_(each),
         neighbours_(neighbours) {}
@@ -45,16 +46,32 @@ class Scorer {
     documents_.push_back(int32_t(document));
   }
 
-  void run() {
+  /// Rows of a document that run in pieces, each from the state of the one before.
+  void add_carried(const std::vector<int32_t>& string, int64_t document,
+                   const std::function<void(int64_t rows)>& progress) {
+    run();
+    const int64_t rows = int64_t(string.size()) - 1;
+    const std::unique_ptr<DecodeState> state = model_.make_state(1, rows, cache_);
+    for (int64_t begin = 0; begin < rows; begin += budget_) {
+      const int64_t count = std::min(budget_, rows - begin);
+      add(string.data() + begin, string.data() + begin + 1, count, count, document);
+      run(state.get());
+      progress(count);
+    }
+    end_piece();
+  }
+
+  void run(DecodeState* carried = nullptr) {
     if (ids_.empty()) return;
     check(!stop_signal(), "eval", "stopped by signal ", stop_signal());
     const NoGrad no_grad;
     const Shape shape{int64_t(ids_.size())};
     const Tensor row_nll = empty(shape, wide_of(model_.compute_dtype()));
-    const std::unique_ptr<DecodeState> state = cache_ ? new_state() : nullptr;
+    const std::unique_ptr<DecodeState> own = cache_ && !carried ? new_state() : nullptr;
+    DecodeState* state = carried ? carried : own.get();
     const Sequences sequences = state ? model_.continue_sequences(*state, lengths()) : Sequences(offsets_);
     const ExitScope scope(exits_ ? &*exits_ : nullptr);
-    const Rows rows = model_.run(tensor_of(shape, ids_), sequences, Pass(), state.get());
+    const Rows rows = model_.run(tensor_of(shape, ids_), sequences, Pass(), state);
     if (exits_)
       cross_entropy(model_.logits(rows, {}), tensor_of(shape, labels_), 0, 1, nullptr, row_nll);
     else
@@ -65,7 +82,7 @@ class Scorer {
         nll += value_at(row_nll, int64_t(i));
         ++tokens;
       }
-    if (pieces_) gather_pieces(row_nll);
+    if (pieces_) gather_pieces(row_nll, carried != nullptr);
     if (each_) gather_tokens(row_nll, each_->with_logits ? model_.logits(rows, {}).value() : Tensor());
     ids_.clear();
     labels_.clear();
@@ -83,6 +100,8 @@ class Scorer {
   std::optional<ExitRun> exits_;
   int64_t budget_;
   std::optional<DType> cache_;
+  int64_t carried_piece_;  // 0: windows
+  TextPiece piece_;
   std::vector<TextPiece>* pieces_;
   TokenScores* each_;
   const NeighbourModel* neighbours_;
@@ -128,16 +147,22 @@ class Scorer {
       }
   }
 
-  void gather_pieces(const Tensor& row_nll) {
+  // A window; of documents that run whole, as many rows as a window would have.
+  void gather_pieces(const Tensor& row_nll, bool goes_on) {
     for (size_t w = 1; w < offsets_.size(); ++w) {
-      TextPiece piece;
-      for (int64_t i = offsets_[w - 1]; i < offsets_[w]; ++i)
+      for (int64_t i = offsets_[w - 1]; i < offsets_[w]; ++i) {
         if (labels_[size_t(i)] >= 0) {
-          piece.nll += value_at(row_nll, i);
-          ++piece.tokens;
+          piece_.nll += value_at(row_nll, i);
+          ++piece_.tokens;
         }
-      pieces_->push_back(piece);
+        if (carried_piece_ && piece_.tokens == carried_piece_) end_piece();
+      }
+      if (!goes_on) end_piece();
     }
+  }
+  void end_piece() {
+    if (pieces_ && (piece_.tokens || !carried_piece_)) pieces_->push_back(piece_);
+    piece_ = {};
   }
 };
 
@@ -154,18 +179,37 @@ Perplexity perplexity(const Model& model, const TokenStore& text, const EvalConf
 Perplexity perplexity(const Model& model, const TokenStore& text, const EvalConfig& config, int64_t default_context,
                       const NeighbourModel* neighbours, const std::function<void(int64_t, int64_t)>& progress,
                       std::vector<TextPiece>* pieces, TokenScores* each) {
+  check_usage(!config.carry_state || (!config.stride && !config.context_length), "eval",
+              "carry_state runs every document once, without windows; leave context_length and stride out");
   const WindowSizes sizes = window_sizes("eval", model, text, config, default_context);
   check_usage(!neighbours || config.exit.empty(), "eval",
               "a datastore is asked by rows of all layers, which tokens that leave early lack; leave out one of exits and "
               "datastore");
-  Scorer scorer(model, config, pieces, each, neighbours);
+  Scorer scorer(model, config, sizes.context, pieces, each, neighbours);
   int64_t done = 0;
-  for_each_window(text, sizes,
-                  [&](const int32_t* inputs, const int32_t* labels, int64_t rows, int64_t scored, int64_t document) {
-                    scorer.add(inputs, labels, rows, scored, document);
-                    done += scored;
-                    if (progress) progress(done, text.tokens() + text.documents());
-                  });
+  const auto scored = [&](int64_t rows) {
+    done += rows;
+    if (progress) progress(done, text.tokens() + text.documents());
+  };
+  if (config.carry_state)
+    for_each_document(text, [&](const std::vector<int32_t>& string, int64_t document) {
+      const int64_t rows = int64_t(string.size()) - 1, limit = model.position_limit();
+      check_usage(!limit || rows <= limit, "eval", "carry_state runs a document of ", rows,
+                  " tokens in one go, and the model has ", limit,
+                  " positions; evaluate it in windows, without carry_state");
+      if (rows > config.batch_tokens) {
+        scorer.add_carried(string, document, scored);
+      } else if (rows > 0) {
+        scorer.add(string.data(), string.data() + 1, rows, rows, document);
+        scored(rows);
+      }
+    });
+  else
+    for_each_window(text, sizes,
+                    [&](const int32_t* inputs, const int32_t* labels, int64_t rows, int64_t fresh, int64_t document) {
+                      scorer.add(inputs, labels, rows, fresh, document);
+                      scored(fresh);
+                    });
   scorer.run();
   check(scorer.tokens > 0, "eval", "the text has no token to predict");
   return {scorer.nll, scorer.tokens, text.info().words, text.info().lines, text.info().bytes, scorer.mean_layers()};

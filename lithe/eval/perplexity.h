@@ -36,9 +36,10 @@ struct TokenScores {
 /// `stride` rows within a document; only rows that no earlier window held are scored (the last `stride` of each
 /// window). 0 for context_length: `default_context`; 0 for stride: the context length (disjoint windows). The result
 /// does not depend on batch_tokens. With a cache_dtype every key and value is written to a cache of that type and read
-/// from it, as generation does. Polls stop_signal(), failing when asked to stop. `progress(done, all)` optional.
-/// `pieces`, optional, receives what each window scored, for comparing two models on the same text; `each`, optional,
-/// what each token did.
+/// from it, as generation does. With carry_state there are no windows: every document runs once, in pieces of
+/// batch_tokens rows, each from the state of the one before. Polls stop_signal(), failing when asked to stop.
+/// `progress(done, all)` optional. `pieces`, optional, receives what each window scored, for comparing two models on
+/// the same text; `each`, optional, what each token did.
 Perplexity perplexity(const Model& model, const TokenStore& text, const EvalConfig& config, int64_t default_context,
                       const std::function<void(int64_t, int64_t)>& progress = {},
                       std::vector<TextPiece>* pieces = nullptr, TokenScores* each = nullptr);

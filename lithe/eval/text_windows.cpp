@@ -13,14 +13,15 @@ WindowSizes window_sizes(const char* operation, const Model& model, const TokenS
   check_usage(context >= 1, operation, "context_length must be at least 1, got ", context);
   const int64_t stride = config.stride ? config.stride : context, limit = model.position_limit();
   check_usage(stride <= context, operation, "stride ", stride, " must not exceed context_length ", context);
-  check_usage(!limit || context <= limit, operation, "context_length ", context, " is beyond the model's ", limit,
+  check_usage(!limit || context <= limit || config.carry_state, operation, "context_length ", context, " is beyond the model's ", limit,
               " positions; choose that or less");
   check_usage(text.info().vocab_size <= model.config().vocab_size, operation, "the text's ids go up to ",
               text.info().vocab_size, ", the model's vocabulary has ", model.config().vocab_size);
   return {context, stride};
 }
 
-void for_each_window(const TokenStore& text, const WindowSizes& sizes, const WindowFn& f) {
+void for_each_document(const TokenStore& text,
+                       const std::function<void(const std::vector<int32_t>& string, int64_t document)>& f) {
   for (int64_t d = 0; d < text.documents(); ++d) {
     std::vector<int32_t> string;
     const int64_t first = text.document_begin(d), count = text.document_end(d) - first;
@@ -28,15 +29,21 @@ void for_each_window(const TokenStore& text, const WindowSizes& sizes, const Win
     string.resize(string.size() + size_t(count));
     text.copy(first, count, string.data() + (string.size() - size_t(count)));
     if (text.end_of_text()) string.push_back(*text.end_of_text());
+    f(string, d);
+  }
+}
+
+void for_each_window(const TokenStore& text, const WindowSizes& sizes, const WindowFn& f) {
+  for_each_document(text, [&](const std::vector<int32_t>& string, int64_t document) {
     const int64_t rows = int64_t(string.size()) - 1;
     for (int64_t scored = 0; scored < rows;) {
       // The first window scores all its rows; later ones end `stride` rows further on.
       const int64_t end = std::min(rows, scored == 0 ? sizes.context : scored + sizes.stride),
                     begin = std::max<int64_t>(0, end - sizes.context);
-      f(string.data() + begin, string.data() + begin + 1, end - begin, end - scored, d);
+      f(string.data() + begin, string.data() + begin + 1, end - begin, end - scored, document);
       scored = end;
     }
-  }
+  });
 }
 
 }  // namespace lithe

@@ -18,6 +18,10 @@ struct WindowSizes {
 WindowSizes window_sizes(const char* operation, const Model& model, const TokenStore& text, const EvalConfig& config,
                          int64_t default_context);
 
+/// Calls f on each document: its string of tokens with the specials at its ends, and its number from 0.
+void for_each_document(const TokenStore& text,
+                       const std::function<void(const std::vector<int32_t>& string, int64_t document)>& f);
+
 /// Calls f on each window, in the order of the text: its tokens, what comes after each of them, how many there are, how
 /// many of the last are scored, and the document from 0.
 using WindowFn =

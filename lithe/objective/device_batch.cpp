@@ -23,12 +23,19 @@ DeviceBatch to_device(const Batch& batch, Device device) {
   if (out.source.defined()) out.source_sequences = Sequences(batch.source_offsets, {}, device);
   if (!batch.label_offsets.empty()) out.label_sequences = Sequences(batch.label_offsets, {}, device);
   out.predicted = batch.predicted;
+  out.lanes = batch.lanes;
+  out.continues = batch.continues;
   out.labelled =
       real ? labels.numel() : std::count_if(batch.labels.begin(), batch.labels.end(), [](int32_t l) { return l >= 0; });
   return out;
 }
 
-Rows rows_of(const Model& model, const DeviceBatch& batch, const Pass& pass) {
+Rows rows_of(const Model& model, const DeviceBatch& batch, const Pass& pass, DecodeState* state) {
+  if (state) {
+    std::vector<int64_t> lengths;
+    for (int64_t b = 0; b < batch.sequences.count(); ++b) lengths.push_back(batch.sequences.length(b));
+    return model.run(batch.ids, model.continue_sequences(*state, lengths), pass, state);
+  }
   if (!batch.source.defined()) return model.run(batch.ids, batch.sequences, pass);
   const Pass of_source;
   const Rows source = model.encode(batch.source, batch.source_sequences, of_source);

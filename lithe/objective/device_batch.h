@@ -15,6 +15,8 @@ struct DeviceBatch {
   int64_t labelled = 0;
   Tensor source;  // i32 [M] of an encoder-decoder; else none
   Sequences source_sequences;
+  std::vector<int64_t> lanes;  // see Batch
+  std::vector<uint8_t> continues;
 
   Targets targets() const { return {labels, sequences, label_sequences, predicted}; }
   /// Rows that the model reads.
@@ -22,7 +24,8 @@ struct DeviceBatch {
 };
 DeviceBatch to_device(const Batch& batch, Device device);
 
-/// The model's rows of a batch, with its source where it has one. `pass` receives auxiliary losses.
-Rows rows_of(const Model& model, const DeviceBatch& batch, const Pass& pass = Pass());
+/// The model's rows of a batch, with its source where it has one. `pass` receives auxiliary losses. With a state, which
+/// has as many sequences, they continue these.
+Rows rows_of(const Model& model, const DeviceBatch& batch, const Pass& pass = Pass(), DecodeState* state = nullptr);
 
 }  // namespace lithe

@@ -12,6 +12,9 @@ void EvalConfig::fields(Fields& f) {
     one_of({"", "f32", "bf16", "int8"}));
   f("exit", exit,
     "where rows leave a model with early exits, as generate.exit says it; empty: every row runs all layers");
+  f("carry_state", carry_state,
+    "no windows: each document runs once, in pieces of batch_tokens that go on from the state of the piece before, so "
+    "that every token sees as much of the past as the model does while generating");
 }
 
 }  // namespace lithe

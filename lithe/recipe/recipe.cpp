@@ -267,6 +267,12 @@ void prepare_without_data(Recipe& recipe) {
   prepare_for_lessons(recipe, *make_objective(recipe.train.objective), *tokenizer, labels, model);
 }
 
+EvalConfig evaluation_of(const Recipe& recipe) {
+  EvalConfig out = recipe.eval;
+  out.carry_state = out.carry_state || (recipe.train.carry_state && !out.context_length && !out.stride);
+  return out;
+}
+
 Node resolved(Recipe recipe) {
   return write_fields([&](Fields& f) { recipe.fields(f); });
 }

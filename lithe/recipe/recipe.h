@@ -48,6 +48,8 @@ void prepare_for_lessons(const Recipe& recipe, const Objective& objective, const
                          const std::vector<std::string>& labels, ModelConfig& model);
 /// The same for a recipe that complete_without_data() completed, with a tokenizer of its settings that learnt nothing.
 void prepare_without_data(Recipe& recipe);
+/// The section eval; where training carried states and no window is given, they are carried, too.
+EvalConfig evaluation_of(const Recipe& recipe);
 /// The recipe with every default written out.
 Node resolved(Recipe recipe);
 /// What a run directory says that it was made with, resolved; what earlier programs wrote, as this one writes it.

@@ -45,6 +45,11 @@ void TrainConfig::fields(Fields& f) {
     one_of({"f32", "bf16", "f64"}));
   f("gradient_checkpointing", gradient_checkpointing,
     "recompute each layer's activations in the backward pass: less memory, more time");
+  f("carry_state", carry_state,
+    "read the text in lanes, batch_tokens / gradient_accumulation_steps / data.sequence_length of them, each in the "
+    "order "
+    "of the text, and go on from the state that the segment before left: no gradient passes between segments, and a "
+    "document that ends resets its lane");
   f("seed", seed, "of initial weights, data order and dropout", at_least(0));
   f("logging_steps", logging_steps, "steps between lines of metrics.jsonl", at_least(1));
   f("eval_steps", eval_steps, "steps between evaluations on the held-out data; 0: at the end only, -1: every epoch",
@@ -120,6 +125,10 @@ void TrainConfig::validate(int64_t sequence_length) const {
   check_usage(micro_batch_tokens() >= sequence_length, "train",
               "batch_tokens / gradient_accumulation_steps = ", micro_batch_tokens(),
               " must hold at least one sequence of data.sequence_length ", sequence_length);
+  check_usage(!carry_state || micro_batch_tokens() % sequence_length == 0, "train",
+              "carry_state reads lanes of data.sequence_length ", sequence_length,
+              " tokens each; batch_tokens / gradient_accumulation_steps = ", micro_batch_tokens(),
+              " must be a multiple of it");
   check_usage(min_learning_rate <= learning_rate, "train", "min_learning_rate ", min_learning_rate,
               " must not exceed learning_rate ", learning_rate);
   check_usage(!average_checkpoints || (save_steps > 0 && save_total_limit >= average_checkpoints), "train",

@@ -13,6 +13,8 @@
 namespace lithe {
 namespace {
 
+constexpr const char* kCarried = "carried.safetensors";
+
 namespace fs = std::filesystem;
 
 constexpr int kVersion = 3;
@@ -124,8 +126,8 @@ void drop_checkpoints_after(const Path& run, int64_t step) {
     if (checkpoint.filename().string() > last) drop(checkpoint);
 }
 
-Path save_checkpoint(const Path& run, const Model& model, const AdamW& optimizer, const TrainState& state,
-                     int64_t keep) {
+Path save_checkpoint(const Path& run, const Model& model, const AdamW& optimizer, const TrainState& state, int64_t keep,
+                     const CarriedState* carried) {
   const Path states = run / "training_state";
   make_directory(states);
   const Path done = states / directory_name(state.step), temporary = states / (".saving-" + directory_name(state.step));
@@ -135,9 +137,11 @@ Path save_checkpoint(const Path& run, const Model& model, const AdamW& optimizer
     make_directory(temporary);
     save_weights(model, temporary / "model.safetensors");
     write_safetensors(temporary / "optimizer.safetensors", optimizer.state(), {{"format", "lithe"}});
+    if (carried) write_safetensors(temporary / kCarried, carried->save(), {{"format", "lithe"}});
     Json json = to_json(state);
     json["checksums"] = {{"model.safetensors", file_checksum(temporary / "model.safetensors")},
                          {"optimizer.safetensors", file_checksum(temporary / "optimizer.safetensors")}};
+    if (carried) json["checksums"][kCarried] = file_checksum(temporary / kCarried);
     json["checksum"] = text_checksum(dump(json));
     write_file(temporary / "state.json", dump(json, 2) + "\n");
     replace_directory(temporary, done);
@@ -166,7 +170,7 @@ Path latest_checkpoint(const Path& run) {
   return all.empty() ? Path() : all.back();
 }
 
-TrainState load_checkpoint(const Path& checkpoint, Model& model, AdamW& optimizer) {
+TrainState load_checkpoint(const Path& checkpoint, Model& model, AdamW& optimizer, CarriedState* carried) {
   TrainState s;
   try {
     Json json = parse_json(read_file(checkpoint / "state.json"), "state.json");
@@ -174,12 +178,21 @@ TrainState load_checkpoint(const Path& checkpoint, Model& model, AdamW& optimize
     const Json sum = json.at("checksum");
     json.erase("checksum");
     check(sum == text_checksum(dump(json)), "state.json", "its checksum differs");
-    for (const char* file : {"model.safetensors", "optimizer.safetensors"})
+    std::vector<const char*> files{"model.safetensors", "optimizer.safetensors"};
+    if (carried) files.push_back(kCarried);
+    for (const char* file : files)
       check(json.at("checksums").at(file) == file_checksum(checkpoint / file), file, "its checksum differs");
     from_json(json, s);
     load_weights(model, checkpoint / "model.safetensors");
     const SafetensorsFile file(checkpoint / "optimizer.safetensors");
     for (const auto& [name, tensor] : optimizer.state()) file.read(name, tensor);
+    if (carried) {
+      const SafetensorsFile states(checkpoint / kCarried);
+      NamedTensors kept;
+      for (const auto& [name, entry] : states.entries())
+        states.read(name, kept[name] = empty(entry.shape, entry.dtype));
+      carried->restore(kept);
+    }
   } catch (const std::exception& error) {
     fail("resume", "the checkpoint '", checkpoint.string(), "' cannot be used (", error.what(),
          "); remove that directory to resume from the checkpoint before it");

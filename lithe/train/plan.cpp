@@ -47,6 +47,25 @@ BatchRows training_rows(const ModelConfig& model, const TrainConfig& train, cons
   return {all - all / 2, all / 2};
 }
 
+// The states of lanes, brought forward until they have grown as large as they get.
+std::optional<CarriedState> planned_states(const Model& model, const TrainConfig& train, Batch& batch,
+                                           int64_t sequence_length) {
+  if (!train.carry_state) return std::nullopt;
+  constexpr int64_t kSegments = 256, kFar = int64_t(1) << 24;
+  const int64_t lanes = batch.sequences();
+  for (int64_t b = 0; b <= lanes; ++b) batch.lanes.push_back(b);
+  batch.continues.assign(size_t(lanes), 1);
+  std::optional<CarriedState> states(std::in_place, model, lanes, kFar);
+  const NoGrad no_grad;
+  const int64_t full = model.state_bytes({kFar});
+  for (int64_t i = 0; i < kSegments && model.state_bytes({i * sequence_length}) < full; ++i) {
+    const DeviceBatch segment = to_device(batch, Device::meta);
+    rows_of(model, segment, Pass(), &states->enter(segment));
+    states->leave(segment);
+  }
+  return states;
+}
+
 }  // namespace
 
 Batch batch_of_shape(const Model& model, const Objective& objective, const BatchRows& of, int64_t sequence_length) {
@@ -118,7 +137,10 @@ Plan plan_training(const ModelConfig& config, const TrainConfig& train, const Pl
     plan.state_bytes_per_token = model.state_bytes({2}) - model.state_bytes({1});
     plan.state_bytes_constant = model.state_bytes({1}) - plan.state_bytes_per_token;
 
-    const Batch batch = batch_of_shape(model, *objective, training_rows(config, train, shape), shape.sequence_length);
+    Batch batch = batch_of_shape(model, *objective, training_rows(config, train, shape), shape.sequence_length);
+    if (train.carry_state) check_carries_states(model, train, shape.sequence_length);
+    std::optional<CarriedState> carried = planned_states(model, train, batch, shape.sequence_length);
+    if (carried) ledger(Device::meta).reset_peak();
     std::vector<DeviceBatch> batches;
     const auto load = [&] {
       batches.clear();
@@ -127,7 +149,7 @@ Plan plan_training(const ModelConfig& config, const TrainConfig& train, const Pl
     {
       const kernels::CostMeter meter;
       load();
-      accumulate_gradients(model, *objective, batches, train, 1);
+      accumulate_gradients(model, *objective, batches, train, 1, carried ? &*carried : nullptr);
       heed_signals();
       {
         const kernels::PartScope scope("optimizer");
@@ -147,7 +169,9 @@ Plan plan_training(const ModelConfig& config, const TrainConfig& train, const Pl
       ledger(Device::meta).reset_peak();
       evaluate_batch(
           model, *objective,
-          to_device(batch_of_shape(model, *objective, shape.evaluation, shape.sequence_length), Device::meta));
+          to_device(batch_of_shape(model, *objective, shape.evaluation,
+                                   shape.evaluation_length ? shape.evaluation_length : shape.sequence_length),
+                    Device::meta));
       if (const MemoryUse evaluation = memory_peak(Device::meta); evaluation.peak > plan.memory.peak)
         plan.memory = evaluation;
     }
@@ -184,7 +208,7 @@ Plan fit_memory(const ModelConfig& model, TrainConfig& train, const PlanShape& s
   int64_t least = INT64_MAX;
   const int64_t now = train.gradient_accumulation_steps;
   for (const bool recompute : {false, true}) {
-    if (recompute < train.gradient_checkpointing) continue;
+    if (recompute < train.gradient_checkpointing || (recompute && train.carry_state)) continue;
     for (int64_t parts = now; train.batch_tokens / parts >= shape.sequence_length; ++parts) {
       if (train.batch_tokens % parts) continue;
       TrainConfig candidate = train;

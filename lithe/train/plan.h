@@ -36,13 +36,15 @@ struct BatchRows {
 Batch batch_of_shape(const Model& model, const Objective& objective, const BatchRows& of, int64_t sequence_length);
 
 struct PlanShape {
-  int64_t sequence_length = 0;  // rows of a sequence
-  BatchRows evaluation;         // 0: no evaluation
-  BatchRows training;           // 0: micro_batch_tokens, of which half are an encoder-decoder's source
+  int64_t sequence_length = 0;    // rows of a sequence
+  BatchRows evaluation;           // 0: no evaluation
+  BatchRows training;             // 0: micro_batch_tokens, of which half are an encoder-decoder's source
+  int64_t evaluation_length = 0;  // rows of a sequence of the evaluation; 0: sequence_length
 };
 
 /// With `estimate_speed` the machine's rates are measured for a moment. The peak is exact where all batches have the
-/// same rows; where they differ (tasks, translation) it is the bound that the largest ones give.
+/// same rows; where they differ (tasks, translation) it is the bound that the largest ones give. Carried states are
+/// planned as they are when every lane has gone on for long.
 Plan plan_training(const ModelConfig& model, const TrainConfig& train, const PlanShape& shape, bool estimate_speed);
 
 /// Changes accumulation, then recomputation, until the peak fits; fails (ExitCode::memory) naming the least. Batches

@@ -17,8 +17,8 @@ double number_of(const Var& scalar) {
 }  // namespace
 
 StepLosses accumulate_gradients(const Model& model, const Objective& objective,
-                                const std::vector<DeviceBatch>& micro_batches, const TrainConfig& config,
-                                int64_t step) {
+                                const std::vector<DeviceBatch>& micro_batches, const TrainConfig& config, int64_t step,
+                                CarriedState* carried) {
   int64_t labelled = 0;
   for (const DeviceBatch& batch : micro_batches) labelled += batch.labelled;
   const double scale = 1 / double(std::max<int64_t>(labelled, 1));
@@ -31,7 +31,8 @@ StepLosses accumulate_gradients(const Model& model, const Objective& objective,
     const Var loss = [&] {  // rows live on only where the tape keeps them
       Pass pass;
       model.want_exits(pass);
-      const Rows rows = rows_of(model, batch, pass);
+      DecodeState* state = carried ? &carried->enter(batch) : nullptr;
+      const Rows rows = rows_of(model, batch, pass, state);
       Var of_objective = objective.loss(model, rows, batch.targets(),
                                         {.smoothing = config.label_smoothing, .scale = scale, .sums = &sums});
       for (size_t e = 0; e < model.exits().size(); ++e) {
@@ -48,6 +49,7 @@ StepLosses accumulate_gradients(const Model& model, const Objective& objective,
       return Model::with_losses(of_objective, pass, 1 / double(micro_batches.size()));
     }();
     tape.backward(loss);
+    if (carried) carried->leave(batch);
     total.objective += sums;
   }
   for (const Parameter& p : model.parameters().all()) {  // a head tied to the table gives this row a gradient, too

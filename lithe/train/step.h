@@ -2,6 +2,7 @@
 #pragma once
 
 #include "lithe/objective/device_batch.h"
+#include "lithe/train/carried_state.h"
 #include "lithe/train/optimizer.h"
 
 namespace lithe {
@@ -12,8 +13,10 @@ struct StepLosses {
 };
 
 /// Forward and backward of one step's micro-batches; gradients gather in the parameters. `step` counts
-/// from 1 and keys the dropout masks.
+/// from 1 and keys the dropout masks. With `carried` the micro-batches, which have lanes, go on one after another from
+/// its states and bring them forward; no gradient passes from one to the next.
 StepLosses accumulate_gradients(const Model& model, const Objective& objective,
-                                const std::vector<DeviceBatch>& micro_batches, const TrainConfig& config, int64_t step);
+                                const std::vector<DeviceBatch>& micro_batches, const TrainConfig& config, int64_t step,
+                                CarriedState* carried = nullptr);
 
 }  // namespace lithe

@@ -163,6 +163,7 @@ class Trainer {
   int64_t stage_ = 0;  // growths that the model has behind it
   std::unique_ptr<Model> model_;
   std::unique_ptr<AdamW> optimizer_;
+  std::optional<CarriedState> carried_;  // of the lanes
   Schedule schedule_;
   int64_t total_steps_ = 0, eval_steps_ = 0, interval_tokens_ = 0;
   std::vector<std::pair<std::string, double>> metrics_;  // of the last evaluation of a task
@@ -179,6 +180,7 @@ class Trainer {
   void make(int64_t stage) {
     stage_ = stage;
     optimizer_.reset();
+    carried_.reset();
     model_ = std::make_unique<Model>(config_of_stage(run_.recipe.model, config_.growth, stage),
                                      ModelOptions{.dtype = config_.parameter_dtype(),
                                                   .compute = config_.compute(),
@@ -187,15 +189,16 @@ class Trainer {
                                                   .frozen = config_.freeze});
     optimizer_ = std::make_unique<AdamW>(model_->parameters(), config_);
     model_->set_recompute(config_.gradient_checkpointing);
+    if (data_.lanes) carried_.emplace(*model_, data_.lanes->count, data_.lanes->longest);
   }
 
   // A checkpoint is made before the model grows, at the step after which it does.
   void load(const Path& checkpoint) {
     if (const int64_t stage = config_.growth.stage(step_of(checkpoint) - 1); stage != stage_) make(stage);
-    state_ = load_checkpoint(checkpoint, *model_, *optimizer_);
+    state_ = load_checkpoint(checkpoint, *model_, *optimizer_, carried());
   }
 
-  // What was best is of another model.
+  // What was best is of another model. Carried states begin anew.
   void grow() {
     const std::unique_ptr<Model> before = std::move(model_);
     const std::unique_ptr<AdamW> moments = std::move(optimizer_);
@@ -215,6 +218,7 @@ class Trainer {
     if (!config_.growth.steps.empty()) save_config(model_->config(), run_.out / "config.json");
     publish_weights(run_.out, checkpoint);
   }
+  CarriedState* carried() { return carried_ ? &*carried_ : nullptr; }
 
   double elapsed() const { return elapsed_before_ + seconds_since(start_); }
 
@@ -245,7 +249,8 @@ class Trainer {
       batches.push_back(to_device(next_batch(), Device::cpu));
       rows += batches.back().rows();
     }
-    const StepLosses losses = accumulate_gradients(*model_, *data_.objective, batches, config_, number);
+    const StepLosses losses =
+        accumulate_gradients(*model_, *data_.objective, batches, config_, number, carried());
     const LossSums& sums = losses.objective;
     const double norm = optimizer_->gradient_norm(), loss = sums.loss / double(std::max<int64_t>(sums.labels, 1));
     if (!std::isfinite(loss) || !std::isfinite(norm)) trace_divergence(batches, number, first_batch, loss, norm);
@@ -297,7 +302,7 @@ class Trainer {
         cat("at step ", number, " (micro-batches ", first_batch, "-", state_.micro_batches - 1, ")");
     try {
       const FiniteTrace trace;
-      accumulate_gradients(*model_, *data_.objective, batches, config_, number);
+      accumulate_gradients(*model_, *data_.objective, batches, config_, number, carried());
     } catch (const Error& error) {
       throw Error("diverged",
                   cat(where, ": ", std::string(error.what()).substr(error.operation().size() + 2), "; ", kCalmer),
@@ -416,7 +421,7 @@ class Trainer {
     for (const Parameter& p : model_->parameters().all())
       check_finite(kernels::all_finite(p.master.value()), "'" + p.name + "'");
     state_.elapsed = elapsed();
-    publish(save_checkpoint(run_.out, *model_, *optimizer_, state_, config_.save_total_limit));
+    publish(save_checkpoint(run_.out, *model_, *optimizer_, state_, config_.save_total_limit, carried()));
     saved_step_ = state_.step;
     interval_start_ += Clock::now() - begin;
   }
@@ -464,6 +469,11 @@ TrainResult train(TrainRun run) {
   if (data.held_out) shape.evaluation = largest(data.held_out->batches());
   if (recipe.has_translation()) shape.training = largest(*data.train);
   const ModelConfig largest_model = last_config(model, config.growth);
+  if (data.lanes) {
+    check_carries_states(Model(largest_model, {.device = Device::meta, .compute = config.compute()}), config,
+                         data.lanes->longest);
+    shape.evaluation_length = shape.evaluation.rows;
+  }
   Plan plan = fits ? fit_memory(largest_model, config, shape, run.memory_budget)
                    : plan_training(largest_model, config, shape, false);
   if (run.memory_budget && plan.memory.peak > run.memory_budget)

@@ -4,6 +4,8 @@
 
 #include "lithe/base/error.h"
 #include "lithe/base/log.h"
+#include "lithe/data/lanes.h"
+#include "lithe/eval/held_out_text.h"
 #include "lithe/eval/task_evaluation.h"
 #include "lithe/eval/translation_evaluation.h"
 
@@ -117,8 +119,19 @@ TrainingData batches_of_text(Dataset dataset, const Recipe& recipe) {
                   " times, and counts as one epoch; lower train.batch_tokens or give more text");
     return out.objective->batches(std::move(rows), out.tokenizer, seed);
   };
-  out.train = batches(dataset.train, uint64_t(train.seed), true);
-  if (dataset.validation)
+  if (train.carry_state) {
+    check_usage(next, "train", "carry_state goes on from token to token, and objective ", train.objective.type,
+                " predicts no next tokens; set train.objective: clm, or carry_state to false");
+    auto lanes = std::make_unique<LaneOrder>(dataset.train, recipe.data.sequence_length,
+                                             train.micro_batch_tokens() / recipe.data.sequence_length);
+    out.lanes = Lanes{lanes->lanes(), lanes->longest()};
+    out.train = std::move(lanes);
+  } else {
+    out.train = batches(dataset.train, uint64_t(train.seed), true);
+  }
+  if (dataset.validation && train.carry_state)
+    out.held_out = std::make_unique<HeldOutText>(*dataset.validation, train.micro_batch_tokens());
+  else if (dataset.validation)
     out.held_out = std::make_unique<HeldOutBatches>(batches(*dataset.validation, 0, false), out.objective,
                                                     next ? dataset.validation->info().bytes : 0);
   if (next) out.text = dataset.train;
@@ -130,6 +143,9 @@ TrainingData batches_of_text(Dataset dataset, const Recipe& recipe) {
 TrainingData load_training_data(const Recipe& recipe, const Tokenizers& existing) {
   check_usage(!recipe.has_task() || !recipe.has_translation(), "recipe",
               "give a section task or translation, not both");
+  check_usage(!recipe.train.carry_state || (!recipe.has_task() && !recipe.has_translation()), "train",
+              "carry_state goes through a text in its order, which a task's examples and translations have not; set it "
+              "to false");
   if (recipe.has_translation()) return batches_of_translation(recipe, existing);
   if (recipe.has_task())
     return batches_of_task(recipe, existing.tokenizer ? existing.tokenizer : tokenizer_of(recipe.data));

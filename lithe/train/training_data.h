@@ -11,6 +11,12 @@ struct EpochSize {
   int64_t sequences = 0, rows = 0, source_rows = 0;
 };
 
+/// Lanes of a text whose states are carried: how many, and the tokens of the longest document, as far as a lane holds
+/// it.
+struct Lanes {
+  int64_t count = 0, longest = 0;
+};
+
 struct TrainingData {
   std::shared_ptr<const Tokenizer> tokenizer, source_tokenizer;  // source: see Tokenizers
   std::shared_ptr<const Objective> objective;
@@ -19,6 +25,7 @@ struct TrainingData {
   uint64_t fingerprint = 0;           // differs when the text or the examples differ
   EpochSize epoch;                    // of translations
   std::optional<TokenStore> text;     // where each next token is predicted, for mixers that read a fixed sequence
+  std::optional<Lanes> lanes;         // with train.carry_state
   std::vector<std::string> labels;    // of a task: the names of its classes, none without classes
 };
 

@@ -151,7 +151,7 @@ PartChoice mixer_around(const PartCase& part, int64_t heads) {
   inner.set("type", Node::scalar(part.name));
   Node options = parse_yaml(cat("{num_attention_heads: ", heads, "}"), "test");
   options.set(part.slot, inner);
-  return {"attention", options};
+  return {part.slot == "memory" ? "memory_attention" : "attention", options};
 }
 
 // Calls make(width) for each width until one is taken.
@@ -173,7 +173,7 @@ auto at_first_width(const PartCase& part, Make make) {
 }  // namespace
 
 bool mixes_tokens(const std::string& slot) {
-  return slot == "mixer" || slot == "heads" || slot == "field" || slot == "output";
+  return slot == "mixer" || slot == "heads" || slot == "field" || slot == "output" || slot == "memory";
 }
 
 std::unique_ptr<AloneMixer> build_mixer(const PartCase& part, Sight sight, DType dtype, DType compute) {

@@ -17,7 +17,9 @@ const std::vector<std::pair<std::string, std::string>>& models() {
   return all;
 }
 
-bool inside_attention(const std::string& slot) { return slot == "heads" || slot == "field" || slot == "output"; }
+bool inside_attention(const std::string& slot) {
+  return slot == "heads" || slot == "field" || slot == "output" || slot == "memory";
+}
 
 }  // namespace
 
@@ -52,6 +54,7 @@ ModelConfig config_of(const PartCase& c) {
     if (inside_attention(c.slot)) {
       Node mixer = around;
       mixer.set(c.slot, part);
+      if (c.slot == "memory") mixer.set("type", Node::scalar("memory_attention"));
       part = mixer;
     }
     if (c.slot == Compressor::slot) {  // stands in layers

@@ -76,6 +76,10 @@ class Attention final : public Mixer, public SharedMap {
                 .reach = keeps_all() ? 0 : field_->reach(),
                 .sinks = field_->sinks(),
                 .differentiable = true};
+    if (cross_ && heads_->expands()) {  // a source is read often and never grows
+      columns_.keys = columns_.values = heads_->kv_heads() * head_dim_;
+      columns_.shared = false;
+    }
     check_usage(!cross_ || !heads_->reads_embedding(), "model", "heads ", config.heads.type,
                 " read rows of their own tokens and have no cross form; give model.cross_attention other heads");
     check_usage(!cross_ || config.attention_dropout == 0, "model", "attention_dropout ", config.attention_dropout,
@@ -132,7 +136,9 @@ class Attention final : public Mixer, public SharedMap {
   }
   void read_source(State& state, const Rows& source) const override {
     const MemoryScope scope(MemoryClass::decode);
-    const Heads::KeyValue kept = heads_->keep(source_rows(source), turn_by(source.sequences));
+    const Heads::Turn turn = turn_by(source.sequences);
+    Heads::KeyValue kept = heads_->keep(source_rows(source), turn);
+    if (heads_->expands()) kept = heads_->expand(kept, turn);
     static_cast<SourceCache&>(state).fill(kept.k.value(), kept.v.value(), source.sequences);
   }
   bool keeps_rows() const override { return !cross_ && !context_; }
@@ -342,6 +348,8 @@ class Attention final : public Mixer, public SharedMap {
 
   // The same with gradients: keys and values that were kept are constants before the new ones.
   Var continued_on_tape(const SubLayerInput& in, const Var& q, const Heads::KeyValue& kept) const {
+    check_usage(!dropout_.active(), "attention", "attention_dropout",
+                " has no form for rows that continue a state (train.carry_state); set it to 0, hidden_dropout stays");
     auto& cache = static_cast<KeyValueCache&>(*in.state);
     std::vector<Var> k, v;
     std::vector<int64_t> offsets{0}, before;

@@ -1,0 +1,166 @@
+// The past as a function of a position in (0, 1] [TB 6.4.2(2)]: a weighted sum of Gaussian bumps, fitted to the keys
+// and to the values by ridge regression. Every `refit` tokens the function so far is drawn together into [0, tau], the
+// new tokens stand behind it, and one function is fitted to samples of the old one and to the new tokens. Queries see
+// `points` values of it, and the tokens since the last fit.
+#include <cmath>
+
+#include "lithe/nn/registry.h"
+#include "lithe/ops/linear.h"
+#include "lithe/parts/common/memory_state.h"
+
+namespace lithe {
+namespace {
+
+struct Config {
+  int64_t basis = 64, refit = 64, points = 0;
+  double width = 0, ridge = 0.001, contraction = 0.5;
+  void fields(Fields& f) {
+    f("basis", basis, "bumps (N)", between(1, 4096));
+    f("refit", refit, "tokens between two fits (n_r)", at_least(1));
+    f("points", points, "positions at which queries see the function (M); 0: as many as bumps", at_least(0));
+    f("width", width, "standard deviation of a bump; 0: 1 / basis", at_least(0));
+    f("ridge", ridge, "penalty on the squares of the weights (lambda)", at_least(0));
+    f("contraction", contraction, "where the old function ends when new tokens come (tau)", between(0.01, 0.99));
+  }
+};
+
+using Matrix = std::vector<double>;  // row by row
+
+class Continuous final : public Memory {
+ public:
+  Continuous(const Scope&, const Config& config, const Args& args) : config_(config), args_(args) {
+    if (config_.points == 0) config_.points = config_.basis;
+    if (config_.width == 0) config_.width = 1 / double(config_.basis);
+    const int64_t n = config_.basis, r = config_.refit, m = config_.points;
+    check_usage(config_.ridge > 0 || r >= n, "continuous", "without a ridge ", n, " bumps cannot be fitted to ", r,
+                " tokens; give ridge above 0, or refit: ", n);
+    std::vector<double> fresh, whole, grid;
+    for (int64_t j = 1; j <= r; ++j) fresh.push_back(double(j) / double(r));
+    for (int64_t j = 1; j <= m; ++j) grid.push_back(double(j) / double(m));
+    first_ = fit(fresh);
+    for (int64_t j = 1; j <= n; ++j) whole.push_back(config_.contraction * double(j) / double(n));
+    for (const double t : fresh) whole.push_back(config_.contraction + (1 - config_.contraction) * t);
+    const Matrix both = fit(whole);  // [N, N + r]
+    std::vector<double> samples;
+    for (int64_t j = 1; j <= n; ++j) samples.push_back(double(j) / double(n));
+    const Matrix old = bumps(samples);  // [N, N]
+    stay_.assign(size_t(n * n), 0);
+    join_.assign(size_t(n * r), 0);
+    for (int64_t a = 0; a < n; ++a) {
+      for (int64_t s = 0; s < n; ++s)
+        for (int64_t b = 0; b < n; ++b)
+          stay_[size_t(a * n + b)] += both[size_t(a * (n + r) + s)] * old[size_t(s * n + b)];
+      for (int64_t j = 0; j < r; ++j) join_[size_t(a * r + j)] = both[size_t(a * (n + r) + n + j)];
+    }
+    grid_ = bumps(grid);
+  }
+
+  // The weights of the function, then the tokens since the last fit, of keys and of values.
+  std::vector<Piece> kept(int64_t tokens) const override {
+    const int64_t open = tokens % config_.refit, fitted = tokens >= config_.refit ? config_.basis : 0;
+    return {{{fitted, args_.key_cols}, true},
+            {{open, args_.key_cols}},
+            {{fitted, args_.value_cols}, true},
+            {{open, args_.value_cols}}};
+  }
+  Reading read(const Stretch& in, Kept& kept) const override {
+    const int64_t r = config_.refit, before = in.before, old = before / r, done = (before + in.k.rows()) / r,
+                  open = before % r, m = config_.points;
+    Reading out;
+    out.k = run(in.k, kept[0], kept[1], old, done);
+    out.v = run(in.v, kept[2], kept[3], old, done);
+    // Pairs: the points after fits `from` to `done`, then tokens from the first of the open stretch on.
+    const int64_t from = std::max<int64_t>(1, old), raw = std::max<int64_t>(0, done - from + 1) * m;
+    out.see = [=, seen = in.seen](int64_t, int64_t i, std::vector<Range>& ranges) {
+      const int64_t s = seen[size_t(i)], fits = s / r;
+      if (fits) ranges.push_back({(fits - from) * m, (fits - from + 1) * m});
+      ranges.push_back({raw + open + fits * r - before, raw + open + s - before});
+    };
+    return out;
+  }
+
+ private:
+  Config config_;
+  Args args_;
+  Matrix first_, stay_, join_, grid_;  // [N, r], [N, N], [N, r], [M, N]
+
+  // The bumps at positions: [positions, N].
+  Matrix bumps(const std::vector<double>& positions) const {
+    Matrix out;
+    for (const double t : positions)
+      for (int64_t b = 1; b <= config_.basis; ++b) {
+        const double x = (t - double(b) / double(config_.basis)) / config_.width;
+        out.push_back(std::exp(-0.5 * x * x));
+      }
+    return out;
+  }
+
+  // (P^T P + ridge I)^-1 P^T for the bumps P at positions: [N, positions]; by Cholesky.
+  Matrix fit(const std::vector<double>& positions) const {
+    const auto n = size_t(config_.basis), count = positions.size();
+    const Matrix p = bumps(positions);
+    Matrix a(n * n), out(n * count);
+    for (size_t i = 0; i < n; ++i)
+      for (size_t j = 0; j <= i; ++j) {
+        double sum = i == j ? config_.ridge : 0;
+        for (size_t t = 0; t < count; ++t) sum += p[t * n + i] * p[t * n + j];
+        for (size_t c = 0; c < j; ++c) sum -= a[i * n + c] * a[j * n + c];
+        check_usage(i != j || sum > 1e-14, "continuous",
+                    "the bumps cannot be told apart at these positions; give a "
+                    "larger ridge, fewer bumps or a smaller width");
+        a[i * n + j] = i == j ? std::sqrt(sum) : sum / a[j * n + j];
+      }
+    for (size_t t = 0; t < count; ++t) {
+      std::vector<double> x(n);
+      for (size_t i = 0; i < n; ++i) {
+        x[i] = p[t * n + i];
+        for (size_t c = 0; c < i; ++c) x[i] -= a[i * n + c] * x[c];
+        x[i] /= a[i * n + i];
+      }
+      for (size_t i = n; i-- > 0;) {
+        for (size_t c = i + 1; c < n; ++c) x[i] -= a[c * n + i] * x[c];
+        x[i] /= a[i * n + i];
+      }
+      for (size_t i = 0; i < n; ++i) out[i * count + t] = x[i];
+    }
+    return out;
+  }
+
+  static Var times(const Matrix& matrix, int64_t rows, const Var& x) {
+    const Tensor a = empty({rows, x.rows()}, x.dtype(), x.device());
+    for (int64_t i = 0; i < a.numel() && !a.is_meta(); ++i) set_value(a, i, matrix[size_t(i)]);
+    return linear(a, x);
+  }
+
+  Var run(const Var& x, Tensor& weights, Tensor& open, int64_t old, int64_t done) const {
+    const int64_t r = config_.refit, n = config_.basis;
+    const Var tokens = joined(open, x);
+    const DType wide = wide_of(x.dtype());
+    std::vector<Var> parts;
+    Var now = weights;
+    const auto show = [&] { parts.push_back(cast(times(grid_, config_.points, now), x.dtype())); };
+    if (old > 0) show();
+    for (int64_t c = old; c < done; ++c) {
+      const Var chunk = cast(slice_rows(tokens, (c - old) * r, (c - old + 1) * r), wide);
+      now = c == 0 ? times(first_, n, chunk) : lithe::add(times(stay_, n, now), times(join_, n, chunk));
+      show();
+    }
+    if (tokens.rows()) parts.push_back(tokens);
+    if (done > old) weights = kept_rows({now.value()}, x.cols(), wide, x.device());
+    open = kept_rows({tokens.value().slice((done - old) * r, tokens.rows())}, x.cols(), x.dtype(), x.device());
+    return parts.empty() ? tokens : concatenate_rows(parts);
+  }
+};
+
+}  // namespace
+
+void register_memory_continuous(Registry& registry) {
+  registry.add<Memory, Continuous, Config>(
+      "continuous", {.spec = "mem.continuous",
+                     .summary = "the past as a function of position, fitted with bumps, of constant size",
+                     .source = "TB 6.4.2(2); Martins et al. 2022",
+                     .bidirectional = false,
+                     .samples = {"{basis: 3, refit: 2}", "{basis: 2, refit: 3, points: 4, ridge: 0.1}"}});
+}
+
+}  // namespace lithe

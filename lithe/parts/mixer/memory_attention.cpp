@@ -1,0 +1,193 @@
+// Attention to what a memory keeps of the past in place of all tokens [TB 6.4.2]: heads make queries, keys and values,
+// the memory says which pairs they leave behind, and one softmax runs over those that a query sees and its own. The
+// state is the memory's, of a size that most memories bound.
+#include <cmath>
+
+#include "lithe/nn/memory_slot.h"
+#include "lithe/nn/registry.h"
+#include "lithe/ops/linear.h"
+#include "lithe/parts/common/gates.h"
+#include "lithe/parts/common/memory_state.h"
+#include "lithe/parts/common/pattern_field.h"
+#include "lithe/parts/common/projected_heads.h"
+
+namespace lithe {
+namespace {
+
+struct Config : HeadSizes {
+  PartChoice heads{"mha", {}}, memory{"avg_pool", {}}, output{"dense", {}};
+  void fields(Fields& f) {
+    sizes(f);
+    biases(f);
+    f.part("heads", "heads", heads, "rows to per-head queries, keys and values");
+    f.part("memory", "memory", memory, "what past tokens leave behind");
+    f.part("output", "output", output, "concatenated heads to rows");
+  }
+};
+
+class MemoryAttention final : public Mixer {
+ public:
+  MemoryAttention(const Scope& scope, const Config& config, const Args& args) : position_(args.position) {
+    Heads::Args size = config.args("memory_attention", args.hidden_size);
+    size.turns = position_ && position_->turns();
+    head_dim_ = size.head_dim;
+    if (position_) position_->check_head_dim(head_dim_);
+    check_usage(
+        !position_ || !position_->biases(), "model",
+        "memory_attention has pairs without a place, so that no distance can be added to their logits; give "
+        "model.position one that adds to rows or turns queries and keys (rotary, sinusoidal, learned), or none");
+    const Registry& registry = Registry::instance();
+    heads_ = registry.make<Heads>(config.heads, scope / "heads", size);
+    check_usage(!heads_->reads_embedding(), "model", "memory_attention and heads ", config.heads.type,
+                ", which read each token's own embedding, do not go together; choose heads mha, gqa or mqa");
+    const int64_t query = heads_->query_heads();
+    memory_ = registry.make<Memory>(
+        config.memory, scope / "memory",
+        {.heads = query,
+         .kv_heads = heads_->kv_heads(),
+         .key_cols = heads_->expands() ? heads_->kv_heads() * head_dim_ : heads_->kept_columns(),
+         .value_cols = heads_->expands() ? heads_->kv_heads() * head_dim_ : heads_->kept_value_columns(),
+         .layer_rows = args.hidden_size});
+    output_ = registry.make<Output>(
+        config.output, scope / "output",
+        {.context_size = heads_->context_size(), .hidden_size = args.hidden_size, .bias = config.output_bias});
+  }
+
+  Var forward(const SubLayerInput& in) const override {
+    const Heads::Turn turn = [&](const Var& x) { return position_ ? position_->turn(x, in.sequences, head_dim_) : x; };
+    auto [q, kept] = heads_->read({in.x, in.x}, turn);
+    if (heads_->expands()) kept = heads_->expand(kept, turn);
+    auto* state = static_cast<MemoryState*>(in.state);
+    if (state) state->check_continues(in.sequences);
+    Pairs all;
+    for (int64_t b = 0; b < in.sequences.count(); ++b) {
+      Memory::Kept none;
+      if (!state) none = MemoryState::empty_of(*memory_, in.x.dtype(), in.x.device());
+      add(all, in.sequences, b, q, kept, state ? state->of(b) : none);
+    }
+    if (state) state->add(in.sequences);
+    return output_->forward(heads_->finish(attended(all, q, in.sequences)));
+  }
+
+  std::unique_ptr<State> make_state(const StateShape& shape) const override {
+    return std::make_unique<MemoryState>(shape, *memory_);
+  }
+  int64_t state_bytes(const std::vector<int64_t>& tokens, DType dtype) const override {
+    int64_t total = 0;
+    for (const int64_t count : tokens) total += MemoryState::bytes_of(*memory_, count, dtype);
+    return total;
+  }
+
+ private:
+  // The pairs of all sequences, and who sees them.
+  struct Pairs {
+    std::vector<Var> k, v, bias;
+    std::vector<int64_t> offsets{0}, apart;  // apart: of each sequence
+    std::vector<Memory::Reading> readings;
+    std::vector<int64_t> own;  // where the queries' own pairs begin
+    Var gate;
+  };
+
+  const Position* position_;
+  int64_t head_dim_ = 0;
+  std::unique_ptr<Heads> heads_;
+  std::unique_ptr<Memory> memory_;
+  std::unique_ptr<Output> output_;
+
+  double scale(const Var& q) const { return 1 / std::sqrt(double(q.cols() / heads_->query_heads())); }
+
+  void add(Pairs& all, const Sequences& sequences, int64_t b, const Var& q, const Heads::KeyValue& kept,
+           Memory::Kept& memory) const {
+    const int64_t begin = sequences.offset(b), end = sequences.offset(b + 1), rows = end - begin;
+    const Var k = slice_rows(kept.k, begin, end), v = slice_rows(kept.v, begin, end);
+    const int64_t ahead = memory_->includes_own() ? 1 : 0;
+    const bool beside = !memory_->includes_own() && memory_->beside_own();
+    Memory::Stretch stretch{slice_rows(q, begin, end), k, v, sequences.past(b), {}, scale(q), beside};
+    for (int64_t i = 0; i < rows; ++i) stretch.seen.push_back(stretch.before + i + ahead);
+    Memory::Reading reading = memory_->read(stretch, memory);
+    const int64_t pairs = reading.k.rows(), added = beside ? rows : pairs == 0 ? 1 : 0;
+    const auto put = [&](std::vector<Var>& to, const Var& of_memory, const Var& own) {
+      if (pairs) to.push_back(of_memory);
+      if (beside && rows) to.push_back(own);
+      if (!beside && pairs == 0) to.push_back(zeros({1, own.cols()}, own.dtype(), own.device()));  // seen by nobody
+    };
+    put(all.k, reading.k, k);
+    put(all.v, reading.v, v);
+    const DType wide = wide_of(q.dtype());
+    if (reading.bias.defined()) {
+      all.bias.push_back(reading.bias);
+      if (added) all.bias.push_back(zeros({added, heads_->query_heads()}, wide, q.device()));
+    }
+    all.offsets.push_back(all.offsets.back() + pairs + added);
+    all.own.push_back(pairs);
+    all.apart.push_back(reading.apart);
+    if (reading.gate.defined()) all.gate = reading.gate;
+    reading.k = reading.v = {};
+    all.readings.push_back(std::move(reading));
+  }
+
+  // Pairs [from, to) of what each query sees.
+  enum class Share { all, apart, rest };
+  std::shared_ptr<const kernels::TileMask> tiles(const Pairs& all, const Sequences& queries, Share share) const {
+    auto out = std::make_shared<kernels::TileMask>();
+    const bool beside = !memory_->includes_own() && memory_->beside_own();
+    for (int64_t b = 0; b < queries.count(); ++b) {
+      const Memory::Reading& reading = all.readings[size_t(b)];
+      const int64_t pairs = all.offsets[size_t(b) + 1] - all.offsets[size_t(b)], cut = all.apart[size_t(b)];
+      std::shared_ptr<const Visits> made;
+      for (int64_t head = 0; head < heads_->query_heads(); ++head) {
+        if (head == 0 || reading.by_head) {
+          std::vector<Memory::Range> seen;
+          made = visits_of(queries.length(b), pairs, [&](int64_t i, std::vector<KeyRange>& ranges) {
+            seen.clear();
+            reading.see(head, i, seen);
+            if (beside) seen.push_back({all.own[size_t(b)] + i, all.own[size_t(b)] + i + 1});
+            for (Memory::Range r : seen) {
+              if (share == Share::apart) r.end = std::min(r.end, cut);
+              if (share == Share::rest) r.begin = std::max(r.begin, cut);
+              if (r.begin < r.end) ranges.push_back({r.begin, r.end});
+            }
+          });
+        }
+        out->visits.push_back(made);
+      }
+    }
+    return out;
+  }
+
+  Var attended(const Pairs& all, const Var& q, const Sequences& queries) const {
+    const Sequences keys(all.offsets, {}, q.device());
+    const Var k = concatenate_rows(all.k), v = concatenate_rows(all.v);
+    AttendOptions options{.heads = heads_->query_heads(), .kv_heads = heads_->kv_heads(), .mask = {.causal = false}};
+    if (!all.bias.empty()) options.bias.columns = concatenate_rows(all.bias);
+    const auto part = [&](Share share) {
+      options.tiles = tiles(all, queries, share);
+      return attend(q, k, v, queries, keys, options);
+    };
+    if (!all.gate.defined()) return part(Share::all);
+    const int64_t heads = heads_->query_heads();
+    const Var of_memory = part(Share::apart), of_rest = part(Share::rest);
+    const Var gate = pointwise(kernels::Pointwise::sigmoid, cast(reshape(all.gate, {1, heads}), wide_of(q.dtype())));
+    const int64_t width = of_memory.cols() / heads;
+    const Var wide = reshape(repeat(gate, width), {heads * width});
+    return add(of_rest, row_affine(add(of_memory, of_rest, 1, -1), wide, {}));
+  }
+  static Var repeat(const Var& gate, int64_t width) {
+    return linear(reshape(gate, {gate.cols(), 1}), Var(filled({1, width}, 1, gate.dtype(), gate.device())));
+  }
+  static Var add(const Var& a, const Var& b, double alpha = 1, double beta = 1) {
+    return lithe::add(a, b, alpha, beta);
+  }
+};
+
+}  // namespace
+
+void register_mixer_memory_attention(Registry& registry) {
+  registry.add<Mixer, MemoryAttention, Config>(
+      "memory_attention", {.summary = "softmax attention to what a memory keeps of the past",
+                           .source = "TB 6.4.2",
+                           .bidirectional = false,
+                           .samples = {"{num_attention_heads: 2, memory: {type: snapshot, chunk: 2, slots: 2}}"}});
+}
+
+}  // namespace lithe

@@ -1,0 +1,45 @@
+#include "tests/parts/memory/memory_kit.h"
+
+namespace lithe {
+namespace {
+
+// oracle: mem.snapshot
+TEST(SnapshotMemory, ChunksOfOneTokenAreAWindow) {
+  MemoryAlone memory("{type: snapshot, slots: 3, chunk: 1}");
+  AttentionAlone window("{type: span, left: 3}");
+  share(memory, window);
+  EXPECT_LT(difference(memory(rows(12)), window(rows(12))), 1e-12);
+}
+
+TEST(SnapshotMemory, CountedSnapshotsOfEqualTokensAreFullAttention) {
+  const Tensor some = rows(4), x = kit::rows_of(some, {0, 0, 0, 1, 1, 1, 2, 2, 2, 3});
+  AttentionAlone full;
+  MemoryAlone counted("{type: snapshot, slots: 8, chunk: 3, log_count: true}"),
+      not_counted("{type: snapshot, slots: 8, chunk: 3}");
+  share(counted, full);
+  share(not_counted, full);
+  EXPECT_LT(difference(counted(x), full(x)), 1e-12);
+  EXPECT_GT(difference(not_counted(x), full(x)), 1e-3);
+}
+
+TEST(SnapshotMemory, EqualKeysHaveEqualWeightsByTheSlotAndNotByTheToken) {
+  MemoryAlone memory("{type: snapshot, slots: 8, chunk: 3}");
+  fill_zero(memory.bench["part.heads.k.weight"]);
+  const Tensor x = rows(7), y = memory(x), v = Made(memory, x).v, want = zeros({1, kWidth}, DType::f64);
+  for (int64_t c = 0; c < kWidth; ++c) {  // token 6 sees two snapshots and itself
+    double sum = value_at(v, 6 * kWidth + c);
+    for (int64_t j = 0; j < 6; ++j) sum += value_at(v, j * kWidth + c) / 3;
+    set_value(want, c, sum / 3);
+  }
+  EXPECT_LT(difference(y.slice(6, 7), kit::product(want, memory.bench["part.output.weight"])), 1e-12);
+}
+
+TEST(SnapshotMemory, ItsStateIsBounded) {
+  MemoryAlone memory("{type: snapshot, slots: 4, chunk: 8}");
+  for (const int64_t tokens : {31, 32, 1000, 1001, 100007})
+    EXPECT_EQ(memory.mixer->state_bytes({tokens}, DType::f32),
+              2 * kWidth * 4 * (std::min<int64_t>(4, tokens / 8) + tokens % 8));
+}
+
+}  // namespace
+}  // namespace lithe
