@@ -15,6 +15,7 @@
 #include "lithe/cli/task_report.h"
 #include "lithe/cli/text_lines.h"
 #include "lithe/data/corpus.h"
+#include "lithe/eval/loss_by_position.h"
 #include "lithe/eval/misspell.h"
 #include "lithe/eval/perplexity.h"
 #include "lithe/eval/task_evaluation.h"
@@ -22,6 +23,7 @@
 #include "lithe/infer/load.h"
 #include "lithe/model/safetensors.h"
 #include "lithe/recipe/recipe.h"
+#include "lithe/report/run_report.h"
 #include "lithe/train/plan.h"
 #include "lithe/train/training_data.h"
 
@@ -38,7 +40,7 @@ struct Options {
   int64_t context = 0, stride = 0, batch_tokens = 0;
   double misspell = 0;
   int64_t misspell_seed = 1;
-  bool json = false, el_rewrite = false;
+  bool json = false, el_rewrite = false, by_position = false;
   std::string task, per_token;
   TranslationEvalOptions translation;
 };
@@ -95,6 +97,28 @@ void write_tokens(const Path& file, const TokenScores& scores, const Tokenizer& 
                  -1, Invalid::replaced) +
             "\n";
   write_file(file, text);
+}
+
+Json json_of(const std::vector<PositionLoss>& by_position) {
+  Json out = Json::array();
+  for (const PositionLoss& p : by_position)
+    out.push_back({{"from", p.from}, {"to", p.to}, {"tokens", p.tokens}, {"loss", p.loss()}});
+  return out;
+}
+
+// For the run's page, which is written anew.
+void keep_by_position(const Path& run, const std::vector<PositionLoss>& by_position, int64_t trained, int64_t context) {
+  const Json json = {{"trained_length", trained}, {"context_length", context}, {"positions", json_of(by_position)}};
+  write_file(run / "loss_by_position.json", dump(json, 2) + "\n");
+  write_run_report(run);
+}
+
+void print_by_position(const std::vector<PositionLoss>& by_position, const Path& run) {
+  std::printf("\n%-19s %10s  %s\n", "tokens before", "tokens", "loss");
+  for (const PositionLoss& p : by_position)
+    std::printf("%-19s %10lld  %.4f\n", cat(p.from, " to ", p.to - 1).c_str(), static_cast<long long>(p.tokens),
+                p.loss());
+  std::printf("chart             %s\n", (run / "report.html").c_str());
 }
 
 // The metrics of a task on its test part, else its validation part, or on the files given.
@@ -233,6 +257,8 @@ int run(Options o) {
               "--num-beams, --length-penalty, --save-translations and --lowercase are for models that translate");
   check_usage(!recipe.has_translation() || (!o.context && !o.stride), "eval",
               "--context-length and --stride belong to models of text");
+  check_usage(!o.by_position || (!recipe.has_translation() && !recipe.has_task() && predicts_next), "eval",
+              "--by-position is for models of text that predict the next token; '", o.model, "' is none");
   check_usage(o.per_token.empty() || (!recipe.has_translation() && !recipe.has_task() && predicts_next), "eval",
               "--per-token is for models of text that predict the next token; '", o.model, "' is none");
   if (recipe.has_translation()) {
@@ -263,12 +289,14 @@ int run(Options o) {
               format_bytes(bytes), ", more than ", format_bytes(kMostLogits),
               "; give less text, or --per-token a .json file for the losses alone");
   const Perplexity p = perplexity(*loaded.model, text, recipe.eval, recipe.data.sequence_length, progress, nullptr,
-                                  o.per_token.empty() ? nullptr : &each);
+                                  o.per_token.empty() && !o.by_position ? nullptr : &each);
   if (terminal) std::fputs("\r\033[K", stderr);
   check_finite_result("eval", "the loss", p.loss());
   if (!o.per_token.empty()) write_tokens(o.per_token, each, *loaded.tokenizer);
   const int64_t context = recipe.eval.context_length ? recipe.eval.context_length : recipe.data.sequence_length,
                 stride = recipe.eval.stride ? recipe.eval.stride : context;
+  const std::vector<PositionLoss> by_position = o.by_position ? loss_by_position(each) : std::vector<PositionLoss>();
+  if (o.by_position) keep_by_position(o.model, by_position, recipe.data.sequence_length, context);
   if (o.json) {
     Json json = {{"loss", p.loss()},
                  {"token_perplexity", p.token_perplexity()},
@@ -281,6 +309,7 @@ int run(Options o) {
                  {"bytes", p.bytes},
                  {"context_length", context},
                  {"stride", stride}};
+    if (o.by_position) json["by_position"] = json_of(by_position);
     weights_used(o).add_to(json);
     std::cout << dump(json, 2) << "\n";
     return 0;
@@ -290,6 +319,7 @@ int run(Options o) {
   std::printf("token perplexity  %.2f\nword perplexity   %.2f (%.2f with line ends as words)\nbits per byte     %.4f\n",
               p.token_perplexity(), p.word_perplexity(), p.word_and_line_perplexity(), p.bits_per_byte());
   print_weights(o);
+  if (o.by_position) print_by_position(by_position, o.model);
   return 0;
 }
 
@@ -313,6 +343,9 @@ Command add_eval(CommandLine& app) {
       .one_of({"f32", "bf16", "int8"});
   app.add_option("--per-token", o->per_token,
                  "write each token's loss to this file: a JSON object a line, or .safetensors with the logits, too");
+  app.add_flag(
+      "--by-position", o->by_position,
+      "loss by the number of tokens before, too: kept in the run (loss_by_position.json), a chart of its page");
   const Option layers = app.add_option(
       "--skip-layers", o->skip, "layers to leave out: numbers from 1 (1,3,5) or a name of model.mixers (replaced)");
   app.add_option("--skip-part", o->skip_part, "what to leave out of them: the whole layer, or its mixer alone")
