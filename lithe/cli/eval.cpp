@@ -17,6 +17,7 @@
 #include "lithe/cli/task_report.h"
 #include "lithe/cli/text_lines.h"
 #include "lithe/data/corpus.h"
+#include "lithe/eval/loss_by_position.h"
 #include "lithe/eval/misspell.h"
 #include "lithe/eval/neighbour_perplexity.h"
 #include "lithe/eval/task_evaluation.h"
@@ -25,6 +26,7 @@
 #include "lithe/model/exits.h"
 #include "lithe/model/safetensors.h"
 #include "lithe/recipe/recipe.h"
+#include "lithe/report/run_report.h"
 #include "lithe/train/plan.h"
 #include "lithe/train/training_data.h"
 
@@ -41,7 +43,7 @@ struct Options {
   int64_t context = 0, stride = 0, batch_tokens = 0;
   double misspell = 0;
   int64_t misspell_seed = 1;
-  bool json = false, el_rewrite = false, carry_state = false, exits = false;
+  bool json = false, el_rewrite = false, carry_state = false, exits = false, by_position = false;
   std::string task, per_token, exit, exits_report;
   int64_t exit_tokens = 2048;
   TranslationEvalOptions translation;
@@ -116,6 +118,28 @@ int print_exits(const Options& o, const ExitTable& table) {
   std::printf("report            %s\n", page.string().c_str());
   print_weights(o);
   return 0;
+}
+
+Json json_of(const std::vector<PositionLoss>& by_position) {
+  Json out = Json::array();
+  for (const PositionLoss& p : by_position)
+    out.push_back({{"from", p.from}, {"to", p.to}, {"tokens", p.tokens}, {"loss", p.loss()}});
+  return out;
+}
+
+// For the run's page, which is written anew.
+void keep_by_position(const Path& run, const std::vector<PositionLoss>& by_position, int64_t trained, int64_t context) {
+  const Json json = {{"trained_length", trained}, {"context_length", context}, {"positions", json_of(by_position)}};
+  write_file(run / "loss_by_position.json", dump(json, 2) + "\n");
+  write_run_report(run);
+}
+
+void print_by_position(const std::vector<PositionLoss>& by_position, const Path& run) {
+  std::printf("\n%-19s %10s  %s\n", "tokens before", "tokens", "loss");
+  for (const PositionLoss& p : by_position)
+    std::printf("%-19s %10lld  %.4f\n", cat(p.from, " to ", p.to - 1).c_str(), static_cast<long long>(p.tokens),
+                p.loss());
+  std::printf("chart             %s\n", (run / "report.html").c_str());
 }
 
 // The metrics of a task on its test part, else its validation part, or on the files given.
@@ -278,6 +302,8 @@ int run(Options o) {
               "--context-length and --stride belong to models of text");
   check_usage(!o.carry_state || (!recipe.has_translation() && !recipe.has_task() && predicts_next), "eval",
               "--carry-state is for models of text that predict the next token; '", o.model, "' is none");
+  check_usage(!o.by_position || (!recipe.has_translation() && !recipe.has_task() && predicts_next), "eval",
+              "--by-position is for models of text that predict the next token; '", o.model, "' is none");
   check_usage(o.per_token.empty() || (!recipe.has_translation() && !recipe.has_task() && predicts_next), "eval",
               "--per-token is for models of text that predict the next token; '", o.model, "' is none");
   if (recipe.has_translation()) {
@@ -317,12 +343,14 @@ int run(Options o) {
               "; give less text, or --per-token a .json file for the losses alone");
   const Perplexity p =
       perplexity(*loaded.model, text, recipe.eval, recipe.data.sequence_length, neighbours ? &*neighbours : nullptr,
-                 progress, nullptr, o.per_token.empty() ? nullptr : &each);
+                 progress, nullptr, o.per_token.empty() && !o.by_position ? nullptr : &each);
   if (terminal) std::fputs("\r\033[K", stderr);
   check_finite_result("eval", "the loss", p.loss());
   if (!o.per_token.empty()) write_tokens(o.per_token, each, *loaded.tokenizer);
   const int64_t context = recipe.eval.context_length ? recipe.eval.context_length : recipe.data.sequence_length,
                 stride = recipe.eval.stride ? recipe.eval.stride : context;
+  const std::vector<PositionLoss> by_position = o.by_position ? loss_by_position(each) : std::vector<PositionLoss>();
+  if (o.by_position) keep_by_position(o.model, by_position, recipe.data.sequence_length, context);
   if (o.json) {
     Json json = {{"loss", p.loss()},
                  {"token_perplexity", p.token_perplexity()},
@@ -336,6 +364,7 @@ int run(Options o) {
                  {"carry_state", recipe.eval.carry_state}};
     if (!recipe.eval.carry_state) json["context_length"] = context, json["stride"] = stride;
     if (p.mean_layers > 0) json["mean_layers"] = p.mean_layers;
+    if (o.by_position) json["by_position"] = json_of(by_position);
     weights_used(o).add_to(json);
     std::cout << dump(json, 2) << "\n";
     return 0;
@@ -348,6 +377,7 @@ int run(Options o) {
               p.token_perplexity(), p.word_perplexity(), p.word_and_line_perplexity(), p.bits_per_byte());
   if (p.mean_layers > 0) std::printf("mean layers       %.2f\n", p.mean_layers);
   print_weights(o);
+  if (o.by_position) print_by_position(by_position, o.model);
   return 0;
 }
 
@@ -385,6 +415,9 @@ Command add_eval(CommandLine& app) {
   app.add_option("--exit-tokens", o->exit_tokens, "with --exits: tokens of the text that are scored for each rule")
       .positive()
       .needs(exits);
+  app.add_flag(
+      "--by-position", o->by_position,
+      "loss by the number of tokens before, too: kept in the run (loss_by_position.json), a chart of its page");
   const Option layers = app.add_option(
       "--skip-layers", o->skip, "layers to leave out: numbers from 1 (1,3,5) or a name of model.mixers (replaced)");
   app.add_option("--skip-part", o->skip_part, "what to leave out of them: the whole layer, or its mixer alone")

@@ -141,6 +141,7 @@ class Scorer {
         if (labels_[size_t(i)] < 0) continue;
         each_->tokens.push_back(labels_[size_t(i)]);
         each_->documents.push_back(documents_[w - 1]);
+        each_->positions.push_back(int32_t(i - offsets_[w - 1]));
         each_->nll.push_back(float(value_at(row_nll, i)));
         for (int64_t c = 0; logits.defined() && c < logits.cols(); ++c)
           each_->logits.push_back(float(value_at(logits, i * logits.cols() + c)));

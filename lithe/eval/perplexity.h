@@ -27,6 +27,7 @@ struct TextPiece {
 /// Every scored token, in the order of the text.
 struct TokenScores {
   std::vector<int32_t> tokens, documents;  // what was to be predicted, and in which document, from 0
+  std::vector<int32_t> positions;          // how many tokens of its window came before the one that predicts it
   std::vector<float> nll;
   bool with_logits = false;   // set before: keep the logits, too
   std::vector<float> logits;  // [tokens, vocabulary]

@@ -1,5 +1,6 @@
 #include "lithe/ops/feature_map.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "lithe/base/random.h"
@@ -32,6 +33,43 @@ Var features(kernels::FeatureMapArgs args, const Var& x, const Var& shift) {
       });
 }
 
+/// The largest of products - squares of each sequence and head, beside every row: [N, heads].
+Tensor largest(const Tensor& products, const Tensor& squares, int64_t heads, const Sequences& sequences) {
+  const Tensor out = empty(squares.shape(), squares.dtype(), squares.device());
+  if (out.is_meta()) return out;
+  const int64_t m = products.cols() / heads;
+  dispatch_float(products.dtype(), [&]<class T>() {
+    const T* x = products.data<T>();
+    for (int64_t b = 0; b < sequences.count(); ++b)
+      for (int64_t head = 0; head < heads; ++head) {
+        double most = -INFINITY;
+        for (int64_t row = sequences.offset(b); row < sequences.offset(b + 1); ++row) {
+          double in_row = -INFINITY;
+          for (int64_t c = 0; c < m; ++c) in_row = std::max(in_row, double(x[(row * heads + head) * m + c]));
+          most = std::max(most, in_row - value_at(squares, row * heads + head));
+        }
+        for (int64_t row = sequences.offset(b); row < sequences.offset(b + 1); ++row)
+          set_value(out, row * heads + head, most);
+      }
+  });
+  return out;
+}
+
+struct Exponents {
+  Var products, squares;  // [N, heads*m], [N, heads]
+  kernels::FeatureMapArgs args;
+};
+Exponents exponents(const Var& x, const Tensor& directions, int64_t heads) {
+  const int64_t d = directions.rows(), m = directions.cols(), N = x.rows();
+  check(x.cols() == heads * d, "random_features", "x must be [N, heads*d] of ", heads, " heads to match directions ",
+        directions.shape(), ", got ", x.shape());
+  const double root = std::sqrt(double(d));
+  const Var products = linear(scale(reshape(x, {N * heads, d}), 1 / std::sqrt(root)), Var(directions));
+  Exponents out{reshape(products, {N, heads * m}), head_dot(x, x, heads, 0.5 / root), {}};
+  out.args.kind = Kind::exponential, out.args.heads = heads, out.args.factor = 1 / std::sqrt(double(m));
+  return out;
+}
+
 }  // namespace
 
 Var softmax_features(const Var& x, int64_t heads) {
@@ -43,15 +81,17 @@ Var softmax_features(const Var& x, int64_t heads) {
 // spec: kernel.favor | operation | positive orthogonal random features whose products are e^(q.k / sqrt(d_h)) in the
 // mean | TB 6.4.3(2); Choromanski et al. 2021
 Var random_features(const Var& x, const Tensor& directions, int64_t heads, bool centre) {
-  const int64_t d = directions.rows(), m = directions.cols(), N = x.rows();
-  check(x.cols() == heads * d, "random_features", "x must be [N, heads*d] of ", heads, " heads to match directions ",
-        directions.shape(), ", got ", x.shape());
-  const double root = std::sqrt(double(d));
-  const Var products = linear(scale(reshape(x, {N * heads, d}), 1 / std::sqrt(root)), Var(directions));
-  kernels::FeatureMapArgs args;
-  args.kind = Kind::exponential, args.heads = heads, args.factor = 1 / std::sqrt(double(m)), args.centre = centre;
-  const Var squares = head_dot(x, x, heads, 0.5 / root);
-  return features(args, reshape(products, {N, heads * m}), centre ? Var(squares.value()) : squares);
+  Exponents e = exponents(x, directions, heads);
+  e.args.centre = centre;
+  return features(e.args, e.products, centre ? Var(e.squares.value()) : e.squares);
+}
+
+Var random_features(const Var& x, const Tensor& directions, int64_t heads, const Sequences& sequences) {
+  check(sequences.rows() == x.rows(), "random_features", "x ", x.shape(), " does not fit the ", sequences.rows(),
+        " rows of ", sequences.count(), " sequences");
+  const Exponents e = exponents(x, directions, heads);
+  const Var most(largest(e.products.value(), e.squares.value(), heads, sequences));
+  return features(e.args, e.products, add(e.squares, most));
 }
 
 Tensor orthogonal_directions(int64_t d, int64_t m, uint64_t seed, int64_t layer) {

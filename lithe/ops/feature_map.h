@@ -3,6 +3,7 @@
 
 #include "lithe/autograd/var.h"
 #include "lithe/kernels/feature_map/feature_map.h"
+#include "lithe/ops/sequences.h"
 
 namespace lithe {
 
@@ -14,6 +15,9 @@ Var softmax_features(const Var& x, int64_t heads);
 /// c is the largest of x' directions of the row and head where `centre`, else 0. Centred features are for results that
 /// no factor on a row changes, being divided by sums of these features: gradients take c and |x'|^2 / 2 as constants.
 Var random_features(const Var& x, const Tensor& directions, int64_t heads, bool centre);
+/// Of keys that every row of their sequence reads: c is the largest exponent of the sequence and head, so that nothing
+/// overflows; gradients take it as a constant, which quotients of sums of these features do not notice.
+Var random_features(const Var& x, const Tensor& directions, int64_t heads, const Sequences& sequences);
 
 /// m directions in d dimensions, f64 [d, m]: columns of normal length, orthogonal in blocks of d. A pure function of
 /// `seed` and `layer`.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <filesystem>
 #include <limits>
 #include <span>
 
@@ -310,6 +311,23 @@ void read_documents(Reader& reader, RunRecord& record) {
   });
 }
 
+void read_by_position(Reader& reader, const Path& directory, RunRecord& record) {
+  const char* name = "loss_by_position.json";
+  if (!std::filesystem::exists(directory / name)) return;
+  reader.file(name, kMaxDocument, [&](const std::string& text) {
+    const auto object = object_in(text, name);
+    const auto positions = object.find("positions");
+    check(positions != object.end() && positions->is_array(), "json", "'", name, "' must hold the list 'positions'");
+    LossByPosition out{number_at(object, "trained_length"), number_at(object, "context_length"), {}, {}};
+    for (const auto& p : *positions) {
+      check(p.is_object(), "json", "each of 'positions' in '", name, "' must be an object");
+      out.position.push_back((number_at(p, "from") + number_at(p, "to")) / 2);
+      out.loss.push_back(number_at(p, "loss"));
+    }
+    record.by_position = std::move(out);
+  });
+}
+
 }  // namespace
 
 const std::vector<std::string>& MemoryLedger::class_names() {
@@ -334,6 +352,7 @@ RunRecord read_run_record(const Path& directory) {
   read_speed(reader, record);
   read_samples(reader, record);
   read_documents(reader, record);
+  read_by_position(reader, directory, record);
   check(record.missing.size() < 8, "report", "'", directory.string(),
         "' holds no metrics.jsonl nor any other file of a run; give the directory of a training run");
   return record;

@@ -66,6 +66,12 @@ struct RunResult {
   std::string message;
 };
 
+/// What `lithe eval --by-position` kept: loss by the number of tokens before.
+struct LossByPosition {
+  double trained_length = 0, context_length = 0;
+  std::vector<double> position, loss;  // the middle of each bin
+};
+
 struct RunRecord {
   TrainingCurve training;
   std::vector<Evaluation> evaluations;
@@ -77,13 +83,14 @@ struct RunRecord {
   std::vector<std::pair<std::string, std::string>> environment;
   std::string recipe;
   std::optional<RunResult> result;
-  std::vector<std::string> missing;  // files that are not there
-  std::vector<std::string> damaged;  // what could not be read, with the reason
+  std::optional<LossByPosition> by_position;  // nothing is missing without it
+  std::vector<std::string> missing;           // files that are not there
+  std::vector<std::string> damaged;           // what could not be read, with the reason
 };
 
-/// Reads metrics.jsonl, speed.jsonl, samples.jsonl, memory.json, plan.json, environment.json, resolved_recipe.yaml and
-/// result.json. A line with a step that an earlier line already had replaces that line and the ones after it: a resumed
-/// run repeats steps. Fails only when `directory` holds none of the files.
+/// Reads metrics.jsonl, speed.jsonl, samples.jsonl, memory.json, plan.json, environment.json, resolved_recipe.yaml,
+/// result.json and, where it is, loss_by_position.json. A line with a step that an earlier line already had replaces
+/// that line and the ones after it: a resumed run repeats steps. Fails only when `directory` holds none of the files.
 RunRecord read_run_record(const Path& directory);
 
 }  // namespace lithe::report

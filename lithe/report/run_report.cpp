@@ -281,6 +281,22 @@ void learning(Page& page, const RunRecord& run) {
   evaluations_table(page, run);
 }
 
+void by_position(Page& page, const RunRecord& run) {
+  if (!run.by_position || run.by_position->position.empty()) return;
+  page.section("Loss by position");
+  LineChart chart;
+  chart.title = "Loss by the number of tokens before";
+  chart.detail =
+      cat("Trained on sequences of ", integer_text(run.by_position->trained_length), " tokens, measured in windows of ",
+          integer_text(run.by_position->context_length), " (lithe eval --by-position).");
+  chart.x = {.label = "tokens before", .log = true};
+  chart.y = {.label = "loss (nats per token)"};
+  Series series{"", run.by_position->position, run.by_position->loss};
+  series.dots = series.label_min = true;
+  chart.series = {series};
+  page.chart(chart);
+}
+
 void memory(Page& page, const RunRecord& run) {
   if (!run.planned && !run.measured) return;
   page.section("Memory");
@@ -431,6 +447,7 @@ std::string page_of(const RunRecord& run, const Path& directory) {
   headline(page, run);
   notices(page, run);
   learning(page, run);
+  by_position(page, run);
   memory(page, run);
   samples(page, run);
   cost(page, run);

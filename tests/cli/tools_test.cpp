@@ -146,6 +146,12 @@ TEST_F(Tools, LossesOfTokensAddUpToTheLoss) {
   for (const Json& t : tokens) sum += t["nll"].get<double>();
   ASSERT_EQ(int64_t(tokens.size()), scores["tokens"].get<int64_t>());
   EXPECT_NEAR(sum / double(tokens.size()), scores["loss"].get<double>(), 1e-5);
+  const Json by_position = parse_json(works({"eval", run_, "--json", "--by-position"}).out, "eval")["by_position"];
+  int64_t counted = 0;
+  for (const Json& p : by_position) counted += p["tokens"].get<int64_t>();
+  EXPECT_EQ(counted, int64_t(tokens.size()));
+  EXPECT_NE(works({"eval", run_, "--by-position"}).out.find("tokens before"), std::string::npos);
+  EXPECT_NE(read_file(Path(run_) / "report.html").find("Loss by position"), std::string::npos);
   works({"eval", run_, "--per-token", tensors});
   SafetensorsFile file(tensors);
   const auto tensor = [&](const std::string& name) {

@@ -9,6 +9,7 @@
 
 #include "lithe/base/stop.h"
 #include "lithe/base/threads.h"
+#include "lithe/eval/loss_by_position.h"
 #include "lithe/train/step.h"
 #include "tests/support/errors.h"
 #include "tests/support/model_kit.h"
@@ -95,6 +96,38 @@ TEST(Perplexity, EveryTokenIsScoredOnceWithItsWindow) {
     EXPECT_EQ(p.tokens, scored);
     EXPECT_NEAR(p.nll, nll, 1e-9 * nll) << context << "/" << stride;
   }
+}
+
+TEST(LossByPosition, BinsByHalfOctavesOfTheTokensBefore) {
+  const auto model = model_of(11);
+  const TokenStore text = store_of({random_document(60, 11, 5), random_document(20, 11, 6)}, 11);
+  TokenScores each;
+  const Perplexity p = perplexity(*model, text, window(32, 0), 9, {}, nullptr, &each);
+  ASSERT_EQ(int64_t(each.positions.size()), p.tokens);
+  EXPECT_EQ(each.positions[0], 0);
+  EXPECT_EQ(each.positions[31], 31);
+  EXPECT_EQ(each.positions[32], 0);  // the second window
+  const std::vector<PositionLoss> bins = loss_by_position(each);
+  const std::vector<int64_t> from{0, 8, 12, 16, 24}, to{8, 12, 16, 24, 32};
+  ASSERT_EQ(bins.size(), from.size());
+  int64_t tokens = 0;
+  double nll = 0;
+  for (size_t i = 0; i < bins.size(); ++i) {
+    EXPECT_EQ(bins[i].from, from[i]);
+    EXPECT_EQ(bins[i].to, to[i]);
+    tokens += bins[i].tokens, nll += bins[i].nll;
+  }
+  EXPECT_EQ(tokens, p.tokens);
+  EXPECT_NEAR(nll, p.nll, 1e-4 * p.nll);
+  // A window whose rows all have tokens before them leaves the first bins out.
+  TokenScores late;
+  late.positions = {100, 130, 95}, late.nll = {1, 2, 3};
+  const std::vector<PositionLoss> few = loss_by_position(late);
+  ASSERT_EQ(few.size(), 3u);
+  EXPECT_EQ(few[0].from, 64);
+  EXPECT_EQ(few[0].to, 96);
+  EXPECT_EQ(few[1].to, 128);
+  EXPECT_EQ(few[2].loss(), 2);
 }
 
 TEST(Perplexity, StrideOfTheWholeWindowIsDisjointBlocks) {

@@ -61,5 +61,30 @@ TEST(FeatureMap, ProductsOfRandomFeaturesAreExponentialsInTheMean) {
   EXPECT_NEAR(few / many, 4, 0.8);  // sixteen times as many blocks of directions: a quarter of the deviation
 }
 
+// oracle: kernel.favor
+TEST(RandomFeatures, OfKeysOfWholeSequencesNeverOverflowAndDifferByOneFactor) {
+  const int64_t heads = 2, d = 4, m = 6;
+  const Tensor directions = orthogonal_directions(d, m, 1, 0);
+  const Sequences sequences({0, 3, 7});
+  const Tensor x = kit::normal({7, heads * d}, DType::f64, 1), far = clone(x);
+  const Tensor plain = random_features(x, directions, heads, false).value(),
+               most = random_features(x, directions, heads, sequences).value();
+  for (int64_t b = 0; b < 2; ++b)
+    for (int64_t head = 0; head < heads; ++head) {
+      const auto at = [&](int64_t row, int64_t c) { return (row * heads + head) * m + c; };
+      const double factor = value_at(most, at(sequences.offset(b), 0)) / value_at(plain, at(sequences.offset(b), 0));
+      double largest = 0;
+      for (int64_t row = sequences.offset(b); row < sequences.offset(b + 1); ++row)
+        for (int64_t c = 0; c < m; ++c) {
+          EXPECT_NEAR(value_at(most, at(row, c)), factor * value_at(plain, at(row, c)), 1e-12);
+          largest = std::max(largest, value_at(most, at(row, c)));
+        }
+      EXPECT_NEAR(largest, 1 / std::sqrt(double(m)), 1e-12);
+    }
+  for (int64_t i = 0; i < far.numel(); ++i) set_value(far, i, 40 * value_at(x, i));
+  const Tensor huge = random_features(far, directions, heads, sequences).value();
+  for (int64_t i = 0; i < huge.numel(); ++i) EXPECT_LE(value_at(huge, i), 1);
+}
+
 }  // namespace
 }  // namespace lithe

@@ -32,6 +32,22 @@ class RunReport : public testing::Test {
   Path directory_;
 };
 
+TEST_F(RunReport, LossByPositionIsAChartAndDamagedOnesAreNamed) {
+  put("metrics.jsonl", "{\"step\":1,\"loss\":2.0}\n");
+  EXPECT_FALSE(contains(run_report(directory_), "Loss by position"));
+  put("loss_by_position.json",
+      R"({"trained_length":1024,"context_length":16384,"positions":[{"from":0,"to":8,"tokens":9,"loss":3.5},{"from":8,"to":12,"tokens":9,"loss":3.0}]})");
+  const std::string html = run_report(directory_);
+  EXPECT_TRUE(contains(html, "Loss by position"));
+  EXPECT_TRUE(contains(html, "measured in windows of 16,384"));
+  const report::RunRecord good = record();
+  ASSERT_TRUE(good.by_position);
+  EXPECT_EQ(good.by_position->position, (std::vector<double>{4, 10}));
+  EXPECT_TRUE(good.damaged.empty());
+  put("loss_by_position.json", "x");
+  EXPECT_EQ(record().damaged.size(), 1u);
+}
+
 TEST_F(RunReport, AWholeRunHasItsNumbersInTheTiles) {
   for (int step = 1; step <= 100; ++step) {
     put("metrics.jsonl", cat("{\"step\":", step, ",\"tokens\":", step * 8192, ",\"epoch\":", step / 50.0,

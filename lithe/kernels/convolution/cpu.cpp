@@ -3,11 +3,14 @@
 #include "lithe/kernels/cpu/dispatch.h"
 #include "lithe/kernels/cpu/parallel.h"
 #include "lithe/kernels/cpu/vector.h"
+#include "lithe/kernels/cpu/written.h"
 
 namespace lithe::kernels::cpu::LITHE_ISA {
 namespace {
 
-constexpr int64_t kTile = 2 * kLanes, kBlock = 64;  // channels that threads do not share; rows taken at once
+constexpr int64_t kTile = 2 * kLanes;  // channels that threads do not share
+constexpr int64_t kRows = 4;           // that share the taps in registers
+constexpr int64_t kBlock = 8;          // rows taken at once: those that the taps reach beside them stay in the cache
 
 /// Calls f(span, first, last, c, lanes) for blocks of rows and vectors of channels, so that a thread reads rows along
 /// memory, and end(span, c, lanes) after a segment's last block.
@@ -35,6 +38,14 @@ template <class F, class End>
   });
 }
 
+/// Rows of a result, as written.h has them.
+template <class T>
+[[gnu::always_inline]] inline Written<T> rows_written(const ConvolutionCall& call, void* to) {
+  constexpr int64_t bytes = kLanes * int64_t(sizeof(T));
+  return {static_cast<T*>(to), call.rows * call.channels * int64_t(sizeof(T)) >= last_cache_bytes() &&
+                                   call.channels % kLanes == 0 && reinterpret_cast<uintptr_t>(to) % bytes == 0};
+}
+
 /// Row `row` of the segment, of the state before it, or zeros.
 template <class T, class Lanes>
 [[gnu::always_inline]] inline Vec row_value(const ConvolutionCall& call, const ConvolutionSpan& s, int64_t row,
@@ -55,48 +66,69 @@ template <class T, class Lanes>
 }
 
 template <class T, class Lanes>
-[[gnu::always_inline]] inline void depthwise(const ConvolutionCall& call, const ConvolutionSpan& s, int64_t first,
-                                             int64_t last, int64_t c, Lanes lanes) {
+[[gnu::always_inline]] inline void depthwise(const ConvolutionCall& call, const Written<T>& y, const ConvolutionSpan& s,
+                                             int64_t first, int64_t last, int64_t c, Lanes lanes) {
   const int64_t C = call.channels, taps = call.taps, ahead = call.ahead;
   const float* w = call.w + c;
-  T* y = static_cast<T*>(call.y) + c;
   const int64_t from = s.row + taps - 1 - ahead, to = s.row + s.rows - ahead;  // rows that see no edge
   const auto careful = [&](int64_t t) __attribute__((always_inline)) {
     Vec sum{};
     for (int64_t r = 0; r < taps; ++r) sum += load(w + r * C, lanes) * row_value<T>(call, s, t + ahead - r, c, lanes);
-    store(y + t * C, sum, lanes);
+    y(t * C + c, sum, lanes);
   };
   int64_t t = first;
   for (; t < last && t < from; ++t) careful(t);
-  for (; t + 4 <= last && t + 4 <= to; t += 4) {  // four rows share the taps
+  for (; t + kRows <= last && t + kRows <= to; t += kRows) {
     const T* x = static_cast<const T*>(call.x) + (t + ahead) * C + c;
-    Vec sum[4] = {};
+    Vec sum[kRows] = {};
     for (int64_t r = 0; r < taps; ++r, x -= C) {
       const Vec tap = load(w + r * C, lanes);
 #pragma GCC unroll 4
-      for (int j = 0; j < 4; ++j) sum[j] += tap * load(x + j * C, lanes);
+      for (int j = 0; j < kRows; ++j) sum[j] += tap * load(x + j * C, lanes);
     }
 #pragma GCC unroll 4
-    for (int j = 0; j < 4; ++j) store(y + (t + j) * C, sum[j], lanes);
+    for (int j = 0; j < kRows; ++j) y((t + j) * C + c, sum[j], lanes);
   }
   for (; t < last; ++t) careful(t);
 }
 
 template <class T, class Lanes>
-[[gnu::always_inline]] inline void gradient(const ConvolutionCall& call, const ConvolutionSpan& s, int64_t first,
-                                            int64_t last, int64_t c, Lanes lanes) {
+[[gnu::always_inline]] inline void gradient(const ConvolutionCall& call, const Written<T>& to, const ConvolutionSpan& s,
+                                            int64_t first, int64_t last, int64_t c, Lanes lanes) {
   const int64_t C = call.channels, taps = call.taps, ahead = call.ahead, end = s.row + s.rows;
   const float* w = call.w + c;
   const T* dy = static_cast<const T*>(call.dy) + c;
   T* dx = call.dx ? static_cast<T*>(call.dx) + c : nullptr;
   float* dw = call.dw ? call.dw + c : nullptr;
-  for (int64_t t = first; t < last && dx; ++t) {
+  const auto careful = [&](int64_t t) __attribute__((always_inline)) {
     Vec sum{};
     const int64_t low = t - ahead < s.row ? s.row - t + ahead : 0, most = end - t + ahead;
     for (int64_t r = low; r < taps && r < most; ++r)
       sum += load(w + r * C, lanes) * load(dy + (t - ahead + r) * C, lanes);
     if (call.accumulate_dx) sum += load(dx + t * C, lanes);
     store(dx + t * C, sum, lanes);
+  };
+  if (dx) {
+    const int64_t inner = s.row + ahead, outer = end - (taps - 1 - ahead);  // rows that see no edge
+    int64_t t = first;
+    for (; t < last && t < inner; ++t) careful(t);
+    for (; t + kRows <= last && t + kRows <= outer; t += kRows) {
+      const T* from = dy + (t - ahead) * C;
+      Vec sum[kRows] = {};
+      for (int64_t r = 0; r < taps; ++r, from += C) {
+        const Vec tap = load(w + r * C, lanes);
+#pragma GCC unroll 4
+        for (int j = 0; j < kRows; ++j) sum[j] += tap * load(from + j * C, lanes);
+      }
+#pragma GCC unroll 4
+      for (int j = 0; j < kRows; ++j) {
+        if (call.accumulate_dx)
+          store(dx + (t + j) * C, sum[j] + load(dx + (t + j) * C, lanes), lanes);
+        else
+          to((t + j) * C + c, sum[j], lanes);
+      }
+    }
+    for (; t < last; ++t) careful(t);
   }
   for (int64_t r = 0; r < taps && dw; ++r) {
     const int64_t from = s.row + r - ahead,
@@ -150,19 +182,23 @@ void convolution(const ConvolutionCall& call) {
       keep_last_rows<T>(call, s, c, lanes);
     };
     switch (call.kind) {
-      case ConvolutionCall::depthwise:
+      case ConvolutionCall::depthwise: {
+        const Written<T> y = rows_written<T>(call, call.y);
         return each_block(
             call,
             [&](const ConvolutionSpan& s, int64_t first, int64_t last, int64_t c, auto lanes)
-                __attribute__((always_inline)) { depthwise<T>(call, s, first, last, c, lanes); },
+                __attribute__((always_inline)) { depthwise<T>(call, y, s, first, last, c, lanes); },
             keep_rows);
-      case ConvolutionCall::gradient:
+      }
+      case ConvolutionCall::gradient: {
+        const Written<T> dx = rows_written<T>(call, call.dx);
         for (int64_t i = 0; i < call.taps * call.channels && call.dw && !call.accumulate_dw; ++i) call.dw[i] = 0;
         return each_block(
             call,
             [&](const ConvolutionSpan& s, int64_t first, int64_t last, int64_t c, auto lanes)
-                __attribute__((always_inline)) { gradient<T>(call, s, first, last, c, lanes); },
+                __attribute__((always_inline)) { gradient<T>(call, dx, s, first, last, c, lanes); },
             nothing);
+      }
       case ConvolutionCall::unfold:
         return each_block(
             call,

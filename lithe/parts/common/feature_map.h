@@ -47,11 +47,13 @@ class FeatureMap {
     for (int64_t i = 0; i < drawn.numel(); ++i) set_value(directions_, i, value_at(drawn, i));
   }
   /// [N, heads*d_h] -> [N, heads*columns]. Random features of queries may be scaled row by row: their largest is
-  /// centred; keys must share one scale over time.
-  Var operator()(const Var& x, bool queries) const {
+  /// centred; keys must share one scale over time, which in models that see both ways (`whole`: their sequences) is
+  /// that of the sequence's largest.
+  Var operator()(const Var& x, bool queries, const Sequences* whole = nullptr) const {
     if (map_ == "elu1") return pointwise(kernels::Pointwise::elu1, x);
     if (map_ == "relu") return activate(kernels::Activation::relu, x);
     if (map_ == "softmax") return softmax_features(x, heads_);
+    if (map_ == "favor" && whole && !queries) return random_features(x, directions_, heads_, *whole);
     if (map_ == "favor") return random_features(x, directions_, heads_, queries);
     return x;
   }

@@ -8,6 +8,7 @@
 #include "lithe/ops/linear.h"
 #include "lithe/ops/linear_recurrence.h"
 #include "lithe/ops/norm.h"
+#include "lithe/parts/common/directions.h"
 #include "lithe/parts/common/projected_heads.h"
 #include "lithe/parts/common/recurrent_state.h"
 
@@ -35,7 +36,7 @@ class RecurrenceMixer : public Mixer {
     const Core c = core(in);
     std::vector<Tensor> states;
     if (in.state) states = static_cast<RecurrentState&>(*in.state).advance(in.sequences);
-    Var y = linear_recurrence(c.q, c.k, c.v, c.log_decay, c.write, in.sequences, options_, states);
+    Var y = run(c, c.v, in.sequences, states);
     if (norm_) {
       const Shape rows{y.rows() * options_.heads, size_.head_dim};
       y = reshape(normalise(kernels::NormKind::rms, reshape(y, rows), norm_->var(), {}, 1e-6), y.shape());
@@ -60,7 +61,7 @@ class RecurrenceMixer : public Mixer {
     const Tensor names = zeros({T, h * T}, in.x.dtype());
     for (int64_t t = 0; t < T; ++t)
       for (int64_t head = 0; head < h; ++head) set_value(names, (t * h + head) * T + t, 1);
-    const Tensor weights = linear_recurrence(c.q, c.k, names, c.log_decay, c.write, in.sequences, options_).value();
+    const Tensor weights = run(c, Var(names), in.sequences, {}).value();
     const MixerMaps maps{.heads = h, .weights = empty({h * T, T}, DType::f32), .logits = {}};
     for (int64_t i = 0; i < weights.numel(); ++i) {
       const int64_t t = i / (h * T), head = i / T % h;
@@ -84,6 +85,9 @@ class RecurrenceMixer : public Mixer {
         size_(config.args(name, args.hidden_size)),
         options_(options) {
     options_.heads = size_.num_attention_heads;
+    // Without decay and the delta rule the kernel sums over both directions.
+    halves_ = !args.causal && options_.causal;
+    check_halves(name, "num_attention_heads", options_.heads, !halves_);
     size_.turns = true;  // whatever is done to queries and keys is done to those of each head
     if (position_) position_->check_head_dim(size_.head_dim);
     key_dim_ = features ? features : size_.head_dim;
@@ -122,12 +126,21 @@ class RecurrenceMixer : public Mixer {
   const Position* position_;
   Heads::Args size_;
   RecurrenceOptions options_;
+  bool halves_ = false;
   int64_t key_dim_ = 0;
   std::unique_ptr<Heads> heads_;
   std::unique_ptr<Output> output_;
   Parameter* norm_ = nullptr;
   Linear gate_;
 
+  Var run(const Core& c, const Var& values, const Sequences& sequences, const std::vector<Tensor>& states) const {
+    if (!halves_) return linear_recurrence(c.q, c.k, values, c.log_decay, c.write, sequences, options_, states);
+    const auto turned = [&](const Var& x) {
+      return x.defined() && x.value().shape().rank() == 2 ? half_turned(x, sequences) : x;
+    };
+    return turned(linear_recurrence(turned(c.q), turned(c.k), turned(values), turned(c.log_decay), turned(c.write),
+                                    sequences, options_));
+  }
   Shape state_shape() const {
     return {options_.heads, kernels::recurrence_state(key_dim_, size_.head_dim, options_.normalise)};
   }

@@ -3,6 +3,7 @@
 
 #include "lithe/nn/registry.h"
 #include "lithe/ops/recurrent.h"
+#include "lithe/parts/common/directions.h"
 #include "lithe/parts/common/gates.h"
 #include "lithe/parts/common/recurrent_state.h"
 
@@ -75,12 +76,6 @@ class RecurrentLayer : public Mixer {
 
   Var run(const Direction& by, const Var& x, const Sequences& sequences, const std::vector<Tensor>& states) const {
     return recurrent(kind_, by.from_rows(x), by.weight->var(), var_or_none(by.bias), sequences, states);
-  }
-  static std::vector<int64_t> turned_rows(const Sequences& s) {
-    std::vector<int64_t> rows;
-    for (int64_t b = 0; b < s.count(); ++b)
-      for (int64_t row = s.offset(b + 1); row-- > s.offset(b);) rows.push_back(row);
-    return rows;
   }
 };
 

@@ -6,6 +6,7 @@
 #include "lithe/nn/slots.h"
 #include "lithe/ops/basic.h"
 #include "lithe/ops/convolution.h"
+#include "lithe/ops/long_convolution.h"
 #include "lithe/parts/common/recurrent_state.h"
 
 namespace lithe {
@@ -18,6 +19,7 @@ class TimeConvolution {
       : owner_(owner), taps_(taps), channels_(channels), ahead_(causal ? 0 : (taps - 1) / 2) {}
 
   Var operator()(const Var& x, const Var& w, const Sequences& sequences, State* state) const {
+    if (taps_ > kDirectRows && !state) return long_convolution(x, w, sequences, ahead_);
     return convolution(x, w, sequences, ahead_, states(sequences, state));
   }
   Var rows(const Var& x, const Sequences& sequences, State* state) const {

@@ -73,7 +73,6 @@ void register_mixer_delta_rule(Registry& registry) {
       "delta_rule", {.spec = "linattn.delta",
                      .summary = "linear attention whose tokens overwrite what their keys gave before",
                      .source = "TB 6.4.5(2); Schlag et al. 2021; Yang et al. 2024 (DeltaNet)",
-                     .bidirectional = false,
                      .samples = {"{gate: head, output_gate: true}", "{key_norm: softmax, output_norm: false}"}});
 }
 

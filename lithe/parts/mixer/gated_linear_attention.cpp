@@ -84,7 +84,6 @@ void register_mixer_gated_linear_attention(Registry& registry) {
       {.spec = "linattn.gated",
        .summary = "linear attention that forgets by learned rates or by gates of each token",
        .source = "TB Eq 6.160-6.161, 6.4.5(2); Yang et al. 2024 (GLA)",
-       .bidirectional = false,
        .samples = {"{gate: constant}", "{gate: channel, feature_map: identity, normalise: false, output_norm: true}",
                    "{gate: constant, normalise: false, gate_temperature: 4}"}});
 }

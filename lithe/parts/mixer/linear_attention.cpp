@@ -24,16 +24,18 @@ class LinearAttention final : public RecurrenceMixer {
       : RecurrenceMixer("linear_attention", scope, config, args,
                         {.scale = 1, .normalise = config.normalise, .causal = args.causal}, config.keeps_products(),
                         config.columns(config.args("linear_attention", args.hidden_size).head_dim)),
-        map_(scope / "features", config, heads(), head_dim()) {
+        map_(scope / "features", config, heads(), head_dim()),
+        causal_(args.causal) {
     check_usage(config.normalise || config.feature_map != "favor", "linear_attention",
                 "feature_map favor needs normalise: true, which its queries' scales cancel in");
   }
 
  private:
   FeatureMap map_;
+  bool causal_;
   Core core(const SubLayerInput& in) const override {
     const auto [q, kept] = read(in);
-    return {map_(q, true), map_(kept.k, false), kept.v, {}, {}};
+    return {map_(q, true), map_(kept.k, false, causal_ ? nullptr : &in.sequences), kept.v, {}, {}};
   }
 };
 

@@ -3,6 +3,7 @@
 #include "lithe/nn/registry.h"
 #include "lithe/ops/diagonal_recurrence.h"
 #include "lithe/ops/linear.h"
+#include "lithe/parts/common/directions.h"
 #include "lithe/parts/common/gates.h"
 #include "lithe/parts/common/recurrent_state.h"
 
@@ -28,7 +29,8 @@ struct Config {
 
 class LinearRnn final : public Mixer {
  public:
-  LinearRnn(const Scope& scope, const Config& config, const Args& args) : width_(args.hidden_size) {
+  LinearRnn(const Scope& scope, const Config& config, const Args& args)
+      : width_(args.hidden_size), causal_(args.causal) {
     const int64_t d = width_, numbers = config.per_channel ? d : 1;
     if (config.projections) values_ = Linear(scope / "values", d, d, false);
     if (config.gate == "forget") {
@@ -56,7 +58,10 @@ class LinearRnn final : public Mixer {
     } else {
       a = of_channels(a_), b = of_channels(b_);
     }
+    if (!causal_) s = half_turned(s, in.sequences);
+    if (!causal_ && forget_.weight) a = half_turned(a, in.sequences);
     Var y = diagonal_recurrence(s, a, b, in.sequences, false, states);
+    if (!causal_) y = half_turned(y, in.sequences);
     if (gate_.weight) y = mul(y, pointwise(kernels::Pointwise::sigmoid, gate_(in.x)));
     return output_->forward(y);
   }
@@ -69,6 +74,7 @@ class LinearRnn final : public Mixer {
 
  private:
   int64_t width_;
+  bool causal_;
   Linear values_, forget_, gate_;
   Parameter *a_ = nullptr, *b_ = nullptr;
   std::unique_ptr<Output> output_;
@@ -88,7 +94,6 @@ void register_mixer_linear_rnn(Registry& registry) {
       {.spec = "rnn.linear",
        .summary = "a linear recurrence of each channel, its factors learned or gates of each token",
        .source = "TB Eq 6.154; Bradbury et al. 2017 (QRNN)",
-       .bidirectional = false,
        .samples = {"{per_channel: false}", "{gate: forget, projections: true, output_gate: true, output: dense}"}});
 }
 

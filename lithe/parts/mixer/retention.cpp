@@ -55,7 +55,6 @@ void register_mixer_retention(Registry& registry) {
       {.spec = "",
        .summary = "linear attention whose heads forget at fixed rates, normalised and gated",
        .source = "Sun et al. 2023 (RetNet); TB Eq 6.160-6.161 without divisors",
-       .bidirectional = false,
        .samples = {"{output_gate: false, rotary: false}", "{heads: {type: mhe_mul}, output_norm: false}"}});
 }
 

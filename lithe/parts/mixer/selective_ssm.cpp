@@ -2,6 +2,7 @@
 // 2023], with one rate a head so that the state is a matrix [Dao and Gu 2024]. A short convolution comes first, a gate
 // last.
 #include "lithe/ops/norm.h"
+#include "lithe/parts/common/directions.h"
 #include "lithe/parts/common/gates.h"
 #include "lithe/parts/common/joint_state.h"
 #include "lithe/parts/common/recurrence_mixer.h"
@@ -33,8 +34,10 @@ class SelectiveSsm final : public Mixer {
       : heads_(config.num_heads),
         inner_(config.expand * args.hidden_size),
         state_size_(config.state_size),
+        causal_(args.causal),
         along_("selective_ssm", config.kernel_size, inner_, true) {
     const int64_t d = args.hidden_size;
+    check_halves("selective_ssm", "num_heads", heads_, causal_);
     check_usage(inner_ % heads_ == 0, "selective_ssm", "expand times hidden_size, ", inner_,
                 ", must be a multiple of num_heads ", heads_);
     check_usage(config.min_step <= config.max_step, "selective_ssm", "min_step ", config.min_step,
@@ -64,12 +67,15 @@ class SelectiveSsm final : public Mixer {
     JointState* state = static_cast<JointState*>(in.state);
     std::vector<Tensor> states;
     if (state) states = static_cast<RecurrentState&>((*state)[1]).advance(in.sequences);
-    const Var convolved = along_(values_(in.x), wide_taps(taps_), in.sequences, state ? &(*state)[0] : nullptr);
+    const auto turned = [&](const Var& rows) { return causal_ ? rows : half_turned(rows, in.sequences); };
+    const Var convolved =
+        turned(along_(turned(values_(in.x)), wide_taps(taps_), in.sequences, state ? &(*state)[0] : nullptr));
     const Var x = activate(kernels::Activation::silu, row_affine(convolved, {}, bias_->var()));
     const Var step = pointwise(kernels::Pointwise::softplus, step_(x), true);
     const Var rates = scale(pointwise(kernels::Pointwise::exp, rate_->var(), true), -1);
-    const Var y = linear_recurrence(repeat_heads(read_(x), 1, heads_), repeat_heads(write_(x), 1, heads_), x,
-                                    row_affine(step, rates, {}), step, in.sequences, {.heads = heads_}, states);
+    const Var y = turned(linear_recurrence(
+        turned(repeat_heads(read_(x), 1, heads_)), turned(repeat_heads(write_(x), 1, heads_)), turned(x),
+        turned(row_affine(step, rates, {})), turned(step), in.sequences, {.heads = heads_}, states));
     Var out = gated(kernels::Activation::silu, gate_(in.x), add(y, row_affine(x, skip_->var(), {})));
     if (norm_) out = normalise(kernels::NormKind::rms, out, norm_->var(), {}, 1e-6);
     return output_->forward(out);
@@ -88,6 +94,7 @@ class SelectiveSsm final : public Mixer {
 
  private:
   int64_t heads_, inner_, state_size_;
+  bool causal_;
   TimeConvolution along_;
   Linear values_, gate_, write_, read_, step_;
   Parameter *taps_, *bias_, *rate_, *skip_, *norm_ = nullptr;
@@ -103,8 +110,7 @@ void register_mixer_selective_ssm(Registry& registry) {
       "selective_ssm", {.spec = "",
                         .summary = "a state space whose step, writing and reading depend on the token",
                         .source = "Gu and Dao 2023 (Mamba); Dao and Gu 2024",
-                        .bidirectional = false,
-                        .samples = {"{num_heads: 1, expand: 1, state_size: 3, kernel_size: 2, output_norm: false}"}});
+                        .samples = {"{num_heads: 2, expand: 1, state_size: 3, kernel_size: 2, output_norm: false}"}});
 }
 
 }  // namespace lithe

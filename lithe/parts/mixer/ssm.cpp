@@ -4,7 +4,9 @@
 #include "lithe/ops/basic.h"
 #include "lithe/ops/diagonal_recurrence.h"
 #include "lithe/ops/linear.h"
+#include "lithe/ops/long_convolution.h"
 #include "lithe/ops/state_space.h"
+#include "lithe/parts/common/directions.h"
 #include "lithe/parts/common/gates.h"
 #include "lithe/parts/common/recurrent_state.h"
 
@@ -12,8 +14,8 @@ namespace lithe {
 namespace {
 
 struct Config {
-  int64_t state_size = 64;
-  std::string discretisation = "zoh", skip = "full", activation = "none";
+  int64_t state_size = 64, direct_rows = kDirectRows;
+  std::string discretisation = "zoh", skip = "full", activation = "none", evaluation = "recurrent";
   bool complex = false, step_per_state = false;
   double min_step = 0.01, max_step = 0.1;
   PartChoice output{"none", {}};
@@ -29,6 +31,12 @@ struct Config {
     f("step_per_state", step_per_state, "a step for each number of the state, else one for all");
     f("skip", skip, "what a token adds to its own result: full, s D with D [d, d]; diagonal; none",
       one_of({"full", "diagonal", "none"}));
+    f("evaluation", evaluation,
+      "of whole sequences: recurrent, row by row; convolution, with the powers of the state matrix for taps, by "
+      "Fourier "
+      "transforms beyond direct_rows (the same up to rounding). Decoding is recurrent",
+      one_of({"recurrent", "convolution"}));
+    f("direct_rows", direct_rows, "evaluation convolution: rows of a block, a power of two", at_least(2));
     f("activation", activation, "of the results, before the output", one_of({"none", "gelu", "silu"}));
     f.part("output", "output", output, "results to rows");
   }
@@ -38,8 +46,16 @@ struct Config {
 class StateSpace final : public Mixer {
  public:
   StateSpace(const Scope& scope, const Config& config, const Args& args)
-      : parts_(config.complex ? 2 : 1), size_(config.state_size), skip_(config.skip), activation_(config.activation) {
+      : parts_(config.complex ? 2 : 1),
+        size_(config.state_size),
+        direct_rows_(config.evaluation == "convolution" ? config.direct_rows : 0),
+        causal_(args.causal),
+        skip_(config.skip),
+        activation_(config.activation) {
     const int64_t d = args.hidden_size, n = size_;
+    check_halves("ssm", "state_size", n, causal_);
+    check_usage((config.direct_rows & (config.direct_rows - 1)) == 0, "ssm", "direct_rows must be a power of two, got ",
+                config.direct_rows);
     check_usage(config.min_step <= config.max_step, "ssm", "min_step ", config.min_step, " is larger than max_step ",
                 config.max_step);
     kind_ = config.discretisation == "zoh"     ? Discretisation::zoh
@@ -70,7 +86,12 @@ class StateSpace final : public Mixer {
     if (in.state) states = static_cast<RecurrentState&>(*in.state).advance(in.sequences);
     const std::vector<Var> step =
         discretise(kind_, decay_->var(), frequency_ ? frequency_->var() : Var(), step_->var());
-    Var y = out_(diagonal_recurrence(in_(in.x), step[0], step[1], in.sequences, parts_ == 2, states));
+    Var x = in_(in.x);
+    if (!causal_) x = half_turned(x, in.sequences, parts_);
+    Var z = direct_rows_ && !in.state ? convolved(x, step, in.sequences)
+                                      : diagonal_recurrence(x, step[0], step[1], in.sequences, parts_ == 2, states);
+    if (!causal_) z = half_turned(z, in.sequences, parts_);
+    Var y = out_(z);
     if (through_.weight) y = add(y, through_(in.x));
     if (diagonal_) y = add(y, row_affine(in.x, diagonal_->var(), {}));
     if (activation_ != "none")
@@ -86,12 +107,24 @@ class StateSpace final : public Mixer {
   }
 
  private:
-  int64_t parts_, size_;
+  int64_t parts_, size_, direct_rows_;
+  bool causal_;
   std::string skip_, activation_;
   Discretisation kind_;
   Parameter *decay_ = nullptr, *frequency_ = nullptr, *step_ = nullptr, *diagonal_ = nullptr;
   Linear in_, out_, through_;
   std::unique_ptr<Output> output_;
+
+  // spec: ssm.conv | mixer | evaluation: convolution, taps b a^t from the response to an impulse | TB Eq 6.182-6.184
+  Var convolved(const Var& x, const std::vector<Var>& step, const Sequences& sequences) const {
+    int64_t longest = 1;
+    for (int64_t b = 0; b < sequences.count(); ++b) longest = std::max(longest, sequences.length(b));
+    const Tensor impulse = zeros({longest, x.cols()}, step[0].dtype(), x.device());
+    for (int64_t c = 0; c < size_ && !impulse.is_meta(); ++c) set_value(impulse, c, 1);
+    const Var taps =
+        diagonal_recurrence(impulse, step[0], step[1], Sequences::single(longest, x.device()), parts_ == 2);
+    return long_convolution(x, taps, sequences, 0, parts_ == 2, direct_rows_);
+  }
 };
 
 }  // namespace
@@ -101,9 +134,10 @@ void register_mixer_ssm(Registry& registry) {
       "ssm", {.spec = "ssm.diagonal",
               .summary = "a state space with a diagonal state matrix, real or in conjugate pairs, and a learned step",
               .source = "TB Eq 6.162-6.190; Gu et al. 2022 (S4D)",
-              .bidirectional = false,
               .samples = {"{state_size: 6, complex: true, step_per_state: true, activation: gelu, output: dense}",
-                          "{state_size: 5, discretisation: bilinear, skip: diagonal}",
+                          "{state_size: 6, discretisation: bilinear, skip: diagonal}",
+                          "{state_size: 4, evaluation: convolution, direct_rows: 2}",
+                          "{state_size: 4, evaluation: convolution, direct_rows: 2, complex: true, skip: none}",
                           "{state_size: 4, discretisation: euler, skip: none, complex: true}"}});
 }
 

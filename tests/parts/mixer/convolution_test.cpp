@@ -59,6 +59,28 @@ TEST(ConvolutionMixer, ChannelsAreIndependentUnlessTheyAreSummed) {
 }
 
 // oracle: conv.depthwise, conv.full
+/// Taps beyond 512 meet whole sequences by Fourier transforms, rows that continue a state directly.
+TEST(ConvolutionMixer, LongTapsAreThoseOfShortOnes) {
+  Convolved far(2, "{kernel_size: 700}"), near(2, "{kernel_size: 7}"), centred(2, "{kernel_size: 701}", false);
+  const Tensor x = kit::normal({900, 2}, DType::f64, 1), whole = far(x);
+  const auto state = far.mixer->make_state({.sequences = 1, .capacity = 900, .dtype = DType::f64});
+  const Tensor continued = far.mixer->forward({Var(x), Sequences::single(900), state.get()}).value();
+  EXPECT_EQ(kit::close(whole, continued, 700), "");
+  const Tensor w = far.bench["part.taps"];
+  for (int64_t i = 7 * 2; i < w.numel(); ++i) set_value(w, i, 0);
+  copy_into(near.bench["part.taps"], w.slice(0, 7));
+  copy_into(near.bench["part.bias"], far.bench["part.bias"]);
+  EXPECT_EQ(kit::close(far(x), near(x), 700), "");
+  const Tensor seen = centred(x);
+  for (int64_t t = 0; t < 900; t += 89) {
+    double want = value_at(centred.bench["part.bias"], 0);
+    for (int64_t r = 0; r < 701; ++r)
+      if (const int64_t at = t + 350 - r; at >= 0 && at < 900)
+        want += value_at(centred.bench["part.taps"], 2 * r) * value_at(x, 2 * at);
+    EXPECT_NEAR(value_at(seen, 2 * t), want, 1e-10);
+  }
+}
+
 TEST(ConvolutionMixer, ParametersAndStatesAreThoseOfTheSpecification) {
   for (const int64_t d : {4, 6, 9}) {
     EXPECT_EQ(Convolved(d, "{}").bench.parameters().count(), 7 * d + d);

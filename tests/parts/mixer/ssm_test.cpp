@@ -5,6 +5,7 @@
 
 #include "lithe/ops/diagonal_recurrence.h"
 #include "lithe/ops/linear.h"
+#include "tests/support/errors.h"
 #include "tests/support/model_kit.h"
 
 namespace lithe {
@@ -13,12 +14,13 @@ namespace {
 using Complex = std::complex<double>;
 
 struct Spaces {
-  Spaces(int64_t d, const std::string& options, bool moved = true)
-      : mixer(bench.make<Mixer>("ssm", {.hidden_size = d, .max_position_embeddings = 40}, options)) {
+  Spaces(int64_t d, const std::string& options, bool moved = true, bool causal = true)
+      : mixer(bench.make<Mixer>("ssm", {.hidden_size = d, .max_position_embeddings = 40, .causal = causal}, options)) {
     if (moved) kit::randomise(bench.parameters(), 3);
   }
-  Tensor operator()(const Tensor& x) const {
-    return mixer->forward({Var(x), Sequences::single(x.rows()), nullptr}).value();
+  Tensor operator()(const Tensor& x) const { return (*this)(x, Sequences::single(x.rows())); }
+  Tensor operator()(const Tensor& x, const Sequences& sequences) const {
+    return mixer->forward({Var(x), sequences, nullptr}).value();
   }
   kit::Bench bench;
   std::unique_ptr<Mixer> mixer;
@@ -118,6 +120,67 @@ TEST(SsmMixer, StartsStableWithTheRatesOfItsSource) {
   for (int64_t i = 0; i < x.numel(); ++i) set_value(x, i, 1);
   for (Spaces* mixer : {&real, &pairs})
     for (double y : kit::values((*mixer)(x))) EXPECT_LT(std::abs(y), 10);
+}
+
+// oracle: ssm.conv
+TEST(SsmMixer, EvaluatedAsAConvolutionItIsTheRecurrenceWithItsGradients) {
+  for (const std::string complex : {"true", "false"})
+    for (const std::string kind : {"zoh", "bilinear", "euler"}) {
+      const std::string options = cat("state_size: 4, complex: ", complex, ", discretisation: ", kind);
+      Spaces rows(3, "{" + options + "}"), taps(3, "{" + options + ", evaluation: convolution, direct_rows: 4}");
+      // Steps that leave every rate stable, with euler too.
+      for (Spaces* s : {&rows, &taps}) set_value(s->bench["part.log_step"], 0, std::log(0.05));
+      const Sequences sequences({0, 13, 14, 33});
+      const Tensor x = kit::normal({33, 3}, DType::f64, 1), dy = kit::normal({33, 3}, DType::f64, 2);
+      std::vector<Tensor> gradients[2];
+      for (Spaces* s : {&rows, &taps}) {
+        Var in = Var::leaf(clone(x));
+        for (Parameter& p : s->bench.parameters().all()) p.master.ref()->grad = Tensor();
+        Tape tape;
+        tape.backward(s->mixer->forward({in, sequences, nullptr}), clone(dy));
+        gradients[s == &taps].push_back(in.grad());
+        for (Parameter& p : s->bench.parameters().all()) gradients[s == &taps].push_back(p.master.grad());
+      }
+      const Tensor want = rows(x, sequences), got = taps(x, sequences);
+      for (int64_t i = 0; i < want.numel(); ++i) EXPECT_NEAR(value_at(got, i), value_at(want, i), 1e-10);
+      ASSERT_EQ(gradients[0].size(), gradients[1].size());
+      for (size_t g = 0; g < gradients[0].size(); ++g)
+        for (int64_t i = 0; i < gradients[0][g].numel(); ++i)
+          EXPECT_NEAR(value_at(gradients[1][g], i), value_at(gradients[0][g], i),
+                      1e-10 * (1 + std::abs(value_at(gradients[0][g], i))))
+              << g;
+    }
+}
+
+/// Half of the state reads onward, half from the end of each sequence.
+TEST(SsmMixer, InAModelThatSeesBothWaysHalfOfTheStateReadsBack) {
+  Spaces both(3, "{state_size: 2, skip: none}", true, false), onward(3, "{state_size: 2, skip: none}");
+  const Sequences sequences({0, 4, 9});
+  const Tensor x = kit::normal({9, 3}, DType::f64, 1), mirrored = empty_like(x);
+  for (const int64_t b : {0, 1})
+    for (int64_t t = sequences.offset(b); t < sequences.offset(b + 1); ++t)
+      for (int64_t c = 0; c < 3; ++c)
+        set_value(mirrored, (sequences.offset(b) + sequences.offset(b + 1) - 1 - t) * 3 + c, value_at(x, t * 3 + c));
+  // The sum of a chain that only the first number of the state enters, and the other one on the mirrored text.
+  const Tensor weight = onward.bench["part.in.weight"];
+  const Tensor kept = clone(weight);
+  Tensor parts[2];
+  for (const int64_t half : {0, 1}) {
+    copy_into(weight, kept);
+    for (int64_t c = 0; c < 3; ++c) set_value(weight, c * 2 + 1 - half, 0);
+    parts[half] = onward(half ? mirrored : x, sequences);
+  }
+  const Tensor y = both(x, sequences);
+  for (const int64_t b : {0, 1})
+    for (int64_t t = sequences.offset(b); t < sequences.offset(b + 1); ++t)
+      for (int64_t c = 0; c < 3; ++c) {
+        const int64_t there = sequences.offset(b) + sequences.offset(b + 1) - 1 - t;
+        EXPECT_NEAR(value_at(y, t * 3 + c), value_at(parts[0], t * 3 + c) + value_at(parts[1], there * 3 + c), 1e-12);
+      }
+  EXPECT_NE(kit::coded_error_of([] { Spaces(3, "{state_size: 3}", true, false); }).find("2 ssm: state_size 3 is odd"),
+            std::string::npos);
+  EXPECT_NE(kit::coded_error_of([] { Spaces(3, "{direct_rows: 48}"); }).find("2 ssm: direct_rows must be a power of"),
+            std::string::npos);
 }
 
 TEST(SsmMixer, ParametersAndStatesAreCounted) {
