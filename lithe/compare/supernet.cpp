@@ -34,7 +34,8 @@ Supernet::Supernet(const std::vector<ModelConfig>& candidates, const TrainConfig
   check_usage(!candidates.empty(), "search", "a super-network needs candidates");
   std::map<std::string, Shape> shapes;
   for (const ModelConfig& config : candidates)
-    for (const Parameter& p : Model(config, {.device = Device::meta}).parameters().all()) {
+    const Model model(config, {.device = Device::meta});
+    for (const Parameter& p : model.parameters().all()) {
       const Shape& shape = p.master.shape();
       const auto [at, first] = shapes.emplace(p.name, shape);
       check_usage(at->second.rank() == shape.rank() && shape.rank() <= 2, "search", "'", p.name, "' is ", shape,
