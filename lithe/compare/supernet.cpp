@@ -33,9 +33,9 @@ void copy_slice(const Tensor& large, const Tensor& small, bool to_small) {
 Supernet::Supernet(const std::vector<ModelConfig>& candidates, const TrainConfig& train) : train_(train) {
   check_usage(!candidates.empty(), "search", "a super-network needs candidates");
   std::map<std::string, Shape> shapes;
-  for (const ModelConfig& config : candidates)
-    const Model model(config, {.device = Device::meta});
-    for (const Parameter& p : model.parameters().all()) {
+  for (const ModelConfig& config : candidates) {
+    const Model sizes(config, {.device = Device::meta});
+    for (const Parameter& p : sizes.parameters().all()) {
       const Shape& shape = p.master.shape();
       const auto [at, first] = shapes.emplace(p.name, shape);
       check_usage(at->second.rank() == shape.rank() && shape.rank() <= 2, "search", "'", p.name, "' is ", shape,
@@ -46,6 +46,7 @@ Supernet::Supernet(const std::vector<ModelConfig>& candidates, const TrainConfig
       else if (shape.rank() == 1)
         at->second = Shape{std::max(shape[0], at->second[0])};
     }
+  }
   const DType dtype = train.parameter_dtype();
   for (const auto& [name, shape] : shapes)
     shared_[name] = {zeros(shape, dtype), zeros(shape, dtype), zeros(shape, dtype)};

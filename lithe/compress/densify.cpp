@@ -222,8 +222,8 @@ void unroll(Densified& out) {
   out.config.share = {};
   const int64_t count = out.config.num_hidden_layers;
   const std::string layers = "layers.";
-  const Model unrolled(out.config, {.device = Device::meta});
-  for (const Parameter& p : unrolled.parameters().all()) {
+  const Model apart(out.config, {.device = Device::meta});
+  for (const Parameter& p : apart.parameters().all()) {
     if (out.parameters.count(p.name)) continue;
     const size_t dot = p.name.find('.', layers.size());
     const int64_t layer = std::stoll(p.name.substr(layers.size(), dot - layers.size()));
