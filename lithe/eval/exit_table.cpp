@@ -104,7 +104,9 @@ ExitTable text_exit_table(const Model& model, const TokenStore& text, int64_t co
   auto runs = runs_of(model, rules);
   const std::vector<std::vector<int32_t>> documents = first_tokens(text, scored);
   check_usage(!documents.empty(), "eval", "the text has no token to score");
-  const TokenStore part = TokenStore::from_documents(documents, text.info());
+  const TokenStore part = TokenStore::from_documents(documents, {.vocab_size = text.info().vocab_size,
+                                                                 .begin_of_text = text.info().begin_of_text,
+                                                                 .end_of_text = text.info().end_of_text});
   std::vector<int32_t> steps;
   const int64_t limit = model.position_limit();
   for (const auto& document : documents)
