@@ -121,9 +121,10 @@ class EarlyExit final : public SelectiveStack {
     }
     pass.add_loss("exit_depth", cross_entropy(depths(first, units), labels, 0, 1 / double(units)));
   }
-  /// Logits of the exits, the last one being none, [units, exits + 1]. The layers below learn nothing of it.
+  /// Logits of the exits, the last one being none, [units, exits + 1].
   Var depths(const Rows& first, int64_t units) const {
-    const Var rows(first.x.value());
+    // Apart from what else reads these rows, so that gradients add up alike where layers are recomputed.
+    const Var rows = reshape(first.x, first.x.shape());
     return predictor_(units == rows.rows() ? rows : pool(rows, first.sequences, "mean"));
   }
 
@@ -289,11 +290,10 @@ class EarlyExit final : public SelectiveStack {
 
 void register_stack_early_exit(Registry& registry) {
   registry.add<Stack, EarlyExit, Config>(
-      "early_exit",
-      {.spec = "exit.classifier",
-       .summary = "predictions above several layers, where rows may leave by a rule",
-       .source = "TB 6.4.6, Eq 6.194, Fig 6.16d,e",
-       .samples = {"{layers: [1], share_heads: false, loss_weights: linear}", "{depth_predictor: true}"}});
+      "early_exit", {.spec = "exit.classifier",
+                     .summary = "predictions above several layers, where rows may leave by a rule",
+                     .source = "TB 6.4.6, Eq 6.194, Fig 6.16d,e",
+                     .samples = {"{layers: [1], loss_weights: linear}", "{depth_predictor: true}"}});
 }
 
 }  // namespace lithe

@@ -124,7 +124,7 @@ void register_stack_layer_skip(Registry& registry) {
       "layer_skip", {.spec = "cond.layer_skip",
                      .summary = "rows leave layers out: fixed ones, more the later a token, or by learned gates",
                      .source = "TB 6.4.6, Fig 6.16f",
-                     .samples = {"{layers: [2]}", "{by: position, least: 1, positions: 4}"}});
+                     .samples = {"{by: position, least: 1, positions: 4}"}});
 }
 
 }  // namespace lithe
