@@ -105,6 +105,7 @@ int run(const Options& o) {
   check_usage(!o.fit || budget, "plan", "--fit needs --memory-budget");
   if (o.fit) fit_memory(recipe.model, recipe.train, shape, budget);
   if (evaluates) shape.evaluation.rows = recipe.train.micro_batch_tokens();
+  if (recipe.train.carry_state) shape.evaluation_length = shape.evaluation.rows;
   const Plan plan = plan_training(recipe.model, recipe.train, shape, !o.no_speed);
   if (o.json) {
     Json json = {{"parameters", plan.parameters},
