@@ -29,6 +29,15 @@ std::string format_count(double n) {
   return text;
 }
 
+// The most that a sequence's decode state takes, however long it becomes; 0: it grows with every token.
+int64_t bound_of_state(const Recipe& recipe) {
+  const Model model(recipe.model, {.device = Device::meta, .compute = recipe.train.compute()});
+  constexpr int64_t kFar = int64_t(1) << 20, kPeriod = 4096;  // pages and chunks make it rise and fall
+  int64_t most = 0;
+  for (int64_t tokens = kFar; tokens < kFar + kPeriod; ++tokens) most = std::max(most, model.state_bytes({tokens}));
+  return model.state_bytes({16 * kFar}) <= most ? most : 0;
+}
+
 void print(const Plan& plan, const Recipe& recipe) {
   std::printf("%-24s %12s %14s %14s %14s\n", "part", "parameters", "forward FLOPs", "step FLOPs", "step bytes");
   for (const PartCost& p : plan.parts)
@@ -54,6 +63,8 @@ void print(const Plan& plan, const Recipe& recipe) {
   if (recipe.model.architecture != "encoder")
     std::printf("decode state %lld bytes per token and sequence%s\n",
                 static_cast<long long>(plan.state_bytes_per_token), constant.c_str());
+  if (const int64_t bound = recipe.model.architecture == "decoder" ? bound_of_state(recipe) : 0)
+    std::printf("at most %lld bytes of it per sequence, however long that becomes\n", static_cast<long long>(bound));
   if (plan.tokens_per_second > 0)
     std::printf("about %.0f tokens/s in training on this machine (an estimate)\n", plan.tokens_per_second);
 }
@@ -94,6 +105,7 @@ int run(const Options& o) {
   check_usage(!o.fit || budget, "plan", "--fit needs --memory-budget");
   if (o.fit) fit_memory(recipe.model, recipe.train, shape, budget);
   if (evaluates) shape.evaluation.rows = recipe.train.micro_batch_tokens();
+  if (recipe.train.carry_state) shape.evaluation_length = shape.evaluation.rows;
   const Plan plan = plan_training(recipe.model, recipe.train, shape, !o.no_speed);
   if (o.json) {
     Json json = {{"parameters", plan.parameters},
@@ -104,6 +116,7 @@ int run(const Options& o) {
                  {"memory", Json::object()},
                  {"state_bytes_per_token", plan.state_bytes_per_token},
                  {"state_bytes_constant", plan.state_bytes_constant},
+                 {"state_bytes_bound", recipe.model.architecture == "decoder" ? bound_of_state(recipe) : 0},
                  {"batch_tokens", recipe.train.batch_tokens},
                  {"gradient_accumulation_steps", recipe.train.gradient_accumulation_steps},
                  {"gradient_checkpointing", recipe.train.gradient_checkpointing},

@@ -58,15 +58,22 @@ class MemoryState final : public State {
     return out;
   }
   void restore(const NamedTensors& kept) override {
-    tokens_.set(counts_of(kept_tensor(kept, "tokens"), int64_t(kept_.size())));
+    const std::vector<int64_t> counts = counts_of(kept_tensor(kept, "tokens"), int64_t(kept_.size()));
     const MemoryScope scope(MemoryClass::decode);
     for (size_t b = 0; b < kept_.size(); ++b) {
-      const std::vector<Memory::Piece> pieces = memory_->kept(tokens_[int64_t(b)]);
+      check(counts[b] >= 0, "state", "the saved state has ", counts[b], " tokens of sequence ", b);
+      const std::vector<Memory::Piece> pieces = memory_->kept(counts[b]);
       for (size_t i = 0; i < pieces.size(); ++i) {
-        kept_[b][i] = empty(pieces[i].shape, pieces[i].wide ? wide_of(of_.dtype) : of_.dtype, of_.device);
-        if (kept_[b][i].numel()) restore_tensor(kept_[b][i], kept, cat(b, ".", i));
+        const std::string name = cat(b, ".", i);
+        const Shape& shape = pieces[i].shape;
+        if (shape.numel())  // before room is made for it
+          check(kept_tensor(kept, name).shape() == shape, "state", "'", name, "' was saved as ",
+                kept_tensor(kept, name).shape(), ", this state keeps ", shape, "; it was saved by another model");
+        kept_[b][i] = empty(shape, pieces[i].wide ? wide_of(of_.dtype) : of_.dtype, of_.device);
+        if (shape.numel()) restore_tensor(kept_[b][i], kept, name);
       }
     }
+    tokens_.set(counts);
   }
 
  private:
