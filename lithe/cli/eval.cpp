@@ -44,7 +44,7 @@ struct Options {
   double misspell = 0;
   int64_t misspell_seed = 1;
   bool json = false, el_rewrite = false, carry_state = false, exits = false, by_position = false;
-  std::string task, per_token, exit, exits_report;
+  std::string task, per_token, choices, exit, exits_report;
   int64_t exit_tokens = 2048;
   TranslationEvalOptions translation;
   DatastoreOptions datastore;
@@ -256,6 +256,34 @@ int eval_tasks(const Options& o, const Recipe& recipe, const LoadedModel& loaded
   return 0;
 }
 
+// Log-likelihoods of given choices, a line of JSON a document.
+int eval_choices(const Options& o, const Recipe& recipe, const LoadedModel& loaded) {
+  check_usage(o.files.empty() && !o.stride && !o.context && o.task.empty() && o.tasks.empty(), "eval",
+              "--choices names its own data; leave texts, --context-length, --stride, --task and --tasks out");
+  ZeroShotOptions options{.limit = o.limit, .add_bos_token = recipe.generate.add_bos_token};
+  if (o.batch_tokens) options.batch_tokens = o.batch_tokens;
+  for (const auto& document : score_choices(*loaded.model, *loaded.tokenizer, choices_task(o.choices), options)) {
+    Json line = Json::array();
+    double most = -INFINITY, sum = 0;
+    for (const ChoiceScore& c : document) most = std::max(most, c.log_likelihood);
+    for (const ChoiceScore& c : document) sum += std::exp(c.log_likelihood - most);
+    for (const ChoiceScore& c : document) {
+      check_finite_result("eval", "the log-likelihood", c.log_likelihood);
+      const auto by = [&](int64_t n) { return c.log_likelihood / double(std::max<int64_t>(1, n)); };
+      line.push_back({{"choice", c.choice},
+                      {"log_likelihood", c.log_likelihood},
+                      {"per_token", by(c.tokens)},
+                      {"per_character", by(c.characters)},
+                      {"per_byte", by(c.bytes)},
+                      {"probability", std::exp(c.log_likelihood - most) / sum},
+                      {"tokens", c.tokens},
+                      {"greedy", c.greedy}});
+    }
+    std::cout << dump(line, -1, Invalid::replaced) << "\n";
+  }
+  return 0;
+}
+
 int run(Options o) {
   catch_stop_signals();
   o.files = readable(std::move(o.files));
@@ -289,10 +317,11 @@ int run(Options o) {
 
   if (o.skip) loaded.model->skip(loaded.model->config().layers_named(*o.skip), o.skip_part == "mixer");
 
-  check_usage(!o.limit || !o.tasks.empty(), "eval", "--limit is for --tasks");
-  check_usage(o.datastore.directory.empty() ||
-                  (o.tasks.empty() && !recipe.has_translation() && !recipe.has_task() && predicts_next),
+  check_usage(!o.limit || !o.tasks.empty() || !o.choices.empty(), "eval", "--limit is for --tasks and --choices");
+  check_usage(o.datastore.directory.empty() || (o.tasks.empty() && o.choices.empty() && !recipe.has_translation() &&
+                                                !recipe.has_task() && predicts_next),
               "eval", "--datastore is for models of text that predict the next token, and their perplexity");
+  if (!o.choices.empty()) return eval_choices(o, recipe, loaded);
   if (!o.tasks.empty()) return eval_tasks(o, recipe, loaded);
   check_usage(o.misspell == 0 || recipe.has_task(), "eval", "--misspell is for models that were trained on a task");
   const TranslationEvalOptions& t = o.translation;
@@ -390,7 +419,11 @@ Command add_eval(CommandLine& app) {
   app.add_option("--task", o->task, "what is measured; default: what the run was trained for").one_of({"translation"});
   app.add_option("--tasks", o->tasks, "zero-shot tasks: YAML files as the evaluation harness has them (repeatable)")
       .repeatable();
-  app.add_option("--limit", o->limit, "with --tasks: documents of each at most").positive();
+  app.add_option(
+      "--choices", o->choices,
+      "print log-likelihoods of given choices, a line of JSON a document: JSON lines {\"query\": \"the sky is\", "
+      "\"choices\": [\"blue\", \"a cow\"]}, a space between them");
+  app.add_option("--limit", o->limit, "with --tasks and --choices: documents of each at most").positive();
   add_weights_options(app, o->weights, o->precision);
   add_el_rewrite_option(app, o->el_rewrite);
   app.add_option("--context-length", o->context, "tokens in a window; default: the recipe's").positive();

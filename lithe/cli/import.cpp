@@ -11,11 +11,12 @@ namespace {
 
 struct Options {
   std::string from, out, tokenizer;
+  int64_t context_length = 0;
   bool json = false;
 };
 
 int run(const Options& o) {
-  const ImportReport report = import_model({o.from, o.out, o.tokenizer});
+  const ImportReport report = import_model({o.from, o.out, o.tokenizer, o.context_length});
   if (o.json) {
     std::cout << dump(Json({{"model_type", report.model_type},
                             {"parameters", report.parameters},
@@ -45,6 +46,9 @@ Command add_import(CommandLine& app) {
   app.add_option("--out", o->out, "new directory, which generate, eval, encode, inspect, quantize and train take")
       .required();
   app.add_option("--tokenizer", o->tokenizer, "file or directory of the tokenizer; default: with the model");
+  app.add_option("--context-length", o->context_length,
+                 "tokens of the longest text, where positions turn (rotary): chooses the frequencies of longrope and "
+                 "dynamic scaling; default: what config.json says the model was trained with");
   app.add_flag("--json", o->json, "print what was read as JSON");
   app.footer(
       "Example: lithe import models/SmolLM-135M --out runs/smollm\nEvery key of config.json and every tensor has a "

@@ -16,7 +16,7 @@ namespace {
 struct Options {
   std::string tokenizer;
   std::vector<std::string> files, texts;
-  bool json = false, source = false;
+  bool json = false, source = false, ids = false;
 };
 
 struct Token {
@@ -105,7 +105,14 @@ int run(const Options& o) {
   if (!o.files.empty() || texts.empty())
     for (std::string& line : text_lines(o.files)) texts.push_back(std::move(line));
   const TokenCode code = tokenizer->code();
+  check_usage(!o.ids || !o.json, "tokenize", "--ids and --json are two forms of the result; give one");
   for (const std::string& text : texts) {
+    if (o.ids) {
+      std::string line;
+      for (const int32_t id : tokenizer->encode(text)) line += (line.empty() ? "" : " ") + std::to_string(id);
+      std::cout << line << "\n";
+      continue;
+    }
     const std::vector<Token> tokens = tokens_of(*tokenizer, text);
     if (o.json) {
       Json json = {{"text", text}, {"tokens", Json::array()}};
@@ -131,6 +138,7 @@ Command add_tokenize(CommandLine& app) {
   app.add_option("files", o->files, "texts, one per line; default or -: standard input");
   app.add_option("--text", o->texts, "a text to cut (repeatable)").repeatable();
   app.add_flag("--source", o->source, "the tokenizer of an encoder-decoder's sources, where that is another");
+  app.add_flag("--ids", o->ids, "print the ids alone, a line a text");
   app.add_flag("--json", o->json, "print one JSON object per text");
   app.footer(
       "Example: lithe tokenize runs/first --text \"In the beginning\"\nColumns: id, bytes of the text, spelling in the "

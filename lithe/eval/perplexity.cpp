@@ -183,9 +183,10 @@ Perplexity perplexity(const Model& model, const TokenStore& text, const EvalConf
   check_usage(!config.carry_state || (!config.stride && !config.context_length), "eval",
               "carry_state runs every document once, without windows; leave context_length and stride out");
   const WindowSizes sizes = window_sizes("eval", model, text, config, default_context);
-  check_usage(!neighbours || config.exit.empty(), "eval",
-              "a datastore is asked by rows of all layers, which tokens that leave early lack; leave out one of exits and "
-              "datastore");
+  check_usage(
+      !neighbours || config.exit.empty(), "eval",
+      "a datastore is asked by rows of all layers, which tokens that leave early lack; leave out one of exits and "
+      "datastore");
   Scorer scorer(model, config, sizes.context, pieces, each, neighbours);
   int64_t done = 0;
   const auto scored = [&](int64_t rows) {

@@ -69,9 +69,9 @@ struct ChosenMetrics {
 };
 
 /// The metrics of the section `task`, or those usual for its type: accuracy; pearson and spearman; accuracy;
-/// exact_match and f1; label_error_rate and exact_match. `labels` are the task's (TaskData::labels). Fails on a name that is unknown, stands twice, or
-/// does not fit the type or the labels (f1 of other than two classes, f1 of tags that are not BIO), and on a
-/// metric_for_best_model that is not among them.
+/// exact_match and f1; label_error_rate and exact_match. `labels` are the task's (TaskData::labels). Fails on a name
+/// that is unknown, stands twice, or does not fit the type or the labels (f1 of other than two classes, f1 of tags that
+/// are not BIO), and on a metric_for_best_model that is not among them.
 ChosenMetrics choose_metrics(const TaskConfig& config, const std::vector<std::string>& labels);
 
 // ---- predictions

@@ -13,8 +13,8 @@ WindowSizes window_sizes(const char* operation, const Model& model, const TokenS
   check_usage(context >= 1, operation, "context_length must be at least 1, got ", context);
   const int64_t stride = config.stride ? config.stride : context, limit = model.position_limit();
   check_usage(stride <= context, operation, "stride ", stride, " must not exceed context_length ", context);
-  check_usage(!limit || context <= limit || config.carry_state, operation, "context_length ", context, " is beyond the model's ", limit,
-              " positions; choose that or less");
+  check_usage(!limit || context <= limit || config.carry_state, operation, "context_length ", context,
+              " is beyond the model's ", limit, " positions; choose that or less");
   check_usage(text.info().vocab_size <= model.config().vocab_size, operation, "the text's ids go up to ",
               text.info().vocab_size, ", the model's vocabulary has ", model.config().vocab_size);
   return {context, stride};

@@ -4,115 +4,12 @@
 #include <cmath>
 #include <numeric>
 
-#include "lithe/base/json.h"
 #include "lithe/base/stop.h"
+#include "lithe/eval/zero_shot_documents.h"
 #include "lithe/ops/basic.h"
 
 namespace lithe {
 namespace {
-
-// ---- documents and templates
-
-std::vector<Json> documents(const std::vector<std::string>& files) {
-  std::vector<Json> out;
-  for (const std::string& name : files) {
-    const std::string text = read_file(name);
-    int line = 0;
-    for (size_t begin = 0; begin < text.size();) {
-      const size_t end = std::min(text.find('\n', begin), text.size());
-      ++line;
-      if (end > begin) {
-        out.push_back(parse_json(std::string_view(text).substr(begin, end - begin), cat(name, ":", line)));
-        check(out.back().is_object(), "eval", "'", name, "' line ", line, " must be a JSON object");
-      }
-      begin = end + 1;
-    }
-  }
-  return out;
-}
-
-std::string trimmed(const std::string& text) {
-  const size_t first = text.find_first_not_of(" \t\n"), last = text.find_last_not_of(" \t\n");
-  return first == std::string::npos ? "" : text.substr(first, last - first + 1);
-}
-
-const Json& field_of(const Json& document, const std::string& path, const std::string& task) {
-  const Json* at = &document;
-  for (size_t begin = 0; begin <= path.size();) {
-    const size_t dot = std::min(path.find('.', begin), path.size());
-    const std::string key = path.substr(begin, dot - begin);
-    check(at->is_object() && at->contains(key), "eval", task, ": a document has no field '", path,
-          "', which a template reads");
-    at = &(*at)[key];
-    begin = dot + 1;
-  }
-  return *at;
-}
-
-std::string text_of(const Json& value) { return value.is_string() ? value.get<std::string>() : dump(value); }
-
-// A field, or one of the two expressions that cut off a text's last word.
-std::string evaluated(const std::string& expression, const Json& document, const std::string& task) {
-  constexpr std::string_view before = ".split(' ')[:-1]|join(' ')", last = ".split(' ')[-1]", space = "' '+";
-  if (expression.ends_with(before)) {
-    const std::string text = text_of(field_of(document, expression.substr(0, expression.size() - before.size()), task));
-    return text.substr(0, std::min(text.rfind(' '), text.size()));
-  }
-  if (expression.ends_with(last)) {
-    const bool spaced = expression.starts_with(space);
-    const size_t begin = spaced ? space.size() : 0;
-    const std::string text =
-        text_of(field_of(document, expression.substr(begin, expression.size() - begin - last.size()), task));
-    const size_t at = text.rfind(' ');
-    return (spaced ? " " : "") + (at == std::string::npos ? text : text.substr(at + 1));
-  }
-  check_usage(expression.find_first_of(" |()[]'\"+") == std::string::npos, "eval", task, ": the template {{",
-              expression, "}} is more than the name of a field; write what it gives into the data");
-  return text_of(field_of(document, expression, task));
-}
-
-std::string rendered(const std::string& text, const Json& document, const std::string& task) {
-  check_usage(text.find("{%") == std::string::npos, "eval", task, ": templates with {% %} are not supported");
-  // A bare name of a field is that field.
-  if (text.find("{{") == std::string::npos && document.contains(text)) return text_of(document[text]);
-  std::string out;
-  for (size_t at = 0; at < text.size();) {
-    const size_t open = text.find("{{", at), close = open == std::string::npos ? open : text.find("}}", open);
-    check_usage(open == std::string::npos || close != std::string::npos, "eval", task,
-                ": a template has {{ without }}");
-    out += text.substr(at, open == std::string::npos ? open : open - at);
-    if (open == std::string::npos) break;
-    out += evaluated(trimmed(text.substr(open + 2, close - open - 2)), document, task);
-    at = close + 2;
-  }
-  return out;
-}
-
-std::vector<std::string> choices_of(const ZeroShotTask& task, const Json& document) {
-  std::vector<std::string> out;
-  if (task.doc_to_choice.is_list()) {
-    for (const Node& one : task.doc_to_choice.items()) out.push_back(rendered(one.text(), document, task.task));
-    return out;
-  }
-  std::string name = task.doc_to_choice.text();
-  if (name.starts_with("{{") && name.ends_with("}}")) name = trimmed(name.substr(2, name.size() - 4));
-  const Json& list = field_of(document, name, task.task);
-  check(list.is_array() && !list.empty(), "eval", task.task, ": field '", name,
-        "' of a document must be a list of choices");
-  for (const Json& one : list) out.push_back(text_of(one));
-  return out;
-}
-
-size_t right_choice(const ZeroShotTask& task, const Json& document, const std::vector<std::string>& choices) {
-  const std::string target = rendered(task.doc_to_target, document, task.task);
-  const bool number =
-      !target.empty() && target.size() < 6 && target.find_first_not_of("0123456789") == std::string::npos;
-  const size_t index =
-      number ? size_t(std::stoul(target)) : size_t(std::find(choices.begin(), choices.end(), target) - choices.begin());
-  check(index < choices.size(), "eval", task.task, ": doc_to_target gives '", target, "', which is none of the ",
-        choices.size(), " choices");
-  return index;
-}
 
 // ---- likelihoods
 
@@ -235,31 +132,50 @@ int64_t characters(const std::string& text) {
   return std::count_if(text.begin(), text.end(), [](char c) { return (uint8_t(c) & 0xc0) != 0x80; });
 }
 
-std::vector<ZeroShotMetric> choose(const Scorer& scorer, const ZeroShotTask& task, const std::vector<Json>& docs) {
+std::vector<std::vector<ChoiceScore>> scored(const Scorer& scorer, const ZeroShotTask& task,
+                                             const std::vector<Json>& docs) {
   std::vector<Request> requests;
-  std::vector<std::vector<std::string>> choices;
+  std::vector<std::vector<ChoiceScore>> out;
   for (const Json& doc : docs) {
-    choices.push_back(choices_of(task, doc));
     const std::string text = rendered(task.doc_to_text, doc, task.task);
-    for (const std::string& choice : choices.back())
+    out.emplace_back();
+    for (const std::string& choice : choices_of(task, doc)) {
       requests.push_back(scorer.request(text, task.target_delimiter + choice));
+      out.back().push_back({.choice = choice,
+                            .tokens = int64_t(requests.back().tokens.size() - requests.back().begin),
+                            .characters = characters(choice),
+                            .bytes = int64_t(choice.size())});
+    }
   }
   scorer.score(requests);
-  std::vector<double> right, right_by_length;
   size_t at = 0;
+  for (std::vector<ChoiceScore>& choices : out)
+    for (ChoiceScore& choice : choices) {
+      choice.log_likelihood = requests[at].log_likelihood;
+      choice.greedy = requests[at].greedy;
+      ++at;
+    }
+  return out;
+}
+
+std::vector<ZeroShotMetric> choose(const Scorer& scorer, const ZeroShotTask& task, const std::vector<Json>& docs) {
+  const std::vector<std::vector<ChoiceScore>> all = scored(scorer, task, docs);
+  std::vector<double> right, right_by_length;
   for (size_t d = 0; d < docs.size(); ++d) {
-    const size_t gold = right_choice(task, docs[d], choices[d]);
+    const std::vector<ChoiceScore>& choices = all[d];
+    std::vector<std::string> texts;
+    for (const ChoiceScore& choice : choices) texts.push_back(choice.choice);
+    const size_t gold = right_choice(task, docs[d], texts);
     size_t best = 0, best_by_length = 0;
     const auto by_length = [&](size_t i) {
-      return requests[at + i].log_likelihood / double(std::max<int64_t>(1, characters(choices[d][i])));
+      return choices[i].log_likelihood / double(std::max<int64_t>(1, choices[i].characters));
     };
-    for (size_t i = 1; i < choices[d].size(); ++i) {
-      if (requests[at + i].log_likelihood > requests[at + best].log_likelihood) best = i;
+    for (size_t i = 1; i < choices.size(); ++i) {
+      if (choices[i].log_likelihood > choices[best].log_likelihood) best = i;
       if (by_length(i) > by_length(best_by_length)) best_by_length = i;
     }
     right.push_back(best == gold);
     right_by_length.push_back(best_by_length == gold);
-    at += choices[d].size();
   }
   return {mean_of("acc", right), mean_of("acc_norm", right_by_length)};
 }
@@ -309,16 +225,41 @@ std::vector<ZeroShotMetric> roll(const Scorer& scorer, const Tokenizer& tokenize
           {"bits_per_byte", -sum / bytes / std::log(2.0), {}}};
 }
 
+std::vector<Json> some_documents(const ZeroShotTask& task, const ZeroShotOptions& options, ZeroShotResult& counts) {
+  std::vector<Json> docs = zero_shot_documents(task.data_files);
+  counts.all_documents = int64_t(docs.size());
+  if (options.limit && int64_t(docs.size()) > options.limit) docs.resize(size_t(options.limit));
+  check_usage(!docs.empty(), "eval", task.task, ": its files hold no documents");
+  counts.documents = int64_t(docs.size());
+  return docs;
+}
+
 }  // namespace
+
+ZeroShotTask choices_task(const Path& file) {
+  check_usage(std::filesystem::is_regular_file(file), "eval", "'", file.string(),
+              "' is no file; --choices takes JSON lines with query and choices");
+  ZeroShotTask out;
+  out.task = "choices";
+  out.data_files = {file.string()};
+  out.doc_to_text = "{{query}}";
+  out.doc_to_choice = Node::scalar("{{choices}}", {}, true);
+  return out;
+}
+
+std::vector<std::vector<ChoiceScore>> score_choices(const Model& model, const Tokenizer& tokenizer,
+                                                    const ZeroShotTask& task, const ZeroShotOptions& options) {
+  model.check_predicts_next("eval");
+  ZeroShotResult counts;
+  const std::vector<Json> docs = some_documents(task, options, counts);
+  return scored(Scorer(model, tokenizer, options), task, docs);
+}
 
 ZeroShotResult evaluate_zero_shot(const Model& model, const Tokenizer& tokenizer, const ZeroShotTask& task,
                                   const ZeroShotOptions& options) {
   model.check_predicts_next("eval");
-  std::vector<Json> docs = documents(task.data_files);
-  ZeroShotResult out{.documents = 0, .all_documents = int64_t(docs.size()), .metrics = {}};
-  if (options.limit && int64_t(docs.size()) > options.limit) docs.resize(size_t(options.limit));
-  check_usage(!docs.empty(), "eval", task.task, ": its files hold no documents");
-  out.documents = int64_t(docs.size());
+  ZeroShotResult out;
+  const std::vector<Json> docs = some_documents(task, options, out);
   const Scorer scorer(model, tokenizer, options);
   out.metrics = task.output_type == "multiple_choice" ? choose(scorer, task, docs)
                 : task.output_type == "loglikelihood" ? follow(scorer, task, docs)

@@ -10,7 +10,9 @@ namespace lithe {
 /// The keys of a task's YAML that need no Python.
 struct ZeroShotTask {
   std::string task, dataset_path = "json", output_type = "multiple_choice", target_delimiter = " ";
-  std::vector<std::string> data_files;  // JSON lines; relative names are tried under LITHE_DATA, too
+  // JSON lines, .tsv with a line of names, or .raw and .txt, of which each page (from " = Title = " on) is a document
+  // with the field page; relative names are tried under LITHE_DATA, too.
+  std::vector<std::string> data_files;
   std::string doc_to_text, doc_to_target;
   Node doc_to_choice;  // a template of a list, or a list of templates
   int64_t num_fewshot = 0;
@@ -40,5 +42,18 @@ struct ZeroShotOptions {
 /// loglikelihood_rolling: word_perplexity, byte_perplexity, bits_per_byte. Polls stop_signal(), failing when asked to.
 ZeroShotResult evaluate_zero_shot(const Model& model, const Tokenizer& tokenizer, const ZeroShotTask& task,
                                   const ZeroShotOptions& options);
+
+/// What a model says of one choice behind a text.
+struct ChoiceScore {
+  std::string choice;
+  double log_likelihood = 0;  // of the tokens that the choice, with the delimiter before it, adds to the text
+  int64_t tokens = 0, characters = 0, bytes = 0;  // these tokens; of the choice alone
+  bool greedy = false;                            // greedy decoding would give it
+};
+/// A task of the fields query and choices of JSON lines, without a right choice.
+ZeroShotTask choices_task(const Path& file);
+/// The choices of each document of a multiple_choice task.
+std::vector<std::vector<ChoiceScore>> score_choices(const Model& model, const Tokenizer& tokenizer,
+                                                    const ZeroShotTask& task, const ZeroShotOptions& options);
 
 }  // namespace lithe

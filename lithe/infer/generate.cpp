@@ -228,9 +228,10 @@ void generate_each(const Model& model, const Tokenizer& tokenizer, const std::ve
   check_usage(!config.early_stop || stops(model), "generate",
               "early_stop asks the head where texts end, which it did not learn; train with model.head: {type: lm, "
               "early_stop: true}, or leave it out");
-  check_usage(!neighbours || config.exit.empty(), "generate",
-              "a datastore is asked by rows of all layers, which tokens that leave early lack; leave out one of --exit and "
-              "--datastore");
+  check_usage(
+      !neighbours || config.exit.empty(), "generate",
+      "a datastore is asked by rows of all layers, which tokens that leave early lack; leave out one of --exit and "
+      "--datastore");
   GenerateTimes unused;
   Scheduler(model, config, events, continuations(model, tokenizer, prompts, config), times ? *times : unused,
             neighbours)

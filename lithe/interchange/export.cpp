@@ -92,6 +92,8 @@ ExportReport export_model(const ExportOptions& o) {
     if (id) generation[key] = *id;
     if (!described.config.contains(key)) described.config[key] = id ? Json(*id) : Json();
   }
+  if (run.config.architecture == "encoder_decoder" && (specials.bos || specials.eos))
+    described.config["decoder_start_token_id"] = specials.bos ? *specials.bos : *specials.eos;
   write_safetensors(out / "model.safetensors", tensors, {{"format", "pt"}});
   write_file(out / "config.json", dump(described.config, 2) + "\n");
   if (run.config.architecture == "decoder") {

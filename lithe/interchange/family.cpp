@@ -1,12 +1,15 @@
 #include "lithe/interchange/family.h"
 
+#include <cmath>
+
 #include "lithe/base/error.h"
 
 namespace lithe {
 
 const std::vector<Family>& families() {
-  static const std::vector<Family> all{llama_family(), gemma_family(), gpt2_family(),    gpt_neox_family(),
-                                       phi_family(),   bert_family(),  roberta_family(), distilbert_family()};
+  static const std::vector<Family> all{llama_family(),      gemma_family(), gpt2_family(),    gpt_neox_family(),
+                                       phi_family(),        bert_family(),  roberta_family(), distilbert_family(),
+                                       modernbert_family(), t5_family(),    bart_family()};
   return all;
 }
 
@@ -62,9 +65,18 @@ std::string rotary_options(const HfConfig& config, int64_t head_dim, double usua
   std::string out = cat("type: rotary, base: ", number_text(theta));
   if (share != 1) out += cat(", rotary_dim: ", int64_t(double(head_dim) * share));
   if (type != "default") {
-    within.only("rope_type", {"linear", "llama3", "yarn"});
-    within.only("type", {"linear", "llama3", "yarn"});
-    out += cat(", scaling: ", type, ", factor: ", number_text(within.number("factor")));
+    within.only("rope_type", {"linear", "llama3", "yarn", "longrope", "dynamic"});
+    within.only("type", {"linear", "llama3", "yarn", "longrope", "dynamic"});
+    // As the library does, the lengths say by how much texts are longer where both are there.
+    const int64_t longest = config.integer("max_position_embeddings", 2048),
+                  first = config.integer("original_max_position_embeddings",
+                                         within.integer("original_max_position_embeddings", 0));
+    const bool by_lengths = type == "longrope" && first;
+    const double factor = by_lengths           ? double(longest) / double(first)
+                          : type == "longrope" ? within.number("factor", 1)
+                                               : within.number("factor");
+    within.find("factor");
+    out += cat(", scaling: ", type, ", factor: ", number_text(factor));
     const auto take = [&](const char* key, double usual) {
       if (within.has(key)) out += cat(", ", key, ": ", number_text(within.number(key, usual)));
     };
@@ -72,11 +84,26 @@ std::string rotary_options(const HfConfig& config, int64_t head_dim, double usua
       for (const char* key : {"low_freq_factor", "high_freq_factor"}) take(key, 0);
     if (type == "yarn") {
       for (const char* key : {"beta_fast", "beta_slow", "attention_factor"}) take(key, 0);
-      within.only("mscale", {});
-      within.only("mscale_all_dim", {});
-      within.only("truncate", {"true"});
+      const double all = within.number("mscale_all_dim", 0), some = within.number("mscale", 0);
+      const auto gain = [&](double by) { return factor <= 1 ? 1 : 0.1 * by * std::log(factor) + 1; };
+      if (all && some && !within.has("attention_factor"))
+        out += cat(", attention_factor: ", number_text(gain(some) / gain(all)));
+      if (!within.flag("truncate", true)) out += ", truncate: false";
     }
-    if (type != "linear")
+    if (type == "longrope") {
+      for (const char* key : {"short_factor", "long_factor"}) {
+        const Node* list = within.find(key);
+        check(list && list->is_list(), "import", "'", within.origin(), "' must have a list ", key);
+        out += cat(", ", key, ": [");
+        for (size_t i = 0; i < list->items().size(); ++i) out += cat(i ? ", " : "", list->items()[i].text());
+        out += "]";
+      }
+      take("attention_factor", 0);
+      within.find("original_max_position_embeddings");
+    }
+    if (type == "longrope" || type == "dynamic")
+      out += cat(", original_max_position_embeddings: ", by_lengths ? first : longest);
+    else if (type != "linear")
       out += cat(", original_max_position_embeddings: ",
                  within.integer("original_max_position_embeddings",
                                 type == "yarn" ? config.integer("max_position_embeddings") : 0));
@@ -85,14 +112,25 @@ std::string rotary_options(const HfConfig& config, int64_t head_dim, double usua
   return out;
 }
 
+int64_t positions_of(const HfConfig& config, int64_t usual) {
+  const int64_t longest = config.integer("max_position_embeddings", usual);
+  const char* key = config.has("rope_parameters") ? "rope_parameters" : "rope_scaling";
+  if (!config.has(key)) return longest;
+  const HfConfig within = config.section(key);
+  if (within.text("rope_type", within.text("type", "default")) != "longrope") return longest;
+  return config.integer("original_max_position_embeddings",
+                        within.integer("original_max_position_embeddings", longest));
+}
+
 std::string activation_options(const HfConfig& config, const std::string& key, const std::string& usual, bool gated) {
   const std::string name = config.text(key, usual);
   const bool tanh = name == "gelu_new" || name == "gelu_pytorch_tanh" || name == "gelu_fast";
   if (name == "gelu" || tanh) return cat("type: ", gated ? "geglu" : "gelu", ", approximate: ", tanh ? "tanh" : "none");
   if (gated && (name == "silu" || name == "swish")) return "type: swiglu";
   if (!gated && name == "relu") return "type: relu";
+  if (!gated && (name == "silu" || name == "swish")) return "type: silu";
   fail("import", "'", config.origin(), "': ", key, " is \"", name, "\", for which there is no ffn part; ",
-       gated ? "silu, gelu and gelu_pytorch_tanh" : "relu, gelu, gelu_new and gelu_pytorch_tanh", " have one");
+       gated ? "silu, gelu and gelu_pytorch_tanh" : "relu, silu, gelu, gelu_new and gelu_pytorch_tanh", " have one");
 }
 
 std::string label_options(const HfConfig& config) {
@@ -131,9 +169,22 @@ void write_rotary(Json& to, const PartChoice& position) {
     for (const char* key : {"low_freq_factor", "high_freq_factor"}) out[key] = option_number(position, key);
   if (scaling == "yarn")
     for (const char* key : {"beta_fast", "beta_slow"}) out[key] = option_number(position, key);
-  if (scaling == "yarn" && option_number(position, "attention_factor"))
+  if ((scaling == "yarn" || scaling == "longrope") && option_number(position, "attention_factor"))
     out["attention_factor"] = option_number(position, "attention_factor");
-  if (scaling != "linear")
+  if (scaling == "yarn" && option(position, "truncate") == "false") out["truncate"] = false;
+  const int64_t first = option_integer(position, "original_max_position_embeddings");
+  if (scaling == "longrope") {
+    for (const char* key : {"short_factor", "long_factor"}) {
+      out[key] = Json::array();
+      if (const Node* list = position.options.find(key))
+        for (const Node& number : list->items()) out[key].push_back(std::stod(number.text()));
+    }
+    out.erase("factor");
+    to["original_max_position_embeddings"] = first;
+    to["max_position_embeddings"] = std::llround(double(first) * option_number(position, "factor"));
+  } else if (scaling == "dynamic") {
+    to["max_position_embeddings"] = first;
+  } else if (scaling != "linear")
     out["original_max_position_embeddings"] = option_integer(position, "original_max_position_embeddings");
 }
 

@@ -15,6 +15,7 @@ struct Weight {
   std::string ours, theirs;
   bool transposed = false;            // theirs is [out, in], ours [in, out]
   std::vector<int64_t> columns = {};  // of theirs' outputs (rows where transposed) that are ours; empty: all
+  bool row = false;                   // theirs is [1, n], ours [n]
 };
 
 struct Mapping {
@@ -44,7 +45,7 @@ const Family& family_of(const std::string& model_type, const std::string& origin
 
 // ---- one file each
 
-Family llama_family();     // llama, mistral, qwen2, qwen3, olmo2, phi3
+Family llama_family();     // llama, mistral, qwen2, qwen3, olmo, olmo2, phi3
 Family gemma_family();     // gemma, gemma3_text
 Family gpt2_family();      // gpt2
 Family gpt_neox_family();  // gpt_neox (Pythia)
@@ -52,6 +53,9 @@ Family phi_family();       // phi
 Family bert_family();      // bert
 Family roberta_family();   // roberta, xlm-roberta, camembert
 Family distilbert_family();
+Family modernbert_family();
+Family t5_family();    // t5, mt5
+Family bart_family();  // bart, mbart, marian
 
 // ---- what families share
 
@@ -65,6 +69,8 @@ std::vector<int64_t> range(int64_t begin, int64_t end);
 /// What stands before `anchor` in the tensors' names ("model.", "transformer."); `usual` when nothing is known.
 std::string prefix_of(TensorNames names, const std::string& anchor, const std::string& usual);
 bool has_tensor(TensorNames names, const std::string& name, bool otherwise);
+/// max_position_embeddings, or what a model was first trained with where it has other frequencies beyond (longrope).
+int64_t positions_of(const HfConfig& config, int64_t usual);
 /// rope_theta, rope_scaling or rope_parameters as options of position rotary, "type: rotary, base: 10000".
 std::string rotary_options(const HfConfig& config, int64_t head_dim, double usual_theta = 10000);
 /// One of the names of activations as `ffn` options: "type: gelu, approximate: tanh". `gated`: of a gated layer.

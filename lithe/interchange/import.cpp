@@ -15,13 +15,38 @@ namespace fs = std::filesystem;
 // The objective that a recipe for the model has, with the task of its head.
 void set_objective(Recipe& recipe) {
   const std::string& head = recipe.model.head.type;
-  recipe.train.objective = {recipe.model.architecture == "decoder" ? "clm"
-                            : head == "mlm" || head == "lm"        ? "mlm"
-                                                                   : "task",
+  recipe.train.objective = {recipe.model.architecture == "decoder"           ? "clm"
+                            : recipe.model.architecture == "encoder_decoder" ? "seq2seq"
+                            : head == "mlm" || head == "lm"                  ? "mlm"
+                                                                             : "task",
                             {}};
   if (head == "tag") recipe.task.type = "tagging";
   if (head == "span") recipe.task.type = "span";
   if (head == "classify" && option(recipe.model.head, "problem_type") == "regression") recipe.task.type = "regression";
+}
+
+void set_context_length(ModelConfig& model, int64_t tokens, const std::string& origin) {
+  check_usage(tokens > 0, "import", "the context length must be positive, got ", tokens);
+  const std::string& type = model.position.type;
+  check_usage((type != "learned" && type != "sinusoidal") || tokens <= model.max_position_embeddings, "import", "'",
+              origin, "': the model has ", model.max_position_embeddings, " positions (", type,
+              "), so that its context length can not be ", tokens);
+  if (type != "learned") model.max_position_embeddings = tokens;
+}
+
+// The token that a target begins with is the tokenizer's bos here.
+void set_target_begin(const HfConfig& config, const Path& model, const Tokenizer& tokenizer, const Path& run) {
+  const Path generation = model / "generation_config.json";
+  const bool own = fs::exists(generation) && HfConfig::from_file(generation).has("decoder_start_token_id");
+  const int64_t begin = own ? HfConfig::from_file(generation).integer("decoder_start_token_id")
+                            : config.integer("decoder_start_token_id", -1);
+  if (begin < 0) return;
+  check(begin < tokenizer.vocab_size(), "import", "'", config.origin(), "': decoder_start_token_id ", begin,
+        " is not among the tokenizer's ", tokenizer.vocab_size(), " entries");
+  const Path file = run / "tokenizer_config.json";
+  Json roles = parse_json(read_file(file), file.string());
+  roles["bos_token"] = tokenizer.token(int32_t(begin));
+  write_file(file, dump(roles, 2) + "\n");
 }
 
 }  // namespace
@@ -48,6 +73,8 @@ std::string dtypes_of(const std::map<std::string, Tensor>& parameters) {
 
 ImportReport import_model(const ImportOptions& o) {
   check_usage(fs::exists(o.from), "import", "'", o.from.string(), "' does not exist");
+  check_usage(!o.context_length || fs::is_directory(o.from), "import",
+              "--context-length is for directories of the Hugging Face format; GGUF files say their own");
   if (!fs::is_directory(o.from)) return import_gguf(o);
   NewDirectory out(o.out, "import");
   const HfConfig config = HfConfig::from_file(o.from / "config.json");
@@ -55,8 +82,9 @@ ImportReport import_model(const ImportOptions& o) {
   const Family& family = family_of(type, config.origin());
   const auto source = open_safetensors(o.from);
   const std::set<std::string> names = source->names();
-  const Mapping mapping = family.read(config, &names);
+  Mapping mapping = family.read(config, &names);
   config.finish();
+  if (o.context_length) set_context_length(mapping.model, o.context_length, config.origin());
   const auto parameters = read_parameters(*source, mapping);
 
   Recipe recipe;
@@ -71,7 +99,10 @@ ImportReport import_model(const ImportOptions& o) {
                       .notes = {}};
   const Path tokenizer_files = o.tokenizer.empty() ? o.from : o.tokenizer;
   const auto tokenizer = load_tokenizer(tokenizer_files);
-  read_generation(o.from, tokenizer_files, *tokenizer, recipe.generate, report.notes);
+  if (recipe.model.architecture == "encoder_decoder")
+    read_translation(o.from, recipe.translate, report.notes);
+  else
+    read_generation(o.from, tokenizer_files, *tokenizer, recipe.generate, report.notes);
   read_sentence_modules(o.from, recipe, report.notes);
 
   std::set<std::string> used;
@@ -84,6 +115,11 @@ ImportReport import_model(const ImportOptions& o) {
              {"model_type", type},
              {"config", parse_json(read_file(o.from / "config.json"), config.origin())},
              {"dropped", report.dropped}});
+  if (recipe.model.architecture == "encoder_decoder") set_target_begin(config, o.from, *tokenizer, out.path());
+  const std::string scaling = option(recipe.model.position, "scaling");
+  if (scaling == "longrope" || scaling == "dynamic")
+    report.notes.push_back(cat("positions of texts of up to ", recipe.model.max_position_embeddings,
+                               " tokens (scaling ", scaling, "); --context-length chooses those of longer texts"));
   if (fs::exists(o.from / "generation_config.json"))
     write_file(out / "generation_config.json", read_file(o.from / "generation_config.json"));
   out.commit();

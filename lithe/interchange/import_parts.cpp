@@ -99,6 +99,20 @@ void read_generation(const Path& model, const Path& tokenizer_files, const Token
   config.finish();
 }
 
+void read_translation(const Path& model, TranslateConfig& to, std::vector<std::string>& notes) {
+  const Path file = model / "generation_config.json";
+  if (!fs::exists(file)) return;
+  const HfConfig config = HfConfig::from_file(file);
+  to.num_beams = std::max<int64_t>(1, config.integer("num_beams", 1));
+  to.length_penalty = config.number("length_penalty", 1);
+  const Node* early = config.find("early_stopping");
+  to.early_stopping = early && early->is_scalar() && early->text() == "true";
+  for (const char* key : {"no_repeat_ngram_size", "min_length", "forced_bos_token_id", "repetition_penalty"})
+    if (config.has(key) && config.number(key) != 0 &&
+        (key != std::string("repetition_penalty") || config.number(key) != 1))
+      notes.push_back(cat("generation_config.json: ", key, " is not applied by `translate`"));
+}
+
 void read_sentence_modules(const Path& model, Recipe& recipe, std::vector<std::string>& notes) {
   const Path file = model / "modules.json";
   if (!fs::exists(file)) return;

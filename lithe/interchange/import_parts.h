@@ -18,6 +18,9 @@ std::string dtypes_of(const std::map<std::string, Tensor>& parameters);
 void read_generation(const Path& model, const Path& tokenizer_files, const Tokenizer& tokenizer, GenerateConfig& to,
                      std::vector<std::string>& notes);
 
+/// generation_config.json of an encoder-decoder; what `translate` does not do is noted.
+void read_translation(const Path& model, TranslateConfig& to, std::vector<std::string>& notes);
+
 /// modules.json of sentence-transformers: pooling, normalisation and the longest text.
 void read_sentence_modules(const Path& model, Recipe& recipe, std::vector<std::string>& notes);
 

@@ -1,6 +1,6 @@
 // Llama and its kin: pre-norm decoders with RMS norms, rotary positions and gated feed-forward layers. Mistral adds
-// sliding windows, Qwen2 biases, Qwen3 a norm of queries and keys, OLMo2 moves the norms behind the sub-layers, Phi-3
-// fuses projections.
+// sliding windows, Qwen2 biases, Qwen3 a norm of queries and keys, OLMo norms without weights and bounds on queries,
+// keys and values, OLMo2 moves the norms behind the sub-layers, Phi-3 fuses projections.
 #include <algorithm>
 
 #include "lithe/base/error.h"
@@ -13,6 +13,8 @@ struct Kind {
   bool bias = false, output_bias = false, mlp_bias = false;
   std::string qk_norm = "none";
   bool post = false, fused = false;  // norms behind the sub-layers (OLMo2); joined projections (Phi-3)
+  bool plain_norm = false;           // layer norms without weights (OLMo)
+  double clip = 0;
 };
 
 // One entry a layer: whether it sees the last tokens only.
@@ -50,6 +52,10 @@ Kind kind_of(const HfConfig& config, const std::string& type) {
     kind.bias = kind.output_bias = config.flag("attention_bias", false);
     kind.qk_norm = "row";
     kind.post = true;
+  } else if (type == "olmo") {
+    kind.bias = kind.output_bias = config.flag("attention_bias", false);
+    kind.plain_norm = true;
+    kind.clip = config.number("clip_qkv", 0);
   } else if (type == "phi3") {
     kind.fused = true;
     config.ignore({"original_max_position_embeddings"});
@@ -63,8 +69,7 @@ Mapping read(const HfConfig& config, TensorNames names) {
   const int64_t d = config.integer("hidden_size"), layers = config.integer("num_hidden_layers"),
                 heads = config.integer("num_attention_heads"), kv = config.integer("num_key_value_heads", heads),
                 head_dim = config.integer("head_dim", heads ? d / heads : 0),
-                inner = config.integer("intermediate_size"),
-                positions = config.integer("max_position_embeddings", 2048);
+                inner = config.integer("intermediate_size"), positions = positions_of(config, 2048);
   const Kind kind = kind_of(config, type);
   check(layers >= 0 && heads > 0 && kv > 0 && head_dim > 0 && head_dim * std::max(heads, kv) <= (1 << 24) &&
             inner > 0 && inner <= (1 << 24),
@@ -81,7 +86,8 @@ Mapping read(const HfConfig& config, TensorNames names) {
   const std::vector<bool> sliding = sliding_layers(config, type, layers, window);
 
   const std::string qk =
-      kind.qk_norm == "none" ? "" : cat(", qk_norm: ", kind.qk_norm, ", qk_norm_eps: ", number_text(eps));
+      cat(kind.qk_norm == "none" ? "" : cat(", qk_norm: ", kind.qk_norm, ", qk_norm_eps: ", number_text(eps)),
+          kind.clip > 0 ? cat(", clip_qkv: ", number_text(kind.clip)) : "");
   const auto mixer = [&](bool local) {
     return cat(
         "{type: attention, num_attention_heads: ", heads, head_dim * heads == d ? "" : cat(", head_dim: ", head_dim),
@@ -105,7 +111,8 @@ Mapping read(const HfConfig& config, TensorNames names) {
           ", num_hidden_layers: ", layers, ", max_position_embeddings: ", positions, ", position: {",
           rotary_options(config, head_dim), "}, mixer: ", mixer(local == sliding.size() && local), hybrid, ", ffn: {",
           act, ", intermediate_size: ", inner, ", bias: ", kind.mlp_bias ? "true" : "false",
-          "}, norm: {type: rms, eps: ", number_text(eps), "}, residual: {type: ", kind.post ? "res_post" : "pre",
+          "}, norm: {type: ", kind.plain_norm ? "layer, weight: false, bias: false, eps_mode: variance" : "rms",
+          ", eps: ", number_text(kind.plain_norm ? 1e-5 : eps), "}, residual: {type: ", kind.post ? "res_post" : "pre",
           "}, head: lm, tie_word_embeddings: ", tied ? "true" : "false", "}"));
 
   const std::string base = prefix_of(names, "embed_tokens.weight", "model.");
@@ -113,8 +120,9 @@ Mapping read(const HfConfig& config, TensorNames names) {
   w.push_back({"embedding.weight", base + "embed_tokens.weight"});
   for (int64_t i = 0; i < layers; ++i) {
     const std::string ours = cat("layers.", i, "."), theirs = cat(base, "layers.", i, ".");
-    w.push_back({ours + "mixer_norm.weight",
-                 theirs + (kind.post ? "post_attention_layernorm.weight" : "input_layernorm.weight")});
+    if (!kind.plain_norm)
+      w.push_back({ours + "mixer_norm.weight",
+                   theirs + (kind.post ? "post_attention_layernorm.weight" : "input_layernorm.weight")});
     const std::string q = ours + "mixer.heads.";
     if (kind.fused) {
       const std::string joined = theirs + "self_attn.qkv_proj";
@@ -133,11 +141,12 @@ Mapping read(const HfConfig& config, TensorNames names) {
       for (const char* name : {"q", "k"})
         w.push_back({cat(q, name, "_norm.weight"), cat(theirs, "self_attn.", name, "_norm.weight")});
     add_linear(w, ours + "mixer.output", theirs + "self_attn.o_proj", kind.output_bias);
-    w.push_back({ours + "ffn_norm.weight",
-                 theirs + (kind.post ? "post_feedforward_layernorm.weight" : "post_attention_layernorm.weight")});
+    if (!kind.plain_norm)
+      w.push_back({ours + "ffn_norm.weight",
+                   theirs + (kind.post ? "post_feedforward_layernorm.weight" : "post_attention_layernorm.weight")});
     add_linear(w, ours + "ffn.down", theirs + "mlp.down_proj", kind.mlp_bias);
   }
-  w.push_back({"final_norm.weight", base + "norm.weight"});
+  if (!kind.plain_norm) w.push_back({"final_norm.weight", base + "norm.weight"});
   if (!tied) w.push_back({"head.weight", "lm_head.weight", true});
   if (tied) out.dropped.push_back("lm_head.weight");
   out.dropped.push_back("*.rotary_emb.inv_freq");
@@ -159,13 +168,14 @@ std::optional<Json> write(const ModelConfig& model) {
     sliding = sliding || local;
     types.push_back(local ? "sliding_attention" : "full_attention");
   }
-  const std::string type = norm == "row"               ? "olmo2"
-                           : norm == "head"            ? "qwen3"
-                           : sliding && !types.empty() ? (biased && !output ? "qwen2" : "mistral")
-                           : biased && !output         ? "qwen2"
-                                                       : "llama";
-  const std::map<std::string, std::string> classes{
-      {"llama", "Llama"}, {"mistral", "Mistral"}, {"qwen2", "Qwen2"}, {"qwen3", "Qwen3"}, {"olmo2", "Olmo2"}};
+  const std::string type = option(first.norm, "weight") == "false" ? "olmo"
+                           : norm == "row"                         ? "olmo2"
+                           : norm == "head"                        ? "qwen3"
+                           : sliding && !types.empty()             ? (biased && !output ? "qwen2" : "mistral")
+                           : biased && !output                     ? "qwen2"
+                                                                   : "llama";
+  const std::map<std::string, std::string> classes{{"llama", "Llama"}, {"mistral", "Mistral"}, {"qwen2", "Qwen2"},
+                                                   {"qwen3", "Qwen3"}, {"olmo", "Olmo"},       {"olmo2", "Olmo2"}};
   Json out = common_config(model, type, classes.at(type) + "ForCausalLM");
   const int64_t heads = option_integer(used, "num_attention_heads"), head_dim = option_integer(used, "head_dim");
   out["hidden_size"] = model.hidden_size;
@@ -179,7 +189,9 @@ std::optional<Json> write(const ModelConfig& model) {
                       : option(first.sub_layers.back().part, "approximate") == "tanh" ? "gelu_pytorch_tanh"
                                                                                       : "gelu";
   out["max_position_embeddings"] = model.max_position_embeddings;
-  out["rms_norm_eps"] = option_number(first.norm, "eps");
+  if (type != "olmo") out["rms_norm_eps"] = option_number(first.norm, "eps");
+  const double clip = option_number(used, "heads.clip_qkv");
+  if (type == "olmo" && clip > 0) out["clip_qkv"] = clip;
   if (type != "mistral" && type != "qwen2") out["attention_bias"] = biased;
   if (type == "llama") out["mlp_bias"] = option(first.sub_layers.back().part, "bias") == "true";
   if (sliding) {
@@ -204,6 +216,6 @@ std::optional<Json> write(const ModelConfig& model) {
 
 }  // namespace
 
-Family llama_family() { return {{"llama", "mistral", "qwen2", "qwen3", "olmo2", "phi3"}, read, write}; }
+Family llama_family() { return {{"llama", "mistral", "qwen2", "qwen3", "olmo", "olmo2", "phi3"}, read, write}; }
 
 }  // namespace lithe

@@ -58,12 +58,19 @@ void add(const PartChoice& part, const std::string& path, int64_t hidden, Facts&
 
 Facts facts_of(const ModelConfig& config) {
   Facts out;
+  if (config.architecture == "encoder_decoder") {
+    for (const auto& [key, value] : facts_of(config.encoder_config())) out["encoder." + key] = value;
+    out["share_encoder_decoder_embeddings"] = config.share_encoder_decoder_embeddings ? "true" : "false";
+  }
   out["architecture"] = config.architecture;
   out["vocab_size"] = cat(config.vocab_size);
   out["token_width"] = cat(std::max<int64_t>(1, config.token_width));
   out["hidden_size"] = cat(config.hidden_size);
   out["num_hidden_layers"] = cat(config.num_hidden_layers);
-  out["max_position_embeddings"] = cat(config.max_position_embeddings);
+  const std::string scaling = option(config.position, "scaling");
+  // Of these two the longest text is no part of the model: its frequencies follow it.
+  if (scaling != "longrope" && scaling != "dynamic")
+    out["max_position_embeddings"] = cat(config.max_position_embeddings);
   out["embedding_norm"] = config.embedding_norm ? "true" : "false";
   const int64_t d = config.hidden_size;
   add(config.embedding, "embedding", d, out);

@@ -6,13 +6,18 @@
 namespace lithe {
 namespace {
 
+// Theirs with as many axes as ours has.
+Shape like_ours(const Weight& w, const Shape& theirs) {
+  return w.row && theirs.rank() == 2 && theirs[0] == 1 ? Shape{theirs[1]} : theirs;
+}
+
 int64_t outputs_of(const Weight& w, const Shape& theirs) { return w.transposed ? theirs[0] : theirs[-1]; }
 
 // The shape that a tensor must have for a parameter, its outputs left open (-1) where it holds more.
 std::string wanted(const Weight& w, const Shape& ours) {
   const int64_t out = w.columns.empty() ? ours[-1] : -1;
   const std::string outputs = out < 0 ? "more than " + cat(ours[-1]) : cat(out);
-  if (ours.rank() == 1) return cat("[", outputs, "]");
+  if (ours.rank() == 1) return cat(w.row ? "[1," : "[", outputs, "]");
   return w.transposed ? cat("[", outputs, ",", ours[0], "]") : cat("[", ours[0], ",", outputs, "]");
 }
 
@@ -76,8 +81,8 @@ std::map<std::string, Tensor> read_parameters(const TensorSource& source, const 
     const TensorSource::Entry& e = source.entry(w.theirs);
     check(e.dtype == DType::f32 || e.dtype == DType::bf16 || e.dtype == DType::f64, "import", source.place(),
           ": tensor '", w.theirs, "' is of type ", e.type, ", a weight must be of a floating type (F32, BF16, F16)");
-    check(fits(w, shape->second, e.shape), "import", source.place(), ": tensor '", w.theirs, "' is ", e.shape,
-          ", config.json calls for ", wanted(w, shape->second));
+    check(fits(w, shape->second, like_ours(w, e.shape)), "import", source.place(), ": tensor '", w.theirs, "' is ",
+          e.shape, ", config.json calls for ", wanted(w, shape->second));
     used.insert(w.theirs);
     check(filled.insert(w.ours).second, "import", "internal: the mapping fills '", w.ours, "' twice");
   }
@@ -95,7 +100,7 @@ std::map<std::string, Tensor> read_parameters(const TensorSource& source, const 
   for (const Weight& w : mapping.weights) {
     const Tensor theirs = source.read(w.theirs);
     const Shape& shape = shapes.at(w.ours);
-    if (!w.transposed && w.columns.empty()) {
+    if (!w.transposed && w.columns.empty() && !w.row) {
       out[w.ours] = theirs.dtype() == DType::f64 ? convert(theirs, DType::f32) : theirs;
       continue;
     }
@@ -103,7 +108,7 @@ std::map<std::string, Tensor> read_parameters(const TensorSource& source, const 
     by_size(size_of(theirs.dtype()), [&]<class T>(T) {
       auto* to = static_cast<T*>(ours.raw());
       const auto* from = static_cast<const T*>(theirs.raw());
-      each_number(w, shape, theirs.shape(), [&](int64_t a, int64_t b) { to[a] = from[b]; });
+      each_number(w, shape, like_ours(w, theirs.shape()), [&](int64_t a, int64_t b) { to[a] = from[b]; });
     });
     out[w.ours] = ours.dtype() == DType::f64 ? convert(ours, DType::f32) : ours;
   }
@@ -126,9 +131,10 @@ std::map<std::string, Tensor> write_parameters(const std::map<std::string, Tenso
       columns = std::max(
           columns, w->columns.empty() ? ours.cols() : 1 + *std::max_element(w->columns.begin(), w->columns.end()));
     }
-    const Shape shape = first.shape().rank() == 1 ? Shape{columns}
-                        : weights[0]->transposed  ? Shape{columns, first.dim(0)}
-                                                  : Shape{first.dim(0), columns};
+    const Shape shape = weights[0]->row             ? Shape{1, columns}
+                        : first.shape().rank() == 1 ? Shape{columns}
+                        : weights[0]->transposed    ? Shape{columns, first.dim(0)}
+                                                    : Shape{first.dim(0), columns};
     const Tensor theirs = zeros(shape, first.dtype());
     std::vector<bool> written(size_t(theirs.numel()));
     for (const Weight* w : weights) {
@@ -137,7 +143,7 @@ std::map<std::string, Tensor> write_parameters(const std::map<std::string, Tenso
       by_size(size_of(ours.dtype()), [&]<class T>(T) {
         const auto* from = static_cast<const T*>(ours.raw());
         auto* to = static_cast<T*>(theirs.raw());
-        each_number(*w, ours.shape(), shape, [&](int64_t a, int64_t b) {
+        each_number(*w, ours.shape(), like_ours(*w, shape), [&](int64_t a, int64_t b) {
           same = same && (!written[size_t(b)] || to[b] == from[a]);
           to[b] = from[a];
           written[size_t(b)] = true;

@@ -190,6 +190,9 @@ void ModelConfig::replace_heads(const std::string& from, const std::string& to) 
     const Node* norm = heads->find("qk_norm");
     check_usage(!norm || norm->text() == "none", "model", "heads ", from, " have qk_norm ", norm ? norm->text() : "",
                 ", which ", to, " has not");
+    const Node* clip = heads->find("clip_qkv");
+    check_usage(!clip || clip->text() == "0", "model", "heads ", from, " have clip_qkv ", clip ? clip->text() : "",
+                ", which ", to, " has not");
     part.options.set("heads", Node::scalar(to));
     return true;
   });

@@ -25,8 +25,9 @@ std::vector<double> rotary_frequencies(double base, int64_t d, const RotaryScali
           std::clamp((turns - how.low_freq_factor) / (how.high_freq_factor - how.low_freq_factor), 0.0, 1.0);
       out.push_back((1 - kept) * slow + kept * plain);
     } else if (how.scaling == "yarn") {
-      const double first = std::max(std::floor(channel_of(how.beta_fast)), 0.0);
-      double last = std::min(std::ceil(channel_of(how.beta_slow)), double(d - 1));
+      const double fast = channel_of(how.beta_fast), slowest = channel_of(how.beta_slow);
+      const double first = std::max(how.truncate ? std::floor(fast) : fast, 0.0);
+      double last = std::min(how.truncate ? std::ceil(slowest) : slowest, double(d - 1));
       if (first == last) last += 0.001;
       const double divided = std::clamp((double(c) - first) / (last - first), 0.0, 1.0);
       out.push_back(divided * slow + (1 - divided) * plain);

@@ -23,6 +23,7 @@ struct RotaryScaling {
   std::string scaling = "none";
   double factor = 1, low_freq_factor = 1, high_freq_factor = 4, beta_fast = 32, beta_slow = 1;
   int64_t original_max_position_embeddings = 0;
+  bool truncate = true;  // yarn: the channels where the change begins and ends are whole numbers
   std::vector<double> frequency_factors;
 };
 /// Angles a position of the pairs of `channels` channels [channels / 2].

@@ -249,8 +249,7 @@ class Trainer {
       batches.push_back(to_device(next_batch(), Device::cpu));
       rows += batches.back().rows();
     }
-    const StepLosses losses =
-        accumulate_gradients(*model_, *data_.objective, batches, config_, number, carried());
+    const StepLosses losses = accumulate_gradients(*model_, *data_.objective, batches, config_, number, carried());
     const LossSums& sums = losses.objective;
     const double norm = optimizer_->gradient_norm(), loss = sums.loss / double(std::max<int64_t>(sums.labels, 1));
     if (!std::isfinite(loss) || !std::isfinite(norm)) trace_divergence(batches, number, first_batch, loss, norm);

@@ -54,6 +54,52 @@ struct ZeroShot : testing::Test {
   }
 };
 
+TEST_F(ZeroShot, GivenChoicesHaveTheirLikelihoods) {
+  const Path file = scratch.add("choices.jsonl", R"({"query": "sky is", "choices": ["blue", "a"]}
+{"query": "Q:", "choices": ["yes"]}
+)");
+  const auto all = score_choices(model, *tokenizer, choices_task(file), {});
+  ASSERT_EQ(all.size(), 2u);
+  ASSERT_EQ(all[0].size(), 2u);
+  const ChoiceScore& blue = all[0][0];
+  bool greedy = true;
+  EXPECT_NEAR(blue.log_likelihood, log_likelihood("sky is blue", 6, &greedy), 1e-4);
+  EXPECT_EQ(blue.greedy, greedy);
+  EXPECT_EQ(blue.tokens, 5);
+  EXPECT_EQ(blue.characters, 4);
+  EXPECT_EQ(blue.choice, "blue");
+  EXPECT_NEAR(all[1][0].log_likelihood, log_likelihood("Q: yes", 2), 1e-4);
+  EXPECT_NE(kit::error_of([&] { choices_task(scratch / "none.jsonl"); }).find("is no file"), std::string::npos);
+}
+
+TEST_F(ZeroShot, TablesPagesAndListsAreRead) {
+  scratch.add("data.tsv", "index\tquestion\tlabel\n0\tsky?\tno\n1\tsea?\tyes\n");
+  const auto table = [&](const std::string& target) {
+    return read_zero_shot_task(scratch.add(
+        "table.yaml", "task: t\noutput_type: multiple_choice\ndata_files: [" + (scratch / "data.tsv").string() +
+                          "]\ndoc_to_text: \"{{question}}\"\ndoc_to_choice: [yes, no]\n"
+                          "doc_to_target: \"" +
+                          target + "\"\n"));
+  };
+  const ZeroShotResult result = evaluate_zero_shot(model, *tokenizer, table("{{['yes', 'no'].index(label)}}"), {});
+  EXPECT_EQ(result.documents, 2);
+  EXPECT_EQ(metric(result, "acc"), metric(evaluate_zero_shot(model, *tokenizer, table("{{label}}"), {}), "acc"));
+  EXPECT_NE(kit::error_of([&] {
+              evaluate_zero_shot(model, *tokenizer, table("{{['yes'].index(label)}}"), {});
+            }).find("'no' of a document is not among ['yes']"),
+            std::string::npos);
+  scratch.add("data.raw", " \n = One = \n\n text .\n = = Part = = \n more\n = Two = \n end\n");
+  const ZeroShotTask pages = read_zero_shot_task(scratch.add(
+      "pages.yaml", "task: p\noutput_type: loglikelihood_rolling\ndoc_to_target: \"{{page}}\"\ndata_files: [" +
+                        (scratch / "data.raw").string() + "]\n"));
+  EXPECT_EQ(evaluate_zero_shot(model, *tokenizer, pages, {}).documents, 2);
+  const ZeroShotTask pair = task(
+      "task: b\noutput_type: multiple_choice\ndoc_to_text: \"\"\ndoc_to_target: 0\n"
+      "doc_to_choice: \"{{[sentence_good, sentence_bad]}}\"\n",
+      R"({"sentence_good": "it is", "sentence_bad": "it are"})");
+  EXPECT_EQ(evaluate_zero_shot(model, *tokenizer, pair, {}).documents, 1);
+}
+
 TEST_F(ZeroShot, ChoicesAreScoredByTheirLikelihoodAfterTheText) {
   const std::vector<std::pair<std::string, std::vector<std::string>>> questions{
       {"sky is", {"blue", "a", "green!"}}, {"one two", {"three", "ox"}}, {"Q:", {"yes", "no", "maybe so"}}};

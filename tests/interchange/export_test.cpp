@@ -30,7 +30,7 @@ TEST_P(RoundTrip, ImportExportImportGivesTheSameBytes) {
   import_model({scratch / "written", scratch / "second", {}});
   EXPECT_EQ(bytes(scratch / "first", "model.safetensors"), bytes(scratch / "second", "model.safetensors"));
   // Phi-3's joined maps are written apart, as Llama's.
-  if (golden.name == "phi3") {
+  if (golden.name.starts_with("phi3")) {
     EXPECT_EQ(report.model_type, "llama");
     return;
   }

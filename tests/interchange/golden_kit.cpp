@@ -57,6 +57,10 @@ void TransformersGolden::write(const Path& directory) const {
   save_tokenizer(*make_byte_tokenizer(), directory);
 }
 
+ImportReport TransformersGolden::import_to(const Path& directory, const Path& run) const {
+  return import_model({directory, run, {}, json.value("context_length", int64_t(0))});
+}
+
 std::vector<std::vector<double>> TransformersGolden::expected() const {
   return json[json.contains("rows") ? "rows" : "logits"].get<std::vector<std::vector<double>>>();
 }
@@ -65,7 +69,12 @@ std::vector<std::vector<double>> TransformersGolden::of(const Model& model) cons
   const NoGrad no_grad;
   const auto ids = json["ids"].get<std::vector<int32_t>>();
   const Sequences one = Sequences::single(int64_t(ids.size()));
-  const Var rows = model.forward(tensor_of_ids(ids), one);
+  std::optional<Rows> source;
+  if (json.contains("source")) {
+    const auto read = json["source"].get<std::vector<int32_t>>();
+    source = model.encode(tensor_of_ids(read), Sequences::single(int64_t(read.size())));
+  }
+  const Var rows = model.forward(tensor_of_ids(ids), one, nullptr, source ? &*source : nullptr);
   const Tensor x = json.contains("rows") ? rows.value() : model.logits(rows, one).value();
   const int64_t stride = x.cols() > 30 ? int64_t(json["stride"]) : json.contains("rows") ? 1 : 1;
   std::vector<std::vector<double>> out;
@@ -80,6 +89,10 @@ std::vector<int64_t> TransformersGolden::greedy(const Model& model, size_t count
   const NoGrad no_grad;
   auto next = json["ids"].get<std::vector<int32_t>>();
   const auto state = model.make_state(1, int64_t(next.size() + count));
+  if (json.contains("source")) {
+    const auto read = json["source"].get<std::vector<int32_t>>();
+    model.read_source(*state, tensor_of_ids(read), Sequences::single(int64_t(read.size())));
+  }
   std::vector<int64_t> out;
   while (out.size() < count) {
     const Sequences more = model.continue_sequences(*state, {int64_t(next.size())});

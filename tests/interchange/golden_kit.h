@@ -6,6 +6,7 @@
 
 #include "lithe/base/json.h"
 #include "lithe/infer/load.h"
+#include "lithe/interchange/import.h"
 #include "lithe/tensor/tensor.h"
 
 namespace lithe::kit {
@@ -18,6 +19,8 @@ struct TransformersGolden {
   /// config.json, model.safetensors with weights by the formula, and the files of a byte tokenizer.
   void write(const Path& directory) const;
   std::map<std::string, Tensor> tensors() const;
+  /// Imports what write() wrote.
+  ImportReport import_to(const Path& directory, const Path& run) const;
   /// What transformers gave, [rows, columns that were kept].
   std::vector<std::vector<double>> expected() const;
   /// The same of an imported model.

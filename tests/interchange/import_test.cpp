@@ -26,7 +26,7 @@ TEST_P(Transformers, ImportedModelsComputeWhatTransformersDoes) {
   const TransformersGolden golden(GetParam());
   kit::Scratch scratch;
   golden.write(scratch / "model");
-  const ImportReport report = import_model({scratch / "model", scratch / "run", {}});
+  const ImportReport report = golden.import_to(scratch / "model", scratch / "run");
   EXPECT_EQ(report.model_type, std::string(golden.json["config"]["model_type"]));
   EXPECT_EQ(report.dtype, "f32");
   const LoadedModel loaded = load_model(scratch / "run", "", "f32");
@@ -110,8 +110,10 @@ TEST_F(Refusals, UnknownKeysAndValues) {
   expect({"model_type 'mamba'", "llama", "gpt2"});
   config("hidden_act", "relu6");
   expect({"hidden_act is \"relu6\"", "silu"});
+  config("rope_scaling", {{"rope_type", "ntk"}, {"factor", 2.0}});
+  expect({"rope_type is \"ntk\"", "linear, llama3, yarn, longrope, dynamic"});
   config("rope_scaling", {{"rope_type", "longrope"}, {"factor", 2.0}});
-  expect({"rope_type is \"longrope\"", "linear, llama3, yarn"});
+  expect({"must have a list short_factor"});
   config("rope_scaling", {{"rope_type", "linear"}, {"factor", 2.0}, {"short_factor", 1}});
   expect({"rope_scaling", "short_factor is unknown"});
   config("quantization_config", {{"bits", 4}});

@@ -21,6 +21,7 @@ from safetensors import safe_open
 
 FORMULA = {"linear": 0.37, "square": 0.01, "name": 0.011, "matrix": 0.25, "norm": 0.05, "bias": 0.05}
 IDS = [3, 17, 250, 8, 8, 91, 144, 3, 60, 201, 5, 77]
+SOURCE = [31, 5, 5, 199, 240, 12, 66, 7, 101, 2]
 VOCABULARY, STRIDE = 260, 13
 
 
@@ -41,6 +42,15 @@ ENCODER = dict(DECODER, type_vocab_size=2)
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
           "original_max_position_embeddings": 16}
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16}
+LONG = {"type": "longrope", "short_factor": [1.0, 1.5, 2.5], "long_factor": [1.0, 3.0, 9.0]}
+MODERN = dict(DECODER, num_hidden_layers=4, global_attn_every_n_layers=3, local_attention=6, sep_token_id=2,
+              cls_token_id=1, attn_implementation="eager", reference_compile=False)
+T5 = dict(vocab_size=VOCABULARY, d_model=24, d_kv=8, d_ff=40, num_layers=2, num_decoder_layers=3, num_heads=3,
+          relative_attention_num_buckets=8, relative_attention_max_distance=20, pad_token_id=0, eos_token_id=2,
+          decoder_start_token_id=0)
+BART = dict(vocab_size=VOCABULARY, d_model=24, encoder_layers=2, decoder_layers=3, encoder_attention_heads=4,
+            decoder_attention_heads=3, encoder_ffn_dim=40, decoder_ffn_dim=32, max_position_embeddings=64, pad_token_id=1,
+            bos_token_id=0, eos_token_id=2, decoder_start_token_id=2)
 CASES = {
     "llama2": (t.LlamaConfig(**DECODER), t.LlamaForCausalLM),
     "llama3": (t.LlamaConfig(**DECODER, num_key_value_heads=2, rope_theta=500000.0, rope_scaling=LLAMA3,
@@ -60,6 +70,17 @@ CASES = {
                                   query_pre_attn_scalar=12, sliding_window=4,
                                   layer_types=["sliding_attention", "full_attention", "sliding_attention"]),
                t.Gemma3ForCausalLM),
+    "gemma2": (t.Gemma2Config(**dict(DECODER, num_hidden_layers=3), num_key_value_heads=2, head_dim=8, query_pre_attn_scalar=12,
+                              sliding_window=4, attn_logit_softcapping=2.0, final_logit_softcapping=3.0),
+               t.Gemma2ForCausalLM),
+    "olmo": (t.OlmoConfig(**DECODER, num_key_value_heads=2, clip_qkv=0.4), t.OlmoForCausalLM),
+    "phi3_long": (t.Phi3Config(**DECODER, num_key_value_heads=2, original_max_position_embeddings=24, rope_scaling=LONG),
+                  t.Phi3ForCausalLM),
+    "phi3_longer": (t.Phi3Config(**DECODER, num_key_value_heads=2, original_max_position_embeddings=8, rope_scaling=LONG),
+                    t.Phi3ForCausalLM),
+    "llama_dynamic": (t.LlamaConfig(**DECODER, rope_scaling={"rope_type": "dynamic", "factor": 2.0}), t.LlamaForCausalLM),
+    "llama_yarn_mscale": (t.LlamaConfig(**DECODER, rope_scaling=dict(YARN, mscale=0.7, mscale_all_dim=1.0, truncate=False)),
+                          t.LlamaForCausalLM),
     "gpt2": (t.GPT2Config(vocab_size=VOCABULARY, n_embd=24, n_layer=2, n_head=4, n_positions=64), t.GPT2LMHeadModel),
     "gpt_neox": (t.GPTNeoXConfig(**dict(DECODER, hidden_size=32), rotary_pct=0.25), t.GPTNeoXForCausalLM),
     "gpt_neox_serial": (t.GPTNeoXConfig(**dict(DECODER, hidden_size=32), rotary_pct=0.5, use_parallel_residual=False),
@@ -72,6 +93,15 @@ CASES = {
     "bert_tokens": (t.BertConfig(**ENCODER, num_labels=4), t.BertForTokenClassification),
     "roberta": (t.RobertaConfig(**dict(ENCODER, type_vocab_size=1, pad_token_id=1)), t.RobertaModel),
     "roberta_words": (t.RobertaConfig(**dict(ENCODER, type_vocab_size=1, pad_token_id=1)), t.RobertaForMaskedLM),
+    "modernbert": (t.ModernBertConfig(**MODERN), t.ModernBertModel),
+    "modernbert_words": (t.ModernBertConfig(**MODERN), t.ModernBertForMaskedLM),
+    "modernbert_texts": (t.ModernBertConfig(**MODERN, num_labels=3, classifier_pooling="mean"),
+                         t.ModernBertForSequenceClassification),
+    "t5": (t.T5Config(**T5), t.T5ForConditionalGeneration),
+    "t5_v1_1": (t.T5Config(**T5, feed_forward_proj="gated-gelu", tie_word_embeddings=False), t.T5ForConditionalGeneration),
+    "bart": (t.BartConfig(**BART), t.BartForConditionalGeneration),
+    "marian": (t.MarianConfig(**dict(BART, pad_token_id=256, eos_token_id=0, decoder_start_token_id=256), scale_embedding=True,
+                              activation_function="swish"), t.MarianMTModel),
     "distilbert_words": (t.DistilBertConfig(vocab_size=VOCABULARY, dim=24, n_layers=2, n_heads=4, hidden_dim=40,
                                             max_position_embeddings=64), t.DistilBertForMaskedLM),
     "distilbert_texts": (t.DistilBertConfig(vocab_size=VOCABULARY, dim=24, n_layers=2, n_heads=4, hidden_dim=40,
@@ -93,16 +123,26 @@ def make(name, config, kind, out):
         for key, (dtype, shape) in tensors.items():
             if dtype == "F32":
                 state[key].copy_(values(key, shape))
-        result = model(input_ids=torch.tensor([IDS]))
+        # Of an encoder-decoder the ids are the target's, after the token that starts it; the source is SOURCE.
+        both = {"input_ids": torch.tensor([SOURCE])} if config.is_encoder_decoder else {}
+
+        def run(ids):
+            return model(**both, **{"decoder_input_ids" if both else "input_ids": torch.tensor([ids])})
+
+        result = run(IDS)
         rows = result.logits if hasattr(result, "logits") else result.last_hidden_state
         golden = {"name": name, "config": written, "tensors": tensors, "formula": FORMULA, "ids": IDS, "stride": STRIDE}
         rows = rows.reshape(-1, rows.shape[-1])
         golden["logits" if hasattr(result, "logits") else "rows"] = [
             [float(f"{v:.8g}") for v in (row[::STRIDE] if rows.shape[1] > 30 else row).tolist()] for row in rows]
-        if "ForCausalLM" in kind.__name__ or "LMHead" in kind.__name__:
+        if both:
+            golden["source"] = SOURCE
+        if name.endswith("_longer"):
+            golden["context_length"] = config.max_position_embeddings
+        if both or "ForCausalLM" in kind.__name__ or "LMHead" in kind.__name__:
             ids = list(IDS)
             for _ in range(8):
-                ids.append(int(model(input_ids=torch.tensor([ids])).logits[0, -1].argmax()))
+                ids.append(int(run(ids).logits[0, -1].argmax()))
             golden["greedy"] = ids[len(IDS):]
     text = json.dumps(golden, separators=(",", ":"))
     (out / f"{name}.json").write_text(text + "\n")

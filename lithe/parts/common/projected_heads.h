@@ -3,6 +3,7 @@
 
 #include "lithe/nn/slots.h"
 #include "lithe/ops/basic.h"
+#include "lithe/ops/clamp.h"
 #include "lithe/ops/norm.h"
 
 namespace lithe {
@@ -30,15 +31,18 @@ struct HeadSizes {
   }
 };
 
-/// Queries and keys with a root mean square of 1, times a weight, before they turn.
+/// Queries, keys and values within bounds; then queries and keys with a root mean square of 1, times a weight, before
+/// they turn.
 struct QueryKeyNorm {
   std::string qk_norm = "none";
-  double qk_norm_eps = 1e-6;
+  double qk_norm_eps = 1e-6, clip_qkv = 0;
   bool qk_norm_unit_offset = false;
   void fields(Fields& f) {
     f("qk_norm", qk_norm,
       "root mean square divided out of queries and of keys: head by head, over the whole row, or not (none)",
       one_of({"none", "head", "row"}));
+    f("clip_qkv", clip_qkv, "queries, keys and values are kept within -c and c of this c, as in OLMo; 0: not",
+      at_least(0));
     f("qk_norm_eps", qk_norm_eps, "qk_norm: keeps the division finite", at_least(0));
     f("qk_norm_unit_offset", qk_norm_unit_offset, "qk_norm: the factor is 1 + weight, as in Gemma");
   }
@@ -61,14 +65,14 @@ class ProjectedHeads : public Heads {
         (scope / "q_norm").parameter("weight", {row ? args.num_attention_heads * args.head_dim : args.head_dim}, role);
     k_norm_ = (scope / "k_norm").parameter("weight", {row ? kv_heads * args.head_dim : args.head_dim}, role);
   }
-  Var queries(const Input& in, const Turn& turn) const override { return turn(normed(q_(in.x), q_norm_)); }
+  Var queries(const Input& in, const Turn& turn) const override { return turn(normed(clipped(q_(in.x)), q_norm_)); }
   KeyValue keep(const Input& in, const Turn& turn) const override {
-    return {turn(normed(k_(in.x), k_norm_)), v_(in.x)};
+    return {turn(normed(clipped(k_(in.x)), k_norm_)), clipped(v_(in.x))};
   }
   QueryKeyValue read(const Input& in, const Turn& turn) const override {
     if (training()) return Heads::read(in, turn);  // which frees each before the next is made
     const std::vector<Var> made = apply_each({&q_, &k_, &v_}, in.x);
-    return {turn(normed(made[0], q_norm_)), {turn(normed(made[1], k_norm_)), made[2]}};
+    return {turn(normed(clipped(made[0]), q_norm_)), {turn(normed(clipped(made[1]), k_norm_)), clipped(made[2])}};
   }
   int64_t kept_columns() const override { return kv_heads_ * args_.head_dim; }
   int64_t query_heads() const override { return args_.num_attention_heads; }
@@ -84,6 +88,7 @@ class ProjectedHeads : public Heads {
   QueryKeyNorm norm_;
   Parameter *q_norm_ = nullptr, *k_norm_ = nullptr;
 
+  Var clipped(const Var& x) const { return norm_.clip_qkv == 0 ? x : clamp(x, norm_.clip_qkv); }
   Var normed(const Var& x, const Parameter* weight) const {
     if (!weight) return x;
     const int64_t c = weight->master.dim(0);

@@ -1,7 +1,8 @@
 // A label or a number for every sequence: pooled rows, then [dropout, dense d -> d, tanh], dropout, and a linear map
-// [TB 6.5.2].
+// [TB 6.5.2]. ModernBERT's dense layer has gelu, no bias, and a norm behind it.
 #include "lithe/nn/registry.h"
 #include "lithe/ops/linear.h"
+#include "lithe/ops/norm.h"
 #include "lithe/ops/pool.h"
 
 namespace lithe {
@@ -9,8 +10,8 @@ namespace {
 
 struct Config {
   std::string pooling = "auto", problem_type = "single_label_classification", hidden_act = "tanh";
-  bool dense = true;
-  double dropout = 0;
+  bool dense = true, dense_bias = true, dense_norm = false;
+  double dropout = 0, eps = 1e-5;
   void fields(Fields& f) {
     std::vector<std::string> poolings{"auto"};
     poolings.insert(poolings.end(), kPoolings.begin(), kPoolings.end());
@@ -21,7 +22,11 @@ struct Config {
     f("problem_type", problem_type, "labels are classes (cross-entropy), or one real number (squared error)",
       one_of({"single_label_classification", "regression"}));
     f("dense", dense, "a dense layer with tanh before the classes, as BERT and RoBERTa have");
-    f("hidden_act", hidden_act, "of the dense layer: tanh, or relu as DistilBERT has", one_of({"tanh", "relu"}));
+    f("hidden_act", hidden_act, "of the dense layer: tanh, relu as DistilBERT has, or gelu",
+      one_of({"tanh", "relu", "gelu"}));
+    f("dense_bias", dense_bias, "learned shift of the dense layer");
+    f("dense_norm", dense_norm, "a norm (variance, without shift) behind the dense layer's activation");
+    f("eps", eps, "dense_norm: keeps the division finite", at_least(0));
     f("dropout", dropout, "share of the features dropped in training", between(0, 0.99));
   }
 };
@@ -37,7 +42,9 @@ class Classify final : public Head {
         in_dropout_(scope / "dense", config.dropout),
         out_dropout_(scope / "out", config.dropout) {
     check_usage(classes_ >= 1, "classify", "model.num_labels must be at least 1, got ", classes_);
-    if (config.dense) dense_ = Linear(scope / "dense", args.hidden_size, args.hidden_size, true);
+    if (config.dense) dense_ = Linear(scope / "dense", args.hidden_size, args.hidden_size, config.dense_bias);
+    if (config.dense && config.dense_norm)
+      norm_ = (scope / "norm").parameter("weight", {args.hidden_size}, InitRole::ones);
     out_ = Linear(scope / "out", args.hidden_size, classes_, true);
   }
 
@@ -45,8 +52,11 @@ class Classify final : public Head {
   Var logits(const Var& x, const Sequences& sequences) const override {
     Var row = pool(x, sequences, pooling_);
     if (config_.dense)
-      row = activate(config_.hidden_act == "relu" ? kernels::Activation::relu : kernels::Activation::tanh,
+      row = activate(config_.hidden_act == "relu"   ? kernels::Activation::relu
+                     : config_.hidden_act == "gelu" ? kernels::Activation::gelu
+                                                    : kernels::Activation::tanh,
                      dense_(in_dropout_(row)));
+    if (norm_) row = normalise(kernels::NormKind::layer_variance, row, norm_->var(), {}, config_.eps);
     return out_(out_dropout_(row));
   }
   Var loss(const Var& x, const LossArgs& a) const override {
@@ -62,16 +72,18 @@ class Classify final : public Head {
   int64_t classes_;
   Dropout in_dropout_, out_dropout_;
   Linear dense_, out_;
+  Parameter* norm_ = nullptr;
   bool real() const { return config_.problem_type == "regression"; }
 };
 
 }  // namespace
 
 void register_head_classify(Registry& registry) {
-  registry.add<Head, Classify, Config>("classify", {.spec = "app.classify",
-                                                    .summary = "a label or a number for every sequence",
-                                                    .source = "TB 6.5.2",
-                                                    .samples = {"{hidden_act: relu}"}});
+  registry.add<Head, Classify, Config>(
+      "classify", {.spec = "app.classify",
+                   .summary = "a label or a number for every sequence",
+                   .source = "TB 6.5.2",
+                   .samples = {"{hidden_act: relu}", "{hidden_act: gelu, dense_bias: false, dense_norm: true}"}});
 }
 
 }  // namespace lithe

@@ -1,7 +1,9 @@
 // The language-modelling head: logits over the vocabulary, from the embedding's own table when tied
-// (W_o = E^T) or from a matrix of its own [TB 6.1.1, Eq 6.10]; with a bias (Phi), or
+// (W_o = E^T) or from a matrix of its own [TB 6.1.1, Eq 6.10]; with a bias (Phi, BART), times a factor (T5), or
 // capped, c tanh(logits / c) (Gemma 2). With early_stop it also says of each row whether the text ends after it:
 // Softmax(x W + b) of two classes [TB Eq 6.192-6.193].
+#include <cmath>
+
 #include "lithe/nn/exits.h"
 #include "lithe/nn/registry.h"
 #include "lithe/ops/basic.h"
@@ -16,11 +18,15 @@ struct Config {
   bool early_stop = false;
   int64_t stop_token = -1;
   double stop_loss_coef = 1;
+  std::string row_scale = "one";
   void fields(Fields& f) {
     f("bias", bias, "a learned number for each vocabulary entry is added to its logit");
     f("early_stop", early_stop, "learn where texts stop, for generate.early_stop: where the next token is stop_token");
     f("stop_token", stop_token, "its id; -1: the tokenizer's end of text", at_least(-1));
     f("stop_loss_coef", stop_loss_coef, "factor on the loss of early_stop", at_least(0));
+    f("row_scale", row_scale,
+      "factor on the rows before the map: one, or rsqrt_hidden, 1 / sqrt(hidden_size), as T5 has",
+      one_of({"one", "rsqrt_hidden"}));
     f("logit_softcapping", logit_softcapping, "logits are c tanh(logits / c) of this c; 0: as they are", at_least(0));
   }
 };
@@ -32,6 +38,7 @@ class Lm final : public Head, public StoppingHead {
         weight_(tied_ ? args.tied : scope.parameter("weight", {args.hidden_size, args.vocab_size}, InitRole::matrix)),
         bias_(config.bias ? scope.parameter("bias", {args.vocab_size}, InitRole::zeros) : nullptr),
         cap_(config.logit_softcapping),
+        factor_(config.row_scale == "one" ? 1 : 1 / std::sqrt(double(args.hidden_size))),
         stop_token_(config.stop_token),
         stop_coef_(config.stop_loss_coef) {
     if (config.early_stop) stop_ = Linear(scope / "stop", args.hidden_size, 2, true);
@@ -40,7 +47,7 @@ class Lm final : public Head, public StoppingHead {
     return {sequences.rows(), weight_->master.dim(tied_ ? 0 : 1)};
   }
   Var logits(const Var& x, const Sequences&) const override {
-    const Var plain = linear(x, weight_->var(), var_or_none(bias_), tied_);
+    const Var plain = linear(scaled(x), weight_->var(), var_or_none(bias_), tied_);
     return cap_ == 0 ? plain : scale(activate(kernels::Activation::tanh, scale(plain, 1 / cap_)), cap_);
   }
   Var stop_logits(const Var& x) const override { return stop_.weight ? stop_(x) : Var(); }
@@ -52,15 +59,16 @@ class Lm final : public Head, public StoppingHead {
  private:
   bool tied_;
   Parameter *weight_, *bias_;
-  double cap_;
+  double cap_, factor_;
   int64_t stop_token_;
   double stop_coef_;
   Linear stop_;
 
+  Var scaled(const Var& x) const { return factor_ == 1 ? x : scale(x, factor_); }
   Var token_loss(const Var& x, const LossArgs& args) const {
     if (cap_ != 0)
       return cross_entropy(logits(x, args.sequences), args.labels, args.smoothing, args.scale, args.sums, args.row_nll);
-    return linear_cross_entropy(x, weight_->var(), tied_, args.labels, args.smoothing, args.scale, args.sums,
+    return linear_cross_entropy(scaled(x), weight_->var(), tied_, args.labels, args.smoothing, args.scale, args.sums,
                                 args.row_nll, var_or_none(bias_));
   }
   // The share of the loss's scale that a row has is that of its token.
@@ -77,10 +85,10 @@ class Lm final : public Head, public StoppingHead {
 }  // namespace
 
 void register_head_lm(Registry& registry) {
-  registry.add<Head, Lm, Config>(
-      "lm", {.summary = "logits over the vocabulary, tied to the embedding or not",
-             .source = "TB 6.1.1, Eq 6.10",
-             .samples = {"{bias: true}", "{logit_softcapping: 2}", "{early_stop: true, stop_token: 3}"}});
+  registry.add<Head, Lm, Config>("lm", {.summary = "logits over the vocabulary, tied to the embedding or not",
+                                        .source = "TB 6.1.1, Eq 6.10",
+                                        .samples = {"{bias: true}", "{logit_softcapping: 2}",
+                                                    "{row_scale: rsqrt_hidden}", "{early_stop: true, stop_token: 3}"}});
 }
 
 }  // namespace lithe

@@ -9,16 +9,24 @@ namespace {
 
 struct Config {
   double eps = 1e-12;
-  void fields(Fields& f) { f("eps", eps, "keeps the division of the norm finite", at_least(0)); }
+  bool transform_bias = true, norm_bias = true;
+  void fields(Fields& f) {
+    f("eps", eps, "keeps the division of the norm finite", at_least(0));
+    f("transform_bias", transform_bias, "learned shift before gelu; ModernBERT has none");
+    f("norm_bias", norm_bias, "learned shift of the norm; ModernBERT has none");
+  }
 };
 
 class Mlm final : public Head {
  public:
   Mlm(const Scope& scope, const Config& config, const Args& args)
       : transform_(scope / "transform", args.hidden_size, args.hidden_size, false),
-        transform_bias_((scope / "transform").parameter("bias", {args.hidden_size}, InitRole::zeros)),
+        transform_bias_(config.transform_bias
+                            ? (scope / "transform").parameter("bias", {args.hidden_size}, InitRole::zeros)
+                            : nullptr),
         norm_((scope / "norm").parameter("weight", {args.hidden_size}, InitRole::ones)),
-        norm_bias_((scope / "norm").parameter("bias", {args.hidden_size}, InitRole::zeros)),
+        norm_bias_(config.norm_bias ? (scope / "norm").parameter("bias", {args.hidden_size}, InitRole::zeros)
+                                    : nullptr),
         tied_(args.tied != nullptr),
         weight_(tied_ ? args.tied : scope.parameter("weight", {args.hidden_size, args.vocab_size}, InitRole::matrix)),
         bias_(scope.parameter("bias", {args.vocab_size}, InitRole::zeros)),
@@ -41,8 +49,8 @@ class Mlm final : public Head {
   double eps_;
 
   Var transformed(const Var& x) const {
-    const Var active = activate(kernels::Activation::gelu, transform_(x), transform_bias_->var());
-    return normalise(kernels::NormKind::layer_variance, active, norm_->var(), norm_bias_->var(), eps_);
+    const Var active = activate(kernels::Activation::gelu, transform_(x), var_or_none(transform_bias_));
+    return normalise(kernels::NormKind::layer_variance, active, norm_->var(), var_or_none(norm_bias_), eps_);
   }
 };
 
@@ -50,7 +58,8 @@ class Mlm final : public Head {
 
 void register_head_mlm(Registry& registry) {
   registry.add<Head, Mlm, Config>("mlm", {.summary = "a transformed row, then logits over the vocabulary with a bias",
-                                          .source = "Devlin et al. 2019"});
+                                          .source = "Devlin et al. 2019",
+                                          .samples = {"{transform_bias: false, norm_bias: false}"}});
 }
 
 }  // namespace lithe

@@ -17,7 +17,7 @@ void register_heads_mha(Registry& registry) {
   registry.add<Heads, Mha, QueryKeyNorm>("mha", {.spec = "mixer.mha",
                                                  .summary = "own query, key and value per head",
                                                  .source = "TB Eq 6.21-6.31; TH 3.1-3.3",
-                                                 .samples = {"{qk_norm: head}", "{qk_norm: row}"}});
+                                                 .samples = {"{qk_norm: head}", "{qk_norm: row}", "{clip_qkv: 0.5}"}});
 }
 
 }  // namespace lithe

@@ -1,4 +1,5 @@
-// Layer normalisation: weight * (x - mean) / (sigma + eps) + bias per row [TB Eq 6.32-6.34, E06].
+// Layer normalisation: weight * (x - mean) / (sigma + eps) + bias per row [TB Eq 6.32-6.34, E06]; without weight and
+// bias as in OLMo.
 #include "lithe/nn/registry.h"
 #include "lithe/ops/norm.h"
 
@@ -8,12 +9,13 @@ namespace {
 struct Config {
   double eps = 1e-5;
   std::string eps_mode = "sigma";
-  bool bias = true;
+  bool weight = true, bias = true;
   void fields(Fields& f) {
     f("eps", eps, "keeps the division finite", at_least(0));
     f("eps_mode", eps_mode,
       "sigma: x / (sigma + eps), the textbook's; variance: x / sqrt(sigma^2 + eps), most libraries'",
       one_of({"sigma", "variance"}));
+    f("weight", weight, "learned factor");
     f("bias", bias, "learned shift");
   }
 };
@@ -21,14 +23,22 @@ struct Config {
 class Layer final : public Norm {
  public:
   Layer(const Scope& scope, const Config& config, const Args& args)
-      : weight_(scope.parameter("weight", {args.hidden_size}, InitRole::ones)),
+      : weight_(config.weight ? scope.parameter("weight", {args.hidden_size}, InitRole::ones) : nullptr),
         bias_(config.bias ? scope.parameter("bias", {args.hidden_size}, InitRole::zeros) : nullptr),
         kind_(config.eps_mode == "sigma" ? kernels::NormKind::layer_sigma : kernels::NormKind::layer_variance),
-        eps_(config.eps) {}
-  Var forward(const Var& x) const override { return normalise(kind_, x, weight_->var(), var_or_none(bias_), eps_); }
+        eps_(config.eps) {
+    if (weight_) return;
+    const MemoryScope memory(MemoryClass::weights);
+    ones_ = empty({args.hidden_size}, wide_of(scope.context().dtype), scope.context().device);
+    for (int64_t i = 0; !ones_.is_meta() && i < ones_.numel(); ++i) set_value(ones_, i, 1);
+  }
+  Var forward(const Var& x) const override {
+    return normalise(kind_, x, weight_ ? weight_->var() : Var(ones_), var_or_none(bias_), eps_);
+  }
 
  private:
   Parameter *weight_, *bias_;
+  Tensor ones_;  // in place of a weight
   kernels::NormKind kind_;
   double eps_;
 };
@@ -36,8 +46,10 @@ class Layer final : public Norm {
 }  // namespace
 
 void register_norm_layer(Registry& registry) {
-  registry.add<Norm, Layer, Config>(
-      "layer", {.spec = "norm.layer", .summary = "mean removed, deviation divided out", .source = "TB Eq 6.32-6.34"});
+  registry.add<Norm, Layer, Config>("layer", {.spec = "norm.layer",
+                                              .summary = "mean removed, deviation divided out",
+                                              .source = "TB Eq 6.32-6.34",
+                                              .samples = {"{weight: false, bias: false, eps_mode: variance}"}});
 }
 
 }  // namespace lithe

@@ -1,8 +1,8 @@
 // Rotary positions [TB 6.6; Su et al. 2021]: pairs of each head's query and key channels turn by
 // position * base^(-2c/d_r), so that q_i . k_j depends on i - j only. d_r channels turn, the whole head or its first
 // part (GPT-NeoX, Phi). Frequencies may be scaled for longer texts than those of the first training: all alike (linear
-// [Chen et al. 2023]), the slow ones (llama3 [Dubey et al. 2024]), or the slow ones with larger logits (yarn [Peng et
-// al. 2023]).
+// [Chen et al. 2023]), the slow ones (llama3 [Dubey et al. 2024]), the slow ones with larger logits (yarn [Peng et
+// al. 2023]), each by a number of its own (longrope [Ding et al. 2024]), or by a larger base (dynamic).
 #include "lithe/ops/rotary.h"
 
 #include <cmath>
@@ -17,6 +17,7 @@ struct Config : RotaryScaling {
   double base = 10000, attention_factor = 0;
   std::string layout = "half";
   int64_t rotary_dim = 0;
+  std::vector<double> short_factor, long_factor;
   void fields(Fields& f) {
     f("base", base, "rope_theta: slowest angle is 1/base", at_least(1));
     f("layout", layout, "which channels pair: half (c, c+d_h/2; Llama, GPT-NeoX) or interleaved (2c, 2c+1)",
@@ -24,45 +25,74 @@ struct Config : RotaryScaling {
     f("rotary_dim", rotary_dim, "channels of a head that turn, from its first on; 0: all", at_least(0));
     f("scaling", scaling,
       "frequencies for longer texts: linear divides them by `factor`; llama3 and yarn divide those that turn less "
-      "than once in original_max_position_embeddings; factors divides each by its own of frequency_factors",
-      one_of({"none", "linear", "llama3", "yarn", "factors"}));
+      "than once in original_max_position_embeddings; factors divides each by its own of frequency_factors; longrope "
+      "by "
+      "its own of short_factor where max_position_embeddings is at most original_max_position_embeddings, else of "
+      "long_factor; dynamic raises the base as far as max_position_embeddings is longer",
+      one_of({"none", "linear", "llama3", "yarn", "factors", "longrope", "dynamic"}));
     f("factor", factor, "scaling: how many times longer texts may be", at_least(1));
     f("original_max_position_embeddings", original_max_position_embeddings,
-      "llama3, yarn: tokens of the texts of the first training", at_least(0));
+      "llama3, yarn, longrope, dynamic: tokens of the texts of the first training", at_least(0));
     f("low_freq_factor", low_freq_factor, "llama3: frequencies of fewer turns than this are divided", at_least(0));
     f("high_freq_factor", high_freq_factor, "llama3: frequencies of more turns than this stay", at_least(0));
     f("beta_fast", beta_fast, "yarn: frequencies of more turns than this stay", at_least(0));
     f("beta_slow", beta_slow, "yarn: frequencies of fewer turns than this are divided", at_least(0));
+    f("truncate", truncate, "yarn: whole channels, where the change begins and ends");
+    f("short_factor", short_factor, "longrope: one number for each pair of channels");
+    f("long_factor", long_factor, "longrope: the same for longer texts");
     f("frequency_factors", frequency_factors, "factors: one number for each pair of channels");
-    f("attention_factor", attention_factor, "yarn: factor on queries and keys; 0: 1 + ln(factor) / 10", at_least(0));
+    f("attention_factor", attention_factor,
+      "yarn, longrope: factor on queries and keys; 0: 1 + ln(factor) / 10, or with longrope the root of "
+      "1 + ln(factor) / ln(original_max_position_embeddings)",
+      at_least(0));
   }
 };
 
 class Rotary final : public Position {
  public:
-  Rotary(const Scope&, const Config& config, const Args&) : config_(config) {
-    const bool by_turns = config.scaling == "llama3" || config.scaling == "yarn";
+  Rotary(const Scope&, const Config& config, const Args& args)
+      : config_(config),
+        longest_(args.max_position_embeddings),
+        longer_(longest_ > config.original_max_position_embeddings) {
+    const bool by_length = config.scaling == "longrope" || config.scaling == "dynamic";
+    const bool by_turns = by_length || config.scaling == "llama3" || config.scaling == "yarn";
     check_usage(!by_turns || config.original_max_position_embeddings > 0, "rotary", "scaling ", config.scaling,
                 " needs original_max_position_embeddings, the tokens of the texts of the first training");
     check_usage(config.scaling != "llama3" || config.high_freq_factor > config.low_freq_factor, "rotary",
                 "high_freq_factor ", config.high_freq_factor, " must be above low_freq_factor ",
                 config.low_freq_factor);
     check_usage(config.scaling != "none" || config.factor == 1, "rotary", "factor ", config.factor,
-                " does nothing without scaling; set scaling: linear, llama3 or yarn");
+                " does nothing without scaling; set scaling: linear, llama3, yarn, longrope or dynamic");
     if (config.scaling == "yarn")
       gain_ = config.attention_factor ? config.attention_factor : 1 + 0.1 * std::log(config.factor);
+    if (config.scaling == "longrope") {
+      const double length = std::log(double(config.original_max_position_embeddings));
+      gain_ = config.attention_factor ? config.attention_factor : std::sqrt(1 + std::log(config.factor) / length);
+      config_.scaling = "factors";
+      given_ = longer_ ? "long_factor" : "short_factor";
+      config_.frequency_factors = longer_ ? config.long_factor : config.short_factor;
+    }
+    if (by_length && !longer_) limit_ = config.original_max_position_embeddings;
+    if (config.scaling == "dynamic" && longer_) limit_ = longest_;
   }
   Var turn(const Var& x, const Sequences& sequences, int64_t head_dim) const override {
     const int64_t turned = config_.rotary_dim ? config_.rotary_dim : head_dim;
-    const Rotation how{.head_dim = head_dim,
-                       .base = config_.base,
-                       .interleaved = config_.layout == "interleaved",
-                       .rotary_dim = config_.rotary_dim,
-                       .frequencies = config_.scaling == "none" ? nullptr : frequencies(turned)};
+    double base = config_.base;
+    if (config_.scaling == "dynamic" && longer_) {
+      const double ratio = double(longest_) / double(config_.original_max_position_embeddings);
+      base *= std::pow(config_.factor * ratio - (config_.factor - 1), double(turned) / double(turned - 2));
+    }
+    const Rotation how{
+        .head_dim = head_dim,
+        .base = base,
+        .interleaved = config_.layout == "interleaved",
+        .rotary_dim = config_.rotary_dim,
+        .frequencies = config_.scaling == "none" || config_.scaling == "dynamic" ? nullptr : frequencies(turned)};
     const Var y = rotate(x, sequences.positions(), how);
-    return gain_ == 1 ? y : scale(y, gain_);
+    return gain_ == 1 ? y : turned == head_dim ? scale(y, gain_) : gained(y, turned, head_dim);
   }
   bool turns() const override { return true; }
+  int64_t limit() const override { return limit_; }
   void check_head_dim(int64_t head_dim) const override {
     check_usage(config_.rotary_dim || head_dim % 2 == 0, "rotary", "needs an even head_dim, got ", head_dim,
                 "; give another num_attention_heads or head_dim");
@@ -70,17 +100,27 @@ class Rotary final : public Position {
                 "rotary_dim must be even and at most head_dim ", head_dim, ", got ", config_.rotary_dim);
     const int64_t pairs = (config_.rotary_dim ? config_.rotary_dim : head_dim) / 2;
     check_usage(config_.scaling != "factors" || int64_t(config_.frequency_factors.size()) == pairs, "rotary",
-                "frequency_factors must be ", pairs, " numbers, one for each pair of channels, got ",
-                config_.frequency_factors.size());
+                given_.empty() ? "frequency_factors" : given_, " must be ", pairs,
+                " numbers, one for each pair of channels, got ", config_.frequency_factors.size());
     for (const double factor : config_.frequency_factors)
       check_usage(factor > 0, "rotary", "a number of frequency_factors is ", factor, "; all must be above 0");
-    check_usage(gain_ == 1 || !config_.rotary_dim || config_.rotary_dim == head_dim, "rotary",
-                "scaling yarn turns whole heads; leave rotary_dim ", config_.rotary_dim, " out");
+    check_usage(config_.scaling != "dynamic" || pairs > 1, "rotary", "scaling dynamic needs more than ", pairs,
+                " pair of channels; set rotary_dim or head_dim above 2");
   }
 
  private:
   Config config_;
   double gain_ = 1;
+  int64_t longest_, limit_ = 0;  // limit: of the frequencies that were chosen
+  bool longer_;
+  std::string given_;  // the option that frequency_factors came from
+
+  // The channels that turn are larger by gain_, the others stay.
+  Var gained(const Var& x, int64_t turned, int64_t head_dim) const {
+    const Tensor factors = empty({head_dim}, wide_of(x.dtype()), x.device());
+    for (int64_t c = 0; !factors.is_meta() && c < head_dim; ++c) set_value(factors, c, c < turned ? gain_ : 1);
+    return row_affine(x, factors, {});
+  }
 
   std::shared_ptr<const std::vector<double>> frequencies(int64_t d) const {
     return std::make_shared<std::vector<double>>(rotary_frequencies(config_.base, d, config_));
@@ -91,12 +131,15 @@ class Rotary final : public Position {
 
 void register_position_rotary(Registry& registry) {
   registry.add<Position, Rotary, Config>(
-      "rotary", {.spec = "pos.rope",
-                 .summary = "queries and keys turned by position",
-                 .source = "TB 6.6; Su et al. 2021",
-                 .samples = {"{layout: interleaved}", "{rotary_dim: 2}", "{scaling: linear, factor: 2}",
-                             "{scaling: llama3, factor: 8, original_max_position_embeddings: 8}",
-                             "{scaling: yarn, factor: 4, original_max_position_embeddings: 8}"}});
+      "rotary",
+      {.spec = "pos.rope",
+       .summary = "queries and keys turned by position",
+       .source = "TB 6.6; Su et al. 2021",
+       .samples = {"{layout: interleaved}", "{rotary_dim: 2}", "{scaling: linear, factor: 2}",
+                   "{scaling: llama3, factor: 8, original_max_position_embeddings: 8}",
+                   "{scaling: yarn, factor: 4, original_max_position_embeddings: 8}",
+                   "{scaling: yarn, factor: 4, original_max_position_embeddings: 8, truncate: false, rotary_dim: 2}",
+                   "{scaling: dynamic, factor: 2, original_max_position_embeddings: 8}"}});
 }
 
 }  // namespace lithe
