@@ -233,10 +233,10 @@ class Comparer {
   // The examples of a task; scored on its test part, else its validation part.
   void load_examples() {
     const Recipe& s = variants_[0].recipe;
+    TaskData data = load_task(s.task);
     examples_.emplace(load_training_data(s, {}));
     TaskConfig config = s.task;
     config.train.clear();
-    TaskData data = load_task(s.task, examples_->labels);
     const bool test = !data.test.empty();
     check_usage(test || !data.validation.empty(), "compare",
                 "the recipe holds no examples out to score variants on; give task.test or task.validation");

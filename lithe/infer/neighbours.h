@@ -16,7 +16,6 @@ struct NeighbourOptions {
   int64_t probes = 0;       // lists that are searched; 0: the exact search
 };
 
-// spec: mem.retrieval | search | an external store whose hits are interpolated with the model's distribution |
 // TB 6.4.2(3)
 class NeighbourModel {
  public:
