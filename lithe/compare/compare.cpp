@@ -240,6 +240,9 @@ class Comparer {
     const bool test = !data.test.empty();
     check_usage(test || !data.validation.empty(), "compare",
                 "the recipe holds no examples out to score variants on; give task.test or task.validation");
+    const TaskMetric metric = choose_metrics(s.task, examples_->labels).metrics[0];
+    check_usage(metric.better == Better::higher || result_.experiment.score != "task_metric", "compare", "less of ",
+                metric.name, ", the first of task.metrics, is better; name one first of which more is");
     held_out_ = std::make_unique<HeldOutTask>(
         TaskBatches(std::move(test ? data.test : data.validation), task_type(s.task), *examples_->tokenizer,
                     s.data.sequence_length, s.train.micro_batch_tokens(), 0, false),
