@@ -16,7 +16,7 @@ struct NeighbourOptions {
   int64_t probes = 0;       // lists that are searched; 0: the exact search
 };
 
-// TB 6.4.2(3)
+/// A model and a store of it.
 class NeighbourModel {
  public:
   /// Fails (usage) on options that the store cannot serve.
