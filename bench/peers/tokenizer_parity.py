@@ -78,7 +78,7 @@ def lines_of(data, megabytes, seed):
         else:
             line = rng.randbytes(rng.randint(1, 120)).decode("utf-8", "replace")
         at += 1
-        line = line.replace("\n", " ").replace("\r", " ")
+        line = line.replace("\n", " ").replace("\r", " ").replace("\0", " ")  # NUL is no text to lithe
         if not line.strip():
             continue
         total += len(line.encode())

@@ -54,6 +54,7 @@ void print(const Plan& plan, const Recipe& recipe) {
   std::printf("peak memory %s, %s:\n", format_bytes(double(plan.memory.peak)).c_str(),
               recipe.model.architecture == "encoder_decoder" ? "when half of the tokens are the source's"
               : recipe.has_task()                            ? "the bound that the largest batches give"
+              : recipe.train.carry_state                     ? "when every lane has gone on for long"
                                                              : "exactly");
   for (int c = 0; c < kMemoryClasses; ++c)
     std::printf("  %-12s %12s\n", name_of(MemoryClass(c)),

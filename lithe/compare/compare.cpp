@@ -233,13 +233,16 @@ class Comparer {
   // The examples of a task; scored on its test part, else its validation part.
   void load_examples() {
     const Recipe& s = variants_[0].recipe;
+    TaskData data = load_task(s.task);
     examples_.emplace(load_training_data(s, {}));
     TaskConfig config = s.task;
     config.train.clear();
-    TaskData data = load_task(s.task, examples_->labels);
     const bool test = !data.test.empty();
     check_usage(test || !data.validation.empty(), "compare",
                 "the recipe holds no examples out to score variants on; give task.test or task.validation");
+    const TaskMetric metric = choose_metrics(s.task, examples_->labels).metrics[0];
+    check_usage(metric.better == Better::higher || result_.experiment.score != "task_metric", "compare", "less of ",
+                metric.name, ", the first of task.metrics, is better; name one first of which more is");
     held_out_ = std::make_unique<HeldOutTask>(
         TaskBatches(std::move(test ? data.test : data.validation), task_type(s.task), *examples_->tokenizer,
                     s.data.sequence_length, s.train.micro_batch_tokens(), 0, false),

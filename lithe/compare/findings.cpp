@@ -300,8 +300,9 @@ void cache(Comparison& c) {
   std::vector<std::function<int64_t(int64_t)>> bytes;
   for (VariantResult& v : c.variants) {
     ModelConfig config = v.variant.recipe.model;
-    // Neither the vocabulary nor the number of positions is in the decode state.
+    // Neither the vocabulary, the labels nor the number of positions is in the decode state.
     if (!config.vocab_size) config.vocab_size = 1;
+    if (!config.num_labels) config.num_labels = 1;
     if (!config.max_position_embeddings) config.max_position_embeddings = v.variant.recipe.data.sequence_length;
     models.push_back(std::make_unique<Model>(config, ModelOptions{.device = Device::meta}));
     const Model* model = models.back().get();

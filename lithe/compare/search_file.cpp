@@ -49,6 +49,13 @@ struct File {
 };
 
 std::string one_line(const Node& node) {
+  if (node.is_map() || node.is_list()) {
+    std::string out;
+    const auto put = [&](const std::string& text) { out += (out.empty() ? "" : ", ") + text; };
+    for (const auto& [key, value] : node.entries()) put(key + ": " + one_line(value));
+    for (const Node& item : node.items()) put(one_line(item));
+    return node.is_map() ? "{" + out + "}" : "[" + out + "]";
+  }
   std::string value = to_yaml(node);
   while (!value.empty() && value.back() == '\n') value.pop_back();
   return value;

@@ -16,8 +16,7 @@ struct NeighbourOptions {
   int64_t probes = 0;       // lists that are searched; 0: the exact search
 };
 
-// spec: mem.retrieval | search | an external store whose hits are interpolated with the model's distribution |
-// TB 6.4.2(3)
+/// A model and a store of it.
 class NeighbourModel {
  public:
   /// Fails (usage) on options that the store cannot serve.

@@ -26,8 +26,14 @@ struct PreTokenizerStep {
   std::vector<Split> split;  // one for Kind::split
 };
 
-/// One character of category P, or of all of ASCII's punctuation and symbols.
-inline constexpr std::string_view punctuation_pattern = R"([\p{P}$+<=>^`|~])";
+/// One character of category P, or of all of ASCII's punctuation and symbols. Characters that became punctuation with
+/// Unicode 9 to 15 are none to the reference library, nor to the models trained with it.
+inline constexpr std::string_view punctuation_pattern =
+    R"((?![\x{61D}\x{9FD}\x{A76}\x{C77}\x{C84}\x{1B7D}-\x{1B7E}\x{2E43}-\x{2E5D}\x{10EAD}\x{10F55}-\x{10F59})"
+    R"(\x{10F86}-\x{10F89}\x{1144B}-\x{1144F}\x{1145A}-\x{1145D}\x{11660}-\x{1166C}\x{116B9}\x{1183B})"
+    R"(\x{11944}-\x{11946}\x{119E2}\x{11A3F}-\x{11A46}\x{11A9A}-\x{11AA2}\x{11B00}-\x{11B09}\x{11C41}-\x{11C45})"
+    R"(\x{11C70}-\x{11C71}\x{11EF7}-\x{11EF8}\x{11F43}-\x{11F4F}\x{11FFF}\x{12FF1}-\x{12FF2}\x{16E97}-\x{16E9A})"
+    R"(\x{16FE2}\x{1E95E}-\x{1E95F}])[\p{P}$+<=>^`|~\x{166D}\x{111C9}])";
 
 class PreTokenizer {
  public:

@@ -1,5 +1,6 @@
 #include "lithe/train/plan.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -138,7 +139,7 @@ Plan plan_training(const ModelConfig& config, const TrainConfig& train, const Pl
     plan.state_bytes_constant = model.state_bytes({1}) - plan.state_bytes_per_token;
 
     Batch batch = batch_of_shape(model, *objective, training_rows(config, train, shape), shape.sequence_length);
-    if (train.carry_state) check_carries_states(model, train, shape.sequence_length);
+    if (train.carry_state) check_carries_states(model, train, std::max(shape.sequence_length, shape.evaluation_length));
     std::optional<CarriedState> carried = planned_states(model, train, batch, shape.sequence_length);
     if (carried) ledger(Device::meta).reset_peak();
     std::vector<DeviceBatch> batches;

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "lithe/base/stop.h"
+#include "lithe/data/synthetic.h"
 #include "lithe/model/model.h"
 #include "tests/compare/compare_kit.h"
 
@@ -248,6 +249,29 @@ TEST(Compare, TimingContinuesWithMoreRounds) {
   const Comparison second = kit.run(kTwins + more);
   ASSERT_EQ(second.speed.rounds.size(), 4u);
   EXPECT_EQ(second.speed.rounds[0][0].train_step, first.speed.rounds[0][0].train_step);
+}
+
+// Models of a task are compared by its first metric, over the words that have a label.
+TEST(Compare, TasksAreComparedByTheirMetric) {
+  const kit::CompareKit kit;
+  write_synthetic({.task = "copy", .length = 8, .items = 2, .symbols = 3, .train = 200, .test = 40}, kit.directory);
+  write_file(kit.directory / "base.yaml",
+             cat("model: {hidden_size: 16, num_hidden_layers: 1, mixer: {type: attention, num_attention_heads: 4}, "
+                 "head: tag, tie_word_embeddings: false}\ntask: {type: tagging, train: [",
+                 (kit.directory / "train.jsonl").string(), "], test: [", (kit.directory / "test.jsonl").string(),
+                 "]}\ndata: {tokenizer: {type: file, file: ", (kit.directory / "vocab.txt").string(),
+                 "}, sequence_length: 8}\ntrain: {objective: task, max_steps: 12, batch_tokens: 64, learning_rate: "
+                 "0.01, eval_steps: 0}\n"));
+  const Comparison c = kit.run("baseline: a\nvariants: {a: {}, b: {model.mixer: {type: gru}}}\n" + kit::kSmallTiming);
+  EXPECT_EQ(c.experiment.score, "task_metric");
+  for (const VariantResult& v : c.variants) {
+    ASSERT_EQ(v.finished(), 1);
+    EXPECT_EQ(v.runs[0].quality.tokens, 80);  // two answers of each of 40 examples
+    EXPECT_GE(v.score, 0);
+    EXPECT_LE(v.score, 1);
+    EXPECT_NEAR(std::round(v.score * 80), v.score * 80, 1e-9);
+  }
+  EXPECT_TRUE(contains(kit.refusal("baseline: a\nvariants: {a: {}}\nscore: bleu\n"), "labelled examples"));
 }
 
 }  // namespace

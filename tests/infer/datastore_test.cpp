@@ -116,7 +116,6 @@ TEST(Datastore, FewerEntriesThanAskedFor) {
   EXPECT_NE(near.entries[2], -1);
 }
 
-// oracle: mem.retrieval
 TEST(Neighbours, AMixtureOfBothDistributions) {
   const Tensor keys = kit::normal({60, kWidth}, DType::f32, 1), rows = kit::normal({4, kWidth}, DType::f32, 2),
                logits = kit::normal({4, kVocabulary}, DType::f32, 3);

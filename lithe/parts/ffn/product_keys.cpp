@@ -14,10 +14,11 @@ namespace lithe {
 namespace {
 
 struct Config {
-  int64_t sub_keys = 128, num_heads = 4, top_k = 8, query_dim = 0;
+  int64_t sub_keys = 0, num_heads = 4, top_k = 8, query_dim = 0;
   bool query_map = true;
   void fields(Fields& f) {
-    f("sub_keys", sub_keys, "sub-keys n of each half; there are n^2 values", at_least(1));
+    f("sub_keys", sub_keys,
+      "sub-keys n of each half; there are n^2 values; 0: about 4 hidden_size values; 128 is common", at_least(0));
     f("num_heads", num_heads, "heads, each with queries and sub-keys of its own; values are of all", at_least(1));
     f("top_k", top_k, "values p that a head of a token reads", at_least(1));
     f("query_dim", query_dim, "channels of a query, an even number; 0: hidden_size", at_least(0));
@@ -28,7 +29,11 @@ struct Config {
 class ProductKeys final : public Ffn {
  public:
   ProductKeys(const Scope& scope, const Config& c, const Args& args)
-      : n_(c.sub_keys), heads_(c.num_heads), p_(c.top_k), d_(args.hidden_size) {
+      : n_(c.sub_keys ? c.sub_keys
+                      : std::max<int64_t>(c.top_k, std::llround(std::sqrt(4.0 * double(args.hidden_size))))),
+        heads_(c.num_heads),
+        p_(c.top_k),
+        d_(args.hidden_size) {
     const int64_t query = c.query_dim ? c.query_dim : d_;
     check_usage(query % 2 == 0, "product_keys", "query_dim ", query, " must be even: either half has its sub-keys");
     check_usage(p_ <= n_, "product_keys", "top_k ", p_, " is more than the ", n_, " sub_keys of a half");

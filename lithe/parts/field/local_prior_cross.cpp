@@ -100,7 +100,7 @@ void register_field_local_prior_cross(Registry& registry) {
                             .source = "TB Eq 6.67-6.68",
                             .causal = false,
                             .cross = true,
-                            .samples = {"{width: predicted, predictor_dim: 3}", "{centre: diagonal, window: 3}"}});
+                            .samples = {"{width: predicted, predictor_dim: 3}"}});
 }
 
 }  // namespace lithe

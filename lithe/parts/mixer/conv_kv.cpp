@@ -42,11 +42,11 @@ struct Windows {
 // Keys and values of the windows so far, and the rows that the next ones begin with.
 class WindowState final : public State {
  public:
-  WindowState(const StateShape& shape, const KeyValueCache::Columns& columns, const Windows& windows)
+  WindowState(const StateShape& shape, const KeyValueCache::Columns& columns, int64_t open_columns,
+              const Windows& windows)
       : windows_(windows),
         cache({shape.sequences, windows.within(shape.capacity) + 1, shape.dtype, shape.device}, columns),
-        open("conv_kv", shape, Shape{windows.size - 1, columns.keys + columns.values}),
-        sequences_(shape.sequences) {}
+        open("conv_kv", shape, Shape{windows.size - 1, open_columns}) {}
   int64_t bytes() const override { return cache.bytes() + open.bytes(); }
   void reorder(const std::vector<int64_t>& from) override { cache.reorder(from), open.reorder(from); }
   bool truncates() const override { return windows_.size == 1 && windows_.stride == 1; }
@@ -74,9 +74,6 @@ class WindowState final : public State {
  public:
   KeyValueCache cache;
   RecurrentState open;
-
- private:
-  int64_t sequences_;
 };
 
 // One convolution of rows, of all channels or of each.
@@ -160,7 +157,7 @@ class ConvKv final : public Mixer {
   }
   std::unique_ptr<State> make_state(const StateShape& shape) const override {
     check(causal_, "conv_kv", "has a decode state only where it is causal");
-    return std::make_unique<WindowState>(shape, columns_, windows_);
+    return std::make_unique<WindowState>(shape, columns_, open_.keys + open_.values, windows_);
   }
   int64_t state_bytes(const std::vector<int64_t>& tokens, DType dtype) const override {
     std::vector<int64_t> windows;
@@ -301,12 +298,12 @@ class ConvKv final : public Mixer {
 
 void register_mixer_conv_kv(Registry& registry) {
   registry.add<Mixer, ConvKv, Config>(
-      "conv_kv",
-      {.spec = "lowdim.conv_kv",
-       .summary = "attention to keys that are convolutions of some tokens each, one every few tokens",
-       .source = "TB Eq 6.133, 6.149",
-       .samples = {"{num_attention_heads: 1, kernel_size: 2, stride: 1}",
-                   "{num_attention_heads: 1, kernel_size: 2, stride: 3, depthwise: false, reduced_dim: 2}"}});
+      "conv_kv", {.spec = "lowdim.conv_kv",
+                  .summary = "attention to keys that are convolutions of some tokens each, one every few tokens",
+                  .source = "TB Eq 6.133, 6.149",
+                  .samples = {"{num_attention_heads: 1, kernel_size: 2, stride: 1}",
+                              "{num_attention_heads: 1, kernel_size: 2, stride: 3, reduced_dim: 2}",
+                              "{num_attention_heads: 1, kernel_size: 2, stride: 2, depthwise: false}"}});
 }
 
 }  // namespace lithe

@@ -66,7 +66,8 @@ class EarlyExit final : public SelectiveStack {
     for (int64_t l = 0; l < layers.count(); ++l) {
       rows = layers.run(l, rows, pass);
       if (!predictor_.weight || !training()) continue;
-      if (l == 0) first = rows;
+      // Layers above read them apart, so that gradients add up alike where those are recomputed.
+      if (l == 0) first = rows, rows.x = reshape(rows.x, rows.x.shape());
       if (exit_after(l) >= 0) left.push_back(rows);
     }
     const auto* heads = dynamic_cast<const ExitHeads*>(&layers);
@@ -123,8 +124,7 @@ class EarlyExit final : public SelectiveStack {
   }
   /// Logits of the exits, the last one being none, [units, exits + 1].
   Var depths(const Rows& first, int64_t units) const {
-    // Apart from what else reads these rows, so that gradients add up alike where layers are recomputed.
-    const Var rows = reshape(first.x, first.x.shape());
+    const Var& rows = first.x;
     return predictor_(units == rows.rows() ? rows : pool(rows, first.sequences, "mean"));
   }
 

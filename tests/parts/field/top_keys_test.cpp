@@ -12,7 +12,7 @@ TEST(TopKeysField, AllKeysAreFullAttention) {
 TEST(TopKeysField, TheySeeTheLargestProducts) {
   for (const bool causal : {true, false}) {
     FieldAttention some("{type: top_keys, keys: 3}", causal), full("full", causal);
-    copy_values(full.bench.parameters(), some.bench.parameters());
+    kit::copy_values(full.bench.parameters(), some.bench.parameters());
     const Tensor x = kit::normal({12, 8}, DType::f64, 1);
     const auto maps = [&](const FieldAttention& of) {
       return of.mixer->maps({Var(x), Sequences::single(12), nullptr}).weights;
@@ -37,7 +37,8 @@ TEST(TopKeysField, TheySeeTheLargestProducts) {
 // The p^2 product keys of two sub-spaces: scores are sums of sub-scores, values concatenations.
 // oracle: lowdim.product_keys
 TEST(TopKeysField, HeadsAreTheSubSpacesOfProductKeys) {
-  constexpr int64_t T = 6, d = 4, p = 2;
+  constexpr int64_t T = 6, d = 4;
+  constexpr size_t p = 2;
   kit::Bench bench;
   const auto mixer =
       bench.make<Mixer>("attention", {.hidden_size = 2 * d, .causal = false},
