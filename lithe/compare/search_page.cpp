@@ -6,6 +6,17 @@
 #include "lithe/report/page.h"
 
 namespace lithe::compare {
+
+using report::Axis;
+using report::format;
+using report::format_integer;
+using report::Page;
+using report::Quantity;
+using report::ScatterChart;
+using report::Table;
+using report::Tile;
+using report::Tone;
+
 namespace {
 
 const char* describe(const std::string& status) {
@@ -18,7 +29,6 @@ const char* describe(const std::string& status) {
 }  // namespace
 
 std::string to_page(const SearchResult& r) {
-  using namespace report;
   const SearchFile& s = r.search;
   Page page(cat("Search: ", s.file.stem().string()),
             cat(s.how.method, " over ", s.choices.size(), s.choices.size() == 1 ? " choice" : " choices",

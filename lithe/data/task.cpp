@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
 
 #include "lithe/base/error.h"
@@ -76,14 +77,22 @@ void TaskConfig::fields(Fields& f) {
   f("metric_for_best_model", metric_for_best_model, "the metric that decides which model is best; empty: the first");
 }
 
+std::optional<TaskType> task_type_named(const std::string& name) {
+  using enum TaskType;
+  static const std::map<std::string, TaskType> types = {{"classification", classification},
+                                                        {"regression", regression},
+                                                        {"tagging", tagging},
+                                                        {"span", span},
+                                                        {"transcription", transcription}};
+  const auto found = types.find(name);
+  return found == types.end() ? std::nullopt : std::optional(found->second);
+}
+
 TaskType task_type(const TaskConfig& config) {
-  if (config.type == "classification") return TaskType::classification;
-  if (config.type == "regression") return TaskType::regression;
-  if (config.type == "tagging") return TaskType::tagging;
-  if (config.type == "transcription") return TaskType::transcription;
-  check_usage(config.type == "span", "task",
+  const std::optional<TaskType> type = task_type_named(config.type);
+  check_usage(type.has_value(), "task",
               "type must be one of classification, regression, tagging, span, transcription, got '", config.type, "'");
-  return TaskType::span;
+  return *type;
 }
 
 std::string task_head(TaskType type) {

@@ -1,6 +1,8 @@
 // The section `task` of a recipe, and what it loads.
 #pragma once
 
+#include <optional>
+
 #include "lithe/base/fields.h"
 #include "lithe/data/examples.h"
 
@@ -22,6 +24,8 @@ struct TaskConfig {
 };
 
 TaskType task_type(const TaskConfig& config);
+/// None: no type has this name.
+std::optional<TaskType> task_type_named(const std::string& name);
 /// The head that predicts labels of the type.
 std::string task_head(TaskType type);
 ExampleLayout example_layout(const TaskConfig& config);

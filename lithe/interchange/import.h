@@ -8,9 +8,9 @@
 namespace lithe {
 
 struct ImportOptions {
-  Path from;       // a directory of the Hugging Face format, or a GGUF file
-  Path out;        // a new directory
-  Path tokenizer;  // where the tokenizer's files are; empty: with the model
+  Path from;                   // a directory of the Hugging Face format, or a GGUF file
+  Path out;                    // a new directory
+  Path tokenizer;              // where the tokenizer's files are; empty: with the model
   int64_t context_length = 0;  // tokens of the longest text, where positions allow any; 0: config.json's
 };
 

@@ -21,9 +21,9 @@ struct GenerateConfig {
   bool use_cache = true, add_bos_token = true;
   std::string cache_dtype;  // empty: the type of rows
   int64_t cache_tokens = 0, prefill_tokens = 512;
-  std::string exit;                                // a rule of nn/exits.h; empty: every token runs all layers
-  bool early_stop = false;                         // ask the head whether the text stops
-  double early_stop_margin = 0;                    // it stops where Pr(stop) >= Pr(goes on) + this
+  std::string exit;              // a rule of nn/exits.h; empty: every token runs all layers
+  bool early_stop = false;       // ask the head whether the text stops
+  double early_stop_margin = 0;  // it stops where Pr(stop) >= Pr(goes on) + this
 
   void fields(Fields& f);
   /// What cache_dtype says; none: the type of the rows.

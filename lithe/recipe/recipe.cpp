@@ -80,7 +80,8 @@ void complete_model(Node& root) {
   if (task && task->is_map()) {
     const std::string type = task->find("type") ? task->find("type")->text() : TaskConfig().type;
     Node head = model.find("head") ? *model.find("head") : Node::map();
-    if (head.is_map() && !head.find("type")) head.set("type", Node::scalar(task_head(task_type({.type = type}))));
+    if (head.is_map() && !head.find("type"))
+      head.set("type", Node::scalar(task_head(task_type_named(type).value_or(TaskType::classification))));
     if (head.is_map() && type == "regression" && !head.find("problem_type"))
       head.set("problem_type", Node::scalar("regression"));
     model.set("head", head);

@@ -271,7 +271,8 @@ TEST(Compare, TasksAreComparedByTheirMetric) {
     EXPECT_LE(v.score, 1);
     EXPECT_NEAR(std::round(v.score * 80), v.score * 80, 1e-9);
   }
-  EXPECT_TRUE(contains(kit.refusal("baseline: a\nvariants: {a: {}}\nscore: bleu\n"), "labelled examples"));
+  EXPECT_TRUE(contains(kit.refusal("baseline: a\nvariants: {a: {}, b: {model.mixer: {type: gru}}}\nscore: bleu\n"),
+                       "labelled examples"));
 }
 
 }  // namespace

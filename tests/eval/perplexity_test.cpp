@@ -106,7 +106,7 @@ TEST(LossByPosition, BinsByHalfOctavesOfTheTokensBefore) {
   ASSERT_EQ(int64_t(each.positions.size()), p.tokens);
   EXPECT_EQ(each.positions[0], 0);
   EXPECT_EQ(each.positions[31], 31);
-  EXPECT_EQ(each.positions[32], 0);  // the second window
+  EXPECT_EQ(each.positions[32], 5);  // the second window ends with the document and begins 5 rows before
   const std::vector<PositionLoss> bins = loss_by_position(each);
   const std::vector<int64_t> from{0, 8, 12, 16, 24}, to{8, 12, 16, 24, 32};
   ASSERT_EQ(bins.size(), from.size());

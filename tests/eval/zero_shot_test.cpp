@@ -75,11 +75,11 @@ TEST_F(ZeroShot, GivenChoicesHaveTheirLikelihoods) {
 TEST_F(ZeroShot, TablesPagesAndListsAreRead) {
   scratch.add("data.tsv", "index\tquestion\tlabel\n0\tsky?\tno\n1\tsea?\tyes\n");
   const auto table = [&](const std::string& target) {
-    return read_zero_shot_task(scratch.add(
-        "table.yaml", "task: t\noutput_type: multiple_choice\ndata_files: [" + (scratch / "data.tsv").string() +
-                          "]\ndoc_to_text: \"{{question}}\"\ndoc_to_choice: [yes, no]\n"
-                          "doc_to_target: \"" +
-                          target + "\"\n"));
+    return read_zero_shot_task(
+        scratch.add("table.yaml", "task: t\noutput_type: multiple_choice\ndata_files: [" + (scratch / "data.tsv") +
+                                      "]\ndoc_to_text: \"{{question}}\"\ndoc_to_choice: [yes, no]\n"
+                                      "doc_to_target: \"" +
+                                      target + "\"\n"));
   };
   const ZeroShotResult result = evaluate_zero_shot(model, *tokenizer, table("{{['yes', 'no'].index(label)}}"), {});
   EXPECT_EQ(result.documents, 2);
@@ -91,7 +91,7 @@ TEST_F(ZeroShot, TablesPagesAndListsAreRead) {
   scratch.add("data.raw", " \n = One = \n\n text .\n = = Part = = \n more\n = Two = \n end\n");
   const ZeroShotTask pages = read_zero_shot_task(scratch.add(
       "pages.yaml", "task: p\noutput_type: loglikelihood_rolling\ndoc_to_target: \"{{page}}\"\ndata_files: [" +
-                        (scratch / "data.raw").string() + "]\n"));
+                        (scratch / "data.raw") + "]\n"));
   EXPECT_EQ(evaluate_zero_shot(model, *tokenizer, pages, {}).documents, 2);
   const ZeroShotTask pair = task(
       "task: b\noutput_type: multiple_choice\ndoc_to_text: \"\"\ndoc_to_target: 0\n"

@@ -84,7 +84,7 @@ TEST(Registry, MisspeltPartsAreNamedWithTheirPlaceAndTheNearest) {
   EXPECT_EQ(refused("hidden_size: 8\nposition: {type: rotory}\n"),
             "recipe: recipe.yaml:2:11: slot position has no part 'rotory'; it has alibi, learned, none, rotary, rpr, "
             "sinusoidal, "
-            "t5_bias; "
+            "t5_bias, xl; "
             "did you mean 'rotary'?");
   // The short form, and a part inside a part.
   EXPECT_EQ(refused("norm: layr\n"),
