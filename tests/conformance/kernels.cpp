@@ -39,11 +39,13 @@ struct RestoreKernels {
 };
 
 // Eight draws know only roughly how far rounding moves a number, and may all choose alike in a part that chooses by
-// comparing numbers. Where a result is beyond the bound, more draws are let in. They run on the reference: what is
-// tried must not widen its own bound.
-void add_draws(kit::Bounded& bound, const std::function<kit::Results(double, uint64_t)>& moved, double relative) {
+// comparing numbers. Where a result is beyond the bound, more draws are let in. They run with the kernels of the first
+// ones: what is tried must not widen its own bound.
+void add_draws(kit::Bounded& bound, const std::function<kit::Results(double, uint64_t)>& moved, double relative,
+               const RestoreKernels& first) {
   const RestoreKernels restore;
-  kernels::force_reference(true);
+  kernels::limit_isa(first.isa);
+  kernels::force_reference(first.reference);
   for (uint64_t draw = 1001; draw <= 1064; ++draw) {
     const kit::Results at = moved(relative, draw);
     for (const auto& [name, exact] : bound.exact) {
@@ -97,15 +99,15 @@ std::string check_kernels(const PartCase& c, DType compute) {
   const double relative =
       kit::rounding(compute, 32 * std::max<int64_t>(exact->config().token_width, 1));  // a code's bits are summed
   kit::Bounded bound = kit::rounding_bound(moved, relative);
+  const RestoreKernels restore;
   bool widened = false;
   const auto compare = [&](const kit::Results& got) {
     const std::string why = kit::compare(got, bound);
     if (why.empty() || std::exchange(widened, true)) return why;
-    add_draws(bound, moved, relative);
+    add_draws(bound, moved, relative, restore);
     return kit::compare(got, bound);
   };
   const auto model = build(c, DType::f32, compute);
-  const RestoreKernels restore;
   kernels::force_reference(true);
   if (const std::string why = compare(kit::run_training(*model, batch, 0.1)); !why.empty()) return "reference: " + why;
   kernels::force_reference(false);
