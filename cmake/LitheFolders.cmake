@@ -124,6 +124,7 @@ function(lithe_kernels)
         list(FILTER compiled EXCLUDE REGEX "${streams}")
       endif()
       add_library(lithe_cpu_${isa} OBJECT ${compiled})
+      set_target_properties(lithe_cpu_${isa} PROPERTIES UNITY_BUILD OFF)  # loops take the time, and families name theirs alike
       target_precompile_headers(lithe_cpu_${isa} PRIVATE ${CMAKE_SOURCE_DIR}/lithe/kernels/kernel.h)
       target_compile_options(lithe_cpu_${isa} PRIVATE ${level} ${LITHE_PCH_FLAGS} -fno-trapping-math -ffp-contract=fast -Wno-psabi ${LITHE_ISA_${isa}})
       target_compile_definitions(lithe_cpu_${isa} PRIVATE LITHE_ISA=${isa})

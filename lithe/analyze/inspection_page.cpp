@@ -307,7 +307,6 @@ std::string inspection_table(const Inspection& inspection) {
 }
 
 Json inspection_json(const Inspection& inspection, const Pictures& pictures, bool maps) {
-  const auto number = [](double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); };
   Json out = {{"models", Json::array()}};
   for (const ModelView& model : inspection.models) {
     Json one = {{"model", model.name}, {"tokens", Json::array()}, {"cut", model.cut}, {"layers", Json::array()}};
@@ -315,11 +314,12 @@ Json inspection_json(const Inspection& inspection, const Pictures& pictures, boo
     for (size_t i = 0; i < model.layers.size(); ++i) {
       const LayerView& layer = model.layers[i];
       Json row = {{"layer", i + 1}, {"mixer", layer.mixer}, {"heads", layer.maps.heads}};
-      for (size_t k = 0; k < kIndicators; ++k) row["indicators"][indicator_keys()[k]] = number(layer.numbers.raw[k]);
+      for (size_t k = 0; k < kIndicators; ++k)
+        row["indicators"][indicator_keys()[k]] = finite_or_null(layer.numbers.raw[k]);
       if (const MapRanks ranks = ranks_of(layer); !ranks.most.empty())
         row["rank"] = {{"of_90_percent", ranks.most}, {"of_99_percent", ranks.nearly_all}};
-      row["normalised"] = {{"entropy", number(layer.numbers.normalised[0])},
-                           {"concentration", number(layer.numbers.normalised[1])}};
+      row["normalised"] = {{"entropy", finite_or_null(layer.numbers.normalised[0])},
+                           {"concentration", finite_or_null(layer.numbers.normalised[1])}};
       if (layer.has_logits)
         row["logits"] = {{"mean", layer.logits.mean},
                          {"deviation", layer.logits.deviation},
@@ -334,7 +334,7 @@ Json inspection_json(const Inspection& inspection, const Pictures& pictures, boo
     }
     out["models"].push_back(std::move(one));
   }
-  out["logit_bins"] = {{"low", number(inspection.logit_low)}, {"high", number(inspection.logit_high)}};
+  out["logit_bins"] = {{"low", finite_or_null(inspection.logit_low)}, {"high", finite_or_null(inspection.logit_high)}};
   out["quantiles"] = LogitSummary::kQuantiles;
   return out;
 }

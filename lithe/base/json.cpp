@@ -1,5 +1,6 @@
 #include "lithe/base/json.h"
 
+#include <cmath>
 #include <limits>
 #include <set>
 #include <vector>
@@ -81,6 +82,9 @@ static std::string dumped(const Tree& value, int indent, Invalid invalid) {
   return value.dump(indent, ' ', false,
                     invalid == Invalid::replaced ? Tree::error_handler_t::replace : Tree::error_handler_t::strict);
 }
+
+Json finite_or_null(double value) { return std::isfinite(value) ? Json(value) : Json(); }
+double number_or_nan(const Json& value) { return value.is_number() ? value.get<double>() : std::nan(""); }
 
 std::string dump(const Json& value, int indent, Invalid invalid) { return dumped(value, indent, invalid); }
 std::string dump(const nlohmann::json& value, int indent, Invalid invalid) { return dumped(value, indent, invalid); }

@@ -16,6 +16,10 @@ enum class Invalid { refused, replaced };
 std::string dump(const Json& value, int indent = -1, Invalid invalid = Invalid::refused);
 std::string dump(const nlohmann::json& value, int indent = -1, Invalid invalid = Invalid::refused);
 
+/// JSON has no word for infinity and nan: null stands for them.
+Json finite_or_null(double value);
+double number_or_nan(const Json& value);
+
 /// Parses JSON text; `origin` (a path) stands in the error. Strict: no comments, no trailing bytes, no
 /// repeated keys, nesting at most 256 deep.
 Json parse_json(std::string_view text, std::string_view origin);

@@ -16,7 +16,7 @@
 namespace lithe {
 namespace {
 
-struct Options {
+struct BenchOptions {
   std::vector<std::string> models, set, only;
   std::string against, out;
   double tolerance = 0.05;
@@ -58,7 +58,7 @@ void name_subjects(std::vector<bench::Subject>& subjects, const std::vector<std:
   }
 }
 
-void check_options(const Options& o) {
+void check_options(const BenchOptions& o) {
   for (const std::string& section : o.only)
     check_usage(std::find(bench::kSections.begin(), bench::kSections.end(), section) != bench::kSections.end(), "bench",
                 "--only knows ", join(bench::kSections), ", not '", section, "'");
@@ -110,7 +110,7 @@ std::string json_text(const bench::Result& result, const bench::Changes* changes
   return dump(json, 2) + "\n";
 }
 
-int run(Options o) {
+int run_bench(BenchOptions o) {
   check_options(o);
   o.bench.only = {o.only.begin(), o.only.end()};
   std::vector<bench::Subject> subjects;
@@ -155,7 +155,7 @@ int run(Options o) {
 }  // namespace
 
 Command add_bench(CommandLine& app) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<BenchOptions>();
   app.add_option("models", o->models, "runs or recipes to measure, several against the first; none: the kernels");
   app.add_option("--only", o->only, "what to measure: " + join(bench::kSections)).delimiter(',');
   app.add_option("--set", o->set, "override a key of the recipes (repeatable)").repeatable();
@@ -182,7 +182,7 @@ Command add_bench(CommandLine& app) {
       "Example: lithe bench recipes/quickstart.yaml --out runs/bench\nWithout a model: the ceilings of this machine "
       "and "
       "what each kernel reaches of them. Stop other programs first.");
-  return [o] { return run(*o); };
+  return [o] { return run_bench(*o); };
 }
 
 }  // namespace lithe

@@ -12,7 +12,7 @@
 namespace lithe {
 namespace {
 
-struct Options {
+struct CompareOptions {
   std::string experiment, out;
   bool json = false, plan = false, keys = false, threads = false;
 };
@@ -57,7 +57,7 @@ int print_keys() {
   return 0;
 }
 
-int run(const Options& o) {
+int run_compare(const CompareOptions& o) {
   if (o.keys) return print_keys();
   check_usage(!o.experiment.empty(), "compare", "name an experiment file, such as recipes/experiments/quick.yaml");
   check_usage(o.plan || !o.out.empty(), "compare", "give --out, the directory of the comparison");
@@ -78,7 +78,7 @@ int run(const Options& o) {
 }  // namespace
 
 Command add_compare(CommandLine& app) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<CompareOptions>();
   app.add_option("experiment", o->experiment, "experiment file (YAML): variants of a recipe, seeds, budget");
   app.add_option("--out", o->out, "directory of the comparison; repeat the command to continue");
   app.add_flag("--plan", o->plan, "check the experiment and print what each variant will cost; train nothing");
@@ -91,7 +91,7 @@ Command add_compare(CommandLine& app) {
       "Refuses (exit 2) experiments whose variants differ in what they do not declare.");
   return [o, threads] {
     o->threads = threads.given();
-    return run(*o);
+    return run_compare(*o);
   };
 }
 

@@ -13,14 +13,14 @@
 namespace lithe {
 namespace {
 
-struct Options {
+struct ConvertOptions {
   std::string run, out, weights;
   std::vector<std::string> set;
   int64_t seed = 1;
   bool densify = false, json = false;
 };
 
-void write_run(const Options& o, const ModelConfig& config, const std::map<std::string, Tensor>& parameters,
+void write_run(const ConvertOptions& o, const ModelConfig& config, const std::map<std::string, Tensor>& parameters,
                const Tokenizer& tokenizer, const Json& record) {
   NewDirectory out(o.out, "convert");
   Recipe recipe = recipe_of_run(o.run);
@@ -35,7 +35,7 @@ void write_run(const Options& o, const ModelConfig& config, const std::map<std::
   out.commit();
 }
 
-int run(const Options& o) {
+int run_convert(const ConvertOptions& o) {
   check_usage(o.densify != !o.set.empty(), "convert",
               "give --densify, or one or more --set model.KEY=VALUE: one at a time");
   const RunToExport from = read_run({o.run, o.out, o.weights});
@@ -84,7 +84,7 @@ int run(const Options& o) {
 }  // namespace
 
 Command add_convert(CommandLine& app) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<ConvertOptions>();
   app.add_option("run", o->run, "directory of a training run, or of an imported model").required();
   app.add_option("--out", o->out, "new directory, which all commands take as that of a run").required();
   app.add_flag(
@@ -98,7 +98,7 @@ Command add_convert(CommandLine& app) {
   app.footer(
       "Example: lithe convert runs/first --set model.mixer.output.type=hadamard --out runs/exchanged\nTo train on: a "
       "recipe with from_pretrained: runs/exchanged. See docs/interchange.md.");
-  return [o] { return run(*o); };
+  return [o] { return run_convert(*o); };
 }
 
 }  // namespace lithe

@@ -19,14 +19,14 @@
 namespace lithe {
 namespace {
 
-struct Options {
+struct DatastoreArguments {
   std::string action, model, out, weights, precision = "f32", type = "f32";
   std::vector<std::string> data;
   int64_t lists = 0, context = 0, stride = 0, batch_tokens = 0;
   bool check = false, json = false;
 };
 
-int show(const Options& o) {
+int show(const DatastoreArguments& o) {
   check_usage(o.data.empty() && o.out.empty() && !o.lists, "datastore",
               "show reads a store that is there; --data, --out and --lists are for build");
   const Datastore store = Datastore::open(o.model);
@@ -50,7 +50,7 @@ int show(const Options& o) {
   return 0;
 }
 
-int build(const Options& o) {
+int build(const DatastoreArguments& o) {
   check_usage(!o.out.empty(), "datastore", "build needs --out, a directory for the store");
   check_usage(!o.check, "datastore", "--check is for show");
   Recipe recipe = recipe_of_run(o.model);
@@ -78,7 +78,7 @@ int build(const Options& o) {
   return 0;
 }
 
-int run(const Options& o) {
+int run_datastore(const DatastoreArguments& o) {
   catch_stop_signals();
   return o.action == "build" ? build(o) : show(o);
 }
@@ -86,7 +86,7 @@ int run(const Options& o) {
 }  // namespace
 
 Command add_datastore(CommandLine& app) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<DatastoreArguments>();
   app.add_option("action", o->action, "build: make a store; show: say what one holds")
       .one_of({"build", "show"})
       .required();
@@ -110,7 +110,7 @@ Command add_datastore(CommandLine& app) {
   add_threads_option(app);
   app.footer(
       "Example: lithe datastore build runs/first --out runs/store\nThen: lithe eval runs/first --datastore runs/store");
-  return [o] { return run(*o); };
+  return [o] { return run_datastore(*o); };
 }
 
 }  // namespace lithe

@@ -14,7 +14,7 @@
 namespace lithe {
 namespace {
 
-struct Options {
+struct EncodeOptions {
   std::string model, out, weights, precision = "f32", pooling, measure = "cosine";
   std::vector<std::string> files, queries;
   int64_t nearest = 0;
@@ -35,7 +35,7 @@ void print(const std::vector<Line>& lines, bool json) {
       std::printf("%.4f\t%s\t%s\n", l.score, l.text.c_str(), l.other.c_str());
 }
 
-int run(const Options& o) {
+int run_encode(const EncodeOptions& o) {
   catch_stop_signals();
   check_usage(!o.out.empty() || o.pairs || o.nearest, "encode",
               "nothing to do: give --out for the rows, --pairs for similarities, or --nearest");
@@ -89,7 +89,7 @@ int run(const Options& o) {
 }  // namespace
 
 Command add_encode(CommandLine& app) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<EncodeOptions>();
   app.add_option("model", o->model, "directory of a training run, an encoder as a rule").required();
   app.add_option("files", o->files, "texts, one per line; default or -: standard input");
   app.add_option("--out", o->out,
@@ -107,7 +107,7 @@ Command add_encode(CommandLine& app) {
   app.add_flag("--json", o->json, "print JSON lines");
   add_threads_option(app);
   app.footer("Example: lithe encode runs/bert lines.txt --nearest 3 --query 'a fine film'");
-  return [o] { return run(*o); };
+  return [o] { return run_encode(*o); };
 }
 
 }  // namespace lithe

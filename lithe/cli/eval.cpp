@@ -35,7 +35,7 @@ namespace {
 
 constexpr double kMostLogits = double(int64_t(4) << 30);  // bytes that are kept at once
 
-struct Options {
+struct EvalOptions {
   std::string model, weights, precision = "f32", skip_part = "layer";
   std::optional<std::string> skip, cache_type;
   std::vector<std::string> files, tasks;
@@ -62,7 +62,7 @@ struct WeightsUsed {
   }
 };
 
-WeightsUsed weights_used(const Options& o) {
+WeightsUsed weights_used(const EvalOptions& o) {
   WeightsUsed used{.name = o.weights.empty() ? "last" : o.weights};
   const Path file = Path(o.model) / "result.json";
   const char* key = o.weights.empty() ? "steps" : o.weights == "best" ? "best_step" : nullptr;
@@ -73,7 +73,7 @@ WeightsUsed weights_used(const Options& o) {
   return used;
 }
 
-void print_weights(const Options& o) { std::printf("weights           %s\n", weights_used(o).text().c_str()); }
+void print_weights(const EvalOptions& o) { std::printf("weights           %s\n", weights_used(o).text().c_str()); }
 
 // A line of JSON a token, or tensors with the logits.
 void write_tokens(const Path& file, const TokenScores& scores, const Tokenizer& tokenizer) {
@@ -104,7 +104,7 @@ void write_tokens(const Path& file, const TokenScores& scores, const Tokenizer& 
   write_file(file, text);
 }
 
-int print_exits(const Options& o, const ExitTable& table) {
+int print_exits(const EvalOptions& o, const ExitTable& table) {
   const Path page = o.exits_report.empty() ? Path(o.model) / "exits.html" : Path(o.exits_report);
   write_file(page, exit_table_page(table, Path(o.model).filename().string()));
   if (o.json) {
@@ -143,7 +143,7 @@ void print_by_position(const std::vector<PositionLoss>& by_position, const Path&
 }
 
 // The metrics of a task on its test part, else its validation part, or on the files given.
-int eval_task(const Options& o, Recipe recipe, const LoadedModel& loaded) {
+int eval_task(const EvalOptions& o, Recipe recipe, const LoadedModel& loaded) {
   check_usage(!o.context && !o.stride, "eval", "--context-length and --stride belong to models of text");
   const std::vector<Example> train = training_examples(recipe.task, loaded.model->config().label_names);
   if (!o.files.empty()) {
@@ -199,7 +199,7 @@ int eval_task(const Options& o, Recipe recipe, const LoadedModel& loaded) {
 }
 
 // The loss of masked or corrupted tokens on the held-out text, by the draws that the trainer's evaluations use.
-int eval_objective(const Options& o, const Recipe& recipe, const LoadedModel& loaded) {
+int eval_objective(const EvalOptions& o, const Recipe& recipe, const LoadedModel& loaded) {
   check_usage(o.files.empty() && !o.context && !o.stride, "eval", "objective ", recipe.train.objective.type,
               " is measured on the run's held-out text alone");
   const TrainingData data = load_training_data(recipe, {loaded.tokenizer, loaded.source_tokenizer});
@@ -221,7 +221,7 @@ int eval_objective(const Options& o, const Recipe& recipe, const LoadedModel& lo
 }
 
 // Tasks described by the evaluation harness's YAML, and results in its layout.
-int eval_tasks(const Options& o, const Recipe& recipe, const LoadedModel& loaded) {
+int eval_tasks(const EvalOptions& o, const Recipe& recipe, const LoadedModel& loaded) {
   check_usage(o.files.empty() && !o.stride && !o.context && o.task.empty(), "eval",
               "--tasks names its own data; leave texts, --context-length, --stride and --task out");
   ZeroShotOptions options{.limit = o.limit, .add_bos_token = recipe.generate.add_bos_token};
@@ -257,7 +257,7 @@ int eval_tasks(const Options& o, const Recipe& recipe, const LoadedModel& loaded
 }
 
 // Log-likelihoods of given choices, a line of JSON a document.
-int eval_choices(const Options& o, const Recipe& recipe, const LoadedModel& loaded) {
+int eval_choices(const EvalOptions& o, const Recipe& recipe, const LoadedModel& loaded) {
   check_usage(o.files.empty() && !o.stride && !o.context && o.task.empty() && o.tasks.empty(), "eval",
               "--choices names its own data; leave texts, --context-length, --stride, --task and --tasks out");
   ZeroShotOptions options{.limit = o.limit, .add_bos_token = recipe.generate.add_bos_token};
@@ -284,7 +284,7 @@ int eval_choices(const Options& o, const Recipe& recipe, const LoadedModel& load
   return 0;
 }
 
-int run(Options o) {
+int run_eval(EvalOptions o) {
   catch_stop_signals();
   o.files = readable(std::move(o.files));
   check_usage(!o.model.empty() || !o.task.empty(), "eval",
@@ -413,7 +413,7 @@ int run(Options o) {
 }  // namespace
 
 Command add_eval(CommandLine& app) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<EvalOptions>();
   app.add_option("model", o->model, "directory of a training run; none to score files with --task translation");
   app.add_option("files", o->files, "text files to measure (-: standard input); default: the run's held-out text");
   app.add_option("--task", o->task, "what is measured; default: what the run was trained for").one_of({"translation"});
@@ -467,7 +467,7 @@ Command add_eval(CommandLine& app) {
   app.footer(
       "Example: lithe eval runs/first --stride 64\nA window slides over each document; every token is scored once, "
       "with at least context-length - stride\ntokens before it where the document has them.");
-  return [o] { return run(*o); };
+  return [o] { return run_eval(*o); };
 }
 
 }  // namespace lithe

@@ -10,12 +10,12 @@
 namespace lithe {
 namespace {
 
-struct Options {
+struct ExportArguments {
   std::string run, out, weights, format = "huggingface", dtype;
   bool json = false;
 };
 
-int run(const Options& o) {
+int run_export(const ExportArguments& o) {
   check_usage(o.format == "gguf" || o.dtype.empty() || o.dtype == "f32" || o.dtype == "bf16", "export", "--type ",
               o.dtype, " is for --format gguf; a directory holds f32 or bf16");
   const ExportReport report = export_model({o.run, o.out, o.weights, o.format, o.dtype});
@@ -37,7 +37,7 @@ int run(const Options& o) {
 }  // namespace
 
 Command add_export(CommandLine& app) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<ExportArguments>();
   app.add_option("run", o->run, "directory of a training run, or of an imported model").required();
   app.add_option("--out", o->out, "new directory, or new GGUF file").required();
   app.add_option("--format", o->format, "huggingface: what transformers loads; gguf: what llama.cpp loads")
@@ -49,7 +49,7 @@ Command add_export(CommandLine& app) {
   app.footer(
       "Example: lithe export runs/first --out first-hf\nA model with parts that no architecture there has is refused, "
       "naming the part; see docs/interchange.md.");
-  return [o] { return run(*o); };
+  return [o] { return run_export(*o); };
 }
 
 }  // namespace lithe

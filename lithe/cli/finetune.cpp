@@ -10,14 +10,14 @@
 namespace lithe {
 namespace {
 
-struct Options {
+struct FinetuneOptions {
   std::vector<std::string> models, tasks, set;
   std::vector<int64_t> seeds{1};
   std::string out;
   bool scratch = false, json = false;
 };
 
-int run(const Options& o) {
+int run_finetune(const FinetuneOptions& o) {
   catch_stop_signals();
   compare::FinetuneRequest request{.seeds = o.seeds, .set = o.set, .out = o.out};
   for (const std::string& text : o.models) {
@@ -59,7 +59,7 @@ int run(const Options& o) {
 }  // namespace
 
 Command add_finetune(CommandLine& app) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<FinetuneOptions>();
   app.add_option("models", o->models, "pre-trained runs, NAME=DIR or DIR; the first is the base of all ratios")
       .required();
   app.add_option("--tasks", o->tasks, "recipes with a section task, such as recipes/tasks/*.yaml").required();
@@ -74,7 +74,7 @@ Command add_finetune(CommandLine& app) {
       "Example: lithe finetune runs/bert runs/hashformer --tasks recipes/tasks/sst2.yaml recipes/tasks/rte.yaml "
       "--seeds "
       "1,2,3 --scratch --out runs/tasks\nFinished runs are kept: repeat the command to continue.");
-  return [o] { return run(*o); };
+  return [o] { return run_finetune(*o); };
 }
 
 }  // namespace lithe

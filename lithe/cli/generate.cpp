@@ -17,7 +17,7 @@
 namespace lithe {
 namespace {
 
-struct Options {
+struct GenerateOptions {
   std::string model, weights, precision = "f32", prompts_file, draft;
   std::optional<std::string> exit;
   std::optional<double> early_stop;
@@ -40,7 +40,7 @@ void log_times(const GenerateTimes& t) {
            format_bytes(double(t.peak_state_bytes)), " in ", format_bytes(double(t.peak_state_allocated)));
 }
 
-int run(const Options& o) {
+int run_generate(const GenerateOptions& o) {
   catch_stop_signals();
   check_usage(!o.greedy || !(o.temperature || o.top_k || o.top_p || o.min_p), "generate",
               "--greedy takes the most likely token, "
@@ -174,7 +174,7 @@ int run(const Options& o) {
 }  // namespace
 
 Command add_generate(CommandLine& app) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<GenerateOptions>();
   app.add_option("model", o->model, "directory of a training run").required();
   app.add_option("--prompt", o->prompts, "text to continue (repeatable); default: the recipe's generate.prompt")
       .repeatable();
@@ -220,7 +220,7 @@ Command add_generate(CommandLine& app) {
   app.footer(
       "Example: lithe generate runs/first --prompt \"In the beginning\" --max-new-tokens 60 --top-p 0.9\nWhat an "
       "option does not say, section generate of the run's recipe does.");
-  return [o] { return run(*o); };
+  return [o] { return run_generate(*o); };
 }
 
 }  // namespace lithe

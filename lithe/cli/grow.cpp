@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Options {
+struct GrowOptions {
   std::string model, out, weights;
   std::optional<int64_t> layers, width;
   int64_t seed = 1;
@@ -24,7 +24,7 @@ struct Options {
 // Rounding in f32 of a model whose sums are taken in another order.
 constexpr double kSame = 1e-4;
 
-int run(const Options& o) {
+int run_grow(const GrowOptions& o) {
   check_usage(o.layers.has_value() != o.width.has_value(), "grow", "give --layers or --width, and one of them");
   check_usage(o.width || o.noise == 0, "grow", "--noise tells the copies of --width apart; --layers has no use for it");
   check_usage(!fs::exists(o.out) || (fs::is_directory(o.out) && fs::is_empty(o.out)), "grow", "'", o.out,
@@ -69,7 +69,7 @@ int run(const Options& o) {
 }  // namespace
 
 Command add_grow(CommandLine& app) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<GrowOptions>();
   app.add_option("model", o->model, "directory of a training run").required();
   app.add_option("--out", o->out, "new directory for the larger model").required();
   app.add_option("--layers", o->layers, "layers to grow to, a multiple of the model's: layer l + L starts as layer l")
@@ -85,7 +85,7 @@ Command add_grow(CommandLine& app) {
   app.footer(
       "Example: lithe grow runs/first --layers 12 --out runs/first-12\nThen: lithe train RECIPE --set "
       "from_pretrained=runs/first-12 --out runs/second");
-  return [o] { return run(*o); };
+  return [o] { return run_grow(*o); };
 }
 
 }  // namespace lithe

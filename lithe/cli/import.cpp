@@ -9,13 +9,13 @@
 namespace lithe {
 namespace {
 
-struct Options {
+struct ImportArguments {
   std::string from, out, tokenizer;
   int64_t context_length = 0;
   bool json = false;
 };
 
-int run(const Options& o) {
+int run_import(const ImportArguments& o) {
   const ImportReport report = import_model({o.from, o.out, o.tokenizer, o.context_length});
   if (o.json) {
     std::cout << dump(Json({{"model_type", report.model_type},
@@ -39,7 +39,7 @@ int run(const Options& o) {
 }  // namespace
 
 Command add_import(CommandLine& app) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<ImportArguments>();
   app.add_option("model", o->from,
                  "directory of the Hugging Face format (config.json, safetensors, tokenizer files), or a GGUF file")
       .required();
@@ -53,7 +53,7 @@ Command add_import(CommandLine& app) {
   app.footer(
       "Example: lithe import models/SmolLM-135M --out runs/smollm\nEvery key of config.json and every tensor has a "
       "place, or is named and refused; see docs/interchange.md.");
-  return [o] { return run(*o); };
+  return [o] { return run_import(*o); };
 }
 
 }  // namespace lithe

@@ -9,13 +9,13 @@
 namespace lithe {
 namespace {
 
-struct Options {
+struct InitOptions {
   std::string recipe, out;
   std::vector<std::string> set;
   bool overwrite = false, json = false;
 };
 
-int run(const Options& o) {
+int run_init(const InitOptions& o) {
   TrainRun run{.out = o.out, .recipe = load_recipe(o.recipe, o.set), .overwrite = o.overwrite, .initialise = true};
   const TrainResult r = train(std::move(run));
   if (o.json)
@@ -30,7 +30,7 @@ int run(const Options& o) {
 }  // namespace
 
 Command add_init(CommandLine& app) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<InitOptions>();
   app.add_option("recipe", o->recipe, "recipe file (YAML); its texts are read, for the tokenizer and the vocabulary")
       .required();
   app.add_option("--out", o->out, "directory of the run").required();
@@ -41,7 +41,7 @@ Command add_init(CommandLine& app) {
   app.footer(
       "Example: lithe init recipes/quickstart.yaml --out runs/start\nThe run can be evaluated and inspected as "
       "it is, and trained with --resume.");
-  return [o] { return run(*o); };
+  return [o] { return run_init(*o); };
 }
 
 }  // namespace lithe

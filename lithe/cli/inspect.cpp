@@ -15,7 +15,7 @@ namespace {
 
 constexpr int64_t kPictures = 64;  // more heads than this are shown as their mean
 
-struct Options {
+struct InspectOptions {
   std::vector<std::string> models;
   std::string text, file, out, weights, precision = "f32", normalise = "bounds";
   std::vector<int64_t> layers, heads;
@@ -49,7 +49,7 @@ std::vector<int64_t> from_zero(std::vector<int64_t> numbers, const char* what, i
   return numbers;
 }
 
-int run(Options o) {
+int run_inspect(InspectOptions o) {
   o.words.files = readable(std::move(o.words.files));
   if (!o.words.files.empty()) return inspect_words(o.models, o.words, o.json);
   check_usage(o.text.empty() != o.file.empty(), "inspect",
@@ -97,7 +97,7 @@ int run(Options o) {
 }  // namespace
 
 Command add_inspect(CommandLine& app) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<InspectOptions>();
   app.add_option("models", o->models, "directories of training runs, shown side by side").required();
   app.add_option("--text", o->text, "the text to inspect");
   app.add_option("--file", o->file, "a file with the text; -: standard input");
@@ -129,7 +129,7 @@ Command add_inspect(CommandLine& app) {
     for (const Option& other : of_attention)
       check_usage(!words.given() || !other.given(), "inspect", other.name(),
                   " is not of the words that --words counts: leave one out");
-    return run(*o);
+    return run_inspect(*o);
   };
 }
 

@@ -12,7 +12,7 @@
 namespace lithe {
 namespace {
 
-struct Options {
+struct ListOptions {
   std::string filter;
   bool json = false, keys = false, markdown = false;
 };
@@ -32,7 +32,7 @@ std::string line_of(const Registry::Entry& e) {
 std::string line_of(const Capability& c) { return cat(c.kind, " ", c.id, " ", c.summary, " ", c.source); }
 
 // An empty answer would look like a finding.
-void check_matches(const Options& o, const std::vector<std::string>& lines, const std::vector<std::string>& names) {
+void check_matches(const ListOptions& o, const std::vector<std::string>& lines, const std::vector<std::string>& names) {
   for (const std::string& line : lines)
     if (matches(o.filter, line)) return;
   const std::string near = did_you_mean(o.filter, names);
@@ -56,7 +56,7 @@ void print_item(const std::string& text) {
   std::puts(line.c_str());
 }
 
-void print_keys(const Options& o) {
+void print_keys(const ListOptions& o) {
   Recipe recipe;
   auto docs = describe_fields([&](Fields& f) { recipe.fields(f); });
   std::vector<std::string> paths, names;
@@ -91,7 +91,7 @@ void print_keys(const Options& o) {
   }
 }
 
-int run(const Options& o) {
+int run_list(const ListOptions& o) {
   const auto parts = Registry::instance().all();
   if (o.keys) {
     print_keys(o);
@@ -156,13 +156,13 @@ int run(const Options& o) {
 }  // namespace
 
 Command add_list(CommandLine& app) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<ListOptions>();
   app.add_option("filter", o->filter, "show only lines that contain this text: a slot, an id, a word");
   const Option keys = app.add_flag("--keys", o->keys, "show the keys of a recipe and of every part instead");
   app.add_flag("--markdown", o->markdown, "with --keys: as Markdown lists").needs(keys);
   app.add_flag("--json", o->json, "print parts, methods and the ids whose oracles are tested, as JSON").excludes(keys);
   app.footer("Example: lithe list attention\n         lithe list --keys train.");
-  return [o] { return run(*o); };
+  return [o] { return run_list(*o); };
 }
 
 }  // namespace lithe

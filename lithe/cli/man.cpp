@@ -13,7 +13,7 @@
 namespace lithe {
 namespace {
 
-struct Options {
+struct ManOptions {
   std::string verb, out;
 };
 
@@ -76,7 +76,7 @@ std::string page_of_program(const std::vector<VerbDoc>& all) {
   return out + footer_of(help.footer);
 }
 
-int run(const Options& o) {
+int run_man(const ManOptions& o) {
   const std::vector<VerbDoc> all = describe_verbs(verbs());
   if (!o.out.empty()) {
     std::filesystem::create_directories(o.out);
@@ -101,11 +101,11 @@ int run(const Options& o) {
 }  // namespace
 
 Command add_man(CommandLine& app) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<ManOptions>();
   app.add_option("subcommand", o->verb, "whose page to print; default: the program's");
   app.add_option("--out", o->out, "write all pages into this directory instead");
   app.footer("Example: lithe man train | man -l -");
-  return [o] { return run(*o); };
+  return [o] { return run_man(*o); };
 }
 
 }  // namespace lithe

@@ -10,7 +10,7 @@
 namespace lithe {
 namespace {
 
-struct Options {
+struct PlanOptions {
   std::string recipe, budget;
   std::vector<std::string> set;
   int64_t batch = 0, length = 0, source_length = 0;
@@ -71,7 +71,7 @@ void print(const Plan& plan, const Recipe& recipe) {
 }
 
 // --cost: the parts in use, in place of the plan of a training step.
-int print_costs(const Options& o, const Recipe& recipe, int64_t length) {
+int print_costs(const PlanOptions& o, const Recipe& recipe, int64_t length) {
   const analyze::CostOptions options{.batch = o.batch ? o.batch : 1,
                                      .length = length,
                                      .source_length = o.source_length,
@@ -86,7 +86,7 @@ int print_costs(const Options& o, const Recipe& recipe, int64_t length) {
   return 0;
 }
 
-int run(const Options& o) {
+int run_plan(const PlanOptions& o) {
   Recipe recipe = load_recipe(o.recipe, o.set);
   check_usage(o.cost || (!o.batch && !o.length && !o.source_length), "plan",
               "--batch, --length and --source-length belong to --cost");
@@ -145,7 +145,7 @@ int run(const Options& o) {
 }  // namespace
 
 Command add_plan(CommandLine& app) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<PlanOptions>();
   app.add_option("recipe", o->recipe, "recipe file (YAML)").required();
   app.add_option("--set", o->set, "override a key of the recipe (repeatable)").repeatable();
   app.add_option("--memory-budget", o->budget, "exit 4 when the planned peak is above this, like 2GiB");
@@ -165,7 +165,7 @@ Command add_plan(CommandLine& app) {
   app.footer(
       "Example: lithe plan recipes/quickstart.yaml --set model.num_hidden_layers=8\nRuns one training step on tensors "
       "without data: the peak is the one a run will measure.");
-  return [o] { return run(*o); };
+  return [o] { return run_plan(*o); };
 }
 
 }  // namespace lithe

@@ -14,7 +14,7 @@
 namespace lithe {
 namespace {
 
-struct Options {
+struct PredictOptions {
   std::string model, weights, precision = "f32", exit;
   std::vector<std::string> files;
   bool json = false;
@@ -39,7 +39,7 @@ Example example_of(const std::string& line, TaskType type) {
   return e;
 }
 
-int run(const Options& o) {
+int run_predict(const PredictOptions& o) {
   catch_stop_signals();
   const Recipe recipe = recipe_of_run(o.model);
   check_usage(recipe.has_task() || recipe.train.objective.type == "task", "predict", "'", o.model,
@@ -106,7 +106,7 @@ int run(const Options& o) {
 }  // namespace
 
 Command add_predict(CommandLine& app) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<PredictOptions>();
   app.add_option("model", o->model, "directory of a run that was trained on a task").required();
   app.add_option("files", o->files,
                  "texts, one per line (a tab separates the two of a pair); default or -: standard input");
@@ -116,7 +116,7 @@ Command add_predict(CommandLine& app) {
   app.add_flag("--json", o->json, "print JSON lines");
   add_threads_option(app);
   app.footer("Example: echo 'a fine film' | lithe predict runs/sst2");
-  return [o] { return run(*o); };
+  return [o] { return run_predict(*o); };
 }
 
 }  // namespace lithe

@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Options {
+struct QuantizeArguments {
   std::string model, out, source, format = "int8", precision = "f32";
   std::vector<std::string> keep, files;
   int64_t group_size = 32, context = 0, max_tokens = 4096;
@@ -32,7 +32,7 @@ struct Options {
 
 // What to measure on: texts, or a translator's held-out pairs; none when the run has none, or its data are no longer
 // there.
-std::unique_ptr<BatchSource> text_of(const Options& o, const Recipe& recipe, const LoadedModel& loaded) {
+std::unique_ptr<BatchSource> text_of(const QuantizeArguments& o, const Recipe& recipe, const LoadedModel& loaded) {
   const Model& model = *loaded.model;
   const int64_t context = o.context ? o.context : recipe.data.sequence_length, limit = model.position_limit();
   check_usage(!limit || context <= limit, "quantize", "context-length ", context, " is beyond the model's ", limit,
@@ -66,7 +66,7 @@ std::unique_ptr<BatchSource> text_of(const Options& o, const Recipe& recipe, con
   return nullptr;
 }
 
-Json json_of(const Options& o, const std::vector<QuantizedLayer>& layers, const PredictionChange* change,
+Json json_of(const QuantizeArguments& o, const std::vector<QuantizedLayer>& layers, const PredictionChange* change,
              int64_t bytes_before, int64_t bytes_after) {
   Json json = {{"weights", o.format}, {"bytes_before", bytes_before}, {"bytes_after", bytes_after}};
   if (o.format == "int4") json["group_size"] = o.group_size;
@@ -120,7 +120,7 @@ void print_table(const std::vector<QuantizedLayer>& layers, const PredictionChan
       100 * change->same_choice);
 }
 
-int run(const Options& o) {
+int run_quantize(const QuantizeArguments& o) {
   catch_stop_signals();
   const Recipe recipe = recipe_of_run(o.model);
   NewDirectory out(o.out, "quantize");
@@ -161,7 +161,7 @@ int run(const Options& o) {
 }  // namespace
 
 Command add_quantize(CommandLine& app) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<QuantizeArguments>();
   app.add_option("model", o->model, "directory of a training run").required();
   app.add_option("--out", o->out, "new directory for the quantised model, which generate and eval take as it is")
       .required();
@@ -182,7 +182,7 @@ Command add_quantize(CommandLine& app) {
       "Example: lithe quantize runs/first --out runs/first-int8 --weights int8\nThe table says, for each matrix, its "
       "bytes and the relative error of its weights and of its outputs on\nthe text; below it, what became of the "
       "predictions. quantization.json in the new directory keeps it.");
-  return [o] { return run(*o); };
+  return [o] { return run_quantize(*o); };
 }
 
 }  // namespace lithe

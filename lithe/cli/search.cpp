@@ -10,7 +10,7 @@
 namespace lithe {
 namespace {
 
-struct Options {
+struct SearchOptions {
   std::string file, out;
   bool json = false, keys = false;
 };
@@ -49,7 +49,7 @@ void print(const compare::SearchResult& r, const std::string& out) {
   std::printf("\nreport %s/search.html, also .json\n", out.c_str());
 }
 
-int run(const Options& o) {
+int run_search(const SearchOptions& o) {
   if (o.keys) return print_keys();
   check_usage(!o.file.empty(), "search", "name a file of choices, such as recipes/experiments/search.yaml");
   check_usage(!o.out.empty(), "search", "give --out, the directory of the search");
@@ -67,7 +67,7 @@ int run(const Options& o) {
 }  // namespace
 
 Command add_search(CommandLine& app) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<SearchOptions>();
   app.add_option("file", o->file, "file of the search (YAML): a recipe, choices, budgets");
   app.add_option("--out", o->out, "directory of the search; repeat the command to continue");
   app.add_flag("--keys", o->keys, "the keys of such a file");
@@ -76,7 +76,7 @@ Command add_search(CommandLine& app) {
   app.footer(
       "Example: lithe search recipes/experiments/search.yaml --out runs/search\nTrains candidates, each a run of its "
       "own, and says which is best under the budgets.\nThen: lithe compare runs/search/compare.yaml --out runs/search");
-  return [o] { return run(*o); };
+  return [o] { return run_search(*o); };
 }
 
 }  // namespace lithe

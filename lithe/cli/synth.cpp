@@ -5,12 +5,12 @@
 namespace lithe {
 namespace {
 
-struct Options {
+struct SynthOptions {
   SyntheticConfig config;
   std::string out;
 };
 
-int run(const Options& o) {
+int run_synth(const SynthOptions& o) {
   write_synthetic(o.config, o.out);
   const std::string made = cat(o.config.train, " examples to learn from and ", o.config.test, " to score, of ",
                                o.config.length, " words each");
@@ -21,7 +21,7 @@ int run(const Options& o) {
 }  // namespace
 
 Command add_synth(CommandLine& app) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<SynthOptions>();
   SyntheticConfig& c = o->config;
   app.add_option("task", c.task, "recall, copy, selective_copy or induction").one_of(synthetic_tasks()).required();
   app.add_option("--out", o->out, "directory for train.jsonl, test.jsonl and vocab.txt").required();
@@ -35,7 +35,7 @@ Command add_synth(CommandLine& app) {
   app.footer(
       "Example: lithe synth recall --items 16 --length 512 --out runs/recall\nThen: lithe train "
       "recipes/synthetic/recall.yaml --out runs/recall-model");
-  return [o] { return run(*o); };
+  return [o] { return run_synth(*o); };
 }
 
 }  // namespace lithe

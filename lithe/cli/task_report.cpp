@@ -11,8 +11,6 @@ namespace {
 
 constexpr size_t kWidest = 12;  // classes whose confusion is shown as text; the JSON has all
 
-Json number(double value) { return std::isfinite(value) ? Json(value) : Json(); }
-
 template <class... T>
 std::string format(const char* how, T... values) {
   char text[512];
@@ -67,9 +65,9 @@ std::string task_report_text(const TaskReport& report, const std::vector<std::st
 }
 
 void add_task_report(const TaskReport& report, const std::vector<std::string>& labels, Json& json) {
-  for (const Score& s : report.scores) json[s.metric.name] = number(s.value);
+  for (const Score& s : report.scores) json[s.metric.name] = finite_or_null(s.value);
   for (const auto& [name, scores] : report.baselines)
-    for (const Score& s : scores) json["baselines"][name][s.metric.name] = number(s.value);
+    for (const Score& s : scores) json["baselines"][name][s.metric.name] = finite_or_null(s.value);
   if (report.confusion.empty()) return;
   const std::vector<ClassScore> of = class_scores(report.confusion, labels.size());
   json["classes"] = Json::array();

@@ -13,7 +13,7 @@
 namespace lithe {
 namespace {
 
-struct Options {
+struct TokenizeOptions {
   std::string tokenizer;
   std::vector<std::string> files, texts;
   bool json = false, source = false, ids = false;
@@ -98,7 +98,7 @@ std::string column_of(const Token& t, const TokenCode& code) {
   }
 }
 
-int run(const Options& o) {
+int run_tokenize(const TokenizeOptions& o) {
   const Path directory = o.source ? Path(o.tokenizer) / "source" : Path(o.tokenizer);
   const auto tokenizer = load_tokenizer(directory);
   std::vector<std::string> texts = o.texts;
@@ -133,7 +133,7 @@ int run(const Options& o) {
 }  // namespace
 
 Command add_tokenize(CommandLine& app) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<TokenizeOptions>();
   app.add_option("tokenizer", o->tokenizer, "directory of a run, or a tokenizer's file or directory").required();
   app.add_option("files", o->files, "texts, one per line; default or -: standard input");
   app.add_option("--text", o->texts, "a text to cut (repeatable)").repeatable();
@@ -144,7 +144,7 @@ Command add_tokenize(CommandLine& app) {
       "Example: lithe tokenize runs/first --text \"In the beginning\"\nColumns: id, bytes of the text, spelling in the "
       "vocabulary, and what it adds to the text; without a vocabulary\nthe word and its hash. Places are - where the "
       "tokenizer changes the text in another way than to lower case.");
-  return [o] { return run(*o); };
+  return [o] { return run_tokenize(*o); };
 }
 
 }  // namespace lithe

@@ -13,7 +13,7 @@
 namespace lithe {
 namespace {
 
-struct Options {
+struct TrainOptions {
   std::string recipe, out, budget, resume;
   std::vector<std::string> set;
   bool overwrite = false, fit = false, json = false, threads = false;
@@ -30,7 +30,7 @@ std::string word(const std::string& text) {
   return out + "'";
 }
 
-std::string resume_command(const Options& o) {
+std::string resume_command(const TrainOptions& o) {
   std::string out = "lithe train " + word(o.recipe) + " --out " + word(o.out);
   for (const std::string& set : o.set) out += " --set " + word(set);
   if (!o.budget.empty()) out += " --memory-budget " + word(o.budget);
@@ -57,7 +57,7 @@ void print(const TrainResult& r, const std::string& out) {
   std::printf("weights %s/model.safetensors, report %s/report.html\n", out.c_str(), out.c_str());
 }
 
-int run(const Options& o) {
+int run_train(const TrainOptions& o) {
   catch_stop_signals();
   TrainRun run{.out = o.out, .recipe = load_recipe(o.recipe, o.set), .fit_memory = o.fit};
   check_usage(o.resume.empty() || o.resume == "true" || o.resume == "auto", "train",
@@ -94,7 +94,7 @@ int run(const Options& o) {
 }  // namespace
 
 Command add_train(CommandLine& app) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<TrainOptions>();
   app.add_option("recipe", o->recipe, "recipe file (YAML); the keys: lithe list --keys").required();
   app.add_option("--out", o->out, "directory of the run: weights, metrics, checkpoints, report").required();
   app.add_flag("--resume", o->resume,
@@ -110,7 +110,7 @@ Command add_train(CommandLine& app) {
   app.footer("Example: lithe train recipes/quickstart.yaml --out runs/first --set train.max_steps=100");
   return [o, threads] {
     o->threads = threads.given();
-    return run(*o);
+    return run_train(*o);
   };
 }
 

@@ -17,7 +17,7 @@
 namespace lithe {
 namespace {
 
-struct Options {
+struct TranslateOptions {
   std::string model, weights, precision = "f32", prefix;
   std::vector<std::string> files;
   std::optional<int64_t> num_beams, n_best, max_new_tokens, batch_size;
@@ -79,7 +79,7 @@ std::string on_one_line(std::string text) {
 }
 
 // Line `number`, from 0, and what was found for it.
-void print(const Options& o, bool several, int64_t number, const std::string& line,
+void print(const TranslateOptions& o, bool several, int64_t number, const std::string& line,
            const std::vector<Translation>& found) {
   if (o.json) {
     Json translations = Json::array();
@@ -98,7 +98,7 @@ void print(const Options& o, bool several, int64_t number, const std::string& li
   }
 }
 
-int run(const Options& o) {
+int run_translate(const TranslateOptions& o) {
   catch_stop_signals();
   TranslateConfig config = recipe_of_run(o.model).translate;
   take_given(config.num_beams, o.num_beams);
@@ -143,7 +143,7 @@ int run(const Options& o) {
 }  // namespace
 
 Command add_translate(CommandLine& app) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<TranslateOptions>();
   app.add_option("model", o->model, "directory of a run with an encoder-decoder").required();
   app.add_option("files", o->files, "sentences, one per line; default or -: standard input, answered as lines arrive");
   add_weights_options(app, o->weights, o->precision);
@@ -168,7 +168,7 @@ Command add_translate(CommandLine& app) {
   app.add_flag("--json", o->json, "print one JSON object a line");
   add_threads_option(app);
   app.footer("Example: echo 'ein kleines Haus' | lithe translate runs/de-en --num-beams 4");
-  return [o] { return run(*o); };
+  return [o] { return run_translate(*o); };
 }
 
 }  // namespace lithe

@@ -82,15 +82,13 @@ Json to_json(const Timing& t) {
   return json;
 }
 
-double number(const Json& json) { return json.is_number() ? json.get<double>() : std::nan(""); }
-
 Timing timing_from(const Json& json) {
   Timing t;
-  t.train_step = number(json.at("train_step"));
-  for (const Json& v : json.at("prefill")) t.prefill.push_back(number(v));
-  for (const Json& v : json.at("decode_token")) t.decode_token.push_back(number(v));
+  t.train_step = number_or_nan(json.at("train_step"));
+  for (const Json& v : json.at("prefill")) t.prefill.push_back(number_or_nan(v));
+  for (const Json& v : json.at("decode_token")) t.decode_token.push_back(number_or_nan(v));
   if (json.contains("translation"))
-    for (const Json& v : json.at("translation")) t.translation.push_back(number(v));
+    for (const Json& v : json.at("translation")) t.translation.push_back(number_or_nan(v));
   return t;
 }
 

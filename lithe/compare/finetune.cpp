@@ -77,16 +77,13 @@ uint64_t key_of(const TrainRun& run) {
   return checksum(text.data(), text.size());
 }
 
-Json number(double value) { return std::isfinite(value) ? Json(value) : Json(); }
-double number_in(const Json& json) { return json.is_null() ? NAN : json.get<double>(); }
-
 std::optional<Scored> stored(const Path& file, uint64_t key) {
   if (!fs::exists(file)) return std::nullopt;
   try {
     const Json json = parse_json(read_file(file), file.string());
     if (json.at("key").get<std::string>() != cat(key)) return std::nullopt;
     Scored out;
-    for (const Json& s : json.at("scores")) out.scores.push_back(number_in(s));
+    for (const Json& s : json.at("scores")) out.scores.push_back(number_or_nan(s));
     out.sample_seconds = json.at("sample_seconds");
     out.parameters = json.at("parameters");
     out.embedding_parameters = json.at("embedding_parameters");
@@ -99,7 +96,7 @@ std::optional<Scored> stored(const Path& file, uint64_t key) {
 
 void store(const Path& file, uint64_t key, const Scored& s) {
   Json scores = Json::array();
-  for (double v : s.scores) scores.push_back(number(v));
+  for (double v : s.scores) scores.push_back(finite_or_null(v));
   write_file(file, dump(Json({{"key", cat(key)},
                               {"scores", scores},
                               {"sample_seconds", s.sample_seconds},
@@ -202,10 +199,10 @@ std::string to_json_text(const Finetuning& r) {
   Json json = {{"complete", r.complete}, {"seeds", r.seeds}, {"tasks", Json::array()}, {"models", Json::array()}};
   for (size_t t = 0; t < r.tasks.size(); ++t) {
     Json majority = Json::array();
-    for (double v : r.majority[t]) majority.push_back(number(v));
+    for (double v : r.majority[t]) majority.push_back(finite_or_null(v));
     Json baselines = Json::object();
     for (const auto& [name, scores] : r.baselines[t])
-      for (double v : scores) baselines[name].push_back(number(v));
+      for (double v : scores) baselines[name].push_back(finite_or_null(v));
     json["tasks"].push_back({{"name", r.tasks[t]},
                              {"metrics", r.metrics[t]},
                              {"scored_on", r.scored_on[t]},
@@ -218,7 +215,7 @@ std::string to_json_text(const Finetuning& r) {
       Json seeds = Json::array();
       for (const auto& scores : t.scores) {
         Json one = Json::array();
-        for (double v : scores) one.push_back(number(v));
+        for (double v : scores) one.push_back(finite_or_null(v));
         seeds.push_back(one);
       }
       tasks.push_back({{"scores", seeds}, {"sample_seconds", t.seconds}});
@@ -228,13 +225,13 @@ std::string to_json_text(const Finetuning& r) {
                               {"fresh", m.model.fresh},
                               {"parameters", m.parameters},
                               {"embedding_parameters", m.embedding_parameters},
-                              {"average", number(m.average)},
-                              {"prr", number(m.prr)},
-                              {"pcr_all", number(m.pcr_all)},
-                              {"pcr_embeddings", number(m.pcr_embeddings)},
-                              {"poep", number(m.poep)},
-                              {"sample_seconds", number(m.sample_seconds)},
-                              {"speed_up", number(m.speed_up)},
+                              {"average", finite_or_null(m.average)},
+                              {"prr", finite_or_null(m.prr)},
+                              {"pcr_all", finite_or_null(m.pcr_all)},
+                              {"pcr_embeddings", finite_or_null(m.pcr_embeddings)},
+                              {"poep", finite_or_null(m.poep)},
+                              {"sample_seconds", finite_or_null(m.sample_seconds)},
+                              {"speed_up", finite_or_null(m.speed_up)},
                               {"tasks", tasks}});
   }
   return dump(json, 2) + "\n";

@@ -323,8 +323,6 @@ void check_directory(const Path& out, const Path& file) {
               "), whose candidates have the same names; give another --out");
 }
 
-Json number(double value) { return std::isfinite(value) ? Json(value) : Json(); }
-
 }  // namespace
 
 SearchResult search(const Path& file, const Path& out) {
@@ -352,10 +350,10 @@ std::string to_json_text(const SearchResult& r) {
                                   {"parameters", c.parameters},
                                   {"flops_per_token", c.flops},
                                   {"memory_bytes", c.memory},
-                                  {"latency_milliseconds", number(c.latency)},
-                                  {"shared_loss", number(c.shared_loss)},
-                                  {"loss", number(c.loss)},
-                                  {"objective", number(c.objective)},
+                                  {"latency_milliseconds", finite_or_null(c.latency)},
+                                  {"shared_loss", finite_or_null(c.shared_loss)},
+                                  {"loss", finite_or_null(c.loss)},
+                                  {"objective", finite_or_null(c.objective)},
                                   {"seconds", c.seconds},
                                   {"fits", c.fits}});
   }

@@ -11,16 +11,16 @@
 namespace lithe {
 namespace {
 
-// The pieces of one epoch in their order; piece order[i] is rows [starts[i], starts[i + 1]) of the stream.
-struct Epoch {
-  std::vector<int64_t> order, starts;
-};
-
 constexpr size_t kKeptEpochs = 2;  // a prefetcher may stand in the next epoch while the trainer is in this one
 
 }  // namespace
 
 struct BatchOrder::State {
+  // The pieces of one epoch in their order; piece order[i] is rows [starts[i], starts[i + 1]) of the stream.
+  struct Epoch {
+    std::vector<int64_t> order, starts;
+  };
+
   DocumentRows documents;
   int64_t sequence_length, batch_tokens;
   uint64_t seed;

@@ -51,8 +51,6 @@ size_t dividing_place(std::string_view text, size_t wanted, size_t reach) {
   return 0;
 }
 
-bool is_blank(std::string_view text) { return text.find_first_not_of(" \t\r\n\v\f") == std::string_view::npos; }
-
 }  // namespace
 
 struct Corpus::Cut {

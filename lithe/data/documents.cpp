@@ -11,8 +11,6 @@ namespace {
 
 using DocumentFn = std::function<void(std::string_view)>;
 
-bool is_blank(std::string_view text) { return text.find_first_not_of(" \t\r\v\f") == std::string_view::npos; }
-
 std::string_view without_return(std::string_view line) {
   if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
   return line;
@@ -204,6 +202,8 @@ class JsonLines final : public LineSplitter {
 };
 
 }  // namespace
+
+bool is_blank(std::string_view text) { return text.find_first_not_of(" \t\r\n\v\f") == std::string_view::npos; }
 
 std::unique_ptr<DocumentSplitter> make_text_splitter(const std::string& rule, DocumentFn f) {
   if (rule == "line") return std::make_unique<Lines>(std::move(f));

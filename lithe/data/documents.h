@@ -8,6 +8,9 @@
 
 namespace lithe {
 
+/// True for a text of ASCII white space alone.
+bool is_blank(std::string_view text);
+
 class DocumentSplitter {
  public:
   virtual ~DocumentSplitter() = default;

@@ -13,7 +13,7 @@ static_assert(std::endian::native == std::endian::little, "stores are mapped as 
 constexpr std::string_view kMagic = "LITHEKNN";
 constexpr uint32_t kVersion = 1;
 constexpr uint64_t kHead = 16;
-constexpr size_t kBlock = size_t(1) << 20;                      // of the chained checksum of keys
+constexpr size_t kKeyBlock = size_t(1) << 20;                   // of the chained checksum of keys
 constexpr uint64_t kMostWidth = 1 << 20, kMostLists = 1 << 24;  // far beyond what anybody has
 constexpr uint64_t kMostEntries = uint64_t(1) << 40;
 
@@ -34,8 +34,8 @@ uint64_t own_checksum(std::string_view head, const Trailer& trailer) {
 
 uint64_t chained_checksum(std::string_view bytes) {
   uint64_t sum = 0;
-  for (; !bytes.empty(); bytes.remove_prefix(std::min(kBlock, bytes.size())))
-    sum = checksum(bytes.data(), std::min(kBlock, bytes.size()), sum);
+  for (; !bytes.empty(); bytes.remove_prefix(std::min(kKeyBlock, bytes.size())))
+    sum = checksum(bytes.data(), std::min(kKeyBlock, bytes.size()), sum);
   return sum;
 }
 
@@ -214,11 +214,11 @@ const DatastoreInfo& DatastoreWriter::finish(std::span<const float> centroids, s
 void DatastoreWriter::put(const void* bytes, size_t count) {
   const char* at = static_cast<const char*>(bytes);
   while (count > 0) {
-    const size_t part = std::min(count, kBlock - block_.size());
+    const size_t part = std::min(count, kKeyBlock - block_.size());
     block_.append(at, part);
     at += part;
     count -= part;
-    if (block_.size() == kBlock) flush();
+    if (block_.size() == kKeyBlock) flush();
   }
 }
 

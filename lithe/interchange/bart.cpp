@@ -31,7 +31,7 @@ void check_habits(const HfConfig& config, const Kind& kind) {
   }
 }
 
-Mapping read(const HfConfig& config, TensorNames names) {
+Mapping read_bart(const HfConfig& config, TensorNames names) {
   const std::string type = config.text("model_type");
   const Kind kind{type == "mbart", type == "marian"};
   check_habits(config, kind);
@@ -97,7 +97,7 @@ Mapping read(const HfConfig& config, TensorNames names) {
   return out;
 }
 
-std::optional<Json> write(const ModelConfig& model) {
+std::optional<Json> write_bart(const ModelConfig& model) {
   const bool marian = model.position.type == "sinusoidal", pre = model.residual.type == "pre";
   if (model.architecture != "encoder_decoder" || (!marian && model.position.type != "learned")) return {};
   const ModelConfig encoder = model.encoder_config();
@@ -126,6 +126,6 @@ std::optional<Json> write(const ModelConfig& model) {
 
 }  // namespace
 
-Family bart_family() { return {{"bart", "mbart", "marian"}, read, write}; }
+Family bart_family() { return {{"bart", "mbart", "marian"}, read_bart, write_bart}; }
 
 }  // namespace lithe

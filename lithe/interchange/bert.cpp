@@ -6,7 +6,7 @@
 namespace lithe {
 namespace {
 
-constexpr EncoderNames kNames{
+constexpr EncoderNames kBertNames{
     "attention.self.query",       "attention.self.key", "attention.self.value", "attention.output.dense",
     "attention.output.LayerNorm", "intermediate.dense", "output.dense",         "output.LayerNorm"};
 
@@ -53,10 +53,10 @@ Mapping read_layers(const HfConfig& config, TensorNames names, const std::string
   w.push_back({"position.weight", prefix + "embeddings.position_embeddings.weight"});
   w.push_back({"embedding.token_type.weight", prefix + "embeddings.token_type_embeddings.weight"});
   add_norm(w, "embedding_norm", prefix + "embeddings.LayerNorm", names);
-  add_encoder_layers(w, prefix + "encoder.layer.", layers, kNames);
+  add_encoder_layers(w, prefix + "encoder.layer.", layers, kBertNames);
   for (int64_t i = 0; i < layers; ++i) {
-    add_norm(w, cat("layers.", i, ".mixer_norm"), cat(prefix, "encoder.layer.", i, ".", kNames.mixer_norm), names);
-    add_norm(w, cat("layers.", i, ".ffn_norm"), cat(prefix, "encoder.layer.", i, ".", kNames.ffn_norm), names);
+    add_norm(w, cat("layers.", i, ".mixer_norm"), cat(prefix, "encoder.layer.", i, ".", kBertNames.mixer_norm), names);
+    add_norm(w, cat("layers.", i, ".ffn_norm"), cat(prefix, "encoder.layer.", i, ".", kBertNames.ffn_norm), names);
   }
   add_answer_heads(out, head);
   out.dropped.push_back("*embeddings.position_ids");

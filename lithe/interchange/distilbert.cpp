@@ -4,10 +4,10 @@
 namespace lithe {
 namespace {
 
-constexpr EncoderNames kNames{"attention.q_lin", "attention.k_lin", "attention.v_lin", "attention.out_lin",
-                              "sa_layer_norm",   "ffn.lin1",        "ffn.lin2",        "output_layer_norm"};
+constexpr EncoderNames kDistilbertNames{"attention.q_lin", "attention.k_lin", "attention.v_lin", "attention.out_lin",
+                                        "sa_layer_norm",   "ffn.lin1",        "ffn.lin2",        "output_layer_norm"};
 
-Mapping read(const HfConfig& config, TensorNames names) {
+Mapping read_distilbert(const HfConfig& config, TensorNames names) {
   const EncoderHead head = encoder_head(config);
   const int64_t layers = config.integer("n_layers");
   config.ignore({"dropout", "qa_dropout", "seq_classif_dropout", "sinusoidal_pos_embds"});
@@ -34,10 +34,12 @@ Mapping read(const HfConfig& config, TensorNames names) {
   w.push_back({"embedding.weight", prefix + "embeddings.word_embeddings.weight"});
   w.push_back({"position.weight", prefix + "embeddings.position_embeddings.weight"});
   add_norm(w, "embedding_norm", prefix + "embeddings.LayerNorm", names);
-  add_encoder_layers(w, prefix + "transformer.layer.", layers, kNames);
+  add_encoder_layers(w, prefix + "transformer.layer.", layers, kDistilbertNames);
   for (int64_t i = 0; i < layers; ++i) {
-    add_norm(w, cat("layers.", i, ".mixer_norm"), cat(prefix, "transformer.layer.", i, ".", kNames.mixer_norm), names);
-    add_norm(w, cat("layers.", i, ".ffn_norm"), cat(prefix, "transformer.layer.", i, ".", kNames.ffn_norm), names);
+    add_norm(w, cat("layers.", i, ".mixer_norm"),
+             cat(prefix, "transformer.layer.", i, ".", kDistilbertNames.mixer_norm), names);
+    add_norm(w, cat("layers.", i, ".ffn_norm"), cat(prefix, "transformer.layer.", i, ".", kDistilbertNames.ffn_norm),
+             names);
   }
   add_answer_heads(out, head);
   if (head == EncoderHead::texts) {
@@ -53,7 +55,7 @@ Mapping read(const HfConfig& config, TensorNames names) {
   return out;
 }
 
-std::optional<Json> write(const ModelConfig& model) {
+std::optional<Json> write_distilbert(const ModelConfig& model) {
   const std::optional<EncoderHead> head = encoder_head(model);
   if (model.architecture != "encoder" || !head || model.position.type != "learned" ||
       option_integer(model.embedding, "type_vocab_size"))
@@ -72,6 +74,6 @@ std::optional<Json> write(const ModelConfig& model) {
 
 }  // namespace
 
-Family distilbert_family() { return {{"distilbert"}, read, write}; }
+Family distilbert_family() { return {{"distilbert"}, read_distilbert, write_distilbert}; }
 
 }  // namespace lithe

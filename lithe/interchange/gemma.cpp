@@ -8,7 +8,7 @@
 namespace lithe {
 namespace {
 
-Mapping read(const HfConfig& config, TensorNames names) {
+Mapping read_gemma(const HfConfig& config, TensorNames names) {
   const bool third = config.text("model_type") == "gemma3_text";
   const int64_t d = config.integer("hidden_size"), layers = config.integer("num_hidden_layers"),
                 heads = config.integer("num_attention_heads"), kv = config.integer("num_key_value_heads", heads),
@@ -104,7 +104,7 @@ Mapping read(const HfConfig& config, TensorNames names) {
   return out;
 }
 
-std::optional<Json> write(const ModelConfig& model) {
+std::optional<Json> write_gemma(const ModelConfig& model) {
   if (model.architecture != "decoder" || option(model.norm, "unit_offset") != "true" || !model.num_hidden_layers)
     return {};
   const LayerConfig first = model.layer(0);
@@ -148,6 +148,6 @@ std::optional<Json> write(const ModelConfig& model) {
 
 }  // namespace
 
-Family gemma_family() { return {{"gemma", "gemma3_text"}, read, write}; }
+Family gemma_family() { return {{"gemma", "gemma3_text"}, read_gemma, write_gemma}; }
 
 }  // namespace lithe

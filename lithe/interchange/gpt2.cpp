@@ -5,7 +5,7 @@
 namespace lithe {
 namespace {
 
-Mapping read(const HfConfig& config, TensorNames names) {
+Mapping read_gpt2(const HfConfig& config, TensorNames names) {
   const int64_t d = config.integer("n_embd"), layers = config.integer("n_layer"), heads = config.integer("n_head"),
                 positions = config.integer("n_positions", 1024), inner = config.integer("n_inner", 4 * d);
   config.ignore({"n_ctx", "reorder_and_upcast_attn"});
@@ -49,7 +49,7 @@ Mapping read(const HfConfig& config, TensorNames names) {
   return out;
 }
 
-std::optional<Json> write(const ModelConfig& model) {
+std::optional<Json> write_gpt2(const ModelConfig& model) {
   if (model.architecture != "decoder" || model.position.type != "learned") return {};
   Json out = common_config(model, "gpt2", "GPT2LMHeadModel");
   out["n_embd"] = model.hidden_size;
@@ -67,6 +67,6 @@ std::optional<Json> write(const ModelConfig& model) {
 
 }  // namespace
 
-Family gpt2_family() { return {{"gpt2"}, read, write}; }
+Family gpt2_family() { return {{"gpt2"}, read_gpt2, write_gpt2}; }
 
 }  // namespace lithe

@@ -5,7 +5,7 @@
 namespace lithe {
 namespace {
 
-Mapping read(const HfConfig& config, TensorNames names) {
+Mapping read_gpt_neox(const HfConfig& config, TensorNames names) {
   const int64_t d = config.integer("hidden_size"), layers = config.integer("num_hidden_layers"),
                 heads = config.integer("num_attention_heads"), c = heads ? d / heads : 0;
   const bool bias = config.flag("attention_bias", true), tied = config.flag("tie_word_embeddings", false);
@@ -56,7 +56,7 @@ Mapping read(const HfConfig& config, TensorNames names) {
   return out;
 }
 
-std::optional<Json> write(const ModelConfig& model) {
+std::optional<Json> write_gpt_neox(const ModelConfig& model) {
   if (model.architecture != "decoder" || model.position.type != "rotary" || model.norm.type != "layer") return {};
   Json out = common_config(model, "gpt_neox", "GPTNeoXForCausalLM");
   const int64_t heads = option_integer(model.mixer, "num_attention_heads"), c = model.hidden_size / heads,
@@ -81,6 +81,6 @@ std::optional<Json> write(const ModelConfig& model) {
 
 }  // namespace
 
-Family gpt_neox_family() { return {{"gpt_neox"}, read, write}; }
+Family gpt_neox_family() { return {{"gpt_neox"}, read_gpt_neox, write_gpt_neox}; }
 
 }  // namespace lithe

@@ -64,7 +64,7 @@ Kind kind_of(const HfConfig& config, const std::string& type) {
   return kind;
 }
 
-Mapping read(const HfConfig& config, TensorNames names) {
+Mapping read_llama(const HfConfig& config, TensorNames names) {
   const std::string type = config.text("model_type");
   const int64_t d = config.integer("hidden_size"), layers = config.integer("num_hidden_layers"),
                 heads = config.integer("num_attention_heads"), kv = config.integer("num_key_value_heads", heads),
@@ -153,7 +153,7 @@ Mapping read(const HfConfig& config, TensorNames names) {
   return out;
 }
 
-std::optional<Json> write(const ModelConfig& model) {
+std::optional<Json> write_llama(const ModelConfig& model) {
   const LayerConfig first = model.layer(0);
   if (model.architecture != "decoder" || !first.mixer() || first.mixer()->type != "attention") return {};
   const PartChoice& used = *first.mixer();
@@ -216,6 +216,8 @@ std::optional<Json> write(const ModelConfig& model) {
 
 }  // namespace
 
-Family llama_family() { return {{"llama", "mistral", "qwen2", "qwen3", "olmo", "olmo2", "phi3"}, read, write}; }
+Family llama_family() {
+  return {{"llama", "mistral", "qwen2", "qwen3", "olmo", "olmo2", "phi3"}, read_llama, write_llama};
+}
 
 }  // namespace lithe

@@ -33,7 +33,7 @@ std::string head_options(const HfConfig& config, EncoderHead head, double eps, b
              label_options(config));
 }
 
-Mapping read(const HfConfig& config, TensorNames names) {
+Mapping read_modernbert(const HfConfig& config, TensorNames names) {
   const int64_t d = config.integer("hidden_size"), layers = config.integer("num_hidden_layers", 22),
                 heads = config.integer("num_attention_heads"), inner = config.integer("intermediate_size"),
                 every = config.integer("global_attn_every_n_layers", 3), local = config.integer("local_attention", 128);
@@ -120,7 +120,7 @@ Mapping read(const HfConfig& config, TensorNames names) {
   return out;
 }
 
-std::optional<Json> write(const ModelConfig& model) {
+std::optional<Json> write_modernbert(const ModelConfig& model) {
   const std::optional<EncoderHead> head = encoder_head(model);
   if (model.architecture != "encoder" || !head || !model.embedding_norm || model.position.type != "rotary" ||
       model.num_hidden_layers < 2)
@@ -170,6 +170,6 @@ std::optional<Json> write(const ModelConfig& model) {
 
 }  // namespace
 
-Family modernbert_family() { return {{"modernbert"}, read, write}; }
+Family modernbert_family() { return {{"modernbert"}, read_modernbert, write_modernbert}; }
 
 }  // namespace lithe

@@ -5,7 +5,7 @@
 namespace lithe {
 namespace {
 
-Mapping read(const HfConfig& config, TensorNames names) {
+Mapping read_phi(const HfConfig& config, TensorNames names) {
   const int64_t d = config.integer("hidden_size"), layers = config.integer("num_hidden_layers"),
                 heads = config.integer("num_attention_heads"), kv = config.integer("num_key_value_heads", heads),
                 c = heads ? d / heads : 0;
@@ -48,7 +48,7 @@ Mapping read(const HfConfig& config, TensorNames names) {
   return out;
 }
 
-std::optional<Json> write(const ModelConfig& model) {
+std::optional<Json> write_phi(const ModelConfig& model) {
   if (model.architecture != "decoder" || model.position.type != "rotary" || option(model.head, "bias") != "true")
     return {};
   Json out = common_config(model, "phi", "PhiForCausalLM");
@@ -73,6 +73,6 @@ std::optional<Json> write(const ModelConfig& model) {
 
 }  // namespace
 
-Family phi_family() { return {{"phi"}, read, write}; }
+Family phi_family() { return {{"phi"}, read_phi, write_phi}; }
 
 }  // namespace lithe

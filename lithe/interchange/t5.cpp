@@ -7,7 +7,7 @@
 namespace lithe {
 namespace {
 
-Mapping read(const HfConfig& config, TensorNames names) {
+Mapping read_t5(const HfConfig& config, TensorNames names) {
   const int64_t d = config.integer("d_model"), heads = config.integer("num_heads"), width = config.integer("d_kv"),
                 inner = config.integer("d_ff"), layers = config.integer("num_layers"),
                 of_decoder = config.integer("num_decoder_layers", layers);
@@ -75,7 +75,7 @@ Mapping read(const HfConfig& config, TensorNames names) {
   return out;
 }
 
-std::optional<Json> write(const ModelConfig& model) {
+std::optional<Json> write_t5(const ModelConfig& model) {
   if (model.architecture != "encoder_decoder" || model.position.type != "t5_bias" || model.mixer.type != "attention")
     return {};
   Json out = common_config(model, "t5", "T5ForConditionalGeneration");
@@ -98,6 +98,6 @@ std::optional<Json> write(const ModelConfig& model) {
 
 }  // namespace
 
-Family t5_family() { return {{"t5", "mt5"}, read, write}; }
+Family t5_family() { return {{"t5", "mt5"}, read_t5, write_t5}; }
 
 }  // namespace lithe

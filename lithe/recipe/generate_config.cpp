@@ -7,11 +7,7 @@
 #include "lithe/nn/state.h"
 
 namespace lithe {
-namespace {
-
-constexpr int64_t kMostNewTokens = int64_t(1) << 30;
-
-}  // namespace
+namespace {}  // namespace
 
 void GenerateConfig::fields(Fields& f) {
   f("prompt", prompt, "text to continue; also what samples during training start from");

@@ -8,6 +8,8 @@
 
 namespace lithe {
 
+constexpr int64_t kMostNewTokens = int64_t(1) << 30;
+
 struct GenerateConfig {
   std::string prompt;
   int64_t max_new_tokens = 128;

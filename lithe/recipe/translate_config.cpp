@@ -3,11 +3,12 @@
 #include <cmath>
 
 #include "lithe/base/error.h"
+#include "lithe/recipe/generate_config.h"
 
 namespace lithe {
 namespace {
 
-constexpr int64_t kMostBeams = 1 << 16, kMostNewTokens = int64_t(1) << 30;
+constexpr int64_t kMostBeams = 1 << 16;
 
 }  // namespace
 

@@ -172,7 +172,7 @@ std::vector<std::pair<std::string, double>> metrics_in(std::string_view line) {
   if (!json.is_object()) return out;
   for (const auto& [key, value] : json.items())
     if (key.starts_with("eval_") && key != "eval_loss" && key != "eval_perplexity" && key != "eval_bits_per_byte")
-      out.emplace_back(key.substr(5), value.is_number() ? value.get<double>() : kNaN);
+      out.emplace_back(key.substr(5), number_or_nan(value));
   return out;
 }
 
@@ -184,7 +184,7 @@ void read_auxiliary(std::string_view line, double step, TrainingCurve& curve) {
     TrainingCurve::Auxiliary& column = curve.auxiliary[name];
     rewind(step, column.step, column.loss);
     column.step.push_back(step);
-    column.loss.push_back(value.is_number() ? value.get<double>() : kNaN);
+    column.loss.push_back(number_or_nan(value));
   }
 }
 

@@ -7,13 +7,13 @@
 #include "lithe/base/error.h"
 
 namespace lithe {
-namespace {
-
-struct Free {
+struct FreeDigest {
   void operator()(EVP_MD_CTX* context) const { EVP_MD_CTX_free(context); }
   void operator()(EVP_MAC* mac) const { EVP_MAC_free(mac); }
   void operator()(EVP_MAC_CTX* context) const { EVP_MAC_CTX_free(context); }
 };
+
+namespace {
 
 void check_openssl(bool succeeded) {
   check(succeeded, "md5",
@@ -23,7 +23,7 @@ void check_openssl(bool succeeded) {
 Digest plain(std::string_view bytes) {
   static const EVP_MD* const algorithm =
       EVP_MD_fetch(nullptr, "MD5", nullptr);  // looking it up costs more than hashing
-  thread_local const std::unique_ptr<EVP_MD_CTX, Free> context(EVP_MD_CTX_new());
+  thread_local const std::unique_ptr<EVP_MD_CTX, FreeDigest> context(EVP_MD_CTX_new());
   Digest digest;
   check_openssl(algorithm && context && EVP_DigestInit_ex2(context.get(), algorithm, nullptr) == 1 &&
                 EVP_DigestUpdate(context.get(), bytes.data(), bytes.size()) == 1 &&
@@ -34,7 +34,7 @@ Digest plain(std::string_view bytes) {
 }  // namespace
 
 struct Md5::Keyed {
-  std::unique_ptr<EVP_MAC_CTX, Free> context;  // with the key; each use takes a copy
+  std::unique_ptr<EVP_MAC_CTX, FreeDigest> context;  // with the key; each use takes a copy
 };
 
 Md5::Md5(const std::string& key) {
@@ -42,7 +42,7 @@ Md5::Md5(const std::string& key) {
     plain("");  // fails here if at all, not later in a parallel loop
     return;
   }
-  const std::unique_ptr<EVP_MAC, Free> mac(EVP_MAC_fetch(nullptr, "HMAC", nullptr));
+  const std::unique_ptr<EVP_MAC, FreeDigest> mac(EVP_MAC_fetch(nullptr, "HMAC", nullptr));
   auto keyed = std::make_shared<Keyed>();
   keyed->context.reset(mac ? EVP_MAC_CTX_new(mac.get()) : nullptr);
   char name[] = "MD5";
@@ -55,7 +55,7 @@ Md5::Md5(const std::string& key) {
 
 Digest Md5::operator()(std::string_view bytes) const {
   if (!keyed_) return plain(bytes);
-  const std::unique_ptr<EVP_MAC_CTX, Free> context(EVP_MAC_CTX_dup(keyed_->context.get()));
+  const std::unique_ptr<EVP_MAC_CTX, FreeDigest> context(EVP_MAC_CTX_dup(keyed_->context.get()));
   Digest digest;
   size_t length = 0;
   check_openssl(context &&

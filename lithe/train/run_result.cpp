@@ -88,8 +88,7 @@ std::optional<TrainResult> finished_result(const Path& run, const TrainResult& n
   result.status = "finished";
   if (json.contains("seconds") && json["seconds"].is_number()) result.seconds = json["seconds"];
   if (json.contains("metrics"))
-    for (const auto& [name, value] : json["metrics"].items())
-      result.metrics.emplace_back(name, value.is_number() ? value.get<double>() : std::nan(""));
+    for (const auto& [name, value] : json["metrics"].items()) result.metrics.emplace_back(name, number_or_nan(value));
   result.measured = measured_in(kept(run / "memory.json"));
   return result;
 }

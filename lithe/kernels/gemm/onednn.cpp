@@ -41,7 +41,7 @@ struct KeyHash {
 Memory::data_type type_of(DType type) { return type == DType::bf16 ? Memory::data_type::bf16 : Memory::data_type::f32; }
 
 // A product of one shape. `code` stays empty until the first run: meta tensors need the plan only.
-struct Product {
+struct Compiled {
   dnnl::matmul::primitive_desc plan;  // empty: oneDNN has no such product on this machine
   dnnl::matmul code;
   int64_t workspace = 0;
@@ -60,7 +60,7 @@ class Products {
   // Held while a product is looked up and run.
   std::mutex& mutex() { return mutex_; }
 
-  Product& get(const Key& key) {
+  Compiled& get(const Key& key) {
     if (const auto found = index_.find(key); found != index_.end()) {
       entries_.splice(entries_.begin(), entries_, found->second);
       return entries_.front().second;
@@ -79,7 +79,7 @@ class Products {
 
  private:
   static constexpr size_t kCapacity = 512;
-  using Entries = std::list<std::pair<Key, Product>>;
+  using Entries = std::list<std::pair<Key, Compiled>>;
 
   std::mutex mutex_;
   Isa isa_;
@@ -96,7 +96,7 @@ class Products {
     dnnl::set_primitive_cache_capacity(0);  // ours replaces it
   }
 
-  Product make(const Key& key) const {
+  Compiled make(const Key& key) const {
     const auto matrix = [](int64_t rows, int64_t cols, DType type, bool transposed) {
       return Memory::desc({rows, cols}, type_of(type), transposed ? Memory::dims{1, rows} : Memory::dims{cols, 1});
     };
@@ -112,7 +112,7 @@ class Products {
       sum.append_sum(1.0f);
       attributes.set_post_ops(sum);
     }
-    Product product;
+    Compiled product;
     product.plan = dnnl::matmul::primitive_desc(description, attributes, engine_, true);
     if (product.plan) product.workspace = int64_t(product.plan.scratchpad_desc().get_size());
     return product;
@@ -150,7 +150,7 @@ int64_t onednn_workspace(const GemmArgs& args) {
 void onednn_gemm(const GemmArgs& args, void* workspace) {
   Products& products = Products::instance();
   const std::lock_guard lock(products.mutex());
-  Product& product = products.get(key_of(args));
+  Compiled& product = products.get(key_of(args));
   if (!product.code) product.code = dnnl::matmul(product.plan);
   const auto view = [&](const Memory::desc& desc, const Tensor& x) { return Memory(desc, products.engine(), x.raw()); };
   std::unordered_map<int, Memory> operands{

@@ -6,7 +6,7 @@
 namespace lithe {
 namespace {
 
-struct Config {
+struct PoolConfig {
   int64_t size = 2;
   std::string kind = "mean";
   void fields(Fields& f) {
@@ -17,7 +17,7 @@ struct Config {
 
 class Pool final : public Compressor {
  public:
-  Pool(const Scope&, const Config& config, const Args&) : config_(config) {}
+  Pool(const Scope&, const PoolConfig& config, const Args&) : config_(config) {}
   Sequences lengths(const Sequences& sequences) const override {
     std::vector<int64_t> offsets{0};
     for (int64_t b = 0; b < sequences.count(); ++b)
@@ -33,16 +33,16 @@ class Pool final : public Compressor {
   }
 
  private:
-  Config config_;
+  PoolConfig config_;
 };
 
 }  // namespace
 
 void register_compressor_pool(Registry& registry) {
-  registry.add<Compressor, Pool, Config>("pool", {.summary = "each few neighbouring rows become one, mean or max",
-                                                  .source = "TB 6.4.8",
-                                                  .causal = false,
-                                                  .samples = {"{kind: max, size: 3}"}});
+  registry.add<Compressor, Pool, PoolConfig>("pool", {.summary = "each few neighbouring rows become one, mean or max",
+                                                      .source = "TB 6.4.8",
+                                                      .causal = false,
+                                                      .samples = {"{kind: max, size: 3}"}});
 }
 
 }  // namespace lithe

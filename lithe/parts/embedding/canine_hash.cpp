@@ -6,7 +6,7 @@
 namespace lithe {
 namespace {
 
-struct Config {
+struct CanineHashConfig {
   int64_t num_hash_functions = 8, num_buckets = 16000;
   void fields(Fields& f) {
     f("num_hash_functions", num_hash_functions, "hash functions K, which divide hidden_size",
@@ -17,7 +17,7 @@ struct Config {
 
 class CanineHash final : public CodeEmbedding {
  public:
-  CanineHash(const Scope& scope, const Config& config, const Args& args)
+  CanineHash(const Scope& scope, const CanineHashConfig& config, const Args& args)
       : CodeEmbedding(scope, args, 2, "canine_hash", "a special and a code point", "{type: characters}"),
         config_(config),
         hidden_size_(args.hidden_size) {
@@ -32,7 +32,7 @@ class CanineHash final : public CodeEmbedding {
     const Tensor ids = code_point_ids(codes, config_.num_hash_functions, config_.num_buckets);
     return reshape(embed(tables_->var(), ids, dtype(), 1, -1, MissingIds::no_row), {codes.rows(), hidden_size_});
   }
-  Config config_;
+  CanineHashConfig config_;
   int64_t hidden_size_;
   Parameter* tables_;  // one under the other
 };
@@ -40,12 +40,12 @@ class CanineHash final : public CodeEmbedding {
 }  // namespace
 
 void register_embedding_canine_hash(Registry& registry) {
-  registry.add<Embedding, CanineHash, Config>("canine_hash",
-                                              {.spec = "baseline.canine_hash",
-                                               .summary = "rows of several hash tables of the code point (CANINE)",
-                                               .source = "TH 2.4.1, Eq 2.10",
-                                               .token_width = 2,
-                                               .payload_below = 0x110000});
+  registry.add<Embedding, CanineHash, CanineHashConfig>(
+      "canine_hash", {.spec = "baseline.canine_hash",
+                      .summary = "rows of several hash tables of the code point (CANINE)",
+                      .source = "TH 2.4.1, Eq 2.10",
+                      .token_width = 2,
+                      .payload_below = 0x110000});
 }
 
 }  // namespace lithe

@@ -7,7 +7,7 @@
 namespace lithe {
 namespace {
 
-struct Config {
+struct FeaturesConfig {
   int64_t num_features = 8;
   void fields(Fields& f) {
     f("num_features", num_features, "numbers of a token; the tokenizer's num_features", between(1, 1 << 16));
@@ -16,7 +16,7 @@ struct Config {
 
 class Features final : public CodeEmbedding {
  public:
-  Features(const Scope& scope, const Config& config, const Args& args)
+  Features(const Scope& scope, const FeaturesConfig& config, const Args& args)
       : CodeEmbedding(scope, args, 1 + config.num_features, "features",
                       cat("a special and ", config.num_features, " numbers"),
                       cat("{type: features, num_features: ", config.num_features, "}")),
@@ -35,10 +35,10 @@ class Features final : public CodeEmbedding {
 }  // namespace
 
 void register_embedding_features(Registry& registry) {
-  registry.add<Embedding, Features, Config>(
+  registry.add<Embedding, Features, FeaturesConfig>(
       "features", {.summary = "linear map of a token's numbers (features of speech, images, measurements)",
                    .source = "TB 6.5.3, 6.5.4",
-                   .token_width = 1 + Config().num_features,
+                   .token_width = 1 + FeaturesConfig().num_features,
                    .payload_below = 0x40000000});  // of the bits of [0, 2)
 }
 

@@ -8,14 +8,14 @@
 namespace lithe {
 namespace {
 
-struct Config {
+struct HashAddConfig {
   int64_t bits = 128;
   void fields(Fields& f) { f("bits", bits, "hash bits of a token; the tokenizer's bits", between(1, 1 << 16)); }
 };
 
 class HashAdd final : public CodeEmbedding {
  public:
-  HashAdd(const Scope& scope, const Config& config, const Args& args)
+  HashAdd(const Scope& scope, const HashAddConfig& config, const Args& args)
       : CodeEmbedding(scope, args, code_width(config.bits), "hash_add", cat("a special and ", config.bits, " bits"),
                       cat("{type: words, hash: md5, code: bits, bits: ", config.bits, "}")),
         bits_(config.bits),
@@ -33,10 +33,11 @@ class HashAdd final : public CodeEmbedding {
 }  // namespace
 
 void register_embedding_hash_add(Registry& registry) {
-  registry.add<Embedding, HashAdd, Config>("hash_add", {.spec = "emb.hash_add",
-                                                        .summary = "sum of one row per hash bit (HashFormer-Add)",
-                                                        .source = "TH Eq 2.2, 2.14",
-                                                        .token_width = code_width(Config().bits)});
+  registry.add<Embedding, HashAdd, HashAddConfig>("hash_add",
+                                                  {.spec = "emb.hash_add",
+                                                   .summary = "sum of one row per hash bit (HashFormer-Add)",
+                                                   .source = "TH Eq 2.2, 2.14",
+                                                   .token_width = code_width(HashAddConfig().bits)});
 }
 
 }  // namespace lithe

@@ -5,7 +5,7 @@
 namespace lithe {
 namespace {
 
-struct Config {
+struct HashPoolConfig {
   int64_t bits = 128, group_size = 10;
   void fields(Fields& f) {
     f("bits", bits, "hash bits of a token; the tokenizer's bits", between(1, 1 << 16));
@@ -15,7 +15,7 @@ struct Config {
 
 class HashPool final : public CodeEmbedding {
  public:
-  HashPool(const Scope& scope, const Config& config, const Args& args)
+  HashPool(const Scope& scope, const HashPoolConfig& config, const Args& args)
       : CodeEmbedding(scope, args, code_width(config.bits), "hash_pool", cat("a special and ", config.bits, " bits"),
                       cat("{type: words, hash: md5, code: bits, bits: ", config.bits, "}")),
         config_(config),
@@ -30,18 +30,18 @@ class HashPool final : public CodeEmbedding {
     const Var shares = map_columns(kernels::ColumnMap::softmax, weights_->master, wide_of(weights_->master.dtype()));
     return hash_pool(codes, codebook_->var(), shares, config_.bits, config_.group_size);
   }
-  Config config_;
+  HashPoolConfig config_;
   Parameter *codebook_, *weights_;
 };
 
 }  // namespace
 
 void register_embedding_hash_pool(Registry& registry) {
-  registry.add<Embedding, HashPool, Config>(
+  registry.add<Embedding, HashPool, HashPoolConfig>(
       "hash_pool", {.spec = "emb.hash_pool",
                     .summary = "softmax-weighted codebook rows named by groups of hash bits (HashFormer-Pool)",
                     .source = "TH Eq 2.1, 2.13",
-                    .token_width = code_width(Config().bits)});
+                    .token_width = code_width(HashPoolConfig().bits)});
 }
 
 }  // namespace lithe

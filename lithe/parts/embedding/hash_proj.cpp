@@ -8,7 +8,7 @@
 namespace lithe {
 namespace {
 
-struct Config {
+struct HashProjConfig {
   int64_t bits = 128;
   void fields(Fields& f) { f("bits", bits, "hash bits of a token; the tokenizer's bits", between(1, 1 << 16)); }
 };
@@ -20,7 +20,7 @@ InitConfig init(int64_t bits, int64_t hidden_size) {
 
 class HashProj final : public CodeEmbedding {
  public:
-  HashProj(const Scope& scope, const Config& config, const Args& args)
+  HashProj(const Scope& scope, const HashProjConfig& config, const Args& args)
       : CodeEmbedding(scope, args, code_width(config.bits), "hash_proj", cat("a special and ", config.bits, " bits"),
                       cat("{type: words, hash: md5, code: bits, bits: ", config.bits, "}")),
         bits_(config.bits) {
@@ -40,11 +40,11 @@ class HashProj final : public CodeEmbedding {
 }  // namespace
 
 void register_embedding_hash_proj(Registry& registry) {
-  registry.add<Embedding, HashProj, Config>(
+  registry.add<Embedding, HashProj, HashProjConfig>(
       "hash_proj", {.spec = "emb.hash_proj",
                     .summary = "correlation of the hash bits with learned vectors (HashFormer-Proj)",
                     .source = "TH Eq 2.3, 2.15",
-                    .token_width = code_width(Config().bits)});
+                    .token_width = code_width(HashProjConfig().bits)});
 }
 
 }  // namespace lithe

@@ -5,7 +5,7 @@
 namespace lithe {
 namespace {
 
-struct Config {
+struct HashTableConfig {
   int64_t num_buckets = 50000;
   void fields(Fields& f) {
     f("num_buckets", num_buckets, "rows of the table; the tokenizer's num_buckets", between(1, 1 << 30));
@@ -14,7 +14,7 @@ struct Config {
 
 class HashTable final : public CodeEmbedding {
  public:
-  HashTable(const Scope& scope, const Config& config, const Args& args)
+  HashTable(const Scope& scope, const HashTableConfig& config, const Args& args)
       : CodeEmbedding(scope, args, 2, "hash_table", "a special and a bucket",
                       cat("{type: words, hash: md5, code: bucket, num_buckets: ", config.num_buckets, "}")),
         table_(scope.parameter("weight", {config.num_buckets, args.hidden_size}, InitRole::embedding)) {}
@@ -30,12 +30,12 @@ class HashTable final : public CodeEmbedding {
 }  // namespace
 
 void register_embedding_hash_table(Registry& registry) {
-  registry.add<Embedding, HashTable, Config>("hash_table",
-                                             {.spec = "emb.hash_table",
-                                              .summary = "one learned row per hash bucket (HashFormer-Emb)",
-                                              .source = "TH 2.3.1, Eq 2.12",
-                                              .token_width = 2,
-                                              .payload_below = Config().num_buckets});
+  registry.add<Embedding, HashTable, HashTableConfig>("hash_table",
+                                                      {.spec = "emb.hash_table",
+                                                       .summary = "one learned row per hash bucket (HashFormer-Emb)",
+                                                       .source = "TH 2.3.1, Eq 2.12",
+                                                       .token_width = 2,
+                                                       .payload_below = HashTableConfig().num_buckets});
 }
 
 }  // namespace lithe

@@ -8,7 +8,7 @@
 namespace lithe {
 namespace {
 
-struct Config {
+struct LookupConfig {
   std::string scale = "one";
   int64_t padding_idx = -1, type_vocab_size = 0;
   void fields(Fields& f) {
@@ -24,7 +24,7 @@ struct Config {
 
 class Lookup final : public Embedding {
  public:
-  Lookup(const Scope& scope, const Config& config, const Args& args)
+  Lookup(const Scope& scope, const LookupConfig& config, const Args& args)
       : table_(scope.parameter("weight", {args.vocab_size, args.hidden_size}, InitRole::embedding)),
         factor_(config.scale == "one" ? 1 : std::sqrt(double(args.hidden_size))),
         padding_(config.padding_idx),
@@ -64,10 +64,10 @@ class Lookup final : public Embedding {
 }  // namespace
 
 void register_embedding_lookup(Registry& registry) {
-  registry.add<Embedding, Lookup, Config>("lookup", {.spec = "embed.token",
-                                                     .summary = "one learned row per vocabulary entry",
-                                                     .source = "TB 6.1.1",
-                                                     .samples = {"{type_vocab_size: 2}"}});
+  registry.add<Embedding, Lookup, LookupConfig>("lookup", {.spec = "embed.token",
+                                                           .summary = "one learned row per vocabulary entry",
+                                                           .source = "TB 6.1.1",
+                                                           .samples = {"{type_vocab_size: 2}"}});
 }
 
 }  // namespace lithe

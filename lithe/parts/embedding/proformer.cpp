@@ -6,14 +6,14 @@
 namespace lithe {
 namespace {
 
-struct Config {
+struct ProformerConfig {
   int64_t bits = 420;
   void fields(Fields& f) { f("bits", bits, "hash bits of a token; the tokenizer's bits", between(1, 1 << 16)); }
 };
 
 class ProFormer final : public CodeEmbedding {
  public:
-  ProFormer(const Scope& scope, const Config& config, const Args& args)
+  ProFormer(const Scope& scope, const ProformerConfig& config, const Args& args)
       : CodeEmbedding(scope, args, code_width(config.bits), "proformer", cat("a special and ", config.bits, " bits"),
                       cat("{type: words, hash: lsh, code: bits, bits: ", config.bits, "}")),
         bits_(config.bits),
@@ -30,10 +30,11 @@ class ProFormer final : public CodeEmbedding {
 }  // namespace
 
 void register_embedding_proformer(Registry& registry) {
-  registry.add<Embedding, ProFormer, Config>("proformer", {.spec = "baseline.proformer",
-                                                           .summary = "linear map of many hash bits (ProFormer)",
-                                                           .source = "TH 2.4.1, Eq 2.11",
-                                                           .token_width = code_width(Config().bits)});
+  registry.add<Embedding, ProFormer, ProformerConfig>("proformer",
+                                                      {.spec = "baseline.proformer",
+                                                       .summary = "linear map of many hash bits (ProFormer)",
+                                                       .source = "TH 2.4.1, Eq 2.11",
+                                                       .token_width = code_width(ProformerConfig().bits)});
 }
 
 }  // namespace lithe

@@ -6,7 +6,7 @@
 namespace lithe {
 namespace {
 
-struct Config {
+struct GegluConfig {
   int64_t intermediate_size = 0;
   bool bias = false;
   std::string approximate = "none";
@@ -20,7 +20,7 @@ struct Config {
 
 class GeGlu final : public Ffn {
  public:
-  GeGlu(const Scope& scope, const Config& config, const Args& args)
+  GeGlu(const Scope& scope, const GegluConfig& config, const Args& args)
       : GeGlu(scope, args.hidden_size, config.intermediate_size ? config.intermediate_size : 8 * args.hidden_size / 3,
               config) {}
   Var forward(const SubLayerInput& in) const override {
@@ -30,7 +30,7 @@ class GeGlu final : public Ffn {
   }
 
  private:
-  GeGlu(const Scope& scope, int64_t d, int64_t d_ff, const Config& config)
+  GeGlu(const Scope& scope, int64_t d, int64_t d_ff, const GegluConfig& config)
       : gate_(scope / "gate", d, d_ff, config.bias),
         up_(scope / "up", d, d_ff, config.bias),
         down_(scope / "down", d_ff, d, config.bias, InitRole::residual_output),
@@ -42,9 +42,9 @@ class GeGlu final : public Ffn {
 }  // namespace
 
 void register_ffn_geglu(Registry& registry) {
-  registry.add<Ffn, GeGlu, Config>("geglu", {.summary = "GELU-gated product of two maps, then a third",
-                                             .source = "Shazeer 2020",
-                                             .samples = {"{approximate: tanh, bias: true}"}});
+  registry.add<Ffn, GeGlu, GegluConfig>("geglu", {.summary = "GELU-gated product of two maps, then a third",
+                                                  .source = "Shazeer 2020",
+                                                  .samples = {"{approximate: tanh, bias: true}"}});
 }
 
 }  // namespace lithe

@@ -6,7 +6,7 @@
 namespace lithe {
 namespace {
 
-struct Config : FeedForwardConfig {
+struct GeluConfig : FeedForwardConfig {
   std::string approximate = "none";
   void fields(Fields& f) {
     FeedForwardConfig::fields(f);
@@ -17,7 +17,7 @@ struct Config : FeedForwardConfig {
 
 class Gelu final : public FeedForward {
  public:
-  Gelu(const Scope& scope, const Config& config, const Args& args)
+  Gelu(const Scope& scope, const GeluConfig& config, const Args& args)
       : FeedForward(scope, config, args,
                     config.approximate == "tanh" ? kernels::Activation::gelu_tanh : kernels::Activation::gelu) {}
 };
@@ -25,10 +25,10 @@ class Gelu final : public FeedForward {
 }  // namespace
 
 void register_ffn_gelu(Registry& registry) {
-  registry.add<Ffn, Gelu, Config>("gelu", {.spec = "ffn.gelu",
-                                           .summary = "two linear maps with gelu between",
-                                           .source = "TB 6.1.6; Hendrycks and Gimpel 2016",
-                                           .samples = {"{approximate: tanh}"}});
+  registry.add<Ffn, Gelu, GeluConfig>("gelu", {.spec = "ffn.gelu",
+                                               .summary = "two linear maps with gelu between",
+                                               .source = "TB 6.1.6; Hendrycks and Gimpel 2016",
+                                               .samples = {"{approximate: tanh}"}});
 }
 
 }  // namespace lithe

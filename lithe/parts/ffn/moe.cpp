@@ -11,7 +11,7 @@
 namespace lithe {
 namespace {
 
-struct Config : RouterConfig {
+struct MoeConfig : RouterConfig {
   int64_t moe_intermediate_size = 0, num_shared_experts = 0;
   std::string activation = "relu";
   bool bias = true;
@@ -28,7 +28,7 @@ struct Config : RouterConfig {
 
 class MixtureOfExperts final : public Ffn {
  public:
-  MixtureOfExperts(const Scope& scope, const Config& config, const Args& args)
+  MixtureOfExperts(const Scope& scope, const MoeConfig& config, const Args& args)
       : router_(scope / "router", config, args.hidden_size),
         kind_(config.activation == "swiglu" ? kernels::Activation::silu
               : config.activation == "gelu" ? kernels::Activation::gelu
@@ -76,7 +76,7 @@ class MixtureOfExperts final : public Ffn {
 }  // namespace
 
 void register_ffn_moe(Registry& registry) {
-  registry.add<Ffn, MixtureOfExperts, Config>(
+  registry.add<Ffn, MixtureOfExperts, MoeConfig>(
       "moe", {.spec = "moe.ffn",
               .summary = "many experts, of which the router chooses a few for each token",
               .source = "TB Eq 6.113-6.115, 6.118",

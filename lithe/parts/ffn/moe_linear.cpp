@@ -7,7 +7,7 @@
 namespace lithe {
 namespace {
 
-struct Config : RouterConfig {
+struct MoeLinearConfig : RouterConfig {
   int64_t intermediate_size = 0;
   std::string merge = "concat";
   bool weight_by_gate = true, bias = true;
@@ -23,7 +23,7 @@ struct Config : RouterConfig {
 
 class SplitLinear final : public Ffn {
  public:
-  SplitLinear(const Scope& scope, const Config& config, const Args& args)
+  SplitLinear(const Scope& scope, const MoeLinearConfig& config, const Args& args)
       : router_(scope / "router", config, args.hidden_size),
         concat_(config.merge == "concat"),
         weigh_(config.weight_by_gate) {
@@ -68,7 +68,7 @@ class SplitLinear final : public Ffn {
 }  // namespace
 
 void register_ffn_moe_linear(Registry& registry) {
-  registry.add<Ffn, SplitLinear, Config>(
+  registry.add<Ffn, SplitLinear, MoeLinearConfig>(
       "moe_linear", {.spec = "moe.split_linear",
                      .summary = "the first map's columns are experts, of which each token computes a few",
                      .source = "TB Eq 6.116-6.117, E23",

@@ -13,7 +13,7 @@
 namespace lithe {
 namespace {
 
-struct Config {
+struct ProductKeysConfig {
   int64_t sub_keys = 0, num_heads = 4, top_k = 8, query_dim = 0;
   bool query_map = true;
   void fields(Fields& f) {
@@ -28,7 +28,7 @@ struct Config {
 
 class ProductKeys final : public Ffn {
  public:
-  ProductKeys(const Scope& scope, const Config& c, const Args& args)
+  ProductKeys(const Scope& scope, const ProductKeysConfig& c, const Args& args)
       : n_(c.sub_keys ? c.sub_keys
                       : std::max<int64_t>(c.top_k, std::llround(std::sqrt(4.0 * double(args.hidden_size))))),
         heads_(c.num_heads),
@@ -115,10 +115,10 @@ class ProductKeys final : public Ffn {
 }  // namespace
 
 void register_ffn_product_keys(Registry& registry) {
-  registry.add<Ffn, ProductKeys, Config>("product_keys",
-                                         {.summary = "a memory of many learned values, found by pairs of sub-keys",
-                                          .source = "TB 6.4.3(2); Lample et al. 2019",
-                                          .samples = {"{sub_keys: 5, num_heads: 2, top_k: 2, query_dim: 6}"}});
+  registry.add<Ffn, ProductKeys, ProductKeysConfig>(
+      "product_keys", {.summary = "a memory of many learned values, found by pairs of sub-keys",
+                       .source = "TB 6.4.3(2); Lample et al. 2019",
+                       .samples = {"{sub_keys: 5, num_heads: 2, top_k: 2, query_dim: 6}"}});
 }
 
 }  // namespace lithe

@@ -6,7 +6,7 @@
 namespace lithe {
 namespace {
 
-struct Config : FeedForwardConfig {
+struct ReluConfig : FeedForwardConfig {
   double activation_penalty = 0;
   void fields(Fields& f) {
     FeedForwardConfig::fields(f);
@@ -17,7 +17,7 @@ struct Config : FeedForwardConfig {
 
 class Relu final : public FeedForward {
  public:
-  Relu(const Scope& scope, const Config& config, const Args& args)
+  Relu(const Scope& scope, const ReluConfig& config, const Args& args)
       : FeedForward(scope, config, args, kernels::Activation::relu), penalty_(config.activation_penalty) {}
   Var forward(const SubLayerInput& in) const override {
     if (penalty_ == 0 || !training()) return FeedForward::forward(in);
@@ -33,10 +33,10 @@ class Relu final : public FeedForward {
 }  // namespace
 
 void register_ffn_relu(Registry& registry) {
-  registry.add<Ffn, Relu, Config>("relu", {.spec = "ffn.relu",
-                                           .summary = "two linear maps with relu between",
-                                           .source = "TB Eq 6.37-6.38",
-                                           .samples = {"{activation_penalty: 0.5}", "{bias: false}"}});
+  registry.add<Ffn, Relu, ReluConfig>("relu", {.spec = "ffn.relu",
+                                               .summary = "two linear maps with relu between",
+                                               .source = "TB Eq 6.37-6.38",
+                                               .samples = {"{activation_penalty: 0.5}", "{bias: false}"}});
 }
 
 }  // namespace lithe

@@ -6,7 +6,7 @@
 namespace lithe {
 namespace {
 
-struct Config {
+struct SwigluConfig {
   int64_t intermediate_size = 0;
   bool bias = false;
   void fields(Fields& f) {
@@ -18,7 +18,7 @@ struct Config {
 
 class SwiGlu final : public Ffn {
  public:
-  SwiGlu(const Scope& scope, const Config& config, const Args& args)
+  SwiGlu(const Scope& scope, const SwigluConfig& config, const Args& args)
       : SwiGlu(scope, args.hidden_size, config.intermediate_size ? config.intermediate_size : 8 * args.hidden_size / 3,
                config.bias) {}
   Var forward(const SubLayerInput& in) const override {
@@ -38,9 +38,9 @@ class SwiGlu final : public Ffn {
 }  // namespace
 
 void register_ffn_swiglu(Registry& registry) {
-  registry.add<Ffn, SwiGlu, Config>("swiglu", {.spec = "ffn.swiglu",
-                                               .summary = "SiLU-gated product of two maps, then a third",
-                                               .source = "HP 5.1; TH ch. 4; Shazeer 2020"});
+  registry.add<Ffn, SwiGlu, SwigluConfig>("swiglu", {.spec = "ffn.swiglu",
+                                                     .summary = "SiLU-gated product of two maps, then a third",
+                                                     .source = "HP 5.1; TH ch. 4; Shazeer 2020"});
 }
 
 }  // namespace lithe

@@ -5,14 +5,14 @@
 namespace lithe {
 namespace {
 
-struct Config {
+struct ChunkConfig {
   int64_t size = 128;
   void fields(Fields& f) { f("size", size, "tokens of a chunk", at_least(1)); }
 };
 
 class Chunk final : public PatternField {
  public:
-  Chunk(const Scope&, const Config& config, const Args& args) : PatternField(args), size_(config.size) {}
+  Chunk(const Scope&, const ChunkConfig& config, const Args& args) : PatternField(args), size_(config.size) {}
   int64_t reach() const override { return args().causal ? size_ : 0; }
 
  protected:
@@ -28,10 +28,10 @@ class Chunk final : public PatternField {
 }  // namespace
 
 void register_field_chunk(Registry& registry) {
-  registry.add<Field, Chunk, Config>("chunk", {.spec = "sparse.chunk",
-                                               .summary = "the tokens of the same chunk",
-                                               .source = "TB Eq 6.124",
-                                               .samples = {"{size: 5}"}});
+  registry.add<Field, Chunk, ChunkConfig>("chunk", {.spec = "sparse.chunk",
+                                                    .summary = "the tokens of the same chunk",
+                                                    .source = "TB Eq 6.124",
+                                                    .samples = {"{size: 5}"}});
 }
 
 }  // namespace lithe

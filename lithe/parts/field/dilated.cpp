@@ -6,7 +6,7 @@
 namespace lithe {
 namespace {
 
-struct Config {
+struct DilatedConfig {
   int64_t window = 64, gap = 1;
   void fields(Fields& f) {
     f("window", window, "tokens that are seen, the query's own among them; in encoders so many on both sides",
@@ -17,7 +17,7 @@ struct Config {
 
 class Dilated final : public PatternField {
  public:
-  Dilated(const Scope&, const Config& config, const Args& args) : PatternField(args), config_(config) {}
+  Dilated(const Scope&, const DilatedConfig& config, const Args& args) : PatternField(args), config_(config) {}
   int64_t reach() const override { return args().causal ? (config_.window - 1) * (config_.gap + 1) + 1 : 0; }
 
  protected:
@@ -29,16 +29,17 @@ class Dilated final : public PatternField {
   }
 
  private:
-  Config config_;
+  DilatedConfig config_;
 };
 
 }  // namespace
 
 void register_field_dilated(Registry& registry) {
-  registry.add<Field, Dilated, Config>("dilated", {.spec = "sparse.dilated",
-                                                   .summary = "a window with gaps between the tokens that are seen",
-                                                   .source = "TB Fig 6.13e",
-                                                   .samples = {"{window: 3}"}});
+  registry.add<Field, Dilated, DilatedConfig>("dilated",
+                                              {.spec = "sparse.dilated",
+                                               .summary = "a window with gaps between the tokens that are seen",
+                                               .source = "TB Fig 6.13e",
+                                               .samples = {"{window: 3}"}});
 }
 
 }  // namespace lithe

@@ -6,7 +6,7 @@
 namespace lithe {
 namespace {
 
-struct Config {
+struct GlobalConfig {
   int64_t tokens = 1;
   bool symmetric = true;
   void fields(Fields& f) {
@@ -17,7 +17,7 @@ struct Config {
 
 class Global final : public PatternField {
  public:
-  Global(const Scope&, const Config& config, const Args& args) : PatternField(args), config_(config) {}
+  Global(const Scope&, const GlobalConfig& config, const Args& args) : PatternField(args), config_(config) {}
 
   int64_t reach() const override { return args().causal ? 1 : 0; }
   int64_t sinks() const override { return args().causal ? config_.tokens : 0; }
@@ -30,16 +30,16 @@ class Global final : public PatternField {
   }
 
  private:
-  Config config_;
+  GlobalConfig config_;
 };
 
 }  // namespace
 
 void register_field_global(Registry& registry) {
-  registry.add<Field, Global, Config>("global", {.spec = "sparse.global",
-                                                 .summary = "the first tokens, seen by all",
-                                                 .source = "TB 6.4.1",
-                                                 .samples = {"{tokens: 2}"}});
+  registry.add<Field, Global, GlobalConfig>("global", {.spec = "sparse.global",
+                                                       .summary = "the first tokens, seen by all",
+                                                       .source = "TB 6.4.1",
+                                                       .samples = {"{tokens: 2}"}});
 }
 
 }  // namespace lithe

@@ -10,7 +10,7 @@
 namespace lithe {
 namespace {
 
-struct Config {
+struct KmeansConfig {
   int64_t clusters = 2;
   double commitment = 1e-4;
   void fields(Fields& f) {
@@ -21,7 +21,7 @@ struct Config {
 
 class KMeans final : public Field {
  public:
-  KMeans(const Scope& scope, const Config& config, const Args& args)
+  KMeans(const Scope& scope, const KmeansConfig& config, const Args& args)
       : config_(config),
         args_(args),
         centroids_(scope.parameter("centroids", {args.num_attention_heads * config.clusters, args.head_dim},
@@ -48,7 +48,7 @@ class KMeans final : public Field {
   bool reads_keys() const override { return true; }
 
  private:
-  Config config_;
+  KmeansConfig config_;
   Args args_;
   Parameter* centroids_;
 
@@ -102,10 +102,10 @@ class KMeans final : public Field {
 }  // namespace
 
 void register_field_kmeans(Registry& registry) {
-  registry.add<Field, KMeans, Config>("kmeans", {.spec = "sparse.kmeans",
-                                                 .summary = "keys of the same cluster as the query",
-                                                 .source = "TB 6.4.1; Roy et al. 2021",
-                                                 .samples = {"{clusters: 2, commitment: 0.1}"}});
+  registry.add<Field, KMeans, KmeansConfig>("kmeans", {.spec = "sparse.kmeans",
+                                                       .summary = "keys of the same cluster as the query",
+                                                       .source = "TB 6.4.1; Roy et al. 2021",
+                                                       .samples = {"{clusters: 2, commitment: 0.1}"}});
 }
 
 }  // namespace lithe

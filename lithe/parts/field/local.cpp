@@ -5,7 +5,7 @@
 namespace lithe {
 namespace {
 
-struct Config {
+struct LocalConfig {
   std::vector<int64_t> window{128};
   void fields(Fields& f) {
     f("window", window,
@@ -16,7 +16,7 @@ struct Config {
 
 class Local final : public Field {
  public:
-  Local(const Scope&, const Config& config, const Args& args) {
+  Local(const Scope&, const LocalConfig& config, const Args& args) {
     const auto heads = int64_t(config.window.size());
     check_usage(heads == 1 || heads == args.num_attention_heads, "local", "window has ", heads,
                 " numbers; give one, or one for each of the ", args.num_attention_heads, " query heads");
@@ -39,10 +39,10 @@ class Local final : public Field {
 }  // namespace
 
 void register_field_local(Registry& registry) {
-  registry.add<Field, Local, Config>("local", {.spec = "attn.local_window",
-                                               .summary = "the last tokens only, as many as each head is given",
-                                               .source = "TB 6.3.1(2)",
-                                               .samples = {"{window: 3}"}});
+  registry.add<Field, Local, LocalConfig>("local", {.spec = "attn.local_window",
+                                                    .summary = "the last tokens only, as many as each head is given",
+                                                    .source = "TB 6.3.1(2)",
+                                                    .samples = {"{window: 3}"}});
 }
 
 }  // namespace lithe

@@ -10,7 +10,7 @@
 namespace lithe {
 namespace {
 
-struct Config {
+struct LocalPriorConfig {
   std::string use = "add", distance = "gauss", width = "fixed", share = "fixed";
   double gamma = 1, sigma = 5, beta = 0.5;
   bool renormalise = false, learned = false;
@@ -34,7 +34,7 @@ struct Config {
 // spec: attn.local_prior_mul | field | weights times the prior | TB Eq 6.70
 class LocalPrior final : public Field {
  public:
-  LocalPrior(const Scope& scope, const Config& config, const Args& args) : config_(config), args_(args) {
+  LocalPrior(const Scope& scope, const LocalPriorConfig& config, const Args& args) : config_(config), args_(args) {
     const int64_t d = args.hidden_size;
     check_usage(config.width == "fixed" || gauss(), "local_prior",
                 "width: predicted is of a Gaussian; give distance: gauss");
@@ -65,7 +65,7 @@ class LocalPrior final : public Field {
   bool biases() const override { return true; }
 
  private:
-  Config config_;
+  LocalPriorConfig config_;
   Args args_;
   Linear width_, gate_;
   Parameter* factor_ = nullptr;
@@ -99,7 +99,7 @@ class LocalPrior final : public Field {
 }  // namespace
 
 void register_field_local_prior(Registry& registry) {
-  registry.add<Field, LocalPrior, Config>(
+  registry.add<Field, LocalPrior, LocalPriorConfig>(
       "local_prior",
       {.spec = "attn.local_prior_add",
        .summary = "a Gaussian or linear prior on the distance, added to logits or multiplied or mixed with weights",

@@ -11,7 +11,7 @@
 namespace lithe {
 namespace {
 
-struct Config {
+struct LocalPriorCrossConfig {
   std::string centre = "predicted", width = "fixed";
   double gamma = 1, window = 10, length_ratio = 1;
   int64_t predictor_dim = 0;
@@ -30,7 +30,7 @@ struct Config {
 
 class LocalPriorCross final : public Field {
  public:
-  LocalPriorCross(const Scope& scope, const Config& config, const Args& args) : config_(config) {
+  LocalPriorCross(const Scope& scope, const LocalPriorCrossConfig& config, const Args& args) : config_(config) {
     const int64_t d = args.hidden_size, hidden = config.predictor_dim ? config.predictor_dim : d;
     const auto predictor = [&](const char* name) {
       return Predictor{Linear(scope / name / "hidden", d, hidden, false),
@@ -58,7 +58,7 @@ class LocalPriorCross final : public Field {
       return wide(out(h.dtype() == x.dtype() ? h : cast(h, x.dtype())));
     }
   };
-  Config config_;
+  LocalPriorCrossConfig config_;
   Predictor centre_, width_;
 
   static Var wide(const Var& x) { return cast(x, wide_of(x.dtype())); }
@@ -94,7 +94,7 @@ class LocalPriorCross final : public Field {
 }  // namespace
 
 void register_field_local_prior_cross(Registry& registry) {
-  registry.add<Field, LocalPriorCross, Config>(
+  registry.add<Field, LocalPriorCross, LocalPriorCrossConfig>(
       "local_prior_cross", {.spec = "attn.local_prior_cross",
                             .summary = "cross-attention near a place of the source, predicted or along the diagonal",
                             .source = "TB Eq 6.67-6.68",

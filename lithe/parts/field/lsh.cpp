@@ -6,7 +6,7 @@
 namespace lithe {
 namespace {
 
-struct Config {
+struct LshConfig {
   int64_t rounds = 4, buckets = 16, seed = 0;
   void fields(Fields& f) {
     f("rounds", rounds, "of hashing: a key is seen that shares a bucket in one of them", at_least(1));
@@ -17,7 +17,7 @@ struct Config {
 
 class Lsh final : public Field {
  public:
-  Lsh(const Scope& scope, const Config& config, const Args& args) : config_(config), args_(args) {
+  Lsh(const Scope& scope, const LshConfig& config, const Args& args) : config_(config), args_(args) {
     check_usage(config.buckets % 2 == 0, "lsh", "buckets must be even, got ", config.buckets);
     const int64_t all = config.rounds * args.num_attention_heads * args.head_dim * (config.buckets / 2);
     const RandomKey key{
@@ -45,7 +45,7 @@ class Lsh final : public Field {
   bool reads_keys() const override { return true; }
 
  private:
-  Config config_;
+  LshConfig config_;
   Args args_;
   std::vector<double> directions_;  // [rounds][heads][buckets / 2][d_h]
 
@@ -68,10 +68,10 @@ class Lsh final : public Field {
 }  // namespace
 
 void register_field_lsh(Registry& registry) {
-  registry.add<Field, Lsh, Config>("lsh", {.spec = "sparse.lsh",
-                                           .summary = "keys of the same bucket in some round of hashing",
-                                           .source = "TB 6.4.1; Kitaev et al. 2020",
-                                           .samples = {"{rounds: 2, buckets: 4}"}});
+  registry.add<Field, Lsh, LshConfig>("lsh", {.spec = "sparse.lsh",
+                                              .summary = "keys of the same bucket in some round of hashing",
+                                              .source = "TB 6.4.1; Kitaev et al. 2020",
+                                              .samples = {"{rounds: 2, buckets: 4}"}});
 }
 
 }  // namespace lithe

@@ -4,7 +4,7 @@
 namespace lithe {
 namespace {
 
-struct Config {
+struct PerHeadConfig {
   Node list = usual();
   std::vector<int64_t> heads;
   void fields(Fields& f) {
@@ -16,7 +16,7 @@ struct Config {
 
 class PerHead final : public FieldList {
  public:
-  PerHead(const Scope& scope, const Config& config, const Args& args)
+  PerHead(const Scope& scope, const PerHeadConfig& config, const Args& args)
       : FieldList("per_head", scope, config.list, args), field_of_(config.heads) {
     if (field_of_.empty())
       for (int64_t head = 0; head < args.num_attention_heads; ++head) field_of_.push_back(head % int64_t(count()));
@@ -52,7 +52,7 @@ class PerHead final : public FieldList {
 }  // namespace
 
 void register_field_per_head(Registry& registry) {
-  registry.add<Field, PerHead, Config>(
+  registry.add<Field, PerHead, PerHeadConfig>(
       "per_head", {.spec = "sparse.hybrid_heads",
                    .summary = "each head has its own of several fields",
                    .source = "TB 6.4.1, Fig 6.13h",

@@ -7,7 +7,7 @@
 namespace lithe {
 namespace {
 
-struct Config {
+struct RandomConfig {
   int64_t tokens = 32, seed = 0;
   void fields(Fields& f) {
     f("tokens", tokens, "how many others a query sees", at_least(1));
@@ -17,7 +17,7 @@ struct Config {
 
 class Random final : public PatternField {
  public:
-  Random(const Scope& scope, const Config& config, const Args& args)
+  Random(const Scope& scope, const RandomConfig& config, const Args& args)
       : PatternField(args), config_(config), layer_(uint32_t(scope.layer() + 1)) {}
 
  protected:
@@ -42,17 +42,17 @@ class Random final : public PatternField {
   }
 
  private:
-  Config config_;
+  RandomConfig config_;
   uint32_t layer_;
 };
 
 }  // namespace
 
 void register_field_random(Registry& registry) {
-  registry.add<Field, Random, Config>("random", {.spec = "sparse.random",
-                                                 .summary = "tokens drawn at random, and the query's own",
-                                                 .source = "TB 6.4.1",
-                                                 .samples = {"{tokens: 2}"}});
+  registry.add<Field, Random, RandomConfig>("random", {.spec = "sparse.random",
+                                                       .summary = "tokens drawn at random, and the query's own",
+                                                       .source = "TB 6.4.1",
+                                                       .samples = {"{tokens: 2}"}});
 }
 
 }  // namespace lithe

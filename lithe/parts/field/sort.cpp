@@ -10,7 +10,7 @@
 namespace lithe {
 namespace {
 
-struct Config {
+struct SortConfig {
   int64_t size = 64, seed = 0;
   bool previous = false;
   void fields(Fields& f) {
@@ -22,7 +22,7 @@ struct Config {
 
 class Sort final : public Field {
  public:
-  Sort(const Scope& scope, const Config& config, const Args& args) : config_(config), args_(args) {
+  Sort(const Scope& scope, const SortConfig& config, const Args& args) : config_(config), args_(args) {
     const RandomKey key{
         .seed = uint64_t(config.seed), .layer = uint32_t(scope.layer() + 1), .purpose = purpose_of("field.sort")};
     for (int64_t i = 0; i < args.num_attention_heads * args.head_dim; ++i)
@@ -65,7 +65,7 @@ class Sort final : public Field {
   bool reads_keys() const override { return true; }
 
  private:
-  Config config_;
+  SortConfig config_;
   Args args_;
   std::vector<double> directions_;  // [heads][d_h]
 
@@ -82,10 +82,11 @@ class Sort final : public Field {
 }  // namespace
 
 void register_field_sort(Registry& registry) {
-  registry.add<Field, Sort, Config>("sort", {.spec = "sparse.sort",
-                                             .summary = "chunks of keys that are neighbours in the order of a score",
-                                             .source = "TB 6.4.1; Tay et al. 2020",
-                                             .samples = {"{size: 4}", "{size: 3, previous: true}"}});
+  registry.add<Field, Sort, SortConfig>("sort",
+                                        {.spec = "sparse.sort",
+                                         .summary = "chunks of keys that are neighbours in the order of a score",
+                                         .source = "TB 6.4.1; Tay et al. 2020",
+                                         .samples = {"{size: 4}", "{size: 3, previous: true}"}});
 }
 
 }  // namespace lithe

@@ -6,7 +6,7 @@
 namespace lithe {
 namespace {
 
-struct Config {
+struct SpanFieldConfig {
   int64_t left = 127, right = -1;
   void fields(Fields& f) {
     f("left", left, "tokens before a query that it sees, beside itself", at_least(0));
@@ -17,7 +17,7 @@ struct Config {
 // spec: mem.window | field | a causal span, whose cache keeps no more than it | TB 6.4.2(1)
 class Span final : public PatternField {
  public:
-  Span(const Scope&, const Config& config, const Args& args) : PatternField(args), config_(config) {
+  Span(const Scope&, const SpanFieldConfig& config, const Args& args) : PatternField(args), config_(config) {
     check_usage(!args.causal || config.right <= 0, "span", "right ", config.right,
                 " tokens are after a query, which a causal model does not see; give 0");
   }
@@ -30,16 +30,17 @@ class Span final : public PatternField {
   }
 
  private:
-  Config config_;
+  SpanFieldConfig config_;
 };
 
 }  // namespace
 
 void register_field_span(Registry& registry) {
-  registry.add<Field, Span, Config>("span", {.spec = "sparse.span",
-                                             .summary = "so many tokens before each, and in encoders so many after it",
-                                             .source = "TB Eq 6.123",
-                                             .samples = {"{left: 2}"}});
+  registry.add<Field, Span, SpanFieldConfig>("span",
+                                             {.spec = "sparse.span",
+                                              .summary = "so many tokens before each, and in encoders so many after it",
+                                              .source = "TB Eq 6.123",
+                                              .samples = {"{left: 2}"}});
 }
 
 }  // namespace lithe

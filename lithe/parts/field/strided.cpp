@@ -6,7 +6,7 @@
 namespace lithe {
 namespace {
 
-struct Config {
+struct StridedConfig {
   std::string form = "window";
   int64_t window = 128, stride = 32;
   void fields(Fields& f) {
@@ -19,7 +19,7 @@ struct Config {
 
 class Strided final : public PatternField {
  public:
-  Strided(const Scope&, const Config& config, const Args& args) : PatternField(args), config_(config) {
+  Strided(const Scope&, const StridedConfig& config, const Args& args) : PatternField(args), config_(config) {
     check_usage(every() || config.stride <= config.window, "strided", "stride ", config.stride,
                 " must be at most the window of ", config.window, " tokens: tokens between windows would see nothing");
   }
@@ -33,14 +33,14 @@ class Strided final : public PatternField {
   }
 
  private:
-  Config config_;
+  StridedConfig config_;
   bool every() const { return config_.form == "every"; }
 };
 
 }  // namespace
 
 void register_field_strided(Registry& registry) {
-  registry.add<Field, Strided, Config>(
+  registry.add<Field, Strided, StridedConfig>(
       "strided", {.spec = "sparse.strided",
                   .summary = "overlapping windows that move in strides, or every so-many-th token",
                   .source = "TB 6.4.1, Fig 6.13d",

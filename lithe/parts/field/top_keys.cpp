@@ -9,14 +9,14 @@
 namespace lithe {
 namespace {
 
-struct Config {
+struct TopKeysConfig {
   int64_t keys = 8;
   void fields(Fields& f) { f("keys", keys, "keys that a query of a head sees (p)", at_least(1)); }
 };
 
 class TopKeys final : public Field {
  public:
-  TopKeys(const Scope&, const Config& config, const Args& args) : config_(config), args_(args) {}
+  TopKeys(const Scope&, const TopKeysConfig& config, const Args& args) : config_(config), args_(args) {}
   kernels::AttentionPattern pattern(const FieldInput& in) const override {
     if (!in.k.defined() || in.k.value().is_meta())
       return {.mask = {.causal = args_.causal}, .heads = {}, .tiles = nullptr};
@@ -45,18 +45,18 @@ class TopKeys final : public Field {
   bool reads_keys() const override { return true; }
 
  private:
-  Config config_;
+  TopKeysConfig config_;
   Args args_;
 };
 
 }  // namespace
 
 void register_field_top_keys(Registry& registry) {
-  registry.add<Field, TopKeys, Config>("top_keys", {.spec = "lowdim.product_keys",
-                                                    .summary = "the keys of largest product with the query",
-                                                    .source = "TB 6.4.3(2)",
-                                                    .cross = true,
-                                                    .samples = {"{keys: 6}"}});
+  registry.add<Field, TopKeys, TopKeysConfig>("top_keys", {.spec = "lowdim.product_keys",
+                                                           .summary = "the keys of largest product with the query",
+                                                           .source = "TB 6.4.3(2)",
+                                                           .cross = true,
+                                                           .samples = {"{keys: 6}"}});
 }
 
 }  // namespace lithe

@@ -12,7 +12,7 @@
 namespace lithe {
 namespace {
 
-struct Config {
+struct TopkImportanceConfig {
   int64_t keys = 32;
   bool soft_bias = true;
   void fields(Fields& f) {
@@ -23,7 +23,7 @@ struct Config {
 
 class TopKImportance final : public Field {
  public:
-  TopKImportance(const Scope& scope, const Config& config, const Args& args)
+  TopKImportance(const Scope& scope, const TopkImportanceConfig& config, const Args& args)
       : config_(config),
         args_(args),
         score_(scope.parameter("score", {args.head_dim, args.num_attention_heads}, InitRole::query_key)) {}
@@ -59,7 +59,7 @@ class TopKImportance final : public Field {
   bool reads_keys() const override { return true; }
 
  private:
-  Config config_;
+  TopkImportanceConfig config_;
   Args args_;
   Parameter* score_;
 
@@ -74,11 +74,11 @@ class TopKImportance final : public Field {
 }  // namespace
 
 void register_field_topk_importance(Registry& registry) {
-  registry.add<Field, TopKImportance, Config>("topk_importance",
-                                              {.spec = "sparse.topk_importance",
-                                               .summary = "the keys of largest learned scores so far, and the own one",
-                                               .source = "TB 6.4.1",
-                                               .samples = {"{keys: 6}"}});
+  registry.add<Field, TopKImportance, TopkImportanceConfig>(
+      "topk_importance", {.spec = "sparse.topk_importance",
+                          .summary = "the keys of largest learned scores so far, and the own one",
+                          .source = "TB 6.4.1",
+                          .samples = {"{keys: 6}"}});
 }
 
 }  // namespace lithe

@@ -4,7 +4,7 @@
 namespace lithe {
 namespace {
 
-struct Config {
+struct UnionConfig {
   Node list = usual();
   void fields(Fields& f) { f.free("fields", list, "the fields: [{type: span, left: 31}, global]"); }
   static Node usual() { return Node::list({Node::scalar("span"), Node::scalar("global")}); }
@@ -14,7 +14,8 @@ struct Config {
 // Xiao et al. 2024
 class Union final : public FieldList {
  public:
-  Union(const Scope& scope, const Config& config, const Args& args) : FieldList("union", scope, config.list, args) {}
+  Union(const Scope& scope, const UnionConfig& config, const Args& args)
+      : FieldList("union", scope, config.list, args) {}
   kernels::AttentionPattern pattern(const FieldInput& in) const override {
     const auto all = patterns(in);
     const int64_t heads = args().num_attention_heads;
@@ -35,12 +36,12 @@ class Union final : public FieldList {
 }  // namespace
 
 void register_field_union(Registry& registry) {
-  registry.add<Field, Union, Config>("union",
-                                     {.spec = "sparse.hybrid_union",
-                                      .summary = "what some of several fields show",
-                                      .source = "TB 6.4.1",
-                                      .samples = {"{fields: [{type: span, left: 1}, {type: global, tokens: 2}]}",
-                                                  "{fields: [{type: dilated, window: 2}, {type: local, window: 2}]}"}});
+  registry.add<Field, Union, UnionConfig>(
+      "union", {.spec = "sparse.hybrid_union",
+                .summary = "what some of several fields show",
+                .source = "TB 6.4.1",
+                .samples = {"{fields: [{type: span, left: 1}, {type: global, tokens: 2}]}",
+                            "{fields: [{type: dilated, window: 2}, {type: local, window: 2}]}"}});
 }
 
 }  // namespace lithe

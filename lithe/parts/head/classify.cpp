@@ -8,7 +8,7 @@
 namespace lithe {
 namespace {
 
-struct Config {
+struct ClassifyConfig {
   std::string pooling = "auto", problem_type = "single_label_classification", hidden_act = "tanh";
   bool dense = true, dense_bias = true, dense_norm = false;
   double dropout = 0, eps = 1e-5;
@@ -33,7 +33,7 @@ struct Config {
 
 class Classify final : public Head {
  public:
-  Classify(const Scope& scope, const Config& config, const Args& args)
+  Classify(const Scope& scope, const ClassifyConfig& config, const Args& args)
       : config_(config),
         pooling_(config.pooling != "auto" ? config.pooling
                  : args.causal            ? "last"
@@ -67,7 +67,7 @@ class Classify final : public Head {
   }
 
  private:
-  Config config_;
+  ClassifyConfig config_;
   std::string pooling_;
   int64_t classes_;
   Dropout in_dropout_, out_dropout_;
@@ -79,7 +79,7 @@ class Classify final : public Head {
 }  // namespace
 
 void register_head_classify(Registry& registry) {
-  registry.add<Head, Classify, Config>(
+  registry.add<Head, Classify, ClassifyConfig>(
       "classify", {.spec = "app.classify",
                    .summary = "a label or a number for every sequence",
                    .source = "TB 6.5.2",

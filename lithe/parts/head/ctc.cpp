@@ -7,7 +7,7 @@
 namespace lithe {
 namespace {
 
-struct Config {
+struct CtcConfig {
   double dropout = 0;
   bool zero_infinity = false;
   void fields(Fields& f) {
@@ -19,7 +19,7 @@ struct Config {
 
 class Ctc final : public Head {
  public:
-  Ctc(const Scope& scope, const Config& config, const Args& args)
+  Ctc(const Scope& scope, const CtcConfig& config, const Args& args)
       : classes_(args.num_labels),
         zero_infinity_(config.zero_infinity),
         dropout_(scope, config.dropout),
@@ -50,10 +50,10 @@ class Ctc final : public Head {
 }  // namespace
 
 void register_head_ctc(Registry& registry) {
-  registry.add<Head, Ctc, Config>("ctc", {.spec = "app.ctc",
-                                          .summary = "labels of a whole sequence, their places unknown",
-                                          .source = "TB 6.5.3",
-                                          .samples = {"{zero_infinity: true}"}});
+  registry.add<Head, Ctc, CtcConfig>("ctc", {.spec = "app.ctc",
+                                             .summary = "labels of a whole sequence, their places unknown",
+                                             .source = "TB 6.5.3",
+                                             .samples = {"{zero_infinity: true}"}});
 }
 
 }  // namespace lithe

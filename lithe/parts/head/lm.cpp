@@ -12,7 +12,7 @@
 namespace lithe {
 namespace {
 
-struct Config {
+struct LmConfig {
   bool bias = false;
   double logit_softcapping = 0;
   bool early_stop = false;
@@ -33,7 +33,7 @@ struct Config {
 
 class Lm final : public Head, public StoppingHead {
  public:
-  Lm(const Scope& scope, const Config& config, const Args& args)
+  Lm(const Scope& scope, const LmConfig& config, const Args& args)
       : tied_(args.tied != nullptr),
         weight_(tied_ ? args.tied : scope.parameter("weight", {args.hidden_size, args.vocab_size}, InitRole::matrix)),
         bias_(config.bias ? scope.parameter("bias", {args.vocab_size}, InitRole::zeros) : nullptr),
@@ -85,10 +85,11 @@ class Lm final : public Head, public StoppingHead {
 }  // namespace
 
 void register_head_lm(Registry& registry) {
-  registry.add<Head, Lm, Config>("lm", {.summary = "logits over the vocabulary, tied to the embedding or not",
-                                        .source = "TB 6.1.1, Eq 6.10",
-                                        .samples = {"{bias: true}", "{logit_softcapping: 2}",
-                                                    "{row_scale: rsqrt_hidden}", "{early_stop: true, stop_token: 3}"}});
+  registry.add<Head, Lm, LmConfig>("lm",
+                                   {.summary = "logits over the vocabulary, tied to the embedding or not",
+                                    .source = "TB 6.1.1, Eq 6.10",
+                                    .samples = {"{bias: true}", "{logit_softcapping: 2}", "{row_scale: rsqrt_hidden}",
+                                                "{early_stop: true, stop_token: 3}"}});
 }
 
 }  // namespace lithe

@@ -7,7 +7,7 @@
 namespace lithe {
 namespace {
 
-struct Config {
+struct MlmHeadConfig {
   double eps = 1e-12;
   bool transform_bias = true, norm_bias = true;
   void fields(Fields& f) {
@@ -19,7 +19,7 @@ struct Config {
 
 class Mlm final : public Head {
  public:
-  Mlm(const Scope& scope, const Config& config, const Args& args)
+  Mlm(const Scope& scope, const MlmHeadConfig& config, const Args& args)
       : transform_(scope / "transform", args.hidden_size, args.hidden_size, false),
         transform_bias_(config.transform_bias
                             ? (scope / "transform").parameter("bias", {args.hidden_size}, InitRole::zeros)
@@ -57,7 +57,8 @@ class Mlm final : public Head {
 }  // namespace
 
 void register_head_mlm(Registry& registry) {
-  registry.add<Head, Mlm, Config>("mlm", {.summary = "a transformed row, then logits over the vocabulary with a bias",
+  registry.add<Head, Mlm, MlmHeadConfig>("mlm",
+                                         {.summary = "a transformed row, then logits over the vocabulary with a bias",
                                           .source = "Devlin et al. 2019",
                                           .samples = {"{transform_bias: false, norm_bias: false}"}});
 }

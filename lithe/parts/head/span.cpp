@@ -9,14 +9,14 @@
 namespace lithe {
 namespace {
 
-struct Config {
+struct SpanHeadConfig {
   bool dense = true;
   void fields(Fields& f) { f("dense", dense, "a dense layer with tanh before the logits; BERT has none"); }
 };
 
 class Span final : public Head {
  public:
-  Span(const Scope& scope, const Config& config, const Args& args)
+  Span(const Scope& scope, const SpanHeadConfig& config, const Args& args)
       : start_(scope / "start", args.hidden_size, 1, false), end_(scope / "end", args.hidden_size, 1, false) {
     if (config.dense) dense_ = Linear(scope / "dense", args.hidden_size, args.hidden_size, true);
   }
@@ -76,7 +76,7 @@ class Span final : public Head {
 }  // namespace
 
 void register_head_span(Registry& registry) {
-  registry.add<Head, Span, Config>(
+  registry.add<Head, Span, SpanHeadConfig>(
       "span", {.summary = "where an answer begins and ends in a sequence", .source = "Devlin et al. 2019"});
 }
 

@@ -5,14 +5,14 @@
 namespace lithe {
 namespace {
 
-struct Config {
+struct TagConfig {
   double dropout = 0;
   void fields(Fields& f) { f("dropout", dropout, "share of the features dropped in training", between(0, 0.99)); }
 };
 
 class Tag final : public Head {
  public:
-  Tag(const Scope& scope, const Config& config, const Args& args)
+  Tag(const Scope& scope, const TagConfig& config, const Args& args)
       : classes_(args.num_labels),
         dropout_(scope, config.dropout),
         out_(scope / "out", args.hidden_size, args.num_labels, true) {
@@ -34,7 +34,7 @@ class Tag final : public Head {
 }  // namespace
 
 void register_head_tag(Registry& registry) {
-  registry.add<Head, Tag, Config>(
+  registry.add<Head, Tag, TagConfig>(
       "tag", {.spec = "app.classify", .summary = "a label for every token", .source = "TB 6.5.2; TH 2.3.6"});
 }
 

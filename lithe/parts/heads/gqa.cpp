@@ -5,7 +5,7 @@
 namespace lithe {
 namespace {
 
-struct Config : QueryKeyNorm {
+struct GqaConfig : QueryKeyNorm {
   int64_t num_key_value_heads = 0;
   void fields(Fields& f) {
     f("num_key_value_heads", num_key_value_heads,
@@ -14,7 +14,7 @@ struct Config : QueryKeyNorm {
   }
 };
 
-int64_t groups(const Config& config, const Heads::Args& args) {
+int64_t groups(const GqaConfig& config, const Heads::Args& args) {
   const int64_t h = args.num_attention_heads;
   const int64_t kv = config.num_key_value_heads ? config.num_key_value_heads : (h % 2 ? 1 : h / 2);
   check_usage(h % kv == 0, "gqa", "num_key_value_heads must divide num_attention_heads ", h, ", got ", kv);
@@ -23,17 +23,17 @@ int64_t groups(const Config& config, const Heads::Args& args) {
 
 class Gqa final : public ProjectedHeads {
  public:
-  Gqa(const Scope& scope, const Config& config, const Args& args)
+  Gqa(const Scope& scope, const GqaConfig& config, const Args& args)
       : ProjectedHeads(scope, args, groups(config, args), config) {}
 };
 
 }  // namespace
 
 void register_heads_gqa(Registry& registry) {
-  registry.add<Heads, Gqa, Config>("gqa", {.spec = "mixer.gqa",
-                                           .summary = "groups of query heads share keys and values",
-                                           .source = "TH 4.9; Ainslie et al. 2023",
-                                           .samples = {"{qk_norm: head, qk_norm_unit_offset: true}"}});
+  registry.add<Heads, Gqa, GqaConfig>("gqa", {.spec = "mixer.gqa",
+                                              .summary = "groups of query heads share keys and values",
+                                              .source = "TH 4.9; Ainslie et al. 2023",
+                                              .samples = {"{qk_norm: head, qk_norm_unit_offset: true}"}});
 }
 
 }  // namespace lithe

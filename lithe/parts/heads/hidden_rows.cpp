@@ -7,7 +7,7 @@
 namespace lithe {
 namespace {
 
-struct Config {
+struct HiddenRowsConfig {
   PartChoice of{"mha", {}};
   void fields(Fields& f) { f.part("of", "heads", of, "the heads that keys and values are formed by"); }
 };
@@ -15,7 +15,7 @@ struct Config {
 // spec: mem.xl | heads | rows of the segments before as keys and values, no gradient to them | TB 6.4.2(1), Fig 6.15
 class HiddenRows final : public Heads {
  public:
-  HiddenRows(const Scope& scope, const Config& config, const Args& args)
+  HiddenRows(const Scope& scope, const HiddenRowsConfig& config, const Args& args)
       : inner_(Registry::instance().make<Heads>(config.of, scope, args)), width_(args.hidden_size) {
     check_usage(!inner_->reads_embedding(), "hidden_rows", "heads ", config.of.type,
                 " read each token's own embedding, which the layer's rows do not tell; choose mha, gqa or mqa");
@@ -42,11 +42,11 @@ class HiddenRows final : public Heads {
 }  // namespace
 
 void register_heads_hidden_rows(Registry& registry) {
-  registry.add<Heads, HiddenRows, Config>("hidden_rows",
-                                          {.spec = "mem.xl",
-                                           .summary = "the layer's rows are kept, and keys and values formed when read",
-                                           .source = "TB 6.4.2(1); Dai et al. 2019",
-                                           .samples = {"{of: mqa}"}});
+  registry.add<Heads, HiddenRows, HiddenRowsConfig>(
+      "hidden_rows", {.spec = "mem.xl",
+                      .summary = "the layer's rows are kept, and keys and values formed when read",
+                      .source = "TB 6.4.2(1); Dai et al. 2019",
+                      .samples = {"{of: mqa}"}});
 }
 
 }  // namespace lithe

@@ -7,7 +7,7 @@
 namespace lithe {
 namespace {
 
-struct Config {
+struct ReducedConfig {
   int64_t reduced_dim = 0;
   void fields(Fields& f) {
     f("reduced_dim", reduced_dim, "channels d' of a head's queries and keys; 0: a quarter of head_dim", at_least(0));
@@ -16,7 +16,7 @@ struct Config {
 
 class Reduced final : public ProjectedHeads {
  public:
-  Reduced(const Scope& scope, const Config& config, const Args& args)
+  Reduced(const Scope& scope, const ReducedConfig& config, const Args& args)
       : ProjectedHeads(scope, args, args.num_attention_heads), heads_(args.num_attention_heads) {
     reduced_ = config.reduced_dim ? config.reduced_dim : std::max<int64_t>(1, args.head_dim / 4);
     check_usage(reduced_ <= args.head_dim, "heads", "reduced_dim ", reduced_, " must be at most head_dim ",
@@ -45,11 +45,11 @@ class Reduced final : public ProjectedHeads {
 }  // namespace
 
 void register_heads_reduced(Registry& registry) {
-  registry.add<Heads, Reduced, Config>("reduced", {.spec = "lowdim.reduce_d",
-                                                   .summary = "queries and keys with fewer channels than values",
-                                                   .source = "TB Eq 6.136-6.138",
-                                                   .cross = true,
-                                                   .samples = {"{reduced_dim: 2}"}});
+  registry.add<Heads, Reduced, ReducedConfig>("reduced", {.spec = "lowdim.reduce_d",
+                                                          .summary = "queries and keys with fewer channels than values",
+                                                          .source = "TB Eq 6.136-6.138",
+                                                          .cross = true,
+                                                          .samples = {"{reduced_dim: 2}"}});
 }
 
 }  // namespace lithe

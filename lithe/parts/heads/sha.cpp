@@ -6,7 +6,7 @@
 namespace lithe {
 namespace {
 
-struct Config {
+struct ShaConfig {
   std::string output = "tile";
   void fields(Fields& f) {
     f("output", output, "tile: h copies of the head, as the thesis counts; narrow: the head alone",
@@ -16,7 +16,7 @@ struct Config {
 
 class Sha final : public Heads {
  public:
-  Sha(const Scope& scope, const Config& config, const Args& args)
+  Sha(const Scope& scope, const ShaConfig& config, const Args& args)
       : q_(scope / "q", args.hidden_size, args.head_dim, args.bias, InitRole::query_key),
         k_(scope / "k", args.hidden_size, args.head_dim, args.bias, InitRole::query_key),
         v_(scope / "v", args.hidden_size, args.head_dim, args.bias),
@@ -38,7 +38,7 @@ class Sha final : public Heads {
 }  // namespace
 
 void register_heads_sha(Registry& registry) {
-  registry.add<Heads, Sha, Config>(
+  registry.add<Heads, Sha, ShaConfig>(
       "sha", {.spec = "mixer.sha", .summary = "one head of width d_h, the baseline of MHE", .source = "TH 3.4.1"});
 }
 

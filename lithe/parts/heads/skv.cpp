@@ -9,7 +9,7 @@
 namespace lithe {
 namespace {
 
-struct Config {
+struct SkvConfig {
   std::string tie = "kv";
   void fields(Fields& f) {
     f("tie", tie,
@@ -20,7 +20,8 @@ struct Config {
 
 class Skv final : public Heads {
  public:
-  Skv(const Scope& scope, const Config& config, const Args& args) : args_(args), keys_are_values_(config.tie == "kv") {
+  Skv(const Scope& scope, const SkvConfig& config, const Args& args)
+      : args_(args), keys_are_values_(config.tie == "kv") {
     const int64_t width = args.num_attention_heads * args.head_dim;
     q_ = Linear(scope / (keys_are_values_ ? "q" : "qk"), args.hidden_size, width, args.bias, InitRole::query_key);
     v_ = Linear(scope / (keys_are_values_ ? "kv" : "v"), args.hidden_size, width, args.bias);
@@ -59,10 +60,10 @@ class Skv final : public Heads {
 }  // namespace
 
 void register_heads_skv(Registry& registry) {
-  registry.add<Heads, Skv, Config>("skv", {.spec = "mixer.skv",
-                                           .summary = "one projection for keys and values; half the cache",
-                                           .source = "TH 3.4.1",
-                                           .samples = {"{tie: qk}"}});
+  registry.add<Heads, Skv, SkvConfig>("skv", {.spec = "mixer.skv",
+                                              .summary = "one projection for keys and values; half the cache",
+                                              .source = "TH 3.4.1",
+                                              .samples = {"{tie: qk}"}});
 }
 
 }  // namespace lithe

@@ -4,7 +4,7 @@
 namespace lithe {
 namespace {
 
-struct Config {
+struct AvgPoolConfig {
   bool include_self = true;
   void fields(Fields& f) {
     f("include_self", include_self,
@@ -14,17 +14,17 @@ struct Config {
 
 class AvgPool final : public SummaryMemory {
  public:
-  AvgPool(const Scope& scope, const Config& config, const Args& args)
+  AvgPool(const Scope& scope, const AvgPoolConfig& config, const Args& args)
       : SummaryMemory(scope, {}, args, config.include_self) {}
 };
 
 }  // namespace
 
 void register_memory_avg_pool(Registry& registry) {
-  registry.add<Memory, AvgPool, Config>("avg_pool", {.spec = "mem.avg_pool",
-                                                     .summary = "the mean of all past keys and values, one pair",
-                                                     .source = "TB Eq 6.125-6.126",
-                                                     .bidirectional = false});
+  registry.add<Memory, AvgPool, AvgPoolConfig>("avg_pool", {.spec = "mem.avg_pool",
+                                                            .summary = "the mean of all past keys and values, one pair",
+                                                            .source = "TB Eq 6.125-6.126",
+                                                            .bidirectional = false});
 }
 
 }  // namespace lithe

@@ -11,7 +11,7 @@
 namespace lithe {
 namespace {
 
-struct Config {
+struct ContinuousConfig {
   int64_t basis = 64, refit = 64, points = 0;
   double width = 0, ridge = 0.001, contraction = 0.5;
   void fields(Fields& f) {
@@ -28,7 +28,7 @@ using Matrix = std::vector<double>;  // row by row
 
 class Continuous final : public Memory {
  public:
-  Continuous(const Scope&, const Config& config, const Args& args) : config_(config), args_(args) {
+  Continuous(const Scope&, const ContinuousConfig& config, const Args& args) : config_(config), args_(args) {
     if (config_.points == 0) config_.points = config_.basis;
     if (config_.width == 0) config_.width = 1 / double(config_.basis);
     const int64_t n = config_.basis, r = config_.refit, m = config_.points;
@@ -80,7 +80,7 @@ class Continuous final : public Memory {
   }
 
  private:
-  Config config_;
+  ContinuousConfig config_;
   Args args_;
   Matrix first_, stay_, join_, grid_;  // [N, r], [N, N], [N, r], [M, N]
 
@@ -155,7 +155,7 @@ class Continuous final : public Memory {
 }  // namespace
 
 void register_memory_continuous(Registry& registry) {
-  registry.add<Memory, Continuous, Config>(
+  registry.add<Memory, Continuous, ContinuousConfig>(
       "continuous", {.spec = "mem.continuous",
                      .summary = "the past as a function of position, fitted with bumps, of constant size",
                      .source = "TB 6.4.2(2); Martins et al. 2022",

@@ -13,7 +13,7 @@
 namespace lithe {
 namespace {
 
-struct Config {
+struct PriorityQueueConfig {
   int64_t slots = 256, score_size = 16, sinks = 0, recent = 0;
   std::string score = "net";
   bool soft_bias = true;
@@ -35,7 +35,7 @@ struct Config {
 // spec: infer.kv_evict | memory | heavy hitters by accumulated attention, beside sinks and a recent window | TH ch. 1
 class PriorityQueue final : public Memory {
  public:
-  PriorityQueue(const Scope& scope, const Config& config, const Args& args)
+  PriorityQueue(const Scope& scope, const PriorityQueueConfig& config, const Args& args)
       : config_(config), args_(args), head_dim_(args.key_cols / args.kv_heads) {
     check_usage(config.slots > config.sinks + config.recent, "priority_queue", "slots ", config.slots,
                 " must be above sinks + recent = ", config.sinks + config.recent, ", of which none may go");
@@ -79,7 +79,7 @@ class PriorityQueue final : public Memory {
   }
 
  private:
-  Config config_;
+  PriorityQueueConfig config_;
   Args args_;
   int64_t head_dim_;
   Linear up_, down_;
@@ -179,7 +179,7 @@ class PriorityQueue final : public Memory {
 }  // namespace
 
 void register_memory_priority_queue(Registry& registry) {
-  registry.add<Memory, PriorityQueue, Config>(
+  registry.add<Memory, PriorityQueue, PriorityQueueConfig>(
       "priority_queue",
       {.spec = "mem.priority_queue",
        .summary = "the most valuable pairs of the past, by a network, by length or by the attention they have had",

@@ -4,9 +4,9 @@
 namespace lithe {
 namespace {
 
-struct Config : SummaryConfig {
+struct RecursiveConfig : SummaryConfig {
   bool include_self = true;
-  Config() { update = "ema"; }
+  RecursiveConfig() { update = "ema"; }
   void fields(Fields& f) {
     SummaryConfig::fields(f);
     f("include_self", include_self, "a token also sees its own pair");
@@ -15,14 +15,14 @@ struct Config : SummaryConfig {
 
 class Recursive final : public SummaryMemory {
  public:
-  Recursive(const Scope& scope, const Config& config, const Args& args)
+  Recursive(const Scope& scope, const RecursiveConfig& config, const Args& args)
       : SummaryMemory(scope, config, args, config.include_self) {}
 };
 
 }  // namespace
 
 void register_memory_recursive(Registry& registry) {
-  registry.add<Memory, Recursive, Config>(
+  registry.add<Memory, Recursive, RecursiveConfig>(
       "recursive", {.spec = "mem.recursive",
                     .summary = "one pair that every token updates: a mean that decays, or a recurrent cell",
                     .source = "TB Eq 6.127-6.128",

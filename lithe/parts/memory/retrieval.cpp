@@ -10,7 +10,7 @@
 namespace lithe {
 namespace {
 
-struct Config {
+struct RetrievalConfig {
   int64_t nearest = 32, window = 0;
   void fields(Fields& f) {
     f("nearest", nearest, "pairs that a query finds (p), its own among those searched", at_least(1));
@@ -20,7 +20,7 @@ struct Config {
 
 class Retrieval final : public Memory {
  public:
-  Retrieval(const Scope&, const Config& config, const Args& args) : config_(config), args_(args) {}
+  Retrieval(const Scope&, const RetrievalConfig& config, const Args& args) : config_(config), args_(args) {}
   std::vector<Piece> kept(int64_t tokens) const override {
     return {{{tokens, args_.key_cols}}, {{tokens, args_.value_cols}}};
   }
@@ -45,7 +45,7 @@ class Retrieval final : public Memory {
   }
 
  private:
-  Config config_;
+  RetrievalConfig config_;
   Args args_;
 
   // The nearest pairs of every query, head after head; nothing on meta.
@@ -80,11 +80,12 @@ class Retrieval final : public Memory {
 }  // namespace
 
 void register_memory_retrieval(Registry& registry) {
-  registry.add<Memory, Retrieval, Config>("retrieval", {.spec = "mem.retrieval",
-                                                        .summary = "the nearest of all past pairs, by exact search",
-                                                        .source = "TB 6.4.2(3)",
-                                                        .bidirectional = false,
-                                                        .samples = {"{nearest: 2}", "{nearest: 1, window: 3}"}});
+  registry.add<Memory, Retrieval, RetrievalConfig>("retrieval",
+                                                   {.spec = "mem.retrieval",
+                                                    .summary = "the nearest of all past pairs, by exact search",
+                                                    .source = "TB 6.4.2(3)",
+                                                    .bidirectional = false,
+                                                    .samples = {"{nearest: 2}", "{nearest: 1, window: 3}"}});
 }
 
 }  // namespace lithe

@@ -8,7 +8,7 @@
 namespace lithe {
 namespace {
 
-struct Config {
+struct ShortLongConfig {
   int64_t window = 64;
   std::string combine = "joint";
   PartChoice long_memory{"snapshot", {}};
@@ -22,7 +22,7 @@ struct Config {
 
 class ShortLong final : public Memory {
  public:
-  ShortLong(const Scope& scope, const Config& config, const Args& args)
+  ShortLong(const Scope& scope, const ShortLongConfig& config, const Args& args)
       : before_(config.window - 1),
         args_(args),
         long_(Registry::instance().make<Memory>(config.long_memory, scope / "long", args)) {
@@ -82,7 +82,7 @@ class ShortLong final : public Memory {
 }  // namespace
 
 void register_memory_short_long(Registry& registry) {
-  registry.add<Memory, ShortLong, Config>(
+  registry.add<Memory, ShortLong, ShortLongConfig>(
       "short_long",
       {.spec = "mem.short_long",
        .summary = "a window of tokens, and a long memory of those that left it",

@@ -7,7 +7,7 @@
 namespace lithe {
 namespace {
 
-struct Config : SummaryConfig {
+struct SnapshotConfig : SummaryConfig {
   int64_t slots = 16, chunk = 64;
   bool log_count = false;
   void fields(Fields& f) {
@@ -21,7 +21,7 @@ struct Config : SummaryConfig {
 
 class Snapshot final : public Memory {
  public:
-  Snapshot(const Scope& scope, const Config& config, const Args& args)
+  Snapshot(const Scope& scope, const SnapshotConfig& config, const Args& args)
       : config_(config),
         args_(args),
         k_(scope / "k", config, args.key_cols),
@@ -55,7 +55,7 @@ class Snapshot final : public Memory {
   }
 
  private:
-  Config config_;
+  SnapshotConfig config_;
   Args args_;
   Summary k_, v_;
 
@@ -87,7 +87,7 @@ class Snapshot final : public Memory {
 }  // namespace
 
 void register_memory_snapshot(Registry& registry) {
-  registry.add<Memory, Snapshot, Config>(
+  registry.add<Memory, Snapshot, SnapshotConfig>(
       "snapshot", {.spec = "mem.snapshot",
                    .summary = "a pair for each of the last chunks, and the tokens of the open one",
                    .source = "TB 6.4.2(2)",

@@ -12,7 +12,7 @@ namespace {
 
 using kernels::TaylorKind;
 
-struct Config : HeadSizes {
+struct ApproxConfig : HeadSizes {
   std::string mode = "full";
   bool rotary = true;
   PartChoice output{"dense", {}};
@@ -36,7 +36,7 @@ TaylorKind kind_of(const std::string& mode) {
 
 class Approx final : public Mixer {
  public:
-  Approx(const Scope& scope, const Config& config, const Args& args)
+  Approx(const Scope& scope, const ApproxConfig& config, const Args& args)
       : position_(config.rotary ? args.position : nullptr),
         size_(config.args("approx", args.hidden_size)),
         options_{.kind = kind_of(config.mode), .heads = size_.num_attention_heads, .causal = args.causal},
@@ -120,7 +120,7 @@ class Approx final : public Mixer {
 }  // namespace
 
 void register_mixer_approx(Registry& registry) {
-  registry.add<Mixer, Approx, Config>(
+  registry.add<Mixer, Approx, ApproxConfig>(
       "approx", {.spec = "decon.approx",
                  .summary = "attention with second-order Taylor weights and a state of constant size",
                  .source = "TH Eq 4.6, 4.14-4.17; PO",

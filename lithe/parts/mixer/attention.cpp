@@ -13,7 +13,7 @@
 namespace lithe {
 namespace {
 
-struct Config : HeadSizes {
+struct AttentionConfig : HeadSizes {
   std::string scale = "sqrt_head_dim", map = "own";
   double attention_dropout = 0, query_pre_attn_scalar = 0;
   PartChoice heads{"mha", {}}, field{"full", {}}, output{"dense", {}};
@@ -41,7 +41,7 @@ struct Config : HeadSizes {
 class Attention final : public Mixer, public SharedMap {
  public:
   // Positions of two texts are of no common sequence: cross-attention does not turn.
-  Attention(const Scope& scope, const Config& config, const Args& args)
+  Attention(const Scope& scope, const AttentionConfig& config, const Args& args)
       : position_(args.cross ? nullptr : args.position),
         cross_(args.cross),
         borrows_(config.map != "own"),
@@ -203,7 +203,7 @@ class Attention final : public Mixer, public SharedMap {
   int64_t query_heads_ = 0, lender_layer_ = -1;
   const Attention* lender_ = nullptr;
 
-  void build_borrower(const Scope& scope, const Config& config, const Args& args, const Heads::Args& size) {
+  void build_borrower(const Scope& scope, const AttentionConfig& config, const Args& args, const Heads::Args& size) {
     check_usage(!cross_, "model", "mixer.map ", config.map,
                 " takes the map of the text's own attention, and "
                 "cross-attention reads another text; give model.cross_attention a mixer with map: own");
@@ -388,10 +388,11 @@ class Attention final : public Mixer, public SharedMap {
 }  // namespace
 
 void register_mixer_attention(Registry& registry) {
-  registry.add<Mixer, Attention, Config>("attention", {.spec = "attn.qkv",
-                                                       .summary = "softmax attention of chosen heads, field and output",
-                                                       .source = "TB Eq 6.19-6.31",
-                                                       .cross = true});
+  registry.add<Mixer, Attention, AttentionConfig>("attention",
+                                                  {.spec = "attn.qkv",
+                                                   .summary = "softmax attention of chosen heads, field and output",
+                                                   .source = "TB Eq 6.19-6.31",
+                                                   .cross = true});
 }
 
 }  // namespace lithe

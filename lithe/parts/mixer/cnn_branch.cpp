@@ -7,7 +7,7 @@
 namespace lithe {
 namespace {
 
-struct Config {
+struct CnnBranchConfig {
   std::string merge = "split";
   PartChoice attention{"attention", {}}, convolution{"light_convolution", {}};
   void fields(Fields& f) {
@@ -20,7 +20,7 @@ struct Config {
 
 class CnnBranch final : public Mixer {
  public:
-  CnnBranch(const Scope& scope, const Config& config, const Args& args) : split_(config.merge == "split") {
+  CnnBranch(const Scope& scope, const CnnBranchConfig& config, const Args& args) : split_(config.merge == "split") {
     check_usage(!split_ || args.hidden_size % 2 == 0, "cnn_branch", "merge split needs an even hidden_size, got ",
                 args.hidden_size);
     Args part = args;
@@ -72,7 +72,7 @@ class CnnBranch final : public Mixer {
 }  // namespace
 
 void register_mixer_cnn_branch(Registry& registry) {
-  registry.add<Mixer, CnnBranch, Config>(
+  registry.add<Mixer, CnnBranch, CnnBranchConfig>(
       "cnn_branch",
       {.spec = "arch.cnn_branch",
        .summary = "attention and a convolution side by side, on halves of the channels or both on all",

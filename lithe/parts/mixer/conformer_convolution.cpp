@@ -10,7 +10,7 @@
 namespace lithe {
 namespace {
 
-struct Config {
+struct ConformerConvolutionConfig {
   int64_t kernel_size = 31;
   PartChoice norm{"layer", {}};
   void fields(Fields& f) {
@@ -22,7 +22,7 @@ struct Config {
 
 class ConformerConvolution final : public Mixer {
  public:
-  ConformerConvolution(const Scope& scope, const Config& config, const Args& args)
+  ConformerConvolution(const Scope& scope, const ConformerConvolutionConfig& config, const Args& args)
       : along_("conformer_convolution", config.kernel_size, args.hidden_size, args.causal),
         value_(scope / "value", args.hidden_size, args.hidden_size, true),
         gate_(scope / "gate", args.hidden_size, args.hidden_size, true),
@@ -55,11 +55,11 @@ class ConformerConvolution final : public Mixer {
 }  // namespace
 
 void register_mixer_conformer_convolution(Registry& registry) {
-  registry.add<Mixer, ConformerConvolution, Config>("conformer_convolution",
-                                                    {.spec = "arch.conformer",
-                                                     .summary = "the Conformer's gated convolution module",
-                                                     .source = "TB 6.3.1(2), 6.5.3; Gulati et al. 2020",
-                                                     .samples = {"{kernel_size: 3, norm: rms}"}});
+  registry.add<Mixer, ConformerConvolution, ConformerConvolutionConfig>(
+      "conformer_convolution", {.spec = "arch.conformer",
+                                .summary = "the Conformer's gated convolution module",
+                                .source = "TB 6.3.1(2), 6.5.3; Gulati et al. 2020",
+                                .samples = {"{kernel_size: 3, norm: rms}"}});
 }
 
 }  // namespace lithe

@@ -15,7 +15,7 @@
 namespace lithe {
 namespace {
 
-struct Config : HeadSizes {
+struct ConvKvConfig : HeadSizes {
   int64_t kernel_size = 3, stride = 3, reduced_dim = 0;
   bool depthwise = true, keep_rest = true;
   PartChoice output{"dense", {}};
@@ -80,7 +80,7 @@ class WindowState final : public State {
 class WindowMap {
  public:
   WindowMap() = default;
-  WindowMap(const Scope& scope, const Config& config, int64_t width) : size_(config.kernel_size), width_(width) {
+  WindowMap(const Scope& scope, const ConvKvConfig& config, int64_t width) : size_(config.kernel_size), width_(width) {
     if (!config.depthwise) {
       full_ = Linear(scope, size_ * width, width, true, InitRole::matrix);
       return;
@@ -116,7 +116,7 @@ class WindowMap {
 
 class ConvKv final : public Mixer {
  public:
-  ConvKv(const Scope& scope, const Config& config, const Args& args)
+  ConvKv(const Scope& scope, const ConvKvConfig& config, const Args& args)
       : windows_{config.kernel_size, config.stride},
         causal_(args.causal),
         keep_rest_(config.keep_rest),
@@ -297,7 +297,7 @@ class ConvKv final : public Mixer {
 }  // namespace
 
 void register_mixer_conv_kv(Registry& registry) {
-  registry.add<Mixer, ConvKv, Config>(
+  registry.add<Mixer, ConvKv, ConvKvConfig>(
       "conv_kv", {.spec = "lowdim.conv_kv",
                   .summary = "attention to keys that are convolutions of some tokens each, one every few tokens",
                   .source = "TB Eq 6.133, 6.149",

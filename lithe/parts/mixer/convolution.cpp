@@ -8,7 +8,7 @@
 namespace lithe {
 namespace {
 
-struct Config {
+struct ConvolutionConfig {
   std::string kind = "depthwise";
   int64_t kernel_size = 7;
   bool bias = true;
@@ -29,7 +29,7 @@ struct Config {
 // spec: conv.full | mixer | kind: full, y_t = sum_r x_{t-r} W_r + b | TB 6.4.5(1), Eq 6.153
 class Convolution final : public Mixer {
  public:
-  Convolution(const Scope& scope, const Config& config, const Args& args)
+  Convolution(const Scope& scope, const ConvolutionConfig& config, const Args& args)
       : kind_(config.kind), width_(args.hidden_size), along_("convolution", config.kernel_size, width_, args.causal) {
     const int64_t d = width_;
     check_usage(args.causal || config.kernel_size % 2, "convolution", "kernel_size ", config.kernel_size,
@@ -73,7 +73,7 @@ class Convolution final : public Mixer {
 }  // namespace
 
 void register_mixer_convolution(Registry& registry) {
-  registry.add<Mixer, Convolution, Config>(
+  registry.add<Mixer, Convolution, ConvolutionConfig>(
       "convolution", {.spec = "conv.depthwise",
                       .summary = "a convolution along time, of each channel or of all",
                       .source = "TB 6.4.5(1), Eq 6.153, footnote 15",

@@ -7,10 +7,10 @@
 namespace lithe {
 namespace {
 
-struct Config : RecurrenceConfig {
+struct DeltaRuleConfig : RecurrenceConfig {
   std::string feature_map = "identity", gate = "none", key_norm = "l2";
   double decay_init = 0.95;
-  Config() { output_norm = true; }
+  DeltaRuleConfig() { output_norm = true; }
   void fields(Fields& f) {
     head_fields(f);
     f("feature_map", feature_map, "of queries and keys before their norm", one_of({"identity", "elu1", "relu"}));
@@ -26,7 +26,7 @@ struct Config : RecurrenceConfig {
 
 class DeltaRule final : public RecurrenceMixer {
  public:
-  DeltaRule(const Scope& scope, const Config& config, const Args& args)
+  DeltaRule(const Scope& scope, const DeltaRuleConfig& config, const Args& args)
       : RecurrenceMixer("delta_rule", scope, config, args, {.scale = 1, .delta = true},
                         config.feature_map == "identity" && config.key_norm == "l2"),
         map_(scope / "features", map_of(config), heads(), head_dim()),
@@ -47,7 +47,7 @@ class DeltaRule final : public RecurrenceMixer {
   Linear write_, gate_;
   Tensor unit_;  // 1/sqrt(d_h): the root mean square of rows of length 1
 
-  static FeatureMapConfig map_of(const Config& config) {
+  static FeatureMapConfig map_of(const DeltaRuleConfig& config) {
     FeatureMapConfig out;
     out.feature_map = config.feature_map;
     return out;
@@ -69,7 +69,7 @@ class DeltaRule final : public RecurrenceMixer {
 }  // namespace
 
 void register_mixer_delta_rule(Registry& registry) {
-  registry.add<Mixer, DeltaRule, Config>(
+  registry.add<Mixer, DeltaRule, DeltaRuleConfig>(
       "delta_rule", {.spec = "linattn.delta",
                      .summary = "linear attention whose tokens overwrite what their keys gave before",
                      .source = "TB 6.4.5(2); Schlag et al. 2021; Yang et al. 2024 (DeltaNet)",

@@ -4,7 +4,7 @@
 namespace lithe {
 namespace {
 
-struct Config : ReferenceAttentionConfig {
+struct FixedSeqQkConfig : ReferenceAttentionConfig {
   std::vector<int64_t> reference_ids;
   void fields(Fields& f) {
     ReferenceAttentionConfig::fields(f);
@@ -15,14 +15,14 @@ struct Config : ReferenceAttentionConfig {
 
 class FixedSeqQk final : public ReferenceAttention {
  public:
-  FixedSeqQk(const Scope& scope, const Config& config, const Args& args)
+  FixedSeqQk(const Scope& scope, const FixedSeqQkConfig& config, const Args& args)
       : ReferenceAttention(scope, config, args, {.ids = config.reference_ids, .seed = config.seed, .text = true}) {}
 };
 
 }  // namespace
 
 void register_mixer_fixed_seq_qk(Registry& registry) {
-  registry.add<Mixer, FixedSeqQk, Config>(
+  registry.add<Mixer, FixedSeqQk, FixedSeqQkConfig>(
       "fixed_seq_qk",
       {.spec = "decon.fixedseqqk",
        .summary = "maps from a fixed sequence of tokens that runs through the layers beside the text, one for all",

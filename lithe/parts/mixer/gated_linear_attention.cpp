@@ -7,7 +7,7 @@
 namespace lithe {
 namespace {
 
-struct Config : RecurrenceConfig, FeatureMapConfig {
+struct GatedLinearAttentionConfig : RecurrenceConfig, FeatureMapConfig {
   std::string gate = "head";
   double decay_init = 0.95, gate_temperature = 1;
   bool normalise = true, complement = true;
@@ -30,7 +30,7 @@ struct Config : RecurrenceConfig, FeatureMapConfig {
 // spec: linattn.decay | mixer | gate: constant, a learned decay of each head | TB Eq 6.160-6.161
 class GatedLinearAttention final : public RecurrenceMixer {
  public:
-  GatedLinearAttention(const Scope& scope, const Config& config, const Args& args)
+  GatedLinearAttention(const Scope& scope, const GatedLinearAttentionConfig& config, const Args& args)
       : RecurrenceMixer("gated_linear_attention", scope, config, args, {.scale = 1, .normalise = config.normalise},
                         config.keeps_products(),
                         config.columns(config.args("gated_linear_attention", args.hidden_size).head_dim)),
@@ -79,7 +79,7 @@ class GatedLinearAttention final : public RecurrenceMixer {
 }  // namespace
 
 void register_mixer_gated_linear_attention(Registry& registry) {
-  registry.add<Mixer, GatedLinearAttention, Config>(
+  registry.add<Mixer, GatedLinearAttention, GatedLinearAttentionConfig>(
       "gated_linear_attention",
       {.spec = "linattn.gated",
        .summary = "linear attention that forgets by learned rates or by gates of each token",

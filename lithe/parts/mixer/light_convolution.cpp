@@ -9,7 +9,7 @@
 namespace lithe {
 namespace {
 
-struct Config {
+struct LightConvolutionConfig {
   int64_t heads = 0, kernel_size = 7;
   bool softmax = true, block = true;
   PartChoice output{"dense", {}};
@@ -26,7 +26,7 @@ struct Config {
 
 class LightConvolution final : public Mixer {
  public:
-  LightConvolution(const Scope& scope, const Config& config, const Args& args)
+  LightConvolution(const Scope& scope, const LightConvolutionConfig& config, const Args& args)
       : heads_(config.heads),
         softmax_(config.softmax),
         along_("light_convolution", config.kernel_size, args.hidden_size, args.causal) {
@@ -79,7 +79,7 @@ class LightConvolution final : public Mixer {
 }  // namespace
 
 void register_mixer_light_convolution(Registry& registry) {
-  registry.add<Mixer, LightConvolution, Config>(
+  registry.add<Mixer, LightConvolution, LightConvolutionConfig>(
       "light_convolution", {.spec = "conv.light",
                             .summary = "a gated convolution whose groups of channels share softmaxed taps",
                             .source = "TB 6.4.5(1); Wu et al. 2019",

@@ -7,7 +7,7 @@
 namespace lithe {
 namespace {
 
-struct Config : RecurrenceConfig, FeatureMapConfig {
+struct LinearAttentionConfig : RecurrenceConfig, FeatureMapConfig {
   bool normalise = true;
   void fields(Fields& f) {
     head_fields(f);
@@ -20,7 +20,7 @@ struct Config : RecurrenceConfig, FeatureMapConfig {
 class LinearAttention final : public RecurrenceMixer {
  public:
   // Rotary positions turn queries and keys where the map keeps what they mean.
-  LinearAttention(const Scope& scope, const Config& config, const Args& args)
+  LinearAttention(const Scope& scope, const LinearAttentionConfig& config, const Args& args)
       : RecurrenceMixer("linear_attention", scope, config, args,
                         {.scale = 1, .normalise = config.normalise, .causal = args.causal}, config.keeps_products(),
                         config.columns(config.args("linear_attention", args.hidden_size).head_dim)),
@@ -42,7 +42,7 @@ class LinearAttention final : public RecurrenceMixer {
 }  // namespace
 
 void register_mixer_linear_attention(Registry& registry) {
-  registry.add<Mixer, LinearAttention, Config>(
+  registry.add<Mixer, LinearAttention, LinearAttentionConfig>(
       "linear_attention",
       {.spec = "kernel.linear",
        .summary = "attention whose weights are products of features, with a state of constant size",

@@ -10,7 +10,7 @@
 namespace lithe {
 namespace {
 
-struct Config {
+struct LinearRnnConfig {
   std::string gate = "none";
   bool per_channel = true, output_gate = false, projections = false;
   double decay_init = 0.95;
@@ -29,7 +29,7 @@ struct Config {
 
 class LinearRnn final : public Mixer {
  public:
-  LinearRnn(const Scope& scope, const Config& config, const Args& args)
+  LinearRnn(const Scope& scope, const LinearRnnConfig& config, const Args& args)
       : width_(args.hidden_size), causal_(args.causal) {
     const int64_t d = width_, numbers = config.per_channel ? d : 1;
     if (config.projections) values_ = Linear(scope / "values", d, d, false);
@@ -89,7 +89,7 @@ class LinearRnn final : public Mixer {
 }  // namespace
 
 void register_mixer_linear_rnn(Registry& registry) {
-  registry.add<Mixer, LinearRnn, Config>(
+  registry.add<Mixer, LinearRnn, LinearRnnConfig>(
       "linear_rnn",
       {.spec = "rnn.linear",
        .summary = "a linear recurrence of each channel, its factors learned or gates of each token",

@@ -10,7 +10,7 @@
 namespace lithe {
 namespace {
 
-struct Config : HeadSizes {
+struct LinformerConfig : HeadSizes {
   int64_t projected_keys = 256, reduced_dim = 0, max_source_positions = 0;
   bool share = false;
   PartChoice output{"dense", {}};
@@ -29,7 +29,7 @@ struct Config : HeadSizes {
 // spec: lowdim.combined | mixer | linformer with reduced_dim: fewer keys, and narrower ones | TB Eq 6.149
 class Linformer final : public Mixer {
  public:
-  Linformer(const Scope& scope, const Config& config, const Args& args)
+  Linformer(const Scope& scope, const LinformerConfig& config, const Args& args)
       : cross_(args.cross),
         heads_(config.num_attention_heads),
         slots_(config.projected_keys),
@@ -99,7 +99,7 @@ class Linformer final : public Mixer {
 }  // namespace
 
 void register_mixer_linformer(Registry& registry) {
-  registry.add<Mixer, Linformer, Config>(
+  registry.add<Mixer, Linformer, LinformerConfig>(
       "linformer", {.spec = "lowdim.linformer",
                     .summary = "attention to few keys, learned mixtures of all tokens",
                     .source = "TB Eq 6.134-6.135; Wang et al. 2020",

@@ -14,7 +14,7 @@
 namespace lithe {
 namespace {
 
-struct Config : HeadSizes {
+struct MemoryAttentionConfig : HeadSizes {
   PartChoice heads{"mha", {}}, memory{"avg_pool", {}}, output{"dense", {}};
   void fields(Fields& f) {
     sizes(f);
@@ -27,7 +27,8 @@ struct Config : HeadSizes {
 
 class MemoryAttention final : public Mixer {
  public:
-  MemoryAttention(const Scope& scope, const Config& config, const Args& args) : position_(args.position) {
+  MemoryAttention(const Scope& scope, const MemoryAttentionConfig& config, const Args& args)
+      : position_(args.position) {
     Heads::Args size = config.args("memory_attention", args.hidden_size);
     size.turns = position_ && position_->turns();
     head_dim_ = size.head_dim;
@@ -183,7 +184,7 @@ class MemoryAttention final : public Mixer {
 }  // namespace
 
 void register_mixer_memory_attention(Registry& registry) {
-  registry.add<Mixer, MemoryAttention, Config>(
+  registry.add<Mixer, MemoryAttention, MemoryAttentionConfig>(
       "memory_attention", {.summary = "softmax attention to what a memory keeps of the past",
                            .source = "TB 6.4.2",
                            .bidirectional = false,

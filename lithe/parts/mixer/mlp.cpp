@@ -6,7 +6,7 @@
 namespace lithe {
 namespace {
 
-struct Config {
+struct MlpConfig {
   std::string match = "qkv";
   bool attention_bias = false, output_bias = false;
   PartChoice output{"dense", {}};
@@ -22,7 +22,7 @@ struct Config {
 
 class Mlp final : public Mixer {
  public:
-  Mlp(const Scope& scope, const Config& config, const Args& args) {
+  Mlp(const Scope& scope, const MlpConfig& config, const Args& args) {
     const int64_t d = args.hidden_size;
     const bool wide = config.match == "wide", bias = config.attention_bias;
     if (wide) {
@@ -65,10 +65,10 @@ class Mlp final : public Mixer {
 }  // namespace
 
 void register_mixer_mlp(Registry& registry) {
-  registry.add<Mixer, Mlp, Config>("mlp", {.spec = "decon.mlp",
-                                           .summary = "no mixing: a gated MLP of each token",
-                                           .source = "TH Eq 4.4-4.5; PO",
-                                           .per_token = true});
+  registry.add<Mixer, Mlp, MlpConfig>("mlp", {.spec = "decon.mlp",
+                                              .summary = "no mixing: a gated MLP of each token",
+                                              .source = "TH Eq 4.4-4.5; PO",
+                                              .per_token = true});
 }
 
 }  // namespace lithe

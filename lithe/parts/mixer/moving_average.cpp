@@ -9,7 +9,7 @@
 namespace lithe {
 namespace {
 
-struct Config {
+struct MovingAverageConfig {
   std::string kind = "ema";
   int64_t window = 16, rates = 1;
   double decay_init = 0.9;
@@ -32,7 +32,7 @@ struct Config {
 
 class MovingAverage final : public Mixer {
  public:
-  MovingAverage(const Scope& scope, const Config& config, const Args& args)
+  MovingAverage(const Scope& scope, const MovingAverageConfig& config, const Args& args)
       : kind_(config.kind),
         width_(args.hidden_size),
         rates_(config.kind == "ema" ? config.rates : 1),
@@ -106,7 +106,7 @@ class MovingAverage final : public Mixer {
 }  // namespace
 
 void register_mixer_moving_average(Registry& registry) {
-  registry.add<Mixer, MovingAverage, Config>(
+  registry.add<Mixer, MovingAverage, MovingAverageConfig>(
       "moving_average", {.spec = "mix.moving_avg",
                          .summary = "the mean of the rows so far, of the last few, or with decaying weights",
                          .source = "TB 6.4.5(2); Ma et al. 2023 (MEGA)",

@@ -13,7 +13,7 @@
 namespace lithe {
 namespace {
 
-struct Config : HeadSizes {
+struct NonapproxConfig : HeadSizes {
   PartChoice output{"dense", {}};
   void fields(Fields& f) {
     sizes(f);
@@ -24,7 +24,7 @@ struct Config : HeadSizes {
 
 class NonApprox final : public Mixer {
  public:
-  NonApprox(const Scope& scope, const Config& config, const Args& args)
+  NonApprox(const Scope& scope, const NonapproxConfig& config, const Args& args)
       : size_(config.args("nonapprox", args.hidden_size)),
         causal_(args.causal),
         heads_(scope / "heads", size_, size_.num_attention_heads),
@@ -87,7 +87,7 @@ class NonApprox final : public Mixer {
 }  // namespace
 
 void register_mixer_nonapprox(Registry& registry) {
-  registry.add<Mixer, NonApprox, Config>(
+  registry.add<Mixer, NonApprox, NonapproxConfig>(
       "nonapprox", {.spec = "decon.nonapprox",
                     .summary = "each token weighs itself; every query takes the weighted mean of the tokens so far",
                     .source = "TH Eq 4.7-4.8, 4.18; PO"});

@@ -7,10 +7,10 @@
 namespace lithe {
 namespace {
 
-struct Config : RecurrenceConfig {
+struct RetentionConfig : RecurrenceConfig {
   std::vector<double> decay;
   bool rotary = true;
-  Config() { output_norm = output_gate = true; }
+  RetentionConfig() { output_norm = output_gate = true; }
   void fields(Fields& f) {
     head_fields(f);
     f("decay", decay,
@@ -23,7 +23,7 @@ struct Config : RecurrenceConfig {
 
 class Retention final : public RecurrenceMixer {
  public:
-  Retention(const Scope& scope, const Config& config, const Args& args)
+  Retention(const Scope& scope, const RetentionConfig& config, const Args& args)
       : RecurrenceMixer("retention", scope, config, args,
                         {.scale = 1 / std::sqrt(double(config.args("retention", args.hidden_size).head_dim))},
                         config.rotary) {
@@ -50,7 +50,7 @@ class Retention final : public RecurrenceMixer {
 }  // namespace
 
 void register_mixer_retention(Registry& registry) {
-  registry.add<Mixer, Retention, Config>(
+  registry.add<Mixer, Retention, RetentionConfig>(
       "retention",
       {.spec = "",
        .summary = "linear attention whose heads forget at fixed rates, normalised and gated",

@@ -4,7 +4,7 @@
 namespace lithe {
 namespace {
 
-struct Config : ReferenceAttentionConfig {
+struct RndEmbQkConfig : ReferenceAttentionConfig {
   double std = 0.02;
   void fields(Fields& f) {
     ReferenceAttentionConfig::fields(f);
@@ -14,14 +14,14 @@ struct Config : ReferenceAttentionConfig {
 
 class RndEmbQk final : public ReferenceAttention {
  public:
-  RndEmbQk(const Scope& scope, const Config& config, const Args& args)
+  RndEmbQk(const Scope& scope, const RndEmbQkConfig& config, const Args& args)
       : ReferenceAttention(scope, config, args, {.ids = {}, .std = config.std, .seed = config.seed}) {}
 };
 
 }  // namespace
 
 void register_mixer_rnd_emb_qk(Registry& registry) {
-  registry.add<Mixer, RndEmbQk, Config>(
+  registry.add<Mixer, RndEmbQk, RndEmbQkConfig>(
       "rnd_emb_qk", {.spec = "decon.rndembqk",
                      .summary = "maps from rows of noise that run through the layers beside the text, one for all",
                      .source = "TH Eq 4.9-4.10"});

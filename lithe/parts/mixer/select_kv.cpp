@@ -12,7 +12,7 @@
 namespace lithe {
 namespace {
 
-struct Config : HeadSizes {
+struct SelectKvConfig : HeadSizes {
   double keys = 0.25;
   int64_t sampled_queries = 0, seed = 3;
   PartChoice output{"dense", {}};
@@ -29,7 +29,7 @@ struct Config : HeadSizes {
 
 class SelectKv final : public Mixer {
  public:
-  SelectKv(const Scope& scope, const Config& config, const Args& args)
+  SelectKv(const Scope& scope, const SelectKvConfig& config, const Args& args)
       : config_(config), position_(args.position), layer_(scope.layer()) {
     Heads::Args size = config.args("select_kv", args.hidden_size);
     check_usage(
@@ -66,7 +66,7 @@ class SelectKv final : public Mixer {
   int64_t state_bytes(const std::vector<int64_t>&, DType) const override { return 0; }
 
  private:
-  Config config_;
+  SelectKvConfig config_;
   const Position* position_;
   int64_t layer_, head_dim_ = 0;
   std::unique_ptr<ProjectedHeads> heads_;
@@ -105,12 +105,12 @@ class SelectKv final : public Mixer {
 }  // namespace
 
 void register_mixer_select_kv(Registry& registry) {
-  registry.add<Mixer, SelectKv, Config>("select_kv",
-                                        {.spec = "lowdim.select_kv",
-                                         .summary = "attention to the keys that sampled queries find important",
-                                         .source = "TB Eq 6.131-6.132",
-                                         .causal = false,
-                                         .samples = {"{num_attention_heads: 1, keys: 0.6, sampled_queries: 4}"}});
+  registry.add<Mixer, SelectKv, SelectKvConfig>(
+      "select_kv", {.spec = "lowdim.select_kv",
+                    .summary = "attention to the keys that sampled queries find important",
+                    .source = "TB Eq 6.131-6.132",
+                    .causal = false,
+                    .samples = {"{num_attention_heads: 1, keys: 0.6, sampled_queries: 4}"}});
 }
 
 }  // namespace lithe

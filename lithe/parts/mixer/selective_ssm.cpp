@@ -11,7 +11,7 @@
 namespace lithe {
 namespace {
 
-struct Config {
+struct SelectiveSsmConfig {
   int64_t num_heads = 8, expand = 2, state_size = 16, kernel_size = 4;
   double min_step = 0.001, max_step = 0.1;
   bool output_norm = true;
@@ -30,7 +30,7 @@ struct Config {
 
 class SelectiveSsm final : public Mixer {
  public:
-  SelectiveSsm(const Scope& scope, const Config& config, const Args& args)
+  SelectiveSsm(const Scope& scope, const SelectiveSsmConfig& config, const Args& args)
       : heads_(config.num_heads),
         inner_(config.expand * args.hidden_size),
         state_size_(config.state_size),
@@ -106,7 +106,7 @@ class SelectiveSsm final : public Mixer {
 }  // namespace
 
 void register_mixer_selective_ssm(Registry& registry) {
-  registry.add<Mixer, SelectiveSsm, Config>(
+  registry.add<Mixer, SelectiveSsm, SelectiveSsmConfig>(
       "selective_ssm", {.spec = "",
                         .summary = "a state space whose step, writing and reading depend on the token",
                         .source = "Gu and Dao 2023 (Mamba); Dao and Gu 2024",

@@ -13,7 +13,7 @@
 namespace lithe {
 namespace {
 
-struct Config {
+struct SsmConfig {
   int64_t state_size = 64, direct_rows = kDirectRows;
   std::string discretisation = "zoh", skip = "full", activation = "none", evaluation = "recurrent";
   bool complex = false, step_per_state = false;
@@ -45,7 +45,7 @@ struct Config {
 // spec: ssm.recurrent | mixer | z_t = z_{t-1} a + s_t B b, o_t = z_t C + s_t D | TB Eq 6.164-6.165
 class StateSpace final : public Mixer {
  public:
-  StateSpace(const Scope& scope, const Config& config, const Args& args)
+  StateSpace(const Scope& scope, const SsmConfig& config, const Args& args)
       : parts_(config.complex ? 2 : 1),
         size_(config.state_size),
         direct_rows_(config.evaluation == "convolution" ? config.direct_rows : 0),
@@ -130,7 +130,7 @@ class StateSpace final : public Mixer {
 }  // namespace
 
 void register_mixer_ssm(Registry& registry) {
-  registry.add<Mixer, StateSpace, Config>(
+  registry.add<Mixer, StateSpace, SsmConfig>(
       "ssm", {.spec = "ssm.diagonal",
               .summary = "a state space with a diagonal state matrix, real or in conjugate pairs, and a learned step",
               .source = "TB Eq 6.162-6.190; Gu et al. 2022 (S4D)",

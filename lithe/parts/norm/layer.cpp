@@ -6,7 +6,7 @@
 namespace lithe {
 namespace {
 
-struct Config {
+struct LayerNormConfig {
   double eps = 1e-5;
   std::string eps_mode = "sigma";
   bool weight = true, bias = true;
@@ -22,7 +22,7 @@ struct Config {
 
 class Layer final : public Norm {
  public:
-  Layer(const Scope& scope, const Config& config, const Args& args)
+  Layer(const Scope& scope, const LayerNormConfig& config, const Args& args)
       : weight_(config.weight ? scope.parameter("weight", {args.hidden_size}, InitRole::ones) : nullptr),
         bias_(config.bias ? scope.parameter("bias", {args.hidden_size}, InitRole::zeros) : nullptr),
         kind_(config.eps_mode == "sigma" ? kernels::NormKind::layer_sigma : kernels::NormKind::layer_variance),
@@ -46,7 +46,8 @@ class Layer final : public Norm {
 }  // namespace
 
 void register_norm_layer(Registry& registry) {
-  registry.add<Norm, Layer, Config>("layer", {.spec = "norm.layer",
+  registry.add<Norm, Layer, LayerNormConfig>("layer",
+                                             {.spec = "norm.layer",
                                               .summary = "mean removed, deviation divided out",
                                               .source = "TB Eq 6.32-6.34",
                                               .samples = {"{weight: false, bias: false, eps_mode: variance}"}});

@@ -4,16 +4,16 @@
 namespace lithe {
 namespace {
 
-class None final : public Norm {
+class NoNorm final : public Norm {
  public:
-  None(const Scope&, const NoOptions&, const Args&) {}
+  NoNorm(const Scope&, const NoOptions&, const Args&) {}
   Var forward(const Var& x) const override { return x; }
 };
 
 }  // namespace
 
 void register_norm_none(Registry& registry) {
-  registry.add<Norm, None, NoOptions>(
+  registry.add<Norm, NoNorm, NoOptions>(
       "none", {.summary = "rows pass unchanged, for residuals that need no norm", .source = "TB 6.3.2(1) end"});
 }
 

@@ -6,7 +6,7 @@
 namespace lithe {
 namespace {
 
-struct Config {
+struct RmsConfig {
   double eps = 1e-5;
   bool unit_offset = false;
   void fields(Fields& f) {
@@ -17,7 +17,7 @@ struct Config {
 
 class Rms final : public Norm {
  public:
-  Rms(const Scope& scope, const Config& config, const Args& args)
+  Rms(const Scope& scope, const RmsConfig& config, const Args& args)
       : weight_(scope.parameter("weight", {args.hidden_size}, config.unit_offset ? InitRole::zeros : InitRole::ones)),
         offset_(config.unit_offset),
         eps_(config.eps) {}
@@ -34,10 +34,10 @@ class Rms final : public Norm {
 }  // namespace
 
 void register_norm_rms(Registry& registry) {
-  registry.add<Norm, Rms, Config>("rms", {.spec = "norm.rms",
-                                          .summary = "root mean square divided out",
-                                          .source = "TB 6.1.5 variant; TH ch. 4",
-                                          .samples = {"{unit_offset: true}"}});
+  registry.add<Norm, Rms, RmsConfig>("rms", {.spec = "norm.rms",
+                                             .summary = "root mean square divided out",
+                                             .source = "TB 6.1.5 variant; TH ch. 4",
+                                             .samples = {"{unit_offset: true}"}});
 }
 
 }  // namespace lithe

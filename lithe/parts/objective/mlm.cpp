@@ -10,7 +10,7 @@
 namespace lithe {
 namespace {
 
-struct Config {
+struct MlmObjectiveConfig {
   double mlm_probability = 0.15;
   bool whole_word_mask = false;
   void fields(Fields& f) {
@@ -23,7 +23,7 @@ struct Config {
 class MaskedBatches final : public AlteredBatches {
  public:
   MaskedBatches(std::unique_ptr<BatchSource> plain, std::shared_ptr<const Tokenizer> tokenizer, uint64_t seed,
-                const Config& config)
+                const MlmObjectiveConfig& config)
       : AlteredBatches(std::move(plain), std::move(tokenizer), seed),
         config_(config),
         random_tokens_(this->tokenizer()) {}
@@ -51,7 +51,7 @@ class MaskedBatches final : public AlteredBatches {
   }
 
  private:
-  Config config_;
+  MlmObjectiveConfig config_;
   RandomTokens random_tokens_;
 
   void choose_rows(Batch& batch, Draws& draws, int64_t wanted) const {
@@ -82,7 +82,7 @@ class MaskedBatches final : public AlteredBatches {
 
 class Mlm final : public Objective {
  public:
-  Mlm(const Scope&, const Config& config, const Args&) : config_(config) {}
+  Mlm(const Scope&, const MlmObjectiveConfig& config, const Args&) : config_(config) {}
   bool predicts_vocabulary() const override { return true; }
   int64_t predicted_rows(int64_t rows) const override { return config_.predictions(rows); }
   std::unique_ptr<BatchSource> batches(std::unique_ptr<BatchSource> text, std::shared_ptr<const Tokenizer> tokenizer,
@@ -104,13 +104,13 @@ class Mlm final : public Objective {
   }
 
  private:
-  Config config_;
+  MlmObjectiveConfig config_;
 };
 
 }  // namespace
 
 void register_objective_mlm(Registry& registry) {
-  registry.add<Objective, Mlm, Config>(
+  registry.add<Objective, Mlm, MlmObjectiveConfig>(
       "mlm", {.spec = "arch.encoder_only",
               .summary = "predict tokens that were hidden: 80 % masked, 10 % random, 10 % kept; whole words",
               .source = "TB 6.1.1"});

@@ -10,7 +10,7 @@
 namespace lithe {
 namespace {
 
-struct Config {
+struct ShuffleRandomConfig {
   double shuffle_probability = 0.1, random_probability = 0.1;
   void fields(Fields& f) {
     f("shuffle_probability", shuffle_probability, "share of tokens that are shuffled", between(0, 1));
@@ -21,7 +21,7 @@ struct Config {
 class CorruptedBatches final : public AlteredBatches {
  public:
   CorruptedBatches(std::unique_ptr<BatchSource> plain, std::shared_ptr<const Tokenizer> tokenizer, uint64_t seed,
-                   const Config& config)
+                   const ShuffleRandomConfig& config)
       : AlteredBatches(std::move(plain), std::move(tokenizer), seed),
         config_(config),
         random_tokens_(this->tokenizer()) {}
@@ -57,13 +57,13 @@ class CorruptedBatches final : public AlteredBatches {
   }
 
  private:
-  Config config_;
+  ShuffleRandomConfig config_;
   RandomTokens random_tokens_;
 };
 
 class ShuffleRandom final : public Objective {
  public:
-  ShuffleRandom(const Scope&, const Config& config, const Args&) : config_(config) {}
+  ShuffleRandom(const Scope&, const ShuffleRandomConfig& config, const Args&) : config_(config) {}
   int64_t classes(const TaskConfig&) const override { return kClasses; }
   std::unique_ptr<BatchSource> batches(std::unique_ptr<BatchSource> text, std::shared_ptr<const Tokenizer> tokenizer,
                                        uint64_t seed) const override {
@@ -83,13 +83,13 @@ class ShuffleRandom final : public Objective {
 
  private:
   static constexpr int64_t kClasses = 3;
-  Config config_;
+  ShuffleRandomConfig config_;
 };
 
 }  // namespace
 
 void register_objective_shuffle_random(Registry& registry) {
-  registry.add<Objective, ShuffleRandom, Config>(
+  registry.add<Objective, ShuffleRandom, ShuffleRandomConfig>(
       "shuffle_random", {.spec = "train.shuffle_random",
                          .summary = "tell tokens apart that are intact, shuffled within their sequence, or random",
                          .source = "TH 2.3.6"});

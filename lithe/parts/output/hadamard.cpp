@@ -11,7 +11,7 @@
 namespace lithe {
 namespace {
 
-struct Config {
+struct HadamardConfig {
   std::string transform = "kronecker", scale = "inverse_sqrt", init = "ones";
   std::optional<int64_t> base_order;
   void fields(Fields& f) {
@@ -32,7 +32,7 @@ struct Config {
 
 class Hadamard final : public Output {
  public:
-  Hadamard(const Scope& scope, const Config& config, const Args& args) {
+  Hadamard(const Scope& scope, const HadamardConfig& config, const Args& args) {
     const int64_t d = args.hidden_size;
     check_usage(args.context_size == d, "output", "part hadamard needs heads * head_dim = hidden_size ", d, ", got ",
                 args.context_size);
@@ -64,7 +64,7 @@ class Hadamard final : public Output {
 }  // namespace
 
 void register_output_hadamard(Registry& registry) {
-  registry.add<Output, Hadamard, Config>(
+  registry.add<Output, Hadamard, HadamardConfig>(
       "hadamard", {.spec = "proj.hadamard",
                    .summary = "fixed Hadamard transform with learned scale and shift, 2d parameters",
                    .source = "HP 4.1"});

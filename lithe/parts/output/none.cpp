@@ -4,9 +4,9 @@
 namespace lithe {
 namespace {
 
-class None final : public Output {
+class NoOutput final : public Output {
  public:
-  None(const Scope&, const NoOptions&, const Args& args) {
+  NoOutput(const Scope&, const NoOptions&, const Args& args) {
     check_usage(args.context_size == args.hidden_size, "output", "part none needs heads * head_dim = hidden_size ",
                 args.hidden_size, ", got ", args.context_size);
   }
@@ -16,7 +16,7 @@ class None final : public Output {
 }  // namespace
 
 void register_output_none(Registry& registry) {
-  registry.add<Output, None, NoOptions>("none", {.summary = "concatenated heads are the rows"});
+  registry.add<Output, NoOutput, NoOptions>("none", {.summary = "concatenated heads are the rows"});
 }
 
 }  // namespace lithe

@@ -8,7 +8,7 @@
 namespace lithe {
 namespace {
 
-struct Config {
+struct AlibiConfig {
   bool learned = false;
   void fields(Fields& f) {
     f("learned", learned, "slopes are multiplied by a learned number for each head, at first 1");
@@ -17,7 +17,7 @@ struct Config {
 
 class Alibi final : public Position {
  public:
-  Alibi(const Scope& scope, const Config& config, const Args& args) {
+  Alibi(const Scope& scope, const AlibiConfig& config, const Args& args) {
     const int64_t heads = args.num_attention_heads;
     check_usage(
         heads > 0, "alibi",
@@ -43,11 +43,11 @@ class Alibi final : public Position {
 }  // namespace
 
 void register_position_alibi(Registry& registry) {
-  registry.add<Position, Alibi, Config>("alibi",
-                                        {.spec = "attn.alibi",
-                                         .summary = "logits fall with the distance, in each head at its own slope",
-                                         .source = "TB Eq 6.64-6.66; Press et al. 2022",
-                                         .samples = {"{learned: true}"}});
+  registry.add<Position, Alibi, AlibiConfig>("alibi",
+                                             {.spec = "attn.alibi",
+                                              .summary = "logits fall with the distance, in each head at its own slope",
+                                              .source = "TB Eq 6.64-6.66; Press et al. 2022",
+                                              .samples = {"{learned: true}"}});
 }
 
 }  // namespace lithe

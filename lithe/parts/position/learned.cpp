@@ -6,7 +6,7 @@
 namespace lithe {
 namespace {
 
-struct Config {
+struct LearnedConfig {
   int64_t offset = 0;
   void fields(Fields& f) {
     f("offset", offset, "row of the first position; the rows before it are not used", between(0, 1 << 16));
@@ -15,7 +15,7 @@ struct Config {
 
 class Learned final : public Position {
  public:
-  Learned(const Scope& scope, const Config& config, const Args& args)
+  Learned(const Scope& scope, const LearnedConfig& config, const Args& args)
       : offset_(config.offset),
         table_(scope.parameter("weight", {args.max_position_embeddings + offset_, args.hidden_size},
                                InitRole::embedding)) {}
@@ -39,9 +39,10 @@ class Learned final : public Position {
 }  // namespace
 
 void register_position_learned(Registry& registry) {
-  registry.add<Position, Learned, Config>("learned", {.summary = "one learned row per position, added to the rows",
-                                                      .source = "Devlin et al. 2019; Radford et al. 2019",
-                                                      .samples = {"{offset: 2}"}});
+  registry.add<Position, Learned, LearnedConfig>("learned",
+                                                 {.summary = "one learned row per position, added to the rows",
+                                                  .source = "Devlin et al. 2019; Radford et al. 2019",
+                                                  .samples = {"{offset: 2}"}});
 }
 
 }  // namespace lithe

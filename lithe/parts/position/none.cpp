@@ -4,15 +4,15 @@
 namespace lithe {
 namespace {
 
-class None final : public Position {
+class NoPosition final : public Position {
  public:
-  None(const Scope&, const NoOptions&, const Args&) {}
+  NoPosition(const Scope&, const NoOptions&, const Args&) {}
 };
 
 }  // namespace
 
 void register_position_none(Registry& registry) {
-  registry.add<Position, None, NoOptions>("none", {.summary = "no positions"});
+  registry.add<Position, NoPosition, NoOptions>("none", {.summary = "no positions"});
 }
 
 }  // namespace lithe

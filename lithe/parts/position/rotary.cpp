@@ -13,7 +13,7 @@
 namespace lithe {
 namespace {
 
-struct Config : RotaryScaling {
+struct RotaryConfig : RotaryScaling {
   double base = 10000, attention_factor = 0;
   std::string layout = "half";
   int64_t rotary_dim = 0;
@@ -50,7 +50,7 @@ struct Config : RotaryScaling {
 
 class Rotary final : public Position {
  public:
-  Rotary(const Scope&, const Config& config, const Args& args)
+  Rotary(const Scope&, const RotaryConfig& config, const Args& args)
       : config_(config),
         longest_(args.max_position_embeddings),
         longer_(longest_ > config.original_max_position_embeddings) {
@@ -109,7 +109,7 @@ class Rotary final : public Position {
   }
 
  private:
-  Config config_;
+  RotaryConfig config_;
   double gain_ = 1;
   int64_t longest_, limit_ = 0;  // limit: of the frequencies that were chosen
   bool longer_;
@@ -130,7 +130,7 @@ class Rotary final : public Position {
 }  // namespace
 
 void register_position_rotary(Registry& registry) {
-  registry.add<Position, Rotary, Config>(
+  registry.add<Position, Rotary, RotaryConfig>(
       "rotary",
       {.spec = "pos.rope",
        .summary = "queries and keys turned by position",

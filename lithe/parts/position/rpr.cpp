@@ -9,7 +9,7 @@
 namespace lithe {
 namespace {
 
-struct Config {
+struct RprConfig {
   int64_t clip = 16, head_dim = 0;
   bool use_q = false, use_k = true, use_v = true;
   void fields(Fields& f) {
@@ -27,7 +27,7 @@ struct Config {
 // 6.3.1(3)
 class Rpr final : public Position {
  public:
-  Rpr(const Scope& scope, const Config& config, const Args& args)
+  Rpr(const Scope& scope, const RprConfig& config, const Args& args)
       : clip_(config.clip), head_dim_(config.head_dim), causal_(args.causal) {
     check_usage(config.use_q || config.use_k || config.use_v, "rpr", "one of use_q, use_k and use_v must be true");
     if (head_dim_ == 0) {
@@ -98,11 +98,12 @@ class Rpr final : public Position {
 }  // namespace
 
 void register_position_rpr(Registry& registry) {
-  registry.add<Position, Rpr, Config>("rpr", {.spec = "pos.rpr",
-                                              .summary = "learned vectors by distance beside queries, keys and values",
-                                              .source = "TB Eq 6.71-6.76; Shaw et al. 2018",
-                                              .samples = {"{clip: 2}", "{clip: 3, use_q: true}",
-                                                          "{clip: 3, use_v: false}", "{clip: 2, use_k: false}"}});
+  registry.add<Position, Rpr, RprConfig>(
+      "rpr",
+      {.spec = "pos.rpr",
+       .summary = "learned vectors by distance beside queries, keys and values",
+       .source = "TB Eq 6.71-6.76; Shaw et al. 2018",
+       .samples = {"{clip: 2}", "{clip: 3, use_q: true}", "{clip: 3, use_v: false}", "{clip: 2, use_k: false}"}});
 }
 
 }  // namespace lithe

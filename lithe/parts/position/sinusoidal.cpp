@@ -8,7 +8,7 @@
 namespace lithe {
 namespace {
 
-struct Config {
+struct SinusoidalConfig {
   double base = 10000;
   int64_t offset = 1;
   std::string layout = "interleaved";
@@ -22,7 +22,8 @@ struct Config {
 
 class Sinusoidal final : public Position {
  public:
-  Sinusoidal(const Scope& scope, const Config& config, const Args& args) : limit_(args.max_position_embeddings) {
+  Sinusoidal(const Scope& scope, const SinusoidalConfig& config, const Args& args)
+      : limit_(args.max_position_embeddings) {
     const MemoryScope memory(MemoryClass::weights);
     const int64_t d = args.hidden_size;
     const DType dtype = wide_of(scope.context().dtype);
@@ -52,7 +53,7 @@ class Sinusoidal final : public Position {
 }  // namespace
 
 void register_position_sinusoidal(Registry& registry) {
-  registry.add<Position, Sinusoidal, Config>(
+  registry.add<Position, Sinusoidal, SinusoidalConfig>(
       "sinusoidal",
       {.spec = "pos.sinusoidal", .summary = "fixed sines and cosines added to the rows", .source = "TB Eq 6.13-6.16"});
 }

@@ -9,7 +9,7 @@
 namespace lithe {
 namespace {
 
-struct Config {
+struct T5BiasConfig {
   int64_t buckets = 32, max_distance = 128;
   void fields(Fields& f) {
     f("buckets", buckets, "numbers a head; in encoders half of them are for keys after the query", between(2, 1 << 16));
@@ -19,7 +19,7 @@ struct Config {
 
 class T5Bias final : public Position {
  public:
-  T5Bias(const Scope& scope, const Config& config, const Args& args) {
+  T5Bias(const Scope& scope, const T5BiasConfig& config, const Args& args) {
     check_usage(args.num_attention_heads > 0, "t5_bias",
                 "one table serves all layers, whose mixers must have one and the same num_attention_heads; give layers "
                 "that differ a position of their own");
@@ -56,7 +56,7 @@ class T5Bias final : public Position {
 }  // namespace
 
 void register_position_t5_bias(Registry& registry) {
-  registry.add<Position, T5Bias, Config>(
+  registry.add<Position, T5Bias, T5BiasConfig>(
       "t5_bias", {.summary = "a learned number for each head and bucket of distances is added to "
                              "the logits",
                   .source = "TB 6.3.1(3); Raffel et al. 2020",

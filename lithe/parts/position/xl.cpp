@@ -10,7 +10,7 @@
 namespace lithe {
 namespace {
 
-struct Config {
+struct XlConfig {
   int64_t max_distance = 256, head_dim = 0;
   void fields(Fields& f) {
     f("max_distance", max_distance, "distances from here on share a row: the window of the attention",
@@ -23,7 +23,7 @@ struct Config {
 // TB 6.3.1(3)
 class Xl final : public Position {
  public:
-  Xl(const Scope& scope, const Config& config, const Args& args)
+  Xl(const Scope& scope, const XlConfig& config, const Args& args)
       : far_(config.max_distance), heads_(args.num_attention_heads), head_dim_(config.head_dim), causal_(args.causal) {
     check_usage(heads_ > 0, "xl",
                 "needs one num_attention_heads of all layers; a layer with another one has a position of "
@@ -80,11 +80,11 @@ class Xl final : public Position {
 }  // namespace
 
 void register_position_xl(Registry& registry) {
-  registry.add<Position, Xl, Config>("xl",
-                                     {.spec = "pos.rpr_logit",
-                                      .summary = "sinusoidal rows by distance that meet queries, as Transformer-XL",
-                                      .source = "Dai et al. 2019; TB 6.3.1(3)",
-                                      .samples = {"{max_distance: 3}"}});
+  registry.add<Position, Xl, XlConfig>("xl",
+                                       {.spec = "pos.rpr_logit",
+                                        .summary = "sinusoidal rows by distance that meet queries, as Transformer-XL",
+                                        .source = "Dai et al. 2019; TB 6.3.1(3)",
+                                        .samples = {"{max_distance: 3}"}});
 }
 
 }  // namespace lithe

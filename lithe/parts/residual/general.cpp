@@ -9,7 +9,7 @@
 namespace lithe {
 namespace {
 
-struct Config {
+struct GeneralConfig {
   std::string preset, learn = "fixed";
   double beta = 1, gamma = 0;
   void fields(Fields& f) {
@@ -26,7 +26,7 @@ struct Config {
 
 class General final : public Residual {
  public:
-  General(const Scope& scope, const Config& config, const Args& args)
+  General(const Scope& scope, const GeneralConfig& config, const Args& args)
       : beta_{config.preset.empty() ? config.beta : std::pow(2.0 * double(scope.context().layers), 0.25)},
         gamma_{config.gamma},
         norm_(args.norm),
@@ -78,7 +78,7 @@ class General final : public Residual {
 }  // namespace
 
 void register_residual_general(Registry& registry) {
-  registry.add<Residual, General, Config>(
+  registry.add<Residual, General, GeneralConfig>(
       "general", {.spec = "block.general_norm",
                   .summary = "norm(F(x) + beta x) + gamma x; DeepNorm as a preset",
                   .source = "TB Eq 6.81; Wang et al. 2022",

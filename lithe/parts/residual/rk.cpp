@@ -11,7 +11,7 @@
 namespace lithe {
 namespace {
 
-struct Config {
+struct RkConfig {
   std::string method = "rk4";
   std::vector<double> offsets, weights;
   double step = 1;
@@ -34,7 +34,7 @@ struct Tableau {
   std::vector<double> offsets, weights;  // below the diagonal, row by row
 };
 
-Tableau tableau_of(const Config& config) {
+Tableau tableau_of(const RkConfig& config) {
   if (config.method == "euler") return {{}, {1}};
   if (config.method == "midpoint") return {{0.5}, {0, 1}};
   if (config.method == "heun") return {{1}, {0.5, 0.5}};
@@ -45,7 +45,7 @@ Tableau tableau_of(const Config& config) {
 
 class RungeKutta final : public Residual {
  public:
-  RungeKutta(const Scope&, const Config& config, const Args& args)
+  RungeKutta(const Scope&, const RkConfig& config, const Args& args)
       : tableau_(tableau_of(config)),
         step_(config.step),
         steps_(config.steps),
@@ -107,7 +107,7 @@ class RungeKutta final : public Residual {
 }  // namespace
 
 void register_residual_rk(Registry& registry) {
-  registry.add<Residual, RungeKutta, Config>(
+  registry.add<Residual, RungeKutta, RkConfig>(
       "rk", {.spec = "ode.rk",
              .summary = "Runge-Kutta steps of any order, and several of them; Euler steps of any size",
              .source = "TB Eq 6.96-6.100, 6.103-6.110",

@@ -8,7 +8,7 @@
 namespace lithe {
 namespace {
 
-struct Config {
+struct Rk2Config {
   std::string method = "heun";
   void fields(Fields& f) {
     f("method", method,
@@ -21,7 +21,7 @@ struct Config {
 
 class Rk2 final : public Residual {
  public:
-  Rk2(const Scope& scope, const Config& config, const Args& args)
+  Rk2(const Scope& scope, const Rk2Config& config, const Args& args)
       : midpoint_(config.method == "midpoint"), norm_(args.norm), dropout_(args.dropout) {
     if (config.method != "gated" || !norm_) return;  // without a norm it is only asked whether it ends with one
     first_ = Linear(scope / "gate" / "first", args.hidden_size, args.hidden_size, true);
@@ -53,10 +53,10 @@ class Rk2 final : public Residual {
 }  // namespace
 
 void register_residual_rk2(Registry& registry) {
-  registry.add<Residual, Rk2, Config>("rk2", {.spec = "ode.rk2",
-                                              .summary = "each sub-layer twice, a Runge-Kutta step of order 2",
-                                              .source = "TB Fig 6.11b",
-                                              .samples = {"{method: midpoint}", "{method: gated}"}});
+  registry.add<Residual, Rk2, Rk2Config>("rk2", {.spec = "ode.rk2",
+                                                 .summary = "each sub-layer twice, a Runge-Kutta step of order 2",
+                                                 .source = "TB Fig 6.11b",
+                                                 .samples = {"{method: midpoint}", "{method: gated}"}});
 }
 
 }  // namespace lithe

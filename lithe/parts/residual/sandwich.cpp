@@ -6,14 +6,14 @@
 namespace lithe {
 namespace {
 
-struct Config {
+struct SandwichConfig {
   PartChoice norm{"rms", {}};
   void fields(Fields& f) { f.part("norm", "norm", norm, "the norm after the sub-layer"); }
 };
 
 class Sandwich final : public Residual {
  public:
-  Sandwich(const Scope& scope, const Config& config, const Args& args)
+  Sandwich(const Scope& scope, const SandwichConfig& config, const Args& args)
       : before_(args.norm),
         after_(Registry::instance().make<Norm>(config.norm, scope / "norm", {.hidden_size = args.hidden_size})),
         dropout_(args.dropout) {}
@@ -34,7 +34,7 @@ class Sandwich final : public Residual {
 }  // namespace
 
 void register_residual_sandwich(Registry& registry) {
-  registry.add<Residual, Sandwich, Config>(
+  registry.add<Residual, Sandwich, SandwichConfig>(
       "sandwich", {.summary = "norm'(F(norm(x))) + x, final norm", .source = "Ding et al. 2021; Gemma 2"});
 }
 

@@ -18,7 +18,7 @@ constexpr const char* kWholeText =
     ": how sure a model is of a whole text is known at its end, and its rows see only the tokens before them; leave "
     ":sentence out";
 
-struct Config {
+struct EarlyExitConfig {
   std::vector<int64_t> layers;
   bool share_heads = true, depth_predictor = false;
   std::string loss_weights = "uniform";
@@ -38,7 +38,7 @@ struct Config {
 
 class EarlyExit final : public SelectiveStack {
  public:
-  EarlyExit(const Scope& scope, const Config& config, const Args& args)
+  EarlyExit(const Scope& scope, const EarlyExitConfig& config, const Args& args)
       : config_(config), depth_(args.num_hidden_layers) {
     std::vector<int64_t> after = config.layers;
     for (int64_t l = 1; l < depth_ && config.layers.empty(); ++l) after.push_back(l);
@@ -76,7 +76,7 @@ class EarlyExit final : public SelectiveStack {
   }
 
  private:
-  Config config_;
+  EarlyExitConfig config_;
   int64_t depth_;
   std::vector<StackExit> exits_;
   Linear predictor_;
@@ -289,7 +289,7 @@ class EarlyExit final : public SelectiveStack {
 }  // namespace
 
 void register_stack_early_exit(Registry& registry) {
-  registry.add<Stack, EarlyExit, Config>(
+  registry.add<Stack, EarlyExit, EarlyExitConfig>(
       "early_exit", {.spec = "exit.classifier",
                      .summary = "predictions above several layers, where rows may leave by a rule",
                      .source = "TB 6.4.6, Eq 6.194, Fig 6.16d,e",

@@ -15,7 +15,7 @@
 namespace lithe {
 namespace {
 
-struct Config {
+struct FusionConfig {
   std::string form = "pre", phi = "weighted";
   int64_t top = -1, intermediate_size = 0;
   PartChoice norm{"layer", {}};
@@ -37,7 +37,7 @@ struct Config {
 
 class Fusion final : public Stack {
  public:
-  Fusion(const Scope& scope, const Config& config, const Args& args)
+  Fusion(const Scope& scope, const FusionConfig& config, const Args& args)
       : config_(config), width_(args.hidden_size), layers_(args.num_hidden_layers) {
     for (int64_t l = 0; l < layers_; ++l) phis_.push_back(make(scope / std::to_string(l), l));
   }
@@ -74,7 +74,7 @@ class Fusion final : public Stack {
     Linear up, down;                   // ffn, selfattn
     std::unique_ptr<Norm> norm;
   };
-  Config config_;
+  FusionConfig config_;
   int64_t width_, layers_;
   std::vector<Phi> phis_;
 
@@ -133,12 +133,12 @@ class Fusion final : public Stack {
 }  // namespace
 
 void register_stack_fusion(Registry& registry) {
-  registry.add<Stack, Fusion, Config>("fusion",
-                                      {.spec = "fuse.pre",
-                                       .summary = "each layer's result is fused with those of all layers below",
-                                       .source = "TB 6.3.2(3), Eq 6.87-6.94, Table 6.2",
-                                       .samples = {"{form: post, phi: avg}", "{form: dense}", "{phi: ffn, top: 1}",
-                                                   "{phi: selfattn, intermediate_size: 7}"}});
+  registry.add<Stack, Fusion, FusionConfig>(
+      "fusion", {.spec = "fuse.pre",
+                 .summary = "each layer's result is fused with those of all layers below",
+                 .source = "TB 6.3.2(3), Eq 6.87-6.94, Table 6.2",
+                 .samples = {"{form: post, phi: avg}", "{form: dense}", "{phi: ffn, top: 1}",
+                             "{phi: selfattn, intermediate_size: 7}"}});
 }
 
 }  // namespace lithe

@@ -5,7 +5,7 @@
 namespace lithe {
 namespace {
 
-struct Config {
+struct LayerDropConfig {
   double keep = 0.9;
   std::string schedule = "constant";
   bool inverted = false;
@@ -21,7 +21,8 @@ struct Config {
 
 class LayerDrop final : public Stack {
  public:
-  LayerDrop(const Scope&, const Config& config, const Args& args) : config_(config), layers_(args.num_hidden_layers) {
+  LayerDrop(const Scope&, const LayerDropConfig& config, const Args& args)
+      : config_(config), layers_(args.num_hidden_layers) {
     check_usage(!config.inverted || config.keep > 0, "layer_drop", "inverted divides by keep, which is ", config.keep,
                 "; give a keep above 0");
   }
@@ -34,7 +35,7 @@ class LayerDrop final : public Stack {
   }
 
  private:
-  Config config_;
+  LayerDropConfig config_;
   int64_t layers_;
 
   double keep(int64_t layer) const {
@@ -58,11 +59,11 @@ class LayerDrop final : public Stack {
 }  // namespace
 
 void register_stack_layer_drop(Registry& registry) {
-  registry.add<Stack, LayerDrop, Config>("layer_drop",
-                                         {.spec = "reg.layer_drop",
-                                          .summary = "each sub-layer is left out of some training steps, by chance",
-                                          .source = "TB 6.3.2(4), Eq 6.95",
-                                          .samples = {"{schedule: linear, inverted: true}"}});
+  registry.add<Stack, LayerDrop, LayerDropConfig>(
+      "layer_drop", {.spec = "reg.layer_drop",
+                     .summary = "each sub-layer is left out of some training steps, by chance",
+                     .source = "TB 6.3.2(4), Eq 6.95",
+                     .samples = {"{schedule: linear, inverted: true}"}});
 }
 
 }  // namespace lithe

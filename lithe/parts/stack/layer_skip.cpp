@@ -12,7 +12,7 @@
 namespace lithe {
 namespace {
 
-struct Config {
+struct LayerSkipConfig {
   std::string by = "list";
   std::vector<int64_t> layers;
   int64_t least = 1, positions = 128;
@@ -37,7 +37,7 @@ struct Config {
 
 class LayerSkip final : public SelectiveStack {
  public:
-  LayerSkip(const Scope& scope, const Config& config, const Args& args)
+  LayerSkip(const Scope& scope, const LayerSkipConfig& config, const Args& args)
       : config_(config), depth_(args.num_hidden_layers) {
     listed_.assign(size_t(depth_), 0);
     for (int64_t l : config.layers) {
@@ -92,7 +92,7 @@ class LayerSkip final : public SelectiveStack {
   }
 
  private:
-  Config config_;
+  LayerSkipConfig config_;
   int64_t depth_;
   std::vector<char> listed_;
   std::vector<Linear> gates_;
@@ -120,7 +120,7 @@ class LayerSkip final : public SelectiveStack {
 }  // namespace
 
 void register_stack_layer_skip(Registry& registry) {
-  registry.add<Stack, LayerSkip, Config>(
+  registry.add<Stack, LayerSkip, LayerSkipConfig>(
       "layer_skip", {.spec = "cond.layer_skip",
                      .summary = "rows leave layers out: fixed ones, more the later a token, or by learned gates",
                      .source = "TB 6.4.6, Fig 6.16f",

@@ -9,7 +9,7 @@
 namespace lithe {
 namespace {
 
-struct Config {
+struct MultistepConfig {
   int64_t order = 2;
   double step = 1;
   bool learn = false;
@@ -29,7 +29,7 @@ std::vector<double> adams_bashforth(int64_t order) {
 
 class Multistep final : public Stack {
  public:
-  Multistep(const Scope& scope, const Config& config, const Args&) : order_(config.order), step_(config.step) {
+  Multistep(const Scope& scope, const MultistepConfig& config, const Args&) : order_(config.order), step_(config.step) {
     if (!config.learn) return;
     learned_ = scope.parameter("coefficients", {2 * order_}, InitRole::zeros);  // a, then b
     const Tensor value = learned_->master.value();
@@ -79,7 +79,7 @@ class Multistep final : public Stack {
 }  // namespace
 
 void register_stack_multistep(Registry& registry) {
-  registry.add<Stack, Multistep, Config>(
+  registry.add<Stack, Multistep, MultistepConfig>(
       "multistep", {.spec = "ode.multistep",
                     .summary = "each sub-layer's step uses what those below have added, a linear multi-step method",
                     .source = "TB Eq 6.101-6.102, E20",

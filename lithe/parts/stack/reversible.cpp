@@ -7,7 +7,7 @@
 namespace lithe {
 namespace {
 
-struct Config {
+struct ReversibleConfig {
   std::string streams = "duplicate";
   void fields(Fields& f) {
     f("streams", streams,
@@ -19,7 +19,7 @@ struct Config {
 
 class Reversible final : public Stack {
  public:
-  Reversible(const Scope&, const Config& config, const Args& args)
+  Reversible(const Scope&, const ReversibleConfig& config, const Args& args)
       : split_(config.streams == "split"), width_(args.hidden_size), compute_(args.compute) {
     check_usage(!split_ || width_ % 2 == 0, "model", "a stack split into two streams needs an even hidden_size, got ",
                 width_, "; change it, or set streams: duplicate");
@@ -91,7 +91,7 @@ class Reversible final : public Stack {
 }  // namespace
 
 void register_stack_reversible(Registry& registry) {
-  registry.add<Stack, Reversible, Config>(
+  registry.add<Stack, Reversible, ReversibleConfig>(
       "reversible", {.spec = "share.reversible",
                      .summary = "two streams, each adding F(norm(.)) of the other; activations do not grow with depth",
                      .source = "TB 6.4.4"});

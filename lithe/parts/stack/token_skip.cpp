@@ -14,7 +14,7 @@
 namespace lithe {
 namespace {
 
-struct Config {
+struct TokenSkipConfig {
   int64_t after = 1;
   std::string skipped = "copy";
   double threshold = 0.5, budget = 0.5, budget_loss_coef = 1, start = 0.2;
@@ -36,7 +36,7 @@ struct Config {
 
 class TokenSkip final : public SelectiveStack {
  public:
-  TokenSkip(const Scope& scope, const Config& config, const Args& args)
+  TokenSkip(const Scope& scope, const TokenSkipConfig& config, const Args& args)
       : config_(config),
         depth_(args.num_hidden_layers),
         gate_(scope / "skip", args.hidden_size, 2, true, InitRole::zeros) {
@@ -80,7 +80,7 @@ class TokenSkip final : public SelectiveStack {
   }
 
  private:
-  Config config_;
+  TokenSkipConfig config_;
   int64_t depth_;
   Linear gate_;
 
@@ -128,11 +128,11 @@ class TokenSkip final : public SelectiveStack {
 }  // namespace
 
 void register_stack_token_skip(Registry& registry) {
-  registry.add<Stack, TokenSkip, Config>("token_skip",
-                                         {.spec = "cond.token_skip",
-                                          .summary = "a classifier leaves tokens out of the upper layers of an encoder",
-                                          .source = "TB 6.4.6, Fig 6.16b",
-                                          .causal = false});
+  registry.add<Stack, TokenSkip, TokenSkipConfig>(
+      "token_skip", {.spec = "cond.token_skip",
+                     .summary = "a classifier leaves tokens out of the upper layers of an encoder",
+                     .source = "TB 6.4.6, Fig 6.16b",
+                     .causal = false});
 }
 
 }  // namespace lithe
