@@ -17,9 +17,8 @@ static_assert(std::endian::native == std::endian::little, "token stores are mapp
 constexpr std::string_view kMagic = "LITHETOK";
 constexpr uint32_t kVersion = 1;
 constexpr size_t kHead = 16;
-constexpr size_t kBlock = size_t(1) << 20;  // of the chained checksum
-constexpr int64_t kNarrowVocab = 65536;     // ids of a larger vocabulary do not fit uint16
-constexpr uint64_t kNone = ~uint64_t(0);    // a special that the tokenizer does not have
+constexpr int64_t kNarrowVocab = 65536;   // ids of a larger vocabulary do not fit uint16
+constexpr uint64_t kNone = ~uint64_t(0);  // a special that the tokenizer does not have
 
 // The trailer as it stands in the file. The names are StoreInfo's.
 struct Trailer {
@@ -31,13 +30,6 @@ struct Trailer {
 static_assert(sizeof(Trailer) == 12 * 8);
 
 uint64_t trailer_checksum(const Trailer& trailer) { return checksum(&trailer, sizeof trailer - 8, kVersion); }
-
-uint64_t body_checksum(std::string_view body) {
-  uint64_t sum = 0;
-  for (; !body.empty(); body.remove_prefix(std::min(kBlock, body.size())))
-    sum = checksum(body.data(), std::min(kBlock, body.size()), sum);
-  return sum;
-}
 
 // Of codes only the first of `width` ints is bounded.
 template <class T>
@@ -115,7 +107,7 @@ TokenStore TokenStore::parse(std::shared_ptr<const Bytes> held, const std::strin
          "has impossible counts of the text");
   for (const uint64_t special : {trailer.begin_of_text, trailer.end_of_text})
     expect(special == kNone || special < trailer.vocab_size, "has a special token outside its vocabulary");
-  expect(trailer.body_checksum == body_checksum(bytes.substr(0, size)), "is damaged (checksum)");
+  expect(trailer.body_checksum == chained_checksum(bytes.substr(0, size)), "is damaged (checksum)");
 
   TokenStore store;
   store.wide_ = width >= 4;
@@ -157,12 +149,14 @@ void TokenStore::copy(int64_t first, int64_t count, int32_t* out) const {
 }
 
 TokenStoreWriter::TokenStoreWriter(StoreInfo info, Sink sink)
-    : info_(info), sink_(std::move(sink)), wide_(info_.vocab_size > kNarrowVocab || info_.token_width > 1) {
-  block_.reserve(kBlock);
+    : info_(info),
+      sink_(std::move(sink)),
+      blocks_(sink_),
+      wide_(info_.vocab_size > kNarrowVocab || info_.token_width > 1) {
   const auto width = uint32_t(wide_ ? 4 * info_.token_width : 2);
-  put(kMagic.data(), kMagic.size());
-  put(&kVersion, 4);
-  put(&width, 4);
+  blocks_.put(kMagic.data(), kMagic.size());
+  blocks_.put(&kVersion, 4);
+  blocks_.put(&width, 4);
 }
 
 void TokenStoreWriter::add(std::span<const int32_t> ids, std::string_view text) {
@@ -172,10 +166,10 @@ void TokenStoreWriter::add(std::span<const int32_t> ids, std::string_view text) 
     check(ids[i] >= 0 && ids[i] < info_.vocab_size, "token store", "token ids must be in [0, ", info_.vocab_size,
           "), got ", ids[i]);
   if (wide_) {
-    put(ids.data(), ids.size_bytes());
+    blocks_.put(ids.data(), ids.size_bytes());
   } else {
     const std::vector<uint16_t> narrow(ids.begin(), ids.end());
-    put(narrow.data(), narrow.size() * 2);
+    blocks_.put(narrow.data(), narrow.size() * 2);
   }
   info_.tokens += int64_t(ids.size() / width);
   ++info_.documents;
@@ -185,9 +179,8 @@ void TokenStoreWriter::add(std::span<const int32_t> ids, std::string_view text) 
 
 const StoreInfo& TokenStoreWriter::finish() {
   const uint64_t zeros = 0;
-  put(&zeros, size_t(-(info_.tokens * (wide_ ? 4 * info_.token_width : 2)) & 7));
-  put(offsets_.data(), offsets_.size() * 8);
-  flush();
+  blocks_.put(&zeros, size_t(-(info_.tokens * (wide_ ? 4 * info_.token_width : 2)) & 7));
+  blocks_.put(offsets_.data(), offsets_.size() * 8);
   const auto special = [](const std::optional<int32_t>& id) { return id ? uint64_t(*id) : kNone; };
   Trailer trailer = {.tokenizer_fingerprint = info_.tokenizer_fingerprint,
                      .corpus_fingerprint = info_.corpus_fingerprint,
@@ -199,29 +192,11 @@ const StoreInfo& TokenStoreWriter::finish() {
                      .bytes = uint64_t(info_.bytes),
                      .words = uint64_t(info_.words),
                      .lines = uint64_t(info_.lines),
-                     .body_checksum = sum_,
+                     .body_checksum = blocks_.finish(),
                      .own_checksum = 0};
   trailer.own_checksum = trailer_checksum(trailer);
   sink_({reinterpret_cast<const char*>(&trailer), sizeof trailer});
   return info_;
-}
-
-void TokenStoreWriter::put(const void* bytes, size_t count) {
-  const char* at = static_cast<const char*>(bytes);
-  while (count > 0) {
-    const size_t part = std::min(count, kBlock - block_.size());
-    block_.append(at, part);
-    at += part;
-    count -= part;
-    if (block_.size() == kBlock) flush();
-  }
-}
-
-void TokenStoreWriter::flush() {
-  if (block_.empty()) return;
-  sum_ = checksum(block_.data(), block_.size(), sum_);
-  sink_(block_);
-  block_.clear();
 }
 
 void seal_token_store(std::string& bytes) {
@@ -229,7 +204,7 @@ void seal_token_store(std::string& bytes) {
   const size_t size = bytes.size() - sizeof(Trailer);
   Trailer trailer;
   std::memcpy(&trailer, bytes.data() + size, sizeof trailer);
-  trailer.body_checksum = body_checksum(std::string_view(bytes).substr(0, size));
+  trailer.body_checksum = chained_checksum(std::string_view(bytes).substr(0, size));
   trailer.own_checksum = trailer_checksum(trailer);
   std::memcpy(bytes.data() + size, &trailer, sizeof trailer);
 }

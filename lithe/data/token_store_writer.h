@@ -1,19 +1,18 @@
 // Writes the format of token_store.h.
 #pragma once
 
-#include <functional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
+#include "lithe/base/checksummed_blocks.h"
 #include "lithe/data/token_store.h"
 
 namespace lithe {
 
 class TokenStoreWriter {
  public:
-  using Sink = std::function<void(std::string_view bytes)>;
+  using Sink = ChecksummedBlocks::Sink;
 
   /// `info`: fingerprints, vocab_size and specials; the counts begin at what it says (0).
   TokenStoreWriter(StoreInfo info, Sink sink);
@@ -26,13 +25,9 @@ class TokenStoreWriter {
  private:
   StoreInfo info_;
   Sink sink_;
-  std::string block_;  // not yet summed and written
+  ChecksummedBlocks blocks_;
   std::vector<uint64_t> offsets_ = {0};
-  uint64_t sum_ = 0;
   bool wide_;
-
-  void put(const void* bytes, size_t count);
-  void flush();
 };
 
 /// Sets both checksums of bytes that are laid out as a store, so that a fuzzer reaches what stands behind them.

@@ -13,7 +13,6 @@ static_assert(std::endian::native == std::endian::little, "stores are mapped as 
 constexpr std::string_view kMagic = "LITHEKNN";
 constexpr uint32_t kVersion = 1;
 constexpr uint64_t kHead = 16;
-constexpr size_t kKeyBlock = size_t(1) << 20;                   // of the chained checksum of keys
 constexpr uint64_t kMostWidth = 1 << 20, kMostLists = 1 << 24;  // far beyond what anybody has
 constexpr uint64_t kMostEntries = uint64_t(1) << 40;
 
@@ -30,13 +29,6 @@ uint64_t padded(uint64_t bytes) { return (bytes + 7) / 8 * 8; }
 
 uint64_t own_checksum(std::string_view head, const Trailer& trailer) {
   return checksum(&trailer, sizeof trailer - 8, checksum(head.data(), head.size(), kVersion));
-}
-
-uint64_t chained_checksum(std::string_view bytes) {
-  uint64_t sum = 0;
-  for (; !bytes.empty(); bytes.remove_prefix(std::min(kKeyBlock, bytes.size())))
-    sum = checksum(bytes.data(), std::min(kKeyBlock, bytes.size()), sum);
-  return sum;
 }
 
 // Where the parts of a store lie.
@@ -154,7 +146,7 @@ void Datastore::check_made_by(uint64_t model_fingerprint, uint64_t tokenizer_fin
               "' was made with other weights than the model's; build one with this model, and give the same --weights");
 }
 
-DatastoreWriter::DatastoreWriter(DatastoreInfo info, Sink sink) : info_(info), sink_(std::move(sink)) {
+DatastoreWriter::DatastoreWriter(DatastoreInfo info, Sink sink) : info_(info), sink_(std::move(sink)), keys_(sink_) {
   check(info_.type == DType::f32 || info_.type == DType::bf16, "datastore", "keys are f32 or bf16, not ", info_.type);
   check(info_.width >= 1 && info_.vocab_size >= 1, "datastore", "keys of ", info_.width, " numbers for ",
         info_.vocab_size, " tokens are impossible");
@@ -172,14 +164,14 @@ void DatastoreWriter::add(const Tensor& rows, std::span<const int32_t> values) {
     check(value >= 0 && value < info_.vocab_size, "datastore", "tokens must be in [0, ", info_.vocab_size, "), got ",
           value);
   const Tensor kept = info_.type == DType::f32 ? rows : convert(rows, info_.type);
-  put(kept.raw(), size_t(kept.bytes()));
+  keys_.put(kept.raw(), size_t(kept.bytes()));
   values_.insert(values_.end(), values.begin(), values.end());
   info_.entries += int64_t(values.size());
 }
 
 const DatastoreInfo& DatastoreWriter::finish(std::span<const float> centroids, std::span<const uint64_t> offsets) {
   check(info_.entries > 0, "datastore", "the text has no token to predict");
-  flush();
+  const uint64_t keys_checksum = keys_.finish();
   info_.lists = offsets.empty() ? 0 : int64_t(offsets.size()) - 1;
   check(int64_t(centroids.size()) == info_.lists * info_.width, "datastore", "an index of ", info_.lists,
         " lists has as many centroids, got ", centroids.size(), " numbers");
@@ -200,7 +192,7 @@ const DatastoreInfo& DatastoreWriter::finish(std::span<const float> centroids, s
             .width = uint64_t(info_.width),
             .entries = uint64_t(info_.entries),
             .lists = uint64_t(info_.lists),
-            .keys_checksum = sum_,
+            .keys_checksum = keys_checksum,
             .tail_checksum = chained_checksum(tail),
             .own_checksum = 0};
   const auto number = uint32_t(size_of(info_.type));
@@ -209,24 +201,6 @@ const DatastoreInfo& DatastoreWriter::finish(std::span<const float> centroids, s
   t.own_checksum = own_checksum(head, t);
   sink_({reinterpret_cast<const char*>(&t), sizeof t});
   return info_;
-}
-
-void DatastoreWriter::put(const void* bytes, size_t count) {
-  const char* at = static_cast<const char*>(bytes);
-  while (count > 0) {
-    const size_t part = std::min(count, kKeyBlock - block_.size());
-    block_.append(at, part);
-    at += part;
-    count -= part;
-    if (block_.size() == kKeyBlock) flush();
-  }
-}
-
-void DatastoreWriter::flush() {
-  if (block_.empty()) return;
-  sum_ = checksum(block_.data(), block_.size(), sum_);
-  sink_(block_);
-  block_.clear();
 }
 
 void seal_datastore(std::string& bytes) {

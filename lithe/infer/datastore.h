@@ -6,12 +6,12 @@
 // lists none | a trailer; each part is filled with zeros up to a multiple of 8.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "lithe/base/checksummed_blocks.h"
 #include "lithe/base/files.h"
 #include "lithe/tensor/tensor.h"
 
@@ -65,7 +65,7 @@ class Datastore {
 /// Writes a store without lists; values stay in memory until the end, keys do not.
 class DatastoreWriter {
  public:
-  using Sink = std::function<void(std::string_view bytes)>;
+  using Sink = ChecksummedBlocks::Sink;
   /// `info`: fingerprints, sizes and type; entries are counted.
   DatastoreWriter(DatastoreInfo info, Sink sink);
   /// Rows f32 [n, width] and the token after each.
@@ -76,11 +76,8 @@ class DatastoreWriter {
  private:
   DatastoreInfo info_;
   Sink sink_;
+  ChecksummedBlocks keys_;
   std::vector<int32_t> values_;
-  uint64_t sum_ = 0;
-  std::string block_;
-  void put(const void* bytes, size_t count);
-  void flush();
 };
 
 /// Orders a store's entries by the nearest of `lists` centroids, which k-means finds on a sample, and writes it anew.

@@ -1,0 +1,32 @@
+// What files that are written as they grow, and read by memory map, have in common.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+
+namespace lithe {
+
+/// Bytes on their way into a file, in blocks of 1 MiB that are summed as they pass.
+class ChecksummedBlocks {
+ public:
+  using Sink = std::function<void(std::string_view bytes)>;
+  explicit ChecksummedBlocks(Sink sink) : sink_(std::move(sink)) {}
+
+  void put(const void* bytes, size_t count);
+  /// Hands on what is left, and returns chained_checksum() of all that passed.
+  uint64_t finish();
+
+ private:
+  Sink sink_;
+  std::string block_;  // not yet summed and handed on
+  uint64_t sum_ = 0;
+
+  void flush();
+};
+
+/// checksum() of blocks of 1 MiB, each seeded with the one before.
+uint64_t chained_checksum(std::string_view bytes);
+
+}  // namespace lithe
