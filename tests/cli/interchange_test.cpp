@@ -95,6 +95,7 @@ TEST_F(Interchange, ZeroShotTasksHaveTheHarnesssLayout) {
   EXPECT_EQ(json["configs"]["hill"]["doc_to_text"], "{{q}}");
   expect_error({"eval", at("run"), "--tasks", at("none.yaml")}, 2, "is no file");
   expect_error({"eval", at("run"), "--limit", "3"}, 2, "--limit is for --tasks");
+  expect_error({"eval", at("run"), "--tasks", task, "--by-position"}, 2, "--by-position belongs to the perplexity");
 }
 
 TEST_F(Interchange, WrongUsageIsOneLine) {

@@ -1,0 +1,141 @@
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstring>
+#include <iostream>
+
+#include "lithe/cli/eval_run.h"
+#include "lithe/cli/finite_result.h"
+#include "lithe/data/corpus.h"
+#include "lithe/eval/loss_by_position.h"
+#include "lithe/eval/neighbour_perplexity.h"
+#include "lithe/model/exits.h"
+#include "lithe/model/safetensors.h"
+#include "lithe/report/run_report.h"
+
+namespace lithe {
+namespace {
+
+constexpr double kMostLogits = double(int64_t(4) << 30);  // bytes that are kept at once
+
+// A line of JSON a token, or tensors with the logits.
+void write_tokens(const Path& file, const TokenScores& scores, const Tokenizer& tokenizer) {
+  const auto n = int64_t(scores.tokens.size());
+  if (file.extension() == ".safetensors") {
+    const auto tensor = [](const auto& values, Shape shape, DType type) {
+      const Tensor out = empty(shape, type);
+      std::memcpy(out.raw(), values.data(), values.size() * sizeof values[0]);
+      return out;
+    };
+    write_safetensors(file,
+                      {{"tokens", tensor(scores.tokens, {n}, DType::i32)},
+                       {"documents", tensor(scores.documents, {n}, DType::i32)},
+                       {"nll", tensor(scores.nll, {n}, DType::f32)},
+                       {"logits", tensor(scores.logits, {n, int64_t(scores.logits.size()) / n}, DType::f32)}},
+                      {});
+    return;
+  }
+  std::string text;
+  for (size_t i = 0; i < scores.tokens.size(); ++i)
+    text += dump(Json({{"document", scores.documents[i]},
+                       {"id", scores.tokens[i]},
+                       {"token", tokenizer.token(scores.tokens[i])},
+                       {"piece", tokenizer.piece(scores.tokens[i], false)},
+                       {"nll", scores.nll[i]}}),
+                 -1, Invalid::replaced) +
+            "\n";
+  write_file(file, text);
+}
+
+Json json_of(const std::vector<PositionLoss>& by_position) {
+  Json out = Json::array();
+  for (const PositionLoss& p : by_position)
+    out.push_back({{"from", p.from}, {"to", p.to}, {"tokens", p.tokens}, {"loss", p.loss()}});
+  return out;
+}
+
+// For the run's page, which is written anew.
+void keep_by_position(const Path& run, const std::vector<PositionLoss>& by_position, int64_t trained, int64_t context) {
+  const Json json = {{"trained_length", trained}, {"context_length", context}, {"positions", json_of(by_position)}};
+  write_file(run / "loss_by_position.json", dump(json, 2) + "\n");
+  write_run_report(run);
+}
+
+void print_by_position(const std::vector<PositionLoss>& by_position, const Path& run) {
+  std::printf("\n%-19s %10s  %s\n", "tokens before", "tokens", "loss");
+  for (const PositionLoss& p : by_position)
+    std::printf("%-19s %10lld  %.4f\n", cat(p.from, " to ", p.to - 1).c_str(), static_cast<long long>(p.tokens),
+                p.loss());
+  std::printf("chart             %s\n", (run / "report.html").c_str());
+}
+
+}  // namespace
+
+int eval_text(const EvalOptions& o, const Recipe& recipe, const LoadedModel& loaded) {
+  const std::optional<NeighbourModel> neighbours = neighbours_of(o.datastore, o.model, o.weights, loaded);
+  check_usage(!neighbours || Path(o.per_token).extension() != ".safetensors", "eval",
+              "logits are the model's alone; with --datastore give --per-token a .json file");
+  TokenStore text;
+  if (o.files.empty()) {
+    auto data = load_dataset(recipe.data, loaded.tokenizer);
+    check_usage(data.validation.has_value(), "eval", "the run has no held-out text; name the files to measure");
+    text = *data.validation;
+  } else {
+    text = tokenize_in_memory(Corpus(o.files, corpus_options(recipe.data)), *loaded.tokenizer);
+  }
+  if (o.exits)
+    return print_exits(
+        o, text_exit_table(*loaded.model, text,
+                           recipe.eval.context_length ? recipe.eval.context_length : recipe.data.sequence_length,
+                           o.exit_tokens, std::min<int64_t>(o.exit_tokens, 128), exit_grid(*loaded.model)));
+  const bool terminal = ::isatty(STDERR_FILENO);
+  const auto progress = [&](int64_t done, int64_t all) {
+    if (terminal)
+      std::fprintf(stderr, "\rscoring %lld/%lld tokens", static_cast<long long>(done), static_cast<long long>(all));
+  };
+  TokenScores each{.with_logits = Path(o.per_token).extension() == ".safetensors"};
+  const double bytes = double(text.tokens()) * double(loaded.model->config().vocab_size) * sizeof(float);
+  check_usage(!each.with_logits || bytes <= kMostLogits, "eval", "the logits of ", text.tokens(), " tokens are ",
+              format_bytes(bytes), ", more than ", format_bytes(kMostLogits),
+              "; give less text, or --per-token a .json file for the losses alone");
+  const Perplexity p =
+      perplexity(*loaded.model, text, recipe.eval, recipe.data.sequence_length, neighbours ? &*neighbours : nullptr,
+                 progress, nullptr, o.per_token.empty() && !o.by_position ? nullptr : &each);
+  if (terminal) std::fputs("\r\033[K", stderr);
+  check_finite_result("eval", "the loss", p.loss());
+  if (!o.per_token.empty()) write_tokens(o.per_token, each, *loaded.tokenizer);
+  const int64_t context = recipe.eval.context_length ? recipe.eval.context_length : recipe.data.sequence_length,
+                stride = recipe.eval.stride ? recipe.eval.stride : context;
+  const std::vector<PositionLoss> by_position = o.by_position ? loss_by_position(each) : std::vector<PositionLoss>();
+  if (o.by_position) keep_by_position(o.model, by_position, recipe.data.sequence_length, context);
+  if (o.json) {
+    Json json = {{"loss", p.loss()},
+                 {"token_perplexity", p.token_perplexity()},
+                 {"word_perplexity", p.word_perplexity()},
+                 {"word_perplexity_with_line_ends", p.word_and_line_perplexity()},
+                 {"bits_per_byte", p.bits_per_byte()},
+                 {"tokens", p.tokens},
+                 {"words", p.words},
+                 {"lines", p.lines},
+                 {"bytes", p.bytes},
+                 {"carry_state", recipe.eval.carry_state}};
+    if (!recipe.eval.carry_state) json["context_length"] = context, json["stride"] = stride;
+    if (p.mean_layers > 0) json["mean_layers"] = p.mean_layers;
+    if (o.by_position) json["by_position"] = json_of(by_position);
+    weights_used(o).add_to(json);
+    std::cout << dump(json, 2) << "\n";
+    return 0;
+  }
+  const std::string windows =
+      recipe.eval.carry_state ? "carried states" : cat("context ", context, ", stride ", stride);
+  std::printf("loss              %.4f per token (%lld tokens, %s)\n", p.loss(), static_cast<long long>(p.tokens),
+              windows.c_str());
+  std::printf("token perplexity  %.2f\nword perplexity   %.2f (%.2f with line ends as words)\nbits per byte     %.4f\n",
+              p.token_perplexity(), p.word_perplexity(), p.word_and_line_perplexity(), p.bits_per_byte());
+  if (p.mean_layers > 0) std::printf("mean layers       %.2f\n", p.mean_layers);
+  print_weights(o);
+  if (o.by_position) print_by_position(by_position, o.model);
+  return 0;
+}
+
+}  // namespace lithe
