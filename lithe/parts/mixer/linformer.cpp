@@ -1,11 +1,13 @@
 // Attention to few keys and values that are made of all by learned maps over the tokens [TB Eq 6.134-6.135; Wang et al.
 // 2020]: K' = U_k K and V' = U_v V with U [n', n_max]; shorter texts use the first columns. With `reduced_dim` queries
-// and keys are also made narrower [TB Eq 6.149]. A key mixes the whole text: there is no causal form.
+// and keys are also made narrower [TB Eq 6.149]. A key mixes the whole text: there is no causal form. Cross-attention
+// reads a source of any length through n' keys, which a state keeps.
 #include "lithe/nn/registry.h"
 #include "lithe/ops/basic.h"
 #include "lithe/ops/heads.h"
 #include "lithe/ops/project_tokens.h"
 #include "lithe/parts/common/projected_heads.h"
+#include "lithe/parts/common/source_cache.h"
 
 namespace lithe {
 namespace {
@@ -65,22 +67,28 @@ class Linformer final : public Mixer {
 
   int64_t limit() const override { return cross_ ? 0 : of_keys_->master.rows(); }
   Var forward(const SubLayerInput& in) const override {
-    check(!in.state, "linformer", "makes its keys of whole texts and cannot decode token by token");
+    check(cross_ || !in.state, "linformer", "makes its keys of whole texts and cannot decode token by token");
+    const Var q = narrow(turned(q_(in.x), in.sequences), reduce_q_);
+    if (in.state) {
+      const auto& made = static_cast<const SourceCache&>(*in.state);
+      return output_->forward(attend_cached(q.value(), made.entries(), made.tokens(), in.sequences, options()));
+    }
     check(!cross_ || in.source, "cross-attention", "needs rows of an encoder");
-    const Var& from = cross_ ? in.source->x : in.x;
-    const Sequences& text = cross_ ? in.source->sequences : in.sequences;
-    const Var k = project_tokens(of_keys_->var(), turned(k_(from), text), text),
-              v = project_tokens((of_values_ ? of_values_ : of_keys_)->var(), v_(from), text),
-              q = turned(q_(in.x), in.sequences);
-    std::vector<int64_t> offsets;
-    for (int64_t b = 0; b <= text.count(); ++b) offsets.push_back(b * slots_);
-    return output_->forward(attend(narrow(q, reduce_q_), narrow(k, reduce_k_), v, in.sequences,
-                                   Sequences(offsets, {}, in.x.device()), {.heads = heads_, .kv_heads = heads_}));
+    const auto [k, v, slots] = cross_ ? made_of(in.source->x, in.source->sequences) : made_of(in.x, in.sequences);
+    return output_->forward(attend(q, k, v, in.sequences, slots, options()));
   }
-  std::unique_ptr<State> make_state(const StateShape&) const override {
-    fail("linformer", "makes its keys of whole texts and has no decode state");
+  std::unique_ptr<State> make_state(const StateShape& shape) const override {
+    check(cross_, "linformer", "makes its keys of whole texts and has no decode state");
+    return std::make_unique<SourceCache>(shape.sequences, numbers_a_key());
   }
-  int64_t state_bytes(const std::vector<int64_t>&, DType) const override { return 0; }
+  int64_t state_bytes(const std::vector<int64_t>& tokens, DType dtype) const override {
+    return cross_ ? int64_t(tokens.size()) * slots_ * numbers_a_key() * size_of(dtype) : 0;
+  }
+  void read_source(State& state, const Rows& source) const override {
+    const MemoryScope scope(MemoryClass::decode);
+    const auto [k, v, slots] = made_of(source.x, source.sequences);
+    static_cast<SourceCache&>(state).fill(k.value(), v.value(), slots);
+  }
 
  private:
   bool cross_;
@@ -89,6 +97,27 @@ class Linformer final : public Mixer {
   Linear q_, k_, v_;
   Parameter *of_keys_ = nullptr, *of_values_ = nullptr, *reduce_q_ = nullptr, *reduce_k_ = nullptr;
   std::unique_ptr<Output> output_;
+
+  struct Made {
+    Var k, v;         // [sequences * n', heads * d]
+    Sequences slots;  // n' of each sequence
+  };
+  Made made_of(const Var& x, const Sequences& text) const {
+    std::vector<int64_t> offsets{0};
+    for (int64_t b = 0; b < text.count(); ++b) {
+      check(text.length(b) <= of_keys_->master.rows(), "linformer", "maps texts of at most ", of_keys_->master.rows(),
+            " tokens, got ", text.length(b), "; raise ",
+            cross_ ? "max_source_positions of model.cross_attention" : "max_position_embeddings", " and train anew");
+      offsets.push_back(offsets.back() + slots_);
+    }
+    return {narrow(project_tokens(of_keys_->var(), turned(k_(x), text), text), reduce_k_),
+            project_tokens((of_values_ ? of_values_ : of_keys_)->var(), v_(x), text),
+            Sequences(offsets, {}, x.device())};
+  }
+  AttendOptions options() const { return {.heads = heads_, .kv_heads = heads_}; }
+  int64_t numbers_a_key() const {
+    return (reduce_k_ ? reduce_k_->master.cols() : heads_ * head_dim_) + heads_ * head_dim_;
+  }
 
   Var turned(const Var& x, const Sequences& sequences) const {
     return position_ ? position_->turn(x, sequences, head_dim_) : x;
@@ -104,6 +133,7 @@ void register_mixer_linformer(Registry& registry) {
                     .summary = "attention to few keys, learned mixtures of all tokens",
                     .source = "TB Eq 6.134-6.135; Wang et al. 2020",
                     .causal = false,
+                    .cross = true,
                     .samples = {"{projected_keys: 3, num_attention_heads: 1}",
                                 "{projected_keys: 3, num_attention_heads: 1, share: true, reduced_dim: 2}"}});
 }
