@@ -16,8 +16,8 @@ namespace {
 
 using namespace lithe::testing_support;
 
-constexpr Activation kKinds[] = {Activation::relu, Activation::gelu, Activation::gelu_tanh, Activation::silu,
-                                 Activation::tanh};
+constexpr Activation kActivations[] = {Activation::relu, Activation::gelu, Activation::gelu_tanh, Activation::silu,
+                                       Activation::tanh};
 const char* name(Activation kind) {
   static const char* names[] = {"relu", "gelu", "gelu_tanh", "silu", "tanh"};
   return names[int(kind)];
@@ -48,7 +48,7 @@ TEST(Activation, HasItsKnownValues) {
 // |x| eps for the rounding of the sum with the bias, and a few units in the last place of the function.
 TEST(Activation, EveryImplementationAgreesWithF64) {
   for (const DType type : kTypes)
-    for (const Activation kind : kKinds)
+    for (const Activation kind : kActivations)
       for (const bool with_bias : {false, true})
         for (const int64_t C : kOddSizes) {
           const Tensor x = random_tensor({3, C}, type, 11, 3),
@@ -75,7 +75,7 @@ TEST(Activation, EveryImplementationAgreesWithF64) {
 
 TEST(ActivationGrad, EveryImplementationAgreesWithF64) {
   for (const DType type : kTypes)
-    for (const Activation kind : kKinds)
+    for (const Activation kind : kActivations)
       for (const bool with_bias : {false, true})
         for (const bool accumulate : {false, true})
           for (const int64_t C : kOddSizes) {
@@ -116,7 +116,7 @@ TEST(Activation, F32IsAccurateOverItsWholeRange) {
   for (int64_t i = 0; i < n; ++i) set_value(x, i, -150 + 0.005 * double(i));
   const Tensor exact = empty({n}, DType::f64), slopes = empty({n}, DType::f64), ones = zeros({n}, DType::f64);
   for (int64_t i = 0; i < n; ++i) set_value(ones, i, 1);
-  for (const Activation kind : kKinds) {
+  for (const Activation kind : kActivations) {
     activation({kind, convert(x, DType::f64), {}, exact});
     activation_grad({kind, convert(x, DType::f64), {}, ones, slopes});
     on_every_implementation([&](const std::string& isa) {
@@ -145,7 +145,7 @@ TEST(Activation, Bf16IsRoundedFromF32OverItsWholeRange) {
   const Tensor x = tensor_of({n}, std::span<const float>(finite)), ones = empty({n}, DType::f64),
                exact = empty({n}, DType::f64), slopes = empty({n}, DType::f64);
   for (int64_t i = 0; i < n; ++i) set_value(ones, i, 1);
-  for (const Activation kind : kKinds) {
+  for (const Activation kind : kActivations) {
     activation({kind, convert(x, DType::f64), {}, exact});
     activation_grad({kind, convert(x, DType::f64), {}, ones, slopes});
     on_every_implementation([&](const std::string& isa) {
@@ -171,7 +171,7 @@ TEST(Activation, HugeNumbersGiveTheLimits) {
   const float in[] = {1e20f, 3e38f, -1e20f, -1e4f, NAN};
   const Tensor x = tensor_of({5}, in), y = empty_like(x), slope = empty_like(x), ones = empty_like(x);
   for (int64_t i = 0; i < 5; ++i) set_value(ones, i, 1);
-  for (const Activation kind : kKinds)
+  for (const Activation kind : kActivations)
     on_every_implementation([&](const std::string& isa) {
       activation({kind, x, {}, y});
       activation_grad({kind, x, {}, ones, slope});
@@ -188,7 +188,7 @@ TEST(Activation, HugeNumbersGiveTheLimits) {
 
 // oracle: ffn.gelu
 TEST(ActivationGrad, MatchesCentralDifferences) {
-  for (const Activation kind : kKinds) {
+  for (const Activation kind : kActivations) {
     Tensor x = random_tensor({4, 5}, DType::f64, 31);
     if (kind == Activation::relu)  // away from the kink
       for (int64_t i = 0; i < x.numel(); ++i) set_value(x, i, value_at(x, i) + (value_at(x, i) > 0 ? 0.05 : -0.05));
@@ -209,7 +209,7 @@ TEST(ActivationGrad, MatchesCentralDifferences) {
 
 TEST(Gated, EveryImplementationAgreesWithF64) {
   for (const DType type : kTypes)
-    for (const Activation kind : kKinds)
+    for (const Activation kind : kActivations)
       for (const int64_t C : kOddSizes) {
         const Tensor gate = random_tensor({2, C}, type, 41, 2), up = random_tensor({2, C}, type, 42);
         const Tensor exact = empty({2, C}, DType::f64);
@@ -233,7 +233,7 @@ TEST(Gated, EveryImplementationAgreesWithF64) {
 
 TEST(GatedGrad, EveryImplementationAgreesWithF64AndInPlace) {
   for (const DType type : kTypes)
-    for (const Activation kind : kKinds)
+    for (const Activation kind : kActivations)
       for (const int64_t C : kOddSizes) {
         const Tensor gate = random_tensor({2, C}, type, 51, 2), up = random_tensor({2, C}, type, 52),
                      dy = random_tensor({2, C}, type, 53);

@@ -12,14 +12,7 @@ namespace {
 
 using namespace lithe::testing_support;
 
-double at(const Tensor& t, int64_t i) { return value_at(t, i); }
-Tensor exact(const Tensor& t) { return t ? convert(t, DType::f64) : Tensor(); }
-double largest_of(const Tensor& x) {
-  double largest = 0;
-  for (int64_t i = 0; i < x.numel(); ++i) largest = std::max(largest, std::abs(at(x, i)));
-  return largest;
-}
-std::vector<ConvolutionSegment> segments(const Tensor& state = {}) {
+std::vector<ConvolutionSegment> convolution_segments(const Tensor& state = {}) {
   return {{0, 5, {}}, {5, 1, {}}, {6, 0, {}}, {6, 70, state}};
 }
 std::vector<ConvolutionSegment> with_own_states(std::vector<ConvolutionSegment> s, bool f64) {
@@ -39,17 +32,17 @@ TEST(Convolution, EveryImplementationAgreesWithF64) {
           const Tensor x = random_tensor({N, C}, type, 1), w = random_tensor({taps, C}, DType::f32, 2),
                        dy = random_tensor({N, C}, type, 3), old = random_tensor({N, C}, type, 4),
                        state = continues ? random_tensor({taps - 1, C}, DType::f32, 5) : Tensor();
-          ConvolutionArgs e{exact(x), exact(w), zeros({N, C}, DType::f64), with_own_states(segments(state), true),
-                            ahead};
+          ConvolutionArgs e{exact(x), exact(w), zeros({N, C}, DType::f64),
+                            with_own_states(convolution_segments(state), true), ahead};
           convolution(e);
           const Tensor left = e.segments[3].state, unfolded = zeros({N, taps * C}, DType::f64);
-          e.segments = with_own_states(segments(state), true);
+          e.segments = with_own_states(convolution_segments(state), true);
           const Tensor dx64 = exact(old), dw64 = zeros({taps, C}, DType::f64);
           convolution_grad({e, exact(dy), dx64, dw64, continues, false});
           on_every_implementation([&](const std::string& isa) {
             const std::string what = cat(isa, " ", type, " taps ", taps, " ahead ", ahead, " C ", C);
             const Guarded y(random_tensor({N, C}, type, 6)), dx(old);
-            const auto run = with_own_states(segments(state), false);
+            const auto run = with_own_states(convolution_segments(state), false);
             convolution({x, w, y.tensor(), run, ahead});
             const double bound = double(taps + 4) * kF32 * double(taps) * largest_of(x) * largest_of(w);
             expect_close(
@@ -57,7 +50,8 @@ TEST(Convolution, EveryImplementationAgreesWithF64) {
             if (continues && taps > 1) expect_close(run[3].state, left, 0, what + " state");
             y.expect_untouched(what);
             const Tensor dw = random_tensor({taps, C}, DType::f32, 7);
-            convolution_grad({{x, w, y.tensor(), segments(state), ahead}, dy, dx.tensor(), dw, continues, false});
+            convolution_grad(
+                {{x, w, y.tensor(), convolution_segments(state), ahead}, dy, dx.tensor(), dw, continues, false});
             expect_close(
                 dx.tensor(), dx64,
                 [&](int64_t i) { return bound * largest_of(dy) + epsilon_of(type) * std::abs(at(dx64, i)); },
@@ -75,8 +69,8 @@ TEST(Convolution, UnfoldedRowsTimesTapsAreTheConvolution) {
       const Tensor x = random_tensor({N, C}, type, 1), dy = random_tensor({N, taps * C}, type, 2);
       on_every_implementation([&](const std::string& isa) {
         const Tensor y = empty({N, taps * C}, type), dx = zeros({N, C}, type);
-        unfold({x, y, taps, segments(), ahead});
-        for (const ConvolutionSegment& s : segments())
+        unfold({x, y, taps, convolution_segments(), ahead});
+        for (const ConvolutionSegment& s : convolution_segments())
           for (int64_t t = s.row; t < s.row + s.rows; ++t)
             for (int64_t r = 0; r < taps; ++r) {
               const int64_t from = t + ahead - r;
@@ -84,7 +78,7 @@ TEST(Convolution, UnfoldedRowsTimesTapsAreTheConvolution) {
               for (int64_t c = 0; c < C; ++c)
                 ASSERT_EQ(at(y, (t * taps + r) * C + c), inside ? at(x, from * C + c) : 0) << isa << t << " " << r;
             }
-        fold({dy, dx, taps, segments(), ahead});
+        fold({dy, dx, taps, convolution_segments(), ahead});
         double left = 0, right = 0;  // <unfold x, dy> = <x, fold dy>
         for (int64_t i = 0; i < y.numel(); ++i) left += at(y, i) * at(dy, i);
         for (int64_t i = 0; i < x.numel(); ++i) right += at(x, i) * at(dx, i);

@@ -6,17 +6,12 @@
 
 #include "tests/kernels/sweep.h"
 #include "tests/support/close.h"
+#include "tests/support/numbers.h"
 
 namespace lithe::kernels {
 namespace {
 
 using namespace lithe::testing_support;
-
-double at(const Tensor& t, int64_t i) { return value_at(t, i); }
-
-Tensor labels_of(std::initializer_list<int32_t> values) {
-  return tensor_of({int64_t(values.size())}, std::span<const int32_t>(values.begin(), values.size()));
-}
 
 struct Result {
   Tensor losses, nll, gradient;
@@ -90,7 +85,7 @@ TEST(CrossEntropy, OfUniformLogitsIsLogV) {
     on_every_implementation([&](const std::string& isa) {
       for (const int64_t V : {int64_t(2), int64_t(50), int64_t(8192)}) {
         const Tensor logits = zeros({1, V}, type);
-        const Result r = run(logits, labels_of({1}));
+        const Result r = run(logits, kit::ids_of({1}));
         EXPECT_NEAR(at(r.losses, 0), std::log(double(V)), 1e-6) << isa << " " << type;
         // e^(0 - log V): the exponent is rounded to log V eps
         EXPECT_NEAR(at(r.gradient, 0), 1 / double(V), epsilon_of(type) / double(V) * (4 + std::log(double(V))))
@@ -102,7 +97,8 @@ TEST(CrossEntropy, OfUniformLogitsIsLogV) {
 
 // oracle: train.nll
 TEST(CrossEntropy, SmoothingZeroShiftsAndMissingLabelsChangeNothing) {
-  const Tensor logits = random_tensor({3, 11}, DType::f64, 3), labels = labels_of({4, -1, 0}), shifted = clone(logits);
+  const Tensor logits = random_tensor({3, 11}, DType::f64, 3), labels = kit::ids_of({4, -1, 0}),
+               shifted = clone(logits);
   for (int64_t i = 0; i < logits.numel(); ++i) set_value(shifted, i, at(logits, i) + 3);
   const Result plain = run(logits, labels, 0, 0.5), zero = run(logits, labels, 0.0, 0.5),
                moved = run(shifted, labels, 0, 0.5);
@@ -123,7 +119,7 @@ TEST(CrossEntropy, SmoothingZeroShiftsAndMissingLabelsChangeNothing) {
 
 // oracle: train.nll
 TEST(CrossEntropy, GradientMatchesCentralDifferences) {
-  const Tensor logits = random_tensor({4, 7}, DType::f64, 4), labels = labels_of({0, 6, -1, 3});
+  const Tensor logits = random_tensor({4, 7}, DType::f64, 4), labels = kit::ids_of({0, 6, -1, 3});
   for (const double smoothing : {0.0, 0.15}) {
     const Result r = run(logits, labels, smoothing, 0.25);
     const Tensor losses = empty({4}, DType::f64);
@@ -142,7 +138,7 @@ TEST(CrossEntropy, GradientMatchesCentralDifferences) {
 TEST(CrossEntropy, IsFiniteForHugeLogitsAndHonestAboutBrokenOnes) {
   on_every_implementation([&](const std::string& isa) {
     const float huge[] = {1000, -1000, 998, 3e38f, -3e38f, 0, NAN, 0, 0, -INFINITY, -INFINITY, 2};
-    const Result r = run(tensor_of({4, 3}, huge), labels_of({0, 0, 1, 2}));
+    const Result r = run(tensor_of({4, 3}, huge), kit::ids_of({0, 0, 1, 2}));
     EXPECT_NEAR(at(r.losses, 0), std::log1p(std::exp(-2.0)), 1e-6) << isa;
     EXPECT_EQ(at(r.gradient, 1), 0) << isa;
     EXPECT_EQ(at(r.losses, 1), 0) << isa;
@@ -160,7 +156,7 @@ TEST(CrossEntropy, HandlesARisingMaximum) {
   double sum = 0;
   for (int64_t v = 0; v < V; ++v) sum += std::exp(at(logits, v) - 36);
   on_every_implementation([&](const std::string& isa) {
-    const Result r = run(logits, labels_of({17}));
+    const Result r = run(logits, kit::ids_of({17}));
     EXPECT_NEAR(at(r.losses, 0), std::log(sum) + 36 - at(logits, 17), 1e-5) << isa;
   });
 }
@@ -186,7 +182,7 @@ TEST(CrossEntropy, RowsDoNotDependOnTheBatchNorOnThreads) {
 TEST(CrossEntropy, RefusesALabelBeyondTheVocabulary) {
   const Tensor logits = zeros({2, 4}, DType::f32), losses = zeros({2}, DType::f32);
   try {
-    cross_entropy({logits, labels_of({0, 4}), losses, {}});
+    cross_entropy({logits, kit::ids_of({0, 4}), losses, {}});
     FAIL();
   } catch (const Error& e) {
     EXPECT_STREQ(e.what(),

@@ -7,19 +7,18 @@
 
 #include "tests/kernels/sweep.h"
 #include "tests/support/close.h"
+#include "tests/support/numbers.h"
 
 namespace lithe::kernels {
 namespace {
 
 using namespace lithe::testing_support;
 
-Tensor labels_of(const std::vector<int32_t>& values) { return tensor_of({int64_t(values.size())}, values); }
-
 /// -log P of one sequence.
 double loss_of(const Tensor& logits, const std::vector<int32_t>& labels, const Tensor& gradient = {}) {
   const std::vector<int64_t> offsets{0, logits.rows()}, label_offsets{0, int64_t(labels.size())};
   const Tensor losses = empty({1}, wide(logits.dtype())), work = clone(logits);
-  ctc({work, labels_of(labels), losses, offsets, label_offsets, 1, gradient.defined()});
+  ctc({work, kit::ids_of(labels), losses, offsets, label_offsets, 1, gradient.defined()});
   for (int64_t i = 0; gradient.defined() && i < work.numel(); ++i) set_value(gradient, i, value_at(work, i));
   return value_at(losses, 0);
 }
@@ -142,11 +141,11 @@ TEST(Ctc, LongImprobableSequencesStayFinite) {
 TEST(Ctc, RefusesWhatDoesNotFit) {
   const Tensor logits = zeros({3, 2}, DType::f32), losses = empty({1}, DType::f32);
   const std::vector<int64_t> three{0, 3}, two{0, 2}, one{0, 1}, none{0, 0};
-  EXPECT_THROW(ctc({logits, labels_of({0}), losses, two, one}), Error);     // rows
-  EXPECT_THROW(ctc({logits, labels_of({0}), losses, three, two}), Error);   // labels
-  EXPECT_THROW(ctc({logits, labels_of({1}), losses, three, one}), Error);   // the blank
-  EXPECT_THROW(ctc({logits, labels_of({-1}), losses, three, one}), Error);  // no label
-  EXPECT_THROW(ctc({zeros({3, 1}, DType::f32), labels_of({}), losses, three, none}), Error);
+  EXPECT_THROW(ctc({logits, kit::ids_of({0}), losses, two, one}), Error);     // rows
+  EXPECT_THROW(ctc({logits, kit::ids_of({0}), losses, three, two}), Error);   // labels
+  EXPECT_THROW(ctc({logits, kit::ids_of({1}), losses, three, one}), Error);   // the blank
+  EXPECT_THROW(ctc({logits, kit::ids_of({-1}), losses, three, one}), Error);  // no label
+  EXPECT_THROW(ctc({zeros({3, 1}, DType::f32), kit::ids_of({}), losses, three, none}), Error);
 }
 
 }  // namespace

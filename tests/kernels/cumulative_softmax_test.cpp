@@ -13,8 +13,6 @@ namespace {
 
 using namespace lithe::testing_support;
 
-double at(const Tensor& t, int64_t i) { return value_at(t, i); }
-
 Tensor by_definition(const Tensor& s, const Tensor& v, const std::vector<CumulativeSegment>& segments, bool causal) {
   const int64_t heads = s.cols(), C = v.cols() / heads;
   const Tensor out = zeros(v.shape(), DType::f64);
@@ -35,13 +33,7 @@ Tensor by_definition(const Tensor& s, const Tensor& v, const std::vector<Cumulat
   return out;
 }
 
-double largest_of(const Tensor& x) {
-  double largest = 0;
-  for (int64_t i = 0; i < x.numel(); ++i) largest = std::max(largest, std::abs(at(x, i)));
-  return largest;
-}
-
-const std::vector<CumulativeSegment>& segments() {
+const std::vector<CumulativeSegment>& cumulative_segments() {
   static const std::vector<CumulativeSegment> all{{0, 5}, {5, 1}, {6, 0}, {6, 131}};
   return all;
 }
@@ -54,11 +46,11 @@ TEST(CumulativeSoftmax, EveryImplementationAgreesWithTheDefinition) {
         for (const int64_t C : {1, 3, 17, 64, 70}) {
           const int64_t N = 137, heads = 3;
           const Tensor s = random_tensor({N, heads}, wide(type), 1, size), v = random_tensor({N, heads * C}, type, 2);
-          const Tensor exact = by_definition(s, v, segments(), causal);
+          const Tensor exact = by_definition(s, v, cumulative_segments(), causal);
           on_every_implementation([&](const std::string& isa) {
             const std::string what = cat(isa, " ", type, " C ", C, " s ", size, causal ? " causal" : "");
             const Guarded out(random_tensor({N, heads * C}, type, 3)), lse(random_tensor({N, heads}, wide(type), 4));
-            cumulative_softmax({s, v, out.tensor(), lse.tensor(), segments(), causal});
+            cumulative_softmax({s, v, out.tensor(), lse.tensor(), cumulative_segments(), causal});
             const double bound = double(N + 8 + 104) * arithmetic(type) * largest_of(v);
             expect_close(
                 out.tensor(), exact, [&](int64_t i) { return bound + epsilon_of(type) * std::abs(at(exact, i)); },
@@ -105,12 +97,9 @@ TEST(CumulativeSoftmaxGrad, EveryImplementationAgreesWithF64) {
                        old_ds = random_tensor({N, heads}, wide(type), 10),
                        old_dv = random_tensor({N, heads * C}, type, 11);
           // Every implementation starts from the same out and lse.
-          CumulativeSoftmaxArgs exact{convert(s, DType::f64),
-                                      convert(v, DType::f64),
-                                      empty({N, heads * C}, DType::f64),
-                                      empty({N, heads}, DType::f64),
-                                      segments(),
-                                      causal};
+          CumulativeSoftmaxArgs exact{
+              convert(s, DType::f64),        convert(v, DType::f64), empty({N, heads * C}, DType::f64),
+              empty({N, heads}, DType::f64), cumulative_segments(),  causal};
           cumulative_softmax(exact);
           const Tensor out = convert(exact.out, type), lse = convert(exact.lse, wide(type));
           exact.out = convert(out, DType::f64);
@@ -124,8 +113,12 @@ TEST(CumulativeSoftmaxGrad, EveryImplementationAgreesWithF64) {
           on_every_implementation([&](const std::string& isa) {
             const std::string what = cat(isa, " ", type, " C ", C, causal ? " causal" : "", accumulate ? " added" : "");
             const Guarded ds(old_ds), dv(old_dv);
-            cumulative_softmax_grad(
-                {{s, v, out, lse, segments(), causal}, dout, ds.tensor(), dv.tensor(), accumulate, accumulate});
+            cumulative_softmax_grad({{s, v, out, lse, cumulative_segments(), causal},
+                                     dout,
+                                     ds.tensor(),
+                                     dv.tensor(),
+                                     accumulate,
+                                     accumulate});
             expect_close(
                 dv.tensor(), dv64, [&](int64_t i) { return sums + epsilon_of(type) * std::abs(at(dv64, i)); },
                 what + " dv");

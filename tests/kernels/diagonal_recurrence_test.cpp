@@ -13,14 +13,7 @@ namespace {
 
 using namespace lithe::testing_support;
 
-double at(const Tensor& t, int64_t i) { return value_at(t, i); }
-Tensor exact(const Tensor& t) { return t ? convert(t, DType::f64) : Tensor(); }
-double largest_of(const Tensor& x) {
-  double largest = 0;
-  for (int64_t i = 0; i < x.numel(); ++i) largest = std::max(largest, std::abs(at(x, i)));
-  return largest;
-}
-const std::vector<DiagonalSegment>& segments() {
+const std::vector<DiagonalSegment>& diagonal_segments() {
   static const std::vector<DiagonalSegment> all{{0, 5, {}}, {5, 1, {}}, {6, 0, {}}, {6, 40, {}}};
   return all;
 }
@@ -62,7 +55,7 @@ TEST(DiagonalRecurrence, EveryImplementationAgreesWithF64) {
                          old_da = random_tensor(a.shape(), DType::f32, 5),
                          b = accumulate ? random_tensor({C}, DType::f32, 9) : Tensor(),
                          old_db = random_tensor({C}, DType::f32, 10);
-            auto parts = segments();
+            auto parts = diagonal_segments();
             if (accumulate) parts[3].state = random_tensor({C}, DType::f32, 6);
             DiagonalRecurrenceArgs e{exact(x), exact(a), zeros({N, C}, DType::f64), parts, complex, exact(b)};
             for (auto& s : e.segments) s.state = exact(s.state);

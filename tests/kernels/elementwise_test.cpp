@@ -13,8 +13,6 @@ namespace {
 
 using namespace lithe::testing_support;
 
-double at(const Tensor& t, int64_t i) { return value_at(t, i); }
-
 TEST(Add, MixesTypesAndCasts) {
   for (const DType a_type : kTypes)
     for (const DType b_type : kTypes)

@@ -12,8 +12,6 @@ namespace {
 
 using namespace lithe::testing_support;
 
-double at(const Tensor& t, int64_t i) { return value_at(t, i); }
-
 TEST(Gather, EveryImplementationReadsScalesAndAdds) {
   for (const DType table_type : kTypes)
     for (const DType out_type : kTypes)

@@ -13,13 +13,6 @@ namespace {
 using namespace lithe::testing_support;
 using Kind = FeatureMapArgs::Kind;
 
-double at(const Tensor& t, int64_t i) { return value_at(t, i); }
-double largest_of(const Tensor& x) {
-  double largest = 0;
-  for (int64_t i = 0; i < x.numel(); ++i) largest = std::max(largest, std::abs(at(x, i)));
-  return largest;
-}
-
 // Exponents err by a rounding of their size, sums by one a term.
 TEST(FeatureMap, EveryImplementationAgreesWithF64) {
   for (const DType type : {DType::f32, DType::bf16})

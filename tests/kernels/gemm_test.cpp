@@ -8,6 +8,7 @@
 
 #include "lithe/base/threads.h"
 #include "tests/support/close.h"
+#include "tests/support/errors.h"
 
 namespace lithe::kernels {
 namespace {
@@ -35,20 +36,20 @@ Tensor random(Shape shape, DType dtype, uint64_t seed) {
 struct Types {
   DType input, output;
 };
-constexpr Types kFast[] = {{DType::f32, DType::f32}, {DType::bf16, DType::f32}, {DType::bf16, DType::bf16}};
+constexpr Types kFastTypes[] = {{DType::f32, DType::f32}, {DType::bf16, DType::f32}, {DType::bf16, DType::bf16}};
 
-struct Case {
+struct GemmCase {
   Types types;
   int64_t M, N, K;
   bool transpose_a = false, transpose_b = false, accumulate = false, bias = false, rowwise = false;
 };
-std::ostream& operator<<(std::ostream& out, const Case& c) {
+std::ostream& operator<<(std::ostream& out, const GemmCase& c) {
   return out << name_of(usable_isa()) << " " << c.types.input << "->" << c.types.output << " M " << c.M << " N " << c.N
              << " K " << c.K << (c.transpose_a ? " transpose_a" : "") << (c.transpose_b ? " transpose_b" : "")
              << (c.accumulate ? " accumulate" : "") << (c.bias ? " bias" : "") << (c.rowwise ? " rowwise" : "");
 }
 
-GemmArgs make(const Case& c, Device device = Device::cpu) {
+GemmArgs make(const GemmCase& c, Device device = Device::cpu) {
   const auto tensor = [&](Shape shape, DType dtype, uint64_t seed) {
     return device == Device::meta ? empty(shape, dtype, device) : random(shape, dtype, seed);
   };
@@ -77,7 +78,7 @@ void with_each_isa(F&& f) {
 
 // Against the sum in double, with a bound that holds for any order of summation in f32:
 // (K+2) eps (sum |a||b| + |c| + |bias|), and the rounding of the result.
-void expect_right(const Case& c) {
+void expect_right(const GemmCase& c) {
   SCOPED_TRACE(testing::Message() << c);
   GemmArgs args = make(c);
   const Guarded guarded(args.c);
@@ -106,7 +107,7 @@ TEST(Gemm, AgreesWithTheExactSumInEveryForm) {
   constexpr int64_t sizes[][3] = {{1, 1, 1},     {2, 3, 17},   {17, 33, 100}, {33, 17, 3},
                                   {100, 65, 33}, {3, 100, 65}, {40, 70, 1}};
   with_each_isa([&] {
-    for (const Types types : kFast)
+    for (const Types types : kFastTypes)
       for (int flags = 0; flags < 32; ++flags)
         for (const auto& s : sizes)
           expect_right({types, s[0], s[1], s[2], bool(flags & 1), bool(flags & 2), bool(flags & 4), bool(flags & 8),
@@ -118,17 +119,17 @@ TEST(Gemm, AgreesWithTheExactSumOverSeveralBlocks) {
   // More than one block of k, of columns and, with sums kept beside a bf16 result, of rows.
   constexpr int64_t sizes[][3] = {{35, 333, 801}, {3, 400, 1601}, {520, 7, 801}};
   with_each_isa([&] {
-    for (const Types types : kFast)
+    for (const Types types : kFastTypes)
       for (const bool transpose_b : {false, true})
         for (const auto& s : sizes)
           expect_right({types, s[0], s[1], s[2], false, transpose_b, s[0]<10, s[0]> 10, true});
-    for (const Types types : kFast) expect_right({types, 35, 333, 801, true, false, true, false, false});
+    for (const Types types : kFastTypes) expect_right({types, 35, 333, 801, true, false, true, false, false});
   });
 }
 
 TEST(Gemm, ReferenceAgreesWithTheExactSum) {
   force_reference(true);
-  for (const Types types : {Types{DType::f64, DType::f64}, kFast[0], kFast[1], kFast[2]})
+  for (const Types types : {Types{DType::f64, DType::f64}, kFastTypes[0], kFastTypes[1], kFastTypes[2]})
     for (int flags = 0; flags < 16; ++flags)
       expect_right({types, 7, 5, 33, bool(flags & 1), bool(flags & 2), bool(flags & 4), bool(flags & 8), false});
   force_reference(false);
@@ -136,10 +137,10 @@ TEST(Gemm, ReferenceAgreesWithTheExactSum) {
 
 TEST(Gemm, RowsHaveTheSameBitsInAnyBatch) {
   with_each_isa([&] {
-    for (const Types types : kFast)
+    for (const Types types : kFastTypes)
       for (const bool transpose_b : {false, true})
         for (const auto& [N, K] : {std::pair<int64_t, int64_t>{129, 100}, {40, 1601}, {350, 65}}) {
-          const Case all{types, 530, N, K, false, transpose_b, false, true, true};
+          const GemmCase all{types, 530, N, K, false, transpose_b, false, true, true};
           SCOPED_TRACE(testing::Message() << all);
           const GemmArgs args = make(all);
           gemm(args);
@@ -169,12 +170,12 @@ PackedMatrix packed(const Tensor& b, bool by_rows, int64_t piece = 1 << 20) {
 
 TEST(Gemm, PackedMatricesGiveTheSameBits) {
   with_each_isa([&] {
-    for (const Types types : kFast)
+    for (const Types types : kFastTypes)
       for (const bool transpose_b : {false, true})
         for (const auto& [N, K] : {std::pair<int64_t, int64_t>{1, 1}, {33, 2}, {70, 100}, {300, 1601}, {129, 2050}})
           for (const int64_t M : {1, 2, 14, 15, 33, 530}) {
             if (M > 100 && N < 300) continue;
-            const Case c{types, M, N, K, false, transpose_b, M % 2 == 0, N > 1, true};
+            const GemmCase c{types, M, N, K, false, transpose_b, M % 2 == 0, N > 1, true};
             SCOPED_TRACE(testing::Message() << c);
             const GemmArgs plain = make(c);
             GemmArgs args = plain;
@@ -208,7 +209,7 @@ TEST(Gemm, PackedMatricesKeepTheirNumbers) {
   pack_rows(narrow, 0, w);
   expect_same_bits(unpacked(narrow), convert(w, DType::bf16), "bf16");
   force_reference(true);
-  const GemmArgs plain = make({kFast[0], 3, 35, 40, false, false, false, true, true});
+  const GemmArgs plain = make({kFastTypes[0], 3, 35, 40, false, false, false, true, true});
   GemmArgs args = plain;
   const PackedMatrix b = packed(plain.b, false);
   args.b = {}, args.packed = &b, args.c = empty({3, 35}, DType::f32);
@@ -220,9 +221,9 @@ TEST(Gemm, PackedMatricesKeepTheirNumbers) {
 
 TEST(Gemm, RowsHaveTheSameBitsWithAnyNumberOfThreads) {
   const int before = threads();
-  for (const Types types : kFast)
+  for (const Types types : kFastTypes)
     for (const int64_t M : {1, 20, 150}) {
-      const Case c{types, M, 333, 257, false, M == 20, false, false, true};
+      const GemmCase c{types, M, 333, 257, false, M == 20, false, false, true};
       set_threads(1);
       const GemmArgs one = make(c);
       gemm(one);
@@ -237,9 +238,9 @@ TEST(Gemm, RowsHaveTheSameBitsWithAnyNumberOfThreads) {
 }
 
 TEST(Gemm, RepeatsItsBits) {
-  for (const Types types : kFast)
+  for (const Types types : kFastTypes)
     for (int flags = 0; flags < 4; ++flags) {
-      const Case c{types, 96, 200, 777, bool(flags & 1), bool(flags & 2), true, false, false};
+      const GemmCase c{types, 96, 200, 777, bool(flags & 1), bool(flags & 2), true, false, false};
       const GemmArgs first = make(c);
       gemm(first);
       for (int i = 0; i < 3; ++i) {
@@ -251,11 +252,11 @@ TEST(Gemm, RepeatsItsBits) {
 }
 
 TEST(Gemm, MetaBooksTheWorkspaceOfARealRun) {
-  for (const Types types : {Types{DType::f64, DType::f64}, kFast[0], kFast[1], kFast[2]})
+  for (const Types types : {Types{DType::f64, DType::f64}, kFastTypes[0], kFastTypes[1], kFastTypes[2]})
     for (int flags = 0; flags < 16; ++flags)
       for (const int64_t M : {1, 40, 600}) {
         if (types.input == DType::f64 && M > 1) continue;
-        const Case c{types, M, 60, 900, bool(flags & 1), bool(flags & 2), bool(flags & 4), false, bool(flags & 8)};
+        const GemmCase c{types, M, 60, 900, bool(flags & 1), bool(flags & 2), bool(flags & 4), false, bool(flags & 8)};
         int64_t peak[2], all[2];
         for (const Device device : {Device::cpu, Device::meta}) {
           const GemmArgs args = make(c, device);
@@ -275,7 +276,7 @@ TEST(Gemm, MetaBooksTheWorkspaceOfARealRun) {
 
 TEST(Gemm, MetaBooksTheCost) {
   CostMeter meter;
-  gemm(make({kFast[1], 10, 20, 30, false, false, true, true}, Device::meta));
+  gemm(make({kFastTypes[1], 10, 20, 30, false, false, true, true}, Device::meta));
   ASSERT_EQ(meter.entries().size(), 1u);
   EXPECT_EQ(meter.entries()[0].kernel, "gemm");
   EXPECT_EQ(meter.total().flops, 2.0 * 10 * 20 * 30);
@@ -284,12 +285,12 @@ TEST(Gemm, MetaBooksTheCost) {
 
 TEST(Gemm, WithoutProductsLeavesBiasAndC) {
   with_each_isa([&] {
-    for (const Types types : kFast)
+    for (const Types types : kFastTypes)
       for (const int64_t M : {1, 40})
         for (int flags = 0; flags < 16; ++flags)
           expect_right({types, M, 37, 0, bool(flags & 1), bool(flags & 2), bool(flags & 4), bool(flags & 8)});
   });
-  for (const Types types : kFast) {
+  for (const Types types : kFastTypes) {
     gemm(make({types, 0, 3, 4}));
     gemm(make({types, 3, 0, 4}));
   }
@@ -297,11 +298,11 @@ TEST(Gemm, WithoutProductsLeavesBiasAndC) {
 
 TEST(Gemm, KeepsNonFiniteNumbersInTheirRowAndColumn) {
   with_each_isa([&] {
-    for (const Types types : kFast)
+    for (const Types types : kFastTypes)
       for (const int64_t M : {5, 50})
         for (const bool transpose_b : {false, true})
           for (const bool rowwise : {false, true}) {
-            const Case c{types, M, 43, 61, false, transpose_b, false, false, rowwise};
+            const GemmCase c{types, M, 43, 61, false, transpose_b, false, false, rowwise};
             const GemmArgs args = make(c);
             set_value(args.a, 2 * c.K + 60, std::numeric_limits<double>::quiet_NaN());
             set_value(args.b, transpose_b ? 42 * c.K + 60 : 60 * c.N + 42, std::numeric_limits<double>::infinity());
@@ -317,48 +318,40 @@ TEST(Gemm, KeepsNonFiniteNumbersInTheirRowAndColumn) {
   });
 }
 
-std::string message_of(const GemmArgs& args) {
-  try {
-    gemm(args);
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "nothing";
-}
-
 TEST(Gemm, ErrorsNameTheOperands) {
-  GemmArgs args = make({kFast[0], 4, 5, 3});
+  GemmArgs args = make({kFastTypes[0], 4, 5, 3});
   args.b = empty({4, 5}, DType::f32);
-  EXPECT_EQ(message_of(args),
+  EXPECT_EQ(kit::error_of([&] { gemm(args); }),
             "gemm: op(a) must be [M,K], op(b) [K,N] and c [M,N], got a f32[4,3], b f32[4,5], c f32[4,5]");
-  args = make({kFast[0], 4, 5, 3});
+  args = make({kFastTypes[0], 4, 5, 3});
   args.transpose_a = true;
-  EXPECT_EQ(message_of(args),
+  EXPECT_EQ(kit::error_of([&] { gemm(args); }),
             "gemm: op(a) must be [M,K], op(b) [K,N] and c [M,N], got a f32[4,3] transposed, b f32[3,5], c f32[4,5]");
-  args = make({kFast[1], 4, 5, 3});
+  args = make({kFastTypes[1], 4, 5, 3});
   args.b = empty({3, 5}, DType::f32);
-  EXPECT_EQ(message_of(args),
+  EXPECT_EQ(kit::error_of([&] { gemm(args); }),
             "gemm: types must be f64 x f64 -> f64, f32 x f32 -> f32 or bf16 x bf16 -> bf16 or f32, got a bf16[4,3], b "
             "f32[3,5], c f32[4,5]");
-  args = make({kFast[0], 4, 5, 3});
+  args = make({kFastTypes[0], 4, 5, 3});
   args.bias = empty({4}, DType::f32);
-  EXPECT_EQ(message_of(args), "gemm: bias must be f32[5], got f32[4] with a f32[4,3], b f32[3,5], c f32[4,5]");
-  args = make({kFast[0], 4, 5, 3});
+  EXPECT_EQ(kit::error_of([&] { gemm(args); }),
+            "gemm: bias must be f32[5], got f32[4] with a f32[4,3], b f32[3,5], c f32[4,5]");
+  args = make({kFastTypes[0], 4, 5, 3});
   args.c = empty({4, 5}, DType::f32, Device::meta);
-  EXPECT_EQ(message_of(args),
+  EXPECT_EQ(kit::error_of([&] { gemm(args); }),
             "gemm: a, b, c and bias must all be on the meta device or none: a f32[4,3], b f32[3,5], c f32[4,5]");
   args.c = {};
-  EXPECT_EQ(message_of(args), "gemm: a, b and c must be tensors");
-  args = make({kFast[0], 4, 5, 3});
+  EXPECT_EQ(kit::error_of([&] { gemm(args); }), "gemm: a, b and c must be tensors");
+  args = make({kFastTypes[0], 4, 5, 3});
   const PackedMatrix w = packed(args.b, false);
   args.packed = &w;
   const std::string wrong =
       "gemm: a packed matrix must hold numbers, be packed the way it is read, and stand in place of b";
-  EXPECT_EQ(message_of(args), wrong);  // beside b
+  EXPECT_EQ(kit::error_of([&] { gemm(args); }), wrong);  // beside b
   args.b = {}, args.rowwise = true, args.transpose_b = true;
-  EXPECT_EQ(message_of(args), wrong);  // by columns
+  EXPECT_EQ(kit::error_of([&] { gemm(args); }), wrong);  // by columns
   args.transpose_b = false, args.a = empty({4, 4}, DType::f32);
-  EXPECT_EQ(message_of(args),
+  EXPECT_EQ(kit::error_of([&] { gemm(args); }),
             "gemm: op(a) must be [M,K], op(b) [K,N] and c [M,N], got a f32[4,4], b f32[3,5], c f32[4,5]");
 }
 

@@ -13,8 +13,6 @@ namespace {
 
 using namespace lithe::testing_support;
 
-double at(const Tensor& t, int64_t i) { return value_at(t, i); }
-
 std::string row_of(Paley kind, int q, int i) {
   std::string out;
   for (int j = 0; j < (kind == Paley::one ? q + 1 : 2 * (q + 1)); ++j) out += paley_sign(kind, q, i, j) > 0 ? '+' : '-';

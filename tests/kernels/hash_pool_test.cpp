@@ -12,8 +12,6 @@ namespace {
 
 using namespace lithe::testing_support;
 
-double at(const Tensor& t, int64_t i) { return value_at(t, i); }
-
 struct Pool {
   int64_t N, D, bits, size, groups = groups_of(bits, size);
   DType type;
@@ -34,11 +32,11 @@ struct Pool {
   }
 };
 
-const std::pair<int64_t, int64_t> kGroups[] = {{128, 10}, {12, 4}, {64, 1}, {33, 7}, {50, 11}};
+const std::pair<int64_t, int64_t> kBitGroups[] = {{128, 10}, {12, 4}, {64, 1}, {33, 7}, {50, 11}};
 
 TEST(HashPool, EveryImplementationSumsWeightedRows) {
   for (const DType type : kTypes)
-    for (const auto& [bits, size] : kGroups)
+    for (const auto& [bits, size] : kBitGroups)
       for (const int64_t D : {1, 17, 64, 65, 200}) {
         const Pool p(11, D, bits, size, type);
         const Tensor exact = zeros({p.N, D}, DType::f64), sizes = zeros({p.N, D}, DType::f64);
@@ -67,7 +65,7 @@ TEST(HashPool, EveryImplementationSumsWeightedRows) {
 
 TEST(HashPoolGrad, EveryImplementationAddsToTableAndWeights) {
   for (const DType type : kTypes)
-    for (const auto& [bits, size] : kGroups)
+    for (const auto& [bits, size] : kBitGroups)
       for (const int64_t D : {1, 17, 64, 65, 200}) {
         const Pool p(23, D, bits, size, type);
         const Tensor old_table = random_tensor(p.table.shape(), wide(type), 5),

@@ -12,14 +12,6 @@ namespace {
 
 using namespace lithe::testing_support;
 
-double at(const Tensor& t, int64_t i) { return value_at(t, i); }
-Tensor exact(const Tensor& t) { return t ? convert(t, DType::f64) : Tensor(); }
-double largest_of(const Tensor& x) {
-  double largest = 0;
-  for (int64_t i = 0; i < x.numel(); ++i) largest = std::max(largest, std::abs(at(x, i)));
-  return largest;
-}
-
 enum class Decays { none, constant, scalar, channels };
 
 struct Form {
@@ -71,7 +63,7 @@ LinearRecurrenceArgs problem(const Form& form, DType type, int64_t heads, int64_
   if (form.normalise) a.divisors = zeros({N, heads}, wide(type));
   return a;
 }
-LinearRecurrenceArgs exact(LinearRecurrenceArgs a) {
+LinearRecurrenceArgs in_f64(LinearRecurrenceArgs a) {
   for (Tensor* x : {&a.q, &a.k, &a.v, &a.log_decay, &a.write}) *x = exact(*x);
   a.out = zeros(a.out.shape(), DType::f64);
   if (a.divisors) a.divisors = zeros(a.divisors.shape(), DType::f64);
@@ -79,7 +71,7 @@ LinearRecurrenceArgs exact(LinearRecurrenceArgs a) {
   return a;
 }
 
-const std::vector<RecurrenceSegment>& segments() {
+const std::vector<RecurrenceSegment>& recurrence_segments() {
   static const std::vector<RecurrenceSegment> all{{0, 5, {}}, {5, 1, {}}, {6, 0, {}}, {6, 37, {}}};
   return all;
 }
@@ -93,7 +85,7 @@ const std::vector<std::pair<int64_t, int64_t>>& sizes() {
 TEST(LinearRecurrence, IsASumOverPairs) {
   for (const Form& form : forms()) {
     if (form.delta) continue;
-    const auto a = problem(form, DType::f64, 2, 3, 4, segments(), 1);
+    const auto a = problem(form, DType::f64, 2, 3, 4, recurrence_segments(), 1);
     linear_recurrence(a);
     for (const RecurrenceSegment& s : a.segments)
       for (int64_t i = s.row; i < s.row + s.rows; ++i)
@@ -126,8 +118,8 @@ TEST(LinearRecurrence, EveryImplementationAgreesWithF64) {
   for (const DType type : {DType::f32, DType::bf16})
     for (const Form& form : forms())
       for (const auto& [K, V] : sizes()) {
-        const auto a = problem(form, type, 2, K, V, segments(), 2);
-        const auto e = exact(a);
+        const auto a = problem(form, type, 2, K, V, recurrence_segments(), 2);
+        const auto e = in_f64(a);
         linear_recurrence(e);
         on_every_implementation([&](const std::string& isa) {
           auto mine = a;
@@ -220,13 +212,13 @@ TEST(LinearRecurrenceGrad, EveryImplementationAgreesWithF64) {
     for (const Form& form : forms())
       for (const bool accumulate : {false, true})
         for (const auto& [K, V] : sizes()) {
-          std::vector<RecurrenceSegment> parts = segments();
+          std::vector<RecurrenceSegment> parts = recurrence_segments();
           if (form.causal && accumulate)
             parts[3].state = random_tensor({2, recurrence_state(K, V, form.normalise)}, DType::f32, 7, 0.3);
           for (int64_t i = 0; parts[3].state && form.normalise && i < parts[3].state.numel(); ++i)
             set_value(parts[3].state, i, std::abs(at(parts[3].state, i)));
           auto a = problem(form, type, 2, K, V, parts, 8);
-          auto e = exact(a);
+          auto e = in_f64(a);
           {
             auto run = e;
             for (auto& s : run.segments)
@@ -294,7 +286,7 @@ TEST(LinearRecurrenceGrad, LongSequencesKeepTheirDigits) {
   for (const Form& form : {Form{Decays::scalar, true, false, true}, Form{Decays::none, true, false, true},
                            Form{Decays::channels, false, false, false}}) {
     auto a = problem(form, DType::f32, 1, 8, 8, {{0, 4000, {}}}, 50);
-    const auto e = exact(a);
+    const auto e = in_f64(a);
     linear_recurrence(e);
     linear_recurrence(a);
     const Tensor dout = random_tensor(a.out.shape(), DType::f32, 51);

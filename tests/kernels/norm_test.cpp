@@ -13,9 +13,7 @@ namespace {
 
 using namespace lithe::testing_support;
 
-double at(const Tensor& t, int64_t i) { return value_at(t, i); }
-
-constexpr NormKind kKinds[] = {NormKind::layer_sigma, NormKind::layer_variance, NormKind::rms};
+constexpr NormKind kNorms[] = {NormKind::layer_sigma, NormKind::layer_variance, NormKind::rms};
 const char* name(NormKind kind) {
   static const char* names[] = {"layer_sigma", "layer_variance", "rms"};
   return names[int(kind)];
@@ -91,7 +89,7 @@ struct Inputs {
 // scale errs by (C + 4) eps relatively. The exact result is computed from the sum as stored.
 TEST(Norm, EveryImplementationAgreesWithF64) {
   for (const DType type : kTypes)
-    for (const NormKind kind : kKinds)
+    for (const NormKind kind : kNorms)
       for (const bool fused : {false, true})
         for (const int64_t C : kOddSizes) {
           const int64_t N = 4;
@@ -149,7 +147,7 @@ TEST(Norm, EveryImplementationAgreesWithF64) {
 
 TEST(NormGrad, EveryImplementationAgreesWithF64) {
   for (const DType type : kTypes)
-    for (const NormKind kind : kKinds)
+    for (const NormKind kind : kNorms)
       for (const bool accumulate : {false, true})
         for (const int64_t C : {int64_t(3), int64_t(17), int64_t(64), int64_t(65), int64_t(1000)}) {
           const int64_t N = 9;
@@ -220,7 +218,7 @@ TEST(NormGrad, EveryImplementationAgreesWithF64) {
 
 // oracle: norm.layer, norm.rms
 TEST(NormGrad, MatchesCentralDifferences) {
-  for (const NormKind kind : kKinds) {
+  for (const NormKind kind : kNorms) {
     const int64_t N = 3, C = 5;
     const Tensor x = random_tensor({N, C}, DType::f64, 14), weight = random_tensor({C}, DType::f64, 15),
                  bias = random_tensor({C}, DType::f64, 16);
@@ -265,7 +263,7 @@ TEST(Norm, RowsDoNotDependOnTheBatchNorOnThreads) {
   for (const DType type : {DType::f32, DType::bf16}) {
     const Tensor x = random_tensor({N, C}, type, 19), weight = random_tensor({C}, DType::f32, 20),
                  dy = random_tensor({N, C}, type, 21);
-    for (const NormKind kind : kKinds) {
+    for (const NormKind kind : kNorms) {
       const Tensor y = empty_like(x), mean = empty({N}, DType::f32), scale = empty({N}, DType::f32), dx = empty_like(x);
       norm({kind, x, {}, {}, weight, {}, y, mean, scale});
       norm_grad({kind, x, weight, mean, scale, dy, dx, {}, {}});

@@ -12,8 +12,6 @@ namespace {
 
 using namespace lithe::testing_support;
 
-double at(const Tensor& t, int64_t i) { return value_at(t, i); }
-
 Tensor squared(const Tensor& x) {
   for (int64_t i = 0; i < x.numel(); ++i) set_value(x, i, at(x, i) * at(x, i));
   return x;

@@ -13,16 +13,14 @@ namespace {
 
 using namespace lithe::testing_support;
 
-constexpr Pointwise kKinds[] = {Pointwise::sigmoid, Pointwise::log_sigmoid, Pointwise::softplus, Pointwise::exp,
-                                Pointwise::elu1};
-
-double at(const Tensor& t, int64_t i) { return value_at(t, i); }
+constexpr Pointwise kPointwise[] = {Pointwise::sigmoid, Pointwise::log_sigmoid, Pointwise::softplus, Pointwise::exp,
+                                    Pointwise::elu1};
 
 // A handful of roundings of the value, of 1 where the value is 1 minus something, and one of storing.
 TEST(Pointwise, EveryImplementationAgreesWithTheDefinition) {
   for (const DType type : kTypes)
     for (const bool is_wide : {false, true})
-      for (const Pointwise kind : kKinds)
+      for (const Pointwise kind : kPointwise)
         for (const int64_t n : {1, 17, 70}) {
           const DType to = is_wide ? wide(type) : type;
           const Tensor x = random_tensor({n}, type, 1, 8), dy = random_tensor({n}, to, 2),
@@ -54,7 +52,7 @@ TEST(Pointwise, EveryImplementationAgreesWithTheDefinition) {
 }
 
 TEST(Pointwise, SlopesAreThoseOfTheValues) {
-  for (const Pointwise kind : kKinds)
+  for (const Pointwise kind : kPointwise)
     for (const double x : {-30.0, -3.0, -0.1, 0.2, 4.0, 30.0}) {
       const double slope = (ref::pointwise_value(kind, x + 1e-6) - ref::pointwise_value(kind, x - 1e-6)) / 2e-6;
       EXPECT_NEAR(ref::pointwise_slope(kind, x), slope, 1e-8 * std::max(1.0, std::abs(slope))) << int(kind) << " " << x;

@@ -9,6 +9,7 @@
 #include "lithe/kernels/quantized_product/reference.h"
 #include "tests/kernels/sweep.h"
 #include "tests/support/close.h"
+#include "tests/support/errors.h"
 
 namespace lithe::kernels {
 namespace {
@@ -62,19 +63,19 @@ RoundedRow rounded(const Tensor& x, int64_t m) {
   return row;
 }
 
-struct Case {
+struct ProductCase {
   Format format;
   int64_t M, N, K;
   DType input = DType::f32, output = DType::f32;
   bool bias = true;
 };
-std::ostream& operator<<(std::ostream& out, const Case& c) {
+std::ostream& operator<<(std::ostream& out, const ProductCase& c) {
   return out << name_of(c.format.format) << " group " << c.format.group << " M " << c.M << " N " << c.N << " K " << c.K
              << " " << c.input << "->" << c.output;
 }
 
 // Against the exact sums of integers. The f32 that follows rounds once a group and a few times more.
-void expect_right(const Case& c) {
+void expect_right(const ProductCase& c) {
   SCOPED_TRACE(testing::Message() << c);
   const PackedMatrix w = matrix(c.format, c.N, c.K);
   const Tensor x = random_tensor({c.M, c.K}, c.input, 3),
@@ -305,40 +306,31 @@ TEST(QuantizedProduct, MetaBooksTheWorkspaceAndTheCostOfARealRun) {
   }
 }
 
-std::string message_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "nothing";
-}
-
 TEST(QuantizedProduct, ErrorsNameTheOperands) {
   const PackedMatrix w = matrix(kFormats[0], 6, 4);
   const Tensor x = zeros({2, 5}, DType::f32), y = zeros({2, 6}, DType::f32), d = zeros({2, 4}, DType::f64);
-  EXPECT_EQ(message_of([&] {
+  EXPECT_EQ(kit::error_of([&] {
               quantized_product({x, &w, y});
             }),
             "quantized_product: x must be [M,4] and y [M,6] for the weights 'w', got f32[2,5] and f32[2,6]");
   EXPECT_EQ(
-      message_of([&] {
+      kit::error_of([&] {
         quantized_product({d, &w, zeros({2, 6}, DType::f64)});
       }),
       "quantized_product: types must be f32 -> f32 or bf16 -> bf16 or f32, got f64 -> f64; integer weights have no "
       "f64 products");
   PackedMatrix bad{PackedFormat::int4, 6, 4, 16, true, "w", {}, {}};
-  EXPECT_EQ(message_of([&] { pack(bad, {}); }),
+  EXPECT_EQ(kit::error_of([&] { pack(bad, {}); }),
             "packed matrix: 'w': the group size must be 32 or 64 for int4 weights and 0 for int8, got 16 for int4");
   bad.group = 32;
-  EXPECT_EQ(message_of([&] {
+  EXPECT_EQ(kit::error_of([&] {
               pack(bad, {zeros({6, 15}, DType::u8), zeros({6, 1}, DType::bf16)});
             }),
             "packed matrix: 'w': the values must be u8[6,16] for int4 weights [6,4], got u8[6,15]");
   PackedMatrix low{PackedFormat::int8, 1, 2, 0, true, "w", {}, {}};
   QuantizedTensors t{zeros({1, 2}, DType::i8), zeros({1}, DType::f32)};
   t.values.data<int8_t>()[1] = -128;
-  EXPECT_EQ(message_of([&] { pack(low, t); }),
+  EXPECT_EQ(kit::error_of([&] { pack(low, t); }),
             "packed matrix: 'w': value 1 is -128, outside [-127, 127]; the file is damaged");
 }
 

@@ -12,7 +12,7 @@ namespace {
 
 using namespace lithe::testing_support;
 
-constexpr RecurrentCell kKinds[] = {RecurrentCell::linear, RecurrentCell::elman, RecurrentCell::lstm,
+constexpr RecurrentCell kCells[] = {RecurrentCell::linear, RecurrentCell::elman, RecurrentCell::lstm,
                                     RecurrentCell::gru};
 
 RecurrentCellArgs problem(RecurrentCell kind, DType type, int64_t n, int64_t d) {
@@ -50,7 +50,7 @@ Out outputs(const RecurrentCellArgs& a) {
 // Values within a handful of roundings of numbers that are at most a few.
 TEST(RecurrentCell, EveryImplementationAgreesWithF64) {
   for (const DType type : {DType::f32, DType::bf16})
-    for (const RecurrentCell kind : kKinds)
+    for (const RecurrentCell kind : kCells)
       for (const int64_t d : {1, 16, 19}) {
         const auto a = problem(kind, type, 5, d);
         const auto e = copy(a, true);

@@ -6,13 +6,12 @@
 
 #include "tests/kernels/sweep.h"
 #include "tests/support/close.h"
+#include "tests/support/numbers.h"
 
 namespace lithe::kernels {
 namespace {
 
 using namespace lithe::testing_support;
-
-double at(const Tensor& t, int64_t i) { return value_at(t, i); }
 
 Tensor rotated(const Tensor& x, const Tensor& positions, int64_t head_dim, bool interleaved = false,
                bool inverse = false) {
@@ -24,10 +23,6 @@ Tensor rotated(const Tensor& x, const Tensor& positions, int64_t head_dim, bool 
         .interleaved = interleaved,
         .inverse = inverse});
   return out;
-}
-
-Tensor positions_of(std::initializer_list<int32_t> values) {
-  return tensor_of({int64_t(values.size())}, std::span<const int32_t>(values.begin(), values.size()));
 }
 
 double dot(const Tensor& a, const Tensor& b, int64_t begin, int64_t count) {
@@ -46,7 +41,7 @@ TEST(Rope, EveryImplementationAgreesWithTheFormula) {
                {int64_t(2), int64_t(6), int64_t(34), int64_t(64), int64_t(130), int64_t(1200)}) {
             const int64_t N = 6, heads = head_dim > 100 ? 1 : 3, C = heads * head_dim;
             const Tensor x = random_tensor({N, C}, type, 1), old = random_tensor({N, C}, type, 2);
-            const Tensor positions = positions_of({0, 1, 7, 511, 131071, 2000000});
+            const Tensor positions = kit::ids_of({0, 1, 7, 511, 131071, 2000000});
             const Tensor exact = empty({N, C}, DType::f64), size = empty({N, C}, DType::f64);
             for (int64_t n = 0; n < N; ++n)
               for (int64_t head = 0; head < heads; ++head)
@@ -89,7 +84,7 @@ TEST(Rope, PartsOfHeadsTurnAlone) {
           const int64_t rotary_dim = head_dim / 4 / 2 * 2 + 2, heads = 3, N = 5;
           const Tensor x = random_tensor({N, heads * head_dim}, type, 1),
                        old = random_tensor({N, heads * head_dim}, type, 2);
-          const Tensor positions = positions_of({0, 1, 7, 511, 131071});
+          const Tensor positions = kit::ids_of({0, 1, 7, 511, 131071});
           Tensor alone = empty({N, heads * rotary_dim}, type), before = empty_like(alone);
           for (int64_t n = 0; n < N; ++n)
             for (int64_t i = 0; i < heads * rotary_dim; ++i) {
@@ -128,7 +123,7 @@ TEST(Rope, PartsOfHeadsTurnAlone) {
 TEST(Rope, KeepsNormsAndPositionZero) {
   const Tensor x = random_tensor({3, 16}, DType::f64, 3);
   for (const bool interleaved : {false, true}) {
-    const Tensor y = rotated(x, positions_of({0, 5, 1000}), 8, interleaved);
+    const Tensor y = rotated(x, kit::ids_of({0, 5, 1000}), 8, interleaved);
     expect_same_bits(y.slice(0, 1), x.slice(0, 1), "position 0");
     for (int64_t head = 0; head < 6; ++head) EXPECT_NEAR(dot(y, y, head * 8, 8), dot(x, x, head * 8, 8), 1e-13);
   }
@@ -139,7 +134,7 @@ TEST(Rope, ProductsDependOnTheDistanceOnly) {
   const Tensor q = random_tensor({1, 32}, DType::f64, 4), k = random_tensor({1, 32}, DType::f64, 5);
   for (const bool interleaved : {false, true}) {
     const auto product = [&](int32_t i, int32_t j) {
-      return dot(rotated(q, positions_of({i}), 32, interleaved), rotated(k, positions_of({j}), 32, interleaved), 0, 32);
+      return dot(rotated(q, kit::ids_of({i}), 32, interleaved), rotated(k, kit::ids_of({j}), 32, interleaved), 0, 32);
     };
     EXPECT_NEAR(product(9, 4), product(105, 100), 1e-12);
     EXPECT_NEAR(product(3, 3), product(0, 0), 1e-12);
@@ -151,7 +146,7 @@ TEST(Rope, ProductsDependOnTheDistanceOnly) {
 TEST(Rope, LayoutsDifferByAPermutationOfChannels) {
   const int64_t d = 12;
   const Tensor x = random_tensor({4, d}, DType::f64, 6), permuted = empty_like(x),
-               positions = positions_of({0, 1, 2, 77});
+               positions = kit::ids_of({0, 1, 2, 77});
   const auto to_pairs = [&](const Tensor& from, const Tensor& to) {
     for (int64_t n = 0; n < 4; ++n)
       for (int64_t c = 0; c < d / 2; ++c) {
@@ -167,7 +162,7 @@ TEST(Rope, LayoutsDifferByAPermutationOfChannels) {
 
 TEST(Rope, InverseUndoesAndIsTheGradient) {
   const Tensor x = random_tensor({3, 16}, DType::f64, 7), dy = random_tensor({3, 16}, DType::f64, 8),
-               positions = positions_of({2, 30, 400});
+               positions = kit::ids_of({2, 30, 400});
   for (const bool interleaved : {false, true}) {
     expect_close(rotated(rotated(x, positions, 8, interleaved), positions, 8, interleaved, true), x, 1e-14, "inverse");
     expect_gradient(
@@ -191,7 +186,7 @@ TEST(Rope, RowsDoNotDependOnTheBatchNorOnThreads) {
 TEST(Rope, RefusesWhatDoesNotFit) {
   const Tensor x = zeros({2, 6}, DType::f32);
   try {
-    rope({.x = x, .positions = positions_of({0, 1}), .out = x, .head_dim = 3});
+    rope({.x = x, .positions = kit::ids_of({0, 1}), .out = x, .head_dim = 3});
     FAIL();
   } catch (const Error& e) {
     EXPECT_STREQ(e.what(), "rope: head_dim must be even and divide the 6 columns of x [2,6], got 3");

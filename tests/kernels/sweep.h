@@ -1,10 +1,13 @@
 // Runs one check on every implementation that this machine can run.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <string>
 
 #include "lithe/base/threads.h"
 #include "lithe/kernels/kernel.h"
+#include "lithe/tensor/tensor.h"
 
 namespace lithe::kernels {
 
@@ -46,5 +49,13 @@ constexpr DType kTypes[] = {DType::f64, DType::f32, DType::bf16};
 inline DType wide(DType type) { return type == DType::f64 ? DType::f64 : DType::f32; }
 /// The rounding error of arithmetic beside rows of `type`.
 inline double arithmetic(DType type) { return type == DType::f64 ? 0x1p-53 : kF32; }
+
+inline double at(const Tensor& t, int64_t i) { return value_at(t, i); }
+inline Tensor exact(const Tensor& t) { return t ? convert(t, DType::f64) : Tensor(); }
+inline double largest_of(const Tensor& x) {
+  double largest = 0;
+  for (int64_t i = 0; i < x.numel(); ++i) largest = std::max(largest, std::abs(at(x, i)));
+  return largest;
+}
 
 }  // namespace lithe::kernels

@@ -12,9 +12,7 @@ namespace {
 
 using namespace lithe::testing_support;
 
-double at(const Tensor& t, int64_t i) { return value_at(t, i); }
-
-constexpr TaylorKind kKinds[] = {TaylorKind::full, TaylorKind::diag, TaylorKind::split};
+constexpr TaylorKind kTaylorKinds[] = {TaylorKind::full, TaylorKind::diag, TaylorKind::split};
 const char* name(TaylorKind kind) {
   static const char* names[] = {"full", "diag", "split"};
   return names[int(kind)];
@@ -55,13 +53,7 @@ TaylorArgs in_f64(TaylorArgs a) {
   return a;
 }
 
-double largest_of(const Tensor& x) {
-  double largest = 0;
-  for (int64_t i = 0; i < x.numel(); ++i) largest = std::max(largest, std::abs(at(x, i)));
-  return largest;
-}
-
-const std::vector<TaylorSegment>& segments() {
+const std::vector<TaylorSegment>& taylor_segments() {
   static const std::vector<TaylorSegment> all{{0, 5, 0, {}}, {5, 1, 0, {}}, {6, 0, 0, {}}, {6, 131, 0, {}}};
   return all;
 }
@@ -139,10 +131,10 @@ TEST(TaylorAttention, DiagCountsTheSumsItClamps) {
 
 TEST(TaylorAttention, EveryImplementationAgreesWithF64) {
   for (const DType type : kTypes)
-    for (const TaylorKind kind : kKinds)
+    for (const TaylorKind kind : kTaylorKinds)
       for (const bool causal : {true, false})
         for (const Size& size : kSizes) {
-          const TaylorArgs a = make(kind, size, type, 137, segments(), causal, 3), exact = in_f64(a);
+          const TaylorArgs a = make(kind, size, type, 137, taylor_segments(), causal, 3), exact = in_f64(a);
           taylor_attention(exact);
           on_every_implementation([&](const std::string& isa) {
             const std::string what =
@@ -168,7 +160,7 @@ TEST(TaylorAttention, EveryImplementationAgreesWithF64) {
 // oracle: decon.approx
 TEST(TaylorAttention, StatesGiveWhatTilesGive) {
   for (const DType type : kTypes)
-    for (const TaylorKind kind : kKinds)
+    for (const TaylorKind kind : kTaylorKinds)
       for (const Size& size : kSizes) {
         const int64_t N = size.head_dim > 16 ? 50 : 300;  // mostly more than the rows that a state takes at once
         const TaylorArgs a = make(kind, size, type, N, {{0, N, 0, {}}}, true, 6), exact = in_f64(a);
@@ -199,11 +191,11 @@ TEST(TaylorAttention, StatesGiveWhatTilesGive) {
 
 TEST(TaylorAttentionGrad, EveryImplementationAgreesWithF64) {
   for (const DType type : kTypes)
-    for (const TaylorKind kind : kKinds)
+    for (const TaylorKind kind : kTaylorKinds)
       for (const bool causal : {true, false})
         for (const bool accumulate : {false, true})
           for (const Size& size : kSizes) {
-            TaylorArgs a = make(kind, size, type, 137, segments(), causal, 9);
+            TaylorArgs a = make(kind, size, type, 137, taylor_segments(), causal, 9);
             TaylorArgs exact = in_f64(a);
             taylor_attention(exact);
             // Every implementation starts from the same out and sums.
@@ -244,7 +236,7 @@ TEST(TaylorAttentionGrad, EveryImplementationAgreesWithF64) {
 }
 
 TEST(TaylorAttentionGrad, MatchesCentralDifferences) {
-  for (const TaylorKind kind : kKinds)
+  for (const TaylorKind kind : kTaylorKinds)
     for (const bool causal : {true, false}) {
       const TaylorArgs a = make(kind, {2, 3, 2}, DType::f64, 9, {{0, 4, 0, {}}, {4, 5, 0, {}}}, causal, 16);
       const Tensor dout = random_tensor(a.out.shape(), DType::f64, 19);
@@ -264,7 +256,7 @@ TEST(TaylorAttentionGrad, MatchesCentralDifferences) {
 }
 
 TEST(TaylorAttention, ResultsDoNotDependOnThreadsOrNeighbours) {
-  for (const TaylorKind kind : kKinds) {
+  for (const TaylorKind kind : kTaylorKinds) {
     TaylorArgs a = make(kind, {4, 16, 16}, DType::f32, 400, {{0, 100, 0, {}}, {100, 300, 0, {}}}, true, 20);
     {
       const WithThreads four(4);

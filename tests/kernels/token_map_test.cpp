@@ -12,8 +12,6 @@ namespace {
 
 using namespace lithe::testing_support;
 
-double at(const Tensor& t, int64_t i) { return value_at(t, i); }
-
 bool seen(const AttentionMask& mask, int64_t i, int64_t j) {
   if (mask.causal && j > i) return false;
   return mask.window == 0 || (j > i - mask.window && j < i + mask.window);
