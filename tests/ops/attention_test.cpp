@@ -7,10 +7,6 @@
 namespace lithe {
 namespace {
 
-using Vars = std::vector<Var>;
-
-Tensor random(const Shape& shape, uint64_t seed) { return kit::normal(shape, DType::f64, seed); }
-
 Tensor run(const Tensor& q, const Tensor& k, const Tensor& v, const AttendOptions& options = {}) {
   return attend(Var(q), Var(k), Var(v), Sequences::single(q.rows()), Sequences::single(k.rows()), options).value();
 }

@@ -7,10 +7,6 @@
 namespace lithe {
 namespace {
 
-using Vars = std::vector<Var>;
-
-Tensor random(const Shape& shape, uint64_t seed) { return kit::normal(shape, DType::f64, seed); }
-
 TEST(BasicOps, Gradients) {
   const std::vector<Tensor> two{random({3, 4}, 1), random({3, 4}, 2)};
   kit::expect_gradients([](const Vars& in) { return add(in[0], in[1], 2, -0.5); }, two, "add");

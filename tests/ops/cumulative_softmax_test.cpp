@@ -5,8 +5,6 @@
 namespace lithe {
 namespace {
 
-using Vars = std::vector<Var>;
-
 TEST(CumulativeSoftmax, Gradients) {
   const Sequences sequences({0, 4, 5, 9});
   const std::vector<Tensor> inputs{kit::normal({9, 2}, DType::f64, 1), kit::normal({9, 6}, DType::f64, 2)};

@@ -5,8 +5,6 @@
 namespace lithe {
 namespace {
 
-using Vars = std::vector<Var>;
-
 TEST(Embed, Gradients) {
   const Tensor table = kit::normal({5, 3}, DType::f64, 1), ids = kit::ids_of({4, 0, 4, 2});
   kit::expect_gradients([&](const Vars& in) { return embed(in[0], ids, DType::f64); }, {table});

@@ -5,8 +5,6 @@
 namespace lithe {
 namespace {
 
-using Vars = std::vector<Var>;
-
 TEST(HadamardOp, TransformsRowsThenScalesAndShifts) {
   const Var x(kit::tensor_f64({2, 4}, {1, 2, 3, 4, 1, 0, 0, 0})), alpha(kit::tensor_f64({4}, {1, 2, 3, 4})),
       beta(kit::tensor_f64({4}, {10, 20, 30, 40}));

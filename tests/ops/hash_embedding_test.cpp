@@ -7,9 +7,7 @@
 namespace lithe {
 namespace {
 
-using Vars = std::vector<Var>;
-
-constexpr int64_t kBits = 12, kSize = 4, kGroups = 3, D = 5;
+constexpr int64_t kBits = 12, kSize = 4, kGroups = 3, kDim = 5;
 
 Tensor codes_of(const std::vector<std::vector<int32_t>>& codes) {
   const Tensor out = empty({int64_t(codes.size()), int64_t(codes[0].size())}, DType::i32);
@@ -33,14 +31,14 @@ Var composed(const Var& table, const Var& shares) {
   for (int64_t j = 0; j < kGroups; ++j) {
     const Tensor ids = kit::ids_of({groups[j], groups[j] + 4});
     const Var rows = embed(table, ids, table.dtype(), 1, -1, MissingIds::no_row),
-              part = row_affine(rows, reshape(slice_rows(shares, j, j + 1), {D}), {});
+              part = row_affine(rows, reshape(slice_rows(shares, j, j + 1), {kDim}), {});
     out = out.defined() ? add(out, part) : part;
   }
   return out;
 }
 
 TEST(HashPool, MatchesItsComposition) {
-  const Tensor table = kit::normal({16, D}, DType::f64, 1), shares = kit::normal({kGroups, D}, DType::f64, 2);
+  const Tensor table = kit::normal({16, kDim}, DType::f64, 1), shares = kit::normal({kGroups, kDim}, DType::f64, 2);
   const auto fused = [](const Vars& in) { return hash_pool(codes(), in[0], in[1], kBits, kSize); };
   kit::expect_same(
       fused, [](const Vars& in) { return composed(in[0], in[1]); }, {table, shares}, 16);
@@ -51,7 +49,7 @@ TEST(HashPool, MatchesItsComposition) {
 }
 
 TEST(MapColumns, Gradients) {
-  const Tensor x = kit::normal({kGroups, D}, DType::f64, 3);
+  const Tensor x = kit::normal({kGroups, kDim}, DType::f64, 3);
   for (const auto map : {kernels::ColumnMap::softmax, kernels::ColumnMap::standardize})
     kit::expect_gradients([&](const Vars& in) { return map_columns(map, in[0], DType::f64); }, {x});
 }

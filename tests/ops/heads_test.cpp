@@ -5,8 +5,6 @@
 namespace lithe {
 namespace {
 
-using Vars = std::vector<Var>;
-
 TEST(SpreadHeads, RepeatsRowsWithEachHeadsOwnScaleAndShift) {
   const Var x(kit::tensor_f64({1, 2}, {1, 2})), scale(kit::tensor_f64({4}, {1, 10, 2, 20})),
       shift(kit::tensor_f64({4}, {0, 0, 100, 200}));

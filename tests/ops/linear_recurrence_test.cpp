@@ -5,8 +5,6 @@
 namespace lithe {
 namespace {
 
-using Vars = std::vector<Var>;
-
 Tensor negative(const Shape& shape, uint64_t seed) {
   const Tensor x = kit::normal(shape, DType::f64, seed);
   for (int64_t i = 0; i < x.numel(); ++i) set_value(x, i, -std::abs(value_at(x, i)));

@@ -5,13 +5,10 @@
 namespace lithe {
 namespace {
 
-using Vars = std::vector<Var>;
 using kernels::Activation;
 
 constexpr Activation kActivations[] = {Activation::relu, Activation::gelu, Activation::gelu_tanh, Activation::silu,
                                        Activation::tanh};
-
-Tensor random(const Shape& shape, uint64_t seed) { return kit::normal(shape, DType::f64, seed); }
 
 TEST(Linear, MultipliesRowsByTheWeight) {
   const Var x(kit::tensor_f64({1, 2}, {1, 2})), w(kit::tensor_f64({2, 3}, {1, 2, 3, 10, 20, 30})),

@@ -9,10 +9,6 @@
 namespace lithe {
 namespace {
 
-using Vars = std::vector<Var>;
-
-Tensor random(const Shape& shape, uint64_t seed, DType dtype = DType::f64) { return kit::normal(shape, dtype, seed); }
-
 double loss_of(const Tensor& logits, const Tensor& labels, double smoothing = 0) {
   return value_at(cross_entropy(Var(logits), labels, smoothing, 1).value(), 0);
 }

@@ -8,7 +8,6 @@
 namespace lithe {
 namespace {
 
-using Vars = std::vector<Var>;
 using kernels::NormKind;
 
 TEST(Normalise, Gradients) {

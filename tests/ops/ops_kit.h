@@ -9,6 +9,15 @@
 #include "tests/support/errors.h"
 #include "tests/support/numbers.h"
 
+namespace lithe {
+
+using Vars = std::vector<Var>;
+
+inline Tensor random(const Shape& shape, uint64_t seed, DType dtype = DType::f64) {
+  return kit::normal(shape, dtype, seed);
+}
+
+}  // namespace lithe
 namespace lithe::kit {
 
 /// f's gradients agree with central differences in f64 (spec oracle G).

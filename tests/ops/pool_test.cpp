@@ -9,8 +9,6 @@
 namespace lithe {
 namespace {
 
-using Vars = std::vector<Var>;
-
 const Sequences& three() {
   static const Sequences sequences({0, 4, 5, 7});
   return sequences;

@@ -9,12 +9,12 @@ namespace lithe {
 namespace {
 
 using kernels::RecurrentCell;
-constexpr RecurrentCell kKinds[] = {RecurrentCell::linear, RecurrentCell::elman, RecurrentCell::lstm,
+constexpr RecurrentCell kCells[] = {RecurrentCell::linear, RecurrentCell::elman, RecurrentCell::lstm,
                                     RecurrentCell::gru};
 
 TEST(Recurrent, Gradients) {
   const Sequences sequences({0, 4, 5, 5, 10});
-  for (const RecurrentCell kind : kKinds) {
+  for (const RecurrentCell kind : kCells) {
     const int64_t G = kernels::gates_of(kind);
     const std::vector<Tensor> inputs{kit::normal({10, G * 3}, DType::f64, 1),
                                      kit::normal({3, G * 3}, DType::f64, 2, 0.4), kit::normal({G * 3}, DType::f64, 3)};
@@ -89,7 +89,7 @@ TEST(Recurrent, GatesKeepWhatTheyShould) {
 
 TEST(Recurrent, BatchMatesAndStatesChangeNoBit) {
   for (const DType type : {DType::f32, DType::bf16})
-    for (const RecurrentCell kind : kKinds) {
+    for (const RecurrentCell kind : kCells) {
       const int64_t d = 24, G = kernels::gates_of(kind);
       std::vector<int64_t> offsets{0};
       for (int64_t b = 0; b < 40; ++b) offsets.push_back(offsets.back() + 1 + b % 7);

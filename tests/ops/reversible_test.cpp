@@ -9,14 +9,14 @@
 namespace lithe {
 namespace {
 
-constexpr int64_t N = 6, D = 5;
+constexpr int64_t kRows = 6, kWidth = 5;
 
 // f_i(x) = dropout(silu(rms(x) W_i)) + 0.1 x c, with c read from outside.
 std::vector<ReversibleStep> layers(const std::vector<Var>& weights, const Var& c, double p = 0) {
   std::vector<ReversibleStep> out;
   for (size_t i = 0; i < weights.size(); ++i)
     out.push_back([w = weights[i], c, i, p](const Var& x) {
-      const Var ones = kit::normal({D}, x.dtype(), 1, 0, 1),
+      const Var ones = kit::normal({kWidth}, x.dtype(), 1, 0, 1),
                 normed = normalise(kernels::NormKind::rms, x, ones, {}, 1e-5);
       return std::vector<Var>{
           add(dropout(activate(kernels::Activation::silu, linear(normed, w)), p, {.seed = 7, .step = i}),
@@ -40,12 +40,13 @@ kit::Outcome outcome(Chain run, const std::vector<Tensor>& inputs, double p, dou
         const Streams y = run(layers({in.begin() + 3, in.end()}, in[2], p), {in[0], in[1]}, nullptr);
         return add(y.other, y.read, other, read);
       },
-      inputs, kit::normal({N, D}, inputs[0].dtype(), 9));
+      inputs, kit::normal({kRows, kWidth}, inputs[0].dtype(), 9));
 }
 
 std::vector<Tensor> inputs(DType dtype, int count) {
-  std::vector<Tensor> out{kit::normal({N, D}, dtype, 1), kit::normal({N, D}, dtype, 2), kit::normal({N, D}, dtype, 3)};
-  for (int i = 0; i < count; ++i) out.push_back(kit::normal({D, D}, dtype, 10 + uint64_t(i), 0.4));
+  std::vector<Tensor> out{kit::normal({kRows, kWidth}, dtype, 1), kit::normal({kRows, kWidth}, dtype, 2),
+                          kit::normal({kRows, kWidth}, dtype, 3)};
+  for (int i = 0; i < count; ++i) out.push_back(kit::normal({kWidth, kWidth}, dtype, 10 + uint64_t(i), 0.4));
   return out;
 }
 
@@ -80,7 +81,7 @@ TEST(Reversible, BackwardFindsWhatForwardRead) {
       };
     Tape tape;
     const Streams y = reversible(steps, {Var::leaf(in[0]), Var::leaf(in[1])});
-    tape.backward(add(y.other, y.read), kit::normal({N, D}, dtype, 9));
+    tape.backward(add(y.other, y.read), kit::normal({kRows, kWidth}, dtype, 9));
     ASSERT_EQ(read.size(), 2 * steps.size());
     EXPECT_EQ(kit::bit_difference(read[0], in[1]), "");
     EXPECT_EQ(kit::bit_difference(read[1], in[0]), "");
@@ -104,7 +105,7 @@ TEST(Reversible, KeepsItsEndAloneAndOneStepAtATime) {
     const Var sum = add(y.other, y.read);
     y = {};
     book.reset_peak();
-    tape.backward(sum, kit::normal({N, D}, DType::f32, 9));
+    tape.backward(sum, kit::normal({kRows, kWidth}, DType::f32, 9));
     return std::pair{kept, book.peak(MemoryClass::activations) - before};
   };
   EXPECT_EQ(peaks(4).first, 2 * 128);  // 30 numbers of 4 bytes, in blocks of 64
@@ -112,7 +113,7 @@ TEST(Reversible, KeepsItsEndAloneAndOneStepAtATime) {
 }
 
 TEST(Reversible, IsTheIdentityWhenNothingIsAdded) {
-  const Tensor a = kit::normal({N, D}, DType::f32, 1), b = kit::normal({N, D}, DType::f32, 2);
+  const Tensor a = kit::normal({kRows, kWidth}, DType::f32, 1), b = kit::normal({kRows, kWidth}, DType::f32, 2);
   const ReversibleStep zero = [](const Var& x) { return std::vector<Var>{scale(x, 0)}; };
   for (const ReversibleStep& f : {zero, ReversibleStep()}) {
     const Var x1 = Var::leaf(a), x2 = Var::leaf(b);
@@ -120,7 +121,7 @@ TEST(Reversible, IsTheIdentityWhenNothingIsAdded) {
     const Streams y = reversible({f, f, f, f}, {x1, x2});
     EXPECT_EQ(kit::bit_difference(y.other.value(), a), "");
     EXPECT_EQ(kit::bit_difference(y.read.value(), b), "");
-    const Tensor dy = kit::normal({N, D}, DType::f32, 3);
+    const Tensor dy = kit::normal({kRows, kWidth}, DType::f32, 3);
     tape.backward(add(y.other, y.read, 1, 3), dy);
     EXPECT_EQ(kit::bit_difference(x1.grad(), dy), "");
     EXPECT_EQ(kit::close(x2.grad(), kit::sum(dy, kit::sum(dy, dy)), 2), "");
@@ -136,7 +137,7 @@ TEST(Reversible, OneEndMayGoUnusedAndBothStartsMayBeOne) {
             const Streams y = run(layers({in.begin() + 3, in.end()}, in[2]), {in[0], in[0]}, nullptr);
             return other ? y.other : y.read;
           },
-          in, kit::normal({N, D}, DType::f64, 9));
+          in, kit::normal({kRows, kWidth}, DType::f64, 9));
     };
     const kit::Outcome kept = f(stored), found = f(reversible);
     for (const size_t i : {0, 2, 3, 4, 5}) {

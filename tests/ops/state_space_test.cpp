@@ -7,7 +7,7 @@
 namespace lithe {
 namespace {
 
-constexpr Discretisation kKinds[] = {Discretisation::euler, Discretisation::bilinear, Discretisation::zoh};
+constexpr Discretisation kDiscretisations[] = {Discretisation::euler, Discretisation::bilinear, Discretisation::zoh};
 
 std::pair<double, double> scalar(Discretisation kind, double A, double D) {
   const auto out =
@@ -19,7 +19,7 @@ std::pair<double, double> scalar(Discretisation kind, double A, double D) {
 TEST(Discretise, GivesTheWorkedNumbers) {
   const std::pair<double, double> want[] = {{.9, .1}, {.904762, .095238}, {.904837, .095163}};
   for (int i = 0; i < 3; ++i) {
-    const auto [a, b] = scalar(kKinds[i], -1, 0.1);
+    const auto [a, b] = scalar(kDiscretisations[i], -1, 0.1);
     EXPECT_NEAR(a, want[i].first, 5e-7);
     EXPECT_NEAR(b, want[i].second, 5e-7);
   }
@@ -68,7 +68,7 @@ TEST(Discretise, TheTrapezoidalRuleIsStableForEveryStep) {
 }
 
 TEST(Discretise, Gradients) {
-  for (const Discretisation kind : kKinds)
+  for (const Discretisation kind : kDiscretisations)
     for (const int64_t steps : {1, 3}) {
       const std::vector<Tensor> inputs{kit::normal({3}, DType::f64, 1), kit::normal({3}, DType::f64, 2, 2),
                                        kit::normal({steps}, DType::f64, 3, 0.5)};

@@ -7,7 +7,6 @@ namespace lithe {
 namespace {
 
 using kernels::TaylorKind;
-using Vars = std::vector<Var>;
 
 // oracle: decon.approx
 TEST(AttendTaylor, Gradients) {
