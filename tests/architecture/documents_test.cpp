@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "lithe/base/files.h"
+#include "tests/support/text.h"
 
 namespace lithe {
 namespace {
@@ -35,13 +36,6 @@ std::vector<Path> documents() {
   return out;
 }
 
-std::vector<std::string> lines_of(const Path& file) {
-  std::istringstream in(read_file(file));
-  std::vector<std::string> out;
-  for (std::string line; std::getline(in, line);) out.push_back(line);
-  return out;
-}
-
 size_t characters(const std::string& line) {
   size_t n = 0;
   for (const char c : line) n += (c & 0xC0) != 0x80;  // not a continuation of UTF-8
@@ -61,7 +55,7 @@ TEST(Documents, NoFileNamesWhatIsOutsideOfTheRepository) {
 TEST(Documents, LinesFitAPage) {
   for (const Path& file : documents()) {
     size_t number = 0;
-    for (const std::string& line : lines_of(file)) {
+    for (const std::string& line : kit::lines_of(read_file(file))) {
       ++number;
       EXPECT_LE(characters(line), 160u) << file.string() << ":" << number;
     }

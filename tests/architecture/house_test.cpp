@@ -12,6 +12,7 @@
 #include "lithe/base/capabilities.h"
 #include "lithe/base/files.h"
 #include "lithe/nn/registry.h"
+#include "tests/support/text.h"
 
 namespace lithe {
 namespace {
@@ -22,13 +23,6 @@ std::vector<Path> files_below(const Path& root, const std::set<std::string>& ext
   for (const auto& entry : std::filesystem::recursive_directory_iterator(root))
     if (entry.is_regular_file() && extensions.count(entry.path().extension().string())) out.push_back(entry.path());
   std::sort(out.begin(), out.end());
-  return out;
-}
-
-std::vector<std::string> lines_of(const Path& file) {
-  std::istringstream in(read_file(file));
-  std::vector<std::string> out;
-  for (std::string line; std::getline(in, line);) out.push_back(line);
   return out;
 }
 
@@ -47,7 +41,7 @@ std::map<std::string, std::set<std::string>> allowed() {
   const std::regex folder(R"(^lithe_folder\((\w+) (?:LIGHT )?(?:HEADERS \w+ )?DEPENDS (.*)\))"),
       special(R"(^lithe_(kernels|parts)\(DEPENDS (.*)\))"),
       apart(R"(^lithe_parts_apart\((\w+) (?:HEADERS \w+ )?DEPENDS (.*)\))");
-  for (const std::string& line : lines_of("CMakeLists.txt")) {
+  for (const std::string& line : kit::lines_of(read_file("CMakeLists.txt"))) {
     std::smatch match;
     const bool is_apart = std::regex_search(line, match, apart);
     if (!is_apart && !std::regex_search(line, match, folder) && !std::regex_search(line, match, special)) continue;
@@ -76,7 +70,7 @@ TEST(House, FoldersIncludeOnlyWhatStandsAboveThem) {
   for (const Path& file : files_below("lithe", kSources)) {
     const std::string mine = folder_of(file.string(), apart);
     ASSERT_TRUE(may.count(mine)) << mine << " is not in CMakeLists.txt";
-    for (const std::string& line : lines_of(file)) {
+    for (const std::string& line : kit::lines_of(read_file(file))) {
       std::smatch match;
       if (!std::regex_search(line, match, include)) continue;
       ++seen;
@@ -92,7 +86,7 @@ TEST(House, IncludesAreWrittenFromTheRoot) {
   const std::regex relative(R"re(^\s*#\s*include\s*"(?!lithe/)[^"]*")re");
   for (const char* root : {"lithe", "apps"})
     for (const Path& file : files_below(root, kSources))
-      for (const std::string& line : lines_of(file))
+      for (const std::string& line : kit::lines_of(read_file(file)))
         EXPECT_FALSE(std::regex_search(line, relative)) << file.string() << ": " << line;
 }
 
@@ -118,7 +112,7 @@ TEST(House, FilesAreShort) {
   for (const char* root : {"lithe", "tests", "apps", "bench", "tools", "cmake"})
     for (const Path& file : files_below(root, kinds)) {
       if (file.string().starts_with("tests/golden/") || file.string().find("/data/") != std::string::npos) continue;
-      EXPECT_LE(lines_of(file).size(), 600u) << file.string();
+      EXPECT_LE(kit::lines_of(read_file(file)).size(), 600u) << file.string();
     }
 }
 
@@ -126,7 +120,7 @@ TEST(House, NothingIsLeftForLater) {
   const std::regex left(std::string("\\b(TO") + "DO|FIX" + "ME|XX" + "X|HA" + "CK)\\b");
   for (const char* root : {"lithe", "tests", "apps", "bench", "tools", "cmake"})
     for (const Path& file : files_below(root, {".cpp", ".h", ".py", ".cmake"}))
-      for (const std::string& line : lines_of(file))
+      for (const std::string& line : kit::lines_of(read_file(file)))
         EXPECT_FALSE(std::regex_search(line, left)) << file.string() << ": " << line;
 }
 
@@ -134,7 +128,7 @@ TEST(House, NamesKeepTheirNamespace) {
   const std::regex whole("^\\s*using namespace ");
   for (const char* root : {"lithe", "apps"})
     for (const Path& file : files_below(root, kSources))
-      for (const std::string& line : lines_of(file))
+      for (const std::string& line : kit::lines_of(read_file(file)))
         EXPECT_FALSE(std::regex_search(line, whole)) << file.string() << ": " << line;
 }
 
@@ -201,7 +195,7 @@ TEST(Specification, AnnouncementsAreComplete) {
 
 TEST(Specification, IdsAreThoseOfTheSpecification) {
   std::set<std::string> known;
-  for (const std::string& line : lines_of("docs/methods.tsv")) {
+  for (const std::string& line : kit::lines_of(read_file("docs/methods.tsv"))) {
     if (line.starts_with('#')) continue;
     EXPECT_TRUE(known.insert(line.substr(0, line.find('\t'))).second) << line << ": twice";
   }

@@ -9,6 +9,7 @@
 #include "lithe/base/random.h"
 #include "lithe/model/safetensors.h"
 #include "tests/support/process.h"
+#include "tests/support/text.h"
 
 namespace lithe {
 namespace {
@@ -37,19 +38,6 @@ std::string sentences(uint64_t from, uint64_t to, bool labelled) {
   std::string text;
   for (uint64_t i = from; i < to; ++i) text += cat(labelled ? cat(kLabels[i % 2], " ") : "", sentence(i), "\n");
   return text;
-}
-
-std::vector<std::string> lines_of(const std::string& text) {
-  std::istringstream in(text);
-  std::vector<std::string> lines;
-  for (std::string line; std::getline(in, line);) lines.push_back(line);
-  return lines;
-}
-
-std::vector<Json> json_lines(const std::string& text) {
-  std::vector<Json> out;
-  for (const std::string& line : lines_of(text)) out.push_back(parse_json(line, "a line of JSON"));
-  return out;
 }
 
 class Tasks : public testing::Test {
@@ -127,7 +115,7 @@ TEST_F(Tasks, PredictAnswersFromStdinAsFromAFile) {
   const std::string text = sentences(100, 110, false);
   const Finished file = run_program({"predict", run("tuned"), *scratch_ / "lines.txt", "--json"});
   ASSERT_EQ(file.code, 0) << file.err;
-  const std::vector<Json> answers = json_lines(file.out);
+  const std::vector<Json> answers = kit::json_lines_of(file.out);
   ASSERT_EQ(answers.size(), 10u);
   for (size_t i = 0; i < answers.size(); ++i) {
     EXPECT_EQ(answers[i]["text"], sentence(100 + i));
@@ -137,7 +125,8 @@ TEST_F(Tasks, PredictAnswersFromStdinAsFromAFile) {
   }
   const Finished piped = run_program({"predict", run("tuned"), "--json"}, {.stdin_text = text});
   EXPECT_EQ(piped.out, file.out);
-  const std::vector<std::string> shown = lines_of(run_program({"predict", run("tuned")}, {.stdin_text = text}).out);
+  const std::vector<std::string> shown =
+      kit::lines_of(run_program({"predict", run("tuned")}, {.stdin_text = text}).out);
   ASSERT_EQ(shown.size(), 10u);
   EXPECT_TRUE(shown[1].starts_with("good\t")) << shown[1];
   EXPECT_TRUE(shown[1].ends_with(sentence(101))) << shown[1];
@@ -153,7 +142,7 @@ TEST_F(Tasks, EncodeGivesEqualLinesEqualRows) {
   const Tensor table = zeros({4, 16}, DType::f32);
   SafetensorsFile(rows).read("rows", table);
   for (int64_t c = 0; c < 16; ++c) EXPECT_EQ(value_at(table, c), value_at(table, 3 * 16 + c));
-  const std::vector<Json> near = json_lines(f.out);
+  const std::vector<Json> near = kit::json_lines_of(f.out);
   ASSERT_EQ(near.size(), 4u);
   EXPECT_EQ(near[0]["other"], sentence(1));
   EXPECT_EQ(near[3]["other"], sentence(1));
@@ -161,7 +150,7 @@ TEST_F(Tasks, EncodeGivesEqualLinesEqualRows) {
 
   const Finished query =
       run_program({"encode", run("encoder"), *scratch_ / "lines.txt", "--nearest", "2", "--query", sentence(104)});
-  EXPECT_EQ(lines_of(query.out).size(), 2u) << query.err;
+  EXPECT_EQ(kit::lines_of(query.out).size(), 2u) << query.err;
   EXPECT_EQ(query.out.substr(0, query.out.find('\n')), cat("1.0000\t", sentence(104), "\t", sentence(104)));
 }
 
@@ -169,7 +158,7 @@ TEST_F(Tasks, EncodeComparesPairs) {
   const std::string text = cat(sentence(1), "\t", sentence(1), "\n", sentence(1), "\t", sentence(2), "\n");
   const Finished f = run_program({"encode", run("encoder"), "--pairs", "--json"}, {.stdin_text = text});
   ASSERT_EQ(f.code, 0) << f.err;
-  const std::vector<Json> pairs = json_lines(f.out);
+  const std::vector<Json> pairs = kit::json_lines_of(f.out);
   ASSERT_EQ(pairs.size(), 2u);
   EXPECT_NEAR(pairs[0]["score"], 1, 1e-6);
   EXPECT_LT(pairs[1]["score"], pairs[0]["score"]);

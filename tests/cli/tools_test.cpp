@@ -10,6 +10,7 @@
 #include "lithe/base/json.h"
 #include "lithe/model/safetensors.h"
 #include "tests/support/process.h"
+#include "tests/support/text.h"
 
 namespace lithe {
 namespace {
@@ -17,13 +18,6 @@ namespace {
 namespace fs = std::filesystem;
 using kit::Finished;
 using kit::run_program;
-
-std::vector<Json> json_lines(const std::string& text) {
-  std::vector<Json> out;
-  std::istringstream in(text);
-  for (std::string line; std::getline(in, line);) out.push_back(parse_json(line, "line"));
-  return out;
-}
 
 class Tools : public testing::Test {
  protected:
@@ -105,7 +99,7 @@ TEST_F(Tools, PlanReadsTheTokenizerAndTheExamplesThatAreHere) {
             std::string::npos);
   scratch_->add("asked.txt", "a b\n");
   const Json predicted =
-      json_lines(works({"predict", *scratch_ / "task", *scratch_ / "asked.txt", "--json"}).out).at(0);
+      kit::json_lines_of(works({"predict", *scratch_ / "task", *scratch_ / "asked.txt", "--json"}).out).at(0);
   double sum = 0;
   for (const auto& [name, p] : predicted["probabilities"].items()) sum += p.get<double>();
   EXPECT_EQ(predicted["probabilities"].size(), 3u);
@@ -125,7 +119,7 @@ TEST_F(Tools, InitialWeightsAreThoseThatTrainingBeginsWith) {
 }
 
 TEST_F(Tools, TokensOfTextsAreShown) {
-  const Json line = json_lines(works({"tokenize", run_, "--text", "the a", "--json"}).out).at(0);
+  const Json line = kit::json_lines_of(works({"tokenize", run_, "--text", "the a", "--json"}).out).at(0);
   std::string pieces;
   size_t end = 0;
   for (const Json& t : line["tokens"]) {
@@ -142,7 +136,7 @@ TEST_F(Tools, LossesOfTokensAddUpToTheLoss) {
   const std::string lines = *scratch_ / "tokens.json", tensors = *scratch_ / "tokens.safetensors";
   const Json scores = parse_json(works({"eval", run_, "--json", "--per-token", lines}).out, "eval");
   double sum = 0;
-  const std::vector<Json> tokens = json_lines(read_file(lines));
+  const std::vector<Json> tokens = kit::json_lines_of(read_file(lines));
   for (const Json& t : tokens) sum += t["nll"].get<double>();
   ASSERT_EQ(int64_t(tokens.size()), scores["tokens"].get<int64_t>());
   EXPECT_NEAR(sum / double(tokens.size()), scores["loss"].get<double>(), 1e-5);
@@ -172,7 +166,7 @@ TEST_F(Tools, LossesOfTokensAddUpToTheLoss) {
 
 TEST_F(Tools, APromptHasAsManyTextsAsAsked) {
   const auto lines =
-      json_lines(works({"generate", run_, "--prompt", "the", "--prompt", "a", "--samples", "3", "--json"}).out);
+      kit::json_lines_of(works({"generate", run_, "--prompt", "the", "--prompt", "a", "--samples", "3", "--json"}).out);
   ASSERT_EQ(lines.size(), 6u);
   std::vector<std::string> first;
   for (size_t i = 0; i < 6; ++i) {

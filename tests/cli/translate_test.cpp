@@ -14,6 +14,7 @@
 #include "lithe/model/model.h"
 #include "lithe/text/tokenizer.h"
 #include "tests/support/process.h"
+#include "tests/support/text.h"
 
 namespace lithe {
 namespace {
@@ -21,13 +22,6 @@ namespace {
 namespace fs = std::filesystem;
 using kit::Finished;
 using kit::run_program;
-
-std::vector<std::string> lines_of(const std::string& text) {
-  std::istringstream in(text);
-  std::vector<std::string> lines;
-  for (std::string line; std::getline(in, line);) lines.push_back(line);
-  return lines;
-}
 
 class TranslateProgram : public testing::Test {
  protected:
@@ -75,7 +69,7 @@ class TranslateProgram : public testing::Test {
 
 TEST_F(TranslateProgram, OneLineEachInOrderFromStdinAndFiles) {
   const Finished plain = translated({});
-  const auto lines = lines_of(plain.out);
+  const auto lines = kit::lines_of(plain.out);
   ASSERT_EQ(lines.size(), 5u);
   EXPECT_EQ(lines[2], "");
   EXPECT_NE(lines[0], "");
@@ -86,22 +80,22 @@ TEST_F(TranslateProgram, OneLineEachInOrderFromStdinAndFiles) {
                                                                 {"--threads", "1"}})
     EXPECT_EQ(translated(same).out, plain.out) << same[0];
   EXPECT_EQ(translated({*scratch_ / "lines.txt", scratch_->add("more.txt", kText)}).out, plain.out + plain.out);
-  EXPECT_EQ(lines_of(translated({}, "alone").out).size(), 1u);
-  EXPECT_EQ(lines_of(translated({}, "\n").out).size(), 1u);
+  EXPECT_EQ(kit::lines_of(translated({}, "alone").out).size(), 1u);
+  EXPECT_EQ(kit::lines_of(translated({}, "\n").out).size(), 1u);
 }
 
 TEST_F(TranslateProgram, NBestScoresAndJsonAgree) {
-  const auto plain = lines_of(translated({"--length-penalty", "1"}).out);
-  const auto scored = lines_of(translated({"--length-penalty", "1", "--scores"}).out);
-  const auto json = lines_of(translated({"--length-penalty", "1", "--n-best", "3", "--json"}).out);
-  const auto best = lines_of(translated({"--length-penalty", "1", "--n-best", "3"}).out);
+  const auto plain = kit::lines_of(translated({"--length-penalty", "1"}).out);
+  const auto scored = kit::lines_of(translated({"--length-penalty", "1", "--scores"}).out);
+  const auto json = kit::lines_of(translated({"--length-penalty", "1", "--n-best", "3", "--json"}).out);
+  const auto best = kit::lines_of(translated({"--length-penalty", "1", "--n-best", "3"}).out);
   ASSERT_EQ(json.size(), plain.size());
   ASSERT_EQ(best.size(), 4 * 3 + 1u);  // an empty line has one translation
   size_t at = 0;
   for (size_t i = 0; i < json.size(); ++i) {
     const Json line = parse_json(json[i], "translate --json");
     EXPECT_EQ(line["line"], i + 1);
-    EXPECT_EQ(line["source"], lines_of(kText)[i].substr(0, lines_of(kText)[i].find('\r')));
+    EXPECT_EQ(line["source"], kit::lines_of(kText)[i].substr(0, kit::lines_of(kText)[i].find('\r')));
     ASSERT_EQ(line["translations"].size(), i == 2 ? 1u : 3u);
     double before = 0;
     for (const Json& t : line["translations"]) {
@@ -117,7 +111,7 @@ TEST_F(TranslateProgram, NBestScoresAndJsonAgree) {
 }
 
 TEST_F(TranslateProgram, OptionsReachTheSearch) {
-  for (const std::string& line : lines_of(translated({"--prefix", "So:"}).out))
+  for (const std::string& line : kit::lines_of(translated({"--prefix", "So:"}).out))
     EXPECT_TRUE(line.empty() || line.starts_with("So:")) << line;
   const Json one = parse_json(translated({"--json", "--max-new-tokens", "3", "--num-beams", "1"}, "x").out, "json");
   EXPECT_LE(one["translations"][0]["tokens"], 3);
@@ -146,10 +140,10 @@ TEST_F(TranslateProgram, ALineIsAnsweredBeforeTheNextIsSent) {
   kit::Process process({"translate", run()}, {.stdout_to = out});
   ::dup2(own, STDIN_FILENO);
   ::close(own);
-  const auto answers = [&] { return fs::exists(out) ? lines_of(read_file(out)).size() : 0; };
+  const auto answers = [&] { return fs::exists(out) ? kit::lines_of(read_file(out)).size() : 0; };
   const std::string text = "first\nsecond\n";
   for (size_t i = 0; i < 2; ++i) {
-    const std::string line = lines_of(text)[i] + "\n";
+    const std::string line = kit::lines_of(text)[i] + "\n";
     ASSERT_EQ(::write(ends[1], line.data(), line.size()), ssize_t(line.size()));
     for (int wait = 0; wait < 3000 && answers() <= i; ++wait)
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -174,7 +168,7 @@ TEST_F(TranslateProgram, ErrorsSayWhatIsWrong) {
   const Finished later =
       run_program({"translate", run(), *scratch_ / "long.txt", "--window", "1"});  // what came before was answered
   EXPECT_EQ(later.code, 2);
-  EXPECT_EQ(lines_of(later.out).size(), 1u);
+  EXPECT_EQ(kit::lines_of(later.out).size(), 1u);
   EXPECT_NE(later.err.find("line 2 has 40 tokens"), std::string::npos) << later.err;
 }
 

@@ -12,6 +12,12 @@
 
 namespace lithe::kit {
 
+/// Variants of an experiment: two that are the same, and three kinds of heads.
+inline const std::string kTwins = "baseline: a\nvariants: {a: {}, b: {}}\n",
+                         kHeads =
+                             "baseline: mha\nvariants: {mha: {}, sha: {model.mixer.heads: sha}, mhe: "
+                             "{model.mixer.heads: mhe_mul}}\n";
+
 struct CompareKit {
   Scratch scratch;
   Path directory = scratch.path();

@@ -10,19 +10,16 @@
 #include "lithe/data/synthetic.h"
 #include "lithe/model/model.h"
 #include "tests/compare/compare_kit.h"
+#include "tests/support/text.h"
 
 namespace lithe::compare {
 namespace {
 
-const std::string kTwins = "baseline: a\nvariants: {a: {}, b: {}}\n";
-const std::string kHeads =
-    "baseline: mha\nvariants: {mha: {}, sha: {model.mixer.heads: sha}, mhe: {model.mixer.heads: mhe_mul}}\n";
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+using kit::contains;
 
 TEST(Compare, IdenticalVariantsHaveNoWinner) {
   const kit::CompareKit kit;
-  const Comparison c = kit.run(kTwins + "seeds: [1, 2, 3]\n" + kit::kSmallTiming);
+  const Comparison c = kit.run(kit::kTwins + "seeds: [1, 2, 3]\n" + kit::kSmallTiming);
   EXPECT_FALSE(c.winner);
   ASSERT_EQ(c.losses.size(), 1u);
   EXPECT_EQ(c.losses[0].both.value, 0);  // to the bit: same data, same order, same start
@@ -83,7 +80,7 @@ TEST(Compare, RefusesOtherDataSeedsAndLimitsHoweverDeclared) {
 
 TEST(Compare, SharesInitialValuesWhereNamesAndShapesAgree) {
   const kit::CompareKit kit;
-  const Comparison c = kit.plan(kHeads);
+  const Comparison c = kit.plan(kit::kHeads);
   EXPECT_EQ(c.variants[0].start.shared, c.variants[0].start.all);
   EXPECT_GT(c.variants[1].start.shared, 0);
   EXPECT_LT(c.variants[1].start.shared, c.variants[1].start.all);
@@ -109,7 +106,7 @@ TEST(Compare, SharesInitialValuesWhereNamesAndShapesAgree) {
 
 TEST(Compare, InterruptedAndContinuedHasTheSameNumbers) {
   const kit::CompareKit kit;
-  const std::string keys = kHeads + "seeds: [1, 2]\nset: {train.max_steps: 60}\n" + kit::kNoTiming;
+  const std::string keys = kit::kHeads + "seeds: [1, 2]\nset: {train.max_steps: 60}\n" + kit::kNoTiming;
   const Comparison whole = kit.run(keys, "whole");
   const Path watched = run_directory(kit.directory / "parts", "sha", 1) / "metrics.jsonl";
   std::atomic<bool> over = false;
@@ -143,14 +140,14 @@ TEST(Compare, InterruptedAndContinuedHasTheSameNumbers) {
 
 TEST(Compare, MoreSeedsAndVariantsContinueWhatIsThere) {
   const kit::CompareKit kit;
-  const Comparison first = kit.run(kTwins + kit::kNoTiming);
+  const Comparison first = kit.run(kit::kTwins + kit::kNoTiming);
   const Comparison more =
       kit.run("baseline: a\nvariants: {a: {}, b: {}, c: {model.mixer.heads: sha}}\nseeds: [1, 2]\n" + kit::kNoTiming);
   EXPECT_EQ(more.variants[0].runs[0].quality.nll, first.variants[0].runs[0].quality.nll);
   EXPECT_EQ(more.variants[2].runs.size(), 2u);
   // Another recipe below the same directory is refused, with the key.
   try {
-    kit.run(kTwins + "set: {train.learning_rate: 0.02}\n" + kit::kNoTiming);
+    kit.run(kit::kTwins + "set: {train.learning_rate: 0.02}\n" + kit::kNoTiming);
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::usage);
@@ -173,7 +170,7 @@ TEST(Compare, ADivergingVariantIsAResult) {
 
 TEST(Compare, TheFilesHoldEverything) {
   const kit::CompareKit kit;
-  const Comparison c = kit.run(kHeads + "seeds: [1, 2]\n" + kit::kSmallTiming);
+  const Comparison c = kit.run(kit::kHeads + "seeds: [1, 2]\n" + kit::kSmallTiming);
   const Json json = kit.json();
   for (const Json& v : json.at("variants")) {
     for (const char* key : {"parameters", "mixer_parameters", "steps", "tokens", "training_flops", "step_flops",
@@ -220,7 +217,7 @@ TEST(Compare, RefusesADirectoryOfSomethingElse) {
   write_file(kit.directory / "other/experiment.yaml", "variants: {x: {}, y: {}}\n");
   const auto why = [&](const std::string& out) -> std::string {
     try {
-      kit.run(kTwins, out);
+      kit.run(kit::kTwins, out);
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ExitCode::usage);
       return error.what();
@@ -236,17 +233,17 @@ TEST(Compare, WhatIsRefusedLeavesNothing) {
   for (const std::string refused : {"budget: {match: steps, steps: 0}\n", "score: bleu\n",
                                     // Only the training refuses it.
                                     "set: {train.average_checkpoints: 2}\n"}) {
-    EXPECT_THROW(kit.run(kTwins + refused, "outer/out"), Error) << refused;
+    EXPECT_THROW(kit.run(kit::kTwins + refused, "outer/out"), Error) << refused;
     EXPECT_FALSE(std::filesystem::exists(kit.directory / "outer")) << refused;
   }
 }
 
 TEST(Compare, TimingContinuesWithMoreRounds) {
   const kit::CompareKit kit;
-  const Comparison first = kit.run(kTwins + kit::kSmallTiming);
+  const Comparison first = kit.run(kit::kTwins + kit::kSmallTiming);
   std::string more = kit::kSmallTiming;
   more.replace(more.find("repeats: 3"), 10, "repeats: 4");
-  const Comparison second = kit.run(kTwins + more);
+  const Comparison second = kit.run(kit::kTwins + more);
   ASSERT_EQ(second.speed.rounds.size(), 4u);
   EXPECT_EQ(second.speed.rounds[0][0].train_step, first.speed.rounds[0][0].train_step);
 }

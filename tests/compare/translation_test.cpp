@@ -9,16 +9,14 @@
 #include "lithe/base/stop.h"
 #include "lithe/eval/bleu.h"
 #include "tests/compare/compare_kit.h"
+#include "tests/support/text.h"
 
 namespace lithe::compare {
 namespace {
 
-const std::string kHeads =
-    "baseline: mha\nvariants: {mha: {}, sha: {model.mixer.heads: sha}, mhe: {model.mixer.heads: mhe_mul}}\n";
-const std::string kTwins = "baseline: a\nvariants: {a: {}, b: {}}\n";
 const std::string kFew = "measure: {sentences: 5, repeats: 3, train_steps: 1}\n";
 
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+using kit::contains;
 
 // A language of twelve words, one for one: base.yaml learns it from 120 sentences.
 struct TranslationKit : kit::CompareKit {
@@ -66,7 +64,7 @@ struct TranslationKit : kit::CompareKit {
 
 TEST(CompareTranslations, TheFilesHoldEverything) {
   const TranslationKit kit;
-  const Comparison c = kit.run(kHeads + "seeds: [1, 2]\n" + kFew);
+  const Comparison c = kit.run(kit::kHeads + "seeds: [1, 2]\n" + kFew);
   const Json json = kit.json();
   EXPECT_EQ(json.at("score"), "bleu");
   EXPECT_TRUE(contains(json.at("held_out"), "24 sentences of the test part")) << json.at("held_out");
@@ -150,7 +148,7 @@ TEST(CompareTranslations, AttentionsOfAllThreeKindsAreCounted) {
 
 TEST(CompareTranslations, EqualTranslationsAreNoDifference) {
   const TranslationKit kit;
-  const Comparison c = kit.run(kTwins + "seeds: [1, 2]\nmeasure: {repeats: 0}\n");
+  const Comparison c = kit.run(kit::kTwins + "seeds: [1, 2]\nmeasure: {repeats: 0}\n");
   const ResampledMetric& bleu = c.variants[1].translation->bleu;
   EXPECT_EQ(c.variants[0].runs[0].translations, c.variants[1].runs[0].translations);
   EXPECT_EQ(bleu.p, 1);
@@ -163,7 +161,7 @@ TEST(CompareTranslations, EqualTranslationsAreNoDifference) {
 TranslationResult resampled(const std::vector<std::vector<std::string>>& baseline,
                             const std::vector<std::vector<std::string>>& other) {
   const TranslationKit kit;
-  Comparison c = kit.plan(kTwins);
+  Comparison c = kit.plan(kit::kTwins);
   Translations t;
   for (const char* reference : {"the cat sat on the mat", "a dog ran", "it was late in the day", "who are you"})
     t.held_out.push_back({"source", reference});
@@ -212,7 +210,7 @@ TEST(CompareTranslations, EqualScoresAreNoDifference) {
 TEST(CompareTranslations, WithoutAMatchRetentionIsUndefined) {
   const TranslationKit kit;
   const Comparison c =
-      kit.run(kTwins + "set: {train.learning_rate: 1.0e-9, train.max_steps: 1}\nmeasure: {repeats: 0}\n");
+      kit.run(kit::kTwins + "set: {train.learning_rate: 1.0e-9, train.max_steps: 1}\nmeasure: {repeats: 0}\n");
   ASSERT_EQ(c.variants[0].runs[0].bleu, 0) << "this test needs a model that matches nothing";
   EXPECT_TRUE(kit.json().at("variants")[1].at("prr").is_null());
 }
@@ -237,15 +235,15 @@ TEST(CompareTranslations, ContinuesWithTheSameNumbers) {
     while (!over && !std::filesystem::exists(run / "metrics.jsonl")) std::this_thread::yield();
     set_stop_signal(SIGINT);
   });
-  const Comparison stopped = kit.run(kHeads + kFew);
+  const Comparison stopped = kit.run(kit::kHeads + kFew);
   over = true;
   interrupter.join();
   set_stop_signal(0);
   EXPECT_EQ(stopped.status, "stopped");
-  const Comparison first = kit.run(kHeads + kFew);
+  const Comparison first = kit.run(kit::kHeads + kFew);
   const auto trained = std::filesystem::last_write_time(run / "model.safetensors");
   const auto again = [&] {
-    const Comparison c = kit.run(kHeads + kFew);
+    const Comparison c = kit.run(kit::kHeads + kFew);
     EXPECT_EQ(c.status, "complete");
     EXPECT_EQ(std::filesystem::last_write_time(run / "model.safetensors"), trained);
     for (size_t v = 0; v < 3; ++v) {
@@ -266,13 +264,13 @@ TEST(CompareTranslations, ContinuesWithTheSameNumbers) {
   Json rounds = parse_json(read_file(kit.directory / "out/rounds.json"), "rounds");
   rounds["rounds"][0][1]["translation"] = Json::array();
   write_file(kit.directory / "out/rounds.json", rounds.dump());
-  EXPECT_EQ(kit.run(kHeads + kFew).speed.rounds.size(), 3u);
+  EXPECT_EQ(kit.run(kit::kHeads + kFew).speed.rounds.size(), 3u);
 }
 
 // Sources in bytes have several times the rows of their translations, and still every sequence has positions.
 TEST(CompareTranslations, SourcesMayBeMuchLongerThanTranslations) {
   const TranslationKit kit;
-  const Comparison c = kit.plan(kTwins +
+  const Comparison c = kit.plan(kit::kTwins +
                                 "set: {data.source_tokenizer: {type: bytes}, "
                                 "model.share_encoder_decoder_embeddings: false, train.batch_tokens: 512}\n");
   EXPECT_GT(c.variants[0].variant.plan.memory.peak, 0);
@@ -297,14 +295,14 @@ TEST(CompareTranslations, RefusesWhatCannotBeCompared) {
                        "translate.num_beams must be the same in all variants"));
   EXPECT_TRUE(contains(kit.refusal("baseline: a\nvariants: {a: {}, b: {translation.max_length: 16}}\n"),
                        "translation.max_length must be the same in all variants"));
-  EXPECT_TRUE(contains(kit.refusal(kTwins + "score: word_perplexity\n"), "score word_perplexity is of a text"));
-  EXPECT_EQ(kit.plan(kTwins + "score: chrf\n").experiment.score, "chrf");
+  EXPECT_TRUE(contains(kit.refusal(kit::kTwins + "score: word_perplexity\n"), "score word_perplexity is of a text"));
+  EXPECT_EQ(kit.plan(kit::kTwins + "score: chrf\n").experiment.score, "chrf");
   kit.translating("base.yaml", "hidden_size: 16, num_hidden_layers: 1", "train");
-  EXPECT_TRUE(contains(kit.refusal(kTwins), "the recipe holds no translations out"));
+  EXPECT_TRUE(contains(kit.refusal(kit::kTwins), "the recipe holds no translations out"));
   kit.translating("base.yaml", "hidden_size: 16, num_hidden_layers: 1", "train validation");
-  EXPECT_TRUE(contains(kit.plan(kTwins).held_out, "8 sentences of the validation part"));
+  EXPECT_TRUE(contains(kit.plan(kit::kTwins).held_out, "8 sentences of the validation part"));
   const kit::CompareKit texts;
-  EXPECT_TRUE(contains(texts.refusal(kTwins + "score: bleu\n"), "score bleu is of translations"));
+  EXPECT_TRUE(contains(texts.refusal(kit::kTwins + "score: bleu\n"), "score bleu is of translations"));
 }
 
 }  // namespace

@@ -2,16 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/compress/compress_kit.h"
 #include "tests/support/errors.h"
 #include "tests/support/model_kit.h"
 
 namespace lithe {
 namespace {
-
-constexpr const char* kSmall =
-    "{vocab_size: 11, hidden_size: 16, num_hidden_layers: 2, max_position_embeddings: 20, token_width: 1, mixer: "
-    "{type: "
-    "attention, num_attention_heads: 4}}";
 
 // Folded weights are rounded to f32 (2^29 roundings of f64), through products, softmax and norms of two layers.
 constexpr double kRounded = 16 * 0x1p29;

@@ -3,16 +3,12 @@
 #include <gtest/gtest.h>
 
 #include "lithe/compress/densify.h"
+#include "tests/compress/compress_kit.h"
 #include "tests/support/errors.h"
 #include "tests/support/model_kit.h"
 
 namespace lithe {
 namespace {
-
-constexpr const char* kSmall =
-    "{vocab_size: 11, hidden_size: 16, num_hidden_layers: 2, max_position_embeddings: 20, token_width: 1, mixer: "
-    "{type: "
-    "attention, num_attention_heads: 4}}";
 
 struct Trained {
   explicit Trained(const std::string& more = "") : config(kit::model_config(kSmall, more)) {

@@ -7,6 +7,8 @@
 namespace lithe::conformance {
 
 // gradients.cpp
+/// Truncation of central differences at step 1e-5 and their cancellation in f64 leave errors of about 1e-9.
+constexpr double kGradientError = 1e-6;
 /// Every element of every parameter and input of the part alone, against central differences in f64.
 std::string check_gradients_alone(const PartCase& part, bool causal = true);
 /// The gradient of the model's loss in every parameter tensor along a random direction.
@@ -37,7 +39,10 @@ std::string check_reordering(const PartCase& c);
 /// Forgetting the last tokens and feeding them again gives the same bits; feeding others gives those others' rows.
 /// States that promise truncates() can.
 std::string check_truncation(const PartCase& c);
-/// states.cpp: saved and restored into a new state, decoding goes on with the same bits.
+// states.cpp
+/// Empty when both have the same names and bits; otherwise the first that differs.
+std::string difference(const NamedTensors& a, const NamedTensors& b);
+/// Saved and restored into a new state, decoding goes on with the same bits.
 std::string check_saved_states(const PartCase& c);
 /// Rows that continue a state under a tape have the rows of decoding, and gradients that agree with differences while
 /// what is kept stays constant; or the state is refused.

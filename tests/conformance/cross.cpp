@@ -4,8 +4,6 @@
 namespace lithe::conformance {
 namespace {
 
-constexpr double kGradientError = 1e-6;  // see gradients.cpp
-
 // Targets of 4, 1 and 2 rows, one of them idle, and their sources of 1, 5, 2 and 3.
 const Sequences& targets() {
   static const Sequences sequences({0, 4, 5, 5, 7});

@@ -4,9 +4,6 @@
 
 namespace lithe::conformance {
 
-// Truncation of central differences at step 1e-5 and their cancellation in f64 leave errors of about 1e-9.
-constexpr double kGradientError = 1e-6;
-
 std::string check_gradients_alone(const PartCase& part, bool causal) {
   const auto alone = build_alone(part, causal);
   std::string where;

@@ -21,14 +21,6 @@ std::map<std::string, Tensor> training_step(Model& model, const kit::Batch& batc
   return out;
 }
 
-std::string difference(const std::map<std::string, Tensor>& a, const std::map<std::string, Tensor>& b) {
-  if (a.size() != b.size()) return "other parameters have gradients";
-  for (const auto& [name, x] : a)
-    if (const std::string difference = kit::bit_difference(x, b.at(name)); !difference.empty())
-      return name + ": " + difference;
-  return "";
-}
-
 struct RestoreKernels {
   kernels::Isa isa = kernels::usable_isa();
   bool reference = kernels::reference_only();

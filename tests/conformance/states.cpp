@@ -40,6 +40,8 @@ std::unique_ptr<DecodeState> restored(const Model& model, const NamedTensors& ke
   return state;
 }
 
+}  // namespace
+
 std::string difference(const NamedTensors& a, const NamedTensors& b) {
   if (a.size() != b.size()) return cat(a.size(), " tensors and ", b.size());
   for (const auto& [name, tensor] : a) {
@@ -48,8 +50,6 @@ std::string difference(const NamedTensors& a, const NamedTensors& b) {
   }
   return "";
 }
-
-}  // namespace
 
 std::string check_saved_states(const PartCase& c) {
   for (const DType compute : {DType::f32, DType::bf16}) {

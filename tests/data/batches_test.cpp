@@ -9,6 +9,7 @@
 
 #include "files_for_tests.h"
 #include "lithe/base/random.h"
+#include "tests/data/store_kit.h"
 
 namespace lithe {
 
@@ -21,8 +22,6 @@ void PrintTo(const Batch& b, std::ostream* out) {
 }
 
 namespace {
-
-using Ids = std::vector<int32_t>;
 
 TokenStore store_of(const std::vector<Ids>& documents, std::optional<int32_t> begin, std::optional<int32_t> end,
                     int64_t vocab_size = 1000) {

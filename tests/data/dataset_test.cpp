@@ -9,18 +9,11 @@
 #include "lithe/base/threads.h"
 #include "lithe/data/batches.h"
 #include "lithe/data/config.h"
+#include "tests/data/store_kit.h"
 #include "tests/support/data.h"
 
 namespace lithe {
 namespace {
-
-using Ids = std::vector<int32_t>;
-
-Ids document(const TokenStore& store, int64_t d) {
-  Ids ids(size_t(store.document_end(d) - store.document_begin(d)));
-  store.copy(store.document_begin(d), int64_t(ids.size()), ids.data());
-  return ids;
-}
 
 // Lines of made-up words, the same for the same seed.
 std::string prose(uint64_t seed, int lines) {

@@ -5,18 +5,10 @@
 #include <set>
 
 #include "tests/data/files_for_tests.h"
+#include "tests/data/store_kit.h"
 
 namespace lithe {
 namespace {
-
-using Ids = std::vector<int32_t>;
-
-constexpr int32_t kEnd = 256;  // of the byte tokenizer: bos and eos
-
-const Tokenizer& bytes() {
-  static const auto tokenizer = make_byte_tokenizer();
-  return *tokenizer;
-}
 
 const Tokenizer& words() {
   static const auto tokenizer = make_tokenizer({.type = "words"}, {});
@@ -46,8 +38,8 @@ Ids tokens_of(const Batch& batch, int64_t b) {
 }
 
 TEST(TaskBatches, SentencesAreFramedAndKeepTheirOrder) {
-  const TaskBatches batches({sentence("ab", 2), sentence("", 0), sentence("cde", 1)}, TaskType::classification, bytes(),
-                            8, 16, 1, false);
+  const TaskBatches batches({sentence("ab", 2), sentence("", 0), sentence("cde", 1)}, TaskType::classification,
+                            *bytes(), 8, 16, 1, false);
   ASSERT_EQ(batches.batches_per_epoch(), 2);
   const Batch first = batches.batch(0, 0), second = batches.batch(0, 1);
   EXPECT_EQ(first.offsets, (std::vector<int64_t>{0, 4, 6}));
@@ -68,7 +60,7 @@ TEST(TaskBatches, PairsStandBesideEachOther) {
   pair.has_pair = true;
   Example empty = sentence("d", 1);
   empty.has_pair = true;  // an empty second text is one
-  const TaskBatches batches({pair, empty, sentence("e", 1)}, TaskType::classification, bytes(), 8, 64, 1, false);
+  const TaskBatches batches({pair, empty, sentence("e", 1)}, TaskType::classification, *bytes(), 8, 64, 1, false);
   const Batch batch = batches.batch(0, 0);
   EXPECT_EQ(tokens_of(batch, 0), (Ids{kEnd, 'a', 'b', kEnd, 'c', kEnd}));
   EXPECT_EQ(tokens_of(batch, 1), (Ids{kEnd, 'd', kEnd, kEnd}));
@@ -79,7 +71,7 @@ TEST(TaskBatches, LongTextsAreCutAndCounted) {
   Example pair = sentence("abcdefgh", 0);
   pair.pair = "xy";
   pair.has_pair = true;
-  for (const Tokenizer* tokenizer : {&bytes(), &words()}) {
+  for (const Tokenizer* tokenizer : {&*bytes(), &words()}) {
     const bool codes = tokenizer->width() > 1;
     Example one = sentence(codes ? "a b c d e f g h" : "abcdefgh", 0), two = one;
     two.pair = codes ? "x y" : "xy";
@@ -98,7 +90,7 @@ TEST(TaskBatches, LongTextsAreCutAndCounted) {
 TEST(TaskBatches, ARegressionHasValues) {
   std::vector<Example> examples(3);
   for (size_t i = 0; i < 3; ++i) examples[i].text = std::string(i + 1, 'x'), examples[i].value = 0.5 * double(i) - 1;
-  const Batch batch = TaskBatches(examples, TaskType::regression, bytes(), 8, 64, 1, false).batch(0, 0);
+  const Batch batch = TaskBatches(examples, TaskType::regression, *bytes(), 8, 64, 1, false).batch(0, 0);
   EXPECT_EQ(batch.values, (std::vector<float>{-1, -0.5, 0}));
   EXPECT_TRUE(batch.labels.empty());
 }
@@ -109,10 +101,10 @@ TEST(TaskBatches, ARegressionHasValues) {
 TEST(TaskBatches, ShufflingGivesEveryExampleOnceAnEpoch) {
   std::vector<Example> examples;
   for (int32_t i = 0; i < 23; ++i) examples.push_back(sentence(std::string(size_t(i % 5), char('a' + i)), i));
-  const TaskBatches a(examples, TaskType::classification, bytes(), 8, 40, 3, true),
-      b(examples, TaskType::classification, bytes(), 8, 40, 3, true),
-      other(examples, TaskType::classification, bytes(), 8, 40, 4, true),
-      in_order(examples, TaskType::classification, bytes(), 8, 40, 3, false);
+  const TaskBatches a(examples, TaskType::classification, *bytes(), 8, 40, 3, true),
+      b(examples, TaskType::classification, *bytes(), 8, 40, 3, true),
+      other(examples, TaskType::classification, *bytes(), 8, 40, 4, true),
+      in_order(examples, TaskType::classification, *bytes(), 8, 40, 3, false);
   EXPECT_TRUE(a.shuffled());
   ASSERT_EQ(a.batches_per_epoch(), 5);  // of five sequences each, the last of three
   std::vector<Ids> orders;
@@ -143,7 +135,7 @@ TEST(TaskBatches, ShufflingGivesEveryExampleOnceAnEpoch) {
 TEST(TaskBatches, TheShuffleIsUniform) {
   std::vector<Example> examples;
   for (int32_t i = 0; i < 8; ++i) examples.push_back(sentence("x", i));
-  const TaskBatches batches(examples, TaskType::classification, bytes(), 8, 64, 3, true);
+  const TaskBatches batches(examples, TaskType::classification, *bytes(), 8, 64, 3, true);
   std::vector<int> places(8);
   const int epochs = 4000;
   for (int64_t e = 0; e < epochs; ++e) {
@@ -156,14 +148,14 @@ TEST(TaskBatches, TheShuffleIsUniform) {
 }
 
 TEST(TaskBatches, BatchesHoldAtLeastOneSequence) {
-  const TaskBatches batches({sentence("abc", 0), sentence("d", 1)}, TaskType::classification, bytes(), 8, 3, 1, false);
+  const TaskBatches batches({sentence("abc", 0), sentence("d", 1)}, TaskType::classification, *bytes(), 8, 3, 1, false);
   EXPECT_EQ(batches.batches_per_epoch(), 2);
   EXPECT_EQ(batches.batch(0, 0).sequences(), 1);
 }
 
 TEST(TaskBatches, FingerprintTellsDataApart) {
   const auto print = [](std::vector<Example> examples, TaskType type) {
-    return TaskBatches(std::move(examples), type, bytes(), 16, 64, 1, false).fingerprint();
+    return TaskBatches(std::move(examples), type, *bytes(), 16, 64, 1, false).fingerprint();
   };
   const auto one = [&](const std::string& text, int32_t label) {
     return print({sentence(text, label)}, TaskType::classification);
@@ -183,7 +175,7 @@ TEST(TaskBatches, FingerprintTellsDataApart) {
 
 TEST(TaskBatches, TranscriptionsHaveLabelsOfTheirOwnLengths) {
   const Example e{.text = "abcd", .tags = {2, 0}}, f{.text = "x"}, g{.text = "yz", .tags = {1, 1, 1, 1, 1}};
-  const TaskBatches batches({e, f, g}, TaskType::transcription, bytes(), 16, 64, 1, false);
+  const TaskBatches batches({e, f, g}, TaskType::transcription, *bytes(), 16, 64, 1, false);
   const Batch batch = batches.batch(0, 0);
   EXPECT_EQ(tokens_of(batch, 2), framed("yz"));
   EXPECT_EQ(batch.labels, (Ids{2, 0, 1, 1, 1, 1, 1}));
@@ -194,7 +186,7 @@ TEST(TaskBatches, TranscriptionsHaveLabelsOfTheirOwnLengths) {
 
 TEST(TaskBatches, TagsStandOnTheFirstTokensOfWords) {
   const Example e{.words = {"ab", "c", "de"}, .tags = {2, 0, 1}}, f{.words = {"x"}, .tags = {3}};
-  const TaskBatches batches({e, f}, TaskType::tagging, bytes(), 16, 64, 1, false);
+  const TaskBatches batches({e, f}, TaskType::tagging, *bytes(), 16, 64, 1, false);
   const Batch batch = batches.batch(0, 0);
   // All words but the first follow a space, which is a byte of its own.
   EXPECT_EQ(tokens_of(batch, 0), framed("ab c de"));
@@ -213,16 +205,16 @@ TEST(TaskBatches, TagsOfWordsWithCodes) {
 
 TEST(TaskBatches, WordsThatDoNotFitOrHaveNoTokensHaveNoRow) {
   const Example e{.words = {"ab", "cd", "ef"}, .tags = {2, 0, 1}};
-  const TaskBatches cut({e}, TaskType::tagging, bytes(), 7, 64, 1, false);
+  const TaskBatches cut({e}, TaskType::tagging, *bytes(), 7, 64, 1, false);
   EXPECT_EQ(cut.cut(), 1);
   EXPECT_EQ(tokens_of(cut.batch(0, 0), 0), framed("ab cd"));
   EXPECT_EQ(cut.sequences()[0].words, (std::vector<int64_t>{1, 3, -1}));
   // One byte less: the second word's first token is there, which is where its tag stands.
-  const TaskBatches shorter({e}, TaskType::tagging, bytes(), 5, 64, 1, false);
+  const TaskBatches shorter({e}, TaskType::tagging, *bytes(), 5, 64, 1, false);
   EXPECT_EQ(shorter.sequences()[0].words, (std::vector<int64_t>{1, 3, -1}));
 
   const Example gap{.words = {"", "cd"}, .tags = {1, 2}};
-  const TaskBatches batches({gap}, TaskType::tagging, bytes(), 16, 64, 1, false);
+  const TaskBatches batches({gap}, TaskType::tagging, *bytes(), 16, 64, 1, false);
   EXPECT_EQ(batches.sequences()[0].words, (std::vector<int64_t>{-1, 1}));
   EXPECT_EQ(batches.batch(0, 0).labels, (Ids{-1, 2, -1, -1, -1}));
 }
@@ -232,7 +224,7 @@ TEST(TaskBatches, WordsThatDoNotFitOrHaveNoTokensHaveNoRow) {
 TEST(TaskBatches, AnAnswerIsTheRowsOfItsWords) {
   const TaskBatches batches(
       {question("q?", "one two three", {"two three"}), question("q?", "one two", {}), question("why", "x  yz.", {"y"})},
-      TaskType::span, bytes(), 32, 96, 1, false);
+      TaskType::span, *bytes(), 32, 96, 1, false);
   const Batch batch = batches.batch(0, 0);
   ASSERT_EQ(batch.sequences(), 3);
   // [end] q ? [end] o n e _ t w o _ t h r e e [end]: " two" is rows 7 to 10, its space included.
@@ -257,7 +249,7 @@ TEST(TaskBatches, AnAnswerIsTheRowsOfItsWords) {
 TEST(TaskBatches, LongContextsAreDividedIntoOverlappingParts) {
   std::string context;
   for (int i = 0; i < 30; ++i) context += cat(i ? " " : "", "w", 100 + i);
-  for (const Tokenizer* tokenizer : {&bytes(), &words()}) {
+  for (const Tokenizer* tokenizer : {&*bytes(), &words()}) {
     const int64_t length = tokenizer->width() == 1 ? 40 : 13;
     for (int i = 0; i < 30; ++i) {
       const std::string word = cat("w", 100 + i);
@@ -291,7 +283,7 @@ TEST(TaskBatches, LongContextsAreDividedIntoOverlappingParts) {
 }
 
 TEST(TaskBatches, AnEmptyContextHasNoAnswer) {
-  const TaskBatches batches({question("q", "", {}), question("q", "  ", {})}, TaskType::span, bytes(), 16, 64, 1,
+  const TaskBatches batches({question("q", "", {}), question("q", "  ", {})}, TaskType::span, *bytes(), 16, 64, 1,
                             false);
   ASSERT_EQ(batches.sequences().size(), 2u);
   for (const TaskSequence& s : batches.sequences()) EXPECT_TRUE(s.pieces.empty());
@@ -299,15 +291,15 @@ TEST(TaskBatches, AnEmptyContextHasNoAnswer) {
 }
 
 TEST(TaskBatches, RefusesWhatCannotBe) {
-  expect_error([] { TaskBatches({}, TaskType::classification, bytes(), 8, 64, 1, false); }, {"no examples"},
+  expect_error([] { TaskBatches({}, TaskType::classification, *bytes(), 8, 64, 1, false); }, {"no examples"},
                ExitCode::usage);
-  expect_error([] { TaskBatches({question("a long question", "x", {})}, TaskType::span, bytes(), 16, 64, 1, false); },
+  expect_error([] { TaskBatches({question("a long question", "x", {})}, TaskType::span, *bytes(), 16, 64, 1, false); },
                {"a question of 15 tokens leaves no room", "raise data.sequence_length"}, ExitCode::usage);
-  const TaskBatches batches({sentence("a", 0)}, TaskType::classification, bytes(), 8, 64, 1, false);
+  const TaskBatches batches({sentence("a", 0)}, TaskType::classification, *bytes(), 8, 64, 1, false);
   expect_error([&] { batches.batch(0, 1); }, {"batch 1 of epoch 0 does not exist; an epoch has 1"});
   expect_error([&] { batches.batch(-1, 0); }, {"batch 0 of epoch -1 does not exist"});
   // Shorter than the specials around every text.
-  expect_error([] { TaskBatches({sentence("a", 0)}, TaskType::classification, bytes(), 1, 64, 1, false); },
+  expect_error([] { TaskBatches({sentence("a", 0)}, TaskType::classification, *bytes(), 1, 64, 1, false); },
                {"max_tokens 1 is below the 2 special tokens"});
 }
 

@@ -8,11 +8,10 @@
 #include "../fuzz/token_store_fuzz.cpp"
 #include "files_for_tests.h"
 #include "lithe/base/random.h"
+#include "tests/data/store_kit.h"
 
 namespace lithe {
 namespace {
-
-using Ids = std::vector<int32_t>;
 
 std::string bytes_of(const std::vector<Ids>& documents, const std::vector<std::string>& texts, StoreInfo info) {
   std::string bytes;
@@ -20,12 +19,6 @@ std::string bytes_of(const std::vector<Ids>& documents, const std::vector<std::s
   for (size_t d = 0; d < documents.size(); ++d) writer.add(documents[d], texts[d]);
   writer.finish();
   return bytes;
-}
-
-Ids document(const TokenStore& store, int64_t d) {
-  Ids ids(size_t(store.document_end(d) - store.document_begin(d)));
-  store.copy(store.document_begin(d), int64_t(ids.size()), ids.data());
-  return ids;
 }
 
 const StoreInfo kInfo = {

@@ -9,20 +9,13 @@
 #include "lithe/base/random.h"
 #include "lithe/base/threads.h"
 #include "tests/data/files_for_tests.h"
+#include "tests/data/store_kit.h"
 #include "tests/support/data.h"
 
 namespace lithe {
 namespace {
 
-using Ids = std::vector<int32_t>;
 using Offsets = std::vector<int64_t>;
-
-constexpr int32_t kEnd = 256;  // of the byte tokenizer: bos and eos
-
-std::shared_ptr<const Tokenizer> bytes() {
-  static const std::shared_ptr<const Tokenizer> tokenizer = make_byte_tokenizer();
-  return tokenizer;
-}
 
 TranslationBatches make(std::vector<TextPair> pairs, const TranslationLimits& limits, int64_t batch_tokens,
                         bool shuffle = false, uint64_t seed = 1) {

@@ -18,8 +18,8 @@ using Tokens = std::vector<int32_t>;
 constexpr int32_t kEnd = 1;
 
 // A model with generic weights.
-std::unique_ptr<Model> random_model(const std::string& architecture, int64_t vocab, uint64_t seed,
-                                    DType dtype = DType::f64, int64_t hidden = 8) {
+std::unique_ptr<Model> searched_model(const std::string& architecture, int64_t vocab, uint64_t seed,
+                                      DType dtype = DType::f64, int64_t hidden = 8) {
   set_threads(1);  // models this small gain nothing from more
   auto model = std::make_unique<Model>(
       kit::model_config(cat("{architecture: ", architecture, ", vocab_size: ", vocab, ", hidden_size: ", hidden,
@@ -39,7 +39,7 @@ std::vector<Hypothesis> search(const Model& model, const SearchInput& input, con
   return beam_search(model, std::vector{input}, config)[0];
 }
 
-BeamSearchConfig settings(int64_t beams, int64_t results, double penalty = 0) {
+BeamSearchConfig beam_settings(int64_t beams, int64_t results, double penalty = 0) {
   return {.num_beams = beams, .length_penalty = penalty, .num_return_sequences = results, .stop = {kEnd}, .never = {}};
 }
 
@@ -164,7 +164,7 @@ TEST(BeamSearch, AWideBeamFindsTheBestOfAllStrings) {
   for (const char* architecture : kArchitectures)
     for (uint64_t seed = 1; seed <= 4; ++seed)
       for (double penalty : {0.0, 0.6, 1.5, -0.7}) {
-        const auto model = random_model(architecture, kVocab, seed);
+        const auto model = searched_model(architecture, kVocab, seed);
         const SearchInput input = input_of(*model, {3, 2, 1}, {0}, kMost);
         std::vector<Hypothesis> all;
         each_ended(kVocab, kMost, [&](const Tokens& y) {
@@ -173,7 +173,7 @@ TEST(BeamSearch, AWideBeamFindsTheBestOfAllStrings) {
         });
         ASSERT_EQ(all.size(), 1u + 3 + 9 + 27);
         std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.score > b.score; });
-        expect_same(search(*model, input, settings(256, 40, penalty)), all, 1e-10);
+        expect_same(search(*model, input, beam_settings(256, 40, penalty)), all, 1e-10);
       }
 }
 
@@ -182,9 +182,9 @@ TEST(BeamSearch, OneBeamIsGreedy) {
   for (const char* architecture : kArchitectures)
     for (uint64_t seed = 1; seed <= 6; ++seed)
       for (double penalty : {0.0, 0.6, -2.0}) {
-        const auto model = random_model(architecture, 9, seed);
+        const auto model = searched_model(architecture, 9, seed);
         const SearchInput input = input_of(*model, {3, 2, 8, 1}, {0}, 10);
-        const Hypothesis h = search(*model, input, settings(1, 1, penalty))[0];
+        const Hypothesis h = search(*model, input, beam_settings(1, 1, penalty))[0];
         Tokens greedy;
         bool ended = false;
         while (!ended && int64_t(greedy.size()) < input.max_new_tokens) {
@@ -205,8 +205,8 @@ TEST(BeamSearch, TheCacheAndItsReorderingDoNotChangeTheResult) {
     for (uint64_t seed = 1; seed <= 4; ++seed)
       for (int64_t beams : {2, 3, 5, 11})
         for (double penalty : {0.0, 0.8, -0.5}) {
-          const auto model = random_model(architecture, 9, seed);
-          BeamSearchConfig config = settings(beams, beams, penalty);
+          const auto model = searched_model(architecture, 9, seed);
+          BeamSearchConfig config = beam_settings(beams, beams, penalty);
           config.early_stopping = seed == 4;
           const SearchInput input = input_of(*model, {3, 2, 8, 4, 1}, {0, 5}, 8);
           expect_same(search(*model, input, config), recomputed(*model, input, config), 1e-9);
@@ -216,10 +216,10 @@ TEST(BeamSearch, TheCacheAndItsReorderingDoNotChangeTheResult) {
 // oracle: search.beam
 TEST(BeamSearch, ScoresAreTheModelsOwnAndTheListIsSortedAndDistinct) {
   for (const char* architecture : kArchitectures) {
-    const auto model = random_model(architecture, 9, 3);
+    const auto model = searched_model(architecture, 9, 3);
     const SearchInput input = input_of(*model, {3, 2, 8, 4, 1}, {0, 5, 7}, 7);
     for (double penalty : {0.0, 1.0}) {
-      const auto found = search(*model, input, settings(6, 6, penalty));
+      const auto found = search(*model, input, beam_settings(6, 6, penalty));
       ASSERT_EQ(found.size(), 6u);
       for (size_t i = 0; i < found.size(); ++i) {
         const Hypothesis& h = found[i];
@@ -240,9 +240,9 @@ TEST(BeamSearch, ScoresAreTheModelsOwnAndTheListIsSortedAndDistinct) {
 TEST(BeamSearch, AllStringsTogetherHaveProbabilityOne) {
   constexpr int64_t kVocab = 3, kMost = 3;
   for (uint64_t seed = 1; seed <= 4; ++seed) {
-    const auto model = random_model("encoder_decoder", kVocab, seed);
+    const auto model = searched_model("encoder_decoder", kVocab, seed);
     const SearchInput input{{2, 0, 2, 1}, {0}, kMost};
-    const auto all = search(*model, input, settings(27, 27));
+    const auto all = search(*model, input, beam_settings(27, 27));
     EXPECT_EQ(std::count_if(all.begin(), all.end(), [](const Hypothesis& h) { return h.ended; }), 1 + 2 + 4);
     EXPECT_EQ(all.size(), 1u + 2 + 4 + 8);
     double total = 0, forced = 0;
@@ -257,7 +257,7 @@ TEST(BeamSearch, AllStringsTogetherHaveProbabilityOne) {
 
 // oracle: arch.encdec
 TEST(BeamSearch, ATokenDependsOnTheSourceAndOnWhatStandsBeforeItAlone) {
-  const auto model = random_model("encoder_decoder", 9, 5);
+  const auto model = searched_model("encoder_decoder", 9, 5);
   const SearchInput input{{3, 2, 8, 1}, {0}, 1}, other{{3, 2, 7, 1}, {0}, 1};
   const Tokens y{4, 6, 2, 5, 8};
   const auto rows = teacher_forced(*model, input, y), elsewhere = teacher_forced(*model, other, y);
@@ -284,7 +284,7 @@ TEST(BeamSearch, ATokenDependsOnTheSourceAndOnWhatStandsBeforeItAlone) {
 TEST(BeamSearch, ResultsDoNotDependOnTheBatch) {
   for (const char* architecture : kArchitectures)
     for (int64_t hidden : {8, 96}) {
-      const auto model = random_model(architecture, 300, 2, DType::f32, hidden);
+      const auto model = searched_model(architecture, 300, 2, DType::f32, hidden);
       std::vector<SearchInput> inputs;
       for (int32_t i = 0; i < 9; ++i) {
         Tokens source;
@@ -294,7 +294,7 @@ TEST(BeamSearch, ResultsDoNotDependOnTheBatch) {
         inputs.push_back(input_of(*model, source, prompt, 3 + i));
       }
       for (int64_t beams : {1, 4}) {
-        const BeamSearchConfig config = settings(beams, beams, 0.6);
+        const BeamSearchConfig config = beam_settings(beams, beams, 0.6);
         const auto all = beam_search(*model, inputs, config);
         std::vector<SearchInput> backwards(inputs.rbegin(), inputs.rend());
         const auto turned = beam_search(*model, backwards, config);
@@ -310,9 +310,9 @@ TEST(BeamSearch, ResultsDoNotDependOnTheBatch) {
 
 TEST(BeamSearch, StopsAtEachStopTokenAndNeverTakesWhatItMustNot) {
   for (const char* architecture : kArchitectures) {
-    const auto model = random_model(architecture, 9, 7);
+    const auto model = searched_model(architecture, 9, 7);
     const SearchInput input = input_of(*model, {3, 1}, {0}, 12);
-    BeamSearchConfig config = settings(4, 4);
+    BeamSearchConfig config = beam_settings(4, 4);
     config.stop = {1, 4, 6};
     config.never = {0, 8};
     config.vocab_size = 8;
@@ -329,8 +329,8 @@ TEST(BeamSearch, StopsAtEachStopTokenAndNeverTakesWhatItMustNot) {
 
 TEST(BeamSearch, EndsAtTheGreatestLengthWithWhatThereIs) {
   for (const char* architecture : kArchitectures) {
-    const auto model = random_model(architecture, 9, 7);
-    BeamSearchConfig config = settings(3, 3);
+    const auto model = searched_model(architecture, 9, 7);
+    BeamSearchConfig config = beam_settings(3, 3);
     config.stop = {};
     for (int64_t most : {1, 2, 7}) {
       const auto found = search(*model, input_of(*model, {3, 1}, {0}, most), config);
@@ -373,24 +373,24 @@ TEST(BeamSearch, GoesOnWhileALongerOneMayStillScoreHigher) {
   const auto later =
       chain({{{1, .5}, {2, .45}, {3, .05}}, {}, {{1, .9}, {3, .1}}, {{4, 1}}, {{5, 1}}, {{6, 1}}, {{7, 1}}, {{1, 1}}});
   const SearchInput six{{}, {0}, 6};
-  EXPECT_EQ(show(search(*later, six, settings(2, 2))), "end, 2 end, ");
-  EXPECT_EQ(show(search(*later, six, settings(2, 2, 3))), "3 4 5 6 7 end, 2 end, ");
-  BeamSearchConfig early = settings(2, 2, 3);
+  EXPECT_EQ(show(search(*later, six, beam_settings(2, 2))), "end, 2 end, ");
+  EXPECT_EQ(show(search(*later, six, beam_settings(2, 2, 3))), "3 4 5 6 7 end, 2 end, ");
+  BeamSearchConfig early = beam_settings(2, 2, 3);
   early.early_stopping = true;
   EXPECT_EQ(show(search(*later, six, early)), "2 end, end, ");
   // A penalty below 0 makes the greatest length the worst, but 3 4 ends before.
   const auto sooner = chain({{{1, .3}, {2, .3}, {3, .4}}, {}, {{1, .6}, {3, .4}}, {{4, 1}}, {{1, 1}}});
-  EXPECT_EQ(show(search(*sooner, {{}, {0}, 12}, settings(2, 2, -1))), "end, 3 4 end, ");
+  EXPECT_EQ(show(search(*sooner, {{}, {0}, 12}, beam_settings(2, 2, -1))), "end, 3 4 end, ");
 }
 
 TEST(BeamSearch, AGreaterLengthPenaltyGivesLongerOnes) {
   bool longer = false;
   for (uint64_t seed = 1; seed <= 12; ++seed) {
-    const auto model = random_model("encoder_decoder", 6, seed);
+    const auto model = searched_model("encoder_decoder", 6, seed);
     const SearchInput input{{3, 2, 1}, {0}, 5};
     size_t before = 0;
     for (double penalty : {-1.0, 0.0, 1.0, 3.0}) {
-      const Hypothesis h = search(*model, input, settings(6 * 6 * 6 * 6 * 6, 1, penalty))[0];  // exact
+      const Hypothesis h = search(*model, input, beam_settings(6 * 6 * 6 * 6 * 6, 1, penalty))[0];  // exact
       EXPECT_GE(h.tokens.size(), before) << seed << " " << penalty;
       longer = longer || (penalty > 0 && h.tokens.size() > before);
       before = h.tokens.size();
@@ -400,11 +400,11 @@ TEST(BeamSearch, AGreaterLengthPenaltyGivesLongerOnes) {
 }
 
 TEST(BeamSearch, TiesGoToTheLowerToken) {
-  const auto model = random_model("encoder_decoder", 6, 1);
+  const auto model = searched_model("encoder_decoder", 6, 1);
   for (Parameter& p : model->parameters().all())
     if (p.name.find("final_norm") != std::string::npos) fill_zero(p.master.value());
   model->parameters().refresh_shadows();
-  BeamSearchConfig config = settings(3, 3);
+  BeamSearchConfig config = beam_settings(3, 3);
   config.stop = {5};
   const auto found = search(*model, {{3, 2}, {0}, 2}, config);  // all logits are 0
   EXPECT_EQ(show(found), "0 0 cut, 1 0 cut, 2 0 cut, ");
@@ -412,38 +412,38 @@ TEST(BeamSearch, TiesGoToTheLowerToken) {
 }
 
 TEST(BeamSearch, RefusesWhatCannotBe) {
-  const auto model = random_model("encoder_decoder", 6, 1), decoder = random_model("decoder", 6, 1);
+  const auto model = searched_model("encoder_decoder", 6, 1), decoder = searched_model("decoder", 6, 1);
   const SearchInput good{{3}, {0}, 2};
-  EXPECT_NO_THROW(search(*model, good, settings(2, 2)));
-  EXPECT_THROW(search(*decoder, good, settings(2, 2)), Error);          // it reads no source
-  EXPECT_THROW(search(*model, {{}, {0}, 2}, settings(2, 2)), Error);    // this one does
-  EXPECT_THROW(search(*model, {{3}, {}, 2}, settings(2, 2)), Error);    // nothing to continue
-  EXPECT_THROW(search(*model, {{3}, {0}, 0}, settings(2, 2)), Error);   // no room
-  EXPECT_THROW(search(*model, {{3}, {0}, 99}, settings(2, 2)), Error);  // no positions
-  EXPECT_THROW(search(*model, good, settings(0, 0)), Error);
-  EXPECT_THROW(search(*model, good, settings(2, 3)), Error);
-  EXPECT_THROW(search(*model, good, settings(2, 2, std::nan(""))), Error);
-  BeamSearchConfig config = settings(2, 2);
+  EXPECT_NO_THROW(search(*model, good, beam_settings(2, 2)));
+  EXPECT_THROW(search(*decoder, good, beam_settings(2, 2)), Error);          // it reads no source
+  EXPECT_THROW(search(*model, {{}, {0}, 2}, beam_settings(2, 2)), Error);    // this one does
+  EXPECT_THROW(search(*model, {{3}, {}, 2}, beam_settings(2, 2)), Error);    // nothing to continue
+  EXPECT_THROW(search(*model, {{3}, {0}, 0}, beam_settings(2, 2)), Error);   // no room
+  EXPECT_THROW(search(*model, {{3}, {0}, 99}, beam_settings(2, 2)), Error);  // no positions
+  EXPECT_THROW(search(*model, good, beam_settings(0, 0)), Error);
+  EXPECT_THROW(search(*model, good, beam_settings(2, 3)), Error);
+  EXPECT_THROW(search(*model, good, beam_settings(2, 2, std::nan(""))), Error);
+  BeamSearchConfig config = beam_settings(2, 2);
   config.stop = {6};
   EXPECT_THROW(search(*model, good, config), Error);
-  config = settings(2, 2);
+  config = beam_settings(2, 2);
   config.vocab_size = 7;
   EXPECT_THROW(search(*model, good, config), Error);
-  EXPECT_THROW(search(*random_model("encoder", 6, 1), {{}, {0}, 2}, settings(2, 2)), Error);
+  EXPECT_THROW(search(*searched_model("encoder", 6, 1), {{}, {0}, 2}, beam_settings(2, 2)), Error);
 }
 
 TEST(BeamSearch, DamagedWeightsAreSaid) {
-  const auto model = random_model("encoder_decoder", 6, 1);
+  const auto model = searched_model("encoder_decoder", 6, 1);
   for (Parameter& p : model->parameters().all())
     if (p.name.find("decoder.final_norm") != std::string::npos) set_value(p.master.value(), 0, std::nan(""));
   model->parameters().refresh_shadows();
-  EXPECT_THROW(search(*model, {{3}, {0}, 2}, settings(2, 2)), Error);
+  EXPECT_THROW(search(*model, {{3}, {0}, 2}, beam_settings(2, 2)), Error);
 }
 
 TEST(BeamSearch, AStopSignalEndsIt) {
-  const auto model = random_model("encoder_decoder", 6, 1);
+  const auto model = searched_model("encoder_decoder", 6, 1);
   set_stop_signal(SIGTERM);
-  const auto found = beam_search(*model, std::vector<SearchInput>(3, {{3}, {0}, 9}), settings(2, 2));
+  const auto found = beam_search(*model, std::vector<SearchInput>(3, {{3}, {0}, 9}), beam_settings(2, 2));
   set_stop_signal(0);
   ASSERT_EQ(found.size(), 3u);
   for (const auto& one : found) EXPECT_TRUE(one.empty());

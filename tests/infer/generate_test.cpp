@@ -7,37 +7,16 @@
 
 #include "lithe/base/stop.h"
 #include "lithe/base/threads.h"
+#include "tests/infer/infer_kit.h"
 #include "tests/support/errors.h"
 #include "tests/support/model_kit.h"
 
 namespace lithe {
 namespace {
 
-// A model with generic weights: bytes in, bytes out.
-std::unique_ptr<Model> random_model(const std::string& position = "rotary", int64_t positions = 64, uint64_t seed = 4) {
-  set_threads(1);  // models this small gain nothing from more
-  auto model = std::make_unique<Model>(
-      kit::model_config(
-          cat("{vocab_size: 257, hidden_size: 16, num_hidden_layers: 2, max_position_embeddings: ", positions,
-              ", position: ", position,
-              ", mixer: {type: attention, num_attention_heads: 2}, ffn: {type: swiglu, intermediate_size: 24}}")),
-      ModelOptions{.seed = seed});
-  kit::randomise(model->parameters(), seed, 0.6);
-  return model;
-}
-
-const std::unique_ptr<Tokenizer> kBytes = make_byte_tokenizer();
-
 std::vector<Generation> continue_all(const Model& model, const std::vector<std::string>& prompts,
                                      GenerateConfig config) {
   return generate(model, *kBytes, prompts, config);
-}
-
-GenerateConfig settings(bool sample, int64_t tokens = 20) {
-  GenerateConfig c;
-  c.do_sample = sample;
-  c.max_new_tokens = tokens;
-  return c;
 }
 
 // The logits behind a text, computed at once.
@@ -52,7 +31,7 @@ std::vector<float> logits_behind(const Model& model, const std::vector<int32_t>&
 
 // oracle: search.greedy
 TEST(Generate, GreedyTakesTheMostLikelyTokenEachTime) {
-  const auto model = random_model();
+  const auto model = byte_model();
   const Generation g = continue_all(*model, {"hello"}, settings(false))[0];
   std::vector<int32_t> ids = {256};  // the begin of text
   for (char c : std::string("hello")) ids.push_back(static_cast<unsigned char>(c));
@@ -70,7 +49,7 @@ TEST(Generate, GreedyTakesTheMostLikelyTokenEachTime) {
 TEST(Generate, TheCacheDoesNotChangeTheTokens) {
   for (const char* position : {"rotary", "learned", "sinusoidal", "none"})
     for (bool sample : {false, true}) {
-      const auto model = random_model(position);
+      const auto model = byte_model(position);
       GenerateConfig cached = settings(sample), uncached = cached;
       uncached.use_cache = false;
       const std::vector<std::string> prompts = {"a", "some longer prompt", "bc"};
@@ -81,7 +60,7 @@ TEST(Generate, TheCacheDoesNotChangeTheTokens) {
 }
 
 TEST(Generate, ResultsDoNotDependOnTheBatch) {
-  const auto model = random_model();
+  const auto model = byte_model();
   const std::vector<std::string> prompts = {"one", "two, longer", "3", "", "five five five five", "6"};
   GenerateConfig config = settings(true);
   const auto all = continue_all(*model, prompts, config);
@@ -102,7 +81,7 @@ TEST(Generate, ResultsDoNotDependOnTheBatch) {
 }
 
 TEST(Generate, SeedsChangeDrawsAndOnlyThey) {
-  const auto model = random_model();
+  const auto model = byte_model();
   GenerateConfig a = settings(true), b = a;
   b.seed = 99;
   EXPECT_EQ(continue_all(*model, {"x"}, a)[0].tokens, continue_all(*model, {"x"}, a)[0].tokens);
@@ -253,7 +232,7 @@ TEST(Generate, CharactersAreStreamedWhole) {
 }
 
 TEST(Generate, PositionsLimitTheLength) {
-  const auto model = random_model("learned", 12);
+  const auto model = byte_model("learned", 12);
   const auto g = continue_all(*model, {"hello", "hello wor"}, settings(false, 1000));
   // 6 tokens of prompt: positions 6 to 11 hold what was generated, and what stands behind the last needs none.
   EXPECT_EQ(g[0].tokens.size(), 7u);
@@ -270,7 +249,7 @@ TEST(Generate, PositionsLimitTheLength) {
 }
 
 TEST(Generate, RefusesBadInput) {
-  const auto model = random_model();
+  const auto model = byte_model();
   GenerateConfig c = settings(true);
   c.stop = {"a", ""};
   EXPECT_THROW(continue_all(*model, {"x"}, c), Error);
@@ -293,7 +272,7 @@ TEST(Generate, RefusesBadInput) {
 }
 
 TEST(Generate, AStopSignalEndsItWithWhatThereIs) {
-  const auto model = random_model();
+  const auto model = byte_model();
   set_stop_signal(SIGTERM);
   const auto g = continue_all(*model, {"x", "y"}, settings(false));
   set_stop_signal(0);
@@ -301,7 +280,7 @@ TEST(Generate, AStopSignalEndsItWithWhatThereIs) {
 }
 
 TEST(Generate, TimesCountTokens) {
-  const auto model = random_model();
+  const auto model = byte_model();
   GenerateTimes times;
   generate(*model, *kBytes, {"ab", "cde"}, settings(false, 5), {}, &times);
   EXPECT_EQ(times.prompt_tokens, 3 + 4);
@@ -312,7 +291,7 @@ TEST(Generate, TimesCountTokens) {
 
 // oracle: infer.kv_cache, hpc.paged
 TEST(Generate, TextsDoNotDependOnWhoRunsBeside) {
-  const auto model = random_model("rotary", 512);
+  const auto model = byte_model("rotary", 512);
   std::vector<std::string> prompts;
   for (int i = 0; i < 23; ++i) prompts.push_back(std::string(size_t(i * 37 % 150), char('a' + i)));
   for (const char* type : {"", "bf16", "int8"}) {
@@ -335,7 +314,7 @@ TEST(Generate, TextsDoNotDependOnWhoRunsBeside) {
 }
 
 TEST(Generate, HandsResultsOnInOrderAndKeepsToItsBudget) {
-  const auto model = random_model("rotary", 512);
+  const auto model = byte_model("rotary", 512);
   std::vector<std::string> prompts;
   for (int i = 0; i < 40; ++i) prompts.push_back(std::string(size_t(i % 7 * 20), 'x'));
   GenerateConfig config = settings(false, 30);
@@ -372,7 +351,7 @@ TEST(Generate, HandsResultsOnInOrderAndKeepsToItsBudget) {
 }
 
 TEST(Generate, AStopSignalKeepsWhatIsDone) {
-  const auto model = random_model();
+  const auto model = byte_model();
   GenerateConfig config = settings(false, 5);
   config.batch_size = 2;
   std::vector<std::string> finishes;
@@ -388,7 +367,7 @@ TEST(Generate, AStopSignalKeepsWhatIsDone) {
 
 // oracle: hpc.ptq, infer.kv_cache
 TEST(Generate, ACacheOf8BitsMovesLogitsAsFarAsItsRoundingMay) {
-  const auto model = random_model();
+  const auto model = byte_model();
   const auto logits = [&](std::optional<DType> type) {
     const NoGrad no_grad;
     const auto state = model->make_state(1, 40, type);

@@ -7,31 +7,16 @@
 
 #include "lithe/base/threads.h"
 #include "lithe/ops/basic.h"
+#include "tests/infer/infer_kit.h"
 #include "tests/support/errors.h"
 #include "tests/support/model_kit.h"
 
 namespace lithe {
 namespace {
 
-const std::unique_ptr<Tokenizer> kBytes = make_byte_tokenizer();
-
 std::unique_ptr<Model> model_of(uint64_t seed, int64_t layers = 2, const std::string& mixer = "attention",
                                 int64_t positions = 64) {
-  set_threads(1);
-  auto model = std::make_unique<Model>(
-      kit::model_config(cat("{vocab_size: 257, hidden_size: 16, num_hidden_layers: ", layers,
-                            ", max_position_embeddings: ", positions, ", position: rotary, mixer: {type: ", mixer,
-                            ", num_attention_heads: 2}, ffn: {type: swiglu, intermediate_size: 24}}")),
-      ModelOptions{.seed = seed});
-  kit::randomise(model->parameters(), seed, 0.6);
-  return model;
-}
-
-GenerateConfig settings(bool sample, int64_t tokens = 20) {
-  GenerateConfig c;
-  c.do_sample = sample;
-  c.max_new_tokens = tokens;
-  return c;
+  return byte_model("rotary", positions, seed, layers, mixer);
 }
 
 std::vector<Generation> drafted(const Model& model, Drafter& drafter, const std::vector<std::string>& prompts,

@@ -9,17 +9,17 @@
 #include "lithe/base/stop.h"
 #include "lithe/base/threads.h"
 #include "lithe/infer/beam_search.h"
+#include "tests/infer/infer_kit.h"
 #include "tests/support/model_kit.h"
 
 namespace lithe {
 namespace {
 
-constexpr int32_t kEnd = 256;  // of the byte tokenizer, which also begins with it
-const std::unique_ptr<Tokenizer> kBytes = make_byte_tokenizer();
+constexpr int32_t kBytesEnd = 256;  // of the byte tokenizer, which also begins with it
 
 // A model with generic weights: bytes in, bytes out.
-std::unique_ptr<Model> random_model(const std::string& architecture = "encoder_decoder",
-                                    const std::string& position = "learned") {
+std::unique_ptr<Model> translating_model(const std::string& architecture = "encoder_decoder",
+                                         const std::string& position = "learned") {
   set_threads(1);  // models this small gain nothing from more
   auto model = std::make_unique<Model>(
       kit::model_config(cat("{architecture: ", architecture,
@@ -39,13 +39,13 @@ std::vector<std::vector<Translation>> run(const Model& model, const std::vector<
 }
 
 TEST(Translate, FramesTheSourceBeginsTheTargetAndSearches) {
-  const auto model = random_model();
+  const auto model = translating_model();
   const TranslateConfig config{.num_beams = 3, .length_penalty = 0.6, .num_return_sequences = 3, .max_new_tokens = 9};
   const auto found = run(*model, {"ab"}, config)[0];
-  const SearchInput input{{'a', 'b', kEnd}, {kEnd}, 9};
-  const auto expected =
-      beam_search(*model, std::vector{input},
-                  {.num_beams = 3, .length_penalty = 0.6, .num_return_sequences = 3, .stop = {kEnd}, .never = {}})[0];
+  const SearchInput input{{'a', 'b', kBytesEnd}, {kBytesEnd}, 9};
+  const auto expected = beam_search(
+      *model, std::vector{input},
+      {.num_beams = 3, .length_penalty = 0.6, .num_return_sequences = 3, .stop = {kBytesEnd}, .never = {}})[0];
   ASSERT_EQ(found.size(), 3u);
   for (size_t i = 0; i < found.size(); ++i) {
     EXPECT_EQ(found[i].tokens, expected[i].tokens);
@@ -55,7 +55,7 @@ TEST(Translate, FramesTheSourceBeginsTheTargetAndSearches) {
 }
 
 TEST(Translate, ResultsDoNotDependOnTheBatchOrTheOrder) {
-  const auto model = random_model();
+  const auto model = translating_model();
   const std::vector<std::string> lines{"one", "two, longer", "3", "", "five five five five", "6", "   ", "8 eight"};
   TranslateConfig config{.num_return_sequences = 2};
   const auto all = run(*model, lines, config);
@@ -81,7 +81,7 @@ TEST(Translate, ResultsDoNotDependOnTheBatchOrTheOrder) {
 }
 
 TEST(Translate, BlankLinesStayBlank) {
-  const auto model = random_model();
+  const auto model = translating_model();
   for (const auto& one : run(*model, {"", " \t", "\r"}, {}, "begin")) {
     ASSERT_EQ(one.size(), 1u);
     EXPECT_EQ(one[0].text, "");
@@ -91,7 +91,7 @@ TEST(Translate, BlankLinesStayBlank) {
 }
 
 TEST(Translate, ThePrefixIsForced) {
-  const auto model = random_model();
+  const auto model = translating_model();
   TranslateConfig config{.num_return_sequences = 4};
   const auto found = run(*model, {"hello", "you"}, config, "So ");
   for (const auto& sentence : found)
@@ -99,9 +99,9 @@ TEST(Translate, ThePrefixIsForced) {
       EXPECT_EQ(t.text.substr(0, 3), "So ");
       EXPECT_EQ(t.tokens[0], 'S');
     }
-  const SearchInput input{{'y', 'o', 'u', kEnd}, {kEnd, 'S', 'o', ' '}, 16};
+  const SearchInput input{{'y', 'o', 'u', kBytesEnd}, {kBytesEnd, 'S', 'o', ' '}, 16};
   const auto expected =
-      beam_search(*model, std::vector{input}, {.length_penalty = 0.6, .stop = {kEnd}, .never = {}})[0][0];
+      beam_search(*model, std::vector{input}, {.length_penalty = 0.6, .stop = {kBytesEnd}, .never = {}})[0][0];
   EXPECT_EQ(found[1][0].log_probability, expected.log_probability);
 }
 
@@ -109,10 +109,10 @@ TEST(Translate, LengthsAreLimited) {
   // Positions 0 to 23 hold the begin and 23 tokens; what stands behind the last needs none.
   TranslateConfig config{.num_beams = 1, .max_new_tokens = 1000};
   const auto longest = [&](const std::string& position, const std::string& line) {
-    const auto model = random_model("encoder_decoder", position);
+    const auto model = translating_model("encoder_decoder", position);
     for (Parameter& p : model->parameters().all())  // never ends: the logit of the end is 0, the highest is above
       if (p.name == "embedding.weight")
-        for (int64_t i = 0; i < 16; ++i) set_value(p.master.value(), kEnd * 16 + i, 0);
+        for (int64_t i = 0; i < 16; ++i) set_value(p.master.value(), kBytesEnd * 16 + i, 0);
     return int64_t(run(*model, {line}, config)[0][0].tokens.size());
   };
   EXPECT_EQ(longest("learned", "abc"), 24);
@@ -123,7 +123,7 @@ TEST(Translate, LengthsAreLimited) {
   EXPECT_EQ(longest("learned", "abcdefghij"), 24);
   EXPECT_EQ(longest("rotary", "abcdefghij"), 30);
 
-  const auto model = random_model();
+  const auto model = translating_model();
   EXPECT_NO_THROW(run(*model, {std::string(23, 'a')}, config));
   try {
     translate(*model, *kBytes, *kBytes, {"ok", std::string(24, 'a')}, config, "", {}, 7);
@@ -136,17 +136,17 @@ TEST(Translate, LengthsAreLimited) {
 }
 
 TEST(Translate, RefusesWhatCannotBe) {
-  const auto model = random_model();
+  const auto model = translating_model();
   for (const TranslateConfig& bad :
        {TranslateConfig{.num_beams = 0}, TranslateConfig{.num_return_sequences = 5},
         TranslateConfig{.length_penalty = std::nan("")}, TranslateConfig{.max_new_tokens = -1},
         TranslateConfig{.batch_size = 0}, TranslateConfig{.num_beams = INT64_MAX}})
     EXPECT_THROW(run(*model, {"x"}, bad), Error);
-  EXPECT_THROW(run(*random_model("decoder"), {"x"}, {}), Error);
+  EXPECT_THROW(run(*translating_model("decoder"), {"x"}, {}), Error);
 }
 
 TEST(Translate, AStopSignalLeavesCompleteOnesAlone) {
-  const auto model = random_model();
+  const auto model = translating_model();
   size_t done = 0;
   const auto found = translate(*model, *kBytes, *kBytes, {"a", "bcd", "ef"}, {.batch_size = 1}, "",
                                [&](size_t i, const std::vector<Translation>&) {

@@ -13,7 +13,7 @@ namespace {
 const std::string kBase =
     "vocab_size: 7, hidden_size: 8, max_position_embeddings: 5, mixer: {type: attention, num_attention_heads: 2}, ";
 
-std::string refused(const std::string& rest) {
+std::string refused_config(const std::string& rest) {
   try {
     const Model model(read_model_config(parse_yaml("{" + kBase + rest + "}", "recipe.yaml")), {.device = Device::meta});
   } catch (const Error& error) {
@@ -41,25 +41,26 @@ TEST(ModelConfig, HybridsNameOneMixerALayer) {
 
 TEST(ModelConfig, HybridsThatDoNotFitAreRefused) {
   const std::string mixers = "mixers: {wide: attention, narrow: {type: attention, heads: mqa}}, ";
-  EXPECT_EQ(refused("num_hidden_layers: 3, " + mixers + "layer_types: [wide, narrow]"),
+  EXPECT_EQ(refused_config("num_hidden_layers: 3, " + mixers + "layer_types: [wide, narrow]"),
             "model: layer_types has 2 names, num_hidden_layers is 3; give one name a layer");
-  EXPECT_EQ(refused("num_hidden_layers: 2, " + mixers + "layer_types: [wide, narow]"),
+  EXPECT_EQ(refused_config("num_hidden_layers: 2, " + mixers + "layer_types: [wide, narow]"),
             "recipe: layer_types names 'narow', which model.layers does not define; did you mean 'narrow'?");
-  EXPECT_EQ(refused("num_hidden_layers: 2, " + mixers + "layer_types: [wide, wide]"),
+  EXPECT_EQ(refused_config("num_hidden_layers: 2, " + mixers + "layer_types: [wide, wide]"),
             "model: mixers defines 'narrow', which layer_types does not use; remove it, name it there, or give "
             "layer_pattern");
-  EXPECT_EQ(refused("num_hidden_layers: 2, " + mixers),
+  EXPECT_EQ(refused_config("num_hidden_layers: 2, " + mixers),
             "model: mixers defines 'wide', which layer_types does not use; remove it, name it there, or give "
             "layer_pattern");
-  EXPECT_EQ(refused("num_hidden_layers: 2, layer_pattern: hybrid"),
+  EXPECT_EQ(refused_config("num_hidden_layers: 2, layer_pattern: hybrid"),
             "recipe: layer_pattern hybrid names 'replaced', which model.layers does not define; define it like "
             "model.layers: {replaced: {mixer: {type: attention}}}");
-  EXPECT_EQ(refused("num_hidden_layers: 2, mixers: {standard: attention, replaced: attention, third: attention}, "
-                    "layer_pattern: hybrid"),
-            "model: mixers defines 'third', which layer_pattern hybrid does not use; it reads standard and replaced: "
-            "remove the others");
+  EXPECT_EQ(
+      refused_config("num_hidden_layers: 2, mixers: {standard: attention, replaced: attention, third: attention}, "
+                     "layer_pattern: hybrid"),
+      "model: mixers defines 'third', which layer_pattern hybrid does not use; it reads standard and replaced: "
+      "remove the others");
   const std::string wrong =
-      refused("num_hidden_layers: 1, mixers: {a: {type: attention, heads: mxa}}, layer_types: [a]");
+      refused_config("num_hidden_layers: 1, mixers: {a: {type: attention, heads: mxa}}, layer_types: [a]");
   EXPECT_NE(wrong.find("slot heads has no part 'mxa'"), std::string::npos) << wrong;
   EXPECT_NE(wrong.find("recipe.yaml:1:"), std::string::npos) << wrong;
 }

@@ -13,8 +13,6 @@
 namespace lithe {
 namespace {
 
-constexpr ModelOptions kMeta{.device = Device::meta}, kExact{.dtype = DType::f64, .compute = DType::f64};
-
 ModelConfig small(const std::string& more = "") {
   return kit::model_config(
       "{architecture: encoder_decoder, vocab_size: 11, hidden_size: 8, num_hidden_layers: 2, max_position_embeddings: "
@@ -23,7 +21,7 @@ ModelConfig small(const std::string& more = "") {
 }
 
 std::unique_ptr<Model> build(const ModelConfig& config) {
-  auto model = std::make_unique<Model>(config, kExact);
+  auto model = std::make_unique<Model>(config, kit::kExact);
   kit::randomise(model->parameters(), 3);
   return model;
 }
@@ -33,7 +31,7 @@ Tensor read(const Model& model, const Tensor& ids, const Tensor& source) {
   return model.forward(ids, Sequences::single(ids.dim(0)), nullptr, &memory).value();
 }
 
-int64_t count(const std::string& yaml) { return Model(kit::model_config(yaml), kMeta).parameters().count(); }
+int64_t count(const std::string& yaml) { return Model(kit::model_config(yaml), kit::kMeta).parameters().count(); }
 
 // ---- sizes
 
@@ -71,7 +69,7 @@ TEST(EncoderDecoder, CountsTheThesisAttentionParameters) {
         kit::model_config(cat("{architecture: encoder_decoder, vocab_size: 7, num_hidden_layers: ", layers,
                               ", hidden_size: ", d, ", max_position_embeddings: 16, mixer: {type: attention, ",
                               "num_attention_heads: ", h, ", heads: ", heads, "}}")),
-        kMeta);
+        kit::kMeta);
     int64_t total = 0;
     for (const Parameter& p : model.parameters().all())
       if (p.name.find(".mixer.") != std::string::npos || p.name.find(".cross.") != std::string::npos)
@@ -105,10 +103,10 @@ TEST(EncoderDecoder, CountsTheThesisAttentionParameters) {
 
 // oracle: arch.decoder
 TEST(EncoderDecoder, KeepsTwoRowsATokenOfEachText) {
-  const Model model(small(), kMeta);
+  const Model model(small(), kit::kMeta);
   const int64_t layers = 2, d = 8, f32 = 4;
   EXPECT_EQ(model.state_bytes({5, 3}, {7, 1}), layers * f32 * (2 * d * (5 + 3) + 2 * d * (7 + 1)));
-  EXPECT_EQ(Model(small("cross_attention: {type: attention, num_attention_heads: 2, heads: mqa}"), kMeta)
+  EXPECT_EQ(Model(small("cross_attention: {type: attention, num_attention_heads: 2, heads: mqa}"), kit::kMeta)
                 .state_bytes({5}, {7}),
             layers * f32 * (2 * d * 5 + d * 7));
 }
@@ -211,8 +209,8 @@ TEST(EncoderDecoder, TheEncodersInitIsOfItsOwnDepthAndKeys) {
     return std::sqrt(squares / double(x.size()));
   };
   const char* sizes = "hidden_size: 64, num_hidden_layers: 8";
-  const Model model(small(cat(sizes, ", encoder: {num_hidden_layers: 2}")), kExact),
-      other(small(cat(sizes, ", encoder: {init: {std: 0.2}}")), kExact);
+  const Model model(small(cat(sizes, ", encoder: {num_hidden_layers: 2}")), kit::kExact),
+      other(small(cat(sizes, ", encoder: {init: {std: 0.2}}")), kit::kExact);
   // Matrices that feed the residual stream start smaller by sqrt(2 layers); the spread of 4096 draws is below 5 %.
   EXPECT_NEAR(deviation(model, "decoder.layers.0.mixer.output.weight"), 0.02 / 4, 0.05 * 0.02 / 4);
   EXPECT_NEAR(deviation(model, "encoder.layers.0.mixer.output.weight"), 0.02 / 2, 0.05 * 0.02 / 2);
@@ -275,7 +273,7 @@ TEST(EncoderDecoder, ConfigurationsComeBackFromTheirFile) {
     const ModelConfig again = load_config(file);
     save_config(again, file);
     EXPECT_EQ(read_file(file), first);
-    const Model a(config, kMeta), b(again, kMeta);
+    const Model a(config, kit::kMeta), b(again, kit::kMeta);
     std::vector<std::string> x, y;
     for (const Parameter& p : a.parameters().all()) x.push_back(cat(p.name, p.master.shape()));
     for (const Parameter& p : b.parameters().all()) y.push_back(cat(p.name, p.master.shape()));
@@ -304,7 +302,7 @@ TEST(EncoderDecoder, WrongKeysAreNamedWithTheirPlace) {
     EXPECT_EQ(error(mixer).substr(0, 2), "2 ") << error(mixer);
   for (const char* key : {"encoder: {num_hidden_layers: 1}", "cross_attention: {type: attention}"}) {
     const std::string text = cat("{vocab_size: 3, max_position_embeddings: 4, ", key, "}");
-    const std::string lone = kit::coded_error_of([&] { Model(kit::model_config(text), kMeta); });
+    const std::string lone = kit::coded_error_of([&] { Model(kit::model_config(text), kit::kMeta); });
     EXPECT_NE(lone.find("is for architecture encoder_decoder, not decoder; leave it out"), std::string::npos) << lone;
   }
 }
@@ -345,7 +343,7 @@ TEST(EncoderDecoder, WrongUseSaysTheRemedy) {
   const auto model = build(small());
   const Model lone(kit::model_config("{vocab_size: 11, hidden_size: 8, max_position_embeddings: 16, mixer: {type: "
                                      "attention, num_attention_heads: 2}}"),
-                   kExact);
+                   kit::kExact);
   const Tensor ids = kit::ids_of({1, 2, 3});
   const Sequences one = Sequences::single(3), two({0, 1, 3});
   const Rows memory = model->encode(ids, one);

@@ -12,8 +12,6 @@
 namespace lithe {
 namespace {
 
-constexpr ModelOptions kMeta{.device = Device::meta}, kExact{.dtype = DType::f64, .compute = DType::f64};
-
 ModelConfig encoder(const std::string& more = "") {
   return kit::model_config(
       "{architecture: encoder, vocab_size: 11, hidden_size: 8, num_hidden_layers: 2, max_position_embeddings: 16, "
@@ -28,7 +26,7 @@ TEST(Encoder, CountsTheTextbooksParameters) {
                                        "layer, residual: post, max_position_embeddings: 16, ffn: {type: relu, "
                                        "intermediate_size: 2048}, num_hidden_layers: ",
                                        layers, "}")),
-                 kMeta)
+                 kit::kMeta)
         .parameters()
         .count();
   };
@@ -47,7 +45,7 @@ TEST(Encoder, CountsBertsParameters) {
                                      "tie_word_embeddings: ",
                                      head == "mlm" ? "true" : "false", ", head: ", head, ", num_labels: ", labels,
                                      ", num_hidden_layers: ", layers, "}")),
-               kMeta)
+               kit::kMeta)
         .parameters()
         .count();
   };
@@ -65,7 +63,7 @@ TEST(Encoder, PermutedTokensGivePermutedRowsUnlessPositionsTellThemApart) {
   const Tensor ids = kit::ids_of({7, 1, 9, 4, 2}), permuted = kit::ids_of({4, 7, 2, 1, 9});
   for (const auto& [position, equivariant] :
        {std::pair{"none", true}, {"learned", false}, {"sinusoidal", false}, {"rotary", false}}) {
-    Model model(encoder(cat("position: ", position)), kExact);
+    Model model(encoder(cat("position: ", position)), kit::kExact);
     kit::randomise(model.parameters(), 1);
     const Tensor x = model.forward(ids, Sequences::single(5)).value(),
                  y = model.forward(permuted, Sequences::single(5)).value();
@@ -76,7 +74,7 @@ TEST(Encoder, PermutedTokensGivePermutedRowsUnlessPositionsTellThemApart) {
 TEST(Encoder, WithoutLayersItIsItsInput) {
   Model model(kit::model_config("{architecture: encoder, vocab_size: 7, hidden_size: 8, num_hidden_layers: 0, "
                                 "max_position_embeddings: 4, position: none, residual: post}"),
-              kExact);
+              kit::kExact);
   EXPECT_EQ(kit::bit_difference(model.forward(kit::ids_of({6, 2}), Sequences::single(2)).value(),
                                 kit::rows_of(model.parameters().find("embedding.weight")->master.value(), {6, 2})),
             "");
@@ -117,7 +115,7 @@ TEST(Encoder, EmptySequencesDisturbNothing) {
 
 // The counter-check: zero vectors inside a sequence are seen, with weight e^0.
 TEST(Encoder, ZeroVectorsInsideASequenceAreSeen) {
-  Model model(encoder("position: none"), kExact);
+  Model model(encoder("position: none"), kit::kExact);
   kit::randomise(model.parameters(), 1);
   const Tensor table = model.parameters().find("embedding.weight")->master.value();
   for (int64_t c = 0; c < 8; ++c) set_value(table, c, 0);
@@ -168,7 +166,7 @@ TEST(Encoder, TheEmbeddingsNormActsOnWhatLayersRead) {
             "embedding_norm: ",
             normed ? "true" : "false", "}"));
   };
-  Model with(config(true), kExact), without(config(false), kExact);
+  Model with(config(true), kit::kExact), without(config(false), kit::kExact);
   EXPECT_EQ(with.parameters().count(), without.parameters().count() + 2 * 8);
   kit::randomise(with.parameters(), 1);
   for (Parameter& p : without.parameters().all())
@@ -187,7 +185,7 @@ TEST(Encoder, LabelsAreCountedByTheHead) {
   const Sequences sequences({0, 4, 6, 9});
   const auto count = [&](const std::string& head) {
     const auto got =
-        Model(encoder("num_labels: 5, tie_word_embeddings: false, head: " + head), kMeta).label_count(sequences);
+        Model(encoder("num_labels: 5, tie_word_embeddings: false, head: " + head), kit::kMeta).label_count(sequences);
     return std::pair(got.labels, got.classes);
   };
   using Two = std::pair<int64_t, int64_t>;
@@ -205,7 +203,7 @@ TEST(Encoder, OnlyCausalLanguageModelsPredictTheNextToken) {
                                             "max_position_embeddings: 16, num_labels: 3, mixer: {type: attention, "
                                             "num_attention_heads: 2}, ",
                                             more, "}")),
-                      kMeta);
+                      kit::kMeta);
     return kit::coded_error_of([&] { model.check_predicts_next("generate"); });
   };
   EXPECT_EQ(says("head: lm"), "no error");

@@ -8,9 +8,7 @@
 namespace lithe {
 namespace {
 
-constexpr ModelOptions kExact{.dtype = DType::f64, .compute = DType::f64};
-
-ModelConfig config(const std::string& more = "") {
+ModelConfig grow_config(const std::string& more = "") {
   return kit::model_config(
       "{hidden_size: 8, num_hidden_layers: 3, vocab_size: 11, max_position_embeddings: 20, position: rotary, mixer: "
       "{type: attention, num_attention_heads: 2}, ffn: {type: relu, intermediate_size: 6}}",
@@ -18,15 +16,15 @@ ModelConfig config(const std::string& more = "") {
 }
 
 std::unique_ptr<Model> trained(const ModelConfig& c) {
-  auto model = std::make_unique<Model>(c, kExact);
+  auto model = std::make_unique<Model>(c, kit::kExact);
   kit::randomise(model->parameters(), 3);
   return model;
 }
 
 // oracle: grow.depth_stack
 TEST(Grow, NewLayersAreCopiesOfTheOldOnes) {
-  const auto model = trained(config());
-  Model grown(deepened(model->config(), 6), kExact);
+  const auto model = trained(grow_config());
+  Model grown(deepened(model->config(), 6), kit::kExact);
   grow_depth(*model, grown, false);
   int64_t of_layers = 0;
   for (const Parameter& p : model->parameters().all()) {
@@ -45,13 +43,13 @@ TEST(Grow, NewLayersThatAddNothingKeepTheFunction) {
   for (const std::string more :
        {"", "ffn: swiglu", "ffn: {type: moe, num_experts: 3, moe_intermediate_size: 4}", "mixer: mlp",
         "norm: rms, mixer: {type: attention, num_attention_heads: 4, heads: {type: gqa, num_key_value_heads: 2}}"}) {
-    const auto model = trained(config(more));
-    Model grown(deepened(model->config(), 9), kExact), copied(model->config(), kExact);
+    const auto model = trained(grow_config(more));
+    Model grown(deepened(model->config(), 9), kit::kExact), copied(model->config(), kit::kExact);
     grow_depth(*model, grown, true);
     EXPECT_EQ(difference_of_predictions(*model, grown), 0) << more;
   }
-  const auto model = trained(config());
-  Model grown(deepened(model->config(), 6), kExact);
+  const auto model = trained(grow_config());
+  Model grown(deepened(model->config(), 6), kit::kExact);
   grow_depth(*model, grown, false);
   EXPECT_GT(difference_of_predictions(*model, grown), 1e-3);
 }
@@ -63,8 +61,8 @@ TEST(Grow, AWiderNetworkHasTheSameLogits) {
         "ffn: {type: moe, num_experts: 3}", "mixer: {type: attention, num_attention_heads: 2, heads: mqa}",
         "mixer: {type: attention, num_attention_heads: 4, heads: {type: gqa, num_key_value_heads: 2}}"})
     for (const int64_t factor : {1, 2, 3}) {
-      const auto model = trained(config(more));
-      Model grown(widened(model->config(), factor), kExact);
+      const auto model = trained(grow_config(more));
+      Model grown(widened(model->config(), factor), kit::kExact);
       EXPECT_EQ(grown.config().hidden_size, 8 * factor);
       grow_width(*model, grown, 0, 0);
       EXPECT_LE(difference_of_predictions(*model, grown), factor == 1 ? 0 : 1e-12) << factor << " " << more;
@@ -74,8 +72,8 @@ TEST(Grow, AWiderNetworkHasTheSameLogits) {
 // The largest column sum stays, the sum of all entries grows by the factor.
 // oracle: grow.width_tile
 TEST(Grow, TilesKeepTheNormOfAMatrix) {
-  const auto model = trained(config());
-  Model grown(widened(model->config(), 2), kExact);
+  const auto model = trained(grow_config());
+  Model grown(widened(model->config(), 2), kit::kExact);
   grow_width(*model, grown, 0, 0);
   const auto sums = [](const Model& m) {
     const Tensor w = const_cast<Model&>(m).parameters().find("layers.1.ffn.up.weight")->master.value();  // NOLINT
@@ -92,8 +90,8 @@ TEST(Grow, TilesKeepTheNormOfAMatrix) {
 }
 
 TEST(Grow, NoiseTellsCopiesApart) {
-  const auto model = trained(config());
-  Model grown(widened(model->config(), 2), kExact);
+  const auto model = trained(grow_config());
+  Model grown(widened(model->config(), 2), kit::kExact);
   grow_width(*model, grown, 0.01, 1);
   const double apart = difference_of_predictions(*model, grown);
   EXPECT_GT(apart, 1e-6);
@@ -101,10 +99,10 @@ TEST(Grow, NoiseTellsCopiesApart) {
 }
 
 TEST(Grow, RefusesWhatDoesNotGrow) {
-  EXPECT_EQ(kit::coded_error_of([] { deepened(config(), 7); }),
+  EXPECT_EQ(kit::coded_error_of([] { deepened(grow_config(), 7); }),
             "2 grow: the model has 3 layers; give a multiple of that, not 7");
-  const auto fused = trained(config("stack: fusion"));
-  Model grown(deepened(fused->config(), 6), kExact);
+  const auto fused = trained(grow_config("stack: fusion"));
+  Model grown(deepened(fused->config(), 6), kit::kExact);
   EXPECT_EQ(kit::coded_error_of([&] { grow_depth(*fused, grown, false); }),
             "2 grow: the smaller model has no parameter 'stack.3.weights' to grow from");
 }

@@ -8,9 +8,7 @@
 namespace lithe {
 namespace {
 
-constexpr ModelOptions kExact{.dtype = DType::f64, .compute = DType::f64, .trainable = true};
-
-ModelConfig config(const std::string& more = "") {
+ModelConfig layers_config(const std::string& more = "") {
   return kit::model_config(
       "{hidden_size: 8, num_hidden_layers: 2, vocab_size: 11, max_position_embeddings: 9, mixer: {type: attention, "
       "num_attention_heads: 2}, ffn: {type: relu, intermediate_size: 6}}",
@@ -18,25 +16,25 @@ ModelConfig config(const std::string& more = "") {
 }
 
 std::string error_of(const std::string& more) {
-  return kit::coded_error_of([&] { Model(config(more), {.device = Device::meta}); });
+  return kit::coded_error_of([&] { Model(layers_config(more), {.device = Device::meta}); });
 }
 
 TEST(Layers, HaveTheModelsPartsWhereTheyNameNone) {
-  const ModelConfig c = config(
+  const ModelConfig c = layers_config(
       "layers: {narrow: {mixer: {num_attention_heads: 1}, norm: layer}, plain: {}}, layer_types: [plain, narrow]");
   EXPECT_EQ(c.layer(0).norm.type, "rms");
   EXPECT_EQ(c.layer(1).norm.type, "layer");
   EXPECT_EQ(c.layer(0).mixer()->options.find("num_attention_heads")->text(), "2");
   EXPECT_EQ(c.layer(1).mixer()->options.find("num_attention_heads")->text(), "1");
-  const Model model(c, kExact);
+  const Model model(c, kit::kTrainable);
   EXPECT_NE(const_cast<Model&>(model).parameters().find("layers.1.mixer_norm.bias"), nullptr);
   EXPECT_EQ(const_cast<Model&>(model).parameters().find("layers.0.mixer_norm.bias"), nullptr);
 }
 
 // Named layers that say what the model says are the model, to the bit.
 TEST(Layers, SayingTheSameTwiceChangesNothing) {
-  const Model plain(config(), kExact),
-      named(config("layers: {a: {sub_layers: [mixer, ffn]}, b: {}}, layer_types: [a, b]"), kExact);
+  const Model plain(layers_config(), kit::kTrainable),
+      named(layers_config("layers: {a: {sub_layers: [mixer, ffn]}, b: {}}, layer_types: [a, b]"), kit::kTrainable);
   const kit::Batch batch = kit::random_batch({5, 2}, 11, 4);
   EXPECT_EQ(kit::bit_difference(plain.forward(batch.ids, batch.sequences).value(),
                                 named.forward(batch.ids, batch.sequences).value()),
@@ -47,7 +45,7 @@ TEST(Layers, SubLayersHaveTheirOwnOrderPartsAndScale) {
   const std::string halves =
       "num_hidden_layers: 1, layers: {c: {sub_layers: [{ffn: {type: gelu, intermediate_size: 6}, scale: 0.5}, mixer, "
       "{ffn: {type: gelu, intermediate_size: 6}, scale: 0.5}]}}, layer_types: [c]";
-  Model model(config(halves), kExact);
+  Model model(layers_config(halves), kit::kTrainable);
   kit::randomise(model.parameters(), 3);
   EXPECT_NE(model.parameters().find("layers.0.ffn.up.weight"), nullptr);
   EXPECT_NE(model.parameters().find("layers.0.ffn_2.up.weight"), nullptr);
@@ -80,8 +78,8 @@ TEST(Layers, SubLayersHaveTheirOwnOrderPartsAndScale) {
 }
 
 TEST(Layers, MayHaveAPositionOfTheirOwn) {
-  const Model own(config("layers: {a: {position: none}}, layer_types: [a, a]"), kExact),
-      none(config("position: none"), kExact), rotary(config(), kExact);
+  const Model own(layers_config("layers: {a: {position: none}}, layer_types: [a, a]"), kit::kTrainable),
+      none(layers_config("position: none"), kit::kTrainable), rotary(layers_config(), kit::kTrainable);
   const kit::Batch batch = kit::random_batch({5, 2}, 11, 4);
   const Tensor rows = own.forward(batch.ids, batch.sequences).value();
   EXPECT_EQ(kit::bit_difference(rows, none.forward(batch.ids, batch.sequences).value()), "");
@@ -110,7 +108,7 @@ TEST(Passes, LossesAndTapsSurviveRecomputing) {
   const kit::Batch batch = kit::random_batch({5, 2}, 11, 4);
   std::vector<Tensor> seen[2];
   for (const bool recompute : {false, true}) {
-    Model model(config("ffn: {type: relu, intermediate_size: 6, activation_penalty: 3}"), kExact);
+    Model model(layers_config("ffn: {type: relu, intermediate_size: 6, activation_penalty: 3}"), kit::kTrainable);
     kit::randomise(model.parameters(), 3);
     model.set_recompute(recompute);
     Pass pass;
@@ -130,8 +128,8 @@ TEST(Passes, LossesAndTapsSurviveRecomputing) {
 // The penalty is the mean activation of each layer, added up.
 TEST(Passes, AnAuxiliaryLossIsAddedToTheObjectives) {
   const kit::Batch batch = kit::random_batch({6}, 11, 4);
-  Model with(config("ffn: {type: relu, intermediate_size: 6, activation_penalty: 3}"), kExact),
-      without(config(), kExact);
+  Model with(layers_config("ffn: {type: relu, intermediate_size: 6, activation_penalty: 3}"), kit::kTrainable),
+      without(layers_config(), kit::kTrainable);
   const auto loss = [&](const Model& model) {
     const Rehearsal training;
     return value_at(model.loss(batch.ids, kit::labels_for(model, batch), batch.sequences, 0, 1).value(), 0);

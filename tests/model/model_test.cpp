@@ -14,10 +14,8 @@
 namespace lithe {
 namespace {
 
-constexpr ModelOptions kMeta{.device = Device::meta};
-
-int64_t count(const std::string& yaml) {
-  return Model(kit::model_config("{max_position_embeddings: 16, " + yaml + "}"), kMeta).parameters().count();
+int64_t count_of_small(const std::string& yaml) {
+  return Model(kit::model_config("{max_position_embeddings: 16, " + yaml + "}"), kit::kMeta).parameters().count();
 }
 
 ModelConfig tiny(const std::string& more = "") {
@@ -33,16 +31,17 @@ TEST(Model, CountsTheTextbooksParameters) {
   const std::string base =
       "vocab_size: 1, hidden_size: 512, position: none, norm: layer, residual: post, ffn: {type: relu, "
       "intermediate_size: 2048}";
-  const int64_t none = count(base + ", num_hidden_layers: 0");
+  const int64_t none = count_of_small(base + ", num_hidden_layers: 0");
   EXPECT_EQ(none, 512);  // the table of one entry
-  EXPECT_EQ(count(base + ", num_hidden_layers: 1") - none, 3'150'336);
-  EXPECT_EQ(count(base + ", num_hidden_layers: 6") - none, 18'902'016);
+  EXPECT_EQ(count_of_small(base + ", num_hidden_layers: 1") - none, 3'150'336);
+  EXPECT_EQ(count_of_small(base + ", num_hidden_layers: 6") - none, 18'902'016);
   // A BERT layer, with all biases.
   const std::string bert =
       "vocab_size: 1, hidden_size: 768, position: none, norm: layer, residual: post, ffn: {type: gelu, "
       "intermediate_size: 3072}, mixer: {type: attention, num_attention_heads: 12, attention_bias: true, output_bias: "
       "true}";
-  EXPECT_EQ(count(bert + ", num_hidden_layers: 1") - count(bert + ", num_hidden_layers: 0"), 7'087'872);
+  EXPECT_EQ(count_of_small(bert + ", num_hidden_layers: 1") - count_of_small(bert + ", num_hidden_layers: 0"),
+            7'087'872);
 }
 
 // oracle: app.lm
@@ -54,7 +53,7 @@ TEST(Model, CountsALanguageModelsParameters) {
           cat("vocab_size: ", V, ", hidden_size: ", d, ", num_hidden_layers: ", L,
               ", position: none, norm: layer, residual: pre, ffn: {type: relu, intermediate_size: ", d_ff,
               "}, tie_word_embeddings: ", tied ? "true" : "false");
-      EXPECT_EQ(count(yaml), L * (4 * d * d + 2 * d * d_ff + 5 * d + d_ff) + V * d * (tied ? 1 : 2) + 2 * d);
+      EXPECT_EQ(count_of_small(yaml), L * (4 * d * d + 2 * d * d_ff + 5 * d + d_ff) + V * d * (tied ? 1 : 2) + 2 * d);
     }
 }
 
@@ -166,7 +165,7 @@ TEST(Model, DropoutActsWhileTrainingOnlyAndFollowsTheStep) {
 TEST(Model, WiringsEndWithANormOrNot) {
   for (const auto& [residual, ends] :
        {std::pair<std::string, bool>{"pre", true}, {"post", false}, {"res_post", true}}) {
-    Model model(tiny("residual: " + residual), kMeta);
+    Model model(tiny("residual: " + residual), kit::kMeta);
     EXPECT_EQ(model.parameters().find("final_norm.weight") != nullptr, ends) << residual;
   }
 }
@@ -216,10 +215,10 @@ TEST(Model, TheLongestSequenceIsWhatPositionsAndMixersAllow) {
   EXPECT_EQ(Model(config(fixed + "[]}"), {}).position_limit(), 0);
   EXPECT_EQ(Model(config(fixed + "[1, 2, 3, 4, 5, 6, 1, 2, 3, 4, 5, 6, 0]}"), {}).position_limit(), 13);
   // Refused before anything has values.
-  EXPECT_EQ(kit::error_of([&] { Model(config(fixed + "[1, 2]}"), kMeta); }),
+  EXPECT_EQ(kit::error_of([&] { Model(config(fixed + "[1, 2]}"), kit::kMeta); }),
             "model: reference_ids has 2 tokens, 12 are needed; give at least max_position_embeddings "
             "(data.sequence_length where that is 0) of them");
-  EXPECT_EQ(kit::error_of([&] { Model(config(fixed + "[1, 2, 3, 4, 5, 6, 1, 2, 3, 4, 5, 7]}"), kMeta); }),
+  EXPECT_EQ(kit::error_of([&] { Model(config(fixed + "[1, 2, 3, 4, 5, 6, 1, 2, 3, 4, 5, 7]}"), kit::kMeta); }),
             "model: reference_ids has token 7, the vocabulary's are 0 to 6");
 }
 

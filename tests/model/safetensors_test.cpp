@@ -27,7 +27,7 @@ std::string bytes_of(const std::string& header, size_t data) {
   return out + header + std::string(data, '\x01');
 }
 
-std::string refused(const std::string& bytes) {
+std::string refused_file(const std::string& bytes) {
   try {
     SafetensorsFile(bytes, "some.safetensors");
   } catch (const Error& error) {
@@ -117,18 +117,18 @@ TEST_F(Safetensors, WrongNamesAndShapesAreNamed) {
 }
 
 TEST_F(Safetensors, DamagedFilesAreRefusedBeforeUse) {
-  EXPECT_NE(refused("").find("at least 8"), std::string::npos);
-  EXPECT_NE(refused("1234567").find("at least 8"), std::string::npos);
-  EXPECT_NE(refused(std::string(8, '\xff')).find("header would have"), std::string::npos);
-  EXPECT_NE(refused(bytes_of("{}", 0).substr(0, 9)).find("header would have 2 bytes"), std::string::npos);
+  EXPECT_NE(refused_file("").find("at least 8"), std::string::npos);
+  EXPECT_NE(refused_file("1234567").find("at least 8"), std::string::npos);
+  EXPECT_NE(refused_file(std::string(8, '\xff')).find("header would have"), std::string::npos);
+  EXPECT_NE(refused_file(bytes_of("{}", 0).substr(0, 9)).find("header would have 2 bytes"), std::string::npos);
   for (const char* header : {"", "{", "[]", "3", "null", "{\"a\":1}", "{} trailing", "\xff\xfe"})
-    EXPECT_NE(refused(bytes_of(header, 8)), "accepted") << header;
+    EXPECT_NE(refused_file(bytes_of(header, 8)), "accepted") << header;
   for (const char* missing : {R"({"a":{"dtype":"F32","shape":[2]}})", R"({"a":{"dtype":"F32","data_offsets":[0,8]}})",
                               R"({"a":{"shape":[2],"data_offsets":[0,8]}})"})
-    EXPECT_NE(refused(bytes_of(missing, 8)).find("'a'"), std::string::npos) << missing;
-  EXPECT_EQ(refused(bytes_of(tensor("F32", "[2]", "[0,8]"), 8)), "accepted");
+    EXPECT_NE(refused_file(bytes_of(missing, 8)).find("'a'"), std::string::npos) << missing;
+  EXPECT_EQ(refused_file(bytes_of(tensor("F32", "[2]", "[0,8]"), 8)), "accepted");
   // Types, shapes and offsets that do not fit the file or each other.
-  EXPECT_NE(refused(bytes_of(tensor("F99", "[2]", "[0,8]"), 8)).find("F99"), std::string::npos);
+  EXPECT_NE(refused_file(bytes_of(tensor("F99", "[2]", "[0,8]"), 8)).find("F99"), std::string::npos);
   for (const auto& [shape, offsets] : {std::pair<const char*, const char*>{"[2]", "[0,9]"},
                                        {"[2]", "[0,4]"},
                                        {"[2]", "[8,0]"},
@@ -145,22 +145,22 @@ TEST_F(Safetensors, DamagedFilesAreRefusedBeforeUse) {
                                        {"[4294967296,4294967296,2]", "[0,8]"},
                                        {"[18446744073709551615]", "[0,8]"},
                                        {"[2]", "[18446744073709551608,0]"}})
-    EXPECT_NE(refused(bytes_of(tensor("F32", shape, offsets), 8)), "accepted") << shape << " " << offsets;
+    EXPECT_NE(refused_file(bytes_of(tensor("F32", shape, offsets), 8)), "accepted") << shape << " " << offsets;
 }
 
 TEST_F(Safetensors, OverlapsAndRepeatedNamesAreRefused) {
   const std::string a = R"({"dtype":"F32","shape":[2],"data_offsets":[0,8]})",
                     b = R"({"dtype":"F32","shape":[2],"data_offsets":[4,12]})",
                     c = R"({"dtype":"F32","shape":[1],"data_offsets":[8,12]})";
-  EXPECT_NE(refused(bytes_of("{\"a\":" + a + ",\"b\":" + b + "}", 12)).find("overlap"), std::string::npos);
-  EXPECT_EQ(refused(bytes_of("{\"a\":" + a + ",\"b\":" + c + "}", 12)), "accepted");
-  EXPECT_NE(refused(bytes_of("{\"a\":" + a + ",\"a\":" + c + "}", 12)), "accepted");
+  EXPECT_NE(refused_file(bytes_of("{\"a\":" + a + ",\"b\":" + b + "}", 12)).find("overlap"), std::string::npos);
+  EXPECT_EQ(refused_file(bytes_of("{\"a\":" + a + ",\"b\":" + c + "}", 12)), "accepted");
+  EXPECT_NE(refused_file(bytes_of("{\"a\":" + a + ",\"a\":" + c + "}", 12)), "accepted");
 }
 
 TEST_F(Safetensors, MetadataMustBeText) {
-  EXPECT_EQ(refused(bytes_of(R"({"__metadata__":{"k":"v"}})", 0)), "accepted");
-  EXPECT_NE(refused(bytes_of(R"({"__metadata__":{"k":1}})", 0)).find("'k'"), std::string::npos);
-  EXPECT_NE(refused(bytes_of(R"({"__metadata__":[]})", 0)), "accepted");
+  EXPECT_EQ(refused_file(bytes_of(R"({"__metadata__":{"k":"v"}})", 0)), "accepted");
+  EXPECT_NE(refused_file(bytes_of(R"({"__metadata__":{"k":1}})", 0)).find("'k'"), std::string::npos);
+  EXPECT_NE(refused_file(bytes_of(R"({"__metadata__":[]})", 0)), "accepted");
 }
 
 // Whatever is damaged in the numbers, or in what the header says of them, is found when the tensor is read; files of

@@ -9,9 +9,7 @@
 namespace lithe {
 namespace {
 
-constexpr ModelOptions kExact{.dtype = DType::f64, .compute = DType::f64, .trainable = true};
-
-ModelConfig config(const std::string& more = "") {
+ModelConfig share_config(const std::string& more = "") {
   return kit::model_config(
       "{hidden_size: 8, num_hidden_layers: 4, vocab_size: 11, max_position_embeddings: 20, position: rotary, mixer: "
       "{type: attention, num_attention_heads: 2}, ffn: {type: relu, intermediate_size: 6}}",
@@ -19,7 +17,7 @@ ModelConfig config(const std::string& more = "") {
 }
 
 std::unique_ptr<Model> randomised(const ModelConfig& c) {
-  auto model = std::make_unique<Model>(c, kExact);
+  auto model = std::make_unique<Model>(c, kit::kTrainable);
   kit::randomise(model->parameters(), 3);
   return model;
 }
@@ -55,7 +53,8 @@ const std::vector<std::pair<std::string, std::vector<int64_t>>> kSharings{
 
 TEST(Share, GroupsAreAsTheNameSays) {
   for (const auto& [more, owners] : kSharings)
-    for (int64_t i = 0; i < 4; ++i) EXPECT_EQ(config(more).share.owner(i, 4), owners[size_t(i)]) << more << " " << i;
+    for (int64_t i = 0; i < 4; ++i)
+      EXPECT_EQ(share_config(more).share.owner(i, 4), owners[size_t(i)]) << more << " " << i;
 }
 
 // oracle: share.layers
@@ -67,8 +66,8 @@ TEST(Share, IsTheUntiedModelWithCopiedWeightsAndSummedGradients) {
         for (const auto& [share, owners] : kSharings) {
           std::string more = share;
           more.insert(more.size() - 1, ", parts: " + parts);
-          const auto tied = randomised(config(more + ", residual: " + residual));
-          Model untied(config("residual: " + residual), kExact);
+          const auto tied = randomised(share_config(more + ", residual: " + residual));
+          Model untied(share_config("residual: " + residual), kit::kTrainable);
           for (Parameter& p : untied.parameters().all())
             copy_into(p.master.value(), tied->parameters().find(owner_of(*tied, p.name))->master.value());
           EXPECT_LT(tied->parameters().count(), untied.parameters().count());
@@ -95,7 +94,9 @@ TEST(Share, IsTheUntiedModelWithCopiedWeightsAndSummedGradients) {
 // oracle: share.layers
 // oracle: reg.share_sublayers
 TEST(Share, CountsOfSharedPartsDoNotDependOnTheDepth) {
-  const auto count = [](const std::string& more) { return Model(config(more), kExact).parameters().count(); };
+  const auto count = [](const std::string& more) {
+    return Model(share_config(more), kit::kTrainable).parameters().count();
+  };
   EXPECT_EQ(count("share: {layers: all}"), count("num_hidden_layers: 1"));
   EXPECT_EQ(count("share: {layers: all}, num_hidden_layers: 9"), count("num_hidden_layers: 1"));
   EXPECT_EQ(count("share: {layers: cycle, distinct: 2}, num_hidden_layers: 7"), count("num_hidden_layers: 2"));
@@ -106,7 +107,7 @@ TEST(Share, CountsOfSharedPartsDoNotDependOnTheDepth) {
 // States stay those of the layers: token by token is the whole sequence.
 // oracle: share.layers
 TEST(Share, LayersKeepStatesOfTheirOwn) {
-  const auto model = randomised(config("share: {layers: all}"));
+  const auto model = randomised(share_config("share: {layers: all}"));
   const NoGrad no_grad;
   const kit::Batch batch = kit::random_batch({6}, 11, 4);
   const Tensor whole = model->forward(batch.ids, batch.sequences).value();
@@ -120,12 +121,12 @@ TEST(Share, LayersKeepStatesOfTheirOwn) {
 }
 
 TEST(Share, FilesHoldATensorOnce) {
-  const auto model = randomised(config("share: {layers: cycle, distinct: 2}"));
+  const auto model = randomised(share_config("share: {layers: cycle, distinct: 2}"));
   const Path file = Path(testing::TempDir()) / "share.safetensors";
   save_weights(*model, file);
   const SafetensorsFile stored(file);
   for (const auto& [name, entry] : stored.entries()) EXPECT_LT(split(name).first, 2) << name;
-  Model again(model->config(), kExact);
+  Model again(model->config(), kit::kTrainable);
   load_weights(again, file);
   const kit::Batch batch = kit::random_batch({5}, 11, 4);
   EXPECT_EQ(kit::bit_difference(kit::forward(again, batch).value(), kit::forward(*model, batch).value()), "");
@@ -133,7 +134,7 @@ TEST(Share, FilesHoldATensorOnce) {
 
 TEST(Share, DropoutIsOfEachLayer) {
   // A layer that adds its dropped rows: equal masks in all layers would give a multiple of one mask.
-  const auto model = randomised(config("share: {layers: all}, hidden_dropout: 0.5"));
+  const auto model = randomised(share_config("share: {layers: all}, hidden_dropout: 0.5"));
   const Tape tape;
   const kit::Batch batch = kit::random_batch({5}, 11, 4);
   Pass pass;
@@ -144,15 +145,15 @@ TEST(Share, DropoutIsOfEachLayer) {
 }
 
 TEST(Share, RefusesWhatDoesNotFit) {
-  expect_usage([] { config("share: {layers: cycle}").validate(); }, "distinct");
-  expect_usage([] { config("share: {layers: cycle, distinct: 5}").validate(); }, "num_hidden_layers 4");
-  expect_usage([] { config("share: {layers: all, distinct: 2}").validate(); }, "leave it out");
-  expect_usage([] { config("share: {layers: groups, groups: [0, 1]}").validate(); }, "2 numbers");
+  expect_usage([] { share_config("share: {layers: cycle}").validate(); }, "distinct");
+  expect_usage([] { share_config("share: {layers: cycle, distinct: 5}").validate(); }, "num_hidden_layers 4");
+  expect_usage([] { share_config("share: {layers: all, distinct: 2}").validate(); }, "leave it out");
+  expect_usage([] { share_config("share: {layers: groups, groups: [0, 1]}").validate(); }, "2 numbers");
   const char* hybrid =
       "mixers: {a: {type: attention, num_attention_heads: 2}, b: mlp}, layer_types: [a, b, a, b], share: ";
-  expect_usage([&] { Model(config(cat(hybrid, "{layers: all}")), kExact); }, "layers 1 and 2");
-  Model(config(cat(hybrid, "{layers: cycle, distinct: 2}")), kExact);
-  Model(config(cat(hybrid, "{layers: all, parts: ffn}")), kExact);
+  expect_usage([&] { Model(share_config(cat(hybrid, "{layers: all}")), kit::kTrainable); }, "layers 1 and 2");
+  Model(share_config(cat(hybrid, "{layers: cycle, distinct: 2}")), kit::kTrainable);
+  Model(share_config(cat(hybrid, "{layers: all, parts: ffn}")), kit::kTrainable);
 }
 
 // ---- maps
@@ -165,7 +166,7 @@ constexpr const char* kMaps =
 TEST(SharedMap, IsTheMapOfTheLayerBelow) {
   for (const std::string more : {"", "position: alibi", "architecture: encoder, head: mlm",
                                  "mixer: {type: attention, num_attention_heads: 2, field: {type: local, window: 3}}"}) {
-    const auto model = randomised(config(cat(kMaps, "[own, again, own, again]", more.empty() ? "" : ", ", more)));
+    const auto model = randomised(share_config(cat(kMaps, "[own, again, own, again]", more.empty() ? "" : ", ", more)));
     const Tensor ids = kit::random_batch({7}, 11, 4).ids;
     const std::vector<MixerMaps> maps = kit::maps(*model, ids);
     ASSERT_EQ(maps.size(), 4u);
@@ -177,13 +178,15 @@ TEST(SharedMap, IsTheMapOfTheLayerBelow) {
 
 // oracle: share.attn_map
 TEST(SharedMap, LeavesOutQueriesAndKeys) {
-  const int64_t own = Model(config(), kExact).parameters().count(),
-                shared = Model(config(cat(kMaps, "[own, again, again, again]")), kExact).parameters().count(),
-                contexts = Model(config("layers: {own: {}, again: {mixer: {type: attention, num_attention_heads: 2, "
-                                        "map: below_context}}}, layer_types: [own, again, again, again]"),
-                                 kExact)
-                               .parameters()
-                               .count();
+  const int64_t own = Model(share_config(), kit::kTrainable).parameters().count(),
+                shared =
+                    Model(share_config(cat(kMaps, "[own, again, again, again]")), kit::kTrainable).parameters().count(),
+                contexts =
+                    Model(share_config("layers: {own: {}, again: {mixer: {type: attention, num_attention_heads: 2, "
+                                       "map: below_context}}}, layer_types: [own, again, again, again]"),
+                          kit::kTrainable)
+                        .parameters()
+                        .count();
   EXPECT_EQ(own - shared, 3 * 2 * 8 * 8);
   EXPECT_EQ(own - contexts, 3 * 3 * 8 * 8);
 }
@@ -193,9 +196,9 @@ TEST(SharedMap, HasTheGradientsOfItsDefinition) {
   for (const std::string map : {"below", "below_context"})
     for (const bool again : {false, true}) {
       const auto model =
-          randomised(config("num_hidden_layers: 3, layers: {own: {}, again: {mixer: {type: attention, "
-                            "num_attention_heads: 2, map: " +
-                            map + "}}}, layer_types: [own, again, again]"));
+          randomised(share_config("num_hidden_layers: 3, layers: {own: {}, again: {mixer: {type: attention, "
+                                  "num_attention_heads: 2, map: " +
+                                  map + "}}}, layer_types: [own, again, again]"));
       model->set_recompute(again);
       const kit::Batch batch = kit::random_batch({5, 3}, 11, 4);
       std::string where;
@@ -208,7 +211,7 @@ TEST(SharedMap, HasTheGradientsOfItsDefinition) {
 
 // oracle: share.attn_map
 TEST(SharedMap, IsLinearInItsValues) {
-  const auto model = randomised(config(
+  const auto model = randomised(share_config(
       "num_hidden_layers: 2, norm: none, layers: {own: {}, again: {sub_layers: [mixer], mixer: {type: attention, "
       "num_attention_heads: 2, map: below}}}, layer_types: [own, again]"));
   const kit::Batch batch = kit::random_batch({6}, 11, 4);
@@ -231,7 +234,7 @@ TEST(SharedMap, IsLinearInItsValues) {
 TEST(SharedMap, DecodesWithTheLendersKeys) {
   for (const std::string more :
        {"", "mixer: {type: attention, num_attention_heads: 2, field: {type: local, window: 3}}", "position: alibi"}) {
-    const auto model = randomised(config(cat(kMaps, "[own, again, again, own]", more.empty() ? "" : ", ", more)));
+    const auto model = randomised(share_config(cat(kMaps, "[own, again, again, own]", more.empty() ? "" : ", ", more)));
     const NoGrad no_grad;
     const kit::Batch batch = kit::random_batch({9}, 11, 4);
     const Tensor whole = model->forward(batch.ids, batch.sequences).value();
@@ -258,7 +261,7 @@ TEST(SharedMap, DecodesWithTheLendersKeys) {
 
 TEST(SharedMap, RefusesWhatDoesNotFit) {
   const auto refused = [](const std::string& more, const std::string& why) {
-    expect_usage([&] { Model(config(more), kExact); }, why);
+    expect_usage([&] { Model(share_config(more), kit::kTrainable); }, why);
   };
   refused(cat(kMaps, "[again, own, again, own]"), "layer below");
   refused(

@@ -16,13 +16,13 @@ using Ids = std::vector<int32_t>;
 /// One batch, whatever is asked for.
 class Always : public BatchSource {
  public:
-  explicit Always(Batch batch) : batch_(std::move(batch)) {}
+  explicit Always(lithe::Batch batch) : batch_(std::move(batch)) {}
   int64_t batches_per_epoch() const override { return 1 << 20; }
   int64_t largest_batch() const override { return batch_.rows(); }
-  Batch batch(int64_t, int64_t) const override { return batch_; }
+  lithe::Batch batch(int64_t, int64_t) const override { return batch_; }
 
  private:
-  Batch batch_;
+  lithe::Batch batch_;
 };
 
 /// Lower-case word pieces with the specials of BERT, so that some words have several.
@@ -54,14 +54,14 @@ inline std::unique_ptr<const Objective> objective(const std::string& yaml) {
 }
 
 /// Batches of `objective` made of one plain batch.
-inline std::unique_ptr<BatchSource> learning(const Batch& batch, const std::string& objective_yaml,
+inline std::unique_ptr<BatchSource> learning(const lithe::Batch& batch, const std::string& objective_yaml,
                                              std::shared_ptr<const Tokenizer> tokenizer, uint64_t seed = 1) {
   return objective(objective_yaml)->batches(std::make_unique<Always>(batch), std::move(tokenizer), seed);
 }
 
 /// Sequences of these texts, framed by the tokenizer's specials.
-inline Batch framed(const Tokenizer& tokenizer, const std::vector<std::string>& texts, bool frame = true) {
-  Batch batch{.offsets = {0}, .token_width = tokenizer.width()};
+inline lithe::Batch framed(const Tokenizer& tokenizer, const std::vector<std::string>& texts, bool frame = true) {
+  lithe::Batch batch{.offsets = {0}, .token_width = tokenizer.width()};
   const Specials& s = tokenizer.specials();
   const auto special = [&](std::optional<int32_t> id) {
     if (!frame || !id) return;
@@ -78,12 +78,12 @@ inline Batch framed(const Tokenizer& tokenizer, const std::vector<std::string>& 
   return batch;
 }
 
-inline Ids token(const Batch& batch, int64_t row) {
+inline Ids token(const lithe::Batch& batch, int64_t row) {
   const auto width = batch.token_width;
   return {batch.tokens.begin() + row * width, batch.tokens.begin() + (row + 1) * width};
 }
 
-inline bool special(const Tokenizer& tokenizer, const Batch& batch, int64_t row) {
+inline bool special(const Tokenizer& tokenizer, const lithe::Batch& batch, int64_t row) {
   return tokenizer.is_special(batch.tokens[size_t(row * batch.token_width)]);
 }
 
@@ -121,7 +121,7 @@ inline void expect_refused(const std::string& objective_yaml, const std::string&
 /// A new batch in every epoch, place and seed, and the same when it is asked for again.
 inline void expect_new_and_repeatable(const std::string& objective_yaml) {
   const auto tokenizer = pieces();
-  const Batch plain = framed(*tokenizer, some_texts());
+  const lithe::Batch plain = framed(*tokenizer, some_texts());
   const auto a = learning(plain, objective_yaml, tokenizer), b = learning(plain, objective_yaml, tokenizer),
              other = learning(plain, objective_yaml, tokenizer, 2);
   EXPECT_EQ(a->batch(3, 5), b->batch(3, 5));

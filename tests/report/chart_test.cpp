@@ -7,13 +7,14 @@
 
 #include "lithe/base/error.h"
 #include "lithe/report/scale.h"
+#include "tests/support/text.h"
 
 namespace lithe::report {
 namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN(), kInfinity = std::numeric_limits<double>::infinity();
 
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+using kit::contains;
 
 size_t count(const std::string& text, const std::string& part) {
   size_t n = 0;

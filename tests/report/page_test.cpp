@@ -5,11 +5,12 @@
 #include <gtest/gtest.h>
 
 #include "lithe/base/error.h"
+#include "tests/support/text.h"
 
 namespace lithe::report {
 namespace {
 
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+using kit::contains;
 
 TEST(Page, EverythingGivenIsEscaped) {
   const std::string evil = "<script>alert('x')</script>\"&";

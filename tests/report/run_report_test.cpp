@@ -7,11 +7,12 @@
 
 #include "lithe/base/error.h"
 #include "lithe/report/run_record.h"
+#include "tests/support/text.h"
 
 namespace lithe {
 namespace {
 
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+using kit::contains;
 
 std::string tile(const std::string& label, const std::string& value, const std::string& detail) {
   return "<dt>" + label + "</dt><dd class=\"number\">" + value + "</dd>" +

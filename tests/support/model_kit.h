@@ -45,6 +45,9 @@ double gradient_error(Parameters& parameters, const std::function<std::vector<Va
 
 // ---- models
 
+constexpr ModelOptions kMeta{.device = Device::meta}, kExact{.dtype = DType::f64, .compute = DType::f64},
+    kTrainable{.dtype = DType::f64, .compute = DType::f64, .trainable = true};
+
 /// `more`: "key: value, ..." that replaces keys of `yaml`, or adds some.
 ModelConfig model_config(const std::string& yaml, const std::string& more = "");
 

@@ -12,7 +12,6 @@
 namespace lithe {
 namespace {
 
-using Ids = std::vector<int32_t>;
 using Symbols = std::vector<std::string>;
 using Pairs = std::vector<std::pair<std::string, std::string>>;
 
@@ -40,7 +39,7 @@ Symbols bytes_of(const std::string& word) {
 }
 
 /// Encodes every word anew with the merges so far, counts every pair, takes the most frequent, of these the greatest.
-Pairs train_plainly(const std::map<std::string, int64_t>& words, size_t new_tokens, int64_t min_frequency) {
+Pairs train_bpe_plainly(const std::map<std::string, int64_t>& words, size_t new_tokens, int64_t min_frequency) {
   Pairs merges;
   std::map<std::string, int> tokens;
   while (tokens.size() < new_tokens) {
@@ -70,7 +69,7 @@ Pairs merges_of(const Tokenizer& tokenizer) {
   return merges;
 }
 
-std::unique_ptr<Tokenizer> trained(const std::string& text, int64_t vocab_size, int64_t min_frequency = 2) {
+std::unique_ptr<Tokenizer> trained_bpe(const std::string& text, int64_t vocab_size, int64_t min_frequency = 2) {
   const std::string_view view = text;
   return train_bpe({&view, 1}, {.vocab_size = vocab_size, .min_frequency = min_frequency});
 }
@@ -104,8 +103,8 @@ TEST(BpeTraining, EqualsThePlainAlgorithmOnRandomTexts) {
       for (const auto& piece : pieces) ++words[std::string(piece)];
     });
     for (const int64_t min_frequency : {1, 2}) {
-      const auto tokenizer = trained(text, 257 + 60, min_frequency);
-      const Pairs expected = train_plainly(words, 60, min_frequency);
+      const auto tokenizer = trained_bpe(text, 257 + 60, min_frequency);
+      const Pairs expected = train_bpe_plainly(words, 60, min_frequency);
       ASSERT_EQ(merges_of(*tokenizer), expected) << "seed " << seed << " '" << text << "'";
     }
   }
@@ -115,8 +114,8 @@ TEST(BpeTraining, EqualsThePlainAlgorithmOnRandomTexts) {
 // oracle: tok.bpe
 TEST(BpeTraining, TiesGoToTheGreaterPairAndRunsMergeFromTheLeft) {
   // "ab", "cd" and "ba" are equally frequent: (c, d) is the greatest.
-  EXPECT_EQ(merges_of(*trained("ab,ab,cd,cd,ba,ba", 257 + 3)), (Pairs{{"c", "d"}, {"b", "a"}, {"a", "b"}}));
-  const auto run = trained("aaaaa aaaaa", 257 + 1, 1);
+  EXPECT_EQ(merges_of(*trained_bpe("ab,ab,cd,cd,ba,ba", 257 + 3)), (Pairs{{"c", "d"}, {"b", "a"}, {"a", "b"}}));
+  const auto run = trained_bpe("aaaaa aaaaa", 257 + 1, 1);
   EXPECT_EQ(merges_of(*run), (Pairs{{"a", "a"}}));
   EXPECT_EQ(run->encode("aaaaa"), (Ids{257, 257, *run->id("a")}));
 }
@@ -125,9 +124,9 @@ TEST(BpeTraining, DoesNotDependOnThreadsOrderOrCutting) {
   const std::string text = some_english();
   const int before = threads();
   set_threads(1);
-  const std::string one = trained(text, 400)->to_json();
+  const std::string one = trained_bpe(text, 400)->to_json();
   set_threads(3);
-  EXPECT_EQ(trained(text, 400)->to_json(), one);
+  EXPECT_EQ(trained_bpe(text, 400)->to_json(), one);
   set_threads(before);
 
   BpeTrainer pieces({.vocab_size = 400});
@@ -141,7 +140,7 @@ TEST(BpeTraining, DoesNotDependOnThreadsOrderOrCutting) {
 TEST(BpeTraining, SpecialTokensAreNotLearned) {
   std::string text;
   for (int i = 0; i < 50; ++i) text += "one<|endoftext|>two";
-  const auto tokenizer = trained(text, 290);
+  const auto tokenizer = trained_bpe(text, 290);
   for (int32_t id = 1; id < tokenizer->vocab_size(); ++id)
     EXPECT_EQ(tokenizer->token(id).find("<|"), std::string::npos);
   EXPECT_EQ(tokenizer->specials().bos, 0);
@@ -158,10 +157,10 @@ TEST(BpeTraining, SpecialTokensAreNotLearned) {
 }
 
 TEST(BpeTraining, StopsWhenNoPairIsFrequentEnough) {
-  const auto tokenizer = trained("ab ab ab x y z", 1000);
+  const auto tokenizer = trained_bpe("ab ab ab x y z", 1000);
   EXPECT_EQ(merges_of(*tokenizer), (Pairs{{"a", "b"}, {" ", "ab"}}));
   EXPECT_EQ(tokenizer->vocab_size(), 257 + 2);
-  EXPECT_EQ(trained("", 300)->vocab_size(), 257);
+  EXPECT_EQ(trained_bpe("", 300)->vocab_size(), 257);
 }
 
 TEST(BpeTraining, RefusesImpossibleOptions) {
@@ -178,7 +177,7 @@ TEST(BpeTraining, RefusesImpossibleOptions) {
 
 // oracle: tok.bpe
 TEST(BpeEncoding, WithoutMergesTokensAreBytes) {
-  const auto none = trained("some text some text", 257);
+  const auto none = trained_bpe("some text some text", 257);
   const std::string text = random_bytes(1, 5000) + "naïve 漢字";
   const Ids ids = none->encode(text);
   ASSERT_EQ(ids.size(), text.size());
@@ -188,7 +187,7 @@ TEST(BpeEncoding, WithoutMergesTokensAreBytes) {
 // oracle: tok.bpe
 TEST(BpeEncoding, DecodingGivesBackAnyBytes) {
   const std::string english = some_english();
-  for (const auto& tokenizer : {trained(english, 257), trained(english, 330), make_byte_tokenizer()}) {
+  for (const auto& tokenizer : {trained_bpe(english, 257), trained_bpe(english, 330), make_byte_tokenizer()}) {
     EXPECT_EQ(tokenizer->decode(tokenizer->encode(english)), english);
     for (uint64_t seed = 0; seed < 200; ++seed) {
       const std::string noise = random_bytes(seed, seed * 3);
@@ -208,7 +207,7 @@ TEST(BpeEncoding, LengthDoesNotGrowWithMerges) {
   const std::string text = some_english();
   size_t before = text.size() + 1;
   for (const int64_t vocab_size : {257, 258, 260, 270, 290, 310, 330}) {
-    const size_t length = trained(text, vocab_size)->encode(text).size();
+    const size_t length = trained_bpe(text, vocab_size)->encode(text).size();
     EXPECT_LT(length, before) << vocab_size;  // each further merge occurs in the text, so even less
     before = length;
   }
@@ -216,7 +215,7 @@ TEST(BpeEncoding, LengthDoesNotGrowWithMerges) {
 
 // oracle: tok.bpe
 TEST(BpeEncoding, MergesApplyInTheOrderLearned) {
-  const auto tokenizer = trained(some_english(), 330);
+  const auto tokenizer = trained_bpe(some_english(), 330);
   const Pairs merges = merges_of(*tokenizer);
   ASSERT_GT(merges.size(), 60u);
   for (uint64_t seed = 0; seed < 300; ++seed) {
@@ -262,7 +261,7 @@ TEST(BpeEncoding, BigTextsAndLongWordsAreTheSameByAnyNumberOfThreads) {
   std::string text;
   while (text.size() < 1'500'000) text += some_english() + random_bytes(text.size(), 20) + "  \n ";
   text += std::string(300'000, 'a') + random_text(1, 200'000, "the");
-  const auto tokenizer = trained(some_english(), 330);
+  const auto tokenizer = trained_bpe(some_english(), 330);
   const int before = threads();
   set_threads(1);
   const Ids one = tokenizer->encode(text);
@@ -275,7 +274,7 @@ TEST(BpeEncoding, BigTextsAndLongWordsAreTheSameByAnyNumberOfThreads) {
 
 TEST(BpeEncoding, ManyThreadsMayEncodeAtOnce) {
   const std::string text = some_english();
-  const auto tokenizer = trained(text, 330);
+  const auto tokenizer = trained_bpe(text, 330);
   const Ids expected = tokenizer->encode(text);
   std::vector<Ids> results(8);
   std::vector<std::thread> workers;

@@ -12,10 +12,7 @@
 namespace lithe {
 namespace {
 
-using Ids = std::vector<int32_t>;
-using Words = std::vector<std::string>;
-
-Words cut(const std::string& text, bool lowercase = true) {
+Words cut_words(const std::string& text, bool lowercase = true) {
   Words out;
   WordCutter(lowercase).words(text, [&](auto words) { out.insert(out.end(), words.begin(), words.end()); });
   return out;
@@ -38,25 +35,25 @@ const char* const all_kinds[] = {"type: words",
 
 // oracle: tok.whitespace
 TEST(WordCutter, AsTheReleasedCode) {
-  EXPECT_EQ(cut("Don't stop!"), (Words{"don", "'", "t", "stop", "!"}));
-  EXPECT_EQ(cut("Don't stop!", false), (Words{"Don", "'", "t", "stop", "!"}));
-  EXPECT_EQ(cut("a_b2  (x)... \t\n«ÉTÉ»\u3000漢字"), (Words{"a_b2", "(", "x", ")...", "«", "été", "»", "漢字"}));
-  EXPECT_EQ(cut(""), Words());
-  EXPECT_EQ(cut(" \n"), Words());
-  EXPECT_EQ(cut("a\xFF!b\xE2\x82"), (Words{"a", "\xFF!", "b", "\xE2\x82"}));
-  EXPECT_EQ(cut("cafe\u0301"), (Words{"cafe", "\u0301"})) << "as in Python, a mark is no word character";
-  EXPECT_EQ(cut("a\x1F"
-                "b"),
+  EXPECT_EQ(cut_words("Don't stop!"), (Words{"don", "'", "t", "stop", "!"}));
+  EXPECT_EQ(cut_words("Don't stop!", false), (Words{"Don", "'", "t", "stop", "!"}));
+  EXPECT_EQ(cut_words("a_b2  (x)... \t\n«ÉTÉ»\u3000漢字"), (Words{"a_b2", "(", "x", ")...", "«", "été", "»", "漢字"}));
+  EXPECT_EQ(cut_words(""), Words());
+  EXPECT_EQ(cut_words(" \n"), Words());
+  EXPECT_EQ(cut_words("a\xFF!b\xE2\x82"), (Words{"a", "\xFF!", "b", "\xE2\x82"}));
+  EXPECT_EQ(cut_words("cafe\u0301"), (Words{"cafe", "\u0301"})) << "as in Python, a mark is no word character";
+  EXPECT_EQ(cut_words("a\x1F"
+                      "b"),
             (Words{"a", "b"}));
 }
 
 // oracle: tok.whitespace
 TEST(WordCutter, JoinedWordsAreCutAlike) {
   for (uint64_t seed = 0; seed < 100; ++seed) {
-    const Words once = cut(random_text(seed, 200, "aBc_1.,! \n'-"));
+    const Words once = cut_words(random_text(seed, 200, "aBc_1.,! \n'-"));
     std::string joined;
     for (const std::string& word : once) joined += word + " ";
-    ASSERT_EQ(cut(joined), once);
+    ASSERT_EQ(cut_words(joined), once);
   }
 }
 

@@ -6,8 +6,6 @@
 namespace lithe {
 namespace {
 
-using Ids = std::vector<int32_t>;
-
 /// WordPiece of two pieces with the specials of BERT, 0 to 4.
 std::unique_ptr<Tokenizer> small_bert() {
   const std::string path = ::testing::TempDir() + "lithe_framing_vocab.txt";

@@ -6,8 +6,6 @@
 namespace lithe {
 namespace {
 
-using Ids = std::vector<int32_t>;
-
 std::vector<std::string> split_at(const std::string& text, const std::string& separator) {
   std::vector<std::string> parts;
   for (size_t begin = 0;;) {

@@ -13,31 +13,31 @@ Pieces pieces(const PreTokenizer& pretokenizer, std::string_view text) {
   pretokenizer.pieces(text, [&](auto some) { out.insert(out.end(), some.begin(), some.end()); });
   return out;
 }
-Pieces cut(std::string_view expression, std::string_view text) {
+Pieces cut_pieces(std::string_view expression, std::string_view text) {
   PreTokenizer pretokenizer;
   pretokenizer.add_split(Pattern(expression, "test"));
   return pieces(pretokenizer, text);
 }
 
 TEST(PreTokenizer, Gpt2Pattern) {
-  EXPECT_EQ(cut(gpt2_pattern, "Hello  world, it's 42!?\n\n x"),
+  EXPECT_EQ(cut_pieces(gpt2_pattern, "Hello  world, it's 42!?\n\n x"),
             (Pieces{"Hello", " ", " world", ",", " it", "'s", " 42", "!?", "\n\n", " x"}));
-  EXPECT_EQ(cut(gpt2_pattern, "we'LL don't 'tis"), (Pieces{"we", "'", "LL", " don", "'t", " '", "tis"}));
-  EXPECT_EQ(cut(gpt2_pattern, "naïve 漢字١٢ ½\u00a0\u2003b"),
+  EXPECT_EQ(cut_pieces(gpt2_pattern, "we'LL don't 'tis"), (Pieces{"we", "'", "LL", " don", "'t", " '", "tis"}));
+  EXPECT_EQ(cut_pieces(gpt2_pattern, "naïve 漢字١٢ ½\u00a0\u2003b"),
             (Pieces{"naïve", " 漢字", "١٢", " ½", "\u00a0", "\u2003", "b"}));
-  EXPECT_EQ(cut(gpt2_pattern, ""), Pieces{});
-  EXPECT_EQ(cut(gpt2_pattern, "   "), Pieces{"   "});
+  EXPECT_EQ(cut_pieces(gpt2_pattern, ""), Pieces{});
+  EXPECT_EQ(cut_pieces(gpt2_pattern, "   "), Pieces{"   "});
 }
 
 TEST(PreTokenizer, MongolianVowelSeparatorIsNoSpace) {
-  EXPECT_EQ(cut(R"(\s+)", "a\u180e b"), (Pieces{"a\u180e", " ", "b"}));
-  EXPECT_EQ(cut(R"([^\s]+)", "a\u180e b"), (Pieces{"a\u180e", " ", "b"}));
-  EXPECT_EQ(cut(R"(\S+)", "a\u180e b"), (Pieces{"a\u180e", " ", "b"}));
-  EXPECT_EQ(cut(R"([\S]+)", "a\u180e\u3000b"), (Pieces{"a\u180e", "\u3000", "b"}));
+  EXPECT_EQ(cut_pieces(R"(\s+)", "a\u180e b"), (Pieces{"a\u180e", " ", "b"}));
+  EXPECT_EQ(cut_pieces(R"([^\s]+)", "a\u180e b"), (Pieces{"a\u180e", " ", "b"}));
+  EXPECT_EQ(cut_pieces(R"(\S+)", "a\u180e b"), (Pieces{"a\u180e", " ", "b"}));
+  EXPECT_EQ(cut_pieces(R"([\S]+)", "a\u180e\u3000b"), (Pieces{"a\u180e", "\u3000", "b"}));
 }
 
 TEST(PreTokenizer, BytesThatAreNoUtf8AreCutOut) {
-  EXPECT_EQ(cut(gpt2_pattern, "ab\xFF\xFE cd\xC3"), (Pieces{"ab", "\xFF\xFE", " cd", "\xC3"}));
+  EXPECT_EQ(cut_pieces(gpt2_pattern, "ab\xFF\xFE cd\xC3"), (Pieces{"ab", "\xFF\xFE", " cd", "\xC3"}));
 }
 
 TEST(PreTokenizer, AnyStartAndThreadGivesTheSamePieces) {
@@ -53,10 +53,10 @@ TEST(PreTokenizer, AnyStartAndThreadGivesTheSamePieces) {
        {gpt2_pattern, std::string_view(R"((?<=a)b|\d{1,3}| +)"), std::string_view("a{1,7}|[^a]{5}"),
         std::string_view("(?s).{3}"), std::string_view("x*"), std::string_view("zzz")}) {
     set_threads(1);
-    const Pieces one = cut(expression, text);
+    const Pieces one = cut_pieces(expression, text);
     for (const int n : {2, 3, 5}) {
       set_threads(n);
-      EXPECT_EQ(cut(expression, text), one) << expression << " with " << n << " threads";
+      EXPECT_EQ(cut_pieces(expression, text), one) << expression << " with " << n << " threads";
     }
     std::string joined;
     for (const auto& piece : one) joined += piece;

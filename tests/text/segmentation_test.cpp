@@ -13,8 +13,6 @@
 namespace lithe {
 namespace {
 
-using Ids = std::vector<int32_t>;
-
 Ids sorted(Ids ids) {
   std::sort(ids.begin(), ids.end());
   return ids;

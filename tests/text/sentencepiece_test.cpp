@@ -13,8 +13,6 @@
 namespace lithe {
 namespace {
 
-using Ids = std::vector<int32_t>;
-
 std::vector<std::string> botchan_lines() {
   std::istringstream in(read_file(data("tokenizers/sentencepiece/botchan.txt")));
   std::vector<std::string> lines;
@@ -131,14 +129,14 @@ std::string small_corpus() {
   return out;
 }
 
-std::unique_ptr<Tokenizer> trained(const std::string& corpus, const UnigramTraining& options) {
+std::unique_ptr<Tokenizer> trained_unigram(const std::string& corpus, const UnigramTraining& options) {
   UnigramTrainer trainer(options);
   trainer.add(corpus);
   return trainer.train();
 }
 
 TEST(UnigramTraining, LearnsPiecesAndRoles) {
-  const auto tokenizer = trained(small_corpus(), {.vocab_size = 40, .specials = {"<mask>", "<fr>"}});
+  const auto tokenizer = trained_unigram(small_corpus(), {.vocab_size = 40, .specials = {"<mask>", "<fr>"}});
   EXPECT_EQ(tokenizer->vocab_size(), 40);
   EXPECT_EQ(tokenizer->specials().pad, 0);
   EXPECT_EQ(tokenizer->specials().unk, 1);
@@ -162,21 +160,21 @@ TEST(UnigramTraining, DependsOnTheTextsAlone) {
   UnigramTrainer trainer({.vocab_size = 40});
   trainer.add(corpus.substr(middle));
   trainer.add(corpus.substr(0, middle));
-  EXPECT_EQ(trainer.train()->to_json(), trained(corpus, {.vocab_size = 40})->to_json());
+  EXPECT_EQ(trainer.train()->to_json(), trained_unigram(corpus, {.vocab_size = 40})->to_json());
 }
 
 TEST(UnigramTraining, ErrorsSayWhatToChange) {
   const std::string corpus = small_corpus();
-  const std::string large = error_of([&] { trained(corpus, {.vocab_size = 4000}); });
+  const std::string large = error_of([&] { trained_unigram(corpus, {.vocab_size = 4000}); });
   EXPECT_NE(large.find("vocab_size 4000 is too large"), std::string::npos) << large;
   const size_t number = large.find("no more pieces than ");
   ASSERT_NE(number, std::string::npos) << large;
   const int64_t most = std::stoll(large.substr(number + 20));
-  EXPECT_EQ(trained(corpus, {.vocab_size = most})->vocab_size(), most);
-  EXPECT_NE(error_of([&] { trained(corpus, {.vocab_size = 10}); }).find("too small"), std::string::npos);
-  EXPECT_NE(error_of([&] { trained(" \n", {}); }).find("no words"), std::string::npos);
-  EXPECT_NE(error_of([&] { trained(corpus, {.specials = {"<a,b>"}}); }).find("comma"), std::string::npos);
-  EXPECT_NE(error_of([&] { trained(corpus, {.vocab_size = 4}); }).find("at least 5"), std::string::npos);
+  EXPECT_EQ(trained_unigram(corpus, {.vocab_size = most})->vocab_size(), most);
+  EXPECT_NE(error_of([&] { trained_unigram(corpus, {.vocab_size = 10}); }).find("too small"), std::string::npos);
+  EXPECT_NE(error_of([&] { trained_unigram(" \n", {}); }).find("no words"), std::string::npos);
+  EXPECT_NE(error_of([&] { trained_unigram(corpus, {.specials = {"<a,b>"}}); }).find("comma"), std::string::npos);
+  EXPECT_NE(error_of([&] { trained_unigram(corpus, {.vocab_size = 4}); }).find("at least 5"), std::string::npos);
 }
 
 TEST(UnigramTraining, IsATypeOfTheRecipe) {
@@ -186,7 +184,7 @@ TEST(UnigramTraining, IsATypeOfTheRecipe) {
   EXPECT_TRUE(learns_from_texts(config));
   const std::string corpus = small_corpus();
   const auto made = make_tokenizer(config, [&](const auto& each) { each(corpus); });
-  EXPECT_EQ(made->fingerprint(), trained(corpus, {.vocab_size = 40})->fingerprint());
+  EXPECT_EQ(made->fingerprint(), trained_unigram(corpus, {.vocab_size = 40})->fingerprint());
   config.min_frequency = 7;
   EXPECT_NE(error_of([&] { make_tokenizer(config, {}); }).find("min_frequency"), std::string::npos);
 }

@@ -4,8 +4,6 @@
 namespace lithe {
 namespace {
 
-using Ids = std::vector<int32_t>;
-
 TEST(StreamDecoder, ReturnsWholeCharacters) {
   const auto bytes = make_byte_tokenizer();
   StreamDecoder stream(*bytes);

@@ -10,6 +10,9 @@
 
 namespace lithe {
 
+using Ids = std::vector<int32_t>;
+using Words = std::vector<std::string>;
+
 /// A file or directory of the test data, or empty when this machine has none.
 inline Path data(const std::string& name) { return kit::data_if_any(name); }
 

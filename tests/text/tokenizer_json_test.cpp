@@ -8,8 +8,6 @@
 namespace lithe {
 namespace {
 
-using Ids = std::vector<int32_t>;
-
 /// A small valid file with parts replaced.
 std::string file_with(const std::string& pointer = "", const Json& value = nullptr) {
   Json file = parse_json(make_byte_tokenizer()->to_json(), "bytes");

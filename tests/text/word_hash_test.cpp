@@ -11,7 +11,6 @@
 namespace lithe {
 namespace {
 
-using Ids = std::vector<int32_t>;
 using Counts = std::vector<NgramCount>;
 
 std::string hex(const Digest& digest) {

@@ -10,10 +10,7 @@
 namespace lithe {
 namespace {
 
-using Ids = std::vector<int32_t>;
-using Words = std::vector<std::string>;
-
-std::unique_ptr<Tokenizer> trained(const std::string& text, const WordPieceTraining& options) {
+std::unique_ptr<Tokenizer> trained_wordpieces(const std::string& text, const WordPieceTraining& options) {
   WordPieceTrainer trainer(options);
   trainer.add(text);
   return trainer.train();
@@ -26,7 +23,7 @@ Words vocabulary_of(const Tokenizer& tokenizer) {
 }
 
 /// Counts every pair anew after each merge and takes the most frequent, of equals the greatest.
-Words train_plainly(const std::map<std::string, int64_t>& counts, size_t merges, int64_t min_frequency) {
+Words train_wordpieces_plainly(const std::map<std::string, int64_t>& counts, size_t merges, int64_t min_frequency) {
   std::map<std::string, Words> words;
   for (const auto& [word, count] : counts)
     for (size_t i = 0; i < word.size(); ++i) words[word].push_back((i == 0 ? "" : "##") + word.substr(i, 1));
@@ -59,19 +56,19 @@ TEST(WordPieceTraining, EqualsThePlainAlgorithm) {
     std::map<std::string, int64_t> words;
     std::istringstream in(text);
     for (std::string word; in >> word;) ++words[word];
-    const auto tokenizer = trained(text, {.vocab_size = 50});
+    const auto tokenizer = trained_wordpieces(text, {.vocab_size = 50});
     const Words all = vocabulary_of(*tokenizer);
     size_t singles = 5;
     while (singles < all.size() && (all[singles].size() == 1 || (all[singles].size() == 3 && all[singles][0] == '#')))
       ++singles;
     const Words learned(all.begin() + ptrdiff_t(singles), all.end());
-    ASSERT_EQ(learned, train_plainly(words, 50 - singles, 2)) << "seed " << seed << " '" << text << "'";
+    ASSERT_EQ(learned, train_wordpieces_plainly(words, 50 - singles, 2)) << "seed " << seed << " '" << text << "'";
   }
   set_log_level(LogLevel::info);
 }
 
 TEST(WordPieceTraining, IsBertsTokenizer) {
-  const auto tokenizer = trained("Playing played plays play. PLAYÍNG, playing!", {.vocab_size = 50});
+  const auto tokenizer = trained_wordpieces("Playing played plays play. PLAYÍNG, playing!", {.vocab_size = 50});
   const Words all = vocabulary_of(*tokenizer);
   EXPECT_EQ(Words(all.begin(), all.begin() + 8), (Words{"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "!", ",", "."}));
   EXPECT_EQ(all[8], "a");
@@ -97,9 +94,9 @@ TEST(WordPieceTraining, DoesNotDependOnThreadsOrOrder) {
     text += random_text(random_below({.seed = 3}, w, 400), 1 + w % 7, "etaoin") + " ";
   const int before = threads();
   set_threads(1);
-  const std::string one = trained(text, {.vocab_size = 300})->to_json();
+  const std::string one = trained_wordpieces(text, {.vocab_size = 300})->to_json();
   set_threads(3);
-  EXPECT_EQ(trained(text, {.vocab_size = 300})->to_json(), one);
+  EXPECT_EQ(trained_wordpieces(text, {.vocab_size = 300})->to_json(), one);
   set_threads(before);
   WordPieceTrainer halves({.vocab_size = 300});
   const size_t cut = text.find(' ', text.size() / 2);
@@ -110,20 +107,20 @@ TEST(WordPieceTraining, DoesNotDependOnThreadsOrOrder) {
 
 TEST(WordPieceTraining, RareCharactersAndSpecials) {
   // Room for two characters: the two most frequent. Words with another one teach nothing.
-  const auto small = trained("aab aab aab aac aac [MASK][MASK] [MASK]", {.vocab_size = 5 + 5});
+  const auto small = trained_wordpieces("aab aab aab aac aac [MASK][MASK] [MASK]", {.vocab_size = 5 + 5});
   EXPECT_EQ(small->vocab_size(), 10);
   EXPECT_EQ(vocabulary_of(*small)[5], "a");
   EXPECT_EQ(vocabulary_of(*small)[6], "b");
   EXPECT_EQ(vocabulary_of(*small)[9], "aa") << "as frequent as (##a, ##b) without aac, and greater";
   EXPECT_EQ(small->encode("aac"), (Ids{1}));
-  const auto more = trained("go go", {.vocab_size = 12, .specials = {"[UNK]", "[PAD]", "<hide>"}});
+  const auto more = trained_wordpieces("go go", {.vocab_size = 12, .specials = {"[UNK]", "[PAD]", "<hide>"}});
   EXPECT_EQ(more->encode_with_specials("<hide>"), (Ids{2}));
   EXPECT_TRUE(more->is_special(2));
   EXPECT_EQ(error_of([] { WordPieceTrainer({.specials = {"[PAD]"}}); }),
             "tokenizer: specials of a WordPiece must hold [UNK], for words that no pieces make up");
   EXPECT_NE(error_of([] { WordPieceTrainer({.vocab_size = 6}); }).find("vocab_size must be at least 7"),
             std::string::npos);
-  EXPECT_EQ(trained("", {.vocab_size = 20})->vocab_size(), 5);
+  EXPECT_EQ(trained_wordpieces("", {.vocab_size = 20})->vocab_size(), 5);
 }
 
 TEST(TokenizerConfig, SpecialsOfTrainedTokenizers) {

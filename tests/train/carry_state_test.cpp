@@ -28,8 +28,8 @@ const std::vector<std::string> kModels{
     "4}}}",
     "position: rotary, mixer: {type: memory_attention, num_attention_heads: 2, memory: {type: short_long, window: 6, "
     "long: {type: priority_queue, slots: 6}}}}"};
-const std::string kData = "{sequence_length: 16, validation_fraction: 0.1, documents: paragraph}";
-const std::string kTrain =
+const std::string kCarriedData = "{sequence_length: 16, validation_fraction: 0.1, documents: paragraph}";
+const std::string kCarriedTrain =
     "{carry_state: true, max_steps: 12, batch_tokens: 64, gradient_accumulation_steps: 2, learning_rate: 0.01, "
     "logging_steps: 2, eval_steps: 6, save_steps: 4, save_total_limit: 3}";
 
@@ -38,7 +38,7 @@ TEST(CarryState, AResumeEndsTheSameToTheBit) {
   const kit::TrainKit kit;
   for (size_t i = 0; i < kModels.size(); ++i) {
     SCOPED_TRACE(kModels[i]);
-    const TrainRun whole = kit.run(kHead + kModels[i], kData, kTrain, cat("whole", i));
+    const TrainRun whole = kit.run(kHead + kModels[i], kCarriedData, kCarriedTrain, cat("whole", i));
     train(whole);
     const Path out = kit.scratch.path() / cat("resumed", i);
     fs::copy(whole.out, out, fs::copy_options::recursive);
@@ -57,7 +57,7 @@ TEST(CarryState, AResumeEndsTheSameToTheBit) {
 
 TEST(CarryState, TheStatesOfACheckpointAreChecked) {
   const kit::TrainKit kit;
-  const TrainRun whole = kit.run(kHead + kModels[2], kData, kTrain);
+  const TrainRun whole = kit.run(kHead + kModels[2], kCarriedData, kCarriedTrain);
   train(whole);
   const Path file = checkpoint_path(whole.out, 12) / "carried.safetensors";
   std::string bytes = read_file(file);
@@ -121,7 +121,7 @@ TEST(CarryState, RefusesWhatCannotCarry) {
   const kit::TrainKit kit;
   const auto refused = [&](const std::string& model, const std::string& more, const std::string& data = "") {
     return kit::coded_error_of([&] {
-      train(kit.run(kHead + model, data.empty() ? kData : data,
+      train(kit.run(kHead + model, data.empty() ? kCarriedData : data,
                     "{carry_state: true, max_steps: 2, batch_tokens: 64" + more + "}", "refused"));
     });
   };

@@ -10,8 +10,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const std::string kData = "{sequence_length: 16, validation_fraction: 0.1}";
-
 std::string training(const std::string& growth, const std::string& more = "") {
   return "{max_steps: 12, batch_tokens: 64, learning_rate: 0.01, logging_steps: 2, eval_steps: 3, save_steps: 2, "
          "save_total_limit: 9, growth: " +
@@ -27,7 +25,7 @@ TEST(Growth, ARunThatIsKilledAtAnyCheckpointEndsWithTheSameBits) {
   const kit::TrainKit kit;
   int number = 0;
   for (const char* growth : kGrowths) {
-    const TrainRun whole = kit.run("", kData, training(growth), cat("whole", ++number));
+    const TrainRun whole = kit.run("", kit::kHeldOutData, training(growth), cat("whole", ++number));
     EXPECT_EQ(train(whole).status, "finished");
     for (const int64_t last : {2, 4, 6, 8}) {
       SCOPED_TRACE(cat(growth, " ", last));
@@ -49,7 +47,7 @@ TEST(Growth, TheModelHasEachSizeInItsTime) {
   const kit::TrainKit kit;
   int number = 0;
   for (const char* growth : kGrowths) {
-    const TrainRun run = kit.run("", kData, training(growth), cat("run", ++number));
+    const TrainRun run = kit.run("", kit::kHeldOutData, training(growth), cat("run", ++number));
     train(run);
     const bool wide = number == 3;
     EXPECT_EQ(load_config(run.out / "config.json").num_hidden_layers, wide ? 1 : 4);
@@ -76,11 +74,12 @@ TEST(Growth, KeepsTheFunctionWhereNewLayersAddNothing) {
   const auto train_of = [&](const std::string& growth) {
     return "{max_steps: 6, batch_tokens: 64, learning_rate: 0.01, logging_steps: 1" + growth + "}";
   };
-  const TrainRun plain = kit.run("", kData, train_of(""), "plain"),
-                 deeper = kit.run("", kData, train_of(", growth: {steps: [4], layers: [3], zero_new_residual: true}"),
-                                  "deeper"),
-                 wider = kit.run("", kData, train_of(", growth: {steps: [4], width: [2], noise: 0}"), "wider"),
-                 copied = kit.run("", kData, train_of(", growth: {steps: [4], layers: [3]}"), "copied");
+  const TrainRun plain = kit.run("", kit::kHeldOutData, train_of(""), "plain"),
+                 deeper = kit.run("", kit::kHeldOutData,
+                                  train_of(", growth: {steps: [4], layers: [3], zero_new_residual: true}"), "deeper"),
+                 wider =
+                     kit.run("", kit::kHeldOutData, train_of(", growth: {steps: [4], width: [2], noise: 0}"), "wider"),
+                 copied = kit.run("", kit::kHeldOutData, train_of(", growth: {steps: [4], layers: [3]}"), "copied");
   for (const TrainRun& run : {plain, deeper, wider, copied}) train(run);
   const double want = kit::losses_of(plain.out).at(5);
   EXPECT_NEAR(kit::losses_of(deeper.out).at(5), want, 1e-5 * want);
@@ -102,7 +101,8 @@ TEST(Growth, MomentsCountFromWhereTheyBegan) {
 TEST(Growth, RefusesWhatCannotGrow) {
   const kit::TrainKit kit;
   const auto refused = [&](const std::string& model, const std::string& growth, const std::string& why) {
-    const std::string error = kit::coded_error_of([&] { train(kit.run(model, kData, training(growth), "refused")); });
+    const std::string error =
+        kit::coded_error_of([&] { train(kit.run(model, kit::kHeldOutData, training(growth), "refused")); });
     EXPECT_TRUE(error.starts_with("2 ") && error.find(why) != std::string::npos) << error;
   };
   refused("", "{layers: [2]}", "no steps");

@@ -13,8 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const std::string kData = "{sequence_length: 16, validation_fraction: 0.1}";
-const std::string kTrain =
+const std::string kResumedTrain =
     "{max_steps: 12, batch_tokens: 64, learning_rate: 0.01, logging_steps: 2, eval_steps: 6, save_steps: 4, "
     "save_total_limit: 3}";
 
@@ -35,7 +34,7 @@ void damage(const Path& file, int how) {
 
 TEST(Resume, ADamagedCheckpointIsNamedAndTheOneBeforeItWorks) {
   const kit::TrainKit kit;
-  const TrainRun whole = kit.run("", kData, kTrain, "whole");
+  const TrainRun whole = kit.run("", kit::kHeldOutData, kResumedTrain, "whole");
   train(whole);
   for (const char* file : {"model.safetensors", "optimizer.safetensors", "state.json"})
     for (int how = 0; how < 4; ++how) {
@@ -76,9 +75,9 @@ TEST(Resume, StoppedBySignalsItEndsTheSame) {
   const std::string model =
       "{hidden_size: 16, num_hidden_layers: 1, position: stopper, mixer: {type: attention, num_attention_heads: 2}, "
       "ffn: {type: swiglu, intermediate_size: 24}}";
-  const TrainRun whole = kit.run(model, kData, kTrain, "whole");
+  const TrainRun whole = kit.run(model, kit::kHeldOutData, kResumedTrain, "whole");
   train(whole);
-  TrainRun run = kit.run(model, kData, kTrain, "stopped");
+  TrainRun run = kit.run(model, kit::kHeldOutData, kResumedTrain, "stopped");
   run.samples = true;
   run.recipe.train.sample_steps = 1;
   run.recipe.generate.max_new_tokens = 4;
@@ -108,7 +107,7 @@ std::map<std::string, std::string> files_of(const Path& directory) {
 
 TEST(Resume, AFinishedRunStaysAsItIs) {
   const kit::TrainKit kit;
-  const TrainRun run = kit.run("", kData, kTrain);
+  const TrainRun run = kit.run("", kit::kHeldOutData, kResumedTrain);
   const TrainResult first = train(run);
   const auto files = files_of(run.out);
   const TrainResult again = train(resumed(run));
@@ -119,16 +118,16 @@ TEST(Resume, AFinishedRunStaysAsItIs) {
   EXPECT_EQ(again.measured.by_class, first.measured.by_class);
   EXPECT_TRUE(files_of(run.out) == files);
   // The mean of its checkpoints may be asked for later.
-  std::string averaged = kTrain;
+  std::string averaged = kResumedTrain;
   averaged.insert(1, "average_checkpoints: 2, ");
-  EXPECT_EQ(train(resumed(kit.run("", kData, averaged))).status, "finished");
+  EXPECT_EQ(train(resumed(kit.run("", kit::kHeldOutData, averaged))).status, "finished");
   EXPECT_TRUE(fs::exists(run.out / "averaged" / "model.safetensors"));
 }
 
 // The process that resumes sees a part of the run only.
 TEST(Resume, TheLargestPeakOfAllPartsIsTheRuns) {
   const kit::TrainKit kit;
-  const TrainRun run = kit.run("", kData, kTrain);
+  const TrainRun run = kit.run("", kit::kHeldOutData, kResumedTrain);
   const int64_t peak = train(run).measured.peak;
   Json memory = parse_json(read_file(run.out / "memory.json"), "memory.json");
   memory["measured"]["peak"] = peak + 1000;
@@ -147,7 +146,7 @@ TEST(Resume, TheLargestPeakOfAllPartsIsTheRuns) {
 
 TEST(Resume, KilledBeforeItsWeightsWerePublished) {
   const kit::TrainKit kit;
-  const TrainRun run = kit.run("", kData, kTrain);
+  const TrainRun run = kit.run("", kit::kHeldOutData, kResumedTrain);
   train(run);
   const std::string weights = read_file(run.out / "model.safetensors");
   fs::remove(run.out / "model.safetensors");
@@ -158,7 +157,7 @@ TEST(Resume, KilledBeforeItsWeightsWerePublished) {
 
 TEST(Resume, WeightsPublishedTwiceLeaveNoLink) {
   const kit::TrainKit kit;
-  const TrainRun run = kit.run("", kData, kTrain, "run");
+  const TrainRun run = kit.run("", kit::kHeldOutData, kResumedTrain, "run");
   train(run);
   publish_weights(run.out, checkpoint_path(run.out, 12));
   for (const auto& entry : fs::directory_iterator(run.out))
@@ -168,7 +167,7 @@ TEST(Resume, WeightsPublishedTwiceLeaveNoLink) {
 
 TEST(Resume, NothingToResumeIsRefused) {
   const kit::TrainKit kit;
-  TrainRun run = resumed(kit.run("", kData, kTrain));
+  TrainRun run = resumed(kit.run("", kit::kHeldOutData, kResumedTrain));
   const std::string refusal =
       cat("2 resume: '", run.out.string(),
           "' holds no run to resume; leave --resume out to begin one, or give --resume auto for either");
@@ -190,7 +189,7 @@ TEST(Refused, LeavesNothingBehind) {
     EXPECT_EQ(error.substr(0, start.size()), start) << error;
     EXPECT_FALSE(fs::exists(outer)) << error;
   };
-  const TrainRun run = kit.run("", kData, kTrain, "outer/run");
+  const TrainRun run = kit.run("", kit::kHeldOutData, kResumedTrain, "outer/run");
   TrainRun small = run;
   small.memory_budget = 1000;
   refused(small, "4 memory: the plan needs");
@@ -202,7 +201,7 @@ TEST(Refused, LeavesNothingBehind) {
   // Weights that do not fit are seen after the plan.
   TrainRun wide = kit.run(
       "{vocab_size: 257, hidden_size: 32, num_hidden_layers: 1, mixer: {type: attention, num_attention_heads: 2}}",
-      kData, kTrain, "wide");
+      kit::kHeldOutData, kResumedTrain, "wide");
   train(wide);
   TrainRun tuned = run;
   tuned.recipe.from_pretrained = wide.out;
@@ -216,16 +215,16 @@ TEST(Refused, LeavesNothingBehind) {
 
 TEST(Resume, RefusesAnotherRecipeOrAnotherText) {
   const kit::TrainKit kit;
-  const TrainRun run = kit.run("", kData, kTrain);
+  const TrainRun run = kit.run("", kit::kHeldOutData, kResumedTrain);
   train(run);
   EXPECT_EQ(kit::coded_error_of([&] { train(run); }),
             cat("2 train: '", run.out.string(),
                 "' already holds a run; give --resume to continue it, --overwrite to begin it "
                 "anew, or another --out"));
 
-  std::string changed = kTrain;
+  std::string changed = kResumedTrain;
   changed.replace(changed.find("0.01"), 4, "0.02");
-  const std::string error = kit::coded_error_of([&] { train(resumed(kit.run("", kData, changed))); });
+  const std::string error = kit::coded_error_of([&] { train(resumed(kit.run("", kit::kHeldOutData, changed))); });
   EXPECT_NE(error.find("2 resume: the recipe differs from the run's: train.learning_rate was 0.01 and is now 0.02"),
             std::string::npos)
       << error;
@@ -234,13 +233,13 @@ TEST(Resume, RefusesAnotherRecipeOrAnotherText) {
       "{vocab_size: 257, hidden_size: 16, num_hidden_layers: 1, position: none, mixer: {type: attention, "
       "num_attention_heads: 2}, ffn: {type: swiglu, intermediate_size: 24}}";
   EXPECT_NE(kit::coded_error_of([&] {
-              train(resumed(kit.run(position, kData, kTrain)));
+              train(resumed(kit.run(position, kit::kHeldOutData, kResumedTrain)));
             }).find("model.position.type was rotary and is now none"),
             std::string::npos);
   // More time and other save steps are no difference.
-  std::string free = kTrain;
+  std::string free = kResumedTrain;
   free.replace(free.find("save_steps: 4"), 13, "save_steps: 3");
-  EXPECT_EQ(train(resumed(kit.run("", kData, free))).status, "finished");
+  EXPECT_EQ(train(resumed(kit.run("", kit::kHeldOutData, free))).status, "finished");
 
   // A line more, which only the held-out part shows.
   const std::string result = read_file(run.out / "result.json");
@@ -297,7 +296,7 @@ TEST(Resume, DrawnSegmentationsComeAgain) {
 
 TEST(Resume, TwoRunsInOneDirectoryAreRefused) {
   const kit::TrainKit kit;
-  const TrainRun run = kit.run("", kData, kTrain);
+  const TrainRun run = kit.run("", kit::kHeldOutData, kResumedTrain);
   make_directory(run.out);
   const DirectoryLock other(run.out);
   EXPECT_NE(kit::coded_error_of([&] { train(run); }).find("is in use by another run"), std::string::npos);
@@ -305,7 +304,7 @@ TEST(Resume, TwoRunsInOneDirectoryAreRefused) {
 
 TEST(Resume, OutIsAFileOrAComparison) {
   const kit::TrainKit kit;
-  TrainRun run = kit.run("", kData, kTrain);
+  TrainRun run = kit.run("", kit::kHeldOutData, kResumedTrain);
   run.out = kit.scratch.add("file", "x");
   EXPECT_EQ(kit::coded_error_of([&] { train(run); }),
             cat("2 train: '", run.out.string(), "' is a file; give --out a directory"));
@@ -383,7 +382,7 @@ TEST(Checkpoint, BringsEveryFieldBack) {
 TEST(Resume, AnExtendedRunIsTheLongerRun) {
   const kit::TrainKit kit;
   const auto of = [&](int steps, const char* out) {
-    return kit.run("", kData,
+    return kit.run("", kit::kHeldOutData,
                    cat("{max_steps: ", steps,
                        ", batch_tokens: 64, learning_rate: 0.01, lr_scheduler_type: constant, "
                        "logging_steps: 2, eval_steps: 6, save_steps: 4, save_total_limit: 3}"),
@@ -403,7 +402,7 @@ TEST(Resume, AnExtendedRunIsTheLongerRun) {
 
 TEST(Resume, ADamagedLogIsSetAside) {
   const kit::TrainKit kit;
-  const TrainRun run = kit.run("", kData, kTrain);
+  const TrainRun run = kit.run("", kit::kHeldOutData, kResumedTrain);
   train(run);
   fs::remove_all(checkpoint_path(run.out, 12));
   fs::remove_all(checkpoint_path(run.out, 8));

@@ -9,8 +9,12 @@
 #include "lithe/train/trainer.h"
 #include "tests/support/errors.h"
 #include "tests/support/process.h"
+#include "tests/support/text.h"
 
 namespace lithe::kit {
+
+/// Data of a run, some of it held out.
+inline const std::string kHeldOutData = "{sequence_length: 16, validation_fraction: 0.1}";
 
 /// A run of a recipe's sections model, data and train. `data` needs no files: they are `text`, put into the scratch.
 class TrainKit {
@@ -45,12 +49,7 @@ class TrainKit {
   std::string file_;
 };
 
-inline std::vector<Json> json_lines(const Path& file) {
-  std::vector<Json> lines;
-  std::istringstream in(read_file(file));
-  for (std::string line; std::getline(in, line);) lines.push_back(parse_json(line, file.string()));
-  return lines;
-}
+inline std::vector<Json> json_lines(const Path& file) { return json_lines_of(read_file(file), file.string()); }
 
 /// The losses of metrics.jsonl by step.
 inline std::map<int64_t, double> losses_of(const Path& run) {

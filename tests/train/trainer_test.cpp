@@ -11,7 +11,7 @@
 namespace lithe {
 namespace {
 
-const std::string kData = "{sequence_length: 16}";
+const std::string kPlainData = "{sequence_length: 16}";
 
 TEST(Trainer, AccumulationGivesTheSameLossUpToRounding) {
   const kit::TrainKit kit;
@@ -42,7 +42,7 @@ TEST(Trainer, RecomputationGivesTheSameBits) {
     std::string weights[2];
     int64_t peak[2];
     for (int on : {0, 1}) {
-      const TrainRun run = kit.run(model, kData,
+      const TrainRun run = kit.run(model, kPlainData,
                                    cat("{max_steps: 6, batch_tokens: 256, learning_rate: 0.01, precision: ", precision,
                                        ", gradient_checkpointing: ", on ? "true" : "false", "}"),
                                    cat(precision, on));
@@ -89,9 +89,10 @@ TEST(Trainer, LearnsAndLogsEveryInterval) {
 TEST(Trainer, FrozenParametersKeepTheirBitsAndTakeNoMemory) {
   const kit::TrainKit kit;
   const std::string steps = "{max_steps: 4, batch_tokens: 128, learning_rate: 0.01, precision: bf16, save_steps: 2";
-  const TrainRun all = kit.run("", kData, steps + "}", "all"),
-                 some = kit.run("", kData, steps + ", freeze: [embedding.*, '*.ffn.*']}", "some"),
-                 none = kit.run("", kData, "{max_steps: 0, batch_tokens: 128, num_train_epochs: 1, freeze: ['*']}");
+  const TrainRun all = kit.run("", kPlainData, steps + "}", "all"),
+                 some = kit.run("", kPlainData, steps + ", freeze: [embedding.*, '*.ffn.*']}", "some"),
+                 none =
+                     kit.run("", kPlainData, "{max_steps: 0, batch_tokens: 128, num_train_epochs: 1, freeze: ['*']}");
   const auto peak = train(all).measured.peak;
   EXPECT_LT(train(some).measured.peak, peak);
   const SafetensorsFile begin(checkpoint_path(some.out, 2) / "model.safetensors"),
@@ -111,7 +112,7 @@ TEST(Trainer, FrozenParametersKeepTheirBitsAndTakeNoMemory) {
   EXPECT_EQ(kit::coded_error_of([&] { train(none); }),
             "2 train: train.freeze leaves no parameter to train; freeze fewer");
   EXPECT_NE(kit::coded_error_of([&] {
-              train(kit.run("", kData, "{max_steps: 2, batch_tokens: 128, freeze: [layer.0.*]}", "typo"));
+              train(kit.run("", kPlainData, "{max_steps: 2, batch_tokens: 128, freeze: [layer.0.*]}", "typo"));
             }).find("2 model: no parameter is named 'layer.0.*', which is to be frozen"),
             std::string::npos);
 }
@@ -123,7 +124,7 @@ TEST(Trainer, AuxiliaryLossesAreLogged) {
       "{type: relu, intermediate_size: 24, activation_penalty: 2}}";
   const auto lines = [&](const char* parts) {
     const TrainRun run =
-        kit.run(model, kData,
+        kit.run(model, kPlainData,
                 cat("{max_steps: 4, batch_tokens: 128, learning_rate: 0.01, logging_steps: 2, precision: "
                     "f64, gradient_accumulation_steps: ",
                     parts, "}"),
@@ -148,14 +149,15 @@ TEST(Trainer, AuxiliaryLossesAreLogged) {
 
 TEST(Trainer, EveryLimitEnds) {
   const kit::TrainKit kit(kit::small_text(1000));
-  EXPECT_EQ(train(kit.run("", kData, "{max_tokens: 200, batch_tokens: 64}", "tokens")).steps, 3);
+  EXPECT_EQ(train(kit.run("", kPlainData, "{max_tokens: 200, batch_tokens: 64}", "tokens")).steps, 3);
   // About 1000 rows (one document with its end), 64 a step.
-  const TrainResult epochs = train(kit.run("", kData, "{num_train_epochs: 2, batch_tokens: 64}", "epochs"));
+  const TrainResult epochs = train(kit.run("", kPlainData, "{num_train_epochs: 2, batch_tokens: 64}", "epochs"));
   const auto rows = int64_t(kit::small_text(1000).size()) + 1;
   EXPECT_EQ(epochs.steps, 2 * ((rows + 63) / 64));
   EXPECT_EQ(epochs.tokens, 2 * rows);  // two passes, the last batch of each is short
-  const TrainRun clock = kit.run(
-      "", kData, "{max_time: 0.005, batch_tokens: 64, lr_scheduler_type: constant, logging_steps: 1000000}", "clock");
+  const TrainRun clock =
+      kit.run("", kPlainData,
+              "{max_time: 0.005, batch_tokens: 64, lr_scheduler_type: constant, logging_steps: 1000000}", "clock");
   const TrainResult timed = train(clock);
   EXPECT_GT(timed.steps, 0);
   EXPECT_GE(timed.seconds, 0.3);
@@ -207,7 +209,7 @@ TEST(Trainer, ASpikeGoesBackOnceAndLeavesItsBatchOut) {
 TEST(Trainer, TheWatchdogStopsWithThree) {
   const kit::TrainKit kit;
   const TrainRun run = kit.run(
-      "", kData,
+      "", kPlainData,
       "{max_steps: 50, batch_tokens: 64, learning_rate: 0, loss_watchdog_threshold: 1, loss_watchdog_patience: 4}");
   const std::string error = kit::coded_error_of([&] { train(run); });
   EXPECT_EQ(error.substr(0, 66), "3 watchdog: the loss was above 1 for 4 steps, up to step 4 (now 5.") << error;
@@ -215,7 +217,7 @@ TEST(Trainer, TheWatchdogStopsWithThree) {
 
 TEST(Trainer, DivergenceNamesLayerOperationStepAndBatch) {
   const kit::TrainKit kit;
-  const TrainRun run = kit.run("", kData,
+  const TrainRun run = kit.run("", kPlainData,
                                "{max_steps: 50, batch_tokens: 64, learning_rate: 1.0e+30, lr_scheduler_type: constant, "
                                "max_grad_norm: 0, save_steps: 1}");
   const std::string error = kit::coded_error_of([&] { train(run); });
@@ -232,7 +234,7 @@ TEST(Trainer, DivergenceNamesLayerOperationStepAndBatch) {
 TEST(Trainer, NoCheckpointHoldsWeightsThatAreNotFinite) {
   const kit::TrainKit kit;
   const TrainRun run =
-      kit.run("", kData, "{max_steps: 1, batch_tokens: 64, learning_rate: 1.0e+39, lr_scheduler_type: constant}");
+      kit.run("", kPlainData, "{max_steps: 1, batch_tokens: 64, learning_rate: 1.0e+39, lr_scheduler_type: constant}");
   const std::string error = kit::coded_error_of([&] { train(run); });
   EXPECT_EQ(error.substr(0, 25), "3 diverged: after step 1:") << error;
   EXPECT_FALSE(std::filesystem::exists(run.out / "model.safetensors"));
@@ -242,7 +244,7 @@ TEST(Trainer, ASampleThatCannotBeMadeDoesNotCostTheRun) {
   const kit::TrainKit kit;
   TrainRun run = kit.run(
       "{hidden_size: 16, num_hidden_layers: 1, position: learned, mixer: {type: attention, num_attention_heads: 2}}",
-      kData, "{max_steps: 4, batch_tokens: 64, sample_steps: 1}");
+      kPlainData, "{max_steps: 4, batch_tokens: 64, sample_steps: 1}");
   run.samples = true;
   run.recipe.generate.prompt = "longer than the sixteen positions of the model";
   EXPECT_EQ(train(run).steps, 4);
@@ -255,19 +257,19 @@ TEST(Trainer, ImpossibleSizesAreRefusedBeforeTraining) {
   const auto error = [&](const std::string& model, const std::string& data, const std::string& section) {
     return kit::coded_error_of([&] { train(kit.run(model, data, section)); });
   };
-  EXPECT_NE(error("{vocab_size: 100, hidden_size: 8, mixer: {type: attention, num_attention_heads: 2}}", kData,
+  EXPECT_NE(error("{vocab_size: 100, hidden_size: 8, mixer: {type: attention, num_attention_heads: 2}}", kPlainData,
                   "{max_steps: 1, batch_tokens: 64}")
                 .find("2 model: vocab_size 100 is below the tokenizer's 257"),
             std::string::npos);
   EXPECT_NE(error("{hidden_size: 8, max_position_embeddings: 4, mixer: {type: attention, num_attention_heads: 2}}",
-                  kData, "{max_steps: 1, batch_tokens: 64}")
+                  kPlainData, "{max_steps: 1, batch_tokens: 64}")
                 .find("2 model: max_position_embeddings 4 is below data.sequence_length 16"),
             std::string::npos);
-  EXPECT_EQ(error("{hidden_size: 10, mixer: {type: attention, num_attention_heads: 3}}", kData,
+  EXPECT_EQ(error("{hidden_size: 10, mixer: {type: attention, num_attention_heads: 3}}", kPlainData,
                   "{max_steps: 1, batch_tokens: 64}")
                 .substr(0, 2),
             "2 ");
-  EXPECT_EQ(error("{hidden_size: 10, mixer: {type: attention, num_attention_heads: 2}}", kData,
+  EXPECT_EQ(error("{hidden_size: 10, mixer: {type: attention, num_attention_heads: 2}}", kPlainData,
                   "{max_steps: 1, batch_tokens: 64}")
                 .substr(0, 2),
             "2 ");  // rotary: odd heads

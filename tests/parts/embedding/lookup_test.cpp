@@ -90,7 +90,7 @@ TEST(Lookup, CodesAreRefused) {
   }
 }
 
-ModelConfig config(bool tied) {
+ModelConfig lookup_config(bool tied) {
   return kit::model_config(
       cat("{vocab_size: 11, hidden_size: 8, num_hidden_layers: 1, max_position_embeddings: 6, mixer: {type: attention, "
           "num_attention_heads: 2}, tie_word_embeddings: ",
@@ -98,7 +98,7 @@ ModelConfig config(bool tied) {
 }
 
 TEST(Lookup, TyingRemovesExactlyOneTable) {
-  Model tied(config(true), {}), untied(config(false), {});
+  Model tied(lookup_config(true), {}), untied(lookup_config(false), {});
   EXPECT_EQ(untied.parameters().count() - tied.parameters().count(), 11 * 8);
   EXPECT_EQ(tied.parameters().find("head.weight"), nullptr);
   EXPECT_EQ(cat(untied.parameters().find("head.weight")->master.shape()), "[8,11]");
@@ -107,7 +107,7 @@ TEST(Lookup, TyingRemovesExactlyOneTable) {
 // Names of vocabulary entries carry no meaning: permuting ids together with the table's rows permutes the logits.
 TEST(Lookup, OrderOfTheVocabularyDoesNotMatter) {
   const ModelOptions exact{.dtype = DType::f64, .compute = DType::f64};
-  Model model(config(true), exact), other(config(true), exact);
+  Model model(lookup_config(true), exact), other(lookup_config(true), exact);
   kit::randomise(model.parameters(), 3);
   kit::copy_values(other.parameters(), model.parameters());
   const std::vector<int64_t> order{4, 7, 0, 10, 2, 9,

@@ -1,38 +1,28 @@
 #include <gtest/gtest.h>
 
+#include "tests/parts/field/sparse_kit.h"
 #include "tests/support/errors.h"
 #include "tests/support/model_kit.h"
 
 namespace lithe {
 namespace {
 
-struct Attention {
-  explicit Attention(const std::string& field, bool causal = true)
-      : mixer(bench.make<Mixer>("attention", {.hidden_size = 8, .max_position_embeddings = 400, .causal = causal},
-                                "{num_attention_heads: 2, field: " + field + "}")) {
-    kit::randomise(bench.parameters(), 5);
-  }
-  Tensor operator()(const Tensor& x) const {
-    return mixer->forward({Var(x), Sequences::single(x.rows()), nullptr}).value();
-  }
-  kit::Bench bench;
-  std::unique_ptr<Mixer> mixer;
-};
+FieldAttention two_heads(const std::string& field, bool causal = true) { return FieldAttention(field, causal, 2); }
 
 // oracle: attn.local_window
 TEST(LocalField, AWindowAsLongAsTheTextIsFullAttention) {
   const Tensor x = kit::normal({7, 8}, DType::f64, 1);
   for (const bool causal : {true, false}) {
-    const Tensor full = Attention("full", causal)(x);
-    EXPECT_LE(kit::largest_difference(Attention("{type: local, window: 7}", causal)(x), full), 1e-12);
-    EXPECT_LE(kit::largest_difference(Attention("{type: local, window: [9, 7]}", causal)(x), full), 1e-12);
-    EXPECT_GT(kit::largest_difference(Attention("{type: local, window: [9, 6]}", causal)(x), full), 1e-6);
+    const Tensor full = two_heads("full", causal)(x);
+    EXPECT_LE(kit::largest_difference(two_heads("{type: local, window: 7}", causal)(x), full), 1e-12);
+    EXPECT_LE(kit::largest_difference(two_heads("{type: local, window: [9, 7]}", causal)(x), full), 1e-12);
+    EXPECT_GT(kit::largest_difference(two_heads("{type: local, window: [9, 6]}", causal)(x), full), 1e-6);
   }
 }
 
 // oracle: attn.local_window
 TEST(LocalField, AWindowOfOneGivesTheTokensOwnValue) {
-  Attention local("{type: local, window: 1}");
+  const FieldAttention local = two_heads("{type: local, window: 1}");
   const Tensor x = kit::normal({5, 8}, DType::f64, 1);
   const Tensor whole = local(x);
   for (int64_t i = 0; i < 5; ++i)
@@ -42,7 +32,7 @@ TEST(LocalField, AWindowOfOneGivesTheTokensOwnValue) {
 // Weights by head: head h sees its own number of tokens, and all of them.
 // oracle: attn.local_window
 TEST(LocalField, EachHeadSeesItsOwnWindow) {
-  Attention local("{type: local, window: [2, 4]}");
+  const FieldAttention local = two_heads("{type: local, window: [2, 4]}");
   const int64_t T = 6;
   const MixerMaps maps = local.mixer->maps({Var(kit::normal({T, 8}, DType::f64, 1)), Sequences::single(T), nullptr});
   for (int64_t head = 0; head < 2; ++head)
@@ -57,7 +47,7 @@ TEST(LocalField, EachHeadSeesItsOwnWindow) {
 // oracle: attn.local_window
 TEST(LocalField, TheCacheKeepsWhatIsSeenInWholePages) {
   for (const std::string window : {"40", "[40, 7]"}) {
-    Attention local("{type: local, window: " + window + "}");
+    const FieldAttention local = two_heads("{type: local, window: " + window + "}");
     const int64_t T = 300;
     const Tensor x = kit::normal({T, 8}, DType::f64, 1), whole = local(x);
     const auto state = local.mixer->make_state({1, T, DType::f64, Device::cpu});
@@ -80,9 +70,9 @@ TEST(LocalField, TheCacheKeepsWhatIsSeenInWholePages) {
 }
 
 TEST(LocalField, RefusesWindowsThatFitNoHeads) {
-  EXPECT_EQ(kit::coded_error_of([] { Attention("{type: local, window: [1, 2, 3]}"); }),
+  EXPECT_EQ(kit::coded_error_of([] { two_heads("{type: local, window: [1, 2, 3]}"); }),
             "2 local: window has 3 numbers; give one, or one for each of the 2 query heads");
-  EXPECT_EQ(kit::coded_error_of([] { Attention("{type: local, window: 0}"); }),
+  EXPECT_EQ(kit::coded_error_of([] { two_heads("{type: local, window: 0}"); }),
             "2 local: window must be at least 1, got 0");
 }
 

@@ -180,9 +180,10 @@ TEST(ClassifyHead, RefusesWhatItCannotBe) {
 
 // ---- over an encoder
 
-struct Encoder {
+struct ClassifyingEncoder {
   Model model;
-  explicit Encoder(const std::string& pooling, const std::string& architecture = "encoder", DType dtype = DType::f32)
+  explicit ClassifyingEncoder(const std::string& pooling, const std::string& architecture = "encoder",
+                              DType dtype = DType::f32)
       : model(kit::model_config(cat("{architecture: ", architecture,
                                     ", vocab_size: 11, hidden_size: 8, num_hidden_layers: 2, "
                                     "max_position_embeddings: 12, mixer: {type: attention, num_attention_heads: 2}, "
@@ -199,7 +200,7 @@ struct Encoder {
 // oracle: app.text_encode
 TEST(ClassifyHead, ABatchIsItsSequencesAndDuplicatesAreIdentical) {
   for (const std::string& pooling : kPoolings) {
-    const Encoder encoder(pooling);
+    const ClassifyingEncoder encoder(pooling);
     const Tensor ids = kit::ids_of({1, 2, 3, 4, 5, 9, 9, 1, 2, 3, 4, 5}), same = kit::ids_of({1, 2, 3, 4, 5});
     const Tensor got = encoder.logits(ids, Sequences({0, 5, 7, 12}));
     const auto row = [&](int64_t b) { return clone(got.slice(b, b + 1)); };
@@ -216,7 +217,7 @@ TEST(ClassifyHead, WhatIsPooledDependsOnEveryToken) {
                                                    {"encoder", "last", true},
                                                    {"decoder", "auto", true},
                                                    {"decoder", "cls", false}}) {
-    Encoder encoder(pooling, architecture, DType::f64);
+    ClassifyingEncoder encoder(pooling, architecture, DType::f64);
     const Tensor ids = kit::ids_of({3, 1, 4, 10, 5, 9, 2, 6});
     const Sequences sequences = Sequences::single(8);
     Tape tape;

@@ -7,23 +7,23 @@
 namespace lithe {
 namespace {
 
-constexpr int64_t kRows = 5, kWidth = 4, kVocabulary = 7;
+constexpr int64_t kMlmRows = 5, kMlmWidth = 4, kMlmVocabulary = 7;
 
 // norm(gelu(x W + b)), in plain arithmetic: population variance, eps inside the root.
 Tensor transformed(kit::Bench& bench, const Tensor& x, double eps) {
   const Tensor y = kit::product(x, bench["part.transform.weight"]);
   for (int64_t n = 0; n < x.rows(); ++n) {
     double mean = 0, variance = 0;
-    for (int64_t c = 0; c < kWidth; ++c) {
-      const double z = value_at(y, n * kWidth + c) + value_at(bench["part.transform.bias"], c);
-      set_value(y, n * kWidth + c, z * 0.5 * std::erfc(-z / std::sqrt(2.0)));
-      mean += value_at(y, n * kWidth + c) / kWidth;
+    for (int64_t c = 0; c < kMlmWidth; ++c) {
+      const double z = value_at(y, n * kMlmWidth + c) + value_at(bench["part.transform.bias"], c);
+      set_value(y, n * kMlmWidth + c, z * 0.5 * std::erfc(-z / std::sqrt(2.0)));
+      mean += value_at(y, n * kMlmWidth + c) / kMlmWidth;
     }
-    for (int64_t c = 0; c < kWidth; ++c) variance += std::pow(value_at(y, n * kWidth + c) - mean, 2) / kWidth;
-    for (int64_t c = 0; c < kWidth; ++c)
+    for (int64_t c = 0; c < kMlmWidth; ++c) variance += std::pow(value_at(y, n * kMlmWidth + c) - mean, 2) / kMlmWidth;
+    for (int64_t c = 0; c < kMlmWidth; ++c)
       set_value(
-          y, n * kWidth + c,
-          (value_at(y, n * kWidth + c) - mean) / std::sqrt(variance + eps) * value_at(bench["part.norm.weight"], c) +
+          y, n * kMlmWidth + c,
+          (value_at(y, n * kMlmWidth + c) - mean) / std::sqrt(variance + eps) * value_at(bench["part.norm.weight"], c) +
               value_at(bench["part.norm.bias"], c));
   }
   return y;
@@ -34,8 +34,8 @@ struct Mlm {
   Parameter* table = nullptr;
   std::unique_ptr<Head> head;
   explicit Mlm(bool tied, const std::string& options = "{}") {
-    if (tied) table = bench.scope("table").parameter("weight", {kVocabulary, kWidth}, InitRole::embedding);
-    head = bench.make<Head>("mlm", {.vocab_size = kVocabulary, .hidden_size = kWidth, .tied = table}, options);
+    if (tied) table = bench.scope("table").parameter("weight", {kMlmVocabulary, kMlmWidth}, InitRole::embedding);
+    head = bench.make<Head>("mlm", {.vocab_size = kMlmVocabulary, .hidden_size = kMlmWidth, .tied = table}, options);
     kit::randomise(bench.parameters(), 1);
   }
 };
@@ -55,27 +55,28 @@ TEST(MlmHead, LogitsAreTheTransformedRowsTimesTheTableAndABias) {
   for (const bool tied : {true, false})
     for (const double eps : {1e-12, 0.1}) {
       Mlm mlm(tied, cat("{eps: ", eps, "}"));
-      const Tensor x = kit::normal({kRows, kWidth}, DType::f64, 2), rows = transformed(mlm.bench, x, eps);
-      const Tensor want = empty({kRows, kVocabulary}, DType::f64);
-      for (int64_t n = 0; n < kRows; ++n)
-        for (int64_t v = 0; v < kVocabulary; ++v) {
+      const Tensor x = kit::normal({kMlmRows, kMlmWidth}, DType::f64, 2), rows = transformed(mlm.bench, x, eps);
+      const Tensor want = empty({kMlmRows, kMlmVocabulary}, DType::f64);
+      for (int64_t n = 0; n < kMlmRows; ++n)
+        for (int64_t v = 0; v < kMlmVocabulary; ++v) {
           double sum = value_at(mlm.bench["part.bias"], v);
-          for (int64_t c = 0; c < kWidth; ++c)
-            sum += value_at(rows, n * kWidth + c) * (tied ? value_at(mlm.bench["table.weight"], v * kWidth + c)
-                                                          : value_at(mlm.bench["part.weight"], c * kVocabulary + v));
-          set_value(want, n * kVocabulary + v, sum);
+          for (int64_t c = 0; c < kMlmWidth; ++c)
+            sum +=
+                value_at(rows, n * kMlmWidth + c) * (tied ? value_at(mlm.bench["table.weight"], v * kMlmWidth + c)
+                                                          : value_at(mlm.bench["part.weight"], c * kMlmVocabulary + v));
+          set_value(want, n * kMlmVocabulary + v, sum);
         }
       // Some twenty roundings of numbers near 1; the norm divides by a deviation near 1/3.
-      EXPECT_EQ(kit::close(mlm.head->logits(Var(x), Sequences::single(kRows)).value(), want, 64), "") << tied << eps;
+      EXPECT_EQ(kit::close(mlm.head->logits(Var(x), Sequences::single(kMlmRows)).value(), want, 64), "") << tied << eps;
     }
 }
 
 TEST(MlmHead, LossIsTheCrossEntropyOfTheLogits) {
   for (const bool tied : {true, false}) {
     const Mlm mlm(tied);
-    const Sequences sequences({0, 2, kRows});
-    const Var x(kit::normal({kRows, kWidth}, DType::f64, 2));
-    const Tensor labels = kit::ids_of({6, -1, 0, 3, -1}), rows = empty({kRows}, DType::f64),
+    const Sequences sequences({0, 2, kMlmRows});
+    const Var x(kit::normal({kMlmRows, kMlmWidth}, DType::f64, 2));
+    const Tensor labels = kit::ids_of({6, -1, 0, 3, -1}), rows = empty({kMlmRows}, DType::f64),
                  want_rows = empty_like(rows);
     LossSums sums, want;
     const Var loss = mlm.head->loss(
@@ -93,7 +94,7 @@ TEST(MlmHead, LossIsTheCrossEntropyOfTheLogits) {
 TEST(MlmHead, GradientsAgreeWithDifferences) {
   for (const bool tied : {true, false}) {
     Mlm mlm(tied);
-    const Sequences sequences = Sequences::single(kRows);
+    const Sequences sequences = Sequences::single(kMlmRows);
     std::string where;
     EXPECT_LE(kit::gradient_error(
                   mlm.bench.parameters(),
@@ -101,7 +102,7 @@ TEST(MlmHead, GradientsAgreeWithDifferences) {
                     return std::vector<Var>{
                         mlm.head->loss(in[0], {.sequences = sequences, .labels = kit::ids_of({6, -1, 0, 3, -1})})};
                   },
-                  {kit::normal({kRows, kWidth}, DType::f64, 2)}, &where),
+                  {kit::normal({kMlmRows, kMlmWidth}, DType::f64, 2)}, &where),
               1e-6)
         << where;
   }
@@ -111,13 +112,13 @@ TEST(MlmHead, GradientsAgreeWithDifferences) {
 TEST(MlmHead, TrainsInBf16) {
   const auto run = [](DType dtype, DType compute) {
     kit::Bench bench(dtype, compute);
-    const auto head = bench.make<Head>("mlm", {.vocab_size = kVocabulary, .hidden_size = kWidth});
+    const auto head = bench.make<Head>("mlm", {.vocab_size = kMlmVocabulary, .hidden_size = kMlmWidth});
     kit::randomise(bench.parameters(), 1);
     for (Parameter& p : bench.parameters().all())  // what all dtypes can hold
       kit::assign(p.master.value(), kit::values(convert(p.master.value(), DType::bf16)));
     bench.parameters().refresh_shadows();
-    const Var x = Var::leaf(convert(kit::normal({kRows, kWidth}, DType::bf16, 2), compute));
-    const Sequences sequences = Sequences::single(kRows);
+    const Var x = Var::leaf(convert(kit::normal({kMlmRows, kMlmWidth}, DType::bf16, 2), compute));
+    const Sequences sequences = Sequences::single(kMlmRows);
     std::map<std::string, Tensor> out;
     Tape tape;
     const Var loss = head->loss(x, {.sequences = sequences, .labels = kit::ids_of({6, -1, 0, 3, 2}), .scale = 0.25});

@@ -7,10 +7,19 @@
 
 namespace lithe::kit {
 
+constexpr int64_t kBenchWidth = 6, kBenchHeads = 3, kBenchHeadDim = 2;
+
+constexpr const char* kBenchRoles[] = {"q", "k", "v"};
+
+inline const Tensor& bench_rows() {
+  static const Tensor x = normal({5, kBenchWidth}, DType::f64, 1);
+  return x;
+}
+
 struct AttentionBench {
   /// `heads` as in a recipe; `more` further options of the mixer; rotary positions on demand.
-  explicit AttentionBench(const std::string& heads, int64_t d = 6, int64_t h = 3, const std::string& more = "",
-                          bool rotary = false, bool causal = true) {
+  explicit AttentionBench(const std::string& heads, int64_t d = kBenchWidth, int64_t h = kBenchHeads,
+                          const std::string& more = "", bool rotary = false, bool causal = true) {
     if (rotary)
       position = bench.make<Position>("rotary", {.hidden_size = d, .max_position_embeddings = 9}, "{}", "position");
     mixer = bench.make<Mixer>(

@@ -3,23 +3,25 @@
 namespace lithe {
 namespace {
 
-constexpr int64_t D = 12, kHeads = 6, kHeadDim = 2;
+constexpr int64_t kGqaWidth = 12, kGqaHeads = 6;
 
 using kit::AttentionBench;
 
 // The columns of a [d, kv d_h] matrix, each group's repeated for its query heads.
 Tensor repeated(const Tensor& w, int64_t kv) {
   std::vector<int64_t> columns;
-  for (int64_t head = 0; head < kHeads; ++head)
-    for (int64_t c = 0; c < kHeadDim; ++c) columns.push_back(head / (kHeads / kv) * kHeadDim + c);
+  for (int64_t head = 0; head < kGqaHeads; ++head)
+    for (int64_t c = 0; c < kit::kBenchHeadDim; ++c)
+      columns.push_back(head / (kGqaHeads / kv) * kit::kBenchHeadDim + c);
   return kit::columns_of(w, columns);
 }
 
 // oracle: mixer.gqa
 TEST(Gqa, EqualsMhaWithRepeatedWeights) {
-  const Tensor x = kit::normal({5, D}, DType::f64, 1);
+  const Tensor x = kit::normal({5, kGqaWidth}, DType::f64, 1);
   for (int64_t kv : {1, 2, 3, 6}) {
-    AttentionBench gqa(cat("{type: gqa, num_key_value_heads: ", kv, "}"), D, kHeads), mha("mha", D, kHeads);
+    AttentionBench gqa(cat("{type: gqa, num_key_value_heads: ", kv, "}"), kGqaWidth, kGqaHeads),
+        mha("mha", kGqaWidth, kGqaHeads);
     for (const char* name : {"heads.q.weight", "output.weight"}) kit::assign(mha[name], gqa[name]);
     for (const char* name : {"heads.k.weight", "heads.v.weight"}) kit::assign(mha[name], repeated(gqa[name], kv));
     EXPECT_EQ(kit::close(gqa(x), mha(x), 16), "") << kv;
@@ -27,8 +29,8 @@ TEST(Gqa, EqualsMhaWithRepeatedWeights) {
 }
 
 TEST(Gqa, WithOneHeadIsMqa) {
-  const Tensor x = kit::normal({5, D}, DType::f64, 1);
-  AttentionBench gqa("{type: gqa, num_key_value_heads: 1}", D, kHeads), mqa("mqa", D, kHeads);
+  const Tensor x = kit::normal({5, kGqaWidth}, DType::f64, 1);
+  AttentionBench gqa("{type: gqa, num_key_value_heads: 1}", kGqaWidth, kGqaHeads), mqa("mqa", kGqaWidth, kGqaHeads);
   kit::copy_values(mqa.bench.parameters(), gqa.bench.parameters());
   EXPECT_EQ(kit::bit_difference(gqa(x), mqa(x)), "");
 }
@@ -44,14 +46,14 @@ TEST(Gqa, CountsParametersAndState) {
 }
 
 TEST(Gqa, ByDefaultTwoQueryHeadsShareOne) {
-  EXPECT_EQ(AttentionBench("gqa", D, kHeads).mixer->state_bytes({1}, DType::u8), 2 * 3 * kHeadDim);
+  EXPECT_EQ(AttentionBench("gqa", kGqaWidth, kGqaHeads).mixer->state_bytes({1}, DType::u8), 2 * 3 * kit::kBenchHeadDim);
   EXPECT_EQ(AttentionBench("gqa", 15, 3).mixer->state_bytes({1}, DType::u8),
             2 * 1 * 5);  // an odd number of heads shares one
 }
 
 TEST(Gqa, GroupsMustDivideTheHeads) {
   try {
-    AttentionBench("{type: gqa, num_key_value_heads: 4}", D, kHeads);
+    AttentionBench("{type: gqa, num_key_value_heads: 4}", kGqaWidth, kGqaHeads);
     FAIL() << "took 4 groups of 6 heads";
   } catch (const Error& error) {
     EXPECT_STREQ(error.what(), "gqa: num_key_value_heads must divide num_attention_heads 6, got 4");

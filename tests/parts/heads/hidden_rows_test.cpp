@@ -3,14 +3,14 @@
 namespace lithe {
 namespace {
 
-const char* const kModel =
+const char* const kXlModel =
     "{vocab_size: 11, hidden_size: 8, max_position_embeddings: 32, num_hidden_layers: 2, position: {type: xl, "
     "max_distance: 4}, "
     "mixer: {type: attention, num_attention_heads: 2, heads: hidden_rows, field: {type: span, left: 4}}, "
     "ffn: {type: relu, intermediate_size: 12}}";
 
-std::unique_ptr<Model> model_of(const std::string& more = "") {
-  auto model = std::make_unique<Model>(kit::model_config(kModel, more),
+std::unique_ptr<Model> xl_model(const std::string& more = "") {
+  auto model = std::make_unique<Model>(kit::model_config(kXlModel, more),
                                        ModelOptions{.dtype = DType::f64, .compute = DType::f64, .trainable = true});
   kit::randomise(model->parameters(), 5);
   return model;
@@ -25,12 +25,12 @@ TEST(HiddenRows, AreTheHeadsThatTheyWrap) {
       plain("attention", "heads: {type: gqa, num_key_value_heads: 1}");
   share(rows_kept, plain);
   EXPECT_LT(difference(rows_kept(rows(9)), plain(rows(9))), 1e-12);
-  EXPECT_EQ(rows_kept.mixer->state_bytes({10}, DType::f32), 10 * kWidth * 4);
+  EXPECT_EQ(rows_kept.mixer->state_bytes({10}, DType::f32), 10 * kMemoryWidth * 4);
 }
 
 // oracle: mem.xl
 TEST(HiddenRows, SegmentsWithAMemoryAreOneTextWithASpan) {
-  const auto model = model_of();
+  const auto model = xl_model();
   const Tensor ids = kit::random_ids(24, 11, 2), whole = model->forward(ids, Sequences::single(24)).value();
   const NoGrad no_grad;
   for (const int64_t length : {1, 3, 8}) {
@@ -43,7 +43,7 @@ TEST(HiddenRows, SegmentsWithAMemoryAreOneTextWithASpan) {
 }
 
 TEST(HiddenRows, NoGradientReachesTheSegmentBeforeAndTheWeightsThatReadItHaveOne) {
-  const auto model = model_of();
+  const auto model = xl_model();
   const auto state = model->make_state(1, 8);
   // Tokens 0 to 4 stand in the first segment alone.
   segment(*model, kit::ids_of({0, 1, 2, 3, 4, 0}), 0, 6, *state);
@@ -57,7 +57,7 @@ TEST(HiddenRows, NoGradientReachesTheSegmentBeforeAndTheWeightsThatReadItHaveOne
 }
 
 TEST(HiddenRows, TheMemoryIsOfTheRowsBeforeAnUpdateAndReadByTheWeightsAfterIt) {
-  const auto model = model_of("num_hidden_layers: 1");
+  const auto model = xl_model("num_hidden_layers: 1");
   const Tensor ids = kit::random_ids(8, 11, 4);
   const NoGrad no_grad;
   const auto state = model->make_state(1, 8);

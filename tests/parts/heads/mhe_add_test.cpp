@@ -5,18 +5,10 @@ namespace {
 
 using kit::AttentionBench;
 
-constexpr int64_t D = 6, kHeads = 3, kHeadDim = 2;
-constexpr const char* kRoles[] = {"q", "k", "v"};
-
-const Tensor& input() {
-  static const Tensor x = kit::normal({5, D}, DType::f64, 1);
-  return x;
-}
-
 // MHA whose heads share one matrix and have the embeddings as biases.
 AttentionBench special_mha(AttentionBench& mhe, bool rotary) {
-  AttentionBench mha("mha", D, kHeads, "attention_bias: true", rotary);
-  for (const std::string role : kRoles) {
+  AttentionBench mha("mha", kit::kBenchWidth, kit::kBenchHeads, "attention_bias: true", rotary);
+  for (const std::string role : kit::kBenchRoles) {
     kit::assign(mha["heads." + role + ".weight"],
                 kit::columns_of(mhe["heads." + role + ".weight"], {0, 1, 0, 1, 0, 1}));
     kit::assign(mha["heads." + role + ".bias"], mhe["heads." + role + ".head_embedding"]);
@@ -28,12 +20,12 @@ AttentionBench special_mha(AttentionBench& mhe, bool rotary) {
 // oracle: mixer.mhe_add
 TEST(MheAdd, EqualsMhaWithSharedMatricesAndABiasAHead) {
   for (bool rotary : {false, true}) {
-    AttentionBench mhe("mhe_add", D, kHeads, "", rotary), mha = special_mha(mhe, rotary);
-    EXPECT_EQ(kit::close(mhe(input()), mha(input()), 32), "") << rotary;
-    const Tensor dy = kit::normal({5, D}, DType::f64, 3);
+    AttentionBench mhe("mhe_add", kit::kBenchWidth, kit::kBenchHeads, "", rotary), mha = special_mha(mhe, rotary);
+    EXPECT_EQ(kit::close(mhe(kit::bench_rows()), mha(kit::bench_rows()), 32), "") << rotary;
+    const Tensor dy = kit::normal({5, kit::kBenchWidth}, DType::f64, 3);
     for (const std::string role : {"q", "v"}) {
-      const Tensor want = mha.gradient("heads." + role + ".bias", input(), dy);
-      EXPECT_EQ(kit::close(mhe.gradient("heads." + role + ".head_embedding", input(), dy), want, 64), "")
+      const Tensor want = mha.gradient("heads." + role + ".bias", kit::bench_rows(), dy);
+      EXPECT_EQ(kit::close(mhe.gradient("heads." + role + ".head_embedding", kit::bench_rows(), dy), want, 64), "")
           << role << rotary;
     }
   }
@@ -45,20 +37,23 @@ TEST(MheAdd, CountsParametersAndState) {
   EXPECT_EQ(18 * AttentionBench("mhe_add", 512, 8).parameters(), 6'515'712);
   EXPECT_EQ(AttentionBench("mhe_add", 768, 12).parameters() - AttentionBench("sha", 768, 12).parameters(), 2'304);
   for (bool rotary : {false, true})
-    EXPECT_EQ(AttentionBench("mhe_add", D, kHeads, "", rotary).mixer->state_bytes({10}, DType::u8),
-              2 * 10 * kHeadDim);  // seeds only
+    EXPECT_EQ(
+        AttentionBench("mhe_add", kit::kBenchWidth, kit::kBenchHeads, "", rotary).mixer->state_bytes({10}, DType::u8),
+        2 * 10 * kit::kBenchHeadDim);  // seeds only
 }
 
 TEST(MheAdd, WithoutRotaryPositionsKeyEmbeddingsDoNothing) {
-  AttentionBench plain("mhe_add"), turned("mhe_add", D, kHeads, "", true);
-  const Tensor dy = kit::normal({5, D}, DType::f64, 3);
+  AttentionBench plain("mhe_add"), turned("mhe_add", kit::kBenchWidth, kit::kBenchHeads, "", true);
+  const Tensor dy = kit::normal({5, kit::kBenchWidth}, DType::f64, 3);
   for (AttentionBench* mhe : {&plain, &turned}) {
-    const Tensor before = (*mhe)(input()), gradient = mhe->gradient("heads.k.head_embedding", input(), dy);
-    kit::assign((*mhe)["heads.k.head_embedding"], kit::normal({D}, DType::f64, 9));
-    const double moved = kit::largest_difference(before, (*mhe)(input()));
+    const Tensor before = (*mhe)(kit::bench_rows()),
+                 gradient = mhe->gradient("heads.k.head_embedding", kit::bench_rows(), dy);
+    kit::assign((*mhe)["heads.k.head_embedding"], kit::normal({kit::kBenchWidth}, DType::f64, 9));
+    const double moved = kit::largest_difference(before, (*mhe)(kit::bench_rows()));
     if (mhe == &plain) {
       EXPECT_LE(moved, 64 * 0x1p-53);
-      EXPECT_FALSE(gradient.defined() && kit::largest_difference(gradient, zeros({D}, DType::f64)) > 64 * 0x1p-53);
+      EXPECT_FALSE(gradient.defined() &&
+                   kit::largest_difference(gradient, zeros({kit::kBenchWidth}, DType::f64)) > 64 * 0x1p-53);
     } else {
       EXPECT_GT(moved, 1e-3);
     }
@@ -67,29 +62,31 @@ TEST(MheAdd, WithoutRotaryPositionsKeyEmbeddingsDoNothing) {
 
 TEST(MheAdd, ValueEmbeddingsAddAConstantRow) {
   AttentionBench mhe("mhe_add"), none("mhe_add");
-  kit::assign(none["heads.v.head_embedding"], std::vector<double>(D, 0));
-  const Tensor c = kit::product(mhe["heads.v.head_embedding"].reshape({1, D}), mhe["output.weight"]);
-  EXPECT_EQ(kit::close(mhe(input()), kit::sum(none(input()), kit::concatenate({c, c, c, c, c})), 32), "");
+  kit::assign(none["heads.v.head_embedding"], std::vector<double>(kit::kBenchWidth, 0));
+  const Tensor c = kit::product(mhe["heads.v.head_embedding"].reshape({1, kit::kBenchWidth}), mhe["output.weight"]);
+  EXPECT_EQ(
+      kit::close(mhe(kit::bench_rows()), kit::sum(none(kit::bench_rows()), kit::concatenate({c, c, c, c, c})), 32), "");
 }
 
 TEST(MheAdd, OrderOfHeadsDoesNotMatter) {
-  AttentionBench mhe("mhe_add", D, kHeads, "", true), other("mhe_add", D, kHeads, "", true);
+  AttentionBench mhe("mhe_add", kit::kBenchWidth, kit::kBenchHeads, "", true),
+      other("mhe_add", kit::kBenchWidth, kit::kBenchHeads, "", true);
   const std::vector<int64_t> order{4, 5, 0, 1, 2, 3};
-  for (const std::string role : kRoles)
+  for (const std::string role : kit::kBenchRoles)
     kit::assign(other["heads." + role + ".head_embedding"],
-                kit::columns_of(mhe["heads." + role + ".head_embedding"].reshape({1, D}), order));
+                kit::columns_of(mhe["heads." + role + ".head_embedding"].reshape({1, kit::kBenchWidth}), order));
   kit::assign(other["output.weight"], kit::rows_of(mhe["output.weight"], order));
-  EXPECT_EQ(kit::close(other(input()), mhe(input()), 32), "");
+  EXPECT_EQ(kit::close(other(kit::bench_rows()), mhe(kit::bench_rows()), 32), "");
 }
 
 TEST(MheAdd, CanTurnSeedsBeforeTheEmbeddingsJoin) {
-  AttentionBench after("mhe_add", D, kHeads, "", true),
-      before("{type: mhe_add, rope_order: before}", D, kHeads, "", true);
-  EXPECT_GT(kit::largest_difference(after(input()), before(input())), 1e-3);
+  AttentionBench after("mhe_add", kit::kBenchWidth, kit::kBenchHeads, "", true),
+      before("{type: mhe_add, rope_order: before}", kit::kBenchWidth, kit::kBenchHeads, "", true);
+  EXPECT_GT(kit::largest_difference(after(kit::bench_rows()), before(kit::bench_rows())), 1e-3);
   for (AttentionBench* mhe : {&after, &before})
-    for (const std::string role : kRoles)
-      kit::assign((*mhe)["heads." + role + ".head_embedding"], std::vector<double>(D, 0));
-  EXPECT_EQ(kit::close(after(input()), before(input()), 32), "");
+    for (const std::string role : kit::kBenchRoles)
+      kit::assign((*mhe)["heads." + role + ".head_embedding"], std::vector<double>(kit::kBenchWidth, 0));
+  EXPECT_EQ(kit::close(after(kit::bench_rows()), before(kit::bench_rows()), 32), "");
 }
 
 // Head embeddings are tables of an embedding for each head: they decay as tables do; biases and norms do not.

@@ -5,30 +5,24 @@ namespace {
 
 using kit::AttentionBench;
 
-constexpr int64_t D = 6, kHeads = 3, kHeadDim = 2;
-constexpr const char* kRoles[] = {"q", "k", "v"};
-
-const Tensor& input() {
-  static const Tensor x = kit::normal({5, D}, DType::f64, 1);
-  return x;
-}
-
 // W_i = W diag(1 + e_i) for every head.
 Tensor spread(const Tensor& w, const Tensor& e) {
   const Tensor out = kit::columns_of(w, {0, 1, 0, 1, 0, 1});
-  for (int64_t i = 0; i < out.numel(); ++i) set_value(out, i, value_at(out, i) * (1 + value_at(e, i % D)));
+  for (int64_t i = 0; i < out.numel(); ++i)
+    set_value(out, i, value_at(out, i) * (1 + value_at(e, i % kit::kBenchWidth)));
   return out;
 }
 
 // oracle: mixer.mhe_mul
 TEST(MheMul, EqualsMhaWithScaledMatrices) {
   for (bool rotary : {false, true}) {
-    AttentionBench mhe("mhe_mul", D, kHeads, "", rotary), mha("mha", D, kHeads, "", rotary);
-    for (const std::string role : kRoles)
+    AttentionBench mhe("mhe_mul", kit::kBenchWidth, kit::kBenchHeads, "", rotary),
+        mha("mha", kit::kBenchWidth, kit::kBenchHeads, "", rotary);
+    for (const std::string role : kit::kBenchRoles)
       kit::assign(mha["heads." + role + ".weight"],
                   spread(mhe["heads." + role + ".weight"], mhe["heads." + role + ".head_embedding"]));
     kit::assign(mha["output.weight"], mhe["output.weight"]);
-    EXPECT_EQ(kit::close(mhe(input()), mha(input()), 32), "") << rotary;
+    EXPECT_EQ(kit::close(mhe(kit::bench_rows()), mha(kit::bench_rows()), 32), "") << rotary;
   }
 }
 
@@ -37,49 +31,51 @@ TEST(MheMul, CountsParametersAndState) {
   EXPECT_EQ(18 * AttentionBench("mhe_mul", 512, 8).parameters(), 6'515'712);
   EXPECT_EQ(24 * AttentionBench("mhe_mul", 1024, 16).parameters(), 29'958'144);
   for (bool rotary : {false, true})
-    EXPECT_EQ(AttentionBench("mhe_mul", D, kHeads, "", rotary).mixer->state_bytes({10}, DType::u8),
-              2 * 10 * kHeadDim);  // seeds only
+    EXPECT_EQ(
+        AttentionBench("mhe_mul", kit::kBenchWidth, kit::kBenchHeads, "", rotary).mixer->state_bytes({10}, DType::u8),
+        2 * 10 * kit::kBenchHeadDim);  // seeds only
 }
 
 TEST(MheMul, EmbeddingsOfMinusOneSilenceAHead) {
   for (bool rotary : {false, true}) {
-    AttentionBench mhe("mhe_mul", D, kHeads, "output: none", rotary);
-    for (const std::string role : kRoles)
+    AttentionBench mhe("mhe_mul", kit::kBenchWidth, kit::kBenchHeads, "output: none", rotary);
+    for (const std::string role : kit::kBenchRoles)
       for (int64_t c : {2, 3}) set_value(mhe["heads." + role + ".head_embedding"], c, -1);
-    const Tensor y = mhe(input());
-    EXPECT_EQ(kit::values(kit::head_columns(y, 1, kHeadDim)), std::vector<double>(10, 0)) << rotary;
-    EXPECT_GT(kit::largest_difference(kit::head_columns(y, 0, kHeadDim), zeros({5, 2}, DType::f64)), 1e-3);
+    const Tensor y = mhe(kit::bench_rows());
+    EXPECT_EQ(kit::values(kit::head_columns(y, 1, kit::kBenchHeadDim)), std::vector<double>(10, 0)) << rotary;
+    EXPECT_GT(kit::largest_difference(kit::head_columns(y, 0, kit::kBenchHeadDim), zeros({5, 2}, DType::f64)), 1e-3);
   }
 }
 
 TEST(MheMul, WithoutRotaryPositionsOnlyTheProductOfQueryAndKeyMatters) {
   for (bool rotary : {false, true}) {
-    AttentionBench mhe("mhe_mul", D, kHeads, "", rotary), swapped("mhe_mul", D, kHeads, "", rotary),
-        scaled("mhe_mul", D, kHeads, "", rotary);
+    AttentionBench mhe("mhe_mul", kit::kBenchWidth, kit::kBenchHeads, "", rotary),
+        swapped("mhe_mul", kit::kBenchWidth, kit::kBenchHeads, "", rotary),
+        scaled("mhe_mul", kit::kBenchWidth, kit::kBenchHeads, "", rotary);
     kit::assign(swapped["heads.q.head_embedding"], mhe["heads.k.head_embedding"]);
     kit::assign(swapped["heads.k.head_embedding"], mhe["heads.q.head_embedding"]);
     if (rotary) {  // the counter-check: turned heads tell the two apart
-      EXPECT_GT(kit::largest_difference(swapped(input()), mhe(input())), 1e-4);
+      EXPECT_GT(kit::largest_difference(swapped(kit::bench_rows()), mhe(kit::bench_rows())), 1e-4);
       continue;
     }
-    EXPECT_EQ(kit::close(swapped(input()), mhe(input()), 32), "");
-    for (int64_t i = 0; i < D; ++i) {
+    EXPECT_EQ(kit::close(swapped(kit::bench_rows()), mhe(kit::bench_rows()), 32), "");
+    for (int64_t i = 0; i < kit::kBenchWidth; ++i) {
       set_value(scaled["heads.q.head_embedding"], i, 4 * (1 + value_at(mhe["heads.q.head_embedding"], i)) - 1);
       set_value(scaled["heads.k.head_embedding"], i, (1 + value_at(mhe["heads.k.head_embedding"], i)) / 4 - 1);
     }
-    EXPECT_EQ(kit::close(scaled(input()), mhe(input()), 32), "");
+    EXPECT_EQ(kit::close(scaled(kit::bench_rows()), mhe(kit::bench_rows()), 32), "");
   }
 }
 
 TEST(MheMul, ValueEmbeddingsScaleTheHeadsResult) {
   for (bool rotary : {false, true}) {
-    AttentionBench mhe("mhe_mul", D, kHeads, "output: none", rotary),
-        plain("mhe_mul", D, kHeads, "output: none", rotary);
-    kit::assign(plain["heads.v.head_embedding"], std::vector<double>(D, 0));
-    Tensor want = plain(input());
+    AttentionBench mhe("mhe_mul", kit::kBenchWidth, kit::kBenchHeads, "output: none", rotary),
+        plain("mhe_mul", kit::kBenchWidth, kit::kBenchHeads, "output: none", rotary);
+    kit::assign(plain["heads.v.head_embedding"], std::vector<double>(kit::kBenchWidth, 0));
+    Tensor want = plain(kit::bench_rows());
     for (int64_t i = 0; i < want.numel(); ++i)
-      set_value(want, i, value_at(want, i) * (1 + value_at(mhe["heads.v.head_embedding"], i % D)));
-    EXPECT_EQ(kit::close(mhe(input()), want, 16), "") << rotary;
+      set_value(want, i, value_at(want, i) * (1 + value_at(mhe["heads.v.head_embedding"], i % kit::kBenchWidth)));
+    EXPECT_EQ(kit::close(mhe(kit::bench_rows()), want, 16), "") << rotary;
   }
 }
 

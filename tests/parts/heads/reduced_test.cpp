@@ -6,8 +6,8 @@
 namespace lithe {
 namespace {
 
-struct Attention {
-  explicit Attention(const std::string& heads)
+struct TwoHeads {
+  explicit TwoHeads(const std::string& heads)
       : mixer(bench.make<Mixer>("attention", {.hidden_size = 8, .max_position_embeddings = 90},
                                 "{num_attention_heads: 2, heads: " + heads + "}")) {
     kit::randomise(bench.parameters(), 5);
@@ -26,7 +26,7 @@ void make_unit(const Tensor& w) {
 
 // oracle: lowdim.reduce_d
 TEST(ReducedHeads, OfFullWidthWithUnitMapsAreMha) {
-  Attention reduced("{type: reduced, reduced_dim: 4}"), mha("mha");
+  TwoHeads reduced("{type: reduced, reduced_dim: 4}"), mha("mha");
   make_unit(reduced.bench["part.heads.reduce_q.weight"]);
   make_unit(reduced.bench["part.heads.reduce_k.weight"]);
   for (Parameter& p : mha.bench.parameters().all()) copy_into(p.master.value(), reduced.bench[p.name]);
@@ -36,15 +36,15 @@ TEST(ReducedHeads, OfFullWidthWithUnitMapsAreMha) {
 
 // oracle: lowdim.reduce_d
 TEST(ReducedHeads, CountTheirNumbersAndCacheNarrowKeys) {
-  Attention reduced("{type: reduced, reduced_dim: 2}");
+  TwoHeads reduced("{type: reduced, reduced_dim: 2}");
   EXPECT_EQ(reduced.bench.parameters().count(), 4 * 8 * 8 + 2 * 8 * 2);
   EXPECT_EQ(reduced.mixer->state_bytes({10}, DType::f64), 10 * (2 * 2 + 8) * 8);
-  EXPECT_EQ(Attention("reduced").bench["part.heads.reduce_q.weight"].cols(), 2);  // a quarter of 4, for both heads
+  EXPECT_EQ(TwoHeads("reduced").bench["part.heads.reduce_q.weight"].cols(), 2);  // a quarter of 4, for both heads
 }
 
 TEST(ReducedHeads, RefuseToBeWider) {
   EXPECT_NE(kit::coded_error_of([] {
-              Attention("{type: reduced, reduced_dim: 5}");
+              TwoHeads("{type: reduced, reduced_dim: 5}");
             }).find("2 heads: reduced_dim 5 must be at most head_dim 4"),
             std::string::npos);
 }

@@ -1,24 +1,17 @@
 #include <gtest/gtest.h>
 
-#include "tests/support/model_kit.h"
+#include "tests/parts/mixer/fixed_maps_kit.h"
 
 namespace lithe {
 namespace {
 
-const std::string kModel =
-    "vocab_size: 19, hidden_size: 12, num_hidden_layers: 3, max_position_embeddings: 9, ffn: {type: swiglu, "
-    "intermediate_size: 10}, mixer: {type: attention, num_attention_heads: 3";
-
-std::unique_ptr<Model> model(const std::string& heads, uint64_t seed = 1) {
-  auto out = std::make_unique<Model>(kit::model_config("{" + kModel + ", heads: " + heads + "}}"),
-                                     ModelOptions{.dtype = DType::f64, .compute = DType::f64});
-  kit::randomise(out->parameters(), seed);
-  return out;
+std::unique_ptr<Model> with_heads(const std::string& heads) {
+  return three_layers_of("{type: attention, num_attention_heads: 3, heads: " + heads + "}");
 }
 
 // oracle: decon.staticembqk
 TEST(StaticEmbQk, TheFirstLayersMapsAreThoseOfAttention) {
-  const auto standard = model("mha"), fixed = model("static_emb_qk");
+  const auto standard = with_heads("mha"), fixed = with_heads("static_emb_qk");
   kit::copy_values(fixed->parameters(), standard->parameters());
   const Tensor ids = kit::random_ids(7, 19, 3);
   const auto a = kit::maps(*standard, ids), b = kit::maps(*fixed, ids);
@@ -27,7 +20,7 @@ TEST(StaticEmbQk, TheFirstLayersMapsAreThoseOfAttention) {
 }
 
 TEST(StaticEmbQk, MapsDoNotDependOnTheLayersBelow) {
-  const auto m = model("static_emb_qk");
+  const auto m = with_heads("static_emb_qk");
   const Tensor ids = kit::random_ids(7, 19, 3);
   const auto before = kit::maps(*m, ids);
   const Tensor rows = m->forward(ids, Sequences::single(7)).value();
@@ -41,8 +34,8 @@ TEST(StaticEmbQk, MapsDoNotDependOnTheLayersBelow) {
 }
 
 TEST(StaticEmbQk, CountsAndCachesAsAttention) {
-  EXPECT_EQ(model("static_emb_qk")->parameters().count(), model("mha")->parameters().count());
-  EXPECT_EQ(model("static_emb_qk")->state_bytes({5, 3}), model("mha")->state_bytes({5, 3}));
+  EXPECT_EQ(with_heads("static_emb_qk")->parameters().count(), with_heads("mha")->parameters().count());
+  EXPECT_EQ(with_heads("static_emb_qk")->state_bytes({5, 3}), with_heads("mha")->state_bytes({5, 3}));
 }
 
 // With everything but v held fixed, the mixer is linear in the rows that make the values.

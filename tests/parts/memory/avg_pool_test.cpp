@@ -6,12 +6,12 @@ namespace {
 // oracle: mem.avg_pool
 TEST(AvgPoolMemory, WithoutItselfATokenTakesTheMeanOfTheValuesBefore) {
   MemoryAlone memory("{type: avg_pool, include_self: false}");
-  const Tensor x = rows(9), y = memory(x), v = Made(memory, x).v, mean = zeros({9, kWidth}, DType::f64);
+  const Tensor x = rows(9), y = memory(x), v = Made(memory, x).v, mean = zeros({9, kMemoryWidth}, DType::f64);
   for (int64_t i = 1; i < 9; ++i)
-    for (int64_t c = 0; c < kWidth; ++c) {
+    for (int64_t c = 0; c < kMemoryWidth; ++c) {
       double sum = 0;
-      for (int64_t j = 0; j < i; ++j) sum += value_at(v, j * kWidth + c);
-      set_value(mean, i * kWidth + c, sum / double(i));
+      for (int64_t j = 0; j < i; ++j) sum += value_at(v, j * kMemoryWidth + c);
+      set_value(mean, i * kMemoryWidth + c, sum / double(i));
     }
   EXPECT_LT(difference(y, kit::product(mean, memory.bench["part.output.weight"])), 1e-12);
 }

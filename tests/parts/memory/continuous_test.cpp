@@ -20,14 +20,14 @@ TEST(ContinuousMemory, ARidgeShrinksAndTheStateStaysOfOneSize) {
   const Tensor same = kit::rows_of(rows(1), {0, 0, 0, 0, 0});
   const auto size = [](const Tensor& y) {
     double sum = 0;
-    for (int64_t c = 0; c < kWidth; ++c) sum += std::abs(value_at(y, 4 * kWidth + c));
+    for (int64_t c = 0; c < kMemoryWidth; ++c) sum += std::abs(value_at(y, 4 * kMemoryWidth + c));
     return sum;
   };
   const Tensor constant = exact(same);
   EXPECT_LT(difference(constant.slice(4, 5), constant.slice(0, 1)), 1e-10);  // constants are reproduced
   EXPECT_LT(size(shrunk(same)), size(constant));
   for (const int64_t tokens : {4, 400, 100000})
-    EXPECT_EQ(exact.mixer->state_bytes({tokens}, DType::f32), 2 * 4 * kWidth * 4);
+    EXPECT_EQ(exact.mixer->state_bytes({tokens}, DType::f32), 2 * 4 * kMemoryWidth * 4);
 }
 
 TEST(ContinuousMemory, IsLinearInTheValues) {

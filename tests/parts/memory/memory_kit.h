@@ -10,15 +10,15 @@
 
 namespace lithe {
 
-constexpr int64_t kWidth = 8, kHeads = 2;
+constexpr int64_t kMemoryWidth = 8, kMemoryHeads = 2;
 
 /// A mixer of width 8 with 2 heads, without positions. Mixers with the same parameters have the same values.
 struct MixerAlone {
   kit::Bench bench;
   std::unique_ptr<Mixer> mixer;
   MixerAlone(const std::string& type, const std::string& options)
-      : mixer(bench.make<Mixer>(type, {.hidden_size = kWidth, .max_position_embeddings = 64},
-                                cat("{num_attention_heads: ", kHeads, ", ", options, "}"))) {
+      : mixer(bench.make<Mixer>(type, {.hidden_size = kMemoryWidth, .max_position_embeddings = 64},
+                                cat("{num_attention_heads: ", kMemoryHeads, ", ", options, "}"))) {
     kit::randomise(bench.parameters(), 7);
   }
   Tensor operator()(const Tensor& x) const { return mixer->forward({x, Sequences::single(x.rows())}).value(); }
@@ -30,7 +30,7 @@ struct AttentionAlone : MixerAlone {
   explicit AttentionAlone(const std::string& field = "full") : MixerAlone("attention", "field: " + field) {}
 };
 
-inline Tensor rows(int64_t n, uint64_t seed = 3) { return kit::normal({n, kWidth}, DType::f64, seed); }
+inline Tensor rows(int64_t n, uint64_t seed = 3) { return kit::normal({n, kMemoryWidth}, DType::f64, seed); }
 
 /// Both have the weights of the other where these go by the same names.
 inline void share(MixerAlone& to, MixerAlone& from) {
@@ -48,9 +48,9 @@ struct Made {
         v(kit::product(x, of.bench["part.heads.v.weight"])) {}
   double dot(int64_t i, int64_t j, int64_t head) const {
     double sum = 0;
-    for (int64_t c = 0; c < kWidth / kHeads; ++c) {
-      const int64_t at = head * kWidth / kHeads + c;
-      sum += value_at(q, i * kWidth + at) * value_at(k, j * kWidth + at);
+    for (int64_t c = 0; c < kMemoryWidth / kMemoryHeads; ++c) {
+      const int64_t at = head * kMemoryWidth / kMemoryHeads + c;
+      sum += value_at(q, i * kMemoryWidth + at) * value_at(k, j * kMemoryWidth + at);
     }
     return sum;
   }
@@ -60,18 +60,18 @@ struct Made {
 inline Tensor attention_over(MixerAlone& of, const Tensor& x,
                              const std::function<std::vector<int64_t>(int64_t i, int64_t head)>& seen) {
   const Made m(of, x);
-  const Tensor context = zeros({x.rows(), kWidth}, DType::f64);
-  const int64_t d = kWidth / kHeads;
+  const Tensor context = zeros({x.rows(), kMemoryWidth}, DType::f64);
+  const int64_t d = kMemoryWidth / kMemoryHeads;
   for (int64_t i = 0; i < x.rows(); ++i)
-    for (int64_t head = 0; head < kHeads; ++head) {
+    for (int64_t head = 0; head < kMemoryHeads; ++head) {
       double sum = 0;
       const std::vector<int64_t> pairs = seen(i, head);
       for (const int64_t j : pairs) sum += std::exp(m.dot(i, j, head) / std::sqrt(double(d)));
       for (const int64_t j : pairs)
         for (int64_t c = head * d; c < (head + 1) * d; ++c)
-          set_value(context, i * kWidth + c,
-                    value_at(context, i * kWidth + c) +
-                        std::exp(m.dot(i, j, head) / std::sqrt(double(d))) / sum * value_at(m.v, j * kWidth + c));
+          set_value(context, i * kMemoryWidth + c,
+                    value_at(context, i * kMemoryWidth + c) +
+                        std::exp(m.dot(i, j, head) / std::sqrt(double(d))) / sum * value_at(m.v, j * kMemoryWidth + c));
     }
   return kit::product(context, of.bench["part.output.weight"]);
 }

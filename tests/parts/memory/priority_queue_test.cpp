@@ -20,7 +20,7 @@ TEST(PriorityQueueMemory, KeepsTheLargestScoresOfAll) {
   const Tensor x = rows(15), k = Made(memory, x).k;
   const auto norm = [&](int64_t j, int64_t head) {
     double sum = 0;
-    for (int64_t c = 0; c < 4; ++c) sum += std::pow(value_at(k, j * kWidth + head * 4 + c), 2);
+    for (int64_t c = 0; c < 4; ++c) sum += std::pow(value_at(k, j * kMemoryWidth + head * 4 + c), 2);
     return sum;
   };
   const Tensor want = attention_over(memory, x, [&](int64_t i, int64_t head) {
@@ -46,8 +46,8 @@ TEST(PriorityQueueMemory, EvictsWhatWasLeastUsedBetweenSinksAndTheRecent) {
   MemoryAlone memory("{type: priority_queue, slots: 6, score: usage, sinks: 1, recent: 2}");
   const Tensor x = rows(T);
   const Made m(memory, x);
-  std::vector<std::vector<std::vector<int64_t>>> seen(kHeads, std::vector<std::vector<int64_t>>(T));
-  for (int64_t head = 0; head < kHeads; ++head) {
+  std::vector<std::vector<std::vector<int64_t>>> seen(kMemoryHeads, std::vector<std::vector<int64_t>>(T));
+  for (int64_t head = 0; head < kMemoryHeads; ++head) {
     std::vector<int64_t> cache;
     std::vector<double> used(T);
     for (int64_t i = 0; i < T; ++i) {
@@ -63,7 +63,7 @@ TEST(PriorityQueueMemory, EvictsWhatWasLeastUsedBetweenSinksAndTheRecent) {
   }
   const Tensor want = attention_over(memory, x, [&](int64_t i, int64_t head) { return seen[size_t(head)][size_t(i)]; });
   EXPECT_LT(difference(memory(x), want), 1e-12);
-  EXPECT_EQ(memory.mixer->state_bytes({1000}, DType::f32), slots * (2 * kWidth + kHeads) * 4);
+  EXPECT_EQ(memory.mixer->state_bytes({1000}, DType::f32), slots * (2 * kMemoryWidth + kMemoryHeads) * 4);
 }
 
 TEST(PriorityQueueMemory, NothingMayBeLeftToGo) {

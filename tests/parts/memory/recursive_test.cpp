@@ -12,12 +12,12 @@ TEST(RecursiveMemory, ItsMeanIsThatOfAvgPool) {
 
 TEST(RecursiveMemory, TheDecayingMeanHasTheWeightsOfTheFormula) {
   MemoryAlone memory("{type: recursive, update: ema, decay: 0.7, include_self: false}");
-  const Tensor x = rows(7), v = Made(memory, x).v, want = zeros({7, kWidth}, DType::f64);
+  const Tensor x = rows(7), v = Made(memory, x).v, want = zeros({7, kMemoryWidth}, DType::f64);
   for (int64_t i = 1; i < 7; ++i)
-    for (int64_t c = 0; c < kWidth; ++c) {
+    for (int64_t c = 0; c < kMemoryWidth; ++c) {
       double sum = 0;
-      for (int64_t j = 0; j < i; ++j) sum += 0.3 * std::pow(0.7, double(i - 1 - j)) * value_at(v, j * kWidth + c);
-      set_value(want, i * kWidth + c, sum);
+      for (int64_t j = 0; j < i; ++j) sum += 0.3 * std::pow(0.7, double(i - 1 - j)) * value_at(v, j * kMemoryWidth + c);
+      set_value(want, i * kMemoryWidth + c, sum);
     }
   EXPECT_LT(difference(memory(x), kit::product(want, memory.bench["part.output.weight"])), 1e-12);
 }

@@ -39,14 +39,14 @@ TEST(RetrievalMemory, WhatIsNotFoundGetsNoGradient) {
   Tape tape;
   const Var y = memory.mixer->forward({x, Sequences::single(12)});
   Tensor last = zeros(y.shape(), DType::f64);
-  for (int64_t c = 0; c < kWidth; ++c) set_value(last, 11 * kWidth + c, 1);
+  for (int64_t c = 0; c < kMemoryWidth; ++c) set_value(last, 11 * kMemoryWidth + c, 1);
   tape.backward(y, last);
   std::vector<bool> found(12);
   found[11] = true;
-  for (int64_t head = 0; head < kHeads; ++head) found[size_t(nearest(m, 11, head, 1)[0])] = true;
+  for (int64_t head = 0; head < kMemoryHeads; ++head) found[size_t(nearest(m, 11, head, 1)[0])] = true;
   for (int64_t j = 0; j < 12; ++j) {
     double sum = 0;
-    for (int64_t c = 0; c < kWidth; ++c) sum += std::abs(value_at(x.grad(), j * kWidth + c));
+    for (int64_t c = 0; c < kMemoryWidth; ++c) sum += std::abs(value_at(x.grad(), j * kMemoryWidth + c));
     if (found[size_t(j)]) continue;
     EXPECT_EQ(sum, 0) << j;
   }

@@ -16,7 +16,7 @@ TEST(ShortLongMemory, AClosedGateLeavesTheWindow) {
   MemoryAlone memory("{type: short_long, window: 3, combine: gated, long: {type: snapshot, chunk: 2}}");
   share(memory, window);
   const Tensor gate = memory.bench["part.memory.gate"];
-  for (int64_t h = 0; h < kHeads; ++h) set_value(gate, h, -1000);
+  for (int64_t h = 0; h < kMemoryHeads; ++h) set_value(gate, h, -1000);
   EXPECT_LT(difference(memory(rows(14)), window(rows(14))), 1e-12);
 }
 

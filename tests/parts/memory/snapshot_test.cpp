@@ -25,10 +25,10 @@ TEST(SnapshotMemory, CountedSnapshotsOfEqualTokensAreFullAttention) {
 TEST(SnapshotMemory, EqualKeysHaveEqualWeightsByTheSlotAndNotByTheToken) {
   MemoryAlone memory("{type: snapshot, slots: 8, chunk: 3}");
   fill_zero(memory.bench["part.heads.k.weight"]);
-  const Tensor x = rows(7), y = memory(x), v = Made(memory, x).v, want = zeros({1, kWidth}, DType::f64);
-  for (int64_t c = 0; c < kWidth; ++c) {  // token 6 sees two snapshots and itself
-    double sum = value_at(v, 6 * kWidth + c);
-    for (int64_t j = 0; j < 6; ++j) sum += value_at(v, j * kWidth + c) / 3;
+  const Tensor x = rows(7), y = memory(x), v = Made(memory, x).v, want = zeros({1, kMemoryWidth}, DType::f64);
+  for (int64_t c = 0; c < kMemoryWidth; ++c) {  // token 6 sees two snapshots and itself
+    double sum = value_at(v, 6 * kMemoryWidth + c);
+    for (int64_t j = 0; j < 6; ++j) sum += value_at(v, j * kMemoryWidth + c) / 3;
     set_value(want, c, sum / 3);
   }
   EXPECT_LT(difference(y.slice(6, 7), kit::product(want, memory.bench["part.output.weight"])), 1e-12);
@@ -38,7 +38,7 @@ TEST(SnapshotMemory, ItsStateIsBounded) {
   MemoryAlone memory("{type: snapshot, slots: 4, chunk: 8}");
   for (const int64_t tokens : {31, 32, 1000, 1001, 100007})
     EXPECT_EQ(memory.mixer->state_bytes({tokens}, DType::f32),
-              2 * kWidth * 4 * (std::min<int64_t>(4, tokens / 8) + tokens % 8));
+              2 * kMemoryWidth * 4 * (std::min<int64_t>(4, tokens / 8) + tokens % 8));
 }
 
 }  // namespace

@@ -25,20 +25,18 @@ struct Approx {
   std::unique_ptr<Mixer> mixer;
 };
 
-Tensor two(double a, double b, double c, double d) { return kit::tensor_f64({2, 2}, {a, b, c, d}); }
-
 // oracle: decon.approx
 TEST(ApproxMixer, GivesTheWorkedDataSet) {
   for (const TaylorKind kind : {TaylorKind::full, TaylorKind::diag}) {
-    const Tensor out =
-        attend_taylor(two(.5, -1, 1, 0), two(1, 0, -1, 2), two(1, 2, 3, -1), Sequences::single(2), {.kind = kind})
-            .value();
+    const Tensor out = attend_taylor(kit::tensor_f64({2, 2}, {.5, -1, 1, 0}), kit::tensor_f64({2, 2}, {1, 0, -1, 2}),
+                                     kit::tensor_f64({2, 2}, {1, 2, 3, -1}), Sequences::single(2), {.kind = kind})
+                           .value();
     EXPECT_EQ(kit::close_to_printed(out, {1, 2, 1.434315, 1.348528}, 6), "");
   }
   // The second query's weights before they are divided.
-  kernels::TaylorArgs args{.q = two(.5, -1, 1, 0),
-                           .k = two(1, 0, -1, 2),
-                           .v = two(1, 0, 0, 1),
+  kernels::TaylorArgs args{.q = kit::tensor_f64({2, 2}, {.5, -1, 1, 0}),
+                           .k = kit::tensor_f64({2, 2}, {1, 0, -1, 2}),
+                           .v = kit::tensor_f64({2, 2}, {1, 0, 0, 1}),
                            .out = zeros({2, 2}, DType::f64),
                            .sums = zeros({2, 1}, DType::f64),
                            .segments = {{0, 2, 0, {}}},
@@ -54,7 +52,8 @@ TEST(ApproxMixer, GivesTheWorkedDataSet) {
 
 // oracle: decon.approx
 TEST(ApproxMixer, DiffersFromSoftmaxAsPrinted) {
-  const Tensor q = two(1, 1, 1, 1), k = two(1, 1, 0, 1), v = two(1, 0, 0, 1);
+  const Tensor q = kit::tensor_f64({2, 2}, {1, 1, 1, 1}), k = kit::tensor_f64({2, 2}, {1, 1, 0, 1}),
+               v = kit::tensor_f64({2, 2}, {1, 0, 0, 1});
   const Sequences sequences = Sequences::single(2);
   const auto second = [](const Tensor& out) { return clone(out.slice(1, 2)); };
   const auto taylor = [&](TaylorKind kind) {

@@ -2,43 +2,31 @@
 
 #include <cmath>
 
+#include "tests/parts/heads/attention_bench.h"
 #include "tests/support/model_kit.h"
 
 namespace lithe {
 namespace {
 
-struct Attention {
-  Attention(int64_t d, const std::string& options, DType dtype = DType::f64)
-      : bench(dtype, dtype),
-        mixer(bench.make<Mixer>("attention", {.hidden_size = d, .max_position_embeddings = 9}, options)) {
-    kit::randomise(bench.parameters(), 2);
-  }
-  Tensor operator()(const Tensor& x) const {
-    return mixer->forward({Var(x), Sequences::single(x.rows()), nullptr}).value();
-  }
-  kit::Bench bench;
-  std::unique_ptr<Mixer> mixer;
-};
+using kit::AttentionBench;
 
 TEST(AttentionMixer, TheLiteralScaleDividesByTheRootOfTheWidth) {
   // 1/sqrt(d) instead of 1/sqrt(d_h): queries smaller by sqrt(h). With 4 heads that is 1/2, which rounds nothing.
   const Tensor x = kit::normal({5, 8}, DType::f64, 1);
-  Attention literal(8, "{num_attention_heads: 4, scale: sqrt_hidden}"), standard(8, "{num_attention_heads: 4}"),
-      one(8, "{num_attention_heads: 1, scale: sqrt_hidden}"), other(8, "{num_attention_heads: 1}");
+  AttentionBench literal("mha", 8, 4, "scale: sqrt_hidden"), standard("mha", 8, 4),
+      one("mha", 8, 1, "scale: sqrt_hidden"), other("mha", 8, 1);
   EXPECT_GT(kit::largest_difference(literal(x), standard(x)), 1e-3);
-  const Tensor q = standard.bench["part.heads.q.weight"];
+  const Tensor q = standard["heads.q.weight"];
   for (int64_t i = 0; i < q.numel(); ++i) set_value(q, i, value_at(q, i) / 2);
   EXPECT_EQ(kit::close(literal(x), standard(x), 32), "");
   EXPECT_EQ(kit::bit_difference(one(x), other(x)), "");
 }
 
 TEST(AttentionMixer, HeadsMayBeNarrowerOrWiderThanTheRows) {
-  EXPECT_EQ(Attention(7, "{num_attention_heads: 3, head_dim: 2}")(kit::normal({4, 7}, DType::f64, 1)).shape(),
-            (Shape{4, 7}));
-  EXPECT_EQ(Attention(2, "{num_attention_heads: 3, head_dim: 5}")(kit::normal({4, 2}, DType::f64, 1)).shape(),
-            (Shape{4, 2}));
+  EXPECT_EQ(AttentionBench("mha", 7, 3, "head_dim: 2")(kit::normal({4, 7}, DType::f64, 1)).shape(), (Shape{4, 7}));
+  EXPECT_EQ(AttentionBench("mha", 2, 3, "head_dim: 5")(kit::normal({4, 2}, DType::f64, 1)).shape(), (Shape{4, 2}));
   try {
-    Attention(7, "{num_attention_heads: 3}");
+    AttentionBench("mha", 7, 3);
     FAIL() << "took 7 channels for 3 heads";
   } catch (const Error& error) {
     EXPECT_STREQ(error.what(),
@@ -48,8 +36,8 @@ TEST(AttentionMixer, HeadsMayBeNarrowerOrWiderThanTheRows) {
 }
 
 TEST(AttentionMixer, BiasesOfTheOutputAreAdded) {
-  Attention mixer(6, "{num_attention_heads: 3, output_bias: true}"), bare(6, "{num_attention_heads: 3}");
-  const Tensor bias = mixer.bench["part.output.bias"];
+  AttentionBench mixer("mha", 6, 3, "output_bias: true"), bare("mha", 6, 3);
+  const Tensor bias = mixer["output.bias"];
   EXPECT_EQ(mixer.bench.parameters().find("part.heads.q.bias"), nullptr);
   const Tensor x = kit::normal({1, 6}, DType::f64, 1);
   EXPECT_EQ(kit::close(mixer(x), kit::sum(bare(x), bias.reshape({1, 6})), 8), "");
@@ -142,7 +130,7 @@ TEST(AttentionMixer, CacheHoldsTwoRowsATokenAndLayer) {
 }
 
 TEST(AttentionMixer, CacheSaysWhatDoesNotFit) {
-  const Attention mixer(6, "{num_attention_heads: 3}");
+  const AttentionBench mixer("mha", 6, 3);
   const auto state = mixer.mixer->make_state({2, 4, DType::f64, Device::cpu});
   const auto feed = [&](const Sequences& sequences) {
     mixer.mixer->forward({Var(kit::normal({sequences.rows(), 6}, DType::f64, 1)), sequences, state.get()});
@@ -162,7 +150,7 @@ TEST(AttentionMixer, CacheSaysWhatDoesNotFit) {
 }
 
 TEST(AttentionMixer, CacheTruncationIsChecked) {
-  const Attention mixer(6, "{num_attention_heads: 3}");
+  const AttentionBench mixer("mha", 6, 3);
   const auto state = mixer.mixer->make_state({1, 4, DType::f64, Device::cpu});
   mixer.mixer->forward({Var(kit::normal({3, 6}, DType::f64, 1)), Sequences::single(3), state.get()});
   EXPECT_THROW(state->truncate(0, 4), Error);

@@ -3,38 +3,15 @@
 #include <cmath>
 
 #include "lithe/ops/basic.h"
-#include "tests/support/model_kit.h"
+#include "tests/parts/mixer/fixed_maps_kit.h"
 
 namespace lithe {
 namespace {
 
-std::unique_ptr<Model> model(const std::string& mixer = "{type: fixed_seq_qk, num_attention_heads: 3}",
-                             bool trainable = false, const std::string& architecture = "decoder") {
-  auto out = std::make_unique<Model>(
-      kit::model_config("{architecture: " + architecture +
-                        ", vocab_size: 19, hidden_size: 12, num_hidden_layers: 3, max_position_embeddings: 9, ffn: "
-                        "{type: swiglu, intermediate_size: 10}, mixer: " +
-                        mixer + "}"),
-      ModelOptions{.dtype = DType::f64, .compute = DType::f64, .trainable = trainable});
-  kit::randomise(out->parameters(), 1);
-  return out;
-}
+const std::string kFixedSeq = "{type: fixed_seq_qk, num_attention_heads: 3}";
 
 // oracle: decon.fixedseqqk
-TEST(FixedSeqQk, MapsAreTheSameForAnyText) {
-  const auto m = model();
-  const auto a = kit::maps(*m, kit::random_ids(7, 19, 3)), b = kit::maps(*m, kit::random_ids(7, 19, 4)),
-             longer = kit::maps(*m, kit::random_ids(9, 19, 5));
-  for (size_t layer = 0; layer < 3; ++layer) {
-    EXPECT_EQ(kit::bit_difference(a[layer].weights, b[layer].weights), "");
-    // The map of a shorter text is the leading block of a longer one's.
-    for (int64_t h = 0; h < 3; ++h)
-      for (int64_t i = 0; i < 7; ++i)
-        for (int64_t j = 0; j < 7; ++j)
-          ASSERT_NEAR(value_at(a[layer].weights, (h * 7 + i) * 7 + j),
-                      value_at(longer[layer].weights, (h * 9 + i) * 9 + j), 1e-6);
-  }
-}
+TEST(FixedSeqQk, MapsAreTheSameForAnyText) { expect_the_same_maps_for_any_text(*three_layers_of(kFixedSeq)); }
 
 TEST(FixedSeqQk, IsLinearInTheValues) {
   kit::Bench bench;
@@ -53,7 +30,7 @@ TEST(FixedSeqQk, IsLinearInTheValues) {
 
 // The batch shares one copy of the keys: (B + 1) L d scalars.
 TEST(FixedSeqQk, CountsParametersAndState) {
-  const auto m = model(), standard = model("{type: attention, num_attention_heads: 3}");
+  const auto m = three_layers_of(kFixedSeq), standard = three_layers_of("{type: attention, num_attention_heads: 3}");
   EXPECT_EQ(m->parameters().count(), standard->parameters().count());
   for (int64_t B : {1, 4}) {
     EXPECT_EQ(m->state_bytes(std::vector<int64_t>(size_t(B), 8)), 3 * (B + 1) * 8 * 12 * 8);
@@ -72,7 +49,7 @@ TEST(FixedSeqQk, CountsParametersAndState) {
 
 // Queries and keys of the last layer act on the text through the reference alone, and learn.
 TEST(FixedSeqQk, QueriesAndKeysLearnThroughTheReference) {
-  const auto m = model("{type: fixed_seq_qk, num_attention_heads: 3}", true);
+  const auto m = three_layers_of(kFixedSeq, true);
   Tape tape;
   tape.backward(sum(m->forward(kit::random_ids(6, 19, 2), Sequences::single(6))));
   for (const char* name :
@@ -89,10 +66,10 @@ TEST(FixedSeqQk, QueriesAndKeysLearnThroughTheReference) {
 TEST(FixedSeqQk, TheFixedSequenceAsTextIsAttention) {
   for (const char* architecture : {"decoder", "encoder"}) {
     const std::vector<int> ids{3, 1, 18, 0, 7, 7, 2, 11, 4};
-    const auto fixed =
-                   model("{type: fixed_seq_qk, num_attention_heads: 3, reference_ids: [3, 1, 18, 0, 7, 7, 2, 11, 4]}",
-                         false, architecture),
-               standard = model("{type: attention, num_attention_heads: 3}", false, architecture);
+    const auto fixed = three_layers_of(
+                   "{type: fixed_seq_qk, num_attention_heads: 3, reference_ids: [3, 1, 18, 0, 7, 7, 2, 11, 4]}", false,
+                   architecture),
+               standard = three_layers_of("{type: attention, num_attention_heads: 3}", false, architecture);
     kit::copy_values(fixed->parameters(), standard->parameters());
     const Sequences sequences = Sequences::single(9);
     EXPECT_EQ(kit::close(fixed->forward(kit::ids_of(ids), sequences).value(),
@@ -106,7 +83,7 @@ TEST(FixedSeqQk, TheFixedSequenceAsTextIsAttention) {
 
 // An encoder's reference is whole whatever the batch; a text reads the maps among its first rows.
 TEST(FixedSeqQk, AnEncodersMapsAreThoseOfTheLengthForAnyText) {
-  const auto m = model("{type: fixed_seq_qk, num_attention_heads: 3}", false, "encoder");
+  const auto m = three_layers_of(kFixedSeq, false, "encoder");
   const auto a = kit::maps(*m, kit::random_ids(7, 19, 3)), b = kit::maps(*m, kit::random_ids(7, 19, 4));
   for (size_t layer = 0; layer < 3; ++layer) EXPECT_EQ(kit::bit_difference(a[layer].weights, b[layer].weights), "");
   EXPECT_THROW(m->forward(kit::random_ids(10, 19, 3), Sequences::single(10)), Error);
@@ -115,7 +92,7 @@ TEST(FixedSeqQk, AnEncodersMapsAreThoseOfTheLengthForAnyText) {
 // Rows of the table that only the fixed sequence names have a gradient.
 TEST(FixedSeqQk, TheTableLearnsFromTheFixedSequence) {
   const auto m =
-      model("{type: fixed_seq_qk, num_attention_heads: 3, reference_ids: [5, 6, 5, 6, 5, 6, 5, 6, 5]}", true);
+      three_layers_of("{type: fixed_seq_qk, num_attention_heads: 3, reference_ids: [5, 6, 5, 6, 5, 6, 5, 6, 5]}", true);
   Tape tape;
   tape.backward(sum(m->forward(kit::ids_of({1, 2, 3}), Sequences::single(3))));
   const Tensor g = m->parameters().find("embedding.weight")->master.grad();
@@ -130,10 +107,12 @@ TEST(FixedSeqQk, TheTableLearnsFromTheFixedSequence) {
 }
 
 TEST(FixedSeqQk, RefusesATextBeyondTheFixedSequenceAndWrongIds) {
-  const auto m = model("{type: fixed_seq_qk, num_attention_heads: 3, reference_ids: [1, 2, 3, 4, 5, 6, 7, 8, 9]}");
+  const auto m =
+      three_layers_of("{type: fixed_seq_qk, num_attention_heads: 3, reference_ids: [1, 2, 3, 4, 5, 6, 7, 8, 9]}");
   EXPECT_THROW(m->forward(kit::random_ids(10, 19, 1), Sequences::single(10)), Error);
-  EXPECT_THROW(model("{type: fixed_seq_qk, num_attention_heads: 3, reference_ids: [1, 2, 3, 4, 5, 6, 7, 8, 19]}"),
-               Error);
+  EXPECT_THROW(
+      three_layers_of("{type: fixed_seq_qk, num_attention_heads: 3, reference_ids: [1, 2, 3, 4, 5, 6, 7, 8, 19]}"),
+      Error);
 }
 
 }  // namespace

@@ -22,13 +22,11 @@ struct Gated {
   std::unique_ptr<Mixer> mixer;
 };
 
-Tensor two(double a, double b, double c, double d) { return kit::tensor_f64({2, 2}, {a, b, c, d}); }
-
 // oracle: linattn.decay
 TEST(GatedLinearAttentionMixer, GivesTheWorkedDataSetWithHalfOfThePast) {
   const auto elu1 = [](const Tensor& x) { return pointwise(kernels::Pointwise::elu1, x); };
-  const Var q = elu1(two(.5, -1, 1, 0)), k = elu1(two(1, 0, -1, 2));
-  const Tensor v = two(1, 2, 3, -1);
+  const Var q = elu1(kit::tensor_f64({2, 2}, {.5, -1, 1, 0})), k = elu1(kit::tensor_f64({2, 2}, {1, 0, -1, 2}));
+  const Tensor v = kit::tensor_f64({2, 2}, {1, 2, 3, -1});
   const auto run = [&](double log) {
     return linear_recurrence(q, k, v, Var(kit::tensor_f64({1}, {log})), {}, Sequences::single(2), {.normalise = true})
         .value();

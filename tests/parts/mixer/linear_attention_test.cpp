@@ -26,16 +26,18 @@ struct Linearised {
   std::unique_ptr<Mixer> mixer;
 };
 
-Tensor two(double a, double b, double c, double d) { return kit::tensor_f64({2, 2}, {a, b, c, d}); }
 Var elu1(const Tensor& x) { return pointwise(kernels::Pointwise::elu1, x); }
 
 // oracle: kernel.linear
 TEST(LinearAttentionMixer, GivesTheWorkedDataSet) {
-  const Tensor q = two(.5, -1, 1, 0), k = two(1, 0, -1, 2), v = two(1, 2, 3, -1);
+  const Tensor q = kit::tensor_f64({2, 2}, {.5, -1, 1, 0}), k = kit::tensor_f64({2, 2}, {1, 0, -1, 2}),
+               v = kit::tensor_f64({2, 2}, {1, 2, 3, -1});
   EXPECT_EQ(kit::values(elu1(clone(q.slice(1, 2))).value()), (std::vector<double>{2, 1}));
   const Tensor out = linear_recurrence(elu1(q), elu1(k), v, {}, {}, Sequences::single(2), {.normalise = true}).value();
   EXPECT_EQ(kit::close_to_printed(out, {1, 2, 1.855280, 0.717080}, 6), "");
-  const Tensor weights = linear_recurrence(elu1(q), elu1(k), two(1, 0, 0, 1), {}, {}, Sequences::single(2), {}).value();
+  const Tensor weights =
+      linear_recurrence(elu1(q), elu1(k), kit::tensor_f64({2, 2}, {1, 0, 0, 1}), {}, {}, Sequences::single(2), {})
+          .value();
   EXPECT_EQ(kit::close_to_printed(clone(weights.slice(1, 2)), {5, 3.735759}, 6), "");
 }
 
@@ -105,7 +107,8 @@ TEST(LinearAttentionMixer, WeightsAreADistributionThatValuesPassThrough) {
 
 // oracle: kernel.linear
 TEST(LinearAttentionMixer, AShiftOfAllKeysChangesTheWeights) {
-  const Tensor q = two(.5, -1, 1, 0), k = two(1, 0, -1, 2), shifted = two(2, 1, 0, 3), v = two(1, 2, 3, -1);
+  const Tensor q = kit::tensor_f64({2, 2}, {.5, -1, 1, 0}), k = kit::tensor_f64({2, 2}, {1, 0, -1, 2}),
+               shifted = kit::tensor_f64({2, 2}, {2, 1, 0, 3}), v = kit::tensor_f64({2, 2}, {1, 2, 3, -1});
   const auto run = [&](const Tensor& keys) {
     return linear_recurrence(elu1(q), elu1(keys), v, {}, {}, Sequences::single(2), {.normalise = true}).value();
   };

@@ -6,8 +6,8 @@
 namespace lithe {
 namespace {
 
-struct Encoder {
-  Encoder(const std::string& type, const std::string& options, int64_t tokens = 9)
+struct EncoderMixer {
+  EncoderMixer(const std::string& type, const std::string& options, int64_t tokens = 9)
       : mixer(
             bench.make<Mixer>(type, {.hidden_size = 8, .max_position_embeddings = tokens, .causal = false}, options)) {
     kit::randomise(bench.parameters(), 5);
@@ -21,7 +21,7 @@ struct Encoder {
 
 // oracle: lowdim.linformer, lowdim.combined
 TEST(Linformer, WithUnitMapsIsAttention) {
-  Encoder linformer("linformer", "{num_attention_heads: 2, projected_keys: 9}"),
+  EncoderMixer linformer("linformer", "{num_attention_heads: 2, projected_keys: 9}"),
       mha("attention", "{num_attention_heads: 2}");
   for (const char* name : {"part.project_keys.weight", "part.project_values.weight"})
     kit::assign(linformer.bench[name], kit::identity(9));
@@ -33,7 +33,7 @@ TEST(Linformer, WithUnitMapsIsAttention) {
 // Keys that are all the mean of the text: every token gets the mean value.
 // oracle: lowdim.linformer
 TEST(Linformer, EvenMapsGiveTheMeanValue) {
-  Encoder linformer("linformer", "{num_attention_heads: 2, projected_keys: 3, share: true, output: none}");
+  EncoderMixer linformer("linformer", "{num_attention_heads: 2, projected_keys: 3, share: true, output: none}");
   const Tensor map = linformer.bench["part.project_keys.weight"];
   for (int64_t i = 0; i < map.numel(); ++i) set_value(map, i, 1.0 / 7);
   const Tensor x = kit::normal({7, 8}, DType::f64, 1), y = linformer(x);
@@ -47,9 +47,9 @@ TEST(Linformer, EvenMapsGiveTheMeanValue) {
 
 // oracle: lowdim.linformer, lowdim.combined
 TEST(Linformer, CountsItsNumbers) {
-  EXPECT_EQ(Encoder("linformer", "{num_attention_heads: 2, projected_keys: 3}").bench.parameters().count(),
+  EXPECT_EQ(EncoderMixer("linformer", "{num_attention_heads: 2, projected_keys: 3}").bench.parameters().count(),
             4 * 8 * 8 + 2 * 3 * 9);
-  EXPECT_EQ(Encoder("linformer", "{num_attention_heads: 2, projected_keys: 3, share: true, reduced_dim: 2}")
+  EXPECT_EQ(EncoderMixer("linformer", "{num_attention_heads: 2, projected_keys: 3, share: true, reduced_dim: 2}")
                 .bench.parameters()
                 .count(),
             4 * 8 * 8 + 3 * 9 + 2 * 8 * 2);

@@ -1,48 +1,28 @@
 #include <gtest/gtest.h>
 
-#include "tests/support/model_kit.h"
+#include "tests/parts/mixer/recurrent_mixer_kit.h"
 
 namespace lithe {
 namespace {
-
-std::unique_ptr<Mixer> made(kit::Bench& bench, int64_t d, const std::string& options = "{}", bool causal = true) {
-  return bench.make<Mixer>("lstm", {.hidden_size = d, .max_position_embeddings = 9, .causal = causal}, options);
-}
 
 // oracle: rnn.lstm
 TEST(LstmMixer, ParametersAndStatesAreThoseOfTheSpecification) {
   for (const int64_t d : {5, 8, 12}) {
     kit::Bench two, one;
-    EXPECT_EQ(made(two, d)->state_bytes({3, 4}, DType::bf16), 2 * (2 * d) * 4);
-    made(one, d, "{two_biases: false}");
+    EXPECT_EQ(recurrent_mixer("lstm", two, d)->state_bytes({3, 4}, DType::bf16), 2 * (2 * d) * 4);
+    recurrent_mixer("lstm", one, d, "{two_biases: false}");
     EXPECT_EQ(two.parameters().count(), 8 * d * d + 8 * d);
     EXPECT_EQ(one.parameters().count(), 8 * d * d + 4 * d);
   }
   kit::Bench wide(DType::f32, DType::f32, Device::meta);
-  made(wide, 512);
+  recurrent_mixer("lstm", wide, 512);
   EXPECT_EQ(wide.parameters().count(), 2101248);
   kit::Bench fresh;
-  made(fresh, 4);  // the forget gate's bias starts as 1
+  recurrent_mixer("lstm", fresh, 4);  // the forget gate's bias starts as 1
   for (int64_t i = 0; i < 16; ++i) EXPECT_EQ(value_at(fresh["part.rows.bias"], i), i / 4 == 1);
 }
 
-TEST(LstmMixer, BothDirectionsAreTwoLayersJoined) {
-  kit::Bench bench;
-  const auto mixer = made(bench, 4, "{}", false);
-  kit::randomise(bench.parameters(), 2);
-  kit::Bench one;
-  const auto onward = made(one, 4);
-  const auto direction = [&](const std::string& which, const Tensor& x) {
-    for (Parameter& p : one.parameters().all()) copy_into(p.master.value(), bench["part." + which + p.name.substr(4)]);
-    return kit::product(onward->forward({Var(x), Sequences::single(5), nullptr}).value(),
-                        bench["part.join." + which + ".weight"]);
-  };
-  const Tensor x = kit::normal({5, 4}, DType::f64, 1);
-  const std::vector<int64_t> turned{4, 3, 2, 1, 0};
-  const Tensor a = direction("onward", x), b = kit::rows_of(direction("backward", kit::rows_of(x, turned)), turned),
-               y = mixer->forward({Var(x), Sequences::single(5), nullptr}).value();
-  for (int64_t i = 0; i < 20; ++i) EXPECT_NEAR(value_at(y, i), value_at(a, i) + value_at(b, i), 1e-13);
-}
+TEST(LstmMixer, BothDirectionsAreTwoLayersJoined) { expect_two_layers_joined("lstm"); }
 
 }  // namespace
 }  // namespace lithe

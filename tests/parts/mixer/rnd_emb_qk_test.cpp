@@ -3,37 +3,15 @@
 #include <cmath>
 
 #include "lithe/ops/basic.h"
-#include "tests/support/model_kit.h"
+#include "tests/parts/mixer/fixed_maps_kit.h"
 
 namespace lithe {
 namespace {
 
-std::unique_ptr<Model> model(const std::string& mixer = "{type: rnd_emb_qk, num_attention_heads: 3}",
-                             bool trainable = false) {
-  auto out = std::make_unique<Model>(
-      kit::model_config("{vocab_size: 19, hidden_size: 12, num_hidden_layers: 3, max_position_embeddings: 9, ffn: "
-                        "{type: swiglu, intermediate_size: 10}, mixer: " +
-                        mixer + "}"),
-      ModelOptions{.dtype = DType::f64, .compute = DType::f64, .trainable = trainable});
-  kit::randomise(out->parameters(), 1);
-  return out;
-}
+const std::string kRndEmb = "{type: rnd_emb_qk, num_attention_heads: 3}";
 
 // oracle: decon.rndembqk
-TEST(RndEmbQk, MapsAreTheSameForAnyText) {
-  const auto m = model();
-  const auto a = kit::maps(*m, kit::random_ids(7, 19, 3)), b = kit::maps(*m, kit::random_ids(7, 19, 4)),
-             longer = kit::maps(*m, kit::random_ids(9, 19, 5));
-  for (size_t layer = 0; layer < 3; ++layer) {
-    EXPECT_EQ(kit::bit_difference(a[layer].weights, b[layer].weights), "");
-    // The map of a shorter text is the leading block of a longer one's.
-    for (int64_t h = 0; h < 3; ++h)
-      for (int64_t i = 0; i < 7; ++i)
-        for (int64_t j = 0; j < 7; ++j)
-          ASSERT_NEAR(value_at(a[layer].weights, (h * 7 + i) * 7 + j),
-                      value_at(longer[layer].weights, (h * 9 + i) * 9 + j), 1e-6);
-  }
-}
+TEST(RndEmbQk, MapsAreTheSameForAnyText) { expect_the_same_maps_for_any_text(*three_layers_of(kRndEmb)); }
 
 TEST(RndEmbQk, IsLinearInTheValues) {
   kit::Bench bench;
@@ -52,7 +30,7 @@ TEST(RndEmbQk, IsLinearInTheValues) {
 
 // The batch shares one copy of the keys: (B + 1) L d scalars.
 TEST(RndEmbQk, CountsParametersAndState) {
-  const auto m = model(), standard = model("{type: attention, num_attention_heads: 3}");
+  const auto m = three_layers_of(kRndEmb), standard = three_layers_of("{type: attention, num_attention_heads: 3}");
   EXPECT_EQ(m->parameters().count(), standard->parameters().count());
   for (int64_t B : {1, 4}) {
     EXPECT_EQ(m->state_bytes(std::vector<int64_t>(size_t(B), 8)), 3 * (B + 1) * 8 * 12 * 8);
@@ -71,7 +49,7 @@ TEST(RndEmbQk, CountsParametersAndState) {
 
 // Queries and keys of the last layer act on the text through the reference alone, and learn.
 TEST(RndEmbQk, QueriesAndKeysLearnThroughTheReference) {
-  const auto m = model("{type: rnd_emb_qk, num_attention_heads: 3}", true);
+  const auto m = three_layers_of(kRndEmb, true);
   Tape tape;
   tape.backward(sum(m->forward(kit::random_ids(6, 19, 2), Sequences::single(6))));
   for (const char* name :

@@ -7,8 +7,8 @@
 namespace lithe {
 namespace {
 
-struct Layer {
-  explicit Layer(int64_t d, const std::string& options = "{}")
+struct LayerNormAlone {
+  explicit LayerNormAlone(int64_t d, const std::string& options = "{}")
       : part(bench.make<Norm>("layer", {.hidden_size = d}, options)) {}
   Tensor operator()(const Tensor& x) const { return part->forward(Var(x)).value(); }
   kit::Bench bench;
@@ -18,12 +18,12 @@ struct Layer {
 // oracle: norm.layer
 TEST(LayerNorm, HasTheTextbooksWorkedExample) {
   const Tensor x = kit::tensor_f64({4, 3}, {1, 1, 2, .9, .9, 0, .7, .8, 0, 3, 1, 7});
-  EXPECT_EQ(kit::close_to_printed(Layer(3, "{eps: 0.1}")(x),
+  EXPECT_EQ(kit::close_to_printed(LayerNormAlone(3, "{eps: 0.1}")(x),
                                   {-0.583358, -0.583358, 1.166716, 0.572231, 0.572231, -1.144461, 0.438690, 0.658035,
                                    -1.096725, -0.256960, -1.027840, 1.284800},
                                   6),
             "");
-  EXPECT_EQ(kit::close_to_printed(Layer(3, "{eps: 0.1, eps_mode: variance}")(x.slice(0, 1)),
+  EXPECT_EQ(kit::close_to_printed(LayerNormAlone(3, "{eps: 0.1, eps_mode: variance}")(x.slice(0, 1)),
                                   {-0.587220, -0.587220, 1.174440}, 6),
             "");
 }
@@ -34,7 +34,7 @@ TEST(LayerNorm, IsInvariantToShiftsAndWithoutEpsToScales) {
   for (int64_t i = 0; i < x.numel(); ++i)
     set_value(shifted, i, value_at(x, i) + 3), set_value(scaled, i, value_at(x, i) * 8);
   for (const char* mode : {"sigma", "variance"}) {
-    Layer layer(7, cat("{eps: 0.1, eps_mode: ", mode, "}")), bare(7, cat("{eps: 0, eps_mode: ", mode, "}"));
+    LayerNormAlone layer(7, cat("{eps: 0.1, eps_mode: ", mode, "}")), bare(7, cat("{eps: 0, eps_mode: ", mode, "}"));
     EXPECT_EQ(kit::close(layer(shifted), layer(x), 40), "") << mode;
     EXPECT_EQ(kit::close(bare(scaled), bare(x), 8), "") << mode;
     EXPECT_NE(kit::close(layer(scaled), layer(x), 1e10), "") << mode;  // eps > 0 sees the scale
@@ -42,7 +42,7 @@ TEST(LayerNorm, IsInvariantToShiftsAndWithoutEpsToScales) {
 }
 
 TEST(LayerNorm, AConstantRowGivesTheBias) {
-  Layer layer(4);
+  LayerNormAlone layer(4);
   kit::assign(layer.bench["part.bias"], {1, -2, 0.5, 7});
   kit::assign(layer.bench["part.weight"], {3, 1, 4, 1});
   EXPECT_EQ(kit::bit_difference(layer(kit::tensor_f64({1, 4}, {5, 5, 5, 5})), kit::tensor_f64({1, 4}, {1, -2, 0.5, 7})),
@@ -51,7 +51,7 @@ TEST(LayerNorm, AConstantRowGivesTheBias) {
 
 TEST(LayerNorm, InputGradientsOfARowSumToZero) {
   for (const char* mode : {"sigma", "variance"}) {
-    Layer layer(6, cat("{eps_mode: ", mode, "}"));
+    LayerNormAlone layer(6, cat("{eps_mode: ", mode, "}"));
     kit::randomise(layer.bench.parameters(), 2);
     const Var x = Var::leaf(kit::normal({4, 6}, DType::f64, 3));
     {
@@ -68,7 +68,7 @@ TEST(LayerNorm, InputGradientsOfARowSumToZero) {
 }
 
 TEST(LayerNorm, ScalesAndShiftsEachChannel) {
-  Layer layer(3, "{eps: 0.1}");
+  LayerNormAlone layer(3, "{eps: 0.1}");
   kit::assign(layer.bench["part.weight"], {2, -1, 0.5});
   kit::assign(layer.bench["part.bias"], {1, 0, -1});
   EXPECT_EQ(kit::close_to_printed(layer(kit::tensor_f64({1, 3}, {1, 1, 2})),
@@ -78,8 +78,8 @@ TEST(LayerNorm, ScalesAndShiftsEachChannel) {
 
 TEST(LayerNorm, HasTwoNumbersAChannelOrOne) {
   for (int64_t d : {1, 8, 33}) {
-    EXPECT_EQ(Layer(d).bench.parameters().count(), 2 * d);
-    EXPECT_EQ(Layer(d, "{bias: false}").bench.parameters().count(), d);
+    EXPECT_EQ(LayerNormAlone(d).bench.parameters().count(), 2 * d);
+    EXPECT_EQ(LayerNormAlone(d, "{bias: false}").bench.parameters().count(), d);
   }
 }
 

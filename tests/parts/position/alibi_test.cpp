@@ -2,27 +2,12 @@
 
 #include <cmath>
 
+#include "tests/parts/position/position_kit.h"
 #include "tests/support/errors.h"
 #include "tests/support/model_kit.h"
 
 namespace lithe {
 namespace {
-
-struct Attention {
-  explicit Attention(const std::string& position, bool causal = true, int64_t heads = 4)
-      : position(bench.make<Position>(
-            "alibi", {.hidden_size = 8, .max_position_embeddings = 16, .num_attention_heads = heads, .causal = causal},
-            position, "position")),
-        mixer(bench.make<Mixer>(
-            "attention",
-            {.hidden_size = 8, .max_position_embeddings = 16, .causal = causal, .position = this->position.get()},
-            cat("{num_attention_heads: ", heads, "}"), "mixer")) {
-    kit::randomise(bench.parameters(), 5);
-  }
-  kit::Bench bench;
-  std::unique_ptr<Position> position;
-  std::unique_ptr<Mixer> mixer;
-};
 
 // Slopes 1/4, 1/16, 1/64, 1/256 of four heads: logits differ from those without by -slope |i - j|.
 // oracle: attn.alibi
@@ -30,7 +15,7 @@ TEST(Alibi, LogitsFallWithTheDistance) {
   const int64_t T = 6;
   const Var x = kit::normal({T, 8}, DType::f64, 1);
   for (const bool causal : {true, false}) {
-    Attention biased("{}", causal);
+    PositionedAttention biased("alibi", "{}", causal, 4);
     kit::Bench plain;
     const auto mixer =
         plain.make<Mixer>("attention", {.hidden_size = 8, .max_position_embeddings = 16, .causal = causal},

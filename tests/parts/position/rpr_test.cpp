@@ -2,35 +2,15 @@
 
 #include <cmath>
 
+#include "tests/parts/position/position_kit.h"
 #include "tests/support/errors.h"
 #include "tests/support/model_kit.h"
 
 namespace lithe {
 namespace {
 
-struct Attention {
-  explicit Attention(const std::string& options, bool causal)
-      : causal(causal),
-        position(bench.make<Position>(
-            "rpr", {.hidden_size = 8, .max_position_embeddings = 16, .num_attention_heads = 2, .causal = causal},
-            options, "position")),
-        mixer(bench.make<Mixer>(
-            "attention",
-            {.hidden_size = 8, .max_position_embeddings = 16, .causal = causal, .position = position.get()},
-            "{num_attention_heads: 2, output: none}", "mixer")) {
-    kit::randomise(bench.parameters(), 5);
-  }
-  Tensor operator()(const Tensor& x) const {
-    return mixer->forward({Var(x), Sequences::single(x.rows()), nullptr}).value();
-  }
-  bool causal;
-  kit::Bench bench;
-  std::unique_ptr<Position> position;
-  std::unique_ptr<Mixer> mixer;
-};
-
 // The formula written out over all pairs, with their T x T x d vectors: queries, keys and values from the weights.
-Tensor written_out(Attention& a, const Tensor& x, int64_t clip) {
+Tensor written_out(PositionedAttention& a, const Tensor& x, int64_t clip) {
   const int64_t T = x.rows(), d = 8, heads = 2, size = 4;
   const auto rows = [&](const char* name) {
     const Tensor w = a.bench[cat("mixer.heads.", name, ".weight")], y = zeros({T, d}, DType::f64);
@@ -76,14 +56,14 @@ TEST(Rpr, EqualsTheFormulaOverAllPairs) {
   for (const bool causal : {true, false})
     for (const int64_t clip : {0, 2, 20})
       for (const char* use : {"", ", use_q: true", ", use_v: false", ", use_k: false", ", use_q: true, use_k: false"}) {
-        Attention a(cat("{clip: ", clip, use, "}"), causal);
+        PositionedAttention a("rpr", cat("{clip: ", clip, use, "}"), causal, 2, "output: none");
         EXPECT_LE(kit::largest_difference(a(x), written_out(a, x, clip)), 1e-12) << clip << use;
       }
 }
 
 // oracle: pos.rpr_shaw
 TEST(Rpr, ZerosAreAttentionWithoutPositions) {
-  Attention a("{clip: 3, use_q: true}", true);
+  PositionedAttention a("rpr", "{clip: 3, use_q: true}", true, 2, "output: none");
   for (const char* name : {"position.q", "position.k", "position.v"})
     for (int64_t i = 0; i < a.bench[name].numel(); ++i) set_value(a.bench[name], i, 0);
   kit::Bench plain;
@@ -97,7 +77,7 @@ TEST(Rpr, ZerosAreAttentionWithoutPositions) {
 // With one vector for all distances the logits of a row move alike, and every value by that vector.
 // oracle: pos.rpr_shaw
 TEST(Rpr, OneVectorForAllDistancesMovesTheValuesAlone) {
-  Attention a("{clip: 0}", false);
+  PositionedAttention a("rpr", "{clip: 0}", false, 2, "output: none");
   const Tensor x = kit::normal({7, 8}, DType::f64, 1), with = a(x), v = a.bench["position.v"], moved = clone(v);
   for (int64_t i = 0; i < v.numel(); ++i) set_value(v, i, 0);
   const Tensor without = a(x);

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "lithe/ops/attention.h"
+#include "tests/parts/position/position_kit.h"
 #include "tests/support/errors.h"
 #include "tests/support/model_kit.h"
 
@@ -32,29 +33,10 @@ TEST(T5Bias, NearDistancesHaveBucketsOfTheirOwnAndFarOnesShareThem) {
             (std::vector<double>{6, 6, 6, 6, 5, 0, 1, 2, 2, 2, 2}));
 }
 
-struct Attention {
-  explicit Attention(bool causal)
-      : position(bench.make<Position>(
-            "t5_bias", {.hidden_size = 8, .max_position_embeddings = 16, .num_attention_heads = 2, .causal = causal},
-            "{buckets: 6, max_distance: 8}", "position")),
-        mixer(bench.make<Mixer>(
-            "attention",
-            {.hidden_size = 8, .max_position_embeddings = 16, .causal = causal, .position = position.get()},
-            "{num_attention_heads: 2}", "mixer")) {
-    kit::randomise(bench.parameters(), 5);
-  }
-  Tensor operator()(const Tensor& x) const {
-    return mixer->forward({Var(x), Sequences::single(x.rows()), nullptr}).value();
-  }
-  kit::Bench bench;
-  std::unique_ptr<Position> position;
-  std::unique_ptr<Mixer> mixer;
-};
-
 TEST(T5Bias, ZerosAddNothingAndAConstantChangesNothing) {
   const Tensor x = kit::normal({7, 8}, DType::f64, 1);
   for (const bool causal : {true, false}) {
-    Attention biased(causal);
+    PositionedAttention biased("t5_bias", "{buckets: 6, max_distance: 8}", causal);
     const Tensor table = biased.bench["position.weight"];
     for (const double constant : {0.0, 3.0}) {
       for (int64_t i = 0; i < table.numel(); ++i) set_value(table, i, constant);
@@ -71,7 +53,7 @@ TEST(T5Bias, ZerosAddNothingAndAConstantChangesNothing) {
 
 // With logits of zero the weights are the softmax of the table's numbers: of distances alone.
 TEST(T5Bias, WeightsDependOnTheDistanceAlone) {
-  Attention biased(true);
+  PositionedAttention biased("t5_bias", "{buckets: 6, max_distance: 8}", true);
   for (const char* name : {"mixer.heads.q.weight"})
     for (int64_t i = 0; i < biased.bench[name].numel(); ++i) set_value(biased.bench[name], i, 0);
   const int64_t T = 9;

@@ -5,9 +5,7 @@
 namespace lithe {
 namespace {
 
-constexpr ModelOptions kExact{.dtype = DType::f64, .compute = DType::f64};
-
-ModelConfig config(const std::string& more) {
+ModelConfig rezero_config(const std::string& more) {
   return kit::model_config(
       "{hidden_size: 8, num_hidden_layers: 5, vocab_size: 11, max_position_embeddings: 9, norm: none, mixer: {type: "
       "attention, num_attention_heads: 2}}",
@@ -16,14 +14,15 @@ ModelConfig config(const std::string& more) {
 
 // oracle: block.norm_variants
 TEST(ReZero, StartsAsTheIdentityAtAnyDepth) {
-  const Model model(config("residual: rezero"), kExact), none(config("residual: rezero, num_hidden_layers: 0"), kExact);
+  const Model model(rezero_config("residual: rezero"), kit::kExact),
+      none(rezero_config("residual: rezero, num_hidden_layers: 0"), kit::kExact);
   const kit::Batch batch = kit::random_batch({5, 3}, 11, 4);
   EXPECT_EQ(kit::bit_difference(kit::forward(model, batch).value(), kit::forward(none, batch).value()), "");
 }
 
 // oracle: block.norm_variants
 TEST(ReZero, HasOneParameterASubLayerAndIsPreNormAtOne) {
-  Model model(config("residual: rezero"), kExact), pre(config("residual: pre"), kExact);
+  Model model(rezero_config("residual: rezero"), kit::kExact), pre(rezero_config("residual: pre"), kit::kExact);
   EXPECT_EQ(model.parameters().count(), pre.parameters().count() + 2 * 5);
   for (Parameter& p : model.parameters().all())
     if (p.name.ends_with("alpha")) set_value(p.master.value(), 0, 1);

@@ -1,24 +1,17 @@
 #include <gtest/gtest.h>
 
 #include "lithe/ops/basic.h"
-#include "tests/support/model_kit.h"
+#include "tests/parts/residual/residual_kit.h"
 
 namespace lithe {
 namespace {
 
-constexpr int64_t D = 5;
-
-// A norm that changes nothing, so that F is what the test says.
-struct Identity final : Norm {
-  Var forward(const Var& x) const override { return x; }
-};
-
 Tensor step(const std::string& method, const std::function<Var(const Var&)>& f, const Tensor& x) {
   kit::Bench bench;
-  const Identity norm;
+  const NoNorm norm;
   const Dropout dropout;
-  const auto part =
-      bench.make<Residual>("rk2", {.hidden_size = D, .norm = &norm, .dropout = &dropout}, "{method: " + method + "}");
+  const auto part = bench.make<Residual>("rk2", {.hidden_size = kResidualWidth, .norm = &norm, .dropout = &dropout},
+                                         "{method: " + method + "}");
   std::vector<int64_t> stages;
   const Tensor y = part->forward(Var(x),
                                  [&](const Var& at, int64_t stage) {
@@ -34,7 +27,7 @@ Tensor step(const std::string& method, const std::function<Var(const Var&)>& f, 
 // F(x) = lambda x: the factor is 1 + lambda + lambda^2 / 2.
 // oracle: ode.rk2
 TEST(Rk2, IsOfSecondOrderOnALinearField) {
-  const Tensor x = kit::normal({3, D}, DType::f64, 1);
+  const Tensor x = kit::normal({3, kResidualWidth}, DType::f64, 1);
   for (const std::string method : {"heun", "midpoint"})
     for (const auto& [lambda, factor] : {std::pair{1.0, 2.5}, {-0.5, 0.625}}) {
       const Tensor y = step(
@@ -45,7 +38,7 @@ TEST(Rk2, IsOfSecondOrderOnALinearField) {
 
 // oracle: ode.rk2
 TEST(Rk2, OfAConstantIsAnEulerStep) {
-  const Tensor x = kit::normal({3, D}, DType::f64, 1), c = kit::normal({3, D}, DType::f64, 2);
+  const Tensor x = kit::normal({3, kResidualWidth}, DType::f64, 1), c = kit::normal({3, kResidualWidth}, DType::f64, 2);
   for (const std::string method : {"heun", "midpoint"})
     EXPECT_LE(kit::largest_difference(step(
                                           method, [&](const Var&) { return Var(c); }, x),
@@ -57,16 +50,16 @@ TEST(Rk2, OfAConstantIsAnEulerStep) {
 // oracle: ode.rk2
 TEST(Rk2, GatedIsHeunAtOneHalfAndASingleSlopeAtTheEnds) {
   kit::Bench bench;
-  const Identity norm;
+  const NoNorm norm;
   const Dropout dropout;
-  const auto part =
-      bench.make<Residual>("rk2", {.hidden_size = D, .norm = &norm, .dropout = &dropout}, "{method: gated}");
-  EXPECT_EQ(bench.parameters().count(), 2 * D * D + D);
-  const Tensor x = kit::normal({3, D}, DType::f64, 1);
+  const auto part = bench.make<Residual>("rk2", {.hidden_size = kResidualWidth, .norm = &norm, .dropout = &dropout},
+                                         "{method: gated}");
+  EXPECT_EQ(bench.parameters().count(), 2 * kResidualWidth * kResidualWidth + kResidualWidth);
+  const Tensor x = kit::normal({3, kResidualWidth}, DType::f64, 1);
   const auto run = [&](double bias) {
     for (const char* name : {"part.gate.first.weight", "part.gate.second.weight"})
-      kit::assign(bench[name], std::vector<double>(D * D, 0));
-    kit::assign(bench["part.gate.first.bias"], std::vector<double>(D, bias));
+      kit::assign(bench[name], std::vector<double>(kResidualWidth * kResidualWidth, 0));
+    kit::assign(bench["part.gate.first.bias"], std::vector<double>(kResidualWidth, bias));
     return part->forward(Var(x), [](const Var& at, int64_t) { return mul(at, at); }).value();
   };
   const Tensor heun = step(

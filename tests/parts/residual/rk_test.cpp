@@ -3,21 +3,16 @@
 #include <cmath>
 
 #include "lithe/ops/basic.h"
+#include "tests/parts/residual/residual_kit.h"
 #include "tests/support/errors.h"
-#include "tests/support/model_kit.h"
 
 namespace lithe {
 namespace {
 
-constexpr int64_t D = 5;
-
-struct Identity final : Norm {
-  Var forward(const Var& x) const override { return x; }
-};
-
 struct Rk {
   explicit Rk(const std::string& options)
-      : part(bench.make<Residual>("rk", {.hidden_size = D, .norm = &norm, .dropout = &dropout}, options)) {}
+      : part(bench.make<Residual>("rk", {.hidden_size = kResidualWidth, .norm = &norm, .dropout = &dropout}, options)) {
+  }
   Tensor operator()(const std::function<Var(const Var&)>& f, const Tensor& x) {
     std::vector<int64_t> stages;
     const Tensor y = part->forward(Var(x),
@@ -32,11 +27,12 @@ struct Rk {
   }
   // The factor on x of F(x) = lambda x.
   double factor(double lambda) {
-    return value_at((*this)([=](const Var& at) { return scale(at, lambda); }, kit::tensor_f64({1, D}, {1, 1, 1, 1, 1})),
+    return value_at((*this)([=](const Var& at) { return scale(at, lambda); },
+                            kit::tensor_f64({1, kResidualWidth}, {1, 1, 1, 1, 1})),
                     0);
   }
   kit::Bench bench;
-  Identity norm;
+  NoNorm norm;
   Dropout dropout;
   std::unique_ptr<Residual> part;
 };
@@ -48,7 +44,7 @@ TEST(RungeKutta, ClassicalIsOfFourthOrderOnALinearField) {
   EXPECT_NEAR(rk.factor(1), 2.708333, 5e-7);
   EXPECT_NEAR(rk.factor(-0.5), 0.606771, 5e-7);
   EXPECT_EQ(rk.bench.parameters().count(), 0);
-  const Tensor x = kit::normal({3, D}, DType::f64, 1);
+  const Tensor x = kit::normal({3, kResidualWidth}, DType::f64, 1);
   EXPECT_EQ(kit::bit_difference(rk([](const Var& at) { return scale(at, 0); }, x), x), "");
 }
 
@@ -65,7 +61,7 @@ TEST(RungeKutta, GivesThePolynomialOfItsOrder) {
 
 // oracle: ode.rk
 TEST(RungeKutta, OfAConstantIsAnEulerStep) {
-  const Tensor x = kit::normal({3, D}, DType::f64, 1), c = kit::normal({3, D}, DType::f64, 2);
+  const Tensor x = kit::normal({3, kResidualWidth}, DType::f64, 1), c = kit::normal({3, kResidualWidth}, DType::f64, 2);
   for (const std::string options : {"{method: euler}", "{method: midpoint}", "{method: heun}", "{method: kutta3}",
                                     "{method: rk4}", "{method: tableau, weights: [1]}"})
     EXPECT_LE(kit::largest_difference(Rk(options)([&](const Var&) { return Var(c); }, x), kit::sum(x, c)), 2e-15)
@@ -101,11 +97,12 @@ TEST(RungeKutta, EulerStepsConvergeWithFirstOrder) {
 TEST(RungeKutta, AnEulerStepIsThePreNormBlock) {
   kit::Bench bench;
   Dropout dropout;
-  const auto norm = bench.make<Norm>("layer", {.hidden_size = D});
-  const auto pre = bench.make<Residual>("pre", {.hidden_size = D, .norm = norm.get(), .dropout = &dropout}),
-             euler = bench.make<Residual>("rk", {.hidden_size = D, .norm = norm.get(), .dropout = &dropout},
-                                          "{method: euler}");
-  const Tensor x = kit::normal({3, D}, DType::f64, 1);
+  const auto norm = bench.make<Norm>("layer", {.hidden_size = kResidualWidth});
+  const auto pre =
+                 bench.make<Residual>("pre", {.hidden_size = kResidualWidth, .norm = norm.get(), .dropout = &dropout}),
+             euler = bench.make<Residual>(
+                 "rk", {.hidden_size = kResidualWidth, .norm = norm.get(), .dropout = &dropout}, "{method: euler}");
+  const Tensor x = kit::normal({3, kResidualWidth}, DType::f64, 1);
   const auto f = [](const Var& at, int64_t) { return mul(at, at); };
   EXPECT_EQ(kit::bit_difference(euler->forward(Var(x), f).value(), pre->forward(Var(x), f).value()), "");
 }
@@ -119,7 +116,7 @@ TEST(RungeKutta, DoublingTheStepsOfFourthOrderDividesTheErrorBySixteen) {
 
 // oracle: ode.neural
 TEST(RungeKutta, SolvingBackwardsRecoversTheInput) {
-  const Tensor x = kit::normal({3, D}, DType::f64, 1);
+  const Tensor x = kit::normal({3, kResidualWidth}, DType::f64, 1);
   const auto f = [](const Var& at) { return add(mul(at, at), at, -0.2, 0.3); };
   Rk there("{steps: 50, step: 0.02}"), back("{steps: 50, step: -0.02}");
   EXPECT_LE(kit::largest_difference(back(f, there(f, x)), x), 1e-8);

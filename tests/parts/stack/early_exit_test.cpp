@@ -8,11 +8,11 @@
 namespace lithe {
 namespace {
 
-constexpr int64_t L = 5;
+constexpr int64_t kExitLayers = 5;
 
 ModelConfig config_of(const std::string& stack, const std::string& more = "") {
   return kit::model_config(
-      cat("{vocab_size: 23, hidden_size: 16, num_hidden_layers: ", L,
+      cat("{vocab_size: 23, hidden_size: 16, num_hidden_layers: ", kExitLayers,
           ", max_position_embeddings: 32, num_labels: 3, mixer: {type: attention, ",
           "num_attention_heads: 2}, ffn: {type: swiglu, intermediate_size: 24}, stack: ", stack, "}"),
       more);
@@ -33,10 +33,12 @@ struct Fixed {
     std::optional<ExitRun> exits = exit_run_of(model, rule);
     const ExitScope scope(exits ? &*exits : nullptr);
     const Rows rows = model.run(batch.ids, batch.sequences, Pass());
-    Out out{.logits = model.logits(rows, {}).value(), .mean = exits ? exits->mean_layers() : double(L), .layers = {}};
+    Out out{.logits = model.logits(rows, {}).value(),
+            .mean = exits ? exits->mean_layers() : double(kExitLayers),
+            .layers = {}};
     for (int64_t r = 0; exits && r < batch.sequences.rows(); ++r) {
       const int32_t e = exits->exit_of_row[size_t(r)];
-      out.layers.push_back(e < 0 ? L : model.exits()[size_t(e)].layer + 1);
+      out.layers.push_back(e < 0 ? kExitLayers : model.exits()[size_t(e)].layer + 1);
     }
     return out;
   }
@@ -46,7 +48,7 @@ struct Fixed {
     const ExitScope scope(exits ? &*exits : nullptr);
     const Sequences& s = batch.sequences;
     const auto state = model.make_state(s.count(), 32);
-    Out out{.logits = empty({s.rows(), 23}, DType::f64), .layers = std::vector<int64_t>(size_t(s.rows()), L)};
+    Out out{.logits = empty({s.rows(), 23}, DType::f64), .layers = std::vector<int64_t>(size_t(s.rows()), kExitLayers)};
     for (int64_t t = 0;; ++t) {
       std::vector<int64_t> counts, rows, wanted;
       std::vector<int32_t> ids;
@@ -91,7 +93,7 @@ TEST(EarlyExit, AThresholdThatNothingMeetsIsTheWholeModel) {
   for (const char* rule : {"entropy:0", "maxprob:1.5", "similarity:1.5", "patience:9", "divergence:-1"}) {
     const auto got = m.run(rule, three());
     EXPECT_EQ(kit::bit_difference(got.logits, whole.logits), "") << rule;
-    EXPECT_EQ(got.mean, double(L)) << rule;
+    EXPECT_EQ(got.mean, double(kExitLayers)) << rule;
   }
 }
 
@@ -100,7 +102,7 @@ TEST(EarlyExit, AThresholdThatNothingMeetsIsTheWholeModel) {
 TEST(EarlyExit, AForcedExitIsTheShorterModel) {
   for (const char* stack : {"early_exit", "{type: early_exit, share_heads: false}"}) {
     const Fixed m(stack);
-    for (int64_t l = 1; l < L; ++l) {
+    for (int64_t l = 1; l < kExitLayers; ++l) {
       Model shorter(kit::model_config(cat("{vocab_size: 23, hidden_size: 16, num_hidden_layers: ", l,
                                           ", max_position_embeddings: 32, mixer: {type: attention, "
                                           "num_attention_heads: 2}, ffn: {type: swiglu, intermediate_size: 24}, "
@@ -138,7 +140,7 @@ TEST(EarlyExit, RulesLeaveAtSeveralDepths) {
   const Fixed m;
   const auto got = m.run("entropy:2.2", three());
   EXPECT_GT(got.mean, 1);
-  EXPECT_LT(got.mean, double(L));
+  EXPECT_LT(got.mean, double(kExitLayers));
   double sum = 0;
   for (int64_t l : got.layers) sum += double(l);
   EXPECT_NEAR(got.mean, sum / double(got.layers.size()), 1e-12);  // the counter
@@ -152,7 +154,7 @@ TEST(EarlyExit, LooserRulesLeaveNoLater) {
        {std::pair<std::string, std::vector<double>>{"entropy", {0.5, 1.5, 2, 2.5, 9}},
         {"similarity", {1.1, 0.95, 0.9, 0.7, 0}},
         {"maxprob", {1.1, 0.6, 0.3, 0.1, 0}}}) {
-    std::vector<int64_t> before(12, L);
+    std::vector<int64_t> before(12, kExitLayers);
     for (double t : thresholds) {
       const auto got = m.run(cat(criterion, ":", t), three());
       for (size_t r = 0; r < before.size(); ++r) EXPECT_LE(got.layers[r], before[r]) << criterion << " " << t;
@@ -168,7 +170,7 @@ TEST(EarlyExit, ASentenceHasOneDepth) {
     const Fixed m("early_exit", cat("architecture: encoder, head: ", head, ", tie_word_embeddings: false"));
     const auto got = m.run("patience:1", three());
     EXPECT_GT(got.mean, 1) << head;
-    EXPECT_LT(got.mean, double(L)) << head;
+    EXPECT_LT(got.mean, double(kExitLayers)) << head;
     const Sequences& s = three().sequences;
     for (int64_t b = 0; b < s.count(); ++b) {
       for (int64_t r = s.offset(b); r < s.offset(b + 1); ++r)
@@ -186,9 +188,9 @@ TEST(EarlyExit, HeadsCostWhatTheFormulaSays) {
   };
   const int64_t plain = count("plain");
   EXPECT_EQ(count("early_exit"), plain);
-  EXPECT_EQ(count("{type: early_exit, share_heads: false}"), plain + (L - 1) * 16 * 23);
+  EXPECT_EQ(count("{type: early_exit, share_heads: false}"), plain + (kExitLayers - 1) * 16 * 23);
   EXPECT_EQ(count("{type: early_exit, layers: [2], share_heads: false}"), plain + 16 * 23);
-  EXPECT_EQ(count("{type: early_exit, depth_predictor: true}"), plain + 16 * L + L);
+  EXPECT_EQ(count("{type: early_exit, depth_predictor: true}"), plain + 16 * kExitLayers + kExitLayers);
 }
 
 TEST(EarlyExit, TheDepthPredictorLearnsAndDecides) {
@@ -209,7 +211,7 @@ TEST(EarlyExit, TheDepthPredictorLearnsAndDecides) {
 TEST(EarlyExit, EveryExitHasALoss) {
   const Fixed m("{type: early_exit, layers: [2, 4], share_heads: false, loss_weights: linear}");
   ASSERT_EQ(m.model.exits().size(), 2u);
-  EXPECT_EQ(m.model.exits()[0].weight, 2.0 / L);
+  EXPECT_EQ(m.model.exits()[0].weight, 2.0 / kExitLayers);
   Pass pass;
   m.model.want_exits(pass);
   const Rows rows = m.model.run(three().ids, three().sequences, pass);

@@ -6,9 +6,7 @@
 namespace lithe {
 namespace {
 
-constexpr ModelOptions kExact{.dtype = DType::f64, .compute = DType::f64, .trainable = true};
-
-ModelConfig config(const std::string& stack, const std::string& more = "") {
+ModelConfig layer_drop_config(const std::string& stack, const std::string& more = "") {
   return kit::model_config(
       cat("{hidden_size: 8, num_hidden_layers: 3, vocab_size: 11, max_position_embeddings: 9, mixer: {type: attention, "
           "num_attention_heads: 2}, ffn: {type: relu, intermediate_size: 6}, stack: ",
@@ -16,34 +14,30 @@ ModelConfig config(const std::string& stack, const std::string& more = "") {
       more);
 }
 
-std::unique_ptr<Model> build(const std::string& stack, const std::string& more = "") {
-  auto model = std::make_unique<Model>(config(stack, more), kExact);
+std::unique_ptr<Model> layer_drop_model(const std::string& stack, const std::string& more = "") {
+  auto model = std::make_unique<Model>(layer_drop_config(stack, more), kit::kTrainable);
   kit::randomise(model->parameters(), 3);
   return model;
-}
-
-Tensor rows_of(const Model& model, const kit::Batch& batch) {
-  return model.forward(batch.ids, batch.sequences).value();
 }
 
 // oracle: reg.layer_drop
 TEST(LayerDrop, KeepingAllIsThePlainStackAndKeepingNothingTheIdentity) {
   const kit::Batch batch = kit::random_batch({5, 3}, 11, 4);
-  const auto plain = build("plain"), all = build("{type: layer_drop, keep: 1}"),
-             none = build("{type: layer_drop, keep: 0}");
-  EXPECT_EQ(kit::bit_difference(rows_of(*all, batch), rows_of(*plain, batch)), "");
-  Model empty(config("plain", "num_hidden_layers: 0"), kExact);
+  const auto plain = layer_drop_model("plain"), all = layer_drop_model("{type: layer_drop, keep: 1}"),
+             none = layer_drop_model("{type: layer_drop, keep: 0}");
+  EXPECT_EQ(kit::bit_difference(kit::forward(*all, batch).value(), kit::forward(*plain, batch).value()), "");
+  Model empty(layer_drop_config("plain", "num_hidden_layers: 0"), kit::kTrainable);
   kit::copy_values(none->parameters(), empty.parameters());
-  EXPECT_EQ(kit::bit_difference(rows_of(*none, batch), rows_of(empty, batch)), "");
+  EXPECT_EQ(kit::bit_difference(kit::forward(*none, batch).value(), kit::forward(empty, batch).value()), "");
   const Tape tape;
-  EXPECT_EQ(kit::bit_difference(rows_of(*all, batch), rows_of(*plain, batch)), "");
-  EXPECT_EQ(kit::bit_difference(rows_of(*none, batch), rows_of(empty, batch)), "");
+  EXPECT_EQ(kit::bit_difference(kit::forward(*all, batch).value(), kit::forward(*plain, batch).value()), "");
+  EXPECT_EQ(kit::bit_difference(kit::forward(*none, batch).value(), kit::forward(empty, batch).value()), "");
 }
 
 // What is drawn is a function of the step: in expectation a sub-layer counts rho times, as it does after training.
 // oracle: reg.layer_drop
 TEST(LayerDrop, TheMeanOverStepsIsTheResultAfterTraining) {
-  const auto model = build("{type: layer_drop, keep: 0.7}", "num_hidden_layers: 1, mixer: mlp");
+  const auto model = layer_drop_model("{type: layer_drop, keep: 0.7}", "num_hidden_layers: 1, mixer: mlp");
   for (Parameter& p : model->parameters().all())  // one sub-layer: the other adds nothing
     if (p.name == "layers.0.ffn.down.weight" || p.name == "layers.0.ffn.down.bias")
       for (int64_t i = 0; i < p.master.value().numel(); ++i) set_value(p.master.value(), i, 0);
@@ -75,7 +69,7 @@ TEST(LayerDrop, TheMeanOverStepsIsTheResultAfterTraining) {
 
 // oracle: reg.layer_drop
 TEST(LayerDrop, WhatIsLeftOutHasNoGradient) {
-  const auto model = build("{type: layer_drop, keep: 0.5, schedule: linear}");
+  const auto model = layer_drop_model("{type: layer_drop, keep: 0.5, schedule: linear}");
   const kit::Batch batch = kit::random_batch({5}, 11, 4);
   int64_t without = 0, with = 0;
   for (uint64_t step = 0; step < 12; ++step) {
@@ -97,7 +91,7 @@ TEST(LayerDrop, RecomputingDrawsTheSame) {
   const kit::Batch batch = kit::random_batch({5, 2}, 11, 4);
   std::vector<Tensor> gradients;
   for (const bool recompute : {false, true}) {
-    const auto model = build("{type: layer_drop, keep: 0.5}");
+    const auto model = layer_drop_model("{type: layer_drop, keep: 0.5}");
     model->set_recompute(recompute);
     step_context() = {.seed = 1, .step = 3};
     Tape tape;
@@ -111,10 +105,11 @@ TEST(LayerDrop, RecomputingDrawsTheSame) {
 // oracle: reg.layer_drop
 TEST(LayerDrop, InvertedDividesWhileTraining) {
   const kit::Batch batch = kit::random_batch({4}, 11, 4);
-  EXPECT_EQ(kit::bit_difference(rows_of(*build("{type: layer_drop, keep: 0.6, inverted: true}"), batch),
-                                rows_of(*build("plain"), batch)),
+  EXPECT_EQ(kit::bit_difference(
+                kit::forward(*layer_drop_model("{type: layer_drop, keep: 0.6, inverted: true}"), batch).value(),
+                kit::forward(*layer_drop_model("plain"), batch).value()),
             "");
-  EXPECT_EQ(kit::coded_error_of([] { build("{type: layer_drop, keep: 0, inverted: true}"); }),
+  EXPECT_EQ(kit::coded_error_of([] { layer_drop_model("{type: layer_drop, keep: 0, inverted: true}"); }),
             "2 layer_drop: inverted divides by keep, which is 0; give a keep above 0");
 }
 

@@ -7,9 +7,9 @@
 namespace lithe {
 namespace {
 
-constexpr int64_t L = 4;
+constexpr int64_t kSkipLayers = 4;
 
-Model model_of(const std::string& stack, int64_t layers = L, bool trainable = false) {
+Model layer_skip_model(const std::string& stack, int64_t layers = kSkipLayers, bool trainable = false) {
   Model model(kit::model_config(cat("{vocab_size: 19, hidden_size: 16, num_hidden_layers: ", layers,
                                     ", max_position_embeddings: 32, mixer: {type: attention, num_attention_heads: 2}, "
                                     "ffn: {type: swiglu, intermediate_size: 24}, stack: ",
@@ -19,22 +19,22 @@ Model model_of(const std::string& stack, int64_t layers = L, bool trainable = fa
   return model;
 }
 
-Tensor rows_of(const Model& model, const kit::Batch& batch) {
-  return model.forward(batch.ids, batch.sequences).value();
-}
-
-const kit::Batch& batch() {
+const kit::Batch& layer_skip_batch() {
   static const kit::Batch made = kit::random_batch({6, 1, 9}, 19, 2);
   return made;
 }
 
 // oracle: cond.layer_skip
 TEST(LayerSkip, NoneSkippedIsTheWholeModelAndAllSkippedTheEmbedding) {
-  EXPECT_EQ(kit::bit_difference(rows_of(model_of("layer_skip"), batch()), rows_of(model_of("plain"), batch())), "");
-  const Model none = model_of("{type: layer_skip, layers: [1, 2, 3, 4]}");
-  Model plain = model_of("plain");
+  EXPECT_EQ(kit::bit_difference(kit::forward(layer_skip_model("layer_skip"), layer_skip_batch()).value(),
+                                kit::forward(layer_skip_model("plain"), layer_skip_batch()).value()),
+            "");
+  const Model none = layer_skip_model("{type: layer_skip, layers: [1, 2, 3, 4]}");
+  Model plain = layer_skip_model("plain");
   plain.skip({0, 1, 2, 3}, false);
-  EXPECT_EQ(kit::bit_difference(rows_of(none, batch()), rows_of(plain, batch())), "");
+  EXPECT_EQ(kit::bit_difference(kit::forward(none, layer_skip_batch()).value(),
+                                kit::forward(plain, layer_skip_batch()).value()),
+            "");
 }
 
 // oracle: cond.layer_skip
@@ -42,15 +42,18 @@ TEST(LayerSkip, AFixedListIsTheModelWithoutThoseLayers) {
   for (const auto& [stack, left] :
        {std::pair<std::string, std::vector<int64_t>>{"{type: layer_skip, layers: [2, 3]}", {0, 3}},
         {"{type: layer_skip, by: alternate}", {0, 2, 3}}}) {
-    const Model skipping = model_of(stack);
-    Model shorter = model_of("plain", int64_t(left.size()));
+    const Model skipping = layer_skip_model(stack);
+    Model shorter = layer_skip_model("plain", int64_t(left.size()));
     for (Parameter& p : shorter.parameters().all()) {
       std::string from = p.name;
       if (from.starts_with("layers.")) from = cat("layers.", left[size_t(from[7] - '0')], from.substr(8));
       for (const Parameter& of : skipping.parameters().all())
         if (of.name == from) copy_into(p.master.value(), of.master.value());
     }
-    EXPECT_EQ(kit::bit_difference(rows_of(skipping, batch()), rows_of(shorter, batch())), "") << stack;
+    EXPECT_EQ(kit::bit_difference(kit::forward(skipping, layer_skip_batch()).value(),
+                                  kit::forward(shorter, layer_skip_batch()).value()),
+              "")
+        << stack;
   }
 }
 
@@ -59,14 +62,14 @@ TEST(LayerSkip, AFixedListIsTheModelWithoutThoseLayers) {
 TEST(LayerSkip, DecodingWithGatesIsTheWholeForward) {
   for (const char* stack :
        {"{type: layer_skip, by: gate}", "{type: layer_skip, by: position, least: 1, positions: 5}"}) {
-    const Model model = model_of(stack);
-    const Tensor whole = rows_of(model, batch());
-    const Sequences& s = batch().sequences;
-    EXPECT_NE(kit::bit_difference(whole, rows_of(model_of("plain"), batch())), "");
+    const Model model = layer_skip_model(stack);
+    const Tensor whole = kit::forward(model, layer_skip_batch()).value();
+    const Sequences& s = layer_skip_batch().sequences;
+    EXPECT_NE(kit::bit_difference(whole, kit::forward(layer_skip_model("plain"), layer_skip_batch()).value()), "");
     for (int64_t b = 0; b < s.count(); ++b) {
       const auto state = model.make_state(1, 32);
       for (int64_t t = 0; t < s.length(b); ++t) {
-        const int32_t id = batch().ids.data<int32_t>()[s.offset(b) + t];
+        const int32_t id = layer_skip_batch().ids.data<int32_t>()[s.offset(b) + t];
         const Tensor row =
             model.forward(tensor_of({1}, std::vector<int32_t>{id}), model.continue_sequences(*state, {1}), state.get())
                 .value();
@@ -79,20 +82,21 @@ TEST(LayerSkip, DecodingWithGatesIsTheWholeForward) {
 
 // oracle: cond.layer_skip
 TEST(LayerSkip, GatesHaveTheParametersOfTheFormulaAndABudget) {
-  Model model = model_of("{type: layer_skip, by: gate, budget: 0.5}", L, true);
-  EXPECT_EQ(model.parameters().count(), model_of("plain").parameters().count() + L * (16 + 1));
+  Model model = layer_skip_model("{type: layer_skip, by: gate, budget: 0.5}", kSkipLayers, true);
+  EXPECT_EQ(model.parameters().count(), layer_skip_model("plain").parameters().count() + kSkipLayers * (16 + 1));
   step_context() = {1, 1};
   {
     Tape tape;
     const Pass pass;
-    const Rows rows = model.run(batch().ids, batch().sequences, pass);
+    const Rows rows = model.run(layer_skip_batch().ids, layer_skip_batch().sequences, pass);
     ASSERT_EQ(pass.losses().count("layer_budget"), 1u);
     LossSums sums;
-    const Var loss = model.loss_of(rows.x, {}, {.sequences = rows.sequences, .labels = batch().labels, .sums = &sums});
+    const Var loss =
+        model.loss_of(rows.x, {}, {.sequences = rows.sequences, .labels = layer_skip_batch().labels, .sums = &sums});
     tape.backward(Model::with_losses(loss, pass));
   }
   step_context() = {};
-  for (int64_t l = 0; l < L; ++l) {
+  for (int64_t l = 0; l < kSkipLayers; ++l) {
     const Tensor grad = model.parameters().find(cat("stack.gates.", l, ".weight"))->master.grad();
     ASSERT_TRUE(grad.defined());
     double size = 0;
@@ -102,9 +106,9 @@ TEST(LayerSkip, GatesHaveTheParametersOfTheFormulaAndABudget) {
 }
 
 TEST(LayerSkip, RefusesLayersThatAreNotThere) {
-  EXPECT_EQ(kit::coded_error_of([] { model_of("{type: layer_skip, layers: [5]}"); }),
+  EXPECT_EQ(kit::coded_error_of([] { layer_skip_model("{type: layer_skip, layers: [5]}"); }),
             "2 layer_skip: there is no layer 5 among 4; name layers from 1 to 4");
-  EXPECT_EQ(kit::coded_error_of([] { model_of("{type: layer_skip, by: gate, layers: [1]}"); }),
+  EXPECT_EQ(kit::coded_error_of([] { layer_skip_model("{type: layer_skip, by: gate, layers: [1]}"); }),
             "2 layer_skip: layers belong to by: list, and by is gate; leave one of them out");
 }
 

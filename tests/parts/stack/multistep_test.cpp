@@ -65,7 +65,7 @@ TEST(Multistep, StepsOfAConstantAddUp) {
 }
 
 // The error of dz/dt = z on [0, 1] after n steps.
-double error_of(int64_t order, int64_t n) {
+double global_error(int64_t order, int64_t n) {
   const Field field(n, [](const Var& at) { return at; });
   return std::abs(value_at(run(cat("{order: ", order, ", step: ", 1.0 / double(n), "}"), field, one()), 0) -
                   std::exp(1.0));
@@ -73,8 +73,8 @@ double error_of(int64_t order, int64_t n) {
 
 // oracle: ode.multistep
 TEST(Multistep, OfSecondOrderConvergesWithSecondOrder) {
-  EXPECT_NEAR(error_of(1, 128) / error_of(1, 256), 2, 0.05);
-  EXPECT_NEAR(error_of(2, 128) / error_of(2, 256), 4, 0.1);
+  EXPECT_NEAR(global_error(1, 128) / global_error(1, 256), 2, 0.05);
+  EXPECT_NEAR(global_error(2, 128) / global_error(2, 256), 4, 0.1);
 }
 
 // oracle: ode.multistep

@@ -3,55 +3,51 @@
 #include <cmath>
 
 #include "lithe/ops/basic.h"
+#include "tests/support/errors.h"
 #include "tests/support/model_kit.h"
 
 namespace lithe {
 namespace {
 
-constexpr int64_t D = 8, V = 11;
-constexpr ModelOptions kExact{.dtype = DType::f64, .compute = DType::f64, .trainable = true};
+constexpr int64_t kReversibleWidth = 8, kReversibleVocab = 11;
 
 // `more` replaces keys, or adds some.
-ModelConfig config(int64_t layers, const std::string& streams = "duplicate", const std::string& more = "") {
-  Node node = parse_yaml(cat("{hidden_size: ", D, ", vocab_size: ", V, ", num_hidden_layers: ", layers,
-                             ", max_position_embeddings: 16, position: none, mixer: {type: attention, "
-                             "num_attention_heads: 2}, ffn: {type: swiglu, intermediate_size: 12}, stack: {type: "
-                             "reversible, streams: ",
-                             streams, "}}"),
-                         "test");
+ModelConfig reversible_config(int64_t layers, const std::string& streams = "duplicate", const std::string& more = "") {
+  Node node = parse_yaml(
+      cat("{hidden_size: ", kReversibleWidth, ", vocab_size: ", kReversibleVocab, ", num_hidden_layers: ", layers,
+          ", max_position_embeddings: 16, position: none, mixer: {type: attention, "
+          "num_attention_heads: 2}, ffn: {type: swiglu, intermediate_size: 12}, stack: {type: "
+          "reversible, streams: ",
+          streams, "}}"),
+      "test");
   const Node changes = parse_yaml("{" + more + "}", "test");
   for (const auto& [key, value] : changes.entries()) node.set(key, value);
   return read_model_config(node);
 }
 
-std::unique_ptr<Model> build(const ModelConfig& config, const ModelOptions& options = kExact) {
+std::unique_ptr<Model> reversible_model(const ModelConfig& config, const ModelOptions& options = kit::kTrainable) {
   auto model = std::make_unique<Model>(config, options);
   kit::randomise(model->parameters(), 3);
   return model;
-}
-
-std::string error_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return cat(int(error.code()), " ", error.what());
-  }
-  return "no error";
 }
 
 // The model of config(layers), written out: the tape keeps everything.
 class WrittenOut {
  public:
   explicit WrittenOut(const Model& model) : bench(model.parameters().all()[0].master.dtype(), model.compute_dtype()) {
-    embedding = bench.make<Embedding>("lookup", {.vocab_size = V, .hidden_size = D}, "{}", "embedding");
-    const auto norm = [&](const std::string& path) { return bench.make<Norm>("rms", {.hidden_size = D}, "{}", path); };
+    embedding = bench.make<Embedding>("lookup", {.vocab_size = kReversibleVocab, .hidden_size = kReversibleWidth}, "{}",
+                                      "embedding");
+    const auto norm = [&](const std::string& path) {
+      return bench.make<Norm>("rms", {.hidden_size = kReversibleWidth}, "{}", path);
+    };
     for (int64_t i = 0; i < model.config().num_hidden_layers; ++i) {
       const std::string layer = cat("layers.", i, ".");
       norms.push_back(norm(layer + "mixer_norm"));
-      mixers.push_back(bench.make<Mixer>("attention", {.hidden_size = D, .max_position_embeddings = 16},
+      mixers.push_back(bench.make<Mixer>("attention", {.hidden_size = kReversibleWidth, .max_position_embeddings = 16},
                                          "{num_attention_heads: 2}", layer + "mixer"));
       norms.push_back(norm(layer + "ffn_norm"));
-      ffns.push_back(bench.make<Ffn>("swiglu", {.hidden_size = D}, "{intermediate_size: 12}", layer + "ffn"));
+      ffns.push_back(
+          bench.make<Ffn>("swiglu", {.hidden_size = kReversibleWidth}, "{intermediate_size: 12}", layer + "ffn"));
     }
     norms.push_back(norm("final_norm"));
     kit::copy_values(bench.parameters(), model.parameters());
@@ -95,9 +91,9 @@ double distance(const Parameters& got, Parameters& want) {
 
 // oracle: share.reversible
 TEST(ReversibleStack, GradientsAreThoseOfAModelThatKeepsEverything) {
-  const kit::Batch batch = kit::random_batch({5, 1, 7}, V, 6);
+  const kit::Batch batch = kit::random_batch({5, 1, 7}, kReversibleVocab, 6);
   for (const auto& [dtype, bound] : {std::pair{DType::f64, 1e-12}, {DType::f32, 1e-5}}) {
-    const auto model = build(config(6), {.dtype = dtype, .compute = dtype, .trainable = true});
+    const auto model = reversible_model(reversible_config(6), {.dtype = dtype, .compute = dtype, .trainable = true});
     WrittenOut kept(*model);
     EXPECT_EQ(kit::bit_difference(differentiate(*model, batch), differentiate(kept, batch)), "");
     EXPECT_LE(distance(model->parameters(), kept.bench.parameters()), bound) << dtype;
@@ -107,8 +103,9 @@ TEST(ReversibleStack, GradientsAreThoseOfAModelThatKeepsEverything) {
 // The streams are f32 where the rows are bf16: what is found again is off by 2^-24, which seldom changes the bf16
 // number that a sub-layer reads, and the gradient is as far from the exact one as that of keeping everything.
 TEST(ReversibleStack, InBf16TheWayBackAddsLittleToRounding) {
-  const kit::Batch batch = kit::random_batch({5, 1, 7}, V, 6);
-  const auto exact = build(config(12)), model = build(config(12), {.compute = DType::bf16, .trainable = true});
+  const kit::Batch batch = kit::random_batch({5, 1, 7}, kReversibleVocab, 6);
+  const auto exact = reversible_model(reversible_config(12)),
+             model = reversible_model(reversible_config(12), {.compute = DType::bf16, .trainable = true});
   kit::copy_values(model->parameters(), exact->parameters());
   WrittenOut kept(*model);
   differentiate(*exact, batch);
@@ -134,21 +131,24 @@ TEST(ReversibleStack, WhatIsKeptDoesNotGrowWithDepth) {
   };
   for (const std::string mixer : {"", "mixer: {type: attention, num_attention_heads: 2, heads: static_emb_qk}"})
     for (const std::string streams : {"duplicate", "split"}) {
-      EXPECT_EQ(bytes(config(2, streams, mixer), false), bytes(config(20, streams, mixer), false));
-      EXPECT_EQ(bytes(config(2, streams, mixer), false), bytes(config(20, streams, mixer), true));
+      EXPECT_EQ(bytes(reversible_config(2, streams, mixer), false),
+                bytes(reversible_config(20, streams, mixer), false));
+      EXPECT_EQ(bytes(reversible_config(2, streams, mixer), false), bytes(reversible_config(20, streams, mixer), true));
     }
-  EXPECT_LT(bytes(config(2, "duplicate", "stack: plain"), true), bytes(config(20, "duplicate", "stack: plain"), true));
+  EXPECT_LT(bytes(reversible_config(2, "duplicate", "stack: plain"), true),
+            bytes(reversible_config(20, "duplicate", "stack: plain"), true));
 }
 
 // oracle: share.reversible
 TEST(ReversibleStack, IsTheIdentityWhenSubLayersAddNothing) {
   for (const std::string streams : {"duplicate", "split"}) {
-    const auto model = build(config(3, streams)), none = build(config(0, streams));
+    const auto model = reversible_model(reversible_config(3, streams)),
+               none = reversible_model(reversible_config(0, streams));
     for (Parameter& p : model->parameters().all())
       if (p.name.ends_with("output.weight") || p.name.ends_with("down.weight"))
         for (int64_t i = 0; i < p.master.value().numel(); ++i) set_value(p.master.value(), i, 0);
     kit::copy_values(model->parameters(), none->parameters());
-    const kit::Batch batch = kit::random_batch({5, 2}, V, 6);
+    const kit::Batch batch = kit::random_batch({5, 2}, kReversibleVocab, 6);
     const Tensor rows = differentiate(*model, batch);
     EXPECT_EQ(kit::bit_difference(rows, differentiate(*none, batch)), "") << streams;
     EXPECT_EQ(kit::bit_difference(model->parameters().find("embedding.weight")->master.grad(),
@@ -160,11 +160,12 @@ TEST(ReversibleStack, IsTheIdentityWhenSubLayersAddNothing) {
 }
 
 TEST(ReversibleStack, SplitStreamsHaveHalfOfTheChannels) {
-  const auto model = build(config(2, "split"));
-  EXPECT_EQ(model->parameters().find("layers.1.mixer.heads.q.weight")->master.shape(), (Shape{D / 2, D / 2}));
-  EXPECT_EQ(model->parameters().find("layers.1.ffn.up.weight")->master.shape(), (Shape{D / 2, 12}));
-  EXPECT_EQ(model->parameters().find("final_norm.weight")->master.shape(), (Shape{D}));
-  EXPECT_EQ(model->state_bytes({3}), 2 * 3 * 2 * (D / 2) * 8);  // layers, tokens, keys and values
+  const auto model = reversible_model(reversible_config(2, "split"));
+  EXPECT_EQ(model->parameters().find("layers.1.mixer.heads.q.weight")->master.shape(),
+            (Shape{kReversibleWidth / 2, kReversibleWidth / 2}));
+  EXPECT_EQ(model->parameters().find("layers.1.ffn.up.weight")->master.shape(), (Shape{kReversibleWidth / 2, 12}));
+  EXPECT_EQ(model->parameters().find("final_norm.weight")->master.shape(), (Shape{kReversibleWidth}));
+  EXPECT_EQ(model->state_bytes({3}), 2 * 3 * 2 * (kReversibleWidth / 2) * 8);  // layers, tokens, keys and values
 }
 
 // Whatever a mixer reads beside its rows, in both kinds of streams, also where a part of a layer is left out.
@@ -180,7 +181,7 @@ TEST(ReversibleStack, GradientsAgreeWithDifferences) {
            {"duplicate", "mixer: {type: attention, num_attention_heads: 2, heads: static_emb_qk}"},
            {"split", "mixer: {type: rnd_emb_qk, num_attention_heads: 2}"},
            {"duplicate", "mixer: {type: fixed_seq_qk, num_attention_heads: 2}"}}) {
-    const auto model = build(config(3, streams, more));
+    const auto model = reversible_model(reversible_config(3, streams, more));
     const kit::Batch batch = kit::random_batch({3, 2}, model->config(), 6);
     for (const bool skip : {false, true}) {
       if (skip) model->skip({1}, true);
@@ -196,8 +197,8 @@ TEST(ReversibleStack, GradientsAgreeWithDifferences) {
 
 TEST(ReversibleStack, DecodingGivesTheWholeSequencesRows) {
   for (const std::string more : {"position: rotary", "mixer: {type: rnd_emb_qk, num_attention_heads: 2}"}) {
-    const auto model = build(config(3, "split", more));
-    const Tensor ids = kit::random_ids(7, V, 4);
+    const auto model = reversible_model(reversible_config(3, "split", more));
+    const Tensor ids = kit::random_ids(7, kReversibleVocab, 4);
     const Tensor whole = model->forward(ids, Sequences::single(7)).value();
     const auto state = model->make_state(1, 7);
     for (int64_t t = 0; t < 7; ++t) {
@@ -208,29 +209,30 @@ TEST(ReversibleStack, DecodingGivesTheWholeSequencesRows) {
 }
 
 TEST(ReversibleStack, RefusesWhatCannotBeSplit) {
-  EXPECT_NE(error_of([] { build(config(1, "split", "hidden_size: 9")); })
+  EXPECT_NE(kit::coded_error_of([] { reversible_model(reversible_config(1, "split", "hidden_size: 9")); })
                 .find("2 model: a stack split into two streams needs an even hidden_size, got 9; change it, or set "
                       "streams: duplicate"),
             std::string::npos);
-  EXPECT_NE(error_of([] { build(config(1, "split", "architecture: encoder_decoder")); })
-                .find("2 model: stack reversible gives the decoder's layers 4 channels, the rows that its "
-                      "cross-attention reads "
-                      "have 8"),
-            std::string::npos);
-  EXPECT_NE(error_of([] {
-              build(config(1, "duplicate", "residual: post"));
+  EXPECT_NE(
+      kit::coded_error_of([] { reversible_model(reversible_config(1, "split", "architecture: encoder_decoder")); })
+          .find("2 model: stack reversible gives the decoder's layers 4 channels, the rows that its "
+                "cross-attention reads "
+                "have 8"),
+      std::string::npos);
+  EXPECT_NE(kit::coded_error_of([] {
+              reversible_model(reversible_config(1, "duplicate", "residual: post"));
             }).find("needs a residual that only adds to the rows, which post does not; set model.residual: pre"),
             std::string::npos);
-  EXPECT_NE(
-      error_of([] {
-        build(config(2, "duplicate", "architecture: encoder, layers: {a: {compressor: pool}}, layer_types: [a, a]"));
-      }).find("leave the compressor out, or set model.stack: plain"),
-      std::string::npos);
-  EXPECT_NE(error_of([] {
-              config(1, "duplicate", "residual: {type: reversible, streams: split}");
+  EXPECT_NE(kit::coded_error_of([] {
+              reversible_model(reversible_config(
+                  2, "duplicate", "architecture: encoder, layers: {a: {compressor: pool}}, layer_types: [a, a]"));
+            }).find("leave the compressor out, or set model.stack: plain"),
+            std::string::npos);
+  EXPECT_NE(kit::coded_error_of([] {
+              reversible_config(1, "duplicate", "residual: {type: reversible, streams: split}");
             }).find("residual 'reversible' is now model.stack: {type: reversible, streams: duplicate|split}"),
             std::string::npos);
-  EXPECT_NE(error_of([] { config(1, "thrice"); }).find("duplicate, split"), std::string::npos);
+  EXPECT_NE(kit::coded_error_of([] { reversible_config(1, "thrice"); }).find("duplicate, split"), std::string::npos);
 }
 
 }  // namespace
