@@ -75,7 +75,7 @@ size_t numbers_of(const PartStatistic& s) {
 
 void last_values(Page& page, const Group& group, const std::string& title, size_t numbers) {
   const size_t columns = std::min(numbers, kTableValues);
-  Table table{cat(title, " at the last logged step"), {{"Layer"}, {"Lowest", true}, {"Highest", true}}, {}, {}};
+  Table table{title, {{"Layer"}, {"Lowest", true}, {"Highest", true}}, {}, {}};
   for (size_t i = 0; i < columns && numbers > 1; ++i) table.columns.push_back({cat(i), true});
   if (numbers == 1) table.columns = {{"Layer"}, {"Value", true}};
   for (const PartStatistic* s : group) {
@@ -90,22 +90,28 @@ void last_values(Page& page, const Group& group, const std::string& title, size_
   page.table(table);
 }
 
+// Calls f(group, title, most numbers) for each name.
+template <class F>
+void each_group(const std::vector<PartStatistic>& all, F f) {
+  for (size_t begin = 0; begin < all.size();) {
+    Group group;
+    size_t numbers = 0;
+    for (size_t i = begin; i < all.size() && all[i].name == all[begin].name; ++i) {
+      group.push_back(&all[i]);
+      numbers = std::max(numbers, numbers_of(all[i]));
+    }
+    if (numbers) f(group, title_of(all[begin].name), numbers);
+    begin += group.size();
+  }
+}
+
 }  // namespace
 
 void part_statistics(Page& page, const std::vector<PartStatistic>& all) {
   if (all.empty()) return;
   page.section("Inside the parts");
   page.paragraph("What parts of the model showed of themselves, the mean of each logged interval of steps.");
-  for (size_t begin = 0; begin < all.size();) {
-    Group group;
-    size_t numbers = 0;
-    for (; begin + group.size() < all.size() && all[begin + group.size()].name == all[begin].name;) {
-      group.push_back(&all[begin + group.size()]);
-      numbers = std::max(numbers, numbers_of(*group.back()));
-    }
-    const std::string title = title_of(all[begin].name);
-    begin += group.size();
-    if (numbers == 0) continue;
+  each_group(all, [&](const Group& group, const std::string& title, size_t numbers) {
     if (numbers == 1) {
       page.chart(
           over_steps(title, group, [](const std::vector<double>& v) { return v.empty() ? std::nan("") : v[0]; }));
@@ -119,8 +125,14 @@ void part_statistics(Page& page, const std::vector<PartStatistic>& all) {
         page.collapsible(
             cat(title, " over the steps"), [&] { page.figures(maps); }, maps.size() <= 4);
     }
+    last_values(page, group, title + " at the last logged step", numbers);
+  });
+}
+
+void part_values(Page& page, const std::vector<PartStatistic>& all) {
+  each_group(all, [&](const Group& group, const std::string& title, size_t numbers) {
     last_values(page, group, title, numbers);
-  }
+  });
 }
 
 }  // namespace lithe::report

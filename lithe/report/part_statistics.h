@@ -10,4 +10,7 @@ namespace lithe::report {
 /// (numbers by steps), the highest and the lowest of them over the steps, and a table of the last ones.
 void part_statistics(Page& page, const std::vector<PartStatistic>& all);
 
+/// Only the tables of the last ones.
+void part_values(Page& page, const std::vector<PartStatistic>& all);
+
 }  // namespace lithe::report

@@ -13,7 +13,8 @@ constexpr const char* kExpertData = "{sequence_length: 16, documents: line}";
 
 std::string experts(const std::string& more = "") {
   return cat(
-      "{vocab_size: 257, hidden_size: 16, num_hidden_layers: 2, mixer: {type: attention, num_attention_heads: 2}, ",
+      "{vocab_size: 257, hidden_size: 16, num_hidden_layers: 2, max_position_embeddings: 16, mixer: {type: attention, "
+      "num_attention_heads: 2}, ",
       "ffn: {type: moe, num_experts: 4, num_experts_per_tok: 2, moe_intermediate_size: 8}", more, "}");
 }
 
