@@ -15,9 +15,10 @@ namespace lithe {
 namespace {
 
 struct AdaptiveRkConfig {
-  std::string method = "dopri5";
+  std::string method = "adaptive_heun";
   double depth = 1, rtol = 0.01, atol = 1e-3;
-  int64_t max_steps = 3;
+  int64_t max_steps = 4;
+  bool end_early = false;
   void fields(Fields& f) {
     f("method", method,
       "adaptive_heun: order 2, 2 evaluations a step; bosh3: order 3, 4 evaluations; dopri5: order 5, 7 evaluations, "
@@ -34,6 +35,9 @@ struct AdaptiveRkConfig {
       "steps tried, the refused ones included; one as long as what is left over the tries left is always taken, so "
       "that this many reach the end",
       between(1, 1000));
+    f("end_early", end_early,
+      "outside of training the tries of a sub-layer end when all rows are at the end: the same numbers with less work, "
+      "and memory of at most what is planned; false: all tries are run");
   }
 };
 
@@ -129,10 +133,9 @@ class AdaptiveRk final : public Residual {
  public:
   AdaptiveRk(const Scope&, const AdaptiveRkConfig& config, const Args& args)
       : pair_(pair_of(config.method)), config_(config), norm_(args.norm), dropout_(args.dropout) {}
-  // Training runs all tries, so that its memory is the planned one and auxiliary losses count alike; else the tries end
-  // with the last row.
+  // Training runs all tries, so that auxiliary losses count alike where layers are recomputed.
   Var forward(const Var& x, const SubLayerFunction& f) const override {
-    return solve(x, f, !training() && !recording());
+    return solve(x, f, config_.end_early && !training() && !recording());
   }
   Var change(const Var& x, const SubLayerFunction& f) const override { return add(solve(x, f, false), x, 1, -1); }
   bool adds() const override { return true; }
@@ -219,7 +222,7 @@ void register_residual_adaptive_rk(Registry& registry) {
       "adaptive_rk", {.spec = "ode.neural",
                       .summary = "continuous depth: each token takes Runge-Kutta steps as long as their error allows",
                       .source = "TB 6.3.3 end",
-                      .samples = {"{method: adaptive_heun, max_steps: 4, depth: 2}",
+                      .samples = {"{depth: 2}", "{method: dopri5, max_steps: 1}",
                                   "{method: bosh3, max_steps: 2, depth: -0.7, rtol: 0.0001}"}});
 }
 

@@ -17,8 +17,10 @@ struct AsItIs final : Norm {
 };
 
 struct Adaptive {
-  explicit Adaptive(const std::string& options)
-      : part(bench.make<Residual>("adaptive_rk", {.hidden_size = D, .norm = &norm, .dropout = &dropout}, options)) {}
+  explicit Adaptive(const std::string& options, bool end_early = true)
+      : part(bench.make<Residual>(
+            "adaptive_rk", {.hidden_size = D, .norm = &norm, .dropout = &dropout},
+            "{end_early: " + std::string(end_early ? "true" : "false") + ", " + options.substr(1))) {}
   Tensor operator()(const std::function<Var(const Var&)>& f, const Tensor& x) {
     evaluations = 0;
     return part
@@ -129,6 +131,9 @@ TEST(AdaptiveRk, GradientsGoThroughTheStepsTaken) {
   const auto field = [](const Var& at) { return scale(at, -0.7); };
   const Tensor without = solver(field, x);
   const int64_t ended = solver.evaluations;
+  Adaptive all("{method: dopri5, depth: 2, rtol: 1.0e-7, atol: 0, max_steps: 20}", false);
+  EXPECT_EQ(kit::bit_difference(all(field, x), without), "");
+  EXPECT_EQ(all.evaluations, all.part->stages());
   Tape tape;
   const Var leaf = Var::leaf(x);
   solver.evaluations = 0;
@@ -143,20 +148,29 @@ TEST(AdaptiveRk, GradientsGoThroughTheStepsTaken) {
   for (int64_t i = 0; i < D; ++i) EXPECT_NEAR(value_at(leaf.grad(), i), std::exp(-1.4), 1e-6);
 }
 
-// Decoding ends with the last row's step; tokens to come find states of all evaluations.
+// Decoding may end with the last row's step; tokens to come find states of all evaluations.
 TEST(AdaptiveRk, DecodesWhatTheWholeTextGives) {
-  const ModelConfig config = kit::model_config(
-      "{hidden_size: 8, num_hidden_layers: 2, vocab_size: 11, max_position_embeddings: 9, mixer: {type: attention, "
-      "num_attention_heads: 2}, residual: {type: adaptive_rk, method: bosh3, rtol: 0.002, max_steps: 5}}");
-  Model model(config, {.dtype = DType::f64, .compute = DType::f64});
-  for (const auto& [from, to] : {std::pair<int64_t, int64_t>{1, 1}, {3, 1}, {2, 4}}) {
-    const auto state = model.make_state(1, 9);
+  Tensor first;
+  for (const char* end_early : {"false", "true"}) {
+    const ModelConfig config = kit::model_config(cat(
+        "{hidden_size: 8, num_hidden_layers: 2, vocab_size: 11, max_position_embeddings: 9, mixer: {type: attention, "
+        "num_attention_heads: 2}, residual: {type: adaptive_rk, method: bosh3, rtol: 0.002, max_steps: 5, end_early: ",
+        end_early, "}}"));
+    Model model(config, {.dtype = DType::f64, .compute = DType::f64});
     const Tensor ids = kit::random_ids(7, 11, 3), whole = model.forward(ids, Sequences::single(7)).value();
-    for (int64_t t = 0; t < 7;) {
-      const int64_t n = std::min<int64_t>(t == 0 ? from : to, 7 - t);
-      const Var rows = model.forward(clone(ids.slice(t, t + n)), model.continue_sequences(*state, {n}), state.get());
-      EXPECT_LE(kit::largest_difference(rows.value(), clone(whole.slice(t, t + n))), 1e-11) << t;
-      t += n;
+    if (first.defined()) {
+      EXPECT_EQ(kit::bit_difference(whole, first), "");
+    }
+    first = clone(whole);
+    for (const auto& [from, to] : {std::pair<int64_t, int64_t>{1, 1}, {3, 1}, {2, 4}}) {
+      const auto state = model.make_state(1, 9);
+      for (int64_t t = 0; t < 7;) {
+        const int64_t n = std::min<int64_t>(t == 0 ? from : to, 7 - t);
+        const Var rows = model.forward(clone(ids.slice(t, t + n)), model.continue_sequences(*state, {n}), state.get());
+        EXPECT_LE(kit::largest_difference(rows.value(), clone(whole.slice(t, t + n))), 1e-11) << t;
+        t += n;
+      }
+      EXPECT_EQ(state->bytes(), model.state_bytes({7}));
     }
   }
 }
