@@ -127,6 +127,7 @@ ModelView inspect_model(const std::string& name, const LoadedModel& loaded, cons
   Pass pass;
   pass.want(Tap::Kind::map);
   pass.want(Tap::Kind::map_logits);
+  pass.want_statistics();
   const NoGrad no_grad;
   const Sequences one = Sequences::single(tokens);
   reads_source ? model.encode(rows, one, pass) : model.run(rows, one, pass);
@@ -147,6 +148,7 @@ ModelView inspect_model(const std::string& name, const LoadedModel& loaded, cons
     layer.has_logits = layer.logits.pairs > 0;
     view.layers.push_back(std::move(layer));
   }
+  view.statistics = pass.statistics();
   return view;
 }
 

@@ -34,6 +34,7 @@ struct ModelView {
   std::vector<std::string> tokens;
   bool cut = false;  // the text was longer
   std::vector<LayerView> layers;
+  Statistics statistics;  // what parts show of themselves (Pass::add_statistic)
 };
 
 struct Inspection {

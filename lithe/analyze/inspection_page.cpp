@@ -7,6 +7,7 @@
 
 #include "lithe/analyze/singular_values.h"
 #include "lithe/report/page.h"
+#include "lithe/report/part_statistics.h"
 
 namespace lithe::analyze {
 namespace {
@@ -238,6 +239,17 @@ void logits(Page& page, const Inspection& inspection) {
   page.figures(figures);
 }
 
+void inside_parts(Page& page, const Inspection& inspection) {
+  for (const ModelView& model : inspection.models) {
+    if (model.statistics.empty()) continue;
+    std::vector<report::PartStatistic> all;
+    for (const auto& [key, statistic] : model.statistics)
+      all.push_back({.name = key.first, .layer = key.second + 1, .step = {0}, .values = {statistic.means()}});
+    page.section(cat("Inside the parts", inspection.models.size() > 1 ? " of " + model.name : ""));
+    report::part_values(page, all);
+  }
+}
+
 std::string text_of(const ModelView& model) {
   std::string out;
   for (const std::string& token : model.tokens) out += token;
@@ -257,6 +269,7 @@ std::string inspection_page(const Inspection& inspection, const Pictures& pictur
   table_of_indicators(page, inspection);
   maps(page, inspection, pictures);
   logits(page, inspection);
+  inside_parts(page, inspection);
   return page.html();
 }
 
@@ -301,6 +314,11 @@ std::string inspection_table(const Inspection& inspection) {
       std::snprintf(text, sizeof text, "  %.3g / %.3g / %.3g", q[0], q[3], q[6]);
       out += (layer.has_logits ? std::string(text) : std::string("  -")) + "\n";
     }
+    for (const auto& [key, statistic] : model.statistics) {
+      out += cat(key.first, ", layer ", key.second + 1, ":");
+      for (const double value : statistic.means()) out += " " + report::format_number(value);
+      out += "\n";
+    }
     out += "\n";
   }
   return out;
@@ -332,6 +350,8 @@ Json inspection_json(const Inspection& inspection, const Pictures& pictures, boo
           row["maps"].push_back({{"head", head + 1}, {"weights", layer.map(head)}});
       one["layers"].push_back(std::move(row));
     }
+    for (const auto& [key, statistic] : model.statistics)
+      one["statistics"][key.first][cat(key.second + 1)] = statistic.means();
     out["models"].push_back(std::move(one));
   }
   out["logit_bins"] = {{"low", finite_or_null(inspection.logit_low)}, {"high", finite_or_null(inspection.logit_high)}};

@@ -67,7 +67,7 @@ std::vector<std::vector<int32_t>> first_tokens(const TokenStore& text, int64_t c
 
 double relative_loss(const ExitTable& table, const ExitPoint& point) {
   const double whole = table.points.at(0).quality, difference = point.quality - whole;
-  return (table.lower_is_better ? difference : -difference) / std::abs(whole);
+  return difference == 0 ? 0 : (table.lower_is_better ? difference : -difference) / std::abs(whole);
 }
 
 const ExitPoint* best_exit(const ExitTable& table, double most) {

@@ -234,8 +234,10 @@ Var Backbone::run_place(int64_t layer, int64_t sub_layer, double gain, const Row
   const DecodeState* state = pass.state();
   std::optional<Rows> source;
   if (place.kind == SubLayerConfig::Kind::cross && !state) source = pass.source();
-  return wire(*place.residual, [&](const Var& rows, int64_t stage) {
+  int64_t evaluated = 0;
+  const Var out = wire(*place.residual, [&](const Var& rows, int64_t stage) {
     const kernels::PartScope part(place.name);
+    evaluated = stage + 1;
     const SubLayerInput in{.x = rows,
                            .sequences = x.sequences,
                            .state = state ? state->of(layer, sub_layer, stage) : nullptr,
@@ -251,13 +253,21 @@ Var Backbone::run_place(int64_t layer, int64_t sub_layer, double gain, const Row
     const Var y = place.part->forward(in);
     return scale == 1 ? y : lithe::scale(y, scale);
   });
+  if (state && place.kind != SubLayerConfig::Kind::cross)
+    skip_stages(layer, sub_layer, evaluated, {out, x.sequences}, pass);
+  return out;
 }
 
 // A sub-layer that is left out for good has no state; another one keeps it right.
 void Backbone::skip_place(int64_t layer, int64_t sub_layer, const Rows& x, const Pass& pass) const {
   const Place& place = *layers_[size_t(layer)].places[size_t(sub_layer)];
-  if (!pass.state() || place.kind == SubLayerConfig::Kind::cross) return;
-  for (int64_t stage = 0; stage < place.residual->stages(); ++stage)
+  if (pass.state() && place.kind != SubLayerConfig::Kind::cross) skip_stages(layer, sub_layer, 0, x, pass);
+}
+
+// Brings the states of the stages from `first` on forward over rows that they are not evaluated for.
+void Backbone::skip_stages(int64_t layer, int64_t sub_layer, int64_t first, const Rows& x, const Pass& pass) const {
+  const Place& place = *layers_[size_t(layer)].places[size_t(sub_layer)];
+  for (int64_t stage = first; stage < place.residual->stages(); ++stage)
     if (State* state = pass.state()->of(layer, sub_layer, stage)) {
       const kernels::PartScope part(place.name);
       place.part->skip({.x = place.residual->input(x.x),

@@ -112,6 +112,7 @@ class Backbone final : public Layers, public ExitHeads {
   template <class Wire>
   Var run_place(int64_t layer, int64_t sub_layer, double gain, const Rows& x, const Pass& pass, Wire wire) const;
   void skip_place(int64_t layer, int64_t sub_layer, const Rows& x, const Pass& pass) const;
+  void skip_stages(int64_t layer, int64_t sub_layer, int64_t first, const Rows& x, const Pass& pass) const;
   DType state_type(const Place& place, std::optional<DType> cache) const;
   void set_up_reference();
   Tensor reference_start(int64_t rows) const;

@@ -47,7 +47,7 @@ class ExitRun {
   explicit ExitRun(const ExitRule& rule) : rule(rule) {}
   ExitRule rule;
   // Of the last pass, row by row: the exit that it left by (-1: none), and its prediction where that is known already,
-  // f32 [1, classes].
+  // [1, classes] as the head made it.
   std::vector<int32_t> exit_of_row;
   std::vector<Tensor> logits_of_row;
   /// Of all passes: how many tokens (or sentences) ran so many layers.

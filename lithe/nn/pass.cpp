@@ -5,6 +5,19 @@
 
 namespace lithe {
 
+void Statistic::add(const std::vector<double>& values, double weight_of_values) {
+  if (sums.empty()) sums.resize(values.size(), 0);
+  check(sums.size() == values.size(), "pass", "a statistic of ", sums.size(), " numbers was given ", values.size());
+  for (size_t i = 0; i < values.size(); ++i) sums[i] += weight_of_values * values[i];
+  weight += weight_of_values;
+}
+
+std::vector<double> Statistic::means() const {
+  std::vector<double> out = sums;
+  for (double& value : out) value = weight > 0 ? value / weight : 0;
+  return out;
+}
+
 Pass& Pass::nowhere() {
   thread_local Pass pass;
   pass.notes_ = std::make_shared<Notes>();
@@ -20,6 +33,18 @@ void Pass::add_loss(const std::string& name, const Var& loss) const {
   check(loss.shape() == Shape{1}, "pass", "loss '", name, "' must be a scalar [1], got ", loss.shape());
   Var& sum = notes_->losses[name];
   sum = sum.defined() ? add(sum, loss) : loss;
+}
+
+void Pass::add_statistic(const std::string& name, const std::vector<double>& values, double weight) const {
+  // Two parts of a layer may show the same of different numbers of things.
+  const auto found = notes_->statistics.find({name, layer_});
+  const bool other = found != notes_->statistics.end() && found->second.sums.size() != values.size();
+  notes_->statistics[{other ? cat(name, "_of_", values.size()) : name, layer_}].add(values, weight);
+}
+
+void Pass::take_statistics(const Statistics& from, const std::string& before) const {
+  for (const auto& [key, statistic] : from)
+    notes_->statistics[{before + key.first, key.second}].add(statistic.means(), statistic.weight);
 }
 
 void Pass::put(Tap::Kind kind, const Var& x) const { notes_->taps[{kind, layer_}] = reshape(x, x.shape()); }
@@ -68,6 +93,7 @@ std::vector<Var> Pass::noted() const {
 void Pass::take(const Pass& from, const std::vector<Var>& vars, size_t begin) const {
   for (const auto& [name, loss] : from.notes_->losses) add_loss(name, vars[begin++]);
   for (const auto& [tap, x] : from.notes_->taps) notes_->taps[tap] = vars[begin++];
+  take_statistics(from.notes_->statistics);
 }
 
 }  // namespace lithe

@@ -6,6 +6,8 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "lithe/autograd/var.h"
 #include "lithe/ops/sequences.h"
@@ -33,6 +35,16 @@ struct Tap {
   auto operator<=>(const Tap&) const = default;
 };
 
+/// A number or several that a part shows of itself, for looking at: the mean over what was added.
+struct Statistic {
+  std::vector<double> sums;  // of values, times their weights
+  double weight = 0;
+  void add(const std::vector<double>& values, double weight_of_values);
+  std::vector<double> means() const;
+};
+/// By name and layer, from 0 (of an encoder before a decoder: "encoder." before the name).
+using Statistics = std::map<std::pair<std::string, int64_t>, Statistic>;
+
 /// A handle: copies are of the same pass. Every layer runs with one of its own, within().
 class Pass {
  public:
@@ -48,6 +60,15 @@ class Pass {
   /// Losses of one name add up.
   void add_loss(const std::string& name, const Var& loss) const;
   const std::map<std::string, Var>& losses() const { return notes_->losses; }
+
+  /// What the run's log shows of the layer that runs, where somebody wants it: `values`, each a mean over `weight`
+  /// rows. Those of one name in a layer are averaged.
+  void add_statistic(const std::string& name, const std::vector<double>& values, double weight) const;
+  void want_statistics() { shared_->statistics = true; }
+  bool wants_statistics() const { return shared_->statistics; }
+  const Statistics& statistics() const { return notes_->statistics; }
+  /// Those of another pass become this one's, `before` each name.
+  void take_statistics(const Statistics& from, const std::string& before = "") const;
 
   /// Taps are computed when somebody wants them. A layer that does not run puts none.
   void want(Tap tap) { shared_->wanted.insert(tap); }
@@ -82,9 +103,9 @@ class Pass {
   /// The same, with losses and taps of its own: for code that may run again. The caller hands them on by take().
   Pass apart(int64_t layer) const;
   /// Losses and taps as Vars in a fixed order, and back: what `from` noted becomes this pass's, with `vars` in place of
-  /// the values, first at `begin`.
+  /// the values, first at `begin`. Statistics come along.
   std::vector<Var> noted() const;
-  bool has_notes() const { return !notes_->losses.empty() || !notes_->taps.empty(); }
+  bool has_notes() const { return !notes_->losses.empty() || !notes_->taps.empty() || !notes_->statistics.empty(); }
   void take(const Pass& from, const std::vector<Var>& vars, size_t begin) const;
   void set_embedded(Var rows) const { shared_->embedded = std::move(rows); }
   void set_references(std::vector<Var> rows) const { shared_->references = std::move(rows); }
@@ -101,10 +122,12 @@ class Pass {
     std::optional<Rows> source;
     DecodeState* state = nullptr;
     std::optional<Tap> end;
+    bool statistics = false;  // wanted
   };
   struct Notes {
     std::map<std::string, Var> losses;
     std::map<Tap, Var> taps;
+    Statistics statistics;
   };
   std::shared_ptr<Shared> shared_;
   std::shared_ptr<Notes> notes_, around_;  // around_: of the pass that this one stands apart from; else null

@@ -56,7 +56,8 @@ class Residual : public Part {
   }
   /// change() works.
   virtual bool adds() const { return false; }
-  /// How often forward() evaluates F.
+  /// How often forward() evaluates F: stages 0, 1, ... in order. It may leave out the last ones where their results do
+  /// not count; the states of these read input() of what forward() returned.
   virtual int64_t stages() const { return 1; }
   /// The stack ends with one more norm.
   virtual bool final_norm() const = 0;

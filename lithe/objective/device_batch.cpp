@@ -37,9 +37,11 @@ Rows rows_of(const Model& model, const DeviceBatch& batch, const Pass& pass, Dec
     return model.run(batch.ids, model.continue_sequences(*state, lengths), pass, state);
   }
   if (!batch.source.defined()) return model.run(batch.ids, batch.sequences, pass);
-  const Pass of_source;
+  Pass of_source;
+  if (pass.wants_statistics()) of_source.want_statistics();
   const Rows source = model.encode(batch.source, batch.source_sequences, of_source);
   for (const auto& [name, loss] : of_source.losses()) pass.add_loss(name, loss);
+  pass.take_statistics(of_source.statistics(), "encoder.");
   return model.run(batch.ids, batch.sequences, pass, nullptr, &source);
 }
 

@@ -247,6 +247,26 @@ Var balance_loss(const Var& logits, const Routing& routing, double factor) {
   });
 }
 
+RouterStatistics router_statistics(const Tensor& logits, const Routing& routing) {
+  const int64_t N = routing.tokens, M = routing.experts;
+  RouterStatistics out;
+  for (size_t i = 0; i < size_t(M); ++i)
+    out.load.push_back(double(routing.offsets[i + 1] - routing.offsets[i]) /
+                       double(std::max<int64_t>(N * routing.chosen, 1)));
+  std::vector<double> entropies(size_t(N), 0);
+  dispatch_float(logits.dtype(), [&]<class T>() {
+    parallel_for(N, kTokensAtOnce, [&](int64_t begin, int64_t end, int) {
+      std::vector<double> p;
+      for (int64_t n = begin; n < end; ++n) {
+        softmax(logits.data<T>() + n * M, M, p);
+        for (const double share : p) entropies[size_t(n)] -= share > 0 ? share * std::log(share) : 0;
+      }
+    });
+  });
+  for (const double entropy : entropies) out.entropy += entropy / double(std::max<int64_t>(N, 1));
+  return out;
+}
+
 Var grouped_linear(const Var& x, const std::vector<LinearMap>& maps, const std::vector<int64_t>& offsets) {
   check_maps("grouped_linear", x, maps);
   const Tensor y = grouped_product(x.value(), maps, offsets);

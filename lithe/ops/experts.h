@@ -31,6 +31,14 @@ Var expert_gates(const Var& logits, const Routing& routing, bool renormalise);
 /// [Fedus et al. 2022]. Its least value, factor, is that of even loads.
 Var balance_loss(const Var& logits, const Routing& routing, double factor);
 
+/// What a router did: the share of the rows that each expert reads (they add up to 1), and the entropy in nats of the
+/// softmax over all logits, the mean of the tokens: ln M where it cannot tell experts apart, 0 where it is sure.
+struct RouterStatistics {
+  std::vector<double> load;
+  double entropy = 0;
+};
+RouterStatistics router_statistics(const Tensor& logits, const Routing& routing);
+
 /// linear() of the rows of each group by its map; all maps have biases or none. See kernels::grouped_gemm.
 Var grouped_linear(const Var& x, const std::vector<LinearMap>& maps, const std::vector<int64_t>& offsets);
 /// grouped_linear(activate(kind, x)), keeping only x; or, `up` being defined, of gated(kind, x, up).

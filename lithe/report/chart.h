@@ -32,12 +32,20 @@ struct Series {
   bool label_last = true;  // writes the last value (of the average when there is one) at the right
 };
 
+/// Something that happened at x, and took the run back to `back_to`: a dashed line over the whole height, and an arrow.
+struct ChartEvent {
+  double x = 0, back_to = 0;
+  std::string label;  // shown under the pointer
+};
+
 struct LineChart {
   std::string title;
   std::string detail;  // what the reader should know beside the title; may be empty
   Axis x, y;
   std::vector<Series> series;
   int height = 320;
+  std::string event_name;  // of events in the legend
+  std::vector<ChartEvent> events;
 };
 
 struct ScatterPoint {

@@ -148,6 +148,16 @@ struct Drawing {
     }
   }
 
+  // An arrow at the top from x to where the run went back to.
+  void draw(const ChartEvent& event) {
+    if (!drawable(event.x, chart.x)) return;
+    const double at = x(event.x), back = drawable(event.back_to, chart.x) ? x(event.back_to) : at, high = y.to + 6;
+    marks += cat("<path class=\"event\" d=\"M", coordinate(at), ",", coordinate(y.from), "V", coordinate(y.to), "\"/>");
+    marks += cat("<path class=\"cross\" d=\"M", coordinate(at), ",", coordinate(high), "H", coordinate(back));
+    if (at - back > 6) marks += "l5,-4m-5,4l5,4";
+    marks += cat("\"><title>", escape(event.label), "</title></path>");
+  }
+
   void label_min(const Series& series, const Drawable& points, const std::string& color) {
     size_t best = series.y.size();
     for (const auto& piece : points.pieces)
@@ -207,6 +217,11 @@ std::string svg(const LineChart& chart, int width) {
                           chart.y.log ? " not finite or not positive" : " not finite"),
                       "", "cross"});
 
+  if (!chart.events.empty()) legend.push_back({chart.event_name, "", "cross"});
+  for (const ChartEvent& event : chart.events)
+    for (const double at : {event.x, event.back_to})
+      if (drawable(at, chart.x)) all_x.push_back(at);
+
   const AxisRange y_range = axis_range(all_y, chart.y, chart.height < 260 ? 4 : 5, Fit::rounded);
   const AxisRange x_range = axis_range(all_x, chart.x, width < 500 ? 4 : 8, Fit::exact);
   double left = 12, right = std::max(16.0, end_width);
@@ -223,6 +238,7 @@ std::string svg(const LineChart& chart, int width) {
                   {},
                   {}};
   for (size_t s = 0; s < chart.series.size(); ++s) drawing.draw(chart.series[s], points[s], color_class(s));
+  for (const ChartEvent& event : chart.events) drawing.draw(event);
   spread(drawing.ends, top + 4, height - bottom);
 
   const auto scale = [](const Scale& s) {

@@ -17,6 +17,7 @@ std::string_view chart_style() {
 .chart .line.again{stroke-dasharray:6 5}.chart .dot,.chart .box{fill:var(--c)}.chart .ring{fill:none;stroke:var(--c);stroke-width:1.6}.chart text.value{fill:var(--c,var(--ink))}
 .chart .dot{stroke:var(--ground);stroke-width:1}.chart .error{stroke:var(--c);stroke-width:1.4;stroke-opacity:.7;fill:none}
 .chart .halo{paint-order:stroke;stroke:var(--ground);stroke-width:4px;stroke-linejoin:round}.chart .inside{fill:var(--inside);font-weight:600}
+.chart .event{stroke:var(--bad);stroke-opacity:.6;stroke-dasharray:3 4;fill:none}
 .chart .cross{stroke:var(--bad);stroke-width:1.6;fill:none}.chart text.bad{fill:var(--bad)}.chart .marker{fill:var(--ink)}
 .chart .roof{fill:none;stroke:var(--soft);stroke-width:1.4;stroke-linejoin:round}.chart .frame{fill:none;stroke:var(--line)}.chart .cell{stroke:var(--s0);stroke-width:1;fill:none;shape-rendering:crispEdges}.chart .cell.bad{stroke:var(--bad)}
 .chart .key{stroke:var(--s0);stroke-width:10;fill:none;shape-rendering:crispEdges}.chart .rule{stroke:var(--soft);stroke-dasharray:3 3;pointer-events:none}

@@ -188,6 +188,36 @@ void read_auxiliary(std::string_view line, double step, TrainingCurve& curve) {
   }
 }
 
+// "statistics": {name: {layer: [values]}}
+void read_statistics(const nlohmann::json& line, double step, std::vector<PartStatistic>& all) {
+  const auto found = line.is_object() ? line.find("statistics") : line.end();
+  if (found == line.end() || !found->is_object()) return;
+  for (const auto& [name, layers] : found->items())
+    for (const auto& [layer, values] : layers.items()) {
+      if (!values.is_array() || layer.empty() || layer.size() > 9 ||
+          layer.find_first_not_of("0123456789") != layer.npos)
+        continue;
+      const std::pair key(name, int64_t(std::stoll(layer)));
+      const auto key_of = [](const PartStatistic& s) { return std::pair(s.name, s.layer); };
+      auto at = std::find_if(all.begin(), all.end(), [&](const PartStatistic& s) { return key_of(s) >= key; });
+      if (at == all.end() || key_of(*at) != key) at = all.insert(at, {key.first, key.second, {}, {}});
+      rewind(step, at->step, at->values);
+      at->step.push_back(step);
+      at->values.emplace_back();
+      for (const nlohmann::json& value : values) at->values.back().push_back(number_or_nan(value));
+    }
+}
+
+// "spike": {step, loss, limit, ...} on the line of the step that the run went back to.
+bool read_spike(const nlohmann::json& line, double step, std::vector<LossSpike>& all) {
+  const auto found = line.is_object() ? line.find("spike") : line.end();
+  if (found == line.end() || !found->is_object()) return false;
+  const auto number = [&](const char* key) { return found->contains(key) ? number_or_nan((*found)[key]) : kNaN; };
+  all.push_back(
+      {number("step"), number("loss"), number("limit"), step, number("first_micro_batch"), number("last_micro_batch")});
+  return true;
+}
+
 void read_metrics(Reader& reader, RunRecord& record) {
   static constexpr std::array<std::string_view, 10> keys = {"step",      "tokens",          "epoch",
                                                             "loss",      "learning_rate",   "grad_norm",
@@ -195,8 +225,11 @@ void read_metrics(Reader& reader, RunRecord& record) {
                                                             "best"};
   NumberReader numbers(keys);
   reader.lines("metrics.jsonl", [&](std::string_view line) {
-    if (!numbers.read(line) || !std::isfinite(numbers.get(0)) || !(numbers.has(3) || numbers.has(6))) return false;
+    if (!numbers.read(line) || !std::isfinite(numbers.get(0))) return false;
     const double step = numbers.get(0);
+    if (!numbers.has(3) && !numbers.has(6))
+      return line.find("\"spike\"") != line.npos &&
+             read_spike(nlohmann::json::parse(line, nullptr, false), step, record.spikes);
     if (numbers.has(3)) {
       TrainingCurve& c = record.training;
       rewind(step, c.step, c.tokens, c.epoch, c.loss, c.learning_rate, c.grad_norm);
@@ -204,6 +237,8 @@ void read_metrics(Reader& reader, RunRecord& record) {
       for (auto* column : {&c.step, &c.tokens, &c.epoch, &c.loss, &c.learning_rate, &c.grad_norm})
         column->push_back(numbers.get(key++));
       if (line.find("\"auxiliary\"") != line.npos) read_auxiliary(line, step, c);
+      if (line.find("\"statistics\"") != line.npos)
+        read_statistics(nlohmann::json::parse(line, nullptr, false), step, record.statistics);
     }
     if (numbers.has(6)) {
       std::vector<Evaluation>& all = record.evaluations;

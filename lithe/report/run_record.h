@@ -23,6 +23,19 @@ struct TrainingCurve {
   std::map<std::string, Auxiliary> auxiliary;
 };
 
+/// A loss spike that was taken back: the run went back to step `back_to` and left those micro-batches out.
+struct LossSpike {
+  double step = 0, loss = 0, limit = 0, back_to = 0, first_batch = 0, last_batch = 0;
+};
+
+/// What parts show of themselves, over the steps: one row a logged step, one value or several.
+struct PartStatistic {
+  std::string name;
+  int64_t layer = 0;  // from 1; 0: of no layer
+  std::vector<double> step;
+  std::vector<std::vector<double>> values;
+};
+
 struct Evaluation {
   double step = 0, loss = 0, perplexity = 0, bits_per_byte = 0;  // NaN where not given
   bool best = false;
@@ -74,6 +87,8 @@ struct LossByPosition {
 
 struct RunRecord {
   TrainingCurve training;
+  std::vector<PartStatistic> statistics;  // by name, then layer
+  std::vector<LossSpike> spikes;
   std::vector<Evaluation> evaluations;
   SpeedCurve speed;
   std::vector<Sample> samples;  // in the order of the file

@@ -8,6 +8,7 @@
 
 #include "lithe/base/error.h"
 #include "lithe/report/page.h"
+#include "lithe/report/part_statistics.h"
 #include "lithe/report/run_record.h"
 
 namespace lithe::report {
@@ -128,6 +129,9 @@ void headline(Page& page, const RunRecord& run) {
     tiles.push_back({"Tokens per second", format_number(std::round(speed), 6),
                      std::isfinite(seconds) ? "median; " + format(seconds, Quantity::seconds) + " a step" : "median"});
   }
+  if (!run.spikes.empty())
+    tiles.push_back({"Loss spikes", format_integer(int64_t(run.spikes.size())), "taken back, their batches left out",
+                     Tone::caution});
   const auto& ledger = run.measured ? run.measured : run.planned;
   if (ledger && std::isfinite(ledger->peak))
     tiles.push_back(
@@ -163,6 +167,11 @@ Series part_of(const std::string& name, const std::vector<double>& x, const std:
   return series;
 }
 
+std::string spike_text(const LossSpike& spike) {
+  return cat("loss spike at step ", integer_text(spike.step), ": ", number_or_dash(spike.loss), ", above ",
+             number_or_dash(spike.limit), "; back to step ", integer_text(spike.back_to));
+}
+
 LineChart loss_chart(const RunRecord& run, double from_step) {
   LineChart chart;
   chart.x.label = "step";
@@ -181,6 +190,10 @@ LineChart loss_chart(const RunRecord& run, double from_step) {
     validation.label_min = true;
     chart.series.push_back(std::move(validation));
   }
+  for (const LossSpike& spike : run.spikes)
+    if (spike.back_to >= from_step || spike.step >= from_step)
+      chart.events.push_back({spike.step, std::max(spike.back_to, from_step), spike_text(spike)});
+  chart.event_name = chart.events.size() == 1 ? "loss spike, taken back" : "loss spikes, taken back";
   return chart;
 }
 
@@ -212,6 +225,22 @@ LineChart simple_chart(const std::string& title, const std::string& unit, const 
   chart.height = 250;
   chart.series = {{"", steps, values}};
   return chart;
+}
+
+void spikes_table(Page& page, const RunRecord& run) {
+  if (run.spikes.empty()) return;
+  Table table{"Loss spikes",
+              {{"Step", true}, {"Loss", true}, {"Limit", true}, {"Back to step", true}, {"Left out: micro-batches"}},
+              {},
+              {}};
+  for (const LossSpike& spike : run.spikes)
+    table.rows.push_back({integer_cell(spike.step), Cell(spike.loss, Quantity::number, 4),
+                          Cell(spike.limit, Quantity::number, 4), integer_cell(spike.back_to),
+                          cat(integer_text(spike.first_batch), "–", integer_text(spike.last_batch))});
+  page.paragraph(
+      "Steps whose loss was above the limit, the mean of the losses before and so many of their deviations, were taken "
+      "back: the run went on from its last checkpoint, without their batches.");
+  page.table(table);
 }
 
 void evaluations_table(Page& page, const RunRecord& run) {
@@ -278,6 +307,7 @@ void learning(Page& page, const RunRecord& run) {
     halves.push_back(Page::half_figure(chart));
   }
   if (!halves.empty()) page.figures(halves);
+  spikes_table(page, run);
   evaluations_table(page, run);
 }
 
@@ -448,6 +478,7 @@ std::string page_of(const RunRecord& run, const Path& directory) {
   notices(page, run);
   learning(page, run);
   by_position(page, run);
+  part_statistics(page, run.statistics);
   memory(page, run);
   samples(page, run);
   cost(page, run);

@@ -74,6 +74,8 @@ Json to_json(const TrainState& state) {
   for_each_field(state, [&](const char* name, const auto& value) { json[name] = value; });
   json["log_checksums"] = state.log_checksums;
   json["interval_auxiliary"] = state.interval_auxiliary;
+  for (const auto& [key, s] : state.interval_statistics)
+    json["interval_statistics"].push_back({key.first, key.second, s.sums, s.weight});
   return json;
 }
 
@@ -82,6 +84,9 @@ void from_json(const Json& json, TrainState& state) {
   // Older checkpoints have none of these.
   if (json.contains("log_checksums")) json["log_checksums"].get_to(state.log_checksums);
   if (json.contains("interval_auxiliary")) json["interval_auxiliary"].get_to(state.interval_auxiliary);
+  if (json.contains("interval_statistics"))
+    for (const Json& s : json["interval_statistics"])
+      state.interval_statistics[{s.at(0), s.at(1)}] = {s.at(2).get<std::vector<double>>(), s.at(3)};
 }
 
 std::vector<Path> checkpoints(const Path& states) {

@@ -23,6 +23,7 @@ struct TrainState {
   int64_t interval_labels = 0, interval_steps = 0;
   double interval_norm = 0;
   std::map<std::string, double> interval_auxiliary;  // sums by name
+  Statistics interval_statistics;                    // of the parts
   std::vector<double> recent_losses;                 // of the spike window
   int64_t steps_above_threshold = 0;
   double last_loss = 0, best_loss = 0;

@@ -105,6 +105,11 @@ void RunLog::interval(const Interval& i, TrainState& state) {
                   {"learning_rate", i.learning_rate},
                   {"grad_norm", i.gradient_norm}};
   if (!i.auxiliary.empty()) metrics["auxiliary"] = i.auxiliary;
+  for (const auto& [key, statistic] : i.statistics) {
+    std::vector<double> values = statistic.means();
+    for (double& value : values) value = std::round(value * 1e6) / 1e6;
+    metrics["statistics"][key.first][cat(key.second + 1)] = values;
+  }
   append("metrics.jsonl", dump(metrics), state.metrics_bytes, state);
   append("speed.jsonl",
          dump(Json({{"step", i.step},
@@ -116,6 +121,9 @@ void RunLog::interval(const Interval& i, TrainState& state) {
   tensorboard_->scalar("train/learning_rate", i.step, i.learning_rate);
   tensorboard_->scalar("train/grad_norm", i.step, i.gradient_norm);
   for (const auto& [name, loss] : i.auxiliary) tensorboard_->scalar("train/" + name, i.step, loss);
+  for (const auto& [key, statistic] : i.statistics)
+    if (statistic.sums.size() == 1)
+      tensorboard_->scalar(cat("statistics/", key.first, "/layer_", key.second + 1), i.step, statistic.means()[0]);
   tensorboard_->scalar("speed/tokens_per_second", i.step, i.tokens_per_second);
   const std::string left = total_steps_ > i.step && i.step_seconds > 0
                                ? "  ETA " + format_duration(double(total_steps_ - i.step) * i.step_seconds)
@@ -150,6 +158,18 @@ void RunLog::evaluation(int64_t step, const HeldOutScores& scores, bool best, co
   append("metrics.jsonl", dump(line), state.metrics_bytes, state);
   clear();
   log_info(text + (best ? best_by == "loss" ? "  (best so far)" : cat("  (best ", best_by, " so far)") : ""));
+}
+
+void RunLog::spike(const Spike& s, TrainState& state) {
+  const Json line = {{"step", s.step},
+                     {"spike",
+                      {{"step", s.at},
+                       {"loss", s.loss},
+                       {"limit", s.limit},
+                       {"first_micro_batch", s.first_batch},
+                       {"last_micro_batch", s.last_batch}}}};
+  append("metrics.jsonl", dump(line), state.metrics_bytes, state);
+  tensorboard_->scalar("train/spike", s.step, s.loss);
 }
 
 void RunLog::sample(int64_t step, const std::string& prompt, const std::string& text, TrainState& state) {

@@ -20,10 +20,19 @@ class RunLog {
     int64_t step, tokens;
     double epoch, loss, learning_rate, gradient_norm;
     std::map<std::string, double> auxiliary;  // losses beside the objective's, by name
+    Statistics statistics;                    // what parts show of themselves
     double tokens_per_second, step_seconds, elapsed;
   };
   void interval(const Interval& line, TrainState& state);
   void evaluation(int64_t step, const HeldOutScores& scores, bool best, const std::string& best_by, TrainState& state);
+  /// A loss spike that was taken back: the loss of step `at` was above `limit`, the run went on from `step`, and leaves
+  /// the micro-batches from first_batch to last_batch out.
+  struct Spike {
+    int64_t step, at;
+    double loss, limit;
+    int64_t first_batch, last_batch;
+  };
+  void spike(const Spike& spike, TrainState& state);
   void sample(int64_t step, const std::string& prompt, const std::string& text, TrainState& state);
   /// A damaged log was: the checkpoint's sizes are no longer those of the files.
   bool set_aside() const { return set_aside_; }

@@ -31,6 +31,7 @@ StepLosses accumulate_gradients(const Model& model, const Objective& objective,
     const Var loss = [&] {  // rows live on only where the tape keeps them
       Pass pass;
       model.want_exits(pass);
+      pass.want_statistics();
       DecodeState* state = carried ? &carried->enter(batch) : nullptr;
       const Rows rows = rows_of(model, batch, pass, state);
       Var of_objective = objective.loss(model, rows, batch.targets(),
@@ -46,6 +47,8 @@ StepLosses accumulate_gradients(const Model& model, const Objective& objective,
       }
       for (const auto& [name, value] : pass.losses())
         total.auxiliary[name] += number_of(value) / double(micro_batches.size());
+      for (const auto& [key, statistic] : pass.statistics())
+        total.statistics[key].add(statistic.means(), statistic.weight);
       return Model::with_losses(of_objective, pass, 1 / double(micro_batches.size()));
     }();
     tape.backward(loss);

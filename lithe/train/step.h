@@ -10,6 +10,7 @@ namespace lithe {
 struct StepLosses {
   LossSums objective;
   std::map<std::string, double> auxiliary;  // by name: the mean of the micro-batches (Pass::add_loss)
+  Statistics statistics;                    // of all micro-batches (Pass::add_statistic)
 };
 
 /// Forward and backward of one step's micro-batches; gradients gather in the parameters. `step` counts

@@ -253,8 +253,13 @@ class Trainer {
     const LossSums& sums = losses.objective;
     const double norm = optimizer_->gradient_norm(), loss = sums.loss / double(std::max<int64_t>(sums.labels, 1));
     if (!std::isfinite(loss) || !std::isfinite(norm)) trace_divergence(batches, number, first_batch, loss, norm);
-    if (spike(loss)) {
-      roll_back(first_batch, number, loss);
+    if (const std::optional<double> limit = spike(loss)) {
+      roll_back({.step = state_.rollback_step,
+                 .at = number,
+                 .loss = loss,
+                 .limit = *limit,
+                 .first_batch = first_batch,
+                 .last_batch = state_.micro_batches - 1});
       return false;
     }
     optimizer_->step(steps_of_moments(config_.growth, number), schedule_.at(number), norm);
@@ -265,6 +270,7 @@ class Trainer {
     state_.interval_loss += sums.loss;
     state_.interval_labels += sums.labels;
     for (const auto& [name, value] : losses.auxiliary) state_.interval_auxiliary[name] += value;
+    for (const auto& [key, s] : losses.statistics) state_.interval_statistics[key].add(s.means(), s.weight);
     state_.interval_norm += norm;
     ++state_.interval_steps;
     watch(loss);
@@ -282,12 +288,14 @@ class Trainer {
                     .learning_rate = schedule_.at(state_.step),
                     .gradient_norm = state_.interval_norm / double(state_.interval_steps),
                     .auxiliary = state_.interval_auxiliary,
+                    .statistics = state_.interval_statistics,
                     .tokens_per_second = tokens / seconds,
                     .step_seconds = seconds / double(state_.interval_steps),
                     .elapsed = elapsed()},
                    state_);
     state_.interval_loss = state_.interval_norm = 0;
     state_.interval_auxiliary.clear();
+    state_.interval_statistics.clear();
     state_.interval_labels = state_.interval_steps = interval_tokens_ = 0;
     interval_start_ = Clock::now();
   }
@@ -313,36 +321,35 @@ class Trainer {
                 ExitCode::diverged);
   }
 
-  bool spike(double loss) {
+  // The limit that the loss of a spike is above; none where it is none.
+  std::optional<double> spike(double loss) {
     const TrainConfig& c = config_;
-    if (c.spike_deviations <= 0) return false;
+    if (c.spike_deviations <= 0) return std::nullopt;
     std::vector<double>& window = state_.recent_losses;
-    bool found = false;
     if (int64_t(window.size()) >= c.spike_window && state_.rollback_step >= 0) {
       const double n = double(window.size()), mean = std::accumulate(window.begin(), window.end(), 0.0) / n;
       double squares = 0;
       for (double v : window) squares += (v - mean) * (v - mean);
-      found = loss > mean + c.spike_deviations * std::sqrt(squares / n);
+      if (const double limit = mean + c.spike_deviations * std::sqrt(squares / n); loss > limit) return limit;
     }
-    if (!found) {
-      window.push_back(loss);
-      if (int64_t(window.size()) > c.spike_window) window.erase(window.begin());
-    }
-    return found;
+    window.push_back(loss);
+    if (int64_t(window.size()) > c.spike_window) window.erase(window.begin());
+    return std::nullopt;
   }
 
-  void roll_back(int64_t first_batch, int64_t number, double loss) {
+  void roll_back(const RunLog::Spike& spike) {
     optimizer_->drop_gradients();
     std::set<int64_t> skipped = state_.skipped;
-    for (int64_t i = first_batch; i < state_.micro_batches; ++i) skipped.insert(i);
-    const int64_t rollbacks = state_.rollbacks + 1, target = state_.rollback_step;
-    log_warning("loss spike at step ", number, " (", loss, "): going back to step ", target,
-                " and leaving micro-batches ", first_batch, "-", state_.micro_batches - 1, " out");
+    for (int64_t i = spike.first_batch; i <= spike.last_batch; ++i) skipped.insert(i);
+    const int64_t rollbacks = state_.rollbacks + 1, target = spike.step;
+    log_warning("loss spike at step ", spike.at, " (", spike.loss, ", above ", spike.limit, "): going back to step ",
+                target, " and leaving micro-batches ", spike.first_batch, "-", spike.last_batch, " out");
     load(checkpoint_path(run_.out, target));
     state_.skipped = skipped;
     state_.rollbacks = rollbacks;
     state_.threads = threads();
     log_.emplace(run_.out, &state_, total_steps_);
+    log_->spike(spike, state_);
     save();  // so that a resume knows what to leave out
     drop_checkpoints_after(run_.out, target);
   }

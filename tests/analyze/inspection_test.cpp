@@ -74,6 +74,19 @@ TEST(Inspection, HasEveryLayersMapsAndNumbers) {
   }
 }
 
+TEST(Inspection, ShowsWhatPartsShowOfThemselves) {
+  const Inspection inspection = inspection_of(
+      {{"experts", cat(kMha, ", ffn: {type: moe, num_experts: 4, moe_intermediate_size: 8}")}, {"a", kMha}});
+  EXPECT_TRUE(inspection.models[1].statistics.empty());
+  const Json json = inspection_json(inspection, {}, false);
+  double sum = 0;
+  for (const Json& share : json["models"][0]["statistics"]["expert_load"]["3"]) sum += share.get<double>();
+  EXPECT_NEAR(sum, 1, 1e-12);
+  EXPECT_FALSE(json["models"][1].contains("statistics"));
+  EXPECT_NE(inspection_table(inspection).find("router_entropy, layer 2: "), std::string::npos);
+  EXPECT_NE(inspection_page(inspection, {}).find("Inside the parts of experts"), std::string::npos);
+}
+
 TEST(Inspection, EqualLogitsAreTheUniformMap) {
   LoadedModel loaded = model_of(kMha);
   for (Parameter& p : loaded.model->parameters().all())

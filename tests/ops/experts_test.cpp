@@ -1,5 +1,7 @@
 #include "lithe/ops/experts.h"
 
+#include <cmath>
+
 #include "lithe/ops/basic.h"
 #include "tests/ops/ops_kit.h"
 
@@ -51,6 +53,18 @@ TEST(Experts, LoadsThatAreEvenHaveTheLeastBalanceLoss) {
   EXPECT_NEAR(value_at(balance_loss(Var(even), route(even, 1), 0.5).value(), 0), 0.5, 1e-12);
   const Tensor uneven = kit::tensor_f64({2, 2}, {1, 0, 1, 0});
   EXPECT_GT(value_at(balance_loss(Var(uneven), route(uneven, 1), 0.5).value(), 0), 0.7);
+}
+
+TEST(Experts, ARouterShowsItsLoadsAndItsEntropy) {
+  // Softmax of (ln 3, 0): 3/4 and 1/4; of equal ones: even.
+  const Tensor logits = kit::tensor_f64({4, 2}, {std::log(3.0), 0, 0, 0, 5, 5, 0, std::log(3.0)});
+  const RouterStatistics seen = router_statistics(logits, route(logits, 1));
+  EXPECT_EQ(seen.load, (std::vector<double>{0.75, 0.25}));  // ties go to the lower index
+  const double unsure = std::log(2.0), surer = std::log(4.0) - 0.75 * std::log(3.0);
+  EXPECT_NEAR(seen.entropy, (2 * unsure + 2 * surer) / 4, 1e-12);
+  const Tensor sure = kit::tensor_f64({1, 2}, {2000, 0});
+  EXPECT_EQ(router_statistics(sure, route(sure, 2)).entropy, 0);
+  EXPECT_EQ(router_statistics(sure, route(sure, 2)).load, (std::vector<double>{0.5, 0.5}));
 }
 
 // oracle: moe.topk

@@ -95,6 +95,51 @@ TEST_F(RunReport, AWholeRunHasItsNumbersInTheTiles) {
   EXPECT_EQ(html, run_report(directory_));
 }
 
+TEST_F(RunReport, LossSpikesAreMarkedWhereTheyWereAndWhereTheRunWentBackTo) {
+  for (int step = 1; step <= 40; ++step) put("metrics.jsonl", cat("{\"step\":", step, ",\"loss\":", 2.0, "}\n"));
+  EXPECT_FALSE(contains(run_report(directory_), "spike"));
+  put("metrics.jsonl",
+      "{\"step\":40,\"spike\":{\"step\":47,\"loss\":9.5,\"limit\":2.75,\"first_micro_batch\":92,"
+      "\"last_micro_batch\":93}}\n");
+  for (int step = 41; step <= 50; ++step) put("metrics.jsonl", cat("{\"step\":", step, ",\"loss\":", 1.5, "}\n"));
+  const report::RunRecord run = record();
+  ASSERT_EQ(run.spikes.size(), 1u);
+  EXPECT_EQ(run.spikes[0].step, 47);
+  EXPECT_EQ(run.spikes[0].limit, 2.75);
+  EXPECT_EQ(run.spikes[0].back_to, 40);
+  EXPECT_EQ(run.training.step.size(), 50u);
+  EXPECT_TRUE(run.damaged.empty());
+  const std::string html = run_report(directory_);
+  EXPECT_TRUE(contains(html, tile("Loss spikes", "1", "taken back, their batches left out")));
+  EXPECT_TRUE(contains(html, "<title>loss spike at step 47: 9.5, above 2.75; back to step 40</title>"));
+  EXPECT_TRUE(contains(html, "loss spike, taken back</text>"));
+  EXPECT_TRUE(contains(html, "92–93"));
+}
+
+TEST_F(RunReport, PartsThatShowThemselvesHaveChartsAndNumbers) {
+  for (int step = 1; step <= 3; ++step)
+    put("metrics.jsonl",
+        cat("{\"step\":", step * 10, ",\"loss\":2.0,\"statistics\":{\"expert_load\":{\"1\":[0.5,0.3,0.2],",
+            "\"10\":[0.6,0.2,0.2],\"2\":[0.125,0.375,0.5]},\"router_entropy\":{\"1\":[1.0625]}}}\n"));
+  // A resumed run writes its steps again.
+  put("metrics.jsonl",
+      "{\"step\":30,\"loss\":2.0,\"statistics\":{\"router_entropy\":{\"1\":[0.75],\"x\":[1],\"2\":3}}}\n");
+  const report::RunRecord run = record();
+  ASSERT_EQ(run.statistics.size(), 4u);
+  EXPECT_EQ(run.statistics[1].layer, 2);  // not in the order of the text
+  EXPECT_EQ(run.statistics[2].layer, 10);
+  EXPECT_EQ(run.statistics[3].name, "router_entropy");
+  EXPECT_EQ(run.statistics[3].step, (std::vector<double>{10, 20, 30}));
+  EXPECT_EQ(run.statistics[3].values[2], (std::vector<double>{0.75}));
+  const std::string html = run_report(directory_);
+  EXPECT_TRUE(contains(html, "Inside the parts"));
+  EXPECT_TRUE(contains(html, "Expert load, highest"));
+  EXPECT_TRUE(contains(html, "Expert load, layer 10"));
+  EXPECT_TRUE(contains(html, "Router entropy at the last logged step"));
+  EXPECT_TRUE(contains(html, ">0.375<"));
+  EXPECT_TRUE(contains(html, ">0.75<"));
+}
+
 TEST_F(RunReport, WritesReportHtml) {
   put("metrics.jsonl", "{\"step\":1,\"loss\":2.5}\n");
   write_run_report(directory_);

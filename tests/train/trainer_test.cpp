@@ -201,9 +201,27 @@ TEST(Trainer, ASpikeGoesBackOnceAndLeavesItsBatchOut) {
   EXPECT_EQ(at_end["rollbacks"], 1);
   EXPECT_EQ(at_end["skipped"], Json({spike - 1}));
   for (const auto& [step, loss] : kit::losses_of(run.out)) EXPECT_LT(loss, step > 40 ? 3.0 : 10.0) << step;
-  // Steps before the spike are the same; metrics hold each step once.
+  // Steps before the spike are the same; metrics hold each step once, and the spike.
   EXPECT_EQ(kit::losses_of(run.out).at(spike - 1), kit::losses_of(calm.out).at(spike - 1));
-  EXPECT_EQ(kit::json_lines(run.out / "metrics.jsonl").size(), size_t(result.steps));
+  const std::vector<Json> lines = kit::json_lines(run.out / "metrics.jsonl");
+  EXPECT_EQ(lines.size(), size_t(result.steps) + 1);
+  std::vector<Json> spikes;
+  for (const Json& line : lines)
+    if (line.contains("spike")) spikes.push_back(line);
+  ASSERT_EQ(spikes.size(), 1u);
+  EXPECT_EQ(spikes[0]["step"], target);
+  const Json found = spikes[0]["spike"];
+  EXPECT_EQ(found["step"], spike);
+  EXPECT_EQ(found["loss"], kit::losses_of(calm.out).at(spike));
+  EXPECT_GT(found["loss"].get<double>(), found["limit"].get<double>());
+  EXPECT_EQ(found["first_micro_batch"], spike - 1);
+  EXPECT_EQ(found["last_micro_batch"], spike - 1);
+  // The end is as sound as the text without its garbage is easy, and the page shows what happened.
+  EXPECT_LT(result.final_loss, 0.5);
+  const std::string page = read_file(run.out / "report.html");
+  EXPECT_NE(page.find(cat("loss spike at step ", spike, ": ")), std::string::npos);
+  EXPECT_NE(page.find(cat("back to step ", target)), std::string::npos);
+  EXPECT_EQ(read_file(calm.out / "report.html").find("loss spike"), std::string::npos);
 }
 
 TEST(Trainer, TheWatchdogStopsWithThree) {

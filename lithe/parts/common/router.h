@@ -46,6 +46,7 @@ class Router {
     const Var logits = router_logits(in.x, weight_->var());
     Routed out{route(logits.value(), chosen_), {}};
     out.gates = expert_gates(logits, out.routing, renormalise_);
+    if (in.pass.wants_statistics() && !logits.value().is_meta() && out.routing.tokens > 0) show(in, logits, out);
     if (aux_ > 0 && training()) in.pass.add_loss("router_balance", balance_loss(logits, out.routing, aux_));
     return out;
   }
@@ -55,6 +56,12 @@ class Router {
   bool renormalise_;
   double aux_;
   Parameter* weight_;
+
+  static void show(const SubLayerInput& in, const Var& logits, const Routed& routed) {
+    const RouterStatistics seen = router_statistics(logits.value(), routed.routing);
+    in.pass.add_statistic("expert_load", seen.load, double(routed.routing.tokens));
+    in.pass.add_statistic("router_entropy", {seen.entropy}, double(routed.routing.tokens));
+  }
 };
 
 /// One map an expert, "<scope>.<expert>.<name>".
