@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdio>
 #include <iostream>
 
@@ -7,6 +8,7 @@
 #include "lithe/compress/densify.h"
 #include "lithe/compress/exchange.h"
 #include "lithe/interchange/export_parts.h"
+#include "lithe/interchange/import_parts.h"
 #include "lithe/model/safetensors.h"
 #include "lithe/recipe/recipe.h"
 
@@ -14,9 +16,9 @@ namespace lithe {
 namespace {
 
 struct ConvertOptions {
-  std::string run, out, weights;
+  std::string run, out, weights, text;
   std::vector<std::string> set;
-  int64_t seed = 1;
+  int64_t seed = 1, tokens = 4096;
   bool densify = false, json = false;
 };
 
@@ -28,6 +30,7 @@ void write_run(const ConvertOptions& o, const ModelConfig& config, const std::ma
   write_safetensors(out / "model.safetensors", parameters, {{"format", "lithe"}});
   save_config(config, out / "config.json");
   save_tokenizer(tokenizer, out.path());
+  copy_chat_templates(o.run, out.path());
   if (std::filesystem::exists(Path(o.run) / "generation_config.json"))
     write_file(out / "generation_config.json", read_file(Path(o.run) / "generation_config.json"));
   write_file(out / "convert.json", dump(record, 2) + "\n");
@@ -35,9 +38,26 @@ void write_run(const ConvertOptions& o, const ModelConfig& config, const std::ma
   out.commit();
 }
 
+// The first tokens of the text that fits are made to; none without a text.
+Tensor text_tokens(const ConvertOptions& o, const Tokenizer& tokenizer, const ModelConfig& model) {
+  if (o.text.empty()) return {};
+  check_usage(tokenizer.width() == 1, "convert", "--text needs a tokenizer with a vocabulary, and this run has none");
+  std::vector<int32_t> ids = tokenizer.encode(read_file(o.text));
+  constexpr size_t kFewest = 64;
+  check_usage(ids.size() >= kFewest, "convert", "'", o.text, "' has ", ids.size(), " tokens; fits need ", kFewest,
+              " and better some thousand");
+  check(tokenizer.vocab_size() <= model.vocab_size, "convert", "the tokenizer has ", tokenizer.vocab_size(),
+        " entries, the model ", model.vocab_size);
+  ids.resize(std::min(ids.size(), size_t(o.tokens)));
+  const Tensor out = empty({int64_t(ids.size())}, DType::i32);
+  std::copy(ids.begin(), ids.end(), out.data<int32_t>());
+  return out;
+}
+
 int run_convert(const ConvertOptions& o) {
   check_usage(o.densify != !o.set.empty(), "convert",
               "give --densify, or one or more --set model.KEY=VALUE: one at a time");
+  check_usage(o.text.empty() || !o.densify, "convert", "--text is for --set; --densify is exact without one");
   const RunToExport from = read_run({o.run, o.out, o.weights});
   if (o.densify) {
     const Densified d = densify(from.config, from.parameters);
@@ -57,7 +77,8 @@ int run_convert(const ConvertOptions& o) {
                 d.largest_difference);
     return 0;
   }
-  const Exchanged e = exchange_parts(from.config, from.parameters, o.set, uint64_t(o.seed));
+  const Exchanged e = exchange_parts(from.config, from.parameters, o.set, uint64_t(o.seed),
+                                     text_tokens(o, *from.tokenizer, from.config));
   const Json json = {{"kept", e.kept},
                      {"fitted", e.fitted},
                      {"initialised", e.initialised},
@@ -92,6 +113,9 @@ Command add_convert(CommandLine& app) {
       "fold Hadamard outputs and shared or embedded heads into plain matrices, give layers that share parameters their "
       "own, and verify the logits");
   app.add_option("--set", o->set, "exchange a part: model.mixer.output.type=hadamard (repeatable)").repeatable();
+  app.add_option("--text", o->text,
+                 "--set: a text file, on which the new parts of attention are fitted to the old ones by least squares");
+  app.add_option("--tokens", o->tokens, "--text: how many of its tokens are used").positive();
   app.add_option("--weights", o->weights, "best, averaged, or a safetensors file; default: the last checkpoint's");
   app.add_option("--seed", o->seed, "of parameters that begin anew").non_negative();
   app.add_flag("--json", o->json, "print what was done as JSON");

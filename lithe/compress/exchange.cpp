@@ -1,15 +1,16 @@
 #include "lithe/compress/exchange.h"
 
 #include <cmath>
-#include <set>
+#include <optional>
 
+#include "lithe/compress/exchange_fit.h"
 #include "lithe/compress/part_options.h"
+#include "lithe/kernels/gemm/gemm.h"
+#include "lithe/kernels/hadamard/hadamard.h"
 #include "lithe/ops/hadamard.h"
 
 namespace lithe {
 namespace {
-
-using Weights = std::map<std::string, Tensor>;
 
 // The part that `assignment` gives a type: "model.mixer.output" of model.mixer.output.type=hadamard and of
 // model.mixer.output=hadamard; empty when it gives something else.
@@ -72,17 +73,26 @@ Tensor repeated(const Tensor& x, int64_t from_heads, int64_t to_heads) {
 
 class Exchange {
  public:
-  Exchange(const ModelConfig& old, const Weights& weights, const std::vector<std::string>& overrides, uint64_t seed)
+  Exchange(const ModelConfig& old, const Weights& weights, const std::vector<std::string>& overrides, uint64_t seed,
+           const Tensor& ids)
       : old_(old), weights_(weights) {
     out_.config = overridden(old, overrides);
     const Model made(out_.config, {.seed = seed});
     for (const Parameter& p : made.parameters().all()) fresh_[p.name] = p.master.value();
+    if (ids) text_ = mixer_inputs(old, weights, ids);
   }
 
   Exchanged run() {
-    for (int64_t i = 0; i < out_.config.num_hidden_layers && i < old_.num_hidden_layers; ++i) attention(i);
+    for (int64_t i = 0; i < out_.config.num_hidden_layers && i < old_.num_hidden_layers; ++i) {
+      attention(i);
+      if (text_) fit_to_text(i);
+    }
     for (const auto& [name, value] : fresh_) {
-      if (fitted_.count(name)) continue;
+      if (const auto how = fitted_.find(name); how != fitted_.end()) {
+        out_.fitted.push_back(how->second);
+        out_.parameters_fitted += value.numel();
+        continue;
+      }
       const auto before = weights_.find(name);
       if (before != weights_.end() && before->second.shape() == value.shape()) {
         out_.parameters[name] = before->second;
@@ -105,15 +115,15 @@ class Exchange {
   const Weights& weights_;
   Weights fresh_;
   Exchanged out_;
-  std::set<std::string> fitted_;
+  std::map<std::string, std::string> fitted_;  // and how
+  std::optional<MixerInputs> text_;
 
+  // A later fit of a parameter takes the place of an earlier one.
   void put(const std::string& name, const Tensor& value, const std::string& how) {
     const auto want = fresh_.find(name);
     if (want == fresh_.end() || want->second.shape() != value.shape()) return;
     out_.parameters[name] = value;
-    out_.fitted.push_back(cat(name, " ", value.shape(), ": ", how));
-    out_.parameters_fitted += value.numel();
-    fitted_.insert(name);
+    fitted_[name] = cat(name, " ", value.shape(), ": ", how);
   }
   const Tensor* old(const std::string& name) const {
     const auto found = weights_.find(name);
@@ -177,12 +187,9 @@ class Exchange {
         option(after, "output.transform") == "pad")
       return;
     const int64_t d = w->cols();
-    const std::string scaling = option(after, "output.scale");
-    const double scale = scaling == "inverse" ? 1 / double(d) : scaling == "one" ? 1 : 1 / std::sqrt(double(d));
-    const Tensor one = zeros({d, d}, DType::f64), ones = empty({d}, DType::f64);
-    for (int64_t i = 0; i < d; ++i) set_value(one, i * d + i, 1), set_value(ones, i, 1);
-    const NoGrad no_grad;
-    const Tensor h = hadamard(Var(one), Var(ones), Var(zeros({d}, DType::f64)), d, scale).value();
+    const Tensor one = zeros({d, d}, DType::f64);
+    for (int64_t i = 0; i < d; ++i) set_value(one, i * d + i, 1);
+    const Tensor h = transformed(after, one);
     const Tensor alpha = empty({d}, DType::f32);
     for (int64_t c = 0; c < d; ++c) {
       double with = 0, size = 0;
@@ -195,15 +202,125 @@ class Exchange {
     put(path + "alpha", alpha, "least squares to the matrix's columns");
     put(path + "beta", b ? convert(*b, DType::f32) : zeros({d}, DType::f32), b ? "the bias" : "no bias was there");
   }
+
+  // What a Hadamard output scales and shifts.
+  static Tensor transformed(const PartChoice& mixer, const Tensor& x) {
+    const int64_t d = x.cols(), order = option(mixer, "output.transform") == "pad" ? kernels::hadamard_padded(d) : d;
+    const std::string scaling = option(mixer, "output.scale");
+    const double scale = scaling == "inverse" ? 1 / double(order) : scaling == "one" ? 1 : 1 / std::sqrt(double(order));
+    const NoGrad no_grad;
+    return hadamard(Var(x), {}, {}, order, scale).value();
+  }
+
+  // The new model's parameters as far as they are known by now.
+  Weights current() const {
+    Weights out = fresh_;
+    for (auto& [name, value] : out) {
+      const auto now = out_.parameters.find(name);
+      const auto before = weights_.find(name);
+      if (now != out_.parameters.end())
+        value = now->second;
+      else if (before != weights_.end() && before->second.shape() == value.shape())
+        value = before->second;
+    }
+    return out;
+  }
+
+  void fit_to_text(int64_t layer) {
+    const LayerConfig before = old_.layer(layer), after = out_.config.layer(layer);
+    if (!before.mixer() || !after.mixer() || before.mixer()->type != "attention" || after.mixer()->type != "attention")
+      return;
+    const auto told = [](const LayerConfig& of, const ModelConfig& config) {
+      const PartChoice& position = of.position ? *of.position : config.position;
+      return to_yaml(of.mixer()->options) + position.type + to_yaml(position.options);
+    };
+    const Tensor& rows = text_->rows[size_t(layer)];
+    if (!rows || told(before, old_) == told(after, out_.config)) return;
+    const std::string path = cat("layers.", layer, ".mixer.");
+    fit_seeds(*before.mixer(), *after.mixer(), path + "heads.", rows);
+    const auto wanted = mixed(old_, weights_, layer, rows, text_->sequences, false);
+    const auto context = wanted ? mixed(out_.config, current(), layer, rows, text_->sequences, true) : std::nullopt;
+    if (!context) return;
+    const std::string to = option(*after.mixer(), "output");
+    const auto how = [&](const LinearFit& fit) {
+      return cat("least squares to the old output on ", rows.rows(), " tokens, which leaves ",
+                 std::lround(1000 * fit.left) / 10.0, " % of its squares");
+    };
+    if (to == "hadamard") {
+      const LinearFit fit = fit_channels(transformed(*after.mixer(), *context), *wanted);
+      put(path + "output.alpha", fit.weight, how(fit));
+      put(path + "output.beta", fit.bias, how(fit));
+    } else if (to == "dense") {
+      const Tensor* kept = old(path + "output.weight");
+      const bool bias = fresh_.count(path + "output.bias") > 0;
+      const LinearFit fit = fit_linear(*context, *wanted, kept ? *kept : Tensor(), bias);
+      put(path + "output.weight", fit.weight, how(fit));
+      if (bias) put(path + "output.bias", fit.bias, how(fit));
+    }
+  }
+
+  // As seeds(), to the queries, keys and values of the text: a product by the best common direction of the heads,
+  // channel by channel, a sum by the heads' means.
+  void fit_seeds(const PartChoice& before, const PartChoice& after, const std::string& path, const Tensor& rows) {
+    const std::string type = option(after, "heads");
+    const int64_t key_heads = key_value_heads(before), h = option_integer(before, "num_attention_heads");
+    if (!key_heads || (type != "mhe_mul" && type != "mhe_add") || h != option_integer(after, "num_attention_heads") ||
+        option(before, "heads.qk_norm") != "none" || option_number(before, "heads.clip_qkv") != 0)
+      return;
+    for (const char* map : {"q", "k", "v"}) {
+      const Tensor *w = old(cat(path, map, ".weight")), *b = old(cat(path, map, ".bias"));
+      if (!w) continue;
+      const bool bias = b && fresh_.count(cat(path, map, ".bias"));
+      const Tensor all = *map == 'q' ? convert(*w, DType::f32) : repeated(*w, key_heads, h);
+      Tensor shifts;
+      if (b) shifts = *map == 'q' ? convert(*b, DType::f32) : repeated(*b, key_heads, h);
+      const int64_t d = all.cols() / h;
+      const Tensor heads = heads_of(rows, all, type == "mhe_mul" && !bias ? Tensor() : shifts);
+      const std::string how = cat("least squares to the old heads on ", rows.rows(), " tokens"),
+                        embedding = cat(path, map, ".head_embedding");
+      if (type == "mhe_add") {
+        const Tensor e = zeros({h * d}, DType::f32);
+        std::vector<double> mean(size_t(h * d), 0), common(size_t(d), 0);
+        for (int64_t i = 0; i < heads.numel(); ++i)
+          mean[size_t(i % (h * d))] += value_at(heads, i) / double(rows.rows());
+        // Of the seed: with no bias of its own, the mean of the heads less that of their biases.
+        for (int64_t i = 0; i < h * d; ++i)
+          common[size_t(i % d)] += (mean[size_t(i)] - (b && !bias ? value_at(shifts, i) : 0)) / double(h);
+        for (int64_t i = 0; i < h * d; ++i) set_value(e, i, mean[size_t(i)] - common[size_t(i % d)]);
+        put(embedding, e, how);
+        continue;
+      }
+      const SeedFit fit = fit_seed(heads, h);
+      const auto combined = [&](const Tensor& x, const Shape& shape) {
+        const Tensor seed = zeros(shape, DType::f32);
+        for (int64_t i = 0; i < x.numel(); ++i) {
+          const int64_t to = i / (h * d) * d + i % d;
+          set_value(seed, to, value_at(seed, to) + value_at(x, i) * fit.combination[size_t(i % (h * d))]);
+        }
+        return seed;
+      };
+      const Tensor e = empty({h * d}, DType::f32);
+      for (int64_t i = 0; i < h * d; ++i) set_value(e, i, fit.factors[size_t(i)] - 1);
+      put(cat(path, map, ".weight"), combined(all, {all.dim(0), d}), how);
+      if (bias) put(cat(path, map, ".bias"), combined(shifts, {d}), how);
+      put(embedding, e, how);
+    }
+  }
+
+  static Tensor heads_of(const Tensor& rows, const Tensor& w, const Tensor& b) {
+    const Tensor out = empty({rows.rows(), w.cols()}, DType::f32);
+    kernels::gemm({.a = rows, .b = w, .c = out, .bias = b});
+    return out;
+  }
 };
 
 }  // namespace
 
 Exchanged exchange_parts(const ModelConfig& config, const Weights& parameters,
-                         const std::vector<std::string>& overrides, uint64_t seed) {
+                         const std::vector<std::string>& overrides, uint64_t seed, const Tensor& ids) {
   check_usage(config.quantization_config.is_null(), "convert",
               "the model has integer weights; give the one it was made from");
-  return Exchange(config, parameters, overrides, seed).run();
+  return Exchange(config, parameters, overrides, seed, ids).run();
 }
 
 }  // namespace lithe

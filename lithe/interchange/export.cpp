@@ -4,6 +4,7 @@
 
 #include "lithe/base/new_directory.h"
 #include "lithe/interchange/export_parts.h"
+#include "lithe/interchange/import_parts.h"
 #include "lithe/interchange/same_model.h"
 #include "lithe/model/safetensors.h"
 #include "lithe/recipe/recipe.h"
@@ -110,6 +111,7 @@ ExportReport export_model(const ExportOptions& o) {
     write_file(out / "generation_config.json", dump(generation, 2) + "\n");
   }
   save_tokenizer(*run.tokenizer, out.path());
+  copy_chat_templates(o.run, out.path());
   ExportReport report{.model_type = described.config["model_type"],
                       .tensors = int64_t(tensors.size()),
                       .parameters = 0,

@@ -46,7 +46,7 @@ const Family& family_of(const std::string& model_type, const std::string& origin
 // ---- one file each
 
 Family llama_family();     // llama, mistral, qwen2, qwen3, olmo, olmo2, phi3
-Family gemma_family();     // gemma, gemma3_text
+Family gemma_family();     // gemma, gemma2, gemma3_text
 Family gpt2_family();      // gpt2
 Family gpt_neox_family();  // gpt_neox (Pythia)
 Family phi_family();       // phi

@@ -1,5 +1,6 @@
-// Gemma: RMS norms whose factor is 1 + weight, embedded rows times sqrt(D), GELU-gated layers; Gemma 3 has norms before
-// and after each sub-layer, a norm of queries and keys, and windows with their own rotary base in most layers.
+// Gemma: RMS norms whose factor is 1 + weight, embedded rows times sqrt(D), GELU-gated layers. Gemma 2 adds norms after
+// each sub-layer, windows in every other layer, and caps on the logits of attention and of the model; Gemma 3 a norm of
+// queries and keys in place of the caps, and windows with their own rotary base in most layers.
 #include <algorithm>
 
 #include "lithe/base/error.h"
@@ -9,7 +10,8 @@ namespace lithe {
 namespace {
 
 Mapping read_gemma(const HfConfig& config, TensorNames names) {
-  const bool third = config.text("model_type") == "gemma3_text";
+  const std::string type = config.text("model_type");
+  const bool third = type == "gemma3_text", later = third || type == "gemma2";
   const int64_t d = config.integer("hidden_size"), layers = config.integer("num_hidden_layers"),
                 heads = config.integer("num_attention_heads"), kv = config.integer("num_key_value_heads", heads),
                 head_dim = config.integer("head_dim", 256);
@@ -24,12 +26,13 @@ Mapping read_gemma(const HfConfig& config, TensorNames names) {
   const std::string norm = cat("{type: rms, unit_offset: true, eps: ", number_text(eps), "}");
   std::vector<bool> sliding(size_t(layers), false);
   int64_t window = 0;
-  if (third) {
-    config.only("attn_logit_softcapping", {});
-    config.only("use_bidirectional_attention", {"false"});
+  config.only("use_bidirectional_attention", {"false"});
+  if (third) config.only("attn_logit_softcapping", {});
+  if (later) {
     window = config.integer("sliding_window", 4096);
-    const int64_t pattern =
-        std::max<int64_t>(1, config.integer("sliding_window_pattern", config.integer("_sliding_window_pattern", 6)));
+    const int64_t pattern = third ? std::max<int64_t>(1, config.integer("sliding_window_pattern",
+                                                                        config.integer("_sliding_window_pattern", 6)))
+                                  : 2;
     for (int64_t i = 0; i < layers; ++i) sliding[size_t(i)] = (i + 1) % pattern != 0;
     if (config.has("layer_types")) {
       const auto& types = config.find("layer_types")->items();
@@ -37,21 +40,28 @@ Mapping read_gemma(const HfConfig& config, TensorNames names) {
             " names, num_hidden_layers is ", layers);
       for (size_t i = 0; i < types.size(); ++i) sliding[i] = types[i].text() == "sliding_attention";
     }
-  } else {
-    config.only("use_bidirectional_attention", {"false"});
   }
-  const double cap = third ? config.number("final_logit_softcapping", 0) : 0;
+  // An absent key has its usual number, null is no cap.
+  const auto cap_of = [&](const char* key, double usual) {
+    return config.has(key) ? config.number(key) : config.present(key) || third ? 0 : usual;
+  };
+  const double cap = later ? cap_of("final_logit_softcapping", 30) : 0,
+               attention_cap = later && !third ? cap_of("attn_logit_softcapping", 50) : 0,
+               scalar = later ? config.number("query_pre_attn_scalar", 256) : 0;
   const auto mixer = [&](bool local) {
     return cat("{type: attention, num_attention_heads: ", heads, ", head_dim: ", head_dim,
-               third ? cat(", query_pre_attn_scalar: ", number_text(config.number("query_pre_attn_scalar", 256))) : "",
-               ", attention_bias: ", bias ? "true" : "false", ", output_bias: ", bias ? "true" : "false",
+               ", query_pre_attn_scalar: ", number_text(scalar),
+               ", attn_logit_softcapping: ", number_text(attention_cap), ", attention_bias: ", bias ? "true" : "false",
+               ", output_bias: ", bias ? "true" : "false",
                ", heads: {type: ", kv == heads ? "mha" : cat("gqa, num_key_value_heads: ", kv),
                third ? cat(", qk_norm: head, qk_norm_unit_offset: true, qk_norm_eps: ", number_text(eps)) : "", "}",
                local ? cat(", field: {type: local, window: ", window, "}") : "", "}");
   };
   std::string hybrid;
-  if (third) {
-    const double base = config.number("rope_local_base_freq", 10000);
+  if (later) {
+    const std::string position =
+        third ? cat(", position: {type: rotary, base: ", number_text(config.number("rope_local_base_freq", 10000)), "}")
+              : "";
     bool any[2] = {false, false};
     std::string types;
     for (size_t i = 0; i < sliding.size(); ++i) {
@@ -60,9 +70,7 @@ Mapping read_gemma(const HfConfig& config, TensorNames names) {
     }
     hybrid = ", layers: {";
     if (any[0]) hybrid += cat("full_attention: {mixer: ", mixer(false), "}");
-    if (any[1])
-      hybrid += cat(any[0] ? ", " : "", "sliding_attention: {mixer: ", mixer(true),
-                    ", position: {type: rotary, base: ", number_text(base), "}}");
+    if (any[1]) hybrid += cat(any[0] ? ", " : "", "sliding_attention: {mixer: ", mixer(true), position, "}");
     hybrid += cat("}, layer_types: [", types, "]");
   }
   Mapping out;
@@ -72,7 +80,7 @@ Mapping read_gemma(const HfConfig& config, TensorNames names) {
                            ", embedding: {type: lookup, scale: sqrt_hidden}, position: {",
                            rotary_options(config, head_dim, third ? 1e6 : 1e4), "}, mixer: ", mixer(false), hybrid,
                            ", ffn: {", act, ", intermediate_size: ", config.integer("intermediate_size"),
-                           "}, norm: ", norm, ", residual: ", third ? cat("{type: sandwich, norm: ", norm, "}") : "pre",
+                           "}, norm: ", norm, ", residual: ", later ? cat("{type: sandwich, norm: ", norm, "}") : "pre",
                            ", head: {type: lm, logit_softcapping: ", number_text(cap),
                            "}, tie_word_embeddings: ", tied ? "true" : "false", "}"));
 
@@ -83,15 +91,16 @@ Mapping read_gemma(const HfConfig& config, TensorNames names) {
     const std::string ours = cat("layers.", i, "."), theirs = cat(base, "layers.", i, ".");
     w.push_back({ours + "mixer_norm.weight", theirs + "input_layernorm.weight"});
     w.push_back({ours + "ffn_norm.weight",
-                 theirs + (third ? "pre_feedforward_layernorm.weight" : "post_attention_layernorm.weight")});
+                 theirs + (later ? "pre_feedforward_layernorm.weight" : "post_attention_layernorm.weight")});
     for (const char* name : {"q", "k", "v"})
       add_linear(w, cat(ours, "mixer.heads.", name), cat(theirs, "self_attn.", name, "_proj"), bias);
-    if (third) {
+    if (later) {
       w.push_back({ours + "mixer_residual.norm.weight", theirs + "post_attention_layernorm.weight"});
       w.push_back({ours + "ffn_residual.norm.weight", theirs + "post_feedforward_layernorm.weight"});
+    }
+    if (third)
       for (const char* name : {"q", "k"})
         w.push_back({cat(ours, "mixer.heads.", name, "_norm.weight"), cat(theirs, "self_attn.", name, "_norm.weight")});
-    }
     add_linear(w, ours + "mixer.output", theirs + "self_attn.o_proj", bias);
     for (const char* name : {"gate", "up", "down"})
       add_linear(w, cat(ours, "ffn.", name), cat(theirs, "mlp.", name, "_proj"), false);
@@ -110,8 +119,11 @@ std::optional<Json> write_gemma(const ModelConfig& model) {
   const LayerConfig first = model.layer(0);
   if (!first.mixer() || first.mixer()->type != "attention") return {};
   const PartChoice &mixer = *first.mixer(), &ffn = first.sub_layers.back().part;
-  const bool third = model.residual.type == "sandwich";
-  Json out = common_config(model, third ? "gemma3_text" : "gemma", third ? "Gemma3ForCausalLM" : "GemmaForCausalLM");
+  const bool later = model.residual.type == "sandwich", third = later && option(mixer, "heads.qk_norm") == "head";
+  const std::pair<const char*, const char*> kinds[] = {
+      {"gemma", "GemmaForCausalLM"}, {"gemma2", "Gemma2ForCausalLM"}, {"gemma3_text", "Gemma3ForCausalLM"}};
+  const auto& [type, class_name] = kinds[later + third];
+  Json out = common_config(model, type, class_name);
   const int64_t heads = option_integer(mixer, "num_attention_heads");
   out["hidden_size"] = model.hidden_size;
   out["num_hidden_layers"] = model.num_hidden_layers;
@@ -120,15 +132,17 @@ std::optional<Json> write_gemma(const ModelConfig& model) {
   out["head_dim"] = option_integer(mixer, "head_dim") ? option_integer(mixer, "head_dim") : model.hidden_size / heads;
   out["intermediate_size"] = option_integer(ffn, "intermediate_size");
   const char* act = option(ffn, "approximate") == "tanh" ? "gelu_pytorch_tanh" : ffn.type == "swiglu" ? "silu" : "gelu";
-  out[third ? "hidden_activation" : "hidden_act"] = act;
+  out[later ? "hidden_activation" : "hidden_act"] = act;
   out["max_position_embeddings"] = model.max_position_embeddings;
   out["rms_norm_eps"] = option_number(model.norm, "eps");
   out["attention_bias"] = option(mixer, "attention_bias") == "true";
   write_rotary(out, model.position);
-  if (!third) return out;
+  if (!later) return out;
   const double scalar = option_number(mixer, "query_pre_attn_scalar");
   out["query_pre_attn_scalar"] = scalar ? scalar : out["head_dim"].get<double>();
-  if (const double cap = option_number(model.head, "logit_softcapping")) out["final_logit_softcapping"] = cap;
+  const auto write_cap = [&](const char* key, double cap) { out[key] = cap ? Json(cap) : Json(); };
+  write_cap("final_logit_softcapping", option_number(model.head, "logit_softcapping"));
+  if (!third) write_cap("attn_logit_softcapping", option_number(mixer, "attn_logit_softcapping"));
   Json types = Json::array();
   for (int64_t i = 0; i < model.num_hidden_layers; ++i) {
     const LayerConfig layer = model.layer(i);
@@ -140,7 +154,7 @@ std::optional<Json> write_gemma(const ModelConfig& model) {
     const Node* window = field.options.find("window");
     if (!window || window->items().size() != 1) return {};
     out["sliding_window"] = std::stoll(window->items()[0].text());
-    out["rope_local_base_freq"] = option_number(layer.position.value_or(model.position), "base");
+    if (third) out["rope_local_base_freq"] = option_number(layer.position.value_or(model.position), "base");
   }
   out["layer_types"] = types;
   return out;
@@ -148,6 +162,6 @@ std::optional<Json> write_gemma(const ModelConfig& model) {
 
 }  // namespace
 
-Family gemma_family() { return {{"gemma", "gemma3_text"}, read_gemma, write_gemma}; }
+Family gemma_family() { return {{"gemma", "gemma2", "gemma3_text"}, read_gemma, write_gemma}; }
 
 }  // namespace lithe

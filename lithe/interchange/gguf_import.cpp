@@ -49,7 +49,7 @@ ImportReport import_gguf(const ImportOptions& o) {
   config.finish();
   rename_for_gguf(mapping, *architecture);
   set_factors(source, mapping);
-  const auto parameters = read_parameters(source, mapping);
+  const auto parameters = parameters_of(source, mapping);
 
   Recipe recipe;
   recipe.model = mapping.model;
@@ -70,9 +70,10 @@ ImportReport import_gguf(const ImportOptions& o) {
     tokenizer = tokenizer_of_gguf(file, recipe.generate.add_bos_token);
   } else {
     tokenizer = load_tokenizer(o.tokenizer);
-    read_generation(o.from, o.tokenizer, *tokenizer, recipe.generate, report.notes);
+    read_generation(o.from, o.tokenizer, *tokenizer, recipe.generate);
+    keep_chat_templates(o.tokenizer, out.path(), report.notes);
   }
-  for (const auto& [name, tensor] : parameters) report.parameters += tensor.numel();
+  for (const auto& [name, tensor] : parameters) report.parameters += tensor.shape.numel();
   write_run(out, recipe, parameters, *tokenizer,
             {{"format", "gguf"}, {"model_type", *architecture}, {"config", written}});
   out.commit();

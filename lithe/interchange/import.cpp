@@ -51,23 +51,23 @@ void set_target_begin(const HfConfig& config, const Path& model, const Tokenizer
 
 }  // namespace
 
-void write_run(const NewDirectory& out, Recipe recipe, const std::map<std::string, Tensor>& parameters,
+void write_run(const NewDirectory& out, Recipe recipe, const std::map<std::string, PendingTensor>& parameters,
                const Tokenizer& tokenizer, const Json& record) {
   set_objective(recipe);
   const ModelConfig& model = recipe.model;
   check(tokenizer.vocab_size() <= model.vocab_size, "import", "the tokenizer has ", tokenizer.vocab_size(),
         " entries, the model ", model.vocab_size, "; they must be of one model");
   check_usage(tokenizer.width() == 1, "import", "the model reads ids, and the tokenizer has none");
-  write_safetensors(out / "model.safetensors", parameters, {{"format", "lithe"}});
+  stream_safetensors(out / "model.safetensors", parameters, {{"format", "lithe"}});
   save_config(model, out / "config.json");
   save_tokenizer(tokenizer, out.path());
   write_file(out / "import.json", dump(record, 2) + "\n");
   write_file(out / "resolved_recipe.yaml", to_yaml(resolved(recipe)));
 }
 
-std::string dtypes_of(const std::map<std::string, Tensor>& parameters) {
+std::string dtypes_of(const std::map<std::string, PendingTensor>& parameters) {
   std::set<std::string> types;
-  for (const auto& [name, tensor] : parameters) types.insert(name_of(tensor.dtype()));
+  for (const auto& [name, tensor] : parameters) types.insert(name_of(tensor.dtype));
   return join({types.begin(), types.end()});
 }
 
@@ -85,7 +85,7 @@ ImportReport import_model(const ImportOptions& o) {
   Mapping mapping = family.read(config, &names);
   config.finish();
   if (o.context_length) set_context_length(mapping.model, o.context_length, config.origin());
-  const auto parameters = read_parameters(*source, mapping);
+  const auto parameters = parameters_of(*source, mapping);
 
   Recipe recipe;
   recipe.model = mapping.model;
@@ -102,19 +102,20 @@ ImportReport import_model(const ImportOptions& o) {
   if (recipe.model.architecture == "encoder_decoder")
     read_translation(o.from, recipe.translate, report.notes);
   else
-    read_generation(o.from, tokenizer_files, *tokenizer, recipe.generate, report.notes);
+    read_generation(o.from, tokenizer_files, *tokenizer, recipe.generate);
   read_sentence_modules(o.from, recipe, report.notes);
 
   std::set<std::string> used;
   for (const Weight& w : mapping.weights) used.insert(w.theirs);
   for (const std::string& name : names)
     if (!used.count(name)) report.dropped.push_back(name);
-  for (const auto& [name, tensor] : parameters) report.parameters += tensor.numel();
+  for (const auto& [name, tensor] : parameters) report.parameters += tensor.shape.numel();
   write_run(out, recipe, parameters, *tokenizer,
             {{"format", "huggingface"},
              {"model_type", type},
              {"config", parse_json(read_file(o.from / "config.json"), config.origin())},
              {"dropped", report.dropped}});
+  keep_chat_templates(tokenizer_files, out.path(), report.notes);
   if (recipe.model.architecture == "encoder_decoder") set_target_begin(config, o.from, *tokenizer, out.path());
   const std::string scaling = option(recipe.model.position, "scaling");
   if (scaling == "longrope" || scaling == "dynamic")

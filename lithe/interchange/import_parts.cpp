@@ -10,6 +10,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr uint64_t kMost = uint64_t(1) << 28;
+constexpr const char *kChatTemplate = "chat_template.jinja", *kMoreChatTemplates = "additional_chat_templates";
 
 nlohmann::json read_json(const Path& file) { return parse_json_sorted(read_file(file, kMost), file.string()); }
 
@@ -47,14 +48,9 @@ bool begins_with_bos(const Path& files, const Tokenizer& tokenizer) {
 
 }  // namespace
 
-void read_generation(const Path& model, const Path& tokenizer_files, const Tokenizer& tokenizer, GenerateConfig& to,
-                     std::vector<std::string>& notes) {
+void read_generation(const Path& model, const Path& tokenizer_files, const Tokenizer& tokenizer, GenerateConfig& to) {
   to.add_bos_token = begins_with_bos(tokenizer_files, tokenizer);
   to.do_sample = false;
-  const Path settings =
-      (fs::is_directory(tokenizer_files) ? tokenizer_files : tokenizer_files.parent_path()) / "tokenizer_config.json";
-  if (fs::exists(settings) && read_json(settings).contains("chat_template"))
-    notes.push_back("the chat template is not run: give `generate` the whole prompt, with its special tokens as text");
   const Path file = model / "generation_config.json";
   if (!fs::exists(file)) return;
   const HfConfig config = HfConfig::from_file(file);
@@ -97,6 +93,50 @@ void read_generation(const Path& model, const Path& tokenizer_files, const Token
                                                                      {"eta_cutoff", {"0", "0.0"}}})
     config.only(key, plain);
   config.finish();
+}
+
+void keep_chat_templates(const Path& tokenizer_files, const Path& out, std::vector<std::string>& notes) {
+  const Path from = fs::is_directory(tokenizer_files) ? tokenizer_files : tokenizer_files.parent_path(),
+             settings = from / "tokenizer_config.json";
+  std::map<std::string, std::string> templates;  // by file
+  const auto named = [](const std::string& name) {
+    return name == "default" ? std::string(kChatTemplate) : cat(kMoreChatTemplates, "/", name, ".jinja");
+  };
+  if (fs::exists(settings)) {
+    const auto tree = read_json(settings);
+    const auto given = tree.is_object() ? tree.value("chat_template", nlohmann::json()) : nlohmann::json();
+    if (given.is_string()) templates[kChatTemplate] = given.get<std::string>();
+    for (const auto& one : given.is_array() ? given : nlohmann::json::array()) {
+      const bool whole = one.is_object() && one.contains("name") && one["name"].is_string() &&
+                         one.contains("template") && one["template"].is_string();
+      const std::string name = whole ? one["name"].get<std::string>() : "";
+      check(whole && !name.empty() && name.find_first_of("/\\.") == std::string::npos, "import", "'", settings.string(),
+            "': chat_template must be text, or a list of templates with a plain name each");
+      templates[named(name)] = one["template"].get<std::string>();
+    }
+  }
+  if (fs::exists(from / kChatTemplate)) templates[kChatTemplate] = read_file(from / kChatTemplate, kMost);
+  if (fs::is_directory(from / kMoreChatTemplates))
+    for (const auto& file : fs::directory_iterator(from / kMoreChatTemplates))
+      if (file.path().extension() == ".jinja")
+        templates[named(file.path().stem().string())] = read_file(file.path(), kMost);
+  for (const auto& [file, text] : templates) {
+    make_directory((out / file).parent_path());
+    write_file(out / file, text);
+  }
+  if (templates.empty()) return;
+  notes.push_back(
+      cat("the chat template is a program in Jinja, which lithe does not apply: give `generate` the whole prompt, with "
+          "its special tokens as text; ",
+          kChatTemplate, " is kept for `lithe export`"));
+}
+
+void copy_chat_templates(const Path& run, const Path& out) {
+  if (fs::exists(run / kChatTemplate)) write_file(out / kChatTemplate, read_file(run / kChatTemplate, kMost));
+  if (!fs::is_directory(run / kMoreChatTemplates)) return;
+  make_directory(out / kMoreChatTemplates);
+  for (const auto& file : fs::directory_iterator(run / kMoreChatTemplates))
+    write_file(out / kMoreChatTemplates / file.path().filename(), read_file(file.path(), kMost));
 }
 
 void read_translation(const Path& model, TranslateConfig& to, std::vector<std::string>& notes) {

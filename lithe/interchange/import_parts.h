@@ -10,13 +10,18 @@
 namespace lithe {
 
 /// What makes a run directory beside the weights; `record` becomes import.json.
-void write_run(const NewDirectory& out, Recipe recipe, const std::map<std::string, Tensor>& parameters,
+void write_run(const NewDirectory& out, Recipe recipe, const std::map<std::string, PendingTensor>& parameters,
                const Tokenizer& tokenizer, const Json& record);
-std::string dtypes_of(const std::map<std::string, Tensor>& parameters);
+std::string dtypes_of(const std::map<std::string, PendingTensor>& parameters);
 
 /// generation_config.json, and whether prompts begin with bos, by the tokenizer's files.
-void read_generation(const Path& model, const Path& tokenizer_files, const Tokenizer& tokenizer, GenerateConfig& to,
-                     std::vector<std::string>& notes);
+void read_generation(const Path& model, const Path& tokenizer_files, const Tokenizer& tokenizer, GenerateConfig& to);
+
+/// Chat templates of tokenizer_config.json, chat_template.jinja or additional_chat_templates/, as the latter files in
+/// `out`; a note says that they are not applied.
+void keep_chat_templates(const Path& tokenizer_files, const Path& out, std::vector<std::string>& notes);
+/// Those that a run keeps.
+void copy_chat_templates(const Path& run, const Path& out);
 
 /// generation_config.json of an encoder-decoder; what `translate` does not do is noted.
 void read_translation(const Path& model, TranslateConfig& to, std::vector<std::string>& notes);

@@ -53,6 +53,20 @@ void by_size(int64_t size, F f) {
     f(uint64_t());
 }
 
+Tensor read_parameter(const TensorSource& source, const Weight& w, const Shape& shape) {
+  const Tensor theirs = source.read(w.theirs);
+  Tensor ours = theirs;
+  if (w.transposed || !w.columns.empty() || w.row) {
+    ours = empty(shape, theirs.dtype());
+    by_size(size_of(theirs.dtype()), [&]<class T>(T) {
+      auto* to = static_cast<T*>(ours.raw());
+      const auto* from = static_cast<const T*>(theirs.raw());
+      each_number(w, shape, like_ours(w, theirs.shape()), [&](int64_t a, int64_t b) { to[a] = from[b]; });
+    });
+  }
+  return ours.dtype() == DType::f64 ? convert(ours, DType::f32) : ours;
+}
+
 }  // namespace
 
 bool matches(const std::string& text, const std::string& pattern) {
@@ -72,7 +86,7 @@ std::map<std::string, Shape> parameter_shapes(const ModelConfig& config) {
   return out;
 }
 
-std::map<std::string, Tensor> read_parameters(const TensorSource& source, const Mapping& mapping) {
+std::map<std::string, PendingTensor> parameters_of(const TensorSource& source, const Mapping& mapping) {
   const auto shapes = parameter_shapes(mapping.model);
   std::set<std::string> used, filled;
   for (const Weight& w : mapping.weights) {
@@ -96,21 +110,12 @@ std::map<std::string, Tensor> read_parameters(const TensorSource& source, const 
   check(left.empty(), "import", source.place(), " has ", left.size(), left.size() == 1 ? " tensor" : " tensors",
         " without a place in this model, '", left.empty() ? "" : left[0], "'",
         left.size() > 1 ? " the first of them" : "", "; config.json must be the one that the weights were saved with");
-  std::map<std::string, Tensor> out;
+  std::map<std::string, PendingTensor> out;
   for (const Weight& w : mapping.weights) {
-    const Tensor theirs = source.read(w.theirs);
     const Shape& shape = shapes.at(w.ours);
-    if (!w.transposed && w.columns.empty() && !w.row) {
-      out[w.ours] = theirs.dtype() == DType::f64 ? convert(theirs, DType::f32) : theirs;
-      continue;
-    }
-    const Tensor ours = empty(shape, theirs.dtype());
-    by_size(size_of(theirs.dtype()), [&]<class T>(T) {
-      auto* to = static_cast<T*>(ours.raw());
-      const auto* from = static_cast<const T*>(theirs.raw());
-      each_number(w, shape, like_ours(w, theirs.shape()), [&](int64_t a, int64_t b) { to[a] = from[b]; });
-    });
-    out[w.ours] = ours.dtype() == DType::f64 ? convert(ours, DType::f32) : ours;
+    const DType stored = source.entry(w.theirs).dtype;
+    out[w.ours] = {shape, stored == DType::f64 ? DType::f32 : stored,
+                   [&source, &w, shape] { return read_parameter(source, w, shape); }};
   }
   return out;
 }

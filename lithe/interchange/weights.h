@@ -4,15 +4,17 @@
 #include "lithe/interchange/family.h"
 #include "lithe/interchange/tensor_source.h"
 #include "lithe/model/model.h"
+#include "lithe/model/tensor_stream.h"
 
 namespace lithe {
 
 /// `text` has the form of `pattern`, in which * stands for any text.
 bool matches(const std::string& text, const std::string& pattern);
 
-/// Every parameter of mapping.model in f32, or bf16 where it is stored so. Fails before anything is read when a tensor
-/// is missing, has another shape or no floating type, or has no place in the mapping.
-std::map<std::string, Tensor> read_parameters(const TensorSource& source, const Mapping& mapping);
+/// Every parameter of mapping.model in f32, or bf16 where it is stored so; `source` and `mapping` must live as long as
+/// they are read. Fails before anything is read when a tensor is missing, has another shape or no floating type, or has
+/// no place in the mapping.
+std::map<std::string, PendingTensor> parameters_of(const TensorSource& source, const Mapping& mapping);
 
 /// The tensors that the mapping's format has for these parameters. Fails when two parameters that have one tensor there
 /// differ.

@@ -285,7 +285,8 @@ Rows Backbone::run_layer(int64_t index, const Rows& in, const Pass& pass, const 
   Rows x = layer.compressor ? layer.compressor->forward(in, pass) : in;
   for (size_t i = 0; i < layer.places.size(); ++i) {
     const Place& place = *layer.places[i];
-    if (place.part->reference() && pass.wants(Tap::Kind::input)) pass.put(Tap::Kind::input, place.residual->input(x.x));
+    if (pass.wants(Tap::Kind::input) && (place.kind == SubLayerConfig::Kind::mixer || place.part->reference()))
+      pass.put(Tap::Kind::input, place.residual->input(x.x));
     if (pass.ended()) return x;
     const double gain = gains.empty() ? 1 : gains[i];
     if (place.scale * gain == 0)

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "lithe/base/json.h"
+#include "lithe/model/tensor_stream.h"
 #include "lithe/tensor/half.h"
 
 namespace lithe {
@@ -39,10 +40,21 @@ std::string checksum_of(const std::map<std::string, std::string>& metadata, cons
 
 void write_safetensors(const Path& path, const std::map<std::string, Tensor>& tensors,
                        const std::map<std::string, std::string>& metadata) {
+  std::map<std::string, PendingTensor> all;
+  for (const auto& [name, tensor] : tensors)
+    all[name] = {tensor.shape(), tensor.dtype(), [&tensor = tensor] { return tensor; }};
+  stream_safetensors(path, all, metadata);
+}
+
+void stream_safetensors(const Path& path, const std::map<std::string, PendingTensor>& tensors,
+                        const std::map<std::string, std::string>& metadata) {
   // As text: Json holds the keys of an object in a list, in which thousands of tensors are found slowly.
   std::string checksums, entries;
   int64_t at = 0;
-  for (const auto& [name, tensor] : tensors) {
+  for (const auto& [name, pending] : tensors) {
+    const Tensor tensor = pending.read();
+    check(tensor.shape() == pending.shape && tensor.dtype() == pending.dtype, "safetensors", "internal: tensor '", name,
+          "' is ", tensor.dtype(), " ", tensor.shape(), ", it was to be ", pending.dtype, " ", pending.shape);
     const std::string key = dump(Json(name));
     checksums +=
         cat(checksums.empty() ? "" : ",", key, ":\"",
@@ -62,7 +74,10 @@ void write_safetensors(const Path& path, const std::map<std::string, Tensor>& te
   const uint64_t length = text.size();
   file.write(&length, sizeof length);
   file.write(text);
-  for (const auto& [name, tensor] : tensors) file.write(tensor.raw(), size_t(tensor.bytes()));
+  for (const auto& [name, pending] : tensors) {
+    const Tensor tensor = pending.read();
+    file.write(tensor.raw(), size_t(tensor.bytes()));
+  }
   file.commit();
 }
 

@@ -38,7 +38,9 @@ MixerMaps softmax_maps(const Tensor& products, const AttendOptions& o) {
     for (int64_t j = 0; j < tokens; ++j) {
       const bool shown = j >= seen.begin && j < seen.end && place.sees(i, j);
       const double bias = pairs.bias.defined() && !multiplies && !mixes ? place.bias(i, j) : 0;
-      row[size_t(j)] = shown ? o.scale * value_at(products, n * tokens + j) + bias : kHidden;
+      const double logit = o.scale * value_at(products, n * tokens + j),
+                   capped = o.softcap ? o.softcap * std::tanh(logit / o.softcap) : logit;
+      row[size_t(j)] = shown ? capped + bias : kHidden;
       most = row[size_t(j)] > most || std::isnan(row[size_t(j)]) ? row[size_t(j)] : most;
       set_value(maps.logits, n * tokens + j, row[size_t(j)]);
     }

@@ -28,6 +28,7 @@ kernels::AttentionArgs arguments(const Tensor& q, int64_t key_cols, int64_t valu
   check(key_cols / o.kv_heads == args.head_dim, "attend", "queries have ", args.head_dim, " channels a head, keys ",
         key_cols / o.kv_heads);
   args.scale = o.scale != 0 ? o.scale : 1 / std::sqrt(double(args.head_dim));
+  args.softcap = o.softcap;
   args.mask = o.mask;
   args.head_masks = o.head_masks;
   args.tiles = o.tiles;
@@ -237,8 +238,8 @@ Var attend(const Var& q, const Var& k, const Var& v, const Sequences& queries, c
 
 Var attend_by_maps(const Var& q, const Var& k, const Var& v, const Sequences& sequences, const AttendOptions& o,
                    const std::function<Var(const Var& map, int64_t b)>& change) {
-  check(o.head_masks.empty() && !o.tiles && !o.bias.defined() && !o.values.table.defined(), "attend",
-        "explicit maps have one mask for all heads and no bias; leave attention_dropout out");
+  check(o.head_masks.empty() && !o.tiles && !o.bias.defined() && !o.values.table.defined() && o.softcap == 0, "attend",
+        "explicit maps have one mask for all heads, no bias and no cap; leave attention_dropout out");
   const Var keys = repeat_heads(k, o.kv_heads, o.heads), values = repeat_heads(v, o.kv_heads, o.heads);
   std::vector<Var> parts;
   for (int64_t b = 0; b < sequences.count(); ++b) {

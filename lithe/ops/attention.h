@@ -41,9 +41,10 @@ struct AttendOptions {
   std::shared_ptr<const kernels::TileMask> tiles = nullptr;  // which tiles meet, beside the mask
   LogitBias bias = {};
   DistanceValues values = {};
+  double softcap = 0;  // > 0: logits are softcap tanh(logits / softcap) before mask and bias
 };
 
-/// softmax(scale q k^T + mask + bias) v per head. q [N, heads*d_h], k [S, kv_heads*d_h], v [S, kv_heads*d_v];
+/// softmax(cap(scale q k^T) + mask + bias) v per head. q [N, heads*d_h], k [S, kv_heads*d_h], v [S, kv_heads*d_v];
 /// queries and keys of sequence b attend to each other. Without a cache S = N and `keys` = `queries`.
 /// Result [N, heads*d_v].
 Var attend(const Var& q, const Var& k, const Var& v, const Sequences& queries, const Sequences& keys,

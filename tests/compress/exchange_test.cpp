@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "lithe/compress/densify.h"
 #include "tests/compress/compress_kit.h"
 #include "tests/support/errors.h"
@@ -73,6 +75,89 @@ TEST(Exchange, SeedsAndEmbeddingsAreFoundInTheHeadsTheyMade) {
                          d.parameters.at(cat("layers.0.mixer.heads.", map, ".weight")), 256),
               "")
         << map;
+}
+
+// How far the predictions are from the old model's, of tokens that no fit has seen: mean Kullback-Leibler divergence.
+double divergence(const Trained& old, const Exchanged& e) {
+  const NoGrad no_grad;
+  const kit::Batch batch = kit::random_batch({20, 20, 20, 20}, 11, 77);
+  const auto predictions = [&](const ModelConfig& config, const std::map<std::string, Tensor>& parameters) {
+    const auto model = exact_model(config, parameters);
+    return model->logits(model->forward(batch.ids, batch.sequences)).value();
+  };
+  const Tensor was = predictions(old.config, old.parameters), is = predictions(e.config, e.parameters);
+  double sum = 0;
+  for (int64_t i = 0; i < was.rows(); ++i) {
+    double of_was = 0, of_is = 0;
+    for (int64_t c = 0; c < 11; ++c)
+      of_was += std::exp(value_at(was, i * 11 + c)), of_is += std::exp(value_at(is, i * 11 + c));
+    for (int64_t c = 0; c < 11; ++c) {
+      const double x = value_at(was, i * 11 + c), y = value_at(is, i * 11 + c);
+      sum += std::exp(x) / of_was * ((x - std::log(of_was)) - (y - std::log(of_is)));
+    }
+  }
+  return sum / double(was.rows());
+}
+
+struct Exchanging {
+  std::string name, more;
+  std::vector<std::string> set;
+};
+class FitToText : public testing::TestWithParam<Exchanging> {};
+
+TEST_P(FitToText, BringsPredictionsNearerRightAfterTheExchange) {
+  const Trained trained(GetParam().more);
+  const Tensor ids = kit::random_batch({600}, 11, 5).ids;
+  const Exchanged plain = exchange_parts(trained.config, trained.parameters, GetParam().set),
+                  fit = exchange_parts(trained.config, trained.parameters, GetParam().set, 1, ids);
+  EXPECT_LT(divergence(trained, fit), divergence(trained, plain));
+  EXPECT_EQ(count(fit), count(plain));
+}
+
+const std::vector<Exchanging> kExchanges{
+    {"hadamard", "", {"model.mixer.output.type=hadamard"}},
+    {"gqa", "", {"model.mixer.heads={type: gqa, num_key_value_heads: 2}"}},
+    {"mqa", "", {"model.mixer.heads.type=mqa"}},
+    {"mhe_mul", "", {"model.mixer.heads.type=mhe_mul"}},
+    {"mhe_add", "", {"model.mixer.heads.type=mhe_add"}},
+    {"mhe_mul_of_gqa",
+     "mixer: {type: attention, num_attention_heads: 4, heads: {type: gqa, num_key_value_heads: 2}, attention_bias: "
+     "true, output_bias: true}",
+     {"model.mixer.heads.type=mhe_mul"}},
+    {"mhe_add_with_hadamard",
+     "mixer: {type: attention, num_attention_heads: 4, attention_bias: true}",
+     {"model.mixer.heads.type=mhe_add", "model.mixer.output.type=hadamard"}},
+    {"window", "", {"model.mixer.field={type: local, window: 3}"}}};
+INSTANTIATE_TEST_SUITE_P(, FitToText, testing::ValuesIn(kExchanges), [](const auto& info) { return info.param.name; });
+
+// What the new parts can say exactly is found: the fit of a Hadamard output, and seeds of heads that had one.
+TEST(Exchange, AFitToTextFindsWhatIsExact) {
+  const Trained trained("mixer: {type: attention, num_attention_heads: 4, heads: mhe_mul, output: hadamard}");
+  const Densified d = densify(trained.config, trained.parameters);
+  const Tensor ids = kit::random_batch({600}, 11, 5).ids;
+  const Exchanged e = exchange_parts(
+      d.config, d.parameters,
+      {"model.mixer.heads=mhe_mul", "model.mixer.attention_bias=false", "model.mixer.output.type=hadamard"}, 1, ids);
+  const kit::Batch batch = kit::random_batch({6}, 11, 4);
+  const NoGrad no_grad;
+  const Tensor was = exact_model(trained.config, trained.parameters)->forward(batch.ids, batch.sequences).value(),
+               is = exact_model(e.config, e.parameters)->forward(batch.ids, batch.sequences).value();
+  double most = 0, apart = 0;
+  for (int64_t i = 0; i < was.numel(); ++i) {
+    most = std::max(most, std::abs(value_at(was, i)));
+    apart = std::max(apart, std::abs(value_at(was, i) - value_at(is, i)));
+  }
+  EXPECT_LT(apart, 1e-4 * most);  // sums of 600 rows in f32
+}
+
+// A layer whose mixer stays as it was keeps its weights whatever the text says.
+TEST(Exchange, AFitToTextLeavesOtherLayersAlone) {
+  const Trained trained;
+  const Tensor ids = kit::random_batch({100}, 11, 5).ids;
+  const Exchanged e = exchange_parts(trained.config, trained.parameters, {"model.ffn.type=gelu"}, 1, ids);
+  EXPECT_TRUE(e.fitted.empty());
+  EXPECT_EQ(e.parameters.at("layers.0.mixer.output.weight").raw(),
+            trained.parameters.at("layers.0.mixer.output.weight").raw());
 }
 
 TEST(Exchange, OtherPartsBeginAnewAndAreListed) {

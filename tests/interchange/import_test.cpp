@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "lithe/eval/sentence_rows.h"
+#include "lithe/interchange/export.h"
 #include "lithe/interchange/weights.h"
 #include "lithe/model/safetensors.h"
 #include "lithe/text/framing.h"
@@ -77,6 +78,28 @@ TEST(Import, HalfPrecisionAndBfloat16AreRead) {
   EXPECT_EQ(run.entries().at("final_norm.weight").dtype, DType::bf16);
   const LoadedModel loaded = load_model(scratch / "run", "", "f32");
   EXPECT_LE(kit::relative_difference(golden.of(*loaded.model), golden.expected()), 0.05);
+}
+
+TEST(Import, ChatTemplatesAreKeptForExportAndSaidNotToBeApplied) {
+  const TransformersGolden golden("tests/golden/transformers/llama2.json");
+  kit::Scratch scratch;
+  golden.write(scratch / "model");
+  EXPECT_TRUE(import_model({scratch / "model", scratch / "plain", {}}).notes.empty());
+  const std::string text = "{{ bos_token }}{% for m in messages %}{{ m['content'] }}{% endfor %}";
+  const Path settings = Path(scratch / "model") / "tokenizer_config.json", file = "chat_template.jinja";
+  Json config = std::filesystem::exists(settings) ? parse_json(read_file(settings), "tokenizer_config.json") : Json();
+  config["chat_template"] = {{{"name", "default"}, {"template", text}}, {{"name", "tool_use"}, {"template", "tools"}}};
+  write_file(settings, config.dump());
+  const ImportReport report = import_model({scratch / "model", scratch / "run", {}});
+  ASSERT_EQ(report.notes.size(), 1u);
+  EXPECT_NE(report.notes[0].find("does not apply"), std::string::npos);
+  export_model({scratch / "run", scratch / "back", {}});
+  EXPECT_EQ(read_file(Path(scratch / "back") / file), text);
+  EXPECT_EQ(read_file(Path(scratch / "back") / "additional_chat_templates" / "tool_use.jinja"), "tools");
+  // As files, which come before what tokenizer_config.json says.
+  write_file(Path(scratch / "model") / file, "newer");
+  import_model({scratch / "model", scratch / "again", {}});
+  EXPECT_EQ(read_file(Path(scratch / "again") / file), "newer");
 }
 
 // Each of these is one line that names the file and what is wrong, and leaves no directory behind.

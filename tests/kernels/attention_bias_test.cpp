@@ -92,7 +92,10 @@ const std::vector<Change>& biases() {
       {"Gaussian of centres", [](AttentionArgs& a) { add_rates(a, a.q.dim(0), 0.01, true), add_centres(a); }},
       {"slopes of centres", [](AttentionArgs& a) { add_rates(a, 1, 0.1, false), add_centres(a); }},
       {"all", [](AttentionArgs& a) { add_table(a, 33, -16), add_rows(a, 33, -16), add_rates(a, 1, 0.01, true); }},
+      {"softcap", [](AttentionArgs& a) { a.softcap = 0.7; }},
+      {"softcap and a table", [](AttentionArgs& a) { a.softcap = 3, add_table(a, 33, -16); }},
       {"tiles", [](AttentionArgs& a) { add_tiles(a); }},
+      {"softcap and tiles", [](AttentionArgs& a) { a.softcap = 2, add_tiles(a); }},
       {"tiles and a table", [](AttentionArgs& a) { add_tiles(a), add_table(a, 9, -4); }},
       {"tiles of some heads", [](AttentionArgs& a) {
          add_tiles(a);

@@ -159,6 +159,7 @@ void check_args(const char* op, const AttentionArgs& a) {
   require(a.heads > 0 && a.kv_heads > 0 && a.heads % a.kv_heads == 0, op, a, "heads must be a multiple of kv_heads");
   require(a.head_dim > 0 && a.value_dim > 0, op, a, "head_dim and value_dim must be positive");
   require(a.mask.window >= 0, op, a, "window must not be negative, is ", a.mask.window);
+  require(a.softcap >= 0, op, a, "softcap must not be negative, is ", a.softcap);
   require(is_matrix(a.q, a.heads * a.head_dim, a.q), op, a, "q must be [N, heads*head_dim]");
   require(is_matrix(a.out, a.heads * a.value_dim, a.q) && a.out.dim(0) == a.q.dim(0), op, a,
           "out must be [N, heads*value_dim]");

@@ -86,18 +86,18 @@ struct AttentionBias {
   bool defined() const { return table.defined() || rows.defined() || columns.defined() || rates.defined(); }
 };
 
-/// out[n, head, :] = sum_s softmax_s(scale q[n,head,:] . k[s,group,:] + bias) v[s,group,:], group = head / (heads /
-/// kv_heads). q [N, heads*head_dim], k [S, kv_heads*head_dim], v [S, kv_heads*value_dim], out [N,
-/// heads*value_dim]; k and v may be the same tensor. lse [N, heads] f32 (f64 for f64), optional: the log of
-/// the sum of exponentials of the logits, kept for the gradient. A row that sees nothing gives 0
-/// and lse = -inf. Rows of out and lse that no segment covers are left as they are; no two segments may share
-/// a query row. Softmax and sums in f32 for f32 and bf16. Results of a sequence do not depend on the
+/// out[n, head, :] = sum_s softmax_s(cap(scale q[n,head,:] . k[s,group,:]) + bias) v[s,group,:], group = head / (heads
+/// / kv_heads), cap(x) = softcap tanh(x / softcap), or x where softcap is 0. q [N, heads*head_dim], k [S,
+/// kv_heads*head_dim], v [S, kv_heads*value_dim], out [N, heads*value_dim]; k and v may be the same tensor. lse [N,
+/// heads] f32 (f64 for f64), optional: the log of the sum of exponentials of the logits, kept for the gradient. A row
+/// that sees nothing gives 0 and lse = -inf. Rows of out and lse that no segment covers are left as they are; no two
+/// segments may share a query row. Softmax and sums in f32 for f32 and bf16. Results of a sequence do not depend on the
 /// other segments, to the bit.
 struct AttentionArgs {
   Tensor q, k, v, out, lse;
   std::vector<AttentionSegment> segments;
   int64_t heads = 1, kv_heads = 1, head_dim = 0, value_dim = 0;
-  double scale = 1;
+  double scale = 1, softcap = 0;
   AttentionMask mask;
   std::vector<AttentionMask> head_masks;  // AttentionPattern::heads
   std::shared_ptr<const TileMask> tiles;

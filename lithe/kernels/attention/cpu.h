@@ -93,7 +93,7 @@ struct AttentionCall {
   const AttentionGradArgs* grad_args;  // null in the forward pass
   DType dtype, key_dtype, dq_type, dk_type, dv_type;
   int64_t heads, kv_heads, head_dim, value_dim;
-  float scale;
+  float scale, softcap;             // softcap 0: none
   AttentionMask mask;               // of all heads, or what some head of head_masks sees
   const AttentionMask* head_masks;  // [heads], or null
   const AttentionVisits* visits;    // [spans][heads], or null

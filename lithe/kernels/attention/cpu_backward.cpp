@@ -2,6 +2,7 @@
 // dq of a query sums over tiles of keys in ascending order, dk and dv of a key over heads and panels of
 // queries in ascending order, whichever tasks do it: a division of the work never changes a bit.
 #include "lithe/kernels/attention/cpu_bias.h"
+#include "lithe/kernels/attention/cpu_cap.h"
 #include "lithe/kernels/cpu/parallel.h"
 
 namespace lithe::kernels::cpu::LITHE_ISA {
@@ -102,11 +103,13 @@ void open_panel(const AttentionCall& call, const AttentionSpan& span, int64_t he
 }
 
 /// From logits and dout . v to weights p = 2^(scale log2 e logit - lse) and their logits' gradients
-/// scale p (dout . v - delta), in place; `plain`, unless null, gets them without the scale. When paired, both become
-/// bf16, two queries to a word, and `by_keys` gets the gradients again, two keys to a word.
-template <class Dot>
+/// scale p (dout . v - delta), in place; `plain`, unless null, gets them without the scale. kCapped: `slopes` are
+/// factors on the former beside the scale. When paired, both become bf16, two queries to a word, and `by_keys` gets the
+/// gradients again, two keys to a word.
+template <class Dot, bool kCapped>
 [[gnu::noinline]] void differentiate(float* p, float* dp, int64_t rows, float scale, const float* lse,
-                                     const float* delta, [[maybe_unused]] float* by_keys, float* plain) {
+                                     const float* delta, [[maybe_unused]] float* by_keys, float* plain,
+                                     [[maybe_unused]] const float* slopes) {
   const float to_power = scale * kLog2E;
   if constexpr (Dot::kPairs) {
     const Vec l0 = load(lse), l1 = load(lse + kLanes), d0 = load(delta), d1 = load(delta + kLanes);
@@ -119,7 +122,8 @@ template <class Dot>
         store(plain + j * kPanel, g0);
         store(plain + j * kPanel + kLanes, g1);
       }
-      const Vec s0 = g0 * scale, s1 = g1 * scale;
+      Vec s0 = g0 * scale, s1 = g1 * scale;
+      if constexpr (kCapped) s0 *= load(slopes + j * kPanel), s1 *= load(slopes + j * kPanel + kLanes);
       store(p + j * kLanes, Dot::follow(p0, p1));
       store(dp + j * kLanes, Dot::follow(s0, s1));
       if (j % 2) {
@@ -140,7 +144,10 @@ template <class Dot>
         store(p + i, weight);
         const Vec gradient = weight * (load(dp + i) - d);
         if (plain) store(plain + i, gradient);
-        store(dp + i, gradient * scale);
+        if constexpr (kCapped)
+          store(dp + i, gradient * scale * load(slopes + i));
+        else
+          store(dp + i, gradient * scale);
       }
     }
   }
@@ -193,6 +200,9 @@ template <class Mode, bool kQueries, bool kKeys>
   multiply<Dot, Start::zero, Order::rows>(rows, kPanel, vd / per, tile.v + skip * tile.v_stride, tile.v_stride,
                                           slot.dout, kPanel, dp, kPanel);
   const AttentionExtras& extras = call.extras;
+  const bool capped = call.softcap != 0;
+  float slopes[kGradTile * kPanel];
+  if (capped) cap_logits(call, rows * kPanel, p, slopes);
   if (extras.bias) add_bias(call, *visit.span, head, panel, keys, p);
   if (!panel.all_see(keys)) hide(*visit.span, panel, keys, p);
   if (rule) hide_by_rule(rule, keys.begin % kKeyTile, rows, p);
@@ -203,7 +213,8 @@ template <class Mode, bool kQueries, bool kKeys>
         {distance_of(*visit.span, panel.first, keys.begin) - extras.shares_first, extras.share_numbers}, rows, 1, dp);
   float plain[kGradTile * kPanel];
   const bool wanted = kQueries && extras.gradients, by_key = kKeys && extras.dcolumns;
-  differentiate<Dot>(p, dp, rows, call.scale, slot.lse, slot.delta, by_keys, wanted || by_key ? plain : nullptr);
+  const auto change = capped ? differentiate<Dot, true> : differentiate<Dot, false>;
+  change(p, dp, rows, call.scale, slot.lse, slot.delta, by_keys, wanted || by_key ? plain : nullptr, slopes);
   if (wanted) add_bias_gradient(call, *visit.span, head, panel, keys, plain);
   if (by_key) add_column_gradient(call, *visit.span, head, panel, keys, plain);
   if constexpr (kKeys) {

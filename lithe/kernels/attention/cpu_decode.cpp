@@ -2,6 +2,7 @@
 // stream by. The query vectors of all heads stand in lanes: vector e is query e % query_rows of head
 // e / query_rows, so those of one key/value head are neighbours.
 #include "lithe/kernels/attention/cpu_bias.h"
+#include "lithe/kernels/attention/cpu_cap.h"
 
 namespace lithe::kernels::cpu::LITHE_ISA {
 namespace {
@@ -318,6 +319,8 @@ void read_split(const AttentionCall& call, const AttentionSpan& span, Range spli
       dot_tile<2>(call, k, rows, of_head, vectors, width, logits);
     else
       dot_tile<1>(call, k, rows, of_head, vectors, width, logits);
+    if (call.softcap != 0)
+      for (int64_t j = 0; j < rows; ++j) cap_logits(call, lanes, logits + j * at.lanes, nullptr);
     if (call.extras.bias) add_bias_to_rows(call, span, count, keys, logits);
     if (span.query_rows > 1 || call.head_masks) hide_rows(call, span, count, keys, logits);
     if (call.visits) hide_tiles(call, span, keys, logits);

@@ -1,5 +1,6 @@
 // spec: hpc.flash | kernel | tiles with a running maximum and sum; the map is never stored | TB 6.4.9
 #include "lithe/kernels/attention/cpu_bias.h"
+#include "lithe/kernels/attention/cpu_cap.h"
 #include "lithe/kernels/cpu/parallel.h"
 
 namespace lithe::kernels::cpu::LITHE_ISA {
@@ -154,6 +155,7 @@ void forward_block(const AttentionCall& call, const AttentionTask& task, const A
       float *of_sums = sums + at * vd * kPanel, *most = maximum + at * kPanel, *total = sum + at * kPanel;
       multiply_keys<Dot>(rows, low, depth, tile.k + skip * tile.k_stride, tile.k_stride, packed + at * depth * kPanel,
                          logits);
+      if (call.softcap != 0) cap_logits(call, rows * kPanel, logits, nullptr);
       if (call.extras.bias) add_bias(call, span, task.head, panel, keys, logits);
       if (!panel.all_see(keys)) hide(span, panel, keys, logits);
       if (rule) hide_by_rule(rule, skip, rows, logits);

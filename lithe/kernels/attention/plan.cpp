@@ -128,6 +128,7 @@ void AttentionPlan::set_up(const AttentionArgs& a) {
   call_.head_dim = a.head_dim;
   call_.value_dim = a.value_dim;
   call_.scale = float(a.scale);
+  call_.softcap = float(a.softcap);
   call_.mask = widest(a);
   call_.head_masks = a.head_masks.empty() ? nullptr : a.head_masks.data();
 }

@@ -1,9 +1,11 @@
 // The specification of attention and its gradient: scalar, serial, sums in f64 whatever the storage.
-//   l[i,j] = scale q[i] . k[j] + bias(i, j),   p[i,:] = softmax over the visible j of l[i,:]
+//   l[i,j] = cap(scale q[i] . k[j]) + bias(i, j),   p[i,:] = softmax over the visible j of l[i,:]
+//   cap(x) = c tanh(x / c) where c = softcap > 0, else x; cap' = 1 - tanh(x / c)^2
 //   out[i] = sum_j p[i,j] v[j],   lse[i] = log sum_j exp l[i,j],   shares[i,u] = sum of p[i,j] at distance u
 // A row that sees nothing: out = 0, shares = 0, lse = -inf. With g[i,j] = dout[i] . v[j] + dshares[i,u]:
 //   dv[j] = sum_i p[i,j] dout[i],   dl[i,j] = p[i,j] (g[i,j] - sum_j' p[i,j'] g[i,j'] + dlse[i])
-//   dq[i] = scale sum_j dl[i,j] k[j],   dk[j] = scale sum_i dl[i,j] q[i],   of the bias: dl[i,j] times its derivative
+//   dq[i] = scale sum_j cap' dl[i,j] k[j],   dk[j] = scale sum_i cap' dl[i,j] q[i],   of the bias: dl[i,j] times its
+//   derivative
 #pragma once
 
 #include <algorithm>
@@ -125,6 +127,18 @@ struct Place {
   }
 };
 
+/// The scaled product of query i and key j, capped, and the derivative of the cap.
+struct Capped {
+  double logit, slope;
+};
+template <class T, class K>
+Capped capped(const AttentionArgs& a, const HeadView<T, K>& x, int64_t i, int64_t j) {
+  const double logit = a.scale * dot(x.q + i * x.q_stride, x.k + j * x.k_stride, a.head_dim);
+  if (a.softcap == 0) return {logit, 1};
+  const double e = std::exp(-2 * std::abs(logit / a.softcap));
+  return {a.softcap * std::tanh(logit / a.softcap), 4 * e / ((1 + e) * (1 + e))};
+}
+
 /// p[j - keys.begin] for the visible keys of query i, 0 where tiles hide them; returns the log of the sum of
 /// exponentials.
 template <class T, class K>
@@ -134,7 +148,7 @@ double weights(const Place& at, const HeadView<T, K>& x, int64_t i, const Visibl
   p.resize(size_t(keys.end - keys.begin));
   double largest = none, sum = 0;
   for (int64_t j = keys.begin; j < keys.end; ++j) {
-    double logit = a.scale * dot(x.q + i * x.q_stride, x.k + j * x.k_stride, a.head_dim);
+    double logit = capped(a, x, i, j).logit;
     if (a.bias.defined()) logit += at.bias(i, j);
     if (!at.sees(i, j)) logit = none;
     p[size_t(j - keys.begin)] = logit;
@@ -262,7 +276,7 @@ void attention_grad(const AttentionGradArgs& g) {
           std::fill(dq.begin(), dq.end(), 0.0);
           for (int64_t j = keys.begin; j < keys.end; ++j) {
             const size_t at = size_t(j - keys.begin);
-            const double dlogit = p[at] * (dp[at] - mean), dl = a.scale * dlogit;
+            const double dlogit = p[at] * (dp[at] - mean), dl = a.scale * capped(a, x, i, j).slope * dlogit;
             dbias.add(at_head, i, j, dlogit);
             for (int64_t c = 0; c < qk; ++c) {
               dq[size_t(c)] += dl * double(x.k[j * x.k_stride + c]);

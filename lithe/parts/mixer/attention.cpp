@@ -15,7 +15,7 @@ namespace {
 
 struct AttentionConfig : HeadSizes {
   std::string scale = "sqrt_head_dim", map = "own";
-  double attention_dropout = 0, query_pre_attn_scalar = 0;
+  double attention_dropout = 0, query_pre_attn_scalar = 0, attn_logit_softcapping = 0;
   PartChoice heads{"mha", {}}, field{"full", {}}, output{"dense", {}};
   void fields(Fields& f) {
     sizes(f);
@@ -23,6 +23,8 @@ struct AttentionConfig : HeadSizes {
       one_of({"sqrt_head_dim", "sqrt_hidden"}));
     f("query_pre_attn_scalar", query_pre_attn_scalar,
       "logits are divided by the root of this number in place of that of the head's channels; 0: not", at_least(0));
+    f("attn_logit_softcapping", attn_logit_softcapping,
+      "logits are c tanh(logits / c) of this c before mask and positions; 0: as they are", at_least(0));
     f("attention_dropout", attention_dropout,
       "dropout of attention weights while training; keeps the maps, which costs time and memory", between(0, 0.99));
     f("map", map,
@@ -84,6 +86,9 @@ class Attention final : public Mixer, public SharedMap {
                 " read rows of their own tokens and have no cross form; give model.cross_attention other heads");
     check_usage(!cross_ || config.attention_dropout == 0, "model", "attention_dropout ", config.attention_dropout,
                 " has no cross form; give model.cross_attention a mixer without it");
+    check_usage(config.attn_logit_softcapping == 0 || config.attention_dropout == 0, "model",
+                "attention_dropout needs explicit maps, which attn_logit_softcapping has not; set one of them to 0");
+    softcap_ = config.attn_logit_softcapping;
     dropout_ = Dropout(scope / "weights", config.attention_dropout);
   }
 
@@ -192,7 +197,7 @@ class Attention final : public Mixer, public SharedMap {
   const Position* position_;
   bool cross_, borrows_, context_, lends_ = false;
   int64_t head_dim_ = 0;
-  double scale_ = 0;
+  double scale_ = 0, softcap_ = 0;
   std::unique_ptr<Heads> heads_;
   std::unique_ptr<Field> field_;
   std::unique_ptr<Output> output_;
@@ -320,7 +325,8 @@ class Attention final : public Mixer, public SharedMap {
             .tiles = std::move(pattern.tiles),
             .bias = join(biases ? position_->bias(pairs, heads_->query_heads()) : LogitBias{},
                          field_->bias(pairs, heads_->query_heads())),
-            .values = biases ? position_->values() : DistanceValues{}};
+            .values = biases ? position_->values() : DistanceValues{},
+            .softcap = softcap_};
   }
 
   // What rows that continue sequences take from the tokens before them and from each other.
@@ -392,7 +398,8 @@ void register_mixer_attention(Registry& registry) {
                                                   {.spec = "attn.qkv",
                                                    .summary = "softmax attention of chosen heads, field and output",
                                                    .source = "TB Eq 6.19-6.31",
-                                                   .cross = true});
+                                                   .cross = true,
+                                                   .samples = {"{attn_logit_softcapping: 2}"}});
 }
 
 }  // namespace lithe

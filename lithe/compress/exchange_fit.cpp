@@ -1,0 +1,242 @@
+#include "lithe/compress/exchange_fit.h"
+
+#include <cmath>
+
+#include "lithe/compress/part_options.h"
+#include "lithe/kernels/gemm/gemm.h"
+#include "lithe/nn/registry.h"
+
+namespace lithe {
+namespace {
+
+bool fill(Parameters& parameters, const Weights& weights) {
+  for (Parameter& p : parameters.all()) {
+    const auto found = weights.find(p.name);
+    if (found == weights.end() || found->second.shape() != p.master.shape()) return false;
+    copy_into(p.master.value(), convert(found->second, DType::f32));
+  }
+  return true;
+}
+
+std::vector<double> column_means(const Tensor& x) {
+  std::vector<double> mean(size_t(x.cols()), 0);
+  for (int64_t i = 0; i < x.numel(); ++i) mean[size_t(i % x.cols())] += value_at(x, i);
+  for (double& m : mean) m /= double(std::max<int64_t>(1, x.rows()));
+  return mean;
+}
+
+Tensor minus(const Tensor& x, const std::vector<double>& mean) {
+  const Tensor out = x.dtype() == DType::f64 ? clone(x) : convert(x, DType::f64);
+  auto* at = out.data<double>();
+  for (int64_t i = 0; i < out.numel(); ++i) at[i] -= mean[size_t(i % out.cols())];
+  return out;
+}
+
+double squares(const Tensor& x) {
+  double sum = 0;
+  for (int64_t i = 0; i < x.numel(); ++i) sum += x.data<double>()[i] * x.data<double>()[i];
+  return sum;
+}
+
+// Solves a x = b in place of b [n, m] for a symmetric positive a [n, n], which becomes its Cholesky factor.
+void solve(const Tensor& a, const Tensor& b) {
+  const int64_t n = a.cols(), m = b.cols();
+  auto *l = a.data<double>(), *x = b.data<double>();
+  for (int64_t j = 0; j < n; ++j) {
+    for (int64_t i = j; i < n; ++i) {
+      double sum = l[i * n + j];
+      for (int64_t k = 0; k < j; ++k) sum -= l[i * n + k] * l[j * n + k];
+      if (i == j) check(sum > 0, "convert", "the fit's equations are singular; give more text");
+      l[i * n + j] = i == j ? std::sqrt(sum) : sum / l[j * n + j];
+    }
+  }
+  const auto take = [&](int64_t to, int64_t from, double factor) {
+    for (int64_t c = 0; c < m; ++c) x[to * m + c] -= factor * x[from * m + c];
+  };
+  const auto divide = [&](int64_t row, double by) {
+    for (int64_t c = 0; c < m; ++c) x[row * m + c] /= by;
+  };
+  for (int64_t i = 0; i < n; divide(i, l[i * n + i]), ++i)
+    for (int64_t k = 0; k < i; ++k) take(i, k, l[i * n + k]);
+  for (int64_t i = n - 1; i >= 0; --i) {
+    for (int64_t k = i + 1; k < n; ++k) take(i, k, l[k * n + i]);
+    divide(i, l[i * n + i]);
+  }
+}
+
+Tensor product(const Tensor& a, const Tensor& b, bool transpose_a) {
+  const Tensor c = empty({transpose_a ? a.cols() : a.rows(), b.cols()}, DType::f64);
+  kernels::gemm({.a = a, .b = b, .c = c, .transpose_a = transpose_a});
+  return c;
+}
+
+}  // namespace
+
+MixerInputs mixer_inputs(const ModelConfig& config, const Weights& weights, const Tensor& ids) {
+  const NoGrad no_grad;
+  Model model(config, {.initialised = false});
+  check(fill(model.parameters(), weights), "convert", "the weights are not those of config.json");
+  const int64_t limit = std::max<int64_t>(1, config.max_position_embeddings), count = ids.dim(0);
+  MixerInputs out;
+  std::vector<std::vector<Tensor>> parts(size_t(config.num_hidden_layers));
+  std::vector<int64_t> offsets{0};
+  for (int64_t begin = 0; begin < count; begin += limit) {
+    const int64_t end = std::min(count, begin + limit);
+    offsets.push_back(end);
+    Pass pass;
+    pass.want(Tap::Kind::input);
+    model.run(ids.slice(begin, end), Sequences::single(end - begin), pass);
+    for (int64_t i = 0; i < config.num_hidden_layers; ++i) {
+      const Var rows = pass.get({Tap::Kind::input, i});
+      parts[size_t(i)].push_back(rows.defined() && rows.rows() == end - begin ? rows.value() : Tensor());
+    }
+  }
+  out.sequences = Sequences(offsets);
+  for (const auto& pieces : parts) {
+    bool whole = true;
+    for (const Tensor& piece : pieces) whole = whole && piece;
+    out.rows.emplace_back();
+    if (!whole) continue;
+    out.rows.back() = empty({count, pieces[0].cols()}, pieces[0].dtype());
+    for (size_t b = 0; b < pieces.size(); ++b) copy_into(out.rows.back().slice(offsets[b], offsets[b + 1]), pieces[b]);
+  }
+  return out;
+}
+
+std::optional<Tensor> mixed(const ModelConfig& config, const Weights& weights, int64_t layer, const Tensor& rows,
+                            const Sequences& sequences, bool context) {
+  const LayerConfig of = config.layer(layer);
+  if (!of.mixer() || config.architecture == "encoder_decoder" || config.share.any()) return {};
+  PartChoice choice = *of.mixer();
+  const std::string map = option(choice, "map");
+  if (!map.empty() && map != "own") return {};
+  if (context) choice.options.set("output", parse_yaml("{type: none}", "output"));
+  const NoGrad no_grad;
+  Parameters parameters;
+  BuildContext build{.parameters = &parameters, .init = config.init, .layers = config.num_hidden_layers};
+  build.trainable = false;
+  const Scope root(build), at = (root / "layers" / std::to_string(layer)).in_layer(layer);
+  const Node* heads = choice.options.find("num_attention_heads");
+  const auto position = Registry::instance().make<Position>(
+      of.position.value_or(config.position), of.position ? at / "position" : root / "position",
+      {.hidden_size = config.hidden_size,
+       .max_position_embeddings = config.max_position_embeddings,
+       .num_attention_heads = heads ? std::stoll(heads->text()) : 0,
+       .causal = config.architecture != "encoder"});
+  std::unique_ptr<Mixer> mixer;
+  try {
+    mixer = Registry::instance().make<Mixer>(choice, at / "mixer",
+                                             {.hidden_size = config.hidden_size,
+                                              .max_position_embeddings = config.max_position_embeddings,
+                                              .causal = config.architecture != "encoder",
+                                              .position = position.get()});
+  } catch (const Error&) {
+    if (context) return {};  // heads * head_dim is not the rows' width
+    throw;
+  }
+  if (mixer->reads_embedding() || mixer->reference() || !fill(parameters, weights)) return {};
+  const Tensor out = empty({rows.rows(), config.hidden_size}, DType::f32);
+  for (int64_t b = 0; b < sequences.count(); ++b) {
+    const int64_t begin = sequences.offset(b), end = sequences.offset(b + 1);
+    const Sequences one = Sequences::single(end - begin);
+    copy_into(out.slice(begin, end), mixer->forward({.x = rows.slice(begin, end), .sequences = one}).value());
+  }
+  return out;
+}
+
+LinearFit fit_linear(const Tensor& x, const Tensor& y, const Tensor& near, bool bias) {
+  const int64_t channels = x.cols();
+  const std::vector<double> y_mean = column_means(y);
+  std::vector<double> at_x(size_t(channels), 0), at_y(size_t(y.cols()), 0);
+  if (bias) at_x = column_means(x), at_y = y_mean;
+  const Tensor a = minus(x, at_x), left = minus(y, at_y);
+  const Tensor w = near ? convert(near, DType::f64) : zeros({channels, y.cols()}, DType::f64);
+  const Tensor start = product(a, w, false);
+  for (int64_t i = 0; i < left.numel(); ++i) left.data<double>()[i] -= start.data<double>()[i];
+  const Tensor normal = product(a, a, true), change = product(a, left, true);
+  double size = 0;
+  for (int64_t c = 0; c < channels; ++c) size += normal.data<double>()[c * channels + c];
+  constexpr double kDrawn = 0.01;
+  for (int64_t c = 0; c < channels; ++c)
+    normal.data<double>()[c * channels + c] += kDrawn * size / double(channels) + 1e-30;
+  solve(normal, change);
+  const Tensor made = product(a, change, false);
+  for (int64_t i = 0; i < left.numel(); ++i) left.data<double>()[i] -= made.data<double>()[i];
+  LinearFit fit{.weight = empty(w.shape(), DType::f32), .bias = {}, .left = 0};
+  for (int64_t i = 0; i < w.numel(); ++i) set_value(fit.weight, i, value_at(w, i) + value_at(change, i));
+  if (bias) {
+    fit.bias = empty({y.cols()}, DType::f32);
+    for (int64_t c = 0; c < y.cols(); ++c) {
+      double shift = at_y[size_t(c)];
+      for (int64_t r = 0; r < channels; ++r) shift -= at_x[size_t(r)] * value_at(fit.weight, r * y.cols() + c);
+      set_value(fit.bias, c, shift);
+    }
+  }
+  const double all = squares(minus(y, y_mean));
+  fit.left = all > 0 ? squares(left) / all : 0;
+  return fit;
+}
+
+LinearFit fit_channels(const Tensor& x, const Tensor& y) {
+  const int64_t d = y.cols(), rows = y.rows();
+  const std::vector<double> x_mean = column_means(x), y_mean = column_means(y);
+  std::vector<double> with(size_t(d), 0), size(size_t(d), 0);
+  double all = 0;
+  for (int64_t i = 0; i < rows * d; ++i) {
+    const auto c = size_t(i % d);
+    const double u = value_at(x, i) - x_mean[c], v = value_at(y, i) - y_mean[c];
+    with[c] += u * v, size[c] += u * u, all += v * v;
+  }
+  LinearFit fit{.weight = empty({d}, DType::f32), .bias = empty({d}, DType::f32), .left = all};
+  for (int64_t c = 0; c < d; ++c) {
+    const auto at = size_t(c);
+    const double alpha = size[at] > 0 ? with[at] / size[at] : 0;
+    fit.left -= alpha * with[at];
+    set_value(fit.weight, c, alpha);
+    set_value(fit.bias, c, y_mean[at] - alpha * x_mean[at]);
+  }
+  fit.left = all > 0 ? fit.left / all : 0;
+  return fit;
+}
+
+SeedFit fit_seed(const Tensor& heads, int64_t count) {
+  const int64_t d = heads.cols() / count;
+  const auto h = size_t(count);
+  SeedFit fit{std::vector<double>(h * size_t(d)), std::vector<double>(h * size_t(d))};
+  std::vector<double> gram(h * h), v(h), next(h);
+  for (int64_t c = 0; c < d; ++c) {
+    std::fill(gram.begin(), gram.end(), 0.0);
+    for (int64_t n = 0; n < heads.rows(); ++n)
+      for (size_t i = 0; i < h; ++i)
+        for (size_t j = 0; j < h; ++j)
+          gram[i * h + j] += value_at(heads, n * heads.cols() + int64_t(i) * d + c) *
+                             value_at(heads, n * heads.cols() + int64_t(j) * d + c);
+    // The direction of the largest sum of squares, by powers of the matrix; it begins at that of the largest head.
+    size_t largest = 0;
+    for (size_t i = 1; i < h; ++i)
+      if (gram[i * h + i] > gram[largest * h + largest]) largest = i;
+    for (size_t i = 0; i < h; ++i) v[i] = gram[largest * h + i];
+    constexpr int kSteps = 500;
+    for (int step = 0; step < kSteps; ++step) {
+      double norm = 0, sum = 0;
+      for (const double e : v) norm += e * e, sum += e;
+      norm = std::sqrt(norm) * (sum < 0 ? -1 : 1);
+      for (double& e : v) e = norm == 0 ? 1 / std::sqrt(double(h)) : e / norm;
+      if (norm == 0 || step + 1 == kSteps) break;
+      for (size_t i = 0; i < h; ++i) {
+        next[i] = 0;
+        for (size_t j = 0; j < h; ++j) next[i] += gram[i * h + j] * v[j];
+      }
+      v = next;
+    }
+    // Factors of mean square 1.
+    const double root = std::sqrt(double(h));
+    for (size_t i = 0; i < h; ++i) {
+      fit.combination[i * size_t(d) + size_t(c)] = v[i] / root;
+      fit.factors[i * size_t(d) + size_t(c)] = v[i] * root;
+    }
+  }
+  return fit;
+}
+
+}  // namespace lithe
