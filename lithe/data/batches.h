@@ -20,6 +20,7 @@ struct Batch {
   std::vector<int32_t> tokens;         // [N] inputs, or [N * token_width]
   std::vector<int32_t> labels;         // what a head predicts, see Head::count; -1 = no label
   std::vector<int64_t> offsets;        // [B+1] sequence starts, offsets[0] = 0, offsets[B] = N
+  std::vector<int32_t> segments;       // [N] of pairs: 0 for rows of the first text, 1 of the second; empty: all 0
   int64_t token_width = 1;             // ints of a token
   std::vector<int64_t> predicted;      // when not empty: label i is of row predicted[i], no other row has one
   std::vector<float> values;           // in place of labels: the numbers of a regression

@@ -72,6 +72,7 @@ void TaskBatches::add_text(const Example& example, int64_t index, const Tokenize
   cut_ += (framed.a_tokens + framed.b_tokens) * token_width_ < int64_t(a.size() + b.size());
   TaskSequence sequence{.example = index, .tokens = std::move(framed.tokens)};
   sequence.rows = int64_t(sequence.tokens.size()) / token_width_;
+  sequence.first_rows = example.has_pair ? framed.b_begin : sequence.rows;
   sequences_.push_back(std::move(sequence));
 }
 
@@ -85,7 +86,7 @@ void TaskBatches::add_words(const Example& example, int64_t index, const Tokeniz
   }
   FramedText framed = frame(tokenizer, tokens, {}, false, max_tokens);
   TaskSequence sequence{.example = index, .tokens = std::move(framed.tokens)};
-  sequence.rows = int64_t(sequence.tokens.size()) / token_width_;
+  sequence.rows = sequence.first_rows = int64_t(sequence.tokens.size()) / token_width_;
   for (const int64_t token : first)
     sequence.words.push_back(token >= 0 && token < framed.a_tokens ? framed.a_begin + token : -1);
   cut_ += framed.a_tokens * token_width_ < int64_t(tokens.size());
@@ -126,6 +127,7 @@ void TaskBatches::add_question(const Example& example, int64_t index, const Toke
         std::span(context).subspan(size_t(from * token_width_), size_t((to - from) * token_width_)), true, max_tokens);
     TaskSequence sequence{.example = index, .tokens = std::move(framed.tokens), .row_of_word = framed.b_begin};
     sequence.rows = int64_t(sequence.tokens.size()) / token_width_;
+    sequence.first_rows = framed.b_begin;
     for (int64_t t = from; t < to; ++t) sequence.pieces.push_back(words[size_t(word_of[size_t(t)])]);
     if (begin >= from && end < to && begin >= 0) {
       sequence.begin_row = framed.b_begin + begin - from;
@@ -160,6 +162,10 @@ Batch TaskBatches::batch(int64_t epoch, int64_t index) const {
     const Example& example = examples_[size_t(s.example)];
     batch.tokens.insert(batch.tokens.end(), s.tokens.begin(), s.tokens.end());
     batch.offsets.push_back(batch.offsets.back() + s.rows);
+    if (s.first_rows < s.rows) {
+      batch.segments.resize(size_t(batch.offsets.back()), 0);
+      std::fill(batch.segments.end() - (s.rows - s.first_rows), batch.segments.end(), 1);
+    }
     switch (type_) {
       case TaskType::classification: batch.labels.push_back(example.label); break;
       case TaskType::regression: batch.values.push_back(float(example.value)); break;
@@ -181,6 +187,7 @@ Batch TaskBatches::batch(int64_t epoch, int64_t index) const {
     }
   }
   batch.labels.insert(batch.labels.end(), ends.begin(), ends.end());
+  if (!batch.segments.empty()) batch.segments.resize(size_t(batch.rows()), 0);
   return batch;
 }
 

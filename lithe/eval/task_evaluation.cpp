@@ -57,7 +57,7 @@ TaskAnswers answer(const Model& model, const TaskBatches& batches, const Progres
     if (progress) progress(i + 1, batches.batches_per_epoch());
     const DeviceBatch batch = to_device(batches.batch(0, i), model.device());
     const ExitScope scope(exits);
-    const Rows ran = model.run(batch.ids, batch.sequences, Pass());  // a compressor makes them fewer
+    const Rows ran = rows_of(model, batch);  // a compressor makes them fewer
     const Tensor logits = model.logits(ran, {}).value();
     if (batch.labelled) {
       LossSums sums;

@@ -17,6 +17,7 @@ DeviceBatch to_device(const Batch& batch, Device device) {
     if (!batch.source_offsets.empty())
       out.source = tensor_of({int64_t(batch.source_tokens.size())}, batch.source_tokens);
     out.ids = tensor_of(shape, batch.tokens);
+    if (!batch.segments.empty()) out.segments = tensor_of({int64_t(batch.segments.size())}, batch.segments);
     out.labels = real ? tensor_of(labels, batch.values) : tensor_of(labels, batch.labels);
   }
   out.sequences = Sequences(batch.offsets, {}, device);
@@ -30,7 +31,8 @@ DeviceBatch to_device(const Batch& batch, Device device) {
   return out;
 }
 
-Rows rows_of(const Model& model, const DeviceBatch& batch, const Pass& pass, DecodeState* state) {
+Rows rows_of(const Model& model, const DeviceBatch& batch, Pass pass, DecodeState* state) {
+  if (batch.segments.defined()) pass.give("token_type_ids", batch.segments);
   if (state) {
     std::vector<int64_t> lengths;
     for (int64_t b = 0; b < batch.sequences.count(); ++b) lengths.push_back(batch.sequences.length(b));

@@ -7,8 +7,9 @@ namespace lithe {
 
 /// A batch as tensors. On meta only its sizes count.
 struct DeviceBatch {
-  Tensor ids;     // i32 [N] or [N, token_width]
-  Tensor labels;  // i32, or f32 of a regression: Head::count
+  Tensor ids;       // i32 [N] or [N, token_width]
+  Tensor segments;  // i32 [N], see Batch; none: all 0
+  Tensor labels;    // i32, or f32 of a regression: Head::count
   Sequences sequences;
   Sequences label_sequences;       // see Batch::label_offsets
   std::vector<int64_t> predicted;  // see Batch
@@ -24,8 +25,9 @@ struct DeviceBatch {
 };
 DeviceBatch to_device(const Batch& batch, Device device);
 
-/// The model's rows of a batch, with its source where it has one. `pass` receives auxiliary losses. With a state, which
+/// The model's rows of a batch, with its source where it has one. `pass` receives auxiliary losses, and gives the
+/// segments as token_type_ids. With a state, which
 /// has as many sequences, they continue these.
-Rows rows_of(const Model& model, const DeviceBatch& batch, const Pass& pass = Pass(), DecodeState* state = nullptr);
+Rows rows_of(const Model& model, const DeviceBatch& batch, Pass pass = Pass(), DecodeState* state = nullptr);
 
 }  // namespace lithe

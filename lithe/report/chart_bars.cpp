@@ -114,8 +114,8 @@ std::string svg(const BarChart& chart, int width) {
   out += "</g>";
   double y = top + (above ? 18 : 0);
   for (const Bar& bar : chart.bars) {
-    out +=
-        above ? text_at(left, y - 6, bar.label, "name") : text_at(left - 10, y + lines / 2 + 4, bar.label, "name end");
+    out += above ? text_at(left, y - 6, cut_to(bar.label, width - left), "name")
+                 : text_at(left - 10, y + lines / 2 + 4, bar.label, "name end");
     out += chart.stacked ? stacked_row(chart, bar, x, y) : grouped_rows(chart, bar, x, y);
     if (bar.marker && std::isfinite(*bar.marker))
       out += cat("<path class=\"marker\" d=\"M", coordinate(x(*bar.marker)), ",", coordinate(y - 1),

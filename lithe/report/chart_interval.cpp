@@ -17,7 +17,7 @@ std::string svg(const IntervalChart& chart, int width) {
   }
   const bool above = longest > 0.34 * width;
   const double pitch = kPitch + (above ? 16 : 0), left = above ? 10 : longest + 18, right = 18,
-               top = chart.below.empty() && chart.above.empty() ? 12 : 30,
+               top = chart.below.empty() && chart.above.empty() ? 12.0 : 46.0,
                bottom = top + pitch * double(chart.rows.size());
   const int height = int(bottom + 46);
   const AxisRange range = axis_range(all, chart.x, width < 500 ? 4 : 7, Fit::padded);
@@ -32,9 +32,16 @@ std::string svg(const IntervalChart& chart, int width) {
   }
   axes +=
       cat("<path class=\"base\" d=\"M", coordinate(origin), ",", coordinate(top - 4), "V", coordinate(bottom), "\"/>");
-  if (!chart.x.label.empty()) axes += text_at((left + width - right) / 2, bottom + 38, chart.x.label, "label middle");
-  if (!chart.below.empty()) axes += text_at(origin - 8, top - 10, "\u2190 " + chart.below, "label end");
-  if (!chart.above.empty()) axes += text_at(origin + 8, top - 10, chart.above + " \u2192", "label");
+  if (!chart.x.label.empty()) axes += text_within((left + width - right) / 2, bottom + 38, chart.x.label, width - 2);
+  // One above the other, so that neither has to end where the other begins.
+  if (!chart.below.empty()) {
+    const std::string text = "\u2190 " + cut_to(chart.below, width - 20);
+    axes += text_at(std::max(origin - 8, text_width(text) + 2), top - 26, text, "label end");
+  }
+  if (!chart.above.empty()) {
+    const std::string text = cut_to(chart.above, width - 20) + " \u2192";
+    axes += text_at(std::min(origin + 8, width - 2 - text_width(text)), top - 10, text, "label");
+  }
 
   double y = top + kPitch / 2 + (above ? 16 : 0);
   for (const Interval& row : chart.rows) {
@@ -45,7 +52,8 @@ std::string svg(const IntervalChart& chart, int width) {
                                      : std::string(" (interval unknown)"),
                       text = row.label + ": " + format(row.value, chart.x.quantity, 3) + interval;
     description += " " + text + ".";
-    rows += above ? text_at(left, y - 16, row.label, "name") : text_at(left - 12, y + 4, row.label, "name end");
+    rows += above ? text_at(left, y - 16, cut_to(row.label, width - left), "name")
+                  : text_at(left - 12, y + 4, row.label, "name end");
     if (drawable(row.low, chart.x) && drawable(row.high, chart.x) && row.high > row.low) {
       const std::string low = coordinate(x(row.low)), high = coordinate(x(row.high)), up = coordinate(y - 5);
       rows += cat("<path class=\"error ", color, "\" d=\"M", low, ",", coordinate(y), "H", high, "M", low, ",", up,

@@ -67,6 +67,25 @@ std::vector<Pixel> visible(const std::vector<Pixel>& points) {
   return kept;
 }
 
+int64_t half_window(const Series& series) { return std::lround(series.smoothing * double(series.x.size())); }
+
+// The last value that can be drawn, of the average where there is one.
+double last_of(const Series& series, const Drawable& points) {
+  const std::vector<size_t>& piece = points.pieces.back();
+  return half_window(series) > 0 ? moving_average(series.y, piece, half_window(series)).back() : series.y[piece.back()];
+}
+
+// Ticks at the x of the points themselves, where they are few.
+void tick_measured(AxisRange& range, std::vector<double> x, const Axis& axis, size_t most) {
+  std::sort(x.begin(), x.end());
+  x.erase(std::unique(x.begin(), x.end()), x.end());
+  if (x.size() < 2 || x.size() > most) return;
+  range.ticks.clear();
+  for (const double value : x)
+    range.ticks.push_back(
+        {value, axis.quantity == Quantity::number ? format_number(value, 6) : format(value, axis.quantity, 4)});
+}
+
 std::string path(const std::vector<std::vector<Pixel>>& pieces) {
   std::string d;
   for (const auto& piece : pieces) {
@@ -116,8 +135,7 @@ struct Drawing {
   void draw(const Series& series, const Drawable& points, const std::string& color) {
     const std::string name = escape(series.name);
     auto line = pixels(points, series);
-    double last = points.pieces.empty() ? 0 : series.y[points.pieces.back().back()];
-    const auto half = int64_t(std::lround(series.smoothing * double(series.x.size())));
+    const int64_t half = half_window(series);
     if (half > 0) {
       std::vector<std::vector<Pixel>> faint;
       for (const auto& piece : line) faint.push_back(visible(piece));
@@ -125,7 +143,6 @@ struct Drawing {
       for (size_t p = 0; p < line.size(); ++p) {
         const std::vector<double> means = moving_average(series.y, points.pieces[p], half);
         for (size_t i = 0; i < means.size(); ++i) line[p][i].y = y(means[i]);
-        last = means.back();
       }
     }
     for (auto& piece : line) piece = visible(piece);
@@ -135,7 +152,10 @@ struct Drawing {
         for (const Pixel& point : piece)
           marks += cat("<circle class=\"dot ", color, "\" cx=\"", coordinate(point.x), "\" cy=\"", coordinate(point.y),
                        "\" r=\"2.8\"/>");
-    if (series.label_last && !points.pieces.empty()) ends.push_back({y(last), value_label(last, chart.y), color});
+    if (series.label_last && !points.pieces.empty()) {
+      const double last = last_of(series, points);
+      ends.push_back({y(last), value_label(last, chart.y), color});
+    }
     if (series.label_min) label_min(series, points, color);
     double previous = -10;
     for (const double gap : points.gaps) {
@@ -210,7 +230,8 @@ std::string svg(const LineChart& chart, int width) {
     all_x.insert(all_x.end(), points.back().gaps.begin(), points.back().gaps.end());
     if (!series.name.empty() && chart.series.size() > 1) legend.push_back({series.name, color_class(s), "line"});
     left_out += points.back().left_out;
-    if (series.label_last && !points.back().pieces.empty()) end_width = 62;
+    if (series.label_last && !points.back().pieces.empty())
+      end_width = std::max({62.0, end_width, text_width(value_label(last_of(series, points.back()), chart.y)) + 12});
   }
   if (left_out)
     legend.push_back({cat(format_integer(int64_t(left_out)), left_out == 1 ? " value" : " values",
@@ -223,7 +244,9 @@ std::string svg(const LineChart& chart, int width) {
       if (drawable(at, chart.x)) all_x.push_back(at);
 
   const AxisRange y_range = axis_range(all_y, chart.y, chart.height < 260 ? 4 : 5, Fit::rounded);
-  const AxisRange x_range = axis_range(all_x, chart.x, width < 500 ? 4 : 8, Fit::exact);
+  AxisRange x_range = axis_range(all_x, chart.x, width < 500 ? 4 : 8, Fit::exact);
+  if (std::all_of(chart.series.begin(), chart.series.end(), [](const Series& s) { return s.dots; }))
+    tick_measured(x_range, all_x, chart.x, width < 500 ? 6 : 10);
   double left = 12, right = std::max(16.0, end_width);
   for (const Tick& tick : y_range.ticks) left = std::max(left, 12 + text_width(tick.label));
   if (!x_range.ticks.empty()) right = std::max(right, text_width(x_range.ticks.back().label) / 2 + 2);

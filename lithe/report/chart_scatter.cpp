@@ -15,7 +15,7 @@ struct Box {
   }
 };
 
-constexpr double kRadius = 5;
+constexpr double kRadius = 5, kNumbered = 8;
 
 struct Place {
   Box box;
@@ -48,14 +48,16 @@ std::string draw_lines(const ScatterChart& chart, const Scale& x, const Scale& y
       path += cat(i ? "L" : "M", coordinate(x(line.x[i])), ",", coordinate(y(line.y[i])));
     out += cat("<path class=\"roof\" d=\"", path, "\"/>");
     const double x0 = x(line.x[0]), y0 = y(line.y[0]), dx = x(line.x[1]) - x0, dy = y(line.y[1]) - y0,
-                 length = std::hypot(dx, dy), shift = line.label_below ? 14 : -5, width = text_width(line.label);
+                 length = std::hypot(dx, dy), shift = line.label_below ? 14 : -5;
     const bool flat = dy == 0;
+    const std::string name = flat ? cut_to(line.label, length) : line.label;
+    const double width = text_width(name);
     // The middle of the text along the line, from its end or from its start.
     const double begin = flat ? length - width : 8, cosine = length > 0 ? dx / length : 1,
                  sine = length > 0 ? dy / length : 0;
     const double at = x0 + begin * cosine - shift * sine, over = y0 + begin * sine + shift * cosine;
     out += cat("<text class=\"label halo\" transform=\"translate(", coordinate(at), ",", coordinate(over), ") rotate(",
-               coordinate(std::atan2(dy, dx) * 180 / std::numbers::pi), ")\">", escape(line.label), "</text>");
+               coordinate(std::atan2(dy, dx) * 180 / std::numbers::pi), ")\">", escape(name), "</text>");
     for (double along = 0; along < width; along += 7) {
       const double px = at + along * cosine, py = over + along * sine;
       taken.push_back({px - 1, py - 11, px + 8, py + 3});
@@ -69,6 +71,97 @@ std::string shown(double value, double error, const Axis& axis) {
   if (error > 0) text += " ± " + format(error, axis.quantity, 2);
   return text;
 }
+
+// The whole chart, and the points whose labels found no place.
+struct Layout {
+  std::string svg;
+  std::vector<size_t> lost;
+
+  /// `numbers`: of points, from 1; 0 for those that have their label beside them.
+  Layout(const ScatterChart& chart, const std::vector<ScatterPoint>& points, const std::vector<size_t>& numbers,
+         const std::vector<double>& all_x, const std::vector<double>& all_y, int width) {
+    std::vector<LegendItem> legend;
+    for (size_t g = 0; g < chart.groups.size(); ++g) {
+      const bool told = [&] {  // by the entry of the group's only point
+        for (size_t i = 0; i < points.size(); ++i)
+          if (numbers[i] && size_t(points[i].group) == g && points[i].label == chart.groups[g]) return true;
+        return false;
+      }();
+      if (!told) legend.push_back({chart.groups[g], color_class(g), "dot"});
+    }
+    for (size_t n = 1, i = 0; i < points.size(); ++i)
+      if (const auto at = std::find(numbers.begin(), numbers.end(), n); at != numbers.end()) {
+        const ScatterPoint& point = points[size_t(at - numbers.begin())];
+        legend.push_back({cat(n++, ": ", point.label), color_class(size_t(point.group)), "dot"});
+      }
+    for (const ScatterPoint& point : chart.points)
+      if (!drawable(point.x, chart.x) || !drawable(point.y, chart.y))
+        legend.push_back({"cannot be drawn: " + point.label, "", "cross"});
+
+    const AxisRange x_range = axis_range(all_x, chart.x, width < 500 ? 4 : 7, Fit::padded),
+                    y_range = axis_range(all_y, chart.y, 5, Fit::padded);
+    double left = 12;
+    for (const Tick& tick : y_range.ticks) left = std::max(left, 12 + text_width(tick.label));
+    const double right = x_range.ticks.empty() ? 16 : std::max(16.0, text_width(x_range.ticks.back().label) / 2 + 2);
+    const Legend names = draw_legend(legend, 4, 2, width - 8);
+    const double top = 12 + names.height + (chart.y.label.empty() ? 0 : 24), bottom = 46;
+    const int height = chart.height + int(names.height);
+    const Scale x{x_range.low, x_range.high, left, width - right, chart.x.log},
+        y{y_range.low, y_range.high, height - bottom, top, chart.y.log};
+
+    std::string bars, dots, labels;
+    std::vector<Box> taken;
+    const auto radius_of = [&](size_t i) { return numbers[i] ? kNumbered : kRadius; };
+    for (size_t i = 0; i < points.size(); ++i) {
+      const double at = x(points[i].x), over = y(points[i].y), r = radius_of(i) + 2;
+      taken.push_back({at - r, over - r, at + r, over + r});
+    }
+    const std::string lines = draw_lines(chart, x, y, taken);
+    const Box plot{x.from, y.to - 8, x.to + right - 2, y.from};
+    for (size_t i = 0; i < points.size(); ++i) {
+      const ScatterPoint& point = points[i];
+      const double at = x(point.x), over = y(point.y);
+      const std::string color = color_class(size_t(point.group));
+      const auto end = [](double value, double otherwise, const Axis& axis) {
+        return drawable(value, axis) ? value : otherwise;
+      };
+      if (point.x_error > 0)
+        bars +=
+            cat("<path class=\"error ", color, "\" d=\"M", coordinate(x(end(point.x - point.x_error, x.low, chart.x))),
+                ",", coordinate(over), "H", coordinate(x(end(point.x + point.x_error, x.high, chart.x))), "\"/>");
+      if (point.y_error > 0)
+        bars += cat("<path class=\"error ", color, "\" d=\"M", coordinate(at), ",",
+                    coordinate(y(end(point.y - point.y_error, y.low, chart.y))), "V",
+                    coordinate(y(end(point.y + point.y_error, y.high, chart.y))), "\"/>");
+      dots += cat("<circle class=\"dot ", color, "\" cx=\"", coordinate(at), "\" cy=\"", coordinate(over), "\" r=\"",
+                  radius_of(i), "\"><title>", escape(point.label), "\n", escape(chart.x.label), ": ",
+                  shown(point.x, point.x_error, chart.x), "\n", escape(chart.y.label), ": ",
+                  shown(point.y, point.y_error, chart.y), "</title></circle>");
+      if (numbers[i]) {
+        dots += text_at(at, over + 4, cat(numbers[i]), "inside middle");
+        continue;
+      }
+      const auto place = label_place(at, over, text_width(point.label), plot, taken);
+      if (!place) {
+        if (!point.label.empty()) lost.push_back(i);
+        continue;
+      }
+      taken.push_back(place->box);
+      labels += text_at(place->x, place->box.bottom - 2, point.label, std::string("name halo") + place->anchor);
+    }
+    std::string description =
+        (chart.title.empty() ? "Scatter chart" : chart.title) + ": " + chart.y.label + " by " + chart.x.label + ".";
+    for (const ScatterPoint& point : points)
+      description += " " + point.label + ": " + shown(point.x, point.x_error, chart.x) + ", " +
+                     shown(point.y, point.y_error, chart.y) + ".";
+    svg = svg_open(width, height, "scatter", description) + ">" + names.svg +
+          draw_axes(x_range, y_range, x, y, chart.x, chart.y);
+    svg += lines + bars + dots + labels;
+    if (points.empty())
+      svg += text_at((left + width - right) / 2, (top + height - bottom) / 2, "no values to draw", "label middle");
+    svg += "</svg>";
+  }
+};
 
 }  // namespace
 
@@ -95,65 +188,15 @@ std::string svg(const ScatterChart& chart, int width) {
     all_x.insert(all_x.end(), line.x.begin(), line.x.end());
     all_y.insert(all_y.end(), line.y.begin(), line.y.end());
   }
-  std::vector<LegendItem> legend;
-  for (size_t g = 0; g < chart.groups.size(); ++g) legend.push_back({chart.groups[g], color_class(g), "dot"});
-  for (const ScatterPoint& point : chart.points)
-    if (!drawable(point.x, chart.x) || !drawable(point.y, chart.y))
-      legend.push_back({"cannot be drawn: " + point.label, "", "cross"});
-
-  const AxisRange x_range = axis_range(all_x, chart.x, width < 500 ? 4 : 7, Fit::padded),
-                  y_range = axis_range(all_y, chart.y, 5, Fit::padded);
-  double left = 12;
-  for (const Tick& tick : y_range.ticks) left = std::max(left, 12 + text_width(tick.label));
-  const double right = x_range.ticks.empty() ? 16 : std::max(16.0, text_width(x_range.ticks.back().label) / 2 + 2);
-  const Legend names = draw_legend(legend, 4, 2, width - 8);
-  const double top = 12 + names.height + (chart.y.label.empty() ? 0 : 24), bottom = 46;
-  const int height = chart.height + int(names.height);
-  const Scale x{x_range.low, x_range.high, left, width - right, chart.x.log},
-      y{y_range.low, y_range.high, height - bottom, top, chart.y.log};
-
-  std::string bars, dots, labels;
-  std::vector<Box> taken;
-  for (const ScatterPoint& point : points) {
-    const double at = x(point.x), over = y(point.y);
-    taken.push_back({at - kRadius - 2, over - kRadius - 2, at + kRadius + 2, over + kRadius + 2});
+  // A point whose label has no place beside it gets a number, which the legend explains, and that may leave another
+  // without its place.
+  std::vector<size_t> numbers(points.size(), 0);
+  size_t numbered = 0;
+  while (true) {
+    Layout layout(chart, points, numbers, all_x, all_y, width);
+    if (layout.lost.empty()) return layout.svg;
+    for (const size_t i : layout.lost) numbers[i] = ++numbered;
   }
-  const std::string lines = draw_lines(chart, x, y, taken);
-  const Box plot{x.from, y.to - 8, x.to + right - 2, y.from};
-  for (const ScatterPoint& point : points) {
-    const double at = x(point.x), over = y(point.y);
-    const std::string color = color_class(size_t(point.group));
-    const auto end = [](double value, double otherwise, const Axis& axis) {
-      return drawable(value, axis) ? value : otherwise;
-    };
-    if (point.x_error > 0)
-      bars +=
-          cat("<path class=\"error ", color, "\" d=\"M", coordinate(x(end(point.x - point.x_error, x.low, chart.x))),
-              ",", coordinate(over), "H", coordinate(x(end(point.x + point.x_error, x.high, chart.x))), "\"/>");
-    if (point.y_error > 0)
-      bars += cat("<path class=\"error ", color, "\" d=\"M", coordinate(at), ",",
-                  coordinate(y(end(point.y - point.y_error, y.low, chart.y))), "V",
-                  coordinate(y(end(point.y + point.y_error, y.high, chart.y))), "\"/>");
-    dots += cat("<circle class=\"dot ", color, "\" cx=\"", coordinate(at), "\" cy=\"", coordinate(over), "\" r=\"",
-                kRadius, "\"><title>", escape(point.label), "\n", escape(chart.x.label), ": ",
-                shown(point.x, point.x_error, chart.x), "\n", escape(chart.y.label), ": ",
-                shown(point.y, point.y_error, chart.y), "</title></circle>");
-    const auto place = label_place(at, over, text_width(point.label), plot, taken);
-    if (!place) continue;
-    taken.push_back(place->box);
-    labels += text_at(place->x, place->box.bottom - 2, point.label, std::string("name halo") + place->anchor);
-  }
-  std::string description =
-      (chart.title.empty() ? "Scatter chart" : chart.title) + ": " + chart.y.label + " by " + chart.x.label + ".";
-  for (const ScatterPoint& point : points)
-    description += " " + point.label + ": " + shown(point.x, point.x_error, chart.x) + ", " +
-                   shown(point.y, point.y_error, chart.y) + ".";
-  std::string out = svg_open(width, height, "scatter", description) + ">" + names.svg +
-                    draw_axes(x_range, y_range, x, y, chart.x, chart.y);
-  out += lines + bars + dots + labels;
-  if (points.empty())
-    out += text_at((left + width - right) / 2, (top + height - bottom) / 2, "no values to draw", "label middle");
-  return out + "</svg>";
 }
 
 }  // namespace lithe::report

@@ -161,11 +161,22 @@ void Page::notice(Tone tone, std::string_view title, const std::vector<std::stri
 }
 
 void Page::table(const Table& table) {
-  const auto row = [&](const std::vector<Cell>& cells) {
+  const auto check_width = [&](const std::vector<Cell>& cells) {
     check(cells.size() == table.columns.size(), "page", "a row of table '", table.caption, "' must have ",
           table.columns.size(), " cells, got ", cells.size());
+  };
+  for (const auto& cells : table.rows) check_width(cells);
+  if (!table.total.empty()) check_width(table.total);
+  std::vector<bool> shown(table.columns.size(), true);
+  for (size_t c = 1; c < shown.size() && !table.rows.empty(); ++c) {
+    const auto empty = [c](const std::vector<Cell>& cells) { return cells[c].text.empty() || cells[c].text == "–"; };
+    shown[c] =
+        !std::all_of(table.rows.begin(), table.rows.end(), empty) || !(table.total.empty() || empty(table.total));
+  }
+  const auto row = [&](const std::vector<Cell>& cells) {
     std::string out = "<tr>";
-    for (size_t c = 0; c < cells.size(); ++c) out += cell_html(cells[c], table.columns[c]);
+    for (size_t c = 0; c < cells.size(); ++c)
+      if (shown[c]) out += cell_html(cells[c], table.columns[c]);
     return out + "</tr>\n";
   };
   // The box scrolls sideways on narrow screens, so it must be reachable by keyboard.
@@ -173,9 +184,12 @@ void Page::table(const Table& table) {
                "\"><table class=\"sortable\">");
   if (!table.caption.empty()) body_ += "<caption>" + escape(table.caption) + "</caption>";
   body_ += "<thead><tr>";
-  for (const Column& column : table.columns)
+  for (size_t c = 0; c < table.columns.size(); ++c) {
+    const Column& column = table.columns[c];
+    if (!shown[c]) continue;
     body_ += cat("<th scope=\"col\"", column.numeric ? " class=\"n\"" : "", "><button type=\"button\">",
                  escape(column.name), "</button></th>");
+  }
   body_ += "</tr></thead>\n<tbody>\n";
   for (const auto& cells : table.rows) body_ += row(cells);
   body_ += "</tbody>";

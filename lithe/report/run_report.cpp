@@ -179,7 +179,9 @@ LineChart loss_chart(const RunRecord& run, double from_step) {
   chart.y.label = tokens ? "nats per token" : "loss per label";
   if (!run.training.step.empty()) {
     chart.series.push_back(part_of("training", run.training.step, run.training.loss, from_step));
-    chart.series.back().smoothing = kSmoothing;
+    // The same neighbours in a part as in the whole, so that both end at the same value.
+    if (const size_t part = chart.series.back().x.size())
+      chart.series.back().smoothing = kSmoothing * double(run.training.step.size()) / double(part);
   }
   std::vector<double> steps, losses;
   for (const Evaluation& evaluation : run.evaluations)

@@ -143,6 +143,14 @@ std::string text_at(double x, double y, std::string_view text, const std::string
              "</text>");
 }
 
+std::string cut_to(const std::string& text, double room) { return cut(text, std::max<int64_t>(2, int64_t(room / 7))); }
+
+std::string text_within(double x, double y, const std::string& text, double end) {
+  const std::string shown = cut_to(text, end - 2);
+  const double half = text_width(shown) / 2;
+  return text_at(std::max(half + 2, std::min(x, end - half)), y, shown, "label middle");
+}
+
 double text_width(std::string_view text) { return 7.0 * double(code_points(text)); }
 
 std::string draw_axes(const AxisRange& x_range, const AxisRange& y_range, const Scale& x, const Scale& y,
@@ -162,8 +170,10 @@ std::string draw_axes(const AxisRange& x_range, const AxisRange& y_range, const 
     free_from = at + half + 8;
   }
   out += cat("<path class=\"base\" d=\"M", coordinate(x.from), ",", coordinate(y.from), "H", coordinate(x.to), "\"/>");
-  if (!x_axis.label.empty()) out += text_at((x.from + x.to) / 2, y.from + 38, x_axis.label, "label middle");
-  if (!y_axis.label.empty()) out += text_at(4, y.to - 16, y_axis.label, "label");
+  // Long ones leave the middle of the plot before they leave the picture, which ends some pixels right of the plot.
+  const double end = x.to + 12;
+  if (!x_axis.label.empty()) out += text_within((x.from + x.to) / 2, y.from + 38, x_axis.label, end);
+  if (!y_axis.label.empty()) out += text_at(4, y.to - 16, cut_to(y_axis.label, end - 4), "label");
   return out + "</g>";
 }
 

@@ -44,6 +44,11 @@ std::string text_at(double x, double y, std::string_view text, const std::string
 /// An upper estimate of the width of `text` at the charts' font size.
 double text_width(std::string_view text);
 
+/// As much of a text as has room, with a sign where it was cut.
+std::string cut_to(const std::string& text, double room);
+/// An axis label with its middle at x or as near as it can be between 0 and `end`.
+std::string text_within(double x, double y, const std::string& text, double end);
+
 /// The axes' grid, tick labels and axis labels of a plot area.
 std::string draw_axes(const AxisRange& x_range, const AxisRange& y_range, const Scale& x, const Scale& y,
                       const Axis& x_axis, const Axis& y_axis);

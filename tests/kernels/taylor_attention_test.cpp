@@ -255,6 +255,89 @@ TEST(TaylorAttentionGrad, MatchesCentralDifferences) {
     }
 }
 
+// Four sequences that read another text each: more rows than keys, fewer, a single one, and none.
+TaylorArgs of_another_text(TaylorKind kind, const Size& s, DType type, uint64_t seed) {
+  TaylorArgs a = make(kind, s, type, 60, {}, false, seed);
+  a.k = near_ones({90, s.heads * s.head_dim}, type, seed + 3);
+  a.v = random_tensor({90, s.heads * s.value_dim}, type, seed + 4);
+  a.segments = {{0, 40, 0, {}, 7, 3}, {40, 19, 0, {}, 10, 80}, {59, 1, 0, {}, 0, 7}, {60, 0, 0, {}, 90, 0}};
+  return a;
+}
+
+// oracle: decon.approx
+TEST(TaylorAttention, KeysOfAnotherTextAgreeWithF64AndWithTheirSums) {
+  for (const DType type : kTypes)
+    for (const TaylorKind kind : kKinds)
+      for (const Size& size : kSizes) {
+        const TaylorArgs a = of_another_text(kind, size, type, 31), exact = in_f64(a);
+        taylor_attention(exact);
+        on_every_implementation([&](const std::string& isa) {
+          const std::string what = cat(isa, " ", type, " ", name(kind), " d_h ", size.head_dim);
+          const double bound = 2 * quotient_error(a) * largest_of(a.v);
+          const auto compare = [&](const TaylorArgs& b, const std::string& how) {
+            expect_close(
+                b.out, exact.out, [&](int64_t i) { return bound + epsilon_of(type) * std::abs(at(exact.out, i)); },
+                what + how);
+          };
+          TaylorArgs b = a;
+          b.out = zeros(a.out.shape(), type);
+          taylor_attention(b);
+          compare(b, ", tiles");
+          TaylorArgs sums = a, read = a;
+          for (size_t i = 0; i < a.segments.size(); ++i) {
+            const Tensor state = zeros({size.heads, taylor_state(kind, size.head_dim, size.value_dim)}, wide(type));
+            sums.segments[i].rows = 0;
+            sums.segments[i].state = read.segments[i].state = state;
+            read.segments[i].past = std::exchange(read.segments[i].keys, 0);
+          }
+          taylor_attention(sums);
+          const Tensor before = clone(read.segments[1].state);
+          for (int again = 0; again < 2; ++again) {
+            read.out = zeros(a.out.shape(), type);
+            taylor_attention(read);
+            compare(read, ", sums");
+          }
+          expect_same_bits(read.segments[1].state, before, what + ": reading leaves the sums");
+        });
+      }
+}
+
+TEST(TaylorAttentionGrad, KeysOfAnotherTextAgreeWithDifferencesAndWithF64) {
+  for (const TaylorKind kind : kKinds)
+    for (const Size& size : kSizes) {
+      const TaylorArgs a = of_another_text(kind, size, DType::f32, 41), exact = in_f64(a);
+      taylor_attention(exact);
+      const Tensor dout = random_tensor(a.out.shape(), DType::f64, 44);
+      const Tensor dq = empty_like(exact.q), dk = empty_like(exact.k), dv = empty_like(exact.v);
+      taylor_attention_grad({exact, dout, dq, dk, dv});
+      if (size.head_dim == 5) {
+        const auto value = [&] {
+          taylor_attention(exact);
+          double sum = 0;
+          for (int64_t i = 0; i < dout.numel(); ++i) sum += at(exact.out, i) * at(dout, i);
+          return sum;
+        };
+        expect_gradient(dq, exact.q, value, cat(name(kind), " dq"));
+        expect_gradient(dk, exact.k, value, cat(name(kind), " dk"));
+        expect_gradient(dv, exact.v, value, cat(name(kind), " dv"));
+      }
+      on_every_implementation([&](const std::string& isa) {
+        TaylorArgs b = a;
+        b.out = convert(exact.out, DType::f32);
+        b.sums = convert(exact.sums, DType::f32);
+        const Tensor q = empty_like(a.q), k = empty_like(a.k), v = empty_like(a.v);
+        taylor_attention_grad({b, convert(dout, DType::f32), q, k, v});
+        const auto compare = [&](const Tensor& got, const Tensor& want, const char* which) {
+          expect_close(got, want, 300 * quotient_error(a) * (largest_of(want) + 1),
+                       cat(isa, " ", name(kind), " d_h ", size.head_dim, which));
+        };
+        compare(q, dq, " dq");
+        compare(k, dk, " dk");
+        compare(v, dv, " dv");
+      });
+    }
+}
+
 TEST(TaylorAttention, ResultsDoNotDependOnThreadsOrNeighbours) {
   for (const TaylorKind kind : kTaylorKinds) {
     TaylorArgs a = make(kind, {4, 16, 16}, DType::f32, 400, {{0, 100, 0, {}}, {100, 300, 0, {}}}, true, 20);
@@ -296,6 +379,11 @@ TEST(TaylorAttention, ErrorsSayWhatDoesNotFit) {
   EXPECT_EQ(error(a), "taylor_attention: a state must be f32[2,20] for diag, got f32[2,21]");
   a.causal = false;
   EXPECT_EQ(error(a), "taylor_attention: a state continues causal sums only");
+  a.segments = {{0, 4, 0, {}, 0, 5}};
+  EXPECT_EQ(error(a), "taylor_attention: a segment has keys [0,5), outside of k [4,6]");
+  a.segments = {{0, 4, 0, {}, 0, 0}};
+  EXPECT_EQ(error(a),
+            "taylor_attention: a segment has 4 rows and 0 keys of another text; without a state it needs keys");
 }
 
 }  // namespace

@@ -27,6 +27,19 @@ TEST(AttendTaylor, Gradients) {
 }
 
 // oracle: decon.approx
+TEST(AttendTaylor, GradientsOfAnotherText) {
+  const Sequences sequences({0, 4, 5, 7}), source({0, 2, 5, 9});
+  const std::vector<Tensor> inputs{kit::normal({7, 6}, DType::f64, 1, 0.3, 1),
+                                   kit::normal({9, 6}, DType::f64, 2, 0.3, 1), kit::normal({9, 4}, DType::f64, 3)};
+  for (const TaylorKind kind : {TaylorKind::full, TaylorKind::diag, TaylorKind::split})
+    kit::expect_gradients(
+        [&](const Vars& in) {
+          return attend_taylor(in[0], in[1], in[2], sequences, source, {.kind = kind, .heads = 2, .causal = false});
+        },
+        inputs, cat("kind ", int(kind)));
+}
+
+// oracle: decon.approx
 TEST(AttendTaylor, ErrorAgainstSoftmaxFallsWithTheCubeOfTheQueries) {
   const Sequences sequences = Sequences::single(7);
   const Tensor q = kit::normal({7, 6}, DType::f64, 4), k = kit::normal({7, 6}, DType::f64, 5),

@@ -190,6 +190,64 @@ TEST(ScatterChart, PointsErrorBarsAndLabels) {
   EXPECT_THROW(svg(chart, 433), Error);
 }
 
+// Where a text of the picture begins and ends, by the estimate of its width.
+void expect_texts_inside(const std::string& out, int width) {
+  const auto attribute = [](const std::string& tag, const std::string& name) {
+    const size_t at = tag.find(" " + name + "=\"");
+    return at == std::string::npos
+               ? std::string()
+               : tag.substr(at + name.size() + 3, tag.find('"', at + name.size() + 3) - at - name.size() - 3);
+  };
+  for (size_t at = out.find("<text"); at != std::string::npos; at = out.find("<text", at + 1)) {
+    const size_t open = out.find('>', at), close = out.find("</text>", at);
+    const std::string tag = out.substr(at, open - at), classes = attribute(tag, "class"), x = attribute(tag, "x");
+    if (x.empty()) continue;  // turned along a line
+    const double long_ = text_width(out.substr(open + 1, close - open - 1)),
+                 begin = std::stod(x) - (contains(classes, "middle") ? long_ / 2
+                                         : contains(classes, "end")  ? long_
+                                                                     : 0);
+    EXPECT_GE(begin, 0) << tag;
+    EXPECT_LE(begin + long_, width) << out.substr(at, close - at);
+  }
+}
+
+TEST(LineChart, FewMeasuredPointsAreTheTicks) {
+  LineChart chart = line({128, 384, 1000}, {1, 2, 3});
+  chart.series[0].dots = true;
+  for (const int width : {420, 1200}) {
+    const std::string out = svg(chart, width);
+    for (const char* tick : {">128<", ">384<", ">1,000<"}) EXPECT_TRUE(contains(out, tick)) << tick;
+    EXPECT_FALSE(contains(out, ">200<"));
+  }
+  chart.series[0].dots = false;
+  EXPECT_FALSE(contains(svg(chart, 420), ">384<"));
+}
+
+TEST(LineChart, LongLabelsStayInside) {
+  LineChart chart = line({1, 2}, {123456789, 123456788});
+  chart.series[0].label_last = true;
+  chart.x.label = "the number of tokens that stand before the one whose loss is measured, in windows";
+  chart.y.label = "held-out loss, in nats per token of the validation text, without the first window";
+  for (const int width : {370, 420, 1200}) expect_texts_inside(svg(chart, width), width);
+}
+
+TEST(ScatterChart, ALabelWithoutAPlaceIsANumberThatTheLegendExplains) {
+  ScatterChart chart;
+  chart.x.label = "what is kept of the tokens before, in bytes a sequence, behind 1,024 tokens";
+  for (int i = 0; i < 9; ++i)
+    chart.points.push_back({cat("a variant with a long name ", i), 1 + 0.01 * i, 5 + 0.01 * (i % 3), 0, 0, i}),
+        chart.groups.push_back(chart.points.back().label);
+  for (const int width : {420, 1200}) {
+    const std::string out = svg(chart, width);
+    expect_texts_inside(out, width);
+    for (const ScatterPoint& point : chart.points)
+      EXPECT_TRUE(contains(out, point.label + "</text>") || contains(out, ": " + point.label + "</text>"))
+          << point.label;
+    EXPECT_EQ(count(out, "inside middle"), count(out, "class=\"name\"") - (9 - count(out, "inside middle")));
+  }
+  EXPECT_GT(count(svg(chart, 420), "inside middle"), 3u);
+}
+
 TEST(BarChart, StackedWidthsFollowTheValues) {
   BarChart chart;
   chart.stacked = true;
@@ -252,6 +310,15 @@ TEST(IntervalChart, DrawsRowsAndMarksWhatDecides) {
   EXPECT_NE(out.find("interval unknown"), std::string::npos);
   EXPECT_NE(out.find("better"), std::string::npos);
   EXPECT_NE(svg(IntervalChart{}, 300).find("<svg"), std::string::npos);
+}
+
+TEST(IntervalChart, WordsBesideTheLineStayInside) {
+  IntervalChart chart;
+  chart.below = "lower loss than the baseline";
+  chart.above = "higher loss than the baseline";
+  chart.x.label = "difference of the losses to that of the baseline, in nats per token, with its interval";
+  chart.rows = {{"a variant whose name is longer than the picture is wide, so that it must be cut", 1, 0.5, 1.5, true}};
+  for (const int width : {370, 420, 1200}) expect_texts_inside(svg(chart, width), width);
 }
 
 }  // namespace

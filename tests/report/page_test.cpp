@@ -66,6 +66,15 @@ TEST(Page, TablesSortByValueNotByText) {
   EXPECT_TRUE(contains(html, "setAttribute('aria-sort'"));
 }
 
+TEST(Page, ColumnsWithoutAnyValueAreLeftOut) {
+  Page page("p");
+  page.table(
+      {"t", {{"name"}, {"empty"}, {"dashes", true}, {"some", true}}, {{"a", "", "–", "–"}, {"b", "", "–", "1"}}, {}});
+  const std::string html = page.html();
+  EXPECT_TRUE(contains(html, ">name</button>") && contains(html, ">some</button>"));
+  EXPECT_FALSE(contains(html, ">empty</button>") || contains(html, ">dashes</button>"));
+}
+
 TEST(Page, ARowOfTheWrongLengthIsAnError) {
   Page page("p");
   EXPECT_THROW(page.table({"t", {{"a"}, {"b"}}, {{"x"}}, {}}), Error);

@@ -140,6 +140,19 @@ TEST_F(RunReport, PartsThatShowThemselvesHaveChartsAndNumbers) {
   EXPECT_TRUE(contains(html, ">0.75<"));
 }
 
+TEST_F(RunReport, ASmoothedLossEndsAtOneValueOnAllCharts) {
+  for (int step = 1; step <= 600; ++step)
+    put("metrics.jsonl", cat("{\"step\":", step, ",\"loss\":", 7.0 - step * 0.0051 + (step * 7 % 11) * 0.1037, "}\n"));
+  const std::string html = run_report(directory_), mark = "class=\"value s0\"";
+  std::vector<std::string> ends;
+  for (size_t at = html.find(mark); at != std::string::npos; at = html.find(mark, at + 1)) {
+    const size_t from = html.find('>', at) + 1;
+    ends.push_back(html.substr(from, html.find('<', from) - from));
+  }
+  ASSERT_EQ(ends.size(), 4u);  // of all steps and of the second half, in two widths
+  for (const std::string& end : ends) EXPECT_EQ(end, ends[0]);
+}
+
 TEST_F(RunReport, WritesReportHtml) {
   put("metrics.jsonl", "{\"step\":1,\"loss\":2.5}\n");
   write_run_report(directory_);

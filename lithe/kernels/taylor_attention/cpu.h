@@ -6,15 +6,16 @@
 
 namespace lithe::kernels {
 
-/// q, k, v and their like at the segment's first row, head 0.
+/// q, k, v and their like at the segment's first row or key, head 0.
 struct TaylorSpan {
   const void *q, *k, *v, *dout;
   void *out, *dq, *dk, *dv;
   float *sums, *state;
-  int64_t rows, past;
+  int64_t rows, keys, past;
+  bool own_keys;  // keys are the rows themselves
 };
 
-/// Queries [begin, end) of one head; with a state, and in the gradient, all of them.
+/// Queries [begin, end) of one head; with a state, and in the gradient, all of them (none where keys enter a state).
 struct TaylorTask {
   int64_t span, head, begin, end;
 };

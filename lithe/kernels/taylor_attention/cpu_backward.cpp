@@ -116,7 +116,8 @@ template <class T, TaylorKind kKind>
 void backward_head(const TaylorCall& call, const TaylorSpan& span, int64_t head, float* space) {
   constexpr bool kSquares = kKind != TaylorKind::full;
   const TaylorGradArgs& grads = *call.grad_args;
-  const int64_t qk = call.head_dim, vd = call.value_dim, rows = span.rows, qk_row = row_of(qk), vd_row = row_of(vd);
+  const int64_t qk = call.head_dim, vd = call.value_dim, qk_row = row_of(qk), vd_row = row_of(vd);
+  const int64_t rows = span.rows, all_keys = span.keys;
   const int64_t q_stride = call.heads * qk, v_stride = call.heads * vd;
   float *k = space + call.space.k, *k2 = space + call.space.k2, *v = space + call.space.v;
   float *dk = space + call.space.dk, *dk2 = space + call.space.dk2, *dv = space + call.space.dv;
@@ -124,20 +125,20 @@ void backward_head(const TaylorCall& call, const TaylorSpan& span, int64_t head,
         *dout_rows = space + call.space.dout_rows, *dout = space + call.space.dout;
   float *dq = space + call.space.dq, *dq2 = space + call.space.dq2;
   float *x = space + call.space.x, *z = space + call.space.z, *g = space + call.space.g;
-  widen_rows(static_cast<const T*>(span.k) + head * qk, q_stride, rows, qk, k);
-  widen_rows(static_cast<const T*>(span.v) + head * vd, v_stride, rows, vd, v);
-  if constexpr (kSquares) square(k, rows * qk_row, k2);
-  for (int64_t i = 0; i < rows * qk_row; i += kLanes) {
+  widen_rows(static_cast<const T*>(span.k) + head * qk, q_stride, all_keys, qk, k);
+  widen_rows(static_cast<const T*>(span.v) + head * vd, v_stride, all_keys, vd, v);
+  if constexpr (kSquares) square(k, all_keys * qk_row, k2);
+  for (int64_t i = 0; i < all_keys * qk_row; i += kLanes) {
     store(dk + i, Vec{});
     if constexpr (kSquares) store(dk2 + i, Vec{});
   }
-  for (int64_t i = 0; i < rows * vd_row; i += kLanes) store(dv + i, Vec{});
+  for (int64_t i = 0; i < all_keys * vd_row; i += kLanes) store(dv + i, Vec{});
   alignas(64) float ones[kPanel];
   for (float& one : ones) one = 1;
 
   for (int64_t first = 0; first < rows; first += kPanel) {
     const int64_t count = rows - first < kPanel ? rows - first : kPanel;
-    const int64_t end = call.causal ? first + count : rows;
+    const int64_t end = call.causal ? first + count : all_keys;
     pack_queries<T, kKind>(call, span, head, first, count, space);
     widen_panel(static_cast<const T*>(span.q) + first * q_stride + head * qk, q_stride, count, qk, q_rows);
     const T* panel_dout = static_cast<const T*>(span.dout) + first * v_stride + head * vd;
@@ -182,9 +183,9 @@ void backward_head(const TaylorCall& call, const TaylorSpan& span, int64_t head,
     put_rows<T>(q_rows, nullptr, nullptr, count, qk, static_cast<T*>(span.dq) + first * q_stride + head * qk, q_stride,
                 grads.accumulate_dq);
   }
-  put_rows<T>(dk, k, kSquares ? dk2 : nullptr, rows, qk, static_cast<T*>(span.dk) + head * qk, q_stride,
+  put_rows<T>(dk, k, kSquares ? dk2 : nullptr, all_keys, qk, static_cast<T*>(span.dk) + head * qk, q_stride,
               grads.accumulate_dk);
-  put_rows<T>(dv, nullptr, nullptr, rows, vd, static_cast<T*>(span.dv) + head * vd, v_stride, grads.accumulate_dv);
+  put_rows<T>(dv, nullptr, nullptr, all_keys, vd, static_cast<T*>(span.dv) + head * vd, v_stride, grads.accumulate_dv);
 }
 
 template <class T, TaylorKind kKind>

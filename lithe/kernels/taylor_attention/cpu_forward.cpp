@@ -207,13 +207,20 @@ void run(const TaylorCall& call) {
       const TaylorTask& task = call.tasks[i];
       const TaylorSpan& span = call.spans[task.span];
       float* state = span.state ? span.state + task.head * call.state_floats : nullptr;
-      const int64_t chunk = state ? call.chunk : span.rows;
-      for (int64_t from = state ? task.begin : 0; from < task.end; from += chunk) {
-        const int64_t to = from + chunk < span.rows ? from + chunk : span.rows, stop = to < task.end ? to : task.end;
-        for (int64_t first = state ? from : task.begin; first < stop; first += kPanel)
-          forward_panel<T, kKind>(call, span, task.head, from, to, first, stop - first < kPanel ? stop - first : kPanel,
-                                  state, state ? span.past + from : 0, space);
-        if (state) remember<T, kKind>(call, span, task.head, from, to, state, space);
+      const auto panels = [&](int64_t from, int64_t to, int64_t begin, int64_t end, int64_t past) {
+        for (int64_t first = begin; first < end; first += kPanel)
+          forward_panel<T, kKind>(call, span, task.head, from, to, first, end - first < kPanel ? end - first : kPanel,
+                                  state, past, space);
+      };
+      if (!state || !span.own_keys) {
+        panels(0, span.keys, task.begin, task.end, state ? span.past : 0);
+        if (state) remember<T, kKind>(call, span, task.head, 0, span.keys, state, space);
+        continue;
+      }
+      for (int64_t from = 0; from < span.rows; from += call.chunk) {
+        const int64_t to = from + call.chunk < span.rows ? from + call.chunk : span.rows;
+        panels(from, to, from, to, span.past + from);
+        remember<T, kKind>(call, span, task.head, from, to, state, space);
       }
     }
   });

@@ -79,10 +79,10 @@ void taylor_attention(const TaylorArgs& a) {
       const TaylorHead<T> x{a, head};
       Wide<T>* state =
           segment.state ? segment.state.data<Wide<T>>() + head * taylor_state(a.kind, a.head_dim, C) : nullptr;
-      const int64_t end = segment.row + segment.rows;
+      const int64_t end = segment.row + segment.rows, key_end = segment.first_key() + segment.key_count();
       for (int64_t i = segment.row; i < end; ++i) {
         TaylorSums sums(a.kind, C);
-        for (int64_t j = segment.row; j < (a.causal ? i + 1 : end); ++j) {
+        for (int64_t j = segment.first_key(); j < (a.causal ? i + 1 : key_end); ++j) {
           const auto pair = x.pair(i, j);
           sums.add(0, 1, x.v(j));
           sums.add(1, pair.x, x.v(j));
@@ -105,7 +105,7 @@ void taylor_attention(const TaylorArgs& a) {
       }
       if (!state) continue;
       std::vector<double> added(size_t((C + 1) * F), 0.0);
-      for (int64_t j = segment.row; j < end; ++j) {
+      for (int64_t j = segment.first_key(); j < key_end; ++j) {
         const auto f = x.features(x.k(j), 1, 1);
         for (int64_t m = 0; m <= C; ++m)
           for (int64_t c = 0; c < F; ++c) added[size_t(m * F + c)] += f[size_t(c)] * (m < C ? double(x.v(j)[m]) : 1);
@@ -125,10 +125,10 @@ void taylor_attention_grad(const TaylorGradArgs& g) {
   for (const TaylorSegment& segment : a.segments)
     for (int64_t head = 0; head < a.heads; ++head) {
       const TaylorHead<T> x{a, head};
-      const int64_t rows = segment.rows;
-      std::vector<double> dk(size_t(rows * E), 0.0), dv(size_t(rows * C), 0.0), dq, G;
-      for (int64_t i = 0; i < rows; ++i) {
-        const int64_t row = segment.row + i, seen = a.causal ? i + 1 : rows;
+      const int64_t keys = segment.key_count(), key_row = segment.first_key();
+      std::vector<double> dk(size_t(keys * E), 0.0), dv(size_t(keys * C), 0.0), dq, G;
+      for (int64_t i = 0; i < segment.rows; ++i) {
+        const int64_t row = segment.row + i, seen = a.causal ? i + 1 : keys;
         const T* dout = g.dout.data<T>() + (row * a.heads + head) * C;
         double inverse[3], mean[3] = {0, 0, 0};
         for (int t = 0; t < terms; ++t) inverse[t] = 1 / taylor_divisor(a.kind, double(x.sums(row)[t]));
@@ -136,8 +136,8 @@ void taylor_attention_grad(const TaylorGradArgs& g) {
         const bool floored = a.kind == TaylorKind::diag && !(double(x.sums(row)[0]) >= kTaylorFloor);
         G.assign(size_t(seen), 0.0);
         for (int64_t j = 0; j < seen; ++j) {
-          const auto pair = x.pair(row, segment.row + j);
-          for (int64_t m = 0; m < C; ++m) G[size_t(j)] += double(dout[m]) * double(x.v(segment.row + j)[m]);
+          const auto pair = x.pair(row, key_row + j);
+          for (int64_t m = 0; m < C; ++m) G[size_t(j)] += double(dout[m]) * double(x.v(key_row + j)[m]);
           const double weight = inverse[0] + pair.x * inverse[first] + pair.z * inverse[second];
           for (int64_t m = 0; m < C; ++m) dv[size_t(j * C + m)] += weight * double(dout[m]);
           if (floored) continue;
@@ -147,11 +147,11 @@ void taylor_attention_grad(const TaylorGradArgs& g) {
         }
         dq.assign(size_t(E), 0.0);
         for (int64_t j = 0; j < seen; ++j) {
-          const auto pair = x.pair(row, segment.row + j);
+          const auto pair = x.pair(row, key_row + j);
           double dx = (G[size_t(j)] - mean[first]) * inverse[first],
                  dz = (G[size_t(j)] - mean[second]) * inverse[second];
           if (a.kind == TaylorKind::full) dx += dz * pair.x, dz = 0;
-          const T *q = x.q(row), *k = x.k(segment.row + j);
+          const T *q = x.q(row), *k = x.k(key_row + j);
           for (int64_t c = 0; c < E; ++c) {
             const double u = double(q[c]), w = double(k[c]), square = a.scale * a.scale * dz;
             dq[size_t(c)] += a.scale * dx * w + square * u * w * w;
@@ -161,8 +161,8 @@ void taylor_attention_grad(const TaylorGradArgs& g) {
         for (int64_t c = 0; c < E; ++c)
           put(g.dq.data<T>()[(row * a.heads + head) * E + c], dq[size_t(c)], g.accumulate_dq);
       }
-      for (int64_t j = 0; j < rows; ++j) {
-        const int64_t at = (segment.row + j) * a.heads + head;
+      for (int64_t j = 0; j < keys; ++j) {
+        const int64_t at = (key_row + j) * a.heads + head;
         for (int64_t c = 0; c < E; ++c) put(g.dk.data<T>()[at * E + c], dk[size_t(j * E + c)], g.accumulate_dk);
         for (int64_t m = 0; m < C; ++m) put(g.dv.data<T>()[at * C + m], dv[size_t(j * C + m)], g.accumulate_dv);
       }

@@ -17,43 +17,62 @@ const char* name_of(TaylorKind kind) {
   return names[int(kind)];
 }
 
-void check_columns(const char* op, const Named& x, const TaylorArgs& a, int64_t columns, DType type) {
-  check(x.tensor && x.tensor.shape() == Shape{a.q.rows(), columns} && x.tensor.dtype() == type, op, x.name, " must be ",
-        type, Shape{a.q.rows(), columns}, " of ", a.heads, " heads, got ", x.tensor);
+void check_columns(const char* op, const Named& x, const TaylorArgs& a, Shape shape, DType type) {
+  check(x.tensor && x.tensor.shape() == shape && x.tensor.dtype() == type, op, x.name, " must be ", type, shape, " of ",
+        a.heads, " heads, got ", x.tensor);
 }
 
-// The rows that the segments cover, each once.
-int64_t check_args(const char* op, const TaylorArgs& a) {
+// Ranges of rows, none in two of them. How many rows they have.
+int64_t check_apart(const char* op, const char* rows_name, std::vector<std::pair<int64_t, int64_t>> covered) {
+  int64_t rows = 0;
+  std::sort(covered.begin(), covered.end());
+  for (size_t i = 0; i < covered.size(); ++i) {
+    rows += covered[i].second - covered[i].first;
+    check(i == 0 || covered[i - 1].second <= covered[i].first, op, "two segments share ", rows_name, " ",
+          covered[i].first);
+  }
+  return rows;
+}
+
+// The rows and the keys that the segments cover, each once.
+std::pair<int64_t, int64_t> check_args(const char* op, const TaylorArgs& a) {
   check_rows(op, {"q", a.q});
   check(a.heads > 0 && a.head_dim > 0 && a.value_dim > 0, op, "heads, head_dim and value_dim must be positive, got ",
         a.heads, ", ", a.head_dim, " and ", a.value_dim);
   const DType type = a.q.dtype();
-  check_columns(op, {"q", a.q}, a, a.heads * a.head_dim, type);
-  check_columns(op, {"k", a.k}, a, a.heads * a.head_dim, type);
-  check_columns(op, {"v", a.v}, a, a.heads * a.value_dim, type);
-  check_columns(op, {"out", a.out}, a, a.heads * a.value_dim, type);
-  check_columns(op, {"sums", a.sums}, a, a.heads * taylor_sums(a.kind), wide_of(type));
+  check_rows(op, {"k", a.k});
+  const bool own = std::all_of(a.segments.begin(), a.segments.end(), [](const auto& s) { return s.own_keys(); });
+  const int64_t queries = a.q.rows(), keys = own ? queries : a.k.rows();
+  check_columns(op, {"q", a.q}, a, {queries, a.heads * a.head_dim}, type);
+  check_columns(op, {"k", a.k}, a, {keys, a.heads * a.head_dim}, type);
+  check_columns(op, {"v", a.v}, a, {keys, a.heads * a.value_dim}, type);
+  check_columns(op, {"out", a.out}, a, {queries, a.heads * a.value_dim}, type);
+  check_columns(op, {"sums", a.sums}, a, {queries, a.heads * taylor_sums(a.kind)}, wide_of(type));
   check_alias(op, {"out", a.out}, {}, {{"q", a.q}, {"k", a.k}, {"v", a.v}});
-  int64_t rows = 0;
-  std::vector<std::pair<int64_t, int64_t>> covered;
+  std::vector<std::pair<int64_t, int64_t>> rows, all_keys;
   for (const TaylorSegment& s : a.segments) {
     check(s.row >= 0 && s.rows >= 0 && s.row + s.rows <= a.q.rows(), op, "a segment has rows [", s.row, ",",
           s.row + s.rows, "), outside of q ", a.q.shape());
     check(s.past >= 0 && (s.state || s.past == 0), op, "a segment has ", s.past,
           " rows before it and no state of them");
+    const int64_t key_end = s.first_key() + s.key_count();
+    check(s.first_key() >= 0 && key_end <= keys, op, "a segment has keys [", s.first_key(), ",", key_end,
+          "), outside of k ", a.k.shape());
+    check(s.own_keys() || !a.causal, op, "keys of another text have no causal form");
+    check(s.own_keys() || (s.state ? s.rows == 0 || s.keys == 0 : s.rows == 0 || s.keys > 0), op, "a segment has ",
+          s.rows, " rows and ", s.keys, " keys of another text; ",
+          s.state ? "with a state it has the ones or the others" : "without a state it needs keys");
+    check(!s.state || s.own_keys() || s.rows == 0 || s.past > 0, op, "rows read a state of no keys");
     if (s.state) {
       const Shape wanted{a.heads, taylor_state(a.kind, a.head_dim, a.value_dim)};
-      check(a.causal, op, "a state continues causal sums only");
+      check(a.causal || !s.own_keys(), op, "a state continues causal sums only");
       check(s.state.shape() == wanted && s.state.dtype() == wide_of(type), op, "a state must be ", wide_of(type),
             wanted, " for ", name_of(a.kind), ", got ", s.state.dtype(), s.state.shape());
     }
-    rows += s.rows;
-    covered.push_back({s.row, s.row + s.rows});
+    if (s.rows > 0) rows.push_back({s.row, s.row + s.rows});
+    if (s.key_count() > 0) all_keys.push_back({s.first_key(), key_end});
   }
-  if (!std::is_sorted(covered.begin(), covered.end())) std::sort(covered.begin(), covered.end());
-  for (size_t i = 1; i < covered.size(); ++i)
-    check(covered[i - 1].second <= covered[i].first, op, "two segments share row ", covered[i].first);
-  return rows;
+  return {check_apart(op, "row", std::move(rows)), check_apart(op, "key", std::move(all_keys))};
 }
 
 // Rows that a segment with a state takes at once: beyond these, reading the state costs less than more tiles.
@@ -76,7 +95,7 @@ TaylorSpace lay_out(const TaylorArgs& a, bool gradient) {
   const int64_t qk = line(a.head_dim), vd = line(a.value_dim), squares = a.kind != TaylorKind::full;
   int64_t keys = kKeyTile;
   if (gradient)
-    for (const TaylorSegment& s : a.segments) keys = std::max(keys, s.rows);
+    for (const TaylorSegment& s : a.segments) keys = std::max(keys, s.key_count());
   Carver c;
   TaylorSpace s{};
   s.q = c.take(a.head_dim * kPanel);
@@ -122,15 +141,18 @@ void run(const char* op, const TaylorArgs& a, const TaylorGradArgs* g) {
   std::vector<TaylorSpan> spans;
   std::vector<TaylorTask> tasks;
   for (const TaylorSegment& s : a.segments)
-    if (s.rows > 0)
-      spans.push_back({at(a.q, s.row), at(a.k, s.row), at(a.v, s.row), g ? at(g->dout, s.row) : nullptr,
-                       at(a.out, s.row), g ? at(g->dq, s.row) : nullptr, g ? at(g->dk, s.row) : nullptr,
-                       g ? at(g->dv, s.row) : nullptr, static_cast<float*>(at(a.sums, s.row)),
-                       static_cast<float*>(at(s.state, 0)), s.rows, s.past});
+    if (s.rows > 0 || s.key_count() > 0) {
+      const int64_t key = s.first_key();
+      spans.push_back({at(a.q, s.row), at(a.k, key), at(a.v, key), g ? at(g->dout, s.row) : nullptr, at(a.out, s.row),
+                       g ? at(g->dq, s.row) : nullptr, g ? at(g->dk, key) : nullptr, g ? at(g->dv, key) : nullptr,
+                       static_cast<float*>(at(a.sums, s.row)), static_cast<float*>(at(s.state, 0)), s.rows,
+                       s.key_count(), s.past, s.own_keys()});
+    }
   // A thread takes neighbours, and heads are of equal work where segments need not be.
   for (int64_t head = 0; head < a.heads; ++head)
     for (size_t i = 0; i < spans.size(); ++i) {
       const int64_t step = g || spans[i].state ? spans[i].rows : kBlock;
+      if (spans[i].rows == 0) tasks.push_back({int64_t(i), head, 0, 0});
       for (int64_t begin = 0; begin < spans[i].rows; begin += step)
         tasks.push_back({int64_t(i), head, begin, std::min(begin + step, spans[i].rows)});
     }
@@ -171,7 +193,7 @@ double pairs_of(const TaylorArgs& a) {
   for (const TaylorSegment& s : a.segments)
     for (int64_t from = 0, step = s.state ? chunk_of(a) : std::max<int64_t>(s.rows, 1); from < s.rows; from += step) {
       const double rows = double(std::min(step, s.rows - from));
-      pairs += a.causal ? rows * (rows + 1) / 2 : rows * rows;
+      pairs += a.causal ? rows * (rows + 1) / 2 : rows * double(s.key_count());
     }
   return pairs;
 }
@@ -201,7 +223,8 @@ Cost cost(const TaylorArgs& a) {
   double state_rows = 0, state_bytes = 0;
   for (const TaylorSegment& s : a.segments)
     if (s.state) {
-      state_rows += double(s.rows) * (s.past > 0 || s.rows > chunk_of(a) ? 2 : 1);
+      state_rows +=
+          s.own_keys() ? double(s.rows) * (s.past > 0 || s.rows > chunk_of(a) ? 2 : 1) : double(s.rows + s.keys);
       state_bytes += 2 * double(s.state.bytes());
     }
   const double values = double(a.value_dim) * double(taylor_sums(a.kind));
@@ -232,8 +255,9 @@ int64_t taylor_attention(const TaylorArgs& a) {
 void taylor_attention_grad(const TaylorGradArgs& g) {
   const char* op = "taylor_attention_grad";
   const TaylorArgs& a = g.forward;
-  const int64_t rows = check_args(op, a);
-  check(rows == a.q.rows(), op, "the segments must cover all ", a.q.rows(), " rows of q, they cover ", rows);
+  const auto [rows, keys] = check_args(op, a);
+  check(rows == a.q.rows() && keys == a.k.rows(), op, "the segments must cover all ", a.q.rows(), " rows of q and ",
+        a.k.rows(), " of k, they cover ", rows, " and ", keys);
   for (const TaylorSegment& s : a.segments) check(!s.state, op, "rows that continue a state have no gradient");
   check_like(op, {"dout", g.dout}, {"out", a.out});
   check_like(op, {"dq", g.dq}, {"q", a.q});

@@ -26,14 +26,22 @@ constexpr int64_t taylor_state(TaylorKind kind, int64_t head_dim, int64_t value_
 }
 
 /// Rows [row, row + rows) are one sequence or, with a `state` [heads, taylor_state] f32 (f64 for f64) of `past` rows
-/// (zeros when 0), continue it and bring it forward.
+/// (zeros when 0), continue it and bring it forward. With keys >= 0 they read another text: rows [key_row, key_row +
+/// keys) of k and v, all of them, or with a state and no keys what it sums up, which stays as it is; keys without rows
+/// enter a state.
 struct TaylorSegment {
   int64_t row = 0, rows = 0, past = 0;
   Tensor state;
+  int64_t key_row = 0, keys = -1;
+
+  bool own_keys() const { return keys < 0; }
+  int64_t first_key() const { return own_keys() ? row : key_row; }
+  int64_t key_count() const { return own_keys() ? rows : keys; }
 };
 
 /// out[i,head,:] = sum_j w[i,j] v[j,head,:] over the rows j of i's segment, and of its past: those up to i when
-/// `causal`, otherwise all (then without states). q, k [N, heads*head_dim], v, out [N, heads*value_dim]; sums [N,
+/// `causal`, otherwise all (then only segments with keys of another text have states; these are never causal). q [N,
+/// heads*head_dim], out [N, heads*value_dim]; k, v likewise with N or, of another text, S rows; sums [N,
 /// heads*taylor_sums] f32 (f64 for f64): the sums of weights, kept for the gradient. Rows that no segment covers are
 /// not written. Arithmetic in f32 for f32 and bf16. Results of a sequence do not depend on the other segments, to the
 /// bit.
@@ -49,8 +57,8 @@ Cost cost(const TaylorArgs& args);
 /// How many sums of weights were below the floor (diag). Fails where one vanishes (split).
 int64_t taylor_attention(const TaylorArgs& args);
 
-/// Gradients for the same arguments (segments without states, covering all rows). Each is set, or added to when its
-/// flag says so.
+/// Gradients for the same arguments (segments without states, covering all rows of q, k and v). Each is set, or added
+/// to when its flag says so.
 struct TaylorGradArgs {
   TaylorArgs forward;  // with out and sums filled
   Tensor dout, dq, dk, dv;

@@ -48,7 +48,8 @@ class Lookup final : public Embedding {
   Var forward(const Tensor& ids, const Pass& pass) const override {
     const Var rows = embed(table_->var(), ids, dtype_, factor_, padding_);
     if (!types_) return rows;
-    const Tensor* given = pass.given("token_type_ids");
+    // RoBERTa and its kin have one row, and pairs that are not told apart by it.
+    const Tensor* given = types_->master.rows() > 1 ? pass.given("token_type_ids") : nullptr;
     return add_rows(rows, types_->var(), given ? *given : zeros({ids.dim(0)}, DType::i32, ids.device()));
   }
   Parameter* table() const override { return table_; }

@@ -34,12 +34,71 @@ TaylorKind kind_of(const std::string& mode) {
   return mode == "full" ? TaylorKind::full : mode == "diag" ? TaylorKind::diag : TaylorKind::split;
 }
 
+/// What cross-attention keeps of a source: its sums, constant while the target is decoded.
+class TaylorSource final : public State {
+ public:
+  TaylorSource(const StateShape& of, Shape shape)
+      : tokens_("approx", of.sequences), of_(of), shape_(std::move(shape)), sums_(size_t(of.sequences)) {}
+  void fill(const Tensor& k, const Tensor& v, const Sequences& source, const TaylorOptions& options) {
+    for (Tensor& x : sums_) x = fresh();
+    sum_up_taylor(k, v, source, sums_, options);
+    std::vector<int64_t> lengths;
+    for (int64_t b = 0; b < source.count(); ++b) lengths.push_back(source.length(b));
+    tokens_.set(std::move(lengths));
+  }
+  const std::vector<Tensor>& sums() const {
+    for (const Tensor& x : sums_) check(x.defined(), "cross-attention", "the state has no source; give it one first");
+    return sums_;
+  }
+  const std::vector<int64_t>& tokens() const { return tokens_.all(); }
+
+  int64_t bytes() const override {
+    int64_t total = 0;
+    for (const Tensor& x : sums_) total += x.defined() ? x.bytes() : 0;
+    return total;
+  }
+  /// Continuations of one sequence share its sums, which nobody writes.
+  void reorder(const std::vector<int64_t>& from) override {
+    tokens_.reorder(from, sums_, [](const Tensor& x) { return x; });
+  }
+  bool truncates() const override { return true; }
+  void truncate(int64_t, int64_t) override {}
+  NamedTensors save() const override {
+    NamedTensors out{{"tokens", tensor_of_counts(tokens())}};
+    for (size_t b = 0; b < sums_.size(); ++b)
+      if (sums_[b].defined()) out[cat(b)] = sums_[b];
+    return out;
+  }
+  void restore(const NamedTensors& kept) override {
+    tokens_.set(counts_of(kept_tensor(kept, "tokens"), int64_t(sums_.size())));
+    for (size_t b = 0; b < sums_.size(); ++b) {
+      if (tokens()[b] == 0) continue;
+      sums_[b] = fresh();
+      restore_tensor(sums_[b], kept, cat(b));
+    }
+  }
+
+ private:
+  TokenCounts tokens_;
+  StateShape of_;
+  Shape shape_;
+  std::vector<Tensor> sums_;  // none before there is a source
+
+  Tensor fresh() const {
+    const MemoryScope memory(MemoryClass::decode);
+    return zeros(shape_, wide_of(of_.dtype), of_.device);
+  }
+};
+
 class Approx final : public Mixer {
  public:
+  // Positions of two texts are of no common sequence: cross-attention does not turn.
   Approx(const Scope& scope, const ApproxConfig& config, const Args& args)
-      : position_(config.rotary ? args.position : nullptr),
+      : position_(config.rotary && !args.cross ? args.position : nullptr),
+        cross_(args.cross),
         size_(config.args("approx", args.hidden_size)),
-        options_{.kind = kind_of(config.mode), .heads = size_.num_attention_heads, .causal = args.causal},
+        options_{
+            .kind = kind_of(config.mode), .heads = size_.num_attention_heads, .causal = args.causal && !args.cross},
         heads_(scope / "heads", size_, size_.num_attention_heads),
         output_(Registry::instance().make<Output>(
             config.output, scope / "output",
@@ -48,7 +107,13 @@ class Approx final : public Mixer {
   }
 
   Var forward(const SubLayerInput& in) const override {
+    if (cross_ && in.state) {
+      const auto& source = static_cast<const TaylorSource&>(*in.state);
+      return output_->forward(
+          attend_taylor_read(queries(in).value(), in.sequences, source.sums(), source.tokens(), options_));
+    }
     const Projected p = project(in);
+    if (cross_) return output_->forward(attend_taylor(p.q, p.k, p.v, in.sequences, in.source->sequences, options_));
     if (!in.state) return output_->forward(attend_taylor(p.q, p.k, p.v, in.sequences, options_));
     auto& state = static_cast<RecurrentState&>(*in.state);
     return output_->forward(
@@ -56,7 +121,12 @@ class Approx final : public Mixer {
   }
 
   std::unique_ptr<State> make_state(const StateShape& shape) const override {
+    if (cross_) return std::make_unique<TaylorSource>(shape, state_shape());
     return std::make_unique<RecurrentState>("approx", shape, state_shape());
+  }
+  void read_source(State& state, const Rows& source) const override {
+    const Heads::KeyValue kv = keys_of(source);
+    static_cast<TaylorSource&>(state).fill(kv.k.value(), kv.v.value(), source.sequences, options_);
   }
   // full: h (1 + d_h + d_h^2) (d_h + 1) scalars; diag, split: 3d + 2d^2/h. Sums are kept in f32 at least.
   int64_t state_bytes(const std::vector<int64_t>& tokens, DType dtype) const override {
@@ -66,11 +136,11 @@ class Approx final : public Mixer {
   MixerMaps maps(const SubLayerInput& in) const override {
     const Projected p = project(in);
     const Tensor q = p.q.value(), k = p.k.value();
-    const int64_t T = q.rows(), h = options_.heads, E = size_.head_dim;
+    const int64_t T = q.rows(), S = k.rows(), h = options_.heads, E = size_.head_dim;
     const double scale = 1 / std::sqrt(double(E));
-    const MixerMaps maps{.heads = h, .weights = zeros({h * T, T}, DType::f32), .logits = {}};
+    const MixerMaps maps{.heads = h, .weights = zeros({h * T, S}, DType::f32), .logits = {}};
     for (int64_t row = 0; row < h * T; ++row) {
-      const int64_t head = row / T, i = row % T, seen = options_.causal ? i + 1 : T;
+      const int64_t head = row / T, i = row % T, seen = options_.causal ? i + 1 : S;
       std::vector<double> order[3] = {std::vector<double>(size_t(seen), 1), std::vector<double>(size_t(seen)),
                                       std::vector<double>(size_t(seen))};
       double sum[3] = {0, 0, 0};
@@ -91,7 +161,7 @@ class Approx final : public Mixer {
       for (int64_t j = 0; j < seen; ++j) {
         double weight = 0;
         for (int t = 0; t < 3; ++t) weight += order[t][size_t(j)] / sum[t];
-        set_value(maps.weights, row * T + j, weight);
+        set_value(maps.weights, row * S + j, weight);
       }
     }
     return maps;
@@ -102,15 +172,21 @@ class Approx final : public Mixer {
     Var q, k, v;
   };
   const Position* position_;
+  bool cross_;
   Heads::Args size_;
   TaylorOptions options_;
   ProjectedHeads heads_;
   std::unique_ptr<Output> output_;
 
+  Heads::Turn turn_by(const Sequences& sequences) const {
+    return [this, &sequences](const Var& x) { return position_ ? position_->turn(x, sequences, size_.head_dim) : x; };
+  }
+  Var queries(const SubLayerInput& in) const { return heads_.queries({in.x, in.x}, turn_by(in.sequences)); }
+  Heads::KeyValue keys_of(const Rows& rows) const { return heads_.keep({rows.x, rows.x}, turn_by(rows.sequences)); }
   Projected project(const SubLayerInput& in) const {
-    const auto turn = [&](const Var& x) { return position_ ? position_->turn(x, in.sequences, size_.head_dim) : x; };
-    const Heads::KeyValue kv = heads_.keep({in.x, in.x}, turn);
-    return {heads_.queries({in.x, in.x}, turn), kv.k, kv.v};
+    check(!cross_ || in.source, "cross-attention", "needs rows of an encoder");
+    const Heads::KeyValue kv = keys_of(cross_ ? *in.source : Rows{in.x, in.sequences});
+    return {queries(in), kv.k, kv.v};
   }
   Shape state_shape() const {
     return {options_.heads, kernels::taylor_state(options_.kind, size_.head_dim, size_.head_dim)};
@@ -124,6 +200,7 @@ void register_mixer_approx(Registry& registry) {
       "approx", {.spec = "decon.approx",
                  .summary = "attention with second-order Taylor weights and a state of constant size",
                  .source = "TH Eq 4.6, 4.14-4.17; PO",
+                 .cross = true,
                  .samples = {"{mode: diag}", "{rotary: false}"}});
 }
 

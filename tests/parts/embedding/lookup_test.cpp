@@ -64,6 +64,21 @@ TEST(Lookup, CanScaleByTheRootOfTheWidth) {
     EXPECT_NEAR(value_at(b, i), std::sqrt(3.0) * value_at(a, i), 2 * 0x1p-53 * std::abs(value_at(b, i)));
 }
 
+TEST(Lookup, SegmentsAddTheirRowsWhereThereIsMoreThanOne) {
+  const Tensor ids = kit::ids_of({1, 4, 1}), segments = kit::ids_of({0, 0, 1});
+  for (const int64_t types : {1, 2}) {
+    kit::Bench bench;
+    const auto part =
+        bench.make<Embedding>("lookup", {.vocab_size = 5, .hidden_size = 3}, cat("{type_vocab_size: ", types, "}"));
+    Pass pass;
+    const Tensor without = part->forward(ids, pass).value();
+    pass.give("token_type_ids", segments);
+    const Tensor with = part->forward(ids, pass).value();
+    EXPECT_EQ(kit::largest_difference(with.slice(0, 2), without.slice(0, 2)), 0);
+    EXPECT_EQ(kit::largest_difference(with.slice(2, 3), without.slice(2, 3)) > 0, types == 2);
+  }
+}
+
 TEST(Lookup, IdsOutsideTheTableAreRefused) {
   Lookup lookup;
   for (int id : {-1, 6}) {

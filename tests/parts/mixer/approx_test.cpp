@@ -179,5 +179,28 @@ TEST(ApproxMixer, ParametersAreThoseOfAttention) {
   }
 }
 
+// oracle: decon.approx
+TEST(ApproxMixer, CrossFormReadsItselfAsAnEncoderDoesFromAStateOfConstantSize) {
+  for (const std::string mode : {"full", "diag", "split"}) {
+    kit::Bench one, other;
+    const std::string options = cat("{num_attention_heads: 2, mode: ", mode, "}");
+    const auto whole = one.make<Mixer>("approx", {.hidden_size = 8, .causal = false}, options),
+               cross = other.make<Mixer>("approx", {.hidden_size = 8, .cross = true}, options);
+    kit::randomise(one.parameters(), 3);
+    kit::copy_values(one.parameters(), other.parameters());
+    const Rows source{Var(kit::normal({9, 8}, DType::f64, 4, 0.3, 1)), Sequences({0, 4, 9})};
+    const Tensor want = whole->forward({source.x, source.sequences}).value(),
+                 got = cross->forward({.x = source.x, .sequences = source.sequences, .source = &source}).value();
+    EXPECT_LE(kit::largest_difference(got, want), 1e-12) << mode;
+
+    const auto state = cross->make_state({.sequences = 2, .capacity = 9, .dtype = DType::f64});
+    EXPECT_EQ(state->bytes(), 0) << mode;
+    cross->read_source(*state, source);
+    EXPECT_EQ(state->bytes(), cross->state_bytes({1, 1000}, DType::f64)) << mode;
+    const Tensor decoded = cross->forward({source.x, source.sequences, state.get()}).value();
+    EXPECT_LE(kit::largest_difference(decoded, want), 1e-12) << mode;
+  }
+}
+
 }  // namespace
 }  // namespace lithe
