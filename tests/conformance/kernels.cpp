@@ -103,8 +103,8 @@ std::string check_kernels(const PartCase& c, DType compute) {
   kernels::force_reference(true);
   if (const std::string why = compare(kit::run_training(*model, batch, 0.1)); !why.empty()) return "reference: " + why;
   kernels::force_reference(false);
-  for (kernels::Isa isa : {kernels::Isa::generic, kernels::Isa::avx2, kernels::Isa::avx512, kernels::Isa::avx512bf16}) {
-    if (isa > restore.isa) break;
+  for (const kernels::Isa isa : kernels::built_isas()) {
+    if (isa > restore.isa) continue;
     kernels::limit_isa(isa);
     if (const std::string why = compare(kit::run_training(*model, batch, 0.1)); !why.empty())
       return cat(kernels::name_of(isa), ": ", why);

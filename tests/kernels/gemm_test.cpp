@@ -69,8 +69,9 @@ GemmArgs make(const GemmCase& c, Device device = Device::cpu) {
 template <class F>
 void with_each_isa(F&& f) {
   const Isa best = usable_isa();
-  for (int isa = int(best); isa >= 0; --isa) {
-    limit_isa(Isa(isa));
+  for (const Isa isa : built_isas()) {
+    if (isa > best) continue;
+    limit_isa(isa);
     f();
   }
   limit_isa(best);

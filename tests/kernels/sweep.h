@@ -11,7 +11,7 @@
 
 namespace lithe::kernels {
 
-/// Calls f(name) under the reference and under every instruction set of this machine.
+/// Calls f(name) under the reference and under every instruction set of this build that the machine has.
 template <class F>
 void on_every_implementation(F&& f) {
   const Isa best = usable_isa();
@@ -19,9 +19,10 @@ void on_every_implementation(F&& f) {
   force_reference(true);
   f(std::string("ref"));
   force_reference(false);
-  for (int isa = 0; isa <= int(best); ++isa) {
-    limit_isa(Isa(isa));
-    f(std::string(name_of(Isa(isa))));
+  for (const Isa isa : built_isas()) {
+    if (isa > best) continue;
+    limit_isa(isa);
+    f(std::string(name_of(isa)));
   }
   limit_isa(best);
   force_reference(forced);
