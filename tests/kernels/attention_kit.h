@@ -18,14 +18,6 @@ using testing_support::expect_close;
 using testing_support::expect_same_bits;
 using testing_support::random_tensor;
 
-/// The instruction sets that this machine can run.
-inline std::vector<Isa> usable_sets() {
-  static const Isa best = usable_isa();
-  std::vector<Isa> sets;
-  for (Isa isa : {Isa::generic, Isa::avx2, Isa::avx512, Isa::avx512bf16})
-    if (isa <= best) sets.push_back(isa);
-  return sets;
-}
 struct WithIsa {
   explicit WithIsa(Isa isa) { limit_isa(isa); }
   ~WithIsa() { limit_isa(Isa::avx512bf16); }

@@ -11,7 +11,15 @@
 
 namespace lithe::kernels {
 
-/// Calls f(name) under the reference and under every instruction set of this build that the machine has.
+/// The instruction sets of this build that the machine has, best first.
+inline std::vector<Isa> usable_sets() {
+  static const Isa best = usable_isa();
+  std::vector<Isa> sets = built_isas();
+  std::erase_if(sets, [](Isa isa) { return isa > best; });
+  return sets;
+}
+
+/// Calls f(name) under the reference and under each of usable_sets().
 template <class F>
 void on_every_implementation(F&& f) {
   const Isa best = usable_isa();
@@ -19,8 +27,7 @@ void on_every_implementation(F&& f) {
   force_reference(true);
   f(std::string("ref"));
   force_reference(false);
-  for (const Isa isa : built_isas()) {
-    if (isa > best) continue;
+  for (const Isa isa : usable_sets()) {
     limit_isa(isa);
     f(std::string(name_of(isa)));
   }
