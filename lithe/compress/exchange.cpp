@@ -230,12 +230,15 @@ class Exchange {
     const LayerConfig before = old_.layer(layer), after = out_.config.layer(layer);
     if (!before.mixer() || !after.mixer() || before.mixer()->type != "attention" || after.mixer()->type != "attention")
       return;
-    const auto told = [](const LayerConfig& of, const ModelConfig& config) {
-      const PartChoice& position = of.position ? *of.position : config.position;
-      return to_yaml(of.mixer()->options) + position.type + to_yaml(position.options);
+    // Another field or position keeps every weight as it is.
+    const auto told = [](const PartChoice& mixer) {
+      std::string out;
+      for (const char* key : {"heads", "output", "num_attention_heads", "head_dim", "attention_bias", "output_bias"})
+        if (const Node* node = mixer.options.find(key)) out += to_yaml(*node) + "\n";
+      return out;
     };
     const Tensor& rows = text_->rows[size_t(layer)];
-    if (!rows || told(before, old_) == told(after, out_.config)) return;
+    if (!rows || told(*before.mixer()) == told(*after.mixer())) return;
     const std::string path = cat("layers.", layer, ".mixer.");
     fit_seeds(*before.mixer(), *after.mixer(), path + "heads.", rows);
     const auto wanted = mixed(old_, weights_, layer, rows, text_->sequences, false);

@@ -19,8 +19,8 @@ struct Exchanged {
 /// same name and shape are kept. Fitted: heads that merge others start as their mean; heads of one seed as the mean and
 /// head embeddings as what is nearest to each head's own matrix; a Hadamard output as the multiples of its columns that
 /// are nearest to the old matrix's (least squares over uncorrelated contexts), a dense one as what it replaces exactly.
-/// With a text, tokens `ids` i32 [N], the fits of attention are least squares to what the old layer makes of that text:
-/// seeds and embeddings to the old heads, and then the output, whatever of the mixer was exchanged, to the old output.
+/// With a text, tokens `ids` i32 [N], where heads or output are exchanged, they are fitted to what the old layer makes
+/// of that text: seeds and embeddings to the old heads, and then the output to the old output, by least squares.
 /// `seed`: of what begins anew.
 Exchanged exchange_parts(const ModelConfig& config, const std::map<std::string, Tensor>& parameters,
                          const std::vector<std::string>& overrides, uint64_t seed = 1, const Tensor& ids = {});

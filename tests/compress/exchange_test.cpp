@@ -126,8 +126,7 @@ const std::vector<Exchanging> kExchanges{
      {"model.mixer.heads.type=mhe_mul"}},
     {"mhe_add_with_hadamard",
      "mixer: {type: attention, num_attention_heads: 4, attention_bias: true}",
-     {"model.mixer.heads.type=mhe_add", "model.mixer.output.type=hadamard"}},
-    {"window", "", {"model.mixer.field={type: local, window: 3}"}}};
+     {"model.mixer.heads.type=mhe_add", "model.mixer.output.type=hadamard"}}};
 INSTANTIATE_TEST_SUITE_P(, FitToText, testing::ValuesIn(kExchanges), [](const auto& info) { return info.param.name; });
 
 // What the new parts can say exactly is found: the fit of a Hadamard output, and seeds of heads that had one.
@@ -154,7 +153,8 @@ TEST(Exchange, AFitToTextFindsWhatIsExact) {
 TEST(Exchange, AFitToTextLeavesOtherLayersAlone) {
   const Trained trained;
   const Tensor ids = kit::random_batch({100}, 11, 5).ids;
-  const Exchanged e = exchange_parts(trained.config, trained.parameters, {"model.ffn.type=gelu"}, 1, ids);
+  const Exchanged e = exchange_parts(trained.config, trained.parameters,
+                                     {"model.ffn.type=gelu", "model.mixer.field={type: local, window: 3}"}, 1, ids);
   EXPECT_TRUE(e.fitted.empty());
   EXPECT_EQ(e.parameters.at("layers.0.mixer.output.weight").raw(),
             trained.parameters.at("layers.0.mixer.output.weight").raw());
