@@ -305,7 +305,7 @@ TEST(TaskBatches, RefusesWhatCannotBe) {
 
 TEST(TaskBatches, SecondTextsAreSegmentsOfTheirOwn) {
   const Example pair{.text = "ab", .pair = "c", .has_pair = true}, single{.text = "defg"};
-  const TaskBatches batches({single, pair, single, question("q", "word", {"word"})}, TaskType::classification, bytes(),
+  const TaskBatches batches({single, pair, single, question("q", "word", {"word"})}, TaskType::classification, *bytes(),
                             16, 64, 1, false);
   const Batch batch = batches.batch(0, 0);
   EXPECT_EQ(batch.offsets, (std::vector<int64_t>{0, 6, 12, 18, 26}));
@@ -313,9 +313,9 @@ TEST(TaskBatches, SecondTextsAreSegmentsOfTheirOwn) {
   std::fill(want.begin() + 10, want.begin() + 12, 1);  // bos a b eos | c eos
   std::fill(want.begin() + 21, want.end(), 1);         // bos q eos | w o r d eos
   EXPECT_EQ(batch.segments, want);
-  const TaskBatches without({single, single}, TaskType::classification, bytes(), 16, 64, 1, false);
+  const TaskBatches without({single, single}, TaskType::classification, *bytes(), 16, 64, 1, false);
   EXPECT_TRUE(without.batch(0, 0).segments.empty());
-  const TaskBatches asked({question("q", "word", {"word"})}, TaskType::span, bytes(), 16, 64, 1, false);
+  const TaskBatches asked({question("q", "word", {"word"})}, TaskType::span, *bytes(), 16, 64, 1, false);
   EXPECT_EQ(asked.batch(0, 0).segments, (Ids{0, 0, 0, 1, 1, 1, 1, 1}));
 }
 

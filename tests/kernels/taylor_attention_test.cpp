@@ -267,7 +267,7 @@ TaylorArgs of_another_text(TaylorKind kind, const Size& s, DType type, uint64_t 
 // oracle: decon.approx
 TEST(TaylorAttention, KeysOfAnotherTextAgreeWithF64AndWithTheirSums) {
   for (const DType type : kTypes)
-    for (const TaylorKind kind : kKinds)
+    for (const TaylorKind kind : kTaylorKinds)
       for (const Size& size : kSizes) {
         const TaylorArgs a = of_another_text(kind, size, type, 31), exact = in_f64(a);
         taylor_attention(exact);
@@ -303,7 +303,7 @@ TEST(TaylorAttention, KeysOfAnotherTextAgreeWithF64AndWithTheirSums) {
 }
 
 TEST(TaylorAttentionGrad, KeysOfAnotherTextAgreeWithDifferencesAndWithF64) {
-  for (const TaylorKind kind : kKinds)
+  for (const TaylorKind kind : kTaylorKinds)
     for (const Size& size : kSizes) {
       const TaylorArgs a = of_another_text(kind, size, DType::f32, 41), exact = in_f64(a);
       taylor_attention(exact);
