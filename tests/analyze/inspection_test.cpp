@@ -7,6 +7,7 @@
 #include "lithe/analyze/inspection_page.h"
 #include "lithe/base/error.h"
 #include "tests/support/model_kit.h"
+#include "tests/support/text.h"
 
 namespace lithe::analyze {
 namespace {
@@ -17,9 +18,9 @@ LoadedModel model_of(const std::string& more, uint64_t seed = 1) {
   LoadedModel loaded;
   loaded.tokenizer = make_byte_tokenizer();
   loaded.model = std::make_unique<Model>(
-      kit::model_config("{hidden_size: 12, num_hidden_layers: 3, vocab_size: 257, max_position_embeddings: 40, ffn: "
-                        "{type: relu, intermediate_size: 16}, position: none, " +
-                        more + "}"),
+      kit::model_config(
+          cat("{hidden_size: 12, num_hidden_layers: 3, vocab_size: 257, max_position_embeddings: 40, position: none, ",
+              kit::contains(more, "ffn:") ? "" : "ffn: {type: relu, intermediate_size: 16}, ", more, "}")),
       ModelOptions{.seed = seed});
   kit::randomise(loaded.model->parameters(), seed);
   return loaded;

@@ -117,7 +117,8 @@ std::string check_cross_identities(const PartCase& part) {
   const auto alone = build_mixer(part, Sight::cross, DType::f64, DType::f64);
   const Sequences five = Sequences::single(5);
   const Tensor x = kit::normal({5, alone->width}, DType::f64, 9), one = kit::normal({1, alone->width}, DType::f64, 10);
-  const double roundings = 5 + 2 * double(alone->width);
+  // The weights of approx have terms of either sign, whose sums are smaller than they.
+  const double roundings = (5 + 2 * double(alone->width)) * (part.name == "approx" ? 16 : 1);
   const Tensor from_one = rows(*alone, x, five, one, Sequences::single(1));
   if (const std::string why = kit::close(from_one, kit::rows_of(from_one, {0, 0, 0, 0, 0}), roundings);
       !mixes_source(part) && !why.empty())
