@@ -6,7 +6,7 @@
 
 #include "lithe/base/error.h"
 #include "lithe/base/json.h"
-#include "tests/support/process.h"
+#include "tests/support/program_test.h"
 
 namespace lithe {
 namespace {
@@ -14,12 +14,9 @@ namespace {
 using kit::Finished;
 using kit::run_program;
 
-class Bench : public testing::Test {
+class Bench : public kit::ProgramTest {
  protected:
   kit::Scratch scratch_;
-  void SetUp() override {
-    if (!kit::have_program()) GTEST_SKIP() << "LITHE_BINARY is not set";
-  }
   std::string recipe(const std::string& name, const std::string& more = "") const {
     return scratch_.add(name, cat("model: {hidden_size: 16, num_hidden_layers: 1", more,
                                   ", mixer: {type: attention, num_attention_heads: 2}, ffn: {type: relu, "

@@ -9,7 +9,7 @@
 
 #include "lithe/base/error.h"
 #include "lithe/base/json.h"
-#include "tests/support/process.h"
+#include "tests/support/program_test.h"
 
 namespace lithe {
 namespace {
@@ -34,7 +34,7 @@ std::string recipe_text(const kit::Scratch& scratch, const std::string& more = "
       more);
 }
 
-class Program : public testing::Test {
+class Program : public kit::ProgramTest {
  protected:
   static void SetUpTestSuite() {
     if (!kit::have_program()) return;
@@ -50,7 +50,8 @@ class Program : public testing::Test {
   }
   static void TearDownTestSuite() { delete scratch_; }
   void SetUp() override {
-    if (!kit::have_program()) GTEST_SKIP() << "LITHE_BINARY is not set";
+    ProgramTest::SetUp();
+    if (IsSkipped()) return;
     ASSERT_TRUE(run_ && fs::exists(*run_ + "/model.safetensors"));
   }
   // Exit code, nothing on stdout, one line "lithe: ..." that holds all the words.

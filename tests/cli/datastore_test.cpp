@@ -3,7 +3,7 @@
 
 #include "lithe/base/error.h"
 #include "lithe/base/json.h"
-#include "tests/support/process.h"
+#include "tests/support/program_test.h"
 
 namespace lithe {
 namespace {
@@ -11,7 +11,7 @@ namespace {
 using kit::Finished;
 using kit::run_program;
 
-class DatastoreProgram : public testing::Test {
+class DatastoreProgram : public kit::ProgramTest {
  protected:
   static void SetUpTestSuite() {
     if (!kit::have_program()) return;
@@ -22,9 +22,6 @@ class DatastoreProgram : public testing::Test {
     ASSERT_EQ(run_program({"datastore", "build", at("run"), "--out", at("store"), "--lists", "12"}).code, 0);
   }
   static void TearDownTestSuite() { delete scratch_; }
-  void SetUp() override {
-    if (!kit::have_program()) GTEST_SKIP() << "LITHE_BINARY is not set";
-  }
   static std::string at(const std::string& name) { return *scratch_ / name; }
   static void train(const std::string& name, const std::string& tokenizer, const std::string& more = "") {
     const std::string recipe = scratch_->add(
@@ -42,12 +39,6 @@ class DatastoreProgram : public testing::Test {
     const Finished f = run_program(arguments);
     EXPECT_EQ(f.code, 0) << f.err;
     return parse_json(f.out, "eval")["loss"];
-  }
-  static void expect_error(const std::vector<std::string>& arguments, int code, const std::string& words) {
-    const Finished f = run_program(arguments);
-    EXPECT_EQ(f.code, code) << f.err;
-    EXPECT_EQ(f.out, "");
-    EXPECT_NE(f.err.find(words), std::string::npos) << f.err;
   }
   static inline kit::Scratch* scratch_ = nullptr;
 };

@@ -12,7 +12,7 @@
 #include "lithe/base/error.h"
 #include "lithe/base/json.h"
 #include "lithe/model/safetensors.h"
-#include "tests/support/process.h"
+#include "tests/support/program_test.h"
 
 namespace lithe {
 namespace {
@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 using kit::Finished;
 using kit::run_program;
 
-class Faults : public testing::Test {
+class Faults : public kit::ProgramTest {
  protected:
   static void SetUpTestSuite() {
     if (!kit::have_program()) return;
@@ -41,7 +41,8 @@ class Faults : public testing::Test {
   }
   static void TearDownTestSuite() { delete scratch_; }
   void SetUp() override {
-    if (!kit::have_program()) GTEST_SKIP() << "LITHE_BINARY is not set";
+    ProgramTest::SetUp();
+    if (IsSkipped()) return;
     ASSERT_TRUE(run_ && fs::exists(*run_ + "/model.safetensors"));
   }
   // Exit code, nothing on stdout, and a last line "lithe: ..." that holds all the words.

@@ -5,7 +5,7 @@
 #include "lithe/base/json.h"
 #include "lithe/text/code_tokenizer.h"
 #include "lithe/text/word_neighbours.h"
-#include "tests/support/process.h"
+#include "tests/support/program_test.h"
 
 namespace lithe {
 namespace {
@@ -13,7 +13,7 @@ namespace {
 using kit::Finished;
 using kit::run_program;
 
-class Inspect : public testing::Test {
+class Inspect : public kit::ProgramTest {
  protected:
   static void SetUpTestSuite() {
     if (!kit::have_program()) return;
@@ -31,9 +31,6 @@ class Inspect : public testing::Test {
     }
   }
   static void TearDownTestSuite() { delete scratch_; }
-  void SetUp() override {
-    if (!kit::have_program()) GTEST_SKIP() << "LITHE_BINARY is not set";
-  }
   static void expect_usage(const std::vector<std::string>& arguments, const std::string& words) {
     const Finished f = run_program(arguments);
     EXPECT_EQ(f.code, 2) << f.err;

@@ -5,7 +5,7 @@
 #include <sstream>
 
 #include "lithe/base/error.h"
-#include "tests/support/process.h"
+#include "tests/support/program_test.h"
 
 namespace lithe {
 namespace {
@@ -13,11 +13,8 @@ namespace {
 using kit::Finished;
 using kit::run_program;
 
-class Options : public testing::Test {
+class Options : public kit::ProgramTest {
  protected:
-  void SetUp() override {
-    if (!kit::have_program()) GTEST_SKIP() << "LITHE_BINARY is not set";
-  }
   // Exit code 2 and this line alone.
   static void expect_refusal(const std::vector<std::string>& arguments, const std::string& line,
                              const std::vector<std::string>& environment = {}) {

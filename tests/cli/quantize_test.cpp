@@ -5,7 +5,7 @@
 
 #include "lithe/base/error.h"
 #include "lithe/base/json.h"
-#include "tests/support/process.h"
+#include "tests/support/program_test.h"
 
 namespace lithe {
 namespace {
@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 using kit::Finished;
 using kit::run_program;
 
-class QuantizeProgram : public testing::Test {
+class QuantizeProgram : public kit::ProgramTest {
  protected:
   static void SetUpTestSuite() {
     if (!kit::have_program()) return;
@@ -33,20 +33,11 @@ class QuantizeProgram : public testing::Test {
     ASSERT_EQ(run_program({"train", recipe, "--out", *scratch_ / "run"}).code, 0);
   }
   static void TearDownTestSuite() { delete scratch_; }
-  void SetUp() override {
-    if (!kit::have_program()) GTEST_SKIP() << "LITHE_BINARY is not set";
-  }
   static std::string at(const std::string& name) { return *scratch_ / name; }
   static Json json_of(const std::vector<std::string>& arguments) {
     const Finished f = run_program(arguments);
     EXPECT_EQ(f.code, 0) << f.err;
     return parse_json(f.out, arguments[0]);
-  }
-  static void expect_error(const std::vector<std::string>& arguments, int code, const std::string& words) {
-    const Finished f = run_program(arguments);
-    EXPECT_EQ(f.code, code) << f.err;
-    EXPECT_EQ(f.out, "");
-    EXPECT_NE(f.err.find(words), std::string::npos) << f.err;
   }
 
   static inline kit::Scratch* scratch_ = nullptr;

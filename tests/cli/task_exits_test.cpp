@@ -7,7 +7,7 @@
 
 #include "lithe/base/error.h"
 #include "lithe/base/json.h"
-#include "tests/support/process.h"
+#include "tests/support/program_test.h"
 
 namespace lithe {
 namespace {
@@ -31,7 +31,7 @@ std::vector<Json> answers_of(const std::string& text) {
   return out;
 }
 
-class TaskExits : public testing::Test {
+class TaskExits : public kit::ProgramTest {
  protected:
   static void SetUpTestSuite() {
     if (!kit::have_program()) return;
@@ -68,9 +68,6 @@ class TaskExits : public testing::Test {
     }
   }
   static void TearDownTestSuite() { delete scratch_; }
-  void SetUp() override {
-    if (!kit::have_program()) GTEST_SKIP() << "LITHE_BINARY is not set";
-  }
   static std::string run(const std::string& name) { return *scratch_ / name; }
   static Finished predict(const std::string& rule) {
     std::vector<std::string> words{"predict", run("early_exit"), *scratch_ / "lines.txt", "--json"};

@@ -8,7 +8,7 @@
 #include "lithe/base/json.h"
 #include "lithe/base/random.h"
 #include "lithe/model/safetensors.h"
-#include "tests/support/process.h"
+#include "tests/support/program_test.h"
 #include "tests/support/text.h"
 
 namespace lithe {
@@ -40,7 +40,7 @@ std::string sentences(uint64_t from, uint64_t to, bool labelled) {
   return text;
 }
 
-class Tasks : public testing::Test {
+class Tasks : public kit::ProgramTest {
  protected:
   static void SetUpTestSuite() {
     if (!kit::have_program()) return;
@@ -67,7 +67,8 @@ class Tasks : public testing::Test {
   }
   static void TearDownTestSuite() { delete scratch_; }
   void SetUp() override {
-    if (!kit::have_program()) GTEST_SKIP() << "LITHE_BINARY is not set";
+    ProgramTest::SetUp();
+    if (IsSkipped()) return;
     ASSERT_TRUE(fs::exists(run("tuned") + "/model.safetensors"));
   }
 

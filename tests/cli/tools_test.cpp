@@ -9,7 +9,7 @@
 #include "lithe/base/error.h"
 #include "lithe/base/json.h"
 #include "lithe/model/safetensors.h"
-#include "tests/support/process.h"
+#include "tests/support/program_test.h"
 #include "tests/support/text.h"
 
 namespace lithe {
@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 using kit::Finished;
 using kit::run_program;
 
-class Tools : public testing::Test {
+class Tools : public kit::ProgramTest {
  protected:
   static void SetUpTestSuite() {
     if (!kit::have_program()) return;
@@ -38,9 +38,6 @@ class Tools : public testing::Test {
     ASSERT_EQ(run_program({"train", recipe_, "--out", run_}).code, 0);
   }
   static void TearDownTestSuite() { delete scratch_; }
-  void SetUp() override {
-    if (!kit::have_program()) GTEST_SKIP() << "LITHE_BINARY is not set";
-  }
   static Finished works(const std::vector<std::string>& arguments) {
     Finished f = run_program(arguments);
     EXPECT_EQ(f.code, 0) << arguments[0] << ": " << f.err;

@@ -13,7 +13,7 @@
 #include "lithe/base/json.h"
 #include "lithe/model/model.h"
 #include "lithe/text/tokenizer.h"
-#include "tests/support/process.h"
+#include "tests/support/program_test.h"
 #include "tests/support/text.h"
 
 namespace lithe {
@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 using kit::Finished;
 using kit::run_program;
 
-class TranslateProgram : public testing::Test {
+class TranslateProgram : public kit::ProgramTest {
  protected:
   static void SetUpTestSuite() {
     if (!kit::have_program()) return;
@@ -42,7 +42,8 @@ class TranslateProgram : public testing::Test {
   }
   static void TearDownTestSuite() { delete scratch_; }
   void SetUp() override {
-    if (!kit::have_program()) GTEST_SKIP() << "LITHE_BINARY is not set";
+    ProgramTest::SetUp();
+    if (IsSkipped()) return;
     ASSERT_TRUE(fs::exists(run() + "/model.safetensors"));
   }
 

@@ -8,7 +8,7 @@
 
 #include "lithe/base/error.h"
 #include "lithe/base/random.h"
-#include "tests/support/process.h"
+#include "tests/support/program_test.h"
 
 namespace lithe {
 namespace {
@@ -60,7 +60,7 @@ void expect_same_results(const Path& got, const Path& want) {
   }
 }
 
-class Killed : public testing::Test {
+class Killed : public kit::ProgramTest {
  protected:
   static void SetUpTestSuite() {
     if (!kit::have_program()) return;
@@ -76,7 +76,8 @@ class Killed : public testing::Test {
     delete recipe_;
   }
   void SetUp() override {
-    if (!kit::have_program()) GTEST_SKIP() << "LITHE_BINARY is not set";
+    ProgramTest::SetUp();
+    if (IsSkipped()) return;
     ASSERT_GT(seconds_, 0) << "the run without interruption failed";
   }
   Path whole() const { return *scratch_ / "whole"; }
