@@ -30,9 +30,7 @@ void write_run(const ConvertOptions& o, const ModelConfig& config, const std::ma
   write_safetensors(out / "model.safetensors", parameters, {{"format", "lithe"}});
   save_config(config, out / "config.json");
   save_tokenizer(tokenizer, out.path());
-  copy_chat_templates(o.run, out.path());
-  if (std::filesystem::exists(Path(o.run) / "generation_config.json"))
-    write_file(out / "generation_config.json", read_file(Path(o.run) / "generation_config.json"));
+  copy_companions(o.run, out.path());
   write_file(out / "convert.json", dump(record, 2) + "\n");
   write_file(out / "resolved_recipe.yaml", to_yaml(resolved(recipe)));
   out.commit();

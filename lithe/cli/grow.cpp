@@ -6,6 +6,7 @@
 #include "lithe/base/output_directory.h"
 #include "lithe/cli/command.h"
 #include "lithe/infer/load.h"
+#include "lithe/interchange/import_parts.h"
 #include "lithe/recipe/recipe.h"
 
 namespace lithe {
@@ -58,8 +59,7 @@ int run_grow(const GrowOptions& o) {
   save_tokenizers({loaded.tokenizer, loaded.source_tokenizer}, out);
   recipe.from_pretrained.clear();
   write_file(out / "resolved_recipe.yaml", to_yaml(resolved(recipe)));
-  if (const Path file = Path(o.model) / "generation_config.json"; fs::exists(file))
-    write_file(out / "generation_config.json", read_file(file));
+  copy_companions(o.model, out);
   save_weights(grown, out / "model.safetensors");
   log_info(model.parameters().count(), " parameters became ", grown.parameters().count(), " in '", o.out,
            "'; train it on with --set from_pretrained=", o.out);

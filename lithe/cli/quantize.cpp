@@ -15,6 +15,7 @@
 #include "lithe/data/corpus.h"
 #include "lithe/eval/translation_evaluation.h"
 #include "lithe/infer/load.h"
+#include "lithe/interchange/import_parts.h"
 #include "lithe/recipe/recipe.h"
 #include "lithe/report/format.h"
 
@@ -147,8 +148,9 @@ int run_quantize(const QuantizeArguments& o) {
 
   save_config(quantized->config(), out / "config.json");
   save_tokenizers({loaded.tokenizer, loaded.source_tokenizer}, out.path());
-  for (const char* name : {"generation_config.json", "resolved_recipe.yaml"})
-    if (fs::exists(Path(o.model) / name)) write_file(out / name, read_file(Path(o.model) / name));
+  copy_companions(o.model, out.path());
+  if (const Path recipe = Path(o.model) / "resolved_recipe.yaml"; fs::exists(recipe))
+    write_file(out / "resolved_recipe.yaml", read_file(recipe));
   write_file(out / "quantization.json", dump(json, 2) + "\n");
   out.commit();
   if (o.json)

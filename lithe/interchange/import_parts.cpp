@@ -139,6 +139,12 @@ void copy_chat_templates(const Path& run, const Path& out) {
     write_file(out / kMoreChatTemplates / file.path().filename(), read_file(file.path(), kMost));
 }
 
+void copy_companions(const Path& run, const Path& out) {
+  const char* generation = "generation_config.json";
+  if (fs::exists(run / generation)) write_file(out / generation, read_file(run / generation));
+  copy_chat_templates(run, out);
+}
+
 void read_translation(const Path& model, TranslateConfig& to, std::vector<std::string>& notes) {
   const Path file = model / "generation_config.json";
   if (!fs::exists(file)) return;

@@ -22,6 +22,8 @@ void read_generation(const Path& model, const Path& tokenizer_files, const Token
 void keep_chat_templates(const Path& tokenizer_files, const Path& out, std::vector<std::string>& notes);
 /// Those that a run keeps.
 void copy_chat_templates(const Path& run, const Path& out);
+/// What goes along with a run's weights when another run is made of them: generation_config.json and chat templates.
+void copy_companions(const Path& run, const Path& out);
 
 /// generation_config.json of an encoder-decoder; what `translate` does not do is noted.
 void read_translation(const Path& model, TranslateConfig& to, std::vector<std::string>& notes);

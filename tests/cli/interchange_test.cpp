@@ -3,7 +3,7 @@
 
 #include "lithe/base/error.h"
 #include "lithe/base/json.h"
-#include "tests/support/process.h"
+#include "tests/support/program_test.h"
 
 namespace lithe {
 namespace {
@@ -11,7 +11,7 @@ namespace {
 using kit::Finished;
 using kit::run_program;
 
-class Interchange : public testing::Test {
+class Interchange : public kit::ProgramTest {
  protected:
   static void SetUpTestSuite() {
     if (!kit::have_program()) return;
@@ -28,20 +28,11 @@ class Interchange : public testing::Test {
     ASSERT_EQ(run_program({"train", recipe, "--out", *scratch_ / "run"}).code, 0);
   }
   static void TearDownTestSuite() { delete scratch_; }
-  void SetUp() override {
-    if (!kit::have_program()) GTEST_SKIP() << "LITHE_BINARY is not set";
-  }
   static std::string at(const std::string& name) { return *scratch_ / name; }
   static std::string output_of(const std::vector<std::string>& arguments) {
     const Finished f = run_program(arguments);
     EXPECT_EQ(f.code, 0) << f.err;
     return f.out;
-  }
-  static void expect_error(const std::vector<std::string>& arguments, int code, const std::string& words) {
-    const Finished f = run_program(arguments);
-    EXPECT_EQ(f.code, code) << f.err;
-    EXPECT_EQ(f.out, "");
-    EXPECT_NE(f.err.find(words), std::string::npos) << f.err;
   }
 
   static inline kit::Scratch* scratch_ = nullptr;
@@ -80,6 +71,22 @@ TEST_F(Interchange, APartIsExchangedAndTheListSaysWhatBecameOfTheRest) {
   output_of({"eval", at("exchanged"), "--json"});
   expect_error({"convert", at("run"), "--out", at("x")}, 2, "give --densify, or one or more --set");
   expect_error({"convert", at("run"), "--set", "train.seed=2", "--out", at("x")}, 2, "must be model.KEY=VALUE");
+}
+
+TEST_F(Interchange, WhatGoesAlongWithWeightsStaysWithThem) {
+  const std::string chat = "{{ messages }}";
+  write_file(at("run/chat_template.jinja"), chat);
+  const std::vector<std::vector<std::string>> makers = {
+      {"convert", "--densify"}, {"quantize"}, {"grow", "--layers", "4"}};
+  for (const auto& maker : makers) {
+    const std::string out = at("of_" + maker[0]);
+    std::vector<std::string> arguments{maker[0], at("run"), "--out", out};
+    arguments.insert(arguments.end(), maker.begin() + 1, maker.end());
+    output_of(arguments);
+    EXPECT_EQ(read_file(out + "/chat_template.jinja"), chat) << maker[0];
+    EXPECT_EQ(read_file(out + "/generation_config.json"), read_file(at("run/generation_config.json"))) << maker[0];
+  }
+  std::filesystem::remove(at("run/chat_template.jinja"));
 }
 
 TEST_F(Interchange, ZeroShotTasksHaveTheHarnesssLayout) {
