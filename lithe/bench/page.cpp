@@ -183,8 +183,7 @@ void models(Page& page, const Result& r) {
   if (!differences.empty())
     page.paragraph(
         "To the first: the ratio of speeds in the same rounds, with its 95 % interval. A difference is only named "
-        "where "
-        "it is beyond the noise, also beyond the difference of the first model from itself.");
+        "where it is beyond the noise, also beyond the difference of the first model from itself.");
   page.table(table);
 }
 

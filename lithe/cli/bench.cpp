@@ -180,8 +180,7 @@ Command add_bench(CommandLine& app) {
   add_threads_option(app);
   app.footer(
       "Example: lithe bench recipes/quickstart.yaml --out runs/bench\nWithout a model: the ceilings of this machine "
-      "and "
-      "what each kernel reaches of them. Stop other programs first.");
+      "and what each kernel reaches of them. Stop other programs first.");
   return [o] { return run_bench(*o); };
 }
 

@@ -75,8 +75,7 @@ int run(bool json) {
   if (kernels::usable_isa() < kernels::built_isas().back())
     std::puts(
         "note             none of these runs here: all kernels are the scalar references, many times slower; build "
-        "with "
-        "-DLITHE_INSTRUCTION_SETS=all");
+        "with -DLITHE_INSTRUCTION_SETS=all");
   if (kernels::usable_isa() < kernels::Isa::avx2)
     std::puts("note             no AVX2: kernels run in their portable form, several times slower");
   if (kernels::usable_isa() < kernels::Isa::avx512bf16)

@@ -72,8 +72,7 @@ Command add_finetune(CommandLine& app) {
   add_threads_option(app);
   app.footer(
       "Example: lithe finetune runs/bert runs/hashformer --tasks recipes/tasks/sst2.yaml recipes/tasks/rte.yaml "
-      "--seeds "
-      "1,2,3 --scratch --out runs/tasks\nFinished runs are kept: repeat the command to continue.");
+      "--seeds 1,2,3 --scratch --out runs/tasks\nFinished runs are kept: repeat the command to continue.");
   return [o] { return run_finetune(*o); };
 }
 

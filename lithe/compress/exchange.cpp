@@ -283,9 +283,8 @@ class Exchange {
                         embedding = cat(path, map, ".head_embedding");
       if (type == "mhe_add") {
         const Tensor e = zeros({h * d}, DType::f32);
-        std::vector<double> mean(size_t(h * d), 0), common(size_t(d), 0);
-        for (int64_t i = 0; i < heads.numel(); ++i)
-          mean[size_t(i % (h * d))] += value_at(heads, i) / double(rows.rows());
+        const std::vector<double> mean = column_means(heads);
+        std::vector<double> common(size_t(d), 0);
         // Of the seed: with no bias of its own, the mean of the heads less that of their biases.
         for (int64_t i = 0; i < h * d; ++i)
           common[size_t(i % d)] += (mean[size_t(i)] - (b && !bias ? value_at(shifts, i) : 0)) / double(h);

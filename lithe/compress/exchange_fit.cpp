@@ -18,13 +18,6 @@ bool fill(Parameters& parameters, const Weights& weights) {
   return true;
 }
 
-std::vector<double> column_means(const Tensor& x) {
-  std::vector<double> mean(size_t(x.cols()), 0);
-  for (int64_t i = 0; i < x.numel(); ++i) mean[size_t(i % x.cols())] += value_at(x, i);
-  for (double& m : mean) m /= double(std::max<int64_t>(1, x.rows()));
-  return mean;
-}
-
 Tensor minus(const Tensor& x, const std::vector<double>& mean) {
   const Tensor out = x.dtype() == DType::f64 ? clone(x) : convert(x, DType::f64);
   auto* at = out.data<double>();
@@ -71,6 +64,13 @@ Tensor product(const Tensor& a, const Tensor& b, bool transpose_a) {
 }
 
 }  // namespace
+
+std::vector<double> column_means(const Tensor& x) {
+  std::vector<double> mean(size_t(x.cols()), 0);
+  for (int64_t i = 0; i < x.numel(); ++i) mean[size_t(i % x.cols())] += value_at(x, i);
+  for (double& m : mean) m /= double(std::max<int64_t>(1, x.rows()));
+  return mean;
+}
 
 MixerInputs mixer_inputs(const ModelConfig& config, const Weights& weights, const Tensor& ids) {
   const NoGrad no_grad;

@@ -24,6 +24,9 @@ MixerInputs mixer_inputs(const ModelConfig& config, const Weights& weights, cons
 std::optional<Tensor> mixed(const ModelConfig& config, const Weights& weights, int64_t layer, const Tensor& rows,
                             const Sequences& sequences, bool context);
 
+/// Of each column of x [N, C].
+std::vector<double> column_means(const Tensor& x);
+
 /// The matrix [C, D] and bias [D] (none unless asked for) with the least sum of squares of x W + b - y, drawn to `near`
 /// (none: 0) as by a hundredth as many tokens.
 struct LinearFit {

@@ -26,8 +26,7 @@ struct DeviceBatch {
 DeviceBatch to_device(const Batch& batch, Device device);
 
 /// The model's rows of a batch, with its source where it has one. `pass` receives auxiliary losses, and gives the
-/// segments as token_type_ids. With a state, which
-/// has as many sequences, they continue these.
+/// segments as token_type_ids. With a state, which has as many sequences, they continue these.
 Rows rows_of(const Model& model, const DeviceBatch& batch, Pass pass = Pass(), DecodeState* state = nullptr);
 
 }  // namespace lithe

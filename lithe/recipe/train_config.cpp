@@ -76,8 +76,7 @@ void GrowthConfig::fields(Fields& f) {
   f("layers", layers, "layers it then has, one number a growth, each a multiple of the one before");
   f("width", width,
     "channels, heads and hidden units it then has, as a multiple of the recipe's, one number a growth; predictions "
-    "stay "
-    "the same up to noise");
+    "stay the same up to noise");
   f("optimizer_state", optimizer_state,
     "Adam's moments: reset begins anew; copy: new layers have those of the layers they are copies of",
     one_of({"reset", "copy"}));

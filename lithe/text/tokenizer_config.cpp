@@ -40,8 +40,7 @@ void refuse_unused_keys(TokenizerConfig config) {
 void TokenizerConfig::fields(Fields& f) {
   f("type", type,
     "bytes, a byte-level BPE, BERT's WordPiece or SentencePiece's unigram trained on the corpus, words by their "
-    "hashes, "
-    "characters or rows of numbers without a vocabulary, or one loaded from a file",
+    "hashes, characters or rows of numbers without a vocabulary, or one loaded from a file",
     one_of({"bytes", "bpe", "wordpiece", "unigram", "words", "characters", "features", "file"}));
   f("vocab_size", vocab_size,
     "entries of a trained BPE (the 256 bytes included), WordPiece or unigram, specials included",

@@ -16,8 +16,7 @@ struct LookupConfig {
     f("padding_idx", padding_idx, "id whose row is and stays zero; -1: none", at_least(-1));
     f("type_vocab_size", type_vocab_size,
       "segments that have a learned row each, added to those of their tokens: the column token_type_ids of a batch, "
-      "else "
-      "segment 0; 0: none",
+      "else segment 0; 0: none",
       between(0, 1 << 16));
   }
 };

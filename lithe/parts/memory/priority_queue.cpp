@@ -21,8 +21,7 @@ struct PriorityQueueConfig {
     f("slots", slots, "pairs that are kept of each head (kappa), the own one aside", at_least(1));
     f("score", score,
       "what decides who stays: net (sigmoid of a network of the key), norm (length of the key), usage (attention that "
-      "the "
-      "pair has had so far)",
+      "the pair has had so far)",
       one_of({"net", "norm", "usage"}));
     f("score_size", score_size, "net: hidden units (d_s)", at_least(1));
     f("soft_bias", soft_bias,

@@ -20,8 +20,7 @@ struct ApproxConfig : HeadSizes {
     sizes(f);
     f("mode", mode,
       "full: weights 1 + x + x^2/2 with one sum; diag: elementwise squares in place of x^2; split: a sum for each "
-      "order "
-      "(the literal 4.14-4.17, E47)",
+      "order (the literal 4.14-4.17, E47)",
       one_of({"full", "diag", "split"}));
     f("rotary", rotary,
       "rotary positions turn queries and keys, if the model has them (the cited work uses none here)");

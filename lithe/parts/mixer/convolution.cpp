@@ -16,8 +16,7 @@ struct ConvolutionConfig {
   void fields(Fields& f) {
     f("kind", kind,
       "depthwise: taps of each channel; tied_text: of each channel on the sum of all (the literal footnote 15, E30); "
-      "full: "
-      "a matrix for each tap",
+      "full: a matrix for each tap",
       one_of({"depthwise", "tied_text", "full"}));
     f("kernel_size", kernel_size, "taps k: this token and k - 1 before it, or around it where the model sees both ways",
       at_least(1));

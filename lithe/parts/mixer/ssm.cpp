@@ -33,8 +33,7 @@ struct SsmConfig {
       one_of({"full", "diagonal", "none"}));
     f("evaluation", evaluation,
       "of whole sequences: recurrent, row by row; convolution, with the powers of the state matrix for taps, by "
-      "Fourier "
-      "transforms beyond direct_rows (the same up to rounding). Decoding is recurrent",
+      "Fourier transforms beyond direct_rows (the same up to rounding). Decoding is recurrent",
       one_of({"recurrent", "convolution"}));
     f("direct_rows", direct_rows, "evaluation convolution: rows of a block, a power of two", at_least(2));
     f("activation", activation, "of the results, before the output", one_of({"none", "gelu", "silu"}));

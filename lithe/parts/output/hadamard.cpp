@@ -17,8 +17,7 @@ struct HadamardConfig {
   void fields(Fields& f) {
     f("transform", transform,
       "kronecker: H of order hidden_size = m 2^k, m 1, 12, 20, 28 or 36 (Paley II; 20: Paley I); pad: heads padded "
-      "with "
-      "zeros to a power of two, not orthogonal",
+      "with zeros to a power of two, not orthogonal",
       one_of({"kronecker", "pad"}));
     f("base_order", base_order,
       "order m of the base matrix, to have it written in the recipe: it follows from hidden_size (1 with pad), another "

@@ -26,8 +26,7 @@ struct RotaryConfig : RotaryScaling {
     f("scaling", scaling,
       "frequencies for longer texts: linear divides them by `factor`; llama3 and yarn divide those that turn less "
       "than once in original_max_position_embeddings; factors divides each by its own of frequency_factors; longrope "
-      "by "
-      "its own of short_factor where max_position_embeddings is at most original_max_position_embeddings, else of "
+      "by its own of short_factor where max_position_embeddings is at most original_max_position_embeddings, else of "
       "long_factor; dynamic raises the base as far as max_position_embeddings is longer",
       one_of({"none", "linear", "llama3", "yarn", "factors", "longrope", "dynamic"}));
     f("factor", factor, "scaling: how many times longer texts may be", at_least(1));

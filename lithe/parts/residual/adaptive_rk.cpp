@@ -22,8 +22,7 @@ struct AdaptiveRkConfig {
   void fields(Fields& f) {
     f("method", method,
       "adaptive_heun: order 2, 2 evaluations a step; bosh3: order 3, 4 evaluations; dopri5: order 5, 7 evaluations, "
-      "the "
-      "usual RK45",
+      "the usual RK45",
       one_of({"adaptive_heun", "bosh3", "dopri5"}));
     f("depth", depth, "where the solution is taken; negative: backwards", between(-1e6, 1e6));
     f("rtol", rtol,

@@ -13,8 +13,7 @@ struct Rk2Config {
   void fields(Fields& f) {
     f("method", method,
       "heun: x + (g1 + g2) / 2; midpoint: x + F(norm(x + g1 / 2)); gated: x + s g1 + (1 - s) g2, s = sigmoid(g1 W1 + "
-      "g2 "
-      "W2 + b)",
+      "g2 W2 + b)",
       one_of({"heun", "midpoint", "gated"}));
   }
 };

@@ -26,8 +26,7 @@ struct FusionConfig {
       one_of({"pre", "post", "dense"}));
     f("phi", phi,
       "avg: the mean; weighted: a learned sum, which starts as the mean; ffn: two maps of all inputs beside each "
-      "other; "
-      "selfattn: the same after one head of attention over them, token by token",
+      "other; selfattn: the same after one head of attention over them, token by token",
       one_of({"avg", "weighted", "ffn", "selfattn"}));
     f("top", top, "how many layers, from the last, fuse; the others pass their result on; -1: all", at_least(-1));
     f("intermediate_size", intermediate_size, "phi ffn and selfattn: hidden width; 0: hidden_size", at_least(0));
