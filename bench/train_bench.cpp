@@ -63,7 +63,7 @@ int run(const std::string& name, const std::string& precision, int steps, bool r
   const std::vector<DeviceBatch> batches = {to_device(batch, Device::cpu)};
   for (int i = 1; i <= steps + 2; ++i) {
     const auto start = std::chrono::steady_clock::now();
-    sums = accumulate_gradients(model, *objective, batches, train, i);
+    sums = accumulate_gradients(model, *objective, batches, train, i).objective;
     const double middle = seconds_since(start);
     optimizer.step(i, train.learning_rate, 1);
     const double all = seconds_since(start);
