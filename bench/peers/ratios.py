@@ -17,7 +17,7 @@ for line in sys.stdin:
     if rate not in values:
         continue
     lithe = line.startswith("lithe ")
-    name = " ".join(["lithe"] * lithe + [values["mode"]] * ("mode" in values)) or line.split()[0]
+    name = " ".join(["lithe"] * lithe + [values[key] for key in ("mode",) if key in values]) or line.split()[0]
     case = " ".join(f"{key}={values[key]}" for key in keys)
     cases.setdefault(case, {}).setdefault((lithe, name), []).append(values)
 for case, programs in cases.items():

@@ -102,7 +102,33 @@ void finish(const Run& run, const Steps& steps, const std::vector<Tensor>& state
   }
 }
 
-void step_forward(const Run& run, const Steps& steps, int64_t t, const Tensor& w, const Tensor& bias) {
+/// The recurrent matrix as every step reads it: packed where the steps repay the packing. Same bits either way.
+struct Recurrent {
+  Tensor weight;
+  kernels::PackedMatrix packed;
+
+  Recurrent(const Tensor& w, bool transposed, int64_t steps) : weight(w) {
+    if (steps < 16 || w.dtype() == DType::f64) return;
+    const MemoryScope scope(MemoryClass::workspace);
+    packed.format = w.dtype() == DType::f32 ? kernels::PackedFormat::f32 : kernels::PackedFormat::bf16;
+    packed.name = "recurrent weight";
+    packed.by_rows = transposed;
+    packed.outputs = transposed ? w.rows() : w.cols(), packed.inputs = transposed ? w.cols() : w.rows();
+    kernels::allocate(packed, w.device());
+    kernels::pack_rows(packed, 0, w);
+  }
+  /// The product with b [K,N] or, transposed, [N,K], each row by itself.
+  void multiply(kernels::GemmArgs args) const {
+    args.rowwise = true;
+    if (packed.data)
+      args.packed = &packed, args.transpose_b = packed.by_rows;
+    else
+      args.b = weight;
+    kernels::gemm(args);
+  }
+};
+
+void step_forward(const Run& run, const Steps& steps, int64_t t, const Recurrent& w, const Tensor& bias) {
   auto args = run.step(steps, t);
   const bool apart = run.kind == RecurrentCell::gru;
   Tensor product = args.gates;
@@ -111,8 +137,7 @@ void step_forward(const Run& run, const Steps& steps, int64_t t, const Tensor& w
     product = empty_like(args.gates);
     args.recurrent = product;
   }
-  kernels::gemm(
-      {.a = run.hidden_before(steps, t), .b = w, .c = product, .bias = bias, .accumulate = !apart, .rowwise = true});
+  w.multiply({.a = run.hidden_before(steps, t), .c = product, .bias = bias, .accumulate = !apart});
   kernels::recurrent_cell(args);
 }
 
@@ -132,8 +157,8 @@ Var recurrent(RecurrentCell kind, const Var& x, const Var& w, const Var& bias, c
         "one state a sequence: ", sequences.count(), ", got ", states.size());
   const Steps steps(sequences, x.device());
   const Run run = begin(kind, x.value(), d, steps, states);
-  for (int64_t t = 0; t < steps.count(); ++t)
-    step_forward(run, steps, t, w.value(), bias.defined() ? bias.value() : Tensor());
+  const Recurrent by(w.value(), false, steps.count());
+  for (int64_t t = 0; t < steps.count(); ++t) step_forward(run, steps, t, by, bias.defined() ? bias.value() : Tensor());
   finish(run, steps, states);
   return record(
       "recurrent", {x, w, bias}, steps.by_rows(run.hidden),
@@ -144,6 +169,7 @@ Var recurrent(RecurrentCell kind, const Var& x, const Var& w, const Var& bias, c
                      drecurrent = apart ? empty_like(run.gates) : dgates,
                      dcell = run.cell ? zeros(run.first_cell.shape(), run.cell.dtype(), run.cell.device()) : Tensor(),
                      before = empty({N, d}, run.hidden.dtype(), run.hidden.device());
+        const Recurrent by(w.value(), true, steps.count());
         for (int64_t t = steps.count(); t-- > 0;) {
           kernels::recurrent_cell_grad({.forward = run.step(steps, t),
                                         .dhidden = steps.of(dhidden, t),
@@ -153,11 +179,8 @@ Var recurrent(RecurrentCell kind, const Var& x, const Var& w, const Var& bias, c
                                         .dcell = dcell ? dcell.slice(0, steps.width(t)) : Tensor()});
           kernels::add({.a = run.hidden_before(steps, t), .out = steps.of(before, t)});
           if (t)
-            kernels::gemm({.a = steps.of(drecurrent, t),
-                           .b = w.value(),
-                           .c = steps.before(dhidden, t),
-                           .transpose_b = true,
-                           .accumulate = true});
+            by.multiply(
+                {.a = steps.of(drecurrent, t), .c = steps.before(dhidden, t), .transpose_b = true, .accumulate = true});
         }
         if (const auto dw = g.into(w))
           kernels::gemm({.a = before, .b = drecurrent, .c = dw.to, .transpose_a = true, .accumulate = dw.accumulate});

@@ -66,8 +66,8 @@ struct Backward {
       }
     }
   }
-  void open_all(int64_t first, int64_t count, int64_t shift) const {
-    b.open_q(first, count);
+  void open_all(int64_t first, int64_t count, int64_t shift, bool queries) const {
+    if (queries) b.open_q(first, count);
     b.open_k(first, count);
     open_dn(first, count);
     b.open_gates(first, count, shift);
@@ -233,7 +233,7 @@ struct Backward {
     open_keys_state(by_keys);
     if (a.delta) open_keys_state(by_keys_again);
     upward([&](int64_t first, int64_t count) {
-      open_all(first, count, 0);
+      open_all(first, count, 0, g.dlog_decay.raw());
       scan<kLaneGate>(keys_scan(v, k, dn, by_keys, count, false));
       add_terms(q, out, 1, false, first, count);
       give_dq(first, count);
@@ -254,7 +254,7 @@ struct Backward {
     clear(by_keys, state_of_keys);
     if (!a.delta) clear(by_values, K * at.v_row);
     downward([&](int64_t first, int64_t count) {
-      open_all(first, count, 1);
+      open_all(first, count, 1, true);
       DeltaScan s = keys_scan(dn, q, v, by_keys, count, true);
       if (a.delta) {
         open_shifted(first, count);
