@@ -29,11 +29,20 @@ ZeroShotTask read_zero_shot_task(const Path& file) {
   out.source = node;
   if (const Node* metadata = node.find("metadata"))
     if (const Node* version = metadata->find("version")) out.version = std::atof(version->text().c_str());
+  std::string split;  // the harness scores the test data, or where there are none those for validation
+  for (const char* key : {"test_split", "validation_split"})
+    if (const Node* name = node.find(key); name && split.empty()) split = name->text();
   take_irrelevant(node);
   if (const Node* files = node.find("dataset_kwargs")) {
     const Node* named = files->find("data_files");
     check_usage(named, "eval", to_string(files->mark()), ": dataset_kwargs must name data_files, JSON lines");
-    const Node inner = named->is_map() && !named->entries().empty() ? named->entries()[0].second : *named;
+    Node inner = *named;
+    if (named->is_map()) {
+      const Node* scored = named->find(split);
+      check_usage(scored, "eval", to_string(named->mark()),
+                  ": test_split (or validation_split) must name one of these data_files, got '", split, "'");
+      inner = *scored;
+    }
     Node list = Node::list();
     for (const Node& one : inner.is_list() ? inner.items() : std::vector<Node>{inner}) list.push(one);
     node.erase("dataset_kwargs");

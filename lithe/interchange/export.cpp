@@ -73,6 +73,31 @@ Described describe_model(const ModelConfig& model, const std::vector<std::string
              densify ? "; `lithe convert --densify` gives attention a standard form" : "");
 }
 
+namespace {
+
+// transformers begins prompts as lithe does, and so does the harness.
+void begin_texts_with_bos(const Path& directory, const Tokenizer& tokenizer) {
+  const Path file = directory / "tokenizer.json";
+  const std::optional<int32_t> bos = tokenizer.specials().bos ? tokenizer.specials().bos : tokenizer.specials().eos;
+  if (!bos || begins_with_bos(directory, tokenizer)) return;
+  const std::string name = tokenizer.token(*bos);
+  auto tree = parse_json_sorted(read_file(file), file.string());
+  const Json begin = {{"SpecialToken", {{"id", name}, {"type_id", 0}}}};
+  const auto text = [](const char* of, int type) { return Json{{"Sequence", {{"id", of}, {"type_id", type}}}}; };
+  const Json special = {{"id", name}, {"ids", Json::array({*bos})}, {"tokens", Json::array({name})}};
+  const nlohmann::json template_of_texts = Json{{"type", "TemplateProcessing"},
+                                                {"single", Json::array({begin, text("A", 0)})},
+                                                {"pair", Json::array({begin, text("A", 0), begin, text("B", 1)})},
+                                                {"special_tokens", {{name, special}}}};
+  nlohmann::json& processor = tree["post_processor"];
+  processor = processor.is_null()
+                  ? template_of_texts
+                  : nlohmann::json{{"type", "Sequence"}, {"processors", {processor, template_of_texts}}};
+  write_file(file, dump(tree, 1) + "\n");
+}
+
+}  // namespace
+
 ExportReport export_model(const ExportOptions& o) {
   if (o.format == "gguf") return export_gguf(o);
   NewDirectory out(o.out, "export");
@@ -97,8 +122,10 @@ ExportReport export_model(const ExportOptions& o) {
     described.config["decoder_start_token_id"] = specials.bos ? *specials.bos : *specials.eos;
   write_safetensors(out / "model.safetensors", tensors, {{"format", "pt"}});
   write_file(out / "config.json", dump(described.config, 2) + "\n");
+  save_tokenizer(*run.tokenizer, out.path());
   if (run.config.architecture == "decoder") {
     const GenerateConfig g = recipe_of_run(o.run).generate;
+    if (g.add_bos_token) begin_texts_with_bos(out.path(), *run.tokenizer);
     generation["do_sample"] = g.do_sample;
     if (g.do_sample) {
       generation["temperature"] = g.temperature;
@@ -110,7 +137,6 @@ ExportReport export_model(const ExportOptions& o) {
     generation.erase("_from_model_config");
     write_file(out / "generation_config.json", dump(generation, 2) + "\n");
   }
-  save_tokenizer(*run.tokenizer, out.path());
   copy_chat_templates(o.run, out.path());
   ExportReport report{.model_type = described.config["model_type"],
                       .tensors = int64_t(tensors.size()),

@@ -14,7 +14,8 @@ constexpr const char *kChatTemplate = "chat_template.jinja", *kMoreChatTemplates
 
 nlohmann::json read_json(const Path& file) { return parse_json_sorted(read_file(file, kMost), file.string()); }
 
-// Texts of these tokenizers begin with bos: by the template of tokenizer.json, or by the class's habit.
+}  // namespace
+
 bool begins_with_bos(const Path& files, const Tokenizer& tokenizer) {
   if (!tokenizer.specials().bos) return false;
   const std::string bos = tokenizer.token(*tokenizer.specials().bos);
@@ -45,8 +46,6 @@ bool begins_with_bos(const Path& files, const Tokenizer& tokenizer) {
   }
   return fs::exists(directory / "tokenizer.model");
 }
-
-}  // namespace
 
 void read_generation(const Path& model, const Path& tokenizer_files, const Tokenizer& tokenizer, GenerateConfig& to) {
   to.add_bos_token = begins_with_bos(tokenizer_files, tokenizer);

@@ -14,6 +14,9 @@ void write_run(const NewDirectory& out, Recipe recipe, const std::map<std::strin
                const Tokenizer& tokenizer, const Json& record);
 std::string dtypes_of(const std::map<std::string, PendingTensor>& parameters);
 
+/// Whether texts of these tokenizer files begin with bos: by the template of tokenizer.json, or by the class's habit.
+bool begins_with_bos(const Path& files, const Tokenizer& tokenizer);
+
 /// generation_config.json, and whether prompts begin with bos, by the tokenizer's files.
 void read_generation(const Path& model, const Path& tokenizer_files, const Tokenizer& tokenizer, GenerateConfig& to);
 

@@ -100,6 +100,23 @@ TEST_F(ZeroShot, TablesPagesAndListsAreRead) {
   EXPECT_EQ(evaluate_zero_shot(model, *tokenizer, pair, {}).documents, 1);
 }
 
+TEST_F(ZeroShot, TheSplitThatTheHarnessScoresIsRead) {
+  const std::string line = R"({"q": "a", "c": ["b", "d"]})"
+                           "\n";
+  scratch.add("learn.jsonl", line + line);
+  scratch.add("score.jsonl", line);
+  const std::string files = "dataset_kwargs: {data_files: {train: learn.jsonl, test: score.jsonl}}\n",
+                    rest =
+                        "task: t\noutput_type: multiple_choice\ndoc_to_text: q\ndoc_to_choice: c\ndoc_to_target: 0\n";
+  for (const char* split :
+       {"test_split: test\n", "validation_split: test\n", "validation_split: train\ntest_split: test\n"})
+    EXPECT_EQ(read_zero_shot_task(scratch.add("split.yaml", files + split + rest)).data_files,
+              std::vector<std::string>{scratch / "score.jsonl"})
+        << split;
+  const auto none = [&] { read_zero_shot_task(scratch.add("none.yaml", files + rest)); };
+  EXPECT_NE(kit::error_of(none).find("must name one of these data_files"), std::string::npos);
+}
+
 TEST_F(ZeroShot, ChoicesAreScoredByTheirLikelihoodAfterTheText) {
   const std::vector<std::pair<std::string, std::vector<std::string>>> questions{
       {"sky is", {"blue", "a", "green!"}}, {"one two", {"three", "ox"}}, {"Q:", {"yes", "no", "maybe so"}}};

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "lithe/interchange/import.h"
+#include "lithe/interchange/import_parts.h"
 #include "lithe/interchange/same_model.h"
 #include "lithe/model/safetensors.h"
 #include "lithe/recipe/recipe.h"
@@ -78,6 +79,24 @@ TEST(Export, RunsOfLitheBecomeLlamas) {
                                                   "ffn: gelu, mixer: {type: attention, num_attention_heads: 2, "
                                                   "attention_bias: true, output_bias: true}"));
   EXPECT_EQ(export_model({scratch / "biased", scratch / "gpt2", ""}).model_type, "gpt2");
+}
+
+// The model was trained with bos before every text: transformers and the harness must put it there, too.
+TEST(Export, PromptsBeginThereAsHere) {
+  kit::Scratch scratch;
+  write_run(scratch / "run", kit::model_config(kSmall));
+  for (const bool begins : {true, false}) {
+    Recipe recipe = recipe_of_run(scratch / "run");
+    recipe.generate.add_bos_token = begins;
+    write_file(scratch / "run/resolved_recipe.yaml", to_yaml(resolved(recipe)));
+    const std::string out = scratch / (begins ? "begins" : "bare");
+    export_model({scratch / "run", out, ""});
+    EXPECT_EQ(begins_with_bos(out, *load_tokenizer(out)), begins);
+    import_model({out, out + "-again", {}});
+    EXPECT_EQ(recipe_of_run(out + "-again").generate.add_bos_token, begins);
+    export_model({out + "-again", out + "-twice", ""});
+    EXPECT_EQ(bytes(out, "tokenizer.json").size() > bytes(scratch / "run", "tokenizer.json").size(), begins);
+  }
 }
 
 TEST(Export, PartsWithoutAFormThereAreNamed) {

@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# The evaluation harness on an exported run, through transformers, and `lithe eval --tasks` on the run itself: the same
+# tasks, and whether their results are the same to the digit.
+#   LITHE_DATA=... bench/peers/harness.sh RUN [TASK.yaml ...]
+# Without tasks: those of recipes/zero_shot whose data are JSON lines. PYTHON: a Python with torch, transformers, lm_eval
+# and accelerate. Ends with 1 where a result differs.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+export LITHE_DATA="$(cd "${LITHE_DATA:?the data of the tasks}" && pwd)"
+run="${1:?harness.sh RUN [TASK.yaml ...]}"
+shift
+[ "$#" -gt 0 ] || set -- recipes/zero_shot/{arc_easy,blimp,boolq,copa,lambada,openbook_qa,piqa}.yaml
+scratch="$(mktemp -d)"
+trap 'rm -rf "$scratch"' EXIT
+mkdir "$scratch/tasks"
+names=() own=()
+for task in "$@"; do  # the harness has tasks of these names
+  sed 's/^task: /task: lithe_/' "$task" > "$scratch/tasks/$(basename "$task")"
+  own+=(--tasks "$scratch/tasks/$(basename "$task")")
+  names+=("$(sed -n 's/^task: /lithe_/p' "$task")")
+done
+build/release/bin/lithe export "$run" --out "$scratch/exported" >&2
+build/release/bin/lithe eval "$run" "${own[@]}" --json > "$scratch/lithe.json"
+(cd "$LITHE_DATA" && HF_HUB_OFFLINE=1 HF_DATASETS_OFFLINE=1 "${PYTHON:-python3}" -m lm_eval --model hf \
+  --model_args "pretrained=$scratch/exported,dtype=float32" --device cpu --batch_size 16 --include_path "$scratch/tasks" \
+  --tasks "$(IFS=,; echo "${names[*]}")" --output_path "$scratch/theirs" >&2)
+python3 bench/peers/harness.py "$scratch/lithe.json" "$scratch"/theirs/*/results_*.json
