@@ -6,7 +6,7 @@
 #   bench/peers/fields.sh 3 "8192 32768" "f32 bf16"
 # Cases: core (queries, keys and values are given), layer (width 512, with its maps). Passes: train (forward and
 # backward), forward. Longformer and BigBird look to both sides: about twice the pairs. PyTorch with a mask needs
-# some T * T * 70 bytes: modes that run out of memory are left out. PYTHON: a Python with torch 2.5 and transformers.
+# some 10 bytes a pair of tokens: modes that run out of memory are left out. PYTHON: a Python with torch 2.5 and transformers.
 # Needs `ninja -C build/release attention_bench linear_time_bench`.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
