@@ -1,8 +1,10 @@
 // Attention: GFLOP/s of the forward and backward pass (visible pairs only) beside a naive composition,
 // and GB/s of decoding beside a plain read of the same memory.
 // bias: the same attention with biases by distance, and what each costs. pattern: T 8192 with windows, by mask and by
-// tiles, in GFLOP/s of the tiles that are visited, whole ones.
+// tiles, in GFLOP/s of the tiles that are visited, whole ones. field: one sequence of T tokens with a causal window, 8
+// heads of 64, in a process of its own, as a line of key=value pairs (for bench/peers/fields.sh).
 // attention_bench [rounds] [forward|backward|decode|bias|pattern]
+// attention_bench REPEATS field train|forward f32|bf16 T WINDOW
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -12,6 +14,7 @@
 #include <functional>
 #include <memory>
 
+#include "lithe/base/machine.h"
 #include "lithe/base/random.h"
 #include "lithe/base/threads.h"
 #include "lithe/bench/timing.h"
@@ -44,7 +47,8 @@ struct Problem {
   DType dtype;
   AttentionGradArgs grad;
 
-  Problem(int64_t batch, int64_t length, int64_t heads, int64_t head_dim, DType dtype)
+  Problem(int64_t batch, int64_t length, int64_t heads, int64_t head_dim, DType dtype, int64_t window = 0,
+          bool backward = true)
       : batch(batch), length(length), heads(heads), head_dim(head_dim), dtype(dtype) {
     const int64_t rows = batch * length, cols = heads * head_dim;
     AttentionArgs& a = grad.forward;
@@ -57,12 +61,14 @@ struct Problem {
     a.head_dim = a.value_dim = head_dim;
     a.scale = 1 / std::sqrt(double(head_dim));
     a.mask.causal = true;
+    a.mask.window = window;
     for (int64_t b = 0; b < batch; ++b) a.segments.push_back({b * length, length, b * length, length, {}, {}});
+    attention(a);
+    if (!backward) return;
     grad.dout = randn({rows, cols}, dtype, 4);
     grad.dq = empty({rows, cols}, dtype);
     grad.dk = empty({rows, cols}, dtype);
     grad.dv = empty({rows, cols}, dtype);
-    attention(a);
   }
   std::string name(const char* what) const {
     return cat(what, " ", dtype, " B", batch, " T", length, " h", heads, " d", head_dim);
@@ -197,11 +203,41 @@ struct Decode {
   static inline thread_local volatile uint64_t sink = 0;
 };
 
+int field(int repeats, bool backward, DType dtype, int64_t length, int64_t window) {
+  const double at_start = double(peak_resident_bytes());
+  Problem p(1, length, 8, 64, dtype, window, backward);
+  std::vector<double> times;
+  for (int i = 0; i <= repeats; ++i) {
+    const double start = now();
+    attention(p.grad.forward);
+    if (backward) attention_grad(p.grad);
+    if (i > 0) times.push_back(now() - start);  // the first is a warm-up
+  }
+  const double middle = median(times), best = *std::min_element(times.begin(), times.end());
+  const double peak = double(peak_resident_bytes()), mb = 1 << 20;
+  std::printf(
+      "lithe case=core pass=%s dtype=%s T=%ld window=%ld threads=%d tok/s=%.1f ms=%.2f min=%.2f peakRSS_MB=%.0f "
+      "grownRSS_MB=%.0f\n",
+      backward ? "train" : "forward", name_of(dtype), long(length), long(window), threads(), double(length) / middle,
+      1e3 * middle, 1e3 * best, peak / mb, (peak - at_start) / mb);
+  return 0;
+}
+
 }  // namespace
 
 int main(int count, char** words) {
   const int rounds = count > 1 ? std::atoi(words[1]) : 9;
   const std::string only = count > 2 ? words[2] : "";
+  if (only == "field") {
+    const std::string which = count > 6 ? words[3] : "", type = count > 6 ? words[4] : "";
+    const int64_t length = count > 6 ? std::atoll(words[5]) : 0, window = count > 6 ? std::atoll(words[6]) : 0;
+    if ((which != "train" && which != "forward") || (type != "f32" && type != "bf16") || length < 1 || window < 1 ||
+        rounds < 1) {
+      std::fprintf(stderr, "usage: attention_bench REPEATS field train|forward f32|bf16 T WINDOW\n");
+      return 2;
+    }
+    return field(rounds, which == "train", type == "f32" ? DType::f32 : DType::bf16, length, window);
+  }
   std::vector<Case> cases;
   std::vector<std::shared_ptr<void>> keep;
   const auto wanted = [&](const char* what) { return only.empty() || only == what; };

@@ -165,6 +165,7 @@ int usage() {
 }  // namespace
 
 int main(int argc, char** argv) {
+  const double at_start = double(peak_resident_bytes());
   std::vector<std::string> given(argv + 1, argv + argc);
   std::string file;
   if (given.size() >= 2 && given[given.size() - 2] == "--json") file = given.back(), given.resize(given.size() - 2);
@@ -219,9 +220,11 @@ int main(int argc, char** argv) {
                   {"peakRSS_MB", double(peak_resident_bytes()) / 1048576}};
       if (!training) row["state_bytes"] = layer->state_bytes;
       all.push_back(row);
-      std::printf("lithe case=%s dtype=%s %s=%ld threads=%d tok/s=%.1f fastest=%.1f ms=%.3f peakRSS_MB=%.0f",
-                  layer->name.c_str(), given[1].c_str(), unit, long(T), threads(), size / middle, size / best,
-                  1e3 * middle, double(peak_resident_bytes()) / 1048576);
+      const double peak = double(peak_resident_bytes());
+      std::printf(
+          "lithe case=%s dtype=%s %s=%ld threads=%d tok/s=%.1f fastest=%.1f ms=%.3f peakRSS_MB=%.0f grownRSS_MB=%.0f",
+          layer->name.c_str(), given[1].c_str(), unit, long(T), threads(), size / middle, size / best, 1e3 * middle,
+          peak / 1048576, (peak - at_start) / 1048576);
       std::printf(training ? "\n" : " state_bytes=%.0f\n", layer->state_bytes);
     }
     std::fflush(stdout);

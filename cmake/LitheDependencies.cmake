@@ -37,6 +37,16 @@ if(DNNL_LIBRARY AND DNNL_INCLUDE)
 endif()
 add_library(LitheDeps::gemm ALIAS lithe_deps_gemm)
 
+# Without it lithe is built all the same, and says so where --index hnsw is asked for.
+option(LITHE_HNSWLIB "approximate search in stores by hnswlib" ON)
+find_path(HNSWLIB_INCLUDE hnswlib/hnswlib.h)
+add_library(lithe_deps_neighbours INTERFACE)
+if(LITHE_HNSWLIB AND HNSWLIB_INCLUDE)
+  target_include_directories(lithe_deps_neighbours SYSTEM INTERFACE ${HNSWLIB_INCLUDE})
+  target_compile_definitions(lithe_deps_neighbours INTERFACE LITHE_HAVE_HNSWLIB=1)
+endif()
+add_library(LitheDeps::neighbours ALIAS lithe_deps_neighbours)
+
 find_path(CLI11_INCLUDE CLI/CLI.hpp REQUIRED)
 add_library(lithe_deps_cli INTERFACE)
 target_include_directories(lithe_deps_cli SYSTEM INTERFACE ${CLI11_INCLUDE})

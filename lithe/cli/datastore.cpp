@@ -11,6 +11,7 @@
 #include "lithe/cli/text_lines.h"
 #include "lithe/data/corpus.h"
 #include "lithe/eval/datastore_build.h"
+#include "lithe/infer/hnsw_index.h"
 #include "lithe/infer/load.h"
 #include "lithe/infer/weights_file.h"
 #include "lithe/recipe/recipe.h"
@@ -20,33 +21,46 @@ namespace lithe {
 namespace {
 
 struct DatastoreArguments {
-  std::string action, model, out, weights, precision = "f32", type = "f32";
+  std::string action, model, out, weights, precision = "f32", type = "f32", index = "none";
   std::vector<std::string> data;
   int64_t lists = 0, context = 0, stride = 0, batch_tokens = 0;
   bool check = false, json = false;
 };
 
+constexpr int64_t kSampleNeighbours = 32, kSampleEffort = 64;  // of what is said of a graph
+
+std::string recall_text(double recall) {
+  return cat("finds ", int64_t(recall * 1000 + 0.5) / 10.0, " % of the ", kSampleNeighbours,
+             " nearest keys of a sample with --knn-effort ", kSampleEffort);
+}
+
 int show(const DatastoreArguments& o) {
-  check_usage(o.data.empty() && o.out.empty() && !o.lists, "datastore",
-              "show reads a store that is there; --data, --out and --lists are for build");
+  check_usage(o.data.empty() && o.out.empty() && !o.lists && o.index == "none", "datastore",
+              "show reads a store that is there; --data, --out, --lists and --index are for build");
   const Datastore store = Datastore::open(o.model);
   if (o.check) store.verify();
   const DatastoreInfo& info = store.info();
   const auto bytes = int64_t(std::filesystem::file_size(Path(o.model) / "datastore.bin"));
+  Json graph;
+  if (HnswIndex::exists(o.model)) {
+    const HnswIndex index = HnswIndex::open(o.model, store);
+    graph = {{"links", index.links()}, {"bytes", int64_t(std::filesystem::file_size(Path(o.model) / "hnsw.bin"))}};
+    if (o.check) graph["recall"] = index.recall(kSampleNeighbours, kSampleEffort);
+  }
   if (o.json) {
-    std::cout << dump(Json({{"entries", info.entries},
-                            {"width", info.width},
-                            {"key_type", cat(info.type)},
-                            {"lists", info.lists},
-                            {"vocab_size", info.vocab_size},
-                            {"bytes", bytes}}),
-                      2)
-              << "\n";
+    Json out{{"entries", info.entries}, {"width", info.width},           {"key_type", cat(info.type)},
+             {"lists", info.lists},     {"vocab_size", info.vocab_size}, {"bytes", bytes}};
+    if (!graph.is_null()) out["hnsw"] = graph;
+    std::cout << dump(out, 2) << "\n";
     return 0;
   }
   std::printf("%lld entries, keys of %lld numbers (%s), %s, %s\n", static_cast<long long>(info.entries),
               static_cast<long long>(info.width), cat(info.type).c_str(),
               info.lists ? cat(info.lists, " lists").c_str() : "no index", format_bytes(double(bytes)).c_str());
+  if (graph.is_null()) return 0;
+  std::printf("hnsw: %lld links, %s", static_cast<long long>(graph["links"].get<int64_t>()),
+              format_bytes(graph["bytes"].get<double>()).c_str());
+  std::printf(o.check ? ", %s\n" : "%s\n", o.check ? recall_text(graph["recall"]).c_str() : "");
   return 0;
 }
 
@@ -75,6 +89,10 @@ int build(const DatastoreArguments& o) {
   if (terminal) std::fputs("\r\033[K", stderr);
   log_info(info.entries, " entries of ", info.width, " numbers in '", o.out, "'",
            info.lists ? cat(", in ", info.lists, " lists") : "");
+  if (o.index != "hnsw") return 0;
+  const HnswIndex index = HnswIndex::build(Datastore::open(o.out));
+  index.save(o.out);
+  log_info("hnsw: ", recall_text(index.recall(kSampleNeighbours, kSampleEffort)));
   return 0;
 }
 
@@ -99,6 +117,9 @@ Command add_datastore(CommandLine& app) {
          "--lists", o->lists,
          "build: lists of an index for the approximate search, about the square root of the tokens; default: none")
       .positive();
+  app.add_option("--index", o->index,
+                 "build: hnsw: also a graph for the approximate search (--knn-effort), beside the store")
+      .one_of({"none", "hnsw"});
   app.add_option("--key-type", o->type, "build: how keys are stored; bf16 takes half").one_of({"f32", "bf16"});
   app.add_option("--context-length", o->context, "build: tokens in a window; default: the recipe's").positive();
   app.add_option("--stride", o->stride, "build: tokens by which the window moves; default: the context length")

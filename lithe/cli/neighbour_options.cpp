@@ -16,13 +16,17 @@ void add_datastore_options(CommandLine& app, DatastoreOptions& o) {
   app.add_option("--knn-probes", o.probes,
                  "with --datastore: lists of its index that are searched; default: all, the exact search")
       .positive();
+  app.add_option("--knn-effort", o.effort,
+                 "with --datastore: candidates that a search through its graph (--index hnsw) keeps, 64 for instance; "
+                 "default: the exact search")
+      .positive();
 }
 
 std::optional<NeighbourModel> neighbours_of(const DatastoreOptions& o, const Path& run, const std::string& weights,
                                             const LoadedModel& loaded) {
   if (o.directory.empty()) {
-    check_usage(!o.k && !o.weight && !o.temperature && !o.probes, "datastore",
-                "--knn-k, --knn-weight, --knn-temperature and --knn-probes need --datastore");
+    check_usage(!o.k && !o.weight && !o.temperature && !o.probes && !o.effort, "datastore",
+                "--knn-k, --knn-weight, --knn-temperature, --knn-probes and --knn-effort need --datastore");
     return std::nullopt;
   }
   NeighbourOptions options = o.neighbours;
@@ -30,9 +34,12 @@ std::optional<NeighbourModel> neighbours_of(const DatastoreOptions& o, const Pat
   take_given(options.weight, o.weight);
   take_given(options.temperature, o.temperature);
   take_given(options.probes, o.probes);
+  take_given(options.effort, o.effort);
   const Datastore store = Datastore::open(o.directory);
   store.check_made_by(weights_fingerprint(run, weights), loaded.tokenizer->fingerprint());
-  return NeighbourModel(store, options);
+  std::optional<HnswIndex> graph;
+  if (options.effort) graph = HnswIndex::open(o.directory, store);
+  return NeighbourModel(store, options, graph);
 }
 
 }  // namespace lithe

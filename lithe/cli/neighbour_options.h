@@ -12,7 +12,7 @@ namespace lithe {
 struct DatastoreOptions {
   std::string directory;
   NeighbourOptions neighbours;
-  std::optional<int64_t> k, probes;
+  std::optional<int64_t> k, probes, effort;
   std::optional<double> weight, temperature;
 };
 void add_datastore_options(CommandLine& app, DatastoreOptions& options);

@@ -106,6 +106,7 @@ Datastore Datastore::parse(std::shared_ptr<const Bytes> held, const std::string&
   store.centroids_ = reinterpret_cast<const float*>(base + at.centroids);
   store.offsets_ = reinterpret_cast<const uint64_t*>(base + at.offsets);
   store.keys_checksum_ = t.keys_checksum;
+  store.fingerprint_ = t.own_checksum;  // of the other checksums, too
   for (uint64_t i = 0; i < t.entries; ++i)
     expect(store.values_[i] >= 0 && uint64_t(store.values_[i]) < t.vocab_size, "has a token outside its vocabulary");
   if (t.lists) {

@@ -35,6 +35,8 @@ class Datastore {
   static Datastore from_bytes(std::string bytes, const std::string& origin = "memory");
 
   const DatastoreInfo& info() const { return info_; }
+  /// Of all that the store holds; what stands beside a store keeps it, to know it again.
+  uint64_t fingerprint() const { return fingerprint_; }
   /// The token of an entry.
   int32_t value(int64_t entry) const { return values_[entry]; }
   /// Copies keys [first, first + count) to out, as f32.
@@ -53,7 +55,7 @@ class Datastore {
   std::shared_ptr<const Bytes> bytes_;
   std::string origin_;
   DatastoreInfo info_;
-  uint64_t keys_checksum_ = 0;
+  uint64_t keys_checksum_ = 0, fingerprint_ = 0;
   const std::byte* keys_ = nullptr;
   const int32_t* values_ = nullptr;
   const float* centroids_ = nullptr;

@@ -7,8 +7,8 @@
 
 namespace lithe {
 
-NeighbourModel::NeighbourModel(Datastore store, const NeighbourOptions& options)
-    : store_(std::move(store)), options_(options) {
+NeighbourModel::NeighbourModel(Datastore store, const NeighbourOptions& options, std::optional<HnswIndex> graph)
+    : store_(std::move(store)), options_(options), graph_(std::move(graph)) {
   check_usage(options.weight >= 0 && options.weight <= 1, "datastore",
               "the weight of the neighbours must be in [0, 1], got ", options.weight);
   check_usage(options.temperature > 0 && std::isfinite(options.temperature), "datastore",
@@ -16,11 +16,16 @@ NeighbourModel::NeighbourModel(Datastore store, const NeighbourOptions& options)
   check_usage(options.k >= 1, "datastore", "there must be a neighbour, got ", options.k);
   check_usage(options.probes == 0 || store_.info().lists > 0, "datastore", options.probes,
               " probes need an index; build the store with --lists, or leave --probes out for the exact search");
+  check_usage(options.effort == 0 || graph_, "datastore", "candidates of ", options.effort,
+              " need a graph; build the store with --index hnsw");
+  check_usage(options.effort == 0 || options.probes == 0, "datastore",
+              "--knn-probes searches lists, --knn-effort a graph; give one of them");
 }
 
 std::vector<std::vector<NeighbourModel::Weighed>> NeighbourModel::neighbours(const Tensor& rows) const {
-  const NearestKeys near =
-      nearest_keys(store_, rows.dtype() == DType::f32 ? rows : convert(rows, DType::f32), options_.k, options_.probes);
+  const Tensor queries = rows.dtype() == DType::f32 ? rows : convert(rows, DType::f32);
+  const NearestKeys near = options_.effort ? graph_->nearest(queries, options_.k, options_.effort)
+                                           : nearest_keys(store_, queries, options_.k, options_.probes);
   std::vector<std::vector<Weighed>> out(size_t(rows.rows()));
   for (size_t i = 0; i < out.size(); ++i) {
     const auto first = i * size_t(near.k);

@@ -2,10 +2,12 @@
 // its rows were most alike.
 #pragma once
 
+#include <optional>
 #include <span>
 
 #include "lithe/infer/datastore.h"
 #include "lithe/infer/generate.h"
+#include "lithe/infer/hnsw_index.h"
 
 namespace lithe {
 
@@ -14,13 +16,14 @@ struct NeighbourOptions {
   double weight = 0.25;     // lambda: p = lambda p_kNN + (1 - lambda) p_LM
   double temperature = 10;  // p_kNN(y) ~ sum over the k entries with value y of exp(-distance^2 / temperature)
   int64_t probes = 0;       // lists that are searched; 0: the exact search
+  int64_t effort = 0;       // candidates in the store's graph (HnswIndex); 0: the exact search
 };
 
 /// A model and a store of it.
 class NeighbourModel {
  public:
   /// Fails (usage) on options that the store cannot serve.
-  NeighbourModel(Datastore store, const NeighbourOptions& options);
+  NeighbourModel(Datastore store, const NeighbourOptions& options, std::optional<HnswIndex> graph = std::nullopt);
 
   const Datastore& store() const { return store_; }
   /// rows [n, width] of the model, what is predicted and the model's own negative log-likelihood of it -> that of the
@@ -32,6 +35,7 @@ class NeighbourModel {
  private:
   Datastore store_;
   NeighbourOptions options_;
+  std::optional<HnswIndex> graph_;
 
   struct Weighed {
     int32_t token;

@@ -51,6 +51,9 @@ class Memory : public Part {
     /// the shares sigmoid(gate) and 1 - sigmoid(gate) of each head; 0: one softmax.
     int64_t apart = 0;
     Var gate;  // [heads]
+    /// [T, heads*d_v], added to what each query's softmax reads, to that of the first pairs where these stand apart;
+    /// for memories that make a context without pairs. Undefined: nothing.
+    Var context;
   };
   /// Reads, and brings `kept` (of `before` tokens) forward over the stretch. What was kept is a constant to gradients.
   /// On meta, where there is nothing to choose by, a memory may say that everything is seen.

@@ -57,6 +57,29 @@ TEST_F(DatastoreProgram, NeighboursLowerTheLoss) {
   EXPECT_EQ(parse_json(shown.out, "show")["lists"], 12);
 }
 
+TEST_F(DatastoreProgram, AGraphFindsTheSameNeighbours) {
+  const Finished built = run_program({"datastore", "build", at("run"), "--out", at("graph"), "--index", "hnsw"});
+  if (built.code == 2 && built.err.find("without hnswlib") != std::string::npos) GTEST_SKIP() << built.err;
+  ASSERT_EQ(built.code, 0) << built.err;
+  EXPECT_NE(built.err.find("of the 32 nearest keys"), std::string::npos) << built.err;
+  const Finished shown = run_program({"datastore", "show", at("graph"), "--check", "--json"});
+  EXPECT_EQ(shown.code, 0) << shown.err;
+  const Json graph = parse_json(shown.out, "show")["hnsw"];
+  EXPECT_EQ(graph["links"], 16);
+  EXPECT_GT(graph["recall"].get<double>(), 0.8);
+  const double exact = loss({"--datastore", at("graph")});
+  EXPECT_NEAR(loss({"--datastore", at("graph"), "--knn-effort", "400"}), exact, 0.02 * exact);
+  EXPECT_EQ(loss({"--datastore", at("graph"), "--knn-effort", "40"}),
+            loss({"--datastore", at("graph"), "--knn-effort", "40", "--batch-tokens", "16"}));
+  // The graph of another store.
+  std::filesystem::create_directories(at("mixed"));
+  std::filesystem::copy(at("store") + "/datastore.bin", at("mixed") + "/datastore.bin");
+  expect_error({"eval", at("run"), "--datastore", at("mixed"), "--knn-effort", "40"}, 2, "--index hnsw");
+  std::filesystem::copy(at("graph") + "/hnsw.bin", at("mixed") + "/hnsw.bin");
+  expect_error({"eval", at("run"), "--datastore", at("mixed"), "--knn-effort", "40"}, 2, "another store");
+  expect_error({"eval", at("run"), "--datastore", at("graph"), "--knn-effort", "4", "--knn-probes", "2"}, 2, "lists");
+}
+
 TEST_F(DatastoreProgram, StoresOfOthersAreRefused) {
   expect_error({"eval", at("wordy"), "--datastore", at("store")}, 2, "another tokenizer");
   ASSERT_EQ(run_program({"train", at("run.yaml"), "--set", "train.seed=2", "--out", at("seeded")}).code, 0);

@@ -11,6 +11,7 @@
 #include "lithe/base/threads.h"
 #include "lithe/data/token_store_writer.h"
 #include "lithe/infer/datastore.h"
+#include "lithe/infer/hnsw_index.h"
 #include "lithe/interchange/gguf_names.h"
 #include "lithe/model/model.h"
 #include "lithe/model/safetensors.h"
@@ -26,6 +27,7 @@ extern "C" int config_fuzz(const uint8_t* data, size_t size);
 extern "C" int tokenizer_json_fuzz(const uint8_t* data, size_t size);
 extern "C" int sentencepiece_fuzz(const uint8_t* data, size_t size);
 extern "C" int datastore_fuzz(const uint8_t* data, size_t size);
+extern "C" int hnsw_index_fuzz(const uint8_t* data, size_t size);
 extern "C" int token_store_fuzz(const uint8_t* data, size_t size);
 extern "C" int examples_fuzz(const uint8_t* data, size_t size);
 extern "C" int translation_fuzz(const uint8_t* data, size_t size);
@@ -227,6 +229,24 @@ TEST(Mutations, Datastore) {
   run(datastore_fuzz, seeds,
       {std::string(8, '\0'), std::string(8, '\xff'), std::string("\1\0\0\0\0\0\0\0", 8), "LITHEKNN"}, 6000);
 }
+
+#ifdef LITHE_HAVE_HNSWLIB
+TEST(Mutations, HnswIndex) {
+  std::vector<std::string> seeds;
+  std::string bytes;
+  DatastoreWriter writer({.vocab_size = 9, .width = 2}, [&](std::string_view part) { bytes += part; });
+  const Tensor keys = zeros({60, 2}, DType::f32);
+  for (int64_t i = 0; i < keys.numel(); ++i) keys.data<float>()[i] = float(i * 37 % 61);
+  writer.add(keys, std::vector<int32_t>(60, 3));
+  writer.finish();
+  for (const int64_t links : {2, 5})
+    seeds.push_back(HnswIndex::build(Datastore::from_bytes(bytes), {.links = links}).to_bytes());
+  run(hnsw_index_fuzz, seeds,
+      {std::string(4, '\0'), std::string(4, '\xff'), std::string("\1\0\0\0", 4), std::string("\73\0\0\0", 4),
+       "LITHENSW"},
+      6000);
+}
+#endif
 
 TEST(Mutations, Translations) {
   const std::string text = "the cat, 1.5-fold\t\xc3\xa9t\xc3\xa9 &quot;a&quot;\nthe cat\tthe cat\r\n\t\n";

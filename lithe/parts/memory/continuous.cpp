@@ -1,11 +1,17 @@
 // The past as a function of a position in (0, 1] [TB 6.4.2(2)]: a weighted sum of Gaussian bumps, fitted to the keys
 // and to the values by ridge regression. Every `refit` tokens the function so far is drawn together into [0, tau], the
 // new tokens stand behind it, and one function is fitted to samples of the old one and to the new tokens. Queries see
-// `points` values of it, and the tokens since the last fit.
+// `points` values of it, and the tokens since the last fit, in one softmax; or (gaussian) each head of a query looks at
+// the function through a Gaussian density, whose mean and variance are learned maps of the query's products with the
+// keys' weights, and adds what it sees there to the attention over the tokens since the last fit [Martins et al. 2022].
 #include <cmath>
 
 #include "lithe/nn/registry.h"
+#include "lithe/ops/heads.h"
 #include "lithe/ops/linear.h"
+#include "lithe/ops/pointwise.h"
+#include "lithe/parts/common/elementwise.h"
+#include "lithe/parts/common/gates.h"
 #include "lithe/parts/common/memory_state.h"
 
 namespace lithe {
@@ -14,12 +20,17 @@ namespace {
 struct ContinuousConfig {
   int64_t basis = 64, refit = 64, points = 0;
   double width = 0, ridge = 0.001, contraction = 0.5;
+  std::string reading = "grid";
   void fields(Fields& f) {
     f("basis", basis, "bumps (N)", between(1, 4096));
     f("refit", refit, "tokens between two fits (n_r)", at_least(1));
     f("points", points, "positions at which queries see the function (M); 0: as many as bumps", at_least(0));
     f("width", width, "standard deviation of a bump; 0: 1 / basis", at_least(0));
     f("ridge", ridge, "penalty on the squares of the weights (lambda)", at_least(0));
+    f("reading", reading,
+      "how queries see the function: a softmax over its values at some positions (grid), or its mean under a Gaussian "
+      "that each query places (gaussian)",
+      one_of({"grid", "gaussian"}));
     f("contraction", contraction, "where the old function ends when new tokens come (tau)", between(0.01, 0.99));
   }
 };
@@ -28,8 +39,19 @@ using Matrix = std::vector<double>;  // row by row
 
 class Continuous final : public Memory {
  public:
-  Continuous(const Scope&, const ContinuousConfig& config, const Args& args) : config_(config), args_(args) {
-    if (config_.points == 0) config_.points = config_.basis;
+  Continuous(const Scope& scope, const ContinuousConfig& config, const Args& args) : config_(config), args_(args) {
+    const bool gaussian = config.reading == "gaussian";
+    check_usage(!gaussian || config.points == 0, "continuous", "a Gaussian sees the whole function, not ",
+                config.points, " points; leave out points, or reading");
+    if (gaussian) {
+      const auto map = [&](const char* name) {
+        return Affine{(scope / name).parameter("weight", {args.heads, config.basis}, InitRole::matrix),
+                      (scope / name).parameter("bias", {args.heads}, InitRole::zeros)};
+      };
+      mean_ = map("mean"), variance_ = map("variance");
+    } else if (config_.points == 0) {
+      config_.points = config_.basis;
+    }
     if (config_.width == 0) config_.width = 1 / double(config_.basis);
     const int64_t n = config_.basis, r = config_.refit, m = config_.points;
     check_usage(config_.ridge > 0 || r >= n, "continuous", "without a ridge ", n, " bumps cannot be fitted to ", r,
@@ -66,11 +88,12 @@ class Continuous final : public Memory {
   Reading read(const Stretch& in, Kept& kept) const override {
     const int64_t r = config_.refit, before = in.before, old = before / r, done = (before + in.k.rows()) / r,
                   open = before % r, m = config_.points;
+    const Run keys = run(in.k, kept[0], kept[1], old, done), values = run(in.v, kept[2], kept[3], old, done);
     Reading out;
-    out.k = run(in.k, kept[0], kept[1], old, done);
-    out.v = run(in.v, kept[2], kept[3], old, done);
+    out.k = keys.shown, out.v = values.shown;
     // Pairs: the points after fits `from` to `done`, then tokens from the first of the open stretch on.
     const int64_t from = std::max<int64_t>(1, old), raw = std::max<int64_t>(0, done - from + 1) * m;
+    if (mean_.weight && in.q.rows()) out.context = context(in, keys, values, from);
     out.see = [=, seen = in.seen](int64_t, int64_t i, std::vector<Range>& ranges) {
       const int64_t s = seen[size_t(i)], fits = s / r;
       if (fits) ranges.push_back({(fits - from) * m, (fits - from + 1) * m});
@@ -83,6 +106,15 @@ class Continuous final : public Memory {
   ContinuousConfig config_;
   Args args_;
   Matrix first_, stay_, join_, grid_;  // [N, r], [N, N], [N, r], [M, N]
+  struct Affine {
+    Parameter *weight = nullptr, *bias = nullptr;  // [heads, N], [heads]
+  };
+  Affine mean_, variance_;
+  // The function's weights after each fit [N, cols], from the first that a query may see, and the pairs of a reading.
+  struct Run {
+    std::vector<Var> fits;
+    Var shown;
+  };
 
   // The bumps at positions: [positions, N].
   Matrix bumps(const std::vector<double>& positions) const {
@@ -132,13 +164,16 @@ class Continuous final : public Memory {
     return linear(a, x);
   }
 
-  Var run(const Var& x, Tensor& weights, Tensor& open, int64_t old, int64_t done) const {
+  Run run(const Var& x, Tensor& weights, Tensor& open, int64_t old, int64_t done) const {
     const int64_t r = config_.refit, n = config_.basis;
     const Var tokens = joined(open, x);
     const DType wide = wide_of(x.dtype());
     std::vector<Var> parts;
+    Run out;
     Var now = weights;
-    const auto show = [&] { parts.push_back(cast(times(grid_, config_.points, now), x.dtype())); };
+    const auto show = [&] {
+      mean_.weight ? out.fits.push_back(now) : parts.push_back(cast(times(grid_, config_.points, now), x.dtype()));
+    };
     if (old > 0) show();
     for (int64_t c = old; c < done; ++c) {
       const Var chunk = cast(slice_rows(tokens, (c - old) * r, (c - old + 1) * r), wide);
@@ -148,7 +183,58 @@ class Continuous final : public Memory {
     if (tokens.rows()) parts.push_back(tokens);
     if (done > old) weights = kept_rows({now.value()}, x.cols(), wide, x.device());
     open = kept_rows({tokens.value().slice((done - old) * r, tokens.rows())}, x.cols(), x.dtype(), x.device());
-    return parts.empty() ? tokens : concatenate_rows(parts);
+    out.shown = parts.empty() ? tokens : concatenate_rows(parts);
+    return out;
+  }
+
+  // What the Gaussians of the queries see, zeros before the first fit: [T, heads*d_v]. `from`: the number of the first
+  // of the runs' fits.
+  Var context(const Stretch& in, const Run& keys, const Run& values, int64_t from) const {
+    const int64_t rows = in.q.rows(), h = args_.heads;
+    std::vector<Var> parts;
+    for (int64_t begin = 0, end = 0; begin < rows; begin = end) {
+      const int64_t fits = in.seen[size_t(begin)] / config_.refit;
+      while (end < rows && in.seen[size_t(end)] / config_.refit == fits) ++end;
+      if (fits == 0) {
+        parts.push_back(zeros({end - begin, h * (args_.value_cols / args_.kv_heads)}, in.q.dtype(), in.q.device()));
+        continue;
+      }
+      const auto at = size_t(fits - from);
+      const Var seen = density(cast(slice_rows(in.q, begin, end), wide_of(in.q.dtype())), keys.fits[at], in.scale);
+      parts.push_back(
+          cast(head_linear(seen, repeat_heads(values.fits[at], args_.kv_heads, h), h, false), in.q.dtype()));
+    }
+    return concatenate_rows(parts);
+  }
+
+  // E[psi_b(t)] of each bump for t ~ N(mu, s) of each query and head, with mu = sigmoid and s = softplus of an affine
+  // map of the scores q.K_b: sigma_b / sqrt(s + sigma_b^2) exp(-(mu - mu_b)^2 / (2 (s + sigma_b^2))), which is
+  // N(mu; mu_b, s + sigma_b^2) times the area of a bump. q [T, heads*d] -> [T, heads*N].
+  Var density(const Var& q, const Var& keys, double scale_of_scores) const {
+    const int64_t rows = q.rows(), h = args_.heads, n = config_.basis, d = q.cols() / h;
+    const double width = config_.width;
+    const Var weights = repeat_heads(keys, args_.kv_heads, h);  // [N, heads*d]
+    const auto constant = [&](const Shape& shape, double value) {
+      return Var(filled(shape, value, q.dtype(), q.device()));
+    };
+    // The sum over bumps of weight * q.K_b is q.(the sum of weight * K_b).
+    const auto affine = [&](const Affine& map) {
+      const Var wide = cast(map.weight->var(), q.dtype());
+      const Var direction = reshape(head_linear(reshape(wide, {1, h * n}), weights, h, false), {h * d});
+      const Var dots = linear(reshape(row_affine(q, direction, {}), {rows * h, d}), constant({d, 1}, scale_of_scores));
+      return row_affine(reshape(dots, {rows, h}), {}, cast(map.bias->var(), q.dtype()));
+    };
+    const Var mean = pointwise(kernels::Pointwise::sigmoid, affine(mean_));
+    const Var narrow = each_number(
+        "inverse_width", pointwise(kernels::Pointwise::softplus, affine(variance_)),
+        [width](double s) { return 1 / std::sqrt(s + width * width); },
+        [](double, double y) { return -0.5 * y * y * y; });
+    const auto spread = [&](const Var& x) { return linear(reshape(x, {rows * h, 1}), constant({1, n}, 1)); };
+    const Tensor centres = empty({n}, q.dtype(), q.device());
+    for (int64_t b = 0; b < n && !centres.is_meta(); ++b) set_value(centres, b, -double(b + 1) / double(n));
+    const Var by = spread(narrow), apart = mul(row_affine(spread(mean), {}, centres), by);
+    const Var bell = pointwise(kernels::Pointwise::exp, scale(mul(apart, apart), -0.5));
+    return reshape(scale(mul(bell, by), width), {rows, h * n});
   }
 };
 
@@ -160,7 +246,8 @@ void register_memory_continuous(Registry& registry) {
                      .summary = "the past as a function of position, fitted with bumps, of constant size",
                      .source = "TB 6.4.2(2); Martins et al. 2022",
                      .bidirectional = false,
-                     .samples = {"{basis: 3, refit: 2}", "{basis: 2, refit: 3, points: 4, ridge: 0.1}"}});
+                     .samples = {"{basis: 3, refit: 2}", "{basis: 2, refit: 3, points: 4, ridge: 0.1}",
+                                 "{basis: 3, refit: 2, reading: gaussian}"}});
 }
 
 }  // namespace lithe

@@ -90,7 +90,8 @@ void register_memory_short_long(Registry& registry) {
        .bidirectional = false,
        .samples = {"{window: 2, long: {type: snapshot, slots: 2, chunk: 2, log_count: true}}",
                    "{window: 3, combine: gated, long: avg_pool}", "{window: 3, long: {type: retrieval, nearest: 2}}",
-                   "{window: 3, combine: gated, long: {type: priority_queue, slots: 2, score: norm}}"}});
+                   "{window: 3, combine: gated, long: {type: priority_queue, slots: 2, score: norm}}",
+                   "{window: 3, combine: gated, long: {type: continuous, basis: 2, refit: 2, reading: gaussian}}"}});
 }
 
 }  // namespace lithe

@@ -1,6 +1,7 @@
 // Attention to fewer keys, each a convolution of some tokens' [TB Eq 6.133]: K' = Conv(K) and V' = Conv(V) of
 // `kernel_size` tokens, one every `stride`. Causal: token i sees the windows that ended by then, and its own key and
-// value. With `reduced_dim` queries and keys are also made narrower [TB Eq 6.149].
+// value. Cross-attention reads the windows of its source, which a state keeps. With `reduced_dim` queries and keys are
+// also made narrower [TB Eq 6.149].
 #include <algorithm>
 
 #include "lithe/nn/registry.h"
@@ -11,13 +12,14 @@
 #include "lithe/parts/common/pattern_field.h"
 #include "lithe/parts/common/projected_heads.h"
 #include "lithe/parts/common/recurrent_state.h"
+#include "lithe/parts/common/source_cache.h"
 
 namespace lithe {
 namespace {
 
 struct ConvKvConfig : HeadSizes {
   int64_t kernel_size = 3, stride = 3, reduced_dim = 0;
-  bool depthwise = true, keep_rest = true;
+  bool depthwise = true, keep_rest = true, reduce_values = false;
   PartChoice output{"dense", {}};
   void fields(Fields& f) {
     sizes(f);
@@ -27,6 +29,7 @@ struct ConvKvConfig : HeadSizes {
     f("keep_rest", keep_rest,
       "not causal: tokens behind the last window keep keys of their own; false: nobody sees them");
     f("reduced_dim", reduced_dim, "channels of a head's queries and keys; 0: head_dim", at_least(0));
+    f("reduce_values", reduce_values, "values have reduced_dim channels, too, and contexts are widened again");
     biases(f);
     f.part("output", "output", output, "concatenated heads to rows");
   }
@@ -37,6 +40,8 @@ struct Windows {
   int64_t size, stride;
   /// That end within the first `tokens` tokens.
   int64_t within(int64_t tokens) const { return tokens < size ? 0 : (tokens - size) / stride + 1; }
+  /// Tokens up to the end of the last of these.
+  int64_t read(int64_t tokens) const { return tokens < size ? 0 : (within(tokens) - 1) * stride + size; }
 };
 
 // Keys and values of the windows so far, and the rows that the next ones begin with.
@@ -118,22 +123,22 @@ class ConvKv final : public Mixer {
  public:
   ConvKv(const Scope& scope, const ConvKvConfig& config, const Args& args)
       : windows_{config.kernel_size, config.stride},
-        causal_(args.causal),
+        causal_(args.causal && !args.cross),
+        cross_(args.cross),
         keep_rest_(config.keep_rest),
         position_(args.position) {
     const Heads::Args size = config.args("conv_kv", args.hidden_size);
-    check_usage(
-        !args.cross, "conv_kv",
-        "has no cross form here; give model.cross_attention another mixer, or shorten the source with a compressor");
     check_usage(!position_ || !position_->biases(), "conv_kv",
                 "keys of many tokens stand at no one position; give a position that is added to the rows, or rotary");
     head_dim_ = size.head_dim;
+    if (cross_) position_ = nullptr;  // positions of two texts are of no common sequence
     if (position_) position_->check_head_dim(head_dim_);
     heads_ = std::make_unique<ProjectedHeads>(scope / "heads", size, config.num_attention_heads);
     count_ = config.num_attention_heads;
     const int64_t width = count_ * head_dim_, narrow = config.reduced_dim ? count_ * config.reduced_dim : width;
     check_usage(config.reduced_dim <= head_dim_, "conv_kv", "reduced_dim ", config.reduced_dim,
                 " must be at most head_dim ", head_dim_);
+    check_usage(config.reduced_dim || !config.reduce_values, "conv_kv", "reduce_values needs reduced_dim");
     of_keys_ = WindowMap(scope / "conv_keys", config, width);
     of_values_ = WindowMap(scope / "conv_values", config, width);
     if (config.reduced_dim) {
@@ -141,8 +146,12 @@ class ConvKv final : public Mixer {
         return (scope / name).parameter("weight", {head_dim_, narrow}, InitRole::query_key);
       };
       reduce_q_ = map("reduce_q"), reduce_k_ = map("reduce_k");
+      if (config.reduce_values) {
+        reduce_v_ = map("reduce_v");
+        widen_ = (scope / "widen").parameter("weight", {config.reduced_dim, width}, InitRole::matrix);
+      }
     }
-    columns_ = {.keys = narrow, .values = width, .heads = count_};
+    columns_ = {.keys = narrow, .values = reduce_v_ ? narrow : width, .heads = count_};
     open_ = {.keys = width, .values = width};
     output_ = Registry::instance().make<Output>(
         config.output, scope / "output",
@@ -150,34 +159,48 @@ class ConvKv final : public Mixer {
   }
 
   Var forward(const SubLayerInput& in) const override {
+    if (cross_) return output_->forward(crossed(in));
     check(!in.state || causal_, "conv_kv", "decodes only where it is causal");
     const auto turn = [&](const Var& x) { return position_ ? position_->turn(x, in.sequences, head_dim_) : x; };
     const auto [q, own] = heads_->read({in.x, in.x}, turn);
-    return output_->forward(in.state ? continued(in, q, own) : whole(in, q, own));
+    if (in.state) return output_->forward(continued(in, q, own));
+    const Keys keys = keys_of(own, in.sequences);
+    return output_->forward(attended(q, keys.k, keys.v, in.sequences, keys.sequences, keys.windows));
   }
   std::unique_ptr<State> make_state(const StateShape& shape) const override {
+    if (cross_) return std::make_unique<SourceCache>(shape.sequences, columns_.keys + columns_.values);
     check(causal_, "conv_kv", "has a decode state only where it is causal");
     return std::make_unique<WindowState>(shape, columns_, open_.keys + open_.values, windows_);
   }
   int64_t state_bytes(const std::vector<int64_t>& tokens, DType dtype) const override {
     std::vector<int64_t> windows;
     for (const int64_t n : tokens) windows.push_back(windows_.within(n));
+    if (cross_) {
+      int64_t keys = 0;
+      for (const int64_t n : tokens) keys += windows_.within(n) + (keep_rest_ ? n - windows_.read(n) : 0);
+      return keys * (columns_.keys + columns_.values) * size_of(dtype);
+    }
     return KeyValueCache::bytes_of(windows, columns_, dtype) +
            int64_t(tokens.size()) * (windows_.size - 1) * (open_.keys + open_.values) * size_of(wide_of(dtype));
+  }
+  void read_source(State& state, const Rows& source) const override {
+    const MemoryScope scope(MemoryClass::decode);
+    const Keys keys = source_keys(source);
+    static_cast<SourceCache&>(state).fill(keys.k.value(), keys.v.value(), keys.sequences);
   }
 
  private:
   Windows windows_;
-  bool causal_, keep_rest_;
+  bool causal_, cross_, keep_rest_;
   const Position* position_;
   int64_t head_dim_ = 0, count_ = 0;
   std::unique_ptr<ProjectedHeads> heads_;
   WindowMap of_keys_, of_values_;
-  Parameter *reduce_q_ = nullptr, *reduce_k_ = nullptr;
+  Parameter *reduce_q_ = nullptr, *reduce_k_ = nullptr, *reduce_v_ = nullptr, *widen_ = nullptr;
   KeyValueCache::Columns columns_, open_;  // open_: of rows before windows are made
   std::unique_ptr<Output> output_;
 
-  Var narrow(const Var& x, const Parameter* by) const { return by ? head_linear(x, by->var(), count_, false) : x; }
+  Var mapped(const Var& x, const Parameter* by) const { return by ? head_linear(x, by->var(), count_, false) : x; }
 
   // Attention of the queries of each sequence to its keys, `windows[b]` of windows and then those of single tokens.
   // Query i, at position past + i, sees the windows that ended by then and its own key; not causal: all.
@@ -196,30 +219,53 @@ class ConvKv final : public Mixer {
       options.tiles = tiles;
     }
     const Sequences fresh(queries.offsets(), {}, q.device());
-    return attend(narrow(q, reduce_q_), k, v, fresh, keys, options);
+    return mapped(attend(mapped(q, reduce_q_), k, v, fresh, keys, options), widen_);
   }
 
-  Var whole(const SubLayerInput& in, const Var& q, const Heads::KeyValue& own) const {
-    const int64_t n = in.sequences.rows();
+  // The keys that texts are seen by: of each text its windows, then single tokens.
+  struct Keys {
+    Var k, v;
+    Sequences sequences;
+    std::vector<int64_t> windows;
+  };
+  Keys keys_of(const Heads::KeyValue& own, const Sequences& text) const {
+    const int64_t n = text.rows();
     std::vector<int64_t> firsts, windows, order, offsets{0};
-    for (int64_t b = 0; b < in.sequences.count(); ++b) {
-      const int64_t begin = in.sequences.offset(b), length = in.sequences.length(b), count = windows_.within(length);
+    for (int64_t b = 0; b < text.count(); ++b) {
+      const int64_t begin = text.offset(b), length = text.length(b), count = windows_.within(length);
       windows.push_back(count);
       for (int64_t w = 0; w < count; ++w) {
         order.push_back(n + int64_t(firsts.size()));
         firsts.push_back(begin + w * windows_.stride);
       }
-      const int64_t read = count ? (count - 1) * windows_.stride + windows_.size : 0;  // tokens in windows
-      for (int64_t i = causal_ ? 0 : keep_rest_ ? read : length; i < length; ++i) order.push_back(begin + i);
+      for (int64_t i = causal_ ? 0 : keep_rest_ ? windows_.read(length) : length; i < length; ++i)
+        order.push_back(begin + i);
       offsets.push_back(int64_t(order.size()));
     }
     const auto joined = [&](const Var& x, const Var& made) {
       return pick_rows(made.defined() ? concatenate_rows({x, made}) : x, order);
     };
     Var k, v;
-    if (!firsts.empty()) k = narrow(of_keys_(own.k, firsts), reduce_k_), v = of_values_(own.v, firsts);
-    return attended(q, joined(narrow(own.k, reduce_k_), k), joined(own.v, v), in.sequences,
-                    Sequences(offsets, {}, in.x.device()), windows);
+    if (!firsts.empty())
+      k = mapped(of_keys_(own.k, firsts), reduce_k_), v = mapped(of_values_(own.v, firsts), reduce_v_);
+    return {joined(mapped(own.k, reduce_k_), k), joined(mapped(own.v, reduce_v_), v),
+            Sequences(offsets, {}, own.k.device()), windows};
+  }
+  Keys source_keys(const Rows& source) const {
+    return keys_of(heads_->keep({source.x, source.x}, [](const Var& x) { return x; }), source.sequences);
+  }
+
+  Var crossed(const SubLayerInput& in) const {
+    const Var q = heads_->queries({in.x, in.x}, [](const Var& x) { return x; });
+    if (in.state) {
+      const auto& kept = static_cast<const SourceCache&>(*in.state);
+      return mapped(attend_cached(mapped(q, reduce_q_).value(), kept.entries(), kept.tokens(), in.sequences,
+                                  {.heads = count_, .kv_heads = count_}),
+                    widen_);
+    }
+    check(in.source != nullptr, "cross-attention", "needs rows of an encoder");
+    const Keys keys = source_keys(*in.source);
+    return attended(q, keys.k, keys.v, in.sequences, keys.sequences, keys.windows);
   }
 
   Var continued(const SubLayerInput& in, const Var& q, const Heads::KeyValue& own) const {
@@ -255,11 +301,11 @@ class ConvKv final : public Mixer {
     }
     const Var rows_k = concatenate_rows(k), rows_v = concatenate_rows(v);
     if (!firsts.empty())
-      state.cache.append(narrow(of_keys_(rows_k, firsts), reduce_k_).value(), of_values_(rows_v, firsts).value(),
-                         Sequences(made, past, in.x.device()));
+      state.cache.append(mapped(of_keys_(rows_k, firsts), reduce_k_).value(),
+                         mapped(of_values_(rows_v, firsts), reduce_v_).value(), Sequences(made, past, in.x.device()));
     keep_open(in, open, rows_k.value(), rows_v.value());
     // Keys: the windows so far, then the new tokens' own.
-    const Var own_k = narrow(own.k, reduce_k_);
+    const Var own_k = mapped(own.k, reduce_k_), own_v = mapped(own.v, reduce_v_);
     std::vector<Var> all_k, all_v;
     std::vector<int64_t> offsets{0}, windows;
     for (int64_t b = 0; b < in.sequences.count(); ++b) {
@@ -269,7 +315,7 @@ class ConvKv final : public Mixer {
         all_k.push_back(Var(kept.keys)), all_v.push_back(Var(kept.values));
       }
       all_k.push_back(slice_rows(own_k, in.sequences.offset(b), in.sequences.offset(b + 1)));
-      all_v.push_back(slice_rows(own.v, in.sequences.offset(b), in.sequences.offset(b + 1)));
+      all_v.push_back(slice_rows(own_v, in.sequences.offset(b), in.sequences.offset(b + 1)));
       offsets.push_back(offsets.back() + windows.back() + in.sequences.length(b));
     }
     return attended(q, concatenate_rows(all_k), concatenate_rows(all_v), in.sequences,
@@ -298,12 +344,15 @@ class ConvKv final : public Mixer {
 
 void register_mixer_conv_kv(Registry& registry) {
   registry.add<Mixer, ConvKv, ConvKvConfig>(
-      "conv_kv", {.spec = "lowdim.conv_kv",
-                  .summary = "attention to keys that are convolutions of some tokens each, one every few tokens",
-                  .source = "TB Eq 6.133, 6.149",
-                  .samples = {"{num_attention_heads: 1, kernel_size: 2, stride: 1}",
-                              "{num_attention_heads: 1, kernel_size: 2, stride: 3, reduced_dim: 2}",
-                              "{num_attention_heads: 1, kernel_size: 2, stride: 2, depthwise: false}"}});
+      "conv_kv",
+      {.spec = "lowdim.conv_kv",
+       .summary = "attention to keys that are convolutions of some tokens each, one every few tokens",
+       .source = "TB Eq 6.133, 6.149",
+       .cross = true,
+       .samples = {"{num_attention_heads: 1, kernel_size: 2, stride: 1}",
+                   "{num_attention_heads: 1, kernel_size: 2, stride: 3, reduced_dim: 2}",
+                   "{num_attention_heads: 1, kernel_size: 2, stride: 2, reduced_dim: 2, reduce_values: true}",
+                   "{num_attention_heads: 1, kernel_size: 2, stride: 2, depthwise: false}"}});
 }
 
 }  // namespace lithe

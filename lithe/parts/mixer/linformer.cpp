@@ -14,13 +14,14 @@ namespace {
 
 struct LinformerConfig : HeadSizes {
   int64_t projected_keys = 256, reduced_dim = 0, max_source_positions = 0;
-  bool share = false;
+  bool share = false, reduce_values = false;
   PartChoice output{"dense", {}};
   void fields(Fields& f) {
     sizes(f);
     f("projected_keys", projected_keys, "keys and values n' that are made of a text", at_least(1));
     f("share", share, "keys and values have one map");
     f("reduced_dim", reduced_dim, "channels of a head's queries and keys; 0: head_dim", at_least(0));
+    f("reduce_values", reduce_values, "values have reduced_dim channels, too, and contexts are widened again");
     f("max_source_positions", max_source_positions, "cross-attention: longest source; 0: max_position_embeddings",
       at_least(0));
     biases(f);
@@ -55,11 +56,16 @@ class Linformer final : public Mixer {
     };
     of_keys_ = map("project_keys");
     if (!config.share) of_values_ = map("project_values");
+    check_usage(config.reduced_dim || !config.reduce_values, "linformer", "reduce_values needs reduced_dim");
     if (config.reduced_dim) {
       const auto narrow = [&](const char* name) {
         return (scope / name).parameter("weight", {head_dim_, heads_ * config.reduced_dim}, InitRole::query_key);
       };
       reduce_q_ = narrow("reduce_q"), reduce_k_ = narrow("reduce_k");
+      if (config.reduce_values) {
+        reduce_v_ = narrow("reduce_v");
+        widen_ = (scope / "widen").parameter("weight", {config.reduced_dim, width}, InitRole::matrix);
+      }
     }
     output_ = Registry::instance().make<Output>(config.output, scope / "output",
                                                 {.context_size = width, .hidden_size = d, .bias = config.output_bias});
@@ -68,14 +74,15 @@ class Linformer final : public Mixer {
   int64_t limit() const override { return cross_ ? 0 : of_keys_->master.rows(); }
   Var forward(const SubLayerInput& in) const override {
     check(cross_ || !in.state, "linformer", "makes its keys of whole texts and cannot decode token by token");
-    const Var q = narrow(turned(q_(in.x), in.sequences), reduce_q_);
+    const Var q = mapped(turned(q_(in.x), in.sequences), reduce_q_);
     if (in.state) {
       const auto& made = static_cast<const SourceCache&>(*in.state);
-      return output_->forward(attend_cached(q.value(), made.entries(), made.tokens(), in.sequences, options()));
+      return output_->forward(
+          mapped(attend_cached(q.value(), made.entries(), made.tokens(), in.sequences, options()), widen_));
     }
     check(!cross_ || in.source, "cross-attention", "needs rows of an encoder");
     const auto [k, v, slots] = cross_ ? made_of(in.source->x, in.source->sequences) : made_of(in.x, in.sequences);
-    return output_->forward(attend(q, k, v, in.sequences, slots, options()));
+    return output_->forward(mapped(attend(q, k, v, in.sequences, slots, options()), widen_));
   }
   std::unique_ptr<State> make_state(const StateShape& shape) const override {
     check(cross_, "linformer", "makes its keys of whole texts and has no decode state");
@@ -95,7 +102,8 @@ class Linformer final : public Mixer {
   int64_t heads_, slots_, head_dim_ = 0;
   const Position* position_;
   Linear q_, k_, v_;
-  Parameter *of_keys_ = nullptr, *of_values_ = nullptr, *reduce_q_ = nullptr, *reduce_k_ = nullptr;
+  Parameter *of_keys_ = nullptr, *of_values_ = nullptr, *reduce_q_ = nullptr, *reduce_k_ = nullptr,
+            *reduce_v_ = nullptr, *widen_ = nullptr;
   std::unique_ptr<Output> output_;
 
   struct Made {
@@ -110,19 +118,20 @@ class Linformer final : public Mixer {
             cross_ ? "max_source_positions of model.cross_attention" : "max_position_embeddings", " and train anew");
       offsets.push_back(offsets.back() + slots_);
     }
-    return {narrow(project_tokens(of_keys_->var(), turned(k_(x), text), text), reduce_k_),
-            project_tokens((of_values_ ? of_values_ : of_keys_)->var(), v_(x), text),
+    return {mapped(project_tokens(of_keys_->var(), turned(k_(x), text), text), reduce_k_),
+            mapped(project_tokens((of_values_ ? of_values_ : of_keys_)->var(), v_(x), text), reduce_v_),
             Sequences(offsets, {}, x.device())};
   }
   AttendOptions options() const { return {.heads = heads_, .kv_heads = heads_}; }
   int64_t numbers_a_key() const {
-    return (reduce_k_ ? reduce_k_->master.cols() : heads_ * head_dim_) + heads_ * head_dim_;
+    const auto columns = [&](const Parameter* by) { return by ? by->master.cols() : heads_ * head_dim_; };
+    return columns(reduce_k_) + columns(reduce_v_);
   }
 
   Var turned(const Var& x, const Sequences& sequences) const {
     return position_ ? position_->turn(x, sequences, head_dim_) : x;
   }
-  Var narrow(const Var& x, const Parameter* by) const { return by ? head_linear(x, by->var(), heads_, false) : x; }
+  Var mapped(const Var& x, const Parameter* by) const { return by ? head_linear(x, by->var(), heads_, false) : x; }
 };
 
 }  // namespace
@@ -135,7 +144,8 @@ void register_mixer_linformer(Registry& registry) {
                     .causal = false,
                     .cross = true,
                     .samples = {"{projected_keys: 3, num_attention_heads: 1}",
-                                "{projected_keys: 3, num_attention_heads: 1, share: true, reduced_dim: 2}"}});
+                                "{projected_keys: 3, num_attention_heads: 1, share: true, reduced_dim: 2}",
+                                "{projected_keys: 3, num_attention_heads: 1, reduced_dim: 2, reduce_values: true}"}});
 }
 
 }  // namespace lithe

@@ -82,7 +82,7 @@ class MemoryAttention final : public Mixer {
  private:
   // The pairs of all sequences, and who sees them.
   struct Pairs {
-    std::vector<Var> k, v, bias;
+    std::vector<Var> k, v, bias, context;
     std::vector<int64_t> offsets{0}, apart;  // apart: of each sequence
     std::vector<Memory::Reading> readings;
     std::vector<int64_t> own;  // where the queries' own pairs begin
@@ -122,8 +122,9 @@ class MemoryAttention final : public Mixer {
     all.offsets.push_back(all.offsets.back() + pairs + added);
     all.own.push_back(pairs);
     all.apart.push_back(reading.apart);
+    if (reading.context.defined()) all.context.push_back(reading.context);
     if (reading.gate.defined()) all.gate = reading.gate;
-    reading.k = reading.v = {};
+    reading.k = reading.v = reading.context = {};
     all.readings.push_back(std::move(reading));
   }
 
@@ -165,9 +166,13 @@ class MemoryAttention final : public Mixer {
       options.tiles = tiles(all, queries, share);
       return attend(q, k, v, queries, keys, options);
     };
-    if (!all.gate.defined()) return part(Share::all);
+    const auto of_long = [&](Share share) {
+      const Var read = part(share);
+      return all.context.empty() ? read : add(read, concatenate_rows(all.context));
+    };
+    if (!all.gate.defined()) return of_long(Share::all);
     const int64_t heads = heads_->query_heads();
-    const Var of_memory = part(Share::apart), of_rest = part(Share::rest);
+    const Var of_memory = of_long(Share::apart), of_rest = part(Share::rest);
     const Var gate = pointwise(kernels::Pointwise::sigmoid, cast(reshape(all.gate, {1, heads}), wide_of(q.dtype())));
     const int64_t width = of_memory.cols() / heads;
     const Var wide = reshape(repeat(gate, width), {heads * width});

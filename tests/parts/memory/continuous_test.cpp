@@ -39,5 +39,123 @@ TEST(ContinuousMemory, IsLinearInTheValues) {
   for (int64_t i = 0; i < y.numel(); ++i) EXPECT_NEAR(value_at(twice, i), 2 * value_at(y, i), 1e-11);
 }
 
+double gaussian_at(double t, double mean, double variance) {
+  return std::exp(-(t - mean) * (t - mean) / (2 * variance)) / std::sqrt(2 * M_PI * variance);
+}
+
+// All queries of a head look at one place: its maps are biases alone.
+struct Looking : MemoryAlone {
+  explicit Looking(const std::string& memory) : MemoryAlone(memory) {
+    fill_zero(bench["part.memory.mean.weight"]);
+    fill_zero(bench["part.memory.variance.weight"]);
+  }
+  double mean(int64_t head) { return 1 / (1 + std::exp(-value_at(bench["part.memory.mean.bias"], head))); }
+  double variance(int64_t head) { return std::log1p(std::exp(value_at(bench["part.memory.variance.bias"], head))); }
+};
+
+// Two bumps are fitted to two tokens by hand; the function's mean under the Gaussian is a sum over a fine grid.
+// oracle: mem.continuous
+TEST(ContinuousMemory, AGaussianSeesTheFunctionsMeanUnderIt) {
+  Looking memory("{type: continuous, basis: 2, refit: 2, ridge: 0.1, width: 0.3, reading: gaussian}");
+  const Tensor x = rows(3), got = memory(x);
+  const Made made(memory, x);
+  const auto bump = [](double t, int64_t b) {
+    const double at = (t - double(b + 1) / 2) / 0.3;
+    return std::exp(-at * at / 2);
+  };
+  double a[2][2], inverse[2][2];  // P^T P + ridge, with tokens at 1/2 and 1
+  for (int64_t i = 0; i < 2; ++i)
+    for (int64_t j = 0; j < 2; ++j)
+      a[i][j] = bump(0.5, i) * bump(0.5, j) + bump(1, i) * bump(1, j) + (i == j ? 0.1 : 0);
+  const double determinant = a[0][0] * a[1][1] - a[0][1] * a[1][0];
+  inverse[0][0] = a[1][1] / determinant, inverse[1][1] = a[0][0] / determinant;
+  inverse[0][1] = -a[0][1] / determinant, inverse[1][0] = -a[1][0] / determinant;
+  const Tensor context = zeros({1, kMemoryWidth}, DType::f64);
+  for (int64_t c = 0; c < kMemoryWidth; ++c) {
+    const int64_t head = c / (kMemoryWidth / kMemoryHeads);
+    const auto v = [&](int64_t token) { return value_at(made.v, token * kMemoryWidth + c); };
+    double weights[2];
+    for (int64_t b = 0; b < 2; ++b) {
+      weights[b] = 0;
+      for (int64_t j = 0; j < 2; ++j) weights[b] += inverse[b][j] * (bump(0.5, j) * v(0) + bump(1, j) * v(1));
+    }
+    const double mean = memory.mean(head), variance = memory.variance(head), reach = 12 * std::sqrt(variance);
+    double sum = v(2);  // the softmax sees the third token's own pair alone
+    const int64_t steps = 20000;
+    for (int64_t s = 0; s < steps; ++s) {
+      const double t = mean - reach + 2 * reach * (double(s) + 0.5) / double(steps);
+      sum += 2 * reach / double(steps) * gaussian_at(t, mean, variance) *
+             (weights[0] * bump(t, 0) + weights[1] * bump(t, 1));
+    }
+    set_value(context, c, sum);
+  }
+  EXPECT_LT(difference(got.slice(2, 3), kit::product(context, memory.bench["part.output.weight"])), 1e-9);
+}
+
+// The place of each query follows from its products with the weights of the keys.
+// oracle: mem.continuous
+TEST(ContinuousMemory, AQueryPlacesItsGaussianByItsScores) {
+  const std::string options = "{type: continuous, basis: 1, refit: 1, ridge: 0, width: 0.5, reading: gaussian}";
+  MemoryAlone memory(options);
+  const Tensor x = rows(2), got = memory(x);  // one bump, at 1, as high as the token before: its key and its value
+  const Made made(memory, x);
+  const auto bias = [&](const char* map, const char* what, int64_t head) {
+    return value_at(memory.bench[cat("part.memory.", map, ".", what)], head);
+  };
+  const Tensor context = zeros({1, kMemoryWidth}, DType::f64);
+  for (int64_t c = 0; c < kMemoryWidth; ++c) {
+    const int64_t head = c / (kMemoryWidth / kMemoryHeads);
+    const double score = made.dot(1, 0, head) / std::sqrt(double(kMemoryWidth / kMemoryHeads));
+    const double mean = 1 / (1 + std::exp(-bias("mean", "weight", head) * score - bias("mean", "bias", head)));
+    const double variance =
+        std::log1p(std::exp(bias("variance", "weight", head) * score + bias("variance", "bias", head)));
+    const double area = std::sqrt(2 * M_PI) * 0.5;
+    set_value(context, c,
+              value_at(made.v, kMemoryWidth + c) + area * gaussian_at(mean, 1, variance + 0.25) * value_at(made.v, c));
+  }
+  EXPECT_LT(difference(got.slice(1, 2), kit::product(context, memory.bench["part.output.weight"])), 1e-12);
+}
+
+// oracle: mem.continuous
+TEST(ContinuousMemory, ANarrowGaussianSeesTheTokenThere) {
+  Looking memory("{type: continuous, basis: 4, refit: 4, ridge: 0, reading: gaussian}");
+  const Tensor x = rows(5);
+  for (int64_t token = 0; token < 4; ++token) {
+    const double place = double(token + 1) / 4;
+    for (int64_t head = 0; head < kMemoryHeads; ++head) {
+      set_value(memory.bench["part.memory.mean.bias"], head, place == 1 ? 40 : std::log(place / (1 - place)));
+      set_value(memory.bench["part.memory.variance.bias"], head, -40);
+    }
+    const Made made(memory, x);
+    const Tensor context = clone(made.v.slice(4, 5));
+    for (int64_t c = 0; c < kMemoryWidth; ++c)
+      set_value(context, c, value_at(context, c) + value_at(made.v, token * kMemoryWidth + c));
+    EXPECT_LT(difference(memory(x).slice(4, 5), kit::product(context, memory.bench["part.output.weight"])), 1e-9)
+        << token;
+  }
+}
+
+TEST(ContinuousMemory, GaussiansAreLinearInTheValuesOfConstantSizeAndSeeNothingBeforeTheFirstFit) {
+  MemoryAlone memory("{type: continuous, basis: 3, refit: 4, reading: gaussian}"),
+      grid("{type: continuous, basis: 3, refit: 4}");
+  const Tensor x = rows(11), y = memory(x);
+  share(grid, memory);
+  EXPECT_LT(difference(y.slice(0, 4), grid(x).slice(0, 4)), 1e-12);
+  EXPECT_GT(difference(y.slice(4, 5), grid(x).slice(4, 5)), 1e-3);
+  const Tensor v = memory.bench["part.heads.v.weight"];
+  for (int64_t i = 0; i < v.numel(); ++i) set_value(v, i, 2 * value_at(v, i));
+  const Tensor twice = memory(x);
+  for (int64_t i = 0; i < y.numel(); ++i) EXPECT_NEAR(value_at(twice, i), 2 * value_at(y, i), 1e-11);
+  EXPECT_EQ(memory.bench.parameters().count() - grid.bench.parameters().count(), 2 * (3 + 1) * kMemoryHeads);
+  for (const int64_t tokens : {4, 400, 100000})
+    EXPECT_EQ(memory.mixer->state_bytes({tokens}, DType::f32), 2 * 3 * kMemoryWidth * 4);
+  kit::Bench bench;
+  EXPECT_NE(kit::coded_error_of([&] {
+              bench.make<Mixer>("memory_attention", {.hidden_size = 8},
+                                "{num_attention_heads: 2, memory: {type: continuous, reading: gaussian, points: 3}}");
+            }).find("leave out points"),
+            std::string::npos);
+}
+
 }  // namespace
 }  // namespace lithe

@@ -1,6 +1,5 @@
 #include <gtest/gtest.h>
 
-#include "tests/support/errors.h"
 #include "tests/support/model_kit.h"
 
 namespace lithe {
@@ -95,21 +94,56 @@ TEST(ConvKv, CacheAndNumbers) {
 TEST(ConvKv, FewerKeysAndNarrowerOnesWithUnitMaps) {
   Attending narrow("conv_kv", "{num_attention_heads: 2, kernel_size: 2, stride: 2, reduced_dim: 4}", true),
       wide("conv_kv", "{num_attention_heads: 2, kernel_size: 2, stride: 2}", true);
-  for (const char* name : {"part.reduce_q.weight", "part.reduce_k.weight"}) {
-    const Tensor map = narrow.bench[name];  // [4, 2 heads of 4]
-    for (int64_t i = 0; i < map.numel(); ++i) set_value(map, i, i / 8 == i % 4);
+  Attending all("conv_kv", "{num_attention_heads: 2, kernel_size: 2, stride: 2, reduced_dim: 4, reduce_values: true}",
+                true);
+  for (Attending* of : {&narrow, &all}) {
+    for (Parameter& p : wide.bench.parameters().all()) copy_into(of->bench[p.name], p.master.value());
+    for (const char* name : {"reduce_q", "reduce_k", "reduce_v", "widen"})
+      if (Parameter* found = of->bench.parameters().find(cat("part.", name, ".weight"))) {
+        const Tensor map = found->master.value();  // [4, 2 heads of 4]
+        for (int64_t i = 0; i < map.numel(); ++i) set_value(map, i, i / 8 == i % 4);
+      }
+    const Tensor x = kit::normal({9, 8}, DType::f64, 1);
+    EXPECT_LE(kit::largest_difference((*of)(x), wide(x)), 1e-12);
   }
-  for (Parameter& p : wide.bench.parameters().all()) copy_into(p.master.value(), narrow.bench[p.name]);
-  const Tensor x = kit::normal({9, 8}, DType::f64, 1);
-  EXPECT_LE(kit::largest_difference(narrow(x), wide(x)), 1e-12);
+  EXPECT_EQ(all.bench.parameters().count() - wide.bench.parameters().count(), 4 * 4 * 8);
+  const Attending kept(
+      "conv_kv", "{num_attention_heads: 2, kernel_size: 3, stride: 2, reduced_dim: 1, reduce_values: true}", true);
+  EXPECT_EQ(kept.mixer->state_bytes({512}, DType::f64), (255 * 4 + 2 * 16) * 8);
 }
 
-TEST(ConvKv, RefusesCrossAttention) {
-  kit::Bench bench;
-  EXPECT_NE(kit::coded_error_of([&] {
-              bench.make<Mixer>("conv_kv", {.hidden_size = 8, .cross = true}, "{num_attention_heads: 2}");
-            }).find("model.cross_attention"),
-            std::string::npos);
+// A target sees the windows of its source, and the tokens behind the last of them, or not those.
+// oracle: lowdim.conv_kv
+TEST(ConvKv, CrossAttentionSeesTheWindowsOfTheSource) {
+  for (const bool rest : {true, false}) {
+    kit::Bench bench;
+    const auto mixer =
+        bench.make<Mixer>("conv_kv", {.hidden_size = 8, .cross = true},
+                          cat("{num_attention_heads: 2, output: none, kernel_size: 3, stride: 2, keep_rest: ",
+                              rest ? "true}" : "false}"));
+    kit::randomise(bench.parameters(), 5);
+    for (int64_t t = 0; t < 3; ++t) fill(bench[cat("part.conv_values.", t, ".taps")], 1);
+    fill(bench["part.conv_values.bias"], 0);
+    fill(bench["part.heads.q.weight"], 0);  // even weights
+    const Tensor x = kit::normal({4, 8}, DType::f64, 1), source = kit::normal({8, 8}, DType::f64, 2);
+    const Tensor v = kit::product(source, bench["part.heads.v.weight"]);
+    const auto mean_of_keys = [&](int64_t length, int64_t c) {
+      double sum = 0;
+      int64_t count = 0, read = 0;
+      for (int64_t first = 0; first + 3 <= length; first += 2, ++count, read = first + 1)
+        for (int64_t t = 0; t < 3; ++t) sum += value_at(v, (first + t) * 8 + c) / 3;
+      for (int64_t i = read; rest && i < length; ++i, ++count) sum += value_at(v, i * 8 + c);
+      return count ? sum / double(count) : 0.0;
+    };
+    for (const int64_t length : {8, 7, 2}) {  // 3 windows and one token, 3 windows, none
+      const Rows memory{Var(source.slice(0, length)), Sequences::single(length)};
+      const Tensor y = mixer->forward({.x = Var(x), .sequences = Sequences::single(4), .source = &memory}).value();
+      for (int64_t c = 0; c < 8; ++c)
+        for (int64_t i = 0; i < 4; ++i)
+          EXPECT_NEAR(value_at(y, i * 8 + c), mean_of_keys(length, c), 1e-12) << length << " of " << rest;
+    }
+    EXPECT_EQ(mixer->state_bytes({8, 7, 2}, DType::f64), (3 + 3 + (rest ? 1 + 2 : 0)) * 16 * 8);
+  }
 }
 
 }  // namespace

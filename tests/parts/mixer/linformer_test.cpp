@@ -30,6 +30,23 @@ TEST(Linformer, WithUnitMapsIsAttention) {
   EXPECT_LE(kit::largest_difference(linformer(x), mha(x)), 1e-12);
 }
 
+// oracle: lowdim.combined
+TEST(Linformer, NarrowQueriesKeysAndValuesWithUnitMapsAreTheWideOnes) {
+  EncoderMixer wide("linformer", "{num_attention_heads: 2, projected_keys: 3}"),
+      narrow("linformer", "{num_attention_heads: 2, projected_keys: 3, reduced_dim: 4, reduce_values: true}");
+  for (Parameter& p : wide.bench.parameters().all()) copy_into(narrow.bench[p.name], p.master.value());
+  for (const char* name : {"reduce_q", "reduce_k", "reduce_v", "widen"}) {
+    const Tensor map = narrow.bench[cat("part.", name, ".weight")];  // [4, 2 heads of 4]
+    for (int64_t i = 0; i < map.numel(); ++i) set_value(map, i, i / 8 == i % 4);
+  }
+  const Tensor x = kit::normal({9, 8}, DType::f64, 1);
+  EXPECT_LE(kit::largest_difference(narrow(x), wide(x)), 1e-12);
+  EXPECT_NE(kit::coded_error_of([] {
+              EncoderMixer("linformer", "{num_attention_heads: 2, projected_keys: 3, reduce_values: true}");
+            }).find("reduced_dim"),
+            std::string::npos);
+}
+
 // Keys that are all the mean of the text: every token gets the mean value.
 // oracle: lowdim.linformer
 TEST(Linformer, EvenMapsGiveTheMeanValue) {
