@@ -6,7 +6,8 @@
 # and accelerate. Ends with 1 where a result differs.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-export LITHE_DATA="$(cd "${LITHE_DATA:?the data of the tasks}" && pwd)"
+LITHE_DATA="$(cd "${LITHE_DATA:?the data of the tasks}" && pwd)"
+export LITHE_DATA
 run="${1:?harness.sh RUN [TASK.yaml ...]}"
 shift
 [ "$#" -gt 0 ] || set -- recipes/zero_shot/{arc_easy,blimp,boolq,copa,lambada,openbook_qa,piqa}.yaml

@@ -9,19 +9,26 @@
 #include "lithe/ops/linear_recurrence.h"
 #include "lithe/ops/norm.h"
 #include "lithe/parts/common/directions.h"
+#include "lithe/parts/common/joint_state.h"
 #include "lithe/parts/common/projected_heads.h"
 #include "lithe/parts/common/recurrent_state.h"
+#include "lithe/parts/common/time_convolution.h"
 
 namespace lithe {
 
 /// What recipes say of all of them.
 struct RecurrenceConfig : HeadSizes {
   bool output_norm = false, output_gate = false;
+  int64_t conv_size = 0;
   PartChoice heads{"mha", {}}, output{"dense", {}};
   void head_fields(Fields& f) {
     sizes(f);
     biases(f);
     f.part("heads", "heads", heads, "rows to per-head queries, keys and values");
+    f("conv_size", conv_size,
+      "taps of a depth-wise convolution along time, then SiLU, over queries, keys and values each, so that a token's "
+      "key can be of the token before; 0: none",
+      between(0, 64));
   }
   void output_fields(Fields& f) {
     f("output_norm", output_norm, "each head's result is divided by its root mean square, with a learned scale");
@@ -35,7 +42,10 @@ class RecurrenceMixer : public Mixer {
   Var forward(const SubLayerInput& in) const override {
     const Core c = core(in);
     std::vector<Tensor> states;
-    if (in.state) states = static_cast<RecurrentState&>(*in.state).advance(in.sequences);
+    if (in.state) {
+      State& past = convolutions_.empty() ? *in.state : static_cast<JointState&>(*in.state)[convolutions_.size()];
+      states = static_cast<RecurrentState&>(past).advance(in.sequences);
+    }
     Var y = run(c, c.v, in.sequences, states);
     if (norm_) {
       const Shape rows{y.rows() * options_.heads, size_.head_dim};
@@ -46,11 +56,18 @@ class RecurrenceMixer : public Mixer {
   }
 
   std::unique_ptr<State> make_state(const StateShape& shape) const override {
-    return std::make_unique<RecurrentState>(name_, shape, state_shape(), true);
+    auto past = std::make_unique<RecurrentState>(name_, shape, state_shape(), true);
+    if (convolutions_.empty()) return past;
+    std::vector<std::unique_ptr<State>> states;
+    for (const Convolution& c : convolutions_) states.push_back(c.along.make_state(shape));
+    states.push_back(std::move(past));
+    return std::make_unique<JointState>(std::move(states));
   }
-  // h d' (d_h + 1) scalars with divisors, h d' d_h without; in f32 at least.
+  // h d' (d_h + 1) scalars with divisors, h d' d_h without, and the rows that convolutions keep; in f32 at least.
   int64_t state_bytes(const std::vector<int64_t>& tokens, DType dtype) const override {
-    return int64_t(tokens.size()) * state_shape().numel() * size_of(wide_of(dtype));
+    int64_t bytes = int64_t(tokens.size()) * state_shape().numel() * size_of(wide_of(dtype));
+    for (const Convolution& c : convolutions_) bytes += c.along.state_bytes(tokens.size(), dtype);
+    return bytes;
   }
   bool reads_embedding() const override { return heads_->reads_embedding(); }
 
@@ -95,6 +112,15 @@ class RecurrenceMixer : public Mixer {
     check_usage(heads_->query_heads() == options_.heads &&
                     (heads_->expands() || heads_->kv_heads() > 1 || heads_->kept_columns() == size_.head_dim),
                 name, "heads ", config.heads.type, " do not make ", options_.heads, " heads of their own");
+    if (config.conv_size > 0) {
+      check_usage(!heads_->expands(), name,
+                  "conv_size goes with heads whose keys and values are kept as they are read ",
+                  "(mha, gqa, mqa), not with ", config.heads.type);
+      const int64_t d = size_.head_dim, kept = heads_->kv_heads() * d;
+      for (const auto& [what, columns] : {std::pair{"q", options_.heads * d}, {"k", kept}, {"v", kept}})
+        convolutions_.push_back({TimeConvolution(name, config.conv_size, columns, args.causal),
+                                 make_taps(scope / "convolution" / what, config.conv_size, columns)});
+    }
     const int64_t context = heads_->context_size();
     if (config.output_norm) norm_ = (scope / "norm").parameter("weight", {size_.head_dim}, InitRole::ones);
     if (config.output_gate) gate_ = Linear(scope / "gate", args.hidden_size, context, false);
@@ -112,7 +138,7 @@ class RecurrenceMixer : public Mixer {
     if (heads_->reads_embedding())
       if (const Var embedded = in.pass.embedded(); embedded.defined())
         rows.embedded = in.wired ? in.wired(embedded) : embedded;
-    auto [q, kept] = heads_->read(rows, turn);
+    auto [q, kept] = convolutions_.empty() ? heads_->read(rows, turn) : convolved(rows, turn, in);
     if (heads_->expands()) kept = heads_->expand(kept, turn);
     const int64_t from = heads_->kv_heads(), to = options_.heads;
     if (from == to) return {q, kept};
@@ -122,10 +148,15 @@ class RecurrenceMixer : public Mixer {
   int64_t head_dim() const { return size_.head_dim; }
 
  private:
+  struct Convolution {
+    TimeConvolution along;
+    Parameter* taps;
+  };
   const char* name_;
   const Position* position_;
   Heads::Args size_;
   RecurrenceOptions options_;
+  std::vector<Convolution> convolutions_;  // none, or of queries, keys and values
   bool halves_ = false;
   int64_t key_dim_ = 0;
   std::unique_ptr<Heads> heads_;
@@ -133,6 +164,16 @@ class RecurrenceMixer : public Mixer {
   Parameter* norm_ = nullptr;
   Linear gate_;
 
+  /// Rows are convolved before positions turn them.
+  Heads::QueryKeyValue convolved(const Heads::Input& rows, const Heads::Turn& turn, const SubLayerInput& in) const {
+    auto [q, kept] = heads_->read(rows, [](const Var& x) { return x; });
+    const auto along = [&](size_t i, const Var& x) {
+      const Convolution& c = convolutions_[i];
+      State* state = in.state ? &static_cast<JointState&>(*in.state)[i] : nullptr;
+      return activate(kernels::Activation::silu, c.along(x, wide_taps(c.taps), in.sequences, state));
+    };
+    return {turn(along(0, q)), {turn(along(1, kept.k)), along(2, kept.v)}};
+  }
   Var run(const Core& c, const Var& values, const Sequences& sequences, const std::vector<Tensor>& states) const {
     if (!halves_) return linear_recurrence(c.q, c.k, values, c.log_decay, c.write, sequences, options_, states);
     const auto turned = [&](const Var& x) {

@@ -70,10 +70,11 @@ class DeltaRule final : public RecurrenceMixer {
 
 void register_mixer_delta_rule(Registry& registry) {
   registry.add<Mixer, DeltaRule, DeltaRuleConfig>(
-      "delta_rule", {.spec = "linattn.delta",
-                     .summary = "linear attention whose tokens overwrite what their keys gave before",
-                     .source = "TB 6.4.5(2); Schlag et al. 2021; Yang et al. 2024 (DeltaNet)",
-                     .samples = {"{gate: head, output_gate: true}", "{key_norm: softmax, output_norm: false}"}});
+      "delta_rule",
+      {.spec = "linattn.delta",
+       .summary = "linear attention whose tokens overwrite what their keys gave before",
+       .source = "TB 6.4.5(2); Schlag et al. 2021; Yang et al. 2024 (DeltaNet)",
+       .samples = {"{gate: head, output_gate: true}", "{key_norm: softmax, output_norm: false}", "{conv_size: 3}"}});
 }
 
 }  // namespace lithe

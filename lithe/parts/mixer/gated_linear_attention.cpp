@@ -85,7 +85,7 @@ void register_mixer_gated_linear_attention(Registry& registry) {
        .summary = "linear attention that forgets by learned rates or by gates of each token",
        .source = "TB Eq 6.160-6.161, 6.4.5(2); Yang et al. 2024 (GLA)",
        .samples = {"{gate: constant}", "{gate: channel, feature_map: identity, normalise: false, output_norm: true}",
-                   "{gate: constant, normalise: false, gate_temperature: 4}"}});
+                   "{gate: constant, normalise: false, gate_temperature: 4}", "{conv_size: 4, gate: channel}"}});
 }
 
 }  // namespace lithe

@@ -51,11 +51,11 @@ class Retention final : public RecurrenceMixer {
 
 void register_mixer_retention(Registry& registry) {
   registry.add<Mixer, Retention, RetentionConfig>(
-      "retention",
-      {.spec = "",
-       .summary = "linear attention whose heads forget at fixed rates, normalised and gated",
-       .source = "Sun et al. 2023 (RetNet); TB Eq 6.160-6.161 without divisors",
-       .samples = {"{output_gate: false, rotary: false}", "{heads: {type: mhe_mul}, output_norm: false}"}});
+      "retention", {.spec = "",
+                    .summary = "linear attention whose heads forget at fixed rates, normalised and gated",
+                    .source = "Sun et al. 2023 (RetNet); TB Eq 6.160-6.161 without divisors",
+                    .samples = {"{output_gate: false, rotary: false}", "{heads: {type: mhe_mul}, output_norm: false}",
+                                "{conv_size: 2, heads: mqa}"}});
 }
 
 }  // namespace lithe
