@@ -46,6 +46,12 @@ class Position : public Part {
   }
   /// turn() changes queries and keys, so that keys differ from values.
   virtual bool turns() const { return false; }
+  /// Where turn() rotates pairs of channels: of each channel of a head the one that it turns with, itself where it
+  /// stays. Empty: turn() does otherwise, or nothing.
+  virtual std::vector<int64_t> partners(int64_t head_dim) const {
+    (void)head_dim;
+    return {};
+  }
   /// What is added to the logits of `heads` query heads; none by default.
   virtual LogitBias bias(const FieldInput& in, int64_t heads) const {
     (void)in, (void)heads;
@@ -70,7 +76,8 @@ class Heads : public Part {
   struct Args {
     int64_t hidden_size = 0, num_attention_heads = 1, head_dim = 0;
     bool bias = false;
-    bool turns = false;  // positions turn queries and keys
+    bool turns = false;                  // positions turn queries and keys
+    std::vector<int64_t> partners = {};  // Position::partners()
   };
   struct KeyValue {
     Var k, v;  // [S, kv_heads*head_dim], [S, kv_heads*value_dim]; may be one Var
@@ -101,6 +108,10 @@ class Heads : public Part {
     return kept;
   }
   virtual bool expands() const { return false; }
+  /// The same attention by heads that read what they keep as it is, for decoding: where expand() would form much anew
+  /// at every step. Logits are divided by the root of Args::head_dim, however many channels their queries have. They
+  /// live as long as these; none by default.
+  virtual const Heads* as_kept() const { return nullptr; }
   /// k and v of keep() are the same rows, so that a cache keeps one of them.
   virtual bool shares() const { return false; }
   /// Columns of each of keep()'s tensors; of its values where they differ.

@@ -56,7 +56,7 @@ class Attention final : public Mixer, public SharedMap {
     }
     size.turns = position_ && position_->turns();
     head_dim_ = size.head_dim;
-    if (position_) position_->check_head_dim(head_dim_);
+    if (position_) position_->check_head_dim(head_dim_), size.partners = position_->partners(head_dim_);
     const Registry& registry = Registry::instance();
     heads_ = registry.make<Heads>(config.heads, scope / "heads", size);
     field_ = registry.make<Field>(config.field, scope / "field",
@@ -69,12 +69,15 @@ class Attention final : public Mixer, public SharedMap {
     output_ =
         registry.make<Output>(config.output, scope / "output",
                               {.context_size = heads_->context_size(), .hidden_size = d, .bias = config.output_bias});
+    // Fields that look at queries and keys are to see those of the heads.
+    const bool plain = !cross_ && !field_->biases() && !reads_keys();
+    kept_ = plain && heads_->as_kept() ? heads_->as_kept() : heads_.get();
     scale_ = config.scale == "sqrt_hidden" ? 1 / std::sqrt(double(d)) : 0;
     if (config.query_pre_attn_scalar > 0) scale_ = 1 / std::sqrt(config.query_pre_attn_scalar);
-    columns_ = {.keys = heads_->kept_columns(),
-                .values = heads_->kept_value_columns(),
-                .shared = heads_->shares(),
-                .heads = heads_->expands() ? 1 : heads_->kv_heads(),  // each of which is rounded with its own scale
+    columns_ = {.keys = kept_->kept_columns(),
+                .values = kept_->kept_value_columns(),
+                .shared = kept_->shares(),
+                .heads = kept_->expands() ? 1 : kept_->kv_heads(),  // each of which is rounded with its own scale
                 .reach = keeps_all() ? 0 : field_->reach(),
                 .sinks = field_->sinks(),
                 .differentiable = true};
@@ -99,20 +102,21 @@ class Attention final : public Mixer, public SharedMap {
     if (cross_ && in.state) {
       const auto& cache = static_cast<const SourceCache&>(*in.state);
       const Var q = heads_->queries(rows, turn);
-      const Tensor context =
-          attend_cached(q.value(), cache.entries(), cache.tokens(), in.sequences,
-                        options(in, q, reads_keys() ? keys_of(cache.entries()) : Var(), counts(cache.tokens())));
+      const Tensor context = attend_cached(
+          q.value(), cache.entries(), cache.tokens(), in.sequences,
+          options(*heads_, in, q, reads_keys() ? keys_of(cache.entries()) : Var(), counts(cache.tokens())));
       return output_->forward(heads_->finish(context));
     }
     check(!cross_ || in.source, "cross-attention", "needs rows of an encoder");
+    const Heads& heads = in.state ? *kept_ : *heads_;
     const auto [q, kept] =
         cross_ ? Heads::QueryKeyValue{heads_->queries(rows, turn), heads_->keep(source_rows(*in.source), turn)}
-               : heads_->read(rows, turn);
+               : heads.read(rows, turn);
     if (lends_) in.pass.put(kQueries, q);
     if (in.state) return finished(in, continued(in, q, kept));
     const Heads::KeyValue read = heads_->expands() ? heads_->expand(kept, turn) : kept;
     if (lends_) in.pass.put(kKeys, read.k);
-    const AttendOptions o = options(in, q, read.k, counts(cross_ ? in.source->sequences : in.sequences));
+    const AttendOptions o = options(*heads_, in, q, read.k, counts(cross_ ? in.source->sequences : in.sequences));
     const Var context =
         dropout_.active()
             ? attend_by_maps(q, read.k, read.v, in.sequences, o,
@@ -125,7 +129,7 @@ class Attention final : public Mixer, public SharedMap {
     if (cross_ || context_) return;
     if (borrows_) return keep_values(in, values_(in.x));
     auto& cache = static_cast<KeyValueCache&>(*in.state);
-    const Heads::KeyValue kept = heads_->keep(input_of(in), turn_by(in.sequences));
+    const Heads::KeyValue kept = kept_->keep(input_of(in), turn_by(in.sequences));
     cache.append(kept.k.value(), kept.v.value(), in.sequences);
     cache.forget();
   }
@@ -180,7 +184,7 @@ class Attention final : public Mixer, public SharedMap {
     if (borrows_) {
       const Var q = lent(in, kQueries), k = lent(in, kKeys);
       return softmax_maps(q, repeat_heads(k, columns_.heads, query_heads_),
-                          lender_->options(in, q, k, counts(in.sequences)));
+                          lender_->options(*lender_->heads_, in, q, k, counts(in.sequences)));
     }
     const Heads::Turn turn = turn_by(in.sequences);
     const Heads::Input rows = input_of(in);
@@ -188,7 +192,7 @@ class Attention final : public Mixer, public SharedMap {
     Heads::KeyValue kv = heads_->keep(cross_ ? source_rows(*in.source) : rows, turn);
     if (heads_->expands()) kv = heads_->expand(kv, turn);
     return softmax_maps(q, repeat_heads(kv.k, heads_->kv_heads(), heads_->query_heads()),
-                        options(in, q, kv.k, counts(cross_ ? in.source->sequences : in.sequences)));
+                        options(*heads_, in, q, kv.k, counts(cross_ ? in.source->sequences : in.sequences)));
   }
 
  private:
@@ -199,6 +203,7 @@ class Attention final : public Mixer, public SharedMap {
   int64_t head_dim_ = 0;
   double scale_ = 0, softcap_ = 0;
   std::unique_ptr<Heads> heads_;
+  const Heads* kept_ = nullptr;  // those that a state is read with
   std::unique_ptr<Field> field_;
   std::unique_ptr<Output> output_;
   KeyValueCache::Columns columns_;
@@ -235,7 +240,7 @@ class Attention final : public Mixer, public SharedMap {
   }
 
   Var finished(const SubLayerInput& in, const Var& context) const {
-    const Var done = heads_->finish(context);
+    const Var done = (in.state ? kept_ : heads_.get())->finish(context);
     if (lends_) in.pass.put(kContext, done);
     return output_->forward(done);
   }
@@ -255,7 +260,7 @@ class Attention final : public Mixer, public SharedMap {
     const Var v = values_(in.x), q = lent(in, kQueries);
     if (!in.state) {
       const Var k = lent(in, kKeys);
-      const AttendOptions o = lender_->options(in, q, k, counts(in.sequences));
+      const AttendOptions o = lender_->options(*lender_->heads_, in, q, k, counts(in.sequences));
       if (!dropout_.active()) return attend(q, k, v, in.sequences, in.sequences, o);
       return attend_by_maps(q, k, v, in.sequences, o,
                             [&](const Var& map, int64_t b) { return dropout_(map, in.stage * kStages + b); });
@@ -271,7 +276,7 @@ class Attention final : public Mixer, public SharedMap {
     }
     const Var k = parts.empty() ? Var() : concatenate_rows(parts);
     return attend_cached(q.value(), read, cache.tokens(), in.sequences,
-                         lender_->options(in, q, k, counts(cache.tokens())));
+                         lender_->options(*lender_->heads_, in, q, k, counts(cache.tokens())));
   }
 
   Heads::Input input_of(const SubLayerInput& in) const {
@@ -289,7 +294,7 @@ class Attention final : public Mixer, public SharedMap {
   // Keys with a gap before them: what is made from their number would be of another position.
   bool keeps_all() const {
     return field_->sinks() > 0 &&
-           (heads_->expands() || field_->biases() || reads_keys() || (position_ && position_->biases()));
+           (kept_->expands() || field_->biases() || reads_keys() || (position_ && position_->biases()));
   }
   bool reads_keys() const { return field_->reads_keys() || (position_ && position_->reads_keys()); }
 
@@ -311,20 +316,21 @@ class Attention final : public Mixer, public SharedMap {
     return concatenate_rows(parts);
   }
 
-  AttendOptions options(const SubLayerInput& in, const Var& q, const Var& k,
+  AttendOptions options(const Heads& heads, const SubLayerInput& in, const Var& q, const Var& k,
                         const std::vector<FieldInput::Keys>& keys) const {
-    const double scale = scale_ != 0 ? scale_ : 1 / std::sqrt(double(q.cols() / heads_->query_heads()));
+    const int64_t width = &heads == heads_.get() ? q.cols() / heads.query_heads() : head_dim_;
+    const double scale = scale_ != 0 ? scale_ : 1 / std::sqrt(double(width));
     const FieldInput pairs{q, k, in.sequences, in.pass, in.x, keys, scale};
     kernels::AttentionPattern pattern = field_->pattern(pairs);
     const bool biases = position_ && position_->biases();
-    return {.heads = heads_->query_heads(),
-            .kv_heads = heads_->kv_heads(),
-            .scale = scale_,
+    return {.heads = heads.query_heads(),
+            .kv_heads = heads.kv_heads(),
+            .scale = scale,
             .mask = pattern.mask,
             .head_masks = std::move(pattern.heads),
             .tiles = std::move(pattern.tiles),
-            .bias = join(biases ? position_->bias(pairs, heads_->query_heads()) : LogitBias{},
-                         field_->bias(pairs, heads_->query_heads())),
+            .bias = join(biases ? position_->bias(pairs, heads.query_heads()) : LogitBias{},
+                         field_->bias(pairs, heads.query_heads())),
             .values = biases ? position_->values() : DistanceValues{},
             .softcap = softcap_};
   }
@@ -337,17 +343,17 @@ class Attention final : public Mixer, public SharedMap {
     std::vector<FieldInput::Keys> keys = counts(columns_.reach ? cache.kept() : cache.tokens());
     for (size_t b = 0; b < keys.size(); ++b) keys[b].first = cache.forgotten(int64_t(b)), keys[b].sinks = sinks();
     const std::vector<KeyValues> made =
-        heads_->expands() ? expanded(cache, in.x.dtype(), in.sequences) : std::vector<KeyValues>();
+        kept_->expands() ? expanded(cache, in.x.dtype(), in.sequences) : std::vector<KeyValues>();
     Var k;
-    if (reads_keys() && heads_->expands()) k = keys_of(made);
-    if (reads_keys() && !heads_->expands()) {
+    if (reads_keys() && kept_->expands()) k = keys_of(made);
+    if (reads_keys() && !kept_->expands()) {
       std::vector<Var> parts;
       for (int64_t b = 0; b < in.sequences.count(); ++b) parts.push_back(cache.gather(b, in.x.dtype()).keys);
       k = concatenate_rows(parts);
     }
     const Tensor context =
-        attend_cached(q.value(), heads_->expands() ? made : cache.entries(),
-                      columns_.reach ? cache.kept() : cache.tokens(), in.sequences, options(in, q, k, keys));
+        attend_cached(q.value(), kept_->expands() ? made : cache.entries(),
+                      columns_.reach ? cache.kept() : cache.tokens(), in.sequences, options(*kept_, in, q, k, keys));
     cache.forget();
     return context;
   }
@@ -369,11 +375,11 @@ class Attention final : public Mixer, public SharedMap {
     }
     const Sequences all(offsets, before, in.x.device());
     Heads::KeyValue read{concatenate_rows(k), concatenate_rows(v)};
-    if (heads_->expands()) read = heads_->expand(read, turn_by(all));
+    if (kept_->expands()) read = kept_->expand(read, turn_by(all));
     cache.append(kept.k.value(), kept.v.value(), in.sequences);
     std::vector<FieldInput::Keys> keys = counts(all);
     for (FieldInput::Keys& of : keys) of.sinks = sinks();
-    const Var context = attend(q, read.k, read.v, in.sequences, all, options(in, q, read.k, keys));
+    const Var context = attend(q, read.k, read.v, in.sequences, all, options(*kept_, in, q, read.k, keys));
     cache.forget();
     return context;
   }
@@ -384,7 +390,7 @@ class Attention final : public Mixer, public SharedMap {
     for (int64_t b = 0; b < sequences.count(); ++b) {
       const KeyValueCache::Rows kept = cache.gather(b, dtype);
       const Sequences all({0, kept.keys.rows()}, {cache.forgotten(b)}, kept.keys.device());
-      const Heads::KeyValue kv = heads_->expand({kept.keys, kept.values}, turn_by(all));
+      const Heads::KeyValue kv = kept_->expand({kept.keys, kept.values}, turn_by(all));
       read.push_back({kv.k.value(), kv.v.value()});
     }
     return read;

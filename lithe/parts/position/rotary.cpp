@@ -91,6 +91,13 @@ class Rotary final : public Position {
     return gain_ == 1 ? y : turned == head_dim ? scale(y, gain_) : gained(y, turned, head_dim);
   }
   bool turns() const override { return true; }
+  std::vector<int64_t> partners(int64_t head_dim) const override {
+    const int64_t turned = config_.rotary_dim ? config_.rotary_dim : head_dim, half = turned / 2;
+    std::vector<int64_t> out;
+    for (int64_t c = 0; c < head_dim; ++c)
+      out.push_back(c >= turned ? c : config_.layout == "interleaved" ? c ^ 1 : c < half ? c + half : c - half);
+    return out;
+  }
   int64_t limit() const override { return limit_; }
   void check_head_dim(int64_t head_dim) const override {
     check_usage(config_.rotary_dim || head_dim % 2 == 0, "rotary", "needs an even head_dim, got ", head_dim,

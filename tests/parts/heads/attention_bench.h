@@ -17,11 +17,12 @@ inline const Tensor& bench_rows() {
 }
 
 struct AttentionBench {
-  /// `heads` as in a recipe; `more` further options of the mixer; rotary positions on demand.
+  /// `heads` as in a recipe; `more` further options of the mixer; rotary positions on demand, with options `rotation`.
   explicit AttentionBench(const std::string& heads, int64_t d = kBenchWidth, int64_t h = kBenchHeads,
-                          const std::string& more = "", bool rotary = false, bool causal = true) {
+                          const std::string& more = "", bool rotary = false, bool causal = true,
+                          const std::string& rotation = "{}") {
     if (rotary)
-      position = bench.make<Position>("rotary", {.hidden_size = d, .max_position_embeddings = 9}, "{}", "position");
+      position = bench.make<Position>("rotary", {.hidden_size = d, .max_position_embeddings = 9}, rotation, "position");
     mixer = bench.make<Mixer>(
         "attention", {.hidden_size = d, .max_position_embeddings = 9, .causal = causal, .position = position.get()},
         cat("{num_attention_heads: ", h, ", heads: ", heads, more.empty() ? "" : ", ", more, "}"));
@@ -29,6 +30,14 @@ struct AttentionBench {
   }
   Tensor operator()(const Tensor& x) const {
     return mixer->forward({Var(x), Sequences::single(x.rows()), nullptr}).value();
+  }
+  /// The rows of one sequence, the first `prefill` at once into a state and each other on its own.
+  Tensor decoded(const Tensor& x, int64_t prefill = 1) const {
+    const auto state = mixer->make_state({.sequences = 1, .capacity = x.rows(), .dtype = x.dtype()});
+    std::vector<Tensor> rows;
+    for (int64_t at = 0, n = prefill; at < x.rows(); at += n, n = 1)
+      rows.push_back(mixer->forward({Var(x.slice(at, at + n)), Sequences({0, n}, {at}), state.get()}).value());
+    return concatenate(rows);
   }
   /// The value of parameter part.<name>.
   Tensor operator[](const std::string& name) { return bench["part." + name]; }

@@ -30,10 +30,11 @@ TEST(MheMul, CountsParametersAndState) {
   EXPECT_EQ(12 * AttentionBench("mhe_mul", 768, 12).parameters(), 8'875'008);
   EXPECT_EQ(18 * AttentionBench("mhe_mul", 512, 8).parameters(), 6'515'712);
   EXPECT_EQ(24 * AttentionBench("mhe_mul", 1024, 16).parameters(), 29'958'144);
+  // Seeds only; where rotary positions turn the heads, keys have two rows.
   for (bool rotary : {false, true})
     EXPECT_EQ(
         AttentionBench("mhe_mul", kit::kBenchWidth, kit::kBenchHeads, "", rotary).mixer->state_bytes({10}, DType::u8),
-        2 * 10 * kit::kBenchHeadDim);  // seeds only
+        (rotary ? 3 : 2) * 10 * kit::kBenchHeadDim);
 }
 
 TEST(MheMul, EmbeddingsOfMinusOneSilenceAHead) {
@@ -77,6 +78,40 @@ TEST(MheMul, ValueEmbeddingsScaleTheHeadsResult) {
       set_value(want, i, value_at(want, i) * (1 + value_at(mhe["heads.v.head_embedding"], i % kit::kBenchWidth)));
     EXPECT_EQ(kit::close(mhe(kit::bench_rows()), want, 16), "") << rotary;
   }
+}
+
+// Decoding reads turned seeds as one key of two rows; whole sequences form the keys of every head.
+// oracle: mixer.mhe_mul
+TEST(MheMul, DecodesAsOneKeyOfTwoTurnedRows) {
+  const Tensor x = kit::normal({7, 24}, DType::f64, 1);
+  for (const std::string rotation :
+       {"{}", "{layout: interleaved}", "{rotary_dim: 4}", "{rotary_dim: 4, layout: interleaved}",
+        "{scaling: yarn, factor: 4, original_max_position_embeddings: 8, rotary_dim: 6}"})
+    for (const std::string scale : {"", "scale: sqrt_hidden"}) {
+      AttentionBench mhe("mhe_mul", 24, 3, scale, true, true, rotation);
+      EXPECT_EQ(mhe.mixer->state_bytes({10}, DType::u8), 3 * 10 * 8);
+      const Tensor whole = mhe(x);
+      for (int64_t prefill : {1, 4, 7}) EXPECT_EQ(kit::close(mhe.decoded(x, prefill), whole, 64), "") << rotation;
+    }
+}
+
+// Fields that look at keys see those of every head, formed anew, and seeds are kept.
+TEST(MheMul, FormsKeysForFieldsThatReadThem) {
+  AttentionBench mhe("mhe_mul", 24, 3, "field: {type: top_keys, keys: 3}", true);
+  EXPECT_EQ(mhe.mixer->state_bytes({10}, DType::u8), 2 * 10 * 8);
+  const Tensor x = kit::normal({7, 24}, DType::f64, 1);
+  EXPECT_EQ(kit::close(mhe.decoded(x), mhe(x), 64), "");
+}
+
+TEST(MheMul, DecodesWithoutEmbeddingsAsOneHead) {
+  const Tensor x = kit::normal({7, 24}, DType::f64, 1);
+  AttentionBench mhe("mhe_mul", 24, 3, "", true), sha("sha", 24, 3, "", true);
+  for (const std::string role : kit::kBenchRoles) {
+    kit::assign(mhe["heads." + role + ".head_embedding"], std::vector<double>(24, 0));
+    kit::assign(sha["heads." + role + ".weight"], mhe["heads." + role + ".weight"]);
+  }
+  kit::assign(sha["output.weight"], mhe["output.weight"]);
+  EXPECT_EQ(kit::close(mhe.decoded(x), sha.decoded(x), 32), "");
 }
 
 }  // namespace
