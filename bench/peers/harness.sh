@@ -2,7 +2,7 @@
 # The evaluation harness on an exported run, through transformers, and `lithe eval --tasks` on the run itself: the same
 # tasks, and whether their results are the same to the digit.
 #   LITHE_DATA=... bench/peers/harness.sh RUN [TASK.yaml ...]
-# Without tasks: those of recipes/zero_shot whose data are JSON lines. PYTHON: a Python with torch, transformers, lm_eval
+# Without tasks: those of recipes/zero_shot with JSON lines under LITHE_DATA. PYTHON: a Python with torch, transformers, lm_eval
 # and accelerate. Ends with 1 where a result differs.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -10,7 +10,7 @@ LITHE_DATA="$(cd "${LITHE_DATA:?the data of the tasks}" && pwd)"
 export LITHE_DATA
 run="${1:?harness.sh RUN [TASK.yaml ...]}"
 shift
-[ "$#" -gt 0 ] || set -- recipes/zero_shot/{arc_easy,blimp,boolq,copa,lambada,openbook_qa,piqa}.yaml
+[ "$#" -gt 0 ] || set -- recipes/zero_shot/{arc_easy,boolq,copa,lambada,openbook_qa,piqa}.yaml
 scratch="$(mktemp -d)"
 trap 'rm -rf "$scratch"' EXIT
 mkdir "$scratch/tasks"

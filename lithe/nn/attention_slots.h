@@ -77,6 +77,7 @@ class Heads : public Part {
     int64_t hidden_size = 0, num_attention_heads = 1, head_dim = 0;
     bool bias = false;
     bool turns = false;                  // positions turn queries and keys
+    bool capped = false;                 // logits are capped: what is added to all those of a query counts
     std::vector<int64_t> partners = {};  // Position::partners()
   };
   struct KeyValue {

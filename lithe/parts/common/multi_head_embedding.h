@@ -42,7 +42,10 @@ class MultiHeadEmbedding : public Heads {
         v_(scope / "v", args.hidden_size, args.head_dim, args.bias),
         args_(args),
         join_(join),
-        expands_(args.turns && config.rope_order == "after") {
+        expands_((args.turns && config.rope_order == "after") || (args.capped && join == Join::add)) {
+    check_usage(!expands_ || !args.turns || config.rope_order == "after", "mhe_add",
+                "attn_logit_softcapping needs each head's keys, which rope_order: before does not form; give "
+                "rope_order: after, or mhe_mul");
     const int64_t n = args.num_attention_heads * args.head_dim;
     const InitConfig init{.std = config.head_embedding_std};
     const auto embedding = [&](const char* of) {

@@ -55,6 +55,7 @@ class Attention final : public Mixer, public SharedMap {
       return;
     }
     size.turns = position_ && position_->turns();
+    size.capped = config.attn_logit_softcapping > 0;
     head_dim_ = size.head_dim;
     if (position_) position_->check_head_dim(head_dim_), size.partners = position_->partners(head_dim_);
     const Registry& registry = Registry::instance();
@@ -400,12 +401,12 @@ class Attention final : public Mixer, public SharedMap {
 }  // namespace
 
 void register_mixer_attention(Registry& registry) {
-  registry.add<Mixer, Attention, AttentionConfig>("attention",
-                                                  {.spec = "attn.qkv",
-                                                   .summary = "softmax attention of chosen heads, field and output",
-                                                   .source = "TB Eq 6.19-6.31",
-                                                   .cross = true,
-                                                   .samples = {"{attn_logit_softcapping: 2}"}});
+  registry.add<Mixer, Attention, AttentionConfig>(
+      "attention", {.spec = "attn.qkv",
+                    .summary = "softmax attention of chosen heads, field and output",
+                    .source = "TB Eq 6.19-6.31",
+                    .cross = true,
+                    .samples = {"{attn_logit_softcapping: 2}", "{attn_logit_softcapping: 2, heads: mhe_add}"}});
 }
 
 }  // namespace lithe

@@ -6,8 +6,8 @@ namespace {
 using kit::AttentionBench;
 
 // MHA whose heads share one matrix and have the embeddings as biases.
-AttentionBench special_mha(AttentionBench& mhe, bool rotary) {
-  AttentionBench mha("mha", kit::kBenchWidth, kit::kBenchHeads, "attention_bias: true", rotary);
+AttentionBench special_mha(AttentionBench& mhe, bool rotary, const std::string& cap = "") {
+  AttentionBench mha("mha", kit::kBenchWidth, kit::kBenchHeads, cap + "attention_bias: true", rotary);
   for (const std::string role : kit::kBenchRoles) {
     kit::assign(mha["heads." + role + ".weight"],
                 kit::columns_of(mhe["heads." + role + ".weight"], {0, 1, 0, 1, 0, 1}));
@@ -28,6 +28,15 @@ TEST(MheAdd, EqualsMhaWithSharedMatricesAndABiasAHead) {
       EXPECT_EQ(kit::close(mhe.gradient("heads." + role + ".head_embedding", kit::bench_rows(), dy), want, 64), "")
           << role << rotary;
     }
+  }
+}
+
+// Softmax ignores what e^K adds to all logits of a query; a cap does not.
+TEST(MheAdd, EqualsMhaWithCappedLogits) {
+  for (bool rotary : {false, true}) {
+    AttentionBench mhe("mhe_add", kit::kBenchWidth, kit::kBenchHeads, "attn_logit_softcapping: 0.5", rotary),
+        mha = special_mha(mhe, rotary, "attn_logit_softcapping: 0.5, ");
+    EXPECT_EQ(kit::close(mhe(kit::bench_rows()), mha(kit::bench_rows()), 64), "") << rotary;
   }
 }
 
