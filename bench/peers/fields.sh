@@ -16,7 +16,7 @@ cases="${6:-core layer}" passes="${7:-train forward}"
 can "$torch" torch PyTorch && pytorch=1 || pytorch=
 [ -n "$pytorch" ] && can "$torch" transformers transformers && layers="longformer bigbird" || layers=
 peer() { # CASE MODE PASS PRECISION T: a process that the kernel ends for want of memory is said, and the run goes on
-  "$torch" bench/peers/torch_fields.py "$@" "$window" "$repeats" || echo "left out: $* (ended with $?)" >&2
+  "$torch" bench/peers/torch_fields.py "$@" "$window" "$repeats" | cat || echo "left out: $* (ended with $?)" >&2
 }
 for round in $(seq "$rounds"); do
   for length in $lengths; do
