@@ -7,6 +7,7 @@
 #include "lithe/base/error.h"
 #include "lithe/model/model.h"
 #include "lithe/report/format.h"
+#include "lithe/train/growth.h"
 
 namespace lithe::compare {
 namespace {
@@ -20,7 +21,7 @@ double relative(double amount, double target) { return std::abs(amount - target)
 // A variant's amount of the matched quantity.
 double amount_of(const Variant& v, const std::string& match) {
   if (match == "parameters") return double(v.plan.parameters);
-  if (match == "flops") return v.plan.step.flops * double(v.steps);
+  if (match == "flops") return v.training_flops();
   return v.step_tokens * double(v.steps);
 }
 
@@ -109,6 +110,12 @@ class WidthSolver {
   }
 };
 
+Plan stage_plan(const ModelConfig& model, const Variant& v, const TextSizes& text) {
+  return plan_training(
+      model, v.recipe.train,
+      {.sequence_length = v.recipe.data.sequence_length, .evaluation = {text.evaluation_rows}, .training = {}}, false);
+}
+
 void set_steps(Variant& v, double steps, const TextSizes& text) {
   check_usage(steps < 0x1p53, "budget", "variant '", v.name, "' would take ", steps,
               " steps, more than can be counted; lower budget.amount");
@@ -153,13 +160,18 @@ void plan_variant(Variant& v, const TextSizes& text) {
                              false);
       v.step_tokens = double(batches.largest_batch() * train.gradient_accumulation_steps);
     } else {
-      v.plan = plan_training(
-          model, train,
-          {.sequence_length = v.recipe.data.sequence_length, .evaluation = {text.evaluation_rows}, .training = {}},
-          false);
+      v.plan = stage_plan(last_config(model, train.growth), v, text);
       v.step_tokens = double(train.batch_tokens);
     }
     v.steps = train.total_steps(text.batches_per_epoch);
+    v.spared_flops = 0;
+    int64_t begun = 0;
+    for (size_t i = 0; i < train.growth.steps.size(); ++i) {
+      const int64_t ends = std::min(v.steps, train.growth.steps[i]);
+      const Plan small = stage_plan(config_of_stage(model, train.growth, int64_t(i)), v, text);
+      v.spared_flops += (v.plan.step.flops - small.step.flops) * double(ends - begun);
+      begun = ends;
+    }
   } catch (const Error& error) {
     throw Error("compare", cat("variant '", v.name, "': ", error.what()), error.code());
   }

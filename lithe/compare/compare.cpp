@@ -12,6 +12,7 @@
 #include "lithe/compare/budget.h"
 #include "lithe/data/batches.h"
 #include "lithe/report/format.h"
+#include "lithe/train/growth.h"
 
 namespace lithe::compare {
 namespace {
@@ -35,7 +36,8 @@ std::vector<std::pair<std::string, std::string>> environment_of() {
 }
 
 Contender contender_of(const Variant& v, const TextSizes& text, const Path& weights) {
-  return {v.name, complete_model(v.recipe, text), v.recipe.train, v.recipe.data.sequence_length, weights};
+  const ModelConfig model = last_config(complete_model(v.recipe, text), v.recipe.train.growth);
+  return {v.name, model, v.recipe.train, v.recipe.data.sequence_length, weights};
 }
 
 uint64_t checksum_of(const std::string& text) { return checksum(text.data(), text.size()); }

@@ -56,7 +56,7 @@ void quality(Markdown& out, const Comparison& c) {
              with_deviation(r.score, r.score_deviation, r.finished()),
              with_deviation(r.prr, r.prr_deviation, r.finished(), 4), number(r.peop, 3), number(r.peop_mixer, 3),
              format_integer(r.variant.plan.parameters), format_integer(r.mixer_parameters),
-             format(r.variant.plan.step.flops * double(r.variant.steps), Quantity::count),
+             format(r.variant.training_flops(), Quantity::count),
              format(double(r.variant.plan.memory.peak), Quantity::bytes)});
   out.line(cat("\nLoss in nats per token; ± is one standard deviation over the seeds. PRR is relative to ",
                c.name(c.baseline), ", PEoP to ", c.name(c.peop_baseline),

@@ -94,8 +94,8 @@ void cost_table(Page& page, const Comparison& c) {
         {name_in_table(c, v), report::Cell::integer(r.variant.plan.parameters),
          report::Cell::integer(r.mixer_parameters), number_cell(r.peop, 3), number_cell(r.peop_mixer, 3),
          quantity_cell(r.variant.plan.forward.flops / r.variant.step_tokens, Quantity::count),
-         quantity_cell(r.variant.plan.step.flops * double(r.variant.steps), Quantity::count),
-         quantity_cell(peak_of(r), Quantity::bytes), quantity_cell(training_seconds(c, v), Quantity::seconds)});
+         quantity_cell(r.variant.training_flops(), Quantity::count), quantity_cell(peak_of(r), Quantity::bytes),
+         quantity_cell(training_seconds(c, v), Quantity::seconds)});
   }
   page.table(table);
 }

@@ -113,7 +113,7 @@ Json variant_of(const Comparison& c, size_t i, const Path& root) {
                {"tokens", v.tokens()},
                {"forward_flops", v.plan.forward.flops},
                {"step_flops", v.plan.step.flops},
-               {"training_flops", v.plan.step.flops * double(v.steps)},
+               {"training_flops", v.training_flops()},
                {"planned_peak_bytes", v.plan.memory.peak},
                {"finished", r.finished()},
                {"diverged", r.diverged()},

@@ -31,13 +31,15 @@ struct Variant {
   Recipe recipe;                       // with the overrides
   std::vector<Change> changes;
   Share share;
-  Plan plan;
+  Plan plan;  // of the model that a run ends with
   int64_t steps = 0;
-  double step_tokens = 0;  // rows of an optimiser step, source and target; on average where batches differ
+  double spared_flops = 0;  // by a run that grows, while it is smaller
+  double step_tokens = 0;   // rows of an optimiser step, source and target; on average where batches differ
   /// Learns from translations, and is compared by them, not by a text.
   bool translates() const;
   /// Learns from labelled examples.
   bool labels() const;
+  double training_flops() const { return plan.step.flops * double(steps) - spared_flops; }
   int64_t tokens() const { return int64_t(std::llround(step_tokens * double(steps))); }
 };
 

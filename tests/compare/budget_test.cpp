@@ -33,6 +33,19 @@ TEST(Budget, AWidthIsSolvedForParameters) {
   EXPECT_TRUE(seen);
 }
 
+// A run that grows is the model that it ends with; its steps cost what the model of the time costs.
+TEST(Budget, RunsThatGrowCostWhatEachStageCosts) {
+  const kit::CompareKit kit;
+  const Comparison c = kit.plan(
+      "baseline: two\nset: {train.max_steps: 10}\nvariants:\n  one: {model.num_hidden_layers: 1}\n  two: "
+      "{model.num_hidden_layers: 2}\n  grown: {model.num_hidden_layers: 1, train.growth: {steps: [4], layers: [2]}}\n"
+      "budget: {match: tokens}\n");
+  const Variant &one = c.variants[0].variant, &two = c.variants[1].variant, &grown = c.variants[2].variant;
+  EXPECT_EQ(grown.plan.parameters, two.plan.parameters);
+  EXPECT_GT(two.plan.step.flops, one.plan.step.flops);
+  EXPECT_DOUBLE_EQ(grown.training_flops(), 4 * one.plan.step.flops + 6 * two.plan.step.flops);
+}
+
 TEST(Budget, FlopsAreMatchedBySteps) {
   const kit::CompareKit kit;
   const Comparison c = kit.plan(kSha + "budget: {match: flops, tolerance: 0.01}\nset: {train.max_steps: 200}\n");
