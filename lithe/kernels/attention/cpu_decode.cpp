@@ -3,6 +3,7 @@
 // e / query_rows, so those of one key/value head are neighbours.
 #include "lithe/kernels/attention/cpu_bias.h"
 #include "lithe/kernels/attention/cpu_cap.h"
+#include "lithe/kernels/attention/cpu_turn.h"
 
 namespace lithe::kernels::cpu::LITHE_ISA {
 namespace {
@@ -163,10 +164,36 @@ template <int kRows, class T>
   }
 }
 
+/// A tile's keys as they lie.
+template <class T>
+struct PlainKeys {
+  const TileRows<T>& k;
+  int64_t stride, kv_heads;
+  /// Rows [j, j + count), one after another, and their scales where they are i8.
+  [[gnu::always_inline]] const T* rows(int64_t j, int64_t) const { return k.rows + j * stride; }
+  [[gnu::always_inline]] const float* scales(int64_t j) const { return k.scales_of(j, kv_heads); }
+};
+
+/// A tile's keys turned by their positions, up to kTurned of them at a time.
+template <class T>
+struct TurnedKeys {
+  const TileRows<T>& k;
+  int64_t stride, kv_heads;
+  TurningKeys turning;
+  float* to;
+  [[gnu::always_inline]] const float* rows(int64_t j, int64_t count) const {
+    for (int64_t u = 0; u < count; ++u)
+      turning.read(k.rows + (j + u) * stride, k.scales_of(j + u, kv_heads), kv_heads, j + u, to + u * stride,
+                   stride / kv_heads);
+    return to;
+  }
+  [[gnu::always_inline]] const float* scales(int64_t) const { return nullptr; }
+};
+
 /// All logits of the tile's rows; the queries of a group together from kQueries on.
-template <int kQueries, class T>
-[[gnu::noinline]] void dot_tile(const AttentionCall& call, const TileRows<T>& k, int64_t rows, int64_t of_head,
-                                const float* vectors, int64_t width, float* logits) {
+template <int kQueries, class Keys, class T>
+[[gnu::noinline]] void dot_tile(const AttentionCall& call, const TileRows<T>& k, const Keys& keys, int64_t rows,
+                                int64_t of_head, const float* vectors, int64_t width, float* logits) {
   constexpr int kRows = kLanes / kQueries;
   const int64_t kv_heads = call.kv_heads, head_dim = call.head_dim, stride = kv_heads * head_dim,
                 lanes = call.space.lanes;
@@ -174,13 +201,12 @@ template <int kQueries, class T>
   if constexpr (kQueries > 1)
     for (; j + kRows <= rows; j += kRows) {
       k.fetch_ahead(j, kRows);
-      dot_group<kQueries>(k.rows + j * stride, stride, k.scales_of(j, kv_heads), kv_heads, head_dim, of_head, vectors,
-                          width, logits + j * lanes, lanes);
+      dot_group<kQueries>(keys.rows(j, kRows), stride, keys.scales(j), kv_heads, head_dim, of_head, vectors, width,
+                          logits + j * lanes, lanes);
     }
   for (; j < rows; ++j) {
     k.fetch_ahead(j, 1);
-    dot_row(k.rows + j * stride, k.scales_of(j, kv_heads), kv_heads, head_dim, of_head, vectors, width,
-            logits + j * lanes);
+    dot_row(keys.rows(j, 1), keys.scales(j), kv_heads, head_dim, of_head, vectors, width, logits + j * lanes);
   }
 }
 
@@ -313,12 +339,18 @@ void read_split(const AttentionCall& call, const AttentionSpan& span, Range spli
     if (call.visits && !some_visits(call, span, key)) continue;
     const TileRows<T> k(span.keys, key, stop, span.key_rows, k_stride, kv_heads),
         v(span.values, key, stop, span.key_rows, v_stride, kv_heads);
-    if (of_head >= 4)
-      dot_tile<4>(call, k, rows, of_head, vectors, width, logits);
-    else if (of_head > 1)
-      dot_tile<2>(call, k, rows, of_head, vectors, width, logits);
+    const auto dot = [&](const auto& of) {
+      if (of_head >= 4)
+        dot_tile<4>(call, k, of, rows, of_head, vectors, width, logits);
+      else if (of_head > 1)
+        dot_tile<2>(call, k, of, rows, of_head, vectors, width, logits);
+      else
+        dot_tile<1>(call, k, of, rows, of_head, vectors, width, logits);
+    };
+    if (call.turn.frequencies)
+      dot(TurnedKeys<T>{k, k_stride, kv_heads, TurningKeys(call, span, key, space), space + at.turned});
     else
-      dot_tile<1>(call, k, rows, of_head, vectors, width, logits);
+      dot(PlainKeys<T>{k, k_stride, kv_heads});
     if (call.softcap != 0)
       for (int64_t j = 0; j < rows; ++j) cap_logits(call, lanes, logits + j * at.lanes, nullptr);
     if (call.extras.bias) add_bias_to_rows(call, span, count, keys, logits);
