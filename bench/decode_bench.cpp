@@ -113,7 +113,7 @@ int run(const Options& o) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
+int main(int argc, char** argv) try {
   Options o;
   CLI::App app("decoding speed");
   app.add_option("--rounds", o.rounds);
@@ -129,4 +129,6 @@ int main(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
   if (threads) set_threads(threads);
   return run(o);
+} catch (const lithe::Error& error) {
+  return std::fprintf(stderr, "decode_bench: %s\n", error.what()), 1;
 }

@@ -45,6 +45,9 @@ class Backbone final : public Layers, public ExitHeads {
   /// formulas.
   int64_t state_bytes(const std::vector<int64_t>& tokens, const std::vector<int64_t>& source_tokens,
                       std::optional<DType> cache) const;
+  /// Some cross-attention reads Rows::embedded of its source; an encoder that is asked for it gives it.
+  bool reads_source_embedding() const { return reads_source_embedding_; }
+  void give_embedding() { gives_embedding_ = true; }
   /// The longest sequence the parts allow; 0: unlimited.
   int64_t position_limit() const;
   /// Some layer shortens sequences, and what becomes of them.
@@ -82,7 +85,7 @@ class Backbone final : public Layers, public ExitHeads {
   std::unique_ptr<Norm> final_norm_;
   std::string final_norm_name_;
   bool recompute_ = false;
-  bool reads_embedding_ = false;
+  bool reads_embedding_ = false, reads_source_embedding_ = false, gives_embedding_ = false;
   std::optional<Reference> reference_;  // that some layers read
   std::vector<int64_t> reference_readers_;
   Tensor reference_start_;                     // its tokens i32 [max_position_embeddings], or its rows
@@ -113,6 +116,7 @@ class Backbone final : public Layers, public ExitHeads {
   Var run_place(int64_t layer, int64_t sub_layer, double gain, const Rows& x, const Pass& pass, Wire wire) const;
   void skip_place(int64_t layer, int64_t sub_layer, const Rows& x, const Pass& pass) const;
   void skip_stages(int64_t layer, int64_t sub_layer, int64_t first, const Rows& x, const Pass& pass) const;
+  static Rows source_of(const Place& place, Rows source);
   DType state_type(const Place& place, std::optional<DType> cache) const;
   void set_up_reference();
   Tensor reference_start(int64_t rows) const;

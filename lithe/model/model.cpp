@@ -42,6 +42,12 @@ Model::Model(const ModelConfig& config, const ModelOptions& options) : config_(c
     if (!shared) source_embedding_ = embedding(source, encoder);
     encoder_ = std::make_unique<Backbone>(source, encoder, shared ? *embedding_ : *source_embedding_);
     decoder_ = std::make_unique<Backbone>(config_, root / "decoder", *embedding_);
+    if (decoder_->reads_source_embedding()) {
+      check_usage(!encoder_->shortens(), "model",
+                  "heads of the cross-attention read the embeddings of the source's tokens, of which a compressor in "
+                  "the encoder makes fewer rows; leave it out, or give model.cross_attention other heads");
+      encoder_->give_embedding();
+    }
   } else {
     embedding_ = embedding(config, root);
     decoder_ = std::make_unique<Backbone>(config_, root, *embedding_);

@@ -33,7 +33,7 @@ class Model {
   /// Layers, from 0, of the decoder (or the one stack) that forward leaves out: whole, or their mixers alone. States
   /// made before must not be used after.
   void skip(const std::vector<int64_t>& layers, bool mixers_only) { decoder_->skip(layers, mixers_only); }
-  /// encoder_decoder: source tokens i32 [M] -> what the decoder reads of them.
+  /// encoder_decoder: source tokens i32 [M] -> what the decoder reads of them, by another pass than that of run().
   Rows encode(const Tensor& source, const Sequences& sequences, const Pass& pass = Pass()) const;
   /// ids i32 [N], or codes i32 [N, token_width] -> the last layer's rows, normed where the wiring ends so; fewer than N
   /// where layers shorten sequences. With a state the rows continue its sequences: `lengths[b]` new tokens for sequence

@@ -52,6 +52,11 @@ class Position : public Part {
     (void)head_dim;
     return {};
   }
+  /// turn() of keys as attention does it while it reads them; none where it cannot.
+  virtual std::shared_ptr<const kernels::KeyTurn> key_turn(int64_t head_dim) const {
+    (void)head_dim;
+    return nullptr;
+  }
   /// What is added to the logits of `heads` query heads; none by default.
   virtual LogitBias bias(const FieldInput& in, int64_t heads) const {
     (void)in, (void)heads;
@@ -109,6 +114,8 @@ class Heads : public Part {
     return kept;
   }
   virtual bool expands() const { return false; }
+  /// expand() turns the kept keys and does no more.
+  virtual bool turns_kept() const { return false; }
   /// The same attention by heads that read what they keep as it is, for decoding: where expand() would form much anew
   /// at every step. Logits are divided by the root of Args::head_dim, however many channels their queries have. They
   /// live as long as these; none by default.

@@ -67,7 +67,8 @@ Var Pass::reference() const {
 
 std::optional<Rows> Pass::source() const {
   if (!shared_->source) return std::nullopt;
-  return Rows{from_outside(shared_->source->x), shared_->source->sequences};
+  const Rows& source = *shared_->source;
+  return Rows{from_outside(source.x), source.sequences, from_outside(source.embedded)};
 }
 
 Pass Pass::within(int64_t layer) const {

@@ -20,6 +20,7 @@ class DecodeState;
 struct Rows {
   Var x;
   Sequences sequences;
+  Var embedded = {};  // of a source: the rows that entered its encoder, where some cross-attention reads them
 };
 
 /// Something that a layer computes and that others may look at.

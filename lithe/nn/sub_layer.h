@@ -28,7 +28,8 @@ struct SubLayerInput {
   const Sequences& sequences;
   State* state = nullptr;  // null: the rows are whole sequences; else they continue them
   const Pass& pass = Pass::nowhere();
-  const Rows* source = nullptr;  // cross forms without a state: rows [S, D], its sequence b for sequence b of x
+  const Rows* source = nullptr;  // cross forms without a state: rows [S, D], its sequence b for sequence b of x; what
+                                 // was embedded is wired as x is
   /// What the wiring would give this sub-layer of other rows of the stack: normed as x is. Empty: those rows.
   std::function<Var(const Var&)> wired = {};
   int64_t stage = 0;  // of Residual::stages(): keys random numbers
@@ -59,7 +60,7 @@ class SubLayer : public Part {
   virtual bool reads_embedding() const { return false; }
   /// Reads Pass::reference(), of this sequence.
   virtual std::optional<Reference> reference() const { return std::nullopt; }
-  /// Cross forms: gives a new state what it keeps of the source, whose tokens are those of the state.
+  /// Cross forms: gives a new state what it keeps of the source, as SubLayerInput::source is.
   virtual void read_source(State& state, const Rows& source) const;
   /// The maps of one sequence, without a state.
   virtual MixerMaps maps(const SubLayerInput& in) const {

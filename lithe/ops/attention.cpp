@@ -262,12 +262,16 @@ Tensor attend_cached(const Tensor& q, const std::vector<KeyValues>& caches, cons
       std::find_if(caches.begin(), caches.end(), [](const KeyValues& cache) { return cache.keys.defined(); });
   check(filled != caches.end() && filled->values.defined(), "attend_cached", "no cache holds keys and values");
   auto args = arguments(q, filled->keys.cols(), filled->values.cols(), options);
+  check(!options.turn || options.key_positions.size() == caches.size(), "attend_cached",
+        "keys that turn need the position of the first in each of ", caches.size(), " caches, got ",
+        options.key_positions.size());
+  args.turn = options.turn;
   int64_t row = 0;  // of a bias by key
   for (int64_t b = 0; b < queries.count(); ++b) {
     const KeyValues& cache = caches[size_t(b)];
     // A sequence that has ended keeps nothing.
     args.segments.push_back({queries.offset(b), queries.length(b), cache.keys.defined() ? row : 0, keys[size_t(b)],
-                             cache.keys, cache.values});
+                             cache.keys, cache.values, options.turn ? options.key_positions[size_t(b)] : 0});
     row += keys[size_t(b)];
   }
   return attend_by(args, {q, {}, {}}, options).value();

@@ -41,6 +41,8 @@ struct AttendOptions {
   std::shared_ptr<const kernels::TileMask> tiles = nullptr;  // which tiles meet, beside the mask
   LogitBias bias = {};
   DistanceValues values = {};
+  std::shared_ptr<const kernels::KeyTurn> turn = nullptr;  // attend_cached(): of the keys in caches,
+  std::vector<int64_t> key_positions = {};                 // from the position of the first in each
   double softcap = 0;  // > 0: logits are softcap tanh(logits / softcap) before mask and bias
 };
 

@@ -104,15 +104,17 @@ inline AttentionArgs exact(const AttentionArgs& a) {
   AttentionArgs e = a;
   const auto wide = [](const Tensor& x) { return x ? convert(x, DType::f64) : Tensor(); };
   e.q = wide(a.q), e.k = wide(a.k), e.v = wide(a.v);
-  const auto one_page = [&](const PagedRows& x, int64_t rows, int64_t cols) -> PagedRows {
-    if (!x.defined()) return {};
-    const std::vector<double> values = ref::numbers(x, rows, a.kv_heads);
-    return tensor_of({rows, cols}, std::span<const double>(values));
+  const auto one_page = [&](const std::vector<double>& values, int64_t rows) -> PagedRows {
+    if (values.empty()) return {};
+    return tensor_of({rows, int64_t(values.size()) / rows}, std::span<const double>(values));
   };
   for (AttentionSegment& s : e.segments) {
-    s.keys = one_page(s.keys, s.key_rows, a.kv_heads * a.head_dim);
-    s.values = one_page(s.values, s.key_rows, a.kv_heads * a.value_dim);
+    std::vector<double> keys = ref::numbers(s.keys, s.key_rows, a.kv_heads);
+    ref::turn(a, s, keys);
+    s.keys = one_page(keys, s.key_rows);
+    s.values = one_page(ref::numbers(s.values, s.key_rows, a.kv_heads), s.key_rows);
   }
+  e.turn = nullptr;
   e.out = zeros(a.out.shape(), DType::f64);
   e.lse = zeros({a.q.dim(0), a.heads}, DType::f64);
   for (Tensor* x : {&e.bias.table, &e.bias.rows, &e.bias.columns, &e.bias.rates, &e.bias.centres, &e.shares})
@@ -178,14 +180,18 @@ struct AttentionBounds {
         const ref::HeadView<double> x(e, s, head);
         for (int64_t i = 0; i < s.query_rows; ++i) {
           const ref::Visible keys = ref::Place{e, &s - e.segments.data(), head}.visible(i);
-          double largest = 0, of_bias = 0;
+          double largest = 0, of_bias = 0, turning = 0;
           for (int64_t j = keys.begin; j < keys.end; ++j) {
+            const double *q = x.q + i * x.q_stride, *k = x.k + j * x.k_stride;
             double sum = 0;
-            for (int64_t c = 0; c < a.head_dim; ++c) sum += std::abs(x.q[i * x.q_stride + c] * x.k[j * x.k_stride + c]);
+            for (int64_t c = 0; c < a.head_dim; ++c) sum += std::abs(q[c] * k[c]);
             largest = std::max(largest, std::abs(a.scale) * sum);
+            if (a.turn)  // a pair moves by its length times the error of sine and cosine and of their products
+              turning = std::max(turning, 10 * eps * std::abs(a.scale) *
+                                              std::sqrt(ref::dot(q, q, a.head_dim) * ref::dot(k, k, a.head_dim)));
             of_bias = std::max(of_bias, bias(&s - e.segments.data(), head, i, j));
           }
-          const double logit = double(a.head_dim + 6) * eps * largest + of_bias,
+          const double logit = double(a.head_dim + 6) * eps * largest + of_bias + turning,
                        sums = double(keys.end - keys.begin + 16) * eps;
           const size_t n = size_t((s.query_row + i) * a.heads + head);
           weight[n] = 2 * logit + 2 * sums + (a.q.dtype() == DType::bf16 ? store : 0);

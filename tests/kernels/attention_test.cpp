@@ -85,6 +85,37 @@ TEST(Attention, CachesOfEveryTypeEqualTheReference) {
   expect_forward_right(cached_case(DType::f64, DType::f64, 64, kCacheMasks[0]));
 }
 
+// Keys that lie unturned in a cache, for rows that decode and for prompts that continue.
+// oracle: pos.rope, mixer.skv
+TEST(Attention, KeysTurnAsTheyAreRead) {
+  const auto turned = [](AttentionCase c, int64_t pairs, bool interleaved) {
+    c.changes = cat("turned in ", pairs, interleaved ? " neighbouring pairs" : " pairs");
+    c.change = [pairs, interleaved](AttentionArgs& a) {
+      KeyTurn turn{{}, interleaved};
+      for (int64_t p = 0; p < pairs; ++p) turn.frequencies.push_back(std::pow(1e4, -double(p) / double(pairs)));
+      a.turn = std::make_shared<KeyTurn>(turn);
+      for (size_t i = 0; i < a.segments.size(); ++i) a.segments[i].key_position = int64_t(i) * 1000;
+    };
+    return c;
+  };
+  for (Isa isa : usable_sets()) {
+    const WithIsa limit(isa);
+    for (DType dtype : kFast)
+      for (DType cached : {DType::f32, DType::bf16, DType::i8})
+        for (const AttentionMask& mask : kCacheMasks)
+          for (int64_t pairs : {3, 12})
+            for (bool interleaved : {false, true})
+              expect_forward_right(turned(cached_case(dtype, cached, 64, mask), pairs, interleaved));
+    // One query a head, and heads of whole vectors.
+    AttentionCase heads = cached_case(DType::f32, DType::f32, 64, kCacheMasks[0]);
+    heads.kv_heads = heads.heads, heads.head_dim = 64;
+    expect_forward_right(turned(heads, 32, false));
+    expect_forward_right(turned(heads, 20, true));
+  }
+  AttentionArgs wide = make_attention(turned(cached_case(DType::f32, DType::f32, 64, kCacheMasks[0]), 13, false));
+  EXPECT_THROW(attention(wide), Error);
+}
+
 // A sequence's rows do not depend on the others, on the threads, or on where its pages lie.
 TEST(Attention, CachedRowsDoNotDependOnTheOthers) {
   const AttentionArgs all = make_attention(cached_case(DType::f32, DType::i8, 64, kCacheMasks[0]));

@@ -311,9 +311,8 @@ TEST(EncoderDecoder, WrongKeysAreNamedWithTheirPlace) {
 
 TEST(EncoderDecoder, MixersWithoutACrossFormAreRefusedWithTheRemedy) {
   for (const char* mixer :
-       {"{type: attention, num_attention_heads: 2, heads: static_emb_qk}", "{type: fnet}", "{type: linear}",
-        "{type: mlp}", "{type: rnd_emb_qk, num_attention_heads: 2}", "{type: fixed_seq_qk, num_attention_heads: 2}",
-        "{type: nonapprox, num_attention_heads: 2}"}) {
+       {"{type: fnet}", "{type: linear}", "{type: mlp}", "{type: rnd_emb_qk, num_attention_heads: 2}",
+        "{type: fixed_seq_qk, num_attention_heads: 2}", "{type: nonapprox, num_attention_heads: 2}"}) {
     const std::string refusal = kit::coded_error_of([&] { build(small(cat("cross_attention: ", mixer))); });
     EXPECT_EQ(refusal.substr(0, 2), "2 ") << refusal;
     EXPECT_NE(refusal.find("cross form"), std::string::npos) << refusal;

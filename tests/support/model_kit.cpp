@@ -201,7 +201,9 @@ namespace {
 
 Var run(const Model& model, const Batch& batch, const Pass& pass) {
   if (!batch.source.defined()) return model.run(batch.ids, batch.sequences, pass).x;
-  Rows source = model.encode(batch.source, batch.sources, pass);
+  const Pass of_source;
+  Rows source = model.encode(batch.source, batch.sources, of_source);
+  for (const auto& [name, loss] : of_source.losses()) pass.add_loss(name, loss);
   if (batch.jitter != 0)
     source.x = mul(source.x, normal(source.x.shape(), DType::f64, batch.jitter_seed, batch.jitter, 1));
   return model.run(batch.ids, batch.sequences, pass, nullptr, &source).x;

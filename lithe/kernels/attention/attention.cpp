@@ -154,6 +154,14 @@ void check_bias(const char* op, const AttentionArgs& a) {
           ", are ", Shown{a.shares});
 }
 
+void check_turn(const char* op, const AttentionArgs& a) {
+  const auto pairs = int64_t(a.turn->frequencies.size());
+  require(2 * pairs <= a.head_dim, op, a, "keys turn in ", pairs, " pairs of channels, more than head_dim has");
+  for (const AttentionSegment& s : a.segments)
+    require(s.key_position >= 0 && (s.key_rows == 0 || s.keys.defined()), op, a,
+            "keys that turn must be a segment's own, from a position of at least 0; the first has ", s.key_position);
+}
+
 void check_args(const char* op, const AttentionArgs& a) {
   require(a.q && a.out, op, a, "q and out are needed");
   require(a.heads > 0 && a.kv_heads > 0 && a.heads % a.kv_heads == 0, op, a, "heads must be a multiple of kv_heads");
@@ -177,6 +185,7 @@ void check_args(const char* op, const AttentionArgs& a) {
   if (a.tiles) check_tiles(op, a);
   check_bias(op, a);
   check_segments(op, a);
+  if (a.turn) check_turn(op, a);
 }
 
 void check_args(const AttentionGradArgs& g) {
@@ -332,7 +341,8 @@ bool TileMask::Visits::sees(int64_t query, int64_t key) const {
 
 Cost cost(const AttentionArgs& a) {
   const Rows rows(a);
-  return {2.0 * visible_pairs(a) * double(a.heads) * double(a.head_dim + a.value_dim),
+  const double turned = a.turn ? 6.0 * double(a.turn->frequencies.size()) * double(a.kv_heads) * rows.keys : 0;
+  return {2.0 * visible_pairs(a) * double(a.heads) * double(a.head_dim + a.value_dim) + turned,
           query_bytes(a, rows.queries) + key_bytes(a, rows.keys)};
 }
 

@@ -34,10 +34,19 @@ struct PagedRows {
 /// `values` when those are defined (a decode cache; rows beyond key_rows are not read). Own keys and values of a call
 /// have one type: that of q, or f32, bf16 or i8.
 /// Columns of a bias are rows [key_row, key_row + key_rows) even where the segment has keys of its own.
-/// Query i (from 0) has position i + key_rows - query_rows among the keys.
+/// Query i (from 0) has position i + key_rows - query_rows among the keys. `key_position`: of its first key, by which
+/// AttentionArgs::turn turns.
 struct AttentionSegment {
   int64_t query_row = 0, query_rows = 0, key_row = 0, key_rows = 0;
   PagedRows keys, values;
+  int64_t key_position = 0;
+};
+
+/// Rotary positions of keys that lie unturned in a cache: pair c of each head's first channels turns by position *
+/// frequencies[c] when it is read, as kernels::rope turns it.
+struct KeyTurn {
+  std::vector<double> frequencies;  // [pairs]
+  bool interleaved = false;         // pairs (2c, 2c+1); otherwise (c, c + pairs)
 };
 
 /// Which keys a query may see, beyond being in its segment. `causal`: key position <= query position.
@@ -101,6 +110,7 @@ struct AttentionArgs {
   AttentionMask mask;
   std::vector<AttentionMask> head_masks;  // AttentionPattern::heads
   std::shared_ptr<const TileMask> tiles;
+  std::shared_ptr<const KeyTurn> turn;  // of the keys of segments with their own; null: keys are as they lie
   AttentionBias bias;
   /// f32 (f64 for f64) [N, heads*U], optional, set: the sum of the weights of a query and head at clamp(t -
   /// shares_first) = u, for values that depend on the distance.

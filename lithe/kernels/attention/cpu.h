@@ -18,6 +18,7 @@ constexpr int kLongBlock = 256;  // and at most in the forward pass
 constexpr int kSplits = 16;      // parts of a decode cache that may be read in parallel,
 constexpr int kSplitKeys = 32;   // and the keys of such a part are a multiple of this
 static_assert(kKeyTile % kSplitKeys == 0);
+constexpr int kTurned = 16;  // keys that are turned together in decoding
 
 /// Keys or values of a span: row s is row s % page_rows of pages[s / page_rows]. `scales`: of i8 pages, else null.
 struct AttentionRows {
@@ -38,6 +39,7 @@ struct AttentionSpan {
   int64_t query_rows, key_rows;
   int64_t query_row, key_row, first_block;  // of the call: its first query and key, its first block of kBlock queries
   int64_t splits, split_keys;
+  int64_t key_position;  // of the first key
 };
 
 /// TileMask::Visits of a span and head; `first` is null where all tiles are visited. rules: kKeyTile words each.
@@ -63,6 +65,13 @@ struct AttentionExtras {
   const float *dshares, *dlse;
 };
 
+/// KeyTurn as addresses; no frequencies where keys are as they lie.
+struct AttentionTurn {
+  const double* frequencies;  // [pairs]
+  int64_t pairs;
+  bool interleaved;
+};
+
 /// A piece of work on one span.
 struct AttentionTask {
   enum Kind : int32_t {
@@ -81,6 +90,7 @@ struct AttentionTask {
 struct AttentionSpace {
   int64_t q, out, stats, p, k, v, shares;    // forward by tiles
   int64_t vectors, logits, state, partials;  // decode; `partials` holds kSplits states of `state_floats`
+  int64_t turn, turned;                      // angles; kTurned keys of all heads
   int64_t state_floats, lanes, row;          // lanes: query vectors, rounded up; row: value_dim, rounded up
   int64_t dout, q_rows, dout_rows, dq, dp, dk, dv, key_rows;  // gradient; dk and dv hold `key_rows` keys
   int64_t floats;                                             // of a part
@@ -98,6 +108,7 @@ struct AttentionCall {
   const AttentionMask* head_masks;  // [heads], or null
   const AttentionVisits* visits;    // [spans][heads], or null
   AttentionExtras extras;
+  AttentionTurn turn;
   const AttentionPlan* plan;  // with what the gradient calls when its tasks are done:
   void (*finish_gradients)(const AttentionPlan& plan);
   const AttentionSpan* spans;

@@ -3,6 +3,7 @@
 // e / query_rows, so those of one key/value head are neighbours.
 #include "lithe/kernels/attention/cpu_bias.h"
 #include "lithe/kernels/attention/cpu_cap.h"
+#include "lithe/kernels/attention/cpu_turn.h"
 
 namespace lithe::kernels::cpu::LITHE_ISA {
 namespace {
@@ -23,6 +24,7 @@ struct TileRows {
   const float* scales;  // [rows][kv_heads], of i8
   int64_t bytes, end;   // of a row, of all of them
   int64_t jump;         // bytes from the end to the next tile
+  bool again = false;   // these rows were read as keys just now
 
   [[gnu::always_inline]] TileRows(const AttentionRows& from, int64_t key, int64_t stop, int64_t key_rows, int64_t cols,
                                   int64_t kv_heads)
@@ -34,8 +36,14 @@ struct TileRows {
   [[gnu::always_inline]] const float* scales_of(int64_t j, int64_t kv_heads) const {
     return sizeof(C) == 1 ? scales + j * kv_heads : nullptr;
   }
-  /// Asks for as many rows as from j on, kAhead bytes further.
+  /// Asks for as many rows as from j on, kAhead bytes further; while rows are read again, for half as much of the next
+  /// tile's second half, so that the memory does not rest.
   [[gnu::always_inline]] void fetch_ahead(int64_t j, int64_t count) const {
+    if (again) {
+      const char* p = reinterpret_cast<const char*>(rows) + end + jump + (end + j * bytes) / 2;
+      for (int64_t byte = 0; byte < count * bytes / 2; byte += 64) __builtin_prefetch(p + byte, 0, 2);
+      return;
+    }
     const int64_t at = j * bytes + kAhead;
     const char* p = reinterpret_cast<const char*>(rows) + (at < end ? at : at + jump);
     for (int64_t byte = 0; byte < count * bytes; byte += 64) __builtin_prefetch(p + byte, 0, 3);
@@ -70,10 +78,39 @@ template <class T>
       r[e % kLanes] = dot;
       if (e % kLanes == kLanes - 1) store(logits + e - (kLanes - 1), sums(r));
     }
-  if (e % kLanes) {
-    for (int64_t i = e % kLanes; i < kLanes; ++i) r[i] = Vec{};
+  if (const int64_t rest = e % kLanes) {
+#pragma GCC unroll 16
+    for (int64_t i = 0; i < kLanes; ++i)
+      if (i >= rest) r[i] = Vec{};
     store(logits + e / kLanes * kLanes, sums(r));
   }
+}
+
+/// The same of kLanes / kHeads rows, for kHeads heads of one query each.
+template <int kHeads, class T>
+[[gnu::always_inline]] inline void dot_heads(const T* k, int64_t k_stride, const float* scales, int64_t head_dim,
+                                             const float* vectors, int64_t width, float* logits, int64_t stride) {
+  constexpr int kRows = kLanes / kHeads;
+  Vec r[kLanes];
+#pragma GCC unroll 16
+  for (int kv = 0; kv < kHeads; ++kv, k += head_dim, vectors += width) {
+    Vec dot[kRows] = {};
+    each(
+        head_dim, [&](int64_t c, auto lanes) __attribute__((always_inline)) {
+          const Vec x = load(vectors + c);
+#pragma GCC unroll 16
+          for (int u = 0; u < kRows; ++u) dot[u] += load(k + u * k_stride + c, lanes) * x;
+        });
+#pragma GCC unroll 16
+    for (int u = 0; u < kRows; ++u) {
+      if constexpr (sizeof(T) == 1) dot[u] *= scales[u * kHeads + kv];
+      r[u * kHeads + kv] = dot[u];
+    }
+  }
+  float all[kLanes];
+  store(all, sums(r));
+#pragma GCC unroll 16
+  for (int u = 0; u < kRows; ++u) __builtin_memcpy(logits + u * stride, all + u * kHeads, kHeads * sizeof(float));
 }
 
 /// kLanes / kQueries rows of logits of a group of kQueries or more: each number of the keys is made f32 once for so
@@ -163,24 +200,61 @@ template <int kRows, class T>
   }
 }
 
+/// A tile's keys as they lie.
+template <class T>
+struct PlainKeys {
+  const TileRows<T>& k;
+  int64_t stride, kv_heads;
+  /// Rows [j, j + count), one after another, and their scales where they are i8.
+  [[gnu::always_inline]] const T* rows(int64_t j, int64_t) const { return k.rows + j * stride; }
+  [[gnu::always_inline]] const float* scales(int64_t j) const { return k.scales_of(j, kv_heads); }
+};
+
+/// A tile's keys turned by their positions, up to kTurned of them at a time.
+template <class T>
+struct TurnedKeys {
+  const TileRows<T>& k;
+  int64_t stride, kv_heads;
+  TurningKeys turning;
+  float* to;
+  [[gnu::always_inline]] const float* rows(int64_t j, int64_t count) const {
+    for (int64_t u = 0; u < count; ++u)
+      turning.read(k.rows + (j + u) * stride, k.scales_of(j + u, kv_heads), kv_heads, j + u, to + u * stride,
+                   stride / kv_heads);
+    return to;
+  }
+  [[gnu::always_inline]] const float* scales(int64_t) const { return nullptr; }
+};
+
 /// All logits of the tile's rows; the queries of a group together from kQueries on.
-template <int kQueries, class T>
-[[gnu::noinline]] void dot_tile(const AttentionCall& call, const TileRows<T>& k, int64_t rows, int64_t of_head,
-                                const float* vectors, int64_t width, float* logits) {
+template <int kQueries, class Keys, class T>
+[[gnu::noinline]] void dot_tile(const AttentionCall& call, const TileRows<T>& k, const Keys& keys, int64_t rows,
+                                int64_t of_head, const float* vectors, int64_t width, float* logits) {
   constexpr int kRows = kLanes / kQueries;
   const int64_t kv_heads = call.kv_heads, head_dim = call.head_dim, stride = kv_heads * head_dim,
                 lanes = call.space.lanes;
   int64_t j = 0;
-  if constexpr (kQueries > 1)
+  const auto dot = [&]<int kHeads>() __attribute__((always_inline)) {
+    constexpr int kTogether = kLanes / kHeads;
+    for (; kv_heads == kHeads && j + kTogether <= rows; j += kTogether) {
+      k.fetch_ahead(j, kTogether);
+      dot_heads<kHeads>(keys.rows(j, kTogether), stride, keys.scales(j), head_dim, vectors, width, logits + j * lanes,
+                        lanes);
+    }
+  };
+  if constexpr (kQueries == 1) {
+    dot.template operator()<kLanes / 2>();
+    dot.template operator()<kLanes / 4>();
+  } else {
     for (; j + kRows <= rows; j += kRows) {
       k.fetch_ahead(j, kRows);
-      dot_group<kQueries>(k.rows + j * stride, stride, k.scales_of(j, kv_heads), kv_heads, head_dim, of_head, vectors,
-                          width, logits + j * lanes, lanes);
+      dot_group<kQueries>(keys.rows(j, kRows), stride, keys.scales(j), kv_heads, head_dim, of_head, vectors, width,
+                          logits + j * lanes, lanes);
     }
+  }
   for (; j < rows; ++j) {
     k.fetch_ahead(j, 1);
-    dot_row(k.rows + j * stride, k.scales_of(j, kv_heads), kv_heads, head_dim, of_head, vectors, width,
-            logits + j * lanes);
+    dot_row(keys.rows(j, 1), keys.scales(j), kv_heads, head_dim, of_head, vectors, width, logits + j * lanes);
   }
 }
 
@@ -311,14 +385,21 @@ void read_split(const AttentionCall& call, const AttentionSpan& span, Range spli
     const Range keys{key, stop};
     const int64_t rows = stop - key;
     if (call.visits && !some_visits(call, span, key)) continue;
-    const TileRows<T> k(span.keys, key, stop, span.key_rows, k_stride, kv_heads),
-        v(span.values, key, stop, span.key_rows, v_stride, kv_heads);
-    if (of_head >= 4)
-      dot_tile<4>(call, k, rows, of_head, vectors, width, logits);
-    else if (of_head > 1)
-      dot_tile<2>(call, k, rows, of_head, vectors, width, logits);
+    const TileRows<T> k(span.keys, key, stop, span.key_rows, k_stride, kv_heads);
+    TileRows<T> v(span.values, key, stop, span.key_rows, v_stride, kv_heads);
+    v.again = v.rows == k.rows;
+    const auto dot = [&](const auto& of) {
+      if (of_head >= 4)
+        dot_tile<4>(call, k, of, rows, of_head, vectors, width, logits);
+      else if (of_head > 1)
+        dot_tile<2>(call, k, of, rows, of_head, vectors, width, logits);
+      else
+        dot_tile<1>(call, k, of, rows, of_head, vectors, width, logits);
+    };
+    if (call.turn.frequencies)
+      dot(TurnedKeys<T>{k, k_stride, kv_heads, TurningKeys(call, span, key, space), space + at.turned});
     else
-      dot_tile<1>(call, k, rows, of_head, vectors, width, logits);
+      dot(PlainKeys<T>{k, k_stride, kv_heads});
     if (call.softcap != 0)
       for (int64_t j = 0; j < rows; ++j) cap_logits(call, lanes, logits + j * at.lanes, nullptr);
     if (call.extras.bias) add_bias_to_rows(call, span, count, keys, logits);

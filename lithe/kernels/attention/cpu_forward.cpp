@@ -1,6 +1,7 @@
 // spec: hpc.flash | kernel | tiles with a running maximum and sum; the map is never stored | TB 6.4.9
 #include "lithe/kernels/attention/cpu_bias.h"
 #include "lithe/kernels/attention/cpu_cap.h"
+#include "lithe/kernels/attention/cpu_turn.h"
 #include "lithe/kernels/cpu/parallel.h"
 
 namespace lithe::kernels::cpu::LITHE_ISA {
@@ -56,6 +57,14 @@ struct Ahead {
                scale_at(from, keys.begin, call.kv_heads) + head, call.kv_heads, rows, size, to);
 }
 
+/// Widened keys of one head, turned where they are.
+[[gnu::noinline]] void turn_tile(const AttentionCall& call, const AttentionSpan& span, Range keys, float* k,
+                                 float* space) {
+  const TurningKeys turning(call, span, keys.begin, space);
+  for (int64_t j = 0; j < keys.end - keys.begin; ++j, k += row_of(call.head_dim))
+    turning.read<float>(k, nullptr, 1, j, k, 0);
+}
+
 template <class Mode>
 [[gnu::always_inline]] inline KeyTile open_tile(const AttentionCall& call, const AttentionSpan& span, int64_t kv_head,
                                                 Range keys, float* space) {
@@ -64,6 +73,7 @@ template <class Mode>
   if constexpr (std::is_same_v<Mode, Widened<T>>) {
     widen_tile(call, span.keys, keys, kv_head, call.head_dim, k_space);
     widen_tile(call, span.values, keys, kv_head, call.value_dim, v_space);
+    if (call.turn.frequencies) turn_tile(call, span, keys, k_space, space);
     return {keys, k_space, v_space, row_of(call.head_dim), row_of(call.value_dim)};
   } else {
     const int64_t k_stride = call.kv_heads * call.head_dim, v_stride = call.kv_heads * call.value_dim,
@@ -199,7 +209,8 @@ void forward_block(const AttentionCall& call, const AttentionTask& task, const A
 template <class Mode>
 void run(const AttentionCall& call) {
   parallel(call.parts, 1, [&](int64_t begin, int64_t end, int64_t) {
-    for (int64_t part = begin; part < end; ++part)
+    for (int64_t part = begin; part < end; ++part) {
+      if (call.turn.frequencies) TurningKeys::prepare(call, call.workspace + part * call.space.floats);
       for (int64_t t = call.first_task[part]; t < call.first_task[part + 1]; ++t) {
         const AttentionTask &task = call.tasks[t],
                             *next = t + 1 < call.first_task[part + 1] ? &call.tasks[t + 1] : nullptr;
@@ -209,6 +220,7 @@ void run(const AttentionCall& call) {
         else
           forward_block<Mode>(call, task, next && next->kind == task.kind ? next : nullptr, space);
       }
+    }
   });
   attention_decode_finish(call);
 }
@@ -216,9 +228,11 @@ void run(const AttentionCall& call) {
 }  // namespace
 
 void attention_forward(const AttentionCall& call) {
-  if (call.dtype == DType::f32) return call.key_dtype == DType::f32 ? run<Floats>(call) : run<Widened<float>>(call);
+  const bool turns = call.turn.frequencies;
+  if (call.dtype == DType::f32)
+    return call.key_dtype == DType::f32 && !turns ? run<Floats>(call) : run<Widened<float>>(call);
 #if defined(__AVX512BF16__)
-  if (call.key_dtype == DType::bf16 && call.head_dim % 2 == 0) return run<Paired>(call);
+  if (call.key_dtype == DType::bf16 && call.head_dim % 2 == 0 && !turns) return run<Paired>(call);
 #endif
   run<Widened<bf16>>(call);
 }

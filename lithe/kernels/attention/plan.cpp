@@ -48,6 +48,12 @@ void lay_out_forward(const AttentionArgs& a, AttentionSpace& s) {
   s.state = decode.take(s.state_floats);
   s.partials = decode.take(kSplits * s.state_floats);
   s.floats = std::max(tiles.floats, decode.floats);
+  if (!a.turn) return;
+  const int64_t row = round_up(int64_t(a.turn->frequencies.size()) * (a.turn->interleaved ? 2 : 1), kAlign);
+  Carver both{s.floats};
+  s.turn = both.take(2 * row * (kKeyTile + 2));
+  s.turned = both.take(kTurned * a.kv_heads * a.head_dim + kAlign);
+  s.floats = both.floats;
 }
 
 void lay_out_gradient(const AttentionArgs& a, AttentionSpace& s) {
@@ -130,6 +136,7 @@ void AttentionPlan::set_up(const AttentionArgs& a) {
   call_.scale = float(a.scale);
   call_.softcap = float(a.softcap);
   call_.mask = widest(a);
+  if (a.turn) call_.turn = {a.turn->frequencies.data(), int64_t(a.turn->frequencies.size()), a.turn->interleaved};
   call_.head_masks = a.head_masks.empty() ? nullptr : a.head_masks.data();
 }
 
@@ -269,6 +276,7 @@ void AttentionPlan::add_spans(const AttentionArgs& a) {
     span.query_row = s.query_row;
     span.key_row = s.key_row;
     span.first_block = blocks;
+    span.key_position = s.key_position;
     blocks += (s.query_rows + kBlock - 1) / kBlock;
     spans_.push_back(span);
   }

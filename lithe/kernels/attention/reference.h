@@ -46,6 +46,25 @@ inline std::vector<double> numbers(const PagedRows& x, int64_t rows, int64_t hea
   return out;
 }
 
+/// Keys [rows, kv_heads*head_dim] of a segment, turned by their positions as KeyTurn says.
+inline void turn(const AttentionArgs& a, const AttentionSegment& s, std::vector<double>& keys) {
+  if (!a.turn) return;
+  const auto pairs = int64_t(a.turn->frequencies.size()), width = a.kv_heads * a.head_dim;
+  for (int64_t j = 0; j < s.key_rows; ++j)
+    for (int64_t c = 0; c < pairs; ++c) {
+      const double angle = double(s.key_position + j) * a.turn->frequencies[size_t(c)], cosine = std::cos(angle),
+                   sine = std::sin(angle);
+      for (int64_t head = 0; head < a.kv_heads; ++head) {
+        const int64_t first = j * width + head * a.head_dim;
+        double &u = keys[size_t(first + (a.turn->interleaved ? 2 * c : c))],
+               &v = keys[size_t(first + (a.turn->interleaved ? 2 * c + 1 : c + pairs))];
+        const double x = u;
+        u = x * cosine - v * sine;
+        v = x * sine + v * cosine;
+      }
+    }
+}
+
 /// The rows of one segment and head; q, out and their like at query row 0, k and v (numbers of type K) at key row 0.
 template <class T, class K = T>
 struct HeadView {
@@ -191,8 +210,9 @@ template <class T>
 void attention(const AttentionArgs& a) {
   for (size_t i = 0; i < a.segments.size(); ++i) {
     const AttentionSegment& s = a.segments[i];
-    const std::vector<double> keys = numbers(s.keys, s.key_rows, a.kv_heads),
-                              values = numbers(s.values, s.key_rows, a.kv_heads);
+    std::vector<double> keys = numbers(s.keys, s.key_rows, a.kv_heads);
+    turn(a, s, keys);
+    const std::vector<double> values = numbers(s.values, s.key_rows, a.kv_heads);
     for (int64_t head = 0; head < a.heads; ++head) {
       const Place at{a, int64_t(i), head};
       if (s.keys.defined())

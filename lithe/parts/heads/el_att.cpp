@@ -16,9 +16,10 @@ class ElAtt final : public Heads {
   }
   Var queries(const Input& in, const Turn& turn) const override { return turn(q_(in.x)); }
   KeyValue keep(const Input& in, const Turn&) const override { return {in.x, in.x}; }
-  // Turned keys differ from the values: they are formed when read, so that one row a token is kept.
+  // Turned keys differ from the values: they turn when read, so that one row a token is kept.
   KeyValue expand(const KeyValue& kept, const Turn& turn) const override { return {turn(kept.k), kept.v}; }
   bool expands() const override { return args_.turns; }
+  bool turns_kept() const override { return expands(); }
   bool shares() const override { return true; }
   int64_t kept_columns() const override { return args_.hidden_size; }
   int64_t query_heads() const override { return args_.num_attention_heads; }

@@ -41,9 +41,10 @@ class Skv final : public Heads {
     const Var heads = reshape(q, {q.rows() * args_.num_attention_heads, args_.head_dim});
     return {turn(reshape(normalise(kernels::NormKind::rms, heads, Var(unit_), {}, 1e-12), q.shape())), v};
   }
-  // Turned keys differ from the values: they are formed when read, so that one row a token is kept.
+  // Turned keys differ from the values: they turn when read, so that one row a token is kept.
   KeyValue expand(const KeyValue& kept, const Turn& turn) const override { return {turn(kept.k), kept.v}; }
   bool expands() const override { return args_.turns && keys_are_values_; }
+  bool turns_kept() const override { return expands(); }
   bool shares() const override { return keys_are_values_; }
   int64_t kept_columns() const override { return args_.num_attention_heads * args_.head_dim; }
   int64_t query_heads() const override { return args_.num_attention_heads; }

@@ -75,10 +75,12 @@ class Attention final : public Mixer, public SharedMap {
     kept_ = plain && heads_->as_kept() ? heads_->as_kept() : heads_.get();
     scale_ = config.scale == "sqrt_hidden" ? 1 / std::sqrt(double(d)) : 0;
     if (config.query_pre_attn_scalar > 0) scale_ = 1 / std::sqrt(config.query_pre_attn_scalar);
+    if (!cross_ && position_ && kept_->expands() && kept_->turns_kept() && !reads_keys())
+      key_turn_ = position_->key_turn(head_dim_);
     columns_ = {.keys = kept_->kept_columns(),
                 .values = kept_->kept_value_columns(),
                 .shared = kept_->shares(),
-                .heads = kept_->expands() ? 1 : kept_->kv_heads(),  // each of which is rounded with its own scale
+                .heads = forms_keys() ? 1 : kept_->kv_heads(),  // each of which is rounded with its own scale
                 .reach = keeps_all() ? 0 : field_->reach(),
                 .sinks = field_->sinks(),
                 .differentiable = true};
@@ -86,8 +88,6 @@ class Attention final : public Mixer, public SharedMap {
       columns_.keys = columns_.values = heads_->kv_heads() * head_dim_;
       columns_.shared = false;
     }
-    check_usage(!cross_ || !heads_->reads_embedding(), "model", "heads ", config.heads.type,
-                " read rows of their own tokens and have no cross form; give model.cross_attention other heads");
     check_usage(!cross_ || config.attention_dropout == 0, "model", "attention_dropout ", config.attention_dropout,
                 " has no cross form; give model.cross_attention a mixer without it");
     check_usage(config.attn_logit_softcapping == 0 || config.attention_dropout == 0, "model",
@@ -204,7 +204,8 @@ class Attention final : public Mixer, public SharedMap {
   int64_t head_dim_ = 0;
   double scale_ = 0, softcap_ = 0;
   std::unique_ptr<Heads> heads_;
-  const Heads* kept_ = nullptr;  // those that a state is read with
+  const Heads* kept_ = nullptr;                       // those that a state is read with
+  std::shared_ptr<const kernels::KeyTurn> key_turn_;  // keys of a state turn as they are read
   std::unique_ptr<Field> field_;
   std::unique_ptr<Output> output_;
   KeyValueCache::Columns columns_;
@@ -285,7 +286,9 @@ class Attention final : public Mixer, public SharedMap {
     const Var embedded = in.pass.embedded();
     return {in.x, !embedded.defined() ? in.x : in.wired ? in.wired(embedded) : embedded};
   }
-  static Heads::Input source_rows(const Rows& source) { return {source.x, source.x}; }
+  static Heads::Input source_rows(const Rows& source) {
+    return {source.x, source.embedded.defined() ? source.embedded : source.x};
+  }
 
   Heads::Turn turn_by(const Sequences& sequences) const {
     return [this, &sequences](const Var& x) { return position_ ? position_->turn(x, sequences, head_dim_) : x; };
@@ -297,6 +300,8 @@ class Attention final : public Mixer, public SharedMap {
     return field_->sinks() > 0 &&
            (kept_->expands() || field_->biases() || reads_keys() || (position_ && position_->biases()));
   }
+  // Kept rows become keys before attention reads them.
+  bool forms_keys() const { return kept_->expands() && !key_turn_; }
   bool reads_keys() const { return field_->reads_keys() || (position_ && position_->reads_keys()); }
 
   static std::vector<FieldInput::Keys> counts(const Sequences& keys) {
@@ -344,17 +349,19 @@ class Attention final : public Mixer, public SharedMap {
     std::vector<FieldInput::Keys> keys = counts(columns_.reach ? cache.kept() : cache.tokens());
     for (size_t b = 0; b < keys.size(); ++b) keys[b].first = cache.forgotten(int64_t(b)), keys[b].sinks = sinks();
     const std::vector<KeyValues> made =
-        kept_->expands() ? expanded(cache, in.x.dtype(), in.sequences) : std::vector<KeyValues>();
+        forms_keys() ? expanded(cache, in.x.dtype(), in.sequences) : std::vector<KeyValues>();
     Var k;
-    if (reads_keys() && kept_->expands()) k = keys_of(made);
-    if (reads_keys() && !kept_->expands()) {
+    if (reads_keys() && forms_keys()) k = keys_of(made);
+    if (reads_keys() && !forms_keys()) {
       std::vector<Var> parts;
       for (int64_t b = 0; b < in.sequences.count(); ++b) parts.push_back(cache.gather(b, in.x.dtype()).keys);
       k = concatenate_rows(parts);
     }
-    const Tensor context =
-        attend_cached(q.value(), kept_->expands() ? made : cache.entries(),
-                      columns_.reach ? cache.kept() : cache.tokens(), in.sequences, options(*kept_, in, q, k, keys));
+    AttendOptions o = options(*kept_, in, q, k, keys);
+    o.turn = key_turn_;
+    for (int64_t b = 0; key_turn_ && b < in.sequences.count(); ++b) o.key_positions.push_back(cache.forgotten(b));
+    const Tensor context = attend_cached(q.value(), forms_keys() ? made : cache.entries(),
+                                         columns_.reach ? cache.kept() : cache.tokens(), in.sequences, o);
     cache.forget();
     return context;
   }

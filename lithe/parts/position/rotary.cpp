@@ -75,24 +75,25 @@ class Rotary final : public Position {
     if (config.scaling == "dynamic" && longer_) limit_ = longest_;
   }
   Var turn(const Var& x, const Sequences& sequences, int64_t head_dim) const override {
-    const int64_t turned = config_.rotary_dim ? config_.rotary_dim : head_dim;
-    double base = config_.base;
-    if (config_.scaling == "dynamic" && longer_) {
-      const double ratio = double(longest_) / double(config_.original_max_position_embeddings);
-      base *= std::pow(config_.factor * ratio - (config_.factor - 1), double(turned) / double(turned - 2));
-    }
-    const Rotation how{
-        .head_dim = head_dim,
-        .base = base,
-        .interleaved = config_.layout == "interleaved",
-        .rotary_dim = config_.rotary_dim,
-        .frequencies = config_.scaling == "none" || config_.scaling == "dynamic" ? nullptr : frequencies(turned)};
+    const int64_t turned = turned_of(head_dim);
+    const Rotation how{.head_dim = head_dim,
+                       .base = base(turned),
+                       .interleaved = config_.layout == "interleaved",
+                       .rotary_dim = config_.rotary_dim,
+                       .frequencies = scaled() ? frequencies(turned) : nullptr};
     const Var y = rotate(x, sequences.positions(), how);
     return gain_ == 1 ? y : turned == head_dim ? scale(y, gain_) : gained(y, turned, head_dim);
   }
+  std::shared_ptr<const kernels::KeyTurn> key_turn(int64_t head_dim) const override {
+    if (gain_ != 1) return nullptr;
+    const int64_t turned = turned_of(head_dim);
+    return std::make_shared<kernels::KeyTurn>(
+        kernels::KeyTurn{scaled() ? *frequencies(turned) : rotary_frequencies(base(turned), turned, {}),
+                         config_.layout == "interleaved"});
+  }
   bool turns() const override { return true; }
   std::vector<int64_t> partners(int64_t head_dim) const override {
-    const int64_t turned = config_.rotary_dim ? config_.rotary_dim : head_dim, half = turned / 2;
+    const int64_t turned = turned_of(head_dim), half = turned / 2;
     std::vector<int64_t> out;
     for (int64_t c = 0; c < head_dim; ++c)
       out.push_back(c >= turned ? c : config_.layout == "interleaved" ? c ^ 1 : c < half ? c + half : c - half);
@@ -104,7 +105,7 @@ class Rotary final : public Position {
                 "; give another num_attention_heads or head_dim");
     check_usage(config_.rotary_dim % 2 == 0 && config_.rotary_dim <= head_dim, "rotary",
                 "rotary_dim must be even and at most head_dim ", head_dim, ", got ", config_.rotary_dim);
-    const int64_t pairs = (config_.rotary_dim ? config_.rotary_dim : head_dim) / 2;
+    const int64_t pairs = turned_of(head_dim) / 2;
     check_usage(config_.scaling != "factors" || int64_t(config_.frequency_factors.size()) == pairs, "rotary",
                 given_.empty() ? "frequency_factors" : given_, " must be ", pairs,
                 " numbers, one for each pair of channels, got ", config_.frequency_factors.size());
@@ -120,6 +121,15 @@ class Rotary final : public Position {
   int64_t longest_, limit_ = 0;  // limit: of the frequencies that were chosen
   bool longer_;
   std::string given_;  // the option that frequency_factors came from
+
+  int64_t turned_of(int64_t head_dim) const { return config_.rotary_dim ? config_.rotary_dim : head_dim; }
+  // The angles are not powers of a base.
+  bool scaled() const { return config_.scaling != "none" && config_.scaling != "dynamic"; }
+  double base(int64_t turned) const {
+    if (config_.scaling != "dynamic" || !longer_) return config_.base;
+    const double ratio = double(longest_) / double(config_.original_max_position_embeddings);
+    return config_.base * std::pow(config_.factor * ratio - (config_.factor - 1), double(turned) / double(turned - 2));
+  }
 
   // The channels that turn are larger by gain_, the others stay.
   Var gained(const Var& x, int64_t turned, int64_t head_dim) const {

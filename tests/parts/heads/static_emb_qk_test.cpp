@@ -53,5 +53,25 @@ TEST(StaticEmbQk, IsLinearInTheValues) {
   EXPECT_EQ(kit::close(run(kit::sum(x, y)), kit::sum(run(x), run(y)), 64), "");
 }
 
+// In cross-attention the map is of both texts' embeddings: what layers made of the source is in the values alone.
+TEST(StaticEmbQk, CrossMapsAreOfTheSourcesEmbeddings) {
+  kit::Bench bench;
+  const auto mixer = bench.make<Mixer>("attention", {.hidden_size = 6, .max_position_embeddings = 9, .cross = true},
+                                       "{num_attention_heads: 3, heads: static_emb_qk}");
+  kit::randomise(bench.parameters(), 2);
+  const Sequences sequences = Sequences::single(4), of_source = Sequences::single(5);
+  const auto rows = [](int64_t n, uint64_t seed) { return kit::normal({n, 6}, DType::f64, seed); };
+  const Pass pass;
+  pass.set_embedded(rows(4, 1));
+  const auto run = [&](const Tensor& target, const Tensor& source, const Tensor& embedded) {
+    const Rows from{source, of_source, embedded};
+    return mixer->forward({.x = target, .sequences = sequences, .pass = pass, .source = &from}).value();
+  };
+  const Tensor x = rows(5, 2), y = rows(5, 3), e = rows(5, 4), target = rows(4, 5);
+  EXPECT_EQ(kit::close(run(target, kit::sum(x, y), e), kit::sum(run(target, x, e), run(target, y, e)), 64), "");
+  EXPECT_EQ(kit::bit_difference(run(rows(4, 6), x, e), run(target, x, e)), "");
+  EXPECT_GT(kit::largest_difference(run(target, x, rows(5, 7)), run(target, x, e)), 1e-3);
+}
+
 }  // namespace
 }  // namespace lithe
