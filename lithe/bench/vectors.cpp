@@ -83,13 +83,12 @@ const Vectors* choose() {
       avx2{f32_avx2, nullptr, nullptr, read_avx2, copy_avx2},
       avx512{f32_avx512, nullptr, nullptr, read_avx512, copy_avx512},
       avx512bf16{f32_avx512, bf16_avx512, int8_avx512, read_avx512, copy_avx512};
-  switch (kernels::usable_isa()) {
+  switch (kernels::machine_isa()) {
     case kernels::Isa::generic: return &sse;
     case kernels::Isa::avx2: return &avx2;
     case kernels::Isa::avx512: return &avx512;
-    case kernels::Isa::avx512bf16: return &avx512bf16;
+    default: return &avx512bf16;
   }
-  return &sse;
 }
 
 #else

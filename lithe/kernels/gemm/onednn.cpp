@@ -8,6 +8,9 @@
 #include <mutex>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <unordered_map>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 
 namespace lithe::kernels {
 namespace {
@@ -47,6 +50,15 @@ struct Compiled {
   int64_t workspace = 0;
 };
 
+bool has_tiles() {
+#if defined(__x86_64__)
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid_count(7, 0, &a, &b, &c, &d) && d >> 24 & 1;
+#else
+  return false;
+#endif
+}
+
 class Products {
  public:
   static Products& instance() {
@@ -55,7 +67,7 @@ class Products {
   }
 
   // The instruction sets of oneDNN can be limited once, before its first use.
-  bool allowed() const { return usable_isa() >= isa_; }
+  bool allowed() const { return machine_isa() >= isa_; }
 
   // Held while a product is looked up and run.
   std::mutex& mutex() { return mutex_; }
@@ -88,8 +100,10 @@ class Products {
   Entries entries_;
   std::unordered_map<Key, Entries::iterator, KeyHash> index_;
 
-  Products() : isa_(usable_isa()) {
+  Products() : isa_(machine_isa()) {
     if (isa_ == Isa::avx2) dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx2);
+    // It would use tiles that lithe must not.
+    if (isa_ == Isa::avx512bf16 && has_tiles()) dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx512_core_bf16);
     if (isa_ == Isa::avx512) dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx512_core);
     engine_ = dnnl::engine(dnnl::engine::kind::cpu, 0);
     stream_ = dnnl::stream(engine_);
@@ -133,7 +147,7 @@ Key key_of(const GemmArgs& args) {
 const char* onednn_refuses(const GemmArgs& args) {
   if (args.c.dtype() == DType::f64) return "no f64";
   if (args.a.numel() == 0 || args.c.numel() == 0) return "an operand is empty";
-  if (usable_isa() == Isa::generic) return "needs avx2";
+  if (machine_isa() == Isa::generic) return "needs avx2";
   if (omp_in_parallel()) return "called from a parallel loop";
   Products& products = Products::instance();
   if (!products.allowed()) return "was started with more instruction sets than are allowed now";
