@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "lithe/kernels/kernel.h"
+#include "lithe/kernels/tile_support.h"
 
 #ifdef __x86_64__
 #include <immintrin.h>
@@ -87,6 +88,11 @@ const Vectors* choose() {
     case kernels::Isa::generic: return &sse;
     case kernels::Isa::avx2: return &avx2;
     case kernels::Isa::avx512: return &avx512;
+    case kernels::Isa::amx: {
+      const auto [bf16, int8] = kernels::tile_peak();
+      static const Vectors amx{f32_avx512, bf16, int8, read_avx512, copy_avx512};
+      return &amx;
+    }
     default: return &avx512bf16;
   }
 }

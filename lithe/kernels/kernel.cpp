@@ -4,47 +4,26 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
-#if defined(__x86_64__)
-#include <cpuid.h>
-#if defined(__linux__)
+#if defined(__x86_64__) && defined(__linux__)
 #include <sys/syscall.h>
 #include <unistd.h>
 #endif
-#endif
 
 #include "lithe/base/log.h"
+#include "lithe/kernels/tile_support.h"
 
 namespace lithe::kernels {
 namespace {
 
-#if defined(__x86_64__)
-
-// Tiles of bf16 and of bytes in the one shape that the kernels configure, saved by the system.
-bool has_tiles() {
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  constexpr unsigned kTileFeatures = 1u << 22 | 1u << 24 | 1u << 25;  // AMX-BF16, AMX-TILE, AMX-INT8
-  if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (d & kTileFeatures) != kTileFeatures) return false;
-  constexpr unsigned kOsxsave = 1u << 27, kTileState = 1u << 17 | 1u << 18;  // XTILECFG, XTILEDATA
-  if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & kOsxsave)) return false;
-  unsigned state = 0, high = 0;
-  __asm__("xgetbv" : "=a"(state), "=d"(high) : "c"(0));
-  if ((state & kTileState) != kTileState) return false;
-  // Palette 1: at least 8 tiles of 16 rows of 64 bytes.
-  return __get_cpuid_count(0x1d, 0, &a, &b, &c, &d) && a >= 1 && __get_cpuid_count(0x1d, 1, &a, &b, &c, &d) &&
-         (b & 0xffff) >= 64 && b >> 16 >= 8 && (c & 0xffff) >= 16;
-}
-
 // Linux gives the state of tiles, 8 KiB a thread, only to processes that ask for it; all their threads then have it.
 bool may_use_tiles() {
-#if defined(__linux__)
+#if defined(__x86_64__) && defined(__linux__)
   constexpr long kRequest = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
   return ::syscall(SYS_arch_prctl, kRequest, kTileData) == 0;
 #else
   return false;
 #endif
 }
-
-#endif
 
 // Without tiles.
 Isa best_vectors() {
@@ -75,8 +54,9 @@ struct Sets {
   Isa usable;
 
   Sets() {
-#if defined(__x86_64__) && defined(LITHE_HAVE_amx)
-    if (wanted == Isa::amx && machine == Isa::avx512bf16 && has_tiles() && may_use_tiles()) machine = Isa::amx;
+#ifdef LITHE_HAVE_amx
+    if (wanted == Isa::amx && machine == Isa::avx512bf16 && processor_has_tiles() && may_use_tiles())
+      machine = Isa::amx;
 #endif
     limit(wanted);
   }

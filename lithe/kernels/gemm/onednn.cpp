@@ -1,6 +1,7 @@
 #include "lithe/kernels/gemm/onednn.h"
 
 #include "lithe/base/threads.h"
+#include "lithe/kernels/tile_support.h"
 
 #ifdef LITHE_HAVE_ONEDNN
 
@@ -8,9 +9,6 @@
 #include <mutex>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <unordered_map>
-#if defined(__x86_64__)
-#include <cpuid.h>
-#endif
 
 namespace lithe::kernels {
 namespace {
@@ -49,15 +47,6 @@ struct Compiled {
   dnnl::matmul code;
   int64_t workspace = 0;
 };
-
-bool has_tiles() {
-#if defined(__x86_64__)
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  return __get_cpuid_count(7, 0, &a, &b, &c, &d) && d >> 24 & 1;
-#else
-  return false;
-#endif
-}
 
 class Products {
  public:
@@ -103,7 +92,7 @@ class Products {
   Products() : isa_(machine_isa()) {
     if (isa_ == Isa::avx2) dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx2);
     // It would use tiles that lithe must not.
-    if (isa_ == Isa::avx512bf16 && has_tiles()) dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx512_core_bf16);
+    if (isa_ == Isa::avx512bf16 && processor_has_tiles()) dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx512_core_bf16);
     if (isa_ == Isa::avx512) dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx512_core);
     engine_ = dnnl::engine(dnnl::engine::kind::cpu, 0);
     stream_ = dnnl::stream(engine_);
