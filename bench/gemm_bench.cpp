@@ -1,5 +1,6 @@
 // Matrix products: GFLOP/s against a measured peak of multiply-adds, and with few rows GB/s of weights
-// against a measured read bandwidth. Probes and cases take turns, round after round; medians are printed.
+// against a measured read bandwidth; beside them oneDNN on the same operands, where lithe is built with it. Probes and
+// cases take turns, round after round; medians are printed.
 //   gemm_bench [rounds]
 #include <algorithm>
 #include <chrono>
@@ -11,6 +12,7 @@
 #include "lithe/bench/ceilings.h"
 #include "lithe/bench/timing.h"
 #include "lithe/kernels/gemm/gemm.h"
+#include "lithe/kernels/gemm/onednn.h"
 
 namespace {
 
@@ -32,7 +34,7 @@ struct Case {
   kernels::GemmArgs args;
   std::vector<Tensor> weights;  // taken in turn, so that they come from memory and not from a cache
   double flops = 0, bytes = 0;
-  std::vector<double> seconds;
+  std::vector<double> seconds, library_seconds;
 
   Case(const char* form, DType type, int64_t M, int64_t K, int64_t N, bool rowwise) : form(form) {
     args.transpose_a = form[0] == 'T';
@@ -47,15 +49,25 @@ struct Case {
     bytes = double(size);
   }
 
-  void run(size_t round) {
+  // Seconds of a call.
+  template <class F>
+  double timed(size_t round, F&& call) {
     size_t calls = 0;
     const double begin = now();
     do {
       args.b = weights[(round * 131 + calls) % weights.size()];
-      kernels::gemm(args);
+      call();
       ++calls;
     } while (now() - begin < 0.02);
-    seconds.push_back((now() - begin) / double(calls));
+    return (now() - begin) / double(calls);
+  }
+
+  void run(size_t round) {
+    seconds.push_back(timed(round, [&] { kernels::gemm(args); }));
+    args.b = weights[0];
+    if (kernels::onednn_refuses(args)) return;
+    const Tensor workspace = empty({kernels::onednn_workspace(args)}, DType::u8);
+    library_seconds.push_back(timed(round, [&] { kernels::onednn_gemm(args, workspace.raw()); }));
   }
 };
 
@@ -72,6 +84,7 @@ int main(int argc, char** argv) {
                           {2048, 512, 512},
                           {2048, 768, 3072},
                           {2048, 3072, 768},
+                          {512, 768, 768},
                           {512, 768, 50257},
                           {333, 1001, 999}}) {
       cases.emplace_back("NN", type, s.M, s.K, s.N, false);
@@ -81,34 +94,38 @@ int main(int argc, char** argv) {
     }
     for (const Sizes s : {Sizes{64, 768, 3072}, {512, 768, 3072}, {512, 3072, 768}})
       for (const char* form : {"NN", "NT"}) cases.emplace_back(form, type, s.M, s.K, s.N, true);
-    for (const int64_t M : {1, 4, 16})
+    for (const int64_t M : {1, 4, 8, 16})
       for (const Sizes s : {Sizes{0, 768, 3072}, {0, 3072, 768}, {0, 768, 50257}})
         for (const char* form : {"NN", "NT"}) cases.emplace_back(form, type, M, s.K, s.N, true);
   }
   const Tensor memory = zeros({int64_t(512) << 20}, DType::u8);
-  std::vector<double> peaks, reads;
+  const Ceilings ceilings;
+  const Ceiling narrow = ceilings.best(Ceiling::bf16);
+  std::vector<double> peaks, narrow_peaks, reads;
   for (Case& c : cases) c.run(0);
   cases.shrink_to_fit();
-  for (Case& c : cases) c.seconds.clear();
+  for (Case& c : cases) c.seconds.clear(), c.library_seconds.clear();
   for (int round = 0; round < rounds; ++round)
     for (size_t i = 0; i < cases.size(); ++i) {
-      if (i % 16 == 0) peaks.push_back(multiply_add_gflops()), reads.push_back(read_gbs(memory));
+      if (i % 16 == 0) {
+        peaks.push_back(multiply_add_gflops()), reads.push_back(read_gbs(memory));
+        narrow_peaks.push_back(ceilings.probe(narrow) * 1e-9);
+      }
       cases[i].run(size_t(round));
     }
-  const double peak = median(peaks), read = median(reads);
-  std::printf("%d threads, %s: f32 multiply-adds %.0f GFLOP/s, read %.1f GB/s\n", threads(),
-              kernels::name_of(kernels::usable_isa()), peak, read);
-  std::printf("%-4s %-5s %-8s %5s %5s %6s %10s %8s %8s\n", "form", "dtype", "rows", "M", "K", "N", "GFLOP/s", "GB/s",
-              "percent");
+  const double peak = median(peaks), bf16_peak = median(narrow_peaks), read = median(reads);
+  std::printf("%d threads, %s: multiply-adds %.0f GFLOP/s in f32, %.0f in bf16, read %.1f GB/s\n", threads(),
+              kernels::name_of(kernels::usable_isa()), peak, bf16_peak, read);
+  std::printf("%-4s %-5s %-8s %5s %5s %6s %10s %8s %8s %8s\n", "form", "dtype", "rows", "M", "K", "N", "GFLOP/s",
+              "oneDNN", "GB/s", "percent");
   for (const Case& c : cases) {
     const kernels::GemmArgs& g = c.args;
     const int64_t M = g.c.dim(0), N = g.c.dim(1), K = g.a.dim(g.transpose_a ? 0 : 1);
-    const double seconds = median(c.seconds),
-                 best =
-                     peak * (g.a.dtype() == DType::bf16 && kernels::usable_isa() == kernels::Isa::avx512bf16 ? 2 : 1);
+    const double seconds = median(c.seconds), best = g.a.dtype() == DType::bf16 ? bf16_peak : peak;
     const double percent = M <= 32 ? 100 * c.bytes / seconds / 1e9 / read : 100 * c.flops / seconds / 1e9 / best;
-    std::printf("%-4s %-5s %-8s %5ld %5ld %6ld %10.1f %8.1f %7.0f%%\n", c.form, name_of(g.a.dtype()),
-                g.rowwise ? "rowwise" : "", long(M), long(K), long(N), c.flops / seconds / 1e9, c.bytes / seconds / 1e9,
+    std::printf("%-4s %-5s %-8s %5ld %5ld %6ld %10.1f %8.1f %8.1f %7.0f%%\n", c.form, name_of(g.a.dtype()),
+                g.rowwise ? "rowwise" : "", long(M), long(K), long(N), c.flops / seconds / 1e9,
+                c.library_seconds.empty() ? 0 : c.flops / median(c.library_seconds) / 1e9, c.bytes / seconds / 1e9,
                 percent);
   }
   return 0;

@@ -10,9 +10,9 @@
 
 namespace lithe::bench {
 
-/// f32, bf16, int8: operations a second (a multiply-add is 2) in the widest vectors that kernels may use. read, copy:
-/// bytes a second from memory in huge pages; copy counts both directions and stores around the caches. l2, l3: bytes a
-/// second read from a cache.
+/// f32, bf16, int8: operations a second (a multiply-add is 2) in the widest vectors or on the tiles that kernels may
+/// use. read, copy: bytes a second from memory in huge pages; copy counts both directions and stores around the caches.
+/// l2, l3: bytes a second read from a cache.
 enum class Ceiling { f32, bf16, int8, read, copy, l2, l3 };
 inline constexpr std::array kCeilings{Ceiling::f32,  Ceiling::bf16, Ceiling::int8, Ceiling::read,
                                       Ceiling::copy, Ceiling::l2,   Ceiling::l3};

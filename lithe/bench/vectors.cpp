@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "lithe/kernels/kernel.h"
+#include "lithe/kernels/tile_support.h"
 
 #ifdef __x86_64__
 #include <immintrin.h>
@@ -83,13 +84,17 @@ const Vectors* choose() {
       avx2{f32_avx2, nullptr, nullptr, read_avx2, copy_avx2},
       avx512{f32_avx512, nullptr, nullptr, read_avx512, copy_avx512},
       avx512bf16{f32_avx512, bf16_avx512, int8_avx512, read_avx512, copy_avx512};
-  switch (kernels::usable_isa()) {
+  switch (kernels::machine_isa()) {
     case kernels::Isa::generic: return &sse;
     case kernels::Isa::avx2: return &avx2;
     case kernels::Isa::avx512: return &avx512;
-    case kernels::Isa::avx512bf16: return &avx512bf16;
+    case kernels::Isa::amx: {
+      const auto [bf16, int8] = kernels::tile_peak();
+      static const Vectors amx{f32_avx512, bf16, int8, read_avx512, copy_avx512};
+      return &amx;
+    }
+    default: return &avx512bf16;
   }
-  return &sse;
 }
 
 #else

@@ -1,4 +1,5 @@
-// The innermost loops of the ceilings, in the widest vectors that the kernels may use (kernels::usable_isa()).
+// The innermost loops of the ceilings, in the widest vectors, or on the tiles, that the kernels may use
+// (kernels::machine_isa()).
 #pragma once
 
 #include <cstddef>

@@ -10,6 +10,7 @@
 #include "lithe/kernels/elementwise/elementwise.h"
 #include "lithe/kernels/gemm/gemm.h"
 #include "lithe/kernels/gemm/onednn.h"
+#include "lithe/kernels/tile_support.h"
 #include "lithe/train/plan.h"
 
 namespace lithe {
@@ -72,13 +73,19 @@ int run(bool json) {
               m.huge_pages == "never" ? " (set to madvise or always for 5-25 % more bandwidth)" : "");
   std::printf("matrix products  %s: %.0f GFLOP/s f32, %.0f bf16\n", kernels::gemm_library().c_str(), f32, bf16);
   std::printf("memory copy      %.1f GB/s (read and write counted)\n", copy);
-  if (kernels::usable_isa() < kernels::built_isas().back())
+  if (kernels::machine_isa() < kernels::built_isas().back())
     std::puts(
         "note             none of these runs here: all kernels are the scalar references, many times slower; build "
         "with -DLITHE_INSTRUCTION_SETS=all");
-  if (kernels::usable_isa() < kernels::Isa::avx2)
+  if (kernels::machine_isa() < kernels::Isa::avx2)
     std::puts("note             no AVX2: kernels run in their portable form, several times slower");
-  if (kernels::usable_isa() < kernels::Isa::avx512bf16)
+  if (kernels::usable_isa() == kernels::Isa::amx_emulated)
+    std::puts("note             tiles are emulated, for tests: products in bf16 and 8 bits are many times slower");
+  else if (kernels::processor_has_tiles() && kernels::machine_isa() == kernels::Isa::avx512bf16)
+    std::puts(
+        "note             the processor has AMX tiles, which this program does not use: LITHE_ISA says so, the system "
+        "refuses them (Linux needs 5.16), or the compiler did not know them");
+  if (kernels::machine_isa() < kernels::Isa::avx512bf16)
     std::puts("note             no bf16 instructions: train.precision bf16 saves memory here, not time");
   if (b.build_type != "Release")
     std::printf("note             this is a %s build; Release is faster\n", b.build_type.c_str());

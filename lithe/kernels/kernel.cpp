@@ -1,15 +1,32 @@
 #include "lithe/kernels/kernel.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#if defined(__x86_64__) && defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 #include "lithe/base/log.h"
+#include "lithe/kernels/tile_support.h"
 
 namespace lithe::kernels {
 namespace {
 
-Isa detect() {
+// Linux gives the state of tiles, 8 KiB a thread, only to processes that ask for it; all their threads then have it.
+bool may_use_tiles() {
+#if defined(__x86_64__) && defined(__linux__)
+  constexpr long kRequest = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+  return ::syscall(SYS_arch_prctl, kRequest, kTileData) == 0;
+#else
+  return false;
+#endif
+}
+
+// Without tiles.
+Isa best_vectors() {
   Isa best = Isa::generic;
 #if defined(__x86_64__)
   __builtin_cpu_init();
@@ -20,17 +37,43 @@ Isa detect() {
   if (best == Isa::avx512 && __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vnni"))
     best = Isa::avx512bf16;
 #endif
-  if (const char* wanted = std::getenv("LITHE_ISA")) {
-    for (Isa isa : {Isa::generic, Isa::avx2, Isa::avx512, Isa::avx512bf16})
-      if (!std::strcmp(wanted, name_of(isa))) return std::min(isa, best);
-    fail_usage("LITHE_ISA", "must be generic, avx2, avx512 or avx512bf16, got '", wanted, "'");
-  }
   return best;
 }
 
-Isa& isa_limit() {
-  static Isa isa = detect();
-  return isa;
+// What LITHE_ISA allows.
+Isa wanted_isa() {
+  const char* wanted = std::getenv("LITHE_ISA");
+  if (!wanted) return Isa::amx;
+  for (Isa isa : {Isa::generic, Isa::avx2, Isa::avx512, Isa::avx512bf16, Isa::amx, Isa::amx_emulated})
+    if (!std::strcmp(wanted, name_of(isa))) return isa;
+  fail_usage("LITHE_ISA", "must be generic, avx2, avx512, avx512bf16, amx or amx-emulated, got '", wanted, "'");
+}
+
+struct Sets {
+  Isa wanted = wanted_isa(), machine = best_vectors();
+  Isa usable;
+
+  Sets() {
+#ifdef LITHE_HAVE_amx
+    if (wanted == Isa::amx && machine == Isa::avx512bf16 && processor_has_tiles() && may_use_tiles())
+      machine = Isa::amx;
+#endif
+    limit(wanted);
+  }
+  void limit(Isa isa) {
+#ifdef LITHE_HAVE_amx_emulated
+    if (isa == Isa::amx_emulated) {
+      usable = isa;
+      return;
+    }
+#endif
+    usable = std::min({isa, wanted, machine});
+  }
+};
+
+Sets& sets() {
+  static Sets made;
+  return made;
 }
 
 bool& reference_flag() {
@@ -57,14 +100,22 @@ thread_local std::map<const CostMeter*, Places> places;
 }  // namespace
 
 const char* name_of(Isa isa) {
-  static const char* names[] = {"generic", "avx2", "avx512", "avx512bf16"};
+  static const char* names[] = {"generic", "avx2", "avx512", "avx512bf16", "amx", "amx-emulated"};
   return names[int(isa)];
 }
 
-Isa usable_isa() { return isa_limit(); }
+Isa usable_isa() { return sets().usable; }
+Isa machine_isa() {
+  const Sets& s = sets();
+  return s.usable == Isa::amx_emulated ? std::min(s.machine, Isa::avx512bf16) : s.usable;
+}
+bool can_run(Isa isa) { return isa == Isa::amx_emulated ? usable_isa() == isa : isa <= machine_isa(); }
 
 const std::vector<Isa>& built_isas() {
   static const std::vector<Isa> built = {
+#ifdef LITHE_HAVE_amx
+      Isa::amx,
+#endif
 #ifdef LITHE_HAVE_avx512bf16
       Isa::avx512bf16,
 #endif
@@ -81,7 +132,8 @@ const std::vector<Isa>& built_isas() {
   return built;
 }
 
-void limit_isa(Isa isa) { isa_limit() = std::min(isa, detect()); }
+void limit_isa(Isa isa) { sets().limit(isa); }
+void assume_isa(Isa isa) { sets().machine = sets().wanted = isa; }
 bool reference_only() { return reference_flag(); }
 void force_reference(bool on) { reference_flag() = on; }
 

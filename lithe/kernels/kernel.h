@@ -1,7 +1,8 @@
 // A kernel family is an argument struct, a cost, and an ordered list of implementations that ends in
 // the reference (<family>/reference.h, the specification). The first that does not refuse runs.
 //   LITHE_KERNEL=ref         runs the reference everywhere
-//   LITHE_ISA=avx2           runs at most this instruction set (generic, avx2, avx512, avx512bf16)
+//   LITHE_ISA=avx2           runs at most this instruction set (generic, avx2, avx512, avx512bf16, amx), or, for tests,
+//                            the kernels of amx on emulated tiles (amx-emulated)
 //   LITHE_VERBOSE=dispatch   says which implementation ran, and why those before it refused
 #pragma once
 
@@ -13,15 +14,23 @@
 
 namespace lithe::kernels {
 
-/// Instruction sets, each including the ones before it.
-enum class Isa { generic, avx2, avx512, avx512bf16 };
+/// Instruction sets, each including the ones before it. amx: matrix tiles of bf16 and of 8-bit integers; families
+/// without a form for it run that of avx512bf16. amx_emulated: the best that this machine has without tiles, and the
+/// kernels of amx on tiles that are emulated. It is for tests, slow, runs anywhere, and is never chosen by itself.
+enum class Isa { generic, avx2, avx512, avx512bf16, amx, amx_emulated };
 const char* name_of(Isa isa);
-/// The best set that this machine has and LITHE_ISA allows.
+/// The best set that this machine has and LITHE_ISA allows, or amx_emulated where that is asked for.
 Isa usable_isa();
-/// The sets that the vector kernels are built for, best first.
+/// The set whose instructions may run: usable_isa(), or the best without tiles beside amx_emulated.
+Isa machine_isa();
+/// Whether kernels that need `isa` may run.
+bool can_run(Isa isa);
+/// The sets that the vector kernels are built for, best first, without amx_emulated.
 const std::vector<Isa>& built_isas();
-/// For tests: at most `isa` from now on.
+/// For tests: at most `isa` from now on; amx_emulated on any machine.
 void limit_isa(Isa isa);
+/// For tests that catch its instructions: as if the machine had `isa`.
+void assume_isa(Isa isa);
 /// True when LITHE_KERNEL=ref or force_reference(true).
 bool reference_only();
 void force_reference(bool on);
@@ -109,7 +118,7 @@ void run_kernel(const char* family, bool meta, std::initializer_list<Implementat
     const char* reason = nullptr;
     if (reference_only() && &candidate != last)
       reason = "LITHE_KERNEL=ref";
-    else if (candidate.needs > usable_isa())
+    else if (!can_run(candidate.needs))
       reason = "instruction set not available";
     else if (!candidate.run)
       reason = "instruction set not built";
@@ -128,8 +137,9 @@ void run_kernel(const char* family, bool meta, std::initializer_list<Implementat
 // Declares `void name(const Args&)` in the namespace of every instruction set; <family>/cpu*.cpp, which
 // is compiled once for each, defines it inside `namespace lithe::kernels::cpu::LITHE_ISA`. LITHE_CPU_LIST are its
 // implementations, best first. LITHE_CPU_STREAMS are the same without avx512, for kernels that wait for memory: their
-// sources are not compiled for it, and avx2 runs in its place. A set that the build leaves out (LITHE_INSTRUCTION_SETS)
-// has an entry that does not run.
+// sources are not compiled for it, and avx2 runs in its place. LITHE_TILE_LIST are those on tiles, defined by
+// <family>/tiles*.cpp and declared by LITHE_DECLARE_TILES. A set that the build leaves out (LITHE_INSTRUCTION_SETS) has
+// an entry that does not run.
 #define LITHE_DECLARE_IN(isa, name, Args) \
   namespace lithe::kernels::cpu::isa {    \
   void name(const Args&);                 \
@@ -139,6 +149,9 @@ void run_kernel(const char* family, bool meta, std::initializer_list<Implementat
   LITHE_DECLARE_IN(avx2, name, Args)    \
   LITHE_DECLARE_IN(avx512, name, Args)  \
   LITHE_DECLARE_IN(avx512bf16, name, Args)
+#define LITHE_DECLARE_TILES(name, Args) \
+  LITHE_DECLARE_IN(amx, name, Args)     \
+  LITHE_DECLARE_IN(amx_emulated, name, Args)
 #ifdef LITHE_HAVE_generic
 #define LITHE_IN_generic(name) cpu::generic::name
 #else
@@ -159,6 +172,16 @@ void run_kernel(const char* family, bool meta, std::initializer_list<Implementat
 #else
 #define LITHE_IN_avx512bf16(name) nullptr
 #endif
+#ifdef LITHE_HAVE_amx
+#define LITHE_IN_amx(name) cpu::amx::name
+#else
+#define LITHE_IN_amx(name) nullptr
+#endif
+#ifdef LITHE_HAVE_amx_emulated
+#define LITHE_IN_amx_emulated(name) cpu::amx_emulated::name
+#else
+#define LITHE_IN_amx_emulated(name) nullptr
+#endif
 #define LITHE_CPU_ENTRY(isa, name, refuse) \
   { "cpu/" #isa, Isa::isa, refuse, LITHE_IN_##isa(name) }
 #define LITHE_CPU_LIST(name, refuse)                                                \
@@ -166,3 +189,4 @@ void run_kernel(const char* family, bool meta, std::initializer_list<Implementat
       LITHE_CPU_ENTRY(avx2, name, refuse), LITHE_CPU_ENTRY(generic, name, refuse)
 #define LITHE_CPU_STREAMS(name, refuse) \
   LITHE_CPU_ENTRY(avx512bf16, name, refuse), LITHE_CPU_ENTRY(avx2, name, refuse), LITHE_CPU_ENTRY(generic, name, refuse)
+#define LITHE_TILE_LIST(name, refuse) LITHE_CPU_ENTRY(amx, name, refuse), LITHE_CPU_ENTRY(amx_emulated, name, refuse)

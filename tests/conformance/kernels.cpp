@@ -118,8 +118,10 @@ std::string check_kernels(const PartCase& c, DType compute) {
   kernels::force_reference(true);
   if (const std::string why = compare(kit::run_training(*model, batch, 0.1)); !why.empty()) return "reference: " + why;
   kernels::force_reference(false);
-  for (const kernels::Isa isa : kernels::built_isas()) {
-    if (isa > restore.isa) continue;
+  std::vector<kernels::Isa> sets = kernels::built_isas();
+  std::erase_if(sets, [](kernels::Isa isa) { return !kernels::can_run(isa); });
+  if (restore.isa == kernels::Isa::amx_emulated) sets.insert(sets.begin(), restore.isa);
+  for (const kernels::Isa isa : sets) {
     kernels::limit_isa(isa);
     if (const std::string why = compare(kit::run_training(*model, batch, 0.1)); !why.empty())
       return cat(kernels::name_of(isa), ": ", why);

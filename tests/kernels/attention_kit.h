@@ -19,8 +19,11 @@ using testing_support::expect_same_bits;
 using testing_support::random_tensor;
 
 struct WithIsa {
-  explicit WithIsa(Isa isa) { limit_isa(isa); }
-  ~WithIsa() { limit_isa(Isa::avx512bf16); }
+  explicit WithIsa(Isa isa) : before_(usable_isa()) { limit_isa(isa); }
+  ~WithIsa() { limit_isa(before_); }
+
+ private:
+  Isa before_;
 };
 struct Lengths {
   int64_t queries, keys;

@@ -69,8 +69,9 @@ GemmArgs make(const GemmCase& c, Device device = Device::cpu) {
 // Runs f with each instruction set of this machine, the best first (oneDNN starts with the best).
 template <class F>
 void with_each_isa(F&& f) {
+  const std::vector<Isa> sets = usable_sets();
   const Isa best = usable_isa();
-  for (const Isa isa : usable_sets()) {
+  for (const Isa isa : sets) {
     limit_isa(isa);
     f();
   }
@@ -126,6 +127,20 @@ TEST(Gemm, AgreesWithTheExactSumOverSeveralBlocks) {
           expect_right({types, s[0], s[1], s[2], false, transpose_b, s[0]<10, s[0]> 10, true});
     for (const Types types : kFastTypes) expect_right({types, 35, 333, 801, true, false, true, false, false});
   });
+}
+
+TEST(Gemm, TilesAgreeWithTheExactSumOverSeveralChunks) {
+  // More rows, columns and k than are packed at once, and a last chunk of one tile or less.
+  constexpr int64_t sizes[][3] = {{1045, 37, 40}, {35, 2110, 33}, {34, 40, 2081}, {1030, 35, 2050}};
+  const bool real = usable_sets().front() == Isa::amx;
+  const Isa best = usable_isa();
+  limit_isa(real ? Isa::amx : Isa::amx_emulated);
+  for (const auto& s : sizes)
+    for (const Types types : {kFastTypes[1], kFastTypes[2]})
+      for (const int flags : {0, 1, 2, 3, 12})
+        expect_right(
+            {types, s[0], s[1], s[2], bool(flags & 1), bool(flags & 2), bool(flags & 4), bool(flags & 8), false});
+  limit_isa(best);
 }
 
 TEST(Gemm, ReferenceAgreesWithTheExactSum) {
@@ -253,26 +268,32 @@ TEST(Gemm, RepeatsItsBits) {
 }
 
 TEST(Gemm, MetaBooksTheWorkspaceOfARealRun) {
-  for (const Types types : {Types{DType::f64, DType::f64}, kFastTypes[0], kFastTypes[1], kFastTypes[2]})
-    for (int flags = 0; flags < 16; ++flags)
-      for (const int64_t M : {1, 40, 600}) {
-        if (types.input == DType::f64 && M > 1) continue;
-        const GemmCase c{types, M, 60, 900, bool(flags & 1), bool(flags & 2), bool(flags & 4), false, bool(flags & 8)};
-        int64_t peak[2], all[2];
-        for (const Device device : {Device::cpu, Device::meta}) {
-          const GemmArgs args = make(c, device);
-          Ledger& books = ledger(device);
-          books.reset_peak();
-          const int64_t before = books.current();
-          gemm(args);
-          peak[int(device)] = books.peak(MemoryClass::workspace);
-          all[int(device)] = books.peak() - before;
-          EXPECT_EQ(books.current(), before);
+  const Isa best = usable_isa();
+  for (const Isa isa : {best, Isa::amx_emulated}) {
+    limit_isa(isa);
+    for (const Types types : {Types{DType::f64, DType::f64}, kFastTypes[0], kFastTypes[1], kFastTypes[2]})
+      for (int flags = 0; flags < 16; ++flags)
+        for (const int64_t M : {1, 40, 600}) {
+          if (types.input == DType::f64 && M > 1) continue;
+          const GemmCase c{types,          M, 60, 900, bool(flags & 1), bool(flags & 2), bool(flags & 4), false,
+                           bool(flags & 8)};
+          int64_t peak[2], all[2];
+          for (const Device device : {Device::cpu, Device::meta}) {
+            const GemmArgs args = make(c, device);
+            Ledger& books = ledger(device);
+            books.reset_peak();
+            const int64_t before = books.current();
+            gemm(args);
+            peak[int(device)] = books.peak(MemoryClass::workspace);
+            all[int(device)] = books.peak() - before;
+            EXPECT_EQ(books.current(), before);
+          }
+          EXPECT_EQ(peak[0], peak[1]) << c;
+          EXPECT_EQ(all[0], all[1]) << c;
+          EXPECT_EQ(all[0], peak[0]) << c;
         }
-        EXPECT_EQ(peak[0], peak[1]) << c;
-        EXPECT_EQ(all[0], all[1]) << c;
-        EXPECT_EQ(all[0], peak[0]) << c;
-      }
+  }
+  limit_isa(best);
 }
 
 TEST(Gemm, MetaBooksTheCost) {

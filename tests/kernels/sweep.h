@@ -3,31 +3,39 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <string>
 
 #include "lithe/base/threads.h"
 #include "lithe/kernels/kernel.h"
 #include "lithe/tensor/tensor.h"
+#include "tests/support/tile_traps.h"
 
 namespace lithe::kernels {
 
-/// The instruction sets of this build that the machine has, best first.
+/// The instruction sets of this build that the machine has, best first; last, the kernels of amx on emulated tiles.
+/// With LITHE_TRAP_TILES, amx too where the machine has all but the tiles, whose instructions are then caught.
 inline std::vector<Isa> usable_sets() {
-  static const Isa best = usable_isa();
+  static const bool trapped = std::getenv("LITHE_TRAP_TILES") && machine_isa() == Isa::avx512bf16 &&
+                              built_isas().front() == Isa::amx && testing_support::trap_tiles();
+  if (trapped && machine_isa() < Isa::amx) assume_isa(Isa::amx), limit_isa(Isa::amx);
+  static const Isa best = machine_isa();
   std::vector<Isa> sets = built_isas();
   std::erase_if(sets, [](Isa isa) { return isa > best; });
+  sets.push_back(Isa::amx_emulated);
   return sets;
 }
 
 /// Calls f(name) under the reference and under each of usable_sets().
 template <class F>
 void on_every_implementation(F&& f) {
+  const std::vector<Isa> sets = usable_sets();
   const Isa best = usable_isa();
   const bool forced = reference_only();
   force_reference(true);
   f(std::string("ref"));
   force_reference(false);
-  for (const Isa isa : usable_sets()) {
+  for (const Isa isa : sets) {
     limit_isa(isa);
     f(std::string(name_of(isa)));
   }

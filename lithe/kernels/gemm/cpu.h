@@ -11,7 +11,8 @@ namespace lithe::kernels {
 ///
 /// The sum behind an element of c starts at bias and c and takes k in order from 0: one chain of
 /// multiply-adds in f32 (on avx512bf16, for bf16: of pairs of k, by vdpbf16ps). So the element has the
-/// same bits whichever of these kernels made it, whatever M, its row and the number of threads.
+/// same bits whichever of skinny and blocked made it, whatever M, its row and the number of threads. `tiles` adds 32 k
+/// at a time (cpu/tile.h), so that rowwise products that it can take are all its own.
 struct Product {
   const GemmArgs* args;
   int64_t M, N, K;    // M, N > 0
@@ -36,8 +37,26 @@ constexpr int64_t blocked_workspace(const Product& p) {
   return p.threads * 4 * (kBlockUnits * (kBlockCols + kTileRows) + (sums ? kBlockRows * kBlockCols : 0));
 }
 
+/// `tiles` packs chunks of both operands, and of a packed b nothing; between chunks of k it keeps f32 sums.
+constexpr int64_t kTileChunkRows = 1024, kTileChunkCols = 2048, kTileChunkK = 2048, kTileBlockCols = 256;
+struct TileWorkspace {
+  int64_t a, b, between, scratch;  // bytes
+  constexpr TileWorkspace(int64_t M, int64_t N, int64_t K, bool packed, int threads) {
+    const auto upto = [](int64_t n, int64_t most) { return n < most ? (n + 31) / 32 * 32 : most; };
+    const int64_t rows = upto(M, kTileChunkRows), cols = upto(N, kTileChunkCols), k = upto(K, kTileChunkK);
+    // Few rows that meet a packed b are packed whole.
+    a = 2 * (packed && M <= 32 ? rows * upto(K, INT64_MAX) : rows * k);
+    b = packed ? 0 : 2 * cols * k;
+    between = K > kTileChunkK ? 4 * rows * cols : 0;
+    scratch = int64_t(threads) * 4 * 32 * kTileBlockCols;
+  }
+  constexpr int64_t bytes() const { return a + b + between + scratch; }
+};
+
 }  // namespace lithe::kernels
 
 // skinny reads b once and in order, which is what counts when M is small; blocked computes at full speed.
 LITHE_DECLARE_CPU(skinny, Product)
 LITHE_DECLARE_CPU(blocked, Product)
+// tiles takes bf16 only.
+LITHE_DECLARE_TILES(tiles, Product)

@@ -140,33 +140,39 @@ template <class Out>
   return sum;
 }
 
-/// Transposes kLanes x kLanes words in place: pairs of words, then pairs of pairs, then whole lanes.
-[[gnu::always_inline]] inline void transpose(WordVec (&r)[kLanes]) {
-#if defined(__AVX512F__)
+/// Transposes 16 x 16 words in place: pairs of words, then pairs of pairs, then whole quarters.
+template <class V>
+[[gnu::always_inline]] inline void transpose_16(V (&r)[16]) {
 #pragma GCC unroll 8
   for (int i = 0; i < 16; i += 2) {
-    const WordVec a = r[i], b = r[i + 1];
-    r[i] = shuffled(a, b, WordVec{0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29});
-    r[i + 1] = shuffled(a, b, WordVec{2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27, 14, 30, 15, 31});
+    const V a = r[i], b = r[i + 1];
+    r[i] = shuffled(a, b, V{0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29});
+    r[i + 1] = shuffled(a, b, V{2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27, 14, 30, 15, 31});
   }
 #pragma GCC unroll 4
   for (int i = 0; i < 16; i += 4) {
-    const WordVec a = r[i], b = r[i + 1], c = r[i + 2], d = r[i + 3];
-    constexpr WordVec low{0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29};
-    constexpr WordVec high{2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31};
+    const V a = r[i], b = r[i + 1], c = r[i + 2], d = r[i + 3];
+    constexpr V low{0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29};
+    constexpr V high{2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31};
     r[i] = shuffled(a, c, low), r[i + 1] = shuffled(a, c, high);
     r[i + 2] = shuffled(b, d, low), r[i + 3] = shuffled(b, d, high);
   }
-  constexpr WordVec even{0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27};
-  constexpr WordVec odd{4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31};
+  constexpr V even{0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27};
+  constexpr V odd{4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31};
 #pragma GCC unroll 4
   for (int j = 0; j < 4; ++j) {
-    const WordVec a = r[j], b = r[j + 4], c = r[j + 8], d = r[j + 12];
-    const WordVec ab = shuffled(a, b, even), cd = shuffled(c, d, even);
-    const WordVec AB = shuffled(a, b, odd), CD = shuffled(c, d, odd);
+    const V a = r[j], b = r[j + 4], c = r[j + 8], d = r[j + 12];
+    const V ab = shuffled(a, b, even), cd = shuffled(c, d, even);
+    const V AB = shuffled(a, b, odd), CD = shuffled(c, d, odd);
     r[j] = shuffled(ab, cd, even), r[j + 8] = shuffled(ab, cd, odd);
     r[j + 4] = shuffled(AB, CD, even), r[j + 12] = shuffled(AB, CD, odd);
   }
+}
+
+/// Transposes kLanes x kLanes words in place.
+[[gnu::always_inline]] inline void transpose(WordVec (&r)[kLanes]) {
+#if defined(__AVX512F__)
+  transpose_16(r);
 #elif defined(__AVX2__)
 #pragma GCC unroll 4
   for (int i = 0; i < 8; i += 2) {

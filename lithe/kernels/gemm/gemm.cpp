@@ -80,6 +80,19 @@ const char* refuse_f64(const Product& p) {
   return p.args->c.dtype() == DType::f64 ? "f64 runs on the reference" : nullptr;
 }
 
+// Rows that vectors read b for as fast as it comes; products that are not rowwise may choose.
+constexpr int64_t kTileFewRows = 8;
+
+bool tiles_can_run() { return can_run(Isa::amx) || can_run(Isa::amx_emulated); }
+
+const char* refuse_tiles(const Product& p) {
+  if (!p.bf16_in) return "tiles multiply bf16";
+  if (p.K == 0) return "nothing to multiply";
+  if (!p.args->rowwise && p.M <= kTileFewRows) return "few rows are read faster by vectors";
+  return nullptr;
+}
+bool runs_on_tiles(const Product& p) { return tiles_can_run() && !refuse_tiles(p); }
+
 const char* refuse_skinny(const Product& p) {
   if (p.M > kSkinnyRows) return "too many rows";
   return refuse_f64(p);
@@ -88,7 +101,7 @@ const char* refuse_skinny(const Product& p) {
 // Where `blocked` was measured to be faster than oneDNN 2.6, on avx512: the input gradient of a vocabulary, and
 // gradients of weights that are wide, or that have a row for each word.
 bool faster_blocked(const Product& p) {
-  if (usable_isa() < Isa::avx512 || p.transpose_b) return false;
+  if (machine_isa() < Isa::avx512 || p.transpose_b) return false;
   if (!p.transpose_a) return p.K >= 8192;
   return (p.N >= 1536 && p.N >= 2 * p.M) || (p.M >= 16384 && (p.bf16_in || p.K <= 512));
 }
@@ -103,6 +116,7 @@ void run_onednn(const Product& p) { onednn_gemm(*p.args, p.workspace); }
 
 int64_t workspace_of(const Product& p) {
   if (reference_only() || refuse_f64(p)) return 0;
+  if (runs_on_tiles(p)) return TileWorkspace(p.M, p.N, p.K, p.packed, p.threads).bytes();
   if (!refuse_skinny(p)) return skinny_workspace(p.M, p.K);
   if (!refuse_onednn(p)) return onednn_workspace(*p.args);
   return blocked_workspace(p);
@@ -110,7 +124,8 @@ int64_t workspace_of(const Product& p) {
 
 void run(const Product& product) {
   run_kernel<Product>("gemm", product.args->c.is_meta(),
-                      {LITHE_CPU_LIST(skinny, refuse_skinny),
+                      {LITHE_TILE_LIST(tiles, refuse_tiles),
+                       LITHE_CPU_LIST(skinny, refuse_skinny),
                        {"onednn", Isa::generic, refuse_onednn, run_onednn},
                        LITHE_CPU_LIST(blocked, refuse_f64),
                        {"ref", Isa::generic, nullptr, run_reference}},
@@ -145,12 +160,15 @@ void check_groups(const char* op, const std::vector<int64_t>& offsets, int64_t r
   check(sorted, op, "offsets must be ", groups + 1, " numbers that rise from 0 to ", rows, ", one more than matrices");
 }
 
-// What any product of at most M rows and K terms may need.
-int64_t largest_workspace(int64_t M, int64_t K, bool bf16_out, DType type) {
-  if (reference_only() || type == DType::f64) return 0;
+// What any rowwise product of at most M rows and K terms, with N columns, may need; `input` is the type of a and b.
+int64_t largest_workspace(int64_t M, int64_t N, int64_t K, bool bf16_out, DType input) {
+  if (reference_only() || input == DType::f64) return 0;
   Product p{};
   p.K = K, p.bf16_out = bf16_out, p.threads = threads();
-  return std::max(skinny_workspace(std::min(M, kSkinnyRows), K), M > kSkinnyRows ? blocked_workspace(p) : 0);
+  const int64_t vectors =
+      std::max(skinny_workspace(std::min(M, kSkinnyRows), K), M > kSkinnyRows ? blocked_workspace(p) : 0);
+  const bool tiles = tiles_can_run() && input == DType::bf16;
+  return tiles ? std::max(vectors, TileWorkspace(M, N, K, false, p.threads).bytes()) : vectors;
 }
 
 // The products of the groups that have rows, one after another.
@@ -187,17 +205,18 @@ void grouped_gemm(const GroupedGemmArgs& args) {
         "needs a matrix a group, and a bias for each or none; got ", args.b.size(), " and ", args.bias.size());
   check_groups(op, args.offsets, args.a.rows(), args.b.size());
   if (args.c.numel() == 0) return;
-  run_groups(op, args.c, args.offsets,
-             largest_workspace(args.a.rows(), args.a.cols(), args.c.dtype() == DType::bf16, args.c.dtype()), cost(args),
-             [&](size_t g, int64_t begin, int64_t end) {
-               return GemmArgs{.a = args.a.slice(begin, end),
-                               .b = args.b[g],
-                               .c = args.c.slice(begin, end),
-                               .bias = args.bias.empty() ? Tensor() : args.bias[g],
-                               .transpose_b = args.transpose_b,
-                               .accumulate = args.accumulate,
-                               .rowwise = true};
-             });
+  run_groups(
+      op, args.c, args.offsets,
+      largest_workspace(args.a.rows(), args.c.cols(), args.a.cols(), args.c.dtype() == DType::bf16, args.a.dtype()),
+      cost(args), [&](size_t g, int64_t begin, int64_t end) {
+        return GemmArgs{.a = args.a.slice(begin, end),
+                        .b = args.b[g],
+                        .c = args.c.slice(begin, end),
+                        .bias = args.bias.empty() ? Tensor() : args.bias[g],
+                        .transpose_b = args.transpose_b,
+                        .accumulate = args.accumulate,
+                        .rowwise = true};
+      });
 }
 
 Cost cost(const GroupedGradArgs& args) {
@@ -215,8 +234,11 @@ void grouped_grad(const GroupedGradArgs& args) {
     if (args.offsets[g] == args.offsets[g + 1] && !args.accumulate[g]) fill_zero(args.c[g]);
   const int64_t rows = args.a.rows();
   // A matrix of few rows is made by `skinny`, whose workspace grows with the rows of its group.
-  const int64_t bytes = args.a.cols() <= kSkinnyRows ? largest_workspace(args.a.cols(), rows, false, args.a.dtype())
-                                                     : largest_workspace(kSkinnyRows + 1, 0, false, args.a.dtype());
+  const DType type = args.a.dtype();
+  const int64_t M = args.a.cols(), N = args.b.cols();
+  const bool tiles = tiles_can_run() && type == DType::bf16;
+  const int64_t bytes = tiles || M <= kSkinnyRows ? largest_workspace(M, N, rows, false, type)
+                                                  : largest_workspace(kSkinnyRows + 1, N, 0, false, type);
   run_groups(op, args.c[0], args.offsets, bytes, cost(args), [&](size_t g, int64_t begin, int64_t end) {
     return GemmArgs{.a = args.a.slice(begin, end),
                     .b = args.b.slice(begin, end),

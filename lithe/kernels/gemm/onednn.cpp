@@ -1,6 +1,7 @@
 #include "lithe/kernels/gemm/onednn.h"
 
 #include "lithe/base/threads.h"
+#include "lithe/kernels/tile_support.h"
 
 #ifdef LITHE_HAVE_ONEDNN
 
@@ -55,7 +56,7 @@ class Products {
   }
 
   // The instruction sets of oneDNN can be limited once, before its first use.
-  bool allowed() const { return usable_isa() >= isa_; }
+  bool allowed() const { return machine_isa() >= isa_; }
 
   // Held while a product is looked up and run.
   std::mutex& mutex() { return mutex_; }
@@ -88,8 +89,10 @@ class Products {
   Entries entries_;
   std::unordered_map<Key, Entries::iterator, KeyHash> index_;
 
-  Products() : isa_(usable_isa()) {
+  Products() : isa_(machine_isa()) {
     if (isa_ == Isa::avx2) dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx2);
+    // It would use tiles that lithe must not.
+    if (isa_ == Isa::avx512bf16 && processor_has_tiles()) dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx512_core_bf16);
     if (isa_ == Isa::avx512) dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx512_core);
     engine_ = dnnl::engine(dnnl::engine::kind::cpu, 0);
     stream_ = dnnl::stream(engine_);
@@ -133,7 +136,7 @@ Key key_of(const GemmArgs& args) {
 const char* onednn_refuses(const GemmArgs& args) {
   if (args.c.dtype() == DType::f64) return "no f64";
   if (args.a.numel() == 0 || args.c.numel() == 0) return "an operand is empty";
-  if (usable_isa() == Isa::generic) return "needs avx2";
+  if (machine_isa() == Isa::generic) return "needs avx2";
   if (omp_in_parallel()) return "called from a parallel loop";
   Products& products = Products::instance();
   if (!products.allowed()) return "was started with more instruction sets than are allowed now";

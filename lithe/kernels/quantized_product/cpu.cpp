@@ -7,7 +7,7 @@
 
 #include "lithe/kernels/cpu/dispatch.h"
 #include "lithe/kernels/cpu/parallel.h"
-#include "lithe/kernels/gemm/cpu_vectors.h"
+#include "lithe/kernels/quantized_product/cpu_rows.h"
 
 namespace lithe::kernels::cpu::LITHE_ISA {
 namespace {
@@ -63,39 +63,23 @@ Rows rows_in(const QuantizedProduct& p) {
 // Row m, one of the R rows of the block that begins at `first`.
 template <class T>
 void quantize_row(const QuantizedProduct& p, const Rows& to, int64_t m, int64_t first, int64_t R) {
-  typedef int8_t ByteVec __attribute__((vector_size(kLanes)));
   const T* x = pointer<T>(p.args->x) + m * p.K;
-  IntVec most{};
-  each(p.K, [&](int64_t k, auto lanes) {
-    const IntVec bits = as_ints(abs(load(x + k, lanes)));  // of magnitudes: their order is that of the numbers
-    most = bits > most ? bits : most;
-  });
-  int32_t bits = 0;
-  for (int i = 0; i < kLanes; ++i) bits = most[i] > bits ? most[i] : bits;
-  const bool finite = bits < 0x7f800000;
-  const float largest = __builtin_bit_cast(float, bits);
-  const bool zero = !finite || largest < 0x1p-100f;
-  const float inverse = zero ? 0 : 127 / largest;
-  to.steps[m] = !finite ? __builtin_nanf("") : zero ? 0 : largest / 127;
+  const RowStep step = step_of(x, p.K);
+  to.steps[m] = step.size;
   uint32_t* words = to.words + first * p.units + (m - first);
   int32_t* sums = to.sums + first * p.groups + (m - first);
   const int64_t group = p.group ? p.group : p.units * 4;
   for (int64_t g = 0; g < p.groups; ++g) {
     IntVec sum{};
     for (int64_t k = g * group; k < (g + 1) * group; k += kLanes) {
-      const Vec v = k + kLanes <= p.K ? load(x + k) : k < p.K ? load(x + k, First{int(p.K - k)}) : Vec{};
-      // The largest number below a half, with the sign of v: what is cut off after adding it rounds halves away from 0.
-      const Vec half = as_floats((as_ints(v) & int32_t(0x80000000)) | 0x3effffff);
-      const IntVec q = __builtin_convertvector(v * inverse + half, IntVec);
+      const IntVec q = rounded(x, p.K, k, step);
       sum += q;
-      const ByteVec bytes = __builtin_convertvector(q, ByteVec);
+      const RowBytes bytes = __builtin_convertvector(q, RowBytes);
       uint32_t four[kLanes / 4];
       std::memcpy(four, &bytes, sizeof four);
       for (int i = 0; i < kLanes / 4 && k / 4 + i < p.units; ++i) words[(k / 4 + i) * R] = four[i];
     }
-    int32_t all = 0;
-    for (int i = 0; i < kLanes; ++i) all += sum[i];
-    sums[g * R] = zero ? 0 : all;
+    sums[g * R] = step.zero ? 0 : total_of(sum);
   }
 }
 
@@ -220,12 +204,9 @@ template <class Out, int R, class AnyTile>
   for (int r = 0; r < R; ++r)
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v) {
-      const int64_t at = n + v * kLanes, left = p.N - at;
-      if (left <= 0) continue;
-      Vec sum = tile.sum[first + r][v] * rows.steps[m + r];
-      const Vec bias = p.bias ? load_some(p.bias + at, left) : Vec{};
-      sum = p.w_scales ? sum * load(p.w_scales + at) + bias : sum + bias;
-      store_some(pointer<Out>(p.args->y) + (m + r) * p.N + at, sum, left);
+      const int64_t at = n + v * kLanes;
+      if (at >= p.N) continue;
+      put<Out>(p, m + r, at, tile.sum[first + r][v] * rows.steps[m + r]);
     }
 }
 

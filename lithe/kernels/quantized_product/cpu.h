@@ -39,7 +39,24 @@ inline Cost cost(const PackedGather& g) { return cost(*g.args); }
 /// The rounded rows in words of 4 inputs, their sums a group, and their steps.
 inline int64_t quantized_workspace(const PackedMatrix& w, int64_t M) { return M * (w.units() + w.groups() + 1) * 4; }
 
+/// The same on tiles: rows in blocks of 32 and steps of 64 inputs (4 bits: of a group), their sums a group and their
+/// steps, and, for each thread, sums of some panels or an unpacked panel of 4 bits. Sizes in bytes.
+constexpr int64_t kTileGroupPanels = 8;
+struct QuantizedTiles {
+  int64_t steps_of_row, rows, sums, steps, thread, bytes;
+  constexpr QuantizedTiles(int64_t M, int64_t K, int64_t group, int64_t groups, int threads) {
+    const auto lines = [](int64_t size) { return (size + 63) / 64 * 64; };
+    steps_of_row = group ? groups : (K + 63) / 64;
+    rows = (M + 31) / 32 * 32 * steps_of_row * 64;
+    sums = lines(M * groups * 4);
+    steps = lines(M * 4);
+    thread = group ? 4096 + groups * group * 32 + 1024 : kTileGroupPanels * 4096;
+    bytes = rows + sums + steps + threads * thread;
+  }
+};
+
 }  // namespace lithe::kernels
 
 LITHE_DECLARE_CPU(quantized_products, QuantizedProducts)
+LITHE_DECLARE_TILES(quantized_tiles, QuantizedProducts)
 LITHE_DECLARE_CPU(packed_gather, PackedGather)

@@ -1,5 +1,6 @@
 #include "lithe/kernels/quantized_product/quantized_product.h"
 
+#include "lithe/base/threads.h"
 #include "lithe/kernels/checks.h"
 #include "lithe/kernels/quantized_product/cpu.h"
 #include "lithe/kernels/quantized_product/reference.h"
@@ -27,6 +28,21 @@ void gather_ref(const PackedGather& g) {
     ref::packed_gather<bf16>(a);
   else
     ref::packed_gather<float>(a);
+}
+
+// Rows that vectors read weights for as fast as they come. Emulated tiles have other vectors beside them, which round
+// otherwise, and take all.
+constexpr int64_t kTileFewRows = 8;
+const char* few_rows(int64_t M) {
+  return M <= kTileFewRows && !can_run(Isa::amx_emulated) ? "few rows are read faster by vectors" : nullptr;
+}
+const char* refuse_tiles(const QuantizedProducts& products) { return few_rows(products.all[0].M); }
+
+int64_t workspace_of(const PackedMatrix& w, int64_t M) {
+  if (reference_only()) return 0;
+  if ((can_run(Isa::amx) || can_run(Isa::amx_emulated)) && !few_rows(M))
+    return QuantizedTiles(M, w.inputs, w.group, w.groups(), threads()).bytes;
+  return quantized_workspace(w, M);
 }
 
 void check_matrix(const char* op, const PackedMatrix* w) { check(w && w->data, op, "needs a packed matrix"); }
@@ -71,7 +87,7 @@ void quantized_products(std::span<const QuantizedProductArgs> products) {
   }
   const Tensor& x = one.x;
   const MemoryScope scope(MemoryClass::workspace);
-  const Tensor workspace = empty({reference_only() ? 0 : quantized_workspace(*one.w, x.rows())}, DType::u8, x.device());
+  const Tensor workspace = empty({workspace_of(*one.w, x.rows())}, DType::u8, x.device());
   std::vector<QuantizedProduct> all;
   for (const QuantizedProductArgs& p : products) {
     const PackedMatrix& w = *p.w;
@@ -91,9 +107,11 @@ void quantized_products(std::span<const QuantizedProductArgs> products) {
                    .workspace = workspace.raw()});
   }
   if (all.empty()) return;
-  run_kernel<QuantizedProducts>(
-      op, x.is_meta(), {LITHE_CPU_LIST(quantized_products, nullptr), {"ref", Isa::generic, nullptr, products_ref}},
-      {all});
+  run_kernel<QuantizedProducts>(op, x.is_meta(),
+                                {LITHE_TILE_LIST(quantized_tiles, refuse_tiles),
+                                 LITHE_CPU_LIST(quantized_products, nullptr),
+                                 {"ref", Isa::generic, nullptr, products_ref}},
+                                {all});
 }
 
 Cost cost(const PackedGatherArgs& a) {
