@@ -89,7 +89,7 @@ TEST(TileInstructions, SumBytesExactlyInEveryThread) {
     std::vector<int32_t> got(32 * 32);
     {
       const tile::Session session;
-      tile::multiply<tile::Bytes, 2>({reinterpret_cast<const uint8_t*>(a.data()),
+      tile::multiply<tile::Bytes, 2>({tile::packed_rows(reinterpret_cast<const uint8_t*>(a.data()), 2),
                                       b.data(),
                                       1,
                                       nullptr,

@@ -192,7 +192,7 @@ TEST(Tile, BlocksAreSumsOverTheirSteps) {
           std::vector<bf16> apart(b.end() - (last ? 1025 : 1), b.end());
           {
             const tile::Session session;
-            const tile::BlockProduct<float> p{reinterpret_cast<const uint8_t*>(a.data()),
+            const tile::BlockProduct<float> p{tile::packed_rows(reinterpret_cast<const uint8_t*>(a.data()), row_tiles),
                                               reinterpret_cast<const uint8_t*>(b.data()),
                                               steps,
                                               last ? reinterpret_cast<const uint8_t*>(apart.data()) : nullptr,

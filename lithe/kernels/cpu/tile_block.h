@@ -17,11 +17,20 @@ struct Words {
   int64_t stride;
 };
 
-/// to = from + a b. Panel a: for each step kRowTiles tiles, one after the other. Panel b: for each step 16 rows of two
-/// tiles side by side.
+/// The rows of the first operand: 64 bytes a step of each, rows `row` bytes apart, the second 16 `second` bytes after
+/// the first, steps `step` bytes apart.
+struct PanelRows {
+  const uint8_t* data;
+  int64_t row, second, step;
+};
+/// Packed: for each step one or two tiles, one after the other.
+inline PanelRows packed_rows(const uint8_t* data, int64_t tiles) { return {data, kRowBytes, kBytes, tiles * kBytes}; }
+
+/// to = from + a b. Panel b: for each step 16 rows of two tiles side by side.
 template <class T>
 struct BlockProduct {
-  const uint8_t *a, *b;
+  PanelRows a;
+  const uint8_t* b;
   int64_t steps;
   const uint8_t* last;   // of b, a step more; or null
   const uint8_t* after;  // what is read after b
@@ -54,17 +63,18 @@ template <int kShare, int kShares>
 }
 
 template <class Kind, int kRowTiles>
-[[gnu::always_inline]] inline void step(const uint8_t* a, const uint8_t* b, const uint8_t* soon) {
+[[gnu::always_inline]] inline void step(const uint8_t* a, int64_t row, int64_t second, const uint8_t* b,
+                                        const uint8_t* soon) {
   constexpr int kShares = 2 * kRowTiles;
   load<6>(b, 2 * kRowBytes);
-  load<4>(a, kRowBytes);
+  load<4>(a, row);
   fetch<0, kShares>(soon);
   Kind::template dot<0, 4, 6>();
   load<7>(b + kRowBytes, 2 * kRowBytes);
   fetch<1, kShares>(soon);
   Kind::template dot<1, 4, 7>();
   if constexpr (kRowTiles == 2) {
-    load<5>(a + kBytes, kRowBytes);
+    load<5>(a + second, row);
     fetch<2, kShares>(soon);
     Kind::template dot<2, 5, 6>();
     fetch<3, kShares>(soon);
@@ -91,13 +101,14 @@ template <class Kind, int kRowTiles>
       zero<3>();
     }
   }
-  const uint8_t *a = p.a, *b = p.b;
-  for (int64_t s = 0; s < p.steps; ++s, a += kRowTiles * kBytes, b += kStepBytes) {
+  const uint8_t *a = p.a.data, *b = p.b;
+  const int64_t row = p.a.row, second = p.a.second;
+  for (int64_t s = 0; s < p.steps; ++s, a += p.a.step, b += kStepBytes) {
     const int64_t left = p.steps - p.ahead - s;
     const uint8_t* soon = left > 0 ? b + p.ahead * kStepBytes : p.after - left * kStepBytes;
-    step<Kind, kRowTiles>(a, b, soon);
+    step<Kind, kRowTiles>(a, row, second, b, soon);
   }
-  if (p.last) step<Kind, kRowTiles>(a, p.last, p.after);
+  if (p.last) step<Kind, kRowTiles>(a, row, second, p.last, p.after);
   const int64_t stride = p.to.stride * 4;
   store<0>(p.to.data, stride);
   store<1>(p.to.data + kRows, stride);

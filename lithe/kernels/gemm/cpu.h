@@ -37,20 +37,33 @@ constexpr int64_t blocked_workspace(const Product& p) {
   return p.threads * 4 * (kBlockUnits * (kBlockCols + kTileRows) + (sums ? kBlockRows * kBlockCols : 0));
 }
 
-/// `tiles` packs chunks of both operands, and of a packed b nothing; between chunks of k it keeps f32 sums.
-constexpr int64_t kTileChunkRows = 1024, kTileChunkCols = 2048, kTileChunkK = 2048, kTileBlockCols = 256;
+/// `tiles` takes a chunk of the product at a time. Of a transposed a it packs all; of an a as it is, where its rows do
+/// not suit the cache, 32 rows and some k in each thread, over and over; of b a group of columns in each thread, or,
+/// where threads share columns, all; of a packed b nothing. Between chunks of k it keeps f32 sums.
+constexpr int64_t kTileChunkRows = 1024, kTileChunkCols = 2048, kTileChunkK = 4096;
+constexpr int64_t kTilePieceBytes = 32 * 256 * 2;                        // of a: 32 rows by 256 k
+constexpr int64_t kTileGroupBytes = 1 << 20, kTileLeastGroupCols = 256;  // of b
 struct TileWorkspace {
-  int64_t a, b, between, scratch;  // bytes
-  constexpr TileWorkspace(int64_t M, int64_t N, int64_t K, bool packed, int threads) {
+  bool own_columns;  // each thread has columns of its own
+  int64_t chunk_rows, chunk_cols, group_cols;
+  int64_t a, group_b, b, between, sums;  // bytes
+  constexpr TileWorkspace(int64_t M, int64_t N, int64_t K, bool packed, bool transpose_a, int threads) {
     const auto upto = [](int64_t n, int64_t most) { return n < most ? (n + 31) / 32 * 32 : most; };
-    const int64_t rows = upto(M, kTileChunkRows), cols = upto(N, kTileChunkCols), k = upto(K, kTileChunkK);
+    const int64_t k = upto(K, kTileChunkK), each = int64_t(threads), fit = kTileGroupBytes / (k > 0 ? 2 * k : 64);
+    const bool pieces = K > kTileChunkK;
+    own_columns = N >= kTileLeastGroupCols * each;
+    chunk_rows = transpose_a || pieces ? kTileChunkRows : INT64_MAX;
+    chunk_cols = own_columns && !pieces ? INT64_MAX : kTileChunkCols;
+    group_cols = upto(N, fit < kTileLeastGroupCols ? kTileLeastGroupCols : fit < 1024 ? fit / 32 * 32 : 1024);
+    const int64_t rows = upto(M, kTileChunkRows);
     // Few rows that meet a packed b are packed whole.
-    a = 2 * (packed && M <= 32 ? rows * upto(K, INT64_MAX) : rows * k);
-    b = packed ? 0 : 2 * cols * k;
-    between = K > kTileChunkK ? 4 * rows * cols : 0;
-    scratch = int64_t(threads) * 4 * 32 * kTileBlockCols;
+    a = packed && M <= 32 ? 2 * rows * upto(K, INT64_MAX) : transpose_a ? 2 * rows * k : each * kTilePieceBytes;
+    group_b = 2 * group_cols * k;
+    b = packed ? 0 : own_columns ? each * group_b : 2 * upto(N, chunk_cols) * k;
+    between = pieces ? 4 * rows * upto(N, chunk_cols) : 0;
+    sums = each * 4 * 32 * group_cols;
   }
-  constexpr int64_t bytes() const { return a + b + between + scratch; }
+  constexpr int64_t bytes() const { return a + b + between + sums; }
 };
 
 }  // namespace lithe::kernels

@@ -116,7 +116,7 @@ void run_onednn(const Product& p) { onednn_gemm(*p.args, p.workspace); }
 
 int64_t workspace_of(const Product& p) {
   if (reference_only() || refuse_f64(p)) return 0;
-  if (runs_on_tiles(p)) return TileWorkspace(p.M, p.N, p.K, p.packed, p.threads).bytes();
+  if (runs_on_tiles(p)) return TileWorkspace(p.M, p.N, p.K, p.packed, p.transpose_a, p.threads).bytes();
   if (!refuse_skinny(p)) return skinny_workspace(p.M, p.K);
   if (!refuse_onednn(p)) return onednn_workspace(*p.args);
   return blocked_workspace(p);
@@ -161,14 +161,14 @@ void check_groups(const char* op, const std::vector<int64_t>& offsets, int64_t r
 }
 
 // What any rowwise product of at most M rows and K terms, with N columns, may need; `input` is the type of a and b.
-int64_t largest_workspace(int64_t M, int64_t N, int64_t K, bool bf16_out, DType input) {
+int64_t largest_workspace(int64_t M, int64_t N, int64_t K, bool transpose_a, bool bf16_out, DType input) {
   if (reference_only() || input == DType::f64) return 0;
   Product p{};
   p.K = K, p.bf16_out = bf16_out, p.threads = threads();
   const int64_t vectors =
       std::max(skinny_workspace(std::min(M, kSkinnyRows), K), M > kSkinnyRows ? blocked_workspace(p) : 0);
   const bool tiles = tiles_can_run() && input == DType::bf16;
-  return tiles ? std::max(vectors, TileWorkspace(M, N, K, false, p.threads).bytes()) : vectors;
+  return tiles ? std::max(vectors, TileWorkspace(M, N, K, false, transpose_a, p.threads).bytes()) : vectors;
 }
 
 // The products of the groups that have rows, one after another.
@@ -205,18 +205,18 @@ void grouped_gemm(const GroupedGemmArgs& args) {
         "needs a matrix a group, and a bias for each or none; got ", args.b.size(), " and ", args.bias.size());
   check_groups(op, args.offsets, args.a.rows(), args.b.size());
   if (args.c.numel() == 0) return;
-  run_groups(
-      op, args.c, args.offsets,
-      largest_workspace(args.a.rows(), args.c.cols(), args.a.cols(), args.c.dtype() == DType::bf16, args.a.dtype()),
-      cost(args), [&](size_t g, int64_t begin, int64_t end) {
-        return GemmArgs{.a = args.a.slice(begin, end),
-                        .b = args.b[g],
-                        .c = args.c.slice(begin, end),
-                        .bias = args.bias.empty() ? Tensor() : args.bias[g],
-                        .transpose_b = args.transpose_b,
-                        .accumulate = args.accumulate,
-                        .rowwise = true};
-      });
+  run_groups(op, args.c, args.offsets,
+             largest_workspace(args.a.rows(), args.c.cols(), args.a.cols(), false, args.c.dtype() == DType::bf16,
+                               args.a.dtype()),
+             cost(args), [&](size_t g, int64_t begin, int64_t end) {
+               return GemmArgs{.a = args.a.slice(begin, end),
+                               .b = args.b[g],
+                               .c = args.c.slice(begin, end),
+                               .bias = args.bias.empty() ? Tensor() : args.bias[g],
+                               .transpose_b = args.transpose_b,
+                               .accumulate = args.accumulate,
+                               .rowwise = true};
+             });
 }
 
 Cost cost(const GroupedGradArgs& args) {
@@ -237,8 +237,8 @@ void grouped_grad(const GroupedGradArgs& args) {
   const DType type = args.a.dtype();
   const int64_t M = args.a.cols(), N = args.b.cols();
   const bool tiles = tiles_can_run() && type == DType::bf16;
-  const int64_t bytes = tiles || M <= kSkinnyRows ? largest_workspace(M, N, rows, false, type)
-                                                  : largest_workspace(kSkinnyRows + 1, N, 0, false, type);
+  const int64_t bytes = tiles || M <= kSkinnyRows ? largest_workspace(M, N, rows, true, false, type)
+                                                  : largest_workspace(kSkinnyRows + 1, N, 0, true, false, type);
   run_groups(op, args.c[0], args.offsets, bytes, cost(args), [&](size_t g, int64_t begin, int64_t end) {
     return GemmArgs{.a = args.a.slice(begin, end),
                     .b = args.b.slice(begin, end),

@@ -1,6 +1,6 @@
 // Matrix products in bf16 on tiles (cpu/tile.h). Both operands are packed into panels whose order the tiles read; a
 // packed b is read where it lies. A thread keeps a panel of a, 32 rows by some k, in its first cache, and passes those
-// of b by it.
+// of a group of columns of b by it, from the second.
 #include "lithe/kernels/cpu/parallel.h"
 #include "lithe/kernels/cpu/tile_block.h"
 #include "lithe/kernels/gemm/cpu_vectors.h"
@@ -13,7 +13,7 @@ constexpr int64_t kStep = 32;              // k of a step
 constexpr int64_t kBlockSteps = 8;         // of a panel of a in the first cache: 16 KiB, and as much of b
 constexpr int64_t kNear = 2, kFar = 8;     // steps that b is asked for ahead: from the caches, from memory
 constexpr int64_t kSum = kBlock * kBlock;  // floats of a block of sums
-static_assert(kTileBlockCols % kBlock == 0);
+static_assert(kTilePieceBytes == kBlockSteps * kStepBytes);
 
 int64_t blocks_of(int64_t n) { return (n + kBlock - 1) / kBlock; }
 int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -43,6 +43,8 @@ Source source_b(const Product& p) {
   const int64_t lines = s.lines - line, left = s.k - k;
   if (!s.across) {
     const bf16* from = s.data + line * s.stride + k;
+    if (left > kBlockSteps * kStep)  // what comes after the piece
+      for (int64_t i = 0; i < 16 && i < lines; ++i) __builtin_prefetch(from + i * s.stride + kBlockSteps * kStep);
     for (int i = 0; i < 16; ++i)
       r[i] = i >= lines      ? TileRow{}
              : left >= kStep ? load_bits<TileRow>(from + i * s.stride)
@@ -83,16 +85,22 @@ Source source_b(const Product& p) {
   }
 }
 
-// Runs f(panel, step) on a share of the panels, in the order in which the matrix lies in memory.
+// f(panel, step) for all, in the order in which the matrix lies in memory.
+template <class F>
+[[gnu::always_inline]] inline void in_order(int64_t panels, int64_t steps, bool across, F&& f) {
+  if (across)
+    for (int64_t s = 0; s < steps; ++s)
+      for (int64_t i = 0; i < panels; ++i) f(i, s);
+  else
+    for (int64_t i = 0; i < panels; ++i)
+      for (int64_t s = 0; s < steps; ++s) f(i, s);
+}
+
+// The same by all threads, each with a share of the panels.
 template <class F>
 [[gnu::always_inline]] inline void each_step(int64_t panels, int64_t steps, bool across, F&& f) {
   parallel(panels, 64 / steps + 1, [=](int64_t begin, int64_t end, int64_t) {
-    if (across)
-      for (int64_t s = 0; s < steps; ++s)
-        for (int64_t i = begin; i < end; ++i) f(i, s);
-    else
-      for (int64_t i = begin; i < end; ++i)
-        for (int64_t s = 0; s < steps; ++s) f(i, s);
+    in_order(end - begin, steps, across, [&](int64_t i, int64_t s) { f(begin + i, s); });
   });
 }
 
@@ -162,29 +170,34 @@ void run_stream(const Product& p) {
     alignas(64) uint8_t copy[kStepBytes];
     for (int64_t panel = begin; panel < end; ++panel) {
       const Sums<Out> sums{p, 0, panel * kBlock};
-      multiply(int(tiles), {a, b.at(panel, 0), b.whole_steps(), b.rest(panel, copy), b.at(panel + 1, 0), kFar,
-                            sums.start(own), sums.end(own)});
+      multiply(int(tiles), {tile::packed_rows(a, tiles), b.at(panel, 0), b.whole_steps(), b.rest(panel, copy),
+                            b.at(panel + 1, 0), kFar, sums.start(own), sums.end(own)});
       sums.finish(own);
     }
   });
 }
 
-// ---- many rows: chunks of both operands are packed by all threads, then blocks of sums shared among them
+// ---- many rows: a chunk of the product at a time, its blocks shared among the threads
 
 struct Range {
   int64_t begin, end;
   int64_t size() const { return end - begin; }
 };
 
-// A part of the product that fits the workspace: rows, columns and k of both operands packed, and, when k does not fit,
-// the sums between chunks of k.
+// Rows, columns and k that the workspace has room for.
 template <class Out>
 struct Chunk {
   const Product& p;
+  const TileWorkspace& w;
   Range m, n, k;  // all but the last end at multiples of kBlock
-  uint8_t *a, *b;
-  float* between;  // block by block
-  float* scratch;  // of a thread
+
+  uint8_t* a() const { return static_cast<uint8_t*>(p.workspace); }
+  uint8_t* b() const { return a() + w.a; }
+  // When k does not fit: block by block.
+  float* between() const { return reinterpret_cast<float*>(a() + w.a + w.b); }
+  float* sums_of(int64_t thread) const {
+    return reinterpret_cast<float*>(a() + w.a + w.b + w.between) + thread * w.group_cols * kBlock;
+  }
 
   bool first() const { return k.begin == 0; }
   bool last() const { return k.end == p.K; }
@@ -195,88 +208,119 @@ struct Chunk {
   // The last panel of a may have one tile of rows only; all before it have two.
   int64_t tiles_of(int64_t panel) const { return m.begin + panel * kBlock + 16 < m.end ? 2 : 1; }
 
-  void pack_rows() const {
-    const Source from = source_a(p);
-    each_step(panels_a(), steps(), from.across, [=, *this](int64_t panel, int64_t s) {
-      const int64_t tiles = tiles_of(panel);
-      pack_a(from, m.begin + panel * kBlock, k.begin + s * kStep, tiles,
-             a + panel * steps() * kStepBytes + s * tiles * kBytes);
-    });
+  // Whole tiles of an a as it is, unless its rows lie a multiple of 2 KiB apart: then they share few of the 64 sets of
+  // the first cache, and do not stay.
+  bool in_place(int64_t panel) const {
+    const int64_t left = m.end - m.begin - panel * kBlock;
+    return !p.transpose_a && p.K % kStep == 0 && reinterpret_cast<uintptr_t>(p.a) % 64 == 0 && p.K / kStep % 32 != 0 &&
+           (left >= kBlock || left == 16);
   }
-  void pack_columns() const {
-    const Source from = source_b(p);
-    each_step(panels_b(), steps(), from.across, [=, *this](int64_t panel, int64_t s) {
-      pack_b(from, n.begin + panel * kBlock, k.begin + s * kStep, b + (panel * steps() + s) * kStepBytes);
-    });
+
+  void pack_step_a(const Source& from, int64_t panel, int64_t s, uint8_t* to) const {
+    pack_a(from, m.begin + panel * kBlock, k.begin + s * kStep, tiles_of(panel), to);
+  }
+  void pack_step_b(const Source& from, int64_t panel, int64_t s, uint8_t* to) const {
+    pack_b(from, n.begin + panel * kBlock, k.begin + s * kStep, to);
+  }
+
+  // What all threads read.
+  void pack_shared() const {
+    const Source rows = source_a(p), cols = source_b(p);
+    if (p.transpose_a)
+      each_step(panels_a(), steps(), rows.across, [=, *this](int64_t panel, int64_t s) {
+        pack_step_a(rows, panel, s, a() + panel * steps() * kStepBytes + s * tiles_of(panel) * kBytes);
+      });
+    if (!p.packed && !w.own_columns)
+      each_step(panels_b(), steps(), cols.across, [=, *this](int64_t panel, int64_t s) {
+        pack_step_b(cols, panel, s, b() + (panel * steps() + s) * kStepBytes);
+      });
   }
 
   // Panels [rows) of a by panels [cols) of b. Within a group of columns, whose sums stay in cache, a few steps at a
   // time.
-  void multiply_part(Range rows, Range cols, float* sums) const {
-    constexpr int64_t kGroup = kTileBlockCols / kBlock;
-    const int64_t groups = (cols.size() + kGroup - 1) / kGroup;
+  void multiply_part(Range rows, Range cols, int64_t thread) const {
+    const Source from_a = source_a(p), from_b = source_b(p);
+    uint8_t* piece_a = a() + thread * kTilePieceBytes;
+    uint8_t* group_b = b() + thread * w.group_b;
+    const int64_t most = w.group_cols / kBlock, groups = (cols.size() + most - 1) / most,
+                  pieces = (steps() + kBlockSteps - 1) / kBlockSteps;
     for (int64_t g = 0; g < groups; ++g) {
       const Range group{cols.begin + cols.size() * g / groups, cols.begin + cols.size() * (g + 1) / groups};
-      for (int64_t row = rows.begin; row < rows.end; ++row) {
-        const int64_t pieces = (steps() + kBlockSteps - 1) / kBlockSteps;
+      const uint8_t* panels = b() + group.begin * steps() * kStepBytes;
+      if (w.own_columns && !p.packed) {
+        panels = group_b;
+        in_order(
+            group.size(), steps(), from_b.across, [&](int64_t i, int64_t s) __attribute__((always_inline)) {
+              pack_step_b(from_b, group.begin + i, s, group_b + (i * steps() + s) * kStepBytes);
+            });
+      }
+      for (int64_t row = rows.begin; row < rows.end; ++row)
         for (int64_t i = 0; i < pieces; ++i) {
           const Range piece{steps() * i / pieces, steps() * (i + 1) / pieces};
-          for (int64_t col = group.begin; col < group.end; ++col)
-            multiply_block(row, col, piece, sums + (col - group.begin) * kSum,
-                           col + 1 < group.end ? col + 1 : group.begin);
+          const int64_t tiles = tiles_of(row);
+          tile::PanelRows panel_a =
+              tile::packed_rows(a() + row * steps() * kStepBytes + piece.begin * tiles * kBytes, tiles);
+          if (in_place(row)) {
+            const int64_t line = p.K * 2, at = (m.begin + row * kBlock) * line + (k.begin + piece.begin * kStep) * 2;
+            panel_a = {static_cast<const uint8_t*>(p.a) + at, line, 16 * line, tile::kRowBytes};
+          } else if (!p.transpose_a) {
+            panel_a.data = piece_a;
+            for (int64_t s = piece.begin; s < piece.end; ++s)
+              pack_step_a(from_a, row, s, piece_a + (s - piece.begin) * tiles * kBytes);
+          }
+          for (int64_t col = group.begin; col < group.end; ++col) {
+            const int64_t at = col - group.begin, next = col + 1 < group.end ? at + 1 : 0;
+            multiply_block(row, col, piece, panel_a, panels + (at * steps() + piece.begin) * kStepBytes,
+                           panels + (next * steps() + piece.begin) * kStepBytes, sums_of(thread) + at * kSum);
+          }
         }
-      }
     }
   }
 
-  void multiply_block(int64_t row, int64_t col, Range piece, float* own, int64_t next) const {
-    const int64_t tiles = tiles_of(row);
+  void multiply_block(int64_t row, int64_t col, Range piece, const tile::PanelRows& panel_a, const uint8_t* panel_b,
+                      const uint8_t* after, float* own) const {
     const Sums<Out> sums{p, m.begin + row * kBlock, n.begin + col * kBlock};
-    float* kept = between + (row * panels_b() + col) * kSum;
+    float* kept = between() + (row * panels_b() + col) * kSum;
     const bool begins = piece.begin == 0, ends = piece.end == steps();
-    tile::Words<const float> from{begins ? kept : own, kBlock};
-    tile::Words<float> to{ends ? kept : own, kBlock};
-    if (begins && first()) from = sums.start(own);
-    if (ends && last()) to = sums.end(own);
-    tile::BlockProduct<float> block{a + row * steps() * kStepBytes + piece.begin * tiles * kBytes,
-                                    nullptr,
+    tile::BlockProduct<float> block{panel_a,
+                                    panel_b,
                                     piece.size(),
                                     nullptr,
-                                    nullptr,
+                                    after,
                                     kNear,
-                                    from,
-                                    to};
+                                    {begins ? kept : own, kBlock},
+                                    {ends ? kept : own, kBlock}};
+    if (begins && first()) block.from = sums.start(own);
+    if (ends && last()) block.to = sums.end(own);
     alignas(64) uint8_t copy[kStepBytes];
     if (p.packed) {
       const tile::PackedPanels panels = packed_panels(p);
-      const int64_t at = k.begin / kStep + piece.begin, panel = n.begin / kBlock;
-      block.b = panels.at(panel + col, at), block.after = panels.at(panel + next, at);
-      if (at + piece.size() > panels.whole_steps()) --block.steps, block.last = panels.rest(panel + col, copy);
-    } else {
-      block.b = b + (col * steps() + piece.begin) * kStepBytes,
-      block.after = b + (next * steps() + piece.begin) * kStepBytes;
+      const int64_t at = k.begin / kStep + piece.begin, panel = n.begin / kBlock + col;
+      block.b = panels.at(panel, at), block.after = panels.at(panel + 1, at);
+      if (at + piece.size() > panels.whole_steps()) --block.steps, block.last = panels.rest(panel, copy);
     }
-    multiply(int(tiles), block);
+    multiply(int(tiles_of(row)), block);
     if (ends && last()) sums.finish(own);
   }
 
-  // Threads form a grid over the blocks, chosen for the least work of the busiest.
+  // Threads that share columns form a grid over the blocks, chosen for the least work of the busiest.
   void run() const {
-    Range best{1, 1};
-    int64_t work = INT64_MAX;
-    for (int64_t cols = 1; cols <= p.threads && cols <= panels_b(); ++cols) {
-      const int64_t rows = least(p.threads / cols, panels_a());
-      const int64_t mine = ((panels_b() + cols - 1) / cols) * ((panels_a() + rows - 1) / rows);
-      if (mine < work) best = {rows, cols}, work = mine;
+    Range grid{1, least(p.threads, panels_b())};
+    if (!w.own_columns) {
+      int64_t work = INT64_MAX;
+      for (int64_t cols = 1; cols <= p.threads && cols <= panels_b(); ++cols) {
+        const int64_t rows = least(p.threads / cols, panels_a());
+        const int64_t mine = ((panels_b() + cols - 1) / cols) * ((panels_a() + rows - 1) / rows);
+        if (mine < work) grid = {rows, cols}, work = mine;
+      }
     }
-    const int64_t grid_rows = best.begin, grid_cols = best.end;
+    const int64_t grid_rows = grid.begin, grid_cols = grid.end;
     parallel(grid_rows * grid_cols, 1, [=, *this](int64_t begin, int64_t end, int64_t thread) {
       const tile::Session session;
       for (int64_t i = begin; i < end; ++i) {
         const int64_t row = i / grid_cols, col = i % grid_cols;
         multiply_part({panels_a() * row / grid_rows, panels_a() * (row + 1) / grid_rows},
-                      {panels_b() * col / grid_cols, panels_b() * (col + 1) / grid_cols},
-                      scratch + thread * kTileBlockCols * kBlock);
+                      {panels_b() * col / grid_cols, panels_b() * (col + 1) / grid_cols}, thread);
       }
     });
   }
@@ -284,22 +328,15 @@ struct Chunk {
 
 template <class Out>
 void run_chunks(const Product& p) {
-  const TileWorkspace w(p.M, p.N, p.K, p.packed, p.threads);
-  auto* base = static_cast<uint8_t*>(p.workspace);
-  const auto upto = [](int64_t begin, int64_t size, int64_t end) { return Range{begin, least(begin + size, end)}; };
-  for (int64_t n = 0; n < p.N; n += kTileChunkCols)
-    for (int64_t m = 0; m < p.M; m += kTileChunkRows)
+  const TileWorkspace w(p.M, p.N, p.K, p.packed, p.transpose_a, p.threads);
+  const auto upto = [](int64_t begin, int64_t size, int64_t end) {
+    return Range{begin, least(size, end - begin) + begin};
+  };
+  for (int64_t n = 0; n < p.N; n += least(w.chunk_cols, p.N))
+    for (int64_t m = 0; m < p.M; m += least(w.chunk_rows, p.M))
       for (int64_t k = 0; k < p.K; k += kTileChunkK) {
-        const Chunk<Out> chunk{p,
-                               upto(m, kTileChunkRows, p.M),
-                               upto(n, kTileChunkCols, p.N),
-                               upto(k, kTileChunkK, p.K),
-                               base,
-                               base + w.a,
-                               reinterpret_cast<float*>(base + w.a + w.b),
-                               reinterpret_cast<float*>(base + w.a + w.b + w.between)};
-        if (!p.packed && (m == 0 || p.K > kTileChunkK)) chunk.pack_columns();
-        chunk.pack_rows();
+        const Chunk<Out> chunk{p, w, upto(m, w.chunk_rows, p.M), upto(n, w.chunk_cols, p.N), upto(k, kTileChunkK, p.K)};
+        chunk.pack_shared();
         chunk.run();
       }
 }

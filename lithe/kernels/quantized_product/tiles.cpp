@@ -98,14 +98,15 @@ void panels_int8(const QuantizedProduct& p, const RowPanels& rows, int64_t begin
       const int64_t first = rows.count * i / pieces, last = rows.count * (i + 1) / pieces;
       for (int64_t panel = begin; panel < end; ++panel) {
         int32_t* own = sums + (panel - begin) * kSum;
-        tile::BlockProduct<int32_t> product{rows.data + block * rows.panel_bytes + first * tiles * kBytes,
-                                            w.at(panel, first),
-                                            last - first,
-                                            nullptr,
-                                            w.at(panel + 1 < end ? panel + 1 : begin, first),
-                                            kNear,
-                                            {first ? own : nullptr, kBlock},
-                                            {own, kBlock}};
+        tile::BlockProduct<int32_t> product{
+            tile::packed_rows(rows.data + block * rows.panel_bytes + first * tiles * kBytes, tiles),
+            w.at(panel, first),
+            last - first,
+            nullptr,
+            w.at(panel + 1 < end ? panel + 1 : begin, first),
+            kNear,
+            {first ? own : nullptr, kBlock},
+            {own, kBlock}};
         if (last > w.whole_steps()) --product.steps, product.last = w.rest(panel, copy);
         multiply(tiles, product);
         if (last == rows.count) finish_int8<Out>(p, rows, block, panel, own);
@@ -137,7 +138,7 @@ void panel_int4(const QuantizedProduct& p, const RowPanels& rows, int64_t panel,
     std::memset(totals, 0, sizeof totals);
     for (int64_t g = 0; g < p.groups; ++g) {
       const uint8_t* b = unpacked + (p.group == 32 ? g / 2 : g) * kStepBytes;
-      multiply(tiles, {rows.data + block * rows.panel_bytes + g * tiles * kBytes,
+      multiply(tiles, {tile::packed_rows(rows.data + block * rows.panel_bytes + g * tiles * kBytes, tiles),
                        b,
                        1,
                        nullptr,
