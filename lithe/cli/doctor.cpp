@@ -76,8 +76,10 @@ int run(bool json) {
     std::puts(
         "note             none of these runs here: all kernels are the scalar references, many times slower; build "
         "with -DLITHE_INSTRUCTION_SETS=all");
+#if !defined(__aarch64__)
   if (kernels::usable_isa() < kernels::Isa::avx2)
     std::puts("note             no AVX2: kernels run in their portable form, several times slower");
+#endif
   if (kernels::usable_isa() < kernels::Isa::avx512bf16)
     std::puts("note             no bf16 instructions: train.precision bf16 saves memory here, not time");
   if (b.build_type != "Release")

@@ -23,6 +23,10 @@ Isa detect() {
   if (const char* wanted = std::getenv("LITHE_ISA")) {
     for (Isa isa : {Isa::generic, Isa::avx2, Isa::avx512, Isa::avx512bf16})
       if (!std::strcmp(wanted, name_of(isa))) return std::min(isa, best);
+#if defined(__aarch64__)
+    if (!std::strcmp(wanted, "generic")) return best;
+    fail_usage("LITHE_ISA", "must be neon (or generic, the same) on Arm, got '", wanted, "'");
+#endif
     fail_usage("LITHE_ISA", "must be generic, avx2, avx512 or avx512bf16, got '", wanted, "'");
   }
   return best;
@@ -57,7 +61,11 @@ thread_local std::map<const CostMeter*, Places> places;
 }  // namespace
 
 const char* name_of(Isa isa) {
+#if defined(__aarch64__)
+  static const char* names[] = {"neon", "avx2", "avx512", "avx512bf16"};  // every such processor has it
+#else
   static const char* names[] = {"generic", "avx2", "avx512", "avx512bf16"};
+#endif
   return names[int(isa)];
 }
 
