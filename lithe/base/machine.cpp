@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <utility>
 
 #include "lithe/base/error.h"
 
@@ -23,6 +24,30 @@ const BuildInfo& build_info() {
   return info;
 }
 
+namespace {
+
+// Arm's kernel names no models, but the numbers of who made the processor and which it is; empty elsewhere.
+std::string arm_processor() {
+  std::ifstream cpuinfo("/proc/cpuinfo");
+  std::string maker, number;
+  for (std::string line; std::getline(cpuinfo, line);) {
+    const std::string value = line.substr(std::min(line.find(':') + 2, line.size()));
+    if (maker.empty() && line.rfind("CPU implementer", 0) == 0) maker = value;
+    if (number.empty() && line.rfind("CPU part", 0) == 0) number = value;
+  }
+  if (maker.empty()) return "";
+  static constexpr std::pair<const char*, const char*> kArm[] = {
+      {"0xd03", "Cortex-A53"},  {"0xd08", "Cortex-A72"},  {"0xd0b", "Cortex-A76"},  {"0xd0c", "Neoverse N1"},
+      {"0xd40", "Neoverse V1"}, {"0xd49", "Neoverse N2"}, {"0xd4f", "Neoverse V2"},
+  };
+  if (maker == "0x41")
+    for (const auto& [part, name] : kArm)
+      if (number == part) return cat("Arm ", name);
+  return cat("Arm processor, implementer ", maker, " part ", number);
+}
+
+}  // namespace
+
 Machine machine() {
   Machine m;
   std::ifstream cpuinfo("/proc/cpuinfo");
@@ -31,6 +56,7 @@ Machine machine() {
       m.cpu = line.substr(std::min(line.find(':') + 2, line.size()));
       break;
     }
+  if (m.cpu.empty()) m.cpu = arm_processor();
   if (m.cpu.empty()) m.cpu = "unknown";
   m.logical_cpus = int(::sysconf(_SC_NPROCESSORS_ONLN));
   m.memory = int64_t(::sysconf(_SC_PHYS_PAGES)) * ::sysconf(_SC_PAGE_SIZE);

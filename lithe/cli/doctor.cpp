@@ -77,8 +77,10 @@ int run(bool json) {
     std::puts(
         "note             none of these runs here: all kernels are the scalar references, many times slower; build "
         "with -DLITHE_INSTRUCTION_SETS=all");
+#if !defined(__aarch64__)
   if (kernels::machine_isa() < kernels::Isa::avx2)
     std::puts("note             no AVX2: kernels run in their portable form, several times slower");
+#endif
   if (kernels::usable_isa() == kernels::Isa::amx_emulated)
     std::puts("note             tiles are emulated, for tests: products in bf16 and 8 bits are many times slower");
   else if (kernels::processor_has_tiles() && kernels::machine_isa() == kernels::Isa::avx512bf16)

@@ -44,9 +44,14 @@ Isa best_vectors() {
 Isa wanted_isa() {
   const char* wanted = std::getenv("LITHE_ISA");
   if (!wanted) return Isa::amx;
+#if defined(__aarch64__)
+  if (!std::strcmp(wanted, name_of(Isa::generic)) || !std::strcmp(wanted, "generic")) return Isa::generic;
+  fail_usage("LITHE_ISA", "must be neon (or generic, the same) on Arm, got '", wanted, "'");
+#else
   for (Isa isa : {Isa::generic, Isa::avx2, Isa::avx512, Isa::avx512bf16, Isa::amx, Isa::amx_emulated})
     if (!std::strcmp(wanted, name_of(isa))) return isa;
   fail_usage("LITHE_ISA", "must be generic, avx2, avx512, avx512bf16, amx or amx-emulated, got '", wanted, "'");
+#endif
 }
 
 struct Sets {
@@ -100,7 +105,11 @@ thread_local std::map<const CostMeter*, Places> places;
 }  // namespace
 
 const char* name_of(Isa isa) {
+#if defined(__aarch64__)
+  static const char* names[] = {"neon", "avx2", "avx512", "avx512bf16", "amx", "amx-emulated"};  // the first alone
+#else
   static const char* names[] = {"generic", "avx2", "avx512", "avx512bf16", "amx", "amx-emulated"};
+#endif
   return names[int(isa)];
 }
 

@@ -15,6 +15,8 @@
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #include <immintrin.h>
 #pragma GCC diagnostic pop
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 #include "lithe/tensor/dtype.h"
@@ -231,6 +233,8 @@ struct First {
   return _mm512_sqrt_ps(x);
 #elif defined(__AVX2__)
   return _mm256_sqrt_ps(x);
+#elif defined(__aarch64__)
+  return (Vec)vsqrtq_f32((float32x4_t)x);
 #else
   for (int i = 0; i < kLanes; ++i) x[i] = __builtin_sqrtf(x[i]);
   return x;

@@ -22,6 +22,8 @@ struct RandomWords {
   return (WideVec)_mm256_mul_epu32((__m256i)a, _mm256_set1_epi64x(b));
 #elif defined(__SSE2__)
   return (WideVec)_mm_mul_epu32((__m128i)a, _mm_set1_epi64x(b));
+#elif defined(__aarch64__)
+  return (WideVec)vmull_u32(vmovn_u64((uint64x2_t)a), vdup_n_u32(b));  // products of 64 bits would be scalar ones
 #else
   return (a & 0xffffffffu) * uint64_t(b);
 #endif

@@ -8,7 +8,7 @@ namespace lithe::kernels::cpu::LITHE_ISA {
 namespace {
 
 // A tile of c is kRows x kPanel; its sums fill the registers.
-#if defined(__AVX512F__)
+#if defined(__AVX512F__) || defined(__aarch64__)  // 32 registers
 constexpr int kRows = 14;
 #else
 constexpr int kRows = 6;

@@ -9,7 +9,7 @@ constexpr int64_t kSums = 4096;  // floats in the first-level cache beside the r
 constexpr int64_t kAhead = 1024, kAheadRows = 512, kAheadPanel = 8192, kAheadStream = 2048;  // bytes
 constexpr int64_t kWorth = 32768;  // multiply-adds below which a second thread costs more than it saves
 constexpr int kVectors = 2, kPanel = kVectors * kLanes;
-#if defined(__AVX512F__)
+#if defined(__AVX512F__) || defined(__aarch64__)
 constexpr int kGroup = 8;  // units whose words of a panel fit the registers
 #else
 constexpr int kGroup = 4;

@@ -136,7 +136,7 @@ Key key_of(const GemmArgs& args) {
 const char* onednn_refuses(const GemmArgs& args) {
   if (args.c.dtype() == DType::f64) return "no f64";
   if (args.a.numel() == 0 || args.c.numel() == 0) return "an operand is empty";
-  if (machine_isa() == Isa::generic) return "needs avx2";
+  if (machine_isa() == Isa::generic) return "runs from avx2 on, on x86-64 only";
   if (omp_in_parallel()) return "called from a parallel loop";
   Products& products = Products::instance();
   if (!products.allowed()) return "was started with more instruction sets than are allowed now";
