@@ -32,8 +32,21 @@ const char* refuse(const FiniteTask& task) { return refuse_f64(task.x); }
 }  // namespace
 
 Cost cost(const AdamWArgs& a) {
-  return {16.0 * double(a.param.numel()), bytes_of({a.param, a.gradient, a.m, a.v, a.shadow})};
+  return {16.0 * double(a.param.numel()), bytes_of({a.param, a.gradient, a.m, a.v, a.shadow, a.m_scale, a.v_scale})};
 }
+
+namespace {
+
+void check_codes(const char* op, const Named& codes, const Named& scale, DType type, const Named& param) {
+  check(param.tensor.dtype() == DType::f32, op, "8-bit states need an f32 param, got ", param.tensor.dtype());
+  check(codes.tensor.dtype() == type && codes.tensor.numel() == param.tensor.numel() &&
+            codes.tensor.device() == param.tensor.device(),
+        op, codes.name, " beside ", scale.name, " must be ", type, param.tensor.shape(), " to match param, got ",
+        codes.tensor);
+  check_vector(op, scale, state_blocks(param.tensor.numel()), DType::f32, param);
+}
+
+}  // namespace
 
 // spec: train.adam | optimiser | Adam with decoupled weight decay (AdamW), one pass | TB 6.1.7; TH
 // Tables 2.4, 3.11, 4.9; HP 5.1
@@ -42,9 +55,18 @@ void adamw(const AdamWArgs& a) {
   const Named param{"param", a.param};
   check_rows(op, param);
   check(a.param.dtype() != DType::bf16, op, "param must be f32 or f64, got bf16", a.param.shape());
-  check_like(op, {"gradient", a.gradient}, param);
-  check_like(op, {"m", a.m}, param);
-  check_like(op, {"v", a.v}, param);
+  if (a.param.dtype() == DType::f32 && a.gradient.dtype() == DType::bf16)
+    check_shape_like(op, {"gradient", a.gradient}, param);
+  else
+    check_like(op, {"gradient", a.gradient}, param);
+  check(a.m_scale.defined() == a.v_scale.defined(), op, "m_scale and v_scale belong together; give both or none");
+  if (a.m_scale) {
+    check_codes(op, {"m", a.m}, {"m_scale", a.m_scale}, DType::i8, param);
+    check_codes(op, {"v", a.v}, {"v_scale", a.v_scale}, DType::u8, param);
+  } else {
+    check_like(op, {"m", a.m}, param);
+    check_like(op, {"v", a.v}, param);
+  }
   if (a.shadow)
     check(
         a.shadow.dtype() == DType::bf16 && a.shadow.numel() == a.param.numel() && a.shadow.device() == a.param.device(),
