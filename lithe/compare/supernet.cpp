@@ -133,7 +133,7 @@ bool Supernet::train(int64_t steps, const std::function<ModelConfig(int64_t)>& c
       throw Error("search", cat("the super-network diverged at step ", step, "; lower train.learning_rate"),
                   ExitCode::diverged);
     optimizer.step(step, schedule.at(step), norm);
-    for (const Parameter& p : model.parameters().all()) copy_slice(of(p.name).value, p.master.value(), false);
+    for (const Parameter& p : model.parameters().all()) copy_slice(of(p.name).value, p.numbers(), false);
     move_moments(false);
     done_ = step;
     if (step % train_.logging_steps == 0 || step == steps)

@@ -16,14 +16,16 @@ AdamW::AdamW(Parameters& parameters, const TrainConfig& config) : config_(config
   const MemoryScope memory(MemoryClass::optimizer);
   for (Parameter& p : parameters.all()) {
     if (!p.master.needs_grad()) continue;  // frozen
+    p.split();
     const Tensor& x = p.master.value();
+    const DType wide = wide_of(x.dtype());
     const auto fresh = [&](const Shape& shape, DType dtype) { return zeros(shape, dtype, x.device()); };
     if (config.optimizer_states == "int8" && x.shape().rank() >= 2 && x.numel() >= kLeastInt8) {
       const Shape blocks{kernels::state_blocks(x.numel())};
       slots_.push_back({&p, fresh(x.shape(), DType::i8), fresh(x.shape(), DType::u8), fresh(blocks, DType::f32),
                         fresh(blocks, DType::f32)});
     } else {
-      slots_.push_back({&p, fresh(x.shape(), x.dtype()), fresh(x.shape(), x.dtype()), {}, {}});
+      slots_.push_back({&p, fresh(x.shape(), wide), fresh(x.shape(), wide), {}, {}});
     }
   }
   check_usage(!slots_.empty(), "train", "train.freeze leaves no parameter to train; freeze fewer");
@@ -55,7 +57,8 @@ void AdamW::step(int64_t step, double learning_rate, double norm) {
                     .gradient_scale = scale,
                     .step = step,
                     .m_scale = slot.m_scale,
-                    .v_scale = slot.v_scale});
+                    .v_scale = slot.v_scale,
+                    .rest = p.rest});
     p.master.ref()->grad = Tensor();
   }
 }

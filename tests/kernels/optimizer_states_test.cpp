@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 #include <optional>
 
 #include "lithe/kernels/optimizer/optimizer.h"
@@ -205,26 +206,63 @@ TEST(AdamWStates, ThreadsDoNotChangeABit) {
   }
 }
 
-TEST(AdamWStates, AGradientInBf16IsTheSameNumberInF32) {
-  const int64_t n = 1000;
-  const Tensor narrow = random_tensor({n}, DType::bf16, 10), wide = convert(narrow, DType::f32);
-  on_every_implementation([&](const std::string& isa) {
-    for (const bool clear : {false, true}) {
-      Tensor params[2], moments[2];
-      for (const Tensor& gradient : {narrow, wide}) {
-        const bool is_wide = gradient.dtype() == DType::f32;
-        const Tensor p = random_tensor({n}, DType::f32, 11), m = zeros({n}, DType::f32), v = zeros({n}, DType::f32),
-                     used = clone(gradient);
-        adamw({.param = p, .gradient = used, .m = m, .v = v, .lr = 0.1, .clear = clear});
-        const States s(n);
-        adamw(args_of(p, gradient, s));
-        params[is_wide] = p, moments[is_wide] = m;
-        for (int64_t i = 0; i < n; ++i) EXPECT_EQ(value_at(used, i), clear ? 0 : value_at(gradient, i)) << isa;
-      }
-      expect_same_bits(params[0], params[1], isa);
-      expect_same_bits(moments[0], moments[1], isa);
-    }
-  });
+TEST(SplitWeights, HalvesOfEveryUpperHalfJoinToTheSameBits) {
+  const std::vector<uint32_t> lowers = {0, 1, 0x7fff, 0x8000, 0x8001, 0xffff, 0x1234};
+  const int64_t n = 65536 * int64_t(lowers.size());
+  const Tensor wide = empty({n}, DType::f32), high = empty({n}, DType::bf16), rest = empty({n, 2}, DType::u8),
+               again = empty({n}, DType::f32);
+  for (int64_t i = 0; i < n; ++i) {
+    const uint32_t bits = uint32_t(i % 65536) << 16 | lowers[size_t(i / 65536)];
+    std::memcpy(wide.data<float>() + i, &bits, sizeof bits);
+  }
+  split(wide, high, rest);
+  join(high, rest, again);
+  EXPECT_EQ(std::memcmp(wide.raw(), again.raw(), size_t(wide.bytes())), 0);
+  for (int64_t i = 0; i < n; ++i) {
+    const float x = wide.data<float>()[i], near = high.data<bf16>()[i];
+    if (!std::isfinite(x) || !std::isfinite(near)) continue;
+    // The nearest: that of the type's own rounding, but for halves.
+    const float even = bf16(x);
+    if (lowers[size_t(i / 65536)] == 0x8000)
+      EXPECT_GT(std::abs(near), std::abs(x));
+    else
+      EXPECT_EQ(near, even) << x;
+  }
+}
+
+// Splitting changes where a weight stands, not what it is.
+TEST(SplitWeights, TheStepIsThatOfWholeWeights) {
+  for (const int64_t n : {int64_t(1), int64_t(17), int64_t(255), int64_t(1000), int64_t(5003)})
+    on_every_implementation([&](const std::string& isa) {
+      for (const bool coded : {false, true})
+        for (const bool clear : {false, true}) {
+          const std::string what = cat(isa, " n ", n, coded ? " coded" : "", clear ? " clear" : "");
+          const Tensor p = random_tensor({n}, DType::f32, 1), joined = empty({n}, DType::f32);
+          const Guarded high(empty({n}, DType::bf16)), rest(empty({n, 2}, DType::u8));
+          split(p, high.tensor(), rest.tensor());
+          States whole(n), halves(n);
+          const Tensor m[] = {zeros({n}, DType::f32), zeros({n}, DType::f32)},
+                       v[] = {zeros({n}, DType::f32), zeros({n}, DType::f32)};
+          for (int64_t step = 1; step <= 3; ++step)
+            for (const bool is_split : {false, true}) {
+              const Tensor g = random_tensor({n}, DType::f32, 10 + uint64_t(step));
+              AdamWArgs a = args_of(is_split ? high.tensor() : p, g, is_split ? halves : whole);
+              if (!coded) a.m = m[is_split], a.v = v[is_split], a.m_scale = a.v_scale = Tensor();
+              if (is_split) a.rest = rest.tensor();
+              a.step = step, a.weight_decay = 0.1, a.clear = clear;
+              adamw(a);
+              EXPECT_EQ(sum_of_squares(g) == 0, clear) << what;
+            }
+          join(high.tensor(), rest.tensor(), joined);
+          expect_same_bits(joined, p, what);
+          const Tensor again = empty({n}, DType::bf16), lower = empty({n, 2}, DType::u8);
+          split(joined, again, lower);
+          expect_same_bits(high.tensor(), again, what + " upper halves");
+          expect_same_bits(coded ? halves.m : m[1], coded ? whole.m : m[0], what + " m");
+          high.expect_untouched(what);
+          rest.expect_untouched(what);
+        }
+    });
 }
 
 TEST(AdamWStates, RefusesWhatDoesNotFit) {
@@ -246,7 +284,14 @@ TEST(AdamWStates, RefusesWhatDoesNotFit) {
             "adamw: m beside m_scale must be i8[300] to match param, got u8[300]");
   EXPECT_NE(error_of([](AdamWArgs& a) { a.v_scale = zeros({1}, DType::f32); }).find("v_scale must be"),
             std::string::npos);
-  EXPECT_NE(error_of([](AdamWArgs& a) { a.param = a.gradient = zeros({300}, DType::f64); }).find("f32 param"),
+  EXPECT_EQ(error_of([](AdamWArgs& a) {
+              a.param = zeros({300}, DType::bf16);
+              a.rest = zeros({300}, DType::u8);
+            }),
+            "adamw: rest must be u8[300,2] to match param[300], got u8[300]");
+  EXPECT_NE(error_of([](AdamWArgs& a) { a.param = zeros({300}, DType::bf16); }).find("bf16 with its rest"),
+            std::string::npos);
+  EXPECT_NE(error_of([](AdamWArgs& a) { a.param = a.gradient = zeros({300}, DType::f64); }).find("need an f32 param"),
             std::string::npos);
 }
 

@@ -1,6 +1,7 @@
 // Runs whose moments are 8-bit codes (train.optimizer_states).
 #include "lithe/model/safetensors.h"
 #include "lithe/train/checkpoint.h"
+#include "tests/support/model_kit.h"
 #include "tests/train/run_kit.h"
 
 namespace lithe {
@@ -75,6 +76,44 @@ TEST(OptimizerStates, ThePlanCountsTheirBytes) {
     EXPECT_EQ(result.planned.peak, result.measured.peak);
     EXPECT_EQ(result.planned.by_class, result.measured.by_class);
   }
+}
+
+// In bf16 the upper halves of the weights are what products read: four bytes a number and no copy.
+TEST(OptimizerStates, WeightsThatAreSplitCostNoCopy) {
+  const kit::TrainKit kit;
+  const TrainRun run = kit.run(kModel, kit::kHeldOutData, int8_training(", precision: bf16"));
+  const TrainResult result = train(run);
+  EXPECT_EQ(result.measured.by_class[size_t(MemoryClass::weights)], 4 * (kCoded + kWide));
+  // The file has all 32 bits of them.
+  const SafetensorsFile file(run.out / "model.safetensors");
+  const Tensor saved = empty({257, 64}, DType::f32);
+  file.read("embedding.weight", saved);
+  int64_t narrow = 0;
+  for (int64_t i = 0; i < saved.numel(); ++i) narrow += double(bf16(float(value_at(saved, i)))) == value_at(saved, i);
+  EXPECT_LT(narrow, saved.numel() / 100);
+}
+
+TEST(OptimizerStates, AParameterIsTheSameSplitOrWhole) {
+  kit::Bench bench(DType::f32, DType::bf16);
+  const Linear map(bench.scope(), 64, 48, false);
+  Parameter& p = *map.weight;
+  const Tensor before = clone(p.numbers());
+  const int64_t bytes = p.bytes();
+  EXPECT_EQ(bytes, 6 * 64 * 48);
+  p.split();
+  EXPECT_EQ(p.bytes(), 4 * 64 * 48);
+  EXPECT_EQ(p.var().dtype(), DType::bf16);
+  EXPECT_EQ(p.var().ref()->dtype, DType::f32);
+  EXPECT_EQ(kit::bit_difference(p.numbers(), before), "");
+  const Tensor other = kit::normal({64, 48}, DType::f32, 7);
+  p.assign(other);
+  EXPECT_EQ(kit::bit_difference(p.numbers(), other), "");
+  p.split();  // once
+  EXPECT_EQ(kit::bit_difference(p.numbers(), other), "");
+  // What a part reads as it is stays whole.
+  Parameter& read = *bench.scope().parameter("read", {64, 64}, InitRole::matrix);
+  read.split();
+  EXPECT_EQ(read.master.dtype(), DType::f32);
 }
 
 TEST(OptimizerStates, LossesFollowThoseOfExactMoments) {

@@ -32,21 +32,67 @@ struct Update {
   float beta1, rest1, beta2, rest2, unbias1, unbias2, lr, eps, decay, gradient_scale;
 };
 
-template <class G, bool has_shadow, bool clear>
+// Where the weights stand: in f32, perhaps with a copy in bf16, or split into halves.
+template <bool has_shadow>
+struct WideWeights {
+  explicit WideWeights(const AdamWArgs& a)
+      : param(pointer<float>(a.param)), shadow(has_shadow ? written<bf16>(a.shadow) : Written<bf16>{}) {}
+  template <class Lanes>
+  [[gnu::always_inline]] Vec read(int64_t i, Lanes lanes) const {
+    return load(param + i, lanes);
+  }
+  template <class Lanes>
+  [[gnu::always_inline]] void write(int64_t i, Vec p, Lanes lanes) const {
+    store(param + i, p, lanes);
+    if constexpr (has_shadow) shadow(i, p, lanes);
+  }
+  float* param;
+  Written<bf16> shadow;
+};
+
+typedef int16_t ShortVec __attribute__((vector_size(2 * kLanes)));
+
+[[gnu::always_inline]] inline int count_of(All) { return kLanes; }
+[[gnu::always_inline]] inline int count_of(First f) { return f.count; }
+
+struct SplitWeights {
+  explicit SplitWeights(const AdamWArgs& a) : high(pointer<int16_t>(a.param)), rest(pointer<int16_t>(a.rest)) {}
+  template <class Lanes>
+  [[gnu::always_inline]] Vec read(int64_t i, Lanes lanes) const {
+    const IntVec upper = __builtin_convertvector(halves(high + i, lanes), IntVec),
+                 lower = __builtin_convertvector(halves(rest + i, lanes), IntVec);
+    return as_floats((upper << 16) + lower);
+  }
+  template <class Lanes>
+  [[gnu::always_inline]] void write(int64_t i, Vec p, Lanes lanes) const {
+    const IntVec bits = as_ints(p);
+    const ShortVec upper = __builtin_convertvector((bits + 0x8000) >> 16, ShortVec),
+                   lower = __builtin_convertvector(bits, ShortVec);
+    __builtin_memcpy(high + i, &upper, 2 * size_t(count_of(lanes)));
+    __builtin_memcpy(rest + i, &lower, 2 * size_t(count_of(lanes)));
+  }
+  template <class Lanes>
+  [[gnu::always_inline]] static ShortVec halves(const int16_t* from, Lanes lanes) {
+    ShortVec out{};
+    __builtin_memcpy(&out, from, 2 * size_t(count_of(lanes)));
+    return out;
+  }
+  int16_t *high, *rest;
+};
+
+template <class Weights, bool clear>
 void adamw_of(const AdamWArgs& a) {
-  float *param = pointer<float>(a.param), *m = pointer<float>(a.m), *v = pointer<float>(a.v);
-  G* gradient = pointer<G>(a.gradient);
-  const Written<bf16> shadow = has_shadow ? written<bf16>(a.shadow) : Written<bf16>{};
+  float *gradient = pointer<float>(a.gradient), *m = pointer<float>(a.m), *v = pointer<float>(a.v);
+  const Weights weights(a);
   const Update update(a);
   parallel_elements(a.param.numel(), 7 * sizeof(float), [=](int64_t begin, int64_t count) {
     each(count, [=](int64_t at, auto lanes) {
       const int64_t i = begin + at;
-      Vec p = load(param + i, lanes), mean = load(m + i, lanes), square = load(v + i, lanes);
+      Vec p = weights.read(i, lanes), mean = load(m + i, lanes), square = load(v + i, lanes);
       update(load(gradient + i, lanes), p, mean, square);
       store(m + i, mean, lanes);
       store(v + i, square, lanes);
-      store(param + i, p, lanes);
-      if constexpr (has_shadow) shadow(i, p, lanes);
+      weights.write(i, p, lanes);
       if constexpr (clear) store(gradient + i, Vec{}, lanes);
     });
   });
@@ -105,12 +151,12 @@ template <int bits>
 // What numbers are multiplied by to be at most 1. So small a largest one has no inverse.
 [[gnu::always_inline]] inline float over(float largest) { return largest >= 0x1p-126f ? 1 / largest : 0; }
 
-template <class G, bool has_shadow, bool clear>
+template <class Weights, bool clear>
 void adamw_coded(const AdamWArgs& a) {
-  float *param = pointer<float>(a.param), *m_scale = pointer<float>(a.m_scale), *v_scale = pointer<float>(a.v_scale);
+  float *gradient = pointer<float>(a.gradient), *m_scale = pointer<float>(a.m_scale),
+        *v_scale = pointer<float>(a.v_scale);
   int8_t *m = pointer<int8_t>(a.m), *v = pointer<int8_t>(a.v);  // v: codes above 127 are read as negative
-  G* gradient = pointer<G>(a.gradient);
-  const Written<bf16> shadow = has_shadow ? written<bf16>(a.shadow) : Written<bf16>{};
+  const Weights weights(a);
   const Update update(a);
   parallel_elements(a.param.numel(), 4 * sizeof(float), [=](int64_t first, int64_t count) {
     for (int64_t begin = first; begin < first + count; begin += kStateBlock) {
@@ -122,14 +168,13 @@ void adamw_coded(const AdamWArgs& a) {
         const int64_t i = begin + at;
         const Vec m_code = load(m + i, lanes), v_code = load(v + i, lanes);
         Vec mean = with_sign(state_value<7>(abs(m_code)), m_code) * m_unit,
-            square = state_value<8>(v_code < 0.0f ? v_code + 256.0f : v_code) * v_unit, p = load(param + i, lanes);
+            square = state_value<8>(v_code < 0.0f ? v_code + 256.0f : v_code) * v_unit, p = weights.read(i, lanes);
         update(load(gradient + i, lanes), p, mean, square);
         m_largest = max(m_largest, keep(abs(mean), lanes));
         v_largest = max(v_largest, keep(square, lanes));
         store(means + at, mean);
         store(squares + at, square);
-        store(param + i, p, lanes);
-        if constexpr (has_shadow) shadow(i, p, lanes);
+        weights.write(i, p, lanes);
         if constexpr (clear) store(gradient + i, Vec{}, lanes);
       });
       const float m_max = max(m_largest), v_max = max(v_largest), m_over = over(m_max), v_over = over(v_max);
@@ -187,17 +232,23 @@ void all_finite_of(const FiniteTask& task) {
 
 }  // namespace
 
-void adamw(const AdamWArgs& a) {
-  by_type(a.gradient.dtype(), [&]<class G>() {
-    by_flag(a.shadow.defined(), [&]<bool has_shadow>() {
-      by_flag(a.clear, [&]<bool clear>() {
-        if (a.m_scale.defined())
-          adamw_coded<G, has_shadow, clear>(a);
-        else
-          adamw_of<G, has_shadow, clear>(a);
-      });
-    });
+namespace {
+
+template <class Weights>
+void adamw_by(const AdamWArgs& a) {
+  by_flag(a.clear, [&]<bool clear>() {
+    if (a.m_scale.defined())
+      adamw_coded<Weights, clear>(a);
+    else
+      adamw_of<Weights, clear>(a);
   });
+}
+
+}  // namespace
+
+void adamw(const AdamWArgs& a) {
+  if (a.rest.defined()) return adamw_by<SplitWeights>(a);
+  by_flag(a.shadow.defined(), [&]<bool has_shadow>() { adamw_by<WideWeights<has_shadow>>(a); });
 }
 
 void sum_of_squares(const SquaresTask& task) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <vector>
 
@@ -60,11 +61,25 @@ struct Moment {
   }
 };
 
+// The bits of an f32 number are those of high << 16, plus rest.
+inline float joined(bf16 high, int16_t rest) {
+  return std::bit_cast<float>((uint32_t(high.bits) << 16) + uint32_t(int32_t(rest)));
+}
+inline void split(float x, bf16& high, int16_t& rest) {
+  const uint32_t bits = std::bit_cast<uint32_t>(x);
+  high.bits = uint16_t((bits + 0x8000) >> 16);
+  rest = int16_t(uint16_t(bits));
+}
+inline int16_t* rest_of(const Tensor& rest) { return static_cast<int16_t*>(rest.raw()); }
+
 // g = gradient_scale gradient;  m = b1 m + (1-b1) g;  v = b2 v + (1-b2) g^2
 // param -= lr (m / (1-b1^step) / (sqrt(v / (1-b2^step)) + eps) + weight_decay param)
 template <class T>
 void adamw(const AdamWArgs& a) {
-  T* param = a.param.data<T>();
+  const bool is_split = a.rest.defined();
+  T* param = is_split ? nullptr : a.param.data<T>();
+  bf16* high = is_split ? a.param.data<bf16>() : nullptr;
+  int16_t* rest = rest_of(a.rest);
   const Moment<T> m{a.m, a.m_scale, true}, v{a.v, a.v_scale, false};
   bf16* shadow = data_or_null<bf16>(a.shadow);
   const double unbias1 = 1 - std::pow(a.beta1, double(a.step)), unbias2 = 1 - std::pow(a.beta2, double(a.step));
@@ -75,13 +90,18 @@ void adamw(const AdamWArgs& a) {
     mean.resize(size_t(end - begin));
     square.resize(mean.size());
     for (int64_t i = begin; i < end; ++i) {
-      const double g = a.gradient_scale * value_at(a.gradient, i);
+      const double g = a.gradient_scale * double(a.gradient.data<T>()[i]);
       const double mi = double(mean[size_t(i - begin)] = T(a.beta1 * m.read(i) + (1 - a.beta1) * g)),
                    vi = double(square[size_t(i - begin)] = T(a.beta2 * v.read(i) + (1 - a.beta2) * g * g));
       const double step = mi / unbias1 / (std::sqrt(vi / unbias2) + a.eps);
-      param[i] = T(double(param[i]) - a.lr * (step + a.weight_decay * double(param[i])));
-      if (shadow) shadow[i] = bf16(float(param[i]));
-      if (a.clear) set_value(a.gradient, i, 0);
+      const double before = is_split ? double(joined(high[i], rest[i])) : double(param[i]);
+      const T after = T(before - a.lr * (step + a.weight_decay * before));
+      if (is_split)
+        split(float(after), high[i], rest[i]);
+      else
+        param[i] = after;
+      if (shadow) shadow[i] = bf16(float(after));
+      if (a.clear) a.gradient.data<T>()[i] = 0;
     }
     m.write(begin, mean);
     v.write(begin, square);
