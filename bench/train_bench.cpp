@@ -1,6 +1,6 @@
 // Training throughput and memory on the three GPT configurations that the PyTorch peer (bench/peers/torch_train.py)
 // runs: forward, cross-entropy, backward, AdamW on one batch of random tokens.
-//   train_bench a|b|c f32|bf16 [steps] [recompute]
+//   train_bench a|b|c f32|bf16 [steps] [recompute] [int8: moments in 8 bits]
 // Prints one line of key=value pairs; run each case in a fresh process (peakRSS is the process's).
 #include <algorithm>
 #include <chrono>
@@ -28,7 +28,7 @@ const std::map<std::string, Shape3> kConfigs = {
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
-int run(const std::string& name, const std::string& precision, int steps, bool recompute) {
+int run(const std::string& name, const std::string& precision, int steps, bool recompute, bool int8) {
   const Shape3 s = kConfigs.at(name);
   const std::string yaml =
       cat("{hidden_size: ", s.hidden, ", num_hidden_layers: ", s.layers, ", vocab_size: ", s.vocabulary,
@@ -42,6 +42,7 @@ int run(const std::string& name, const std::string& precision, int steps, bool r
   train.learning_rate = 3e-4;
   train.max_grad_norm = 0;  // as the peer
   train.gradient_checkpointing = recompute;
+  if (int8) train.optimizer_states = "int8";
   const Plan plan = plan_training(config, train, {.sequence_length = s.context}, false);
 
   Model model(config, {.dtype = train.parameter_dtype(), .compute = train.compute(), .trainable = true});
@@ -75,8 +76,8 @@ int run(const std::string& name, const std::string& precision, int steps, bool r
   std::printf(
       "lithe cfg=%s dtype=%s mode=%s threads=%d params=%.1fM tok/s=%.1f step_ms=%.0f min=%.0f max=%.0f "
       "fwdbwd=%.0f opt=%.0f GFLOP/s=%.0f peakRSS_MB=%.0f ledger_MB=%.0f planned_MB=%.0f loss=%.3f\n",
-      name.c_str(), precision.c_str(), recompute ? "recompute" : "keep", threads(), double(plan.parameters) * 1e-6,
-      double(train.batch_tokens) / median(total), 1e3 * median(total),
+      name.c_str(), precision.c_str(), cat(recompute ? "recompute" : "keep", int8 ? "-int8" : "").c_str(), threads(),
+      double(plan.parameters) * 1e-6, double(train.batch_tokens) / median(total), 1e3 * median(total),
       1e3 * *std::min_element(total.begin(), total.end()), 1e3 * *std::max_element(total.begin(), total.end()),
       1e3 * median(gradient), 1e3 * median(update), plan.step.flops / median(total) * 1e-9,
       double(peak_resident_bytes()) / 1048576, double(ledger(Device::cpu).peak()) / 1048576,
@@ -88,9 +89,11 @@ int run(const std::string& name, const std::string& precision, int steps, bool r
 
 int main(int argc, char** argv) {
   if (argc < 3 || !kConfigs.count(argv[1]) || (std::strcmp(argv[2], "f32") && std::strcmp(argv[2], "bf16"))) {
-    std::fprintf(stderr, "usage: train_bench a|b|c f32|bf16 [steps] [recompute]\n");
+    std::fprintf(stderr, "usage: train_bench a|b|c f32|bf16 [steps] [recompute] [int8]\n");
     return 2;
   }
-  const bool recompute = argc > 4 && !std::strcmp(argv[4], "recompute");
-  return run(argv[1], argv[2], argc > 3 ? std::max(1, std::atoi(argv[3])) : 8, recompute);
+  const auto asks = [&](const char* word) {
+    return std::any_of(argv + std::min(argc, 4), argv + argc, [&](const char* a) { return !std::strcmp(a, word); });
+  };
+  return run(argv[1], argv[2], argc > 3 ? std::max(1, std::atoi(argv[3])) : 8, asks("recompute"), asks("int8"));
 }

@@ -32,6 +32,9 @@ void copy_slice(const Tensor& large, const Tensor& small, bool to_small) {
 // spec: nas.search | search | a super-network whose slices are the candidates | TB 6.4.6
 Supernet::Supernet(const std::vector<ModelConfig>& candidates, const TrainConfig& train) : train_(train) {
   check_usage(!candidates.empty(), "search", "a super-network needs candidates");
+  check_usage(train.optimizer_states == "f32", "search",
+              "a super-network shares slices of Adam's moments, which the blocks of train.optimizer_states ",
+              train.optimizer_states, " do not follow; leave that out, or the super-network (supernet.steps: 0)");
   std::map<std::string, Shape> shapes;
   for (const ModelConfig& config : candidates) {
     const Model sizes(config, {.device = Device::meta});
@@ -130,7 +133,7 @@ bool Supernet::train(int64_t steps, const std::function<ModelConfig(int64_t)>& c
       throw Error("search", cat("the super-network diverged at step ", step, "; lower train.learning_rate"),
                   ExitCode::diverged);
     optimizer.step(step, schedule.at(step), norm);
-    for (const Parameter& p : model.parameters().all()) copy_slice(of(p.name).value, p.master.value(), false);
+    for (const Parameter& p : model.parameters().all()) copy_slice(of(p.name).value, p.numbers(), false);
     move_moments(false);
     done_ = step;
     if (step % train_.logging_steps == 0 || step == steps)

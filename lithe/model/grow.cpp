@@ -115,11 +115,11 @@ void grow_depth(const Model& from, Model& to, bool zero_residual) {
   const std::set<std::string> outputs = zero_residual ? residual_outputs(to.config()) : std::set<std::string>{};
   for (Parameter& p : to.parameters().all()) {
     const auto place = in_layer(p.name);
-    const Tensor x = source_of(from, shallow_name(p.name, before), "grow").master.value();
+    const Tensor x = source_of(from, shallow_name(p.name, before), "grow").numbers();
     check_usage(x.shape() == p.master.shape(), "grow", "'", p.name, "' is ", x.shape(), " in the model and ",
                 p.master.shape(), " with more layers (a part that looks at all layers); it cannot grow deeper");
-    copy_into(p.master.value(), x);
-    if (place && place->first >= before && outputs.count(p.name)) fill_zero(p.master.value());
+    const bool zero = place && place->first >= before && outputs.count(p.name);
+    p.assign(zero ? zeros(x.shape(), x.dtype(), x.device()) : x);
   }
   to.parameters().refresh_shadows();
 }
@@ -129,7 +129,7 @@ void grow_width(const Model& from, Model& to, double noise, uint64_t seed) {
   for (Parameter& p : to.parameters().all()) {
     const bool untied =
         from.config().tie_word_embeddings && !to.config().tie_word_embeddings && p.name == "head.weight";
-    const Tensor x = source_of(from, untied ? "embedding.weight" : p.name, "grow").master.value(), y = p.master.value();
+    const Tensor x = source_of(from, untied ? "embedding.weight" : p.name, "grow").numbers(), y = p.numbers();
     const Shape shape = untied ? Shape{x.dim(1), x.dim(0)} : x.shape();
     check_usage(shape.rank() == y.shape().rank() && shape.rank() <= 2, "grow", "'", p.name, "' is ", shape,
                 " and cannot become ", y.shape());
@@ -145,6 +145,7 @@ void grow_width(const Model& from, Model& to, double noise, uint64_t seed) {
       const double value = value_at(x, untied ? c * rows + r : r * cols + c) * scale;
       set_value(y, i, noise == 0 ? value : value * (1 + noise * random_normal(key, uint64_t(i))));
     }
+    if (p.rest.defined()) p.assign(y);
   }
   to.parameters().refresh_shadows();
 }

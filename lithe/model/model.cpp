@@ -249,7 +249,7 @@ Sequences Model::continue_sequences(const DecodeState& state, const std::vector<
 
 void save_weights(const Model& model, const Path& file) {
   std::map<std::string, Tensor> tensors;
-  for (const Parameter& p : model.parameters().all()) tensors[p.name] = p.master.value();
+  for (const Parameter& p : model.parameters().all()) tensors[p.name] = p.numbers();
   write_safetensors(file, tensors, {{"format", "lithe"}});
 }
 
@@ -304,7 +304,12 @@ void load(Model& model, const Path& file, bool with_head) {
       quantized.load(p);
     else if (const kernels::PackedMatrix* matrix = p.master.packed())
       read_packed(in, *matrix);
-    else
+    else if (p.rest.defined()) {
+      const MemoryScope scratch(MemoryClass::workspace);
+      const Tensor numbers = empty(p.master.shape(), DType::f32, p.master.device());
+      in.read(p.name, numbers);
+      p.assign(numbers);
+    } else
       in.read(p.name, p.master.value());
   model.parameters().refresh_shadows();
   std::string left;

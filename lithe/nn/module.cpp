@@ -5,6 +5,7 @@
 #include "lithe/base/did_you_mean.h"
 #include "lithe/kernels/elementwise/elementwise.h"
 #include "lithe/kernels/gemm/packed_matrix.h"
+#include "lithe/kernels/optimizer/optimizer.h"
 #include "lithe/nn/sharing.h"
 #include "lithe/ops/basic.h"
 #include "lithe/ops/linear.h"
@@ -13,7 +14,31 @@ namespace lithe {
 
 int64_t Parameter::bytes() const {
   if (const kernels::PackedMatrix* packed = master.packed()) return packed->bytes();
-  return master.value().bytes() + (shadow.defined() ? shadow.bytes() : 0);
+  return master.value().bytes() + (shadow.defined() ? shadow.bytes() : 0) + (rest.defined() ? rest.bytes() : 0);
+}
+
+void Parameter::split() {
+  if (!by_var || !shadow.defined()) return;
+  const MemoryScope memory(MemoryClass::weights);
+  const Tensor wide = master.value();
+  rest = empty({wide.numel(), 2}, DType::u8, wide.device());
+  kernels::split(wide, shadow, rest);
+  master = Var(shadow, master.ref());
+  shadow = Tensor();
+}
+
+Tensor Parameter::numbers() const {
+  if (!rest.defined()) return master.value();
+  const Tensor wide = empty(master.shape(), DType::f32, master.device());
+  kernels::join(master.value(), rest, wide);
+  return wide;
+}
+
+void Parameter::assign(const Tensor& numbers) {
+  if (rest.defined())
+    kernels::split(numbers, master.value(), rest);
+  else
+    copy_into(master.value(), numbers);
 }
 
 Parameter* Parameters::add(Parameter parameter) {
@@ -110,7 +135,9 @@ Parameter* Scope::parameter(const std::string& name, const Shape& shape, InitRol
 
 Linear::Linear(const Scope& scope, int64_t in, int64_t out, bool with_bias, InitRole role)
     : weight(scope.parameter("weight", {in, out}, role)),
-      bias(with_bias ? scope.parameter("bias", {out}, InitRole::zeros) : nullptr) {}
+      bias(with_bias ? scope.parameter("bias", {out}, InitRole::zeros) : nullptr) {
+  weight->by_var = true;
+}
 
 Var Linear::operator()(const Var& x) const { return linear(x, weight->var(), var_or_none(bias)); }
 

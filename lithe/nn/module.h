@@ -18,11 +18,19 @@ struct Parameter {
   Tensor shadow;          // bf16 copy that products read, when training in bf16; else none
   bool decay;             // weight decay applies: matrices and tables, not vectors
   int64_t zero_row = -1;  // that stays zero; -1: none
+  bool by_var = false;    // the model reads var() alone, never the master
+  Tensor rest;            // lower halves of a split master (kernels/optimizer), whose upper ones it then holds as bf16
 
   /// What the forward pass reads; its gradient gathers in the master's.
   Var var() const { return shadow.defined() ? Var(shadow, master.ref()) : master; }
-  /// Of the numbers that stand in memory: packed, or master and shadow.
+  /// Of the numbers that stand in memory: packed, or master and shadow or rest.
   int64_t bytes() const;
+  /// Splits the master, if it has a shadow and is not read but by var(): the upper halves are the shadow then.
+  void split();
+  /// The master's numbers, joined where they are split.
+  Tensor numbers() const;
+  /// Sets them; the shadow stays as it is.
+  void assign(const Tensor& numbers);
 };
 
 /// All parameters of a model, in order of construction. Pointers to them stay valid.

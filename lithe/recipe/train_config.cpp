@@ -43,6 +43,10 @@ void TrainConfig::fields(Fields& f) {
   f.section("growth", growth, "a run that begins small and grows while it learns");
   f("precision", precision, "of rows and products: f32, bf16 (with f32 weights), f64 (slow, for checks)",
     one_of({"f32", "bf16", "f64"}));
+  f("optimizer_states", optimizer_states,
+    "Adam's moments: f32 (f64 in f64), or int8: codes of 8 bits with a scale for each 256 numbers, in matrices and "
+    "tables of 4096 numbers and more",
+    one_of({"f32", "int8"}));
   f("gradient_checkpointing", gradient_checkpointing,
     "recompute each layer's activations in the backward pass: less memory, more time");
   f("carry_state", carry_state,
@@ -119,6 +123,8 @@ void TrainConfig::validate(int64_t sequence_length) const {
   growth.validate();
   check_usage(growth.steps.empty() || !average_checkpoints, "train",
               "average_checkpoints takes the mean of models of one size, and this one grows; leave one of both out");
+  check_usage(optimizer_states == "f32" || precision != "f64", "train", "optimizer_states ", optimizer_states,
+              " is for precision f32 and bf16; f64 checks with exact moments: leave optimizer_states out");
   check_usage(batch_tokens % gradient_accumulation_steps == 0, "train", "batch_tokens ", batch_tokens,
               " must be a multiple of gradient_accumulation_steps ", gradient_accumulation_steps);
   check_usage(micro_batch_tokens() >= sequence_length, "train",

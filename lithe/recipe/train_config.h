@@ -34,7 +34,7 @@ struct TrainConfig {
   std::vector<std::string> freeze;
   PartChoice objective{"clm", {}};
   GrowthConfig growth;
-  std::string precision = "f32";
+  std::string precision = "f32", optimizer_states = "f32";
   bool gradient_checkpointing = false, carry_state = false;
   int64_t seed = 1;
   int64_t logging_steps = 10, eval_steps = 0, save_steps = 0, save_total_limit = 2, sample_steps = 0;

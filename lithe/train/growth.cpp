@@ -21,7 +21,9 @@ void grow_to_stage(const Model& from, const AdamW& moments, Model& to, AdamW& to
   if (growth.optimizer_state == "reset") return;
   const std::map<std::string, Tensor> before = moments.state();
   for (const auto& [name, tensor] : to_moments.state()) {
-    const auto source = before.find(name.substr(0, 2) + shallow_name(name.substr(2), from.config().num_hidden_layers));
+    const size_t of = name.find('.') + 1;  // m.layers.0...
+    const auto source =
+        before.find(name.substr(0, of) + shallow_name(name.substr(of), from.config().num_hidden_layers));
     check(source != before.end(), "grow", "the optimiser has no '", name, "' to grow from");
     copy_into(tensor, source->second);
   }

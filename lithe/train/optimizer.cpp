@@ -5,13 +5,28 @@
 #include "lithe/kernels/optimizer/optimizer.h"
 
 namespace lithe {
+namespace {
+
+// Norms, biases and small matrices are a thousandth of a model and keep f32.
+constexpr int64_t kLeastInt8 = 4096;
+
+}  // namespace
 
 AdamW::AdamW(Parameters& parameters, const TrainConfig& config) : config_(config) {
   const MemoryScope memory(MemoryClass::optimizer);
   for (Parameter& p : parameters.all()) {
     if (!p.master.needs_grad()) continue;  // frozen
+    p.split();
     const Tensor& x = p.master.value();
-    slots_.push_back({&p, zeros(x.shape(), x.dtype(), x.device()), zeros(x.shape(), x.dtype(), x.device())});
+    const DType wide = wide_of(x.dtype());
+    const auto fresh = [&](const Shape& shape, DType dtype) { return zeros(shape, dtype, x.device()); };
+    if (config.optimizer_states == "int8" && x.shape().rank() >= 2 && x.numel() >= kLeastInt8) {
+      const Shape blocks{kernels::state_blocks(x.numel())};
+      slots_.push_back({&p, fresh(x.shape(), DType::i8), fresh(x.shape(), DType::u8), fresh(blocks, DType::f32),
+                        fresh(blocks, DType::f32)});
+    } else {
+      slots_.push_back({&p, fresh(x.shape(), wide), fresh(x.shape(), wide), {}, {}});
+    }
   }
   check_usage(!slots_.empty(), "train", "train.freeze leaves no parameter to train; freeze fewer");
 }
@@ -40,7 +55,10 @@ void AdamW::step(int64_t step, double learning_rate, double norm) {
                     .eps = config_.adam_epsilon,
                     .weight_decay = p.decay ? config_.weight_decay : 0,
                     .gradient_scale = scale,
-                    .step = step});
+                    .step = step,
+                    .m_scale = slot.m_scale,
+                    .v_scale = slot.v_scale,
+                    .rest = p.rest});
     p.master.ref()->grad = Tensor();
   }
 }
@@ -54,6 +72,9 @@ std::map<std::string, Tensor> AdamW::state() const {
   for (const Slot& slot : slots_) {
     out["m." + slot.parameter->name] = slot.m;
     out["v." + slot.parameter->name] = slot.v;
+    if (!slot.m_scale) continue;
+    out["m_scale." + slot.parameter->name] = slot.m_scale;
+    out["v_scale." + slot.parameter->name] = slot.v_scale;
   }
   return out;
 }

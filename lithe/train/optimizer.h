@@ -8,6 +8,7 @@ namespace lithe {
 
 class AdamW {
  public:
+  /// Splits what has a bf16 copy, which costs two bytes a number less and changes no number of the master.
   AdamW(Parameters& parameters, const TrainConfig& config);
 
   /// The norm of all gathered gradients; not finite when one is.
@@ -17,13 +18,13 @@ class AdamW {
   void step(int64_t step, double learning_rate, double norm);
   void drop_gradients();
 
-  /// m and v by name ("m.<parameter>"), for checkpoints.
+  /// m and v by name ("m.<parameter>"), and the scales of those in 8 bits ("m_scale.<parameter>"), for checkpoints.
   std::map<std::string, Tensor> state() const;
 
  private:
   struct Slot {
     Parameter* parameter;
-    Tensor m, v;
+    Tensor m, v, m_scale, v_scale;
   };
   std::vector<Slot> slots_;
   TrainConfig config_;

@@ -20,7 +20,7 @@ using kit::Scratch;
 
 constexpr int kSteps = 48;
 
-// Dropout, accumulation, evaluation, a best checkpoint, a keep limit: everything whose state a resume must bring back.
+// Dropout, accumulation, moments in 8 bits (the table's), evaluation, a best checkpoint, a keep limit: everything whose state a resume must bring back.
 std::string recipe_in(const Scratch& scratch) {
   scratch.add("text.txt", kit::small_text(20000));
   return scratch.add(
@@ -33,7 +33,7 @@ data: {files: [)",
           scratch / "cache", R"(}
 train: {max_steps: )",
           kSteps,
-          R"(, batch_tokens: 128, gradient_accumulation_steps: 2, learning_rate: 3.0e-3, warmup_steps: 5, logging_steps: 3, eval_steps: 8, save_steps: 5, save_total_limit: 2, sample_steps: 16, spike_deviations: 6, spike_window: 10, seed: 3}
+          R"(, batch_tokens: 128, gradient_accumulation_steps: 2, optimizer_states: int8, learning_rate: 3.0e-3, warmup_steps: 5, logging_steps: 3, eval_steps: 8, save_steps: 5, save_total_limit: 2, sample_steps: 16, spike_deviations: 6, spike_window: 10, seed: 3}
 generate: {prompt: "the", max_new_tokens: 8}
 )"));
 }

@@ -49,6 +49,7 @@ TEST_P(RandomRecipe, PlannedPeakEqualsMeasuredPeak) {
       cat("{max_steps: 3, batch_tokens: ", micro * parts, ", gradient_accumulation_steps: ", parts,
           ", precision: ", draw.of<std::string>({"f32", "bf16", "f32"}),
           ", gradient_checkpointing: ", draw.of<std::string>({"true", "false"}),
+          ", optimizer_states: ", draw.of<std::string>({"f32", "int8"}),
           ", label_smoothing: ", draw.of<std::string>({"0", "0.1"}), ", eval_steps: ", draw.of<std::string>({"0", "1"}),
           "}");
   SCOPED_TRACE(model + "\n" + data + "\n" + train_section);

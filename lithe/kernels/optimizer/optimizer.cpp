@@ -1,5 +1,6 @@
 #include "lithe/kernels/optimizer/optimizer.h"
 
+#include "lithe/base/threads.h"
 #include "lithe/kernels/checks.h"
 #include "lithe/kernels/optimizer/cpu.h"
 #include "lithe/kernels/optimizer/reference.h"
@@ -32,8 +33,30 @@ const char* refuse(const FiniteTask& task) { return refuse_f64(task.x); }
 }  // namespace
 
 Cost cost(const AdamWArgs& a) {
-  return {16.0 * double(a.param.numel()), bytes_of({a.param, a.gradient, a.m, a.v, a.shadow})};
+  return {16.0 * double(a.param.numel()),
+          bytes_of({a.param, a.gradient, a.m, a.v, a.shadow, a.m_scale, a.v_scale, a.rest})};
 }
+
+namespace {
+
+void check_split(const char* op, const Named& high, const Named& rest) {
+  check(high.tensor.dtype() == DType::bf16, op, high.name, " beside ", rest.name, " must be bf16, got ", high.tensor);
+  check(rest.tensor.dtype() == DType::u8 && rest.tensor.numel() == 2 * high.tensor.numel() &&
+            rest.tensor.device() == high.tensor.device(),
+        op, rest.name, " must be u8[", high.tensor.numel(), ",2] to match ", high.name, high.tensor.shape(), ", got ",
+        rest.tensor);
+}
+
+void check_codes(const char* op, const Named& codes, const Named& scale, DType type, const Named& param) {
+  check(param.tensor.dtype() != DType::f64, op, "8-bit states need an f32 param, got f64");
+  check(codes.tensor.dtype() == type && codes.tensor.numel() == param.tensor.numel() &&
+            codes.tensor.device() == param.tensor.device(),
+        op, codes.name, " beside ", scale.name, " must be ", type, param.tensor.shape(), " to match param, got ",
+        codes.tensor);
+  check_vector(op, scale, state_blocks(param.tensor.numel()), DType::f32, param);
+}
+
+}  // namespace
 
 // spec: train.adam | optimiser | Adam with decoupled weight decay (AdamW), one pass | TB 6.1.7; TH
 // Tables 2.4, 3.11, 4.9; HP 5.1
@@ -41,10 +64,27 @@ void adamw(const AdamWArgs& a) {
   const char* op = "adamw";
   const Named param{"param", a.param};
   check_rows(op, param);
-  check(a.param.dtype() != DType::bf16, op, "param must be f32 or f64, got bf16", a.param.shape());
-  check_like(op, {"gradient", a.gradient}, param);
-  check_like(op, {"m", a.m}, param);
-  check_like(op, {"v", a.v}, param);
+  if (a.rest) {
+    check(!a.shadow, op, "a split param is what the forward pass reads; give no shadow");
+    check_split(op, param, {"rest", a.rest});
+  } else {
+    check(a.param.dtype() != DType::bf16, op, "param must be f32 or f64, or bf16 with its rest, got bf16",
+          a.param.shape());
+  }
+  const auto check_wide = [&](const char* name, const Tensor& t) {
+    if (!a.rest) return check_like(op, {name, t}, param);
+    check_shape_like(op, {name, t}, param);
+    check(t.dtype() == DType::f32, op, name, " of a split param must be f32, got ", t);
+  };
+  check_wide("gradient", a.gradient);
+  check(a.m_scale.defined() == a.v_scale.defined(), op, "m_scale and v_scale belong together; give both or none");
+  if (a.m_scale) {
+    check_codes(op, {"m", a.m}, {"m_scale", a.m_scale}, DType::i8, param);
+    check_codes(op, {"v", a.v}, {"v_scale", a.v_scale}, DType::u8, param);
+  } else {
+    check_wide("m", a.m);
+    check_wide("v", a.v);
+  }
   if (a.shadow)
     check(
         a.shadow.dtype() == DType::bf16 && a.shadow.numel() == a.param.numel() && a.shadow.device() == a.param.device(),
@@ -54,6 +94,30 @@ void adamw(const AdamWArgs& a) {
         a.beta1, " and ", a.beta2);
   run_kernel<AdamWArgs>(op, a.param.is_meta(),
                         {LITHE_CPU_STREAMS(adamw, refuse), {"ref", Isa::generic, nullptr, adamw_ref}}, a);
+}
+
+void split(const Tensor& wide, const Tensor& high, const Tensor& rest) {
+  check_split("split", {"high", high}, {"rest", rest});
+  check_shape_like("split", {"wide", wide}, {"high", high});
+  if (wide.is_meta()) return;
+  const float* from = wide.data<float>();
+  bf16* to = high.data<bf16>();
+  int16_t* lower = ref::rest_of(rest);
+  parallel_for(wide.numel(), 1 << 16, [=](int64_t begin, int64_t end, int) {
+    for (int64_t i = begin; i < end; ++i) ref::split(from[i], to[i], lower[i]);
+  });
+}
+
+void join(const Tensor& high, const Tensor& rest, const Tensor& wide) {
+  check_split("join", {"high", high}, {"rest", rest});
+  check_shape_like("join", {"wide", wide}, {"high", high});
+  if (wide.is_meta()) return;
+  const bf16* from = high.data<bf16>();
+  const int16_t* lower = ref::rest_of(rest);
+  float* to = wide.data<float>();
+  parallel_for(wide.numel(), 1 << 16, [=](int64_t begin, int64_t end, int) {
+    for (int64_t i = begin; i < end; ++i) to[i] = ref::joined(from[i], lower[i]);
+  });
 }
 
 double sum_of_squares(const Tensor& x) {

@@ -22,6 +22,7 @@ class FeedForward : public Ffn {
       : kind_(kind) {
     const int64_t d = args.hidden_size, d_ff = config.intermediate_size ? config.intermediate_size : 4 * d;
     up_ = (scope / "up").parameter("weight", {d, d_ff}, InitRole::matrix);
+    up_->by_var = true;
     if (config.bias) up_bias_ = (scope / "up").parameter("bias", {d_ff}, InitRole::zeros);
     down_ = Linear(scope / "down", d_ff, d, config.bias, InitRole::residual_output);
   }

@@ -38,6 +38,7 @@ class Lookup final : public Embedding {
                 "to a hash embedding");
     check_usage(padding_ < args.vocab_size, "embedding", "padding_idx ", padding_, " must be below vocab_size ",
                 args.vocab_size);
+    table_->by_var = true;
     if (padding_ < 0) return;
     table_->zero_row = padding_;
     if (!table_->master.packed())  // else its rows come from a file, the zero one among them

@@ -41,6 +41,7 @@ class Lm final : public Head, public StoppingHead {
         factor_(config.row_scale == "one" ? 1 : 1 / std::sqrt(double(args.hidden_size))),
         stop_token_(config.stop_token),
         stop_coef_(config.stop_loss_coef) {
+    if (!tied_) weight_->by_var = true;  // else its table says so
     if (config.early_stop) stop_ = Linear(scope / "stop", args.hidden_size, 2, true);
   }
   LabelCount count(const Sequences& sequences) const override {
