@@ -136,12 +136,12 @@ TEST(NgramEmbedding, SaysWhatItCannotDo) {
       kit::Bench().make<Embedding>("ngram", {.vocab_size = 6, .hidden_size = 3, .token_width = width}, options);
     });
   };
-  EXPECT_PRED2(contains, part("{exact_match: true}"), "2 embedding: ngram: exact_match compares the segments");
-  EXPECT_PRED2(contains, part("{max_ordr: 3}"), "did you mean 'max_order'?");
-  EXPECT_PRED2(contains, part("{max_order: 9}"), "max_order");
-  EXPECT_PRED2(contains, part("{}", 5), "2 embedding: ngram reads ids");
+  EXPECT_PRED2(kit::contains, part("{exact_match: true}"), "2 embedding: ngram: exact_match compares the segments");
+  EXPECT_PRED2(kit::contains, part("{max_ordr: 3}"), "did you mean 'max_order'?");
+  EXPECT_PRED2(kit::contains, part("{max_order: 9}"), "max_order");
+  EXPECT_PRED2(kit::contains, part("{}", 5), "2 embedding: ngram reads ids");
   const std::string decoder = error([] { Model(ngram_config("architecture: decoder"), kit::kMeta); });
-  EXPECT_PRED2(contains, decoder, "2 model: embedding ngram reads the tokens around each one");
+  EXPECT_PRED2(kit::contains, decoder, "2 model: embedding ngram reads the tokens around each one");
 }
 
 }  // namespace
