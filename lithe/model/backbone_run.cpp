@@ -8,7 +8,9 @@ namespace lithe {
 
 Var Backbone::embed(const Tensor& ids, const Sequences& sequences, const Pass& pass) const {
   const kernels::PartScope part("embedding");
-  const Var rows = position_->add_to(embedding_->forward(ids, pass), sequences);
+  Pass with = pass;  // a handle of the same
+  with.give("positions", sequences.positions());
+  const Var rows = position_->add_to(embedding_->forward(ids, with), sequences);
   return embedding_dropout_(embedding_norm_ ? embedding_norm_->forward(rows) : rows);
 }
 

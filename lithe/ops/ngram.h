@@ -1,0 +1,25 @@
+// N-grams of the tokens of packed sequences as ids: what tables of n-gram rows are read by.
+#pragma once
+
+#include "lithe/tensor/tensor.h"
+
+namespace lithe {
+
+/// Tokens i32 [N]. An n-gram lies within one text: a sequence, or with `segments` (i32 [N]; undefined: none) the tokens
+/// of a sequence that stand together and are of one segment. `positions` i32 [N] are 0 where a sequence begins;
+/// undefined: all tokens are of one.
+struct NgramTokens {
+  Tensor ids, positions, segments;
+};
+
+/// The bucket of the n-gram of `order` tokens that ends at each token, -1 where fewer tokens of its text have been: i32
+/// [N]. Of order 1 to 8 over tokens t_1..t_n: h = n, then h = mix(h xor t_i) for each, modulo `buckets`, where mix is
+/// the finaliser of SplitMix64 (Steele et al. 2014) after its constant was added. Equal on all machines: trained tables
+/// depend on it.
+Tensor ngram_ids(const NgramTokens& tokens, int64_t order, int64_t buckets);
+
+/// The segment of each token that ends an n-gram which another segment of its sequence has, too; -1 elsewhere: i32 [N].
+/// Without segments all are -1. N-grams are compared by their 64 bits of hash.
+Tensor shared_ngrams(const NgramTokens& tokens, int64_t order);
+
+}  // namespace lithe
