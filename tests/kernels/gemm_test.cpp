@@ -69,7 +69,7 @@ GemmArgs make(const GemmCase& c, Device device = Device::cpu) {
 // Runs f with each instruction set of this machine, the best first (oneDNN starts with the best).
 template <class F>
 void with_each_isa(F&& f) {
-  const std::vector<Isa> sets = usable_sets();
+  const std::vector<Isa> sets = usable_sets_and_tiles();
   const Isa best = usable_isa();
   for (const Isa isa : sets) {
     limit_isa(isa);

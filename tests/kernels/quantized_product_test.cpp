@@ -110,7 +110,7 @@ void expect_right(const ProductCase& c) {
 TEST(QuantizedProduct, IsTheExactIntegerProductOnEveryImplementation) {
   constexpr int64_t sizes[][3] = {{1, 1, 1},    {1, 33, 100}, {2, 65, 31},  {3, 17, 64},
                                   {5, 32, 257}, {8, 96, 33},  {30, 40, 130}};
-  on_every_implementation([&](const std::string& name) {
+  on_every_implementation_and_tiles([&](const std::string& name) {
     SCOPED_TRACE(name);
     for (const Format& f : kFormats)
       for (const auto& s : sizes) {
@@ -123,7 +123,7 @@ TEST(QuantizedProduct, IsTheExactIntegerProductOnEveryImplementation) {
 
 // The largest numbers of the longest row that a model here may have: 32 bits hold their sum.
 TEST(QuantizedProduct, DoesNotOverflow) {
-  on_every_implementation([&](const std::string& name) {
+  on_every_implementation_and_tiles([&](const std::string& name) {
     const int64_t K = name == "ref" ? 4000 : 133'000;
     PackedMatrix m{PackedFormat::int8, 1, K, 0, true, "w", {}, {}};
     QuantizedTensors t{empty({1, K}, DType::i8), empty({1}, DType::f32)};
@@ -150,7 +150,7 @@ TEST(QuantizedProduct, StaysWithinTheBoundOfRounding) {
   for (int64_t n = 0; n < N; ++n)
     t.scales.data<float>()[n] = ref::quantize_row(w.data<float>() + n * K, K, t.values.data<int8_t>() + n * K);
   pack(m, t);
-  on_every_implementation([&](const std::string& name) {
+  on_every_implementation_and_tiles([&](const std::string& name) {
     const Tensor y = empty({M, N}, DType::f32);
     quantized_product({x, &m, y});
     for (int64_t i = 0; i < M; ++i) {
@@ -170,7 +170,7 @@ TEST(QuantizedProduct, StaysWithinTheBoundOfRounding) {
 }
 
 TEST(QuantizedProduct, RowsHaveTheSameBitsInAnyBatchAndWithAnyNumberOfThreads) {
-  on_every_implementation([&](const std::string& name) {
+  on_every_implementation_and_tiles([&](const std::string& name) {
     if (name == "ref") return;
     for (const Format& f : kFormats) {
       const int64_t M = 61, N = 150, K = 200;
@@ -194,7 +194,7 @@ TEST(QuantizedProduct, RowsHaveTheSameBitsInAnyBatchAndWithAnyNumberOfThreads) {
 }
 
 TEST(QuantizedProduct, ProductsOfOneXHaveTheBitsThatTheyHaveAlone) {
-  on_every_implementation([&](const std::string& name) {
+  on_every_implementation_and_tiles([&](const std::string& name) {
     for (const Format& f : kFormats)
       for (const int64_t M : {1, 5, 40}) {
         const Tensor x = random_tensor({M, 100}, DType::f32, 3), bias = random_tensor({33}, DType::f32, 4);
@@ -221,7 +221,7 @@ TEST(QuantizedProduct, ProductsOfOneXHaveTheBitsThatTheyHaveAlone) {
 }
 
 TEST(QuantizedProduct, RowsThatAreNotFiniteGiveNaNAndTinyOnesZero) {
-  on_every_implementation([&](const std::string& name) {
+  on_every_implementation_and_tiles([&](const std::string& name) {
     for (const Format& f : kFormats) {
       const PackedMatrix w = matrix(f, 5, 40);
       const Tensor x = random_tensor({5, 40}, DType::f32, 3), y = empty({5, 5}, DType::f32);

@@ -13,8 +13,8 @@
 
 namespace lithe::kernels {
 
-/// The instruction sets of this build that the machine has, best first; last, the kernels of amx on emulated tiles.
-/// With LITHE_TRAP_TILES, amx too where the machine has all but the tiles, whose instructions are then caught.
+/// The instruction sets of this build that the machine has, best first. With LITHE_TRAP_TILES, amx too where it has all
+/// but the tiles, whose instructions are then caught.
 inline std::vector<Isa> usable_sets() {
   static const bool trapped = std::getenv("LITHE_TRAP_TILES") && machine_isa() == Isa::avx512bf16 &&
                               built_isas().front() == Isa::amx && testing_support::trap_tiles();
@@ -22,14 +22,18 @@ inline std::vector<Isa> usable_sets() {
   static const Isa best = machine_isa();
   std::vector<Isa> sets = built_isas();
   std::erase_if(sets, [](Isa isa) { return isa > best; });
+  return sets;
+}
+/// The same and, last, emulated tiles: for families that have kernels on them.
+inline std::vector<Isa> usable_sets_and_tiles() {
+  std::vector<Isa> sets = usable_sets();
   sets.push_back(Isa::amx_emulated);
   return sets;
 }
 
-/// Calls f(name) under the reference and under each of usable_sets().
+/// Calls f(name) under the reference and under each of `sets`.
 template <class F>
-void on_every_implementation(F&& f) {
-  const std::vector<Isa> sets = usable_sets();
+void on_every_implementation(F&& f, const std::vector<Isa>& sets = usable_sets()) {
   const Isa best = usable_isa();
   const bool forced = reference_only();
   force_reference(true);
@@ -41,6 +45,12 @@ void on_every_implementation(F&& f) {
   }
   limit_isa(best);
   force_reference(forced);
+}
+
+/// The same on usable_sets_and_tiles().
+template <class F>
+void on_every_implementation_and_tiles(F&& f) {
+  on_every_implementation(f, usable_sets_and_tiles());
 }
 
 /// Sets the number of threads while it lives.
