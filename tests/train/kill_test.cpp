@@ -20,7 +20,8 @@ using kit::Scratch;
 
 constexpr int kSteps = 48;
 
-// Dropout, accumulation, moments in 8 bits (the table's), evaluation, a best checkpoint, a keep limit: everything whose state a resume must bring back.
+// Dropout, accumulation, moments in 8 bits (the table's), evaluation, a best checkpoint, a keep limit: everything whose
+// state a resume must bring back.
 std::string recipe_in(const Scratch& scratch) {
   scratch.add("text.txt", kit::small_text(20000));
   return scratch.add(
