@@ -25,6 +25,8 @@ bool processor_has_tiles() {
 #endif
 }
 
+bool tiles_can_run() { return can_run(Isa::amx) || can_run(Isa::amx_emulated); }
+
 #ifdef LITHE_HAVE_amx
 namespace cpu::amx {
 double tile_rounds_bf16(int64_t rounds);

@@ -21,9 +21,9 @@ Backbone::Backbone(const ModelConfig& config, const Scope& scope, const Embeddin
   check_usage(config.architecture == "encoder" || registry.get(Stack::slot, config.stack.type, {}).info.causal, "model",
               "stack ", config.stack.type, " needs rows that see their whole sequence, which architecture ",
               config.architecture, " does not have; use it in an encoder, or set model.stack: plain");
-  check_usage(config.architecture == "encoder" || registry.get(Embedding::slot, config.embedding.type, {}).info.causal,
-              "model", "embedding ", config.embedding.type, " reads the tokens around each one, which architecture ",
-              config.architecture,
+  embeds_around_ = !registry.get(Embedding::slot, config.embedding.type, {}).info.causal;
+  check_usage(config.architecture == "encoder" || !embeds_around_, "model", "embedding ", config.embedding.type,
+              " reads the tokens around each one, which architecture ", config.architecture,
               " does not know while it generates; use it in an encoder, or set model.embedding: lookup");
   selective_ = dynamic_cast<const SelectiveStack*>(stack_.get());
   check_usage(config.architecture != "encoder_decoder" || stack_->layer_width(config.hidden_size) == config.hidden_size,

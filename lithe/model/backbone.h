@@ -85,6 +85,7 @@ class Backbone final : public Layers, public ExitHeads {
   std::unique_ptr<Norm> final_norm_;
   std::string final_norm_name_;
   bool recompute_ = false;
+  bool embeds_around_ = false;  // the embedding reads the tokens around each one, and asks where sequences begin
   bool reads_embedding_ = false, reads_source_embedding_ = false, gives_embedding_ = false;
   std::optional<Reference> reference_;  // that some layers read
   std::vector<int64_t> reference_readers_;

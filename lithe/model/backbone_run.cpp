@@ -8,9 +8,8 @@ namespace lithe {
 
 Var Backbone::embed(const Tensor& ids, const Sequences& sequences, const Pass& pass) const {
   const kernels::PartScope part("embedding");
-  Pass with = pass;  // a handle of the same
-  with.give("positions", sequences.positions());
-  const Var rows = position_->add_to(embedding_->forward(ids, with), sequences);
+  if (embeds_around_) Pass(pass).give("positions", sequences.positions());  // a handle of the same
+  const Var rows = position_->add_to(embedding_->forward(ids, pass), sequences);
   return embedding_dropout_(embedding_norm_ ? embedding_norm_->forward(rows) : rows);
 }
 

@@ -8,8 +8,6 @@
 namespace lithe {
 namespace {
 
-namespace fs = std::filesystem;
-
 std::string training(const std::string& growth, const std::string& more = "") {
   return "{max_steps: 12, batch_tokens: 64, learning_rate: 0.01, logging_steps: 2, eval_steps: 3, save_steps: 2, "
          "save_total_limit: 9, growth: " +
@@ -29,11 +27,7 @@ TEST(Growth, ARunThatIsKilledAtAnyCheckpointEndsWithTheSameBits) {
     EXPECT_EQ(train(whole).status, "finished");
     for (const int64_t last : {2, 4, 6, 8}) {
       SCOPED_TRACE(cat(growth, " ", last));
-      TrainRun run = whole;
-      run.out = kit.scratch.path() / cat("killed", number, "-", last);
-      run.resume = true;
-      fs::copy(whole.out, run.out, fs::copy_options::recursive);
-      drop_checkpoints_after(run.out, last);
+      const TrainRun run = kit.killed_after(whole, last, cat("killed", number, "-", last));
       train(run);
       for (const char* file : {"model.safetensors", "metrics.jsonl", "config.json", "best/model.safetensors"})
         EXPECT_TRUE(read_file(run.out / file) == read_file(whole.out / file)) << file;

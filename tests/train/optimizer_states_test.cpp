@@ -7,8 +7,6 @@
 namespace lithe {
 namespace {
 
-namespace fs = std::filesystem;
-
 // Matrices of 4096 numbers and the table have codes; those of 64 x 48 and vectors do not.
 const char* const kModel =
     "{vocab_size: 257, hidden_size: 64, num_hidden_layers: 2, mixer: {type: attention, num_attention_heads: 2}, ffn: "
@@ -31,11 +29,7 @@ TEST(OptimizerStates, ARunThatIsKilledAtAnyCheckpointEndsWithTheSameBits) {
     EXPECT_EQ(train(whole).status, "finished");
     for (const int64_t last : {2, 6}) {
       SCOPED_TRACE(cat(more, " ", last));
-      TrainRun run = whole;
-      run.out = kit.scratch.path() / cat("killed", number, "-", last);
-      run.resume = true;
-      fs::copy(whole.out, run.out, fs::copy_options::recursive);
-      drop_checkpoints_after(run.out, last);
+      const TrainRun run = kit.killed_after(whole, last, cat("killed", number, "-", last));
       train(run);
       for (const char* file : {"model.safetensors", "metrics.jsonl", "best/model.safetensors"})
         EXPECT_TRUE(read_file(run.out / file) == read_file(whole.out / file)) << file;

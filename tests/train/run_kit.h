@@ -6,6 +6,7 @@
 #include "lithe/base/json.h"
 #include "lithe/base/log.h"
 #include "lithe/base/threads.h"
+#include "lithe/train/checkpoint.h"
 #include "lithe/train/trainer.h"
 #include "tests/support/errors.h"
 #include "tests/support/process.h"
@@ -40,6 +41,16 @@ class TrainKit {
     data_node.set("cache_directory", Node::scalar((scratch.path() / "cache").string()));
     read_fields(data_node, "data", [&](Fields& f) { recipe.data.fields(f); });
     read_fields(train_node, "train", [&](Fields& f) { recipe.train.fields(f); });
+    return run;
+  }
+
+  /// A copy of a finished run, named `out`, as a kill after the checkpoint of step `last` would have left it.
+  TrainRun killed_after(const TrainRun& whole, int64_t last, const std::string& out) const {
+    TrainRun run = whole;
+    run.out = scratch.path() / out;
+    run.resume = true;
+    std::filesystem::copy(whole.out, run.out, std::filesystem::copy_options::recursive);
+    drop_checkpoints_after(run.out, last);
     return run;
   }
 

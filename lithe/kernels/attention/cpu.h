@@ -70,6 +70,8 @@ struct AttentionTurn {
   const double* frequencies;  // [pairs]
   int64_t pairs;
   bool interleaved;
+  /// Numbers of a row of sines, and of cosines: whole vectors, also of pairs that are neighbours.
+  constexpr int64_t row() const { return (pairs * (interleaved ? 2 : 1) + 15) / 16 * 16; }
 };
 
 /// A piece of work on one span.

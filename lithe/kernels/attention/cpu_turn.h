@@ -7,11 +7,6 @@
 
 namespace lithe::kernels::cpu::LITHE_ISA {
 
-/// Numbers of a row of sines, and of cosines: whole vectors, also of pairs that are neighbours.
-[[gnu::always_inline]] inline int64_t angle_row(const AttentionCall& call) {
-  return (call.turn.pairs * (call.turn.interleaved ? 2 : 1) + 15) / 16 * 16;
-}
-
 /// A row of angles.
 struct Angles {
   float *sines, *cosines;
@@ -28,13 +23,13 @@ class TurningKeys {
  public:
   /// The table, once a part: rows [0, kKeyTile) of angles, behind which lie two rows more.
   static void prepare(const AttentionCall& call, float* space) {
-    const int64_t row = angle_row(call);
+    const int64_t row = call.turn.row();
     for (int64_t j = 0; j < kKeyTile; ++j) Angles(space + call.space.turn + 2 * row * j, row).set(call, double(j));
   }
   /// The tile begins at `key`, a multiple of kKeyTile or the first that is seen.
   TurningKeys(const AttentionCall& call, const AttentionSpan& span, int64_t key, float* space)
       : call_(call),
-        row_(angle_row(call)),
+        row_(call.turn.row()),
         table_(space + call.space.turn),
         first_(table_ + 2 * row_ * kKeyTile, row_),
         now_(table_ + 2 * row_ * (kKeyTile + 1), row_) {

@@ -29,7 +29,7 @@ struct Carver {
   }
 };
 
-void lay_out_forward(const AttentionArgs& a, AttentionSpace& s) {
+void lay_out_forward(const AttentionArgs& a, const AttentionTurn& turn, AttentionSpace& s) {
   Carver tiles;
   s.q = tiles.take(kLongBlock * a.head_dim);
   s.out = tiles.take(kLongBlock * a.value_dim);
@@ -49,10 +49,9 @@ void lay_out_forward(const AttentionArgs& a, AttentionSpace& s) {
   s.partials = decode.take(kSplits * s.state_floats);
   s.floats = std::max(tiles.floats, decode.floats);
   if (!a.turn) return;
-  const int64_t row = round_up(int64_t(a.turn->frequencies.size()) * (a.turn->interleaved ? 2 : 1), kAlign);
   Carver both{s.floats};
-  s.turn = both.take(2 * row * (kKeyTile + 2));
-  s.turned = both.take(kTurned * a.kv_heads * a.head_dim + kAlign);
+  s.turn = both.take(2 * turn.row() * (kKeyTile + 2));
+  s.turned = both.take(kTurned * a.kv_heads * a.head_dim);
   s.floats = both.floats;
 }
 
@@ -290,7 +289,7 @@ void AttentionPlan::add_task(const AttentionTask& task, double work) {
 AttentionPlan::AttentionPlan(const AttentionArgs& a) {
   set_up(a);
   if (call_.dtype == DType::f64) return;
-  lay_out_forward(a, call_.space);
+  lay_out_forward(a, call_.turn, call_.space);
   allocate(call_.space.floats, a.q.device());
   add_extras(a, nullptr);
   if (a.q.is_meta()) return;

@@ -36,4 +36,26 @@ typedef int8_t ByteVec __attribute__((vector_size(kLanes)));
     for (int i = 0; i < count; ++i) p[i] = bytes[i];
 }
 
+/// The step between the numbers that a row of K is rounded to in bytes: NaN where it is not finite, 0 where it counts
+/// as zero.
+struct RowStep {
+  float size, inverse;
+  bool zero;
+};
+template <class T>
+[[gnu::always_inline]] inline RowStep step_of(const T* x, int64_t K) {
+  IntVec most{};
+  each(
+      K, [&](int64_t k, auto lanes) __attribute__((always_inline)) {
+        const IntVec bits = as_ints(abs(load(x + k, lanes)));  // of magnitudes: their order is that of the numbers
+        most = bits > most ? bits : most;
+      });
+  int32_t bits = 0;
+  for (int i = 0; i < kLanes; ++i) bits = most[i] > bits ? most[i] : bits;
+  const bool finite = bits < 0x7f800000;
+  const float largest = __builtin_bit_cast(float, bits);
+  const bool zero = !finite || largest < 0x1p-100f;
+  return {!finite ? __builtin_nanf("") : zero ? 0 : largest / 127, zero ? 0 : 127 / largest, zero};
+}
+
 }  // namespace lithe::kernels::cpu::LITHE_ISA

@@ -10,6 +10,8 @@ namespace lithe::kernels::cpu::LITHE_ISA::tile {
 /// each row and of each column, that is 32 k in bf16 or 64 in 8 bits.
 constexpr int64_t kBlock = 2 * kRows, kStepBytes = kBlock * kRowBytes;
 
+inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
 /// Words of 32 bits: element [r, n] at data[r * stride + n].
 template <class T>
 struct Words {
@@ -116,6 +118,15 @@ template <class Kind, int kRowTiles>
     store<2>(p.to.data + kRows * p.to.stride, stride);
     store<3>(p.to.data + kRows * p.to.stride + kRows, stride);
   }
+}
+
+/// The same of 1 or 2 tiles of rows.
+template <class Kind>
+void multiply(int row_tiles, const BlockProduct<typename Kind::Sum>& p) {
+  if (row_tiles == 1)
+    multiply<Kind, 1>(p);
+  else
+    multiply<Kind, 2>(p);
 }
 
 /// A packed matrix (gemm/packed_matrix.h) as panels b: rows of 32 words, of 2 or 4 inputs of 32 outputs. 16 rows are a

@@ -5,6 +5,7 @@
 #include "lithe/kernels/gemm/grouped_gemm.h"
 #include "lithe/kernels/gemm/onednn.h"
 #include "lithe/kernels/gemm/reference.h"
+#include "lithe/kernels/tile_support.h"
 
 namespace lithe::kernels {
 namespace {
@@ -82,8 +83,6 @@ const char* refuse_f64(const Product& p) {
 
 // Rows that vectors read b for as fast as it comes; products that are not rowwise may choose.
 constexpr int64_t kTileFewRows = 8;
-
-bool tiles_can_run() { return can_run(Isa::amx) || can_run(Isa::amx_emulated); }
 
 const char* refuse_tiles(const Product& p) {
   if (!p.bf16_in) return "tiles multiply bf16";

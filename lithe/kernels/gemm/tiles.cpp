@@ -8,7 +8,7 @@
 namespace lithe::kernels::cpu::LITHE_ISA {
 namespace {
 
-using tile::kBlock, tile::kStepBytes, tile::kBytes;
+using tile::kBlock, tile::least, tile::kStepBytes, tile::kBytes;
 constexpr int64_t kStep = 32;              // k of a step
 constexpr int64_t kBlockSteps = 8;         // of a panel of a in the first cache: 16 KiB, and as much of b
 constexpr int64_t kNear = 2, kFar = 8;     // steps that b is asked for ahead: from the caches, from memory
@@ -16,7 +16,6 @@ constexpr int64_t kSum = kBlock * kBlock;  // floats of a block of sums
 static_assert(kTilePieceBytes == kBlockSteps * kStepBytes);
 
 int64_t blocks_of(int64_t n) { return (n + kBlock - 1) / kBlock; }
-int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 typedef uint32_t TileRow __attribute__((vector_size(64)));
 typedef uint16_t HalfRow __attribute__((vector_size(32)));
@@ -142,13 +141,6 @@ struct Sums {
   }
 };
 
-void multiply(int row_tiles, const tile::BlockProduct<float>& p) {
-  if (row_tiles == 1)
-    tile::multiply<tile::Bf16, 1>(p);
-  else
-    tile::multiply<tile::Bf16, 2>(p);
-}
-
 tile::PackedPanels packed_panels(const Product& p) {
   return {static_cast<const uint8_t*>(p.b), packed_words<Bf16>(p.K)};
 }
@@ -170,8 +162,9 @@ void run_stream(const Product& p) {
     alignas(64) uint8_t copy[kStepBytes];
     for (int64_t panel = begin; panel < end; ++panel) {
       const Sums<Out> sums{p, 0, panel * kBlock};
-      multiply(int(tiles), {tile::packed_rows(a, tiles), b.at(panel, 0), b.whole_steps(), b.rest(panel, copy),
-                            b.at(panel + 1, 0), kFar, sums.start(own), sums.end(own)});
+      tile::multiply<tile::Bf16>(int(tiles),
+                                 {tile::packed_rows(a, tiles), b.at(panel, 0), b.whole_steps(), b.rest(panel, copy),
+                                  b.at(panel + 1, 0), kFar, sums.start(own), sums.end(own)});
       sums.finish(own);
     }
   });
@@ -299,7 +292,7 @@ struct Chunk {
       block.b = panels.at(panel, at), block.after = panels.at(panel + 1, at);
       if (at + piece.size() > panels.whole_steps()) --block.steps, block.last = panels.rest(panel, copy);
     }
-    multiply(int(tiles_of(row)), block);
+    tile::multiply<tile::Bf16>(int(tiles_of(row)), block);
     if (ends && last()) sums.finish(own);
   }
 

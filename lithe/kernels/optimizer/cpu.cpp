@@ -190,6 +190,16 @@ void adamw_coded(const AdamWArgs& a) {
   });
 }
 
+template <class Weights>
+void adamw_by(const AdamWArgs& a) {
+  by_flag(a.clear, [&]<bool clear>() {
+    if (a.m_scale.defined())
+      adamw_coded<Weights, clear>(a);
+    else
+      adamw_of<Weights, clear>(a);
+  });
+}
+
 template <class T>
 void sum_of_squares_of(const SquaresTask& task) {
   const int64_t n = task.x.numel();
@@ -227,20 +237,6 @@ void all_finite_of(const FiniteTask& task) {
     int32_t any = 0;
     for (int i = 0; i < kLanes; ++i) any |= found[i];
     if (any) __atomic_store_n(result, false, __ATOMIC_RELAXED);
-  });
-}
-
-}  // namespace
-
-namespace {
-
-template <class Weights>
-void adamw_by(const AdamWArgs& a) {
-  by_flag(a.clear, [&]<bool clear>() {
-    if (a.m_scale.defined())
-      adamw_coded<Weights, clear>(a);
-    else
-      adamw_of<Weights, clear>(a);
   });
 }
 

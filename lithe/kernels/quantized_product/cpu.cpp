@@ -74,7 +74,7 @@ void quantize_row(const QuantizedProduct& p, const Rows& to, int64_t m, int64_t 
     for (int64_t k = g * group; k < (g + 1) * group; k += kLanes) {
       const IntVec q = rounded(x, p.K, k, step);
       sum += q;
-      const RowBytes bytes = __builtin_convertvector(q, RowBytes);
+      const ByteVec bytes = __builtin_convertvector(q, ByteVec);
       uint32_t four[kLanes / 4];
       std::memcpy(four, &bytes, sizeof four);
       for (int i = 0; i < kLanes / 4 && k / 4 + i < p.units; ++i) words[(k / 4 + i) * R] = four[i];

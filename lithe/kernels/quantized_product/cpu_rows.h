@@ -1,34 +1,13 @@
 // What all forms of integer products share: how a row is rounded, and what becomes of a sum. Each gives the same bits.
 #pragma once
 
+#include "lithe/kernels/cpu/bytes.h"
 #include "lithe/kernels/cpu/dispatch.h"
 #include "lithe/kernels/gemm/cpu_vectors.h"
 #include "lithe/kernels/quantized_product/cpu.h"
 
 namespace lithe::kernels::cpu::LITHE_ISA {
 namespace {
-
-typedef int8_t RowBytes __attribute__((vector_size(kLanes)));
-
-/// The step between the numbers that a row is rounded to: NaN where it is not finite, 0 where it counts as zero.
-struct RowStep {
-  float size, inverse;
-  bool zero;
-};
-template <class T>
-inline RowStep step_of(const T* x, int64_t K) {
-  IntVec most{};
-  each(K, [&](int64_t k, auto lanes) {
-    const IntVec bits = as_ints(abs(load(x + k, lanes)));  // of magnitudes: their order is that of the numbers
-    most = bits > most ? bits : most;
-  });
-  int32_t bits = 0;
-  for (int i = 0; i < kLanes; ++i) bits = most[i] > bits ? most[i] : bits;
-  const bool finite = bits < 0x7f800000;
-  const float largest = __builtin_bit_cast(float, bits);
-  const bool zero = !finite || largest < 0x1p-100f;
-  return {!finite ? __builtin_nanf("") : zero ? 0 : largest / 127, zero ? 0 : 127 / largest, zero};
-}
 
 /// The integers of kLanes inputs from k on, 0 beyond K.
 template <class T>

@@ -4,6 +4,7 @@
 #include "lithe/kernels/checks.h"
 #include "lithe/kernels/quantized_product/cpu.h"
 #include "lithe/kernels/quantized_product/reference.h"
+#include "lithe/kernels/tile_support.h"
 
 namespace lithe::kernels {
 namespace {
@@ -40,8 +41,7 @@ const char* refuse_tiles(const QuantizedProducts& products) { return few_rows(pr
 
 int64_t workspace_of(const PackedMatrix& w, int64_t M) {
   if (reference_only()) return 0;
-  if ((can_run(Isa::amx) || can_run(Isa::amx_emulated)) && !few_rows(M))
-    return QuantizedTiles(M, w.inputs, w.group, w.groups(), threads()).bytes;
+  if (tiles_can_run() && !few_rows(M)) return QuantizedTiles(M, w.inputs, w.group, w.groups(), threads()).bytes;
   return quantized_workspace(w, M);
 }
 

@@ -8,13 +8,11 @@
 namespace lithe::kernels::cpu::LITHE_ISA {
 namespace {
 
-using tile::kBlock, tile::kBytes, tile::kStepBytes, tile::kRowBytes;
+using tile::kBlock, tile::least, tile::kBytes, tile::kStepBytes, tile::kRowBytes;
 constexpr int64_t kSum = kBlock * kBlock;
 constexpr int64_t kBlockSteps = 8;             // of a panel of rows in the first cache: 16 KiB, and as much of weights
 constexpr int64_t kPanels = kTileGroupPanels;  // whose sums stay in cache
 constexpr int64_t kNear = 2;                   // steps that weights are asked for ahead
-
-int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 // Blocks of 32 rows, the last of 16 where no more exist.
 struct RowPanels {
@@ -56,19 +54,12 @@ void quantize_row(const QuantizedProduct& p, const RowPanels& to, int64_t m) {
     for (int64_t i = 0; i < in_row; i += kLanes) {
       const IntVec q = rounded(x, p.K, s * in_row + i, step);
       sum += q;
-      const RowBytes bytes = __builtin_convertvector(q, RowBytes);
+      const ByteVec bytes = __builtin_convertvector(q, ByteVec);
       std::memcpy(row + first + i, &bytes, sizeof bytes);
     }
     if (p.group) to.sums[m * p.groups + s] = step.zero ? 0 : total_of(sum), sum = IntVec{};
   }
   if (!p.group) to.sums[m] = step.zero ? 0 : total_of(sum);
-}
-
-void multiply(int row_tiles, const tile::BlockProduct<int32_t>& p) {
-  if (row_tiles == 1)
-    tile::multiply<tile::Bytes, 1>(p);
-  else
-    tile::multiply<tile::Bytes, 2>(p);
 }
 
 // ---- 8 bits
@@ -108,7 +99,7 @@ void panels_int8(const QuantizedProduct& p, const RowPanels& rows, int64_t begin
             {first ? own : nullptr, kBlock},
             {own, kBlock}};
         if (last > w.whole_steps()) --product.steps, product.last = w.rest(panel, copy);
-        multiply(tiles, product);
+        tile::multiply<tile::Bytes>(tiles, product);
         if (last == rows.count) finish_int8<Out>(p, rows, block, panel, own);
       }
     }
@@ -138,14 +129,15 @@ void panel_int4(const QuantizedProduct& p, const RowPanels& rows, int64_t panel,
     std::memset(totals, 0, sizeof totals);
     for (int64_t g = 0; g < p.groups; ++g) {
       const uint8_t* b = unpacked + (p.group == 32 ? g / 2 : g) * kStepBytes;
-      multiply(tiles, {tile::packed_rows(rows.data + block * rows.panel_bytes + g * tiles * kBytes, tiles),
-                       b,
-                       1,
-                       nullptr,
-                       b + kStepBytes,
-                       0,
-                       {nullptr, 0},
-                       {sums, kBlock}});
+      tile::multiply<tile::Bytes>(tiles,
+                                  {tile::packed_rows(rows.data + block * rows.panel_bytes + g * tiles * kBytes, tiles),
+                                   b,
+                                   1,
+                                   nullptr,
+                                   b + kStepBytes,
+                                   0,
+                                   {nullptr, 0},
+                                   {sums, kBlock}});
       const auto* scales =
           reinterpret_cast<const bf16*>(p.w + panel * p.panel_bytes + g * p.group_bytes + p.group / 2 * kBlock);
       for (int64_t i = 0; i < kBlock; i += kLanes) {

@@ -9,25 +9,15 @@ namespace {
 
 template <class T>
 [[gnu::always_inline]] inline float quantize_group(const T* x, int64_t size, int8_t* to) {
-  IntVec most{};
-  each(
-      size, [&](int64_t c, auto lanes) __attribute__((always_inline)) {
-        const IntVec bits = as_ints(abs(load(x + c, lanes)));  // of magnitudes: their order is that of the numbers
-        most = bits > most ? bits : most;
-      });
-  int32_t bits = 0;
-  for (int i = 0; i < kLanes; ++i) bits = most[i] > bits ? most[i] : bits;
-  const bool finite = bits < 0x7f800000;
-  const float largest = __builtin_bit_cast(float, bits);
-  if (!finite || largest < 0x1p-100f) {
+  const RowStep step = step_of(x, size);
+  if (step.zero) {
     for (int64_t c = 0; c < size; ++c) to[c] = 0;
-    return finite ? 0 : __builtin_nanf("");
+    return step.size;
   }
-  const float inverse = 127 / largest;
   int64_t c = 0;
-  for (; c + kLanes <= size; c += kLanes) store_rounded(to + c, load(x + c) * inverse, kLanes);
-  if (c < size) store_rounded(to + c, load(x + c, First{int(size - c)}) * inverse, int(size - c));
-  return largest / 127;
+  for (; c + kLanes <= size; c += kLanes) store_rounded(to + c, load(x + c) * step.inverse, kLanes);
+  if (c < size) store_rounded(to + c, load(x + c, First{int(size - c)}) * step.inverse, int(size - c));
+  return step.size;
 }
 
 template <class T>

@@ -19,7 +19,7 @@ class ElAtt final : public Heads {
   // Turned keys differ from the values: they turn when read, so that one row a token is kept.
   KeyValue expand(const KeyValue& kept, const Turn& turn) const override { return {turn(kept.k), kept.v}; }
   bool expands() const override { return args_.turns; }
-  bool turns_kept() const override { return expands(); }
+  bool turns_kept() const override { return true; }
   bool shares() const override { return true; }
   int64_t kept_columns() const override { return args_.hidden_size; }
   int64_t query_heads() const override { return args_.num_attention_heads; }

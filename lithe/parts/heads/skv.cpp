@@ -44,7 +44,7 @@ class Skv final : public Heads {
   // Turned keys differ from the values: they turn when read, so that one row a token is kept.
   KeyValue expand(const KeyValue& kept, const Turn& turn) const override { return {turn(kept.k), kept.v}; }
   bool expands() const override { return args_.turns && keys_are_values_; }
-  bool turns_kept() const override { return expands(); }
+  bool turns_kept() const override { return true; }
   bool shares() const override { return keys_are_values_; }
   int64_t kept_columns() const override { return args_.num_attention_heads * args_.head_dim; }
   int64_t query_heads() const override { return args_.num_attention_heads; }
