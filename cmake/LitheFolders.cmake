@@ -134,7 +134,7 @@ function(lithe_kernels)
     set(level -O1 -fno-sanitize=address,fuzzer-no-link)  # clang 14 takes minutes for cpu_skinny.cpp, and no fuzzer runs these
   elseif(LITHE_SANITIZE)
     # They multiply the time to compile, and find the same. Without the second, gcc forms no fused multiply-adds at -O1.
-    set(level -O1 -fexpensive-optimizations)
+    set(level -O1 $<$<CXX_COMPILER_ID:GNU>:-fexpensive-optimizations>)
   endif()
   foreach(isa ${LITHE_ISAS})
     if(simd)

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# The slow tests: address and undefined-behaviour sanitizers over the engine and the readers of files, then the fuzzers.
+# The slow tests: address and undefined-behaviour sanitizers over the engine and the readers of files, the thread sanitizer over what
+# runs on several threads, then the fuzzers.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-folders=(base tensor report text data kernels ops model train cli fuzz)
+folders=(base tensor report text data kernels ops model train compare cli fuzz)
 cmake --preset asan >/dev/null
 targets=()
 for folder in "${folders[@]}"; do [ -d "tests/$folder" ] && targets+=("test_$folder"); done
@@ -12,6 +13,7 @@ nice ninja -C build/asan lithe "${targets[@]}"
 export ASAN_OPTIONS=detect_leaks=0:detect_odr_violation=0 UBSAN_OPTIONS=print_stacktrace=1
 pattern=$(IFS='|'; echo "${folders[*]}")
 ctest --test-dir build/asan --output-on-failure --no-tests=error -R "^($pattern)$"
+tools/thread_sanitizer.sh
 tools/fuzz.sh "${FUZZ_SECONDS:-20}"
 # The packages, where a Debian root can be made.
 if [ "$(id -u)" -eq 0 ] && command -v debootstrap >/dev/null; then tools/package_test.sh; else echo "not root, or no debootstrap: packages are not tested"; fi
