@@ -12,5 +12,7 @@ cmake --preset tsan -DCMAKE_CXX_COMPILER="$compiler" >"$build/configure.log" 2>&
 nice ninja -C "$build" "${folders[@]/#/test_}"
 # oneDNN's own threads are not instrumented.
 export OMP_NUM_THREADS=2 TSAN_OPTIONS=ignore_noninstrumented_modules=1:halt_on_error=1
+# libarcher dies (reads address 0) where a league of teams begins, and LLVM's OpenMP runtime where files may not grow.
+export GTEST_FILTER='-*FewerThreads:FullDisk.*'
 pattern=$(IFS='|'; echo "${folders[*]}")
 ctest --test-dir "$build" --output-on-failure --no-tests=error -R "^($pattern)$"

@@ -10,6 +10,7 @@
 #include "lithe/model/model.h"
 #include "lithe/recipe/recipe.h"
 #include "lithe/train/schedule.h"
+#include "tests/support/process.h"
 
 namespace lithe {
 namespace {
@@ -237,6 +238,7 @@ INSTANTIATE_TEST_SUITE_P(All, HashformerSize,
 // Every recipe in the repository is read, is valid, and comes back the same from what a run stores.
 TEST(Recipes, AllParseAndRoundTrip) {
   int count = 0;
+  const kit::Scratch scratch;
   for (const auto& entry : fs::recursive_directory_iterator("recipes")) {
     if (entry.path().extension() != ".yaml") continue;
     // Experiments and searches change recipes; tests/compare reads them. Zero-shot tasks are none.
@@ -248,10 +250,7 @@ TEST(Recipes, AllParseAndRoundTrip) {
     r.train.validate(r.data.sequence_length);
     r.generate.validate();
     const std::string stored = to_yaml(resolved(r));
-    const fs::path written = fs::temp_directory_path() / ("lithe_round_trip_" + std::to_string(::getpid()) + ".yaml");
-    write_file(written, stored);
-    EXPECT_EQ(to_yaml(resolved(load_recipe(written, {}))), stored);
-    fs::remove(written);
+    EXPECT_EQ(to_yaml(resolved(load_recipe(scratch.add("again.yaml", stored), {}))), stored);
     EXPECT_EQ(read_file(entry.path()).front(), '#') << "a shipped recipe says what it is in its first line";
   }
   EXPECT_GE(count, 9);

@@ -25,9 +25,10 @@ std::vector<ConvolutionSegment> with_own_states(std::vector<ConvolutionSegment> 
 TEST(Convolution, EveryImplementationAgreesWithF64) {
   const int64_t N = 76;
   for (const DType type : {DType::f32, DType::bf16})
-    for (const auto& [taps, ahead] : {std::pair<int64_t, int64_t>{1, 0}, {4, 0}, {31, 0}, {5, 2}, {31, 15}})
+    for (const auto& form : {std::pair<int64_t, int64_t>{1, 0}, {4, 0}, {31, 0}, {5, 2}, {31, 15}})
       for (const int64_t C : {1, 16, 37})
         for (const bool continues : {false, true}) {
+          const int64_t taps = form.first, ahead = form.second;
           if (continues && ahead) continue;
           const Tensor x = random_tensor({N, C}, type, 1), w = random_tensor({taps, C}, DType::f32, 2),
                        dy = random_tensor({N, C}, type, 3), old = random_tensor({N, C}, type, 4),

@@ -152,9 +152,9 @@ double depth(int64_t order) {
 // oracle: had.fwht, had.kronecker, had.pad
 TEST(Hadamard, EveryImplementationAgreesWithTheExplicitMatrix) {
   for (const DType type : kTypes)
-    for (const auto& [C, order] : kProblems)
+    for (const Problem& problem : kProblems)
       for (const bool affine : {false, true}) {
-        const int64_t N = 3;
+        const int64_t N = 3, C = problem.columns, order = problem.order;
         const Tensor x = random_tensor({N, C}, type, 1, 2);
         const Tensor alpha = affine ? random_tensor({C}, wide(type), 2) : Tensor(),
                      beta = affine ? random_tensor({C}, wide(type), 3) : Tensor();
@@ -187,9 +187,9 @@ TEST(Hadamard, EveryImplementationAgreesWithTheExplicitMatrix) {
 // oracle: had.kronecker
 TEST(HadamardGrad, EveryImplementationAgreesWithTheExplicitMatrix) {
   for (const DType type : kTypes)
-    for (const auto& [C, order] : kProblems)
+    for (const Problem& problem : kProblems)
       for (const bool accumulate : {false, true}) {
-        const int64_t N = 5;
+        const int64_t N = 5, C = problem.columns, order = problem.order;
         const Tensor x = random_tensor({N, C}, type, 5), dout = random_tensor({N, C}, type, 6),
                      alpha = accumulate ? random_tensor({C}, wide(type), 7) : Tensor();
         const Tensor old_dx = random_tensor({N, C}, type, 8), old = random_tensor({C}, wide(type), 9);

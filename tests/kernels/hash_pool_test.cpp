@@ -36,8 +36,9 @@ const std::pair<int64_t, int64_t> kBitGroups[] = {{128, 10}, {12, 4}, {64, 1}, {
 
 TEST(HashPool, EveryImplementationSumsWeightedRows) {
   for (const DType type : kTypes)
-    for (const auto& [bits, size] : kBitGroups)
+    for (const auto& group : kBitGroups)
       for (const int64_t D : {1, 17, 64, 65, 200}) {
+        const int64_t bits = group.first, size = group.second;
         const Pool p(11, D, bits, size, type);
         const Tensor exact = zeros({p.N, D}, DType::f64), sizes = zeros({p.N, D}, DType::f64);
         for (int64_t n = 0; n < p.N; ++n)
@@ -65,8 +66,9 @@ TEST(HashPool, EveryImplementationSumsWeightedRows) {
 
 TEST(HashPoolGrad, EveryImplementationAddsToTableAndWeights) {
   for (const DType type : kTypes)
-    for (const auto& [bits, size] : kBitGroups)
+    for (const auto& group : kBitGroups)
       for (const int64_t D : {1, 17, 64, 65, 200}) {
+        const int64_t bits = group.first, size = group.second;
         const Pool p(23, D, bits, size, type);
         const Tensor old_table = random_tensor(p.table.shape(), wide(type), 5),
                      old_weights = random_tensor(p.weights.shape(), wide(type), 6);

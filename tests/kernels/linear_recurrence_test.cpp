@@ -117,7 +117,8 @@ TEST(LinearRecurrence, IsASumOverPairs) {
 TEST(LinearRecurrence, EveryImplementationAgreesWithF64) {
   for (const DType type : {DType::f32, DType::bf16})
     for (const Form& form : forms())
-      for (const auto& [K, V] : sizes()) {
+      for (const auto& size : sizes()) {
+        const int64_t K = size.first, V = size.second;
         const auto a = problem(form, type, 2, K, V, recurrence_segments(), 2);
         const auto e = in_f64(a);
         linear_recurrence(e);
@@ -211,7 +212,8 @@ TEST(LinearRecurrenceGrad, EveryImplementationAgreesWithF64) {
   for (const DType type : {DType::f32, DType::bf16})
     for (const Form& form : forms())
       for (const bool accumulate : {false, true})
-        for (const auto& [K, V] : sizes()) {
+        for (const auto& size : sizes()) {
+          const int64_t K = size.first, V = size.second;
           std::vector<RecurrenceSegment> parts = recurrence_segments();
           if (form.causal && accumulate)
             parts[3].state = random_tensor({2, recurrence_state(K, V, form.normalise)}, DType::f32, 7, 0.3);

@@ -5,6 +5,7 @@
 #include "lithe/model/safetensors.h"
 #include "tests/support/errors.h"
 #include "tests/support/model_kit.h"
+#include "tests/support/process.h"
 
 namespace lithe {
 namespace {
@@ -122,7 +123,8 @@ TEST(Share, LayersKeepStatesOfTheirOwn) {
 
 TEST(Share, FilesHoldATensorOnce) {
   const auto model = randomised(share_config("share: {layers: cycle, distinct: 2}"));
-  const Path file = Path(testing::TempDir()) / "share.safetensors";
+  const kit::Scratch scratch;
+  const Path file = scratch.path() / "model.safetensors";
   save_weights(*model, file);
   const SafetensorsFile stored(file);
   for (const auto& [name, entry] : stored.entries()) EXPECT_LT(split(name).first, 2) << name;

@@ -1,12 +1,12 @@
 #include "lithe/report/run_report.h"
 
 #include <cmath>
-#include <ctime>
 
 #include <gtest/gtest.h>
 
 #include "lithe/base/error.h"
 #include "lithe/report/run_record.h"
+#include "tests/support/process.h"
 #include "tests/support/text.h"
 
 namespace lithe {
@@ -21,16 +21,10 @@ std::string tile(const std::string& label, const std::string& value, const std::
 
 class RunReport : public testing::Test {
  protected:
-  void SetUp() override {
-    directory_ = Path(testing::TempDir()) /
-                 ("run_report_" + std::string(testing::UnitTest::GetInstance()->current_test_info()->name()));
-    std::filesystem::remove_all(directory_);
-    make_directory(directory_);
-  }
-  void TearDown() override { std::filesystem::remove_all(directory_); }
   void put(const std::string& name, const std::string& text) { append_file(directory_ / name, text); }
   report::RunRecord record() { return report::read_run_record(directory_); }
-  Path directory_;
+  const kit::Scratch scratch_;
+  const Path& directory_ = scratch_.path();
 };
 
 TEST_F(RunReport, LossByPositionIsAChartAndDamagedOnesAreNamed) {
@@ -289,19 +283,14 @@ TEST_F(RunReport, ManySamplesAreThinnedWithTheLastAndTheFirstKept) {
   EXPECT_TRUE(contains(html, "Step 500<") && contains(html, "Step 1<"));
 }
 
-TEST_F(RunReport, AHundredThousandLinesTakeLessThanASecond) {
+TEST_F(RunReport, AHundredThousandLinesMakeASmallPage) {
   std::string lines;
   for (int step = 1; step <= 100000; ++step)
     lines +=
         cat("{\"step\":", step, ",\"tokens\":", step * int64_t(8192), ",\"epoch\":", step * 1e-4,
             ",\"loss\":", 3 + 1.0 / step, ",\"learning_rate\":0.0006,\"grad_norm\":", 0.5 + (step % 7) * 0.01, "}\n");
   put("metrics.jsonl", lines);
-  // Processor time, so that a busy machine does not fail the test.
-  const std::clock_t start = std::clock();
-  const std::string html = run_report(directory_);
-  const double seconds = double(std::clock() - start) / CLOCKS_PER_SEC;
-  EXPECT_LT(seconds, 1.0);
-  EXPECT_LT(html.size(), 2000000u);
+  EXPECT_LT(run_report(directory_).size(), 2000000u);
   EXPECT_EQ(record().training.step.size(), 100000u);
 }
 

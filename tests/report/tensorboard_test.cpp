@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "lithe/base/error.h"
+#include "tests/support/process.h"
 
 namespace lithe {
 namespace {
@@ -100,13 +101,8 @@ std::vector<Event> events_of(const std::string& file) {
 
 class TensorBoard : public testing::Test {
  protected:
-  void SetUp() override {
-    directory_ = Path(testing::TempDir()) /
-                 ("tensorboard_" + std::string(testing::UnitTest::GetInstance()->current_test_info()->name()));
-    std::filesystem::remove_all(directory_);
-  }
-  void TearDown() override { std::filesystem::remove_all(directory_); }
-  Path directory_;
+  const kit::Scratch scratch_;
+  const Path directory_ = scratch_.path() / "events";
 };
 
 TEST(Crc32c, EqualsTheVectorsOfRfc3720) {

@@ -7,6 +7,7 @@
 #include "lithe/text/framing.h"
 #include "lithe/text/md5.h"
 #include "lithe/text/word_neighbours.h"
+#include "tests/support/process.h"
 #include "text_for_tests.h"
 
 namespace lithe {
@@ -168,7 +169,8 @@ TEST(FeatureTokenizer, RefusesWhatIsNoRowOfNumbers) {
 // ---- files
 
 TEST(CodeTokenizerFiles, SavedAndLoadedAgain) {
-  const Path directory = Path(::testing::TempDir()) / "lithe_codes";
+  const kit::Scratch scratch;
+  const Path directory = scratch.path() / "codes";
   std::vector<uint64_t> prints;
   for (const char* kind : all_kinds) {
     const auto tokenizer = make(kind);
@@ -195,7 +197,6 @@ TEST(CodeTokenizerFiles, SavedAndLoadedAgain) {
               load_tokenizer(directory);
             }).find("mask_token is stated as '[MASK]', but a tokenizer without a vocabulary has <mask> there"),
             std::string::npos);
-  std::filesystem::remove_all(directory);
 }
 
 TEST(CodeTokenizerFiles, AnyChangeIsRefused) {

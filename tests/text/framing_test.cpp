@@ -1,6 +1,7 @@
 // Special tokens around texts and pairs; roles and continuing pieces.
 #include "lithe/text/framing.h"
 #include "lithe/base/json.h"
+#include "tests/support/process.h"
 #include "text_for_tests.h"
 
 namespace lithe {
@@ -8,26 +9,20 @@ namespace {
 
 /// WordPiece of two pieces with the specials of BERT, 0 to 4.
 std::unique_ptr<Tokenizer> small_bert() {
-  const std::string path = ::testing::TempDir() + "lithe_framing_vocab.txt";
-  write_file(path, "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n##b\n");
-  auto tokenizer = load_tokenizer(path);
-  std::filesystem::remove(path);
-  return tokenizer;
+  const kit::Scratch scratch;
+  return load_tokenizer(scratch.add("vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n##b\n"));
 }
 
 /// The bytes, then these tokens from 256.
 std::unique_ptr<Tokenizer> bytes_with(const std::vector<std::string>& specials, const Json& config) {
-  const Path directory = Path(::testing::TempDir()) / "lithe_framing";
-  make_directory(directory);
+  const kit::Scratch scratch;
   Json file = parse_json(make_byte_tokenizer()->to_json(), "bytes");
   file["added_tokens"] = Json::array();
   for (size_t i = 0; i < specials.size(); ++i)
     file["added_tokens"].push_back({{"id", 256 + i}, {"content", specials[i]}, {"special", true}});
-  write_file(directory / "tokenizer.json", file.dump());
-  write_file(directory / "tokenizer_config.json", config.dump());
-  auto tokenizer = load_tokenizer(directory);
-  std::filesystem::remove_all(directory);
-  return tokenizer;
+  scratch.add("tokenizer.json", file.dump());
+  scratch.add("tokenizer_config.json", config.dump());
+  return load_tokenizer(scratch.path());
 }
 
 TEST(Framing, BertHasClsAndSep) {
@@ -96,14 +91,13 @@ TEST(Roles, OfEncodersAreFoundStatedAndSaved) {
 
   const auto stated = bytes_with({"<s>", "</s>", "<mask>", "<hide>"}, {{"mask_token", "<hide>"}, {"cls_token", "<s>"}});
   EXPECT_EQ(stated->specials().mask, 259);
-  const Path directory = Path(::testing::TempDir()) / "lithe_roles";
-  save_tokenizer(*stated, directory);
-  const auto again = load_tokenizer(directory);
+  const kit::Scratch scratch;
+  save_tokenizer(*stated, scratch.path());
+  const auto again = load_tokenizer(scratch.path());
   EXPECT_EQ(again->specials().mask, 259);
   EXPECT_EQ(again->specials().cls, 256);
   EXPECT_EQ(again->fingerprint(), stated->fingerprint());
   EXPECT_NE(parse_tokenizer(stated->to_json(), "t")->fingerprint(), stated->fingerprint()) << "the roles count";
-  std::filesystem::remove_all(directory);
 }
 
 TEST(ContinuesWord, OfWordPieceAndBytes) {

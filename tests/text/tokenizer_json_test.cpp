@@ -1,6 +1,7 @@
 // Files: what is written, what is refused and how, and the roles of tokens.
 #include "lithe/base/fields.h"
 #include "lithe/base/json.h"
+#include "tests/support/process.h"
 #include "text_for_tests.h"
 
 #include <fstream>
@@ -20,14 +21,8 @@ std::string refusal(const std::string& pointer, const Json& value) {
 
 class TokenizerFiles : public testing::Test {
  protected:
-  void SetUp() override {
-    directory_ =
-        std::filesystem::temp_directory_path() /
-        cat("lithe-tokenizer-test-", ::getpid(), "-", testing::UnitTest::GetInstance()->current_test_info()->name());
-    make_directory(directory_);
-  }
-  void TearDown() override { std::filesystem::remove_all(directory_); }
-  Path directory_;
+  const kit::Scratch scratch_;
+  const Path& directory_ = scratch_.path();
 };
 
 TEST(TokenizerJson, LoadingGivesBackTheFileByteForByte) {
