@@ -293,8 +293,11 @@ alignas(64) constexpr float kRoots[16] = {1.0f,        1.04427373f, 1.09050775f,
 #if defined(__AVX512F__)
   // x log2(e) = n + f, n a multiple of 1/16, |f| <= 1/32: 2^n from a table of 2^(i/16) that is one register, and
   // 2^f = 1 + f P(f), P fitted to an error of 2.3e-9. log2(e) has two parts.
-  const Vec magic = splat(0x1.8p19f), near = x * 1.44269502f + magic;  // adding it rounds to multiples of 1/16
-  const Vec n = near - magic, f = x * 1.92596303e-8f + (x * 1.44269502f - n);
+  // The rest of the first is exact as a fused multiply-add, which a compiler may not make of a product that has two
+  // uses.
+  const Vec magic = splat(0x1.8p19f), log2e = splat(1.44269502f);
+  const Vec near = _mm512_fmadd_ps(x, log2e, magic);  // adding it rounds to multiples of 1/16
+  const Vec n = near - magic, f = x * 1.92596303e-8f + _mm512_fmsub_ps(x, log2e, n);
   const Vec root = _mm512_permutexvar_ps((__m512i)as_ints(near), load(kRoots));
   const Vec p = (f * 5.55057377e-2f + 0.240233555f) * f + 0.693147182f;
   return _mm512_scalef_ps(root * f * p + root, n);  // which multiplies by 2^floor(n)
