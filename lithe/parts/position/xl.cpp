@@ -37,6 +37,8 @@ class Xl final : public Position {
     r_ = Linear(scope / "r", width_, heads_ * head_dim_, false, InitRole::query_key);
     u_ = scope.parameter("u", {head_dim_, heads_}, InitRole::query_key);
     v_ = scope.parameter("v", {heads_ * head_dim_}, InitRole::zeros);
+    const MemoryScope memory(MemoryClass::weights);
+    distances_ = distances(scope.context().compute, scope.context().device);
   }
   LogitBias bias(const FieldInput& in, int64_t heads) const override {
     check(heads == heads_ && in.k.defined(), "xl", "was made for ", heads_, " heads and their keys, got ", heads,
@@ -44,7 +46,7 @@ class Xl final : public Position {
     const DType wide = wide_of(in.q.dtype());
     LogitBias out;
     out.first = causal_ ? 0 : -far_;
-    const Var rows = cast(r_(distances(in.q.dtype(), in.q.device())), wide);  // [R, heads*d_h]
+    const Var rows = cast(r_(distances_), wide);  // [R, heads*d_h]
     const Var q = row_affine(cast(in.q, wide), {}, cast(v_->master, wide));
     out.rows = scale(head_linear(q, rows, heads, true), in.scale);
     const Var keys = repeat_heads(cast(in.k, wide), in.k.cols() / head_dim_, heads);
@@ -63,6 +65,7 @@ class Xl final : public Position {
   bool causal_;
   Linear r_;
   Parameter *u_ = nullptr, *v_ = nullptr;
+  Tensor distances_;
 
   // A sinusoidal row for each distance, [R, d].
   Tensor distances(DType dtype, Device device) const {
