@@ -2,14 +2,19 @@
 // layer norms, gelu, tied head, random weights) in one sequence: tokens/s and the process's peak resident memory.
 //   generate_bench make DIRECTORY f32|bf16|int8|int4
 //   generate_bench DIRECTORY f32|bf16 [repeats]
+//   generate_bench DIRECTORY f32|bf16 endless [tokens]
 // The first writes the model, the second runs it with rows of that type, a line of key=value pairs each: a prompt of
 // 512 tokens up to the logits of its last, and 128 tokens after a prompt of 16, with the GB/s of weights that they
 // read and their share of a plain read of as much memory in the same turns. Run each case in a fresh process.
+// The third lets any run generate that many (100,000) and prints tokens/s and resident memory after every thousandth.
 // bench/peers/generate.sh runs the same work in other programs.
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 
 #include "lithe/base/machine.h"
 #include "lithe/base/threads.h"
@@ -94,8 +99,7 @@ double weight_bytes(const Model& model) {
   return double(bytes);
 }
 
-int run(const Path& directory, const std::string& rows, int repeats) {
-  const DType dtype = dtype_named(rows);
+Model load(const Path& directory, DType dtype) {
   const ModelConfig config = load_config(directory / "config.json");
   const Path file = directory / "model.safetensors";
   const std::set<std::string> integers = integer_weights(file);
@@ -103,6 +107,33 @@ int run(const Path& directory, const std::string& rows, int repeats) {
   Model model(config,
               {.dtype = dtype, .compute = dtype, .integers = &integers, .packed = &packed, .initialised = false});
   load_weights(model, file);
+  return model;
+}
+
+double resident_mb() {
+  int64_t pages = 0, resident = 0;
+  std::ifstream("/proc/self/statm") >> pages >> resident;
+  return double(resident) * double(::sysconf(_SC_PAGESIZE)) / 1048576;
+}
+
+int run_endless(const Path& directory, const std::string& rows, int64_t tokens) {
+  constexpr int64_t kPart = 1000;
+  const Model model = load(directory, dtype_named(rows));
+  Sequence sequence(model, tokens);
+  int32_t token = 1;
+  for (int64_t at = 0; at < tokens; at += kPart) {
+    const int64_t count = std::min(kPart, tokens - at);
+    const double time = seconds([&] {
+      for (int64_t i = 0; i < count; ++i) token = sequence.next_after({token});
+    });
+    std::printf("lithe work=endless mode=rows-%s threads=%d tokens=%lld tok/s=%.0f RSS_MB=%.2f\n", rows.c_str(),
+                threads(), (long long)(at + count), double(count) / time, resident_mb());
+  }
+  return 0;
+}
+
+int run(const Path& directory, const std::string& rows, int repeats) {
+  const Model model = load(directory, dtype_named(rows));
   prefill_seconds(model);
   decode_seconds(model);
   const double peak = double(peak_resident_bytes()) / 1048576;  // without the probe's memory
@@ -116,7 +147,7 @@ int run(const Path& directory, const std::string& rows, int repeats) {
     decode.push_back(decode_seconds(model));
     probe.push_back(read_gbs(memory));
   }
-  const Node* bits = config.quantization_config.find("bits");
+  const Node* bits = model.config().quantization_config.find("bits");
   const std::string weights = bits ? "int" + bits->text() : rows;
   const double gbs = weight_bytes(model) * kNew / median(decode) * 1e-9;
   const auto print = [&](const char* work, int64_t tokens, const std::vector<double>& times) {
@@ -139,10 +170,13 @@ int main(int argc, char** argv) try {
     return i < argc && std::find(of.begin(), of.end(), argv[i]) != of.end();
   };
   if (argc == 4 && is(1, {"make"}) && is(3, {"f32", "bf16", "int8", "int4"})) return make(argv[2], argv[3]), 0;
+  if (argc >= 4 && is(2, {"f32", "bf16"}) && is(3, {"endless"}))
+    return run_endless(argv[1], argv[2], argc > 4 ? std::max(1LL, std::atoll(argv[4])) : 100000);
   if (argc >= 3 && is(2, {"f32", "bf16"})) return run(argv[1], argv[2], argc > 3 ? std::max(1, std::atoi(argv[3])) : 3);
   std::fprintf(stderr,
                "usage: generate_bench make DIRECTORY f32|bf16|int8|int4\n"
-               "       generate_bench DIRECTORY f32|bf16 [repeats]\n");
+               "       generate_bench DIRECTORY f32|bf16 [repeats]\n"
+               "       generate_bench DIRECTORY f32|bf16 endless [tokens]\n");
   return 2;
 } catch (const std::exception& error) {
   return std::fprintf(stderr, "generate_bench: %s\n", error.what()), 1;
