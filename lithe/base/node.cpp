@@ -299,7 +299,7 @@ void apply_override(Node& root, std::string_view assignment) {
   check_usage(equals != std::string_view::npos && equals > 0, "--set",
               "must be key=value like train.learning_rate=3e-4, got '", assignment, "'");
   check_usage(equals + 1 < assignment.size(), "--set", "'", assignment,
-              "' gives no value; write key=value, or key=null for none");
+              "' gives no value; write key=value, key=null for none, or key='\"\"' for an empty text");
   const std::string origin = cat("--set ", assignment.substr(0, equals));
   Node value = parse_yaml(assignment.substr(equals + 1), origin);
   std::string_view path = assignment.substr(0, equals);

@@ -117,7 +117,8 @@ TEST_F(Options, WhatIsGivenInPlaceOfARecipeOrAResult) {
                      "': is not JSON: parse error at line 1, column 1: syntax error while parsing value - invalid "
                      "literal; last read: 'a'");
   expect_refusal({"plan", recipe, "--set", "train.learning_rate="},
-                 "--set: 'train.learning_rate=' gives no value; write key=value, or key=null for none");
+                 "--set: 'train.learning_rate=' gives no value; write key=value, key=null for none, or "
+                 "key='\"\"' for an empty text");
   expect_refusal({"plan", recipe}, "recipe: " + recipe + ":1:8: 'train.learning_rate' must be a number, got 'nothing'");
   // Two letters of four are another word.
   const Finished path = run_program(
