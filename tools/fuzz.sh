@@ -20,9 +20,10 @@ status=0
 for target in "${targets[@]}"; do
   corpus="$build/corpus/$target"
   mkdir -p "$corpus"
-  [ "$target" = recipe_fuzz ] && find recipes -name '*.yaml' -exec cp -t "$corpus" {} +
+  read_only=()
+  if [ "$target" = recipe_fuzz ]; then read_only=(recipes); fi
   echo "fuzz: $target for $seconds s"
   "$build/tests/fuzz/$target" -max_total_time="$seconds" -max_len=20000 -timeout=10 -rss_limit_mb=4096 -print_final_stats=0 \
-    -artifact_prefix="$build/found/$target-" "$corpus" >"$build/$target.log" 2>&1 || { tail -40 "$build/$target.log" >&2; status=1; }
+    -artifact_prefix="$build/found/$target-" "$corpus" "${read_only[@]}" >"$build/$target.log" 2>&1 || { tail -40 "$build/$target.log" >&2; status=1; }
 done
 exit $status
