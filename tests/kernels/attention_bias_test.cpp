@@ -122,23 +122,23 @@ const AttentionMask kMasks[] = {AttentionMask{}, AttentionMask{.causal = true},
 template <class F>
 void on_every_set(const std::vector<Change>& changes, F f) {
   size_t turn = 0;
-  for (Isa isa : usable_sets()) {
+  for (Isa isa : usable_sets_and_tiles()) {
     const WithIsa limit(isa);
-    for (DType dtype : {DType::f32, DType::bf16})
+    for (DType dtype : fast_types())
       for (const Change& change : changes) f(dtype, kMasks[turn++ % 3], change);
   }
 }
 
 AttentionCase whole(DType dtype, const AttentionMask& mask, const Change& change) {
-  return {.dtype = dtype,
-          .segments = {{70, 70}, {1, 1}, {5, 130}, {140, 140}},
-          .heads = 4,
-          .kv_heads = 2,
-          .head_dim = 20,
-          .value_dim = 36,
-          .mask = mask,
-          .change = change.apply,
-          .changes = change.name};
+  return fitted({.dtype = dtype,
+                 .segments = {{70, 70}, {1, 1}, {5, 130}, {140, 140}},
+                 .heads = 4,
+                 .kv_heads = 2,
+                 .head_dim = 20,
+                 .value_dim = 36,
+                 .mask = mask,
+                 .change = change.apply,
+                 .changes = change.name});
 }
 
 // oracle: hpc.flash, attn.alibi, sparse.field
@@ -152,18 +152,18 @@ TEST(AttentionBias, EveryInstructionSetEqualsTheReference) {
 TEST(AttentionBias, CachesInPagesEqualTheReference) {
   for (const auto* list : {&biases(), &shares()})
     on_every_set(*list, [](DType dtype, const AttentionMask& mask, const Change& change) {
-      expect_forward_right({.dtype = dtype,
-                            .segments = {{1, 200}, {2, 7}, {1, 1}, {37, 129}, {1, 64}},
-                            .heads = 6,
-                            .kv_heads = 3,
-                            .head_dim = 20,
-                            .value_dim = 36,
-                            .mask = mask,
-                            .own_keys = true,
-                            .cached = mask.causal ? dtype : DType::i8,
-                            .page_rows = 64,
-                            .change = change.apply,
-                            .changes = change.name});
+      expect_forward_right(fitted({.dtype = dtype,
+                                   .segments = {{1, 200}, {2, 7}, {1, 1}, {37, 129}, {1, 64}},
+                                   .heads = 6,
+                                   .kv_heads = 3,
+                                   .head_dim = 20,
+                                   .value_dim = 36,
+                                   .mask = mask,
+                                   .own_keys = true,
+                                   .cached = mask.causal ? dtype : DType::i8,
+                                   .page_rows = 64,
+                                   .change = change.apply,
+                                   .changes = change.name}));
     });
 }
 
@@ -216,7 +216,7 @@ TEST(AttentionBias, ReferenceEqualsCentralDifferences) {
 TEST(AttentionBias, ThreadsChangeNoBit) {
   for (const auto* list : {&biases(), &shares()})
     for (const Change& change : *list)
-      for (DType dtype : {DType::f32, DType::bf16}) {
+      for (DType dtype : fast_types()) {
         const AttentionCase c = whole(dtype, {.causal = true}, change);
         SCOPED_TRACE(testing::Message() << c);
         std::vector<AttentionGradArgs> runs;

@@ -34,9 +34,9 @@ TEST(AttentionGrad, ReferenceEqualsCentralDifferences) {
 
 // oracle: attn.local_window
 TEST(AttentionGrad, HeadsWithMasksOfTheirOwn) {
-  for (Isa isa : usable_sets()) {
+  for (Isa isa : usable_sets_and_tiles()) {
     const WithIsa limit(isa);
-    for (DType dtype : {DType::f32, DType::bf16})
+    for (DType dtype : fast_types())
       expect_backward_right({.dtype = dtype,
                              .segments = {{140, 140}, {0, 3}, {17, 100}},
                              .heads = 4,
@@ -53,9 +53,9 @@ TEST(AttentionGrad, HeadsWithMasksOfTheirOwn) {
 
 // oracle: hpc.flash
 TEST(AttentionGrad, EveryInstructionSetEqualsTheReference) {
-  for (Isa isa : usable_sets()) {
+  for (Isa isa : usable_sets_and_tiles()) {
     const WithIsa limit(isa);
-    for (DType dtype : {DType::f32, DType::bf16})
+    for (DType dtype : fast_types())
       for (const AttentionMask& mask : {AttentionMask{}, AttentionMask{.causal = true}, AttentionMask{.window = 5},
                                         AttentionMask{.causal = true, .window = 37}}) {
         expect_backward_right({.dtype = dtype, .segments = {{70, 70}, {1, 1}, {33, 64}, {5, 130}}, .mask = mask}, dtype,

@@ -25,6 +25,11 @@ struct WithIsa {
  private:
   Isa before_;
 };
+/// Types that have kernels of their own on the set that is in use: emulated tiles take bf16 alone.
+inline std::vector<DType> fast_types() {
+  return usable_isa() == Isa::amx_emulated ? std::vector{DType::bf16} : std::vector{DType::f32, DType::bf16};
+}
+
 struct Lengths {
   int64_t queries, keys;
 };
@@ -43,6 +48,11 @@ struct AttentionCase {
   std::function<void(AttentionArgs&)> change = {};  // adds biases, tiles or shares
   std::string changes = "";
 };
+/// The case, on emulated tiles with heads of widths that these take.
+inline AttentionCase fitted(AttentionCase c) {
+  if (usable_isa() == Isa::amx_emulated) c.head_dim = 32, c.value_dim = 64;
+  return c;
+}
 inline std::ostream& operator<<(std::ostream& out, const AttentionCase& c) {
   out << c.dtype << " heads " << c.heads << "/" << c.kv_heads << " dims " << c.head_dim << "," << c.value_dim
       << (c.mask.causal ? " causal" : "") << " window " << c.mask.window << (c.own_keys ? " own keys" : "");

@@ -3,12 +3,10 @@
 namespace lithe::kernels {
 namespace {
 
-const std::vector<DType> kFast = {DType::f32, DType::bf16};
-
 TEST(Attention, EveryInstructionSetEqualsTheReference) {
-  for (Isa isa : usable_sets()) {
+  for (Isa isa : usable_sets_and_tiles()) {
     const WithIsa limit(isa);
-    for (DType dtype : kFast)
+    for (DType dtype : fast_types())
       for (const AttentionMask& mask : {AttentionMask{}, AttentionMask{.causal = true}, AttentionMask{.window = 5},
                                         AttentionMask{.causal = true, .window = 37}}) {
         // 64 and 65 keys end at and behind a tile, 129 queries behind a block; one query decodes.
@@ -40,25 +38,25 @@ TEST(Attention, EveryInstructionSetEqualsTheReference) {
 
 // Decoding and continued prompts over pages, whose ends lie between, at and behind the tiles that are read.
 AttentionCase cached_case(DType dtype, DType cached, int64_t page_rows, const AttentionMask& mask) {
-  return {.dtype = dtype,
-          .segments = {{1, 300}, {2, 7}, {1, 1}, {4, 2}, {37, 129}, {1, 64}, {1, 65}, {130, 200}},
-          .heads = 6,
-          .kv_heads = 3,
-          .head_dim = 24,
-          .value_dim = 40,
-          .mask = mask,
-          .own_keys = true,
-          .cached = cached,
-          .page_rows = page_rows};
+  return fitted({.dtype = dtype,
+                 .segments = {{1, 300}, {2, 7}, {1, 1}, {4, 2}, {37, 129}, {1, 64}, {1, 65}, {130, 200}},
+                 .heads = 6,
+                 .kv_heads = 3,
+                 .head_dim = 24,
+                 .value_dim = 40,
+                 .mask = mask,
+                 .own_keys = true,
+                 .cached = cached,
+                 .page_rows = page_rows});
 }
 
 const AttentionMask kCacheMasks[] = {AttentionMask{.causal = true}, AttentionMask{.causal = true, .window = 37}};
 
 // oracle: hpc.paged
 TEST(Attention, PagesChangeNoBit) {
-  for (Isa isa : usable_sets()) {
+  for (Isa isa : usable_sets_and_tiles()) {
     const WithIsa limit(isa);
-    for (DType dtype : kFast)
+    for (DType dtype : fast_types())
       for (DType cached : {DType::f32, DType::bf16, DType::i8})
         for (const AttentionMask& mask : kCacheMasks) {
           const AttentionArgs whole = make_attention(cached_case(dtype, cached, 0, mask));
@@ -76,9 +74,9 @@ TEST(Attention, PagesChangeNoBit) {
 
 // oracle: infer.kv_cache, hpc.ptq
 TEST(Attention, CachesOfEveryTypeEqualTheReference) {
-  for (Isa isa : usable_sets()) {
+  for (Isa isa : usable_sets_and_tiles()) {
     const WithIsa limit(isa);
-    for (DType dtype : kFast)
+    for (DType dtype : fast_types())
       for (DType cached : {DType::f32, DType::bf16, DType::i8})
         for (const AttentionMask& mask : kCacheMasks) expect_forward_right(cached_case(dtype, cached, 64, mask));
   }
@@ -98,9 +96,9 @@ TEST(Attention, KeysTurnAsTheyAreRead) {
     };
     return c;
   };
-  for (Isa isa : usable_sets()) {
+  for (Isa isa : usable_sets_and_tiles()) {
     const WithIsa limit(isa);
-    for (DType dtype : kFast)
+    for (DType dtype : fast_types())
       for (DType cached : {DType::f32, DType::bf16, DType::i8})
         for (const AttentionMask& mask : kCacheMasks)
           for (int64_t pairs : {3, 12})

@@ -309,6 +309,22 @@ const char* refuse(const AttentionCall& call) {
   return nullptr;
 }
 
+const char* refuse_tiles(const AttentionCall& call) {
+  const auto fits = [](int64_t width) { return width % kTileWidth == 0 && width <= kWidestOnTiles; };
+  if (call.dtype != DType::bf16 || call.key_dtype != DType::bf16) return "tiles multiply bf16";
+  if (!fits(call.head_dim) || !fits(call.value_dim)) return "heads are not whole steps of 32 up to 256 wide";
+  if (call.turn.frequencies) return "keys are turned by vectors";
+  if (!call.grad_args && !call.tiles) return "few queries read keys faster by vectors";
+  return refuse(call);
+}
+
+// The tasks of few queries, after those on matrix tiles. Which way a query goes depends on its own segment.
+void decode_by_vectors(const AttentionCall& call) {
+  AttentionCall rest = call;
+  rest.only_decodes = true;
+  run_kernel<AttentionCall>("attention", false, {LITHE_CPU_LIST(attention_forward, refuse)}, rest);
+}
+
 // Gradients of rows that no segment covers.
 void clear_uncovered(const Tensor& x, std::vector<std::pair<int64_t, int64_t>> covered) {
   std::sort(covered.begin(), covered.end());
@@ -369,10 +385,13 @@ static Cost cost(const AttentionCall& call) { return call.grad_args ? cost(*call
 void attention(const AttentionArgs& args) {
   check_args("attention", args);
   const AttentionPlan plan(args);
-  run_kernel("attention", args.q.is_meta(),
-             {LITHE_CPU_LIST(attention_forward, refuse),
-              Implementation<AttentionCall>{"ref", Isa::generic, nullptr, run_reference}},
-             plan.call());
+  AttentionCall call = plan.call();
+  call.decode = decode_by_vectors;
+  run_kernel<AttentionCall>("attention", args.q.is_meta(),
+                            {LITHE_TILE_LIST(attention_tiles, refuse_tiles),
+                             LITHE_CPU_LIST(attention_forward, refuse),
+                             {"ref", Isa::generic, nullptr, run_reference}},
+                            call);
 }
 
 void attention_grad(const AttentionGradArgs& args) {
@@ -386,10 +405,11 @@ void attention_grad(const AttentionGradArgs& args) {
   if (!args.accumulate_dk) clear_uncovered(args.dk, keys);
   if (!args.accumulate_dv) clear_uncovered(args.dv, keys);
   const AttentionPlan plan(args);
-  run_kernel("attention_grad", args.forward.q.is_meta(),
-             {LITHE_CPU_LIST(attention_backward, refuse),
-              Implementation<AttentionCall>{"ref", Isa::generic, nullptr, run_reference_grad}},
-             plan.call());
+  run_kernel<AttentionCall>("attention_grad", args.forward.q.is_meta(),
+                            {LITHE_TILE_LIST(attention_tiles_backward, refuse_tiles),
+                             LITHE_CPU_LIST(attention_backward, refuse),
+                             {"ref", Isa::generic, nullptr, run_reference_grad}},
+                            plan.call());
 }
 
 }  // namespace lithe::kernels

@@ -18,7 +18,8 @@ constexpr int kLongBlock = 256;  // and at most in the forward pass
 constexpr int kSplits = 16;      // parts of a decode cache that may be read in parallel,
 constexpr int kSplitKeys = 32;   // and the keys of such a part are a multiple of this
 static_assert(kKeyTile % kSplitKeys == 0);
-constexpr int kTurned = 16;  // keys that are turned together in decoding
+constexpr int kTurned = 16;                               // keys that are turned together in decoding
+constexpr int64_t kTileWidth = 32, kWidestOnTiles = 256;  // head widths that matrix tiles take: multiples, and at most
 
 /// Keys or values of a span: row s is row s % page_rows of pages[s / page_rows]. `scales`: of i8 pages, else null.
 struct AttentionRows {
@@ -115,7 +116,10 @@ struct AttentionCall {
   void (*finish_gradients)(const AttentionPlan& plan);
   const AttentionSpan* spans;
   const AttentionTask* tasks;
-  const int64_t* first_task;  // [parts + 1]: part p does tasks [first_task[p], first_task[p + 1])
+  bool tiles, decodes;                        // some tasks of the forward pass are of that kind
+  bool only_decodes;                          // the others are done
+  void (*decode)(const AttentionCall& call);  // which matrix tiles call when they have done the others
+  const int64_t* first_task;                  // [parts + 1]: part p does tasks [first_task[p], first_task[p + 1])
   int64_t parts;
   AttentionSpace space;
   float* workspace;  // [parts, space.floats], 64-byte aligned
@@ -125,3 +129,5 @@ struct AttentionCall {
 
 LITHE_DECLARE_CPU(attention_forward, AttentionCall)
 LITHE_DECLARE_CPU(attention_backward, AttentionCall)
+LITHE_DECLARE_TILES(attention_tiles, AttentionCall)
+LITHE_DECLARE_TILES(attention_tiles_backward, AttentionCall)

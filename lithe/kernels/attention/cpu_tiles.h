@@ -22,13 +22,13 @@ enum class Order { rows, columns };  // a[m,k] lies at a[m * lda + k] or at a[k 
 /// One multiply-add per lane.
 struct Single {
   static constexpr bool kPairs = false;
+  struct Session {};  // what a thread opens before its products: nothing
   [[gnu::always_inline]] static Vec add(Vec c, Vec a, Vec b) { return c + a * b; }
 };
-#if defined(__AVX512BF16__)
-/// Two bf16 multiply-adds per lane: a, b hold words of two bf16; the sum is f32. A panel is two vectors.
-struct Pair {
+/// Words of two bf16.
+struct Words {
   static constexpr bool kPairs = true;
-  [[gnu::always_inline]] static Vec add(Vec c, Vec a, Vec b) { return _mm512_dpbf16_ps(c, (__m512bh)a, (__m512bh)b); }
+#if defined(__AVX512BF16__)
   /// Words of `low` below `high`, rounded.
   [[gnu::always_inline]] static Vec join(Vec low, Vec high) {
     const __m512i both = (__m512i)_mm512_cvtne2ps_pbh(high, low);
@@ -38,6 +38,22 @@ struct Pair {
   }
   /// The lanes of `first`, then those of `second`, rounded.
   [[gnu::always_inline]] static Vec follow(Vec first, Vec second) { return (Vec)_mm512_cvtne2ps_pbh(second, first); }
+#else
+  [[gnu::always_inline]] static Vec join(Vec low, Vec high) {
+    return as_floats(reinterpret_cast<IntVec>(__builtin_convertvector(narrow(low), WordVec) |
+                                              __builtin_convertvector(narrow(high), WordVec) << 16));
+  }
+  [[gnu::always_inline]] static Vec follow(Vec first, Vec second) {
+    const HalfVec both[2] = {narrow(first), narrow(second)};
+    return __builtin_bit_cast(Vec, both);
+  }
+#endif
+};
+#if defined(__AVX512BF16__)
+/// Two bf16 multiply-adds per lane: a, b hold words; the sum is f32.
+struct Pair : Words {
+  struct Session {};
+  [[gnu::always_inline]] static Vec add(Vec c, Vec a, Vec b) { return _mm512_dpbf16_ps(c, (__m512bh)a, (__m512bh)b); }
 };
 #endif
 
@@ -116,12 +132,36 @@ constexpr int kHalf = kPanel / 2;  // queries: those of the first half may see f
 
 /// Logits [rows][kPanel] of keys a and queries b [depth][kPanel], of which the first half sees `low` keys only.
 template <class Dot>
-[[gnu::always_inline]] inline void multiply_keys(int64_t rows, int64_t low, int64_t depth, const float* a, int64_t lda,
-                                                 const float* b, float* logits) {
+[[gnu::always_inline]] inline void multiply_keys(Dot, int64_t rows, int64_t low, int64_t depth, const float* a,
+                                                 int64_t lda, const float* b, float* logits) {
   multiply<Dot, Start::zero, Order::rows>(low, kPanel, depth, a, lda, b, kPanel, logits, kPanel);
   if (low < rows)
     multiply<Dot, Start::zero, Order::rows>(rows - low, kHalf, depth, a + low * lda, lda, b + kHalf, kPanel,
                                             logits + low * kPanel + kHalf, kPanel);
+}
+
+/// To sums [cols][kPanel], which are added to or scaled, the sum over keys of their rows a (lay_over_keys) by weights
+/// [depth][kPanel], of which the first half has `low` only. What it has not is lost.
+template <Start kStart, class Dot>
+[[gnu::always_inline]] inline void sum_over_keys(Dot, int64_t cols, int64_t low, int64_t depth, const float* a,
+                                                 int64_t lda, float* weights, float* sums,
+                                                 const float* factor = nullptr) {
+  multiply<Dot, kStart, Order::columns>(cols, kPanel, low, a, lda, weights, kPanel, sums, kPanel, factor);
+  if (low < depth)
+    multiply<Dot, Start::add, Order::columns>(cols, kHalf, depth - low, a + low * lda, lda,
+                                              weights + low * kPanel + kHalf, kPanel, sums + kHalf, kPanel);
+}
+
+/// To sums [rows][cols] of keys the sum over queries of weights [rows][kPanel] (two to a word when paired) by lines
+/// [kPanel][cols] (likewise); the first half of the queries sees `low` keys only, and has weights of 0 for the others.
+template <class Dot>
+[[gnu::always_inline]] inline void sum_over_queries(Dot, int64_t rows, int64_t low, int64_t cols, float* weights,
+                                                    const float* lines, float* sums) {
+  constexpr int64_t kWords = Dot::kPairs ? kPanel / 2 : kPanel, kSkipped = kWords / 2;
+  multiply<Dot, Start::add, Order::rows>(low, cols, kWords, weights, kWords, lines, cols, sums, cols);
+  if (low < rows)
+    multiply<Dot, Start::add, Order::rows>(rows - low, cols, kSkipped, weights + low * kWords + kSkipped, kWords,
+                                           lines + kSkipped * cols, cols, sums + low * cols, cols);
 }
 
 // ---- moving rows
@@ -269,6 +309,25 @@ template <class T>
           store(to + c, as_floats(high | reinterpret_cast<IntVec>(reinterpret_cast<WordVec>(low) >> 16)));
         });
   }
+}
+
+/// Rows of keys or values as sum_over_keys reads them: how far apart they lie, of a tile of `keys` keys; copied;
+/// those of key `skip`, an even one when paired.
+template <class Dot>
+[[gnu::always_inline]] inline int64_t stride_over_keys(Dot, [[maybe_unused]] int64_t keys, int64_t cols) {
+  return row_of(cols);
+}
+template <class Dot, class T>
+[[gnu::always_inline]] inline void lay_over_keys(Dot, const T* from, int64_t stride, int64_t rows, int64_t cols,
+                                                 [[maybe_unused]] int64_t keys, float* to) {
+  if constexpr (Dot::kPairs)
+    pair_rows(from, stride, rows, cols, to);
+  else
+    widen_rows(from, stride, rows, cols, to);
+}
+template <class Dot>
+[[gnu::always_inline]] inline const float* over_keys(Dot, const float* a, int64_t stride, int64_t skip) {
+  return a + skip / (Dot::kPairs ? 2 : 1) * stride;
 }
 
 // ---- pages
@@ -444,16 +503,19 @@ struct Panel {
 struct Floats {  // f32 as it lies
   using T = float;
   using Dot = Single;
+  static constexpr bool kDecodes = true;
 };
 template <class Queries>
 struct Widened {  // other types, made f32 a tile at a time; keys and values as AttentionCall::key_dtype says
   using T = Queries;
   using Dot = Single;
+  static constexpr bool kDecodes = true;
 };
 #if defined(__AVX512BF16__)
 struct Paired {  // bf16 two by two; weights and their gradients are rounded to bf16 for their products
   using T = bf16;
   using Dot = Pair;
+  static constexpr bool kDecodes = true;
 };
 #endif
 

@@ -71,8 +71,9 @@ void lay_out_gradient(const AttentionArgs& a, AttentionSpace& s) {
   s.dp = c.take(kKeyTile * kPanel * 3 / 2);  // once by queries, in bf16 also by keys
   s.k = c.take(kKeyTile * qk);
   s.v = c.take(kKeyTile * vd);
-  s.dk = c.take(s.key_rows * qk);
-  s.dv = c.take(s.key_rows * vd);
+  // Matrix tiles also read and write, unchanged, the rows that are left of their last tile.
+  s.dk = c.take((s.key_rows + kAlign) * qk);
+  s.dv = c.take((s.key_rows + kAlign) * vd);
   s.floats = c.floats;
 }
 
@@ -306,6 +307,7 @@ AttentionPlan::AttentionPlan(const AttentionArgs& a) {
         const int64_t end = std::min(begin + block, s.query_rows);
         const double pairs = pairs_of(segment, head, begin, end, {0, s.key_rows});
         add_task({AttentionTask::tiles, int32_t(i), head, begin, end}, pairs * per_pair);
+        call_.tiles = true;
       }
   }
   // Decoding stands behind the tiles, so that at most the first decode task of a part continues a span and
@@ -313,6 +315,7 @@ AttentionPlan::AttentionPlan(const AttentionArgs& a) {
   for (size_t i = 0; i < spans_.size(); ++i) {
     AttentionSpan& s = spans_[i];
     if (!decodes(a, a.segments[i]) || s.query_rows == 0) continue;
+    call_.decodes = true;
     const ref::Visible keys = keys_seen(call_.mask, a.segments[i], 0, s.query_rows - 1);
     const int64_t seen = std::max<int64_t>(0, keys.end - keys.begin / kKeyTile * kKeyTile);
     s.split_keys = std::max<int64_t>(kSplitKeys, round_up((seen + kSplits - 1) / kSplits, kSplitKeys));
