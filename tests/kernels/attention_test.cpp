@@ -115,8 +115,7 @@ TEST(Attention, KeysTurnAsTheyAreRead) {
 }
 
 // A sequence's rows do not depend on the others, on the threads, or on where its pages lie.
-TEST(Attention, CachedRowsDoNotDependOnTheOthers) {
-  const AttentionArgs all = make_attention(cached_case(DType::f32, DType::i8, 64, kCacheMasks[0]));
+void expect_rows_of_their_own(const AttentionArgs& all) {
   attention(all);
   for (int threads : {1, 2})
     for (const AttentionSegment& segment : all.segments) {
@@ -128,6 +127,12 @@ TEST(Attention, CachedRowsDoNotDependOnTheOthers) {
       const int64_t begin = segment.query_row, end = begin + segment.query_rows;
       expect_same_bits(clone(one.out.slice(begin, end)), clone(all.out.slice(begin, end)), "rows");
     }
+}
+
+TEST(Attention, CachedRowsDoNotDependOnTheOthers) {
+  expect_rows_of_their_own(make_attention(cached_case(DType::f32, DType::i8, 64, kCacheMasks[0])));
+  const WithIsa tiles(Isa::amx_emulated);  // on which only some of these segments run
+  expect_rows_of_their_own(make_attention(cached_case(DType::bf16, DType::bf16, 64, kCacheMasks[0])));
 }
 
 TEST(Attention, RefusesPagesThatDoNotFit) {
