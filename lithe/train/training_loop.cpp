@@ -1,0 +1,312 @@
+#include "lithe/train/training_loop.h"
+
+#include <cmath>
+
+#include "lithe/base/log.h"
+#include "lithe/base/stop.h"
+#include "lithe/base/threads.h"
+#include "lithe/infer/generate.h"
+#include "lithe/kernels/optimizer/optimizer.h"
+#include "lithe/train/growth.h"
+#include "lithe/train/resume.h"
+
+namespace lithe {
+namespace {
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+}  // namespace
+
+TrainingLoop::TrainingLoop(TrainRun run, TrainingData data, Plan plan)
+    : run_(std::move(run)), data_(std::move(data)), plan_(std::move(plan)), config_(run_.recipe.train) {
+  make(0);
+  const TrainConfig& c = config_;
+  total_steps_ = c.total_steps(data_.train->batches_per_epoch());
+  check_usage(c.growth.steps.empty() || !total_steps_ || c.growth.steps.back() < total_steps_, "train",
+              "growth.steps has ", c.growth.steps.empty() ? 0 : c.growth.steps.back(),
+              ", and the run ends after step ", total_steps_, "; let it grow before, or run longer");
+  eval_steps_ = c.eval_steps >= 0
+                    ? c.eval_steps
+                    : std::max<int64_t>(1, data_.train->batches_per_epoch() / c.gradient_accumulation_steps);
+  const int64_t warmup =
+      c.warmup_steps ? c.warmup_steps : int64_t(std::llround(c.warmup_ratio * double(total_steps_)));
+  schedule_ = {.type = c.lr_scheduler_type,
+               .peak = c.learning_rate,
+               .floor = c.min_learning_rate,
+               .warmup = warmup,
+               .total = total_steps_,
+               .decay_ratio = c.decay_ratio,
+               .restarts = c.num_cycles};
+}
+
+void TrainingLoop::begin(const Path& checkpoint) {
+  if (!checkpoint.empty()) {
+    load(checkpoint);
+    if (state_.threads != threads())
+      log_warning("the checkpoint was made with ", state_.threads, " threads, this run uses ", threads(),
+                  ": results will differ in the last bits");
+    check_usage(
+        state_.data_fingerprint == data_.fingerprint, "resume",
+        "the data are not those this run began with; bring the files of sections data and task back to what they "
+        "were, or choose another --out");
+    saved_step_ = state_.step;
+  } else if (!run_.recipe.from_pretrained.empty() && !run_.recipe.fresh_weights) {
+    load_backbone(*model_, Path(run_.recipe.from_pretrained) / "model.safetensors");
+  }
+  state_.threads = threads();
+  state_.data_fingerprint = data_.fingerprint;
+  elapsed_before_ = state_.elapsed;
+  start_ = Clock::now();
+}
+
+void TrainingLoop::extend(const std::string& difference) const {
+  check_usage(!total_steps_ || total_steps_ >= state_.step, "resume", difference, ": step ", total_steps_,
+              " is the last then, and the checkpoint is after step ", state_.step, "; choose a later end");
+  const int64_t next = state_.step + 1, last = total_steps_ ? total_steps_ : next;
+  log_info(difference, ": going on after step ", state_.step, " to ", total_steps_ ? cat("step ", last) : "no end",
+           "; learning rate (", schedule_.type, ", warm-up ", schedule_.warmup, " steps) ", schedule_.at(next),
+           " at step ", next, ", ", schedule_.at((next + last) / 2), " at step ", (next + last) / 2, ", ",
+           schedule_.at(last), " at step ", last);
+}
+
+TrainResult TrainingLoop::go() {
+  running_ = true;
+  const bool resumed = saved_step_ >= 0;
+  if (resumed) {
+    log_info("resuming after step ", state_.step);
+    publish(checkpoint_path(run_.out, state_.step));  // a kill may have come in between
+  }
+  write_result(run_.out, "running", so_far(), "");
+  log_.emplace(run_.out, resumed ? &state_ : nullptr, total_steps_);
+  if (run_.initialise) {
+    save();
+    TrainResult result = so_far();
+    result.status = "initialised";
+    return result;
+  }
+  if (log_->set_aside()) save();
+  interval_start_ = start_;
+  bool open = duties(false);
+  while (open && !done()) {
+    if (config_.growth.stage(state_.step) > stage_) grow();
+    if (!step()) continue;  // rolled back
+    open = duties(false);
+    if (open && config_.save_steps && state_.step % config_.save_steps == 0) {
+      state_.rollback_step = state_.step;
+      save();
+    }
+  }
+  if (open && state_.interval_steps) log_interval();  // a run that the clock ends
+  if (saved_step_ != state_.step) save();             // before the last evaluation, which may fail
+  const uint64_t logged = state_.metrics_bytes + state_.samples_bytes;
+  open = open && duties(true);
+  if (state_.metrics_bytes + state_.samples_bytes != logged) save();
+  if (config_.average_checkpoints && (open || done())) average_checkpoints(run_.out, config_.average_checkpoints);
+  TrainResult result = so_far();
+  result.status = stop_signal() && !(open && done()) ? "stopped" : "finished";
+  result.signal = result.status == "stopped" ? stop_signal() : 0;
+  return result;
+}
+
+TrainResult TrainingLoop::so_far() const {
+  TrainResult result;
+  result.steps = state_.step;
+  result.tokens = state_.tokens;
+  result.final_loss = state_.last_loss;
+  result.eval_loss = state_.last_eval_loss;
+  result.best_eval_loss = state_.best_loss;
+  result.best_step = state_.best_step;
+  if (data_.held_out && state_.best_step >= 0) {
+    const HeldOut::BestBy by = data_.held_out->best_by();
+    result.best_by = by.name;
+    result.best_value = by.value(state_.best_score);
+  }
+  result.metrics = metrics_;
+  result.averaged = config_.average_checkpoints;
+  result.perplexity = data_.objective->predicts_vocabulary();
+  result.seconds = elapsed();
+  result.planned = plan_.memory;
+  result.measured = memory_peak(Device::cpu);
+  return result;
+}
+
+void TrainingLoop::make(int64_t stage) {
+  stage_ = stage;
+  optimizer_.reset();
+  carried_.reset();
+  model_ = std::make_unique<Model>(config_of_stage(run_.recipe.model, config_.growth, stage),
+                                   ModelOptions{.dtype = config_.parameter_dtype(),
+                                                .compute = config_.compute(),
+                                                .seed = uint64_t(config_.seed),
+                                                .trainable = true,
+                                                .frozen = config_.freeze});
+  optimizer_ = std::make_unique<AdamW>(model_->parameters(), config_);
+  model_->set_recompute(config_.gradient_checkpointing);
+  if (data_.lanes) carried_.emplace(*model_, data_.lanes->count, data_.lanes->longest);
+}
+
+void TrainingLoop::load(const Path& checkpoint) {
+  if (const int64_t stage = config_.growth.stage(step_of(checkpoint) - 1); stage != stage_) make(stage);
+  state_ = load_checkpoint(checkpoint, *model_, *optimizer_, carried());
+}
+
+void TrainingLoop::grow() {
+  const std::unique_ptr<Model> before = std::move(model_);
+  const std::unique_ptr<AdamW> moments = std::move(optimizer_);
+  make(stage_ + 1);
+  grow_to_stage(*before, *moments, *model_, *optimizer_, config_, stage_);
+  log_info("after step ", state_.step, " the model grows to ", model_->config().num_hidden_layers, " layers of ",
+           model_->config().hidden_size, " channels, from ", before->parameters().count(), " to ",
+           model_->parameters().count(), " parameters");
+  std::error_code ignored;
+  std::filesystem::remove_all(run_.out / "best", ignored);
+  state_.best_step = -1;
+  state_.evaluations_without_better = 0;
+  state_.recent_losses.clear();
+}
+
+void TrainingLoop::publish(const Path& checkpoint) const {
+  if (!config_.growth.steps.empty()) save_config(model_->config(), run_.out / "config.json");
+  publish_weights(run_.out, checkpoint);
+}
+
+bool TrainingLoop::done() const {
+  if (total_steps_ && state_.step >= total_steps_) return true;
+  const int64_t patience = config_.early_stopping_patience;
+  if (patience && state_.evaluations_without_better >= patience) return true;
+  return config_.max_time > 0 && elapsed() >= 60 * config_.max_time;
+}
+
+Batch TrainingLoop::next_batch() {
+  while (state_.skipped.count(state_.micro_batches)) ++state_.micro_batches;
+  const int64_t per_epoch = data_.train->batches_per_epoch(), wanted = state_.micro_batches++;
+  if (!prefetch_ || prefetched_ != wanted) {
+    prefetch_.reset();
+    prefetch_ = std::make_unique<Prefetcher>(*data_.train, wanted / per_epoch, wanted % per_epoch);
+  }
+  prefetched_ = wanted + 1;
+  return prefetch_->next();
+}
+
+bool TrainingLoop::step() {
+  const int64_t number = state_.step + 1, first_batch = state_.micro_batches;
+  std::vector<DeviceBatch> batches;
+  int64_t rows = 0;
+  for (int64_t i = 0; i < config_.gradient_accumulation_steps; ++i) {
+    batches.push_back(to_device(next_batch(), Device::cpu));
+    rows += batches.back().rows();
+  }
+  const StepLosses losses = accumulate_gradients(*model_, *data_.objective, batches, config_, number, carried());
+  const LossSums& sums = losses.objective;
+  const double norm = optimizer_->gradient_norm(), loss = sums.loss / double(std::max<int64_t>(sums.labels, 1));
+  if (!std::isfinite(loss) || !std::isfinite(norm)) trace_divergence(batches, number, first_batch, loss, norm);
+  if (const std::optional<double> limit = spike(loss)) {
+    roll_back({.step = state_.rollback_step,
+               .at = number,
+               .loss = loss,
+               .limit = *limit,
+               .first_batch = first_batch,
+               .last_batch = state_.micro_batches - 1});
+    return false;
+  }
+  optimizer_->step(steps_of_moments(config_.growth, number), schedule_.at(number), norm);
+  state_.last_loss = loss;
+  state_.step = number;
+  state_.tokens += rows;
+  interval_tokens_ += rows;
+  state_.interval_loss += sums.loss;
+  state_.interval_labels += sums.labels;
+  for (const auto& [name, value] : losses.auxiliary) state_.interval_auxiliary[name] += value;
+  for (const auto& [key, s] : losses.statistics) state_.interval_statistics[key].add(s.means(), s.weight);
+  state_.interval_norm += norm;
+  ++state_.interval_steps;
+  watch(loss);
+  if (number % config_.logging_steps == 0 || number == total_steps_) log_interval();
+  return true;
+}
+
+void TrainingLoop::log_interval() {
+  const double seconds = seconds_since(interval_start_), tokens = double(interval_tokens_);
+  for (auto& [name, sum] : state_.interval_auxiliary) sum /= double(state_.interval_steps);
+  log_->interval({.step = state_.step,
+                  .tokens = state_.tokens,
+                  .epoch = double(state_.micro_batches) / double(data_.train->batches_per_epoch()),
+                  .loss = state_.interval_loss / double(std::max<int64_t>(state_.interval_labels, 1)),
+                  .learning_rate = schedule_.at(state_.step),
+                  .gradient_norm = state_.interval_norm / double(state_.interval_steps),
+                  .auxiliary = state_.interval_auxiliary,
+                  .statistics = state_.interval_statistics,
+                  .tokens_per_second = tokens / seconds,
+                  .step_seconds = seconds / double(state_.interval_steps),
+                  .elapsed = elapsed()},
+                 state_);
+  state_.interval_loss = state_.interval_norm = 0;
+  state_.interval_auxiliary.clear();
+  state_.interval_statistics.clear();
+  state_.interval_labels = state_.interval_steps = interval_tokens_ = 0;
+  interval_start_ = Clock::now();
+}
+
+bool TrainingLoop::duties(bool final) {
+  if (stop_signal()) return false;
+  const TrainConfig& c = config_;
+  const auto due = [&](int64_t every, int64_t last) {
+    return last < state_.step && (final || (every && state_.step % every == 0));
+  };
+  if (data_.held_out && due(eval_steps_, state_.evaluated_step) && !evaluate()) return false;
+  if (run_.samples && due(c.sample_steps, state_.sampled_step)) {
+    const GenerateConfig& config = run_.recipe.generate;
+    try {
+      const std::string text = generate(*model_, *data_.tokenizer, {config.prompt}, config)[0].text;
+      if (stop_signal()) return false;  // the text is cut short; the resumed run samples again
+      log_->sample(state_.step, config.prompt, text, state_);
+    } catch (const Error& error) {
+      if (error.code() != ExitCode::usage) throw;
+      log_warning("no sample: ", error.what());  // a prompt that cannot be continued is no reason to end a run
+      run_.samples = false;
+    }
+    state_.sampled_step = state_.step;
+  }
+  return true;
+}
+
+bool TrainingLoop::evaluate() {
+  const Clock::time_point begin = Clock::now();
+  const auto scored = data_.held_out->score(
+      *model_, [&](int64_t begun, int64_t all) { log_->status(cat("evaluating ", begun, "/", all)); });
+  if (!scored) return false;
+  const HeldOutScores& scores = *scored;
+  metrics_ = scores.metrics;
+  check_finite(std::isfinite(scores.loss), "the held-out loss");
+  const bool best = state_.best_step < 0 || scores.best > state_.best_score;
+  state_.evaluations_without_better = best ? 0 : state_.evaluations_without_better + 1;
+  if (best) {
+    state_.best_loss = scores.loss;
+    state_.best_score = scores.best;
+    state_.best_step = state_.step;
+    make_directory(run_.out / "best");
+    save_weights(*model_, run_.out / "best" / "model.safetensors");
+  }
+  state_.last_eval_loss = scores.loss;
+  state_.evaluated_step = state_.step;
+  log_->evaluation(state_.step, scores, best, data_.held_out->best_by().name, state_);
+  interval_start_ += Clock::now() - begin;  // evaluation is not training speed
+  return true;
+}
+
+void TrainingLoop::save() {
+  const Clock::time_point begin = Clock::now();
+  // A checkpoint that no run can continue from would push a good one out.
+  for (const Parameter& p : model_->parameters().all())
+    check_finite(kernels::all_finite(p.master.value()), "'" + p.name + "'");
+  state_.elapsed = elapsed();
+  publish(save_checkpoint(run_.out, *model_, *optimizer_, state_, config_.save_total_limit, carried()));
+  saved_step_ = state_.step;
+  interval_start_ += Clock::now() - begin;
+}
+
+double TrainingLoop::elapsed() const { return elapsed_before_ + seconds_since(start_); }
+
+}  // namespace lithe
