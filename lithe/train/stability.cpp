@@ -20,7 +20,7 @@ constexpr const char* kCalmer =
 // rollback with batch skip | TB 6.3.4
 
 void TrainingLoop::trace_divergence(const std::vector<DeviceBatch>& batches, int64_t number, int64_t first_batch,
-                                   double loss, double norm) {
+                                    double loss, double norm) {
   optimizer_->drop_gradients();
   const std::string where =
       cat("at step ", number, " (micro-batches ", first_batch, "-", state_.micro_batches - 1, ")");
@@ -75,11 +75,11 @@ void TrainingLoop::watch(double loss) {
   if (c.loss_watchdog_threshold <= 0) return;
   state_.steps_above_threshold = loss > c.loss_watchdog_threshold ? state_.steps_above_threshold + 1 : 0;
   if (state_.steps_above_threshold >= c.loss_watchdog_patience)
-    throw Error("watchdog",
-                cat("the loss was above ", c.loss_watchdog_threshold, " for ", c.loss_watchdog_patience,
-                    " steps, up to step ", state_.step, " (now ", loss,
-                    "); lower the learning rate or raise train.loss_watchdog_threshold"),
-                ExitCode::diverged);
+    throw Error(
+        "watchdog",
+        cat("the loss was above ", c.loss_watchdog_threshold, " for ", c.loss_watchdog_patience, " steps, up to step ",
+            state_.step, " (now ", loss, "); lower the learning rate or raise train.loss_watchdog_threshold"),
+        ExitCode::diverged);
 }
 
 void TrainingLoop::check_finite(bool finite, const std::string& what) {

@@ -25,13 +25,12 @@ TrainingLoop::TrainingLoop(TrainRun run, TrainingData data, Plan plan)
   const TrainConfig& c = config_;
   total_steps_ = c.total_steps(data_.train->batches_per_epoch());
   check_usage(c.growth.steps.empty() || !total_steps_ || c.growth.steps.back() < total_steps_, "train",
-              "growth.steps has ", c.growth.steps.empty() ? 0 : c.growth.steps.back(),
-              ", and the run ends after step ", total_steps_, "; let it grow before, or run longer");
+              "growth.steps has ", c.growth.steps.empty() ? 0 : c.growth.steps.back(), ", and the run ends after step ",
+              total_steps_, "; let it grow before, or run longer");
   eval_steps_ = c.eval_steps >= 0
                     ? c.eval_steps
                     : std::max<int64_t>(1, data_.train->batches_per_epoch() / c.gradient_accumulation_steps);
-  const int64_t warmup =
-      c.warmup_steps ? c.warmup_steps : int64_t(std::llround(c.warmup_ratio * double(total_steps_)));
+  const int64_t warmup = c.warmup_steps ? c.warmup_steps : int64_t(std::llround(c.warmup_ratio * double(total_steps_)));
   schedule_ = {.type = c.lr_scheduler_type,
                .peak = c.learning_rate,
                .floor = c.min_learning_rate,

@@ -1,9 +1,8 @@
 // Every query sees the p visible keys of largest product with it, head by head [TB 6.4.3(2)]. With heads as sub-spaces
 // of one vector this is attention by product keys: the p^n products of n heads' sub-keys have scores and values that
 // are sums and concatenations, so that their softmax is that of each head alone.
-#include <algorithm>
-
 #include "lithe/nn/registry.h"
+#include "lithe/parts/common/largest_products.h"
 #include "lithe/parts/common/pattern_field.h"
 
 namespace lithe {
@@ -21,24 +20,24 @@ class TopKeys final : public Field {
     if (!in.k.defined() || in.k.value().is_meta())
       return {.mask = {.causal = args_.causal}, .heads = {}, .tiles = nullptr};
     const std::vector<int64_t> offsets = key_offsets(in);
-    const int64_t heads = args_.num_attention_heads, group = heads / args_.kv_heads, d = args_.head_dim;
-    return tiled_pattern(args_.causal, heads, in, [&](int64_t b, int64_t head) {
+    const int64_t heads = args_.num_attention_heads, sequences = int64_t(in.keys.size());
+    std::vector<std::vector<std::vector<int32_t>>> found;  // of each sequence, head after head
+    for (int64_t b = 0; b < sequences; ++b) {
       const FieldInput::Keys& keys = in.keys[size_t(b)];
-      const int64_t ahead = in.queries.past(b) - keys.first;
-      const std::vector<double> q = head_rows(in.q.value(), in.queries.offset(b), in.queries.length(b), head, heads);
-      const std::vector<double> k =
-          head_rows(in.k.value(), offsets[size_t(b)], keys.count, head / group, args_.kv_heads);
-      std::vector<std::pair<double, int64_t>> scores;
-      return visits_of(in.queries.length(b), keys.count, [&](int64_t i, std::vector<KeyRange>& out) {
-        scores.clear();
-        for (int64_t j = 0, end = args_.causal ? i + ahead + 1 : keys.count; j < end; ++j) {
-          double dot = 0;
-          for (int64_t c = 0; c < d; ++c) dot += q[size_t(i * d + c)] * k[size_t(j * d + c)];
-          scores.emplace_back(-dot, j);
+      const int64_t query = in.queries.offset(b), key = offsets[size_t(b)], ahead = in.queries.past(b) - keys.first;
+      found.push_back(largest_products(in.q.value().slice(query, query + in.queries.length(b)),
+                                       in.k.value().slice(key, key + keys.count), heads, args_.kv_heads, config_.keys,
+                                       [&](int64_t i) { return args_.causal ? i + ahead + 1 : keys.count; }));
+    }
+    return tiled_pattern(args_.causal, heads, in, [&](int64_t b, int64_t head) {
+      const int64_t queries = in.queries.length(b);
+      return visits_of(queries, in.keys[size_t(b)].count, [&](int64_t i, std::vector<KeyRange>& out) {
+        for (const int64_t j : found[size_t(b)][size_t(head * queries + i)]) {
+          if (!out.empty() && out.back().end == j)
+            ++out.back().end;
+          else
+            out.push_back({j, j + 1});
         }
-        const auto most = scores.begin() + std::min<int64_t>(config_.keys, int64_t(scores.size()));
-        std::partial_sort(scores.begin(), most, scores.end());
-        for (auto at = scores.begin(); at != most; ++at) out.push_back({at->second, at->second + 1});
       });
     });
   }

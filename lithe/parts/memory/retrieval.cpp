@@ -2,9 +2,8 @@
 // it, found by exact search, and the tokens of a window.
 #include <algorithm>
 
-#include "lithe/kernels/gemm/gemm.h"
 #include "lithe/nn/registry.h"
-#include "lithe/ops/heads.h"
+#include "lithe/parts/common/largest_products.h"
 #include "lithe/parts/common/memory_state.h"
 
 namespace lithe {
@@ -31,7 +30,9 @@ class Retrieval final : public Memory {
     out.k = joined(kept[0], in.k);
     out.v = joined(kept[1], in.v);
     out.by_head = true;
-    const auto found = std::make_shared<std::vector<std::vector<int64_t>>>(search(in, out.k.value()));
+    const auto found = std::make_shared<std::vector<std::vector<int32_t>>>(
+        largest_products(in.q.value(), out.k.value(), args_.heads, args_.kv_heads, config_.nearest,
+                         [&](int64_t i) { return in.seen[size_t(i)]; }));
     const int64_t queries = in.q.rows(), window = config_.window, total = out.k.rows();
     out.see = [found, queries, window, total, seen = in.seen](int64_t head, int64_t i, std::vector<Range>& ranges) {
       if (found->empty()) return ranges.push_back({0, total});  // on meta
@@ -47,34 +48,6 @@ class Retrieval final : public Memory {
  private:
   RetrievalConfig config_;
   Args args_;
-
-  // The nearest pairs of every query, head after head; nothing on meta.
-  std::vector<std::vector<int64_t>> search(const Stretch& in, const Tensor& k) const {
-    const int64_t queries = in.q.rows(), pairs = k.dim(0), heads = args_.heads, group = heads / args_.kv_heads;
-    std::vector<std::vector<int64_t>> out;
-    if (queries == 0) return out;
-    const MemoryScope scope(MemoryClass::workspace);
-    const DType wide = wide_of(k.dtype());
-    const Tensor q = head_major(in.q.value(), heads), keys = head_major(k, args_.kv_heads),
-                 products = empty({queries, pairs}, wide, k.device());
-    std::vector<std::pair<double, int64_t>> by;
-    for (int64_t head = 0; head < heads; ++head) {
-      kernels::gemm({.a = q.slice(head * queries, (head + 1) * queries),
-                     .b = keys.slice(head / group * pairs, (head / group + 1) * pairs),
-                     .c = products,
-                     .transpose_b = true,
-                     .rowwise = true});
-      for (int64_t i = 0; i < queries && !products.is_meta(); ++i) {
-        by.clear();
-        for (int64_t j = 0; j < in.seen[size_t(i)]; ++j) by.emplace_back(-value_at(products, i * pairs + j), j);
-        const auto n = std::min(by.size(), size_t(config_.nearest));
-        std::nth_element(by.begin(), by.begin() + std::ptrdiff_t(n ? n - 1 : 0), by.end());
-        std::vector<int64_t>& mine = out.emplace_back();
-        for (size_t j = 0; j < n; ++j) mine.push_back(by[j].second);
-      }
-    }
-    return out;
-  }
 };
 
 }  // namespace
