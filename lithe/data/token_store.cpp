@@ -52,20 +52,14 @@ void count_text(std::string_view text, StoreInfo& info) {
 
 }  // namespace
 
-struct TokenStore::Bytes {
-  MappedFile map;
-  std::string owned;  // 8-byte aligned: read only through a string longer than the small-string buffer
-  std::string_view view() const { return map.data() ? map.view() : std::string_view(owned); }
-};
-
 TokenStore TokenStore::open(const Path& path) {
-  auto bytes = std::make_shared<Bytes>();
+  auto bytes = std::make_shared<HeldBytes>();
   bytes->map = MappedFile(path);
   return parse(std::move(bytes), path.string());
 }
 
 TokenStore TokenStore::from_bytes(std::string bytes, const std::string& origin) {
-  auto held = std::make_shared<Bytes>();
+  auto held = std::make_shared<HeldBytes>();
   held->owned = std::move(bytes);
   return parse(std::move(held), origin);
 }
@@ -78,7 +72,7 @@ TokenStore TokenStore::from_documents(const std::vector<std::vector<int32_t>>& d
   return from_bytes(std::move(bytes));
 }
 
-TokenStore TokenStore::parse(std::shared_ptr<const Bytes> held, const std::string& origin) {
+TokenStore TokenStore::parse(std::shared_ptr<const HeldBytes> held, const std::string& origin) {
   const std::string_view bytes = held->view();
   const auto expect = [&](bool rule, const char* what) {
     check(rule, "token store", "'", origin, "' ", what, "; delete it, and it is built again");

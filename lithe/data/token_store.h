@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "lithe/base/files.h"
+#include "lithe/base/held_bytes.h"
 
 namespace lithe {
 
@@ -62,15 +62,14 @@ class TokenStore {
   void copy(int64_t first, int64_t count, int32_t* out) const;
 
  private:
-  struct Bytes;  // a map or a string
-  std::shared_ptr<const Bytes> bytes_;
+  std::shared_ptr<const HeldBytes> bytes_;
   StoreInfo info_;
   uint64_t fingerprint_ = 0;
   const uint64_t* offsets_ = nullptr;
   const void* ids_ = nullptr;
   bool wide_ = false;  // ids are uint32, else uint16
 
-  static TokenStore parse(std::shared_ptr<const Bytes> bytes, const std::string& origin);
+  static TokenStore parse(std::shared_ptr<const HeldBytes> bytes, const std::string& origin);
 };
 
 /// The corpus as tokens of `tokenizer`: from `<cache_directory>/<fingerprints>.tokens` when that file is there and

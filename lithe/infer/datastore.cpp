@@ -50,28 +50,22 @@ bool sane(const Trailer& t, uint64_t number) {
 
 }  // namespace
 
-struct Datastore::Bytes {
-  MappedFile map;
-  std::string owned;
-  std::string_view view() const { return map.data() ? map.view() : std::string_view(owned); }
-};
-
 Datastore Datastore::open(const Path& directory) {
   const Path file = directory / "datastore.bin";
   check_usage(std::filesystem::exists(file), "datastore", "'", directory.string(),
               "' holds no datastore.bin; make one with `lithe datastore build`");
-  auto bytes = std::make_shared<Bytes>();
+  auto bytes = std::make_shared<HeldBytes>();
   bytes->map = MappedFile(file);
   return parse(std::move(bytes), directory.string());
 }
 
 Datastore Datastore::from_bytes(std::string bytes, const std::string& origin) {
-  auto held = std::make_shared<Bytes>();
+  auto held = std::make_shared<HeldBytes>();
   held->owned = std::move(bytes);
   return parse(std::move(held), origin);
 }
 
-Datastore Datastore::parse(std::shared_ptr<const Bytes> held, const std::string& origin) {
+Datastore Datastore::parse(std::shared_ptr<const HeldBytes> held, const std::string& origin) {
   const std::string_view bytes = held->view();
   const auto expect = [&](bool rule, const char* what) {
     check(rule, "datastore", "'", origin, "' ", what, "; build it again with `lithe datastore build`");

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "lithe/base/checksummed_blocks.h"
-#include "lithe/base/files.h"
+#include "lithe/base/held_bytes.h"
 #include "lithe/tensor/tensor.h"
 
 namespace lithe {
@@ -51,8 +51,7 @@ class Datastore {
   void check_made_by(uint64_t model_fingerprint, uint64_t tokenizer_fingerprint) const;
 
  private:
-  struct Bytes;
-  std::shared_ptr<const Bytes> bytes_;
+  std::shared_ptr<const HeldBytes> bytes_;
   std::string origin_;
   DatastoreInfo info_;
   uint64_t keys_checksum_ = 0, fingerprint_ = 0;
@@ -61,7 +60,7 @@ class Datastore {
   const float* centroids_ = nullptr;
   const uint64_t* offsets_ = nullptr;
 
-  static Datastore parse(std::shared_ptr<const Bytes> bytes, const std::string& origin);
+  static Datastore parse(std::shared_ptr<const HeldBytes> bytes, const std::string& origin);
 };
 
 /// Writes a store without lists; values stay in memory until the end, keys do not.

@@ -16,16 +16,9 @@ class Interchange : public kit::ProgramTest {
   static void SetUpTestSuite() {
     if (!kit::have_program()) return;
     scratch_ = new kit::Scratch;
-    scratch_->add("text.txt", kit::small_text(4000));
-    const std::string recipe = scratch_->add(
-        "recipe.yaml",
-        cat("model: {hidden_size: 32, num_hidden_layers: 2, mixer: {type: attention, num_attention_heads: 2, output: "
-            "hadamard}, ffn: {type: swiglu, intermediate_size: 64}}\ndata: {files: [\"",
-            *scratch_ / "text.txt", "\"], documents: paragraph, validation_fraction: 0.2, sequence_length: 16, ",
-            "cache_directory: \"", *scratch_ / "cache",
-            "\"}\ntrain: {max_steps: 20, batch_tokens: 128, learning_rate: 0.01}\ngenerate: {prompt: the, "
-            "max_new_tokens: 8}\n"));
-    ASSERT_EQ(run_program({"train", recipe, "--out", *scratch_ / "run"}).code, 0);
+    kit::train_small_run(*scratch_,
+                         "{hidden_size: 32, num_hidden_layers: 2, mixer: {type: attention, num_attention_heads: 2, "
+                         "output: hadamard}, ffn: {type: swiglu, intermediate_size: 64}}");
   }
   static void TearDownTestSuite() { delete scratch_; }
   static std::string at(const std::string& name) { return *scratch_ / name; }

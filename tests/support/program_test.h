@@ -22,4 +22,17 @@ class ProgramTest : public testing::Test {
   }
 };
 
+/// Trains the model of that section of a recipe on a small text for 20 steps, as the run "run" of `scratch`.
+inline void train_small_run(Scratch& scratch, const std::string& model) {
+  scratch.add("text.txt", small_text(4000));
+  const std::string recipe =
+      scratch.add("recipe.yaml",
+                  cat("model: ", model, "\ndata: {files: [\"", scratch / "text.txt",
+                      "\"], documents: paragraph, validation_fraction: 0.2, sequence_length: 16, cache_directory: \"",
+                      scratch / "cache",
+                      "\"}\ntrain: {max_steps: 20, batch_tokens: 128, learning_rate: 0.01}\ngenerate: {prompt: the, "
+                      "max_new_tokens: 8}\n"));
+  ASSERT_EQ(run_program({"train", recipe, "--out", scratch / "run"}).code, 0);
+}
+
 }  // namespace lithe::kit

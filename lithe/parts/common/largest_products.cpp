@@ -27,7 +27,8 @@ class Largest {
     for (const T value : values_) equal -= value > least;
     out.reserve(size_t(n));
     for (int64_t j = 0; j < count; ++j)
-      if (const T value = values_[size_t(j)]; value > least || (value == least && equal-- > 0)) out.push_back(int32_t(j));
+      if (const T value = values_[size_t(j)]; value > least || (value == least && equal-- > 0))
+        out.push_back(int32_t(j));
     return out;
   }
 
@@ -58,7 +59,8 @@ std::vector<std::vector<int32_t>> largest_products(const Tensor& q, const Tensor
       dispatch_float(products.dtype(), [&]<class T>() {
         Largest<T> largest;
         for (int64_t i = 0; i < rows; ++i)
-          out.push_back(largest.of(static_cast<const T*>(products.raw()) + i * keys, std::min(seen(first + i), keys), most));
+          out.push_back(
+              largest.of(static_cast<const T*>(products.raw()) + i * keys, std::min(seen(first + i), keys), most));
       });
     }
   return out;

@@ -70,20 +70,7 @@ TEST(Rk2, GatedIsHeunAtOneHalfAndASingleSlopeAtTheEnds) {
 
 // Each stage has a state of its own, and dropout of its own.
 // oracle: ode.rk2
-TEST(Rk2, DecodesWithAStateForEachStage) {
-  const ModelConfig config = kit::model_config(
-      "{hidden_size: 8, num_hidden_layers: 2, vocab_size: 11, max_position_embeddings: 9, mixer: {type: attention, "
-      "num_attention_heads: 2}, residual: rk2}");
-  Model model(config, {.dtype = DType::f64, .compute = DType::f64});
-  EXPECT_EQ(model.state_bytes({5}), 2 * 2 * 5 * 2 * 8 * 8);  // layers, stages, tokens, keys and values
-  const auto state = model.make_state(1, 9);
-  const Tensor ids = kit::random_ids(6, 11, 3), whole = model.forward(ids, Sequences::single(6)).value();
-  for (int64_t t = 0; t < 6; ++t) {
-    const Var row = model.forward(clone(ids.slice(t, t + 1)), model.continue_sequences(*state, {1}), state.get());
-    EXPECT_LE(kit::largest_difference(row.value(), clone(whole.slice(t, t + 1))), 1e-12);
-  }
-  EXPECT_EQ(state->bytes(), model.state_bytes({6}));
-}
+TEST(Rk2, DecodesWithAStateForEachStage) { expect_decodes_with_states("rk2", 2, 1e-12); }
 
 }  // namespace
 }  // namespace lithe

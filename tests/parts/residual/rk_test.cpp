@@ -125,17 +125,7 @@ TEST(RungeKutta, SolvingBackwardsRecoversTheInput) {
 // A state for each evaluation.
 // oracle: ode.rk4
 TEST(RungeKutta, DecodesWithAStateForEachEvaluation) {
-  const ModelConfig config = kit::model_config(
-      "{hidden_size: 8, num_hidden_layers: 2, vocab_size: 11, max_position_embeddings: 9, mixer: {type: attention, "
-      "num_attention_heads: 2}, residual: {type: rk, method: rk4, steps: 2}}");
-  Model model(config, {.dtype = DType::f64, .compute = DType::f64});
-  EXPECT_EQ(model.state_bytes({5}), 2 * 8 * 5 * 2 * 8 * 8);  // layers, evaluations, tokens, keys and values
-  const auto state = model.make_state(1, 9);
-  const Tensor ids = kit::random_ids(6, 11, 3), whole = model.forward(ids, Sequences::single(6)).value();
-  for (int64_t t = 0; t < 6; ++t) {
-    const Var row = model.forward(clone(ids.slice(t, t + 1)), model.continue_sequences(*state, {1}), state.get());
-    EXPECT_LE(kit::largest_difference(row.value(), clone(whole.slice(t, t + 1))), 1e-11);
-  }
+  expect_decodes_with_states("{type: rk, method: rk4, steps: 2}", 8, 1e-11);
 }
 
 }  // namespace
