@@ -57,8 +57,10 @@ int run_convert(const ConvertOptions& o) {
               "give --densify, or one or more --set model.KEY=VALUE: one at a time");
   check_usage(o.text.empty() || !o.densify, "convert", "--text is for --set; --densify is exact without one");
   const RunToExport from = read_run({o.run, o.out, o.weights});
+  std::map<std::string, Tensor> parameters;
+  for (const auto& [name, parameter] : from.parameters) parameters[name] = parameter.read();
   if (o.densify) {
-    const Densified d = densify(from.config, from.parameters);
+    const Densified d = densify(from.config, parameters);
     const Json json = {{"folded", d.folded},
                        {"largest_difference", d.largest_difference},
                        {"parameters_before", d.parameters_before},
@@ -75,8 +77,8 @@ int run_convert(const ConvertOptions& o) {
                 d.largest_difference);
     return 0;
   }
-  const Exchanged e = exchange_parts(from.config, from.parameters, o.set, uint64_t(o.seed),
-                                     text_tokens(o, *from.tokenizer, from.config));
+  const Exchanged e =
+      exchange_parts(from.config, parameters, o.set, uint64_t(o.seed), text_tokens(o, *from.tokenizer, from.config));
   const Json json = {{"kept", e.kept},
                      {"fitted", e.fitted},
                      {"initialised", e.initialised},

@@ -24,16 +24,19 @@ RunToExport read_run(const ExportOptions& o) {
                     : o.weights == "best" || o.weights == "averaged" ? o.run / o.weights / "model.safetensors"
                                                                      : Path(o.weights);
   check_usage(fs::exists(file), "export", "'", file.string(), "' does not exist");
-  const SafetensorsFile weights(file);
+  const auto weights = std::make_shared<const SafetensorsFile>(file);
   for (const auto& [name, shape] : parameter_shapes(out.config)) {
-    const auto entry = weights.entries().find(name);
-    check(entry != weights.entries().end(), "export", "'", file.string(), "' has no tensor '", name,
+    const auto entry = weights->entries().find(name);
+    check(entry != weights->entries().end(), "export", "'", file.string(), "' has no tensor '", name,
           "'; its config.json must be the one the weights were saved with");
     check(entry->second.shape == shape, "export", "'", file.string(), "': tensor '", name, "' is ", entry->second.shape,
           ", config.json calls for ", shape);
-    const Tensor x = empty(shape, entry->second.dtype);
-    weights.read(name, x);
-    out.parameters[name] = x;
+    const Shape& s = entry->second.shape;
+    out.parameters[name] = {s, entry->second.dtype, [weights, name = name, s, dtype = entry->second.dtype] {
+                              const Tensor x = empty(s, dtype);
+                              weights->read(name, x);
+                              return x;
+                            }};
   }
   return out;
 }
@@ -105,10 +108,13 @@ ExportReport export_model(const ExportOptions& o) {
   Described described = describe_model(run.config);
   auto tensors = write_parameters(run.parameters, described.mapping);
   if (!o.dtype.empty())
-    for (auto& [name, tensor] : tensors)
-      if (tensor.dtype() != dtype_named(o.dtype)) tensor = convert(tensor, dtype_named(o.dtype));
+    for (auto& [name, tensor] : tensors) {
+      const DType dtype = dtype_named(o.dtype);
+      if (tensor.dtype != dtype)
+        tensor = {tensor.shape, dtype, [read = tensor.read, dtype] { return convert(read(), dtype); }};
+    }
   bool narrow = true;
-  for (const auto& [name, tensor] : tensors) narrow = narrow && tensor.dtype() == DType::bf16;
+  for (const auto& [name, tensor] : tensors) narrow = narrow && tensor.dtype == DType::bf16;
   described.config["torch_dtype"] = narrow ? "bfloat16" : "float32";
   const Specials& specials = run.tokenizer->specials();
   Json generation = {{"_from_model_config", false}};
@@ -120,7 +126,7 @@ ExportReport export_model(const ExportOptions& o) {
   }
   if (run.config.architecture == "encoder_decoder" && (specials.bos || specials.eos))
     described.config["decoder_start_token_id"] = specials.bos ? *specials.bos : *specials.eos;
-  write_safetensors(out / "model.safetensors", tensors, {{"format", "pt"}});
+  stream_safetensors(out / "model.safetensors", tensors, {{"format", "pt"}});
   write_file(out / "config.json", dump(described.config, 2) + "\n");
   save_tokenizer(*run.tokenizer, out.path());
   if (run.config.architecture == "decoder") {
@@ -142,7 +148,7 @@ ExportReport export_model(const ExportOptions& o) {
                       .tensors = int64_t(tensors.size()),
                       .parameters = 0,
                       .bytes = fs::file_size(out / "model.safetensors")};
-  for (const auto& [name, tensor] : run.parameters) report.parameters += tensor.numel();
+  for (const auto& [name, tensor] : run.parameters) report.parameters += tensor.shape.numel();
   out.commit();
   return report;
 }

@@ -9,7 +9,7 @@ namespace lithe {
 
 struct RunToExport {
   ModelConfig config;
-  std::map<std::string, Tensor> parameters;
+  std::map<std::string, PendingTensor> parameters;  // read from the run's file, each when it is asked for
   std::shared_ptr<const Tokenizer> tokenizer;
 };
 RunToExport read_run(const ExportOptions& options);

@@ -36,26 +36,26 @@ ExportReport export_gguf(const ExportOptions& o) {
   if (architecture == "mistral") architecture = "llama";
   const PartChoice& position = run.config.position;
   rename_for_gguf(described.mapping, architecture);
-  const std::map<std::string, Tensor> written = write_parameters(run.parameters, described.mapping);
+  const auto written = write_parameters(run.parameters, described.mapping);
 
   const std::string type = o.dtype.empty() ? "" : o.dtype;
   std::vector<GgufTensor> tensors;
   std::vector<std::string> plain;
   for (const auto& [name, tensor] : written) {
-    GgufTensor out{name, tensor, tensor.dtype() == DType::bf16 ? GgmlType::bf16 : GgmlType::f32};
-    if (type == "f32" || tensor.shape().rank() == 1)
+    GgufTensor out{name, tensor, tensor.dtype == DType::bf16 ? GgmlType::bf16 : GgmlType::f32};
+    if (type == "f32" || tensor.shape.rank() == 1)
       out.type = GgmlType::f32;  // vectors stay as they are, as in llama.cpp
     else if (type == "bf16")
       out.type = GgmlType::bf16;
     else if (type == "q8_0" || type == "q4_0")
-      out.type = tensor.cols() % 32 ? GgmlType::f32 : type == "q8_0" ? GgmlType::q8_0 : GgmlType::q4_0;
+      out.type = tensor.shape[-1] % 32 ? GgmlType::f32 : type == "q8_0" ? GgmlType::q8_0 : GgmlType::q4_0;
     tensors.push_back(out);
   }
   if (option(position, "scaling") == "llama3") {
     const int64_t heads = described.config["num_attention_heads"],
                   head_dim = described.config.contains("head_dim") ? described.config["head_dim"].get<int64_t>()
                                                                    : run.config.hidden_size / heads;
-    tensors.push_back({"rope_freqs.weight", llama3_factors(described.config, head_dim), GgmlType::f32});
+    tensors.push_back({"rope_freqs.weight", pending(llama3_factors(described.config, head_dim)), GgmlType::f32});
   }
   const std::map<std::string, int64_t> file_types{{"f32", 0}, {"", 0}, {"q4_0", 2}, {"q8_0", 7}, {"bf16", 32}};
   std::vector<GgufPair> metadata{{"general.architecture", {architecture}, kText},
@@ -72,7 +72,7 @@ ExportReport export_gguf(const ExportOptions& o) {
                       .tensors = int64_t(tensors.size()),
                       .parameters = 0,
                       .bytes = std::filesystem::file_size(o.out)};
-  for (const auto& [name, tensor] : run.parameters) report.parameters += tensor.numel();
+  for (const auto& [name, tensor] : run.parameters) report.parameters += tensor.shape.numel();
   return report;
 }
 

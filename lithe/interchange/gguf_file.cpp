@@ -222,13 +222,13 @@ void write_gguf(const Path& path, const std::vector<GgufPair>& metadata, const s
   for (const GgufPair& pair : metadata) header.put_pair(pair);
   uint64_t at = 0;
   const auto bytes_of = [](const GgufTensor& t) {
-    return uint64_t(t.tensor.numel() / block_numbers(t.type) * block_bytes(t.type));
+    return uint64_t(t.tensor.shape.numel() / block_numbers(t.type) * block_bytes(t.type));
   };
   for (const GgufTensor& t : tensors) {
-    check(t.tensor.cols() % block_numbers(t.type) == 0, "gguf", "tensor '", t.name, "' ", t.tensor.shape(),
+    check(t.tensor.shape[-1] % block_numbers(t.type) == 0, "gguf", "tensor '", t.name, "' ", t.tensor.shape,
           " does not fill blocks of ", name_of(t.type));
     header.put_text(t.name);
-    const Shape& shape = t.tensor.shape();
+    const Shape& shape = t.tensor.shape;
     header.put(uint32_t(shape.rank()));
     for (int axis = shape.rank(); axis-- > 0;) header.put(uint64_t(shape[axis]));
     header.put(uint32_t(t.type));
@@ -240,10 +240,11 @@ void write_gguf(const Path& path, const std::vector<GgufPair>& metadata, const s
   file.write(header.bytes());
   for (const GgufTensor& t : tensors) {
     std::string blocks(bytes_of(t), '\0');
-    if (t.type == GgmlType::bf16 && t.tensor.dtype() == DType::bf16) {
-      std::memcpy(blocks.data(), t.tensor.raw(), blocks.size());
+    const Tensor tensor = t.tensor.read();
+    if (t.type == GgmlType::bf16 && tensor.dtype() == DType::bf16) {
+      std::memcpy(blocks.data(), tensor.raw(), blocks.size());
     } else {
-      const Tensor wide = t.tensor.dtype() == DType::f32 ? t.tensor : convert(t.tensor, DType::f32);
+      const Tensor wide = tensor.dtype() == DType::f32 ? tensor : convert(tensor, DType::f32);
       write_blocks(t.type, wide.data<float>(), wide.numel(), blocks.data());
     }
     blocks.append((kAlignment - blocks.size() % kAlignment) % kAlignment, '\0');

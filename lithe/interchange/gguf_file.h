@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "lithe/base/files.h"
-#include "lithe/tensor/tensor.h"
+#include "lithe/model/tensor_stream.h"
 
 namespace lithe {
 
@@ -60,11 +60,11 @@ class GgufFile {
   void parse();
 };
 
-/// Writes a version 3 file, atomically. Metadata and tensors in the order given; tensors f32 or bf16, written as `type`
-/// says.
+/// Writes a version 3 file, atomically, with one tensor in memory at a time. Metadata and tensors in the order given;
+/// tensors f32 or bf16, written as `type` says.
 struct GgufTensor {
   std::string name;
-  Tensor tensor;
+  PendingTensor tensor;
   GgmlType type = GgmlType::f32;
 };
 struct GgufPair {

@@ -67,6 +67,29 @@ Tensor read_parameter(const TensorSource& source, const Weight& w, const Shape& 
   return ours.dtype() == DType::f64 ? convert(ours, DType::f32) : ours;
 }
 
+// The tensor of the other format that these parameters make up.
+Tensor join_parameters(const std::map<std::string, PendingTensor>& parameters, const std::string& name,
+                       const std::vector<const Weight*>& weights, const Shape& shape) {
+  const Tensor theirs = zeros(shape, parameters.at(weights[0]->ours).dtype);
+  std::vector<bool> written(size_t(theirs.numel()));
+  for (const Weight* w : weights) {
+    const Tensor ours = parameters.at(w->ours).read();
+    bool same = true;
+    by_size(size_of(ours.dtype()), [&]<class T>(T) {
+      const auto* from = static_cast<const T*>(ours.raw());
+      auto* to = static_cast<T*>(theirs.raw());
+      each_number(*w, ours.shape(), like_ours(*w, shape), [&](int64_t a, int64_t b) {
+        same = same && (!written[size_t(b)] || to[b] == from[a]);
+        to[b] = from[a];
+        written[size_t(b)] = true;
+      });
+    });
+    check(same, "export", "'", w->ours, "' and '", weights[0]->ours, "' are one tensor in this format ('", name,
+          "'), and differ here");
+  }
+  return theirs;
+}
+
 }  // namespace
 
 bool matches(const std::string& text, const std::string& pattern) {
@@ -120,44 +143,29 @@ std::map<std::string, PendingTensor> parameters_of(const TensorSource& source, c
   return out;
 }
 
-std::map<std::string, Tensor> write_parameters(const std::map<std::string, Tensor>& parameters,
-                                               const Mapping& mapping) {
+std::map<std::string, PendingTensor> write_parameters(const std::map<std::string, PendingTensor>& parameters,
+                                                      const Mapping& mapping) {
   std::map<std::string, std::vector<const Weight*>> by_tensor;
   for (const Weight& w : mapping.weights) by_tensor[w.theirs].push_back(&w);
-  std::map<std::string, Tensor> out;
-  for (const auto& [name, size] : mapping.zeros) out[name] = zeros({size}, DType::f32);
+  std::map<std::string, PendingTensor> out;
+  for (const auto& [name, size] : mapping.zeros) out[name] = pending(zeros({size}, DType::f32));
   for (const auto& [name, weights] : by_tensor) {
-    const Tensor& first = parameters.at(weights[0]->ours);
+    const PendingTensor& first = parameters.at(weights[0]->ours);
     int64_t columns = 0;
     for (const Weight* w : weights) {
-      const Tensor& ours = parameters.at(w->ours);
-      check(ours.dtype() == first.dtype(), "export", "'", w->ours, "' is ", ours.dtype(), ", '", weights[0]->ours, "' ",
-            first.dtype(), ", and both stand in '", name, "'");
+      const PendingTensor& ours = parameters.at(w->ours);
+      check(ours.dtype == first.dtype, "export", "'", w->ours, "' is ", ours.dtype, ", '", weights[0]->ours, "' ",
+            first.dtype, ", and both stand in '", name, "'");
       columns = std::max(
-          columns, w->columns.empty() ? ours.cols() : 1 + *std::max_element(w->columns.begin(), w->columns.end()));
+          columns, w->columns.empty() ? ours.shape[-1] : 1 + *std::max_element(w->columns.begin(), w->columns.end()));
     }
-    const Shape shape = weights[0]->row             ? Shape{1, columns}
-                        : first.shape().rank() == 1 ? Shape{columns}
-                        : weights[0]->transposed    ? Shape{columns, first.dim(0)}
-                                                    : Shape{first.dim(0), columns};
-    const Tensor theirs = zeros(shape, first.dtype());
-    std::vector<bool> written(size_t(theirs.numel()));
-    for (const Weight* w : weights) {
-      const Tensor& ours = parameters.at(w->ours);
-      bool same = true;
-      by_size(size_of(ours.dtype()), [&]<class T>(T) {
-        const auto* from = static_cast<const T*>(ours.raw());
-        auto* to = static_cast<T*>(theirs.raw());
-        each_number(*w, ours.shape(), like_ours(*w, shape), [&](int64_t a, int64_t b) {
-          same = same && (!written[size_t(b)] || to[b] == from[a]);
-          to[b] = from[a];
-          written[size_t(b)] = true;
-        });
-      });
-      check(same, "export", "'", w->ours, "' and '", weights[0]->ours, "' are one tensor in this format ('", name,
-            "'), and differ here");
-    }
-    out[name] = theirs;
+    const Shape shape = weights[0]->row           ? Shape{1, columns}
+                        : first.shape.rank() == 1 ? Shape{columns}
+                        : weights[0]->transposed  ? Shape{columns, first.shape[0]}
+                                                  : Shape{first.shape[0], columns};
+    out[name] = {shape, first.dtype, [&parameters, name = name, weights = weights, shape] {
+                   return join_parameters(parameters, name, weights, shape);
+                 }};
   }
   return out;
 }

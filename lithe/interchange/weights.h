@@ -16,9 +16,10 @@ bool matches(const std::string& text, const std::string& pattern);
 /// no place in the mapping.
 std::map<std::string, PendingTensor> parameters_of(const TensorSource& source, const Mapping& mapping);
 
-/// The tensors that the mapping's format has for these parameters. Fails when two parameters that have one tensor there
-/// differ.
-std::map<std::string, Tensor> write_parameters(const std::map<std::string, Tensor>& parameters, const Mapping& mapping);
+/// The tensors that the mapping's format has for these parameters; both arguments must live as long as they are read,
+/// and reading fails when two parameters that have one tensor there differ.
+std::map<std::string, PendingTensor> write_parameters(const std::map<std::string, PendingTensor>& parameters,
+                                                      const Mapping& mapping);
 
 /// Shapes by name of a model that is not made.
 std::map<std::string, Shape> parameter_shapes(const ModelConfig& config);

@@ -41,8 +41,7 @@ std::string checksum_of(const std::map<std::string, std::string>& metadata, cons
 void write_safetensors(const Path& path, const std::map<std::string, Tensor>& tensors,
                        const std::map<std::string, std::string>& metadata) {
   std::map<std::string, PendingTensor> all;
-  for (const auto& [name, tensor] : tensors)
-    all[name] = {tensor.shape(), tensor.dtype(), [&tensor = tensor] { return tensor; }};
+  for (const auto& [name, tensor] : tensors) all[name] = pending(tensor);
   stream_safetensors(path, all, metadata);
 }
 

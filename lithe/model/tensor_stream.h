@@ -17,6 +17,11 @@ struct PendingTensor {
   std::function<Tensor()> read;
 };
 
+/// A tensor that is in memory already.
+inline PendingTensor pending(const Tensor& tensor) {
+  return {tensor.shape(), tensor.dtype(), [tensor] { return tensor; }};
+}
+
 /// write_safetensors() with one tensor in memory at a time. Each is read twice: its checksum stands before its bytes.
 void stream_safetensors(const Path& path, const std::map<std::string, PendingTensor>& tensors,
                         const std::map<std::string, std::string>& metadata);

@@ -81,6 +81,28 @@ TEST(Export, RunsOfLitheBecomeLlamas) {
   EXPECT_EQ(export_model({scratch / "biased", scratch / "gpt2", ""}).model_type, "gpt2");
 }
 
+// Models as large as the machine's memory can be written: theirs, ours and its conversion are held, of one tensor.
+TEST(Export, HoldsOneTensorAtATime) {
+  kit::Scratch scratch;
+  const ModelConfig config = kit::model_config(
+      "{vocab_size: 257, hidden_size: 64, num_hidden_layers: 4, max_position_embeddings: 32, token_width: 1, mixer: "
+      "{type: attention, num_attention_heads: 4}}");
+  write_run(scratch / "run", config);
+  int64_t largest = 0, all = 0;
+  for (const auto& [name, shape] : parameter_shapes(config)) {
+    largest = std::max(largest, shape.numel() * 4);
+    all += shape.numel() * 4;
+  }
+  ASSERT_GT(all, 4 * largest);
+  Ledger& book = ledger(Device::cpu);
+  for (const char* format : {"huggingface", "gguf"}) {
+    book.reset_peak();
+    const int64_t before = book.current();
+    export_model({scratch / "run", scratch / format, "", format, "bf16"});
+    EXPECT_LE(book.peak() - before, 3 * largest) << format;
+  }
+}
+
 // The model was trained with bos before every text: transformers and the harness must put it there, too.
 TEST(Export, PromptsBeginThereAsHere) {
   kit::Scratch scratch;

@@ -206,9 +206,10 @@ TEST(Gguf, Stories260kTellsWhatLlama2cPrinted) {
   int64_t dim = in.take<int32_t>(), hidden = in.take<int32_t>(), layers = in.take<int32_t>(),
           heads = in.take<int32_t>(), kv = in.take<int32_t>(), vocabulary = in.take<int32_t>(),
           length = in.take<int32_t>();
-  std::vector<GgufTensor> tensors{{"token_embd.weight", in.take(Shape{vocabulary, dim})}};
+  std::vector<GgufTensor> tensors{{"token_embd.weight", pending(in.take(Shape{vocabulary, dim}))}};
   const auto each = [&](const char* name, Shape shape) {
-    for (int64_t i = 0; i < layers; ++i) tensors.push_back({cat("blk.", i, ".", name, ".weight"), in.take(shape)});
+    for (int64_t i = 0; i < layers; ++i)
+      tensors.push_back({cat("blk.", i, ".", name, ".weight"), pending(in.take(shape))});
   };
   const int64_t kv_dim = dim / heads * kv;
   each("attn_norm", {dim});
@@ -220,7 +221,7 @@ TEST(Gguf, Stories260kTellsWhatLlama2cPrinted) {
   each("ffn_gate", {hidden, dim});
   each("ffn_down", {dim, hidden});
   each("ffn_up", {hidden, dim});
-  tensors.push_back({"output_norm.weight", in.take(Shape{dim})});
+  tensors.push_back({"output_norm.weight", pending(in.take(Shape{dim}))});
 
   Numbers words{read_file(home / "tok512.bin")};
   words.take<int32_t>();
