@@ -72,7 +72,9 @@ class Reader final : public Fields {
     };
     const auto integer = [&](const Node& n) {
       const auto v = as_number(n);
-      expect(v && *v == std::floor(*v) && std::abs(*v) <= 9007199254740992.0, "an integer");
+      expect(v && *v == std::floor(*v), "an integer");
+      constexpr double kExact = 9007199254740992.0;  // above, a double skips integers
+      expect(std::abs(*v) <= kExact, "an integer of at most 16 digits, below 9007199254740992");
       range(*v);
       return int64_t(*v);
     };
@@ -144,6 +146,7 @@ class Reader final : public Fields {
                     ".type' must be the name of a part of slot ", slot);
         if (type->text() != choice.type) choice.options = Node();
         choice.type = type->text();
+        if (!type->mark().origin.empty()) mark = type->mark();
       }
       if (node->is_map()) {
         Node options = *node;

@@ -114,7 +114,7 @@ Temporary::~Temporary() {
 
 void Temporary::commit() {
   const bool synced = ::fsync(fd_) == 0;
-  check(synced, "write", "'", path_.string(), "': ", reason(), "; it is as it was before");
+  check(synced, "write", "'", path_.string(), "': ", reason(), "; nothing was changed there");
   const bool renamed = ::rename(name_.c_str(), path_.c_str()) == 0;
   check(renamed, "write", "'", path_.string(), "': ", reason());
   const bool closed = ::close(std::exchange(fd_, -1)) == 0;
@@ -144,7 +144,7 @@ void AtomicFile::flush() {
   while (left) {
     const ssize_t n = ::write(temporary_.fd(), at, left);
     if (n < 0 && errno == EINTR) continue;
-    check(n > 0, "write", "'", path_.string(), "': ", reason(), "; the file is as it was before");
+    check(n > 0, "write", "'", path_.string(), "': ", reason(), "; nothing was changed there");
     at += n;
     left -= size_t(n);
   }
@@ -173,6 +173,12 @@ void sync_directory(const Path& directory) {
 void make_directory(const Path& directory) {
   std::error_code error;
   std::filesystem::create_directories(directory, error);
+  for (Path at = std::filesystem::absolute(directory).lexically_normal(); error && at.has_relative_path();
+       at = at.parent_path()) {
+    std::error_code none;
+    check_usage(!std::filesystem::exists(at, none) || std::filesystem::is_directory(at, none), "mkdir", "'",
+                at.string(), "' is a file; give a directory");
+  }
   check(!error && std::filesystem::is_directory(directory), "mkdir", "'", directory.string(),
         "': ", error ? error.message() : "a file of that name exists");
 }
@@ -276,6 +282,9 @@ std::vector<Path> glob(const std::string& given) {
     fail_usage(
         "files", "nothing matches '", pattern, "', which the recipe calls '", given,
         "'; set LITHE_DATA to the directory of the data sets (docs/data.md says which and where they come from)");
+  std::error_code ignored;
+  check_usage(!paths.empty() || !std::filesystem::exists(pattern, ignored), "files", "nothing matches '", pattern,
+              "' as a pattern, and a file of that name is there; write ? for each of [ ] { } * in its name");
   check_usage(!paths.empty(), "files", "nothing matches '", pattern,
               "'; check the path (it is relative to the current directory)");
   return paths;

@@ -71,7 +71,8 @@ Tree parse(std::string_view text, std::string_view origin, bool unique, size_t m
     return Tree::parse(text);
   } catch (const nlohmann::json::exception& error) {
     const std::string_view what = error.what();  // "[json.exception.parse_error.101] parse error at line 1, ..."
-    fail("json", "'", origin, "': is not JSON: ", what.substr(std::min(what.size(), what.find("] ") + 2)));
+    fail("json", "'", origin, "': is not JSON: ", what.substr(std::min(what.size(), what.find("] ") + 2)),
+         "; the file is damaged or was written by hand");
   }
 }
 

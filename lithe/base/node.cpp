@@ -36,6 +36,12 @@ Node Node::scalar(std::string text, Mark mark, bool quoted) {
   return n;
 }
 
+Node Node::null(Mark mark) {
+  Node n;
+  n.mark_ = std::move(mark);
+  return n;
+}
+
 Node Node::list(std::vector<Node> items, Mark mark) {
   Node n;
   n.kind_ = Kind::list;
@@ -100,7 +106,8 @@ class TreeBuilder final : public YAML::EventHandler {
   void OnDocumentStart(const YAML::Mark&) override {}
   void OnDocumentEnd() override {}
   void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
-    add({Node(), 1, 0}, mark_of(mark, origin_), anchor);
+    const Mark at = mark_of(mark, origin_);
+    add({Node::null(at), 1, 0}, at, anchor);
   }
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                 const std::string& value) override {
@@ -278,7 +285,8 @@ Node parse_yaml(std::string_view text, const std::string& origin) {
                 ": holds more than one document; split it, one recipe a file");
     return builder.take();
   } catch (const YAML::Exception& error) {
-    fail_usage("recipe", to_string(mark_of(error.mark, origin)), ": is not YAML: ", error.msg);
+    fail_usage("recipe", to_string(mark_of(error.mark, origin)), ": is not YAML: ", error.msg,
+               error.msg.find("anchor") != error.msg.npos ? "; a value that begins with * must stand in quotes" : "");
   }
 }
 

@@ -32,6 +32,7 @@ class Node {
   Node& operator=(Node&&) noexcept;
   ~Node();
   static Node scalar(std::string text, Mark mark = {}, bool quoted = false);
+  static Node null(Mark mark);
   static Node list(std::vector<Node> items = {}, Mark mark = {});
   static Node map(Mark mark = {});
 

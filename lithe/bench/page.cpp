@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "lithe/base/counted.h"
 #include "lithe/bench/tables.h"
 #include "lithe/report/page.h"
 #include "lithe/train/plan.h"
@@ -42,7 +43,7 @@ void headline(Page& page, const Result& r, const Changes* changes, double tolera
   for (const Ceiling c : {Ceiling::f32, Ceiling::bf16, Ceiling::int8, Ceiling::read})
     if (const double rate = ceiling_of(r, c); rate > 0)
       tiles.push_back({is_compute(c) ? cat(name_of(c), " multiply-add") : "reading memory", rate_text(rate, unit_of(c)),
-                       cat(r.setting.threads, r.setting.threads == 1 ? " thread" : " threads")});
+                       cat(counted(r.setting.threads, "thread"))});
   std::vector<double> shares;
   for (const Measurement& m : r.measurements)
     if (m.group == "kernel") shares.push_back(m.share());
@@ -235,8 +236,7 @@ void machine_facts(Page& page, const Result& r) {
 }  // namespace
 
 std::string page(const Result& r, const Changes* changes, const Result* before, double tolerance) {
-  Page page("Benchmarks", cat(r.setting.cpu, ", ", r.setting.threads, r.setting.threads == 1 ? " thread" : " threads"),
-            "lithe bench");
+  Page page("Benchmarks", cat(r.setting.cpu, ", ", counted(r.setting.threads, "thread")), "lithe bench");
   headline(page, r, changes, tolerance);
   roofline(page, r);
   models(page, r);

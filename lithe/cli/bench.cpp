@@ -66,8 +66,10 @@ void check_options(const BenchOptions& o) {
       std::any_of(o.only.begin(), o.only.end(), [](const std::string& s) { return s != "ceilings" && s != "kernels"; });
   check_usage(!models || !o.models.empty(), "bench",
               "--only train, prefill, decode and encode measure a model: give the directory of a run, or a recipe");
+  check_usage(models || o.only.empty() || o.models.empty(), "bench", "--only ", join(o.only),
+              " measures no model; leave '", o.models.empty() ? "" : o.models[0], "' out, or name train, prefill, ",
+              "decode or encode, too");
   check_usage(o.set.empty() || !o.models.empty(), "bench", "--set changes recipes: give one");
-  check_usage(!o.force || !o.against.empty(), "bench", "--force belongs to --against");
   check_usage(std::isfinite(o.tolerance) && o.tolerance >= 0 && o.tolerance < 10, "bench",
               "--tolerance must be a share from 0 on, 0.05 for 5 %, got ", o.tolerance);
   check_usage(std::isfinite(o.bench.seconds) && o.bench.seconds > 0 && o.bench.seconds <= 3600, "bench",
@@ -172,10 +174,13 @@ Command add_bench(CommandLine& app) {
       .between(1, 100000);
   app.add_option("--seconds", o->bench.seconds, "time of each measurement, at least one run; default 0.05");
   app.add_option("--out", o->out, "directory for bench.json and bench.html, the roofline page");
-  app.add_option("--against", o->against,
-                 "bench.json of an earlier run: exit 1 when something is slower beyond noise and --tolerance");
-  app.add_option("--tolerance", o->tolerance, "with --against: share of speed that may be lost; default 0.05");
-  app.add_flag("--force", o->force, "with --against: compare even if machine, threads or precision differ");
+  const Option against =
+      app.add_option("--against", o->against,
+                     "bench.json of an earlier run: exit 1 when something is slower beyond noise and --tolerance");
+  app.add_option("--tolerance", o->tolerance, "with --against: share of speed that may be lost; default 0.05")
+      .needs(against);
+  app.add_flag("--force", o->force, "with --against: compare even if machine, threads or precision differ")
+      .needs(against);
   app.add_flag("--json", o->json, "print the result as JSON");
   add_threads_option(app);
   app.footer(

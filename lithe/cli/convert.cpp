@@ -79,6 +79,9 @@ int run_convert(const ConvertOptions& o) {
   }
   const Exchanged e =
       exchange_parts(from.config, parameters, o.set, uint64_t(o.seed), text_tokens(o, *from.tokenizer, from.config));
+  check_usage(100 * (e.parameters_kept + e.parameters_fitted) > e.parameters_initialised, "convert", "with ",
+              join(o.set), " less than 1 % of the numbers keep their place, so that nothing of the model is left; ",
+              "exchange a part of it, or train anew with a recipe");
   const Json json = {{"kept", e.kept},
                      {"fitted", e.fitted},
                      {"initialised", e.initialised},
@@ -113,9 +116,10 @@ Command add_convert(CommandLine& app) {
       "fold Hadamard outputs and shared or embedded heads into plain matrices, give layers that share parameters their "
       "own, and verify the logits");
   app.add_option("--set", o->set, "exchange a part: model.mixer.output.type=hadamard (repeatable)").repeatable();
-  app.add_option("--text", o->text,
-                 "--set: a text file, on which the new parts of attention are fitted to the old ones by least squares");
-  app.add_option("--tokens", o->tokens, "--text: how many of its tokens are used").positive();
+  const Option text = app.add_option(
+      "--text", o->text,
+      "--set: a text file, on which the new parts of attention are fitted to the old ones by least squares");
+  app.add_option("--tokens", o->tokens, "--text: how many of its tokens are used").positive().needs(text);
   app.add_option("--weights", o->weights, "best, averaged, or a safetensors file; default: the last checkpoint's");
   app.add_option("--seed", o->seed, "of parameters that begin anew").non_negative();
   app.add_flag("--json", o->json, "print what was done as JSON");

@@ -6,6 +6,7 @@
 
 #include "lithe/base/json.h"
 #include "lithe/base/log.h"
+#include "lithe/base/new_directory.h"
 #include "lithe/base/stop.h"
 #include "lithe/cli/command.h"
 #include "lithe/cli/text_lines.h"
@@ -67,6 +68,7 @@ int show(const DatastoreArguments& o) {
 int build(const DatastoreArguments& o) {
   check_usage(!o.out.empty(), "datastore", "build needs --out, a directory for the store");
   check_usage(!o.check, "datastore", "--check is for show");
+  NewDirectory out(o.out, "datastore");
   Recipe recipe = recipe_of_run(o.model);
   if (o.context) recipe.eval.context_length = o.context;
   if (o.stride) recipe.eval.stride = o.stride;
@@ -85,14 +87,24 @@ int build(const DatastoreArguments& o) {
                                              {.model_fingerprint = weights_fingerprint(o.model, o.weights),
                                               .tokenizer_fingerprint = loaded.tokenizer->fingerprint(),
                                               .type = dtype_named(o.type)},
-                                             o.lists, o.out, progress);
+                                             o.lists, out.path(), progress);
   if (terminal) std::fputs("\r\033[K", stderr);
+  std::optional<double> recall;
+  if (o.index == "hnsw") {
+    const HnswIndex index = HnswIndex::build(Datastore::open(out.path()));
+    index.save(out.path());
+    recall = index.recall(kSampleNeighbours, kSampleEffort);
+  }
+  out.commit();
+  if (o.json) {
+    Json json{{"entries", info.entries}, {"width", info.width}, {"lists", info.lists}, {"out", o.out}};
+    if (recall) json["recall"] = *recall;
+    std::cout << dump(json, 2) << "\n";
+    return 0;
+  }
   log_info(info.entries, " entries of ", info.width, " numbers in '", o.out, "'",
            info.lists ? cat(", in ", info.lists, " lists") : "");
-  if (o.index != "hnsw") return 0;
-  const HnswIndex index = HnswIndex::build(Datastore::open(o.out));
-  index.save(o.out);
-  log_info("hnsw: ", recall_text(index.recall(kSampleNeighbours, kSampleEffort)));
+  if (recall) log_info("hnsw: ", recall_text(*recall));
   return 0;
 }
 
@@ -109,7 +121,7 @@ Command add_datastore(CommandLine& app) {
       .one_of({"build", "show"})
       .required();
   app.add_option("directory", o->model, "build: a training run; show: a store").required();
-  app.add_option("--out", o->out, "build: directory for the store");
+  app.add_option("--out", o->out, "build: new directory for the store");
   app.add_option("--data", o->data,
                  "build: text files (repeatable; -: standard input); default: the run's training text")
       .repeatable();
@@ -127,7 +139,7 @@ Command add_datastore(CommandLine& app) {
   app.add_option("--batch-tokens", o->batch_tokens, "build: tokens computed at once").positive();
   add_weights_options(app, o->weights, o->precision);
   app.add_flag("--check", o->check, "show: read every key, and fail when one is damaged");
-  app.add_flag("--json", o->json, "show: print JSON");
+  app.add_flag("--json", o->json, "print JSON");
   add_threads_option(app);
   app.footer(
       "Example: lithe datastore build runs/first --out runs/store\nThen: lithe eval runs/first --datastore runs/store");

@@ -15,7 +15,8 @@ namespace lithe {
 namespace {
 
 struct EncodeOptions {
-  std::string model, out, weights, precision = "f32", pooling, measure = "cosine";
+  std::string model, out, weights, precision = "f32", pooling;
+  std::optional<std::string> measure;
   std::vector<std::string> files, queries;
   int64_t nearest = 0;
   bool normalize = false, pairs = false, json = false;
@@ -39,7 +40,9 @@ int run_encode(const EncodeOptions& o) {
   catch_stop_signals();
   check_usage(!o.out.empty() || o.pairs || o.nearest, "encode",
               "nothing to do: give --out for the rows, --pairs for similarities, or --nearest");
-  check_usage(!(o.pairs && (o.nearest || !o.out.empty())), "encode", "--pairs stands alone");
+  check_usage(!(o.pairs && (o.nearest || !o.out.empty())), "encode",
+              "--pairs prints similarities and neither writes rows nor searches; leave --out and --nearest out");
+  check_usage(!o.measure || o.pairs || o.nearest, "encode", "--measure is of --pairs and --nearest; give one of them");
   check_usage(o.queries.empty() || o.nearest, "encode", "--query needs --nearest, the number of lines to find");
   const Recipe recipe = recipe_of_run(o.model);
   const std::string pooling = o.pooling.empty() ? recipe.encode.pooling : o.pooling;
@@ -50,7 +53,7 @@ int run_encode(const EncodeOptions& o) {
     const Tensor rows = sentence_rows(*loaded.model, *loaded.tokenizer, of, pooling, recipe.data.sequence_length);
     return o.normalize || recipe.encode.normalize ? normalize_rows(rows) : rows;
   };
-  const Similarity measure = similarity_of(o.measure);
+  const Similarity measure = similarity_of(o.measure.value_or("cosine"));
   std::vector<Line> lines;
   if (o.pairs) {
     std::vector<std::string> first, second;
@@ -98,7 +101,7 @@ Command add_encode(CommandLine& app) {
                  "how the rows of a text become one vector: cls, last, mean or max; default: the recipe's, mean")
       .one_of({"cls", "last", "mean", "max"});
   app.add_flag("--normalize", o->normalize, "scale every vector to length 1");
-  app.add_option("--measure", o->measure, "cosine or euclidean (the distance, negative)")
+  app.add_option("--measure", o->measure, "cosine (default) or euclidean (the distance, negative)")
       .one_of({"cosine", "euclidean"});
   app.add_flag("--pairs", o->pairs, "each line holds two texts separated by a tab: print how similar they are");
   app.add_option("--nearest", o->nearest, "for each line, print this many of the lines most similar to it").positive();

@@ -18,8 +18,9 @@ void check_options(const EvalOptions& o, const Recipe& recipe, bool next_token) 
   const TranslationEvalOptions& t = o.translation;
   refuse(!t.hypotheses.empty() || !t.references.empty() || !t.baseline.empty(),
          "--hypotheses, --references and --baseline score files: leave the run '", o.model, "' out");
-  refuse(!recipe.has_translation() && (t.num_beams || t.length_penalty || !t.save.empty() || t.lowercase),
-         "--num-beams, --length-penalty, --save-translations and --lowercase are for models that translate");
+  refuse(
+      !recipe.has_translation() && (t.num_beams || t.length_penalty || !t.save.empty() || t.lowercase || t.tokenizer),
+      "--num-beams, --length-penalty, --save-translations, --tokenize and --lowercase are for models that translate");
   refuse(o.carry_state && (o.context || o.stride),
          "--carry-state runs every document once, without windows; leave --context-length and --stride out");
   const std::pair<bool, const char*> of_text[] = {{o.cache_type.has_value(), "--cache-type"},
@@ -46,7 +47,14 @@ int run_eval(EvalOptions o) {
   o.files = readable(std::move(o.files));
   check_usage(!o.model.empty() || !o.task.empty(), "eval",
               "give the directory of a training run, or --task translation with files to score");
-  if (o.model.empty()) return score_translation_files(o.translation, o.json);
+  if (o.model.empty()) {
+    check_usage(!o.context && !o.stride && !o.batch_tokens && !o.limit && o.weights.empty() && o.tasks.empty() &&
+                    o.choices.empty() && o.exit.empty() && !o.exits && !o.skip && !o.cache_type && !o.carry_state &&
+                    !o.by_position && !o.el_rewrite && o.per_token.empty() && o.misspell == 0 &&
+                    o.datastore.directory.empty(),
+                "eval", "without a run nothing is computed, only files are scored; leave options of models out");
+    return score_translation_files(o.translation, o.json);
+  }
   Recipe recipe = recipe_of_run(o.model);
   const bool predicts_next = make_objective(recipe.train.objective)->predicts_next();
   check_options(o, recipe, predicts_next);
@@ -121,10 +129,13 @@ Command add_eval(CommandLine& app) {
   app.add_option("--skip-part", o->skip_part, "what to leave out of them: the whole layer, or its mixer alone")
       .one_of({"layer", "mixer"})
       .needs(layers);
-  app.add_option("--misspell", o->misspell,
-                 "tasks: give one wrong letter to this share of the words of four letters or more")
-      .share();
-  app.add_option("--misspell-seed", o->misspell_seed, "random seed of the wrong letters").non_negative();
+  const Option misspell =
+      app.add_option("--misspell", o->misspell,
+                     "tasks: give one wrong letter to this share of the words of four letters or more")
+          .share();
+  app.add_option("--misspell-seed", o->misspell_seed, "random seed of the wrong letters")
+      .non_negative()
+      .needs(misspell);
   add_datastore_options(app, o->datastore);
   add_translation_options(app, o->translation);
   app.add_flag("--json", o->json, "print the result as JSON");

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <iostream>
 
+#include "lithe/base/log.h"
 #include "lithe/base/stop.h"
 #include "lithe/cli/eval_exits.h"
 #include "lithe/cli/finite_result.h"
@@ -21,7 +22,12 @@ WeightsUsed weights_used(const EvalOptions& o) {
   const Path file = Path(o.model) / "result.json";
   const char* key = o.weights.empty() ? "steps" : o.weights == "best" ? "best_step" : nullptr;
   if (!key || !std::filesystem::exists(file)) return used;
-  const Json result = parse_json(read_file(file), file.string());
+  Json result;
+  try {
+    result = parse_json(read_file(file), file.string());
+  } catch (const Error& error) {
+    log_warning(error.what(), "; the step of the weights is not known");
+  }
   if (result.is_object() && result.contains(key) && result[key].is_number_integer())
     used.step = result[key].get<int64_t>();
   return used;

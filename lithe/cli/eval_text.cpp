@@ -107,7 +107,6 @@ int eval_text(const EvalOptions& o, const Recipe& recipe, const LoadedModel& loa
   const int64_t context = recipe.eval.context_length ? recipe.eval.context_length : recipe.data.sequence_length,
                 stride = recipe.eval.stride ? recipe.eval.stride : context;
   const std::vector<PositionLoss> by_position = o.by_position ? loss_by_position(each) : std::vector<PositionLoss>();
-  if (o.by_position) keep_by_position(o.model, by_position, recipe.data.sequence_length, context);
   if (o.json) {
     Json json = {{"loss", p.loss()},
                  {"token_perplexity", p.token_perplexity()},
@@ -124,17 +123,22 @@ int eval_text(const EvalOptions& o, const Recipe& recipe, const LoadedModel& loa
     if (o.by_position) json["by_position"] = json_of(by_position);
     weights_used(o).add_to(json);
     std::cout << dump(json, 2) << "\n";
-    return 0;
+  } else {
+    const std::string windows =
+        recipe.eval.carry_state ? "carried states" : cat("context ", context, ", stride ", stride);
+    std::printf("loss              %.4f per token (%lld tokens, %s)\n", p.loss(), static_cast<long long>(p.tokens),
+                windows.c_str());
+    std::printf(
+        "token perplexity  %.2f\nword perplexity   %.2f (%.2f with line ends as words)\nbits per byte     %.4f\n",
+        p.token_perplexity(), p.word_perplexity(), p.word_and_line_perplexity(), p.bits_per_byte());
+    if (p.mean_layers > 0) std::printf("mean layers       %.2f\n", p.mean_layers);
+    print_weights(o);
+    if (o.by_position) print_by_position(by_position, o.model);
   }
-  const std::string windows =
-      recipe.eval.carry_state ? "carried states" : cat("context ", context, ", stride ", stride);
-  std::printf("loss              %.4f per token (%lld tokens, %s)\n", p.loss(), static_cast<long long>(p.tokens),
-              windows.c_str());
-  std::printf("token perplexity  %.2f\nword perplexity   %.2f (%.2f with line ends as words)\nbits per byte     %.4f\n",
-              p.token_perplexity(), p.word_perplexity(), p.word_and_line_perplexity(), p.bits_per_byte());
-  if (p.mean_layers > 0) std::printf("mean layers       %.2f\n", p.mean_layers);
-  print_weights(o);
-  if (o.by_position) print_by_position(by_position, o.model);
+  if (o.by_position) {
+    flush_results();
+    keep_by_position(o.model, by_position, recipe.data.sequence_length, context);
+  }
   return 0;
 }
 

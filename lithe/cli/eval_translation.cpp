@@ -16,7 +16,7 @@ namespace lithe {
 namespace {
 
 BleuOptions bleu_options(const TranslationEvalOptions& o) {
-  return {.tokenizer = o.tokenizer, .lowercase = o.lowercase};
+  return {.tokenizer = o.tokenizer.value_or("13a"), .lowercase = o.lowercase};
 }
 
 Json to_json(const TranslationScores& scores) {
@@ -101,14 +101,23 @@ int eval_translation(const TranslationEvalOptions& o, const Recipe& recipe, cons
 int score_translation_files(const TranslationEvalOptions& o, bool json) {
   check_usage(!o.hypotheses.empty() && !o.references.empty(), "eval",
               "--task translation without a run scores files: give --hypotheses and --references");
-  const std::vector<std::string> hypotheses = text_lines({o.hypotheses});
+  check_usage(!o.num_beams && !o.length_penalty && o.save.empty(), "eval",
+              "--num-beams, --length-penalty and --save-translations are for a run; files are scored as they are");
   TextReferences references;
   for (const std::string& file : o.references) references.push_back(text_lines({file}));
+  const auto translations = [&](const std::string& file) {
+    std::vector<std::string> lines = text_lines({file});
+    for (size_t i = 0; i < references.size(); ++i)
+      check_usage(lines.size() == references[i].size(), "eval", "'", file, "' has ", lines.size(), " lines, '",
+                  o.references[i], "' has ", references[i].size(), "; each line of one translates that of the other");
+    return lines;
+  };
+  const std::vector<std::string> hypotheses = translations(o.hypotheses);
   const TranslationScores scores = score_translations(hypotheses, references, bleu_options(o));
   Json out = to_json(scores);
   std::string text = scores.text();
   if (!o.baseline.empty()) {
-    const std::vector<std::string> baseline = text_lines({o.baseline});
+    const std::vector<std::string> baseline = translations(o.baseline);
     const auto compare = [&](const TextMetric& metric) {
       return paired_bootstrap(metric, segment_counts(metric, baseline, references),
                               segment_counts(metric, hypotheses, references), o.samples);
@@ -129,11 +138,12 @@ void add_translation_options(CommandLine& app, TranslationEvalOptions& o) {
   app.add_option("--hypotheses", o.hypotheses, "translation, without a run: lines to score");
   app.add_option("--references", o.references,
                  "translation, without a run: reference translations; several files are several references");
-  app.add_option("--baseline", o.baseline,
-                 "translation, without a run: translations of another system, to compare with");
+  const Option baseline = app.add_option("--baseline", o.baseline,
+                                         "translation, without a run: translations of another system, to compare with");
   app.add_option("--bootstrap-samples", o.samples, "translation: resamples for the comparison with --baseline")
-      .positive();
-  app.add_option("--tokenize", o.tokenizer, "translation: sacreBLEU's tokenizer of BLEU")
+      .positive()
+      .needs(baseline);
+  app.add_option("--tokenize", o.tokenizer, "translation: sacreBLEU's tokenizer of BLEU; default: 13a")
       .one_of({"13a", "none", "char", "intl"});
   app.add_flag("--lowercase", o.lowercase, "translation: BLEU without case");
 }

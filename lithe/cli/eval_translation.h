@@ -15,7 +15,7 @@ namespace lithe {
 struct TranslationEvalOptions {
   std::vector<std::string> references;     // files, one line a segment
   std::string hypotheses, baseline, save;  // files; save: where a run's translations go
-  std::string tokenizer = "13a";
+  std::optional<std::string> tokenizer;    // sacreBLEU's; 13a where none is given
   bool lowercase = false;
   int64_t samples = 1000;  // of the bootstrap
   std::optional<int64_t> num_beams;

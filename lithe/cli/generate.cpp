@@ -200,11 +200,12 @@ Command add_generate(CommandLine& app) {
   app.add_option("--cache-tokens", o->cache_tokens,
                  "most tokens stored for all running prompts together, others wait; 0: no limit")
       .non_negative();
-  app.add_option("--draft", o->draft,
-                 "a smaller run of the same tokenizer that drafts tokens for the model to check; exit:N, the model "
-                 "itself as far as its exit after layer N; or prompt (or lookup), what stood in the text before; the "
-                 "texts are those without it (sampled: equally likely ones)");
-  app.add_option("--draft-tokens", o->draft_tokens, "tokens drafted at a time").positive();
+  const Option draft = app.add_option(
+      "--draft", o->draft,
+      "a smaller run of the same tokenizer that drafts tokens for the model to check; exit:N, the model itself as far "
+      "as its exit after layer N; or prompt (or lookup), what stood in the text before; the texts are those without it "
+      "(sampled: equally likely ones)");
+  app.add_option("--draft-tokens", o->draft_tokens, "tokens drafted at a time").positive().needs(draft);
   app.add_option(
       "--exit", o->exit,
       "tokens leave a model with early exits where this rule says: entropy:0.5, maxprob:0.9, margin:0.8, "

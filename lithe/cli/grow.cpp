@@ -28,6 +28,7 @@ constexpr double kSame = 1e-4;
 int run_grow(const GrowOptions& o) {
   check_usage(o.layers.has_value() != o.width.has_value(), "grow", "give --layers or --width, and one of them");
   check_usage(o.width || o.noise == 0, "grow", "--noise tells the copies of --width apart; --layers has no use for it");
+  check_usage(o.layers || !o.zero_new_residual, "grow", "--zero-new-residual is for --layers; --width adds no layers");
   check_usage(!fs::exists(o.out) || (fs::is_directory(o.out) && fs::is_empty(o.out)), "grow", "'", o.out,
               "' exists; give --out a new directory");
   Recipe recipe = recipe_of_run(o.model);

@@ -52,8 +52,9 @@ std::vector<int64_t> from_zero(std::vector<int64_t> numbers, const char* what, i
 int run_inspect(InspectOptions o) {
   o.words.files = readable(std::move(o.words.files));
   if (!o.words.files.empty()) return inspect_words(o.models, o.words, o.json);
-  check_usage(o.text.empty() != o.file.empty(), "inspect",
-              "needs a text: give either --text or --file, or --words for the hashes of words");
+  check_usage(o.text.empty() || o.file.empty(), "inspect", "--text and --file both give the text; keep one");
+  check_usage(!o.text.empty() || !o.file.empty(), "inspect",
+              "needs a text: give --text or --file, or --words for the hashes of words");
   const std::string text = o.file.empty() ? o.text : read_text(readable(o.file), "inspect");
   analyze::Inspection inspection;
   int64_t layers = 0, heads = 0, pictures_in_all = 0;
@@ -101,7 +102,7 @@ Command add_inspect(CommandLine& app) {
   app.add_option("models", o->models, "directories of training runs, shown side by side").required();
   app.add_option("--text", o->text, "the text to inspect");
   app.add_option("--file", o->file, "a file with the text; -: standard input");
-  app.add_option("--length", o->length, "most tokens of the text; default 64").positive();
+  app.add_option("--length", o->length, "most tokens of the text, up to 4096; default 64").between(1, 4096);
   app.add_option("--layers", o->layers, "layers to draw, from 1 (1,3); default: all").delimiter(',');
   app.add_option("--heads", o->heads, "heads to draw, from 1; default: all, or their mean when there are many")
       .delimiter(',');

@@ -2,6 +2,7 @@
 
 #include <iostream>
 
+#include "lithe/base/counted.h"
 #include "lithe/base/error.h"
 #include "lithe/base/json.h"
 #include "lithe/data/corpus.h"
@@ -25,8 +26,6 @@ struct WordView {
   std::vector<Asked> asked;
 };
 
-std::string plural(int64_t count, const char* what) { return cat(count, " ", what, count == 1 ? "" : "s"); }
-
 std::string joined(const std::vector<std::string>& words) {
   std::string out;
   for (size_t i = 0; i < std::min(words.size(), kExamples); ++i) out += (i ? " " : "") + words[i];
@@ -36,15 +35,15 @@ std::string joined(const std::vector<std::string>& words) {
 std::string text_of(const WordView& view) {
   const WordCollisions& c = view.collisions;
   const char* code = view.bits ? "code" : "bucket";
-  std::string out = cat(view.run, ": ", plural(c.words, "word"), " with ", plural(c.codes, code), "; ", c.colliding,
-                        " of them share one (", plural(c.pairs, "pair"), ")\n");
-  if (c.colliding) out += cat("largest ", code, ", ", plural(int64_t(c.largest.size()), "word"), "\n");
+  std::string out = cat(view.run, ": ", counted(c.words, "word"), " with ", counted(c.codes, code), "; ", c.colliding,
+                        " of them share one (", counted(c.pairs, "pair"), ")\n");
+  if (c.colliding) out += cat("largest ", code, ", ", counted(int64_t(c.largest.size()), "word"), "\n");
   for (size_t i = 0; i < std::min(c.shared.size(), kExamples); ++i) out += "  " + joined(c.shared[i]) + "\n";
   if (c.shared.size() > kExamples) out += cat("  and ", c.shared.size() - kExamples, " more\n");
   for (const Asked& asked : view.asked) {
     out += cat(view.bits ? "nearest to '" : "in the bucket of '", asked.word, "':\n");
     for (const WordNeighbour& n : asked.near)
-      out += view.bits ? cat("  ", n.word, "  ", plural(n.distance, "bit"), "\n") : cat("  ", n.word, "\n");
+      out += view.bits ? cat("  ", n.word, "  ", counted(n.distance, "bit"), "\n") : cat("  ", n.word, "\n");
     if (asked.near.empty()) out += "  no other word\n";
   }
   return out;

@@ -106,6 +106,16 @@ class HelpFormatter final : public CLI::Formatter {
   }
 };
 
+CLI::Validator within(double low, double high) {
+  return CLI::Validator(
+      [low, high](std::string& value) {
+        const auto number = finite_number(value);
+        return number && *number >= low && *number <= high ? ""
+                                                           : cat("must be from ", low, " to ", high, ", got ", value);
+      },
+      "");
+}
+
 void guard_values(CLI::App& app) {
   for (CLI::Option* option : app.get_options())
     if (option->get_items_expected_max() > 0)
@@ -120,6 +130,8 @@ std::string refusal(const CLI::App& app, const CLI::ParseError& error) {
   const auto option = std::find_if(unknown.begin(), unknown.end(),
                                    [](const std::string& w) { return w.size() > 1 && w[0] == '-' && w != "--"; });
   std::string what = error.what();
+  if (const size_t at = what.find(": At Most 1 required but received "); at != what.npos)
+    what = what.substr(0, at) + " is given more than once; give it once";
   std::vector<std::string> names;
   if (option != unknown.end()) {
     for (const CLI::Option* o : at.get_options())
@@ -155,8 +167,10 @@ Option Option::repeatable() const { return Option(option_->allow_extra_args(fals
 Option Option::delimiter(char between) const { return Option(option_->delimiter(between)); }
 Option Option::positive() const { return Option(option_->check(CLI::PositiveNumber)); }
 Option Option::non_negative() const { return Option(option_->check(CLI::NonNegativeNumber)); }
-Option Option::between(int64_t low, int64_t high) const { return Option(option_->check(CLI::Range(low, high))); }
-Option Option::share() const { return Option(option_->check(CLI::Range(0.0, 1.0))); }
+Option Option::between(int64_t low, int64_t high) const {
+  return Option(option_->check(within(double(low), double(high))));
+}
+Option Option::share() const { return Option(option_->check(within(0, 1))); }
 Option Option::one_of(const std::vector<std::string>& values) const {
   return Option(option_->check(CLI::IsMember(values)));
 }

@@ -6,6 +6,7 @@
 #include <iostream>
 #include <new>
 
+#include "lithe/base/counted.h"
 #include "lithe/base/error.h"
 #include "lithe/base/log.h"
 #include "lithe/base/machine.h"
@@ -47,7 +48,7 @@ namespace {
 std::string version_text() {
   const BuildInfo& b = build_info();
   return cat("lithe ", b.version, "\ncommit ", b.commit, "\nbuilt with ", b.compiler, ", ", b.build_type,
-             "\ninstruction set ", kernels::name_of(kernels::usable_isa()), ", ", threads(), " threads");
+             "\ninstruction set ", kernels::name_of(kernels::usable_isa()), ", ", counted(threads(), "thread"));
 }
 
 // A stream that the caller closed would give its number to the next file that is opened, and results would be written

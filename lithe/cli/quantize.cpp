@@ -27,9 +27,12 @@ namespace fs = std::filesystem;
 struct QuantizeArguments {
   std::string model, out, source, format = "int8", precision = "f32";
   std::vector<std::string> keep, files;
-  int64_t group_size = 32, context = 0, max_tokens = 4096;
+  int64_t context = 0, max_tokens = 4096;
+  std::optional<int64_t> group_size;
   bool json = false;
 };
+
+constexpr int64_t kGroupSize = 32;
 
 // What to measure on: texts, or a translator's held-out pairs; none when the run has none, or its data are no longer
 // there.
@@ -47,6 +50,10 @@ std::unique_ptr<BatchSource> text_of(const QuantizeArguments& o, const Recipe& r
               "--text is for models of text; a translator is measured on its run's validation pairs");
   if (!o.files.empty())
     return windows(tokenize_in_memory(Corpus(readable(o.files), corpus_options(recipe.data)), *loaded.tokenizer));
+  if (recipe.has_task()) {
+    log_warning("the run has learnt from examples: predictions are not compared; name texts with --text");
+    return nullptr;
+  }
   try {
     if (recipe.has_translation()) {
       TranslationConfig held_out = recipe.translation;
@@ -62,7 +69,7 @@ std::unique_ptr<BatchSource> text_of(const QuantizeArguments& o, const Recipe& r
     log_warning("the run has no held-out text: predictions are not compared; name texts with --text");
   } catch (const Error& error) {
     if (stop_signal()) throw;
-    log_warning("predictions are not compared: ", error.what(), "; name texts with --text");
+    log_warning("predictions are not compared, or name texts with --text: ", error.what());
   }
   return nullptr;
 }
@@ -70,7 +77,7 @@ std::unique_ptr<BatchSource> text_of(const QuantizeArguments& o, const Recipe& r
 Json json_of(const QuantizeArguments& o, const std::vector<QuantizedLayer>& layers, const PredictionChange* change,
              int64_t bytes_before, int64_t bytes_after) {
   Json json = {{"weights", o.format}, {"bytes_before", bytes_before}, {"bytes_after", bytes_after}};
-  if (o.format == "int4") json["group_size"] = o.group_size;
+  if (o.format == "int4") json["group_size"] = o.group_size.value_or(kGroupSize);
   json["layers"] = Json::array();
   for (const QuantizedLayer& layer : layers) {
     Json one = {{"name", layer.name},
@@ -123,6 +130,7 @@ void print_table(const std::vector<QuantizedLayer>& layers, const PredictionChan
 
 int run_quantize(const QuantizeArguments& o) {
   catch_stop_signals();
+  check_usage(!o.group_size || o.format == "int4", "quantize", "--group-size is for --weights int4");
   const Recipe recipe = recipe_of_run(o.model);
   NewDirectory out(o.out, "quantize");
   const LoadedModel loaded = load_model(o.model, o.source, o.precision, false, false);
@@ -131,7 +139,7 @@ int run_quantize(const QuantizeArguments& o) {
 
   std::vector<QuantizedLayer> layers;
   const QuantizeOptions options{o.format == "int8" ? kernels::PackedFormat::int8 : kernels::PackedFormat::int4,
-                                o.group_size, o.keep};
+                                o.group_size.value_or(kGroupSize), o.keep};
   const auto quantized = quantize_model(*loaded.model, options, out / "model.safetensors", layers);
   std::optional<PredictionChange> change;
   if (const auto text = text_of(o, recipe, loaded))

@@ -45,6 +45,12 @@ void print(const compare::SearchResult& r, const std::string& out) {
       for (size_t i = 0; c.name == r.best && i < c.values.size(); ++i)
         std::printf(" %s=%s", r.search.choices[i].first.c_str(), c.values[i].c_str());
     std::printf("\n");
+  } else if (r.status == "complete") {
+    const auto refused = std::find_if(r.candidates.begin(), r.candidates.end(),
+                                      [](const compare::Candidate& c) { return c.status == "refused"; });
+    std::printf("\nno candidate was trained to its end within the budget; allow more, or give smaller choices%s%s\n",
+                refused == r.candidates.end() ? "" : cat("; ", refused->name, " cannot be built: ").c_str(),
+                refused == r.candidates.end() ? "" : refused->message.c_str());
   }
   std::printf("\nreport %s/search.html, also .json\n", out.c_str());
 }

@@ -1,4 +1,5 @@
 #include "lithe/base/log.h"
+#include "lithe/base/stop.h"
 #include "lithe/cli/command.h"
 #include "lithe/data/synthetic.h"
 
@@ -11,6 +12,7 @@ struct SynthOptions {
 };
 
 int run_synth(const SynthOptions& o) {
+  catch_stop_signals();
   write_synthetic(o.config, o.out);
   const std::string made = cat(o.config.train, " examples to learn from and ", o.config.test, " to score, of ",
                                o.config.length, " words each");
@@ -24,7 +26,7 @@ Command add_synth(CommandLine& app) {
   auto o = std::make_shared<SynthOptions>();
   SyntheticConfig& c = o->config;
   app.add_option("task", c.task, "recall, copy, selective_copy or induction").one_of(synthetic_tasks()).required();
-  app.add_option("--out", o->out, "directory for train.jsonl, test.jsonl and vocab.txt").required();
+  app.add_option("--out", o->out, "new directory for train.jsonl, test.jsonl and vocab.txt").required();
   app.add_option("--length", c.length, "words of a sequence; default 512").positive();
   app.add_option("--items", c.items, "pairs to recall, or symbols to copy; default 16").positive();
   app.add_option("--symbols", c.symbols, "different values or symbols, the labels; default 64").positive();

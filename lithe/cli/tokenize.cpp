@@ -1,8 +1,10 @@
 #include <cstdio>
+#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <optional>
 
+#include "lithe/base/counted.h"
 #include "lithe/base/error.h"
 #include "lithe/base/json.h"
 #include "lithe/cli/command.h"
@@ -99,7 +101,11 @@ std::string column_of(const Token& t, const TokenCode& code) {
 }
 
 int run_tokenize(const TokenizeOptions& o) {
+  check_usage(std::filesystem::exists(o.tokenizer), "tokenize", "'", o.tokenizer,
+              "' does not exist; give the directory of a training run, or the files of a tokenizer");
   const Path directory = o.source ? Path(o.tokenizer) / "source" : Path(o.tokenizer);
+  check_usage(std::filesystem::exists(directory), "tokenize", "'", o.tokenizer,
+              "' has no tokenizer of its own for the source; leave --source out");
   const auto tokenizer = load_tokenizer(directory);
   std::vector<std::string> texts = o.texts;
   if (!o.files.empty() || texts.empty())
@@ -120,7 +126,7 @@ int run_tokenize(const TokenizeOptions& o) {
       std::cout << dump(json, -1, Invalid::replaced) << "\n";
       continue;
     }
-    std::cout << tokens.size() << " tokens: " << text << "\n";
+    std::cout << counted(int64_t(tokens.size()), "token") << ": " << text << "\n";
     for (const Token& t : tokens) {
       const std::string place = t.place ? cat(t.place->first, "-", t.place->second) : "-";
       std::printf("%10d  %-10s %-20s %s\n", t.id, place.c_str(), t.spelling.c_str(), column_of(t, code).c_str());

@@ -10,6 +10,7 @@
 #include "lithe/base/stop.h"
 #include "lithe/base/threads.h"
 #include "lithe/compare/budget.h"
+#include "lithe/compare/description.h"
 #include "lithe/data/batches.h"
 #include "lithe/report/format.h"
 #include "lithe/train/growth.h"
@@ -388,14 +389,10 @@ Comparison compare(const Request& request) {
               request.out.string(), "' is a file; give --out a directory");
   const OutputDirectory directory(request.out);
   check_directory(request);
-  try {
-    return Comparer(request).run();
-  } catch (const std::exception&) {
-    std::error_code ignored;
-    if (!std::filesystem::exists(request.out / "runs"))  // refused before anything was trained
-      for (const char* file : {"experiment.yaml", "budget.json"}) std::filesystem::remove(request.out / file, ignored);
-    throw;
-  }
+  Description experiment(request.out / "experiment.yaml"), budget(request.out / "budget.json");
+  Comparison result = Comparer(request).run();
+  experiment.keep(), budget.keep();
+  return result;
 }
 
 }  // namespace lithe::compare

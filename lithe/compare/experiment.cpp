@@ -66,6 +66,8 @@ std::vector<std::pair<std::string, Node>> overrides_of(const Node& node, const s
   for (const auto& [key, value] : node.entries()) {
     check_usage(key.find('.') != std::string::npos || key == "recipe", "experiment", to_string(value.mark()), ": '",
                 key, "' in ", where, " must be a dotted key like model.", key);
+    check_usage(key != "train.seed", "experiment", to_string(value.mark()), ": train.seed in ", where,
+                ": a comparison trains with each of its seeds; name them as seeds: [1, 2]");
     out.emplace_back(key, value);
   }
   return out;
@@ -81,8 +83,8 @@ void check_name(const std::string& name, const Mark& mark) {
 }
 
 void read_variants(const Node& node, Experiment& e) {
-  check_usage(node.is_map() && node.entries().size() >= 2, "experiment", to_string(node.mark()),
-              ": variants must name at least two");
+  check_usage(node.is_map() && node.entries().size() >= 2, "experiment",
+              node.is_null() ? e.file.string() : to_string(node.mark()), ": variants must name at least two");
   for (const auto& [name, changes] : node.entries()) {
     check_name(name, changes.mark());
     VariantConfig variant{name, "", overrides_of(changes, "variant '" + name + "'")};

@@ -145,6 +145,12 @@ Finetuning finetune(const FinetuneRequest& request) {
               "needs at least one model, one task and one seed");
   check_usage(std::set<int64_t>(request.seeds.begin(), request.seeds.end()).size() == request.seeds.size(), "finetune",
               "seeds repeats a value: the same run would count as another; name each seed once");
+  for (const std::string& assignment : request.set)
+    for (const char* key : {"train.seed", "from_pretrained", "fresh_weights"})
+      check_usage(!assignment.starts_with(cat(key, "=")), "finetune", "--set ", assignment,
+                  " has no effect: ", "models and --seeds say from what, and with which seeds, each run is trained");
+  check_usage(!fs::exists(request.out / "resolved_recipe.yaml"), "finetune", "'", request.out.string(),
+              "' holds a training run; give another --out");
   Finetuning result{.seeds = request.seeds};
   std::vector<Task> tasks;
   const auto read = [&](const Path& file, const PretrainedModel& model, const std::vector<std::string>& more) {

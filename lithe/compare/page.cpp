@@ -2,6 +2,7 @@
 #include <cmath>
 #include <limits>
 
+#include "lithe/base/counted.h"
 #include "lithe/base/error.h"
 #include "lithe/compare/page_parts.h"
 
@@ -58,8 +59,8 @@ void headline(Page& page, const Comparison& c) {
   int64_t runs = 0, diverged = 0;
   for (const VariantResult& r : c.variants) runs += int64_t(r.runs.size()), diverged += r.diverged();
   tiles.push_back({"Trainings", format_integer(runs),
-                   plural(int64_t(c.variants.size()), "variant") + ", " +
-                       plural(int64_t(c.experiment.seeds.size()), "seed") +
+                   counted(int64_t(c.variants.size()), "variant") + ", " +
+                       counted(int64_t(c.experiment.seeds.size()), "seed") +
                        (diverged ? cat("; ", diverged, " diverged") : ""),
                    diverged ? Tone::bad : Tone::plain});
   if (c.speed.measured())
@@ -171,8 +172,6 @@ void background(Page& page, const Comparison& c) {
 
 }  // namespace
 
-std::string plural(int64_t n, const std::string& word) { return cat(n, " ", word, n == 1 ? "" : "s"); }
-
 report::Cell with_deviation(double value, double deviation, int64_t runs, int digits) {
   report::Cell cell = number_cell(value, digits);
   if (std::isfinite(value) && runs > 1) cell.text += " ± " + format_number(deviation, 2);
@@ -193,7 +192,7 @@ std::string state_place(const Comparison& c) {
 }
 
 std::string to_page(const Comparison& c) {
-  std::string subtitle = cat(c.variants.size(), " variants, ", plural(int64_t(c.experiment.seeds.size()), "seed"));
+  std::string subtitle = cat(c.variants.size(), " variants, ", counted(int64_t(c.experiment.seeds.size()), "seed"));
   if (c.experiment.budget.match != "none") subtitle += ", equal " + c.experiment.budget.match;
   for (const auto& [name, value] : c.environment)
     if (name == "version" || name == "cpu" || name == "threads")

@@ -1,6 +1,7 @@
 // What the files of a comparison's page share: cells, sections, and the parts that only pages of translations have.
 #pragma once
 
+#include "lithe/base/counted.h"
 #include "lithe/compare/result.h"
 #include "lithe/report/page.h"
 
@@ -13,8 +14,6 @@ report::Cell quantity_cell(double value, report::Quantity kind);
 std::string name_in_table(const Comparison& c, size_t variant);
 /// "0.9 ± 0.01"; the value alone when there was one run.
 report::Cell with_deviation(double value, double deviation, int64_t runs, int digits = 4);
-/// "1 seed", "2 seeds".
-std::string plural(int64_t n, const std::string& word);
 /// Seconds of the whole training by the interleaved timing, which other programs' load disturbs least.
 double training_seconds(const Comparison& c, size_t variant);
 /// Bytes of training, measured where they were.

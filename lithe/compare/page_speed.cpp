@@ -136,7 +136,7 @@ void add_memory(Page& page, const Comparison& c) {
   LineChart peak;
   const int64_t batch = c.experiment.measure.batch_sizes.back();
   peak.title = "Memory while generating";
-  peak.detail = cat("Weights, state and rows at the peak, ", plural(batch, "sequence"), " at once.");
+  peak.detail = cat("Weights, state and rows at the peak, ", counted(batch, "sequence"), " at once.");
   peak.x = {"tokens of the prompt", Quantity::number, true};
   peak.y = {"bytes", Quantity::bytes, true};
   for (size_t v = 0; v < c.variants.size(); ++v) {

@@ -8,6 +8,7 @@
 #include "lithe/base/output_directory.h"
 #include "lithe/base/stop.h"
 #include "lithe/compare/budget.h"
+#include "lithe/compare/description.h"
 #include "lithe/compare/runs.h"
 #include "lithe/compare/speed.h"
 #include "lithe/compare/statistics.h"
@@ -328,13 +329,10 @@ void check_directory(const Path& out, const Path& file) {
 SearchResult search(const Path& file, const Path& out) {
   check_directory(out, file);
   const OutputDirectory directory(out);
-  try {
-    return Searcher(file, out).run();
-  } catch (const std::exception&) {
-    std::error_code ignored;
-    if (!std::filesystem::exists(out / "runs")) std::filesystem::remove(out / "search.yaml", ignored);
-    throw;
-  }
+  Description description(out / "search.yaml");
+  SearchResult result = Searcher(file, out).run();
+  description.keep();
+  return result;
 }
 
 std::string to_json_text(const SearchResult& r) {

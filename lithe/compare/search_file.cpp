@@ -75,6 +75,9 @@ SearchFile read_search(const Path& file) {
   s.file = file;
   s.text = text;
   s.how.seed = uint64_t(read.seed);
+  for (const char* key : {"population", "tournament"})
+    check_usage(!root.find(key) || s.how.method == "evolution", "search", file.string(), ": ", key,
+                " is of method evolution, not of ", s.how.method, "; leave it out");
   for (const auto& [key, value] : read.set.entries()) {
     check_usage(key.find('.') != std::string::npos, "search", to_string(value.mark()), ": '", key,
                 "' in set must be a dotted key like model.", key);

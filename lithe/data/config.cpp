@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <set>
 
+#include "lithe/base/counted.h"
 #include "lithe/base/error.h"
 #include "lithe/base/log.h"
 #include "lithe/text/hex.h"
@@ -37,7 +38,6 @@ std::shared_ptr<const Tokenizer> tokenizer_of(const TokenizerConfig& config, con
 }
 
 void report(const char* what, const TokenStore& store) {
-  const auto counted = [](int64_t n, const char* thing) { return cat(n, " ", thing, n == 1 ? "" : "s"); };
   log_info(what, ": ", counted(store.documents(), "document"), ", ", counted(store.tokens(), "token"), ", ",
            counted(store.info().words, "word"), ", ", counted(store.info().bytes, "byte"));
 }
@@ -59,6 +59,10 @@ std::shared_ptr<const Tokenizer> tokenizer_of(const TokenizerConfig& config, con
     }
   }
   auto tokenizer = make_tokenizer(config, texts);
+  if ((config.type == "bpe" || config.type == "wordpiece") && tokenizer->vocab_size() < config.vocab_size)
+    log_warning("tokenizer: the texts give ", tokenizer->vocab_size(), " entries, fewer than vocab_size ",
+                config.vocab_size, ": no other pair occurs ",
+                config.min_frequency == 1 ? "at all" : cat(config.min_frequency, " times"));
   const std::string json = tokenizer->to_json();
   write_file(path, hex(checksum(json.data(), json.size())) + "\n" + json);
   return tokenizer;

@@ -4,7 +4,9 @@
 
 #include "lithe/base/error.h"
 #include "lithe/base/json.h"
+#include "lithe/base/new_directory.h"
 #include "lithe/base/random.h"
+#include "lithe/base/stop.h"
 
 namespace lithe {
 namespace {
@@ -39,12 +41,15 @@ class Draws {
 void check_sizes(const SyntheticConfig& c) {
   const auto& tasks = synthetic_tasks();
   check_usage(std::find(tasks.begin(), tasks.end(), c.task) != tasks.end(), "synth", "no task '", c.task, "'");
-  check_usage(c.items >= 1 && c.symbols >= 2, "synth", "there must be an item and two symbols, got ", c.items, " and ",
-              c.symbols);
+  check_usage(c.items >= 1, "synth", "items must be at least 1, got ", c.items);
+  check_usage(c.symbols >= 2, "synth", "symbols must be at least 2, got ", c.symbols);
+  constexpr int64_t kLongest = int64_t(1) << 24;
+  check_usage(c.length <= kLongest, "synth", "length must be at most ", kLongest, ", got ", c.length);
   const bool recall = c.task == "recall";
   const int64_t least = c.task == "induction" ? 4 : recall ? 3 * c.items : 2 * c.items;
   check_usage(c.length >= least, "synth", c.task, " of ", c.items, recall ? " pairs" : " symbols", " needs length ",
               least, ", got ", c.length);
+  check_usage(recall || !c.keys, "synth", "keys are of recall; ", c.task, " has none");
   check_usage(!recall || keys_of(c) >= c.items, "synth", c.items, " pairs need as many different keys, got ", c.keys);
   check_usage(c.train >= 0 && c.test >= 0 && c.train < kTestFrom, "synth", "a number of examples is impossible");
 }
@@ -114,11 +119,12 @@ std::vector<std::string> synthetic_words(const SyntheticConfig& c) {
 
 void write_synthetic(const SyntheticConfig& config, const Path& directory) {
   check_sizes(config);
-  make_directory(directory);
+  NewDirectory out(directory, "synth");
   const auto write = [&](const char* name, int64_t from, int64_t count) {
     if (count == 0) return;
-    AtomicFile file(directory / name);
+    AtomicFile file(out / name);
     for (int64_t i = from; i < from + count; ++i) {
+      check_not_stopped("synth", "nothing is written");
       const SyntheticExample e = synthetic_example(config, i);
       Json labels = Json::array();
       for (const std::string& label : e.labels) labels.push_back(label.empty() ? Json(nullptr) : Json(label));
@@ -130,7 +136,8 @@ void write_synthetic(const SyntheticConfig& config, const Path& directory) {
   write("test.jsonl", kTestFrom, config.test);
   std::string vocabulary = "[PAD]\n[UNK]\n";
   for (const std::string& word : synthetic_words(config)) vocabulary += word + "\n";
-  write_file(directory / "vocab.txt", vocabulary);
+  write_file(out / "vocab.txt", vocabulary);
+  out.commit();
 }
 
 }  // namespace lithe

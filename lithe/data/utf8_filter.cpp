@@ -89,7 +89,7 @@ void Utf8Filter::judge(std::string_view chunk, bool last) {
   if (chunk.empty()) return;
   if (const void* nul = std::memchr(chunk.data(), 0, chunk.size())) {
     const uint64_t at = position_ + size_t(static_cast<const char*>(nul) - chunk.data());
-    if (const char* kind = binary_kind(head_)) fail("corpus", "'", file_, "' is not text but ", kind);
+    if (const char* kind = binary_kind(head_)) fail("corpus", "'", file_, "' is no UTF-8 text: it is ", kind);
     fail("corpus", "'", file_, "' is not text: byte ", at,
          " is NUL; give UTF-8 text or JSON lines, each plain, .gz or .zst");
   }
@@ -105,7 +105,7 @@ void Utf8Filter::judge(std::string_view chunk, bool last) {
       break;
     }
     if (invalid_ == InvalidUtf8::refuse) {
-      if (const char* kind = binary_kind(head_)) fail("corpus", "'", file_, "' is not text but ", kind);
+      if (const char* kind = binary_kind(head_)) fail("corpus", "'", file_, "' is no UTF-8 text: it is ", kind);
       fail("corpus", "'", file_, "' is not valid UTF-8 at byte ", position_,
            "; convert it (iconv -f LATIN1 -t UTF-8), or set data.allow_invalid_utf8: true");
     }

@@ -45,7 +45,6 @@ DatastoreInfo build_datastore(const Model& model, const TokenStore& text, const 
                               int64_t default_context, DatastoreInfo info, int64_t lists, const Path& directory,
                               const std::function<void(int64_t, int64_t)>& progress) {
   const WindowSizes sizes = window_sizes("datastore", model, text, config, default_context);
-  make_directory(directory);
   info.vocab_size = model.config().vocab_size;
   info.width = model.config().hidden_size;
   AtomicFile file(directory / "datastore.bin");

@@ -15,7 +15,7 @@ NeighbourModel::NeighbourModel(Datastore store, const NeighbourOptions& options,
               "the temperature must be above 0, got ", options.temperature);
   check_usage(options.k >= 1, "datastore", "there must be a neighbour, got ", options.k);
   check_usage(options.probes == 0 || store_.info().lists > 0, "datastore", options.probes,
-              " probes need an index; build the store with --lists, or leave --probes out for the exact search");
+              " probes need an index; build the store with --lists, or leave --knn-probes out for the exact search");
   check_usage(options.effort == 0 || graph_, "datastore", "candidates of ", options.effort,
               " need a graph; build the store with --index hnsw");
   check_usage(options.effort == 0 || options.probes == 0, "datastore",

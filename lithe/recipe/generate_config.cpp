@@ -58,7 +58,7 @@ void GenerateConfig::validate() const {
               num_return_sequences);
   check_usage(num_return_sequences == 1 || (do_sample && temperature > 0), "generate",
               "the most likely tokens make one text; ", num_return_sequences,
-              " for each prompt (num_return_sequences) need sampling");
+              " for each prompt (num_return_sequences, --samples) need sampling, without --greedy");
   check_usage(std::isfinite(repetition_penalty) && repetition_penalty > 0, "generate",
               "repetition_penalty must be above 0, got ", repetition_penalty);
   check_usage(max_new_tokens >= 1 && max_new_tokens <= kMostNewTokens, "generate",
@@ -70,7 +70,8 @@ void GenerateConfig::validate() const {
   check_usage(std::abs(early_stop_margin) <= 1, "generate", "early_stop_margin must be between -1 and 1, got ",
               early_stop_margin);
   check_usage(use_cache || (cache_dtype.empty() && cache_tokens == 0), "generate",
-              "cache_dtype and cache_tokens say how to keep the decode state, use_cache false not to; give only one");
+              "cache_dtype and cache_tokens (--cache-type, --cache-tokens) say how to keep the decode state, use_cache "
+              "false (--no-cache) not to; give only one");
 }
 
 }  // namespace lithe

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <map>
 
+#include "lithe/base/did_you_mean.h"
 #include "lithe/base/error.h"
 #include "lithe/nn/registry.h"
 #include "lithe/objective/objective.h"
@@ -100,8 +101,12 @@ void check_places(const Node& root) {
       refuse_misplaced(section, value.mark(), "", docs);
       continue;
     }
+    std::vector<std::string> own;
+    for (const FieldDoc& doc : docs)
+      if (doc.path.starts_with(section + ".")) own.push_back(doc.path.substr(section.size() + 1));
     for (const auto& [key, inner] : value.entries())
-      if (!known(section + "." + key)) refuse_misplaced(key, inner.mark(), section, docs);
+      if (!known(section + "." + key) && nearest(key, own).empty())  // a misspelt key is refused when it is read
+        refuse_misplaced(key, inner.mark(), section, docs);
   }
 }
 
@@ -151,6 +156,8 @@ void gather_objective(Node& root) {
 
 Path file_of_run(const Path& run) {
   const Path file = run / "resolved_recipe.yaml";
+  check_usage(std::filesystem::exists(run), "load", "'", run.string(),
+              "' does not exist; give the --out directory of a training run");
   check_usage(std::filesystem::exists(file), "load", "'", run.string(),
               "' has no resolved_recipe.yaml; give the --out directory of a training run");
   return file;
@@ -168,7 +175,7 @@ Recipe load_recipe(const Path& file, const std::vector<std::string>& overrides) 
 Recipe read_recipe(std::string_view text, const std::string& origin, const std::vector<std::string>& overrides,
                    bool complete) {
   Node root = parse_yaml(text, origin);
-  if (root.is_null()) root = Node::map(Mark{origin, 1, 1});
+  check_usage(!root.is_null(), "recipe", origin, ": is empty; it must hold sections model, data, train");
   check_usage(root.is_map(), "recipe", origin, ": must hold sections model, data, train, not ",
               root.is_list() ? "a list" : "plain text");
   const Node file = root;
@@ -281,6 +288,7 @@ Node resolved(Recipe recipe) {
 Node stored_recipe(const Path& run) {
   const Path file = file_of_run(run);
   Node root = parse_yaml(read_file(file, kLargest), file.string());
+  check_usage(!root.is_null(), "recipe", file.string(), ": is empty; the run was damaged from outside");
   gather_objective(root);
   return root;
 }

@@ -1,6 +1,6 @@
 // Training a byte-level BPE.
+#include "lithe/base/counted.h"
 #include "lithe/base/error.h"
-#include "lithe/base/log.h"
 #include "lithe/text/byte_alphabet.h"
 #include "lithe/text/merge_learner.h"
 #include "lithe/text/tokenizer.h"
@@ -16,7 +16,7 @@ struct BpeTrainer::State : TrainingWords {
 BpeTrainer::BpeTrainer(BpeTraining options) : state_(std::make_unique<State>()) {
   const int64_t least = 256 + int64_t(options.specials.size());
   check_usage(options.vocab_size >= least, "tokenizer", "vocab_size must be at least ", least, " (256 bytes and ",
-              options.specials.size(), " special tokens), got ", options.vocab_size);
+              counted(int64_t(options.specials.size()), "special token"), "), got ", options.vocab_size);
   check_usage(options.vocab_size < int64_t(1) << 24, "tokenizer", "vocab_size must be below ", 1 << 24, ", got ",
               options.vocab_size);
   check_usage(options.min_frequency >= 1, "tokenizer", "min_frequency must be at least 1, got ", options.min_frequency);
@@ -27,8 +27,6 @@ BpeTrainer::BpeTrainer(BpeTraining options) : state_(std::make_unique<State>()) 
 BpeTrainer::~BpeTrainer() = default;
 BpeTrainer::BpeTrainer(BpeTrainer&&) noexcept = default;
 BpeTrainer& BpeTrainer::operator=(BpeTrainer&&) noexcept = default;
-
-uint64_t BpeTrainer::bytes() const { return state_->bytes; }
 
 void BpeTrainer::add(std::string_view text) { state_->add(text); }
 
@@ -59,10 +57,6 @@ std::unique_ptr<Tokenizer> BpeTrainer::train() {
   for (const auto& [left, right] : learner.merges())
     description.merges.push_back(
         {spell_bytes(learner.tokens()[size_t(left)]), spell_bytes(learner.tokens()[size_t(right)])});
-  if (int64_t(description.vocabulary.size()) < options.vocab_size)
-    log_warning("tokenizer: the texts (", bytes(), " bytes) give ", description.vocabulary.size(),
-                " entries, fewer than vocab_size ", options.vocab_size, ": no other pair occurs ",
-                options.min_frequency, " times");
   Roles roles;
   if (!names_end_of_text(options.specials))
     roles.bos = roles.eos = {.stated = true,

@@ -109,10 +109,7 @@ class BpeTrainer {
 
   /// Counts the words of one text. Strings of special tokens cut the text and are not counted.
   void add(std::string_view text);
-  /// Bytes added so far.
-  uint64_t bytes() const;
-  /// Learns the merges. Stops early, with a warning, when no pair is frequent enough. Polls stop_signal() and fails
-  /// when one came.
+  /// Learns the merges. Stops early when no pair is frequent enough. Polls stop_signal() and fails when one came.
   std::unique_ptr<Tokenizer> train();
 
  private:

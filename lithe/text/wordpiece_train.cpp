@@ -4,7 +4,6 @@
 #include <set>
 
 #include "lithe/base/error.h"
-#include "lithe/base/log.h"
 #include "lithe/text/merge_learner.h"
 #include "lithe/text/tokenizer.h"
 #include "lithe/text/tokenizer_json.h"
@@ -111,10 +110,6 @@ std::unique_ptr<Tokenizer> WordPieceTrainer::train() {
 
   std::vector<std::string> vocabulary = options.specials;
   vocabulary.insert(vocabulary.end(), learner.tokens().begin(), learner.tokens().end());
-  if (int64_t(vocabulary.size()) < options.vocab_size)
-    log_warning("tokenizer: the texts (", state_->bytes, " bytes) give ", vocabulary.size(),
-                " entries, fewer than vocab_size ", options.vocab_size, ": no other pair occurs ",
-                options.min_frequency, " times");
   return parse_tokenizer(bert_json(vocabulary, options.specials), "trained tokenizer");
 }
 

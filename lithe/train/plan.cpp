@@ -253,8 +253,8 @@ int64_t parse_bytes(const std::string& text) {
                                                       {"kb", 1e3},   {"m", 0x1p20},   {"mib", 0x1p20}, {"mb", 1e6},
                                                       {"g", 0x1p30}, {"gib", 0x1p30}, {"gb", 1e9}};
   const auto found = units.find(unit);
-  check_usage(value > 0 && std::isfinite(value) && found != units.end() && value * found->second < 0x1p62,
-              "memory budget", "must be a size like 4GiB or 500MB, got '", text, "'");
+  check_usage(value > 0 && std::isfinite(value) && found != units.end() && value * found->second < 0x1p62, "plan",
+              "--memory-budget must be a size like 4GiB or 500MB, got '", text, "'");
   return int64_t(value * found->second);
 }
 

@@ -96,8 +96,8 @@ void remove_run(const Path& run) {
   const auto remove = [&](const char* name) { std::filesystem::remove_all(run / name, ignored); };
   remove("training_state");
   if (!std::filesystem::exists(run / "resolved_recipe.yaml")) return;  // other files stay until they are written
-  for (const char* name :
-       {"resolved_recipe.yaml", "result.json", "best", "averaged", "tensorboard", "model.safetensors", "source"})
+  for (const char* name : {"resolved_recipe.yaml", "result.json", "best", "averaged", "tensorboard",
+                           "model.safetensors", "source", "loss_by_position.json"})
     remove(name);
 }
 
@@ -110,8 +110,13 @@ OpenedRun open_run(const Path& run, bool resume, const Node& recipe, bool fits, 
   check_usage(resume || !used, "train", "'", run.string(),
               "' already holds a run; give --resume to continue it, --overwrite to begin it anew, or another --out");
   if (resume && used) opened.extended = check_same(run, recipe, fits, extend);
-  if (resume && opened.checkpoint.empty())
+  if (resume && opened.checkpoint.empty()) {
+    check_usage(!std::filesystem::exists(run / "model.safetensors"), "resume", "'", run.string(),
+                "' holds a model without the training state that a resume goes on from; to train it further, give the "
+                "recipe from_pretrained: ",
+                run.string(), " and another --out, or begin anew with --overwrite");
     log_info("no checkpoint in '", run.string(), "' yet: starting from the beginning");
+  }
   return opened;
 }
 

@@ -53,19 +53,22 @@ RunLog::RunLog(const Path& run, TrainState* resumed, int64_t total_steps)
     uint64_t& bytes = resumed->*size_of;
     std::error_code error;
     const uint64_t size = std::filesystem::file_size(path, error);
-    check(!error && size >= bytes, "resume", "'", path.string(), "' is shorter than at the checkpoint (",
-          error ? 0 : size, " of ", bytes, " bytes); it was changed from outside");
-    std::filesystem::resize_file(path, bytes);
     const auto known = resumed->log_checksums.find(file);
-    if (known == resumed->log_checksums.end() || known->second == checksum_of_lines(read_file(path))) return;
-    log_warning("'", path.string(),
-                "' is not what it was at the checkpoint: it was damaged or changed from outside; it "
-                "is kept as ",
-                file, ".damaged, and ", file, " begins again after step ", resumed->step);
-    std::filesystem::rename(path, run / cat(file, ".damaged"));
+    if (!error && size >= bytes) {
+      std::filesystem::resize_file(path, bytes);
+      if (known == resumed->log_checksums.end() || known->second == checksum_of_lines(read_file(path))) return;
+    }
+    const std::string begins = cat(file, " begins again after step ", resumed->step);
+    if (error)
+      log_warning("'", path.string(), "' is gone: ", begins);
+    else
+      log_warning("'", path.string(),
+                  "' is not what it was at the checkpoint: it was damaged or changed from outside; ", "it is kept as ",
+                  file, ".damaged, and ", begins);
+    if (!error) std::filesystem::rename(path, run / cat(file, ".damaged"));
     write_file(path, "");
     bytes = 0;
-    resumed->log_checksums.erase(known);
+    if (known != resumed->log_checksums.end()) resumed->log_checksums.erase(known);
     set_aside_ = true;
   };
   start("metrics.jsonl", &TrainState::metrics_bytes);

@@ -1,5 +1,6 @@
 #include "lithe/train/trainer.h"
 
+#include "lithe/base/counted.h"
 #include "lithe/base/log.h"
 #include "lithe/base/output_directory.h"
 #include "lithe/base/stop.h"
@@ -26,6 +27,8 @@ TrainResult train(TrainRun run) {
   check_usage(!run.resume || has_begun(run.out), "resume", "'", run.out.string(),
               "' holds no run to resume; leave --resume out to begin one, or give --resume auto for either");
   check_usage(!run.resume || !run.overwrite, "train", "--resume and --overwrite exclude each other; keep one");
+  check_usage(!run.initialise || run.overwrite || !std::filesystem::exists(run.out / "resolved_recipe.yaml"), "init",
+              "'", run.out.string(), "' already holds a run; give --overwrite to begin it anew, or another --out");
   if (!run.overwrite) check_place_of_run(run.out);
   const OutputDirectory directory(run.out);
   if (run.overwrite) remove_run(run.out);
@@ -75,7 +78,7 @@ TrainResult train(TrainRun run) {
     data = load_training_data(recipe, {data.tokenizer, data.source_tokenizer});
   }
   log_info(plan.parameters, " parameters; planned peak memory ", format_bytes(double(plan.memory.peak)), "; ",
-           threads(), " threads, ", config.precision);
+           counted(threads(), "thread"), ", ", config.precision);
 
   check(checkpoint.empty() || continuing, "resume", "'", run.out.string(),
         "' has a checkpoint but no resolved_recipe.yaml");

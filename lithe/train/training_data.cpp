@@ -146,10 +146,15 @@ TrainingData load_training_data(const Recipe& recipe, const Tokenizers& existing
   check_usage(!recipe.train.carry_state || (!recipe.has_task() && !recipe.has_translation()), "train",
               "carry_state goes through a text in its order, which a task's examples and translations have not; set it "
               "to false");
-  if (recipe.has_translation()) return batches_of_translation(recipe, existing);
-  if (recipe.has_task())
-    return batches_of_task(recipe, existing.tokenizer ? existing.tokenizer : tokenizer_of(recipe.data));
-  return batches_of_text(load_dataset(recipe.data, existing.tokenizer), recipe);
+  TrainingData out = recipe.has_translation() ? batches_of_translation(recipe, existing)
+                     : recipe.has_task()
+                         ? batches_of_task(recipe, existing.tokenizer ? existing.tokenizer : tokenizer_of(recipe.data))
+                         : batches_of_text(load_dataset(recipe.data, existing.tokenizer), recipe);
+  for (const auto& tokenizer : {out.tokenizer, out.source_tokenizer}) {
+    const uint64_t own = tokenizer ? tokenizer->fingerprint() : 0;
+    out.fingerprint = checksum(&own, sizeof own, out.fingerprint);
+  }
+  return out;
 }
 
 void fit_model(ModelConfig& model, const TrainingData& training, const Recipe& recipe) {

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "lithe/base/counted.h"
 #include "lithe/base/log.h"
 #include "lithe/base/stop.h"
 #include "lithe/base/threads.h"
@@ -44,12 +45,12 @@ void TrainingLoop::begin(const Path& checkpoint) {
   if (!checkpoint.empty()) {
     load(checkpoint);
     if (state_.threads != threads())
-      log_warning("the checkpoint was made with ", state_.threads, " threads, this run uses ", threads(),
+      log_warning("the checkpoint was made with ", counted(state_.threads, "thread"), ", this run uses ", threads(),
                   ": results will differ in the last bits");
     check_usage(
         state_.data_fingerprint == data_.fingerprint, "resume",
-        "the data are not those this run began with; bring the files of sections data and task back to what they "
-        "were, or choose another --out");
+        "the data or the run's tokenizer are not those this run began with; bring the files of sections data and task, "
+        "and tokenizer.json in --out, back to what they were, or choose another --out");
     saved_step_ = state_.step;
   } else if (!run_.recipe.from_pretrained.empty() && !run_.recipe.fresh_weights) {
     load_backbone(*model_, Path(run_.recipe.from_pretrained) / "model.safetensors");

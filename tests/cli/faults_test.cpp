@@ -12,7 +12,7 @@
 #include "lithe/base/error.h"
 #include "lithe/base/json.h"
 #include "lithe/model/safetensors.h"
-#include "tests/support/program_test.h"
+#include "tests/cli/run_kit.h"
 
 namespace lithe {
 namespace {
@@ -21,58 +21,7 @@ namespace fs = std::filesystem;
 using kit::Finished;
 using kit::run_program;
 
-class Faults : public kit::ProgramTest {
- protected:
-  static void SetUpTestSuite() {
-    if (!kit::have_program()) return;
-    scratch_ = new kit::Scratch;
-    scratch_->add("text.txt", kit::small_text(3000));
-    recipe_ = new std::string(scratch_->add(
-        "recipe.yaml",
-        cat("model: {hidden_size: 16, num_hidden_layers: 1, position: learned, mixer: {type: attention, "
-            "num_attention_heads: 2}, ffn: {type: relu, intermediate_size: 32}}\ndata: {files: [\"",
-            *scratch_ / "text.txt",
-            "\"], documents: paragraph, validation_fraction: 0.1, sequence_length: 16, cache_directory: \"",
-            *scratch_ / "cache",
-            "\"}\ntrain: {max_steps: 6, batch_tokens: 64, learning_rate: 0.01, save_steps: 3}\ngenerate: {prompt: "
-            "the, max_new_tokens: 6}\n")));
-    run_ = new std::string(*scratch_ / "run");
-    ASSERT_EQ(run_program({"train", *recipe_, "--out", *run_}).code, 0);
-  }
-  static void TearDownTestSuite() { delete scratch_; }
-  void SetUp() override {
-    ProgramTest::SetUp();
-    if (IsSkipped()) return;
-    ASSERT_TRUE(run_ && fs::exists(*run_ + "/model.safetensors"));
-  }
-  // Exit code, nothing on stdout, and a last line "lithe: ..." that holds all the words.
-  void expect_error(const std::vector<std::string>& arguments, int code, const std::vector<std::string>& words) {
-    const Finished f = run_program(arguments);
-    std::string shown;
-    for (const std::string& a : arguments) shown += a.substr(0, 100) + " ";
-    EXPECT_EQ(f.code, code) << shown << "\n" << f.err;
-    EXPECT_EQ(f.out, "") << shown;
-    const size_t at = f.err.find("lithe: ");
-    ASSERT_NE(at, std::string::npos) << shown << f.err;
-    const std::string line = f.err.substr(at);
-    EXPECT_EQ(std::count(line.begin(), line.end(), '\n'), 1) << shown << line;
-    EXPECT_EQ(line.find("internal"), std::string::npos) << line;
-    for (const std::string& word : words)
-      EXPECT_NE(line.find(word), std::string::npos) << "no '" << word << "' in: " << line;
-  }
-  // A copy of the trained run that can be damaged: its files are no longer links to the checkpoint's.
-  std::string copy_of_run(const std::string& name) {
-    fs::copy(*run_, *scratch_ / name, fs::copy_options::recursive);
-    return *scratch_ / name;
-  }
-  void overwrite(const std::string& file, const std::string& bytes) {
-    fs::remove(file);
-    scratch_->add(fs::relative(file, scratch_->path()).string(), bytes);
-  }
-
-  static inline kit::Scratch* scratch_ = nullptr;
-  static inline std::string *recipe_ = nullptr, *run_ = nullptr;
-};
+using Faults = kit::RunTest;
 
 TEST_F(Faults, DamagedWeightsAreRefusedByAllWhoReadThem) {
   const std::string run = copy_of_run("damaged"), file = run + "/model.safetensors";

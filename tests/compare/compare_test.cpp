@@ -68,7 +68,7 @@ TEST(Compare, RefusesOtherDataSeedsAndLimitsHoweverDeclared) {
     return kit.refusal("baseline: a\nvariants: {a: {}, b: {" + change + "}}\n");
   };
   EXPECT_TRUE(contains(with("data.sequence_length: 8"), "data.sequence_length must be the same"));
-  EXPECT_TRUE(contains(with("train.seed: 7"), "train.seed must be the same"));
+  EXPECT_TRUE(contains(with("train.seed: 7"), "name them as seeds: [1, 2]"));
   EXPECT_TRUE(contains(with("train.batch_tokens: 32"), "train.batch_tokens must be the same"));
   EXPECT_TRUE(contains(with("eval.stride: 4"), "eval.stride must be the same"));
   EXPECT_TRUE(contains(with("train.max_steps: 5"), "train.max_steps is given by the budget"));
