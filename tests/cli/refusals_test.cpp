@@ -26,7 +26,8 @@ TEST_F(Refusals, OptionsThatWouldHaveNoEffect) {
   refused({"eval", *run_, "--misspell-seed", "3"}, {"--misspell-seed requires --misspell"});
   refused({"eval", "--task", "translation", "--hypotheses", "a", "--references", "b", "--stride", "4"},
           {"only files are scored"});
-  refused({"grow", *run_, "--width", "2", "--zero-new-residual", "--out", out}, {"--zero-new-residual is for --layers"});
+  refused({"grow", *run_, "--width", "2", "--zero-new-residual", "--out", out},
+          {"--zero-new-residual is for --layers"});
   refused({"convert", *run_, "--set", "model.mixer.heads=mqa", "--tokens", "10", "--out", out},
           {"--tokens requires --text"});
   refused({"encode", *run_, "--out", out, "--measure", "euclidean"}, {"--measure is of --pairs and --nearest"});
@@ -45,7 +46,8 @@ TEST_F(Refusals, ValuesOutOfTheirRangeAndOptionsGivenTwice) {
   expect_error({"inspect", *run_, "--text", "a", "--length", "100000"}, 2, {"--length: must be from 1 to 4096"});
   expect_error({"plan", *recipe_, "--set", "train.max_steps=1000000000000000000"}, 2,
                {"'train.max_steps' must be an integer of at most 16 digits"});
-  expect_error({"plan", *recipe_, "--set", "train.max_step=3"}, 2, {"unknown key 'max_step'", "did you mean 'max_steps'"});
+  expect_error({"plan", *recipe_, "--set", "train.max_step=3"}, 2,
+               {"unknown key 'max_step'", "did you mean 'max_steps'"});
   expect_error({"plan", *recipe_, "--set", "model.mixer.type=attentoin"}, 2, {"--set model.mixer.type", "attention"});
   expect_error({"plan", scratch_->add("empty.yaml", "")}, 2, {"empty.yaml", "is empty"});
   expect_error({"plan", *recipe_, "--set", "data.files=*.txt"}, 2, {"must stand in quotes"});
@@ -85,11 +87,12 @@ TEST_F(Refusals, ARunOfAnotherTokenizer) {
 
 TEST_F(Refusals, ExistingDataAndStores) {
   const std::string data = *scratch_ / "data", store = *scratch_ / "store";
-  const std::vector<std::string> synth = {"synth", "copy", "--length", "8",  "--items", "2",   "--train",
-                                          "4",     "--test", "2",      "--out", data};
+  const std::vector<std::string> synth = {"synth",   "copy", "--length", "8", "--items", "2",
+                                          "--train", "4",    "--test",   "2", "--out",   data};
   ASSERT_EQ(run_program(synth).code, 0);
   expect_error(synth, 2, {"exists; give --out a new directory"});
-  expect_error({"synth", "recall", "--length", "1000000000000", "--out", *scratch_ / "huge"}, 2, {"length must be at most"});
+  expect_error({"synth", "recall", "--length", "1000000000000", "--out", *scratch_ / "huge"}, 2,
+               {"length must be at most"});
   const std::vector<std::string> build = {"datastore", "build", *run_, "--out", store, "--json"};
   const Finished f = run_program(build);
   ASSERT_EQ(f.code, 0) << f.err;
@@ -124,8 +127,8 @@ TEST_F(Refusals, OverwriteForgetsWhatEvalMeasured) {
 
 // plan makes a tokenizer that learns nothing: what it lacks is not the user's.
 TEST_F(Refusals, PlanDoesNotWarnOfItsOwnTokenizer) {
-  const Finished f = run_program({"plan", *recipe_, "--no-speed", "--set", "data.tokenizer.type=bpe", "--set",
-                                  "data.tokenizer.vocab_size=300"});
+  const Finished f = run_program(
+      {"plan", *recipe_, "--no-speed", "--set", "data.tokenizer.type=bpe", "--set", "data.tokenizer.vocab_size=300"});
   EXPECT_EQ(f.code, 0) << f.err;
   EXPECT_EQ(f.err, "");
 }

@@ -1,6 +1,7 @@
 #include "lithe/parts/common/pattern_field.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "lithe/kernels/attention/reference.h"
 
@@ -9,6 +10,10 @@ namespace {
 
 using kernels::TileMask;
 constexpr int64_t kQueries = TileMask::kQueries, kKeys = TileMask::kKeys;
+
+double widened(double x) { return x; }
+double widened(float x) { return x; }
+double widened(bf16 x) { return float(x); }
 
 uint32_t bits(int64_t n) { return n >= 32 ? ~0u : (1u << n) - 1; }
 
@@ -121,14 +126,25 @@ std::shared_ptr<const Visits> visits_of(const Labels& labels, int64_t ahead) {
   const int64_t queries = int64_t(labels.queries.size()) / labels.rounds,
                 keys = int64_t(labels.keys.size()) / labels.rounds;
   Builder builder(queries, keys);
+  int64_t most = 0;
+  for (const auto* of : {&labels.queries, &labels.keys})
+    for (const int64_t label : *of) most = std::max(most, label);
+  std::vector<uint32_t> who(size_t(most + 1));  // by label: the queries of a row of tiles that have it
   for (int64_t first = 0; first < queries; first += kQueries) {
     for (int64_t round = 0; round < labels.rounds; ++round) {
-      std::map<int64_t, uint32_t> who;  // has a label
-      for (int64_t i = first; i < std::min(first + kQueries, queries); ++i)
-        who[labels.queries[size_t(round * queries + i)]] |= 1u << (i - first);
-      for (int64_t j = 0; j < keys; ++j)
-        if (const auto at = who.find(labels.keys[size_t(round * keys + j)]); at != who.end())
-          builder.rule(int32_t(j / kKeys))[size_t(j % kKeys)] |= at->second;
+      const int64_t* asked = labels.queries.data() + round * queries;
+      const int64_t* given = labels.keys.data() + round * keys;
+      const int64_t last = std::min(first + kQueries, queries);
+      for (int64_t i = first; i < last; ++i) who[size_t(asked[i])] |= 1u << (i - first);
+      for (int64_t tile = 0; tile * kKeys < keys; ++tile) {
+        TileMask::Rule* rule = nullptr;
+        for (int64_t j = tile * kKeys; j < std::min(keys, (tile + 1) * kKeys); ++j)
+          if (const uint32_t lanes = who[size_t(given[j])]) {
+            if (!rule) rule = &builder.rule(int32_t(tile));
+            (*rule)[size_t(j % kKeys)] |= lanes;
+          }
+      }
+      for (int64_t i = first; i < last; ++i) who[size_t(asked[i])] = 0;
     }
     for (int64_t i = first; i < std::min(first + kQueries, queries); ++i)
       builder.add(i - first, i + ahead, i + ahead + 1);
@@ -181,11 +197,28 @@ std::shared_ptr<const Visits> PatternField::visits(const Key& key) const {
   return made;
 }
 
-std::vector<double> head_rows(const Tensor& x, int64_t begin, int64_t n, int64_t head, int64_t heads) {
-  const int64_t cols = x.cols(), size = cols / heads;
-  std::vector<double> out(size_t(n * size));
-  for (int64_t i = 0; i < n; ++i)
-    for (int64_t c = 0; c < size; ++c) out[size_t(i * size + c)] = value_at(x, (begin + i) * cols + head * size + c);
+std::vector<double> head_products(const Tensor& x, int64_t begin, int64_t n, int64_t head, int64_t heads,
+                                  std::span<const double> directions) {
+  const int64_t cols = x.cols(), d = cols / heads, count = int64_t(directions.size()) / d;
+  std::vector<double> out(size_t(n * count)), row(static_cast<size_t>(d));
+  dispatch_float(x.dtype(), [&]<class T>() {
+    for (int64_t i = 0; i < n; ++i) {
+      const T* from = x.data<T>() + (begin + i) * cols + head * d;
+      for (int64_t k = 0; k < d; ++k) row[size_t(k)] = widened(from[k]);
+      double* to = out.data() + i * count;
+      int64_t c = 0;
+      for (; c + 4 <= count; c += 4) {  // sums that do not wait for each other
+        const double* r = directions.data() + c * d;
+        double a = 0, b = 0, e = 0, f = 0;
+        for (int64_t k = 0; k < d; ++k) {
+          const double v = row[size_t(k)];
+          a += v * r[k], b += v * r[d + k], e += v * r[2 * d + k], f += v * r[3 * d + k];
+        }
+        to[c] = a, to[c + 1] = b, to[c + 2] = e, to[c + 3] = f;
+      }
+      for (; c < count; ++c) to[c] = std::inner_product(row.begin(), row.end(), directions.begin() + c * d, 0.0);
+    }
+  });
   return out;
 }
 

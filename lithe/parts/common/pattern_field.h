@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <span>
 
 #include "lithe/nn/slots.h"
 
@@ -28,8 +29,8 @@ std::shared_ptr<const Visits> visits_of(const kernels::AttentionPattern& pattern
 std::shared_ptr<const Visits> union_of(const std::vector<std::shared_ptr<const Visits>>& parts, int64_t queries,
                                        int64_t keys);
 
-/// Labels of `rounds` rounds, [rounds][n]: a query sees the keys that have its label in some round, and the key at its
-/// own position, which is key i + `ahead` of query i.
+/// Labels of `rounds` rounds, [rounds][n], small numbers from 0 on: a query sees the keys that have its label in some
+/// round, and the key at its own position, which is key i + `ahead` of query i.
 struct Labels {
   int64_t rounds = 1;
   std::vector<int64_t> queries, keys;
@@ -69,8 +70,10 @@ kernels::AttentionPattern tiled_pattern(
     bool causal, int64_t heads, const FieldInput& in,
     const std::function<std::shared_ptr<const Visits>(int64_t b, int64_t head)>& visits);
 
-/// The rows [heads*d_h] of one head as doubles, of sequence b: [n][d_h] from `begin` on.
-std::vector<double> head_rows(const Tensor& x, int64_t begin, int64_t n, int64_t head, int64_t heads);
+/// Products of one head's part of rows [begin, begin + n) of x [rows, heads*d_h] with `directions` [count][d_h]:
+/// [n][count], in double, each a sum in the order of the channels, so that it does not depend on what is beside it.
+std::vector<double> head_products(const Tensor& x, int64_t begin, int64_t n, int64_t head, int64_t heads,
+                                  std::span<const double> directions);
 /// The first row of k of each sequence, and their end.
 std::vector<int64_t> key_offsets(const FieldInput& in);
 

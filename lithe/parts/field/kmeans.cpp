@@ -1,5 +1,6 @@
 // Queries see the keys of the same cluster, and their own [TB 6.4.1; Roy et al. 2021]: unit vectors of queries and keys
 // belong to the centroid of largest product. Centroids learn by a loss that draws them and their vectors to each other.
+#include <algorithm>
 #include <cmath>
 
 #include "lithe/nn/registry.h"
@@ -56,19 +57,15 @@ class KMeans final : public Field {
   // groups of query heads share. The length of a vector does not matter.
   std::vector<int64_t> clusters(const Tensor& x, int64_t of_rows) const {
     const int64_t d = args_.head_dim, heads = args_.num_attention_heads, group = heads / of_rows, rows = x.rows();
-    const Tensor centroids = centroids_->master.value();
+    const Tensor centroids = convert(centroids_->master.value(), DType::f64);
+    const int64_t clusters = config_.clusters;
     std::vector<int64_t> out(size_t(rows * heads));
     for (int64_t head = 0; head < heads; ++head) {
-      const std::vector<double> of = head_rows(x, 0, rows, head / group, of_rows);
+      const std::vector<double> products = head_products(
+          x, 0, rows, head / group, of_rows, {centroids.data<double>() + head * clusters * d, size_t(clusters * d)});
       for (int64_t i = 0; i < rows; ++i) {
-        int64_t best = head * config_.clusters;
-        double most = 0;
-        for (int64_t c = head * config_.clusters; c < (head + 1) * config_.clusters; ++c) {
-          double dot = 0;
-          for (int64_t k = 0; k < d; ++k) dot += of[size_t(i * d + k)] * value_at(centroids, c * d + k);
-          if (c == head * config_.clusters || dot > most) most = dot, best = c;
-        }
-        out[size_t(i * heads + head)] = best;
+        const double* of = products.data() + i * clusters;
+        out[size_t(i * heads + head)] = head * clusters + (std::max_element(of, of + clusters) - of);
       }
     }
     return out;

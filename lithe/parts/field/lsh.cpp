@@ -33,11 +33,12 @@ class Lsh final : public Field {
       const FieldInput::Keys& keys = in.keys[size_t(b)];
       const int64_t n = in.queries.length(b);
       Labels labels{.rounds = config_.rounds, .queries = {}, .keys = {}};
-      const auto q = head_rows(in.q.value(), in.queries.offset(b), n, head, heads),
-                 k = head_rows(in.k.value(), offsets[size_t(b)], keys.count, head / group, args_.kv_heads);
       for (int64_t round = 0; round < config_.rounds; ++round) {
-        hash(q, n, round, head, labels.queries);
-        hash(k, keys.count, round, head, labels.keys);
+        hash(head_products(in.q.value(), in.queries.offset(b), n, head, heads, directions(round, head)),
+             labels.queries);
+        hash(head_products(in.k.value(), offsets[size_t(b)], keys.count, head / group, args_.kv_heads,
+                           directions(round, head)),
+             labels.keys);
       }
       return visits_of(labels, in.queries.past(b) - keys.first);
     });
@@ -49,18 +50,20 @@ class Lsh final : public Field {
   Args args_;
   std::vector<double> directions_;  // [rounds][heads][buckets / 2][d_h]
 
-  void hash(const std::vector<double>& x, int64_t n, int64_t round, int64_t head, std::vector<int64_t>& out) const {
-    const int64_t d = args_.head_dim, half = config_.buckets / 2;
-    const double* r = directions_.data() + (round * args_.num_attention_heads + head) * half * d;
-    for (int64_t i = 0; i < n; ++i) {
-      int64_t best = 0;
+  std::span<const double> directions(int64_t round, int64_t head) const {
+    const auto size = size_t(config_.buckets / 2 * args_.head_dim);
+    return {directions_.data() + size_t(round * args_.num_attention_heads + head) * size, size};
+  }
+  // The buckets by the products with the directions, [n][buckets / 2].
+  void hash(const std::vector<double>& products, std::vector<int64_t>& out) const {
+    const auto half = size_t(config_.buckets / 2);
+    for (size_t i = 0; i < products.size(); i += half) {
+      size_t best = 0;
       double most = -1;
-      for (int64_t k = 0; k < half; ++k) {
-        double dot = 0;
-        for (int64_t c = 0; c < d; ++c) dot += x[size_t(i * d + c)] * r[k * d + c];
-        if (std::abs(dot) > most) most = std::abs(dot), best = dot >= 0 ? k : half + k;
-      }
-      out.push_back(best);
+      for (size_t k = 0; k < half; ++k)
+        if (const double dot = products[i + k]; std::abs(dot) > most)
+          most = std::abs(dot), best = dot >= 0 ? k : half + k;
+      out.push_back(int64_t(best));
     }
   }
 };

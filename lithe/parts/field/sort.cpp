@@ -36,16 +36,23 @@ class Sort final : public Field {
     return tiled_pattern(args_.causal, heads, in, [&](int64_t b, int64_t head) {
       const int64_t n = in.queries.length(b), count = in.keys[size_t(b)].count,
                     ahead = in.queries.past(b) - in.keys[size_t(b)].first;
-      const auto q = scores(head_rows(in.q.value(), in.queries.offset(b), n, head, heads), head),
-                 k = scores(head_rows(in.k.value(), offsets[size_t(b)], count, head / group, args_.kv_heads), head);
+      const std::span<const double> direction(directions_.data() + head * args_.head_dim, size_t(args_.head_dim));
+      const auto q = head_products(in.q.value(), in.queries.offset(b), n, head, heads, direction),
+                 k = head_products(in.k.value(), offsets[size_t(b)], count, head / group, args_.kv_heads, direction);
       std::vector<int64_t> order;  // keys by score, equal ones by position
       int64_t next = 0;
       const auto less = [&](int64_t a, int64_t c) {
         return k[size_t(a)] < k[size_t(c)] || (k[size_t(a)] == k[size_t(c)] && a < c);
       };
       return visits_of(n, count, [&](int64_t i, std::vector<KeyRange>& out) {
-        for (const int64_t end = args_.causal ? i + ahead + 1 : count; next < end; ++next)
-          order.insert(std::upper_bound(order.begin(), order.end(), next, less), next);
+        const int64_t end = args_.causal ? i + ahead + 1 : count;
+        if (order.empty() && end > 1) {  // those before the first query, at once
+          order.resize(size_t(end));
+          std::iota(order.begin(), order.end(), int64_t(0));
+          std::sort(order.begin(), order.end(), less);
+          next = end;
+        }
+        for (; next < end; ++next) order.insert(std::upper_bound(order.begin(), order.end(), next, less), next);
         // Where the query's score stands among those of the keys, a key's own place for an equal score.
         const int64_t own = i + ahead, most = int64_t(order.size()) - 1,
                       rank = std::lower_bound(order.begin(), order.end(), own,
@@ -68,15 +75,6 @@ class Sort final : public Field {
   SortConfig config_;
   Args args_;
   std::vector<double> directions_;  // [heads][d_h]
-
-  std::vector<double> scores(const std::vector<double>& x, int64_t head) const {
-    const int64_t d = args_.head_dim;
-    std::vector<double> out;
-    for (size_t i = 0; i < x.size(); i += size_t(d))
-      out.push_back(
-          std::inner_product(x.begin() + int64_t(i), x.begin() + int64_t(i) + d, directions_.begin() + head * d, 0.0));
-    return out;
-  }
 };
 
 }  // namespace

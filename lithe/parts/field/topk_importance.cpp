@@ -1,6 +1,7 @@
 // Every query sees the keys that matter most so far, and its own [TB 6.4.1]: key j has the score s_j = u . k_j, and the
 // largest of the past are seen. log sigmoid(s_j) is added to the logits, so that u learns. A key that once fell out
 // never comes back.
+#include <algorithm>
 #include <set>
 
 #include "lithe/nn/registry.h"
@@ -40,8 +41,18 @@ class TopKImportance final : public Field {
       std::set<std::pair<double, int64_t>> best;  // by falling score
       int64_t next = 0;
       return visits_of(in.queries.length(b), keys.count, [&](int64_t i, std::vector<KeyRange>& out) {
-        for (const int64_t end = args_.causal ? i + ahead + 1 : keys.count; next < end; ++next) {
-          best.insert({-value_at(scores, (offsets[size_t(b)] + next) * heads + head), next});
+        const int64_t end = args_.causal ? i + ahead + 1 : keys.count;
+        const auto scored = [&](int64_t j) {
+          return std::pair(-value_at(scores, (offsets[size_t(b)] + j) * heads + head), j);
+        };
+        if (best.empty() && end > config_.keys) {  // the best of those before the first query, at once
+          std::vector<std::pair<double, int64_t>> all;
+          for (; next < end; ++next) all.push_back(scored(next));
+          std::nth_element(all.begin(), all.begin() + config_.keys, all.end());
+          best.insert(all.begin(), all.begin() + config_.keys);
+        }
+        for (; next < end; ++next) {
+          best.insert(scored(next));
           if (int64_t(best.size()) > config_.keys) best.erase(std::prev(best.end()));
         }
         for (const auto& [score, j] : best) out.push_back({j, j + 1});
