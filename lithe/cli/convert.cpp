@@ -118,10 +118,10 @@ Command add_convert(CommandLine& app) {
   app.add_option("--set", o->set, "exchange a part: model.mixer.output.type=hadamard (repeatable)").repeatable();
   const Option text = app.add_option(
       "--text", o->text,
-      "--set: a text file, on which the new parts of attention are fitted to the old ones by least squares");
-  app.add_option("--tokens", o->tokens, "--text: how many of its tokens are used").positive().needs(text);
+      "with --set: a text file on which the new parts of attention are fitted to the old ones by least squares");
+  app.add_option("--tokens", o->tokens, "with --text: how many of its tokens are used").positive().needs(text);
   app.add_option("--weights", o->weights, "best, averaged, or a safetensors file; default: the last checkpoint's");
-  app.add_option("--seed", o->seed, "of parameters that begin anew").non_negative();
+  app.add_option("--seed", o->seed, "random seed of parameters that start anew").non_negative();
   app.add_flag("--json", o->json, "print what was done as JSON");
   app.footer(
       "Example: lithe convert runs/first --set model.mixer.output.type=hadamard --out runs/exchanged\nTo train on: a "

@@ -132,7 +132,8 @@ Command add_datastore(CommandLine& app) {
   app.add_option("--index", o->index,
                  "build: hnsw: also a graph for the approximate search (--knn-effort), beside the store")
       .one_of({"none", "hnsw"});
-  app.add_option("--key-type", o->type, "build: how keys are stored; bf16 takes half").one_of({"f32", "bf16"});
+  app.add_option("--key-type", o->type, "build: how keys are stored; bf16 takes half the space")
+      .one_of({"f32", "bf16"});
   app.add_option("--context-length", o->context, "build: tokens in a window; default: the recipe's").positive();
   app.add_option("--stride", o->stride, "build: tokens by which the window moves; default: the context length")
       .positive();

@@ -93,7 +93,7 @@ int run_encode(const EncodeOptions& o) {
 
 Command add_encode(CommandLine& app) {
   auto o = std::make_shared<EncodeOptions>();
-  app.add_option("model", o->model, "directory of a training run, an encoder as a rule").required();
+  app.add_option("model", o->model, "directory of a training run, usually of an encoder").required();
   app.add_option("files", o->files, "texts, one per line; default or -: standard input");
   app.add_option("--out", o->out,
                  "write the vectors to this safetensors file, as tensor 'rows' f32 [lines, hidden_size]");

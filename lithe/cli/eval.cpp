@@ -92,11 +92,10 @@ Command add_eval(CommandLine& app) {
   app.add_option("--task", o->task, "what is measured; default: what the run was trained for").one_of({"translation"});
   app.add_option("--tasks", o->tasks, "zero-shot tasks: YAML files as the evaluation harness has them (repeatable)")
       .repeatable();
-  app.add_option(
-      "--choices", o->choices,
-      "print log-likelihoods of given choices, a line of JSON a document: JSON lines {\"query\": \"the sky is\", "
-      "\"choices\": [\"blue\", \"a cow\"]}, a space between them");
-  app.add_option("--limit", o->limit, "with --tasks and --choices: documents of each at most").positive();
+  app.add_option("--choices", o->choices,
+                 "score given choices: a file of JSON lines {\"query\": \"the sky is\", \"choices\": [\"blue\", \"a "
+                 "cow\"]}; prints a line of JSON with their log-likelihoods for each; a space joins query and choice");
+  app.add_option("--limit", o->limit, "with --tasks and --choices: at most this many documents of each").positive();
   add_weights_options(app, o->weights, o->precision);
   add_el_rewrite_option(app, o->el_rewrite);
   app.add_option("--context-length", o->context, "tokens in a window; default: the recipe's").positive();
@@ -111,11 +110,12 @@ Command add_eval(CommandLine& app) {
   app.add_option("--per-token", o->per_token,
                  "write each token's loss to this file: a JSON object a line, or .safetensors with the logits, too");
   const Option exit = app.add_option(
-      "--exit", o->exit, "rows leave a model with early exits where this rule says, as in lithe generate --exit");
-  const Option exits =
-      app.add_flag("--exits", o->exits,
-                   "compare all rules of early exits: quality, mean layers and milliseconds at batch 1, and a page")
-          .excludes(exit);
+      "--exit", o->exit,
+      "a token leaves a model with early exits where this rule says so; the rules: lithe generate --help");
+  const Option exits = app.add_flag("--exits", o->exits,
+                                    "compare all rules for early exits by quality, mean layers and milliseconds at "
+                                    "batch 1; writes a page, too")
+                           .excludes(exit);
   app.add_option("--exits-report", o->exits_report, "where that page goes; default: exits.html in the run's directory")
       .needs(exits);
   app.add_option("--exit-tokens", o->exit_tokens, "with --exits: tokens of the text that are scored for each rule")
@@ -123,7 +123,7 @@ Command add_eval(CommandLine& app) {
       .needs(exits);
   app.add_flag(
       "--by-position", o->by_position,
-      "loss by the number of tokens before, too: kept in the run (loss_by_position.json), a chart of its page");
+      "also the loss by the number of tokens before; kept in the run (loss_by_position.json) and drawn on its page");
   const Option layers = app.add_option(
       "--skip-layers", o->skip, "layers to leave out: numbers from 1 (1,3,5) or a name of model.mixers (replaced)");
   app.add_option("--skip-part", o->skip_part, "what to leave out of them: the whole layer, or its mixer alone")

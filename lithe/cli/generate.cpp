@@ -203,24 +203,24 @@ Command add_generate(CommandLine& app) {
   const Option draft = app.add_option(
       "--draft", o->draft,
       "a smaller run of the same tokenizer that drafts tokens for the model to check; exit:N, the model itself as far "
-      "as its exit after layer N; or prompt (or lookup), what stood in the text before; the texts are those without it "
-      "(sampled: equally likely ones)");
+      "as its exit after layer N; or prompt (or lookup), what stood in the text before; the texts are the same as "
+      "without it (when sampling: equally likely ones)");
   app.add_option("--draft-tokens", o->draft_tokens, "tokens drafted at a time").positive().needs(draft);
   app.add_option(
       "--exit", o->exit,
-      "tokens leave a model with early exits where this rule says: entropy:0.5, maxprob:0.9, margin:0.8, "
+      "a token leaves a model with early exits where this rule says so: entropy:0.5, maxprob:0.9, margin:0.8, "
       "similarity:0.99, divergence:0.001, patience:3, predictor or layer:N; lithe eval --exits compares them");
   app.add_option("--early-stop", o->early_stop,
                  "end texts where the model's head says so, with this margin from -1 (at once) to 1 (only where it is "
                  "certain); needs model.head: {early_stop: true}");
   add_datastore_options(app, o->datastore);
   app.add_flag("--no-cache", o->no_cache, "recompute the whole text for every token (slow, for checks)");
-  app.add_flag("--json", o->json, "one JSON object a prompt");
+  app.add_flag("--json", o->json, "print one JSON object per prompt");
   app.add_flag("--times", o->times, "log tokens per second of prefill and decode; with --json a last line has them");
   add_threads_option(app);
   app.footer(
-      "Example: lithe generate runs/first --prompt \"In the beginning\" --max-new-tokens 60 --top-p 0.9\nWhat an "
-      "option does not say, section generate of the run's recipe does.");
+      "Example: lithe generate runs/first --prompt \"In the beginning\" --max-new-tokens 60 --top-p 0.9\nOptions that "
+      "are not given have the values of section generate in the run's recipe.");
   return [o] { return run_generate(*o); };
 }
 

@@ -75,12 +75,12 @@ Command add_grow(CommandLine& app) {
   app.add_option("--out", o->out, "new directory for the larger model").required();
   app.add_option("--layers", o->layers, "layers to grow to, a multiple of the model's: layer l + L starts as layer l")
       .positive();
-  app.add_option("--width", o->width, "factor of channels, heads and hidden units; predictions stay the same")
+  app.add_option("--width", o->width, "multiply channels, heads and hidden units by this; predictions stay the same")
       .positive();
   app.add_flag("--zero-new-residual", o->zero_new_residual,
-               "--layers: what new layers add starts as zero, so that predictions stay the same (residual pre)");
-  app.add_option("--noise", o->noise, "--width: relative noise on the copies, which are equal without it");
-  app.add_option("--seed", o->seed, "of the noise").non_negative();
+               "with --layers: new layers start by adding zero, so that predictions stay the same (residual pre)");
+  app.add_option("--noise", o->noise, "with --width: relative noise on the copies, which are equal without it");
+  app.add_option("--seed", o->seed, "random seed of the noise").non_negative();
   app.add_option("--weights", o->weights, "best, averaged, or a safetensors file; default: the last checkpoint's");
   add_threads_option(app);
   app.footer(

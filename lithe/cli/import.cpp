@@ -46,9 +46,10 @@ Command add_import(CommandLine& app) {
   app.add_option("--out", o->out, "new directory, which generate, eval, encode, inspect, quantize and train take")
       .required();
   app.add_option("--tokenizer", o->tokenizer, "file or directory of the tokenizer; default: with the model");
-  app.add_option("--context-length", o->context_length,
-                 "tokens of the longest text, where positions turn (rotary): chooses the frequencies of longrope and "
-                 "dynamic scaling; default: what config.json says the model was trained with");
+  app.add_option(
+      "--context-length", o->context_length,
+      "tokens of the longest text, for models with rotary positions: chooses the frequencies of longrope and "
+      "dynamic scaling; default: what config.json says the model was trained with");
   app.add_flag("--json", o->json, "print what was read as JSON");
   app.footer(
       "Example: lithe import models/SmolLM-135M --out runs/smollm\nEvery key of config.json and every tensor has a "

@@ -106,16 +106,17 @@ Command add_inspect(CommandLine& app) {
   app.add_option("--layers", o->layers, "layers to draw, from 1 (1,3); default: all").delimiter(',');
   app.add_option("--heads", o->heads, "heads to draw, from 1; default: all, or their mean when there are many")
       .delimiter(',');
-  app.add_option(
-         "--normalise", o->normalise,
-         "entropy and concentration from 0 to 1: bounds of causal maps, or empirical, the range of these layers")
+  app.add_option("--normalise", o->normalise,
+                 "how entropy and concentration are scaled to 0 ... 1: by their bounds for causal maps, or by the "
+                 "range over these layers (empirical)")
       .one_of({"bounds", "empirical"});
   app.add_option("--out", o->out, "the page to write; default: inspect.html in the first model's directory");
   add_weights_options(app, o->weights, o->precision);
   const std::vector<Option> of_attention = app.named();
   app.add_flag("--json", o->json, "print the numbers as JSON; with --layers or --heads their weights too");
-  const Option words = app.add_option(
-      "--words", o->words.files, "texts whose words are counted: which share a code (tokenizers of type words only)");
+  const Option words =
+      app.add_option("--words", o->words.files,
+                     "files whose words are counted, to show which share a code (tokenizers of type words only)");
   const Option word =
       app.add_option("--word", o->words.asked, "with --words: find the words nearest to this (repeatable)")
           .repeatable()

@@ -112,7 +112,7 @@ Command add_predict(CommandLine& app) {
                  "texts, one per line (a tab separates the two of a pair); default or -: standard input");
   add_weights_options(app, o->weights, o->precision);
   app.add_option("--exit", o->exit,
-                 "texts leave a model with early exits where this rule says, as in lithe generate --exit");
+                 "a text leaves a model with early exits where this rule says so; the rules: lithe generate --help");
   app.add_flag("--json", o->json, "print JSON lines");
   add_threads_option(app);
   app.footer("Example: echo 'a fine film' | lithe predict runs/sst2");

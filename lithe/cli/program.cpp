@@ -21,7 +21,8 @@ namespace lithe {
 void add_weights_options(CommandLine& app, std::string& weights, std::string& precision) {
   app.add_option("--weights", weights,
                  "which weights: best, averaged, or a safetensors file; default: the last checkpoint");
-  app.add_option("--precision", precision, "f32, bf16 or f64").one_of({"f32", "bf16", "f64"});
+  app.add_option("--precision", precision, "type of numbers that the model computes with: f32, bf16 or f64")
+      .one_of({"f32", "bf16", "f64"});
 }
 
 void add_el_rewrite_option(CommandLine& app, bool& el_rewrite) {
@@ -99,7 +100,8 @@ std::span<const Verb> verbs() {
       {"generate", "continue prompts", add_generate},
       {"translate", "translate sentences with an encoder-decoder", add_translate},
       {"plan", "state the cost of a recipe before it runs: parameters, FLOPs, peak memory", add_plan},
-      {"compare", "train and measure variants under one budget; which differences exceed noise", add_compare},
+      {"compare", "train and measure variants under one budget, and say which differences exceed the noise",
+       add_compare},
       {"finetune", "fine-tune pre-trained models on tasks; a table of scores and costs", add_finetune},
       {"predict", "predict labels, numbers, tags or answers with a model trained on a task", add_predict},
       {"encode", "turn texts into vectors: similarities, nearest lines, or a file", add_encode},
@@ -113,7 +115,8 @@ std::span<const Verb> verbs() {
       {"inspect", "draw attention maps and indicators of trained models, as a page", add_inspect},
       {"synth", "write sequences that ask for recall, copying or induction, as a task", add_synth},
       {"datastore", "store a model's rows and the tokens that followed, for kNN-LM", add_datastore},
-      {"bench", "measure this machine, what kernels and models reach of it, and regressions", add_bench},
+      {"bench", "measure this machine, and how close kernels and models come to its limits; find regressions",
+       add_bench},
       {"list", "list what is implemented: parts, methods, recipe keys", add_list},
       {"doctor", "show the machine, the libraries and the limits as lithe sees them", add_doctor},
       {"completion", "print the completion script of a shell", add_completion},

@@ -190,8 +190,8 @@ Command add_quantize(CommandLine& app) {
   add_threads_option(app);
   app.footer(
       "Example: lithe quantize runs/first --out runs/first-int8 --weights int8\nThe table says, for each matrix, its "
-      "bytes and the relative error of its weights and of its outputs on\nthe text; below it, what became of the "
-      "predictions. quantization.json in the new directory keeps it.");
+      "bytes and the relative error of its weights and of its outputs on\nthe text; below it, how the predictions "
+      "changed. quantization.json in the new directory keeps it.");
   return [o] { return run_quantize(*o); };
 }
 

@@ -148,8 +148,8 @@ Command add_tokenize(CommandLine& app) {
   app.add_flag("--json", o->json, "print one JSON object per text");
   app.footer(
       "Example: lithe tokenize runs/first --text \"In the beginning\"\nColumns: id, bytes of the text, spelling in the "
-      "vocabulary, and what it adds to the text; without a vocabulary\nthe word and its hash. Places are - where the "
-      "tokenizer changes the text in another way than to lower case.");
+      "vocabulary, and what it adds to the text; without a vocabulary\nthe word and its hash. A place is - where the "
+      "tokenizer changed more of the text than the case of its letters.");
   return [o] { return run_tokenize(*o); };
 }
 

@@ -65,16 +65,31 @@ void summarise(Comparison& c) {
   }
 }
 
-// The noise of all variants that finished every seed, from what a variant and a seed leave unexplained.
-Noise common_noise(const Comparison& c) {
-  std::vector<std::vector<double>> scores;
-  for (const VariantResult& v : c.variants) {
+// The noise of the variants that finished every seed, from what a variant and a seed leave unexplained; those that are
+// noisier than the rest are not of it.
+struct CommonNoise {
+  Noise noise;
+  std::vector<bool> of;  // by variant
+};
+CommonNoise common_noise(Comparison& c) {
+  std::vector<std::vector<double>> scores, alike;
+  std::vector<size_t> at;
+  c.noisier.clear();
+  for (size_t v = 0; v < c.variants.size(); ++v) {
     std::vector<double> row;
     for (int64_t seed : c.experiment.seeds)
-      if (const Outcome* run = run_of(v, seed)) row.push_back(run->quality.loss());
-    if (row.size() == c.experiment.seeds.size()) scores.push_back(std::move(row));
+      if (const Outcome* run = run_of(c.variants[v], seed)) row.push_back(run->quality.loss());
+    if (row.size() == c.experiment.seeds.size()) scores.push_back(std::move(row)), at.push_back(v);
   }
-  return residual_noise(scores);
+  CommonNoise out{.noise = {}, .of = std::vector<bool>(c.variants.size())};
+  const std::vector<bool> noisier = noisier_than_the_rest(scores);
+  for (size_t i = 0; i < scores.size(); ++i)
+    if (noisier[i])
+      c.noisier.push_back(at[i]);
+    else
+      alike.push_back(scores[i]), out.of[at[i]] = true;
+  out.noise = residual_noise(alike);
+  return out;
 }
 
 // Pieces of the text, averaged over the seeds.
@@ -94,7 +109,8 @@ Estimate text_noise(const std::vector<std::pair<const Outcome*, const Outcome*>>
 }
 
 void compare_losses(Comparison& c) {
-  const Noise noise = common_noise(c);
+  const CommonNoise common = common_noise(c);
+  const Noise& noise = common.noise;
   const double alpha = 1 - c.experiment.confidence;
   c.losses.clear();
   std::vector<double> p, text_p;
@@ -108,7 +124,7 @@ void compare_losses(Comparison& c) {
       d.seeds = paired(differences);
       // The common noise has more degrees of freedom; a pair that is noisier than it keeps its own error.
       const double pooled = std::sqrt(2.0 / double(pairs.size())) * noise.deviation;
-      if (noise.df > d.seeds.df && pairs.size() == c.experiment.seeds.size())
+      if (noise.df > d.seeds.df && common.of[a] && common.of[b])
         d.seeds = {d.seeds.value, std::max(d.seeds.error, pooled), noise.df};
       d.text = text_noise(pairs);
       d.both = combine(d.seeds.value, d.seeds, d.text);

@@ -164,12 +164,14 @@ std::string to_json_text(const Comparison& c) {
                {"cache_lengths", c.cache_lengths},
                {"environment", Json::object()},
                {"ranking", Json::array()},
+               {"noisier", Json::array()},
                {"variants", Json::array()},
                {"loss_differences", Json::array()},
                {"speed_differences", Json::array()},
                {"crossovers", Json::array()}};
   for (const auto& [name, value] : c.environment) json["environment"][name] = value;
   for (size_t v : c.ranking) json["ranking"].push_back(c.name(v));
+  for (size_t v : c.noisier) json["noisier"].push_back(c.name(v));
   for (size_t v = 0; v < c.variants.size(); ++v) json["variants"].push_back(variant_of(c, v, root));
   for (const LossDifference& d : c.losses)
     json["loss_differences"].push_back({{"a", c.name(d.a)},

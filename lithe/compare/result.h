@@ -92,6 +92,7 @@ struct Comparison {
   std::vector<SpeedDifference> speeds;  // each variant against the baseline
   std::vector<Crossover> crossovers;
   std::vector<size_t> ranking;         // by loss, the best first; finished ones only
+  std::vector<size_t> noisier;         // whose seeds differ more than those of the others: compared by their own alone
   std::optional<size_t> winner;        // beyond noise against all others
   std::vector<std::string> sentences;  // what it comes to, the most important first
 

@@ -48,6 +48,13 @@ void quality(const Comparison& c, std::vector<std::string>& out) {
       out.push_back(cat(v.variant.name, " diverged with ", v.diverged(), " of ", v.runs.size(),
                         v.runs.size() == 1 ? " seed" : " seeds", "."));
   if (c.ranking.empty()) return;
+  if (!c.noisier.empty()) {
+    std::vector<std::string> names;
+    for (size_t v : c.noisier) names.push_back(c.name(v));
+    out.push_back(cat("Between the seeds ", joined(names), names.size() == 1 ? " differs" : " differ",
+                      " more than the other variants do: compared by ", names.size() == 1 ? "its" : "their",
+                      " own seeds alone."));
+  }
   const size_t best = c.ranking[0];
   const std::string level = format_number(100 * c.experiment.confidence, 4) + " %";
   if (c.winner) {

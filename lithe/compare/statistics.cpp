@@ -64,6 +64,27 @@ double incomplete_beta(double x, double a, double b) {
 // P(|T| > t), without loss of digits far out.
 double two_sided_tail(double t, double df) { return incomplete_beta(df / (df + t * t), df / 2, 0.5); }
 
+// P(F > f) of Fisher's distribution.
+double fisher_tail(double f, double df1, double df2) {
+  return incomplete_beta(df2 / (df2 + df1 * f), df2 / 2, df1 / 2);
+}
+
+// What a variant and a seed leave unexplained: [variants][seeds].
+std::vector<std::vector<double>> residuals_of(const std::vector<std::vector<double>>& scores) {
+  const size_t variants = scores.size(), seeds = scores[0].size();
+  std::vector<double> of_seed(seeds, 0), of_variant;
+  for (const auto& row : scores) {
+    check(row.size() == seeds, "noise", "every variant needs ", seeds, " seeds, one has ", row.size());
+    of_variant.push_back(mean(row));
+    for (size_t s = 0; s < seeds; ++s) of_seed[s] += row[s] / double(variants);
+  }
+  const double all = mean(of_seed);
+  std::vector<std::vector<double>> out = scores;
+  for (size_t v = 0; v < variants; ++v)
+    for (size_t s = 0; s < seeds; ++s) out[v][s] -= of_variant[v] + of_seed[s] - all;
+  return out;
+}
+
 }  // namespace
 
 double student_cdf(double t, double df) {
@@ -111,21 +132,33 @@ Estimate combine(double value, const Estimate& a, const Estimate& b) {
 Noise residual_noise(const std::vector<std::vector<double>>& scores) {
   const size_t variants = scores.size(), seeds = scores.empty() ? 0 : scores[0].size();
   if (variants < 2 || seeds < 2) return {};
-  std::vector<double> of_seed(seeds, 0), of_variant;
-  for (const auto& row : scores) {
-    check(row.size() == seeds, "noise", "every variant needs ", seeds, " seeds, one has ", row.size());
-    of_variant.push_back(mean(row));
-    for (size_t s = 0; s < seeds; ++s) of_seed[s] += row[s] / double(variants);
-  }
-  const double all = mean(of_seed);
   double squares = 0;
-  for (size_t v = 0; v < variants; ++v)
-    for (size_t s = 0; s < seeds; ++s) {
-      const double residual = scores[v][s] - of_variant[v] - of_seed[s] + all;
-      squares += residual * residual;
-    }
+  for (const auto& row : residuals_of(scores))
+    for (const double residual : row) squares += residual * residual;
   const double df = double((variants - 1) * (seeds - 1));
   return {std::sqrt(squares / df), df};
+}
+
+std::vector<bool> noisier_than_the_rest(const std::vector<std::vector<double>>& scores) {
+  constexpr double kLevel = 0.01;
+  std::vector<bool> noisier(scores.size());
+  if (scores.empty() || scores[0].size() < 2) return noisier;
+  for (;;) {
+    std::vector<std::vector<double>> left;
+    std::vector<size_t> at;
+    for (size_t v = 0; v < scores.size(); ++v)
+      if (!noisier[v]) left.push_back(scores[v]), at.push_back(v);
+    if (left.size() < 3) return noisier;
+    std::vector<double> squares;
+    for (const auto& row : residuals_of(left))
+      squares.push_back(std::inner_product(row.begin(), row.end(), row.begin(), 0.0));
+    const size_t most = size_t(std::max_element(squares.begin(), squares.end()) - squares.begin());
+    const double rest = std::accumulate(squares.begin(), squares.end(), -squares[most]), n = double(left.size()),
+                 df = double(scores[0].size() - 1);
+    if (squares[most] <= 0 || (rest > 0 && n * fisher_tail(squares[most] / rest * (n - 1), df, (n - 1) * df) >= kLevel))
+      return noisier;
+    noisier[at[most]] = true;
+  }
 }
 
 Estimate text_difference(const std::vector<double>& a, const std::vector<double>& b, const std::vector<double>& weights,

@@ -41,6 +41,10 @@ struct Noise {
 };
 Noise residual_noise(const std::vector<std::vector<double>>& scores);
 
+/// Which rows (variants) of such scores are noisier than the others together by more than chance: Cochran's C test
+/// (1941) at 1 %, repeated on those that are left as long as there are three.
+std::vector<bool> noisier_than_the_rest(const std::vector<std::vector<double>>& scores);
+
 /// Difference of two sums over the same pieces of a text, per unit: sum(a - b) / sum(weights), with the error that the
 /// choice of text brings. Neighbouring pieces are joined to at most `blocks` blocks, because they are alike.
 Estimate text_difference(const std::vector<double>& a, const std::vector<double>& b, const std::vector<double>& weights,

@@ -252,14 +252,16 @@ TEST(Compare, TimingContinuesWithMoreRounds) {
 // Models of a task are compared by its first metric, over the words that have a label.
 TEST(Compare, TasksAreComparedByTheirMetric) {
   const kit::CompareKit kit;
-  write_synthetic({.task = "copy", .length = 8, .items = 2, .symbols = 3, .train = 200, .test = 40}, kit.directory);
-  write_file(kit.directory / "base.yaml",
-             cat("model: {hidden_size: 16, num_hidden_layers: 1, mixer: {type: attention, num_attention_heads: 4}, "
-                 "head: tag, tie_word_embeddings: false}\ntask: {type: tagging, train: [",
-                 (kit.directory / "train.jsonl").string(), "], test: [", (kit.directory / "test.jsonl").string(),
-                 "]}\ndata: {tokenizer: {type: file, file: ", (kit.directory / "vocab.txt").string(),
-                 "}, sequence_length: 8}\ntrain: {objective: task, max_steps: 12, batch_tokens: 64, learning_rate: "
-                 "0.01, eval_steps: 0}\n"));
+  write_synthetic({.task = "copy", .length = 8, .items = 2, .symbols = 3, .train = 200, .test = 40},
+                  kit.directory / "copy");
+  write_file(
+      kit.directory / "base.yaml",
+      cat("model: {hidden_size: 16, num_hidden_layers: 1, mixer: {type: attention, num_attention_heads: 4}, "
+          "head: tag, tie_word_embeddings: false}\ntask: {type: tagging, train: [",
+          (kit.directory / "copy/train.jsonl").string(), "], test: [", (kit.directory / "copy/test.jsonl").string(),
+          "]}\ndata: {tokenizer: {type: file, file: ", (kit.directory / "copy/vocab.txt").string(),
+          "}, sequence_length: 8}\ntrain: {objective: task, max_steps: 12, batch_tokens: 64, learning_rate: "
+          "0.01, eval_steps: 0}\n"));
   const Comparison c = kit.run("baseline: a\nvariants: {a: {}, b: {model.mixer: {type: gru}}}\n" + kit::kSmallTiming);
   EXPECT_EQ(c.experiment.score, "task_metric");
   for (const VariantResult& v : c.variants) {

@@ -58,6 +58,17 @@ TEST(ResidualNoise, WhatVariantAndSeedExplainIsNotNoise) {
 }
 
 // For two variants the pooled noise is that of the paired differences.
+// Critical values of C for two replicates (one degree of freedom each) at 1 %: 0.9950 for 3 groups is passed, less is
+// not.
+TEST(NoisierThanTheRest, IsCochransTest) {
+  EXPECT_EQ(noisier_than_the_rest({{0, 10}, {5, 5.1}, {3, 3}}), (std::vector<bool>{false, false, false}));
+  const std::vector<std::vector<double>> scores{{1, 1.01}, {2, 1.99}, {3, 3.02}, {4, 4}, {5, 5.01}, {6, 8}, {7, 6.99}};
+  EXPECT_EQ(noisier_than_the_rest(scores), (std::vector<bool>{false, false, false, false, false, true, false}));
+  EXPECT_EQ(noisier_than_the_rest({{1, 2}, {3, 3}}), (std::vector<bool>{false, false}));
+  EXPECT_EQ(noisier_than_the_rest({{1}, {2}, {9}}), (std::vector<bool>{false, false, false}));
+  EXPECT_EQ(noisier_than_the_rest({{1, 1}, {2, 2}, {3, 3}}), (std::vector<bool>{false, false, false}));
+}
+
 TEST(ResidualNoise, OfTwoVariantsIsThePairedTest) {
   const std::vector<double> a{1.0, 1.4, 0.7, 1.1}, b{1.2, 1.3, 1.1, 1.6};
   std::vector<double> d;
