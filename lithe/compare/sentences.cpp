@@ -65,7 +65,8 @@ void quality(const Comparison& c, std::vector<std::string>& out) {
     bool all_same = true;
     for (size_t v : c.ranking) {
       const LossDifference* d = difference_of(c, best, v);
-      if (v == best || (d && !d->beyond)) near.push_back(c.name(v));
+      const bool noisy = std::find(c.noisier.begin(), c.noisier.end(), v) != c.noisier.end();
+      if (v == best || (d && !d->beyond && !noisy)) near.push_back(c.name(v));
       all_same = all_same && (v == best || same(c, best, v));
     }
     if (all_same)
