@@ -49,7 +49,8 @@ Command add_import(CommandLine& app) {
   app.add_option(
       "--context-length", o->context_length,
       "tokens of the longest text, for models with rotary positions: chooses the frequencies of longrope and "
-      "dynamic scaling; default: what config.json says the model was trained with");
+      "dynamic scaling; default: what config.json says the model was trained with")
+      .positive();
   app.add_flag("--json", o->json, "print what was read as JSON");
   app.footer(
       "Example: lithe import models/SmolLM-135M --out runs/smollm\nEvery key of config.json and every tensor has a "

@@ -240,7 +240,7 @@ ZeroShotTask choices_task(const Path& file) {
   check_usage(std::filesystem::is_regular_file(file), "eval", "'", file.string(),
               "' is no file; --choices takes JSON lines with query and choices");
   ZeroShotTask out;
-  out.task = "choices";
+  out.task = cat("'", file.string(), "'");
   out.data_files = {file.string()};
   out.doc_to_text = "{{query}}";
   out.doc_to_choice = Node::scalar("{{choices}}", {}, true);
