@@ -47,9 +47,9 @@ Command add_import(CommandLine& app) {
       .required();
   app.add_option("--tokenizer", o->tokenizer, "file or directory of the tokenizer; default: with the model");
   app.add_option(
-      "--context-length", o->context_length,
-      "tokens of the longest text, for models with rotary positions: chooses the frequencies of longrope and "
-      "dynamic scaling; default: what config.json says the model was trained with")
+         "--context-length", o->context_length,
+         "tokens of the longest text, for models with rotary positions: chooses the frequencies of longrope and "
+         "dynamic scaling; default: what config.json says the model was trained with")
       .positive();
   app.add_flag("--json", o->json, "print what was read as JSON");
   app.footer(

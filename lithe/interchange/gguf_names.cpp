@@ -161,7 +161,7 @@ Json config_of_gguf(const GgufFile& file, const std::string& architecture) {
   const int64_t turned = m.integer("rope.dimension_count", double(d / heads)),
                 head_dim = m.integer("attention.key_length", double(turned));
   check(turned == head_dim && m.integer("attention.value_length", double(head_dim)) == head_dim, "import", "'",
-        file.origin(), "': heads of ", head_dim, " channels of which ", turned, " turn are not supported");
+        file.origin(), "': heads of ", head_dim, " channels of which ", turned, " rotate are not supported");
   if (head_dim * heads != d || architecture == "qwen3") out["head_dim"] = head_dim;
   check(m.integer("expert_count", 0) == 0, "import", "'", file.origin(), "' has experts, which are not supported");
   m.integer("expert_used_count", 0);

@@ -81,7 +81,7 @@ Backbone::Layer Backbone::make_layer(const Scope& own, const Scope& owner, const
     layer.position = registry.make<Position>(*config.position, scope / "position", position_args_);
     check_usage(!layer.position->adds(), "model", layer.name, ": position ", config.position->type,
                 " adds to the embedded rows, which a layer does not have; give it to the model, or the layer one that ",
-                "turns queries and keys or adds to logits");
+                "rotates queries and keys or adds to logits");
   }
   if (config.compressor) {
     layer.compressor = registry.make<Compressor>(*config.compressor, scope / "compressor",

@@ -23,7 +23,8 @@ void ModelConfig::fields(Fields& f) {
   f("max_position_embeddings", max_position_embeddings, "longest sequence in tokens; 0: data.sequence_length",
     at_least(0));
   f.part("embedding", "embedding", embedding, "tokens to rows");
-  f.part("position", "position", position, "what positions add or turn");
+  f.part("position", "position", position,
+         "how positions enter: added to rows or logits, or by rotating queries and keys");
   f.part("mixer", "mixer", mixer, "rows to rows across tokens, in every layer unless layer_types says otherwise");
   f.free(
       "layers", layers,

@@ -19,7 +19,7 @@ struct Section {
     f.part("ffn", "ffn", ffn, "rows to rows, per token");
     f.part("norm", "norm", norm, "normalisation of rows");
     f.part("residual", "residual", residual, "how sub-layers are wired");
-    f.free("position", position, "what positions turn, or add to logits, in this layer");
+    f.free("position", position, "how positions enter in this layer, by rotating queries and keys or adding to logits");
     f.free("compressor", compressor, "shortens the sequences that enter the layer");
     f.free("sub_layers", sub_layers, "what the layer runs, in order: mixer, ffn, or {ffn: {type: gelu}, scale: 0.5}");
   }

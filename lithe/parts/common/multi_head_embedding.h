@@ -15,7 +15,8 @@ struct MultiHeadEmbeddingConfig {
   std::string rope_order = "after";
   double head_embedding_std = 0.02;
   void fields(Fields& f) {
-    f("rope_order", rope_order, "rotary positions turn heads after the embedding joined the seed, or the seeds before",
+    f("rope_order", rope_order,
+      "rotary positions rotate heads after the embedding joined the seed, or the seeds before",
       one_of({"after", "before"}));
     f("head_embedding_std", head_embedding_std,
       "standard deviation that head embeddings start with (0.02 in the sources): how unlike the heads begin",

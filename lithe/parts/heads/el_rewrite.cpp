@@ -18,7 +18,7 @@ class ElRewrite final : public Heads {
         v_(scope / "v", args.hidden_size, args.num_attention_heads * args.head_dim, args.bias),
         args_(args) {
     check_usage(!args.turns, "el_rewrite",
-                "rotary positions turn keys by their place, so that they cannot move to the queries; use heads mha, "
+                "rotary positions rotate keys by their place, so that they cannot move to the queries; use heads mha, "
                 "without --el-rewrite");
   }
   // A bias on keys adds one number to all logits of a query, which the softmax takes away. The core divides by the root

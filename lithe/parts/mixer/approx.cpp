@@ -23,7 +23,7 @@ struct ApproxConfig : HeadSizes {
       "order (the literal 4.14-4.17, E47)",
       one_of({"full", "diag", "split"}));
     f("rotary", rotary,
-      "rotary positions turn queries and keys, if the model has them (the cited work uses none here)");
+      "rotary positions rotate queries and keys, if the model has them (the cited work uses none here)");
     biases(f);
     f.part("output", "output", output, "concatenated heads to rows");
   }

@@ -36,7 +36,7 @@ class MemoryAttention final : public Mixer {
     check_usage(
         !position_ || !position_->biases(), "model",
         "memory_attention has pairs without a place, so that no distance can be added to their logits; give "
-        "model.position one that adds to rows or turns queries and keys (rotary, sinusoidal, learned), or none");
+        "model.position one that adds to rows or rotates queries and keys (rotary, sinusoidal, learned), or none");
     const Registry& registry = Registry::instance();
     heads_ = registry.make<Heads>(config.heads, scope / "heads", size);
     check_usage(!heads_->reads_embedding(), "model", "memory_attention and heads ", config.heads.type,

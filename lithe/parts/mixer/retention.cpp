@@ -1,5 +1,5 @@
 // Retention: linear attention without divisors whose heads forget, each at a rate of its own that is not learned
-// [Sun et al. 2023]. The heads' results are normalised and gated; rotary positions turn queries and keys.
+// [Sun et al. 2023]. The heads' results are normalised and gated; rotary positions rotate queries and keys.
 #include <cmath>
 
 #include "lithe/parts/common/recurrence_mixer.h"
@@ -16,7 +16,7 @@ struct RetentionConfig : RecurrenceConfig {
     f("decay", decay,
       "what is left of a head's past after a token, a number in (0, 1] for each head; empty: 1 - 2^-5, "
       "1 - 2^-6, ...");
-    f("rotary", rotary, "rotary positions turn queries and keys, if the model has them");
+    f("rotary", rotary, "rotary positions rotate queries and keys, if the model has them");
     output_fields(f);
   }
 };

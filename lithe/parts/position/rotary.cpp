@@ -22,9 +22,9 @@ struct RotaryConfig : RotaryScaling {
     f("base", base, "rope_theta: slowest angle is 1/base", at_least(1));
     f("layout", layout, "which channels pair: half (c, c+d_h/2; Llama, GPT-NeoX) or interleaved (2c, 2c+1)",
       one_of({"half", "interleaved"}));
-    f("rotary_dim", rotary_dim, "channels of a head that turn, from its first on; 0: all", at_least(0));
+    f("rotary_dim", rotary_dim, "channels of a head that are rotated, from its first on; 0: all", at_least(0));
     f("scaling", scaling,
-      "frequencies for longer texts: linear divides them by `factor`; llama3 and yarn divide those that turn less "
+      "frequencies for longer texts: linear divides them by `factor`; llama3 and yarn divide those that rotate less "
       "than once in original_max_position_embeddings; factors divides each by its own of frequency_factors; longrope "
       "by its own of short_factor where max_position_embeddings is at most original_max_position_embeddings, else of "
       "long_factor; dynamic raises the base as far as max_position_embeddings is longer",
@@ -32,10 +32,10 @@ struct RotaryConfig : RotaryScaling {
     f("factor", factor, "scaling: how many times longer texts may be", at_least(1));
     f("original_max_position_embeddings", original_max_position_embeddings,
       "llama3, yarn, longrope, dynamic: tokens of the texts of the first training", at_least(0));
-    f("low_freq_factor", low_freq_factor, "llama3: frequencies of fewer turns than this are divided", at_least(0));
-    f("high_freq_factor", high_freq_factor, "llama3: frequencies of more turns than this stay", at_least(0));
-    f("beta_fast", beta_fast, "yarn: frequencies of more turns than this stay", at_least(0));
-    f("beta_slow", beta_slow, "yarn: frequencies of fewer turns than this are divided", at_least(0));
+    f("low_freq_factor", low_freq_factor, "llama3: frequencies of fewer rotations than this are divided", at_least(0));
+    f("high_freq_factor", high_freq_factor, "llama3: frequencies of more rotations than this stay", at_least(0));
+    f("beta_fast", beta_fast, "yarn: frequencies of more rotations than this stay", at_least(0));
+    f("beta_slow", beta_slow, "yarn: frequencies of fewer rotations than this are divided", at_least(0));
     f("truncate", truncate, "yarn: whole channels, where the change begins and ends");
     f("short_factor", short_factor, "longrope: one number for each pair of channels");
     f("long_factor", long_factor, "longrope: the same for longer texts");
@@ -149,7 +149,7 @@ void register_position_rotary(Registry& registry) {
   registry.add<Position, Rotary, RotaryConfig>(
       "rotary",
       {.spec = "pos.rope",
-       .summary = "queries and keys turned by position",
+       .summary = "queries and keys rotated by position",
        .source = "TB 6.6; Su et al. 2021",
        .samples = {"{layout: interleaved}", "{rotary_dim: 2}", "{scaling: linear, factor: 2}",
                    "{scaling: llama3, factor: 8, original_max_position_embeddings: 8}",
