@@ -72,7 +72,7 @@ Tree parse(std::string_view text, std::string_view origin, bool unique, size_t m
   } catch (const nlohmann::json::exception& error) {
     const std::string_view what = error.what();  // "[json.exception.parse_error.101] parse error at line 1, ..."
     fail("json", "'", origin, "': is not JSON: ", what.substr(std::min(what.size(), what.find("] ") + 2)),
-         "; the file is damaged or was written by hand");
+         "; it is damaged, or a file of another kind");
   }
 }
 

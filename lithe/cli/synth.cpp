@@ -9,11 +9,12 @@ namespace {
 struct SynthOptions {
   SyntheticConfig config;
   std::string out;
+  bool overwrite = false;
 };
 
 int run_synth(const SynthOptions& o) {
   catch_stop_signals();
-  write_synthetic(o.config, o.out);
+  write_synthetic(o.config, o.out, o.overwrite);
   const std::string made = cat(o.config.train, " examples to learn from and ", o.config.test, " to score, of ",
                                o.config.length, " words each");
   log_info(made, ", in '", o.out, "' (train.jsonl, test.jsonl, vocab.txt)");
@@ -27,6 +28,7 @@ Command add_synth(CommandLine& app) {
   SyntheticConfig& c = o->config;
   app.add_option("task", c.task, "recall, copy, selective_copy or induction").one_of(synthetic_tasks()).required();
   app.add_option("--out", o->out, "new directory for train.jsonl, test.jsonl and vocab.txt").required();
+  app.add_flag("--overwrite", o->overwrite, "replace what synth wrote there before; other files are refused");
   app.add_option("--length", c.length, "words of a sequence; default 512").positive();
   app.add_option("--items", c.items, "pairs to recall, or symbols to copy; default 16").positive();
   app.add_option("--symbols", c.symbols, "different values or symbols, the labels; default 64").positive();

@@ -12,6 +12,7 @@ namespace lithe {
 namespace {
 
 constexpr const char *kBlank = "blank", *kMark = "mark";
+constexpr const char *kTrain = "train.jsonl", *kTest = "test.jsonl", *kWords = "vocab.txt";
 constexpr int64_t kTestFrom = int64_t(1) << 40;  // numbers of the test examples, beyond those of training
 
 int64_t keys_of(const SyntheticConfig& c) { return c.keys ? c.keys : 4 * c.items; }
@@ -117,8 +118,16 @@ std::vector<std::string> synthetic_words(const SyntheticConfig& c) {
   return out;
 }
 
-void write_synthetic(const SyntheticConfig& config, const Path& directory) {
+void write_synthetic(const SyntheticConfig& config, const Path& directory, bool overwrite) {
   check_sizes(config);
+  if (overwrite && std::filesystem::is_directory(directory)) {
+    for (const auto& entry : std::filesystem::directory_iterator(directory))
+      check_usage(
+          entry.path().filename() == kTrain || entry.path().filename() == kTest || entry.path().filename() == kWords,
+          "synth", "'", directory.string(), "' holds '", entry.path().filename().string(),
+          "', which is no file of synth; give --out another directory");
+    for (const char* name : {kTrain, kTest, kWords}) std::filesystem::remove(directory / name);
+  }
   NewDirectory out(directory, "synth");
   const auto write = [&](const char* name, int64_t from, int64_t count) {
     if (count == 0) return;
@@ -132,11 +141,11 @@ void write_synthetic(const SyntheticConfig& config, const Path& directory) {
     }
     file.commit();
   };
-  write("train.jsonl", 0, config.train);
-  write("test.jsonl", kTestFrom, config.test);
+  write(kTrain, 0, config.train);
+  write(kTest, kTestFrom, config.test);
   std::string vocabulary = "[PAD]\n[UNK]\n";
   for (const std::string& word : synthetic_words(config)) vocabulary += word + "\n";
-  write_file(out / "vocab.txt", vocabulary);
+  write_file(out / kWords, vocabulary);
   out.commit();
 }
 

@@ -43,7 +43,7 @@ SyntheticExample synthetic_example(const SyntheticConfig& config, int64_t index)
 std::vector<std::string> synthetic_words(const SyntheticConfig& config);
 
 /// Writes train.jsonl and test.jsonl, which share no example's draws, and vocab.txt, a tokenizer of a token a word,
-/// into a new directory. Fails (usage) when it exists and is not empty.
-void write_synthetic(const SyntheticConfig& config, const Path& directory);
+/// into a new directory. Fails (usage) when it exists and is not empty, but for such files where `overwrite` is on.
+void write_synthetic(const SyntheticConfig& config, const Path& directory, bool overwrite = false);
 
 }  // namespace lithe

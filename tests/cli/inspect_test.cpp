@@ -88,7 +88,7 @@ TEST_F(Inspect, NamesAreTheEndsOfPathsThatDiffer) {
 }
 
 TEST_F(Inspect, SaysWhatIsWrong) {
-  expect_usage({"inspect", run("mha")}, "give either --text or --file");
+  expect_usage({"inspect", run("mha")}, "give --text or --file");
   expect_usage({"inspect", run("mha"), "--text", "a", "--layers", "3"},
                "there is no layer 3: they are numbered 1 to 2");
   expect_usage({"inspect", run("mha"), "--text", "a", "--heads", "0"}, "there is no head 0");

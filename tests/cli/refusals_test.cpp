@@ -91,6 +91,12 @@ TEST_F(Refusals, ExistingDataAndStores) {
                                           "--train", "4",    "--test",   "2", "--out",   data};
   ASSERT_EQ(run_program(synth).code, 0);
   expect_error(synth, 2, {"exists; give --out a new directory"});
+  std::vector<std::string> again = synth;
+  again.push_back("--overwrite");
+  EXPECT_EQ(run_program(again).code, 0);
+  again[11] = copy_of_run("not-synthetic");
+  expect_error(again, 2, {"is no file of synth"});
+  EXPECT_TRUE(fs::exists(*scratch_ / "not-synthetic/model.safetensors"));
   expect_error({"synth", "recall", "--length", "1000000000000", "--out", *scratch_ / "huge"}, 2,
                {"length must be at most"});
   const std::vector<std::string> build = {"datastore", "build", *run_, "--out", store, "--json"};

@@ -160,7 +160,7 @@ TEST_F(TranslateProgram, ALineIsAnsweredBeforeTheNextIsSent) {
 
 TEST_F(TranslateProgram, ErrorsSayWhatIsWrong) {
   expect_error({}, {"model", "lithe translate --help"});
-  expect_error({*scratch_ / "nothing"}, {"has no resolved_recipe.yaml"});
+  expect_error({*scratch_ / "nothing"}, {"does not exist"});
   expect_error({run(), "--num-beams", "2", "--n-best", "3"}, {"num_return_sequences", "num_beams 2, got 3"});
   expect_error({run(), "--length-penalty", "x"}, {"--length-penalty"});
   expect_error({run(), "--window", "0"}, {"--window"});

@@ -82,7 +82,7 @@ TEST(Registry, PartsWithoutTheFormThatIsNeededAreRefused) {
 
 TEST(Registry, MisspeltPartsAreNamedWithTheirPlaceAndTheNearest) {
   EXPECT_EQ(refused("hidden_size: 8\nposition: {type: rotory}\n"),
-            "recipe: recipe.yaml:2:11: slot position has no part 'rotory'; it has alibi, learned, none, rotary, rpr, "
+            "recipe: recipe.yaml:2:18: slot position has no part 'rotory'; it has alibi, learned, none, rotary, rpr, "
             "sinusoidal, "
             "t5_bias, xl; "
             "did you mean 'rotary'?");
@@ -90,7 +90,7 @@ TEST(Registry, MisspeltPartsAreNamedWithTheirPlaceAndTheNearest) {
   EXPECT_EQ(refused("norm: layr\n"),
             "recipe: recipe.yaml:1:7: slot norm has no part 'layr'; it has layer, none, rms; did you mean 'layer'?");
   const std::string inside = refused("mixer:\n  type: attention\n  heads: {type: mga}\n");
-  EXPECT_TRUE(inside.starts_with("recipe: recipe.yaml:3:10: slot heads has no part 'mga'; it has ")) << inside;
+  EXPECT_TRUE(inside.starts_with("recipe: recipe.yaml:3:17: slot heads has no part 'mga'; it has ")) << inside;
   EXPECT_TRUE(inside.ends_with("; did you mean 'mha'?") || inside.ends_with("; did you mean 'mqa'?") ||
               inside.ends_with("; did you mean 'gqa'?"))
       << inside;

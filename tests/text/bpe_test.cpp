@@ -164,7 +164,7 @@ TEST(BpeTraining, StopsWhenNoPairIsFrequentEnough) {
 
 TEST(BpeTraining, RefusesImpossibleOptions) {
   EXPECT_EQ(error_of([] { BpeTrainer({.vocab_size = 256}); }),
-            "tokenizer: vocab_size must be at least 257 (256 bytes and 1 special tokens), got 256");
+            "tokenizer: vocab_size must be at least 257 (256 bytes and 1 special token), got 256");
   EXPECT_EQ(error_of([] { BpeTrainer({.min_frequency = 0}); }), "tokenizer: min_frequency must be at least 1, got 0");
   EXPECT_EQ(error_of([] {
               BpeTrainer({.specials = {"<s>", "<s>"}});

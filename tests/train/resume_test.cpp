@@ -245,7 +245,9 @@ TEST(Resume, RefusesAnotherRecipeOrAnotherText) {
   const std::string result = read_file(run.out / "result.json");
   std::ofstream(kit.scratch.path() / "text.txt", std::ios::app) << "one more line\n";
   const std::string other_text = kit::coded_error_of([&] { train(resumed(run)); });
-  EXPECT_NE(other_text.find("2 resume: the data are not those this run began with"), std::string::npos) << other_text;
+  EXPECT_NE(other_text.find("2 resume: the data or the run's tokenizer are not those this run began with"),
+            std::string::npos)
+      << other_text;
   EXPECT_EQ(read_file(run.out / "result.json"), result);  // the run is as it was
 }
 
