@@ -13,6 +13,20 @@
 
 namespace lithe {
 
+namespace {
+
+// Widths that do not fit are refused before hours of tokenizing, as far as the recipe alone says what the model is.
+void refuse_impossible_model(Recipe recipe) {
+  try {
+    complete_without_data(recipe, "train", recipe.data.sequence_length);
+  } catch (const Error&) {
+    return;  // the texts say more
+  }
+  const Model model(last_config(recipe.model, recipe.train.growth), {.device = Device::meta});
+}
+
+}  // namespace
+
 TrainResult train(TrainRun run) {
   Recipe& recipe = run.recipe;
   TrainConfig& config = recipe.train;
@@ -42,6 +56,7 @@ TrainResult train(TrainRun run) {
     tokenizers = load_tokenizers(run.out);
   else if (!recipe.from_pretrained.empty())
     tokenizers = load_tokenizers(recipe.from_pretrained);
+  refuse_impossible_model(recipe);
   TrainingData data = load_training_data(recipe, tokenizers);
   ModelConfig& model = recipe.model;
   fit_model(model, data, recipe);

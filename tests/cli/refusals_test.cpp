@@ -59,6 +59,17 @@ TEST_F(Refusals, ValuesOutOfTheirRangeAndOptionsGivenTwice) {
   expect_error({"train", *recipe_, "--out", file + "/deeper"}, 2, {"plain' is a file; give a directory"});
 }
 
+// A corpus is not read for a model that cannot be built.
+TEST_F(Refusals, WidthsThatDoNotFitBeforeTextsAreRead) {
+  const std::string out = *scratch_ / "odd";
+  for (const char* change : {"model.hidden_size=17", "model.mixer.num_attention_heads=3"}) {
+    const Finished f = run_program({"train", *recipe_, "--out", out, "--set", change});
+    EXPECT_EQ(f.code, 2) << f.err;
+    EXPECT_EQ(f.err.find("text:"), std::string::npos) << f.err;
+    EXPECT_FALSE(fs::exists(out));
+  }
+}
+
 // What grow and convert make has no state that a training goes on from.
 TEST_F(Refusals, AResumeWithoutATrainingState) {
   const std::string grown = *scratch_ / "grown";
