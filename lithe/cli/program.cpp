@@ -1,4 +1,5 @@
 #include <fcntl.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -40,8 +41,13 @@ Option add_threads_option(CommandLine& app) {
 
 void flush_results() {
   std::cout.flush();
-  const bool written = std::fflush(stdout) == 0 && !std::ferror(stdout) && std::cout;
-  check(written, "output", "the results could not be written to stdout: its disk is full, or nobody reads it");
+  if (std::fflush(stdout) == 0 && !std::ferror(stdout) && std::cout) return;
+  pollfd out{.fd = STDOUT_FILENO, .events = POLLOUT, .revents = 0};
+  if (::poll(&out, 1, 0) == 1 && (out.revents & POLLERR)) {  // a pipe whose reader has seen enough: no error, no message
+    std::signal(SIGPIPE, SIG_DFL);
+    std::raise(SIGPIPE);
+  }
+  fail("output", "the results could not be written to stdout: is its disk full?");
 }
 
 namespace {

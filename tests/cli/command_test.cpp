@@ -380,6 +380,9 @@ TEST_F(Program, ClosedAndFullOutputs) {
     EXPECT_EQ(full.code, 1) << words[0];
     EXPECT_NE(full.err.find("lithe: output: the results could not be written to stdout"), std::string::npos)
         << words[0] << full.err;
+    const Finished unread = run_program(words, {.stdout_to = "unread"});
+    EXPECT_EQ(unread.signal, SIGPIPE) << words[0];
+    EXPECT_EQ(unread.err.find("lithe:"), std::string::npos) << words[0] << unread.err;
   }
 }
 

@@ -58,6 +58,8 @@ Process::Process(const std::vector<std::string>& arguments, const ProcessOptions
   if (!in.empty()) redirect(in, STDIN_FILENO);
   if (out_ == "closed")
     ::close(STDOUT_FILENO);
+  else if (int ends[2]; out_ == "unread" && ::pipe(ends) == 0)
+    ::close(ends[0]), ::dup2(ends[1], STDOUT_FILENO);
   else
     redirect(out_, STDOUT_FILENO);
   redirect(err_, STDERR_FILENO);

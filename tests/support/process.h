@@ -35,7 +35,7 @@ struct Finished {
 struct ProcessOptions {
   std::vector<std::string> environment = {};  // NAME=value, added
   int64_t file_limit = 0;                     // bytes a file may have: writes beyond fail as on a full disk
-  std::string stdout_to = {};                 // a file; "closed": none
+  std::string stdout_to = {};                 // a file; "closed": none; "unread": a pipe that nobody reads
   std::string stdin_text = {};                // what it can read; empty: the parent's own standard input
 };
 
