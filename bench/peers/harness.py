@@ -7,9 +7,9 @@ ours, theirs = (json.load(open(name))["results"] for name in sys.argv[1:3])
 different = 0
 for task in sorted(theirs):
     for key, value in theirs[task].items():
-        if not isinstance(value, float) or key not in ours.get(task, {}):
+        own = ours.get(task, {}).get(key)
+        if not isinstance(value, float) or not isinstance(own, float):
             continue
-        own = ours[task][key]
         exact = key.startswith("acc,") or key.startswith("acc_norm,")
         same = own == value if exact else abs(own - value) <= 1e-4 * abs(value)
         different += not same

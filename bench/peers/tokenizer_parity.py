@@ -94,7 +94,10 @@ def trained(lines, path):
         if normalizer:
             t.normalizer = normalizer
         t.pre_tokenizer = pre
-        t.decoder = decoders.ByteLevel()
+        if byte_level:
+            t.decoder = decoders.ByteLevel()
+        else:
+            t.decoder = decoders.Sequence([decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse()])
         alphabet = pre_tokenizers.ByteLevel.alphabet() if byte_level else []
         special = ["<|endoftext|>"] if byte_level else ["<unk>", "<s>", "</s>", *(f"<0x{b:02X}>" for b in range(256))]
         t.train_from_iterator(sample, trainers.BpeTrainer(vocab_size=3000, special_tokens=special, initial_alphabet=alphabet,
@@ -144,6 +147,7 @@ def trained(lines, path):
         folder = path / name
         folder.mkdir()
         t.save(str(folder / "tokenizer.json"))
+        t.encode_special_tokens = True  # special tokens in a text are text, as lithe reads them
         yield name, folder, lambda line, t=t: t.encode(line, add_special_tokens=False).ids
 
 
@@ -154,6 +158,7 @@ def given(data):
             t = Tokenizer.from_file(str(file))
             t.no_truncation()
             t.no_padding()
+            t.encode_special_tokens = True
             yield file.stem if file.stem != "tokenizer" else file.parent.name, file, \
                 lambda line, t=t: t.encode(line, add_special_tokens=False).ids
     if (folder / "gpt2/vocab.json").exists():

@@ -6,6 +6,8 @@
 namespace lithe {
 namespace {
 
+// BERT's steps know Unicode 8, as they do in Hugging Face's library.
+
 // The blocks that BERT's original code names; Hiragana, Katakana and Hangul are words with spaces or syllables there.
 bool is_chinese(uint32_t c) {
   return (c >= 0x4E00 && c <= 0x9FFF) || (c >= 0x3400 && c <= 0x4DBF) || (c >= 0x20000 && c <= 0x2A6DF) ||
@@ -17,10 +19,21 @@ std::string clean(std::string_view text) {
   std::string out;
   for_each_character(text, [&](uint32_t c) {
     const bool blank = c == '\t' || c == '\n' || c == '\r' || is_white_space(c);
-    if (c == 0 || c == 0xFFFD || (is_control(c) && c != '\t' && c != '\n' && c != '\r')) return;
+    if (c == 0 || c == 0xFFFD || (is_control(c) && unicode_since(c) == 8 && c != '\t' && c != '\n' && c != '\r'))
+      return;
     append_utf8(out, blank ? ' ' : c);
   });
   return out;
+}
+
+Normalizer::Step without(bool (*gone)(uint32_t)) {
+  return [gone](std::string_view text) {
+    std::string out;
+    for_each_character(text, [&](uint32_t c) {
+      if (!gone(c)) append_utf8(out, c);
+    });
+    return out;
+  };
 }
 
 std::string space_chinese(std::string_view text) {
@@ -81,18 +94,17 @@ Normalizer::Step lower_case() {
   };
 }
 
-Normalizer::Step strip_nonspacing_marks() {
-  return [](std::string_view text) {
-    std::string out;
-    for_each_character(text, [&](uint32_t c) {
-      if (!is_nonspacing_mark(c)) append_utf8(out, c);
-    });
-    return out;
-  };
+Normalizer::Step strip_marks() {
+  return without([](uint32_t c) {
+    return (is_mark(c) && unicode_since(c) <= 9) || c == 0x1CF2 || c == 0x1CF3;  // marks until Unicode 12
+  });
 }
 
 Normalizer::Step bert_normalization(const BertNormalization& options) {
-  return [options, lower = lower_case(), strip = strip_nonspacing_marks()](std::string_view text) {
+  const Normalizer::Step strip = without([](uint32_t c) {
+    return (is_nonspacing_mark(c) && unicode_since(c) == 8) || c == 0x1734;  // nonspacing until Unicode 14
+  });
+  return [options, lower = lower_case(), strip](std::string_view text) {
     std::string out(text);
     if (options.clean_text) out = clean(out);
     if (options.chinese) out = space_chinese(out);

@@ -39,6 +39,7 @@ void check_growth(size_t from, size_t to);
 
 Normalizer::Step bert_normalization(const BertNormalization& options);
 Normalizer::Step lower_case();
-Normalizer::Step strip_nonspacing_marks();
+/// Marks of Unicode 9, as the step StripAccents of Hugging Face's library takes them off.
+Normalizer::Step strip_marks();
 
 }  // namespace lithe

@@ -67,7 +67,7 @@ void add_normalizer(const JsonSection& step, Normalizer& normalizer) {
   if (type == "NFKC") return form(NormalForm::nfkc);
   if (type == "NFKD") return form(NormalForm::nfkd);
   if (type == "Lowercase") return normalizer.add(lower_case());
-  if (type == "StripAccents") return normalizer.add(strip_nonspacing_marks());
+  if (type == "StripAccents") return normalizer.add(strip_marks());
   if (type == "BertNormalizer") {
     BertNormalization options;
     options.clean_text = step.flag("clean_text", true);

@@ -1,5 +1,6 @@
 #include "lithe/text/unicode.h"
 
+#include "lithe/text/normalizer.h"
 #include "lithe/text/utf8.h"
 #include "text_for_tests.h"
 
@@ -56,6 +57,22 @@ TEST(Unicode, LowerCaseAndNormalForms) {
   EXPECT_EQ(normal_form("Åﬁ", NormalForm::nfd), "A\u030aﬁ");
   EXPECT_EQ(normal_form("ﬁ①", NormalForm::nfkc), "fi1");
   EXPECT_EQ(normal_form("Å①", NormalForm::nfkd), "A\u030a1");
+  // What came after Unicode 9 stays, and nothing passes it: U+0D3B is no mark there, so U+093C does not come before it.
+  EXPECT_EQ(normal_form("\u212B\u0D3B\u093C\u212B", NormalForm::nfc), "Å\u0D3B\u093CÅ");
+  EXPECT_EQ(normal_form("\u0F71\u0D4D\u093C", NormalForm::nfc), "\u093C\u0D4D\u0F71");
+  EXPECT_EQ(normal_form("\U00011938\u32FF", NormalForm::nfkd), "\U00011938\u32FF");
+}
+
+// Compared with tokenizers 0.23.3 on every code point: differences are left in the lower case of 55 that are newer than
+// utf8proc's tables.
+TEST(Unicode, MarksAreThoseThatTheReferenceKnows) {
+  EXPECT_EQ(strip_marks()("का\u0488क\u1CF2\u08D4\u08D3"), "कक\u08D3");
+  const auto bert = bert_normalization({.clean_text = true, .chinese = false, .strip_accents = true, .lowercase = true});
+  EXPECT_EQ(bert("Ékा\u1734\u08D4\u07FD\u200B\u0890"), "ekा\u08D4\u07FD\u0890");
+  EXPECT_EQ(unicode_since(0x301), 8);
+  EXPECT_EQ(unicode_since(0x8D4), 9);
+  EXPECT_EQ(unicode_since(0x7FD), 10);
+  EXPECT_EQ(unicode_since(0x10FFFF), 8);
 }
 
 }  // namespace
