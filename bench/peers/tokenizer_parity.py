@@ -21,6 +21,7 @@ import tempfile
 import time
 
 import sentencepiece
+from sentencepiece import sentencepiece_model_pb2
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -151,7 +152,7 @@ def trained(lines, path):
         yield name, folder, lambda line, t=t: t.encode(line, add_special_tokens=False).ids
 
 
-def given(data):
+def given(data, scratch):
     folder = data / "tokenizers"
     for file in [folder / "bert-base-uncased/tokenizer.json", *sorted((folder / "tokenizer-json").glob("*.json"))]:
         if file.exists():
@@ -165,6 +166,19 @@ def given(data):
         t = Tokenizer(models.BPE.from_file(str(folder / "gpt2/vocab.json"), str(folder / "gpt2/merges.txt")))
         t.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
         yield "gpt2", folder / "gpt2", lambda line, t=t: t.encode(line, add_special_tokens=False).ids
+    for file in sorted((folder / "sentencepiece").glob("*.model")):  # the same as a tokenizer.json
+        proto = sentencepiece_model_pb2.ModelProto()
+        proto.ParseFromString(file.read_bytes())
+        if proto.trainer_spec.model_type == proto.trainer_spec.UNIGRAM:
+            t = Tokenizer(models.Unigram([(p.piece, p.score) for p in proto.pieces], proto.trainer_spec.unk_id))
+            t.normalizer = normalizers.Sequence([
+                *([normalizers.Precompiled(proto.normalizer_spec.precompiled_charsmap)]
+                  if proto.normalizer_spec.precompiled_charsmap else []), normalizers.Replace(Regex(" {2,}"), " ")])
+            t.pre_tokenizer = pre_tokenizers.Metaspace()
+            t.decoder = decoders.Metaspace()
+            written = scratch / f"{file.stem}.json"
+            t.save(str(written))
+            yield f"json of {file.stem}", written, lambda line, t=t: t.encode(line, add_special_tokens=False).ids
     for file in sorted((folder / "sentencepiece").glob("*.model")):
         s = sentencepiece.SentencePieceProcessor(model_file=str(file))
         yield "spm " + file.stem, file, s.encode
@@ -186,7 +200,7 @@ def main():
         text = pathlib.Path(scratch) / "text.txt"
         text.write_text("\n".join(lines) + "\n", encoding="utf-8", newline="\n")
         made = pathlib.Path(scratch)
-        for name, place, encode in itertools.chain(given(data), trained(lines, made)):
+        for name, place, encode in itertools.chain(given(data, made), trained(lines, made)):
             if o.only not in name:
                 continue
             begin = time.time()

@@ -47,6 +47,12 @@ class BpeModel final : public WordModel {
   std::array<int32_t, 256> bytes_;
   bool all_bytes_ = true;
 
+  /// What a symbol is in the vocabulary, which stands first or last in its word.
+  std::string affixed(std::string_view symbol, bool first, bool last) const {
+    return cat(first ? std::string() : options_.continuing_prefix, symbol, last ? options_.end_suffix : std::string());
+  }
+  bool affixes() const { return !options_.continuing_prefix.empty() || !options_.end_suffix.empty(); }
+
   /// What the word is before any merge; valid until the thread's next call.
   std::vector<int32_t>& symbols_of(std::string_view word) const {
     thread_local std::vector<int32_t> symbols;
@@ -64,6 +70,17 @@ class BpeModel final : public WordModel {
   }
 
   void byte_symbols(std::string_view word, std::vector<int32_t>& symbols) const {
+    if (affixes()) {
+      bool after_unknown = false;
+      for (size_t i = 0; i < word.size(); ++i) {
+        const auto id = vocabulary_.find(affixed(spell_bytes(word.substr(i, 1)), i == 0, i + 1 == word.size()));
+        if (id)
+          symbols.push_back(*id), after_unknown = false;
+        else
+          unknown(symbols, after_unknown);
+      }
+      return;
+    }
     if (all_bytes_) {
       for (const char c : word) symbols.push_back(bytes_[uint8_t(c)]);
       return;
@@ -81,12 +98,14 @@ class BpeModel final : public WordModel {
 
   void character_symbols(std::string_view word, std::vector<int32_t>& symbols) const {
     bool after_unknown = false;
-    while (!word.empty()) {
+    for (bool first = true; !word.empty(); first = false) {
       const std::string_view character = word.substr(0, utf8_unit(word).length);
       word.remove_prefix(character.size());
       bool fallback = options_.byte_fallback;
       for (const char c : character) fallback = fallback && bytes_[uint8_t(c)] != no_id;
-      if (const auto id = vocabulary_.find(character)) {
+      const auto id =
+          affixes() ? vocabulary_.find(affixed(character, first, word.empty())) : vocabulary_.find(character);
+      if (id) {
         symbols.push_back(*id);
         after_unknown = false;
       } else if (fallback) {

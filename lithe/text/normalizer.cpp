@@ -94,6 +94,34 @@ Normalizer::Step lower_case() {
   };
 }
 
+Normalizer::Step nmt_normalization() {
+  return [](std::string_view text) {
+    std::string out;
+    for_each_character(text, [&](uint32_t c) {
+      if ((c >= 1 && c <= 8) || c == 0xB || (c >= 0xE && c <= 0x1F) || c == 0x7F || c == 0x8F || c == 0x9F) return;
+      const bool blank = c == '\t' || c == '\n' || c == 0xC || c == '\r' || c == 0x1680 ||
+                         (c >= 0x200B && c <= 0x200F) || c == 0x2028 || c == 0x2029 || c == 0x2581 || c == 0xFEFF ||
+                         c == 0xFFFD;
+      append_utf8(out, blank ? ' ' : c);
+    });
+    return out;
+  };
+}
+
+Normalizer::Step strip_white_space(bool left, bool right) {
+  return [left, right](std::string_view text) {
+    size_t begin = text.size(), end = 0;
+    for (size_t i = 0; i < text.size();) {
+      const Utf8Unit unit = utf8_unit(text.substr(i));
+      if (!is_white_space(unit.code_point)) begin = std::min(begin, i), end = i + unit.length;
+      i += unit.length;
+    }
+    if (begin == text.size()) return std::string(left || right ? std::string_view() : text);
+    if (!left) begin = 0;
+    return std::string(text.substr(begin, (right ? end : text.size()) - begin));
+  };
+}
+
 Normalizer::Step strip_marks() {
   return without([](uint32_t c) {
     return (is_mark(c) && unicode_since(c) <= 9) || c == 0x1CF2 || c == 0x1CF3;  // marks until Unicode 12

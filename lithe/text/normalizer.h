@@ -39,6 +39,10 @@ void check_growth(size_t from, size_t to);
 
 Normalizer::Step bert_normalization(const BertNormalization& options);
 Normalizer::Step lower_case();
+/// SentencePiece's rules for translation: some control characters go, white space and marks of direction become a
+/// space.
+Normalizer::Step nmt_normalization();
+Normalizer::Step strip_white_space(bool left, bool right);
 /// Marks of Unicode 9, as the step StripAccents of Hugging Face's library takes them off.
 Normalizer::Step strip_marks();
 

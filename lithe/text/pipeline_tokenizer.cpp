@@ -38,7 +38,8 @@ class PipelineTokenizer final : public Tokenizer {
     normalized_added_ = AddedTokens(std::move(normalized));
 
     for (int32_t id = 0; id < vocab_size(); ++id) text_.push_back(text_of(token(id)));
-    for (const AddedToken& token : p_.added) text_[size_t(token.id)] = token.content;
+    if (p_.decoding.kind != Decoding::Kind::steps)
+      for (const AddedToken& token : p_.added) text_[size_t(token.id)] = token.content;
   }
 
   int64_t vocab_size() const override { return p_.vocabulary->size(); }
@@ -50,8 +51,9 @@ class PipelineTokenizer final : public Tokenizer {
     const std::string& spelling = p_.vocabulary->token(id);  // checks the id
     if (is_added_[size_t(id)] || spelling.empty()) return false;
     if (p_.decoding.kind == Decoding::Kind::word_piece) return spelling.starts_with(p_.decoding.prefix);
-    const char first = text_[size_t(id)][0];
-    return first != ' ' && !(first >= '\t' && first <= '\r');
+    const std::string& text = text_[size_t(id)];
+    if (!p_.decoding.between.empty() || !p_.decoding.end.empty() || text.empty()) return false;
+    return text[0] != ' ' && !(text[0] >= '\t' && text[0] <= '\r');
   }
   std::string to_json() const override { return p_.json; }
 
@@ -63,8 +65,8 @@ class PipelineTokenizer final : public Tokenizer {
       case Decoding::Kind::word_piece:
         if (first || spelling.empty()) return spelling;
         return spelling.starts_with(p_.decoding.prefix) ? spelling.substr(p_.decoding.prefix.size()) : " " + spelling;
-      case Decoding::Kind::metaspace:
-        return first && p_.decoding.strip_start && text.starts_with(' ') ? text.substr(1) : text;
+      case Decoding::Kind::steps:
+        return first ? stripped(changed(spelling, true), p_.decoding.strip_start, 0) : p_.decoding.between + text;
     }
     return text;
   }
@@ -80,6 +82,7 @@ class PipelineTokenizer final : public Tokenizer {
   }
 
   std::string decode(std::span<const int32_t> ids) const override {
+    if (p_.decoding.kind == Decoding::Kind::steps) return decode_steps(ids);
     std::string out = Tokenizer::decode(ids);
     if (p_.decoding.cleanup) clean_up_english(out);
     return out;
@@ -102,10 +105,16 @@ class PipelineTokenizer final : public Tokenizer {
   template <class Encode>
   std::vector<int32_t> encode_pieces(std::string_view text, bool with_specials, Encode&& encode) const {
     std::vector<int32_t> ids;
+    bool first = true;  // nothing stands before what comes
     const auto encode_part = [&](std::string_view part) {
-      p_.pretokenizer.pieces(part, [&](auto pieces) { encode(pieces, ids); });
+      p_.pretokenizer.pieces(
+          part, [&](auto pieces) { encode(pieces, ids); }, first);
+      first = false;
     };
-    const auto on_token = [&](const AddedToken& token) { ids.push_back(token.id); };
+    const auto on_token = [&](const AddedToken& token) {
+      ids.push_back(token.id);
+      first = false;
+    };
     raw_added_.cut(
         text, with_specials,
         [&](std::string_view part) {
@@ -119,8 +128,38 @@ class PipelineTokenizer final : public Tokenizer {
   std::string text_of(const std::string& spelling) const {
     if (p_.decoding.kind == Decoding::Kind::byte_level) return unspell_bytes(spelling).value_or(spelling);
     if (p_.decoding.kind == Decoding::Kind::word_piece) return spelling;
-    if (const auto byte = fallback_byte(spelling)) return std::string(1, *byte);
-    return unspell_spaces(spelling);
+    return changed(spelling, false);
+  }
+
+  // ---- Kind::steps
+
+  std::string changed(const std::string& spelling, bool first) const {
+    if (const auto byte = p_.decoding.bytes ? fallback_byte(spelling) : std::nullopt) return std::string(1, *byte);
+    std::string out = spelling;
+    for (const Decoding::Step& step : p_.decoding.steps) out = step(out, first);
+    if (!p_.decoding.end.empty()) replace_all(out, p_.decoding.end, " ");
+    return out;
+  }
+  std::string stripped(std::string text, int64_t start, int64_t stop) const {
+    const std::string& what = p_.decoding.strip;
+    if (what.empty()) return text;
+    for (; start > 0 && text.starts_with(what); --start) text.erase(0, what.size());
+    for (; stop > 0 && text.ends_with(what); --stop) text.resize(text.size() - what.size());
+    return text;
+  }
+  std::string decode_steps(std::span<const int32_t> ids) const {
+    const Decoding& how = p_.decoding;
+    std::string out;
+    for (size_t i = 0; i < ids.size(); ++i) {
+      const std::string& spelling = p_.vocabulary->token(ids[i]);  // checks the id
+      if (how.once && i > 0 && ids[i] == ids[i - 1]) continue;
+      if (i > 0) out += how.between;
+      if (std::string last = spelling; i + 1 == ids.size() && !how.end.empty())
+        replace_all(last, how.end, ""), out += last;
+      else
+        out += i == 0 ? changed(spelling, true) : text_[size_t(ids[i])];
+    }
+    return stripped(std::move(out), how.strip_start, how.strip_stop);
   }
 };
 

@@ -9,8 +9,6 @@
 namespace lithe {
 namespace {
 
-using Piece = PreTokenizer::Piece;
-
 constexpr size_t block_bytes = 16 << 20;  // cut at a time, which bounds memory
 constexpr size_t block_pieces = 4 << 20;
 constexpr size_t parallel_bytes = 1 << 16;  // less is cut by one thread
@@ -71,7 +69,7 @@ std::vector<size_t> isolated_ends(const Pattern& pattern, std::string_view text,
 }
 
 /// Pieces of `text` by a split of any behaviour.
-void cut(const Split& split, std::string_view text, std::vector<Piece>& out) {
+void cut(const Split& split, std::string_view text, std::vector<PreTokenizer::Piece>& out) {
   struct Span {
     size_t begin, end;
     bool match;
@@ -111,6 +109,19 @@ void cut(const Split& split, std::string_view text, std::vector<Piece>& out) {
   for (const Span& span : kept) out.push_back(text.substr(span.begin, span.end - span.begin));
 }
 
+/// `text` with its spaces as `how` says.
+std::string spaced(const Metaspace& how, std::string_view text, bool first) {
+  std::string out;
+  for (const char c : text) {
+    if (c == ' ')
+      out += how.replacement;
+    else
+      out += c;
+  }
+  const bool prefix = how.prefix == Metaspace::Prefix::always || (how.prefix == Metaspace::Prefix::first && first);
+  return prefix && !out.starts_with(how.replacement) ? how.replacement + out : out;
+}
+
 }  // namespace
 
 void PreTokenizer::add_split(Pattern pattern, Split::Behavior behavior, bool invert) {
@@ -122,20 +133,28 @@ void PreTokenizer::add_bert() {
   add_split(Pattern(punctuation_pattern, "BertPreTokenizer"));
 }
 
-void PreTokenizer::apply(size_t step, Piece piece, std::vector<Piece>& out, Storage& storage) const {
+void PreTokenizer::add_metaspace(Metaspace metaspace, bool split) {
+  const std::string replacement = metaspace.replacement;
+  steps_.push_back({PreTokenizerStep::Kind::metaspace, {}, std::move(metaspace)});
+  if (split) add_split(Pattern::literal(replacement, "Metaspace"), Split::Behavior::merged_with_next);
+}
+
+void PreTokenizer::apply(size_t step, Piece piece, bool first, std::vector<Piece>& out, Storage& storage) const {
   if (step == steps_.size()) {
     if (!piece.empty()) out.push_back(piece);
   } else if (steps_[step].kind == PreTokenizerStep::Kind::prefix_space) {
     if (!piece.starts_with(' ')) piece = storage.emplace_back(" " + std::string(piece));
-    apply(step + 1, piece, out, storage);
+    apply(step + 1, piece, first, out, storage);
+  } else if (steps_[step].kind == PreTokenizerStep::Kind::metaspace) {
+    apply(step + 1, storage.emplace_back(spaced(steps_[step].metaspace, piece, first)), first, out, storage);
   } else {
     std::vector<Piece> cuts;
     cut(steps_[step].split[0], piece, cuts);
-    for (const Piece& each : cuts) apply(step + 1, each, out, storage);
+    for (const Piece& each : cuts) apply(step + 1, each, first && each.data() == piece.data(), out, storage);
   }
 }
 
-void PreTokenizer::valid_text(std::string_view text, std::vector<Piece>& out, Storage& storage,
+void PreTokenizer::valid_text(std::string_view text, bool first, std::vector<Piece>& out, Storage& storage,
                               const std::function<void()>& flush) const {
   size_t step = 0;
   if (!steps_.empty() && steps_[0].kind == PreTokenizerStep::Kind::prefix_space) {
@@ -144,21 +163,21 @@ void PreTokenizer::valid_text(std::string_view text, std::vector<Piece>& out, St
   }
   const bool isolated = step < steps_.size() && steps_[step].kind == PreTokenizerStep::Kind::split &&
                         steps_[step].split[0].behavior == Split::Behavior::isolated;
-  if (!isolated) return apply(step, text, out, storage);
+  if (!isolated) return apply(step, text, first, out, storage);
 
   const Pattern& pattern = steps_[step].split[0].pattern;
   for (size_t at = 0; at < text.size();) {
     size_t limit = std::min(text.size(), at + block_bytes);
     while (limit < text.size() && (static_cast<unsigned char>(text[limit]) & 0xC0) == 0x80) ++limit;
     for (const size_t end : isolated_ends(pattern, text, at, limit)) {
-      apply(step + 1, text.substr(at, end - at), out, storage);
+      apply(step + 1, text.substr(at, end - at), first && at == 0, out, storage);
       at = end;
     }
     if (at < text.size()) flush();
   }
 }
 
-void PreTokenizer::pieces(std::string_view text, const Sink& sink) const {
+void PreTokenizer::pieces(std::string_view text, const Sink& sink, bool first) const {
   std::vector<Piece> out;
   Storage storage;
   const auto flush = [&] {
@@ -167,7 +186,8 @@ void PreTokenizer::pieces(std::string_view text, const Sink& sink) const {
   };
   while (!text.empty()) {
     const size_t valid = valid_utf8_prefix(text);
-    if (valid > 0) valid_text(text.substr(0, valid), out, storage, flush);
+    if (valid > 0) valid_text(text.substr(0, valid), first, out, storage, flush);
+    first = false;
     size_t end = valid;
     while (end < text.size() && utf8_unit(text.substr(end)).kind != Utf8Unit::Kind::character)
       end += utf8_unit(text.substr(end)).length;

@@ -20,10 +20,18 @@ struct Split {
   bool invert = false;  // the roles of matches and the text between them are exchanged
 };
 
-/// A step of pre-tokenization: a cut, or a space put before pieces that do not start with one.
+/// SentencePiece's spaces: each becomes `replacement`, which also stands before pieces that do not start with it.
+struct Metaspace {
+  enum class Prefix { always, first, never };  // first: only before the text's first piece
+  std::string replacement = "\u2581";
+  Prefix prefix = Prefix::always;
+};
+
+/// A step of pre-tokenization: a cut, a space put before pieces that do not start with one, or Metaspace.
 struct PreTokenizerStep {
-  enum class Kind { split, prefix_space } kind;
+  enum class Kind { split, prefix_space, metaspace } kind;
   std::vector<Split> split;  // one for Kind::split
+  Metaspace metaspace = {};
 };
 
 /// One character of category P, or of all of ASCII's punctuation and symbols. Characters that became punctuation with
@@ -34,6 +42,11 @@ inline constexpr std::string_view punctuation_pattern =
     R"(\x{11944}-\x{11946}\x{119E2}\x{11A3F}-\x{11A46}\x{11A9A}-\x{11AA2}\x{11B00}-\x{11B09}\x{11C41}-\x{11C45})"
     R"(\x{11C70}-\x{11C71}\x{11EF7}-\x{11EF8}\x{11F43}-\x{11F4F}\x{11FFF}\x{12FF1}-\x{12FF2}\x{16E97}-\x{16E9A})"
     R"(\x{16FE2}\x{1E95E}-\x{1E95F}])[\p{P}$+<=>^`|~\x{166D}\x{111C9}])";
+
+/// Words as Rust's \w has them, and what lies between words and white space.
+inline constexpr std::string_view words_pattern =
+    R"([\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\x{200C}\x{200D}\x{24B6}-\x{24E9}\x{1F130}-\x{1F149}\x{1F150}-\x{1F169}\x{1F170}-\x{1F189}]+)"
+    R"(|[^\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\x{200C}\x{200D}\x{24B6}-\x{24E9}\x{1F130}-\x{1F149}\x{1F150}-\x{1F169}\x{1F170}-\x{1F189}\s]+)";
 
 class PreTokenizer {
  public:
@@ -47,18 +60,21 @@ class PreTokenizer {
   void add_bert();
   void add_prefix_space() { steps_.push_back({PreTokenizerStep::Kind::prefix_space, {}}); }
 
+  void add_metaspace(Metaspace metaspace, bool split);
+
   /// Calls sink with the non-empty pieces of `text` in order, many at a time; the pieces live until sink returns.
+  /// `first`: nothing stands before it.
   /// Bytes that are no UTF-8 are pieces of their own, and the text on their two sides is cut separately. Big texts are
   /// cut by many threads, with the same result as by one.
-  void pieces(std::string_view text, const Sink& sink) const;
+  void pieces(std::string_view text, const Sink& sink, bool first = true) const;
 
  private:
   using Storage = std::deque<std::string>;  // spaced pieces; addresses stay valid
   std::vector<PreTokenizerStep> steps_;
 
-  void valid_text(std::string_view text, std::vector<Piece>& out, Storage& storage,
+  void valid_text(std::string_view text, bool first, std::vector<Piece>& out, Storage& storage,
                   const std::function<void()>& flush) const;
-  void apply(size_t step, Piece piece, std::vector<Piece>& out, Storage& storage) const;
+  void apply(size_t step, Piece piece, bool first, std::vector<Piece>& out, Storage& storage) const;
 };
 
 }  // namespace lithe

@@ -1,12 +1,12 @@
 #include "lithe/text/sentencepiece_tokenizer.h"
 
-#include <openssl/evp.h>
 #include <sentencepiece_processor.h>
 
 #include <algorithm>
 #include <array>
 #include <limits>
 
+#include "lithe/text/base64.h"
 #include "lithe/text/byte_alphabet.h"
 #include "lithe/text/hex.h"
 #include "lithe/text/json_section.h"
@@ -217,24 +217,6 @@ class SentencePieceTokenizer final : public Tokenizer {
   }
   static constexpr double unknown_penalty = 10;  // the library's
 };
-
-std::string to_base64(std::string_view bytes) {
-  std::string out(4 * ((bytes.size() + 2) / 3), '\0');
-  EVP_EncodeBlock(reinterpret_cast<unsigned char*>(out.data()), reinterpret_cast<const unsigned char*>(bytes.data()),
-                  int(bytes.size()));
-  return out;
-}
-
-/// Empty when `text` is no base64 of anything.
-std::string from_base64(std::string_view text) {
-  if (text.empty() || text.size() % 4 != 0 || text.size() > size_t(std::numeric_limits<int>::max())) return {};
-  std::string out(text.size() / 4 * 3, '\0');
-  if (EVP_DecodeBlock(reinterpret_cast<unsigned char*>(out.data()), reinterpret_cast<const unsigned char*>(text.data()),
-                      int(text.size())) < 0)
-    return {};
-  for (int padding = 0; padding < 2 && text[text.size() - 1 - size_t(padding)] == '='; ++padding) out.pop_back();
-  return out;
-}
 
 std::string checksum_of(std::string_view model) { return hex(checksum(model.data(), model.size())); }
 

@@ -20,8 +20,8 @@ bool is_nonspacing_mark(uint32_t code_point);  // category Mn
 bool is_mark(uint32_t code_point);             // category M
 bool is_control(uint32_t code_point);          // categories Cc, Cf, Co, Cs
 
-/// The version of Unicode that a mark, a format character or a compatibility character came with: 8 for 8 and before, 10
-/// for 10 and after; 8 for all others. Models are trained with libraries whose tables end somewhere: what came later
+/// The version of Unicode that a mark, a format character or a compatibility character came with: 8 for 8 and before,
+/// 10 for 10 and after; 8 for all others. Models are trained with libraries whose tables end somewhere: what came later
 /// passes there unchanged.
 int unicode_since(uint32_t code_point);
 
@@ -29,8 +29,8 @@ int unicode_since(uint32_t code_point);
 void append_lower_case(std::string& out, uint32_t code_point);
 
 enum class NormalForm { nfc, nfd, nfkc, nfkd };
-/// Normal form of valid UTF-8, by Unicode 9 as in Hugging Face's library: characters that came later stay as they are, and
-/// nothing is composed, or put in order, across them.
+/// Normal form of valid UTF-8, by Unicode 9 as in Hugging Face's library: characters that came later stay as they are,
+/// and nothing is composed, or put in order, across them.
 std::string normal_form(std::string_view text, NormalForm form);
 
 }  // namespace lithe

@@ -15,17 +15,22 @@ std::vector<std::string> valid_files() {
   // Cut down, so that a change hits structure as often as entries.
   for (const auto& base : golden.at("bases")) files.push_back(base.dump());
   for (const Json& entry : golden.at("cases")) {
-    Json small = golden.at("bases").at("wordpiece");
-    small["model"]["vocab"] = {{"[UNK]", 0}, {"a", 1}, {"##b", 2}};
-    small["added_tokens"] = Json::array();
-    if (entry.at("base") != "wordpiece") {
+    const std::string base = entry.at("base");
+    Json small = golden.at("bases").at(base);
+    if (base == "wordpiece") {
+      small["model"]["vocab"] = {{"[UNK]", 0}, {"a", 1}, {"##b", 2}};
+      small["added_tokens"] = Json::array();
+    } else if (base == "byte_level" || base == "llama") {
       small = golden.at("bases").at("byte_level");
       small["model"]["vocab"] = {{"a", 0}, {"b", 1}, {"ab", 2}, {"Ġ", 3}, {"H", 4}, {"<unk>", 5}, {"<|endoftext|>", 6}};
       small["model"]["merges"] = {"a b"};
       small["added_tokens"][0]["id"] = 6;
     }
     for (const auto& [key, value] : entry.at("patch").items())
-      if (key != "added_tokens") small[key].update(value);
+      if (key == "model")
+        small[key].update(value);
+      else if (key != "added_tokens")
+        small[key] = value;
     files.push_back(small.dump());
   }
   return files;

@@ -3,12 +3,13 @@
 Run by hand: python3 -m venv V && V/bin/pip install tokenizers==0.23.3 && V/bin/python tests/text/make_golden.py
 The texts and vocabularies are made here, so nothing is downloaded.
 """
+import base64
 import copy
 import json
 import pathlib
 import random
 
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 random.seed(3)
 CORPUS = ["the cat sat on the mat, and the other cat sat under it.", "In 1984 it wasn't 123456 or 42; they'll see!",
@@ -58,12 +59,43 @@ wordpiece.train_from_iterator(CORPUS, trainers.WordPieceTrainer(vocab_size=120, 
                                                                 special_tokens=["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]))
 wordpiece_base = json.loads(wordpiece.to_str())
 
+unigram = Tokenizer(models.Unigram())
+unigram.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Replace(Regex(" {2,}"), " ")])
+unigram.pre_tokenizer = pre_tokenizers.Metaspace()
+unigram.decoder = decoders.Metaspace()
+unigram.train_from_iterator(CORPUS, trainers.UnigramTrainer(vocab_size=90, show_progress=False, unk_token="<unk>",
+                                                            special_tokens=["<pad>", "</s>", "<unk>"]))
+unigram_base = json.loads(unigram.to_str())
+for entry in unigram_base["model"]["vocab"]:
+    entry[1] = round(entry[1], 6)
+
+words = Tokenizer(models.WordLevel(unk_token="[UNK]"))
+words.pre_tokenizer = pre_tokenizers.Whitespace()
+words.train_from_iterator(CORPUS, trainers.WordLevelTrainer(vocab_size=40, show_progress=False, special_tokens=["[UNK]"]))
+words_base = json.loads(words.to_str())
+
+suffixed = Tokenizer(models.BPE(unk_token="<unk>", end_of_word_suffix="</w>"))
+suffixed.pre_tokenizer = pre_tokenizers.Whitespace()
+suffixed.decoder = decoders.BPEDecoder()
+suffixed.train_from_iterator(CORPUS, trainers.BpeTrainer(vocab_size=150, show_progress=False, special_tokens=["<unk>"],
+                                                         end_of_word_suffix="</w>"))
+suffixed_base = json.loads(suffixed.to_str())
+
+prefixed = Tokenizer(models.BPE(unk_token="<unk>", continuing_subword_prefix="##"))
+prefixed.pre_tokenizer = pre_tokenizers.Whitespace()
+prefixed.decoder = decoders.WordPiece(cleanup=False)
+prefixed.train_from_iterator(CORPUS, trainers.BpeTrainer(vocab_size=150, show_progress=False, special_tokens=["<unk>"],
+                                                         continuing_subword_prefix="##"))
+prefixed_base = json.loads(prefixed.to_str())
+
 LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+BASES = {"byte_level": base, "llama": llama_base, "wordpiece": wordpiece_base, "unigram": unigram_base, "words": words_base,
+         "suffixed": suffixed_base, "prefixed": prefixed_base}
 cases = []
 
 
 def case(name, base_name, patch, decode=True):
-    file = copy.deepcopy({"byte_level": base, "llama": llama_base, "wordpiece": wordpiece_base}[base_name])
+    file = copy.deepcopy(BASES[base_name])
     file.update({k: v for k, v in patch.items() if k != "model"})
     file["model"].update(patch.get("model", {}))
     tokenizer = Tokenizer.from_str(json.dumps(file))
@@ -103,8 +135,63 @@ case("bert", "wordpiece", {})
 case("bert cased", "wordpiece", {"normalizer": {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": False,
                                                 "strip_accents": None, "lowercase": False}})
 
+def metaspace(scheme, split=True):
+    return {"type": "Metaspace", "replacement": "▁", "prepend_scheme": scheme, "split": split}
+
+
+def charsmap(rules):
+    """The compiled rules of SentencePiece: strings (latin letters here) and what replaces them, as a double array."""
+    texts, at = b"", {}
+    for key, value in rules.items():
+        at[key.encode()] = len(texts)
+        texts += value.encode() + b"\0"
+    units, used = {0: 0}, {0}
+
+    def place(prefix, node):
+        children = sorted({k[len(prefix)] for k in at if k.startswith(prefix) and len(k) > len(prefix)})
+        here = children + ([0] if prefix in at else [])
+        if not here:
+            return
+        offset = next(o for o in range(1, 1 << 20) if all((node ^ o ^ c) not in used for c in here) and o < 1 << 21)
+        units[node] |= offset << 10 | (1 << 8 if prefix in at else 0)
+        for c in here:
+            used.add(node ^ offset ^ c)
+            units[node ^ offset ^ c] = c if c else 1 << 31 | at[prefix]
+        for c in children:
+            place(prefix + bytes([c]), node ^ offset ^ c)
+
+    place(b"", 0)
+    trie = b"".join(units.get(i, 0).to_bytes(4, "little") for i in range(max(units) + 256))
+    return base64.b64encode(len(trie).to_bytes(4, "little") + trie + texts).decode()
+
+
+RULES = {"ﬁ": "fi", "\u00a0": " ", "\t": " ", "\n": " ", "İ": "i", "e\u0301": "é", "é": "e", "ſ": "s", "\u2003": " ", "漢": "han"}
+case("unigram", "unigram", {})
+for scheme in ["first", "never"]:
+    case("metaspace " + scheme, "unigram", {"pre_tokenizer": metaspace(scheme), "decoder": metaspace(scheme)})
+case("metaspace whole", "unigram", {"pre_tokenizer": metaspace("always", False)})
+case("metaspace after white space", "unigram", {"pre_tokenizer": sequence({"type": "WhitespaceSplit"}, metaspace("always"))})
+case("metaspace of old files", "unigram", {"pre_tokenizer": {"type": "Metaspace", "replacement": "▁", "add_prefix_space": True}})
+bytes_of_unigram = [["<0x%02X>" % b, -20.0 - b / 1000] for b in range(256)]
+case("unigram with bytes", "unigram", {"model": {"byte_fallback": True, "vocab": unigram_base["model"]["vocab"] + bytes_of_unigram},
+     "decoder": {"type": "Sequence", "decoders": [{"type": "ByteFallback"}, metaspace("always")]}}, decode=False)
+for name, step in {"precompiled": {"type": "Precompiled", "precompiled_charsmap": charsmap(RULES)}, "nmt": {"type": "Nmt"},
+                   "strip": {"type": "Strip", "strip_left": True, "strip_right": False},
+                   "strip both": {"type": "Strip", "strip_left": True, "strip_right": True}}.items():
+    case(name, "unigram", {"normalizer": step})
+case("words", "words", {})
+case("words cut at spaces", "words", {"pre_tokenizer": {"type": "CharDelimiterSplit", "delimiter": " "}})
+case("fixed lengths", "words", {"pre_tokenizer": {"type": "FixedLength", "length": 3}})
+case("suffix", "suffixed", {})
+case("suffix, fused", "suffixed", {"model": {"fuse_unk": True}})
+case("ctc", "suffixed", {"decoder": {"type": "CTC", "pad_token": "t", "word_delimiter_token": "e", "cleanup": False}})
+case("ctc, cleaned", "suffixed", {"decoder": {"type": "CTC", "pad_token": "t", "word_delimiter_token": "e", "cleanup": True}})
+case("prefix", "prefixed", {})
+case("bytes of normalizers", "byte_level", {"normalizer": {"type": "ByteLevel"}, "pre_tokenizer": None})
+case("strip of marks", "byte_level", {"normalizer": {"type": "StripAccents"}})
+
 path = pathlib.Path(__file__).with_name("golden_tokenizers.json")
-golden = {"bases": {"byte_level": base, "llama": llama_base, "wordpiece": wordpiece_base}, "texts": TEXTS}
+golden = {"bases": BASES, "texts": TEXTS}
 text = json.dumps(golden, ensure_ascii=True, separators=(",", ":"))[:-1] + ',"cases":[\n'
 text += ",\n".join(json.dumps(c, ensure_ascii=True, separators=(",", ":")) for c in cases) + "\n]}\n"
 path.write_text(text)

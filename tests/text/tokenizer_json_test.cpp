@@ -1,6 +1,7 @@
 // Files: what is written, what is refused and how, and the roles of tokens.
 #include "lithe/base/fields.h"
 #include "lithe/base/json.h"
+#include "lithe/text/base64.h"
 #include "tests/support/process.h"
 #include "text_for_tests.h"
 
@@ -35,19 +36,48 @@ TEST(TokenizerJson, LoadingGivesBackTheFileByteForByte) {
 
 TEST(TokenizerJson, RefusesByName) {
   EXPECT_EQ(refusal("/model/type", "Unigram"),
-            "tokenizer: 't.json'.model.type: 'Unigram' is not supported here: load the SentencePiece .model that this "
-            "file was made from");
-  EXPECT_EQ(refusal("/model/dropout", 0.1), "tokenizer: 't.json'.model.dropout: '0.1' is not supported");
-  EXPECT_EQ(refusal("/model/end_of_word_suffix", "</w>"),
-            "tokenizer: 't.json'.model.end_of_word_suffix: '</w>' is not supported");
-  EXPECT_EQ(refusal("/pre_tokenizer", {{"type", "Metaspace"}}),
-            "tokenizer: 't.json'.pre_tokenizer.type: 'Metaspace' is not supported");
+            "tokenizer: 't.json'.model.type: Unigram after ByteLevel is not supported");
+  EXPECT_EQ(refusal("/model/type", "Bigram"), "tokenizer: 't.json'.model.type: 'Bigram' is not supported");
+  EXPECT_NE(refusal("/model/dropout", 0.1).find("'t.json'.model.dropout is 0.1: texts would be cut at random, each"),
+            std::string::npos);
+  EXPECT_EQ(refusal("/pre_tokenizer", {{"type", "UnicodeScripts"}}),
+            "tokenizer: 't.json'.pre_tokenizer.type: 'UnicodeScripts' is not supported");
+  EXPECT_EQ(refusal("/pre_tokenizer", {{"type", "Metaspace"}, {"prepend_scheme", "last"}}),
+            "tokenizer: 't.json'.pre_tokenizer.prepend_scheme: 'last' is not supported");
   EXPECT_EQ(refusal("/normalizer", {{"type", "Sequence"}, {"normalizers", {{{"type", "Precompiled"}}}}}),
-            "tokenizer: 't.json'.normalizer.normalizers[0].type: 'Precompiled' is not supported");
+            "tokenizer: 't.json'.normalizer.normalizers[0].precompiled_charsmap must be text, got null");
   EXPECT_EQ(refusal("/decoder", {{"type", "CTC"}}), "tokenizer: 't.json'.decoder.type: 'CTC' is not supported");
   EXPECT_EQ(refusal("/pre_tokenizer",
                     {{"type", "Sequence"}, {"pretokenizers", {{{"type", "ByteLevel"}}, {{"type", "Digits"}}}}}),
             "tokenizer: 't.json'.pre_tokenizer.pretokenizers[1]: a step after ByteLevel is not supported");
+}
+
+TEST(TokenizerJson, RefusesDamagedCharsmaps) {
+  const auto charsmap = [](const std::string& blob) {
+    return refusal("/normalizer", {{"type", "Precompiled"}, {"precompiled_charsmap", to_base64(blob)}});
+  };
+  const std::string rule("\x04\0\0\0\0\0\0\0a", 9);
+  EXPECT_EQ(refusal("/normalizer", {{"type", "Precompiled"}, {"precompiled_charsmap", "!"}}),
+            "tokenizer: 't.json'.normalizer.precompiled_charsmap is no base64");
+  EXPECT_NE(charsmap("ab").find("holds no rules: 2 bytes"), std::string::npos);
+  EXPECT_NE(charsmap(std::string(8, '\1')).find("says that its trie has 16843009 bytes, and has 4 in all"),
+            std::string::npos);
+  EXPECT_NE(charsmap(rule).find("the last replacement has no end"), std::string::npos);
+  EXPECT_NE(charsmap(rule + '\xFF' + '\0').find("are not UTF-8"), std::string::npos);
+}
+
+TEST(TokenizerJson, RefusesDamagedUnigrams) {
+  const auto one = [](const Json& score) { return Json::array({Json::array({"a", score})}); };
+  const auto unigram = [](const Json& vocab, const Json& unk) {
+    const Json file = {{"model", {{"type", "Unigram"}, {"vocab", vocab}, {"unk_id", unk}}}};
+    return error_of([&] { parse_tokenizer(file.dump(), "t.json")->encode("abc"); });
+  };
+  const Json whole = {{"model", {{"type", "Unigram"}, {"vocab", one(-1.0)}, {"unk_id", 0}}}};
+  EXPECT_EQ(parse_tokenizer(whole.dump(), "t.json")->encode("aab"), (Ids{0, 0, 0}));
+  EXPECT_EQ(unigram(one(-1.0), 1), "tokenizer: 't.json'.model.unk_id is 1, the vocabulary has 1 pieces");
+  EXPECT_EQ(unigram(one(-1.0), nullptr), "tokenizer: 't.json'.model has no unk_id, and 'bc' is none of its pieces");
+  EXPECT_EQ(unigram(one("x"), 0), "tokenizer: 't.json'.model.vocab[0] must be a piece and its log probability");
+  EXPECT_EQ(unigram(Json::array(), 0), "tokenizer: 't.json'.model.vocab is empty");
 }
 
 TEST(TokenizerJson, RefusesWhatIsMalformed) {

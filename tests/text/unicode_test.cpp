@@ -67,7 +67,8 @@ TEST(Unicode, LowerCaseAndNormalForms) {
 // utf8proc's tables.
 TEST(Unicode, MarksAreThoseThatTheReferenceKnows) {
   EXPECT_EQ(strip_marks()("का\u0488क\u1CF2\u08D4\u08D3"), "कक\u08D3");
-  const auto bert = bert_normalization({.clean_text = true, .chinese = false, .strip_accents = true, .lowercase = true});
+  const auto bert =
+      bert_normalization({.clean_text = true, .chinese = false, .strip_accents = true, .lowercase = true});
   EXPECT_EQ(bert("Ékा\u1734\u08D4\u07FD\u200B\u0890"), "ekा\u08D4\u07FD\u0890");
   EXPECT_EQ(unicode_since(0x301), 8);
   EXPECT_EQ(unicode_since(0x8D4), 9);
