@@ -25,7 +25,7 @@ constexpr int kRows8 = 10, kRows4 = 4;
 constexpr int kRows8 = 3, kRows4 = 2;
 #endif
 
-// sum + the four products of unsigned bytes of w with signed bytes of x, in every lane.
+// sum + the four products of unsigned bytes of w with signed bytes of x, in every lane, modulo 2^32.
 [[gnu::always_inline]] inline IntVec dot(IntVec sum, WordVec w, WordVec x) {
 #if defined(__AVX512VNNI__)
   return (IntVec)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)w, (__m512i)x);
@@ -34,15 +34,16 @@ constexpr int kRows8 = 3, kRows4 = 2;
   const __m512i mask = _mm512_set1_epi32(0x00ff00ff), wide = (__m512i)w, row = (__m512i)x;
   const __m512i even = _mm512_madd_epi16(_mm512_and_si512(wide, mask), _mm512_srai_epi16(_mm512_slli_epi16(row, 8), 8));
   const __m512i odd = _mm512_madd_epi16(_mm512_srli_epi16(wide, 8), _mm512_srai_epi16(row, 8));
-  return sum + (IntVec)even + (IntVec)odd;
+  return (IntVec)((WordVec)sum + (WordVec)even + (WordVec)odd);
 #elif defined(__AVX2__)
   const __m256i mask = _mm256_set1_epi32(0x00ff00ff), wide = (__m256i)w, row = (__m256i)x;
   const __m256i even = _mm256_madd_epi16(_mm256_and_si256(wide, mask), _mm256_srai_epi16(_mm256_slli_epi16(row, 8), 8));
   const __m256i odd = _mm256_madd_epi16(_mm256_srli_epi16(wide, 8), _mm256_srai_epi16(row, 8));
-  return sum + (IntVec)even + (IntVec)odd;
+  return (IntVec)((WordVec)sum + (WordVec)even + (WordVec)odd);
 #else
-  for (int j = 0; j < 4; ++j) sum += (IntVec)(w >> (8 * j) & 255) * ((IntVec)(x << (24 - 8 * j)) >> 24);
-  return sum;
+  WordVec all = (WordVec)sum;
+  for (int j = 0; j < 4; ++j) all += (WordVec)((IntVec)(w >> (8 * j) & 255) * ((IntVec)(x << (24 - 8 * j)) >> 24));
+  return (IntVec)all;
 #endif
 }
 
@@ -137,10 +138,10 @@ template <int R, int S>
   for (int r = 0; r < R * S; ++r)
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v) {
-      IntVec all = sum[0][r][v];
+      WordVec all = (WordVec)sum[0][r][v];
 #pragma GCC unroll 4
-      for (int c = 1; c < kChains; ++c) all += sum[c][r][v];
-      out.sum[r][v] = __builtin_convertvector(all, Vec);
+      for (int c = 1; c < kChains; ++c) all += (WordVec)sum[c][r][v];
+      out.sum[r][v] = __builtin_convertvector((IntVec)all, Vec);
     }
 }
 
