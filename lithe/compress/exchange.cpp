@@ -250,7 +250,12 @@ class Exchange {
                  std::lround(1000 * fit.left) / 10.0, " % of its squares");
     };
     if (to == "hadamard") {
-      const LinearFit fit = fit_channels(transformed(*after.mixer(), *context), *wanted);
+      LinearFit fit = fit_channels(transformed(*after.mixer(), *context), *wanted);
+      if (const auto [values, through] = values_for(layer, *after.mixer(), path + "heads.v.weight", *wanted);
+          values && through.left < fit.left) {
+        fit = through;
+        put(path + "heads.v.weight", *values, how(fit));
+      }
       put(path + "output.alpha", fit.weight, how(fit));
       put(path + "output.beta", fit.bias, how(fit));
     } else if (to == "dense") {
@@ -260,6 +265,30 @@ class Exchange {
       put(path + "output.weight", fit.weight, how(fit));
       if (bias) put(path + "output.bias", fit.bias, how(fit));
     }
+  }
+
+  // Values whose heads a Hadamard output mixes to what the old layer made, as its matrix no longer can; and the
+  // output's fit to them.
+  std::pair<std::optional<Tensor>, LinearFit> values_for(int64_t layer, const PartChoice& after,
+                                                         const std::string& name, const Tensor& wanted) const {
+    const int64_t kv_heads = key_value_heads(after), d = wanted.cols();
+    Weights weights = current();
+    if (!kv_heads || !weights.count(name) || option(after, "output.transform") == "pad" ||
+        option_number(after, "heads.clip_qkv") != 0)
+      return {};
+    const Tensor& rows = text_->rows[size_t(layer)];
+    const Tensor one = zeros({d, d}, DType::f64), through = empty({wanted.rows(), d}, DType::f32);
+    for (int64_t i = 0; i < d; ++i) set_value(one, i * d + i, 1);
+    const Tensor h = convert(transformed(after, one), DType::f32);  // its rows are orthogonal, of one length
+    double length = 0;
+    for (int64_t c = 0; c < d; ++c) length += value_at(h, c) * value_at(h, c);
+    for (int64_t i = 0; i < d * d; ++i) set_value(h, i, value_at(h, i) / length);
+    kernels::gemm({.a = wanted, .b = h, .c = through, .transpose_b = true});
+    const auto values = fit_values(out_.config, weights, layer, rows, text_->sequences, name, kv_heads, through);
+    if (!values) return {};
+    weights[name] = *values;
+    const auto context = mixed(out_.config, weights, layer, rows, text_->sequences, true);
+    return {values, fit_channels(transformed(after, *context), wanted)};
   }
 
   // As seeds(), to the queries, keys and values of the text: a product by the best common direction of the heads,

@@ -199,6 +199,47 @@ LinearFit fit_channels(const Tensor& x, const Tensor& y) {
   return fit;
 }
 
+std::optional<Tensor> fit_values(const ModelConfig& config, Weights weights, int64_t layer, const Tensor& rows,
+                                 const Sequences& sequences, const std::string& name, int64_t kv_heads,
+                                 const Tensor& wanted) {
+  const Tensor old = weights.at(name);
+  const int64_t n = rows.rows(), width = old.dim(0), d = old.cols() / kv_heads, heads = wanted.cols() / d,
+                group = heads / kv_heads;
+  // Sums of the rows themselves, head by head: d channels at a time stand in the place of the values.
+  std::vector<Tensor> sums;
+  for (int64_t h = 0; h < heads; ++h) sums.push_back(zeros({n, width}, DType::f32));
+  for (int64_t begin = 0; begin < width; begin += d) {
+    const int64_t count = std::min(d, width - begin);
+    const Tensor pick = zeros(old.shape(), DType::f32);
+    for (int64_t c = 0; c < count; ++c)
+      for (int64_t g = 0; g < kv_heads; ++g) set_value(pick, (begin + c) * old.cols() + g * d + c, 1);
+    weights[name] = pick;
+    const auto context = mixed(config, weights, layer, rows, sequences, true);
+    if (!context) return {};
+    for (int64_t h = 0; h < heads; ++h)
+      for (int64_t i = 0; i < n; ++i)
+        std::copy_n(context->data<float>() + i * heads * d + h * d, count,
+                    sums[size_t(h)].data<float>() + i * width + begin);
+  }
+  const Tensor fitted = empty(old.shape(), DType::f32);
+  for (int64_t g = 0; g < kv_heads; ++g) {
+    const Tensor x = empty({group * n, width}, DType::f32), y = empty({group * n, d}, DType::f32),
+                 near = empty({width, d}, DType::f32);
+    for (int64_t i = 0; i < group; ++i) {
+      const int64_t head = g * group + i;
+      const Tensor &sum = sums[size_t(head)], part = empty({n, d}, DType::f32);
+      for (int64_t r = 0; r < n * d; ++r) set_value(part, r, value_at(wanted, r / d * heads * d + head * d + r % d));
+      copy_into(x.slice(i * n, (i + 1) * n), convert(minus(sum, column_means(sum)), DType::f32));
+      copy_into(y.slice(i * n, (i + 1) * n), convert(minus(part, column_means(part)), DType::f32));
+    }
+    for (int64_t r = 0; r < width * d; ++r) set_value(near, r, value_at(old, r / d * old.cols() + g * d + r % d));
+    const LinearFit fit = fit_linear(x, y, near, false);
+    for (int64_t r = 0; r < width * d; ++r)
+      set_value(fitted, r / d * old.cols() + g * d + r % d, value_at(fit.weight, r));
+  }
+  return fitted;
+}
+
 SeedFit fit_seed(const Tensor& heads, int64_t count) {
   const int64_t d = heads.cols() / count;
   const auto h = size_t(count);
