@@ -20,8 +20,8 @@ struct Exchanged {
 /// head embeddings as what is nearest to each head's own matrix; a Hadamard output as the multiples of its columns that
 /// are nearest to the old matrix's (least squares over uncorrelated contexts), a dense one as what it replaces exactly.
 /// With a text, tokens `ids` i32 [N], where heads or output are exchanged, they are fitted to what the old layer makes
-/// of that text: seeds and embeddings to the old heads, and then the output to the old output, by least squares.
-/// `seed`: of what begins anew.
+/// of that text: seeds and embeddings to the old heads, and then the output to the old output, by least squares; before
+/// a Hadamard output the values, too, where that leaves less. `seed`: of what begins anew.
 Exchanged exchange_parts(const ModelConfig& config, const std::map<std::string, Tensor>& parameters,
                          const std::vector<std::string>& overrides, uint64_t seed = 1, const Tensor& ids = {});
 

@@ -37,9 +37,9 @@ LinearFit fit_linear(const Tensor& x, const Tensor& y, const Tensor& near, bool 
 /// Of alpha x + beta, channel by channel: weight is alpha [D], bias beta [D].
 LinearFit fit_channels(const Tensor& x, const Tensor& y);
 
-/// Values of a layer's attention, so that what its output reads comes nearest to `wanted` [N, h*d]: `name` is their matrix
-/// [D, kv_heads*d] among `weights`, of whose values each of the h heads takes a sum with weights that stay. The least sum
-/// of squares around the means, drawn to the matrix there is as in fit_linear(). None where mixed() has none.
+/// Values of a layer's attention, so that what its output reads comes nearest to `wanted` [N, h*d]: `name` is their
+/// matrix [D, kv_heads*d] among `weights`, of whose values each of the h heads takes a sum with weights that stay. The
+/// least sum of squares around the means, drawn to the matrix there is as in fit_linear(). None where mixed() has none.
 std::optional<Tensor> fit_values(const ModelConfig& config, Weights weights, int64_t layer, const Tensor& rows,
                                  const Sequences& sequences, const std::string& name, int64_t kv_heads,
                                  const Tensor& wanted);

@@ -129,6 +129,23 @@ const std::vector<Exchanging> kExchanges{
      {"model.mixer.heads.type=mhe_add", "model.mixer.output.type=hadamard"}}};
 INSTANTIATE_TEST_SUITE_P(, FitToText, testing::ValuesIn(kExchanges), [](const auto& info) { return info.param.name; });
 
+// Where every head sees a token alone, values take over what the matrix did: all but the hundredth that they are drawn
+// back. Heads that share values take over less.
+TEST(Exchange, ValuesDoWhatTheFixedMatrixCannot) {
+  const std::pair<const char*, double> cases[] = {{"mha", 0.01}, {"{type: gqa, num_key_value_heads: 2}", 0.8}};
+  const std::vector<std::string> set{"model.mixer.output.type=hadamard"};
+  for (const auto& [heads, most] : cases) {
+    const Trained trained(cat("mixer: {type: attention, num_attention_heads: 4, field: {type: local, window: 1}, ",
+                              "heads: ", heads, ", attention_bias: true, output_bias: true}"));
+    const Tensor ids = kit::random_batch({600}, 11, 5).ids;
+    const Exchanged plain = exchange_parts(trained.config, trained.parameters, set),
+                    fit = exchange_parts(trained.config, trained.parameters, set, 1, ids);
+    EXPECT_LT(divergence(trained, fit), most * divergence(trained, plain)) << heads;
+    EXPECT_EQ(fit.fitted.size(), 6u) << heads;  // values, scales and shifts of two layers
+    EXPECT_EQ(count(fit), count(plain));
+  }
+}
+
 // What the new parts can say exactly is found: the fit of a Hadamard output, and seeds of heads that had one.
 TEST(Exchange, AFitToTextFindsWhatIsExact) {
   const Trained trained("mixer: {type: attention, num_attention_heads: 4, heads: mhe_mul, output: hadamard}");
