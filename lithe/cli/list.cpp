@@ -70,10 +70,15 @@ void print_keys(const ListOptions& o) {
   for (const auto* entry : Registry::instance().all())
     for (const FieldDoc& d : entry->describe()) note(d, prefix_of(*entry));
   check_matches(o, paths, names);
-  const auto show = [&](const FieldDoc& d, const std::string& prefix) {
+  Json json = Json::array();
+  const auto show = [&](const FieldDoc& d, const std::string& prefix, const Registry::Entry* part) {
     const std::string path = prefix + d.path;
     if (!matches(o.filter, path)) return;
-    if (o.markdown) {
+    if (o.json) {
+      json.push_back(
+          {{"key", d.path}, {"type", d.type}, {"default", d.default_value}, {"rule", d.rule}, {"help", d.help}});
+      if (part) json.back().update({{"slot", part->slot}, {"part", part->name}});
+    } else if (o.markdown) {
       print_item(cat("`", path, "` (", d.type, d.default_value.empty() ? "" : cat(", default `", d.default_value, "`"),
                      "): ", d.help, d.rule.empty() ? "" : "; " + d.rule));
     } else {
@@ -81,14 +86,15 @@ void print_keys(const ListOptions& o) {
                   d.default_value.empty() ? "" : (" [" + d.default_value + "]").c_str());
     }
   };
-  for (const FieldDoc& d : docs) show(d, "");
+  for (const FieldDoc& d : docs) show(d, "", nullptr);
   for (const auto* entry : Registry::instance().all()) {
     const auto options = entry->describe();
     if (o.markdown && !options.empty() && o.filter.empty())
       std::printf("\n### %s `%s`\n\n%s%s\n\n", entry->slot.c_str(), entry->name.c_str(), entry->info.summary.c_str(),
                   entry->info.source.empty() ? "" : (" [" + entry->info.source + "]").c_str());
-    for (const FieldDoc& d : options) show(d, prefix_of(*entry));
+    for (const FieldDoc& d : options) show(d, prefix_of(*entry), entry);
   }
+  if (o.json) std::cout << dump(json, 2) << "\n";
 }
 
 int run_list(const ListOptions& o) {
@@ -159,8 +165,10 @@ Command add_list(CommandLine& app) {
   auto o = std::make_shared<ListOptions>();
   app.add_option("filter", o->filter, "show only lines that contain this text: a slot, an id, a word");
   const Option keys = app.add_flag("--keys", o->keys, "show the keys of a recipe and of every part instead");
-  app.add_flag("--markdown", o->markdown, "with --keys: as Markdown lists").needs(keys);
-  app.add_flag("--json", o->json, "print parts, methods and the ids whose oracles are tested, as JSON").excludes(keys);
+  const Option markdown = app.add_flag("--markdown", o->markdown, "with --keys: as Markdown lists").needs(keys);
+  app.add_flag("--json", o->json,
+               "print parts, methods and the ids whose oracles are tested as JSON; with --keys, the keys")
+      .excludes(markdown);
   app.footer("Example: lithe list attention\n         lithe list --keys train.");
   return [o] { return run_list(*o); };
 }

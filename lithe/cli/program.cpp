@@ -43,7 +43,8 @@ void flush_results() {
   std::cout.flush();
   if (std::fflush(stdout) == 0 && !std::ferror(stdout) && std::cout) return;
   pollfd out{.fd = STDOUT_FILENO, .events = POLLOUT, .revents = 0};
-  if (::poll(&out, 1, 0) == 1 && (out.revents & POLLERR)) {  // a pipe whose reader has seen enough: no error, no message
+  if (::poll(&out, 1, 0) == 1 &&
+      (out.revents & POLLERR)) {  // a pipe whose reader has seen enough: no error, no message
     std::signal(SIGPIPE, SIG_DFL);
     std::raise(SIGPIPE);
   }

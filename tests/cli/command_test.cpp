@@ -137,7 +137,11 @@ TEST_F(Program, VersionAndUsage) {
   for (const char* bad : {"0", "-1", "x", "100000", "99999999999999999999"})
     expect_error({"plan", *recipe_, "--threads", bad}, 2, {"--threads"});
   expect_error({"list", "--markdown"}, 2, {"--keys"});
-  expect_error({"list", "--json", "--keys"}, 2, {"--keys"});
+  expect_error({"list", "--keys", "--json", "--markdown"}, 2, {"--markdown", "--json"});
+  const Json keys = parse_json(run_program({"list", "--keys", "--json", "window"}).out, "keys");
+  ASSERT_FALSE(keys.empty());
+  for (const Json& key : keys) EXPECT_FALSE(key.at("key").get<std::string>().empty() || key.at("help").empty());
+  EXPECT_EQ(keys.back().at("part"), "moving_average");
 }
 
 TEST_F(Program, JsonIsJsonAndNothingElse) {
