@@ -39,8 +39,8 @@ Command add_man(CommandLine& app);
 std::span<const Verb> verbs();
 ProgramHelp program_help();
 
-/// Writes what std::cout holds; throws when that fails, so that no work is done for results that are lost. Where it is a
-/// pipe that nobody reads any more, ends the process by SIGPIPE as other programs end.
+/// Writes what std::cout holds; throws when that fails, so that no work is done for results that are lost. Where it is
+/// a pipe that nobody reads any more, ends the process by SIGPIPE as other programs end.
 void flush_results();
 
 /// The whole program: parses, runs, turns errors into one line on stderr and an exit code.
