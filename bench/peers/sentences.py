@@ -41,12 +41,21 @@ def pooled(rows, mask):
     return mean / np.linalg.norm(mean, axis=1, keepdims=True)
 
 
-def with_onnx(model, lines, threads, scratch):
+def with_onnx(model, threads, scratch):
     import onnxruntime
     example = model.tokenizer(["one line"], return_tensors="pt")
     path = scratch / "model.onnx"
     names = ["input_ids", "attention_mask", "token_type_ids"]
-    torch.onnx.export(model[0].auto_model, tuple(example[n] for n in names), path, input_names=names,
+
+    class Rows(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.bert = model[0].auto_model
+
+        def forward(self, ids, mask, segments):
+            return self.bert(input_ids=ids, attention_mask=mask, token_type_ids=segments).last_hidden_state
+
+    torch.onnx.export(Rows(), tuple(example[n] for n in names), path, input_names=names,
                       output_names=["rows"], dynamic_axes={n: {0: "batch", 1: "tokens"} for n in [*names, "rows"]}, dynamo=False)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
@@ -54,7 +63,7 @@ def with_onnx(model, lines, threads, scratch):
     return lambda inputs: session.run(["rows"], {n: inputs[n].astype(np.int64) for n in names})[0]
 
 
-def with_openvino(model, lines, threads, scratch, precision):
+def with_openvino(model, threads, precision):
     import openvino
     example = dict(model.tokenizer(["one line"], return_tensors="pt"))
     converted = openvino.convert_model(model[0].auto_model, example_input=example)
@@ -78,9 +87,9 @@ def main():
         subprocess.run([LITHE, "import", o.model, "--out", str(scratch / "run")], check=True, capture_output=True)
         (scratch / "lines.txt").write_text("\n".join(lines) + "\n")
         programs = {"sentence-transformers f32": lambda: model.encode(lines, batch_size=BATCH)}
-        for name, make in {"ONNX Runtime f32": lambda: with_onnx(model, lines, o.threads, scratch),
-                           "OpenVINO f32": lambda: with_openvino(model, lines, o.threads, scratch, "f32"),
-                           "OpenVINO bf16": lambda: with_openvino(model, lines, o.threads, scratch, "bf16")}.items():
+        for name, make in {"ONNX Runtime f32": lambda: with_onnx(model, o.threads, scratch),
+                           "OpenVINO f32": lambda: with_openvino(model, o.threads, "f32"),
+                           "OpenVINO bf16": lambda: with_openvino(model, o.threads, "bf16")}.items():
             try:
                 run = make()
             except Exception as error:
@@ -88,7 +97,7 @@ def main():
                 continue
 
             def encode(run=run):
-                out = np.empty((len(lines), model.get_sentence_embedding_dimension()), np.float32)
+                out = np.empty((len(lines), model[0].auto_model.config.hidden_size), np.float32)
                 for places, inputs in batches(model.tokenizer, lines):
                     out[places] = pooled(run(inputs), inputs["attention_mask"])
                 return out
