@@ -51,8 +51,8 @@ std::string space_chinese(std::string_view text) {
 size_t max_growth(size_t bytes) { return 16 * bytes + 65536; }
 
 void check_growth(size_t from, size_t to) {
-  check(to <= max_growth(from), "tokenizer", "normalization makes more than ", max_growth(from), " bytes of a text of ",
-        from, "; no tokenizer needs that: repair its file's section normalizer");
+  check(to <= max_growth(from), "tokenizer", "a step of normalizing or decoding makes more than ", max_growth(from),
+        " bytes of a text of ", from, "; no tokenizer needs that: repair its file's sections normalizer and decoder");
 }
 
 std::string Normalizer::operator()(std::string_view text) const {

@@ -85,6 +85,8 @@ void read_wordpiece(const JsonSection& model, TokenizerParts& parts) {
                                      longest, *parts.specials.unk);
 }
 
+constexpr size_t longest_piece = 1024;  // cutting takes time in proportion
+
 void read_unigram(const JsonSection& model, TokenizerParts& parts) {
   const JsonSection::Tree& vocab = model.list("vocab");
   std::vector<UnigramPiece> pieces;
@@ -92,6 +94,8 @@ void read_unigram(const JsonSection& model, TokenizerParts& parts) {
     check(entry.is_array() && entry.size() == 2 && entry[0].is_string() && entry[1].is_number(), "tokenizer",
           model.place("vocab"), "[", pieces.size(), "] must be a piece and its log probability");
     pieces.push_back({entry[0].get<std::string>(), entry[1].get<double>()});
+    check(pieces.back().text.size() <= longest_piece, "tokenizer", model.place("vocab"), "[", pieces.size() - 1,
+          "] has ", pieces.back().text.size(), " bytes, above the limit of ", longest_piece);
     check(std::isfinite(pieces.back().score), "tokenizer", model.place("vocab"), "[", pieces.size() - 1,
           "]: the log probability is not finite");
     parts.vocabulary->add(pieces.back().text, int64_t(pieces.size()) - 1);

@@ -2,6 +2,7 @@
 #include "lithe/text/base64.h"
 #include "lithe/text/charsmap.h"
 #include "lithe/text/tokenizer_parse.h"
+#include "lithe/text/utf8.h"
 
 namespace lithe {
 
@@ -86,7 +87,9 @@ Split::Behavior behavior_of(const JsonSection& step) {
 
 Metaspace metaspace_of(const JsonSection& step) {
   Metaspace out{.replacement = step.optional_text("replacement").value_or("\u2581"), .prefix = {}};
-  check(!out.replacement.empty(), "tokenizer", step.place("replacement"), " is empty");
+  check(
+      !out.replacement.empty() && utf8_unit(out.replacement).length == out.replacement.size() && out.replacement != " ",
+      "tokenizer", step.place("replacement"), " must be one character, and no space, got '", out.replacement, "'");
   // Files from before there was a scheme have a flag.
   const std::string scheme =
       step.optional_text("prepend_scheme").value_or(step.flag("add_prefix_space", true) ? "always" : "never");

@@ -37,7 +37,11 @@ class PipelineTokenizer final : public Tokenizer {
     raw_added_ = AddedTokens(std::move(raw));
     normalized_added_ = AddedTokens(std::move(normalized));
 
-    for (int32_t id = 0; id < vocab_size(); ++id) text_.push_back(text_of(token(id)));
+    size_t bytes = 0;
+    for (int32_t id = 0; id < vocab_size(); ++id) {
+      text_.push_back(text_of(token(id)));
+      check_growth(p_.json.size(), bytes += text_.back().size());
+    }
     if (p_.decoding.kind != Decoding::Kind::steps)
       for (const AddedToken& token : p_.added) text_[size_t(token.id)] = token.content;
   }
@@ -136,7 +140,10 @@ class PipelineTokenizer final : public Tokenizer {
   std::string changed(const std::string& spelling, bool first) const {
     if (const auto byte = p_.decoding.bytes ? fallback_byte(spelling) : std::nullopt) return std::string(1, *byte);
     std::string out = spelling;
-    for (const Decoding::Step& step : p_.decoding.steps) out = step(out, first);
+    for (const Decoding::Step& step : p_.decoding.steps) {
+      out = step(out, first);
+      check_growth(spelling.size(), out.size());
+    }
     if (!p_.decoding.end.empty()) replace_all(out, p_.decoding.end, " ");
     return out;
   }

@@ -101,8 +101,8 @@ TEST(DamagedTokenizerFiles, NormalizersThatGrowWithoutEndAreRefused) {
     }
   };
   EXPECT_EQ(encoding(3, "aa"), "1");
-  EXPECT_NE(encoding(40, "aa").find("normalization makes more than"), std::string::npos) << encoding(40, "aa");
-  EXPECT_NE(encoding(1, std::string(1 << 20, 'a')).find("normalization makes more than"), std::string::npos);
+  EXPECT_NE(encoding(40, "aa").find("makes more than"), std::string::npos) << encoding(40, "aa");
+  EXPECT_NE(encoding(1, std::string(1 << 20, 'a')).find("makes more than"), std::string::npos);
   EXPECT_NE(encoding(300, "b").find("above the limit of 64"), std::string::npos) << encoding(300, "b");
 }
 

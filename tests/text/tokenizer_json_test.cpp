@@ -44,6 +44,8 @@ TEST(TokenizerJson, RefusesByName) {
             "tokenizer: 't.json'.pre_tokenizer.type: 'UnicodeScripts' is not supported");
   EXPECT_EQ(refusal("/pre_tokenizer", {{"type", "Metaspace"}, {"prepend_scheme", "last"}}),
             "tokenizer: 't.json'.pre_tokenizer.prepend_scheme: 'last' is not supported");
+  EXPECT_EQ(refusal("/pre_tokenizer", {{"type", "Metaspace"}, {"replacement", "  "}}),
+            "tokenizer: 't.json'.pre_tokenizer.replacement must be one character, and no space, got '  '");
   EXPECT_EQ(refusal("/normalizer", {{"type", "Sequence"}, {"normalizers", {{{"type", "Precompiled"}}}}}),
             "tokenizer: 't.json'.normalizer.normalizers[0].precompiled_charsmap must be text, got null");
   EXPECT_EQ(refusal("/decoder", {{"type", "CTC"}}), "tokenizer: 't.json'.decoder.type: 'CTC' is not supported");
@@ -66,6 +68,18 @@ TEST(TokenizerJson, RefusesDamagedCharsmaps) {
   EXPECT_NE(charsmap(rule + '\xFF' + '\0').find("are not UTF-8"), std::string::npos);
 }
 
+// Steps of decoders that make much of little, again and again.
+TEST(TokenizerJson, RefusesDecodersThatGrowWithoutBound) {
+  const Json grow = {{"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", std::string(4000, 'a')}};
+  const auto refused = [&](const Json& steps) {
+    const Json file = {
+        {"model", {{"type", "Unigram"}, {"vocab", Json::array({Json::array({"aaaa", -1.0})})}, {"unk_id", 0}}},
+        {"decoder", {{"type", "Sequence"}, {"decoders", steps}}}};
+    return error_of([&] { parse_tokenizer(file.dump(), "t.json"); });
+  };
+  EXPECT_NE(refused(Json::array({grow, grow})).find("no tokenizer needs that"), std::string::npos);
+}
+
 TEST(TokenizerJson, RefusesDamagedUnigrams) {
   const auto one = [](const Json& score) { return Json::array({Json::array({"a", score})}); };
   const auto unigram = [](const Json& vocab, const Json& unk) {
@@ -77,6 +91,8 @@ TEST(TokenizerJson, RefusesDamagedUnigrams) {
   EXPECT_EQ(unigram(one(-1.0), 1), "tokenizer: 't.json'.model.unk_id is 1, the vocabulary has 1 pieces");
   EXPECT_EQ(unigram(one(-1.0), nullptr), "tokenizer: 't.json'.model has no unk_id, and 'bc' is none of its pieces");
   EXPECT_EQ(unigram(one("x"), 0), "tokenizer: 't.json'.model.vocab[0] must be a piece and its log probability");
+  EXPECT_EQ(unigram(Json::array({Json::array({std::string(1025, 'a'), -1})}), 0),
+            "tokenizer: 't.json'.model.vocab[0] has 1025 bytes, above the limit of 1024");
   EXPECT_EQ(unigram(Json::array(), 0), "tokenizer: 't.json'.model.vocab is empty");
 }
 
