@@ -125,7 +125,8 @@ std::string normal_form(std::string_view text, NormalForm form) {
   size_t begin = 0;
   for (size_t i = 0; i < text.size();) {
     const Utf8Unit unit = utf8_unit(text.substr(i));
-    if (unicode_since(unit.code_point) > 9) {
+    // U+11A7 is a vowel that composes with nothing; utf8proc 2.8 takes it for the end of a syllable, and drops it.
+    if (unicode_since(unit.code_point) > 9 || unit.code_point == 0x11A7) {
       append_normal_form(out, text.substr(begin, i - begin), utf8proc_option_t(options));
       out += text.substr(i, unit.length);
       begin = i + unit.length;

@@ -57,6 +57,7 @@ TEST(Unicode, LowerCaseAndNormalForms) {
   EXPECT_EQ(normal_form("Åﬁ", NormalForm::nfd), "A\u030aﬁ");
   EXPECT_EQ(normal_form("ﬁ①", NormalForm::nfkc), "fi1");
   EXPECT_EQ(normal_form("Å①", NormalForm::nfkd), "A\u030a1");
+  EXPECT_EQ(normal_form("\u1100\u116D\u11A7\u11A8", NormalForm::nfc), "\uAD50\u11A7\u11A8");
   // What came after Unicode 9 stays, and nothing passes it: U+0D3B is no mark there, so U+093C does not come before it.
   EXPECT_EQ(normal_form("\u212B\u0D3B\u093C\u212B", NormalForm::nfc), "Å\u0D3B\u093CÅ");
   EXPECT_EQ(normal_form("\u0F71\u0D4D\u093C", NormalForm::nfc), "\u093C\u0D4D\u0F71");
