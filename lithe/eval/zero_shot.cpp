@@ -7,6 +7,8 @@
 #include "lithe/base/stop.h"
 #include "lithe/eval/zero_shot_documents.h"
 #include "lithe/ops/basic.h"
+#include "lithe/text/unicode.h"
+#include "lithe/text/utf8.h"
 
 namespace lithe {
 namespace {
@@ -201,19 +203,22 @@ std::vector<ZeroShotMetric> roll(const Scorer& scorer, const Tokenizer& tokenize
     const std::string text =
         rendered(task.doc_to_target.empty() ? task.doc_to_text : task.doc_to_target, doc, task.task);
     bytes += double(text.size());
+    // As the harness counts: the pieces between runs of white space, which may be empty at the ends.
     bool inside = false;
-    for (const char c : text) {
-      const bool space = c == ' ' || (c >= 9 && c <= 13);
-      words += !space && !inside;
-      inside = !space;
-    }
-    // Windows that do not overlap: each begins with the last token of the one before it.
+    ++words;
+    for_each_character(text, [&](uint32_t c) {
+      const bool space = is_white_space(c) || (c >= 0x1C && c <= 0x1F);
+      words += space && !inside;
+      inside = space;
+    });
+    // Windows whose scored tokens do not overlap, each with as many tokens before its last as the model can read.
     const std::vector<int32_t> tokens = tokenizer.encode(text);
     for (size_t begin = 0; begin < tokens.size(); begin += scorer.most()) {
+      const size_t end = std::min(tokens.size(), begin + scorer.most()), from = end - std::min(end, scorer.most());
       Request r;
-      r.tokens.push_back(begin ? tokens[begin - 1] : scorer.start());
-      r.tokens.insert(r.tokens.end(), tokens.begin() + int64_t(begin),
-                      tokens.begin() + int64_t(std::min(tokens.size(), begin + scorer.most())));
+      r.begin = begin - from + 1;
+      r.tokens.push_back(from ? tokens[from - 1] : scorer.start());
+      r.tokens.insert(r.tokens.end(), tokens.begin() + int64_t(from), tokens.begin() + int64_t(end));
       requests.push_back(std::move(r));
     }
   }
