@@ -19,16 +19,16 @@ uint64_t hash(uint64_t key) { return (key ^ key >> 29) * 0x9E3779B97F4A7C15ull; 
 
 }  // namespace
 
-BpeMerges::BpeMerges(std::span<const Merge> merges) {
+BpeMerges::BpeMerges(std::span<const Merge> merges, std::span<const uint32_t> ranks) {
   if (merges.empty()) return;
   const size_t size = std::bit_ceil(2 * merges.size() + 2);
   slots_.resize(size);
   shift_ = 64 - std::countr_zero(size);
-  for (size_t rank = 0; rank < merges.size(); ++rank) {
-    const uint64_t key = key_of(merges[rank].left, merges[rank].right);
+  for (size_t i = 0; i < merges.size(); ++i) {
+    const uint64_t key = key_of(merges[i].left, merges[i].right);
     size_t at = hash(key) >> shift_;
     while (slots_[at].pair != free_pair && slots_[at].pair != key) at = (at + 1) & (size - 1);
-    slots_[at] = {key, uint32_t(rank), merges[rank].result};
+    slots_[at] = {key, ranks.empty() ? uint32_t(i) : ranks[i], merges[i].result};
   }
 }
 

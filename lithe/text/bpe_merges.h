@@ -23,12 +23,13 @@ struct MergeDropout {
   bool operator()() { return random_uniform(key, next++) < probability; }
 };
 
-/// Merges by rank: their order in the list, earlier first.
+/// Merges by rank, lowest first.
 class BpeMerges {
  public:
   BpeMerges() = default;
-  /// Ids must not be negative. Of two merges of one pair the later counts, as in Hugging Face's tokenizers.
-  explicit BpeMerges(std::span<const Merge> merges);
+  /// Ids must not be negative. `ranks`, one a merge; empty: their places in the list. Of two merges of one pair the
+  /// later counts, as in Hugging Face's tokenizers.
+  explicit BpeMerges(std::span<const Merge> merges, std::span<const uint32_t> ranks = {});
   bool empty() const { return slots_.empty(); }
 
   /// Merges the symbols of a word until no merge applies: always the pair of lowest rank, the leftmost of equals.

@@ -13,7 +13,7 @@ constexpr int32_t no_id = -1;
 class BpeModel final : public WordModel {
  public:
   BpeModel(const Vocabulary& vocabulary, const std::vector<Merge>& merges, const BpeOptions& options)
-      : vocabulary_(vocabulary), merges_(merges), options_(options) {
+      : vocabulary_(vocabulary), merges_(merges, options.ranks), options_(options) {
     for (int b = 0; b < 256; ++b) {
       char fallback[8];
       std::snprintf(fallback, sizeof fallback, "<0x%02X>", b);

@@ -93,7 +93,7 @@ void read_unigram(const JsonSection& model, TokenizerParts& parts) {
   for (const JsonSection::Tree& entry : vocab) {
     check(entry.is_array() && entry.size() == 2 && entry[0].is_string() && entry[1].is_number(), "tokenizer",
           model.place("vocab"), "[", pieces.size(), "] must be a piece and its log probability");
-    pieces.push_back({entry[0].get<std::string>(), entry[1].get<double>()});
+    pieces.push_back({entry[0].get<std::string>(), entry[1].get<double>(), int32_t(pieces.size())});
     check(pieces.back().text.size() <= longest_piece, "tokenizer", model.place("vocab"), "[", pieces.size() - 1,
           "] has ", pieces.back().text.size(), " bytes, above the limit of ", longest_piece);
     check(std::isfinite(pieces.back().score), "tokenizer", model.place("vocab"), "[", pieces.size() - 1,
@@ -107,8 +107,16 @@ void read_unigram(const JsonSection& model, TokenizerParts& parts) {
           ", the vocabulary has ", pieces.size(), " pieces");
     parts.specials.unk = int32_t(unk);
   }
-  parts.model =
-      make_unigram_model(std::move(pieces), parts.specials.unk, model.flag("byte_fallback", false), model.place());
+  UnigramOptions options{.unk = parts.specials.unk, .place = model.place()};
+  if (model.flag("byte_fallback", false)) options.byte_ids.emplace().fill(-1);
+  double least = std::numeric_limits<double>::infinity();
+  for (const UnigramPiece& piece : pieces) {
+    least = std::min(least, piece.score);
+    if (const auto byte = fallback_byte(piece.text); byte && options.byte_ids)
+      (*options.byte_ids)[uint8_t(*byte)] = piece.id;
+  }
+  options.unknown_score = least - unigram_unknown_penalty;
+  parts.model = make_unigram_model(std::move(pieces), std::move(options));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <pcre2.h>
 
 #include "lithe/base/error.h"
+#include "lithe/text/pattern_dialect.h"
 
 namespace lithe {
 namespace {
@@ -12,58 +13,6 @@ constexpr size_t max_expression = 1 << 16;
 // Enough for groups repeated over megabytes of one word; reached only by expressions that explode.
 constexpr uint32_t match_limit = 20'000'000;
 constexpr size_t jit_stack = 16 << 20;
-
-// PCRE2's \s also takes U+180E, which left White_Space in Unicode 6.3.
-constexpr std::string_view space =
-    R"(\x{9}-\x{d}\x{20}\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
-constexpr std::string_view no_space =
-    R"(\x{0}-\x{8}\x{e}-\x{1f}\x{21}-\x{84}\x{86}-\x{9f}\x{a1}-\x{167f}\x{1681}-\x{1fff}\x{200b}-\x{2027})"
-    R"(\x{202a}-\x{202e}\x{2030}-\x{205e}\x{2060}-\x{2fff}\x{3001}-\x{10ffff})";
-
-std::string translate(std::string_view in, std::string_view origin) {
-  const auto refuse = [&](std::string_view what) {
-    fail("tokenizer", origin, ": expression '", in, "': ", what, " is not supported");
-  };
-  std::string out;
-  bool in_class = false;
-  for (size_t i = 0; i < in.size(); ++i) {
-    const char c = in[i];
-    const char next = i + 1 < in.size() ? in[i + 1] : '\0';
-    if (c == '\\' && i + 1 < in.size()) {
-      ++i;
-      if (next == 'h' || next == 'H' || next == 'C' || next == 'K') refuse(std::string("\\") + next);
-      if (next == 's' || next == 'S') {
-        const std::string_view set = next == 's' ? space : no_space;
-        out += in_class ? std::string(set) : cat('[', set, ']');
-      } else {
-        out += {c, next};
-      }
-      continue;
-    }
-    if (in_class) {
-      if (c == '[' && next != ':') refuse("a set within a set");
-      if (c == '&' && next == '&') refuse("an intersection of sets");
-      if (c == '[') {  // [:name:]
-        const size_t close = in.find(":]", i + 2);
-        if (close == in.npos) refuse("an unclosed '[:'");
-        out += in.substr(i, close + 2 - i);
-        i = close + 1;
-        continue;
-      }
-      if (c == ']') in_class = false;
-    } else if (c == '[') {
-      in_class = true;
-      out += c;
-      if (next == '^') out += next, ++i;
-      if (i + 1 < in.size() && in[i + 1] == ']') refuse("']' as the first member of a set");
-      continue;
-    } else if (c == '(' && next == '*') {
-      refuse("a verb '(*'");
-    }
-    out += c;
-  }
-  return out;
-}
 
 // Scratch memory of matching, one per thread.
 struct Scratch {
@@ -99,7 +48,7 @@ struct Pattern::Code {
 Pattern::Pattern(std::string_view expression, std::string_view origin) {
   check(expression.size() <= max_expression, "tokenizer", origin, ": an expression of ", expression.size(),
         " bytes is above the limit of ", max_expression);
-  const std::string translated = translate(expression, origin);
+  const std::string translated = pcre_expression(expression, origin);
   auto code = std::make_shared<Code>();
   code->expression = expression;
   code->origin = origin;

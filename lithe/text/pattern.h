@@ -9,8 +9,7 @@ namespace lithe {
 
 /// A compiled regular expression over UTF-8. Thread-safe, cheap to copy.
 ///
-/// Tokenizer files are written for Oniguruma. Where its reading and PCRE2's differ, ours is Oniguruma's (\s and \S are
-/// Unicode White_Space) or the expression is refused (set operations in brackets, \h).
+/// Tokenizer files are written for Oniguruma, and ours are read as it reads them: pattern_dialect.h.
 class Pattern {
  public:
   /// Fails on an expression that is wrong or refused, with `origin` in the error.

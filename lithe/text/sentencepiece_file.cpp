@@ -6,7 +6,6 @@
 
 #include "lithe/base/error.h"
 #include "lithe/text/utf8.h"
-#include "lithe/text/word_table.h"
 
 namespace lithe {
 namespace {
@@ -16,7 +15,6 @@ using PieceType = SentencePieceFile::PieceType;
 
 constexpr size_t most_pieces = 1 << 24;
 constexpr size_t longest_piece = 4096;  // bytes
-constexpr size_t most_nested = 64;      // user-defined pieces that start one another; the library has room for so many
 
 /// The fields of a protocol buffer message, one after the other.
 class Message {
@@ -102,99 +100,23 @@ void read_trainer(std::string_view bytes, const std::string& place, SentencePiec
           ": white space as a suffix of pieces is not supported");
     if (m.is(35, Wire::varint)) file.byte_fallback = m.value() != 0;
     if (m.is(44, Wire::bytes)) file.unk_surface = m.bytes();
+    if (m.is(46, Wire::bytes)) file.bos_piece = m.bytes();
+    if (m.is(47, Wire::bytes)) file.eos_piece = m.bytes();
+    if (m.is(48, Wire::bytes)) file.pad_piece = m.bytes();
   }
   check(is_valid_utf8(file.unk_surface), "tokenizer", place, ": unk_surface is not UTF-8");
 }
 
 void read_normalizer(std::string_view bytes, const std::string& place, SentencePieceFile& file) {
   for (Message m(bytes, place); m.next();) {
-    if (m.is(2, Wire::bytes) && !m.bytes().empty()) check_sentencepiece_rules(m.bytes(), place);
+    if (m.is(2, Wire::bytes)) file.rules = m.bytes();
     if (m.is(3, Wire::varint)) file.add_dummy_prefix = m.value() != 0;
     if (m.is(4, Wire::varint)) file.remove_extra_whitespaces = m.value() != 0;
+    if (m.is(5, Wire::varint)) file.escape_whitespaces = m.value() != 0;
   }
 }
-
-void check_nesting(const SentencePieceFile& file, const std::string& place) {
-  WordTable<bool> defined;
-  for (const Piece& piece : file.pieces)
-    if (piece.type == PieceType::user_defined) defined.insert(piece.text) = true;
-  for (size_t d = 0; d < defined.size(); ++d) {
-    size_t nested = 0;
-    for (size_t length = 1; length <= defined.word(d).size(); ++length)
-      nested += defined.find(defined.word(d).substr(0, length)) != nullptr;
-    check(nested <= most_nested, "tokenizer", place, ": ", nested, " user-defined pieces start one another, above the ",
-          most_nested, " that SentencePiece handles");
-  }
-}
-
-/// A double array, walked as the library does.
-class Rules {
- public:
-  Rules(std::string_view units, std::string_view replacements, const std::string& origin)
-      : units_(units.size() / 4), replacements_(replacements), origin_(origin), nested_(units_.size()) {
-    std::memcpy(units_.data(), units.data(), 4 * units_.size());
-    walk(0 ^ offset(units_[0]), 0);
-  }
-
- private:
-  static constexpr int deepest = 1000;  // bytes of a rule's left side
-  static constexpr int most_rules_at_once = 32;
-  static constexpr size_t longest_replacement = 1024;
-  static constexpr int16_t in_progress = -1;
-  std::vector<uint32_t> units_;
-  std::string_view replacements_;
-  const std::string& origin_;
-  std::vector<int16_t> nested_;  // by the place of a node's children: 1 + rules on the longest way from there
-
-  static uint32_t offset(uint32_t unit) { return (unit >> 10) << ((unit & (1u << 9)) >> 6); }
-  static bool ends_rule(uint32_t unit) { return (unit >> 8 & 1) != 0; }
-
-  template <class... Args>
-  void require(bool rule, const Args&... message) const {
-    check(rule, "tokenizer", origin_, ": the rules of normalization are damaged: ", message...);
-  }
-
-  /// The most rules that one text can end on its way from the node whose children stand at `base` ^ byte.
-  int walk(size_t base, int depth) {
-    require((base | 255) < units_.size(), "place ", base, " of ", units_.size());
-    require(depth < deepest && nested_[base] != in_progress, "a rule for more than ", deepest, " bytes, or a circle");
-    if (nested_[base] > 0) return nested_[base] - 1;
-    nested_[base] = in_progress;
-    int most = 0;
-    for (uint32_t byte = 0; byte < 256; ++byte) {
-      const size_t child = base ^ byte;
-      const uint32_t unit = units_[child];
-      if ((unit & (1u << 31 | 255)) != byte) continue;
-      const size_t next = child ^ offset(unit);
-      const int below = walk(next, depth + 1);
-      if (ends_rule(unit)) check_replacement(units_[next] & 0x7FFFFFFF);
-      most = std::max(most, below + ends_rule(unit));
-    }
-    require(most <= most_rules_at_once, "more than ", most_rules_at_once, " rules start one another");
-    nested_[base] = int16_t(1 + most);
-    return most;
-  }
-
-  void check_replacement(size_t at) const {
-    require(at < replacements_.size(), "replacement at ", at, " of ", replacements_.size(), " bytes");
-    const size_t end = replacements_.find('\0', at);
-    require(end != replacements_.npos && end - at <= longest_replacement, "a replacement of more than ",
-            longest_replacement, " bytes");
-    require(is_valid_utf8(replacements_.substr(at, end - at)), "a replacement that is no UTF-8");
-  }
-};
 
 }  // namespace
-
-void check_sentencepiece_rules(std::string_view rules, const std::string& origin) {
-  uint32_t size = 0;
-  check(rules.size() > sizeof size, "tokenizer", origin, ": the rules of normalization have ", rules.size(), " bytes");
-  std::memcpy(&size, rules.data(), sizeof size);
-  rules.remove_prefix(sizeof size);
-  check(size >= 4 && size % 4 == 0 && size < rules.size(), "tokenizer", origin,
-        ": the rules of normalization announce ", size, " bytes of ", rules.size());
-  Rules(rules.substr(0, size), rules.substr(size), origin);
-}
 
 SentencePieceFile read_sentencepiece_file(std::string_view bytes, const std::string& origin) {
   SentencePieceFile file;
@@ -211,7 +133,6 @@ SentencePieceFile read_sentencepiece_file(std::string_view bytes, const std::str
       check(!d.is(2, Wire::bytes) || d.bytes().empty(), "tokenizer", place, ": a denormalizer is not supported");
   }
   check(!file.pieces.empty(), "tokenizer", place, " has no pieces: this is no SentencePiece model");
-  check_nesting(file, place);
   return file;
 }
 

@@ -1,15 +1,12 @@
 #include "lithe/text/sentencepiece_tokenizer.h"
 
-#include <sentencepiece_processor.h>
-
 #include <algorithm>
-#include <array>
-#include <limits>
 
 #include "lithe/text/base64.h"
 #include "lithe/text/byte_alphabet.h"
 #include "lithe/text/hex.h"
 #include "lithe/text/json_section.h"
+#include "lithe/text/sentencepiece_encoder.h"
 #include "lithe/text/sentencepiece_file.h"
 #include "lithe/text/tokenizer_roles.h"
 #include "lithe/text/unigram_lattice.h"
@@ -23,47 +20,31 @@ using PieceType = SentencePieceFile::PieceType;
 using Arc = UnigramLattice::Arc;
 
 constexpr int64_t file_version = 1;
-constexpr size_t longest_text = 1 << 30;  // the library counts bytes in int
-
-void check_status(const sentencepiece::util::Status& status, const std::string& what) {
-  if (status.ok()) return;
-  const std::string_view message = status.error_message();
-  const size_t reason = message.rfind("] ");  // the library's file, line and condition go
-  fail("tokenizer", what, ": SentencePiece says: ",
-       reason == message.npos || reason + 2 == message.size() ? message : message.substr(reason + 2));
-}
 
 class SentencePieceTokenizer final : public Tokenizer {
  public:
   SentencePieceTokenizer(std::string_view model, std::string json, const std::string& origin, Roles roles)
       : json_(std::move(json)),
         file_(read_sentencepiece_file(model, origin)),
-        vocabulary_(file_.pieces.size(), "'" + origin + "'") {
-    load(model, origin);
+        vocabulary_(vocabulary_of(file_, origin)),
+        encoder_(file_, vocabulary_, origin) {
     std::vector<AddedToken> controls;
-    byte_ids_.fill(-1);
     for (const Piece& piece : file_.pieces) {
-      const int32_t id = int32_t(vocabulary_.size());
-      vocabulary_.add(piece.text, id);
+      const int32_t id = int32_t(text_.size());
       text_.push_back(text_of(piece));
       if (piece.type == PieceType::control) controls.push_back({.id = id, .content = piece.text, .special = true});
-      if (const auto byte = fallback_byte(piece.text); byte && piece.type == PieceType::byte)
-        byte_ids_[uint8_t(*byte)] = id;
-      if (piece.type == PieceType::normal) {
-        least_ = std::min(least_, double(piece.score));
-        most_ = std::max(most_, double(piece.score));
-      }
       longest_piece_ = std::max(longest_piece_, piece.text.size());
     }
-    const auto role = [&](Role& role, int id) {
+    const auto role = [&](Role& role, const std::string& piece, PieceType must_be) {
       if (role.stated) return;
       role.stated = true;
-      if (id >= 0) role.token = vocabulary_.token(id);
+      const auto id = vocabulary_.find(piece);
+      if (id && type(*id) == must_be) role.token = piece;
     };
-    role(roles.bos, processor_.bos_id());
-    role(roles.eos, processor_.eos_id());
-    role(roles.pad, processor_.pad_id());
-    role(roles.unk, processor_.unk_id());
+    role(roles.bos, file_.bos_piece, PieceType::control);
+    role(roles.eos, file_.eos_piece, PieceType::control);
+    role(roles.pad, file_.pad_piece, PieceType::control);
+    role(roles.unk, vocabulary_.token(encoder_.unk()), PieceType::unknown);
     specials_ = assign_roles(roles, vocabulary_, controls, {}, origin);
     controls_ = AddedTokens(std::move(controls));
   }
@@ -90,17 +71,25 @@ class SentencePieceTokenizer final : public Tokenizer {
 
   std::vector<int32_t> sample(std::string_view text, const SegmentationSampling& how,
                               const RandomKey& key) const override {
-    if (how.off() || how.dropout > 0 || file_.kind != SentencePieceFile::Kind::unigram)
+    const bool unigram = file_.kind == SentencePieceFile::Kind::unigram;
+    if (how.off() || (unigram ? how.dropout > 0 : how.alpha || how.length_penalty != 0))
       return Tokenizer::sample(text, how, key);
     how.validate();
-    const std::string normalized = normalize(text);
+    const std::string normalized = encoder_.normalize(text);
+    if (!unigram) {
+      std::vector<int32_t> ids;
+      MergeDropout dropout{.probability = how.dropout, .key = key};
+      encoder_.sample(normalized, dropout, ids);
+      return ids;
+    }
     const UnigramLattice lattice = lattice_of(normalized);
     std::vector<int32_t> ids;
     bool after_unknown = false;
     for (const Arc& arc : lattice.draw(how, key)) {
       const bool unknown = type(arc.id) == PieceType::unknown;
-      if (unknown && file_.byte_fallback)
-        for (uint32_t at = arc.begin; at < arc.end; ++at) ids.push_back(byte_ids_[uint8_t(normalized[at])]);
+      if (unknown && encoder_.byte_ids())
+        for (uint32_t at = arc.begin; at < arc.end; ++at)
+          ids.push_back((*encoder_.byte_ids())[uint8_t(normalized[at])]);
       else if (!unknown || !after_unknown)  // unknown characters in a row are one <unk>
         ids.push_back(arc.id);
       after_unknown = unknown;
@@ -110,14 +99,9 @@ class SentencePieceTokenizer final : public Tokenizer {
 
  protected:
   std::vector<int32_t> encode_text(std::string_view text, bool with_specials) const override {
-    std::vector<int32_t> ids, part_ids;
+    std::vector<int32_t> ids;
     controls_.cut(
-        text, with_specials,
-        [&](std::string_view part) {
-          check_length(part);
-          check_status(processor_.Encode(part, &part_ids), "encoding a text");
-          ids.insert(ids.end(), part_ids.begin(), part_ids.end());
-        },
+        text, with_specials, [&](std::string_view part) { encoder_.encode(encoder_.normalize(part), ids); },
         [&](const AddedToken& control) { ids.push_back(control.id); });
     return ids;
   }
@@ -126,33 +110,18 @@ class SentencePieceTokenizer final : public Tokenizer {
   std::string json_;
   SentencePieceFile file_;
   Vocabulary vocabulary_;
-  sentencepiece::SentencePieceProcessor processor_;
+  SentencePieceEncoder encoder_;
   AddedTokens controls_;
   Specials specials_;
   std::vector<std::string> text_;  // what a piece means, by id
-  std::array<int32_t, 256> byte_ids_;
-  // Over the normal pieces: least and greatest score.
-  double least_ = std::numeric_limits<float>::max(), most_ = std::numeric_limits<float>::lowest();
-  size_t longest_piece_ = 0;  // bytes
+  size_t longest_piece_ = 0;       // bytes
 
   PieceType type(int32_t id) const { return file_.pieces[size_t(id)].type; }
 
-  static void check_length(std::string_view text) {
-    check(text.size() <= longest_text, "tokenizer", "a text of ", text.size(), " bytes is above the ", longest_text,
-          " that SentencePiece handles: cut it into documents");
-  }
-
-  void load(std::string_view model, const std::string& origin) {
-    const std::string what = "'" + origin + "' cannot be loaded";
-    try {
-      check_status(processor_.LoadFromSerializedProto(model), what);
-    } catch (const Error&) {
-      throw;
-    } catch (const std::exception& error) {  // of the library's tables of strings
-      fail("tokenizer", what, ": SentencePiece says: ", error.what());
-    }
-    check(processor_.GetPieceSize() == int(file_.pieces.size()) && processor_.unk_id() >= 0, "tokenizer", what, ": ",
-          processor_.GetPieceSize(), " pieces were read, ", file_.pieces.size(), " expected, one of them unknown");
+  static Vocabulary vocabulary_of(const SentencePieceFile& file, const std::string& origin) {
+    Vocabulary vocabulary(file.pieces.size(), "'" + origin + "'");
+    for (const Piece& piece : file.pieces) vocabulary.add(piece.text, vocabulary.size());
+    return vocabulary;
   }
 
   std::string text_of(const Piece& piece) const {
@@ -161,26 +130,6 @@ class SentencePieceTokenizer final : public Tokenizer {
     if (const auto byte = fallback_byte(piece.text); byte && piece.type == PieceType::byte)
       return std::string(1, *byte);
     return unspell_spaces(piece.text);
-  }
-
-  /// What the library cuts: its pieces, one after the other.
-  std::string normalize(std::string_view text) const {
-    check_length(text);
-    sentencepiece::ImmutableSentencePieceText cut;
-    check_status(processor_.Encode(text, cut.mutable_proto()), "normalizing a text");
-    std::string out;
-    for (size_t i = 0; i < cut.pieces_size(); ++i) {
-      const auto piece = cut.pieces(int(i));
-      const bool byte = type(int32_t(piece.id())) == PieceType::byte;
-      out += byte ? text_[piece.id()] : piece.piece();
-    }
-    return out;
-  }
-
-  /// Log-probability as the library has it: a user-defined piece is worth as many bytes of the best piece.
-  double log_probability(int32_t id) const {
-    const Piece& piece = file_.pieces[size_t(id)];
-    return piece.type == PieceType::user_defined ? double(piece.text.size()) * most_ - 0.1 : double(piece.score);
   }
 
   /// Pieces of `text`. A character is <unk> only where no piece of the text covers it, or else no path would go
@@ -197,7 +146,7 @@ class SentencePieceTokenizer final : public Tokenizer {
       for (size_t b = e; b-- > 0 && starts[e] - starts[b] <= longest_piece_;) {
         const auto id = vocabulary_.find(text.substr(starts[b], starts[e] - starts[b]));
         if (!id || (type(*id) != PieceType::normal && type(*id) != PieceType::user_defined)) continue;
-        arcs.push_back({starts[b], starts[e], *id, log_probability(*id)});
+        arcs.push_back({starts[b], starts[e], *id, encoder_.log_probability(*id)});
         uncovered = starts[b];
         if (b + 1 == e) single[starts[b]] = true;
       }
@@ -206,7 +155,8 @@ class SentencePieceTokenizer final : public Tokenizer {
     const auto with_unknown = [&](auto&& needed) {
       std::vector<Arc> all = arcs;
       for (size_t e = 1; e < starts.size(); ++e)
-        if (needed(starts[e - 1])) all.push_back({starts[e - 1], starts[e], *specials_.unk, least_ - unknown_penalty});
+        if (needed(starts[e - 1]))
+          all.push_back({starts[e - 1], starts[e], encoder_.unk(), encoder_.unknown_log_probability()});
       // Of the arcs to one place the longest comes first, and so wins where scores are equal, as in the library.
       std::sort(all.begin(), all.end(),
                 [](const Arc& a, const Arc& b) { return a.end != b.end ? a.end < b.end : a.begin < b.begin; });
@@ -215,7 +165,6 @@ class SentencePieceTokenizer final : public Tokenizer {
     UnigramLattice lattice = with_unknown([&](uint32_t at) { return !covered[at]; });
     return lattice.connected() ? lattice : with_unknown([&](uint32_t at) { return !single[at]; });
   }
-  static constexpr double unknown_penalty = 10;  // the library's
 };
 
 std::string checksum_of(std::string_view model) { return hex(checksum(model.data(), model.size())); }

@@ -1,4 +1,4 @@
-// Tokenizers of SentencePiece's .model files, unigram and BPE; its library encodes.
+// Tokenizers of SentencePiece's .model files, unigram and BPE.
 #pragma once
 
 #include <memory>

@@ -49,7 +49,7 @@ class Tokenizer {
   /// Ids of `text` cut at random, for training; encode() when how.off(). A pure function of the tokenizer, `text`,
   /// `how` and `key`, whose stream it uses from element 0 on: give every text its own key (its number in the corpus or
   /// the step, with a purpose of your own). Works in the calling thread; meant for sentences. Fails, as wrong usage,
-  /// when this tokenizer cannot be sampled so: dropout needs a BPE that lithe merges, all else a unigram tokenizer.
+  /// when this tokenizer cannot be sampled so: dropout needs a BPE, all else a unigram tokenizer.
   virtual std::vector<int32_t> sample(std::string_view text, const SegmentationSampling& how,
                                       const RandomKey& key) const;
 

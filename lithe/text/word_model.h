@@ -26,6 +26,7 @@ struct BpeOptions {
   bool ignore_merges = false;     // a word that is a token is that token
   bool byte_fallback = false;     // a character without a token becomes the tokens <0x00> ... <0xFF> of its bytes
   bool fuse_unk = false;          // unknown symbols in a row become one unk
+  std::vector<uint32_t> ranks;    // of the merges; empty: their places in the list
   std::optional<int32_t> unk;     // for symbols without a token; without it they are left out
   std::string continuing_prefix;  // what symbols but a word's first begin with in the vocabulary: "##"
   std::string end_suffix;         // what a word's last symbol ends with: "</w>"
@@ -46,11 +47,18 @@ std::unique_ptr<WordModel> make_word_level_model(const Vocabulary& vocabulary, s
 struct UnigramPiece {
   std::string text;
   double score = 0;  // log probability
+  int32_t id = 0;
+};
+struct UnigramOptions {
+  std::optional<int32_t> unk;  // stands for characters without a piece, in a row one; without it they fail
+  std::optional<std::array<int32_t, 256>> byte_ids;  // stand for them where all their bytes have one; -1 for none
+  double unknown_score = 0;                          // log probability of such a character
+  bool single_precision = false;                     // sums of scores are rounded to it, as SentencePiece's
+  std::string place;                                 // in errors
 };
 /// Unigram, Kudo 2018, arXiv:1804.10959: the way to cut a word whose pieces have the largest sum of scores; of equals
-/// the one found first from the left. Ids are places in the list. Characters without a piece in a row become one unk,
-/// or with `byte_fallback` the tokens <0x00> ... <0xFF> of their bytes; without unk they fail naming `place`.
-std::unique_ptr<WordModel> make_unigram_model(std::vector<UnigramPiece> pieces, std::optional<int32_t> unk,
-                                              bool byte_fallback, std::string place);
+/// the one found first from the left.
+std::unique_ptr<WordModel> make_unigram_model(std::vector<UnigramPiece> pieces, UnigramOptions options);
+inline constexpr double unigram_unknown_penalty = 10;  // SentencePiece's: below the least score of a piece
 
 }  // namespace lithe

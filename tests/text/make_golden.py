@@ -145,14 +145,16 @@ def charsmap(rules):
     for key, value in rules.items():
         at[key.encode()] = len(texts)
         texts += value.encode() + b"\0"
-    units, used = {0: 0}, {0}
+    units, used, bases = {0: 0}, {0}, set()  # two nodes with one base would have each other's children
 
     def place(prefix, node):
         children = sorted({k[len(prefix)] for k in at if k.startswith(prefix) and len(k) > len(prefix)})
         here = children + ([0] if prefix in at else [])
         if not here:
             return
-        offset = next(o for o in range(1, 1 << 20) if all((node ^ o ^ c) not in used for c in here) and o < 1 << 21)
+        offset = next(o for o in range(1, 1 << 20)
+                      if (node ^ o) not in bases and all((node ^ o ^ c) not in used for c in here) and o < 1 << 21)
+        bases.add(node ^ offset)
         units[node] |= offset << 10 | (1 << 8 if prefix in at else 0)
         for c in here:
             used.add(node ^ offset ^ c)

@@ -100,7 +100,43 @@ TEST(Pattern, RefusesWhatItCannotReadAsOniguruma) {
   EXPECT_EQ(refused("\\h+"), "tokenizer: file: expression '\\h+': \\h is not supported");
   EXPECT_EQ(refused("(*UTF)a"), "tokenizer: file: expression '(*UTF)a': a verb '(*' is not supported");
   EXPECT_NE(refused("(a").find("tokenizer: file: expression '(a': "), std::string::npos);
+  EXPECT_EQ(refused("[[:graph:]]"), "tokenizer: file: expression '[[:graph:]]': [:graph:] is not supported");
+  EXPECT_EQ(refused("\\pL"), "tokenizer: file: expression '\\pL': a property without braces is not supported");
   EXPECT_NO_THROW(Pattern("[[:alpha:]\\]\\[]+", "file"));
+}
+
+// What matches one of `characters`, as text.
+std::string matches(const char* expression, std::string_view characters) {
+  const Pattern pattern(expression, "test");
+  std::string out;
+  size_t begin = 0, end = 0;
+  for (size_t from = 0; from < characters.size() && pattern.find(characters, from, begin, end); from = end)
+    out += characters.substr(begin, end - begin);
+  return out;
+}
+
+// As Oniguruma has them; bench/peers/expression_parity.py compares every character.
+TEST(Pattern, SetsAndPropertiesAreOnigurumas) {
+  constexpr std::string_view text = "a_\u0301\u00b2\u00bd\u24b6 7-\u0663$\u3001\u6f22\u3042";
+  EXPECT_EQ(matches(R"(\w)", text), "a_\u0301\u00b2\u00bd\u24b67\u0663\u6f22\u3042");
+  EXPECT_EQ(matches(R"([\w])", text), "a_\u0301\u24b67\u0663\u6f22\u3042");
+  EXPECT_EQ(matches(R"(\W)", text), " -$\u3001");
+  EXPECT_EQ(matches(R"([^\W\d_])", text), "a\u0301\u24b6\u6f22\u3042");
+  EXPECT_EQ(matches(R"([\W7])", text), "\u00b2\u00bd 7-$\u3001");
+  EXPECT_EQ(matches(R"([^\P{L}\P{Ll}])", text), "a");
+  EXPECT_EQ(matches(R"([\P{L}])", text), "_\u0301\u00b2\u00bd\u24b6 7-\u0663$\u3001");
+  EXPECT_EQ(matches(R"(\p{Han})", text), "\u6f22") << "not what other scripts share with it";
+  EXPECT_EQ(matches(R"(\p{^Han})", "\u6f22\u3001"), "\u3001");
+  EXPECT_EQ(matches("[[:punct:]]", text), "_\u24b6-$\u3001");
+  EXPECT_EQ(matches("[[:alpha:]]", text), "a\u24b6\u6f22\u3042");
+  EXPECT_EQ(matches(R"(\b.)", "ab e\u0301e"), "a e");
+}
+
+TEST(Pattern, CharactersOfUnicode16AreKnown) {
+  EXPECT_EQ(matches(R"(\p{L})", "\ua7da-\U00010d50\U0002ebf0\U0001fae9"), "\ua7da\U00010d50\U0002ebf0");
+  EXPECT_EQ(matches(R"(\p{N})", "\U0001d2c0\U00010d40"), "\U0001d2c0\U00010d40");
+  EXPECT_EQ(matches(R"([^\p{L}\p{S}])", "\ua7da.\U0001fae9"), ".");
+  EXPECT_EQ(matches(R"(\p{Han})", "\U0002ebf0"), "\U0002ebf0");
 }
 
 TEST(Pattern, ExplodingExpressionsEndWithAnError) {

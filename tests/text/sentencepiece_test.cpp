@@ -1,4 +1,4 @@
-// SentencePiece models: against the library itself, published ids, save and load, streaming, training.
+// SentencePiece models: against the library, published ids, save and load, streaming, training.
 #include <sentencepiece_processor.h>
 
 #include <cmath>
@@ -43,14 +43,32 @@ TEST(SentencePiece, EncodesAndDecodesAsTheLibrary) {
     sentencepiece::SentencePieceProcessor library;
     ASSERT_TRUE(library.LoadFromSerializedProto(read_file(path)).ok());
     EXPECT_EQ(ours->vocab_size(), library.GetPieceSize());
+    size_t ties = 0;
     std::vector<std::string> texts(std::begin(hard_texts), std::end(hard_texts));
     texts.insert(texts.end(), lines.begin(), lines.end());
     for (const std::string& text : texts) {
       const Ids expected = library.EncodeAsIds(text);
-      ASSERT_EQ(ours->encode(text), expected) << name << ": '" << text << "'";
+      const Ids ids = ours->encode(text);
+      // Debian's library orders pieces otherwise where two segmentations have one probability, which today's does not.
+      ASSERT_TRUE(std::is_permutation(ids.begin(), ids.end(), expected.begin(), expected.end()))
+          << name << ": '" << text << "'";
+      ties += ids != expected;
       ASSERT_EQ(valid_utf8(ours->decode(expected)), library.DecodeIds(expected)) << name << ": '" << text << "'";
     }
+    EXPECT_LT(ties, texts.size() / 50) << name;
   }
+}
+
+// Of segmentations with equal sums of scores; sums are in single precision over the whole text. From the library 0.2.3.
+TEST(SentencePiece, TiesAreBrokenAsByTodaysLibrary) {
+  if (data("tokenizers").empty()) GTEST_SKIP() << "needs $LITHE_DATA/tokenizers";
+  const auto t5 = load_tokenizer(data("tokenizers/sentencepiece/t5.model"));
+  EXPECT_EQ(t5->encode("in the school----\" he"), (Ids{16, 8, 496, 18, 14817, 121, 3, 88}));
+  EXPECT_EQ(t5->encode("            def foo(xxx_todo_changeme):"),
+            (Ids{20, 89, 5575, 32, 599, 19230, 226, 834, 235, 26, 32, 834, 13073, 526, 61, 10}));
+  const auto test = load_tokenizer(data("tokenizers/sentencepiece/test_model.model"));
+  EXPECT_EQ(test->encode("................................ ................................"),
+            (Ids{4, 269, 269, 6, 6, 269, 269, 269, 4, 6, 6, 269, 269, 269, 269, 269}));
 }
 
 TEST(SentencePiece, GivesThePublishedIdsOfT5) {
@@ -213,14 +231,60 @@ TEST(SentencePieceFile, SmallModelNormalizesAndEncodes) {
   EXPECT_EQ(loaded(small_sentencepiece({}))->encode("A").back(), 0) << "without rules A is unknown";
 }
 
+/// BPE with runs of '-', what the user defined, and one piece that is not used.
+std::string small_bpe(const std::string& more = "", bool byte_fallback = false) {
+  std::string model = proto_piece("<unk>", 0, 2) + proto_piece("<s>", 0, 3) + proto_piece("</s>", 0, 3);
+  float score = 0;
+  for (const char* piece : {"--", "---", "\u2581a", "ab", "\u2581ab", "\u2581", "-", "a", "b", "<", "x"})
+    model += proto_piece(piece, score--, 1);
+  model += proto_piece("<x>", 0, 4) + more;
+  if (byte_fallback)
+    for (int byte = 0; byte < 256; ++byte) {
+      char name[8];
+      std::snprintf(name, sizeof name, "<0x%02X>", byte);
+      model += proto_piece(name, 0, 6);
+    }
+  return model + proto_bytes(2, proto_number(3, 2) + proto_number(35, byte_fallback));
+}
+
+// Expected ids are those of SentencePiece 0.2.3 for the same files.
+TEST(SentencePieceFile, BpeMergesWhatMakesTheBestPiece) {
+  const auto tokenizer = loaded(small_bpe());
+  EXPECT_EQ(tokenizer->encode("-----"), (Ids{8, 3, 4}));
+  EXPECT_EQ(tokenizer->encode("ab aab a<x>b <x"), (Ids{7, 5, 6, 5, 14, 11, 8, 12, 13}));
+  EXPECT_EQ(tokenizer->encode("\u00e4\u00e4b"), (Ids{8, 0, 11})) << "unknown characters in a row are one";
+  EXPECT_EQ(loaded(small_bpe("", true))->encode("\u00e4b"), (Ids{8, 210, 179, 11}));
+  EXPECT_EQ(tokenizer->sample("ab", {.dropout = 1}, {}), (Ids{8, 10, 11}));
+  EXPECT_EQ(loaded(small_bpe(proto_piece("b-b", -20, 5)))->encode("b-b"), (Ids{8, 11, 9, 11}));
+  EXPECT_NE(refusal(small_bpe(proto_piece("ba", -20, 5))).find("is unused and can be merged"), std::string::npos);
+}
+
+TEST(SentencePieceFile, ByteFallbackNeedsEveryByte) {
+  const std::string model = small_sentencepiece() + proto_bytes(2, proto_number(35, 1));
+  EXPECT_NE(refusal(model + proto_piece("<0x00>", 0, 6)).find("has no piece for byte 1"), std::string::npos);
+}
+
+// The same ids as of its parts, however long the text is.
+TEST(SentencePieceFile, LongTextsAreCutAsShortOnes) {
+  const auto tokenizer = loaded(small_sentencepiece());
+  const Ids once = tokenizer->encode("ab ba");
+  std::string text;
+  Ids expected;
+  for (int i = 0; i < 5000; ++i) {
+    text += "ab ba ";
+    expected.insert(expected.end(), once.begin(), once.end());
+  }
+  EXPECT_EQ(tokenizer->encode(text), expected);
+}
+
 TEST(SentencePieceFile, RefusesWhatIsNoModel) {
   const std::string model = small_sentencepiece();
   EXPECT_NE(refusal("").find("has no pieces"), std::string::npos);
   EXPECT_NE(refusal("{\"version\": \"1.0\"}").find("no SentencePiece model"), std::string::npos);
   EXPECT_NE(refusal(std::string(1000, '\xFF')).find("no SentencePiece model"), std::string::npos);
   for (size_t size = 0; size < model.size(); size += 1 + size / 50) refusal_or_load(model.substr(0, size));
-  EXPECT_NE(refusal(proto_piece("a", -1, 1)).find("unk is not defined"), std::string::npos);
-  EXPECT_NE(refusal(model + proto_piece("a", -1, 1)).find("already defined"), std::string::npos);
+  EXPECT_NE(refusal(proto_piece("a", -1, 1)).find("no piece is of type unknown"), std::string::npos);
+  EXPECT_NE(refusal(model + proto_piece("a", -1, 1)).find("has two ids"), std::string::npos);
   EXPECT_NE(refusal(model + proto_piece("", -1, 1)).find("piece 10 has 0 bytes"), std::string::npos);
   EXPECT_NE(refusal(model + proto_piece(std::string(5000, 'a'), -1, 1)).find("has 5000 bytes"), std::string::npos);
   EXPECT_NE(refusal(model + proto_piece("\xFF", -1, 1)).find("must be UTF-8"), std::string::npos);
@@ -230,9 +294,6 @@ TEST(SentencePieceFile, RefusesWhatIsNoModel) {
   EXPECT_NE(refusal(small_sentencepiece({}, 3)).find("model type 3 is not supported"), std::string::npos);
   EXPECT_NE(refusal(model + proto_bytes(2, proto_number(24, 1))).find("suffix"), std::string::npos);
   EXPECT_NE(refusal(model + proto_bytes(5, proto_bytes(2, "x"))).find("denormalizer"), std::string::npos);
-  std::string nested = model;
-  for (size_t n = 2; n < 70; ++n) nested += proto_piece(std::string(n, 'z'), 0, 4);
-  EXPECT_NE(refusal(nested).find("start one another"), std::string::npos);
 }
 
 TEST(SentencePieceFile, RefusesRulesThatLeadOutsideTheirTable) {

@@ -61,11 +61,9 @@ TEST(TokenizerJson, RefusesDamagedCharsmaps) {
   const std::string rule("\x04\0\0\0\0\0\0\0a", 9);
   EXPECT_EQ(refusal("/normalizer", {{"type", "Precompiled"}, {"precompiled_charsmap", "!"}}),
             "tokenizer: 't.json'.normalizer.precompiled_charsmap is no base64");
-  EXPECT_NE(charsmap("ab").find("holds no rules: 2 bytes"), std::string::npos);
-  EXPECT_NE(charsmap(std::string(8, '\1')).find("says that its trie has 16843009 bytes, and has 4 in all"),
-            std::string::npos);
-  EXPECT_NE(charsmap(rule).find("the last replacement has no end"), std::string::npos);
-  EXPECT_NE(charsmap(rule + '\xFF' + '\0').find("are not UTF-8"), std::string::npos);
+  EXPECT_NE(charsmap("ab").find("rules of normalization have 2 bytes"), std::string::npos);
+  EXPECT_NE(charsmap(std::string(8, '\1')).find("announce 16843009 bytes of 4"), std::string::npos);
+  EXPECT_NE(charsmap(rule).find("damaged: place 0 of 1"), std::string::npos);
 }
 
 // Steps of decoders that make much of little, again and again.
