@@ -16,9 +16,8 @@ class PieceTrie {
   explicit PieceTrie(const std::vector<std::string_view>& pieces) {
     std::vector<int32_t> order(pieces.size());
     std::iota(order.begin(), order.end(), 0);
-    std::sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
-      return std::pair(pieces[size_t(a)], a) < std::pair(pieces[size_t(b)], b);
-    });
+    std::sort(order.begin(), order.end(),
+              [&](int32_t a, int32_t b) { return std::pair(pieces[size_t(a)], a) < std::pair(pieces[size_t(b)], b); });
     nodes_.push_back({});
     std::vector<Range> ranges = {{0, order.size(), 0}};  // of `order`, of each node
     for (size_t node = 0; node < nodes_.size(); ++node) grow(node, ranges, pieces, order);

@@ -44,7 +44,8 @@ SentencePieceEncoder::SentencePieceEncoder(const SentencePieceFile& file, const 
     least_ = std::min(least_, double(piece.score));
     most_ = std::max(most_, double(piece.score));
   }
-  check(unk_ >= 0, "tokenizer", place, ": no piece is of type unknown: this is no SentencePiece model, or a damaged one");
+  check(unk_ >= 0, "tokenizer", place,
+        ": no piece is of type unknown: this is no SentencePiece model, or a damaged one");
   check(most_ >= least_, "tokenizer", place, " has no normal pieces: this is no SentencePiece model, or a damaged one");
   if (!defined.empty()) user_defined_.emplace(defined);
   if (file.byte_fallback) {
@@ -64,14 +65,16 @@ double SentencePieceEncoder::log_probability(int32_t id) const {
 void SentencePieceEncoder::make_unigram(const std::string& place) {
   std::vector<UnigramPiece> pieces;
   for (size_t id = 0; id < file_.pieces.size(); ++id)
-    if (cuts(file_.pieces[id]))
-      pieces.push_back({file_.pieces[id].text, log_probability(int32_t(id)), int32_t(id)});
-  model_ = make_unigram_model(
-      std::move(pieces),
-      {.unk = unk_, .byte_ids = byte_ids_, .unknown_score = unknown_log_probability(), .single_precision = true, .place = place});
+    if (cuts(file_.pieces[id])) pieces.push_back({file_.pieces[id].text, log_probability(int32_t(id)), int32_t(id)});
+  model_ = make_unigram_model(std::move(pieces), {.unk = unk_,
+                                                  .byte_ids = byte_ids_,
+                                                  .unknown_score = unknown_log_probability(),
+                                                  .single_precision = true,
+                                                  .place = place});
 }
 
-/// Every way to make a piece of two has the rank of the piece's score, as SentencePiece merges what makes the best piece.
+/// Every way to make a piece of two has the rank of the piece's score, as SentencePiece merges what makes the best
+/// piece.
 void SentencePieceEncoder::make_bpe(const std::string& place) {
   struct Ranked {
     Merge merge;
@@ -96,8 +99,7 @@ void SentencePieceEncoder::make_bpe(const std::string& place) {
   }
   std::stable_sort(found.begin(), found.end(), [](const Ranked& a, const Ranked& b) { return a.score > b.score; });
   std::vector<Merge> merges;
-  BpeOptions options{
-      .byte_level = false, .byte_fallback = file_.byte_fallback, .fuse_unk = true, .unk = unk_};
+  BpeOptions options{.byte_level = false, .byte_fallback = file_.byte_fallback, .fuse_unk = true, .unk = unk_};
   for (const Ranked& ranked : found) {
     const bool tie = !merges.empty() && found[merges.size() - 1].score == ranked.score;
     options.ranks.push_back(tie ? options.ranks.back() : uint32_t(merges.size()));
@@ -112,7 +114,8 @@ void SentencePieceEncoder::make_bpe(const std::string& place) {
 
 /// What the start of `text` becomes.
 Charsmap::Rule SentencePieceEncoder::step(std::string_view text) const {
-  if (const size_t defined = user_defined_ ? user_defined_->longest(text) : 0) return {defined, text.substr(0, defined)};
+  if (const size_t defined = user_defined_ ? user_defined_->longest(text) : 0)
+    return {defined, text.substr(0, defined)};
   if (rules_)
     if (const auto rule = rules_->longest(text)) return *rule;
   const Utf8Unit unit = utf8_unit(text);

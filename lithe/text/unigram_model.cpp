@@ -1,5 +1,6 @@
 // Unigram: of all ways to cut a word into pieces the one of largest summed score.
 #include <algorithm>
+#include <type_traits>
 
 #include "lithe/base/error.h"
 #include "lithe/text/piece_trie.h"
@@ -24,7 +25,8 @@ class UnigramModel final : public WordModel {
 
  private:
   static constexpr int32_t unreached = -2;
-  static constexpr size_t least_part = 4096;  // bytes
+  static constexpr size_t least_part = 4096;       // bytes
+  static constexpr float most_negative = -100000;  // sums below it begin anew, as SentencePiece's do
   struct Best {
     Score score = 0;
     uint32_t begin = 0;
@@ -42,6 +44,8 @@ class UnigramModel final : public WordModel {
     size_t at = 0;
     while (at < text.size() && !(at >= least_part && at + 1 == best.size() && best[at].piece != no_piece)) {
       const size_t character = std::min(utf8_unit(text.substr(at)).length, text.size() - at);
+      if (std::is_same_v<Score, float> && best[at].score < most_negative)
+        for (size_t i = best.size(); i-- > at;) best[i].score -= best[at].score;
       const Score so_far = best[at].score;
       bool single = false;
       const auto reach = [&](size_t end, Score score, int32_t piece) {

@@ -53,7 +53,7 @@ struct UnigramOptions {
   std::optional<int32_t> unk;  // stands for characters without a piece, in a row one; without it they fail
   std::optional<std::array<int32_t, 256>> byte_ids;  // stand for them where all their bytes have one; -1 for none
   double unknown_score = 0;                          // log probability of such a character
-  bool single_precision = false;                     // sums of scores are rounded to it, as SentencePiece's
+  bool single_precision = false;                     // sums of scores are SentencePiece's
   std::string place;                                 // in errors
 };
 /// Unigram, Kudo 2018, arXiv:1804.10959: the way to cut a word whose pieces have the largest sum of scores; of equals
