@@ -128,6 +128,8 @@ bool add_pretokenizer(const JsonSection& step, PreTokenizer& pretokenizer) {
     const int64_t length = step.integer("length", 5);
     check(length >= 1 && length <= 65535, "tokenizer", step.place("length"), " must be 1 to 65535, got ", length);
     pretokenizer.add_split(Pattern(cat("(?s:.{1,", length, "})"), step.place()));
+  } else if (type == "UnicodeScripts") {
+    pretokenizer.add_scripts();
   } else if (type == "Metaspace") {
     pretokenizer.add_metaspace(metaspace_of(step), step.flag("split", true));
   } else {

@@ -4,6 +4,7 @@
 #include <exception>
 
 #include "lithe/base/threads.h"
+#include "lithe/text/unicode_scripts.h"
 #include "lithe/text/utf8.h"
 
 namespace lithe {
@@ -149,7 +150,10 @@ void PreTokenizer::apply(size_t step, Piece piece, bool first, std::vector<Piece
     apply(step + 1, storage.emplace_back(spaced(steps_[step].metaspace, piece, first)), first, out, storage);
   } else {
     std::vector<Piece> cuts;
-    cut(steps_[step].split[0], piece, cuts);
+    if (steps_[step].kind == PreTokenizerStep::Kind::scripts)
+      cut_by_script(piece, cuts);
+    else
+      cut(steps_[step].split[0], piece, cuts);
     for (const Piece& each : cuts) apply(step + 1, each, first && each.data() == piece.data(), out, storage);
   }
 }

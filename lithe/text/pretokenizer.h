@@ -27,9 +27,10 @@ struct Metaspace {
   Prefix prefix = Prefix::always;
 };
 
-/// A step of pre-tokenization: a cut, a space put before pieces that do not start with one, or Metaspace.
+/// A step of pre-tokenization: a cut by expression or by script, a space put before pieces that do not start with one,
+/// or Metaspace.
 struct PreTokenizerStep {
-  enum class Kind { split, prefix_space, metaspace } kind;
+  enum class Kind { split, scripts, prefix_space, metaspace } kind;
   std::vector<Split> split;  // one for Kind::split
   Metaspace metaspace = {};
 };
@@ -58,6 +59,8 @@ class PreTokenizer {
   void add_split(Pattern pattern, Split::Behavior behavior = Split::Behavior::isolated, bool invert = false);
   /// BERT's: white space goes, each punctuation character is a piece.
   void add_bert();
+  /// cut_by_script().
+  void add_scripts() { steps_.push_back({PreTokenizerStep::Kind::scripts, {}}); }
   void add_prefix_space() { steps_.push_back({PreTokenizerStep::Kind::prefix_space, {}}); }
 
   void add_metaspace(Metaspace metaspace, bool split);

@@ -184,6 +184,7 @@ for name, step in {"precompiled": {"type": "Precompiled", "precompiled_charsmap"
 case("words", "words", {})
 case("words cut at spaces", "words", {"pre_tokenizer": {"type": "CharDelimiterSplit", "delimiter": " "}})
 case("fixed lengths", "words", {"pre_tokenizer": {"type": "FixedLength", "length": 3}})
+case("scripts", "byte_level", {"pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "UnicodeScripts"}, byte_level(False, False)]}})
 case("suffix", "suffixed", {})
 case("suffix, fused", "suffixed", {"model": {"fuse_unk": True}})
 case("ctc", "suffixed", {"decoder": {"type": "CTC", "pad_token": "t", "word_delimiter_token": "e", "cleanup": False}})

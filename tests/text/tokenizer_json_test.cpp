@@ -40,8 +40,8 @@ TEST(TokenizerJson, RefusesByName) {
   EXPECT_EQ(refusal("/model/type", "Bigram"), "tokenizer: 't.json'.model.type: 'Bigram' is not supported");
   EXPECT_NE(refusal("/model/dropout", 0.1).find("'t.json'.model.dropout is 0.1: texts would be cut at random, each"),
             std::string::npos);
-  EXPECT_EQ(refusal("/pre_tokenizer", {{"type", "UnicodeScripts"}}),
-            "tokenizer: 't.json'.pre_tokenizer.type: 'UnicodeScripts' is not supported");
+  EXPECT_EQ(refusal("/pre_tokenizer", {{"type", "Scripts"}}),
+            "tokenizer: 't.json'.pre_tokenizer.type: 'Scripts' is not supported");
   EXPECT_EQ(refusal("/pre_tokenizer", {{"type", "Metaspace"}, {"prepend_scheme", "last"}}),
             "tokenizer: 't.json'.pre_tokenizer.prepend_scheme: 'last' is not supported");
   EXPECT_EQ(refusal("/pre_tokenizer", {{"type", "Metaspace"}, {"replacement", "  "}}),
