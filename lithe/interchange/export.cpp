@@ -8,6 +8,8 @@
 #include "lithe/interchange/same_model.h"
 #include "lithe/model/safetensors.h"
 #include "lithe/recipe/recipe.h"
+#include "lithe/text/sentencepiece_tokenizer.h"
+#include "lithe/text/tokenizer_json.h"
 
 namespace lithe {
 
@@ -99,6 +101,15 @@ void begin_texts_with_bos(const Path& directory, const Tokenizer& tokenizer) {
   write_file(file, dump(tree, 1) + "\n");
 }
 
+// A run keeps SentencePiece's model as it is; transformers reads its own format, other programs read the model.
+void write_tokenizer(const Path& directory, const Tokenizer& tokenizer) {
+  save_tokenizer(tokenizer, directory);
+  const std::string model = sentencepiece_model_of(tokenizer.to_json());
+  if (model.empty()) return;
+  write_file(directory / "tokenizer.json", sentencepiece_json(model, "tokenizer.model"));
+  write_file(directory / "tokenizer.model", model);
+}
+
 }  // namespace
 
 ExportReport export_model(const ExportOptions& o) {
@@ -128,7 +139,7 @@ ExportReport export_model(const ExportOptions& o) {
     described.config["decoder_start_token_id"] = specials.bos ? *specials.bos : *specials.eos;
   stream_safetensors(out / "model.safetensors", tensors, {{"format", "pt"}});
   write_file(out / "config.json", dump(described.config, 2) + "\n");
-  save_tokenizer(*run.tokenizer, out.path());
+  write_tokenizer(out.path(), *run.tokenizer);
   if (run.config.architecture == "decoder") {
     const GenerateConfig g = recipe_of_run(o.run).generate;
     if (g.add_bos_token) begin_texts_with_bos(out.path(), *run.tokenizer);

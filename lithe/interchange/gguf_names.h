@@ -19,6 +19,10 @@ Json config_of_gguf(const GgufFile& file, const std::string& architecture);
 /// The metadata of a config.json.
 std::vector<GgufPair> gguf_of_config(const Json& config, const std::string& architecture);
 
+/// Types of a tokenizer's entries.
+enum : int64_t { kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5, kByte = 6 };
+/// How texts are cut before merges, by the names that llama.cpp has for them.
+const std::vector<std::pair<std::string, std::string>>& gguf_cuts();
 /// The tokenizer in the metadata; fails (usage), naming what is unknown: another can be given.
 std::unique_ptr<Tokenizer> tokenizer_of_gguf(const GgufFile& file, bool& add_bos);
 /// The metadata of a tokenizer, for a model of `entries` entries.

@@ -1,4 +1,4 @@
-// Tokenizers in the metadata of GGUF: byte-level BPE ("gpt2") and SentencePiece ("llama").
+// Tokenizers from the metadata of GGUF: byte-level BPE ("gpt2") and SentencePiece ("llama").
 #include <algorithm>
 #include <cstring>
 
@@ -12,19 +12,6 @@
 
 namespace lithe {
 namespace {
-
-enum : int64_t { kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5, kByte = 6 };
-
-// How texts are cut before merges, by the names that llama.cpp has for them.
-const std::vector<std::pair<std::string, std::string>>& cuts() {
-  static const std::vector<std::pair<std::string, std::string>> all{
-      {"gpt-2", std::string(gpt2_pattern)},
-      {"llama-bpe",
-       R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"},
-      {"qwen2",
-       R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"}};
-  return all;
-}
 
 template <class T>
 const T& list_of(const GgufFile& file, const std::string& key) {
@@ -81,9 +68,10 @@ std::unique_ptr<Tokenizer> bpe_of(const GgufFile& file, const std::vector<std::s
       description.added.push_back({.id = int32_t(id), .content = tokens[id], .special = types[id] == kControl});
   const std::string named = text_of(file, "tokenizer.ggml.pre"),
                     pre = named.empty() || named == "default" ? "gpt-2" : named;
-  const auto cut = std::find_if(cuts().begin(), cuts().end(), [&](const auto& c) { return c.first == pre; });
+  const auto& cuts = gguf_cuts();
+  const auto cut = std::find_if(cuts.begin(), cuts.end(), [&](const auto& c) { return c.first == pre; });
   check_usage(
-      cut != cuts().end(), "import", "'", file.origin(), "': tokenizer.ggml.pre is '", pre,
+      cut != cuts.end(), "import", "'", file.origin(), "': tokenizer.ggml.pre is '", pre,
       "', a way to cut texts that lithe has not under this name; give --tokenizer with the model's tokenizer.json");
   std::string json = byte_level_bpe_json(description);
   if (pre != "gpt-2") {
@@ -153,6 +141,16 @@ std::unique_ptr<Tokenizer> sentencepiece_of(const GgufFile& file, const std::vec
 
 }  // namespace
 
+const std::vector<std::pair<std::string, std::string>>& gguf_cuts() {
+  static const std::vector<std::pair<std::string, std::string>> all{
+      {"gpt-2", std::string(gpt2_pattern)},
+      {"llama-bpe",
+       R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"},
+      {"qwen2",
+       R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"}};
+  return all;
+}
+
 std::unique_ptr<Tokenizer> tokenizer_of_gguf(const GgufFile& file, bool& add_bos) {
   const std::string model = text_of(file, "tokenizer.ggml.model");
   check_usage(model == "gpt2" || model == "llama", "import", "'", file.origin(), "': tokenizer.ggml.model is '", model,
@@ -167,96 +165,6 @@ std::unique_ptr<Tokenizer> tokenizer_of_gguf(const GgufFile& file, bool& add_bos
   const bool* add = adds == file.metadata().end() ? nullptr : adds->second.get<bool>();
   add_bos = add ? *add : model == "llama";
   return model == "gpt2" ? bpe_of(file, tokens, types) : sentencepiece_of(file, tokens, types);
-}
-
-namespace {
-
-constexpr uint32_t kU32 = 4, kI32 = 5, kF32 = 6, kBool = 7, kText = 8;
-
-void add_bpe(const nlohmann::json& tree, int64_t entries, std::vector<GgufPair>& out) {
-  const auto& vocabulary = tree["model"]["vocab"];
-  std::vector<std::string> tokens(static_cast<size_t>(entries));
-  std::vector<int64_t> types(size_t(entries), kUnused);
-  for (const auto& [token, id] : vocabulary.items()) {
-    tokens[id.get<size_t>()] = token;
-    types[id.get<size_t>()] = kNormal;
-  }
-  for (const auto& added : tree["added_tokens"]) {
-    tokens[added["id"].get<size_t>()] = added["content"].get<std::string>();
-    types[added["id"].get<size_t>()] = added.value("special", false) ? kControl : kUserDefined;
-  }
-  for (size_t id = 0; id < tokens.size(); ++id)
-    if (types[id] == kUnused) tokens[id] = cat("[PAD", id, "]");
-  std::vector<std::string> merges;
-  for (const auto& merge : tree["model"]["merges"])
-    merges.push_back(merge.is_string() ? merge.get<std::string>()
-                                       : merge[0].get<std::string>() + " " + merge[1].get<std::string>());
-  // A tokenizer of bytes alone is the same however texts are cut.
-  std::string pre = merges.empty() ? "gpt-2" : "";
-  const auto& cut = tree["pre_tokenizer"];
-  if (cut.is_object() && cut.value("type", "") == "ByteLevel" && cut.value("use_regex", true)) pre = "gpt-2";
-  if (cut.is_object() && cut.value("type", "") == "Sequence")
-    for (const auto& step : cut["pretokenizers"])
-      for (const auto& [name, pattern] : cuts())
-        if (step.value("type", "") == "Split" && step["pattern"].value("Regex", "") == pattern) pre = name;
-  check_usage(!pre.empty(), "export",
-              "GGUF has no name for how this tokenizer cuts texts; those of GPT-2, Llama 3 and "
-              "Qwen2 have one");
-  check_usage(tree["normalizer"].is_null() || tree["normalizer"].value("type", "") == "NFC", "export",
-              "GGUF has no form for this tokenizer's normalizer");
-  out.push_back({"tokenizer.ggml.model", {std::string("gpt2")}, kText});
-  out.push_back({"tokenizer.ggml.pre", {pre}, kText});
-  out.push_back({"tokenizer.ggml.tokens", {tokens}, kText});
-  out.push_back({"tokenizer.ggml.token_type", {types}, kI32});
-  out.push_back({"tokenizer.ggml.merges", {merges}, kText});
-}
-
-void add_sentencepiece(const std::string& bytes, int64_t entries, std::vector<GgufPair>& out) {
-  const SentencePieceFile model = read_sentencepiece_file(bytes, "tokenizer.model");
-  check_usage(model.kind == SentencePieceFile::Kind::bpe, "export",
-              "GGUF's llama tokenizer is SentencePiece's BPE, this one is a unigram tokenizer");
-  std::vector<std::string> tokens;
-  std::vector<double> scores;
-  std::vector<int64_t> types;
-  for (const auto& piece : model.pieces) {
-    tokens.push_back(piece.text);
-    scores.push_back(piece.score);
-    types.push_back(int64_t(piece.type));
-  }
-  while (int64_t(tokens.size()) < entries) {
-    tokens.push_back(cat("[PAD", tokens.size(), "]"));
-    scores.push_back(0);
-    types.push_back(kUnused);
-  }
-  out.push_back({"tokenizer.ggml.model", {std::string("llama")}, kText});
-  out.push_back({"tokenizer.ggml.pre", {std::string("default")}, kText});
-  out.push_back({"tokenizer.ggml.tokens", {tokens}, kText});
-  out.push_back({"tokenizer.ggml.scores", {scores}, kF32});
-  out.push_back({"tokenizer.ggml.token_type", {types}, kI32});
-  out.push_back({"tokenizer.ggml.add_space_prefix", {model.add_dummy_prefix}, kBool});
-}
-
-}  // namespace
-
-std::vector<GgufPair> gguf_of_tokenizer(const Tokenizer& tokenizer, int64_t entries, bool add_bos) {
-  std::vector<GgufPair> out;
-  const std::string json = tokenizer.to_json(), model = sentencepiece_model_of(json);
-  if (!model.empty()) {
-    add_sentencepiece(model, entries, out);
-  } else {
-    const auto tree = parse_json_sorted(json, "tokenizer.json");
-    const bool bpe = tree.is_object() && tree.contains("model") && tree["model"].is_object() &&
-                     tree["model"].value("type", "") == "BPE" && !tree["model"].value("byte_fallback", false);
-    check_usage(bpe, "export", "GGUF holds byte-level BPE and SentencePiece's BPE; this tokenizer is another");
-    add_bpe(tree, entries, out);
-  }
-  const Specials& specials = tokenizer.specials();
-  const std::pair<const char*, std::optional<int32_t>> roles[] = {
-      {"bos", specials.bos}, {"eos", specials.eos}, {"padding", specials.pad}, {"unknown", specials.unk}};
-  for (const auto& [name, id] : roles)
-    if (id) out.push_back({cat("tokenizer.ggml.", name, "_token_id"), {int64_t(*id)}, kU32});
-  out.push_back({"tokenizer.ggml.add_bos_token", {add_bos}, kBool});
-  return out;
 }
 
 }  // namespace lithe

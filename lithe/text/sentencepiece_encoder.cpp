@@ -54,7 +54,7 @@ SentencePieceEncoder::SentencePieceEncoder(const SentencePieceFile& file, const 
           missing - bytes.begin());
     byte_ids_ = bytes;
   }
-  file.kind == SentencePieceFile::Kind::unigram ? make_unigram(place) : make_bpe(place);
+  file.kind == SentencePieceFile::Kind::unigram ? make_unigram(place) : make_bpe(origin);
 }
 
 double SentencePieceEncoder::log_probability(int32_t id) const {
@@ -73,34 +73,41 @@ void SentencePieceEncoder::make_unigram(const std::string& place) {
                                                   .place = place});
 }
 
-/// Every way to make a piece of two has the rank of the piece's score, as SentencePiece merges what makes the best
-/// piece.
-void SentencePieceEncoder::make_bpe(const std::string& place) {
-  struct Ranked {
-    Merge merge;
-    float score;
-  };
-  std::vector<Ranked> found;
+Vocabulary vocabulary_of(const SentencePieceFile& file, const std::string& origin) {
+  Vocabulary vocabulary(file.pieces.size(), "'" + origin + "'");
+  for (const Piece& piece : file.pieces) vocabulary.add(piece.text, vocabulary.size());
+  return vocabulary;
+}
+
+std::vector<ScoredMerge> sentencepiece_merges(const SentencePieceFile& file, const Vocabulary& vocabulary,
+                                              const std::string& origin) {
+  std::vector<ScoredMerge> found;
   const auto part = [&](std::string_view text) -> std::optional<int32_t> {
-    const auto id = vocabulary_.find(text);
-    return id && file_.pieces[size_t(*id)].type == PieceType::normal ? id : std::nullopt;
+    const auto id = vocabulary.find(text);
+    return id && file.pieces[size_t(*id)].type == PieceType::normal ? id : std::nullopt;
   };
-  for (size_t id = 0; id < file_.pieces.size(); ++id) {
-    const Piece& piece = file_.pieces[id];
+  for (size_t id = 0; id < file.pieces.size(); ++id) {
+    const Piece& piece = file.pieces[id];
     if (piece.type != PieceType::normal && piece.type != PieceType::unused) continue;
     const std::string_view text = piece.text;
     for (size_t at = utf8_unit(text).length; at < text.size(); at += utf8_unit(text.substr(at)).length) {
       const auto left = part(text.substr(0, at)), right = part(text.substr(at));
       if (!left || !right) continue;
-      check(piece.type == PieceType::normal, "tokenizer", place, ": piece ", id, ", '", text,
+      check(piece.type == PieceType::normal, "tokenizer", "'", origin, "': piece ", id, ", '", text,
             "', is unused and can be merged, which is not supported");
       found.push_back({{*left, *right, int32_t(id)}, piece.score});
     }
   }
-  std::stable_sort(found.begin(), found.end(), [](const Ranked& a, const Ranked& b) { return a.score > b.score; });
+  std::stable_sort(found.begin(), found.end(),
+                   [](const ScoredMerge& a, const ScoredMerge& b) { return a.score > b.score; });
+  return found;
+}
+
+void SentencePieceEncoder::make_bpe(const std::string& origin) {
+  const std::vector<ScoredMerge> found = sentencepiece_merges(file_, vocabulary_, origin);
   std::vector<Merge> merges;
   BpeOptions options{.byte_level = false, .byte_fallback = file_.byte_fallback, .fuse_unk = true, .unk = unk_};
-  for (const Ranked& ranked : found) {
+  for (const ScoredMerge& ranked : found) {
     const bool tie = !merges.empty() && found[merges.size() - 1].score == ranked.score;
     options.ranks.push_back(tie ? options.ranks.back() : uint32_t(merges.size()));
     merges.push_back(ranked.merge);

@@ -17,6 +17,18 @@
 
 namespace lithe {
 
+/// The pieces' entries by id. Fails on one that stands twice.
+Vocabulary vocabulary_of(const SentencePieceFile& file, const std::string& origin);
+
+struct ScoredMerge {
+  Merge merge;
+  float score;  // of the piece that it makes
+};
+/// Every way to make a piece of a BPE from two, the best scores first: SentencePiece merges what makes the best piece.
+/// Fails where one makes a piece that is marked as unused.
+std::vector<ScoredMerge> sentencepiece_merges(const SentencePieceFile& file, const Vocabulary& vocabulary,
+                                              const std::string& origin);
+
 /// Kudo and Richardson 2018, arXiv:1808.06226; ids as of its library 0.2. Thread-safe.
 class SentencePieceEncoder {
  public:
@@ -36,6 +48,7 @@ class SentencePieceEncoder {
   const std::optional<std::array<int32_t, 256>>& byte_ids() const { return byte_ids_; }
   /// Log-probability of a unigram's piece: a user-defined one is worth as many bytes of the best normal piece.
   double log_probability(int32_t id) const;
+  double least_log_probability() const { return least_; }  // of the normal pieces
   double unknown_log_probability() const { return least_ - unigram_unknown_penalty; }
 
  private:
@@ -52,7 +65,7 @@ class SentencePieceEncoder {
   WordEncoder encoder_;
 
   void make_unigram(const std::string& place);
-  void make_bpe(const std::string& place);
+  void make_bpe(const std::string& origin);
   Charsmap::Rule step(std::string_view text) const;
   size_t word_end(std::string_view text) const;
   std::vector<std::string_view> words(std::string_view text) const;

@@ -118,12 +118,6 @@ class SentencePieceTokenizer final : public Tokenizer {
 
   PieceType type(int32_t id) const { return file_.pieces[size_t(id)].type; }
 
-  static Vocabulary vocabulary_of(const SentencePieceFile& file, const std::string& origin) {
-    Vocabulary vocabulary(file.pieces.size(), "'" + origin + "'");
-    for (const Piece& piece : file.pieces) vocabulary.add(piece.text, vocabulary.size());
-    return vocabulary;
-  }
-
   std::string text_of(const Piece& piece) const {
     if (piece.type == PieceType::control) return piece.text;
     if (piece.type == PieceType::unknown) return file_.unk_surface;

@@ -26,32 +26,34 @@ std::string vocabulary_json(const std::vector<std::string>& vocabulary) {
   return "{" + out + "\n    }";
 }
 
-std::string document(const std::vector<AddedToken>& added, const Json& normalizer, const Json& pre_tokenizer,
-                     const Json& post_processor, const Json& decoder, const std::string& model) {
+}  // namespace
+
+std::string tokenizer_document(const std::vector<AddedToken>& added, const Json& normalizer, const Json& pre_tokenizer,
+                               const Json& post_processor, const Json& decoder, const std::string& model) {
   return "{\n  \"version\": \"1.0\",\n  \"truncation\": null,\n  \"padding\": null,\n  \"added_tokens\": " +
          added_json(added) + ",\n  \"normalizer\": " + dump(normalizer) +
          ",\n  \"pre_tokenizer\": " + dump(pre_tokenizer) + ",\n  \"post_processor\": " + dump(post_processor) +
          ",\n  \"decoder\": " + dump(decoder) + ",\n  \"model\": " + model + "\n}\n";
 }
 
-}  // namespace
+std::string bpe_model_json(const BpeDescription& description, const std::string& unk, bool byte_fallback) {
+  std::string merges;
+  for (const auto& [left, right] : description.merges)
+    merges += (merges.empty() ? "\n      " : ",\n      ") + quote(left + ' ' + right);
+  return "{\n    \"type\": \"BPE\",\n    \"dropout\": null,\n    \"unk_token\": " +
+         (unk.empty() ? "null" : quote(unk)) +
+         ",\n    \"continuing_subword_prefix\": null,\n    \"end_of_word_suffix\": null,\n    \"fuse_unk\": " +
+         (unk.empty() ? "false" : "true") + ",\n    \"byte_fallback\": " + (byte_fallback ? "true" : "false") +
+         ",\n    \"ignore_merges\": false,\n    \"vocab\": " + vocabulary_json(description.vocabulary) +
+         ",\n    \"merges\": [" + merges + (merges.empty() ? "]" : "\n    ]") + "\n  }";
+}
 
 std::string byte_level_bpe_json(const BpeDescription& description) {
   const auto byte_level = [](bool words) {
     return Json{{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", words}};
   };
-  std::string merges;
-  for (const auto& [left, right] : description.merges)
-    merges += (merges.empty() ? "\n      " : ",\n      ") + quote(left + ' ' + right);
-  const std::string model =
-      "{\n    \"type\": \"BPE\",\n    \"dropout\": null,\n    \"unk_token\": null,\n    \"continuing_subword_prefix\": "
-      "null,\n"
-      "    \"end_of_word_suffix\": null,\n    \"fuse_unk\": false,\n    \"byte_fallback\": false,\n    "
-      "\"ignore_merges\": false,\n"
-      "    \"vocab\": " +
-      vocabulary_json(description.vocabulary) + ",\n    \"merges\": [" + merges + (merges.empty() ? "]" : "\n    ]") +
-      "\n  }";
-  return document(description.added, nullptr, byte_level(description.words), byte_level(true), byte_level(true), model);
+  return tokenizer_document(description.added, nullptr, byte_level(description.words), byte_level(true),
+                            byte_level(true), bpe_model_json(description, "", false));
 }
 
 std::string bert_json(const std::vector<std::string>& vocabulary, const std::vector<std::string>& specials) {
@@ -85,8 +87,8 @@ std::string bert_json(const std::vector<std::string>& vocabulary, const std::vec
       "{\n    \"type\": \"WordPiece\",\n    \"unk_token\": \"[UNK]\",\n    \"continuing_subword_prefix\": \"##\",\n"
       "    \"max_input_chars_per_word\": 100,\n    \"vocab\": " +
       vocabulary_json(vocabulary) + "\n  }";
-  return document(added, normalizer, {{"type", "BertPreTokenizer"}}, post_processor,
-                  {{"type", "WordPiece"}, {"prefix", "##"}, {"cleanup", true}}, model);
+  return tokenizer_document(added, normalizer, {{"type", "BertPreTokenizer"}}, post_processor,
+                            {{"type", "WordPiece"}, {"prefix", "##"}, {"cleanup", true}}, model);
 }
 
 }  // namespace lithe

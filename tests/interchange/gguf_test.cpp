@@ -275,6 +275,19 @@ TEST(Gguf, Stories260kTellsWhatLlama2cPrinted) {
   import_model({scratch / "hf", scratch / "again", {}});
   EXPECT_EQ(read_file(Path(scratch / "run") / "model.safetensors"),
             read_file(Path(scratch / "again") / "model.safetensors"));
+
+  // The words too, as a tokenizer.json of that library, and from there as GGUF.
+  EXPECT_TRUE(parse_json(read_file(Path(scratch / "hf") / "tokenizer.json"), "t").contains("added_tokens"));
+  EXPECT_TRUE(std::filesystem::exists(Path(scratch / "hf") / "tokenizer.model"));
+  export_model({scratch / "again", scratch / "again.gguf", "", "gguf", ""});
+  import_model({scratch / "again.gguf", scratch / "third", {}});
+  for (const char* run : {"again", "third"}) {
+    const auto tokenizer = load_tokenizer(scratch / run);
+    for (const std::string text : {expected.c_str(), "", " a  b ", "naïve 🙂 日本", "under▁line"})
+      EXPECT_EQ(tokenizer->encode(text), loaded.tokenizer->encode(text)) << run << ": " << text;
+    EXPECT_EQ(tokenizer->specials().bos, loaded.tokenizer->specials().bos);
+    EXPECT_EQ(tokenizer->decode(tokenizer->encode(expected)), expected);
+  }
 }
 
 }  // namespace
