@@ -1,9 +1,11 @@
-// Reads the input as a SentencePiece .model and encodes a short text. lithe::Error is the only exception allowed.
+// Reads the input as a SentencePiece .model, encodes a short text, and writes it as a tokenizer.json. lithe::Error is the only exception allowed.
 #include <cstddef>
 #include <cstdint>
 
 #include "lithe/base/error.h"
 #include "lithe/text/sentencepiece_tokenizer.h"
+#include "lithe/text/tokenizer.h"
+#include "lithe/text/tokenizer_json.h"
 #include "lithe/text/tokenizer_roles.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -18,6 +20,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       }
     }
     tokenizer->fingerprint();
+    const std::string model(reinterpret_cast<const char*>(data), size);
+    try {
+      lithe::parse_tokenizer(lithe::sentencepiece_json(model, "fuzz"), "fuzz")->encode(text);
+    } catch (const lithe::Error&) {  // tokens that no tokenizer.json holds
+    }
   } catch (const lithe::Error&) {
   }
   return 0;
