@@ -107,8 +107,8 @@ std::optional<bool> space_prefix(const nlohmann::json& tree) {
   return known && spells ? std::optional(prefix) : std::nullopt;
 }
 
-/// A BPE of characters that falls back to bytes, as Llama 2's tokenizer.json has it. The sooner a piece is merged, the better its
-/// score.
+/// A BPE of characters that falls back to bytes, as Llama 2's tokenizer.json has it. The sooner a piece is merged, the
+/// better its score.
 void add_byte_fallback_bpe(const nlohmann::json& tree, int64_t entries, std::vector<GgufPair>& out) {
   const std::optional<bool> prefix = space_prefix(tree);
   check_usage(prefix.has_value(), "export",

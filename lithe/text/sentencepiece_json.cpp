@@ -18,8 +18,7 @@ Json replace(const char* kind, const char* pattern, const char* content) {
 
 Json normalizer_of(const SentencePieceFile& file, bool prepend) {
   Json steps = Json::array();
-  if (!file.rules.empty())
-    steps.push_back({{"type", "Precompiled"}, {"precompiled_charsmap", to_base64(file.rules)}});
+  if (!file.rules.empty()) steps.push_back({{"type", "Precompiled"}, {"precompiled_charsmap", to_base64(file.rules)}});
   if (file.remove_extra_whitespaces) {
     steps.push_back(replace("Regex", "\\A +|[ \u2581]+\\z", ""));
     steps.push_back(replace("Regex", " {2,}", " "));
@@ -59,8 +58,9 @@ std::string sentencepiece_json(const std::string& model, const std::string& orig
   // Where added tokens part a text, only Metaspace can put a space before its beginning alone.
   const bool first = file.add_dummy_prefix && defined && file.escape_whitespaces;
   const Json normalizer = normalizer_of(file, file.add_dummy_prefix && !first);
-  const Json metaspace = first ? Json{{"type", "Metaspace"}, {"replacement", "\u2581"}, {"prepend_scheme", "first"}, {"split", false}}
-                               : Json();
+  const Json metaspace =
+      first ? Json{{"type", "Metaspace"}, {"replacement", "\u2581"}, {"prepend_scheme", "first"}, {"split", false}}
+            : Json();
   std::string model_json;
   if (file.kind == SentencePieceFile::Kind::unigram) {
     std::string pieces;

@@ -1,4 +1,5 @@
-// Reads the input as a SentencePiece .model, encodes a short text, and writes it as a tokenizer.json. lithe::Error is the only exception allowed.
+// Reads the input as a SentencePiece .model, encodes a short text, and writes it as a tokenizer.json. lithe::Error is
+// the only exception allowed.
 #include <cstddef>
 #include <cstdint>
 
