@@ -1,6 +1,7 @@
-// Products of experts: rows sorted by expert, each group times the matrix of its expert, against one product of all rows by one
-// matrix, forward and the matrices' gradients. Loads are uneven, the fullest expert has three times the rows of the emptiest.
-// Cases take turns, round after round; medians are printed. The speed of whole layers: docs/performance.md, Experts.
+// Products of experts: rows sorted by expert, each group times the matrix of its expert, against one product of all
+// rows by one matrix, forward and the matrices' gradients. Loads are uneven, the fullest expert has three times the
+// rows of the emptiest. Cases take turns, round after round; medians are printed. The speed of whole layers:
+// docs/performance.md, Experts.
 //   experts_bench [rounds]
 #include <cstdio>
 #include <cstdlib>
@@ -45,9 +46,8 @@ struct Case {
   }
 
   void run() {
-    grouped.push_back(seconds([&] {
-      kernels::grouped_gemm({.a = x, .c = y, .b = weights, .bias = {}, .offsets = offsets});
-    }));
+    grouped.push_back(
+        seconds([&] { kernels::grouped_gemm({.a = x, .c = y, .b = weights, .bias = {}, .offsets = offsets}); }));
     one.push_back(seconds([&] { kernels::gemm({.a = x, .b = one_weight, .c = y}); }));
     grouped_gradient.push_back(seconds([&] {
       kernels::grouped_grad(
@@ -68,17 +68,21 @@ int main(int argc, char** argv) {
       cases.emplace_back(type, 4096, experts, 512, 1024);
       cases.emplace_back(type, 4096, experts, 768, 1536);
     }
-  for (Case& c : cases) c.run(), c.grouped.clear(), c.one.clear(), c.grouped_gradient.clear(), c.one_gradient_times.clear();
+  for (Case& c : cases)
+    c.run(), c.grouped.clear(), c.one.clear(), c.grouped_gradient.clear(), c.one_gradient_times.clear();
   for (int round = 0; round < rounds; ++round)
     for (Case& c : cases) c.run();
-  std::printf("%d threads, %s; GFLOP/s of groups, of one product, and the share\n", threads(), kernels::name_of(kernels::usable_isa()));
-  std::printf("%-5s %6s %8s %5s %5s %10s %8s %6s %12s %8s %6s\n", "dtype", "rows", "experts", "K", "N", "groups", "one", "share",
-              "gradients", "one", "share");
+  std::printf("%d threads, %s; GFLOP/s of groups, of one product, and the share\n", threads(),
+              kernels::name_of(kernels::usable_isa()));
+  std::printf("%-5s %6s %8s %5s %5s %10s %8s %6s %12s %8s %6s\n", "dtype", "rows", "experts", "K", "N", "groups", "one",
+              "share", "gradients", "one", "share");
   for (const Case& c : cases) {
     const double work = 2e-9 * double(c.rows) * double(c.K) * double(c.N);
-    const double a = median(c.grouped), b = median(c.one), d = median(c.grouped_gradient), e = median(c.one_gradient_times);
-    std::printf("%-5s %6ld %8ld %5ld %5ld %10.1f %8.1f %5.0f%% %12.1f %8.1f %5.0f%%\n", name_of(c.type), long(c.rows), long(c.experts),
-                long(c.K), long(c.N), work / a, work / b, 100 * b / a, work / d, work / e, 100 * e / d);
+    const double a = median(c.grouped), b = median(c.one), d = median(c.grouped_gradient),
+                 e = median(c.one_gradient_times);
+    std::printf("%-5s %6ld %8ld %5ld %5ld %10.1f %8.1f %5.0f%% %12.1f %8.1f %5.0f%%\n", name_of(c.type), long(c.rows),
+                long(c.experts), long(c.K), long(c.N), work / a, work / b, 100 * b / a, work / d, work / e,
+                100 * e / d);
   }
   return 0;
 }

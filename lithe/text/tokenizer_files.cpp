@@ -56,6 +56,21 @@ std::string gpt2_from(const Path& vocab, const Path& merges) {
   return byte_level_bpe_json(description);
 }
 
+/// Fails where a directory without tokenizer.json has tokens that stand in added_tokens.json alone.
+std::unique_ptr<Tokenizer> without_more(std::unique_ptr<Tokenizer> tokenizer, const Path& directory) {
+  const Path path = directory / "added_tokens.json";
+  if (!std::filesystem::exists(path)) return tokenizer;
+  const auto tree = parse_json_sorted(read_file(path, most_bytes), path.string());
+  check(tree.is_object(), "tokenizer", "'", path.string(), "' must hold an object of tokens and ids");
+  for (const auto& entry : tree.items()) {
+    const int64_t id = JsonSection::integer_of(entry.value(), "'" + path.string() + "': token '" + entry.key() + "'");
+    check_usage(tokenizer->id(entry.key()) == id, "tokenizer", "'", path.string(), "' adds token '", entry.key(),
+                "' with id ", id, ", which is read from a tokenizer.json alone; transformers makes one: ",
+                "AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR)");
+  }
+  return tokenizer;
+}
+
 }  // namespace
 
 std::unique_ptr<Tokenizer> load_tokenizer(const Path& path) {
@@ -74,12 +89,14 @@ std::unique_ptr<Tokenizer> load_tokenizer(const Path& path) {
   if (fs::exists(path / "tokenizer.json"))
     return parse_tokenizer(read_file(path / "tokenizer.json", most_bytes), (path / "tokenizer.json").string(), roles);
   if (fs::exists(path / "vocab.json") && fs::exists(path / "merges.txt"))
-    return parse_tokenizer(gpt2_from(path / "vocab.json", path / "merges.txt"), (path / "vocab.json").string(), roles);
+    return without_more(
+        parse_tokenizer(gpt2_from(path / "vocab.json", path / "merges.txt"), (path / "vocab.json").string(), roles),
+        path);
   if (fs::exists(path / "vocab.txt"))
-    return parse_tokenizer(bert_from(path / "vocab.txt"), (path / "vocab.txt").string(), roles);
+    return without_more(parse_tokenizer(bert_from(path / "vocab.txt"), (path / "vocab.txt").string(), roles), path);
   for (const char* name : {"tokenizer.model", "spiece.model"})
     if (fs::exists(path / name))
-      return parse_sentencepiece(read_file(path / name, most_bytes), (path / name).string(), roles);
+      return without_more(parse_sentencepiece(read_file(path / name, most_bytes), (path / name).string(), roles), path);
   fail("tokenizer", "directory '", path.string(),
        "' has no tokenizer.json, no vocab.json with merges.txt, no vocab.txt, and no tokenizer.model or spiece.model");
 }

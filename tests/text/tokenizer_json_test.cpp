@@ -203,6 +203,14 @@ TEST_F(TokenizerFiles, DirectoriesOfGpt2AndBert) {
   const auto gpt2 = load_tokenizer(directory_);
   EXPECT_EQ(gpt2->encode("he he"), (Ids{256, ' ', 256}));
   EXPECT_EQ(gpt2->specials().eos, 257);
+  write_file(directory_ / "added_tokens.json", R"({"<|endoftext|>": 257})");
+  EXPECT_EQ(load_tokenizer(directory_)->encode("he"), (Ids{256}));
+  write_file(directory_ / "added_tokens.json", R"({"<|user|>": 258})");
+  EXPECT_NE(error_of([&] {
+              load_tokenizer(directory_);
+            }).find("added_tokens.json' adds token '<|user|>' with id 258, which is read from a tokenizer.json alone"),
+            std::string::npos);
+  std::filesystem::remove(directory_ / "added_tokens.json");
   write_file(directory_ / "merges.txt", "#version: 0.2\nhe\n");
   EXPECT_NE(error_of([&] { load_tokenizer(directory_); }).find("merges.txt' line 2 must be two tokens, got 'he'"),
             std::string::npos);
