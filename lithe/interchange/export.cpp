@@ -84,9 +84,15 @@ namespace {
 void begin_texts_with_bos(const Path& directory, const Tokenizer& tokenizer) {
   const Path file = directory / "tokenizer.json";
   const std::optional<int32_t> bos = tokenizer.specials().bos ? tokenizer.specials().bos : tokenizer.specials().eos;
-  if (!bos || begins_with_bos(directory, tokenizer)) return;
+  if (!bos) return;
   const std::string name = tokenizer.token(*bos);
   auto tree = parse_json_sorted(read_file(file), file.string());
+  nlohmann::json& processor = tree["post_processor"];
+  // BERT's puts a token behind the text, too, after which no prompt would go on.
+  const bool ends = processor.is_object() && processor.value("type", "") == "TemplateProcessing" &&
+                    processor["single"].is_array() && !processor["single"].empty() &&
+                    processor["single"].back().contains("SpecialToken");
+  if (!ends && begins_with_bos(directory, tokenizer)) return;
   const Json begin = {{"SpecialToken", {{"id", name}, {"type_id", 0}}}};
   const auto text = [](const char* of, int type) { return Json{{"Sequence", {{"id", of}, {"type_id", type}}}}; };
   const Json special = {{"id", name}, {"ids", Json::array({*bos})}, {"tokens", Json::array({name})}};
@@ -94,8 +100,7 @@ void begin_texts_with_bos(const Path& directory, const Tokenizer& tokenizer) {
                                                 {"single", Json::array({begin, text("A", 0)})},
                                                 {"pair", Json::array({begin, text("A", 0), begin, text("B", 1)})},
                                                 {"special_tokens", {{name, special}}}};
-  nlohmann::json& processor = tree["post_processor"];
-  processor = processor.is_null()
+  processor = processor.is_null() || ends
                   ? template_of_texts
                   : nlohmann::json{{"type", "Sequence"}, {"processors", {processor, template_of_texts}}};
   write_file(file, dump(tree, 1) + "\n");

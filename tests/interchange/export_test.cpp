@@ -8,6 +8,7 @@
 #include "lithe/interchange/same_model.h"
 #include "lithe/model/safetensors.h"
 #include "lithe/recipe/recipe.h"
+#include "lithe/text/tokenizer_json.h"
 #include "tests/interchange/golden_kit.h"
 #include "tests/support/errors.h"
 #include "tests/support/model_kit.h"
@@ -119,6 +120,15 @@ TEST(Export, PromptsBeginThereAsHere) {
     export_model({out + "-again", out + "-twice", ""});
     EXPECT_EQ(bytes(out, "tokenizer.json").size() > bytes(scratch / "run", "tokenizer.json").size(), begins);
   }
+  // A decoder's prompt goes on, so that nothing of BERT's framing stands behind it.
+  const std::string bert = bert_json({"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b"});
+  write_run(scratch / "words", kit::model_config(kSmall));
+  save_tokenizer(*parse_tokenizer(bert, "tokenizer.json"), scratch / "words");
+  export_model({scratch / "words", scratch / "words-out", ""});
+  EXPECT_TRUE(begins_with_bos(scratch / "words-out", *load_tokenizer(scratch / "words-out")));
+  const Json single = parse_json(bytes(scratch / "words-out", "tokenizer.json"), "t")["post_processor"]["single"];
+  EXPECT_EQ(single.size(), 2u);
+  EXPECT_TRUE(single.back().contains("Sequence"));
 }
 
 TEST(Export, PartsWithoutAFormThereAreNamed) {
