@@ -8,8 +8,6 @@
 #include "lithe/interchange/same_model.h"
 #include "lithe/model/safetensors.h"
 #include "lithe/recipe/recipe.h"
-#include "lithe/text/sentencepiece_tokenizer.h"
-#include "lithe/text/tokenizer_json.h"
 
 namespace lithe {
 
@@ -78,45 +76,6 @@ Described describe_model(const ModelConfig& model, const std::vector<std::string
              densify ? "; `lithe convert --densify` gives attention a standard form" : "");
 }
 
-namespace {
-
-// transformers begins prompts as lithe does, and so does the harness.
-void begin_texts_with_bos(const Path& directory, const Tokenizer& tokenizer) {
-  const Path file = directory / "tokenizer.json";
-  const std::optional<int32_t> bos = tokenizer.specials().bos ? tokenizer.specials().bos : tokenizer.specials().eos;
-  if (!bos) return;
-  const std::string name = tokenizer.token(*bos);
-  auto tree = parse_json_sorted(read_file(file), file.string());
-  nlohmann::json& processor = tree["post_processor"];
-  // BERT's puts a token behind the text, too, after which no prompt would go on.
-  const bool ends = processor.is_object() && processor.value("type", "") == "TemplateProcessing" &&
-                    processor["single"].is_array() && !processor["single"].empty() &&
-                    processor["single"].back().contains("SpecialToken");
-  if (!ends && begins_with_bos(directory, tokenizer)) return;
-  const Json begin = {{"SpecialToken", {{"id", name}, {"type_id", 0}}}};
-  const auto text = [](const char* of, int type) { return Json{{"Sequence", {{"id", of}, {"type_id", type}}}}; };
-  const Json special = {{"id", name}, {"ids", Json::array({*bos})}, {"tokens", Json::array({name})}};
-  const nlohmann::json template_of_texts = Json{{"type", "TemplateProcessing"},
-                                                {"single", Json::array({begin, text("A", 0)})},
-                                                {"pair", Json::array({begin, text("A", 0), begin, text("B", 1)})},
-                                                {"special_tokens", {{name, special}}}};
-  processor = processor.is_null() || ends
-                  ? template_of_texts
-                  : nlohmann::json{{"type", "Sequence"}, {"processors", {processor, template_of_texts}}};
-  write_file(file, dump(tree, 1) + "\n");
-}
-
-// A run keeps SentencePiece's model as it is; transformers reads its own format, other programs read the model.
-void write_tokenizer(const Path& directory, const Tokenizer& tokenizer) {
-  save_tokenizer(tokenizer, directory);
-  const std::string model = sentencepiece_model_of(tokenizer.to_json());
-  if (model.empty()) return;
-  write_file(directory / "tokenizer.json", sentencepiece_json(model, "tokenizer.model"));
-  write_file(directory / "tokenizer.model", model);
-}
-
-}  // namespace
-
 ExportReport export_model(const ExportOptions& o) {
   if (o.format == "gguf") return export_gguf(o);
   NewDirectory out(o.out, "export");
@@ -144,10 +103,11 @@ ExportReport export_model(const ExportOptions& o) {
     described.config["decoder_start_token_id"] = specials.bos ? *specials.bos : *specials.eos;
   stream_safetensors(out / "model.safetensors", tensors, {{"format", "pt"}});
   write_file(out / "config.json", dump(described.config, 2) + "\n");
-  write_tokenizer(out.path(), *run.tokenizer);
-  if (run.config.architecture == "decoder") {
-    const GenerateConfig g = recipe_of_run(o.run).generate;
-    if (g.add_bos_token) begin_texts_with_bos(out.path(), *run.tokenizer);
+  const bool decoder = run.config.architecture == "decoder";
+  const GenerateConfig g = decoder ? recipe_of_run(o.run).generate : GenerateConfig{};
+  export_tokenizer(out.path(), *run.tokenizer, run.config.architecture, !decoder || g.add_bos_token,
+                   described.config.value("type_vocab_size", 0) > 1);
+  if (decoder) {
     generation["do_sample"] = g.do_sample;
     if (g.do_sample) {
       generation["temperature"] = g.temperature;

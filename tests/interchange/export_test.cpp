@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "lithe/interchange/export_parts.h"
 #include "lithe/interchange/import.h"
 #include "lithe/interchange/import_parts.h"
 #include "lithe/interchange/same_model.h"
@@ -129,6 +130,31 @@ TEST(Export, PromptsBeginThereAsHere) {
   const Json single = parse_json(bytes(scratch / "words-out", "tokenizer.json"), "t")["post_processor"]["single"];
   EXPECT_EQ(single.size(), 2u);
   EXPECT_TRUE(single.back().contains("Sequence"));
+}
+
+TEST(Export, TextsHaveTheSameTokensAroundThem) {
+  kit::Scratch scratch;
+  const auto tokenizer = make_byte_tokenizer();  // one special token, which ends texts and begins them
+  const std::string end = tokenizer->token(*tokenizer->specials().eos);
+  // What stands in the template, in order, each with its token type.
+  const auto framing = [&](const std::string& architecture, bool segments, const char* which) {
+    const Path out = scratch / cat(architecture, segments);
+    export_tokenizer(out, *tokenizer, architecture, true, segments);
+    const Json processor = parse_json(bytes(out, "tokenizer.json"), "t")["post_processor"];
+    std::string names;
+    for (const Json& step : processor["processors"][1][which])
+      for (const auto& [kind, what] : step.items())
+        names +=
+            cat(what["id"].get<std::string>() == end ? "e" : what["id"].get<std::string>(), what["type_id"].get<int>());
+    EXPECT_EQ(bytes(out, "tokenizer_config.json").find("token_type_ids") != std::string::npos, segments);
+    return names;
+  };
+  EXPECT_EQ(framing("decoder", false, "single"), "e0A0");
+  EXPECT_EQ(framing("decoder", false, "pair"), "e0A0e0B0");
+  EXPECT_EQ(framing("encoder_decoder", false, "single"), "A0e0");
+  EXPECT_EQ(framing("encoder_decoder", false, "pair"), "A0e0B0e0");
+  EXPECT_EQ(framing("encoder", false, "single"), "e0A0e0");
+  EXPECT_EQ(framing("encoder", true, "pair"), "e0A0e0B1e1");
 }
 
 TEST(Export, PartsWithoutAFormThereAreNamed) {
