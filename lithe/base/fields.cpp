@@ -102,9 +102,10 @@ class Reader final : public Fields {
     };
     std::visit(Overloaded{
                    [&](bool* v) {
-                     expect(node->is_scalar() && !node->quoted() && (node->text() == "true" || node->text() == "false"),
-                            "true or false");
-                     *v = node->text() == "true";
+                     const bool yes = node->text() == "true" || node->text() == "True",
+                                no = node->text() == "false" || node->text() == "False";
+                     expect(node->is_scalar() && !node->quoted() && (yes || no), "true or false");
+                     *v = yes;
                    },
                    [&](int64_t* v) { *v = integer(*node); },
                    [&](double* v) { *v = real(*node); },

@@ -27,10 +27,11 @@ int eval_zero_shot(const EvalOptions& o, const Recipe& recipe, const LoadedModel
     scores["alias"] = task.task;
     for (const ZeroShotMetric& m : result.metrics) {
       check_finite_result("eval", m.name.c_str(), m.value);
-      scores[m.name + ",none"] = m.value;
-      scores[m.name + "_stderr,none"] = m.stderr_ ? Json(*m.stderr_) : Json("N/A");
+      scores[m.name + "," + m.filter] = m.value;
+      scores[m.name + "_stderr," + m.filter] = m.stderr_ ? Json(*m.stderr_) : Json("N/A");
       if (!o.json)
-        std::printf("%-16s %-16s %.4f%s (%lld documents)\n", task.task.c_str(), m.name.c_str(), m.value,
+        std::printf("%-16s %-16s %.4f%s (%lld documents)\n", task.task.c_str(),
+                    (m.filter == "none" ? m.name : m.name + "," + m.filter).c_str(), m.value,
                     m.stderr_ ? cat(" +- ", std::round(*m.stderr_ * 1e4) / 1e4).c_str() : "",
                     static_cast<long long>(result.documents));
     }

@@ -6,8 +6,8 @@
 
 #include "lithe/base/stop.h"
 #include "lithe/eval/zero_shot_documents.h"
+#include "lithe/eval/zero_shot_generation.h"
 #include "lithe/ops/basic.h"
-#include "lithe/text/unicode.h"
 #include "lithe/text/utf8.h"
 
 namespace lithe {
@@ -121,14 +121,18 @@ class Scorer {
   }
 };
 
+}  // namespace
+
 ZeroShotMetric mean_of(const std::string& name, const std::vector<double>& values) {
   const double n = double(values.size()), mean = std::accumulate(values.begin(), values.end(), 0.0) / n;
   double squares = 0;
   for (const double v : values) squares += (v - mean) * (v - mean);
-  ZeroShotMetric out{name, mean, {}};
+  ZeroShotMetric out{.name = name, .value = mean, .stderr_ = {}};
   if (values.size() > 1) out.stderr_ = std::sqrt(squares / (n - 1) / n);
   return out;
 }
+
+namespace {
 
 int64_t characters(const std::string& text) {
   return std::count_if(text.begin(), text.end(), [](char c) { return (uint8_t(c) & 0xc0) != 0x80; });
@@ -192,7 +196,8 @@ std::vector<ZeroShotMetric> follow(const Scorer& scorer, const ZeroShotTask& tas
   scorer.score(requests);
   std::vector<double> greedy, likelihood;
   for (const Request& r : requests) greedy.push_back(r.greedy), likelihood.push_back(r.log_likelihood);
-  return {{"perplexity", std::exp(-mean_of("", likelihood).value), {}}, mean_of("acc", greedy)};
+  return {{.name = "perplexity", .value = std::exp(-mean_of("", likelihood).value), .stderr_ = {}},
+          mean_of("acc", greedy)};
 }
 
 std::vector<ZeroShotMetric> roll(const Scorer& scorer, const Tokenizer& tokenizer, const ZeroShotTask& task,
@@ -207,7 +212,7 @@ std::vector<ZeroShotMetric> roll(const Scorer& scorer, const Tokenizer& tokenize
     bool inside = false;
     ++words;
     for_each_character(text, [&](uint32_t c) {
-      const bool space = is_white_space(c) || (c >= 0x1C && c <= 0x1F);
+      const bool space = is_python_space(c);
       words += space && !inside;
       inside = space;
     });
@@ -225,9 +230,9 @@ std::vector<ZeroShotMetric> roll(const Scorer& scorer, const Tokenizer& tokenize
   scorer.score(requests);
   double sum = 0;
   for (const Request& r : requests) sum += r.log_likelihood;
-  return {{"word_perplexity", std::exp(-sum / words), {}},
-          {"byte_perplexity", std::exp(-sum / bytes), {}},
-          {"bits_per_byte", -sum / bytes / std::log(2.0), {}}};
+  return {{.name = "word_perplexity", .value = std::exp(-sum / words), .stderr_ = {}},
+          {.name = "byte_perplexity", .value = std::exp(-sum / bytes), .stderr_ = {}},
+          {.name = "bits_per_byte", .value = -sum / bytes / std::log(2.0), .stderr_ = {}}};
 }
 
 std::vector<Json> some_documents(const ZeroShotTask& task, const ZeroShotOptions& options, ZeroShotResult& counts) {
@@ -266,9 +271,10 @@ ZeroShotResult evaluate_zero_shot(const Model& model, const Tokenizer& tokenizer
   ZeroShotResult out;
   const std::vector<Json> docs = some_documents(task, options, out);
   const Scorer scorer(model, tokenizer, options);
-  out.metrics = task.output_type == "multiple_choice" ? choose(scorer, task, docs)
-                : task.output_type == "loglikelihood" ? follow(scorer, task, docs)
-                                                      : roll(scorer, tokenizer, task, docs);
+  out.metrics = task.output_type == "multiple_choice"  ? choose(scorer, task, docs)
+                : task.output_type == "loglikelihood"  ? follow(scorer, task, docs)
+                : task.output_type == "generate_until" ? answer(model, tokenizer, task, docs, options)
+                                                       : roll(scorer, tokenizer, task, docs);
   return out;
 }
 

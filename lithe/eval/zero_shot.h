@@ -1,7 +1,8 @@
-// Zero-shot tasks as EleutherAI's evaluation harness describes them: choices, last words and rolling likelihoods.
+// Zero-shot tasks as EleutherAI's evaluation harness describes them: choices, last words, rolling likelihoods, answers.
 #pragma once
 
 #include "lithe/base/fields.h"
+#include "lithe/eval/zero_shot_answers.h"
 #include "lithe/model/model.h"
 #include "lithe/text/tokenizer.h"
 
@@ -16,6 +17,12 @@ struct ZeroShotTask {
   std::string doc_to_text, doc_to_target;
   Node doc_to_choice;  // a template of a list, or a list of templates
   int64_t num_fewshot = 0;
+  // generate_until: an answer ends before one of `until`, or with max_gen_toks tokens; each filter gives results.
+  std::vector<std::string> until = {"\n\n"};
+  int64_t max_gen_toks = 256;
+  std::vector<AnswerFilter> filters;
+  std::vector<std::string> metrics;  // exact_match, bleu, chrf
+  ExactMatch exact_match;
   double version = 1;
   Node source;  // as it stands in the file
 };
@@ -23,7 +30,7 @@ struct ZeroShotTask {
 ZeroShotTask read_zero_shot_task(const Path& file);
 
 struct ZeroShotMetric {
-  std::string name;
+  std::string name, filter = "none";
   double value = 0;
   std::optional<double> stderr_;  // of the mean over documents
 };
@@ -39,7 +46,8 @@ struct ZeroShotOptions {
 };
 /// multiple_choice: acc, the share of documents whose most likely choice is right, and acc_norm, by likelihood per
 /// character. loglikelihood: perplexity of the targets and acc, the share that greedy decoding would give.
-/// loglikelihood_rolling: word_perplexity, byte_perplexity, bits_per_byte. Polls stop_signal(), failing when asked to.
+/// loglikelihood_rolling: word_perplexity, byte_perplexity, bits_per_byte. generate_until: what the task asks for of
+/// greedily written answers, exact_match, or BLEU and chrF of all of them. Polls stop_signal(), failing when asked to.
 ZeroShotResult evaluate_zero_shot(const Model& model, const Tokenizer& tokenizer, const ZeroShotTask& task,
                                   const ZeroShotOptions& options);
 

@@ -176,6 +176,17 @@ std::vector<std::string> choices_of(const ZeroShotTask& task, const Json& docume
   return out;
 }
 
+std::vector<std::string> right_answers(const ZeroShotTask& task, const Json& document) {
+  std::string name = task.doc_to_target;
+  if (name.starts_with("{{") && name.ends_with("}}")) name = trimmed(name.substr(2, name.size() - 4));
+  if (!document.contains(name) || !document[name].is_array())
+    return {rendered(task.doc_to_target, document, task.task)};
+  std::vector<std::string> out;
+  for (const Json& one : document[name]) out.push_back(text_of(one));
+  check(!out.empty(), "eval", task.task, ": field '", name, "' of a document lists no right answer");
+  return out;
+}
+
 size_t right_choice(const ZeroShotTask& task, const Json& document, const std::vector<std::string>& choices) {
   const std::string target = rendered(task.doc_to_target, document, task.task);
   const bool number =

@@ -2,6 +2,7 @@
 
 #include "lithe/base/error.h"
 #include "lithe/eval/zero_shot.h"
+#include "lithe/eval/zero_shot_generation.h"
 
 namespace lithe {
 namespace {
@@ -32,6 +33,7 @@ ZeroShotTask read_zero_shot_task(const Path& file) {
   std::string split;  // the harness scores the test data, or where there are none those for validation
   for (const char* key : {"test_split", "validation_split"})
     if (const Node* name = node.find(key); name && split.empty()) split = name->text();
+  if (const Node* type = node.find("output_type"); type && type->text() == "generate_until") read_generation(node, out);
   take_irrelevant(node);
   if (const Node* files = node.find("dataset_kwargs")) {
     const Node* named = files->find("data_files");
@@ -50,16 +52,18 @@ ZeroShotTask read_zero_shot_task(const Path& file) {
   }
   if (const Node* target = node.find("doc_to_target"); target && target->is_scalar() && !target->quoted())
     node.set("doc_to_target", Node::scalar(target->text(), target->mark(), true));
+  int64_t repeats = 1;
   read_fields(node, "", [&](Fields& f) {
     f("task", out.task, "name of the task", {.required = true});
     f("dataset_path", out.dataset_path, "json alone: data are read from files", one_of({"json"}));
     f("data_files", out.data_files, "files of JSON lines");
     f("output_type", out.output_type, "what is measured",
-      one_of({"multiple_choice", "loglikelihood", "loglikelihood_rolling"}));
+      one_of({"multiple_choice", "loglikelihood", "loglikelihood_rolling", "generate_until"}));
     f("doc_to_text", out.doc_to_text, "template of what stands before");
     f("doc_to_target", out.doc_to_target, "template of the right choice's number or text, or of what follows");
     f.free("doc_to_choice", out.doc_to_choice, "template of a list, or a list");
     f("target_delimiter", out.target_delimiter, "between text and choice");
+    f("repeats", repeats, "answers to each document; greedily written, they are all the same", between(1, 1));
     f("num_fewshot", out.num_fewshot, "examples before a question; 0 alone", between(0, 0));
   });
   const bool choices = out.output_type == "multiple_choice";

@@ -66,27 +66,35 @@ bool Continuation::finish(const char* why, const std::vector<std::string>& stops
   return false;
 }
 
+std::vector<int32_t> prompt_tokens(const Tokenizer& tokenizer, const std::string& text, const GenerateConfig& config) {
+  std::vector<int32_t> out;
+  const Specials& specials = tokenizer.specials();
+  const auto bos = specials.bos ? specials.bos : specials.eos;
+  if (bos && (config.add_bos_token || text.empty())) out.push_back(*bos);
+  const auto ids = tokenizer.encode(text);
+  out.insert(out.end(), ids.begin(), ids.end());
+  return out;
+}
+
+void add_continuation(std::deque<Continuation>& waiting, const Model& model, const Tokenizer& tokenizer,
+                      std::vector<int32_t> tokens, bool first, const GenerateConfig& config) {
+  const size_t i = waiting.size();
+  const int64_t most = model.position_limit(), length = int64_t(tokens.size());
+  check_usage(length > 0, "generate", "prompt ", i + 1, " is empty and the tokenizer has no token to begin with");
+  check_usage(!most || length <= most, "generate", "prompt ", i + 1, " has ", length,
+              " tokens, the model has positions for ", most, "; shorten it");
+  const int64_t limit = most ? std::min(config.max_new_tokens, most - length + 1) : config.max_new_tokens;
+  waiting.emplace_back(i, std::move(tokens), limit, tokenizer, first);
+  check_usage(!config.cache_tokens || waiting.back().most_tokens() <= config.cache_tokens, "generate", "prompt ", i + 1,
+              " may come to ", waiting.back().most_tokens(), " tokens, cache_tokens allows ", config.cache_tokens,
+              "; raise it or lower max_new_tokens");
+}
+
 std::deque<Continuation> continuations(const Model& model, const Tokenizer& tokenizer,
                                        const std::vector<std::string>& prompts, const GenerateConfig& config) {
   std::deque<Continuation> out;
-  const auto bos = tokenizer.specials().bos ? tokenizer.specials().bos : tokenizer.specials().eos;
-  const int64_t most = model.position_limit();
-  for (size_t i = 0; i < prompts.size(); ++i) {
-    std::vector<int32_t> tokens;
-    if (bos && (config.add_bos_token || prompts[i].empty())) tokens.push_back(*bos);
-    const auto ids = tokenizer.encode(prompts[i]);
-    tokens.insert(tokens.end(), ids.begin(), ids.end());
-    check_usage(!tokens.empty(), "generate", "prompt ", i + 1,
-                " is empty and the tokenizer has no token to begin with");
-    const int64_t length = int64_t(tokens.size());
-    check_usage(!most || length <= most, "generate", "prompt ", i + 1, " has ", length,
-                " tokens, the model has positions for ", most, "; shorten it");
-    const int64_t limit = most ? std::min(config.max_new_tokens, most - length + 1) : config.max_new_tokens;
-    out.emplace_back(i, std::move(tokens), limit, tokenizer, prompts[i].empty());
-    check_usage(!config.cache_tokens || out.back().most_tokens() <= config.cache_tokens, "generate", "prompt ", i + 1,
-                " may come to ", out.back().most_tokens(), " tokens, cache_tokens allows ", config.cache_tokens,
-                "; raise it or lower max_new_tokens");
-  }
+  for (const std::string& text : prompts)
+    add_continuation(out, model, tokenizer, prompt_tokens(tokenizer, text, config), text.empty(), config);
   return out;
 }
 

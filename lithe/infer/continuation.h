@@ -42,7 +42,10 @@ class Continuation {
   bool finish(const char* why, const std::vector<std::string>& stops, const GenerateEvents& events);
 };
 
-/// Continuations of prompts, which must fit the model's positions and the cache.
+/// Adds the continuation of prompt number `waiting.size()`, whose tokens must fit the model's positions and the cache.
+void add_continuation(std::deque<Continuation>& waiting, const Model& model, const Tokenizer& tokenizer,
+                      std::vector<int32_t> tokens, bool first, const GenerateConfig& config);
+/// Continuations of texts.
 std::deque<Continuation> continuations(const Model& model, const Tokenizer& tokenizer,
                                        const std::vector<std::string>& prompts, const GenerateConfig& config);
 

@@ -211,6 +211,28 @@ bool stops(const Model& model) {
   return model.stop_logits(Var(zeros({1, model.config().hidden_size}, model.compute_dtype()))).defined();
 }
 
+void check_generates(const Model& model, const GenerateConfig& config, const NeighbourModel* neighbours) {
+  config.validate();
+  model.check_predicts_next("generate");
+  check_usage(!config.early_stop || stops(model), "generate",
+              "early_stop asks the head where texts end, which it did not learn; train with model.head: {type: lm, "
+              "early_stop: true}, or leave it out");
+  check_usage(
+      !neighbours || config.exit.empty(), "generate",
+      "a datastore is asked by rows of all layers, which tokens that leave early lack; leave out one of --exit and "
+      "--datastore");
+}
+
+// Results of `count` prompts by their number; of those that do not begin, "interrupted" stays.
+std::vector<Generation> collected(size_t count, const std::function<void(size_t, std::string_view)>& on_text,
+                                  const std::function<void(const GenerateEvents&)>& run) {
+  std::vector<Generation> results(count);
+  for (Generation& result : results) result.finish = "interrupted";
+  run({.on_text = on_text,
+       .on_done = [&](size_t prompt, Generation&& result) { results[prompt] = std::move(result); }});
+  return results;
+}
+
 }  // namespace
 
 bool stops_early(double probability, double margin) { return probability >= (1 + margin) / 2; }
@@ -223,15 +245,7 @@ void generate_each(const Model& model, const Tokenizer& tokenizer, const std::ve
 void generate_each(const Model& model, const Tokenizer& tokenizer, const std::vector<std::string>& prompts,
                    const GenerateConfig& config, const NeighbourModel* neighbours, const GenerateEvents& events,
                    GenerateTimes* times) {
-  config.validate();
-  model.check_predicts_next("generate");
-  check_usage(!config.early_stop || stops(model), "generate",
-              "early_stop asks the head where texts end, which it did not learn; train with model.head: {type: lm, "
-              "early_stop: true}, or leave it out");
-  check_usage(
-      !neighbours || config.exit.empty(), "generate",
-      "a datastore is asked by rows of all layers, which tokens that leave early lack; leave out one of --exit and "
-      "--datastore");
+  check_generates(model, config, neighbours);
   GenerateTimes unused;
   Scheduler(model, config, events, continuations(model, tokenizer, prompts, config), times ? *times : unused,
             neighbours)
@@ -241,14 +255,21 @@ void generate_each(const Model& model, const Tokenizer& tokenizer, const std::ve
 std::vector<Generation> generate(const Model& model, const Tokenizer& tokenizer,
                                  const std::vector<std::string>& prompts, const GenerateConfig& config,
                                  const std::function<void(size_t, std::string_view)>& on_text, GenerateTimes* times) {
-  std::vector<Generation> results(prompts.size());
-  for (Generation& result : results) result.finish = "interrupted";
-  generate_each(
-      model, tokenizer, prompts, config,
-      GenerateEvents{.on_text = on_text,
-                     .on_done = [&](size_t prompt, Generation&& result) { results[prompt] = std::move(result); }},
-      times);
-  return results;
+  return collected(prompts.size(), on_text, [&](const GenerateEvents& events) {
+    generate_each(model, tokenizer, prompts, config, events, times);
+  });
+}
+
+std::vector<Generation> continue_tokens(const Model& model, const Tokenizer& tokenizer,
+                                        const std::vector<std::vector<int32_t>>& prompts,
+                                        const GenerateConfig& config) {
+  check_generates(model, config, nullptr);
+  std::deque<Continuation> waiting;
+  for (const std::vector<int32_t>& tokens : prompts) add_continuation(waiting, model, tokenizer, tokens, true, config);
+  return collected(prompts.size(), {}, [&](const GenerateEvents& events) {
+    GenerateTimes unused;
+    Scheduler(model, config, events, std::move(waiting), unused, nullptr).run();
+  });
 }
 
 }  // namespace lithe

@@ -53,4 +53,11 @@ std::vector<Generation> generate(const Model& model, const Tokenizer& tokenizer,
                                  const std::function<void(size_t, std::string_view)>& on_text = {},
                                  GenerateTimes* times = nullptr);
 
+/// A text's tokens as generate_each() begins with them: behind bos (or eos) where config says so or there is no text.
+std::vector<int32_t> prompt_tokens(const Tokenizer& tokenizer, const std::string& text, const GenerateConfig& config);
+
+/// Continuations of prompts that are tokens, each decoded as a text of its own.
+std::vector<Generation> continue_tokens(const Model& model, const Tokenizer& tokenizer,
+                                        const std::vector<std::vector<int32_t>>& prompts, const GenerateConfig& config);
+
 }  // namespace lithe

@@ -45,10 +45,16 @@ struct Pattern::Code {
   ~Code() { pcre2_code_free(compiled); }
 };
 
-Pattern::Pattern(std::string_view expression, std::string_view origin) {
-  check(expression.size() <= max_expression, "tokenizer", origin, ": an expression of ", expression.size(),
+Pattern::Pattern(std::string_view expression, std::string_view origin)
+    : Pattern(expression, pcre_expression(expression, origin), origin) {}
+
+Pattern Pattern::python(std::string_view expression, std::string_view origin) {
+  return Pattern(expression, std::string(expression), origin);
+}
+
+Pattern::Pattern(std::string_view expression, const std::string& translated, std::string_view origin) {
+  check(expression.size() <= max_expression, "expression", origin, ": an expression of ", expression.size(),
         " bytes is above the limit of ", max_expression);
-  const std::string translated = pcre_expression(expression, origin);
   auto code = std::make_shared<Code>();
   code->expression = expression;
   code->origin = origin;
@@ -69,6 +75,21 @@ Pattern Pattern::literal(std::string_view text, std::string_view origin) {
     expression += c;
   }
   return Pattern(expression, origin);
+}
+
+bool Pattern::find(std::string_view text, size_t from, std::vector<Span>& groups) const {
+  size_t begin = 0, end = 0;
+  if (!find(text, from, begin, end)) return false;
+  const std::unique_ptr<pcre2_match_data, void (*)(pcre2_match_data*)> data(
+      pcre2_match_data_create_from_pattern(code_->compiled, nullptr), pcre2_match_data_free);
+  check(data != nullptr, "expression", "out of memory for matching expressions");
+  pcre2_match(code_->compiled, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), begin,
+              PCRE2_NO_UTF_CHECK | PCRE2_ANCHORED, data.get(), nullptr);
+  const size_t* offsets = pcre2_get_ovector_pointer(data.get());
+  groups.clear();
+  for (uint32_t i = 0; i < pcre2_get_ovector_count(data.get()); ++i)
+    groups.push_back({offsets[2 * i], offsets[2 * i + 1]});
+  return true;
 }
 
 bool Pattern::find(std::string_view text, size_t from, size_t& begin, size_t& end) const {

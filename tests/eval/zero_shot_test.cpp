@@ -2,9 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "lithe/base/json.h"
+#include "lithe/text/utf8.h"
 #include "tests/support/errors.h"
 #include "tests/support/model_kit.h"
 #include "tests/support/process.h"
@@ -213,6 +215,153 @@ TEST_F(ZeroShot, WhatCannotBeReadIsRefused) {
   EXPECT_NE(
       kit::error_of([&] { read_zero_shot_task(file); }).find("neither here, beside the task, nor under LITHE_DATA"),
       std::string::npos);
+}
+
+// ---- answers that the model writes
+
+struct ZeroShotAnswers : ZeroShot {
+  // What the model writes behind `text`, greedily, one byte after another.
+  std::string written(const std::string& text, size_t most) {
+    const NoGrad no_grad;
+    std::string out;
+    std::vector<int> ids{256};
+    for (const char c : text) ids.push_back(uint8_t(c));
+    while (out.size() < most) {
+      const Tensor logits =
+          model.logits(model.forward(kit::ids_of(ids), Sequences::single(int64_t(ids.size())))).value();
+      int best = 0;
+      for (int c = 1; c < 257; ++c)
+        if (value_at(logits, (logits.rows() - 1) * 257 + c) > value_at(logits, (logits.rows() - 1) * 257 + best))
+          best = c;
+      if (best == 256) break;
+      ids.push_back(best);
+      out.push_back(char(best));
+    }
+    return valid_utf8(out);
+  }
+  static constexpr const char* head =
+      "task: t\noutput_type: generate_until\ndoc_to_text: '{{q}}'\ndoc_to_target: '{{a}}'\n";
+  ZeroShotTask asked(const std::string& rest, const Json& document) {
+    return task(head + rest, document.dump() + "\n");
+  }
+};
+
+TEST_F(ZeroShotAnswers, AreRightWhereTheyAreTheTarget) {
+  const std::string answer = written("sky is", 5);
+  const std::string right = Json({{"q", "sky is"}, {"a", answer}}).dump() + "\n",
+                    several = Json({{"q", "sky is"}, {"a", {"green", answer}}}).dump() + "\n",
+                    wrong = Json({{"q", "sky is"}, {"a", "green"}}).dump() + "\n";
+  const ZeroShotTask t =
+      task(std::string(head) + "generation_kwargs: {max_gen_toks: 5, do_sample: False, temperature: 0.0}\n",
+           right + wrong + several + wrong);
+  EXPECT_EQ(t.until, std::vector<std::string>{"\n\n"});  // as in the harness
+  const ZeroShotResult result = evaluate_zero_shot(model, *tokenizer, t, {});
+  ASSERT_EQ(result.metrics.size(), 1u);
+  EXPECT_EQ(result.metrics[0].name, "exact_match");
+  EXPECT_DOUBLE_EQ(result.metrics[0].value, 0.5);
+  EXPECT_NEAR(*result.metrics[0].stderr_, std::sqrt(4 * 0.25 / 3 / 4), 1e-12);
+}
+
+TEST_F(ZeroShotAnswers, EndBeforeWhatEndsThem) {
+  const std::string answer = written("one two", 6), end = answer.substr(3, 1);
+  const std::string before = answer.substr(0, answer.find(end));
+  const ZeroShotTask t = asked("generation_kwargs: {max_gen_toks: 6, until: [\"" + end + "\", \"\"]}\n",
+                               {{"q", "one two"}, {"a", before}});
+  EXPECT_EQ(evaluate_zero_shot(model, *tokenizer, t, {}).metrics[0].value, 1) << answer;
+}
+
+TEST_F(ZeroShotAnswers, OfTextsThatAreTooLongAreToTheirEnds) {
+  // 24 positions: 18 for the text, 6 for the answer, and the first token is not bos any more.
+  const std::string text = "many words stand before the end of this";
+  const NoGrad no_grad;
+  std::vector<int> ids;
+  for (const char c : text.substr(text.size() - 18)) ids.push_back(uint8_t(c));
+  std::string answer;
+  for (int i = 0; i < 6; ++i) {
+    const Tensor logits = model.logits(model.forward(kit::ids_of(ids), Sequences::single(int64_t(ids.size())))).value();
+    const float* row = logits.data<float>() + (logits.rows() - 1) * 257;
+    ids.push_back(int(std::max_element(row, row + 257) - row));
+    answer.push_back(char(ids.back()));
+  }
+  ASSERT_EQ(answer.find(char(0)), std::string::npos);
+  const ZeroShotTask t =
+      asked("generation_kwargs: {max_gen_toks: 6, until: []}\n", {{"q", text}, {"a", valid_utf8(answer)}});
+  EXPECT_EQ(evaluate_zero_shot(model, *tokenizer, t, {}).metrics[0].value, 1);
+  const ZeroShotTask none = asked("generation_kwargs: {max_gen_toks: 24}\n", {{"q", text}, {"a", "x"}});
+  EXPECT_NE(kit::error_of([&] { evaluate_zero_shot(model, *tokenizer, none, {}); }).find("leaves nothing"),
+            std::string::npos);
+}
+
+TEST_F(ZeroShotAnswers, OfEachFilterHaveTheirResults) {
+  const ZeroShotTask t = asked(
+      "generation_kwargs: {max_gen_toks: 3}\n"
+      "filter_list:\n"
+      "  - {name: as-is, filter: [{function: take_first}]}\n"
+      "  - {name: none-match, filter: [{function: regex, regex_pattern: 'no such text', fallback: ab}, {function: "
+      "take_first}]}\n"
+      "metric_list: [{metric: exact_match, aggregation: mean, higher_is_better: true}, {metric: bleu}, {metric: "
+      "chrf}]\n",
+      {{"q", "x"}, {"a", "ab"}});
+  const ZeroShotResult result = evaluate_zero_shot(model, *tokenizer, t, {});
+  ASSERT_EQ(result.metrics.size(), 6u);
+  EXPECT_EQ(result.metrics[0].filter, "as-is");
+  EXPECT_EQ(result.metrics[0].value, 0);
+  EXPECT_EQ(result.metrics[3].filter, "none-match");
+  EXPECT_EQ(result.metrics[3].value, 1);
+  EXPECT_EQ(result.metrics[5].name, "chrf");
+  EXPECT_NEAR(result.metrics[5].value, 100, 1e-9);
+}
+
+TEST_F(ZeroShotAnswers, WhatIsNotSupportedIsRefused) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"generation_kwargs: {do_sample: true}\n", "answers are written greedily"},
+      {"generation_kwargs: {num_beams: 4}\n", "num_beams"},
+      {"generation_kwargs: {max_gen_toks: many}\n", "max_gen_toks"},
+      {"filter_list: [{name: a, filter: [{function: majority_vote}]}]\n", "'majority_vote' is not supported"},
+      {"filter_list: [{name: a, filter: [{function: lowercase, group_select: 1}]}]\n", "group_select"},
+      {"filter_list: [{name: a}]\n", "needs a list named filter"},
+      {"filter_list: [{name: a, filter: [{function: regex, regex_pattern: '('}]}]\n", "task.yaml:"},
+      {"metric_list: [{metric: rouge}]\n", "'rouge' is not supported"},
+      {"metric_list: [{metric: bleu, ignore_case: true}]\n", "ignore_case"},
+      {"repeats: 4\n", "repeats"}};
+  for (const auto& [yaml, words] : cases) {
+    const std::string is = kit::error_of([&] { asked(yaml, {{"q", "x"}, {"a", "y"}}); });
+    EXPECT_NE(is.find(words), std::string::npos) << yaml << is;
+  }
+}
+
+// Values of Python's re, str.strip and the harness's filters.
+TEST(AnswerFilters, TakeWhatPythonWouldTake) {
+  const auto taken = [](const char* expression, int64_t group, const std::string& answer) {
+    return filtered({.steps = {{.kind = AnswerStep::Kind::regex,
+                                .pattern = {Pattern::python(expression, "test")},
+                                .group_select = group}}},
+                    answer);
+  };
+  EXPECT_EQ(taken(R"(#### (\-?[0-9\.\,]+))", 0, "so #### 12,5 and #### -7"), "12,5");
+  EXPECT_EQ(taken(R"((-?[$0-9.,]{2,})|(-?[0-9]+))", -1, "first 12 then 7"), "7");  // the first group that is not empty
+  EXPECT_EQ(taken("[0-9]+", -1, "1 22 333"), "333");
+  EXPECT_EQ(taken("x*", 1, "axb"), "x");  // empty matches count: '', 'x', '', ''
+  EXPECT_EQ(taken("x*", -1, "axb"), "");
+  EXPECT_EQ(taken("(a)|(b)?c", 0, "c"), "[invalid]");  // groups, all of them empty
+  EXPECT_EQ(taken("q", 0, "abc"), "[invalid]");
+  EXPECT_EQ(taken("( .*)", 0, "of \xC3\xA4\xE2\x80\x83 \x1C"), "\xC3\xA4");
+  EXPECT_NE(kit::error_of([&] { taken("a", 2, "a a"); }).find("group_select 0 is the first"), std::string::npos);
+  EXPECT_EQ(filtered({.steps = {{.kind = AnswerStep::Kind::lowercase}, {.kind = AnswerStep::Kind::remove_whitespace}}},
+                     " \xC3\x84"
+                     "B\t"),
+            "\xC3\xA4"
+            "b");
+}
+
+TEST(AnswerFilters, ExactMatchLeavesOutWhatIsIgnored) {
+  EXPECT_FALSE((ExactMatch{})("A", "a"));
+  EXPECT_TRUE((ExactMatch{.ignore_case = true})("\xC3\x84", "\xC3\xA4"));
+  EXPECT_TRUE((ExactMatch{.ignore_punctuation = true})("it's", "its."));
+  EXPECT_TRUE((ExactMatch{.ignore_numbers = true})("a1", "2a"));
+  EXPECT_TRUE(
+      (ExactMatch{.regexes_to_ignore = {Pattern::python(",", "t"), Pattern::python("\\$", "t")}})("$1,000", "1000"));
+  EXPECT_FALSE((ExactMatch{.regexes_to_ignore = {Pattern::python(",", "t")}})("1.000", "1000"));
 }
 
 }  // namespace
