@@ -221,7 +221,8 @@ void register_residual_adaptive_rk(Registry& registry) {
       "adaptive_rk", {.spec = "ode.neural",
                       .summary = "continuous depth: each token takes Runge-Kutta steps as long as their error allows",
                       .source = "TB 6.3.3 end",
-                      .samples = {"{depth: 2}", "{method: bosh3, max_steps: 2, depth: -0.7, rtol: 0.0001}"}});
+                      .samples = {"{depth: 2}", "{method: bosh3, max_steps: 2, depth: -0.7, rtol: 0.0001}",
+                                  "{method: dopri5, max_steps: 1, depth: 0.5}"}});
 }
 
 }  // namespace lithe
