@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Prefill and greedy decoding of GPT-2 124M by lithe, ONNX Runtime, llama.cpp and PyTorch with f32, bf16, 8-bit and 4-bit
-# weights: program after program in each round, so that a machine whose speed changes is fair to all; at the end the
-# medians and lithe's ratio to the fastest of the others. A peer that is not installed is left out, and that is said.
+# Prefill and greedy decoding of GPT-2 124M by lithe, ONNX Runtime, llama.cpp, PyTorch and OpenVINO (which only reads the
+# prompt) with f32, bf16, 8-bit and 4-bit weights: program after program in each round, so that a machine whose speed changes
+# is fair to all; at the end the medians and lithe's ratio to the fastest of the others. A peer that is not installed is left
+# out, and that is said.
 #   bench/peers/generate.sh [rounds] [repeats] [weights: f32 bf16 int8 int4]
 # Needs `ninja -C build/release benchmarks`, and for the peers
-#   python3 -m venv PEERS; PEERS/bin/pip install onnx onnxruntime gguf numpy
+#   python3 -m venv PEERS; PEERS/bin/pip install onnx onnxruntime openvino nncf gguf numpy
 #   CMAKE_ARGS=-DGGML_NATIVE=ON PEERS/bin/pip install --no-binary llama-cpp-python llama-cpp-python
 #   python3 -m venv TORCH; TORCH/bin/pip install torch numpy
 # with PEERS_PYTHON=PEERS/bin/python and PYTHON=TORCH/bin/python (without: python3). The models, 2.5 GB, are made in a
@@ -18,6 +19,7 @@ mkdir -p "$models"
 . bench/peers/settings.sh
 can "$peers" onnx,onnxruntime "ONNX Runtime" && ort=1 || ort=
 can "$peers" gguf,llama_cpp llama.cpp && llama=1 || llama=
+can "$peers" openvino,nncf OpenVINO && openvino=1 || openvino=
 can "$torch" torch PyTorch && pytorch=1 || pytorch=
 
 llama_kinds() { [ "$1" = int4 ] && echo int4 int4-pure || echo "$1"; }
@@ -45,8 +47,9 @@ for round in $(seq "$rounds"); do
         "$peers" bench/peers/llama_generate.py "$models/$one.gguf" "$one" "$flash" "$repeats"
       done
     done
+    [ -z "$openvino" ] || [ "$kind" = int4 ] || "$peers" bench/peers/openvino_runs.py prefill "$kind" "$repeats" 2> /dev/null
     case "$pytorch$kind" in 1f32 | 1bf16)
-      for mode in sdpa explicit; do "$torch" bench/peers/torch_generate.py "$kind" "$mode" "$repeats"; done ;;
+      for mode in sdpa explicit compiled compiled-explicit; do "$torch" bench/peers/torch_generate.py "$kind" "$mode" "$repeats"; done ;;
     esac
   done
 done | tee >(cat >&2) | python3 bench/peers/ratios.py tok/s work weights

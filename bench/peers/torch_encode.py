@@ -1,21 +1,22 @@
 """The work of bench/encoder_bench.cpp in PyTorch, for bench/peers/encode.sh: a BERT-base without head on sequences of
-128 tokens, batch 1 and 16, f32 and bf16 (weights too), in two modes, the cases in turns.
+128 tokens, batch 1 and 16, f32 and bf16 (weights too), in three modes, the cases in turns.
 Prints a line of key=value pairs a case.
 
-  fast  nn.TransformerEncoder in eval mode, whose layers run fused ("fast path")
-  sdpa  plain modules around scaled_dot_product_attention, queries, keys and values from one product
+  fast      nn.TransformerEncoder in eval mode, whose layers run fused ("fast path")
+  sdpa      plain modules around scaled_dot_product_attention, queries, keys and values from one product
+  compiled  the same under torch.compile, each shape for itself
 
   python3 bench/peers/torch_encode.py [repeats] [modes]
 """
-import statistics
 import sys
-import time
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 
-LAYERS, WIDTH, HEADS, HIDDEN, VOCABULARY, TOKENS = 12, 768, 12, 3072, 30522, 128
+from encoding import BATCHES, TOKENS, measure_encoding
+
+LAYERS, WIDTH, HEADS, HIDDEN, VOCABULARY = 12, 768, 12, 3072, 30522
 
 
 class Layer(nn.Module):
@@ -51,25 +52,17 @@ class Bert(nn.Module):
 @torch.inference_mode()
 def main():
     repeats = int(sys.argv[1]) if len(sys.argv) > 1 else 3
-    modes = sys.argv[2].split(",") if len(sys.argv) > 2 else ["fast", "sdpa"]
-    cases = {}
+    modes = sys.argv[2].split(",") if len(sys.argv) > 2 else ["fast", "sdpa", "compiled"]
+    runs = {}
     for mode in modes:
         for dtype, name in ((torch.float32, "f32"), (torch.bfloat16, "bf16")):
             torch.manual_seed(1)
             model = Bert(mode).eval().to(dtype)
-            for batch in (1, 16):
-                cases[mode, name, batch] = (model, torch.randint(VOCABULARY, (batch, TOKENS)), [])
-    for repeat in range(repeats + 1):
-        for (mode, name, batch), (model, ids, times) in cases.items():
-            for _ in range(5 if batch == 1 else 1):
-                start = time.perf_counter()
-                model(ids)
-                if repeat:
-                    times.append(time.perf_counter() - start)
-    for (mode, name, batch), (_, _, times) in cases.items():
-        middle = statistics.median(times)
-        print(f"torch {torch.__version__} mode={mode} dtype={name} batch={batch} threads={torch.get_num_threads()} "
-              f"seq/s={batch / middle:.2f} ms={1e3 * middle:.1f} min={1e3 * min(times):.1f} max={1e3 * max(times):.1f}")
+            for batch in BATCHES:
+                ids = torch.randint(VOCABULARY, (batch, TOKENS))
+                run = torch.compile(model, dynamic=False) if mode == "compiled" else model
+                runs[mode, name, batch] = lambda run=run, ids=ids: run(ids)
+    measure_encoding(f"torch {torch.__version__}", runs, repeats)
 
 
 main()

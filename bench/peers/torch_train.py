@@ -5,6 +5,8 @@ forward, cross-entropy, backward, AdamW. Prints one line of key=value pairs.
 
 MODE
   sdpa, explicit     attention by scaled_dot_product_attention, or by products and softmax
+  compiled, compiled-explicit
+                     the same two under torch.compile
   lean, checkpoint   sdpa with an optimiser that goes from tensor to tensor, and with the blocks' activations
                      computed again in the backward pass: less memory
 """
@@ -40,7 +42,8 @@ def main():
     layers, width, heads, vocabulary, context, batch = CONFIGS[name]
     torch.manual_seed(1)
     torch.set_num_threads(2)
-    model = Gpt(layers, width, heads, vocabulary, context, mode == "explicit", mode == "checkpoint")
+    model = Gpt(layers, width, heads, vocabulary, context, mode.endswith("explicit"), mode == "checkpoint")
+    run = torch.compile(model, dynamic=False) if mode.startswith("compiled") else model
     optimizer = adamw(model.parameters(), mode in ("lean", "checkpoint"))
     ids, labels = torch.randint(vocabulary, (2, batch, context)).unbind()
     times = []
@@ -48,7 +51,7 @@ def main():
         start = time.perf_counter()
         optimizer.zero_grad(set_to_none=True)
         with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
-            loss = model(ids, labels)
+            loss = run(ids, labels)
         loss.backward()
         optimizer.step()
         if step >= 2:

@@ -12,7 +12,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 rounds="${1:-3}" configurations="${2:-c a b}" precisions="${3:-f32 bf16}" steps="${4:-8}"
-modes="${5:-sdpa explicit lean checkpoint}"
+modes="${5:-sdpa explicit compiled compiled-explicit lean checkpoint}"
 old="${PYTHON113:-}" libraries="/usr/lib/$(uname -m)-linux-gnu"
 . bench/peers/settings.sh
 can "$torch" torch PyTorch && pytorch=1 || pytorch=
@@ -42,6 +42,7 @@ for round in $(seq "$rounds"); do
         run "$torch" "$configuration" "$precision" "$mode"
       done
       [ -z "$pytorch113" ] || for mode in $modes; do
+        case "$mode" in compiled*) continue ;; esac
         run113 "$configuration" "$precision" "$mode"
       done
     done
