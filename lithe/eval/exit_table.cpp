@@ -29,25 +29,36 @@ ExitPoint begun(const Model& model, const std::optional<ExitRun>& run) {
   return point;
 }
 
-// Milliseconds of a decoding step: the mean over the tokens of the fastest of several passes each, so that what else
-// the machine does hardly counts.
-double step_time(const Model& model, const std::vector<int32_t>& tokens, std::optional<ExitRun> run) {
-  constexpr int kPasses = 5;
+// Rules take turns, this many times, and the fastest counts: what else the machine does hardly shows, nor that its
+// speed changes.
+constexpr int kPasses = 5;
+
+double milliseconds_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
+
+// Milliseconds of a decoding step under each rule: the mean over the tokens of the fastest pass each.
+void time_steps(const Model& model, const std::vector<int32_t>& tokens, const std::vector<std::optional<ExitRun>>& runs,
+                ExitTable& table) {
   const NoGrad no_grad;
-  const ExitScope scope(run ? &*run : nullptr);
-  std::vector<double> least(tokens.size(), INFINITY);
-  for (int pass = 0; pass < kPasses; ++pass) {
-    const auto state = model.make_state(1, int64_t(tokens.size()));
-    for (size_t i = 0; i < tokens.size(); ++i) {
-      const Tensor token = tensor_of({1}, std::vector<int32_t>{tokens[i]});
-      const auto start = Clock::now();
-      const Rows rows = model.run(token, model.continue_sequences(*state, {1}), Pass(), state.get());
-      model.logits(rows, {0});
-      least[i] = std::min(least[i], std::chrono::duration<double, std::milli>(Clock::now() - start).count());
+  std::vector<std::vector<double>> least(runs.size(), std::vector<double>(tokens.size(), INFINITY));
+  for (int pass = 0; pass < kPasses; ++pass)
+    for (size_t r = 0; r < runs.size(); ++r) {
+      std::optional<ExitRun> run = runs[r];
+      const ExitScope scope(run ? &*run : nullptr);
+      const auto state = model.make_state(1, int64_t(tokens.size()));
+      for (size_t i = 0; i < tokens.size(); ++i) {
+        const Tensor token = tensor_of({1}, std::vector<int32_t>{tokens[i]});
+        const auto start = Clock::now();
+        const Rows rows = model.run(token, model.continue_sequences(*state, {1}), Pass(), state.get());
+        model.logits(rows, {0});
+        least[r][i] = std::min(least[r][i], milliseconds_since(start));
+      }
+      check(!stop_signal(), "eval", "stopped by signal ", stop_signal());
     }
-    check(!stop_signal(), "eval", "stopped by signal ", stop_signal());
-  }
-  return std::accumulate(least.begin(), least.end(), 0.0) / double(tokens.size());
+  for (size_t r = 0; r < runs.size(); ++r)
+    table.points[r].milliseconds =
+        std::accumulate(least[r].begin(), least[r].end(), 0.0) / double(std::max<size_t>(tokens.size(), 1));
 }
 
 // The first `count` tokens, document by document.
@@ -104,7 +115,7 @@ std::vector<ExitRule> exit_grid(const Model& model) {
 ExitTable text_exit_table(const Model& model, const TokenStore& text, int64_t context, int64_t scored, int64_t timed,
                           const std::vector<ExitRule>& rules, const Progress& progress) {
   model.check_predicts_next("eval");
-  auto runs = runs_of(model, rules);
+  const auto runs = runs_of(model, rules);
   const std::vector<std::vector<int32_t>> documents = first_tokens(text, scored);
   check_usage(!documents.empty(), "eval", "the text has no token to score");
   const TokenStore part = TokenStore::from_documents(documents, {.vocab_size = text.info().vocab_size,
@@ -125,16 +136,16 @@ ExitTable text_exit_table(const Model& model, const TokenStore& text, int64_t co
     table.scored = p.tokens;
     point.quality = p.token_perplexity();
     if (runs[i]) point.mean_layers = p.mean_layers;
-    point.milliseconds = step_time(model, steps, runs[i]);
     table.points.push_back(point);
   }
+  time_steps(model, steps, runs, table);
   return table;
 }
 
 ExitTable task_exit_table(const Model& model, const TaskBatches& batches, const TaskConfig& task,
                           const std::vector<std::string>& labels, const std::vector<ExitRule>& rules,
                           const Progress& progress) {
-  auto runs = runs_of(model, rules);
+  const auto runs = runs_of(model, rules);
   const ChosenMetrics chosen = choose_metrics(task, labels);
   const auto sentences = int64_t(batches.sequences().size());
   ExitTable table{.quality = chosen.best.name,
@@ -143,20 +154,24 @@ ExitTable task_exit_table(const Model& model, const TaskBatches& batches, const 
                   .scored = sentences,
                   .timed = sentences,
                   .points = {}};
-  answer(model, batches);  // warm
-  for (size_t i = 0; i < runs.size(); ++i) {
-    if (progress) progress(int64_t(i) + 1, int64_t(runs.size()));
-    ExitPoint point = begun(model, runs[i]);
-    const auto start = Clock::now();
-    const TaskAnswers answers = answer(model, batches, {}, runs[i] ? &*runs[i] : nullptr);
-    check(!stop_signal(), "eval", "stopped by signal ", stop_signal());
-    point.milliseconds = std::chrono::duration<double, std::milli>(Clock::now() - start).count() /
-                         double(std::max<int64_t>(sentences, 1));
-    for (const Score& s : score_predictions(chosen.metrics, answers.predictions, batches.examples(), labels))
-      if (s.metric.name == chosen.best.name) point.quality = s.value;
-    if (runs[i]) point.mean_layers = runs[i]->mean_layers();
-    table.points.push_back(point);
+  for (const auto& run : runs) {
+    table.points.push_back(begun(model, run));
+    table.points.back().milliseconds = INFINITY;
   }
+  for (int pass = 0; pass < kPasses; ++pass)
+    for (size_t i = 0; i < runs.size(); ++i) {
+      if (progress) progress(int64_t(pass) * int64_t(runs.size()) + int64_t(i) + 1, kPasses * int64_t(runs.size()));
+      ExitPoint& point = table.points[i];
+      std::optional<ExitRun> run = runs[i];
+      const auto start = Clock::now();
+      const TaskAnswers answers = answer(model, batches, {}, run ? &*run : nullptr);
+      point.milliseconds =
+          std::min(point.milliseconds, milliseconds_since(start) / double(std::max<int64_t>(sentences, 1)));
+      check(!stop_signal(), "eval", "stopped by signal ", stop_signal());
+      for (const Score& s : score_predictions(chosen.metrics, answers.predictions, batches.examples(), labels))
+        if (s.metric.name == chosen.best.name) point.quality = s.value;
+      if (run) point.mean_layers = run->mean_layers();
+    }
   return table;
 }
 
