@@ -11,7 +11,7 @@ shift
 [ "$#" -gt 0 ] || set -- 0 8 4
 lithe=build/release/bin/lithe out="${OUT:-runs/drafting}"
 mkdir -p "$out"
-awk 'length > 80 && length < 160' "$text" | head -n 16 > "$out/page.txt"
+awk 'length > 80 && length < 160 && ++n <= 16' "$text" > "$out/page.txt"
 prompt="$(head -n 1 "$out/page.txt" | cut -d ' ' -f 1-4)"
 learn() {  # learn RUN TEXT TOKENIZER LAYERS WIDTH HEADS STEPS RATE
   [ -e "$1/model.safetensors" ] && return
@@ -34,7 +34,7 @@ learn "$out/large" "$out/page.txt" '{type: bpe, vocab_size: 800}' 12 768 12 100 
 speed() { $lithe generate "$out/large" --prompt "$prompt" --max-new-tokens "${TOKENS:-300}" --greedy --json --times "$@" 2> /dev/null; }
 speed > "$out/alone.json"
 for every in "$@"; do
-  awk -v every="$every" 'every && NR % every == 0 { for (i = NF; i; --i) printf "%s%s", $i, i > 1 ? " " : "\n"; next } 1' \
+  awk -v every="$every" 'every && NR % every == 0 { for (i = NF; i; --i) printf "%s%s", $i, (i > 1 ? " " : "\n"); next } 1' \
     "$out/page.txt" > "$out/page-$every.txt"
   learn "$out/small-$every" "$out/page-$every.txt" "{type: file, file: $out/large/tokenizer.json}" 4 192 4 300 3.0e-3
   for ((round = 0; round < ${ROUNDS:-3}; ++round)); do

@@ -205,7 +205,9 @@ Command add_generate(CommandLine& app) {
       "a smaller run of the same tokenizer that drafts tokens for the model to check; exit:N, the model itself as far "
       "as its exit after layer N; or prompt (or lookup), what stood in the text before; the texts are the same as "
       "without it (when sampling: equally likely ones)");
-  app.add_option("--draft-tokens", o->draft_tokens, "tokens drafted at a time").positive().needs(draft);
+  app.add_option("--draft-tokens", o->draft_tokens, "tokens drafted at a time, at most: fewer where drafts were wrong")
+      .positive()
+      .needs(draft);
   app.add_option(
       "--exit", o->exit,
       "a token leaves a model with early exits where this rule says so: entropy:0.5, maxprob:0.9, margin:0.8, "

@@ -167,6 +167,20 @@ std::unique_ptr<Drafter> exit_drafter(const Model& model, int64_t layers, const 
 
 std::unique_ptr<Drafter> lookup_drafter(int64_t longest) { return std::make_unique<LookupDrafter>(longest); }
 
+int64_t DraftLength::next() {
+  if (pause_ == 0) return length_;
+  --pause_;
+  return 0;
+}
+
+void DraftLength::found(int64_t drafted, int64_t taken) {
+  constexpr int64_t kLongestPause = 16;
+  if (drafted == 0) return;
+  length_ = std::min(most_, taken == drafted ? length_ + 2 : taken + 1);
+  wrong_ = taken == 0 ? wrong_ + 1 : 0;
+  if (wrong_ >= 2) pause_ = wrong_ >= 6 ? kLongestPause : int64_t(1) << (wrong_ - 2);
+}
+
 // A token x of q is taken with probability min(1, p(x)/q(x)); in place of one that is not, p is drawn from where it
 // exceeds q. Together: exactly p.
 Verdict verify(const std::vector<Drafter::Draft>& drafts, const std::vector<TokenDistribution>& target, uint64_t seed,
@@ -209,6 +223,7 @@ void generate_speculative(const Model& model, Drafter& drafter, int64_t count, c
     target.begin(capacity);
     drafter.begin(capacity);
     t.prompt_tokens += c.prompt_tokens();
+    DraftLength length(count);
     for (bool first = true, goes_on = true; goes_on; first = false) {
       if (stop_signal()) {
         c.interrupt(events);
@@ -219,8 +234,8 @@ void generate_speculative(const Model& model, Drafter& drafter, int64_t count, c
       const auto n = int64_t(text.size());
       // The prompt is read by itself, so that its time is known.
       std::vector<Drafter::Draft> drafts;
-      if (!first)
-        drafts = drafter.draft(text, std::min({count, c.most_tokens() - n - 1, capacity - n}), sequence, config);
+      if (const int64_t most = first ? 0 : std::min({length.next(), c.most_tokens() - n - 1, capacity - n}); most > 0)
+        drafts = drafter.draft(text, most, sequence, config);
       for (const auto& [token, from] : drafts) text.push_back(token);
       const Tensor logits = target.logits(text, int64_t(drafts.size()) + 1);
       std::vector<TokenDistribution> p;
@@ -231,6 +246,7 @@ void generate_speculative(const Model& model, Drafter& drafter, int64_t count, c
       t.peak_state_bytes = std::max(t.peak_state_bytes, target.state().bytes());
       t.peak_state_allocated = std::max(t.peak_state_allocated, ledger(model.device()).current(MemoryClass::decode));
       (first ? t.prefill_seconds : t.decode_seconds) += std::chrono::duration<double>(Clock::now() - start).count();
+      length.found(int64_t(drafts.size()), int64_t(verdict.taken));
       if (!first) ++s.passes, s.drafted += int64_t(drafts.size()), s.taken += int64_t(verdict.taken);
       for (size_t i = 0; i <= verdict.taken && goes_on; ++i) {
         const size_t before = c.tokens().size();

@@ -38,9 +38,25 @@ struct SpeculativeTimes {
   int64_t drafted = 0, taken = 0;  // tokens
 };
 
-/// generate_each(), one prompt after another, with at most `count` tokens drafted a time. Greedy: the tokens that
-/// generate_each() gives, up to ties. Sampled: equally distributed [Leviathan et al. 2023]. Fails (usage) when the
-/// model's state cannot forget tokens.
+/// How many tokens are worth drafting, by how the last drafts went: at most `most`, two more after a draft that was
+/// taken whole, else one more than was taken. Where nothing was taken twice in a row, none for 1 step, then 2, 4, 8, up
+/// to 16, with a draft of one token in between, until one is taken: a drafter that is wrong must not slow the model
+/// down.
+class DraftLength {
+ public:
+  explicit DraftLength(int64_t most) : most_(most), length_(most) {}
+  /// Of the next step.
+  int64_t next();
+  /// What became of a draft; one of no tokens says nothing.
+  void found(int64_t drafted, int64_t taken);
+
+ private:
+  int64_t most_, length_, wrong_ = 0, pause_ = 0;  // drafts in a row of which nothing was taken; steps without a draft
+};
+
+/// generate_each(), one prompt after another, with at most `count` tokens drafted a time (see DraftLength). Greedy: the
+/// tokens that generate_each() gives, up to ties. Sampled: equally distributed [Leviathan et al. 2023]. Fails (usage)
+/// when the model's state cannot forget tokens.
 void generate_speculative(const Model& model, Drafter& drafter, int64_t count, const Tokenizer& tokenizer,
                           const std::vector<std::string>& prompts, const GenerateConfig& config,
                           const GenerateEvents& events, GenerateTimes* times = nullptr,

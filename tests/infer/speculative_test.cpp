@@ -65,6 +65,47 @@ TEST(Speculative, WhatTheModelDraftsItselfIsTaken) {
   }
 }
 
+TEST(Speculative, WrongDraftsGrowShortAndRare) {
+  DraftLength length(4);
+  const auto after = [&](int64_t drafted, int64_t taken) {
+    length.found(drafted, taken);
+    return length.next();
+  };
+  EXPECT_EQ(length.next(), 4);
+  EXPECT_EQ(after(4, 2), 3);  // one more than was right
+  EXPECT_EQ(after(3, 0), 1);
+  EXPECT_EQ(after(0, 0), 1);  // a drafter that had nothing to say was not wrong
+  EXPECT_EQ(after(1, 1), 3);
+  EXPECT_EQ(after(3, 3), 4);
+  EXPECT_EQ(after(4, 0), 1);
+  for (const int64_t pause : {1, 2, 4, 8, 16, 16}) {
+    length.found(1, 0);
+    for (int64_t step = 0; step < pause; ++step) EXPECT_EQ(length.next(), 0) << pause;
+    EXPECT_EQ(length.next(), 1) << pause;
+  }
+  EXPECT_EQ(after(1, 1), 3);  // once right, all is forgotten
+  EXPECT_EQ(after(3, 0), 1);
+}
+
+// A drafter that is never right is asked for a twentieth of the tokens.
+TEST(Speculative, ADrafterThatIsWrongIsHardlyAsked) {
+  struct Wrong final : Drafter {
+    void begin(int64_t) override {}
+    std::vector<Draft> draft(const std::vector<int32_t>&, int64_t count, int64_t, const GenerateConfig&) override {
+      std::vector<Draft> out;
+      for (int64_t i = 0; i < count; ++i) out.push_back({1, {.certain = 1, .probabilities = {}}});  // a control byte
+      return out;
+    }
+  } wrong;
+  const auto model = model_of(4, 2, "attention", 256);
+  const GenerateConfig config = settings(false, 200);
+  SpeculativeTimes times;
+  const Generation got = drafted(*model, wrong, {"hello"}, config, &times)[0];
+  EXPECT_EQ(got.tokens, generate(*model, *kBytes, {"hello"}, config)[0].tokens);
+  ASSERT_EQ(times.taken, 0);
+  EXPECT_LE(times.drafted, 4 + 1 + 5 + (200 - 31) / 17 + 1);
+}
+
 TEST(Speculative, EndsWhereTheModelsPositionsEnd) {
   const auto model = model_of(4, 2, "attention", 12), other = model_of(9, 1, "attention", 10);
   const GenerateConfig config = settings(false, 40);
