@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <mutex>
 #include <numeric>
 
 #include "lithe/base/stop.h"
+#include "lithe/base/threads.h"
 #include "lithe/infer/beam_search.h"
 #include "lithe/text/utf8.h"
 
@@ -17,6 +19,27 @@ int32_t end_of(const Tokenizer& tokenizer, const char* side) {
   check_usage(tokenizer.specials().eos.has_value(), "translate", "the ", side,
               " tokenizer has no token that ends a text (eos); name one in its tokenizer_config.json");
   return *tokenizer.specials().eos;
+}
+
+struct Batches {
+  int64_t size, count;
+  bool side_by_side;  // each on one thread, as many as there are threads; else one after another on all threads
+};
+
+// To divide every product of a small model between threads costs more than it saves, and batches need nothing of each
+// other. Below the least work threads wait for each other where they make tensors and count who holds the weights;
+// above the most, dividing is cheap, and as many batches as threads take much memory.
+Batches batches_of(const Model& model, int64_t sentences, const TranslateConfig& config) {
+  constexpr double kLeastWork = 2e7, kMostWork = 2e9;  // multiply-adds of a step, about; docs/performance.md
+  if (!sentences) return {};
+  const auto divide_up = [](int64_t n, int64_t by) { return (n - 1) / by + 1; };
+  const int64_t in_turn = divide_up(sentences, config.batch_size);
+  // Every thread gets equally many.
+  const int64_t size = divide_up(sentences, divide_up(in_turn, threads()) * threads());
+  const double work = double(size) * double(config.num_beams) * double(model.parameters().count());
+  if (threads() > 1 && sentences >= threads() && work >= kLeastWork && work <= kMostWork)
+    return {size, divide_up(sentences, size), true};
+  return {config.batch_size, in_turn, false};
 }
 
 }  // namespace
@@ -77,8 +100,11 @@ std::vector<std::vector<Translation>> translate(
   // Sentences of one batch are of like length, so that they finish together.
   std::stable_sort(order.begin(), order.end(),
                    [&](size_t a, size_t b) { return inputs[a].source.size() > inputs[b].source.size(); });
-  for (size_t begin = 0; begin < order.size() && !stop_signal(); begin += size_t(config.batch_size)) {
-    const size_t batch_end = std::min(order.size(), begin + size_t(config.batch_size));
+  const Batches batches = batches_of(model, int64_t(order.size()), config);
+  std::mutex one_at_a_time;  // on_done
+  const auto translate_batch = [&](int64_t number) {
+    if (stop_signal()) return;
+    const auto begin = size_t(number * batches.size), batch_end = std::min(order.size(), begin + size_t(batches.size));
     std::vector<SearchInput> batch;
     for (size_t at = begin; at < batch_end; ++at) batch.push_back(std::move(inputs[order[at]]));
     const auto found = beam_search(model, batch, search);
@@ -90,9 +116,14 @@ std::vector<std::vector<Translation>> translate(
         std::string text = valid_utf8(target.decode(tokens));
         out.push_back({std::move(text), std::move(tokens), h.score, h.log_probability});
       }
+      const std::lock_guard lock(one_at_a_time);
       if (!out.empty()) done(order[at]);
     }
-  }
+  };
+  if (batches.side_by_side)
+    parallel_tasks(batches.count, translate_batch);
+  else
+    for (int64_t number = 0; number < batches.count; ++number) translate_batch(number);
   return results;
 }
 
