@@ -28,18 +28,20 @@ struct Batches {
 
 // To divide every product of a small model between threads costs more than it saves, and batches need nothing of each
 // other. Below the least work threads wait for each other where they make tensors and count who holds the weights;
-// above the most, dividing is cheap, and as many batches as threads take much memory.
+// above the most, dividing is cheap. docs/performance.md has what was measured.
 Batches batches_of(const Model& model, int64_t sentences, const TranslateConfig& config) {
-  constexpr double kLeastWork = 2e7, kMostWork = 2e9;  // multiply-adds of a step, about; docs/performance.md
+  constexpr double kLeastWork = 2e7, kMostWork = 2e9;  // multiply-adds of a step, about
+  constexpr int64_t kMostBatches = 8;                  // as wide as batch_size says; more threads have narrower ones
   if (!sentences) return {};
   const auto divide_up = [](int64_t n, int64_t by) { return (n - 1) / by + 1; };
-  const int64_t in_turn = divide_up(sentences, config.batch_size);
-  // Every thread gets equally many.
-  const int64_t size = divide_up(sentences, divide_up(in_turn, threads()) * threads());
+  const int64_t width = std::min(config.batch_size, sentences), team = threads();
+  const int64_t most = std::max<int64_t>(1, width * std::min(team, kMostBatches) / team);
+  const int64_t each = divide_up(sentences, most * team);  // batches of a thread
+  const int64_t size = divide_up(sentences, each * team);
   const double work = double(size) * double(config.num_beams) * double(model.parameters().count());
-  if (threads() > 1 && sentences >= threads() && work >= kLeastWork && work <= kMostWork)
+  if (team > 1 && sentences >= team && work >= kLeastWork && work <= kMostWork)
     return {size, divide_up(sentences, size), true};
-  return {config.batch_size, in_turn, false};
+  return {width, divide_up(sentences, width), false};
 }
 
 }  // namespace
