@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 build=build/tsan
 compiler=$(command -v clang++ || command -v clang++-14 || true)
 [ -n "$compiler" ] || { echo "thread_sanitizer: clang++ is needed (apt-get install clang libomp-dev)" >&2; exit 1; }
-folders=(base kernels train)
+folders=(base tensor kernels train infer)
 mkdir -p "$build"
 cmake --preset tsan -DCMAKE_CXX_COMPILER="$compiler" >"$build/configure.log" 2>&1 || { cat "$build/configure.log" >&2; exit 1; }
 nice ninja -C "$build" "${folders[@]/#/test_}"

@@ -4,7 +4,9 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
+#include <exception>
 
 namespace lithe {
 
@@ -31,6 +33,23 @@ void parallel_for(int64_t n, int64_t grain, F&& f) {
     for (int64_t part = omp_get_thread_num(); part < parts; part += omp_get_num_threads())
       f(n * part / parts, n * (part + 1) / parts, int(part));
   }
+}
+
+/// Calls f(task) for each task of [0, n), in this order, each by whichever thread is free; loops inside a task are not
+/// divided. An exception ends the work: tasks that run are finished, others are not begun, and it is thrown here.
+template <class F>
+void parallel_tasks(int64_t n, F&& f) {
+  std::atomic<int64_t> next = 0;
+  std::atomic<bool> failed = false;
+  std::exception_ptr error;  // the first; none may leave a parallel loop
+  parallel_for(std::min<int64_t>(n, threads()), 1, [&](int64_t, int64_t, int) {
+    try {
+      for (int64_t task; !failed && (task = next++) < n;) f(task);
+    } catch (...) {
+      if (!failed.exchange(true)) error = std::current_exception();
+    }
+  });
+  if (error) std::rethrow_exception(error);
 }
 
 }  // namespace lithe

@@ -160,7 +160,7 @@ Command add_translate(CommandLine& app) {
   app.add_option("--max-new-tokens", o->max_new_tokens,
                  "longest translation in tokens; 0: twice the source and 10 more")
       .non_negative();
-  app.add_option("--batch-size", o->batch_size, "sentences translated at once; does not change the translations")
+  app.add_option("--batch-size", o->batch_size, "sentences of a batch, at most; does not change the translations")
       .positive();
   app.add_option("--window", o->window, "lines read ahead, so that those of similar length are translated together")
       .between(1, 1 << 24)

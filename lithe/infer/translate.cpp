@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <mutex>
 #include <numeric>
 
 #include "lithe/base/stop.h"
+#include "lithe/base/threads.h"
 #include "lithe/infer/beam_search.h"
 #include "lithe/text/utf8.h"
 
@@ -17,6 +19,29 @@ int32_t end_of(const Tokenizer& tokenizer, const char* side) {
   check_usage(tokenizer.specials().eos.has_value(), "translate", "the ", side,
               " tokenizer has no token that ends a text (eos); name one in its tokenizer_config.json");
   return *tokenizer.specials().eos;
+}
+
+struct Batches {
+  int64_t size, count;
+  bool side_by_side;  // each on one thread, as many as there are threads; else one after another on all threads
+};
+
+// To divide every product of a small model between threads costs more than it saves, and batches need nothing of each
+// other. Below the least work threads wait for each other where they make tensors and count who holds the weights;
+// above the most, dividing is cheap. docs/performance.md has what was measured.
+Batches batches_of(const Model& model, int64_t sentences, const TranslateConfig& config) {
+  constexpr double kLeastWork = 2e7, kMostWork = 2e9;  // multiply-adds of a step, about
+  constexpr int64_t kMostBatches = 8;                  // as wide as batch_size says; more threads have narrower ones
+  if (!sentences) return {};
+  const auto divide_up = [](int64_t n, int64_t by) { return (n - 1) / by + 1; };
+  const int64_t width = std::min(config.batch_size, sentences), team = threads();
+  const int64_t most = std::max<int64_t>(1, width * std::min(team, kMostBatches) / team);
+  const int64_t each = divide_up(sentences, most * team);  // batches of a thread
+  const int64_t size = divide_up(sentences, each * team);
+  const double work = double(size) * double(config.num_beams) * double(model.parameters().count());
+  if (team > 1 && sentences >= team && work >= kLeastWork && work <= kMostWork)
+    return {size, divide_up(sentences, size), true};
+  return {width, divide_up(sentences, width), false};
 }
 
 }  // namespace
@@ -77,8 +102,11 @@ std::vector<std::vector<Translation>> translate(
   // Sentences of one batch are of like length, so that they finish together.
   std::stable_sort(order.begin(), order.end(),
                    [&](size_t a, size_t b) { return inputs[a].source.size() > inputs[b].source.size(); });
-  for (size_t begin = 0; begin < order.size() && !stop_signal(); begin += size_t(config.batch_size)) {
-    const size_t batch_end = std::min(order.size(), begin + size_t(config.batch_size));
+  const Batches batches = batches_of(model, int64_t(order.size()), config);
+  std::mutex one_at_a_time;  // on_done
+  const auto translate_batch = [&](int64_t number) {
+    if (stop_signal()) return;
+    const auto begin = size_t(number * batches.size), batch_end = std::min(order.size(), begin + size_t(batches.size));
     std::vector<SearchInput> batch;
     for (size_t at = begin; at < batch_end; ++at) batch.push_back(std::move(inputs[order[at]]));
     const auto found = beam_search(model, batch, search);
@@ -90,9 +118,14 @@ std::vector<std::vector<Translation>> translate(
         std::string text = valid_utf8(target.decode(tokens));
         out.push_back({std::move(text), std::move(tokens), h.score, h.log_probability});
       }
+      const std::lock_guard lock(one_at_a_time);
       if (!out.empty()) done(order[at]);
     }
-  }
+  };
+  if (batches.side_by_side)
+    parallel_tasks(batches.count, translate_batch);
+  else
+    for (int64_t number = 0; number < batches.count; ++number) translate_batch(number);
   return results;
 }
 

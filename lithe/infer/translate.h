@@ -20,10 +20,13 @@ struct Translation {
 /// and the source's eos; the target begins with its bos (eos where it has none) and `prefix`. A sentence of white space
 /// alone has one empty translation. Results do not depend on batch_size or on the other sentences.
 ///
-/// `on_done(i, translations)`, optional, is called when sentence i is done, in any order. Polls stop_signal():
-/// sentences that are not done then have no translation. Fails (usage) on a model that is no encoder_decoder,
-/// tokenizers without eos, and a sentence or prefix that is longer than the model's positions; errors call the first
-/// sentence line `first_line`.
+/// Batches run one after another on all threads or, where a step is little work, side by side on one thread each; what
+/// they keep adds up then.
+///
+/// `on_done(i, translations)`, optional, is called when sentence i is done, in any order, by one thread at a time; what
+/// it throws ends the work. Polls stop_signal(): sentences that are not done then have no translation. Fails (usage) on
+/// a model that is no encoder_decoder, tokenizers without eos, and a sentence or prefix that is longer than the model's
+/// positions; errors call the first sentence line `first_line`.
 std::vector<std::vector<Translation>> translate(
     const Model& model, const Tokenizer& source, const Tokenizer& target, const std::vector<std::string>& sentences,
     const TranslateConfig& config, const std::string& prefix = "",

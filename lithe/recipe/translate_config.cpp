@@ -23,7 +23,7 @@ void TranslateConfig::fields(Fields& f) {
     between(1, kMostBeams));
   f("max_new_tokens", max_new_tokens, "tokens of a translation at most; 0: 10 more than twice the source's",
     between(0, kMostNewTokens));
-  f("batch_size", batch_size, "sentences translated at once; does not change the translations", at_least(1));
+  f("batch_size", batch_size, "sentences of a batch, at most; does not change the translations", at_least(1));
 }
 
 void TranslateConfig::validate() const {

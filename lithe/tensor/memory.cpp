@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <map>
 #include <mutex>
 #include <set>
+#include <thread>
 #include <vector>
 
 #include "lithe/base/error.h"
@@ -19,6 +21,47 @@ namespace lithe {
 const char* name_of(MemoryClass c) {
   static const char* names[] = {"weights", "gradients", "optimizer", "activations", "decode", "workspace"};
   return names[int(c)];
+}
+
+namespace {
+
+// Waits awake: what it guards takes less time than to fall asleep, and small models make a tensor every microsecond.
+class SpinLock {
+ public:
+  void lock() {
+    constexpr int kPatience = 1000;  // then the thread that has it does not run
+    for (int tries = 1; taken_.load(std::memory_order_relaxed) || taken_.exchange(true, std::memory_order_acquire);
+         ++tries)
+      if (tries % kPatience == 0) std::this_thread::yield();
+  }
+  void unlock() { taken_.store(false, std::memory_order_release); }
+
+ private:
+  std::atomic<bool> taken_ = false;
+};
+
+SpinLock guard;  // of the ledgers and the arena
+
+}  // namespace
+
+int64_t Ledger::current(MemoryClass c) const {
+  const std::lock_guard lock(guard);
+  return current_[int(c)];
+}
+
+int64_t Ledger::current() const {
+  const std::lock_guard lock(guard);
+  return total_;
+}
+
+int64_t Ledger::peak() const {
+  const std::lock_guard lock(guard);
+  return peak_;
+}
+
+int64_t Ledger::peak(MemoryClass c) const {
+  const std::lock_guard lock(guard);
+  return at_peak_[int(c)];
 }
 
 void Ledger::book(MemoryClass c, int64_t bytes) {
@@ -31,6 +74,7 @@ void Ledger::book(MemoryClass c, int64_t bytes) {
 }
 
 void Ledger::reset_peak() {
+  const std::lock_guard lock(guard);
   peak_ = total_;
   at_peak_ = current_;
 }
@@ -57,7 +101,6 @@ class Arena {
   }
 
   std::byte* take(int64_t bytes) {
-    const std::lock_guard lock(mutex_);
     if (bytes <= kSmall && !small_[size_t(bytes / kAlign)].empty()) {
       std::byte* at = small_[size_t(bytes / kAlign)].back();
       small_[size_t(bytes / kAlign)].pop_back();
@@ -92,7 +135,6 @@ class Arena {
   }
 
   void give(std::byte* at, int64_t bytes) {
-    const std::lock_guard lock(mutex_);
     if (bytes <= kSmall && waiting_ + bytes <= kWaiting) {
       small_[size_t(bytes / kAlign)].push_back(at);
       waiting_ += bytes;
@@ -121,7 +163,6 @@ class Arena {
 
  private:
   static constexpr int64_t kSmall = 16384, kWaiting = 1 << 18;  // bytes of a small block, of all that wait
-  std::mutex mutex_;
   std::array<std::vector<std::byte*>, kSmall / kAlign + 1> small_;
   int64_t waiting_ = 0;
   std::byte *begin_ = nullptr, *end_ = nullptr, *limit_ = nullptr;
@@ -172,6 +213,7 @@ MemoryClass MemoryScope::current() { return current_class; }
 Storage::Storage(Device device, int64_t bytes)
     : bytes_(bytes), booked_((bytes + kAlign - 1) / kAlign * kAlign), device_(device), class_(current_class) {
   check(bytes >= 0, "memory", "cannot allocate ", bytes, " bytes");
+  const std::lock_guard lock(guard);
   if (device == Device::cpu && booked_ > 0) {
     data_ = kArena ? Arena::instance().take(booked_) : own_block(bytes);
     check(data_, "memory", "out of memory: ", bytes, " bytes");
@@ -180,6 +222,7 @@ Storage::Storage(Device device, int64_t bytes)
 }
 
 Storage::~Storage() {
+  const std::lock_guard lock(guard);
   ledger(device_).book(class_, -booked_);
   if (!data_) return;
   if (kArena)
@@ -188,6 +231,9 @@ Storage::~Storage() {
     std::free(data_);
 }
 
-int64_t arena_bytes() { return kArena ? Arena::instance().touched() : 0; }
+int64_t arena_bytes() {
+  const std::lock_guard lock(guard);
+  return kArena ? Arena::instance().touched() : 0;
+}
 
 }  // namespace lithe

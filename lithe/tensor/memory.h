@@ -16,24 +16,25 @@ enum class MemoryClass : uint8_t { weights, gradients, optimizer, activations, d
 constexpr int kMemoryClasses = 6;
 const char* name_of(MemoryClass c);
 
-/// Bytes by class, now and at the moment of the highest total. Not thread-safe: tensors are allocated
-/// by the thread that runs the model; worker threads only fill them.
+/// Bytes by class, now and at the moment of the highest total: of all threads, each of which may make tensors.
 class Ledger {
  public:
-  void book(MemoryClass c, int64_t bytes);  // negative when freed
-  int64_t current(MemoryClass c) const { return current_[int(c)]; }
-  int64_t current() const { return total_; }
-  int64_t peak() const { return peak_; }                          // highest total
-  int64_t peak(MemoryClass c) const { return at_peak_[int(c)]; }  // its share at that moment
+  int64_t current(MemoryClass c) const;
+  int64_t current() const;
+  int64_t peak() const;               // highest total
+  int64_t peak(MemoryClass c) const;  // its share at that moment
   void reset_peak();
 
  private:
+  friend class Storage;
   std::array<int64_t, kMemoryClasses> current_{}, at_peak_{};
   int64_t total_ = 0, peak_ = 0;
+
+  void book(MemoryClass c, int64_t bytes);  // negative when freed
 };
 Ledger& ledger(Device device);
 
-/// Tensors made while this lives are booked under `c`. Default activations. Nests.
+/// Tensors that this thread makes while it lives are booked under `c`. Default activations. Nests.
 class MemoryScope {
  public:
   explicit MemoryScope(MemoryClass c);

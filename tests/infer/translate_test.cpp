@@ -2,15 +2,18 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
 #include <csignal>
 #include <set>
 
 #include "lithe/base/stop.h"
 #include "lithe/base/threads.h"
+#include "lithe/compress/quantize.h"
 #include "lithe/infer/beam_search.h"
 #include "tests/infer/infer_kit.h"
 #include "tests/support/model_kit.h"
+#include "tests/support/process.h"
 
 namespace lithe {
 namespace {
@@ -158,6 +161,83 @@ TEST(Translate, AStopSignalLeavesCompleteOnesAlone) {
   EXPECT_EQ(done, 1u);
   EXPECT_FALSE(found[1].empty());
   EXPECT_TRUE(found[0].empty() && found[2].empty());
+}
+
+// Batches side by side, one thread each: of a model that is small, but not so small that this would not pay.
+class SideBySide : public testing::Test {
+ protected:
+  const std::unique_ptr<Model> model_ = std::make_unique<Model>(
+      kit::model_config(
+          "{architecture: encoder_decoder, vocab_size: 257, hidden_size: 96, num_hidden_layers: 1, "
+          "max_position_embeddings: 64, mixer: {type: attention, num_attention_heads: 2}, ffn: {type: swiglu}}"),
+      ModelOptions{.seed = 4});
+  std::vector<std::string> lines_;
+  TranslateConfig config_{.num_beams = 1, .max_new_tokens = 12, .batch_size = 96};
+
+  SideBySide() {
+    kit::randomise(model_->parameters(), 4, 0.1);
+    for (int i = 0; i < 300; ++i) lines_.push_back(std::string(size_t(i * 37 % 19), char('a' + i % 26)) + cat(i));
+    set_threads(2);
+  }
+  ~SideBySide() override {
+    set_threads(1);
+    set_stop_signal(0);
+  }
+};
+
+TEST_F(SideBySide, EverySentenceHasTheSameBitsAsInTurn) {
+  const kit::Scratch scratch;
+  std::vector<QuantizedLayer> layers;
+  const auto integers = quantize_model(*model_, {}, scratch.path() / "model.safetensors", layers);
+  for (const Model* model : {const_cast<const Model*>(model_.get()), const_cast<const Model*>(integers.get())})
+    for (const int64_t beams : {1, 4}) {
+      config_.num_beams = beams;
+      config_.num_return_sequences = beams;
+      std::vector<int> done(lines_.size(), 0);
+      std::atomic<int> at_once = 0;
+      const auto beside = translate(*model, *kBytes, *kBytes, lines_, config_, "",
+                                    [&](size_t i, const std::vector<Translation>& found) {
+                                      EXPECT_EQ(++at_once, 1);
+                                      EXPECT_TRUE(omp_in_parallel());
+                                      EXPECT_EQ(found.size(), size_t(beams));
+                                      ++done[i];
+                                      --at_once;
+                                    });
+      EXPECT_EQ(done, std::vector<int>(lines_.size(), 1));
+      for (const int alone : {1, 2}) {  // threads; few sentences are too little work for batches side by side
+        set_threads(alone);
+        const std::vector<std::string> some(lines_.begin(), lines_.begin() + (alone == 1 ? 300 : 12));
+        const auto in_turn = translate(*model, *kBytes, *kBytes, some, config_, "",
+                                       [](size_t, const auto&) { EXPECT_FALSE(omp_in_parallel()); });
+        for (size_t i = 0; i < some.size(); ++i)
+          for (size_t n = 0; n < size_t(beams); ++n) {
+            EXPECT_EQ(beside[i][n].tokens, in_turn[i][n].tokens) << alone << " " << i;
+            EXPECT_EQ(beside[i][n].score, in_turn[i][n].score) << alone << " " << i;  // the same bits
+          }
+      }
+    }
+}
+
+TEST_F(SideBySide, ErrorsReachTheCaller) {
+  int done = 0;
+  const auto refuse = [&](size_t, const std::vector<Translation>&) {
+    if (++done == 3) fail("test", "enough");
+  };
+  EXPECT_THROW(translate(*model_, *kBytes, *kBytes, lines_, config_, "", refuse), Error);
+  set_value(model_->parameters().all().front().master.value(), 0, std::nan(""));
+  EXPECT_THROW(run(*model_, lines_, config_), Error);
+}
+
+TEST_F(SideBySide, AStopSignalEndsAllBatches) {
+  std::set<size_t> done;
+  const auto found =
+      translate(*model_, *kBytes, *kBytes, lines_, config_, "", [&](size_t i, const std::vector<Translation>&) {
+        done.insert(i);
+        set_stop_signal(SIGINT);
+      });
+  EXPECT_GE(done.size(), 1u);
+  EXPECT_LT(done.size(), lines_.size());  // of four batches two were begun
+  for (size_t i = 0; i < lines_.size(); ++i) EXPECT_EQ(found[i].size(), done.count(i)) << i;
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include "lithe/tensor/memory.h"
 
 #include <gtest/gtest.h>
+#include <omp.h>
 
 #include <cstring>
 #include <random>
@@ -55,9 +56,41 @@ TEST(Ledger, FreesUnderTheClassOfTheAllocation) {
   EXPECT_EQ(book.current(MemoryClass::decode), decode);
 }
 
+// Every thread books under the class of its own scope; totals and the peak are exact.
+TEST(Ledger, CountsTheTensorsOfAllThreads) {
+  constexpr int kThreads = 4, kTensors = 500;
+  for (const Device device : {Device::cpu, Device::meta}) {
+    Ledger& book = ledger(device);
+    book.reset_peak();
+    const int64_t start = book.current(), decode = book.current(MemoryClass::decode);
+    int64_t held = 0, held_decode = 0;
+    int given = 0;
+#pragma omp parallel num_threads(kThreads)
+    {
+      const bool first = omp_get_thread_num() == 0;
+      const MemoryScope scope(first ? MemoryClass::decode : MemoryClass::workspace);
+      std::vector<Tensor> kept;
+      for (int i = 0; i < kTensors; ++i) kept.push_back(Tensor({1 + i}, DType::u8, device));
+#pragma omp barrier
+      if (first) {
+        held = book.current() - start;
+        held_decode = book.current(MemoryClass::decode) - decode;
+        given = omp_get_num_threads();
+      }
+#pragma omp barrier
+    }
+    int64_t each = 0;
+    for (int i = 0; i < kTensors; ++i) each += (1 + i + 63) / 64 * 64;
+    EXPECT_EQ(held, each * given);
+    EXPECT_EQ(held_decode, each);
+    EXPECT_EQ(book.peak() - start, each * given);
+    EXPECT_EQ(book.current(), start);
+  }
+}
+
 // Blocks of random sizes, written and read back: none overlaps another, all are aligned.
-TEST(Arena, GivesDisjointAlignedBlocks) {
-  std::mt19937 random(3);
+void take_and_give(uint32_t seed) {
+  std::mt19937 random(seed);
   std::vector<std::pair<Tensor, uint8_t>> live;
   for (int step = 0; step < 3000; ++step) {
     if (live.size() > 40 || (!live.empty() && random() % 3 == 0)) {
@@ -72,6 +105,13 @@ TEST(Arena, GivesDisjointAlignedBlocks) {
     std::memset(x.raw(), step % 251, size_t(x.bytes()));
     live.emplace_back(x, uint8_t(step % 251));
   }
+}
+
+TEST(Arena, GivesDisjointAlignedBlocks) { take_and_give(3); }
+
+TEST(Arena, GivesThemToSeveralThreads) {
+#pragma omp parallel num_threads(4)
+  take_and_give(uint32_t(4 + omp_get_thread_num()));
 }
 
 // What a step frees, the next step gets again: the arena does not grow.
