@@ -1,6 +1,7 @@
 #include "lithe/parts/common/pattern_field.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "lithe/kernels/attention/reference.h"
@@ -41,7 +42,6 @@ class Builder {
     else
       for (size_t j = 0; j < rule->size(); ++j) t.rule[j] |= (*rule)[j];
   }
-  TileMask::Rule& rule(int32_t tile) { return row_[tile].rule; }
   void end_row() {
     const int64_t first = int64_t(out_.first.size() - 1) * kQueries;
     const uint32_t all = bits(queries_ - first);
@@ -122,37 +122,6 @@ std::shared_ptr<const Visits> union_of(const std::vector<std::shared_ptr<const V
   return builder.made();
 }
 
-std::shared_ptr<const Visits> visits_of(const Labels& labels, int64_t ahead) {
-  const int64_t queries = int64_t(labels.queries.size()) / labels.rounds,
-                keys = int64_t(labels.keys.size()) / labels.rounds;
-  Builder builder(queries, keys);
-  int64_t most = 0;
-  for (const auto* of : {&labels.queries, &labels.keys})
-    for (const int64_t label : *of) most = std::max(most, label);
-  std::vector<uint32_t> who(size_t(most + 1));  // by label: the queries of a row of tiles that have it
-  for (int64_t first = 0; first < queries; first += kQueries) {
-    for (int64_t round = 0; round < labels.rounds; ++round) {
-      const int64_t* asked = labels.queries.data() + round * queries;
-      const int64_t* given = labels.keys.data() + round * keys;
-      const int64_t last = std::min(first + kQueries, queries);
-      for (int64_t i = first; i < last; ++i) who[size_t(asked[i])] |= 1u << (i - first);
-      for (int64_t tile = 0; tile * kKeys < keys; ++tile) {
-        TileMask::Rule* rule = nullptr;
-        for (int64_t j = tile * kKeys; j < std::min(keys, (tile + 1) * kKeys); ++j)
-          if (const uint32_t lanes = who[size_t(given[j])]) {
-            if (!rule) rule = &builder.rule(int32_t(tile));
-            (*rule)[size_t(j % kKeys)] |= lanes;
-          }
-      }
-      for (int64_t i = first; i < last; ++i) who[size_t(asked[i])] = 0;
-    }
-    for (int64_t i = first; i < std::min(first + kQueries, queries); ++i)
-      builder.add(i - first, i + ahead, i + ahead + 1);
-    builder.end_row();
-  }
-  return builder.made();
-}
-
 kernels::AttentionPattern tiled_pattern(
     bool causal, int64_t heads, const FieldInput& in,
     const std::function<std::shared_ptr<const Visits>(int64_t b, int64_t head)>& visits) {
@@ -160,6 +129,61 @@ kernels::AttentionPattern tiled_pattern(
   for (int64_t b = 0; b < in.queries.count(); ++b)
     for (int64_t head = 0; head < heads; ++head) tiles->visits.push_back(visits(b, head));
   return {.mask = {.causal = causal}, .heads = {}, .tiles = std::move(tiles)};
+}
+
+namespace {
+
+/// Queries and keys of one sequence and head by their labels: the first of each, `rounds` in a row of `columns`. `who`
+/// is all 0 [rounds * kinds], and is left so.
+template <class T>
+std::shared_ptr<const Visits> same_labels(const T* asked, const T* given, int64_t columns, int64_t rounds,
+                                          int64_t queries, int64_t keys, int64_t ahead, std::vector<uint32_t>& who) {
+  const int64_t kinds = int64_t(who.size()) / rounds;
+  Builder builder(queries, keys);
+  for (int64_t first = 0; first < queries; first += kQueries) {
+    const int64_t last = std::min(first + kQueries, queries);
+    const auto each_label = [&](auto f) {
+      for (int64_t i = first; i < last; ++i)
+        for (int64_t round = 0; round < rounds; ++round)
+          f(who[size_t(round * kinds + int64_t(asked[i * columns + round]))], 1u << (i - first));
+    };
+    each_label([](uint32_t& queries_of, uint32_t query) { queries_of |= query; });
+    for (int64_t tile = 0; tile * kKeys < keys; ++tile) {
+      TileMask::Rule rule{};
+      uint32_t some = 0;
+      for (int64_t j = tile * kKeys; j < std::min(keys, (tile + 1) * kKeys); ++j) {
+        uint32_t lanes = 0;
+        for (int64_t round = 0; round < rounds; ++round)
+          lanes |= who[size_t(round * kinds + int64_t(given[j * columns + round]))];
+        rule[size_t(j % kKeys)] = lanes;
+        some |= lanes;
+      }
+      if (some) builder.add(int32_t(tile), &rule);
+    }
+    each_label([](uint32_t& queries_of, uint32_t) { queries_of = 0; });
+    for (int64_t i = first; i < last; ++i) builder.add(i - first, i + ahead, i + ahead + 1);
+    builder.end_row();
+  }
+  return builder.made();
+}
+
+}  // namespace
+
+kernels::AttentionPattern labelled_pattern(bool causal, int64_t heads, int64_t kinds, const FieldInput& in,
+                                           const Tensor& of_queries, const Tensor& of_keys) {
+  const int64_t columns = of_keys.cols(), rounds = columns / heads;
+  const std::vector<int64_t> offsets = key_offsets(in);
+  std::vector<uint32_t> who(size_t(rounds * kinds));
+  const auto pattern = [&]<class T>(const T* asked, const T* given) {
+    return tiled_pattern(causal, heads, in, [&](int64_t b, int64_t head) {
+      const FieldInput::Keys& keys = in.keys[size_t(b)];
+      return same_labels(asked + in.queries.offset(b) * columns + head * rounds,
+                         given + offsets[size_t(b)] * columns + head * rounds, columns, rounds, in.queries.length(b),
+                         keys.count, in.queries.past(b) - keys.first, who);
+    });
+  };
+  return of_keys.dtype() == DType::u8 ? pattern(of_queries.data<uint8_t>(), of_keys.data<uint8_t>())
+                                      : pattern(of_queries.data<int32_t>(), of_keys.data<int32_t>());
 }
 
 kernels::AttentionPattern PatternField::pattern(const FieldInput& in) const {
@@ -219,6 +243,35 @@ std::vector<double> head_products(const Tensor& x, int64_t begin, int64_t n, int
       for (; c < count; ++c) to[c] = std::inner_product(row.begin(), row.end(), directions.begin() + c * d, 0.0);
     }
   });
+  return out;
+}
+
+std::vector<double> column(const Tensor& x, int64_t begin, int64_t n, int64_t column) {
+  std::vector<double> out(static_cast<size_t>(n));
+  dispatch_float(x.dtype(), [&]<class T>() {
+    const T* from = x.data<T>() + begin * x.cols() + column;
+    for (int64_t i = 0; i < n; ++i) out[size_t(i)] = widened(from[i * x.cols()]);
+  });
+  return out;
+}
+
+std::vector<int64_t> at_ranks(std::span<const double> x, int64_t first, int64_t last) {
+  std::vector<double> some(x.begin(), x.end());
+  const auto begin = some.begin() + first;
+  double low = -std::numeric_limits<double>::infinity();
+  if (first > 0) std::nth_element(some.begin(), begin, some.end()), low = *begin;
+  std::nth_element(begin, some.begin() + last - 1, some.end());
+  const double high = some[size_t(last - 1)];
+  const auto below = [&](double bound) {
+    return std::count_if(x.begin(), x.end(), [&](double number) { return number < bound; });
+  };
+  int64_t early = first - below(low), late = last - below(high);  // of numbers equal to low and high, so many
+  std::vector<int64_t> out;
+  for (size_t i = 0; i < x.size(); ++i) {
+    const bool before = x[i] < low || (x[i] == low && early-- > 0),
+               behind = x[i] > high || (x[i] == high && late-- <= 0);
+    if (!before && !behind) out.push_back(int64_t(i));
+  }
   return out;
 }
 
