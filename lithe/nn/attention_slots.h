@@ -154,11 +154,12 @@ class Field : public Part {
   }
   /// bias() gives something.
   virtual bool biases() const { return false; }
-  /// pattern() or bias() look at keys. While a state keeps them, they are gathered for it at each step, unless all that
-  /// it asks of them are their labels.
+  /// pattern() or bias() look at keys. While a state keeps them, they are gathered for it at each step, unless it keeps
+  /// labels of them.
   virtual bool reads_keys() const { return false; }
-  /// What pattern() and bias() ask of each key by itself (its cluster, its score): so many numbers. A state whose rows
-  /// are of type `cache` keeps them beside the keys, in this type; none: it keeps nothing.
+  /// What pattern() and bias() ask of a key by itself (its cluster, its score), so many numbers of a type: a state
+  /// whose rows are of type `cache` keeps them beside the keys, and a field that has labels needs no keys then. By
+  /// default it has none.
   struct KeyLabels {
     int64_t count = 0;
     DType dtype = DType::f64;
@@ -167,7 +168,7 @@ class Field : public Part {
     (void)cache;
     return {};
   }
-  /// They, of keys [S, kv_heads*d_h]: [S, count]. Those of a key depend on it alone, to the bit.
+  /// Labels [S, count] of keys [S, kv_heads*d_h]. Those of a key depend on it alone, to the bit.
   virtual Tensor label(const Tensor& keys) const {
     (void)keys;
     return {};

@@ -1,8 +1,8 @@
 #include "lithe/parts/common/pattern_field.h"
 
 #include <algorithm>
-#include <limits>
 #include <numeric>
+#include <tuple>
 
 #include "lithe/kernels/attention/reference.h"
 
@@ -21,12 +21,15 @@ uint32_t bits(int64_t n) { return n >= 32 ? ~0u : (1u << n) - 1; }
 /// Puts tiles together, one row of them after another.
 class Builder {
  public:
-  Builder(int64_t queries, int64_t keys) : queries_(queries), keys_(keys) { out_.first = {0}; }
+  Builder(int64_t queries, int64_t keys) : queries_(queries), keys_(keys), row_(size_t((keys + kKeys - 1) / kKeys)) {
+    out_.first = {0};
+  }
   /// Query `lane` of the row sees keys [begin, end).
   void add(int64_t lane, int64_t begin, int64_t end) {
     begin = std::max<int64_t>(begin, 0), end = std::min(end, keys_);
     for (int64_t tile = begin / kKeys; tile * kKeys < end; ++tile) {
-      Tile& t = row_[int32_t(tile)];
+      Tile& t = row_[size_t(tile)];
+      t.used = true;
       const int64_t from = std::max(begin, tile * kKeys), to = std::min(end, (tile + 1) * kKeys);
       if (to - from == std::min(kKeys, keys_ - tile * kKeys))
         t.whole |= 1u << lane;
@@ -36,7 +39,8 @@ class Builder {
   }
   /// Queries `lanes` see the tile, or what its rule has.
   void add(int32_t tile, const TileMask::Rule* rule) {
-    Tile& t = row_[tile];
+    Tile& t = row_[size_t(tile)];
+    t.used = true;
     if (!rule)
       t.whole = ~0u;
     else
@@ -45,23 +49,19 @@ class Builder {
   void end_row() {
     const int64_t first = int64_t(out_.first.size() - 1) * kQueries;
     const uint32_t all = bits(queries_ - first);
-    for (auto& [tile, t] : row_) {
-      const auto last = size_t(std::min(kKeys, keys_ - tile * kKeys));
-      bool everywhere = true, somewhere = false;
-      for (size_t j = 0; j < t.rule.size(); ++j) {
-        t.rule[j] = (t.rule[j] | t.whole) & all;
-        everywhere = everywhere && (j >= last || t.rule[j] == all);
-        somewhere = somewhere || (j < last && t.rule[j] != 0);
+    for (size_t tile = 0; tile < row_.size(); ++tile) {
+      Tile& t = row_[tile];
+      if (!t.used) continue;
+      uint32_t some = 0, each = all;
+      for (uint32_t& lanes : t.rule) lanes = (lanes | t.whole) & all;
+      for (int64_t j = 0; j < std::min(kKeys, keys_ - int64_t(tile) * kKeys); ++j)
+        some |= t.rule[size_t(j)], each &= t.rule[size_t(j)];
+      if (some) {
+        out_.keys.push_back(int32_t(tile));
+        out_.rule.push_back(each == all ? -1 : number_of(t.rule));
       }
-      if (!somewhere) continue;
-      out_.keys.push_back(tile);
-      out_.rule.push_back(-1);
-      if (everywhere) continue;
-      const auto [at, fresh] = numbers_.try_emplace(t.rule, int32_t(out_.rules.size()));
-      if (fresh) out_.rules.push_back(t.rule);
-      out_.rule.back() = at->second;
+      t = {};
     }
-    row_.clear();
     out_.first.push_back(int32_t(out_.keys.size()));
   }
   std::shared_ptr<const Visits> made() { return std::make_shared<const Visits>(std::move(out_)); }
@@ -70,11 +70,21 @@ class Builder {
   struct Tile {
     TileMask::Rule rule{};
     uint32_t whole = 0;  // queries that see all of it
+    bool used = false;
   };
   int64_t queries_, keys_;
-  std::map<int32_t, Tile> row_;
+  std::vector<Tile> row_;
   std::map<TileMask::Rule, int32_t> numbers_;
   Visits out_;
+
+  // A rule that many tiles have is kept once; in a single row few have the same.
+  int32_t number_of(const TileMask::Rule& rule) {
+    const auto next = int32_t(out_.rules.size());
+    if (queries_ > kQueries)
+      if (const auto [at, fresh] = numbers_.try_emplace(rule, next); !fresh) return at->second;
+    out_.rules.push_back(rule);
+    return next;
+  }
 };
 
 }  // namespace
@@ -255,22 +265,35 @@ std::vector<double> column(const Tensor& x, int64_t begin, int64_t n, int64_t co
   return out;
 }
 
+// Numbers are counted in bins of their range; only those of the bins that first and last fall into are sorted.
 std::vector<int64_t> at_ranks(std::span<const double> x, int64_t first, int64_t last) {
-  std::vector<double> some(x.begin(), x.end());
-  const auto begin = some.begin() + first;
-  double low = -std::numeric_limits<double>::infinity();
-  if (first > 0) std::nth_element(some.begin(), begin, some.end()), low = *begin;
-  std::nth_element(begin, some.begin() + last - 1, some.end());
-  const double high = some[size_t(last - 1)];
-  const auto below = [&](double bound) {
-    return std::count_if(x.begin(), x.end(), [&](double number) { return number < bound; });
-  };
-  int64_t early = first - below(low), late = last - below(high);  // of numbers equal to low and high, so many
-  std::vector<int64_t> out;
+  constexpr size_t kBins = 256;
+  double least = x[0], most = x[0];
+  for (const double number : x) least = std::min(least, number), most = std::max(most, number);
+  const double factor = kBins / (most - least);
+  std::vector<uint8_t> bin(x.size());
+  std::array<int64_t, kBins + 1> begin{};  // the rank of the first of a bin
   for (size_t i = 0; i < x.size(); ++i) {
-    const bool before = x[i] < low || (x[i] == low && early-- > 0),
-               behind = x[i] > high || (x[i] == high && late-- <= 0);
-    if (!before && !behind) out.push_back(int64_t(i));
+    const double at = (x[i] - least) * factor;  // no number where all are equal
+    bin[i] = at > 0 ? uint8_t(std::min(at, kBins - 1.0)) : 0;
+    ++begin[bin[i] + 1u];
+  }
+  std::partial_sum(begin.begin(), begin.end(), begin.begin());
+  std::vector<int64_t> out;
+  std::vector<std::tuple<uint8_t, double, int64_t>> cut;
+  for (size_t i = 0; i < x.size(); ++i) {
+    const int64_t from = begin[bin[i]], to = begin[bin[i] + 1u];
+    if (from >= first && to <= last)
+      out.push_back(int64_t(i));
+    else if (from < last && to > first)
+      cut.push_back({bin[i], x[i], int64_t(i)});
+  }
+  std::sort(cut.begin(), cut.end());
+  int64_t rank = 0;
+  for (size_t n = 0; n < cut.size(); ++n) {
+    const auto [of, number, i] = cut[n];
+    rank = n > 0 && of == std::get<0>(cut[n - 1]) ? rank + 1 : begin[of];
+    if (rank >= first && rank < last) out.push_back(i);
   }
   return out;
 }

@@ -75,7 +75,7 @@ std::vector<double> head_products(const Tensor& x, int64_t begin, int64_t n, int
                                   std::span<const double> directions);
 /// Numbers of one column of rows [begin, begin + n) of x, which is f64, f32 or bf16.
 std::vector<double> column(const Tensor& x, int64_t begin, int64_t n, int64_t column);
-/// Which numbers stand at [first, last) when all are sorted, equal ones by their indices: these indices, ascending.
+/// Which numbers stand at [first, last) when all are sorted, equal ones by their indices: these indices, in no order.
 std::vector<int64_t> at_ranks(std::span<const double> x, int64_t first, int64_t last);
 /// The first row of k of each sequence, and their end.
 std::vector<int64_t> key_offsets(const FieldInput& in);

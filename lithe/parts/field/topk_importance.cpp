@@ -44,19 +44,18 @@ class TopKImportance final : public Field {
       return visits_of(queries, keys.count, [&](int64_t i, std::vector<KeyRange>& out) {
         const int64_t end = args_.causal ? i + ahead + 1 : keys.count;
         const auto scored = [&](int64_t j) { return std::pair(scores[size_t(j)], j); };
-        if (next == 0 && end > config_.keys) {  // the best of those before the first query, at once
-          for (const int64_t j : at_ranks({scores.data(), size_t(end)}, 0, config_.keys)) {
-            if (queries > 1) best.insert(scored(j));
-            out.push_back({j, j + 1});
-          }
+        const auto see = [&](int64_t j) { out.push_back({j, j + 1}); };
+        if (next == 0) {  // the best of those before the first query, at once
+          for (const int64_t j : at_ranks({scores.data(), size_t(end)}, 0, std::min(end, config_.keys)))
+            queries > 1 ? void(best.insert(scored(j))) : see(j);
           next = end;
         }
         for (; next < end; ++next) {
           best.insert(scored(next));
           if (int64_t(best.size()) > config_.keys) best.erase(std::prev(best.end()));
         }
-        for (const auto& [score, j] : best) out.push_back({j, j + 1});
-        out.push_back({i + ahead, i + ahead + 1});
+        for (const auto& [score, j] : best) see(j);
+        see(i + ahead);
       });
     });
   }
