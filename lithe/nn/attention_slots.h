@@ -14,7 +14,8 @@ namespace lithe {
 /// D], their queries [N, heads*d_h] and keys [S, kv_heads*d_h] (undefined while a state keeps the keys, unless the
 /// field or the position reads_keys()), turned. The queries of sequence b meet keys[b].count keys, the rows of k behind
 /// those of the sequences before: the first keys[b].sinks of them stand at the start of the text, the others `first`
-/// positions further than their number.
+/// positions further than their number. Where a state keeps the field's labels of keys, they are here, [S, count], and
+/// k need not be.
 struct FieldInput {
   Var q, k;
   const Sequences& queries;
@@ -25,6 +26,7 @@ struct FieldInput {
   };
   std::vector<Keys> keys;
   double scale = 0;  // of the logits
+  Tensor labels = {};
 };
 
 /// What positions do: add to rows, turn queries and keys, or add to logits. All default to nothing.
@@ -152,8 +154,25 @@ class Field : public Part {
   }
   /// bias() gives something.
   virtual bool biases() const { return false; }
-  /// pattern() or bias() look at keys. While a state keeps them, they are gathered for it at each step.
+  /// pattern() or bias() look at keys. While a state keeps them, they are gathered for it at each step, unless it keeps
+  /// labels of them.
   virtual bool reads_keys() const { return false; }
+  /// What pattern() and bias() ask of a key by itself (its cluster, its score), so many numbers of a type: a state
+  /// whose rows are of type `cache` keeps them beside the keys, and a field that has labels needs no keys then. By
+  /// default it has none.
+  struct KeyLabels {
+    int64_t count = 0;
+    DType dtype = DType::f64;
+  };
+  virtual KeyLabels key_labels(DType cache) const {
+    (void)cache;
+    return {};
+  }
+  /// Labels [S, count] of keys [S, kv_heads*d_h]. Those of a key depend on it alone, to the bit.
+  virtual Tensor label(const Tensor& keys) const {
+    (void)keys;
+    return {};
+  }
   /// No query sees a key this far before it or farther, so that older rows may leave a cache; 0: every key may be seen.
   virtual int64_t reach() const { return 0; }
   /// But for the first so many tokens, which every query may see.

@@ -321,10 +321,15 @@ void hide_tiles(const AttentionCall& call, const AttentionSpan& span, Range keys
     const AttentionVisits& v = call.visits[(&span - call.spans) * call.heads + head];
     const uint32_t* rule = visit < 0 ? nullptr : Route::rule_of(v, visit);
     if (visit != -1 && !rule) continue;
-    for (int64_t j = keys.begin; j < keys.end; ++j)
-      for (int64_t i = 0; i < span.query_rows; ++i)
-        if (!rule || !(rule[j % kKeyTile] >> i & 1))
-          logits[(j - keys.begin) * call.space.lanes + head * span.query_rows + i] = kNone;
+    for (int64_t j = keys.begin; j < keys.end; ++j) {
+      const uint32_t seen = rule ? rule[j % kKeyTile] : 0;
+      for (int64_t i = 0; i < span.query_rows; ++i) {
+        // Bits, for a branch could not be foretold: those of -infinity where nothing is seen.
+        float& logit = logits[(j - keys.begin) * call.space.lanes + head * span.query_rows + i];
+        const uint32_t keep = -(seen >> i & 1), number = __builtin_bit_cast(uint32_t, logit) & keep;
+        logit = __builtin_bit_cast(float, number | (__builtin_bit_cast(uint32_t, kNone) & ~keep));
+      }
+    }
   }
 }
 

@@ -27,6 +27,21 @@ bool FieldList::reads_keys() const {
   return false;
 }
 
+const Field* FieldList::reader() const {
+  const Field* out = nullptr;
+  for (const auto& field : fields_) {
+    if (!field->reads_keys()) continue;
+    if (out) return nullptr;
+    out = field.get();
+  }
+  return out;
+}
+
+Field::KeyLabels FieldList::key_labels(DType cache) const {
+  const Field* one = reader();
+  return one ? one->key_labels(cache) : KeyLabels{};
+}
+
 int64_t FieldList::reach() const {
   int64_t reach = 0;
   for (const auto& field : fields_) {

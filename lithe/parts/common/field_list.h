@@ -10,6 +10,9 @@ class FieldList : public Field {
  public:
   FieldList(const char* name, const Scope& scope, const Node& list, const Args& args);
   bool reads_keys() const override;
+  /// Those of the one field that reads keys; where several do, none are kept.
+  KeyLabels key_labels(DType cache) const override;
+  Tensor label(const Tensor& keys) const override { return reader()->label(keys); }
   int64_t reach() const override;
   int64_t sinks() const override;
 
@@ -22,6 +25,8 @@ class FieldList : public Field {
  private:
   Args args_;
   std::vector<std::unique_ptr<Field>> fields_;
+
+  const Field* reader() const;  // the only field that reads keys; null: none does, or several
 };
 
 }  // namespace lithe

@@ -20,29 +20,38 @@ void store(const PagedRows& to, size_t page, int64_t at, const Tensor& x, int64_
     kernels::quantize_rows({.x = rows, .values = into, .scales = to.scales[page].slice(at, at + n)});
 }
 
+// The rows of a page from `at` on, as many as `into` has, as numbers of its type.
+void load(const PagedRows& from, size_t page, int64_t at, const Tensor& into) {
+  const int64_t end = at + into.rows();
+  const Tensor rows = from.pages[page].slice(at, end);
+  if (from.scales.empty())
+    kernels::add({.a = rows, .out = into});
+  else
+    kernels::dequantize_rows({.values = rows, .scales = from.scales[page].slice(at, end), .out = into});
+}
+
+// Calls f(page, its rows in use as rows of all) for each page of `tokens` tokens.
+template <class F>
+void each_page_of(int64_t tokens, F f) {
+  for (int64_t at = 0; at < tokens; at += KeyValueCache::kPageTokens)
+    f(size_t(at / KeyValueCache::kPageTokens), at, std::min(tokens, at + KeyValueCache::kPageTokens));
+}
+
 Tensor gather_rows(const PagedRows& from, int64_t tokens, int64_t cols, DType dtype, Device device) {
   const Tensor out = empty({tokens, cols}, dtype, device);
-  for (int64_t at = 0; at < tokens; at += KeyValueCache::kPageTokens) {
-    const auto page = size_t(at / KeyValueCache::kPageTokens);
-    const int64_t n = std::min(tokens - at, KeyValueCache::kPageTokens);
-    const Tensor rows = from.pages[page].slice(0, n), into = out.slice(at, at + n);
-    if (from.scales.empty())
-      kernels::add({.a = rows, .out = into});
-    else
-      kernels::dequantize_rows({.values = rows, .scales = from.scales[page].slice(0, n), .out = into});
-  }
+  each_page_of(tokens, [&](size_t page, int64_t begin, int64_t end) { load(from, page, 0, out.slice(begin, end)); });
   return out;
 }
 
-// A new last page, or a copy of what page `page` holds in its first `kept` rows.
-void renew(PagedRows& rows, size_t page, int64_t kept, const std::function<Tensor(bool scales)>& make) {
-  const auto put = [&](std::vector<Tensor>& pages, const Tensor& fresh) {
-    if (page == pages.size()) return pages.push_back(fresh);
-    if (kept && !fresh.is_meta()) copy_into(fresh.slice(0, kept), pages[page].slice(0, kept));
-    pages[page] = fresh;
-  };
-  put(rows.pages, make(false));
-  if (const Tensor scales = make(true)) put(rows.scales, scales);
+// A new last page, or `fresh` with what page `page` holds in its first `kept` rows.
+void renew(std::vector<Tensor>& pages, size_t page, int64_t kept, const Tensor& fresh) {
+  if (page == pages.size()) return pages.push_back(fresh);
+  if (kept && !fresh.is_meta()) copy_into(fresh.slice(0, kept), pages[page].slice(0, kept));
+  pages[page] = fresh;
+}
+
+Field::KeyLabels labels_of(const KeyValueCache::Columns& columns, DType dtype) {
+  return columns.field ? columns.field->key_labels(dtype) : Field::KeyLabels{};
 }
 
 // Tokens of a sequence of `tokens` that no later query sees, in whole pages behind those of sinks.
@@ -59,30 +68,42 @@ KeyValueCache::KeyValueCache(const StateShape& shape, const Columns& columns)
       columns_(columns),
       lengths_("cache", shape.sequences),
       forgotten_(size_t(shape.sequences), 0),
-      entries_(size_t(shape.sequences)) {
+      entries_(size_t(shape.sequences)),
+      labels_(size_t(shape.sequences)) {
   check(columns.keys % columns.heads == 0 && columns.values % columns.heads == 0, "cache", "rows of ", columns.keys,
         " and ", columns.values, " numbers must be multiples of ", columns.heads, " heads");
 }
 
 // spec: hpc.paged | state | pages of 64 tokens, counted references, a copy when a shared page is written | TB 6.4.9
-void KeyValueCache::make_writable(KeyValues& entry, int64_t forgotten, int64_t page, int64_t kept) const {
+void KeyValueCache::make_writable(size_t b, int64_t page, int64_t kept) {
   const auto at = size_t(page);
+  KeyValues& entry = entries_[b];
   const std::vector<Tensor>& pages = entry.keys.pages;
   const long own = columns_.shared ? 2 : 1;
   if (at < pages.size() && pages[at].sharers() == own) return;
   const MemoryScope memory(MemoryClass::decode);
-  const int64_t rows = std::min(kPageTokens, shape_.capacity - forgotten - page * kPageTokens);
-  const auto of = [&](int64_t cols) {
-    return [this, rows, cols](bool scales) {
-      if (!scales) return empty({rows, cols}, shape_.dtype, shape_.device);
-      return shape_.dtype == DType::i8 ? empty({rows, columns_.heads}, DType::f32, shape_.device) : Tensor();
-    };
+  const int64_t rows = std::min(kPageTokens, shape_.capacity - forgotten_[b] - page * kPageTokens);
+  const auto fresh = [&](std::vector<Tensor>& list, int64_t cols, DType dtype) {
+    renew(list, at, kept, empty({rows, cols}, dtype, shape_.device));
   };
-  renew(entry.keys, at, kept, of(columns_.keys));
+  const auto fresh_rows = [&](PagedRows& of, int64_t cols) {
+    fresh(of.pages, cols, shape_.dtype);
+    if (shape_.dtype == DType::i8) fresh(of.scales, columns_.heads, DType::f32);
+  };
+  fresh_rows(entry.keys, columns_.keys);
   if (columns_.shared)
     entry.values = entry.keys;
   else
-    renew(entry.values, at, kept, of(columns_.values));
+    fresh_rows(entry.values, columns_.values);
+  if (const auto [count, dtype] = labels_of(columns_, shape_.dtype); count > 0) fresh(labels_[b], count, dtype);
+}
+
+void KeyValueCache::label(size_t b, size_t page, int64_t at, int64_t n, DType dtype) const {
+  if (labels_[b].empty()) return;
+  const Tensor keys = empty({n, columns_.keys}, dtype, shape_.device), into = labels_[b][page].slice(at, at + n);
+  load(entries_[b].keys, page, at, keys);
+  const Tensor labels = columns_.field->label(keys);
+  if (!labels.is_meta()) copy_into(into, labels.dtype() == into.dtype() ? labels : convert(labels, into.dtype()));
 }
 
 // spec: infer.kv_cache | state | what the heads keep of past tokens, one row a token | TB 6.1.7, Fig 6.5
@@ -92,14 +113,15 @@ void KeyValueCache::append(const Tensor& k, const Tensor& v, const Sequences& se
     const int64_t length = lengths_[b], rows = sequences.length(b);
     check(length + rows <= shape_.capacity, "cache", "sequence ", b, " has room for ", shape_.capacity, " tokens, got ",
           length + rows);
-    KeyValues& entry = entries_[size_t(b)];
+    const KeyValues& entry = entries_[size_t(b)];
     const int64_t forgotten = forgotten_[size_t(b)];
     for (int64_t done = 0; done < rows;) {
       const int64_t place = length - forgotten + done, page = place / kPageTokens, at = place % kPageTokens,
                     n = std::min(rows - done, kPageTokens - at), from = sequences.offset(b) + done;
-      make_writable(entry, forgotten, page, at);
+      make_writable(size_t(b), page, at);
       store(entry.keys, size_t(page), at, k, from, n);
       if (!columns_.shared) store(entry.values, size_t(page), at, v, from, n);
+      label(size_t(b), size_t(page), at, n, k.dtype());
       done += n;
     }
   }
@@ -111,11 +133,15 @@ void KeyValueCache::forget() {
   const int64_t stay = whole_pages(columns_.sinks) / kPageTokens;
   for (size_t b = 0; b < entries_.size(); ++b) {
     const int64_t now = forgotten_of(lengths_[int64_t(b)], columns_), pages = (now - forgotten_[b]) / kPageTokens;
-    for (PagedRows* rows : {&entries_[b].keys, &entries_[b].values})
-      for (std::vector<Tensor>* list : {&rows->pages, &rows->scales})
-        if (!list->empty() && pages > 0) list->erase(list->begin() + stay, list->begin() + stay + pages);
+    for (std::vector<Tensor>* list : lists(b))
+      if (!list->empty() && pages > 0) list->erase(list->begin() + stay, list->begin() + stay + pages);
     forgotten_[b] = std::max(now, forgotten_[b]);
   }
+}
+
+std::vector<std::vector<Tensor>*> KeyValueCache::lists(size_t b) {
+  KeyValues& entry = entries_[b];
+  return {&entry.keys.pages, &entry.keys.scales, &entry.values.pages, &entry.values.scales, &labels_[b]};
 }
 
 std::vector<int64_t> KeyValueCache::kept() const {
@@ -125,10 +151,27 @@ std::vector<int64_t> KeyValueCache::kept() const {
 }
 
 KeyValueCache::Rows KeyValueCache::gather(int64_t b, DType dtype) const {
-  const KeyValues& entry = entries_[size_t(b)];
+  const Tensor keys = gather_keys(b, dtype);
+  const PagedRows& values = entries_[size_t(b)].values;
+  return {keys, columns_.shared ? keys : gather_rows(values, keys.rows(), columns_.values, dtype, shape_.device)};
+}
+
+Tensor KeyValueCache::gather_keys(int64_t b, DType dtype) const {
   const int64_t rows = lengths_[b] - forgotten_[size_t(b)];
-  const Tensor keys = gather_rows(entry.keys, rows, columns_.keys, dtype, shape_.device);
-  return {keys, columns_.shared ? keys : gather_rows(entry.values, rows, columns_.values, dtype, shape_.device)};
+  return gather_rows(entries_[size_t(b)].keys, rows, columns_.keys, dtype, shape_.device);
+}
+
+Tensor KeyValueCache::gather_labels() const {
+  const auto [count, dtype] = labels_of(columns_, shape_.dtype);
+  if (count == 0) return {};
+  const std::vector<int64_t> rows = kept();
+  const Tensor out = empty({std::accumulate(rows.begin(), rows.end(), int64_t(0)), count}, dtype, shape_.device);
+  int64_t first = 0;
+  for (size_t b = 0; b < rows.size(); first += rows[b++])
+    each_page_of(rows[b], [&](size_t page, int64_t begin, int64_t end) {
+      if (!out.is_meta()) copy_into(out.slice(first + begin, first + end), labels_[b][page].slice(0, end - begin));
+    });
+  return out;
 }
 
 int64_t KeyValueCache::longest() const {
@@ -138,19 +181,25 @@ int64_t KeyValueCache::longest() const {
 int64_t KeyValueCache::bytes_of(const std::vector<int64_t>& tokens, const Columns& columns, DType dtype) {
   const int64_t tensors = columns.shared ? 1 : 2, numbers = columns.keys + (columns.shared ? 0 : columns.values),
                 scales = dtype == DType::i8 ? tensors * columns.heads * size_of(DType::f32) : 0;
+  const Field::KeyLabels labels = labels_of(columns, dtype);
   int64_t rows = 0;
   for (const int64_t count : tokens) rows += count - forgotten_of(count, columns);
-  return rows * (numbers * size_of(dtype) + scales);
+  return rows * (numbers * size_of(dtype) + scales + labels.count * size_of(labels.dtype));
 }
 
 int64_t KeyValueCache::bytes() const { return bytes_of(tokens(), columns_, shape_.dtype); }
 
 void KeyValueCache::reorder(const std::vector<int64_t>& from) {
   std::vector<int64_t> forgotten;
+  std::vector<std::vector<Tensor>> labels;
   for (const int64_t i : from)
-    if (i >= 0 && i < int64_t(forgotten_.size())) forgotten.push_back(forgotten_[size_t(i)]);
+    if (i >= 0 && i < int64_t(forgotten_.size())) {
+      forgotten.push_back(forgotten_[size_t(i)]);
+      labels.push_back(labels_[size_t(i)]);
+    }
   lengths_.reorder(from, entries_, [](const KeyValues& entry) { return entry; });
   forgotten_ = std::move(forgotten);
+  labels_ = std::move(labels);
 }
 
 void KeyValueCache::truncate(int64_t sequence, int64_t tokens) {
@@ -161,10 +210,8 @@ void KeyValueCache::truncate(int64_t sequence, int64_t tokens) {
   lengths_.truncate(sequence, tokens);
   if (tokens == 0) forgotten = 0;
   const auto pages = size_t((tokens - forgotten + kPageTokens - 1) / kPageTokens);
-  KeyValues& entry = entries_[size_t(sequence)];
-  for (PagedRows* rows : {&entry.keys, &entry.values})
-    for (std::vector<Tensor>* list : {&rows->pages, &rows->scales})
-      if (list->size() > pages) list->resize(pages);
+  for (std::vector<Tensor>* list : lists(size_t(sequence)))
+    if (list->size() > pages) list->resize(pages);
 }
 
 namespace {
@@ -173,7 +220,7 @@ constexpr const char *kTokens = "tokens", *kForgotten = "forgotten";
 
 // What sequence b keeps in `rows` rows: f(name, the rows of a page that are in use).
 template <class F>
-void each_page(int64_t b, const KeyValues& entry, bool shared, int64_t rows, F f) {
+void each_page(int64_t b, const KeyValues& entry, const std::vector<Tensor>& labels, bool shared, int64_t rows, F f) {
   const auto list = [&](const char* name, const std::vector<Tensor>& pages) {
     for (size_t i = 0; i < pages.size(); ++i)
       f(cat(b, ".", name, ".", i),
@@ -181,6 +228,7 @@ void each_page(int64_t b, const KeyValues& entry, bool shared, int64_t rows, F f
   };
   list("keys", entry.keys.pages);
   list("key_scales", entry.keys.scales);
+  list("labels", labels);
   if (shared) return;
   list("values", entry.values.pages);
   list("value_scales", entry.values.scales);
@@ -191,7 +239,7 @@ void each_page(int64_t b, const KeyValues& entry, bool shared, int64_t rows, F f
 NamedTensors KeyValueCache::save() const {
   NamedTensors out{{kTokens, tensor_of_counts(lengths_.all())}, {kForgotten, tensor_of_counts(forgotten_)}};
   for (size_t b = 0; b < entries_.size(); ++b)
-    each_page(int64_t(b), entries_[b], columns_.shared, lengths_[int64_t(b)] - forgotten_[b],
+    each_page(int64_t(b), entries_[b], labels_[b], columns_.shared, lengths_[int64_t(b)] - forgotten_[b],
               [&](const std::string& name, const Tensor& rows) { out[name] = rows; });
   return out;
 }
@@ -202,10 +250,9 @@ void KeyValueCache::restore(const NamedTensors& kept) {
   const MemoryScope memory(MemoryClass::decode);
   for (size_t b = 0; b < entries_.size(); ++b) {
     const int64_t rows = lengths_[int64_t(b)] - forgotten_[b];
-    KeyValues& entry = entries_[b];
-    entry = {};
-    for (int64_t page = 0; page * kPageTokens < rows; ++page) make_writable(entry, forgotten_[b], page, 0);
-    each_page(int64_t(b), entry, columns_.shared, rows,
+    for (std::vector<Tensor>* list : lists(b)) list->clear();
+    for (int64_t page = 0; page * kPageTokens < rows; ++page) make_writable(b, page, 0);
+    each_page(int64_t(b), entries_[b], labels_[b], columns_.shared, rows,
               [&](const std::string& name, const Tensor& page) { restore_tensor(page, kept, name); });
   }
 }

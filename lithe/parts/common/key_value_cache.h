@@ -10,7 +10,7 @@ namespace lithe {
 /// tokens come and freed when they go, so that `capacity` is a limit and no allocation. Sequences that continue the
 /// same tokens share their pages; the one page that both would write is copied by the first that does. Rows of dtype i8
 /// are rounded to 8 bits, with a scale for each of the `heads` of a row. With a `reach`, pages go back that no later
-/// query sees.
+/// query sees. Labels are formed once, of a key as it is read back.
 class KeyValueCache final : public State {
  public:
   static constexpr int64_t kPageTokens = kernels::kPageRows;
@@ -20,9 +20,10 @@ class KeyValueCache final : public State {
     int64_t keys = 0, values = 0;
     bool shared = false;  // values are the keys
     int64_t heads = 1;
-    int64_t reach = 0;            // no query sees a key so far before it; 0: all may be seen
-    int64_t sinks = 0;            // but for the first so many, which stay
-    bool differentiable = false;  // State::differentiable(): the mixer that owns it sees to that
+    int64_t reach = 0;             // no query sees a key so far before it; 0: all may be seen
+    int64_t sinks = 0;             // but for the first so many, which stay
+    bool differentiable = false;   // State::differentiable(): the mixer that owns it sees to that
+    const Field* field = nullptr;  // whose labels of keys are kept beside them, if it has some
   };
   KeyValueCache(const StateShape& shape, const Columns& columns);
 
@@ -45,6 +46,11 @@ class KeyValueCache final : public State {
     Tensor keys, values;
   };
   Rows gather(int64_t b, DType dtype) const;
+  /// The keys alone.
+  Tensor gather_keys(int64_t b, DType dtype) const;
+  /// Labels of the kept keys of all sequences, one after another: FieldInput::labels. None where none are kept.
+  Tensor gather_labels() const;
+  bool keeps_labels() const { return columns_.field && columns_.field->key_labels(shape_.dtype).count > 0; }
   /// Tokens of each sequence.
   const std::vector<int64_t>& tokens() const { return lengths_.all(); }
   /// Tokens of the longest sequence.
@@ -68,9 +74,13 @@ class KeyValueCache final : public State {
   TokenCounts lengths_;
   std::vector<int64_t> forgotten_;  // tokens of each sequence before its first page
   std::vector<KeyValues> entries_;
+  std::vector<std::vector<Tensor>> labels_;  // of each sequence a page [rows, count] beside each page of keys
   const KeyValueCache* keys_of_ = nullptr;
 
-  void make_writable(KeyValues& entry, int64_t forgotten, int64_t page, int64_t kept) const;
+  void make_writable(size_t b, int64_t page, int64_t kept);
+  // Rows [at, at + n) of a page get their labels, as keys that are read back as numbers of `dtype`.
+  void label(size_t b, size_t page, int64_t at, int64_t n, DType dtype) const;
+  std::vector<std::vector<Tensor>*> lists(size_t b);  // all pages of sequence b
 };
 
 }  // namespace lithe

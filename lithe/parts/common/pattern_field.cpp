@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <tuple>
 
 #include "lithe/kernels/attention/reference.h"
 
@@ -20,12 +21,15 @@ uint32_t bits(int64_t n) { return n >= 32 ? ~0u : (1u << n) - 1; }
 /// Puts tiles together, one row of them after another.
 class Builder {
  public:
-  Builder(int64_t queries, int64_t keys) : queries_(queries), keys_(keys) { out_.first = {0}; }
+  Builder(int64_t queries, int64_t keys) : queries_(queries), keys_(keys), row_(size_t((keys + kKeys - 1) / kKeys)) {
+    out_.first = {0};
+  }
   /// Query `lane` of the row sees keys [begin, end).
   void add(int64_t lane, int64_t begin, int64_t end) {
     begin = std::max<int64_t>(begin, 0), end = std::min(end, keys_);
     for (int64_t tile = begin / kKeys; tile * kKeys < end; ++tile) {
-      Tile& t = row_[int32_t(tile)];
+      Tile& t = row_[size_t(tile)];
+      t.used = true;
       const int64_t from = std::max(begin, tile * kKeys), to = std::min(end, (tile + 1) * kKeys);
       if (to - from == std::min(kKeys, keys_ - tile * kKeys))
         t.whole |= 1u << lane;
@@ -35,33 +39,29 @@ class Builder {
   }
   /// Queries `lanes` see the tile, or what its rule has.
   void add(int32_t tile, const TileMask::Rule* rule) {
-    Tile& t = row_[tile];
+    Tile& t = row_[size_t(tile)];
+    t.used = true;
     if (!rule)
       t.whole = ~0u;
     else
       for (size_t j = 0; j < rule->size(); ++j) t.rule[j] |= (*rule)[j];
   }
-  TileMask::Rule& rule(int32_t tile) { return row_[tile].rule; }
   void end_row() {
     const int64_t first = int64_t(out_.first.size() - 1) * kQueries;
     const uint32_t all = bits(queries_ - first);
-    for (auto& [tile, t] : row_) {
-      const auto last = size_t(std::min(kKeys, keys_ - tile * kKeys));
-      bool everywhere = true, somewhere = false;
-      for (size_t j = 0; j < t.rule.size(); ++j) {
-        t.rule[j] = (t.rule[j] | t.whole) & all;
-        everywhere = everywhere && (j >= last || t.rule[j] == all);
-        somewhere = somewhere || (j < last && t.rule[j] != 0);
+    for (size_t tile = 0; tile < row_.size(); ++tile) {
+      Tile& t = row_[tile];
+      if (!t.used) continue;
+      uint32_t some = 0, each = all;
+      for (uint32_t& lanes : t.rule) lanes = (lanes | t.whole) & all;
+      for (int64_t j = 0; j < std::min(kKeys, keys_ - int64_t(tile) * kKeys); ++j)
+        some |= t.rule[size_t(j)], each &= t.rule[size_t(j)];
+      if (some) {
+        out_.keys.push_back(int32_t(tile));
+        out_.rule.push_back(each == all ? -1 : number_of(t.rule));
       }
-      if (!somewhere) continue;
-      out_.keys.push_back(tile);
-      out_.rule.push_back(-1);
-      if (everywhere) continue;
-      const auto [at, fresh] = numbers_.try_emplace(t.rule, int32_t(out_.rules.size()));
-      if (fresh) out_.rules.push_back(t.rule);
-      out_.rule.back() = at->second;
+      t = {};
     }
-    row_.clear();
     out_.first.push_back(int32_t(out_.keys.size()));
   }
   std::shared_ptr<const Visits> made() { return std::make_shared<const Visits>(std::move(out_)); }
@@ -70,11 +70,21 @@ class Builder {
   struct Tile {
     TileMask::Rule rule{};
     uint32_t whole = 0;  // queries that see all of it
+    bool used = false;
   };
   int64_t queries_, keys_;
-  std::map<int32_t, Tile> row_;
+  std::vector<Tile> row_;
   std::map<TileMask::Rule, int32_t> numbers_;
   Visits out_;
+
+  // A rule that many tiles have is kept once; in a single row few have the same.
+  int32_t number_of(const TileMask::Rule& rule) {
+    const auto next = int32_t(out_.rules.size());
+    if (queries_ > kQueries)
+      if (const auto [at, fresh] = numbers_.try_emplace(rule, next); !fresh) return at->second;
+    out_.rules.push_back(rule);
+    return next;
+  }
 };
 
 }  // namespace
@@ -122,37 +132,6 @@ std::shared_ptr<const Visits> union_of(const std::vector<std::shared_ptr<const V
   return builder.made();
 }
 
-std::shared_ptr<const Visits> visits_of(const Labels& labels, int64_t ahead) {
-  const int64_t queries = int64_t(labels.queries.size()) / labels.rounds,
-                keys = int64_t(labels.keys.size()) / labels.rounds;
-  Builder builder(queries, keys);
-  int64_t most = 0;
-  for (const auto* of : {&labels.queries, &labels.keys})
-    for (const int64_t label : *of) most = std::max(most, label);
-  std::vector<uint32_t> who(size_t(most + 1));  // by label: the queries of a row of tiles that have it
-  for (int64_t first = 0; first < queries; first += kQueries) {
-    for (int64_t round = 0; round < labels.rounds; ++round) {
-      const int64_t* asked = labels.queries.data() + round * queries;
-      const int64_t* given = labels.keys.data() + round * keys;
-      const int64_t last = std::min(first + kQueries, queries);
-      for (int64_t i = first; i < last; ++i) who[size_t(asked[i])] |= 1u << (i - first);
-      for (int64_t tile = 0; tile * kKeys < keys; ++tile) {
-        TileMask::Rule* rule = nullptr;
-        for (int64_t j = tile * kKeys; j < std::min(keys, (tile + 1) * kKeys); ++j)
-          if (const uint32_t lanes = who[size_t(given[j])]) {
-            if (!rule) rule = &builder.rule(int32_t(tile));
-            (*rule)[size_t(j % kKeys)] |= lanes;
-          }
-      }
-      for (int64_t i = first; i < last; ++i) who[size_t(asked[i])] = 0;
-    }
-    for (int64_t i = first; i < std::min(first + kQueries, queries); ++i)
-      builder.add(i - first, i + ahead, i + ahead + 1);
-    builder.end_row();
-  }
-  return builder.made();
-}
-
 kernels::AttentionPattern tiled_pattern(
     bool causal, int64_t heads, const FieldInput& in,
     const std::function<std::shared_ptr<const Visits>(int64_t b, int64_t head)>& visits) {
@@ -160,6 +139,61 @@ kernels::AttentionPattern tiled_pattern(
   for (int64_t b = 0; b < in.queries.count(); ++b)
     for (int64_t head = 0; head < heads; ++head) tiles->visits.push_back(visits(b, head));
   return {.mask = {.causal = causal}, .heads = {}, .tiles = std::move(tiles)};
+}
+
+namespace {
+
+/// Queries and keys of one sequence and head by their labels: the first of each, `rounds` in a row of `columns`. `who`
+/// is all 0 [rounds * kinds], and is left so.
+template <class T>
+std::shared_ptr<const Visits> same_labels(const T* asked, const T* given, int64_t columns, int64_t rounds,
+                                          int64_t queries, int64_t keys, int64_t ahead, std::vector<uint32_t>& who) {
+  const int64_t kinds = int64_t(who.size()) / rounds;
+  Builder builder(queries, keys);
+  for (int64_t first = 0; first < queries; first += kQueries) {
+    const int64_t last = std::min(first + kQueries, queries);
+    const auto each_label = [&](auto f) {
+      for (int64_t i = first; i < last; ++i)
+        for (int64_t round = 0; round < rounds; ++round)
+          f(who[size_t(round * kinds + int64_t(asked[i * columns + round]))], 1u << (i - first));
+    };
+    each_label([](uint32_t& queries_of, uint32_t query) { queries_of |= query; });
+    for (int64_t tile = 0; tile * kKeys < keys; ++tile) {
+      TileMask::Rule rule{};
+      uint32_t some = 0;
+      for (int64_t j = tile * kKeys; j < std::min(keys, (tile + 1) * kKeys); ++j) {
+        uint32_t lanes = 0;
+        for (int64_t round = 0; round < rounds; ++round)
+          lanes |= who[size_t(round * kinds + int64_t(given[j * columns + round]))];
+        rule[size_t(j % kKeys)] = lanes;
+        some |= lanes;
+      }
+      if (some) builder.add(int32_t(tile), &rule);
+    }
+    each_label([](uint32_t& queries_of, uint32_t) { queries_of = 0; });
+    for (int64_t i = first; i < last; ++i) builder.add(i - first, i + ahead, i + ahead + 1);
+    builder.end_row();
+  }
+  return builder.made();
+}
+
+}  // namespace
+
+kernels::AttentionPattern labelled_pattern(bool causal, int64_t heads, int64_t kinds, const FieldInput& in,
+                                           const Tensor& of_queries, const Tensor& of_keys) {
+  const int64_t columns = of_keys.cols(), rounds = columns / heads;
+  const std::vector<int64_t> offsets = key_offsets(in);
+  std::vector<uint32_t> who(size_t(rounds * kinds));
+  const auto pattern = [&]<class T>(const T* asked, const T* given) {
+    return tiled_pattern(causal, heads, in, [&](int64_t b, int64_t head) {
+      const FieldInput::Keys& keys = in.keys[size_t(b)];
+      return same_labels(asked + in.queries.offset(b) * columns + head * rounds,
+                         given + offsets[size_t(b)] * columns + head * rounds, columns, rounds, in.queries.length(b),
+                         keys.count, in.queries.past(b) - keys.first, who);
+    });
+  };
+  return of_keys.dtype() == DType::u8 ? pattern(of_queries.data<uint8_t>(), of_keys.data<uint8_t>())
+                                      : pattern(of_queries.data<int32_t>(), of_keys.data<int32_t>());
 }
 
 kernels::AttentionPattern PatternField::pattern(const FieldInput& in) const {
@@ -219,6 +253,48 @@ std::vector<double> head_products(const Tensor& x, int64_t begin, int64_t n, int
       for (; c < count; ++c) to[c] = std::inner_product(row.begin(), row.end(), directions.begin() + c * d, 0.0);
     }
   });
+  return out;
+}
+
+std::vector<double> column(const Tensor& x, int64_t begin, int64_t n, int64_t column) {
+  std::vector<double> out(static_cast<size_t>(n));
+  dispatch_float(x.dtype(), [&]<class T>() {
+    const T* from = x.data<T>() + begin * x.cols() + column;
+    for (int64_t i = 0; i < n; ++i) out[size_t(i)] = widened(from[i * x.cols()]);
+  });
+  return out;
+}
+
+// Numbers are counted in bins of their range; only those of the bins that first and last fall into are sorted.
+std::vector<int64_t> at_ranks(std::span<const double> x, int64_t first, int64_t last) {
+  constexpr size_t kBins = 256;
+  double least = x[0], most = x[0];
+  for (const double number : x) least = std::min(least, number), most = std::max(most, number);
+  const double factor = kBins / (most - least);
+  std::vector<uint8_t> bin(x.size());
+  std::array<int64_t, kBins + 1> begin{};  // the rank of the first of a bin
+  for (size_t i = 0; i < x.size(); ++i) {
+    const double at = (x[i] - least) * factor;  // no number where all are equal
+    bin[i] = at > 0 ? uint8_t(std::min(at, kBins - 1.0)) : 0;
+    ++begin[bin[i] + 1u];
+  }
+  std::partial_sum(begin.begin(), begin.end(), begin.begin());
+  std::vector<int64_t> out;
+  std::vector<std::tuple<uint8_t, double, int64_t>> cut;
+  for (size_t i = 0; i < x.size(); ++i) {
+    const int64_t from = begin[bin[i]], to = begin[bin[i] + 1u];
+    if (from >= first && to <= last)
+      out.push_back(int64_t(i));
+    else if (from < last && to > first)
+      cut.push_back({bin[i], x[i], int64_t(i)});
+  }
+  std::sort(cut.begin(), cut.end());
+  int64_t rank = 0;
+  for (size_t n = 0; n < cut.size(); ++n) {
+    const auto [of, number, i] = cut[n];
+    rank = n > 0 && of == std::get<0>(cut[n - 1]) ? rank + 1 : begin[of];
+    if (rank >= first && rank < last) out.push_back(i);
+  }
   return out;
 }
 

@@ -29,14 +29,6 @@ std::shared_ptr<const Visits> visits_of(const kernels::AttentionPattern& pattern
 std::shared_ptr<const Visits> union_of(const std::vector<std::shared_ptr<const Visits>>& parts, int64_t queries,
                                        int64_t keys);
 
-/// Labels of `rounds` rounds, [rounds][n], small numbers from 0 on: a query sees the keys that have its label in some
-/// round, and the key at its own position, which is key i + `ahead` of query i.
-struct Labels {
-  int64_t rounds = 1;
-  std::vector<int64_t> queries, keys;
-};
-std::shared_ptr<const Visits> visits_of(const Labels& labels, int64_t ahead);
-
 // spec: sparse.field | field | pairs by ranges or labels, as tiles that the fused kernel visits | TB Eq 6.119-6.122
 
 /// A field that looks at positions alone.
@@ -70,10 +62,21 @@ kernels::AttentionPattern tiled_pattern(
     bool causal, int64_t heads, const FieldInput& in,
     const std::function<std::shared_ptr<const Visits>(int64_t b, int64_t head)>& visits);
 
+/// Who meets by labels, [rows, heads*rounds] of queries and of keys, u8 or i32 from 0 to `kinds` - 1, those of a head
+/// side by side: a query sees the keys that have its label of some round, and the key at its own position.
+kernels::AttentionPattern labelled_pattern(bool causal, int64_t heads, int64_t kinds, const FieldInput& in,
+                                           const Tensor& of_queries, const Tensor& of_keys);
+/// The type of such labels.
+inline DType label_type(int64_t kinds) { return kinds <= 256 ? DType::u8 : DType::i32; }
+
 /// Products of one head's part of rows [begin, begin + n) of x [rows, heads*d_h] with `directions` [count][d_h]:
 /// [n][count], in double, each a sum in the order of the channels, so that it does not depend on what is beside it.
 std::vector<double> head_products(const Tensor& x, int64_t begin, int64_t n, int64_t head, int64_t heads,
                                   std::span<const double> directions);
+/// Numbers of one column of rows [begin, begin + n) of x, which is f64, f32 or bf16.
+std::vector<double> column(const Tensor& x, int64_t begin, int64_t n, int64_t column);
+/// Which numbers stand at [first, last) when all are sorted, equal ones by their indices: these indices, in no order.
+std::vector<int64_t> at_ranks(std::span<const double> x, int64_t first, int64_t last);
 /// The first row of k of each sequence, and their end.
 std::vector<int64_t> key_offsets(const FieldInput& in);
 

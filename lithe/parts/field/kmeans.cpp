@@ -28,67 +28,62 @@ class KMeans final : public Field {
         centroids_(scope.parameter("centroids", {args.num_attention_heads * config.clusters, args.head_dim},
                                    InitRole::query_key)) {}
   kernels::AttentionPattern pattern(const FieldInput& in) const override {
-    if (!in.k.defined() || in.k.value().is_meta()) {
-      commit(in, {}, {});
-      return {.mask = {.causal = args_.causal}, .heads = {}, .tiles = nullptr};
-    }
-    const std::vector<int64_t> of_queries = clusters(in.q.value(), args_.num_attention_heads),
-                               of_keys = clusters(in.k.value(), args_.kv_heads), offsets = key_offsets(in);
+    const kernels::AttentionPattern all{.mask = {.causal = args_.causal}, .heads = {}, .tiles = nullptr};
+    if (!in.labels && !in.k.defined()) return all;
+    const Tensor of_queries = clusters(in.q.value(), args_.num_attention_heads),
+                 of_keys = in.labels ? in.labels : label(in.k.value());
     commit(in, of_queries, of_keys);
-    const int64_t heads = args_.num_attention_heads;
-    return tiled_pattern(args_.causal, heads, in, [&](int64_t b, int64_t head) {
-      const FieldInput::Keys& keys = in.keys[size_t(b)];
-      Labels labels;
-      for (int64_t i = in.queries.offset(b); i < in.queries.offset(b + 1); ++i)
-        labels.queries.push_back(of_queries[size_t(i * heads + head)]);
-      for (int64_t j = offsets[size_t(b)]; j < offsets[size_t(b) + 1]; ++j)
-        labels.keys.push_back(of_keys[size_t(j * heads + head)]);
-      return visits_of(labels, in.queries.past(b) - keys.first);
-    });
+    if (of_keys.is_meta()) return all;
+    return labelled_pattern(args_.causal, args_.num_attention_heads, config_.clusters, in, of_queries, of_keys);
   }
   bool reads_keys() const override { return true; }
+  KeyLabels key_labels(DType) const override { return {args_.num_attention_heads, label_type(config_.clusters)}; }
+  Tensor label(const Tensor& keys) const override { return clusters(keys, args_.kv_heads); }
 
  private:
   KmeansConfig config_;
   Args args_;
   Parameter* centroids_;
 
-  // The centroid of each row and query head, as a row of the parameter: [rows * heads]. `of_rows` heads x has, which
-  // groups of query heads share. The length of a vector does not matter.
-  std::vector<int64_t> clusters(const Tensor& x, int64_t of_rows) const {
+  // The centroid of each row and query head, a number in the head: [rows, heads]. `of_rows` heads x has, which groups
+  // of query heads share. The length of a vector does not matter.
+  Tensor clusters(const Tensor& x, int64_t of_rows) const {
     const int64_t d = args_.head_dim, heads = args_.num_attention_heads, group = heads / of_rows, rows = x.rows();
-    const Tensor centroids = convert(centroids_->master.value(), DType::f64);
+    const Tensor out = empty({rows, heads}, label_type(config_.clusters), x.device());
+    const Tensor centroids = cast(centroids_->master.value(), DType::f64).value();
+    if (out.is_meta()) return out;
     const int64_t clusters = config_.clusters;
-    std::vector<int64_t> out(size_t(rows * heads));
     for (int64_t head = 0; head < heads; ++head) {
       const std::vector<double> products = head_products(
           x, 0, rows, head / group, of_rows, {centroids.data<double>() + head * clusters * d, size_t(clusters * d)});
       for (int64_t i = 0; i < rows; ++i) {
         const double* of = products.data() + i * clusters;
-        out[size_t(i * heads + head)] = head * clusters + (std::max_element(of, of + clusters) - of);
+        set_value(out, i * heads + head, double(std::max_element(of, of + clusters) - of));
       }
     }
     return out;
   }
 
-  // Draws centroids and the unit vectors of their queries and keys to each other; both lists are empty on the meta
-  // device.
-  void commit(const FieldInput& in, std::vector<int64_t> of_queries, std::vector<int64_t> of_keys) const {
+  // Draws centroids and the unit vectors of their queries and keys to each other.
+  void commit(const FieldInput& in, const Tensor& of_queries, const Tensor& of_keys) const {
     if (config_.commitment == 0 || !training() || !in.k.defined()) return;
     const int64_t heads = args_.num_attention_heads, d = args_.head_dim;
-    const auto distance = [&](const Var& x, int64_t of_rows, std::vector<int64_t>& clusters) {
+    const auto distance = [&](const Var& x, int64_t of_rows, const Tensor& clusters) {
       const int64_t rows = x.rows(), group = heads / of_rows;
-      if (clusters.empty()) clusters.resize(size_t(rows * heads), 0);
-      std::vector<int64_t> each;  // the rows of x's own heads
+      std::vector<int64_t> each, of;  // the rows of x's own heads, and of the centroids
       for (int64_t i = 0; i < rows; ++i)
-        for (int64_t head = 0; head < heads; ++head) each.push_back(i * of_rows + head / group);
+        for (int64_t head = 0; head < heads; ++head) {
+          each.push_back(i * of_rows + head / group);
+          const double cluster = clusters.is_meta() ? 0 : value_at(clusters, i * heads + head);
+          of.push_back(head * config_.clusters + int64_t(cluster));
+        }
       const DType wide = wide_of(x.dtype());
       Tensor weight = empty({d}, wide, x.device());
       if (!weight.is_meta())
         for (int64_t c = 0; c < d; ++c) set_value(weight, c, 1 / std::sqrt(double(d)));
       const Var vectors = reshape(cast(x, wide), {rows * of_rows, d});
       const Var unit = normalise(kernels::NormKind::rms, vectors, weight, {}, 1e-12);
-      const Var apart = add(pick_rows(cast(centroids_->master, wide), clusters), pick_rows(unit, each), 1, -1);
+      const Var apart = add(pick_rows(cast(centroids_->master, wide), of), pick_rows(unit, each), 1, -1);
       return scale(sum(mul(apart, apart)), config_.commitment / double(std::max<int64_t>(1, rows * heads)));
     };
     in.pass.add_loss("cluster_commitment",

@@ -25,25 +25,18 @@ class Lsh final : public Field {
     for (int64_t i = 0; i < all; ++i) directions_.push_back(random_normal(key, uint64_t(i)));
   }
   kernels::AttentionPattern pattern(const FieldInput& in) const override {
-    if (!in.k.defined() || in.k.value().is_meta())
-      return {.mask = {.causal = args_.causal}, .heads = {}, .tiles = nullptr};
-    const std::vector<int64_t> offsets = key_offsets(in);
-    const int64_t heads = args_.num_attention_heads, group = heads / args_.kv_heads;
-    return tiled_pattern(args_.causal, heads, in, [&](int64_t b, int64_t head) {
-      const FieldInput::Keys& keys = in.keys[size_t(b)];
-      const int64_t n = in.queries.length(b);
-      Labels labels{.rounds = config_.rounds, .queries = {}, .keys = {}};
-      for (int64_t round = 0; round < config_.rounds; ++round) {
-        hash(head_products(in.q.value(), in.queries.offset(b), n, head, heads, directions(round, head)),
-             labels.queries);
-        hash(head_products(in.k.value(), offsets[size_t(b)], keys.count, head / group, args_.kv_heads,
-                           directions(round, head)),
-             labels.keys);
-      }
-      return visits_of(labels, in.queries.past(b) - keys.first);
-    });
+    const kernels::AttentionPattern all{.mask = {.causal = args_.causal}, .heads = {}, .tiles = nullptr};
+    if (!in.labels && !in.k.defined()) return all;
+    const int64_t heads = args_.num_attention_heads;
+    const Tensor of_queries = hash(in.q.value(), heads), of_keys = in.labels ? in.labels : label(in.k.value());
+    if (of_keys.is_meta()) return all;
+    return labelled_pattern(args_.causal, heads, config_.buckets, in, of_queries, of_keys);
   }
   bool reads_keys() const override { return true; }
+  KeyLabels key_labels(DType) const override {
+    return {args_.num_attention_heads * config_.rounds, label_type(config_.buckets)};
+  }
+  Tensor label(const Tensor& keys) const override { return hash(keys, args_.kv_heads); }
 
  private:
   LshConfig config_;
@@ -54,17 +47,29 @@ class Lsh final : public Field {
     const auto size = size_t(config_.buckets / 2 * args_.head_dim);
     return {directions_.data() + size_t(round * args_.num_attention_heads + head) * size, size};
   }
-  // The buckets by the products with the directions, [n][buckets / 2].
-  void hash(const std::vector<double>& products, std::vector<int64_t>& out) const {
-    const auto half = size_t(config_.buckets / 2);
-    for (size_t i = 0; i < products.size(); i += half) {
-      size_t best = 0;
-      double most = -1;
-      for (size_t k = 0; k < half; ++k)
-        if (const double dot = products[i + k]; std::abs(dot) > most)
-          most = std::abs(dot), best = dot >= 0 ? k : half + k;
-      out.push_back(int64_t(best));
-    }
+  // The buckets of each row and query head, [rows, heads*rounds]. `of_rows` heads x has, which groups of query heads
+  // share.
+  Tensor hash(const Tensor& x, int64_t of_rows) const {
+    const int64_t heads = args_.num_attention_heads, rounds = config_.rounds, group = heads / of_rows, rows = x.rows();
+    const Tensor out = empty({rows, heads * rounds}, label_type(config_.buckets), x.device());
+    if (out.is_meta()) return out;
+    for (int64_t head = 0; head < heads; ++head)
+      for (int64_t round = 0; round < rounds; ++round) {
+        const auto products = head_products(x, 0, rows, head / group, of_rows, directions(round, head));
+        for (int64_t i = 0; i < rows; ++i)
+          set_value(out, (i * heads + head) * rounds + round,
+                    double(bucket(products.data() + i * config_.buckets / 2)));
+      }
+    return out;
+  }
+  // The bucket by the products with the directions, [buckets / 2].
+  int64_t bucket(const double* products) const {
+    const int64_t half = config_.buckets / 2;
+    int64_t best = 0;
+    double most = -1;
+    for (int64_t k = 0; k < half; ++k)
+      if (const double dot = products[k]; std::abs(dot) > most) most = std::abs(dot), best = dot >= 0 ? k : half + k;
+    return best;
   }
 };
 

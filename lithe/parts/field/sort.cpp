@@ -29,52 +29,71 @@ class Sort final : public Field {
       directions_.push_back(random_normal(key, uint64_t(i)));
   }
   kernels::AttentionPattern pattern(const FieldInput& in) const override {
-    if (!in.k.defined() || in.k.value().is_meta())
-      return {.mask = {.causal = args_.causal}, .heads = {}, .tiles = nullptr};
+    const kernels::AttentionPattern all{.mask = {.causal = args_.causal}, .heads = {}, .tiles = nullptr};
+    if (!in.labels && !in.k.defined()) return all;
+    const int64_t heads = args_.num_attention_heads;
+    const Tensor of_queries = scores(in.q.value(), heads), of_keys = in.labels ? in.labels : label(in.k.value());
+    if (of_keys.is_meta()) return all;
     const std::vector<int64_t> offsets = key_offsets(in);
-    const int64_t heads = args_.num_attention_heads, group = heads / args_.kv_heads;
     return tiled_pattern(args_.causal, heads, in, [&](int64_t b, int64_t head) {
       const int64_t n = in.queries.length(b), count = in.keys[size_t(b)].count,
                     ahead = in.queries.past(b) - in.keys[size_t(b)].first;
-      const std::span<const double> direction(directions_.data() + head * args_.head_dim, size_t(args_.head_dim));
-      const auto q = head_products(in.q.value(), in.queries.offset(b), n, head, heads, direction),
-                 k = head_products(in.k.value(), offsets[size_t(b)], count, head / group, args_.kv_heads, direction);
-      std::vector<int64_t> order;  // keys by score, equal ones by position
+      const std::vector<double> q = column(of_queries, in.queries.offset(b), n, head),
+                                k = column(of_keys, offsets[size_t(b)], count, head);
+      std::vector<int64_t> order;  // keys by score, equal ones by position; a single query does without
       int64_t next = 0;
       const auto less = [&](int64_t a, int64_t c) {
         return k[size_t(a)] < k[size_t(c)] || (k[size_t(a)] == k[size_t(c)] && a < c);
       };
       return visits_of(n, count, [&](int64_t i, std::vector<KeyRange>& out) {
         const int64_t end = args_.causal ? i + ahead + 1 : count;
-        if (order.empty() && end > 1) {  // those before the first query, at once
+        if (n > 1 && order.empty() && end > 1) {  // those before the first query, at once
           order.resize(size_t(end));
           std::iota(order.begin(), order.end(), int64_t(0));
           std::sort(order.begin(), order.end(), less);
           next = end;
         }
-        for (; next < end; ++next) order.insert(std::upper_bound(order.begin(), order.end(), next, less), next);
+        for (; n > 1 && next < end; ++next)
+          order.insert(std::upper_bound(order.begin(), order.end(), next, less), next);
         // Where the query's score stands among those of the keys, a key's own place for an equal score.
-        const int64_t own = i + ahead, most = int64_t(order.size()) - 1,
-                      rank = std::lower_bound(order.begin(), order.end(), own,
-                                              [&](int64_t a, int64_t) {
-                                                return k[size_t(a)] < q[size_t(i)] ||
-                                                       (k[size_t(a)] == q[size_t(i)] && a < own);
-                                              }) -
-                             order.begin(),
-                      chunk = std::min(rank, most) / config_.size,
-                      first = (chunk - (config_.previous && chunk > 0)) * config_.size;
-        for (int64_t at = first; at < std::min((chunk + 1) * config_.size, most + 1); ++at)
-          out.push_back({order[size_t(at)], order[size_t(at)] + 1});
-        out.push_back({own, own + 1});
+        const auto before = [&](int64_t a) {
+          return k[size_t(a)] < q[size_t(i)] || (k[size_t(a)] == q[size_t(i)] && a < i + ahead);
+        };
+        int64_t rank = std::partition_point(order.begin(), order.end(), before) - order.begin();
+        for (int64_t j = 0; n == 1 && j < end; ++j) rank += before(j);
+        const int64_t chunk = std::min(rank, end - 1) / config_.size,
+                      first = (chunk - (config_.previous && chunk > 0)) * config_.size,
+                      last = std::min((chunk + 1) * config_.size, end);
+        const auto see = [&](int64_t j) { out.push_back({j, j + 1}); };
+        if (n > 1)
+          std::for_each(order.begin() + first, order.begin() + last, see);
+        else
+          for (const int64_t j : at_ranks({k.data(), size_t(end)}, first, last)) see(j);
+        see(i + ahead);
       });
     });
   }
   bool reads_keys() const override { return true; }
+  KeyLabels key_labels(DType) const override { return {args_.num_attention_heads, DType::f64}; }
+  Tensor label(const Tensor& keys) const override { return scores(keys, args_.kv_heads); }
 
  private:
   SortConfig config_;
   Args args_;
   std::vector<double> directions_;  // [heads][d_h]
+
+  // The score of each row and query head, [rows, heads]. `of_rows` heads x has, which groups of query heads share.
+  Tensor scores(const Tensor& x, int64_t of_rows) const {
+    const int64_t heads = args_.num_attention_heads, d = args_.head_dim, rows = x.rows();
+    const Tensor out = empty({rows, heads}, DType::f64, x.device());
+    if (out.is_meta()) return out;
+    for (int64_t head = 0; head < heads; ++head) {
+      const auto products =
+          head_products(x, 0, rows, head * of_rows / heads, of_rows, {directions_.data() + head * d, size_t(d)});
+      for (int64_t i = 0; i < rows; ++i) out.data<double>()[i * heads + head] = products[size_t(i)];
+    }
+    return out;
+  }
 };
 
 }  // namespace

@@ -30,44 +30,55 @@ class TopKImportance final : public Field {
         score_(scope.parameter("score", {args.head_dim, args.num_attention_heads}, InitRole::query_key)) {}
   kernels::AttentionPattern pattern(const FieldInput& in) const override {
     const kernels::AttentionPattern all{.mask = {.causal = args_.causal}, .heads = {}, .tiles = nullptr};
-    if (!in.k.defined()) return all;
-    const Tensor scores = this->scores(in).value();
-    if (scores.is_meta()) return all;
+    if (!in.labels && !in.k.defined()) return all;
+    const Tensor of_keys = in.labels ? in.labels : scores(in.k).value();
+    if (of_keys.is_meta()) return all;
     const std::vector<int64_t> offsets = key_offsets(in);
-    const int64_t heads = args_.num_attention_heads;
-    return tiled_pattern(args_.causal, heads, in, [&](int64_t b, int64_t head) {
+    return tiled_pattern(args_.causal, args_.num_attention_heads, in, [&](int64_t b, int64_t head) {
       const FieldInput::Keys& keys = in.keys[size_t(b)];
-      const int64_t ahead = in.queries.past(b) - keys.first;
-      std::set<std::pair<double, int64_t>> best;  // by falling score
+      const int64_t queries = in.queries.length(b), ahead = in.queries.past(b) - keys.first;
+      std::vector<double> scores = column(of_keys, offsets[size_t(b)], keys.count, head);
+      for (double& score : scores) score = -score;  // the best come first
+      std::set<std::pair<double, int64_t>> best;
       int64_t next = 0;
-      return visits_of(in.queries.length(b), keys.count, [&](int64_t i, std::vector<KeyRange>& out) {
+      return visits_of(queries, keys.count, [&](int64_t i, std::vector<KeyRange>& out) {
         const int64_t end = args_.causal ? i + ahead + 1 : keys.count;
-        const auto scored = [&](int64_t j) {
-          return std::pair(-value_at(scores, (offsets[size_t(b)] + j) * heads + head), j);
-        };
-        if (best.empty() && end > config_.keys) {  // the best of those before the first query, at once
-          std::vector<std::pair<double, int64_t>> all;
-          for (; next < end; ++next) all.push_back(scored(next));
-          std::nth_element(all.begin(), all.begin() + config_.keys, all.end());
-          best.insert(all.begin(), all.begin() + config_.keys);
+        const auto scored = [&](int64_t j) { return std::pair(scores[size_t(j)], j); };
+        const auto see = [&](int64_t j) { out.push_back({j, j + 1}); };
+        if (next == 0) {  // the best of those before the first query, at once
+          for (const int64_t j : at_ranks({scores.data(), size_t(end)}, 0, std::min(end, config_.keys)))
+            queries > 1 ? void(best.insert(scored(j))) : see(j);
+          next = end;
         }
         for (; next < end; ++next) {
           best.insert(scored(next));
           if (int64_t(best.size()) > config_.keys) best.erase(std::prev(best.end()));
         }
-        for (const auto& [score, j] : best) out.push_back({j, j + 1});
-        out.push_back({i + ahead, i + ahead + 1});
+        for (const auto& [score, j] : best) see(j);
+        see(i + ahead);
       });
     });
   }
   LogitBias bias(const FieldInput& in, int64_t) const override {
     if (!config_.soft_bias) return {};
-    return {.columns = each_number(
-                "log_sigmoid", scores(in), [](double s) { return -softplus(-s); },
-                [](double s, double) { return sigmoid(-s); })};
+    if (!in.labels) return {.columns = log_sigmoid(scores(in.k))};
+    const int64_t rows = in.labels.rows();
+    return {.columns = cast(head_major(in.labels, 2).slice(rows, 2 * rows), wide_of(in.q.dtype()))};
   }
   bool biases() const override { return config_.soft_bias; }
   bool reads_keys() const override { return true; }
+  KeyLabels key_labels(DType cache) const override {
+    return {args_.num_attention_heads * (1 + config_.soft_bias), wide_of(cache)};
+  }
+  // The scores of all heads, and what they add to logits.
+  Tensor label(const Tensor& keys) const override {
+    const NoGrad no_grad;
+    const Var scores = this->scores(keys);
+    if (!config_.soft_bias) return scores.value();
+    const Tensor out = empty({keys.rows(), 2 * args_.num_attention_heads}, scores.dtype(), keys.device());
+    to_token_major(concatenate_rows({scores, log_sigmoid(scores)}).value(), out, 2);
+    return out;
+  }
 
  private:
   TopkImportanceConfig config_;
@@ -75,10 +86,14 @@ class TopKImportance final : public Field {
   Parameter* score_;
 
   // [S, heads]
-  Var scores(const FieldInput& in) const {
+  Var scores(const Var& k) const {
     const int64_t heads = args_.num_attention_heads;
-    const DType wide = wide_of(in.k.dtype());
-    return head_linear(repeat_heads(cast(in.k, wide), args_.kv_heads, heads), cast(score_->master, wide), heads, false);
+    const DType wide = wide_of(k.dtype());
+    return head_linear(repeat_heads(cast(k, wide), args_.kv_heads, heads), cast(score_->master, wide), heads, false);
+  }
+  static Var log_sigmoid(const Var& scores) {
+    return each_number(
+        "log_sigmoid", scores, [](double s) { return -softplus(-s); }, [](double s, double) { return sigmoid(-s); });
   }
 };
 

@@ -83,7 +83,8 @@ class Attention final : public Mixer, public SharedMap {
                 .heads = forms_keys() ? 1 : kept_->kv_heads(),  // each of which is rounded with its own scale
                 .reach = keeps_all() ? 0 : field_->reach(),
                 .sinks = field_->sinks(),
-                .differentiable = true};
+                .differentiable = true,
+                .field = forms_keys() ? nullptr : field_.get()};
     if (cross_ && heads_->expands()) {  // a source is read often and never grows
       columns_.keys = columns_.values = heads_->kv_heads() * head_dim_;
       columns_.shared = false;
@@ -271,14 +272,11 @@ class Attention final : public Mixer, public SharedMap {
     const auto& cache = static_cast<const KeyValueCache&>(*in.state);
     check(cache.keys_of() != nullptr, "attention", "the state of a borrowed map has no keys to read");
     std::vector<KeyValues> read;
-    std::vector<Var> parts;
-    for (int64_t b = 0; b < in.sequences.count(); ++b) {
+    for (int64_t b = 0; b < in.sequences.count(); ++b)
       read.push_back({cache.keys_of()->entries()[size_t(b)].keys, cache.entries()[size_t(b)].values});
-      if (lender_->reads_keys()) parts.push_back(cache.keys_of()->gather(b, in.x.dtype()).keys);
-    }
-    const Var k = parts.empty() ? Var() : concatenate_rows(parts);
     return attend_cached(q.value(), read, cache.tokens(), in.sequences,
-                         lender_->options(*lender_->heads_, in, q, k, counts(cache.tokens())));
+                         lender_->options(*lender_->heads_, in, q, lender_->keys_of(*cache.keys_of(), in),
+                                          counts(cache.tokens()), lender_->labels_of(*cache.keys_of())));
   }
 
   Heads::Input input_of(const SubLayerInput& in) const {
@@ -303,6 +301,17 @@ class Attention final : public Mixer, public SharedMap {
   // Kept rows become keys before attention reads them.
   bool forms_keys() const { return kept_->expands() && !key_turn_; }
   bool reads_keys() const { return field_->reads_keys() || (position_ && position_->reads_keys()); }
+  // Labels of old keys are those of weights before a step of training.
+  static bool reads_labels(const KeyValueCache& cache) { return cache.keeps_labels() && !training(); }
+  static Tensor labels_of(const KeyValueCache& cache) { return reads_labels(cache) ? cache.gather_labels() : Tensor(); }
+  // All keys of a cache, for a field or position that reads them, unless labels will do.
+  Var keys_of(const KeyValueCache& cache, const SubLayerInput& in) const {
+    const bool of_field = field_->reads_keys() && !reads_labels(cache);
+    if (!of_field && !(position_ && position_->reads_keys())) return {};
+    std::vector<Var> parts;
+    for (int64_t b = 0; b < in.sequences.count(); ++b) parts.push_back(cache.gather_keys(b, in.x.dtype()));
+    return concatenate_rows(parts);
+  }
 
   static std::vector<FieldInput::Keys> counts(const Sequences& keys) {
     std::vector<FieldInput::Keys> out;
@@ -323,10 +332,10 @@ class Attention final : public Mixer, public SharedMap {
   }
 
   AttendOptions options(const Heads& heads, const SubLayerInput& in, const Var& q, const Var& k,
-                        const std::vector<FieldInput::Keys>& keys) const {
+                        const std::vector<FieldInput::Keys>& keys, const Tensor& labels = {}) const {
     const int64_t width = &heads == heads_.get() ? q.cols() / heads.query_heads() : head_dim_;
     const double scale = scale_ != 0 ? scale_ : 1 / std::sqrt(double(width));
-    const FieldInput pairs{q, k, in.sequences, in.pass, in.x, keys, scale};
+    const FieldInput pairs{q, k, in.sequences, in.pass, in.x, keys, scale, labels};
     kernels::AttentionPattern pattern = field_->pattern(pairs);
     const bool biases = position_ && position_->biases();
     return {.heads = heads.query_heads(),
@@ -350,14 +359,8 @@ class Attention final : public Mixer, public SharedMap {
     for (size_t b = 0; b < keys.size(); ++b) keys[b].first = cache.forgotten(int64_t(b)), keys[b].sinks = sinks();
     const std::vector<KeyValues> made =
         forms_keys() ? expanded(cache, in.x.dtype(), in.sequences) : std::vector<KeyValues>();
-    Var k;
-    if (reads_keys() && forms_keys()) k = keys_of(made);
-    if (reads_keys() && !forms_keys()) {
-      std::vector<Var> parts;
-      for (int64_t b = 0; b < in.sequences.count(); ++b) parts.push_back(cache.gather(b, in.x.dtype()).keys);
-      k = concatenate_rows(parts);
-    }
-    AttendOptions o = options(*kept_, in, q, k, keys);
+    const Var k = !forms_keys() ? keys_of(cache, in) : reads_keys() ? keys_of(made) : Var();
+    AttendOptions o = options(*kept_, in, q, k, keys, labels_of(cache));
     o.turn = key_turn_;
     for (int64_t b = 0; key_turn_ && b < in.sequences.count(); ++b) o.key_positions.push_back(cache.forgotten(b));
     const Tensor context = attend_cached(q.value(), forms_keys() ? made : cache.entries(),

@@ -9,23 +9,41 @@
 namespace lithe {
 namespace {
 
+using testing_support::expect_same_bits;
 using testing_support::random_tensor;
 
 constexpr int64_t kPage = KeyValueCache::kPageTokens, kKeys = 16, kValues = 48;
 
 int64_t booked() { return ledger(Device::cpu).current(MemoryClass::decode); }
 
+// Labels of a key: the sum of its numbers and its first. Counts the keys.
+struct Sums final : Field {
+  mutable int64_t formed = 0;
+  kernels::AttentionPattern pattern(const FieldInput&) const override { return {}; }
+  KeyLabels key_labels(DType) const override { return {2, DType::f64}; }
+  Tensor label(const Tensor& keys) const override {
+    formed += keys.rows();
+    const Tensor out = zeros({keys.rows(), 2}, DType::f64);
+    for (int64_t i = 0; i < keys.numel(); ++i) {
+      double* of = out.data<double>() + i / kKeys * 2;
+      of[0] += value_at(keys, i);
+      if (i % kKeys == 0) of[1] = value_at(keys, i);
+    }
+    return out;
+  }
+};
+
 // A cache and, beside it, all rows that each sequence should have.
 class Checked {
  public:
   explicit Checked(int64_t sequences, int64_t capacity = 1000, DType dtype = DType::f32, bool shared = false,
-                   int64_t heads = 1)
+                   int64_t heads = 1, const Field* field = nullptr)
       : before_(booked()),
         shared_(shared),
         dtype_(dtype),
         heads_(heads),
         cache({sequences, capacity, dtype, Device::cpu},
-              {.keys = kKeys, .values = shared ? kKeys : kValues, .shared = shared, .heads = heads}),
+              {.keys = kKeys, .values = shared ? kKeys : kValues, .shared = shared, .heads = heads, .field = field}),
         keys(size_t(sequences)),
         values(size_t(sequences)) {}
 
@@ -194,6 +212,47 @@ TEST(KeyValueCache, ConservesPages) {
     for (int64_t b = 0; b < 4; ++b) c.truncate(b, 0);
     EXPECT_EQ(c.allocated(), 0);
   }
+}
+
+// Of each key as it is read back, formed once, on pages that are shared and copied as those of keys are.
+TEST(KeyValueCache, KeepsLabels) {
+  for (DType dtype : {DType::f32, DType::bf16, DType::i8})
+    for (bool shared : {false, true}) {
+      const Sums sums;
+      Checked c(2, 1000, dtype, shared, 4, &sums);
+      int64_t appended = 0;
+      const auto append = [&](const std::vector<int64_t>& counts) {
+        c.append(counts);
+        appended += counts[0] + counts[1];
+        EXPECT_EQ(sums.formed, appended);
+        EXPECT_EQ(c.cache.bytes(), (c.cache.tokens()[0] + c.cache.tokens()[1]) * (c.row_bytes() + 16));
+        const Tensor labels = c.cache.gather_labels();
+        int64_t row = 0;
+        for (int64_t b = 0; b < 2; ++b) {
+          const Tensor wanted = Sums().label(c.cache.gather_keys(b, DType::f32));
+          expect_same_bits(labels.slice(row, row + wanted.rows()), wanted, "labels");
+          row += wanted.rows();
+        }
+        EXPECT_EQ(labels.rows(), row);
+        c.expect_right();
+      };
+      append({70, 130});
+      c.reorder({0, 0});
+      append({1, 2});
+      c.truncate(1, 30);
+      append({60, 1});
+      c.reorder({1, 0});
+      {
+        KeyValueCache again(
+            {2, 1000, dtype, Device::cpu},
+            {.keys = kKeys, .values = shared ? kKeys : kValues, .shared = shared, .heads = 4, .field = &sums});
+        again.restore(c.cache.save());
+        expect_same_bits(again.gather_labels(), c.cache.gather_labels(), "labels restored");
+      }
+      append({100, 1});
+      c.truncate(0, 0), c.truncate(1, 0);
+      EXPECT_EQ(c.allocated(), 0);
+    }
 }
 
 TEST(KeyValueCache, RefusesMoreThanItsCapacity) {

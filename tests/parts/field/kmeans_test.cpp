@@ -35,5 +35,10 @@ TEST(KMeansField, TheOrderOfCentroidsDoesNotMatter) {
 
 TEST(KMeansField, Decodes) { expect_decodes("{type: kmeans, clusters: 4}"); }
 
+TEST(KMeansField, KeepsClusters) {
+  expect_keeps_labels("{type: kmeans, clusters: 4, commitment: 0}", 2, 2);
+  expect_keeps_labels("{type: kmeans, clusters: 257, commitment: 0}", 4);
+}
+
 }  // namespace
 }  // namespace lithe

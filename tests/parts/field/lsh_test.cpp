@@ -33,5 +33,10 @@ TEST(LshField, EqualKeysAreSeenTogether) {
 
 TEST(LshField, Decodes) { expect_decodes("{type: lsh, rounds: 2, buckets: 6}"); }
 
+TEST(LshField, KeepsBuckets) {
+  expect_keeps_labels("{type: lsh, rounds: 3, buckets: 4}", 2 * 3, 2);
+  expect_keeps_labels("{type: lsh, rounds: 1, buckets: 258}", 4);
+}
+
 }  // namespace
 }  // namespace lithe

@@ -23,5 +23,11 @@ TEST(PerHeadField, RefusesFieldsThatAreNotThere) {
             std::string::npos);
 }
 
+TEST(PerHeadField, KeepsLabelsOfOneField) {
+  const std::string lsh = "{type: lsh, rounds: 2, buckets: 4}";
+  expect_keeps_labels(cat("{type: per_head, fields: [{type: local, window: 20}, ", lsh, "]}"), 2 * 2, 2);
+  expect_keeps_labels(cat("{type: per_head, fields: [{type: sort, size: 6}, ", lsh, "]}"), 0, 2);
+}
+
 }  // namespace
 }  // namespace lithe

@@ -39,5 +39,10 @@ TEST(SortField, TheOrderOfTheInputDoesNotMatter) {
 
 TEST(SortField, Decodes) { expect_decodes("{type: sort, size: 6, previous: true}"); }
 
+TEST(SortField, KeepsScores) {
+  expect_keeps_labels("{type: sort, size: 6, previous: true}", 2 * 8, 2);
+  expect_keeps_labels("{type: sort, size: 64}", 8);
+}
+
 }  // namespace
 }  // namespace lithe

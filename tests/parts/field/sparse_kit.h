@@ -63,6 +63,55 @@ inline void expect_same_field(const std::string& a, const std::string& b, bool c
   EXPECT_LE(kit::largest_difference(one(x), other(x)), 1e-12) << a << " and " << b;
 }
 
+/// A state that keeps labels of keys gives the bits of one whose labels are formed anew from all its keys, as a pass of
+/// training does it: whatever becomes of its sequences. `labels`: bytes of them a token.
+inline void expect_keeps_labels(const std::string& field, int64_t labels, int64_t heads = 1) {
+  FieldAttention attention(field, true, heads);
+  const Mixer& mixer = *attention.mixer;
+  const StateShape shape{2, 200, DType::f64, Device::cpu};
+  std::unique_ptr<State> states[] = {mixer.make_state(shape), mixer.make_state(shape)};
+  std::vector<int64_t> tokens{0, 0};
+  uint64_t seed = 1;
+  const auto feed = [&](const std::vector<int64_t>& counts) {
+    const Tensor x = kit::normal({counts[0] + counts[1], 8}, DType::f64, ++seed);
+    const Sequences sequences({0, counts[0], counts[0] + counts[1]}, tokens);
+    for (size_t b = 0; b < 2; ++b) tokens[b] += counts[b];
+    const auto rows = [&](State& state) { return mixer.forward({Var(x), sequences, &state}).value(); };
+    const NoGrad no_grad;
+    const Tensor kept = rows(*states[0]);
+    const Rehearsal training;
+    EXPECT_EQ(kit::bit_difference(kept, rows(*states[1])), "") << field << " after " << tokens[0] << ", " << tokens[1];
+    const int64_t row = 2 * 8 * size_of(DType::f64) + labels;
+    EXPECT_EQ(states[0]->bytes(), (tokens[0] + tokens[1]) * row) << field;
+    EXPECT_EQ(mixer.state_bytes(tokens, DType::f64), states[0]->bytes()) << field;
+  };
+  const auto each = [&](auto f) {
+    for (const auto& state : states) f(*state);
+  };
+  feed({70, 3});
+  feed({1, 1});
+  feed({20, 62});
+  each([](State& state) { state.reorder({0, 0}); });  // two beams
+  tokens[1] = tokens[0];
+  feed({1, 1});
+  feed({1, 1});
+  each([](State& state) { state.truncate(0, 66), state.truncate(1, 5); });
+  tokens = {66, 5};
+  feed({1, 40});
+  each([](State& state) { state.reorder({1, 0}); });
+  std::swap(tokens[0], tokens[1]);
+  {  // tokens whose rows nobody wants
+    const Tensor x = kit::normal({3, 8}, DType::f64, ++seed);
+    const NoGrad no_grad;
+    each([&](State& state) { mixer.skip({Var(x), Sequences({0, 1, 3}, tokens), &state}); });
+    tokens[0] += 1, tokens[1] += 2;
+  }
+  auto restored = mixer.make_state(shape);
+  restored->restore(states[0]->save());
+  states[0] = std::move(restored);
+  feed({1, 1});
+}
+
 /// Tokens one by one give the rows of the whole, and the state forgets what it says.
 inline void expect_decodes(const std::string& field, int64_t T = 150) {
   FieldAttention attention(field);

@@ -27,5 +27,10 @@ TEST(TopKImportance, Decodes) {
   expect_decodes("{type: topk_importance, keys: 5, soft_bias: false}");
 }
 
+TEST(TopKImportance, KeepsScores) {
+  expect_keeps_labels("{type: topk_importance, keys: 20}", 2 * 2 * 8, 2);  // and what they add to logits
+  expect_keeps_labels("{type: topk_importance, keys: 20, soft_bias: false}", 8);
+}
+
 }  // namespace
 }  // namespace lithe
