@@ -67,8 +67,8 @@ void frame_there(const Path& directory, const Tokenizer& tokenizer, const std::s
   const Around specials = around(tokenizer, architecture);
   if (framed || (specials.before.empty() && specials.after.empty())) return;
   const nlohmann::json ours = template_of(specials, tokenizer, segments);
-  processor = processor.is_null() || ends ? ours
-                                          : nlohmann::json{{"type", "Sequence"}, {"processors", {processor, ours}}};
+  processor =
+      processor.is_null() || ends ? ours : nlohmann::json{{"type", "Sequence"}, {"processors", {processor, ours}}};
   write_file(file, dump(tree, 1) + "\n");
 }
 
