@@ -34,6 +34,9 @@ struct ZeroShotMetric {
   double value = 0;
   std::optional<double> stderr_;  // of the mean over documents
 };
+/// The mean, with its standard error where there are two values or more.
+ZeroShotMetric mean_of(const std::string& name, const std::vector<double>& values);
+
 struct ZeroShotResult {
   int64_t documents = 0, all_documents = 0;
   std::vector<ZeroShotMetric> metrics;

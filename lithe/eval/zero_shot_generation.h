@@ -14,7 +14,4 @@ void read_generation(Node& node, ZeroShotTask& task);
 std::vector<ZeroShotMetric> answer(const Model& model, const Tokenizer& tokenizer, const ZeroShotTask& task,
                                    const std::vector<Json>& documents, const ZeroShotOptions& options);
 
-/// The mean, with its standard error where there are two values or more.
-ZeroShotMetric mean_of(const std::string& name, const std::vector<double>& values);
-
 }  // namespace lithe
