@@ -43,6 +43,17 @@ struct Pattern::Code {
   pcre2_code* compiled = nullptr;
   std::string expression, origin;
   ~Code() { pcre2_code_free(compiled); }
+
+  /// The first match from `from` on, its offsets in `into` (null: the thread's own); null where there is none.
+  const size_t* match(std::string_view text, size_t from, pcre2_match_data* into = nullptr) const {
+    thread_local Scratch scratch;
+    if (!into) into = scratch.data;
+    const int rc = pcre2_match(compiled, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), from,
+                               PCRE2_NO_UTF_CHECK, into, scratch.context);
+    if (rc == PCRE2_ERROR_NOMATCH) return nullptr;
+    check(rc >= 0, "tokenizer", origin, ": expression '", expression, "': ", message_of(rc));
+    return pcre2_get_ovector_pointer(into);
+  }
 };
 
 Pattern::Pattern(std::string_view expression, std::string_view origin)
@@ -78,27 +89,19 @@ Pattern Pattern::literal(std::string_view text, std::string_view origin) {
 }
 
 bool Pattern::find(std::string_view text, size_t from, std::vector<Span>& groups) const {
-  size_t begin = 0, end = 0;
-  if (!find(text, from, begin, end)) return false;
   const std::unique_ptr<pcre2_match_data, void (*)(pcre2_match_data*)> data(
       pcre2_match_data_create_from_pattern(code_->compiled, nullptr), pcre2_match_data_free);
   check(data != nullptr, "expression", "out of memory for matching expressions");
-  pcre2_match(code_->compiled, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), begin,
-              PCRE2_NO_UTF_CHECK | PCRE2_ANCHORED, data.get(), nullptr);
-  const size_t* offsets = pcre2_get_ovector_pointer(data.get());
+  const size_t* offsets = code_->match(text, from, data.get());
   groups.clear();
-  for (uint32_t i = 0; i < pcre2_get_ovector_count(data.get()); ++i)
+  for (uint32_t i = 0; offsets && i < pcre2_get_ovector_count(data.get()); ++i)
     groups.push_back({offsets[2 * i], offsets[2 * i + 1]});
-  return true;
+  return offsets;
 }
 
 bool Pattern::find(std::string_view text, size_t from, size_t& begin, size_t& end) const {
-  thread_local Scratch scratch;
-  const int rc = pcre2_match(code_->compiled, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), from,
-                             PCRE2_NO_UTF_CHECK, scratch.data, scratch.context);
-  if (rc == PCRE2_ERROR_NOMATCH) return false;
-  check(rc >= 0, "tokenizer", code_->origin, ": expression '", code_->expression, "': ", message_of(rc));
-  const size_t* offsets = pcre2_get_ovector_pointer(scratch.data);
+  const size_t* offsets = code_->match(text, from);
+  if (!offsets) return false;
   begin = offsets[0], end = offsets[1];
   return true;
 }
