@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
-#if defined(__x86_64__) && defined(__linux__)
+#if defined(LITHE_HAVE_amx) && defined(__linux__)
 #include <sys/syscall.h>
 #include <unistd.h>
 #endif
@@ -15,15 +15,17 @@
 namespace lithe::kernels {
 namespace {
 
+#ifdef LITHE_HAVE_amx
 // Linux gives the state of tiles, 8 KiB a thread, only to processes that ask for it; all their threads then have it.
 bool may_use_tiles() {
-#if defined(__x86_64__) && defined(__linux__)
+#ifdef __linux__
   constexpr long kRequest = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
   return ::syscall(SYS_arch_prctl, kRequest, kTileData) == 0;
 #else
   return false;
 #endif
 }
+#endif
 
 // Without tiles.
 Isa best_vectors() {

@@ -114,6 +114,7 @@ Attended attend_on_tape(kernels::AttentionArgs args, const Operands& x, const Lo
     args.lse = empty({args.q.rows(), args.heads}, wide_of(args.q.dtype()), args.q.device());
   kernels::attention(args);
   if (args.shares) add_distance_values(args, table.value());
+  if (!recording()) return {args.out, args.lse};
   std::vector<Tensor> outs{args.out};
   if (with_lse) outs.push_back(args.lse);
   const std::vector<Var> made =
@@ -187,9 +188,9 @@ Var attend_with_prior(const kernels::AttentionArgs& args, const Operands& x, con
   return add(content, mul(cast(bias.share, content.dtype()), add(prior, content, 1, -1)));
 }
 
-Var attend_by(const kernels::AttentionArgs& args, const Operands& x, const AttendOptions& o) {
+Var attend_by(kernels::AttentionArgs args, const Operands& x, const AttendOptions& o) {
   if (o.bias.use != LogitBias::Use::add) return attend_with_prior(args, x, o.bias);
-  return attend_on_tape(args, x, o.bias, o.values.table, false).out;
+  return attend_on_tape(std::move(args), x, o.bias, o.values.table, false).out;
 }
 
 }  // namespace
@@ -233,7 +234,7 @@ Var attend(const Var& q, const Var& k, const Var& v, const Sequences& queries, c
   args.v = v.value();
   for (int64_t b = 0; b < queries.count(); ++b)
     args.segments.push_back({queries.offset(b), queries.length(b), keys.offset(b), keys.length(b), {}, {}});
-  return attend_by(args, {q, k, v}, options);
+  return attend_by(std::move(args), {q, k, v}, options);
 }
 
 Var attend_by_maps(const Var& q, const Var& k, const Var& v, const Sequences& sequences, const AttendOptions& o,
@@ -266,6 +267,7 @@ Tensor attend_cached(const Tensor& q, const std::vector<KeyValues>& caches, cons
         "keys that turn need the position of the first in each of ", caches.size(), " caches, got ",
         options.key_positions.size());
   args.turn = options.turn;
+  args.segments.reserve(caches.size());
   int64_t row = 0;  // of a bias by key
   for (int64_t b = 0; b < queries.count(); ++b) {
     const KeyValues& cache = caches[size_t(b)];
@@ -274,7 +276,7 @@ Tensor attend_cached(const Tensor& q, const std::vector<KeyValues>& caches, cons
                              cache.keys, cache.values, options.turn ? options.key_positions[size_t(b)] : 0});
     row += keys[size_t(b)];
   }
-  return attend_by(args, {q, {}, {}}, options).value();
+  return attend_by(std::move(args), {q, {}, {}}, options).value();
 }
 
 }  // namespace lithe

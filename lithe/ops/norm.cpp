@@ -15,7 +15,6 @@ Var normalise(kernels::NormKind kind, const Var& x, const Var& weight, const Var
   const int64_t C = x.cols(), N = x.rows();
   check(weight.shape() == Shape{C}, "norm", "weight must be [", C, "] to match x ", x.shape(), ", got ",
         weight.shape());
-  const Tensor b = bias.defined() ? bias.value() : Tensor();
   const DType stats = wide_of(x.dtype());
   Tensor y = empty_like(x.value()), mean, factor;
   if (Tape::current()) {
@@ -25,11 +24,12 @@ Var normalise(kernels::NormKind kind, const Var& x, const Var& weight, const Var
   kernels::norm({.kind = kind,
                  .x = x.value(),
                  .weight = weight.value(),
-                 .bias = b,
+                 .bias = bias.defined() ? bias.value() : Tensor(),
                  .y = y,
                  .mean = mean,
                  .scale = factor,
                  .eps = eps});
+  if (!recording()) return y;
   return record("norm", {x, weight, bias}, y, [=, bias = bias.ref()](const Tensor& dy, Grads& g) {
     const auto dx = g.into(x);
     const bool same = bias && bias == weight.ref();  // one vector in both roles

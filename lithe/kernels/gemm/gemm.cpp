@@ -15,17 +15,16 @@ void check_args(const GemmArgs& args) {
   check(!packed || (!numbers && packed->data && !integers(packed->format) && packed->by_rows == transpose_b &&
                     !transpose_a && rowwise),
         "gemm", "a packed matrix must hold numbers, be packed the way it is read, and stand in place of b");
-  // Of a packed matrix its shape counts here.
-  const Tensor b = packed ? Tensor::outline(packed->shape(), packed->data.dtype()) : numbers;
-  check(a.defined() && b.defined() && c.defined(), "gemm", "a, b and c must be tensors");
-  const Device b_device = packed ? packed->data.device() : b.device();
+  check(a.defined() && (packed || numbers.defined()) && c.defined(), "gemm", "a, b and c must be tensors");
+  const Tensor& b = packed ? packed->data : numbers;
+  const Shape b_shape = packed ? packed->shape() : b.shape();
   const auto operands = [&, &a = a, &c = c, transpose_a = transpose_a, transpose_b = transpose_b] {
-    return cat("a ", a.dtype(), a.shape(), transpose_a ? " transposed" : "", ", b ", b.dtype(), b.shape(),
+    return cat("a ", a.dtype(), a.shape(), transpose_a ? " transposed" : "", ", b ", b.dtype(), b_shape,
                transpose_b ? " transposed" : "", ", c ", c.dtype(), c.shape());
   };
-  const bool matrices = a.shape().rank() == 2 && b.shape().rank() == 2 && c.shape().rank() == 2;
-  if (!matrices || a.dim(transpose_a ? 0 : 1) != b.dim(transpose_b ? 1 : 0) || a.dim(transpose_a ? 1 : 0) != c.dim(0) ||
-      b.dim(transpose_b ? 0 : 1) != c.dim(1))
+  const bool matrices = a.shape().rank() == 2 && b_shape.rank() == 2 && c.shape().rank() == 2;
+  if (!matrices || a.dim(transpose_a ? 0 : 1) != b_shape[transpose_b ? 1 : 0] ||
+      a.dim(transpose_a ? 1 : 0) != c.dim(0) || b_shape[transpose_b ? 0 : 1] != c.dim(1))
     fail("gemm", "op(a) must be [M,K], op(b) [K,N] and c [M,N], got ", operands());
   const bool types =
       a.dtype() == b.dtype() &&
@@ -37,7 +36,7 @@ void check_args(const GemmArgs& args) {
   if (bias && (bias.shape() != Shape{c.dim(1)} || bias.dtype() != bias_type))
     fail("gemm", "bias must be ", bias_type, Shape{c.dim(1)}, ", got ", bias.dtype(), bias.shape(), " with ",
          operands());
-  if (a.device() != c.device() || b_device != c.device() || (bias && bias.device() != c.device()))
+  if (a.device() != c.device() || b.device() != c.device() || (bias && bias.device() != c.device()))
     fail("gemm", "a, b, c and bias must all be on the meta device or none: ", operands());
 }
 

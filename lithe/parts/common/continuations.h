@@ -5,6 +5,29 @@
 
 namespace lithe {
 
+/// Entry i becomes what entry from[i] was: copy(entry), or for the last that has it the entry itself.
+template <class Entry, class Copy>
+void continue_from(const char* owner, const std::vector<int64_t>& from, std::vector<Entry>& entries, Copy copy) {
+  std::vector<int64_t> uses(entries.size(), 0);
+  for (const int64_t i : from) {
+    check(i >= 0 && i < int64_t(entries.size()), owner, "reorder from sequence ", i, " of ", entries.size());
+    ++uses[size_t(i)];
+  }
+  const MemoryScope memory(MemoryClass::decode);
+  std::vector<Entry> out;
+  out.reserve(from.size());
+  for (const int64_t i : from) {
+    Entry& entry = entries[size_t(i)];
+    out.push_back(--uses[size_t(i)] > 0 ? copy(entry) : std::move(entry));
+  }
+  entries = std::move(out);
+}
+/// The same with plain copies.
+template <class Entry>
+void continue_from(const char* owner, const std::vector<int64_t>& from, std::vector<Entry>& entries) {
+  continue_from(owner, from, entries, [](const Entry& entry) { return entry; });
+}
+
 /// The tokens that each sequence of a state has. `owner` names the state in errors.
 class TokenCounts {
  public:
@@ -30,21 +53,11 @@ class TokenCounts {
     count = tokens;
   }
   /// Sequence i continues what was sequence from[i], in the counts and in `entries`: two continuations of one sequence
-  /// grow apart, so that the second has copy(entry).
+  /// grow apart, so that all but the last of them have copy(entry).
   template <class Entry, class Copy>
   void reorder(const std::vector<int64_t>& from, std::vector<Entry>& entries, Copy copy) {
-    std::vector<Entry> new_entries;
-    std::vector<int64_t> new_counts;
-    std::vector<bool> taken(entries.size());
-    for (int64_t i : from) {
-      check(i >= 0 && i < int64_t(entries.size()), owner_, "reorder from sequence ", i, " of ", entries.size());
-      const MemoryScope memory(MemoryClass::decode);
-      new_entries.push_back(taken[size_t(i)] ? copy(entries[size_t(i)]) : entries[size_t(i)]);
-      new_counts.push_back(counts_[size_t(i)]);
-      taken[size_t(i)] = true;
-    }
-    entries = std::move(new_entries);
-    counts_ = std::move(new_counts);
+    continue_from(owner_, from, entries, copy);
+    continue_from(owner_, from, counts_);
   }
 
  private:

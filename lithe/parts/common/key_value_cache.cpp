@@ -1,6 +1,7 @@
 #include "lithe/parts/common/key_value_cache.h"
 
 #include <algorithm>
+#include <cstring>
 #include <numeric>
 
 #include "lithe/kernels/elementwise/elementwise.h"
@@ -13,6 +14,14 @@ using kernels::PagedRows;
 
 // Rows [at, at + n) of a page become rows [from, from + n) of x.
 void store(const PagedRows& to, size_t page, int64_t at, const Tensor& x, int64_t from, int64_t n) {
+  const Tensor& whole = to.pages[page];
+  if (!x.is_meta() && whole.dtype() == x.dtype() && whole.cols() == x.cols()) {  // as a rule; without handles of rows
+    check(at + n <= whole.rows() && from + n <= x.rows(), "cache", "rows beyond a page");
+    const int64_t bytes = x.cols() * size_of(x.dtype());
+    std::memcpy(static_cast<std::byte*>(whole.raw()) + at * bytes, static_cast<const std::byte*>(x.raw()) + from * bytes,
+                size_t(n * bytes));
+    return;
+  }
   const Tensor rows = x.slice(from, from + n), into = to.pages[page].slice(at, at + n);
   if (to.scales.empty())
     kernels::add({.a = rows, .out = into});
@@ -190,16 +199,9 @@ int64_t KeyValueCache::bytes_of(const std::vector<int64_t>& tokens, const Column
 int64_t KeyValueCache::bytes() const { return bytes_of(tokens(), columns_, shape_.dtype); }
 
 void KeyValueCache::reorder(const std::vector<int64_t>& from) {
-  std::vector<int64_t> forgotten;
-  std::vector<std::vector<Tensor>> labels;
-  for (const int64_t i : from)
-    if (i >= 0 && i < int64_t(forgotten_.size())) {
-      forgotten.push_back(forgotten_[size_t(i)]);
-      labels.push_back(labels_[size_t(i)]);
-    }
+  continue_from("cache", from, forgotten_);
+  continue_from("cache", from, labels_);
   lengths_.reorder(from, entries_, [](const KeyValues& entry) { return entry; });
-  forgotten_ = std::move(forgotten);
-  labels_ = std::move(labels);
 }
 
 void KeyValueCache::truncate(int64_t sequence, int64_t tokens) {

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "lithe/nn/slots.h"
+#include "lithe/parts/common/continuations.h"
 
 namespace lithe {
 
@@ -36,16 +37,9 @@ class SourceCache final : public State {
     return std::accumulate(tokens_.begin(), tokens_.end(), int64_t(0)) * numbers_ * size_of(dtype_);
   }
   void reorder(const std::vector<int64_t>& from) override {
-    std::vector<KeyValues> entries;
-    std::vector<int64_t> tokens;
-    for (const int64_t i : from) {
-      check(i >= 0 && i < int64_t(this->entries().size()), "cross-attention", "reorder from sequence ", i, " of ",
-            entries_.size());
-      entries.push_back(entries_[size_t(i)]);
-      tokens.push_back(tokens_[size_t(i)]);
-    }
-    entries_ = std::move(entries);
-    tokens_ = std::move(tokens);
+    entries();  // must be there
+    continue_from("cross-attention", from, entries_);
+    continue_from("cross-attention", from, tokens_);
   }
   /// The source does not depend on the target's length.
   bool truncates() const override { return true; }
