@@ -172,26 +172,50 @@ struct Block {
 
   void run() const {
     if (!in_place()) pack<Source>(p, units, cols, b);
-    const int64_t tiles = (rows.size() + kRows - 1) / kRows;
-    for (int64_t t = 0; t < tiles; ++t) {
-      const Range tile{rows.begin + rows.size() * t / tiles, rows.begin + rows.size() * (t + 1) / tiles};
-      copy_rows(tile);
-      for (int64_t n = cols.begin; n < cols.end; n += kPanel) multiply(tile, n);
+    const int64_t tiles = (rows.size() + kRows - 1) / kRows, together = p.transpose_a ? kTurnedTiles : 1;
+    const auto start = [=, this](int64_t t) { return rows.begin + rows.size() * t / tiles; };
+    for (int64_t first = 0; first < tiles; first += together) {
+      const int64_t count = first + together < tiles ? together : tiles - first;
+      int64_t begins[kTurnedTiles + 1];
+      for (int64_t t = 0; t <= count; ++t) begins[t] = start(first + t);
+      if (p.transpose_a)
+        turn_tiles(begins, count);
+      else
+        copy_rows({begins[0], begins[1]});
+      for (int64_t t = 0; t < count; ++t)
+        for (int64_t n = cols.begin; n < cols.end; n += kPanel)
+          multiply({begins[t], begins[t + 1]}, n, a + t * kBlockUnits * kTileRows);
     }
   }
 
   void copy_rows(Range tile) const {
-    if (!p.transpose_a) {
-      for (int64_t m = tile.begin; m < tile.end; ++m)
-        row_units<Source>(p, m, units.begin, units.end, a + (m - tile.begin) * kBlockUnits);
-      return;
-    }
+    for (int64_t m = tile.begin; m < tile.end; ++m)
+      row_units<Source>(p, m, units.begin, units.end, a + (m - tile.begin) * kBlockUnits);
+  }
+
+  // Tiles of a transposed a, of rows begins[t] to begins[t + 1]: side by side, since a row of a holds few numbers of one.
+  void turn_tiles(const int64_t* begins, int64_t count) const {
     constexpr int step = Source::kStep;
-    const auto* from = static_cast<const typename Source::T*>(p.a);
-    for (int64_t u = units.begin; u < units.end; ++u)
-      for (int64_t m = tile.begin; m < tile.end; m += kLanes)
-        store_bits(a + (u - units.begin) * kRowsStored + m - tile.begin,
-                   Source::across(from + u * step * p.M + m, p.M, p.K - u * step, p.M - m));
+    constexpr int64_t ahead = 64, line = 64 / sizeof(typename Source::T);  // k that are asked for ahead
+    constexpr int64_t apart = kBlockUnits * kTileRows;
+    const auto* row = static_cast<const typename Source::T*>(p.a) + units.begin * step * p.M;
+    uint32_t* to = a;
+    for (int64_t u = units.begin; u < units.end; ++u, row += step * p.M, to += kRowsStored) {
+      const int64_t left = p.K - u * step;
+      for (int k = 0; k < step && ahead + k < left; ++k)
+        for (int64_t m = begins[0]; m < begins[count] + line; m += line) __builtin_prefetch(row + (ahead + k) * p.M + m, 0, 2);
+      int64_t t = 0;
+      if constexpr (kRows <= kLanes)
+        for (; left >= step && t + 2 <= count && begins[t] + 2 * kLanes <= p.M; t += 2) {
+          WordVec w[2];
+          across_two<Source>(row + begins[t], p.M, begins[t + 1] - begins[t], w);
+          store_bits(to + t * apart, w[0]);
+          store_bits(to + (t + 1) * apart, w[1]);
+        }
+      for (; t < count; ++t)
+        for (int64_t m = begins[t]; m < begins[t + 1]; m += kLanes)
+          store_bits(to + t * apart + m - begins[t], Source::across(row + m, p.M, left, p.M - m));
+    }
   }
 
   // The next panel of c, if there is one.
@@ -205,15 +229,10 @@ struct Block {
   Ahead next_a(Range tile, int64_t n) const {
     constexpr int64_t size = sizeof(typename Source::T);
     const int64_t left = rows.end - tile.end < kRows ? rows.end - tile.end : kRows;
-    if (left <= 0) return {nullptr, 0, 0, 0};
+    if (left <= 0 || p.transpose_a) return {nullptr, 0, 0, 0};
     const int64_t k0 = units.begin * Source::kStep, count = units.size() * Source::kStep;
     const int64_t panels = (cols.size() + kPanel - 1) / kPanel, panel = (n - cols.begin) / kPanel;
     const auto* from = static_cast<const char*>(p.a);
-    if (p.transpose_a) {
-      const int64_t begin = k0 + count * panel / panels, end = k0 + count * (panel + 1) / panels;
-      return {from + ((end < p.K ? begin : k0) * p.M + tile.end + left - 1) * size, p.M * size,
-              end < p.K ? end - begin : 0, 1};
-    }
     const int64_t lines = count * size / 64;
     const int64_t begin = lines * panel / panels, end = lines * (panel + 1) / panels;
     return {from + (tile.end * p.K + k0) * size + begin * 64, p.K * size, left, end - begin};
@@ -239,7 +258,7 @@ struct Block {
             next_cols.size() * size / 64};
   }
 
-  void multiply(Range tile, int64_t n) const {
+  void multiply(Range tile, int64_t n, const uint32_t* a) const {
     alignas(64) static constexpr float zeros[kPanel] = {};
     alignas(64) float local[kRows * kPanel];
     const int64_t at = tile.begin * p.N + n, left = cols.end - n;
@@ -281,7 +300,7 @@ template <class Source, class Out>
 void part(const Product& p, Range rows, Range cols, uint32_t* workspace) {
   const int64_t units = (p.K + Source::kStep - 1) / Source::kStep;
   uint32_t* a = workspace;
-  uint32_t* b = a + kBlockUnits * kTileRows;
+  uint32_t* b = a + kBlockUnits * kTileRows * (p.transpose_a ? kTurnedTiles : 1);
   auto* partial = reinterpret_cast<float*>(b + kBlockUnits * kBlockCols);
   const auto even = [](int64_t size, int64_t most, int64_t multiple) {
     const int64_t count = (size + most - 1) / most;
@@ -311,18 +330,20 @@ void part(const Product& p, Range rows, Range cols, uint32_t* workspace) {
             .run();
 }
 
-// Threads form a grid over rows and columns of c, chosen for the least work of the busiest.
+// Threads form a grid over rows and columns of c, chosen for the least work of the busiest. Threads that write to the
+// same rows of c slow each other down: where columns are divided, by 8 % on Zen 5.
 struct Grid {
   int64_t rows, cols;
 };
 Grid grid_of(const Product& p) {
-  constexpr int64_t kPackRows = 12;  // packing a block costs as much as this many rows of products
+  constexpr int64_t kReadRows = 24;  // fetching and packing a block costs as much as this many rows of products
   Grid best{1, 1};
   int64_t least = INT64_MAX;
   const int64_t panels = (p.N + kPanel - 1) / kPanel, tiles = (p.M + kRows - 1) / kRows;
   for (int64_t cols = 1; cols <= p.threads && cols <= panels; ++cols) {
     const int64_t limit = p.threads / cols, rows = limit < tiles ? limit : tiles;
-    const int64_t work = ((panels + cols - 1) / cols) * ((tiles + rows - 1) / rows * kRows + kPackRows);
+    const int64_t alone = ((panels + cols - 1) / cols) * ((tiles + rows - 1) / rows * kRows + kReadRows);
+    const int64_t work = cols > 1 ? alone + alone / 12 : alone;
     if (work < least) best = {rows, cols}, least = work;
   }
   return best;

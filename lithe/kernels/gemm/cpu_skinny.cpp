@@ -14,6 +14,7 @@ constexpr int kGroup = 8;  // units whose words of a panel fit the registers
 #else
 constexpr int kGroup = 4;
 #endif
+constexpr int kTurnedGroup = kGroup < kLanes ? kGroup : kLanes;  // of units that are turned kLanes at a time
 
 // sums [M, stride] of a panel of columns += G units of a times w, which every row shares.
 template <class Source, int G>
@@ -116,7 +117,7 @@ void rows(const Product& p, const uint32_t* a, int64_t units, int64_t n0, int64_
       const int64_t k = u * step;
       const T* next = b + n * p.K + k + kAheadRows / int64_t(sizeof(T));
       if (k + kAheadRows / int64_t(sizeof(T)) >= p.K) next += (kPanel - 1) * p.K;
-      WordVec w[kLanes / kGroup][kGroup][kVectors];
+      WordVec w[kLanes / kTurnedGroup][kTurnedGroup][kVectors];
 #pragma GCC unroll 2
       for (int v = 0; v < kVectors; ++v) {
         const int64_t at = n + v * kLanes < n1 ? n + v * kLanes : n1 - 1;
@@ -125,10 +126,11 @@ void rows(const Product& p, const uint32_t* a, int64_t units, int64_t n0, int64_
         WordVec r[kLanes];
         turned<Source>(b + at * p.K + k, p.K, n1 - at, p.K - k, r);
 #pragma GCC unroll 16
-        for (int j = 0; j < kLanes; ++j) w[j / kGroup][j % kGroup][v] = r[j];
+        for (int j = 0; j < kLanes; ++j) w[j / kTurnedGroup][j % kTurnedGroup][v] = r[j];
       }
 #pragma GCC unroll 4
-      for (int j = 0; j < kLanes / kGroup; ++j) multiply<Source>(p.M, a + u + j * kGroup, units, w[j], sums, kPanel);
+      for (int j = 0; j < kLanes / kTurnedGroup; ++j)
+        multiply<Source>(p.M, a + u + j * kTurnedGroup, units, w[j], sums, kPanel);
     }
     finish<Out>(p, n, sums);
   }

@@ -110,22 +110,30 @@ template <class Source>
   return kWordUnits<Source> == 1 ? w : i ? w & 0xffff0000u : w << 16;
 }
 
+/// A unit of the kLanes columns from p and one of those from p + second, of 2 kLanes that all exist, as its k do.
+template <class Source>
+[[gnu::always_inline]] inline void across_two(const typename Source::T* p, int64_t stride, int64_t second,
+                                              WordVec (&w)[2]) {
+#ifdef __AVX512BF16__
+  if constexpr (Source::kStep == 2) {
+    typedef uint16_t Halves __attribute__((vector_size(64)));
+    constexpr Halves low{0, 32, 1, 33, 2,  34, 3,  35, 4,  36, 5,  37, 6,  38, 7,  39,
+                         8, 40, 9, 41, 10, 42, 11, 43, 12, 44, 13, 45, 14, 46, 15, 47};
+    const auto one = load_bits<Halves>(p), other = load_bits<Halves>(p + stride);
+    w[0] = (WordVec)shuffled(one, other, low);
+    w[1] = (WordVec)shuffled(one, other, low + uint16_t(second));
+    return;
+  }
+#endif
+  w[0] = Source::across(p, stride, Source::kStep, kLanes);
+  w[1] = Source::across(p + second, stride, Source::kStep, kLanes);
+}
+
 /// A unit of 2 kLanes columns, as Source::across; columns beyond `cols` are 0.
 template <class Source>
 [[gnu::always_inline]] inline void across_panel(const typename Source::T* p, int64_t stride, int64_t left, int64_t cols,
                                                 WordVec (&w)[2]) {
-#ifdef __AVX512BF16__
-  if constexpr (Source::kStep == 2)
-    if (left > 1 && cols >= 2 * kLanes) {
-      typedef uint16_t Halves __attribute__((vector_size(64)));
-      constexpr Halves low{0, 32, 1, 33, 2,  34, 3,  35, 4,  36, 5,  37, 6,  38, 7,  39,
-                           8, 40, 9, 41, 10, 42, 11, 43, 12, 44, 13, 45, 14, 46, 15, 47};
-      const auto first = load_bits<Halves>(p), second = load_bits<Halves>(p + stride);
-      w[0] = (WordVec)shuffled(first, second, low);
-      w[1] = (WordVec)shuffled(first, second, low + uint16_t(kLanes));
-      return;
-    }
-#endif
+  if (left >= Source::kStep && cols >= 2 * kLanes) return across_two<Source>(p, stride, kLanes, w);
   w[0] = Source::across(p, stride, left, cols);
   w[1] = cols > kLanes ? Source::across(p + kLanes, stride, left, cols - kLanes) : WordVec{};
 }
