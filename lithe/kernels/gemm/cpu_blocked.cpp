@@ -193,7 +193,8 @@ struct Block {
       row_units<Source>(p, m, units.begin, units.end, a + (m - tile.begin) * kBlockUnits);
   }
 
-  // Tiles of a transposed a, of rows begins[t] to begins[t + 1]: side by side, since a row of a holds few numbers of one.
+  // Tiles of a transposed a, of rows begins[t] to begins[t + 1]: side by side, since a row of a holds few numbers of
+  // one.
   void turn_tiles(const int64_t* begins, int64_t count) const {
     constexpr int step = Source::kStep;
     constexpr int64_t ahead = 64, line = 64 / sizeof(typename Source::T);  // k that are asked for ahead
@@ -203,7 +204,8 @@ struct Block {
     for (int64_t u = units.begin; u < units.end; ++u, row += step * p.M, to += kRowsStored) {
       const int64_t left = p.K - u * step;
       for (int k = 0; k < step && ahead + k < left; ++k)
-        for (int64_t m = begins[0]; m < begins[count] + line; m += line) __builtin_prefetch(row + (ahead + k) * p.M + m, 0, 2);
+        for (int64_t m = begins[0]; m < begins[count] + line; m += line)
+          __builtin_prefetch(row + (ahead + k) * p.M + m, 0, 2);
       int64_t t = 0;
       if constexpr (kRows <= kLanes)
         for (; left >= step && t + 2 <= count && begins[t] + 2 * kLanes <= p.M; t += 2) {

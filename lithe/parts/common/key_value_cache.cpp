@@ -18,8 +18,8 @@ void store(const PagedRows& to, size_t page, int64_t at, const Tensor& x, int64_
   if (!x.is_meta() && whole.dtype() == x.dtype() && whole.cols() == x.cols()) {  // as a rule; without handles of rows
     check(at + n <= whole.rows() && from + n <= x.rows(), "cache", "rows beyond a page");
     const int64_t bytes = x.cols() * size_of(x.dtype());
-    std::memcpy(static_cast<std::byte*>(whole.raw()) + at * bytes, static_cast<const std::byte*>(x.raw()) + from * bytes,
-                size_t(n * bytes));
+    std::memcpy(static_cast<std::byte*>(whole.raw()) + at * bytes,
+                static_cast<const std::byte*>(x.raw()) + from * bytes, size_t(n * bytes));
     return;
   }
   const Tensor rows = x.slice(from, from + n), into = to.pages[page].slice(at, at + n);
