@@ -193,6 +193,24 @@ TEST(QuantizedProduct, RowsHaveTheSameBitsInAnyBatchAndWithAnyNumberOfThreads) {
   });
 }
 
+TEST(QuantizedProduct, ManyRowsHaveTheBitsOfFew) {
+  on_every_implementation_and_tiles([&](const std::string& name) {
+    if (name == "ref") return;
+    for (const Format& f : kFormats) {
+      const int64_t M = 1030, N = 70, K = 96, few = 15;  // of many, each thread takes rows for itself
+      const PackedMatrix w = matrix(f, N, K);
+      const Tensor x = random_tensor({M, K}, DType::f32, 3), all = empty({M, N}, DType::f32);
+      const WithThreads two(2);
+      quantized_product({x, &w, all});
+      for (const int64_t at : {int64_t(0), M / 2 - 7, M - few}) {
+        const Tensor some = empty({few, N}, DType::f32);
+        quantized_product({x.slice(at, at + few), &w, some});
+        expect_same_bits(some, all.slice(at, at + few), cat(name, " from row ", at));
+      }
+    }
+  });
+}
+
 TEST(QuantizedProduct, ProductsOfOneXHaveTheBitsThatTheyHaveAlone) {
   on_every_implementation_and_tiles([&](const std::string& name) {
     for (const Format& f : kFormats)

@@ -241,12 +241,27 @@ void run(std::span<const QuantizedProduct> products) {
   const QuantizedProduct& one = products[0];  // x, and so M, K and the rounded rows, are the same in all
   const Rows rows = rows_in(one);
   const int64_t M = one.M, blocks = (M + kRows - 1) / kRows;
-  parallel(blocks, (1 << 16) / (one.K * kRows) + 1, [&](int64_t begin, int64_t end, int64_t) {
-    for (int64_t b = begin; b < end; ++b) {
-      const int64_t first = M * b / blocks, last = M * (b + 1) / blocks;
-      for (int64_t m = first; m < last; ++m) quantize_row<T>(one, rows, m, first, last - first);
-    }
-  });
+  const auto first_row = [=](int64_t b) { return M * b / blocks; };
+  const auto round_rows = [=](int64_t begin, int64_t end) {
+    for (int64_t b = begin; b < end; ++b)
+      for (int64_t m = first_row(b); m < first_row(b + 1); ++m)
+        quantize_row<T>(one, rows, m, first_row(b), first_row(b + 1) - first_row(b));
+  };
+  const auto multiply = [=](const QuantizedProduct& p, int64_t panel, int64_t begin, int64_t end) {
+    for (int64_t b = begin; b < end; ++b)
+      block_of<Out, int4, kRows>(first_row(b + 1) - first_row(b), p, rows, first_row(b), panel);
+  };
+  // Many rows: a thread multiplies those that it rounded, so that what one writes no other reads. Few are read faster
+  // than weights, which each thread then has a part of.
+  constexpr int64_t kRowsEach = 512;
+  if (M >= kRowsEach * threads())
+    return parallel(blocks, 1, [&](int64_t begin, int64_t end, int64_t) {
+      round_rows(begin, end);
+      for (const QuantizedProduct& p : products)
+        for (int64_t panel = 0; panel < panels_of(p); ++panel) multiply(p, panel, begin, end);
+    });
+  parallel(blocks, (1 << 16) / (one.K * kRows) + 1,
+           [&](int64_t begin, int64_t end, int64_t) { round_rows(begin, end); });
   constexpr int64_t kWorth = 1 << 17;  // multiply-adds below which a second thread costs more than it saves
   const int64_t grain = kWorth / (M * one.K * kPanel + 1) + 1;
   if (M == 1) {
@@ -267,11 +282,7 @@ void run(std::span<const QuantizedProduct> products) {
   }
   for (const QuantizedProduct& p : products)
     parallel_pieces(panels_of(p), grain, [&](int64_t begin, int64_t end) {
-      for (int64_t panel = begin; panel < end; ++panel)
-        for (int64_t b = 0; b < blocks; ++b) {
-          const int64_t first = M * b / blocks, last = M * (b + 1) / blocks;
-          block_of<Out, int4, kRows>(last - first, p, rows, first, panel);
-        }
+      for (int64_t panel = begin; panel < end; ++panel) multiply(p, panel, 0, blocks);
     });
 }
 
