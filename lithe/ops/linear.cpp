@@ -54,6 +54,18 @@ void bias_gradient(const Tensor& dy, const Tensor& db) {
   if (db.defined()) kernels::row_affine_grad({.dy = dy, .dshift = db});
 }
 
+Tensor activated(kernels::Activation kind, const Var& x, const Var& bias) {
+  Tensor y = empty_like(x.value());
+  kernels::activation({.kind = kind, .x = x.value(), .bias = value_or_none(bias), .y = y});
+  return y;
+}
+
+Tensor gated_product(kernels::Activation kind, const Var& gate, const Var& up) {
+  Tensor y = empty_like(up.value());
+  kernels::gated({.kind = kind, .gate = gate.value(), .up = up.value(), .y = y});
+  return y;
+}
+
 Var record_linear(const Var& x, const Var& w, const Var& bias, bool transposed, const Tensor& y) {
   if (!recording()) return y;
   const Tensor kept = w.needs_grad() ? x.value() : Tensor();
@@ -86,8 +98,7 @@ std::vector<Var> linear_each(const Var& x, const std::vector<LinearMap>& maps) {
 }
 
 Var activate(kernels::Activation kind, const Var& x, const Var& bias) {
-  Tensor y = empty_like(x.value());
-  kernels::activation({.kind = kind, .x = x.value(), .bias = value_or_none(bias), .y = y});
+  Tensor y = activated(kind, x, bias);
   if (!recording()) return y;
   return record("activate", {x, bias}, y, [kind, x, bias](const Tensor& dy, Grads& g) {
     if (!bias.defined() || !bias.needs_grad()) {
@@ -110,8 +121,7 @@ Var activate(kernels::Activation kind, const Var& x, const Var& bias) {
 Var gated(kernels::Activation kind, const Var& gate, const Var& up) {
   check(gate.shape() == up.shape(), "gated", "gate and up must have equal shapes, got ", gate.shape(), " and ",
         up.shape());
-  Tensor y = empty_like(up.value());
-  kernels::gated({.kind = kind, .gate = gate.value(), .up = up.value(), .y = y});
+  Tensor y = gated_product(kind, gate, up);
   if (!recording()) return y;
   return record("gated", {gate, up}, y, [kind, gate, up](const Tensor& dy, Grads& g) {
     Tensor dgate = empty_like(dy), dup = empty_like(dy);
@@ -123,20 +133,15 @@ Var gated(kernels::Activation kind, const Var& gate, const Var& up) {
 
 Var activated_linear(kernels::Activation kind, const Var& x, const Var& bias, const Var& w, const Var& out_bias) {
   check_linear(x, w, out_bias, false);
-  const auto activation = [](kernels::Activation kind, const Var& x, const Var& bias) {
-    Tensor a = empty_like(x.value());
-    kernels::activation({.kind = kind, .x = x.value(), .bias = value_or_none(bias), .y = a});
-    return a;
-  };
-  Tensor y = product(activation(kind, x, bias), w, out_bias, false);
+  Tensor y = product(activated(kind, x, bias), w, out_bias, false);
   if (!recording()) return y;
   return record(
       "activated_linear", {x, bias, w, out_bias}, y,
-      [activation, kind, x, bias, w, out_bias = out_bias.ref()](const Tensor& dy, Grads& g) {
+      [kind, x, bias, w, out_bias = out_bias.ref()](const Tensor& dy, Grads& g) {
         bias_gradient(dy, g.into_zeroed(out_bias));
         Tensor da;
         {
-          const Tensor a = activation(kind, x, bias);
+          const Tensor a = activated(kind, x, bias);
           if (w.needs_grad()) weight_gradient(a, dy, false, g.into(w));
           da = a;  // its memory is free for the gradient now
         }
@@ -152,17 +157,12 @@ Var gated_linear(kernels::Activation kind, const Var& gate, const Var& up, const
   check(gate.shape() == up.shape(), "gated_linear", "gate and up must have equal shapes, got ", gate.shape(), " and ",
         up.shape());
   check_linear(up, w, out_bias, false);
-  const auto product_of_both = [](kernels::Activation kind, const Var& gate, const Var& up) {
-    Tensor a = empty_like(up.value());
-    kernels::gated({.kind = kind, .gate = gate.value(), .up = up.value(), .y = a});
-    return a;
-  };
-  Tensor y = product(product_of_both(kind, gate, up), w, out_bias, false);
+  Tensor y = product(gated_product(kind, gate, up), w, out_bias, false);
   if (!recording()) return y;
   return record("gated_linear", {gate, up, w, out_bias}, y,
-                [product_of_both, kind, gate, up, w, bias = out_bias.ref()](const Tensor& dy, Grads& g) {
+                [kind, gate, up, w, bias = out_bias.ref()](const Tensor& dy, Grads& g) {
                   bias_gradient(dy, g.into_zeroed(bias));
-                  Tensor da = product_of_both(kind, gate, up);
+                  Tensor da = gated_product(kind, gate, up);
                   if (w.needs_grad()) weight_gradient(da, dy, false, g.into(w));
                   if (!gate.needs_grad() && !up.needs_grad()) return;
                   input_gradient(dy, w.value(), false, {da, false});

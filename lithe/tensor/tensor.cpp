@@ -81,6 +81,17 @@ void copy_into(const Tensor& to, const Tensor& from) {
   if (to.raw() && from.raw()) std::memcpy(to.raw(), from.raw(), size_t(from.bytes()));
 }
 
+void copy_rows(const Tensor& to, int64_t at, const Tensor& from, int64_t begin, int64_t n) {
+  check(to.dtype() == from.dtype() && to.cols() == from.cols() && at >= 0 && begin >= 0 && n >= 0 &&
+            at + n <= to.rows() && begin + n <= from.rows(),
+        "copy", "rows [", begin, ",", begin + n, ") of ", from.dtype(), from.shape(), " to row ", at, " of ",
+        to.dtype(), to.shape());
+  const int64_t row = to.cols() * size_of(to.dtype());
+  if (to.raw() && from.raw())
+    std::memcpy(static_cast<std::byte*>(to.raw()) + at * row, static_cast<const std::byte*>(from.raw()) + begin * row,
+                size_t(n * row));
+}
+
 namespace {
 template <class T>
 Tensor from_host(Shape shape, std::span<const T> values) {

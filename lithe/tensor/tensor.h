@@ -93,6 +93,9 @@ void fill_zero(const Tensor& x);
 /// A copy with its own memory.
 Tensor clone(const Tensor& x);
 void copy_into(const Tensor& to, const Tensor& from);  // same dtype and count
+/// Rows [begin, begin + n) of `from` over those of `to` from `at` on, without handles of either; same dtype and
+/// columns.
+void copy_rows(const Tensor& to, int64_t at, const Tensor& from, int64_t begin, int64_t n);
 /// From host values.
 Tensor tensor_of(Shape shape, std::span<const float> values);
 Tensor tensor_of(Shape shape, std::span<const double> values);

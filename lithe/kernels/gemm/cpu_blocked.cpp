@@ -172,19 +172,18 @@ struct Block {
 
   void run() const {
     if (!in_place()) pack<Source>(p, units, cols, b);
-    const int64_t tiles = (rows.size() + kRows - 1) / kRows, together = p.transpose_a ? kTurnedTiles : 1;
-    const auto start = [=, this](int64_t t) { return rows.begin + rows.size() * t / tiles; };
+    const int64_t tiles = (rows.size() + kRows - 1) / kRows, together = tiles_at_once(p);
     for (int64_t first = 0; first < tiles; first += together) {
       const int64_t count = first + together < tiles ? together : tiles - first;
       int64_t begins[kTurnedTiles + 1];
-      for (int64_t t = 0; t <= count; ++t) begins[t] = start(first + t);
+      for (int64_t t = 0; t <= count; ++t) begins[t] = rows.begin + rows.size() * (first + t) / tiles;
       if (p.transpose_a)
         turn_tiles(begins, count);
       else
         copy_rows({begins[0], begins[1]});
       for (int64_t t = 0; t < count; ++t)
         for (int64_t n = cols.begin; n < cols.end; n += kPanel)
-          multiply({begins[t], begins[t + 1]}, n, a + t * kBlockUnits * kTileRows);
+          multiply({begins[t], begins[t + 1]}, n, a + t * kTileWords);
     }
   }
 
@@ -193,12 +192,10 @@ struct Block {
       row_units<Source>(p, m, units.begin, units.end, a + (m - tile.begin) * kBlockUnits);
   }
 
-  // Tiles of a transposed a, of rows begins[t] to begins[t + 1]: side by side, since a row of a holds few numbers of
-  // one.
+  // Tiles of a transposed a, of rows begins[t] to begins[t + 1], side by side: a row of a holds few numbers of each.
   void turn_tiles(const int64_t* begins, int64_t count) const {
     constexpr int step = Source::kStep;
     constexpr int64_t ahead = 64, line = 64 / sizeof(typename Source::T);  // k that are asked for ahead
-    constexpr int64_t apart = kBlockUnits * kTileRows;
     const auto* row = static_cast<const typename Source::T*>(p.a) + units.begin * step * p.M;
     uint32_t* to = a;
     for (int64_t u = units.begin; u < units.end; ++u, row += step * p.M, to += kRowsStored) {
@@ -211,12 +208,12 @@ struct Block {
         for (; left >= step && t + 2 <= count && begins[t] + 2 * kLanes <= p.M; t += 2) {
           WordVec w[2];
           across_two<Source>(row + begins[t], p.M, begins[t + 1] - begins[t], w);
-          store_bits(to + t * apart, w[0]);
-          store_bits(to + (t + 1) * apart, w[1]);
+          store_bits(to + t * kTileWords, w[0]);
+          store_bits(to + (t + 1) * kTileWords, w[1]);
         }
       for (; t < count; ++t)
         for (int64_t m = begins[t]; m < begins[t + 1]; m += kLanes)
-          store_bits(to + t * apart + m - begins[t], Source::across(row + m, p.M, left, p.M - m));
+          store_bits(to + t * kTileWords + m - begins[t], Source::across(row + m, p.M, left, p.M - m));
     }
   }
 
@@ -227,7 +224,7 @@ struct Block {
             p.N * int64_t(sizeof(Out)), tile.size(), more ? kPanel * int64_t(sizeof(Out)) / 64 : 0};
   }
 
-  // The rows of a of the next tile, a share with each panel.
+  // The rows of a of the next tile, a share with each panel. turn_tiles asks for those of a transposed a itself.
   Ahead next_a(Range tile, int64_t n) const {
     constexpr int64_t size = sizeof(typename Source::T);
     const int64_t left = rows.end - tile.end < kRows ? rows.end - tile.end : kRows;
@@ -302,7 +299,7 @@ template <class Source, class Out>
 void part(const Product& p, Range rows, Range cols, uint32_t* workspace) {
   const int64_t units = (p.K + Source::kStep - 1) / Source::kStep;
   uint32_t* a = workspace;
-  uint32_t* b = a + kBlockUnits * kTileRows * (p.transpose_a ? kTurnedTiles : 1);
+  uint32_t* b = a + tiles_at_once(p) * kTileWords;
   auto* partial = reinterpret_cast<float*>(b + kBlockUnits * kBlockCols);
   const auto even = [](int64_t size, int64_t most, int64_t multiple) {
     const int64_t count = (size + most - 1) / most;

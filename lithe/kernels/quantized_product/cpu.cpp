@@ -241,15 +241,17 @@ void run(std::span<const QuantizedProduct> products) {
   const QuantizedProduct& one = products[0];  // x, and so M, K and the rounded rows, are the same in all
   const Rows rows = rows_in(one);
   const int64_t M = one.M, blocks = (M + kRows - 1) / kRows;
-  const auto first_row = [=](int64_t b) { return M * b / blocks; };
   const auto round_rows = [=](int64_t begin, int64_t end) {
-    for (int64_t b = begin; b < end; ++b)
-      for (int64_t m = first_row(b); m < first_row(b + 1); ++m)
-        quantize_row<T>(one, rows, m, first_row(b), first_row(b + 1) - first_row(b));
+    for (int64_t b = begin; b < end; ++b) {
+      const int64_t first = M * b / blocks, last = M * (b + 1) / blocks;
+      for (int64_t m = first; m < last; ++m) quantize_row<T>(one, rows, m, first, last - first);
+    }
   };
   const auto multiply = [=](const QuantizedProduct& p, int64_t panel, int64_t begin, int64_t end) {
-    for (int64_t b = begin; b < end; ++b)
-      block_of<Out, int4, kRows>(first_row(b + 1) - first_row(b), p, rows, first_row(b), panel);
+    for (int64_t b = begin; b < end; ++b) {
+      const int64_t first = M * b / blocks, last = M * (b + 1) / blocks;
+      block_of<Out, int4, kRows>(last - first, p, rows, first, panel);
+    }
   };
   // Many rows: a thread multiplies those that it rounded, so that what one writes no other reads. Few are read faster
   // than weights, which each thread then has a part of.

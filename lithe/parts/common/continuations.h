@@ -5,28 +5,38 @@
 
 namespace lithe {
 
-/// Entry i becomes what entry from[i] was: copy(entry), or for the last that has it the entry itself.
-template <class Entry, class Copy>
-void continue_from(const char* owner, const std::vector<int64_t>& from, std::vector<Entry>& entries, Copy copy) {
-  std::vector<int64_t> uses(entries.size(), 0);
-  for (const int64_t i : from) {
-    check(i >= 0 && i < int64_t(entries.size()), owner, "reorder from sequence ", i, " of ", entries.size());
-    ++uses[size_t(i)];
+/// Sequence i goes on from what was sequence from[i] of `count`.
+class Continuation {
+ public:
+  Continuation(const char* owner, const std::vector<int64_t>& from, size_t count) : from_(from), last_(from.size()) {
+    std::vector<bool> used(count);
+    for (size_t i = from.size(); i-- > 0;) {
+      check(from[i] >= 0 && from[i] < int64_t(count), owner, "reorder from sequence ", from[i], " of ", count);
+      last_[i] = !used[size_t(from[i])];
+      used[size_t(from[i])] = true;
+    }
   }
-  const MemoryScope memory(MemoryClass::decode);
-  std::vector<Entry> out;
-  out.reserve(from.size());
-  for (const int64_t i : from) {
-    Entry& entry = entries[size_t(i)];
-    out.push_back(--uses[size_t(i)] > 0 ? copy(entry) : std::move(entry));
+  /// entries[i] becomes what entries[from[i]] was: copy(entry), or the entry itself for the last that has it.
+  template <class Entry, class Copy>
+  void apply(std::vector<Entry>& entries, Copy copy) const {
+    const MemoryScope memory(MemoryClass::decode);
+    std::vector<Entry> out;
+    out.reserve(from_.size());
+    for (size_t i = 0; i < from_.size(); ++i) {
+      Entry& entry = entries[size_t(from_[i])];
+      out.push_back(last_[i] ? std::move(entry) : copy(entry));
+    }
+    entries = std::move(out);
   }
-  entries = std::move(out);
-}
-/// The same with plain copies.
-template <class Entry>
-void continue_from(const char* owner, const std::vector<int64_t>& from, std::vector<Entry>& entries) {
-  continue_from(owner, from, entries, [](const Entry& entry) { return entry; });
-}
+  template <class Entry>
+  void apply(std::vector<Entry>& entries) const {
+    apply(entries, [](const Entry& entry) { return entry; });
+  }
+
+ private:
+  const std::vector<int64_t>& from_;
+  std::vector<bool> last_;
+};
 
 /// The tokens that each sequence of a state has. `owner` names the state in errors.
 class TokenCounts {
@@ -52,12 +62,19 @@ class TokenCounts {
     check(tokens >= 0 && tokens <= count, owner_, "cannot truncate ", count, " tokens to ", tokens);
     count = tokens;
   }
-  /// Sequence i continues what was sequence from[i], in the counts and in `entries`: two continuations of one sequence
-  /// grow apart, so that all but the last of them have copy(entry).
+  /// Sequence i continues what was sequence from[i], in the counts and in `entries`, one list or several.
+  template <class... Entries>
+  void reorder(const std::vector<int64_t>& from, std::vector<Entries>&... entries) {
+    const Continuation to(owner_, from, counts_.size());
+    (to.apply(entries), ...);
+    to.apply(counts_);
+  }
+  /// The same of entries that are written to in place: two continuations of one have copy(entry).
   template <class Entry, class Copy>
-  void reorder(const std::vector<int64_t>& from, std::vector<Entry>& entries, Copy copy) {
-    continue_from(owner_, from, entries, copy);
-    continue_from(owner_, from, counts_);
+  void reorder_apart(const std::vector<int64_t>& from, std::vector<Entry>& entries, Copy copy) {
+    const Continuation to(owner_, from, counts_.size());
+    to.apply(entries, copy);
+    to.apply(counts_);
   }
 
  private:

@@ -1,7 +1,6 @@
 #include "lithe/parts/common/key_value_cache.h"
 
 #include <algorithm>
-#include <cstring>
 #include <numeric>
 
 #include "lithe/kernels/elementwise/elementwise.h"
@@ -14,14 +13,8 @@ using kernels::PagedRows;
 
 // Rows [at, at + n) of a page become rows [from, from + n) of x.
 void store(const PagedRows& to, size_t page, int64_t at, const Tensor& x, int64_t from, int64_t n) {
-  const Tensor& whole = to.pages[page];
-  if (!x.is_meta() && whole.dtype() == x.dtype() && whole.cols() == x.cols()) {  // as a rule; without handles of rows
-    check(at + n <= whole.rows() && from + n <= x.rows(), "cache", "rows beyond a page");
-    const int64_t bytes = x.cols() * size_of(x.dtype());
-    std::memcpy(static_cast<std::byte*>(whole.raw()) + at * bytes,
-                static_cast<const std::byte*>(x.raw()) + from * bytes, size_t(n * bytes));
-    return;
-  }
+  // On meta the kernels below book what it costs.
+  if (!x.is_meta() && to.pages[page].dtype() == x.dtype()) return copy_rows(to.pages[page], at, x, from, n);
   const Tensor rows = x.slice(from, from + n), into = to.pages[page].slice(at, at + n);
   if (to.scales.empty())
     kernels::add({.a = rows, .out = into});
@@ -55,7 +48,7 @@ Tensor gather_rows(const PagedRows& from, int64_t tokens, int64_t cols, DType dt
 // A new last page, or `fresh` with what page `page` holds in its first `kept` rows.
 void renew(std::vector<Tensor>& pages, size_t page, int64_t kept, const Tensor& fresh) {
   if (page == pages.size()) return pages.push_back(fresh);
-  if (kept && !fresh.is_meta()) copy_into(fresh.slice(0, kept), pages[page].slice(0, kept));
+  if (kept && !fresh.is_meta()) copy_rows(fresh, 0, pages[page], 0, kept);
   pages[page] = fresh;
 }
 
@@ -178,7 +171,7 @@ Tensor KeyValueCache::gather_labels() const {
   int64_t first = 0;
   for (size_t b = 0; b < rows.size(); first += rows[b++])
     each_page_of(rows[b], [&](size_t page, int64_t begin, int64_t end) {
-      if (!out.is_meta()) copy_into(out.slice(first + begin, first + end), labels_[b][page].slice(0, end - begin));
+      if (!out.is_meta()) copy_rows(out, first + begin, labels_[b][page], 0, end - begin);
     });
   return out;
 }
@@ -198,11 +191,7 @@ int64_t KeyValueCache::bytes_of(const std::vector<int64_t>& tokens, const Column
 
 int64_t KeyValueCache::bytes() const { return bytes_of(tokens(), columns_, shape_.dtype); }
 
-void KeyValueCache::reorder(const std::vector<int64_t>& from) {
-  continue_from("cache", from, forgotten_);
-  continue_from("cache", from, labels_);
-  lengths_.reorder(from, entries_, [](const KeyValues& entry) { return entry; });
-}
+void KeyValueCache::reorder(const std::vector<int64_t>& from) { lengths_.reorder(from, entries_, forgotten_, labels_); }
 
 void KeyValueCache::truncate(int64_t sequence, int64_t tokens) {
   int64_t& forgotten = forgotten_[size_t(sequence)];

@@ -38,9 +38,7 @@ class MemoryState final : public State {
     for (const int64_t tokens : tokens_.all()) total += bytes_of(*memory_, tokens, of_.dtype);
     return total;
   }
-  void reorder(const std::vector<int64_t>& from) override {
-    tokens_.reorder(from, kept_, [](const Memory::Kept& kept) { return kept; });
-  }
+  void reorder(const std::vector<int64_t>& from) override { tokens_.reorder(from, kept_); }
   bool truncates() const override { return false; }
   void truncate(int64_t sequence, int64_t tokens) override {
     const int64_t length = tokens_[sequence];

@@ -30,7 +30,7 @@ class RecurrentState final : public State {
     return total;
   }
   void reorder(const std::vector<int64_t>& from) override {
-    tokens_.reorder(from, tensors_, [](const Tensor& x) { return clone(x); });
+    tokens_.reorder_apart(from, tensors_, [](const Tensor& x) { return clone(x); });
   }
   bool truncates() const override { return tensors_.empty() || tensors_[0].numel() == 0; }
   /// A sub-layer that keeps nothing has nothing that a gradient could miss.

@@ -37,9 +37,9 @@ class SourceCache final : public State {
     return std::accumulate(tokens_.begin(), tokens_.end(), int64_t(0)) * numbers_ * size_of(dtype_);
   }
   void reorder(const std::vector<int64_t>& from) override {
-    entries();  // must be there
-    continue_from("cross-attention", from, entries_);
-    continue_from("cross-attention", from, tokens_);
+    const Continuation to("cross-attention", from, entries().size());
+    to.apply(entries_);
+    to.apply(tokens_);
   }
   /// The source does not depend on the target's length.
   bool truncates() const override { return true; }

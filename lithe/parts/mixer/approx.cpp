@@ -57,9 +57,7 @@ class TaylorSource final : public State {
     return total;
   }
   /// Continuations of one sequence share its sums, which nobody writes.
-  void reorder(const std::vector<int64_t>& from) override {
-    tokens_.reorder(from, sums_, [](const Tensor& x) { return x; });
-  }
+  void reorder(const std::vector<int64_t>& from) override { tokens_.reorder(from, sums_); }
   bool truncates() const override { return true; }
   void truncate(int64_t, int64_t) override {}
   NamedTensors save() const override {
