@@ -82,6 +82,9 @@ class Var {
   [[noreturn]] void throw_packed() const;
 };
 
+/// The value, or none of an undefined Var.
+inline Tensor value_or_none(const Var& x) { return x.defined() ? x.value() : Tensor(); }
+
 /// Handed to backward functions.
 class Grads {
  public:
@@ -161,7 +164,8 @@ bool training();
 /// a gradient; otherwise constants.
 std::vector<Var> record_many(const char* op, const std::vector<GradRef>& inputs, const std::vector<Tensor>& outs,
                              BackwardMany backward);
-/// Whether record_many() has anything to do but make constants.
+/// Whether record_many() has anything to do but make constants. What decoding does often asks first: handles that a
+/// backward function keeps are copied before record() can look.
 bool recording();
 /// record_many() of one result, backward(dy, grads).
 template <class Backward>

@@ -4,7 +4,7 @@
 
 #include "lithe/base/machine.h"
 #include "lithe/bench/timing.h"
-#include "lithe/kernels/gemm/onednn.h"
+#include "lithe/kernels/gemm/gemm.h"
 
 namespace lithe::bench {
 namespace {

@@ -9,7 +9,6 @@
 #include "lithe/cli/command.h"
 #include "lithe/kernels/elementwise/elementwise.h"
 #include "lithe/kernels/gemm/gemm.h"
-#include "lithe/kernels/gemm/onednn.h"
 #include "lithe/kernels/tile_support.h"
 #include "lithe/train/plan.h"
 

@@ -196,13 +196,12 @@ Var attend_by(kernels::AttentionArgs args, const Operands& x, const AttendOption
 }  // namespace
 
 kernels::AttentionBias LogitBias::values() const {
-  const auto of = [](const Var& x) { return x.defined() ? x.value() : Tensor(); };
-  return {.table = of(table),
-          .rows = of(rows),
+  return {.table = value_or_none(table),
+          .rows = value_or_none(rows),
           .first = first,
-          .columns = of(columns),
-          .rates = of(rates),
-          .centres = of(centres),
+          .columns = value_or_none(columns),
+          .rates = value_or_none(rates),
+          .centres = value_or_none(centres),
           .squared = squared};
 }
 

@@ -41,8 +41,7 @@ Var scale(const Var& a, double alpha) {
 }
 
 Var row_affine(const Var& x, const Var& weight, const Var& bias) {
-  const Tensor none;
-  const Tensor w = weight.defined() ? weight.value() : none, b = bias.defined() ? bias.value() : none;
+  const Tensor w = value_or_none(weight), b = value_or_none(bias);
   for (const Tensor& v : {w, b})
     check(!v.defined() || (v.numel() > 0 && x.cols() % v.numel() == 0), "row_affine", "the columns of x ", x.shape(),
           " must be a multiple of the vector's length, got ", v.shape());

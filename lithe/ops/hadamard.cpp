@@ -5,7 +5,7 @@
 namespace lithe {
 
 Var hadamard(const Var& x, const Var& alpha, const Var& beta, int64_t order, double scale) {
-  const Tensor a = alpha.defined() ? alpha.value() : Tensor(), b = beta.defined() ? beta.value() : Tensor();
+  const Tensor a = value_or_none(alpha), b = value_or_none(beta);
   Tensor out = empty({x.rows(), x.cols()}, x.dtype(), x.device());
   kernels::hadamard({.x = x.value(), .alpha = a, .beta = b, .out = out, .order = order, .scale = scale});
   // The transform is made again for alpha's gradient: the rows before it are kept, not those after it as well.

@@ -8,7 +8,7 @@
 namespace lithe {
 
 Var spread_heads(const Var& x, int64_t heads, const Var& scale, const Var& shift) {
-  const Tensor s = scale.defined() ? scale.value() : Tensor(), b = shift.defined() ? shift.value() : Tensor();
+  const Tensor s = value_or_none(scale), b = value_or_none(shift);
   Tensor out = empty({x.rows(), heads * x.cols()}, x.dtype(), x.device());
   kernels::spread({.x = x.value(), .scale = s, .shift = b, .out = out, .heads = heads});
   const Tensor kept = scale.defined() && scale.needs_grad() ? x.value() : Tensor();

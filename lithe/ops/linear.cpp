@@ -6,8 +6,6 @@
 namespace lithe {
 namespace {
 
-Tensor value_or_none(const Var& x) { return x.defined() ? x.value() : Tensor(); }
-
 void check_linear(const Var& x, const Var& w, const Var& bias, bool transposed) {
   check(w.shape().rank() == 2, "linear", "the weight must be a matrix, got ", w.shape());
   check(x.cols() == w.dim(transposed ? 1 : 0), "linear", "x ", x.shape(), " does not fit the weight ", w.shape(),

@@ -80,7 +80,7 @@ Var linear_cross_entropy(const Var& x, const Var& w, bool transposed, const Tens
   Grads grads;
   Tensor dx = training && x.needs_grad() ? empty_like(x.value()) : Tensor();
   Tensor losses = empty({N}, type, x.device()), nll = row_nll.defined() ? row_nll : empty_like(losses);
-  const Tensor rows = x.value().reshape({N, D}), shift = bias.defined() ? bias.value() : Tensor();
+  const Tensor rows = x.value().reshape({N, D}), shift = value_or_none(bias);
   Tensor logits;
   {
     const MemoryScope scope(MemoryClass::workspace);

@@ -24,7 +24,7 @@ Var normalise(kernels::NormKind kind, const Var& x, const Var& weight, const Var
   kernels::norm({.kind = kind,
                  .x = x.value(),
                  .weight = weight.value(),
-                 .bias = bias.defined() ? bias.value() : Tensor(),
+                 .bias = value_or_none(bias),
                  .y = y,
                  .mean = mean,
                  .scale = factor,

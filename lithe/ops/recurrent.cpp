@@ -158,7 +158,7 @@ Var recurrent(RecurrentCell kind, const Var& x, const Var& w, const Var& bias, c
   const Steps steps(sequences, x.device());
   const Run run = begin(kind, x.value(), d, steps, states);
   const Recurrent by(w.value(), false, steps.count());
-  for (int64_t t = 0; t < steps.count(); ++t) step_forward(run, steps, t, by, bias.defined() ? bias.value() : Tensor());
+  for (int64_t t = 0; t < steps.count(); ++t) step_forward(run, steps, t, by, value_or_none(bias));
   finish(run, steps, states);
   return record(
       "recurrent", {x, w, bias}, steps.by_rows(run.hidden),

@@ -1,5 +1,6 @@
 #include "lithe/tensor/tensor.h"
 #include "tests/support/errors.h"
+#include "tests/support/numbers.h"
 
 #include <gtest/gtest.h>
 
@@ -97,6 +98,20 @@ TEST(Tensor, ConvertsAndCopies) {
   copy_into(target, x);
   EXPECT_EQ(value_at(target, 3), 300);
   EXPECT_EQ(kit::error_of([&] { copy_into(target, half); }), "copy: from bf16[4] to f64[2,2]");
+}
+
+TEST(Tensor, RowsAreCopiedBetweenTensors) {
+  const Tensor from = kit::normal({4, 3}, DType::f32, 1), to = zeros({5, 3}, DType::f32);
+  copy_rows(to, 2, from, 1, 2);
+  EXPECT_EQ(kit::bit_difference(to.slice(2, 4), from.slice(1, 3)), "");
+  for (const int64_t row : {0, 1, 4})
+    EXPECT_EQ(kit::bit_difference(to.slice(row, row + 1), zeros({1, 3}, DType::f32)), "");
+  EXPECT_EQ(kit::error_of([&] { copy_rows(to, 4, from, 1, 2); }), "copy: rows [1,3) of f32[4,3] to row 4 of f32[5,3]");
+  EXPECT_EQ(kit::error_of([&] { copy_rows(to, 0, from, 3, 2); }), "copy: rows [3,5) of f32[4,3] to row 0 of f32[5,3]");
+  EXPECT_EQ(kit::error_of([&] {
+              copy_rows(zeros({5, 3}, DType::bf16), 0, from, 0, 1);
+            }),
+            "copy: rows [0,1) of f32[4,3] to row 0 of bf16[5,3]");
 }
 
 TEST(Tensor, OnMetaHasAShapeAndNoData) {

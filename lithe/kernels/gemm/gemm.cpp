@@ -96,10 +96,12 @@ const char* refuse_skinny(const Product& p) {
   return refuse_f64(p);
 }
 
+// On avx512 `blocked` is as fast in training, and loses less where other programs run.
+bool without_onednn() { return machine_isa() >= Isa::avx512; }
+
 const char* refuse_onednn(const Product& p) {
   if (p.args->rowwise) return "no promise that a row has the same bits in any batch";
-  // On avx512 `blocked` is as fast in training, and loses less where other programs run.
-  if (machine_isa() >= Isa::avx512) return "blocked is as fast on this machine";
+  if (without_onednn()) return "blocked is as fast on this machine";
   return onednn_refuses(*p.args);
 }
 
@@ -130,6 +132,11 @@ Cost cost(const GemmArgs& args) {
   return {2 * double(args.c.numel()) * K,
           double(args.a.bytes() + (args.packed ? args.packed->bytes() : args.b.bytes()) +
                  (args.accumulate ? 2 : 1) * args.c.bytes() + (args.bias ? args.bias.bytes() : 0))};
+}
+
+std::string gemm_library() {
+  const std::string library = onednn_version();
+  return without_onednn() || library.empty() ? "built-in kernels" : library;
 }
 
 void gemm(const GemmArgs& args) {

@@ -165,7 +165,7 @@ void onednn_gemm(const GemmArgs& args, void* workspace) {
   product.code.execute(products.stream(), operands);
 }
 
-std::string gemm_library() {
+std::string onednn_version() {
   const dnnl_version_t* v = dnnl_version();
   return cat("oneDNN ", v->major, ".", v->minor, ".", v->patch);
 }
@@ -179,7 +179,7 @@ namespace lithe::kernels {
 const char* onednn_refuses(const GemmArgs&) { return "not built in"; }
 void onednn_gemm(const GemmArgs&, void*) {}
 int64_t onednn_workspace(const GemmArgs&) { return 0; }
-std::string gemm_library() { return "built-in kernels"; }
+std::string onednn_version() { return {}; }
 
 }  // namespace lithe::kernels
 

@@ -12,7 +12,7 @@ void onednn_gemm(const GemmArgs& args, void* workspace);
 /// Bytes of scratch memory of a product that is not refused; the tensors may be meta.
 int64_t onednn_workspace(const GemmArgs& args);
 
-/// "oneDNN 2.6.3", or "built-in kernels".
-std::string gemm_library();
+/// "oneDNN 2.6.3", or nothing where it is not built in.
+std::string onednn_version();
 
 }  // namespace lithe::kernels
