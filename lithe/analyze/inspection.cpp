@@ -75,16 +75,15 @@ std::string name_of_special(const Tokenizer& tokenizer, int32_t id) {
 }
 
 // What stands around the text is what training put there; the text is cut to the room that is left.
-Framed framed_text(const Tokenizer& tokenizer, const std::string& architecture, const std::string& text,
-                   int64_t length) {
+Framed framed_text(const Tokenizer& tokenizer, Architecture architecture, const std::string& text, int64_t length) {
   const int64_t width = tokenizer.width();
   const Specials& s = tokenizer.specials();
   const auto first_of = [](std::optional<int32_t> a, std::optional<int32_t> b) { return a ? a : b; };
-  const bool encoder = architecture == "encoder";
-  const auto before = encoder                     ? first_of(s.cls, s.bos)
-                      : architecture == "decoder" ? first_of(s.bos, s.eos)
-                                                  : std::nullopt;
-  const auto after = encoder ? first_of(s.sep, s.eos) : architecture == "encoder_decoder" ? s.eos : std::nullopt;
+  const bool encoder = sees_ahead(architecture);
+  const auto before = encoder                                 ? first_of(s.cls, s.bos)
+                      : architecture == Architecture::decoder ? first_of(s.bos, s.eos)
+                                                              : std::nullopt;
+  const auto after = encoder ? first_of(s.sep, s.eos) : reads_source(architecture) ? s.eos : std::nullopt;
   const std::vector<int32_t> ids = tokenizer.encode(text);
   check_usage(!ids.empty(), "inspect", "the text has no tokens; give a longer one");
   const int64_t room = length - before.has_value() - after.has_value(), have = int64_t(ids.size()) / width;
@@ -110,10 +109,10 @@ Framed framed_text(const Tokenizer& tokenizer, const std::string& architecture, 
 
 ModelView inspect_model(const std::string& name, const LoadedModel& loaded, const std::string& text, int64_t length) {
   const Model& model = *loaded.model;
-  const bool reads_source = model.config().architecture == "encoder_decoder";
-  const Tokenizer& tokenizer = reads_source ? *loaded.source_tokenizer : *loaded.tokenizer;
-  const ModelConfig config = reads_source ? model.config().encoder_config() : model.config();
-  if (const int64_t limit = reads_source ? model.source_limit() : model.position_limit())
+  const bool translates = reads_source(model.config().architecture);
+  const Tokenizer& tokenizer = translates ? *loaded.source_tokenizer : *loaded.tokenizer;
+  const ModelConfig config = translates ? model.config().encoder_config() : model.config();
+  if (const int64_t limit = translates ? model.source_limit() : model.position_limit())
     length = std::min(length, limit);
   ModelView view;
   view.name = name;
@@ -123,14 +122,14 @@ ModelView inspect_model(const std::string& name, const LoadedModel& loaded, cons
   const auto tokens = int64_t(view.tokens.size());
   const Tensor rows = empty(tokenizer.width() > 1 ? Shape{tokens, tokenizer.width()} : Shape{tokens}, DType::i32);
   std::copy(framed.ids.begin(), framed.ids.end(), rows.data<int32_t>());
-  const bool causal = model.config().architecture == "decoder";  // else these are an encoder's
+  const bool causal = model.config().architecture == Architecture::decoder;  // else these are an encoder's
   Pass pass;
   pass.want(Tap::Kind::map);
   pass.want(Tap::Kind::map_logits);
   pass.want_statistics();
   const NoGrad no_grad;
   const Sequences one = Sequences::single(tokens);
-  reads_source ? model.encode(rows, one, pass) : model.run(rows, one, pass);
+  translates ? model.encode(rows, one, pass) : model.run(rows, one, pass);
   for (int64_t i = 0; i < config.num_hidden_layers; ++i) {
     LayerView layer;
     const LayerConfig layer_config = config.layer(i);

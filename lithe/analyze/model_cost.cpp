@@ -16,7 +16,7 @@ bool is_product(const std::string& kernel) {
 class Parts {
  public:
   explicit Parts(const ModelConfig& config) : config_(config) {
-    if (config.architecture == "encoder_decoder") source_config_ = config.encoder_config();
+    if (reads_source(config.architecture)) source_config_ = config.encoder_config();
   }
 
   CostOfPart& of(const std::string& name) {
@@ -30,7 +30,7 @@ class Parts {
   // layers.3.mixer.heads.q.weight -> layers.*.mixer; decoder.layers.3.cross -> decoder.layers.*.cross
   std::string merged(const std::string& name) const {
     // Rows that no part holds lie between the layers; an encoder-decoder's are the decoder's.
-    if (name.empty() && config_.architecture == "encoder_decoder") return "decoder." + merged(name, config_);
+    if (name.empty() && reads_source(config_.architecture)) return "decoder." + merged(name, config_);
     for (const std::string side : {"encoder.", "decoder."})
       if (name.starts_with(side))
         return side + merged(name.substr(side.size()), side == "encoder." ? source_config_ : config_);
@@ -106,10 +106,10 @@ void add_published(Parts& parts, const std::string& scope, const ModelConfig& co
 ModelCost model_cost(const ModelConfig& config, const CostOptions& o) {
   check_usage(o.batch >= 1 && o.length >= 1, "cost", "batch and length must be at least 1, got ", o.batch, " and ",
               o.length);
-  const bool translates = config.architecture == "encoder_decoder";
+  const bool translates = reads_source(config.architecture);
   check_usage(translates || !o.source_length, "cost", "architecture ", config.architecture,
               " reads no source; leave the length of sources out");
-  const bool decodes = config.architecture != "encoder";
+  const bool decodes = !sees_ahead(config.architecture);
   const std::string scope = translates ? "decoder." : "";
   CostOptions of_source = o;
   if (o.source_length) of_source.length = o.source_length;

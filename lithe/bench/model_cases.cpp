@@ -259,7 +259,7 @@ class Uses {
 std::vector<Case> model_cases(const Subject& s, const Options& options, const std::set<std::string>& sections,
                               const Ceilings& ceilings, std::vector<std::string>& skipped) {
   Uses uses(s, options, ceilings, skipped);
-  const bool decoder = s.model.architecture == "decoder", encoder = s.model.architecture == "encoder";
+  const bool decoder = s.model.architecture == Architecture::decoder, encoder = sees_ahead(s.model.architecture);
   if (!decoder && !encoder) {
     uses.skip("all", cat("lithe bench measures decoders and encoders, not architecture ", s.model.architecture));
     return {};

@@ -52,19 +52,19 @@ void print(const Plan& plan, const Recipe& recipe) {
               static_cast<long long>(recipe.train.gradient_accumulation_steps), recipe.train.precision.c_str(),
               recipe.train.gradient_checkpointing ? "on" : "off");
   std::printf("peak memory %s, %s:\n", format_bytes(double(plan.memory.peak)).c_str(),
-              recipe.model.architecture == "encoder_decoder" ? "when half of the tokens are the source's"
-              : recipe.has_task()                            ? "the bound that the largest batches give"
-              : recipe.train.carry_state                     ? "when every lane has gone on for long"
-                                                             : "exactly");
+              reads_source(recipe.model.architecture) ? "when half of the tokens are the source's"
+              : recipe.has_task()                     ? "the bound that the largest batches give"
+              : recipe.train.carry_state              ? "when every lane has gone on for long"
+                                                      : "exactly");
   for (int c = 0; c < kMemoryClasses; ++c)
     std::printf("  %-12s %12s\n", name_of(MemoryClass(c)),
                 format_bytes(double(plan.memory.by_class[size_t(c)])).c_str());
   const std::string constant =
       plan.state_bytes_constant ? cat(", and ", plan.state_bytes_constant, " per sequence") : "";
-  if (recipe.model.architecture != "encoder")
+  if (!sees_ahead(recipe.model.architecture))
     std::printf("decode state %lld bytes per token and sequence%s\n",
                 static_cast<long long>(plan.state_bytes_per_token), constant.c_str());
-  if (const int64_t bound = recipe.model.architecture == "decoder" ? bound_of_state(recipe) : 0)
+  if (const int64_t bound = recipe.model.architecture == Architecture::decoder ? bound_of_state(recipe) : 0)
     std::printf("at most %lld bytes of it per sequence, however long that becomes\n", static_cast<long long>(bound));
   if (plan.tokens_per_second > 0)
     std::printf("about %.0f tokens/s in training on this machine (an estimate)\n", plan.tokens_per_second);
@@ -117,7 +117,7 @@ int run_plan(const PlanOptions& o) {
                  {"memory", Json::object()},
                  {"state_bytes_per_token", plan.state_bytes_per_token},
                  {"state_bytes_constant", plan.state_bytes_constant},
-                 {"state_bytes_bound", recipe.model.architecture == "decoder" ? bound_of_state(recipe) : 0},
+                 {"state_bytes_bound", recipe.model.architecture == Architecture::decoder ? bound_of_state(recipe) : 0},
                  {"batch_tokens", recipe.train.batch_tokens},
                  {"gradient_accumulation_steps", recipe.train.gradient_accumulation_steps},
                  {"gradient_checkpointing", recipe.train.gradient_checkpointing},

@@ -261,7 +261,7 @@ class Comparer {
 
   // Words of the examples one after another, for prompts of models that go on from a state.
   std::optional<TokenStore> words_of_examples() const {
-    if (variants_[0].recipe.model.architecture != "decoder") return std::nullopt;
+    if (variants_[0].recipe.model.architecture != Architecture::decoder) return std::nullopt;
     std::vector<std::vector<int32_t>> documents;
     for (const TaskSequence& s : held_out_->batches().sequences()) documents.push_back(s.tokens);
     return TokenStore::from_documents(documents, {.vocab_size = text_.vocabulary});

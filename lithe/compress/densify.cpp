@@ -58,7 +58,7 @@ class Builder {
                                            {.hidden_size = d,
                                             .max_position_embeddings = config_.max_position_embeddings,
                                             .num_attention_heads = h,
-                                            .causal = config_.architecture != "encoder"});
+                                            .causal = !sees_ahead(config_.architecture)});
     out.heads = registry.make<Heads>(inner_part(mixer, "heads"), scope / "heads",
                                      {.hidden_size = d,
                                       .num_attention_heads = h,
@@ -162,8 +162,7 @@ double difference(const Model& a, const Model& b) {
 }
 
 void refuse(const ModelConfig& config) {
-  check_usage(config.architecture != "encoder_decoder", "densify",
-              "models of architecture encoder_decoder are not folded");
+  check_usage(!reads_source(config.architecture), "densify", "models of architecture encoder_decoder are not folded");
   check_usage(config.quantization_config.is_null(), "densify",
               "the model has integer weights; give the one it was made from");
   check_usage(config.token_width <= 1, "densify", "embedding ", config.embedding.type, " reads codes of ",

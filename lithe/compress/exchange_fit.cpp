@@ -106,7 +106,7 @@ MixerInputs mixer_inputs(const ModelConfig& config, const Weights& weights, cons
 std::optional<Tensor> mixed(const ModelConfig& config, const Weights& weights, int64_t layer, const Tensor& rows,
                             const Sequences& sequences, bool context) {
   const LayerConfig of = config.layer(layer);
-  if (!of.mixer() || config.architecture == "encoder_decoder" || config.share.any()) return {};
+  if (!of.mixer() || reads_source(config.architecture) || config.share.any()) return {};
   PartChoice choice = *of.mixer();
   const std::string map = option(choice, "map");
   if (!map.empty() && map != "own") return {};
@@ -122,13 +122,13 @@ std::optional<Tensor> mixed(const ModelConfig& config, const Weights& weights, i
       {.hidden_size = config.hidden_size,
        .max_position_embeddings = config.max_position_embeddings,
        .num_attention_heads = heads ? std::stoll(heads->text()) : 0,
-       .causal = config.architecture != "encoder"});
+       .causal = !sees_ahead(config.architecture)});
   std::unique_ptr<Mixer> mixer;
   try {
     mixer = Registry::instance().make<Mixer>(choice, at / "mixer",
                                              {.hidden_size = config.hidden_size,
                                               .max_position_embeddings = config.max_position_embeddings,
-                                              .causal = config.architecture != "encoder",
+                                              .causal = !sees_ahead(config.architecture),
                                               .position = position.get()});
   } catch (const Error&) {
     if (context) return {};  // heads * head_dim is not the rows' width

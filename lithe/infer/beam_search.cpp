@@ -221,8 +221,8 @@ class BeamSearch {
 };
 
 void check_search(const Model& model, std::span<const SearchInput> inputs, const BeamSearchConfig& config) {
-  const bool reads_source = model.config().architecture == "encoder_decoder";
-  if (!reads_source) model.check_predicts_next("beam search");
+  const bool translates = reads_source(model.config().architecture);
+  if (!translates) model.check_predicts_next("beam search");
   const int64_t vocab = model.config().vocab_size;
   check_usage(
       config.num_beams >= 1 && config.num_return_sequences >= 1 && config.num_return_sequences <= config.num_beams,
@@ -241,9 +241,9 @@ void check_search(const Model& model, std::span<const SearchInput> inputs, const
     check_usage(!inputs[i].prompt.empty() && inputs[i].max_new_tokens >= 1, "beam search", "input ", i,
                 " must have a prompt and max_new_tokens of at least 1, got ", inputs[i].prompt.size(), " and ",
                 inputs[i].max_new_tokens);
-    check_usage(inputs[i].source.empty() != reads_source, "beam search", "input ", i, " has a source of ",
+    check_usage(inputs[i].source.empty() != translates, "beam search", "input ", i, " has a source of ",
                 inputs[i].source.size(), " tokens; architecture ", model.config().architecture,
-                reads_source ? " needs one" : " reads none");
+                translates ? " needs one" : " reads none");
   }
 }
 

@@ -46,7 +46,7 @@ LoadedModel load_model(const Path& directory, const std::string& weights, const 
   const Tokenizers tokenizers = load_tokenizers(directory);
   loaded.tokenizer = tokenizers.tokenizer;
   ModelConfig config = load_config(directory / "config.json");
-  if (config.architecture == "encoder_decoder") {
+  if (reads_source(config.architecture)) {
     loaded.source_tokenizer = tokenizers.source ? tokenizers.source : tokenizers.tokenizer;
     const int64_t entries = config.encoder_config().vocab_size;
     check(loaded.source_tokenizer->vocab_size() <= entries, "load", "'", directory.string(),

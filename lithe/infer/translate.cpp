@@ -51,9 +51,10 @@ std::vector<std::vector<Translation>> translate(
     const TranslateConfig& config, const std::string& prefix,
     const std::function<void(size_t, const std::vector<Translation>&)>& on_done, int64_t first_line) {
   config.validate();
-  check_usage(model.config().architecture == "encoder_decoder", "translate",
-              "needs a model of architecture encoder_decoder; this one is of ", model.config().architecture,
-              model.config().architecture == "decoder" ? ", with which `lithe generate` continues texts" : "");
+  check_usage(
+      reads_source(model.config().architecture), "translate",
+      "needs a model of architecture encoder_decoder; this one is of ", model.config().architecture,
+      model.config().architecture == Architecture::decoder ? ", with which `lithe generate` continues texts" : "");
   const int32_t source_end = end_of(source, "source"), end = end_of(target, "target");
   const Specials& roles = target.specials();
   BeamSearchConfig search{.num_beams = config.num_beams,

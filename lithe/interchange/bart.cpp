@@ -99,7 +99,7 @@ Mapping read_bart(const HfConfig& config, TensorNames names) {
 
 std::optional<Json> write_bart(const ModelConfig& model) {
   const bool marian = model.position.type == "sinusoidal", pre = model.residual.type == "pre";
-  if (model.architecture != "encoder_decoder" || (!marian && model.position.type != "learned")) return {};
+  if (!reads_source(model.architecture) || (!marian && model.position.type != "learned")) return {};
   const ModelConfig encoder = model.encoder_config();
   const std::string type = marian ? "marian" : pre ? "mbart" : "bart";
   Json out = common_config(model, type,

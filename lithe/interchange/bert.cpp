@@ -115,7 +115,7 @@ Mapping read_roberta(const HfConfig& config, TensorNames names) {
 
 std::optional<Json> write(const ModelConfig& model, const std::string& type, const std::string& name) {
   const std::optional<EncoderHead> head = encoder_head(model);
-  if (model.architecture != "encoder" || !head || model.position.type != "learned" ||
+  if (model.architecture != Architecture::encoder || !head || model.position.type != "learned" ||
       !option_integer(model.embedding, "type_vocab_size"))
     return {};
   const int64_t first = option_integer(model.position, "offset"),

@@ -57,7 +57,7 @@ Mapping read_distilbert(const HfConfig& config, TensorNames names) {
 
 std::optional<Json> write_distilbert(const ModelConfig& model) {
   const std::optional<EncoderHead> head = encoder_head(model);
-  if (model.architecture != "encoder" || !head || model.position.type != "learned" ||
+  if (model.architecture != Architecture::encoder || !head || model.position.type != "learned" ||
       option_integer(model.embedding, "type_vocab_size"))
     return {};
   Json out = common_config(model, "distilbert", class_of("DistilBert", *head));

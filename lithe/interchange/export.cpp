@@ -99,11 +99,11 @@ ExportReport export_model(const ExportOptions& o) {
     if (id) generation[key] = *id;
     if (!described.config.contains(key)) described.config[key] = id ? Json(*id) : Json();
   }
-  if (run.config.architecture == "encoder_decoder" && (specials.bos || specials.eos))
+  if (reads_source(run.config.architecture) && (specials.bos || specials.eos))
     described.config["decoder_start_token_id"] = specials.bos ? *specials.bos : *specials.eos;
   stream_safetensors(out / "model.safetensors", tensors, {{"format", "pt"}});
   write_file(out / "config.json", dump(described.config, 2) + "\n");
-  const bool decoder = run.config.architecture == "decoder";
+  const bool decoder = run.config.architecture == Architecture::decoder;
   const GenerateConfig g = decoder ? recipe_of_run(o.run).generate : GenerateConfig{};
   export_tokenizer(out.path(), *run.tokenizer, run.config.architecture, !decoder || g.add_bos_token,
                    described.config.value("type_vocab_size", 0) > 1);

@@ -27,7 +27,7 @@ ExportReport export_gguf(const ExportOptions& options);
 /// Writes a tokenizer's files for transformers: SentencePiece's model as a tokenizer.json of its kind, with
 /// tokenizer.model beside it. `framed`: what lithe puts around the texts that a model of this architecture reads is put
 /// there, too; `segments`: the second of two texts has the token type 1.
-void export_tokenizer(const Path& directory, const Tokenizer& tokenizer, const std::string& architecture, bool framed,
+void export_tokenizer(const Path& directory, const Tokenizer& tokenizer, Architecture architecture, bool framed,
                       bool segments);
 
 }  // namespace lithe

@@ -18,13 +18,13 @@ struct Around {
 Ids list(std::optional<int32_t> id) { return id ? Ids{*id} : Ids{}; }
 
 /// What lithe puts around a text that the model reads.
-Around around(const Tokenizer& tokenizer, const std::string& architecture) {
+Around around(const Tokenizer& tokenizer, Architecture architecture) {
   const Specials& s = tokenizer.specials();
-  if (architecture == "decoder") {
+  if (architecture == Architecture::decoder) {
     const Ids begin = list(s.bos ? s.bos : s.eos);
     return {begin, begin, {}};
   }
-  if (architecture == "encoder_decoder") return {{}, list(s.eos), list(s.eos)};
+  if (reads_source(architecture)) return {{}, list(s.eos), list(s.eos)};
   const bool pairs = s.sep || s.eos;
   const FramedText empty = frame(tokenizer, {}, {}, pairs, frame_specials(tokenizer, pairs));
   if (!pairs) return {empty.tokens, {}, {}};
@@ -54,7 +54,7 @@ Json template_of(const Around& around, const Tokenizer& tokenizer, bool segments
 }
 
 /// transformers, and the harness, are to put around a text what lithe puts there, where the file says nothing of it.
-void frame_there(const Path& directory, const Tokenizer& tokenizer, const std::string& architecture, bool segments) {
+void frame_there(const Path& directory, const Tokenizer& tokenizer, Architecture architecture, bool segments) {
   const Path file = directory / "tokenizer.json";
   auto tree = parse_json_sorted(read_file(file), file.string());
   nlohmann::json& processor = tree["post_processor"];
@@ -62,8 +62,8 @@ void frame_there(const Path& directory, const Tokenizer& tokenizer, const std::s
   // BERT's puts a token behind the text, too, after which no prompt would go on.
   const bool ends = type == "TemplateProcessing" && processor["single"].is_array() && !processor["single"].empty() &&
                     processor["single"].back().contains("SpecialToken");
-  const bool framed = architecture == "decoder" ? !ends && begins_with_bos(directory, tokenizer)
-                                                : !processor.is_null() && type != "ByteLevel";
+  const bool framed = architecture == Architecture::decoder ? !ends && begins_with_bos(directory, tokenizer)
+                                                            : !processor.is_null() && type != "ByteLevel";
   const Around specials = around(tokenizer, architecture);
   if (framed || (specials.before.empty() && specials.after.empty())) return;
   const nlohmann::json ours = template_of(specials, tokenizer, segments);
@@ -74,7 +74,7 @@ void frame_there(const Path& directory, const Tokenizer& tokenizer, const std::s
 
 }  // namespace
 
-void export_tokenizer(const Path& directory, const Tokenizer& tokenizer, const std::string& architecture, bool framed,
+void export_tokenizer(const Path& directory, const Tokenizer& tokenizer, Architecture architecture, bool framed,
                       bool segments) {
   save_tokenizer(tokenizer, directory);
   if (const std::string model = sentencepiece_model_of(tokenizer.to_json()); !model.empty()) {

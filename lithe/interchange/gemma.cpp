@@ -114,7 +114,8 @@ Mapping read_gemma(const HfConfig& config, TensorNames names) {
 }
 
 std::optional<Json> write_gemma(const ModelConfig& model) {
-  if (model.architecture != "decoder" || option(model.norm, "unit_offset") != "true" || !model.num_hidden_layers)
+  if (model.architecture != Architecture::decoder || option(model.norm, "unit_offset") != "true" ||
+      !model.num_hidden_layers)
     return {};
   const LayerConfig first = model.layer(0);
   if (!first.mixer() || first.mixer()->type != "attention") return {};

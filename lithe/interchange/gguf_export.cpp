@@ -30,12 +30,12 @@ ExportReport export_gguf(const ExportOptions& o) {
   check_usage(!std::filesystem::exists(o.out), "export", "'", o.out.string(), "' exists; give --out a new file");
   const RunToExport run = read_run(o);
   Described described = describe_model(run.config, {"llama", "mistral", "qwen2", "qwen3", "olmo2", "gpt2"});
-  std::string architecture = described.config["model_type"];
+  std::string family = described.config["model_type"];
   check_usage(!described.config.contains("sliding_window") || described.config["sliding_window"].is_null(), "export",
-              "GGUF's ", architecture, " has no sliding window, which this model has");
-  if (architecture == "mistral") architecture = "llama";
+              "GGUF's ", family, " has no sliding window, which this model has");
+  if (family == "mistral") family = "llama";
   const PartChoice& position = run.config.position;
-  rename_for_gguf(described.mapping, architecture);
+  rename_for_gguf(described.mapping, family);
   const auto written = write_parameters(run.parameters, described.mapping);
 
   const std::string type = o.dtype.empty() ? "" : o.dtype;
@@ -58,17 +58,17 @@ ExportReport export_gguf(const ExportOptions& o) {
     tensors.push_back({"rope_freqs.weight", pending(llama3_factors(described.config, head_dim)), GgmlType::f32});
   }
   const std::map<std::string, int64_t> file_types{{"f32", 0}, {"", 0}, {"q4_0", 2}, {"q8_0", 7}, {"bf16", 32}};
-  std::vector<GgufPair> metadata{{"general.architecture", {architecture}, kText},
+  std::vector<GgufPair> metadata{{"general.architecture", {family}, kText},
                                  {"general.name", {o.run.filename().string()}, kText},
                                  {"general.file_type", {file_types.at(type)}, kU32}};
   if (type == "q8_0" || type == "q4_0") metadata.push_back({"general.quantization_version", {int64_t(2)}, kU32});
-  for (auto& pair : gguf_of_config(described.config, architecture)) metadata.push_back(pair);
+  for (auto& pair : gguf_of_config(described.config, family)) metadata.push_back(pair);
   for (auto& pair :
        gguf_of_tokenizer(*run.tokenizer, run.config.vocab_size, recipe_of_run(o.run).generate.add_bos_token))
     metadata.push_back(pair);
   const MadeDirectory parent(std::filesystem::absolute(o.out).parent_path());
   write_gguf(o.out, metadata, tensors);
-  ExportReport report{.model_type = architecture,
+  ExportReport report{.model_type = family,
                       .tensors = int64_t(tensors.size()),
                       .parameters = 0,
                       .bytes = std::filesystem::file_size(o.out)};

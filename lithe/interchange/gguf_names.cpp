@@ -26,18 +26,16 @@ const std::map<std::string, std::string> kWhole{{"model.embed_tokens.weight", "t
                                                 {"transformer.ln_f.weight", "output_norm.weight"},
                                                 {"transformer.ln_f.bias", "output_norm.bias"}};
 
-std::string renamed(const std::string& name, const std::string& architecture) {
+std::string renamed(const std::string& name, const std::string& family) {
   if (const auto found = kWhole.find(name); found != kWhole.end()) return found->second;
-  const std::string layers = architecture == "gpt2" ? "transformer.h." : "model.layers.";
+  const std::string layers = family == "gpt2" ? "transformer.h." : "model.layers.";
   if (!name.starts_with(layers)) return name;
   const size_t number = layers.size(), dot = name.find('.', number), last = name.rfind('.');
   const std::string what = name.substr(dot + 1, last - dot - 1),
                     block = "blk." + name.substr(number, dot - number) + ".";
-  if (architecture == "olmo2" && what == "post_attention_layernorm")
-    return block + "post_attention_norm" + name.substr(last);
-  if (architecture == "olmo2" && what == "post_feedforward_layernorm")
-    return block + "post_ffw_norm" + name.substr(last);
-  for (const auto& [theirs, gguf] : architecture == "gpt2" ? kGpt2 : kLlama)
+  if (family == "olmo2" && what == "post_attention_layernorm") return block + "post_attention_norm" + name.substr(last);
+  if (family == "olmo2" && what == "post_feedforward_layernorm") return block + "post_ffw_norm" + name.substr(last);
+  for (const auto& [theirs, gguf] : family == "gpt2" ? kGpt2 : kLlama)
     if (theirs == what) return block + gguf + name.substr(last);
   return name;
 }
@@ -59,21 +57,21 @@ bool is_gguf_architecture(const std::string& name) {
   return std::find(known.begin(), known.end(), name) != known.end();
 }
 
-void rename_for_gguf(Mapping& mapping, const std::string& architecture) {
+void rename_for_gguf(Mapping& mapping, const std::string& family) {
   const PartChoice& mixer = mapping.model.mixer;
   const int64_t heads = option_integer(mixer, "num_attention_heads"), given = option_integer(mixer, "head_dim"),
                 head_dim = given ? given : mapping.model.hidden_size / heads, kv = key_value_heads(mixer);
   for (Weight& w : mapping.weights) {
-    const std::string name = renamed(w.theirs, architecture);
+    const std::string name = renamed(w.theirs, family);
     const bool q = w.ours.find(".heads.q.") != std::string::npos, k = w.ours.find(".heads.k.") != std::string::npos;
-    if (architecture == "llama" && (q || k)) w.columns = llama_order((q ? heads : kv) * head_dim, head_dim);
+    if (family == "llama" && (q || k)) w.columns = llama_order((q ? heads : kv) * head_dim, head_dim);
     // The matrices of GPT-2 are [in, out] there alone.
-    if (architecture == "gpt2" && name.starts_with("blk.") && name.ends_with(".weight") &&
+    if (family == "gpt2" && name.starts_with("blk.") && name.ends_with(".weight") &&
         name.find("_norm.") == std::string::npos)
       w.transposed = true;
     w.theirs = name;
   }
-  for (std::string& name : mapping.dropped) name = renamed(name, architecture);
+  for (std::string& name : mapping.dropped) name = renamed(name, family);
 }
 
 namespace {
@@ -81,7 +79,7 @@ namespace {
 // Reads the metadata of one architecture and notes which keys were read.
 class Metadata {
  public:
-  Metadata(const GgufFile& file, const std::string& architecture) : file_(file), prefix_(architecture + ".") {}
+  Metadata(const GgufFile& file, const std::string& family) : file_(file), prefix_(family + ".") {}
   const GgufValue* find(const std::string& key) {
     seen_.insert(prefix_ + key);
     const auto found = file_.metadata().find(prefix_ + key);
@@ -125,8 +123,8 @@ class Metadata {
 
 }  // namespace
 
-Json config_of_gguf(const GgufFile& file, const std::string& architecture) {
-  Metadata m(file, architecture);
+Json config_of_gguf(const GgufFile& file, const std::string& family) {
+  Metadata m(file, family);
   const auto embedding = file.entries().find("token_embd.weight");
   check(embedding != file.entries().end(), "import", "'", file.origin(), "' has no tensor 'token_embd.weight'");
   const int64_t vocabulary = embedding->second.shape[0], d = m.integer("embedding_length"),
@@ -134,7 +132,7 @@ Json config_of_gguf(const GgufFile& file, const std::string& architecture) {
   check(heads > 0, "import", "'", file.origin(), "': attention.head_count must be above 0");
   m.integer("vocab_size", double(vocabulary));
   const bool tied = !file.entries().count("output.weight");
-  if (architecture == "gpt2") {
+  if (family == "gpt2") {
     const Json out = {{"model_type", "gpt2"},
                       {"vocab_size", vocabulary},
                       {"n_embd", d},
@@ -147,7 +145,7 @@ Json config_of_gguf(const GgufFile& file, const std::string& architecture) {
     m.finish();
     return out;
   }
-  Json out = {{"model_type", architecture},
+  Json out = {{"model_type", family},
               {"vocab_size", vocabulary},
               {"hidden_size", d},
               {"num_hidden_layers", m.integer("block_count")},
@@ -162,7 +160,7 @@ Json config_of_gguf(const GgufFile& file, const std::string& architecture) {
                 head_dim = m.integer("attention.key_length", double(turned));
   check(turned == head_dim && m.integer("attention.value_length", double(head_dim)) == head_dim, "import", "'",
         file.origin(), "': heads of ", head_dim, " channels of which ", turned, " rotate are not supported");
-  if (head_dim * heads != d || architecture == "qwen3") out["head_dim"] = head_dim;
+  if (head_dim * heads != d || family == "qwen3") out["head_dim"] = head_dim;
   check(m.integer("expert_count", 0) == 0, "import", "'", file.origin(), "' has experts, which are not supported");
   m.integer("expert_used_count", 0);
   check(m.integer("attention.sliding_window", 0) == 0, "import", "'", file.origin(),
@@ -175,7 +173,7 @@ Json config_of_gguf(const GgufFile& file, const std::string& architecture) {
         "': rope.scaling.type is '", scaling, "'; none, linear and yarn are supported");
   if (scaling != "none") out["rope_scaling"] = {{"rope_type", scaling}, {"factor", factor}};
   if (scaling == "yarn") out["rope_scaling"]["original_max_position_embeddings"] = length;
-  if (architecture == "llama") {
+  if (family == "llama") {
     out["attention_bias"] = file.entries().count("blk.0.attn_q.bias") > 0;
     out["mlp_bias"] = file.entries().count("blk.0.ffn_gate.bias") > 0;
   }
@@ -183,16 +181,16 @@ Json config_of_gguf(const GgufFile& file, const std::string& architecture) {
   return out;
 }
 
-std::vector<GgufPair> gguf_of_config(const Json& c, const std::string& architecture) {
+std::vector<GgufPair> gguf_of_config(const Json& c, const std::string& family) {
   constexpr uint32_t kU32 = 4, kF32 = 6, kText = 8;
   std::vector<GgufPair> out;
   const auto integer = [&](const std::string& key, const Json& value) {
-    out.push_back({architecture + "." + key, {value.get<int64_t>()}, kU32});
+    out.push_back({family + "." + key, {value.get<int64_t>()}, kU32});
   };
   const auto number = [&](const std::string& key, const Json& value) {
-    out.push_back({architecture + "." + key, {value.get<double>()}, kF32});
+    out.push_back({family + "." + key, {value.get<double>()}, kF32});
   };
-  const bool gpt2 = architecture == "gpt2";
+  const bool gpt2 = family == "gpt2";
   integer("context_length", c[gpt2 ? "n_positions" : "max_position_embeddings"]);
   integer("embedding_length", c[gpt2 ? "n_embd" : "hidden_size"]);
   integer("block_count", c[gpt2 ? "n_layer" : "num_hidden_layers"]);
@@ -217,7 +215,7 @@ std::vector<GgufPair> gguf_of_config(const Json& c, const std::string& architect
   if (!c.contains("rope_scaling")) return out;
   const std::string type = c["rope_scaling"]["rope_type"];
   if (type == "llama3") return out;  // stands in a tensor of factors
-  out.push_back({architecture + ".rope.scaling.type", {type}, kText});
+  out.push_back({family + ".rope.scaling.type", {type}, kText});
   number("rope.scaling.factor", c["rope_scaling"]["factor"]);
   if (type == "yarn")
     integer("rope.scaling.original_context_length", c["rope_scaling"]["original_max_position_embeddings"]);

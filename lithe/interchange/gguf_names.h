@@ -12,12 +12,12 @@ namespace lithe {
 bool is_gguf_architecture(const std::string& name);
 /// Changes a mapping of Hugging Face names to GGUF's, whose matrices are [out, in] throughout and whose llama has the
 /// channels of a head in another order. Keeps what has no name there as it is.
-void rename_for_gguf(Mapping& mapping, const std::string& architecture);
+void rename_for_gguf(Mapping& mapping, const std::string& family);
 
 /// The config.json that the metadata amount to. Every key of the architecture is read, or refused.
-Json config_of_gguf(const GgufFile& file, const std::string& architecture);
+Json config_of_gguf(const GgufFile& file, const std::string& family);
 /// The metadata of a config.json.
-std::vector<GgufPair> gguf_of_config(const Json& config, const std::string& architecture);
+std::vector<GgufPair> gguf_of_config(const Json& config, const std::string& family);
 
 /// Types of a tokenizer's entries.
 enum : int64_t { kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5, kByte = 6 };

@@ -50,7 +50,7 @@ Mapping read_gpt2(const HfConfig& config, TensorNames names) {
 }
 
 std::optional<Json> write_gpt2(const ModelConfig& model) {
-  if (model.architecture != "decoder" || model.position.type != "learned") return {};
+  if (model.architecture != Architecture::decoder || model.position.type != "learned") return {};
   Json out = common_config(model, "gpt2", "GPT2LMHeadModel");
   out["n_embd"] = model.hidden_size;
   out["n_layer"] = model.num_hidden_layers;

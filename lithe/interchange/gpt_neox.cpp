@@ -57,7 +57,8 @@ Mapping read_gpt_neox(const HfConfig& config, TensorNames names) {
 }
 
 std::optional<Json> write_gpt_neox(const ModelConfig& model) {
-  if (model.architecture != "decoder" || model.position.type != "rotary" || model.norm.type != "layer") return {};
+  if (model.architecture != Architecture::decoder || model.position.type != "rotary" || model.norm.type != "layer")
+    return {};
   Json out = common_config(model, "gpt_neox", "GPTNeoXForCausalLM");
   const int64_t heads = option_integer(model.mixer, "num_attention_heads"), c = model.hidden_size / heads,
                 turned = option_integer(model.position, "rotary_dim"),

@@ -15,10 +15,10 @@ namespace fs = std::filesystem;
 // The objective that a recipe for the model has, with the task of its head.
 void set_objective(Recipe& recipe) {
   const std::string& head = recipe.model.head.type;
-  recipe.train.objective = {recipe.model.architecture == "decoder"           ? "clm"
-                            : recipe.model.architecture == "encoder_decoder" ? "seq2seq"
-                            : head == "mlm" || head == "lm"                  ? "mlm"
-                                                                             : "task",
+  recipe.train.objective = {recipe.model.architecture == Architecture::decoder ? "clm"
+                            : reads_source(recipe.model.architecture)          ? "seq2seq"
+                            : head == "mlm" || head == "lm"                    ? "mlm"
+                                                                               : "task",
                             {}};
   if (head == "tag") recipe.task.type = "tagging";
   if (head == "span") recipe.task.type = "span";
@@ -99,7 +99,7 @@ ImportReport import_model(const ImportOptions& o) {
                       .notes = {}};
   const Path tokenizer_files = o.tokenizer.empty() ? o.from : o.tokenizer;
   const auto tokenizer = load_tokenizer(tokenizer_files);
-  if (recipe.model.architecture == "encoder_decoder")
+  if (reads_source(recipe.model.architecture))
     read_translation(o.from, recipe.translate, report.notes);
   else
     read_generation(o.from, tokenizer_files, *tokenizer, recipe.generate);
@@ -116,7 +116,7 @@ ImportReport import_model(const ImportOptions& o) {
              {"config", parse_json(read_file(o.from / "config.json"), config.origin())},
              {"dropped", report.dropped}});
   keep_chat_templates(tokenizer_files, out.path(), report.notes);
-  if (recipe.model.architecture == "encoder_decoder") set_target_begin(config, o.from, *tokenizer, out.path());
+  if (reads_source(recipe.model.architecture)) set_target_begin(config, o.from, *tokenizer, out.path());
   const std::string scaling = option(recipe.model.position, "scaling");
   if (scaling == "longrope" || scaling == "dynamic")
     report.notes.push_back(cat("positions of texts of up to ", recipe.model.max_position_embeddings,

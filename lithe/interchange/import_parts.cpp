@@ -161,7 +161,7 @@ void read_translation(const Path& model, TranslateConfig& to, std::vector<std::s
 void read_sentence_modules(const Path& model, Recipe& recipe, std::vector<std::string>& notes) {
   const Path file = model / "modules.json";
   if (!fs::exists(file)) return;
-  check(recipe.model.architecture == "encoder", "import", "'", file.string(),
+  check(recipe.model.architecture == Architecture::encoder, "import", "'", file.string(),
         "': sentence modules around a causal model are not supported; take the file out of a copy of the directory");
   const Node modules = parse_json_node(read_file(file, kMost), file.string());
   check(modules.is_list(), "import", "'", file.string(), "' must hold a list of modules");

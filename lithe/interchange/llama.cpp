@@ -155,7 +155,7 @@ Mapping read_llama(const HfConfig& config, TensorNames names) {
 
 std::optional<Json> write_llama(const ModelConfig& model) {
   const LayerConfig first = model.layer(0);
-  if (model.architecture != "decoder" || !first.mixer() || first.mixer()->type != "attention") return {};
+  if (model.architecture != Architecture::decoder || !first.mixer() || first.mixer()->type != "attention") return {};
   const PartChoice& used = *first.mixer();
   const std::string norm = option(used, "heads.qk_norm");
   const bool biased = option(used, "attention_bias") == "true", output = option(used, "output_bias") == "true";

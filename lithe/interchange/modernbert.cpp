@@ -122,8 +122,8 @@ Mapping read_modernbert(const HfConfig& config, TensorNames names) {
 
 std::optional<Json> write_modernbert(const ModelConfig& model) {
   const std::optional<EncoderHead> head = encoder_head(model);
-  if (model.architecture != "encoder" || !head || !model.embedding_norm || model.position.type != "rotary" ||
-      model.num_hidden_layers < 2)
+  if (model.architecture != Architecture::encoder || !head || !model.embedding_norm ||
+      model.position.type != "rotary" || model.num_hidden_layers < 2)
     return {};
   const LayerConfig first = model.layer(0), second = model.layer(1);
   if (first.sub_layers.size() != 1 || second.sub_layers.size() != 1 || !first.mixer() || second.mixer()) return {};

@@ -49,7 +49,8 @@ Mapping read_phi(const HfConfig& config, TensorNames names) {
 }
 
 std::optional<Json> write_phi(const ModelConfig& model) {
-  if (model.architecture != "decoder" || model.position.type != "rotary" || option(model.head, "bias") != "true")
+  if (model.architecture != Architecture::decoder || model.position.type != "rotary" ||
+      option(model.head, "bias") != "true")
     return {};
   Json out = common_config(model, "phi", "PhiForCausalLM");
   const int64_t heads = option_integer(model.mixer, "num_attention_heads"), c = model.hidden_size / heads,

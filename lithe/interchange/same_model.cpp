@@ -58,11 +58,11 @@ void add(const PartChoice& part, const std::string& path, int64_t hidden, Facts&
 
 Facts facts_of(const ModelConfig& config) {
   Facts out;
-  if (config.architecture == "encoder_decoder") {
+  if (reads_source(config.architecture)) {
     for (const auto& [key, value] : facts_of(config.encoder_config())) out["encoder." + key] = value;
     out["share_encoder_decoder_embeddings"] = config.share_encoder_decoder_embeddings ? "true" : "false";
   }
-  out["architecture"] = config.architecture;
+  out["architecture"] = name_of(config.architecture);
   out["vocab_size"] = cat(config.vocab_size);
   out["token_width"] = cat(std::max<int64_t>(1, config.token_width));
   out["hidden_size"] = cat(config.hidden_size);

@@ -76,7 +76,7 @@ Mapping read_t5(const HfConfig& config, TensorNames names) {
 }
 
 std::optional<Json> write_t5(const ModelConfig& model) {
-  if (model.architecture != "encoder_decoder" || model.position.type != "t5_bias" || model.mixer.type != "attention")
+  if (!reads_source(model.architecture) || model.position.type != "t5_bias" || model.mixer.type != "attention")
     return {};
   Json out = common_config(model, "t5", "T5ForConditionalGeneration");
   out["is_encoder_decoder"] = true;

@@ -18,15 +18,15 @@ Backbone::Backbone(const ModelConfig& config, const Scope& scope, const Embeddin
   stack_ = registry.make<Stack>(
       config.stack, scope / "stack",
       {.hidden_size = config.hidden_size, .num_hidden_layers = config.num_hidden_layers, .compute = compute_});
-  check_usage(config.architecture == "encoder" || registry.get(Stack::slot, config.stack.type, {}).info.causal, "model",
+  check_usage(sees_ahead(config.architecture) || registry.get(Stack::slot, config.stack.type, {}).info.causal, "model",
               "stack ", config.stack.type, " needs rows that see their whole sequence, which architecture ",
               config.architecture, " does not have; use it in an encoder, or set model.stack: plain");
   embeds_around_ = !registry.get(Embedding::slot, config.embedding.type, {}).info.causal;
-  check_usage(config.architecture == "encoder" || !embeds_around_, "model", "embedding ", config.embedding.type,
+  check_usage(sees_ahead(config.architecture) || !embeds_around_, "model", "embedding ", config.embedding.type,
               " reads the tokens around each one, which architecture ", config.architecture,
               " does not know while it generates; use it in an encoder, or set model.embedding: lookup");
   selective_ = dynamic_cast<const SelectiveStack*>(stack_.get());
-  check_usage(config.architecture != "encoder_decoder" || stack_->layer_width(config.hidden_size) == config.hidden_size,
+  check_usage(!reads_source(config.architecture) || stack_->layer_width(config.hidden_size) == config.hidden_size,
               "model", "stack ", config.stack.type, " gives the decoder's layers ",
               stack_->layer_width(config.hidden_size), " channels, the rows that its cross-attention reads have ",
               config.hidden_size, "; set model.stack: {type: reversible, streams: duplicate} or plain ",
@@ -66,7 +66,7 @@ Position::Args Backbone::position_args(const ModelConfig& config, const std::vec
   return {.hidden_size = config.hidden_size,
           .max_position_embeddings = config.max_position_embeddings,
           .num_attention_heads = heads ? std::stoll(*heads) : 0,
-          .causal = config.architecture != "encoder"};
+          .causal = !sees_ahead(config.architecture)};
 }
 
 // spec: arch.decoder | architecture | causal self-attention, cross-attention to the source, FFN | TB Eq 6.7-6.9, 6.45
@@ -85,7 +85,7 @@ Backbone::Layer Backbone::make_layer(const Scope& own, const Scope& owner, const
   }
   if (config.compressor) {
     layer.compressor = registry.make<Compressor>(*config.compressor, scope / "compressor",
-                                                 {.hidden_size = width, .causal = config_.architecture != "encoder"});
+                                                 {.hidden_size = width, .causal = !sees_ahead(config_.architecture)});
     check_usage(!stack_->wires() && !selective_, "model", layer.name, ": stack ", config_.stack.type,
                 " keeps the rows of all layers alike; leave the compressor out, or set model.stack: plain");
   }
@@ -177,7 +177,7 @@ std::unique_ptr<Backbone::Place> Backbone::make_place(const Scope& own, const Sc
     place->part = registry.make<Mixer>(sub.part, at,
                                        {.hidden_size = width,
                                         .max_position_embeddings = config_.max_position_embeddings,
-                                        .causal = config_.architecture != "encoder" && !cross,
+                                        .causal = !sees_ahead(config_.architecture) && !cross,
                                         .position = &position,
                                         .cross = cross});
   }

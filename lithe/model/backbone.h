@@ -102,7 +102,7 @@ class Backbone final : public Layers, public ExitHeads {
 
   // ExitHeads
   Var predict(int64_t exit, const Rows& x) const override;
-  bool causal() const override { return config_.architecture != "encoder"; }
+  bool causal() const override { return !sees_ahead(config_.architecture); }
 
   static Position::Args position_args(const ModelConfig& config, const std::vector<LayerConfig>& layers);
   /// `owner`: where the parameters of its group stand; `scope` where it shares none.

@@ -172,7 +172,7 @@ Rows Backbone::forward(const Tensor& ids, const Sequences& sequences, const Pass
   if (reference_) {
     int64_t longest = 0;
     for (int64_t b = 0; b < sequences.count(); ++b) longest = std::max(longest, sequences.length(b));
-    if (config_.architecture == "encoder") {  // rows see all of the reference, whatever the batch
+    if (sees_ahead(config_.architecture)) {  // rows see all of the reference, whatever the batch
       check_usage(longest <= reference_start_.dim(0), "model", "a sequence of ", longest,
                   " tokens is longer than the reference sequence of ", reference_start_.dim(0),
                   "; raise max_position_embeddings");

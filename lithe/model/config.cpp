@@ -9,12 +9,21 @@
 
 namespace lithe {
 
+const std::vector<std::string>& architecture_names() {
+  static const std::vector<std::string> names = {"decoder", "encoder", "encoder_decoder"};
+  return names;
+}
+
+const std::string& name_of(Architecture architecture) { return architecture_names().at(size_t(architecture)); }
+
 void ModelConfig::fields(Fields& f) {
   Registry::instance();  // parts below are resolved through it
-  f("architecture", architecture,
+  std::string name = name_of(architecture);
+  f("architecture", name,
     "decoder: a causal language model; encoder: every token sees all of its sequence; encoder_decoder: a decoder that "
     "reads what an encoder made of another text (translation)",
-    one_of({"decoder", "encoder", "encoder_decoder"}));
+    one_of(architecture_names()));
+  architecture = Architecture(std::ranges::find(architecture_names(), name) - architecture_names().begin());
   f("vocab_size", vocab_size, "vocabulary entries V; 0: the tokenizer's", at_least(0));
   f("token_width", token_width, "ints of one token: 1 an id, more a vocabulary-free code; 0: the tokenizer's",
     between(0, 1 << 16));
@@ -76,7 +85,7 @@ ModelConfig ModelConfig::encoder_config() const {
     }
   for (const char* key : {"encoder", "cross_attention"}) node.erase(key);
   ModelConfig config = read_model_config(node, "model.encoder");
-  config.architecture = "encoder";
+  config.architecture = Architecture::encoder;
   return config;
 }
 
@@ -99,7 +108,7 @@ std::vector<std::string> names_of(const ModelConfig& config) {
 }  // namespace
 
 LayerConfig ModelConfig::layer(int64_t index) const {
-  LayerDefaults defaults{mixer, ffn, norm, residual, cross_attention, architecture == "encoder_decoder"};
+  LayerDefaults defaults{mixer, ffn, norm, residual, cross_attention, reads_source(architecture)};
   const std::string name = layer_name(index);
   if (name.empty()) return read_layer({}, "model", defaults);
   if (const Node* node = layers.find(name)) return read_layer(*node, "model.layers." + name, defaults);
@@ -229,7 +238,7 @@ void ModelConfig::validate() const {
   check_usage(vocab_size >= 1, "model", "vocab_size must be at least 1, got ", vocab_size);
   check_usage(max_position_embeddings >= 1, "model", "max_position_embeddings must be at least 1, got ",
               max_position_embeddings);
-  if (architecture == "encoder_decoder") {
+  if (reads_source(architecture)) {
     const ModelConfig source = encoder_config();
     try {
       source.validate();

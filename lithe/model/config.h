@@ -2,6 +2,7 @@
 #pragma once
 
 #include "lithe/base/fields.h"
+#include "lithe/model/architecture.h"
 #include "lithe/model/layer_config.h"
 #include "lithe/model/share.h"
 #include "lithe/nn/init.h"
@@ -9,7 +10,7 @@
 namespace lithe {
 
 struct ModelConfig {
-  std::string architecture = "decoder";
+  Architecture architecture = Architecture::decoder;
   int64_t vocab_size = 0;   // 0: the tokenizer's
   int64_t token_width = 0;  // ints a token (Embedding); 0: the tokenizer's, 1 where there is none
   int64_t hidden_size = 256, num_hidden_layers = 4, max_position_embeddings = 0;  // 0: data.sequence_length

@@ -31,7 +31,7 @@ Model::Model(const ModelConfig& config, const ModelOptions& options) : config_(c
                                      .hidden_size = of.hidden_size,
                                      .token_width = std::max<int64_t>(of.token_width, 1)});
   };
-  if (config.architecture == "encoder_decoder") {
+  if (reads_source(config.architecture)) {
     const ModelConfig source = config.encoder_config();
     const bool shared = config.share_encoder_decoder_embeddings;
     source_context_ = context_;
@@ -60,7 +60,7 @@ Model::Model(const ModelConfig& config, const ModelOptions& options) : config_(c
                                .hidden_size = config.hidden_size,
                                .num_labels = config.num_labels,
                                .tied = config.tie_word_embeddings ? table : nullptr,
-                               .causal = config.architecture != "encoder"});
+                               .causal = !sees_ahead(config.architecture)});
   exits_ = decoder_->exits();
   for (const StackExit& exit : exits_) {
     exit_heads_.emplace_back();
@@ -70,7 +70,7 @@ Model::Model(const ModelConfig& config, const ModelOptions& options) : config_(c
                                               .hidden_size = config.hidden_size,
                                               .num_labels = config.num_labels,
                                               .tied = nullptr,
-                                              .causal = config.architecture != "encoder"});
+                                              .causal = !sees_ahead(config.architecture)});
   }
   if (!exits_.empty())
     decoder_->set_predict([this](int64_t exit, const Rows& x) {
@@ -220,7 +220,7 @@ Var Model::loss_of(const Var& rows, const std::vector<int64_t>& predicted, LossA
 void Model::check_predicts_next(const char* operation) const {
   const Head::LabelCount two = label_count(Sequences::single(2, device()));
   check_usage(
-      config_.architecture == "decoder" && two.labels == 2 && two.classes == config_.vocab_size, operation,
+      config_.architecture == Architecture::decoder && two.labels == 2 && two.classes == config_.vocab_size, operation,
       "needs a model that predicts the next token: architecture decoder with head lm; this one is architecture ",
       config_.architecture, " with head ", config_.head.type);
 }

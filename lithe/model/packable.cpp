@@ -46,18 +46,18 @@ std::map<std::string, Packable> packable_matrices(const ModelConfig& config) {
   const auto tokens = [&](int64_t width) {
     return empty(width > 1 ? Shape{count, width} : Shape{count}, DType::i32, Device::meta);
   };
-  const bool reads_source = config.architecture == "encoder_decoder";
+  const bool translates = reads_source(config.architecture);
   const Tensor ids = tokens(config.token_width);
-  const Tensor source = reads_source ? tokens(config.encoder_config().token_width) : Tensor();
+  const Tensor source = translates ? tokens(config.encoder_config().token_width) : Tensor();
   const ProductObserver observer([&](const Tensor&, const Var& w, const Tensor&, const Tensor&) {
     if (const kernels::PackedMatrix* m = w.packed()) out.at(m->name).product = true;
   });
   for (;;) {
     try {
       std::optional<Rows> memory;
-      if (reads_source) memory = model.encode(source, sequences);
+      if (translates) memory = model.encode(source, sequences);
       model.logits(model.forward(ids, sequences, nullptr, memory ? &*memory : nullptr));
-      if (config.architecture != "encoder") decode(model, ids, source, sequences);
+      if (!sees_ahead(config.architecture)) decode(model, ids, source, sequences);
       return out;
     } catch (const PackedMismatch& mismatch) {
       Parameter& p = *model.parameters().find(mismatch.matrix());

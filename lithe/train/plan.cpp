@@ -44,7 +44,7 @@ double seconds_of(const std::function<void()>& work) {
 BatchRows training_rows(const ModelConfig& model, const TrainConfig& train, const PlanShape& shape) {
   if (shape.training.rows) return shape.training;
   const int64_t all = train.micro_batch_tokens();
-  if (model.architecture != "encoder_decoder") return {all, 0};
+  if (!reads_source(model.architecture)) return {all, 0};
   return {all - all / 2, all / 2};
 }
 

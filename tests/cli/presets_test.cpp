@@ -156,7 +156,7 @@ TEST(Presets, EncodersLearnFromTextAndThenFromTasks) {
   for (const char* name : {"hashformer_pretrain", "mhe_pretrain"}) {
     const Recipe r = preset(name);
     const bool words = r.data.tokenizer.type == "words";
-    EXPECT_EQ(r.model.architecture, "encoder");
+    EXPECT_EQ(r.model.architecture, Architecture::encoder);
     EXPECT_EQ(r.model.head.type, words ? "tag" : "mlm");
     EXPECT_EQ(r.train.objective.type, words ? "shuffle_random" : "mlm");
     EXPECT_EQ(r.data.tokenizer.type, words ? "words" : "wordpiece");

@@ -37,11 +37,9 @@ void add_sources(kit::Batch& batch, const std::vector<Token>& starts, const Mode
   batch.sources = Sequences(offsets);
 }
 
-bool reads_source(const Model& model) { return model.config().architecture == "encoder_decoder"; }
-
 Tensor whole(const Model& model, const Ids& sequence) {
   kit::Batch batch{tensor_of(sequence), {}, Sequences::single(int64_t(sequence.size()))};
-  if (reads_source(model)) add_sources(batch, {sequence[0]}, model.config());
+  if (reads_source(model.config().architecture)) add_sources(batch, {sequence[0]}, model.config());
   return kit::forward(model, batch).value();
 }
 
@@ -58,7 +56,7 @@ class Session {
       counts.push_back(int64_t(t.size()));
       all.insert(all.end(), t.begin(), t.end());
     }
-    if (reads_source(model_) && !has_source_) {
+    if (reads_source(model_.config().architecture) && !has_source_) {
       kit::Batch batch;
       std::vector<Token> starts;
       for (const Ids& t : tokens) starts.push_back(t.at(0));

@@ -11,7 +11,7 @@ struct Segments {
 // Two sequences, cut in two: lengths 4 and 2, then 3 and 1.
 Segments segments(const Model& model) {
   Segments out{kit::random_batch({4, 2}, model.config(), 41), kit::random_batch({3, 1}, model.config(), 42)};
-  if (model.config().architecture == "encoder_decoder") kit::add_sources(out.first, model.config(), 43);
+  if (reads_source(model.config().architecture)) kit::add_sources(out.first, model.config(), 43);
   return out;
 }
 

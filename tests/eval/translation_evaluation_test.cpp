@@ -139,7 +139,7 @@ TEST_F(TranslationRun, WhatDoesNotBelongTogetherIsRefused) {
             "2 train: objective seq2seq and a section translation belong together; the objective is seq2seq, and there "
             "is none");
   TrainRun decoder = run("max_steps: 2", "b");
-  decoder.recipe.model.architecture = "decoder";
+  decoder.recipe.model.architecture = Architecture::decoder;
   EXPECT_EQ(kit::coded_error_of([&] { train(decoder); }),
             "2 train: objective seq2seq needs model.architecture encoder_decoder, not decoder");
   TrainRun longer = run("max_steps: 2", "c");

@@ -31,7 +31,7 @@ std::unique_ptr<Model> searched_model(const std::string& architecture, int64_t v
 }
 
 SearchInput input_of(const Model& model, Tokens source, Tokens prompt, int64_t most) {
-  if (model.config().architecture != "encoder_decoder") source.clear();
+  if (!reads_source(model.config().architecture)) source.clear();
   return {std::move(source), std::move(prompt), most};
 }
 

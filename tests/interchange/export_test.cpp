@@ -137,7 +137,7 @@ TEST(Export, TextsHaveTheSameTokensAroundThem) {
   const auto tokenizer = make_byte_tokenizer();  // one special token, which ends texts and begins them
   const std::string end = tokenizer->token(*tokenizer->specials().eos);
   // What stands in the template, in order, each with its token type.
-  const auto framing = [&](const std::string& architecture, bool segments, const char* which) {
+  const auto framing = [&](Architecture architecture, bool segments, const char* which) {
     const Path out = scratch / cat(architecture, segments);
     export_tokenizer(out, *tokenizer, architecture, true, segments);
     const Json processor = parse_json(bytes(out, "tokenizer.json"), "t")["post_processor"];
@@ -149,12 +149,12 @@ TEST(Export, TextsHaveTheSameTokensAroundThem) {
     EXPECT_EQ(bytes(out, "tokenizer_config.json").find("token_type_ids") != std::string::npos, segments);
     return names;
   };
-  EXPECT_EQ(framing("decoder", false, "single"), "e0A0");
-  EXPECT_EQ(framing("decoder", false, "pair"), "e0A0e0B0");
-  EXPECT_EQ(framing("encoder_decoder", false, "single"), "A0e0");
-  EXPECT_EQ(framing("encoder_decoder", false, "pair"), "A0e0B0e0");
-  EXPECT_EQ(framing("encoder", false, "single"), "e0A0e0");
-  EXPECT_EQ(framing("encoder", true, "pair"), "e0A0e0B1e1");
+  EXPECT_EQ(framing(Architecture::decoder, false, "single"), "e0A0");
+  EXPECT_EQ(framing(Architecture::decoder, false, "pair"), "e0A0e0B0");
+  EXPECT_EQ(framing(Architecture::encoder_decoder, false, "single"), "A0e0");
+  EXPECT_EQ(framing(Architecture::encoder_decoder, false, "pair"), "A0e0B0e0");
+  EXPECT_EQ(framing(Architecture::encoder, false, "single"), "e0A0e0");
+  EXPECT_EQ(framing(Architecture::encoder, true, "pair"), "e0A0e0B1e1");
 }
 
 TEST(Export, PartsWithoutAFormThereAreNamed) {

@@ -185,7 +185,7 @@ LossArgs loss_args(const Head::LabelCount& count, const Sequences& sequences, co
 Batch random_batch(const std::vector<int64_t>& lengths, const ModelConfig& config, uint64_t seed, Device device) {
   Batch batch = random_batch(lengths, config.vocab_size, seed, device);
   batch.ids = random_tokens(batch.ids.numel(), config, seed, device);
-  if (config.architecture == "encoder_decoder") add_sources(batch, config, seed + 1, device);
+  if (reads_source(config.architecture)) add_sources(batch, config, seed + 1, device);
   return batch;
 }
 
@@ -251,7 +251,7 @@ std::vector<MixerMaps> maps(const Model& model, const Tensor& ids) {
   pass.want(Tap::Kind::map);
   pass.want(Tap::Kind::map_logits);
   const Sequences one = Sequences::single(ids.dim(0));
-  model.config().architecture == "encoder_decoder" ? model.encode(ids, one, pass) : model.run(ids, one, pass);
+  reads_source(model.config().architecture) ? model.encode(ids, one, pass) : model.run(ids, one, pass);
   std::vector<MixerMaps> out;
   for (int64_t i = 0; i < model.config().num_hidden_layers; ++i) {
     const Tensor weights = pass.get({Tap::Kind::map, i}).value();

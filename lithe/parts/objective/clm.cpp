@@ -12,7 +12,7 @@ class Clm final : public Objective {
   bool predicts_vocabulary() const override { return true; }
 
   void prepare(const LessonFacts& facts, ModelConfig& model) const override {
-    check_usage(model.architecture == "decoder", "train",
+    check_usage(model.architecture == Architecture::decoder, "train",
                 "objective clm predicts the next token and needs architecture decoder, not ", model.architecture,
                 "; encoders learn by objective mlm or shuffle_random");
     check_usage(facts.tokenizer.width() == 1, "train",

@@ -91,8 +91,8 @@ class Mlm final : public Objective {
   }
 
   void prepare(const LessonFacts& facts, ModelConfig& model) const override {
-    check_usage(model.architecture == "encoder", "train", "objective mlm needs model.architecture encoder, not ",
-                model.architecture);
+    check_usage(model.architecture == Architecture::encoder, "train",
+                "objective mlm needs model.architecture encoder, not ", model.architecture);
     check_usage(facts.tokenizer.width() == 1, "train",
                 "objective mlm predicts ids, but these tokens have none; choose another data.tokenizer, or objective "
                 "shuffle_random");

@@ -12,7 +12,7 @@ class Seq2Seq final : public Objective {
   bool predicts_vocabulary() const override { return true; }
 
   void prepare(const LessonFacts&, ModelConfig& model) const override {
-    check_usage(model.architecture == "encoder_decoder", "train",
+    check_usage(model.architecture == Architecture::encoder_decoder, "train",
                 "objective seq2seq needs model.architecture encoder_decoder, not ", model.architecture);
     check_usage(model.head.type == "lm" || model.head.type == "mlm", "train",
                 "objective seq2seq needs model.head lm, not ", model.head.type);

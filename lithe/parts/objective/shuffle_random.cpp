@@ -71,7 +71,7 @@ class ShuffleRandom final : public Objective {
   }
 
   void prepare(const LessonFacts&, ModelConfig& model) const override {
-    check_usage(model.architecture == "encoder", "train",
+    check_usage(model.architecture == Architecture::encoder, "train",
                 "objective shuffle_random needs model.architecture encoder, not ", model.architecture);
     check_usage(model.head.type == "tag", "train", "objective shuffle_random needs model.head {type: tag}, not ",
                 model.head.type);
