@@ -1,7 +1,10 @@
 #include "lithe/train/step.h"
 
 #include <algorithm>
+#include <utility>
 
+#include "lithe/base/tree_sum.h"
+#include "lithe/kernels/elementwise/elementwise.h"
 #include "lithe/ops/basic.h"
 
 namespace lithe {
@@ -14,53 +17,124 @@ double number_of(const Var& scalar) {
   return out;
 }
 
-}  // namespace
+void add_to(Statistic& sum, const Statistic& more) {
+  if (sum.sums.empty()) sum.sums.resize(more.sums.size(), 0);
+  check(sum.sums.size() == more.sums.size(), "step", "a statistic of ", sum.sums.size(), " numbers was given ",
+        more.sums.size());
+  for (size_t i = 0; i < more.sums.size(); ++i) sum.sums[i] += more.sums[i];
+  sum.weight += more.weight;
+}
 
-StepLosses accumulate_gradients(const Model& model, const Objective& objective,
-                                const std::vector<DeviceBatch>& micro_batches, const TrainConfig& config, int64_t step,
-                                CarriedState* carried) {
-  int64_t labelled = 0;
-  for (const DeviceBatch& batch : micro_batches) labelled += batch.labelled;
-  const double scale = 1 / double(std::max<int64_t>(labelled, 1));
-  StepLosses total;
-  for (size_t i = 0; i < micro_batches.size(); ++i) {
-    const DeviceBatch& batch = micro_batches[i];
-    step_context() = {uint64_t(config.seed), uint64_t(step) * micro_batches.size() + i};
-    Tape tape;
-    LossSums sums;
-    const Var loss = [&] {  // rows live on only where the tape keeps them
-      Pass pass;
-      model.want_exits(pass);
-      pass.want_statistics();
-      DecodeState* state = carried ? &carried->enter(batch) : nullptr;
-      const Rows rows = rows_of(model, batch, pass, state);
-      Var of_objective = objective.loss(model, rows, batch.targets(),
-                                        {.smoothing = config.label_smoothing, .scale = scale, .sums = &sums});
-      for (size_t e = 0; e < model.exits().size(); ++e) {
-        const StackExit& exit = model.exits()[e];
-        LossSums of_exit;
-        const Var loss = objective.loss(
-            model, model.exit_rows(pass, int64_t(e), rows.sequences), batch.targets(),
-            {.smoothing = config.label_smoothing, .scale = scale * exit.weight, .sums = &of_exit, .exit = int64_t(e)});
-        of_objective = add(of_objective, loss);
-        total.auxiliary[cat("exit_", exit.layer + 1)] += of_exit.loss * scale;
-      }
-      for (const auto& [name, value] : pass.losses())
-        total.auxiliary[name] += number_of(value) / double(micro_batches.size());
-      for (const auto& [key, statistic] : pass.statistics())
-        total.statistics[key].add(statistic.means(), statistic.weight);
-      return Model::with_losses(of_objective, pass, 1 / double(micro_batches.size()));
-    }();
-    tape.backward(loss);
-    if (carried) carried->leave(batch);
-    total.objective += sums;
-  }
-  for (const Parameter& p : model.parameters().all()) {  // a head tied to the table gives this row a gradient, too
+// A head tied to the table gives this row a gradient, too.
+void clear_zero_rows(const Model& model) {
+  for (const Parameter& p : model.parameters().all()) {
     if (p.zero_row < 0) continue;
     if (const Tensor gradient = p.master.grad(); gradient.defined() && !gradient.is_meta())
       fill_zero(gradient.slice(p.zero_row, p.zero_row + 1));
   }
-  return total;
+}
+
+struct MicroBatchSum {
+  StepLosses losses;
+  Gradients gradients;
+  MicroBatchSum& operator+=(MicroBatchSum&& other) {
+    losses += other.losses;
+    gradients += std::move(other.gradients);
+    return *this;
+  }
+};
+
+}  // namespace
+
+StepLosses& StepLosses::operator+=(const StepLosses& other) {
+  objective += other.objective;
+  for (const auto& [name, value] : other.auxiliary) auxiliary[name] += value;
+  for (const auto& [key, statistic] : other.statistics) add_to(statistics[key], statistic);
+  return *this;
+}
+
+Gradients& Gradients::operator+=(Gradients&& other) {
+  check(of.size() == other.of.size(), "step", "gradients of ", of.size(), " and of ", other.of.size(),
+        " parameters are not of one model");
+  for (size_t i = 0; i < of.size(); ++i) {
+    Tensor right = std::move(other.of[i]);
+    if (!of[i].defined())
+      of[i] = std::move(right);
+    else if (right.defined())
+      kernels::add({.a = of[i], .b = right, .out = of[i]});
+  }
+  return *this;
+}
+
+Gradients take_gradients(const Model& model) {
+  Gradients out;
+  for (const Parameter& p : model.parameters().all()) {
+    const GradRef& slot = p.master.ref();
+    out.of.push_back(slot ? std::exchange(slot->grad, Tensor()) : Tensor());
+  }
+  return out;
+}
+
+void put_gradients(const Model& model, Gradients gradients) {
+  size_t i = 0;
+  for (const Parameter& p : model.parameters().all()) {
+    Tensor gradient = std::move(gradients.of[i++]);
+    if (p.master.ref()) p.master.ref()->grad = std::move(gradient);
+  }
+}
+
+int64_t labels_of(const std::vector<DeviceBatch>& micro_batches) {
+  int64_t labelled = 0;
+  for (const DeviceBatch& batch : micro_batches) labelled += batch.labelled;
+  return labelled;
+}
+
+StepLosses run_micro_batch(const Model& model, const Objective& objective, const DeviceBatch& batch,
+                           const MicroBatchPlace& place, const TrainConfig& config, CarriedState* carried) {
+  step_context() = {uint64_t(config.seed), uint64_t(place.step) * uint64_t(place.of) + uint64_t(place.index)};
+  const double scale = 1 / double(std::max<int64_t>(place.labelled, 1)), share = 1 / double(place.of);
+  StepLosses out;
+  Tape tape;
+  const Var loss = [&] {  // rows live on only where the tape keeps them
+    Pass pass;
+    model.want_exits(pass);
+    pass.want_statistics();
+    DecodeState* state = carried ? &carried->enter(batch) : nullptr;
+    const Rows rows = rows_of(model, batch, pass, state);
+    Var of_objective = objective.loss(model, rows, batch.targets(),
+                                      {.smoothing = config.label_smoothing, .scale = scale, .sums = &out.objective});
+    for (size_t e = 0; e < model.exits().size(); ++e) {
+      const StackExit& exit = model.exits()[e];
+      LossSums of_exit;
+      const Var loss = objective.loss(
+          model, model.exit_rows(pass, int64_t(e), rows.sequences), batch.targets(),
+          {.smoothing = config.label_smoothing, .scale = scale * exit.weight, .sums = &of_exit, .exit = int64_t(e)});
+      of_objective = add(of_objective, loss);
+      out.auxiliary[cat("exit_", exit.layer + 1)] += of_exit.loss * scale;
+    }
+    for (const auto& [name, value] : pass.losses()) out.auxiliary[name] += number_of(value) / double(place.of);
+    for (const auto& [key, statistic] : pass.statistics()) out.statistics[key].add(statistic.means(), statistic.weight);
+    return Model::with_losses(of_objective, pass, share);
+  }();
+  tape.backward(loss);
+  if (carried) carried->leave(batch);
+  return out;
+}
+
+StepLosses accumulate_gradients(const Model& model, const Objective& objective,
+                                const std::vector<DeviceBatch>& micro_batches, const TrainConfig& config, int64_t step,
+                                CarriedState* carried) {
+  const auto count = int64_t(micro_batches.size());
+  MicroBatchPlace place{.step = step, .of = count, .labelled = labels_of(micro_batches)};
+  TreeSum<MicroBatchSum> sum;
+  for (; place.index < count; ++place.index) {
+    StepLosses losses = run_micro_batch(model, objective, micro_batches[size_t(place.index)], place, config, carried);
+    sum.add({std::move(losses), take_gradients(model)});
+  }
+  MicroBatchSum total = sum.take();
+  put_gradients(model, std::move(total.gradients));
+  clear_zero_rows(model);
+  return std::move(total.losses);
 }
 
 }  // namespace lithe

@@ -11,11 +11,35 @@ struct StepLosses {
   LossSums objective;
   std::map<std::string, double> auxiliary;  // by name: the mean of the micro-batches (Pass::add_loss)
   Statistics statistics;                    // of all micro-batches (Pass::add_statistic)
+  StepLosses& operator+=(const StepLosses& other);
 };
 
-/// Forward and backward of one step's micro-batches; gradients gather in the parameters. `step` counts
-/// from 1 and keys the dropout masks. With `carried` the micro-batches, which have lanes, go on one after another from
-/// its states and bring them forward; no gradient passes from one to the next.
+/// Gradients of a model's parameters, in their order; none where nothing arrived.
+struct Gradients {
+  std::vector<Tensor> of;
+  /// Adds in place, and takes over those that only the other has.
+  Gradients& operator+=(Gradients&& other);
+};
+/// Takes them out of the parameters / puts them there.
+Gradients take_gradients(const Model& model);
+void put_gradients(const Model& model, Gradients gradients);
+
+/// A micro-batch among those of its step, which may run elsewhere.
+struct MicroBatchPlace {
+  int64_t step = 1;           // from 1
+  int64_t index = 0, of = 1;  // micro-batches of the step; the index keys the dropout masks
+  int64_t labelled = 0;       // labels of the whole step, over which its loss is a mean
+};
+int64_t labels_of(const std::vector<DeviceBatch>& micro_batches);
+
+/// Forward and backward of one micro-batch, whose gradients gather in the parameters: its own alone where they hold
+/// none before. With `carried` the batch, which has lanes, goes on from its states and brings them forward; no gradient
+/// passes from one to the next.
+StepLosses run_micro_batch(const Model& model, const Objective& objective, const DeviceBatch& batch,
+                           const MicroBatchPlace& place, const TrainConfig& config, CarriedState* carried = nullptr);
+
+/// All micro-batches of a step, one after another. What each gives by itself (gradients, losses, statistics) is added
+/// along a fixed tree over their index (TreeSum), so that others could run some of them and nothing changes.
 StepLosses accumulate_gradients(const Model& model, const Objective& objective,
                                 const std::vector<DeviceBatch>& micro_batches, const TrainConfig& config, int64_t step,
                                 CarriedState* carried = nullptr);
