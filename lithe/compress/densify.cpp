@@ -214,6 +214,17 @@ std::unique_ptr<Model> exact_model(const ModelConfig& config, const std::map<std
 
 namespace {
 
+// Heads that are mha but for what the cache keeps, with its parameters.
+void name_rewritten(Densified& out) {
+  bool any = false;
+  for (const Place& place : attentions(out.config)) {
+    if (option(place.mixer, "heads") != "el_rewrite") continue;
+    any = true;
+    if (option(place.mixer, "output") == "dense") out.folded.push_back(place.path + ": heads el_rewrite -> mha");
+  }
+  if (any) out.config.replace_heads("el_rewrite", "mha");
+}
+
 // Layers that share their parameters become layers with copies of their own.
 void unroll(Densified& out) {
   const ShareConfig share = out.config.share;
@@ -244,6 +255,7 @@ Densified densify(const ModelConfig& given, const std::map<std::string, Tensor>&
   Densified out{.config = given, .parameters = stored, .folded = {}};
   for (const auto& [name, tensor] : stored) out.parameters_before += tensor.numel();
   unroll(out);
+  name_rewritten(out);
   const ModelConfig config = out.config;
   const std::map<std::string, Tensor> parameters = out.parameters;
 

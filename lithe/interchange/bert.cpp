@@ -19,7 +19,7 @@ std::string head_options(const HfConfig& config, EncoderHead head, double eps) {
                  label_options(config));
     }
     case EncoderHead::tokens: return cat("head: tag, ", label_options(config));
-    case EncoderHead::spans: return "head: {type: span, dense: false}";
+    case EncoderHead::spans: return "head: {type: span, dense: false, bias: true}";
     case EncoderHead::none: return "head: lm";
   }
   return "";
@@ -63,6 +63,15 @@ Mapping read_layers(const HfConfig& config, TensorNames names, const std::string
   return out;
 }
 
+// One bias under two names; where the head is not tied to the embedding, the decoder's is the one that counts.
+void add_word_bias(Mapping& to, const std::string& prefix, TensorNames names) {
+  const bool tied = to.model.tie_word_embeddings, of_decoder = has_tensor(names, prefix + "decoder.bias", !tied);
+  const bool alone = has_tensor(names, prefix + "bias", tied);
+  to.weights.push_back({"head.bias", prefix + (alone && (tied || !of_decoder) ? "bias" : "decoder.bias")});
+  to.dropped.push_back(prefix + "bias");
+  to.dropped.push_back(prefix + "decoder.bias");
+}
+
 Mapping read_bert(const HfConfig& config, TensorNames names) {
   const EncoderHead head = encoder_head(config);
   const std::string prefix =
@@ -79,9 +88,7 @@ Mapping read_bert(const HfConfig& config, TensorNames names) {
   if (head != EncoderHead::words) return out;
   add_linear(w, "head.transform", "cls.predictions.transform.dense", true);
   add_norm(w, "head.norm", "cls.predictions.transform.LayerNorm", names);
-  const bool alone = has_tensor(names, "cls.predictions.bias", true);
-  w.push_back({"head.bias", alone ? "cls.predictions.bias" : "cls.predictions.decoder.bias"});
-  out.dropped.push_back("cls.predictions.decoder.bias");
+  add_word_bias(out, "cls.predictions.", names);
   if (out.model.tie_word_embeddings)
     out.dropped.push_back("cls.predictions.decoder.weight");
   else
@@ -103,9 +110,7 @@ Mapping read_roberta(const HfConfig& config, TensorNames names) {
   if (head != EncoderHead::words) return out;
   add_linear(w, "head.transform", "lm_head.dense", true);
   add_norm(w, "head.norm", "lm_head.layer_norm", names);
-  const bool alone = has_tensor(names, "lm_head.bias", true);
-  w.push_back({"head.bias", alone ? "lm_head.bias" : "lm_head.decoder.bias"});
-  out.dropped.push_back("lm_head.decoder.bias");
+  add_word_bias(out, "lm_head.", names);
   if (out.model.tie_word_embeddings)
     out.dropped.push_back("lm_head.decoder.weight");
   else

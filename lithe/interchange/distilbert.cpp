@@ -16,7 +16,7 @@ Mapping read_distilbert(const HfConfig& config, TensorNames names) {
   if (head == EncoderHead::texts)
     heads = cat("head: {type: classify, pooling: cls, dense: true, hidden_act: relu}, ", label_options(config));
   if (head == EncoderHead::tokens) heads = cat("head: tag, ", label_options(config));
-  if (head == EncoderHead::spans) heads = "head: {type: span, dense: false}";
+  if (head == EncoderHead::spans) heads = "head: {type: span, dense: false, bias: true}";
   Mapping out;
   out.model = model_of(cat("{architecture: encoder, vocab_size: ", config.integer("vocab_size"),
                            ", token_width: 1, hidden_size: ", config.integer("dim"), ", num_hidden_layers: ", layers,

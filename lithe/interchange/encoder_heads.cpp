@@ -57,10 +57,9 @@ void add_norm(std::vector<Weight>& to, const std::string& ours, const std::strin
 void add_answer_heads(Mapping& to, EncoderHead head) {
   if (head == EncoderHead::tokens) add_linear(to.weights, "head.out", "classifier", true);
   if (head != EncoderHead::spans) return;
-  to.weights.push_back({"head.start.weight", "qa_outputs.weight", true, {0}});
-  to.weights.push_back({"head.end.weight", "qa_outputs.weight", true, {1}});
+  add_linear(to.weights, "head.start", "qa_outputs", true, true, {0});
+  add_linear(to.weights, "head.end", "qa_outputs", true, true, {1});
   to.zeros.push_back({"qa_outputs.bias", 2});
-  to.dropped.push_back("qa_outputs.bias");  // the same for all tokens: no answer depends on it
 }
 
 }  // namespace lithe

@@ -104,7 +104,9 @@ ExportReport export_model(const ExportOptions& o) {
   stream_safetensors(out / "model.safetensors", tensors, {{"format", "pt"}});
   write_file(out / "config.json", dump(described.config, 2) + "\n");
   const bool decoder = run.config.architecture == Architecture::decoder;
-  const GenerateConfig g = decoder ? recipe_of_run(o.run).generate : GenerateConfig{};
+  Recipe recipe = recipe_of_run(o.run);
+  recipe.model = run.config;
+  const GenerateConfig& g = recipe.generate;
   export_tokenizer(out.path(), *run.tokenizer, run.config.architecture, !decoder || g.add_bos_token,
                    described.config.value("type_vocab_size", 0) > 1);
   if (decoder) {
@@ -119,6 +121,8 @@ ExportReport export_model(const ExportOptions& o) {
     generation.erase("_from_model_config");
     write_file(out / "generation_config.json", dump(generation, 2) + "\n");
   }
+  const bool rows = run.config.head.type == "lm" || run.config.head.type == "mlm";
+  if (run.config.architecture == Architecture::encoder && rows) write_sentence_modules(out.path(), recipe, *run.tokenizer);
   copy_chat_templates(o.run, out.path());
   ExportReport report{.model_type = described.config["model_type"],
                       .tensors = int64_t(tensors.size()),

@@ -49,18 +49,49 @@ bool has_tensor(TensorNames names, const std::string& name, bool otherwise) {
   return names ? names->count(name) > 0 : otherwise;
 }
 
-std::string rotary_options(const HfConfig& config, int64_t head_dim, double usual_theta) {
+bool has_rotary_by_layers(const HfConfig& config) {
+  const Node* all = config.find("rope_parameters");
+  if (!all || !(all->find("full_attention") || all->find("sliding_attention"))) return false;
+  for (const auto& [name, part] : all->entries())
+    check((name == "full_attention" || name == "sliding_attention") && part.is_map(), "import", "'", config.origin(),
+          "': rope_parameters has ", name,
+          " beside parts for kinds of layers; it can have full_attention and sliding_attention");
+  return true;
+}
+
+std::vector<bool> sliding_layers(const HfConfig& config, std::vector<bool> usual) {
+  const Node* types = config.find("layer_types");
+  if (!types) return usual;
+  check(types->is_list() && types->items().size() == usual.size(), "import", "'", config.origin(),
+        "': layer_types must be a list of ", usual.size(), " names (num_hidden_layers), got ",
+        types->is_list() ? cat(types->items().size()) : "no list");
+  for (size_t i = 0; i < usual.size(); ++i) {
+    const std::string& type = types->items()[i].text();
+    check(type == "full_attention" || type == "sliding_attention", "import", "'", config.origin(),
+          "': layer_types names '", type, "'; full_attention and sliding_attention can be imported");
+    usual[i] = type == "sliding_attention";
+  }
+  return usual;
+}
+
+std::string rotary_options(const HfConfig& config, int64_t head_dim, const UsualRotary& usual) {
   // Version 5 of transformers gathers in rope_parameters what stood beside and in rope_scaling before.
   const bool gathered = config.has("rope_parameters"), scaled = config.has("rope_scaling");
-  const HfConfig within = gathered ? config.section("rope_parameters")
-                          : scaled ? config.section("rope_scaling")
-                                   : HfConfig(Node::map(), config.origin());
-  config.find("rope_scaling");
+  HfConfig within = gathered ? config.section("rope_parameters")
+                    : scaled ? config.section("rope_scaling")
+                             : HfConfig(Node::map(), config.origin());
+  if (!usual.layers.empty() && has_rotary_by_layers(config))
+    within = within.has(usual.layers) ? within.section(usual.layers) : HfConfig(Node::map(), config.origin());
+  for (const char* key : {"rope_scaling", "partial_rotary_factor"}) config.find(key);
   const double theta =
-      gathered && within.has("rope_theta") ? within.number("rope_theta") : config.number("rope_theta", usual_theta);
-  const double share = gathered && within.has("partial_rotary_factor") ? within.number("partial_rotary_factor")
-                                                                       : config.number("partial_rotary_factor", 1);
+      gathered && within.has("rope_theta") ? within.number("rope_theta") : config.number("rope_theta", usual.theta);
+  const double given = gathered && within.has("partial_rotary_factor")
+                           ? within.number("partial_rotary_factor")
+                           : config.number("partial_rotary_factor", usual.share);
   const std::string type = within.text("rope_type", within.text("type", "default"));
+  const double share = usual.whole ? 1 : given;
+  check(given == share || type == "default", "import", "'", config.origin(), "': partial_rotary_factor ", given,
+        " with rope_type ", type, " is no model of this architecture, all of whose channels turn");
   within.only("type", {type});
   std::string out = cat("type: rotary, base: ", number_text(theta));
   if (share != 1) out += cat(", rotary_dim: ", int64_t(double(head_dim) * share));

@@ -21,7 +21,7 @@ struct Weight {
 struct Mapping {
   ModelConfig model;
   std::vector<Weight> weights;
-  std::vector<std::pair<std::string, int64_t>> zeros = {};  // vectors that their format wants and that are 0 here
+  std::vector<std::pair<std::string, int64_t>> zeros = {};  // vectors of theirs that are 0 where ours has none
   std::vector<std::string> dropped;  // tensors without a place here, and what a result never needs; * for any text
 };
 
@@ -71,8 +71,18 @@ std::string prefix_of(TensorNames names, const std::string& anchor, const std::s
 bool has_tensor(TensorNames names, const std::string& name, bool otherwise);
 /// max_position_embeddings, or what a model was first trained with where it has other frequencies beyond (longrope).
 int64_t positions_of(const HfConfig& config, int64_t usual);
+/// What a family takes where config.json does not say it.
+struct UsualRotary {
+  double theta = 10000, share = 1;  // base; share of a head's channels that turn
+  bool whole = false;               // all of them do, whatever partial_rotary_factor says
+  std::string layers;               // whose part of rope_parameters it is, where each kind of layers has its own
+};
 /// rope_theta, rope_scaling or rope_parameters as options of position rotary, "type: rotary, base: 10000".
-std::string rotary_options(const HfConfig& config, int64_t head_dim, double usual_theta = 10000);
+std::string rotary_options(const HfConfig& config, int64_t head_dim, const UsualRotary& usual = {});
+/// rope_parameters have a part for each of the kinds of layers full_attention and sliding_attention.
+bool has_rotary_by_layers(const HfConfig& config);
+/// Which layers see the last tokens only, by layer_types; `usual` where it is absent.
+std::vector<bool> sliding_layers(const HfConfig& config, std::vector<bool> usual);
 /// One of the names of activations as `ffn` options: "type: gelu, approximate: tanh". `gated`: of a gated layer.
 std::string activation_options(const HfConfig& config, const std::string& key, const std::string& usual, bool gated);
 /// Names of labels in a config with id2label, "label_names: [...], num_labels: 2".

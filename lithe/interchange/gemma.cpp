@@ -2,12 +2,27 @@
 // each sub-layer, windows in every other layer, and caps on the logits of attention and of the model; Gemma 3 a norm of
 // queries and keys in place of the caps, and windows with their own rotary base in most layers.
 #include <algorithm>
+#include <cmath>
 
 #include "lithe/base/error.h"
 #include "lithe/interchange/family.h"
 
 namespace lithe {
 namespace {
+
+// Files of the first Gemma say gelu in hidden_act and mean its approximation by tanh; the later ones do not read it.
+std::string activation_of(const HfConfig& config, bool later) {
+  const bool legacy = later || config.text("hidden_act", "gelu") == "gelu";
+  const char* key = config.has("hidden_activation") || legacy ? "hidden_activation" : "hidden_act";
+  config.ignore({"hidden_act"});
+  return activation_options(config, key, "gelu_pytorch_tanh", true);
+}
+
+std::string local_rotary(const HfConfig& config, int64_t head_dim) {
+  const double theta = config.number("rope_local_base_freq", 10000);
+  if (!has_rotary_by_layers(config)) return cat("type: rotary, base: ", number_text(theta));
+  return rotary_options(config, head_dim, {.theta = theta, .whole = true, .layers = "sliding_attention"});
+}
 
 Mapping read_gemma(const HfConfig& config, TensorNames names) {
   const std::string type = config.text("model_type");
@@ -19,10 +34,7 @@ Mapping read_gemma(const HfConfig& config, TensorNames names) {
         " heads are no model");
   const double eps = config.number("rms_norm_eps", 1e-6);
   const bool bias = config.flag("attention_bias", false), tied = config.flag("tie_word_embeddings", true);
-  const std::string act = config.has("hidden_activation")
-                              ? activation_options(config, "hidden_activation", "", true)
-                              : activation_options(config, "hidden_act", "gelu_pytorch_tanh", true);
-  config.ignore({"hidden_act"});
+  const std::string act = activation_of(config, later);
   const std::string norm = cat("{type: rms, unit_offset: true, eps: ", number_text(eps), "}");
   std::vector<bool> sliding(size_t(layers), false);
   int64_t window = 0;
@@ -34,12 +46,7 @@ Mapping read_gemma(const HfConfig& config, TensorNames names) {
                                                                         config.integer("_sliding_window_pattern", 6)))
                                   : 2;
     for (int64_t i = 0; i < layers; ++i) sliding[size_t(i)] = (i + 1) % pattern != 0;
-    if (config.has("layer_types")) {
-      const auto& types = config.find("layer_types")->items();
-      check(int64_t(types.size()) == layers, "import", "'", config.origin(), "': layer_types has ", types.size(),
-            " names, num_hidden_layers is ", layers);
-      for (size_t i = 0; i < types.size(); ++i) sliding[i] = types[i].text() == "sliding_attention";
-    }
+    sliding = sliding_layers(config, sliding);
   }
   // An absent key has its usual number, null is no cap.
   const auto cap_of = [&](const char* key, double usual) {
@@ -59,9 +66,7 @@ Mapping read_gemma(const HfConfig& config, TensorNames names) {
   };
   std::string hybrid;
   if (later) {
-    const std::string position =
-        third ? cat(", position: {type: rotary, base: ", number_text(config.number("rope_local_base_freq", 10000)), "}")
-              : "";
+    const std::string position = third ? cat(", position: {", local_rotary(config, head_dim), "}") : "";
     bool any[2] = {false, false};
     std::string types;
     for (size_t i = 0; i < sliding.size(); ++i) {
@@ -74,15 +79,15 @@ Mapping read_gemma(const HfConfig& config, TensorNames names) {
     hybrid += cat("}, layer_types: [", types, "]");
   }
   Mapping out;
-  out.model = model_of(cat("{architecture: decoder, vocab_size: ", config.integer("vocab_size"),
-                           ", token_width: 1, hidden_size: ", d, ", num_hidden_layers: ", layers,
-                           ", max_position_embeddings: ", config.integer("max_position_embeddings", 8192),
-                           ", embedding: {type: lookup, scale: sqrt_hidden}, position: {",
-                           rotary_options(config, head_dim, third ? 1e6 : 1e4), "}, mixer: ", mixer(false), hybrid,
-                           ", ffn: {", act, ", intermediate_size: ", config.integer("intermediate_size"),
-                           "}, norm: ", norm, ", residual: ", later ? cat("{type: sandwich, norm: ", norm, "}") : "pre",
-                           ", head: {type: lm, logit_softcapping: ", number_text(cap),
-                           "}, tie_word_embeddings: ", tied ? "true" : "false", "}"));
+  out.model = model_of(cat(
+      "{architecture: decoder, vocab_size: ", config.integer("vocab_size"), ", token_width: 1, hidden_size: ", d,
+      ", num_hidden_layers: ", layers, ", max_position_embeddings: ", config.integer("max_position_embeddings", 8192),
+      ", embedding: {type: lookup, scale: sqrt_hidden}, position: {",
+      rotary_options(config, head_dim, {.theta = third ? 1e6 : 1e4, .whole = true, .layers = "full_attention"}),
+      "}, mixer: ", mixer(false), hybrid, ", ffn: {", act, ", intermediate_size: ", config.integer("intermediate_size"),
+      "}, norm: ", norm, ", residual: ", later ? cat("{type: sandwich, norm: ", norm, "}") : "pre",
+      ", head: {type: lm, logit_softcapping: ", number_text(cap), "}, tie_word_embeddings: ", tied ? "true" : "false",
+      "}"));
 
   const std::string base = prefix_of(names, "embed_tokens.weight", "model.");
   std::vector<Weight>& w = out.weights;
@@ -140,7 +145,8 @@ std::optional<Json> write_gemma(const ModelConfig& model) {
   write_rotary(out, model.position);
   if (!later) return out;
   const double scalar = option_number(mixer, "query_pre_attn_scalar");
-  out["query_pre_attn_scalar"] = scalar ? scalar : out["head_dim"].get<double>();
+  if (scalar != std::floor(scalar)) return {};
+  out["query_pre_attn_scalar"] = scalar ? int64_t(scalar) : out["head_dim"].get<int64_t>();
   const auto write_cap = [&](const char* key, double cap) { out[key] = cap ? Json(cap) : Json(); };
   write_cap("final_logit_softcapping", option_number(model.head, "logit_softcapping"));
   if (!third) write_cap("attn_logit_softcapping", option_number(mixer, "attn_logit_softcapping"));

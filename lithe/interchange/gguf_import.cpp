@@ -70,7 +70,7 @@ ImportReport import_gguf(const ImportOptions& o) {
     tokenizer = tokenizer_of_gguf(file, recipe.generate.add_bos_token);
   } else {
     tokenizer = load_tokenizer(o.tokenizer);
-    read_generation(o.from, o.tokenizer, *tokenizer, recipe.generate);
+    read_generation(o.from, o.tokenizer, *tokenizer, recipe.generate, report.notes);
     keep_chat_templates(o.tokenizer, out.path(), report.notes);
   }
   for (const auto& [name, tensor] : parameters) report.parameters += tensor.shape.numel();

@@ -9,19 +9,16 @@ Mapping read_gpt_neox(const HfConfig& config, TensorNames names) {
   const int64_t d = config.integer("hidden_size"), layers = config.integer("num_hidden_layers"),
                 heads = config.integer("num_attention_heads"), c = heads ? d / heads : 0;
   const bool bias = config.flag("attention_bias", true), tied = config.flag("tie_word_embeddings", false);
-  const double share = config.number("partial_rotary_factor", config.number("rotary_pct", 0.25)),
+  const double share = config.number("rotary_pct", 0.25),
                theta = config.number("rope_theta", config.number("rotary_emb_base", 10000));
   config.ignore({"rotary_pct", "rotary_emb_base", "rope_theta"});
-  std::string rotary = rotary_options(config, c, theta);
-  if (rotary.find("rotary_dim") == std::string::npos && share != 1)
-    rotary += cat(", rotary_dim: ", int64_t(double(c) * share));
   Mapping out;
   out.model = model_of(cat(
       "{architecture: decoder, vocab_size: ", config.integer("vocab_size"), ", token_width: 1, hidden_size: ", d,
       ", num_hidden_layers: ", layers, ", max_position_embeddings: ", config.integer("max_position_embeddings", 2048),
-      ", position: {", rotary, "}, mixer: {type: attention, num_attention_heads: ", heads,
-      ", attention_bias: ", bias ? "true" : "false", ", output_bias: ", bias ? "true" : "false", "}, ffn: {",
-      activation_options(config, "hidden_act", "gelu", false),
+      ", position: {", rotary_options(config, c, {.theta = theta, .share = share}),
+      "}, mixer: {type: attention, num_attention_heads: ", heads, ", attention_bias: ", bias ? "true" : "false",
+      ", output_bias: ", bias ? "true" : "false", "}, ffn: {", activation_options(config, "hidden_act", "gelu", false),
       ", intermediate_size: ", config.integer("intermediate_size"),
       "}, norm: {type: layer, eps_mode: variance, eps: ", number_text(config.number("layer_norm_eps", 1e-5)),
       "}, residual: pre, stack: ", config.flag("use_parallel_residual", true) ? "parallel" : "plain",

@@ -182,12 +182,17 @@ void HfConfig::only(const std::string& key, const std::vector<std::string>& valu
 
 void HfConfig::ignore(const std::vector<std::string>& keys) const { seen_.insert(keys.begin(), keys.end()); }
 
+std::vector<std::string> HfConfig::unread() const {
+  std::vector<std::string> out;
+  for (const auto& [key, value] : node_.entries())
+    if (!seen_.count(key) && !kIrrelevant.count(key) && !key.starts_with("summary_")) out.push_back(key);
+  return out;
+}
+
 void HfConfig::finish() const {
   for (const auto& [key, values] : kPlain)
     if (!seen_.count(key)) only(key, values);
-  std::vector<std::string> unknown;
-  for (const auto& [key, value] : node_.entries())
-    if (!seen_.count(key) && !kIrrelevant.count(key) && !key.starts_with("summary_")) unknown.push_back(key);
+  const std::vector<std::string> unknown = unread();
   check(unknown.empty(), "import", "'", origin_, "': ", unknown.size() == 1 ? "key " : "keys ", join(unknown),
         unknown.size() == 1 ? " is" : " are",
         " unknown for this architecture and might change what the model computes; take what does not matter out of a "

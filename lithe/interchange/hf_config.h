@@ -32,7 +32,9 @@ class HfConfig {
   void only(const std::string& key, const std::vector<std::string>& values) const;
   /// Keys that change no result.
   void ignore(const std::vector<std::string>& keys) const;
-  /// Fails when a key was neither read nor ignored, naming all such keys.
+  /// Keys that were neither read nor ignored, and that might matter.
+  std::vector<std::string> unread() const;
+  /// Fails when there are such keys, naming them.
   void finish() const;
 
  private:

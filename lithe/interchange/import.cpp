@@ -102,7 +102,7 @@ ImportReport import_model(const ImportOptions& o) {
   if (reads_source(recipe.model.architecture))
     read_translation(o.from, recipe.translate, report.notes);
   else
-    read_generation(o.from, tokenizer_files, *tokenizer, recipe.generate);
+    read_generation(o.from, tokenizer_files, *tokenizer, recipe.generate, report.notes);
   read_sentence_modules(o.from, recipe, report.notes);
 
   std::set<std::string> used;

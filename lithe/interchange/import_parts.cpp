@@ -47,7 +47,8 @@ bool begins_with_bos(const Path& files, const Tokenizer& tokenizer) {
   return fs::exists(directory / "tokenizer.model");
 }
 
-void read_generation(const Path& model, const Path& tokenizer_files, const Tokenizer& tokenizer, GenerateConfig& to) {
+void read_generation(const Path& model, const Path& tokenizer_files, const Tokenizer& tokenizer, GenerateConfig& to,
+                     std::vector<std::string>& notes) {
   to.add_bos_token = begins_with_bos(tokenizer_files, tokenizer);
   to.do_sample = false;
   const Path file = model / "generation_config.json";
@@ -91,7 +92,9 @@ void read_generation(const Path& model, const Path& tokenizer_files, const Token
                                                                      {"epsilon_cutoff", {"0", "0.0"}},
                                                                      {"eta_cutoff", {"0", "0.0"}}})
     config.only(key, plain);
-  config.finish();
+  config.ignore({"_from_model_config", "renormalize_logits", "output_logits"});
+  for (const std::string& key : config.unread())
+    if (config.has(key)) notes.push_back(cat("generation_config.json: ", key, " is not applied by `generate`"));
 }
 
 void keep_chat_templates(const Path& tokenizer_files, const Path& out, std::vector<std::string>& notes) {
@@ -156,56 +159,6 @@ void read_translation(const Path& model, TranslateConfig& to, std::vector<std::s
     if (config.has(key) && config.number(key) != 0 &&
         (key != std::string("repetition_penalty") || config.number(key) != 1))
       notes.push_back(cat("generation_config.json: ", key, " is not applied by `translate`"));
-}
-
-void read_sentence_modules(const Path& model, Recipe& recipe, std::vector<std::string>& notes) {
-  const Path file = model / "modules.json";
-  if (!fs::exists(file)) return;
-  check(recipe.model.architecture == Architecture::encoder, "import", "'", file.string(),
-        "': sentence modules around a causal model are not supported; take the file out of a copy of the directory");
-  const Node modules = parse_json_node(read_file(file, kMost), file.string());
-  check(modules.is_list(), "import", "'", file.string(), "' must hold a list of modules");
-  for (const Node& module : modules.items()) {
-    const HfConfig m(module, file.string());
-    const std::string type = m.text("type"), path = m.text("path", "");
-    m.ignore({"idx", "name"});
-    m.finish();
-    check(path.find("..") == std::string::npos && !path.starts_with("/"), "import", "'", file.string(), "': path '",
-          path, "' points outside of the model's directory");
-    if (type.ends_with(".Transformer")) {
-      check(path.empty(), "import", "'", file.string(), "': the transformer stands in '", path,
-            "'; import that directory, with modules.json beside it");
-    } else if (type.ends_with(".Pooling")) {
-      const HfConfig pooling = HfConfig::from_file(model / path / "config.json");
-      pooling.ignore({"word_embedding_dimension", "include_prompt"});
-      const std::vector<std::pair<const char*, const char*>> modes{{"pooling_mode_cls_token", "cls"},
-                                                                   {"pooling_mode_mean_tokens", "mean"},
-                                                                   {"pooling_mode_max_tokens", "max"},
-                                                                   {"pooling_mode_lasttoken", "last"}};
-      std::vector<std::string> chosen;
-      for (const auto& [key, mode] : modes)
-        if (pooling.flag(key, false)) chosen.push_back(mode);
-      for (const char* other : {"pooling_mode_mean_sqrt_len_tokens", "pooling_mode_weightedmean_tokens"})
-        pooling.only(other, {"false"});
-      pooling.finish();
-      check(chosen.size() == 1, "import", "'", pooling.origin(), "' must choose one way of pooling, it chooses ",
-            chosen.size());
-      recipe.encode.pooling = chosen[0];
-    } else if (type.ends_with(".Normalize")) {
-      recipe.encode.normalize = true;
-    } else {
-      fail("import", "'", file.string(), "': module ", type,
-           " is not supported; Transformer, Pooling and Normalize are");
-    }
-  }
-  if (const Path limits = model / "sentence_bert_config.json"; fs::exists(limits)) {
-    const HfConfig config = HfConfig::from_file(limits);
-    if (const int64_t most = config.integer("max_seq_length", 0))
-      recipe.data.sequence_length = std::min(recipe.model.max_position_embeddings, most);
-    if (config.flag("do_lower_case", false))
-      notes.push_back("sentence_bert_config.json asks for lower case, which the tokenizer's own rules must do");
-    config.finish();
-  }
 }
 
 }  // namespace lithe

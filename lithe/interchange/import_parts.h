@@ -17,8 +17,10 @@ std::string dtypes_of(const std::map<std::string, PendingTensor>& parameters);
 /// Whether texts of these tokenizer files begin with bos: by the template of tokenizer.json, or by the class's habit.
 bool begins_with_bos(const Path& files, const Tokenizer& tokenizer);
 
-/// generation_config.json, and whether prompts begin with bos, by the tokenizer's files.
-void read_generation(const Path& model, const Path& tokenizer_files, const Tokenizer& tokenizer, GenerateConfig& to);
+/// generation_config.json, and whether prompts begin with bos, by the tokenizer's files. Keys that choose other tokens
+/// than `generate` would are refused; those that are not known are noted.
+void read_generation(const Path& model, const Path& tokenizer_files, const Tokenizer& tokenizer, GenerateConfig& to,
+                     std::vector<std::string>& notes);
 
 /// Chat templates of tokenizer_config.json, chat_template.jinja or additional_chat_templates/, as the latter files in
 /// `out`; a note says that they are not applied.
@@ -32,6 +34,7 @@ void copy_companions(const Path& run, const Path& out);
 void read_translation(const Path& model, TranslateConfig& to, std::vector<std::string>& notes);
 
 /// modules.json of sentence-transformers: pooling, normalisation and the longest text.
+void write_sentence_modules(const Path& out, const Recipe& recipe, const Tokenizer& tokenizer);
 void read_sentence_modules(const Path& model, Recipe& recipe, std::vector<std::string>& notes);
 
 ImportReport import_gguf(const ImportOptions& options);

@@ -17,24 +17,13 @@ struct Kind {
   double clip = 0;
 };
 
-// One entry a layer: whether it sees the last tokens only.
-std::vector<bool> sliding_layers(const HfConfig& config, const std::string& type, int64_t layers, int64_t window) {
-  std::vector<bool> out(size_t(layers), false);
+// Of these families the first layers see everything, where layer_types does not say it.
+std::vector<bool> windowed_layers(const HfConfig& config, const std::string& type, int64_t layers, int64_t window) {
+  std::vector<bool> out(size_t(layers), window > 0);
   const int64_t first = type.starts_with("qwen") ? config.integer("max_window_layers", 28) : 0;
-  if (config.has("layer_types")) {
-    const auto& types = config.find("layer_types")->items();
-    check(int64_t(types.size()) == layers, "import", "'", config.origin(), "': layer_types has ", types.size(),
-          " names, num_hidden_layers is ", layers);
-    for (size_t i = 0; i < types.size(); ++i) {
-      check(types[i].text() == "full_attention" || types[i].text() == "sliding_attention", "import", "'",
-            config.origin(), "': layer_types names '", types[i].text(),
-            "'; full_attention and sliding_attention can be imported");
-      out[i] = window && types[i].text() == "sliding_attention";
-    }
-    return out;
-  }
-  // Of these families the first layers see everything.
-  for (int64_t i = first; i < layers; ++i) out[size_t(i)] = window > 0;
+  std::fill_n(out.begin(), std::clamp<int64_t>(first, 0, layers), false);
+  out = sliding_layers(config, out);
+  if (!window) out.assign(out.size(), false);
   return out;
 }
 
@@ -79,11 +68,12 @@ Mapping read_llama(const HfConfig& config, TensorNames names) {
   const std::string act = activation_options(config, "hidden_act", "silu", true);
   const double eps =
       config.number("rms_norm_eps", type == "mistral" || type == "llama" || type.starts_with("qwen") ? 1e-6 : 1e-5);
-  // Mistral's window is 4096 where its config does not say otherwise.
+  // Mistral's window is 4096 where its config does not say otherwise. What the others have none of, they do not read.
   int64_t window = config.integer("sliding_window", type == "mistral" && !config.present("sliding_window") ? 4096 : 0);
+  if (type == "llama" || type.starts_with("olmo")) window = 0;
   if (type.starts_with("qwen") && !config.flag("use_sliding_window", false)) window = 0;
   if (window >= positions) window = 0;
-  const std::vector<bool> sliding = sliding_layers(config, type, layers, window);
+  const std::vector<bool> sliding = windowed_layers(config, type, layers, window);
 
   const std::string qk =
       cat(kind.qk_norm == "none" ? "" : cat(", qk_norm: ", kind.qk_norm, ", qk_norm_eps: ", number_text(eps)),
@@ -109,8 +99,9 @@ Mapping read_llama(const HfConfig& config, TensorNames names) {
   out.model = model_of(
       cat("{architecture: decoder, vocab_size: ", config.integer("vocab_size"), ", token_width: 1, hidden_size: ", d,
           ", num_hidden_layers: ", layers, ", max_position_embeddings: ", positions, ", position: {",
-          rotary_options(config, head_dim), "}, mixer: ", mixer(local == sliding.size() && local), hybrid, ", ffn: {",
-          act, ", intermediate_size: ", inner, ", bias: ", kind.mlp_bias ? "true" : "false",
+          rotary_options(config, head_dim, {.whole = type != "phi3"}),
+          "}, mixer: ", mixer(local == sliding.size() && local), hybrid, ", ffn: {", act,
+          ", intermediate_size: ", inner, ", bias: ", kind.mlp_bias ? "true" : "false",
           "}, norm: {type: ", kind.plain_norm ? "layer, weight: false, bias: false, eps_mode: variance" : "rms",
           ", eps: ", number_text(kind.plain_norm ? 1e-5 : eps), "}, residual: {type: ", kind.post ? "res_post" : "pre",
           "}, head: lm, tie_word_embeddings: ", tied ? "true" : "false", "}"));
@@ -168,14 +159,17 @@ std::optional<Json> write_llama(const ModelConfig& model) {
     sliding = sliding || local;
     types.push_back(local ? "sliding_attention" : "full_attention");
   }
-  const std::string type = option(first.norm, "weight") == "false" ? "olmo"
-                           : norm == "row"                         ? "olmo2"
-                           : norm == "head"                        ? "qwen3"
-                           : sliding && !types.empty()             ? (biased && !output ? "qwen2" : "mistral")
-                           : biased && !output                     ? "qwen2"
-                                                                   : "llama";
+  const bool part = option_integer(model.position, "rotary_dim") > 0;
+  const std::string type = part                                      ? "phi3"
+                           : option(first.norm, "weight") == "false" ? "olmo"
+                           : norm == "row"                           ? "olmo2"
+                           : norm == "head"                          ? "qwen3"
+                           : sliding && !types.empty()               ? (biased && !output ? "qwen2" : "mistral")
+                           : biased && !output                       ? "qwen2"
+                                                                     : "llama";
   const std::map<std::string, std::string> classes{{"llama", "Llama"}, {"mistral", "Mistral"}, {"qwen2", "Qwen2"},
-                                                   {"qwen3", "Qwen3"}, {"olmo", "Olmo"},       {"olmo2", "Olmo2"}};
+                                                   {"qwen3", "Qwen3"}, {"olmo", "Olmo"},       {"olmo2", "Olmo2"},
+                                                   {"phi3", "Phi3"}};
   Json out = common_config(model, type, classes.at(type) + "ForCausalLM");
   const int64_t heads = option_integer(used, "num_attention_heads"), head_dim = option_integer(used, "head_dim");
   out["hidden_size"] = model.hidden_size;
@@ -192,7 +186,10 @@ std::optional<Json> write_llama(const ModelConfig& model) {
   if (type != "olmo") out["rms_norm_eps"] = option_number(first.norm, "eps");
   const double clip = option_number(used, "heads.clip_qkv");
   if (type == "olmo" && clip > 0) out["clip_qkv"] = clip;
-  if (type != "mistral" && type != "qwen2") out["attention_bias"] = biased;
+  if (type != "mistral" && type != "qwen2" && type != "phi3") out["attention_bias"] = biased;
+  if (part)
+    out["partial_rotary_factor"] =
+        double(option_integer(model.position, "rotary_dim")) / double(head_dim ? head_dim : model.hidden_size / heads);
   if (type == "llama") out["mlp_bias"] = option(first.sub_layers.back().part, "bias") == "true";
   if (sliding) {
     for (int64_t i = 0; i < model.num_hidden_layers; ++i) {
@@ -203,7 +200,7 @@ std::optional<Json> write_llama(const ModelConfig& model) {
       if (!window || window->items().size() != 1) return {};
       out["sliding_window"] = std::stoll(window->items()[0].text());
     }
-    if (type != "mistral") {
+    if (type != "mistral" && type != "phi3") {
       out["use_sliding_window"] = true;
       out["layer_types"] = types;
     }

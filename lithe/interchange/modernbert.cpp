@@ -33,12 +33,23 @@ std::string head_options(const HfConfig& config, EncoderHead head, double eps, b
              label_options(config));
 }
 
+// Of the layers with windows; empty: that of the others.
+std::string local_position(const HfConfig& config, int64_t head_dim) {
+  constexpr double kUsual = 10000;
+  if (has_rotary_by_layers(config))
+    return cat("{", rotary_options(config, head_dim, {.theta = kUsual, .whole = true, .layers = "sliding_attention"}),
+               "}");
+  if (config.present("local_rope_theta") && !config.has("local_rope_theta")) return "";
+  return cat("{type: rotary, base: ", number_text(config.number("local_rope_theta", kUsual)), "}");
+}
+
 Mapping read_modernbert(const HfConfig& config, TensorNames names) {
   const int64_t d = config.integer("hidden_size"), layers = config.integer("num_hidden_layers", 22),
                 heads = config.integer("num_attention_heads"), inner = config.integer("intermediate_size"),
-                every = config.integer("global_attn_every_n_layers", 3), local = config.integer("local_attention", 128);
-  check(layers > 0 && heads > 0 && every > 0 && local > 0, "import", "'", config.origin(), "': ", layers, " layers of ",
-        heads, " heads, every ", every, " of them global, with windows of ", local, " are no model");
+                c = heads ? d / heads : 0, every = config.integer("global_attn_every_n_layers", 3),
+                window = config.integer("local_attention", 128);
+  check(layers > 0 && heads > 0 && every > 0 && window > 0, "import", "'", config.origin(), "': ", layers,
+        " layers of ", heads, " heads, every ", every, " of them global, with windows of ", window, " are no model");
   const double eps = config.number("norm_eps", 1e-5);
   const bool bias = config.flag("norm_bias", false), attention = config.flag("attention_bias", false),
              ffn = config.flag("mlp_bias", false), tied = config.flag("tie_word_embeddings", true);
@@ -47,25 +58,33 @@ Mapping read_modernbert(const HfConfig& config, TensorNames names) {
   config.ignore({"embedding_dropout", "mlp_dropout", "classifier_dropout", "deterministic_flash_attn",
                  "initializer_cutoff_factor", "layer_norm_eps", "reference_compile", "repad_logits_with_grad",
                  "sparse_pred_ignore_index", "sparse_prediction", "gradient_checkpointing"});
-  const std::string rotary = cat("{type: rotary, base: ", number_text(config.number("global_rope_theta", 160000)), "}");
-  const double local_base = config.has("local_rope_theta") ? config.number("local_rope_theta") : 0;
-  const auto mixer = [&](bool window) {
+  const std::string rotary = cat("{",
+                                 rotary_options(config, c,
+                                                {.theta = config.number("global_rope_theta", 160000),
+                                                 .whole = true,
+                                                 .layers = "full_attention"}),
+                                 "}"),
+                    local_rotary = local_position(config, c);
+  std::vector<bool> sliding;
+  for (int64_t i = 0; i < layers; ++i) sliding.push_back(i % every != 0);
+  sliding = sliding_layers(config, sliding);
+  const auto mixer = [&](bool near) {
     return cat("{type: attention, num_attention_heads: ", heads, ", attention_bias: ", attention ? "true" : "false",
                ", output_bias: ", attention ? "true" : "false",
-               window ? cat(", field: {type: local, window: ", local / 2 + 1, "}}") : "}");
+               near ? cat(", field: {type: local, window: ", window / 2 + 1, "}}") : "}");
   };
   std::string types = cat(kLayers[0], ", ", kLayers[1]);
   bool used[4] = {true, true, false, false};
   for (int64_t i = 1; i < layers; ++i) {
-    const int kind = i % every == 0 ? 2 : 3;
+    const int kind = sliding[size_t(i)] ? 3 : 2;
     used[kind] = true;
     types += cat(", ", kLayers[kind]);
   }
-  std::string kinds = cat(kLayers[0], ": {sub_layers: [mixer], norm: none}, ", kLayers[1], ": {sub_layers: [ffn]}");
+  const std::string local = cat("mixer: ", mixer(true), local_rotary.empty() ? "" : ", position: " + local_rotary);
+  std::string kinds = cat(kLayers[0], ": {sub_layers: [mixer], norm: none", sliding[0] ? ", " + local : "", "}, ",
+                          kLayers[1], ": {sub_layers: [ffn]}");
   if (used[2]) kinds += cat(", ", kLayers[2], ": {mixer: ", mixer(false), "}");
-  if (used[3])
-    kinds += cat(", ", kLayers[3], ": {mixer: ", mixer(true),
-                 local_base ? cat(", position: {type: rotary, base: ", number_text(local_base), "}") : "", "}");
+  if (used[3]) kinds += cat(", ", kLayers[3], ": {", local, "}");
   const std::string act = activation_options(config, "hidden_activation", "gelu", true);
   Mapping out;
   out.model = model_of(
@@ -142,13 +161,17 @@ std::optional<Json> write_modernbert(const ModelConfig& model) {
   out["attention_bias"] = option(mixer, "attention_bias") == "true";
   out["mlp_bias"] = option(ffn, "bias") == "true";
   out["global_rope_theta"] = option_number(model.position, "base");
-  out["local_rope_theta"] = nullptr;
+  out["local_rope_theta"] = out["global_rope_theta"];
+  // Version 5 of transformers reads layer_types, those before one number.
   int64_t every = layers;
-  for (int64_t i = layers - 1; i >= 1; --i) {
-    const LayerConfig layer = model.layer(i + 1);
+  Json types = Json::array();
+  for (int64_t i = 0; i < layers; ++i) {
+    const LayerConfig layer = model.layer(i ? i + 1 : 0);
     if (!layer.mixer()) return {};
-    if (option(*layer.mixer(), "field") != "local") {
-      every = i;
+    const bool near = option(*layer.mixer(), "field") == "local";
+    types.push_back(near ? "sliding_attention" : "full_attention");
+    if (!near) {
+      if (i) every = std::min(every, i);
       continue;
     }
     const PartChoice field = inner_part(*layer.mixer(), "field");
@@ -158,6 +181,7 @@ std::optional<Json> write_modernbert(const ModelConfig& model) {
     if (layer.position) out["local_rope_theta"] = option_number(*layer.position, "base");
   }
   out["global_attn_every_n_layers"] = every;
+  out["layer_types"] = types;
   out["decoder_bias"] = true;
   out["classifier_bias"] = option(model.head, *head == EncoderHead::words ? "transform_bias" : "dense_bias") == "true";
   if (*head == EncoderHead::texts) {

@@ -11,16 +11,12 @@ Mapping read_phi(const HfConfig& config, TensorNames names) {
                 c = heads ? d / heads : 0;
   config.only("qk_layernorm", {"false"});
   const bool tied = config.flag("tie_word_embeddings", false);
-  const double share = config.number("partial_rotary_factor", 0.5);
-  std::string rotary = rotary_options(config, c);
-  if (rotary.find("rotary_dim") == std::string::npos && share != 1)
-    rotary += cat(", rotary_dim: ", int64_t(double(c) * share));
   Mapping out;
   out.model = model_of(cat(
       "{architecture: decoder, vocab_size: ", config.integer("vocab_size"), ", token_width: 1, hidden_size: ", d,
       ", num_hidden_layers: ", layers, ", max_position_embeddings: ", config.integer("max_position_embeddings", 2048),
-      ", position: {", rotary, "}, mixer: {type: attention, num_attention_heads: ", heads,
-      ", attention_bias: true, output_bias: true, heads: ",
+      ", position: {", rotary_options(config, c, {.share = 0.5}),
+      "}, mixer: {type: attention, num_attention_heads: ", heads, ", attention_bias: true, output_bias: true, heads: ",
       kv == heads ? "mha" : cat("{type: gqa, num_key_value_heads: ", kv, "}"), "}, ffn: {",
       activation_options(config, "hidden_act", "gelu_new", false),
       ", intermediate_size: ", config.integer("intermediate_size"),

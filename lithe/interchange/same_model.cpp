@@ -77,6 +77,7 @@ Facts facts_of(const ModelConfig& config) {
   add(config.norm, "norm", d, out);
   add(config.stack, "stack", d, out);
   add(config.head, "head", d, out);
+  if (config.head.type == "span") out.erase("head.bias");  // no answer depends on it
   if (config.head.type == "lm" || config.head.type == "mlm")
     out["tie_word_embeddings"] = config.tie_word_embeddings ? "true" : "false";
   if (config.head.type == "classify" || config.head.type == "tag") out["num_labels"] = cat(config.num_labels);

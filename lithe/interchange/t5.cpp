@@ -1,11 +1,26 @@
 // T5: a pre-norm encoder-decoder with RMS norms, biases by distance on logits that are not scaled, and no biases in its
 // maps. Version 1.0 ties its head to the embedding and divides the rows before it; 1.1 (and mT5) has gated layers and a
 // head of its own.
+#include <cstdlib>
+
 #include "lithe/base/error.h"
 #include "lithe/interchange/family.h"
 
 namespace lithe {
 namespace {
+
+struct T5Head {
+  bool own, scaled;  // a matrix of its own; rows divided by sqrt(d_model) before it
+};
+
+// Until version 5 of transformers tie_word_embeddings said both. Since then it is always true, the head is tied where
+// the files have no other, and scale_decoder_outputs says the second, false for all of mT5.
+T5Head t5_head(const HfConfig& config, TensorNames names) {
+  const bool tied = config.flag("tie_word_embeddings", true);
+  const int version = std::atoi(config.text("transformers_version", "4").c_str());
+  const bool scaled = config.text("model_type") == "mt5" ? tied && version < 5 : tied;
+  return {has_tensor(names, "lm_head.weight", !tied), config.flag("scale_decoder_outputs", scaled)};
+}
 
 Mapping read_t5(const HfConfig& config, TensorNames names) {
   const int64_t d = config.integer("d_model"), heads = config.integer("num_heads"), width = config.integer("d_kv"),
@@ -20,7 +35,7 @@ Mapping read_t5(const HfConfig& config, TensorNames names) {
     check(architectures->items()[0].text().ends_with("ForConditionalGeneration"), "import", "'", config.origin(),
           "': architecture ", architectures->items()[0].text(),
           " can not be imported; encoder-decoders for generation can (T5ForConditionalGeneration)");
-  const bool tied = config.flag("tie_word_embeddings", true);
+  const T5Head head = t5_head(config, names);
   const std::string kind = config.text("feed_forward_proj", "relu");
   config.only("feed_forward_proj", {"relu", "gated-gelu", "gated-silu"});
   const bool gated = kind != "relu";
@@ -38,8 +53,8 @@ Mapping read_t5(const HfConfig& config, TensorNames names) {
                              : "geglu, approximate: tanh",
       ", intermediate_size: ", inner,
       ", bias: false}, norm: {type: rms, eps: ", number_text(config.number("layer_norm_epsilon", 1e-6)),
-      "}, residual: pre, head: {type: lm, row_scale: ", tied ? "rsqrt_hidden" : "one",
-      "}, tie_word_embeddings: ", tied ? "true" : "false", "}"));
+      "}, residual: pre, head: {type: lm, row_scale: ", head.scaled ? "rsqrt_hidden" : "one",
+      "}, tie_word_embeddings: ", head.own ? "false" : "true", "}"));
 
   std::vector<Weight>& w = out.weights;
   w.push_back(
@@ -68,10 +83,7 @@ Mapping read_t5(const HfConfig& config, TensorNames names) {
     out.dropped.push_back(side + "embed_tokens.weight");
   }
   out.dropped.push_back("*.EncDecAttention.relative_attention_bias.weight");  // of old files: no model reads it
-  if (tied)
-    out.dropped.push_back("lm_head.weight");
-  else
-    w.push_back({"head.weight", "lm_head.weight", true});
+  if (head.own) w.push_back({"head.weight", "lm_head.weight", true});
   return out;
 }
 
@@ -92,6 +104,7 @@ std::optional<Json> write_t5(const ModelConfig& model) {
   out["n_positions"] = model.max_position_embeddings;
   out["relative_attention_num_buckets"] = option_integer(model.position, "buckets");
   out["relative_attention_max_distance"] = option_integer(model.position, "max_distance");
+  out["scale_decoder_outputs"] = option(model.head, "row_scale") == "rsqrt_hidden";
   out["layer_norm_epsilon"] = option_number(model.norm, "eps");
   return out;
 }

@@ -146,9 +146,10 @@ std::map<std::string, PendingTensor> parameters_of(const TensorSource& source, c
 std::map<std::string, PendingTensor> write_parameters(const std::map<std::string, PendingTensor>& parameters,
                                                       const Mapping& mapping) {
   std::map<std::string, std::vector<const Weight*>> by_tensor;
-  for (const Weight& w : mapping.weights) by_tensor[w.theirs].push_back(&w);
   std::map<std::string, PendingTensor> out;
   for (const auto& [name, size] : mapping.zeros) out[name] = pending(zeros({size}, DType::f32));
+  for (const Weight& w : mapping.weights)
+    if (parameters.count(w.ours) || !out.count(w.theirs)) by_tensor[w.theirs].push_back(&w);
   for (const auto& [name, weights] : by_tensor) {
     const PendingTensor& first = parameters.at(weights[0]->ours);
     int64_t columns = 0;

@@ -84,6 +84,19 @@ TEST(Densify, OtherHeadsFoldToo) {
   expect_folds(kit::model_config(kSmall, mixer("heads: sha")), "mha");
 }
 
+// Another way to compute mha: the weights stay.
+TEST(Densify, RewrittenHeadsAreMha) {
+  for (const char* more : {"", ", attention_bias: true, output_bias: true", ", output: hadamard"}) {
+    const std::string options = cat("heads: el_rewrite", more);
+    expect_folds(kit::model_config(kSmall, mixer(options) + ", position: learned"), "mha");
+  }
+  const ModelConfig config = kit::model_config(kSmall, mixer("heads: el_rewrite") + ", position: sinusoidal");
+  const auto before = random_parameters(config);
+  const Densified d = densify(config, before);
+  EXPECT_EQ(d.parameters.size(), before.size());
+  for (const auto& [name, value] : before) EXPECT_EQ(kit::bit_difference(d.parameters.at(name), value), "") << name;
+}
+
 TEST(Densify, HybridsKeepTheirPlainLayers) {
   const ModelConfig config = kit::model_config(kSmall,
                                                "mixers: {plain: {type: attention, num_attention_heads: 4}, novel: "

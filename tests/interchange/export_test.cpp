@@ -33,7 +33,7 @@ TEST_P(RoundTrip, ImportExportImportGivesTheSameBytes) {
   import_model({scratch / "written", scratch / "second", {}});
   EXPECT_EQ(bytes(scratch / "first", "model.safetensors"), bytes(scratch / "second", "model.safetensors"));
   // Phi-3's joined maps are written apart, as Llama's.
-  if (golden.name.starts_with("phi3")) {
+  if (golden.name.starts_with("phi3") && golden.name != "phi3_part") {
     EXPECT_EQ(report.model_type, "llama");
     return;
   }
@@ -46,7 +46,10 @@ TEST_P(RoundTrip, ImportExportImportGivesTheSameBytes) {
     EXPECT_EQ(kit::bit_difference(a, b), "") << name;
   }
   const Json config = parse_json(bytes(scratch / "written", "config.json"), "config.json");
-  EXPECT_EQ(config["architectures"], golden.json["config"]["architectures"]);
+  if (golden.name.starts_with("mt5"))  // which is T5 without a scale before the head
+    EXPECT_EQ(report.model_type, "t5");
+  else
+    EXPECT_EQ(config["architectures"], golden.json["config"]["architectures"]);
 }
 
 INSTANTIATE_TEST_SUITE_P(, RoundTrip, testing::ValuesIn(kit::transformers_goldens()),

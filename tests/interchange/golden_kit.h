@@ -32,5 +32,9 @@ struct TransformersGolden {
 double relative_difference(const std::vector<std::vector<double>>& a, const std::vector<std::vector<double>>& b);
 
 std::vector<Path> transformers_goldens();
+/// Names of those that version 5 of transformers loaded and saved.
+std::vector<std::string> saved_again();
+/// Such a golden model in the files of version 5.
+TransformersGolden in_version_5(const std::string& name);
 
 }  // namespace lithe::kit

@@ -8,6 +8,7 @@
 #include "lithe/interchange/export.h"
 #include "lithe/interchange/weights.h"
 #include "lithe/model/safetensors.h"
+#include "lithe/recipe/recipe.h"
 #include "lithe/text/framing.h"
 #include "tests/interchange/golden_kit.h"
 #include "tests/support/errors.h"
@@ -41,6 +42,44 @@ TEST_P(Transformers, ImportedModelsComputeWhatTransformersDoes) {
 
 INSTANTIATE_TEST_SUITE_P(, Transformers, testing::ValuesIn(kit::transformers_goldens()),
                          [](const auto& info) { return info.param.stem().string(); });
+
+// The same models, loaded and saved by version 5 of transformers, which says much in another way.
+class Transformers5 : public testing::TestWithParam<std::string> {};
+
+TEST_P(Transformers5, ModelsSavedAgainAreTheSame) {
+  const TransformersGolden before("tests/golden/transformers/" + GetParam() + ".json"),
+      after = kit::in_version_5(GetParam());
+  kit::Scratch scratch;
+  before.write(scratch / "before"), after.write(scratch / "after");
+  before.import_to(scratch / "before", scratch / "was"), after.import_to(scratch / "after", scratch / "is");
+  for (const char* file : {"config.json", "model.safetensors"})
+    EXPECT_EQ(read_file(Path(scratch / "was") / file), read_file(Path(scratch / "is") / file)) << file;
+}
+
+INSTANTIATE_TEST_SUITE_P(, Transformers5, testing::ValuesIn(kit::saved_again()),
+                         [](const auto& info) { return info.param; });
+
+// What a golden model computes when its config.json has these keys, too.
+double difference_with(const char* name, const Json& keys) {
+  TransformersGolden golden(cat("tests/golden/transformers/", name, ".json"));
+  for (const auto& [key, value] : keys.items()) golden.json["config"][key] = value;
+  kit::Scratch scratch;
+  golden.write(scratch / "model");
+  golden.import_to(scratch / "model", scratch / "run");
+  return kit::relative_difference(golden.of(*load_model(scratch / "run", "", "f32").model), golden.expected());
+}
+
+TEST(Import, KeysThatTransformersDoesNotReadChangeNothing) {
+  EXPECT_LE(difference_with("llama2", {{"sliding_window", 3}}), kTolerance);
+  EXPECT_LE(difference_with("llama2", {{"partial_rotary_factor", 0.5}}), kTolerance);
+  EXPECT_LE(difference_with("olmo2", {{"sliding_window", 3}}), kTolerance);
+  EXPECT_GT(difference_with("mistral", {{"sliding_window", 3}}), 1e-3);
+  EXPECT_GT(difference_with("phi", {{"partial_rotary_factor", 1.0}}), 1e-3);
+  // Gemma's first files say gelu and mean its approximation; null is no other name.
+  EXPECT_LE(difference_with("gemma", {{"hidden_act", "gelu"}, {"hidden_activation", nullptr}}), kTolerance);
+  EXPECT_LE(difference_with("gemma2", {{"hidden_act", "gelu"}}), kTolerance);
+  EXPECT_GT(difference_with("gemma2", {{"hidden_activation", "gelu"}}), kTolerance);
+}
 
 TEST(Import, ShardsByIndexAreTheSameModel) {
   const TransformersGolden golden("tests/golden/transformers/qwen3.json");
@@ -216,6 +255,13 @@ TEST_F(Refusals, GenerationSettingsAreReadOrRefused) {
   for (const char* line : {"temperature: 0.6", "top_p: 0.9", "top_k: 50", "do_sample: true", "add_bos_token: false"})
     EXPECT_NE(recipe.find(line), std::string::npos) << line;
   std::filesystem::remove_all(scratch / "run");
+  // What changes no token, and what is not known: the latter is said.
+  write_file(model() / "generation_config.json",
+             R"({"_from_model_config": true, "output_attentions": false, "use_cache": true, "cfg_rescale": 0.7})");
+  const ImportReport report = import_model({model(), scratch / "run", {}});
+  ASSERT_EQ(report.notes.size(), 1u);
+  EXPECT_NE(report.notes[0].find("cfg_rescale is not applied"), std::string::npos);
+  std::filesystem::remove_all(scratch / "run");
   write_file(model() / "generation_config.json", R"({"num_beams": 4})");
   expect({"generation_config.json", "num_beams is 4"});
   write_file(model() / "generation_config.json", R"({"eos_token_id": 1000})");
@@ -244,6 +290,30 @@ TEST(Import, SentenceModulesGivePoolingAndNormalisation) {
   const std::string recipe = read_file(Path(scratch / "run") / "resolved_recipe.yaml");
   for (const char* line : {"pooling: cls", "normalize: true", "sequence_length: 20"})
     EXPECT_NE(recipe.find(line), std::string::npos) << line;
+  // Names and keys of version 6, whose longest text is the tokenizer's.
+  std::filesystem::remove(model / "sentence_bert_config.json");
+  write_file(model / "1_Pooling/config.json",
+             R"({"embedding_dimension": 24, "pooling_mode": "lasttoken", "include_prompt": true})");
+  write_file(model / "sentence_bert_config.json",
+             R"({"transformer_task": "feature-extraction", "module_output_name": "token_embeddings", "modality_config":
+                 {"text": {"method": "forward", "method_output_name": "last_hidden_state"}}})");
+  Json settings = parse_json(read_file(model / "tokenizer_config.json"), "tokenizer_config.json");
+  settings["model_max_length"] = 30;
+  write_file(model / "tokenizer_config.json", settings.dump());
+  import_model({model, scratch / "six", {}});
+  const std::string six = read_file(Path(scratch / "six") / "resolved_recipe.yaml");
+  for (const char* line : {"pooling: last", "normalize: true", "sequence_length: 30"})
+    EXPECT_NE(six.find(line), std::string::npos) << line;
+  // And written again.
+  export_model({scratch / "six", scratch / "written", {}});
+  const std::string written = read_file(Path(scratch / "written") / "tokenizer_config.json");
+  EXPECT_NE(written.find("pad_token"), std::string::npos);  // without which no batch can be made there
+  std::filesystem::remove(Path(scratch / "written") / "tokenizer_config.json");
+  import_model({scratch / "written", scratch / "back", {}});
+  const Recipe before = recipe_of_run(scratch / "six"), after = recipe_of_run(scratch / "back");
+  EXPECT_EQ(after.encode.pooling, before.encode.pooling);
+  EXPECT_EQ(after.encode.normalize, before.encode.normalize);
+  EXPECT_EQ(after.data.sequence_length, before.data.sequence_length);
   modules("Dense");
   EXPECT_NE(kit::error_of([&] {
               import_model({model, scratch / "other", {}});

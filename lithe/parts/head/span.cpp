@@ -1,5 +1,6 @@
 // Where an answer begins and ends: [dense d -> d, tanh,] then two logits a row, each softmaxed over the rows of a
-// sequence [Devlin et al. 2019]. Biases of the logits would change nothing: softmax does not see what all rows share.
+// sequence [Devlin et al. 2019]. Biases of the logits change no answer: softmax does not see what all rows share. They
+// are there for the logits of imported models.
 #include <algorithm>
 
 #include "lithe/nn/registry.h"
@@ -10,14 +11,18 @@ namespace lithe {
 namespace {
 
 struct SpanHeadConfig {
-  bool dense = true;
-  void fields(Fields& f) { f("dense", dense, "a dense layer with tanh before the logits; BERT has none"); }
+  bool dense = true, bias = false;
+  void fields(Fields& f) {
+    f("dense", dense, "a dense layer with tanh before the logits; BERT has none");
+    f("bias", bias, "a bias on each of the two logits, as BERT's files have; no answer depends on it");
+  }
 };
 
 class Span final : public Head {
  public:
   Span(const Scope& scope, const SpanHeadConfig& config, const Args& args)
-      : start_(scope / "start", args.hidden_size, 1, false), end_(scope / "end", args.hidden_size, 1, false) {
+      : start_(scope / "start", args.hidden_size, 1, config.bias),
+        end_(scope / "end", args.hidden_size, 1, config.bias) {
     if (config.dense) dense_ = Linear(scope / "dense", args.hidden_size, args.hidden_size, true);
   }
 
