@@ -32,19 +32,9 @@ struct GenerateOptions {
   bool greedy = false, no_cache = false, json = false, times = false, el_rewrite = false;
 };
 
-void log_times(const GenerateTimes& t) {
-  const auto rate = [](int64_t tokens, double seconds) { return double(tokens) / std::max(seconds, 1e-9); };
-  log_info("prefill ", t.prompt_tokens, " tokens in ", t.prefill_seconds, " s (",
-           rate(t.prompt_tokens, t.prefill_seconds), " tokens/s); decode ", t.new_tokens, " tokens in ",
-           t.decode_seconds, " s (", rate(t.new_tokens, t.decode_seconds), " tokens/s); decode state ",
-           format_bytes(double(t.peak_state_bytes)), " in ", format_bytes(double(t.peak_state_allocated)));
-}
-
-int run_generate(const GenerateOptions& o) {
-  catch_stop_signals();
+GenerateConfig settings_of(const GenerateOptions& o) {
   check_usage(!o.greedy || !(o.temperature || o.top_k || o.top_p || o.min_p), "generate",
-              "--greedy takes the most likely token, "
-              "so that ",
+              "--greedy takes the most likely token, so that ",
               o.temperature ? "--temperature"
               : o.top_k     ? "--top-k"
               : o.top_p     ? "--top-p"
@@ -68,107 +58,153 @@ int run_generate(const GenerateOptions& o) {
   if (o.greedy) config.do_sample = false;
   if (o.no_cache) config.use_cache = false;
   config.validate();
+  return config;
+}
 
+// Texts of one prompt stand beside each other; each has random numbers of its own.
+std::vector<std::string> prompts_of(const GenerateOptions& o, const GenerateConfig& config) {
   std::vector<std::string> prompts = o.prompts;
   if (!o.prompts_file.empty())
     for (std::string& line : text_lines({o.prompts_file})) prompts.push_back(std::move(line));
   check_usage(o.prompts_file.empty() || prompts.size() > o.prompts.size(), "generate", "'", o.prompts_file,
               "' holds no prompt; write one a line");
   if (prompts.empty()) prompts.push_back(config.prompt);
+  std::vector<std::string> repeated;
+  for (const std::string& prompt : prompts)
+    repeated.insert(repeated.end(), size_t(config.num_return_sequences), prompt);
+  return repeated;
+}
+
+// A drafter and the model that it may be.
+struct Drafting {
+  LoadedModel model;
+  std::unique_ptr<Drafter> drafter;
+};
+
+Drafting drafting_of(const GenerateOptions& o, const LoadedModel& loaded, const GenerateConfig& config) {
+  Drafting out;
+  if (o.draft.empty()) return out;
+  if (o.draft == "lookup" || o.draft == "prompt") {
+    out.drafter = lookup_drafter();
+  } else if (o.draft.starts_with("exit:")) {
+    const auto layers = int64_t(exit_rule_named("layer" + o.draft.substr(4)).threshold);
+    out.drafter = exit_drafter(*loaded.model, layers, *loaded.tokenizer, config);
+  } else {
+    out.model = load_model(o.draft, "", o.precision);
+    check_usage(out.model.tokenizer->fingerprint() == loaded.tokenizer->fingerprint(), "generate", "the drafter '",
+                o.draft, "' has another tokenizer than the model; give one with the same");
+    out.drafter = model_drafter(*out.model.model, *loaded.tokenizer, config);
+  }
+  return out;
+}
+
+// Writes one prompt as it comes, or several as they are done.
+class Printer {
+ public:
+  Printer(const std::vector<std::string>& prompts, int64_t samples, bool json)
+      : prompts_(prompts), samples_(size_t(samples)), json_(json), streams_(prompts.size() == 1 && !json) {}
+
+  GenerateEvents events() {
+    GenerateEvents out;
+    if (streams_)
+      out.on_text = [this](size_t, std::string_view piece) {
+        show_prompt();
+        std::cout << piece;
+        flush_results();
+        return true;
+      };
+    out.on_done = [this](size_t i, Generation&& result) {
+      ++done_;
+      at_limit_ += result.finish == Finish::positions;
+      if (json_)
+        print_json(i, result);
+      else if (streams_)
+        show_prompt(), std::cout << "\n";
+      else
+        print_text(i, result);
+      flush_results();
+    };
+    return out;
+  }
+  size_t done() const { return done_; }
+  size_t at_limit() const { return at_limit_; }
+
+ private:
+  const std::vector<std::string>& prompts_;
+  size_t samples_;
+  bool json_, streams_, begun_ = false;
+  size_t done_ = 0, at_limit_ = 0;  // at_limit: at the model's last position
+
+  // When it is known to be accepted.
+  void show_prompt() {
+    if (!std::exchange(begun_, true)) std::cout << prompts_[0];
+  }
+  void print_json(size_t i, const Generation& result) const {
+    Json json = {{"prompt", prompts_[i]},
+                 {"text", result.text},
+                 {"finish", to_string(result.finish)},
+                 {"prompt_tokens", result.prompt_tokens},
+                 {"new_tokens", result.tokens.size()}};
+    if (samples_ > 1) json["sample"] = i % samples_ + 1;
+    std::cout << dump(json, -1, Invalid::replaced) << "\n";
+  }
+  void print_text(size_t i, const Generation& result) const {
+    std::cout << "==> " << i / samples_ + 1 << (samples_ > 1 ? cat(", sample ", i % samples_ + 1) : "") << "\n"
+              << prompts_[i] << result.text << "\n";
+  }
+};
+
+double tokens_a_pass(const GenerateTimes& t) { return double(t.taken) / double(t.passes) + 1; }
+
+void log_times(const GenerateTimes& t, const std::string& exit, int64_t layers) {
+  const auto rate = [](int64_t tokens, double seconds) { return double(tokens) / std::max(seconds, 1e-9); };
+  log_info("prefill ", t.prompt_tokens, " tokens in ", t.prefill_seconds, " s (",
+           rate(t.prompt_tokens, t.prefill_seconds), " tokens/s); decode ", t.new_tokens, " tokens in ",
+           t.decode_seconds, " s (", rate(t.new_tokens, t.decode_seconds), " tokens/s); decode state ",
+           format_bytes(double(t.peak_state_bytes)), " in ", format_bytes(double(t.peak_state_allocated)));
+  if (t.mean_layers > 0) log_info("exits ", exit, ": ", t.mean_layers, " of ", layers, " layers a token");
+  if (t.passes) log_info("drafted ", t.drafted, " tokens, ", t.taken, " taken; ", tokens_a_pass(t), " tokens a pass");
+}
+
+void print_times(const GenerateTimes& t) {
+  Json json = {{"prompt_tokens", t.prompt_tokens},
+               {"new_tokens", t.new_tokens},
+               {"prefill_seconds", t.prefill_seconds},
+               {"decode_seconds", t.decode_seconds},
+               {"tokens_per_second", double(t.new_tokens) / std::max(t.decode_seconds, 1e-9)}};
+  if (t.mean_layers > 0) json["mean_layers"] = t.mean_layers;
+  if (t.passes) {
+    json["drafted"] = t.drafted;
+    json["taken"] = t.taken;
+    json["acceptance"] = double(t.taken) / double(std::max<int64_t>(t.drafted, 1));
+    json["tokens_per_pass"] = tokens_a_pass(t);
+  }
+  std::cout << dump(Json({{"times", json}}), -1, Invalid::replaced) << "\n";
+}
+
+int run_generate(const GenerateOptions& o) {
+  catch_stop_signals();
+  const GenerateConfig config = settings_of(o);
+  const std::vector<std::string> prompts = prompts_of(o, config);
   const LoadedModel loaded = load_model(o.model, o.weights, o.precision, o.el_rewrite);
   const std::optional<NeighbourModel> neighbours = neighbours_of(o.datastore, o.model, o.weights, loaded);
   check_usage(!neighbours || o.draft.empty(), "generate",
               "--draft checks tokens by the model alone; leave out --draft or --datastore");
-  // Texts of one prompt stand beside each other; each has random numbers of its own.
-  const auto samples = size_t(config.num_return_sequences);
-  if (samples > 1) {
-    std::vector<std::string> repeated;
-    for (const std::string& prompt : prompts) repeated.insert(repeated.end(), samples, prompt);
-    prompts = std::move(repeated);
-  }
+  const Drafting drafting = drafting_of(o, loaded, config);
+  GenerateHelp help{.drafter = drafting.drafter.get(), .draft_tokens = o.draft_tokens};
+  if (neighbours) help.steps.push_back(neighbour_step(*neighbours));
 
-  const bool streaming = prompts.size() == 1 && !o.json;
-  bool begun = false;  // the prompt is shown when it is known to be accepted
-  const auto begin = [&] {
-    if (!std::exchange(begun, true)) std::cout << prompts[0];
-  };
-  GenerateEvents events;
-  if (streaming)
-    events.on_text = [&](size_t, std::string_view piece) {
-      begin();
-      std::cout << piece;
-      flush_results();
-    };
-  size_t done = 0, at_limit = 0;
-  events.on_done = [&](size_t i, Generation&& result) {
-    ++done;
-    at_limit += result.finish == "positions";
-    if (o.json) {
-      Json json = {{"prompt", prompts[i]},
-                   {"text", result.text},
-                   {"finish", result.finish},
-                   {"prompt_tokens", result.prompt_tokens},
-                   {"new_tokens", result.tokens.size()}};
-      if (samples > 1) json["sample"] = i % samples + 1;
-      std::cout << dump(json, -1, Invalid::replaced) << "\n";
-    } else if (streaming) {
-      begin();
-      std::cout << "\n";
-    } else {
-      std::cout << "==> " << i / samples + 1 << (samples > 1 ? cat(", sample ", i % samples + 1) : "") << "\n"
-                << prompts[i] << result.text << "\n";
-    }
-    flush_results();
-  };
+  Printer printer(prompts, config.num_return_sequences, o.json);
   GenerateTimes times;
-  SpeculativeTimes drafted;
-  if (o.draft.empty()) {
-    generate_each(*loaded.model, *loaded.tokenizer, prompts, config, neighbours ? &*neighbours : nullptr, events,
-                  &times);
-  } else {
-    LoadedModel small;
-    const bool by_text = o.draft == "lookup" || o.draft == "prompt", by_exit = o.draft.starts_with("exit:");
-    if (!by_text && !by_exit) small = load_model(o.draft, "", o.precision);
-    check_usage(!small.tokenizer || small.tokenizer->fingerprint() == loaded.tokenizer->fingerprint(), "generate",
-                "the drafter '", o.draft, "' has another tokenizer than the model; give one with the same");
-    const auto drafter =
-        by_exit       ? exit_drafter(*loaded.model, int64_t(exit_rule_named("layer" + o.draft.substr(4)).threshold),
-                                     *loaded.tokenizer, config)
-        : small.model ? model_drafter(*small.model, *loaded.tokenizer, config)
-                      : lookup_drafter();
-    generate_speculative(*loaded.model, *drafter, o.draft_tokens, *loaded.tokenizer, prompts, config, events, &times,
-                         &drafted);
-  }
-  if (o.times || !o.prompts_file.empty()) {
-    log_times(times);
-    if (times.mean_layers > 0)
-      log_info("exits ", config.exit, ": ", times.mean_layers, " of ", loaded.model->config().num_hidden_layers,
-               " layers a token");
-    if (drafted.passes)
-      log_info("drafted ", drafted.drafted, " tokens, ", drafted.taken, " taken; ",
-               double(drafted.taken) / double(drafted.passes) + 1, " tokens a pass");
-  }
-  if (o.json && o.times) {
-    Json json = {{"prompt_tokens", times.prompt_tokens},
-                 {"new_tokens", times.new_tokens},
-                 {"prefill_seconds", times.prefill_seconds},
-                 {"decode_seconds", times.decode_seconds},
-                 {"tokens_per_second", double(times.new_tokens) / std::max(times.decode_seconds, 1e-9)}};
-    if (times.mean_layers > 0) json["mean_layers"] = times.mean_layers;
-    if (drafted.passes) {
-      json["drafted"] = drafted.drafted;
-      json["taken"] = drafted.taken;
-      json["acceptance"] = double(drafted.taken) / double(std::max<int64_t>(drafted.drafted, 1));
-      json["tokens_per_pass"] = double(drafted.taken) / double(drafted.passes) + 1;
-    }
-    std::cout << dump(Json({{"times", json}}), -1, Invalid::replaced) << "\n";
-  }
-  if (at_limit)
-    log_info(at_limit, " of ", prompts.size(), " texts ended at the model's last position (it has ",
+  generate_each(*loaded.model, *loaded.tokenizer, prompts, config, printer.events(), &times, help);
+  if (o.times || !o.prompts_file.empty()) log_times(times, config.exit, loaded.model->config().num_hidden_layers);
+  if (o.json && o.times) print_times(times);
+  if (printer.at_limit())
+    log_info(printer.at_limit(), " of ", prompts.size(), " texts ended at the model's last position (it has ",
              loaded.model->position_limit(), "), before ", config.max_new_tokens, " new tokens");
-  if (done < prompts.size()) log_info("stopped: ", prompts.size() - done, " of ", prompts.size(), " prompts not begun");
-  if (stop_signal()) return 128 + stop_signal();
-  return 0;
+  if (printer.done() < prompts.size())
+    log_info("stopped: ", prompts.size() - printer.done(), " of ", prompts.size(), " prompts not begun");
+  return stop_signal() ? 128 + stop_signal() : 0;
 }
 
 }  // namespace

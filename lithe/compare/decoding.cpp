@@ -1,23 +1,32 @@
 #include "lithe/compare/decoding.h"
 
-#include "lithe/ops/basic.h"
-
 namespace lithe::compare {
+namespace {
 
-Decoding::Decoding(const Model& model, int64_t batch, int64_t prompt, int64_t tokens, std::vector<int32_t> ids)
-    : model_(model), batch_(batch), prompt_(prompt), ids_(std::move(ids)) {
-  state_ = model.make_state(batch, prompt + tokens);
-}
+// Sequence b of `batch`: what follows is known, whatever the model says.
+class Given final : public RowStep {
+ public:
+  Given(const std::vector<int32_t>& ids, int64_t batch, int64_t b) : ids_(ids), batch_(batch), b_(b) {}
+  void apply(LogitRow& row) const override {
+    const int64_t added = int64_t(row.tokens.size()) - row.prompt_tokens;
+    row.choice.take(ids_[size_t(batch_ * (row.prompt_tokens + added) + b_) % ids_.size()]);
+  }
 
-void Decoding::feed(int64_t tokens) {
-  const NoGrad no_grad;
-  std::vector<int32_t> ids;
-  for (int64_t i = 0; i < tokens * batch_; ++i) ids.push_back(ids_[next_++ % ids_.size()]);
-  const Sequences sequences = model_.continue_sequences(*state_, std::vector<int64_t>(size_t(batch_), tokens));
-  const Shape shape{int64_t(ids.size())};
-  const Tensor rows = model_.device() == Device::meta ? empty(shape, DType::i32, Device::meta) : tensor_of(shape, ids);
-  const Var out = model_.forward(rows, sequences, state_.get());
-  model_.logits(pick_rows(out, sequences.last_rows()));
+ private:
+  std::vector<int32_t> ids_;
+  int64_t batch_, b_;
+};
+
+}  // namespace
+
+Decoding::Decoding(const Model& model, int64_t batch, int64_t prompt, int64_t tokens, const std::vector<int32_t>& ids)
+    : loop_(model, {.slots = batch, .longest = prompt + tokens + 1, .prefill_tokens = batch * prompt}) {
+  for (int64_t b = 0; b < batch; ++b) {
+    DecodeRequest request{.config = {.max_new_tokens = tokens + 1, .do_sample = false, .prefill_tokens = prompt}};
+    for (int64_t i = b * prompt; i < (b + 1) * prompt; ++i) request.tokens.push_back(ids[size_t(i) % ids.size()]);
+    request.steps = {std::make_shared<Given>(ids, batch, b)};
+    loop_.submit(std::move(request));
+  }
 }
 
 }  // namespace lithe::compare

@@ -152,7 +152,7 @@ std::vector<ZeroShotMetric> answer(const Model& model, const Tokenizer& tokenize
   }
   std::vector<std::string> written;
   for (Generation& result : continue_tokens(model, tokenizer, prompts, config)) {
-    check(result.finish != "interrupted", "eval", "stopped by signal ", stop_signal());
+    check(result.finish != Finish::interrupted, "eval", "stopped by signal ", stop_signal());
     written.push_back(std::move(result.text));
   }
 

@@ -1,21 +1,21 @@
 #include "lithe/infer/generate.h"
 
 #include <algorithm>
-#include <chrono>
-#include <cmath>
-#include <map>
-#include <optional>
 
 #include "lithe/base/stop.h"
-#include "lithe/infer/continuation.h"
-#include "lithe/infer/neighbours.h"
-#include "lithe/model/exits.h"
-#include "lithe/ops/basic.h"
+#include "lithe/infer/text_stream.h"
 
 namespace lithe {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+struct Prompt {
+  std::vector<int32_t> tokens;
+  bool first;  // nothing stands before its continuation
+};
+
+bool ended_by_itself(Finish finish) {
+  return finish != Finish::cancelled && finish != Finish::interrupted && finish != Finish::failed;
+}
 
 // Hands results on in the order of prompts.
 class InOrder {
@@ -37,197 +37,90 @@ class InOrder {
   std::map<size_t, Generation> waiting_;
 };
 
-// spec: cond.early_stop | search | a classifier of the last row says where a text ends | TB Eq 6.192-6.193
-std::vector<double> stop_probabilities(const Model& model, const Var& rows) {
-  const Tensor logits = model.stop_logits(rows).value();
-  std::vector<double> out;
-  for (int64_t i = 0; i < logits.rows(); ++i)
-    out.push_back(1 / (1 + std::exp(value_at(logits, 2 * i) - value_at(logits, 2 * i + 1))));
-  return out;
-}
-
-// Continuous batching: continuations in the slots of one decode state; a slot that is done is emptied for the next
-// prompt. All rows of a step run together, and no row's bits depend on the others.
-class Scheduler {
+// Prompts through a loop, which gets them as results are handed on.
+class PromptsInOrder {
  public:
-  Scheduler(const Model& model, const GenerateConfig& config, const GenerateEvents& events,
-            std::deque<Continuation> waiting, GenerateTimes& times, const NeighbourModel* neighbours)
-      : model_(model),
+  PromptsInOrder(const Model& model, const Tokenizer& tokenizer, std::vector<Prompt> prompts,
+                 const GenerateConfig& config, const GenerateEvents& events, const GenerateHelp& help)
+      : tokenizer_(tokenizer),
+        prompts_(std::move(prompts)),
         config_(config),
         events_(events),
-        waiting_(std::move(waiting)),
-        times_(times),
-        neighbours_(neighbours),
+        help_(help),
+        budget_(budget_of(model)),
         done_(events),
-        exits_(exit_run_of(model, config.exit)) {
-    slots_.resize(std::min(waiting_.size(), size_t(config.batch_size)));
-    int64_t capacity = 0;
-    for (const Continuation& c : waiting_) capacity = std::max(capacity, c.most_tokens());
-    if (config_.use_cache && !slots_.empty())
-      state_ = model_.make_state(int64_t(slots_.size()), capacity, config.cache_type());
-  }
+        loop_(model, budget_) {}
 
   void run() {
-    while (!stop_signal()) {
-      admit();
-      const std::vector<Fed> fed = choose_rows();
-      if (fed.empty()) return;
-      step(fed);
-    }
-    for (size_t slot = 0; slot < slots_.size(); ++slot)
-      if (slots_[slot]) {
-        slots_[slot]->interrupt(events_);
-        finish(slot);
-      }
+    do submit();
+    while (!stop_signal() && loop_.step());
+    if (stop_signal()) loop_.interrupt();
   }
+  const GenerateTimes& times() const { return loop_.times(); }
 
  private:
   // Results that may wait for an earlier prompt's, for each slot.
-  static constexpr size_t kAhead = 64;
-  // Rows of a slot in a step.
-  struct Fed {
-    size_t slot;
-    int64_t begin, end;  // tokens of its continuation
-  };
-  const Model& model_;
+  static constexpr int64_t kAhead = 64;
+  const Tokenizer& tokenizer_;
+  std::vector<Prompt> prompts_;
   const GenerateConfig& config_;
   const GenerateEvents& events_;
-  std::deque<Continuation> waiting_;
-  GenerateTimes& times_;
-  const NeighbourModel* neighbours_;
+  const GenerateHelp& help_;
+  DecodeBudget budget_;
   InOrder done_;
-  std::optional<ExitRun> exits_;
-  std::vector<double> stops_;  // probability that each ready text stops here
-  std::vector<std::optional<Continuation>> slots_;
-  std::unique_ptr<DecodeState> state_;
-  int64_t reserved_ = 0;  // tokens that those under way may come to
+  DecodeLoop loop_;
+  size_t next_ = 0;  // prompt that is submitted next
 
-  // Who runs is reserved what it may need: nobody is ever thrown out to be read again.
-  void admit() {
-    for (auto& slot : slots_) {
-      if (slot || waiting_.empty()) continue;
-      const Continuation& next = waiting_.front();
-      if (config_.cache_tokens && reserved_ + next.most_tokens() > config_.cache_tokens) return;
-      if (next.prompt() >= done_.next() + kAhead * slots_.size()) return;
-      reserved_ += next.most_tokens();
-      times_.prompt_tokens += next.prompt_tokens();
-      slot.emplace(std::move(waiting_.front()));
-      waiting_.pop_front();
+  static std::string name_of(size_t prompt) { return cat("prompt ", prompt + 1); }
+
+  DecodeBudget budget_of(const Model& model) const {
+    DecodeBudget budget{.slots = help_.drafter ? 1 : config_.batch_size,
+                        .tokens = config_.cache_tokens,
+                        .longest = 1,
+                        .cache = config_.cache_type(),
+                        .use_cache = config_.use_cache,
+                        .prefill_tokens = config_.prefill_tokens};
+    for (size_t i = 0; i < prompts_.size(); ++i) {
+      const int64_t most = most_tokens(model, int64_t(prompts_[i].tokens.size()), config_, name_of(i));
+      budget.longest = std::max(budget.longest, most);
+      check_fits(budget, most, name_of(i));
     }
+    return budget;
   }
 
-  // One row of each that is under way, and new prompts in pieces whose ends depend on the prompt alone.
-  std::vector<Fed> choose_rows() const {
-    std::vector<Fed> fed;
-    int64_t prefill = 0;
-    for (size_t slot = 0; slot < slots_.size(); ++slot) {
-      if (!slots_[slot]) continue;
-      const int64_t all = int64_t(slots_[slot]->tokens().size()), past = state_ ? state_->length(int64_t(slot)) : 0,
-                    end = state_ ? std::min(all, past + config_.prefill_tokens) : all;
-      if (end - past > 1) {
-        if (state_ && prefill && prefill + end - past > config_.prefill_tokens) continue;
-        prefill += end - past;
-      }
-      fed.push_back({slot, past, end});
+  void submit() {
+    for (; next_ < prompts_.size() && next_ < done_.next() + size_t(kAhead * budget_.slots); ++next_) {
+      const size_t i = next_;
+      std::function<bool(std::string_view)> on_text;
+      if (events_.on_text) on_text = [this, i](std::string_view piece) { return events_.on_text(i, piece); };
+      DecodeRequest request = text_request(tokenizer_, std::move(prompts_[i].tokens), prompts_[i].first, config_,
+                                           std::move(on_text), [this, i](Generation&& result) {
+                                             if (result.error) std::rethrow_exception(result.error);
+                                             if (result.begun) done_.add(i, std::move(result));
+                                           });
+      request.key = i;
+      request.steps = help_.steps;
+      request.drafter = help_.drafter;
+      request.draft_tokens = help_.draft_tokens;
+      request.name = name_of(i);
+      loop_.submit(std::move(request));
     }
-    return fed;
-  }
-
-  void step(const std::vector<Fed>& fed) {
-    const auto start = Clock::now();
-    std::vector<int64_t> ready, last_rows;  // those whose next token is known after this step, and where
-    const Tensor logits = next_logits(fed, ready, last_rows);
-    share_out(std::chrono::duration<double>(Clock::now() - start).count(), fed);
-    for (size_t i = 0; i < ready.size(); ++i) {
-      Continuation& c = *slots_[size_t(ready[i])];
-      const size_t before = c.tokens().size();
-      if (config_.early_stop && stops_early(stops_[i], config_.early_stop_margin)) {
-        c.stop_early(config_, events_);
-        finish(size_t(ready[i]));
-        continue;
-      }
-      const bool goes_on =
-          c.accept({logits.data<float>() + int64_t(i) * logits.cols(), size_t(logits.cols())}, config_, events_);
-      times_.new_tokens += int64_t(c.tokens().size() - before);
-      if (!goes_on) finish(size_t(ready[i]));
-    }
-  }
-
-  // Logits f32 [ready, V].
-  Tensor next_logits(const std::vector<Fed>& fed, std::vector<int64_t>& ready, std::vector<int64_t>& last_rows) {
-    std::vector<int32_t> ids;
-    std::vector<int64_t> counts(slots_.size()), offsets{0};
-    for (const auto& [slot, begin, end] : fed) {
-      const std::vector<int32_t>& tokens = slots_[slot]->tokens();
-      ids.insert(ids.end(), tokens.begin() + begin, tokens.begin() + end);
-      counts[slot] = end - begin;
-      offsets.push_back(int64_t(ids.size()));
-      if (end < int64_t(tokens.size())) continue;
-      ready.push_back(int64_t(slot));
-      last_rows.push_back(int64_t(ids.size()) - 1);
-    }
-    const NoGrad no_grad;
-    const Sequences sequences = state_ ? model_.continue_sequences(*state_, counts) : Sequences(offsets);
-    const ExitScope scope(exits_ ? &*exits_ : nullptr);
-    const Rows rows = model_.run(tensor_of({int64_t(ids.size())}, ids), sequences, Pass(), state_.get());
-    if (exits_) times_.mean_layers = exits_->mean_layers();
-    if (state_) {
-      times_.peak_state_bytes = std::max(times_.peak_state_bytes, state_->bytes());
-      times_.peak_state_allocated =
-          std::max(times_.peak_state_allocated, ledger(model_.device()).current(MemoryClass::decode));
-    }
-    if (ready.empty()) return {};
-    const Var last = pick_rows(rows.x, last_rows);
-    if (config_.early_stop) stops_ = stop_probabilities(model_, last);
-    const Tensor logits = cast(model_.logits(rows, last_rows), DType::f32).value();
-    if (neighbours_) neighbours_->mix(cast(last, DType::f32).value(), logits);
-    return logits;
-  }
-
-  void share_out(double seconds, const std::vector<Fed>& fed) {
-    int64_t prompt = 0, all = 0;
-    for (const auto& [slot, begin, end] : fed) {
-      all += end - begin;
-      if (int64_t(slots_[slot]->tokens().size()) == slots_[slot]->prompt_tokens()) prompt += end - begin;
-    }
-    times_.prefill_seconds += seconds * double(prompt) / double(all);
-    times_.decode_seconds += seconds * double(all - prompt) / double(all);
-  }
-
-  void finish(size_t slot) {
-    Continuation& c = *slots_[slot];
-    reserved_ -= c.most_tokens();
-    done_.add(c.prompt(), c.take_result());
-    slots_[slot].reset();
-    if (state_) state_->truncate(int64_t(slot), 0);
   }
 };
 
-}  // namespace
-
-namespace {
-
-bool stops(const Model& model) {
-  return model.stop_logits(Var(zeros({1, model.config().hidden_size}, model.compute_dtype()))).defined();
-}
-
-void check_generates(const Model& model, const GenerateConfig& config, const NeighbourModel* neighbours) {
+void run_prompts(const Model& model, const Tokenizer& tokenizer, std::vector<Prompt> prompts,
+                 const GenerateConfig& config, const GenerateEvents& events, GenerateTimes* times,
+                 const GenerateHelp& help) {
   config.validate();
-  model.check_predicts_next("generate");
-  check_usage(!config.early_stop || stops(model), "generate",
-              "early_stop asks the head where texts end, which it did not learn; train with model.head: {type: lm, "
-              "early_stop: true}, or leave it out");
-  check_usage(
-      !neighbours || config.exit.empty(), "generate",
-      "a datastore is asked by rows of all layers, which tokens that leave early lack; leave out one of --exit and "
-      "--datastore");
+  PromptsInOrder all(model, tokenizer, std::move(prompts), config, events, help);
+  all.run();
+  if (times) *times = all.times();
 }
 
-// Results of `count` prompts by their number; of those that do not begin, "interrupted" stays.
-std::vector<Generation> collected(size_t count, const std::function<void(size_t, std::string_view)>& on_text,
+// Results of `count` prompts by their number.
+std::vector<Generation> collected(size_t count, const std::function<bool(size_t, std::string_view)>& on_text,
                                   const std::function<void(const GenerateEvents&)>& run) {
   std::vector<Generation> results(count);
-  for (Generation& result : results) result.finish = "interrupted";
   run({.on_text = on_text,
        .on_done = [&](size_t prompt, Generation&& result) { results[prompt] = std::move(result); }});
   return results;
@@ -235,26 +128,49 @@ std::vector<Generation> collected(size_t count, const std::function<void(size_t,
 
 }  // namespace
 
-bool stops_early(double probability, double margin) { return probability >= (1 + margin) / 2; }
+DecodeRequest text_request(const Tokenizer& tokenizer, std::vector<int32_t> tokens, bool first,
+                           const GenerateConfig& config, std::function<bool(std::string_view piece)> on_text,
+                           std::function<void(Generation&& result)> on_done) {
+  const auto stream = std::make_shared<TextStream>(tokenizer, first, config.stop, std::move(on_text));
+  DecodeRequest request{.tokens = std::move(tokens), .config = config, .vocab_size = tokenizer.vocab_size()};
+  if (tokenizer.specials().eos) request.end_tokens = {*tokenizer.specials().eos};
+  request.on_token = [stream](int32_t token) { return stream->push(token); };
+  request.on_done = [stream, on_done = std::move(on_done)](DecodeResult&& result) {
+    stream->finish(ended_by_itself(result.finish));
+    if (!on_done) return;
+    if (stream->stopped()) result.finish = Finish::stop;
+    if (stream->refused()) result.finish = Finish::cancelled;
+    on_done({.text = stream->text(),
+             .tokens = std::move(result.tokens),
+             .finish = result.finish,
+             .prompt_tokens = result.prompt_tokens,
+             .begun = result.begun,
+             .error = result.error});
+  };
+  return request;
+}
 
-void generate_each(const Model& model, const Tokenizer& tokenizer, const std::vector<std::string>& prompts,
-                   const GenerateConfig& config, const GenerateEvents& events, GenerateTimes* times) {
-  generate_each(model, tokenizer, prompts, config, nullptr, events, times);
+std::vector<int32_t> prompt_tokens(const Tokenizer& tokenizer, const std::string& text, const GenerateConfig& config) {
+  std::vector<int32_t> out;
+  const Specials& specials = tokenizer.specials();
+  const auto bos = specials.bos ? specials.bos : specials.eos;
+  if (bos && (config.add_bos_token || text.empty())) out.push_back(*bos);
+  const auto ids = tokenizer.encode(text);
+  out.insert(out.end(), ids.begin(), ids.end());
+  return out;
 }
 
 void generate_each(const Model& model, const Tokenizer& tokenizer, const std::vector<std::string>& prompts,
-                   const GenerateConfig& config, const NeighbourModel* neighbours, const GenerateEvents& events,
-                   GenerateTimes* times) {
-  check_generates(model, config, neighbours);
-  GenerateTimes unused;
-  Scheduler(model, config, events, continuations(model, tokenizer, prompts, config), times ? *times : unused,
-            neighbours)
-      .run();
+                   const GenerateConfig& config, const GenerateEvents& events, GenerateTimes* times,
+                   const GenerateHelp& help) {
+  std::vector<Prompt> all;
+  for (const std::string& text : prompts) all.push_back({prompt_tokens(tokenizer, text, config), text.empty()});
+  run_prompts(model, tokenizer, std::move(all), config, events, times, help);
 }
 
 std::vector<Generation> generate(const Model& model, const Tokenizer& tokenizer,
                                  const std::vector<std::string>& prompts, const GenerateConfig& config,
-                                 const std::function<void(size_t, std::string_view)>& on_text, GenerateTimes* times) {
+                                 const std::function<bool(size_t, std::string_view)>& on_text, GenerateTimes* times) {
   return collected(prompts.size(), on_text, [&](const GenerateEvents& events) {
     generate_each(model, tokenizer, prompts, config, events, times);
   });
@@ -263,12 +179,10 @@ std::vector<Generation> generate(const Model& model, const Tokenizer& tokenizer,
 std::vector<Generation> continue_tokens(const Model& model, const Tokenizer& tokenizer,
                                         const std::vector<std::vector<int32_t>>& prompts,
                                         const GenerateConfig& config) {
-  check_generates(model, config, nullptr);
-  std::deque<Continuation> waiting;
-  for (const std::vector<int32_t>& tokens : prompts) add_continuation(waiting, model, tokenizer, tokens, true, config);
+  std::vector<Prompt> all;
+  for (const std::vector<int32_t>& tokens : prompts) all.push_back({tokens, true});
   return collected(prompts.size(), {}, [&](const GenerateEvents& events) {
-    GenerateTimes unused;
-    Scheduler(model, config, events, std::move(waiting), unused, nullptr).run();
+    run_prompts(model, tokenizer, std::move(all), config, events, nullptr, {});
   });
 }
 

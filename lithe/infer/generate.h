@@ -1,56 +1,58 @@
-// Continuing prompts, many at once, with the model's decode state.
+// Continuing prompts that are texts, many at once.
 #pragma once
 
-#include "lithe/infer/sampler.h"
-#include "lithe/model/model.h"
+#include "lithe/infer/decode_loop.h"
 #include "lithe/text/tokenizer.h"
 
 namespace lithe {
 
 struct Generation {
-  std::string text;             // without the prompt
-  std::vector<int32_t> tokens;  // of it
-  std::string finish;           // "stop" (a stop string), "end" (end of text), "length", "interrupted",
-                                // "early_stop" (the model's head said so),
-                                // "positions" (the model has no more, and max_new_tokens would have allowed some)
+  std::string text;                     // without the prompt
+  std::vector<int32_t> tokens;          // of it
+  Finish finish = Finish::interrupted;  // cancelled also where on_text wanted no more
   int64_t prompt_tokens = 0;
+  bool begun = false;        // it had its turn before it was done
+  std::exception_ptr error;  // of Finish::failed
 };
 
-struct GenerateTimes {
-  int64_t prompt_tokens = 0, new_tokens = 0;
-  int64_t peak_state_bytes = 0;      // of decode state in use
-  int64_t peak_state_allocated = 0;  // of what the ledger has for it
-  /// Of all steps. A step that reads prompts and continues others is shared out by rows.
-  double prefill_seconds = 0, decode_seconds = 0;
-  double mean_layers = 0;  // that a token ran, under a rule of early exits; 0 without
-};
+/// A request whose result is a text: `tokens` are a prompt of this tokenizer, which outlives it, and config.stop ends
+/// the text. `first`: the prompt has no text. on_text and on_done as in GenerateEvents, but for the number.
+DecodeRequest text_request(const Tokenizer& tokenizer, std::vector<int32_t> tokens, bool first,
+                           const GenerateConfig& config, std::function<bool(std::string_view piece)> on_text,
+                           std::function<void(Generation&& result)> on_done);
 
 /// What happens on the way. Both are optional.
 struct GenerateEvents {
-  /// Prompt i's text as it comes, complete UTF-8 characters only, never past a stop string.
-  std::function<void(size_t prompt, std::string_view piece)> on_text;
+  /// Prompt i's text as it comes, complete UTF-8 characters only, never past a stop string. False: no more is wanted.
+  std::function<bool(size_t prompt, std::string_view piece)> on_text;
   /// Prompt i is done; called in the order of prompts.
   std::function<void(size_t prompt, Generation&& result)> on_done;
 };
 
-/// GenerateConfig::early_stop: Pr(stop) >= Pr(goes on) + margin.
-bool stops_early(double probability, double margin);
+/// What may choose tokens beside the model and the settings.
+struct GenerateHelp {
+  LogitSteps steps = {};
+  /// Drafts draft_tokens at a time, at most (DraftLength); prompts are then continued one after another. Greedy: the
+  /// tokens of the model alone, up to ties. Sampled: equally distributed [Leviathan et al. 2023]. Fails (usage) when
+  /// the model's state cannot forget tokens.
+  Drafter* drafter = nullptr;
+  int64_t draft_tokens = 4;
+};
 
-/// Continues each prompt: at most config.batch_size at once, and as many as config.cache_tokens allows. A prompt that
-/// is done makes room at once for the next, which is read in the same step in which others are continued, at most
-/// config.prefill_tokens of it at a time. Results do not depend on batch_size, cache_tokens or on who runs beside:
-/// sequences do not see each other, and draws are a function of (seed, prompt, token). Memory is bounded by the
-/// prompts themselves, the decode state and some results that wait for those of earlier prompts. Once stop_signal()
-/// is set, prompts under way are done ("interrupted") and no others begin.
+/// Continues each prompt by a DecodeLoop of config.batch_size slots and config.cache_tokens tokens. Prompt number i has
+/// key i: results do not depend on batch_size, cache_tokens or on who runs beside. Memory is bounded by the prompts
+/// themselves, the decode state and some results that wait for those of earlier prompts. Once stop_signal() is set,
+/// prompts under way are interrupted and no others begin.
 /// Fails (usage), before anything runs, when a prompt leaves no room below the model's longest position or in the
 /// cache.
 void generate_each(const Model& model, const Tokenizer& tokenizer, const std::vector<std::string>& prompts,
-                   const GenerateConfig& config, const GenerateEvents& events, GenerateTimes* times = nullptr);
+                   const GenerateConfig& config, const GenerateEvents& events, GenerateTimes* times = nullptr,
+                   const GenerateHelp& help = {});
 
-/// The same, with all results at the end; those of prompts that did not begin are empty and "interrupted".
+/// The same, with all results at the end; those of prompts that did not begin are empty and interrupted.
 std::vector<Generation> generate(const Model& model, const Tokenizer& tokenizer,
                                  const std::vector<std::string>& prompts, const GenerateConfig& config,
-                                 const std::function<void(size_t, std::string_view)>& on_text = {},
+                                 const std::function<bool(size_t, std::string_view)>& on_text = {},
                                  GenerateTimes* times = nullptr);
 
 /// A text's tokens as generate_each() begins with them: behind bos (or eos) where config says so or there is no text.

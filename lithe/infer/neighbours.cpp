@@ -58,22 +58,57 @@ std::vector<double> NeighbourModel::nll(const Tensor& rows, std::span<const int3
 }
 
 void NeighbourModel::mix(const Tensor& rows, const Tensor& logits) const {
-  check(logits.dtype() == DType::f32 && rows.rows() == logits.rows() && logits.cols() >= store_.info().vocab_size,
-        "datastore", "logits must be f32 of the rows and of the store's ", store_.info().vocab_size, " tokens, got ",
-        logits);
+  check(logits.dtype() == DType::f32, "datastore", "logits must be f32, got ", logits);
+  std::vector<std::span<float>> each;
+  for (int64_t i = 0; i < logits.rows(); ++i)
+    each.emplace_back(logits.data<float>() + i * logits.cols(), size_t(logits.cols()));
+  mix(rows, each);
+}
+
+void NeighbourModel::mix(const Tensor& rows, std::span<const std::span<float>> logits) const {
+  check(rows.rows() == int64_t(logits.size()), "datastore", rows.rows(), " rows have logits of ", logits.size());
   const auto near = neighbours(rows);
-  const auto v = size_t(logits.cols());
-  std::vector<double> p(v);
   for (size_t i = 0; i < near.size(); ++i) {
+    const std::span<float> row = logits[i];
+    check(int64_t(row.size()) >= store_.info().vocab_size, "datastore", "logits must be of the store's ",
+          store_.info().vocab_size, " tokens, got ", row.size());
     if (near[i].empty()) continue;
-    float* row = logits.data<float>() + i * v;
-    const double most = *std::max_element(row, row + v);
+    const double most = *std::max_element(row.begin(), row.end());
+    std::vector<double> p(row.size());
     double sum = 0;
-    for (size_t c = 0; c < v; ++c) sum += p[c] = std::exp(double(row[c]) - most);
-    for (size_t c = 0; c < v; ++c) p[c] *= (1 - options_.weight) / sum;
+    for (size_t c = 0; c < p.size(); ++c) sum += p[c] = std::exp(double(row[c]) - most);
+    for (double& share : p) share *= (1 - options_.weight) / sum;
     for (const Weighed& w : near[i]) p[size_t(w.token)] += options_.weight * w.weight;
-    for (size_t c = 0; c < v; ++c) row[c] = float(std::log(std::max(p[c], 1e-300)));
+    for (size_t c = 0; c < p.size(); ++c) row[c] = float(std::log(std::max(p[c], 1e-300)));
   }
+}
+
+namespace {
+
+class NeighbourStep final : public LogitStep {
+ public:
+  explicit NeighbourStep(const NeighbourModel& model) : model_(model) {}
+  Needs needs() const override { return {.hidden = true}; }
+  // All rows at once: a search reads the store once for all of them.
+  void apply(std::span<LogitRow* const> rows) const override {
+    const auto width = int64_t(rows[0]->hidden.size());
+    const Tensor hidden = empty({int64_t(rows.size()), width}, DType::f32);
+    std::vector<std::span<float>> logits;
+    for (size_t i = 0; i < rows.size(); ++i) {
+      std::copy(rows[i]->hidden.begin(), rows[i]->hidden.end(), hidden.data<float>() + int64_t(i) * width);
+      logits.push_back(rows[i]->choice.scores());
+    }
+    model_.mix(hidden, logits);
+  }
+
+ private:
+  const NeighbourModel& model_;
+};
+
+}  // namespace
+
+std::shared_ptr<const LogitStep> neighbour_step(const NeighbourModel& model) {
+  return std::make_shared<NeighbourStep>(model);
 }
 
 }  // namespace lithe

@@ -6,8 +6,8 @@
 #include <span>
 
 #include "lithe/infer/datastore.h"
-#include "lithe/infer/generate.h"
 #include "lithe/infer/hnsw_index.h"
+#include "lithe/infer/logit_steps.h"
 
 namespace lithe {
 
@@ -31,6 +31,7 @@ class NeighbourModel {
   std::vector<double> nll(const Tensor& rows, std::span<const int32_t> labels, std::span<const double> own) const;
   /// Logits f32 [n, V] of these rows become log probabilities of the mixture.
   void mix(const Tensor& rows, const Tensor& logits) const;
+  void mix(const Tensor& rows, std::span<const std::span<float>> logits) const;
 
  private:
   Datastore store_;
@@ -44,9 +45,7 @@ class NeighbourModel {
   std::vector<std::vector<Weighed>> neighbours(const Tensor& rows) const;
 };
 
-/// generate_each() of the mixture; null: of the model alone.
-void generate_each(const Model& model, const Tokenizer& tokenizer, const std::vector<std::string>& prompts,
-                   const GenerateConfig& config, const NeighbourModel* neighbours, const GenerateEvents& events,
-                   GenerateTimes* times = nullptr);
+/// mix() as a step: tokens are chosen from the mixture. `model` outlives it.
+std::shared_ptr<const LogitStep> neighbour_step(const NeighbourModel& model);
 
 }  // namespace lithe

@@ -155,8 +155,8 @@ TEST(Generate, EarlyStoppedTextsBeginTheWholeOnes) {
       EXPECT_GE(g.tokens.size(), longest) << theta;  // a larger margin stops no earlier
       longest = g.tokens.size();
       EXPECT_TRUE(theta > -1 || g.tokens.empty());
-      EXPECT_EQ(g.finish == "early_stop", g.tokens.size() < whole.tokens.size()) << theta;
-      stopped += g.finish == "early_stop" && !g.tokens.empty();
+      EXPECT_EQ(g.finish == Finish::early_stop, g.tokens.size() < whole.tokens.size()) << theta;
+      stopped += g.finish == Finish::early_stop && !g.tokens.empty();
     }
     EXPECT_EQ(longest, whole.tokens.size());
   }
@@ -199,10 +199,12 @@ TEST(Generate, StopStringsEndBeforeThemAlsoAcrossTokens) {
     GenerateConfig c = settings(false, tokens);
     c.stop = stops;
     std::string streamed;
-    const auto g =
-        generate(*parrot.model, *kBytes, {"a"}, c, [&](size_t, std::string_view piece) { streamed += piece; })[0];
+    const auto g = generate(*parrot.model, *kBytes, {"a"}, c, [&](size_t, std::string_view piece) {
+      streamed += piece;
+      return true;
+    })[0];
     EXPECT_EQ(streamed, g.text);
-    return g.text + " " + g.finish;
+    return g.text + " " + to_string(g.finish);
   };
   EXPECT_EQ(with({}, 10), "bcdefghabc length");
   EXPECT_EQ(with({"e"}), "bcd stop");
@@ -221,8 +223,10 @@ TEST(Generate, CharactersAreStreamedWhole) {
   const Parrot parrot("a\xC3\xA4\xE2\x82\xAC");  // a, U+00E4, U+20AC
   GenerateConfig c = settings(false, 11);
   std::vector<std::string> pieces;
-  const auto g = generate(*parrot.model, *kBytes, {"a"}, c,
-                          [&](size_t, std::string_view piece) { pieces.emplace_back(piece); })[0];
+  const auto g = generate(*parrot.model, *kBytes, {"a"}, c, [&](size_t, std::string_view piece) {
+    pieces.emplace_back(piece);
+    return true;
+  })[0];
   EXPECT_EQ(g.text,
             "\xC3\xA4\xE2\x82\xAC"
             "a\xC3\xA4\xE2\x82\xAC");
@@ -237,8 +241,8 @@ TEST(Generate, PositionsLimitTheLength) {
   // 6 tokens of prompt: positions 6 to 11 hold what was generated, and what stands behind the last needs none.
   EXPECT_EQ(g[0].tokens.size(), 7u);
   EXPECT_EQ(g[1].tokens.size(), 3u);
-  EXPECT_EQ(g[0].finish, "positions");
-  EXPECT_EQ(continue_all(*model, {"hello"}, settings(false, 7))[0].finish, "length");
+  EXPECT_EQ(g[0].finish, Finish::positions);
+  EXPECT_EQ(continue_all(*model, {"hello"}, settings(false, 7))[0].finish, Finish::length);
   try {
     continue_all(*model, {"ok", "far too long a prompt"}, settings(false));
     FAIL();
@@ -276,7 +280,7 @@ TEST(Generate, AStopSignalEndsItWithWhatThereIs) {
   set_stop_signal(SIGTERM);
   const auto g = continue_all(*model, {"x", "y"}, settings(false));
   set_stop_signal(0);
-  for (const Generation& one : g) EXPECT_EQ(one.finish, "interrupted");
+  for (const Generation& one : g) EXPECT_EQ(one.finish, Finish::interrupted);
 }
 
 TEST(Generate, TimesCountTokens) {
@@ -327,7 +331,7 @@ TEST(Generate, HandsResultsOnInOrderAndKeepsToItsBudget) {
                  .on_done =
                      [&](size_t i, Generation&& result) {
                        order.push_back(i);
-                       EXPECT_NE(result.finish, "interrupted");
+                       EXPECT_NE(result.finish, Finish::interrupted);
                      }},
                 &times);
   std::vector<size_t> all(prompts.size());
@@ -354,7 +358,7 @@ TEST(Generate, AStopSignalKeepsWhatIsDone) {
   const auto model = byte_model();
   GenerateConfig config = settings(false, 5);
   config.batch_size = 2;
-  std::vector<std::string> finishes;
+  std::vector<Finish> finishes;
   generate_each(*model, *kBytes, std::vector<std::string>(9, "x"), config,
                 {.on_text = {}, .on_done = [&](size_t i, Generation&& result) {
                    finishes.push_back(result.finish);
@@ -362,7 +366,7 @@ TEST(Generate, AStopSignalKeepsWhatIsDone) {
                  }});
   set_stop_signal(0);
   // The fourth ends in the step of the third; no others begin.
-  EXPECT_EQ(finishes, (std::vector<std::string>{"length", "length", "length", "length"}));
+  EXPECT_EQ(finishes, std::vector<Finish>(4, Finish::length));
 }
 
 // oracle: hpc.ptq, infer.kv_cache

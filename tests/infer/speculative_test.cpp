@@ -6,6 +6,7 @@
 #include <map>
 
 #include "lithe/base/threads.h"
+#include "lithe/infer/sampler.h"
 #include "lithe/ops/basic.h"
 #include "tests/infer/infer_kit.h"
 #include "tests/support/errors.h"
@@ -20,11 +21,11 @@ std::unique_ptr<Model> model_of(uint64_t seed, int64_t layers = 2, const std::st
 }
 
 std::vector<Generation> drafted(const Model& model, Drafter& drafter, const std::vector<std::string>& prompts,
-                                const GenerateConfig& config, SpeculativeTimes* times = nullptr, int64_t count = 4) {
+                                const GenerateConfig& config, GenerateTimes* times = nullptr, int64_t count = 4) {
   std::vector<Generation> out(prompts.size());
-  generate_speculative(model, drafter, count, *kBytes, prompts, config,
-                       {.on_text = {}, .on_done = [&](size_t i, Generation&& g) { out[i] = std::move(g); }}, nullptr,
-                       times);
+  generate_each(model, *kBytes, prompts, config,
+                {.on_text = {}, .on_done = [&](size_t i, Generation&& g) { out[i] = std::move(g); }}, times,
+                {.drafter = &drafter, .draft_tokens = count});
   return out;
 }
 
@@ -57,7 +58,7 @@ TEST(Speculative, WhatTheModelDraftsItselfIsTaken) {
   for (const bool sample : {false, true}) {
     const GenerateConfig config = settings(sample, 30);
     const auto drafter = model_drafter(*model, *kBytes, config);
-    SpeculativeTimes times;
+    GenerateTimes times;
     drafted(*model, *drafter, {"hello"}, config, &times);
     EXPECT_GT(times.drafted, 0);
     // Sampled: rounding may differ between rows that are read together and alone.
@@ -91,7 +92,7 @@ TEST(Speculative, WrongDraftsGrowShortAndRare) {
 TEST(Speculative, ADrafterThatIsWrongIsHardlyAsked) {
   struct Wrong final : Drafter {
     void begin(int64_t) override {}
-    std::vector<Draft> draft(const std::vector<int32_t>&, int64_t count, int64_t, const GenerateConfig&) override {
+    std::vector<Draft> draft(const std::vector<int32_t>&, int64_t count, uint64_t, const GenerateConfig&) override {
       std::vector<Draft> out;
       for (int64_t i = 0; i < count; ++i) out.push_back({1, {.certain = 1, .probabilities = {}}});  // a control byte
       return out;
@@ -99,7 +100,7 @@ TEST(Speculative, ADrafterThatIsWrongIsHardlyAsked) {
   } wrong;
   const auto model = model_of(4, 2, "attention", 256);
   const GenerateConfig config = settings(false, 200);
-  SpeculativeTimes times;
+  GenerateTimes times;
   const Generation got = drafted(*model, wrong, {"hello"}, config, &times)[0];
   EXPECT_EQ(got.tokens, generate(*model, *kBytes, {"hello"}, config)[0].tokens);
   ASSERT_EQ(times.taken, 0);
@@ -167,7 +168,7 @@ TEST(Speculative, AnExitOfTheModelDrafts) {
   const auto want = generate(*model, *kBytes, prompts, config);
   for (const int64_t layers : {1, 3}) {
     const auto drafter = exit_drafter(*model, layers, *kBytes, config);
-    SpeculativeTimes times;
+    GenerateTimes times;
     const auto got = drafted(*model, *drafter, prompts, config, &times);
     for (size_t i = 0; i < prompts.size(); ++i) EXPECT_EQ(got[i].tokens, want[i].tokens) << layers;
     EXPECT_GT(times.drafted, 0);

@@ -1,0 +1,410 @@
+#include "lithe/infer/decode_loop.h"
+
+#include <algorithm>
+
+#include "lithe/infer/sampler.h"
+#include "lithe/model/exits.h"
+
+namespace lithe {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+const Model& checked(const Model& model) {
+  model.check_predicts_next("generate");
+  return model;
+}
+
+// Tokens that one request may come to.
+int64_t longest(const Model& model, const DecodeBudget& budget) {
+  check_usage(budget.slots >= 1 && budget.tokens >= 0 && budget.longest >= 0 && budget.prefill_tokens >= 1, "generate",
+              "a loop needs a slot and a token to read at a time, and limits of at least 0; got slots ", budget.slots,
+              ", prefill_tokens ", budget.prefill_tokens, ", tokens ", budget.tokens, ", longest ", budget.longest);
+  if (budget.longest) return budget.longest;
+  // Nothing follows the last token, so that it needs no position.
+  if (const int64_t positions = model.position_limit())
+    return budget.tokens ? std::min(budget.tokens, positions + 1) : positions + 1;
+  check_usage(budget.tokens > 0, "generate",
+              "the model has positions without end; say how many tokens a request may come to (longest)");
+  return budget.tokens;
+}
+
+DecodeBudget complete(const Model& model, DecodeBudget budget) {
+  budget.longest = longest(model, budget);
+  return budget;
+}
+
+}  // namespace
+
+struct DecodeLoop::Task {
+  Id id;
+  DecodeRequest request;
+  LogitSteps chain;
+  int64_t limit;                            // tokens to add, at most
+  std::vector<int32_t> text;                // prompt and continuation, and in a step what was drafted behind them
+  DraftLength length;                       // of drafts
+  std::vector<Drafter::Draft> drafts = {};  // of this step
+  ExitRun* exits = nullptr;
+  DecodeResult result = {};
+
+  int64_t most_tokens() const { return result.prompt_tokens + limit; }
+  bool adds() const { return !result.tokens.empty(); }
+};
+
+// Rows of a slot in a step: tokens [begin, end) of its text.
+struct DecodeLoop::Fed {
+  size_t slot;
+  int64_t begin, end, wanted;
+};
+
+// A slot whose next token is due, with a row for each of the tokens that were drafted, and one more.
+struct DecodeLoop::Due {
+  size_t slot;
+  std::vector<LogitRow> rows;
+};
+
+int64_t most_tokens(const Model& model, int64_t prompt, const GenerateConfig& config, const std::string& name) {
+  config.validate();
+  const int64_t positions = model.position_limit();
+  check_usage(prompt > 0, "generate", name, " has no tokens; give it one to begin with");
+  check_usage(!positions || prompt <= positions, "generate", name, " has ", prompt,
+              " tokens, the model has positions for ", positions, "; shorten it");
+  return prompt + (positions ? std::min(config.max_new_tokens, positions - prompt + 1) : config.max_new_tokens);
+}
+
+void check_fits(const DecodeBudget& budget, int64_t most_tokens, const std::string& name) {
+  check_usage(!budget.tokens || most_tokens <= budget.tokens, "generate", name, " may come to ", most_tokens,
+              " tokens, cache_tokens allows ", budget.tokens, "; raise it or lower max_new_tokens");
+  check_usage(!budget.longest || most_tokens <= budget.longest, "generate", name, " may come to ", most_tokens,
+              " tokens, the loop allows one ", budget.longest, "; raise longest or lower max_new_tokens");
+}
+
+DecodeLoop::DecodeLoop(const Model& model, const DecodeBudget& budget)
+    : model_(checked(model)),
+      budget_(complete(model, budget)),
+      state_(model, 1, {.capacity = budget_.longest, .cache = budget.cache, .cached = budget.use_cache}),
+      forgets_(state_.truncates()),
+      stops_(predicts_stops(model)),
+      slots_(1) {}
+
+DecodeLoop::~DecodeLoop() = default;
+
+DecodeLoop::Id DecodeLoop::submit(DecodeRequest request) {
+  const GenerateConfig& config = request.config;
+  const auto prompt = int64_t(request.tokens.size());
+  const int64_t most = most_tokens(model_, prompt, config, request.name), vocab = model_.config().vocab_size;
+  check_fits(budget_, most, request.name);
+  if (request.vocab_size == 0) request.vocab_size = vocab;
+  check_usage(request.vocab_size >= 1 && request.vocab_size <= vocab, "generate", request.name,
+              " is limited to a vocabulary of ", request.vocab_size, ", the model has ", vocab);
+  for (const int32_t token : request.tokens)
+    check_usage(token >= 0 && token < vocab, "generate", request.name, " has token ", token, ", the model has ", vocab);
+  check_usage(
+      config.use_cache == budget_.use_cache && (config.cache_dtype.empty() || config.cache_type() == budget_.cache),
+      "generate", request.name, " names another cache than the loop's; leave use_cache and cache_dtype out");
+  if (request.drafter) {
+    check_usage(request.draft_tokens >= 1, "generate", "at least one token must be drafted, got ",
+                request.draft_tokens);
+    check_usage(budget_.use_cache, "generate", "drafting needs the cache; leave --no-cache or --draft out");
+    check_usage(config.exit.empty() && !config.early_stop, "generate",
+                "drafted tokens are checked by all layers; leave ", config.exit.empty() ? "early_stop" : "exit",
+                " or --draft out");
+    check_usage(forgets_, "generate",
+                "drafted tokens that are not taken must be forgotten, which a layer's state cannot (one that keeps "
+                "sums in place of rows); leave --draft out");
+  }
+  exit_run_of(model_, config.exit);  // which the model must have
+
+  LogitSteps chain = request.steps;
+  for (auto& step : logit_steps(config, request.vocab_size)) chain.push_back(std::move(step));
+  const LogitStep::Needs needs = needs_of(chain);
+  check_usage(!needs.hidden || config.exit.empty(), "generate",
+              "a datastore is asked by rows of all layers, which tokens that leave early lack; leave out one of --exit "
+              "and --datastore");
+  check_usage(!needs.stop_probability || stops_, "generate",
+              "early_stop asks the head where texts end, which it did not learn; train with model.head: {type: lm, "
+              "early_stop: true}, or leave it out");
+  auto task = std::make_unique<Task>(Task{.id = 0,
+                                          .request = std::move(request),
+                                          .chain = std::move(chain),
+                                          .limit = most - prompt,
+                                          .text = {},
+                                          .length = DraftLength(0)});
+  task->text = std::move(task->request.tokens);
+  task->length = DraftLength(task->request.draft_tokens);
+  task->result.prompt_tokens = prompt;
+  const std::lock_guard lock(mutex_);
+  const Id id = task->id = next_++;
+  submitted_.push_back(std::move(task));
+  arrived_.notify_all();
+  return id;
+}
+
+void DecodeLoop::cancel(Id id) {
+  const std::lock_guard lock(mutex_);
+  cancelled_.push_back(id);
+  arrived_.notify_all();
+}
+
+bool DecodeLoop::idle() {
+  if (running() || !waiting_.empty()) return false;
+  const std::lock_guard lock(mutex_);
+  return submitted_.empty();
+}
+
+bool DecodeLoop::wait(std::chrono::milliseconds most) {
+  if (!idle()) return true;
+  std::unique_lock lock(mutex_);
+  return arrived_.wait_for(lock, most, [&] { return !submitted_.empty(); });
+}
+
+int64_t DecodeLoop::running() const {
+  return int64_t(std::count_if(slots_.begin(), slots_.end(), [](const auto& task) { return task != nullptr; }));
+}
+
+void DecodeLoop::take_inbox() {
+  std::vector<std::unique_ptr<Task>> submitted;
+  std::vector<Id> cancelled;
+  {
+    const std::lock_guard lock(mutex_);
+    submitted.swap(submitted_);
+    cancelled.swap(cancelled_);
+  }
+  for (auto& task : submitted) waiting_.push_back(std::move(task));
+  for (const Id id : cancelled) cancel_now(id);
+}
+
+void DecodeLoop::cancel_now(Id id) {
+  const auto is = [id](const auto& task) { return task && task->id == id; };
+  if (const auto at = std::find_if(slots_.begin(), slots_.end(), is); at != slots_.end())
+    return finish_slot(size_t(at - slots_.begin()), Finish::cancelled);
+  const auto at = std::find_if(waiting_.begin(), waiting_.end(), is);
+  if (at == waiting_.end()) return;
+  std::unique_ptr<Task> task = std::move(*at);
+  waiting_.erase(at);
+  finish(std::move(task), Finish::cancelled);
+}
+
+void DecodeLoop::interrupt() {
+  take_inbox();
+  for (size_t slot = 0; slot < slots_.size(); ++slot)
+    if (slots_[slot]) finish_slot(slot, Finish::interrupted);
+  while (!waiting_.empty()) {
+    std::unique_ptr<Task> task = std::move(waiting_.front());
+    waiting_.pop_front();
+    finish(std::move(task), Finish::interrupted);
+  }
+}
+
+void DecodeLoop::admit() {
+  while (!waiting_.empty()) {
+    Task& next = *waiting_.front();
+    if (budget_.tokens && reserved_ + next.most_tokens() > budget_.tokens) return;
+    const auto free = size_t(std::find(slots_.begin(), slots_.end(), nullptr) - slots_.begin());
+    if (free == slots_.size()) {
+      if (int64_t(slots_.size()) == budget_.slots) return;
+      slots_.resize(std::min(slots_.size() + waiting_.size(), size_t(budget_.slots)));
+      state_.grow(int64_t(slots_.size()));
+    }
+    reserved_ += next.most_tokens();
+    times_.prompt_tokens += next.result.prompt_tokens;
+    next.result.begun = true;
+    const std::string& rule = next.request.config.exit;
+    if (auto run = exit_run_of(model_, rule)) next.exits = &exits_.try_emplace(rule, std::move(*run)).first->second;
+    if (next.request.drafter) {
+      const int64_t positions = model_.position_limit();
+      next.request.drafter->begin(positions ? std::min(positions, next.most_tokens()) : next.most_tokens());
+    }
+    slots_[free] = std::move(waiting_.front());
+    waiting_.pop_front();
+  }
+}
+
+// Draws nothing before the prompt is read, so that its time is known.
+void DecodeLoop::draft(Task& task) {
+  task.drafts.clear();
+  const auto n = int64_t(task.text.size());
+  int64_t most = task.most_tokens() - n - 1;
+  if (const int64_t positions = model_.position_limit()) most = std::min(most, positions - n);
+  if (!task.adds() || (most = std::min(most, task.length.next())) <= 0) return;
+  task.drafts = task.request.drafter->draft(task.text, most, task.request.key, task.request.config);
+  for (const auto& [token, from] : task.drafts) task.text.push_back(token);
+}
+
+// One row of each that is under way, and new prompts, the oldest first, in pieces whose ends depend on the prompt
+// alone.
+std::vector<DecodeLoop::Fed> DecodeLoop::choose_rows() {
+  std::vector<size_t> order;
+  for (size_t slot = 0; slot < slots_.size(); ++slot)
+    if (slots_[slot]) order.push_back(slot);
+  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return slots_[a]->id < slots_[b]->id; });
+  std::vector<Fed> fed;
+  int64_t prefill = 0;
+  for (const size_t slot : order) {
+    Task& task = *slots_[slot];
+    const auto past = state_.length(int64_t(slot));
+    auto all = int64_t(task.text.size()), end = all;
+    if (state_.cached()) end = std::min(all, past + task.request.config.prefill_tokens);
+    if (end - past > 1) {
+      if (state_.cached() && prefill && prefill + end - past > budget_.prefill_tokens) continue;
+      prefill += end - past;
+    } else if (task.request.drafter) {
+      draft(task);
+      end = all = int64_t(task.text.size());
+    }
+    fed.push_back({slot, past, end, end == all ? 1 + int64_t(task.drafts.size()) : 0});
+  }
+  std::sort(fed.begin(), fed.end(), [](const Fed& a, const Fed& b) { return a.slot < b.slot; });
+  return fed;
+}
+
+bool DecodeLoop::step() {
+  check(!stepping_, "generate", "the loop steps already, or an error left it in the midst of a step");
+  stepping_ = true;
+  take_inbox();
+  admit();
+  const auto start = Clock::now();
+  if (const std::vector<Fed> fed = choose_rows(); !fed.empty()) {
+    std::vector<Due> due;
+    const auto predictions = read(fed, due);
+    share_out(std::chrono::duration<double>(Clock::now() - start).count(), fed);
+    choose_tokens(due);
+  }
+  stepping_ = false;
+  return !idle();
+}
+
+// One run of the model for each rule of exits. The rows that are due point into what is returned.
+std::vector<DecodeSlots::Predictions> DecodeLoop::read(const std::vector<Fed>& fed, std::vector<Due>& due) {
+  std::map<ExitRun*, std::vector<const Fed*>> runs;
+  for (const Fed& f : fed) runs[slots_[f.slot]->exits].push_back(&f);
+  std::vector<DecodeSlots::Predictions> out;
+  for (const auto& [exits, members] : runs) {
+    std::vector<DecodeSlots::Piece> pieces;
+    LogitStep::Needs needs;
+    for (const Fed* f : members) {
+      const Task& task = *slots_[f->slot];
+      const std::span<const int32_t> text(task.text);
+      pieces.push_back({int64_t(f->slot), text.subspan(size_t(f->begin), size_t(f->end - f->begin)), f->wanted});
+      if (f->wanted) needs = needs | needs_of(task.chain);
+    }
+    out.push_back(state_.read(pieces, exits, needs));
+    int64_t row = 0;
+    for (const Fed* f : members) {
+      if (f->wanted == 0) continue;
+      due.push_back({f->slot, {}});
+      const Task& task = *slots_[f->slot];
+      for (size_t before = task.text.size() + 1 - size_t(f->wanted); before <= task.text.size(); ++before)
+        due.back().rows.push_back(out.back().row(row++, std::span(task.text).first(before), task.result.prompt_tokens));
+    }
+  }
+  std::sort(due.begin(), due.end(), [](const Due& a, const Due& b) { return a.slot < b.slot; });
+  note_state();
+  return out;
+}
+
+void DecodeLoop::choose_tokens(std::vector<Due>& due) {
+  std::vector<LogitRow*> rows;
+  std::vector<const LogitSteps*> chains;
+  for (Due& d : due)
+    for (LogitRow& row : d.rows) {
+      rows.push_back(&row);
+      chains.push_back(&slots_[d.slot]->chain);
+    }
+  run_steps(rows, chains);
+  for (Due& d : due) {
+    std::optional<Finish> end;
+    try {
+      end = advance(d.slot, d.rows);
+    } catch (...) {
+      slots_[d.slot]->result.error = std::current_exception();
+      end = Finish::failed;
+    }
+    if (end) finish_slot(d.slot, *end);
+  }
+}
+
+std::optional<Finish> DecodeLoop::advance(size_t slot, std::span<LogitRow> rows) {
+  Task& task = *slots_[slot];
+  const auto n = int64_t(task.text.size()) - int64_t(task.drafts.size());
+  task.text.resize(size_t(n));  // the spans of the rows end here
+  for (const LogitRow& row : rows)
+    if (row.error) std::rethrow_exception(row.error);
+  if (task.request.drafter) return take_drafts(slot, rows);
+  if (rows[0].end) return rows[0].end;
+  const GenerateConfig& config = task.request.config;
+  return add(task,
+             rows[0].choice.choose(uniform_draw(config.seed, task.request.key, int64_t(task.result.tokens.size()))));
+}
+
+std::optional<Finish> DecodeLoop::take_drafts(size_t slot, std::span<LogitRow> rows) {
+  Task& task = *slots_[slot];
+  std::vector<Drafter::Draft>& drafts = task.drafts;
+  const auto n = int64_t(task.text.size());
+  // Behind a row where a step ends the text nothing was worth drafting.
+  size_t last = 0;
+  while (last < drafts.size() && !rows[last].end) ++last;
+  const auto drafted = int64_t(drafts.size());
+  drafts.resize(last);
+  std::vector<TokenDistribution> target;
+  for (size_t i = 0; i <= last; ++i)
+    target.push_back(rows[i].end ? TokenDistribution{.certain = 0} : rows[i].choice.distribution());
+  const Verdict verdict = verify(drafts, target, task.request.config.seed, task.request.key, n);
+  task.length.found(drafted, int64_t(verdict.taken));
+  if (task.adds()) ++times_.passes, times_.drafted += drafted, times_.taken += int64_t(verdict.taken);
+  if (const int64_t kept = n + int64_t(verdict.taken); kept < state_.length(int64_t(slot)))
+    state_.truncate(int64_t(slot), kept);
+  for (size_t i = 0; i < verdict.taken; ++i)
+    if (const auto end = add(task, drafts[i].token)) return end;
+  if (rows[verdict.taken].end) return rows[verdict.taken].end;
+  return add(task, verdict.next);
+}
+
+std::optional<Finish> DecodeLoop::add(Task& task, int32_t token) {
+  const std::vector<int32_t>& ends = task.request.end_tokens;
+  if (std::find(ends.begin(), ends.end(), token) != ends.end()) return Finish::end;
+  task.text.push_back(token);
+  task.result.tokens.push_back(token);
+  ++times_.new_tokens;
+  if (task.request.on_token && !task.request.on_token(token)) return Finish::stop;
+  if (int64_t(task.result.tokens.size()) < task.limit) return std::nullopt;
+  return task.limit < task.request.config.max_new_tokens ? Finish::positions : Finish::length;
+}
+
+void DecodeLoop::finish(std::unique_ptr<Task> task, Finish why) {
+  task->result.finish = why;
+  if (task->request.on_done) task->request.on_done(std::move(task->result));
+}
+
+void DecodeLoop::finish_slot(size_t slot, Finish why) {
+  std::unique_ptr<Task> task = std::move(slots_[slot]);
+  reserved_ -= task->most_tokens();
+  state_.truncate(int64_t(slot), 0);
+  finish(std::move(task), why);
+}
+
+void DecodeLoop::note_state() {
+  times_.peak_state_bytes = std::max(times_.peak_state_bytes, state_.bytes());
+  if (state_.cached())
+    times_.peak_state_allocated =
+        std::max(times_.peak_state_allocated, ledger(model_.device()).current(MemoryClass::decode));
+  double layers = 0;
+  int64_t counted = 0;
+  for (const auto& [rule, run] : exits_) {
+    counted += run.counted();
+    for (size_t l = 0; l < run.ran.size(); ++l) layers += double(l) * double(run.ran[l]);
+  }
+  if (!exits_.empty()) times_.mean_layers = layers / double(std::max<int64_t>(counted, 1));
+}
+
+void DecodeLoop::share_out(double seconds, const std::vector<Fed>& fed) {
+  int64_t prompt = 0, all = 0;
+  for (const auto& [slot, begin, end, wanted] : fed) {
+    all += end - begin;
+    if (!slots_[slot]->adds()) prompt += end - begin;
+  }
+  times_.prefill_seconds += seconds * double(prompt) / double(all);
+  times_.decode_seconds += seconds * double(all - prompt) / double(all);
+}
+
+}  // namespace lithe

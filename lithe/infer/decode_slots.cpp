@@ -1,0 +1,86 @@
+#include "lithe/infer/decode_slots.h"
+
+#include <cmath>
+
+#include "lithe/ops/basic.h"
+
+namespace lithe {
+namespace {
+
+std::vector<double> stop_probabilities(const Model& model, const Var& rows) {
+  const Tensor logits = model.stop_logits(rows).value();
+  std::vector<double> out;
+  for (int64_t i = 0; i < logits.rows(); ++i)
+    out.push_back(1 / (1 + std::exp(value_at(logits, 2 * i) - value_at(logits, 2 * i + 1))));
+  return out;
+}
+
+}  // namespace
+
+bool predicts_stops(const Model& model) {
+  const NoGrad no_grad;
+  const Shape shape{1, model.config().hidden_size};
+  return model.stop_logits(Var(zeros(shape, model.compute_dtype(), model.device()))).defined();
+}
+
+DecodeSlots::DecodeSlots(const Model& model, int64_t count, const SlotShape& shape)
+    : model_(model), shape_(shape), count_(count) {
+  if (shape.exit) exit_.emplace(*shape.exit);
+  if (!shape.cached) return;
+  state_ = exit_ ? model.make_short_state(count, shape.capacity, shape.cache, int64_t(exit_->rule.threshold))
+                 : model.make_state(count, shape.capacity, shape.cache);
+}
+
+void DecodeSlots::grow(int64_t count) {
+  const int64_t had = std::exchange(count_, std::max(count, count_));
+  if (!state_ || had == count_) return;
+  // New sequences begin as copies of the first, and forget it.
+  std::vector<int64_t> from(static_cast<size_t>(count_), 0);
+  for (int64_t slot = 0; slot < had; ++slot) from[size_t(slot)] = slot;
+  state_->reorder(from);
+  for (int64_t slot = had; slot < count_; ++slot) state_->truncate(slot, 0);
+}
+
+void DecodeSlots::truncate(int64_t slot, int64_t tokens) {
+  if (state_) state_->truncate(slot, tokens);
+}
+
+DecodeSlots::Predictions DecodeSlots::read(const std::vector<Piece>& pieces, ExitRun* exits, LogitStep::Needs needs) {
+  std::vector<int32_t> ids;
+  std::vector<int64_t> counts(size_t(count_), 0), offsets{0}, wanted;
+  for (const Piece& piece : pieces) {
+    ids.insert(ids.end(), piece.tokens.begin(), piece.tokens.end());
+    counts[size_t(piece.slot)] = int64_t(piece.tokens.size());
+    offsets.push_back(int64_t(ids.size()));
+    for (int64_t row = offsets.back() - piece.wanted; row < offsets.back(); ++row) wanted.push_back(row);
+  }
+  const NoGrad no_grad;
+  const Shape shape{int64_t(ids.size())};
+  const bool meta = model_.device() == Device::meta;
+  const Sequences sequences =
+      state_ ? model_.continue_sequences(*state_, counts) : Sequences(offsets, {}, model_.device());
+  const ExitScope scope(exit_ ? &*exit_ : exits);
+  const Rows rows = model_.run(meta ? empty(shape, DType::i32, Device::meta) : tensor_of(shape, ids), sequences, Pass(),
+                               state_.get());
+  if (wanted.empty()) return {};
+  Predictions out;
+  if (needs.hidden || needs.stop_probability) {
+    const Var last = pick_rows(rows.x, wanted);
+    if (needs.stop_probability) out.stop_probabilities = stop_probabilities(model_, last);
+    if (needs.hidden) out.hidden = cast(last, DType::f32).value();
+  }
+  out.logits = cast(model_.logits(rows, wanted), DType::f32).value();
+  return out;
+}
+
+LogitRow DecodeSlots::Predictions::row(int64_t i, std::span<const int32_t> tokens, int64_t prompt_tokens) const {
+  const auto of = [i](const Tensor& t) {
+    return t.is_meta() ? std::span<float>() : std::span<float>(t.data<float>() + i * t.cols(), size_t(t.cols()));
+  };
+  LogitRow out{.choice = TokenChoice(of(logits)), .tokens = tokens, .prompt_tokens = prompt_tokens};
+  if (hidden.defined()) out.hidden = of(hidden);
+  if (!stop_probabilities.empty()) out.stop_probability = stop_probabilities[size_t(i)];
+  return out;
+}
+
+}  // namespace lithe
