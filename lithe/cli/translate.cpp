@@ -20,9 +20,9 @@ namespace {
 struct TranslateOptions {
   std::string model, weights, precision = "f32", prefix;
   std::vector<std::string> files;
-  std::optional<int64_t> num_beams, n_best, max_new_tokens, batch_size;
-  std::optional<double> length_penalty;
-  bool early_stopping = false, scores = false, json = false;
+  std::optional<int64_t> num_beams, n_best, max_new_tokens, batch_size, top_k, seed;
+  std::optional<double> length_penalty, temperature, top_p, min_p;
+  bool early_stopping = false, sample = false, scores = false, json = false;
   int64_t window = 1024;
 };
 
@@ -98,8 +98,7 @@ void print(const TranslateOptions& o, bool several, int64_t number, const std::s
   }
 }
 
-int run_translate(const TranslateOptions& o) {
-  catch_stop_signals();
+TranslateConfig settings_of(const TranslateOptions& o) {
   TranslateConfig config = recipe_of_run(o.model).translate;
   take_given(config.num_beams, o.num_beams);
   take_given(config.length_penalty, o.length_penalty);
@@ -107,7 +106,24 @@ int run_translate(const TranslateOptions& o) {
   take_given(config.max_new_tokens, o.max_new_tokens);
   take_given(config.batch_size, o.batch_size);
   if (o.early_stopping) config.early_stopping = true;
+  if (o.sample) {
+    config.do_sample = true;
+    if (!o.num_beams) config.num_beams = 1;
+  }
+  take_given(config.temperature, o.temperature);
+  take_given(config.top_k, o.top_k);
+  take_given(config.top_p, o.top_p);
+  take_given(config.min_p, o.min_p);
+  take_given(config.seed, o.seed);
+  check_usage(config.do_sample || !(o.temperature || o.top_k || o.top_p || o.min_p || o.seed), "translate",
+              "--temperature, --top-k, --top-p, --min-p and --seed are of draws; give --sample, too");
   config.validate();
+  return config;
+}
+
+int run_translate(const TranslateOptions& o) {
+  catch_stop_signals();
+  const TranslateConfig config = settings_of(o);
   const LoadedModel loaded = load_model(o.model, o.weights, o.precision);
   check_usage(loaded.source_tokenizer != nullptr, "translate", "'", o.model,
               "' holds no encoder_decoder; `lithe generate` continues texts");
@@ -152,6 +168,14 @@ Command add_translate(CommandLine& app) {
                  "divide log-probabilities by ((5 + tokens) / 6) to this power; above 0 favours longer translations");
   app.add_flag("--early-stopping", o->early_stopping,
                "stop as soon as there are as many translations as beams: faster, but others might score higher");
+  app.add_flag("--sample", o->sample,
+               "draw translations at random in place of searching the most likely ones with beams");
+  app.add_option("--temperature", o->temperature, "of draws: below 1 favours likely tokens, above 1 evens them out");
+  app.add_option("--top-k", o->top_k, "of draws: from the k most likely tokens only").non_negative();
+  app.add_option("--top-p", o->top_p, "of draws: from the smallest set of tokens with this total probability");
+  app.add_option("--min-p", o->min_p,
+                 "of draws: no token less likely than this share of the most likely one's probability");
+  app.add_option("--seed", o->seed, "of draws: random seed").non_negative();
   app.add_option("--n-best", o->n_best,
                  "print this many translations per line, as `LINE ||| TEXT ||| SCORE`, lines counted from 0")
       .positive();

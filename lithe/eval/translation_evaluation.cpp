@@ -32,6 +32,7 @@ HeldOutTranslations::HeldOutTranslations(TranslationBatches batches, Tokenizers 
       metric_(std::move(metric_for_best_model)),
       greedy_(translate) {
   greedy_.num_beams = 1;
+  greedy_.do_sample = false;
 }
 
 std::optional<HeldOutScores> HeldOutTranslations::score(const Model& model, const Progress& progress) const {

@@ -173,9 +173,7 @@ class BeamSearch {
   bool stops(int32_t token) const {
     return std::find(config_.stop.begin(), config_.stop.end(), token) != config_.stop.end();
   }
-  double score(double sum, int64_t tokens) const {
-    return sum / std::pow(double(5 + tokens) / 6, config_.length_penalty);
-  }
+  double score(double sum, int64_t tokens) const { return length_score(sum, tokens, config_.length_penalty); }
 
   // One step of an input. Returns the parents of its new open hypotheses; none: it is done.
   std::vector<size_t> advance(Running& r, const std::vector<Candidate>& candidates) {
@@ -248,6 +246,10 @@ void check_search(const Model& model, std::span<const SearchInput> inputs, const
 }
 
 }  // namespace
+
+double length_score(double log_probability, int64_t tokens, double length_penalty) {
+  return log_probability / std::pow(double(5 + tokens) / 6, length_penalty);
+}
 
 std::vector<std::vector<Hypothesis>> beam_search(const Model& model, std::span<const SearchInput> inputs,
                                                  const BeamSearchConfig& config) {

@@ -30,6 +30,9 @@ struct Hypothesis {
   double score = 0;             // log_probability / ((5 + n) / 6)^length_penalty, n: tokens that it counts
 };
 
+/// log_probability / ((5 + tokens) / 6)^length_penalty.
+double length_score(double log_probability, int64_t tokens, double length_penalty);
+
 /// The best hypotheses of each input, highest score first, at most num_return_sequences; those that were cut off
 /// stand behind those that ended.
 ///

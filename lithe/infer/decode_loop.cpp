@@ -1,6 +1,7 @@
 #include "lithe/infer/decode_loop.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "lithe/infer/sampler.h"
 #include "lithe/model/exits.h"
@@ -11,7 +12,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 const Model& checked(const Model& model) {
-  model.check_predicts_next("generate");
+  if (!reads_source(model.config().architecture)) model.check_predicts_next("generate");
   return model;
 }
 
@@ -32,6 +33,16 @@ int64_t longest(const Model& model, const DecodeBudget& budget) {
 DecodeBudget complete(const Model& model, DecodeBudget budget) {
   budget.longest = longest(model, budget);
   return budget;
+}
+
+// log of the softmax.
+std::vector<float> log_probabilities(std::span<const float> logits) {
+  const double most = *std::max_element(logits.begin(), logits.end());
+  double sum = 0;
+  for (const float x : logits) sum += std::exp(double(x) - most);
+  std::vector<float> out;
+  for (const float x : logits) out.push_back(float(double(x) - most - std::log(sum)));
+  return out;
 }
 
 }  // namespace
@@ -61,6 +72,7 @@ struct DecodeLoop::Fed {
 struct DecodeLoop::Due {
   size_t slot;
   std::vector<LogitRow> rows;
+  std::vector<std::vector<float>> log_probabilities = {};  // of the rows, where they are wanted
 };
 
 int64_t most_tokens(const Model& model, int64_t prompt, const GenerateConfig& config, const std::string& name) {
@@ -89,31 +101,55 @@ DecodeLoop::DecodeLoop(const Model& model, const DecodeBudget& budget)
 
 DecodeLoop::~DecodeLoop() = default;
 
+void DecodeLoop::check_request(const DecodeRequest& request, int64_t most) const {
+  const GenerateConfig& config = request.config;
+  const std::string& name = request.name;
+  check_fits(budget_, most, name);
+  const int64_t vocab = model_.config().vocab_size;
+  check_usage(request.vocab_size >= 1 && request.vocab_size <= vocab, "generate", name,
+              " is limited to a vocabulary of ", request.vocab_size, ", the model has ", vocab);
+  for (const int32_t token : request.tokens)
+    check_usage(token >= 0 && token < vocab, "generate", name, " has token ", token, ", the model has ", vocab);
+  const bool cached = config.use_cache == budget_.use_cache;
+  check_usage(cached && (config.cache_dtype.empty() || config.cache_type() == budget_.cache), "generate", name,
+              " names another cache than the loop's; leave use_cache and cache_dtype out");
+  exit_run_of(model_, config.exit);  // which the model must have
+  check_source(request);
+  if (request.drafter) check_drafts(request);
+}
+
+void DecodeLoop::check_source(const DecodeRequest& request) const {
+  const bool reads = reads_source(model_.config().architecture);
+  check_usage(request.source.empty() != reads, "generate", request.name, " has a source of ", request.source.size(),
+              " tokens; architecture ", model_.config().architecture, reads ? " needs one" : " reads none");
+  if (!reads) return;
+  check_usage(budget_.use_cache, "generate", "what a source is read for is kept; leave use_cache on");
+  const auto tokens = int64_t(request.source.size());
+  const int64_t most = model_.source_limit(), vocab = model_.config().encoder_config().vocab_size;
+  check_usage(!most || tokens <= most, "generate", request.name, " has a source of ", tokens,
+              " tokens, the model reads at most ", most, "; split it");
+  for (const int32_t token : request.source)
+    check_usage(token >= 0 && token < vocab, "generate", request.name, " has token ", token,
+                " in its source, the encoder has ", vocab);
+}
+
+void DecodeLoop::check_drafts(const DecodeRequest& request) const {
+  const GenerateConfig& config = request.config;
+  check_usage(request.draft_tokens >= 1, "generate", "at least one token must be drafted, got ", request.draft_tokens);
+  check_usage(budget_.use_cache, "generate", "drafting needs the cache; leave --no-cache or --draft out");
+  check_usage(config.exit.empty() && !config.early_stop, "generate", "drafted tokens are checked by all layers; leave ",
+              config.exit.empty() ? "early_stop" : "exit", " or --draft out");
+  check_usage(forgets_, "generate",
+              "drafted tokens that are not taken must be forgotten, which a layer's state cannot (one that keeps "
+              "sums in place of rows); leave --draft out");
+}
+
 DecodeLoop::Id DecodeLoop::submit(DecodeRequest request) {
   const GenerateConfig& config = request.config;
   const auto prompt = int64_t(request.tokens.size());
-  const int64_t most = most_tokens(model_, prompt, config, request.name), vocab = model_.config().vocab_size;
-  check_fits(budget_, most, request.name);
-  if (request.vocab_size == 0) request.vocab_size = vocab;
-  check_usage(request.vocab_size >= 1 && request.vocab_size <= vocab, "generate", request.name,
-              " is limited to a vocabulary of ", request.vocab_size, ", the model has ", vocab);
-  for (const int32_t token : request.tokens)
-    check_usage(token >= 0 && token < vocab, "generate", request.name, " has token ", token, ", the model has ", vocab);
-  check_usage(
-      config.use_cache == budget_.use_cache && (config.cache_dtype.empty() || config.cache_type() == budget_.cache),
-      "generate", request.name, " names another cache than the loop's; leave use_cache and cache_dtype out");
-  if (request.drafter) {
-    check_usage(request.draft_tokens >= 1, "generate", "at least one token must be drafted, got ",
-                request.draft_tokens);
-    check_usage(budget_.use_cache, "generate", "drafting needs the cache; leave --no-cache or --draft out");
-    check_usage(config.exit.empty() && !config.early_stop, "generate",
-                "drafted tokens are checked by all layers; leave ", config.exit.empty() ? "early_stop" : "exit",
-                " or --draft out");
-    check_usage(forgets_, "generate",
-                "drafted tokens that are not taken must be forgotten, which a layer's state cannot (one that keeps "
-                "sums in place of rows); leave --draft out");
-  }
-  exit_run_of(model_, config.exit);  // which the model must have
+  if (request.vocab_size == 0) request.vocab_size = model_.config().vocab_size;
+  const int64_t most = most_tokens(model_, prompt, config, request.name);
+  check_request(request, most);
 
   LogitSteps chain = request.steps;
   for (auto& step : logit_steps(config, request.vocab_size)) chain.push_back(std::move(step));
@@ -197,12 +233,13 @@ void DecodeLoop::interrupt() {
 }
 
 void DecodeLoop::admit() {
+  std::vector<DecodeSlots::Source> sources;
   while (!waiting_.empty()) {
     Task& next = *waiting_.front();
-    if (budget_.tokens && reserved_ + next.most_tokens() > budget_.tokens) return;
+    if (budget_.tokens && reserved_ + next.most_tokens() > budget_.tokens) break;
     const auto free = size_t(std::find(slots_.begin(), slots_.end(), nullptr) - slots_.begin());
     if (free == slots_.size()) {
-      if (int64_t(slots_.size()) == budget_.slots) return;
+      if (int64_t(slots_.size()) == budget_.slots) break;
       slots_.resize(std::min(slots_.size() + waiting_.size(), size_t(budget_.slots)));
       state_.grow(int64_t(slots_.size()));
     }
@@ -215,9 +252,11 @@ void DecodeLoop::admit() {
       const int64_t positions = model_.position_limit();
       next.request.drafter->begin(positions ? std::min(positions, next.most_tokens()) : next.most_tokens());
     }
+    if (!next.request.source.empty()) sources.push_back({int64_t(free), next.request.source});
     slots_[free] = std::move(waiting_.front());
     waiting_.pop_front();
   }
+  if (!sources.empty()) state_.read_sources(sources);
 }
 
 // Draws nothing before the prompt is read, so that its time is known.
@@ -262,8 +301,8 @@ bool DecodeLoop::step() {
   check(!stepping_, "generate", "the loop steps already, or an error left it in the midst of a step");
   stepping_ = true;
   take_inbox();
-  admit();
   const auto start = Clock::now();
+  admit();
   if (const std::vector<Fed> fed = choose_rows(); !fed.empty()) {
     std::vector<Due> due;
     const auto predictions = read(fed, due);
@@ -308,14 +347,16 @@ void DecodeLoop::choose_tokens(std::vector<Due>& due) {
   std::vector<const LogitSteps*> chains;
   for (Due& d : due)
     for (LogitRow& row : d.rows) {
+      const Task& task = *slots_[d.slot];
+      if (task.request.log_probabilities) d.log_probabilities.push_back(log_probabilities(row.choice.scores()));
       rows.push_back(&row);
-      chains.push_back(&slots_[d.slot]->chain);
+      chains.push_back(&task.chain);
     }
   run_steps(rows, chains);
   for (Due& d : due) {
     std::optional<Finish> end;
     try {
-      end = advance(d.slot, d.rows);
+      end = advance(d);
     } catch (...) {
       slots_[d.slot]->result.error = std::current_exception();
       end = Finish::failed;
@@ -324,43 +365,45 @@ void DecodeLoop::choose_tokens(std::vector<Due>& due) {
   }
 }
 
-std::optional<Finish> DecodeLoop::advance(size_t slot, std::span<LogitRow> rows) {
-  Task& task = *slots_[slot];
-  const auto n = int64_t(task.text.size()) - int64_t(task.drafts.size());
-  task.text.resize(size_t(n));  // the spans of the rows end here
-  for (const LogitRow& row : rows)
+std::optional<Finish> DecodeLoop::advance(Due& due) {
+  Task& task = *slots_[due.slot];
+  task.text.resize(task.text.size() - task.drafts.size());  // the tokens that rows show end here
+  for (const LogitRow& row : due.rows)
     if (row.error) std::rethrow_exception(row.error);
-  if (task.request.drafter) return take_drafts(slot, rows);
-  if (rows[0].end) return rows[0].end;
-  const GenerateConfig& config = task.request.config;
-  return add(task,
-             rows[0].choice.choose(uniform_draw(config.seed, task.request.key, int64_t(task.result.tokens.size()))));
+  if (task.request.drafter) return take_drafts(due);
+  LogitRow& row = due.rows[0];
+  if (row.end) return row.end;
+  const auto added = int64_t(task.result.tokens.size());
+  return add(due, 0, row.choice.choose(uniform_draw(task.request.config.seed, task.request.key, added)));
 }
 
-std::optional<Finish> DecodeLoop::take_drafts(size_t slot, std::span<LogitRow> rows) {
-  Task& task = *slots_[slot];
+std::optional<Finish> DecodeLoop::take_drafts(Due& due) {
+  Task& task = *slots_[due.slot];
+  std::vector<LogitRow>& rows = due.rows;
   std::vector<Drafter::Draft>& drafts = task.drafts;
-  const auto n = int64_t(task.text.size());
+  const auto n = int64_t(task.text.size()), drafted = int64_t(drafts.size());
   // Behind a row where a step ends the text nothing was worth drafting.
   size_t last = 0;
   while (last < drafts.size() && !rows[last].end) ++last;
-  const auto drafted = int64_t(drafts.size());
   drafts.resize(last);
   std::vector<TokenDistribution> target;
   for (size_t i = 0; i <= last; ++i)
     target.push_back(rows[i].end ? TokenDistribution{.certain = 0} : rows[i].choice.distribution());
   const Verdict verdict = verify(drafts, target, task.request.config.seed, task.request.key, n);
-  task.length.found(drafted, int64_t(verdict.taken));
-  if (task.adds()) ++times_.passes, times_.drafted += drafted, times_.taken += int64_t(verdict.taken);
-  if (const int64_t kept = n + int64_t(verdict.taken); kept < state_.length(int64_t(slot)))
-    state_.truncate(int64_t(slot), kept);
+  const auto taken = int64_t(verdict.taken);
+  task.length.found(drafted, taken);
+  if (task.adds()) ++times_.passes, times_.drafted += drafted, times_.taken += taken;
+  if (n + taken < state_.length(int64_t(due.slot))) state_.truncate(int64_t(due.slot), n + taken);
   for (size_t i = 0; i < verdict.taken; ++i)
-    if (const auto end = add(task, drafts[i].token)) return end;
+    if (const auto end = add(due, i, drafts[i].token)) return end;
   if (rows[verdict.taken].end) return rows[verdict.taken].end;
-  return add(task, verdict.next);
+  return add(due, verdict.taken, verdict.next);
 }
 
-std::optional<Finish> DecodeLoop::add(Task& task, int32_t token) {
+std::optional<Finish> DecodeLoop::add(Due& due, size_t row, int32_t token) {
+  Task& task = *slots_[due.slot];
+  if (!due.log_probabilities.empty())
+    task.result.log_probabilities.push_back(double(due.log_probabilities[row][size_t(token)]));
   const std::vector<int32_t>& ends = task.request.end_tokens;
   if (std::find(ends.begin(), ends.end(), token) != ends.end()) return Finish::end;
   task.text.push_back(token);

@@ -27,12 +27,16 @@ struct DecodeResult {
   std::vector<int32_t> tokens;  // that were added, without the one that ended it
   Finish finish = Finish::length;
   int64_t prompt_tokens = 0;
+  /// Where they were wanted: the model's own log-probability of each token, before all steps, and of the one that
+  /// ended it.
+  std::vector<double> log_probabilities;
   bool begun = false;        // it had a slot
   std::exception_ptr error;  // of Finish::failed
 };
 
 struct DecodeRequest {
   std::vector<int32_t> tokens;  // that are continued, at least one
+  std::vector<int32_t> source;  // encoder_decoder: what the encoder reads
   /// What chooses tokens: max_new_tokens, do_sample to repetition_penalty, seed, exit, early_stop; and prefill_tokens,
   /// how many tokens of the prompt are read at once. A cache that it names must be the loop's. Texts and batches are
   /// the business of others.
@@ -44,6 +48,7 @@ struct DecodeRequest {
   LogitSteps steps;                  // before those of config
   Drafter* drafter = nullptr;        // of this request alone; outlives it
   int64_t draft_tokens = 4;          // at a time, at most
+  bool log_probabilities = false;    // in the result
   std::string name = "the request";  // in errors
   /// A token was added. False: it was the last (Finish::stop).
   std::function<bool(int32_t token)> on_token;
@@ -62,9 +67,9 @@ struct GenerateTimes {
   int64_t passes = 0, drafted = 0, taken = 0;
 };
 
-/// Continuous batching. A request waits until a slot and its tokens are free, in the order of arrival: nobody is ever
-/// thrown out to be read again. Its prompt is read in pieces beside the tokens of others, and who is done makes room at
-/// once. Slots and what is kept grow with the requests, up to the budget.
+/// Continuous batching, of decoders and encoder-decoders. A request waits until a slot and its tokens are free, in the
+/// order of arrival: nobody is ever thrown out to be read again. Its prompt is read in pieces beside the tokens of
+/// others, and who is done makes room at once. Slots and what is kept grow with the requests, up to the budget.
 ///
 /// The tokens of a request are a function of the model, the request and the type of the cache: not of the budget, of
 /// when it came or of who runs beside.
@@ -118,6 +123,9 @@ class DecodeLoop {
   std::vector<Id> cancelled_;
   Id next_ = 1;
 
+  void check_request(const DecodeRequest& request, int64_t most) const;
+  void check_source(const DecodeRequest& request) const;
+  void check_drafts(const DecodeRequest& request) const;
   void take_inbox();
   void cancel_now(Id id);
   void admit();
@@ -126,9 +134,9 @@ class DecodeLoop {
   void run(const std::vector<Fed>& fed);
   std::vector<DecodeSlots::Predictions> read(const std::vector<Fed>& fed, std::vector<Due>& due);
   void choose_tokens(std::vector<Due>& due);
-  std::optional<Finish> advance(size_t slot, std::span<LogitRow> rows);
-  std::optional<Finish> take_drafts(size_t slot, std::span<LogitRow> rows);
-  std::optional<Finish> add(Task& task, int32_t token);
+  std::optional<Finish> advance(Due& due);
+  std::optional<Finish> take_drafts(Due& due);
+  std::optional<Finish> add(Due& due, size_t row, int32_t token);
   void finish(std::unique_ptr<Task> task, Finish why);
   void finish_slot(size_t slot, Finish why);
   void note_state();

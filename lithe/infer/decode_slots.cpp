@@ -1,6 +1,8 @@
 #include "lithe/infer/decode_slots.h"
 
+#include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "lithe/ops/basic.h"
 
@@ -26,14 +28,21 @@ bool predicts_stops(const Model& model) {
 DecodeSlots::DecodeSlots(const Model& model, int64_t count, const SlotShape& shape)
     : model_(model), shape_(shape), count_(count) {
   if (shape.exit) exit_.emplace(*shape.exit);
-  if (!shape.cached) return;
-  state_ = exit_ ? model.make_short_state(count, shape.capacity, shape.cache, int64_t(exit_->rule.threshold))
-                 : model.make_state(count, shape.capacity, shape.cache);
+  if (shape.cached) state_ = new_state();
+}
+
+std::unique_ptr<DecodeState> DecodeSlots::new_state() const {
+  return exit_ ? model_.make_short_state(count_, shape_.capacity, shape_.cache, int64_t(exit_->rule.threshold))
+               : model_.make_state(count_, shape_.capacity, shape_.cache);
 }
 
 void DecodeSlots::grow(int64_t count) {
   const int64_t had = std::exchange(count_, std::max(count, count_));
   if (!state_ || had == count_) return;
+  if (!used_) {
+    state_ = new_state();
+    return;
+  }
   // New sequences begin as copies of the first, and forget it.
   std::vector<int64_t> from(static_cast<size_t>(count_), 0);
   for (int64_t slot = 0; slot < had; ++slot) from[size_t(slot)] = slot;
@@ -45,6 +54,19 @@ void DecodeSlots::truncate(int64_t slot, int64_t tokens) {
   if (state_) state_->truncate(slot, tokens);
 }
 
+void DecodeSlots::read_sources(std::vector<Source> sources) {
+  std::sort(sources.begin(), sources.end(), [](const Source& a, const Source& b) { return a.slot < b.slot; });
+  std::vector<int32_t> ids;
+  std::vector<int64_t> offsets(size_t(count_) + 1, 0);
+  for (const Source& source : sources) {
+    ids.insert(ids.end(), source.tokens.begin(), source.tokens.end());
+    offsets[size_t(source.slot) + 1] = int64_t(source.tokens.size());
+  }
+  std::partial_sum(offsets.begin(), offsets.end(), offsets.begin());
+  used_ = true;
+  model_.read_source(*state_, tensor_of({int64_t(ids.size())}, ids), Sequences(offsets));
+}
+
 DecodeSlots::Predictions DecodeSlots::read(const std::vector<Piece>& pieces, ExitRun* exits, LogitStep::Needs needs) {
   std::vector<int32_t> ids;
   std::vector<int64_t> counts(size_t(count_), 0), offsets{0}, wanted;
@@ -54,6 +76,7 @@ DecodeSlots::Predictions DecodeSlots::read(const std::vector<Piece>& pieces, Exi
     offsets.push_back(int64_t(ids.size()));
     for (int64_t row = offsets.back() - piece.wanted; row < offsets.back(); ++row) wanted.push_back(row);
   }
+  used_ = true;
   const NoGrad no_grad;
   const Shape shape{int64_t(ids.size())};
   const bool meta = model_.device() == Device::meta;

@@ -31,6 +31,13 @@ class DecodeSlots {
   /// Bytes of what is kept.
   int64_t bytes() const { return state_ ? state_->bytes() : 0; }
 
+  struct Source {
+    int64_t slot;
+    std::span<const int32_t> tokens;
+  };
+  /// encoder_decoder: what empty sequences read from now on. Others keep theirs.
+  void read_sources(std::vector<Source> sources);
+
   struct Piece {
     int64_t slot;
     std::span<const int32_t> tokens;  // that follow what is kept of the sequence
@@ -52,7 +59,10 @@ class DecodeSlots {
   SlotShape shape_;
   int64_t count_;
   std::unique_ptr<DecodeState> state_;
+  bool used_ = false;            // the state, for something
   std::optional<ExitRun> exit_;  // of shape_.exit
+
+  std::unique_ptr<DecodeState> new_state() const;
 };
 
 /// Whether the model's head knows where texts stop.

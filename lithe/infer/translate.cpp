@@ -8,6 +8,7 @@
 #include "lithe/base/stop.h"
 #include "lithe/base/threads.h"
 #include "lithe/infer/beam_search.h"
+#include "lithe/infer/decode_loop.h"
 #include "lithe/text/utf8.h"
 
 namespace lithe {
@@ -25,6 +26,70 @@ struct Batches {
   int64_t size, count;
   bool side_by_side;  // each on one thread, as many as there are threads; else one after another on all threads
 };
+
+// The draws of one sentence, as they are done.
+struct Drawn {
+  std::vector<Translation> translations;
+  int64_t left;
+};
+
+Translation translation_of(const Tokenizer& target, std::vector<int32_t> tokens, double score, double log_probability) {
+  std::string text = valid_utf8(target.decode(tokens));
+  return {std::move(text), std::move(tokens), score, log_probability};
+}
+
+// What to draw of a sentence; draws are keyed by its line.
+DecodeRequest draw_of(const SearchInput& input, const BeamSearchConfig& search, const TranslateConfig& config,
+                      int64_t line, int64_t draw) {
+  return {.tokens = input.prompt,
+          .source = input.source,
+          .config = {.max_new_tokens = input.max_new_tokens,
+                     .temperature = config.temperature,
+                     .top_k = config.top_k,
+                     .top_p = config.top_p,
+                     .min_p = config.min_p,
+                     .seed = config.seed},
+          .key = uint64_t(line) << 16 | uint64_t(draw),
+          .vocab_size = search.vocab_size,
+          .end_tokens = search.stop,
+          .steps = {never(search.never)},
+          .log_probabilities = true,
+          .name = cat("line ", line)};
+}
+
+// `done(i, translations)` of each input that has a source.
+void draw_translations(const Model& model, const Tokenizer& target, const std::vector<SearchInput>& inputs,
+                       const BeamSearchConfig& search, const TranslateConfig& config,
+                       const std::vector<int32_t>& prefix, int64_t first_line,
+                       const std::function<void(size_t, std::vector<Translation>)>& done) {
+  int64_t longest = 1;
+  for (const SearchInput& input : inputs)
+    longest = std::max(longest, int64_t(input.prompt.size()) + input.max_new_tokens);
+  DecodeLoop loop(model, {.slots = config.batch_size, .longest = longest});
+  std::vector<Drawn> drawn(inputs.size(), {{}, config.num_return_sequences});
+  for (size_t i = 0; i < inputs.size(); ++i)
+    for (int64_t n = 0; n < config.num_return_sequences && !inputs[i].source.empty(); ++n) {
+      DecodeRequest request = draw_of(inputs[i], search, config, first_line + int64_t(i), n);
+      request.on_done = [&, i](DecodeResult&& result) {
+        if (result.error) std::rethrow_exception(result.error);
+        if (result.finish == Finish::interrupted) return;
+        std::vector<int32_t> tokens = prefix;
+        tokens.insert(tokens.end(), result.tokens.begin(), result.tokens.end());
+        const std::vector<double>& each = result.log_probabilities;
+        const double sum = std::accumulate(each.begin(), each.end(), 0.0);
+        const double score = length_score(sum, int64_t(each.size()), config.length_penalty);
+        drawn[i].translations.push_back(translation_of(target, std::move(tokens), score, sum));
+        if (--drawn[i].left) return;
+        std::stable_sort(drawn[i].translations.begin(), drawn[i].translations.end(), [](const auto& a, const auto& b) {
+          return std::tie(b.score, a.tokens) < std::tie(a.score, b.tokens);
+        });
+        done(i, std::move(drawn[i].translations));
+      };
+      loop.submit(std::move(request));
+    }
+  while (!stop_signal() && loop.step()) continue;
+  loop.interrupt();
+}
 
 // To divide every product of a small model between threads costs more than it saves, and batches need nothing of each
 // other. Below the least work threads wait for each other where they make tensors and count who holds the weights;
@@ -100,6 +165,15 @@ std::vector<std::vector<Translation>> translate(
       done(i);
     }
 
+  if (config.do_sample) {
+    draw_translations(model, target, inputs, search, config, forced, first_line,
+                      [&](size_t i, std::vector<Translation> translations) {
+                        results[i] = std::move(translations);
+                        done(i);
+                      });
+    return results;
+  }
+
   // Sentences of one batch are of like length, so that they finish together.
   std::stable_sort(order.begin(), order.end(),
                    [&](size_t a, size_t b) { return inputs[a].source.size() > inputs[b].source.size(); });
@@ -116,8 +190,7 @@ std::vector<std::vector<Translation>> translate(
       for (const Hypothesis& h : found[at - begin]) {
         std::vector<int32_t> tokens = forced;
         tokens.insert(tokens.end(), h.tokens.begin(), h.tokens.end());
-        std::string text = valid_utf8(target.decode(tokens));
-        out.push_back({std::move(text), std::move(tokens), h.score, h.log_probability});
+        out.push_back(translation_of(target, std::move(tokens), h.score, h.log_probability));
       }
       const std::lock_guard lock(one_at_a_time);
       if (!out.empty()) done(order[at]);

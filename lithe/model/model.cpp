@@ -225,14 +225,29 @@ void Model::check_predicts_next(const char* operation) const {
       config_.architecture, " with head ", config_.head.type);
 }
 
+// What was read of the sequences that have tokens, and nothing of the others.
+static Sequences spread(const Sequences& read, const Sequences& all) {
+  std::vector<int64_t> offsets{0};
+  int64_t next = 0;
+  for (int64_t b = 0; b < all.count(); ++b)
+    offsets.push_back(offsets.back() + (all.length(b) ? read.length(next++) : 0));
+  return Sequences(offsets, {}, read.positions().device());
+}
+
 void Model::read_source(DecodeState& state, const Tensor& source, const Sequences& sequences) const {
   check(sequences.count() == state.sequences(), "model", "the state has ", state.sequences(),
         " sequences, got sources of ", sequences.count(), "; give one source a sequence");
-  for (int64_t b = 0; b < state.sequences(); ++b)
+  std::vector<int64_t> given{0};  // offsets of those that are read
+  for (int64_t b = 0; b < state.sequences(); ++b) {
+    if (sequences.length(b) == 0) continue;
     check(state.length(b) == 0, "model", "sequence ", b, " of the state has ", state.length(b),
           " tokens already, which read another source; make a new state");
+    given.push_back(given.back() + sequences.length(b));
+  }
   const NoGrad no_grad;
-  decoder_->read_source(state, encode(source, sequences));
+  Rows rows = encode(source, Sequences(given, {}, device()));
+  rows.sequences = spread(rows.sequences, sequences);
+  decoder_->read_source(state, rows);
   state.has_source = true;
 }
 

@@ -10,6 +10,9 @@ struct TranslateConfig {
   double length_penalty = 0.6;  // the value of Wu et al. 2016 and Vaswani et al. 2017: sums alone favour short outputs
   bool early_stopping = false;
   int64_t num_return_sequences = 1;
+  bool do_sample = false;  // in place of beams
+  double temperature = 1, top_p = 1, min_p = 0;
+  int64_t top_k = 0, seed = 1;
   int64_t max_new_tokens = 0;
   int64_t batch_size = 32;
 

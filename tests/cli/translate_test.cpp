@@ -119,6 +119,23 @@ TEST_F(TranslateProgram, OptionsReachTheSearch) {
   EXPECT_NE(translated({"--scores", "--length-penalty", "1"}).out, translated({"--scores"}).out);
 }
 
+TEST_F(TranslateProgram, Draws) {
+  const std::vector<std::string> options{"--sample", "--seed", "5", "--top-p", "0.95", "--n-best", "3", "--json"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.end(), options.begin(), options.end());
+    return translated(more).out;
+  };
+  const std::string drawn = with({});
+  EXPECT_EQ(parse_json(kit::lines_of(drawn)[0], "json")["translations"].size(), 3u);
+  EXPECT_EQ(with({"--batch-size", "1"}), drawn);
+  EXPECT_EQ(with({"--window", "2"}), drawn);  // lines keep their draws wherever a window begins
+  EXPECT_NE(with({"--temperature", "0.5"}), drawn);
+  EXPECT_NE(translated({"--sample", "--seed", "6"}).out, translated({"--sample", "--seed", "5"}).out);
+  expect_error({run(), "--seed", "5"}, {"--seed", "--sample"});
+  expect_error({run(), "--sample", "--num-beams", "2"}, {"do_sample", "2 beams"});
+  expect_error({run(), "--sample", "--top-p", "0"}, {"top_p"});
+}
+
 // Work for results that are lost is not done: all of these lines would take minutes.
 TEST_F(TranslateProgram, StopsWhenNobodyTakesTheResults) {
   std::string many;

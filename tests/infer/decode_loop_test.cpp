@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
 #include <map>
 #include <random>
 #include <set>
@@ -28,6 +30,18 @@ std::unique_ptr<Model> model_with_exits() {
                         "early_exit}"),
       ModelOptions{.seed = 4});
   kit::randomise(model->parameters(), 4, 0.4);
+  return model;
+}
+
+std::unique_ptr<Model> model_that_translates(const std::string& cross) {
+  set_threads(1);
+  auto model = std::make_unique<Model>(
+      kit::model_config(cat("{architecture: encoder_decoder, vocab_size: 257, hidden_size: 16, num_hidden_layers: 2, "
+                            "max_position_embeddings: 96, mixer: {type: attention, num_attention_heads: 2}, "
+                            "cross_attention: ",
+                            cross, "}")),
+      ModelOptions{.seed = 4});
+  kit::randomise(model->parameters(), 4, 0.6);
   return model;
 }
 
@@ -72,8 +86,18 @@ Outcome alone(const Model& model, DecodeRequest request, DecodeBudget budget = {
   return done[0];
 }
 
+struct FromFunction final : RowStep {
+  explicit FromFunction(std::function<void(LogitRow&)> function) : function(std::move(function)) {}
+  void apply(LogitRow& row) const override { function(row); }
+  std::function<void(LogitRow&)> function;
+};
+
+std::shared_ptr<const LogitStep> from(std::function<void(LogitRow&)> function) {
+  return std::make_shared<FromFunction>(std::move(function));
+}
+
 // A request whose settings are its own in every respect.
-DecodeRequest random_request(Random& random, bool exits) {
+DecodeRequest random_request(Random& random, bool exits, bool source) {
   DecodeRequest out = request_of(std::string(size_t(1 + below(random, 40)), char('a' + below(random, 20))),
                                  1 + below(random, 20), below(random, 4) > 0, random() % 1000);
   for (int32_t& token : out.tokens) token = (token + int32_t(below(random, 3))) % 256;
@@ -87,6 +111,7 @@ DecodeRequest random_request(Random& random, bool exits) {
   c.prefill_tokens = 1 + below(random, 50);
   const char* rules[] = {"", "", "entropy:5", "similarity:0.9", "layer:2"};
   if (exits) c.exit = rules[below(random, 5)];
+  for (int64_t n = 1 + below(random, 30); source && n > 0; --n) out.source.push_back(int32_t(below(random, 257)));
   if (below(random, 4) == 0) out.steps.push_back(never({97, 98, 99, int32_t(below(random, 256))}));
   return out;
 }
@@ -98,6 +123,7 @@ TEST(DecodeLoop, WhoRunsBesideDoesNotMatter) {
     std::unique_ptr<Model> model;
     bool exits;
     std::optional<DType> cache;
+    bool source = false;
   };
   std::vector<Case> cases;
   cases.push_back({byte_model("rotary", 96), false, {}});
@@ -105,13 +131,18 @@ TEST(DecodeLoop, WhoRunsBesideDoesNotMatter) {
   cases.push_back({byte_model("learned", 96), false, {}});
   cases.push_back({byte_model("none", 96, 4, 2, "retention"), false, {}});
   cases.push_back({model_with_exits(), true, {}});
+  cases.push_back({model_that_translates("{type: attention, num_attention_heads: 2}"), false, {}, true});
+  cases.push_back({model_that_translates("{type: approx, num_attention_heads: 2}"), false, {}, true});
+  cases.push_back(
+      {model_that_translates("{type: linformer, projected_keys: 3, num_attention_heads: 2}"), false, {}, true});
+  cases.push_back({model_that_translates("{type: conv_kv, num_attention_heads: 2}"), false, {}, true});
   for (size_t c = 0; c < cases.size(); ++c) {
     const Model& model = *cases[c].model;
     Random random(7 + c);
     std::vector<DecodeRequest> requests;
     std::vector<Outcome> want;
     for (int i = 0; i < 24; ++i) {
-      requests.push_back(random_request(random, cases[c].exits));
+      requests.push_back(random_request(random, cases[c].exits, cases[c].source));
       want.push_back(alone(model, requests.back(), {.cache = cases[c].cache}));
     }
     for (int round = 0; round < 6; ++round) {
@@ -262,6 +293,52 @@ TEST(DecodeLoop, RefusesWhatCanNeverRun) {
   EXPECT_EQ(alone(*endless, request_of("hello")), alone(*endless, request_of("hello"), {.tokens = 13}));
 }
 
+TEST(DecodeLoop, RefusesSourcesThatDoNotFit) {
+  const auto plain = byte_model("learned"),
+             translating = model_that_translates("{type: attention, num_attention_heads: 2}");
+  const auto refused = [](const Model& model, std::vector<int32_t> source) {
+    DecodeLoop loop(model, {.longest = 40});
+    DecodeRequest request = request_of("hello");
+    request.source = std::move(source);
+    return kit::coded_error_of([&] { loop.submit(request); });
+  };
+  EXPECT_EQ(refused(*plain, {1}), "2 generate: the request has a source of 1 tokens; architecture decoder reads none");
+  EXPECT_EQ(refused(*translating, {}),
+            "2 generate: the request has a source of 0 tokens; architecture encoder_decoder needs one");
+  EXPECT_EQ(refused(*translating, {1, 257}),
+            "2 generate: the request has token 257 in its source, the encoder has 257");
+  EXPECT_EQ(refused(*translating, {1, 256}), "no error");
+}
+
+// What the model says of its tokens, whatever steps make of that: the sum of each row is 1.
+TEST(DecodeLoop, GivesTheModelsLogProbabilities) {
+  const auto model = byte_model();
+  std::vector<double> sums;
+  Outcomes done;
+  DecodeLoop loop(*model, {.longest = 96});
+  for (size_t i = 0; i < 257; ++i) {
+    DecodeRequest request = request_of("hello", 1);
+    request.steps = {from([i](LogitRow& row) { row.choice.take(int32_t(i)); })};
+    request.log_probabilities = true;
+    request.on_done = done.put(i);
+    loop.submit(std::move(request));
+  }
+  DecodeRequest request = request_of("hello", 6);
+  request.on_done = done.put(1000);
+  loop.submit(std::move(request));
+  while (loop.step()) continue;
+  double sum = 0, most = -INFINITY;
+  for (size_t i = 0; i < 257; ++i) {
+    ASSERT_EQ(done.of.at(i).log_probabilities.size(), 1u) << i;
+    EXPECT_EQ(done.of.at(i).finish, i == 256 ? Finish::end : Finish::length);
+    sum += std::exp(done.of.at(i).log_probabilities[0]);
+    most = std::max(most, done.of.at(i).log_probabilities[0]);
+  }
+  EXPECT_NEAR(sum, 1, 257 * 10 * std::numeric_limits<float>::epsilon());  // logits of about 10, each rounded to f32
+  EXPECT_EQ(done.of.at(size_t(done[1000].tokens[0])).log_probabilities[0], most);
+  EXPECT_TRUE(done.of.at(1000).log_probabilities.empty());
+}
+
 TEST(DecodeLoop, ForgettingStatesAloneAreDrafted) {
   const auto model = byte_model("none", 64, 4, 2, "retention");
   const auto drafter = lookup_drafter();
@@ -294,16 +371,6 @@ TEST(DecodeLoop, DraftedRequestsRunBesideOthers) {
   for (size_t i = 0; i < requests.size(); ++i) EXPECT_EQ(done[i], alone(*model, requests[i])) << i;
   EXPECT_GT(loop.times().drafted, 0);
   EXPECT_LE(loop.times().taken, loop.times().drafted);
-}
-
-struct FromFunction final : RowStep {
-  explicit FromFunction(std::function<void(LogitRow&)> function) : function(std::move(function)) {}
-  void apply(LogitRow& row) const override { function(row); }
-  std::function<void(LogitRow&)> function;
-};
-
-std::shared_ptr<const LogitStep> from(std::function<void(LogitRow&)> function) {
-  return std::make_shared<FromFunction>(std::move(function));
 }
 
 TEST(DecodeLoop, AnErrorEndsItsRequestAlone) {

@@ -12,6 +12,7 @@
 #include "lithe/compress/quantize.h"
 #include "lithe/infer/beam_search.h"
 #include "tests/infer/infer_kit.h"
+#include "tests/support/errors.h"
 #include "tests/support/model_kit.h"
 #include "tests/support/process.h"
 
@@ -81,6 +82,61 @@ TEST(Translate, ResultsDoNotDependOnTheBatchOrTheOrder) {
   }
   const auto turned = run(*model, {lines.rbegin(), lines.rend()}, config);
   for (size_t i = 0; i < lines.size(); ++i) EXPECT_EQ(turned[lines.size() - 1 - i][0].tokens, all[i][0].tokens);
+}
+
+TranslateConfig drawing(int64_t sequences, int64_t seed = 3) {
+  return {.num_beams = 1, .num_return_sequences = sequences, .do_sample = true, .seed = seed, .max_new_tokens = 9};
+}
+
+// What is drawn from the one most likely token is what a search with one beam finds.
+TEST(Translate, DrawsOfTheLikeliestTokenAreTheGreedySearch) {
+  const auto model = translating_model();
+  const std::vector<std::string> lines = {"ab", "hello", "", "x y"};
+  TranslateConfig greedy{.num_beams = 1, .max_new_tokens = 9}, draws = drawing(1);
+  draws.top_k = 1;
+  const auto want = run(*model, lines, greedy, "So"), got = run(*model, lines, draws, "So");
+  for (size_t i = 0; i < lines.size(); ++i) {
+    ASSERT_EQ(got[i].size(), 1u);
+    EXPECT_EQ(got[i][0].tokens, want[i][0].tokens);
+    EXPECT_EQ(got[i][0].text, want[i][0].text);
+    // Ten log-probabilities of at most 16, each rounded to f32 in both.
+    EXPECT_NEAR(got[i][0].log_probability, want[i][0].log_probability, 10 * 16 * 1.2e-7);
+    EXPECT_NEAR(got[i][0].score, want[i][0].score, 10 * 16 * 1.2e-7);
+  }
+}
+
+TEST(Translate, DrawsDependOnSeedAndLineAlone) {
+  const auto model = translating_model();
+  const std::vector<std::string> lines = {"ab", "hello", "", "x y", "hello", "z"};
+  TranslateConfig config = drawing(5);
+  const auto all = run(*model, lines, config);
+  for (const int64_t size : {1, 2, 7}) {
+    config.batch_size = size;
+    const auto parts = run(*model, lines, config);
+    for (size_t i = 0; i < lines.size(); ++i) {
+      ASSERT_EQ(parts[i].size(), lines[i].empty() ? 1u : 5u);
+      for (size_t n = 0; n < parts[i].size(); ++n) EXPECT_EQ(parts[i][n].tokens, all[i][n].tokens) << size << i;
+    }
+  }
+  // A line by itself, as a window of lines that are read later.
+  const auto alone = translate(*model, *kBytes, *kBytes, {lines[3]}, config, "", {}, 4);
+  for (size_t n = 0; n < 5; ++n) EXPECT_EQ(alone[0][n].tokens, all[3][n].tokens);
+  std::set<std::vector<int32_t>> different;
+  for (const Translation& t : all[1]) different.insert(t.tokens);
+  for (const Translation& t : all[4]) different.insert(t.tokens);
+  EXPECT_GT(different.size(), 5u);  // one text on two lines has other draws
+  for (size_t n = 1; n < 5; ++n) EXPECT_GE(all[1][n - 1].score, all[1][n].score);
+  EXPECT_NE(run(*model, lines, drawing(5, 4))[1][0].tokens, all[1][0].tokens);
+  const auto refusal = [&](auto change) {
+    TranslateConfig bad = drawing(1);
+    change(bad);
+    return kit::coded_error_of([&] { run(*model, lines, bad); });
+  };
+  EXPECT_EQ(refusal([](TranslateConfig& c) { c.num_beams = 4; }),
+            "2 translate: translations are drawn (do_sample) or searched with 4 beams; set num_beams 1, or do_sample "
+            "false");
+  EXPECT_EQ(refusal([](TranslateConfig& c) { c.temperature = 0; }),
+            "2 translate: do_sample needs a temperature above 0, got 0");
 }
 
 TEST(Translate, BlankLinesStayBlank) {

@@ -14,18 +14,21 @@ class SourceCache final : public State {
  public:
   SourceCache(int64_t sequences, int64_t numbers_a_token) : entries_(size_t(sequences)), numbers_(numbers_a_token) {}
 
-  /// k and v [S, columns] of all sequences; they may be one tensor.
-  void fill(const Tensor& k, const Tensor& v, const Sequences& source) {
+  /// k and v [S, columns] of all sequences, the keys of each as `keys` says; they may be one tensor. A sequence whose
+  /// source has no tokens keeps what it has.
+  void fill(const Tensor& k, const Tensor& v, const Sequences& keys, const Sequences& source) {
     check(source.count() == int64_t(entries_.size()), "cross-attention", "the state holds ", entries_.size(),
           " sequences, got sources of ", source.count());
-    tokens_.clear();
+    tokens_.resize(entries_.size(), 0);
     for (int64_t b = 0; b < source.count(); ++b) {
-      const auto rows = [&](const Tensor& of) { return of.slice(source.offset(b), source.offset(b + 1)); };
+      if (source.length(b) == 0) continue;
+      const auto rows = [&](const Tensor& of) { return of.slice(keys.offset(b), keys.offset(b + 1)); };
       entries_[size_t(b)] = {rows(k), rows(v)};
-      tokens_.push_back(source.length(b));
+      tokens_[size_t(b)] = keys.length(b);
     }
     dtype_ = k.dtype();
   }
+  void fill(const Tensor& k, const Tensor& v, const Sequences& source) { fill(k, v, source, source); }
   const std::vector<KeyValues>& entries() const {
     check(tokens_.size() == entries_.size(), "cross-attention", "the state has no source; give it one first");
     return entries_;

@@ -38,11 +38,15 @@ class TaylorSource final : public State {
  public:
   TaylorSource(const StateShape& of, Shape shape)
       : tokens_("approx", of.sequences), of_(of), shape_(std::move(shape)), sums_(size_t(of.sequences)) {}
+  /// A sequence whose source has no tokens keeps what it has.
   void fill(const Tensor& k, const Tensor& v, const Sequences& source, const TaylorOptions& options) {
-    for (Tensor& x : sums_) x = fresh();
+    std::vector<int64_t> lengths = tokens();
+    for (int64_t b = 0; b < source.count(); ++b) {
+      Tensor& sums = sums_[size_t(b)];
+      if (source.length(b) || !sums.defined()) sums = fresh();
+      if (source.length(b)) lengths[size_t(b)] = source.length(b);
+    }
     sum_up_taylor(k, v, source, sums_, options);
-    std::vector<int64_t> lengths;
-    for (int64_t b = 0; b < source.count(); ++b) lengths.push_back(source.length(b));
     tokens_.set(std::move(lengths));
   }
   const std::vector<Tensor>& sums() const {

@@ -186,7 +186,7 @@ class ConvKv final : public Mixer {
   void read_source(State& state, const Rows& source) const override {
     const MemoryScope scope(MemoryClass::decode);
     const Keys keys = source_keys(source);
-    static_cast<SourceCache&>(state).fill(keys.k.value(), keys.v.value(), keys.sequences);
+    static_cast<SourceCache&>(state).fill(keys.k.value(), keys.v.value(), keys.sequences, source.sequences);
   }
 
  private:

@@ -94,7 +94,7 @@ class Linformer final : public Mixer {
   void read_source(State& state, const Rows& source) const override {
     const MemoryScope scope(MemoryClass::decode);
     const auto [k, v, slots] = made_of(source.x, source.sequences);
-    static_cast<SourceCache&>(state).fill(k.value(), v.value(), slots);
+    static_cast<SourceCache&>(state).fill(k.value(), v.value(), slots, source.sequences);
   }
 
  private:

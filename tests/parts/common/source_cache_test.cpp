@@ -33,6 +33,23 @@ TEST(SourceCache, ContinuationsShareRowsAndCountThem) {
   EXPECT_EQ(cache.bytes(), 0);
 }
 
+// Sequences get their sources one after another.
+TEST(SourceCache, ASequenceWithoutANewSourceKeepsItsOwn) {
+  SourceCache cache(3, 4);
+  const Tensor first = kit::normal({4, 2}, DType::f32, 1), second = kit::normal({2, 2}, DType::f32, 2);
+  cache.fill(first, first, Sequences({0, 1, 1, 4}));
+  EXPECT_EQ(cache.tokens(), (std::vector<int64_t>{1, 0, 3}));
+  cache.fill(second, second, Sequences({0, 0, 2, 2}));
+  EXPECT_EQ(cache.tokens(), (std::vector<int64_t>{1, 2, 3}));
+  EXPECT_EQ(kit::bit_difference(cache.entries()[0].keys.pages[0], first.slice(0, 1)), "");
+  EXPECT_EQ(kit::bit_difference(cache.entries()[1].keys.pages[0], second), "");
+  EXPECT_EQ(kit::bit_difference(cache.entries()[2].values.pages[0], first.slice(1, 4)), "");
+  // Keys of another number than the source's tokens: two of each.
+  cache.fill(first, first, Sequences({0, 2, 2, 4}), Sequences({0, 5, 5, 5}));
+  EXPECT_EQ(cache.tokens(), (std::vector<int64_t>{2, 2, 3}));
+  EXPECT_EQ(kit::bit_difference(cache.entries()[0].keys.pages[0], first.slice(0, 2)), "");
+}
+
 TEST(SourceCache, TheTargetsLengthDoesNotMatter) {
   SourceCache cache(1, 2);
   const Tensor kv = kit::normal({3, 2}, DType::f32, 1);
