@@ -129,7 +129,7 @@ ModelView inspect_model(const std::string& name, const LoadedModel& loaded, cons
   pass.want_statistics();
   const NoGrad no_grad;
   const Sequences one = Sequences::single(tokens);
-  translates ? model.encode(rows, one, pass) : model.run(rows, one, pass);
+  translates ? model.encode({rows, one}, pass) : model.run({rows, one}, pass);
   for (int64_t i = 0; i < config.num_hidden_layers; ++i) {
     LayerView layer;
     const LayerConfig layer_config = config.layer(i);

@@ -62,10 +62,9 @@ Tensor meta_tokens(const Model& model, int64_t count) {
 }
 
 // Logits of each text's last token.
-Var last_logits(const Model& model, const Tensor& ids, const Sequences& sequences, DecodeState* state,
-                const Rows* memory) {
-  const Var rows = model.forward(ids, sequences, state, memory);
-  return model.logits(Var(empty({sequences.count(), rows.cols()}, rows.dtype(), Device::meta)));
+Var last_logits(const Model& model, const ModelInput& input, DecodeState* state = nullptr) {
+  Pass pass;
+  return model.logits(model.run(input, pass, state), input.sequences.last_rows());
 }
 
 Sequences texts(int64_t batch, int64_t length) {
@@ -121,19 +120,19 @@ ModelCost model_cost(const ModelConfig& config, const CostOptions& o) {
     const Tensor ids = meta_tokens(model, o.batch * o.length);
     const Tensor source = meta_tokens(model, o.batch * of_source.length);
     const Sequences sequences = texts(o.batch, o.length), sources = texts(o.batch, of_source.length);
-    const auto encoded = [&] { return translates ? model.encode(source, sources) : Rows{}; };
+    ModelInput input{ids, sequences};
+    for (const std::string& name : config.source_names()) input.sources[name] = {source, sources};
     {
       kernels::CostMeter meter;
       Tape tape;
       const Var loss = [&] {  // rows live on only where the tape keeps them
-        const Rows memory = encoded();
         // A compressor makes the rows fewer, and a head may have a label a text.
-        const Rows rows = model.run(ids, sequences, Pass(), nullptr, translates ? &memory : nullptr);
+        Pass pass;
+        const Rows rows = model.run(input, pass);
         const Head::LabelCount count = model.label_count(rows.sequences);
         const Tensor labels = empty({count.labels}, count.classes ? DType::i32 : DType::f32, Device::meta);
-        return model.loss_of(rows.x, {},
-                             {.sequences = rows.sequences,
-                              .labels = labels,
+        return model.loss_of(rows, {},
+                             {.labels = labels,
                               .label_sequences = count.own_lengths ? rows.sequences : Sequences()});
       }();
       for (const auto& kept : meter.kept()) parts.of(kept.part).activation_bytes += kept.bytes;
@@ -149,18 +148,18 @@ ModelCost model_cost(const ModelConfig& config, const CostOptions& o) {
     };
     const auto add_tokens = [&](DecodeState& state, int64_t count) {
       const std::vector<int64_t> counts(size_t(o.batch), count);
-      last_logits(model, meta_tokens(model, o.batch * count), model.continue_sequences(state, counts), &state, nullptr);
+      last_logits(model, {meta_tokens(model, o.batch * count), model.continue_sequences(state, counts)}, &state);
     };
     const auto read_source = [&](DecodeState& state) {
-      if (translates) model.read_source(state, source, sources);
+      if (translates) model.read_sources(state, input.sources);
     };
     measure(&CostOfPart::forward_flops, &CostOfPart::forward_products, [&] {
-      const Rows memory = encoded();
       if (decodes) {
-        last_logits(model, ids, sequences, nullptr, translates ? &memory : nullptr);
+        last_logits(model, input);
         return;
       }
-      model.logits(model.forward(ids, sequences), sequences);
+      Pass pass;
+      model.logits(model.run(input, pass));
     });
     if (decodes) {
       auto state = model.make_state(o.batch, o.length);

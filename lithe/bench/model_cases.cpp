@@ -182,13 +182,15 @@ class Uses {
     const Shape shape = width == 1 ? Shape{rows} : Shape{rows, width};
     const NoGrad no_grad;
     const kernels::CostMeter meter;
-    meta_->forward(empty(shape, DType::i32, Device::meta), Sequences(offsets, {}, Device::meta));
+    Pass pass;
+    meta_->run({empty(shape, DType::i32, Device::meta), Sequences(offsets, {}, Device::meta)}, pass);
     Case c =
         new_case("encode", cat(batch, "x", length, " ", dtype_), "sequences", double(batch), meter.total(), dtype_);
     const Tensor ids = tensor_of(shape, random_tokens(s_, width, rows));
     c.run = [in = in_, ids, sequences = Sequences(offsets)] {
       const NoGrad no_tape;
-      in->model->forward(ids, sequences);
+      Pass pass;
+      in->model->run({ids, sequences}, pass);
     };
     cases_.push_back(std::move(c));
   }

@@ -85,7 +85,7 @@ MixerInputs mixer_inputs(const ModelConfig& config, const Weights& weights, cons
     offsets.push_back(end);
     Pass pass;
     pass.want(Tap::Kind::input);
-    model.run(ids.slice(begin, end), Sequences::single(end - begin), pass);
+    model.run({ids.slice(begin, end), Sequences::single(end - begin)}, pass);
     for (int64_t i = 0; i < config.num_hidden_layers; ++i) {
       const Var rows = pass.get({Tap::Kind::input, i});
       parts[size_t(i)].push_back(rows.defined() && rows.rows() == end - begin ? rows.value() : Tensor());

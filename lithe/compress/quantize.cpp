@@ -146,7 +146,8 @@ PredictionChange compare_predictions(const Model& before, const Model& after, co
     const Batch labels = text.batch(0, i);
     const DeviceBatch batch = to_device(labels, before.device());
     const auto logits = [&](const Model& model) {
-      const Tensor x = model.logits(rows_of(model, batch).x, batch.sequences).value();
+      Pass pass;
+      const Tensor x = model.logits(model.run(batch.input, pass)).value();
       return x.dtype() == DType::f32 ? x : convert(x, DType::f32);
     };
     const Tensor a = [&] {

@@ -6,6 +6,7 @@
 #include <deque>
 #include <exception>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -20,15 +21,24 @@ struct Batch {
   std::vector<int32_t> tokens;         // [N] inputs, or [N * token_width]
   std::vector<int32_t> labels;         // what a head predicts, see Head::count; -1 = no label
   std::vector<int64_t> offsets;        // [B+1] sequence starts, offsets[0] = 0, offsets[B] = N
-  std::vector<int32_t> segments;       // [N] of pairs: 0 for rows of the first text, 1 of the second; empty: all 0
   int64_t token_width = 1;             // ints of a token
+  /// What a row has beside its token, [N] by name (ModelInput::columns).
+  std::map<std::string, std::vector<int32_t>> columns = {};
+  /// Tokens of another kind (ModelInput::modalities), by name.
+  struct Guests {
+    std::vector<int32_t> tokens;  // [M * token_width]
+    int64_t token_width = 1;
+    std::vector<int64_t> rows;  // [M]
+    bool operator==(const Guests&) const = default;
+  };
+  std::map<std::string, Guests> modalities = {};
+  /// What the sequences are predicted from, one sequence each, by name (ModelInput::sources): tokens, offsets, columns
+  /// and modalities count.
+  std::map<std::string, Batch> sources = {};
   std::vector<int64_t> predicted;      // when not empty: label i is of row predicted[i], no other row has one
   std::vector<float> values;           // in place of labels: the numbers of a regression
   std::vector<int64_t> label_offsets;  // [B+1] where labels have lengths of their own: sequence b has
                                        // [label_offsets[b], label_offsets[b+1]); else empty
-  // Encoder-decoder: sequence b is predicted from source sequence b, rows [source_offsets[b], source_offsets[b+1]).
-  std::vector<int32_t> source_tokens;   // [M]; empty: there is no source
-  std::vector<int64_t> source_offsets;  // [B+1], or empty
   // Of lanes (LaneOrder), whose states are carried from batch to batch: lane l has the sequences [lanes[l], lanes[l+1])
   // and, where continues[l], the first of them goes on with the last one that the lane had in the batch before.
   std::vector<int64_t> lanes;      // [L+1]; empty: there are none

@@ -163,8 +163,9 @@ Batch TaskBatches::batch(int64_t epoch, int64_t index) const {
     batch.tokens.insert(batch.tokens.end(), s.tokens.begin(), s.tokens.end());
     batch.offsets.push_back(batch.offsets.back() + s.rows);
     if (s.first_rows < s.rows) {
-      batch.segments.resize(size_t(batch.offsets.back()), 0);
-      std::fill(batch.segments.end() - (s.rows - s.first_rows), batch.segments.end(), 1);
+      std::vector<int32_t>& segments = batch.columns["token_type_ids"];  // 0: of the first text, 1: of the second
+      segments.resize(size_t(batch.offsets.back()), 0);
+      std::fill(segments.end() - (s.rows - s.first_rows), segments.end(), 1);
     }
     switch (type_) {
       case TaskType::classification: batch.labels.push_back(example.label); break;
@@ -187,7 +188,7 @@ Batch TaskBatches::batch(int64_t epoch, int64_t index) const {
     }
   }
   batch.labels.insert(batch.labels.end(), ends.begin(), ends.end());
-  if (!batch.segments.empty()) batch.segments.resize(size_t(batch.rows()), 0);
+  for (auto& [name, column] : batch.columns) column.resize(size_t(batch.rows()), 0);
   return batch;
 }
 

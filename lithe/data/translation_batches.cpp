@@ -247,11 +247,11 @@ Batch TranslationBatches::batch(int64_t epoch, int64_t index) const {
   const auto order = order_of(epoch);
   const auto [first, last] = places(*order, index);
   const auto pairs = std::span(order->pairs).subspan(size_t(first), size_t(last - first));
-  Batch batch{.offsets = {0}, .source_offsets = {0}};
+  Batch batch{.offsets = {0}}, source{.offsets = {0}};
   for (const std::vector<int32_t>& from : tokens_of(source_, pairs, epoch)) {
-    batch.source_tokens.insert(batch.source_tokens.end(), from.begin(), from.end());
-    batch.source_tokens.push_back(source_.end);
-    batch.source_offsets.push_back(int64_t(batch.source_tokens.size()));
+    source.tokens.insert(source.tokens.end(), from.begin(), from.end());
+    source.tokens.push_back(source_.end);
+    source.offsets.push_back(int64_t(source.tokens.size()));
   }
   for (const std::vector<int32_t>& to : tokens_of(target_, pairs, epoch)) {
     batch.tokens.push_back(target_.begin);
@@ -260,6 +260,7 @@ Batch TranslationBatches::batch(int64_t epoch, int64_t index) const {
     batch.labels.push_back(target_.end);
     batch.offsets.push_back(int64_t(batch.tokens.size()));
   }
+  batch.sources["source"] = std::move(source);
   return batch;
 }
 

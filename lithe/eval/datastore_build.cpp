@@ -25,7 +25,8 @@ class Builder {
     if (ids_.empty()) return;
     check(!stop_signal(), "datastore", "stopped by signal ", stop_signal());
     const NoGrad no_grad;
-    const Var rows = model_.forward(tensor_of({int64_t(ids_.size())}, ids_), Sequences(offsets_));
+    Pass pass;
+    const Var rows = model_.run({tensor_of({int64_t(ids_.size())}, ids_), Sequences(offsets_)}, pass).x;
     writer_.add(cast(pick_rows(rows, kept_), DType::f32).value(), values_);
     ids_.clear(), values_.clear(), kept_.clear();
     offsets_ = {0};

@@ -50,7 +50,8 @@ void time_steps(const Model& model, const std::vector<int32_t>& tokens, const st
       for (size_t i = 0; i < tokens.size(); ++i) {
         const Tensor token = tensor_of({1}, std::vector<int32_t>{tokens[i]});
         const auto start = Clock::now();
-        const Rows rows = model.run(token, model.continue_sequences(*state, {1}), Pass(), state.get());
+        Pass pass;
+        const Rows rows = model.run({token, model.continue_sequences(*state, {1})}, pass, state.get());
         model.logits(rows, {0});
         least[r][i] = std::min(least[r][i], milliseconds_since(start));
       }

@@ -9,7 +9,8 @@ namespace lithe {
 LossSums evaluate_batch(const Model& model, const Objective& objective, const DeviceBatch& batch) {
   const NoGrad no_grad;
   LossSums sums;
-  objective.loss(model, rows_of(model, batch), batch.targets(), {.sums = &sums});
+  Pass pass;
+  objective.loss(model, model.run(batch.input, pass), batch.targets, {.sums = &sums});
   return sums;
 }
 

@@ -71,11 +71,12 @@ class Scorer {
     DecodeState* state = carried ? carried : own.get();
     const Sequences sequences = state ? model_.continue_sequences(*state, lengths()) : Sequences(offsets_);
     const ExitScope scope(exits_ ? &*exits_ : nullptr);
-    const Rows rows = model_.run(tensor_of(shape, ids_), sequences, Pass(), state);
+    Pass pass;
+    const Rows rows = model_.run({tensor_of(shape, ids_), sequences}, pass, state);
     if (exits_)
-      cross_entropy(model_.logits(rows, {}), tensor_of(shape, labels_), 0, 1, nullptr, row_nll);
+      cross_entropy(model_.logits(rows), tensor_of(shape, labels_), 0, 1, nullptr, row_nll);
     else
-      model_.loss_of(rows.x, {}, {.sequences = sequences, .labels = tensor_of(shape, labels_), .row_nll = row_nll});
+      model_.loss_of(rows, {}, {.labels = tensor_of(shape, labels_), .row_nll = row_nll});
     if (neighbours_) ask_neighbours(rows.x, row_nll);
     for (size_t i = 0; i < labels_.size(); ++i)
       if (labels_[i] >= 0) {
@@ -83,7 +84,7 @@ class Scorer {
         ++tokens;
       }
     if (pieces_) gather_pieces(row_nll, carried != nullptr);
-    if (each_) gather_tokens(row_nll, each_->with_logits ? model_.logits(rows, {}).value() : Tensor());
+    if (each_) gather_tokens(row_nll, each_->with_logits ? model_.logits(rows).value() : Tensor());
     ids_.clear();
     labels_.clear();
     offsets_ = {0};

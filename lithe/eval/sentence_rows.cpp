@@ -21,7 +21,9 @@ Tensor sentence_rows(const Model& model, const Tokenizer& tokenizer, const std::
   for (int64_t i = 0; i < batches.batches_per_epoch(); ++i) {
     check(stop_signal() == 0, "encode", "stopped by signal ", stop_signal());
     const DeviceBatch batch = to_device(batches.batch(0, i), model.device());
-    const Var rows = cast(pool(model.forward(batch.ids, batch.sequences), batch.sequences, pooling), DType::f32);
+    Pass pass;
+    const Rows made = model.run(batch.input, pass);
+    const Var rows = cast(pool(made.x, made.sequences, pooling), DType::f32);
     std::copy_n(rows.value().data<float>(), rows.value().numel(), out.data<float>() + row * out.cols());
     row += rows.rows();
   }

@@ -57,19 +57,18 @@ TaskAnswers answer(const Model& model, const TaskBatches& batches, const Progres
     if (progress) progress(i + 1, batches.batches_per_epoch());
     const DeviceBatch batch = to_device(batches.batch(0, i), model.device());
     const ExitScope scope(exits);
-    const Rows ran = rows_of(model, batch);  // a compressor makes them fewer
-    const Tensor logits = model.logits(ran, {}).value();
+    Pass pass;
+    const Rows ran = model.run(batch.input, pass);  // a compressor makes them fewer
+    const Tensor logits = model.logits(ran).value();
     if (batch.labelled) {
       LossSums sums;
       const bool classes = batches.type() == TaskType::classification || batches.type() == TaskType::tagging;
       if (exits && classes)  // by the heads of the exits
-        cross_entropy(logits, batch.labels, 0, 1, &sums);
+        cross_entropy(logits, batch.targets.labels, 0, 1, &sums);
       else
-        model.loss_of(ran.x, {},
-                      {.sequences = ran.sequences,
-                       .labels = batch.labels,
-                       .sums = &sums,
-                       .label_sequences = batch.label_sequences});
+        model.loss_of(
+            ran, {},
+            {.labels = batch.targets.labels, .sums = &sums, .label_sequences = batch.targets.label_sequences});
       total += sums;
       out.batches.push_back(sums);
     }
@@ -78,10 +77,10 @@ TaskAnswers answer(const Model& model, const TaskBatches& batches, const Progres
       probabilities = convert(logits, DType::f64);
       kernels::softmax({.x = probabilities, .y = probabilities});
     }
-    for (int64_t b = 0; b < batch.sequences.count(); ++b, ++next) {
+    for (int64_t b = 0; b < batch.input.sequences.count(); ++b, ++next) {
       const TaskSequence& s = batches.sequences()[size_t(next)];
       Prediction& p = out.predictions[size_t(s.example)];
-      const int64_t offset = batch.sequences.offset(b);
+      const int64_t offset = batch.input.sequences.offset(b);
       switch (batches.type()) {
         case TaskType::classification:
           p.label = largest(logits, b);

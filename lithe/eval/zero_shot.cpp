@@ -102,12 +102,13 @@ class Scorer {
       offsets.push_back(int64_t(ids.size()));
     }
     const Sequences sequences(offsets);
-    const Var rows = model_.forward(tensor_of({int64_t(ids.size())}, std::span<const int32_t>(ids)), sequences);
+    Pass pass;
+    const Rows rows = model_.run({tensor_of({int64_t(ids.size())}, std::span<const int32_t>(ids)), sequences}, pass);
     constexpr size_t kRows = 128;  // whose logits stand in memory at a time
     for (size_t first = 0; first < predicted.size(); first += kRows) {
       const size_t end = std::min(predicted.size(), first + kRows);
       const std::vector<int64_t> some(predicted.begin() + int64_t(first), predicted.begin() + int64_t(end));
-      const Tensor logits = cast(model_.logits(pick_rows(rows, some)), DType::f32).value();
+      const Tensor logits = cast(model_.logits(rows, some), DType::f32).value();
       for (size_t i = first; i < end; ++i) {
         const float* row = logits.data<float>() + int64_t(i - first) * logits.cols();
         const float* best = std::max_element(row, row + logits.cols());

@@ -116,7 +116,7 @@ class BeamSearch {
       prompts.insert(prompts.end(), input.prompt.begin(), input.prompt.end());
       counts.push_back(int64_t(input.prompt.size()));
     }
-    if (!sources.empty()) model_.read_source(state, tensor_of({int64_t(sources.size())}, sources), Sequences(offsets));
+    if (!sources.empty()) model_.read_sources(state, {{kSource, {tensor_of({int64_t(sources.size())}, sources), Sequences(offsets)}}});
     return log_probabilities(state, prompts, counts);
   }
 
@@ -125,8 +125,9 @@ class BeamSearch {
                            const std::vector<int64_t>& counts) const {
     const NoGrad no_grad;
     const Sequences sequences = model_.continue_sequences(state, counts);
-    const Var rows = model_.forward(tensor_of({int64_t(tokens.size())}, tokens), sequences, &state);
-    const Var logits = model_.logits(pick_rows(rows, sequences.last_rows()));
+    Pass pass;
+    const Rows rows = model_.run({tensor_of({int64_t(tokens.size())}, tokens), sequences}, pass, &state);
+    const Var logits = model_.logits(rows, sequences.last_rows());
     const Tensor x = (model_.compute_dtype() == DType::f64 ? logits : cast(logits, DType::f32)).value();
     kernels::softmax({.x = x, .y = x, .log = true});
     return x;

@@ -32,12 +32,25 @@ Backbone::Backbone(const ModelConfig& config, const Scope& scope, const Embeddin
               config.hidden_size, "; set model.stack: {type: reversible, streams: duplicate} or plain ",
               "(model.encoder.stack may differ)");
   check_alike(layers);
+  for (const auto& [name, part] : config.modalities.entries())
+    modalities_[name] = registry.make<Embedding>(
+        read_part(part, name, Embedding::slot, "model.modalities", config.embedding), scope / "modalities" / name,
+        {.vocab_size = config.vocab_size, .hidden_size = config.hidden_size, .token_width = 0});
   const auto scope_of = [&](int64_t layer, int64_t at) {
     return (scope / "layers" / std::to_string(at)).in_layer(layer);
   };
   for (int64_t i = 0; i < count; ++i)
     layers_.push_back(make_layer(scope_of(i, i), scope_of(i, config.share.owner(i, count)), layers[size_t(i)]));
   tie_maps();
+  int64_t shortened = 0;
+  for (const Layer& layer : layers_) {
+    shortened += bool(layer.compressor);
+    check_usage(!layer.expander || shortened > 0, "model", layer.name,
+                ": the expander gives rows back that a compressor took, and no layer below has one left; give one of "
+                "them a compressor, or leave the expander out");
+    shortened -= bool(layer.expander);
+  }
+  shortens_ = shortened > 0;
   final_norm_name_ = (scope / "final_norm").path();
   Parameters unused;  // of a residual that is only asked
   BuildContext aside = scope.context();
@@ -49,12 +62,29 @@ Backbone::Backbone(const ModelConfig& config, const Scope& scope, const Embeddin
     for (const auto& place : layer.places)
       if (place->part->reads_embedding()) {
         reads_embedding_ = true;
-        if (place->kind == SubLayerConfig::Kind::cross) reads_source_embedding_ = true;
+        if (!place->source.empty()) reads_source_embedding_.insert(place->source);
       }
   check_usage(!reads_embedding_ || !selective_, "model", "stack ", config.stack.type,
               " runs layers for some rows only, and a mixer here reads the embedded rows of all; choose other "
               "model.mixer.heads, or set model.stack: plain");
   set_up_reference();
+  gather_columns();
+}
+
+void Backbone::gather_columns() {
+  const auto ask = [&](const Part* part, const std::string& name) {
+    if (part)
+      for (const std::string& column : part->columns()) columns_.emplace_back(column, name);
+  };
+  ask(embedding_, "embedding " + config_.embedding.type);
+  ask(position_.get(), "position " + config_.position.type);
+  ask(stack_.get(), "stack " + config_.stack.type);
+  for (const Layer& layer : layers_) {
+    ask(layer.position.get(), layer.name + ".position");
+    ask(layer.compressor.get(), layer.name + ".compressor");
+    ask(layer.expander.get(), layer.name + ".expander");
+    for (const auto& place : layer.places) ask(place->part.get(), place->name);
+  }
 }
 
 Position::Args Backbone::position_args(const ModelConfig& config, const std::vector<LayerConfig>& layers) {
@@ -89,6 +119,11 @@ Backbone::Layer Backbone::make_layer(const Scope& own, const Scope& owner, const
     check_usage(!stack_->wires() && !selective_, "model", layer.name, ": stack ", config_.stack.type,
                 " keeps the rows of all layers alike; leave the compressor out, or set model.stack: plain");
   }
+  if (config.expander) {
+    layer.expander = registry.make<Expander>(*config.expander, scope / "expander", {.hidden_size = width});
+    check_usage(!stack_->wires() && !selective_, "model", layer.name, ": stack ", config_.stack.type,
+                " keeps the rows of all layers alike; leave the expander out, or set model.stack: plain");
+  }
   int64_t mixers = 0;
   for (const SubLayerConfig& sub : config.sub_layers) mixers += sub.kind == SubLayerConfig::Kind::mixer;
   check_usage(!selective_ || mixers <= 1, "model", layer.name, ": stack ", config_.stack.type,
@@ -114,6 +149,7 @@ void Backbone::check_alike(const std::vector<LayerConfig>& layers) const {
     put("norm", layer.norm), put("residual", layer.residual);
     if (layer.position) put("position", *layer.position);
     if (layer.compressor) put("compressor", *layer.compressor);
+    if (layer.expander) put("expander", *layer.expander);
     return out;
   };
   const auto count = int64_t(layers.size());
@@ -129,7 +165,7 @@ void Backbone::check_alike(const std::vector<LayerConfig>& layers) const {
 void Backbone::tie_maps() {
   std::optional<std::pair<int64_t, int64_t>> last;
   for (int64_t i = 0; i < count(); ++i) {
-    if (layers_[size_t(i)].compressor) last.reset();
+    if (layers_[size_t(i)].compressor || layers_[size_t(i)].expander) last.reset();
     for (int64_t j = 0; j < sub_layers(i); ++j) {
       Place& place = *layers_[size_t(i)].places[size_t(j)];
       auto* const mixer = dynamic_cast<SharedMap*>(place.part.get());
@@ -145,8 +181,8 @@ void Backbone::tie_maps() {
       check_usage(place.residual->stages() == 1 && lender.residual->stages() == 1, "model", place.name,
                   " takes the attention map of ", lender.name, ", and the residual evaluates a mixer several times: ",
                   "there is not one map; set model.residual: pre");
-      check_usage(config_.stack.type != "reversible", "model", place.name, " takes the attention map of ", lender.name,
-                  ", which a reversible stack does not keep; set model.stack: plain");
+      check_usage(!stack_->forgets(), "model", place.name, " takes the attention map of ", lender.name,
+                  ", which a stack ", config_.stack.type, " does not keep; set model.stack: plain");
       auto* const source = dynamic_cast<SharedMap*>(lender.part.get());
       source->lend();
       mixer->borrow(*source, last->first);
@@ -167,6 +203,7 @@ std::unique_ptr<Backbone::Place> Backbone::make_place(const Scope& own, const Sc
   place->kind = sub.kind;
   place->name = (own / sub.name).path();
   place->scale = sub.scale;
+  if (sub.kind == SubLayerConfig::Kind::cross) place->source = sub.source;
   place->norm = registry.make<Norm>(layer.norm, scope / (sub.name + "_norm"), {.hidden_size = width});
   if (sub.kind == SubLayerConfig::Kind::ffn) {
     const SharedParameters shared(of_group && owner.path() != own.path(), place->name);
@@ -201,19 +238,6 @@ int64_t Backbone::position_limit() const {
       if (const int64_t limit = place->scale == 0 ? 0 : place->part->limit())
         least = least ? std::min(least, limit) : limit;
   return least;
-}
-
-bool Backbone::shortens() const {
-  for (const Layer& layer : layers_)
-    if (layer.compressor) return true;
-  return false;
-}
-
-Sequences Backbone::lengths(const Sequences& sequences) const {
-  Sequences out = sequences;
-  for (const Layer& layer : layers_)
-    if (layer.compressor) out = layer.compressor->lengths(out);
-  return out;
 }
 
 // spec: decon.config_skip | pattern | a trained model without some layers, or without their mixers | TH 4.4.2, 4.5

@@ -21,11 +21,9 @@ class Backbone final : public Layers, public ExitHeads {
   /// Layers, from 0, that forward leaves out: whole, or their mixers alone. States made before must not be used after.
   void skip(const std::vector<int64_t>& layers, bool mixers_only);
 
-  /// ids i32 [N], or codes i32 [N, token_width] -> the last layer's rows, normed where the wiring ends so. With a state
-  /// the rows continue its sequences; under a tape it must be differentiable. `source`: what cross-attention reads
-  /// where there is no state.
-  Rows forward(const Tensor& ids, const Sequences& sequences, const Pass& pass, DecodeState* state = nullptr,
-               const Rows* source = nullptr) const;
+  /// The last layer's rows, normed where the wiring ends so. With a state the rows continue its sequences; under a tape
+  /// it must be differentiable. Without one the pass has what cross-attention reads (Pass::set_source).
+  Rows forward(const ModelInput& input, const Pass& pass, DecodeState* state = nullptr) const;
 
   /// `cache`: see Model::make_state.
   std::unique_ptr<DecodeState> make_state(int64_t sequences, int64_t capacity, std::optional<DType> cache) const {
@@ -39,20 +37,19 @@ class Backbone final : public Layers, public ExitHeads {
   void set_predict(std::function<Var(int64_t exit, const Rows& x)> predict) { predict_ = std::move(predict); }
   /// Rows as they leave the stack, normed where the wiring ends so.
   Var end_rows(const Var& x) const;
-  /// Gives a new state what the layers keep of the source.
-  void read_source(DecodeState& state, const Rows& source) const;
+  /// Gives a new state what the layers keep of that source.
+  void read_source(DecodeState& state, const std::string& name, const Rows& source) const;
   /// Bytes of decode state when sequence b has tokens[b] tokens and a source of source_tokens[b], by the parts'
   /// formulas.
   int64_t state_bytes(const std::vector<int64_t>& tokens, const std::vector<int64_t>& source_tokens,
                       std::optional<DType> cache) const;
-  /// Some cross-attention reads Rows::embedded of its source; an encoder that is asked for it gives it.
-  bool reads_source_embedding() const { return reads_source_embedding_; }
+  /// Some cross-attention reads Rows::embedded of that source; an encoder that is asked for it gives it.
+  bool reads_source_embedding(const std::string& name) const { return reads_source_embedding_.count(name) > 0; }
   void give_embedding() { gives_embedding_ = true; }
   /// The longest sequence the parts allow; 0: unlimited.
   int64_t position_limit() const;
-  /// Some layer shortens sequences, and what becomes of them.
-  bool shortens() const;
-  Sequences lengths(const Sequences& sequences) const;
+  /// The rows that come out are fewer than the tokens: a compressor takes some, and no expander gives them back.
+  bool shortens() const { return shortens_; }
 
  private:
   /// A sub-layer in its place, with its wiring.
@@ -64,12 +61,14 @@ class Backbone final : public Layers, public ExitHeads {
     Dropout dropout;
     std::unique_ptr<SubLayer> part;
     std::unique_ptr<Residual> residual;
+    std::string source;  // that it reads; empty: none
     std::optional<std::pair<int64_t, int64_t>> map_of;  // layer and sub-layer whose attention map it takes
   };
   struct Layer {
     std::string name;
     std::unique_ptr<Position> position;      // null: the model's
     std::unique_ptr<Compressor> compressor;  // null: none
+    std::unique_ptr<Expander> expander;      // null: none
     std::vector<std::unique_ptr<Place>> places;
   };
   ModelConfig config_;
@@ -86,7 +85,10 @@ class Backbone final : public Layers, public ExitHeads {
   std::string final_norm_name_;
   bool recompute_ = false;
   bool embeds_around_ = false;  // the embedding reads the tokens around each one, and asks where sequences begin
-  bool reads_embedding_ = false, reads_source_embedding_ = false, gives_embedding_ = false;
+  bool reads_embedding_ = false, gives_embedding_ = false, shortens_ = false;
+  std::set<std::string> reads_source_embedding_;
+  std::map<std::string, std::unique_ptr<Embedding>> modalities_;
+  std::vector<std::pair<std::string, std::string>> columns_;  // that parts need: name, and the part
   std::optional<Reference> reference_;  // that some layers read
   std::vector<int64_t> reference_readers_;
   Tensor reference_start_;                     // its tokens i32 [max_position_embeddings], or its rows
@@ -111,7 +113,10 @@ class Backbone final : public Layers, public ExitHeads {
                                     const SubLayerConfig& sub, const Position& position) const;
   void check_alike(const std::vector<LayerConfig>& layers) const;
   void tie_maps();
-  Var embed(const Tensor& ids, const Sequences& sequences, const Pass& pass) const;
+  void gather_columns();
+  void check_input(const ModelInput& input) const;
+  Var with_guests(const Var& rows, const ModelInput& input, const Pass& pass) const;
+  Var embed(const ModelInput& input, const Pass& pass) const;
   Rows run_layer(int64_t layer, const Rows& x, const Pass& pass, const std::vector<double>& gains) const;
   template <class Wire>
   Var run_place(int64_t layer, int64_t sub_layer, double gain, const Rows& x, const Pass& pass, Wire wire) const;

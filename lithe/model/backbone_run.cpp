@@ -1,4 +1,6 @@
 // Rows through the layers, and the states that they keep.
+#include <numeric>
+
 #include "lithe/autograd/piece.h"
 #include "lithe/model/backbone.h"
 #include "lithe/nn/sharing.h"
@@ -6,10 +8,25 @@
 
 namespace lithe {
 
-Var Backbone::embed(const Tensor& ids, const Sequences& sequences, const Pass& pass) const {
+// Tokens of other kinds take the places of those in their rows.
+Var Backbone::with_guests(const Var& rows, const ModelInput& input, const Pass& pass) const {
+  if (input.modalities.empty()) return rows;
+  std::vector<Var> parts{rows};
+  std::vector<int64_t> from(static_cast<size_t>(rows.rows()));
+  std::iota(from.begin(), from.end(), int64_t(0));
+  int64_t made = rows.rows();
+  for (const auto& [name, guests] : input.modalities) {
+    parts.push_back(modalities_.at(name)->forward(guests.tokens, pass));
+    for (const int64_t row : guests.rows) from[size_t(row)] = made++;
+  }
+  return pick_rows(concatenate_rows(parts), from);
+}
+
+Var Backbone::embed(const ModelInput& input, const Pass& pass) const {
   const kernels::PartScope part("embedding");
+  const Sequences& sequences = input.sequences;
   if (embeds_around_) Pass(pass).give("positions", sequences.positions());  // a handle of the same
-  const Var rows = position_->add_to(embedding_->forward(ids, pass), sequences);
+  const Var rows = position_->add_to(with_guests(embedding_->forward(input.tokens, pass), input, pass), sequences);
   return embedding_dropout_(embedding_norm_ ? embedding_norm_->forward(rows) : rows);
 }
 
@@ -28,7 +45,7 @@ Var Backbone::run_place(int64_t layer, int64_t sub_layer, double gain, const Row
   const double scale = place.scale * gain;
   const DecodeState* state = pass.state();
   std::optional<Rows> source;
-  if (place.kind == SubLayerConfig::Kind::cross && !state && (source = pass.source()))
+  if (!place.source.empty() && !state && (source = pass.source(place.source)))
     source = source_of(place, std::move(*source));
   int64_t evaluated = 0;
   const Var out = wire(*place.residual, [&](const Var& rows, int64_t stage) {
@@ -78,7 +95,16 @@ void Backbone::skip_stages(int64_t layer, int64_t sub_layer, int64_t first, cons
 Rows Backbone::run_layer(int64_t index, const Rows& in, const Pass& pass, const std::vector<double>& gains) const {
   const Layer& layer = layers_[size_t(index)];
   const kernels::PartScope part(layer.name);
-  Rows x = layer.compressor ? layer.compressor->forward(in, pass) : in;
+  Rows x = in;
+  if (layer.compressor) {
+    Compressor::Shorter shorter = layer.compressor->forward(in, pass);
+    x = std::move(shorter.rows);
+    x.shortened = std::make_shared<Shortening>(Shortening{in, std::move(shorter.row_of)});
+  } else if (layer.expander) {
+    Shortening from = *in.shortened;
+    from.before.x = from_outside(from.before.x);
+    x = {layer.expander->forward(in, from, pass), from.before.sequences, in.embedded, from.before.shortened};
+  }
   for (size_t i = 0; i < layer.places.size(); ++i) {
     const Place& place = *layer.places[i];
     if (pass.wants(Tap::Kind::input) && (place.kind == SubLayerConfig::Kind::mixer || place.part->reference()))
@@ -98,29 +124,36 @@ Rows Backbone::run_layer(int64_t index, const Rows& in, const Pass& pass, const 
 Rows Backbone::run(int64_t layer, const Rows& x, const Pass& pass, const std::vector<double>& gains) const {
   const Pass within = pass.within(layer);
   if (within.ended()) return x;
+  // Layers above read what stood before a compressor by the rows that entered this one, not by those inside.
+  const auto outside = [&](Rows y) {
+    if (layers_[size_t(layer)].compressor && y.shortened)
+      y.shortened = std::make_shared<Shortening>(Shortening{x, y.shortened->row_of});
+    return y;
+  };
   if (!Tape::current() || pass.state()) return run_layer(layer, x, within, gains);
   if (!recompute_) {
     const Piece piece(Piece::Mode::gather);
-    return run_layer(layer, x, within, gains);
+    return outside(run_layer(layer, x, within, gains));
   }
   // What the first run leaves besides its rows says what the results of both are.
   struct First {
     std::optional<Pass> notes;
-    Sequences sequences;
+    Rows rows;  // without numbers
   };
   const auto first = std::make_shared<First>();
   const std::vector<Var> made = recompute(
-      [this, layer, sequences = x.sequences, pass, gains, first](const std::vector<Var>& in) {
+      [this, layer, x, pass, gains, first](const std::vector<Var>& in) {
         const Pass mine = pass.apart(layer);
-        const Rows y = run_layer(layer, {in[0], sequences}, mine, gains);
-        if (!first->notes) *first = {mine, y.sequences};
+        const Rows y = run_layer(layer, {in[0], x.sequences, {}, x.shortened}, mine, gains);
+        if (!first->notes) *first = {mine, {{}, y.sequences, {}, y.shortened}};
         std::vector<Var> out = mine.noted();
         out.insert(out.begin(), y.x);
         return out;
       },
       {x.x});
   pass.take(*first->notes, made, 1);
-  return {made[0], first->sequences};
+  first->rows.x = made[0];
+  return outside(std::exchange(first->rows, {}));
 }
 
 void Backbone::skip(int64_t layer, const Rows& x, const Pass& pass) const {
@@ -152,21 +185,51 @@ Var Backbone::end_rows(const Var& x) const {
   return final_norm_->forward(x);
 }
 
-Rows Backbone::forward(const Tensor& ids, const Sequences& sequences, const Pass& pass, DecodeState* state,
-                       const Rows* source) const {
-  const int64_t width = std::max<int64_t>(config_.token_width, 1);
-  check(ids.dim(0) == sequences.rows() && ids.numel() == width * sequences.rows(), "model", "tokens of ", width,
-        " ints for sequences of ", sequences.rows(), " rows must be [", sequences.rows(),
-        width > 1 ? cat(",", width) : "", "], got ", ids.shape());
+namespace {
+
+void check_tokens(const Tensor& tokens, int64_t rows, int64_t width, const std::string& what) {
+  check(tokens.defined() && tokens.dim(0) == rows && tokens.numel() == width * rows, "model", what, " of ", width,
+        " ints for ", rows, " rows must be [", rows, width > 1 ? cat(",", width) : "", "], got ",
+        tokens.defined() ? tokens.shape() : Shape{});
+}
+
+}  // namespace
+
+void Backbone::check_input(const ModelInput& input) const {
+  const Sequences& sequences = input.sequences;
+  check_tokens(input.tokens, sequences.rows(), std::max<int64_t>(config_.token_width, 1), "tokens");
+  for (const auto& [name, part] : columns_)
+    check_usage(input.columns.count(name), "model", part, " reads the column '", name,
+                "' of the input, which has none of this name; give it one number a token");
+  for (const auto& [name, column] : input.columns)
+    check(column.defined() && column.dim(0) == sequences.rows(), "model", "column '", name, "' must have ",
+          sequences.rows(), " rows, one a token, got ", column.defined() ? column.shape() : Shape{});
+  for (const auto& [name, guests] : input.modalities) {
+    const auto found = modalities_.find(name);
+    check_usage(found != modalities_.end(), "model", "the input has tokens of the modality '", name,
+                "', which model.modalities does not define");
+    check_tokens(guests.tokens, int64_t(guests.rows.size()), found->second->width(), name + " tokens");
+    int64_t before = -1;
+    for (const int64_t row : guests.rows) {
+      check(row > before && row < sequences.rows(), "model", "the rows of '", name, "' must increase below ",
+            sequences.rows(), ", the number of tokens, got ", row, " after ", before);
+      before = row;
+    }
+  }
   if (const int64_t limit = position_->limit())
     for (int64_t b = 0; b < sequences.count(); ++b)
       check(sequences.past(b) + sequences.length(b) <= limit, "model", "a sequence of ",
             sequences.past(b) + sequences.length(b), " tokens is longer than max_position_embeddings ", limit,
             "; shorten it, or train with more positions");
+}
+
+Rows Backbone::forward(const ModelInput& input, const Pass& pass, DecodeState* state) const {
+  const Sequences& sequences = input.sequences;
+  check_input(input);
   if (state && Tape::current()) state->check_differentiable();
   pass.set_state(state);
-  if (source) pass.set_source(*source);
-  const Var x = embed(ids, sequences, pass);
+  for (const auto& [name, column] : input.columns) Pass(pass).give(name, column);  // a handle of the same
+  const Var x = embed(input, pass);
   // A Var of its own gathers the gradients of those who read it, in one order whether layers are recomputed or not.
   if (reads_embedding_ || gives_embedding_) pass.set_embedded(reshape(x, x.shape()));
   if (reference_) {
@@ -202,7 +265,7 @@ std::unique_ptr<DecodeState> Backbone::make_state(int64_t sequences, int64_t cap
       keeps = keeps || place->part->keeps_rows();
       DecodeState::Entry& entry = entries.back().emplace_back();
       entry.part = place->name;
-      entry.of_source = place->kind == SubLayerConfig::Kind::cross;
+      entry.source = place->source;
       for (int64_t stage = 0; stage < place->residual->stages() && place->scale != 0 && kept; ++stage)
         entry.stages.push_back(place->part->make_state({sequences, capacity, state_type(*place, cache), device_}));
       if (!place->map_of || place->scale == 0) continue;
@@ -225,12 +288,12 @@ std::unique_ptr<DecodeState> Backbone::make_state(int64_t sequences, int64_t cap
   return state;
 }
 
-void Backbone::read_source(DecodeState& state, const Rows& source) const {
+void Backbone::read_source(DecodeState& state, const std::string& name, const Rows& source) const {
   const NoGrad no_grad;
   for (size_t i = 0; i < layers_.size(); ++i)
     for (size_t j = 0; j < layers_[i].places.size(); ++j) {
       const Place& place = *layers_[i].places[j];
-      if (place.kind != SubLayerConfig::Kind::cross) continue;
+      if (place.source != name) continue;
       const kernels::PartScope part(place.name);
       const Rows rows = source_of(place, source);
       for (const auto& stage : state.entries()[i][j].stages) place.part->read_source(*stage, rows);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <set>
 
 #include "lithe/base/did_you_mean.h"
 #include "lithe/model/layer_pattern.h"
@@ -47,6 +48,12 @@ void ModelConfig::fields(Fields& f) {
     one_of(patterns));
   f.section("share", share, "layers that have their parameters in common");
   f.free("encoder", encoder, "encoder_decoder: keys of section model that differ in the encoder");
+  f.free("encoders", encoders,
+         "encoder_decoder: further encoders under names of your own, each with the keys of section model that differ; "
+         "layers read them by sub_layers: [mixer, cross, {cross: {type: attention}, source: name}, ffn]");
+  f.free("modalities", modalities,
+         "tokens of another kind that stand among those of the text: {name: embedding}, as {image: {type: features, "
+         "num_features: 48}}");
   f.free("cross_attention", cross_attention,
          "encoder_decoder: the mixer by which the decoder reads the source; empty: the layer's own mixer");
   f("share_encoder_decoder_embeddings", share_encoder_decoder_embeddings,
@@ -65,26 +72,37 @@ void ModelConfig::fields(Fields& f) {
   f.section("init", init, "how parameters start");
 }
 
-ModelConfig ModelConfig::encoder_config() const {
+std::vector<std::string> ModelConfig::source_names() const {
+  if (!reads_source(architecture)) return {};
+  std::vector<std::string> out{kSource};
+  for (const auto& [name, keys] : encoders.entries()) out.push_back(name);
+  return out;
+}
+
+ModelConfig ModelConfig::encoder_config(const std::string& name) const {
+  const bool main = name == kSource;
+  const Node& encoder = main ? this->encoder : *encoders.find(name);
+  const std::string where = main ? "model.encoder" : "model.encoders." + name;
   ModelConfig same = *this;
   Node node = write_fields([&](Fields& f) { same.fields(f); });
   static const std::vector<std::string> of_both = {
-      "architecture", "hidden_size", "encoder",     "cross_attention",    "share_encoder_decoder_embeddings",
+      "architecture", "hidden_size", "encoder", "encoders", "cross_attention", "share_encoder_decoder_embeddings",
       "head",         "num_labels",  "label_names", "tie_word_embeddings"};
-  check_usage(is_empty(encoder) || encoder.is_map(), "recipe", to_string(encoder.mark()),
-              ": model.encoder must hold keys of section model");
+  node.erase("modalities");  // those of the decoder
+  check_usage(is_empty(encoder) || encoder.is_map(), "recipe", to_string(encoder.mark()), ": ", where,
+              " must hold keys of section model");
   if (encoder.is_map())
     for (const auto& [key, value] : encoder.entries()) {
       check_usage(std::find(of_both.begin(), of_both.end(), key) == of_both.end(), "recipe", to_string(value.mark()),
-                  ": '", key, "' is the whole model's; give it in section model, not in model.encoder");
+                  ": '", key, "' is the whole model's; give it in section model, not in ", where);
       node.set(key, value);
       // Which mixer a layer has is said in one way: the decoder's other ways do not hold here.
       if (key == "mixer")
         for (const char* other : {"layers", "mixers", "layer_types", "layer_pattern"})
           if (!encoder.find(other)) node.erase(other);
     }
-  for (const char* key : {"encoder", "cross_attention"}) node.erase(key);
-  ModelConfig config = read_model_config(node, "model.encoder");
+  for (const char* key : {"encoder", "encoders", "cross_attention"}) node.erase(key);
+  ModelConfig config = read_model_config(node, where);
   config.architecture = Architecture::encoder;
   return config;
 }
@@ -108,7 +126,7 @@ std::vector<std::string> names_of(const ModelConfig& config) {
 }  // namespace
 
 LayerConfig ModelConfig::layer(int64_t index) const {
-  LayerDefaults defaults{mixer, ffn, norm, residual, cross_attention, reads_source(architecture)};
+  LayerDefaults defaults{mixer, ffn, norm, residual, cross_attention, source_names()};
   const std::string name = layer_name(index);
   if (name.empty()) return read_layer({}, "model", defaults);
   if (const Node* node = layers.find(name)) return read_layer(*node, "model.layers." + name, defaults);
@@ -240,11 +258,14 @@ void ModelConfig::validate() const {
               max_position_embeddings);
   if (reads_source(architecture)) {
     const ModelConfig source = encoder_config();
-    try {
-      source.validate();
-    } catch (const Error& error) {
-      throw Error("model.encoder", error.what(), error.code());
-    }
+    check_usage(is_empty(encoders) || encoders.is_map(), "recipe", to_string(encoders.mark()),
+                ": model.encoders must hold encoders by name, as {syntax: {num_hidden_layers: 2}}");
+    check_usage(!encoders.find(kSource), "model", "encoders has '", kSource, "', the name of model.encoder; rename it");
+    for (const std::string& name : source_names()) try {
+        encoder_config(name).validate();
+      } catch (const Error& error) {
+        throw Error(name == kSource ? "model.encoder" : "model.encoders." + name, error.what(), error.code());
+      }
     check_usage(!share_encoder_decoder_embeddings || source.vocab_size == vocab_size, "model",
                 "share_encoder_decoder_embeddings needs one vocabulary, the source's has ", source.vocab_size,
                 " entries, the target's ", vocab_size, "; set it to false");
@@ -255,19 +276,30 @@ void ModelConfig::validate() const {
     check_usage(token_width <= 1, "model", "an encoder_decoder predicts ids, but a token is ", token_width,
                 " ints here; choose another tokenizer than a vocabulary-free one");
   } else {
-    check_usage(is_empty(encoder) && is_empty(cross_attention), "model",
-                is_empty(encoder) ? "cross_attention" : "encoder", " is for architecture encoder_decoder, not ",
+    check_usage(is_empty(encoder) && is_empty(encoders) && is_empty(cross_attention), "model",
+                !is_empty(encoder)    ? "encoder"
+                : !is_empty(encoders) ? "encoders"
+                                      : "cross_attention",
+                " is for architecture encoder_decoder, not ",
                 architecture, "; leave it out");
   }
+  check_usage(is_empty(modalities) || modalities.is_map(), "recipe", to_string(modalities.mark()),
+              ": model.modalities must hold embeddings by name, as {image: {type: features, num_features: 48}}");
   check_usage(layer_types.empty() || int64_t(layer_types.size()) == num_hidden_layers, "model", "layer_types has ",
               layer_types.size(), " names, num_hidden_layers is ", num_hidden_layers, "; give one name a layer");
   share.validate(num_hidden_layers);
   check_usage(layer_types.empty() || layer_pattern.empty(), "model", "give layer_types or layer_pattern, not both");
   std::vector<std::string> used;
+  std::set<std::string> read;
   for (int64_t index = 0; index < num_hidden_layers; ++index) {
-    layer(index);
+    for (const SubLayerConfig& sub : layer(index).sub_layers)
+      if (sub.kind == SubLayerConfig::Kind::cross) read.insert(sub.source);
     used.push_back(layer_name(index));
   }
+  for (const auto& [name, keys] : encoders.entries())
+    check_usage(read.count(name), "model", "encoders has '", name,
+                "', which no layer reads; give model.layers one with sub_layers: [mixer, {cross: {type: attention}, source: ",
+                name, "}, ffn], or leave it out");
   if (!layer_pattern.empty()) used.insert(used.end(), {"standard", "replaced"});  // a short stack may lack one
   for (const auto& [section, node] : {std::pair<const char*, const Node&>("layers", layers), {"mixers", mixers}})
     for (const auto& [name, value] : node.entries()) {

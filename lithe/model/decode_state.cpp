@@ -43,7 +43,7 @@ void DecodeState::truncate(int64_t sequence, int64_t tokens) {
   check(sequence >= 0 && sequence < sequences() && tokens >= 0 && tokens <= length(sequence), "state",
         "cannot truncate sequence ", sequence, " to ", tokens, " tokens");
   each([&](const Entry& entry, State& state, size_t) {
-    if (!entry.of_source) state.truncate(sequence, tokens);
+    if (entry.source.empty()) state.truncate(sequence, tokens);
   });
   lengths_[size_t(sequence)] = tokens;
 }
@@ -67,7 +67,7 @@ void DecodeState::restore(const NamedTensors& kept) {
     for (auto at = kept.lower_bound(prefix); at != kept.end() && at->first.starts_with(prefix); ++at)
       mine[at->first.substr(prefix.size())] = at->second;
     state.restore(mine);
-    has_source = has_source || entry.of_source;
+    if (!entry.source.empty()) sources.insert(entry.source);
   });
   lengths_ = std::move(lengths);
 }

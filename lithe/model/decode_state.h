@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <set>
 
 #include "lithe/autograd/var.h"
 #include "lithe/nn/state.h"
@@ -15,7 +16,7 @@ class DecodeState {
   /// Of one sub-layer: a state for each stage of its residual; none where nothing is kept.
   struct Entry {
     std::string part;        // "layers.0.mixer"
-    bool of_source = false;  // it keeps what cross-attention reads, whose tokens are the source's
+    std::string source = {};  // whose tokens it keeps, where it is of cross-attention
     std::vector<std::unique_ptr<State>> stages;
   };
   using Entries = std::vector<std::vector<Entry>>;  // [layer][sub-layer]
@@ -46,8 +47,8 @@ class DecodeState {
   void advance(const Sequences& added);
   /// For the model: what each layer reads of the reference sequence (SubLayer::reference), as far as it reaches.
   std::vector<Var> references;
-  /// For the model: read_source() gave it one.
-  bool has_source = false;
+  /// For the model: those that read_sources() gave it.
+  std::set<std::string> sources;
 
  private:
   Entries entries_;

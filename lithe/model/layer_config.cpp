@@ -1,5 +1,6 @@
 #include "lithe/model/layer_config.h"
 
+#include <algorithm>
 #include <map>
 
 #include "lithe/base/error.h"
@@ -13,7 +14,7 @@ const std::map<std::string, SubLayerConfig::Kind> kKinds{
 // The keys of a layer.
 struct Section {
   PartChoice mixer, ffn, norm, residual;
-  Node position, compressor, sub_layers;
+  Node position, compressor, expander, sub_layers;
   void fields(Fields& f) {
     f.part("mixer", "mixer", mixer, "rows to rows across tokens");
     f.part("ffn", "ffn", ffn, "rows to rows, per token");
@@ -21,7 +22,10 @@ struct Section {
     f.part("residual", "residual", residual, "how sub-layers are wired");
     f.free("position", position, "how positions enter in this layer, by rotating queries and keys or adding to logits");
     f.free("compressor", compressor, "shortens the sequences that enter the layer");
-    f.free("sub_layers", sub_layers, "what the layer runs, in order: mixer, ffn, or {ffn: {type: gelu}, scale: 0.5}");
+    f.free("expander", expander, "gives the sequences that enter the layer the rows that a compressor below took");
+    f.free("sub_layers", sub_layers,
+           "what the layer runs, in order: mixer, ffn, {ffn: {type: gelu}, scale: 0.5}, or {cross: {type: attention}, "
+           "source: name} of one of model.encoders");
   }
 };
 
@@ -47,9 +51,9 @@ struct Item {
   SubLayerConfig::Kind kind_of(const std::string& word, const Node& at) const {
     const auto found = kKinds.find(word);
     check_usage(found != kKinds.end(), "recipe", to_string(at.mark()), ": '", word, "' in ", where,
-                ".sub_layers is no sub-layer; write mixer, ffn, ", defaults.encoder_decoder ? "cross, " : "",
+                ".sub_layers is no sub-layer; write mixer, ffn, ", !defaults.sources.empty() ? "cross, " : "",
                 "or {ffn: part, scale: 0.5}");
-    check_usage(found->second != SubLayerConfig::Kind::cross || defaults.encoder_decoder, "recipe",
+    check_usage(found->second != SubLayerConfig::Kind::cross || !defaults.sources.empty(), "recipe",
                 to_string(at.mark()), ": ", where, ".sub_layers has cross, which reads a source: only the decoder of ",
                 "architecture encoder_decoder has one");
     return found->second;
@@ -59,7 +63,12 @@ struct Item {
     if (item.is_scalar()) return of(kind_of(item.text(), item));
     std::optional<SubLayerConfig> out;
     double scale = 1;
+    const Node* source = nullptr;
     for (const auto& [key, value] : item.entries()) {
+      if (key == "source") {
+        source = &value;
+        continue;
+      }
       if (key == "scale") {
         struct One {
           double scale = 1;
@@ -81,6 +90,14 @@ struct Item {
     check_usage(out.has_value(), "recipe", to_string(item.mark()), ": an item of ", where,
                 ".sub_layers must be mixer, ffn, or {ffn: part, scale: 0.5}");
     out->scale = scale;
+    if (source) {
+      check_usage(out->kind == SubLayerConfig::Kind::cross, "recipe", to_string(source->mark()), ": source in ", where,
+                  ".sub_layers says what cross reads; leave it out here");
+      out->source = source->text();
+      check_usage(std::find(defaults.sources.begin(), defaults.sources.end(), out->source) != defaults.sources.end(),
+                  "recipe", to_string(source->mark()), ": ", where, ".sub_layers reads the encoder '", out->source,
+                  "', the model has ", join(defaults.sources), "; define it in model.encoders");
+    }
     return *out;
   }
 };
@@ -104,17 +121,20 @@ const PartChoice* LayerConfig::mixer() const {
 }
 
 LayerConfig read_layer(const Node& node, const std::string& where, const LayerDefaults& defaults) {
-  Section section{defaults.mixer, defaults.ffn, defaults.norm, defaults.residual, {}, {}, {}};
+  Section section{defaults.mixer, defaults.ffn, defaults.norm, defaults.residual, {}, {}, {}, {}};
   if (!is_empty(node)) read_fields(node, where, [&](Fields& f) { section.fields(f); });
   LayerConfig out{
-      .sub_layers = {}, .norm = section.norm, .residual = section.residual, .position = {}, .compressor = {}};
+      .sub_layers = {}, .norm = section.norm, .residual = section.residual, .position = {}, .compressor = {}, .expander = {}};
   if (!is_empty(section.position)) out.position = read_part(section.position, "position", "position", where, {});
   if (!is_empty(section.compressor))
     out.compressor = read_part(section.compressor, "compressor", "compressor", where, {});
+  if (!is_empty(section.expander)) out.expander = read_part(section.expander, "expander", "expander", where, {});
+  check_usage(!out.compressor || !out.expander, "recipe", where,
+              " has a compressor and an expander; give the expander to a layer above");
   const Item item{section, defaults, where};
   if (section.sub_layers.is_null()) {
     out.sub_layers.push_back(item.of(SubLayerConfig::Kind::mixer));
-    if (defaults.encoder_decoder) out.sub_layers.push_back(item.of(SubLayerConfig::Kind::cross));
+    if (!defaults.sources.empty()) out.sub_layers.push_back(item.of(SubLayerConfig::Kind::cross));
     out.sub_layers.push_back(item.of(SubLayerConfig::Kind::ffn));
   } else {
     check_usage(section.sub_layers.is_list() && !section.sub_layers.items().empty(), "recipe",

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "lithe/base/fields.h"
+#include "lithe/nn/model_input.h"
 
 namespace lithe {
 
@@ -14,6 +15,7 @@ struct SubLayerConfig {
   PartChoice part;
   double scale = 1;  // of its result, before it is wired; 0: left out
   std::string name;  // mixer, cross, ffn; a second one is ffn_2
+  std::string source = kSource;  // cross: the encoder that it reads
 };
 
 struct LayerConfig {
@@ -21,6 +23,7 @@ struct LayerConfig {
   PartChoice norm, residual;
   std::optional<PartChoice> position;    // none: the model's
   std::optional<PartChoice> compressor;  // of the rows that enter the layer; none: they stay
+  std::optional<PartChoice> expander;    // gives them back; none: they stay
 
   /// The first mixer, or null.
   const PartChoice* mixer() const;
@@ -30,12 +33,13 @@ struct LayerConfig {
 struct LayerDefaults {
   PartChoice mixer, ffn, norm, residual;
   Node cross;                    // a mixer, or empty: each layer's own in its cross form
-  bool encoder_decoder = false;  // sub-layers are mixer, cross, ffn; otherwise mixer, ffn
+  // Names of the encoders, the first of which cross reads by itself; none: sub-layers are mixer, ffn.
+  std::vector<std::string> sources = {};
 };
 
-/// The layer that `node` describes, a section with keys mixer, ffn, norm, residual, position, compressor and
-/// sub_layers; null: all as by default. `where` is the section that errors name. `sub_layers` lists what the layer runs
-/// in order: mixer, ffn or cross for the layer's own, or {ffn: part, scale: 0.5}.
+/// The layer that `node` describes, a section with keys mixer, ffn, norm, residual, position, compressor,
+/// expander and sub_layers; null: all as by default. `where` is the section that errors name. `sub_layers` lists what the layer runs
+/// in order: mixer, ffn or cross for the layer's own, {ffn: part, scale: 0.5}, or {cross: part, source: name}.
 LayerConfig read_layer(const Node& node, const std::string& where, const LayerDefaults& defaults);
 
 /// The part that stands under `name` in `section`, its options read.

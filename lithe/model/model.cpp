@@ -9,6 +9,16 @@
 #include "lithe/ops/basic.h"
 
 namespace lithe {
+namespace {
+
+std::unique_ptr<Embedding> make_embedding(const ModelConfig& config, const Scope& scope) {
+  return Registry::instance().make<Embedding>(config.embedding, scope / "embedding",
+                                              {.vocab_size = config.vocab_size,
+                                               .hidden_size = config.hidden_size,
+                                               .token_width = std::max<int64_t>(config.token_width, 1)});
+}
+
+}  // namespace
 
 Model::Model(const ModelConfig& config, const ModelOptions& options) : config_(config) {
   config_.validate();
@@ -25,32 +35,17 @@ Model::Model(const ModelConfig& config, const ModelOptions& options) : config_(c
               .packed = options.packed ? *options.packed : std::map<std::string, bool>{}};
   const Registry& registry = Registry::instance();
   const Scope root(context_);
-  const auto embedding = [&](const ModelConfig& of, const Scope& scope) {
-    return registry.make<Embedding>(of.embedding, scope / "embedding",
-                                    {.vocab_size = of.vocab_size,
-                                     .hidden_size = of.hidden_size,
-                                     .token_width = std::max<int64_t>(of.token_width, 1)});
-  };
-  if (reads_source(config.architecture)) {
-    const ModelConfig source = config.encoder_config();
-    const bool shared = config.share_encoder_decoder_embeddings;
-    source_context_ = context_;
-    source_context_.init = source.init;
-    source_context_.layers = source.num_hidden_layers;
-    const Scope encoder = Scope(source_context_) / "encoder";
-    embedding_ = embedding(config, shared ? root : root / "decoder");
-    if (!shared) source_embedding_ = embedding(source, encoder);
-    encoder_ = std::make_unique<Backbone>(source, encoder, shared ? *embedding_ : *source_embedding_);
-    decoder_ = std::make_unique<Backbone>(config_, root / "decoder", *embedding_);
-    if (decoder_->reads_source_embedding()) {
-      check_usage(!encoder_->shortens(), "model",
-                  "heads of the cross-attention read the embeddings of the source's tokens, of which a compressor in "
-                  "the encoder makes fewer rows; leave it out, or give model.cross_attention other heads");
-      encoder_->give_embedding();
-    }
-  } else {
-    embedding_ = embedding(config, root);
-    decoder_ = std::make_unique<Backbone>(config_, root, *embedding_);
+  const std::vector<std::string> sources = config.source_names();
+  const bool apart = !sources.empty() && !config.share_encoder_decoder_embeddings;
+  embedding_ = make_embedding(config, apart ? root / "decoder" : root);
+  for (const std::string& name : sources) make_encoder(name);
+  decoder_ = std::make_unique<Backbone>(config_, sources.empty() ? root : root / "decoder", *embedding_);
+  for (auto& [name, encoder] : encoders_) {
+    if (!decoder_->reads_source_embedding(name)) continue;
+    check_usage(!encoder.stack->shortens(), "model",
+                "heads of the cross-attention read the embeddings of the source's tokens, of which a compressor in "
+                "the encoder makes fewer rows; leave it out, or give model.cross_attention other heads");
+    encoder.stack->give_embedding();
   }
   Parameter* table = embedding_->table();
   check_usage(table || !config.tie_word_embeddings, "model", "tie_word_embeddings needs an embedding with a table; '",
@@ -75,47 +70,71 @@ Model::Model(const ModelConfig& config, const ModelOptions& options) : config_(c
   if (!exits_.empty())
     decoder_->set_predict([this](int64_t exit, const Rows& x) {
       const kernels::PartScope part("head");
-      return head_of(exit).logits(x.x, x.sequences);
+      return head_of(exit).logits(x);
     });
   for (const std::string& pattern : options.frozen) parameters_.freeze(pattern);
-  const auto labels = [&](std::vector<int64_t> offsets) {
-    return head_->count(Sequences(std::move(offsets), {}, options.device)).labels;
-  };
-  check_usage(!decoder_->shortens() || labels({0, 5, 8}) == labels({0, 3, 5}), "model", "head ", config.head.type,
-              " predicts for every token, and a compressor in model.layers makes fewer rows of them; leave it out, or "
-              "choose a head that predicts for whole sequences, as classify does");
+  check_usage(!decoder_->shortens() || !head_->by_row(), "model", "head ", config.head.type,
+              " predicts for every token, and a compressor in model.layers makes fewer rows of them; leave it out, give "
+              "a layer above it an expander, or choose a head that predicts for whole sequences, as classify does");
+}
+
+void Model::make_encoder(const std::string& name) {
+  Encoder& encoder = encoders_[name];
+  const bool main = name == kSource;
+  const ModelConfig config = config_.encoder_config(name);
+  encoder.context = context_;
+  encoder.context.init = config.init;
+  encoder.context.layers = config.num_hidden_layers;
+  const Scope root(encoder.context), scope = main ? root / "encoder" : root / "encoders" / name;
+  if (!main || !config_.share_encoder_decoder_embeddings) encoder.embedding = make_embedding(config, scope);
+  encoder.stack = std::make_unique<Backbone>(config, scope, encoder.embedding ? *encoder.embedding : *embedding_);
 }
 
 void Model::set_recompute(bool on) {
-  if (encoder_) encoder_->set_recompute(on);
+  for (auto& [name, encoder] : encoders_) encoder.stack->set_recompute(on);
   decoder_->set_recompute(on);
 }
 
-Rows Model::encode(const Tensor& source, const Sequences& sequences, const Pass& pass) const {
-  check(encoder_ != nullptr, "model", "architecture ", config_.architecture, " has no encoder that reads a source");
-  for (int64_t b = 0; b < sequences.count(); ++b)
-    check(sequences.length(b) > 0, "model", "source ", b, " of ", sequences.count(),
+Rows Model::encode(const ModelInput& source, Pass& pass, const std::string& name) const {
+  const auto found = encoders_.find(name);
+  check(found != encoders_.end(), "model", "architecture ", config_.architecture, " has no encoder that reads a ",
+        name);
+  for (int64_t b = 0; b < source.sequences.count(); ++b)
+    check(source.sequences.length(b) > 0, "model", name, " ", b, " of ", source.sequences.count(),
           " has no tokens; leave it out, or give it at least one");
-  return encoder_->forward(source, sequences, pass);
+  return found->second.stack->forward(source, pass);
+}
+
+void Model::check_sources(const std::map<std::string, ModelInput>& sources, int64_t sequences) const {
+  for (const auto& [name, source] : sources)
+    check(encoders_.count(name), "model", "architecture ", config_.architecture, " reads no '", name,
+          "'; give it none");
+  for (const auto& [name, encoder] : encoders_) {
+    const auto found = sources.find(name);
+    check(found != sources.end() && found->second.sequences.count() == sequences, "model",
+          "an encoder-decoder reads one ", name, " a sequence: ", sequences, " sequences, got sources of ",
+          found == sources.end() ? 0 : found->second.sequences.count());
+  }
 }
 
 // spec: arch.encdec | architecture | an encoder's rows, read by a decoder that predicts the target | TB Eq 6.10-6.12
-Rows Model::run(const Tensor& ids, const Sequences& sequences, const Pass& pass, DecodeState* state,
-                const Rows* source) const {
-  check(encoder_ || !source, "model", "architecture ", config_.architecture, " reads no source; give it none");
-  if (encoder_ && state) {
-    check(!source, "model", "a state keeps its own source; give it that by read_source(), and none here");
-    check(state->has_source, "model", "the state has no source; give it one by read_source() first");
-  } else if (encoder_) {
-    check(source && source->sequences.count() == sequences.count(), "model",
-          "an encoder-decoder reads one source a sequence, as encode() gives it: ", sequences.count(),
-          " sequences, got sources of ", source ? source->sequences.count() : 0);
+Rows Model::run(const ModelInput& input, Pass& pass, DecodeState* state) const {
+  if (state) {
+    check(input.sources.empty(), "model", "a state keeps its own sources; give it these by read_sources(), none here");
+    for (const auto& [name, encoder] : encoders_)
+      check(state->sources.count(name), "model", "the state has no ", name, "; give it one by read_sources() first");
+  } else {
+    check_sources(input.sources, input.sequences.count());
+    for (const auto& [name, source] : input.sources) {
+      Pass of_source = pass.of_source(name);
+      pass.set_source(name, encode(source, of_source, name));
+      for (const auto& [loss_name, loss] : of_source.losses()) pass.add_loss(loss_name, loss);
+      pass.take_statistics(of_source.statistics(), name == kSource ? "encoder." : name + ".");
+    }
   }
-  Rows rows = decoder_->forward(ids, sequences, pass, state, source);
+  Rows rows = decoder_->forward(input, pass, state);
   check_usage(
-      rows.sequences.rows() == sequences.rows() ||
-          head_->count(rows.sequences).labels == head_->count(sequences).labels,
-      "model", "head ", config_.head.type, " predicts for every token, and stack ", config_.stack.type,
+      rows.sequences.rows() == input.sequences.rows() || !head_->by_row(), "model", "head ", config_.head.type, " predicts for every token, and stack ", config_.stack.type,
       " dropped some of them; set model.stack skipped: copy, or choose a head that predicts for whole sequences");
   return rows;
 }
@@ -124,11 +143,6 @@ Var Model::with_losses(const Var& loss, const Pass& pass, double factor) {
   Var total = loss;
   for (const auto& [name, auxiliary] : pass.losses()) total = add(total, cast(auxiliary, loss.dtype()), 1, factor);
   return total;
-}
-
-Var Model::logits(const Var& rows, const Sequences& sequences) const {
-  const kernels::PartScope part("head");
-  return head_->logits(rows, decoder_->shortens() ? decoder_->lengths(sequences) : sequences);
 }
 
 Var Model::logits(const Rows& rows, const std::vector<int64_t>& wanted) const {
@@ -140,7 +154,7 @@ Var Model::logits(const Rows& rows, const std::vector<int64_t>& wanted) const {
   const auto alone = [&](const Var& x) { return wanted.empty() ? all : Sequences::single(x.rows(), device()); };
   if (!run || run->exit_of_row.empty()) {
     const Var x = picked(rows.x);
-    return head_->logits(x, alone(x));
+    return head_->logits({x, alone(x)});
   }
   check(int64_t(run->exit_of_row.size()) == all.rows(), "model", "the rule of exits is at ", run->exit_of_row.size(),
         " rows, the predictions are asked of ", all.rows(), "; ask for them before another pass runs");
@@ -173,21 +187,18 @@ Var Model::logits(const Rows& rows, const std::vector<int64_t>& wanted) const {
       place[size_t(u)] = next++;
     }
     const Var x = groups.size() == 1 && wanted.empty() ? rows.x : pick_rows(rows.x, from);
-    parts.push_back(head->logits(x, groups.size() == 1 && wanted.empty() ? all : Sequences(offsets, {}, device())));
+    parts.push_back(head->logits({x, groups.size() == 1 && wanted.empty() ? all : Sequences(offsets, {}, device())}));
   }
   return parts.size() == 1 ? parts[0] : pick_rows(concatenate_rows(parts), place);
 }
 
-Var Model::loss_of_exit(int64_t exit, const Var& rows, const std::vector<int64_t>& predicted,
+Var Model::loss_of_exit(int64_t exit, const Rows& rows, const std::vector<int64_t>& predicted,
                         const LossArgs& args) const {
   const kernels::PartScope part("head");
-  return head_of(exit).loss(predicted.empty() ? rows : pick_rows(rows, predicted), args);
+  return head_of(exit).loss(predicted.empty() ? rows : Rows{pick_rows(rows.x, predicted), rows.sequences}, args);
 }
 
-Var Model::stop_logits(const Var& rows) const {
-  const auto* head = dynamic_cast<const StoppingHead*>(head_.get());
-  return head ? head->stop_logits(rows) : Var();
-}
+Var Model::stop_logits(const Var& rows) const { return head_->stop_logits(rows); }
 
 void Model::want_exits(Pass& pass) const {
   for (const StackExit& exit : exits_) pass.want({Tap::Kind::rows, exit.layer});
@@ -199,21 +210,7 @@ Rows Model::exit_rows(const Pass& pass, int64_t exit, const Sequences& sequences
   return {decoder_->end_rows(rows), sequences};
 }
 
-Var Model::loss(const Tensor& ids, const Tensor& labels, const Sequences& sequences, double smoothing, double scale,
-                LossSums* sums, Tensor row_nll, const std::vector<int64_t>& predicted) const {
-  const Pass pass;
-  const Rows rows = run(ids, sequences, pass);
-  const Var loss = loss_of(rows.x, predicted,
-                           {.sequences = rows.sequences,
-                            .labels = labels,
-                            .smoothing = smoothing,
-                            .scale = scale,
-                            .sums = sums,
-                            .row_nll = std::move(row_nll)});
-  return with_losses(loss, pass);
-}
-
-Var Model::loss_of(const Var& rows, const std::vector<int64_t>& predicted, LossArgs args) const {
+Var Model::loss_of(const Rows& rows, const std::vector<int64_t>& predicted, const LossArgs& args) const {
   return loss_of_exit(-1, rows, predicted, args);
 }
 
@@ -234,21 +231,26 @@ static Sequences spread(const Sequences& read, const Sequences& all) {
   return Sequences(offsets, {}, read.positions().device());
 }
 
-void Model::read_source(DecodeState& state, const Tensor& source, const Sequences& sequences) const {
-  check(sequences.count() == state.sequences(), "model", "the state has ", state.sequences(),
-        " sequences, got sources of ", sequences.count(), "; give one source a sequence");
-  std::vector<int64_t> given{0};  // offsets of those that are read
-  for (int64_t b = 0; b < state.sequences(); ++b) {
-    if (sequences.length(b) == 0) continue;
-    check(state.length(b) == 0, "model", "sequence ", b, " of the state has ", state.length(b),
-          " tokens already, which read another source; make a new state");
-    given.push_back(given.back() + sequences.length(b));
-  }
+void Model::read_sources(DecodeState& state, const std::map<std::string, ModelInput>& sources) const {
+  check_sources(sources, state.sequences());
   const NoGrad no_grad;
-  Rows rows = encode(source, Sequences(given, {}, device()));
-  rows.sequences = spread(rows.sequences, sequences);
-  decoder_->read_source(state, rows);
-  state.has_source = true;
+  for (const auto& [name, source] : sources) {
+    const Sequences& sequences = source.sequences;
+    std::vector<int64_t> given{0};  // offsets of those that are read
+    for (int64_t b = 0; b < state.sequences(); ++b) {
+      if (sequences.length(b) == 0) continue;
+      check(state.length(b) == 0, "model", "sequence ", b, " of the state has ", state.length(b),
+            " tokens already, which read another source; make a new state");
+      given.push_back(given.back() + sequences.length(b));
+    }
+    ModelInput read = source;
+    read.sequences = Sequences(given, {}, device()).at(sequences.positions());
+    Pass pass;
+    Rows rows = encode(read, pass, name);
+    rows.sequences = spread(rows.sequences, sequences);
+    decoder_->read_source(state, name, rows);
+    state.sources.insert(name);
+  }
 }
 
 Sequences Model::continue_sequences(const DecodeState& state, const std::vector<int64_t>& counts) const {

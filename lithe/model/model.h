@@ -33,39 +33,28 @@ class Model {
   /// Layers, from 0, of the decoder (or the one stack) that forward leaves out: whole, or their mixers alone. States
   /// made before must not be used after.
   void skip(const std::vector<int64_t>& layers, bool mixers_only) { decoder_->skip(layers, mixers_only); }
-  /// encoder_decoder: source tokens i32 [M] -> what the decoder reads of them, by another pass than that of run().
-  Rows encode(const Tensor& source, const Sequences& sequences, const Pass& pass = Pass()) const;
-  /// ids i32 [N], or codes i32 [N, token_width] -> the last layer's rows, normed where the wiring ends so; fewer than N
-  /// where layers shorten sequences. With a state the rows continue its sequences: `lengths[b]` new tokens for sequence
-  /// b; under a tape the state must be differentiable. `source`: what an encoder_decoder without a state reads, one a
-  /// sequence. `pass`: what the batch has beside its tokens, and receives auxiliary losses and taps.
-  Rows run(const Tensor& ids, const Sequences& sequences, const Pass& pass, DecodeState* state = nullptr,
-           const Rows* source = nullptr) const;
-  /// The rows of run() alone.
-  Var forward(const Tensor& ids, const Sequences& sequences, DecodeState* state = nullptr,
-              const Rows* source = nullptr) const {
-    return run(ids, sequences, Pass(), state, source).x;
-  }
-  /// Rows -> the head's predictions; without sequences the rows are of one.
-  Var logits(const Var& rows, const Sequences& sequences) const;
-  /// The same of rows that run() gave, each by the head of the exit that it left by: of the rows `wanted`, or of all
-  /// (or of the sequences, where the head predicts for those).
-  Var logits(const Rows& rows, const std::vector<int64_t>& wanted) const;
-  Var logits(const Var& rows) const { return logits(rows, Sequences::single(rows.rows(), device())); }
-  /// The head's loss: scale * the sum over `labels`, as many as label_count() says. `predicted`, when not empty: only
-  /// these rows are predicted, label i is of row predicted[i].
-  Var loss(const Tensor& ids, const Tensor& labels, const Sequences& sequences, double smoothing, double scale,
-           LossSums* sums = nullptr, Tensor row_nll = {}, const std::vector<int64_t>& predicted = {}) const;
-  /// The same of rows that forward() gave.
-  Var loss_of(const Var& rows, const std::vector<int64_t>& predicted, LossArgs args) const;
+  /// What the model makes of its input: the last layer's rows, normed where the wiring ends so; other rows than the
+  /// input's where layers shorten sequences. With a state the rows continue its sequences (continue_sequences); under a
+  /// tape it must be differentiable. The pass receives auxiliary losses, statistics and taps; what encoders leave is of
+  /// Pass::of_source(), but for their losses and statistics, which are the pass's, too ("encoder." before the name).
+  /// Fails (usage) where a part needs a column or a source that the input does not have.
+  Rows run(const ModelInput& input, Pass& pass, DecodeState* state = nullptr) const;
+  /// encoder_decoder: what the encoder `name` makes of a source.
+  Rows encode(const ModelInput& source, Pass& pass, const std::string& name = kSource) const;
+  /// The head's predictions of rows that run() gave, each by the head of the exit that it left by: of the rows
+  /// `wanted`, or of all (or of the sequences, where the head predicts for those).
+  Var logits(const Rows& rows, const std::vector<int64_t>& wanted = {}) const;
+  /// The head's loss of rows that run() gave: args.scale * the sum over the labels, as many as label_count() says.
+  /// `predicted`, when not empty: only these rows are predicted, label i is of row predicted[i].
+  Var loss_of(const Rows& rows, const std::vector<int64_t>& predicted, const LossArgs& args) const;
   /// Where rows may leave the (decoder's) stack, the lowest first. A pass that is to have their losses wants them
   /// before it runs; afterwards it has the rows that leave there, normed as those of run() are.
   const std::vector<StackExit>& exits() const { return exits_; }
   void want_exits(Pass& pass) const;
   Rows exit_rows(const Pass& pass, int64_t exit, const Sequences& sequences) const;
   /// The loss of rows that leave there, by the head of that exit.
-  Var loss_of_exit(int64_t exit, const Var& rows, const std::vector<int64_t>& predicted, const LossArgs& args) const;
-  /// StoppingHead::stop_logits of rows that run() gave; undefined where the head does not know where texts end.
+  Var loss_of_exit(int64_t exit, const Rows& rows, const std::vector<int64_t>& predicted, const LossArgs& args) const;
+  /// Head::stop_logits of rows that run() gave; undefined where the head does not know where texts end.
   Var stop_logits(const Var& rows) const;
   /// Fails (usage) unless every row predicts the token after it, without having seen it: what generation and perplexity
   /// need.
@@ -85,11 +74,11 @@ class Model {
                                                 int64_t layers) const {
     return decoder_->make_state(sequences, capacity, cache, layers);
   }
-  /// encoder_decoder: encodes the sources, one a sequence of a new state, and keeps in it what the decoder reads.
-  void read_source(DecodeState& state, const Tensor& source, const Sequences& sequences) const;
+  /// encoder_decoder: encodes the sources (ModelInput::sources), and keeps in a new state what the decoder reads.
+  void read_sources(DecodeState& state, const std::map<std::string, ModelInput>& sources) const;
   /// The sequences that `counts` new tokens per sequence make after `state`.
   Sequences continue_sequences(const DecodeState& state, const std::vector<int64_t>& counts) const;
-  /// Bytes of decode state when sequence b has tokens[b] tokens, and a source of source_tokens[b], by the parts'
+  /// Bytes of decode state when sequence b has tokens[b] tokens, and sources of source_tokens[b], by the parts'
   /// formulas.
   int64_t state_bytes(const std::vector<int64_t>& tokens, const std::vector<int64_t>& source_tokens = {},
                       std::optional<DType> cache = {}) const {
@@ -98,14 +87,22 @@ class Model {
   /// The longest sequence the parts allow; 0: unlimited.
   int64_t position_limit() const { return decoder_->position_limit(); }
   /// The longest source; 0: unlimited.
-  int64_t source_limit() const { return encoder_ ? encoder_->position_limit() : 0; }
+  int64_t source_limit() const { return encoders_.empty() ? 0 : encoders_.at(kSource).stack->position_limit(); }
 
  private:
+  void make_encoder(const std::string& name);
+  void check_sources(const std::map<std::string, ModelInput>& sources, int64_t sequences) const;
   ModelConfig config_;
   Parameters parameters_;
-  BuildContext context_, source_context_;  // source: of the encoder's side, whose depth and init may be others
-  std::unique_ptr<Embedding> embedding_, source_embedding_;  // source: null when shared, or without an encoder
-  std::unique_ptr<Backbone> encoder_, decoder_;              // encoder: of encoder_decoder; the one stack is decoder_
+  struct Encoder {
+    BuildContext context;                  // whose depth and init may be other than the decoder's
+    std::unique_ptr<Embedding> embedding;  // null when shared
+    std::unique_ptr<Backbone> stack;
+  };
+  BuildContext context_;
+  std::unique_ptr<Embedding> embedding_;
+  std::map<std::string, Encoder> encoders_;  // of encoder_decoder
+  std::unique_ptr<Backbone> decoder_;        // or the one stack
   std::unique_ptr<Head> head_;
   std::vector<StackExit> exits_;
   std::vector<std::unique_ptr<Head>> exit_heads_;  // one an exit; null: head_

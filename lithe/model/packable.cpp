@@ -18,11 +18,13 @@ Var packed_on_meta(const std::string& name, const Shape& shape, bool by_rows, DT
 }
 
 // A token after another, which may read the weights in another way.
-void decode(const Model& model, const Tensor& ids, const Tensor& source, const Sequences& sequences) {
+void decode(const Model& model, const ModelInput& input) {
   const auto state = model.make_state(1, 2);
-  if (source) model.read_source(*state, source, sequences);
-  for (int64_t i = 0; i < std::min<int64_t>(2, model.config().max_position_embeddings); ++i)
-    model.logits(model.forward(ids.slice(0, 1), model.continue_sequences(*state, {1}), state.get()));
+  if (!input.sources.empty()) model.read_sources(*state, input.sources);
+  for (int64_t i = 0; i < std::min<int64_t>(2, model.config().max_position_embeddings); ++i) {
+    Pass pass;
+    model.logits(model.run({input.tokens.slice(0, 1), model.continue_sequences(*state, {1})}, pass, state.get()));
+  }
 }
 
 }  // namespace
@@ -46,18 +48,17 @@ std::map<std::string, Packable> packable_matrices(const ModelConfig& config) {
   const auto tokens = [&](int64_t width) {
     return empty(width > 1 ? Shape{count, width} : Shape{count}, DType::i32, Device::meta);
   };
-  const bool translates = reads_source(config.architecture);
-  const Tensor ids = tokens(config.token_width);
-  const Tensor source = translates ? tokens(config.encoder_config().token_width) : Tensor();
+  ModelInput input{tokens(config.token_width), sequences};
+  for (const std::string& name : config.source_names())
+    input.sources[name] = {tokens(config.encoder_config(name).token_width), sequences};
   const ProductObserver observer([&](const Tensor&, const Var& w, const Tensor&, const Tensor&) {
     if (const kernels::PackedMatrix* m = w.packed()) out.at(m->name).product = true;
   });
   for (;;) {
     try {
-      std::optional<Rows> memory;
-      if (translates) memory = model.encode(source, sequences);
-      model.logits(model.forward(ids, sequences, nullptr, memory ? &*memory : nullptr));
-      if (!sees_ahead(config.architecture)) decode(model, ids, source, sequences);
+      Pass pass;
+      model.logits(model.run(input, pass));
+      if (!sees_ahead(config.architecture)) decode(model, input);
       return out;
     } catch (const PackedMismatch& mismatch) {
       Parameter& p = *model.parameters().find(mismatch.matrix());

@@ -63,7 +63,7 @@ std::vector<Var> Backbone::reference_rows(int64_t count) const {
   Pass pass;
   for (const int64_t layer : reference_readers_) pass.want({Tap::Kind::input, layer});
   pass.end_with({Tap::Kind::input, reference_readers_.back()});
-  const Var x = reference_->text ? embed(start, sequences, pass) : Var(start);
+  const Var x = reference_->text ? embed({start, sequences}, pass) : Var(start);
   if (reads_embedding_) pass.set_embedded(x);
   stack_->forward(*this, {x, sequences}, pass);
   std::vector<Var> out(layers_.size());

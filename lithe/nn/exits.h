@@ -99,14 +99,6 @@ class ExitHeads {
   virtual bool causal() const = 0;
 };
 
-/// A head that knows where texts end.
-class StoppingHead {
- public:
-  virtual ~StoppingHead() = default;
-  /// Logits [N, 2] of whether a text goes on after each row or stops there; undefined where that was not learned.
-  virtual Var stop_logits(const Var& x) const = 0;
-};
-
 // ---- statistics of one prediction, given as logits
 
 /// Entropy in nats.

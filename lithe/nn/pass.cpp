@@ -65,9 +65,16 @@ Var Pass::reference() const {
   return layer_ >= 0 && at < shared_->references.size() ? from_outside(shared_->references[at]) : Var();
 }
 
-std::optional<Rows> Pass::source() const {
-  if (!shared_->source) return std::nullopt;
-  const Rows& source = *shared_->source;
+Pass Pass::of_source(const std::string& name) const {
+  Pass& pass = shared_->of_sources[name];
+  if (shared_->statistics) pass.want_statistics();
+  return pass;
+}
+
+std::optional<Rows> Pass::source(const std::string& name) const {
+  const auto found = shared_->sources.find(name);
+  if (found == shared_->sources.end()) return std::nullopt;
+  const Rows& source = found->second;
   return Rows{from_outside(source.x), source.sequences, from_outside(source.embedded)};
 }
 

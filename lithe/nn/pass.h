@@ -10,17 +10,27 @@
 #include <vector>
 
 #include "lithe/autograd/var.h"
-#include "lithe/ops/sequences.h"
+#include "lithe/nn/model_input.h"
 
 namespace lithe {
 
 class DecodeState;
 
-/// What runs between layers: rows [N, D] of all sequences. A compressor changes both.
+struct Shortening;
+
+/// What runs between layers: rows [N, D] of all sequences. A compressor makes fewer of them, an expander as many as
+/// before.
 struct Rows {
   Var x;
   Sequences sequences;
   Var embedded = {};  // of a source: the rows that entered its encoder, where some cross-attention reads them
+  std::shared_ptr<const Shortening> shortened = {};  // what the last compressor made them of; null: none did
+};
+
+/// What became of the rows before a compressor.
+struct Shortening {
+  Rows before;
+  std::vector<int64_t> row_of;  // of each row before, the one that stands for it now; -1: none does
 };
 
 /// Something that a layer computes and that others may look at.
@@ -53,7 +63,7 @@ class Pass {
   /// For parts that run outside of a model: nothing is given or wanted, and losses are dropped.
   static Pass& nowhere();
 
-  /// Columns of the batch beside its tokens, by name.
+  /// Columns of the input beside its tokens, by name.
   void give(const std::string& name, Tensor column) { shared_->columns[name] = std::move(column); }
   const Tensor* given(const std::string& name) const;
 
@@ -86,8 +96,10 @@ class Pass {
   /// What the mixer of the layer that runs would read of its reference sequence (SubLayer::reference): [R, D];
   /// undefined in the reference's own pass.
   Var reference() const;
-  /// The encoder's rows that cross-attention reads; none without an encoder, and while a state keeps what it needs.
-  std::optional<Rows> source() const;
+  /// The rows of an encoder that cross-attention reads; none while a state keeps what it needs.
+  std::optional<Rows> source(const std::string& name) const;
+  /// The pass by which the encoder `name` reads its source: what it is to give is wanted there. A handle.
+  Pass of_source(const std::string& name) const;
 
   /// The layer that runs, from 0; -1 outside.
   int64_t layer() const { return layer_; }
@@ -110,7 +122,7 @@ class Pass {
   void take(const Pass& from, const std::vector<Var>& vars, size_t begin) const;
   void set_embedded(Var rows) const { shared_->embedded = std::move(rows); }
   void set_references(std::vector<Var> rows) const { shared_->references = std::move(rows); }
-  void set_source(Rows source) const { shared_->source = std::move(source); }
+  void set_source(const std::string& name, Rows source) const { shared_->sources[name] = std::move(source); }
   void set_state(DecodeState* state) const { shared_->state = state; }
 
  private:
@@ -120,7 +132,8 @@ class Pass {
     std::set<Tap::Kind> every;
     Var embedded;
     std::vector<Var> references;
-    std::optional<Rows> source;
+    std::map<std::string, Rows> sources;
+    std::map<std::string, Pass> of_sources;
     DecodeState* state = nullptr;
     std::optional<Tap> end;
     bool statistics = false;  // wanted

@@ -15,9 +15,12 @@ class Embedding : public Part {
  public:
   static constexpr const char* slot = "embedding";
   struct Args {
-    int64_t vocab_size = 0, hidden_size = 0, token_width = 1;
+    int64_t vocab_size = 0, hidden_size = 0;
+    int64_t token_width = 1;  // the tokenizer's; 0: none made them, they are as wide as the embedding says
   };
-  /// tokens i32 [N] or [N, token_width] -> rows [N, hidden_size] in the compute dtype.
+  /// Ints of a token.
+  virtual int64_t width() const { return 1; }
+  /// tokens i32 [N] or [N, width()] -> rows [N, hidden_size] in the compute dtype.
   virtual Var forward(const Tensor& tokens, const Pass& pass = Pass::nowhere()) const = 0;
   /// The table [vocab, hidden] that a tied head shares; null when there is none.
   virtual Parameter* table() const { return nullptr; }
@@ -91,10 +94,12 @@ class Stack : public Part {
   virtual int64_t layer_width(int64_t hidden_size) const { return hidden_size; }
   /// Runs sub-layers one by one: needs a residual that adds().
   virtual bool wires() const { return false; }
+  /// Keeps nothing of a layer once the next one has run, so that layers above cannot read it.
+  virtual bool forgets() const { return false; }
   virtual Rows forward(const Layers& layers, const Rows& x, const Pass& pass) const = 0;
 };
 
-/// Sequences to shorter ones, before a layer.
+/// Sequences to shorter ones, before a layer. How many rows are left may depend on the rows.
 class Compressor : public Part {
  public:
   static constexpr const char* slot = "compressor";
@@ -102,14 +107,26 @@ class Compressor : public Part {
     int64_t hidden_size = 0;
     bool causal = true;
   };
-  virtual Sequences lengths(const Sequences& sequences) const = 0;
-  /// [N, D] -> rows of lengths().
-  virtual Rows forward(const Rows& x, const Pass& pass) const = 0;
+  struct Shorter {
+    Rows rows;
+    std::vector<int64_t> row_of;  // Shortening::row_of
+  };
+  virtual Shorter forward(const Rows& x, const Pass& pass) const = 0;
+};
+
+/// Sequences as long as they were before the last compressor, before a layer.
+class Expander : public Part {
+ public:
+  static constexpr const char* slot = "expander";
+  struct Args {
+    int64_t hidden_size = 0;
+  };
+  /// Rows [M, D] and what they were made of -> rows [N, D], one for each row of `from.before`.
+  virtual Var forward(const Rows& x, const Shortening& from, const Pass& pass) const = 0;
 };
 
 /// What a head's loss is of.
 struct LossArgs {
-  const Sequences& sequences;
   Tensor labels;                    // i32 [LabelCount::labels], negative: none; f32 for a regression
   double smoothing = 0, scale = 1;  // the loss is scale * sum over the labels
   LossSums* sums = nullptr;         // optional
@@ -133,9 +150,17 @@ class Head : public Part {
     bool own_lengths = false;
   };
   virtual LabelCount count(const Sequences& sequences) const = 0;
+  /// Its labels are of rows, or name rows: it needs a row for every token.
+  virtual bool by_row() const { return true; }
   /// [N, hidden] -> predictions, [N, classes] or [B, classes].
-  virtual Var logits(const Var& x, const Sequences& sequences) const = 0;
-  virtual Var loss(const Var& x, const LossArgs& args) const = 0;
+  virtual Var logits(const Rows& rows) const = 0;
+  /// The rows may be some of those of their sequences where only these are predicted (Batch::predicted).
+  virtual Var loss(const Rows& rows, const LossArgs& args) const = 0;
+  /// Logits [N, 2] of whether a text goes on after each row or stops there; undefined where that was not learned.
+  virtual Var stop_logits(const Var& x) const {
+    (void)x;
+    return {};
+  }
 };
 
 }  // namespace lithe

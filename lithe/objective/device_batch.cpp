@@ -3,48 +3,51 @@
 #include <algorithm>
 
 namespace lithe {
+namespace {
+
+Tensor on(Device device, const Shape& shape, const std::vector<int32_t>& values) {
+  return device == Device::meta ? empty(shape, DType::i32, device) : tensor_of(shape, values);
+}
+
+Tensor tokens_on(Device device, const std::vector<int32_t>& tokens, int64_t width) {
+  const int64_t rows = int64_t(tokens.size()) / width;
+  return on(device, width == 1 ? Shape{rows} : Shape{rows, width}, tokens);
+}
+
+ModelInput input_of(const Batch& batch, Device device) {
+  ModelInput out{tokens_on(device, batch.tokens, batch.token_width), Sequences(batch.offsets, {}, device)};
+  for (const auto& [name, column] : batch.columns) out.columns[name] = on(device, {int64_t(column.size())}, column);
+  for (const auto& [name, guests] : batch.modalities)
+    out.modalities[name] = {tokens_on(device, guests.tokens, guests.token_width), guests.rows};
+  for (const auto& [name, source] : batch.sources) out.sources[name] = input_of(source, device);
+  return out;
+}
+
+}  // namespace
 
 DeviceBatch to_device(const Batch& batch, Device device) {
-  DeviceBatch out;
-  const Shape shape = batch.token_width == 1 ? Shape{batch.rows()} : Shape{batch.rows(), batch.token_width};
   const bool real = !batch.values.empty();
   const Shape labels{int64_t(real ? batch.values.size() : batch.labels.size())};
-  if (device == Device::meta) {
-    out.ids = empty(shape, DType::i32, device);
-    out.labels = empty(labels, real ? DType::f32 : DType::i32, device);
-    if (!batch.source_offsets.empty()) out.source = empty({int64_t(batch.source_tokens.size())}, DType::i32, device);
-  } else {
-    if (!batch.source_offsets.empty())
-      out.source = tensor_of({int64_t(batch.source_tokens.size())}, batch.source_tokens);
-    out.ids = tensor_of(shape, batch.tokens);
-    if (!batch.segments.empty()) out.segments = tensor_of({int64_t(batch.segments.size())}, batch.segments);
-    out.labels = real ? tensor_of(labels, batch.values) : tensor_of(labels, batch.labels);
-  }
-  out.sequences = Sequences(batch.offsets, {}, device);
-  if (out.source.defined()) out.source_sequences = Sequences(batch.source_offsets, {}, device);
-  if (!batch.label_offsets.empty()) out.label_sequences = Sequences(batch.label_offsets, {}, device);
-  out.predicted = batch.predicted;
-  out.lanes = batch.lanes;
-  out.continues = batch.continues;
+  DeviceBatch out{.input = input_of(batch, device),
+                  .targets = {.predicted = batch.predicted},
+                  .lanes = batch.lanes,
+                  .continues = batch.continues};
+  if (device == Device::meta)
+    out.targets.labels = empty(labels, real ? DType::f32 : DType::i32, device);
+  else
+    out.targets.labels = real ? tensor_of(labels, batch.values) : tensor_of(labels, batch.labels);
+  if (!batch.label_offsets.empty()) out.targets.label_sequences = Sequences(batch.label_offsets, {}, device);
   out.labelled =
       real ? labels.numel() : std::count_if(batch.labels.begin(), batch.labels.end(), [](int32_t l) { return l >= 0; });
   return out;
 }
 
-Rows rows_of(const Model& model, const DeviceBatch& batch, Pass pass, DecodeState* state) {
-  if (batch.segments.defined()) pass.give("token_type_ids", batch.segments);
-  if (state) {
-    std::vector<int64_t> lengths;
-    for (int64_t b = 0; b < batch.sequences.count(); ++b) lengths.push_back(batch.sequences.length(b));
-    return model.run(batch.ids, model.continue_sequences(*state, lengths), pass, state);
-  }
-  if (!batch.source.defined()) return model.run(batch.ids, batch.sequences, pass);
-  Pass of_source;
-  if (pass.wants_statistics()) of_source.want_statistics();
-  const Rows source = model.encode(batch.source, batch.source_sequences, of_source);
-  for (const auto& [name, loss] : of_source.losses()) pass.add_loss(name, loss);
-  pass.take_statistics(of_source.statistics(), "encoder.");
-  return model.run(batch.ids, batch.sequences, pass, nullptr, &source);
+ModelInput DeviceBatch::continuing(const Model& model, const DecodeState& state) const {
+  std::vector<int64_t> lengths;
+  for (int64_t b = 0; b < input.sequences.count(); ++b) lengths.push_back(input.sequences.length(b));
+  ModelInput out = input;
+  out.sequences = model.continue_sequences(state, lengths);
+  return out;
 }
 
 }  // namespace lithe

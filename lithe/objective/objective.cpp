@@ -14,9 +14,8 @@ std::unique_ptr<BatchSource> Objective::batches(std::unique_ptr<BatchSource> tex
 int64_t Objective::predicted_rows(int64_t) const { return 0; }
 
 Var Objective::loss(const Model& model, const Rows& rows, const Targets& targets, const LossTerms& terms) const {
-  return model.loss_of_exit(terms.exit, rows.x, targets.predicted,
-                            {.sequences = rows.sequences,
-                             .labels = targets.labels,
+  return model.loss_of_exit(terms.exit, rows, targets.predicted,
+                            {.labels = targets.labels,
                              .smoothing = terms.smoothing,
                              .scale = terms.scale,
                              .sums = terms.sums,

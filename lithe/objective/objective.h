@@ -29,7 +29,6 @@ struct LessonFacts {
 /// What the rows of a batch are to predict.
 struct Targets {
   Tensor labels;                   // i32, negative: none; or f32 of a regression: Head::count
-  Sequences sequences;             // of the batch, which the model's rows may have shortened
   Sequences label_sequences;       // of the labels, where they have lengths of their own
   std::vector<int64_t> predicted;  // see Batch
 };

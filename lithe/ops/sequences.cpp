@@ -17,6 +17,14 @@ Sequences::Sequences(std::vector<int64_t> offsets, std::vector<int64_t> past, De
     for (int64_t i = 0; i < length(b); ++i) *out++ = int32_t(this->past(b) + i);
 }
 
+Sequences Sequences::at(Tensor positions) const {
+  check(positions.dtype() == DType::i32 && positions.shape() == Shape{rows()}, "sequences", "positions must be i32 [",
+        rows(), "], one a row, got ", positions.dtype(), positions.shape());
+  Sequences out = *this;
+  out.positions_ = std::move(positions);
+  return out;
+}
+
 std::vector<int64_t> Sequences::last_rows() const {
   std::vector<int64_t> rows;
   for (int64_t b = 0; b < count(); ++b) {

@@ -17,6 +17,8 @@ class Sequences {
   explicit Sequences(std::vector<int64_t> offsets, std::vector<int64_t> past = {}, Device device = Device::cpu);
   /// One sequence of n rows.
   static Sequences single(int64_t n, Device device = Device::cpu) { return Sequences({0, n}, {}, device); }
+  /// The same rows, which stand at these positions: i32 [N], of rows that were moved or left out.
+  Sequences at(Tensor positions) const;
 
   int64_t count() const { return int64_t(offsets_.size()) - 1; }
   int64_t rows() const { return offsets_.back(); }
@@ -24,7 +26,7 @@ class Sequences {
   int64_t length(int64_t b) const { return offset(b + 1) - offset(b); }
   int64_t past(int64_t b) const { return past_.empty() ? 0 : past_[size_t(b)]; }
   const std::vector<int64_t>& offsets() const { return offsets_; }
-  /// i32 [N]: each row's position in its sequence, from 0, the past counted.
+  /// i32 [N]: each row's position in its sequence, from 0, the past counted, unless at() gave them.
   const Tensor& positions() const { return positions_; }
   /// The row of each sequence's last token.
   std::vector<int64_t> last_rows() const;

@@ -61,7 +61,9 @@ std::optional<CarriedState> planned_states(const Model& model, const TrainConfig
   const int64_t full = model.state_bytes({kFar});
   for (int64_t i = 0; i < kSegments && model.state_bytes({i * sequence_length}) < full; ++i) {
     const DeviceBatch segment = to_device(batch, Device::meta);
-    rows_of(model, segment, Pass(), &states->enter(segment));
+    Pass pass;
+    DecodeState& state = states->enter(segment);
+    model.run(segment.continuing(model, state), pass, &state);
     states->leave(segment);
   }
   return states;
@@ -76,11 +78,12 @@ Batch batch_of_shape(const Model& model, const Objective& objective, const Batch
   if (of.source) {
     // As many sequences on both sides, none of them too long.
     const int64_t sequences = (std::max(rows, of.source) + sequence_length - 1) / sequence_length;
-    batch.source_tokens.assign(size_t(of.source), 0);
-    batch.source_offsets = {0};
+    Batch& source = batch.sources[kSource];
+    source.tokens.assign(size_t(of.source), 0);
+    source.offsets = {0};
     for (int64_t b = 1; b <= sequences; ++b) {
       batch.offsets.push_back(rows * b / sequences);
-      batch.source_offsets.push_back(of.source * b / sequences);
+      source.offsets.push_back(of.source * b / sequences);
     }
   }
   while (batch.offsets.back() < rows) batch.offsets.push_back(std::min(rows, batch.offsets.back() + sequence_length));

@@ -100,14 +100,14 @@ StepLosses run_micro_batch(const Model& model, const Objective& objective, const
     model.want_exits(pass);
     pass.want_statistics();
     DecodeState* state = carried ? &carried->enter(batch) : nullptr;
-    const Rows rows = rows_of(model, batch, pass, state);
-    Var of_objective = objective.loss(model, rows, batch.targets(),
+    const Rows rows = model.run(state ? batch.continuing(model, *state) : batch.input, pass, state);
+    Var of_objective = objective.loss(model, rows, batch.targets,
                                       {.smoothing = config.label_smoothing, .scale = scale, .sums = &out.objective});
     for (size_t e = 0; e < model.exits().size(); ++e) {
       const StackExit& exit = model.exits()[e];
       LossSums of_exit;
       const Var loss = objective.loss(
-          model, model.exit_rows(pass, int64_t(e), rows.sequences), batch.targets(),
+          model, model.exit_rows(pass, int64_t(e), rows.sequences), batch.targets,
           {.smoothing = config.label_smoothing, .scale = scale * exit.weight, .sums = &of_exit, .exit = int64_t(e)});
       of_objective = add(of_objective, loss);
       out.auxiliary[cat("exit_", exit.layer + 1)] += of_exit.loss * scale;

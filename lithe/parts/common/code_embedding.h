@@ -15,12 +15,13 @@ class CodeEmbedding : public Embedding {
   CodeEmbedding(const Scope& scope, const Args& args, int64_t width, const std::string& name, const std::string& reads,
                 const std::string& tokenizer)
       : dtype_(scope.context().compute), width_(width) {
-    check_usage(args.token_width == width, "embedding", name, " reads tokens of ", width, " ints (", reads,
+    check_usage(!args.token_width || args.token_width == width, "embedding", name, " reads tokens of ", width, " ints (", reads,
                 "), the tokenizer's are ", args.token_width, "; set data.tokenizer: ", tokenizer);
     special_ = scope.parameter("special", {code_ordinary + 1, args.hidden_size}, InitRole::embedding);
     for (const Tensor& t : {special_->master.value(), special_->shadow})
       if (t.defined()) fill_zero(t.slice(code_ordinary, code_ordinary + 1));
   }
+  int64_t width() const final { return width_; }
   Var forward(const Tensor& tokens, const Pass&) const final {
     check_codes("embedding", tokens, width_);
     return add_rows(hash(tokens), special_->var(), special_ids(tokens), MissingIds::no_row);

@@ -18,18 +18,18 @@ struct PoolConfig {
 class Pool final : public Compressor {
  public:
   Pool(const Scope&, const PoolConfig& config, const Args&) : config_(config) {}
-  Sequences lengths(const Sequences& sequences) const override {
-    std::vector<int64_t> offsets{0};
-    for (int64_t b = 0; b < sequences.count(); ++b)
-      offsets.push_back(offsets.back() + (sequences.length(b) + config_.size - 1) / config_.size);
-    return Sequences(offsets, {}, sequences.positions().device());
-  }
-  Rows forward(const Rows& x, const Pass&) const override {
-    std::vector<int64_t> groups{0};
-    for (int64_t b = 0; b < x.sequences.count(); ++b)
-      for (int64_t row = x.sequences.offset(b); row < x.sequences.offset(b + 1); row += config_.size)
-        groups.push_back(std::min(row + config_.size, x.sequences.offset(b + 1)));
-    return {pool(x.x, Sequences(groups, {}, x.x.device()), config_.kind), lengths(x.sequences)};
+  Shorter forward(const Rows& x, const Pass&) const override {
+    std::vector<int64_t> groups{0}, offsets{0}, row_of;
+    for (int64_t b = 0; b < x.sequences.count(); ++b) {
+      for (int64_t row = x.sequences.offset(b); row < x.sequences.offset(b + 1); ++row) {
+        if ((row - x.sequences.offset(b)) % config_.size == 0) groups.push_back(row);
+        groups.back() = row + 1;
+        row_of.push_back(int64_t(groups.size()) - 2);
+      }
+      offsets.push_back(int64_t(groups.size()) - 1);
+    }
+    const Device device = x.x.device();
+    return {{pool(x.x, Sequences(groups, {}, device), config_.kind), Sequences(offsets, {}, device)}, row_of};
   }
 
  private:

@@ -32,7 +32,7 @@ class Lookup final : public Embedding {
                    ? (scope / "token_type")
                          .parameter("weight", {config.type_vocab_size, args.hidden_size}, InitRole::embedding)
                    : nullptr) {
-    check_usage(args.token_width == 1, "embedding", "lookup reads ids, one int a token, the tokenizer's tokens are ",
+    check_usage(args.token_width <= 1, "embedding", "lookup reads ids, one int a token, the tokenizer's tokens are ",
                 args.token_width,
                 " ints; set data.tokenizer to one with a vocabulary ({type: bpe}), or model.embedding ",
                 "to a hash embedding");

@@ -30,7 +30,7 @@ class Ngram final : public Embedding {
       : config_(config),
         dtype_(scope.context().compute),
         table_(scope.parameter("weight", {args.vocab_size, args.hidden_size}, InitRole::embedding)) {
-    check_usage(args.token_width == 1, "embedding", "ngram reads ids, one int a token, the tokenizer's tokens are ",
+    check_usage(args.token_width <= 1, "embedding", "ngram reads ids, one int a token, the tokenizer's tokens are ",
                 args.token_width, " ints; set data.tokenizer to one with a vocabulary ({type: wordpiece})");
     check_usage(!config.exact_match || config.type_vocab_size >= 2, "embedding",
                 "ngram: exact_match compares the segments of a pair, type_vocab_size is ", config.type_vocab_size,

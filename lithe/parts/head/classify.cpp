@@ -48,9 +48,10 @@ class Classify final : public Head {
     out_ = Linear(scope / "out", args.hidden_size, classes_, true);
   }
 
+  bool by_row() const override { return false; }
   LabelCount count(const Sequences& sequences) const override { return {sequences.count(), real() ? 0 : classes_}; }
-  Var logits(const Var& x, const Sequences& sequences) const override {
-    Var row = pool(x, sequences, pooling_);
+  Var logits(const Rows& rows) const override {
+    Var row = pool(rows.x, rows.sequences, pooling_);
     if (config_.dense)
       row = activate(config_.hidden_act == "relu"   ? kernels::Activation::relu
                      : config_.hidden_act == "gelu" ? kernels::Activation::gelu
@@ -59,9 +60,9 @@ class Classify final : public Head {
     if (norm_) row = normalise(kernels::NormKind::layer_variance, row, norm_->var(), {}, config_.eps);
     return out_(out_dropout_(row));
   }
-  Var loss(const Var& x, const LossArgs& a) const override {
+  Var loss(const Rows& rows, const LossArgs& a) const override {
     check(!real() || !a.row_nll.defined(), "classify", "a regression has no likelihood to report");
-    const Var predicted = logits(x, a.sequences);
+    const Var predicted = logits(rows);
     return real() ? squared_error(predicted, a.labels, a.scale, a.sums)
                   : cross_entropy(predicted, a.labels, a.smoothing, a.scale, a.sums, a.row_nll);
   }

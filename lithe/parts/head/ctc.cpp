@@ -27,16 +27,17 @@ class Ctc final : public Head {
     check_usage(classes_ >= 1, "ctc", "model.num_labels must be at least 1, got ", classes_);
   }
 
+  bool by_row() const override { return false; }
   /// At most as many labels as rows, in sequences of their own.
   LabelCount count(const Sequences& sequences) const override {
     return {sequences.rows(), classes_, /*own_lengths=*/true};
   }
   /// [N, num_labels + 1], the blank last.
-  Var logits(const Var& x, const Sequences&) const override { return out_(dropout_(x)); }
-  Var loss(const Var& x, const LossArgs& a) const override {
+  Var logits(const Rows& rows) const override { return out_(dropout_(rows.x)); }
+  Var loss(const Rows& rows, const LossArgs& a) const override {
     check_usage(a.smoothing == 0, "ctc", "label_smoothing ", a.smoothing,
                 " spreads over the classes of a row, whose label ctc does not know; leave it out");
-    return ctc_loss(logits(x, a.sequences), a.sequences, a.labels, a.label_sequences, a.scale, zero_infinity_, a.sums,
+    return ctc_loss(logits(rows), rows.sequences, a.labels, a.label_sequences, a.scale, zero_infinity_, a.sums,
                     a.row_nll);
   }
 

@@ -31,7 +31,7 @@ struct LmConfig {
   }
 };
 
-class Lm final : public Head, public StoppingHead {
+class Lm final : public Head {
  public:
   Lm(const Scope& scope, const LmConfig& config, const Args& args)
       : tied_(args.tied != nullptr),
@@ -47,14 +47,14 @@ class Lm final : public Head, public StoppingHead {
   LabelCount count(const Sequences& sequences) const override {
     return {sequences.rows(), weight_->master.dim(tied_ ? 0 : 1)};
   }
-  Var logits(const Var& x, const Sequences&) const override {
-    const Var plain = linear(scaled(x), weight_->var(), var_or_none(bias_), tied_);
+  Var logits(const Rows& rows) const override {
+    const Var plain = linear(scaled(rows.x), weight_->var(), var_or_none(bias_), tied_);
     return cap_ == 0 ? plain : scale(activate(kernels::Activation::tanh, scale(plain, 1 / cap_)), cap_);
   }
   Var stop_logits(const Var& x) const override { return stop_.weight ? stop_(x) : Var(); }
-  Var loss(const Var& x, const LossArgs& args) const override {
-    const Var of_tokens = token_loss(x, args);
-    return stop_.weight && stop_coef_ > 0 ? add(of_tokens, stop_loss(x, args)) : of_tokens;
+  Var loss(const Rows& rows, const LossArgs& args) const override {
+    const Var of_tokens = token_loss(rows, args);
+    return stop_.weight && stop_coef_ > 0 ? add(of_tokens, stop_loss(rows.x, args)) : of_tokens;
   }
 
  private:
@@ -66,10 +66,10 @@ class Lm final : public Head, public StoppingHead {
   Linear stop_;
 
   Var scaled(const Var& x) const { return factor_ == 1 ? x : scale(x, factor_); }
-  Var token_loss(const Var& x, const LossArgs& args) const {
+  Var token_loss(const Rows& rows, const LossArgs& args) const {
     if (cap_ != 0)
-      return cross_entropy(logits(x, args.sequences), args.labels, args.smoothing, args.scale, args.sums, args.row_nll);
-    return linear_cross_entropy(scaled(x), weight_->var(), tied_, args.labels, args.smoothing, args.scale, args.sums,
+      return cross_entropy(logits(rows), args.labels, args.smoothing, args.scale, args.sums, args.row_nll);
+    return linear_cross_entropy(scaled(rows.x), weight_->var(), tied_, args.labels, args.smoothing, args.scale, args.sums,
                                 args.row_nll, var_or_none(bias_));
   }
   // The share of the loss's scale that a row has is that of its token.

@@ -33,11 +33,11 @@ class Mlm final : public Head {
         eps_(config.eps) {}
 
   LabelCount count(const Sequences& sequences) const override { return {sequences.rows(), bias_->master.dim(0)}; }
-  Var logits(const Var& x, const Sequences&) const override {
-    return linear(transformed(x), weight_->var(), bias_->var(), tied_);
+  Var logits(const Rows& rows) const override {
+    return linear(transformed(rows.x), weight_->var(), bias_->var(), tied_);
   }
-  Var loss(const Var& x, const LossArgs& a) const override {
-    return linear_cross_entropy(transformed(x), weight_->var(), tied_, a.labels, a.smoothing, a.scale, a.sums,
+  Var loss(const Rows& rows, const LossArgs& a) const override {
+    return linear_cross_entropy(transformed(rows.x), weight_->var(), tied_, a.labels, a.smoothing, a.scale, a.sums,
                                 a.row_nll, bias_->var());
   }
 

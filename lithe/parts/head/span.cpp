@@ -33,8 +33,8 @@ class Span final : public Head {
     return {2 * sequences.count(), shortest};
   }
   /// [N, 2]
-  Var logits(const Var& x, const Sequences&) const override {
-    const Var h = hidden(x),
+  Var logits(const Rows& rows) const override {
+    const Var &x = rows.x, h = hidden(x),
               both = concatenate_rows({reshape(start_(h), {1, x.rows()}), reshape(end_(h), {1, x.rows()})});
     const Tensor out = empty({x.rows(), 2}, x.dtype(), x.device());
     if (!out.is_meta())
@@ -48,19 +48,19 @@ class Span final : public Head {
       g.give(both, d);
     });
   }
-  Var loss(const Var& x, const LossArgs& a) const override {
-    const int64_t count = a.sequences.count();
+  Var loss(const Rows& all, const LossArgs& a) const override {
+    const int64_t count = all.sequences.count();
     check(a.labels.numel() == 2 * count, "span", "labels must be i32 [", 2 * count, "], two a sequence, got ",
           a.labels.dtype(), a.labels.shape());
     LossSums total;
     Var loss;
-    const Var h = hidden(x);
+    const Var h = hidden(all.x);
     for (int64_t side = 0; side < 2; ++side) {
       const Var logits = (side == 0 ? start_ : end_)(h);
       for (int64_t b = 0; b < count; ++b) {
-        const int64_t length = a.sequences.length(b), label = side * count + b;
+        const int64_t length = all.sequences.length(b), label = side * count + b;
         check(length > 0, "span", "sequence ", b, " is empty, so no row of it can be an answer's");
-        const Var rows = reshape(slice_rows(logits, a.sequences.offset(b), a.sequences.offset(b + 1)), {1, length});
+        const Var rows = reshape(slice_rows(logits, all.sequences.offset(b), all.sequences.offset(b + 1)), {1, length});
         LossSums sums;
         const Var one = cross_entropy(rows, a.labels.slice(label, label + 1), a.smoothing, a.scale, &sums,
                                       a.row_nll.defined() ? a.row_nll.slice(label, label + 1) : Tensor());

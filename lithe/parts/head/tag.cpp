@@ -20,9 +20,9 @@ class Tag final : public Head {
   }
 
   LabelCount count(const Sequences& sequences) const override { return {sequences.rows(), classes_}; }
-  Var logits(const Var& x, const Sequences&) const override { return out_(dropout_(x)); }
-  Var loss(const Var& x, const LossArgs& a) const override {
-    return cross_entropy(logits(x, a.sequences), a.labels, a.smoothing, a.scale, a.sums, a.row_nll);
+  Var logits(const Rows& rows) const override { return out_(dropout_(rows.x)); }
+  Var loss(const Rows& rows, const LossArgs& a) const override {
+    return cross_entropy(logits(rows), a.labels, a.smoothing, a.scale, a.sums, a.row_nll);
   }
 
  private:

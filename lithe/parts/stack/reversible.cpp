@@ -19,6 +19,7 @@ struct ReversibleConfig {
 
 class Reversible final : public Stack {
  public:
+  bool forgets() const override { return true; }
   Reversible(const Scope&, const ReversibleConfig& config, const Args& args)
       : split_(config.streams == "split"), width_(args.hidden_size), compute_(args.compute) {
     check_usage(!split_ || width_ % 2 == 0, "model", "a stack split into two streams needs an even hidden_size, got ",

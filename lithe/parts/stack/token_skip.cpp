@@ -60,10 +60,9 @@ class TokenSkip final : public SelectiveStack {
     const bool all = int64_t(rows.size()) == low.sequences.rows();
     Sequences shorter = low.sequences;
     if (!all) {
-      shorter = Sequences(offsets, {}, low.x.device());
-      // The rows stand where they stood.
-      for (size_t i = 0; i < rows.size(); ++i)
-        shorter.positions().data<int32_t>()[i] = low.sequences.positions().data<int32_t>()[rows[i]];
+      std::vector<int32_t> stand;  // where they stood
+      for (const int64_t row : rows) stand.push_back(low.sequences.positions().data<int32_t>()[row]);
+      shorter = Sequences(offsets, {}, low.x.device()).at(tensor_of({int64_t(stand.size())}, stand));
     }
     Var upper = all ? low.x : pick_rows(low.x, rows);
     if (training()) {
