@@ -61,8 +61,9 @@ class Decoding {
     std::vector<int32_t> ids(size_t(tokens * batch_));
     for (int32_t& id : ids) id = int32_t(next_++ * 7919 % 8192);
     const Sequences sequences = model_.continue_sequences(*state_, std::vector<int64_t>(size_t(batch_), tokens));
-    const Var rows = model_.forward(tensor_of({int64_t(ids.size())}, ids), sequences, state_.get());
-    model_.logits(pick_rows(rows, sequences.last_rows()));
+    Pass pass;
+    const Rows rows = model_.run({tensor_of({int64_t(ids.size())}, ids), sequences}, pass, state_.get());
+    model_.logits(rows, sequences.last_rows());
   }
   int64_t bytes() const { return state_->bytes(); }
 

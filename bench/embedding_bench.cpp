@@ -100,13 +100,11 @@ int main(int argc, char** argv) {
   Model model(config, {.compute = train.compute(), .trainable = true});
   AdamW optimizer(model.parameters(), train);
   const auto objective = make_objective(train.objective);
-  DeviceBatch batch;
-  batch.ids = zeros({kTokens}, DType::i32);
-  batch.labels = zeros({kTokens}, DType::i32);
   std::vector<int64_t> offsets{0};
   for (int64_t b = 1; b <= kSequences; ++b) offsets.push_back(b * kLength);
-  batch.sequences = Sequences(offsets);
-  batch.labelled = kTokens;
+  const DeviceBatch batch{.input = {zeros({kTokens}, DType::i32), Sequences(offsets)},
+                          .targets = {.labels = zeros({kTokens}, DType::i32)},
+                          .labelled = kTokens};
 
   std::vector<std::unique_ptr<Case>> cases;
   for (int64_t width : {256, 768})

@@ -66,7 +66,8 @@ double flops_of(int64_t batch) {
   const Model model(bert_base(), {.device = Device::meta});
   const NoGrad no_grad;
   const kernels::CostMeter meter;
-  model.forward(empty({batch * kTokens}, DType::i32, Device::meta), packed(equal(batch, kTokens), Device::meta));
+  Pass pass;
+  model.run({empty({batch * kTokens}, DType::i32, Device::meta), packed(equal(batch, kTokens), Device::meta)}, pass);
   return meter.total().flops;
 }
 
@@ -75,7 +76,10 @@ double forward_seconds(const Model& model, const std::vector<int64_t>& lengths) 
   const NoGrad no_grad;
   const Sequences sequences = packed(lengths);
   const Tensor ids = random_ids(sequences.rows());
-  return seconds([&] { model.forward(ids, sequences); });
+  return seconds([&] {
+    Pass pass;
+    model.run({ids, sequences}, pass);
+  });
 }
 
 std::unique_ptr<Model> random_model(DType rows, bool integers) {

@@ -59,8 +59,9 @@ class Sequence {
   int32_t next_after(const std::vector<int32_t>& ids) {
     const NoGrad no_grad;
     const Sequences sequences = model_.continue_sequences(*state_, {int64_t(ids.size())});
-    const Var rows = model_.forward(tensor_of({int64_t(ids.size())}, ids), sequences, state_.get());
-    const Tensor logits = cast(model_.logits(pick_rows(rows, sequences.last_rows())), DType::f32).value();
+    Pass pass;
+    const Rows rows = model_.run({tensor_of({int64_t(ids.size())}, ids), sequences}, pass, state_.get());
+    const Tensor logits = cast(model_.logits(rows, sequences.last_rows()), DType::f32).value();
     return choose_token({logits.data<float>(), size_t(logits.cols())}, {}, greedy_, 0, 0);
   }
 

@@ -41,14 +41,17 @@ void measure(Case& c, int64_t tokens, bool warm) {
   const Sequences rows(offsets);
   const double train = seconds([&] {
     Tape tape;
-    tape.backward(c.model->loss(ids, ids, rows, 0, 1));
+    Pass pass;
+    tape.backward(c.model->loss_of(c.model->run({ids, rows}, pass), {}, {.labels = ids}));
   });
   const auto state = c.model->make_state(1, tokens + 16);
-  const double prefill = seconds(
-      [&] { c.model->forward(ids.slice(0, tokens), c.model->continue_sequences(*state, {tokens}), state.get()); });
+  const auto feed = [&](int64_t first, int64_t count) {
+    Pass pass;
+    c.model->run({ids.slice(first, first + count), c.model->continue_sequences(*state, {count})}, pass, state.get());
+  };
+  const double prefill = seconds([&] { feed(0, tokens); });
   const double decode = seconds([&] {
-    for (int i = 0; i < 16; ++i)
-      c.model->forward(ids.slice(i, i + 1), c.model->continue_sequences(*state, {1}), state.get());
+    for (int i = 0; i < 16; ++i) feed(i, 1);
   });
   c.state_bytes = double(state->bytes());
   if (warm) return;

@@ -151,7 +151,10 @@ double difference(const Model& a, const Model& b) {
   const int64_t most = std::min<int64_t>(24, a.config().max_position_embeddings);
   const Sequences sequences({0, most, most + (most + 1) / 2});
   const Tensor ids = random_ids(sequences.rows(), a.config().vocab_size);
-  const auto run = [&](const Model& m) { return m.logits(m.forward(ids, sequences), sequences).value(); };
+  const auto run = [&](const Model& m) {
+    Pass pass;
+    return m.logits(m.run({ids, sequences}, pass)).value();
+  };
   const Tensor x = run(a), y = run(b);
   double most_apart = 0, size = 0;
   for (int64_t i = 0; i < x.numel(); ++i) {

@@ -99,6 +99,7 @@ Facts facts_of(const ModelConfig& config) {
     add(layer.residual, path + "residual", d, out);
     add(layer.position.value_or(config.position), path + "position", d, out);
     if (layer.compressor) add(*layer.compressor, path + "compressor", d, out);
+    if (layer.expander) add(*layer.expander, path + "expander", d, out);
   }
   return out;
 }

@@ -74,7 +74,7 @@ Backbone::Backbone(const ModelConfig& config, const Scope& scope, const Embeddin
 void Backbone::gather_columns() {
   const auto ask = [&](const Part* part, const std::string& name) {
     if (part)
-      for (const std::string& column : part->columns()) columns_.emplace_back(column, name);
+      for (const std::string& column : part->reads_columns()) columns_.emplace_back(column, name);
   };
   ask(embedding_, "embedding " + config_.embedding.type);
   ask(position_.get(), "position " + config_.position.type);

@@ -161,7 +161,11 @@ double difference_of_predictions(const Model& a, const Model& b) {
               std::floor(random_uniform({.seed = 1, .purpose = purpose_of("grow")}, uint64_t(i)) *
                          double(a.config().vocab_size)));
   const Sequences one = Sequences::single(n);
-  const Tensor x = a.logits(a.forward(ids, one), one).value(), y = b.logits(b.forward(ids, one), one).value();
+  const auto run = [&](const Model& m) {
+    Pass pass;
+    return m.logits(m.run({ids, one}, pass)).value();
+  };
+  const Tensor x = run(a), y = run(b);
   double apart = 0, largest = 0;
   for (int64_t i = 0; i < x.numel(); ++i) {
     apart = std::max(apart, std::abs(value_at(x, i) - value_at(y, i)));

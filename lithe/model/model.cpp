@@ -105,16 +105,10 @@ Rows Model::encode(const ModelInput& source, Pass& pass, const std::string& name
   return found->second.stack->forward(source, pass);
 }
 
-void Model::check_sources(const std::map<std::string, ModelInput>& sources, int64_t sequences) const {
+void Model::check_sources(const std::map<std::string, ModelInput>& sources) const {
   for (const auto& [name, source] : sources)
     check(encoders_.count(name), "model", "architecture ", config_.architecture, " reads no '", name,
           "'; give it none");
-  for (const auto& [name, encoder] : encoders_) {
-    const auto found = sources.find(name);
-    check(found != sources.end() && found->second.sequences.count() == sequences, "model",
-          "an encoder-decoder reads one ", name, " a sequence: ", sequences, " sequences, got sources of ",
-          found == sources.end() ? 0 : found->second.sequences.count());
-  }
 }
 
 // spec: arch.encdec | architecture | an encoder's rows, read by a decoder that predicts the target | TB Eq 6.10-6.12
@@ -124,12 +118,19 @@ Rows Model::run(const ModelInput& input, Pass& pass, DecodeState* state) const {
     for (const auto& [name, encoder] : encoders_)
       check(state->sources.count(name), "model", "the state has no ", name, "; give it one by read_sources() first");
   } else {
-    check_sources(input.sources, input.sequences.count());
-    for (const auto& [name, source] : input.sources) {
-      Pass of_source = pass.of_source(name);
-      pass.set_source(name, encode(source, of_source, name));
-      for (const auto& [loss_name, loss] : of_source.losses()) pass.add_loss(loss_name, loss);
-      pass.take_statistics(of_source.statistics(), name == kSource ? "encoder." : name + ".");
+    check_sources(input.sources);
+    for (const auto& [name, encoder] : encoders_) {
+      const auto source = input.sources.find(name);
+      if (source != input.sources.end()) {
+        Pass of_source = pass.of_source(name);
+        pass.set_source(name, encode(source->second, of_source, name));
+        for (const auto& [loss_name, loss] : of_source.losses()) pass.add_loss(loss_name, loss);
+        pass.take_statistics(of_source.statistics(), name == kSource ? "encoder." : name + ".");
+      }
+      const std::optional<Rows> rows = pass.source(name);
+      check(rows && rows->sequences.count() == input.sequences.count(), "model", "an encoder-decoder reads one ", name,
+            " a sequence: ", input.sequences.count(), " sequences, got sources of ",
+            rows ? rows->sequences.count() : 0);
     }
   }
   Rows rows = decoder_->forward(input, pass, state);
@@ -232,7 +233,10 @@ static Sequences spread(const Sequences& read, const Sequences& all) {
 }
 
 void Model::read_sources(DecodeState& state, const std::map<std::string, ModelInput>& sources) const {
-  check_sources(sources, state.sequences());
+  check_sources(sources);
+  for (const auto& [name, source] : sources)
+    check(source.sequences.count() == state.sequences(), "model", "the state has ", state.sequences(),
+          " sequences, got sources of ", source.sequences.count(), "; give one ", name, " a sequence");
   const NoGrad no_grad;
   for (const auto& [name, source] : sources) {
     const Sequences& sequences = source.sequences;

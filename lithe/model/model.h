@@ -37,6 +37,7 @@ class Model {
   /// input's where layers shorten sequences. With a state the rows continue its sequences (continue_sequences); under a
   /// tape it must be differentiable. The pass receives auxiliary losses, statistics and taps; what encoders leave is of
   /// Pass::of_source(), but for their losses and statistics, which are the pass's, too ("encoder." before the name).
+  /// A source that the pass has already (Pass::set_source, as encode() gives it) is not read again.
   /// Fails (usage) where a part needs a column or a source that the input does not have.
   Rows run(const ModelInput& input, Pass& pass, DecodeState* state = nullptr) const;
   /// encoder_decoder: what the encoder `name` makes of a source.
@@ -91,7 +92,7 @@ class Model {
 
  private:
   void make_encoder(const std::string& name);
-  void check_sources(const std::map<std::string, ModelInput>& sources, int64_t sequences) const;
+  void check_sources(const std::map<std::string, ModelInput>& sources) const;
   ModelConfig config_;
   Parameters parameters_;
   struct Encoder {

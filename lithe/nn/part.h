@@ -10,7 +10,7 @@ class Part {
  public:
   virtual ~Part() = default;
   /// Columns of the input (ModelInput::columns) that it cannot do without. A model that is not given one says so.
-  virtual std::vector<std::string> columns() const { return {}; }
+  virtual std::vector<std::string> reads_columns() const { return {}; }
 };
 
 }  // namespace lithe

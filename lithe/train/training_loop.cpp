@@ -196,7 +196,7 @@ bool TrainingLoop::step() {
   int64_t rows = 0;
   for (int64_t i = 0; i < config_.gradient_accumulation_steps; ++i) {
     batches.push_back(to_device(next_batch(), Device::cpu));
-    rows += batches.back().rows();
+    rows += batches.back().input.rows();
   }
   const StepLosses losses = accumulate_gradients(*model_, *data_.objective, batches, config_, number, carried());
   const LossSums& sums = losses.objective;

@@ -24,7 +24,7 @@ Tensor logits(const ModelConfig& config, const std::map<std::string, Tensor>& pa
   const NoGrad no_grad;
   const auto model = exact_model(config, parameters);
   const kit::Batch batch = kit::random_batch({5, 9}, 11, 4);
-  return model->logits(model->forward(batch.ids, batch.sequences), batch.sequences).value();
+  return kit::logits(*model, batch.ids, batch.sequences).value();
 }
 
 std::string mixer(const std::string& options) {

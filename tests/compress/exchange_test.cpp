@@ -47,7 +47,7 @@ TEST(Exchange, HeadsThatMergeOthersAreTheirMean) {
   const kit::Batch batch = kit::random_batch({6}, 11, 4);
   const NoGrad no_grad;
   const auto run = [&](const ModelConfig& config, const std::map<std::string, Tensor>& parameters) {
-    return exact_model(config, parameters)->forward(batch.ids, batch.sequences).value();
+    return kit::forward(*exact_model(config, parameters), batch.ids, batch.sequences).value();
   };
   EXPECT_EQ(kit::close(run(back.config, back.parameters), run(e.config, e.parameters), 1000), "");
 }
@@ -83,7 +83,7 @@ double divergence(const Trained& old, const Exchanged& e) {
   const kit::Batch batch = kit::random_batch({20, 20, 20, 20}, 11, 77);
   const auto predictions = [&](const ModelConfig& config, const std::map<std::string, Tensor>& parameters) {
     const auto model = exact_model(config, parameters);
-    return model->logits(model->forward(batch.ids, batch.sequences)).value();
+    return kit::logits(*model, batch.ids, batch.sequences).value();
   };
   const Tensor was = predictions(old.config, old.parameters), is = predictions(e.config, e.parameters);
   double sum = 0;
@@ -156,8 +156,8 @@ TEST(Exchange, AFitToTextFindsWhatIsExact) {
       {"model.mixer.heads=mhe_mul", "model.mixer.attention_bias=false", "model.mixer.output.type=hadamard"}, 1, ids);
   const kit::Batch batch = kit::random_batch({6}, 11, 4);
   const NoGrad no_grad;
-  const Tensor was = exact_model(trained.config, trained.parameters)->forward(batch.ids, batch.sequences).value(),
-               is = exact_model(e.config, e.parameters)->forward(batch.ids, batch.sequences).value();
+  const Tensor was = kit::forward(*exact_model(trained.config, trained.parameters), batch.ids, batch.sequences).value(),
+               is = kit::forward(*exact_model(e.config, e.parameters), batch.ids, batch.sequences).value();
   double most = 0, apart = 0;
   for (int64_t i = 0; i < was.numel(); ++i) {
     most = std::max(most, std::abs(value_at(was, i)));

@@ -44,7 +44,7 @@ Model random_model(const ModelConfig& config, DType dtype = DType::f32) {
 
 Tensor logits_of(const Model& model, const kit::Batch& batch) {
   const NoGrad no_grad;
-  return model.logits(model.forward(batch.ids, batch.sequences)).value();
+  return kit::logits(model, batch.ids, batch.sequences).value();
 }
 
 // Every matrix that products or look-ups read; what is read otherwise stays numbers.
@@ -82,7 +82,7 @@ TEST_F(Quantize, DecodingReadsTheChosenExpertsAlone) {
     const kit::Batch batch = kit::random_batch({8}, 37, 4);
     for (int64_t t = 0; t < 8; ++t) {
       read.clear();
-      integers->forward(batch.ids.slice(t, t + 1), integers->continue_sequences(*state, {1}), state.get());
+      kit::forward(*integers, batch.ids.slice(t, t + 1), integers->continue_sequences(*state, {1}), state.get());
       EXPECT_EQ(read.size(), 2u * 2) << t;  // two layers, up and down of one expert each
       ever.insert(read.begin(), read.end());
     }
@@ -191,7 +191,7 @@ TEST_F(Quantize, IntegersAreNotTrainedOrReadAsNumbers) {
   const kit::Batch batch = kit::random_batch({4}, 37, 2);
   EXPECT_NE(kit::error_of([&] {
               const Tape tape;
-              integers->forward(batch.ids, batch.sequences);
+              kit::forward(*integers, batch.ids, batch.sequences);
             }).find("cannot be trained"),
             std::string::npos);
   Model trainable(config, {.trainable = true});

@@ -114,7 +114,17 @@ const std::map<std::string, Maker>& makers() {
          a.inputs = {input(9, d, 1)};
          a.run = [part](const std::vector<Var>& in) {
            const Pass pass;
-           return with_losses({part->forward({in[0], nine_rows()}, pass).x}, pass);
+           return with_losses({part->forward({in[0], nine_rows()}, pass).rows.x}, pass);
+         };
+       }},
+      {"expander",
+       [](Alone& a, const PartCase& part_case, int64_t d) {
+         auto part = make<Expander>(a, choice(part_case.name, part_case.options), {.hidden_size = d});
+         a.inputs = {input(4, d, 1), input(9, d, 2)};
+         a.run = [part](const std::vector<Var>& in) {
+           const Pass pass;
+           const Shortening from{{in[1], Sequences({0, 4, 5, 9})}, {0, 0, -1, 1, 2, 3, 3, 3, -1}};
+           return with_losses({part->forward({in[0], Sequences({0, 2, 3, 4})}, from, pass)}, pass);
          };
        }},
       {"stack",
@@ -138,8 +148,8 @@ const std::map<std::string, Maker>& makers() {
          const Head::LabelCount count = part->count(nine_rows());
          const Tensor labels = kit::labels_for(count, nine_rows(), kit::ids_of({0, 6, -1, 3, 3, 2, 5, -1, 1}));
          a.run = [part, labels, count](const std::vector<Var>& in) {
-           return std::vector<Var>{part->logits(in[0], nine_rows()),
-                                   part->loss(in[0], kit::loss_args(count, nine_rows(), labels, 0.1, 0.7))};
+           return std::vector<Var>{part->logits({in[0], nine_rows()}),
+                                   part->loss({in[0], nine_rows()}, kit::loss_args(count, nine_rows(), labels, 0.1, 0.7))};
          };
        }}};
   return all;

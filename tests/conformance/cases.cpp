@@ -62,6 +62,15 @@ ModelConfig config_of(const PartCase& c) {
       node.set("layer_types", parse_yaml("[short, short]", "test"));
       return read_model_config(node);
     }
+    if (c.slot == Expander::slot) {  // above a compressor
+      node.set("layers", parse_yaml("{short: {compressor: pool}, long: {}}", "test"));
+      Node layers = *node.find("layers"), longer = Node::map();
+      longer.set(c.slot, part);
+      layers.set("long", longer);
+      node.set("layers", layers);
+      node.set("layer_types", parse_yaml("[short, long]", "test"));
+      return read_model_config(node);
+    }
     const std::string key = inside_attention(c.slot) ? "mixer" : c.slot;
     if (c.cross) {
       node.set("architecture", Node::scalar("encoder_decoder"));

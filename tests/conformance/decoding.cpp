@@ -61,11 +61,11 @@ class Session {
       std::vector<Token> starts;
       for (const Ids& t : tokens) starts.push_back(t.at(0));
       add_sources(batch, starts, model_.config());
-      model_.read_source(*state, batch.source, batch.sources);
+      model_.read_sources(*state, {{kSource, {batch.source, batch.sources}}});
       has_source_ = true;
     }
     const Sequences sequences = model_.continue_sequences(*state, counts);
-    const Tensor out = model_.forward(tensor_of(all), sequences, state.get()).value();
+    const Tensor out = kit::forward(model_, tensor_of(all), sequences, state.get()).value();
     for (size_t b = 0; b < tokens.size(); ++b)
       for (int64_t r = sequences.offset(int64_t(b)); r < sequences.offset(int64_t(b) + 1); ++r)
         rows[b].push_back(clone(out.slice(r, r + 1)));
@@ -252,10 +252,11 @@ std::string check_packed(const PartCase& c, DType compute) {
     Session session(model, 1);
     session.feed({part(sequence, 0, 4)});
     for (int64_t t = 4; t < 9; ++t) session.feed({part(sequence, t, t + 1)});
-    const Var rows = kit::forward(model, batch);
+    Pass pass;
+    const Rows rows = model.run(kit::input_of(batch), pass);
     return std::map<std::string, Tensor>{{"decoding", kit::concatenate(session.rows[0])},
-                                         {"rows", rows.value()},
-                                         {"logits", model.logits(rows, batch.sequences).value()},
+                                         {"rows", rows.x.value()},
+                                         {"logits", model.logits(rows).value()},
                                          {"loss", kit::loss(model, batch, labels, 0, 1).value()}};
   };
   const auto want = results(*plain), got = results(packed);

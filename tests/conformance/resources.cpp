@@ -58,7 +58,7 @@ std::string check_state_bytes(const PartCase& c) {
     if (const kit::Batch two = kit::random_batch({1, 1}, model->config(), 9); two.source.defined()) {
       const bool sums = model->state_bytes({0, 0}, {0, 0}, cache) > 0;  // of constant size: the decoder's own are there
       if (!sums && state->bytes()) return cat("a state without a source holds ", state->bytes(), " bytes");
-      model->read_source(*state, two.source, two.sources);
+      model->read_sources(*state, kit::input_of(two).sources);
       for (int64_t b = 0; b < sequences; ++b) sources.push_back(two.sources.length(b));
     }
     // Blocks are booked in units of 64 bytes; a layer may keep a few of them for each sequence.
@@ -70,8 +70,7 @@ std::string check_state_bytes(const PartCase& c) {
                  " tokens, the formula ", wanted, " in ", compute);
     int64_t counts[2] = {0, 0};
     for (const auto& [a, b] : {std::pair<int64_t, int64_t>{5, 2}, {1, 0}, {0, 4}, {1, 1}}) {
-      model->forward(kit::random_tokens(a + b, model->config(), 3), model->continue_sequences(*state, {a, b}),
-                     state.get());
+      kit::forward(*model, kit::random_tokens(a + b, model->config(), 3), model->continue_sequences(*state, {a, b}), state.get());
       counts[0] += a;
       counts[1] += b;
       const int64_t formula = model->state_bytes({counts[0], counts[1]}, sources, cache);
@@ -112,11 +111,12 @@ std::string check_meta_run(const PartCase& c) {
     out.peaks["decoding"] = peak_of(device, [&] {
       const auto state = model->make_state(2, 12);
       const kit::Batch two = kit::random_batch({1, 1}, model->config(), 9, device);
-      if (two.source.defined()) model->read_source(*state, two.source, two.sources);
+      if (two.source.defined()) model->read_sources(*state, kit::input_of(two).sources);
       for (int64_t n : {4, 1}) {
         const Sequences sequences = model->continue_sequences(*state, {n, n});
-        const Var rows = model->forward(kit::random_tokens(2 * n, model->config(), 7, device), sequences, state.get());
-        out.shapes[cat("rows ", n)] = cat(rows.shape(), model->logits(rows, sequences).shape());
+        const Rows rows =
+            kit::run(*model, kit::random_tokens(2 * n, model->config(), 7, device), sequences, state.get());
+        out.shapes[cat("rows ", n)] = cat(rows.x.shape(), model->logits(rows).shape());
       }
       out.shapes["state"] = std::to_string(state->bytes());
     });

@@ -18,13 +18,13 @@ Segments segments(const Model& model) {
 // A state that has read the first segment.
 std::unique_ptr<DecodeState> begun(const Model& model, const Segments& s) {
   auto state = model.make_state(2, 8);
-  if (s.first.source.defined()) model.read_source(*state, s.first.source, s.first.sources);
-  model.forward(s.first.ids, model.continue_sequences(*state, {4, 2}), state.get());
+  if (s.first.source.defined()) model.read_sources(*state, kit::input_of(s.first).sources);
+  kit::forward(model, s.first.ids, model.continue_sequences(*state, {4, 2}), state.get());
   return state;
 }
 
 Rows continued(const Model& model, const Segments& s, DecodeState& state) {
-  return model.run(s.second.ids, model.continue_sequences(state, {3, 1}), Pass(), &state);
+  return kit::run(model, s.second.ids, model.continue_sequences(state, {3, 1}), &state);
 }
 
 NamedTensors copies(const NamedTensors& kept) {

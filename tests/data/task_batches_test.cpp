@@ -312,11 +312,11 @@ TEST(TaskBatches, SecondTextsAreSegmentsOfTheirOwn) {
   Ids want(26, 0);
   std::fill(want.begin() + 10, want.begin() + 12, 1);  // bos a b eos | c eos
   std::fill(want.begin() + 21, want.end(), 1);         // bos q eos | w o r d eos
-  EXPECT_EQ(batch.segments, want);
+  EXPECT_EQ(batch.columns.at("token_type_ids"), want);
   const TaskBatches without({single, single}, TaskType::classification, *bytes(), 16, 64, 1, false);
-  EXPECT_TRUE(without.batch(0, 0).segments.empty());
+  EXPECT_TRUE(without.batch(0, 0).columns.empty());
   const TaskBatches asked({question("q", "word", {"word"})}, TaskType::span, *bytes(), 16, 64, 1, false);
-  EXPECT_EQ(asked.batch(0, 0).segments, (Ids{0, 0, 0, 1, 1, 1, 1, 1}));
+  EXPECT_EQ(asked.batch(0, 0).columns.at("token_type_ids"), (Ids{0, 0, 0, 1, 1, 1, 1, 1}));
 }
 
 }  // namespace

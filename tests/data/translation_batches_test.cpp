@@ -35,13 +35,13 @@ std::vector<TextPair> some_pairs(int64_t count, uint64_t longest) {
 // The pairs of a batch as text, their frames checked.
 std::vector<TextPair> pairs_of(const Batch& batch) {
   std::vector<TextPair> pairs;
-  EXPECT_EQ(batch.offsets.size(), batch.source_offsets.size());
+  EXPECT_EQ(batch.offsets.size(), batch.sources.at("source").offsets.size());
   EXPECT_EQ(batch.labels.size(), batch.tokens.size());
   EXPECT_EQ(batch.offsets.back(), int64_t(batch.tokens.size()));
-  EXPECT_EQ(batch.source_offsets.back(), int64_t(batch.source_tokens.size()));
+  EXPECT_EQ(batch.sources.at("source").offsets.back(), int64_t(batch.sources.at("source").tokens.size()));
   for (size_t b = 0; b + 1 < batch.offsets.size(); ++b) {
-    const Ids source(batch.source_tokens.begin() + batch.source_offsets[b],
-                     batch.source_tokens.begin() + batch.source_offsets[b + 1]),
+    const Ids source(batch.sources.at("source").tokens.begin() + batch.sources.at("source").offsets[b],
+                     batch.sources.at("source").tokens.begin() + batch.sources.at("source").offsets[b + 1]),
         rows(batch.tokens.begin() + batch.offsets[b], batch.tokens.begin() + batch.offsets[b + 1]),
         labels(batch.labels.begin() + batch.offsets[b], batch.labels.begin() + batch.offsets[b + 1]);
     EXPECT_EQ(source.back(), kEnd);
@@ -57,8 +57,8 @@ TEST(TranslationBatches, TargetsAreDelayedByOne) {
   const auto batches = make({{"ab", "xyz"}, {"", ""}, {"c", "w"}}, {}, 1000);
   ASSERT_EQ(batches.batches_per_epoch(), 1);
   const Batch batch = batches.batch(0, 0);
-  EXPECT_EQ(batch.source_tokens, (Ids{'a', 'b', kEnd, kEnd, 'c', kEnd}));
-  EXPECT_EQ(batch.source_offsets, (Offsets{0, 3, 4, 6}));
+  EXPECT_EQ(batch.sources.at("source").tokens, (Ids{'a', 'b', kEnd, kEnd, 'c', kEnd}));
+  EXPECT_EQ(batch.sources.at("source").offsets, (Offsets{0, 3, 4, 6}));
   EXPECT_EQ(batch.tokens, (Ids{kEnd, 'x', 'y', 'z', kEnd, kEnd, 'w'}));
   EXPECT_EQ(batch.labels, (Ids{'x', 'y', 'z', kEnd, kEnd, 'w', kEnd}));
   EXPECT_EQ(batch.offsets, (Offsets{0, 4, 5, 7}));
@@ -92,7 +92,7 @@ TEST(TranslationBatches, EveryPairOnceAnEpochInBatchesOfAboutTheSize) {
         for (int64_t k = 0; k < count; ++k) {
           const Batch batch = batches.batch(epoch, k);
           EXPECT_GE(batch.sequences(), 1);
-          const int64_t source = batch.source_offsets.back(), target = batch.rows();
+          const int64_t source = batch.sources.at("source").offsets.back(), target = batch.rows();
           EXPECT_LT(source + target, (rows + count - 1) / count + longest);
           most_source = std::max(most_source, source);
           most_target = std::max(most_target, target);
@@ -128,7 +128,7 @@ TEST(TranslationBatches, BoundsHoldForTheWorstOrder) {
   EXPECT_EQ(batches.largest_source(), 9 + 9 + 9);
   int64_t most = 0;
   for (int64_t epoch = 0; epoch < 50; ++epoch)
-    for (int64_t k = 0; k < 10; ++k) most = std::max(most, batches.batch(epoch, k).source_offsets.back());
+    for (int64_t k = 0; k < 10; ++k) most = std::max(most, batches.batch(epoch, k).sources.at("source").offsets.back());
   EXPECT_EQ(most, 18);
   EXPECT_LE(make(pairs, {}, 100000, true).largest_source(), 100);  // never more than all
 }
@@ -194,7 +194,7 @@ TEST(TranslationBatches, EachSideHasItsTokenizer) {
   const std::shared_ptr<const Tokenizer> two = trained({"<s>", "</s>"});
   const TranslationBatches batches({{"b", "a"}}, bytes(), two, {}, 9, 1, false);
   const Batch batch = batches.batch(0, 0);
-  EXPECT_EQ(batch.source_tokens, (Ids{'b', kEnd}));
+  EXPECT_EQ(batch.sources.at("source").tokens, (Ids{'b', kEnd}));
   EXPECT_EQ(batch.tokens, (Ids{0, two->encode("a")[0]}));  // <s> begins
   EXPECT_EQ(batch.labels, (Ids{two->encode("a")[0], 1}));  // </s> ends
 }
@@ -249,11 +249,11 @@ std::map<std::string, Ids> drawn_sources(const TranslationBatches& batches, int6
   std::vector<TextPair> seen;
   for (int64_t k = 0; k < batches.batches_per_epoch(); ++k) {
     const Batch batch = batches.batch(epoch, k);
-    EXPECT_LE(batch.source_offsets.back(), batches.largest_source());
+    EXPECT_LE(batch.sources.at("source").offsets.back(), batches.largest_source());
     EXPECT_LE(batch.rows(), batches.largest_target());
     for (size_t b = 0; b + 1 < batch.offsets.size(); ++b) {
-      const Ids from(batch.source_tokens.begin() + batch.source_offsets[b],
-                     batch.source_tokens.begin() + batch.source_offsets[b + 1] - 1),
+      const Ids from(batch.sources.at("source").tokens.begin() + batch.sources.at("source").offsets[b],
+                     batch.sources.at("source").tokens.begin() + batch.sources.at("source").offsets[b + 1] - 1),
           to(batch.labels.begin() + batch.offsets[b], batch.labels.begin() + batch.offsets[b + 1] - 1);
       EXPECT_LE(int64_t(std::max(from.size(), to.size())) + 1, max_length);
       EXPECT_TRUE(std::equal(to.begin(), to.end(), batch.tokens.begin() + batch.offsets[b] + 1));
@@ -334,7 +334,7 @@ TEST(DrawnTranslations, BatchesStayWithinTheBoundAlsoWhereTheGrowthWasMisjudged)
   EXPECT_LT(batches.largest_source(), plain.largest_source() * 5 / 4);
   int64_t most = 0;
   for (int64_t k = 0; k < batches.batches_per_epoch(); ++k)
-    most = std::max(most, batches.batch(0, k).source_offsets.back());
+    most = std::max(most, batches.batch(0, k).sources.at("source").offsets.back());
   EXPECT_LE(most, batches.largest_source());
   EXPECT_GT(most, batches.largest_source() - 100);  // and use it: the next text's letters did not fit
 }
@@ -383,9 +383,9 @@ TEST(TranslationBatches, Multi30k) {
   for (int64_t k = 0; k < batches.batches_per_epoch(); ++k) {
     const Batch batch = batches.batch(0, k);
     seen += batch.sequences();
-    EXPECT_LE(batch.source_offsets.back(), batches.largest_source());
+    EXPECT_LE(batch.sources.at("source").offsets.back(), batches.largest_source());
     EXPECT_LE(batch.rows(), batches.largest_target());
-    EXPECT_LE(batch.source_offsets.back() + batch.rows(), 16384 + 256);
+    EXPECT_LE(batch.sources.at("source").offsets.back() + batch.rows(), 16384 + 256);
   }
   EXPECT_EQ(seen, int64_t(batches.pairs().size()));
   EXPECT_LT(batches.largest_source(), 16384);  // the bound is of use: both sides of a batch do not count as one
@@ -409,7 +409,7 @@ TEST(TranslationBatches, NoBatchIsLargerThanItsBudget) {
       for (int64_t epoch = 0; epoch < 3; ++epoch)
         for (int64_t k = 0; k < batches.batches_per_epoch(); ++k) {
           const Batch batch = batches.batch(epoch, k);
-          EXPECT_LE(batch.source_offsets.back() + batch.rows(), budget) << k;
+          EXPECT_LE(batch.sources.at("source").offsets.back() + batch.rows(), budget) << k;
         }
     }
 }

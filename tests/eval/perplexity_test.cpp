@@ -65,8 +65,8 @@ double by_definition(const Model& model, const std::vector<int32_t>& string, int
     while (end < target) end = std::min(rows, end + stride);
     const int64_t begin = std::max<int64_t>(0, end - context);
     const std::vector<int32_t> ids(string.begin() + begin, string.begin() + target);
-    const Var rows_of = model.forward(tensor_of({int64_t(ids.size())}, ids), Sequences::single(int64_t(ids.size())));
-    const Tensor logits = model.logits(rows_of).value();
+    const auto length = int64_t(ids.size());
+    const Tensor logits = kit::logits(model, tensor_of({length}, ids), Sequences::single(length)).value();
     double sum = 0;
     const int64_t at = (logits.rows() - 1) * logits.cols();
     for (int64_t v = 0; v < logits.cols(); ++v) sum += std::exp(value_at(logits, at + v));
@@ -169,7 +169,7 @@ double by_decoding(const Model& model, const std::vector<int32_t>& string, int64
     if (i % size_t(context) == 0) state = model.make_state(1, context, cache);
     const Sequences one = model.continue_sequences(*state, {1});
     const Tensor logits =
-        model.logits(model.forward(tensor_of({1}, std::vector<int32_t>{string[i]}), one, state.get())).value();
+        kit::logits(model, tensor_of({1}, std::vector<int32_t>{string[i]}), one, state.get()).value();
     double sum = 0;
     for (int64_t v = 0; v < logits.cols(); ++v) sum += std::exp(value_at(logits, v));
     nll -= value_at(logits, string[i + 1]) - std::log(sum);

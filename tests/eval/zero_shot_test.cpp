@@ -35,7 +35,7 @@ struct ZeroShot : testing::Test {
     const NoGrad no_grad;
     std::vector<int> ids{256};
     for (const char c : text) ids.push_back(uint8_t(c));
-    const Tensor logits = model.logits(model.forward(kit::ids_of(ids), Sequences::single(int64_t(ids.size())))).value();
+    const Tensor logits = kit::logits(model, kit::ids_of(ids), Sequences::single(int64_t(ids.size()))).value();
     double total = 0;
     for (size_t i = begin; i < text.size(); ++i) {
       double sum = 0, most = -INFINITY;
@@ -178,7 +178,7 @@ TEST_F(ZeroShot, LongTextsRollInWindowsOfTheModelsPositions) {
     const std::string part = text.substr(from, end - from);
     for (const char c : part) ids.push_back(uint8_t(c));
     ids.pop_back();
-    const Tensor logits = model.logits(model.forward(kit::ids_of(ids), Sequences::single(int64_t(ids.size())))).value();
+    const Tensor logits = kit::logits(model, kit::ids_of(ids), Sequences::single(int64_t(ids.size()))).value();
     for (size_t i = begin - from; i < part.size(); ++i) {
       double total = 0;
       for (int64_t c = 0; c < 257; ++c) total += std::exp(value_at(logits, int64_t(i) * 257 + c));
@@ -228,7 +228,7 @@ struct ZeroShotAnswers : ZeroShot {
     for (const char c : text) ids.push_back(uint8_t(c));
     while (out.size() < most) {
       const Tensor logits =
-          model.logits(model.forward(kit::ids_of(ids), Sequences::single(int64_t(ids.size())))).value();
+          kit::logits(model, kit::ids_of(ids), Sequences::single(int64_t(ids.size()))).value();
       int best = 0;
       for (int c = 1; c < 257; ++c)
         if (value_at(logits, (logits.rows() - 1) * 257 + c) > value_at(logits, (logits.rows() - 1) * 257 + best))
@@ -278,7 +278,7 @@ TEST_F(ZeroShotAnswers, OfTextsThatAreTooLongAreToTheirEnds) {
   for (const char c : text.substr(text.size() - 18)) ids.push_back(uint8_t(c));
   std::string answer;
   for (int i = 0; i < 6; ++i) {
-    const Tensor logits = model.logits(model.forward(kit::ids_of(ids), Sequences::single(int64_t(ids.size())))).value();
+    const Tensor logits = kit::logits(model, kit::ids_of(ids), Sequences::single(int64_t(ids.size()))).value();
     const float* row = logits.data<float>() + (logits.rows() - 1) * 257;
     ids.push_back(int(std::max_element(row, row + 257) - row));
     answer.push_back(char(ids.back()));

@@ -48,14 +48,12 @@ std::vector<std::vector<double>> teacher_forced(const Model& model, const Search
   const NoGrad no_grad;
   Tokens ids = input.prompt;
   ids.insert(ids.end(), y.begin(), y.end());
-  Rows memory;
+  ModelInput whole{tensor_of({int64_t(ids.size())}, ids), Sequences::single(int64_t(ids.size()))};
   if (!input.source.empty())
-    memory = model.encode(tensor_of({int64_t(input.source.size())}, input.source),
-                          Sequences::single(int64_t(input.source.size())));
-  const Sequences sequences = Sequences::single(int64_t(ids.size()));
-  const Var rows = model.forward(tensor_of({int64_t(ids.size())}, ids), sequences, nullptr,
-                                 input.source.empty() ? nullptr : &memory);
-  const Tensor logits = model.logits(rows, sequences).value();
+    whole.sources[kSource] = {tensor_of({int64_t(input.source.size())}, input.source),
+                              Sequences::single(int64_t(input.source.size()))};
+  Pass pass;
+  const Tensor logits = model.logits(model.run(whole, pass)).value();
   std::vector<std::vector<double>> out;
   for (auto t = int64_t(input.prompt.size()) - 1; t < logits.rows(); ++t) {
     std::vector<double> row;

@@ -22,7 +22,7 @@ std::pair<int64_t, int64_t> held(const std::string& mixer, int64_t tokens) {
   const Tensor ids = kit::random_ids(1000, 11, 3);
   std::pair<int64_t, int64_t> out{0, INT64_MAX};
   for (int64_t t = 0; t < tokens; ++t) {
-    model.forward(ids.slice(t % 1000, t % 1000 + 1), model.continue_sequences(*state, {1}), state.get());
+    kit::forward(model, ids.slice(t % 1000, t % 1000 + 1), model.continue_sequences(*state, {1}), state.get());
     if (t < 1000 || t % 1000 != 999) continue;
     const int64_t now = ledger(Device::cpu).current(MemoryClass::decode) - before;
     out = {std::max(out.first, now), std::min(out.second, now)};

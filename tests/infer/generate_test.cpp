@@ -23,8 +23,7 @@ std::vector<Generation> continue_all(const Model& model, const std::vector<std::
 std::vector<float> logits_behind(const Model& model, const std::vector<int32_t>& ids) {
   const NoGrad no_grad;
   const Sequences sequences = Sequences::single(int64_t(ids.size()));
-  const Var rows = model.forward(tensor_of({int64_t(ids.size())}, ids), sequences);
-  const Tensor logits = model.logits(rows).value();
+  const Tensor logits = kit::logits(model, tensor_of({int64_t(ids.size())}, ids), sequences).value();
   const float* last = logits.data<float>() + (logits.rows() - 1) * logits.cols();
   return {last, last + logits.cols()};
 }
@@ -377,9 +376,9 @@ TEST(Generate, ACacheOf8BitsMovesLogitsAsFarAsItsRoundingMay) {
     const auto state = model->make_state(1, 40, type);
     std::vector<double> out;
     for (int32_t i = 0; i < 40; ++i) {
-      const Var rows = model->forward(tensor_of({1}, std::vector<int32_t>{i * 7 % 257}),
-                                      model->continue_sequences(*state, {1}), state.get());
-      const Tensor row = model->logits(rows).value();
+      const Tensor row = kit::logits(*model, tensor_of({1}, std::vector<int32_t>{i * 7 % 257}),
+                                     model->continue_sequences(*state, {1}), state.get())
+                             .value();
       for (int64_t c = 0; c < row.numel(); ++c) out.push_back(value_at(row, c));
     }
     EXPECT_EQ(state->bytes(), model->state_bytes({40}, {}, type));

@@ -201,8 +201,9 @@ TEST(Speculative, SampledWithAnExitTokensHaveTheModelsDistribution) {
       if (const auto begin = kBytes->specials().bos ? kBytes->specials().bos : kBytes->specials().eos)
         text.insert(text.begin(), *begin);
       text.push_back(first);
-      const Var rows = model->forward(tensor_of({int64_t(text.size())}, text), Sequences::single(int64_t(text.size())));
-      const Tensor logits = model->logits(slice_rows(rows, rows.rows() - 1, rows.rows())).value();
+      const auto length = int64_t(text.size());
+      const Rows rows = kit::run(*model, tensor_of({length}, text), Sequences::single(length));
+      const Tensor logits = model->logits(rows, {length - 1}).value();
       expected[first] = token_distribution({logits.data<float>(), 257}, text, config).probabilities;
     }
     ++counts[size_t(g.tokens[1])];

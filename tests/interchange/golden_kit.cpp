@@ -76,14 +76,14 @@ std::vector<std::vector<double>> TransformersGolden::expected() const {
 std::vector<std::vector<double>> TransformersGolden::of(const Model& model) const {
   const NoGrad no_grad;
   const auto ids = json["ids"].get<std::vector<int32_t>>();
-  const Sequences one = Sequences::single(int64_t(ids.size()));
-  std::optional<Rows> source;
+  ModelInput input{tensor_of_ids(ids), Sequences::single(int64_t(ids.size()))};
   if (json.contains("source")) {
     const auto read = json["source"].get<std::vector<int32_t>>();
-    source = model.encode(tensor_of_ids(read), Sequences::single(int64_t(read.size())));
+    input.sources[kSource] = {tensor_of_ids(read), Sequences::single(int64_t(read.size()))};
   }
-  const Var rows = model.forward(tensor_of_ids(ids), one, nullptr, source ? &*source : nullptr);
-  const Tensor x = json.contains("rows") ? rows.value() : model.logits(rows, one).value();
+  Pass pass;
+  const Rows rows = model.run(input, pass);
+  const Tensor x = json.contains("rows") ? rows.x.value() : model.logits(rows).value();
   const int64_t stride = x.cols() > 30 ? int64_t(json["stride"]) : 1;
   std::vector<std::vector<double>> out;
   for (int64_t n = 0; n < x.rows(); ++n) {
@@ -99,13 +99,12 @@ std::vector<int64_t> TransformersGolden::greedy(const Model& model, size_t count
   const auto state = model.make_state(1, int64_t(next.size() + count));
   if (json.contains("source")) {
     const auto read = json["source"].get<std::vector<int32_t>>();
-    model.read_source(*state, tensor_of_ids(read), Sequences::single(int64_t(read.size())));
+    model.read_sources(*state, {{kSource, {tensor_of_ids(read), Sequences::single(int64_t(read.size()))}}});
   }
   std::vector<int64_t> out;
   while (out.size() < count) {
     const Sequences more = model.continue_sequences(*state, {int64_t(next.size())});
-    const Var rows = model.forward(tensor_of_ids(next), more, state.get());
-    const Tensor logits = model.logits(rows).value();
+    const Tensor logits = kit::logits(model, tensor_of_ids(next), more, state.get()).value();
     int64_t best = 0;
     const int64_t last = (logits.rows() - 1) * logits.cols();
     for (int64_t c = 0; c < logits.cols(); ++c)

@@ -352,9 +352,8 @@ TEST(Import, ImportedEncodersMakeTheRowsOfTheirTexts) {
     // The mean of the last rows of the framed text, by hand.
     const std::vector<int32_t> ids = frame(*loaded.tokenizer, loaded.tokenizer->encode(texts[i]), {}, false, 32).tokens;
     const NoGrad no_grad;
-    const Tensor rows = loaded.model
-                            ->forward(tensor_of({int64_t(ids.size())}, std::span<const int32_t>(ids)),
-                                      Sequences::single(int64_t(ids.size())))
+    const Tensor rows = kit::forward(*loaded.model, tensor_of({int64_t(ids.size())}, std::span<const int32_t>(ids)),
+                                     Sequences::single(int64_t(ids.size())))
                             .value();
     for (int64_t c = 0; c < rows.cols(); ++c) {
       double sum = 0;

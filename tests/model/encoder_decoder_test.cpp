@@ -26,9 +26,19 @@ std::unique_ptr<Model> build(const ModelConfig& config) {
   return model;
 }
 
+ModelInput pair_of(const Tensor& ids, const Tensor& source) {
+  ModelInput input{ids, Sequences::single(ids.dim(0))};
+  input.sources[kSource] = {source, Sequences::single(source.dim(0))};
+  return input;
+}
+
+Rows read_rows(const Model& model, const Tensor& ids, const Tensor& source) {
+  Pass pass;
+  return model.run(pair_of(ids, source), pass);
+}
+
 Tensor read(const Model& model, const Tensor& ids, const Tensor& source) {
-  const Rows memory = model.encode(source, Sequences::single(source.dim(0)));
-  return model.forward(ids, Sequences::single(ids.dim(0)), nullptr, &memory).value();
+  return read_rows(model, ids, source).x.value();
 }
 
 int64_t count(const std::string& yaml) { return Model(kit::model_config(yaml), kit::kMeta).parameters().count(); }
@@ -137,7 +147,7 @@ TEST(EncoderDecoder, ProbabilitiesOfAllStringsSumToOne) {
   const auto model = build(small("vocab_size: 3"));
   const Tensor source = kit::ids_of({2, 0});
   const auto next = [&](const std::vector<int>& target) {  // the probabilities of the token after `target`
-    const Tensor logits = model->logits(read(*model, kit::ids_of(target), source)).value();
+    const Tensor logits = model->logits(read_rows(*model, kit::ids_of(target), source)).value();
     const int64_t last = logits.dim(0) - 1;
     std::vector<double> p;
     double sum = 0;
@@ -167,14 +177,13 @@ TEST(EncoderDecoder, ProbabilitiesOfAllStringsSumToOne) {
 TEST(EncoderDecoder, TeacherForcingIsDecodingStepByStep) {
   const auto model = build(small());
   const Tensor target = kit::ids_of({0, 5, 2, 8}), source = kit::ids_of({4, 4, 1});
-  const Tensor whole = model->logits(read(*model, target, source)).value();
+  const Tensor whole = model->logits(read_rows(*model, target, source)).value();
   const auto state = model->make_state(1, 4);
-  model->read_source(*state, source, Sequences::single(3));
+  model->read_sources(*state, {{kSource, {source, Sequences::single(3)}}});
   std::vector<Tensor> rows;
   for (int64_t t = 0; t < 4; ++t)
     rows.push_back(
-        model
-            ->logits(model->forward(clone(target.slice(t, t + 1)), model->continue_sequences(*state, {1}), state.get()))
+        kit::logits(*model, clone(target.slice(t, t + 1)), model->continue_sequences(*state, {1}), state.get())
             .value());
   EXPECT_EQ(kit::close(kit::concatenate(rows), whole, 500), "");
   EXPECT_EQ(state->bytes(), model->state_bytes({4}, {3}));
@@ -345,44 +354,57 @@ TEST(EncoderDecoder, WrongUseSaysTheRemedy) {
                    kit::kExact);
   const Tensor ids = kit::ids_of({1, 2, 3});
   const Sequences one = Sequences::single(3), two({0, 1, 3});
-  const Rows memory = model->encode(ids, one);
+  const ModelInput source{ids, one};
+  const std::map<std::string, ModelInput> sources{{kSource, source}};
   const auto fresh = [&](int64_t sequences) { return model->make_state(sequences, 8); };
-  EXPECT_EQ(kit::coded_error_of([&] { model->forward(ids, one); }),
-            "1 model: an encoder-decoder reads one source a sequence, as encode() gives it: 1 sequences, got sources "
-            "of 0");
-  EXPECT_EQ(kit::coded_error_of([&] { model->forward(ids, two, nullptr, &memory); }),
-            "1 model: an encoder-decoder reads one source a sequence, as encode() gives it: 2 sequences, got sources "
-            "of 1");
-  EXPECT_EQ(kit::coded_error_of([&] { lone.forward(ids, one, nullptr, &memory); }),
-            "1 model: architecture decoder reads no source; give it none");
-  EXPECT_EQ(kit::coded_error_of([&] { lone.encode(ids, one); }),
-            "1 model: architecture decoder has no encoder that reads a source");
-  EXPECT_EQ(kit::coded_error_of([&] { lone.read_source(*lone.make_state(1, 4), ids, one); }),
-            "1 model: architecture decoder has no encoder that reads a source");
-  EXPECT_EQ(kit::coded_error_of([&] {
-              model->encode(ids, Sequences({0, 3, 3}));
-            }),
+  const auto error_of_run = [&](const Model& of, const ModelInput& input, DecodeState* state = nullptr) {
+    return kit::coded_error_of([&] {
+      Pass pass;
+      of.run(input, pass, state);
+    });
+  };
+  const auto error_of_encode = [&](const Model& of, const ModelInput& input) {
+    return kit::coded_error_of([&] {
+      Pass pass;
+      of.encode(input, pass);
+    });
+  };
+  EXPECT_EQ(error_of_run(*model, {ids, one}),
+            "1 model: an encoder-decoder reads one source a sequence: 1 sequences, got sources of 0");
+  EXPECT_EQ(error_of_run(*model, {.tokens = ids, .sequences = two, .sources = sources}),
+            "1 model: an encoder-decoder reads one source a sequence: 2 sequences, got sources of 1");
+  EXPECT_EQ(error_of_run(lone, {.tokens = ids, .sequences = one, .sources = sources}),
+            "1 model: architecture decoder reads no 'source'; give it none");
+  EXPECT_EQ(error_of_run(*model, {.tokens = ids, .sequences = one, .sources = {{"syntax", source}}}),
+            "1 model: architecture encoder_decoder reads no 'syntax'; give it none");
+  EXPECT_EQ(error_of_encode(lone, source), "1 model: architecture decoder has no encoder that reads a source");
+  EXPECT_EQ(kit::coded_error_of([&] { lone.read_sources(*lone.make_state(1, 4), sources); }),
+            "1 model: architecture decoder reads no 'source'; give it none");
+  EXPECT_EQ(error_of_encode(*model, {ids, Sequences({0, 3, 3})}),
             "1 model: source 1 of 2 has no tokens; leave it out, or give it at least one");
-  EXPECT_EQ(kit::coded_error_of([&] { model->read_source(*fresh(2), ids, one); }),
+  EXPECT_EQ(kit::coded_error_of([&] { model->read_sources(*fresh(2), sources); }),
             "1 model: the state has 2 sequences, got sources of 1; give one source a sequence");
   const auto state = fresh(1);
-  EXPECT_EQ(kit::coded_error_of([&] { model->forward(ids, one, state.get()); }),
-            "1 model: the state has no source; give it one by read_source() first");
-  model->read_source(*state, ids, one);
-  EXPECT_EQ(kit::coded_error_of([&] { model->forward(ids, one, state.get(), &memory); }),
-            "1 model: a state keeps its own source; give it that by read_source(), and none here");
-  model->forward(ids, one, state.get());  // what was refused left no trace
+  EXPECT_EQ(error_of_run(*model, source, state.get()),
+            "1 model: the state has no source; give it one by read_sources() first");
+  model->read_sources(*state, sources);
+  EXPECT_EQ(error_of_run(*model, {.tokens = ids, .sequences = one, .sources = sources}, state.get()),
+            "1 model: a state keeps its own sources; give it these by read_sources(), none here");
+  kit::forward(*model, ids, one, state.get());  // what was refused left no trace
   EXPECT_EQ(state->bytes(), model->state_bytes({3}, {3}));
-  EXPECT_EQ(kit::coded_error_of([&] { model->read_source(*state, ids, one); }),
+  EXPECT_EQ(kit::coded_error_of([&] { model->read_sources(*state, sources); }),
             "1 model: sequence 0 of the state has 3 tokens already, which read another source; make a new state");
   // Sources and targets that are too long, wrong ids, rows of another model.
   const auto few = build(small("position: learned, max_position_embeddings: 2"));
-  EXPECT_NE(kit::coded_error_of([&] { few->encode(ids, one); }).find("longer than max_position_embeddings 2"),
-            std::string::npos);
-  EXPECT_EQ(kit::coded_error_of([&] { model->encode(kit::ids_of({11}), Sequences::single(1)); }).substr(0, 2), "1 ");
-  const Rows narrow{kit::normal({3, 4}, DType::f64, 1), one}, shorter{kit::normal({2, 8}, DType::f64, 1), one};
-  EXPECT_EQ(kit::coded_error_of([&] { model->forward(ids, one, nullptr, &narrow); }).substr(0, 2), "1 ");
-  EXPECT_EQ(kit::coded_error_of([&] { model->forward(ids, one, nullptr, &shorter); }).substr(0, 2), "1 ");
+  EXPECT_NE(error_of_encode(*few, source).find("longer than max_position_embeddings 2"), std::string::npos);
+  EXPECT_EQ(error_of_encode(*model, {kit::ids_of({11}), Sequences::single(1)}).substr(0, 2), "1 ");
+  for (const Rows& other : {Rows{kit::normal({3, 4}, DType::f64, 1), one}, {kit::normal({2, 8}, DType::f64, 1), one}})
+    EXPECT_EQ(kit::coded_error_of([&] {
+                Pass pass;
+                pass.set_source(kSource, other);
+                model->run({ids, one}, pass);
+              }).substr(0, 2),
+              "1 ");
 }
 
 }  // namespace

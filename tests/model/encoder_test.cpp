@@ -65,8 +65,8 @@ TEST(Encoder, PermutedTokensGivePermutedRowsUnlessPositionsTellThemApart) {
        {std::pair{"none", true}, {"learned", false}, {"sinusoidal", false}, {"rotary", false}}) {
     Model model(encoder(cat("position: ", position)), kit::kExact);
     kit::randomise(model.parameters(), 1);
-    const Tensor x = model.forward(ids, Sequences::single(5)).value(),
-                 y = model.forward(permuted, Sequences::single(5)).value();
+    const Tensor x = kit::forward(model, ids, Sequences::single(5)).value(),
+                 y = kit::forward(model, permuted, Sequences::single(5)).value();
     EXPECT_EQ(kit::close(y, kit::rows_of(x, order), 256).empty(), equivariant) << position;
   }
 }
@@ -75,7 +75,7 @@ TEST(Encoder, WithoutLayersItIsItsInput) {
   Model model(kit::model_config("{architecture: encoder, vocab_size: 7, hidden_size: 8, num_hidden_layers: 0, "
                                 "max_position_embeddings: 4, position: none, residual: post}"),
               kit::kExact);
-  EXPECT_EQ(kit::bit_difference(model.forward(kit::ids_of({6, 2}), Sequences::single(2)).value(),
+  EXPECT_EQ(kit::bit_difference(kit::forward(model, kit::ids_of({6, 2}), Sequences::single(2)).value(),
                                 kit::rows_of(model.parameters().find("embedding.weight")->master.value(), {6, 2})),
             "");
 }
@@ -86,10 +86,10 @@ TEST(Encoder, SequencesNeverMeet) {
     Model model(encoder(), {.compute = dtype});
     kit::randomise(model.parameters(), 1);
     const kit::Batch batch = kit::random_batch({5, 1, 9, 2}, 11, 1);
-    const Tensor rows = model.forward(batch.ids, batch.sequences).value();
+    const Tensor rows = kit::forward(model, batch.ids, batch.sequences).value();
     for (int64_t b = 0; b < 4; ++b) {
       const kit::Batch one = kit::alone(batch, b);
-      EXPECT_EQ(kit::bit_difference(model.forward(one.ids, one.sequences).value(),
+      EXPECT_EQ(kit::bit_difference(kit::forward(model, one.ids, one.sequences).value(),
                                     clone(rows.slice(batch.sequences.offset(b), batch.sequences.offset(b + 1)))),
                 "")
           << b;
@@ -99,7 +99,7 @@ TEST(Encoder, SequencesNeverMeet) {
     for (int64_t n = 6; n < 15; ++n) other.data<int32_t>()[n] = (other.data<int32_t>()[n] + 1 + int32_t(n)) % 11;
     std::vector<int64_t> changed;
     for (int64_t n = 6; n < 15; ++n) changed.push_back(n);
-    EXPECT_EQ(kit::changed_rows(rows, model.forward(other, batch.sequences).value()), changed);
+    EXPECT_EQ(kit::changed_rows(rows, kit::forward(model, other, batch.sequences).value()), changed);
   }
 }
 
@@ -108,8 +108,8 @@ TEST(Encoder, EmptySequencesDisturbNothing) {
   Model model(encoder(), {});
   kit::randomise(model.parameters(), 1);
   const Tensor ids = kit::ids_of({1, 2, 3, 4, 5});
-  const Tensor want = model.forward(ids, Sequences({0, 3, 5})).value();
-  EXPECT_EQ(kit::bit_difference(model.forward(ids, Sequences({0, 0, 3, 3, 5, 5})).value(), want), "");
+  const Tensor want = kit::forward(model, ids, Sequences({0, 3, 5})).value();
+  EXPECT_EQ(kit::bit_difference(kit::forward(model, ids, Sequences({0, 0, 3, 3, 5, 5})).value(), want), "");
   for (const double x : kit::values(want)) EXPECT_TRUE(std::isfinite(x));
 }
 
@@ -119,8 +119,8 @@ TEST(Encoder, ZeroVectorsInsideASequenceAreSeen) {
   kit::randomise(model.parameters(), 1);
   const Tensor table = model.parameters().find("embedding.weight")->master.value();
   for (int64_t c = 0; c < 8; ++c) set_value(table, c, 0);
-  const Tensor alone = model.forward(kit::ids_of({1, 2, 3}), Sequences::single(3)).value(),
-               padded = model.forward(kit::ids_of({1, 2, 3, 0, 0}), Sequences::single(5)).value();
+  const Tensor alone = kit::forward(model, kit::ids_of({1, 2, 3}), Sequences::single(3)).value(),
+               padded = kit::forward(model, kit::ids_of({1, 2, 3, 0, 0}), Sequences::single(5)).value();
   EXPECT_EQ(kit::changed_rows(alone, clone(padded.slice(0, 3))), (std::vector<int64_t>{0, 1, 2}));
 }
 
@@ -132,9 +132,7 @@ TEST(Encoder, OnlyPredictedRowsAreLearntFrom) {
     const Tensor rows = kit::normal({9, 8}, DType::f64, 2);
     const std::vector<int64_t> predicted{1, 6, 7, 0, 0};  // the last two fill up
     const auto loss = [&](const Var& x, LossSums* sums) {
-      return model.loss_of(
-          x, predicted,
-          {.sequences = sequences, .labels = kit::ids_of({5, 0, 10, -1, -1}), .scale = 0.5, .sums = sums});
+      return model.loss_of({x, sequences}, predicted, {.labels = kit::ids_of({5, 0, 10, -1, -1}), .scale = 0.5, .sums = sums});
     };
     LossSums got, want, changed;
     const Var leaf = Var::leaf(clone(rows));
@@ -149,8 +147,7 @@ TEST(Encoder, OnlyPredictedRowsAreLearntFrom) {
     }
     EXPECT_EQ(got.labels, 3);
     // The same as labels for all rows, most of them none.
-    model.loss_of(Var(rows), {},
-                  {.sequences = sequences, .labels = kit::ids_of({-1, 5, -1, -1, -1, -1, 0, 10, -1}), .sums = &want});
+    model.loss_of({Var(rows), sequences}, {}, {.labels = kit::ids_of({-1, 5, -1, -1, -1, -1, 0, 10, -1}), .sums = &want});
     EXPECT_NEAR(got.nll, want.nll, 64 * 0x1p-53 * want.nll);
     for (int64_t c = 0; c < 8; ++c) set_value(rows, 2 * 8 + c, 77);
     loss(Var(rows), &changed);
@@ -176,8 +173,8 @@ TEST(Encoder, TheEmbeddingsNormActsOnWhatLayersRead) {
   const auto norm = bench.make<Norm>("layer", {.hidden_size = 8});
   for (const char* name : {"weight", "bias"})
     kit::assign(bench[cat("part.", name)], with.parameters().find(cat("embedding_norm.", name))->master.value());
-  EXPECT_EQ(kit::bit_difference(with.forward(ids, Sequences::single(3)).value(),
-                                norm->forward(without.forward(ids, Sequences::single(3))).value()),
+  EXPECT_EQ(kit::bit_difference(kit::forward(with, ids, Sequences::single(3)).value(),
+                                norm->forward(kit::forward(without, ids, Sequences::single(3))).value()),
             "");
 }
 
@@ -252,8 +249,8 @@ TEST_F(Backbone, RefreshesTheBf16Copies) {
   save_weights(trained, file_);
   load_backbone(model, file_);
   const Tensor ids = kit::random_ids(6, 11, 1);
-  EXPECT_EQ(kit::bit_difference(trained.forward(ids, Sequences::single(6)).value(),
-                                model.forward(ids, Sequences::single(6)).value()),
+  EXPECT_EQ(kit::bit_difference(kit::forward(trained, ids, Sequences::single(6)).value(),
+                                kit::forward(model, ids, Sequences::single(6)).value()),
             "");
 }
 

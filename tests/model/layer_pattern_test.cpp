@@ -76,7 +76,7 @@ TEST(LayerPattern, SkippedLayersAreAsIfTheyWereNotThere) {
   skipping->skip(skipping->config().layers_named("replaced"), false);
   const Tensor ids = kit::random_ids(7, 19, 3);
   const Sequences sequences = Sequences::single(7);
-  const Tensor got = skipping->forward(ids, sequences).value();
+  const Tensor got = kit::forward(*skipping, ids, sequences).value();
   // A standard model of half the layers with the even layers' weights.
   auto half = std::make_unique<Model>(
       kit::model_config(
@@ -88,15 +88,15 @@ TEST(LayerPattern, SkippedLayersAreAsIfTheyWereNotThere) {
     if (name.starts_with("layers.")) name[7] = name[7] == '0' ? '1' : '3';
     kit::assign(p.master.value(), whole->parameters().find(name)->master.value());
   }
-  EXPECT_EQ(kit::bit_difference(got, half->forward(ids, sequences).value()), "");
+  EXPECT_EQ(kit::bit_difference(got, kit::forward(*half, ids, sequences).value()), "");
   // Counter-check: the layers did something.
-  EXPECT_GT(kit::largest_difference(got, whole->forward(ids, sequences).value()), 1e-3);
+  EXPECT_GT(kit::largest_difference(got, kit::forward(*whole, ids, sequences).value()), 1e-3);
   // Caches of the layers that are left, and cached decoding without the others.
   EXPECT_EQ(skipping->state_bytes({7}), half->state_bytes({7}));
   const auto state = skipping->make_state(1, 9);
   for (int64_t t = 0; t < 7; ++t) {
     const Tensor row =
-        skipping->forward(clone(ids.slice(t, t + 1)), skipping->continue_sequences(*state, {1}), state.get()).value();
+        kit::forward(*skipping, clone(ids.slice(t, t + 1)), skipping->continue_sequences(*state, {1}), state.get()).value();
     EXPECT_EQ(kit::close(row, clone(got.slice(t, t + 1)), 64), "");
   }
   // The mixer alone: the same as mixers that give nothing.
@@ -104,7 +104,7 @@ TEST(LayerPattern, SkippedLayersAreAsIfTheyWereNotThere) {
   without->skip({0, 2}, true);
   for (const char* name : {"layers.0.mixer.output.weight", "layers.2.mixer.output.weight"})
     fill_zero(quiet->parameters().find(name)->master.value());
-  EXPECT_EQ(kit::close(without->forward(ids, sequences).value(), quiet->forward(ids, sequences).value(), 16), "");
+  EXPECT_EQ(kit::close(kit::forward(*without, ids, sequences).value(), kit::forward(*quiet, ids, sequences).value(), 16), "");
 }
 
 }  // namespace

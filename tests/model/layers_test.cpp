@@ -36,8 +36,8 @@ TEST(Layers, SayingTheSameTwiceChangesNothing) {
   const Model plain(layers_config(), kit::kTrainable),
       named(layers_config("layers: {a: {sub_layers: [mixer, ffn]}, b: {}}, layer_types: [a, b]"), kit::kTrainable);
   const kit::Batch batch = kit::random_batch({5, 2}, 11, 4);
-  EXPECT_EQ(kit::bit_difference(plain.forward(batch.ids, batch.sequences).value(),
-                                named.forward(batch.ids, batch.sequences).value()),
+  EXPECT_EQ(kit::bit_difference(kit::forward(plain, batch.ids, batch.sequences).value(),
+                                kit::forward(named, batch.ids, batch.sequences).value()),
             "");
 }
 
@@ -53,7 +53,7 @@ TEST(Layers, SubLayersHaveTheirOwnOrderPartsAndScale) {
   const kit::Batch batch = kit::random_batch({5}, 11, 4);
   Pass pass;
   pass.want({Tap::Kind::rows, 0});
-  model.run(batch.ids, batch.sequences, pass);
+  model.run({batch.ids, batch.sequences}, pass);
   kit::Bench bench;
   const auto embedding = bench.make<Embedding>("lookup", {.vocab_size = 11, .hidden_size = 8}, "{}", "embedding");
   const auto norm = [&](const std::string& path) { return bench.make<Norm>("rms", {.hidden_size = 8}, "{}", path); };
@@ -81,9 +81,9 @@ TEST(Layers, MayHaveAPositionOfTheirOwn) {
   const Model own(layers_config("layers: {a: {position: none}}, layer_types: [a, a]"), kit::kTrainable),
       none(layers_config("position: none"), kit::kTrainable), rotary(layers_config(), kit::kTrainable);
   const kit::Batch batch = kit::random_batch({5, 2}, 11, 4);
-  const Tensor rows = own.forward(batch.ids, batch.sequences).value();
-  EXPECT_EQ(kit::bit_difference(rows, none.forward(batch.ids, batch.sequences).value()), "");
-  EXPECT_NE(kit::bit_difference(rows, rotary.forward(batch.ids, batch.sequences).value()), "");
+  const Tensor rows = kit::forward(own, batch.ids, batch.sequences).value();
+  EXPECT_EQ(kit::bit_difference(rows, kit::forward(none, batch.ids, batch.sequences).value()), "");
+  EXPECT_NE(kit::bit_difference(rows, kit::forward(rotary, batch.ids, batch.sequences).value()), "");
 }
 
 TEST(Layers, RefuseWhatCannotBe) {
@@ -114,7 +114,7 @@ TEST(Passes, LossesAndTapsSurviveRecomputing) {
     Pass pass;
     pass.want(Tap::Kind::rows);
     Tape tape;
-    const Rows rows = model.run(batch.ids, batch.sequences, pass);
+    const Rows rows = model.run({batch.ids, batch.sequences}, pass);
     const Var loss = Model::with_losses(sum(mul(rows.x, pass.get({Tap::Kind::rows, 0}))), pass, 0.5);
     tape.backward(loss);
     ASSERT_EQ(pass.losses().size(), 1u);
@@ -132,7 +132,7 @@ TEST(Passes, AnAuxiliaryLossIsAddedToTheObjectives) {
       without(layers_config(), kit::kTrainable);
   const auto loss = [&](const Model& model) {
     const Rehearsal training;
-    return value_at(model.loss(batch.ids, kit::labels_for(model, batch), batch.sequences, 0, 1).value(), 0);
+    return value_at(kit::loss(model, batch.ids, kit::labels_for(model, batch), batch.sequences, 0, 1).value(), 0);
   };
   EXPECT_GT(loss(with), loss(without));
 }

@@ -62,7 +62,7 @@ TEST(Model, AUniformModelsPerplexityIsItsVocabulary) {
   kit::assign(model.parameters().find("head.weight")->master.value(), std::vector<double>(56, 0));
   const kit::Batch batch = kit::random_batch({5, 9}, 7, 1);
   LossSums sums;
-  model.loss(batch.ids, batch.labels, batch.sequences, 0, 1, &sums);
+  kit::loss(model, batch.ids, batch.labels, batch.sequences, 0, 1, &sums);
   EXPECT_EQ(sums.labels, 12);
   EXPECT_NEAR(std::exp(sums.nll / double(sums.labels)), 7.0, 7 * 0x1p-22);
 }
@@ -72,12 +72,12 @@ TEST(Model, PerplexityDoesNotDependOnHowABatchIsSplit) {
   const kit::Batch batch = kit::random_batch({5, 1, 9, 3}, 7, 1);
   LossSums together, sum;
   const Tensor rows = empty({18}, DType::f32);
-  model.loss(batch.ids, batch.labels, batch.sequences, 0, 1, &together, rows);
+  kit::loss(model, batch.ids, batch.labels, batch.sequences, 0, 1, &together, rows);
   for (int64_t b = 0; b < 4; ++b) {
     const kit::Batch one = kit::alone(batch, b);
     LossSums mine;
     const Tensor alone = empty({one.ids.numel()}, DType::f32);
-    model.loss(one.ids, one.labels, one.sequences, 0, 1, &mine, alone);
+    kit::loss(model, one.ids, one.labels, one.sequences, 0, 1, &mine, alone);
     EXPECT_EQ(kit::bit_difference(alone, clone(rows.slice(batch.sequences.offset(b), batch.sequences.offset(b + 1)))),
               "")
         << b;
@@ -100,7 +100,7 @@ TEST(Model, MemorisesASequence) {
     LossSums sums;
     {
       Tape tape;
-      tape.backward(model.loss(batch.ids, batch.labels, batch.sequences, 0, 1.0 / 11, &sums));
+      tape.backward(kit::loss(model, batch.ids, batch.labels, batch.sequences, 0, 1.0 / 11, &sums));
     }
     perplexity = std::exp(sums.nll / 11);
     if (step == 1) {
@@ -128,9 +128,9 @@ TEST(Model, PrefixesHaveTheSameRows) {
   Model model(tiny(), exact);
   kit::randomise(model.parameters(), 2);
   const Tensor ids = kit::random_ids(12, 7, 4);
-  const Tensor whole = model.logits(model.forward(ids, Sequences::single(12))).value();
+  const Tensor whole = kit::logits(model, ids, Sequences::single(12)).value();
   for (int64_t n : {1, 5, 11})
-    EXPECT_EQ(kit::close(model.logits(model.forward(clone(ids.slice(0, n)), Sequences::single(n))).value(),
+    EXPECT_EQ(kit::close(kit::logits(model, clone(ids.slice(0, n)), Sequences::single(n)).value(),
                          clone(whole.slice(0, n)), 64),
               "")
         << n;
@@ -140,8 +140,8 @@ TEST(Model, LossIsTheHeadsLossOfTheRows) {
   const Model model(tiny(), {.dtype = DType::f64, .compute = DType::f64});
   const kit::Batch batch = kit::random_batch({4, 6}, 7, 1);
   LossSums a, b;
-  model.loss(batch.ids, batch.labels, batch.sequences, 0.1, 1, &a);
-  cross_entropy(model.logits(model.forward(batch.ids, batch.sequences)), batch.labels, 0.1, 1, &b);
+  kit::loss(model, batch.ids, batch.labels, batch.sequences, 0.1, 1, &a);
+  cross_entropy(kit::logits(model, batch.ids, batch.sequences), batch.labels, 0.1, 1, &b);
   EXPECT_NEAR(a.loss, b.loss, 1e-13);
   EXPECT_NEAR(a.nll, b.nll, 1e-13);
 }
@@ -149,7 +149,7 @@ TEST(Model, LossIsTheHeadsLossOfTheRows) {
 TEST(Model, DropoutActsWhileTrainingOnlyAndFollowsTheStep) {
   Model model(tiny("hidden_dropout: 0.4"), {.trainable = true});
   const kit::Batch batch = kit::random_batch({8}, 7, 1);
-  const auto rows = [&] { return model.forward(batch.ids, batch.sequences).value(); };
+  const auto rows = [&] { return kit::forward(model, batch.ids, batch.sequences).value(); };
   const Tensor evaluated = rows();
   EXPECT_EQ(kit::bit_difference(rows(), evaluated), "");
   const Tape tape;
@@ -175,7 +175,7 @@ TEST(Model, WithoutLayersTheHeadReadsTheEmbedding) {
                                 "position: none, residual: post}"),
               {.dtype = DType::f64, .compute = DType::f64});
   const Tensor table = model.parameters().find("embedding.weight")->master.value();
-  EXPECT_EQ(kit::bit_difference(model.forward(kit::ids_of({6, 2}), Sequences::single(2)).value(),
+  EXPECT_EQ(kit::bit_difference(kit::forward(model, kit::ids_of({6, 2}), Sequences::single(2)).value(),
                                 kit::rows_of(table, {6, 2})),
             "");
 }
@@ -183,14 +183,14 @@ TEST(Model, WithoutLayersTheHeadReadsTheEmbedding) {
 TEST(Model, SaysWhatDoesNotFit) {
   const Model model(tiny("position: learned"), {});
   EXPECT_EQ(kit::error_of([&] {
-              model.forward(kit::ids_of({1, 2}), Sequences::single(3));
+              kit::forward(model, kit::ids_of({1, 2}), Sequences::single(3));
             }),
             "model: tokens of 1 ints for sequences of 3 rows must be [3], got [2]");
   EXPECT_EQ(kit::error_of([&] {
-              model.forward(kit::ids_of({1, 7}), Sequences::single(2));
+              kit::forward(model, kit::ids_of({1, 7}), Sequences::single(2));
             }),
             "embed: id 7 at row 1 is outside the table of 7 rows");
-  EXPECT_EQ(kit::error_of([&] { model.forward(kit::random_ids(13, 7, 1), Sequences::single(13)); }),
+  EXPECT_EQ(kit::error_of([&] { kit::forward(model, kit::random_ids(13, 7, 1), Sequences::single(13)); }),
             "model: a sequence of 13 tokens is longer than max_position_embeddings 12; shorten it, or train with more "
             "positions");
   const auto state = model.make_state(2, 4);
@@ -271,8 +271,8 @@ TEST_F(ModelFiles, LoadingRefreshesTheBf16Copies) {
   save_weights(model, file_);
   load_weights(other, file_);
   const Tensor ids = kit::random_ids(6, 7, 1);
-  EXPECT_EQ(kit::bit_difference(model.forward(ids, Sequences::single(6)).value(),
-                                other.forward(ids, Sequences::single(6)).value()),
+  EXPECT_EQ(kit::bit_difference(kit::forward(model, ids, Sequences::single(6)).value(),
+                                kit::forward(other, ids, Sequences::single(6)).value()),
             "");
 }
 

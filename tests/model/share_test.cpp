@@ -111,11 +111,11 @@ TEST(Share, LayersKeepStatesOfTheirOwn) {
   const auto model = randomised(share_config("share: {layers: all}"));
   const NoGrad no_grad;
   const kit::Batch batch = kit::random_batch({6}, 11, 4);
-  const Tensor whole = model->forward(batch.ids, batch.sequences).value();
+  const Tensor whole = kit::forward(*model, batch.ids, batch.sequences).value();
   const auto state = model->make_state(1, 6);
   for (int64_t t = 0; t < 6; ++t) {
     const Tensor row =
-        model->forward(batch.ids.slice(t, t + 1), model->continue_sequences(*state, {1}), state.get()).value();
+        kit::forward(*model, batch.ids.slice(t, t + 1), model->continue_sequences(*state, {1}), state.get()).value();
     for (int64_t c = 0; c < 8; ++c) EXPECT_NEAR(value_at(row, c), value_at(whole, t * 8 + c), 1e-12);
   }
   EXPECT_EQ(state->bytes(), 4 * 6 * 2 * 8 * 8);  // layers, tokens, keys and values, channels, f64
@@ -141,7 +141,7 @@ TEST(Share, DropoutIsOfEachLayer) {
   const kit::Batch batch = kit::random_batch({5}, 11, 4);
   Pass pass;
   pass.want(Tap::Kind::rows);
-  model->run(batch.ids, batch.sequences, pass);
+  model->run({batch.ids, batch.sequences}, pass);
   const Tensor one = pass.get({Tap::Kind::rows, 0}).value(), two = pass.get({Tap::Kind::rows, 1}).value();
   EXPECT_NE(kit::bit_difference(one, two), "");
 }
@@ -220,7 +220,7 @@ TEST(SharedMap, IsLinearInItsValues) {
   const auto added = [&] {
     Pass pass;
     pass.want(Tap::Kind::rows);
-    const Tensor y = model->run(batch.ids, batch.sequences, pass).x.value(), x = pass.get({Tap::Kind::rows, 0}).value();
+    const Tensor y = model->run({batch.ids, batch.sequences}, pass).x.value(), x = pass.get({Tap::Kind::rows, 0}).value();
     std::vector<double> out;
     for (int64_t i = 0; i < y.numel(); ++i) out.push_back(value_at(y, i) - value_at(x, i));
     return out;
@@ -239,12 +239,12 @@ TEST(SharedMap, DecodesWithTheLendersKeys) {
     const auto model = randomised(share_config(cat(kMaps, "[own, again, again, own]", more.empty() ? "" : ", ", more)));
     const NoGrad no_grad;
     const kit::Batch batch = kit::random_batch({9}, 11, 4);
-    const Tensor whole = model->forward(batch.ids, batch.sequences).value();
+    const Tensor whole = kit::forward(*model, batch.ids, batch.sequences).value();
     const auto state = model->make_state(1, 9);
     for (int64_t t = 0; t < 9;) {
       const int64_t n = t == 0 ? 4 : 1;
       const Tensor rows =
-          model->forward(batch.ids.slice(t, t + n), model->continue_sequences(*state, {n}), state.get()).value();
+          kit::forward(*model, batch.ids.slice(t, t + n), model->continue_sequences(*state, {n}), state.get()).value();
       for (int64_t i = 0; i < n * 8; ++i) EXPECT_NEAR(value_at(rows, i), value_at(whole, t * 8 + i), 1e-12) << more;
       t += n;
     }
@@ -256,7 +256,7 @@ TEST(SharedMap, DecodesWithTheLendersKeys) {
     other->restore(saved);
     other->truncate(0, 8);
     const Tensor row =
-        model->forward(batch.ids.slice(8, 9), model->continue_sequences(*other, {1}), other.get()).value();
+        kit::forward(*model, batch.ids.slice(8, 9), model->continue_sequences(*other, {1}), other.get()).value();
     for (int64_t i = 0; i < 8; ++i) EXPECT_NEAR(value_at(row, i), value_at(whole, 64 + i), 1e-12) << more;
   }
 }

@@ -174,8 +174,7 @@ Tensor labels_for(const Head::LabelCount& count, const Sequences& sequences, con
 
 LossArgs loss_args(const Head::LabelCount& count, const Sequences& sequences, const Tensor& labels, double smoothing,
                    double scale, LossSums* sums) {
-  return {.sequences = sequences,
-          .labels = labels,
+  return {.labels = labels,
           .smoothing = count.own_lengths ? 0 : smoothing,
           .scale = scale,
           .sums = sums,
@@ -197,28 +196,60 @@ void add_sources(Batch& batch, const ModelConfig& config, uint64_t seed, Device 
   batch.source = random_tokens(offsets.back(), config, seed, device);
 }
 
+ModelInput input_of(const Batch& batch) {
+  ModelInput input{batch.ids, batch.sequences};
+  if (batch.source.defined()) input.sources[kSource] = {batch.source, batch.sources};
+  return input;
+}
+
+Rows run(const Model& model, const Tensor& ids, const Sequences& sequences, DecodeState* state) {
+  Pass pass;
+  return model.run({ids, sequences}, pass, state);
+}
+
+Var logits(const Model& model, const Tensor& ids, const Sequences& sequences, DecodeState* state) {
+  return model.logits(run(model, ids, sequences, state));
+}
+
+Var loss(const Model& model, const Tensor& ids, const Tensor& labels, const Sequences& sequences, double smoothing,
+         double scale, LossSums* sums, Tensor row_nll, const std::vector<int64_t>& predicted) {
+  Pass pass;
+  const Rows rows = model.run({ids, sequences}, pass);
+  return Model::with_losses(
+      model.loss_of(
+          rows, predicted,
+          {.labels = labels, .smoothing = smoothing, .scale = scale, .sums = sums, .row_nll = std::move(row_nll)}),
+      pass);
+}
+
 namespace {
 
-Var run(const Model& model, const Batch& batch, const Pass& pass) {
-  if (!batch.source.defined()) return model.run(batch.ids, batch.sequences, pass).x;
-  const Pass of_source;
-  Rows source = model.encode(batch.source, batch.sources, of_source);
-  for (const auto& [name, loss] : of_source.losses()) pass.add_loss(name, loss);
-  if (batch.jitter != 0)
+Rows run(const Model& model, const Batch& batch, Pass& pass) {
+  ModelInput input = input_of(batch);
+  if (batch.jitter != 0) {
+    Pass of_source;
+    Rows source = model.encode(input.sources.at(kSource), of_source);
+    for (const auto& [name, loss] : of_source.losses()) pass.add_loss(name, loss);
     source.x = mul(source.x, normal(source.x.shape(), DType::f64, batch.jitter_seed, batch.jitter, 1));
-  return model.run(batch.ids, batch.sequences, pass, nullptr, &source).x;
+    pass.set_source(kSource, source);
+    input.sources.clear();
+  }
+  return model.run(input, pass);
 }
 
 }  // namespace
 
-Var forward(const Model& model, const Batch& batch) { return run(model, batch, Pass()); }
+Var forward(const Model& model, const Batch& batch) {
+  Pass pass;
+  return run(model, batch, pass).x;
+}
 
 Var loss(const Model& model, const Batch& batch, const Tensor& labels, double smoothing, double scale, LossSums* sums) {
-  const Pass pass;
-  const Var rows = run(model, batch, pass);
+  Pass pass;
+  const Rows rows = run(model, batch, pass);
   return Model::with_losses(
       model.loss_of(rows, {},
-                    loss_args(model.label_count(batch.sequences), batch.sequences, labels, smoothing, scale, sums)),
+                    loss_args(model.label_count(rows.sequences), batch.sequences, labels, smoothing, scale, sums)),
       pass);
 }
 
@@ -250,8 +281,8 @@ std::vector<MixerMaps> maps(const Model& model, const Tensor& ids) {
   Pass pass;
   pass.want(Tap::Kind::map);
   pass.want(Tap::Kind::map_logits);
-  const Sequences one = Sequences::single(ids.dim(0));
-  reads_source(model.config().architecture) ? model.encode(ids, one, pass) : model.run(ids, one, pass);
+  const ModelInput one{ids, Sequences::single(ids.dim(0))};
+  reads_source(model.config().architecture) ? model.encode(one, pass) : model.run(one, pass);
   std::vector<MixerMaps> out;
   for (int64_t i = 0; i < model.config().num_hidden_layers; ++i) {
     const Tensor weights = pass.get({Tap::Kind::map, i}).value();
@@ -281,9 +312,10 @@ Results run_training(Model& model, const Batch& batch, double smoothing) {
     if (p.master.ref()) p.master.ref()->grad = Tensor();
   {
     Tape tape;
-    const Var rows = forward(model, batch);
-    out["rows"] = values(rows.value());
-    out["logits"] = values(model.logits(rows, batch.sequences).value());
+    Pass pass;
+    const Rows rows = run(model, batch, pass);
+    out["rows"] = values(rows.x.value());
+    out["logits"] = values(model.logits(rows).value());
   }
   LossSums sums;
   {

@@ -80,6 +80,17 @@ Tensor random_tokens(int64_t n, const ModelConfig& config, uint64_t seed, Device
 Tensor random_codes(int64_t n, const PartInfo& embedding, uint64_t seed, Device device = Device::cpu);
 /// Sources with random tokens for an encoder_decoder that has `sequences` sequences, none as long as the one before.
 void add_sources(Batch& batch, const ModelConfig& config, uint64_t seed, Device device = Device::cpu);
+/// What a model makes of tokens: its rows, or their predictions.
+Rows run(const Model& model, const Tensor& ids, const Sequences& sequences, DecodeState* state = nullptr);
+inline Var forward(const Model& model, const Tensor& ids, const Sequences& sequences, DecodeState* state = nullptr) {
+  return run(model, ids, sequences, state).x;
+}
+Var logits(const Model& model, const Tensor& ids, const Sequences& sequences, DecodeState* state = nullptr);
+/// The loss of tokens, auxiliary losses counted.
+Var loss(const Model& model, const Tensor& ids, const Tensor& labels, const Sequences& sequences, double smoothing,
+         double scale, LossSums* sums = nullptr, Tensor row_nll = {}, const std::vector<int64_t>& predicted = {});
+/// What a model reads of a batch.
+ModelInput input_of(const Batch& batch);
 /// The rows of a batch; its loss, scale * the sum over the labels.
 Var forward(const Model& model, const Batch& batch);
 Var loss(const Model& model, const Batch& batch, const Tensor& labels, double smoothing, double scale,

@@ -22,10 +22,10 @@ class ReferenceAttentionTest : public testing::TestWithParam<const char*> {
  protected:
   std::unique_ptr<Model> model = three_layers_of(with_reference(GetParam()));
 
-  Tensor whole(const Tensor& ids) const { return model->forward(ids, Sequences::single(ids.numel())).value(); }
+  Tensor whole(const Tensor& ids) const { return kit::forward(*model, ids, Sequences::single(ids.numel())).value(); }
   // Rows of these tokens behind what the state has, one a sequence.
   Tensor step(DecodeState& state, const Tensor& ids) const {
-    return model->forward(ids, model->continue_sequences(state, std::vector<int64_t>(size_t(ids.numel()), 1)), &state)
+    return kit::forward(*model, ids, model->continue_sequences(state, std::vector<int64_t>(size_t(ids.numel()), 1)), &state)
         .value();
   }
 };

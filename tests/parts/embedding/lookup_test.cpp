@@ -133,8 +133,8 @@ TEST(Lookup, OrderOfTheVocabularyDoesNotMatter) {
   std::vector<int> renamed;
   for (int id : ids) renamed.push_back(int(order[size_t(id)]));
   const Sequences sequences({0, 2, 5});
-  const Tensor want = model.logits(model.forward(kit::ids_of(renamed), sequences)).value();
-  EXPECT_EQ(kit::bit_difference(other.logits(other.forward(kit::ids_of(ids), sequences)).value(),
+  const Tensor want = kit::logits(model, kit::ids_of(renamed), sequences).value();
+  EXPECT_EQ(kit::bit_difference(kit::logits(other, kit::ids_of(ids), sequences).value(),
                                 kit::columns_of(want, order)),
             "");
 }

@@ -64,7 +64,7 @@ ModelConfig ngram_config(const std::string& more = "") {
       more);
 }
 Tensor logits(const Model& model, const std::vector<int>& ids, const Sequences& sequences) {
-  return model.logits(model.forward(kit::ids_of(ids), sequences), sequences).value();
+  return kit::logits(model, kit::ids_of(ids), sequences).value();
 }
 
 // Without layers: the mean over the tokens of the weights of their words and pairs, as multinomial logistic regression.
@@ -115,8 +115,8 @@ TEST(NgramEmbedding, TheMetaRunCostsWhatTheRunCosts) {
     pass.give("token_type_ids", zeros({8}, DType::i32, device));
     const Sequences sequences({0, 3, 8}, {}, device);
     Tape tape;
-    const Rows rows = model.run(kit::random_ids(8, 11, 1, device), sequences, pass);
-    tape.backward(model.logits(rows.x, sequences), zeros({2, 3}, DType::f32, device));
+    const Rows rows = model.run({kit::random_ids(8, 11, 1, device), sequences}, pass);
+    tape.backward(model.logits(rows), zeros({2, 3}, DType::f32, device));
     return book.peak(MemoryClass::activations) - before;
   };
   EXPECT_EQ(peak(Device::cpu), peak(Device::meta));

@@ -49,7 +49,7 @@ TEST(ClassifyHead, EqualsTheDefinition) {
         for (int64_t i = 0; i < rows.numel(); ++i) set_value(rows, i, std::tanh(value_at(rows, i)));
       }
       const Tensor want = with_bias(kit::product(rows, bench["part.out.weight"]), bench["part.out.bias"]);
-      EXPECT_EQ(kit::close(head->logits(Var(x), sequences).value(), want, 32), "") << pooling << dense;
+      EXPECT_EQ(kit::close(head->logits({Var(x), sequences}).value(), want, 32), "") << pooling << dense;
       EXPECT_EQ(head->count(sequences).labels, 3);
       EXPECT_EQ(head->count(sequences).classes, 3);
     }
@@ -65,7 +65,7 @@ TEST(ClassifyHead, PoolsTheRowThatHasSeenAllOfItsSequence) {
                want = classify(named, 4, 3, causal ? "{pooling: last}" : "{pooling: cls}", causal);
     kit::randomise(bench.parameters(), 1);
     kit::copy_values(named.parameters(), bench.parameters());
-    EXPECT_EQ(kit::bit_difference(head->logits(Var(x), sequences).value(), want->logits(Var(x), sequences).value()),
+    EXPECT_EQ(kit::bit_difference(head->logits({Var(x), sequences}).value(), want->logits({Var(x), sequences}).value()),
               "");
   }
 }
@@ -81,11 +81,11 @@ TEST(ClassifyHead, ClassesMayBeRenumbered) {
     set_value(other["part.out.bias"], c, value_at(bench["part.out.bias"], order[size_t(c)]));
   const Sequences sequences({0, 2, 3, 5});
   const Tensor x = kit::normal({5, 4}, DType::f64, 2);
-  EXPECT_EQ(kit::close(renumbered->logits(Var(x), sequences).value(),
-                       kit::columns_of(head->logits(Var(x), sequences).value(), order), 8),
+  EXPECT_EQ(kit::close(renumbered->logits({Var(x), sequences}).value(),
+                       kit::columns_of(head->logits({Var(x), sequences}).value(), order), 8),
             "");
   const auto loss = [&](const Head& of, const std::vector<int>& labels) {
-    return value_at(of.loss(Var(x), {.sequences = sequences, .labels = kit::ids_of(labels)}).value(), 0);
+    return value_at(of.loss({Var(x), sequences}, {.labels = kit::ids_of(labels)}).value(), 0);
   };
   const double want = loss(*head, {0, 1, 2});
   EXPECT_NEAR(loss(*renumbered, {1, 2, 0}), want, 16 * 0x1p-53 * want);
@@ -99,9 +99,8 @@ TEST(ClassifyHead, LossIsTheCrossEntropyOfTheLogits) {
   const Var x(kit::normal({5, 4}, DType::f64, 2));
   const Tensor labels = kit::ids_of({2, -1, 0}), rows = empty({3}, DType::f64), want_rows = empty({3}, DType::f64);
   LossSums sums, want;
-  head->loss(x,
-             {.sequences = sequences, .labels = labels, .smoothing = 0.1, .scale = 2, .sums = &sums, .row_nll = rows});
-  cross_entropy(head->logits(x, sequences), labels, 0.1, 2, &want, want_rows);
+  head->loss({x, sequences}, {.labels = labels, .smoothing = 0.1, .scale = 2, .sums = &sums, .row_nll = rows});
+  cross_entropy(head->logits({x, sequences}), labels, 0.1, 2, &want, want_rows);
   EXPECT_EQ(sums.loss, want.loss);
   EXPECT_EQ(sums.nll, want.nll);
   EXPECT_EQ(sums.labels, 2);
@@ -116,15 +115,15 @@ TEST(ClassifyHead, ARegressionPredictsOneNumber) {
   const Var x(kit::normal({5, 4}, DType::f64, 2));
   EXPECT_EQ(head->count(sequences).labels, 3);
   EXPECT_EQ(head->count(sequences).classes, 0);
-  const Tensor predicted = head->logits(x, sequences).value(), targets = kit::normal({3}, DType::f32, 3);
+  const Tensor predicted = head->logits({x, sequences}).value(), targets = kit::normal({3}, DType::f32, 3);
   ASSERT_EQ(predicted.shape(), (Shape{3, 1}));
   double want = 0;
   for (int64_t b = 0; b < 3; ++b) want += std::pow(value_at(predicted, b) - value_at(targets, b), 2);
   LossSums sums;
-  const Var loss = head->loss(x, {.sequences = sequences, .labels = targets, .scale = 0.5, .sums = &sums});
+  const Var loss = head->loss({x, sequences}, {.labels = targets, .scale = 0.5, .sums = &sums});
   EXPECT_NEAR(value_at(loss.value(), 0), 0.5 * want, 8 * 0x1p-53 * want);
   EXPECT_EQ(sums.labels, 3);
-  EXPECT_THROW(head->loss(x, {.sequences = sequences, .labels = targets, .row_nll = empty({3}, DType::f64)}), Error);
+  EXPECT_THROW(head->loss({x, sequences}, {.labels = targets, .row_nll = empty({3}, DType::f64)}), Error);
 }
 
 TEST(ClassifyHead, GradientsAgreeWithDifferences) {
@@ -140,8 +139,8 @@ TEST(ClassifyHead, GradientsAgreeWithDifferences) {
                     bench.parameters(),
                     [&](const std::vector<Var>& in) {
                       return std::vector<Var>{
-                          head->logits(in[0], sequences),
-                          head->loss(in[0], {.sequences = sequences, .labels = labels, .scale = 0.7})};
+                          head->logits({in[0], sequences}),
+                          head->loss({in[0], sequences}, {.labels = labels, .scale = 0.7})};
                     },
                     {kit::normal({7, 3}, DType::f64, 2)}, &where),
                 1e-7)
@@ -154,7 +153,7 @@ TEST(ClassifyHead, DropsOnlyInTrainingAndTwice) {
   for (const bool dense : {true, false}) {
     kit::Bench bench;
     const auto head = classify(bench, 32, 3, cat("{dropout: 0.5, dense: ", dense ? "true" : "false", "}"));
-    const auto logits = [&] { return head->logits(Var(x), Sequences({0, 2, 5})).value(); };
+    const auto logits = [&] { return head->logits({Var(x), Sequences({0, 2, 5})}).value(); };
     const Tensor evaluated = logits();
     EXPECT_EQ(kit::bit_difference(logits(), evaluated), "");
     const Tape tape;
@@ -193,7 +192,7 @@ struct ClassifyingEncoder {
     kit::randomise(model.parameters(), 1);
   }
   Tensor logits(const Tensor& ids, const Sequences& sequences) const {
-    return model.logits(model.forward(ids, sequences), sequences).value();
+    return kit::logits(model, ids, sequences).value();
   }
 };
 
@@ -202,10 +201,10 @@ TEST(ClassifyHead, ABatchIsItsSequencesAndDuplicatesAreIdentical) {
   for (const std::string& pooling : kPoolings) {
     const ClassifyingEncoder encoder(pooling);
     const Tensor ids = kit::ids_of({1, 2, 3, 4, 5, 9, 9, 1, 2, 3, 4, 5}), same = kit::ids_of({1, 2, 3, 4, 5});
-    const Tensor got = encoder.logits(ids, Sequences({0, 5, 7, 12}));
+    const Tensor got = encoder.logits({ids, Sequences({0, 5, 7, 12})});
     const auto row = [&](int64_t b) { return clone(got.slice(b, b + 1)); };
     EXPECT_EQ(kit::bit_difference(row(0), row(2)), "") << pooling;
-    EXPECT_EQ(kit::bit_difference(encoder.logits(same, Sequences::single(5)), row(0)), "") << pooling;
+    EXPECT_EQ(kit::bit_difference(encoder.logits({same, Sequences::single(5)}), row(0)), "") << pooling;
     EXPECT_NE(kit::bit_difference(row(0), row(1)), "") << pooling;
   }
 }
@@ -221,7 +220,7 @@ TEST(ClassifyHead, WhatIsPooledDependsOnEveryToken) {
     const Tensor ids = kit::ids_of({3, 1, 4, 10, 5, 9, 2, 6});
     const Sequences sequences = Sequences::single(8);
     Tape tape;
-    tape.backward(encoder.model.loss(ids, kit::ids_of({1}), sequences, 0, 1));
+    tape.backward(kit::loss(encoder.model, ids, kit::ids_of({1}), sequences, 0, 1));
     const Tensor table = encoder.model.parameters().find("embedding.weight")->master.grad();
     for (int64_t n = 0; n < 8; ++n) {
       double norm = 0;

@@ -29,7 +29,7 @@ TEST(LmHead, UntiedMultipliesByItsOwnMatrix) {
   EXPECT_EQ(bench.parameters().count(), 28);
   kit::randomise(bench.parameters(), 1);
   const Tensor x = kit::normal({5, 4}, DType::f64, 2);
-  EXPECT_EQ(kit::close(head->logits(Var(x), Sequences::single(5)).value(), kit::product(x, bench["part.weight"]), 8),
+  EXPECT_EQ(kit::close(head->logits({Var(x), Sequences::single(5)}).value(), kit::product(x, bench["part.weight"]), 8),
             "");
 }
 
@@ -40,7 +40,7 @@ TEST(LmHead, TiedMultipliesByTheTransposedTable) {
   EXPECT_EQ(bench.parameters().count(), 28);  // the table alone
   kit::randomise(bench.parameters(), 1);
   const Tensor x = kit::normal({5, 4}, DType::f64, 2);
-  EXPECT_EQ(kit::close(head->logits(Var(x), Sequences::single(5)).value(),
+  EXPECT_EQ(kit::close(head->logits({Var(x), Sequences::single(5)}).value(),
                        kit::product(x, transposed(table->master.value())), 8),
             "");
 }
@@ -49,7 +49,7 @@ TEST(LmHead, LossIsTheCrossEntropyOfTheLogits) {
   kit::Bench bench;
   const auto head = bench.make<Head>("lm", {.vocab_size = 7, .hidden_size = 4});
   kit::randomise(bench.parameters(), 1);
-  const Tensor x = kit::normal({5, 4}, DType::f64, 2), logits = head->logits(Var(x), Sequences::single(5)).value();
+  const Tensor x = kit::normal({5, 4}, DType::f64, 2), logits = head->logits({Var(x), Sequences::single(5)}).value();
   const std::vector<int> labels{6, -1, 0, 3, -1};
   const Sequences sequences = Sequences::single(5);
   for (double smoothing : {0.0, 0.3}) {
@@ -59,12 +59,7 @@ TEST(LmHead, LossIsTheCrossEntropyOfTheLogits) {
       want += cross_entropy(logits, n, labels[size_t(n)], smoothing),
           nll += cross_entropy(logits, n, labels[size_t(n)], 0);
     LossSums sums;
-    const Var loss = head->loss(Var(x), {.sequences = sequences,
-                                         .labels = kit::ids_of(labels),
-                                         .smoothing = smoothing,
-                                         .scale = 0.25,
-                                         .sums = &sums,
-                                         .row_nll = row_nll});
+    const Var loss = head->loss({Var(x), sequences}, {.labels = kit::ids_of(labels), .smoothing = smoothing, .scale = 0.25, .sums = &sums, .row_nll = row_nll});
     EXPECT_NEAR(value_at(loss.value(), 0), 0.25 * want, 1e-14);
     EXPECT_NEAR(sums.loss, want, 4e-14);
     EXPECT_NEAR(sums.nll, nll, 4e-14);

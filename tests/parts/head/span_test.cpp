@@ -33,7 +33,7 @@ TEST(SpanHead, LogitsAreTwoLinearMapsOfEachRowsDenseLayer) {
   kit::Bench bench;
   const auto head = span(bench, 4);
   kit::randomise(bench.parameters(), 1);
-  const Tensor x = kit::normal({5, 4}, DType::f64, 2), got = head->logits(Var(x), Sequences({0, 2, 5})).value();
+  const Tensor x = kit::normal({5, 4}, DType::f64, 2), got = head->logits({Var(x), Sequences({0, 2, 5})}).value();
   ASSERT_EQ(got.shape(), (Shape{5, 2}));
   const Tensor want = empty({5, 2}, DType::f64), hidden = kit::product(x, bench["part.dense.weight"]);
   for (int64_t i = 0; i < hidden.numel(); ++i)
@@ -51,12 +51,11 @@ TEST(SpanHead, LossIsTheCrossEntropyOverTheRowsOfEachSequence) {
   const auto head = span(bench, 4);
   kit::randomise(bench.parameters(), 1);
   const Sequences sequences({0, 4, 5, 8});
-  const Tensor x = kit::normal({8, 4}, DType::f64, 2), logits = head->logits(Var(x), sequences).value();
+  const Tensor x = kit::normal({8, 4}, DType::f64, 2), logits = head->logits({Var(x), sequences}).value();
   const std::vector<int> labels{3, 0, 1, 3, -1, 2};  // begins, then ends
   const Tensor row_nll = empty({6}, DType::f64);
   LossSums sums;
-  const Var loss = head->loss(
-      Var(x), {.sequences = sequences, .labels = kit::ids_of(labels), .scale = 0.5, .sums = &sums, .row_nll = row_nll});
+  const Var loss = head->loss({Var(x), sequences}, {.labels = kit::ids_of(labels), .scale = 0.5, .sums = &sums, .row_nll = row_nll});
   double want = 0;
   for (int64_t i = 0; i < 6; ++i) {
     const int64_t b = i % 3;
@@ -80,11 +79,8 @@ TEST(SpanHead, GradientsAgreeWithDifferences) {
   EXPECT_LE(kit::gradient_error(
                 bench.parameters(),
                 [&](const std::vector<Var>& in) {
-                  return std::vector<Var>{head->logits(in[0], sequences),
-                                          head->loss(in[0], {.sequences = sequences,
-                                                             .labels = kit::ids_of({3, 0, 1, 3, -1, 2}),
-                                                             .smoothing = 0.1,
-                                                             .scale = 0.7})};
+                  return std::vector<Var>{head->logits({in[0], sequences}),
+                                          head->loss({in[0], sequences}, {.labels = kit::ids_of({3, 0, 1, 3, -1, 2}), .smoothing = 0.1, .scale = 0.7})};
                 },
                 {kit::normal({8, 3}, DType::f64, 2)}, &where),
             1e-7)
@@ -99,8 +95,8 @@ TEST(SpanHead, BatchMatesDoNotMatter) {
   const Tensor x = kit::normal({7, 4}, DType::f32, 2), together = empty({4}, DType::f32),
                alone = empty({2}, DType::f32);
   const Sequences sequences({0, 4, 7}), second = Sequences::single(3);
-  head->loss(Var(x), {.sequences = sequences, .labels = kit::ids_of({3, 1, 0, 2}), .row_nll = together});
-  head->loss(Var(clone(x.slice(4, 7))), {.sequences = second, .labels = kit::ids_of({1, 2}), .row_nll = alone});
+  head->loss({Var(x), sequences}, {.labels = kit::ids_of({3, 1, 0, 2}), .row_nll = together});
+  head->loss({Var(clone(x.slice(4, 7))), second}, {.labels = kit::ids_of({1, 2}), .row_nll = alone});
   EXPECT_EQ(value_at(together, 1), value_at(alone, 0));
   EXPECT_EQ(value_at(together, 3), value_at(alone, 1));
 }
@@ -114,7 +110,7 @@ TEST(SpanHead, AnAnswerBeyondItsSequenceIsRefused) {
                                      {{0, 0, 0, 0, 0}, "labels must be i32 [4]"},
                                      {{0, 0, 0}, "labels must be i32 [4]"}})
     try {
-      head->loss(Var(kit::normal({7, 4}, DType::f64, 2)), {.sequences = sequences, .labels = kit::ids_of(labels)});
+      head->loss({Var(kit::normal({7, 4}, DType::f64, 2)), sequences}, {.labels = kit::ids_of(labels)});
       ADD_FAILURE() << text;
     } catch (const Error& error) {
       EXPECT_NE(std::string(error.what()).find(text), std::string::npos) << error.what();
@@ -126,7 +122,7 @@ TEST(SpanHead, EmptySequencesAreRefusedByName) {
   const auto head = span(bench, 4);
   const Sequences sequences({0, 3, 3});
   try {
-    head->loss(Var(kit::normal({3, 4}, DType::f64, 2)), {.sequences = sequences, .labels = kit::ids_of({0, 0, 0, 0})});
+    head->loss({Var(kit::normal({3, 4}, DType::f64, 2)), sequences}, {.labels = kit::ids_of({0, 0, 0, 0})});
     ADD_FAILURE() << "no error";
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("sequence 1 is empty"), std::string::npos) << error.what();

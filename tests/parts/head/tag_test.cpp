@@ -25,13 +25,13 @@ TEST(TagHead, IsALinearMapOfEachRow) {
   kit::Bench bench;
   const auto head = tag(bench, 4, 3);
   kit::randomise(bench.parameters(), 1);
-  const Tensor x = kit::normal({6, 4}, DType::f64, 2), got = head->logits(Var(x), Sequences({0, 2, 6})).value();
+  const Tensor x = kit::normal({6, 4}, DType::f64, 2), got = head->logits({Var(x), Sequences({0, 2, 6})}).value();
   Tensor want = kit::product(x, bench["part.out.weight"]);
   for (int64_t i = 0; i < want.numel(); ++i)
     set_value(want, i, value_at(want, i) + value_at(bench["part.out.bias"], i % 3));
   EXPECT_EQ(kit::close(got, want, 8), "");
   // However the rows are grouped.
-  EXPECT_EQ(kit::bit_difference(head->logits(Var(x), Sequences::single(6)).value(), got), "");
+  EXPECT_EQ(kit::bit_difference(head->logits({Var(x), Sequences::single(6)}).value(), got), "");
 }
 
 // oracle: train.shuffle_random
@@ -41,8 +41,7 @@ TEST(TagHead, AUniformHeadCostsTheLogarithmOfThree) {
   kit::assign(bench["part.out.weight"], std::vector<double>(12, 0));
   LossSums sums;
   const Sequences sequences = Sequences::single(5);
-  head->loss(Var(kit::normal({5, 4}, DType::f64, 2)),
-             {.sequences = sequences, .labels = kit::ids_of({-1, 0, 1, 2, -1}), .sums = &sums});
+  head->loss({Var(kit::normal({5, 4}, DType::f64, 2)), sequences}, {.labels = kit::ids_of({-1, 0, 1, 2, -1}), .sums = &sums});
   EXPECT_EQ(sums.labels, 3);
   EXPECT_NEAR(sums.loss / 3, 1.098612, 5e-7);
   EXPECT_NEAR(sums.loss / 3, std::log(3.0), 4 * 0x1p-53);
@@ -59,11 +58,11 @@ TEST(TagHead, ClassesMayBeRenumbered) {
     set_value(other["part.out.bias"], c, value_at(bench["part.out.bias"], order[size_t(c)]));
   const Sequences sequences({0, 2, 5});
   const Tensor x = kit::normal({5, 4}, DType::f64, 2);
-  EXPECT_EQ(kit::close(renumbered->logits(Var(x), sequences).value(),
-                       kit::columns_of(head->logits(Var(x), sequences).value(), order), 8),
+  EXPECT_EQ(kit::close(renumbered->logits({Var(x), sequences}).value(),
+                       kit::columns_of(head->logits({Var(x), sequences}).value(), order), 8),
             "");
   const auto loss = [&](const Head& of, const std::vector<int>& labels) {
-    return value_at(of.loss(Var(x), {.sequences = sequences, .labels = kit::ids_of(labels)}).value(), 0);
+    return value_at(of.loss({Var(x), sequences}, {.labels = kit::ids_of(labels)}).value(), 0);
   };
   const double want = loss(*head, {0, 1, 2, -1, 1});
   EXPECT_NEAR(loss(*renumbered, {1, 2, 0, -1, 2}), want, 16 * 0x1p-53 * want);
@@ -81,11 +80,7 @@ TEST(TagHead, TokensWithoutALabelDoNotCount) {
   const Tensor row_nll = empty({5}, DType::f64);
   {
     Tape tape;
-    tape.backward(head->loss(leaf, {.sequences = sequences,
-                                    .labels = kit::ids_of({-1, 1, -1, 2, -1}),
-                                    .scale = 0.5,
-                                    .sums = &sums,
-                                    .row_nll = row_nll}));
+    tape.backward(head->loss({leaf, sequences}, {.labels = kit::ids_of({-1, 1, -1, 2, -1}), .scale = 0.5, .sums = &sums, .row_nll = row_nll}));
   }
   for (int64_t n = 0; n < 5; ++n) {
     const bool labelled = n == 1 || n == 3;
@@ -100,7 +95,7 @@ TEST(TagHead, DropsOnlyInTraining) {
   kit::Bench bench;
   const auto head = tag(bench, 32, 3, "{dropout: 0.5}");
   const Var x(kit::normal({5, 32}, DType::f64, 2));
-  const auto logits = [&] { return head->logits(x, Sequences::single(5)).value(); };
+  const auto logits = [&] { return head->logits({x, Sequences::single(5)}).value(); };
   const Tensor evaluated = logits();
   EXPECT_EQ(kit::bit_difference(logits(), evaluated), "");
   const Tape tape;

@@ -17,7 +17,7 @@ std::unique_ptr<Model> xl_model(const std::string& more = "") {
 }
 
 Var segment(const Model& model, const Tensor& ids, int64_t begin, int64_t end, DecodeState& state) {
-  return model.forward(ids.slice(begin, end), model.continue_sequences(state, {end - begin}), &state);
+  return kit::forward(model, ids.slice(begin, end), model.continue_sequences(state, {end - begin}), &state);
 }
 
 TEST(HiddenRows, AreTheHeadsThatTheyWrap) {
@@ -31,7 +31,7 @@ TEST(HiddenRows, AreTheHeadsThatTheyWrap) {
 // oracle: mem.xl
 TEST(HiddenRows, SegmentsWithAMemoryAreOneTextWithASpan) {
   const auto model = xl_model();
-  const Tensor ids = kit::random_ids(24, 11, 2), whole = model->forward(ids, Sequences::single(24)).value();
+  const Tensor ids = kit::random_ids(24, 11, 2), whole = kit::forward(*model, ids, Sequences::single(24)).value();
   const NoGrad no_grad;
   for (const int64_t length : {1, 3, 8}) {
     const auto state = model->make_state(1, 24);
@@ -68,7 +68,7 @@ TEST(HiddenRows, TheMemoryIsOfTheRowsBeforeAnUpdateAndReadByTheWeightsAfterIt) {
         set_value(p.master.value(), i, 1.5 * value_at(p.master.value(), i));
   // One layer reads the embedded rows, which did not change: as if the new weights had read all of it.
   EXPECT_LT(difference(segment(*model, ids, 4, 8, *state).value(),
-                       model->forward(ids, Sequences::single(8)).value().slice(4, 8)),
+                       kit::forward(*model, ids, Sequences::single(8)).value().slice(4, 8)),
             1e-11);
 }
 

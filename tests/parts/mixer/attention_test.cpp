@@ -124,7 +124,7 @@ TEST(AttentionMixer, CacheHoldsTwoRowsATokenAndLayer) {
         {});
     for (int64_t tokens : {1, 7, 20}) EXPECT_EQ(model.state_bytes({tokens}), 2 * 3 * tokens * kv * 6 * 4) << heads;
     const auto state = model.make_state(2, 20);
-    model.forward(kit::random_ids(7, 9, 1), model.continue_sequences(*state, {5, 2}), state.get());
+    kit::forward(model, kit::random_ids(7, 9, 1), model.continue_sequences(*state, {5, 2}), state.get());
     EXPECT_EQ(state->bytes(), 2 * 3 * (5 + 2) * kv * 6 * 4) << heads;
   }
 }

@@ -66,7 +66,7 @@ inline void expect_state_of_one_copy_of_keys(const std::string& type) {
     EXPECT_EQ(m->state_bytes(std::vector<int64_t>(size_t(B), 8)), 3 * (B + 1) * 8 * 12 * 8);
     const auto state = m->make_state(B, 9);
     const Tensor ids = kit::random_ids(8 * B, 19, 1);
-    m->forward(ids, m->continue_sequences(*state, std::vector<int64_t>(size_t(B), 8)), state.get());
+    kit::forward(*m, ids, m->continue_sequences(*state, std::vector<int64_t>(size_t(B), 8)), state.get());
     EXPECT_EQ(state->bytes(), 3 * (B + 1) * 8 * 12 * 8);
   }
   // B = 1, L = 2048, d = 896 in half precision: as much as standard attention; B = 32: 0.516 of it.
@@ -81,7 +81,7 @@ inline void expect_state_of_one_copy_of_keys(const std::string& type) {
 inline void expect_learning_through_the_reference(const std::string& type) {
   const auto m = three_layers_of(with_reference(type), true);
   Tape tape;
-  tape.backward(sum(m->forward(kit::random_ids(6, 19, 2), Sequences::single(6))));
+  tape.backward(sum(kit::forward(*m, kit::random_ids(6, 19, 2), Sequences::single(6))));
   for (const char* name :
        {"layers.2.mixer.heads.q.weight", "layers.2.mixer.heads.k.weight", "layers.0.mixer.heads.v.weight"}) {
     const Tensor g = m->parameters().find(name)->master.grad();

@@ -29,11 +29,11 @@ TEST(FixedSeqQk, TheFixedSequenceAsTextIsAttention) {
                standard = three_layers_of("{type: attention, num_attention_heads: 3}", false, architecture);
     kit::copy_values(fixed->parameters(), standard->parameters());
     const Sequences sequences = Sequences::single(9);
-    EXPECT_EQ(kit::close(fixed->forward(kit::ids_of(ids), sequences).value(),
-                         standard->forward(kit::ids_of(ids), sequences).value(), 256),
+    EXPECT_EQ(kit::close(kit::forward(*fixed, kit::ids_of(ids), sequences).value(),
+                         kit::forward(*standard, kit::ids_of(ids), sequences).value(), 256),
               "");
-    EXPECT_GT(kit::largest_difference(fixed->forward(kit::ids_of({1, 2, 3}), Sequences::single(3)).value(),
-                                      standard->forward(kit::ids_of({1, 2, 3}), Sequences::single(3)).value()),
+    EXPECT_GT(kit::largest_difference(kit::forward(*fixed, kit::ids_of({1, 2, 3}), Sequences::single(3)).value(),
+                                      kit::forward(*standard, kit::ids_of({1, 2, 3}), Sequences::single(3)).value()),
               1e-3);
   }
 }
@@ -43,7 +43,7 @@ TEST(FixedSeqQk, AnEncodersMapsAreThoseOfTheLengthForAnyText) {
   const auto m = three_layers_of(kFixedSeq, false, "encoder");
   const auto a = kit::maps(*m, kit::random_ids(7, 19, 3)), b = kit::maps(*m, kit::random_ids(7, 19, 4));
   for (size_t layer = 0; layer < 3; ++layer) EXPECT_EQ(kit::bit_difference(a[layer].weights, b[layer].weights), "");
-  EXPECT_THROW(m->forward(kit::random_ids(10, 19, 3), Sequences::single(10)), Error);
+  EXPECT_THROW(kit::forward(*m, kit::random_ids(10, 19, 3), Sequences::single(10)), Error);
 }
 
 // Rows of the table that only the fixed sequence names have a gradient.
@@ -51,7 +51,7 @@ TEST(FixedSeqQk, TheTableLearnsFromTheFixedSequence) {
   const auto m =
       three_layers_of("{type: fixed_seq_qk, num_attention_heads: 3, reference_ids: [5, 6, 5, 6, 5, 6, 5, 6, 5]}", true);
   Tape tape;
-  tape.backward(sum(m->forward(kit::ids_of({1, 2, 3}), Sequences::single(3))));
+  tape.backward(sum(kit::forward(*m, kit::ids_of({1, 2, 3}), Sequences::single(3))));
   const Tensor g = m->parameters().find("embedding.weight")->master.grad();
   const auto size = [&](int64_t id) {
     double total = 0;
@@ -66,7 +66,7 @@ TEST(FixedSeqQk, TheTableLearnsFromTheFixedSequence) {
 TEST(FixedSeqQk, RefusesATextBeyondTheFixedSequenceAndWrongIds) {
   const auto m =
       three_layers_of("{type: fixed_seq_qk, num_attention_heads: 3, reference_ids: [1, 2, 3, 4, 5, 6, 7, 8, 9]}");
-  EXPECT_THROW(m->forward(kit::random_ids(10, 19, 1), Sequences::single(10)), Error);
+  EXPECT_THROW(kit::forward(*m, kit::random_ids(10, 19, 1), Sequences::single(10)), Error);
   EXPECT_THROW(
       three_layers_of("{type: fixed_seq_qk, num_attention_heads: 3, reference_ids: [1, 2, 3, 4, 5, 6, 7, 8, 19]}"),
       Error);

@@ -32,8 +32,8 @@ TEST(Clm, TheLossIsTheSumOfTheNegativeLogLikelihoods) {
   const NoGrad no_grad;
   const std::vector<int32_t> labels{2, -1, 4};
   const Sequences sequences(std::vector<int64_t>{0, 3});
-  const Rows rows = model.run(tensor_of({3}, std::vector<int32_t>{1, 2, 3}), sequences, Pass());
-  const Tensor logits = model.logits(rows.x, sequences).value();
+  const Rows rows = kit::run(model, tensor_of({3}, std::vector<int32_t>{1, 2, 3}), sequences);
+  const Tensor logits = model.logits(rows).value();
   double expected = 0;
   for (int64_t row = 0; row < 3; ++row) {
     if (labels[size_t(row)] < 0) continue;
@@ -43,7 +43,7 @@ TEST(Clm, TheLossIsTheSumOfTheNegativeLogLikelihoods) {
   }
   LossSums sums;
   const Var loss = kit::objective("clm")->loss(
-      model, rows, {.labels = tensor_of({3}, labels), .sequences = sequences, .predicted = {}},
+      model, rows, {.labels = tensor_of({3}, labels), .predicted = {}},
       {.scale = 0.5, .sums = &sums});
   EXPECT_NEAR(value_at(loss.value(), 0), 0.5 * expected, 1e-12 * expected);
   EXPECT_NEAR(sums.nll, expected, 1e-12 * expected);

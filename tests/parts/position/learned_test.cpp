@@ -43,9 +43,9 @@ TEST(LearnedPositions, SequencesLongerThanTheTableAreRefused) {
           "{vocab_size: 5, hidden_size: 8, num_hidden_layers: 1, max_position_embeddings: 6, position: learned}"),
       {});
   const auto state = model.make_state(1, 10);
-  model.forward(kit::random_ids(5, 5, 1), model.continue_sequences(*state, {5}), state.get());
+  kit::forward(model, kit::random_ids(5, 5, 1), model.continue_sequences(*state, {5}), state.get());
   try {
-    model.forward(kit::random_ids(2, 5, 1), model.continue_sequences(*state, {2}), state.get());
+    kit::forward(model, kit::random_ids(2, 5, 1), model.continue_sequences(*state, {2}), state.get());
     FAIL() << "took 7 tokens";
   } catch (const Error& error) {
     EXPECT_STREQ(error.what(),
@@ -53,7 +53,7 @@ TEST(LearnedPositions, SequencesLongerThanTheTableAreRefused) {
                  "more positions");
   }
   EXPECT_EQ(state->length(0), 5);  // the refusal came before anything was stored
-  EXPECT_EQ(model.forward(kit::random_ids(1, 5, 1), model.continue_sequences(*state, {1}), state.get()).rows(), 1);
+  EXPECT_EQ(kit::forward(model, kit::random_ids(1, 5, 1), model.continue_sequences(*state, {1}), state.get()).rows(), 1);
 }
 
 }  // namespace

@@ -88,9 +88,9 @@ TEST(Sinusoidal, SequencesLongerThanTheLimitAreRefused) {
           "{vocab_size: 5, hidden_size: 8, num_hidden_layers: 0, max_position_embeddings: 6, position: sinusoidal}"),
       {});
   EXPECT_EQ(model.position_limit(), 6);
-  EXPECT_EQ(model.forward(kit::random_ids(6, 5, 1), Sequences::single(6)).rows(), 6);
+  EXPECT_EQ(kit::forward(model, kit::random_ids(6, 5, 1), Sequences::single(6)).rows(), 6);
   try {
-    model.forward(kit::random_ids(7, 5, 1), Sequences::single(7));
+    kit::forward(model, kit::random_ids(7, 5, 1), Sequences::single(7));
     FAIL() << "took 7 tokens";
   } catch (const Error& error) {
     EXPECT_STREQ(error.what(),

@@ -157,7 +157,7 @@ TEST(AdaptiveRk, DecodesWhatTheWholeTextGives) {
         "num_attention_heads: 2}, residual: {type: adaptive_rk, method: bosh3, rtol: 0.002, max_steps: 5, end_early: ",
         end_early, "}}"));
     Model model(config, {.dtype = DType::f64, .compute = DType::f64});
-    const Tensor ids = kit::random_ids(7, 11, 3), whole = model.forward(ids, Sequences::single(7)).value();
+    const Tensor ids = kit::random_ids(7, 11, 3), whole = kit::forward(model, ids, Sequences::single(7)).value();
     if (first.defined()) {
       EXPECT_EQ(kit::bit_difference(whole, first), "");
     }
@@ -166,7 +166,7 @@ TEST(AdaptiveRk, DecodesWhatTheWholeTextGives) {
       const auto state = model.make_state(1, 9);
       for (int64_t t = 0; t < 7;) {
         const int64_t n = std::min<int64_t>(t == 0 ? from : to, 7 - t);
-        const Var rows = model.forward(clone(ids.slice(t, t + n)), model.continue_sequences(*state, {n}), state.get());
+        const Var rows = kit::forward(model, clone(ids.slice(t, t + n)), model.continue_sequences(*state, {n}), state.get());
         EXPECT_LE(kit::largest_difference(rows.value(), clone(whole.slice(t, t + n))), 1e-11) << t;
         t += n;
       }

@@ -51,9 +51,9 @@ inline void expect_decodes_with_states(const std::string& residual, int64_t stat
   Model model(config, {.dtype = DType::f64, .compute = DType::f64});
   EXPECT_EQ(model.state_bytes({5}), 2 * states * 5 * 2 * 8 * 8);  // layers, states, tokens, keys and values
   const auto state = model.make_state(1, 9);
-  const Tensor ids = kit::random_ids(6, 11, 3), whole = model.forward(ids, Sequences::single(6)).value();
+  const Tensor ids = kit::random_ids(6, 11, 3), whole = kit::forward(model, ids, Sequences::single(6)).value();
   for (int64_t t = 0; t < 6; ++t) {
-    const Var row = model.forward(clone(ids.slice(t, t + 1)), model.continue_sequences(*state, {1}), state.get());
+    const Var row = kit::forward(model, clone(ids.slice(t, t + 1)), model.continue_sequences(*state, {1}), state.get());
     EXPECT_LE(kit::largest_difference(row.value(), clone(whole.slice(t, t + 1))), bound);
   }
   EXPECT_EQ(state->bytes(), model.state_bytes({6}));

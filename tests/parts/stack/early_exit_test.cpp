@@ -32,7 +32,7 @@ struct Fixed {
   Out run(const std::string& rule, const kit::Batch& batch) const {
     std::optional<ExitRun> exits = exit_run_of(model, rule);
     const ExitScope scope(exits ? &*exits : nullptr);
-    const Rows rows = model.run(batch.ids, batch.sequences, Pass());
+    const Rows rows = kit::run(model, batch.ids, batch.sequences);
     Out out{.logits = model.logits(rows, {}).value(),
             .mean = exits ? exits->mean_layers() : double(kExitLayers),
             .layers = {}};
@@ -60,8 +60,7 @@ struct Fixed {
         wanted.push_back(int64_t(wanted.size()));
       }
       if (ids.empty()) break;
-      const Rows made = model.run(tensor_of({int64_t(ids.size())}, ids), model.continue_sequences(*state, counts),
-                                  Pass(), state.get());
+      const Rows made = kit::run(model, tensor_of({int64_t(ids.size())}, ids), model.continue_sequences(*state, counts), state.get());
       const Tensor logits = model.logits(made, wanted).value();
       for (size_t i = 0; i < rows.size(); ++i) {
         for (int64_t c = 0; c < 23; ++c) set_value(out.logits, rows[i] * 23 + c, value_at(logits, int64_t(i) * 23 + c));
@@ -214,11 +213,11 @@ TEST(EarlyExit, EveryExitHasALoss) {
   EXPECT_EQ(m.model.exits()[0].weight, 2.0 / kExitLayers);
   Pass pass;
   m.model.want_exits(pass);
-  const Rows rows = m.model.run(three().ids, three().sequences, pass);
+  const Rows rows = m.model.run({three().ids, three().sequences}, pass);
   for (int64_t e = 0; e < 2; ++e) {
     LossSums by_tap, by_rule;
-    m.model.loss_of_exit(e, m.model.exit_rows(pass, e, rows.sequences).x, {},
-                         {.sequences = rows.sequences, .labels = three().labels, .sums = &by_tap});
+    m.model.loss_of_exit(e, m.model.exit_rows(pass, e, rows.sequences), {},
+                         {.labels = three().labels, .sums = &by_tap});
     const Tensor logits = m.run(cat("layer:", 2 * e + 2), three()).logits;
     cross_entropy(Var(logits), three().labels, 0, 1, &by_rule);
     EXPECT_NEAR(by_tap.loss, by_rule.loss, 1e-10);

@@ -46,7 +46,7 @@ TEST(LayerDrop, TheMeanOverStepsIsTheResultAfterTraining) {
   const auto tapped = [&] {
     Pass pass;
     pass.want({Tap::Kind::rows, 0});
-    model->run(batch.ids, batch.sequences, pass);
+    model->run({batch.ids, batch.sequences}, pass);
     return pass.get({Tap::Kind::rows, 0}).value();
   };
   const Tensor after = tapped();
@@ -77,7 +77,7 @@ TEST(LayerDrop, WhatIsLeftOutHasNoGradient) {
     for (Parameter& p : model->parameters().all())
       if (p.master.ref()) p.master.ref()->grad = Tensor();
     Tape tape;
-    const Var rows = model->forward(batch.ids, batch.sequences);
+    const Var rows = kit::forward(*model, batch.ids, batch.sequences);
     tape.backward(rows, kit::normal(rows.shape(), DType::f64, 7));
     for (const Parameter& p : model->parameters().all())
       if (p.name.ends_with("ffn.down.weight")) (p.master.grad().defined() ? with : without) += 1;
@@ -95,7 +95,7 @@ TEST(LayerDrop, RecomputingDrawsTheSame) {
     model->set_recompute(recompute);
     step_context() = {.seed = 1, .step = 3};
     Tape tape;
-    const Var rows = model->forward(batch.ids, batch.sequences);
+    const Var rows = kit::forward(*model, batch.ids, batch.sequences);
     tape.backward(rows, kit::normal(rows.shape(), DType::f64, 7));
     gradients.push_back(model->parameters().find("embedding.weight")->master.grad());
   }

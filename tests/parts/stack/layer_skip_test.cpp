@@ -71,7 +71,7 @@ TEST(LayerSkip, DecodingWithGatesIsTheWholeForward) {
       for (int64_t t = 0; t < s.length(b); ++t) {
         const int32_t id = layer_skip_batch().ids.data<int32_t>()[s.offset(b) + t];
         const Tensor row =
-            model.forward(tensor_of({1}, std::vector<int32_t>{id}), model.continue_sequences(*state, {1}), state.get())
+            kit::forward(model, tensor_of({1}, std::vector<int32_t>{id}), model.continue_sequences(*state, {1}), state.get())
                 .value();
         for (int64_t c = 0; c < 16; ++c)
           EXPECT_NEAR(value_at(row, c), value_at(whole, (s.offset(b) + t) * 16 + c), 1e-10) << stack << b << t;
@@ -88,11 +88,11 @@ TEST(LayerSkip, GatesHaveTheParametersOfTheFormulaAndABudget) {
   {
     Tape tape;
     const Pass pass;
-    const Rows rows = model.run(layer_skip_batch().ids, layer_skip_batch().sequences, pass);
+    const Rows rows = model.run({layer_skip_batch().ids, layer_skip_batch().sequences}, pass);
     ASSERT_EQ(pass.losses().count("layer_budget"), 1u);
     LossSums sums;
     const Var loss =
-        model.loss_of(rows.x, {}, {.sequences = rows.sequences, .labels = layer_skip_batch().labels, .sums = &sums});
+        model.loss_of(rows, {}, {.labels = layer_skip_batch().labels, .sums = &sums});
     tape.backward(Model::with_losses(loss, pass));
   }
   step_context() = {};

@@ -39,8 +39,8 @@ TEST(ParallelStack, WithOneSubLayerIsThePlainStack) {
   Model parallel(kit::model_config(base, "stack: parallel"), {.dtype = DType::f64, .compute = DType::f64});
   kit::copy_values(parallel.parameters(), plain.parameters());
   const kit::Batch batch = kit::random_batch({3, 2}, 7, 1);
-  EXPECT_EQ(kit::bit_difference(parallel.forward(batch.ids, batch.sequences).value(),
-                                plain.forward(batch.ids, batch.sequences).value()),
+  EXPECT_EQ(kit::bit_difference(kit::forward(parallel, batch.ids, batch.sequences).value(),
+                                kit::forward(plain, batch.ids, batch.sequences).value()),
             "");
 }
 

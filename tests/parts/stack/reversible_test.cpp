@@ -74,7 +74,7 @@ class WrittenOut {
 template <class M>
 Tensor differentiate(const M& model, const kit::Batch& batch) {
   Tape tape;
-  const Var rows = model.forward(batch.ids, batch.sequences);
+  const Var rows = kit::forward(model, batch.ids, batch.sequences);
   tape.backward(rows, convert(kit::normal(rows.shape(), DType::f64, 5), rows.dtype()));
   return rows.value();
 }
@@ -126,7 +126,7 @@ TEST(ReversibleStack, WhatIsKeptDoesNotGrowWithDepth) {
     const Ledger& book = ledger(Device::meta);
     const int64_t before = book.current(MemoryClass::activations);
     Tape tape;
-    const Var rows = model.forward(batch.ids, batch.sequences);
+    const Var rows = kit::forward(model, batch.ids, batch.sequences);
     return book.current(MemoryClass::activations) - before;
   };
   for (const std::string mixer : {"", "mixer: {type: attention, num_attention_heads: 2, heads: static_emb_qk}"})
@@ -155,7 +155,7 @@ TEST(ReversibleStack, IsTheIdentityWhenSubLayersAddNothing) {
                                   none->parameters().find("embedding.weight")->master.grad()),
               "")
         << streams;
-    EXPECT_EQ(kit::bit_difference(rows, model->forward(batch.ids, batch.sequences).value()), "") << streams;
+    EXPECT_EQ(kit::bit_difference(rows, kit::forward(*model, batch.ids, batch.sequences).value()), "") << streams;
   }
 }
 
@@ -199,10 +199,10 @@ TEST(ReversibleStack, DecodingGivesTheWholeSequencesRows) {
   for (const std::string more : {"position: rotary", "mixer: {type: rnd_emb_qk, num_attention_heads: 2}"}) {
     const auto model = reversible_model(reversible_config(3, "split", more));
     const Tensor ids = kit::random_ids(7, kReversibleVocab, 4);
-    const Tensor whole = model->forward(ids, Sequences::single(7)).value();
+    const Tensor whole = kit::forward(*model, ids, Sequences::single(7)).value();
     const auto state = model->make_state(1, 7);
     for (int64_t t = 0; t < 7; ++t) {
-      const Var row = model->forward(clone(ids.slice(t, t + 1)), model->continue_sequences(*state, {1}), state.get());
+      const Var row = kit::forward(*model, clone(ids.slice(t, t + 1)), model->continue_sequences(*state, {1}), state.get());
       EXPECT_EQ(kit::close(row.value(), clone(whole.slice(t, t + 1)), 500), "") << more << " " << t;
     }
   }

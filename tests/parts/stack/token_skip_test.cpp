@@ -23,7 +23,7 @@ const kit::Batch& token_skip_batch() {
   return made;
 }
 
-Rows run(const Model& model, const kit::Batch& of) { return model.run(of.ids, of.sequences, Pass()); }
+Rows run(const Model& model, const kit::Batch& of) { return kit::run(model, of.ids, of.sequences); }
 
 // oracle: cond.token_skip
 TEST(TokenSkip, NothingSkippedIsThePlainModel) {
@@ -101,10 +101,10 @@ TEST(TokenSkip, TheClassifierHasItsParametersAndLearns) {
   {
     Tape tape;
     const Pass pass;
-    const Rows rows = model.run(token_skip_batch().ids, token_skip_batch().sequences, pass);
+    const Rows rows = model.run({token_skip_batch().ids, token_skip_batch().sequences}, pass);
     ASSERT_EQ(pass.losses().count("token_budget"), 1u);
     const Var loss =
-        model.loss_of(rows.x, {}, {.sequences = rows.sequences, .labels = kit::labels_for(model, token_skip_batch())});
+        model.loss_of(rows, {}, {.labels = kit::labels_for(model, token_skip_batch())});
     tape.backward(Model::with_losses(loss, pass));
   }
   step_context() = {};

@@ -1,0 +1,77 @@
+#include <gtest/gtest.h>
+
+#include "tests/support/errors.h"
+#include "tests/support/model_kit.h"
+
+namespace lithe {
+namespace {
+
+Tensor repeated(const std::string& options, const Tensor& x, const Tensor& before, const std::vector<int64_t>& row_of) {
+  kit::Bench bench;
+  const auto part = bench.make<Expander>("repeat", {.hidden_size = x.cols()}, options);
+  const Shortening from{{Var(before), Sequences({0, 3, 5})}, row_of};
+  return part->forward({Var(x), Sequences({0, 2, 3})}, from, Pass::nowhere()).value();
+}
+
+TEST(RepeatExpander, EachRowGetsTheOneThatStandsForIt) {
+  const Tensor x = kit::tensor_f64({3, 2}, {1, 2, 3, 4, 5, 6}),
+               before = kit::tensor_f64({5, 2}, {10, 20, 30, 40, 50, 60, 70, 80, 90, 100});
+  EXPECT_EQ(kit::bit_difference(repeated("{skip: false}", x, before, {0, 0, 1, 2, -1}),
+                                kit::tensor_f64({5, 2}, {1, 2, 1, 2, 3, 4, 5, 6, 90, 100})),
+            "");
+  EXPECT_EQ(kit::bit_difference(repeated("{}", x, before, {0, 0, 1, 2, -1}),
+                                kit::tensor_f64({5, 2}, {11, 22, 31, 42, 53, 64, 75, 86, 90, 100})),
+            "");
+  EXPECT_EQ(kit::error_of([&] { repeated("{}", x, before, {}); }),
+            "expander: repeat needs to know which of 3 rows stands for each of the 5 before; the compressor says so of "
+            "0");
+}
+
+// An encoder that shortens twice and gives all rows back.
+ModelConfig there_and_back(const std::string& more = "") {
+  return kit::model_config(
+      "{architecture: encoder, hidden_size: 8, num_hidden_layers: 4, vocab_size: 11, max_position_embeddings: 9, "
+      "num_labels: 3, tie_word_embeddings: false, mixer: {type: attention, num_attention_heads: 2}, ffn: {type: gelu, "
+      "intermediate_size: 6}, head: tag, layers: {half: {compressor: pool}, again: {expander: repeat}}, "
+      "layer_types: [half, half, again, again]}",
+      more);
+}
+
+TEST(RepeatExpander, AHeadForEveryTokenStandsAboveACompressor) {
+  Model model(there_and_back(), kit::kTrainable);
+  kit::randomise(model.parameters(), 3);
+  const kit::Batch batch = kit::random_batch({7, 1, 4}, model.config(), 5);
+  const Rows rows = kit::run(model, batch.ids, batch.sequences);
+  EXPECT_EQ(rows.sequences.offsets(), batch.sequences.offsets());
+  EXPECT_EQ(model.logits(rows).shape(), (Shape{12, 3}));
+  for (const bool recompute : {false, true}) {
+    model.set_recompute(recompute);
+    std::string where;
+    EXPECT_LE(kit::gradient_error(
+                  model.parameters(),
+                  [&](const std::vector<Var>&) {
+                    return std::vector<Var>{kit::loss(model, batch, kit::labels_for(model, batch), 0, 1)};
+                  },
+                  {}, &where),
+              1e-6)
+        << recompute << where;
+  }
+  const kit::Batch alone = kit::alone(batch, 2);
+  EXPECT_EQ(kit::bit_difference(kit::forward(model, alone).value(), clone(rows.x.value().slice(8, 12))), "");
+}
+
+TEST(RepeatExpander, OneWithoutACompressorBelowIsRefused) {
+  EXPECT_EQ(kit::error_of([] { Model(there_and_back("layer_types: [half, again, again, half]"), kit::kMeta); }),
+            "model: layers.2: the expander gives rows back that a compressor took, and no layer below has one left; "
+            "give one of them a compressor, or leave the expander out");
+  EXPECT_EQ(kit::error_of([] { Model(there_and_back("layer_types: [half, half, again, half]"), kit::kMeta); })
+                .substr(0, 54),
+            "model: head tag predicts for every token, and a compre");
+  EXPECT_NE(kit::error_of([] {
+              there_and_back("layers: {half: {compressor: pool, expander: repeat}, again: {}}").layer(0);
+            }).find("has a compressor and an expander"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace lithe
