@@ -1,6 +1,7 @@
 // What a model reads beside tokens: columns, tokens of other kinds, positions of their own, several sources.
 #include <gtest/gtest.h>
 
+#include "lithe/base/token_code.h"
 #include "lithe/ops/basic.h"
 #include "tests/support/errors.h"
 #include "tests/support/model_kit.h"
@@ -8,8 +9,8 @@
 namespace lithe {
 namespace {
 
-std::unique_ptr<Model> built(const std::string& yaml, const std::string& more = "",
-                             const ModelOptions& options = kit::kExact) {
+std::unique_ptr<Model> made(const std::string& yaml, const std::string& more = "",
+                            const ModelOptions& options = kit::kExact) {
   auto model = std::make_unique<Model>(kit::model_config(yaml, more), options);
   kit::randomise(model->parameters(), 3);
   return model;
@@ -57,7 +58,7 @@ TEST(ModelInput, AColumnThatAPartNeedsIsNeverLeftOutInSilence) {
     return true;
   }();
   ASSERT_TRUE(registered);
-  const auto model = built(kDecoder, "embedding: marked, tie_word_embeddings: false");
+  const auto model = made(kDecoder, "embedding: marked, tie_word_embeddings: false");
   const Tensor ids = kit::ids_of({1, 2, 3});
   const Sequences one = Sequences::single(3);
   EXPECT_EQ(error_of(*model, {ids, one}),
@@ -73,7 +74,7 @@ TEST(ModelInput, AColumnThatAPartNeedsIsNeverLeftOutInSilence) {
 }
 
 TEST(ModelInput, SegmentsReachTheEmbeddingThroughEveryDoor) {
-  const auto model = built(kDecoder, "embedding: {type: lookup, type_vocab_size: 2}");
+  const auto model = made(kDecoder, "embedding: {type: lookup, type_vocab_size: 2}");
   const Tensor ids = kit::ids_of({1, 2, 3}), segments = kit::ids_of({0, 0, 1});
   const ModelInput input{.tokens = ids, .sequences = Sequences::single(3), .columns = {{"token_type_ids", segments}}};
   const Tensor whole = run(*model, input).x.value();
@@ -106,7 +107,7 @@ Tensor patches(int64_t n) {
 }
 
 TEST(ModelInput, PatchesStandAmongWordsWithoutMakingThemWide) {
-  const auto model = built(kDecoder, kMixed, kit::kTrainable);
+  const auto model = made(kDecoder, kMixed, kit::kTrainable);
   EXPECT_EQ(model->parameters().find("embedding.weight")->master.shape(), (Shape{11, 8}));
   EXPECT_EQ(model->parameters().find("modalities.image.projection.weight")->master.shape(), (Shape{5, 8}));
   const Tensor image = patches(3);
@@ -120,7 +121,7 @@ TEST(ModelInput, PatchesStandAmongWordsWithoutMakingThemWide) {
   // What stands in the rows of patches does not count.
   EXPECT_EQ(kit::bit_difference(run(*model, input({3, 9, 4, 7, 2, 1})).x.value(), rows), "");
   // A text without an image is the model's without any.
-  const auto plain = built(kDecoder);
+  const auto plain = made(kDecoder);
   for (Parameter& p : plain->parameters().all()) kit::assign(p.master.value(), model->parameters().find(p.name)->master.value());
   const Tensor ids = kit::ids_of({3, 1, 4});
   EXPECT_EQ(kit::bit_difference(kit::forward(*model, ids, Sequences::single(3)).value(),
@@ -139,7 +140,7 @@ TEST(ModelInput, PatchesStandAmongWordsWithoutMakingThemWide) {
 }
 
 TEST(ModelInput, WrongPatchesAreRefusedByName) {
-  const auto model = built(kDecoder, kMixed);
+  const auto model = made(kDecoder, kMixed);
   ModelInput input{kit::ids_of({1, 2, 3}), Sequences::single(3)};
   input.modalities["sound"] = {patches(1), {0}};
   EXPECT_EQ(error_of(*model, input),
@@ -157,7 +158,7 @@ TEST(ModelInput, WrongPatchesAreRefusedByName) {
 // ---- positions
 
 TEST(ModelInput, RowsMayStandWhereTheyStoodBefore) {
-  const auto model = built(kDecoder, "architecture: encoder, position: sinusoidal");
+  const auto model = made(kDecoder, "architecture: encoder, position: sinusoidal");
   const Sequences one = Sequences::single(3);
   const auto at = [&](const std::vector<int>& positions) {
     return run(*model, {kit::ids_of({1, 2, 3}), one.at(kit::ids_of(positions))}).x.value();
@@ -189,7 +190,7 @@ ModelInput two_sources(const std::vector<int>& ids, const std::vector<int>& sour
 
 TEST(ModelInput, ADecoderReadsSeveralSourcesByName) {
   const std::string encoders = "encoders: {syntax: {vocab_size: 5, num_hidden_layers: 2, layers: {}, layer_types: []}}";
-  const auto model = built(kTwoEncoders, encoders, kit::kTrainable);
+  const auto model = made(kTwoEncoders, encoders, kit::kTrainable);
   EXPECT_EQ(model->parameters().find("encoders.syntax.embedding.weight")->master.shape(), (Shape{5, 8}));
   const ModelInput input = two_sources({1, 2, 3}, {4, 5}, {0, 3, 4, 1});
   const Tensor whole = run(*model, input).x.value();

@@ -201,10 +201,10 @@ TEST(ClassifyHead, ABatchIsItsSequencesAndDuplicatesAreIdentical) {
   for (const std::string& pooling : kPoolings) {
     const ClassifyingEncoder encoder(pooling);
     const Tensor ids = kit::ids_of({1, 2, 3, 4, 5, 9, 9, 1, 2, 3, 4, 5}), same = kit::ids_of({1, 2, 3, 4, 5});
-    const Tensor got = encoder.logits({ids, Sequences({0, 5, 7, 12})});
+    const Tensor got = encoder.logits(ids, Sequences({0, 5, 7, 12}));
     const auto row = [&](int64_t b) { return clone(got.slice(b, b + 1)); };
     EXPECT_EQ(kit::bit_difference(row(0), row(2)), "") << pooling;
-    EXPECT_EQ(kit::bit_difference(encoder.logits({same, Sequences::single(5)}), row(0)), "") << pooling;
+    EXPECT_EQ(kit::bit_difference(encoder.logits(same, Sequences::single(5)), row(0)), "") << pooling;
     EXPECT_NE(kit::bit_difference(row(0), row(1)), "") << pooling;
   }
 }

@@ -114,7 +114,7 @@ TEST(EarlyExit, AForcedExitIsTheShorterModel) {
         ASSERT_TRUE(of) << from;
         copy_into(p.master.value(), of->master.value());
       }
-      const Tensor want = shorter.logits(shorter.run(three().ids, three().sequences, Pass()), {}).value();
+      const Tensor want = kit::logits(shorter, three().ids, three().sequences).value();
       const auto got = m.run(cat("layer:", l), three());
       EXPECT_LT(furthest(got.logits, want), 1e-12) << stack << " " << l;
       EXPECT_EQ(got.mean, double(l));
@@ -198,8 +198,8 @@ TEST(EarlyExit, TheDepthPredictorLearnsAndDecides) {
   EXPECT_EQ(got.layers, steps.layers);
   Model trained(config_of("{type: early_exit, depth_predictor: true}"), ModelOptions{.trainable = true});
   Tape tape;
-  const Pass pass;
-  const Rows rows = trained.run(three().ids, three().sequences, pass);
+  Pass pass;
+  const Rows rows = trained.run({three().ids, three().sequences}, pass);
   ASSERT_EQ(pass.losses().count("exit_depth"), 1u);
   tape.backward(pass.losses().at("exit_depth"));
   EXPECT_TRUE(trained.parameters().find("stack.depth_predictor.weight")->master.grad().defined());

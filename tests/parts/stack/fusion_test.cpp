@@ -149,7 +149,7 @@ TEST(Fusion, OfNoLayerIsThePlainStack) {
   const auto plain = bench.make<Stack>("plain", {.hidden_size = kFusedWidth, .num_hidden_layers = kFusedLayers});
   const Three layers;
   const Rows x{Var(fusion_rows()), Sequences::single(5)};
-  EXPECT_EQ(kit::bit_difference(none(layers, fusion_rows()), kit::forward(*plain, layers, x, Pass()).x.value()), "");
+  EXPECT_EQ(kit::bit_difference(none(layers, fusion_rows()), plain->forward(layers, x, Pass()).x.value()), "");
   // A one among zeros picks a layer: the first one's result.
   last.weigh(kFusedLayers - 1, {0, 1, 0, 0});
   EXPECT_EQ(kit::bit_difference(last(layers, fusion_rows()), layers.run(0, x, Pass(), {}).x.value()), "");
@@ -167,7 +167,7 @@ TEST(Fusion, TheFirstDenseLayerReadsTheEmbeddedRowsAndAllLayersReachThem) {
     int64_t sub_layers(int64_t) const override { return 1; }
     Var change(int64_t, int64_t, const Rows& x, const Pass&) const override { return x.x; }
   } layers;
-  EXPECT_EQ(kit::bit_difference(kit::forward(*one, layers, {Var(fusion_rows()), Sequences::single(5)}, Pass()).x.value(),
+  EXPECT_EQ(kit::bit_difference(one->forward(layers, {Var(fusion_rows()), Sequences::single(5)}, Pass()).x.value(),
                                 normed(Var(fusion_rows()))),
             "");
 }

@@ -87,7 +87,7 @@ TEST(LayerSkip, GatesHaveTheParametersOfTheFormulaAndABudget) {
   step_context() = {1, 1};
   {
     Tape tape;
-    const Pass pass;
+    Pass pass;
     const Rows rows = model.run({layer_skip_batch().ids, layer_skip_batch().sequences}, pass);
     ASSERT_EQ(pass.losses().count("layer_budget"), 1u);
     LossSums sums;

@@ -52,14 +52,15 @@ class WrittenOut {
     norms.push_back(norm("final_norm"));
     kit::copy_values(bench.parameters(), model.parameters());
   }
-  Var forward(const Tensor& ids, const Sequences& sequences) const {
+  Rows run(const ModelInput& input, Pass&) const {
+    const auto& [ids, sequences] = std::tie(input.tokens, input.sequences);
     const DType compute = embedding->forward(ids).dtype(), wide = compute == DType::bf16 ? DType::f32 : compute;
     Var x1 = cast(embedding->forward(ids), wide), x2 = x1;
     for (size_t i = 0; i < mixers.size(); ++i) {
       x1 = add(x1, mixers[i]->forward({norms[2 * i]->forward(cast(x2, compute)), sequences}));
       x2 = add(x2, ffns[i]->forward({norms[2 * i + 1]->forward(cast(x1, compute)), sequences}));
     }
-    return norms.back()->forward(cast(add(x1, x2, 0.5, 0.5), compute));
+    return {norms.back()->forward(cast(add(x1, x2, 0.5, 0.5), compute)), sequences};
   }
   kit::Bench bench;
 
@@ -74,7 +75,8 @@ class WrittenOut {
 template <class M>
 Tensor differentiate(const M& model, const kit::Batch& batch) {
   Tape tape;
-  const Var rows = kit::forward(model, batch.ids, batch.sequences);
+  Pass pass;
+  const Var rows = model.run({batch.ids, batch.sequences}, pass).x;
   tape.backward(rows, convert(kit::normal(rows.shape(), DType::f64, 5), rows.dtype()));
   return rows.value();
 }

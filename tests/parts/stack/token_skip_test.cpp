@@ -100,7 +100,7 @@ TEST(TokenSkip, TheClassifierHasItsParametersAndLearns) {
   step_context() = {1, 1};
   {
     Tape tape;
-    const Pass pass;
+    Pass pass;
     const Rows rows = model.run({token_skip_batch().ids, token_skip_batch().sequences}, pass);
     ASSERT_EQ(pass.losses().count("token_budget"), 1u);
     const Var loss =
