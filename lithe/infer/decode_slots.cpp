@@ -64,7 +64,7 @@ void DecodeSlots::read_sources(std::vector<Source> sources) {
   }
   std::partial_sum(offsets.begin(), offsets.end(), offsets.begin());
   used_ = true;
-  model_.read_source(*state_, tensor_of({int64_t(ids.size())}, ids), Sequences(offsets));
+  model_.read_sources(*state_, {{kSource, {tensor_of({int64_t(ids.size())}, ids), Sequences(offsets)}}});
 }
 
 DecodeSlots::Predictions DecodeSlots::read(const std::vector<Piece>& pieces, ExitRun* exits, LogitStep::Needs needs) {

@@ -244,6 +244,10 @@ void prepare_for_lessons(const Recipe& recipe, const Objective& objective, const
   check_usage(recipe.has_translation() == (lessons == Lessons::translation), "train",
               "objective seq2seq and a section translation belong together; the objective is ", name,
               recipe.has_translation() ? ", and there is such a section" : ", and there is none");
+  for (const auto& [key, section] : {std::pair<const char*, const Node&>("encoders", model.encoders),
+                                     {"modalities", model.modalities}})
+    check_usage(is_empty(section), "train", "model.", key, " reads what no section of a recipe gives data for yet; ",
+                "leave it out, or train with the library (ModelInput, docs/library.md)");
   objective.prepare(
       {.tokenizer = tokenizer, .label_smoothing = recipe.train.label_smoothing, .task = task, .labels = labels}, model);
 }

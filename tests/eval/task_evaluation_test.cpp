@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "lithe/base/threads.h"
+#include "lithe/eval/sentence_rows.h"
 #include "lithe/kernels/optimizer/optimizer.h"
 #include "lithe/train/step.h"
 #include "tests/data/files_for_tests.h"
@@ -19,11 +20,12 @@ const Tokenizer& bytes() {
   return *tokenizer;
 }
 
-Model encoder(const std::string& head, int64_t labels) {
+Model encoder(const std::string& head, int64_t labels, const std::string& more = "") {
   return Model(kit::model_config(cat("{architecture: encoder, vocab_size: 257, hidden_size: 16, num_hidden_layers: 1, "
                                      "max_position_embeddings: 32, mixer: {type: attention, num_attention_heads: 2}, "
                                      "tie_word_embeddings: false, num_labels: ",
-                                     labels, ", head: ", head, "}")),
+                                     labels, ", head: ", head, "}"),
+                                 more),
                {.trainable = true});
 }
 
@@ -136,6 +138,39 @@ TEST(TaskEvaluation, LabelsWithoutPlacesAreLearnt) {
   EXPECT_EQ(scores[0].metric.name, "label_error_rate");
   EXPECT_EQ(scores[0].value, 0);
   EXPECT_EQ(scores[1].value, 1);
+}
+
+TEST(TaskEvaluation, LabelsWithoutPlacesAreLearntBehindACompressor) {
+  std::vector<Example> examples;
+  for (int i = 0; i < 12; ++i) {
+    Example e;
+    for (int k = 0; k < 1 + i % 3; ++k) {
+      e.tags.push_back((i + 2 * k) % 3);
+      e.text += std::string(3, "abc"[(i + 2 * k) % 3]) + ".....";
+    }
+    examples.push_back(e);
+  }
+  Model model = encoder("ctc", 3, "num_hidden_layers: 2, layers: {whole: {}, half: {compressor: pool}}, "
+                                  "layer_types: [whole, half]");
+  learn(model, TaskBatches(examples, TaskType::transcription, bytes(), 32, 1024, 1, true), 200);
+  const TaskAnswers answers = answer(model, in_order(examples, TaskType::transcription));
+  for (size_t i = 0; i < examples.size(); ++i) EXPECT_EQ(answers.predictions[i].tags, examples[i].tags) << i;
+  EXPECT_LT(answers.loss, 0.3);
+}
+
+TEST(TaskEvaluation, SentencesOfACompressedEncoderHaveRows) {
+  const Model model = encoder("classify", 3, "num_hidden_layers: 2, layers: {whole: {}, half: {compressor: pool}}, "
+                                             "layer_types: [whole, half]");
+  const std::vector<std::string> texts{"a dog", "two dogs and a cat", "x"};
+  for (const std::string pooling : {"mean", "cls", "last", "max"}) {
+    const Tensor together = sentence_rows(model, bytes(), texts, pooling, 32);
+    ASSERT_EQ(together.shape(), (Shape{3, 16}));
+    for (int64_t i = 0; i < 3; ++i)
+      EXPECT_EQ(kit::bit_difference(clone(together.slice(i, i + 1)),
+                                    sentence_rows(model, bytes(), {texts[size_t(i)]}, pooling, 32)),
+                "")
+          << pooling << i;
+  }
 }
 
 TEST(TaskEvaluation, ARegressionIsLearnt) {
