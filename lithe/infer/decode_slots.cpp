@@ -83,7 +83,8 @@ DecodeSlots::Predictions DecodeSlots::read(const std::vector<Piece>& pieces, Exi
   const Sequences sequences =
       state_ ? model_.continue_sequences(*state_, counts) : Sequences(offsets, {}, model_.device());
   const ExitScope scope(exit_ ? &*exit_ : exits);
-  const Rows rows = model_.run(meta ? empty(shape, DType::i32, Device::meta) : tensor_of(shape, ids), sequences, Pass(),
+  Pass pass;
+  const Rows rows = model_.run({meta ? empty(shape, DType::i32, Device::meta) : tensor_of(shape, ids), sequences}, pass,
                                state_.get());
   if (wanted.empty()) return {};
   Predictions out;
