@@ -57,6 +57,11 @@ cmake --build generate/build >/dev/null
 generate/build/generate runs/quickstart "In the beginning"
 g++ generate/main.cpp -o generate/by_pkg_config $(pkg-config --cflags --libs lithe)
 [ "$(generate/by_pkg_config runs/quickstart "In the beginning")" = "$(generate/build/generate runs/quickstart "In the beginning")" ]
+rm -rf requests
+cp -r /usr/share/lithe/examples/requests .
+cmake -S requests -B requests/build >/dev/null
+cmake --build requests/build >/dev/null
+printf 'In the beginning\nAnd\n' | requests/build/requests runs/quickstart | grep '^In the beginning' >/dev/null
 echo "the packages work in a bare Debian"
 END
 chroot "$root" bash /home/user/try.sh

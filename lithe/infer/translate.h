@@ -21,9 +21,8 @@ struct Translation {
 /// alone has one empty translation. Results do not depend on batch_size or on the other sentences.
 ///
 /// With config.do_sample, translations are drawn by a DecodeLoop of batch_size slots, as a function of the seed and the
-/// number of the line. Else they are searched:
-/// batches run one after another on all threads or, where a step is little work, side by side on one thread each; what
-/// they keep adds up then.
+/// number of the line. Else they are searched: batches run one after another on all threads or, where a step is little
+/// work, side by side on one thread each; what they keep adds up then.
 ///
 /// `on_done(i, translations)`, optional, is called when sentence i is done, in any order, by one thread at a time; what
 /// it throws ends the work. Polls stop_signal(): sentences that are not done then have no translation. Fails (usage) on
