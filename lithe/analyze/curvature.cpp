@@ -24,7 +24,7 @@ std::vector<Tensor> gradient_at(Parameters& parameters, const std::vector<Parame
     const Tensor& to = all[k]->master.value();
     for (int64_t i = 0; i < to.numel(); ++i) set_value(to, i, value_at(from[k], i) + step * value_at(v[k], i));
   }
-  parameters.refresh_shadows();
+  parameters.refresh_views();
   gradients();
   std::vector<Tensor> out;
   for (Parameter* p : all) {
@@ -48,7 +48,7 @@ std::vector<Tensor> hessian_product(Parameters& parameters, const GatherGradient
   const std::vector<Tensor> after = gradient_at(parameters, all, from, v, h, gradients),
                             before = gradient_at(parameters, all, from, v, -h, gradients);
   for (size_t k = 0; k < all.size(); ++k) copy_into(all[k]->master.value(), from[k]);
-  parameters.refresh_shadows();
+  parameters.refresh_views();
   std::vector<Tensor> out;
   for (size_t k = 0; k < all.size(); ++k) {
     out.push_back(empty(v[k].shape(), DType::f64));
@@ -105,7 +105,7 @@ std::map<std::string, double> rescale_by_curvature(Parameters& parameters,
     const Tensor& w = parameters.find(name)->master.value();
     for (int64_t i = 0; i < w.numel(); ++i) set_value(w, i, factor * value_at(w, i));
   }
-  parameters.refresh_shadows();
+  parameters.refresh_views();
   return factors;
 }
 

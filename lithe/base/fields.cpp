@@ -296,7 +296,8 @@ class Describer final : public Fields {
     text.erase(0, text.find_first_not_of(" \n"));
     while (!text.empty() && text.back() == '\n') text.pop_back();
     if (text == "~") text = "null";
-    docs.push_back({full(key), type, rule.required ? "required" : text, help, describe_rule(rule)});
+    docs.push_back(
+        {full(key), type, rule.required ? "required" : text, help, describe_rule(rule), rule.sizes, rule.per});
   }
   bool enter(const char* key, const char* help) override {
     docs.push_back({full(key), "section", "", help, ""});

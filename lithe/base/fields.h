@@ -12,6 +12,7 @@
 #include <optional>
 #include <variant>
 
+#include "lithe/base/dimension.h"
 #include "lithe/base/node.h"
 
 namespace lithe {
@@ -22,6 +23,13 @@ struct Rule {
   double max = std::numeric_limits<double>::infinity();
   std::vector<std::string> choices;
   bool required = false;
+  std::vector<Dimension> sizes = {}, per = {};  // an integer times `per` is times `sizes`; 0: it follows from others
+  /// The same rule for an integer that grows with each of the first, and falls with each of the others.
+  Rule of(std::vector<Dimension> with, std::vector<Dimension> against = {}) const {
+    Rule out = *this;
+    out.sizes = std::move(with), out.per = std::move(against);
+    return out;
+  }
 };
 inline Rule at_least(double min) { return {.min = min}; }
 inline Rule between(double min, double max) { return {.min = min, .max = max}; }
@@ -90,7 +98,8 @@ struct FieldDoc {
   std::string type;  // "integer", "number", "text", "true/false", "list of …", "part of slot heads"
   std::string default_value;
   std::string help;
-  std::string rule;  // "at least 1", "one of a, b", or empty
+  std::string rule;                             // "at least 1", "one of a, b", or empty
+  std::vector<Dimension> sizes = {}, per = {};  // as in the rule
 };
 std::vector<FieldDoc> describe_fields(const FieldsOf& fields, const std::string& section = "");
 

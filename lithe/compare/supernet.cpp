@@ -15,18 +15,6 @@ namespace {
 
 constexpr int64_t kSaveSteps = 200;
 
-// The first rows and columns of `large` and all of `small`, either way.
-void copy_slice(const Tensor& large, const Tensor& small, bool to_small) {
-  const int64_t rows = small.shape().rank() == 2 ? small.dim(0) : 1, cols = small.numel() / std::max<int64_t>(rows, 1),
-                stride = small.shape().rank() == 2 ? large.dim(1) : cols;
-  for (int64_t r = 0; r < rows; ++r)
-    for (int64_t c = 0; c < cols; ++c)
-      if (to_small)
-        set_value(small, r * cols + c, value_at(large, r * stride + c));
-      else
-        set_value(large, r * stride + c, value_at(small, r * cols + c));
-}
-
 }  // namespace
 
 // spec: nas.search | search | a super-network whose slices are the candidates | TB 6.4.6
@@ -35,24 +23,19 @@ Supernet::Supernet(const std::vector<ModelConfig>& candidates, const TrainConfig
   check_usage(train.optimizer_states == "f32", "search",
               "a super-network shares slices of Adam's moments, which the blocks of train.optimizer_states ",
               train.optimizer_states, " do not follow; leave that out, or the super-network (supernet.steps: 0)");
-  std::map<std::string, Shape> shapes;
+  std::map<std::string, Axes> largest;
   for (const ModelConfig& config : candidates) {
     const Model sizes(config, {.device = Device::meta});
     for (const Parameter& p : sizes.parameters().all()) {
-      const Shape& shape = p.master.shape();
-      const auto [at, first] = shapes.emplace(p.name, shape);
-      check_usage(at->second.rank() == shape.rank() && shape.rank() <= 2, "search", "'", p.name, "' is ", shape,
-                  " in one candidate and ", at->second,
-                  " in another: one set of weights cannot serve both; leave the super-network out (supernet.steps: 0)");
-      if (shape.rank() == 2)
-        at->second = Shape{std::max(shape[0], at->second[0]), std::max(shape[1], at->second[1])};
-      else if (shape.rank() == 1)
-        at->second = Shape{std::max(shape[0], at->second[0])};
+      const auto [at, first] = largest.emplace(p.name, p.axes);
+      at->second = larger_of(at->second, p.axes, p.name);
     }
   }
   const DType dtype = train.parameter_dtype();
-  for (const auto& [name, shape] : shapes)
-    shared_[name] = {zeros(shape, dtype), zeros(shape, dtype), zeros(shape, dtype)};
+  for (const auto& [name, axes] : largest) {
+    const Shape shape = shape_of(axes);
+    shared_[name] = {axes, zeros(shape, dtype), zeros(shape, dtype), zeros(shape, dtype)};
+  }
   // Each tensor starts as that of the largest candidate that has it, and what none reaches as other small numbers.
   for (auto& [name, tensors] : shared_) {
     const RandomKey key{.seed = uint64_t(train.seed), .purpose = purpose_of("supernet." + name)};
@@ -66,7 +49,7 @@ Supernet::Supernet(const std::vector<ModelConfig>& candidates, const TrainConfig
     for (const Parameter& p : start.parameters().all())
       if (int64_t& numel = filled[p.name]; p.master.shape().numel() > numel) {
         numel = p.master.shape().numel();
-        copy_slice(shared_.at(p.name).value, p.master.value(), false);
+        slice_of(p).put(of(p.name).value, p.master.value());
       }
   }
 }
@@ -85,11 +68,19 @@ const Supernet::Shared& Supernet::of(const std::string& name) const {
   return found->second;
 }
 
+Slice Supernet::slice_of(const Parameter& of_candidate) const {
+  return Slice::first(of(of_candidate.name).axes, of_candidate.axes);
+}
+
+void Supernet::give(Model& model) const {
+  for (Parameter& p : model.parameters().all()) p.assign(slice_of(p).taken(of(p.name).value));
+  model.parameters().refresh_views();
+}
+
 std::unique_ptr<Model> Supernet::model(const ModelConfig& candidate) const {
   auto out = std::make_unique<Model>(
       candidate, ModelOptions{.dtype = train_.parameter_dtype(), .compute = train_.compute(), .initialised = false});
-  for (Parameter& p : out->parameters().all()) copy_slice(of(p.name).value, p.master.value(), true);
-  out->parameters().refresh_shadows();
+  give(*out);
   return out;
 }
 
@@ -113,14 +104,18 @@ bool Supernet::train(int64_t steps, const std::function<ModelConfig(int64_t)>& c
     Model model(
         candidate(step),
         {.dtype = train_.parameter_dtype(), .compute = train_.compute(), .trainable = true, .initialised = false});
-    for (Parameter& p : model.parameters().all()) copy_slice(of(p.name).value, p.master.value(), true);
-    model.parameters().refresh_shadows();
+    give(model);
     AdamW optimizer(model.parameters(), train_);
     const std::map<std::string, Tensor> moments = optimizer.state();
     const auto move_moments = [&](bool in) {
       for (const auto& [name, tensor] : moments) {
-        const Shared& shared = of(name.substr(2));
-        copy_slice(name[0] == 'm' ? shared.m : shared.v, tensor, in);
+        const Parameter& p = *model.parameters().find(name.substr(2));
+        const Shared& shared = of(p.name);
+        const Tensor& all = name[0] == 'm' ? shared.m : shared.v;
+        if (in)
+          copy_into(tensor, slice_of(p).taken(all));
+        else
+          slice_of(p).put(all, tensor);
       }
     };
     move_moments(true);
@@ -133,7 +128,7 @@ bool Supernet::train(int64_t steps, const std::function<ModelConfig(int64_t)>& c
       throw Error("search", cat("the super-network diverged at step ", step, "; lower train.learning_rate"),
                   ExitCode::diverged);
     optimizer.step(step, schedule.at(step), norm);
-    for (const Parameter& p : model.parameters().all()) copy_slice(of(p.name).value, p.numbers(), false);
+    for (const Parameter& p : model.parameters().all()) slice_of(p).put(of(p.name).value, p.numbers());
     move_moments(false);
     done_ = step;
     if (step % train_.logging_steps == 0 || step == steps)

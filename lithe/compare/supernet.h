@@ -9,12 +9,13 @@
 
 namespace lithe::compare {
 
-/// A candidate's tensor is the first rows and columns of the super-network's of its name. Each step trains one
+/// A candidate's tensor is a slice of the super-network's of its name: of each dimension (heads, their width, hidden
+/// units ...) the first ones. Each step trains one
 /// candidate on its slices, whose Adam moments are slices, too [weight sharing as in one-shot search, TB 6.4.6].
 class Supernet {
  public:
-  /// `candidates`: enough of them that every tensor has its largest rows and columns in one. Fails (usage) where a
-  /// tensor of one name has another rank in another candidate.
+  /// `candidates`: enough of them that every tensor has its largest dimensions in one. Fails (usage) where a tensor of
+  /// one name has axes of other dimensions in another candidate.
   Supernet(const std::vector<ModelConfig>& candidates, const TrainConfig& train);
 
   /// Trains steps done() + 1 to `steps`; step s trains candidate(s). Saves to `file` now and then and at the end, and
@@ -29,6 +30,7 @@ class Supernet {
 
  private:
   struct Shared {
+    Axes axes;
     Tensor value, m, v;
   };
   TrainConfig train_;
@@ -36,6 +38,8 @@ class Supernet {
   int64_t done_ = 0;
 
   const Shared& of(const std::string& name) const;
+  Slice slice_of(const Parameter& of_candidate) const;
+  void give(Model& model) const;
   void save(const Path& file) const;
   void restore(const Path& file);
 };

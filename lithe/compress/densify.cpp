@@ -67,7 +67,7 @@ class Builder {
                                       .turns = !cross && out.position->turns()});
     out.output = registry.make<Output>(
         inner_part(mixer, "output"), scope / "output",
-        {.context_size = out.heads->context_size(), .hidden_size = d, .bias = option(mixer, "output_bias") == "true"});
+        {.context = out.heads->context(), .hidden_size = d, .bias = option(mixer, "output_bias") == "true"});
     if (values_)
       for (Parameter& p : parameters_.all())
         if (const auto found = values_->find(p.name); found != values_->end())
@@ -181,28 +181,6 @@ void refuse(const ModelConfig& config) {
 
 }  // namespace
 
-void change_every_mixer(ModelConfig& config, const std::function<void(PartChoice&)>& change) {
-  const auto changed = [&](const Node& node, const std::string& name, const std::string& section) {
-    PartChoice part = read_part(node, name, "mixer", section, {"attention", {}});
-    change(part);
-    Node out = part.options.is_null() ? Node::map() : part.options;
-    out.set("type", Node::scalar(part.type));
-    return out;
-  };
-  change(config.mixer);
-  for (const auto& [name, node] : std::vector(config.mixers.entries()))
-    config.mixers.set(name, changed(node, name, "model.mixers"));
-  for (const auto& [name, value] : std::vector(config.layers.entries())) {
-    Node layer = value;
-    if (const Node* mixer = layer.find("mixer")) layer.set("mixer", changed(*mixer, "mixer", "model.layers." + name));
-    if (const Node* subs = layer.find("sub_layers"))
-      for (const Node& item : subs->items())
-        check_usage(!item.find("mixer") || !item.find("mixer")->is_map(), "convert", "model.layers.", name,
-                    ".sub_layers gives a mixer of its own, which is not changed; give it as the layer's mixer");
-    config.layers.set(name, layer);
-  }
-}
-
 std::unique_ptr<Model> exact_model(const ModelConfig& config, const std::map<std::string, Tensor>& parameters) {
   auto model =
       std::make_unique<Model>(config, ModelOptions{.dtype = DType::f64, .compute = DType::f64, .initialised = false});
@@ -283,8 +261,8 @@ Densified densify(const ModelConfig& given, const std::map<std::string, Tensor>&
   }
   // Architectures that have a bias behind attention have biases before it, too: these are 0.
   if (!out.folded.empty()) bias = bias || output_bias;
-  change_every_mixer(out.config, [&](PartChoice& mixer) {
-    if (mixer.type != "attention") return;  // that no layer has
+  change_mixers(out.config, [&](PartChoice& mixer) {
+    if (mixer.type != "attention") return false;  // that no layer has
     if (!is_plain(mixer)) {
       Builder sizes(config, nullptr);
       const Pieces pieces = sizes.attention(mixer, config.position, "sizes", false);
@@ -301,6 +279,7 @@ Densified densify(const ModelConfig& given, const std::map<std::string, Tensor>&
     }
     set_flag(mixer, "attention_bias", bias);
     set_flag(mixer, "output_bias", output_bias);
+    return true;
   });
 
   for (const Place& place : attentions(config)) {

@@ -21,9 +21,6 @@ struct Densified {
 /// mixers, rotations before head embeddings, heads that read the embedding, codes of words, which have no vocabulary.
 Densified densify(const ModelConfig& config, const std::map<std::string, Tensor>& parameters);
 
-/// Every mixer that the configuration gives: the model's, those of `mixers` and of `layers`. `change` alters the part.
-void change_every_mixer(ModelConfig& config, const std::function<void(PartChoice&)>& change);
-
 /// A model with these parameters, in f64. All must be there, of the right shapes.
 std::unique_ptr<Model> exact_model(const ModelConfig& config, const std::map<std::string, Tensor>& parameters);
 

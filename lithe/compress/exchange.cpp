@@ -46,28 +46,27 @@ ModelConfig overridden(const ModelConfig& config, const std::vector<std::string>
   return out;
 }
 
-// Column c of head h in [rows, heads*d]: the mean over the heads that `group` says become one.
-Tensor merged(const Tensor& x, int64_t from_heads, int64_t to_heads) {
-  const int64_t rows = x.shape().rank() == 1 ? 1 : x.dim(0), d = x.cols() / from_heads, each = from_heads / to_heads;
-  const Tensor out = empty(x.shape().rank() == 1 ? Shape{to_heads * d} : Shape{rows, to_heads * d}, DType::f32);
-  for (int64_t r = 0; r < rows; ++r)
-    for (int64_t h = 0; h < to_heads; ++h)
-      for (int64_t c = 0; c < d; ++c) {
-        double sum = 0;
-        for (int64_t i = 0; i < each; ++i) sum += value_at(x, r * x.cols() + (h * each + i) * d + c);
-        set_value(out, (r * to_heads + h) * d + c, sum / double(each));
-      }
+using AxesByName = std::map<std::string, Axes>;
+
+AxesByName axes_of(const Model& model) {
+  AxesByName out;
+  for (const Parameter& p : model.parameters().all()) out[p.name] = p.axes;
   return out;
 }
 
-// The other way: a head that others shared stands in each of them.
-Tensor repeated(const Tensor& x, int64_t from_heads, int64_t to_heads) {
-  const int64_t rows = x.shape().rank() == 1 ? 1 : x.dim(0), d = x.cols() / from_heads, each = to_heads / from_heads;
-  const Tensor out = empty(x.shape().rank() == 1 ? Shape{to_heads * d} : Shape{rows, to_heads * d}, DType::f32);
-  for (int64_t r = 0; r < rows; ++r)
-    for (int64_t h = 0; h < to_heads; ++h)
-      for (int64_t c = 0; c < d; ++c)
-        set_value(out, (r * to_heads + h) * d + c, value_at(x, r * x.cols() + h / each * d + c));
+// `to` of these heads in place of `from`: the mean of those that become one, or each as often as others share it.
+Tensor regrouped(const Tensor& x, const Axes& axes, Dimension heads, int64_t from, int64_t to) {
+  const int64_t each = std::max<int64_t>(1, from / to);
+  Tensor out;
+  std::vector<double> sum;
+  for (int64_t i = 0; i < each; ++i) {
+    Kept kept{.count = from, .indices = {}};
+    for (int64_t head = 0; head < to; ++head) kept.indices.push_back(head * from / to + i);
+    const Tensor part = Slice::of(axes, {{heads, kept}}).taken(x);
+    if (i == 0) out = empty(part.shape(), DType::f32), sum.assign(size_t(part.numel()), 0);
+    for (size_t k = 0; k < sum.size(); ++k) sum[k] += value_at(part, int64_t(k));
+  }
+  for (size_t k = 0; k < sum.size(); ++k) set_value(out, int64_t(k), sum[k] / double(each));
   return out;
 }
 
@@ -79,6 +78,8 @@ class Exchange {
     out_.config = overridden(old, overrides);
     const Model made(out_.config, {.seed = seed});
     for (const Parameter& p : made.parameters().all()) fresh_[p.name] = p.master.value();
+    after_ = axes_of(made);
+    before_ = axes_of(Model(old, {.device = Device::meta}));
     if (ids) text_ = mixer_inputs(old, weights, ids);
   }
 
@@ -114,6 +115,7 @@ class Exchange {
   const ModelConfig& old_;
   const Weights& weights_;
   Weights fresh_;
+  AxesByName before_, after_;
   Exchanged out_;
   std::map<std::string, std::string> fitted_;  // and how
   std::optional<MixerInputs> text_;
@@ -140,19 +142,35 @@ class Exchange {
   }
 
   void heads(const PartChoice& before, const PartChoice& after, const std::string& path) {
-    const int64_t from = key_value_heads(before), to = key_value_heads(after),
+    const int64_t from = key_heads(before_, path), to = key_heads(after_, path),
                   h = option_integer(before, "num_attention_heads");
     const bool same_queries = h == option_integer(after, "num_attention_heads");
     if (from && to && from != to && same_queries) {
-      for (const char* map : {"k.weight", "v.weight", "k.bias", "v.bias"})
-        if (const Tensor* w = old(path + map)) {
-          if (from % to == 0) put(path + map, merged(*w, from, to), cat("mean of ", from / to, " heads each"));
-          if (to % from == 0) put(path + map, repeated(*w, from, to), cat("each head ", to / from, " times"));
-        }
+      for (const auto& [name, axes] : before_) {
+        if (!name.starts_with(path) || count_of(axes, Dimension::key_heads) != from ||
+            count_of(axes, Dimension::queries))
+          continue;
+        const auto fitted = [&] { return regrouped(*old(name), axes, Dimension::key_heads, from, to); };
+        if (from % to == 0) put(name, fitted(), cat("mean of ", from / to, " heads each"));
+        if (to % from == 0) put(name, fitted(), cat("each head ", to / from, " times"));
+      }
       return;
     }
     const std::string type = option(after, "heads");
     if (from && (type == "mhe_mul" || type == "mhe_add") && same_queries) seeds(type == "mhe_mul", from, h, path);
+  }
+
+  // That values are made for, each by columns of its own; 0: they are made otherwise.
+  static int64_t key_heads(const AxesByName& of, const std::string& path) {
+    const auto found = of.find(path + "v.weight");
+    return found == of.end() ? 0 : count_of(found->second, Dimension::key_heads);
+  }
+  // One head in place of all.
+  static Tensor mean_head(const Tensor& x, const Axes& axes) {
+    const int64_t rows = x.shape().rank() == 1 ? 1 : x.dim(0), width = count_of(axes, Dimension::head_width);
+    const Axes flat{rows, Axis::key_heads(x.cols() / width, width)};
+    const Tensor mean = regrouped(x.reshape({rows, x.cols()}), flat, Dimension::key_heads, x.cols() / width, 1);
+    return x.shape().rank() == 1 ? mean.reshape({width}) : mean;
   }
 
   // Head i of a seed is seed (1 + e_i) or seed + e_i. The seed is the mean of the heads; of a product e_i + 1 is,
@@ -162,7 +180,7 @@ class Exchange {
       const Tensor* w = old(cat(path, map, ".weight"));
       if (!w) continue;
       const int64_t from = *map == 'q' ? h : key_heads, d = w->cols() / from, rows = w->dim(0);
-      const Tensor seed = merged(*w, from, 1), embedding = empty({h * d}, DType::f32);
+      const Tensor seed = mean_head(*w, before_.at(cat(path, map, ".weight"))), embedding = empty({h * d}, DType::f32);
       for (int64_t head = 0; head < h; ++head)
         for (int64_t c = 0; c < d; ++c) {
           double with = 0, size = 0;
@@ -176,7 +194,8 @@ class Exchange {
       put(cat(path, map, ".weight"), seed, cat("mean of ", from, " heads"));
       const std::string name = cat(path, map, ".head_embedding");
       if (product) put(name, embedding, "nearest multiples of the seed's columns");
-      if (const Tensor* b = old(cat(path, map, ".bias"))) put(cat(path, map, ".bias"), merged(*b, from, 1), "mean");
+      const std::string bias = cat(path, map, ".bias");
+      if (const Tensor* b = old(bias)) put(bias, mean_head(*b, before_.at(bias)), "mean");
     }
   }
 
@@ -271,10 +290,10 @@ class Exchange {
   // output's fit to them.
   std::pair<std::optional<Tensor>, LinearFit> values_for(int64_t layer, const PartChoice& after,
                                                          const std::string& name, const Tensor& wanted) const {
-    const int64_t kv_heads = key_value_heads(after), d = wanted.cols();
+    if (!after_.count(name)) return {};
+    const int64_t kv_heads = count_of(after_.at(name), Dimension::key_heads), d = wanted.cols();
     Weights weights = current();
-    if (!kv_heads || !weights.count(name) || option(after, "output.transform") == "pad" ||
-        option_number(after, "heads.clip_qkv") != 0)
+    if (!kv_heads || option(after, "output.transform") == "pad" || option_number(after, "heads.clip_qkv") != 0)
       return {};
     const Tensor& rows = text_->rows[size_t(layer)];
     const Tensor one = zeros({d, d}, DType::f64), through = empty({wanted.rows(), d}, DType::f32);
@@ -295,17 +314,20 @@ class Exchange {
   // channel by channel, a sum by the heads' means.
   void fit_seeds(const PartChoice& before, const PartChoice& after, const std::string& path, const Tensor& rows) {
     const std::string type = option(after, "heads");
-    const int64_t key_heads = key_value_heads(before), h = option_integer(before, "num_attention_heads");
-    if (!key_heads || (type != "mhe_mul" && type != "mhe_add") || h != option_integer(after, "num_attention_heads") ||
+    const int64_t from = key_heads(before_, path), h = option_integer(before, "num_attention_heads");
+    if (!from || (type != "mhe_mul" && type != "mhe_add") || h != option_integer(after, "num_attention_heads") ||
         option(before, "heads.qk_norm") != "none" || option_number(before, "heads.clip_qkv") != 0)
       return;
     for (const char* map : {"q", "k", "v"}) {
       const Tensor *w = old(cat(path, map, ".weight")), *b = old(cat(path, map, ".bias"));
       if (!w) continue;
       const bool bias = b && fresh_.count(cat(path, map, ".bias"));
-      const Tensor all = *map == 'q' ? convert(*w, DType::f32) : repeated(*w, key_heads, h);
+      const auto heads_each = [&](const Tensor& x, const std::string& name) {
+        return *map == 'q' ? convert(x, DType::f32) : regrouped(x, before_.at(name), Dimension::key_heads, from, h);
+      };
+      const Tensor all = heads_each(*w, cat(path, map, ".weight"));
       Tensor shifts;
-      if (b) shifts = *map == 'q' ? convert(*b, DType::f32) : repeated(*b, key_heads, h);
+      if (b) shifts = heads_each(*b, cat(path, map, ".bias"));
       const int64_t d = all.cols() / h;
       const Tensor heads = heads_of(rows, all, type == "mhe_mul" && !bias ? Tensor() : shifts);
       const std::string how = cat("least squares to the old heads on ", rows.rows(), " tokens"),

@@ -25,13 +25,13 @@ void ModelConfig::fields(Fields& f) {
     "reads what an encoder made of another text (translation)",
     one_of(architecture_names()));
   architecture = Architecture(std::ranges::find(architecture_names(), name) - architecture_names().begin());
-  f("vocab_size", vocab_size, "vocabulary entries V; 0: the tokenizer's", at_least(0));
+  f("vocab_size", vocab_size, "vocabulary entries V; 0: the tokenizer's", at_least(0).of({Dimension::vocabulary}));
   f("token_width", token_width, "ints of one token: 1 an id, more a vocabulary-free code; 0: the tokenizer's",
     between(0, 1 << 16));
-  f("hidden_size", hidden_size, "model width D", between(1, 1 << 20));
+  f("hidden_size", hidden_size, "model width D", between(1, 1 << 20).of({Dimension::hidden}));
   f("num_hidden_layers", num_hidden_layers, "layers L", between(0, 10000));
   f("max_position_embeddings", max_position_embeddings, "longest sequence in tokens; 0: data.sequence_length",
-    at_least(0));
+    at_least(0).of({Dimension::positions}));
   f.part("embedding", "embedding", embedding, "tokens to rows");
   f.part("position", "position", position,
          "how positions enter: added to rows or logits, or by rotating queries and keys");
@@ -63,7 +63,8 @@ void ModelConfig::fields(Fields& f) {
   f.part("residual", "residual", residual, "how sub-layers are wired");
   f.part("stack", "stack", stack, "how layers follow each other");
   f.part("head", "head", head, "rows to predictions");
-  f("num_labels", num_labels, "classes of the heads tag and classify; 0: the task's, or the objective's", at_least(0));
+  f("num_labels", num_labels, "classes of the heads tag and classify; 0: the task's, or the objective's",
+    at_least(0).of({Dimension::classes}));
   f("label_names", label_names, "names of the classes, in order; those of the task are filled in");
   f("tie_word_embeddings", tie_word_embeddings, "the head uses the embedding's table");
   f("embedding_norm", embedding_norm, "a norm after the embedding, as BERT has");
@@ -175,8 +176,8 @@ bool lacks_ids(const Node& options) {
   return ids && ids->items().empty();
 }
 
-// Every mixer that the configuration gives: the model's, those of `mixers` and those of `layers`. `change` gets the
-// part with its type, options read, and says whether it changed something.
+}  // namespace
+
 bool change_mixers(ModelConfig& config, const std::function<bool(PartChoice&)>& change) {
   bool any = change(config.mixer);
   const auto node_of = [](const PartChoice& part) {
@@ -208,8 +209,6 @@ bool change_mixers(ModelConfig& config, const std::function<bool(PartChoice&)>& 
   }
   return any;
 }
-
-}  // namespace
 
 void ModelConfig::replace_heads(const std::string& from, const std::string& to) {
   const bool any = change_mixers(*this, [&](PartChoice& part) {

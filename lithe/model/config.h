@@ -55,6 +55,11 @@ struct ModelConfig {
   void validate() const;
 };
 
+/// Every mixer that the configuration gives: the model's, those of `mixers` and those of `layers`, their sub-layers
+/// included. `change` gets the part with its type, options read, and says whether it changed something; true when it
+/// ever did.
+bool change_mixers(ModelConfig& config, const std::function<bool(PartChoice&)>& change);
+
 /// From a recipe's `model` section or a config.json.
 ModelConfig read_model_config(const Node& node, const std::string& section = "model");
 

@@ -1,7 +1,7 @@
 #include "lithe/model/grow.h"
 
+#include <algorithm>
 #include <cmath>
-#include <set>
 
 #include "lithe/ops/basic.h"
 
@@ -18,22 +18,9 @@ std::optional<std::pair<int64_t, std::string>> in_layer(const std::string& name)
   return std::pair{std::stoll(name.substr(begin, dot - begin)), name.substr(dot)};
 }
 
-// Names of the matrices of a layer whose results are added to the rows, and of their biases: those that the initialiser
-// makes smaller by depth.
-std::set<std::string> residual_outputs(const ModelConfig& config) {
-  ModelConfig small = config;
-  small.init = {};
-  small.init.std = 1;
-  const Model scaled(small, {});
-  small.init.scale_residual_outputs = false;
-  Model other(small, {});
-  std::set<std::string> out;
-  for (const Parameter& p : scaled.parameters().all()) {
-    const Tensor x = p.master.value(), y = other.parameters().find(p.name)->master.value();
-    if (!p.decay || !in_layer(p.name) || x.numel() == 0 || value_at(x, 0) == value_at(y, 0)) continue;
-    out.insert(p.name);
-    if (p.name.ends_with(".weight")) out.insert(p.name.substr(0, p.name.size() - 6) + "bias");
-  }
+Tensor turned(const Tensor& x) {
+  const Tensor out = empty({x.cols(), x.rows()}, x.dtype(), x.device());
+  for (int64_t i = 0; i < x.numel(); ++i) set_value(out, i % x.cols() * x.rows() + i / x.cols(), value_at(x, i));
   return out;
 }
 
@@ -43,31 +30,97 @@ const Parameter& source_of(const Model& from, const std::string& name, const cha
   return *p;
 }
 
-// Every integer under these keys, wherever it stands, times `factor`; 0 says "by hidden_size" and stays, but where that
-// is a rounded third, which does not grow by a whole factor.
-void multiply(Node& node, int64_t factor, int64_t hidden_size) {
-  static const std::set<std::string> keys{"hidden_size", "num_attention_heads", "num_key_value_heads",
-                                          "intermediate_size", "moe_intermediate_size"};
-  if (!node.is_map()) return;
-  const Node *type = node.find("type"), *width = node.find("intermediate_size");
-  if (type && width && width->text() == "0" && (type->text() == "swiglu" || type->text() == "geglu"))
-    node.set("intermediate_size", Node::scalar(std::to_string(8 * hidden_size / 3), width->mark()));
-  for (const auto& [key, value] : std::vector(node.entries())) {
-    Node changed = value;
-    if (keys.count(key) && value.is_scalar()) {
-      changed = Node::scalar(std::to_string(std::stoll(value.text()) * factor), value.mark());
-    } else if (value.is_map()) {
-      multiply(changed, factor, hidden_size);
-    } else if (value.is_list()) {
-      changed = Node::list({}, value.mark());
-      for (Node item : value.items()) {
-        multiply(item, factor, hidden_size);
-        changed.push(item);
-      }
+// Options of a configuration that size something wider, times a factor.
+class Wider {
+ public:
+  Wider(int64_t factor, int64_t hidden_size) : factor_(factor), hidden_size_(hidden_size) {}
+
+  /// Of the model, or of a section of it that gives layers parts of their own, under the names of slots.
+  void section(Node& node, const std::vector<FieldDoc>& docs) const {
+    if (node.is_list()) {
+      Node items = Node::list({}, node.mark());
+      for (Node item : node.items()) section(item, docs), items.push(item);
+      node = items;
     }
-    node.set(key, changed);
+    if (!node.is_map()) return;
+    for (const auto& [key, value] : std::vector(node.entries())) {
+      const auto doc = std::ranges::find(docs, key, &FieldDoc::path);
+      Node changed = value;
+      if (doc == docs.end() && !Registry::instance().slot(key).empty())
+        part(changed, key, "");
+      else if (doc != docs.end() && doc->type.starts_with(kPart))
+        part(changed, doc->type.substr(std::string(kPart).size()), doc->default_value);
+      else if (doc != docs.end() && value.is_scalar())
+        scale(changed, *doc);
+      else
+        section(changed, docs);
+      node.set(key, changed);
+    }
   }
-}
+  /// Parts of one slot under names.
+  void parts(Node& node, const std::string& slot) const {
+    for (const auto& [name, value] : std::vector(node.entries())) {
+      Node changed = value;
+      part(changed, slot, "");
+      node.set(name, changed);
+    }
+  }
+
+ private:
+  static constexpr const char* kPart = "part of slot ";
+  int64_t factor_, hidden_size_;
+
+  void scale(Node& node, const FieldDoc& doc) const {
+    if (!node.is_scalar() || node.text().empty() || doc.sizes.empty()) return;
+    const auto widens = [](Dimension of) {
+      return of == Dimension::hidden || of == Dimension::key_heads || of == Dimension::queries || of == Dimension::ffn;
+    };
+    if (!std::ranges::any_of(doc.sizes, widens) || std::ranges::any_of(doc.per, widens)) return;
+    node = Node::scalar(std::to_string(std::stoll(node.text()) * factor_), node.mark());
+  }
+  void part(Node& node, const std::string& slot, const std::string& otherwise) const {
+    if (node.is_null()) return;
+    const bool named = node.is_scalar();  // the type alone
+    const Node* given = named ? &node : node.find("type");
+    const std::string type = given ? given->text() : otherwise;
+    check_usage(!type.empty(), "grow", to_string(node.mark()), ": a part of slot ", slot, " without a type");
+    const Registry::Entry& entry = Registry::instance().get(slot, type, node.mark());
+    Node options = named ? Node::map() : node;
+    options.erase("type");
+    Node wide = entry.resolve(options, slot + " " + type);
+    give_sizes(wide, entry);
+    section(wide, entry.describe());
+    wide.set("type", Node::scalar(type, node.mark(), true));
+    node = wide;
+  }
+  // A 0 says "by hidden_size" and stays, but where that is rounded and does not grow by a whole factor.
+  void give_sizes(Node& options, const Registry::Entry& entry) const {
+    if (entry.slot != Ffn::slot) return;
+    for (const FieldDoc& doc : entry.describe()) {
+      const Node* given = doc.sizes.empty() ? nullptr : options.find(doc.path);
+      if (!given || given->text() != "0") continue;
+      const int64_t size = size_of(entry, options, doc.sizes, hidden_size_);
+      if (size_of(entry, options, doc.sizes, hidden_size_ * factor_) != size * factor_)
+        options.set(doc.path, Node::scalar(std::to_string(size), given->mark()));
+    }
+  }
+  // What an option that sizes these dimensions is in a part built alone.
+  static int64_t size_of(const Registry::Entry& entry, const Node& options, const std::vector<Dimension>& sizes,
+                         int64_t hidden_size) {
+    Parameters parameters;
+    BuildContext context{.parameters = &parameters, .device = Device::meta, .init = {}};
+    const auto part =
+        Registry::instance().make<Ffn>({entry.name, options}, Scope(context), {.hidden_size = hidden_size});
+    int64_t size = 1;
+    for (const Dimension of : sizes)
+      for (const Parameter& p : parameters.all())
+        if (const int64_t count = count_of(p.axes, of)) {
+          size *= count;
+          break;
+        }
+    return size;
+  }
+};
 
 Node node_of(const ModelConfig& config) {
   ModelConfig same = config;
@@ -99,7 +152,11 @@ ModelConfig widened(const ModelConfig& config, int64_t factor) {
   check_usage(!reads_source(config.architecture), "grow",
               "an encoder-decoder has two stacks; only models of one grow wider");
   Node node = node_of(config);
-  multiply(node, factor, config.hidden_size);
+  const Wider wider(factor, config.hidden_size);
+  Node mixers = config.mixers;
+  wider.parts(mixers, Mixer::slot);
+  wider.section(node, describe_fields([](Fields& f) { ModelConfig().fields(f); }));
+  if (!mixers.is_null()) node.set("mixers", mixers);
   if (factor > 1) node.set("tie_word_embeddings", Node::scalar("false"));
   return read_model_config(node, "model");
 }
@@ -112,16 +169,15 @@ std::string shallow_name(const std::string& name, int64_t layers) {
 // spec: grow.depth_stack | growth | layers are copied on top of themselves | TB 6.3.2(2), E18
 void grow_depth(const Model& from, Model& to, bool zero_residual) {
   const int64_t before = from.config().num_hidden_layers;
-  const std::set<std::string> outputs = zero_residual ? residual_outputs(to.config()) : std::set<std::string>{};
   for (Parameter& p : to.parameters().all()) {
     const auto place = in_layer(p.name);
     const Tensor x = source_of(from, shallow_name(p.name, before), "grow").numbers();
     check_usage(x.shape() == p.master.shape(), "grow", "'", p.name, "' is ", x.shape(), " in the model and ",
                 p.master.shape(), " with more layers (a part that looks at all layers); it cannot grow deeper");
-    const bool zero = place && place->first >= before && outputs.count(p.name);
+    const bool zero = zero_residual && p.joins && place && place->first >= before;
     p.assign(zero ? zeros(x.shape(), x.dtype(), x.device()) : x);
   }
-  to.parameters().refresh_shadows();
+  to.parameters().refresh_views();
 }
 
 // spec: grow.width_tile | growth | k x k tiles of each matrix, divided by the copies of its inputs | TB Eq 6.111, E22
@@ -129,25 +185,19 @@ void grow_width(const Model& from, Model& to, double noise, uint64_t seed) {
   for (Parameter& p : to.parameters().all()) {
     const bool untied =
         from.config().tie_word_embeddings && !to.config().tie_word_embeddings && p.name == "head.weight";
-    const Tensor x = source_of(from, untied ? "embedding.weight" : p.name, "grow").numbers(), y = p.numbers();
-    const Shape shape = untied ? Shape{x.dim(1), x.dim(0)} : x.shape();
-    check_usage(shape.rank() == y.shape().rank() && shape.rank() <= 2, "grow", "'", p.name, "' is ", shape,
-                " and cannot become ", y.shape());
-    const int64_t rows = x.shape().rank() == 2 ? shape[0] : 1, cols = shape[shape.rank() - 1], new_rows = y.rows(),
-                  new_cols = y.cols();
-    check_usage(new_rows % rows == 0 && new_cols % cols == 0, "grow", "'", p.name, "' of ", shape, " does not tile to ",
-                y.shape(), "; its part cannot grow wider");
-    const bool matrix = x.shape().rank() == 2;
-    const double scale = matrix ? double(rows) / double(new_rows) : 1;
+    const Parameter& source = source_of(from, untied ? "embedding.weight" : p.name, "grow");
+    const Axes axes = untied ? Axes(source.axes.rbegin(), source.axes.rend()) : source.axes;
+    const Tensor numbers = untied ? turned(source.numbers()) : source.numbers(),
+                 x = Slice::tiled(axes, p.axes).taken(numbers), y = p.numbers();
+    const double scale = axes.size() == 2 ? double(axes[0].size()) / double(p.axes[0].size()) : 1;
     const RandomKey key{.seed = seed, .purpose = purpose_of("grow." + p.name)};
     for (int64_t i = 0; i < y.numel(); ++i) {
-      const int64_t r = i / new_cols % rows, c = i % new_cols % cols;
-      const double value = value_at(x, untied ? c * rows + r : r * cols + c) * scale;
+      const double value = value_at(x, i) * scale;
       set_value(y, i, noise == 0 ? value : value * (1 + noise * random_normal(key, uint64_t(i))));
     }
     if (p.rest.defined()) p.assign(y);
   }
-  to.parameters().refresh_shadows();
+  to.parameters().refresh_views();
 }
 
 double difference_of_predictions(const Model& a, const Model& b) {

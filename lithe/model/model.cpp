@@ -332,7 +332,7 @@ void load(Model& model, const Path& file, bool with_head) {
       p.assign(numbers);
     } else
       in.read(p.name, p.master.value());
-  model.parameters().refresh_shadows();
+  model.parameters().refresh_views();
   std::string left;
   for (const auto& [name, entry] : in.entries())
     if (!wanted(name)) left += (left.empty() ? "" : ", ") + name;

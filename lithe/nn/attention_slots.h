@@ -132,7 +132,9 @@ class Heads : public Part {
   virtual int64_t kv_heads() const = 0;
   /// After the weighted sum of values, before the output projection: [N, query_heads*value_dim] -> [N, context_size].
   virtual Var finish(const Var& context) const { return context; }
-  virtual int64_t context_size() const = 0;
+  /// The columns of what finish() makes.
+  virtual Axis context() const = 0;
+  int64_t context_size() const { return context().size(); }
 };
 
 /// Which pairs of tokens may meet.
@@ -184,7 +186,8 @@ class Output : public Part {
  public:
   static constexpr const char* slot = "output";
   struct Args {
-    int64_t context_size = 0, hidden_size = 0;
+    Axis context;
+    int64_t hidden_size = 0;
     bool bias = false;
   };
   virtual Var forward(const Var& context) const = 0;

@@ -12,19 +12,46 @@
 
 namespace lithe {
 
+namespace {
+
+// The master in bf16.
+class Rounded final : public View {
+ public:
+  explicit Rounded(const Tensor& master) : copy_(empty(master.shape(), DType::bf16, master.device())) {
+    refresh(master);
+  }
+  void refresh(const Tensor& master) override { kernels::add({.a = master, .out = copy_}); }
+  Var read(const Var& master) const override { return Var(copy_, master.ref()); }
+  Tensor rounded() const override { return copy_; }
+  int64_t bytes() const override { return copy_.bytes(); }
+
+ private:
+  Tensor copy_;
+};
+
+}  // namespace
+
+void Parameter::read_through(std::shared_ptr<View> through) {
+  check(!rest.defined() && !master.packed(), "model", "'", name,
+        "' is split or packed, and is read as it is; give it a view before that");
+  view = std::move(through);
+  if (view) view->refresh(master.value());
+}
+
 int64_t Parameter::bytes() const {
   if (const kernels::PackedMatrix* packed = master.packed()) return packed->bytes();
-  return master.value().bytes() + (shadow.defined() ? shadow.bytes() : 0) + (rest.defined() ? rest.bytes() : 0);
+  return master.value().bytes() + (view ? view->bytes() : 0) + (rest.defined() ? rest.bytes() : 0);
 }
 
 void Parameter::split() {
-  if (!by_var || !shadow.defined()) return;
+  const Tensor high = storage().rounded;
+  if (!high) return;
   const MemoryScope memory(MemoryClass::weights);
   const Tensor wide = master.value();
   rest = empty({wide.numel(), 2}, DType::u8, wide.device());
-  kernels::split(wide, shadow, rest);
-  master = Var(shadow, master.ref());
-  shadow = Tensor();
+  kernels::split(wide, high, rest);
+  master = Var(high, master.ref());
+  view = nullptr;
 }
 
 Tensor Parameter::numbers() const {
@@ -40,6 +67,13 @@ void Parameter::assign(const Tensor& numbers) {
   else
     copy_into(master.value(), numbers);
 }
+
+void Parameter::clear_row(int64_t row) {
+  fill_zero(master.value().slice(row, row + 1));
+  if (view) view->refresh(master.value());
+}
+
+Parameter::Storage Parameter::storage() const { return {master.value(), rest, view ? view->rounded() : Tensor()}; }
 
 Parameter* Parameters::add(Parameter parameter) {
   const auto [at, added] = by_name_.try_emplace(parameter.name, nullptr);
@@ -73,9 +107,14 @@ int64_t Parameters::count() const {
   return n;
 }
 
-void Parameters::refresh_shadows() {
+void Parameters::refresh_views() {
   for (Parameter& p : parameters_)
-    if (p.shadow.defined()) kernels::add({.a = p.master.value(), .out = p.shadow});
+    if (p.view) p.view->refresh(p.master.value());
+}
+
+void Parameters::stepped() {
+  for (Parameter& p : parameters_)
+    if (p.view && !p.view->rounded()) p.view->refresh(p.master.value());
 }
 
 namespace {
@@ -93,7 +132,9 @@ SharedParameters::~SharedParameters() {
 }
 const std::string* SharedParameters::sharing() { return sharing_now; }
 
-Parameter* Scope::parameter(const std::string& name, const Shape& shape, InitRole role, const InitConfig* init) const {
+Parameter* Scope::parameter(const std::string& name, const Axes& axes, InitRole role,
+                            const ParameterOptions& options) const {
+  const Shape shape = shape_of(axes);
   if (const std::string* who = SharedParameters::sharing()) {
     Parameter* const there = context_->parameters->find(full(name));
     check_usage(there && there->master.shape() == shape, "model", *who, " shares '", full(name), "', which ",
@@ -107,10 +148,18 @@ Parameter* Scope::parameter(const std::string& name, const Shape& shape, InitRol
   // Vectors (norms, biases) stay wide when the matrices are stored in bf16: kernels expect that.
   const DType dtype = !matrix && c.dtype == DType::bf16 ? DType::f32 : c.dtype;
   const std::string path = full(name);
-  if (c.integers.count(path)) return context_->parameters->add({path, Tensor::outline(shape, dtype), {}, true});
+  const auto add = [&](Var master) {
+    return context_->parameters->add({.name = path,
+                                      .master = std::move(master),
+                                      .axes = axes,
+                                      .role = role,
+                                      .decay = matrix || role == InitRole::embedding,
+                                      .joins = options.joins || role == InitRole::residual_output});
+  };
+  if (c.integers.count(path)) return add(Tensor::outline(shape, dtype));
   const auto made = [&] {
     const Tensor value = empty(shape, dtype, c.device);
-    if (c.initialised) initialise(value, init ? *init : c.init, role, path, c.seed, layer_, c.layers);
+    if (c.initialised) initialise(value, options.init ? *options.init : c.init, role, path, c.seed, layer_, c.layers);
     return value;
   };
   if (const auto found = c.packed.find(path); found != c.packed.end() && c.compute != DType::f64) {
@@ -122,22 +171,23 @@ Parameter* Scope::parameter(const std::string& name, const Shape& shape, InitRol
     m->inputs = shape[m->by_rows ? 1 : 0];
     kernels::allocate(*m, c.device);
     if (c.initialised) kernels::pack_rows(*m, 0, made());
-    return context_->parameters->add({path, Var(std::move(m), c.compute), {}, true});
+    return add(Var(std::move(m), c.compute));
   }
   const Tensor value = made();
-  Parameter p{path, c.trainable ? Var::leaf(value) : Var(value), {}, matrix || role == InitRole::embedding};
-  if (matrix && c.compute == DType::bf16 && dtype == DType::f32) {
-    p.shadow = empty(shape, DType::bf16, c.device);
-    kernels::add({.a = value, .out = p.shadow});
-  }
-  return context_->parameters->add(std::move(p));
+  Parameter* const p = add(c.trainable ? Var::leaf(value) : Var(value));
+  const bool rounds = matrix && !options.wide && c.compute == DType::bf16 && dtype == DType::f32;
+  if (rounds) p->view = std::make_shared<Rounded>(value);
+  return p;
 }
 
-Linear::Linear(const Scope& scope, int64_t in, int64_t out, bool with_bias, InitRole role)
-    : weight(scope.parameter("weight", {in, out}, role)),
-      bias(with_bias ? scope.parameter("bias", {out}, InitRole::zeros) : nullptr) {
-  weight->by_var = true;
+void Scope::couples(std::initializer_list<Dimension> dimensions) const {
+  for (const Dimension of : dimensions) context_->parameters->couple({path_, of});
 }
+
+Linear::Linear(const Scope& scope, const Axis& in, const Axis& out, bool with_bias, InitRole role)
+    : weight(scope.parameter("weight", {in, out}, role)),
+      bias(with_bias ? scope.parameter("bias", {out}, InitRole::zeros, {.joins = role == InitRole::residual_output})
+                     : nullptr) {}
 
 Var Linear::operator()(const Var& x) const { return linear(x, weight->var(), var_or_none(bias)); }
 

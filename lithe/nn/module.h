@@ -7,30 +7,68 @@
 
 #include "lithe/autograd/var.h"
 #include "lithe/base/random.h"
+#include "lithe/nn/axis.h"
 #include "lithe/nn/init.h"
 
 namespace lithe {
 
+/// What the forward pass reads of a parameter in place of its master, made from it once a step: the master in bf16, on
+/// a grid of integers, under a mask.
+class View {
+ public:
+  virtual ~View() = default;
+  /// Makes it anew from the master's numbers.
+  virtual void refresh(const Tensor& master) = 0;
+  /// What is read. The gradient of a copy is the master's, straight through: Var(copy, master.ref()). A view that
+  /// learns numbers of its own computes here.
+  virtual Var read(const Var& master) const = 0;
+  /// Its copy, where that is the master in bf16 and no more: whoever writes the master may fill it in the same pass,
+  /// and it can be the upper halves of a split one. None by default.
+  virtual Tensor rounded() const { return {}; }
+  virtual int64_t bytes() const = 0;
+};
+
 /// A trainable tensor. `name` is its name in checkpoints ("layers.0.ffn.up.weight").
 struct Parameter {
   std::string name;
-  Var master;             // what the optimiser updates; for inference it may be packed
-  Tensor shadow;          // bf16 copy that products read, when training in bf16; else none
-  bool decay;             // weight decay applies: matrices and tables, not vectors
-  int64_t zero_row = -1;  // that stays zero; -1: none
-  bool by_var = false;    // the model reads var() alone, never the master
-  Tensor rest;            // lower halves of a split master (kernels/optimizer), whose upper ones it then holds as bf16
+  Var master;  // what the optimiser updates; for inference it may be packed
+  Axes axes;
+  InitRole role;
+  bool decay;                       // weight decay applies: matrices and tables, not vectors
+  bool joins = false;               // its result is added to the residual stream, and with all such zero nothing is
+  std::shared_ptr<View> view = {};  // none: the master is read
+  int64_t zero_row = -1;            // that stays zero; -1: none
+  Tensor rest = {};  // lower halves of a split master (kernels/optimizer), whose upper ones it then holds as bf16
 
   /// What the forward pass reads; its gradient gathers in the master's.
-  Var var() const { return shadow.defined() ? Var(shadow, master.ref()) : master; }
-  /// Of the numbers that stand in memory: packed, or master and shadow or rest.
+  Var var() const { return view ? view->read(master) : master; }
+  /// From now on through this view; not of a split master.
+  void read_through(std::shared_ptr<View> through);
+  /// Of the numbers that stand in memory: packed, or master and view or rest.
   int64_t bytes() const;
-  /// Splits the master, if it has a shadow and is not read but by var(): the upper halves are the shadow then.
+  /// Splits the master where what is read is its numbers in bf16 (View::rounded): these are the upper halves then, and
+  /// there is no view.
   void split();
   /// The master's numbers, joined where they are split.
   Tensor numbers() const;
-  /// Sets them; the shadow stays as it is.
+  /// Sets them; the view stays as it is.
   void assign(const Tensor& numbers);
+  /// Sets a row of the table to zero, also in the view.
+  void clear_row(int64_t row);
+
+  /// What one pass over the numbers writes: them, or their upper halves and the rest, and them in bf16 where that is
+  /// defined.
+  struct Storage {
+    Tensor numbers, rest, rounded;
+  };
+  Storage storage() const;
+};
+
+/// A part's results for one index of a dimension depend on all of them, or on its place among them (a mean, a softmax,
+/// a scale, angles): without some it is another function than with these at zero.
+struct Coupling {
+  std::string path;  // of the part
+  Dimension of;
 };
 
 /// All parameters of a model, in order of construction. Pointers to them stay valid.
@@ -44,11 +82,16 @@ class Parameters {
   /// Fails (usage) when it names none.
   void freeze(const std::string& pattern);
   int64_t count() const;  // trainable scalars
-  /// Copies every master into its shadow.
-  void refresh_shadows();
+  /// Makes every view anew.
+  void refresh_views();
+  /// After a pass that wrote each Storage: makes those views anew that it could not fill.
+  void stepped();
+  void couple(Coupling coupling) { couplings_.push_back(std::move(coupling)); }
+  const std::vector<Coupling>& couplings() const { return couplings_; }
 
  private:
   std::deque<Parameter> parameters_;
+  std::vector<Coupling> couplings_;
   std::map<std::string, Parameter*> by_name_;
 };
 
@@ -57,7 +100,7 @@ struct BuildContext {
   Parameters* parameters = nullptr;
   Device device = Device::cpu;
   DType dtype = DType::f32;    // of the parameters
-  DType compute = DType::f32;  // of the rows; bf16 with f32 parameters makes shadows
+  DType compute = DType::f32;  // of the rows; with bf16, views of f32 matrices are in bf16
   InitConfig init;
   uint64_t seed = 1;
   int64_t layers = 0;
@@ -65,6 +108,13 @@ struct BuildContext {
   bool initialised = true;
   std::set<std::string> integers;  // matrices made without numbers (on the meta device): integer weights come for them
   std::map<std::string, bool> packed;  // matrices made packed for inference, and whether by their rows
+};
+
+/// What few parameters need.
+struct ParameterOptions {
+  const InitConfig* init = nullptr;  // in place of the model's
+  bool wide = false;                 // a matrix that no product reads: never rounded to bf16 while training
+  bool joins = false;                // Parameter::joins; always of InitRole::residual_output
 };
 
 /// A place in the tree of parts: a path, and the layer it is in.
@@ -78,9 +128,11 @@ class Scope {
   int64_t layer() const { return layer_; }
   const BuildContext& context() const { return *context_; }
 
-  /// A new parameter path/name, initialised for its role; `init` in place of the model's.
-  Parameter* parameter(const std::string& name, const Shape& shape, InitRole role,
-                       const InitConfig* init = nullptr) const;
+  /// A new parameter path/name, initialised for its role.
+  Parameter* parameter(const std::string& name, const Axes& axes, InitRole role,
+                       const ParameterOptions& options = {}) const;
+  /// The part of this scope is a Coupling of these.
+  void couples(std::initializer_list<Dimension> dimensions) const;
 
  private:
   BuildContext* context_;
@@ -93,7 +145,7 @@ class Scope {
 class Linear {
  public:
   Linear() = default;
-  Linear(const Scope& scope, int64_t in, int64_t out, bool bias, InitRole role = InitRole::matrix);
+  Linear(const Scope& scope, const Axis& in, const Axis& out, bool bias, InitRole role = InitRole::matrix);
   Var operator()(const Var& x) const;
   Parameter* weight = nullptr;
   Parameter* bias = nullptr;

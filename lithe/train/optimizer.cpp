@@ -12,7 +12,7 @@ constexpr int64_t kLeastInt8 = 4096;
 
 }  // namespace
 
-AdamW::AdamW(Parameters& parameters, const TrainConfig& config) : config_(config) {
+AdamW::AdamW(Parameters& parameters, const TrainConfig& config) : parameters_(&parameters), config_(config) {
   const MemoryScope memory(MemoryClass::optimizer);
   for (Parameter& p : parameters.all()) {
     if (!p.master.needs_grad()) continue;  // frozen
@@ -44,11 +44,12 @@ void AdamW::step(int64_t step, double learning_rate, double norm) {
     Parameter& p = *slot.parameter;
     const Tensor gradient = p.master.grad();
     if (!gradient.defined()) continue;  // the part was not used in this step
-    kernels::adamw({.param = p.master.value(),
+    const Parameter::Storage to = p.storage();
+    kernels::adamw({.param = to.numbers,
                     .gradient = gradient,
                     .m = slot.m,
                     .v = slot.v,
-                    .shadow = p.shadow,
+                    .shadow = to.rounded,
                     .lr = learning_rate,
                     .beta1 = config_.adam_beta1,
                     .beta2 = config_.adam_beta2,
@@ -58,9 +59,10 @@ void AdamW::step(int64_t step, double learning_rate, double norm) {
                     .step = step,
                     .m_scale = slot.m_scale,
                     .v_scale = slot.v_scale,
-                    .rest = p.rest});
+                    .rest = to.rest});
     p.master.ref()->grad = Tensor();
   }
+  parameters_->stepped();
 }
 
 void AdamW::drop_gradients() {

@@ -8,13 +8,13 @@ namespace lithe {
 
 class AdamW {
  public:
-  /// Splits what has a bf16 copy, which costs two bytes a number less and changes no number of the master.
+  /// Splits masters that are read in bf16, which costs two bytes a number less and changes none of their numbers.
   AdamW(Parameters& parameters, const TrainConfig& config);
 
   /// The norm of all gathered gradients; not finite when one is.
   double gradient_norm() const;
-  /// Updates every parameter from its gradient, scaled by min(1, max_grad_norm / norm), frees the gradients,
-  /// and refreshes the bf16 copies. `step` counts from 1.
+  /// Updates every parameter from its gradient, scaled by min(1, max_grad_norm / norm), and frees the gradients. `step`
+  /// counts from 1.
   void step(int64_t step, double learning_rate, double norm);
   void drop_gradients();
 
@@ -26,6 +26,7 @@ class AdamW {
     Parameter* parameter;
     Tensor m, v, m_scale, v_scale;
   };
+  Parameters* parameters_;
   std::vector<Slot> slots_;
   TrainConfig config_;
 };

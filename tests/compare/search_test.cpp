@@ -128,7 +128,8 @@ TEST(Search, ASupernetRanksCandidatesByTheirSlices) {
   for (size_t i = 0; i < 8; ++i) EXPECT_EQ(again.candidates[i].shared_loss, r.candidates[i].shared_loss);
 }
 
-TEST(Supernet, ASliceIsTheFirstRowsAndColumns) {
+// Two heads of 4 channels are the first channels of two heads of 6, not the first 8 columns.
+TEST(Supernet, ASliceIsTheFirstOfEachDimension) {
   const auto config = [](int64_t width, int64_t d) {
     ModelConfig c = read_model_config(parse_yaml(
         cat("{vocab_size: 11, token_width: 1, max_position_embeddings: 8, num_hidden_layers: 1, hidden_size: ", d,
@@ -141,12 +142,32 @@ TEST(Supernet, ASliceIsTheFirstRowsAndColumns) {
   const Supernet net({config(6, 8), config(10, 8), config(10, 12)}, train);
   const auto large = net.model(config(10, 12)), small = net.model(config(6, 8));
   EXPECT_EQ(net.parameters(), large->parameters().count());
-  for (const Parameter& p : small->parameters().all()) {
-    const Tensor x = p.master.value(), whole = large->parameters().find(p.name)->master.value();
-    const int64_t cols = x.shape().rank() == 2 ? x.dim(1) : 1, stride = x.shape().rank() == 2 ? whole.dim(1) : 1;
-    for (int64_t i = 0; i < x.numel(); ++i)
-      ASSERT_EQ(value_at(x, i), value_at(whole, i / cols * stride + i % cols)) << p.name;
-  }
+  const auto both = [&](const char* name) {
+    return std::pair{small->parameters().find(name)->master.value(), large->parameters().find(name)->master.value()};
+  };
+  const auto [up, whole_up] = both("layers.0.ffn.up.weight");  // [8, 6] of [12, 10]
+  for (int64_t i = 0; i < 48; ++i) EXPECT_EQ(value_at(up, i), value_at(whole_up, i / 6 * 10 + i % 6)) << i;
+  const auto [v, whole_v] = both("layers.0.mixer.heads.v.weight");  // [8, 2 heads of 4] of [12, 2 heads of 6]
+  for (int64_t i = 0; i < 64; ++i)
+    EXPECT_EQ(value_at(v, i), value_at(whole_v, i / 8 * 12 + i % 8 / 4 * 6 + i % 4)) << i;
+}
+
+TEST(Supernet, GroupsOfQueriesStayWithTheirKeys) {
+  const auto config = [](int64_t heads, int64_t kv) {
+    return read_model_config(parse_yaml(
+        cat("{vocab_size: 11, token_width: 1, max_position_embeddings: 8, num_hidden_layers: 1, hidden_size: "
+            "8, mixer: {type: attention, num_attention_heads: ",
+            heads, ", head_dim: 1, heads: {type: gqa, num_key_value_heads: ", kv, "}}, ffn: relu}"),
+        "test"));
+  };
+  TrainConfig train;
+  train.max_steps = 1;
+  const Supernet net({config(4, 2), config(2, 2)}, train);
+  const auto large = net.model(config(4, 2)), small = net.model(config(2, 2));
+  const Tensor q = small->parameters().find("layers.0.mixer.heads.q.weight")->master.value(),
+               whole = large->parameters().find("layers.0.mixer.heads.q.weight")->master.value();
+  for (int64_t i = 0; i < 16; ++i)  // the first query of each key, columns 0 and 2
+    EXPECT_EQ(value_at(q, i), value_at(whole, i / 2 * 4 + i % 2 * 2)) << i;
 }
 
 TEST(Search, RefusesWhatItCannotDo) {

@@ -111,6 +111,13 @@ TEST(Densify, HybridsKeepTheirPlainLayers) {
   EXPECT_EQ(kit::close(logits(d.config, d.parameters), logits(config, before), kRounded), "");
 }
 
+TEST(Densify, MixersOfSubLayersFoldToo) {
+  expect_folds(kit::model_config(kSmall,
+                                 "layers: {a: {sub_layers: [{mixer: {type: attention, num_attention_heads: 4, output: "
+                                 "hadamard}}, ffn]}}, layer_types: [a, a]"),
+               "mha");
+}
+
 TEST(Densify, PlainModelsStayAsTheyAre) {
   const ModelConfig config = kit::model_config(kSmall);
   const auto before = random_parameters(config);

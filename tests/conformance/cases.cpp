@@ -44,53 +44,55 @@ const std::vector<std::string>& small_models() {
 }
 
 ModelConfig config_of(const PartCase& c) {
-  for (const auto& [name, yaml] : models()) {
-    if (name != c.model) continue;
-    Node node = parse_yaml(yaml, "small model " + name);
-    Node part = parse_yaml(c.options, cat("samples of ", c.slot, " ", c.name));
-    part.set("type", Node::scalar(c.name));
-    const PartInfo& info = c.info();
-    const Node around = *node.find("mixer");
-    if (inside_attention(c.slot)) {
-      Node mixer = around;
-      mixer.set(c.slot, part);
-      if (c.slot == "memory") mixer.set("type", Node::scalar("memory_attention"));
-      part = mixer;
-    }
-    if (c.slot == Compressor::slot) {  // stands in layers
-      node.set("layers", parse_yaml("{short: {}}", "test")).set("short", Node::map()).set(c.slot, part);
-      node.set("layer_types", parse_yaml("[short, short]", "test"));
-      return read_model_config(node);
-    }
-    if (c.slot == Expander::slot) {  // above a compressor
-      node.set("layers", parse_yaml("{short: {compressor: pool}, long: {}}", "test"));
-      Node layers = *node.find("layers"), longer = Node::map();
-      longer.set(c.slot, part);
-      layers.set("long", longer);
-      node.set("layers", layers);
-      node.set("layer_types", parse_yaml("[short, long]", "test"));
-      return read_model_config(node);
-    }
-    const std::string key = inside_attention(c.slot) ? "mixer" : c.slot;
-    if (c.cross) {
-      node.set("architecture", Node::scalar("encoder_decoder"));
-      node.set("share_encoder_decoder_embeddings", Node::scalar(c.model == "odd" ? "false" : "true"));
-      // Bounds come from moved weights. A learned position moves its row alone, as rounding does; a fixed one would
-      // keep the rows of a source together, and attention does not see what moves them all alike.
-      if (c.model == "odd") node.set("position", Node::scalar("learned"));
-      Node encoder = parse_yaml("{num_hidden_layers: 1}", "small encoder");
-      if (!info.bidirectional) encoder.set("mixer", around);
-      node.set("encoder", encoder);
-    }
-    // The decoder's own mixers have the part too where it can be there; else only cross-attention has it.
-    node.set(c.cross && !info.causal ? "cross_attention" : key, part);
-    if (const int64_t width = info.token_width; width > 1) {
-      node.set("token_width", Node::scalar(cat(width)));
-      node.set("tie_word_embeddings", Node::scalar("false"));  // there is no table of a vocabulary
-    }
+  for (const auto& [name, yaml] : models())
+    if (name == c.model) return config_in(yaml, c);
+  fail("test", "no small model '", c.model, "'");
+}
+
+ModelConfig config_in(const std::string& yaml, const PartCase& c) {
+  Node node = parse_yaml(yaml, "small model " + c.model);
+  Node part = parse_yaml(c.options, cat("samples of ", c.slot, " ", c.name));
+  part.set("type", Node::scalar(c.name));
+  const PartInfo& info = c.info();
+  const Node around = *node.find("mixer");
+  if (inside_attention(c.slot)) {
+    Node mixer = around;
+    mixer.set(c.slot, part);
+    if (c.slot == "memory") mixer.set("type", Node::scalar("memory_attention"));
+    part = mixer;
+  }
+  if (c.slot == Compressor::slot) {  // stands in layers
+    node.set("layers", parse_yaml("{short: {}}", "test")).set("short", Node::map()).set(c.slot, part);
+    node.set("layer_types", parse_yaml("[short, short]", "test"));
     return read_model_config(node);
   }
-  fail("test", "no small model '", c.model, "'");
+  if (c.slot == Expander::slot) {  // above a compressor
+    node.set("layers", parse_yaml("{short: {compressor: pool}, long: {}}", "test"));
+    Node layers = *node.find("layers"), longer = Node::map();
+    longer.set(c.slot, part);
+    layers.set("long", longer);
+    node.set("layers", layers);
+    node.set("layer_types", parse_yaml("[short, long]", "test"));
+    return read_model_config(node);
+  }
+  const std::string key = inside_attention(c.slot) ? "mixer" : c.slot;
+  if (c.cross) {
+    node.set("architecture", Node::scalar("encoder_decoder"));
+    node.set("share_encoder_decoder_embeddings", Node::scalar(c.model == "odd" ? "false" : "true"));
+    // Bounds come from moved weights. A learned position moves its row alone, as rounding does; a fixed one would
+    // keep the rows of a source together, and attention does not see what moves them all alike.
+    if (c.model == "odd") node.set("position", Node::scalar("learned"));
+    Node encoder = parse_yaml("{num_hidden_layers: 1}", "small encoder");
+    if (!info.bidirectional) encoder.set("mixer", around);
+    node.set("encoder", encoder);
+  }
+  // The decoder's own mixers have the part too where it can be there; else only cross-attention has it.
+  node.set(c.cross && !info.causal ? "cross_attention" : key, part);
+  if (const int64_t width = info.token_width; width > 1) {
+    node.set("token_width", Node::scalar(cat(width)));
+    node.set("tie_word_embeddings", Node::scalar("false"));  // there is no table of a vocabulary
+  }
+  return read_model_config(node);
 }
 
 std::unique_ptr<Model> build(const PartCase& c, DType dtype, DType compute, Device device, uint64_t seed) {

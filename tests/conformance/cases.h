@@ -19,8 +19,9 @@ std::ostream& operator<<(std::ostream& out, const PartCase& c);
 
 /// The small models: odd widths, even ones (some parts need pairs of channels), powers of two (some need those).
 const std::vector<std::string>& small_models();
-/// The configuration of a small model with the part in its slot.
+/// The configuration of a small model with the part in its slot; of any model `yaml`.
 ModelConfig config_of(const PartCase& c);
+ModelConfig config_in(const std::string& yaml, const PartCase& c);
 std::unique_ptr<Model> build(const PartCase& c, DType dtype, DType compute, Device device = Device::cpu,
                              uint64_t seed = 1);
 /// Why the part refuses the small model (it is built on the meta device); empty when it takes it.

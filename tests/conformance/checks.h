@@ -52,6 +52,11 @@ std::string check_skipping(const PartCase& part);
 /// Packed for inference, a model from a file gives the same bits: rows, logits, loss, decoding.
 std::string check_packed(const PartCase& c, DType compute);
 
+// slices.cpp
+/// By every dimension that an axis declares: a smaller model, whose parameters are slices of a larger one's, is the
+/// larger one with the rest at zero, unless a part couples the dimension.
+std::string check_slices(const PartCase& part);
+
 // resources.cpp
 /// DecodeState::bytes and the ledger agree with the parts' formula.
 std::string check_state_bytes(const PartCase& c);

@@ -105,14 +105,26 @@ class Previous final : public Mixer {
   }
 };
 
-enum class Slip { none, wrong_gradient, no_gradient, counts_rows, counts_calls, more_memory, other_when_fast };
+enum class Slip {
+  none,
+  wrong_gradient,
+  no_gradient,
+  counts_rows,
+  counts_calls,
+  counts_channels,
+  hides_an_axis,
+  more_memory,
+  other_when_fast
+};
 
 // y = w x with one number a column.
 template <Slip kSlip>
 class Scaled final : public Ffn {
  public:
   Scaled(const Scope& scope, const NoOptions&, const Args& args)
-      : weight_(scope.parameter("weight", {args.hidden_size}, InitRole::ones)) {}
+      : weight_(scope.parameter(
+            "weight", {kSlip == Slip::hides_an_axis ? Axis(args.hidden_size) : Axis::hidden(args.hidden_size)},
+            InitRole::ones)) {}
   Var forward(const SubLayerInput& in) const override {
     const Var& x = in.x;
     static int calls = 0;
@@ -126,6 +138,7 @@ class Scaled final : public Ffn {
     if constexpr (kSlip == Slip::counts_rows)
       return scale(row_affine(x, weight_->var(), {}), 1 + 1e-3 * double(x.rows()));
     if constexpr (kSlip == Slip::counts_calls) return scale(row_affine(x, weight_->var(), {}), 1 + 1e-3 * ++calls);
+    if constexpr (kSlip == Slip::counts_channels) return scale(row_affine(x, weight_->var(), {}), 1 / double(x.cols()));
     if constexpr (kSlip == Slip::other_when_fast)
       return scale(row_affine(x, weight_->var(), {}), kernels::reference_only() ? 1 : 1.001);
     if constexpr (kSlip == Slip::more_memory) {
@@ -160,6 +173,8 @@ class Suite : public testing::Test {
     registry.add<Ffn, Scaled<Slip::no_gradient>, NoOptions>("no_gradient", info);
     registry.add<Ffn, Scaled<Slip::counts_rows>, NoOptions>("counts_rows", info);
     registry.add<Ffn, Scaled<Slip::counts_calls>, NoOptions>("counts_calls", info);
+    registry.add<Ffn, Scaled<Slip::counts_channels>, NoOptions>("counts_channels", info);
+    registry.add<Ffn, Scaled<Slip::hides_an_axis>, NoOptions>("hides_an_axis", info);
     registry.add<Ffn, Scaled<Slip::more_memory>, NoOptions>("more_memory", info);
     registry.add<Ffn, Scaled<Slip::other_when_fast>, NoOptions>("other_when_fast", info);
   }
@@ -177,6 +192,7 @@ class Suite : public testing::Test {
                                                    {"truncation", check_truncation(c)},
                                                    {"saved states", check_saved_states(c)},
                                                    {"states under a tape", check_states_on_tape(c)},
+                                                   {"slices", check_slices({slot, name, ""})},
                                                    {"state bytes", check_state_bytes(c)},
                                                    {"meta run", check_meta_run(c)},
                                                    {"files", check_files(c)},
@@ -225,7 +241,11 @@ TEST_F(Suite, WrongGradientsAreFound) {
 // max(0, x) at 5e-6: differences by 1e-5 see both sides of the kink, which is no fault of the gradient.
 TEST_F(Suite, SlopesBesideAKinkAreRight) {
   Parameters parameters;
-  Parameter* x = parameters.add({"x", Var(tensor_of({1}, std::vector{5e-6})), {}, false});
+  Parameter* x = parameters.add({.name = "x",
+                                 .master = Var(tensor_of({1}, std::vector{5e-6})),
+                                 .axes = {1},
+                                 .role = InitRole::matrix,
+                                 .decay = false});
   const auto relu = [&] { return std::max(0.0, value_at(x->master.value(), 0)); };
   const auto claimed = [](double slope) { return [slope](const Parameter&) { return std::vector{slope}; }; };
   EXPECT_EQ(check_slopes(parameters, relu, claimed(1)), "");
@@ -238,6 +258,8 @@ TEST_F(Suite, PartsThatDependOnMoreThanTheirInputsAreFound) {
   EXPECT_NE(std::find(rows.begin(), rows.end(), "batch independence"), rows.end());
   const Names calls = failed("ffn", "counts_calls");
   EXPECT_NE(std::find(calls.begin(), calls.end(), "determinism"), calls.end());
+  EXPECT_EQ(failed("ffn", "counts_channels"), Names{"slices"});
+  EXPECT_EQ(failed("ffn", "hides_an_axis"), Names{"slices"});
   EXPECT_EQ(failed("ffn", "more_memory"), Names{"meta run"});
   EXPECT_EQ(failed("ffn", "other_when_fast"), Names{"kernels"});
 }

@@ -52,7 +52,7 @@ void learn(Model& model, const TaskBatches& batches, int steps) {
                       .clear = true});
       ++i;
     }
-    model.parameters().refresh_shadows();
+    model.parameters().refresh_views();
   }
   set_threads(usable_threads());
 }

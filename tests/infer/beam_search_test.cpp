@@ -361,7 +361,7 @@ std::unique_ptr<Model> chain(const std::vector<std::map<int32_t, double>>& next)
         set_value(p.master.value(), i * vocab + v, embedding ? double(i == v) : logit / std::sqrt(double(vocab)));
       }
   }
-  model->parameters().refresh_shadows();
+  model->parameters().refresh_views();
   return model;
 }
 
@@ -401,7 +401,7 @@ TEST(BeamSearch, TiesGoToTheLowerToken) {
   const auto model = searched_model("encoder_decoder", 6, 1);
   for (Parameter& p : model->parameters().all())
     if (p.name.find("final_norm") != std::string::npos) fill_zero(p.master.value());
-  model->parameters().refresh_shadows();
+  model->parameters().refresh_views();
   BeamSearchConfig config = beam_settings(3, 3);
   config.stop = {5};
   const auto found = search(*model, {{3, 2}, {0}, 2}, config);  // all logits are 0
@@ -434,7 +434,7 @@ TEST(BeamSearch, DamagedWeightsAreSaid) {
   const auto model = searched_model("encoder_decoder", 6, 1);
   for (Parameter& p : model->parameters().all())
     if (p.name.find("decoder.final_norm") != std::string::npos) set_value(p.master.value(), 0, std::nan(""));
-  model->parameters().refresh_shadows();
+  model->parameters().refresh_views();
   EXPECT_THROW(search(*model, {{3}, {0}, 2}, beam_settings(2, 2)), Error);
 }
 

@@ -51,7 +51,7 @@ struct Golden {
         set_value(x, i, norm ? 1 + double(f["norm"]) * s : double(f[bias ? "bias" : "matrix"]) * s);
       }
     }
-    model.parameters().refresh_shadows();
+    model.parameters().refresh_views();
   }
 
   std::unique_ptr<Model> model(DType dtype, DType compute) const {
@@ -155,7 +155,7 @@ kit::Results train(const Golden& golden, Model& model, double relative, uint64_t
                       .gradient = p.master.grad(),
                       .m = m[i],
                       .v = v[i],
-                      .shadow = p.shadow,
+                      .shadow = p.storage().rounded,
                       .lr = o["lr"],
                       .beta1 = o["betas"][0],
                       .beta2 = o["betas"][1],

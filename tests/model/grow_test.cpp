@@ -42,7 +42,8 @@ TEST(Grow, NewLayersAreCopiesOfTheOldOnes) {
 TEST(Grow, NewLayersThatAddNothingKeepTheFunction) {
   for (const std::string more :
        {"", "ffn: swiglu", "ffn: {type: moe, num_experts: 3, moe_intermediate_size: 4}", "mixer: mlp",
-        "norm: rms, mixer: {type: attention, num_attention_heads: 4, heads: {type: gqa, num_key_value_heads: 2}}"}) {
+        "norm: rms, mixer: {type: attention, num_attention_heads: 4, heads: {type: gqa, num_key_value_heads: 2}}",
+        "mixer: {type: attention, num_attention_heads: 2, output: hadamard}"}) {
     const auto model = trained(grow_config(more));
     Model grown(deepened(model->config(), 9), kit::kExact), copied(model->config(), kit::kExact);
     grow_depth(*model, grown, true);
@@ -59,7 +60,13 @@ TEST(Grow, AWiderNetworkHasTheSameLogits) {
   for (const std::string more :
        {"", "position: learned, norm: rms, ffn: swiglu, tie_word_embeddings: false", "residual: post, ffn: gelu",
         "ffn: {type: moe, num_experts: 3}", "mixer: {type: attention, num_attention_heads: 2, heads: mqa}",
-        "mixer: {type: attention, num_attention_heads: 4, heads: {type: gqa, num_key_value_heads: 2}}"})
+        "mixer: {type: attention, num_attention_heads: 4, heads: {type: gqa, num_key_value_heads: 2}}",
+        "mixer: {type: attention, num_attention_heads: 2, heads: mhe_mul}, position: none",
+        "layers: {a: {ffn: geglu}, b: {mixer: {type: linear_attention, num_attention_heads: 2}}}, "
+        "layer_types: [a, b, a]",
+        "mixers: {a: {type: attention, num_attention_heads: 2}, b: {type: selective_ssm, num_heads: 2, state_size: "
+        "3}}, "
+        "layer_types: [a, b, a]"})
     for (const int64_t factor : {1, 2, 3}) {
       const auto model = trained(grow_config(more));
       Model grown(widened(model->config(), factor), kit::kExact);

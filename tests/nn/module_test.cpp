@@ -39,21 +39,54 @@ TEST(Parameters, AreBookedAsWeightsAndTheirGradientsAsGradients) {
   EXPECT_EQ(book.current(MemoryClass::gradients) - gradients, 64 * 64 * 4);
 }
 
-TEST(Parameters, Bf16ModelsReadShadowsAndGatherInF32) {
+TEST(Parameters, Bf16ModelsReadRoundedViewsAndGatherInF32) {
   kit::Bench bench(DType::f32, DType::bf16);
   Parameter* matrix = bench.scope().parameter("weight", {3, 4}, InitRole::matrix);
   const Parameter* vector = bench.scope().parameter("bias", {4}, InitRole::ones);
   EXPECT_EQ(matrix->var().dtype(), DType::bf16);
   EXPECT_EQ(vector->var().dtype(), DType::f32);
   for (int64_t i = 0; i < 12; ++i)
-    EXPECT_EQ(value_at(matrix->shadow, i), double(float(bf16(float(value_at(matrix->master.value(), i))))));
+    EXPECT_EQ(value_at(matrix->var().value(), i), double(float(bf16(float(value_at(matrix->master.value(), i))))));
   set_value(matrix->master.value(), 0, 5.001);
-  EXPECT_NE(value_at(matrix->shadow, 0), 5);
-  bench.parameters().refresh_shadows();
-  EXPECT_EQ(value_at(matrix->shadow, 0), 5);
+  EXPECT_NE(value_at(matrix->var().value(), 0), 5);
+  bench.parameters().refresh_views();
+  EXPECT_EQ(value_at(matrix->var().value(), 0), 5);
   Tape tape;
   tape.backward(matrix->var(), kit::normal({3, 4}, DType::bf16, 1));
   EXPECT_EQ(matrix->master.grad().dtype(), DType::f32);
+}
+
+TEST(Parameters, WideOnesAreReadAsTheyAre) {
+  kit::Bench bench(DType::f32, DType::bf16);
+  const Parameter* taps = bench.scope().parameter("taps", {3, 4}, InitRole::embedding, {.wide = true});
+  EXPECT_EQ(taps->var().dtype(), DType::f32);
+  EXPECT_EQ(taps->bytes(), 3 * 4 * 4);
+}
+
+TEST(Parameters, KnowTheirAxesAndWhetherTheyJoinTheResidualStream) {
+  kit::Bench bench;
+  const Linear map(bench.scope("out"), Axis::ffn(2), Axis::hidden(3), true, InitRole::residual_output);
+  EXPECT_EQ(map.weight->axes, (Axes{Axis::ffn(2), Axis::hidden(3)}));
+  EXPECT_EQ(map.bias->axes, (Axes{Axis::hidden(3)}));
+  EXPECT_EQ(map.weight->role, InitRole::residual_output);
+  EXPECT_EQ(map.bias->role, InitRole::zeros);
+  EXPECT_TRUE(map.weight->joins && map.bias->joins);
+  const Linear inner(bench.scope("in"), Axis::hidden(3), Axis::ffn(2), true);
+  EXPECT_FALSE(inner.weight->joins || inner.bias->joins);
+  bench.scope("norm").couples({Dimension::hidden});
+  ASSERT_EQ(bench.parameters().couplings().size(), 1u);
+  EXPECT_EQ(bench.parameters().couplings()[0].path, "norm");
+}
+
+TEST(Parameters, AClearedRowIsZeroInTheView) {
+  kit::Bench bench(DType::f32, DType::bf16);
+  Parameter* table = bench.scope().parameter("weight", {3, 2}, InitRole::embedding);
+  table->clear_row(1);
+  for (const Tensor& x : {table->master.value(), table->var().value()}) {
+    EXPECT_NE(value_at(x, 0), 0);
+    EXPECT_EQ(value_at(x, 2), 0);
+    EXPECT_EQ(value_at(x, 3), 0);
+  }
 }
 
 TEST(Parameters, OfAModelForInferenceGatherNothing) {

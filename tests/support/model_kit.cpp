@@ -31,7 +31,7 @@ void randomise(Parameters& parameters, uint64_t seed, double matrix_deviation) {
       set_value(x, i, p.decay ? matrix_deviation * u : value_at(x, i) + 0.2 * u);
     }
   }
-  parameters.refresh_shadows();
+  parameters.refresh_views();
 }
 
 void jitter(Parameters& parameters, double relative, uint64_t seed) {
@@ -42,7 +42,7 @@ void jitter(Parameters& parameters, double relative, uint64_t seed) {
     for (int64_t i = 0; i < x.numel(); ++i)
       set_value(x, i, value_at(x, i) * (1 + relative * (2 * random_uniform(key, uint64_t(i)) - 1)));
   }
-  parameters.refresh_shadows();
+  parameters.refresh_views();
 }
 
 void copy_values(Parameters& to, const Parameters& from) {
@@ -52,7 +52,7 @@ void copy_values(Parameters& to, const Parameters& from) {
     const Tensor x = other->master.value();
     for (int64_t i = 0; i < x.numel(); ++i) set_value(x, i, value_at(p.master.value(), i));
   }
-  to.refresh_shadows();
+  to.refresh_views();
 }
 
 double gradient_error(Parameters& parameters, const std::function<std::vector<Var>(const std::vector<Var>&)>& f,

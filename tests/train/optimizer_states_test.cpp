@@ -104,8 +104,8 @@ TEST(OptimizerStates, AParameterIsTheSameSplitOrWhole) {
   EXPECT_EQ(kit::bit_difference(p.numbers(), other), "");
   p.split();  // once
   EXPECT_EQ(kit::bit_difference(p.numbers(), other), "");
-  // What a part reads as it is stays whole.
-  Parameter& read = *bench.scope().parameter("read", {64, 64}, InitRole::matrix);
+  // What no product reads stays whole.
+  Parameter& read = *bench.scope().parameter("read", {64, 64}, InitRole::matrix, {.wide = true});
   read.split();
   EXPECT_EQ(read.master.dtype(), DType::f32);
 }

@@ -4,6 +4,8 @@
 
 #include <cmath>
 
+#include "lithe/ops/basic.h"
+#include "lithe/ops/linear.h"
 #include "tests/support/model_kit.h"
 
 namespace lithe {
@@ -22,6 +24,25 @@ struct Two {
   }
   kit::Bench bench;
   Parameter *matrix, *vector;
+};
+
+// Multiples of the largest number's fifteenth.
+class Grid final : public View {
+ public:
+  explicit Grid(const Tensor& master, DType dtype) : grid_(empty(master.shape(), dtype)) {}
+  void refresh(const Tensor& master) override {
+    ++refreshed;
+    double largest = 0;
+    for (int64_t i = 0; i < master.numel(); ++i) largest = std::max(largest, std::abs(value_at(master, i)));
+    const double unit = largest / 15;
+    for (int64_t i = 0; i < master.numel(); ++i) set_value(grid_, i, std::nearbyint(value_at(master, i) / unit) * unit);
+  }
+  Var read(const Var& master) const override { return Var(grid_, master.ref()); }
+  int64_t bytes() const override { return grid_.bytes(); }
+  int refreshed = 0;
+
+ private:
+  Tensor grid_;
 };
 
 TrainConfig config(double weight_decay = 0, double max_grad_norm = 0) {
@@ -54,6 +75,49 @@ TEST(AdamW, AConstantGradientGivesConstantSteps) {
     const std::vector<double> now = kit::values(t.matrix->master.value());
     for (size_t i = 0; i < 6; ++i) EXPECT_NEAR(std::abs(now[i] - last[i]), 0.003, 1e-8) << step << " " << i;
     last = now;
+  }
+}
+
+// Products read a grid of integers, gradients go straight into the master, and the optimiser does not know.
+TEST(Views, AMapLearnsThroughAGridOfIntegers) {
+  for (const DType compute : {DType::f32, DType::bf16}) {
+    kit::Bench bench(DType::f32, compute);
+    const Linear map(bench.scope(), 6, 4, false);
+    const auto grid = std::make_shared<Grid>(map.weight->master.value(), compute);
+    map.weight->read_through(grid);
+    EXPECT_EQ(grid->refreshed, 1);
+    AdamW optimizer(bench.parameters(), config());
+    EXPECT_FALSE(map.weight->rest.defined()) << "a grid is not the upper half of its master";
+    const Tensor x = kit::normal({32, 6}, compute, 3), goal = kit::normal({6, 4}, compute, 5);
+    const Tensor y = linear(Var(x), Var(goal)).value();
+    double first = 0, last = 0;
+    for (int64_t step = 1; step <= 200; ++step) {
+  
+      {
+        Tape tape;
+        const Var apart = add(map(Var(x)), Var(y), 1, -1), loss = sum(mul(apart, apart));
+        (step == 1 ? first : last) = value_at(loss.value(), 0);
+        const Tensor apart_twice = clone(apart.value());
+        tape.backward(loss);
+        if (step == 1) {  // x^T dy of the grid's products, in the master's type
+          const Tensor g = map.weight->master.grad();
+          ASSERT_EQ(g.dtype(), DType::f32);
+          for (int64_t i = 0; i < 24; ++i) {
+            double want = 0;
+            for (int64_t n = 0; n < 32; ++n)
+              want += 2 * value_at(x, n * 6 + i / 4) * value_at(apart_twice, n * 4 + i % 4);
+            EXPECT_NEAR(value_at(g, i), want, (compute == DType::f32 ? 1e-4 : 0.05) * (1 + std::abs(want)));
+          }
+        }
+      }
+      optimizer.step(step, 0.02, optimizer.gradient_norm());
+      EXPECT_EQ(grid->refreshed, step + 1);
+    }
+    EXPECT_LT(last, 0.05 * first) << compute;
+    double off_grid = 0;
+    const Tensor now = map.weight->var().value(), master = map.weight->master.value();
+    for (int64_t i = 0; i < 24; ++i) off_grid = std::max(off_grid, std::abs(value_at(now, i) - value_at(master, i)));
+    EXPECT_GT(off_grid, 1e-3) << "the master keeps what the grid rounds away";
   }
 }
 

@@ -17,9 +17,8 @@ class CodeEmbedding : public Embedding {
       : dtype_(scope.context().compute), width_(width) {
     check_usage(!args.token_width || args.token_width == width, "embedding", name, " reads tokens of ", width, " ints (", reads,
                 "), the tokenizer's are ", args.token_width, "; set data.tokenizer: ", tokenizer);
-    special_ = scope.parameter("special", {code_ordinary + 1, args.hidden_size}, InitRole::embedding);
-    for (const Tensor& t : {special_->master.value(), special_->shadow})
-      if (t.defined()) fill_zero(t.slice(code_ordinary, code_ordinary + 1));
+    special_ = scope.parameter("special", {code_ordinary + 1, Axis::hidden(args.hidden_size)}, InitRole::embedding);
+    special_->clear_row(code_ordinary);
   }
   int64_t width() const final { return width_; }
   Var forward(const Tensor& tokens, const Pass&) const final {

@@ -38,6 +38,7 @@ class FeatureMap {
  public:
   FeatureMap(const Scope& scope, const FeatureMapConfig& config, int64_t heads, int64_t head_dim)
       : map_(config.feature_map), heads_(heads) {
+    if (map_ != "identity" && map_ != "relu") scope.couples({Dimension::head_width});  // of a zero they make something
     if (map_ != "favor") return;
     const int64_t m = config.columns(head_dim);
     const MemoryScope memory(MemoryClass::weights);

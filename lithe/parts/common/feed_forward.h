@@ -11,7 +11,7 @@ struct FeedForwardConfig {
   int64_t intermediate_size = 0;
   bool bias = true;
   void fields(Fields& f) {
-    f("intermediate_size", intermediate_size, "hidden width d_ff; 0: 4 hidden_size", at_least(0));
+    f("intermediate_size", intermediate_size, "hidden width d_ff; 0: 4 hidden_size", at_least(0).of({Dimension::ffn}));
     f("bias", bias, "biases on both maps");
   }
 };
@@ -20,9 +20,9 @@ class FeedForward : public Ffn {
  public:
   FeedForward(const Scope& scope, const FeedForwardConfig& config, const Args& args, kernels::Activation kind)
       : kind_(kind) {
-    const int64_t d = args.hidden_size, d_ff = config.intermediate_size ? config.intermediate_size : 4 * d;
+    const Axis d = Axis::hidden(args.hidden_size),
+               d_ff = Axis::ffn(config.intermediate_size ? config.intermediate_size : 4 * args.hidden_size);
     up_ = (scope / "up").parameter("weight", {d, d_ff}, InitRole::matrix);
-    up_->by_var = true;
     if (config.bias) up_bias_ = (scope / "up").parameter("bias", {d_ff}, InitRole::zeros);
     down_ = Linear(scope / "down", d_ff, d, config.bias, InitRole::residual_output);
   }

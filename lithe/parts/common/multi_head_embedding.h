@@ -38,9 +38,9 @@ class MultiHeadEmbedding : public Heads {
  public:
   enum class Join { add, mul };
   MultiHeadEmbedding(const Scope& scope, const MultiHeadEmbeddingConfig& config, const Args& args, Join join)
-      : q_(scope / "q", args.hidden_size, args.head_dim, args.bias, InitRole::query_key),
-        k_(scope / "k", args.hidden_size, args.head_dim, args.bias, InitRole::query_key),
-        v_(scope / "v", args.hidden_size, args.head_dim, args.bias),
+      : q_(projection(scope / "q", args, InitRole::query_key)),
+        k_(projection(scope / "k", args, InitRole::query_key)),
+        v_(projection(scope / "v", args, InitRole::matrix)),
         args_(args),
         join_(join),
         expands_((args.turns && config.rope_order == "after") || (args.capped && join == Join::add)) {
@@ -50,7 +50,7 @@ class MultiHeadEmbedding : public Heads {
     const int64_t n = args.num_attention_heads * args.head_dim;
     const InitConfig init{.std = config.head_embedding_std};
     const auto embedding = [&](const char* of) {
-      return (scope / of).parameter("head_embedding", {n}, InitRole::embedding, &init);
+      return (scope / of).parameter("head_embedding", {context()}, InitRole::embedding, {.init = &init});
     };
     eq_ = embedding("q"), ek_ = embedding("k"), ev_ = embedding("v");
     const MemoryScope memory(MemoryClass::weights);
@@ -76,7 +76,8 @@ class MultiHeadEmbedding : public Heads {
   int64_t kept_columns() const override { return args_.head_dim; }
   int64_t query_heads() const override { return args_.num_attention_heads; }
   int64_t kv_heads() const override { return expands_ ? args_.num_attention_heads : 1; }
-  int64_t context_size() const override { return args_.num_attention_heads * args_.head_dim; }
+  /// All heads read the one seed's key and value.
+  Axis context() const final { return Axis::query_heads(args_.num_attention_heads, 1, args_.head_dim); }
 
  private:
   // Keys of two turned rows, read by all heads.
@@ -132,7 +133,7 @@ class MultiHeadEmbedding : public Heads {
     int64_t kept_value_columns() const override { return of_.args_.head_dim; }
     int64_t query_heads() const override { return of_.query_heads(); }
     int64_t kv_heads() const override { return 1; }
-    int64_t context_size() const override { return of_.context_size(); }
+    Axis context() const override { return of_.context(); }
 
    private:
     const MultiHeadEmbedding& of_;
@@ -156,6 +157,9 @@ class MultiHeadEmbedding : public Heads {
   Tensor ones_;
   std::unique_ptr<TwoRows> two_rows_;
 
+  static Linear projection(const Scope& scope, const Args& args, InitRole role) {
+    return {scope, Axis::hidden(args.hidden_size), Axis::head_width(args.head_dim), args.bias, role};
+  }
   Var join_values(const Var& context) const {
     return join_ == Join::mul ? row_affine(context, one_plus(ev_), {}) : row_affine(context, {}, ev_->var());
   }

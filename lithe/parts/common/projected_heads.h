@@ -13,8 +13,10 @@ struct HeadSizes {
   int64_t num_attention_heads = 8, head_dim = 0;
   bool attention_bias = false, output_bias = false;
   void sizes(Fields& f) {
-    f("num_attention_heads", num_attention_heads, "query heads h", at_least(1));
-    f("head_dim", head_dim, "channels of a head d_h; 0: hidden_size / num_attention_heads", at_least(0));
+    f("num_attention_heads", num_attention_heads, "query heads h",
+      at_least(1).of({Dimension::key_heads, Dimension::queries}));
+    f("head_dim", head_dim, "channels of a head d_h; 0: hidden_size / num_attention_heads",
+      at_least(0).of({Dimension::head_width}));
   }
   void biases(Fields& f) {
     f("attention_bias", attention_bias, "biases on queries, keys and values");
@@ -52,18 +54,20 @@ struct QueryKeyNorm {
 class ProjectedHeads : public Heads {
  public:
   ProjectedHeads(const Scope& scope, const Args& args, int64_t kv_heads, const QueryKeyNorm& norm = {})
-      : q_(scope / "q", args.hidden_size, args.num_attention_heads * args.head_dim, args.bias, InitRole::query_key),
-        k_(scope / "k", args.hidden_size, kv_heads * args.head_dim, args.bias, InitRole::query_key),
-        v_(scope / "v", args.hidden_size, kv_heads * args.head_dim, args.bias),
+      : q_(scope / "q", Axis::hidden(args.hidden_size), queries_of(args, kv_heads), args.bias, InitRole::query_key),
+        k_(scope / "k", Axis::hidden(args.hidden_size), keys_of(args, kv_heads), args.bias, InitRole::query_key),
+        v_(scope / "v", Axis::hidden(args.hidden_size), keys_of(args, kv_heads), args.bias),
         args_(args),
         kv_heads_(kv_heads),
         norm_(norm) {
     if (norm.qk_norm == "none") return;
     const bool row = norm.qk_norm == "row";
     const InitRole role = norm.qk_norm_unit_offset ? InitRole::zeros : InitRole::ones;
-    q_norm_ =
-        (scope / "q_norm").parameter("weight", {row ? args.num_attention_heads * args.head_dim : args.head_dim}, role);
-    k_norm_ = (scope / "k_norm").parameter("weight", {row ? kv_heads * args.head_dim : args.head_dim}, role);
+    const Axis head = Axis::head_width(args.head_dim);
+    q_norm_ = (scope / "q_norm").parameter("weight", {row ? queries_of(args, kv_heads) : head}, role);
+    k_norm_ = (scope / "k_norm").parameter("weight", {row ? keys_of(args, kv_heads) : head}, role);
+    scope.couples({Dimension::head_width});
+    if (row) scope.couples({Dimension::key_heads, Dimension::queries});
   }
   Var queries(const Input& in, const Turn& turn) const override { return turn(normed(clipped(q_(in.x)), q_norm_)); }
   KeyValue keep(const Input& in, const Turn& turn) const override {
@@ -77,7 +81,7 @@ class ProjectedHeads : public Heads {
   int64_t kept_columns() const override { return kv_heads_ * args_.head_dim; }
   int64_t query_heads() const override { return args_.num_attention_heads; }
   int64_t kv_heads() const override { return kv_heads_; }
-  int64_t context_size() const override { return args_.num_attention_heads * args_.head_dim; }
+  Axis context() const override { return queries_of(args_, kv_heads_); }
 
  protected:
   Linear q_, k_, v_;
@@ -88,6 +92,10 @@ class ProjectedHeads : public Heads {
   QueryKeyNorm norm_;
   Parameter *q_norm_ = nullptr, *k_norm_ = nullptr;
 
+  static Axis queries_of(const Args& args, int64_t kv_heads) {
+    return Axis::query_heads(args.num_attention_heads, kv_heads, args.head_dim);
+  }
+  static Axis keys_of(const Args& args, int64_t kv_heads) { return Axis::key_heads(kv_heads, args.head_dim); }
   Var clipped(const Var& x) const { return norm_.clip_qkv == 0 ? x : clamp(x, norm_.clip_qkv); }
   Var normed(const Var& x, const Parameter* weight) const {
     if (!weight) return x;

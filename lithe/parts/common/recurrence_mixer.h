@@ -28,7 +28,7 @@ struct RecurrenceConfig : HeadSizes {
     f("conv_size", conv_size,
       "taps of a depth-wise convolution along time, then SiLU, over queries, keys and values each, so that a token's "
       "key can be of the token before; 0: none",
-      between(0, 64));
+      between(0, 64).of({Dimension::taps}));
   }
   void output_fields(Fields& f) {
     f("output_norm", output_norm, "each head's result is divided by its root mean square, with a learned scale");
@@ -116,17 +116,22 @@ class RecurrenceMixer : public Mixer {
       check_usage(!heads_->expands(), name,
                   "conv_size goes with heads whose keys and values are kept as they are read ",
                   "(mha, gqa, mqa), not with ", config.heads.type);
-      const int64_t d = size_.head_dim, kept = heads_->kv_heads() * d;
-      for (const auto& [what, columns] : {std::pair{"q", options_.heads * d}, {"k", kept}, {"v", kept}})
-        convolutions_.push_back({TimeConvolution(name, config.conv_size, columns, args.causal),
+      const int64_t d = size_.head_dim;
+      const Axis queries = Axis::query_heads(options_.heads, heads_->kv_heads(), d),
+                 kept = Axis::key_heads(heads_->kv_heads(), d);
+      for (const auto& [what, columns] : {std::pair{"q", queries}, {"k", kept}, {"v", kept}})
+        convolutions_.push_back({TimeConvolution(name, config.conv_size, columns.size(), args.causal),
                                  make_taps(scope / "convolution" / what, config.conv_size, columns)});
     }
-    const int64_t context = heads_->context_size();
-    if (config.output_norm) norm_ = (scope / "norm").parameter("weight", {size_.head_dim}, InitRole::ones);
-    if (config.output_gate) gate_ = Linear(scope / "gate", args.hidden_size, context, false);
+    if (config.output_norm) {
+      norm_ = (scope / "norm").parameter("weight", {Axis::head_width(size_.head_dim)}, InitRole::ones);
+      scope.couples({Dimension::head_width});
+    }
+    const Axis context = heads_->context();
+    if (config.output_gate) gate_ = Linear(scope / "gate", Axis::hidden(args.hidden_size), context, false);
     output_ = Registry::instance().make<Output>(
         config.output, scope / "output",
-        {.context_size = context, .hidden_size = args.hidden_size, .bias = config.output_bias});
+        {.context = context, .hidden_size = args.hidden_size, .bias = config.output_bias});
   }
 
   /// Queries, keys and values of every head.
@@ -145,6 +150,7 @@ class RecurrenceMixer : public Mixer {
     return {q, {repeat_heads(kept.k, from, to), repeat_heads(kept.v, from, to)}};
   }
   int64_t heads() const { return options_.heads; }
+  Axis query_heads() const { return heads_->context().without(Dimension::head_width); }
   int64_t head_dim() const { return size_.head_dim; }
 
  private:

@@ -46,11 +46,11 @@ class RecurrentLayer : public Mixer {
     onward_ = Direction(args.causal ? scope : scope / "onward", kind, d, config.two_biases);
     if (!args.causal) {
       backward_ = Direction(scope / "backward", kind, d, config.two_biases);
-      join_onward_ = Linear(scope / "join" / "onward", d, d, false);
-      join_back_ = Linear(scope / "join" / "backward", d, d, false);
+      join_onward_ = Linear(scope / "join" / "onward", Axis::hidden(d), Axis::hidden(d), false);
+      join_back_ = Linear(scope / "join" / "backward", Axis::hidden(d), Axis::hidden(d), false);
     }
     output_ = Registry::instance().make<Output>(config.output, scope / "output",
-                                                {.context_size = d, .hidden_size = d, .bias = false});
+                                                {.context = Axis::hidden(d), .hidden_size = d, .bias = false});
   }
 
  private:
@@ -59,12 +59,15 @@ class RecurrentLayer : public Mixer {
     Parameter *weight = nullptr, *bias = nullptr;
     Direction() = default;
     Direction(const Scope& scope, kernels::RecurrentCell kind, int64_t d, bool two_biases)
-        : from_rows(scope / "rows", d, kernels::gates_of(kind) * d, true),
-          weight((scope / "recurrent").parameter("weight", {d, kernels::gates_of(kind) * d}, InitRole::matrix)) {
-      if (two_biases) bias = (scope / "recurrent").parameter("bias", {kernels::gates_of(kind) * d}, InitRole::zeros);
+        : from_rows(scope / "rows", Axis::hidden(d), gates(kind, d), true),
+          weight((scope / "recurrent").parameter("weight", {Axis::hidden(d), gates(kind, d)}, InitRole::matrix)) {
+      if (two_biases) bias = (scope / "recurrent").parameter("bias", {gates(kind, d)}, InitRole::zeros);
       const Tensor& start = from_rows.bias->master.value();  // an lstm remembers at first
       for (int64_t c = d; c < 2 * d && kind == kernels::RecurrentCell::lstm && !start.is_meta(); ++c)
         set_value(start, c, 1);
+    }
+    static Axis gates(kernels::RecurrentCell kind, int64_t d) {
+      return Axis(kernels::gates_of(kind)) * Axis::hidden(d);
     }
   };
   const char* name_;

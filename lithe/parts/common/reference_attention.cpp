@@ -46,13 +46,15 @@ ReferenceAttention::ReferenceAttention(const Scope& scope, const ReferenceAttent
   const int64_t d = args.hidden_size;
   head_dim_ = size.head_dim;
   if (position_) position_->check_head_dim(head_dim_);
-  const int64_t width = heads_ * head_dim_;
   const Scope heads = scope / "heads";
-  q_ = Linear(heads / "q", d, width, config.attention_bias, InitRole::query_key);
-  k_ = Linear(heads / "k", d, width, config.attention_bias, InitRole::query_key);
-  v_ = Linear(heads / "v", d, width, config.attention_bias);
+  const Axis rows = Axis::hidden(d), width = Axis::query_heads(heads_, heads_, head_dim_);
+  q_ = Linear(heads / "q", rows, width, config.attention_bias, InitRole::query_key);
+  k_ = Linear(heads / "k", rows, width, config.attention_bias, InitRole::query_key);
+  v_ = Linear(heads / "v", rows, width, config.attention_bias);
+  scope.couples({Dimension::head_width});  // logits are divided by the root of it
+  if (reference_.ids.empty()) scope.couples({reference_.text ? Dimension::vocabulary : Dimension::hidden});  // drawn
   output_ = Registry::instance().make<Output>(config.output, scope / "output",
-                                              {.context_size = width, .hidden_size = d, .bias = config.output_bias});
+                                              {.context = width, .hidden_size = d, .bias = config.output_bias});
 }
 
 Var ReferenceAttention::turned(const Var& x, const Sequences& sequences) const {

@@ -11,7 +11,7 @@ struct RouterConfig {
   bool norm_topk_prob = true;
   double router_aux_loss_coef = 0;
   void fields(Fields& f) {
-    f("num_experts", num_experts, "experts M", between(1, 4096));
+    f("num_experts", num_experts, "experts M", between(1, 4096).of({Dimension::experts}));
     f("num_experts_per_tok", num_experts_per_tok, "experts k that read a token; 0: all of them", at_least(0));
     f("norm_topk_prob", norm_topk_prob,
       "weights are the softmax over the chosen experts; false: over all of them, so that their sum is below 1");
@@ -29,7 +29,9 @@ class Router {
         chosen_(config.num_experts_per_tok ? config.num_experts_per_tok : config.num_experts),
         renormalise_(config.norm_topk_prob),
         aux_(config.router_aux_loss_coef),
-        weight_(scope.parameter("weight", {hidden_size, config.num_experts}, InitRole::matrix)) {
+        weight_(scope.parameter("weight", {Axis::hidden(hidden_size), Axis::experts(config.num_experts)},
+                                InitRole::matrix)) {
+    scope.couples({Dimension::experts});
     check_usage(chosen_ <= experts_, "moe", "num_experts_per_tok is ", chosen_, ", but there are ", experts_,
                 " experts; give at most that many, or 0 for all");
     check_usage(chosen_ > 1 || experts_ == 1 || !renormalise_ || aux_ > 0, "moe",
@@ -65,8 +67,8 @@ class Router {
 };
 
 /// One map an expert, "<scope>.<expert>.<name>".
-inline std::vector<Linear> expert_maps(const Scope& scope, const char* name, int64_t experts, int64_t in, int64_t out,
-                                       bool bias, InitRole role) {
+inline std::vector<Linear> expert_maps(const Scope& scope, const char* name, int64_t experts, const Axis& in,
+                                       const Axis& out, bool bias, InitRole role) {
   std::vector<Linear> maps;
   for (int64_t i = 0; i < experts; ++i) maps.emplace_back(scope / std::to_string(i) / name, in, out, bias, role);
   return maps;

@@ -26,9 +26,9 @@ struct SummaryConfig {
 /// One summary of rows [N, C]; keys and values have one each.
 class Summary {
  public:
-  Summary(const Scope& scope, const SummaryConfig& config, int64_t cols) : config_(config), cols_(cols) {
+  Summary(const Scope& scope, const SummaryConfig& config, const Axis& cols) : config_(config), cols_(cols.size()) {
     if (!learns()) return;
-    const int64_t gates = kernels::gates_of(kind()) * cols;
+    const Axis gates = Axis(kernels::gates_of(kind())) * cols;
     rows_ = Linear(scope / "rows", cols, gates, true);
     recurrent_ = (scope / "recurrent").parameter("weight", {cols, gates}, InitRole::matrix);
   }
@@ -92,7 +92,7 @@ class SummaryMemory : public Memory {
 
  protected:
   SummaryMemory(const Scope& scope, const SummaryConfig& config, const Args& args, bool include_self)
-      : k_(scope / "k", config, args.key_cols), v_(scope / "v", config, args.value_cols), include_self_(include_self) {}
+      : k_(scope / "k", config, args.keys()), v_(scope / "v", config, args.values()), include_self_(include_self) {}
 
  private:
   Summary k_, v_;

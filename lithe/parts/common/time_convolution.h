@@ -43,13 +43,13 @@ class TimeConvolution {
 };
 
 /// Taps [k, C] that start small and even: normal of deviation 1/sqrt(k), none of which weight decay or depth scales.
-inline Parameter* make_taps(const Scope& scope, int64_t taps, int64_t channels) {
+inline Parameter* make_taps(const Scope& scope, int64_t taps, const Axis& channels) {
   const InitConfig init{.std = 1 / std::sqrt(double(taps))};
-  return scope.parameter("taps", {taps, channels}, InitRole::embedding, &init);
+  return scope.parameter("taps", {Axis::taps(taps), channels}, InitRole::embedding, {.init = &init, .wide = true});
 }
 /// As the kernels read them: in f32 at least.
 inline Var wide_taps(const Parameter* taps) {
-  const Var w = taps->master;
+  const Var w = taps->var();
   return w.dtype() == wide_of(w.dtype()) ? w : cast(w, wide_of(w.dtype()));
 }
 

@@ -24,7 +24,9 @@ class CanineHash final : public CodeEmbedding {
     const int64_t count = config.num_hash_functions;
     check_usage(args.hidden_size % count == 0, "embedding", "canine_hash: hidden_size ", args.hidden_size,
                 " must be a multiple of num_hash_functions ", count, "; change one of them");
-    tables_ = scope.parameter("weight", {count * config.num_buckets, args.hidden_size / count}, InitRole::embedding);
+    tables_ = scope.parameter("weight", {count * config.num_buckets, Axis::hidden(args.hidden_size / count)},
+                              InitRole::embedding);
+    scope.couples({Dimension::hidden});  // which table a channel is of
   }
 
  private:

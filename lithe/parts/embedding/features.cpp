@@ -20,8 +20,9 @@ class Features final : public CodeEmbedding {
       : CodeEmbedding(scope, args, 1 + config.num_features, "features",
                       cat("a special and ", config.num_features, " numbers"),
                       cat("{type: features, num_features: ", config.num_features, "}")),
-        weight_((scope / "projection").parameter("weight", {config.num_features, args.hidden_size}, InitRole::matrix)),
-        bias_((scope / "projection").parameter("bias", {args.hidden_size}, InitRole::zeros)) {}
+        weight_((scope / "projection")
+                    .parameter("weight", {config.num_features, Axis::hidden(args.hidden_size)}, InitRole::matrix)),
+        bias_((scope / "projection").parameter("bias", {Axis::hidden(args.hidden_size)}, InitRole::zeros)) {}
 
  private:
   Var hash(const Tensor& codes) const override {

@@ -19,7 +19,7 @@ class HashAdd final : public CodeEmbedding {
       : CodeEmbedding(scope, args, code_width(config.bits), "hash_add", cat("a special and ", config.bits, " bits"),
                       cat("{type: words, hash: md5, code: bits, bits: ", config.bits, "}")),
         bits_(config.bits),
-        rows_(scope.parameter("weight", {2 * config.bits, args.hidden_size}, InitRole::embedding)) {}
+        rows_(scope.parameter("weight", {2 * config.bits, Axis::hidden(args.hidden_size)}, InitRole::embedding)) {}
 
  private:
   Var hash(const Tensor& codes) const override {

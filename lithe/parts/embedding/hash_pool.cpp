@@ -19,15 +19,16 @@ class HashPool final : public CodeEmbedding {
       : CodeEmbedding(scope, args, code_width(config.bits), "hash_pool", cat("a special and ", config.bits, " bits"),
                       cat("{type: words, hash: md5, code: bits, bits: ", config.bits, "}")),
         config_(config),
-        codebook_(
-            scope.parameter("codebook", {int64_t(1) << config.group_size, args.hidden_size}, InitRole::matrix, &kInit)),
-        weights_(scope.parameter("weights", {kernels::groups_of(config.bits, config.group_size), args.hidden_size},
-                                 InitRole::matrix, &kInit)) {}
+        codebook_(scope.parameter("codebook", {int64_t(1) << config.group_size, Axis::hidden(args.hidden_size)},
+                                  InitRole::matrix, {.init = &kInit})),
+        weights_(scope.parameter("weights",
+                                 {kernels::groups_of(config.bits, config.group_size), Axis::hidden(args.hidden_size)},
+                                 InitRole::matrix, {.init = &kInit, .wide = true})) {}
 
  private:
   static inline const InitConfig kInit{.type = "truncated_normal"};
   Var hash(const Tensor& codes) const override {
-    const Var shares = map_columns(kernels::ColumnMap::softmax, weights_->master, wide_of(weights_->master.dtype()));
+    const Var shares = map_columns(kernels::ColumnMap::softmax, weights_->var(), wide_of(weights_->master.dtype()));
     return hash_pool(codes, codebook_->var(), shares, config_.bits, config_.group_size);
   }
   HashPoolConfig config_;

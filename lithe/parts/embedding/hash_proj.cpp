@@ -25,13 +25,14 @@ class HashProj final : public CodeEmbedding {
                       cat("{type: words, hash: md5, code: bits, bits: ", config.bits, "}")),
         bits_(config.bits) {
     const InitConfig uniform = init(config.bits, args.hidden_size);
-    weight_ = scope.parameter("weight", {config.bits, args.hidden_size}, InitRole::matrix, &uniform);
+    weight_ = scope.parameter("weight", {config.bits, Axis::hidden(args.hidden_size)}, InitRole::matrix,
+                              {.init = &uniform, .wide = true});
   }
 
  private:
   Var hash(const Tensor& codes) const override {
     return linear(token_bits(codes, bits_, kernels::BitForm::standardized, dtype()),
-                  map_columns(kernels::ColumnMap::standardize, weight_->master, dtype()));
+                  map_columns(kernels::ColumnMap::standardize, weight_->var(), dtype()));
   }
   int64_t bits_;
   Parameter* weight_;  // column j is w^j

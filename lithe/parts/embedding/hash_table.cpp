@@ -17,7 +17,7 @@ class HashTable final : public CodeEmbedding {
   HashTable(const Scope& scope, const HashTableConfig& config, const Args& args)
       : CodeEmbedding(scope, args, 2, "hash_table", "a special and a bucket",
                       cat("{type: words, hash: md5, code: bucket, num_buckets: ", config.num_buckets, "}")),
-        table_(scope.parameter("weight", {config.num_buckets, args.hidden_size}, InitRole::embedding)) {}
+        table_(scope.parameter("weight", {config.num_buckets, Axis::hidden(args.hidden_size)}, InitRole::embedding)) {}
 
  private:
   Var hash(const Tensor& codes) const override {

@@ -24,13 +24,15 @@ struct LookupConfig {
 class Lookup final : public Embedding {
  public:
   Lookup(const Scope& scope, const LookupConfig& config, const Args& args)
-      : table_(scope.parameter("weight", {args.vocab_size, args.hidden_size}, InitRole::embedding)),
+      : table_(scope.parameter("weight", {Axis::vocabulary(args.vocab_size), Axis::hidden(args.hidden_size)},
+                               InitRole::embedding)),
         factor_(config.scale == "one" ? 1 : std::sqrt(double(args.hidden_size))),
         padding_(config.padding_idx),
         dtype_(scope.context().compute),
         types_(config.type_vocab_size
                    ? (scope / "token_type")
-                         .parameter("weight", {config.type_vocab_size, args.hidden_size}, InitRole::embedding)
+                         .parameter("weight", {config.type_vocab_size, Axis::hidden(args.hidden_size)},
+                                    InitRole::embedding)
                    : nullptr) {
     check_usage(args.token_width <= 1, "embedding", "lookup reads ids, one int a token, the tokenizer's tokens are ",
                 args.token_width,
@@ -38,12 +40,10 @@ class Lookup final : public Embedding {
                 "to a hash embedding");
     check_usage(padding_ < args.vocab_size, "embedding", "padding_idx ", padding_, " must be below vocab_size ",
                 args.vocab_size);
-    table_->by_var = true;
+    if (config.scale != "one") scope.couples({Dimension::hidden});
     if (padding_ < 0) return;
     table_->zero_row = padding_;
-    if (!table_->master.packed())  // else its rows come from a file, the zero one among them
-      for (const Tensor& t : {table_->master.value(), table_->shadow})
-        if (t.defined()) fill_zero(t.slice(padding_, padding_ + 1));
+    if (!table_->master.packed()) table_->clear_row(padding_);  // else its rows come from a file, this one among them
   }
   Var forward(const Tensor& ids, const Pass& pass) const override {
     const Var rows = embed(table_->var(), ids, dtype_, factor_, padding_);

@@ -29,14 +29,15 @@ class Ngram final : public Embedding {
   Ngram(const Scope& scope, const NgramConfig& config, const Args& args)
       : config_(config),
         dtype_(scope.context().compute),
-        table_(scope.parameter("weight", {args.vocab_size, args.hidden_size}, InitRole::embedding)) {
+        table_(scope.parameter("weight", {Axis::vocabulary(args.vocab_size), Axis::hidden(args.hidden_size)},
+                               InitRole::embedding)) {
     check_usage(args.token_width <= 1, "embedding", "ngram reads ids, one int a token, the tokenizer's tokens are ",
                 args.token_width, " ints; set data.tokenizer to one with a vocabulary ({type: wordpiece})");
     check_usage(!config.exact_match || config.type_vocab_size >= 2, "embedding",
                 "ngram: exact_match compares the segments of a pair, type_vocab_size is ", config.type_vocab_size,
                 "; set it to 2");
     const auto rows = [&](const char* name, int64_t count) {
-      return (scope / name).parameter("weight", {count, args.hidden_size}, InitRole::embedding);
+      return (scope / name).parameter("weight", {count, Axis::hidden(args.hidden_size)}, InitRole::embedding);
     };
     if (config.max_order > 1) buckets_ = rows("ngram", config.num_buckets);
     if (config.type_vocab_size) types_ = rows("token_type", config.type_vocab_size);

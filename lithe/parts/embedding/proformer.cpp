@@ -17,7 +17,7 @@ class ProFormer final : public CodeEmbedding {
       : CodeEmbedding(scope, args, code_width(config.bits), "proformer", cat("a special and ", config.bits, " bits"),
                       cat("{type: words, hash: lsh, code: bits, bits: ", config.bits, "}")),
         bits_(config.bits),
-        weight_(scope.parameter("weight", {config.bits, args.hidden_size}, InitRole::matrix)) {}
+        weight_(scope.parameter("weight", {config.bits, Axis::hidden(args.hidden_size)}, InitRole::matrix)) {}
 
  private:
   Var hash(const Tensor& codes) const override {

@@ -12,7 +12,8 @@ struct GegluConfig {
   std::string approximate = "none";
   void fields(Fields& f) {
     f("intermediate_size", intermediate_size,
-      "hidden width d_ff; 0: floor(8 hidden_size / 3), the parameters of a 4x relu layer", at_least(0));
+      "hidden width d_ff; 0: floor(8 hidden_size / 3), the parameters of a 4x relu layer",
+      at_least(0).of({Dimension::ffn}));
     f("bias", bias, "biases on the three maps");
     f("approximate", approximate, "of GELU: none, with the error function, or tanh", one_of({"none", "tanh"}));
   }
@@ -21,8 +22,8 @@ struct GegluConfig {
 class GeGlu final : public Ffn {
  public:
   GeGlu(const Scope& scope, const GegluConfig& config, const Args& args)
-      : GeGlu(scope, args.hidden_size, config.intermediate_size ? config.intermediate_size : 8 * args.hidden_size / 3,
-              config) {}
+      : GeGlu(scope, Axis::hidden(args.hidden_size),
+              Axis::ffn(config.intermediate_size ? config.intermediate_size : 8 * args.hidden_size / 3), config) {}
   Var forward(const SubLayerInput& in) const override {
     const std::vector<Var> hidden = apply_each({&gate_, &up_}, in.x);
     const Var y = gated_linear(kind_, hidden[0], hidden[1], down_.weight->var());
@@ -30,7 +31,7 @@ class GeGlu final : public Ffn {
   }
 
  private:
-  GeGlu(const Scope& scope, int64_t d, int64_t d_ff, const GegluConfig& config)
+  GeGlu(const Scope& scope, const Axis& d, const Axis& d_ff, const GegluConfig& config)
       : gate_(scope / "gate", d, d_ff, config.bias),
         up_(scope / "up", d, d_ff, config.bias),
         down_(scope / "down", d_ff, d, config.bias, InitRole::residual_output),

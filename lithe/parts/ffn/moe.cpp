@@ -17,7 +17,8 @@ struct MoeConfig : RouterConfig {
   bool bias = true;
   void fields(Fields& f) {
     RouterConfig::fields(f);
-    f("moe_intermediate_size", moe_intermediate_size, "hidden width d_e of an expert; 0: 4 hidden_size", at_least(0));
+    f("moe_intermediate_size", moe_intermediate_size, "hidden width d_e of an expert; 0: 4 hidden_size",
+      at_least(0).of({Dimension::ffn}));
     f("num_shared_experts", num_shared_experts, "experts of that width that read every token, without a weight",
       at_least(0));
     f("activation", activation, "relu, gelu: two maps; swiglu: SiLU(x W_g) * x W_u, then a third",
@@ -33,8 +34,9 @@ class MixtureOfExperts final : public Ffn {
         kind_(config.activation == "swiglu" ? kernels::Activation::silu
               : config.activation == "gelu" ? kernels::Activation::gelu
                                             : kernels::Activation::relu) {
-    const int64_t d = args.hidden_size, width = config.moe_intermediate_size ? config.moe_intermediate_size : 4 * d;
-    const auto experts = [&](const Scope& at, int64_t count, int64_t d_e) {
+    const Axis d = Axis::hidden(args.hidden_size),
+               width = Axis::ffn(config.moe_intermediate_size ? config.moe_intermediate_size : 4 * args.hidden_size);
+    const auto experts = [&](const Scope& at, int64_t count, const Axis& d_e) {
       Experts out;
       if (config.activation == "swiglu")
         out.gate = expert_maps(at, "gate", count, d, d_e, config.bias, InitRole::matrix);
@@ -43,7 +45,8 @@ class MixtureOfExperts final : public Ffn {
       return out;
     };
     experts_ = experts(scope / "experts", config.num_experts, width);
-    if (config.num_shared_experts) shared_ = experts(scope / "shared_experts", 1, width * config.num_shared_experts);
+    if (config.num_shared_experts)
+      shared_ = experts(scope / "shared_experts", 1, Axis(config.num_shared_experts) * width);
   }
 
   Var forward(const SubLayerInput& in) const override {

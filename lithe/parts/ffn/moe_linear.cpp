@@ -13,7 +13,8 @@ struct MoeLinearConfig : RouterConfig {
   bool weight_by_gate = true, bias = true;
   void fields(Fields& f) {
     RouterConfig::fields(f);
-    f("intermediate_size", intermediate_size, "hidden width d_ff of all blocks; 0: 4 hidden_size", at_least(0));
+    f("intermediate_size", intermediate_size, "hidden width d_ff of all blocks; 0: 4 hidden_size",
+      at_least(0).of({Dimension::experts, Dimension::ffn}));
     f("merge", merge, "concat: blocks stand beside each other, d_ff wide; sum: they are added, d_ff / M wide",
       one_of({"concat", "sum"}));
     f("weight_by_gate", weight_by_gate, "blocks are multiplied by the router's weights");
@@ -31,10 +32,11 @@ class SplitLinear final : public Ffn {
                   d_ff = config.intermediate_size ? config.intermediate_size : 4 * d;
     check_usage(d_ff % M == 0, "moe_linear", "the hidden width ", d_ff, " does not split into ", M,
                 " experts; change intermediate_size or num_experts");
-    width_ = concat_ ? d_ff : d_ff / M;
-    up_ = expert_maps(scope / "experts", "up", M, d, d_ff / M, false, InitRole::matrix);
-    if (config.bias) up_bias_ = (scope / "up").parameter("bias", {width_}, InitRole::zeros);
-    down_ = Linear(scope / "down", width_, d, config.bias, InitRole::residual_output);
+    const Axis rows = Axis::hidden(d), block = Axis::ffn(d_ff / M), width = concat_ ? Axis::experts(M) * block : block;
+    width_ = width.size();
+    up_ = expert_maps(scope / "experts", "up", M, rows, block, false, InitRole::matrix);
+    if (config.bias) up_bias_ = (scope / "up").parameter("bias", {width}, InitRole::zeros);
+    down_ = Linear(scope / "down", width, rows, config.bias, InitRole::residual_output);
   }
 
   Var forward(const SubLayerInput& in) const override {

@@ -21,7 +21,8 @@ struct ProductKeysConfig {
       "sub-keys n of each half; there are n^2 values; 0: about 4 hidden_size values; 128 is common", at_least(0));
     f("num_heads", num_heads, "heads, each with queries and sub-keys of its own; values are of all", at_least(1));
     f("top_k", top_k, "values p that a head of a token reads", at_least(1));
-    f("query_dim", query_dim, "channels of a query, an even number; 0: hidden_size", at_least(0));
+    f("query_dim", query_dim, "channels of a query, an even number; 0: hidden_size",
+      at_least(0).of({Dimension::head_width}));
     f("query_map", query_map, "queries are a linear map of the row; false: the row itself, of one head");
   }
 };
@@ -39,11 +40,12 @@ class ProductKeys final : public Ffn {
     check_usage(p_ <= n_, "product_keys", "top_k ", p_, " is more than the ", n_, " sub_keys of a half");
     check_usage(c.query_map || (heads_ == 1 && query == d_), "product_keys",
                 "without query_map the row is the query; set num_heads: 1, and leave query_dim out");
-    if (c.query_map) query_ = Linear(scope / "query", d_, heads_ * query, false, InitRole::query_key);
     half_ = query / 2;
+    const Axis rows = Axis::hidden(d_), halves = Axis(2 * heads_) * Axis::head_width(half_);
+    if (c.query_map) query_ = Linear(scope / "query", rows, halves, false, InitRole::query_key);
     const InitConfig wide{.std = 1 / std::sqrt(double(query))};
-    keys_ = (scope / "keys").parameter("weight", {n_, 2 * heads_ * half_}, InitRole::embedding, &wide);
-    values_ = (scope / "values").parameter("weight", {n_ * n_, d_}, InitRole::embedding);
+    keys_ = (scope / "keys").parameter("weight", {n_, halves}, InitRole::embedding, {.init = &wide});
+    values_ = (scope / "values").parameter("weight", {n_ * n_, rows}, InitRole::embedding);
   }
 
   Var forward(const SubLayerInput& in) const override {

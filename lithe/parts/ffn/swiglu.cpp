@@ -11,7 +11,8 @@ struct SwigluConfig {
   bool bias = false;
   void fields(Fields& f) {
     f("intermediate_size", intermediate_size,
-      "hidden width d_ff; 0: floor(8 hidden_size / 3), the parameters of a 4x relu layer", at_least(0));
+      "hidden width d_ff; 0: floor(8 hidden_size / 3), the parameters of a 4x relu layer",
+      at_least(0).of({Dimension::ffn}));
     f("bias", bias, "biases on the three maps");
   }
 };
@@ -19,8 +20,9 @@ struct SwigluConfig {
 class SwiGlu final : public Ffn {
  public:
   SwiGlu(const Scope& scope, const SwigluConfig& config, const Args& args)
-      : SwiGlu(scope, args.hidden_size, config.intermediate_size ? config.intermediate_size : 8 * args.hidden_size / 3,
-               config.bias) {}
+      : SwiGlu(scope, Axis::hidden(args.hidden_size),
+               Axis::ffn(config.intermediate_size ? config.intermediate_size : 8 * args.hidden_size / 3), config.bias) {
+  }
   Var forward(const SubLayerInput& in) const override {
     const std::vector<Var> hidden = apply_each({&gate_, &up_}, in.x);
     const Var y = gated_linear(kernels::Activation::silu, hidden[0], hidden[1], down_.weight->var());
@@ -28,7 +30,7 @@ class SwiGlu final : public Ffn {
   }
 
  private:
-  SwiGlu(const Scope& scope, int64_t d, int64_t d_ff, bool bias)
+  SwiGlu(const Scope& scope, const Axis& d, const Axis& d_ff, bool bias)
       : gate_(scope / "gate", d, d_ff, bias),
         up_(scope / "up", d, d_ff, bias),
         down_(scope / "down", d_ff, d, bias, InitRole::residual_output) {}

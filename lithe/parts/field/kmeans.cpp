@@ -25,8 +25,10 @@ class KMeans final : public Field {
   KMeans(const Scope& scope, const KmeansConfig& config, const Args& args)
       : config_(config),
         args_(args),
-        centroids_(scope.parameter("centroids", {args.num_attention_heads * config.clusters, args.head_dim},
-                                   InitRole::query_key)) {}
+        centroids_(scope.parameter("centroids",
+                                   {Axis::query_heads(args.num_attention_heads, args.kv_heads) * Axis(config.clusters),
+                                    Axis::head_width(args.head_dim)},
+                                   InitRole::query_key, {.wide = true})) {}
   kernels::AttentionPattern pattern(const FieldInput& in) const override {
     const kernels::AttentionPattern all{.mask = {.causal = args_.causal}, .heads = {}, .tiles = nullptr};
     if (!in.labels && !in.k.defined()) return all;
@@ -50,7 +52,7 @@ class KMeans final : public Field {
   Tensor clusters(const Tensor& x, int64_t of_rows) const {
     const int64_t d = args_.head_dim, heads = args_.num_attention_heads, group = heads / of_rows, rows = x.rows();
     const Tensor out = empty({rows, heads}, label_type(config_.clusters), x.device());
-    const Tensor centroids = cast(centroids_->master.value(), DType::f64).value();
+    const Tensor centroids = cast(centroids_->var().value(), DType::f64).value();
     if (out.is_meta()) return out;
     const int64_t clusters = config_.clusters;
     for (int64_t head = 0; head < heads; ++head) {
@@ -83,7 +85,7 @@ class KMeans final : public Field {
         for (int64_t c = 0; c < d; ++c) set_value(weight, c, 1 / std::sqrt(double(d)));
       const Var vectors = reshape(cast(x, wide), {rows * of_rows, d});
       const Var unit = normalise(kernels::NormKind::rms, vectors, weight, {}, 1e-12);
-      const Var apart = add(pick_rows(cast(centroids_->master, wide), of), pick_rows(unit, each), 1, -1);
+      const Var apart = add(pick_rows(cast(centroids_->var(), wide), of), pick_rows(unit, each), 1, -1);
       return scale(sum(mul(apart, apart)), config_.commitment / double(std::max<int64_t>(1, rows * heads)));
     };
     in.pass.add_loss("cluster_commitment",

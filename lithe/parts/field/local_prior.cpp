@@ -35,13 +35,13 @@ struct LocalPriorConfig {
 class LocalPrior final : public Field {
  public:
   LocalPrior(const Scope& scope, const LocalPriorConfig& config, const Args& args) : config_(config), args_(args) {
-    const int64_t d = args.hidden_size;
+    const Axis d = Axis::hidden(args.hidden_size);
     check_usage(config.width == "fixed" || gauss(), "local_prior",
                 "width: predicted is of a Gaussian; give distance: gauss");
     if (config.width == "predicted") width_ = Linear(scope / "width", d, 1, true);
-    if (config.learned) factor_ = scope.parameter("gamma", {args.num_attention_heads}, InitRole::ones);
-    if (config.use == "mix" && config.share == "gate")
-      gate_ = Linear(scope / "gate", d, args.num_attention_heads, true);
+    const Axis heads = Axis::query_heads(args.num_attention_heads, args.kv_heads);
+    if (config.learned) factor_ = scope.parameter("gamma", {heads}, InitRole::ones);
+    if (config.use == "mix" && config.share == "gate") gate_ = Linear(scope / "gate", d, heads, true);
   }
   kernels::AttentionPattern pattern(const FieldInput&) const override {
     return {.mask = {.causal = args_.causal}, .heads = {}, .tiles = nullptr};
@@ -92,7 +92,7 @@ class LocalPrior final : public Field {
     } else {
       rates = constant({1, heads}, in, gauss() ? gamma / (2 * config_.sigma * config_.sigma) : gamma);
     }
-    return factor_ ? row_affine(rates, cast(factor_->master, rates.dtype()), {}) : rates;
+    return factor_ ? row_affine(rates, cast(factor_->var(), rates.dtype()), {}) : rates;
   }
 };
 

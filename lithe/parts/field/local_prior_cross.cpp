@@ -24,14 +24,15 @@ struct LocalPriorCrossConfig {
     f("width", width, "sigma: fixed at window / 2, or predicted", one_of({"fixed", "predicted"}));
     f("window", window, "D, in tokens", at_least(1e-3));
     f("gamma", gamma, "factor of the prior; 0: none", at_least(0));
-    f("predictor_dim", predictor_dim, "hidden width of the predictors; 0: hidden_size", at_least(0));
+    f("predictor_dim", predictor_dim, "hidden width of the predictors; 0: hidden_size",
+      at_least(0).of({Dimension::ffn}));
   }
 };
 
 class LocalPriorCross final : public Field {
  public:
   LocalPriorCross(const Scope& scope, const LocalPriorCrossConfig& config, const Args& args) : config_(config) {
-    const int64_t d = args.hidden_size, hidden = config.predictor_dim ? config.predictor_dim : d;
+    const Axis d = Axis::hidden(args.hidden_size), hidden = config.predictor_dim ? Axis::ffn(config.predictor_dim) : d;
     const auto predictor = [&](const char* name) {
       return Predictor{Linear(scope / name / "hidden", d, hidden, false),
                        Linear(scope / name / "out", hidden, 1, false)};

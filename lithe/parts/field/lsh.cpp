@@ -18,6 +18,7 @@ struct LshConfig {
 class Lsh final : public Field {
  public:
   Lsh(const Scope& scope, const LshConfig& config, const Args& args) : config_(config), args_(args) {
+    scope.couples({Dimension::key_heads, Dimension::queries, Dimension::head_width});  // directions by place
     check_usage(config.buckets % 2 == 0, "lsh", "buckets must be even, got ", config.buckets);
     const int64_t all = config.rounds * args.num_attention_heads * args.head_dim * (config.buckets / 2);
     const RandomKey key{

@@ -18,6 +18,7 @@ class PerHead final : public FieldList {
  public:
   PerHead(const Scope& scope, const PerHeadConfig& config, const Args& args)
       : FieldList("per_head", scope, config.list, args), field_of_(config.heads) {
+    scope.couples({Dimension::key_heads, Dimension::queries});  // fields by place
     if (field_of_.empty())
       for (int64_t head = 0; head < args.num_attention_heads; ++head) field_of_.push_back(head % int64_t(count()));
     check_usage(int64_t(field_of_.size()) == args.num_attention_heads, "per_head", "heads has ", field_of_.size(),

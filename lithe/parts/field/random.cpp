@@ -18,7 +18,9 @@ struct RandomConfig {
 class Random final : public PatternField {
  public:
   Random(const Scope& scope, const RandomConfig& config, const Args& args)
-      : PatternField(args), config_(config), layer_(uint32_t(scope.layer() + 1)) {}
+      : PatternField(args), config_(config), layer_(uint32_t(scope.layer() + 1)) {
+    scope.couples({Dimension::key_heads, Dimension::queries});  // drawn by place
+  }
 
  protected:
   bool by_head() const override { return true; }

@@ -23,6 +23,7 @@ struct SortConfig {
 class Sort final : public Field {
  public:
   Sort(const Scope& scope, const SortConfig& config, const Args& args) : config_(config), args_(args) {
+    scope.couples({Dimension::key_heads, Dimension::queries, Dimension::head_width});  // directions by place
     const RandomKey key{
         .seed = uint64_t(config.seed), .layer = uint32_t(scope.layer() + 1), .purpose = purpose_of("field.sort")};
     for (int64_t i = 0; i < args.num_attention_heads * args.head_dim; ++i)

@@ -27,7 +27,9 @@ class TopKImportance final : public Field {
   TopKImportance(const Scope& scope, const TopkImportanceConfig& config, const Args& args)
       : config_(config),
         args_(args),
-        score_(scope.parameter("score", {args.head_dim, args.num_attention_heads}, InitRole::query_key)) {}
+        score_(scope.parameter(
+            "score", {Axis::head_width(args.head_dim), Axis::query_heads(args.num_attention_heads, args.kv_heads)},
+            InitRole::query_key, {.wide = true})) {}
   kernels::AttentionPattern pattern(const FieldInput& in) const override {
     const kernels::AttentionPattern all{.mask = {.causal = args_.causal}, .heads = {}, .tiles = nullptr};
     if (!in.labels && !in.k.defined()) return all;
@@ -89,7 +91,7 @@ class TopKImportance final : public Field {
   Var scores(const Var& k) const {
     const int64_t heads = args_.num_attention_heads;
     const DType wide = wide_of(k.dtype());
-    return head_linear(repeat_heads(cast(k, wide), args_.kv_heads, heads), cast(score_->master, wide), heads, false);
+    return head_linear(repeat_heads(cast(k, wide), args_.kv_heads, heads), cast(score_->var(), wide), heads, false);
   }
   static Var log_sigmoid(const Var& scores) {
     return each_number(

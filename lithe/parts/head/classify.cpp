@@ -42,10 +42,13 @@ class Classify final : public Head {
         in_dropout_(scope / "dense", config.dropout),
         out_dropout_(scope / "out", config.dropout) {
     check_usage(classes_ >= 1, "classify", "model.num_labels must be at least 1, got ", classes_);
-    if (config.dense) dense_ = Linear(scope / "dense", args.hidden_size, args.hidden_size, config.dense_bias);
-    if (config.dense && config.dense_norm)
-      norm_ = (scope / "norm").parameter("weight", {args.hidden_size}, InitRole::ones);
-    out_ = Linear(scope / "out", args.hidden_size, classes_, true);
+    const Axis rows = Axis::hidden(args.hidden_size);
+    if (config.dense) dense_ = Linear(scope / "dense", rows, rows, config.dense_bias);
+    if (config.dense && config.dense_norm) {
+      norm_ = (scope / "norm").parameter("weight", {rows}, InitRole::ones);
+      scope.couples({Dimension::hidden});
+    }
+    out_ = Linear(scope / "out", rows, Axis::classes(classes_), true);
   }
 
   bool by_row() const override { return false; }

@@ -23,7 +23,7 @@ class Ctc final : public Head {
       : classes_(args.num_labels),
         zero_infinity_(config.zero_infinity),
         dropout_(scope, config.dropout),
-        out_(scope / "out", args.hidden_size, args.num_labels + 1, true) {
+        out_(scope / "out", Axis::hidden(args.hidden_size), Axis::classes(args.num_labels + 1), true) {
     check_usage(classes_ >= 1, "ctc", "model.num_labels must be at least 1, got ", classes_);
   }
 

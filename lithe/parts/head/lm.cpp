@@ -35,14 +35,16 @@ class Lm final : public Head {
  public:
   Lm(const Scope& scope, const LmConfig& config, const Args& args)
       : tied_(args.tied != nullptr),
-        weight_(tied_ ? args.tied : scope.parameter("weight", {args.hidden_size, args.vocab_size}, InitRole::matrix)),
-        bias_(config.bias ? scope.parameter("bias", {args.vocab_size}, InitRole::zeros) : nullptr),
+        weight_(tied_ ? args.tied
+                      : scope.parameter("weight", {Axis::hidden(args.hidden_size), Axis::vocabulary(args.vocab_size)},
+                                        InitRole::matrix)),
+        bias_(config.bias ? scope.parameter("bias", {Axis::vocabulary(args.vocab_size)}, InitRole::zeros) : nullptr),
         cap_(config.logit_softcapping),
         factor_(config.row_scale == "one" ? 1 : 1 / std::sqrt(double(args.hidden_size))),
         stop_token_(config.stop_token),
         stop_coef_(config.stop_loss_coef) {
-    if (!tied_) weight_->by_var = true;  // else its table says so
-    if (config.early_stop) stop_ = Linear(scope / "stop", args.hidden_size, 2, true);
+    if (config.row_scale != "one") scope.couples({Dimension::hidden});
+    if (config.early_stop) stop_ = Linear(scope / "stop", Axis::hidden(args.hidden_size), 2, true);
   }
   LabelCount count(const Sequences& sequences) const override {
     return {sequences.rows(), weight_->master.dim(tied_ ? 0 : 1)};

@@ -20,17 +20,22 @@ struct MlmHeadConfig {
 class Mlm final : public Head {
  public:
   Mlm(const Scope& scope, const MlmHeadConfig& config, const Args& args)
-      : transform_(scope / "transform", args.hidden_size, args.hidden_size, false),
+      : transform_(scope / "transform", Axis::hidden(args.hidden_size), Axis::hidden(args.hidden_size), false),
         transform_bias_(config.transform_bias
-                            ? (scope / "transform").parameter("bias", {args.hidden_size}, InitRole::zeros)
+                            ? (scope / "transform").parameter("bias", {Axis::hidden(args.hidden_size)}, InitRole::zeros)
                             : nullptr),
-        norm_((scope / "norm").parameter("weight", {args.hidden_size}, InitRole::ones)),
-        norm_bias_(config.norm_bias ? (scope / "norm").parameter("bias", {args.hidden_size}, InitRole::zeros)
-                                    : nullptr),
+        norm_((scope / "norm").parameter("weight", {Axis::hidden(args.hidden_size)}, InitRole::ones)),
+        norm_bias_(config.norm_bias
+                       ? (scope / "norm").parameter("bias", {Axis::hidden(args.hidden_size)}, InitRole::zeros)
+                       : nullptr),
         tied_(args.tied != nullptr),
-        weight_(tied_ ? args.tied : scope.parameter("weight", {args.hidden_size, args.vocab_size}, InitRole::matrix)),
-        bias_(scope.parameter("bias", {args.vocab_size}, InitRole::zeros)),
-        eps_(config.eps) {}
+        weight_(tied_ ? args.tied
+                      : scope.parameter("weight", {Axis::hidden(args.hidden_size), Axis::vocabulary(args.vocab_size)},
+                                        InitRole::matrix)),
+        bias_(scope.parameter("bias", {Axis::vocabulary(args.vocab_size)}, InitRole::zeros)),
+        eps_(config.eps) {
+    scope.couples({Dimension::hidden});
+  }
 
   LabelCount count(const Sequences& sequences) const override { return {sequences.rows(), bias_->master.dim(0)}; }
   Var logits(const Rows& rows) const override {

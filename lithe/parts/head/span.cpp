@@ -21,9 +21,10 @@ struct SpanHeadConfig {
 class Span final : public Head {
  public:
   Span(const Scope& scope, const SpanHeadConfig& config, const Args& args)
-      : start_(scope / "start", args.hidden_size, 1, config.bias),
-        end_(scope / "end", args.hidden_size, 1, config.bias) {
-    if (config.dense) dense_ = Linear(scope / "dense", args.hidden_size, args.hidden_size, true);
+      : start_(scope / "start", Axis::hidden(args.hidden_size), 1, config.bias),
+        end_(scope / "end", Axis::hidden(args.hidden_size), 1, config.bias) {
+    if (config.dense)
+      dense_ = Linear(scope / "dense", Axis::hidden(args.hidden_size), Axis::hidden(args.hidden_size), true);
   }
 
   /// The rows of the beginnings in their sequences, then those of the ends.

@@ -15,7 +15,7 @@ class Tag final : public Head {
   Tag(const Scope& scope, const TagConfig& config, const Args& args)
       : classes_(args.num_labels),
         dropout_(scope, config.dropout),
-        out_(scope / "out", args.hidden_size, args.num_labels, true) {
+        out_(scope / "out", Axis::hidden(args.hidden_size), Axis::classes(args.num_labels), true) {
     check_usage(classes_ >= 1, "tag", "model.num_labels must be at least 1, got ", classes_);
   }
 

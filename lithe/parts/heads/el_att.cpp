@@ -8,11 +8,14 @@ namespace {
 class ElAtt final : public Heads {
  public:
   ElAtt(const Scope& scope, const NoOptions&, const Args& args)
-      : q_(scope / "q", args.hidden_size, args.num_attention_heads * args.head_dim, args.bias, InitRole::query_key),
+      : q_(scope / "q", Axis::hidden(args.hidden_size),
+           Axis::query_heads(args.num_attention_heads, args.num_attention_heads, args.head_dim), args.bias,
+           InitRole::query_key),
         args_(args) {
     check_usage(args.num_attention_heads * args.head_dim == args.hidden_size, "el_att",
                 "slices the hidden rows into heads, so num_attention_heads * head_dim must be hidden_size ",
                 args.hidden_size, ", got ", args.num_attention_heads, " * ", args.head_dim);
+    scope.couples({Dimension::head_width});  // which channel of the rows it is
   }
   Var queries(const Input& in, const Turn& turn) const override { return turn(q_(in.x)); }
   KeyValue keep(const Input& in, const Turn&) const override { return {in.x, in.x}; }
@@ -24,7 +27,9 @@ class ElAtt final : public Heads {
   int64_t kept_columns() const override { return args_.hidden_size; }
   int64_t query_heads() const override { return args_.num_attention_heads; }
   int64_t kv_heads() const override { return args_.num_attention_heads; }
-  int64_t context_size() const override { return args_.hidden_size; }
+  Axis context() const override {
+    return Axis::query_heads(args_.num_attention_heads, args_.num_attention_heads, args_.head_dim);
+  }
 
  private:
   Linear q_;

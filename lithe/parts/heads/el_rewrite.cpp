@@ -13,10 +13,11 @@ namespace {
 class ElRewrite final : public Heads {
  public:
   ElRewrite(const Scope& scope, const NoOptions&, const Args& args)
-      : q_(scope / "q", args.hidden_size, args.num_attention_heads * args.head_dim, args.bias, InitRole::query_key),
-        k_(scope / "k", args.hidden_size, args.num_attention_heads * args.head_dim, args.bias, InitRole::query_key),
-        v_(scope / "v", args.hidden_size, args.num_attention_heads * args.head_dim, args.bias),
-        args_(args) {
+      : args_(args),
+        q_(scope / "q", Axis::hidden(args.hidden_size), context(), args.bias, InitRole::query_key),
+        k_(scope / "k", Axis::hidden(args.hidden_size), context(), args.bias, InitRole::query_key),
+        v_(scope / "v", Axis::hidden(args.hidden_size), context(), args.bias) {
+    scope.couples({Dimension::head_width});  // queries are divided by the root of it
     check_usage(!args.turns, "el_rewrite",
                 "rotary positions rotate keys by their place, so that they cannot move to the queries; use heads mha, "
                 "without --el-rewrite");
@@ -37,11 +38,13 @@ class ElRewrite final : public Heads {
     const Var out = head_linear(context, v_.weight->var(), args_.num_attention_heads, false);
     return v_.bias ? row_affine(out, {}, v_.bias->var()) : out;
   }
-  int64_t context_size() const override { return args_.num_attention_heads * args_.head_dim; }
+  Axis context() const override {
+    return Axis::query_heads(args_.num_attention_heads, args_.num_attention_heads, args_.head_dim);
+  }
 
  private:
-  Linear q_, k_, v_;
   Args args_;
+  Linear q_, k_, v_;
 };
 
 }  // namespace

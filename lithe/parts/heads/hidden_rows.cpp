@@ -32,7 +32,7 @@ class HiddenRows final : public Heads {
   int64_t query_heads() const override { return inner_->query_heads(); }
   int64_t kv_heads() const override { return inner_->kv_heads(); }
   Var finish(const Var& context) const override { return inner_->finish(context); }
-  int64_t context_size() const override { return inner_->context_size(); }
+  Axis context() const override { return inner_->context(); }
 
  private:
   std::unique_ptr<Heads> inner_;

@@ -8,7 +8,8 @@ namespace {
 // spec: lowdim.subspace | heads | with several heads: rows are split into segments, each attends alone | TB 6.4.3(2)
 class Identity final : public Heads {
  public:
-  Identity(const Scope&, const NoOptions&, const Args& args) : args_(args) {
+  Identity(const Scope& scope, const NoOptions&, const Args& args) : args_(args) {
+    scope.couples({Dimension::head_width});  // which channel of the rows it is
     const int64_t width = args.num_attention_heads * args.head_dim;
     check_usage(width == args.hidden_size, "heads", "part identity needs num_attention_heads * head_dim = hidden_size ",
                 args.hidden_size, ", got ", width);
@@ -23,7 +24,9 @@ class Identity final : public Heads {
   int64_t kept_columns() const override { return args_.hidden_size; }
   int64_t query_heads() const override { return args_.num_attention_heads; }
   int64_t kv_heads() const override { return args_.num_attention_heads; }
-  int64_t context_size() const override { return args_.hidden_size; }
+  Axis context() const override {
+    return Axis::query_heads(args_.num_attention_heads, args_.num_attention_heads, args_.head_dim);
+  }
 
  private:
   Args args_;

@@ -10,7 +10,8 @@ namespace {
 struct ReducedConfig {
   int64_t reduced_dim = 0;
   void fields(Fields& f) {
-    f("reduced_dim", reduced_dim, "channels d' of a head's queries and keys; 0: a quarter of head_dim", at_least(0));
+    f("reduced_dim", reduced_dim, "channels d' of a head's queries and keys; 0: a quarter of head_dim",
+      at_least(0).of({Dimension::head_width}));
   }
 };
 
@@ -22,7 +23,9 @@ class Reduced final : public ProjectedHeads {
     check_usage(reduced_ <= args.head_dim, "heads", "reduced_dim ", reduced_, " must be at most head_dim ",
                 args.head_dim);
     const auto map = [&](const char* name) {
-      return (scope / name).parameter("weight", {args.head_dim, heads_ * reduced_}, InitRole::query_key);
+      return (scope / name)
+          .parameter("weight", {Axis::head_width(args.head_dim), Axis::query_heads(heads_, heads_, reduced_)},
+                     InitRole::query_key);
     };
     reduce_q_ = map("reduce_q"), reduce_k_ = map("reduce_k");
   }

@@ -17,9 +17,11 @@ struct ShaConfig {
 class Sha final : public Heads {
  public:
   Sha(const Scope& scope, const ShaConfig& config, const Args& args)
-      : q_(scope / "q", args.hidden_size, args.head_dim, args.bias, InitRole::query_key),
-        k_(scope / "k", args.hidden_size, args.head_dim, args.bias, InitRole::query_key),
-        v_(scope / "v", args.hidden_size, args.head_dim, args.bias),
+      : q_(scope / "q", Axis::hidden(args.hidden_size), Axis::head_width(args.head_dim), args.bias,
+           InitRole::query_key),
+        k_(scope / "k", Axis::hidden(args.hidden_size), Axis::head_width(args.head_dim), args.bias,
+           InitRole::query_key),
+        v_(scope / "v", Axis::hidden(args.hidden_size), Axis::head_width(args.head_dim), args.bias),
         head_dim_(args.head_dim),
         copies_(config.output == "tile" ? args.num_attention_heads : 1) {}
   Var queries(const Input& in, const Turn& turn) const override { return turn(q_(in.x)); }
@@ -28,7 +30,7 @@ class Sha final : public Heads {
   int64_t query_heads() const override { return 1; }
   int64_t kv_heads() const override { return 1; }
   Var finish(const Var& context) const override { return copies_ == 1 ? context : spread_heads(context, copies_); }
-  int64_t context_size() const override { return copies_ * head_dim_; }
+  Axis context() const override { return Axis::query_heads(copies_, 1, head_dim_); }
 
  private:
   Linear q_, k_, v_;

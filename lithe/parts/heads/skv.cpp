@@ -22,9 +22,9 @@ class Skv final : public Heads {
  public:
   Skv(const Scope& scope, const SkvConfig& config, const Args& args)
       : args_(args), keys_are_values_(config.tie == "kv") {
-    const int64_t width = args.num_attention_heads * args.head_dim;
-    q_ = Linear(scope / (keys_are_values_ ? "q" : "qk"), args.hidden_size, width, args.bias, InitRole::query_key);
-    v_ = Linear(scope / (keys_are_values_ ? "kv" : "v"), args.hidden_size, width, args.bias);
+    const Axis rows = Axis::hidden(args.hidden_size), width = context();
+    q_ = Linear(scope / (keys_are_values_ ? "q" : "qk"), rows, width, args.bias, InitRole::query_key);
+    v_ = Linear(scope / (keys_are_values_ ? "kv" : "v"), rows, width, args.bias);
     if (keys_are_values_) return;
     const MemoryScope memory(MemoryClass::weights);
     // Wide as all vectors are, also where the matrices are bf16.
@@ -49,7 +49,9 @@ class Skv final : public Heads {
   int64_t kept_columns() const override { return args_.num_attention_heads * args_.head_dim; }
   int64_t query_heads() const override { return args_.num_attention_heads; }
   int64_t kv_heads() const override { return args_.num_attention_heads; }
-  int64_t context_size() const override { return args_.num_attention_heads * args_.head_dim; }
+  Axis context() const override {
+    return Axis::query_heads(args_.num_attention_heads, args_.num_attention_heads, args_.head_dim);
+  }
 
  private:
   Linear q_, v_;

@@ -45,8 +45,8 @@ class Continuous final : public Memory {
                 config.points, " points; leave out points, or reading");
     if (gaussian) {
       const auto map = [&](const char* name) {
-        return Affine{(scope / name).parameter("weight", {args.heads, config.basis}, InitRole::matrix),
-                      (scope / name).parameter("bias", {args.heads}, InitRole::zeros)};
+        return Affine{(scope / name).parameter("weight", {args.query_heads(), config.basis}, InitRole::matrix),
+                      (scope / name).parameter("bias", {args.query_heads()}, InitRole::zeros)};
       };
       mean_ = map("mean"), variance_ = map("variance");
     } else if (config_.points == 0) {

@@ -23,7 +23,7 @@ struct PriorityQueueConfig {
       "what decides who stays: net (sigmoid of a network of the key), norm (length of the key), usage (attention that "
       "the pair has had so far)",
       one_of({"net", "norm", "usage"}));
-    f("score_size", score_size, "net: hidden units (d_s)", at_least(1));
+    f("score_size", score_size, "net: hidden units (d_s)", at_least(1).of({Dimension::ffn}));
     f("soft_bias", soft_bias,
       "net: log of the score is added to the pair's logits; without, the network does not learn");
     f("sinks", sinks, "the first so many tokens always stay", at_least(0));
@@ -39,8 +39,8 @@ class PriorityQueue final : public Memory {
     check_usage(config.slots > config.sinks + config.recent, "priority_queue", "slots ", config.slots,
                 " must be above sinks + recent = ", config.sinks + config.recent, ", of which none may go");
     if (config.score != "net") return;
-    up_ = Linear(scope / "score" / "up", head_dim_, config.score_size, true);
-    down_ = Linear(scope / "score" / "down", config.score_size, 1, true);
+    up_ = Linear(scope / "score" / "up", Axis::head_width(head_dim_), Axis::ffn(config.score_size), true);
+    down_ = Linear(scope / "score" / "down", Axis::ffn(config.score_size), 1, true);
   }
 
   // Of each key head the pairs in the order in which they came, keys, values, scores.

@@ -26,7 +26,7 @@ class ShortLong final : public Memory {
       : before_(config.window - 1),
         args_(args),
         long_(Registry::instance().make<Memory>(config.long_memory, scope / "long", args)) {
-    if (config.combine == "gated") gate_ = scope.parameter("gate", {args.heads}, InitRole::zeros);
+    if (config.combine == "gated") gate_ = scope.parameter("gate", {args.query_heads()}, InitRole::zeros);
   }
   // The window's keys and values, then what the long memory keeps.
   std::vector<Piece> kept(int64_t tokens) const override {
@@ -59,7 +59,7 @@ class ShortLong final : public Memory {
     };
     if (gate_) {
       out.apart = pairs;
-      out.gate = gate_->master;
+      out.gate = gate_->var();
     }
     const int64_t rows = k.rows(), stay = std::min(after, before_);
     kept = {kept_rows({k.value().slice(rows - stay, rows)}, k.cols(), k.dtype(), k.device()),

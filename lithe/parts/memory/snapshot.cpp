@@ -22,10 +22,7 @@ struct SnapshotConfig : SummaryConfig {
 class Snapshot final : public Memory {
  public:
   Snapshot(const Scope& scope, const SnapshotConfig& config, const Args& args)
-      : config_(config),
-        args_(args),
-        k_(scope / "k", config, args.key_cols),
-        v_(scope / "v", config, args.value_cols) {}
+      : config_(config), args_(args), k_(scope / "k", config, args.keys()), v_(scope / "v", config, args.values()) {}
 
   // Snapshots, then the open chunk, of keys and of values.
   std::vector<Piece> kept(int64_t tokens) const override {

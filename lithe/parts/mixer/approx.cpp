@@ -103,8 +103,9 @@ class Approx final : public Mixer {
         heads_(scope / "heads", size_, size_.num_attention_heads),
         output_(Registry::instance().make<Output>(
             config.output, scope / "output",
-            {.context_size = heads_.context_size(), .hidden_size = args.hidden_size, .bias = config.output_bias})) {
+            {.context = heads_.context(), .hidden_size = args.hidden_size, .bias = config.output_bias})) {
     if (position_) position_->check_head_dim(size_.head_dim);
+    scope.couples({Dimension::head_width});  // products are divided by the root of it
   }
 
   Var forward(const SubLayerInput& in) const override {

@@ -67,9 +67,10 @@ class Attention final : public Mixer, public SharedMap {
                                    .hidden_size = d,
                                    .head_dim = head_dim_,
                                    .kv_heads = heads_->kv_heads()});
-    output_ =
-        registry.make<Output>(config.output, scope / "output",
-                              {.context_size = heads_->context_size(), .hidden_size = d, .bias = config.output_bias});
+    output_ = registry.make<Output>(config.output, scope / "output",
+                                    {.context = heads_->context(), .hidden_size = d, .bias = config.output_bias});
+    if (config.query_pre_attn_scalar == 0)
+      scope.couples({config.scale == "sqrt_hidden" ? Dimension::hidden : Dimension::head_width});
     // Fields that look at queries and keys are to see those of the heads.
     const bool plain = !cross_ && !field_->biases() && !reads_keys();
     kept_ = plain && heads_->as_kept() ? heads_->as_kept() : heads_.get();
@@ -233,12 +234,16 @@ class Attention final : public Mixer, public SharedMap {
                 " do not make them by a map of their own; choose mha, gqa or mqa");
     head_dim_ = size.head_dim;
     query_heads_ = like->query_heads();
-    const int64_t width = like->kv_heads() * head_dim_;
+    const Axis values = Axis::key_heads(like->kv_heads(), head_dim_);
+    const int64_t width = values.size();
     columns_ = {.keys = width, .values = width, .shared = true, .heads = like->kv_heads()};
-    if (!context_) values_ = Linear(scope / "heads" / "v", args.hidden_size, width, config.attention_bias);
-    output_ = Registry::instance().make<Output>(
-        config.output, scope / "output",
-        {.context_size = query_heads_ * head_dim_, .hidden_size = args.hidden_size, .bias = config.output_bias});
+    if (!context_)
+      values_ = Linear(scope / "heads" / "v", Axis::hidden(args.hidden_size), values, config.attention_bias);
+    output_ =
+        Registry::instance().make<Output>(config.output, scope / "output",
+                                          {.context = Axis::query_heads(query_heads_, like->kv_heads(), head_dim_),
+                                           .hidden_size = args.hidden_size,
+                                           .bias = config.output_bias});
     dropout_ = Dropout(scope / "weights", config.attention_dropout);
   }
 

@@ -29,7 +29,10 @@ class CnnBranch final : public Mixer {
     branches_.push_back(Registry::instance().make<Mixer>(config.convolution, scope / "convolution", part));
     check_usage(!split_ || !reads_embedding(), "cnn_branch",
                 "merge split gives a branch half of a row and no embedding: choose other heads, or merge: sum");
-    if (split_) merge_ = Linear(scope / "merge", args.hidden_size, args.hidden_size, false, InitRole::residual_output);
+    if (!split_) return;
+    scope.couples({Dimension::hidden});  // which half a channel is in
+    merge_ = Linear(scope / "merge", Axis(2) * Axis::hidden(part.hidden_size), Axis::hidden(args.hidden_size), false,
+                    InitRole::residual_output);
   }
   Var forward(const SubLayerInput& in) const override {
     const int64_t N = in.x.rows(), d = in.x.cols();

@@ -15,7 +15,7 @@ struct ConformerConvolutionConfig {
   PartChoice norm{"layer", {}};
   void fields(Fields& f) {
     f("kernel_size", kernel_size, "taps k: this token and k - 1 before it, or around it where the model sees both ways",
-      at_least(1));
+      at_least(1).of({Dimension::taps}));
     f.part("norm", "norm", norm, "after the convolution");
   }
 };
@@ -24,12 +24,13 @@ class ConformerConvolution final : public Mixer {
  public:
   ConformerConvolution(const Scope& scope, const ConformerConvolutionConfig& config, const Args& args)
       : along_("conformer_convolution", config.kernel_size, args.hidden_size, args.causal),
-        value_(scope / "value", args.hidden_size, args.hidden_size, true),
-        gate_(scope / "gate", args.hidden_size, args.hidden_size, true),
-        taps_(make_taps(scope, config.kernel_size, args.hidden_size)),
-        bias_(scope.parameter("bias", {args.hidden_size}, InitRole::zeros)),
+        value_(scope / "value", Axis::hidden(args.hidden_size), Axis::hidden(args.hidden_size), true),
+        gate_(scope / "gate", Axis::hidden(args.hidden_size), Axis::hidden(args.hidden_size), true),
+        taps_(make_taps(scope, config.kernel_size, Axis::hidden(args.hidden_size))),
+        bias_(scope.parameter("bias", {Axis::hidden(args.hidden_size)}, InitRole::zeros)),
         norm_(Registry::instance().make<Norm>(config.norm, scope / "norm", {.hidden_size = args.hidden_size})),
-        out_(scope / "out", args.hidden_size, args.hidden_size, true, InitRole::residual_output) {
+        out_(scope / "out", Axis::hidden(args.hidden_size), Axis::hidden(args.hidden_size), true,
+             InitRole::residual_output) {
     check_usage(args.causal || config.kernel_size % 2, "conformer_convolution", "kernel_size ", config.kernel_size,
                 " has no centre; give an odd one to a model that sees both ways");
   }

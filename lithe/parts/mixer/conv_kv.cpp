@@ -23,12 +23,13 @@ struct ConvKvConfig : HeadSizes {
   PartChoice output{"dense", {}};
   void fields(Fields& f) {
     sizes(f);
-    f("kernel_size", kernel_size, "tokens that a key is made of (r)", at_least(1));
+    f("kernel_size", kernel_size, "tokens that a key is made of (r)", at_least(1).of({Dimension::taps}));
     f("stride", stride, "tokens from one window to the next (s)", at_least(1));
     f("depthwise", depthwise, "each channel has its own taps, at first their mean; false: a map of all channels");
     f("keep_rest", keep_rest,
       "not causal: tokens behind the last window keep keys of their own; false: nobody sees them");
-    f("reduced_dim", reduced_dim, "channels of a head's queries and keys; 0: head_dim", at_least(0));
+    f("reduced_dim", reduced_dim, "channels of a head's queries and keys; 0: head_dim",
+      at_least(0).of({Dimension::head_width}));
     f("reduce_values", reduce_values, "values have reduced_dim channels, too, and contexts are widened again");
     biases(f);
     f.part("output", "output", output, "concatenated heads to rows");
@@ -85,9 +86,10 @@ class WindowState final : public State {
 class WindowMap {
  public:
   WindowMap() = default;
-  WindowMap(const Scope& scope, const ConvKvConfig& config, int64_t width) : size_(config.kernel_size), width_(width) {
+  WindowMap(const Scope& scope, const ConvKvConfig& config, const Axis& width)
+      : size_(config.kernel_size), width_(width.size()) {
     if (!config.depthwise) {
-      full_ = Linear(scope, size_ * width, width, true, InitRole::matrix);
+      full_ = Linear(scope, Axis::taps(size_) * width, width, true, InitRole::matrix);
       return;
     }
     for (int64_t t = 0; t < size_; ++t)
@@ -135,27 +137,31 @@ class ConvKv final : public Mixer {
     if (position_) position_->check_head_dim(head_dim_);
     heads_ = std::make_unique<ProjectedHeads>(scope / "heads", size, config.num_attention_heads);
     count_ = config.num_attention_heads;
-    const int64_t width = count_ * head_dim_, narrow = config.reduced_dim ? count_ * config.reduced_dim : width;
+    const Axis wide = Axis::query_heads(count_, count_, head_dim_),
+               narrow_heads = Axis::query_heads(count_, count_, config.reduced_dim ? config.reduced_dim : head_dim_);
+    const int64_t width = wide.size(), narrow = narrow_heads.size();
     check_usage(config.reduced_dim <= head_dim_, "conv_kv", "reduced_dim ", config.reduced_dim,
                 " must be at most head_dim ", head_dim_);
     check_usage(config.reduced_dim || !config.reduce_values, "conv_kv", "reduce_values needs reduced_dim");
-    of_keys_ = WindowMap(scope / "conv_keys", config, width);
-    of_values_ = WindowMap(scope / "conv_values", config, width);
+    of_keys_ = WindowMap(scope / "conv_keys", config, wide);
+    of_values_ = WindowMap(scope / "conv_values", config, wide);
+    // Windows end where their last tap does; logits are divided by the root of the heads' width.
+    scope.couples({Dimension::taps, Dimension::head_width});
     if (config.reduced_dim) {
       const auto map = [&](const char* name) {
-        return (scope / name).parameter("weight", {head_dim_, narrow}, InitRole::query_key);
+        return (scope / name).parameter("weight", {Axis::head_width(head_dim_), narrow_heads}, InitRole::query_key);
       };
       reduce_q_ = map("reduce_q"), reduce_k_ = map("reduce_k");
       if (config.reduce_values) {
         reduce_v_ = map("reduce_v");
-        widen_ = (scope / "widen").parameter("weight", {config.reduced_dim, width}, InitRole::matrix);
+        widen_ = (scope / "widen").parameter("weight", {Axis::head_width(config.reduced_dim), wide}, InitRole::matrix);
       }
     }
     columns_ = {.keys = narrow, .values = reduce_v_ ? narrow : width, .heads = count_};
     open_ = {.keys = width, .values = width};
     output_ = Registry::instance().make<Output>(
         config.output, scope / "output",
-        {.context_size = width, .hidden_size = args.hidden_size, .bias = config.output_bias});
+        {.context = wide, .hidden_size = args.hidden_size, .bias = config.output_bias});
   }
 
   Var forward(const SubLayerInput& in) const override {

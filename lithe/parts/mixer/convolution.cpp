@@ -19,7 +19,7 @@ struct ConvolutionConfig {
       "full: a matrix for each tap",
       one_of({"depthwise", "tied_text", "full"}));
     f("kernel_size", kernel_size, "taps k: this token and k - 1 before it, or around it where the model sees both ways",
-      at_least(1));
+      at_least(1).of({Dimension::taps}));
     f("bias", bias, "a number added to each channel");
     f.part("output", "output", output, "results to rows");
   }
@@ -31,20 +31,21 @@ class Convolution final : public Mixer {
   Convolution(const Scope& scope, const ConvolutionConfig& config, const Args& args)
       : kind_(config.kind), width_(args.hidden_size), along_("convolution", config.kernel_size, width_, args.causal) {
     const int64_t d = width_;
+    const Axis channels = Axis::hidden(d);
     check_usage(args.causal || config.kernel_size % 2, "convolution", "kernel_size ", config.kernel_size,
                 " has no centre; give an odd one to a model that sees both ways");
     if (kind_ == "full") {
-      full_ = Linear(scope, config.kernel_size * d, d, config.bias);
+      full_ = Linear(scope, Axis::taps(config.kernel_size) * channels, channels, config.bias);
     } else {
-      taps_ = make_taps(scope, config.kernel_size, d);
-      if (config.bias) bias_ = scope.parameter("bias", {d}, InitRole::zeros);
+      taps_ = make_taps(scope, config.kernel_size, channels);
+      if (config.bias) bias_ = scope.parameter("bias", {channels}, InitRole::zeros);
     }
     if (kind_ == "tied_text") {
       const MemoryScope memory(MemoryClass::weights);
       ones_ = filled({d, d}, 1, scope.context().compute, scope.context().device);
     }
     output_ = Registry::instance().make<Output>(config.output, scope / "output",
-                                                {.context_size = d, .hidden_size = d, .bias = false});
+                                                {.context = channels, .hidden_size = d, .bias = false});
   }
   Var forward(const SubLayerInput& in) const override {
     if (kind_ == "full") return output_->forward(full_(along_.rows(in.x, in.sequences, in.state)));

@@ -31,9 +31,10 @@ class DeltaRule final : public RecurrenceMixer {
                         config.feature_map == "identity" && config.key_norm == "l2"),
         map_(scope / "features", map_of(config), heads(), head_dim()),
         softmax_(config.key_norm == "softmax"),
-        write_(scope / "write", args.hidden_size, heads(), true) {
+        write_(scope / "write", Axis::hidden(args.hidden_size), query_heads(), true) {
+    if (softmax_) scope.couples({Dimension::head_width});
     if (config.gate == "head") {
-      gate_ = Linear(scope / "decay", args.hidden_size, heads(), true);
+      gate_ = Linear(scope / "decay", Axis::hidden(args.hidden_size), query_heads(), true);
       start_with(gate_.bias, logit_of(config.decay_init));
     }
     const MemoryScope memory(MemoryClass::weights);

@@ -7,7 +7,7 @@ namespace {
 
 class FNet final : public Mixer {
  public:
-  FNet(const Scope&, const NoOptions&, const Args&) {}
+  FNet(const Scope& scope, const NoOptions&, const Args&) { scope.couples({Dimension::hidden}); }
   Var forward(const SubLayerInput& in) const override {
     check(!in.state, "fnet", "mixes all tokens of a sequence and cannot decode token by token");
     return fourier(in.x, in.sequences);

@@ -42,11 +42,14 @@ class GatedLinearAttention final : public RecurrenceMixer {
         temperature_(config.gate_temperature) {
     check_usage(config.normalise || config.feature_map != "favor", "gated_linear_attention",
                 "feature_map favor needs normalise: true, which its queries' scales cancel in");
-    const int64_t gates = heads() * (channels_ ? config.columns(head_dim()) : 1);
+    const int64_t columns = config.columns(head_dim());
+    const Axis gates = !channels_              ? query_heads()
+                       : columns == head_dim() ? query_heads() * Axis::head_width(columns)
+                                               : query_heads() * Axis(columns);
     if (constant_)
       raw_ = (scope / "decay").parameter("logit", {gates}, InitRole::zeros);
     else
-      gate_ = Linear(scope / "decay", args.hidden_size, gates, true);
+      gate_ = Linear(scope / "decay", Axis::hidden(args.hidden_size), gates, true);
     start_with(constant_ ? raw_ : gate_.bias, logit_of(std::pow(config.decay_init, temperature_)));
   }
 

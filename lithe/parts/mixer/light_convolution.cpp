@@ -17,7 +17,8 @@ struct LightConvolutionConfig {
     f("heads", heads,
       "groups of channels H that share their taps; 0: 16, or the largest number below that divides hidden_size",
       at_least(0));
-    f("kernel_size", kernel_size, "taps k of a group (3, 7, 15, 31 with depth in the cited work)", at_least(1));
+    f("kernel_size", kernel_size, "taps k of a group (3, 7, 15, 31 with depth in the cited work)",
+      at_least(1).of({Dimension::taps}));
     f("softmax", softmax, "the taps of a group are positive and sum to 1");
     f("block", block, "rows are first mapped to 2 hidden_size and gated: a sigmoid(b)");
     f.part("output", "output", output, "results to rows");
@@ -37,10 +38,17 @@ class LightConvolution final : public Mixer {
     check_usage(d % H == 0, "light_convolution", "hidden_size ", d, " must be a multiple of heads ", H);
     check_usage(args.causal || k % 2, "light_convolution", "kernel_size ", k,
                 " has no centre; give an odd one to a model that sees both ways");
-    if (config.block) value_ = Linear(scope / "value", d, d, true), gate_ = Linear(scope / "gate", d, d, true);
-    taps_ = make_taps(scope, H, k);
+    const Axis channels = Axis::hidden(d);
+    if (config.block) {
+      value_ = Linear(scope / "value", channels, channels, true);
+      gate_ = Linear(scope / "gate", channels, channels, true);
+    }
+    const InitConfig init{.std = 1 / std::sqrt(double(H))};
+    taps_ = scope.parameter("taps", {H, Axis::taps(k)}, InitRole::embedding, {.init = &init, .wide = true});
+    scope.couples({Dimension::hidden});  // which group a channel is in
+    if (softmax_) scope.couples({Dimension::taps});
     output_ = Registry::instance().make<Output>(config.output, scope / "output",
-                                                {.context_size = d, .hidden_size = d, .bias = true});
+                                                {.context = channels, .hidden_size = d, .bias = true});
     const MemoryScope memory(MemoryClass::weights);
     const DType wide = wide_of(taps_->master.dtype());
     order_ = filled({k, k}, 0, wide, scope.context().device);

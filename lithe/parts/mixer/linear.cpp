@@ -10,10 +10,13 @@ namespace {
 class LinearMixer final : public Mixer {
  public:
   LinearMixer(const Scope& scope, const NoOptions&, const Args& args)
-      : tokens_(
-            (scope / "tokens")
-                .parameter("weight", {args.max_position_embeddings, args.max_position_embeddings}, InitRole::matrix)),
-        hidden_(scope / "hidden", args.hidden_size, args.hidden_size, false, InitRole::residual_output),
+      : tokens_((scope / "tokens")
+                    .parameter(
+                        "weight",
+                        {Axis::positions(args.max_position_embeddings), Axis::positions(args.max_position_embeddings)},
+                        InitRole::matrix, {.wide = true})),
+        hidden_(scope / "hidden", Axis::hidden(args.hidden_size), Axis::hidden(args.hidden_size), false,
+                InitRole::residual_output),
         mask_{.causal = args.causal},
         width_(args.hidden_size) {}
 
@@ -25,7 +28,7 @@ class LinearMixer final : public Mixer {
       check(in.sequences.past(b) + in.sequences.length(b) <= limit, "linear", "a sequence of ",
             in.sequences.past(b) + in.sequences.length(b), " tokens is longer than max_position_embeddings ", limit);
     if (in.state) return hidden_(step(in));
-    const Var& tokens = tokens_->master;
+    const Var tokens = tokens_->var();
     const Var map = mask_.causal ? masked_map(cast(tokens, wide_of(tokens.dtype())), mask_) : tokens;
     return hidden_(mix_tokens(map.dtype() == in.x.dtype() ? map : cast(map, in.x.dtype()), in.x, in.sequences, 1));
   }
@@ -38,7 +41,7 @@ class LinearMixer final : public Mixer {
   }
 
  private:
-  Parameter* tokens_;  // its master: the mask, which f32 needs, comes before rounding to bf16
+  Parameter* tokens_;  // wide: the mask, which f32 needs, comes before rounding to bf16
   Linear hidden_;
   kernels::AttentionMask mask_;
   int64_t width_;
@@ -54,7 +57,7 @@ class LinearMixer final : public Mixer {
       const Tensor all = rows.gather(b, in.x.dtype()).keys;
       for (int64_t i = 0; i < in.sequences.length(b); ++i) {
         const int64_t row = in.sequences.offset(b) + i;
-        copy_into(out.slice(row, row + 1), mix_cached(tokens_->master.value(), all, in.sequences.past(b) + i));
+        copy_into(out.slice(row, row + 1), mix_cached(tokens_->var().value(), all, in.sequences.past(b) + i));
       }
     }
     return out;

@@ -31,7 +31,7 @@ class LinearRnn final : public Mixer {
  public:
   LinearRnn(const Scope& scope, const LinearRnnConfig& config, const Args& args)
       : width_(args.hidden_size), causal_(args.causal) {
-    const int64_t d = width_, numbers = config.per_channel ? d : 1;
+    const Axis d = Axis::hidden(width_), numbers = config.per_channel ? d : Axis(1);
     if (config.projections) values_ = Linear(scope / "values", d, d, false);
     if (config.gate == "forget") {
       forget_ = Linear(scope / "forget", d, d, true);
@@ -44,7 +44,7 @@ class LinearRnn final : public Mixer {
     }
     if (config.output_gate) gate_ = Linear(scope / "gate", d, d, true);
     output_ = Registry::instance().make<Output>(config.output, scope / "output",
-                                                {.context_size = d, .hidden_size = d, .bias = false});
+                                                {.context = d, .hidden_size = width_, .bias = false});
   }
 
   Var forward(const SubLayerInput& in) const override {

@@ -46,29 +46,32 @@ class Linformer final : public Mixer {
     head_dim_ = size.head_dim;
     if (cross_) position_ = nullptr;
     if (position_) position_->check_head_dim(head_dim_);
-    const int64_t width = heads_ * head_dim_;
+    const Axis rows = Axis::hidden(d), width = Axis::query_heads(heads_, heads_, head_dim_);
     const Scope heads = scope / "heads";
-    q_ = Linear(heads / "q", d, width, config.attention_bias, InitRole::query_key);
-    k_ = Linear(heads / "k", d, width, config.attention_bias, InitRole::query_key);
-    v_ = Linear(heads / "v", d, width, config.attention_bias);
+    q_ = Linear(heads / "q", rows, width, config.attention_bias, InitRole::query_key);
+    k_ = Linear(heads / "k", rows, width, config.attention_bias, InitRole::query_key);
+    v_ = Linear(heads / "v", rows, width, config.attention_bias);
+    scope.couples({Dimension::head_width});  // logits are divided by the root of it
     const auto map = [&](const char* name) {
-      return (scope / name).parameter("weight", {longest, slots_}, InitRole::matrix);
+      return (scope / name).parameter("weight", {Axis::positions(longest), slots_}, InitRole::matrix);
     };
     of_keys_ = map("project_keys");
     if (!config.share) of_values_ = map("project_values");
     check_usage(config.reduced_dim || !config.reduce_values, "linformer", "reduce_values needs reduced_dim");
     if (config.reduced_dim) {
       const auto narrow = [&](const char* name) {
-        return (scope / name).parameter("weight", {head_dim_, heads_ * config.reduced_dim}, InitRole::query_key);
+        return (scope / name)
+            .parameter("weight", {Axis::head_width(head_dim_), Axis::query_heads(heads_, heads_, config.reduced_dim)},
+                       InitRole::query_key);
       };
       reduce_q_ = narrow("reduce_q"), reduce_k_ = narrow("reduce_k");
       if (config.reduce_values) {
         reduce_v_ = narrow("reduce_v");
-        widen_ = (scope / "widen").parameter("weight", {config.reduced_dim, width}, InitRole::matrix);
+        widen_ = (scope / "widen").parameter("weight", {Axis::head_width(config.reduced_dim), width}, InitRole::matrix);
       }
     }
     output_ = Registry::instance().make<Output>(config.output, scope / "output",
-                                                {.context_size = width, .hidden_size = d, .bias = config.output_bias});
+                                                {.context = width, .hidden_size = d, .bias = config.output_bias});
   }
 
   int64_t limit() const override { return cross_ ? 0 : of_keys_->master.rows(); }

@@ -51,7 +51,8 @@ class MemoryAttention final : public Mixer {
          .layer_rows = args.hidden_size});
     output_ = registry.make<Output>(
         config.output, scope / "output",
-        {.context_size = heads_->context_size(), .hidden_size = args.hidden_size, .bias = config.output_bias});
+        {.context = heads_->context(), .hidden_size = args.hidden_size, .bias = config.output_bias});
+    scope.couples({Dimension::head_width});  // logits are divided by the root of it
   }
 
   Var forward(const SubLayerInput& in) const override {

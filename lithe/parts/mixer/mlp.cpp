@@ -32,12 +32,13 @@ class Mlp final : public Mixer {
                   "match wide has no output projection: set output: none and output_bias: false, got output ",
                   config.output.type);
     }
-    const int64_t inner = wide ? 4 * d / 3 : d;
-    gate_ = Linear(scope / "gate", d, inner, bias);
-    up_ = Linear(scope / "up", d, inner, bias);
-    down_ = Linear(scope / "down", inner, d, bias, wide ? InitRole::residual_output : InitRole::matrix);
+    const Axis rows = Axis::hidden(d), inner = wide ? Axis(4) * Axis::hidden(d / 3) : rows;
+    if (wide) scope.couples({Dimension::hidden});  // the inner width is of a third
+    gate_ = Linear(scope / "gate", rows, inner, bias);
+    up_ = Linear(scope / "up", rows, inner, bias);
+    down_ = Linear(scope / "down", inner, rows, bias, wide ? InitRole::residual_output : InitRole::matrix);
     output_ = Registry::instance().make<Output>(config.output, scope / "output",
-                                                {.context_size = d, .hidden_size = d, .bias = config.output_bias});
+                                                {.context = rows, .hidden_size = d, .bias = config.output_bias});
   }
 
   Var forward(const SubLayerInput& in) const override {

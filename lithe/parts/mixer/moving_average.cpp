@@ -42,13 +42,15 @@ class MovingAverage final : public Mixer {
                 rates_);
     if (kind_ == "ema") {
       logit_ = scope.parameter("logit", {rates_}, InitRole::zeros);
+      if (rates_ > 1) scope.couples({Dimension::hidden});  // which rate a channel has
       const Tensor& start = logit_->master.value();
       for (int64_t i = 0; i < rates_ && !start.is_meta(); ++i)  // half as much is forgotten by each next one
         set_value(start, i, logit_of(1 - (1 - config.decay_init) * std::exp2(-8.0 * double(i) / double(rates_))));
     }
-    if (config.projections) values_ = Linear(scope / "values", width_, width_, false);
+    const Axis channels = Axis::hidden(width_);
+    if (config.projections) values_ = Linear(scope / "values", channels, channels, false);
     output_ = Registry::instance().make<Output>(config.output, scope / "output",
-                                                {.context_size = width_, .hidden_size = width_, .bias = false});
+                                                {.context = channels, .hidden_size = width_, .bias = false});
   }
   Var forward(const SubLayerInput& in) const override {
     const Var v = values_.weight ? values_(in.x) : in.x;

@@ -29,6 +29,7 @@ class Retention final : public RecurrenceMixer {
                         config.rotary) {
     check_usage(config.decay.empty() || int64_t(config.decay.size()) == heads(), "retention",
                 "decay must have a number for each of the ", heads(), " heads, got ", config.decay.size());
+    scope.couples({Dimension::key_heads, Dimension::queries, Dimension::head_width});  // rates by place; a scale
     const MemoryScope memory(MemoryClass::weights);
     const Tensor logs = empty({heads()}, wide_of(scope.context().compute), scope.context().device);
     for (int64_t i = 0; i < heads(); ++i) {

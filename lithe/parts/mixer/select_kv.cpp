@@ -45,7 +45,9 @@ class SelectKv final : public Mixer {
     heads_ = std::make_unique<ProjectedHeads>(scope / "heads", size, config.num_attention_heads);
     output_ = Registry::instance().make<Output>(
         config.output, scope / "output",
-        {.context_size = heads_->context_size(), .hidden_size = args.hidden_size, .bias = config.output_bias});
+        {.context = heads_->context(), .hidden_size = args.hidden_size, .bias = config.output_bias});
+    // Keys are chosen by the mean over all heads, and logits are divided by the root of their width.
+    scope.couples({Dimension::key_heads, Dimension::queries, Dimension::head_width});
   }
   Var forward(const SubLayerInput& in) const override {
     check(!in.state, "select_kv", "chooses keys of whole texts and cannot decode token by token");

@@ -17,10 +17,12 @@ struct SelectiveSsmConfig {
   bool output_norm = true;
   PartChoice output{"dense", {}};
   void fields(Fields& f) {
-    f("num_heads", num_heads, "heads, each with a rate and a step of its own", at_least(1));
-    f("expand", expand, "inner width over hidden_size", at_least(1));
-    f("state_size", state_size, "numbers that each inner channel keeps", at_least(1));
-    f("kernel_size", kernel_size, "taps of the convolution before; 1: none but a scale", at_least(1));
+    f("num_heads", num_heads, "heads, each with a rate and a step of its own", at_least(1).of({Dimension::key_heads}));
+    f("expand", expand, "inner width over hidden_size",
+      at_least(1).of({Dimension::key_heads, Dimension::head_width}, {Dimension::hidden}));
+    f("state_size", state_size, "numbers that each inner channel keeps", at_least(1).of({Dimension::state}));
+    f("kernel_size", kernel_size, "taps of the convolution before; 1: none but a scale",
+      at_least(1).of({Dimension::taps}));
     f("min_step", min_step, "steps start log-uniform from here", between(1e-6, 10));
     f("max_step", max_step, "to here", between(1e-6, 10));
     f("output_norm", output_norm, "gated results are divided by their root mean square, with a learned scale");
@@ -42,18 +44,23 @@ class SelectiveSsm final : public Mixer {
                 ", must be a multiple of num_heads ", heads_);
     check_usage(config.min_step <= config.max_step, "selective_ssm", "min_step ", config.min_step,
                 " is larger than max_step ", config.max_step);
-    values_ = Linear(scope / "values", d, inner_, false);
-    gate_ = Linear(scope / "gate", d, inner_, false);
-    taps_ = make_taps(scope / "convolution", config.kernel_size, inner_);
-    bias_ = (scope / "convolution").parameter("bias", {inner_}, InitRole::zeros);
-    write_ = Linear(scope / "write", inner_, state_size_, false);
-    read_ = Linear(scope / "read", inner_, state_size_, false);
-    step_ = Linear(scope / "step", inner_, heads_, true);
-    rate_ = scope.parameter("log_rate", {heads_}, InitRole::zeros);
-    skip_ = scope.parameter("skip", {inner_}, InitRole::ones);
-    if (config.output_norm) norm_ = (scope / "norm").parameter("weight", {inner_}, InitRole::ones);
+    const Axis rows = Axis::hidden(d), heads = Axis::key_heads(heads_),
+               inner = Axis::key_heads(heads_, inner_ / heads_), kept = Axis::state(state_size_);
+    values_ = Linear(scope / "values", rows, inner, false);
+    gate_ = Linear(scope / "gate", rows, inner, false);
+    taps_ = make_taps(scope / "convolution", config.kernel_size, inner);
+    bias_ = (scope / "convolution").parameter("bias", {inner}, InitRole::zeros);
+    write_ = Linear(scope / "write", inner, kept, false);
+    read_ = Linear(scope / "read", inner, kept, false);
+    step_ = Linear(scope / "step", inner, heads, true);
+    rate_ = scope.parameter("log_rate", {heads}, InitRole::zeros);
+    skip_ = scope.parameter("skip", {inner}, InitRole::ones);
+    if (config.output_norm) {
+      norm_ = (scope / "norm").parameter("weight", {inner}, InitRole::ones);
+      scope.couples({Dimension::key_heads, Dimension::head_width});
+    }
     output_ = Registry::instance().make<Output>(config.output, scope / "output",
-                                                {.context_size = inner_, .hidden_size = d, .bias = false});
+                                                {.context = inner, .hidden_size = d, .bias = false});
     const Tensor &rates = rate_->master.value(), &steps = step_.bias->master.value();
     const RandomKey key{.seed = scope.context().seed, .purpose = purpose_of(scope.path() + ".step")};
     for (int64_t i = 0; i < heads_ && !rates.is_meta(); ++i) {

@@ -20,7 +20,8 @@ struct SsmConfig {
   double min_step = 0.01, max_step = 0.1;
   PartChoice output{"none", {}};
   void fields(Fields& f) {
-    f("state_size", state_size, "numbers of the state d_z, complex ones where complex", at_least(1));
+    f("state_size", state_size, "numbers of the state d_z, complex ones where complex",
+      at_least(1).of({Dimension::state}));
     f("complex", complex,
       "conjugate pairs: rates start as -1/2 + i pi n (S4D-Lin), a result is twice the real part; else real, -1 ... "
       "-d_z");
@@ -60,9 +61,10 @@ class StateSpace final : public Mixer {
     kind_ = config.discretisation == "zoh"     ? Discretisation::zoh
             : config.discretisation == "euler" ? Discretisation::euler
                                                : Discretisation::bilinear;
-    decay_ = scope.parameter("log_decay", {n}, InitRole::zeros);
-    if (parts_ == 2) frequency_ = scope.parameter("frequency", {n}, InitRole::zeros);
-    step_ = scope.parameter("log_step", {config.step_per_state ? n : 1}, InitRole::zeros);
+    const Axis rows = Axis::hidden(d), kept = Axis::state(n);
+    decay_ = scope.parameter("log_decay", {kept}, InitRole::zeros);
+    if (parts_ == 2) frequency_ = scope.parameter("frequency", {kept}, InitRole::zeros);
+    step_ = scope.parameter("log_step", {config.step_per_state ? kept : Axis(1)}, InitRole::zeros);
     const RandomKey key{.seed = scope.context().seed, .purpose = purpose_of(scope.path() + ".log_step")};
     if (!decay_->master.value().is_meta()) {
       for (int64_t i = 0; i < n; ++i) set_value(decay_->master.value(), i, std::log(parts_ == 2 ? 0.5 : double(i + 1)));
@@ -72,12 +74,12 @@ class StateSpace final : public Mixer {
             step_->master.value(), i,
             std::log(config.min_step) + random_uniform(key, uint64_t(i)) * std::log(config.max_step / config.min_step));
     }
-    in_ = Linear(scope / "in", d, parts_ * n, false);
-    out_ = Linear(scope / "out", parts_ * n, d, false, InitRole::residual_output);
-    if (skip_ == "full") through_ = Linear(scope / "skip", d, d, false);
-    if (skip_ == "diagonal") diagonal_ = (scope / "skip").parameter("weight", {d}, InitRole::ones);
+    in_ = Linear(scope / "in", rows, Axis(parts_) * kept, false);
+    out_ = Linear(scope / "out", Axis(parts_) * kept, rows, false, InitRole::residual_output);
+    if (skip_ == "full") through_ = Linear(scope / "skip", rows, rows, false);
+    if (skip_ == "diagonal") diagonal_ = (scope / "skip").parameter("weight", {rows}, InitRole::ones);
     output_ = Registry::instance().make<Output>(config.output, scope / "output",
-                                                {.context_size = d, .hidden_size = d, .bias = false});
+                                                {.context = rows, .hidden_size = d, .bias = false});
   }
 
   Var forward(const SubLayerInput& in) const override {

@@ -23,10 +23,11 @@ struct LayerNormConfig {
 class Layer final : public Norm {
  public:
   Layer(const Scope& scope, const LayerNormConfig& config, const Args& args)
-      : weight_(config.weight ? scope.parameter("weight", {args.hidden_size}, InitRole::ones) : nullptr),
-        bias_(config.bias ? scope.parameter("bias", {args.hidden_size}, InitRole::zeros) : nullptr),
+      : weight_(config.weight ? scope.parameter("weight", {Axis::hidden(args.hidden_size)}, InitRole::ones) : nullptr),
+        bias_(config.bias ? scope.parameter("bias", {Axis::hidden(args.hidden_size)}, InitRole::zeros) : nullptr),
         kind_(config.eps_mode == "sigma" ? kernels::NormKind::layer_sigma : kernels::NormKind::layer_variance),
         eps_(config.eps) {
+    scope.couples({Dimension::hidden});
     if (weight_) return;
     const MemoryScope memory(MemoryClass::weights);
     ones_ = empty({args.hidden_size}, wide_of(scope.context().dtype), scope.context().device);

@@ -18,9 +18,12 @@ struct RmsConfig {
 class Rms final : public Norm {
  public:
   Rms(const Scope& scope, const RmsConfig& config, const Args& args)
-      : weight_(scope.parameter("weight", {args.hidden_size}, config.unit_offset ? InitRole::zeros : InitRole::ones)),
+      : weight_(scope.parameter("weight", {Axis::hidden(args.hidden_size)},
+                                config.unit_offset ? InitRole::zeros : InitRole::ones)),
         offset_(config.unit_offset),
-        eps_(config.eps) {}
+        eps_(config.eps) {
+    scope.couples({Dimension::hidden});
+  }
   Var forward(const Var& x) const override {
     return normalise(kernels::NormKind::rms, x, offset_ ? plus_one(weight_->var()) : weight_->var(), {}, eps_);
   }

@@ -7,7 +7,7 @@ namespace {
 class Dense final : public Output {
  public:
   Dense(const Scope& scope, const NoOptions&, const Args& args)
-      : map_(scope, args.context_size, args.hidden_size, args.bias, InitRole::residual_output) {}
+      : map_(scope, args.context, Axis::hidden(args.hidden_size), args.bias, InitRole::residual_output) {}
   Var forward(const Var& context) const override { return map_(context); }
 
  private:

@@ -33,8 +33,8 @@ class Hadamard final : public Output {
  public:
   Hadamard(const Scope& scope, const HadamardConfig& config, const Args& args) {
     const int64_t d = args.hidden_size;
-    check_usage(args.context_size == d, "output", "part hadamard needs heads * head_dim = hidden_size ", d, ", got ",
-                args.context_size);
+    check_usage(args.context.size() == d, "output", "part hadamard needs heads * head_dim = hidden_size ", d, ", got ",
+                args.context.size());
     order_ = config.transform == "pad" ? kernels::hadamard_padded(d) : d;
     kernels::check_hadamard_order("output", order_, "choose such a hidden_size, or part hadamard with transform: pad");
     const int64_t base = kernels::hadamard_base(order_)->order;
@@ -42,8 +42,10 @@ class Hadamard final : public Output {
                 " for order ", order_, ", got ", config.base_order.value_or(base), "; leave it out");
     const double order = double(order_);
     scale_ = config.scale == "inverse_sqrt" ? 1 / std::sqrt(order) : config.scale == "inverse" ? 1 / order : 1;
-    alpha_ = scope.parameter("alpha", {d}, InitRole::ones);
-    beta_ = scope.parameter("beta", {d}, InitRole::zeros);
+    // Every row of H reads every column of the heads, and there is a matrix of few orders only.
+    scope.couples({Dimension::hidden, Dimension::key_heads, Dimension::queries, Dimension::head_width});
+    alpha_ = scope.parameter("alpha", {Axis::hidden(d)}, InitRole::ones, {.joins = true});
+    beta_ = scope.parameter("beta", {Axis::hidden(d)}, InitRole::zeros, {.joins = true});
     const Tensor& alpha = alpha_->master.value();
     if (config.init == "residual" && !alpha.is_meta()) {
       const double start = 1 / std::sqrt(2.0 * double(std::max<int64_t>(scope.context().layers, 1)));

@@ -6,9 +6,10 @@ namespace {
 
 class NoOutput final : public Output {
  public:
-  NoOutput(const Scope&, const NoOptions&, const Args& args) {
-    check_usage(args.context_size == args.hidden_size, "output", "part none needs heads * head_dim = hidden_size ",
-                args.hidden_size, ", got ", args.context_size);
+  NoOutput(const Scope& scope, const NoOptions&, const Args& args) {
+    check_usage(args.context.size() == args.hidden_size, "output", "part none needs heads * head_dim = hidden_size ",
+                args.hidden_size, ", got ", args.context.size());
+    scope.couples({Dimension::head_width});  // which channel of the rows it is
   }
   Var forward(const Var& context) const override { return context; }
 };

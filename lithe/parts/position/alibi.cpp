@@ -27,11 +27,12 @@ class Alibi final : public Position {
     slopes_ = empty({1, heads}, wide_of(scope.context().dtype), scope.context().device);
     if (!slopes_.is_meta())
       for (int64_t k = 1; k <= heads; ++k) set_value(slopes_, k - 1, std::exp2(-8.0 * double(k) / double(heads)));
-    if (config.learned) factor_ = scope.parameter("weight", {heads}, InitRole::ones);
+    if (config.learned) factor_ = scope.parameter("weight", {Axis::query_heads(heads, heads)}, InitRole::ones);
+    scope.couples({Dimension::key_heads, Dimension::queries});  // slopes by place
   }
   LogitBias bias(const FieldInput&, int64_t heads) const override {
     check(heads == slopes_.cols(), "alibi", "slopes are of ", slopes_.cols(), " heads, attention has ", heads);
-    return {.rates = factor_ ? row_affine(slopes_, cast(factor_->master, slopes_.dtype()), {}) : Var(slopes_)};
+    return {.rates = factor_ ? row_affine(slopes_, cast(factor_->var(), slopes_.dtype()), {}) : Var(slopes_)};
   }
   bool biases() const override { return true; }
 

@@ -17,8 +17,9 @@ class Learned final : public Position {
  public:
   Learned(const Scope& scope, const LearnedConfig& config, const Args& args)
       : offset_(config.offset),
-        table_(scope.parameter("weight", {args.max_position_embeddings + offset_, args.hidden_size},
-                               InitRole::embedding)) {}
+        table_(scope.parameter(
+            "weight", {Axis::positions(args.max_position_embeddings + offset_), Axis::hidden(args.hidden_size)},
+            InitRole::embedding)) {}
   Var add_to(const Var& x, const Sequences& sequences) const override {
     if (!offset_) return add_rows(x, table_->var(), sequences.positions());
     const Tensor& from = sequences.positions();

@@ -49,10 +49,11 @@ struct RotaryConfig : RotaryScaling {
 
 class Rotary final : public Position {
  public:
-  Rotary(const Scope&, const RotaryConfig& config, const Args& args)
+  Rotary(const Scope& scope, const RotaryConfig& config, const Args& args)
       : config_(config),
         longest_(args.max_position_embeddings),
         longer_(longest_ > config.original_max_position_embeddings) {
+    scope.couples({Dimension::head_width});  // angles by place
     const bool by_length = config.scaling == "longrope" || config.scaling == "dynamic";
     const bool by_turns = by_length || config.scaling == "llama3" || config.scaling == "yarn";
     check_usage(!by_turns || config.original_max_position_embeddings > 0, "rotary", "scaling ", config.scaling,

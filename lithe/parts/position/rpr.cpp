@@ -17,7 +17,8 @@ struct RprConfig {
     f("use_q", use_q, "vectors for queries, which meet keys: while generating they are multiplied with all keys again");
     f("use_k", use_k, "vectors for keys, which meet queries");
     f("use_v", use_v, "vectors for values");
-    f("head_dim", head_dim, "channels of a head d_h; 0: hidden_size / num_attention_heads", at_least(0));
+    f("head_dim", head_dim, "channels of a head d_h; 0: hidden_size / num_attention_heads",
+      at_least(0).of({Dimension::head_width}));
   }
 };
 
@@ -37,7 +38,9 @@ class Rpr final : public Position {
       head_dim_ = args.hidden_size / heads;
     }
     const auto table = [&](bool use, const char* name) -> Parameter* {
-      return use ? scope.parameter(name, {2 * clip_ + 1, head_dim_}, InitRole::embedding) : nullptr;
+      return use ? scope.parameter(name, {2 * clip_ + 1, Axis::head_width(head_dim_)}, InitRole::embedding,
+                                   {.wide = true})
+                 : nullptr;
     };
     q_ = table(config.use_q, "q"), k_ = table(config.use_k, "k"), v_ = table(config.use_v, "v");
   }
@@ -76,7 +79,7 @@ class Rpr final : public Position {
   int64_t first() const { return causal_ ? 0 : -clip_; }
   // Of the distances from first() on.
   Var vectors(const Parameter* table, DType type) const {
-    const Var all = cast(table->master, type);
+    const Var all = cast(table->var(), type);
     return causal_ ? slice_rows(all, clip_, 2 * clip_ + 1) : all;
   }
   // x [N, heads*d_h] with each vector: [N, heads*count].

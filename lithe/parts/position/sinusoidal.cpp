@@ -24,6 +24,7 @@ class Sinusoidal final : public Position {
  public:
   Sinusoidal(const Scope& scope, const SinusoidalConfig& config, const Args& args)
       : limit_(args.max_position_embeddings) {
+    scope.couples({Dimension::hidden});  // angles by place
     const MemoryScope memory(MemoryClass::weights);
     const int64_t d = args.hidden_size;
     const DType dtype = wide_of(scope.context().dtype);

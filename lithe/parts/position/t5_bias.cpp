@@ -26,7 +26,9 @@ class T5Bias final : public Position {
     const int64_t sided = args.causal ? config.buckets : config.buckets / 2;
     check_usage(config.max_distance > sided / 2, "t5_bias", "max_distance ", config.max_distance,
                 " must be larger than the ", sided / 2, " distances that have buckets of their own");
-    table_ = scope.parameter("weight", {config.buckets, args.num_attention_heads}, InitRole::embedding);
+    table_ = scope.parameter("weight",
+                             {config.buckets, Axis::query_heads(args.num_attention_heads, args.num_attention_heads)},
+                             InitRole::embedding, {.wide = true});
     first_ = args.causal ? 0 : -config.max_distance;
     for (int64_t distance = first_; distance <= config.max_distance; ++distance)
       bucket_of_.push_back(bucket(distance, sided, config.max_distance, args.causal));
@@ -34,13 +36,13 @@ class T5Bias final : public Position {
   LogitBias bias(const FieldInput&, int64_t heads) const override {
     check(heads == table_->master.cols(), "t5_bias", "the table is of ", table_->master.cols(),
           " heads, attention has ", heads);
-    const Var& table = table_->master;
+    const Var table = table_->var();
     return {pick_rows(cast(table, wide_of(table.dtype())), bucket_of_), first_};
   }
   bool biases() const override { return true; }
 
  private:
-  Parameter* table_;  // its master: logits are in f32
+  Parameter* table_;  // wide: logits are in f32
   int64_t first_ = 0;
   std::vector<int64_t> bucket_of_;  // of distances from first_ on
 

@@ -15,7 +15,8 @@ struct XlConfig {
   void fields(Fields& f) {
     f("max_distance", max_distance, "distances from here on share a row: the window of the attention",
       between(1, 1 << 16));
-    f("head_dim", head_dim, "channels of a head d_h; 0: hidden_size / num_attention_heads", at_least(0));
+    f("head_dim", head_dim, "channels of a head d_h; 0: hidden_size / num_attention_heads",
+      at_least(0).of({Dimension::head_width}));
   }
 };
 
@@ -34,9 +35,11 @@ class Xl final : public Position {
       head_dim_ = args.hidden_size / heads_;
     }
     width_ = args.hidden_size;
-    r_ = Linear(scope / "r", width_, heads_ * head_dim_, false, InitRole::query_key);
-    u_ = scope.parameter("u", {head_dim_, heads_}, InitRole::query_key);
-    v_ = scope.parameter("v", {heads_ * head_dim_}, InitRole::zeros);
+    const Axis heads = Axis::query_heads(heads_, heads_), channels = Axis::head_width(head_dim_);
+    r_ = Linear(scope / "r", Axis::hidden(width_), heads * channels, false, InitRole::query_key);
+    u_ = scope.parameter("u", {channels, heads}, InitRole::query_key, {.wide = true});
+    v_ = scope.parameter("v", {heads * channels}, InitRole::zeros);
+    scope.couples({Dimension::hidden});  // angles by place
     const MemoryScope memory(MemoryClass::weights);
     distances_ = distances(scope.context().compute, scope.context().device);
   }
@@ -47,10 +50,10 @@ class Xl final : public Position {
     LogitBias out;
     out.first = causal_ ? 0 : -far_;
     const Var rows = cast(r_(distances_), wide);  // [R, heads*d_h]
-    const Var q = row_affine(cast(in.q, wide), {}, cast(v_->master, wide));
+    const Var q = row_affine(cast(in.q, wide), {}, cast(v_->var(), wide));
     out.rows = scale(head_linear(q, rows, heads, true), in.scale);
     const Var keys = repeat_heads(cast(in.k, wide), in.k.cols() / head_dim_, heads);
-    out.columns = scale(head_linear(keys, cast(u_->master, wide), heads, false), in.scale);
+    out.columns = scale(head_linear(keys, cast(u_->var(), wide), heads, false), in.scale);
     return out;
   }
   bool biases() const override { return true; }

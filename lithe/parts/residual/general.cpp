@@ -37,9 +37,10 @@ class General final : public Residual {
     for (Factor* factor : {&beta_, &gamma_}) {
       const Scope at = scope / (factor == &beta_ ? "beta" : "gamma");
       if (config.learn == "gate")
-        factor->gate = Linear(at, args.hidden_size, args.hidden_size, true);
+        factor->gate = Linear(at, Axis::hidden(args.hidden_size), Axis::hidden(args.hidden_size), true);
       else if (config.learn != "fixed")
-        factor->learned = learned(at, config.learn == "scalar" ? 1 : args.hidden_size, factor->start);
+        factor->learned =
+            learned(at, config.learn == "scalar" ? Axis(1) : Axis::hidden(args.hidden_size), factor->start);
     }
   }
   Var forward(const Var& x, const SubLayerFunction& f) const override {
@@ -67,7 +68,7 @@ class General final : public Residual {
   const Norm* norm_;
   const Dropout* dropout_;
 
-  static Parameter* learned(const Scope& scope, int64_t count, double start) {
+  static Parameter* learned(const Scope& scope, const Axis& count, double start) {
     Parameter* p = scope.parameter("weight", {count}, InitRole::ones);
     const Tensor value = p->master.value();
     if (!value.is_meta()) kernels::add({.a = value, .out = value, .alpha = start});

@@ -23,8 +23,9 @@ class Rk2 final : public Residual {
   Rk2(const Scope& scope, const Rk2Config& config, const Args& args)
       : midpoint_(config.method == "midpoint"), norm_(args.norm), dropout_(args.dropout) {
     if (config.method != "gated" || !norm_) return;  // without a norm it is only asked whether it ends with one
-    first_ = Linear(scope / "gate" / "first", args.hidden_size, args.hidden_size, true);
-    second_ = Linear(scope / "gate" / "second", args.hidden_size, args.hidden_size, false);
+    const Axis rows = Axis::hidden(args.hidden_size);
+    first_ = Linear(scope / "gate" / "first", rows, rows, true);
+    second_ = Linear(scope / "gate" / "second", rows, rows, false);
   }
   Var forward(const Var& x, const SubLayerFunction& f) const override { return add(change(x, f), x); }
   Var change(const Var& x, const SubLayerFunction& f) const override {

@@ -54,7 +54,7 @@ class EarlyExit final : public SelectiveStack {
     check_usage(!exits_.empty(), "early_exit", "a stack of ", depth_,
                 " layers has no exit below the last; give it more");
     if (config.depth_predictor)
-      predictor_ = Linear(scope / "depth_predictor", args.hidden_size, int64_t(exits_.size()) + 1, true);
+      predictor_ = Linear(scope / "depth_predictor", Axis::hidden(args.hidden_size), int64_t(exits_.size()) + 1, true);
   }
   std::vector<StackExit> exits() const override { return exits_; }
 

@@ -29,7 +29,8 @@ struct FusionConfig {
       "other; selfattn: the same after one head of attention over them, token by token",
       one_of({"avg", "weighted", "ffn", "selfattn"}));
     f("top", top, "how many layers, from the last, fuse; the others pass their result on; -1: all", at_least(-1));
-    f("intermediate_size", intermediate_size, "phi ffn and selfattn: hidden width; 0: hidden_size", at_least(0));
+    f("intermediate_size", intermediate_size, "phi ffn and selfattn: hidden width; 0: hidden_size",
+      at_least(0).of({Dimension::ffn}));
     f.part("norm", "norm", norm, "forms post and dense: the norm of each fused layer");
   }
 };
@@ -83,6 +84,7 @@ class Fusion final : public Stack {
     Phi phi;
     if (!fuses(layer)) return phi;
     const int64_t n = phi.inputs = layer + (config_.form == "dense" ? 1 : 2), d = width_;
+    const Axis rows = Axis::hidden(d);
     if (config_.phi == "avg") {
       const BuildContext& c = scope.context();
       const Tensor weights = empty({n}, c.compute == DType::f64 ? DType::f64 : DType::f32, c.device);
@@ -94,14 +96,15 @@ class Fusion final : public Stack {
       if (!value.is_meta()) kernels::add({.a = value, .b = {}, .out = value, .alpha = 1 / double(n)});
     } else {
       if (config_.phi == "selfattn") {
-        phi.query = Linear(scope / "query", d, d, false, InitRole::query_key);
-        phi.key = Linear(scope / "key", d, d, false, InitRole::query_key);
-        phi.value = Linear(scope / "value", d, d, false);
-        phi.output = Linear(scope / "output", d, d, false);
+        phi.query = Linear(scope / "query", rows, rows, false, InitRole::query_key);
+        phi.key = Linear(scope / "key", rows, rows, false, InitRole::query_key);
+        phi.value = Linear(scope / "value", rows, rows, false);
+        phi.output = Linear(scope / "output", rows, rows, false);
+        scope.couples({Dimension::hidden});  // logits are divided by the root of it
       }
-      const int64_t hidden = config_.intermediate_size ? config_.intermediate_size : d;
-      phi.up = Linear(scope / "up", n * d, hidden, true);
-      phi.down = Linear(scope / "down", hidden, d, true);
+      const Axis hidden = config_.intermediate_size ? Axis::ffn(config_.intermediate_size) : rows;
+      phi.up = Linear(scope / "up", Axis(n) * rows, hidden, true);
+      phi.down = Linear(scope / "down", hidden, rows, true);
     }
     if (config_.form != "pre")
       phi.norm = Registry::instance().make<Norm>(config_.norm, scope / "norm", {.hidden_size = d});

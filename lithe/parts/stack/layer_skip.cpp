@@ -51,7 +51,8 @@ class LayerSkip final : public SelectiveStack {
     check_usage(config.by != "position" || config.least <= depth_, "layer_skip", "least is ", config.least,
                 ", and there are ", depth_, " layers; choose at most that many");
     for (int64_t l = 0; config.by == "gate" && l < depth_; ++l) {
-      gates_.emplace_back(scope / "gates" / std::to_string(l), args.hidden_size, 1, true, InitRole::zeros);
+      gates_.emplace_back(scope / "gates" / std::to_string(l), Axis::hidden(args.hidden_size), 1, true,
+                          InitRole::zeros);
       start_with(gates_.back().bias, logit_of(config.start));
     }
   }

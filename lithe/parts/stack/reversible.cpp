@@ -20,10 +20,11 @@ struct ReversibleConfig {
 class Reversible final : public Stack {
  public:
   bool forgets() const override { return true; }
-  Reversible(const Scope&, const ReversibleConfig& config, const Args& args)
+  Reversible(const Scope& scope, const ReversibleConfig& config, const Args& args)
       : split_(config.streams == "split"), width_(args.hidden_size), compute_(args.compute) {
     check_usage(!split_ || width_ % 2 == 0, "model", "a stack split into two streams needs an even hidden_size, got ",
                 width_, "; change it, or set streams: duplicate");
+    if (split_) scope.couples({Dimension::hidden});  // which stream a channel is of
   }
   int64_t layer_width(int64_t hidden_size) const override { return split_ ? hidden_size / 2 : hidden_size; }
   bool wires() const override { return true; }

@@ -39,7 +39,7 @@ class TokenSkip final : public SelectiveStack {
   TokenSkip(const Scope& scope, const TokenSkipConfig& config, const Args& args)
       : config_(config),
         depth_(args.num_hidden_layers),
-        gate_(scope / "skip", args.hidden_size, 2, true, InitRole::zeros) {
+        gate_(scope / "skip", Axis::hidden(args.hidden_size), 2, true, InitRole::zeros) {
     check_usage(config.after < depth_, "token_skip", "after is ", config.after, ", which leaves no upper layer of ",
                 depth_, "; choose at most ", depth_ - 1);
     if (!gate_.bias->master.value().is_meta()) set_value(gate_.bias->master.value(), 1, logit_of(config.start));

@@ -115,7 +115,7 @@ TEST(MlmHead, TrainsInBf16) {
     kit::randomise(bench.parameters(), 1);
     for (Parameter& p : bench.parameters().all())  // what all dtypes can hold
       kit::assign(p.master.value(), kit::values(convert(p.master.value(), DType::bf16)));
-    bench.parameters().refresh_shadows();
+    bench.parameters().refresh_views();
     const Var x = Var::leaf(convert(kit::normal({kMlmRows, kMlmWidth}, DType::bf16, 2), compute));
     const Sequences sequences = Sequences::single(kMlmRows);
     std::map<std::string, Tensor> out;

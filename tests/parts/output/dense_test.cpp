@@ -8,7 +8,7 @@ namespace {
 TEST(DenseOutput, IsALinearMapOfTheHeads) {
   for (bool bias : {false, true}) {
     kit::Bench bench;
-    const auto part = bench.make<Output>("dense", {.context_size = 6, .hidden_size = 4, .bias = bias});
+    const auto part = bench.make<Output>("dense", {.context = 6, .hidden_size = 4, .bias = bias});
     EXPECT_EQ(bench.parameters().count(), 24 + (bias ? 4 : 0));
     kit::randomise(bench.parameters(), 1);
     const Tensor x = kit::normal({5, 6}, DType::f64, 2);

@@ -18,7 +18,7 @@ Tensor matrix(int64_t d, int64_t order, double scale) {
 
 struct Projection {
   explicit Projection(int64_t d, const std::string& options = "{}")
-      : part(bench.make<Output>("hadamard", {.context_size = d, .hidden_size = d}, options)) {}
+      : part(bench.make<Output>("hadamard", {.context = d, .hidden_size = d}, options)) {}
   Tensor operator()(const Tensor& x) const { return part->forward(Var(x)).value(); }
   kit::Bench bench;
   std::unique_ptr<Output> part;
@@ -40,7 +40,7 @@ TEST(HadamardOutput, IsADenseProjectionByTheScaledMatrix) {
     Projection fixed(d);
     kit::randomise(fixed.bench.parameters(), 1);
     kit::Bench bench;
-    const auto dense = bench.make<Output>("dense", {.context_size = d, .hidden_size = d, .bias = true});
+    const auto dense = bench.make<Output>("dense", {.context = d, .hidden_size = d, .bias = true});
     const Tensor weight = matrix(d, d, 1 / std::sqrt(double(d))), alpha = fixed.bench["part.alpha"];
     for (int64_t i = 0; i < d * d; ++i) set_value(weight, i, value_at(weight, i) * value_at(alpha, i % d));
     kit::assign(bench["part.weight"], weight);
@@ -135,7 +135,7 @@ TEST(HadamardOutput, ScalesAsChosen) {
 TEST(HadamardOutput, StartsAsChosen) {
   kit::Bench bench;
   bench.context().layers = 8;
-  const auto part = bench.make<Output>("hadamard", {.context_size = 4, .hidden_size = 4}, "{init: residual}");
+  const auto part = bench.make<Output>("hadamard", {.context = 4, .hidden_size = 4}, "{init: residual}");
   EXPECT_EQ(kit::values(bench["part.alpha"]), std::vector<double>(4, 0.25));
   EXPECT_EQ(kit::values(bench["part.beta"]), std::vector<double>(4, 0));
   EXPECT_EQ(kit::values(Projection(4).bench["part.alpha"]), std::vector<double>(4, 1));
@@ -154,7 +154,7 @@ TEST(HadamardOutput, RefusesWhatCannotBeBuilt) {
             "output: no Hadamard matrix of order 15 can be built: orders are m*2^k with m = 1, 12, 20, 28 or 36; the "
             "nearest are 12 below and 16 above; choose such a hidden_size, or part hadamard with transform: pad");
   kit::Bench bench;
-  EXPECT_EQ(refusal([&] { bench.make<Output>("hadamard", {.context_size = 12, .hidden_size = 8}); }),
+  EXPECT_EQ(refusal([&] { bench.make<Output>("hadamard", {.context = 12, .hidden_size = 8}); }),
             "output: part hadamard needs heads * head_dim = hidden_size 8, got 12");
   EXPECT_EQ(refusal([] { Projection(24, "{base_order: 24}"); }),
             "output: part hadamard: base_order must be 12 for order 24, got 24; leave it out");

@@ -7,7 +7,7 @@ namespace {
 
 TEST(NoOutput, GivesTheHeadsAsTheyAre) {
   kit::Bench bench;
-  const auto part = bench.make<Output>("none", {.context_size = 6, .hidden_size = 6});
+  const auto part = bench.make<Output>("none", {.context = 6, .hidden_size = 6});
   const Tensor x = kit::normal({5, 6}, DType::f64, 2);
   EXPECT_EQ(kit::bit_difference(part->forward(Var(x)).value(), x), "");
   EXPECT_EQ(bench.parameters().count(), 0);
