@@ -21,10 +21,9 @@ std::string format(const char* how, T... values) {
 }  // namespace
 
 std::vector<Example> training_examples(const TaskConfig& config, const std::vector<std::string>& labels) {
-  TaskConfig only = config;
+  TaskConfig only = config;  // with its validation_fraction: what that holds out is drawn the same way each time
   only.validation.clear();
   only.test.clear();
-  only.validation_fraction = 0;
   if (only.train.empty()) return {};
   try {
     return load_task(only, labels).train;

@@ -12,7 +12,8 @@ struct TaskReport {
   std::vector<int64_t> confusion;  // empty: no classes
 };
 
-/// The training examples of `config`, for baselines; none where its files are not here any more.
+/// The examples that a run of `config` learns from, without those that it holds out, for baselines; none where its
+/// files are not here any more.
 std::vector<Example> training_examples(const TaskConfig& config, const std::vector<std::string>& labels);
 std::string task_report_text(const TaskReport& report, const std::vector<std::string>& labels);
 void add_task_report(const TaskReport& report, const std::vector<std::string>& labels, Json& json);

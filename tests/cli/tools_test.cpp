@@ -104,6 +104,28 @@ TEST_F(Tools, PlanReadsTheTokenizerAndTheExamplesThatAreHere) {
   EXPECT_EQ(predicted["probabilities"][predicted["label"].get<std::string>()], predicted["probability"]);
 }
 
+// Ten words with ten labels: what a baseline has not learnt it cannot know, and held-out examples show whether it has.
+TEST_F(Tools, BaselinesLearnFromTheExamplesThatTheModelLearntFrom) {
+  std::string lines;
+  for (int i = 0; i < 10; ++i) lines += cat("label", i, " word", i, "\n");
+  scratch_->add("distinct.txt", lines);
+  const std::string recipe = scratch_->add(
+      "distinct.yaml",
+      cat("model: {architecture: encoder, hidden_size: 16, num_hidden_layers: 1, mixer: {type: attention, "
+          "num_attention_heads: 2}}\ntask: {format: label_text, train: [\"",
+          *scratch_ / "distinct.txt",
+          "\"], validation_fraction: 0.3}\ndata: {tokenizer: {type: bytes}, sequence_length: 16}\ntrain: {objective: "
+          "task, max_steps: 1, batch_tokens: 64}\n"));
+  works({"init", recipe, "--out", *scratch_ / "distinct"});
+  const Json held_out = parse_json(works({"eval", *scratch_ / "distinct", "--json"}).out, "eval");
+  EXPECT_EQ(held_out["part"], "validation");
+  EXPECT_EQ(held_out["examples"], 3);
+  EXPECT_EQ(held_out["baselines"]["logistic regression"]["accuracy"], 0.0) << held_out.dump();
+  const Json all =
+      parse_json(works({"eval", *scratch_ / "distinct", *scratch_ / "distinct.txt", "--json"}).out, "eval");
+  EXPECT_NEAR(all["baselines"]["logistic regression"]["accuracy"].get<double>(), 0.7, 1e-12) << all.dump();
+}
+
 TEST_F(Tools, InitialWeightsAreThoseThatTrainingBeginsWith) {
   const std::string out = *scratch_ / "init";
   works({"init", recipe_, "--out", out});
