@@ -4,6 +4,7 @@
 #include <cmath>
 #include <set>
 
+#include "lithe/base/counted.h"
 #include "lithe/base/json.h"
 #include "lithe/base/log.h"
 #include "lithe/base/stop.h"
@@ -47,21 +48,24 @@ Task read_task(const TaskConfig& config) {
 
 struct Scored {
   std::vector<double> scores;
-  double sample_seconds = 0;
   int64_t parameters = 0, embedding_parameters = 0;
 };
 
-Scored score(const TrainRun& run, const Task& task) {
+LoadedModel load_scored(const TrainRun& run) {
   const bool best = fs::exists(run.out / "best" / "model.safetensors");
-  const TrainConfig& train = run.recipe.train;
-  const LoadedModel loaded = load_model(run.out, best ? "best" : "", train.precision == "f64" ? "f64" : "f32");
-  const TaskBatches batches(task.scored, task_type(task.config), *loaded.tokenizer, run.recipe.data.sequence_length,
-                            train.batch_tokens, 0, false);
-  const auto start = Clock::now();
-  const TaskAnswers answers = answer(*loaded.model, batches);
+  return load_model(run.out, best ? "best" : "", run.recipe.train.precision == "f64" ? "f64" : "f32");
+}
+
+TaskBatches batches_of(const TrainRun& run, const Task& task, const LoadedModel& loaded, size_t most) {
+  std::vector<Example> examples(task.scored.begin(), task.scored.begin() + long(std::min(most, task.scored.size())));
+  return TaskBatches(std::move(examples), task_type(task.config), *loaded.tokenizer, run.recipe.data.sequence_length,
+                     run.recipe.train.batch_tokens, 0, false);
+}
+
+Scored score(const TrainRun& run, const Task& task) {
+  const LoadedModel loaded = load_scored(run);
+  const TaskAnswers answers = answer(*loaded.model, batches_of(run, task, loaded, task.scored.size()));
   Scored out;
-  out.sample_seconds =
-      std::chrono::duration<double>(Clock::now() - start).count() / double(std::max<size_t>(task.scored.size(), 1));
   for (const Score& s : score_predictions(task.metrics, answers.predictions, task.scored, task.labels))
     out.scores.push_back(s.value);
   for (const Parameter& p : loaded.model->parameters().all()) {
@@ -84,7 +88,6 @@ std::optional<Scored> stored(const Path& file, uint64_t key) {
     if (json.at("key").get<std::string>() != cat(key)) return std::nullopt;
     Scored out;
     for (const Json& s : json.at("scores")) out.scores.push_back(number_or_nan(s));
-    out.sample_seconds = json.at("sample_seconds");
     out.parameters = json.at("parameters");
     out.embedding_parameters = json.at("embedding_parameters");
     return out;
@@ -99,11 +102,82 @@ void store(const Path& file, uint64_t key, const Scored& s) {
   for (double v : s.scores) scores.push_back(finite_or_null(v));
   write_file(file, dump(Json({{"key", cat(key)},
                               {"scores", scores},
-                              {"sample_seconds", s.sample_seconds},
                               {"parameters", s.parameters},
                               {"embedding_parameters", s.embedding_parameters}}),
                         2) +
                        "\n");
+}
+
+// Seconds a sample. Once before the clock runs, so that weights and code are there.
+double time_answers(const TrainRun& run, const Task& task) {
+  constexpr size_t kMost = 256;
+  const LoadedModel loaded = load_scored(run);
+  answer(*loaded.model, batches_of(run, task, loaded, 1));
+  const TaskBatches batches = batches_of(run, task, loaded, kMost);
+  const auto start = Clock::now();
+  answer(*loaded.model, batches);
+  return std::chrono::duration<double>(Clock::now() - start).count() / double(batches.examples().size());
+}
+
+using Timed = std::vector<std::vector<std::optional<TrainRun>>>;  // by model and task: of the first seed
+
+// Differs when other models would be timed.
+std::string key_of(const Timed& runs) {
+  std::string keys;
+  for (const auto& tasks : runs)
+    for (const auto& run : tasks) keys += cat(run ? cat(key_of(*run)) : "none", " ");
+  return keys;
+}
+
+bool take_stored_times(Finetuning& result, const Path& file, const std::string& key) {
+  if (!fs::exists(file)) return false;
+  try {
+    const Json json = parse_json(read_file(file), file.string());
+    if (json.at("key") != key) return false;
+    for (size_t m = 0; m < result.models.size(); ++m)
+      for (size_t t = 0; t < result.tasks.size(); ++t)
+        result.models[m].tasks[t].seconds = json.at("seconds").at(m).at(t).get<std::vector<double>>();
+    return true;
+  } catch (const std::exception& error) {
+    log_warning("'", file.string(), "' is damaged (", error.what(), "); timing again");
+    return false;
+  }
+}
+
+void store_times(const Finetuning& result, const Path& file, const std::string& key) {
+  Json seconds = Json::array();
+  for (const FinetunedModel& m : result.models) {
+    Json& of = seconds.emplace_back(Json::array());
+    for (const TaskOutcome& task : m.tasks) of.push_back(task.seconds);
+  }
+  write_file(file, dump(Json({{"key", key}, {"seconds", seconds}}), 2) + "\n");
+}
+
+// Every round times every model once, another one first each time, so that what slows the machine for a while slows all
+// of them. One model is in memory at a time.
+void time_in_turns(Finetuning& result, const Timed& runs, const std::vector<Task>& tasks) {
+  constexpr size_t kRounds = 7;
+  const size_t models = runs.size();
+  log_info("timing ", counted(int64_t(models), "model"), " in ", kRounds, " rounds");
+  for (size_t round = 0; round < kRounds; ++round)
+    for (size_t t = 0; t < tasks.size(); ++t)
+      for (size_t i = 0; i < models; ++i) {
+        const size_t m = (i + round) % models;
+        if (!runs[m][t]) continue;
+        const double seconds = time_answers(*runs[m][t], tasks[t]);
+        if (stop_signal()) return;
+        result.models[m].tasks[t].seconds.push_back(seconds);
+      }
+}
+
+// Of the mean over tasks, by round; none where a task was not reached or not timed.
+std::vector<double> seconds_by_round(const FinetunedModel& m) {
+  size_t rounds = m.tasks.empty() ? 0 : m.tasks[0].seconds.size();
+  for (const TaskOutcome& task : m.tasks) rounds = std::min(rounds, task.seconds.size());
+  std::vector<double> out(rounds, 0);
+  for (const TaskOutcome& task : m.tasks)
+    for (size_t round = 0; round < rounds; ++round) out[round] += task.seconds[round] / double(m.tasks.size());
+  return out;
 }
 
 void summarise(Finetuning& result) {
@@ -117,17 +191,28 @@ void summarise(Finetuning& result) {
   const FinetunedModel& base = result.models[0];
   for (FinetunedModel& m : result.models) {
     m.average = average(m, [&](size_t t) { return m.tasks[t].mean(0); });
-    m.sample_seconds = average(m, [&](size_t t) { return mean(m.tasks[t].seconds); });
+    const std::vector<double> seconds = seconds_by_round(m);
+    m.sample_seconds = seconds.empty() ? NAN : quantile(seconds, 0.5);
     if (base.parameters == 0 || m.parameters == 0) continue;
     m.prr = base.average > 0 ? prr(m.average, base.average, Better::higher) : NAN;
     m.pcr_all = pcr(double(m.parameters), double(base.parameters));
     m.pcr_embeddings = pcr(double(m.embedding_parameters), double(base.embedding_parameters));
     m.poep = poep(double(m.embedding_parameters), double(m.parameters));
-    m.speed_up = m.sample_seconds > 0 ? speed_up(m.sample_seconds, base.sample_seconds) : NAN;
+    if (&m != &base) m.speed_up = speed_ratio(seconds, seconds_by_round(base));
   }
 }
 
 }  // namespace
+
+std::optional<Ratio> speed_ratio(const std::vector<double>& seconds, const std::vector<double>& of_base) {
+  std::vector<double> logarithms;
+  for (size_t round = 0; round < std::min(seconds.size(), of_base.size()); ++round)
+    logarithms.push_back(std::log(of_base[round] / seconds[round]));
+  if (logarithms.size() < 2) return std::nullopt;
+  const Estimate e = paired(logarithms);
+  const double half = e.half_width(0.95);
+  return Ratio{std::exp(e.value), std::exp(e.value - half), std::exp(e.value + half)};
+}
 
 double TaskOutcome::mean(size_t metric) const {
   std::vector<double> values;
@@ -171,10 +256,12 @@ Finetuning finetune(const FinetuneRequest& request) {
     std::vector<std::string>& names = result.metrics.emplace_back();
     for (const TaskMetric& m : task.metrics) names.push_back(m.name);
   }
+  Timed timed;
   for (const PretrainedModel& model : request.models) {
     FinetunedModel& row = result.models.emplace_back();
     row.model = model;
     row.tasks.resize(request.tasks.size());
+    auto& first_seed = timed.emplace_back(request.tasks.size());
     for (size_t t = 0; t < request.tasks.size() && !stop_signal(); ++t)
       for (const int64_t seed : request.seeds) {
         TrainRun run{.out = request.out / "runs" / model.name / result.tasks[t] / cat("seed-", seed),
@@ -189,9 +276,14 @@ Finetuning finetune(const FinetuneRequest& request) {
           store(run.out / "scores.json", key_of(run), *scored);
         }
         row.tasks[t].scores.push_back(scored->scores);
-        row.tasks[t].seconds.push_back(scored->sample_seconds);
+        if (seed == request.seeds[0]) first_seed[t] = run;
         if (t == 0) row.parameters = scored->parameters, row.embedding_parameters = scored->embedding_parameters;
       }
+  }
+  const std::string key = key_of(timed);
+  if (!stop_signal() && !take_stored_times(result, request.out / "timing.json", key)) {
+    time_in_turns(result, timed, tasks);
+    if (!stop_signal()) store_times(result, request.out / "timing.json", key);
   }
   result.complete = !stop_signal();
   summarise(result);
@@ -200,6 +292,14 @@ Finetuning finetune(const FinetuneRequest& request) {
   write_file(request.out / "finetuning.html", to_page(result));
   return result;
 }
+
+namespace {
+
+Json json_of(const std::optional<Ratio>& ratio) {
+  return ratio ? Json({{"value", ratio->value}, {"low", ratio->low}, {"high", ratio->high}}) : Json();
+}
+
+}  // namespace
 
 std::string to_json_text(const Finetuning& r) {
   Json json = {{"complete", r.complete}, {"seeds", r.seeds}, {"tasks", Json::array()}, {"models", Json::array()}};
@@ -237,7 +337,7 @@ std::string to_json_text(const Finetuning& r) {
                               {"pcr_embeddings", finite_or_null(m.pcr_embeddings)},
                               {"poep", finite_or_null(m.poep)},
                               {"sample_seconds", finite_or_null(m.sample_seconds)},
-                              {"speed_up", finite_or_null(m.speed_up)},
+                              {"speed_up", json_of(m.speed_up)},
                               {"tasks", tasks}});
   }
   return dump(json, 2) + "\n";

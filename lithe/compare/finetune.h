@@ -1,8 +1,11 @@
 // Models fine-tuned on tasks, with several seeds: which keeps how much of the base's quality, and at what cost
 // [TH Tables 2.1-2.3].
 //   DIR/runs/<model>/<task>/seed-<n>/   a run directory for each training, with its scores.json
+//   DIR/timing.json                     the rounds in which they were timed
 //   DIR/finetuning.{json,md,html}       the tables
 #pragma once
+
+#include <optional>
 
 #include "lithe/eval/task_evaluation.h"
 #include "lithe/train/trainer.h"
@@ -26,10 +29,18 @@ struct FinetuneRequest {
 /// One task's scores of one model, over the seeds.
 struct TaskOutcome {
   std::vector<std::vector<double>> scores;  // by seed, by metric
-  std::vector<double> seconds;              // by seed, a sample
+  std::vector<double> seconds;              // by round, a sample
   double mean(size_t metric) const;
   double deviation(size_t metric) const;
 };
+
+/// How many times as fast as the base, with the interval that holds the truth with probability 0.95.
+struct Ratio {
+  double value = 0, low = 0, high = 0;
+};
+/// From seconds[round] of each, measured in turns: the mean of the logarithms, and its error over the rounds. None for
+/// fewer than two rounds.
+std::optional<Ratio> speed_ratio(const std::vector<double>& seconds, const std::vector<double>& of_base);
 
 struct FinetunedModel {
   PretrainedModel model;
@@ -37,7 +48,8 @@ struct FinetunedModel {
   std::vector<TaskOutcome> tasks;
   double average = 0;                                         // mean over the tasks of the main metric
   double prr = 0, pcr_all = 0, pcr_embeddings = 0, poep = 0;  // percent, against the base
-  double sample_seconds = 0, speed_up = 0;
+  double sample_seconds = 0;                                  // median over the rounds
+  std::optional<Ratio> speed_up;                              // none: of the base, and where nothing was timed
 };
 
 struct Finetuning {
@@ -53,7 +65,8 @@ struct Finetuning {
 };
 
 /// Trains what is not done yet and scores it on the task's test part, else its validation part, with the best weights
-/// where there was a validation part to find them, else the last. Stopped by a signal it returns what it has.
+/// where there was a validation part to find them, else the last. Then the models of the first seed answer the same
+/// examples in turns, in an order that changes, and are timed. Stopped by a signal it returns what it has.
 Finetuning finetune(const FinetuneRequest& request);
 
 std::string to_json_text(const Finetuning& result);

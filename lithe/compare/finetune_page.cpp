@@ -14,6 +14,10 @@ std::string shown(double value, const char* pattern) {
   return std::isfinite(value) ? std::string(text) : std::string("-");
 }
 
+std::string shown(const std::optional<Ratio>& r) {
+  return r ? shown(r->value, "%.2f") + " (" + shown(r->low, "%.2f") + " to " + shown(r->high, "%.2f") + ")" : "-";
+}
+
 struct Row {
   std::vector<std::string> cells;
 };
@@ -61,12 +65,12 @@ Grid quality(const Finetuning& r) {
 
 Grid efficiency(const Finetuning& r) {
   Grid grid{.head = {"model", "parameters", "of embeddings", "PCR all %", "PCR embeddings %", "PoEP %", "ms a sample",
-                     "speed-up"}};
+                     "times as fast"}};
   for (const FinetunedModel& m : r.models)
     if (m.parameters > 0)  // of a model that was not reached nothing is known
       grid.rows.push_back({{m.model.name, std::to_string(m.parameters), std::to_string(m.embedding_parameters),
                             shown(m.pcr_all, "%.1f"), shown(m.pcr_embeddings, "%.1f"), shown(m.poep, "%.1f"),
-                            shown(1e3 * m.sample_seconds, "%.2f"), shown(m.speed_up, "%.2f")}});
+                            shown(1e3 * m.sample_seconds, "%.2f"), shown(m.speed_up)}});
   return grid;
 }
 
@@ -94,8 +98,11 @@ std::string about(const Finetuning& r) {
   for (size_t t = 0; t < r.tasks.size(); ++t)
     parts += (t ? ", " : "") + r.tasks[t] + " on its " + r.scored_on[t] + " part";
   return "Scores in percent, mean and deviation over " + std::to_string(r.seeds.size()) +
-         (r.seeds.size() == 1 ? " seed: " : " seeds: ") + parts + ". PRR, PCR and speed-up against " +
-         r.models[0].model.name + "." + (r.complete ? "" : " Stopped before it was complete.");
+         (r.seeds.size() == 1 ? " seed: " : " seeds: ") + parts + ". PRR, PCR and speed against " +
+         r.models[0].model.name +
+         "; speeds with 95 % intervals over rounds in which the models took turns: where 1 lies within, no difference "
+         "is known." +
+         (r.complete ? "" : " Stopped before it was complete.");
 }
 
 }  // namespace

@@ -91,11 +91,21 @@ void QuantizedWeights::check_fits(const Parameter& p) const {
         " inputs, the model needs ", outputs, " of ", inputs);
 }
 
+void QuantizedWeights::pack_into(Parameter& p, const kernels::QuantizedTensors& tensors) const {
+  auto m = std::make_shared<kernels::PackedMatrix>(matrices_.at(p.name));
+  m->inputs = p.master.shape()[m->by_rows ? 1 : 0];
+  kernels::pack(*m, tensors);
+  p.master = Var(std::move(m), p.master.dtype());
+}
+
+void QuantizedWeights::outline(Parameter& p) const {
+  check_fits(p);
+  pack_into(p, {});
+}
+
 void QuantizedWeights::load(Parameter& p) const {
   check_fits(p);
   const MemoryScope memory(MemoryClass::weights);
-  auto m = std::make_shared<kernels::PackedMatrix>(matrices_.at(p.name));
-  m->inputs = p.master.shape()[m->by_rows ? 1 : 0];
   const auto read = [&](const std::string& name) {
     const auto& entry = file_.entries().at(name);
     const MemoryScope scratch(MemoryClass::workspace);
@@ -103,13 +113,19 @@ void QuantizedWeights::load(Parameter& p) const {
     file_.read(name, x);
     return x;
   };
-  kernels::pack(*m, {read(cat(p.name, ".", name_of(m->format))), read(p.name + kScales)});
-  p.master = Var(std::move(m), p.master.dtype());
+  pack_into(p, {read(cat(p.name, ".", name_of(matrices_.at(p.name).format))), read(p.name + kScales)});
 }
 
 std::set<std::string> integer_weights(const Path& file) {
   const SafetensorsFile in(file);
   return QuantizedWeights(in, file.string()).names();
+}
+
+void outline_integers(Parameters& parameters, const Path& file) {
+  const SafetensorsFile in(file);
+  const QuantizedWeights quantized(in, file.string());
+  for (Parameter& p : parameters.all())
+    if (quantized.has(p.name)) quantized.outline(p);
 }
 
 void QuantizedFile::add(const kernels::PackedMatrix& m, const kernels::QuantizedTensors& parts) {

@@ -23,16 +23,23 @@ class QuantizedWeights {
   /// Fails unless p has the shape, and was made for integer weights.
   void check_fits(const Parameter& p) const;
   void load(Parameter& p) const;
+  /// What load() makes, without contents, for a model on the meta device: its products count the bytes of integers.
+  void outline(Parameter& p) const;
 
  private:
   const SafetensorsFile& file_;
   std::string origin_;
   std::map<std::string, kernels::PackedMatrix> matrices_;  // without contents
   std::map<std::string, std::string> parts_;               // tensor -> parameter
+
+  void pack_into(Parameter& p, const kernels::QuantizedTensors& tensors) const;
 };
 
 /// Parameters of a safetensors file that are integer weights; empty for a file of numbers.
 std::set<std::string> integer_weights(const Path& file);
+
+/// Gives a model on the meta device the integer weights of `file` without their contents.
+void outline_integers(Parameters& parameters, const Path& file);
 
 /// Tensors by name, the integers among them under the names above, and the metadata to write with them.
 struct QuantizedFile {

@@ -81,6 +81,28 @@ TEST_F(QuantizeProgram, ErrorsAreOneLineAndLeaveNothing) {
     EXPECT_EQ(entry.path().filename().string().find("bad"), std::string::npos) << entry.path();
 }
 
+// Decoding reads every matrix once a step, and integers of 8 bits are a quarter of the bytes of f32, those of 4 bits an
+// eighth and their scales.
+TEST_F(QuantizeProgram, BenchCountsTheBytesOfIntegers) {
+  std::vector<std::string> words{"bench", at("run")};
+  for (const char* format : {"int8", "int4"}) {
+    words.push_back(at(cat("bench-", format)));
+    ASSERT_EQ(run_program({"quantize", at("run"), "--out", words.back(), "--weights", format}).code, 0);
+  }
+  for (const char* word : {"--only", "decode", "--batch", "1", "--length", "4", "--rounds", "1", "--seconds", "0.001",
+                           "--precision", "f32", "--json"})
+    words.push_back(word);
+  const Json json = json_of(words);
+  ASSERT_EQ(json["measurements"].size(), 3u);
+  const auto bytes = [&](size_t i) { return json["measurements"][i]["bytes"].get<double>(); };
+  const Json layers = parse_json(read_file(at("bench-int8") + "/quantization.json"), "quantization")["layers"];
+  double saved = 0;
+  for (const Json& layer : layers)
+    if (layer["name"] != "embedding.weight") saved += layer["bytes_before"].get<double>() * 3 / 4;
+  EXPECT_LT(bytes(1), bytes(0) - 0.8 * saved) << "saved by 8 bits: " << saved;
+  EXPECT_LT(bytes(2), bytes(1) - 0.2 * saved);
+}
+
 // A directory put together from two others is refused.
 TEST_F(QuantizeProgram, MixedDirectoriesAreRefused) {
   ASSERT_EQ(run_program({"quantize", at("run"), "--out", at("mixed")}).code, 0);

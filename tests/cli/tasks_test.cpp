@@ -193,6 +193,16 @@ TEST_F(Tasks, FinetuneContinuesWhatIsThere) {
     // A copy of a run is the same model: the same scores, whatever they are.
     EXPECT_EQ(model["tasks"][0]["scores"], json["models"][m / 2 * 2]["tasks"][0]["scores"]);
   }
+  // What a copy has of the base's speed is noise, and the report says within which interval: measured in turns, it
+  // holds what one would find by chance.
+  EXPECT_TRUE(json["models"][0]["speed_up"].is_null());
+  for (size_t m = 1; m < 4; ++m) {
+    EXPECT_EQ(json["models"][m]["tasks"][0]["sample_seconds"].size(), 7u);
+    const Json& speed = json["models"][m]["speed_up"];
+    EXPECT_LT(speed["low"], speed["value"]) << speed;
+    EXPECT_LT(speed["value"], speed["high"]) << speed;
+  }
+  EXPECT_NE(read_file(cat(out, "/finetuning.md")).find(" to "), std::string::npos);
   EXPECT_EQ(json["models"][1]["prr"], 100.0);
   EXPECT_EQ(json["models"][1]["pcr_all"], 0.0);
   EXPECT_NE(read_file(cat(out, "/finetuning.md")).find("twin-scratch"), std::string::npos);
