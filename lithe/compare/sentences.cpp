@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "lithe/base/counted.h"
 #include "lithe/base/error.h"
 #include "lithe/compare/result.h"
 #include "lithe/report/format.h"
@@ -40,6 +41,22 @@ int64_t fewest_seeds(const Comparison& c) {
   int64_t least = int64_t(c.experiment.seeds.size());
   for (size_t v : c.ranking) least = std::min(least, c.variants[v].finished());
   return least;
+}
+
+// What the words mean here: over many pairs some differ by chance alone.
+std::string meaning_of_noise(const Comparison& c) {
+  double least = INFINITY, most = 0;
+  int64_t pairs = 0;
+  for (const LossDifference& d : c.losses) {
+    if (d.seeds.df <= 0) continue;
+    ++pairs;
+    least = std::min(least, d.both.df), most = std::max(most, d.both.df);
+  }
+  if (!pairs) return "";
+  const std::string from = format_number(least, 3), to = format_number(most, 3);
+  return cat("Beyond the noise: p below ", format_number(1 - c.experiment.confidence, 3), " by Student's t with ",
+             from == to ? from : from + " to " + to, " degrees of freedom, after Holm's correction for ",
+             counted(pairs, "pair"), " (", counted(int64_t(c.experiment.seeds.size()), "seed"), ").");
 }
 
 void quality(const Comparison& c, std::vector<std::string>& out) {
@@ -93,6 +110,7 @@ void quality(const Comparison& c, std::vector<std::string>& out) {
   if (!worse.empty()) out.push_back("Worse" + than + joined(worse) + ".");
   if (!unclear.empty() && c.experiment.seeds.size() > 1 && !(better.empty() && worse.empty() && !c.winner))
     out.push_back(cat("Not to be told apart from ", c.name(c.baseline), ": ", joined(unclear), "."));
+  if (const std::string meaning = meaning_of_noise(c); !meaning.empty()) out.push_back(meaning);
 }
 
 // What translations show against the baseline's, as far as the choice of sentences goes.
