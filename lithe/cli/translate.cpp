@@ -20,7 +20,7 @@ namespace {
 struct TranslateOptions {
   std::string model, weights, precision = "f32", prefix;
   std::vector<std::string> files;
-  std::optional<int64_t> num_beams, n_best, max_new_tokens, batch_size, top_k, seed;
+  std::optional<int64_t> num_beams, n_best, max_new_tokens, min_new_tokens, batch_size, top_k, seed;
   std::optional<double> length_penalty, temperature, top_p, min_p;
   bool early_stopping = false, sample = false, scores = false, json = false;
   int64_t window = 1024;
@@ -104,6 +104,7 @@ TranslateConfig settings_of(const TranslateOptions& o) {
   take_given(config.length_penalty, o.length_penalty);
   take_given(config.num_return_sequences, o.n_best);
   take_given(config.max_new_tokens, o.max_new_tokens);
+  take_given(config.min_new_tokens, o.min_new_tokens);
   take_given(config.batch_size, o.batch_size);
   if (o.early_stopping) config.early_stopping = true;
   if (o.sample) {
@@ -183,6 +184,9 @@ Command add_translate(CommandLine& app) {
   app.add_option("--prefix", o->prefix, "text that every translation begins with");
   app.add_option("--max-new-tokens", o->max_new_tokens,
                  "longest translation in tokens; 0: twice the source and 10 more")
+      .non_negative();
+  app.add_option("--min-new-tokens", o->min_new_tokens,
+                 "shortest translation of a sentence in tokens; default 1; 0: it may be empty")
       .non_negative();
   app.add_option("--batch-size", o->batch_size, "sentences of a batch, at most; does not change the translations")
       .positive();

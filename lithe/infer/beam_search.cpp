@@ -148,6 +148,8 @@ class BeamSearch {
           for (size_t h = 0; h < running[r].open.size(); ++h) {
             T* row = rows.data<T>() + int64_t(first_row[r] + h) * rows.cols();
             for (const int32_t token : config_.never) row[token] = -std::numeric_limits<T>::infinity();
+            if (int64_t(running[r].open[h].tokens.size()) < inputs_[running[r].input].min_new_tokens)
+              for (const int32_t token : config_.stop) row[token] = -std::numeric_limits<T>::infinity();
             best_of(row, vocab, count, best);
             for (const auto& [p, token] : best)
               mine.push_back({running[r].open[h].sum + std::min(double(p), 0.0), token, h});
@@ -240,6 +242,9 @@ void check_search(const Model& model, std::span<const SearchInput> inputs, const
     check_usage(!inputs[i].prompt.empty() && inputs[i].max_new_tokens >= 1, "beam search", "input ", i,
                 " must have a prompt and max_new_tokens of at least 1, got ", inputs[i].prompt.size(), " and ",
                 inputs[i].max_new_tokens);
+    check_usage(inputs[i].min_new_tokens >= 0 && inputs[i].min_new_tokens <= inputs[i].max_new_tokens, "beam search",
+                "input ", i, " must have min_new_tokens from 0 to max_new_tokens ", inputs[i].max_new_tokens, ", got ",
+                inputs[i].min_new_tokens);
     check_usage(inputs[i].source.empty() != translates, "beam search", "input ", i, " has a source of ",
                 inputs[i].source.size(), " tokens; architecture ", model.config().architecture,
                 translates ? " needs one" : " reads none");

@@ -21,6 +21,7 @@ struct SearchInput {
   std::vector<int32_t> source;  // encoder_decoder: what the encoder reads
   std::vector<int32_t> prompt;  // what is continued, the begin of text included
   int64_t max_new_tokens = 1;   // the token that ends it included
+  int64_t min_new_tokens = 0;   // the token that ends it not included: none ends before
 };
 
 struct Hypothesis {

@@ -73,6 +73,13 @@ std::shared_ptr<const LogitStep> never(std::vector<int32_t> tokens) {
   });
 }
 
+std::shared_ptr<const LogitStep> never_before(int64_t least, std::vector<int32_t> tokens) {
+  return step([least, tokens = std::move(tokens)](LogitRow& row) {
+    if (int64_t(row.tokens.size()) - row.prompt_tokens >= least) return;
+    for (const int32_t token : tokens) row.choice.forbid(token);
+  });
+}
+
 LogitSteps logit_steps(const GenerateConfig& c, int64_t vocab_size) {
   LogitSteps out;
   if (c.early_stop) out.push_back(std::make_shared<EarlyStop>(c.early_stop_margin));

@@ -61,6 +61,8 @@ class RowStep : public LogitStep {
 
 /// These tokens are never chosen.
 std::shared_ptr<const LogitStep> never(std::vector<int32_t> tokens);
+/// These tokens are not chosen before `least` others stand behind the prompt.
+std::shared_ptr<const LogitStep> never_before(int64_t least, std::vector<int32_t> tokens);
 /// What `config` says: early_stop; tokens from `vocab_size` on are never chosen; repetition_penalty; and, when it
 /// samples, temperature, top_k, top_p, min_p.
 LogitSteps logit_steps(const GenerateConfig& config, int64_t vocab_size);

@@ -52,7 +52,7 @@ DecodeRequest draw_of(const SearchInput& input, const BeamSearchConfig& search, 
           .key = uint64_t(line) << 16 | uint64_t(draw),
           .vocab_size = search.vocab_size,
           .end_tokens = search.stop,
-          .steps = {never(search.never)},
+          .steps = {never(search.never), never_before(input.min_new_tokens, search.stop)},
           .log_probabilities = true,
           .name = cat("line ", line)};
 }
@@ -157,6 +157,7 @@ std::vector<std::vector<Translation>> translate(
     input.prompt = prompt;
     input.max_new_tokens = config.max_new_tokens ? config.max_new_tokens : 2 * tokens + 10;
     if (most_target) input.max_new_tokens = std::min(input.max_new_tokens, most_target - prompt_tokens + 1);
+    input.min_new_tokens = std::clamp<int64_t>(config.min_new_tokens - int64_t(forced.size()), 0, input.max_new_tokens);
     order.push_back(i);
   }
   for (size_t i = 0; i < sentences.size(); ++i)

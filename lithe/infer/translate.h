@@ -18,7 +18,8 @@ struct Translation {
 
 /// The translations of each sentence, best first, at most num_return_sequences. The encoder reads the sentence's tokens
 /// and the source's eos; the target begins with its bos (eos where it has none) and `prefix`. A sentence of white space
-/// alone has one empty translation. Results do not depend on batch_size or on the other sentences.
+/// alone has one empty translation; another has one of min_new_tokens or more, those of the prefix counted. Results do
+/// not depend on batch_size or on the other sentences.
 ///
 /// With config.do_sample, translations are drawn by a DecodeLoop of batch_size slots, as a function of the seed and the
 /// number of the line. Else they are searched: batches run one after another on all threads or, where a step is little

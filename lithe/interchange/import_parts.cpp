@@ -153,6 +153,7 @@ void read_translation(const Path& model, TranslateConfig& to, std::vector<std::s
   const HfConfig config = HfConfig::from_file(file);
   to.num_beams = std::max<int64_t>(1, config.integer("num_beams", 1));
   to.length_penalty = config.number("length_penalty", 1);
+  to.min_new_tokens = 0;  // as there
   const Node* early = config.find("early_stopping");
   to.early_stopping = early && early->is_scalar() && early->text() == "true";
   for (const char* key : {"no_repeat_ngram_size", "min_length", "forced_bos_token_id", "repetition_penalty"})

@@ -31,6 +31,9 @@ void TranslateConfig::fields(Fields& f) {
   f("seed", seed, "do_sample: random seed; a draw depends on it, the sentence's line and the token alone", at_least(0));
   f("max_new_tokens", max_new_tokens, "tokens of a translation at most; 0: 10 more than twice the source's",
     between(0, kMostNewTokens));
+  f("min_new_tokens", min_new_tokens,
+    "tokens of a translation at least, without the one that ends it; 0: a sentence may have an empty one",
+    between(0, kMostNewTokens));
   f("batch_size", batch_size, "sentences of a batch, at most; does not change the translations", at_least(1));
 }
 
@@ -52,6 +55,9 @@ void TranslateConfig::validate() const {
   check_usage(max_new_tokens >= 0 && max_new_tokens <= kMostNewTokens && batch_size >= 1, "translate",
               "max_new_tokens must be between 0 and ", kMostNewTokens, " and batch_size at least 1, got ",
               max_new_tokens, " and ", batch_size);
+  check_usage(min_new_tokens >= 0 && (!max_new_tokens || min_new_tokens <= max_new_tokens), "translate",
+              "min_new_tokens must be at least 0 and at most max_new_tokens ", max_new_tokens, ", got ",
+              min_new_tokens);
 }
 
 }  // namespace lithe

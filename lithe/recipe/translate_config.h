@@ -14,6 +14,7 @@ struct TranslateConfig {
   double temperature = 1, top_p = 1, min_p = 0;
   int64_t top_k = 0, seed = 1;
   int64_t max_new_tokens = 0;
+  int64_t min_new_tokens = 1;  // a model that knows little else knows that to end at once is likely
   int64_t batch_size = 32;
 
   void fields(Fields& f);

@@ -139,6 +139,30 @@ TEST(Translate, DrawsDependOnSeedAndLineAlone) {
             "2 translate: do_sample needs a temperature above 0, got 0");
 }
 
+// A model that ends at once nearly always: four beams find that nothing is the likeliest translation.
+TEST(Translate, ASentenceHasATranslation) {
+  int64_t empty = 0;
+  for (const double scale : {40.0, -40.0}) {
+    const auto model = translating_model();
+    for (Parameter& p : model->parameters().all())
+      if (p.name == "embedding.weight")
+        for (int64_t i = kBytesEnd * 16; i < (kBytesEnd + 1) * 16; ++i)
+          set_value(p.master.value(), i, scale * value_at(p.master.value(), i));
+    model->parameters().refresh_shadows();
+    TranslateConfig config{.min_new_tokens = 0};
+    empty += run(*model, {"hello"}, config)[0][0].tokens.empty();
+    config = {};
+    EXPECT_GE(run(*model, {"hello"}, config)[0][0].tokens.size(), 1u);
+    config.min_new_tokens = 3;
+    EXPECT_GE(run(*model, {"hello"}, config)[0][0].tokens.size(), 3u);
+    EXPECT_GE(run(*model, {"hello"}, config, "a")[0][0].tokens.size(), 3u);
+    TranslateConfig draws = drawing(3);
+    draws.min_new_tokens = 2;
+    for (const Translation& t : run(*model, {"hello"}, draws)[0]) EXPECT_GE(t.tokens.size(), 2u);
+  }
+  EXPECT_GE(empty, 1);
+}
+
 TEST(Translate, BlankLinesStayBlank) {
   const auto model = translating_model();
   for (const auto& one : run(*model, {"", " \t", "\r"}, {}, "begin")) {
@@ -199,7 +223,8 @@ TEST(Translate, RefusesWhatCannotBe) {
   for (const TranslateConfig& bad :
        {TranslateConfig{.num_beams = 0}, TranslateConfig{.num_return_sequences = 5},
         TranslateConfig{.length_penalty = std::nan("")}, TranslateConfig{.max_new_tokens = -1},
-        TranslateConfig{.batch_size = 0}, TranslateConfig{.num_beams = INT64_MAX}})
+        TranslateConfig{.batch_size = 0}, TranslateConfig{.num_beams = INT64_MAX},
+        TranslateConfig{.min_new_tokens = -1}, TranslateConfig{.max_new_tokens = 3, .min_new_tokens = 4}})
     EXPECT_THROW(run(*model, {"x"}, bad), Error);
   EXPECT_THROW(run(*translating_model("decoder"), {"x"}, {}), Error);
 }
