@@ -1,5 +1,3 @@
-#include <unistd.h>
-
 #include <cstdio>
 #include <filesystem>
 #include <iostream>
@@ -7,6 +5,7 @@
 #include "lithe/base/json.h"
 #include "lithe/base/log.h"
 #include "lithe/base/new_directory.h"
+#include "lithe/base/progress.h"
 #include "lithe/base/stop.h"
 #include "lithe/cli/command.h"
 #include "lithe/cli/text_lines.h"
@@ -25,7 +24,7 @@ struct DatastoreArguments {
   std::string action, model, out, weights, precision = "f32", type = "f32", index = "none";
   std::vector<std::string> data;
   int64_t lists = 0, context = 0, stride = 0, batch_tokens = 0;
-  bool check = false, json = false;
+  bool check = false, overwrite = false, json = false;
 };
 
 constexpr int64_t kSampleNeighbours = 32, kSampleEffort = 64;  // of what is said of a graph
@@ -68,7 +67,7 @@ int show(const DatastoreArguments& o) {
 int build(const DatastoreArguments& o) {
   check_usage(!o.out.empty(), "datastore", "build needs --out, a directory for the store");
   check_usage(!o.check, "datastore", "--check is for show");
-  NewDirectory out(o.out, "datastore");
+  NewDirectory out(o.out, "datastore", o.overwrite);
   Recipe recipe = recipe_of_run(o.model);
   if (o.context) recipe.eval.context_length = o.context;
   if (o.stride) recipe.eval.stride = o.stride;
@@ -78,20 +77,18 @@ int build(const DatastoreArguments& o) {
   const TokenStore text =
       o.data.empty() ? load_dataset(recipe.data, loaded.tokenizer).train
                      : tokenize_in_memory(Corpus(readable(o.data), corpus_options(recipe.data)), *loaded.tokenizer);
-  const bool terminal = ::isatty(STDERR_FILENO);
-  const auto progress = [&](int64_t done, int64_t all) {
-    if (terminal)
-      std::fprintf(stderr, "\rreading %lld/%lld tokens", static_cast<long long>(done), static_cast<long long>(all));
-  };
+  ProgressLine reading("reading", "tokens");
   const DatastoreInfo info = build_datastore(*loaded.model, text, recipe.eval, recipe.data.sequence_length,
                                              {.model_fingerprint = weights_fingerprint(o.model, o.weights),
                                               .tokenizer_fingerprint = loaded.tokenizer->fingerprint(),
                                               .type = dtype_named(o.type)},
-                                             o.lists, out.path(), progress);
-  if (terminal) std::fputs("\r\033[K", stderr);
+                                             o.lists, out.path(), std::ref(reading));
+  reading.end();
   std::optional<double> recall;
   if (o.index == "hnsw") {
-    const HnswIndex index = HnswIndex::build(Datastore::open(out.path()));
+    ProgressLine linking("linking", "keys");
+    const HnswIndex index = HnswIndex::build(Datastore::open(out.path()), {}, std::ref(linking));
+    linking.end();
     index.save(out.path());
     recall = index.recall(kSampleNeighbours, kSampleEffort);
   }
@@ -121,7 +118,9 @@ Command add_datastore(CommandLine& app) {
       .one_of({"build", "show"})
       .required();
   app.add_option("directory", o->model, "build: a training run; show: a store").required();
-  app.add_option("--out", o->out, "build: new directory for the store");
+  app.add_option("--out", o->out, "build: new directory for the store")
+      .output({.kind = OutputRule::Kind::new_directory});
+  app.add_flag("--overwrite", o->overwrite, "replace what lithe datastore wrote to --out before, and nothing else");
   app.add_option("--data", o->data,
                  "build: text files (repeatable; -: standard input); default: the run's training text")
       .repeatable();

@@ -1,9 +1,8 @@
-#include <unistd.h>
-
 #include <cstdio>
 #include <cstring>
 #include <iostream>
 
+#include "lithe/base/progress.h"
 #include "lithe/cli/eval_run.h"
 #include "lithe/cli/finite_result.h"
 #include "lithe/data/corpus.h"
@@ -88,11 +87,7 @@ int eval_text(const EvalOptions& o, const Recipe& recipe, const LoadedModel& loa
         o, text_exit_table(*loaded.model, text,
                            recipe.eval.context_length ? recipe.eval.context_length : recipe.data.sequence_length,
                            o.exit_tokens, std::min<int64_t>(o.exit_tokens, 128), exit_grid(*loaded.model)));
-  const bool terminal = ::isatty(STDERR_FILENO);
-  const auto progress = [&](int64_t done, int64_t all) {
-    if (terminal)
-      std::fprintf(stderr, "\rscoring %lld/%lld tokens", static_cast<long long>(done), static_cast<long long>(all));
-  };
+  ProgressLine progress("scoring", "tokens");
   TokenScores each{.with_logits = Path(o.per_token).extension() == ".safetensors"};
   const double bytes = double(text.tokens()) * double(loaded.model->config().vocab_size) * sizeof(float);
   check_usage(!each.with_logits || bytes <= kMostLogits, "eval", "the logits of ", text.tokens(), " tokens are ",
@@ -100,8 +95,8 @@ int eval_text(const EvalOptions& o, const Recipe& recipe, const LoadedModel& loa
               "; give less text, or --per-token a .json file for the losses alone");
   const Perplexity p =
       perplexity(*loaded.model, text, recipe.eval, recipe.data.sequence_length, neighbours ? &*neighbours : nullptr,
-                 progress, nullptr, o.per_token.empty() && !o.by_position ? nullptr : &each);
-  if (terminal) std::fputs("\r\033[K", stderr);
+                 std::ref(progress), nullptr, o.per_token.empty() && !o.by_position ? nullptr : &each);
+  progress.end();
   check_finite_result("eval", "the loss", p.loss());
   if (!o.per_token.empty()) write_tokens(o.per_token, each, *loaded.tokenizer);
   const int64_t context = recipe.eval.context_length ? recipe.eval.context_length : recipe.data.sequence_length,

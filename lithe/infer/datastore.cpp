@@ -1,5 +1,6 @@
 #include "lithe/infer/datastore.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 
@@ -11,7 +12,8 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "stores are mapped as they are, in little endian");
 
 constexpr std::string_view kMagic = "LITHEKNN";
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;
+constexpr uint64_t kSummed = 64 * 1024;  // bytes of keys with a checksum of their own
 constexpr uint64_t kHead = 16;
 constexpr uint64_t kMostWidth = 1 << 20, kMostLists = 1 << 24;  // far beyond what anybody has
 constexpr uint64_t kMostEntries = uint64_t(1) << 40;
@@ -26,6 +28,7 @@ struct Trailer {
 static_assert(sizeof(Trailer) == 9 * 8);
 
 uint64_t padded(uint64_t bytes) { return (bytes + 7) / 8 * 8; }
+uint64_t blocks_of(uint64_t bytes) { return (bytes + kSummed - 1) / kSummed; }
 
 uint64_t own_checksum(std::string_view head, const Trailer& trailer) {
   return checksum(&trailer, sizeof trailer - 8, checksum(head.data(), head.size(), kVersion));
@@ -33,13 +36,14 @@ uint64_t own_checksum(std::string_view head, const Trailer& trailer) {
 
 // Where the parts of a store lie.
 struct Places {
-  uint64_t keys, values, centroids, offsets, trailer;
+  uint64_t keys, values, centroids, offsets, sums, trailer;
   Places(const Trailer& t, uint64_t number) {
     keys = kHead;
     values = keys + padded(t.entries * t.width * number);
     centroids = values + padded(t.entries * 4);
     offsets = centroids + padded(t.lists * t.width * 4);
-    trailer = offsets + (t.lists ? (t.lists + 1) * 8 : 0);
+    sums = offsets + (t.lists ? (t.lists + 1) * 8 : 0);
+    trailer = sums + blocks_of(t.entries * t.width * number) * 8;
   }
 };
 
@@ -99,6 +103,8 @@ Datastore Datastore::parse(std::shared_ptr<const HeldBytes> held, const std::str
   store.values_ = reinterpret_cast<const int32_t*>(base + at.values);
   store.centroids_ = reinterpret_cast<const float*>(base + at.centroids);
   store.offsets_ = reinterpret_cast<const uint64_t*>(base + at.offsets);
+  store.sums_ = reinterpret_cast<const uint64_t*>(base + at.sums);
+  store.blocks_checked_ = std::make_shared<std::vector<std::atomic<bool>>>(blocks_of(t.entries * t.width * number));
   store.keys_checksum_ = t.keys_checksum;
   store.fingerprint_ = t.own_checksum;  // of the other checksums, too
   for (uint64_t i = 0; i < t.entries; ++i)
@@ -117,6 +123,7 @@ void Datastore::keys(int64_t first, int64_t count, float* out) const {
   check(first >= 0 && count >= 0 && first <= info_.entries && count <= info_.entries - first, "datastore", "entries [",
         first, ", ", first + count, ") must lie in [0, ", info_.entries, ")");
   const auto numbers = size_t(count * info_.width), begin = size_t(first * info_.width);
+  check_blocks(int64_t(begin) * size_of(info_.type), int64_t(begin + numbers) * size_of(info_.type));
   if (info_.type == DType::f32) {
     std::memcpy(out, keys_ + begin * 4, numbers * 4);
     return;
@@ -128,8 +135,22 @@ void Datastore::keys(int64_t first, int64_t count, float* out) const {
   }
 }
 
+// Of the bytes [begin, end) of keys.
+void Datastore::check_blocks(int64_t begin, int64_t end) const {
+  const auto all = uint64_t(key_bytes());
+  for (uint64_t block = uint64_t(begin) / kSummed; block * kSummed < uint64_t(end); ++block) {
+    std::atomic<bool>& checked = (*blocks_checked_)[block];
+    if (checked.load(std::memory_order_relaxed)) continue;
+    const uint64_t from = block * kSummed;
+    check(checksum(keys_ + from, std::min(kSummed, all - from)) == sums_[block], "datastore", "'", origin_,
+          "' is damaged (checksum of keys, from byte ", from, "); build it again with `lithe datastore build`");
+    checked.store(true, std::memory_order_relaxed);
+  }
+}
+
 void Datastore::verify() const {
-  const auto bytes = uint64_t(info_.entries * info_.width) * uint64_t(size_of(info_.type));
+  check_blocks(0, key_bytes());
+  const auto bytes = uint64_t(key_bytes());
   check(chained_checksum({reinterpret_cast<const char*>(keys_), bytes}) == keys_checksum_, "datastore", "'", origin_,
         "' is damaged (checksum of keys); build it again with `lithe datastore build`");
 }
@@ -159,9 +180,22 @@ void DatastoreWriter::add(const Tensor& rows, std::span<const int32_t> values) {
     check(value >= 0 && value < info_.vocab_size, "datastore", "tokens must be in [0, ", info_.vocab_size, "), got ",
           value);
   const Tensor kept = info_.type == DType::f32 ? rows : convert(rows, info_.type);
-  keys_.put(kept.raw(), size_t(kept.bytes()));
+  const std::string_view bytes(static_cast<const char*>(kept.raw()), size_t(kept.bytes()));
+  keys_.put(bytes.data(), bytes.size());
+  sum_blocks(bytes);
   values_.insert(values_.end(), values.begin(), values.end());
   info_.entries += int64_t(values.size());
+}
+
+void DatastoreWriter::sum_blocks(std::string_view keys) {
+  while (!keys.empty()) {
+    const size_t part = std::min(keys.size(), kSummed - block_.size());
+    block_.append(keys.substr(0, part));
+    keys.remove_prefix(part);
+    if (block_.size() < kSummed) continue;
+    sums_.push_back(checksum(block_.data(), block_.size()));
+    block_.clear();
+  }
 }
 
 const DatastoreInfo& DatastoreWriter::finish(std::span<const float> centroids, std::span<const uint64_t> offsets) {
@@ -180,6 +214,8 @@ const DatastoreInfo& DatastoreWriter::finish(std::span<const float> centroids, s
   append(values_.data(), values_.size() * 4);
   append(centroids.data(), centroids.size_bytes());
   append(offsets.data(), offsets.size_bytes());
+  if (!block_.empty()) sums_.push_back(checksum(block_.data(), block_.size()));
+  append(sums_.data(), sums_.size() * 8);
   sink_(tail);
   Trailer t{.model_fingerprint = info_.model_fingerprint,
             .tokenizer_fingerprint = info_.tokenizer_fingerprint,
@@ -207,7 +243,13 @@ void seal_datastore(std::string& bytes) {
   std::memcpy(&number, bytes.data() + 12, 4);
   const std::string_view all(bytes);
   if (sane(t, number))
-    if (const Places at(t, number); at.values <= end) {
+    if (const Places at(t, number); at.values <= end && at.trailer == end) {
+      const uint64_t key_bytes = t.entries * t.width * number;
+      for (uint64_t block = 0; block < blocks_of(key_bytes); ++block) {
+        const uint64_t from = block * kSummed,
+                       sum = checksum(bytes.data() + at.keys + from, std::min(kSummed, key_bytes - from));
+        std::memcpy(bytes.data() + at.sums + block * 8, &sum, 8);
+      }
       t.keys_checksum = chained_checksum(all.substr(at.keys, t.entries * t.width * number));
       t.tail_checksum = chained_checksum(all.substr(at.values, end - at.values));
     }

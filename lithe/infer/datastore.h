@@ -3,9 +3,11 @@
 //
 // Layout of DIR/datastore.bin, little endian: "LITHEKNN", u32 version, u32 bytes of a number (4: f32, 2: bf16) | keys
 // [entries, width], list by list | i32 values[entries] | f32 centroids [lists, width] | u64 offsets[lists + 1], without
-// lists none | a trailer; each part is filled with zeros up to a multiple of 8.
+// lists none | u64 checksums of the keys, of each 64 KiB | a trailer; each part is filled with zeros up to a multiple
+// of 8.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <span>
 #include <string>
@@ -29,7 +31,7 @@ struct DatastoreInfo {
 class Datastore {
  public:
   /// Maps a store and checks its sizes, its values and its index. Fails when it is none, cut short or damaged there;
-  /// keys, most of the file, are only looked at by verify().
+  /// keys, most of the file, are checked when they are read for the first time.
   static Datastore open(const Path& directory);
   /// The same from memory; `origin` stands in errors.
   static Datastore from_bytes(std::string bytes, const std::string& origin = "memory");
@@ -39,7 +41,7 @@ class Datastore {
   uint64_t fingerprint() const { return fingerprint_; }
   /// The token of an entry.
   int32_t value(int64_t entry) const { return values_[entry]; }
-  /// Copies keys [first, first + count) to out, as f32.
+  /// Copies keys [first, first + count) to out, as f32. Fails when they are not those that were written.
   void keys(int64_t first, int64_t count, float* out) const;
   /// [lists, width], and the entries [begin, end) of a list.
   const float* centroids() const { return centroids_; }
@@ -59,7 +61,11 @@ class Datastore {
   const int32_t* values_ = nullptr;
   const float* centroids_ = nullptr;
   const uint64_t* offsets_ = nullptr;
+  const uint64_t* sums_ = nullptr;                                  // of the blocks of keys
+  std::shared_ptr<std::vector<std::atomic<bool>>> blocks_checked_;  // two threads may check one, with one result
 
+  int64_t key_bytes() const { return info_.entries * info_.width * size_of(info_.type); }
+  void check_blocks(int64_t begin, int64_t end) const;
   static Datastore parse(std::shared_ptr<const HeldBytes> bytes, const std::string& origin);
 };
 
@@ -78,7 +84,11 @@ class DatastoreWriter {
   DatastoreInfo info_;
   Sink sink_;
   ChecksummedBlocks keys_;
+  std::string block_;
+  std::vector<uint64_t> sums_;
   std::vector<int32_t> values_;
+
+  void sum_blocks(std::string_view keys);
 };
 
 /// Orders a store's entries by the nearest of `lists` centroids, which k-means finds on a sample, and writes it anew.

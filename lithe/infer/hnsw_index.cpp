@@ -161,7 +161,8 @@ class HnswReader {
 
 }  // namespace
 
-HnswIndex HnswIndex::build(Datastore store, const HnswOptions& options) {
+HnswIndex HnswIndex::build(Datastore store, const HnswOptions& options,
+                           const std::function<void(int64_t, int64_t)>& progress) {
   check_hnsw_size(store.info().entries);
   check(options.links >= 2 && options.links <= int64_t(kMostLinks) && options.construction >= 1, "hnsw",
         "links must be in [2, ", kMostLinks, "] and construction at least 1, got ", options.links, " and ",
@@ -170,6 +171,7 @@ HnswIndex HnswIndex::build(Datastore store, const HnswOptions& options) {
   out.graph_ = std::make_shared<Graph>(std::move(store), options);
   for (int64_t i = 0; i < out.graph_->entries(); ++i) {
     check(i % 256 != 0 || !stop_signal(), "datastore", "stopped by signal ", stop_signal());
+    if (progress && i % 256 == 0) progress(i, out.graph_->entries());
     const Point point{i, nullptr};
     out.graph_->graph.addPoint(&point, size_t(i));
   }
@@ -283,7 +285,9 @@ namespace {
 }  // namespace
 
 struct HnswIndex::Graph {};
-HnswIndex HnswIndex::build(Datastore, const HnswOptions&) { no_hnswlib(); }
+HnswIndex HnswIndex::build(Datastore, const HnswOptions&, const std::function<void(int64_t, int64_t)>&) {
+  no_hnswlib();
+}
 HnswIndex HnswIndex::from_bytes(std::string_view, Datastore, const std::string&) { no_hnswlib(); }
 std::string HnswIndex::to_bytes() const { no_hnswlib(); }
 int64_t HnswIndex::links() const { no_hnswlib(); }

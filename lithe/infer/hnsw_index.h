@@ -21,7 +21,9 @@ struct HnswOptions {
 class HnswIndex {
  public:
   /// Entries one after another, by one thread and with a fixed seed: the result depends on the store and options alone.
-  static HnswIndex build(Datastore store, const HnswOptions& options = {});
+  /// `progress(done, entries)`, optional, is called now and then.
+  static HnswIndex build(Datastore store, const HnswOptions& options = {},
+                         const std::function<void(int64_t, int64_t)>& progress = {});
   /// Fails when it is none, cut short, damaged, or of another store.
   static HnswIndex open(const Path& directory, Datastore store);
   /// The same from memory; `origin` stands in errors.

@@ -1,11 +1,8 @@
 #include "lithe/train/run_log.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
 
 #include "lithe/base/json.h"
 #include "lithe/base/log.h"
@@ -18,11 +15,6 @@ std::string format(const char* pattern, Args... args) {
   char text[256];
   std::snprintf(text, sizeof text, pattern, args...);
   return text;
-}
-
-bool is_terminal() {
-  const char* term = std::getenv("TERM");
-  return ::isatty(STDERR_FILENO) && !std::getenv("CI") && term && std::string_view(term) != "dumb";
 }
 
 // As append() sums them.
@@ -46,7 +38,7 @@ std::string format_duration(double seconds) {
 }
 
 RunLog::RunLog(const Path& run, TrainState* resumed, int64_t total_steps)
-    : run_(run), total_steps_(total_steps), terminal_(is_terminal()) {
+    : run_(run), total_steps_(total_steps), terminal_(draws_on_terminal()) {
   const auto start = [&](const char* file, uint64_t TrainState::*size_of) {
     const Path path = run / file;
     if (!resumed) return write_file(path, "");
@@ -136,7 +128,7 @@ void RunLog::interval(const Interval& i, TrainState& state) {
                                   i.learning_rate, i.gradient_norm, i.tokens_per_second, left.c_str());
   if (terminal_)
     status(line);
-  else
+  else if (interval_pace_.due(i.step, total_steps_))
     log_info(line);
 }
 
@@ -160,6 +152,7 @@ void RunLog::evaluation(int64_t step, const HeldOutScores& scores, bool best, co
   line["best"] = best;
   append("metrics.jsonl", dump(line), state.metrics_bytes, state);
   clear();
+  if (!terminal_ && !evaluation_pace_.due(step, total_steps_)) return;
   log_info(text + (best ? best_by == "loss" ? "  (best so far)" : cat("  (best ", best_by, " so far)") : ""));
 }
 

@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "lithe/base/progress.h"
 #include "lithe/eval/held_out.h"
 #include "lithe/report/tensorboard.h"
 #include "lithe/train/checkpoint.h"
@@ -44,6 +45,7 @@ class RunLog {
   int64_t total_steps_;
   bool terminal_;
   bool drawn_ = false, set_aside_ = false;
+  LogPace interval_pace_{10}, evaluation_pace_{10};  // the files have every line
   std::unique_ptr<TensorBoardWriter> tensorboard_;
   void clear();
   void append(const char* file, const std::string& line, uint64_t& bytes, TrainState& state);

@@ -88,6 +88,15 @@ TEST_F(DatastoreProgram, StoresOfOthersAreRefused) {
   const std::string bytes = read_file(at("store") + "/datastore.bin");
   write_file(at("cut") + "/datastore.bin", std::string_view(bytes).substr(0, bytes.size() / 2));
   expect_error({"eval", at("run"), "--datastore", at("cut")}, 1, "cut short");
+  // One bit of one key: found when it is read, by all who read it.
+  std::string damaged = bytes;
+  damaged[100] = char(damaged[100] ^ 1);
+  std::filesystem::create_directories(at("bit"));
+  write_file(at("bit") + "/datastore.bin", damaged);
+  expect_error({"eval", at("run"), "--datastore", at("bit")}, 1, "is damaged (checksum of keys");
+  expect_error({"generate", at("run"), "--datastore", at("bit"), "--prompt", "the "}, 1,
+               "is damaged (checksum of keys");
+  expect_error({"datastore", "show", at("bit"), "--check"}, 1, "is damaged (checksum of keys");
   expect_error({"eval", at("run"), "--datastore", at("nowhere")}, 2, "lithe datastore build");
   expect_error({"eval", at("run"), "--knn-k", "3"}, 2, "need --datastore");
   expect_error({"generate", at("run"), "--datastore", at("store"), "--draft", "lookup"}, 2, "leave out --draft");

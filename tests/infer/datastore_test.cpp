@@ -163,12 +163,38 @@ TEST(Datastore, WhatIsNoneOrOfOthersIsRefused) {
   std::string key = bytes;  // looked at when it is asked for
   key[20] = char(key[20] ^ 4);
   EXPECT_NE(kit::error_of([&] { Datastore::from_bytes(key).verify(); }).find("checksum of keys"), std::string::npos);
+  const Datastore bad = Datastore::from_bytes(key, "S");
+  const Tensor query = kit::normal({1, kWidth}, DType::f32, 9);
+  EXPECT_NE(kit::error_of([&] { nearest_keys(bad, query, 3, 0); }).find("'S' is damaged"), std::string::npos);
   const Datastore store = Datastore::from_bytes(bytes, "S");
   EXPECT_NE(kit::coded_error_of([&] { store.check_made_by(5, 8); }).find("another tokenizer"), std::string::npos);
   EXPECT_NE(kit::coded_error_of([&] { store.check_made_by(6, 7); }).find("other weights"), std::string::npos);
   EXPECT_EQ(kit::coded_error_of([&] { store.check_made_by(5, 7); }), "no error");
   EXPECT_NE(kit::coded_error_of([&] { NeighbourModel(store, {.probes = 2}); }).find("--lists"), std::string::npos);
   EXPECT_NE(kit::coded_error_of([&] { Datastore::open("/no/such"); }).find("lithe datastore build"), std::string::npos);
+}
+
+// Every block of 64 KiB has a sum of its own: what is whole can be read beside what is not.
+TEST(Datastore, KeysAreCheckedBlockByBlockAsTheyAreRead) {
+  const int64_t entries = 3 * 64 * 1024 / (4 * kWidth) + 7;
+  std::string bytes = bytes_of(kit::normal({entries, kWidth}, DType::f32, 1), some_values(entries));
+  constexpr size_t kHead = 16, kBlock = 64 * 1024;
+  bytes[kHead + kBlock + 5] = char(bytes[kHead + kBlock + 5] ^ 1);
+  const Datastore store = Datastore::from_bytes(bytes, "S");
+  std::vector<float> out(size_t(entries * kWidth));
+  const auto read = [&](int64_t first, int64_t count) {
+    return kit::error_of([&] { store.keys(first, count, out.data()); });
+  };
+  // The damaged block holds key 2731 and ends in key 5461.
+  EXPECT_EQ(read(0, 2730), "no error");
+  EXPECT_EQ(read(5462, entries - 5462), "no error");
+  EXPECT_NE(read(2731, 1).find("checksum of keys, from byte 65536"), std::string::npos);
+  EXPECT_NE(read(5461, 1).find("is damaged"), std::string::npos);
+  EXPECT_NE(read(0, entries).find("is damaged"), std::string::npos);
+  std::string sum = bytes_of(kit::normal({entries, kWidth}, DType::f32, 1), some_values(entries));
+  const size_t trailer = 9 * 8;
+  sum[sum.size() - trailer - 3] = char(sum[sum.size() - trailer - 3] ^ 1);  // of the sums themselves
+  EXPECT_NE(kit::error_of([&] { Datastore::from_bytes(sum); }).find("checksum of values and index"), std::string::npos);
 }
 
 }  // namespace
