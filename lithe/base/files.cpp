@@ -112,11 +112,39 @@ Temporary::~Temporary() {
   ::close(fd_);
 }
 
-void Temporary::commit() {
+void Temporary::sync() {
   const bool synced = ::fsync(fd_) == 0;
   check(synced, "write", "'", path_.string(), "': ", reason(), "; nothing was changed there");
+}
+
+void Temporary::commit() {
+  sync();
   const bool renamed = ::rename(name_.c_str(), path_.c_str()) == 0;
   check(renamed, "write", "'", path_.string(), "': ", reason());
+  finish();
+}
+
+void Temporary::exchange() {
+  if (!std::filesystem::exists(path_)) return commit();
+  sync();
+  if (::renameat2(AT_FDCWD, name_.c_str(), AT_FDCWD, path_.c_str(), RENAME_EXCHANGE) != 0) {
+    // A file system that cannot do it at once: what stood there stands aside for a moment.
+    const Path aside = path_.string() + std::string(kTemporary) + unguessable();
+    check(::rename(path_.c_str(), aside.c_str()) == 0, "write", "'", path_.string(), "': ", reason(),
+          "; nothing was changed there");
+    if (::rename(name_.c_str(), path_.c_str()) != 0) {
+      const std::string why = reason();
+      ::rename(aside.c_str(), path_.c_str());
+      fail("write", "'", path_.string(), "': ", why, "; nothing was changed there");
+    }
+    name_ = aside;
+  }
+  finish();
+  std::error_code ignored;
+  std::filesystem::remove_all(name_, ignored);
+}
+
+void Temporary::finish() {
   const bool closed = ::close(std::exchange(fd_, -1)) == 0;
   check(closed, "write", "'", path_.string(), "': ", reason());
   sync_directory(path_.parent_path());
@@ -184,7 +212,7 @@ void make_directory(const Path& directory) {
 }
 
 MappedFile::MappedFile(const Path& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int fd = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);  // a pipe would wait for its writer
   check(fd >= 0, "read", "'", path.string(), "': ", reason());
   struct stat info {};
   const bool plain = ::fstat(fd, &info) == 0 && S_ISREG(info.st_mode);

@@ -34,11 +34,15 @@ class Temporary {
   int fd() const { return fd_; }
   /// Syncs it, gives it its name (a directory: onto nothing or an empty directory), and makes that durable.
   void commit();
+  /// commit() of a directory that takes the place of one that may stand there, which is removed.
+  void exchange();
 
  private:
   Path path_, name_;
   int fd_ = -1;  // holds the lock
-  bool open();
+
+  void sync();
+  void finish();
 };
 
 /// Removes what killed processes left in `directory` under the names of Temporary.

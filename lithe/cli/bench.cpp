@@ -173,7 +173,8 @@ Command add_bench(CommandLine& app) {
   app.add_option("--rounds", o->bench.rounds, "rounds; in each everything is measured once; default 7")
       .between(1, 100000);
   app.add_option("--seconds", o->bench.seconds, "time of each measurement, at least one run; default 0.05");
-  app.add_option("--out", o->out, "directory for bench.json and bench.html, the roofline page");
+  app.add_option("--out", o->out, "directory for bench.json and bench.html, the roofline page")
+      .output({.kind = OutputRule::Kind::shared, .own = {"bench.json", "bench.html"}});
   const Option against =
       app.add_option("--against", o->against,
                      "bench.json of an earlier run: exit 1 when something is slower beyond noise and --tolerance");

@@ -80,7 +80,11 @@ int run_compare(const CompareOptions& o) {
 Command add_compare(CommandLine& app) {
   auto o = std::make_shared<CompareOptions>();
   app.add_option("experiment", o->experiment, "experiment file (YAML): variants of a recipe, seeds, budget");
-  app.add_option("--out", o->out, "directory of the comparison; repeat the command to continue");
+  app.add_option("--out", o->out, "directory of the comparison; repeat the command to continue")
+      .output({.kind = OutputRule::Kind::kept_directory,
+               .own = {"runs", "experiment.yaml", "budget.json", "rounds.json", "comparison.*", ".lock"},
+               .of_others = {"search.*", "compare.yaml", "latency", "supernet.safetensors"}});
+  app.add_overwrite("begin anew: removes the comparison that stands in --out, with its runs");
   app.add_flag("--plan", o->plan, "check the experiment and print what each variant will cost; train nothing");
   app.add_flag("--keys", o->keys, "the keys of an experiment file");
   app.add_flag("--json", o->json, "print the result as JSON");

@@ -19,12 +19,12 @@ struct ConvertOptions {
   std::string run, out, weights, text;
   std::vector<std::string> set;
   int64_t seed = 1, tokens = 4096;
-  bool densify = false, json = false;
+  bool densify = false, overwrite = false, json = false;
 };
 
 void write_run(const ConvertOptions& o, const ModelConfig& config, const std::map<std::string, Tensor>& parameters,
                const Tokenizer& tokenizer, const Json& record) {
-  NewDirectory out(o.out, "convert");
+  NewDirectory out(o.out, "convert", o.overwrite);
   Recipe recipe = recipe_of_run(o.run);
   recipe.model = config;
   write_safetensors(out / "model.safetensors", parameters, {{"format", "lithe"}});
@@ -110,7 +110,10 @@ int run_convert(const ConvertOptions& o) {
 Command add_convert(CommandLine& app) {
   auto o = std::make_shared<ConvertOptions>();
   app.add_option("run", o->run, "directory of a training run, or of an imported model").required();
-  app.add_option("--out", o->out, "new directory, which all commands take as that of a run").required();
+  app.add_option("--out", o->out, "new directory, which all commands take as that of a run")
+      .output({.kind = OutputRule::Kind::new_directory})
+      .required();
+  app.add_flag("--overwrite", o->overwrite, "replace what lithe convert wrote to --out before, and nothing else");
   app.add_flag(
       "--densify", o->densify,
       "fold Hadamard outputs and shared or embedded heads into plain matrices, give layers that share parameters their "
@@ -123,6 +126,7 @@ Command add_convert(CommandLine& app) {
   app.add_option("--weights", o->weights, "best, averaged, or a safetensors file; default: the last checkpoint's");
   app.add_option("--seed", o->seed, "random seed of parameters that start anew").non_negative();
   app.add_flag("--json", o->json, "print what was done as JSON");
+  add_threads_option(app);
   app.footer(
       "Example: lithe convert runs/first --set model.mixer.output.type=hadamard --out runs/exchanged\nTo train on: a "
       "recipe with from_pretrained: runs/exchanged. See docs/interchange.md.");

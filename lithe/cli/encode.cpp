@@ -96,7 +96,8 @@ Command add_encode(CommandLine& app) {
   app.add_option("model", o->model, "directory of a training run, usually of an encoder").required();
   app.add_option("files", o->files, "texts, one per line; default or -: standard input");
   app.add_option("--out", o->out,
-                 "write the vectors to this safetensors file, as tensor 'rows' f32 [lines, hidden_size]");
+                 "write the vectors to this safetensors file, as tensor 'rows' f32 [lines, hidden_size]")
+      .output_file();
   app.add_option("--pooling", o->pooling,
                  "how the rows of a text become one vector: cls, last, mean or max; default: the recipe's, mean")
       .one_of({"cls", "last", "mean", "max"});

@@ -108,7 +108,8 @@ Command add_eval(CommandLine& app) {
                  "read all keys and values from a cache of this type, as lithe generate does; default: no cache")
       .one_of({"f32", "bf16", "int8"});
   app.add_option("--per-token", o->per_token,
-                 "write each token's loss to this file: a JSON object a line, or .safetensors with the logits, too");
+                 "write each token's loss to this file: a JSON object a line, or .safetensors with the logits, too")
+      .output_file();
   const Option exit = app.add_option(
       "--exit", o->exit,
       "a token leaves a model with early exits where this rule says so; the rules: lithe generate --help");
@@ -117,6 +118,7 @@ Command add_eval(CommandLine& app) {
                                     "batch 1; writes a page, too")
                            .excludes(exit);
   app.add_option("--exits-report", o->exits_report, "where that page goes; default: exits.html in the run's directory")
+      .output_file()
       .needs(exits);
   app.add_option("--exit-tokens", o->exit_tokens, "with --exits: tokens of the text that are scored for each rule")
       .positive()

@@ -12,13 +12,13 @@ namespace {
 
 struct ExportArguments {
   std::string run, out, weights, format = "huggingface", dtype;
-  bool json = false;
+  bool overwrite = false, json = false;
 };
 
 int run_export(const ExportArguments& o) {
   check_usage(o.format == "gguf" || o.dtype.empty() || o.dtype == "f32" || o.dtype == "bf16", "export", "--type ",
               o.dtype, " is for --format gguf; a directory holds f32 or bf16");
-  const ExportReport report = export_model({o.run, o.out, o.weights, o.format, o.dtype});
+  const ExportReport report = export_model({o.run, o.out, o.weights, o.format, o.dtype, o.overwrite});
   if (o.json) {
     std::cout << dump(Json({{"model_type", report.model_type},
                             {"tensors", report.tensors},
@@ -39,13 +39,17 @@ int run_export(const ExportArguments& o) {
 Command add_export(CommandLine& app) {
   auto o = std::make_shared<ExportArguments>();
   app.add_option("run", o->run, "directory of a training run, or of an imported model").required();
-  app.add_option("--out", o->out, "new directory, or new GGUF file").required();
+  app.add_option("--out", o->out, "new directory, or new GGUF file")
+      .output({.kind = OutputRule::Kind::file_or_new})
+      .required();
+  app.add_flag("--overwrite", o->overwrite, "replace what lithe export wrote to --out before, and nothing else");
   app.add_option("--format", o->format, "huggingface: what transformers loads; gguf: what llama.cpp loads")
       .one_of({"huggingface", "gguf"});
   app.add_option("--type", o->dtype, "of the weights; q8_0 and q4_0 with --format gguf; default: as in the run")
       .one_of({"f32", "bf16", "q8_0", "q4_0"});
   app.add_option("--weights", o->weights, "best, averaged, or a safetensors file; default: the last checkpoint's");
   app.add_flag("--json", o->json, "print what was written as JSON");
+  add_threads_option(app);
   app.footer(
       "Example: lithe export runs/first --out first-hf\nA model with parts that no architecture there has is refused, "
       "naming the part; see docs/interchange.md.");

@@ -63,7 +63,10 @@ Command add_finetune(CommandLine& app) {
   app.add_option("models", o->models, "pre-trained runs, NAME=DIR or DIR; the first is the base of all ratios")
       .required();
   app.add_option("--tasks", o->tasks, "recipes with a section task, such as recipes/tasks/*.yaml").required();
-  app.add_option("--out", o->out, "directory of the runs and the tables").required();
+  app.add_option("--out", o->out, "directory of the runs and the tables")
+      .output({.kind = OutputRule::Kind::kept_directory, .own = {"runs", "timing.json", "finetuning.*", ".lock"}})
+      .required();
+  app.add_overwrite("begin anew: removes the tables that stand in --out, with their runs");
   app.add_option("--seeds", o->seeds, "train with each of these seeds; default 1").delimiter(',');
   app.add_flag("--scratch", o->scratch, "also train each model from scratch");
   app.add_option("--set", o->set, "override a key of every task's recipe: train.learning_rate=3e-4 (repeatable)")

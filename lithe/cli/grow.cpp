@@ -1,9 +1,7 @@
 #include "lithe/model/grow.h"
 
-#include <filesystem>
-
 #include "lithe/base/log.h"
-#include "lithe/base/output_directory.h"
+#include "lithe/base/new_directory.h"
 #include "lithe/cli/command.h"
 #include "lithe/infer/load.h"
 #include "lithe/interchange/import_parts.h"
@@ -12,14 +10,12 @@
 namespace lithe {
 namespace {
 
-namespace fs = std::filesystem;
-
 struct GrowOptions {
   std::string model, out, weights;
   std::optional<int64_t> layers, width;
   int64_t seed = 1;
   double noise = 0;
-  bool zero_new_residual = false;
+  bool zero_new_residual = false, overwrite = false;
 };
 
 // Rounding in f32 of a model whose sums are taken in another order.
@@ -29,8 +25,6 @@ int run_grow(const GrowOptions& o) {
   check_usage(o.layers.has_value() != o.width.has_value(), "grow", "give --layers or --width, and one of them");
   check_usage(o.width || o.noise == 0, "grow", "--noise tells the copies of --width apart; --layers has no use for it");
   check_usage(o.layers || !o.zero_new_residual, "grow", "--zero-new-residual is for --layers; --width adds no layers");
-  check_usage(!fs::exists(o.out) || (fs::is_directory(o.out) && fs::is_empty(o.out)), "grow", "'", o.out,
-              "' exists; give --out a new directory");
   Recipe recipe = recipe_of_run(o.model);
   const LoadedModel loaded = load_model(o.model, o.weights, "f32", false, false);
   const Model& model = *loaded.model;
@@ -54,14 +48,14 @@ int run_grow(const GrowOptions& o) {
   }
   if (o.noise != 0) grow_width(model, grown, o.noise, uint64_t(o.seed));
 
-  const MadeDirectory made(o.out);
-  const Path out = o.out;
+  NewDirectory out(o.out, "grow", o.overwrite);
   save_config(grown.config(), out / "config.json");
-  save_tokenizers({loaded.tokenizer, loaded.source_tokenizer}, out);
+  save_tokenizers({loaded.tokenizer, loaded.source_tokenizer}, out.path());
   recipe.from_pretrained.clear();
   write_file(out / "resolved_recipe.yaml", to_yaml(resolved(recipe)));
-  copy_companions(o.model, out);
+  copy_companions(o.model, out.path());
   save_weights(grown, out / "model.safetensors");
+  out.commit();
   log_info(model.parameters().count(), " parameters became ", grown.parameters().count(), " in '", o.out,
            "'; train it on with --set from_pretrained=", o.out);
   return 0;
@@ -72,7 +66,10 @@ int run_grow(const GrowOptions& o) {
 Command add_grow(CommandLine& app) {
   auto o = std::make_shared<GrowOptions>();
   app.add_option("model", o->model, "directory of a training run").required();
-  app.add_option("--out", o->out, "new directory for the larger model").required();
+  app.add_option("--out", o->out, "new directory for the larger model")
+      .output({.kind = OutputRule::Kind::new_directory})
+      .required();
+  app.add_flag("--overwrite", o->overwrite, "replace what lithe grow wrote to --out before, and nothing else");
   app.add_option("--layers", o->layers, "layers to grow to, a multiple of the model's: layer l + L starts as layer l")
       .positive();
   app.add_option("--width", o->width, "multiply channels, heads and hidden units by this; predictions stay the same")

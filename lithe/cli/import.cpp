@@ -12,11 +12,11 @@ namespace {
 struct ImportArguments {
   std::string from, out, tokenizer;
   int64_t context_length = 0;
-  bool json = false;
+  bool overwrite = false, json = false;
 };
 
 int run_import(const ImportArguments& o) {
-  const ImportReport report = import_model({o.from, o.out, o.tokenizer, o.context_length});
+  const ImportReport report = import_model({o.from, o.out, o.tokenizer, o.context_length, o.overwrite});
   if (o.json) {
     std::cout << dump(Json({{"model_type", report.model_type},
                             {"parameters", report.parameters},
@@ -44,7 +44,9 @@ Command add_import(CommandLine& app) {
                  "directory of the Hugging Face format (config.json, safetensors, tokenizer files), or a GGUF file")
       .required();
   app.add_option("--out", o->out, "new directory, which generate, eval, encode, inspect, quantize and train take")
+      .output({.kind = OutputRule::Kind::new_directory})
       .required();
+  app.add_flag("--overwrite", o->overwrite, "replace what lithe import wrote to --out before, and nothing else");
   app.add_option("--tokenizer", o->tokenizer, "file or directory of the tokenizer; default: with the model");
   app.add_option(
          "--context-length", o->context_length,
@@ -52,6 +54,7 @@ Command add_import(CommandLine& app) {
          "dynamic scaling; default: what config.json says the model was trained with")
       .positive();
   app.add_flag("--json", o->json, "print what was read as JSON");
+  add_threads_option(app);
   app.footer(
       "Example: lithe import models/SmolLM-135M --out runs/smollm\nEvery key of config.json and every tensor has a "
       "place, or is named and refused; see docs/interchange.md.");

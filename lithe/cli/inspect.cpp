@@ -110,7 +110,8 @@ Command add_inspect(CommandLine& app) {
                  "how entropy and concentration are scaled to 0 ... 1: by their bounds for causal maps, or by the "
                  "range over these layers (empirical)")
       .one_of({"bounds", "empirical"});
-  app.add_option("--out", o->out, "the page to write; default: inspect.html in the first model's directory");
+  app.add_option("--out", o->out, "the page to write; default: inspect.html in the first model's directory")
+      .output_file();
   add_weights_options(app, o->weights, o->precision);
   const std::vector<Option> of_attention = app.named();
   app.add_flag("--json", o->json, "print the numbers as JSON; with --layers or --heads their weights too");

@@ -103,7 +103,9 @@ int run_man(const ManOptions& o) {
 Command add_man(CommandLine& app) {
   auto o = std::make_shared<ManOptions>();
   const Option verb = app.add_option("subcommand", o->verb, "whose page to print; default: the program's");
-  app.add_option("--out", o->out, "write all pages into this directory instead").excludes(verb);
+  app.add_option("--out", o->out, "write all pages into this directory instead")
+      .output({.kind = OutputRule::Kind::shared, .own = {"lithe.1", "lithe-*"}})
+      .excludes(verb);
   app.footer("Example: lithe man train | man -l -");
   return [o] { return run_man(*o); };
 }

@@ -3,13 +3,16 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
 #include <iostream>
+#include <list>
 #include <optional>
 #include <sstream>
 #include <utility>
 
 #include "lithe/base/did_you_mean.h"
 #include "lithe/base/error.h"
+#include "lithe/base/new_directory.h"
 #include "lithe/cli/command.h"
 #include "lithe/data/examples_readers.h"
 
@@ -132,6 +135,8 @@ std::string refusal(const CLI::App& app, const CLI::ParseError& error) {
   std::string what = error.what();
   if (const size_t at = what.find(": At Most 1 required but received "); at != what.npos)
     what = what.substr(0, at) + " is given more than once; give it once";
+  if (const size_t at = what.find(" is required"); at != what.npos && at + 12 == what.size())
+    what = cat(what.starts_with("-") ? "give " : "give the argument ", what.substr(0, at));
   std::vector<std::string> names;
   if (option != unknown.end()) {
     for (const CLI::Option* o : at.get_options())
@@ -148,6 +153,88 @@ std::string refusal(const CLI::App& app, const CLI::ParseError& error) {
              "--help");
 }
 
+constexpr const char* kOverwrite = "--overwrite";
+
+// A subcommand with its options, and what of them are outputs.
+struct Declared {
+  CLI::App* app;
+  std::vector<OutputOption> outputs;
+  Command command;
+};
+
+void declare(const Verb& verb, Declared& to) {
+  CommandLine line(*to.app, to.outputs);
+  to.command = verb.add(line);
+  const std::string help = "replace an output that exists; without it what exists is refused";
+  if (!to.outputs.empty() && !to.app->get_option_no_throw(kOverwrite)) to.app->add_flag(std::string(kOverwrite), help);
+}
+
+bool among(const std::vector<std::string>& names, const std::string& entry) {
+  return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+    return name.ends_with('*') ? entry.starts_with(name.substr(0, name.size() - 1)) : entry == name;
+  });
+}
+
+// Fails where another argument names `path` or something in it: what is read cannot be replaced meanwhile.
+void check_not_read(const CLI::App& app, const CLI::Option& output, const Path& path) {
+  std::error_code none;
+  const Path place = std::filesystem::canonical(path, none);
+  if (none) return;
+  for (const CLI::Option* option : app.get_options())
+    for (const std::string& value : option == &output ? CLI::results_t{} : option->results()) {
+      const Path read = std::filesystem::canonical(value.substr(value.find('=') + 1), none);  // NAME=DIR, too
+      const auto [end, rest] = std::mismatch(place.begin(), place.end(), read.begin(), read.end());
+      check_usage(none || end != place.end(), app.get_name(), output.get_name(), ": '", path.string(),
+                  "' cannot be replaced by a command that reads it (", option->get_name(), "); give another name");
+    }
+}
+
+void check_output_file(const CLI::App& app, const CLI::Option& option, const Path& file, bool overwrite) {
+  const std::string verb = app.get_name(), name = option.get_name();
+  check_usage(!std::filesystem::is_directory(file), verb, name, ": '", file.string(), "' is a directory; name a file");
+  check_usage(overwrite || !std::filesystem::exists(file), verb, name, ": '", file.string(),
+              "' exists; give another name, or ", kOverwrite, " to replace it");
+  check_not_read(app, option, file);
+}
+
+void check_output_directory(const CLI::App& app, const OutputOption& output, const Path& path, bool overwrite) {
+  namespace fs = std::filesystem;
+  const OutputRule& rule = output.rule;
+  const std::string verb = app.get_name(), name = output.option->get_name();
+  if (!fs::exists(path)) return;
+  check_usage(fs::is_directory(path), verb, name, ": '", path.string(), "' is a file; give a directory");
+  const bool shared = rule.kind == OutputRule::Kind::shared;
+  std::vector<Path> own;
+  for (const auto& entry : fs::directory_iterator(path)) {
+    const std::string found = entry.path().filename().string();
+    if (among(rule.own, found))
+      own.push_back(entry.path());
+    else
+      check_usage(shared || among(rule.of_others, found), verb, name, ": '", path.string(), "' holds '", found,
+                  "', which lithe ", verb, " did not write; give another directory");
+  }
+  if (shared)
+    for (const Path& file : own) check_output_file(app, *output.option, file, overwrite);
+  if (shared || !overwrite || own.empty()) return;
+  const DirectoryLock lock(path);
+  for (const Path& entry : own) check_not_read(app, *output.option, entry);
+  for (const Path& entry : own) fs::remove_all(entry);
+}
+
+void check_output(const CLI::App& app, const OutputOption& output, bool overwrite) {
+  using Kind = OutputRule::Kind;
+  const Kind kind = output.rule.kind;
+  if (output.option->empty() || kind == Kind::of_command) return;
+  const Path path = output.option->as<std::string>();
+  const bool is_file = std::filesystem::exists(path) && !std::filesystem::is_directory(path);
+  if (kind == Kind::file || (kind == Kind::file_or_new && is_file))
+    return check_output_file(app, *output.option, path, overwrite);
+  if (kind != Kind::new_directory && kind != Kind::file_or_new)
+    return check_output_directory(app, output, path, overwrite);
+  NewDirectory::check_place(path, app.get_name(), overwrite);
+  check_not_read(app, *output.option, path);
+}
+
 // `--resume auto` means `--resume=auto`: a flag takes the word behind it as its value only where it cannot be another
 // argument.
 std::vector<std::string> words_of(int argc, char** argv) {
@@ -162,27 +249,31 @@ std::vector<std::string> words_of(int argc, char** argv) {
 
 }  // namespace
 
-Option Option::required() const { return Option(option_->required()); }
-Option Option::repeatable() const { return Option(option_->allow_extra_args(false)); }
-Option Option::delimiter(char between) const { return Option(option_->delimiter(between)); }
-Option Option::positive() const { return Option(option_->check(CLI::PositiveNumber)); }
-Option Option::non_negative() const { return Option(option_->check(CLI::NonNegativeNumber)); }
+Option Option::output(const OutputRule& rule) const {
+  outputs_->push_back({option_, rule});
+  return *this;
+}
+Option Option::required() const { return Option(option_->required(), outputs_); }
+Option Option::repeatable() const { return Option(option_->allow_extra_args(false), outputs_); }
+Option Option::delimiter(char between) const { return Option(option_->delimiter(between), outputs_); }
+Option Option::positive() const { return Option(option_->check(CLI::PositiveNumber), outputs_); }
+Option Option::non_negative() const { return Option(option_->check(CLI::NonNegativeNumber), outputs_); }
 Option Option::between(int64_t low, int64_t high) const {
-  return Option(option_->check(within(double(low), double(high))));
+  return Option(option_->check(within(double(low), double(high))), outputs_);
 }
-Option Option::share() const { return Option(option_->check(within(0, 1))); }
+Option Option::share() const { return Option(option_->check(within(0, 1)), outputs_); }
 Option Option::one_of(const std::vector<std::string>& values) const {
-  return Option(option_->check(CLI::IsMember(values)));
+  return Option(option_->check(CLI::IsMember(values)), outputs_);
 }
-Option Option::needs(Option other) const { return Option(option_->needs(other.option_)); }
-Option Option::excludes(Option other) const { return Option(option_->excludes(other.option_)); }
-Option Option::show_default() const { return Option(option_->capture_default_str()); }
+Option Option::needs(Option other) const { return Option(option_->needs(other.option_), outputs_); }
+Option Option::excludes(Option other) const { return Option(option_->excludes(other.option_), outputs_); }
+Option Option::show_default() const { return Option(option_->capture_default_str(), outputs_); }
 bool Option::given() const { return !option_->empty(); }
 std::string Option::name() const { return option_->get_name(); }
 
 template <class T>
 Option CommandLine::add_option(const std::string& name, T& value, const std::string& help) {
-  return Option(app_.add_option(name, value, help));
+  return Option(app_.add_option(name, value, help), &outputs_);
 }
 #define LITHE_OPTION_OF(T) template Option CommandLine::add_option(const std::string&, T&, const std::string&)
 LITHE_OPTION_OF(int);
@@ -198,19 +289,20 @@ LITHE_OPTION_OF(std::vector<std::string>);
 #undef LITHE_OPTION_OF
 
 Option CommandLine::add_option(const std::string& name, const std::function<void(int)>& take, const std::string& help) {
-  return Option(app_.add_option_function<int>(name, take, help));
+  return Option(app_.add_option_function<int>(name, take, help), &outputs_);
 }
 Option CommandLine::add_flag(const std::string& name, bool& value, const std::string& help) {
-  return Option(app_.add_flag(name, value, help));
+  return Option(app_.add_flag(name, value, help), &outputs_);
 }
 Option CommandLine::add_flag(const std::string& name, std::string& value, const std::string& help) {
-  return Option(app_.add_flag(name, value, help));
+  return Option(app_.add_flag(name, value, help), &outputs_);
 }
+void CommandLine::add_overwrite(const std::string& help) { app_.add_flag("--overwrite", help); }
 void CommandLine::footer(const std::string& text) { app_.footer(text); }
 std::vector<Option> CommandLine::named() const {
   std::vector<Option> out;
   for (CLI::Option* option : app_.get_options())
-    if (!option->get_positional()) out.emplace_back(option);
+    if (!option->get_positional()) out.emplace_back(option, &outputs_);
   return out;
 }
 
@@ -233,10 +325,14 @@ std::vector<VerbDoc> describe_verbs(std::span<const Verb> verbs) {
   std::vector<VerbDoc> out;
   for (const Verb& verb : verbs) {
     CLI::App app;
-    CommandLine line(app);
-    verb.add(line);
+    Declared declared{&app, {}, {}};
+    declare(verb, declared);
     VerbDoc& doc = out.emplace_back(VerbDoc{verb.name, verb.help, app.get_footer(), {}});
-    for (const CLI::Option* option : app.get_options()) doc.options.push_back(document(*option));
+    for (const CLI::Option* option : app.get_options()) {
+      doc.options.push_back(document(*option));
+      for (const OutputOption& output : declared.outputs)
+        if (output.option == option) doc.options.back().output = output.rule;
+    }
   }
   return out;
 }
@@ -248,12 +344,11 @@ int run_verb(int argc, char** argv, const ProgramHelp& help, std::span<const Ver
   app.failure_message(CLI::FailureMessage::simple);
   app.formatter(std::make_shared<HelpFormatter>());
   app.footer(help.footer);
-  std::vector<std::pair<CLI::App*, Command>> commands;
+  std::list<Declared> all;  // options hold places in them
   for (const Verb& verb : verbs) {
-    CLI::App* sub = app.add_subcommand(verb.name, verb.help);
-    CommandLine line(*sub);
-    commands.emplace_back(sub, verb.add(line));
-    guard_values(*sub);
+    Declared& declared = all.emplace_back(Declared{app.add_subcommand(verb.name, verb.help), {}, {}});
+    declare(verb, declared);
+    guard_values(*declared.app);
   }
   try {
     std::vector<std::string> words = words_of(argc, argv);
@@ -264,8 +359,9 @@ int run_verb(int argc, char** argv, const ProgramHelp& help, std::span<const Ver
     std::cerr << "lithe: " << refusal(app, error) << std::endl;
     return int(ExitCode::usage);
   }
-  for (const auto& [sub, command] : commands)
+  for (const auto& [sub, outputs, command] : all)
     if (sub->parsed()) {
+      for (const OutputOption& output : outputs) check_output(*sub, output, sub->count(kOverwrite) > 0);
       const int code = command();
       if (code == 0) flush_results();  // results that nobody got are a failure
       return code;

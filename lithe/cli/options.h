@@ -16,10 +16,31 @@ namespace lithe {
 /// What a subcommand adds: its options, and the function that runs it and returns the exit code.
 using Command = std::function<int()>;
 
+/// What may stand already in the place of an output, without --overwrite: nothing.
+struct OutputRule {
+  enum class Kind {
+    none,            // no output
+    file,            // with --overwrite any file is replaced
+    new_directory,   // made by NewDirectory: with --overwrite what the command wrote there before, and nothing else
+    file_or_new,     // either of both
+    kept_directory,  // the command goes on with what it wrote there; with --overwrite that is removed first
+    shared,          // a directory where others have files, too: each of `own` is a file
+    of_command,      // the command has its own rules
+  };
+  Kind kind = Kind::none;
+  std::vector<std::string> own;        // names that the command writes there; "page*": all that begin so
+  std::vector<std::string> of_others;  // kept_directory: names that may stand there, too
+};
+struct OutputOption;
+
 /// One option or positional; what is set on it stands in the help, and is checked when the command line is parsed.
 class Option {
  public:
-  explicit Option(CLI::Option* option) : option_(option) {}
+  explicit Option(CLI::Option* option, std::vector<OutputOption>* outputs = nullptr) : option_(option), outputs_(outputs) {}
+  /// Every option that names something to be written is declared so; its place is checked before the command runs.
+  /// The subcommand gets a flag --overwrite when it has none of its own.
+  Option output(const OutputRule& rule) const;
+  Option output_file() const { return output({.kind = OutputRule::Kind::file}); }
   Option required() const;
   Option repeatable() const;             // each --name takes one value, and it may stand again
   Option delimiter(char between) const;  // one --name takes several values: 1,2
@@ -37,12 +58,19 @@ class Option {
 
  private:
   CLI::Option* option_;
+  std::vector<OutputOption>* outputs_;
+};
+
+/// An option that names an output.
+struct OutputOption {
+  CLI::Option* option;
+  OutputRule rule;
 };
 
 /// The options of one subcommand.
 class CommandLine {
  public:
-  explicit CommandLine(CLI::App& app) : app_(app) {}
+  CommandLine(CLI::App& app, std::vector<OutputOption>& outputs) : app_(app), outputs_(outputs) {}
   /// An option `--name`, or a positional. T: bool, int, int64_t, double, std::string, an optional of the last three, or
   /// a vector of the last three or of int.
   template <class T>
@@ -52,12 +80,15 @@ class CommandLine {
   Option add_flag(const std::string& name, bool& value, const std::string& help);
   /// A flag that may have a value, `--name=value`; `true` where it stands alone.
   Option add_flag(const std::string& name, std::string& value, const std::string& help);
+  /// The flag of a subcommand whose outputs are checked and removed before it runs.
+  void add_overwrite(const std::string& help);
   void footer(const std::string& text);
   /// All that were added so far and have a `--name`.
   std::vector<Option> named() const;
 
  private:
   CLI::App& app_;
+  std::vector<OutputOption>& outputs_;
 };
 
 struct Verb {
@@ -75,6 +106,7 @@ struct OptionDoc {
   std::vector<std::string> choices;  // what the value can be, where that is a list
   std::string help;
   bool positional = false, required = false, several = false;
+  OutputRule output;
 };
 struct VerbDoc {
   std::string name, help, footer;

@@ -29,7 +29,7 @@ struct QuantizeArguments {
   std::vector<std::string> keep, files;
   int64_t context = 0, max_tokens = 4096;
   std::optional<int64_t> group_size;
-  bool json = false;
+  bool overwrite = false, json = false;
 };
 
 constexpr int64_t kGroupSize = 32;
@@ -132,7 +132,7 @@ int run_quantize(const QuantizeArguments& o) {
   catch_stop_signals();
   check_usage(!o.group_size || o.format == "int4", "quantize", "--group-size is for --weights int4");
   const Recipe recipe = recipe_of_run(o.model);
-  NewDirectory out(o.out, "quantize");
+  NewDirectory out(o.out, "quantize", o.overwrite);
   const LoadedModel loaded = load_model(o.model, o.source, o.precision, false, false);
   check_usage(loaded.model->config().quantization_config.is_null(), "quantize", "'", o.model,
               "' is quantised already; give the model it was made from");
@@ -174,7 +174,9 @@ Command add_quantize(CommandLine& app) {
   auto o = std::make_shared<QuantizeArguments>();
   app.add_option("model", o->model, "directory of a training run").required();
   app.add_option("--out", o->out, "new directory for the quantised model, which generate and eval take as it is")
+      .output({.kind = OutputRule::Kind::new_directory})
       .required();
+  app.add_flag("--overwrite", o->overwrite, "replace what lithe quantize wrote to --out before, and nothing else");
   app.add_option("--weights", o->format, "int8: 8 bits, a scale per output; int4: 4 bits, a scale per group of inputs")
       .one_of({"int8", "int4"});
   app.add_option("--group-size", o->group_size, "int4: inputs that share a scale, 32 or 64").one_of({"32", "64"});

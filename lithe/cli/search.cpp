@@ -75,7 +75,11 @@ int run_search(const SearchOptions& o) {
 Command add_search(CommandLine& app) {
   auto o = std::make_shared<SearchOptions>();
   app.add_option("file", o->file, "file of the search (YAML): a recipe, choices, budgets");
-  app.add_option("--out", o->out, "directory of the search; repeat the command to continue");
+  app.add_option("--out", o->out, "directory of the search; repeat the command to continue")
+      .output({.kind = OutputRule::Kind::kept_directory,
+               .own = {"runs", "latency", "supernet.safetensors", "search.*", "compare.yaml", ".lock"},
+               .of_others = {"experiment.yaml", "budget.json", "rounds.json", "comparison.*"}});
+  app.add_overwrite("begin anew: removes the search that stands in --out, with its runs");
   app.add_flag("--keys", o->keys, "the keys of such a file");
   app.add_flag("--json", o->json, "print the result as JSON");
   add_threads_option(app);

@@ -27,7 +27,9 @@ Command add_synth(CommandLine& app) {
   auto o = std::make_shared<SynthOptions>();
   SyntheticConfig& c = o->config;
   app.add_option("task", c.task, "recall, copy, selective_copy or induction").one_of(synthetic_tasks()).required();
-  app.add_option("--out", o->out, "new directory for train.jsonl, test.jsonl and vocab.txt").required();
+  app.add_option("--out", o->out, "new directory for train.jsonl, test.jsonl and vocab.txt")
+      .output({.kind = OutputRule::Kind::of_command})
+      .required();
   app.add_flag("--overwrite", o->overwrite, "replace what synth wrote there before; other files are refused");
   app.add_option("--length", c.length, "words of a sequence; default 512").positive();
   app.add_option("--items", c.items, "pairs to recall, or symbols to copy; default 16").positive();

@@ -78,7 +78,7 @@ Described describe_model(const ModelConfig& model, const std::vector<std::string
 
 ExportReport export_model(const ExportOptions& o) {
   if (o.format == "gguf") return export_gguf(o);
-  NewDirectory out(o.out, "export");
+  NewDirectory out(o.out, "export", o.overwrite);
   const RunToExport run = read_run(o);
   Described described = describe_model(run.config);
   auto tensors = write_parameters(run.parameters, described.mapping);

@@ -11,6 +11,7 @@ struct ExportOptions {
   Path run, out;
   std::string weights;                        // best, averaged, or a safetensors file; empty: model.safetensors
   std::string format = "huggingface", dtype;  // gguf: the file's type (f32, bf16, q8_0, q4_0); empty: as in the run
+  bool overwrite = false;                     // `out` may be what an export wrote before
 };
 
 struct ExportReport {

@@ -27,7 +27,8 @@ Tensor llama3_factors(const Json& config, int64_t head_dim) {
 
 ExportReport export_gguf(const ExportOptions& o) {
   constexpr uint32_t kU32 = 4, kText = 8;
-  check_usage(!std::filesystem::exists(o.out), "export", "'", o.out.string(), "' exists; give --out a new file");
+  check_usage(!std::filesystem::exists(o.out) || (o.overwrite && !std::filesystem::is_directory(o.out)), "export", "'",
+              o.out.string(), "' exists; give --out a new file");
   const RunToExport run = read_run(o);
   Described described = describe_model(run.config, {"llama", "mistral", "qwen2", "qwen3", "olmo2", "gpt2"});
   std::string family = described.config["model_type"];

@@ -35,7 +35,7 @@ void set_factors(const GgufSource& source, Mapping& mapping) {
 }  // namespace
 
 ImportReport import_gguf(const ImportOptions& o) {
-  NewDirectory out(o.out, "import");
+  NewDirectory out(o.out, "import", o.overwrite);
   const GgufSource source(o.from);
   const GgufFile& file = source.file();
   const auto named = file.metadata().find("general.architecture");

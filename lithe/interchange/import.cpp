@@ -76,7 +76,7 @@ ImportReport import_model(const ImportOptions& o) {
   check_usage(!o.context_length || fs::is_directory(o.from), "import",
               "--context-length is for directories of the Hugging Face format; GGUF files say their own");
   if (!fs::is_directory(o.from)) return import_gguf(o);
-  NewDirectory out(o.out, "import");
+  NewDirectory out(o.out, "import", o.overwrite);
   const HfConfig config = HfConfig::from_file(o.from / "config.json");
   const std::string type = config.text("model_type");
   const Family& family = family_of(type, config.origin());

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <set>
 
 #include "lithe/base/json.h"
 #include "lithe/base/log.h"
 #include "lithe/base/machine.h"
+#include "lithe/base/new_directory.h"
 #include "lithe/base/threads.h"
 #include "lithe/data/examples_readers.h"
 #include "lithe/recipe/recipe.h"
@@ -89,6 +91,40 @@ void check_place_of_run(const Path& run) {
   fail_usage("train", "'", run.string(), "' must be a new or empty directory, or a run to resume, and it holds '",
              entries->path().filename().string(),
              "'; give --out another directory, or --overwrite to write into this one");
+}
+
+void check_only_run(const Path& run, const char* operation) {
+  static const std::set<std::string> names = {".lock",
+                                              NewDirectory::kNotes,
+                                              "averaged",
+                                              "best",
+                                              "config.json",
+                                              "convert.json",
+                                              "environment.json",
+                                              "exits.html",
+                                              "generation_config.json",
+                                              "import.json",
+                                              "inspect.html",
+                                              "loss_by_position.json",
+                                              "memory.json",
+                                              "metrics.jsonl",
+                                              "model.safetensors",
+                                              "plan.json",
+                                              "report.html",
+                                              "resolved_recipe.yaml",
+                                              "result.json",
+                                              "samples.jsonl",
+                                              "source",
+                                              "speed.jsonl",
+                                              "tensorboard",
+                                              "tokenizer.json",
+                                              "tokenizer_config.json",
+                                              "training_state"};
+  for (const auto& entry : std::filesystem::directory_iterator(run)) {
+    const std::string name = entry.path().filename().string();
+    check_usage(names.count(name) || name.ends_with(".damaged") || name.find(".tmp-") != name.npos, operation, "'",
+                run.string(), "' holds '", name, "', which no run has; give --out another directory");
+  }
 }
 
 void remove_run(const Path& run) {

@@ -12,6 +12,9 @@ bool has_begun(const Path& run);
 /// Fails (usage) unless `run` is a directory that is new or empty, or holds a run.
 void check_place_of_run(const Path& run);
 
+/// Fails (usage) where `run` holds what no command of lithe writes into a run.
+void check_only_run(const Path& run, const char* operation);
+
 /// Removes what a run left that would mislead the next in its place.
 void remove_run(const Path& run);
 

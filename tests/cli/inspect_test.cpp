@@ -60,8 +60,8 @@ TEST_F(Inspect, ShowsModelsSideBySide) {
   EXPECT_EQ(json["models"][0]["cut"], true);
   EXPECT_EQ(json["models"][0]["layers"][1]["maps"][1]["weights"].size(), 81u);
   EXPECT_NE(read_file(page).find("mhe_mul, layer 2, head 3"), std::string::npos);
-  const Finished empirical =
-      run_program({"inspect", run("mha"), "--text", "abc", "--normalise", "empirical", "--json", "--out", page});
+  const Finished empirical = run_program(
+      {"inspect", run("mha"), "--text", "abc", "--normalise", "empirical", "--json", "--out", page, "--overwrite"});
   double low = 1, high = 0;
   const Json alone = parse_json(empirical.out, "inspect --json");
   for (const Json& layer : alone["models"][0]["layers"]) {
