@@ -51,7 +51,10 @@ std::optional<double> as_number(const Node& node) {
 
 class Reader final : public Fields {
  public:
-  Reader(const Node& node, std::string section) { push(&node, std::move(section)); }
+  Reader(const Node& node, const std::string& section)
+      : of_model_(section.starts_with("model") || section.find(' ') != std::string::npos) {  // "SLOT PART"
+    push(&node, section);
+  }
   void finish() { pop(); }
 
  protected:
@@ -76,6 +79,8 @@ class Reader final : public Fields {
       constexpr double kExact = 9007199254740992.0;  // above, a double skips integers
       expect(std::abs(*v) <= kExact, "an integer of at most 16 digits, below 9007199254740992");
       range(*v);
+      check_usage(!is_size(key, rule) || *v <= kMostSize, "recipe", to_string(node->mark()), ": '", full(key),
+                  "' must be at most ", int64_t(kMostSize), ", got ", shown(*node));
       return int64_t(*v);
     };
     const auto real = [&](const Node& n) {
@@ -163,13 +168,21 @@ class Reader final : public Fields {
   }
 
  private:
+  // What a model has without a limit of its own: above what anybody has, and so small that its plan comes to an end.
+  static constexpr double kMostSize = 1 << 24;
+
   struct Level {
     const Node* node;
     std::string section;
     std::vector<std::string> known;
   };
+  bool of_model_;
   std::vector<Level> levels_;
 
+  bool is_size(const char* key, const Rule& rule) const {
+    const bool in_model = of_model_ || levels_.back().section.starts_with("model");
+    return in_model && !std::isfinite(rule.max) && std::string_view(key).find("seed") == std::string_view::npos;
+  }
   static std::string shown(const Node& node) {
     if (node.is_scalar()) return node.text();
     return node.is_map() ? "a section" : node.is_list() ? "a list" : "nothing";

@@ -3,7 +3,10 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
+#include <limits>
+#include <optional>
 #include <utility>
 
 #include "lithe/base/error.h"
@@ -46,7 +49,58 @@ std::string arm_processor() {
   return cat("Arm processor, implementer ", maker, " part ", number);
 }
 
+// The number behind `name` in a file of lines "name number".
+std::optional<int64_t> number_in(const std::string& file, const std::string& name) {
+  std::ifstream in(file);
+  std::string word;
+  for (int64_t value = 0; in >> word;) {
+    if (word == name && in >> value) return value;
+    in.ignore(std::numeric_limits<std::streamsize>::max(), '\n');
+  }
+  return std::nullopt;
+}
+
+std::optional<int64_t> number_of(const std::string& file) {
+  std::ifstream in(file);
+  int64_t value = 0;
+  if (in >> value) return value;
+  return std::nullopt;  // "max"
+}
+
+// Of one control group of either version; none without a limit.
+std::optional<int64_t> left_in_group(const std::string& directory, const char* limit_file, const char* used_file,
+                                     const char* droppable) {
+  const auto limit = number_of(directory + limit_file), used = number_of(directory + used_file);
+  if (!limit || !used) return std::nullopt;
+  return *limit - *used + number_in(directory + "/memory.stat", droppable).value_or(0);
+}
+
+// This process's group, as /proc says it: "0::/a/b", or of version 1 "7:memory:/a/b".
+std::string group_path(const std::string& mark) {
+  std::ifstream in("/proc/self/cgroup");
+  for (std::string line; std::getline(in, line);)
+    if (const size_t at = line.find(mark); at != std::string::npos) return line.substr(at + mark.size());
+  return "/";
+}
+
 }  // namespace
+
+int64_t memory_left() {
+  int64_t left = number_in("/proc/meminfo", "MemAvailable:").value_or(0) * 1024;
+  const auto take = [&](std::optional<int64_t> of_group) {
+    if (of_group && *of_group < left) left = std::max<int64_t>(*of_group, 1);
+  };
+  // Every group from the process's own to the root bounds it; where the tree is mounted from that group on, the root.
+  for (std::string path = group_path("::");; path = path.substr(0, path.rfind('/'))) {
+    if (path == "/") path.clear();
+    take(left_in_group("/sys/fs/cgroup" + path, "/memory.max", "/memory.current", "inactive_file"));
+    if (path.empty()) break;
+  }
+  for (const std::string& path : {group_path(":memory:"), std::string()})
+    take(left_in_group("/sys/fs/cgroup/memory" + path, "/memory.limit_in_bytes", "/memory.usage_in_bytes",
+                       "total_inactive_file"));
+  return left;
+}
 
 Machine machine() {
   Machine m;

@@ -26,6 +26,10 @@ int64_t cache_bytes(int level);
 /// The same of its last cache; 32 MiB where the system does not say.
 int64_t last_cache_bytes();
 
+/// Bytes that this process can still take before the kernel kills one: what the machine has available, or what is left
+/// in the cgroup below its limit, without what the kernel can drop. 0 where the system does not say.
+int64_t memory_left();
+
 /// The largest resident set of this process so far, in bytes.
 int64_t peak_resident_bytes();
 

@@ -275,6 +275,17 @@ void emit(YAML::Emitter& out, const Node& node) {
 
 }  // namespace
 
+// Of the line, or of one of the two before it: the parser often stumbles behind what is wrong.
+static bool begins_with_tab(std::string_view text, int line) {
+  for (int at = 0; !text.empty(); ++at) {
+    const std::string_view now = text.substr(0, text.find('\n'));
+    const size_t first = now.find_first_not_of(' ');
+    if (at >= line - 2 && at <= line && first != now.npos && now[first] == '\t') return true;
+    text.remove_prefix(std::min(text.size(), now.size() + 1));
+  }
+  return false;
+}
+
 Node parse_yaml(std::string_view text, const std::string& origin) {
   try {
     std::istringstream stream{std::string(text)};
@@ -286,7 +297,9 @@ Node parse_yaml(std::string_view text, const std::string& origin) {
     return builder.take();
   } catch (const YAML::Exception& error) {
     fail_usage("recipe", to_string(mark_of(error.mark, origin)), ": is not YAML: ", error.msg,
-               error.msg.find("anchor") != error.msg.npos ? "; a value that begins with * must stand in quotes" : "");
+               error.msg.find("anchor") != error.msg.npos ? "; a value that begins with * must stand in quotes"
+               : begins_with_tab(text, error.mark.line)   ? "; a line begins with a tab, write spaces in its place"
+                                                          : "");
   }
 }
 

@@ -1,5 +1,7 @@
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -65,6 +67,22 @@ void occupy_standard_streams() {
   int fd = 0;
   while (fd >= 0 && fd <= STDERR_FILENO) fd = ::open("/dev/null", O_RDWR);
   if (fd > STDERR_FILENO) ::close(fd);
+}
+
+// A stack that ends in the middle of a call is a crash without a word. Threads get theirs when they begin.
+void check_stack() {
+  constexpr rlim_t kLeast = rlim_t(1) << 20, kUsual = rlim_t(8) << 20;
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_STACK, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= kLeast) return;
+  check(limit.rlim_max == RLIM_INFINITY || limit.rlim_max >= kLeast, "memory", "the stack may have ",
+        limit.rlim_max >> 10, " KiB here (ulimit -s), and lithe needs ", kLeast >> 10, "; raise the limit");
+  limit.rlim_cur = std::min(kUsual, limit.rlim_max);
+  check(::setrlimit(RLIMIT_STACK, &limit) == 0, "memory", "the limit of the stack cannot be raised; ulimit -s 8192");
+  pthread_attr_t attributes;
+  if (::pthread_attr_init(&attributes) != 0) return;
+  if (::pthread_attr_setstacksize(&attributes, size_t(limit.rlim_cur)) == 0)
+    ::pthread_setattr_default_np(&attributes);
+  ::pthread_attr_destroy(&attributes);
 }
 
 int guarded(const std::function<int()>& work) {
@@ -137,6 +155,7 @@ int run_program(int argc, char** argv) {
   std::signal(SIGXFSZ, SIG_IGN);  // a file at its limit is an error of writing, like a full disk
   occupy_standard_streams();
   return guarded([&] {
+    check_stack();
     check_log_settings();
     ProgramHelp help = program_help();
     help.version = version_text();

@@ -1,6 +1,7 @@
 #include <cstdio>
 #include <iostream>
 
+#include "lithe/base/counted.h"
 #include "lithe/base/json.h"
 #include "lithe/base/log.h"
 #include "lithe/base/stop.h"
@@ -40,8 +41,8 @@ std::string resume_command(const TrainOptions& o) {
 }
 
 void print(const TrainResult& r, const std::string& out) {
-  std::printf("%s after %lld steps, %lld tokens, %s\n", r.status.c_str(), static_cast<long long>(r.steps),
-              static_cast<long long>(r.tokens), format_duration(r.seconds).c_str());
+  std::printf("%s after %s, %s, %s\n", r.status.c_str(), counted(r.steps, "step").c_str(),
+              counted(r.tokens, "token").c_str(), format_duration(r.seconds).c_str());
   if (r.best_step >= 0) {
     std::printf("held-out loss %.4f", r.eval_loss);
     if (r.perplexity) std::printf(" (perplexity %.2f)", std::exp(r.eval_loss));
@@ -96,14 +97,16 @@ int run_train(const TrainOptions& o) {
 Command add_train(CommandLine& app) {
   auto o = std::make_shared<TrainOptions>();
   app.add_option("recipe", o->recipe, "recipe file (YAML); the keys: lithe list --keys").required();
-  app.add_option("--out", o->out, "directory of the run: weights, metrics, checkpoints, report").required();
+  app.add_option("--out", o->out, "directory of the run: weights, metrics, checkpoints, report")
+      .output({.kind = OutputRule::Kind::of_command})
+      .required();
   app.add_flag("--resume", o->resume,
                "continue the run in --out from its last checkpoint, bit for bit; --resume auto begins one if there is "
                "none. A finished run goes on only if --set train.max_steps gives it a later end");
   app.add_flag("--overwrite", o->overwrite,
                "start over where --out already holds a run or other files; without it such a directory is refused");
   app.add_option("--set", o->set, "override a key of the recipe: train.learning_rate=3e-4 (repeatable)").repeatable();
-  app.add_option("--memory-budget", o->budget, "refuse (exit 4) when the planned peak is above this, like 2GiB");
+  app.add_option("--memory-budget", o->budget, "refuse (exit 4) when the planned peak is above this, like 2GiB; default: what the machine or its cgroup has left");
   app.add_flag("--fit", o->fit, "with --memory-budget: choose accumulation and recomputation so that it fits");
   app.add_flag("--json", o->json, "print the result as JSON");
   const Option threads = add_threads_option(app);

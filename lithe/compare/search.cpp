@@ -169,10 +169,7 @@ class Searcher {
     Candidate c = planned(point, variant);
     c.shared_loss = shared_loss;
     const SearchFile& s = result_.search;
-    if (c.status.empty() && !c.fits && !s.train_beyond && s.budget.weight > 0) {
-      c.status = "beyond";
-      c.message = "beyond the budget";
-    }
+    if (c.status.empty() && !c.fits && !s.train_beyond && s.budget.weight > 0) c.status = "beyond";
     c.objective = INFINITY;
     if (c.status.empty()) {
       const auto outcome = run_variant(variant, s.training_seed, out_, scoring_);

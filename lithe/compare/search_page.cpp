@@ -30,7 +30,7 @@ const char* describe(const std::string& status) {
 
 std::string to_page(const SearchResult& r) {
   const SearchFile& s = r.search;
-  Page page(cat("Search: ", s.file.stem().string()),
+  Page page(s.file.stem() == "search" ? "Search" : cat("Search: ", s.file.stem().string()),
             cat(s.how.method, " over ", s.choices.size(), s.choices.size() == 1 ? " choice" : " choices",
                 s.supernet.steps ? ", by a super-network" : ""),
             "lithe search");

@@ -106,13 +106,13 @@ void TranslationBatches::keep(std::vector<TextPair> pairs, const TranslationLimi
     target_.add(to[i]);
     pairs_.push_back(std::move(pair));
   }
+  const std::string ratio =
+      limits.max_length_ratio > 0 ? cat("max_length_ratio ", limits.max_length_ratio) : "no max_length_ratio";
   check(!pairs_.empty(), "translation", "none of the ", all, " pairs is left: ", blank,
-        " have a side without text, the rest exceeds max_length ", limits.max_length, " or max_length_ratio ",
-        limits.max_length_ratio, "; raise these");
+        " have a side without text, the rest exceeds max_length ", limits.max_length, " (", ratio, "); raise these");
   if (dropped_ > 0)
     log_info("translation: ", dropped_, " of ", all, " pairs are left out, ", blank, " without text on a side and ",
-             dropped_ - blank, " that are too long (max_length ", limits.max_length, ", max_length_ratio ",
-             limits.max_length_ratio, ")");
+             dropped_ - blank, " that are too long (max_length ", limits.max_length, ", ", ratio, ")");
 }
 
 // The number of batches, and how large they can become.

@@ -4,6 +4,7 @@
 
 #include "lithe/base/json.h"
 #include "lithe/base/log.h"
+#include "lithe/base/stop.h"
 #include "lithe/model/quantized_weights.h"
 #include "lithe/model/safetensors.h"
 #include "lithe/ops/basic.h"
@@ -318,7 +319,8 @@ void load(Model& model, const Path& file, bool with_head) {
     check(entry->second.shape == p.master.shape(), "load", "'", file.string(), "': tensor '", p.name, "' is ",
           entry->second.shape, ", the model needs ", p.master.shape());
   }
-  for (Parameter& p : model.parameters().all())  // all fit: nothing is half loaded
+  for (Parameter& p : model.parameters().all()) {  // all fit: nothing is half loaded
+    check_not_stopped("load", "the weights were not read");
     if (!wanted(p.name))
       continue;
     else if (quantized.has(p.name))
@@ -332,6 +334,7 @@ void load(Model& model, const Path& file, bool with_head) {
       p.assign(numbers);
     } else
       in.read(p.name, p.master.value());
+  }
   model.parameters().refresh_views();
   std::string left;
   for (const auto& [name, entry] : in.entries())

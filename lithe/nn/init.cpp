@@ -1,8 +1,10 @@
 #include "lithe/nn/init.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "lithe/base/random.h"
+#include "lithe/base/stop.h"
 #include "lithe/base/threads.h"
 
 namespace lithe {
@@ -102,9 +104,12 @@ void initialise(const Tensor& x, const InitConfig& config, InitRole role, const 
     dispatch_float(x.dtype(), [&]<class T>() {
       T* out = x.data<T>();
       parallel_for(x.numel(), 4096, [&](int64_t begin, int64_t end, int) {
-        for (int64_t i = begin; i < end; ++i) out[i] = T(value(uint64_t(i)));
+        constexpr int64_t kHeard = 1 << 16;  // numbers between two looks at the signals
+        for (int64_t i = begin; i < end && !stop_signal();)
+          for (const int64_t heard = std::min(end, i + kHeard); i < heard; ++i) out[i] = T(value(uint64_t(i)));
       });
     });
+    check_not_stopped("model", "its weights were not made");
   };
   const auto normal = [&](double deviation) { fill([&](uint64_t i) { return deviation * random_normal(key, i); }); };
   const double gain = depth_gain(config, role, layer, layers);

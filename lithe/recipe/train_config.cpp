@@ -19,9 +19,10 @@ void TrainConfig::fields(Fields& f) {
   f("batch_tokens", batch_tokens,
     "tokens of one optimiser step, of source and target together where there are two: whole pairs, so that a step may "
     "have more, by less than the longest pair",
-    at_least(1));
+    between(1, 1 << 24));
   f("gradient_accumulation_steps", gradient_accumulation_steps,
-    "parts that a step's tokens are run in, one after another: less memory, same result up to rounding", at_least(1));
+    "parts that a step's tokens are run in, one after another: less memory, same result up to rounding",
+    between(1, 1 << 24));
   f("learning_rate", learning_rate, "peak learning rate; for inverse_sqrt the factor lr0 of Eq 6.48", at_least(0));
   f("min_learning_rate", min_learning_rate, "where linear, cosine and wsd end", at_least(0));
   f("lr_scheduler_type", lr_scheduler_type, "course of the learning rate after warm-up",

@@ -1,6 +1,8 @@
 #include "lithe/tensor/memory.h"
 
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -8,6 +10,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <map>
 #include <mutex>
 #include <set>
@@ -90,6 +93,22 @@ thread_local MemoryClass current_class = MemoryClass::activations;
 
 constexpr int64_t kAlign = 64, kHugePage = int64_t(2) << 20;
 
+// Three quarters of what limits of this process leave to be reserved; the rest is for stacks, libraries and texts.
+int64_t addresses_allowed() {
+  int64_t allowed = int64_t(1) << 40;
+  std::ifstream statm("/proc/self/statm");
+  int64_t all = 0, resident = 0, shared = 0, text = 0, library = 0, data = 0;  // pages
+  statm >> all >> resident >> shared >> text >> library >> data;
+  const auto bound = [&](auto what, int64_t pages) {
+    rlimit limit{};
+    if (::getrlimit(what, &limit) == 0 && limit.rlim_cur < rlim_t(allowed))  // RLIM_INFINITY is above
+      allowed = std::max<int64_t>(0, (int64_t(limit.rlim_cur) - pages * ::sysconf(_SC_PAGESIZE)) / 4 * 3);
+  };
+  bound(RLIMIT_AS, all);
+  bound(RLIMIT_DATA, data);
+  return allowed;
+}
+
 // One reserved range of addresses, handed out best fit with coalescing, so that freed neighbours
 // merge and the range that was ever touched stays close to the ledger's peak. A few small blocks wait as they are: the
 // rows of a decoding step come in the same sizes again and again.
@@ -170,7 +189,12 @@ class Arena {
   std::set<std::pair<int64_t, std::byte*>> by_size_;
 
   Arena() {
-    for (int64_t reserve = int64_t(1) << 40; reserve >= int64_t(1) << 28; reserve /= 4) {
+    constexpr int64_t kLeast = int64_t(64) << 20;
+    const int64_t allowed = addresses_allowed();
+    check(allowed >= kLeast, "memory", "a limit (ulimit -v or -d) leaves ", allowed >> 20,
+          " MiB of addresses for tensors, and lithe needs ", kLeast >> 20,
+          " MiB at least; raise it, or bound memory by a cgroup or --memory-budget in its place");
+    for (int64_t reserve = allowed; reserve >= kLeast; reserve -= reserve / 4) {
       void* range =
           ::mmap(nullptr, size_t(reserve), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
       if (range == MAP_FAILED) continue;

@@ -2,6 +2,7 @@
 
 #include "lithe/base/counted.h"
 #include "lithe/base/log.h"
+#include "lithe/base/machine.h"
 #include "lithe/base/output_directory.h"
 #include "lithe/base/stop.h"
 #include "lithe/base/threads.h"
@@ -23,6 +24,18 @@ void refuse_impossible_model(Recipe recipe) {
     return;  // the texts say more
   }
   const Model model(last_config(recipe.model, recipe.train.growth), {.device = Device::meta});
+}
+
+// Before the kernel does, in the middle of a step.
+void refuse_what_the_machine_lacks(const Plan& plan) {
+  const int64_t left = memory_left();
+  if (!left || plan.memory.peak <= left) return;
+  throw Error("memory",
+              cat("the plan needs ", format_bytes(double(plan.memory.peak)), ", and this machine (or its cgroup) has ",
+                  format_bytes(double(left)), " left; make the model or the batch smaller, give --memory-budget ",
+                  left >> 20, "MiB --fit to choose accumulation and recomputation, or a --memory-budget above the ",
+                  "plan to begin all the same"),
+              ExitCode::memory);
 }
 
 }  // namespace
@@ -83,6 +96,7 @@ TrainResult train(TrainRun run) {
                     format_bytes(double(run.memory_budget)),
                     "; `lithe plan` shows where it goes, --fit chooses accumulation and recomputation"),
                 ExitCode::memory);
+  if (!run.memory_budget && !run.initialise) refuse_what_the_machine_lacks(plan);
   if (fits) {
     // What was chosen is the run's from now on: a resume must choose the same.
     Node& section = *const_cast<Node*>(written.find("train"));

@@ -2,6 +2,7 @@
 // code.
 #include <gtest/gtest.h>
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -266,6 +267,43 @@ TEST_F(Faults, HostileRecipesAreRefusedInTime) {
   expect_error({"train", *recipe_, "--out", *scratch_ / "no", "--set", "data.files=['" + braces + "']"}, 2,
                {"more than 4096 patterns"});
   EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), 30);
+}
+
+// A model of a terabyte: the kernel would end it in the middle of a step, and whatever else runs with it.
+TEST_F(Faults, WhatTheMachineCannotHoldIsNotBegun) {
+  const std::string out = *scratch_ / "too-large";
+  const std::vector<std::string> words = {
+      "train", *recipe_, "--out", out, "--set", "model.hidden_size=65536", "--set", "model.num_hidden_layers=32"};
+  expect_error(words, 4, {"the plan needs", "has", "left", "--memory-budget"});
+  EXPECT_FALSE(fs::exists(out));
+}
+
+// Limits of the shell are worked with, or named with a remedy.
+TEST_F(Faults, LimitsOfStackAndAddresses) {
+  const std::vector<std::string> generate = {"generate", *run_, "--prompt", "the", "--greedy"};
+  const auto limited = [&](int64_t stack, int64_t space) {
+    return run_program(generate, {.stack_limit = stack, .space_limit = space});
+  };
+  const Finished free = limited(0, 0);
+  ASSERT_EQ(free.code, 0) << free.err;
+  const Finished small_stack = limited(64 << 10, 0);
+  EXPECT_EQ(small_stack.code, 1) << small_stack.signal << small_stack.err;
+  EXPECT_NE(small_stack.err.find("ulimit -s"), std::string::npos) << small_stack.err;
+  EXPECT_EQ(limited(1 << 20, 0).out, free.out);
+  EXPECT_EQ(limited(0, int64_t(2) << 30).out, free.out);
+  for (const int64_t megabytes : {80, 120, 150, 200, 300}) {  // the libraries alone take most of it
+    const Finished small = limited(0, megabytes << 20);
+    EXPECT_TRUE(small.code == 0 ? small.out == free.out : small.signal == 0 && !small.err.empty())
+        << megabytes << " " << small.code << " " << small.signal << small.err;
+  }
+}
+
+// A pipe in the place of a file that is mapped would wait for a writer for ever.
+TEST_F(Faults, PipesInPlaceOfWeightsAreRefused) {
+  const std::string run = copy_of_run("piped");
+  fs::remove(run + "/model.safetensors");
+  ASSERT_EQ(::mkfifo((run + "/model.safetensors").c_str(), 0644), 0);
+  expect_error({"eval", run}, 1, {"model.safetensors", "not a plain file"});
 }
 
 }  // namespace

@@ -148,7 +148,7 @@ TEST(Translate, ASentenceHasATranslation) {
       if (p.name == "embedding.weight")
         for (int64_t i = kBytesEnd * 16; i < (kBytesEnd + 1) * 16; ++i)
           set_value(p.master.value(), i, scale * value_at(p.master.value(), i));
-    model->parameters().refresh_shadows();
+    model->parameters().refresh_views();
     TranslateConfig config{.min_new_tokens = 0};
     empty += run(*model, {"hello"}, config)[0][0].tokens.empty();
     config = {};

@@ -3,7 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <csignal>
 
+#include "lithe/base/stop.h"
+#include "tests/support/errors.h"
 #include "tests/support/model_kit.h"
 
 namespace lithe {
@@ -219,6 +222,15 @@ TEST(Init, RolesReachTheModelsMatrices) {
                 shrinks ? 0.5 : 1, 1e-6)
         << p.name;
   }
+}
+
+// Hundreds of millions of numbers take seconds: a signal ends that, and nothing goes on with half of them.
+TEST(Init, ASignalIsHeardWhileWeightsAreMade) {
+  set_stop_signal(SIGTERM);
+  EXPECT_NE(kit::error_of([] { made({}); }).find("stopped by signal 15; its weights were not made"),
+            std::string::npos);
+  set_stop_signal(0);
+  EXPECT_EQ(kit::error_of([] { made({}); }), "no error");
 }
 
 }  // namespace

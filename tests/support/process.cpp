@@ -68,6 +68,14 @@ Process::Process(const std::vector<std::string>& arguments, const ProcessOptions
     const rlimit limit{rlim_t(options.file_limit), rlim_t(options.file_limit)};
     ::setrlimit(RLIMIT_FSIZE, &limit);
   }
+  const auto bound = [](auto what, int64_t most) {
+    const rlimit limit{rlim_t(most), rlim_t(most)};
+    if (most) ::setrlimit(what, &limit);
+  };
+  bound(RLIMIT_DATA, options.data_limit);
+  bound(RLIMIT_CPU, options.cpu_limit);
+  bound(RLIMIT_STACK, options.stack_limit);
+  bound(RLIMIT_AS, options.space_limit);
   ::execv(argv[0], argv.data());
   ::_exit(127);
 }

@@ -35,6 +35,9 @@ struct Finished {
 struct ProcessOptions {
   std::vector<std::string> environment = {};  // NAME=value, added
   int64_t file_limit = 0;                     // bytes a file may have: writes beyond fail as on a full disk
+  int64_t data_limit = 0;                     // bytes of memory that it may write to
+  int64_t cpu_limit = 0;                      // seconds of a processor, after which SIGXCPU ends it
+  int64_t stack_limit = 0, space_limit = 0;   // bytes of the stack, and of all addresses
   std::string stdout_to = {};                 // a file; "closed": none; "unread": a pipe that nobody reads
   std::string stdin_text = {};                // what it can read; empty: the parent's own standard input
 };

@@ -34,7 +34,8 @@ class FeedForward : public Ffn {
  protected:
   /// The hidden rows [N, d_ff], for parts that look at them; forward() never stores them beside their gradient's needs.
   Var activated(const Var& x) const {
-    return activate(kind_, row_affine(linear(x, up_->var()), {}, var_or_none(up_bias_)));
+    const Var hidden = linear(x, up_->var());
+    return activate(kind_, up_bias_ ? row_affine(hidden, {}, up_bias_->var()) : hidden);
   }
   Var down(const Var& hidden) const { return down_(hidden); }
 

@@ -33,10 +33,11 @@ class Relu final : public FeedForward {
 }  // namespace
 
 void register_ffn_relu(Registry& registry) {
-  registry.add<Ffn, Relu, ReluConfig>("relu", {.spec = "ffn.relu",
-                                               .summary = "two linear maps with relu between",
-                                               .source = "TB Eq 6.37-6.38",
-                                               .samples = {"{activation_penalty: 0.5}", "{bias: false}"}});
+  registry.add<Ffn, Relu, ReluConfig>(
+      "relu", {.spec = "ffn.relu",
+               .summary = "two linear maps with relu between",
+               .source = "TB Eq 6.37-6.38",
+               .samples = {"{activation_penalty: 0.5}", "{bias: false}", "{activation_penalty: 0.5, bias: false}"}});
 }
 
 }  // namespace lithe

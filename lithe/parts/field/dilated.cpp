@@ -1,5 +1,7 @@
 // A window with gaps: every (gap + 1)-th of the tokens before a query, in encoders also of those after it [TB
 // Fig 6.13e].
+#include <algorithm>
+
 #include "lithe/nn/registry.h"
 #include "lithe/parts/common/pattern_field.h"
 
@@ -22,9 +24,11 @@ class Dilated final : public PatternField {
 
  protected:
   void see(int64_t position, int64_t tokens, int64_t, std::vector<KeyRange>& out) const override {
-    for (int64_t r = args().causal ? 0 : 1 - config_.window; r < config_.window; ++r) {
-      const int64_t j = position - r * (config_.gap + 1);
-      if (j >= 0 && j < tokens) out.push_back({j, j + 1});
+    const int64_t step = config_.gap + 1, before = std::min(config_.window - 1, position / step),
+                  after = args().causal ? 0 : std::min(config_.window - 1, (tokens - 1 - position) / step);
+    for (int64_t r = -after; r <= before; ++r) {
+      const int64_t j = position - r * step;
+      out.push_back({j, j + 1});
     }
   }
 

@@ -9,7 +9,7 @@ namespace {
 struct LshConfig {
   int64_t rounds = 4, buckets = 16, seed = 0;
   void fields(Fields& f) {
-    f("rounds", rounds, "of hashing: a key is seen that shares a bucket in one of them", at_least(1));
+    f("rounds", rounds, "of hashing: a key is seen that shares a bucket in one of them", between(1, 64));
     f("buckets", buckets, "of a round, an even number; about tokens / 64", between(2, 1 << 16));
     f("seed", seed, "of the directions", at_least(0));
   }
@@ -20,6 +20,8 @@ class Lsh final : public Field {
   Lsh(const Scope& scope, const LshConfig& config, const Args& args) : config_(config), args_(args) {
     scope.couples({Dimension::key_heads, Dimension::queries, Dimension::head_width});  // directions by place
     check_usage(config.buckets % 2 == 0, "lsh", "buckets must be even, got ", config.buckets);
+    check_usage(config.rounds * config.buckets <= 1 << 16, "lsh", "rounds x buckets must be at most 65536, got ",
+                config.rounds, " x ", config.buckets);
     const int64_t all = config.rounds * args.num_attention_heads * args.head_dim * (config.buckets / 2);
     const RandomKey key{
         .seed = uint64_t(config.seed), .layer = uint32_t(scope.layer() + 1), .purpose = purpose_of("field.lsh")};

@@ -24,7 +24,7 @@ struct ContinuousConfig {
   void fields(Fields& f) {
     f("basis", basis, "bumps (N)", between(1, 4096));
     f("refit", refit, "tokens between two fits (n_r)", at_least(1));
-    f("points", points, "positions at which queries see the function (M); 0: as many as bumps", at_least(0));
+    f("points", points, "positions at which queries see the function (M); 0: as many as bumps", between(0, 4096));
     f("width", width, "standard deviation of a bump; 0: 1 / basis", at_least(0));
     f("ridge", ridge, "penalty on the squares of the weights (lambda)", at_least(0));
     f("reading", reading,

@@ -23,7 +23,7 @@ struct ConvKvConfig : HeadSizes {
   PartChoice output{"dense", {}};
   void fields(Fields& f) {
     sizes(f);
-    f("kernel_size", kernel_size, "tokens that a key is made of (r)", at_least(1).of({Dimension::taps}));
+    f("kernel_size", kernel_size, "tokens that a key is made of (r)", between(1, 1 << 16).of({Dimension::taps}));
     f("stride", stride, "tokens from one window to the next (s)", at_least(1));
     f("depthwise", depthwise, "each channel has its own taps, at first their mean; false: a map of all channels");
     f("keep_rest", keep_rest,
