@@ -1,6 +1,7 @@
 // What a comparison does from end to end: fairness, noise, continuation, and its files.
 #include "lithe/compare/compare.h"
 
+#include <algorithm>
 #include <cmath>
 #include <csignal>
 #include <cstring>
@@ -49,6 +50,9 @@ TEST(Compare, AClearDifferenceIsFound) {
   EXPECT_LT(c.variants[1].prr, 100);
   EXPECT_EQ(c.variants[0].prr, 100);
   EXPECT_TRUE(std::isnan(c.variants[1].peop));  // equal parameters
+  EXPECT_TRUE(std::any_of(c.sentences.begin(), c.sentences.end(), [](const std::string& s) {
+    return contains(s, "degrees of freedom, after Holm's correction for 1 pair (3 seeds)");
+  })) << c.sentences.back();
 }
 
 TEST(Compare, RefusesWhatDiffersUndeclared) {
