@@ -6,6 +6,7 @@
 #include <charconv>
 #include <map>
 
+#include "lithe/base/error.h"
 #include "lithe/base/json.h"
 #include "lithe/base/random.h"
 #include "tests/support/program_test.h"
