@@ -67,6 +67,17 @@ struct Ratio {
   void times(const Ratio& r) { to *= r.to, from *= r.from; }
 };
 
+// No part refuses it.
+bool builds(const ModelConfig& config) {
+  try {
+    Model(config, kit::kMeta);
+    return true;
+  } catch (const Error& error) {
+    if (error.code() != ExitCode::usage) throw;
+    return false;
+  }
+}
+
 // The configuration with a part of some dimensions; none where an option of several is no whole number then, or a part
 // refuses it.
 std::optional<ModelConfig> smaller(const ModelConfig& config, const std::set<Dimension>& of, Ratio ratio) {
@@ -85,11 +96,10 @@ std::optional<ModelConfig> smaller(const ModelConfig& config, const std::set<Dim
   if (!whole) return std::nullopt;
   try {
     const ModelConfig out = read_model_config(node);
-    Model(out, kit::kMeta);
-    return out;
-  } catch (const Error& error) {
-    return std::nullopt;
+    if (builds(out)) return out;
+  } catch (const Error&) {  // of the keys
   }
+  return std::nullopt;
 }
 
 // What becomes of each dimension between two models: some of it. None where something grows.
@@ -211,23 +221,25 @@ ModelConfig scaled_by(Dimension of, ModelConfig config) {
 }  // namespace
 
 std::string check_slices(const PartCase& part) {
+  std::vector<ModelConfig> configs;
   for (const char* plain : kPlain) {
-    ModelConfig given = config_in(std::string(plain) + kRest, part);
-    if (!part.info().causal) given.architecture = Architecture::encoder, given.head = {"classify", {}};
-    const ModelConfig config = explicit_sizes(given);
-    try {
-      const Model large(config, kit::kMeta);
-      for (const auto& [of, count] : declared(large)) {
-        const auto sliced = slice(scaled_by(of, config), large, of, count);
-        if (!sliced && coupled(Model(scaled_by(of, config), kit::kMeta), {{of, {}}})) continue;
-        if (!sliced) return cat("no configuration has a part of its ", count, " ", to_string(of));
-        if (const std::string why = compare_slices(scaled_by(of, config), of, *sliced); !why.empty())
-          return cat("of ", to_string(of), ": ", why);
-      }
-      return "";
-    } catch (const Error& error) {
-      if (error.code() != ExitCode::usage || plain == std::end(kPlain)[-1]) throw;
+    ModelConfig config = config_in(std::string(plain) + kRest, part);
+    if (part.info().causal) configs.push_back(explicit_sizes(config));
+    config.architecture = Architecture::encoder, config.head = {"classify", {}};
+    configs.push_back(explicit_sizes(config));
+  }
+  for (const ModelConfig& config : configs) {
+    if (!builds(config) && &config != &configs.back()) continue;
+    const Model large(config, kit::kMeta);
+    for (const auto& [of, count] : declared(large)) {
+      const ModelConfig whole = scaled_by(of, config);
+      const auto sliced = slice(whole, large, of, count);
+      if (!sliced && coupled(Model(whole, kit::kMeta), {{of, {}}})) continue;
+      if (!sliced) return cat("no configuration has a part of its ", count, " ", to_string(of));
+      if (const std::string why = compare_slices(whole, of, *sliced); !why.empty())
+        return cat("of ", to_string(of), ": ", why);
     }
+    break;
   }
   return "";
 }

@@ -226,7 +226,7 @@ namespace {
 
 Rows run(const Model& model, const Batch& batch, Pass& pass) {
   ModelInput input = input_of(batch);
-  if (batch.jitter != 0) {
+  if (batch.jitter != 0 && input.sources.count(kSource)) {
     Pass of_source;
     Rows source = model.encode(input.sources.at(kSource), of_source);
     for (const auto& [name, loss] : of_source.losses()) pass.add_loss(name, loss);
