@@ -39,6 +39,7 @@ void check_options(const EvalOptions& o, const Recipe& recipe, bool next_token) 
          "--exit and --exits measure what the run was trained for; leave --tasks and --choices out");
   refuse(o.misspell > 0 && (!recipe.has_task() || zero_shot), "--misspell is for models that were trained on a task");
   refuse(o.limit && !zero_shot, "--limit is for --tasks and --choices");
+  refuse(o.num_fewshot >= 0 && o.tasks.empty(), "--num-fewshot is for --tasks");
   refuse(recipe.has_translation() && (o.context || o.stride), "--context-length and --stride belong to models of text");
 }
 
@@ -90,11 +91,14 @@ Command add_eval(CommandLine& app) {
   app.add_option("model", o->model, "directory of a training run; none to score files with --task translation");
   app.add_option("files", o->files, "text files to measure (-: standard input); default: the run's held-out text");
   app.add_option("--task", o->task, "what is measured; default: what the run was trained for").one_of({"translation"});
-  app.add_option("--tasks", o->tasks, "zero-shot tasks: YAML files as the evaluation harness has them (repeatable)")
+  app.add_option("--tasks", o->tasks, "tasks and groups: YAML files as the evaluation harness has them (repeatable)")
       .repeatable();
   app.add_option("--choices", o->choices,
                  "score given choices: a file of JSON lines {\"query\": \"the sky is\", \"choices\": [\"blue\", \"a "
                  "cow\"]}; prints a line of JSON with their log-likelihoods for each; a space joins query and choice");
+  app.add_option("--num-fewshot", o->num_fewshot,
+                 "with --tasks: examples before each question, in place of the files' own number unless that is 0")
+      .non_negative();
   app.add_option("--limit", o->limit, "with --tasks and --choices: at most this many documents of each").positive();
   add_weights_options(app, o->weights, o->precision);
   add_el_rewrite_option(app, o->el_rewrite);

@@ -18,7 +18,7 @@ struct EvalOptions {
   std::string model, weights, precision = "f32", skip_part = "layer";
   std::optional<std::string> skip, cache_type;
   std::vector<std::string> files, tasks;
-  int64_t limit = 0;
+  int64_t limit = 0, num_fewshot = -1;
   int64_t context = 0, stride = 0, batch_tokens = 0;
   double misspell = 0;
   int64_t misspell_seed = 1;

@@ -5,8 +5,10 @@
 #include <numeric>
 
 #include "lithe/base/stop.h"
+#include "lithe/eval/python_value.h"
 #include "lithe/eval/zero_shot_documents.h"
 #include "lithe/eval/zero_shot_generation.h"
+#include "lithe/eval/zero_shot_metrics.h"
 #include "lithe/ops/basic.h"
 #include "lithe/text/utf8.h"
 
@@ -37,12 +39,11 @@ class Scorer {
     return *start_;
   }
 
-  // Spaces at the end of the text belong to what follows, as tokens do.
+  // White space at the end of the text belongs to what follows, as tokens do.
   Request request(std::string text, std::string target) const {
-    while (text.ends_with(' ')) {
-      text.pop_back();
-      target.insert(0, 1, ' ');
-    }
+    const std::string kept = python_strip(text, false, true);
+    target.insert(0, text, kept.size());
+    text = kept;
     const std::vector<int32_t> whole = tokenizer_.encode(text + target), before = tokenizer_.encode(text);
     Request out;
     if (options_.add_bos_token || before.empty()) out.tokens.push_back(start());
@@ -139,19 +140,23 @@ int64_t characters(const std::string& text) {
   return std::count_if(text.begin(), text.end(), [](char c) { return (uint8_t(c) & 0xc0) != 0x80; });
 }
 
-std::vector<std::vector<ChoiceScore>> scored(const Scorer& scorer, const ZeroShotTask& task,
+std::vector<std::vector<ChoiceScore>> scored(const Scorer& scorer, const ZeroShotTask& task, const TaskTexts& texts,
                                              const std::vector<Json>& docs) {
   std::vector<Request> requests;
   std::vector<std::vector<ChoiceScore>> out;
-  for (const Json& doc : docs) {
-    const std::string text = rendered(task.doc_to_text, doc, task.task);
+  const std::vector<std::vector<std::string>> contexts = texts.contexts();
+  for (size_t d = 0; d < docs.size(); ++d) {
     out.emplace_back();
-    for (const std::string& choice : choices_of(task, doc)) {
-      requests.push_back(scorer.request(text, task.target_delimiter + choice));
-      out.back().push_back({.choice = choice,
+    const std::vector<std::string> choices = texts.choices(docs[d]);
+    const std::string target = texts.multiple_inputs() ? python_text(texts.target(docs[d])) : "";
+    for (size_t i = 0; i < choices.size(); ++i) {
+      // Of several inputs the target is the same.
+      requests.push_back(texts.multiple_inputs() ? scorer.request(contexts[d][i], task.target_delimiter + target)
+                                                 : scorer.request(contexts[d][0], task.target_delimiter + choices[i]));
+      out.back().push_back({.choice = choices[i],
                             .tokens = int64_t(requests.back().tokens.size() - requests.back().begin),
-                            .characters = characters(choice),
-                            .bytes = int64_t(choice.size())});
+                            .characters = characters(choices[i]),
+                            .bytes = int64_t(choices[i].size())});
     }
   }
   scorer.score(requests);
@@ -165,35 +170,42 @@ std::vector<std::vector<ChoiceScore>> scored(const Scorer& scorer, const ZeroSho
   return out;
 }
 
+// The choices behind nothing.
+void score_alone(const Scorer& scorer, const ZeroShotTask& task, std::vector<ChosenDocument>& documents) {
+  std::vector<Request> requests;
+  for (const ChosenDocument& d : documents)
+    for (const std::string& choice : d.choices) requests.push_back(scorer.request("", task.target_delimiter + choice));
+  scorer.score(requests);
+  size_t at = 0;
+  for (ChosenDocument& d : documents)
+    for (size_t i = 0; i < d.choices.size(); ++i) d.alone.push_back(requests[at++].log_likelihood);
+}
+
 std::vector<ZeroShotMetric> choose(const Scorer& scorer, const ZeroShotTask& task, const std::vector<Json>& docs) {
-  const std::vector<std::vector<ChoiceScore>> all = scored(scorer, task, docs);
-  std::vector<double> right, right_by_length;
-  for (size_t d = 0; d < docs.size(); ++d) {
-    const std::vector<ChoiceScore>& choices = all[d];
-    std::vector<std::string> texts;
-    for (const ChoiceScore& choice : choices) texts.push_back(choice.choice);
-    const size_t gold = right_choice(task, docs[d], texts);
-    size_t best = 0, best_by_length = 0;
-    const auto by_length = [&](size_t i) {
-      return choices[i].log_likelihood / double(std::max<int64_t>(1, choices[i].characters));
-    };
-    for (size_t i = 1; i < choices.size(); ++i) {
-      if (choices[i].log_likelihood > choices[best].log_likelihood) best = i;
-      if (by_length(i) > by_length(best_by_length)) best_by_length = i;
+  const TaskTexts texts(task, docs);
+  std::vector<ChosenDocument> documents;
+  for (const std::vector<ChoiceScore>& choices : scored(scorer, task, texts, docs)) {
+    ChosenDocument& d = documents.emplace_back();
+    for (const ChoiceScore& choice : choices) {
+      d.log_likelihoods.push_back(choice.log_likelihood);
+      d.greedy.push_back(choice.greedy);
+      d.choices.push_back(choice.choice);
     }
-    right.push_back(best == gold);
-    right_by_length.push_back(best_by_length == gold);
+    d.right = texts.right_choices(docs[documents.size() - 1], d.choices);
   }
-  return {mean_of("acc", right), mean_of("acc_norm", right_by_length)};
+  if (std::find(task.metrics.begin(), task.metrics.end(), "acc_mutual_info") != task.metrics.end())
+    score_alone(scorer, task, documents);
+  std::vector<ZeroShotMetric> out;
+  for (const std::string& metric : task.metrics) out.push_back(choice_metric(metric, documents, task.task));
+  return out;
 }
 
 std::vector<ZeroShotMetric> follow(const Scorer& scorer, const ZeroShotTask& task, const std::vector<Json>& docs) {
+  const TaskTexts texts(task, docs);
+  const std::vector<std::vector<std::string>> contexts = texts.contexts();
   std::vector<Request> requests;
-  for (const Json& doc : docs) {
-    const std::string target = rendered(task.doc_to_target, doc, task.task);
-    requests.push_back(scorer.request(rendered(task.doc_to_text, doc, task.task),
-                                      (target.starts_with(' ') ? "" : task.target_delimiter) + target));
-  }
+  for (size_t d = 0; d < docs.size(); ++d)
+    requests.push_back(scorer.request(contexts[d][0], python_text(texts.target(docs[d]))));
   scorer.score(requests);
   std::vector<double> greedy, likelihood;
   for (const Request& r : requests) greedy.push_back(r.greedy), likelihood.push_back(r.log_likelihood);
@@ -205,9 +217,11 @@ std::vector<ZeroShotMetric> roll(const Scorer& scorer, const Tokenizer& tokenize
                                  const std::vector<Json>& docs) {
   std::vector<Request> requests;
   double words = 0, bytes = 0;
+  ZeroShotTask whole = task;
+  if (whole.doc_to_target.empty()) whole.doc_to_target = whole.doc_to_text;
+  const TaskTexts texts(whole, docs);
   for (const Json& doc : docs) {
-    const std::string text =
-        rendered(task.doc_to_target.empty() ? task.doc_to_text : task.doc_to_target, doc, task.task);
+    const std::string text = python_text(texts.target(doc));
     bytes += double(text.size());
     // As the harness counts: the pieces between runs of white space, which may be empty at the ends.
     bool inside = false;
@@ -253,8 +267,9 @@ ZeroShotTask choices_task(const Path& file) {
   ZeroShotTask out;
   out.task = cat("'", file.string(), "'");
   out.data_files = {file.string()};
-  out.doc_to_text = "{{query}}";
-  out.doc_to_choice = Node::scalar("{{choices}}", {}, true);
+  out.output_type = "multiple_choice";
+  out.doc_to_text = "query";
+  out.doc_to_choice = Node::scalar("choices", {}, true);
   return out;
 }
 
@@ -263,7 +278,7 @@ std::vector<std::vector<ChoiceScore>> score_choices(const Model& model, const To
   model.check_predicts_next("eval");
   ZeroShotResult counts;
   const std::vector<Json> docs = some_documents(task, options, counts);
-  return scored(Scorer(model, tokenizer, options), task, docs);
+  return scored(Scorer(model, tokenizer, options), task, TaskTexts(task, docs), docs);
 }
 
 ZeroShotResult evaluate_zero_shot(const Model& model, const Tokenizer& tokenizer, const ZeroShotTask& task,
@@ -276,6 +291,14 @@ ZeroShotResult evaluate_zero_shot(const Model& model, const Tokenizer& tokenizer
                 : task.output_type == "loglikelihood"  ? follow(scorer, task, docs)
                 : task.output_type == "generate_until" ? answer(model, tokenizer, task, docs, options)
                                                        : roll(scorer, tokenizer, task, docs);
+  // Those that the task asks for, in its order, once for each filter.
+  if (task.output_type == "generate_until") return out;
+  std::vector<ZeroShotMetric> asked;
+  for (const AnswerFilter& filter : task.filters)
+    for (const std::string& name : task.metrics)
+      for (const ZeroShotMetric& m : out.metrics)
+        if (m.name == name) asked.push_back(m), asked.back().filter = filter.name;
+  out.metrics = asked;
   return out;
 }
 

@@ -64,6 +64,12 @@ std::string lower_case(const std::string& text) {
   return out;
 }
 
+std::string upper_case(const std::string& text) {
+  std::string out;
+  for_each_character(text, [&](uint32_t c) { append_upper_case(out, c); });
+  return out;
+}
+
 }  // namespace
 
 bool is_python_space(uint32_t c) { return is_white_space(c) || (c >= 0x1C && c <= 0x1F); }
@@ -73,6 +79,7 @@ std::string filtered(const AnswerFilter& filter, std::string answer) {
       case AnswerStep::Kind::take_first: break;  // there is one
       case AnswerStep::Kind::remove_whitespace: answer = stripped(answer); break;
       case AnswerStep::Kind::lowercase: answer = lower_case(answer); break;
+      case AnswerStep::Kind::uppercase: answer = upper_case(answer); break;
       case AnswerStep::Kind::regex: answer = extracted(filter, step, answer); break;
     }
   return answer;

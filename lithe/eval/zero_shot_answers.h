@@ -10,7 +10,7 @@ namespace lithe {
 
 /// A step between what the model wrote and what is compared, by its name in the evaluation harness.
 struct AnswerStep {
-  enum class Kind { take_first, remove_whitespace, lowercase, regex } kind = Kind::take_first;
+  enum class Kind { take_first, remove_whitespace, lowercase, uppercase, regex } kind = Kind::take_first;
   std::vector<Pattern> pattern = {};   // regex: one, as Python reads it
   int64_t group_select = 0;            // regex: which match is taken; -1: the last
   std::string fallback = "[invalid]";  // regex: the answer without a match

@@ -48,6 +48,8 @@ class Shards final : public TensorSource {
   std::map<std::string, std::unique_ptr<SafetensorsFile>> files_;
 
   void open(const std::string& file) {
+    check(std::filesystem::is_regular_file(directory_ / file), "import", "'", (directory_ / file).string(),
+          "' is no file; a model's weights are read from files alone");
     auto opened = std::make_unique<SafetensorsFile>(directory_ / file);
     for (const auto& [name, e] : opened->entries()) {
       const auto before = entries_.find(name);

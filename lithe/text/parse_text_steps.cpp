@@ -149,13 +149,18 @@ bool read_text_steps(const JsonSection& root, TokenizerParts& parts) {
     else
       parts.normalizer.add(normalizer_step(step));
   });
-  bool last = false;
+  bool spelled = false;
   for_each_step(root.section("pre_tokenizer"), "pretokenizers", [&](const JsonSection& step) {
-    check(!last, "tokenizer", step.place(), ": a step after ByteLevel is not supported");
+    const std::string type = step.type();
+    check(!spelled || (type != "ByteLevel" && type != "Metaspace"), "tokenizer", step.place(), ": ", type,
+          " after ByteLevel is not supported; steps that cut are");
     check(!byte_level, "tokenizer", step.place(), ": a pre-tokenizer after the normalizer ByteLevel is not supported");
-    last = add_pretokenizer(step, parts.pretokenizer);
+    if (add_pretokenizer(step, parts.pretokenizer)) {
+      spelled = true;
+      parts.pretokenizer.spell();
+    }
   });
-  return byte_level || last;
+  return byte_level || spelled;
 }
 
 }  // namespace lithe

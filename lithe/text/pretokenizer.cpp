@@ -4,6 +4,7 @@
 #include <exception>
 
 #include "lithe/base/threads.h"
+#include "lithe/text/byte_alphabet.h"
 #include "lithe/text/unicode_scripts.h"
 #include "lithe/text/utf8.h"
 
@@ -110,6 +111,24 @@ void cut(const Split& split, std::string_view text, std::vector<PreTokenizer::Pi
   for (const Span& span : kept) out.push_back(text.substr(span.begin, span.end - span.begin));
 }
 
+/// Pieces of `bytes` by a cut of their spelling, of which each character is a byte.
+void cut_spelling(std::string_view bytes, const std::function<void(std::string_view)>& cut,
+                  std::vector<PreTokenizer::Piece>& out) {
+  const std::string spelling = spell_bytes(bytes);
+  const size_t first = out.size();
+  cut(spelling);
+  size_t at = 0, byte = 0;  // of the spelling, and which byte begins there
+  const auto advance = [&](size_t to) {
+    for (; at < to; ++byte) at += character_length(spelling, at);
+    return byte;
+  };
+  for (size_t i = first; i < out.size(); ++i) {
+    const size_t begin = size_t(out[i].data() - spelling.data()), end = begin + out[i].size();
+    const size_t from = advance(begin);
+    out[i] = bytes.substr(from, advance(end) - from);
+  }
+}
+
 /// `text` with its spaces as `how` says.
 std::string spaced(const Metaspace& how, std::string_view text, bool first) {
   std::string out;
@@ -126,7 +145,7 @@ std::string spaced(const Metaspace& how, std::string_view text, bool first) {
 }  // namespace
 
 void PreTokenizer::add_split(Pattern pattern, Split::Behavior behavior, bool invert) {
-  steps_.push_back({PreTokenizerStep::Kind::split, {{std::move(pattern), behavior, invert}}});
+  steps_.push_back({PreTokenizerStep::Kind::split, {{std::move(pattern), behavior, invert}}, {}, spelled_});
 }
 
 void PreTokenizer::add_bert() {
@@ -150,10 +169,16 @@ void PreTokenizer::apply(size_t step, Piece piece, bool first, std::vector<Piece
     apply(step + 1, storage.emplace_back(spaced(steps_[step].metaspace, piece, first)), first, out, storage);
   } else {
     std::vector<Piece> cuts;
-    if (steps_[step].kind == PreTokenizerStep::Kind::scripts)
-      cut_by_script(piece, cuts);
+    const auto by = [&](std::string_view text) {
+      if (steps_[step].kind == PreTokenizerStep::Kind::scripts)
+        cut_by_script(text, cuts);
+      else
+        cut(steps_[step].split[0], text, cuts);
+    };
+    if (steps_[step].spelled)
+      cut_spelling(piece, by, cuts);
     else
-      cut(steps_[step].split[0], piece, cuts);
+      by(piece);
     for (const Piece& each : cuts) apply(step + 1, each, first && each.data() == piece.data(), out, storage);
   }
 }
@@ -166,7 +191,7 @@ void PreTokenizer::valid_text(std::string_view text, bool first, std::vector<Pie
     step = 1;
   }
   const bool isolated = step < steps_.size() && steps_[step].kind == PreTokenizerStep::Kind::split &&
-                        steps_[step].split[0].behavior == Split::Behavior::isolated;
+                        !steps_[step].spelled && steps_[step].split[0].behavior == Split::Behavior::isolated;
   if (!isolated) return apply(step, text, first, out, storage);
 
   const Pattern& pattern = steps_[step].split[0].pattern;

@@ -33,6 +33,8 @@ struct PreTokenizerStep {
   enum class Kind { split, scripts, prefix_space, metaspace } kind;
   std::vector<Split> split;  // one for Kind::split
   Metaspace metaspace = {};
+  bool spelled =
+      false;  // cuts the bytes' spelling (spell_bytes()), which stands behind ByteLevel: not only at characters
 };
 
 /// One character of category P, or of all of ASCII's punctuation and symbols. Characters that became punctuation with
@@ -60,10 +62,12 @@ class PreTokenizer {
   /// BERT's: white space goes, each punctuation character is a piece.
   void add_bert();
   /// cut_by_script().
-  void add_scripts() { steps_.push_back({PreTokenizerStep::Kind::scripts, {}}); }
+  void add_scripts() { steps_.push_back({PreTokenizerStep::Kind::scripts, {}, {}, spelled_}); }
   void add_prefix_space() { steps_.push_back({PreTokenizerStep::Kind::prefix_space, {}}); }
 
   void add_metaspace(Metaspace metaspace, bool split);
+  /// Cuts that are added from now on see bytes in their spelling.
+  void spell() { spelled_ = true; }
 
   /// Calls sink with the non-empty pieces of `text` in order, many at a time; the pieces live until sink returns.
   /// `first`: nothing stands before it.
@@ -74,6 +78,7 @@ class PreTokenizer {
  private:
   using Storage = std::deque<std::string>;  // spaced pieces; addresses stay valid
   std::vector<PreTokenizerStep> steps_;
+  bool spelled_ = false;
 
   void valid_text(std::string_view text, bool first, std::vector<Piece>& out, Storage& storage,
                   const std::function<void()>& flush) const;

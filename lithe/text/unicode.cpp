@@ -103,12 +103,38 @@ int unicode_since(uint32_t c) {
   return range != std::end(kSince) && c >= range->first ? range->version : 8;
 }
 
+namespace {
+
+// Capitals of Unicode 16 and 17, which the reference library knows and utf8proc 2.8 does not: a range and how far away
+// its small letters are.
+struct LowerCase {
+  uint32_t first, last;
+  int32_t away;
+};
+constexpr LowerCase kLower[] = {{0x1C89, 0x1C89, 1},      {0xA7CB, 0xA7CB, 0x264 - 0xA7CB},
+                                {0xA7CC, 0xA7CC, 1},      {0xA7CE, 0xA7CE, 1},
+                                {0xA7D2, 0xA7D2, 1},      {0xA7D4, 0xA7D4, 1},
+                                {0xA7DA, 0xA7DA, 1},      {0xA7DC, 0xA7DC, 0x19B - 0xA7DC},
+                                {0x10D50, 0x10D65, 0x20}, {0x16EA0, 0x16EB8, 0x1B}};
+
+}  // namespace
+
 void append_lower_case(std::string& out, uint32_t c) {
+  for (const LowerCase& range : kLower)
+    if (c >= range.first && c <= range.last) return append_utf8(out, uint32_t(int32_t(c) + range.away));
   if (c == 0x130) {  // the one character whose lower case is two in every language
     out += "i\xCC\x87";
     return;
   }
   append_utf8(out, uint32_t(utf8proc_tolower(utf8proc_int32_t(c))));
+}
+
+void append_upper_case(std::string& out, uint32_t c) {
+  if (c == 0xDF) {
+    out += "SS";
+    return;
+  }
+  append_utf8(out, uint32_t(utf8proc_toupper(utf8proc_int32_t(c))));
 }
 
 std::string normal_form(std::string_view text, NormalForm form) {

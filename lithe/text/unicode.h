@@ -27,6 +27,9 @@ int unicode_since(uint32_t code_point);
 
 /// Appends the lower case of a character, as the Unicode data has it without context.
 void append_lower_case(std::string& out, uint32_t code_point);
+/// The upper case, two letters where the character has two (of the sharp s).
+void append_upper_case(std::string& out, uint32_t code_point);
+void append_upper_case(std::string& out, uint32_t code_point);
 
 enum class NormalForm { nfc, nfd, nfkc, nfkd };
 /// Normal form of valid UTF-8, by Unicode 9 as in Hugging Face's library: characters that came later stay as they are,

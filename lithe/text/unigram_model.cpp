@@ -24,6 +24,7 @@ class UnigramModel final : public WordModel {
   }
 
  private:
+  static constexpr bool of_sentencepiece = std::is_same_v<Score, float>;
   static constexpr int32_t unreached = -2;
   static constexpr size_t least_part = 4096;       // bytes
   static constexpr float most_negative = -100000;  // sums below it begin anew, as SentencePiece's do
@@ -42,9 +43,9 @@ class UnigramModel final : public WordModel {
     thread_local std::vector<Best> best;
     best.assign(1, {.score = sum});
     size_t at = 0;
-    while (at < text.size() && !(at >= least_part && at + 1 == best.size() && best[at].piece != no_piece)) {
+    while (at < text.size() && !(at >= least_part && at + 1 == best.size() && !unknown(best[at].piece))) {
       const size_t character = std::min(utf8_unit(text.substr(at)).length, text.size() - at);
-      if (std::is_same_v<Score, float> && best[at].score < most_negative)
+      if (of_sentencepiece && best[at].score < most_negative)
         for (size_t i = best.size(); i-- > at;) best[i].score -= best[at].score;
       const Score so_far = best[at].score;
       bool single = false;
@@ -64,12 +65,12 @@ class UnigramModel final : public WordModel {
     for (size_t end = at; end > 0; end = best[end].begin) path.emplace_back(best[end].begin, best[end].piece);
     std::reverse(path.begin(), path.end());
     for (size_t i = 0; i < path.size();) {
-      if (path[i].second != no_piece) {
+      if (!unknown(path[i].second)) {
         ids.push_back(pieces_[size_t(path[i++].second)].id);
         continue;
       }
       const size_t begin = path[i].first;
-      while (i < path.size() && path[i].second == no_piece) ++i;
+      while (i < path.size() && unknown(path[i].second)) ++i;
       unknown(text.substr(begin, (i < path.size() ? path[i].first : at) - begin), ids);
     }
     sum = best[at].score;
@@ -83,8 +84,17 @@ class UnigramModel final : public WordModel {
     return out;
   }
 
-  // Characters without a piece, in a row.
+  // Not known as a piece; in Hugging Face's library neither is the text of the unknown piece itself.
+  bool unknown(int32_t piece) const {
+    return piece == no_piece || (!of_sentencepiece && o_.unk && pieces_[size_t(piece)].id == *o_.unk);
+  }
+
+  // Characters without a piece, in a row, which that library looks up as one text.
   void unknown(std::string_view text, std::vector<int32_t>& ids) const {
+    int32_t whole = no_piece;
+    if (!of_sentencepiece)
+      trie_.prefixes(text, [&](size_t length, int32_t piece) { whole = length == text.size() ? piece : whole; });
+    if (whole != no_piece) return ids.push_back(pieces_[size_t(whole)].id);
     if (o_.byte_ids && std::all_of(text.begin(), text.end(), [&](char c) { return (*o_.byte_ids)[uint8_t(c)] >= 0; })) {
       for (const char c : text) ids.push_back((*o_.byte_ids)[uint8_t(c)]);
       return;

@@ -139,7 +139,7 @@ TEST_F(ZeroShot, ChoicesAreScoredByTheirLikelihoodAfterTheText) {
   }
   const ZeroShotTask t = task(
       "task: t\noutput_type: multiple_choice\ndoc_to_text: '{{query}}'\ndoc_to_choice: '{{choices}}'\n"
-      "doc_to_target: gold\nmetric_list: [{metric: acc}]\nmetadata: {version: 2.0}\n",
+      "doc_to_target: gold\nmetric_list: [{metric: acc}, {metric: acc_norm}]\nmetadata: {version: 2.0}\n",
       lines);
   EXPECT_EQ(t.version, 2);
   for (const int64_t batch_tokens : {1, 64, 4096}) {
@@ -194,19 +194,29 @@ TEST_F(ZeroShot, WhatCannotBeReadIsRefused) {
   const auto error = [&](const std::string& yaml, const std::string& lines) {
     return kit::error_of([&] { evaluate_zero_shot(model, *tokenizer, task(yaml, lines), {}); });
   };
-  const std::string choice = "task: t\ndoc_to_choice: '{{choices}}'\ndoc_to_target: gold\n";
+  const std::string choice =
+      "task: t\noutput_type: multiple_choice\ndoc_to_choice: '{{choices}}'\ndoc_to_target: gold\n";
   const std::string line = "{\"choices\": [\"a\", \"b\"], \"gold\": 0, \"q\": \"x\"}";
   const std::tuple<std::string, std::string, const char*> cases[] = {
       {choice + "doc_to_text: '{{q}}'\nnum_fewshot: 5\n", line, "num_fewshot"},
       {choice + "doc_to_text: '{{q}}'\nprocess_docs: !function utils.f\n", line, "process_docs"},
-      {choice + "doc_to_text: '{{q|upper}}'\n", line, "is more than the name of a field"},
-      {choice + "doc_to_text: '{% if q %}'\n", line, "{% %} are not supported"},
+      {choice + "doc_to_text: !function utils.f\n", line, "task.yaml:6: doc_to_text is a function of Python"},
+      {choice + "doc_to_text: '{{q}}'\nprocess_results: mine.f\n", line, "process_results needs Python"},
+      {choice + "doc_to_text: '{{q|tojson}}'\n", line, "the filter 'tojson' of a template is not supported"},
+      {choice + "doc_to_text: '{% if q %}'\n", line, "lacks {% endif %}"},
+      {choice + "doc_to_text: '{% macro q() %}'\n", line, "{% macro %} of a template is not supported"},
+      {choice + "doc_to_text: q\nmetric_list: [{metric: rouge}]\n", line,
+       "'rouge' is not supported for multiple_choice"},
+      {choice + "doc_to_text: q\nmetric_list: [{metric: acc, aggregation: f1}]\n", line, "aggregation"},
+      {choice + "doc_to_text: q\nfilter_list: [{name: a, filter: [{function: lowercase}]}]\n", line,
+       "'lowercase' is for generate_until"},
       {choice + "doc_to_text: '{{question}}'\n", line, "has no field 'question'"},
       {choice + "doc_to_text: '{{q}}'\n", "{\"choices\": [\"a\"], \"gold\": 3, \"q\": \"x\"}",
        "gives '3', which is none"},
       {choice + "doc_to_text: '{{q}}'\n", "[1]", "line 1 must be a JSON object"},
       {choice + "doc_to_text: '{{q}}'\n", "", "hold no documents"},
-      {"task: t\ndoc_to_text: q\ndoc_to_target: gold\n", line, "doc_to_choice is missing"}};
+      {"task: t\noutput_type: multiple_choice\ndoc_to_text: q\ndoc_to_target: gold\n", line,
+       "doc_to_choice is missing"}};
   for (const auto& [yaml, lines, words] : cases) {
     const std::string is = error(yaml, lines);
     EXPECT_NE(is.find(words), std::string::npos) << is;
@@ -317,13 +327,14 @@ TEST_F(ZeroShotAnswers, WhatIsNotSupportedIsRefused) {
       {"generation_kwargs: {do_sample: true}\n", "answers are written greedily"},
       {"generation_kwargs: {num_beams: 4}\n", "num_beams"},
       {"generation_kwargs: {max_gen_toks: many}\n", "max_gen_toks"},
-      {"filter_list: [{name: a, filter: [{function: majority_vote}]}]\n", "'majority_vote' is not supported"},
+      {"filter_list: [{name: a, filter: [{function: format_span}]}]\n", "'format_span' is not supported"},
+      {"filter_list: [{name: a, filter: [{function: take_first_k, k: 2}]}]\n", "takes 2 of 1 answers"},
       {"filter_list: [{name: a, filter: [{function: lowercase, group_select: 1}]}]\n", "group_select"},
       {"filter_list: [{name: a}]\n", "needs a list named filter"},
       {"filter_list: [{name: a, filter: [{function: regex, regex_pattern: '('}]}]\n", "task.yaml:"},
       {"metric_list: [{metric: rouge}]\n", "'rouge' is not supported"},
       {"metric_list: [{metric: bleu, ignore_case: true}]\n", "ignore_case"},
-      {"repeats: 4\n", "repeats"}};
+      {"repeats: 0\n", "repeats"}};
   for (const auto& [yaml, words] : cases) {
     const std::string is = kit::error_of([&] { asked(yaml, {{"q", "x"}, {"a", "y"}}); });
     EXPECT_NE(is.find(words), std::string::npos) << yaml << is;

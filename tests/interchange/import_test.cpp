@@ -3,6 +3,7 @@
 #include "lithe/interchange/import.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include "lithe/eval/sentence_rows.h"
 #include "lithe/interchange/export.h"
@@ -201,6 +202,12 @@ TEST_F(Refusals, TensorsThatDoNotFit) {
   expect({"'model.norm.weight' is of type i32, a weight must be of a floating type"});
   weights([](auto& t) { t["model.layers.0.router.weight"] = zeros({4, 24}, DType::f32); });
   expect({"has 1 tensor without a place in this model, 'model.layers.0.router.weight'"});
+}
+
+TEST_F(Refusals, PipesAreNoShards) {
+  std::filesystem::remove(model() / "model.safetensors");
+  ASSERT_EQ(::mkfifo((model() / "model.safetensors").c_str(), 0600), 0);
+  expect({"model.safetensors' is no file"});
 }
 
 TEST_F(Refusals, FilesThatAreDamaged) {

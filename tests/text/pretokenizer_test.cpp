@@ -81,6 +81,21 @@ TEST(PreTokenizer, Behaviors) {
   EXPECT_EQ(with(B::removed, true), (Pieces{"-", "-", "-"}));
 }
 
+// Falcon's digits stand behind ByteLevel: there each byte is a character, and some of those are numbers.
+TEST(PreTokenizer, CutsBehindByteLevelSeeTheSpellingOfBytes) {
+  PreTokenizer falcon;
+  falcon.add_split(Pattern(gpt2_pattern, "test"));
+  falcon.spell();
+  falcon.add_split(Pattern(R"(\p{N})", "test"), Split::Behavior::contiguous);
+  falcon.add_split(Pattern("[0-9][0-9][0-9]", "test"));
+  EXPECT_EQ(pieces(falcon, "ab 12345x"), (Pieces{"ab", " ", "123", "45", "x"}));
+  EXPECT_EQ(pieces(falcon, "\u00b2\u00e9"), (Pieces{"\xC2", "\xB2", "\xC3\xA9"}));
+  PreTokenizer alone;
+  alone.spell();
+  alone.add_split(Pattern("\u0120", "test"), Split::Behavior::removed);  // which spells a space
+  EXPECT_EQ(pieces(alone, "a b"), (Pieces{"a", "b"}));
+}
+
 TEST(PreTokenizer, PrefixSpace) {
   PreTokenizer first;
   first.add_prefix_space();

@@ -1,0 +1,254 @@
+// What files of tasks include, and the groups that they form.
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "lithe/base/error.h"
+#include "lithe/eval/zero_shot_reading.h"
+
+namespace lithe {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr uint64_t kLargest = uint64_t(1) << 24;
+
+// A value !function NAME is a function of a Python file, which a reader of YAML takes for the text NAME.
+void refuse_functions(const std::string& text, const Path& file) {
+  int line = 1;
+  for (size_t begin = 0; begin < text.size(); ++line) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    const std::string_view all = std::string_view(text).substr(begin, end - begin);
+    const size_t at = all.find("!function");
+    const size_t before = at == std::string::npos || !at ? 0 : all.find_last_not_of(" \t", at - 1);
+    if (at != std::string::npos && all.substr(0, all.find_first_not_of(" \t") + 1).back() != '#' &&
+        (!at || before == std::string::npos || std::string_view(":-[,{").find(all[before]) != std::string_view::npos)) {
+      const size_t first = all.find_first_not_of(" \t-");
+      fail_usage("eval", file.string(), ":", line, ": ", all.substr(first, std::min(all.find(':'), at) - first),
+                 " is a function of Python (!function), which is not run; write what it gives into the data");
+    }
+    begin = end + 1;
+  }
+}
+
+Node read_node(const Path& file, std::vector<Path>& open) {
+  check_usage(fs::is_regular_file(file), "eval", "'", file.string(),
+              "' is no file; --tasks takes YAML files that describe tasks");
+  const Path real = fs::canonical(file);
+  check_usage(std::find(open.begin(), open.end(), real) == open.end(), "eval", "'", file.string(), "' includes itself");
+  const std::string text = read_file(file, kLargest);
+  refuse_functions(text, file);
+  Node own = parse_yaml(text, file.string());
+  check_usage(own.is_map(), "eval", "'", file.string(), "' must hold keys task, output_type, doc_to_text, ...");
+  const Node* include = own.find("include");
+  if (!include) return own;
+  open.push_back(real);
+  Node out = Node::map();
+  for (const Node& one : include->is_list() ? include->items() : std::vector<Node>{*include}) {
+    const Node other = read_node(file.parent_path() / one.text(), open);
+    for (const auto& [key, value] : other.entries())
+      if (key != "task_list") out.set(key, value);
+  }
+  open.pop_back();
+  for (const auto& [key, value] : own.entries())
+    if (key != "include") out.set(key, value);
+  return out;
+}
+
+bool is_group(const Node& node) {
+  const Node* task = node.find("task");
+  return node.find("group") && task && !(task->is_scalar() || task->is_null());
+}
+
+// The tasks, groups and tags that the files of a folder name.
+class TaskIndex {
+ public:
+  explicit TaskIndex(const Path& folder) {
+    std::vector<Path> files;
+    for (const auto& entry : fs::recursive_directory_iterator(folder, fs::directory_options::skip_permission_denied))
+      if (entry.is_regular_file() && entry.path().extension() == ".yaml") files.push_back(entry.path());
+    std::sort(files.begin(), files.end());
+    for (const Path& file : files) add(file);
+  }
+  const Path* file(const std::string& name) const {
+    const auto found = files_.find(name);
+    return found == files_.end() ? nullptr : &found->second;
+  }
+  std::vector<std::string> tagged(const std::string& tag) const {
+    const auto found = tags_.find(tag);
+    return found == tags_.end() ? std::vector<std::string>() : found->second;
+  }
+
+ private:
+  std::map<std::string, Path> files_;
+  std::map<std::string, std::vector<std::string>> tags_;
+
+  // Only the names count here: a file that no task of the group names may be of any kind.
+  void add(const Path& file) {
+    Node node;
+    try {
+      node = parse_yaml(read_file(file, kLargest), file.string());
+    } catch (const Error&) {
+      return;
+    }
+    if (!node.is_map()) return;
+    const Node* name = node.find(is_group(node) ? "group" : "task");
+    if (!name || !name->is_scalar()) return;
+    files_.emplace(name->text(), file);
+    if (const Node* tags = node.find("tag"))
+      for (const Node& tag : tags->is_list() ? tags->items() : std::vector<Node>{*tags})
+        tags_[tag.text()].push_back(name->text());
+  }
+};
+
+std::vector<ZeroShotGroup::Mean> means_of(const Node* list) {
+  std::vector<ZeroShotGroup::Mean> out;
+  if (!list || list->is_null()) return out;
+  for (const Node& one : list->is_list() ? list->items() : std::vector<Node>{*list}) {
+    ZeroShotGroup::Mean mean;
+    std::string aggregation = "mean";
+    Node filters;
+    read_fields(one, "aggregate_metric_list", [&](Fields& f) {
+      f("metric", mean.metric, "whose mean is taken", {.required = true});
+      f("aggregation", aggregation, "mean alone", one_of({"mean"}));
+      f("weight_by_size", mean.weight_by_size, "documents count alike, not tasks");
+      f.free("filter_list", filters, "of which filters; none: of all");
+    });
+    for (const Node& name : filters.is_list()   ? filters.items()
+                            : filters.is_null() ? std::vector<Node>()
+                                                : std::vector<Node>{filters})
+      mean.filters.push_back(name.text());
+    out.push_back(mean);
+  }
+  return out;
+}
+
+class SuiteReader {
+ public:
+  SuiteReader(const Path& file, const ZeroShotReading& how) : how_(how), index_(fs::absolute(file).parent_path()) {}
+
+  std::vector<std::string> group(const Node& node, const Path& file) {
+    constexpr int kDeepest = 16;
+    check_usage(++depth_ <= kDeepest, "eval", file.string(), ": groups stand within more than ", kDeepest, " others");
+    ZeroShotGroup out;
+    out.name = node.find("group")->text();
+    for (const auto& [key, value] : node.entries())
+      check_usage(key == "group" || key == "task" || key == "group_alias" || key == "aggregate_metric_list" ||
+                      key == "metadata" || key == "tag",
+                  "eval", to_string(value.mark()), ": key ", key, " of a group is not known");
+    if (const Node* alias = node.find("group_alias")) out.alias = alias->text();
+    out.means = means_of(node.find("aggregate_metric_list"));
+    const size_t place = suite.groups.size();
+    suite.groups.push_back(out);
+    for (const Node& member : node.find("task")->items())
+      for (std::string& name : tasks_of(member, file)) out.tasks.push_back(std::move(name));
+    suite.groups[place] = out;
+    --depth_;
+    return out.tasks;
+  }
+
+  ZeroShotSuite suite;
+
+ private:
+  ZeroShotReading how_;
+  TaskIndex index_;
+  int depth_ = 0;
+  std::set<std::string> read_;
+
+  std::vector<std::string> tasks_of(const Node& member, const Path& file) {
+    if (member.is_map() && is_group(member)) return group(member, file);
+    const Node* named = member.is_map() ? member.find("task") : &member;
+    check_usage(named && named->is_scalar(), "eval", to_string(member.mark()), ": a group's task must be a name");
+    const std::string& name = named->text();
+    if (const Path* found = index_.file(name)) {
+      std::vector<Path> open;
+      Node node = read_node(*found, open);
+      if (is_group(node)) return group(node, *found);
+      if (member.is_map())
+        for (const auto& [key, value] : member.entries()) node.set(key, value);
+      return {add(node, *found)};
+    }
+    std::vector<std::string> out;
+    for (const std::string& tagged : index_.tagged(name))
+      for (std::string& one : tasks_of(Node::scalar(tagged, member.mark()), file)) out.push_back(std::move(one));
+    if (out.empty() && member.is_map() && member.find("dataset_path")) return {add(member, file)};
+    check_usage(!out.empty(), "eval", to_string(member.mark()), ": no file below '", file.parent_path().string(),
+                "' describes a task, group or tag '", name, "'");
+    return out;
+  }
+  std::string add(const Node& node, const Path& file) {
+    ZeroShotTask task = task_of_node(node, file, how_);
+    const std::string name = task.task;
+    if (read_.insert(name).second) suite.tasks.push_back(std::move(task));
+    return name;
+  }
+};
+
+const ZeroShotMetric* metric_in(const ZeroShotResult& result, const std::string& name, const std::string& filter) {
+  for (const ZeroShotMetric& m : result.metrics)
+    if (m.name == name && m.filter == filter) return &m;
+  return nullptr;
+}
+
+ZeroShotMetric mean_over(const std::vector<std::pair<double, const ZeroShotMetric*>>& parts, bool weighted) {
+  ZeroShotMetric out{.name = parts[0].second->name, .filter = parts[0].second->filter, .value = 0, .stderr_ = {}};
+  double total = 0, errors = 0;
+  bool all = true;
+  for (const auto& [size, m] : parts) {
+    out.value += (weighted ? size : 1) * m->value;
+    total += weighted ? size : 1;
+    all = all && m->stderr_;
+    const double e = m->stderr_.value_or(0);
+    errors += weighted ? (size - 1) * e * e * size : e * e;
+  }
+  out.value /= total;
+  // The variance of all documents pooled, or that of a mean of means.
+  if (all)
+    out.stderr_ = weighted ? std::sqrt(errors / (total - double(parts.size())) / total) : std::sqrt(errors) / total;
+  return out;
+}
+
+}  // namespace
+
+bool matches_a_file(const std::string& pattern) {
+  try {
+    return !glob(pattern).empty();
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+Node read_task_node(const Path& file) {
+  std::vector<Path> open;
+  return read_node(file, open);
+}
+
+ZeroShotSuite read_zero_shot_suite(const Path& file, const ZeroShotReading& how) {
+  const Node node = read_task_node(file);
+  if (!is_group(node)) return {{task_of_node(node, file, how)}, {}};
+  SuiteReader reader(file, how);
+  reader.group(node, file);
+  return std::move(reader.suite);
+}
+
+std::vector<ZeroShotMetric> group_means(const ZeroShotGroup& group,
+                                        const std::map<std::string, ZeroShotResult>& results) {
+  std::vector<ZeroShotMetric> out;
+  for (const ZeroShotGroup::Mean& mean : group.means) {
+    std::set<std::string> filters(mean.filters.begin(), mean.filters.end());
+    if (filters.empty())
+      for (const std::string& task : group.tasks)
+        for (const ZeroShotMetric& m : results.at(task).metrics)
+          if (m.name == mean.metric) filters.insert(m.filter);
+    for (const std::string& filter : filters) {
+      std::vector<std::pair<double, const ZeroShotMetric*>> parts;
+      for (const std::string& task : group.tasks)
+        if (const ZeroShotMetric* m = metric_in(results.at(task), mean.metric, filter))
+          parts.push_back({double(results.at(task).documents), m});
+      if (!parts.empty()) out.push_back(mean_over(parts, mean.weight_by_size));
+    }
+  }
+  return out;
+}
+
+}  // namespace lithe
