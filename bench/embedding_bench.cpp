@@ -98,8 +98,8 @@ int main(int argc, char** argv) {
           "true}, ffn: gelu, norm: layer, residual: post, tie_word_embeddings: false, head: lm}"),
       "embedding_bench"));
   Model model(config, {.compute = train.compute(), .trainable = true});
-  AdamW optimizer(model.parameters(), train);
-  const auto objective = make_objective(train.objective);
+  TrainedObjective objective(train, model);
+  AdamW optimizer({&model.parameters(), &objective.parameters()}, train);
   std::vector<int64_t> offsets{0};
   for (int64_t b = 1; b <= kSequences; ++b) offsets.push_back(b * kLength);
   const DeviceBatch batch{.input = {zeros({kTokens}, DType::i32), Sequences(offsets)},
@@ -114,7 +114,7 @@ int main(int argc, char** argv) {
   std::vector<double> steps;
   for (int round = -1; round < rounds; ++round) {  // the first warms up
     const double step = seconds([&] {
-      accumulate_gradients(model, *objective, {batch}, train, round + 2);
+      accumulate_gradients(model, objective, {batch}, train, round + 2);
       optimizer.step(round + 2, 1e-4, 1);
     });
     if (round >= 0) steps.push_back(step);

@@ -47,8 +47,8 @@ int run(const std::string& name, const std::string& precision, int steps, bool r
 
   Model model(config, {.dtype = train.parameter_dtype(), .compute = train.compute(), .trainable = true});
   model.set_recompute(recompute);
-  AdamW optimizer(model.parameters(), train);
-  const auto objective = make_objective(train.objective);
+  TrainedObjective objective(train, model);
+  AdamW optimizer({&model.parameters(), &objective.parameters()}, train);
   Batch batch;
   const RandomKey key{.seed = 1, .purpose = purpose_of("train_bench")};
   batch.offsets = {0};
@@ -64,7 +64,7 @@ int run(const std::string& name, const std::string& precision, int steps, bool r
   const std::vector<DeviceBatch> batches = {to_device(batch, Device::cpu)};
   for (int i = 1; i <= steps + 2; ++i) {
     const auto start = std::chrono::steady_clock::now();
-    sums = accumulate_gradients(model, *objective, batches, train, i).objective;
+    sums = accumulate_gradients(model, objective, batches, train, i).objective;
     const double middle = seconds_since(start);
     optimizer.step(i, train.learning_rate, 1);
     const double all = seconds_since(start);

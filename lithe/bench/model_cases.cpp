@@ -63,25 +63,25 @@ Batch random_batch(const Subject& s, const Model& model, const Objective& object
 // A model in training, one step after another on one batch.
 struct Training {
   TrainConfig config;
-  std::unique_ptr<const Objective> objective;
   Model model;
+  TrainedObjective objective;
   AdamW optimizer;
   std::vector<DeviceBatch> batches;
   int64_t steps = 0;
 
   Training(const Subject& s, const TrainConfig& train)
       : config(train),
-        objective(make_objective(train.objective)),
         model(
             s.model,
             {.dtype = train.parameter_dtype(), .compute = train.compute(), .trainable = true, .frozen = train.freeze}),
-        optimizer(model.parameters(), train) {
+        objective(train, model),
+        optimizer({&model.parameters(), &objective.parameters()}, train) {
     model.set_recompute(train.gradient_checkpointing);
-    const Batch batch = random_batch(s, model, *objective, train);
+    const Batch batch = random_batch(s, model, objective.main(), train);
     for (int64_t i = 0; i < train.gradient_accumulation_steps; ++i) batches.push_back(to_device(batch, Device::cpu));
   }
   void step() {
-    accumulate_gradients(model, *objective, batches, config, ++steps);
+    accumulate_gradients(model, objective, batches, config, ++steps);
     optimizer.step(steps, config.learning_rate * 1e-3, optimizer.gradient_norm());
   }
 };

@@ -43,15 +43,15 @@ double time_training(const Contender& c, const BatchSource& order, int64_t steps
       c.model,
       {.dtype = c.train.parameter_dtype(), .compute = c.train.compute(), .trainable = true, .frozen = c.train.freeze});
   model.set_recompute(c.train.gradient_checkpointing);
-  AdamW optimizer(model.parameters(), c.train);
-  const auto objective = make_objective(c.train.objective);
+  TrainedObjective objective(c.train, model);
+  AdamW optimizer({&model.parameters(), &objective.parameters()}, c.train);
   int64_t next = 0;
   const auto step = [&](int64_t number) {
     std::vector<DeviceBatch> batches;
     for (int64_t i = 0; i < c.train.gradient_accumulation_steps; ++i, ++next)
       batches.push_back(
           to_device(order.batch(next / order.batches_per_epoch(), next % order.batches_per_epoch()), Device::cpu));
-    accumulate_gradients(model, *objective, batches, c.train, number);
+    accumulate_gradients(model, objective, batches, c.train, number);
     optimizer.step(number, c.train.learning_rate * 1e-3, optimizer.gradient_norm());
   };
   step(1);

@@ -19,6 +19,8 @@ constexpr int64_t kSaveSteps = 200;
 
 // spec: nas.search | search | a super-network whose slices are the candidates | TB 6.4.6
 Supernet::Supernet(const std::vector<ModelConfig>& candidates, const TrainConfig& train) : train_(train) {
+  check_usage(train.auxiliaries().empty(), "search",
+              "train.auxiliary_objectives have parameters for one model, and a super-network is many; leave them out");
   check_usage(!candidates.empty(), "search", "a super-network needs candidates");
   check_usage(train.optimizer_states == "f32", "search",
               "a super-network shares slices of Adam's moments, which the blocks of train.optimizer_states ",
@@ -87,7 +89,6 @@ std::unique_ptr<Model> Supernet::model(const ModelConfig& candidate) const {
 bool Supernet::train(int64_t steps, const std::function<ModelConfig(int64_t)>& candidate, const BatchSource& batches,
                      const Path& file) {
   restore(file);
-  const auto objective = make_objective(train_.objective);
   const Schedule schedule{.type = train_.lr_scheduler_type,
                           .peak = train_.learning_rate,
                           .floor = train_.min_learning_rate,
@@ -105,6 +106,7 @@ bool Supernet::train(int64_t steps, const std::function<ModelConfig(int64_t)>& c
         candidate(step),
         {.dtype = train_.parameter_dtype(), .compute = train_.compute(), .trainable = true, .initialised = false});
     give(model);
+    const TrainedObjective objective(train_, model);
     AdamW optimizer(model.parameters(), train_);
     const std::map<std::string, Tensor> moments = optimizer.state();
     const auto move_moments = [&](bool in) {
@@ -122,7 +124,7 @@ bool Supernet::train(int64_t steps, const std::function<ModelConfig(int64_t)>& c
     std::vector<DeviceBatch> micro;
     for (int64_t i = (step - 1) * parts; i < step * parts; ++i)
       micro.push_back(to_device(batches.batch(i / each, i % each), Device::cpu));
-    const StepLosses losses = accumulate_gradients(model, *objective, micro, train_, step);
+    const StepLosses losses = accumulate_gradients(model, objective, micro, train_, step);
     const double norm = optimizer.gradient_norm();
     if (!std::isfinite(norm))
       throw Error("search", cat("the super-network diverged at step ", step, "; lower train.learning_rate"),

@@ -45,12 +45,12 @@ void time_steps(const Model& model, const std::vector<int32_t>& tokens, const st
   for (int pass = 0; pass < kPasses; ++pass)
     for (size_t r = 0; r < runs.size(); ++r) {
       std::optional<ExitRun> run = runs[r];
-      const ExitScope scope(run ? &*run : nullptr);
       const auto state = model.make_state(1, int64_t(tokens.size()));
       for (size_t i = 0; i < tokens.size(); ++i) {
         const Tensor token = tensor_of({1}, std::vector<int32_t>{tokens[i]});
         const auto start = Clock::now();
         Pass pass;
+        pass.set_exits(run ? &*run : nullptr);
         const Rows rows = model.run({token, model.continue_sequences(*state, {1})}, pass, state.get());
         model.logits(rows, {0});
         least[r][i] = std::min(least[r][i], milliseconds_since(start));

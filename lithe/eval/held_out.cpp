@@ -10,7 +10,8 @@ LossSums evaluate_batch(const Model& model, const Objective& objective, const De
   const NoGrad no_grad;
   LossSums sums;
   Pass pass;
-  objective.loss(model, model.run(batch.input, pass), batch.targets, {.sums = &sums});
+  const Rows rows = model.run(batch.input, pass);
+  objective.loss({model, rows, pass, batch.input}, batch.targets, {.sums = &sums});
   return sums;
 }
 

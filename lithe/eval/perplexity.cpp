@@ -70,8 +70,8 @@ class Scorer {
     const std::unique_ptr<DecodeState> own = cache_ && !carried ? new_state() : nullptr;
     DecodeState* state = carried ? carried : own.get();
     const Sequences sequences = state ? model_.continue_sequences(*state, lengths()) : Sequences(offsets_);
-    const ExitScope scope(exits_ ? &*exits_ : nullptr);
     Pass pass;
+    pass.set_exits(exits_ ? &*exits_ : nullptr);
     const Rows rows = model_.run({tensor_of(shape, ids_), sequences}, pass, state);
     if (exits_)
       cross_entropy(model_.logits(rows), tensor_of(shape, labels_), 0, 1, nullptr, row_nll);

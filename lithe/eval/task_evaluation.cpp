@@ -56,8 +56,8 @@ TaskAnswers answer(const Model& model, const TaskBatches& batches, const Progres
   for (int64_t i = 0; i < batches.batches_per_epoch() && !stop_signal(); ++i) {
     if (progress) progress(i + 1, batches.batches_per_epoch());
     const DeviceBatch batch = to_device(batches.batch(0, i), model.device());
-    const ExitScope scope(exits);
     Pass pass;
+    pass.set_exits(exits);
     const Rows ran = model.run(batch.input, pass);  // a compressor makes them fewer
     const Tensor logits = model.logits(ran).value();
     if (batch.labelled) {
@@ -67,8 +67,7 @@ TaskAnswers answer(const Model& model, const TaskBatches& batches, const Progres
         cross_entropy(logits, batch.targets.labels, 0, 1, &sums);
       else
         model.loss_of(
-            ran, {},
-            {.labels = batch.targets.labels, .sums = &sums, .label_sequences = batch.targets.label_sequences});
+            ran, {}, {.labels = batch.targets.labels, .sums = &sums, .label_sequences = batch.targets.label_sequences});
       total += sums;
       out.batches.push_back(sums);
     }

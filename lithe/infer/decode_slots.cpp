@@ -82,8 +82,8 @@ DecodeSlots::Predictions DecodeSlots::read(const std::vector<Piece>& pieces, Exi
   const bool meta = model_.device() == Device::meta;
   const Sequences sequences =
       state_ ? model_.continue_sequences(*state_, counts) : Sequences(offsets, {}, model_.device());
-  const ExitScope scope(exit_ ? &*exit_ : exits);
   Pass pass;
+  pass.set_exits(exit_ ? &*exit_ : exits);
   const Rows rows = model_.run({meta ? empty(shape, DType::i32, Device::meta) : tensor_of(shape, ids), sequences}, pass,
                                state_.get());
   if (wanted.empty()) return {};

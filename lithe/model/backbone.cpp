@@ -25,7 +25,6 @@ Backbone::Backbone(const ModelConfig& config, const Scope& scope, const Embeddin
   check_usage(sees_ahead(config.architecture) || !embeds_around_, "model", "embedding ", config.embedding.type,
               " reads the tokens around each one, which architecture ", config.architecture,
               " does not know while it generates; use it in an encoder, or set model.embedding: lookup");
-  selective_ = dynamic_cast<const SelectiveStack*>(stack_.get());
   check_usage(!reads_source(config.architecture) || stack_->layer_width(config.hidden_size) == config.hidden_size,
               "model", "stack ", config.stack.type, " gives the decoder's layers ",
               stack_->layer_width(config.hidden_size), " channels, the rows that its cross-attention reads have ",
@@ -64,7 +63,7 @@ Backbone::Backbone(const ModelConfig& config, const Scope& scope, const Embeddin
         reads_embedding_ = true;
         if (!place->source.empty()) reads_source_embedding_.insert(place->source);
       }
-  check_usage(!reads_embedding_ || !selective_, "model", "stack ", config.stack.type,
+  check_usage(!reads_embedding_ || !stack_->selective(), "model", "stack ", config.stack.type,
               " runs layers for some rows only, and a mixer here reads the embedded rows of all; choose other "
               "model.mixer.heads, or set model.stack: plain");
   set_up_reference();
@@ -116,17 +115,17 @@ Backbone::Layer Backbone::make_layer(const Scope& own, const Scope& owner, const
   if (config.compressor) {
     layer.compressor = registry.make<Compressor>(*config.compressor, scope / "compressor",
                                                  {.hidden_size = width, .causal = !sees_ahead(config_.architecture)});
-    check_usage(!stack_->wires() && !selective_, "model", layer.name, ": stack ", config_.stack.type,
+    check_usage(!stack_->wires() && !stack_->selective(), "model", layer.name, ": stack ", config_.stack.type,
                 " keeps the rows of all layers alike; leave the compressor out, or set model.stack: plain");
   }
   if (config.expander) {
     layer.expander = registry.make<Expander>(*config.expander, scope / "expander", {.hidden_size = width});
-    check_usage(!stack_->wires() && !selective_, "model", layer.name, ": stack ", config_.stack.type,
+    check_usage(!stack_->wires() && !stack_->selective(), "model", layer.name, ": stack ", config_.stack.type,
                 " keeps the rows of all layers alike; leave the expander out, or set model.stack: plain");
   }
   int64_t mixers = 0;
   for (const SubLayerConfig& sub : config.sub_layers) mixers += sub.kind == SubLayerConfig::Kind::mixer;
-  check_usage(!selective_ || mixers <= 1, "model", layer.name, ": stack ", config_.stack.type,
+  check_usage(!stack_->selective() || mixers <= 1, "model", layer.name, ": stack ", config_.stack.type,
               " lets rows pass layers unchanged, and this one has ", mixers,
               " mixers, of which the second would not know them; give each a layer of its own");
   for (const SubLayerConfig& sub : config.sub_layers)
@@ -225,8 +224,8 @@ std::unique_ptr<Backbone::Place> Backbone::make_place(const Scope& own, const Sc
   check_usage(!stack_->wires() || place->residual->adds(), "model", place->name, ": stack ", config_.stack.type,
               " needs a residual that only adds to the rows, which ", layer.residual.type,
               " does not; set model.residual: pre");
-  check_usage(!selective_ || place->residual->stages() == 1, "model", place->name, ": stack ", config_.stack.type,
-              " lets rows pass layers unchanged, and residual ", layer.residual.type, " runs each ",
+  check_usage(!stack_->selective() || place->residual->stages() == 1, "model", place->name, ": stack ",
+              config_.stack.type, " lets rows pass layers unchanged, and residual ", layer.residual.type, " runs each ",
               place->residual->stages(), " times, on rows that it then would not have; set model.residual: pre");
   return place;
 }

@@ -3,7 +3,6 @@
 
 #include "lithe/model/config.h"
 #include "lithe/model/decode_state.h"
-#include "lithe/nn/exits.h"
 #include "lithe/nn/registry.h"
 
 namespace lithe {
@@ -33,7 +32,7 @@ class Backbone final : public Layers, public ExitHeads {
   std::unique_ptr<DecodeState> make_state(int64_t sequences, int64_t capacity, std::optional<DType> cache,
                                           int64_t layers) const;
   /// Where rows may leave the stack; `predict` is what the head of an exit says of normed rows.
-  std::vector<StackExit> exits() const { return selective_ ? selective_->exits() : std::vector<StackExit>(); }
+  std::vector<StackExit> exits() const { return stack_->exits(); }
   void set_predict(std::function<Var(int64_t exit, const Rows& x)> predict) { predict_ = std::move(predict); }
   /// Rows as they leave the stack, normed where the wiring ends so.
   Var end_rows(const Var& x) const;
@@ -61,7 +60,7 @@ class Backbone final : public Layers, public ExitHeads {
     Dropout dropout;
     std::unique_ptr<SubLayer> part;
     std::unique_ptr<Residual> residual;
-    std::string source;  // that it reads; empty: none
+    std::string source;                                 // that it reads; empty: none
     std::optional<std::pair<int64_t, int64_t>> map_of;  // layer and sub-layer whose attention map it takes
   };
   struct Layer {
@@ -89,10 +88,9 @@ class Backbone final : public Layers, public ExitHeads {
   std::set<std::string> reads_source_embedding_;
   std::map<std::string, std::unique_ptr<Embedding>> modalities_;
   std::vector<std::pair<std::string, std::string>> columns_;  // that parts need: name, and the part
-  std::optional<Reference> reference_;  // that some layers read
+  std::optional<Reference> reference_;                        // that some layers read
   std::vector<int64_t> reference_readers_;
-  Tensor reference_start_;                     // its tokens i32 [max_position_embeddings], or its rows
-  const SelectiveStack* selective_ = nullptr;  // stack_, where it is one
+  Tensor reference_start_;  // its tokens i32 [max_position_embeddings], or its rows
   std::function<Var(int64_t exit, const Rows& x)> predict_;
 
   // Layers
@@ -101,6 +99,8 @@ class Backbone final : public Layers, public ExitHeads {
   void skip(int64_t layer, const Rows& x, const Pass& pass) const override;
   int64_t sub_layers(int64_t layer) const override { return int64_t(layers_[size_t(layer)].places.size()); }
   Var change(int64_t layer, int64_t sub_layer, const Rows& x, const Pass& pass) const override;
+
+  const ExitHeads* exit_heads() const override { return this; }
 
   // ExitHeads
   Var predict(int64_t exit, const Rows& x) const override;

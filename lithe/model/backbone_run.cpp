@@ -58,7 +58,7 @@ Var Backbone::run_place(int64_t layer, int64_t sub_layer, double gain, const Row
                            .source = source ? &*source : nullptr,
                            .wired = [&place](const Var& other) { return place.residual->input(other); },
                            .stage = stage};
-    if (place.kind == SubLayerConfig::Kind::mixer && pass.wants(Tap::Kind::map)) {
+    if (place.kind == SubLayerConfig::Kind::mixer && pass.wants(Tap::Kind::map) && !training()) {
       const MixerMaps maps = place.part->maps(in);
       if (maps.heads) pass.put(Tap::Kind::map, maps.weights);
       if (maps.logits.defined()) pass.put(Tap::Kind::map_logits, maps.logits);

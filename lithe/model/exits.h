@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "lithe/model/model.h"
+#include "lithe/nn/exits.h"
 
 namespace lithe {
 

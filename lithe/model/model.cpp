@@ -7,6 +7,7 @@
 #include "lithe/base/stop.h"
 #include "lithe/model/quantized_weights.h"
 #include "lithe/model/safetensors.h"
+#include "lithe/nn/exits.h"
 #include "lithe/ops/basic.h"
 
 namespace lithe {
@@ -74,9 +75,10 @@ Model::Model(const ModelConfig& config, const ModelOptions& options) : config_(c
       return head_of(exit).logits(x);
     });
   for (const std::string& pattern : options.frozen) parameters_.freeze(pattern);
-  check_usage(!decoder_->shortens() || !head_->by_row(), "model", "head ", config.head.type,
-              " predicts for every token, and a compressor in model.layers makes fewer rows of them; leave it out, give "
-              "a layer above it an expander, or choose a head that predicts for whole sequences, as classify does");
+  check_usage(
+      !decoder_->shortens() || !head_->by_row(), "model", "head ", config.head.type,
+      " predicts for every token, and a compressor in model.layers makes fewer rows of them; leave it out, give "
+      "a layer above it an expander, or choose a head that predicts for whole sequences, as classify does");
 }
 
 void Model::make_encoder(const std::string& name) {
@@ -135,8 +137,10 @@ Rows Model::run(const ModelInput& input, Pass& pass, DecodeState* state) const {
     }
   }
   Rows rows = decoder_->forward(input, pass, state);
+  rows.exits = pass.exits();
   check_usage(
-      rows.sequences.rows() == input.sequences.rows() || !head_->by_row(), "model", "head ", config_.head.type, " predicts for every token, and stack ", config_.stack.type,
+      rows.sequences.rows() == input.sequences.rows() || !head_->by_row(), "model", "head ", config_.head.type,
+      " predicts for every token, and stack ", config_.stack.type,
       " dropped some of them; set model.stack skipped: copy, or choose a head that predicts for whole sequences");
   return rows;
 }
@@ -149,7 +153,7 @@ Var Model::with_losses(const Var& loss, const Pass& pass, double factor) {
 
 Var Model::logits(const Rows& rows, const std::vector<int64_t>& wanted) const {
   const kernels::PartScope part("head");
-  const ExitRun* run = exits_.empty() ? nullptr : ExitRun::current();
+  const ExitRun* run = exits_.empty() ? nullptr : rows.exits;
   const auto picked = [&](const Var& of) { return wanted.empty() ? of : pick_rows(of, wanted); };
   const Sequences& all = rows.sequences;
   const bool by_row = head_->count(all).labels == all.rows();

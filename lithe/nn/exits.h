@@ -1,12 +1,10 @@
 // Early exits: rules by which rows leave a stack before its last layer, and what became of them [TB 6.4.6, Eq 6.194].
 #pragma once
 
-#include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
-#include "lithe/nn/slots.h"
+#include "lithe/tensor/tensor.h"
 
 namespace lithe {
 
@@ -41,7 +39,7 @@ std::string text_of(const ExitRule& rule);
 /// The names of the criteria.
 std::vector<std::string> exit_criteria();
 
-/// A rule at work: what became of the rows of the passes that run while it is current().
+/// A rule at work: what became of the rows of the passes that obey it (Pass::set_exits).
 class ExitRun {
  public:
   explicit ExitRun(const ExitRule& rule) : rule(rule) {}
@@ -57,78 +55,6 @@ class ExitRun {
   void begin(int64_t rows, int64_t layers);
   double mean_layers() const;
   int64_t counted() const;
-
-  /// The rule that passes of this thread obey now; null: all rows run to the end.
-  static ExitRun* current();
-};
-
-/// Makes a rule current while it lives; null: none is.
-class ExitScope {
- public:
-  explicit ExitScope(ExitRun* run);
-  ~ExitScope();
-  ExitScope(const ExitScope&) = delete;
-  ExitScope& operator=(const ExitScope&) = delete;
-
- private:
-  ExitRun* previous_;
-};
-
-/// A place in a stack where rows may leave it.
-struct StackExit {
-  int64_t layer = 0;      // from 0: after this one
-  double weight = 1;      // of its loss, beside the model's own, which counts 1
-  bool own_head = false;  // else the model's head predicts there, too
-};
-
-/// A stack that lets rows pass a layer unchanged while others of their sequence run it. It needs layers with one mixer,
-/// without a compressor, and residuals of one stage, so that a layer's state is the same whether or not a row ran it.
-class SelectiveStack : public Stack {
- public:
-  /// Where rows may leave, the lowest first; each is trained by a loss of its own.
-  virtual std::vector<StackExit> exits() const { return {}; }
-};
-
-/// What a stack with exits may ask of the model that it stands in: Layers that are these, too.
-class ExitHeads {
- public:
-  virtual ~ExitHeads() = default;
-  /// What the head of exit `exit` (from 0; -1: the model's) predicts of rows as they leave the layer: Head::logits.
-  virtual Var predict(int64_t exit, const Rows& x) const = 0;
-  /// A row sees only the tokens up to its own.
-  virtual bool causal() const = 0;
-};
-
-// ---- statistics of one prediction, given as logits
-
-/// Entropy in nats.
-double prediction_entropy(std::span<const float> logits);
-/// The largest probability, and the second largest (0 of one class).
-struct TopTwo {
-  int32_t best = 0;
-  double first = 0, second = 0;
-};
-TopTwo top_two(std::span<const float> logits);
-/// Jensen-Shannon divergence of two predictions, in nats.
-double js_divergence(std::span<const float> p_logits, std::span<const float> q_logits);
-/// The cosine of two rows, any floating type; 1 of two rows of zeros, 0 of one.
-double row_cosine(const Tensor& a, int64_t row_a, const Tensor& b, int64_t row_b);
-
-/// What tests at exits remember of the units (tokens or sentences) that go on: their numbers are those of the pass.
-class ExitTests {
- public:
-  ExitTests(const ExitRule& rule, int64_t units);
-  /// Whether a unit leaves at an exit that predicts its rows so: logits f32, one row a token of the unit, or one.
-  /// To be asked exit by exit, from the lowest.
-  bool leaves(int64_t unit, const std::vector<std::span<const float>>& logits);
-  /// The same of what needs no prediction: the mean cosine of the unit's rows.
-  bool leaves_by_cosine(double mean) const { return mean >= rule_.threshold; }
-
- private:
-  ExitRule rule_;
-  std::vector<std::vector<std::vector<float>>> before_;  // divergence: the logits of each unit at the exit below
-  std::vector<std::vector<int32_t>> classes_;            // patience: what each row was predicted to be
-  std::vector<int64_t> unchanged_;
 };
 
 }  // namespace lithe

@@ -5,6 +5,19 @@
 
 namespace lithe {
 
+const char* name_of(Tap::Kind kind) {
+  switch (kind) {
+    case Tap::Kind::rows: return "rows";
+    case Tap::Kind::input: return "mixer's input";
+    case Tap::Kind::queries: return "queries";
+    case Tap::Kind::keys: return "keys";
+    case Tap::Kind::map: return "attention weights";
+    case Tap::Kind::map_logits: return "attention logits";
+    case Tap::Kind::context: return "heads' results";
+  }
+  return "";
+}
+
 void Statistic::add(const std::vector<double>& values, double weight_of_values) {
   if (sums.empty()) sums.resize(values.size(), 0);
   check(sums.size() == values.size(), "pass", "a statistic of ", sums.size(), " numbers was given ", values.size());
@@ -47,7 +60,9 @@ void Pass::take_statistics(const Statistics& from, const std::string& before) co
     notes_->statistics[{before + key.first, key.second}].add(statistic.means(), statistic.weight);
 }
 
-void Pass::put(Tap::Kind kind, const Var& x) const { notes_->taps[{kind, layer_}] = reshape(x, x.shape()); }
+void Pass::put(Tap::Kind kind, const Var& x, int64_t sequence) const {
+  notes_->taps[{kind, layer_, sequence}] = reshape(x, x.shape());
+}
 
 Var Pass::get(Tap tap) const {
   for (const auto& notes : {notes_, around_}) {

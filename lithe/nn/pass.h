@@ -15,6 +15,7 @@
 namespace lithe {
 
 class DecodeState;
+class ExitRun;
 
 struct Shortening;
 
@@ -25,6 +26,7 @@ struct Rows {
   Sequences sequences;
   Var embedded = {};  // of a source: the rows that entered its encoder, where some cross-attention reads them
   std::shared_ptr<const Shortening> shortened = {};  // what the last compressor made them of; null: none did
+  const ExitRun* exits = nullptr;  // of rows that Model::run gave: by which exits they left; null: none was tried
 };
 
 /// What became of the rows before a compressor.
@@ -38,13 +40,21 @@ struct Tap {
   enum class Kind {
     rows,        // what leaves the layer: [N, D]
     input,       // what its mixer reads: [N, D], normed as the wiring says
-    map,         // attention weights of one sequence: f32 [heads*T, T], row (h, i) has what token i takes from each
-    map_logits,  // the same before the softmax, scaled, -inf where hidden
+    queries,     // of attention, as its softmax reads them: [N, heads*d_h]
+    keys,        // the same: [N, key heads*d_h]
+    map,         // attention weights of a sequence: [heads*T, T], row (h, i) has what token i takes from each. While a
+                 // tape lives, of every sequence and with gradients; else f32, of the only one
+    map_logits,  // the same before the softmax, scaled, -inf where hidden; not while a tape lives
+    context,     // of attention: the heads' results, [N, heads*d_h]; for mixers that take them from another
   };
   Kind kind;
-  int64_t layer = 0;  // from 0
+  int64_t layer = 0;     // from 0
+  int64_t sequence = 0;  // of a map
   auto operator<=>(const Tap&) const = default;
 };
+
+/// "queries".
+const char* name_of(Tap::Kind kind);
 
 /// A number or several that a part shows of itself, for looking at: the mean over what was added.
 struct Statistic {
@@ -82,12 +92,12 @@ class Pass {
   void take_statistics(const Statistics& from, const std::string& before = "") const;
 
   /// Taps are computed when somebody wants them. A layer that does not run puts none.
-  void want(Tap tap) { shared_->wanted.insert(tap); }
+  void want(Tap tap) { shared_->wanted.insert({tap.kind, tap.layer}); }
   void want(Tap::Kind kind) { shared_->every.insert(kind); }  // of every layer
-  bool wants(Tap tap) const { return shared_->every.count(tap.kind) || shared_->wanted.count(tap); }
+  bool wants(Tap tap) const { return shared_->every.count(tap.kind) || shared_->wanted.count({tap.kind, tap.layer}); }
   bool wants(Tap::Kind kind) const { return wants({kind, layer_}); }  // of the layer that runs
   /// What reads the tap has its gradient gathered apart, so that it adds up alike where layers are recomputed.
-  void put(Tap::Kind kind, const Var& x) const;
+  void put(Tap::Kind kind, const Var& x, int64_t sequence = 0) const;
   /// Undefined when nobody put it.
   Var get(Tap tap) const;
 
@@ -105,6 +115,10 @@ class Pass {
   int64_t layer() const { return layer_; }
   /// What decoding keeps; null while whole sequences run.
   DecodeState* state() const { return shared_->state; }
+
+  /// The rule by which rows leave the model's stack early, at work; null: all run to the end.
+  void set_exits(ExitRun* run) { shared_->exits = run; }
+  ExitRun* exits() const { return shared_->exits; }
 
   // ---- for models and stacks
 
@@ -136,6 +150,7 @@ class Pass {
     std::map<std::string, Pass> of_sources;
     DecodeState* state = nullptr;
     std::optional<Tap> end;
+    ExitRun* exits = nullptr;
     bool statistics = false;  // wanted
   };
   struct Notes {

@@ -33,7 +33,7 @@ class SharedParameters {
 class SharedMap {
  public:
   /// Taps for queries and keys as the softmax reads them, and for the heads' results; only mixers look at them.
-  static constexpr Tap::Kind kQueries = Tap::Kind(64), kKeys = Tap::Kind(65), kContext = Tap::Kind(66);
+  static constexpr Tap::Kind kQueries = Tap::Kind::queries, kKeys = Tap::Kind::keys, kContext = Tap::Kind::context;
 
   virtual ~SharedMap() = default;
   /// Has no queries and keys of its own.

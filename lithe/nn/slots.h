@@ -66,6 +66,23 @@ class Residual : public Part {
   virtual bool final_norm() const = 0;
 };
 
+/// A place in a stack where rows may leave it.
+struct StackExit {
+  int64_t layer = 0;      // from 0: after this one
+  double weight = 1;      // of its loss, beside the model's own, which counts 1
+  bool own_head = false;  // else the model's head predicts there, too
+};
+
+/// What a stack with exits may ask of the model that it stands in.
+class ExitHeads {
+ public:
+  virtual ~ExitHeads() = default;
+  /// What the head of exit `exit` (from 0; -1: the model's) predicts of rows as they leave the layer: Head::logits.
+  virtual Var predict(int64_t exit, const Rows& x) const = 0;
+  /// A row sees only the tokens up to its own.
+  virtual bool causal() const = 0;
+};
+
 /// The layers of a model, as a stack runs them. They live as long as the model.
 class Layers {
  public:
@@ -80,6 +97,8 @@ class Layers {
   /// undefined when it adds nothing. `pass` is within() the layer.
   virtual int64_t sub_layers(int64_t layer) const = 0;
   virtual Var change(int64_t layer, int64_t sub_layer, const Rows& x, const Pass& pass) const = 0;
+  /// Null: these layers stand in no model.
+  virtual const ExitHeads* exit_heads() const { return nullptr; }
 };
 
 /// How layers follow each other.
@@ -94,6 +113,11 @@ class Stack : public Part {
   virtual int64_t layer_width(int64_t hidden_size) const { return hidden_size; }
   /// Runs sub-layers one by one: needs a residual that adds().
   virtual bool wires() const { return false; }
+  /// Lets rows pass a layer unchanged while others of their sequence run it. It needs layers with one mixer, without a
+  /// compressor, and residuals of one stage, so that a layer's state is the same whether or not a row ran it.
+  virtual bool selective() const { return false; }
+  /// Where rows may leave by a rule (Pass::exits), the lowest first; each is trained by a loss of its own.
+  virtual std::vector<StackExit> exits() const { return {}; }
   /// Keeps nothing of a layer once the next one has run, so that layers above cannot read it.
   virtual bool forgets() const { return false; }
   virtual Rows forward(const Layers& layers, const Rows& x, const Pass& pass) const = 0;

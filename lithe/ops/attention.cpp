@@ -239,7 +239,9 @@ Var attend(const Var& q, const Var& k, const Var& v, const Sequences& queries, c
 Var attend_by_maps(const Var& q, const Var& k, const Var& v, const Sequences& sequences, const AttendOptions& o,
                    const std::function<Var(const Var& map, int64_t b)>& change) {
   check(o.head_masks.empty() && !o.tiles && !o.bias.defined() && !o.values.table.defined() && o.softcap == 0, "attend",
-        "explicit maps have one mask for all heads, no bias and no cap; leave attention_dropout out");
+        "explicit maps have one mask for all heads, no bias and no cap; leave out attention_dropout, or the objective "
+        "that "
+        "reads attention weights");
   const Var keys = repeat_heads(k, o.kv_heads, o.heads), values = repeat_heads(v, o.kv_heads, o.heads);
   std::vector<Var> parts;
   for (int64_t b = 0; b < sequences.count(); ++b) {

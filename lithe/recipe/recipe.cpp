@@ -248,8 +248,17 @@ void prepare_for_lessons(const Recipe& recipe, const Objective& objective, const
                                      {"modalities", model.modalities}})
     check_usage(is_empty(section), "train", "model.", key, " reads what no section of a recipe gives data for yet; ",
                 "leave it out, or train with the library (ModelInput, docs/library.md)");
-  objective.prepare(
-      {.tokenizer = tokenizer, .label_smoothing = recipe.train.label_smoothing, .task = task, .labels = labels}, model);
+  check_usage(!objective.beside(), "train", "objective ", name,
+              " learns beside another; give train.objective that one, and this to train.auxiliary_objectives");
+  const LessonFacts facts{
+      .tokenizer = tokenizer, .label_smoothing = recipe.train.label_smoothing, .task = task, .labels = labels};
+  objective.prepare(facts, model);
+  for (const auto& [beside, choice] : recipe.train.auxiliaries()) {
+    const auto auxiliary = make_objective(choice);
+    check_usage(auxiliary->beside(), "train", "auxiliary_objectives.", beside, ": objective ", choice.type,
+                " learns from batches of its own; give it to train.objective");
+    auxiliary->prepare(facts, model);
+  }
 }
 
 namespace {

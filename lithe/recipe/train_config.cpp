@@ -41,6 +41,9 @@ void TrainConfig::fields(Fields& f) {
     "parameters that keep their values, by their names in model.safetensors, * and ? allowed: [embedding.*, "
     "layers.0.*]");
   f.part("objective", "objective", objective, "what is learnt to predict; lithe list objective");
+  f.free("auxiliary_objectives", auxiliary_objectives,
+         "what is learnt beside it from the same batches: {name: objective}, each with a weight of its own; the names "
+         "stand in metrics.jsonl");
   f.section("growth", growth, "a run that begins small and grows while it learns");
   f("precision", precision, "of rows and products: f32, bf16 (with f32 weights), f64 (slow, for checks)",
     one_of({"f32", "bf16", "f64"}));
@@ -122,6 +125,7 @@ void TrainConfig::validate(int64_t sequence_length) const {
   check_usage(max_steps || max_tokens || num_train_epochs > 0 || max_time > 0, "train",
               "no limit is set; give max_steps, max_tokens, num_train_epochs or max_time");
   growth.validate();
+  auxiliaries();
   check_usage(growth.steps.empty() || !average_checkpoints, "train",
               "average_checkpoints takes the mean of models of one size, and this one grows; leave one of both out");
   check_usage(optimizer_states == "f32" || precision != "f64", "train", "optimizer_states ", optimizer_states,
@@ -150,6 +154,27 @@ void TrainConfig::validate(int64_t sequence_length) const {
   check_usage(!(needs_end || warmup_ratio > 0) || max_steps || max_tokens || num_train_epochs > 0, "train",
               "lr_scheduler_type ", lr_scheduler_type,
               " needs to know the last step; give max_steps, max_tokens or num_train_epochs besides max_time");
+}
+
+std::vector<std::pair<std::string, PartChoice>> TrainConfig::auxiliaries() const {
+  const Node& all = auxiliary_objectives;
+  check_usage(all.is_null() || all.is_map(), "recipe", to_string(all.mark()),
+              ": 'train.auxiliary_objectives' must be a section of names, as {halfway: {type: layer_prediction, layer: "
+              "2}}");
+  std::vector<std::pair<std::string, PartChoice>> out;
+  for (const auto& [name, node] : all.entries()) {
+    check_usage(!name.empty() && name.find('.') == name.npos, "recipe", to_string(node.mark()), ": the name '", name,
+                "' stands before the names of its parameters; give one without a '.'");
+    PartChoice choice;
+    read_fields(all, "train.auxiliary_objectives", [&](Fields& f) {
+      for (const auto& [other, value] : all.entries()) {
+        PartChoice unread;
+        f.part(other.c_str(), "objective", other == name ? choice : unread, "");
+      }
+    });
+    out.emplace_back(name, choice);
+  }
+  return out;
 }
 
 int64_t TrainConfig::total_steps(int64_t batches_per_epoch) const {

@@ -33,6 +33,7 @@ struct TrainConfig {
   int64_t early_stopping_patience = 0, average_checkpoints = 0;
   std::vector<std::string> freeze;
   PartChoice objective{"clm", {}};
+  Node auxiliary_objectives;  // by names of the recipe's
   GrowthConfig growth;
   std::string precision = "f32", optimizer_states = "f32";
   bool gradient_checkpointing = false, carry_state = false;
@@ -45,6 +46,8 @@ struct TrainConfig {
 
   void fields(Fields& f);
   void validate(int64_t sequence_length) const;
+  /// auxiliary_objectives, resolved. Fails (usage) on a name or a part that cannot stand there.
+  std::vector<std::pair<std::string, PartChoice>> auxiliaries() const;
   DType compute() const { return dtype_named(precision); }
   DType parameter_dtype() const { return wide_of(compute()); }
   int64_t micro_batch_tokens() const { return batch_tokens / gradient_accumulation_steps; }

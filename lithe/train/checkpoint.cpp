@@ -13,7 +13,7 @@
 namespace lithe {
 namespace {
 
-constexpr const char* kCarried = "carried.safetensors";
+constexpr const char *kCarried = "carried.safetensors", *kObjective = "objective.safetensors";
 
 namespace fs = std::filesystem;
 
@@ -119,6 +119,23 @@ void replace_directory(const Path& from, const Path& to) {
   fs::remove_all(from, ignored);
 }
 
+std::map<std::string, Tensor> numbers_of(const Parameters& parameters) {
+  std::map<std::string, Tensor> out;
+  for (const Parameter& p : parameters.all()) out[p.name] = p.numbers();
+  return out;
+}
+
+void load_parameters(const Path& path, Parameters& parameters) {
+  const SafetensorsFile file(path);
+  const MemoryScope scratch(MemoryClass::workspace);
+  for (Parameter& p : parameters.all()) {
+    const Tensor numbers = empty(p.master.shape(), p.rest.defined() ? DType::f32 : p.master.dtype());
+    file.read(p.name, numbers);
+    p.assign(numbers);
+  }
+  parameters.refresh_views();
+}
+
 }  // namespace
 
 Path checkpoint_path(const Path& run, int64_t step) { return run / "training_state" / directory_name(step); }
@@ -132,7 +149,8 @@ void drop_checkpoints_after(const Path& run, int64_t step) {
 }
 
 Path save_checkpoint(const Path& run, const Model& model, const AdamW& optimizer, const TrainState& state, int64_t keep,
-                     const CarriedState* carried) {
+                     const CarriedState* carried, const Parameters* of_objective) {
+  const bool learns = of_objective && of_objective->count();
   const Path states = run / "training_state";
   make_directory(states);
   const Path done = states / directory_name(state.step), temporary = states / (".saving-" + directory_name(state.step));
@@ -143,10 +161,12 @@ Path save_checkpoint(const Path& run, const Model& model, const AdamW& optimizer
     save_weights(model, temporary / "model.safetensors");
     write_safetensors(temporary / "optimizer.safetensors", optimizer.state(), {{"format", "lithe"}});
     if (carried) write_safetensors(temporary / kCarried, carried->save(), {{"format", "lithe"}});
+    if (learns) write_safetensors(temporary / kObjective, numbers_of(*of_objective), {{"format", "lithe"}});
     Json json = to_json(state);
     json["checksums"] = {{"model.safetensors", file_checksum(temporary / "model.safetensors")},
                          {"optimizer.safetensors", file_checksum(temporary / "optimizer.safetensors")}};
     if (carried) json["checksums"][kCarried] = file_checksum(temporary / kCarried);
+    if (learns) json["checksums"][kObjective] = file_checksum(temporary / kObjective);
     json["checksum"] = text_checksum(dump(json));
     write_file(temporary / "state.json", dump(json, 2) + "\n");
     replace_directory(temporary, done);
@@ -175,7 +195,9 @@ Path latest_checkpoint(const Path& run) {
   return all.empty() ? Path() : all.back();
 }
 
-TrainState load_checkpoint(const Path& checkpoint, Model& model, AdamW& optimizer, CarriedState* carried) {
+TrainState load_checkpoint(const Path& checkpoint, Model& model, AdamW& optimizer, CarriedState* carried,
+                           Parameters* of_objective) {
+  const bool learns = of_objective && of_objective->count();
   TrainState s;
   try {
     Json json = parse_json(read_file(checkpoint / "state.json"), "state.json");
@@ -185,12 +207,14 @@ TrainState load_checkpoint(const Path& checkpoint, Model& model, AdamW& optimize
     check(sum == text_checksum(dump(json)), "state.json", "its checksum differs");
     std::vector<const char*> files{"model.safetensors", "optimizer.safetensors"};
     if (carried) files.push_back(kCarried);
+    if (learns) files.push_back(kObjective);
     for (const char* file : files)
       check(json.at("checksums").at(file) == file_checksum(checkpoint / file), file, "its checksum differs");
     from_json(json, s);
     load_weights(model, checkpoint / "model.safetensors");
     const SafetensorsFile file(checkpoint / "optimizer.safetensors");
     for (const auto& [name, tensor] : optimizer.state()) file.read(name, tensor);
+    if (learns) load_parameters(checkpoint / kObjective, *of_objective);
     if (carried) {
       const SafetensorsFile states(checkpoint / kCarried);
       NamedTensors kept;

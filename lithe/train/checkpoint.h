@@ -1,6 +1,7 @@
 // Training checkpoints: everything a run needs to continue as if it had never stopped.
 //   RUN/training_state/step-00000200/{model,optimizer}.safetensors, state.json
 //   and carried.safetensors with train.carry_state: the states of the lanes
+//   and objective.safetensors where objectives have parameters
 // A checkpoint directory appears whole (renamed into place) or not at all.
 #pragma once
 
@@ -40,9 +41,9 @@ struct TrainState {
 };
 
 /// Saves beside older checkpoints, then drops the oldest beyond `keep` (never that of rollback_step). Returns the
-/// directory. `carried`: null where no states are.
+/// directory. `carried`: null where no states are; `of_objective`: TrainedObjective's, or null.
 Path save_checkpoint(const Path& run, const Model& model, const AdamW& optimizer, const TrainState& state, int64_t keep,
-                     const CarriedState* carried = nullptr);
+                     const CarriedState* carried = nullptr, const Parameters* of_objective = nullptr);
 
 /// Where the checkpoint of a step stands.
 Path checkpoint_path(const Path& run, int64_t step);
@@ -57,7 +58,8 @@ void drop_checkpoints_after(const Path& run, int64_t step);
 Path latest_checkpoint(const Path& run);
 
 /// Restores all of it; every file's checksum is compared with state.json first.
-TrainState load_checkpoint(const Path& checkpoint, Model& model, AdamW& optimizer, CarriedState* carried = nullptr);
+TrainState load_checkpoint(const Path& checkpoint, Model& model, AdamW& optimizer, CarriedState* carried = nullptr,
+                           Parameters* of_objective = nullptr);
 
 /// Makes RUN/averaged/model.safetensors the mean of the last `count` checkpoints' weights, or of fewer where there are
 /// fewer.

@@ -12,23 +12,27 @@ constexpr int64_t kLeastInt8 = 4096;
 
 }  // namespace
 
-AdamW::AdamW(Parameters& parameters, const TrainConfig& config) : parameters_(&parameters), config_(config) {
+AdamW::AdamW(const std::vector<Parameters*>& parameters, const TrainConfig& config)
+    : parameters_(parameters), config_(config) {
   const MemoryScope memory(MemoryClass::optimizer);
-  for (Parameter& p : parameters.all()) {
-    if (!p.master.needs_grad()) continue;  // frozen
-    p.split();
-    const Tensor& x = p.master.value();
-    const DType wide = wide_of(x.dtype());
-    const auto fresh = [&](const Shape& shape, DType dtype) { return zeros(shape, dtype, x.device()); };
-    if (config.optimizer_states == "int8" && x.shape().rank() >= 2 && x.numel() >= kLeastInt8) {
-      const Shape blocks{kernels::state_blocks(x.numel())};
-      slots_.push_back({&p, fresh(x.shape(), DType::i8), fresh(x.shape(), DType::u8), fresh(blocks, DType::f32),
-                        fresh(blocks, DType::f32)});
-    } else {
-      slots_.push_back({&p, fresh(x.shape(), wide), fresh(x.shape(), wide), {}, {}});
-    }
-  }
+  for (Parameters* of : parameters)
+    for (Parameter& p : of->all())
+      if (p.master.needs_grad()) add(p);  // else frozen
   check_usage(!slots_.empty(), "train", "train.freeze leaves no parameter to train; freeze fewer");
+}
+
+void AdamW::add(Parameter& p) {
+  p.split();
+  const Tensor& x = p.master.value();
+  const DType wide = wide_of(x.dtype());
+  const auto fresh = [&](const Shape& shape, DType dtype) { return zeros(shape, dtype, x.device()); };
+  if (config_.optimizer_states == "int8" && x.shape().rank() >= 2 && x.numel() >= kLeastInt8) {
+    const Shape blocks{kernels::state_blocks(x.numel())};
+    slots_.push_back({&p, fresh(x.shape(), DType::i8), fresh(x.shape(), DType::u8), fresh(blocks, DType::f32),
+                      fresh(blocks, DType::f32)});
+  } else {
+    slots_.push_back({&p, fresh(x.shape(), wide), fresh(x.shape(), wide), {}, {}});
+  }
 }
 
 double AdamW::gradient_norm() const {
@@ -62,7 +66,7 @@ void AdamW::step(int64_t step, double learning_rate, double norm) {
                     .rest = to.rest});
     p.master.ref()->grad = Tensor();
   }
-  parameters_->stepped();
+  for (Parameters* parameters : parameters_) parameters->stepped();
 }
 
 void AdamW::drop_gradients() {

@@ -1,4 +1,5 @@
-// AdamW over the parameters of a model that are not frozen, with global-norm clipping (spec train.adam).
+// AdamW over the parameters of a model and of its objective that are not frozen, with global-norm clipping (spec
+// train.adam).
 #pragma once
 
 #include "lithe/model/model.h"
@@ -9,7 +10,8 @@ namespace lithe {
 class AdamW {
  public:
   /// Splits masters that are read in bf16, which costs two bytes a number less and changes none of their numbers.
-  AdamW(Parameters& parameters, const TrainConfig& config);
+  AdamW(const std::vector<Parameters*>& parameters, const TrainConfig& config);
+  AdamW(Parameters& parameters, const TrainConfig& config) : AdamW(std::vector{&parameters}, config) {}
 
   /// The norm of all gathered gradients; not finite when one is.
   double gradient_norm() const;
@@ -26,9 +28,11 @@ class AdamW {
     Parameter* parameter;
     Tensor m, v, m_scale, v_scale;
   };
-  Parameters* parameters_;
+  std::vector<Parameters*> parameters_;
   std::vector<Slot> slots_;
   TrainConfig config_;
+
+  void add(Parameter& parameter);
 };
 
 }  // namespace lithe

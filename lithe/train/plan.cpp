@@ -134,14 +134,16 @@ Plan plan_training(const ModelConfig& config, const TrainConfig& train, const Pl
                          .frozen = train.freeze});
     heed_signals();
     model.set_recompute(train.gradient_checkpointing);
-    AdamW optimizer(model.parameters(), train);
-    const auto objective = make_objective(train.objective);
-    for (const Parameter& p : model.parameters().all()) part(p.name).parameters += p.master.value().numel();
+    TrainedObjective objective(train, model);
+    AdamW optimizer({&model.parameters(), &objective.parameters()}, train);
+    for (const Parameters* parameters : {&model.parameters(), &objective.parameters()})
+      for (const Parameter& p : parameters->all()) part(p.name).parameters += p.master.value().numel();
     plan.parameters = model.parameters().count();
+    plan.objective_parameters = objective.parameters().count();
     plan.state_bytes_per_token = model.state_bytes({2}) - model.state_bytes({1});
     plan.state_bytes_constant = model.state_bytes({1}) - plan.state_bytes_per_token;
 
-    Batch batch = batch_of_shape(model, *objective, training_rows(config, train, shape), shape.sequence_length);
+    Batch batch = batch_of_shape(model, objective.main(), training_rows(config, train, shape), shape.sequence_length);
     if (train.carry_state) check_carries_states(model, train, std::max(shape.sequence_length, shape.evaluation_length));
     std::optional<CarriedState> carried = planned_states(model, train, batch, shape.sequence_length);
     if (carried) ledger(Device::meta).reset_peak();
@@ -153,7 +155,7 @@ Plan plan_training(const ModelConfig& config, const TrainConfig& train, const Pl
     {
       const kernels::CostMeter meter;
       load();
-      accumulate_gradients(model, *objective, batches, train, 1, carried ? &*carried : nullptr);
+      accumulate_gradients(model, objective, batches, train, 1, carried ? &*carried : nullptr);
       heed_signals();
       {
         const kernels::PartScope scope("optimizer");
@@ -172,8 +174,8 @@ Plan plan_training(const ModelConfig& config, const TrainConfig& train, const Pl
     if (shape.evaluation.rows > 0) {
       ledger(Device::meta).reset_peak();
       evaluate_batch(
-          model, *objective,
-          to_device(batch_of_shape(model, *objective, shape.evaluation,
+          model, objective.main(),
+          to_device(batch_of_shape(model, objective.main(), shape.evaluation,
                                    shape.evaluation_length ? shape.evaluation_length : shape.sequence_length),
                     Device::meta));
       if (const MemoryUse evaluation = memory_peak(Device::meta); evaluation.peak > plan.memory.peak)
@@ -183,7 +185,7 @@ Plan plan_training(const ModelConfig& config, const TrainConfig& train, const Pl
     {
       // For its costs alone: a run without held-out text has no such pass.
       const kernels::CostMeter meter;
-      evaluate_batch(model, *objective, to_device(batch, Device::meta));
+      evaluate_batch(model, objective.main(), to_device(batch, Device::meta));
       plan.forward = meter.total();
       for (const auto& e : meter.entries())
         part(e.part.empty() ? "other" : e.part).forward_flops +=

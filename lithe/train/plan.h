@@ -20,7 +20,8 @@ struct PartCost {
 };
 
 struct Plan {
-  int64_t parameters = 0;
+  int64_t parameters = 0;            // of the model
+  int64_t objective_parameters = 0;  // of what trains it (TrainedObjective), not published with it
   std::vector<PartCost> parts;
   kernels::Cost forward, step;  // one optimiser step
   MemoryUse memory;

@@ -26,7 +26,7 @@ void TrainingLoop::trace_divergence(const std::vector<DeviceBatch>& batches, int
       cat("at step ", number, " (micro-batches ", first_batch, "-", state_.micro_batches - 1, ")");
   try {
     const FiniteTrace trace;
-    accumulate_gradients(*model_, *data_.objective, batches, config_, number, carried());
+    accumulate_gradients(*model_, *objective_, batches, config_, number, carried());
   } catch (const Error& error) {
     throw Error("diverged",
                 cat(where, ": ", std::string(error.what()).substr(error.operation().size() + 2), "; ", kCalmer),

@@ -66,21 +66,23 @@ Gradients& Gradients::operator+=(Gradients&& other) {
   return *this;
 }
 
-Gradients take_gradients(const Model& model) {
+Gradients take_gradients(const Model& model, const TrainedObjective& objective) {
   Gradients out;
-  for (const Parameter& p : model.parameters().all()) {
-    const GradRef& slot = p.master.ref();
-    out.of.push_back(slot ? std::exchange(slot->grad, Tensor()) : Tensor());
-  }
+  for (const Parameters* parameters : {&model.parameters(), &objective.parameters()})
+    for (const Parameter& p : parameters->all()) {
+      const GradRef& slot = p.master.ref();
+      out.of.push_back(slot ? std::exchange(slot->grad, Tensor()) : Tensor());
+    }
   return out;
 }
 
-void put_gradients(const Model& model, Gradients gradients) {
+void put_gradients(const Model& model, const TrainedObjective& objective, Gradients gradients) {
   size_t i = 0;
-  for (const Parameter& p : model.parameters().all()) {
-    Tensor gradient = std::move(gradients.of[i++]);
-    if (p.master.ref()) p.master.ref()->grad = std::move(gradient);
-  }
+  for (const Parameters* parameters : {&model.parameters(), &objective.parameters()})
+    for (const Parameter& p : parameters->all()) {
+      Tensor gradient = std::move(gradients.of[i++]);
+      if (p.master.ref()) p.master.ref()->grad = std::move(gradient);
+    }
 }
 
 int64_t labels_of(const std::vector<DeviceBatch>& micro_batches) {
@@ -89,7 +91,7 @@ int64_t labels_of(const std::vector<DeviceBatch>& micro_batches) {
   return labelled;
 }
 
-StepLosses run_micro_batch(const Model& model, const Objective& objective, const DeviceBatch& batch,
+StepLosses run_micro_batch(const Model& model, const TrainedObjective& objective, const DeviceBatch& batch,
                            const MicroBatchPlace& place, const TrainConfig& config, CarriedState* carried) {
   step_context() = {uint64_t(config.seed), uint64_t(place.step) * uint64_t(place.of) + uint64_t(place.index)};
   const double scale = 1 / double(std::max<int64_t>(place.labelled, 1)), share = 1 / double(place.of);
@@ -97,21 +99,14 @@ StepLosses run_micro_batch(const Model& model, const Objective& objective, const
   Tape tape;
   const Var loss = [&] {  // rows live on only where the tape keeps them
     Pass pass;
-    model.want_exits(pass);
+    objective.want(model, pass);
     pass.want_statistics();
     DecodeState* state = carried ? &carried->enter(batch) : nullptr;
-    const Rows rows = model.run(state ? batch.continuing(model, *state) : batch.input, pass, state);
-    Var of_objective = objective.loss(model, rows, batch.targets,
-                                      {.smoothing = config.label_smoothing, .scale = scale, .sums = &out.objective});
-    for (size_t e = 0; e < model.exits().size(); ++e) {
-      const StackExit& exit = model.exits()[e];
-      LossSums of_exit;
-      const Var loss = objective.loss(
-          model, model.exit_rows(pass, int64_t(e), rows.sequences), batch.targets,
-          {.smoothing = config.label_smoothing, .scale = scale * exit.weight, .sums = &of_exit, .exit = int64_t(e)});
-      of_objective = add(of_objective, loss);
-      out.auxiliary[cat("exit_", exit.layer + 1)] += of_exit.loss * scale;
-    }
+    const ModelInput& whole = batch.input;
+    const Rows rows = model.run(state ? batch.continuing(model, *state) : whole, pass, state);
+    const Var of_objective = objective.loss(
+        {model, rows, pass, whole}, batch.targets,
+        {.smoothing = config.label_smoothing, .scale = scale, .sums = &out.objective, .parts = &out.auxiliary});
     for (const auto& [name, value] : pass.losses()) out.auxiliary[name] += number_of(value) / double(place.of);
     for (const auto& [key, statistic] : pass.statistics()) out.statistics[key].add(statistic.means(), statistic.weight);
     return Model::with_losses(of_objective, pass, share);
@@ -121,7 +116,7 @@ StepLosses run_micro_batch(const Model& model, const Objective& objective, const
   return out;
 }
 
-StepLosses accumulate_gradients(const Model& model, const Objective& objective,
+StepLosses accumulate_gradients(const Model& model, const TrainedObjective& objective,
                                 const std::vector<DeviceBatch>& micro_batches, const TrainConfig& config, int64_t step,
                                 CarriedState* carried) {
   const auto count = int64_t(micro_batches.size());
@@ -129,10 +124,10 @@ StepLosses accumulate_gradients(const Model& model, const Objective& objective,
   TreeSum<MicroBatchSum> sum;
   for (; place.index < count; ++place.index) {
     StepLosses losses = run_micro_batch(model, objective, micro_batches[size_t(place.index)], place, config, carried);
-    sum.add({std::move(losses), take_gradients(model)});
+    sum.add({std::move(losses), take_gradients(model, objective)});
   }
   MicroBatchSum total = sum.take();
-  put_gradients(model, std::move(total.gradients));
+  put_gradients(model, objective, std::move(total.gradients));
   clear_zero_rows(model);
   return std::move(total.losses);
 }

@@ -4,25 +4,27 @@
 #include "lithe/objective/device_batch.h"
 #include "lithe/train/carried_state.h"
 #include "lithe/train/optimizer.h"
+#include "lithe/train/trained_objective.h"
 
 namespace lithe {
 
 struct StepLosses {
   LossSums objective;
-  std::map<std::string, double> auxiliary;  // by name: the mean of the micro-batches (Pass::add_loss)
-  Statistics statistics;                    // of all micro-batches (Pass::add_statistic)
+  std::map<std::string, double>
+      auxiliary;          // by name: LossTerms::parts, and means of the micro-batches (Pass::add_loss)
+  Statistics statistics;  // of all micro-batches (Pass::add_statistic)
   StepLosses& operator+=(const StepLosses& other);
 };
 
-/// Gradients of a model's parameters, in their order; none where nothing arrived.
+/// Gradients of the parameters of a model and of its objective, in their order; none where nothing arrived.
 struct Gradients {
   std::vector<Tensor> of;
   /// Adds in place, and takes over those that only the other has.
   Gradients& operator+=(Gradients&& other);
 };
 /// Takes them out of the parameters / puts them there.
-Gradients take_gradients(const Model& model);
-void put_gradients(const Model& model, Gradients gradients);
+Gradients take_gradients(const Model& model, const TrainedObjective& objective);
+void put_gradients(const Model& model, const TrainedObjective& objective, Gradients gradients);
 
 /// A micro-batch among those of its step, which may run elsewhere.
 struct MicroBatchPlace {
@@ -35,12 +37,12 @@ int64_t labels_of(const std::vector<DeviceBatch>& micro_batches);
 /// Forward and backward of one micro-batch, whose gradients gather in the parameters: its own alone where they hold
 /// none before. With `carried` the batch, which has lanes, goes on from its states and brings them forward; no gradient
 /// passes from one to the next.
-StepLosses run_micro_batch(const Model& model, const Objective& objective, const DeviceBatch& batch,
+StepLosses run_micro_batch(const Model& model, const TrainedObjective& objective, const DeviceBatch& batch,
                            const MicroBatchPlace& place, const TrainConfig& config, CarriedState* carried = nullptr);
 
 /// All micro-batches of a step, one after another. What each gives by itself (gradients, losses, statistics) is added
 /// along a fixed tree over their index (TreeSum), so that others could run some of them and nothing changes.
-StepLosses accumulate_gradients(const Model& model, const Objective& objective,
+StepLosses accumulate_gradients(const Model& model, const TrainedObjective& objective,
                                 const std::vector<DeviceBatch>& micro_batches, const TrainConfig& config, int64_t step,
                                 CarriedState* carried = nullptr);
 

@@ -135,6 +135,7 @@ TrainResult TrainingLoop::so_far() const {
 void TrainingLoop::make(int64_t stage) {
   stage_ = stage;
   optimizer_.reset();
+  objective_.reset();
   carried_.reset();
   model_ = std::make_unique<Model>(config_of_stage(run_.recipe.model, config_.growth, stage),
                                    ModelOptions{.dtype = config_.parameter_dtype(),
@@ -142,14 +143,18 @@ void TrainingLoop::make(int64_t stage) {
                                                 .seed = uint64_t(config_.seed),
                                                 .trainable = true,
                                                 .frozen = config_.freeze});
-  optimizer_ = std::make_unique<AdamW>(model_->parameters(), config_);
+  objective_ = std::make_unique<TrainedObjective>(config_, *model_);
+  check_usage(config_.growth.steps.empty() || !objective_->parameters().count(), "train",
+              "growth makes the model wider or deeper, and the parameters of auxiliary_objectives do not grow with it; "
+              "leave one of both out");
+  optimizer_ = std::make_unique<AdamW>(std::vector{&model_->parameters(), &objective_->parameters()}, config_);
   model_->set_recompute(config_.gradient_checkpointing);
   if (data_.lanes) carried_.emplace(*model_, data_.lanes->count, data_.lanes->longest);
 }
 
 void TrainingLoop::load(const Path& checkpoint) {
   if (const int64_t stage = config_.growth.stage(step_of(checkpoint) - 1); stage != stage_) make(stage);
-  state_ = load_checkpoint(checkpoint, *model_, *optimizer_, carried());
+  state_ = load_checkpoint(checkpoint, *model_, *optimizer_, carried(), &objective_->parameters());
 }
 
 void TrainingLoop::grow() {
@@ -198,7 +203,7 @@ bool TrainingLoop::step() {
     batches.push_back(to_device(next_batch(), Device::cpu));
     rows += batches.back().input.rows();
   }
-  const StepLosses losses = accumulate_gradients(*model_, *data_.objective, batches, config_, number, carried());
+  const StepLosses losses = accumulate_gradients(*model_, *objective_, batches, config_, number, carried());
   const LossSums& sums = losses.objective;
   const double norm = optimizer_->gradient_norm(), loss = sums.loss / double(std::max<int64_t>(sums.labels, 1));
   if (!std::isfinite(loss) || !std::isfinite(norm)) trace_divergence(batches, number, first_batch, loss, norm);
@@ -299,10 +304,12 @@ bool TrainingLoop::evaluate() {
 void TrainingLoop::save() {
   const Clock::time_point begin = Clock::now();
   // A checkpoint that no run can continue from would push a good one out.
-  for (const Parameter& p : model_->parameters().all())
-    check_finite(kernels::all_finite(p.master.value()), "'" + p.name + "'");
+  for (const Parameters* parameters : {&model_->parameters(), &objective_->parameters()})
+    for (const Parameter& p : parameters->all())
+      check_finite(kernels::all_finite(p.master.value()), "'" + p.name + "'");
   state_.elapsed = elapsed();
-  publish(save_checkpoint(run_.out, *model_, *optimizer_, state_, config_.save_total_limit, carried()));
+  publish(save_checkpoint(run_.out, *model_, *optimizer_, state_, config_.save_total_limit, carried(),
+                          &objective_->parameters()));
   saved_step_ = state_.step;
   interval_start_ += Clock::now() - begin;
 }

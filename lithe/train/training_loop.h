@@ -47,6 +47,7 @@ class TrainingLoop {
   const TrainConfig& config_;
   int64_t stage_ = 0;  // growths that the model has behind it
   std::unique_ptr<Model> model_;
+  std::unique_ptr<TrainedObjective> objective_;
   std::unique_ptr<AdamW> optimizer_;
   std::optional<CarriedState> carried_;  // of the lanes
   Schedule schedule_;

@@ -168,8 +168,7 @@ double by_decoding(const Model& model, const std::vector<int32_t>& string, int64
   for (size_t i = 0; i + 1 < string.size(); ++i) {
     if (i % size_t(context) == 0) state = model.make_state(1, context, cache);
     const Sequences one = model.continue_sequences(*state, {1});
-    const Tensor logits =
-        kit::logits(model, tensor_of({1}, std::vector<int32_t>{string[i]}), one, state.get()).value();
+    const Tensor logits = kit::logits(model, tensor_of({1}, std::vector<int32_t>{string[i]}), one, state.get()).value();
     double sum = 0;
     for (int64_t v = 0; v < logits.cols(); ++v) sum += std::exp(value_at(logits, v));
     nll -= value_at(logits, string[i + 1]) - std::log(sum);
@@ -212,12 +211,13 @@ TEST(Perplexity, OfAMemorisedSequenceGoesToOne) {
   TrainConfig config;
   config.weight_decay = 0;
   AdamW optimizer(model.parameters(), config);
+  const TrainedObjective objective(config, model);
   Batch batch;
   batch.tokens.assign(ids.begin(), ids.end() - 1);
   batch.labels.assign(ids.begin() + 1, ids.end());
   batch.offsets = {0, int64_t(batch.tokens.size())};
   for (int64_t step = 1; step <= 150; ++step) {
-    accumulate_gradients(model, *make_objective(config.objective), {to_device(batch, Device::cpu)}, config, step);
+    accumulate_gradients(model, objective, {to_device(batch, Device::cpu)}, config, step);
     optimizer.step(step, 0.01, optimizer.gradient_norm());
   }
   const double value = perplexity(model, text, window(32, 0), 32).token_perplexity();

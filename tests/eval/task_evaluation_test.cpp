@@ -37,10 +37,11 @@ void learn(Model& model, const TaskBatches& batches, int steps) {
     m.push_back(zeros(p.master.shape(), DType::f32));
     v.push_back(zeros(p.master.shape(), DType::f32));
   }
-  const TrainConfig config;
-  const auto objective = make_objective({"task", {}});
+  TrainConfig config;
+  config.objective = {"task", {}};
+  const TrainedObjective objective(config, model);
   for (int step = 1; step <= steps; ++step) {
-    accumulate_gradients(model, *objective, {to_device(batches.batch(step, 0), Device::cpu)}, config, step);
+    accumulate_gradients(model, objective, {to_device(batches.batch(step, 0), Device::cpu)}, config, step);
     size_t i = 0;
     for (Parameter& p : model.parameters().all()) {
       kernels::adamw({.param = p.master.value(),
@@ -150,8 +151,9 @@ TEST(TaskEvaluation, LabelsWithoutPlacesAreLearntBehindACompressor) {
     }
     examples.push_back(e);
   }
-  Model model = encoder("ctc", 3, "num_hidden_layers: 2, layers: {whole: {}, half: {compressor: pool}}, "
-                                  "layer_types: [whole, half]");
+  Model model = encoder("ctc", 3,
+                        "num_hidden_layers: 2, layers: {whole: {}, half: {compressor: pool}}, "
+                        "layer_types: [whole, half]");
   learn(model, TaskBatches(examples, TaskType::transcription, bytes(), 32, 1024, 1, true), 200);
   const TaskAnswers answers = answer(model, in_order(examples, TaskType::transcription));
   for (size_t i = 0; i < examples.size(); ++i) EXPECT_EQ(answers.predictions[i].tags, examples[i].tags) << i;
@@ -159,8 +161,9 @@ TEST(TaskEvaluation, LabelsWithoutPlacesAreLearntBehindACompressor) {
 }
 
 TEST(TaskEvaluation, SentencesOfACompressedEncoderHaveRows) {
-  const Model model = encoder("classify", 3, "num_hidden_layers: 2, layers: {whole: {}, half: {compressor: pool}}, "
-                                             "layer_types: [whole, half]");
+  const Model model = encoder("classify", 3,
+                              "num_hidden_layers: 2, layers: {whole: {}, half: {compressor: pool}}, "
+                              "layer_types: [whole, half]");
   const std::vector<std::string> texts{"a dog", "two dogs and a cat", "x"};
   for (const std::string pooling : {"mean", "cls", "last", "max"}) {
     const Tensor together = sentence_rows(model, bytes(), texts, pooling, 32);

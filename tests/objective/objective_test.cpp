@@ -33,7 +33,7 @@ TEST(Objectives, LabelsAreAsManyAsThePlanSays) {
     SCOPED_TRACE(entry->name);
     const auto objective = make_objective({entry->name, {}});
     for (const int64_t rows : {1, 7, 8192}) EXPECT_LE(objective->predicted_rows(rows), rows);
-    if (objective->learns_from() != Lessons::text || objective->predicts_next()) continue;
+    if (objective->learns_from() != Lessons::text || objective->predicts_next() || objective->beside()) continue;
     const auto source = objective->batches(std::make_unique<kit::Always>(plain), tokenizer, 1);
     EXPECT_EQ(source->largest_batch(), plain.rows());
     for (int64_t index = 0; index < 5; ++index) {
@@ -47,9 +47,10 @@ TEST(Objectives, LabelsAreAsManyAsThePlanSays) {
 }
 
 TEST(Objectives, AnUnknownNameIsToldTheNearest) {
-  EXPECT_NE(
-      kit::coded_error_of([] { kit::objective("mml"); }).find("slot objective has no part 'mml'; it has clm, mlm"),
-      std::string::npos);
+  EXPECT_NE(kit::coded_error_of([] {
+              kit::objective("mml");
+            }).find("slot objective has no part 'mml'; it has clm, layer_prediction, mlm"),
+            std::string::npos);
 }
 
 }  // namespace

@@ -75,20 +75,19 @@ TEST(CarryState, SegmentsHaveTheLossOfTheWholeDocument) {
   std::vector<int32_t> document;
   for (int64_t i = 0; i < 41; ++i) document.push_back(int32_t(random_below({.seed = 5}, uint64_t(i), 257)));
   const TokenStore store = TokenStore::from_documents({document}, {.vocab_size = 257});
-  const auto objective = make_objective({"clm", {}});
   for (const std::string& options : kModels) {
     SCOPED_TRACE(options);
     Model model(kit::model_config(kHead + options, "max_position_embeddings: 64"),
                 {.dtype = DType::f64, .compute = DType::f64, .seed = 3, .trainable = true});
-    TrainConfig config;
+    const TrainConfig config;
+    const TrainedObjective objective(config, model);
     const auto loss = [&](int64_t length) {
       const LaneOrder order(store, length, 1);
       CarriedState carried(model, 1, 40);
       LossSums sums;
       for (int64_t k = 0; k < order.batches_per_epoch(); ++k)
-        sums +=
-            accumulate_gradients(model, *objective, {to_device(order.batch(0, k), Device::cpu)}, config, 1, &carried)
-                .objective;
+        sums += accumulate_gradients(model, objective, {to_device(order.batch(0, k), Device::cpu)}, config, 1, &carried)
+                    .objective;
       return sums.mean_nll();
     };
     EXPECT_NEAR(loss(40), loss(8), 1e-9);
@@ -101,18 +100,18 @@ TEST(CarryState, ADocumentThatEndsResetsItsLane) {
   for (int64_t i = 0; i < 45; ++i)
     documents[size_t(i / 15)].push_back(int32_t(random_below({.seed = 5}, uint64_t(i), 257)));
   const TokenStore store = TokenStore::from_documents(documents, {.vocab_size = 257});
-  const auto objective = make_objective({"clm", {}});
   Model model(kit::model_config(kHead + kModels[0], "max_position_embeddings: 64"),
               {.dtype = DType::f64, .compute = DType::f64, .trainable = true});
-  TrainConfig config;
+  const TrainConfig config;
+  const TrainedObjective objective(config, model);
   CarriedState carried(model, 1, 14);
   const LaneOrder order(store, 8, 1);
   LossSums sums, alone;
   for (int64_t k = 0; k < order.batches_per_epoch(); ++k)
-    sums += accumulate_gradients(model, *objective, {to_device(order.batch(0, k), Device::cpu)}, config, 1, &carried)
+    sums += accumulate_gradients(model, objective, {to_device(order.batch(0, k), Device::cpu)}, config, 1, &carried)
                 .objective;
   const BatchOrder whole(store, 14, 42, 0, false);
-  alone += accumulate_gradients(model, *objective, {to_device(whole.batch(0, 0), Device::cpu)}, config, 1).objective;
+  alone += accumulate_gradients(model, objective, {to_device(whole.batch(0, 0), Device::cpu)}, config, 1).objective;
   EXPECT_EQ(sums.labels, alone.labels);
   EXPECT_NEAR(sums.mean_nll(), alone.mean_nll(), 1e-9);
 }

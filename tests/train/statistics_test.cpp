@@ -90,7 +90,7 @@ TEST(PartStatistics, AreThoseOfTheStepHoweverItIsRun) {
       }
       batches.push_back(to_device(batch, Device::cpu));
     }
-    return accumulate_gradients(model, *make_objective({.type = "clm"}), batches, {}, 1).statistics;
+    return accumulate_gradients(model, TrainedObjective({}, model), batches, {}, 1).statistics;
   };
   const Statistics together = of(1), apart = of(2);
   ASSERT_EQ(together.size(), 4u);

@@ -7,7 +7,7 @@
 namespace lithe {
 namespace {
 
-const std::string kModel =
+const std::string kStepModel =
     "{vocab_size: 257, hidden_size: 16, num_hidden_layers: 3, max_position_embeddings: 16, mixer: {type: attention, "
     "num_attention_heads: 2}, ffn: "
     "{type: relu, intermediate_size: 24, activation_penalty: 2}, hidden_dropout: 0.1, stack: {type: early_exit, "
@@ -27,9 +27,16 @@ std::vector<DeviceBatch> batches_of(int64_t count) {
   return out;
 }
 
+// With an objective that has parameters of its own.
+TrainConfig config_of_step() {
+  TrainConfig config;
+  config.auxiliary_objectives = parse_yaml("{low: {type: layer_prediction, layer: 1}}", "test");
+  return config;
+}
+
 struct Worker {
-  Model model{kit::model_config(kModel), {.seed = 5, .trainable = true}};
-  std::unique_ptr<const Objective> objective = make_objective({.type = "clm"});
+  Model model{kit::model_config(kStepModel), {.seed = 5, .trainable = true}};
+  TrainedObjective objective{config_of_step(), model};
 };
 
 struct Sum {
@@ -49,28 +56,27 @@ Sum sum_of(const std::vector<DeviceBatch>& all, int64_t begin, int64_t end, cons
   }
   const Worker worker;
   const MicroBatchPlace place{.step = 3, .index = begin, .of = int64_t(all.size()), .labelled = labels_of(all)};
-  StepLosses losses = run_micro_batch(worker.model, *worker.objective, all[size_t(begin)], place, config);
-  return {std::move(losses), take_gradients(worker.model)};
+  StepLosses losses = run_micro_batch(worker.model, worker.objective, all[size_t(begin)], place, config);
+  return {std::move(losses), take_gradients(worker.model, worker.objective)};
 }
 
 TEST(Step, GradientsAndLossesAreTheSameWhoeverRunsTheMicroBatches) {
   set_threads(1);
   for (const int64_t count : {1, 2, 3, 5, 8}) {
     const std::vector<DeviceBatch> all = batches_of(count);
-    const TrainConfig config;
+    const TrainConfig config = config_of_step();
     const Worker one;
-    const StepLosses losses = accumulate_gradients(one.model, *one.objective, all, config, 3);
+    const StepLosses losses = accumulate_gradients(one.model, one.objective, all, config, 3);
     const Sum want = sum_of(all, 0, count, config);
     EXPECT_EQ(losses.objective.loss, want.losses.objective.loss) << count;
     EXPECT_EQ(losses.objective.labels, labels_of(all));
     EXPECT_EQ(losses.auxiliary, want.losses.auxiliary) << count;
-    EXPECT_EQ(losses.auxiliary.size(), 2u);  // the exit's and the penalty
-    const Gradients gradients = take_gradients(one.model);
+    EXPECT_EQ(losses.auxiliary.size(), 3u);  // the exit's, the penalty, and that of the objective beside
+    const Gradients gradients = take_gradients(one.model, one.objective);
     ASSERT_EQ(gradients.of.size(), want.gradients.of.size());
     for (size_t i = 0; i < gradients.of.size(); ++i) {
       ASSERT_TRUE(gradients.of[i].defined());
-      EXPECT_EQ(kit::bit_difference(gradients.of[i], want.gradients.of[i]), "")
-          << count << " " << one.model.parameters().all()[i].name;
+      EXPECT_EQ(kit::bit_difference(gradients.of[i], want.gradients.of[i]), "") << count << " " << i;
     }
   }
 }

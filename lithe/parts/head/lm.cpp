@@ -4,7 +4,6 @@
 // Softmax(x W + b) of two classes [TB Eq 6.192-6.193].
 #include <cmath>
 
-#include "lithe/nn/exits.h"
 #include "lithe/nn/registry.h"
 #include "lithe/ops/basic.h"
 #include "lithe/ops/linear.h"

@@ -115,16 +115,19 @@ class Attention final : public Mixer, public SharedMap {
     const auto [q, kept] =
         cross_ ? Heads::QueryKeyValue{heads_->queries(rows, turn), heads_->keep(source_rows(*in.source), turn)}
                : heads.read(rows, turn);
-    if (lends_) in.pass.put(kQueries, q);
+    if (gives(in, kQueries)) in.pass.put(kQueries, q);
     if (in.state) return finished(in, continued(in, q, kept));
     const Heads::KeyValue read = heads_->expands() ? heads_->expand(kept, turn) : kept;
-    if (lends_) in.pass.put(kKeys, read.k);
+    if (gives(in, kKeys)) in.pass.put(kKeys, read.k);
     const AttendOptions o = options(*heads_, in, q, read.k, counts(cross_ ? in.source->sequences : in.sequences));
-    const Var context =
-        dropout_.active()
-            ? attend_by_maps(q, read.k, read.v, in.sequences, o,
-                             [&](const Var& map, int64_t b) { return dropout_(map, in.stage * kStages + b); })
-            : attend(q, read.k, read.v, in.sequences, cross_ ? in.source->sequences : in.sequences, o);
+    const bool shows = !cross_ && training() && in.pass.wants(Tap::Kind::map);
+    const Var context = dropout_.active() || shows
+                            ? attend_by_maps(q, read.k, read.v, in.sequences, o,
+                                             [&](const Var& map, int64_t b) {
+                                               if (shows) in.pass.put(Tap::Kind::map, map, b);
+                                               return dropout_.active() ? dropout_(map, in.stage * kStages + b) : map;
+                                             })
+                            : attend(q, read.k, read.v, in.sequences, cross_ ? in.source->sequences : in.sequences, o);
     return finished(in, context);
   }
 
@@ -247,6 +250,7 @@ class Attention final : public Mixer, public SharedMap {
     dropout_ = Dropout(scope / "weights", config.attention_dropout);
   }
 
+  bool gives(const SubLayerInput& in, Tap::Kind what) const { return lends_ || (!cross_ && in.pass.wants(what)); }
   Var finished(const SubLayerInput& in, const Var& context) const {
     const Var done = (in.state ? kept_ : heads_.get())->finish(context);
     if (lends_) in.pass.put(kContext, done);

@@ -3,10 +3,10 @@
 // what later tokens read [TB 6.4.6, Eq 6.194, Fig 6.16d,e; Elbayad et al. 2020; Schuster et al. 2022].
 #include <algorithm>
 
-#include "lithe/nn/exits.h"
 #include "lithe/nn/registry.h"
 #include "lithe/ops/linear.h"
 #include "lithe/ops/pool.h"
+#include "lithe/parts/common/exit_tests.h"
 #include "lithe/parts/common/some_rows.h"
 
 namespace lithe {
@@ -36,7 +36,7 @@ struct EarlyExitConfig {
   }
 };
 
-class EarlyExit final : public SelectiveStack {
+class EarlyExit final : public Stack {
  public:
   EarlyExit(const Scope& scope, const EarlyExitConfig& config, const Args& args)
       : config_(config), depth_(args.num_hidden_layers) {
@@ -56,10 +56,11 @@ class EarlyExit final : public SelectiveStack {
     if (config.depth_predictor)
       predictor_ = Linear(scope / "depth_predictor", Axis::hidden(args.hidden_size), int64_t(exits_.size()) + 1, true);
   }
+  bool selective() const override { return true; }
   std::vector<StackExit> exits() const override { return exits_; }
 
   Rows forward(const Layers& layers, const Rows& x, const Pass& pass) const override {
-    ExitRun* run = ExitRun::current();
+    ExitRun* run = pass.exits();
     if (run && !x.x.value().is_meta()) return leave(layers, x, pass, *run);
     Rows rows = x, first;
     std::vector<Rows> left;
@@ -70,7 +71,7 @@ class EarlyExit final : public SelectiveStack {
       if (l == 0) first = rows, rows.x = reshape(rows.x, rows.x.shape());
       if (exit_after(l) >= 0) left.push_back(rows);
     }
-    const auto* heads = dynamic_cast<const ExitHeads*>(&layers);
+    const ExitHeads* heads = layers.exit_heads();
     if (predictor_.weight && training() && heads) learn_depth(*heads, first, left, rows, pass);
     return rows;
   }
@@ -88,7 +89,7 @@ class EarlyExit final : public SelectiveStack {
   }
 
   static const ExitHeads& heads_of(const Layers& layers) {
-    const auto* heads = dynamic_cast<const ExitHeads*>(&layers);
+    const ExitHeads* heads = layers.exit_heads();
     check(heads != nullptr, "early_exit", "these layers have no heads for exits");
     return *heads;
   }

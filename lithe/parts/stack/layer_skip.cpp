@@ -1,7 +1,6 @@
 // Rows that leave layers out: always the same ones, fewer the later a token stands, or where a gate of the layer says
 // so. A row that passes a layer keeps its keys and values there, made of the row as it is, so that later tokens can
 // attend to it [TB 6.4.6, Fig 6.16f; Del Corro et al. 2023, Raposo et al. 2024].
-#include "lithe/nn/exits.h"
 #include "lithe/nn/registry.h"
 #include "lithe/ops/experts.h"
 #include "lithe/ops/linear.h"
@@ -35,7 +34,7 @@ struct LayerSkipConfig {
   }
 };
 
-class LayerSkip final : public SelectiveStack {
+class LayerSkip final : public Stack {
  public:
   LayerSkip(const Scope& scope, const LayerSkipConfig& config, const Args& args)
       : config_(config), depth_(args.num_hidden_layers) {
@@ -56,6 +55,8 @@ class LayerSkip final : public SelectiveStack {
       start_with(gates_.back().bias, logit_of(config.start));
     }
   }
+
+  bool selective() const override { return true; }
 
   Rows forward(const Layers& layers, const Rows& x, const Pass& pass) const override {
     Rows rows = x;

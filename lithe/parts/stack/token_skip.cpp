@@ -3,7 +3,6 @@
 // al. 2020, Guan et al. 2022].
 #include <algorithm>
 
-#include "lithe/nn/exits.h"
 #include "lithe/nn/registry.h"
 #include "lithe/ops/experts.h"
 #include "lithe/ops/feature_map.h"
@@ -34,7 +33,7 @@ struct TokenSkipConfig {
   }
 };
 
-class TokenSkip final : public SelectiveStack {
+class TokenSkip final : public Stack {
  public:
   TokenSkip(const Scope& scope, const TokenSkipConfig& config, const Args& args)
       : config_(config),
@@ -44,6 +43,8 @@ class TokenSkip final : public SelectiveStack {
                 depth_, "; choose at most ", depth_ - 1);
     if (!gate_.bias->master.value().is_meta()) set_value(gate_.bias->master.value(), 1, logit_of(config.start));
   }
+
+  bool selective() const override { return true; }
 
   Rows forward(const Layers& layers, const Rows& x, const Pass& pass) const override {
     Rows low = x;

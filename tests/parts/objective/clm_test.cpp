@@ -42,9 +42,10 @@ TEST(Clm, TheLossIsTheSumOfTheNegativeLogLikelihoods) {
     expected += std::log(sum) - value_at(logits, row * 7 + labels[size_t(row)]);
   }
   LossSums sums;
+  const Pass pass;
+  const ModelInput input{};
   const Var loss = kit::objective("clm")->loss(
-      model, rows, {.labels = tensor_of({3}, labels), .predicted = {}},
-      {.scale = 0.5, .sums = &sums});
+      {model, rows, pass, input}, {.labels = tensor_of({3}, labels), .predicted = {}}, {.scale = 0.5, .sums = &sums});
   EXPECT_NEAR(value_at(loss.value(), 0), 0.5 * expected, 1e-12 * expected);
   EXPECT_NEAR(sums.nll, expected, 1e-12 * expected);
   EXPECT_EQ(sums.labels, 2);

@@ -31,8 +31,9 @@ struct Fixed {
   };
   Out run(const std::string& rule, const kit::Batch& batch) const {
     std::optional<ExitRun> exits = exit_run_of(model, rule);
-    const ExitScope scope(exits ? &*exits : nullptr);
-    const Rows rows = kit::run(model, batch.ids, batch.sequences);
+    Pass pass;
+    pass.set_exits(exits ? &*exits : nullptr);
+    const Rows rows = model.run({batch.ids, batch.sequences}, pass);
     Out out{.logits = model.logits(rows, {}).value(),
             .mean = exits ? exits->mean_layers() : double(kExitLayers),
             .layers = {}};
@@ -45,7 +46,6 @@ struct Fixed {
   // The same token by token with states.
   Out decode(const std::string& rule, const kit::Batch& batch) const {
     std::optional<ExitRun> exits = exit_run_of(model, rule);
-    const ExitScope scope(exits ? &*exits : nullptr);
     const Sequences& s = batch.sequences;
     const auto state = model.make_state(s.count(), 32);
     Out out{.logits = empty({s.rows(), 23}, DType::f64), .layers = std::vector<int64_t>(size_t(s.rows()), kExitLayers)};
@@ -60,7 +60,10 @@ struct Fixed {
         wanted.push_back(int64_t(wanted.size()));
       }
       if (ids.empty()) break;
-      const Rows made = kit::run(model, tensor_of({int64_t(ids.size())}, ids), model.continue_sequences(*state, counts), state.get());
+      Pass pass;
+      pass.set_exits(exits ? &*exits : nullptr);
+      const Rows made = model.run({tensor_of({int64_t(ids.size())}, ids), model.continue_sequences(*state, counts)},
+                                  pass, state.get());
       const Tensor logits = model.logits(made, wanted).value();
       for (size_t i = 0; i < rows.size(); ++i) {
         for (int64_t c = 0; c < 23; ++c) set_value(out.logits, rows[i] * 23 + c, value_at(logits, int64_t(i) * 23 + c));

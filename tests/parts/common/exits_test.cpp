@@ -1,4 +1,4 @@
-#include "lithe/nn/exits.h"
+#include "lithe/parts/common/exit_tests.h"
 
 #include <gtest/gtest.h>
 
