@@ -9,7 +9,7 @@ namespace {
 
 // All other kernels are elementwise, reductions or copies.
 bool is_product(const std::string& kernel) {
-  return kernel == "gemm" || kernel == "attention" || kernel == "taylor_attention";
+  return kernel == "gemm" || kernel == "grouped_gemm" || kernel == "attention" || kernel == "taylor_attention";
 }
 
 // Costs by part, in the order in which parts are first named.

@@ -16,7 +16,11 @@ int64_t integer(const Node& node, int64_t otherwise) {
 bool is_on(const Node& node) { return node.text() == "true"; }
 
 std::optional<MixerKind> kind_of(const PartChoice& mixer) {
-  const Node& heads = option(mixer.options, "heads");
+  const Node &heads = option(mixer.options, "heads"), &field = option(mixer.options, "field"),
+             &map = option(mixer.options, "map");
+  const auto is_another = [](const std::string& type, const char* usual) { return !type.empty() && type != usual; };
+  // The formulas are of every pair of tokens, each layer with a map of its own.
+  if (is_another(type_of(field), "full") || is_another(map.text(), "own")) return std::nullopt;
   if (mixer.type == "attention")  // one head's narrow output and heads without projections have no formula
     return option(heads, "output").text() == "narrow" ? std::nullopt : mixer_kind(type_of(heads));
   if (mixer.type == "mlp" && option(mixer.options, "match").text() == "wide") return std::nullopt;

@@ -36,6 +36,13 @@ bool any_nonzero(const Tensor& x) {
 struct Pieces {
   std::unique_ptr<Position> position;
   std::unique_ptr<Heads> heads;
+  std::unique_ptr<Field> field;
+  // One key that serves all heads does so in standard form, too, where nobody looks at those of each.
+  const Heads& read() const {
+    const Heads* folded = heads->folded();
+    const bool fits = folded && folded->key_dim() == heads->key_dim() && folded->value_dim() == heads->value_dim();
+    return fits && !position->reads_heads() && !field->reads_heads() ? *folded : *heads;
+  }
   std::unique_ptr<Output> output;
 };
 
@@ -65,6 +72,15 @@ class Builder {
                                       .head_dim = given ? given : d / h,
                                       .bias = option(mixer, "attention_bias") == "true",
                                       .turns = !cross && out.position->turns()});
+    out.field = registry.make<Field>(inner_part(mixer, "field"), scope / "field",
+                                     {.causal = !cross && !sees_ahead(config_.architecture),
+                                      .num_attention_heads = out.heads->query_heads(),
+                                      .cross = cross,
+                                      .hidden_size = d,
+                                      .kv_heads = out.heads->kv_heads(),
+                                      .key_dim = out.heads->key_dim(),
+                                      .value_dim = out.heads->value_dim(),
+                                      .query_heads = out.heads->query_axis()});
     out.output = registry.make<Output>(
         inner_part(mixer, "output"), scope / "output",
         {.context = out.heads->context(), .hidden_size = d, .bias = option(mixer, "output_bias") == "true"});
@@ -94,7 +110,7 @@ struct Folded {
 };
 
 Folded fold(const Pieces& p, int64_t hidden, const std::string& path) {
-  const Heads& heads = *p.heads;
+  const Heads& heads = p.read();
   check_usage(!heads.reads_embedding(), "densify", path, ": heads read the embedding, which no plain projection does");
   const Heads::Turn still = [](const Var& x) { return x; };
   const auto key_values = [&](const Var& x) {

@@ -167,7 +167,7 @@ void Backbone::tie_maps() {
     if (layers_[size_t(i)].compressor || layers_[size_t(i)].expander) last.reset();
     for (int64_t j = 0; j < sub_layers(i); ++j) {
       Place& place = *layers_[size_t(i)].places[size_t(j)];
-      auto* const mixer = dynamic_cast<SharedMap*>(place.part.get());
+      SharedMap* const mixer = place.part->shared_map();
       if (!mixer || place.kind == SubLayerConfig::Kind::cross) continue;
       if (!mixer->borrows()) {
         last = {i, j};
@@ -182,7 +182,7 @@ void Backbone::tie_maps() {
                   "there is not one map; set model.residual: pre");
       check_usage(!stack_->forgets(), "model", place.name, " takes the attention map of ", lender.name,
                   ", which a stack ", config_.stack.type, " does not keep; set model.stack: plain");
-      auto* const source = dynamic_cast<SharedMap*>(lender.part.get());
+      SharedMap* const source = lender.part->shared_map();
       source->lend();
       mixer->borrow(*source, last->first);
       place.map_of = last;

@@ -273,7 +273,7 @@ std::unique_ptr<DecodeState> Backbone::make_state(int64_t sequences, int64_t cap
       const auto& lender = entries[size_t(layer_of)][size_t(place_of)].stages;
       check_usage(!lender.empty(), "model", place->name, " takes the attention map of ",
                   entries[size_t(layer_of)][size_t(place_of)].part, ", which is left out; leave both out");
-      if (entry.stages[0]) dynamic_cast<const SharedMap&>(*place->part).borrow_keys(*entry.stages[0], *lender[0]);
+      if (entry.stages[0]) place->part->shared_map()->borrow_keys(*entry.stages[0], *lender[0]);
     }
   }
   check_usage(!cache || keeps, "model", "a cache of another type (", cache.value_or(DType::f32),

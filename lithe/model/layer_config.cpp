@@ -80,9 +80,10 @@ struct Item {
         scale = one.scale;
         continue;
       }
+      const SubLayerConfig::Kind kind = kind_of(key, value);
       check_usage(!out, "recipe", to_string(item.mark()), ": an item of ", where,
                   ".sub_layers names two sub-layers; give each an item of its own");
-      out = of(kind_of(key, value));
+      out = of(kind);
       if (!is_empty(value))
         out->part = read_part(value, key, out->kind == SubLayerConfig::Kind::ffn ? "ffn" : "mixer",
                               where + ".sub_layers", out->part);

@@ -29,6 +29,14 @@ struct FieldInput {
   Tensor labels = {};
 };
 
+/// What a LogitBias of a position or a field has: which of its tables, and how it is used. Two go together where no
+/// table is of both.
+struct BiasForm {
+  bool table = false, rows = false, columns = false, rates = false;
+  bool prior = false;   // it multiplies or mixes with weights (LogitBias::Use), beside which nothing else can be
+  bool values = false;  // there are DistanceValues
+};
+
 /// What positions do: add to rows, turn queries and keys, or add to logits. All default to nothing.
 class Position : public Part {
  public:
@@ -68,10 +76,20 @@ class Position : public Part {
   virtual DistanceValues values() const { return {}; }
   /// bias() or values() gives something. Mixers without logits refuse such a position.
   virtual bool biases() const { return false; }
+  /// What they give.
+  virtual BiasForm bias_form() const { return {}; }
   /// bias() looks at keys. While a state keeps them, they are gathered for it at each step.
   virtual bool reads_keys() const { return false; }
+  /// bias() or values() look at the queries, keys or values of each head: Heads::folded() will not do.
+  virtual bool reads_heads() const { return reads_keys(); }
   /// Fails (usage) when turn() cannot work on heads of this many channels; mixers ask when they are built.
   virtual void check_head_dim(int64_t) const {}
+  /// Heads as attention reads them: channels of queries and keys, and of values.
+  struct HeadSizes {
+    int64_t heads = 1, key_dim = 0, value_dim = 0;
+  };
+  /// Fails (usage) when bias() or values() are not for such heads; mixers ask when they are built.
+  virtual void check_heads(const HeadSizes&) const {}
   /// Positions at or beyond this have no meaning; 0: unlimited.
   virtual int64_t limit() const { return 0; }
 };
@@ -118,10 +136,13 @@ class Heads : public Part {
   virtual bool expands() const { return false; }
   /// expand() turns the kept keys and does no more.
   virtual bool turns_kept() const { return false; }
-  /// The same attention by heads that read what they keep as it is, for decoding: where expand() would form much anew
-  /// at every step. Logits are divided by the root of Args::head_dim, however many channels their queries have. They
-  /// live as long as these; none by default.
-  virtual const Heads* as_kept() const { return nullptr; }
+  /// The same attention by heads that put a part of their maps before the softmax, into queries, and after it, into its
+  /// results: right where weights sum to 1 and nobody else looks at queries, keys or values. Logits are scaled by
+  /// key_dim() of these, however many channels their own queries have. They live as long as these; none by default.
+  virtual const Heads* folded() const { return nullptr; }
+  /// The same for decoding alone: heads that read what they keep as it is, where expand() would form much anew at every
+  /// step.
+  virtual const Heads* as_kept() const { return folded(); }
   /// k and v of keep() are the same rows, so that a cache keeps one of them.
   virtual bool shares() const { return false; }
   /// Columns of each of keep()'s tensors; of its values where they differ.
@@ -130,11 +151,19 @@ class Heads : public Part {
   /// Heads that attention runs with, after expand().
   virtual int64_t query_heads() const = 0;
   virtual int64_t kv_heads() const = 0;
+  /// Channels of one head's queries and keys, and of its values, after expand().
+  virtual int64_t key_dim() const = 0;
+  virtual int64_t value_dim() const = 0;
   /// After the weighted sum of values, before the output projection: [N, query_heads*value_dim] -> [N, context_size].
   virtual Var finish(const Var& context) const { return context; }
   /// The columns of what finish() makes.
   virtual Axis context() const = 0;
   int64_t context_size() const { return context().size(); }
+  /// The query heads as an axis.
+  Axis query_axis() const {
+    const Axis of = context().without(Dimension::head_width);
+    return of.size() == query_heads() ? of : Axis::query_heads(query_heads(), kv_heads());
+  }
 };
 
 /// Which pairs of tokens may meet.
@@ -145,7 +174,9 @@ class Field : public Part {
     bool causal = true;
     int64_t num_attention_heads = 1;
     bool cross = false;  // keys are of another text: no distance between a query and a key has a meaning
-    int64_t hidden_size = 0, head_dim = 0, kv_heads = 1;
+    int64_t hidden_size = 0, kv_heads = 1;
+    int64_t key_dim = 0, value_dim = 0;  // channels of a head's queries and keys, and of its values
+    Axis query_heads = {};               // num_attention_heads of them
   };
   /// A closed form for all heads or for each, or tiles by head and sequence, which may depend on queries and keys.
   virtual kernels::AttentionPattern pattern(const FieldInput& in) const = 0;
@@ -154,11 +185,17 @@ class Field : public Part {
     (void)in, (void)heads;
     return {};
   }
-  /// bias() gives something.
+  /// bias() gives something, of this form.
   virtual bool biases() const { return false; }
+  virtual BiasForm bias_form() const { return {}; }
+  /// pattern() is one mask of all heads, whatever the text: what explicit maps take (attention_dropout).
+  virtual bool one_mask() const { return false; }
   /// pattern() or bias() look at keys. While a state keeps them, they are gathered for it at each step, unless it keeps
   /// labels of them.
   virtual bool reads_keys() const { return false; }
+  /// pattern() or bias() look at the queries, keys or values of each head, or weights do not sum to 1: Heads::folded()
+  /// will not do.
+  virtual bool reads_heads() const { return reads_keys(); }
   /// What pattern() and bias() ask of a key by itself (its cluster, its score), so many numbers of a type: a state
   /// whose rows are of type `cache` keeps them beside the keys, and a field that has labels needs no keys then. By
   /// default it has none.

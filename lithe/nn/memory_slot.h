@@ -37,8 +37,9 @@ class Memory : public Part {
     Var q, k, v;
     int64_t before = 0;
     std::vector<int64_t> seen;
-    double scale = 1;  // of logits
-    bool own = true;   // query i also sees pair seen[i] - before, which enters behind it
+    Tensor lengths = {};  // where the memory reads_lengths(): of each key and key head [P, kv_heads]
+    double scale = 1;     // of logits
+    bool own = true;      // query i also sees pair seen[i] - before, which enters behind it
   };
   /// Pairs [begin, end) of a reading.
   struct Range {
@@ -62,6 +63,8 @@ class Memory : public Part {
   /// On meta, where there is nothing to choose by, a memory may say that everything is seen.
   virtual Reading read(const Stretch& in, Kept& kept) const = 0;
 
+  /// Reads the lengths of keys before positions turn them: what turning would round away.
+  virtual bool reads_lengths() const { return false; }
   /// A query's own token has entered when it reads, and its pair does not stand beside the memory's.
   virtual bool includes_own() const { return false; }
   /// A query sees its own pair beside the memory's (where that does not include it).

@@ -46,6 +46,16 @@ class Registry {
            });
   }
 
+  /// The same for a part of several forms, which make(scope, config, args) chooses among.
+  template <class Interface, class Config, auto make>
+  void add_forms(const char* name, const PartInfo& info) {
+    insert(Interface::slot, name, info, resolve_config<Config>, describe_config<Config>,
+           [](const Scope& scope, const Node& options, const void* args) -> std::unique_ptr<Part> {
+             return make(scope, read_config<Config>(options, scope.path()),
+                         *static_cast<const typename Interface::Args*>(args));
+           });
+  }
+
   /// A part that stands elsewhere now: errors say that `spelling` takes its place.
   void moved(const std::string& slot, const std::string& name, const std::string& spelling) {
     moved_[{slot, name}] = spelling;

@@ -3,8 +3,7 @@
 
 #include <string>
 
-#include "lithe/nn/pass.h"
-#include "lithe/nn/state.h"
+#include "lithe/nn/sub_layer.h"
 
 namespace lithe {
 
@@ -28,16 +27,31 @@ class SharedParameters {
   bool on_;
 };
 
+/// Attention weights as others use them: whose queries and keys meet, and how.
+class AttentionMap {
+ public:
+  virtual ~AttentionMap() = default;
+  virtual int64_t query_heads() const = 0;
+  virtual int64_t kv_heads() const = 0;
+  /// Of the heads' results.
+  virtual int64_t context_size() const = 0;
+  /// How the queries and keys that were lent meet in whole sequences,
+  virtual AttendOptions options(const SubLayerInput& in, const Var& q, const Var& k) const = 0;
+  /// and queries the keys that the state of the map's mixer keeps.
+  virtual AttendOptions options(const SubLayerInput& in, const Var& q, const State& keys) const = 0;
+};
+
 /// A mixer whose attention weights others above it may use, or one that uses another's [TB 6.4.4]. Model code finds it
-/// by dynamic_cast and ties both when it has built them.
+/// by SubLayer::shared_map() and ties both when it has built them.
 class SharedMap {
  public:
   /// Taps for queries and keys as the softmax reads them, and for the heads' results; only mixers look at them.
   static constexpr Tap::Kind kQueries = Tap::Kind::queries, kKeys = Tap::Kind::keys, kContext = Tap::Kind::context;
 
   virtual ~SharedMap() = default;
-  /// Has no queries and keys of its own.
-  virtual bool borrows() const = 0;
+  /// Null: has no queries and keys of its own.
+  virtual const AttentionMap* map() const = 0;
+  bool borrows() const { return map() == nullptr; }
   /// From now on forward() leaves its queries and keys in the pass. Fails (usage) where they are of a form that others
   /// cannot read.
   virtual void lend() = 0;

@@ -11,6 +11,7 @@
 namespace lithe {
 
 class Position;
+class SharedMap;
 
 /// A sequence that runs through the model beside the text with the same weights, for sub-layers that read it in place
 /// of x (spec decon.rndembqk, decon.fixedseqqk). One serves all layers.
@@ -62,6 +63,8 @@ class SubLayer : public Part {
   virtual std::optional<Reference> reference() const { return std::nullopt; }
   /// Cross forms: gives a new state what it keeps of the source, as SubLayerInput::source is.
   virtual void read_source(State& state, const Rows& source) const;
+  /// A mixer that may lend its attention map, or takes another's (nn/sharing.h); null: neither.
+  virtual SharedMap* shared_map() { return nullptr; }
   /// The maps of one sequence, without a state.
   virtual MixerMaps maps(const SubLayerInput& in) const {
     (void)in;

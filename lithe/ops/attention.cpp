@@ -205,19 +205,22 @@ kernels::AttentionBias LogitBias::values() const {
           .squared = squared};
 }
 
-LogitBias join(const LogitBias& a, const LogitBias& b) {
+LogitBias join(const LogitBias& a, const LogitBias& b, int64_t heads) {
   if (!a.defined()) return b;
   if (!b.defined()) return a;
   const auto clash = [](const Var& x, const Var& y) { return x.defined() && y.defined(); };
-  const bool by_distance = a.table.defined() || a.rows.defined() || a.columns.defined(),
-             both_by_distance = by_distance && (b.table.defined() || b.rows.defined() || b.columns.defined());
+  // One number a key or query is of every distance.
+  const auto by_distance = [heads](const LogitBias& x) {
+    return x.table.defined() || (x.rows.defined() && x.rows.cols() > heads) ||
+           (x.columns.defined() && x.columns.cols() > heads);
+  };
   check_usage(a.use == LogitBias::Use::add && b.use == LogitBias::Use::add && !clash(a.table, b.table) &&
                   !clash(a.rows, b.rows) && !clash(a.columns, b.columns) && !clash(a.rates, b.rates) &&
-                  (!both_by_distance || a.first == b.first),
+                  (!by_distance(a) || !by_distance(b) || a.first == b.first),
               "attention", "the position and the field both change the weights by distance; leave one of them out");
   const auto one = [](const Var& x, const Var& y) { return x.defined() ? x : y; };
   LogitBias both = a.rates.defined() ? a : b;
-  both.first = by_distance ? a.first : b.first;
+  both.first = by_distance(a) ? a.first : b.first;
   both.table = one(a.table, b.table), both.rows = one(a.rows, b.rows), both.columns = one(a.columns, b.columns);
   return both;
 }

@@ -52,8 +52,8 @@ struct AttendOptions {
 Var attend(const Var& q, const Var& k, const Var& v, const Sequences& queries, const Sequences& keys,
            const AttendOptions& options);
 
-/// Both biases; fails (usage) when they need the same place, or are used in different ways.
-LogitBias join(const LogitBias& a, const LogitBias& b);
+/// Both biases of so many heads; fails (usage) when they need the same place, or are used in different ways.
+LogitBias join(const LogitBias& a, const LogitBias& b, int64_t heads);
 
 /// attend() of sequences to themselves, composed of explicit maps [heads*T, T] that `change` may alter (dropout of
 /// weights): slower, and the maps are kept for the gradient. `b` is the sequence.

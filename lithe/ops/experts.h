@@ -27,12 +27,12 @@ Routing route(const Tensor& logits, int64_t chosen);
 /// Weights [rows, 1] of a routing: the softmax over all logits, or with `renormalise` over the chosen ones.
 Var expert_gates(const Var& logits, const Routing& routing, bool renormalise);
 
-/// factor * M sum_i f_i P_i, [1]: f_i the share of rows that expert i reads (a constant), P_i the mean of its softmax
-/// [Fedus et al. 2022]. Its least value, factor, is that of even loads.
+/// factor * M sum_i f_i P_i, [1]: f_i the share of the N chosen reads that are expert i's (a constant), P_i the mean of
+/// its softmax [Fedus et al. 2022]. Its least value, factor, is that of even loads.
 Var balance_loss(const Var& logits, const Routing& routing, double factor);
 
-/// What a router did: the share of the rows that each expert reads (they add up to 1), and the entropy in nats of the
-/// softmax over all logits, the mean of the tokens: ln M where it cannot tell experts apart, 0 where it is sure.
+/// What a router did: the share of the N chosen reads that each expert has (they add up to 1), and the entropy in nats
+/// of the softmax over all logits, the mean of the tokens: ln M where it cannot tell experts apart, 0 where it is sure.
 struct RouterStatistics {
   std::vector<double> load;
   double entropy = 0;

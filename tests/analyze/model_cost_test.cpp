@@ -272,6 +272,17 @@ TEST(ModelCost, EmbeddingsOfCodesAreTheirProducts) {
   }
 }
 
+// A token's products with the router and with the two experts that read it.
+TEST(ModelCost, ExpertsAreProducts) {
+  const ModelConfig config = kit::model_config(
+      "{hidden_size: 24, num_hidden_layers: 1, vocab_size: 50, max_position_embeddings: 64, mixer: {type: attention, "
+      "num_attention_heads: 4}, position: none, ffn: {type: moe, num_experts: 4, num_experts_per_tok: 2, "
+      "moe_intermediate_size: 8}}");
+  const CostOfPart ffn = mixer_of(model_cost(config, {.batch = B, .length = L}), "layers.*.ffn");
+  EXPECT_EQ(ffn.forward_products, B * L * (2 * 24 * 4 + 2 * (2 * 24 * 8 + 2 * 8 * 24)));
+  EXPECT_EQ(ffn.decode_products, B * (2 * 24 * 4 + 2 * (2 * 24 * 8 + 2 * 8 * 24)));
+}
+
 TEST(ModelCost, FormsWithoutAFormulaHaveNone) {
   const auto published = [](const std::string& mixer) {
     return mixer_of(model_cost(one_layer(mixer), {.batch = 1, .length = 8})).published.any();
@@ -279,6 +290,12 @@ TEST(ModelCost, FormsWithoutAFormulaHaveNone) {
   EXPECT_FALSE(published(attention("identity", "dense")));
   EXPECT_FALSE(published(attention("{type: sha, output: narrow}", "dense")));
   EXPECT_TRUE(published(attention("mha", "dense")));
+  for (const char* more : {"field: {type: span, left: 3}", "field: lsh", "map: below_context"}) {
+    const ModelConfig config = one_layer(cat("{type: attention, num_attention_heads: 4, ", more, "}"));
+    EXPECT_FALSE(published_cost(config, config.mixer, {.batch = 1, .length = 8}).any()) << more;
+  }
+  const ModelConfig full = one_layer("{type: attention, num_attention_heads: 4, field: full, map: own}");
+  EXPECT_TRUE(published_cost(full, full.mixer, {.batch = 1, .length = 8}).any());
   EXPECT_THROW(model_cost(one_layer(attention("mha", "dense")), {.batch = 0}), Error);
 }
 

@@ -63,6 +63,7 @@ const std::map<std::string, Maker>& makers() {
          auto part = make<Position>(a, choice(part_case.name, part_case.options),
                                     {.hidden_size = 2 * d, .max_position_embeddings = 6, .num_attention_heads = 2});
          part->check_head_dim(d);
+         part->check_heads({.heads = 2, .key_dim = d, .value_dim = d});
          a.inputs = {input(9, 2 * d, 1), input(9, 2 * d, 2)};
          a.run = [part, d](const std::vector<Var>& in) {
            std::vector<Var> out{part->add_to(in[0], nine_rows()), part->turn(in[1], nine_rows(), d)};

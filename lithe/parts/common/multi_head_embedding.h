@@ -24,8 +24,9 @@ struct MultiHeadEmbeddingConfig {
   }
 };
 
-/// The cache keeps the seeds' keys and values only. Where positions do not turn the finished heads, attention
-/// reads the seeds directly (multi-query), because softmax and the sum over values commute with the embeddings:
+/// The cache keeps the seeds' keys and values only, and forms those of the heads when they are read. Where positions do
+/// not turn the finished heads and nobody else looks at them, attention reads the seeds directly (multi-query,
+/// folded()), because softmax and the sum over values commute with the embeddings:
 ///   add: q_i.(k + e^K) = q_i.k + a constant per query, which softmax ignores; sum a (v + e^V) = sum a v + e^V
 ///   mul: q_i.(k (1+e^K)) = (q_i (1+e^K)).k;                                  sum a v (1+e^V) = (sum a v) (1+e^V)
 /// Where rotary positions turn the finished heads, whole sequences are attended to by the heads' keys and values,
@@ -43,10 +44,7 @@ class MultiHeadEmbedding : public Heads {
         v_(projection(scope / "v", args, InitRole::matrix)),
         args_(args),
         join_(join),
-        expands_((args.turns && config.rope_order == "after") || (args.capped && join == Join::add)) {
-    check_usage(!expands_ || !args.turns || config.rope_order == "after", "mhe_add",
-                "attn_logit_softcapping needs each head's keys, which rope_order: before does not form; give "
-                "rope_order: after, or mhe_mul");
+        turns_heads_(args.turns && config.rope_order == "after") {
     const int64_t n = args.num_attention_heads * args.head_dim;
     const InitConfig init{.std = config.head_embedding_std};
     const auto embedding = [&](const char* of) {
@@ -56,30 +54,52 @@ class MultiHeadEmbedding : public Heads {
     const MemoryScope memory(MemoryClass::weights);
     ones_ = empty({n}, eq_->master.dtype(), scope.context().device);
     for (int64_t i = 0; i < n && !ones_.is_meta(); ++i) set_value(ones_, i, 1);
-    if (expands_ && !args.partners.empty()) two_rows_ = std::make_unique<TwoRows>(*this);
+    if (turns_heads_ && !args.partners.empty()) two_rows_ = std::make_unique<TwoRows>(*this);
+    if (!turns_heads_ && !(args.capped && join == Join::add)) seeds_ = std::make_unique<Seeds>(*this);
   }
 
   Var queries(const Input& in, const Turn& turn) const override {
-    if (expands_) return turn(joined(q_(in.x), eq_));
-    const Var q = joined(turn(q_(in.x)), eq_);
-    return join_ == Join::mul ? row_affine(q, one_plus(ek_), {}) : q;
+    return turns_heads_ ? turn(joined(q_(in.x), eq_)) : joined(turn(q_(in.x)), eq_);
   }
   KeyValue keep(const Input& in, const Turn& turn) const override {
-    return {expands_ ? k_(in.x) : turn(k_(in.x)), v_(in.x)};
+    return {turns_heads_ ? k_(in.x) : turn(k_(in.x)), v_(in.x)};
   }
   KeyValue expand(const KeyValue& kept, const Turn& turn) const override {
-    return {turn(joined(kept.k, ek_)), joined(kept.v, ev_)};
+    const Var k = joined(kept.k, ek_);
+    return {turns_heads_ ? turn(k) : k, joined(kept.v, ev_)};
   }
-  bool expands() const override { return expands_; }
-  const Heads* as_kept() const override { return two_rows_.get(); }
-  Var finish(const Var& context) const override { return expands_ ? context : join_values(context); }
+  bool expands() const override { return true; }
+  const Heads* folded() const override { return seeds_.get(); }
+  const Heads* as_kept() const override { return two_rows_ ? two_rows_.get() : folded(); }
   int64_t kept_columns() const override { return args_.head_dim; }
   int64_t query_heads() const override { return args_.num_attention_heads; }
-  int64_t kv_heads() const override { return expands_ ? args_.num_attention_heads : 1; }
+  int64_t kv_heads() const override { return args_.num_attention_heads; }
+  int64_t key_dim() const override { return args_.head_dim; }
+  int64_t value_dim() const override { return args_.head_dim; }
   /// All heads read the one seed's key and value.
   Axis context() const final { return Axis::query_heads(args_.num_attention_heads, 1, args_.head_dim); }
 
  private:
+  // Keys and values of the seeds, read by all heads.
+  class Seeds final : public Heads {
+   public:
+    explicit Seeds(const MultiHeadEmbedding& of) : of_(of) {}
+    Var queries(const Input& in, const Turn& turn) const override {
+      const Var q = of_.queries(in, turn);
+      return of_.join_ == Join::mul ? row_affine(q, of_.one_plus(of_.ek_), {}) : q;
+    }
+    KeyValue keep(const Input& in, const Turn& turn) const override { return of_.keep(in, turn); }
+    Var finish(const Var& context) const override { return of_.join_values(context); }
+    int64_t kept_columns() const override { return of_.args_.head_dim; }
+    int64_t query_heads() const override { return of_.query_heads(); }
+    int64_t kv_heads() const override { return 1; }
+    int64_t key_dim() const override { return of_.key_dim(); }
+    int64_t value_dim() const override { return of_.value_dim(); }
+    Axis context() const override { return of_.context(); }
+
+   private:
+    const MultiHeadEmbedding& of_;
+  };
   // Keys of two turned rows, read by all heads.
   class TwoRows final : public Heads {
    public:
@@ -133,6 +153,8 @@ class MultiHeadEmbedding : public Heads {
     int64_t kept_value_columns() const override { return of_.args_.head_dim; }
     int64_t query_heads() const override { return of_.query_heads(); }
     int64_t kv_heads() const override { return 1; }
+    int64_t key_dim() const override { return 2 * of_.args_.head_dim; }
+    int64_t value_dim() const override { return of_.args_.head_dim; }
     Axis context() const override { return of_.context(); }
 
    private:
@@ -152,10 +174,11 @@ class MultiHeadEmbedding : public Heads {
   Linear q_, k_, v_;
   Args args_;
   Join join_;
-  bool expands_;
+  bool turns_heads_;  // positions turn the finished heads
   Parameter *eq_ = nullptr, *ek_ = nullptr, *ev_ = nullptr;
   Tensor ones_;
   std::unique_ptr<TwoRows> two_rows_;
+  std::unique_ptr<Seeds> seeds_;
 
   static Linear projection(const Scope& scope, const Args& args, InitRole role) {
     return {scope, Axis::hidden(args.hidden_size), Axis::head_width(args.head_dim), args.bias, role};

@@ -81,6 +81,8 @@ class ProjectedHeads : public Heads {
   int64_t kept_columns() const override { return kv_heads_ * args_.head_dim; }
   int64_t query_heads() const override { return args_.num_attention_heads; }
   int64_t kv_heads() const override { return kv_heads_; }
+  int64_t key_dim() const override { return args_.head_dim; }
+  int64_t value_dim() const override { return args_.head_dim; }
   Axis context() const override { return queries_of(args_, kv_heads_); }
 
  protected:

@@ -110,8 +110,9 @@ class RecurrenceMixer : public Mixer {
     key_dim_ = features ? features : size_.head_dim;
     heads_ = Registry::instance().make<Heads>(config.heads, scope / "heads", size_);
     check_usage(heads_->query_heads() == options_.heads &&
-                    (heads_->expands() || heads_->kv_heads() > 1 || heads_->kept_columns() == size_.head_dim),
-                name, "heads ", config.heads.type, " do not make ", options_.heads, " heads of their own");
+                    heads_->key_dim() == size_.head_dim && heads_->value_dim() == size_.head_dim,
+                name, "heads ", config.heads.type, " do not make ", options_.heads, " heads of ", size_.head_dim,
+                " channels; choose mha, gqa or mqa");
     if (config.conv_size > 0) {
       check_usage(!heads_->expands(), name,
                   "conv_size goes with heads whose keys and values are kept as they are read ",

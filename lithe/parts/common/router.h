@@ -16,8 +16,8 @@ struct RouterConfig {
     f("norm_topk_prob", norm_topk_prob,
       "weights are the softmax over the chosen experts; false: over all of them, so that their sum is below 1");
     f("router_aux_loss_coef", router_aux_loss_coef,
-      "times M sum_i f_i P_i is added to the loss (f_i the share of rows that expert i reads, P_i its mean weight), so "
-      "that loads become even; 0.01 is common",
+      "times M sum_i f_i P_i is added to the loss (f_i the share of all reads of tokens by experts that are expert "
+      "i's, P_i its mean weight), so that loads become even; 0.01 is common",
       at_least(0));
   }
 };

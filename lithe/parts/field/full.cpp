@@ -10,6 +10,7 @@ class Full final : public Field {
   kernels::AttentionPattern pattern(const FieldInput&) const override {
     return {.mask = {.causal = causal_}, .heads = {}, .tiles = nullptr};
   }
+  bool one_mask() const override { return true; }
 
  private:
   bool causal_;

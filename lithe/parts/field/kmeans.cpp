@@ -26,8 +26,7 @@ class KMeans final : public Field {
       : config_(config),
         args_(args),
         centroids_(scope.parameter("centroids",
-                                   {Axis::query_heads(args.num_attention_heads, args.kv_heads) * Axis(config.clusters),
-                                    Axis::head_width(args.head_dim)},
+                                   {args.query_heads * Axis(config.clusters), Axis::head_width(args.key_dim)},
                                    InitRole::query_key, {.wide = true})) {}
   kernels::AttentionPattern pattern(const FieldInput& in) const override {
     const kernels::AttentionPattern all{.mask = {.causal = args_.causal}, .heads = {}, .tiles = nullptr};
@@ -50,7 +49,7 @@ class KMeans final : public Field {
   // The centroid of each row and query head, a number in the head: [rows, heads]. `of_rows` heads x has, which groups
   // of query heads share. The length of a vector does not matter.
   Tensor clusters(const Tensor& x, int64_t of_rows) const {
-    const int64_t d = args_.head_dim, heads = args_.num_attention_heads, group = heads / of_rows, rows = x.rows();
+    const int64_t d = args_.key_dim, heads = args_.num_attention_heads, group = heads / of_rows, rows = x.rows();
     const Tensor out = empty({rows, heads}, label_type(config_.clusters), x.device());
     const Tensor centroids = cast(centroids_->var().value(), DType::f64).value();
     if (out.is_meta()) return out;
@@ -69,7 +68,7 @@ class KMeans final : public Field {
   // Draws centroids and the unit vectors of their queries and keys to each other.
   void commit(const FieldInput& in, const Tensor& of_queries, const Tensor& of_keys) const {
     if (config_.commitment == 0 || !training() || !in.k.defined()) return;
-    const int64_t heads = args_.num_attention_heads, d = args_.head_dim;
+    const int64_t heads = args_.num_attention_heads, d = args_.key_dim;
     const auto distance = [&](const Var& x, int64_t of_rows, const Tensor& clusters) {
       const int64_t rows = x.rows(), group = heads / of_rows;
       std::vector<int64_t> each, of;  // the rows of x's own heads, and of the centroids

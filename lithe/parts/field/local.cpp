@@ -29,6 +29,7 @@ class Local final : public Field {
     if (heads == 1) pattern_.heads.clear();
   }
   kernels::AttentionPattern pattern(const FieldInput&) const override { return pattern_; }
+  bool one_mask() const override { return pattern_.heads.empty(); }
   int64_t reach() const override { return reach_; }
 
  private:

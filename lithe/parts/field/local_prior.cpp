@@ -39,7 +39,7 @@ class LocalPrior final : public Field {
     check_usage(config.width == "fixed" || gauss(), "local_prior",
                 "width: predicted is of a Gaussian; give distance: gauss");
     if (config.width == "predicted") width_ = Linear(scope / "width", d, 1, true);
-    const Axis heads = Axis::query_heads(args.num_attention_heads, args.kv_heads);
+    const Axis& heads = args.query_heads;
     if (config.learned) factor_ = scope.parameter("gamma", {heads}, InitRole::ones);
     if (config.use == "mix" && config.share == "gate") gate_ = Linear(scope / "gate", d, heads, true);
   }
@@ -58,11 +58,16 @@ class LocalPrior final : public Field {
                                                    [](double, double y) { return y * (1 - y); })
                                      : constant({rows, heads}, in, config_.beta);
       out.share =
-          reshape(spread_heads(reshape(share, {rows * heads, 1}), args_.head_dim), {rows, heads * args_.head_dim});
+          reshape(spread_heads(reshape(share, {rows * heads, 1}), args_.value_dim), {rows, heads * args_.value_dim});
     }
     return out;
   }
   bool biases() const override { return true; }
+  BiasForm bias_form() const override {
+    return {.rates = true, .prior = config_.use == "mix" || (config_.use == "multiply" && !config_.renormalise)};
+  }
+  // Weights that are multiplied do not sum to 1, and a share is of each channel of a head's values.
+  bool reads_heads() const override { return config_.use != "add"; }
 
  private:
   LocalPriorConfig config_;

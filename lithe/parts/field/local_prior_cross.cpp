@@ -49,6 +49,7 @@ class LocalPriorCross final : public Field {
     return out;
   }
   bool biases() const override { return true; }
+  BiasForm bias_form() const override { return {.rates = true}; }
 
  private:
   struct Predictor {

@@ -22,7 +22,7 @@ class Lsh final : public Field {
     check_usage(config.buckets % 2 == 0, "lsh", "buckets must be even, got ", config.buckets);
     check_usage(config.rounds * config.buckets <= 1 << 16, "lsh", "rounds x buckets must be at most 65536, got ",
                 config.rounds, " x ", config.buckets);
-    const int64_t all = config.rounds * args.num_attention_heads * args.head_dim * (config.buckets / 2);
+    const int64_t all = config.rounds * args.num_attention_heads * args.key_dim * (config.buckets / 2);
     const RandomKey key{
         .seed = uint64_t(config.seed), .layer = uint32_t(scope.layer() + 1), .purpose = purpose_of("field.lsh")};
     for (int64_t i = 0; i < all; ++i) directions_.push_back(random_normal(key, uint64_t(i)));
@@ -47,7 +47,7 @@ class Lsh final : public Field {
   std::vector<double> directions_;  // [rounds][heads][buckets / 2][d_h]
 
   std::span<const double> directions(int64_t round, int64_t head) const {
-    const auto size = size_t(config_.buckets / 2 * args_.head_dim);
+    const auto size = size_t(config_.buckets / 2 * args_.key_dim);
     return {directions_.data() + size_t(round * args_.num_attention_heads + head) * size, size};
   }
   // The buckets of each row and query head, [rows, heads*rounds]. `of_rows` heads x has, which groups of query heads

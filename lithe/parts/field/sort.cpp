@@ -26,7 +26,7 @@ class Sort final : public Field {
     scope.couples({Dimension::key_heads, Dimension::queries, Dimension::head_width});  // directions by place
     const RandomKey key{
         .seed = uint64_t(config.seed), .layer = uint32_t(scope.layer() + 1), .purpose = purpose_of("field.sort")};
-    for (int64_t i = 0; i < args.num_attention_heads * args.head_dim; ++i)
+    for (int64_t i = 0; i < args.num_attention_heads * args.key_dim; ++i)
       directions_.push_back(random_normal(key, uint64_t(i)));
   }
   kernels::AttentionPattern pattern(const FieldInput& in) const override {
@@ -85,7 +85,7 @@ class Sort final : public Field {
 
   // The score of each row and query head, [rows, heads]. `of_rows` heads x has, which groups of query heads share.
   Tensor scores(const Tensor& x, int64_t of_rows) const {
-    const int64_t heads = args_.num_attention_heads, d = args_.head_dim, rows = x.rows();
+    const int64_t heads = args_.num_attention_heads, d = args_.key_dim, rows = x.rows();
     const Tensor out = empty({rows, heads}, DType::f64, x.device());
     if (out.is_meta()) return out;
     for (int64_t head = 0; head < heads; ++head) {

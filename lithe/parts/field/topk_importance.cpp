@@ -27,9 +27,8 @@ class TopKImportance final : public Field {
   TopKImportance(const Scope& scope, const TopkImportanceConfig& config, const Args& args)
       : config_(config),
         args_(args),
-        score_(scope.parameter(
-            "score", {Axis::head_width(args.head_dim), Axis::query_heads(args.num_attention_heads, args.kv_heads)},
-            InitRole::query_key, {.wide = true})) {}
+        score_(scope.parameter("score", {Axis::head_width(args.key_dim), args.query_heads}, InitRole::query_key,
+                               {.wide = true})) {}
   kernels::AttentionPattern pattern(const FieldInput& in) const override {
     const kernels::AttentionPattern all{.mask = {.causal = args_.causal}, .heads = {}, .tiles = nullptr};
     if (!in.labels && !in.k.defined()) return all;
@@ -68,6 +67,7 @@ class TopKImportance final : public Field {
     return {.columns = cast(head_major(in.labels, 2).slice(rows, 2 * rows), wide_of(in.q.dtype()))};
   }
   bool biases() const override { return config_.soft_bias; }
+  BiasForm bias_form() const override { return {.columns = config_.soft_bias}; }
   bool reads_keys() const override { return true; }
   KeyLabels key_labels(DType cache) const override {
     return {args_.num_attention_heads * (1 + config_.soft_bias), wide_of(cache)};

@@ -31,6 +31,8 @@ class HiddenRows final : public Heads {
   int64_t kept_columns() const override { return width_; }
   int64_t query_heads() const override { return inner_->query_heads(); }
   int64_t kv_heads() const override { return inner_->kv_heads(); }
+  int64_t key_dim() const override { return inner_->key_dim(); }
+  int64_t value_dim() const override { return inner_->value_dim(); }
   Var finish(const Var& context) const override { return inner_->finish(context); }
   Axis context() const override { return inner_->context(); }
 

@@ -24,6 +24,8 @@ class Identity final : public Heads {
   int64_t kept_columns() const override { return args_.hidden_size; }
   int64_t query_heads() const override { return args_.num_attention_heads; }
   int64_t kv_heads() const override { return args_.num_attention_heads; }
+  int64_t key_dim() const override { return args_.head_dim; }
+  int64_t value_dim() const override { return args_.head_dim; }
   Axis context() const override {
     return Axis::query_heads(args_.num_attention_heads, args_.num_attention_heads, args_.head_dim);
   }

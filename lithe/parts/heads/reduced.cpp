@@ -39,6 +39,7 @@ class Reduced final : public ProjectedHeads {
   QueryKeyValue read(const Input& in, const Turn& turn) const override { return Heads::read(in, turn); }
   int64_t kept_columns() const override { return heads_ * reduced_; }
   int64_t kept_value_columns() const override { return ProjectedHeads::kept_columns(); }
+  int64_t key_dim() const override { return reduced_; }
 
  private:
   int64_t heads_, reduced_ = 0;

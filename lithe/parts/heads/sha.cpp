@@ -29,6 +29,8 @@ class Sha final : public Heads {
   int64_t kept_columns() const override { return head_dim_; }
   int64_t query_heads() const override { return 1; }
   int64_t kv_heads() const override { return 1; }
+  int64_t key_dim() const override { return head_dim_; }
+  int64_t value_dim() const override { return head_dim_; }
   Var finish(const Var& context) const override { return copies_ == 1 ? context : spread_heads(context, copies_); }
   Axis context() const override { return Axis::query_heads(copies_, 1, head_dim_); }
 

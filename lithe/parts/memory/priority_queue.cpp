@@ -20,7 +20,8 @@ struct PriorityQueueConfig {
   void fields(Fields& f) {
     f("slots", slots, "pairs that are kept of each head (kappa), the own one aside", at_least(1));
     f("score", score,
-      "what decides who stays: net (sigmoid of a network of the key), norm (length of the key), usage (attention that "
+      "what decides who stays: net (sigmoid of a network of the key), norm (length of the "
+      "key before positions turn it), usage (attention that "
       "the pair has had so far)",
       one_of({"net", "norm", "usage"}));
     f("score_size", score_size, "net: hidden units (d_s)", at_least(1).of({Dimension::ffn}));
@@ -49,10 +50,11 @@ class PriorityQueue final : public Memory {
     return {{{n, args_.key_cols}}, {{n, args_.value_cols}}, {{n, args_.kv_heads}, true}};
   }
 
+  bool reads_lengths() const override { return config_.score == "norm"; }
   Reading read(const Stretch& in, Kept& kept) const override {
     const int64_t have = kept[0].dim(0), heads = args_.kv_heads, total = have + in.k.rows();
     const DType wide = wide_of(in.k.dtype());
-    const Var fresh = scores(in.k);  // [P, kv_heads]
+    const Var fresh = scores(in);  // [P, kv_heads]
     const Tensor score = kept_rows({kept[2], fresh.value()}, heads, wide, in.k.device());
     Reading out;
     out.k = joined(kept[0], in.k);
@@ -94,7 +96,9 @@ class PriorityQueue final : public Memory {
   }
 
   // What a pair is worth when it comes.
-  Var scores(const Var& k) const {
+  Var scores(const Stretch& in) const {
+    const Var& k = in.k;
+    if (reads_lengths()) return in.lengths;
     const int64_t rows = k.rows(), heads = args_.kv_heads;
     const DType wide = wide_of(k.dtype());
     if (config_.score == "net") {
@@ -102,14 +106,7 @@ class PriorityQueue final : public Memory {
       const Var y = down_(activate(kernels::Activation::gelu, up_(flat)));
       return reshape(pointwise(kernels::Pointwise::sigmoid, cast(y, wide)), {rows, heads});
     }
-    const Tensor out = zeros({rows, heads}, wide, k.device());
-    if (config_.score == "usage" || out.is_meta()) return out;
-    for (int64_t i = 0; i < rows * heads; ++i) {
-      double sum = 0;
-      for (int64_t c = 0; c < head_dim_; ++c) sum += std::pow(value_at(k.value(), i * head_dim_ + c), 2);
-      set_value(out, i, std::sqrt(sum));
-    }
-    return out;
+    return zeros({rows, heads}, wide, k.device());
   }
 
   // The pairs of a head that each query sees, and those at the end, in the order in which they came.

@@ -28,20 +28,30 @@ class ShortLong final : public Memory {
         long_(Registry::instance().make<Memory>(config.long_memory, scope / "long", args)) {
     if (config.combine == "gated") gate_ = scope.parameter("gate", {args.query_heads()}, InitRole::zeros);
   }
-  // The window's keys and values, then what the long memory keeps.
+  // The window's keys and values, and lengths of keys where the long memory reads them; then what that keeps.
   std::vector<Piece> kept(int64_t tokens) const override {
     const int64_t n = std::min(tokens, before_);
     std::vector<Piece> out{{{n, args_.key_cols}}, {{n, args_.value_cols}}};
+    if (reads_lengths()) out.push_back({{n, args_.kv_heads}, true});
     for (const Piece& piece : long_->kept(left(tokens))) out.push_back(piece);
     return out;
   }
+  bool reads_lengths() const override { return long_->reads_lengths(); }
   Reading read(const Stretch& in, Kept& kept) const override {
     const Var k = joined(kept[0], in.k), v = joined(kept[1], in.v);
     const int64_t after = in.before + in.k.rows(), leave = left(after) - left(in.before),
                   first = in.before - kept[0].dim(0);  // token of row 0
-    Stretch beyond{in.q, slice_rows(k, 0, leave), slice_rows(v, 0, leave), left(in.before), {}, in.scale, false};
+    const Tensor lengths = reads_lengths() ? joined(kept[2], in.lengths).value() : Tensor();
+    Stretch beyond{.q = in.q,
+                   .k = slice_rows(k, 0, leave),
+                   .v = slice_rows(v, 0, leave),
+                   .before = left(in.before),
+                   .seen = {},
+                   .lengths = lengths ? lengths.slice(0, leave) : Tensor(),
+                   .scale = in.scale,
+                   .own = false};
     for (const int64_t s : in.seen) beyond.seen.push_back(left(s));
-    Kept far(kept.begin() + 2, kept.end());
+    Kept far(kept.begin() + (reads_lengths() ? 3 : 2), kept.end());
     Reading out = long_->read(beyond, far);
     const int64_t pairs = out.k.defined() ? out.k.rows() : 0;
     const auto both = [&](const Var& a, const Var& b) {
@@ -64,6 +74,8 @@ class ShortLong final : public Memory {
     const int64_t rows = k.rows(), stay = std::min(after, before_);
     kept = {kept_rows({k.value().slice(rows - stay, rows)}, k.cols(), k.dtype(), k.device()),
             kept_rows({v.value().slice(rows - stay, rows)}, v.cols(), v.dtype(), v.device())};
+    if (lengths)
+      kept.push_back(kept_rows({lengths.slice(rows - stay, rows)}, args_.kv_heads, lengths.dtype(), lengths.device()));
     kept.insert(kept.end(), far.begin(), far.end());
     return out;
   }

@@ -42,13 +42,12 @@ class MemoryAttention final : public Mixer {
     check_usage(!heads_->reads_embedding(), "model", "memory_attention and heads ", config.heads.type,
                 ", which read each token's own embedding, do not go together; choose heads mha, gqa or mqa");
     const int64_t query = heads_->query_heads();
-    memory_ = registry.make<Memory>(
-        config.memory, scope / "memory",
-        {.heads = query,
-         .kv_heads = heads_->kv_heads(),
-         .key_cols = heads_->expands() ? heads_->kv_heads() * head_dim_ : heads_->kept_columns(),
-         .value_cols = heads_->expands() ? heads_->kv_heads() * head_dim_ : heads_->kept_value_columns(),
-         .layer_rows = args.hidden_size});
+    memory_ = registry.make<Memory>(config.memory, scope / "memory",
+                                    {.heads = query,
+                                     .kv_heads = heads_->kv_heads(),
+                                     .key_cols = heads_->kv_heads() * heads_->key_dim(),
+                                     .value_cols = heads_->kv_heads() * heads_->value_dim(),
+                                     .layer_rows = args.hidden_size});
     output_ = registry.make<Output>(
         config.output, scope / "output",
         {.context = heads_->context(), .hidden_size = args.hidden_size, .bias = config.output_bias});
@@ -59,13 +58,14 @@ class MemoryAttention final : public Mixer {
     const Heads::Turn turn = [&](const Var& x) { return position_ ? position_->turn(x, in.sequences, head_dim_) : x; };
     auto [q, kept] = heads_->read({in.x, in.x}, turn);
     if (heads_->expands()) kept = heads_->expand(kept, turn);
+    const Tensor lengths = memory_->reads_lengths() ? key_lengths(in.x, kept.k) : Tensor();
     auto* state = static_cast<MemoryState*>(in.state);
     if (state) state->check_continues(in.sequences);
     Pairs all;
     for (int64_t b = 0; b < in.sequences.count(); ++b) {
       Memory::Kept none;
       if (!state) none = MemoryState::empty_of(*memory_, in.x.dtype(), in.x.device());
-      add(all, in.sequences, b, q, kept, state ? state->of(b) : none);
+      add(all, in.sequences, b, q, kept, lengths, state ? state->of(b) : none);
     }
     if (state) state->add(in.sequences);
     return output_->forward(heads_->finish(attended(all, q, in.sequences)));
@@ -96,15 +96,41 @@ class MemoryAttention final : public Mixer {
   std::unique_ptr<Memory> memory_;
   std::unique_ptr<Output> output_;
 
-  double scale(const Var& q) const { return 1 / std::sqrt(double(q.cols() / heads_->query_heads())); }
+  double scale() const { return 1 / std::sqrt(double(heads_->key_dim())); }
+
+  // Of keys before positions turn them.
+  Tensor key_lengths(const Var& x, const Var& turned) const {
+    const NoGrad no_grad;
+    const Heads::Turn still = [](const Var& rows) { return rows; };
+    Var k = turned;
+    if (position_ && position_->turns()) {
+      const Heads::KeyValue kept = heads_->keep({x, x}, still);
+      k = heads_->expands() ? heads_->expand(kept, still).k : kept.k;
+    }
+    const int64_t heads = heads_->kv_heads(), d = heads_->key_dim();
+    const Tensor out = empty({k.rows(), heads}, wide_of(k.dtype()), k.value().device());
+    for (int64_t i = 0; i < out.numel() && !out.is_meta(); ++i) {
+      double sum = 0;
+      for (int64_t c = 0; c < d; ++c) sum += std::pow(value_at(k.value(), i * d + c), 2);
+      set_value(out, i, std::sqrt(sum));
+    }
+    return out;
+  }
 
   void add(Pairs& all, const Sequences& sequences, int64_t b, const Var& q, const Heads::KeyValue& kept,
-           Memory::Kept& memory) const {
+           const Tensor& lengths, Memory::Kept& memory) const {
     const int64_t begin = sequences.offset(b), end = sequences.offset(b + 1), rows = end - begin;
     const Var k = slice_rows(kept.k, begin, end), v = slice_rows(kept.v, begin, end);
     const int64_t ahead = memory_->includes_own() ? 1 : 0;
     const bool beside = !memory_->includes_own() && memory_->beside_own();
-    Memory::Stretch stretch{slice_rows(q, begin, end), k, v, sequences.past(b), {}, scale(q), beside};
+    Memory::Stretch stretch{.q = slice_rows(q, begin, end),
+                            .k = k,
+                            .v = v,
+                            .before = sequences.past(b),
+                            .seen = {},
+                            .lengths = lengths ? lengths.slice(begin, end) : Tensor(),
+                            .scale = scale(),
+                            .own = beside};
     for (int64_t i = 0; i < rows; ++i) stretch.seen.push_back(stretch.before + i + ahead);
     Memory::Reading reading = memory_->read(stretch, memory);
     const int64_t pairs = reading.k.rows(), added = beside ? rows : pairs == 0 ? 1 : 0;
@@ -161,7 +187,8 @@ class MemoryAttention final : public Mixer {
   Var attended(const Pairs& all, const Var& q, const Sequences& queries) const {
     const Sequences keys(all.offsets, {}, q.device());
     const Var k = concatenate_rows(all.k), v = concatenate_rows(all.v);
-    AttendOptions options{.heads = heads_->query_heads(), .kv_heads = heads_->kv_heads(), .mask = {.causal = false}};
+    AttendOptions options{
+        .heads = heads_->query_heads(), .kv_heads = heads_->kv_heads(), .scale = scale(), .mask = {.causal = false}};
     if (!all.bias.empty()) options.bias.columns = concatenate_rows(all.bias);
     const auto part = [&](Share share) {
       options.tiles = tiles(all, queries, share);

@@ -35,6 +35,12 @@ class Alibi final : public Position {
     return {.rates = factor_ ? row_affine(slopes_, cast(factor_->var(), slopes_.dtype()), {}) : Var(slopes_)};
   }
   bool biases() const override { return true; }
+  BiasForm bias_form() const override { return {.rates = true}; }
+  void check_heads(const HeadSizes& of) const override {
+    check_usage(of.heads == slopes_.cols(), "alibi", "slopes are of ", slopes_.cols(),
+                " heads (num_attention_heads), attention has ", of.heads, " query heads; give heads that make ",
+                slopes_.cols(), ", or num_attention_heads: ", of.heads);
+  }
 
  private:
   Tensor slopes_;

@@ -65,10 +65,19 @@ class Rpr final : public Position {
     return v_ ? DistanceValues{vectors(v_, wide_of(v_->master.dtype())), first()} : DistanceValues{};
   }
   bool biases() const override { return true; }
+  BiasForm bias_form() const override {
+    return {.table = q_ && k_, .rows = k_ != nullptr, .columns = q_ != nullptr, .values = v_ != nullptr};
+  }
   bool reads_keys() const override { return q_ != nullptr; }
-  void check_head_dim(int64_t head_dim) const override {
-    check_usage(head_dim == head_dim_, "rpr", "vectors have ", head_dim_, " channels, heads ", head_dim,
-                "; give position.head_dim: ", head_dim);
+  bool reads_heads() const override { return true; }
+  void check_heads(const HeadSizes& of) const override {
+    if (q_ || k_)
+      check_usage(of.key_dim == head_dim_, "rpr", "vectors have ", head_dim_, " channels, heads ", of.key_dim,
+                  "; give position.head_dim: ", of.key_dim);
+    if (v_)
+      check_usage(of.value_dim == head_dim_, "rpr", "vectors have ", head_dim_, " channels, heads' values ",
+                  of.value_dim, "; give position.",
+                  of.value_dim == of.key_dim ? cat("head_dim: ", of.value_dim) : "use_v: false");
   }
 
  private:

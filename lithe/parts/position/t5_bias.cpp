@@ -40,6 +40,12 @@ class T5Bias final : public Position {
     return {pick_rows(cast(table, wide_of(table.dtype())), bucket_of_), first_};
   }
   bool biases() const override { return true; }
+  BiasForm bias_form() const override { return {.table = true}; }
+  void check_heads(const HeadSizes& of) const override {
+    const int64_t heads = table_->master.cols();
+    check_usage(of.heads == heads, "t5_bias", "the table is of ", heads, " heads (num_attention_heads), attention has ",
+                of.heads, " query heads; give heads that make ", heads, ", or num_attention_heads: ", of.heads);
+  }
 
  private:
   Parameter* table_;  // wide: logits are in f32

@@ -57,10 +57,13 @@ class Xl final : public Position {
     return out;
   }
   bool biases() const override { return true; }
+  BiasForm bias_form() const override { return {.rows = true, .columns = true}; }
   bool reads_keys() const override { return true; }
-  void check_head_dim(int64_t head_dim) const override {
-    check_usage(head_dim == head_dim_, "xl", "rows have ", head_dim_, " channels a head, heads ", head_dim,
-                "; give position.head_dim: ", head_dim);
+  void check_heads(const HeadSizes& of) const override {
+    check_usage(of.key_dim == head_dim_, "xl", "rows have ", head_dim_, " channels a head, heads ", of.key_dim,
+                "; give position.head_dim: ", of.key_dim);
+    check_usage(of.heads == heads_, "xl", "rows are of ", heads_, " heads (num_attention_heads), attention has ",
+                of.heads, " query heads; give heads that make ", heads_, ", or num_attention_heads: ", of.heads);
   }
 
  private:

@@ -4,11 +4,9 @@
 #include <algorithm>
 
 #include "lithe/nn/registry.h"
-#include "lithe/ops/experts.h"
 #include "lithe/ops/feature_map.h"
 #include "lithe/ops/linear.h"
 #include "lithe/parts/common/gates.h"
-#include "lithe/parts/common/some_rows.h"
 
 namespace lithe {
 namespace {
@@ -65,13 +63,13 @@ class TokenSkip final : public Stack {
       for (const int64_t row : rows) stand.push_back(low.sequences.positions().data<int32_t>()[row]);
       shorter = Sequences(offsets, {}, low.x.device()).at(tensor_of({int64_t(stand.size())}, stand));
     }
-    Var upper = all ? low.x : pick_rows(low.x, rows);
+    const Var entering = all ? low.x : pick_rows(low.x, rows);
+    Rows high{entering, shorter};
+    for (int64_t l = config_.after; l < depth_; ++l) high = layers.run(l, high, pass);
     if (training()) {
-      upper = weighted(upper, chances, rows, kept);
+      high.x = chosen(high.x, entering, chances, rows);
       learn_budget(chances, pass);
     }
-    Rows high{upper, shorter};
-    for (int64_t l = config_.after; l < depth_; ++l) high = layers.run(l, high, pass);
     if (all || config_.skipped == "drop") return high;
     std::vector<int64_t> from(size_t(low.sequences.rows()));
     int64_t next = 0;
@@ -103,15 +101,27 @@ class TokenSkip final : public Stack {
     return out;
   }
 
-  // Kept rows times 1, whose gradient is that of Pr(keep).
-  Var weighted(const Var& x, const Var& chances, const std::vector<int64_t>& rows,
-               const std::vector<char>& kept) const {
-    const Tensor ones = filled({chances.rows(), 2}, 0, chances.dtype(), chances.device());
-    for (size_t r = 0; r < kept.size() && !ones.is_meta(); ++r) set_value(ones, int64_t(2 * r), double(kept[r]));
-    const Var hard = reshape(straight_through(chances, ones), {2 * chances.rows(), 1});
-    std::vector<int64_t> of_keep, each;
-    for (size_t i = 0; i < rows.size(); ++i) of_keep.push_back(2 * rows[i]), each.push_back(int64_t(i));
-    return combine_rows(x, pick_rows(hard, of_keep), {each}, each);
+  // Rows [M, D] that ran the upper layers, as they are. Their gradient is that of the choice g upper + (1 - g) low at
+  // g = 1, with Pr(keep) of [N, 2] chances for g [Bengio et al. 2013]; a row that was skipped has no upper(x) to
+  // compare with, and its chance learns nothing from the loss.
+  static Var chosen(const Var& upper, const Var& low, const Var& chances, const std::vector<int64_t>& rows) {
+    if (step_context().step == 0) return upper;  // no training step: the choice is the constant that it is
+    const Tensor y = upper.value(), x = low.value();
+    return record("choose_rows", {upper, chances}, y,
+                  [y, x, rows, shape = chances.shape(), wide = chances.dtype(), upper = upper.ref(),
+                   chances = chances.ref()](const Tensor& dy, Grads& g) {
+                    g.give(upper, dy);
+                    if (!g.wants(chances)) return;
+                    const Tensor to = zeros(shape, wide, dy.device());
+                    const int64_t d = y.cols();
+                    for (size_t i = 0; i < rows.size() && !to.is_meta(); ++i) {
+                      double sum = 0;
+                      for (int64_t c = int64_t(i) * d; c < int64_t(i + 1) * d; ++c)
+                        sum += value_at(dy, c) * (value_at(y, c) - value_at(x, c));
+                      set_value(to, 2 * rows[i], sum);
+                    }
+                    g.give(chances, to);
+                  });
   }
 
   void learn_budget(const Var& chances, const Pass& pass) const {

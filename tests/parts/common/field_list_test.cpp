@@ -8,7 +8,8 @@
 namespace lithe {
 namespace {
 
-const Field::Args kArgs{.causal = true, .num_attention_heads = 2, .hidden_size = 8, .head_dim = 4, .kv_heads = 2};
+const Field::Args kArgs{
+    .causal = true, .num_attention_heads = 2, .hidden_size = 8, .kv_heads = 2, .key_dim = 4, .value_dim = 4};
 
 // A list that shows what its first field shows.
 struct FirstOf final : FieldList {

@@ -1,3 +1,4 @@
+#include "tests/parts/heads/attention_bench.h"
 #include "tests/parts/memory/memory_kit.h"
 
 namespace lithe {
@@ -38,6 +39,26 @@ TEST(HiddenRows, SegmentsWithAMemoryAreOneTextWithASpan) {
     for (int64_t at = 0; at < 24; at += length) {
       const Tensor part = segment(*model, ids, at, at + length, *state).value();
       EXPECT_LT(difference(part, whole.slice(at, at + length)), 1e-11) << length << " " << at;
+    }
+  }
+}
+
+// What turns by its position when it is read knows the gap behind the first tokens, in decoding and under a tape.
+// oracle: infer.kv_evict
+TEST(HiddenRows, OfAWindowAndTheFirstTokensHaveABound) {
+  const Tensor x = kit::normal({400, 8}, DType::f64, 1);
+  for (const char* heads : {"hidden_rows", "{type: hidden_rows, of: mhe_mul}", "el_att", "skv", "mhe_add"}) {
+    const kit::AttentionBench bench(
+        heads, 8, 2, "field: {type: union, fields: [{type: span, left: 20}, {type: global, tokens: 3}]}", true);
+    const Tensor whole = bench(x);
+    EXPECT_EQ(kit::close(bench.decoded(x, 150), whole, 64), "") << heads;
+    EXPECT_EQ(bench.mixer->state_bytes({4096}, DType::f64), bench.mixer->state_bytes({64 * 1000}, DType::f64)) << heads;
+    const auto state = bench.mixer->make_state({.sequences = 1, .capacity = 400, .dtype = DType::f64});
+    for (int64_t at = 0; at < 400; at += 100) {
+      Tape tape;
+      const Tensor part =
+          bench.mixer->forward({Var(x.slice(at, at + 100)), Sequences({0, 100}, {at}), state.get()}).value();
+      EXPECT_EQ(kit::close(part, clone(whole.slice(at, at + 100)), 64), "") << heads << " from " << at;
     }
   }
 }

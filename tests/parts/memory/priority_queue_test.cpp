@@ -66,6 +66,43 @@ TEST(PriorityQueueMemory, EvictsWhatWasLeastUsedBetweenSinksAndTheRecent) {
   EXPECT_EQ(memory.mixer->state_bytes({1000}, DType::f32), slots * (2 * kMemoryWidth + kMemoryHeads) * 4);
 }
 
+// Keys of one length, by which the older goes, whatever rounding leaves of it when positions turn them.
+// oracle: mem.priority_queue
+TEST(PriorityQueueMemory, EqualLengthsDropTheOlderAlsoWhereKeysTurn) {
+  for (const DType dtype : {DType::f64, DType::f32})
+    for (const char* heads : {"mha", "mhe_mul", "skv"})
+      for (const char* memory :
+           {"{type: priority_queue, slots: 3, score: norm}",
+            "{type: short_long, window: 2, long: {type: priority_queue, slots: 2, score: norm}}"}) {
+        kit::Bench bench(dtype, dtype);
+        const auto rotary = bench.make<Position>("rotary", {.hidden_size = 8}, "{}", "rotary");
+        const Mixer::Args args{.hidden_size = 8, .max_position_embeddings = 64, .position = rotary.get()};
+        const auto mixer = bench.make<Mixer>(
+                       "memory_attention", args,
+                       cat("{num_attention_heads: 2, head_dim: 4, heads: ", heads, ", memory: ", memory, "}")),
+                   last = bench.make<Mixer>(
+                       "attention", args,
+                       cat("{num_attention_heads: 2, head_dim: 4, heads: ", heads, ", field: {type: span, left: 3}}"),
+                       "last");
+        kit::randomise(bench.parameters(), 7);
+        for (Parameter& p : bench.parameters().all())
+          if (const Parameter* same = bench.parameters().find("last" + p.name.substr(p.name.find('.'))))
+            copy_into(same->master.value(), p.master.value());
+        // Tokens differ in a channel that keys do not see, so that all keys have one length.
+        Tensor x = kit::normal({40, 8}, dtype, 3);
+        for (int64_t i = 0; i < 40 * 8; ++i)
+          if (i % 8 != 7) set_value(x, i, value_at(x, i % 8));
+        const bool shared = std::string(heads) == "skv";
+        for (const std::string part : {"part", "last"}) {
+          const Tensor w = bench[part + (shared ? ".heads.kv.weight" : ".heads.k.weight")];
+          for (int64_t c = 0; c < w.cols(); ++c) set_value(w, 7 * w.cols() + c, 0);
+        }
+        const Sequences all = Sequences::single(40);
+        const Tensor got = mixer->forward({Var(x), all}).value(), want = last->forward({Var(x), all}).value();
+        EXPECT_LT(difference(got, want), dtype == DType::f64 ? 1e-12 : 1e-4) << heads << memory << dtype;
+      }
+}
+
 TEST(PriorityQueueMemory, NothingMayBeLeftToGo) {
   EXPECT_NE(kit::coded_error_of([] {
               MemoryAlone("{type: priority_queue, slots: 4, sinks: 2, recent: 2}");

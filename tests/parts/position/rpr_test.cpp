@@ -90,8 +90,12 @@ TEST(Rpr, CountsItsNumbersAndRefusesOtherHeads) {
   const auto rpr = bench.make<Position>(
       "rpr", {.hidden_size = 8, .max_position_embeddings = 16, .num_attention_heads = 2}, "{clip: 5}");
   EXPECT_EQ(bench.parameters().count(), 2 * 11 * 4);
-  EXPECT_NE(kit::coded_error_of([&] { rpr->check_head_dim(8); }).find("2 rpr: vectors have 4 channels, heads 8"),
-            std::string::npos);
+  const auto refusal = [&](const Position::HeadSizes& heads) {
+    return kit::coded_error_of([&] { rpr->check_heads(heads); });
+  };
+  EXPECT_EQ(refusal({2, 4, 4}), "no error");
+  EXPECT_EQ(refusal({2, 8, 8}), "2 rpr: vectors have 4 channels, heads 8; give position.head_dim: 8");
+  EXPECT_EQ(refusal({2, 4, 8}), "2 rpr: vectors have 4 channels, heads' values 8; give position.use_v: false");
 }
 
 }  // namespace

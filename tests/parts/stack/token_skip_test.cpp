@@ -1,5 +1,10 @@
 #include <gtest/gtest.h>
 
+#include <cmath>
+
+#include "lithe/ops/basic.h"
+#include "lithe/ops/linear.h"
+#include "lithe/ops/norm.h"
 #include "tests/support/errors.h"
 #include "tests/support/model_kit.h"
 
@@ -109,6 +114,115 @@ TEST(TokenSkip, TheClassifierHasItsParametersAndLearns) {
   }
   step_context() = {};
   EXPECT_TRUE(model.parameters().find("stack.skip.weight")->master.grad().defined());
+}
+
+// A lower layer that changes nothing, and an upper one x + silu(-3 rms(x)), which does not see the size of a row and
+// always stands against it.
+struct OneUpperLayer final : Layers {
+  int64_t count() const override { return 2; }
+  Rows run(int64_t layer, const Rows& x, const Pass&, const std::vector<double>&) const override {
+    if (layer == 0) return x;
+    const Tensor minus_three = zeros({4}, DType::f64);
+    for (int64_t c = 0; c < 4; ++c) set_value(minus_three, c, -3);
+    const Var unit = normalise(kernels::NormKind::rms, x.x, Var(minus_three), {}, 1e-9);
+    return {add(x.x, activate(kernels::Activation::silu, unit)), x.sequences};
+  }
+  void skip(int64_t, const Rows&, const Pass&) const override {}
+  int64_t sub_layers(int64_t) const override { return 1; }
+  Var change(int64_t, int64_t, const Rows&, const Pass&) const override { return {}; }
+};
+
+struct SkipAlone {
+  explicit SkipAlone(const std::string& options)
+      : stack(bench.make<Stack>("token_skip", {.hidden_size = 4, .num_hidden_layers = 2, .compute = DType::f64},
+                                options)) {}
+  Tensor rows(const Tensor& x) const { return run(x).x.value(); }
+  /// Gradients of <weights, rows> in the classifier.
+  void learn(const Tensor& x, const Tensor& weights) {
+    for (Parameter& p : bench.parameters().all()) p.master.ref()->grad = Tensor();
+    step_context() = {1, 1};
+    Tape tape;
+    tape.backward(run(x).x, clone(weights));
+    step_context() = {};
+  }
+  Rows run(const Tensor& x) const {
+    const Pass pass;
+    return stack->forward(OneUpperLayer(), {Var(x), Sequences::single(x.rows())}, pass);
+  }
+  double skip_chance(const Tensor& x, int64_t row) {
+    double logit = value_at(bench["part.skip.bias"], 1) - value_at(bench["part.skip.bias"], 0);
+    for (int64_t c = 0; c < 4; ++c)
+      logit += value_at(x, row * 4 + c) *
+               (value_at(bench["part.skip.weight"], 2 * c + 1) - value_at(bench["part.skip.weight"], 2 * c));
+    return 1 / (1 + std::exp(-logit));
+  }
+  kit::Bench bench;
+  std::unique_ptr<Stack> stack;
+};
+
+// The derivative of the choice g upper(x) + (1 - g) x, with Pr(keep) for g, at the rows that were kept.
+// oracle: cond.token_skip
+TEST(TokenSkip, GradientsAreThoseOfTheSoftChoice) {
+  SkipAlone alone("{budget_loss_coef: 0}");
+  kit::randomise(alone.bench.parameters(), 3, 1);
+  const Tensor x = kit::normal({12, 4}, DType::f64, 5), weights = kit::normal({12, 4}, DType::f64, 7),
+               upper = OneUpperLayer().run(1, {Var(x), Sequences::single(12)}, Pass(), {}).x.value();
+  std::vector<double> at;
+  for (int64_t r = 0; r < 12; ++r) at.push_back(1 - alone.skip_chance(x, r));
+  int64_t kept = 0;
+  const auto soft = [&] {
+    double sum = 0;
+    kept = 0;
+    for (int64_t r = 0; r < 12; ++r) {
+      const bool runs = r == 0 || at[size_t(r)] > 0.5;
+      const double g = runs + (runs ? 1 - alone.skip_chance(x, r) - at[size_t(r)] : 0);
+      kept += runs;
+      for (int64_t i = 4 * r; i < 4 * r + 4; ++i)
+        sum += value_at(weights, i) * (g * value_at(upper, i) + (1 - g) * value_at(x, i));
+    }
+    return sum;
+  };
+  alone.learn(x, weights);
+  for (Parameter& p : alone.bench.parameters().all()) {
+    const Tensor value = p.master.value(), gradient = p.master.grad();
+    ASSERT_TRUE(gradient.defined()) << p.name;
+    for (int64_t i = 0; i < value.numel(); ++i) {
+      const double before = value_at(value, i);
+      set_value(value, i, before + 1e-5);
+      const double more = soft();
+      set_value(value, i, before - 1e-5);
+      const double slope = (more - soft()) / 2e-5;
+      set_value(value, i, before);
+      EXPECT_NEAR(value_at(gradient, i), slope, 1e-8) << p.name << " " << i;
+    }
+  }
+  EXPECT_GT(kept, 2);
+  EXPECT_LT(kept, 12);
+}
+
+// Half of the tokens, told by their first channel, are worse off for the upper layer, the others better.
+// oracle: cond.token_skip
+TEST(TokenSkip, LearnsWhatToSkip) {
+  SkipAlone alone("{budget_loss_coef: 0}");
+  const Tensor x = kit::normal({24, 4}, DType::f64, 5);
+  for (int64_t r = 0; r < 24; ++r) set_value(x, 4 * r, r % 2 ? -2 : 2);
+  const Tensor upper = OneUpperLayer().run(1, {Var(x), Sequences::single(24)}, Pass(), {}).x.value(), loss = clone(x);
+  for (int64_t i = 0; i < 96; ++i) set_value(loss, i, (i / 4 % 2 ? 1 : -1) * (value_at(upper, i) - value_at(x, i)));
+  const auto skipped = [&](int64_t kind) {
+    const Tensor y = alone.rows(x);
+    int64_t count = 0;
+    for (int64_t r = kind; r < 24; r += 2) count += value_at(y, 4 * r) == value_at(x, 4 * r);
+    return count;
+  };
+  EXPECT_EQ(skipped(0) + skipped(1), 0);
+  for (int step = 0; step < 100; ++step) {
+    alone.learn(x, loss);
+    for (Parameter& p : alone.bench.parameters().all())
+      for (int64_t i = 0; i < p.master.value().numel(); ++i)
+        set_value(p.master.value(), i, value_at(p.master.value(), i) - 0.1 * value_at(p.master.grad(), i));
+  }
+  EXPECT_EQ(skipped(0), 0);   // the better ones
+  EXPECT_EQ(skipped(1), 12);  // the worse
 }
 
 TEST(TokenSkip, RefusesDecodersAndHeadsThatMissTokens) {
