@@ -14,16 +14,33 @@ find_path(DNNL_INCLUDE oneapi/dnnl/dnnl.h)
 pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
 pkg_check_modules(ZSTD REQUIRED IMPORTED_TARGET libzstd)
 pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
-pkg_check_modules(SENTENCEPIECE REQUIRED IMPORTED_TARGET sentencepiece)
+# Headers alone; each is read by one source (lithe/tensor/linear_algebra.cpp, lithe/compare/statistics.cpp).
+find_package(Eigen3 3.4 REQUIRED NO_MODULE)
+find_path(BOOST_INCLUDE boost/math/distributions/students_t.hpp REQUIRED)
 
 add_library(lithe_deps_base INTERFACE)
 target_include_directories(lithe_deps_base INTERFACE ${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR}/generated)
 target_link_libraries(lithe_deps_base INTERFACE OpenMP::OpenMP_CXX Threads::Threads spdlog::spdlog fmt::fmt yaml-cpp nlohmann_json::nlohmann_json)
 add_library(LitheDeps::base ALIAS lithe_deps_base)
 
+add_library(LitheDeps::algebra ALIAS Eigen3::Eigen)
+
+add_library(lithe_deps_statistics INTERFACE)
+target_include_directories(lithe_deps_statistics SYSTEM INTERFACE ${BOOST_INCLUDE})
+add_library(LitheDeps::statistics ALIAS lithe_deps_statistics)
+
 add_library(lithe_deps_text INTERFACE)
-target_link_libraries(lithe_deps_text INTERFACE PkgConfig::PCRE2 PkgConfig::UTF8PROC PkgConfig::SENTENCEPIECE OpenSSL::Crypto)
+target_link_libraries(lithe_deps_text INTERFACE PkgConfig::PCRE2 PkgConfig::UTF8PROC OpenSSL::Crypto)
 add_library(LitheDeps::text ALIAS lithe_deps_text)
+# Without it lithe is built all the same, and says so where a unigram vocabulary is to be learnt.
+option(LITHE_SENTENCEPIECE "learning unigram vocabularies by SentencePiece" ON)
+pkg_check_modules(SENTENCEPIECE IMPORTED_TARGET sentencepiece)
+add_library(lithe_deps_unigrams INTERFACE)
+if(LITHE_SENTENCEPIECE AND SENTENCEPIECE_FOUND)
+  target_link_libraries(lithe_deps_unigrams INTERFACE PkgConfig::SENTENCEPIECE)
+  target_compile_definitions(lithe_deps_unigrams INTERFACE LITHE_HAVE_SENTENCEPIECE=1)
+endif()
+add_library(LitheDeps::unigrams ALIAS lithe_deps_unigrams)
 
 add_library(lithe_deps_data INTERFACE)
 target_link_libraries(lithe_deps_data INTERFACE ZLIB::ZLIB PkgConfig::ZSTD)

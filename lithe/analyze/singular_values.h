@@ -17,7 +17,7 @@ struct SingularValues {
   /// The nearest matrix of that rank [size, size]: its squared distance from a is the sum of the squares left out.
   std::vector<double> truncated(int64_t rank) const;
 };
-/// Of a square matrix a [n, n], by one-sided Jacobi rotations: O(n^3).
+/// Of a square matrix a [n, n]: O(n^3).
 SingularValues singular_values(std::span<const float> a, int64_t n);
 
 /// Longer maps are not decomposed.

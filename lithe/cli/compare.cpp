@@ -69,7 +69,7 @@ int run_compare(const CompareOptions& o) {
     print_plan(c);
   else
     print(c, o.out);
-  if (c.status == "complete") return 0;
+  if (c.status == compare::Progress::complete) return 0;
   log_info("stopped by signal ", stop_signal(), " and saved; continue with: lithe compare ", o.experiment, " --out ",
            o.out, o.threads ? cat(" --threads ", threads()) : std::string());
   return 128 + stop_signal();

@@ -44,7 +44,7 @@ int run_init(const InitOptions& o) {
   catch_stop_signals();
   const TrainResult r = initialise(o);
   if (o.json)
-    std::cout << dump(Json({{"status", r.status}, {"steps", r.steps}, {"out", o.out}}), 2) << "\n";
+    std::cout << dump(Json({{"status", name_of(r.status)}, {"steps", r.steps}, {"out", o.out}}), 2) << "\n";
   else
     std::cout << "initial weights in " << o.out
               << "/model.safetensors; lithe train with the same recipe and --set, --out " << o.out

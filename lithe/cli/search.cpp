@@ -34,10 +34,10 @@ void print(const compare::SearchResult& r, const std::string& out) {
       std::snprintf(text, sizeof text, "%.4f", value);
       return std::isfinite(value) ? std::string(text) : std::string("-");
     };
-    std::printf("%-16s %-10s %12lld %12.4g %10s %10s  %s\n", c.name.c_str(), c.status.c_str(),
+    std::printf("%-16s %-10s %12lld %12.4g %10s %10s  %s\n", c.name.c_str(), name_of(c.status),
                 static_cast<long long>(c.parameters), c.flops,
-                shown(c.status == "shared" ? c.shared_loss : c.loss).c_str(), shown(c.objective).c_str(),
-                values.c_str());
+                shown(c.status == compare::CandidateStatus::shared ? c.shared_loss : c.loss).c_str(),
+                shown(c.objective).c_str(), values.c_str());
   }
   if (!r.best.empty()) {
     std::printf("\nbest %s:", r.best.c_str());
@@ -45,9 +45,10 @@ void print(const compare::SearchResult& r, const std::string& out) {
       for (size_t i = 0; c.name == r.best && i < c.values.size(); ++i)
         std::printf(" %s=%s", r.search.choices[i].first.c_str(), c.values[i].c_str());
     std::printf("\n");
-  } else if (r.status == "complete") {
-    const auto refused = std::find_if(r.candidates.begin(), r.candidates.end(),
-                                      [](const compare::Candidate& c) { return c.status == "refused"; });
+  } else if (r.status == compare::Progress::complete) {
+    const auto refused = std::find_if(r.candidates.begin(), r.candidates.end(), [](const compare::Candidate& c) {
+      return c.status == compare::CandidateStatus::refused;
+    });
     std::printf("\nno candidate was trained to its end within the budget; allow more, or give smaller choices%s%s\n",
                 refused == r.candidates.end() ? "" : cat("; ", refused->name, " cannot be built: ").c_str(),
                 refused == r.candidates.end() ? "" : refused->message.c_str());
@@ -65,7 +66,7 @@ int run_search(const SearchOptions& o) {
     std::cout << compare::to_json_text(r);
   else
     print(r, o.out);
-  if (r.status == "complete") return 0;
+  if (r.status == compare::Progress::complete) return 0;
   log_info("stopped by signal ", stop_signal(), " and saved; continue with: lithe search ", o.file, " --out ", o.out);
   return 128 + stop_signal();
 }

@@ -41,7 +41,7 @@ std::string resume_command(const TrainOptions& o) {
 }
 
 void print(const TrainResult& r, const std::string& out) {
-  std::printf("%s after %s, %s, %s\n", r.status.c_str(), counted(r.steps, "step").c_str(),
+  std::printf("%s after %s, %s, %s\n", name_of(r.status), counted(r.steps, "step").c_str(),
               counted(r.tokens, "token").c_str(), format_duration(r.seconds).c_str());
   if (r.best_step >= 0) {
     std::printf("held-out loss %.4f", r.eval_loss);
@@ -70,7 +70,7 @@ int run_train(const TrainOptions& o) {
   check_usage(!o.fit || run.memory_budget, "train", "--fit needs --memory-budget");
   const TrainResult r = train(run);
   if (o.json)
-    std::cout << dump(Json({{"status", r.status},
+    std::cout << dump(Json({{"status", name_of(r.status)},
                             {"steps", r.steps},
                             {"tokens", r.tokens},
                             {"final_loss", r.final_loss},

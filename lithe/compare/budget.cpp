@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "lithe/base/error.h"
+#include "lithe/base/node_path.h"
 #include "lithe/model/model.h"
 #include "lithe/report/format.h"
 #include "lithe/train/growth.h"
@@ -27,25 +28,19 @@ double amount_of(const Variant& v, const std::string& match) {
 
 int64_t value_at(const Variant& v, const std::string& key) {
   const Node recipe = resolved(v.recipe);
-  const Node* at = &recipe;
-  std::string_view rest = key;
-  while (at && !rest.empty()) {
-    const size_t dot = std::min(rest.find('.'), rest.size());
-    at = at->find(rest.substr(0, dot));
-    rest.remove_prefix(std::min(dot + 1, rest.size()));
-  }
+  const Node* given = node_at(recipe, key);
+  const std::string text = given && given->is_scalar() ? given->text() : "";
   int64_t value = 0;
-  const bool whole = at && at->is_scalar() &&
-                     std::from_chars(at->text().data(), at->text().data() + at->text().size(), value).ptr ==
-                         at->text().data() + at->text().size();
+  const bool whole =
+      !text.empty() && std::from_chars(text.data(), text.data() + text.size(), value).ptr == text.data() + text.size();
   check_usage(whole, "budget", "budget.solve '", key, "' is not a whole-number key of variant '", v.name, "'");
   return value;
 }
 
 class WidthSolver {
  public:
-  WidthSolver(const Variant& variant, const BudgetConfig& budget, double target, const TextSizes& text)
-      : variant_(variant), budget_(budget), target_(target), text_(text) {}
+  WidthSolver(const Variant& variant, const BudgetConfig& budget, double target, const Material& material)
+      : variant_(variant), budget_(budget), target_(target), material_(material) {}
 
   Variant solve() {
     const int64_t m = budget_.multiple_of;
@@ -87,7 +82,7 @@ class WidthSolver {
   const Variant& variant_;
   const BudgetConfig& budget_;
   double target_;
-  const TextSizes& text_;
+  const Material& material_;
 
   double amount(const Variant& v) const { return amount_of(v, budget_.match); }
 
@@ -99,7 +94,7 @@ class WidthSolver {
     v.solved.push_back(budget_.solve);
     try {
       override_variant(v, {cat(budget_.solve, "=", value)});
-      plan_variant(v, text_);
+      plan_variant(v, material_);
     } catch (const Error& error) {
       throw Error("budget",
                   cat("while trying ", budget_.solve, " ", value, ": ", error.what(),
@@ -110,13 +105,7 @@ class WidthSolver {
   }
 };
 
-Plan stage_plan(const ModelConfig& model, const Variant& v, const TextSizes& text) {
-  return plan_training(
-      model, v.recipe.train,
-      {.sequence_length = v.recipe.data.sequence_length, .evaluation = {text.evaluation_rows}, .training = {}}, false);
-}
-
-void set_steps(Variant& v, double steps, const TextSizes& text) {
+void set_steps(Variant& v, double steps, const Material& material) {
   check_usage(steps < 0x1p53, "budget", "variant '", v.name, "' would take ", steps,
               " steps, more than can be counted; lower budget.amount");
   v.share.key = "train.max_steps";
@@ -124,51 +113,25 @@ void set_steps(Variant& v, double steps, const TextSizes& text) {
   v.share.to = std::max<int64_t>(1, int64_t(steps));
   v.solved.insert(v.solved.end(), {"train.max_steps", "train.max_tokens", "train.num_train_epochs"});
   override_variant(v, {cat("train.max_steps=", v.share.to), "train.max_tokens=0", "train.num_train_epochs=0"});
-  plan_variant(v, text);
+  plan_variant(v, material);
 }
 
 }  // namespace
 
-ModelConfig complete_model(const Recipe& recipe, const TextSizes& text) {
-  ModelConfig model = recipe.model;
-  if (text.translations) {
-    fit_model(model, text.translations->data, recipe);
-    return model;
-  }
-  if (text.examples) {
-    fit_model(model, *text.examples, recipe);
-    return model;
-  }
-  model.complete(text.vocabulary, 1, recipe.data.sequence_length);
-  return model;
-}
-
-void plan_variant(Variant& v, const TextSizes& text) {
+void plan_variant(Variant& v, const Material& material) {
   try {
     const TrainConfig& train = v.recipe.train;
     train.validate(v.recipe.data.sequence_length);
-    const ModelConfig model = complete_model(v.recipe, text);
-    if (text.translations) {
-      v.plan = plan_translation(model, v.recipe, *text.translations);
-      v.step_tokens = text.translations->batch_rows() * double(train.gradient_accumulation_steps);
-    } else if (text.examples) {
-      const BatchSource& batches = *text.examples->train;
-      v.plan = plan_training(model, train,
-                             {.sequence_length = v.recipe.data.sequence_length,
-                              .evaluation = {text.evaluation_rows},
-                              .training = {batches.largest_batch(), batches.largest_source()}},
-                             false);
-      v.step_tokens = double(batches.largest_batch() * train.gradient_accumulation_steps);
-    } else {
-      v.plan = stage_plan(last_config(model, train.growth), v, text);
-      v.step_tokens = double(train.batch_tokens);
-    }
-    v.steps = train.total_steps(text.batches_per_epoch);
+    const ModelConfig model = material.complete(v.recipe);
+    const Material::Work work = material.work(last_config(model, train.growth), v.recipe);
+    v.plan = work.plan;
+    v.step_tokens = work.step_tokens;
+    v.steps = train.total_steps(material.batches().batches_per_epoch());
     v.spared_flops = 0;
     int64_t begun = 0;
     for (size_t i = 0; i < train.growth.steps.size(); ++i) {
       const int64_t ends = std::min(v.steps, train.growth.steps[i]);
-      const Plan small = stage_plan(config_of_stage(model, train.growth, int64_t(i)), v, text);
+      const Plan small = material.work(config_of_stage(model, train.growth, int64_t(i)), v.recipe).plan;
       v.spared_flops += (v.plan.step.flops - small.step.flops) * double(ends - begun);
       begun = ends;
     }
@@ -177,10 +140,10 @@ void plan_variant(Variant& v, const TextSizes& text) {
   }
 }
 
-void match_budget(std::vector<Variant>& variants, const Experiment& experiment, const TextSizes& text,
+void match_budget(std::vector<Variant>& variants, const Experiment& experiment, const Material& material,
                   const std::function<std::vector<double>(const std::vector<Variant>&)>& step_seconds) {
   const BudgetConfig& budget = experiment.budget;
-  for (Variant& v : variants) plan_variant(v, text);
+  for (Variant& v : variants) plan_variant(v, material);
   if (budget.match == "none") return;
   const bool steps_follow = budget.solve.empty() && (budget.match == "flops" || budget.match == "time");
   check_usage(budget.match != "time" || budget.solve.empty(), "budget",
@@ -201,11 +164,11 @@ void match_budget(std::vector<Variant>& variants, const Experiment& experiment, 
     check_usage(budget.match != "tokens" || target >= v.step_tokens, "budget", "budget.amount is ", shown(target),
                 " tokens, one step takes ", shown(v.step_tokens), " (train.batch_tokens); give at least that");
     if (free && budget.match == "tokens" && budget.amount > 0)
-      set_steps(v, target / v.step_tokens, text);
+      set_steps(v, target / v.step_tokens, material);
     else if (free && steps_follow)
-      set_steps(v, std::round(target / (amount(i) / double(v.steps))), text);
+      set_steps(v, std::round(target / (amount(i) / double(v.steps))), material);
     else if (free && !budget.solve.empty())
-      v = WidthSolver(v, budget, target, text).solve();
+      v = WidthSolver(v, budget, target, material).solve();
     v.share.amount = amount(i);
     v.share.target = target;
     // Steps come whole: half of one is the best that can be done.

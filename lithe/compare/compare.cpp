@@ -11,7 +11,7 @@
 #include "lithe/base/threads.h"
 #include "lithe/compare/budget.h"
 #include "lithe/compare/description.h"
-#include "lithe/data/batches.h"
+#include "lithe/compare/rounds.h"
 #include "lithe/report/format.h"
 #include "lithe/train/growth.h"
 
@@ -36,8 +36,8 @@ std::vector<std::pair<std::string, std::string>> environment_of() {
           {"memory", format_bytes(double(m.memory))}};
 }
 
-Contender contender_of(const Variant& v, const TextSizes& text, const Path& weights) {
-  const ModelConfig model = last_config(complete_model(v.recipe, text), v.recipe.train.growth);
+Contender contender_of(const Variant& v, const Material& material, const Path& weights) {
+  const ModelConfig model = last_config(material.complete(v.recipe), v.recipe.train.growth);
   return {v.name, model, v.recipe.train, v.recipe.data.sequence_length, weights};
 }
 
@@ -53,8 +53,8 @@ std::string model_of(const Variant& v) {
 }
 
 // Step times for match: time. Measured once: later calls, and a continued comparison, take what the file says.
-std::vector<double> step_seconds(const std::vector<Variant>& variants, const TextSizes& text,
-                                 const BatchSource& batches, const Path& file, bool keep) {
+std::vector<double> step_seconds(const std::vector<Variant>& variants, const Material& material, const Path& file,
+                                 bool keep) {
   std::string key_text = cat(threads(), "\n");
   for (const Variant& v : variants) key_text += model_of(v);
   const std::string key = cat(checksum_of(key_text));
@@ -71,45 +71,11 @@ std::vector<double> step_seconds(const std::vector<Variant>& variants, const Tex
     for (size_t i = 0; i < variants.size(); ++i) {
       check(!stop_signal(), "compare", "stopped by signal ", stop_signal());
       const size_t v = (i + size_t(r)) % variants.size();
-      times[v].push_back(time_training(contender_of(variants[v], text, ""), batches, kSteps));
+      times[v].push_back(time_training(contender_of(variants[v], material, ""), material.batches(), kSteps));
     }
   std::vector<double> out;
   for (const auto& t : times) out.push_back(quantile(t, 0.5));
   if (keep) write_file(file, dump(Json({{"key", key}, {"step_seconds", out}}), 2) + "\n");
-  return out;
-}
-
-Json to_json(const Timing& t) {
-  Json json = {{"train_step", t.train_step}, {"prefill", t.prefill}, {"decode_token", t.decode_token}};
-  if (!t.translation.empty()) json["translation"] = t.translation;
-  return json;
-}
-
-Timing timing_from(const Json& json) {
-  Timing t;
-  t.train_step = number_or_nan(json.at("train_step"));
-  for (const Json& v : json.at("prefill")) t.prefill.push_back(number_or_nan(v));
-  for (const Json& v : json.at("decode_token")) t.decode_token.push_back(number_or_nan(v));
-  if (json.contains("translation"))
-    for (const Json& v : json.at("translation")) t.translation.push_back(number_or_nan(v));
-  return t;
-}
-
-// Rounds already taken on the same machine for the same question.
-std::vector<std::vector<Timing>> stored_rounds(const Path& file, const std::string& key) {
-  std::vector<std::vector<Timing>> out;
-  if (!std::filesystem::exists(file)) return out;
-  try {
-    const Json json = parse_json(read_file(file), file.string());
-    if (json.at("key") != key) return out;
-    for (const Json& round : json.at("rounds")) {
-      out.emplace_back();
-      for (const Json& t : round) out.back().push_back(timing_from(t));
-    }
-  } catch (const std::exception& error) {
-    log_warning("'", file.string(), "' is damaged (", error.what(), "); timing again");
-    out.clear();
-  }
   return out;
 }
 
@@ -131,14 +97,6 @@ void choose_score(Experiment& e, bool translates, bool labels) {
               "; choose another, or leave it out");
 }
 
-// So many held-out sources, from all over the part.
-std::vector<std::string> some_sources(const std::vector<TextPair>& pairs, int64_t count) {
-  const size_t n = std::min(pairs.size(), size_t(count));
-  std::vector<std::string> out;
-  for (size_t i = 0; i < n; ++i) out.push_back(pairs[i * pairs.size() / n].source);
-  return out;
-}
-
 class Comparer {
  public:
   explicit Comparer(const Request& request) : request_(request) {}
@@ -156,24 +114,26 @@ class Comparer {
                 ": comparisons are of the next token, of translations and of tasks; `lithe finetune` compares "
                 "pre-trained encoders by their tasks");
     choose_score(c.experiment, translates, labels);
-    translates ? load_translations() : labels ? load_examples() : load_text();
-    match_budget(variants_, c.experiment, text_, [&](const std::vector<Variant>& variants) {
-      return step_seconds(variants, text_, batches(), request_.out / "budget.json", !request_.plan_only);
+    material_ = make_material(variants_[0].recipe, c.experiment.score);  // of all: check_fairness has seen to that
+    c.data = material_->fingerprint();
+    c.held_out = material_->held_out();
+    match_budget(variants_, c.experiment, *material_, [&](const std::vector<Variant>& variants) {
+      return step_seconds(variants, *material_, request_.out / "budget.json", !request_.plan_only);
     });
     check_fairness(variants_, c.experiment);
     c.baseline = index_of(variants_, c.experiment.baseline);
     c.peop_baseline = index_of(variants_, c.experiment.peop_baseline);
     c.environment = environment_of();
-    const ModelConfig base = complete_model(variants_[c.baseline].recipe, text_);
+    const ModelConfig base = material_->complete(variants_[c.baseline].recipe);
     for (const Variant& v : variants_) {
       VariantResult r;
       r.variant = v;
-      r.start = shared_start(base, complete_model(v.recipe, text_));
+      r.start = shared_start(base, material_->complete(v.recipe));
       c.variants.push_back(std::move(r));
     }
     if (!request_.plan_only) {
       write_file(request_.out / "experiment.yaml", c.experiment.text);
-      if (!train_all() || !time_all()) c.status = "stopped";
+      if (!train_all() || !time_all()) c.status = Progress::stopped;
     }
     find(c);
     if (!request_.plan_only) write();
@@ -184,96 +144,15 @@ class Comparer {
   const Request& request_;
   Comparison result_;
   std::vector<Variant> variants_;
-  Dataset data_;
-  std::optional<Translations> translations_;  // in place of data_
-  std::optional<TrainingData> examples_;      // of a task, in place of data_
-  std::unique_ptr<HeldOutTask> held_out_;     // of them
-  std::unique_ptr<BatchOrder> text_batches_;
-  TextSizes text_;
-  Scoring scoring_;
-
-  // That training steps are timed with: those that the runs learn from.
-  const BatchSource& batches() const {
-    return translations_ ? *translations_->data.train : examples_ ? *examples_->train : *text_batches_;
-  }
-
-  // One text and one tokenizer for all: check_fairness has seen that section data is the same.
-  void load_text() {
-    const Recipe& s = variants_[0].recipe;
-    data_ = load_dataset(s.data);
-    check_usage(data_.validation.has_value(), "compare",
-                "the recipe holds no text out to score variants on; give data.validation_files or "
-                "data.validation_fraction");
-    const BatchOrder train(data_.train, s.data.sequence_length, s.train.micro_batch_tokens(), 0),
-        held_out(*data_.validation, s.data.sequence_length, s.train.micro_batch_tokens(), 0, false);
-    text_ = {.vocabulary = data_.tokenizer->vocab_size(),
-             .batches_per_epoch = train.batches_per_epoch(),
-             .evaluation_rows = std::min(s.train.micro_batch_tokens(), held_out.rows_per_epoch())};
-    text_batches_ = std::make_unique<BatchOrder>(data_.train, s.data.sequence_length, s.train.micro_batch_tokens(), 1);
-    const StoreInfo& info = data_.validation->info();
-    check_usage(result_.experiment.score != "word_perplexity" || info.words > 0, "compare",
-                "the held-out text has no words; choose another score");
-    result_.data = data_.fingerprint();
-    scoring_ = {.text = &*data_.validation, .data = result_.data, .precision = result_.experiment.measure.precision};
-    result_.held_out =
-        cat(report::format_integer(info.tokens), " tokens, ", report::format_integer(info.bytes), " bytes, ",
-            report::format_integer(info.documents), info.documents == 1 ? " document" : " documents");
-  }
-
-  void load_translations() {
-    translations_.emplace(compare::load_translations(variants_[0].recipe));
-    text_ = {.vocabulary = translations_->data.tokenizer->vocab_size(),
-             .batches_per_epoch = translations_->data.train->batches_per_epoch(),
-             .translations = &*translations_};
-    result_.data = translations_->fingerprint;
-    result_.held_out = translations_->held_out_text();
-    scoring_ = {
-        .translations = &*translations_, .data = result_.data, .precision = result_.experiment.measure.precision};
-  }
-
-  // The examples of a task; scored on its test part, else its validation part.
-  void load_examples() {
-    const Recipe& s = variants_[0].recipe;
-    TaskData data = load_task(s.task);
-    examples_.emplace(load_training_data(s, {}));
-    TaskConfig config = s.task;
-    config.train.clear();
-    const bool test = !data.test.empty();
-    check_usage(test || !data.validation.empty(), "compare",
-                "the recipe holds no examples out to score variants on; give task.test or task.validation");
-    const TaskMetric metric = choose_metrics(s.task, examples_->labels).metrics[0];
-    check_usage(metric.better == Better::higher || result_.experiment.score != "task_metric", "compare", "less of ",
-                metric.name, ", the first of task.metrics, is better; name one first of which more is");
-    held_out_ = std::make_unique<HeldOutTask>(
-        TaskBatches(std::move(test ? data.test : data.validation), task_type(s.task), *examples_->tokenizer,
-                    s.data.sequence_length, s.train.micro_batch_tokens(), 0, false),
-        config, examples_->labels);
-    text_ = {.vocabulary = examples_->tokenizer->vocab_size(),
-             .batches_per_epoch = examples_->train->batches_per_epoch(),
-             .evaluation_rows = examples_->held_out ? examples_->held_out->batches().largest_batch() : 0,
-             .examples = &*examples_};
-    const uint64_t parts[] = {examples_->fingerprint, held_out_->batches().fingerprint()};
-    result_.data = checksum(parts, sizeof parts);
-    scoring_ = {.examples = held_out_.get(), .data = result_.data, .precision = result_.experiment.measure.precision};
-    result_.held_out = cat(report::format_integer(int64_t(held_out_->batches().examples().size())), " examples of the ",
-                           test ? "test" : "validation", " part");
-  }
-
-  // Words of the examples one after another, for prompts of models that go on from a state.
-  std::optional<TokenStore> words_of_examples() const {
-    if (variants_[0].recipe.model.architecture != Architecture::decoder) return std::nullopt;
-    std::vector<std::vector<int32_t>> documents;
-    for (const TaskSequence& s : held_out_->batches().sequences()) documents.push_back(s.tokens);
-    return TokenStore::from_documents(documents, {.vocab_size = text_.vocabulary});
-  }
+  std::unique_ptr<Material> material_;
 
   // Seed by seed, so that a comparison that is stopped has whole seeds.
   bool train_all() {
     for (int64_t seed : result_.experiment.seeds)
       for (VariantResult& v : result_.variants) {
-        auto outcome = run_variant(v.variant, seed, request_.out, scoring_);
+        auto outcome = run_variant(v.variant, seed, request_.out, *material_, result_.experiment.measure.precision);
         if (!outcome) return false;
-        if (translations_) count_matches(*translations_, *outcome);
+        material_->count(*outcome);
         v.runs.push_back(std::move(*outcome));
       }
     return true;
@@ -283,73 +162,31 @@ class Comparer {
     const MeasureConfig& m = result_.experiment.measure;
     if (!m.repeats) return true;
     std::vector<Contender> contenders;
-    std::string key_text;
     for (const VariantResult& v : result_.variants) {
       const auto run = std::find_if(v.runs.begin(), v.runs.end(), [](const Outcome& o) { return o.finished(); });
       contenders.push_back(
-          contender_of(v.variant, text_, run == v.runs.end() ? "" : run->directory / "model.safetensors"));
-      key_text += model_of(v.variant);
+          contender_of(v.variant, *material_, run == v.runs.end() ? "" : run->directory / "model.safetensors"));
     }
     contenders.push_back(contenders[result_.baseline]);
-    const size_t contender_count = contenders.size();
-    for (const auto& [name, value] : result_.environment) key_text += value + "\n";
-    key_text += to_yaml(write_fields([&](Fields& f) {
-      MeasureConfig measure = m;
+    const size_t count = contenders.size();
+    SpeedMaterial material = material_->timed(result_.variants[0].variant.recipe, m);
+    result_.speed.sentences = int64_t(material.sentences.size());
+    log_info("timing ", result_.variants.size(), " variants in ", m.repeats, " rounds");
+    SpeedBench bench(std::move(contenders), m, std::move(material));
+    return take_rounds(bench, count, m.repeats, timing_key(), request_.out / "rounds.json", result_.speed);
+  }
+
+  // Differs when rounds measure something else, or on another machine.
+  std::string timing_key() const {
+    std::string text;
+    for (const VariantResult& v : result_.variants) text += model_of(v.variant);
+    for (const auto& [name, value] : result_.environment) text += value + "\n";
+    text += to_yaml(write_fields([&](Fields& f) {
+      MeasureConfig measure = result_.experiment.measure;
       measure.repeats = 1;  // more rounds may follow
       measure.fields(f);
     }));
-    SpeedMaterial material{.batches = &batches()};
-    if (translations_) {
-      material.sentences = some_sources(translations_->held_out, m.sentences);
-      material.tokenizers = {translations_->data.tokenizer, translations_->data.source_tokenizer};
-      material.translate = result_.variants[0].variant.recipe.translate;
-      key_text += cat(result_.data, "\n");
-      for (const auto& [name, value] : leaves(result_.variants[0].variant.recipe))
-        if (name.starts_with("translate.")) key_text += name + "=" + value + "\n";
-    } else if (examples_) {
-      material.text = words_of_examples();
-      key_text += cat(result_.data, "\n");
-    } else {
-      material.text = data_.train;
-    }
-    const std::string key = cat(checksum_of(key_text));
-    const Path file = request_.out / "rounds.json";
-    Speed& speed = result_.speed;
-    auto rounds = stored_rounds(file, key);
-    log_info("timing ", result_.variants.size(), " variants in ", m.repeats, " rounds");
-    speed.sentences = int64_t(material.sentences.size());
-    SpeedBench bench(std::move(contenders), m, std::move(material));
-    speed.cells = bench.cells();
-    speed.costs = bench.costs();
-    speed.searches = bench.searches();
-    speed.translated = bench.translated();
-    const bool whole = std::all_of(rounds.begin(), rounds.end(), [&](const std::vector<Timing>& round) {
-      return round.size() == contender_count && std::all_of(round.begin(), round.end(), [&](const Timing& t) {
-               return t.prefill.size() == speed.cells.size() && t.decode_token.size() == speed.cells.size() &&
-                      t.translation.size() == speed.searches.size();
-             });
-    });
-    if (!whole) {
-      log_warning("'", file.string(), "' holds rounds of other measurements; timing again");
-      rounds.clear();
-    }
-    if (int64_t(rounds.size()) > m.repeats) rounds.resize(size_t(m.repeats));
-    bool open = true;
-    while (open && int64_t(rounds.size()) < m.repeats) {
-      auto round = bench.round(int64_t(rounds.size()));
-      if ((open = !round.empty())) {
-        rounds.push_back(std::move(round));
-        Json json = {{"key", key}, {"rounds", Json::array()}};
-        for (const auto& taken : rounds) {
-          Json timings = Json::array();
-          for (const Timing& t : taken) timings.push_back(to_json(t));
-          json["rounds"].push_back(std::move(timings));
-        }
-        write_file(file, dump(json) + "\n");
-      }
-    }
-    speed.rounds = std::move(rounds);
-    return open;
+    return cat(checksum_of(text + material_->timed_key(result_.variants[0].variant.recipe)));
   }
 
   void write() {

@@ -14,7 +14,7 @@ struct Request {
   bool plan_only = false;  // resolve, check and cost the variants; train nothing
 };
 
-/// Does what is not done yet. A comparison that a signal stopped has status "stopped" and continues with the same
+/// Does what is not done yet. A comparison that a signal stopped has status stopped and continues with the same
 /// request. Errors: usage for unfair or wrong experiments, else as training's.
 Comparison compare(const Request& request);
 

@@ -149,7 +149,7 @@ void rank(Comparison& c) {
   std::stable_sort(c.ranking.begin(), c.ranking.end(),
                    [&](size_t a, size_t b) { return c.variants[a].loss < c.variants[b].loss; });
   c.winner.reset();
-  if (c.ranking.empty() || c.status != "complete") return;
+  if (c.ranking.empty() || c.status != Progress::complete) return;
   const size_t best = c.ranking[0];
   size_t beaten = 0;
   for (const LossDifference& d : c.losses)

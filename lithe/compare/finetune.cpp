@@ -270,7 +270,7 @@ Finetuning finetune(const FinetuneRequest& request) {
         std::optional<Scored> scored = stored(run.out / "scores.json", key_of(run));
         if (!scored) {
           log_info("model ", model.name, ", task ", result.tasks[t], ", seed ", seed);
-          if (train(run).status != "finished" || stop_signal()) break;
+          if (train(run).status != RunStatus::finished || stop_signal()) break;
           scored = score(run, tasks[t]);
           if (stop_signal()) break;
           store(run.out / "scores.json", key_of(run), *scored);

@@ -70,9 +70,9 @@ void headline(Page& page, const Comparison& c) {
          c.name(c.baseline) + " against itself; at worst " +
              format_number(100 * std::expm1(*std::max_element(c.speed.worst.begin(), c.speed.worst.end())), 2) + " %"});
   page.tiles(tiles);
-  page.notice(c.winner                 ? Tone::good
-              : c.status == "complete" ? Tone::plain
-                                       : Tone::caution,
+  page.notice(c.winner                         ? Tone::good
+              : c.status == Progress::complete ? Tone::plain
+                                               : Tone::caution,
               "What it comes to", c.sentences);
 }
 

@@ -15,7 +15,7 @@ Json to_json(const Estimate& e, double confidence) {
 
 Json to_json(const Outcome& o, const Path& root, const std::string& score) {
   Json json = {{"seed", o.seed},
-               {"status", o.status},
+               {"status", name_of(o.status)},
                {"directory", o.directory.lexically_relative(root).string()},
                {"steps", o.steps},
                {"tokens", o.tokens},
@@ -150,7 +150,7 @@ std::string to_json_text(const Comparison& c) {
                         ? Path()
                         : c.variants[0].runs[0].directory.parent_path().parent_path().parent_path();
   Json json = {{"experiment", e.name},
-               {"status", c.status},
+               {"status", name_of(c.status)},
                {"baseline", c.name(c.baseline)},
                {"peop_baseline", c.name(c.peop_baseline)},
                {"winner", c.winner ? Json(c.name(*c.winner)) : Json()},

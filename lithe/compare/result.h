@@ -1,6 +1,7 @@
 // Everything a comparison found, and its three forms: JSON for programs, Markdown and a page for people.
 #pragma once
 
+#include "lithe/compare/progress.h"
 #include "lithe/compare/runs.h"
 #include "lithe/compare/speed.h"
 #include "lithe/compare/statistics.h"
@@ -80,7 +81,7 @@ struct Comparison {
   Experiment experiment;
   std::vector<VariantResult> variants;
   size_t baseline = 0, peop_baseline = 0;
-  std::string status = "complete";  // complete, stopped
+  Progress status = Progress::complete;
   std::vector<int64_t> cache_lengths;
   Speed speed;
   std::string held_out;  // what was scored, in words

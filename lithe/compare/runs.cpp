@@ -3,7 +3,7 @@
 #include "lithe/base/json.h"
 #include "lithe/base/log.h"
 #include "lithe/base/stop.h"
-#include "lithe/compare/translation.h"
+#include "lithe/compare/material.h"
 #include "lithe/train/resume.h"
 #include "lithe/train/trainer.h"
 
@@ -13,8 +13,8 @@ namespace {
 constexpr size_t kPieces = 2048;
 
 // Differs when anything that shapes the outcome differs.
-uint64_t key_of(const Recipe& recipe, const Scoring& scoring) {
-  std::string text = cat(scoring.data, " ", scoring.precision, "\n");
+uint64_t key_of(const Recipe& recipe, uint64_t material, const std::string& precision) {
+  std::string text = cat(material, " ", precision, "\n");
   for (const auto& [key, value] : leaves(recipe))
     if (!key.starts_with("generate.") && !key.starts_with("train.save_") && key != "eval.batch_tokens" &&
         key != "data.cache_directory")
@@ -36,7 +36,7 @@ std::vector<TextPiece> joined(const std::vector<TextPiece>& pieces) {
 
 Json to_json(const Outcome& o, uint64_t key) {
   Json json = {{"key", cat(key)},
-               {"status", o.status},
+               {"status", name_of(o.status)},
                {"message", o.message},
                {"steps", o.steps},
                {"tokens", o.tokens},
@@ -62,7 +62,9 @@ std::optional<Outcome> stored(const Path& file, uint64_t key, size_t sentences) 
     const Json json = parse_json(read_file(file), file.string());
     if (json.at("key").get<std::string>() != cat(key)) return std::nullopt;
     Outcome o;
-    o.status = json.at("status");
+    const auto status = run_status(json.at("status").get<std::string>());
+    check(status.has_value(), "compare", "its status is ", json.at("status"));
+    o.status = *status;
     o.message = json.at("message");
     o.steps = json.at("steps");
     o.tokens = json.at("tokens");
@@ -83,18 +85,6 @@ std::optional<Outcome> stored(const Path& file, uint64_t key, size_t sentences) 
   }
 }
 
-// The loss over all labels, in pieces of a batch, and the task's first metric.
-void score_answers(const HeldOutTask& examples, const Model& model, Outcome& o) {
-  const TaskAnswers answers = answer(model, examples.batches());
-  check(!stop_signal(), "compare", "stopped by signal ", stop_signal());
-  for (const LossSums& batch : answers.batches) {
-    o.pieces.push_back({batch.loss, batch.labels});
-    o.quality.nll += batch.loss;
-    o.quality.tokens += batch.labels;
-  }
-  o.task_metric = examples.first_score(answers);
-}
-
 void take(Outcome& o, const TrainResult& r) {
   o.steps = r.steps;
   o.tokens = r.tokens;
@@ -109,13 +99,14 @@ Path run_directory(const Path& out, const std::string& variant, int64_t seed) {
   return out / "runs" / variant / cat("seed-", seed);
 }
 
-std::optional<Outcome> run_variant(const Variant& variant, int64_t seed, const Path& out, const Scoring& scoring) {
+std::optional<Outcome> run_variant(const Variant& variant, int64_t seed, const Path& out, const Material& material,
+                                   const std::string& precision) {
   Variant seeded = variant;
   override_variant(seeded, {cat("train.seed=", seed)});
   const Recipe& recipe = seeded.recipe;
   const Path directory = run_directory(out, variant.name, seed), file = directory / "quality.json";
-  const uint64_t key = key_of(recipe, scoring);
-  std::optional<Outcome> outcome = stored(file, key, scoring.translations ? scoring.translations->held_out.size() : 0);
+  const uint64_t key = key_of(recipe, material.fingerprint(), precision);
+  std::optional<Outcome> outcome = stored(file, key, material.sentences());
   if (!outcome) {
     outcome.emplace();
     try {
@@ -125,21 +116,15 @@ std::optional<Outcome> run_variant(const Variant& variant, int64_t seed, const P
       const TrainResult result = train(run);
       take(*outcome, result);
       if (result.signal) return std::nullopt;
-      outcome->status = "finished";
-      const LoadedModel loaded = load_model(directory, "", scoring.precision);
-      if (scoring.translations)
-        score_translator(*scoring.translations, loaded, recipe, *outcome);
-      else if (scoring.examples)
-        score_answers(*scoring.examples, *loaded.model, *outcome);
-      else
-        outcome->quality = perplexity(*loaded.model, *scoring.text, evaluation_of(recipe), recipe.data.sequence_length,
-                                      {}, &outcome->pieces);
+      outcome->status = RunStatus::finished;
+      const LoadedModel loaded = load_model(directory, "", precision);
+      material.score(loaded, recipe, *outcome);
       outcome->pieces = joined(outcome->pieces);
     } catch (const Error& error) {
       if (stop_signal()) return std::nullopt;
       if (error.code() != ExitCode::diverged)
         throw Error("compare", cat("variant '", variant.name, "', seed ", seed, ": ", error.what()), error.code());
-      outcome->status = "diverged";
+      outcome->status = RunStatus::diverged;
       outcome->message = error.what();
       const Json result = parse_json(read_file(directory / "result.json"), (directory / "result.json").string());
       outcome->steps = result.value("steps", int64_t(0));

@@ -7,14 +7,15 @@
 #include "lithe/eval/perplexity.h"
 #include "lithe/eval/task_evaluation.h"
 #include "lithe/eval/text_metric.h"
+#include "lithe/report/run_status.h"
 
 namespace lithe::compare {
 
 struct Outcome {
   int64_t seed = 0;
   Path directory;
-  std::string status;   // finished, diverged
-  std::string message;  // of a diverged run
+  RunStatus status = RunStatus::running;  // then finished or diverged
+  std::string message;                    // of a diverged run
   int64_t steps = 0, tokens = 0;
   double seconds = 0;
   int64_t planned_peak = 0, measured_peak = 0;  // bytes, of training
@@ -25,25 +26,17 @@ struct Outcome {
   std::vector<TextCounts> bleu_counts, chrf_counts;
   double bleu = std::nan(""), chrf = std::nan("");  // 0 to 100
   double task_metric = std::nan("");                // of models of a task: the first of its metrics
-  bool finished() const { return status == "finished"; }
+  bool finished() const { return status == RunStatus::finished; }
 };
 
 Path run_directory(const Path& out, const std::string& variant, int64_t seed);
 
-struct Translations;
+class Material;
 
-/// What all runs share: the text or the translations that models are scored on, loaded with this precision.
-struct Scoring {
-  const TokenStore* text = nullptr;
-  const Translations* translations = nullptr;  // in place of a text
-  const HeldOutTask* examples = nullptr;       // in place of a text
-  uint64_t data = 0;                           // fingerprint of what is learnt from and scored on
-  std::string precision;
-};
-
-/// Trains, continues, or finds done the run of `variant` with `seed`, and scores its last weights. A run that diverges
-/// is an outcome. Returns none when a signal stopped it, after saving. Fails (usage) when the directory holds a run of
-/// another recipe or text.
-std::optional<Outcome> run_variant(const Variant& variant, int64_t seed, const Path& out, const Scoring& scoring);
+/// Trains, continues, or finds done the run of `variant` with `seed`, and scores its last weights, loaded with this
+/// precision, on the material. A run that diverges is an outcome. Returns none when a signal stopped it, after saving.
+/// Fails (usage) when the directory holds a run of another recipe or text.
+std::optional<Outcome> run_variant(const Variant& variant, int64_t seed, const Path& out, const Material& material,
+                                   const std::string& precision);
 
 }  // namespace lithe::compare

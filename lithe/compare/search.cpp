@@ -29,7 +29,7 @@ class Searcher {
                 "train.max_time ends a run by the clock, which gives other results each time; remove it");
     check_usage(!base_.translates() && make_objective(base_.recipe.train.objective)->predicts_next(), "search",
                 "candidates are compared by their loss of the next token, so train.objective must be clm");
-    load_text();
+    material_ = std::make_unique<TextMaterial>("search", base_.recipe, uint64_t(s.training_seed));
     std::vector<int64_t> sizes;
     for (const auto& [key, values] : s.choices) sizes.push_back(int64_t(values.size()));
     write_file(out_ / "search.yaml", s.text);
@@ -40,7 +40,7 @@ class Searcher {
     }
     check_usage(open_ || !result_.candidates.empty(), "search", "nothing was looked at");
     const bool any = std::any_of(result_.candidates.begin(), result_.candidates.end(),
-                                 [](const Candidate& c) { return c.status != "refused"; });
+                                 [](const Candidate& c) { return c.status != CandidateStatus::refused; });
     check_usage(any || !open_, "search", "no candidate can be built; the first: ",
                 result_.candidates.empty() ? "" : result_.candidates[0].message);
     if (!open_) return stopped();
@@ -52,15 +52,12 @@ class Searcher {
   Path out_;
   SearchResult result_;
   Variant base_;
-  Dataset data_;
-  TextSizes text_;
-  Scoring scoring_;
-  std::unique_ptr<BatchOrder> batches_;
+  std::unique_ptr<TextMaterial> material_;
   std::unique_ptr<Supernet> supernet_;
   bool open_ = true;  // nobody asked to stop
 
   SearchResult stopped() {
-    result_.status = "stopped";
+    result_.status = Progress::stopped;
     finish();
     return std::move(result_);
   }
@@ -87,32 +84,16 @@ class Searcher {
     return make_variants(e)[0];
   }
 
-  void load_text() {
-    const Recipe& r = base_.recipe;
-    data_ = load_dataset(r.data);
-    check_usage(data_.validation.has_value(), "search",
-                "the recipe holds no text out to score candidates on; give data.validation_files or "
-                "data.validation_fraction");
-    const int64_t micro = r.train.micro_batch_tokens();
-    const BatchOrder held_out(*data_.validation, r.data.sequence_length, micro, 0, false);
-    batches_ = std::make_unique<BatchOrder>(data_.train, r.data.sequence_length, micro,
-                                            uint64_t(result_.search.training_seed));
-    text_ = {.vocabulary = data_.tokenizer->vocab_size(),
-             .batches_per_epoch = batches_->batches_per_epoch(),
-             .evaluation_rows = std::min(micro, held_out.rows_per_epoch())};
-    scoring_ = {.text = &*data_.validation, .data = data_.fingerprint(), .precision = "f32"};
-  }
-
   // What a point costs, before anything is trained.
   Candidate planned(const Point& point, Variant& variant, bool timed = true) {
-    Candidate c{.name = name_of(point), .point = point, .values = {}, .status = {}, .message = {}};
+    Candidate c{.name = name_of(point), .point = point, .values = {}, .status = CandidateStatus::open, .message = {}};
     for (size_t i = 0; i < point.size(); ++i) c.values.push_back(result_.search.choices[i].second[size_t(point[i])]);
     try {
       variant = read(point);
-      plan_variant(variant, text_);
+      plan_variant(variant, *material_);
     } catch (const Error& error) {
       if (error.code() != ExitCode::usage) throw;
-      c.status = "refused";
+      c.status = CandidateStatus::refused;
       c.message = error.what();
       return c;
     }
@@ -141,10 +122,8 @@ class Searcher {
     measure.prompt_lengths = {result_.search.budget.prompt_length};
     measure.batch_sizes = {1};
     measure.train_steps = 0;
-    const Contender one{v.name, complete_model(v.recipe, text_), v.recipe.train, v.recipe.data.sequence_length, ""};
-    SpeedMaterial material{.batches = batches_.get()};
-    material.text = data_.train;
-    SpeedBench bench({one, one}, measure, std::move(material));
+    const Contender one{v.name, material_->complete(v.recipe), v.recipe.train, v.recipe.data.sequence_length, ""};
+    SpeedBench bench({one, one}, measure, material_->timed(v.recipe, measure));
     check_usage(bench.costs()[0][0].refused.empty(), "search", "latency of ", v.name,
                 " cannot be measured: ", bench.costs()[0][0].refused, "; lower budget.prompt_length");
     std::vector<double> times;
@@ -169,15 +148,16 @@ class Searcher {
     Candidate c = planned(point, variant);
     c.shared_loss = shared_loss;
     const SearchFile& s = result_.search;
-    if (c.status.empty() && !c.fits && !s.train_beyond && s.budget.weight > 0) c.status = "beyond";
+    if (c.status == CandidateStatus::open && !c.fits && !s.train_beyond && s.budget.weight > 0)
+      c.status = CandidateStatus::beyond;
     c.objective = INFINITY;
-    if (c.status.empty()) {
-      const auto outcome = run_variant(variant, s.training_seed, out_, scoring_);
+    if (c.status == CandidateStatus::open) {
+      const auto outcome = run_variant(variant, s.training_seed, out_, *material_, "f32");
       if (!outcome) {
         open_ = false;
         return std::nullopt;
       }
-      c.status = outcome->status;
+      c.status = outcome->finished() ? CandidateStatus::finished : CandidateStatus::diverged;
       c.message = outcome->message;
       c.seconds = outcome->seconds;
       if (outcome->finished()) {
@@ -199,7 +179,8 @@ class Searcher {
     const auto config_at = [&](const Point& point) -> const std::optional<ModelConfig>& {
       const auto [at, fresh] = known.try_emplace(point);
       Variant v;
-      if (fresh && planned(point, v, false).status != "refused") at->second = complete_model(v.recipe, text_);
+      if (fresh && planned(point, v, false).status != CandidateStatus::refused)
+        at->second = material_->complete(v.recipe);
       return at->second;
     };
     // Every value of every choice, beside the last values of the others.
@@ -228,7 +209,7 @@ class Searcher {
         check_usage(draw < 1000, "search", "of 1000 random candidates none can be built; narrow the choices");
       }
     };
-    if (!supernet_->train(s.supernet.steps, random_config, *batches_, out_ / "supernet.safetensors"))
+    if (!supernet_->train(s.supernet.steps, random_config, material_->batches(), out_ / "supernet.safetensors"))
       return open_ = false;
     std::map<Point, Candidate> scored;
     GridSearch how = s.how;
@@ -238,12 +219,13 @@ class Searcher {
       Variant variant;
       Candidate c = planned(point, variant);
       c.objective = INFINITY;
-      if (c.status.empty()) {
+      if (c.status == CandidateStatus::open) {
         const NoGrad no_grad;
-        const auto model = supernet_->model(complete_model(variant.recipe, text_));
-        c.status = "shared";
+        const auto model = supernet_->model(material_->complete(variant.recipe));
+        c.status = CandidateStatus::shared;
         c.shared_loss =
-            perplexity(*model, *scoring_.text, variant.recipe.eval, variant.recipe.data.sequence_length).loss();
+            perplexity(*model, material_->validation(), variant.recipe.eval, variant.recipe.data.sequence_length)
+                .loss();
         c.objective = objective_of(c.shared_loss, budgets(c));
         if (!c.fits && !s.train_beyond && s.budget.weight > 0) c.objective = INFINITY;
       }
@@ -265,7 +247,7 @@ class Searcher {
   void finish() {
     const Candidate* best = nullptr;
     for (const Candidate& c : result_.candidates)
-      if (c.status == "finished" && (!best || c.objective < best->objective)) best = &c;
+      if (c.status == CandidateStatus::finished && (!best || c.objective < best->objective)) best = &c;
     if (best) result_.best = best->name;
     write_experiment();
     write_file(out_ / "search.json", to_json_text(result_));
@@ -277,7 +259,7 @@ class Searcher {
     constexpr size_t kMost = 8;
     std::vector<const Candidate*> finished;
     for (const Candidate& c : result_.candidates)
-      if (c.status == "finished") finished.push_back(&c);
+      if (c.status == CandidateStatus::finished) finished.push_back(&c);
     if (finished.size() < 2) return;
     std::stable_sort(finished.begin(), finished.end(),
                      [](const Candidate* a, const Candidate* b) { return a->objective < b->objective; });
@@ -332,14 +314,20 @@ SearchResult search(const Path& file, const Path& out) {
   return result;
 }
 
+const char* name_of(CandidateStatus status) {
+  static constexpr const char* names[] = {"open", "refused", "beyond", "shared", "finished", "diverged"};
+  return names[size_t(status)];
+}
+
 std::string to_json_text(const SearchResult& r) {
-  Json json = {{"status", r.status}, {"method", r.search.how.method}, {"best", r.best}, {"candidates", Json::array()}};
+  Json json = {
+      {"status", name_of(r.status)}, {"method", r.search.how.method}, {"best", r.best}, {"candidates", Json::array()}};
   for (const auto& [key, values] : r.search.choices) json["choices"][key] = values;
   for (const Candidate& c : r.candidates) {
     Json values;
     for (size_t i = 0; i < c.values.size(); ++i) values[r.search.choices[i].first] = c.values[i];
     json["candidates"].push_back({{"name", c.name},
-                                  {"status", c.status},
+                                  {"status", name_of(c.status)},
                                   {"message", c.message},
                                   {"values", values},
                                   {"parameters", c.parameters},

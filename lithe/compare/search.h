@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "lithe/base/fields.h"
+#include "lithe/compare/progress.h"
 #include "lithe/compare/search_grid.h"
 
 namespace lithe::compare {
@@ -38,13 +39,23 @@ SearchFile read_search(const Path& file);
 /// The keys of such a file, for the documentation.
 std::vector<FieldDoc> describe_search();
 
+enum class CandidateStatus {
+  open,     // nothing is decided yet
+  refused,  // it cannot be built
+  beyond,   // the budget: not trained
+  shared,   // scored by the super-network alone
+  finished,
+  diverged
+};
+const char* name_of(CandidateStatus status);
+inline std::ostream& operator<<(std::ostream& out, CandidateStatus status) { return out << name_of(status); }
+
 struct Candidate {
   std::string name;  // "c-0-2-1": the number of the value of each choice
   Point point;
   std::vector<std::string> values;  // of the choices
-  std::string status;               // finished, diverged, refused, beyond (the budget: not trained), shared (by the
-                                    // super-network alone)
-  std::string message;              // why
+  CandidateStatus status = CandidateStatus::open;
+  std::string message;  // why
   int64_t parameters = 0;
   double flops = 0, memory = 0, latency = std::nan("");  // forward FLOPs a token, bytes, milliseconds a token
   double shared_loss = std::nan(""), loss = std::nan(""), objective = std::nan(""), seconds = 0;
@@ -53,7 +64,7 @@ struct Candidate {
 
 struct SearchResult {
   SearchFile search;
-  std::string status = "complete";    // or stopped
+  Progress status = Progress::complete;
   std::vector<Candidate> candidates;  // trained, in the order of the search; then what the super-network alone scored
   std::string best;                   // name; empty: none
 };

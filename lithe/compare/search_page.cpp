@@ -19,11 +19,14 @@ using report::Tone;
 
 namespace {
 
-const char* describe(const std::string& status) {
-  if (status == "finished") return "trained";
-  if (status == "beyond") return "beyond the budget";
-  if (status == "shared") return "scored by the super-network";
-  return status == "refused" ? "cannot be built" : "diverged";
+const char* describe(CandidateStatus status) {
+  switch (status) {
+    case CandidateStatus::finished: return "trained";
+    case CandidateStatus::beyond: return "beyond the budget";
+    case CandidateStatus::shared: return "scored by the super-network";
+    case CandidateStatus::refused: return "cannot be built";
+    default: return name_of(status);
+  }
 }
 
 }  // namespace
@@ -37,7 +40,8 @@ std::string to_page(const SearchResult& r) {
   const auto best =
       std::find_if(r.candidates.begin(), r.candidates.end(), [&](const Candidate& c) { return c.name == r.best; });
   int64_t trained = 0;
-  for (const Candidate& c : r.candidates) trained += c.status == "finished" || c.status == "diverged";
+  for (const Candidate& c : r.candidates)
+    trained += c.status == CandidateStatus::finished || c.status == CandidateStatus::diverged;
   std::vector<Tile> tiles{
       {.label = "candidates", .value = cat(r.candidates.size()), .detail = cat(trained, " trained")}};
   if (best != r.candidates.end()) {
@@ -50,7 +54,8 @@ std::string to_page(const SearchResult& r) {
     tiles.push_back({.label = "its parameters", .value = format_integer(best->parameters), .detail = ""});
   }
   page.tiles(tiles);
-  if (r.status != "complete") page.notice(Tone::caution, "The search was stopped; run the command again to go on.");
+  if (r.status != Progress::complete)
+    page.notice(Tone::caution, "The search was stopped; run the command again to go on.");
   if (best != r.candidates.end()) {
     std::vector<std::string> lines;
     for (size_t i = 0; i < s.choices.size(); ++i) lines.push_back(s.choices[i].first + " = " + best->values[i]);
@@ -91,11 +96,11 @@ std::string to_page(const SearchResult& r) {
   for (const char* name : {"parameters", "FLOPs a token", "memory", "ms a token", "shared loss", "loss", "objective"})
     table.columns.push_back({name, true});
   for (const Candidate& c : r.candidates) {
-    std::vector<report::Cell> row{c.name, c.message.empty() || c.status == "finished"
+    std::vector<report::Cell> row{c.name, c.message.empty() || c.status == CandidateStatus::finished
                                               ? describe(c.status)
                                               : cat(describe(c.status), ": ", c.message)};
     for (const std::string& value : c.values) row.push_back(value);
-    const bool built = c.status != "refused";
+    const bool built = c.status != CandidateStatus::refused;
     row.push_back(built ? report::Cell::integer(c.parameters) : report::Cell("-"));
     row.push_back(number_cell(built ? c.flops : std::nan(""), 4));
     row.push_back(quantity_cell(built ? c.memory : std::nan(""), Quantity::bytes));

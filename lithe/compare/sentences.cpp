@@ -182,7 +182,8 @@ void crossovers(const Comparison& c, std::vector<std::string>& out) {
 
 std::vector<std::string> say(const Comparison& c) {
   std::vector<std::string> out;
-  if (c.status != "complete") out.push_back("The comparison was stopped; what follows is what is there so far.");
+  if (c.status != Progress::complete)
+    out.push_back("The comparison was stopped; what follows is what is there so far.");
   quality(c, out);
   translations(c, out);
   crossovers(c, out);

@@ -1,6 +1,8 @@
 #include "lithe/compare/statistics.h"
 
 #include <algorithm>
+#include <boost/math/distributions/students_t.hpp>
+#include <boost/math/special_functions/beta.hpp>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -33,40 +35,16 @@ double quantile(std::vector<double> values, double p) {
 
 namespace {
 
-// The regularised incomplete beta function I_x(a, b) by its continued fraction, evaluated from the front (Lentz), which
-// converges fast for x < (a+1)/(a+b+2).
-double beta_fraction(double x, double a, double b) {
-  constexpr double tiny = 1e-300, epsilon = 1e-16;
-  const auto away_from_zero = [](double v) { return std::abs(v) < tiny ? tiny : v; };
-  double c = 1, d = 1 / away_from_zero(1 - (a + b) * x / (a + 1)), h = d;
-  for (int m = 1; m < 10000; ++m) {
-    const double even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)),
-                 odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1));
-    d = 1 / away_from_zero(1 + even * d);
-    c = away_from_zero(1 + even / c);
-    h *= d * c;
-    d = 1 / away_from_zero(1 + odd * d);
-    c = away_from_zero(1 + odd / c);
-    h *= d * c;
-    if (std::abs(d * c - 1) < epsilon) break;
-  }
-  return h;
-}
-
-double incomplete_beta(double x, double a, double b) {
-  if (x <= 0) return 0;
-  if (x >= 1) return 1;
-  const double front =
-      std::exp(std::lgamma(a + b) - std::lgamma(a) - std::lgamma(b) + a * std::log(x) + b * std::log1p(-x));
-  return x < (a + 1) / (a + b + 2) ? front * beta_fraction(x, a, b) / a : 1 - front * beta_fraction(1 - x, b, a) / b;
-}
+// In f64 throughout; what is too large for it is infinite.
+using Math = boost::math::policies::policy<boost::math::policies::promote_double<false>,
+                                           boost::math::policies::overflow_error<boost::math::policies::ignore_error>>;
 
 // P(|T| > t), without loss of digits far out.
-double two_sided_tail(double t, double df) { return incomplete_beta(df / (df + t * t), df / 2, 0.5); }
+double two_sided_tail(double t, double df) { return boost::math::ibeta(df / 2, 0.5, df / (df + t * t), Math()); }
 
 // P(F > f) of Fisher's distribution.
 double fisher_tail(double f, double df1, double df2) {
-  return incomplete_beta(df2 / (df2 + df1 * f), df2 / 2, df1 / 2);
+  return boost::math::ibeta(df2 / 2, df1 / 2, df2 / (df2 + df1 * f), Math());
 }
 
 // What a variant and a seed leave unexplained: [variants][seeds].
@@ -96,13 +74,8 @@ double student_cdf(double t, double df) {
 double student_two_sided(double level, double df) {
   check(level > 0 && level < 1 && df > 0, "student_two_sided", "needs 0 < level < 1 and df > 0, got ", level, " and ",
         df);
-  double low = 0, high = 1;
-  while (two_sided_tail(high, df) > 1 - level && high < 1e12) high *= 2;
-  for (int i = 0; i < 200; ++i) {
-    const double middle = (low + high) / 2;
-    (two_sided_tail(middle, df) > 1 - level ? low : high) = middle;
-  }
-  return (low + high) / 2;
+  const boost::math::students_t_distribution<double, Math> student(df);
+  return boost::math::quantile(boost::math::complement(student, (1 - level) / 2));
 }
 
 double Estimate::half_width(double level) const {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "lithe/compress/part_options.h"
+#include "lithe/base/part_options.h"
 #include "lithe/ops/basic.h"
 
 namespace lithe {

@@ -3,11 +3,12 @@
 #include <cmath>
 #include <optional>
 
+#include "lithe/base/part_options.h"
 #include "lithe/compress/exchange_fit.h"
-#include "lithe/compress/part_options.h"
 #include "lithe/kernels/gemm/gemm.h"
 #include "lithe/kernels/hadamard/hadamard.h"
 #include "lithe/ops/hadamard.h"
+#include "lithe/parts/common/key_value_heads.h"
 
 namespace lithe {
 namespace {

@@ -1,10 +1,12 @@
 #include "lithe/compress/exchange_fit.h"
 
 #include <cmath>
+#include <span>
 
-#include "lithe/compress/part_options.h"
+#include "lithe/base/part_options.h"
 #include "lithe/kernels/gemm/gemm.h"
 #include "lithe/nn/registry.h"
+#include "lithe/tensor/linear_algebra.h"
 
 namespace lithe {
 namespace {
@@ -31,31 +33,7 @@ double squares(const Tensor& x) {
   return sum;
 }
 
-// Solves a x = b in place of b [n, m] for a symmetric positive a [n, n], which becomes its Cholesky factor.
-void solve(const Tensor& a, const Tensor& b) {
-  const int64_t n = a.cols(), m = b.cols();
-  auto *l = a.data<double>(), *x = b.data<double>();
-  for (int64_t j = 0; j < n; ++j) {
-    for (int64_t i = j; i < n; ++i) {
-      double sum = l[i * n + j];
-      for (int64_t k = 0; k < j; ++k) sum -= l[i * n + k] * l[j * n + k];
-      if (i == j) check(sum > 0, "convert", "the fit's equations are singular; give more text");
-      l[i * n + j] = i == j ? std::sqrt(sum) : sum / l[j * n + j];
-    }
-  }
-  const auto take = [&](int64_t to, int64_t from, double factor) {
-    for (int64_t c = 0; c < m; ++c) x[to * m + c] -= factor * x[from * m + c];
-  };
-  const auto divide = [&](int64_t row, double by) {
-    for (int64_t c = 0; c < m; ++c) x[row * m + c] /= by;
-  };
-  for (int64_t i = 0; i < n; divide(i, l[i * n + i]), ++i)
-    for (int64_t k = 0; k < i; ++k) take(i, k, l[i * n + k]);
-  for (int64_t i = n - 1; i >= 0; --i) {
-    for (int64_t k = i + 1; k < n; ++k) take(i, k, l[k * n + i]);
-    divide(i, l[i * n + i]);
-  }
-}
+std::span<double> numbers_of(const Tensor& x) { return {x.data<double>(), size_t(x.numel())}; }
 
 Tensor product(const Tensor& a, const Tensor& b, bool transpose_a) {
   const Tensor c = empty({transpose_a ? a.cols() : a.rows(), b.cols()}, DType::f64);
@@ -159,7 +137,8 @@ LinearFit fit_linear(const Tensor& x, const Tensor& y, const Tensor& near, bool 
   constexpr double kDrawn = 0.01;
   for (int64_t c = 0; c < channels; ++c)
     normal.data<double>()[c * channels + c] += kDrawn * size / double(channels) + 1e-30;
-  solve(normal, change);
+  const double pivot = solve_positive(numbers_of(normal), numbers_of(change), normal.cols());
+  check(pivot > 0, "convert", "the fit's equations are singular; give more text");
   const Tensor made = product(a, change, false);
   for (int64_t i = 0; i < left.numel(); ++i) left.data<double>()[i] -= made.data<double>()[i];
   LinearFit fit{.weight = empty(w.shape(), DType::f32), .bias = {}, .left = 0};

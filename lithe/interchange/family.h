@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "lithe/base/json.h"
-#include "lithe/compress/part_options.h"
+#include "lithe/base/part_options.h"
 #include "lithe/interchange/hf_config.h"
 #include "lithe/model/config.h"
 

@@ -4,6 +4,7 @@
 
 #include "lithe/base/error.h"
 #include "lithe/ops/rotary.h"
+#include "lithe/parts/common/key_value_heads.h"
 
 namespace lithe {
 namespace {

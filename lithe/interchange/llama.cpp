@@ -5,6 +5,7 @@
 
 #include "lithe/base/error.h"
 #include "lithe/interchange/family.h"
+#include "lithe/parts/common/key_value_heads.h"
 
 namespace lithe {
 namespace {

@@ -1,6 +1,7 @@
 // Phi 1, 1.5 and 2: mixer and feed-forward layer read the same normed rows, half of each head turns, biases everywhere,
 // also on the logits.
 #include "lithe/interchange/family.h"
+#include "lithe/parts/common/key_value_heads.h"
 
 namespace lithe {
 namespace {

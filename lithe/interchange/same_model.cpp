@@ -5,6 +5,7 @@
 
 #include "lithe/base/error.h"
 #include "lithe/interchange/family.h"
+#include "lithe/parts/common/key_value_heads.h"
 
 namespace lithe {
 namespace {
@@ -46,7 +47,7 @@ void complete(const std::string& path, int64_t hidden, Facts& facts) {
   const std::string kv = path + ".heads.num_key_value_heads";
   if (kind == "mqa") facts[kv] = "1";
   if (kind == "mha") facts[kv] = cat(heads);
-  if (kind == "gqa" && facts[kv] == "0") facts[kv] = cat(heads % 2 ? 1 : heads / 2);
+  if (kind == "gqa" && facts[kv] == "0") facts[kv] = cat(grouped_heads(0, heads));
   if (kind == "mqa" || kind == "mha") kind = "gqa";
 }
 

@@ -17,6 +17,8 @@ const std::vector<std::string>& architecture_names() {
 
 const std::string& name_of(Architecture architecture) { return architecture_names().at(size_t(architecture)); }
 
+PartChoice ModelConfig::standard(const char* slot) { return Registry::instance().standard(slot); }
+
 void ModelConfig::fields(Fields& f) {
   Registry::instance();  // parts below are resolved through it
   std::string name = name_of(architecture);
@@ -86,9 +88,16 @@ ModelConfig ModelConfig::encoder_config(const std::string& name) const {
   const std::string where = main ? "model.encoder" : "model.encoders." + name;
   ModelConfig same = *this;
   Node node = write_fields([&](Fields& f) { same.fields(f); });
-  static const std::vector<std::string> of_both = {
-      "architecture", "hidden_size", "encoder", "encoders", "cross_attention", "share_encoder_decoder_embeddings",
-      "head",         "num_labels",  "label_names", "tie_word_embeddings"};
+  static const std::vector<std::string> of_both = {"architecture",
+                                                   "hidden_size",
+                                                   "encoder",
+                                                   "encoders",
+                                                   "cross_attention",
+                                                   "share_encoder_decoder_embeddings",
+                                                   "head",
+                                                   "num_labels",
+                                                   "label_names",
+                                                   "tie_word_embeddings"};
   node.erase("modalities");  // those of the decoder
   check_usage(is_empty(encoder) || encoder.is_map(), "recipe", to_string(encoder.mark()), ": ", where,
               " must hold keys of section model");
@@ -137,7 +146,7 @@ LayerConfig ModelConfig::layer(int64_t index) const {
               did_you_mean(name, names_of(*this)).empty()
                   ? "; define it like model.layers: {" + name + ": {mixer: {type: attention}}}"
                   : did_you_mean(name, names_of(*this)));
-  defaults.mixer = read_part(*node, name, "mixer", "model.mixers", {"attention", {}});
+  defaults.mixer = read_part(*node, name, "mixer", "model.mixers", ModelConfig::standard("mixer"));
   return read_layer({}, "model", defaults);
 }
 
@@ -186,7 +195,7 @@ bool change_mixers(ModelConfig& config, const std::function<bool(PartChoice&)>& 
     return node;
   };
   const auto changed = [&](const Node& before, const std::string& name, const std::string& section) {
-    PartChoice part = read_part(before, name, "mixer", section, {"attention", {}});
+    PartChoice part = read_part(before, name, "mixer", section, ModelConfig::standard("mixer"));
     const bool now = change(part);
     any = any || now;
     return now ? node_of(part) : before;
@@ -279,8 +288,7 @@ void ModelConfig::validate() const {
                 !is_empty(encoder)    ? "encoder"
                 : !is_empty(encoders) ? "encoders"
                                       : "cross_attention",
-                " is for architecture encoder_decoder, not ",
-                architecture, "; leave it out");
+                " is for architecture encoder_decoder, not ", architecture, "; leave it out");
   }
   check_usage(is_empty(modalities) || modalities.is_map(), "recipe", to_string(modalities.mark()),
               ": model.modalities must hold embeddings by name, as {image: {type: features, num_features: 48}}");
@@ -296,9 +304,10 @@ void ModelConfig::validate() const {
     used.push_back(layer_name(index));
   }
   for (const auto& [name, keys] : encoders.entries())
-    check_usage(read.count(name), "model", "encoders has '", name,
-                "', which no layer reads; give model.layers one with sub_layers: [mixer, {cross: {type: attention}, source: ",
-                name, "}, ffn], or leave it out");
+    check_usage(
+        read.count(name), "model", "encoders has '", name,
+        "', which no layer reads; give model.layers one with sub_layers: [mixer, {cross: {type: attention}, source: ",
+        name, "}, ffn], or leave it out");
   if (!layer_pattern.empty()) used.insert(used.end(), {"standard", "replaced"});  // a short stack may lack one
   for (const auto& [section, node] : {std::pair<const char*, const Node&>("layers", layers), {"mixers", mixers}})
     for (const auto& [name, value] : node.entries()) {

@@ -14,8 +14,9 @@ struct ModelConfig {
   int64_t vocab_size = 0;   // 0: the tokenizer's
   int64_t token_width = 0;  // ints a token (Embedding); 0: the tokenizer's, 1 where there is none
   int64_t hidden_size = 256, num_hidden_layers = 4, max_position_embeddings = 0;  // 0: data.sequence_length
-  PartChoice embedding{"lookup", {}}, position{"rotary", {}}, mixer{"attention", {}}, ffn{"swiglu", {}},
-      norm{"rms", {}}, residual{"pre", {}}, stack{"plain", {}}, head{"lm", {}};
+  PartChoice embedding = standard("embedding"), position = standard("position"), mixer = standard("mixer"),
+             ffn = standard("ffn"), norm = standard("norm"), residual = standard("residual"), stack = standard("stack"),
+             head = standard("head");
   Node layers;                           // hybrids: name -> what a layer has that the keys above do not say
   Node mixers;                           // name -> mixer: layers that differ in nothing else
   std::vector<std::string> layer_types;  // one of these names a layer
@@ -34,6 +35,8 @@ struct ModelConfig {
   Node quantization_config;  // of a config.json by `lithe quantize`: what was done; null: nothing. No recipe key
 
   void fields(Fields& f);
+  /// What a slot has where nothing names a part (PartInfo::standard).
+  static PartChoice standard(const char* slot);
   /// The name of layer `index` in `layers` or `mixers`, by layer_types or layer_pattern; empty: none is given.
   std::string layer_name(int64_t index) const;
   LayerConfig layer(int64_t index) const;

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "lithe/base/error.h"
+#include "lithe/nn/registry.h"
 
 namespace lithe {
 namespace {
@@ -41,9 +42,9 @@ struct Item {
       case SubLayerConfig::Kind::mixer: out.part = layer.mixer; break;
       case SubLayerConfig::Kind::ffn: out.part = layer.ffn; break;
       case SubLayerConfig::Kind::cross:
-        out.part = is_empty(defaults.cross)
-                       ? layer.mixer
-                       : read_part(defaults.cross, "cross_attention", "mixer", "model", {"attention", {}});
+        out.part = is_empty(defaults.cross) ? layer.mixer
+                                            : read_part(defaults.cross, "cross_attention", "mixer", "model",
+                                                        Registry::instance().standard("mixer"));
     }
     return out;
   }
@@ -124,8 +125,12 @@ const PartChoice* LayerConfig::mixer() const {
 LayerConfig read_layer(const Node& node, const std::string& where, const LayerDefaults& defaults) {
   Section section{defaults.mixer, defaults.ffn, defaults.norm, defaults.residual, {}, {}, {}, {}};
   if (!is_empty(node)) read_fields(node, where, [&](Fields& f) { section.fields(f); });
-  LayerConfig out{
-      .sub_layers = {}, .norm = section.norm, .residual = section.residual, .position = {}, .compressor = {}, .expander = {}};
+  LayerConfig out{.sub_layers = {},
+                  .norm = section.norm,
+                  .residual = section.residual,
+                  .position = {},
+                  .compressor = {},
+                  .expander = {}};
   if (!is_empty(section.position)) out.position = read_part(section.position, "position", "position", where, {});
   if (!is_empty(section.compressor))
     out.compressor = read_part(section.compressor, "compressor", "compressor", where, {});

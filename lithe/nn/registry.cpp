@@ -52,6 +52,12 @@ const Registry::Entry& Registry::get(const std::string& slot, const std::string&
              did_you_mean(name, names));
 }
 
+PartChoice Registry::standard(const std::string& slot) const {
+  for (const Entry* entry : this->slot(slot))
+    if (entry->info.standard) return {entry->name, {}};
+  fail("registry", "slot ", slot, " has no standard part; say .standard = true where one is registered");
+}
+
 std::vector<const Registry::Entry*> Registry::slot(const std::string& slot) const {
   std::vector<const Entry*> out;
   for (const auto& [key, entry] : entries_)

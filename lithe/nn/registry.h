@@ -12,6 +12,7 @@ struct PartInfo {
   std::string spec;                          // id in docs/methods.tsv, "mixer.gqa"; may be empty
   std::string summary;                       // one line
   std::string source;                        // paper, equation
+  bool standard = false;                     // what a model has in this slot where its recipe names none
   bool causal = true, bidirectional = true;  // mixers: which modes it has
   bool cross = false;                        // mixers: has a cross form
   bool per_token = false;                    // mixers: a row depends on no other
@@ -74,7 +75,9 @@ class Registry {
   /// Fails (usage) when there is none, naming the nearest.
   const Entry& get(const std::string& slot, const std::string& name, const Mark& where) const;
   std::vector<const Entry*> slot(const std::string& slot) const;  // by name
-  std::vector<const Entry*> all() const;                          // by slot, name
+  /// The slot's part that is the standard one, with its default options.
+  PartChoice standard(const std::string& slot) const;
+  std::vector<const Entry*> all() const;  // by slot, name
 
  private:
   Registry();

@@ -6,6 +6,7 @@
 
 #include "lithe/base/did_you_mean.h"
 #include "lithe/base/error.h"
+#include "lithe/base/node_path.h"
 #include "lithe/nn/registry.h"
 #include "lithe/objective/objective.h"
 
@@ -110,29 +111,22 @@ void check_places(const Node& root) {
   }
 }
 
-// What stands under "model.mixer", or null.
-const Node* at(const Node& root, const std::string& path) {
-  const size_t dot = path.find('.');
-  const Node* child = root.find(path.substr(0, dot));
-  return child && dot != std::string::npos ? at(*child, path.substr(dot + 1)) : child;
-}
-
 // Where each layer has a mixer of model.mixers, model.mixer has no effect: to give it there is a mistake. What came
 // before may have it: an experiment's base, a pre-trained run; and a resolved recipe, which has every key.
 void refuse_unused_mixer(const Node& file, const std::vector<std::string>& overrides, const Node& root,
                          const std::string& section) {
-  if (const Node* layers = at(root, section + ".layers"))
+  if (const Node* layers = node_at(root, section + ".layers"))
     for (const auto& [name, layer] : layers->entries())
       if (!layer.find("mixer")) return;  // it has the one of model.mixer
   const std::string mixer = section + ".mixer", ways[] = {section + ".layer_types", section + ".layer_pattern"};
-  bool given = at(file, mixer) && !(at(file, ways[0]) && at(file, ways[1]));
+  bool given = node_at(file, mixer) && !(node_at(file, ways[0]) && node_at(file, ways[1]));
   for (const std::string& override : overrides) {
     const std::string key = override.substr(0, override.find('='));
     given = key == mixer || key.starts_with(mixer + ".") || (given && key != ways[0] && key != ways[1]);
   }
   for (const std::string& way : ways)
-    if (const Node* said = given ? at(root, way) : nullptr)
-      check_usage(said->items().empty() && said->text().empty(), "recipe", to_string(at(root, mixer)->mark()),
+    if (const Node* said = given ? node_at(root, way) : nullptr)
+      check_usage(said->items().empty() && said->text().empty(), "recipe", to_string(node_at(root, mixer)->mark()),
                   ": no layer has ", mixer, ", because ", way, " gives each layer one of ", section,
                   ".mixers; leave out the one or the other");
 }

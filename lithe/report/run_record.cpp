@@ -339,9 +339,12 @@ void read_documents(Reader& reader, RunRecord& record) {
   reader.file("resolved_recipe.yaml", kMaxDocument, [&](const std::string& text) { record.recipe = text; });
   reader.file("result.json", kMaxDocument, [&](const std::string& text) {
     const auto object = object_in(text, "result.json");
-    record.result = {string_at(object, "status"),     number_at(object, "steps"),
-                     number_at(object, "final_loss"), number_at(object, "best_eval_loss"),
-                     number_at(object, "best_step"),  number_at(object, "seconds"),
+    record.result = {run_status(string_at(object, "status")),
+                     number_at(object, "steps"),
+                     number_at(object, "final_loss"),
+                     number_at(object, "best_eval_loss"),
+                     number_at(object, "best_step"),
+                     number_at(object, "seconds"),
                      string_at(object, "message")};
   });
 }

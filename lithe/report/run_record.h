@@ -10,6 +10,7 @@
 
 #include "lithe/base/files.h"
 #include "lithe/report/format.h"
+#include "lithe/report/run_status.h"
 
 namespace lithe::report {
 
@@ -74,7 +75,7 @@ struct PartCost {
 };
 
 struct RunResult {
-  std::string status;  // finished, stopped, diverged, running
+  std::optional<RunStatus> status;
   double steps = 0, final_loss = 0, best_eval_loss = 0, best_step = 0, seconds = 0;
   std::string message;
 };

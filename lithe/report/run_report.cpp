@@ -64,13 +64,13 @@ double last_step(const RunRecord& run) {
 Tile status_tile(const RunRecord& run) {
   const double step = last_step(run);
   const std::string detail = std::isfinite(step) ? at_step(step) : "";
-  if (!run.result || run.result->status.empty()) return {"Status", "unknown", detail, Tone::plain};
-  const std::string& status = run.result->status;
-  const Tone tone = status == "finished"   ? Tone::good
-                    : status == "diverged" ? Tone::bad
-                    : status == "stopped"  ? Tone::caution
-                                           : Tone::plain;
-  return {"Status", status, detail, tone};
+  if (!run.result || !run.result->status) return {"Status", "unknown", detail, Tone::plain};
+  const RunStatus status = *run.result->status;
+  const Tone tone = status == RunStatus::finished   ? Tone::good
+                    : status == RunStatus::diverged ? Tone::bad
+                    : status == RunStatus::stopped  ? Tone::caution
+                                                    : Tone::plain;
+  return {"Status", name_of(status), detail, tone};
 }
 
 void headline(Page& page, const RunRecord& run) {
@@ -119,10 +119,10 @@ void headline(Page& page, const RunRecord& run) {
 
 void notices(Page& page, const RunRecord& run) {
   if (run.result && !run.result->message.empty()) {
-    const std::string& status = run.result->status;
-    page.notice(status == "diverged"   ? Tone::bad
-                : status == "finished" ? Tone::good
-                                       : Tone::caution,
+    const std::optional<RunStatus> status = run.result->status;
+    page.notice(status == RunStatus::diverged   ? Tone::bad
+                : status == RunStatus::finished ? Tone::good
+                                                : Tone::caution,
                 run.result->message);
   }
   if (!run.damaged.empty())

@@ -57,8 +57,10 @@ bool is_same(const std::string& a, const std::string& b) {
   return a == b || (x && y && *x == *y);
 }
 
-// How the ends differ, where they may.
-std::string check_same(const Path& run, const Node& now, bool fits, bool extend) {
+}  // namespace
+
+std::string check_same_recipe(const Path& run, const Node& now, bool fits, bool extend) {
+  if (!std::filesystem::exists(run / "resolved_recipe.yaml")) return "";
   std::map<std::string, std::string> before, after;
   flatten(stored_recipe(run), "", before);
   flatten(now, "", after);
@@ -75,8 +77,6 @@ std::string check_same(const Path& run, const Node& now, bool fits, bool extend)
               ") or choose another --out");
   return extended;
 }
-
-}  // namespace
 
 // A run that was killed while it read its data has left its lock alone.
 bool has_begun(const Path& run) {
@@ -141,11 +141,10 @@ OpenedRun open_run(const Path& run, bool resume, const Node& recipe, bool fits, 
   for (const Path& directory : {run, run / "best", run / "averaged", run / "tensorboard"})
     remove_temporaries(directory);
   OpenedRun opened{latest_checkpoint(run), ""};
-  const Path recipe_file = run / "resolved_recipe.yaml";
-  const bool used = std::filesystem::exists(recipe_file);
+  const bool used = std::filesystem::exists(run / "resolved_recipe.yaml");
   check_usage(resume || !used, "train", "'", run.string(),
               "' already holds a run; give --resume to continue it, --overwrite to begin it anew, or another --out");
-  if (resume && used) opened.extended = check_same(run, recipe, fits, extend);
+  if (resume) opened.extended = check_same_recipe(run, recipe, fits, extend);
   if (resume && opened.checkpoint.empty()) {
     check_usage(!std::filesystem::exists(run / "model.safetensors"), "resume", "'", run.string(),
                 "' holds a model without the training state that a resume goes on from; to train it further, give the "

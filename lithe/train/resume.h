@@ -22,10 +22,13 @@ struct OpenedRun {
   Path checkpoint;       // to continue from; empty: start
   std::string extended;  // how the recipe's end of the run differs from before, when it does
 };
-/// Opens `run` to start or to continue. Fails (usage) when the directory holds a run and `resume` is off, and when the
-/// recipe differs from the run's in a key that shapes the result; with `fits` the keys that fit_memory chooses are not
-/// compared, and with `extend` train.max_steps, max_tokens and num_train_epochs may be others. Removes files that a
-/// killed process was writing.
+/// Fails (usage) when the recipe differs from that of the run, where it has one, in a key that shapes the result; with
+/// `fits` the keys that fit_memory chooses are not compared, and with `extend` train.max_steps, max_tokens and
+/// num_train_epochs may be others. Returns how these differ.
+std::string check_same_recipe(const Path& run, const Node& recipe, bool fits, bool extend);
+
+/// Opens `run` to start or to continue. Fails (usage) when the directory holds a run and `resume` is off, and where
+/// check_same_recipe() does. Removes files that a killed process was writing.
 OpenedRun open_run(const Path& run, bool resume, const Node& recipe, bool fits, bool extend);
 
 /// The files a run starts with: resolved_recipe.yaml, config.json, tokenizer.json, generation_config.json,

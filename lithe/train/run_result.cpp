@@ -37,8 +37,8 @@ MemoryUse measured_in(const Json& memory) {
   return use;
 }
 
-std::string result_text(const std::string& status, const TrainResult& r, const std::string& message) {
-  Json json = {{"status", status},
+std::string result_text(RunStatus status, const TrainResult& r, const std::string& message) {
+  Json json = {{"status", name_of(status)},
                {"steps", r.steps},
                {"tokens", r.tokens},
                {"final_loss", r.final_loss},
@@ -66,11 +66,11 @@ void overwrite(const Path& file, const std::string& text) {
 
 }  // namespace
 
-void write_result(const Path& run, const std::string& status, const TrainResult& r, const std::string& message) {
+void write_result(const Path& run, RunStatus status, const TrainResult& r, const std::string& message) {
   write_file(run / "result.json", result_text(status, r, message));
 }
 
-void write_last_result(const Path& run, const std::string& status, const TrainResult& r, const std::string& message) {
+void write_last_result(const Path& run, RunStatus status, const TrainResult& r, const std::string& message) {
   const std::string text = result_text(status, r, message);
   try {
     write_file(run / "result.json", text);
@@ -81,11 +81,11 @@ void write_last_result(const Path& run, const std::string& status, const TrainRe
 
 std::optional<TrainResult> finished_result(const Path& run, const TrainResult& now) {
   const Json json = kept(run / "result.json");
-  if (!json.is_object() || json.value("status", Json()) != "finished" || count_in(json, "steps") != now.steps ||
-      count_in(json, "averaged") != now.averaged)
+  if (!json.is_object() || json.value("status", Json()) != name_of(RunStatus::finished) ||
+      count_in(json, "steps") != now.steps || count_in(json, "averaged") != now.averaged)
     return std::nullopt;
   TrainResult result = now;
-  result.status = "finished";
+  result.status = RunStatus::finished;
   if (json.contains("seconds") && json["seconds"].is_number()) result.seconds = json["seconds"];
   if (json.contains("metrics"))
     for (const auto& [name, value] : json["metrics"].items()) result.metrics.emplace_back(name, number_or_nan(value));

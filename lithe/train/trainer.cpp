@@ -38,112 +38,151 @@ void refuse_what_the_machine_lacks(const Plan& plan) {
               ExitCode::memory);
 }
 
-}  // namespace
-
-TrainResult train(TrainRun run) {
-  Recipe& recipe = run.recipe;
-  TrainConfig& config = recipe.train;
-  Node written = resolved(recipe);
-  config.validate(recipe.data.sequence_length);
-  check_usage(!std::filesystem::exists(run.out) || std::filesystem::is_directory(run.out), "train", "'",
-              run.out.string(), "' is a file; give --out a directory");
-  check_usage(!std::filesystem::exists(run.out / "experiment.yaml"), "train", "'", run.out.string(),
+void refuse_misused(const TrainRun& run) {
+  const std::string out = run.out.string();
+  run.recipe.train.validate(run.recipe.data.sequence_length);
+  check_usage(!std::filesystem::exists(run.out) || std::filesystem::is_directory(run.out), "train", "'", out,
+              "' is a file; give --out a directory");
+  check_usage(!std::filesystem::exists(run.out / "experiment.yaml"), "train", "'", out,
               "' holds a comparison; give --out another directory");
-  check_usage(!std::filesystem::exists(run.out / "quantization.json"), "train", "'", run.out.string(),
+  check_usage(!std::filesystem::exists(run.out / "quantization.json"), "train", "'", out,
               "' holds a quantised model, which cannot be trained; give --out another directory");
-  check_usage(!run.resume || has_begun(run.out), "resume", "'", run.out.string(),
+  check_usage(!run.resume || has_begun(run.out), "resume", "'", out,
               "' holds no run to resume; leave --resume out to begin one, or give --resume auto for either");
   check_usage(!run.resume || !run.overwrite, "train", "--resume and --overwrite exclude each other; keep one");
   check_usage(!run.initialise || run.overwrite || !std::filesystem::exists(run.out / "resolved_recipe.yaml"), "init",
-              "'", run.out.string(), "' already holds a run; give --overwrite to begin it anew, or another --out");
+              "'", out, "' already holds a run; give --overwrite to begin it anew, or another --out");
   if (!run.overwrite) check_place_of_run(run.out);
-  const OutputDirectory directory(run.out);
-  if (run.overwrite) remove_run(run.out);
-  const bool fits = run.fit_memory && run.memory_budget;
-  const OpenedRun opened = open_run(run.out, run.resume, written, fits, run.extend);
-  const Path& checkpoint = opened.checkpoint;
-  const bool continuing = std::filesystem::exists(run.out / "resolved_recipe.yaml");
+}
 
-  Tokenizers tokenizers;
-  if (!checkpoint.empty())
-    tokenizers = load_tokenizers(run.out);
-  else if (!recipe.from_pretrained.empty())
-    tokenizers = load_tokenizers(recipe.from_pretrained);
-  refuse_impossible_model(recipe);
-  TrainingData data = load_training_data(recipe, tokenizers);
-  ModelConfig& model = recipe.model;
-  fit_model(model, data, recipe);
-  const bool continues = data.objective->predicts_next();
-  check_usage(config.sample_steps == 0 || continues, "train", "sample_steps ", config.sample_steps,
-              ": only objective clm makes models that continue a text");
-  run.samples = run.samples && continues;
+Tokenizers existing_tokenizers(const TrainRun& run, bool continues) {
+  if (continues) return load_tokenizers(run.out);
+  const std::string& before = run.recipe.from_pretrained;
+  return before.empty() ? Tokenizers() : load_tokenizers(before);
+}
 
+PlanShape shape_of(const TrainingData& data, const Recipe& recipe) {
   const auto largest = [](const BatchSource& of) { return BatchRows{of.largest_batch(), of.largest_source()}; };
   PlanShape shape{.sequence_length = recipe.data.sequence_length};
   if (data.held_out) shape.evaluation = largest(data.held_out->batches());
   if (recipe.has_translation()) shape.training = largest(*data.train);
-  const ModelConfig largest_model = last_config(model, config.growth);
-  if (data.lanes) {
-    check_carries_states(Model(largest_model, {.device = Device::meta, .compute = config.compute()}), config,
-                         data.lanes->longest);
-    shape.evaluation_length = shape.evaluation.rows;
-  }
-  Plan plan = fits ? fit_memory(largest_model, config, shape, run.memory_budget)
-                   : plan_training(largest_model, config, shape, false);
-  if (run.memory_budget && plan.memory.peak > run.memory_budget)
+  if (data.lanes) shape.evaluation_length = shape.evaluation.rows;
+  return shape;
+}
+
+struct MemoryChoice {
+  TrainConfig train;  // the recipe's, with the accumulation and recomputation that fit
+  Plan plan;
+};
+MemoryChoice choose_memory(const TrainRun& run, const ModelConfig& model, const PlanShape& shape) {
+  MemoryChoice out{run.recipe.train, {}};
+  out.plan = run.fits() ? fit_memory(model, out.train, shape, run.memory_budget)
+                        : plan_training(model, out.train, shape, false);
+  if (run.memory_budget && out.plan.memory.peak > run.memory_budget)
     throw Error("memory",
-                cat("the plan needs ", format_bytes(double(plan.memory.peak)), ", the budget is ",
+                cat("the plan needs ", format_bytes(double(out.plan.memory.peak)), ", the budget is ",
                     format_bytes(double(run.memory_budget)),
                     "; `lithe plan` shows where it goes, --fit chooses accumulation and recomputation"),
                 ExitCode::memory);
-  if (!run.memory_budget && !run.initialise) refuse_what_the_machine_lacks(plan);
-  if (fits) {
-    // What was chosen is the run's from now on: a resume must choose the same.
-    Node& section = *const_cast<Node*>(written.find("train"));
-    section.set("gradient_accumulation_steps", Node::scalar(cat(config.gradient_accumulation_steps)));
-    section.set("gradient_checkpointing", Node::scalar(config.gradient_checkpointing ? "true" : "false"));
-    open_run(run.out, run.resume, written, false, run.extend);
-    // In batches of the chosen size.
-    data = load_training_data(recipe, {data.tokenizer, data.source_tokenizer});
-  }
-  log_info(plan.parameters, " parameters; planned peak memory ", format_bytes(double(plan.memory.peak)), "; ",
-           counted(threads(), "thread"), ", ", config.precision);
+  if (!run.memory_budget && !run.initialise) refuse_what_the_machine_lacks(out.plan);
+  return out;
+}
 
-  check(checkpoint.empty() || continuing, "resume", "'", run.out.string(),
+// What train() has prepared: the run with its model fitted to the data, the data cut into batches, the plan, and the
+// recipe as the run keeps it.
+struct Prepared {
+  TrainRun run;
+  TrainingData data;
+  Plan plan;
+  OpenedRun opened;
+  Node written;
+};
+
+Prepared prepare(TrainRun run) {
+  Recipe& recipe = run.recipe;
+  Recipe asked = recipe;
+  Node written = resolved(asked);
+  OpenedRun opened = open_run(run.out, run.resume, written, run.fits(), run.extend);
+  const bool goes_on = !opened.checkpoint.empty();
+  check(!goes_on || std::filesystem::exists(run.out / "resolved_recipe.yaml"), "resume", "'", run.out.string(),
         "' has a checkpoint but no resolved_recipe.yaml");
-  tokenizers = {data.tokenizer, data.source_tokenizer};
+  Tokenizers tokenizers = existing_tokenizers(run, goes_on);
+  refuse_impossible_model(recipe);
+  TrainingTexts texts = read_training_texts(recipe, tokenizers);
+  TrainingData data = run.fits() ? cut_into_batches(texts, recipe) : cut_into_batches(std::move(texts), recipe);
+  fit_model(recipe.model, data, recipe);
+  const bool continues = data.objective->predicts_next();
+  check_usage(recipe.train.sample_steps == 0 || continues, "train", "sample_steps ", recipe.train.sample_steps,
+              ": only objective clm makes models that continue a text");
+  run.samples = run.samples && continues;
+
+  const ModelConfig largest = last_config(recipe.model, recipe.train.growth);
+  if (data.lanes)
+    check_carries_states(Model(largest, {.device = Device::meta, .compute = recipe.train.compute()}), recipe.train,
+                         data.lanes->longest);
+  MemoryChoice memory = choose_memory(run, largest, shape_of(data, recipe));
+  if (run.fits()) {
+    // What was chosen is the run's from now on: a resume must choose the same.
+    asked.train = recipe.train = memory.train;
+    written = resolved(asked);
+    if (run.resume) check_same_recipe(run.out, written, false, run.extend);
+    data = cut_into_batches(std::move(texts), recipe);  // in batches of the chosen size
+  }
+  return {std::move(run), std::move(data), std::move(memory.plan), std::move(opened), std::move(written)};
+}
+
+TrainResult go(Prepared& of, TrainingLoop& loop, const Tokenizers& tokenizers) {
+  const Path &out = of.run.out, &checkpoint = of.opened.checkpoint;
+  loop.begin(checkpoint);
+  if (!checkpoint.empty() && !of.opened.extended.empty()) {
+    loop.extend(of.opened.extended);
+    write_file(out / "resolved_recipe.yaml", to_yaml(of.written));
+  }
+  if (const auto before = loop.finished()) {
+    log_info("'", out.string(), "' is finished, after step ", before->steps, ": nothing is left to do");
+    return *before;
+  }
+  if (checkpoint.empty()) {  // from here on nothing is refused
+    write_run_files(out, of.written, of.run.recipe.model, of.run.recipe.train, tokenizers, of.plan);
+    write_memory(out, of.plan.memory, nullptr);
+  }
+  TrainResult result = loop.go();
+  result.measured = write_memory(out, of.plan.memory, &result.measured);
+  write_result(out, result.status, result, result.signal ? cat("stopped by signal ", result.signal) : "");
+  write_run_report(out);
+  return result;
+}
+
+}  // namespace
+
+TrainResult train(TrainRun run) {
+  refuse_misused(run);
+  const Path out = run.out;
+  const OutputDirectory directory(out);
+  if (run.overwrite) remove_run(out);
+  Prepared of = prepare(std::move(run));
+  log_info(of.plan.parameters, " parameters; planned peak memory ", format_bytes(double(of.plan.memory.peak)), "; ",
+           counted(threads(), "thread"), ", ", of.run.recipe.train.precision);
+  const Tokenizers tokenizers{of.data.tokenizer, of.data.source_tokenizer};
   ledger(Device::cpu).reset_peak();
   std::optional<TrainingLoop> loop;
+  const auto failed = [&](bool diverged, const std::string& why) {
+    if (!loop || !loop->running()) return;
+    write_last_result(out,
+                      diverged        ? RunStatus::diverged
+                      : stop_signal() ? RunStatus::stopped
+                                      : RunStatus::failed,
+                      loop->so_far(), why);
+    if (diverged) write_run_report(out);
+  };
   try {
-    loop.emplace(run, std::move(data), plan);
-    loop->begin(checkpoint);
-    if (!checkpoint.empty() && !opened.extended.empty()) {
-      loop->extend(opened.extended);
-      write_file(run.out / "resolved_recipe.yaml", to_yaml(written));
-    }
-    if (const auto before = loop->finished()) {
-      log_info("'", run.out.string(), "' is finished, after step ", before->steps, ": nothing is left to do");
-      return *before;
-    }
-    if (checkpoint.empty()) {  // from here on nothing is refused
-      write_run_files(run.out, written, model, config, tokenizers, plan);
-      write_memory(run.out, plan.memory, nullptr);
-    }
-    TrainResult result = loop->go();
-    result.measured = write_memory(run.out, plan.memory, &result.measured);
-    write_result(run.out, result.status, result, result.signal ? cat("stopped by signal ", result.signal) : "");
-    write_run_report(run.out);
-    return result;
+    loop.emplace(of.run, std::move(of.data), of.plan);
+    return go(of, *loop, tokenizers);
+  } catch (const Error& error) {
+    failed(error.code() == ExitCode::diverged, error.what());
+    throw;
   } catch (const std::exception& error) {
-    if (!loop || !loop->running()) throw;
-    const auto* known = dynamic_cast<const Error*>(&error);
-    const bool diverged = known && known->code() == ExitCode::diverged;
-    write_last_result(run.out,
-                      diverged        ? "diverged"
-                      : stop_signal() ? "stopped"
-                                      : "failed",
-                      loop->so_far(), error.what());
-    if (diverged) write_run_report(run.out);
+    failed(false, error.what());
     throw;
   }
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "lithe/recipe/recipe.h"
+#include "lithe/report/run_status.h"
 #include "lithe/train/plan.h"
 
 namespace lithe {
@@ -16,11 +17,12 @@ struct TrainRun {
   bool fit_memory = false;    // choose accumulation and recomputation instead of refusing
   bool initialise = false;    // save the initial weights as a checkpoint of step 0, and train nothing
   bool samples = true;        // models that continue a text do so with generate.prompt, every train.sample_steps
+  bool fits() const { return fit_memory && memory_budget; }
 };
 
 struct TrainResult {
-  std::string status;  // finished, stopped, initialised (in result.json also running, diverged, failed)
-  int signal = 0;      // that stopped it
+  RunStatus status = RunStatus::running;  // of train(): finished, stopped or initialised
+  int signal = 0;                         // that stopped it
   int64_t steps = 0, tokens = 0;
   double final_loss = 0, eval_loss = 0, best_eval_loss = 0, seconds = 0;
   std::string best_by;                                  // what chose best_step: "loss", or a metric

@@ -12,11 +12,9 @@
 namespace lithe {
 namespace {
 
-TrainingData batches_of_task(const Recipe& recipe, std::shared_ptr<const Tokenizer> tokenizer) {
-  TaskData examples = load_task(recipe.task);
-  check_usage(!examples.train.empty(), "task", "task.train names no examples to learn from");
+TrainingData batches_of_task(TaskData examples, const Recipe& recipe, const Tokenizers& tokenizers) {
   const int64_t length = recipe.data.sequence_length;
-  TrainingData out{.tokenizer = std::move(tokenizer),
+  TrainingData out{.tokenizer = tokenizers.tokenizer,
                    .objective = make_objective(recipe.train.objective),
                    .labels = examples.labels};
   const auto batches = [&](std::vector<Example>& of, uint64_t seed, bool shuffle) {
@@ -61,17 +59,11 @@ Tokenizers tokenizers_of(const std::vector<TextPair>& pairs, const DataConfig& d
   return out;
 }
 
-TrainingData batches_of_translation(const Recipe& recipe, Tokenizers tokenizers) {
+TrainingData batches_of_translation(TranslationData pairs, const Recipe& recipe, const Tokenizers& tokenizers) {
   const TranslationConfig& translation = recipe.translation;
   const DataConfig& data = recipe.data;
   const TrainConfig& train = recipe.train;
-  TranslationData pairs = load_translation(translation);
-  check_usage(!pairs.train.empty(), "translation", "translation.train names no texts to learn from");
-  check_usage(translation.max_length <= data.sequence_length, "translation", "max_length ", translation.max_length,
-              " is above data.sequence_length ", data.sequence_length, ", the most that the model has positions for");
   const int64_t longest = translation.max_length ? translation.max_length : data.sequence_length;
-  if (!tokenizers.tokenizer) tokenizers = tokenizers_of(pairs.train, data);
-  if (!tokenizers.source) tokenizers.source = tokenizers.tokenizer;
   TrainingData out{.tokenizer = tokenizers.tokenizer,
                    .source_tokenizer = tokenizers.source,
                    .objective = make_objective(train.objective)};
@@ -101,7 +93,7 @@ TrainingData batches_of_translation(const Recipe& recipe, Tokenizers tokenizers)
   return out;
 }
 
-TrainingData batches_of_text(Dataset dataset, const Recipe& recipe) {
+TrainingData batches_of_text(const Dataset& dataset, const Recipe& recipe) {
   const TrainConfig& train = recipe.train;
   TrainingData out{.tokenizer = dataset.tokenizer,
                    .objective = make_objective(train.objective),
@@ -138,23 +130,58 @@ TrainingData batches_of_text(Dataset dataset, const Recipe& recipe) {
   return out;
 }
 
+TrainingTexts read_task(const Recipe& recipe, const Tokenizers& existing) {
+  const auto tokenizer = existing.tokenizer ? existing.tokenizer : tokenizer_of(recipe.data);
+  TaskData examples = load_task(recipe.task);
+  check_usage(!examples.train.empty(), "task", "task.train names no examples to learn from");
+  return {.tokenizers = {tokenizer, {}}, .of = std::move(examples)};
+}
+
+TrainingTexts read_translation(const Recipe& recipe, const Tokenizers& existing) {
+  const int64_t longest = recipe.translation.max_length, length = recipe.data.sequence_length;
+  TranslationData pairs = load_translation(recipe.translation);
+  check_usage(!pairs.train.empty(), "translation", "translation.train names no texts to learn from");
+  check_usage(longest <= length, "translation", "max_length ", longest, " is above data.sequence_length ", length,
+              ", the most that the model has positions for");
+  Tokenizers tokenizers = existing.tokenizer ? existing : tokenizers_of(pairs.train, recipe.data);
+  if (!tokenizers.source) tokenizers.source = tokenizers.tokenizer;
+  return {.tokenizers = std::move(tokenizers), .of = std::move(pairs)};
+}
+
+TrainingTexts read_text(const Recipe& recipe, const Tokenizers& existing) {
+  Dataset dataset = load_dataset(recipe.data, existing.tokenizer);
+  return {.tokenizers = {dataset.tokenizer, {}}, .of = std::move(dataset)};
+}
+
 }  // namespace
 
-TrainingData load_training_data(const Recipe& recipe, const Tokenizers& existing) {
+TrainingTexts read_training_texts(const Recipe& recipe, const Tokenizers& existing) {
   check_usage(!recipe.has_task() || !recipe.has_translation(), "recipe",
               "give a section task or translation, not both");
   check_usage(!recipe.train.carry_state || (!recipe.has_task() && !recipe.has_translation()), "train",
               "carry_state goes through a text in its order, which a task's examples and translations have not; set it "
               "to false");
-  TrainingData out = recipe.has_translation() ? batches_of_translation(recipe, existing)
-                     : recipe.has_task()
-                         ? batches_of_task(recipe, existing.tokenizer ? existing.tokenizer : tokenizer_of(recipe.data))
-                         : batches_of_text(load_dataset(recipe.data, existing.tokenizer), recipe);
+  if (recipe.has_translation()) return read_translation(recipe, existing);
+  return recipe.has_task() ? read_task(recipe, existing) : read_text(recipe, existing);
+}
+
+TrainingData cut_into_batches(TrainingTexts texts, const Recipe& recipe) {
+  TrainingData out;
+  if (auto* pairs = std::get_if<TranslationData>(&texts.of))
+    out = batches_of_translation(std::move(*pairs), recipe, texts.tokenizers);
+  else if (auto* examples = std::get_if<TaskData>(&texts.of))
+    out = batches_of_task(std::move(*examples), recipe, texts.tokenizers);
+  else
+    out = batches_of_text(std::get<Dataset>(texts.of), recipe);
   for (const auto& tokenizer : {out.tokenizer, out.source_tokenizer}) {
     const uint64_t own = tokenizer ? tokenizer->fingerprint() : 0;
     out.fingerprint = checksum(&own, sizeof own, out.fingerprint);
   }
   return out;
+}
+
+TrainingData load_training_data(const Recipe& recipe, const Tokenizers& existing) {
+  return cut_into_batches(read_training_texts(recipe, existing), recipe);
 }
 
 void fit_model(ModelConfig& model, const TrainingData& training, const Recipe& recipe) {

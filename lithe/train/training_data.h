@@ -1,6 +1,10 @@
 // What a run learns from and is evaluated on, as batches.
 #pragma once
 
+#include <variant>
+
+#include "lithe/data/task.h"
+#include "lithe/data/translation.h"
 #include "lithe/eval/held_out.h"
 #include "lithe/recipe/recipe.h"
 
@@ -29,8 +33,17 @@ struct TrainingData {
   std::vector<std::string> labels;    // of a task: the names of its classes, none without classes
 };
 
-/// Of text, by the objective; of a task or of translations when the recipe names some. `existing`: the tokenizers of a
-/// resumed or pre-trained model, or none.
+/// What is learnt from as it was read: a text, the examples of a task, or translations.
+struct TrainingTexts {
+  Tokenizers tokenizers;
+  std::variant<Dataset, TaskData, TranslationData> of;
+};
+/// Of a task or of translations when the recipe names some, else of text. `existing`: the tokenizers of a resumed or
+/// pre-trained model, or none.
+TrainingTexts read_training_texts(const Recipe& recipe, const Tokenizers& existing);
+/// In batches of the recipe's size, of a text by the objective.
+TrainingData cut_into_batches(TrainingTexts texts, const Recipe& recipe);
+/// Both.
 TrainingData load_training_data(const Recipe& recipe, const Tokenizers& existing);
 
 /// Fits the vocabulary, positions and labels of `model`, the recipe's, to the data, and refuses (usage) what cannot be.

@@ -78,12 +78,12 @@ TrainResult TrainingLoop::go() {
     log_info("resuming after step ", state_.step);
     publish(checkpoint_path(run_.out, state_.step));  // a kill may have come in between
   }
-  write_result(run_.out, "running", so_far(), "");
+  write_result(run_.out, RunStatus::running, so_far(), "");
   log_.emplace(run_.out, resumed ? &state_ : nullptr, total_steps_);
   if (run_.initialise) {
     save();
     TrainResult result = so_far();
-    result.status = "initialised";
+    result.status = RunStatus::initialised;
     return result;
   }
   if (log_->set_aside()) save();
@@ -105,8 +105,8 @@ TrainResult TrainingLoop::go() {
   if (state_.metrics_bytes + state_.samples_bytes != logged) save();
   if (config_.average_checkpoints && (open || done())) average_checkpoints(run_.out, config_.average_checkpoints);
   TrainResult result = so_far();
-  result.status = stop_signal() && !(open && done()) ? "stopped" : "finished";
-  result.signal = result.status == "stopped" ? stop_signal() : 0;
+  result.status = stop_signal() && !(open && done()) ? RunStatus::stopped : RunStatus::finished;
+  result.signal = result.status == RunStatus::stopped ? stop_signal() : 0;
   return result;
 }
 

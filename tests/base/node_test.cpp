@@ -8,6 +8,7 @@
 #include "lithe/base/error.h"
 #include "lithe/base/fields.h"
 #include "lithe/base/json.h"
+#include "lithe/base/node_path.h"
 #include "tests/support/errors.h"
 
 namespace lithe {
@@ -214,6 +215,16 @@ TEST(Node, TextsComeBackFromYamlAndJson) {
       EXPECT_EQ(back.find("list")->items()[0].text(), text);
     }
   }
+}
+
+TEST(Node, AtFollowsAPathThroughMaps) {
+  const Node root = parse_yaml("a: {b: {c: 3}, list: [1, 2]}\nd: 4\n", "x.yaml");
+  ASSERT_NE(node_at(root, "a.b.c"), nullptr);
+  EXPECT_EQ(node_at(root, "a.b.c")->text(), "3");
+  EXPECT_EQ(node_at(root, "d"), root.find("d"));
+  EXPECT_TRUE(node_at(root, "a.b")->is_map());
+  for (const char* none : {"", "x", "a.x", "d.c", "a.list.0", "a.b.c.d", "a.", ".a"})
+    EXPECT_EQ(node_at(root, none), nullptr) << none;
 }
 
 }  // namespace

@@ -122,7 +122,7 @@ TEST(Compare, InterruptedAndContinuedHasTheSameNumbers) {
   over = true;
   interrupter.join();
   set_stop_signal(0);
-  EXPECT_EQ(part.status, "stopped");
+  EXPECT_EQ(part.status, Progress::stopped);
   EXPECT_FALSE(part.winner);
   EXPECT_EQ(kit.json("parts").at("status"), "stopped");
   const auto written = [&] {
@@ -130,7 +130,7 @@ TEST(Compare, InterruptedAndContinuedHasTheSameNumbers) {
   };
   const auto before = written();
   const Comparison continued = kit.run(keys, "parts");
-  EXPECT_EQ(continued.status, "complete");
+  EXPECT_EQ(continued.status, Progress::complete);
   EXPECT_EQ(written(), before);  // what was finished is not repeated
   for (size_t v = 0; v < whole.variants.size(); ++v) {
     ASSERT_EQ(continued.variants[v].runs.size(), 2u);

@@ -43,7 +43,7 @@ TEST(Search, FindsTheBestOfAGridWhoseCandidatesAreRunsThatCompareReads) {
   double least = INFINITY;
   for (const Candidate& c : r.candidates) {
     const bool refused = c.values[1] == "3";  // which does not divide 16 channels
-    EXPECT_EQ(c.status, refused ? "refused" : "finished") << c.name;
+    EXPECT_EQ(c.status, refused ? CandidateStatus::refused : CandidateStatus::finished) << c.name;
     if (refused) {
       EXPECT_NE(c.message.find("num_attention_heads"), std::string::npos) << c.message;
     } else {
@@ -75,12 +75,12 @@ TEST(Search, BudgetsDecideWhatIsBest) {
   const SearchResult hard = kit.run(kChoices + "method: exhaustive\n" + limit + "1}\n"),
                      soft = kit.run(kChoices + "method: exhaustive\ntrain_beyond_budget: true\n" + limit + "1.0e+9}\n"),
                      none = kit.run(kChoices + "method: exhaustive\n" + limit + "0}\n");
-  EXPECT_EQ(named(hard, "c-1-0").status, "beyond");
+  EXPECT_EQ(named(hard, "c-1-0").status, CandidateStatus::beyond);
   for (const SearchResult* r : {&hard, &soft}) {
     EXPECT_TRUE(named(*r, r->best).fits);
     EXPECT_LE(named(*r, r->best).parameters, (small + large) / 2);
   }
-  EXPECT_EQ(named(soft, "c-1-0").status, "finished");
+  EXPECT_EQ(named(soft, "c-1-0").status, CandidateStatus::finished);
   EXPECT_EQ(none.best, free.best);
 }
 
@@ -116,7 +116,8 @@ TEST(Search, ASupernetRanksCandidatesByTheirSlices) {
   const SearchResult r = kit.run(keys);
   ASSERT_EQ(r.candidates.size(), 8u);
   for (size_t i = 0; i < 8; ++i) {
-    EXPECT_EQ(r.candidates[i].status, i < 2 ? "finished" : "shared") << r.candidates[i].message;
+    EXPECT_EQ(r.candidates[i].status, i < 2 ? CandidateStatus::finished : CandidateStatus::shared)
+        << r.candidates[i].message;
     EXPECT_TRUE(std::isfinite(r.candidates[i].shared_loss));
     if (i) {
       EXPECT_GE(r.candidates[i].shared_loss, r.candidates[i - 1].shared_loss);

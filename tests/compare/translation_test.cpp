@@ -169,7 +169,7 @@ TranslationResult resampled(const std::vector<std::vector<std::string>>& baselin
     for (const auto& translations : v == 0 ? baseline : other) {
       Outcome& run = c.variants[v].runs.emplace_back();
       run.seed = int64_t(c.variants[v].runs.size());
-      run.status = "finished";
+      run.status = RunStatus::finished;
       run.translations = translations;
       count_matches(t, run);
     }
@@ -239,12 +239,12 @@ TEST(CompareTranslations, ContinuesWithTheSameNumbers) {
   over = true;
   interrupter.join();
   set_stop_signal(0);
-  EXPECT_EQ(stopped.status, "stopped");
+  EXPECT_EQ(stopped.status, Progress::stopped);
   const Comparison first = kit.run(kit::kHeads + kFew);
   const auto trained = std::filesystem::last_write_time(run / "model.safetensors");
   const auto again = [&] {
     const Comparison c = kit.run(kit::kHeads + kFew);
-    EXPECT_EQ(c.status, "complete");
+    EXPECT_EQ(c.status, Progress::complete);
     EXPECT_EQ(std::filesystem::last_write_time(run / "model.safetensors"), trained);
     for (size_t v = 0; v < 3; ++v) {
       EXPECT_EQ(c.variants[v].runs[0].translations, first.variants[v].runs[0].translations);

@@ -11,6 +11,7 @@
 #include "tests/data/files_for_tests.h"
 #include "tests/data/store_kit.h"
 #include "tests/support/data.h"
+#include "tests/support/sentencepiece.h"
 
 namespace lithe {
 namespace {
@@ -271,6 +272,7 @@ std::map<std::string, Ids> drawn_sources(const TranslationBatches& batches, int6
 
 // oracle: tok.sampling
 TEST(DrawnTranslations, AreCutAnewEveryEpochWithinTheBounds) {
+  NEEDS_SENTENCEPIECE;
   const auto pairs = sentences(400);
   const auto bpe = bpe_of(pairs), unigram = unigram_of(pairs);
   const TranslationLimits limits{.max_length = 1000, .leave_out = true};
@@ -350,6 +352,7 @@ TEST(DrawnTranslations, TheTokenizerCounts) {
 }
 
 TEST(DrawnTranslations, RefuseTokenizersThatCannotBeSampled) {
+  NEEDS_SENTENCEPIECE;
   const auto pairs = sentences(50);
   const auto bpe = bpe_of(pairs), unigram = unigram_of(pairs);
   WordPieceTrainer trainer({.vocab_size = 60, .specials = {"[UNK]", "<s>", "</s>"}});

@@ -8,6 +8,7 @@
 
 #include "lithe/base/fields.h"
 #include "lithe/text/unigram_lattice.h"
+#include "tests/support/sentencepiece.h"
 #include "text_for_tests.h"
 
 namespace lithe {
@@ -92,6 +93,7 @@ std::unique_ptr<Tokenizer> bpe() {
 }
 
 TEST(Segmentation, UnigramRestoresTheTextAndReachesTheBest) {
+  NEEDS_SENTENCEPIECE;
   const auto tokenizer = unigram();
   const std::string text = "the lazy fox jumps again over number 7";
   const size_t fewest = tokenizer->sample(text, {.length_penalty = 1e6}, {}).size();
@@ -110,6 +112,7 @@ TEST(Segmentation, UnigramRestoresTheTextAndReachesTheBest) {
 }
 
 TEST(Segmentation, UnknownCharactersAreDrawnOnlyWhereNothingElseCovers) {
+  NEEDS_SENTENCEPIECE;
   const auto tokenizer = unigram();
   const int32_t unk = *tokenizer->specials().unk;
   for (uint64_t i = 0; i < 100; ++i) {
@@ -166,6 +169,7 @@ TEST(Segmentation, EachMergeIsPassedOverWithTheGivenProbability) {
 }
 
 TEST(Segmentation, IsTheSameFromManyThreads) {
+  NEEDS_SENTENCEPIECE;
   const auto one = unigram(), other = bpe();
   const auto draw = [&](uint64_t i) {
     Ids ids = one->sample("the lazy dog", {.alpha = .2}, {.step = i});
@@ -184,6 +188,7 @@ TEST(Segmentation, IsTheSameFromManyThreads) {
 }
 
 TEST(Segmentation, RefusesWhatATokenizerCannotDo) {
+  NEEDS_SENTENCEPIECE;
   const auto refusal = [](const Tokenizer& tokenizer, const SegmentationSampling& how) {
     return error_of([&] { tokenizer.sample("the dog", how, {}); });
   };

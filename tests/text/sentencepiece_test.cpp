@@ -9,6 +9,7 @@
 #include "lithe/text/utf8.h"
 #include "sentencepiece_for_tests.h"
 #include "tests/support/process.h"
+#include "tests/support/sentencepiece.h"
 #include "text_for_tests.h"
 
 namespace lithe {
@@ -183,7 +184,14 @@ std::unique_ptr<Tokenizer> trained_unigram(const std::string& corpus, const Unig
   return trainer.train();
 }
 
+#ifndef LITHE_HAVE_SENTENCEPIECE
+TEST(UnigramTraining, WithoutTheLibraryItSaysSo) {
+  EXPECT_NE(error_of([] { UnigramTrainer(); }).find("libsentencepiece-dev"), std::string::npos);
+}
+#endif
+
 TEST(UnigramTraining, LearnsPiecesAndRoles) {
+  NEEDS_SENTENCEPIECE;
   const auto tokenizer = trained_unigram(small_corpus(), {.vocab_size = 40, .specials = {"<mask>", "<fr>"}});
   EXPECT_EQ(tokenizer->vocab_size(), 40);
   EXPECT_EQ(tokenizer->specials().pad, 0);
@@ -203,6 +211,7 @@ TEST(UnigramTraining, LearnsPiecesAndRoles) {
 }
 
 TEST(UnigramTraining, DependsOnTheTextsAlone) {
+  NEEDS_SENTENCEPIECE;
   const std::string corpus = small_corpus();
   const size_t middle = corpus.find('\n', corpus.size() / 2) + 1;
   UnigramTrainer trainer({.vocab_size = 40});
@@ -212,6 +221,7 @@ TEST(UnigramTraining, DependsOnTheTextsAlone) {
 }
 
 TEST(UnigramTraining, ErrorsSayWhatToChange) {
+  NEEDS_SENTENCEPIECE;
   const std::string corpus = small_corpus();
   const std::string large = error_of([&] { trained_unigram(corpus, {.vocab_size = 4000}); });
   EXPECT_NE(large.find("vocab_size 4000 is too large"), std::string::npos) << large;
@@ -226,6 +236,7 @@ TEST(UnigramTraining, ErrorsSayWhatToChange) {
 }
 
 TEST(UnigramTraining, IsATypeOfTheRecipe) {
+  NEEDS_SENTENCEPIECE;
   TokenizerConfig config;
   config.type = "unigram";
   config.vocab_size = 40;

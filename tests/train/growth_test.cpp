@@ -24,7 +24,7 @@ TEST(Growth, ARunThatIsKilledAtAnyCheckpointEndsWithTheSameBits) {
   int number = 0;
   for (const char* growth : kGrowths) {
     const TrainRun whole = kit.run("", kit::kHeldOutData, training(growth), cat("whole", ++number));
-    EXPECT_EQ(train(whole).status, "finished");
+    EXPECT_EQ(train(whole).status, RunStatus::finished);
     for (const int64_t last : {2, 4, 6, 8}) {
       SCOPED_TRACE(cat(growth, " ", last));
       const TrainRun run = kit.killed_after(whole, last, cat("killed", number, "-", last));

@@ -26,7 +26,7 @@ TEST(OptimizerStates, ARunThatIsKilledAtAnyCheckpointEndsWithTheSameBits) {
        {"", ", precision: bf16", ", freeze: [embedding.*]",
         ", growth: {steps: [3, 7], layers: [4, 8], optimizer_state: copy}", ", growth: {steps: [5], width: [2]}"}) {
     const TrainRun whole = kit.run(kModel, kit::kHeldOutData, int8_training(more), cat("whole", ++number));
-    EXPECT_EQ(train(whole).status, "finished");
+    EXPECT_EQ(train(whole).status, RunStatus::finished);
     for (const int64_t last : {2, 6}) {
       SCOPED_TRACE(cat(more, " ", last));
       const TrainRun run = kit.killed_after(whole, last, cat("killed", number, "-", last));

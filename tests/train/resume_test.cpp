@@ -88,11 +88,11 @@ TEST(Resume, StoppedBySignalsItEndsTheSame) {
     run.resume = starts > 0;
     result = train(run);
     set_stop_signal(0);
-    EXPECT_EQ(result.status, result.signal ? "stopped" : "finished");
-    if (starts % 2 == 1 && result.status != "finished") ADD_FAILURE() << "stopped unasked";
-  } while (++starts < 30 && result.status != "finished");
+    EXPECT_EQ(result.status, result.signal ? RunStatus::stopped : RunStatus::finished);
+    if (starts % 2 == 1 && result.status != RunStatus::finished) ADD_FAILURE() << "stopped unasked";
+  } while (++starts < 30 && result.status != RunStatus::finished);
   Stopper::wanted = false;
-  EXPECT_EQ(result.status, "finished");
+  EXPECT_EQ(result.status, RunStatus::finished);
   EXPECT_TRUE(read_file(run.out / "model.safetensors") == read_file(whole.out / "model.safetensors"));
   EXPECT_TRUE(read_file(run.out / "metrics.jsonl") == read_file(whole.out / "metrics.jsonl"));
   EXPECT_EQ(kit::json_lines(run.out / "samples.jsonl").size(), 13u);  // steps 0 to 12, each once
@@ -111,7 +111,7 @@ TEST(Resume, AFinishedRunStaysAsItIs) {
   const TrainResult first = train(run);
   const auto files = files_of(run.out);
   const TrainResult again = train(resumed(run));
-  EXPECT_EQ(again.status, "finished");
+  EXPECT_EQ(again.status, RunStatus::finished);
   EXPECT_EQ(again.steps, 12);
   EXPECT_EQ(again.eval_loss, first.eval_loss);
   EXPECT_EQ(again.measured.peak, first.measured.peak);
@@ -120,7 +120,7 @@ TEST(Resume, AFinishedRunStaysAsItIs) {
   // The mean of its checkpoints may be asked for later.
   std::string averaged = kResumedTrain;
   averaged.insert(1, "average_checkpoints: 2, ");
-  EXPECT_EQ(train(resumed(kit.run("", kit::kHeldOutData, averaged))).status, "finished");
+  EXPECT_EQ(train(resumed(kit.run("", kit::kHeldOutData, averaged))).status, RunStatus::finished);
   EXPECT_TRUE(fs::exists(run.out / "averaged" / "model.safetensors"));
 }
 
@@ -151,7 +151,7 @@ TEST(Resume, KilledBeforeItsWeightsWerePublished) {
   const std::string weights = read_file(run.out / "model.safetensors");
   fs::remove(run.out / "model.safetensors");
   write_file(run.out / "result.json", "{\"status\": \"running\"}");
-  EXPECT_EQ(train(resumed(run)).status, "finished");
+  EXPECT_EQ(train(resumed(run)).status, RunStatus::finished);
   EXPECT_TRUE(read_file(run.out / "model.safetensors") == weights);
 }
 
@@ -178,7 +178,7 @@ TEST(Resume, NothingToResumeIsRefused) {
   EXPECT_TRUE(fs::is_empty(run.out));
   // Killed while it read its data: it has begun.
   write_file(run.out / ".lock", "");
-  EXPECT_EQ(train(run).status, "finished");
+  EXPECT_EQ(train(run).status, RunStatus::finished);
 }
 
 TEST(Refused, LeavesNothingBehind) {
@@ -239,7 +239,7 @@ TEST(Resume, RefusesAnotherRecipeOrAnotherText) {
   // More time and other save steps are no difference.
   std::string free = kResumedTrain;
   free.replace(free.find("save_steps: 4"), 13, "save_steps: 3");
-  EXPECT_EQ(train(resumed(kit.run("", kit::kHeldOutData, free))).status, "finished");
+  EXPECT_EQ(train(resumed(kit.run("", kit::kHeldOutData, free))).status, RunStatus::finished);
 
   // A line more, which only the held-out part shows.
   const std::string result = read_file(run.out / "result.json");
@@ -275,7 +275,7 @@ TEST(Resume, DrawnSegmentationsComeAgain) {
     return run;
   };
   const TrainRun whole = run_with(.3, "whole");
-  ASSERT_EQ(train(whole).status, "finished");
+  ASSERT_EQ(train(whole).status, RunStatus::finished);
   const Json memory = parse_json(read_file(whole.out / "memory.json"), "memory.json");
   EXPECT_LE(memory["measured"]["peak"].get<int64_t>(), memory["planned"]["peak"].get<int64_t>());
 
@@ -285,7 +285,7 @@ TEST(Resume, DrawnSegmentationsComeAgain) {
   fs::remove_all(checkpoint_path(cut.out, 12));
   fs::remove_all(checkpoint_path(cut.out, 10));
   fs::remove(cut.out / "model.safetensors");
-  ASSERT_EQ(train(cut).status, "finished");
+  ASSERT_EQ(train(cut).status, RunStatus::finished);
   EXPECT_TRUE(read_file(cut.out / "model.safetensors") == read_file(whole.out / "model.safetensors"));
   EXPECT_TRUE(read_file(cut.out / "metrics.jsonl") == read_file(whole.out / "metrics.jsonl"));
 

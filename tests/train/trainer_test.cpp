@@ -163,7 +163,7 @@ TEST(Trainer, EveryLimitEnds) {
   EXPECT_GE(timed.seconds, 0.3);
   EXPECT_LT(timed.seconds, 30);
   EXPECT_EQ(kit::losses_of(clock.out).size(), 1u);  // the interval that the clock cut is logged
-  EXPECT_EQ(timed.status, "finished");
+  EXPECT_EQ(timed.status, RunStatus::finished);
 }
 
 // The only garbage of a text comes in one batch: its loss is a spike.

@@ -46,10 +46,11 @@ inline Rows run_some(const Layers& layers, int64_t layer, const Rows& x, const s
   return {pick_rows(concatenate_rows({y, x.x}), from), s};
 }
 
+/// A step of a training runs. Elsewhere a recorded choice is the constant that it is, and has that gradient.
+inline bool in_training_step() { return step_context().step != 0; }
+
 /// `hard` (zeros and ones) whose gradient is that of `soft`, of which it is the rounded value [Bengio et al. 2013].
-/// That is what training steps want; outside of them it is the constant that it is.
 inline Var straight_through(const Var& soft, const Tensor& hard) {
-  if (step_context().step == 0) return Var(hard);
   return record("straight_through", {soft}, hard,
                 [soft = soft.ref()](const Tensor& dy, Grads& g) { g.give(soft, dy); });
 }

@@ -68,6 +68,7 @@ void register_embedding_lookup(Registry& registry) {
   registry.add<Embedding, Lookup, LookupConfig>("lookup", {.spec = "embed.token",
                                                            .summary = "one learned row per vocabulary entry",
                                                            .source = "TB 6.1.1",
+                                                           .standard = true,
                                                            .samples = {"{type_vocab_size: 2}"}});
 }
 

@@ -42,7 +42,8 @@ class SwiGlu final : public Ffn {
 void register_ffn_swiglu(Registry& registry) {
   registry.add<Ffn, SwiGlu, SwigluConfig>("swiglu", {.spec = "ffn.swiglu",
                                                      .summary = "SiLU-gated product of two maps, then a third",
-                                                     .source = "HP 5.1; TH ch. 4; Shazeer 2020"});
+                                                     .source = "HP 5.1; TH ch. 4; Shazeer 2020",
+                                                     .standard = true});
 }
 
 }  // namespace lithe

@@ -68,10 +68,9 @@ class Lm final : public Head {
 
   Var scaled(const Var& x) const { return factor_ == 1 ? x : scale(x, factor_); }
   Var token_loss(const Rows& rows, const LossArgs& args) const {
-    if (cap_ != 0)
-      return cross_entropy(logits(rows), args.labels, args.smoothing, args.scale, args.sums, args.row_nll);
-    return linear_cross_entropy(scaled(rows.x), weight_->var(), tied_, args.labels, args.smoothing, args.scale, args.sums,
-                                args.row_nll, var_or_none(bias_));
+    if (cap_ != 0) return cross_entropy(logits(rows), args.labels, args.smoothing, args.scale, args.sums, args.row_nll);
+    return linear_cross_entropy(scaled(rows.x), weight_->var(), tied_, args.labels, args.smoothing, args.scale,
+                                args.sums, args.row_nll, var_or_none(bias_));
   }
   // The share of the loss's scale that a row has is that of its token.
   Var stop_loss(const Var& x, const LossArgs& args) const {
@@ -90,6 +89,7 @@ void register_head_lm(Registry& registry) {
   registry.add<Head, Lm, LmConfig>("lm",
                                    {.summary = "logits over the vocabulary, tied to the embedding or not",
                                     .source = "TB 6.1.1, Eq 6.10",
+                                    .standard = true,
                                     .samples = {"{bias: true}", "{logit_softcapping: 2}", "{row_scale: rsqrt_hidden}",
                                                 "{early_stop: true, stop_token: 3}"}});
 }

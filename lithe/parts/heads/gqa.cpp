@@ -1,5 +1,6 @@
 // Grouped-query attention's heads: groups of query heads share a key and value head [TH 4.9].
 #include "lithe/nn/registry.h"
+#include "lithe/parts/common/key_value_heads.h"
 #include "lithe/parts/common/projected_heads.h"
 
 namespace lithe {
@@ -17,7 +18,7 @@ struct GqaConfig : QueryKeyNorm {
 
 int64_t groups(const GqaConfig& config, const Heads::Args& args) {
   const int64_t h = args.num_attention_heads;
-  const int64_t kv = config.num_key_value_heads ? config.num_key_value_heads : (h % 2 ? 1 : h / 2);
+  const int64_t kv = grouped_heads(config.num_key_value_heads, h);
   check_usage(h % kv == 0, "gqa", "num_key_value_heads must divide num_attention_heads ", h, ", got ", kv);
   return kv;
 }

@@ -13,6 +13,7 @@
 #include "lithe/parts/common/elementwise.h"
 #include "lithe/parts/common/gates.h"
 #include "lithe/parts/common/memory_state.h"
+#include "lithe/tensor/linear_algebra.h"
 
 namespace lithe {
 namespace {
@@ -127,34 +128,22 @@ class Continuous final : public Memory {
     return out;
   }
 
-  // (P^T P + ridge I)^-1 P^T for the bumps P at positions: [N, positions]; by Cholesky.
+  // (P^T P + ridge I)^-1 P^T for the bumps P at positions: [N, positions].
   Matrix fit(const std::vector<double>& positions) const {
     const auto n = size_t(config_.basis), count = positions.size();
     const Matrix p = bumps(positions);
     Matrix a(n * n), out(n * count);
-    for (size_t i = 0; i < n; ++i)
+    for (size_t i = 0; i < n; ++i) {
       for (size_t j = 0; j <= i; ++j) {
         double sum = i == j ? config_.ridge : 0;
         for (size_t t = 0; t < count; ++t) sum += p[t * n + i] * p[t * n + j];
-        for (size_t c = 0; c < j; ++c) sum -= a[i * n + c] * a[j * n + c];
-        check_usage(i != j || sum > 1e-14, "continuous",
-                    "the bumps cannot be told apart at these positions; give a "
-                    "larger ridge, fewer bumps or a smaller width");
-        a[i * n + j] = i == j ? std::sqrt(sum) : sum / a[j * n + j];
+        a[i * n + j] = sum;
       }
-    for (size_t t = 0; t < count; ++t) {
-      std::vector<double> x(n);
-      for (size_t i = 0; i < n; ++i) {
-        x[i] = p[t * n + i];
-        for (size_t c = 0; c < i; ++c) x[i] -= a[i * n + c] * x[c];
-        x[i] /= a[i * n + i];
-      }
-      for (size_t i = n; i-- > 0;) {
-        for (size_t c = i + 1; c < n; ++c) x[i] -= a[c * n + i] * x[c];
-        x[i] /= a[i * n + i];
-      }
-      for (size_t i = 0; i < n; ++i) out[i * count + t] = x[i];
+      for (size_t t = 0; t < count; ++t) out[i * count + t] = p[t * n + i];
     }
+    check_usage(solve_positive(a, out, config_.basis) > 1e-14, "continuous",
+                "the bumps cannot be told apart at these positions; give a larger ridge, fewer bumps or a smaller "
+                "width");
     return out;
   }
 

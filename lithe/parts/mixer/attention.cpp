@@ -199,6 +199,7 @@ void register_mixer_attention(Registry& registry) {
       "attention", {.spec = "attn.qkv",
                     .summary = "softmax attention of chosen heads, field and output",
                     .source = "TB Eq 6.19-6.31",
+                    .standard = true,
                     .cross = true,
                     .samples = {"{attn_logit_softcapping: 2}", "{attn_logit_softcapping: 2, heads: mhe_add}"}});
 }

@@ -40,6 +40,7 @@ void register_norm_rms(Registry& registry) {
   registry.add<Norm, Rms, RmsConfig>("rms", {.spec = "norm.rms",
                                              .summary = "root mean square divided out",
                                              .source = "TB 6.1.5 variant; TH ch. 4",
+                                             .standard = true,
                                              .samples = {"{unit_offset: true}"}});
 }
 

@@ -152,6 +152,7 @@ void register_position_rotary(Registry& registry) {
       {.spec = "pos.rope",
        .summary = "queries and keys rotated by position",
        .source = "TB 6.6; Su et al. 2021",
+       .standard = true,
        .samples = {"{layout: interleaved}", "{rotary_dim: 2}", "{scaling: linear, factor: 2}",
                    "{scaling: llama3, factor: 8, original_max_position_embeddings: 8}",
                    "{scaling: yarn, factor: 4, original_max_position_embeddings: 8}",

@@ -24,7 +24,8 @@ class Pre final : public Residual {
 void register_residual_pre(Registry& registry) {
   registry.add<Residual, Pre, NoOptions>("pre", {.spec = "block.pre_norm",
                                                  .summary = "F(norm(x)) + x, final norm",
-                                                 .source = "TB Eq 6.36 in its standard form, E07"});
+                                                 .source = "TB Eq 6.36 in its standard form, E07",
+                                                 .standard = true});
 }
 
 }  // namespace lithe

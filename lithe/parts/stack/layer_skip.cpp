@@ -82,7 +82,7 @@ class LayerSkip final : public Stack {
       const Var mean = scale(sum(run), 1 / double(n * depth_));
       run_mean = run_mean.defined() ? add(run_mean, mean) : mean;
       const Var change = add(layers.run(l, rows, pass).x, rows.x, 1, -1);
-      rows.x = add(rows.x, gated(change, straight_through(run, hard)));
+      rows.x = add(rows.x, gated(change, in_training_step() ? straight_through(run, hard) : Var(hard)));
     }
     if (run_mean.defined() && config_.budget_loss_coef > 0) {
       const Tensor budget = empty({1}, run_mean.dtype(), run_mean.device());

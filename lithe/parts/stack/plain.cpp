@@ -17,7 +17,8 @@ class Plain final : public Stack {
 }  // namespace
 
 void register_stack_plain(Registry& registry) {
-  registry.add<Stack, Plain, NoOptions>("plain", {.summary = "layers one after another", .source = "TB Eq 6.1, 6.16"});
+  registry.add<Stack, Plain, NoOptions>(
+      "plain", {.summary = "layers one after another", .source = "TB Eq 6.1, 6.16", .standard = true});
 }
 
 }  // namespace lithe

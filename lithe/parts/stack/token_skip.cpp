@@ -7,6 +7,7 @@
 #include "lithe/ops/feature_map.h"
 #include "lithe/ops/linear.h"
 #include "lithe/parts/common/gates.h"
+#include "lithe/parts/common/some_rows.h"
 
 namespace lithe {
 namespace {
@@ -105,7 +106,7 @@ class TokenSkip final : public Stack {
   // g = 1, with Pr(keep) of [N, 2] chances for g [Bengio et al. 2013]; a row that was skipped has no upper(x) to
   // compare with, and its chance learns nothing from the loss.
   static Var chosen(const Var& upper, const Var& low, const Var& chances, const std::vector<int64_t>& rows) {
-    if (step_context().step == 0) return upper;  // no training step: the choice is the constant that it is
+    if (!in_training_step()) return upper;  // the choice is the constant that it is
     const Tensor y = upper.value(), x = low.value();
     return record("choose_rows", {upper, chances}, y,
                   [y, x, rows, shape = chances.shape(), wide = chances.dtype(), upper = upper.ref(),

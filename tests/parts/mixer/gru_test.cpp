@@ -5,7 +5,6 @@
 namespace lithe {
 namespace {
 
-// oracle: rnn.gru
 TEST(GruMixer, ParametersAndStatesAreThoseOfTheSpecification) {
   for (const int64_t d : {5, 8, 12}) {
     kit::Bench two, one;

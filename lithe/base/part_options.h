@@ -14,7 +14,4 @@ double option_number(const PartChoice& part, const std::string& path);
 /// The part that stands as an option of another, as attention's heads.
 PartChoice inner_part(const PartChoice& part, const std::string& name);
 
-/// Key and value heads of an attention with heads mha, gqa or mqa; 0 for others.
-int64_t key_value_heads(const PartChoice& mixer);
-
 }  // namespace lithe
