@@ -132,8 +132,7 @@ ModelCost model_cost(const ModelConfig& config, const CostOptions& o) {
         const Head::LabelCount count = model.label_count(rows.sequences);
         const Tensor labels = empty({count.labels}, count.classes ? DType::i32 : DType::f32, Device::meta);
         return model.loss_of(rows, {},
-                             {.labels = labels,
-                              .label_sequences = count.own_lengths ? rows.sequences : Sequences()});
+                             {.labels = labels, .label_sequences = count.own_lengths ? rows.sequences : Sequences()});
       }();
       for (const auto& kept : meter.kept()) parts.of(kept.part).activation_bytes += kept.bytes;
     }

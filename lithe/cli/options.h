@@ -36,7 +36,8 @@ struct OutputOption;
 /// One option or positional; what is set on it stands in the help, and is checked when the command line is parsed.
 class Option {
  public:
-  explicit Option(CLI::Option* option, std::vector<OutputOption>* outputs = nullptr) : option_(option), outputs_(outputs) {}
+  explicit Option(CLI::Option* option, std::vector<OutputOption>* outputs = nullptr)
+      : option_(option), outputs_(outputs) {}
   /// Every option that names something to be written is declared so; its place is checked before the command runs.
   /// The subcommand gets a flag --overwrite when it has none of its own.
   Option output(const OutputRule& rule) const;

@@ -80,8 +80,7 @@ void check_stack() {
   check(::setrlimit(RLIMIT_STACK, &limit) == 0, "memory", "the limit of the stack cannot be raised; ulimit -s 8192");
   pthread_attr_t attributes;
   if (::pthread_attr_init(&attributes) != 0) return;
-  if (::pthread_attr_setstacksize(&attributes, size_t(limit.rlim_cur)) == 0)
-    ::pthread_setattr_default_np(&attributes);
+  if (::pthread_attr_setstacksize(&attributes, size_t(limit.rlim_cur)) == 0) ::pthread_setattr_default_np(&attributes);
   ::pthread_attr_destroy(&attributes);
 }
 

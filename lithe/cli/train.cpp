@@ -106,7 +106,9 @@ Command add_train(CommandLine& app) {
   app.add_flag("--overwrite", o->overwrite,
                "start over where --out already holds a run or other files; without it such a directory is refused");
   app.add_option("--set", o->set, "override a key of the recipe: train.learning_rate=3e-4 (repeatable)").repeatable();
-  app.add_option("--memory-budget", o->budget, "refuse (exit 4) when the planned peak is above this, like 2GiB; default: what the machine or its cgroup has left");
+  app.add_option("--memory-budget", o->budget,
+                 "refuse (exit 4) when the planned peak is above this, like 2GiB; default: what the machine or its "
+                 "cgroup has left");
   app.add_flag("--fit", o->fit, "with --memory-budget: choose accumulation and recomputation so that it fits");
   app.add_flag("--json", o->json, "print the result as JSON");
   const Option threads = add_threads_option(app);

@@ -282,7 +282,7 @@ Densified densify(const ModelConfig& given, const std::map<std::string, Tensor>&
     if (!is_plain(mixer)) {
       Builder sizes(config, nullptr);
       const Pieces pieces = sizes.attention(mixer, config.position, "sizes", false);
-      const int64_t h = pieces.heads->query_heads(), kv = pieces.heads->kv_heads(),
+      const int64_t h = pieces.read().query_heads(), kv = pieces.read().kv_heads(),
                     given = option_integer(mixer, "head_dim"),
                     c = given ? given : config.hidden_size / option_integer(mixer, "num_attention_heads");
       mixer.options.set("num_attention_heads", Node::scalar(cat(h)));

@@ -18,10 +18,10 @@ namespace lithe {
 
 /// Packed rows of B sequences, one after another, without padding (docs/design.md).
 struct Batch {
-  std::vector<int32_t> tokens;         // [N] inputs, or [N * token_width]
-  std::vector<int32_t> labels;         // what a head predicts, see Head::count; -1 = no label
-  std::vector<int64_t> offsets;        // [B+1] sequence starts, offsets[0] = 0, offsets[B] = N
-  int64_t token_width = 1;             // ints of a token
+  std::vector<int32_t> tokens;   // [N] inputs, or [N * token_width]
+  std::vector<int32_t> labels;   // what a head predicts, see Head::count; -1 = no label
+  std::vector<int64_t> offsets;  // [B+1] sequence starts, offsets[0] = 0, offsets[B] = N
+  int64_t token_width = 1;       // ints of a token
   /// What a row has beside its token, [N] by name (ModelInput::columns).
   std::map<std::string, std::vector<int32_t>> columns = {};
   /// Tokens of another kind (ModelInput::modalities), by name.

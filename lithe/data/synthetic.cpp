@@ -122,11 +122,10 @@ void write_synthetic(const SyntheticConfig& config, const Path& directory, bool 
   check_sizes(config);
   if (overwrite && std::filesystem::is_directory(directory)) {
     for (const auto& entry : std::filesystem::directory_iterator(directory))
-      check_usage(
-          entry.path().filename() == kTrain || entry.path().filename() == kTest || entry.path().filename() == kWords ||
-              entry.path().filename() == NewDirectory::kNotes,
-          "synth", "'", directory.string(), "' holds '", entry.path().filename().string(),
-          "', which is no file of synth; give --out another directory");
+      check_usage(entry.path().filename() == kTrain || entry.path().filename() == kTest ||
+                      entry.path().filename() == kWords || entry.path().filename() == NewDirectory::kNotes,
+                  "synth", "'", directory.string(), "' holds '", entry.path().filename().string(),
+                  "', which is no file of synth; give --out another directory");
     for (const char* name : {kTrain, kTest, kWords, NewDirectory::kNotes}) std::filesystem::remove(directory / name);
   }
   NewDirectory out(directory, "synth");

@@ -116,7 +116,8 @@ class BeamSearch {
       prompts.insert(prompts.end(), input.prompt.begin(), input.prompt.end());
       counts.push_back(int64_t(input.prompt.size()));
     }
-    if (!sources.empty()) model_.read_sources(state, {{kSource, {tensor_of({int64_t(sources.size())}, sources), Sequences(offsets)}}});
+    if (!sources.empty())
+      model_.read_sources(state, {{kSource, {tensor_of({int64_t(sources.size())}, sources), Sequences(offsets)}}});
     return log_probabilities(state, prompts, counts);
   }
 

@@ -122,7 +122,8 @@ ExportReport export_model(const ExportOptions& o) {
     write_file(out / "generation_config.json", dump(generation, 2) + "\n");
   }
   const bool rows = run.config.head.type == "lm" || run.config.head.type == "mlm";
-  if (run.config.architecture == Architecture::encoder && rows) write_sentence_modules(out.path(), recipe, *run.tokenizer);
+  if (run.config.architecture == Architecture::encoder && rows)
+    write_sentence_modules(out.path(), recipe, *run.tokenizer);
   copy_chat_templates(o.run, out.path());
   ExportReport report{.model_type = described.config["model_type"],
                       .tensors = int64_t(tensors.size()),

@@ -189,7 +189,7 @@ namespace {
 
 void check_tokens(const Tensor& tokens, int64_t rows, int64_t width, const std::string& what) {
   check(tokens.defined() && tokens.dim(0) == rows && tokens.numel() == width * rows, "model", what, " of ", width,
-        " ints for ", rows, " rows must be [", rows, width > 1 ? cat(",", width) : "", "], got ",
+        " ints for sequences of ", rows, " rows must be [", rows, width > 1 ? cat(",", width) : "", "], got ",
         tokens.defined() ? tokens.shape() : Shape{});
 }
 

@@ -50,9 +50,11 @@ void ModelConfig::fields(Fields& f) {
     one_of(patterns));
   f.section("share", share, "layers that have their parameters in common");
   f.free("encoder", encoder, "encoder_decoder: keys of section model that differ in the encoder");
-  f.free("encoders", encoders,
-         "encoder_decoder: further encoders under names of your own, each with the keys of section model that differ; "
-         "layers read them by sub_layers: [mixer, cross, {cross: {type: attention}, source: name}, ffn]");
+  f.free(
+      "encoders", encoders,
+      "encoder_decoder: further encoders under names of your own, each with the keys of section model that differ (the "
+      "decoder's layers do not hold there); "
+      "layers read them by sub_layers: [mixer, cross, {cross: {type: attention}, source: name}, ffn]");
   f.free("modalities", modalities,
          "tokens of another kind that stand among those of the text: {name: embedding}, as {image: {type: features, "
          "num_features: 48}}");
@@ -98,7 +100,9 @@ ModelConfig ModelConfig::encoder_config(const std::string& name) const {
                                                    "num_labels",
                                                    "label_names",
                                                    "tie_word_embeddings"};
-  node.erase("modalities");  // those of the decoder
+  node.erase("modalities");  // those of the decoder, whose layers read the encoders where there are several
+  if (!is_empty(encoders))
+    for (const char* key : {"layers", "mixers", "layer_types", "layer_pattern"}) node.erase(key);
   check_usage(is_empty(encoder) || encoder.is_map(), "recipe", to_string(encoder.mark()), ": ", where,
               " must hold keys of section model");
   if (encoder.is_map())

@@ -15,7 +15,7 @@ class DecodeState {
  public:
   /// Of one sub-layer: a state for each stage of its residual; none where nothing is kept.
   struct Entry {
-    std::string part;        // "layers.0.mixer"
+    std::string part;         // "layers.0.mixer"
     std::string source = {};  // whose tokens it keeps, where it is of cross-attention
     std::vector<std::unique_ptr<State>> stages;
   };

@@ -13,8 +13,8 @@ struct SubLayerConfig {
   enum class Kind { mixer, cross, ffn };  // cross: the mixer by which a decoder reads its source
   Kind kind = Kind::mixer;
   PartChoice part;
-  double scale = 1;  // of its result, before it is wired; 0: left out
-  std::string name;  // mixer, cross, ffn; a second one is ffn_2
+  double scale = 1;              // of its result, before it is wired; 0: left out
+  std::string name;              // mixer, cross, ffn; a second one is ffn_2
   std::string source = kSource;  // cross: the encoder that it reads
 };
 
@@ -32,14 +32,15 @@ struct LayerConfig {
 /// What a layer has where its section does not say otherwise.
 struct LayerDefaults {
   PartChoice mixer, ffn, norm, residual;
-  Node cross;                    // a mixer, or empty: each layer's own in its cross form
+  Node cross;  // a mixer, or empty: each layer's own in its cross form
   // Names of the encoders, the first of which cross reads by itself; none: sub-layers are mixer, ffn.
   std::vector<std::string> sources = {};
 };
 
 /// The layer that `node` describes, a section with keys mixer, ffn, norm, residual, position, compressor,
-/// expander and sub_layers; null: all as by default. `where` is the section that errors name. `sub_layers` lists what the layer runs
-/// in order: mixer, ffn or cross for the layer's own, {ffn: part, scale: 0.5}, or {cross: part, source: name}.
+/// expander and sub_layers; null: all as by default. `where` is the section that errors name. `sub_layers` lists what
+/// the layer runs in order: mixer, ffn or cross for the layer's own, {ffn: part, scale: 0.5}, or {cross: part, source:
+/// name}.
 LayerConfig read_layer(const Node& node, const std::string& where, const LayerDefaults& defaults);
 
 /// The part that stands under `name` in `section`, its options read.

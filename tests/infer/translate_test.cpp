@@ -158,7 +158,8 @@ TEST(Translate, ASentenceHasATranslation) {
     EXPECT_GE(run(*model, {"hello"}, config, "a")[0][0].tokens.size(), 3u);
     TranslateConfig draws = drawing(3);
     draws.min_new_tokens = 2;
-    for (const Translation& t : run(*model, {"hello"}, draws)[0]) EXPECT_GE(t.tokens.size(), 2u);
+    const auto drawn = run(*model, {"hello"}, draws);
+    for (const Translation& t : drawn[0]) EXPECT_GE(t.tokens.size(), 2u);
   }
   EXPECT_GE(empty, 1);
 }

@@ -132,7 +132,8 @@ TEST(Encoder, OnlyPredictedRowsAreLearntFrom) {
     const Tensor rows = kit::normal({9, 8}, DType::f64, 2);
     const std::vector<int64_t> predicted{1, 6, 7, 0, 0};  // the last two fill up
     const auto loss = [&](const Var& x, LossSums* sums) {
-      return model.loss_of({x, sequences}, predicted, {.labels = kit::ids_of({5, 0, 10, -1, -1}), .scale = 0.5, .sums = sums});
+      return model.loss_of({x, sequences}, predicted,
+                           {.labels = kit::ids_of({5, 0, 10, -1, -1}), .scale = 0.5, .sums = sums});
     };
     LossSums got, want, changed;
     const Var leaf = Var::leaf(clone(rows));
@@ -147,7 +148,8 @@ TEST(Encoder, OnlyPredictedRowsAreLearntFrom) {
     }
     EXPECT_EQ(got.labels, 3);
     // The same as labels for all rows, most of them none.
-    model.loss_of({Var(rows), sequences}, {}, {.labels = kit::ids_of({-1, 5, -1, -1, -1, -1, 0, 10, -1}), .sums = &want});
+    model.loss_of({Var(rows), sequences}, {},
+                  {.labels = kit::ids_of({-1, 5, -1, -1, -1, -1, 0, 10, -1}), .sums = &want});
     EXPECT_NEAR(got.nll, want.nll, 64 * 0x1p-53 * want.nll);
     for (int64_t c = 0; c < 8; ++c) set_value(rows, 2 * 8 + c, 77);
     loss(Var(rows), &changed);

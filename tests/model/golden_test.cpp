@@ -141,7 +141,8 @@ kit::Results train(const Golden& golden, Model& model, double relative, uint64_t
     for (Parameter& p : parameters.all()) p.master.ref()->grad = Tensor();  // the head's gradient comes with the loss
     LossSums sums;
     Tape tape;
-    const Var loss = kit::loss(model, golden.batch.ids, golden.batch.labels, golden.batch.sequences, golden.smoothing, 1.0 / double(labelled), &sums);
+    const Var loss = kit::loss(model, golden.batch.ids, golden.batch.labels, golden.batch.sequences, golden.smoothing,
+                               1.0 / double(labelled), &sums);
     out["loss " + std::to_string(step)] = {sums.loss / double(labelled)};
     if (step == 11) break;
     tape.backward(loss);

@@ -96,7 +96,8 @@ TEST(LayerPattern, SkippedLayersAreAsIfTheyWereNotThere) {
   const auto state = skipping->make_state(1, 9);
   for (int64_t t = 0; t < 7; ++t) {
     const Tensor row =
-        kit::forward(*skipping, clone(ids.slice(t, t + 1)), skipping->continue_sequences(*state, {1}), state.get()).value();
+        kit::forward(*skipping, clone(ids.slice(t, t + 1)), skipping->continue_sequences(*state, {1}), state.get())
+            .value();
     EXPECT_EQ(kit::close(row, clone(got.slice(t, t + 1)), 64), "");
   }
   // The mixer alone: the same as mixers that give nothing.
@@ -104,7 +105,8 @@ TEST(LayerPattern, SkippedLayersAreAsIfTheyWereNotThere) {
   without->skip({0, 2}, true);
   for (const char* name : {"layers.0.mixer.output.weight", "layers.2.mixer.output.weight"})
     fill_zero(quiet->parameters().find(name)->master.value());
-  EXPECT_EQ(kit::close(kit::forward(*without, ids, sequences).value(), kit::forward(*quiet, ids, sequences).value(), 16), "");
+  EXPECT_EQ(
+      kit::close(kit::forward(*without, ids, sequences).value(), kit::forward(*quiet, ids, sequences).value(), 16), "");
 }
 
 }  // namespace

@@ -101,8 +101,7 @@ Tensor patches(int64_t n) {
   const Tensor out = empty({n, 6}, DType::i32), numbers = kit::normal({n, 5}, DType::f32, 9);
   for (int64_t i = 0; i < n; ++i)
     for (int64_t j = 0; j < 6; ++j)
-      out.data<int32_t>()[i * 6 + j] =
-          j ? code_of_number(numbers.data<float>()[i * 5 + j - 1]) : code_ordinary;
+      out.data<int32_t>()[i * 6 + j] = j ? code_of_number(numbers.data<float>()[i * 5 + j - 1]) : code_ordinary;
   return out;
 }
 
@@ -122,7 +121,8 @@ TEST(ModelInput, PatchesStandAmongWordsWithoutMakingThemWide) {
   EXPECT_EQ(kit::bit_difference(run(*model, input({3, 9, 4, 7, 2, 1})).x.value(), rows), "");
   // A text without an image is the model's without any.
   const auto plain = made(kDecoder);
-  for (Parameter& p : plain->parameters().all()) kit::assign(p.master.value(), model->parameters().find(p.name)->master.value());
+  for (Parameter& p : plain->parameters().all())
+    kit::assign(p.master.value(), model->parameters().find(p.name)->master.value());
   const Tensor ids = kit::ids_of({3, 1, 4});
   EXPECT_EQ(kit::bit_difference(kit::forward(*model, ids, Sequences::single(3)).value(),
                                 kit::forward(*plain, ids, Sequences::single(3)).value()),
@@ -146,7 +146,8 @@ TEST(ModelInput, WrongPatchesAreRefusedByName) {
   EXPECT_EQ(error_of(*model, input),
             "2 model: the input has tokens of the modality 'sound', which model.modalities does not define");
   input.modalities = {{"image", {patches(2), {0}}}};
-  EXPECT_EQ(error_of(*model, input), "1 model: image tokens of 6 ints for 1 rows must be [1,6], got [2,6]");
+  EXPECT_EQ(error_of(*model, input),
+            "1 model: image tokens of 6 ints for sequences of 1 rows must be [1,6], got [2,6]");
   input.modalities = {{"image", {patches(2), {1, 1}}}};
   EXPECT_EQ(error_of(*model, input),
             "1 model: the rows of 'image' must increase below 3, the number of tokens, got 1 after 1");
@@ -168,18 +169,20 @@ TEST(ModelInput, RowsMayStandWhereTheyStoodBefore) {
   // An encoder sees a set: what counts is where rows stand, not their order.
   const Tensor turned = run(*model, {kit::ids_of({3, 1, 2}), one.at(kit::ids_of({2, 0, 1}))}).x.value();
   EXPECT_EQ(kit::close(kit::rows_of(turned, {1, 2, 0}), at({0, 1, 2}), 64), "");
-  EXPECT_EQ(kit::error_of([&] { one.at(kit::ids_of({1, 2})); }),
+  EXPECT_EQ(kit::error_of([&] {
+              one.at(kit::ids_of({1, 2}));
+            }),
             "sequences: positions must be i32 [3], one a row, got i32[2]");
 }
 
 // ---- several sources
 
 constexpr const char* kTwoEncoders =
-    "{architecture: encoder_decoder, vocab_size: 11, hidden_size: 8, num_hidden_layers: 1, max_position_embeddings: 12, "
+    "{architecture: encoder_decoder, vocab_size: 11, hidden_size: 8, num_hidden_layers: 1, max_position_embeddings: "
+    "12, "
     "position: sinusoidal, mixer: {type: attention, num_attention_heads: 2}, ffn: {type: gelu, intermediate_size: 6}, "
     "encoders: {syntax: {vocab_size: 5, num_hidden_layers: 2}}, layers: {all: {sub_layers: [mixer, cross, {cross: "
-    "{type: attention, num_attention_heads: 2}, source: syntax}, ffn]}}, layer_types: [all], "
-    "encoder: {layer_types: [], layers: {}}}";
+    "{type: attention, num_attention_heads: 2}, source: syntax}, ffn]}}, layer_types: [all]}";
 
 ModelInput two_sources(const std::vector<int>& ids, const std::vector<int>& source, const std::vector<int>& syntax) {
   ModelInput out{kit::ids_of(ids), Sequences::single(int64_t(ids.size()))};
@@ -189,8 +192,7 @@ ModelInput two_sources(const std::vector<int>& ids, const std::vector<int>& sour
 }
 
 TEST(ModelInput, ADecoderReadsSeveralSourcesByName) {
-  const std::string encoders = "encoders: {syntax: {vocab_size: 5, num_hidden_layers: 2, layers: {}, layer_types: []}}";
-  const auto model = made(kTwoEncoders, encoders, kit::kTrainable);
+  const auto model = made(kTwoEncoders, "", kit::kTrainable);
   EXPECT_EQ(model->parameters().find("encoders.syntax.embedding.weight")->master.shape(), (Shape{5, 8}));
   const ModelInput input = two_sources({1, 2, 3}, {4, 5}, {0, 3, 4, 1});
   const Tensor whole = run(*model, input).x.value();
@@ -199,14 +201,15 @@ TEST(ModelInput, ADecoderReadsSeveralSourcesByName) {
   // Decoding keeps both.
   const auto state = model->make_state(1, 3);
   model->read_sources(*state, {{kSource, input.sources.at(kSource)}});
-  EXPECT_EQ(kit::coded_error_of([&] { kit::forward(*model, kit::ids_of({1}), model->continue_sequences(*state, {1}), state.get()); }),
+  EXPECT_EQ(kit::coded_error_of(
+                [&] { kit::forward(*model, kit::ids_of({1}), model->continue_sequences(*state, {1}), state.get()); }),
             "1 model: the state has no syntax; give it one by read_sources() first");
   model->read_sources(*state, {{"syntax", input.sources.at("syntax")}});
   std::vector<Tensor> rows;
   for (int64_t t = 0; t < 3; ++t)
-    rows.push_back(clone(kit::forward(*model, input.tokens.slice(t, t + 1), model->continue_sequences(*state, {1}),
-                                      state.get())
-                             .value()));
+    rows.push_back(
+        clone(kit::forward(*model, input.tokens.slice(t, t + 1), model->continue_sequences(*state, {1}), state.get())
+                  .value()));
   EXPECT_EQ(kit::close(kit::concatenate(rows), whole, 500), "");
   std::string where;
   EXPECT_LE(kit::gradient_error(

@@ -220,7 +220,8 @@ TEST(SharedMap, IsLinearInItsValues) {
   const auto added = [&] {
     Pass pass;
     pass.want(Tap::Kind::rows);
-    const Tensor y = model->run({batch.ids, batch.sequences}, pass).x.value(), x = pass.get({Tap::Kind::rows, 0}).value();
+    const Tensor y = model->run({batch.ids, batch.sequences}, pass).x.value(),
+                 x = pass.get({Tap::Kind::rows, 0}).value();
     std::vector<double> out;
     for (int64_t i = 0; i < y.numel(); ++i) out.push_back(value_at(y, i) - value_at(x, i));
     return out;

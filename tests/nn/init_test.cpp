@@ -227,8 +227,7 @@ TEST(Init, RolesReachTheModelsMatrices) {
 // Hundreds of millions of numbers take seconds: a signal ends that, and nothing goes on with half of them.
 TEST(Init, ASignalIsHeardWhileWeightsAreMade) {
   set_stop_signal(SIGTERM);
-  EXPECT_NE(kit::error_of([] { made({}); }).find("stopped by signal 15; its weights were not made"),
-            std::string::npos);
+  EXPECT_NE(kit::error_of([] { made({}); }).find("stopped by signal 15; its weights were not made"), std::string::npos);
   set_stop_signal(0);
   EXPECT_EQ(kit::error_of([] { made({}); }), "no error");
 }

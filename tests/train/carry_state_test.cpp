@@ -135,7 +135,7 @@ TEST(CarryState, RefusesWhatCannotCarry) {
       "go on beyond the 16 positions");
   expect(refused(kModels[2], ", gradient_checkpointing: true"), "gradient_checkpointing runs each layer twice");
   expect(refused(kModels[2], "", "{sequence_length: 24}"), "must be a multiple of it");
-  expect(refused("position: rotary, " + attention + ", attention_dropout: 0.1, field: {type: span, left: 8}}}", ""),
+  expect(refused("position: rotary, " + attention + ", attention_dropout: 0.1, field: {type: local, window: 8}}}", ""),
          "attention_dropout has no form");
 }
 

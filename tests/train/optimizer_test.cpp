@@ -92,7 +92,6 @@ TEST(Views, AMapLearnsThroughAGridOfIntegers) {
     const Tensor y = linear(Var(x), Var(goal)).value();
     double first = 0, last = 0;
     for (int64_t step = 1; step <= 200; ++step) {
-  
       {
         Tape tape;
         const Var apart = add(map(Var(x)), Var(y), 1, -1), loss = sum(mul(apart, apart));

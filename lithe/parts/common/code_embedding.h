@@ -15,8 +15,8 @@ class CodeEmbedding : public Embedding {
   CodeEmbedding(const Scope& scope, const Args& args, int64_t width, const std::string& name, const std::string& reads,
                 const std::string& tokenizer)
       : dtype_(scope.context().compute), width_(width) {
-    check_usage(!args.token_width || args.token_width == width, "embedding", name, " reads tokens of ", width, " ints (", reads,
-                "), the tokenizer's are ", args.token_width, "; set data.tokenizer: ", tokenizer);
+    check_usage(!args.token_width || args.token_width == width, "embedding", name, " reads tokens of ", width,
+                " ints (", reads, "), the tokenizer's are ", args.token_width, "; set data.tokenizer: ", tokenizer);
     special_ = scope.parameter("special", {code_ordinary + 1, Axis::hidden(args.hidden_size)}, InitRole::embedding);
     special_->clear_row(code_ordinary);
   }

@@ -109,8 +109,8 @@ class RecurrenceMixer : public Mixer {
     if (position_) position_->check_head_dim(size_.head_dim);
     key_dim_ = features ? features : size_.head_dim;
     heads_ = Registry::instance().make<Heads>(config.heads, scope / "heads", size_);
-    check_usage(heads_->query_heads() == options_.heads &&
-                    heads_->key_dim() == size_.head_dim && heads_->value_dim() == size_.head_dim,
+    check_usage(heads_->query_heads() == options_.heads && heads_->key_dim() == size_.head_dim &&
+                    heads_->value_dim() == size_.head_dim,
                 name, "heads ", config.heads.type, " do not make ", options_.heads, " heads of ", size_.head_dim,
                 " channels; choose mha, gqa or mqa");
     if (config.conv_size > 0) {

@@ -45,6 +45,7 @@ void register_expander_repeat(Registry& registry) {
   registry.add<Expander, Repeat, RepeatConfig>(
       "repeat", {.summary = "a row for every token again: the one that stands for it, added to what it was",
                  .source = "TB 6.2.4, 6.4.8",
+                 .causal = false,
                  .samples = {"{skip: false}"}});
 }
 

@@ -83,7 +83,7 @@ class KMeans final : public Field {
       if (!weight.is_meta())
         for (int64_t c = 0; c < d; ++c) set_value(weight, c, 1 / std::sqrt(double(d)));
       const Var vectors = reshape(cast(x, wide), {rows * of_rows, d});
-      const Var unit = normalise(kernels::NormKind::rms, vectors, weight, {}, 1e-12);
+      const Var unit = normalise(kernels::NormKind::rms, vectors, weight, {}, 1e-12 / double(d));
       const Var apart = add(pick_rows(cast(centroids_->var(), wide), of), pick_rows(unit, each), 1, -1);
       return scale(sum(mul(apart, apart)), config_.commitment / double(std::max<int64_t>(1, rows * heads)));
     };

@@ -25,7 +25,8 @@ class ReferenceAttentionTest : public testing::TestWithParam<const char*> {
   Tensor whole(const Tensor& ids) const { return kit::forward(*model, ids, Sequences::single(ids.numel())).value(); }
   // Rows of these tokens behind what the state has, one a sequence.
   Tensor step(DecodeState& state, const Tensor& ids) const {
-    return kit::forward(*model, ids, model->continue_sequences(state, std::vector<int64_t>(size_t(ids.numel()), 1)), &state)
+    return kit::forward(*model, ids, model->continue_sequences(state, std::vector<int64_t>(size_t(ids.numel()), 1)),
+                        &state)
         .value();
   }
 };

@@ -72,7 +72,8 @@ TEST(PoolCompressor, RefusesDecodersAndHeadsThatPredictForEveryToken) {
   EXPECT_EQ(
       error("head: tag"),
       "2 model: head tag predicts for every token, and a compressor in model.layers makes fewer rows of them; leave "
-      "it out, or choose a head that predicts for whole sequences, as classify does");
+      "it out, give a layer above it an expander, or choose a head that predicts for whole sequences, as classify "
+      "does");
   EXPECT_NE(error("architecture: decoder, head: lm").find("slot compressor: part 'pool' has no causal form"),
             std::string::npos);
 }

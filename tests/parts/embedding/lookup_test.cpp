@@ -134,8 +134,7 @@ TEST(Lookup, OrderOfTheVocabularyDoesNotMatter) {
   for (int id : ids) renamed.push_back(int(order[size_t(id)]));
   const Sequences sequences({0, 2, 5});
   const Tensor want = kit::logits(model, kit::ids_of(renamed), sequences).value();
-  EXPECT_EQ(kit::bit_difference(kit::logits(other, kit::ids_of(ids), sequences).value(),
-                                kit::columns_of(want, order)),
+  EXPECT_EQ(kit::bit_difference(kit::logits(other, kit::ids_of(ids), sequences).value(), kit::columns_of(want, order)),
             "");
 }
 

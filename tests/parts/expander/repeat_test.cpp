@@ -64,9 +64,9 @@ TEST(RepeatExpander, OneWithoutACompressorBelowIsRefused) {
   EXPECT_EQ(kit::error_of([] { Model(there_and_back("layer_types: [half, again, again, half]"), kit::kMeta); }),
             "model: layers.2: the expander gives rows back that a compressor took, and no layer below has one left; "
             "give one of them a compressor, or leave the expander out");
-  EXPECT_EQ(kit::error_of([] { Model(there_and_back("layer_types: [half, half, again, half]"), kit::kMeta); })
-                .substr(0, 54),
-            "model: head tag predicts for every token, and a compre");
+  EXPECT_EQ(
+      kit::error_of([] { Model(there_and_back("layer_types: [half, half, again, half]"), kit::kMeta); }).substr(0, 54),
+      "model: head tag predicts for every token, and a compre");
   EXPECT_NE(kit::error_of([] {
               there_and_back("layers: {half: {compressor: pool, expander: repeat}, again: {}}").layer(0);
             }).find("has a compressor and an expander"),

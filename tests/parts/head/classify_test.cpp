@@ -138,9 +138,8 @@ TEST(ClassifyHead, GradientsAgreeWithDifferences) {
       EXPECT_LE(kit::gradient_error(
                     bench.parameters(),
                     [&](const std::vector<Var>& in) {
-                      return std::vector<Var>{
-                          head->logits({in[0], sequences}),
-                          head->loss({in[0], sequences}, {.labels = labels, .scale = 0.7})};
+                      return std::vector<Var>{head->logits({in[0], sequences}),
+                                              head->loss({in[0], sequences}, {.labels = labels, .scale = 0.7})};
                     },
                     {kit::normal({7, 3}, DType::f64, 2)}, &where),
                 1e-7)

@@ -33,7 +33,11 @@ TEST(CtcHead, LossIsThatOfAllAlignmentsAndCountsLabels) {
   for (const int64_t at : {3, 7}) set_value(x, at, 1);
   LossSums sums;
   const Tensor nll = empty({2}, DType::f64);
-  const Var loss = head->loss({Var(x), Sequences({0, 2, 4})}, {.labels = kit::ids_of({0}), .scale = 0.5, .sums = &sums, .row_nll = nll, .label_sequences = Sequences({0, 1, 1})});
+  const Var loss = head->loss({Var(x), Sequences({0, 2, 4})}, {.labels = kit::ids_of({0}),
+                                                               .scale = 0.5,
+                                                               .sums = &sums,
+                                                               .row_nll = nll,
+                                                               .label_sequences = Sequences({0, 1, 1})});
   EXPECT_NEAR(value_at(nll, 0), -std::log(0.88), 1e-14);
   EXPECT_NEAR(value_at(nll, 1), -std::log(0.4 * 0.3), 1e-14);
   EXPECT_EQ(sums.labels, 1);
@@ -46,8 +50,7 @@ TEST(CtcHead, TooFewRowsAreAnErrorOrCountNothing) {
     const auto head = ctc(bench, 2, 2, left_out ? "{zero_infinity: true}" : "{}");
     const Tensor x = zeros({4, 2}, DType::f64), labels = kit::ids_of({1, 1, 0});
     LossSums sums;
-    const LossArgs args{
-        .labels = labels, .sums = &sums, .label_sequences = Sequences({0, 2, 3})};
+    const LossArgs args{.labels = labels, .sums = &sums, .label_sequences = Sequences({0, 2, 3})};
     if (!left_out) {
       EXPECT_THROW(head->loss({Var(x), Sequences({0, 2, 4})}, args), Error);
       continue;
@@ -61,7 +64,8 @@ TEST(CtcHead, TooFewRowsAreAnErrorOrCountNothing) {
 TEST(CtcHead, SmoothingIsRefused) {
   kit::Bench bench;
   const auto head = ctc(bench, 2, 2);
-  EXPECT_THROW(head->loss({Var(zeros({2, 2}, DType::f64)), Sequences({0, 2})}, {.labels = kit::ids_of({1}), .smoothing = 0.1, .label_sequences = Sequences({0, 1})}),
+  EXPECT_THROW(head->loss({Var(zeros({2, 2}, DType::f64)), Sequences({0, 2})},
+                          {.labels = kit::ids_of({1}), .smoothing = 0.1, .label_sequences = Sequences({0, 1})}),
                Error);
 }
 

@@ -59,7 +59,9 @@ TEST(LmHead, LossIsTheCrossEntropyOfTheLogits) {
       want += cross_entropy(logits, n, labels[size_t(n)], smoothing),
           nll += cross_entropy(logits, n, labels[size_t(n)], 0);
     LossSums sums;
-    const Var loss = head->loss({Var(x), sequences}, {.labels = kit::ids_of(labels), .smoothing = smoothing, .scale = 0.25, .sums = &sums, .row_nll = row_nll});
+    const Var loss = head->loss(
+        {Var(x), sequences},
+        {.labels = kit::ids_of(labels), .smoothing = smoothing, .scale = 0.25, .sums = &sums, .row_nll = row_nll});
     EXPECT_NEAR(value_at(loss.value(), 0), 0.25 * want, 1e-14);
     EXPECT_NEAR(sums.loss, want, 4e-14);
     EXPECT_NEAR(sums.nll, nll, 4e-14);

@@ -67,7 +67,8 @@ TEST(MlmHead, LogitsAreTheTransformedRowsTimesTheTableAndABias) {
           set_value(want, n * kMlmVocabulary + v, sum);
         }
       // Some twenty roundings of numbers near 1; the norm divides by a deviation near 1/3.
-      EXPECT_EQ(kit::close(mlm.head->logits({Var(x), Sequences::single(kMlmRows)}).value(), want, 64), "") << tied << eps;
+      EXPECT_EQ(kit::close(mlm.head->logits({Var(x), Sequences::single(kMlmRows)}).value(), want, 64), "")
+          << tied << eps;
     }
 }
 
@@ -79,7 +80,8 @@ TEST(MlmHead, LossIsTheCrossEntropyOfTheLogits) {
     const Tensor labels = kit::ids_of({6, -1, 0, 3, -1}), rows = empty({kMlmRows}, DType::f64),
                  want_rows = empty_like(rows);
     LossSums sums, want;
-    const Var loss = mlm.head->loss({x, sequences}, {.labels = labels, .smoothing = 0.1, .scale = 0.25, .sums = &sums, .row_nll = rows});
+    const Var loss = mlm.head->loss(
+        {x, sequences}, {.labels = labels, .smoothing = 0.1, .scale = 0.25, .sums = &sums, .row_nll = rows});
     cross_entropy(mlm.head->logits({x, sequences}), labels, 0.1, 0.25, &want, want_rows);
     EXPECT_NEAR(sums.loss, want.loss, 64 * 0x1p-53 * want.loss);
     EXPECT_NEAR(sums.nll, want.nll, 64 * 0x1p-53 * want.nll);
@@ -95,14 +97,14 @@ TEST(MlmHead, GradientsAgreeWithDifferences) {
     Mlm mlm(tied);
     const Sequences sequences = Sequences::single(kMlmRows);
     std::string where;
-    EXPECT_LE(kit::gradient_error(
-                  mlm.bench.parameters(),
-                  [&](const std::vector<Var>& in) {
-                    return std::vector<Var>{
-                        mlm.head->loss({in[0], sequences}, {.labels = kit::ids_of({6, -1, 0, 3, -1})})};
-                  },
-                  {kit::normal({kMlmRows, kMlmWidth}, DType::f64, 2)}, &where),
-              1e-6)
+    EXPECT_LE(
+        kit::gradient_error(
+            mlm.bench.parameters(),
+            [&](const std::vector<Var>& in) {
+              return std::vector<Var>{mlm.head->loss({in[0], sequences}, {.labels = kit::ids_of({6, -1, 0, 3, -1})})};
+            },
+            {kit::normal({kMlmRows, kMlmWidth}, DType::f64, 2)}, &where),
+        1e-6)
         << where;
   }
 }

@@ -55,7 +55,8 @@ TEST(SpanHead, LossIsTheCrossEntropyOverTheRowsOfEachSequence) {
   const std::vector<int> labels{3, 0, 1, 3, -1, 2};  // begins, then ends
   const Tensor row_nll = empty({6}, DType::f64);
   LossSums sums;
-  const Var loss = head->loss({Var(x), sequences}, {.labels = kit::ids_of(labels), .scale = 0.5, .sums = &sums, .row_nll = row_nll});
+  const Var loss =
+      head->loss({Var(x), sequences}, {.labels = kit::ids_of(labels), .scale = 0.5, .sums = &sums, .row_nll = row_nll});
   double want = 0;
   for (int64_t i = 0; i < 6; ++i) {
     const int64_t b = i % 3;
@@ -79,8 +80,10 @@ TEST(SpanHead, GradientsAgreeWithDifferences) {
   EXPECT_LE(kit::gradient_error(
                 bench.parameters(),
                 [&](const std::vector<Var>& in) {
-                  return std::vector<Var>{head->logits({in[0], sequences}),
-                                          head->loss({in[0], sequences}, {.labels = kit::ids_of({3, 0, 1, 3, -1, 2}), .smoothing = 0.1, .scale = 0.7})};
+                  return std::vector<Var>{
+                      head->logits({in[0], sequences}),
+                      head->loss({in[0], sequences},
+                                 {.labels = kit::ids_of({3, 0, 1, 3, -1, 2}), .smoothing = 0.1, .scale = 0.7})};
                 },
                 {kit::normal({8, 3}, DType::f64, 2)}, &where),
             1e-7)

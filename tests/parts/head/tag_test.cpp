@@ -41,7 +41,8 @@ TEST(TagHead, AUniformHeadCostsTheLogarithmOfThree) {
   kit::assign(bench["part.out.weight"], std::vector<double>(12, 0));
   LossSums sums;
   const Sequences sequences = Sequences::single(5);
-  head->loss({Var(kit::normal({5, 4}, DType::f64, 2)), sequences}, {.labels = kit::ids_of({-1, 0, 1, 2, -1}), .sums = &sums});
+  head->loss({Var(kit::normal({5, 4}, DType::f64, 2)), sequences},
+             {.labels = kit::ids_of({-1, 0, 1, 2, -1}), .sums = &sums});
   EXPECT_EQ(sums.labels, 3);
   EXPECT_NEAR(sums.loss / 3, 1.098612, 5e-7);
   EXPECT_NEAR(sums.loss / 3, std::log(3.0), 4 * 0x1p-53);
@@ -80,7 +81,9 @@ TEST(TagHead, TokensWithoutALabelDoNotCount) {
   const Tensor row_nll = empty({5}, DType::f64);
   {
     Tape tape;
-    tape.backward(head->loss({leaf, sequences}, {.labels = kit::ids_of({-1, 1, -1, 2, -1}), .scale = 0.5, .sums = &sums, .row_nll = row_nll}));
+    tape.backward(
+        head->loss({leaf, sequences},
+                   {.labels = kit::ids_of({-1, 1, -1, 2, -1}), .scale = 0.5, .sums = &sums, .row_nll = row_nll}));
   }
   for (int64_t n = 0; n < 5; ++n) {
     const bool labelled = n == 1 || n == 3;

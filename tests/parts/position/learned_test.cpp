@@ -53,7 +53,8 @@ TEST(LearnedPositions, SequencesLongerThanTheTableAreRefused) {
                  "more positions");
   }
   EXPECT_EQ(state->length(0), 5);  // the refusal came before anything was stored
-  EXPECT_EQ(kit::forward(model, kit::random_ids(1, 5, 1), model.continue_sequences(*state, {1}), state.get()).rows(), 1);
+  EXPECT_EQ(kit::forward(model, kit::random_ids(1, 5, 1), model.continue_sequences(*state, {1}), state.get()).rows(),
+            1);
 }
 
 }  // namespace

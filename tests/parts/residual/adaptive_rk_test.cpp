@@ -166,7 +166,8 @@ TEST(AdaptiveRk, DecodesWhatTheWholeTextGives) {
       const auto state = model.make_state(1, 9);
       for (int64_t t = 0; t < 7;) {
         const int64_t n = std::min<int64_t>(t == 0 ? from : to, 7 - t);
-        const Var rows = kit::forward(model, clone(ids.slice(t, t + n)), model.continue_sequences(*state, {n}), state.get());
+        const Var rows =
+            kit::forward(model, clone(ids.slice(t, t + n)), model.continue_sequences(*state, {n}), state.get());
         EXPECT_LE(kit::largest_difference(rows.value(), clone(whole.slice(t, t + n))), 1e-11) << t;
         t += n;
       }

@@ -70,9 +70,9 @@ TEST(LayerSkip, DecodingWithGatesIsTheWholeForward) {
       const auto state = model.make_state(1, 32);
       for (int64_t t = 0; t < s.length(b); ++t) {
         const int32_t id = layer_skip_batch().ids.data<int32_t>()[s.offset(b) + t];
-        const Tensor row =
-            kit::forward(model, tensor_of({1}, std::vector<int32_t>{id}), model.continue_sequences(*state, {1}), state.get())
-                .value();
+        const Tensor row = kit::forward(model, tensor_of({1}, std::vector<int32_t>{id}),
+                                        model.continue_sequences(*state, {1}), state.get())
+                               .value();
         for (int64_t c = 0; c < 16; ++c)
           EXPECT_NEAR(value_at(row, c), value_at(whole, (s.offset(b) + t) * 16 + c), 1e-10) << stack << b << t;
       }
@@ -91,8 +91,7 @@ TEST(LayerSkip, GatesHaveTheParametersOfTheFormulaAndABudget) {
     const Rows rows = model.run({layer_skip_batch().ids, layer_skip_batch().sequences}, pass);
     ASSERT_EQ(pass.losses().count("layer_budget"), 1u);
     LossSums sums;
-    const Var loss =
-        model.loss_of(rows, {}, {.labels = layer_skip_batch().labels, .sums = &sums});
+    const Var loss = model.loss_of(rows, {}, {.labels = layer_skip_batch().labels, .sums = &sums});
     tape.backward(Model::with_losses(loss, pass));
   }
   step_context() = {};

@@ -204,7 +204,8 @@ TEST(ReversibleStack, DecodingGivesTheWholeSequencesRows) {
     const Tensor whole = kit::forward(*model, ids, Sequences::single(7)).value();
     const auto state = model->make_state(1, 7);
     for (int64_t t = 0; t < 7; ++t) {
-      const Var row = kit::forward(*model, clone(ids.slice(t, t + 1)), model->continue_sequences(*state, {1}), state.get());
+      const Var row =
+          kit::forward(*model, clone(ids.slice(t, t + 1)), model->continue_sequences(*state, {1}), state.get());
       EXPECT_EQ(kit::close(row.value(), clone(whole.slice(t, t + 1)), 500), "") << more << " " << t;
     }
   }

@@ -108,8 +108,7 @@ TEST(TokenSkip, TheClassifierHasItsParametersAndLearns) {
     Pass pass;
     const Rows rows = model.run({token_skip_batch().ids, token_skip_batch().sequences}, pass);
     ASSERT_EQ(pass.losses().count("token_budget"), 1u);
-    const Var loss =
-        model.loss_of(rows, {}, {.labels = kit::labels_for(model, token_skip_batch())});
+    const Var loss = model.loss_of(rows, {}, {.labels = kit::labels_for(model, token_skip_batch())});
     tape.backward(Model::with_losses(loss, pass));
   }
   step_context() = {};
