@@ -131,9 +131,9 @@ TrainingData batches_of_text(const Dataset& dataset, const Recipe& recipe) {
 }
 
 TrainingTexts read_task(const Recipe& recipe, const Tokenizers& existing) {
-  const auto tokenizer = existing.tokenizer ? existing.tokenizer : tokenizer_of(recipe.data);
   TaskData examples = load_task(recipe.task);
   check_usage(!examples.train.empty(), "task", "task.train names no examples to learn from");
+  const auto tokenizer = existing.tokenizer ? existing.tokenizer : tokenizer_of(recipe.data);
   return {.tokenizers = {tokenizer, {}}, .of = std::move(examples)};
 }
 
