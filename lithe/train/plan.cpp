@@ -112,20 +112,97 @@ MemoryUse memory_peak(Device device) {
   return use;
 }
 
+namespace {
+
+// Costs part by part, in the order in which parts are met.
+class PartCosts {
+ public:
+  PartCost& of(const std::string& name) {
+    const std::string key = merged_part(name.empty() ? "other" : name);
+    const auto [found, first] = parts_.try_emplace(key);
+    if (first) order_.push_back(key);
+    return found->second;
+  }
+  std::vector<PartCost> in_order() const {
+    std::vector<PartCost> out;
+    for (const std::string& name : order_) {
+      out.push_back(parts_.at(name));
+      out.back().part = name;
+    }
+    return out;
+  }
+
+ private:
+  std::map<std::string, PartCost> parts_;
+  std::vector<std::string> order_;
+};
+
+void heed_signals() { check_not_stopped("plan", "nothing was begun"); }
+
+// One optimiser step: its costs, and the memory at its peak.
+void plan_step(const Model& model, const TrainedObjective& objective, AdamW& optimizer, const Batch& batch,
+               const TrainConfig& train, CarriedState* carried, PartCosts& parts, Plan& plan) {
+  const kernels::CostMeter meter;
+  {
+    std::vector<DeviceBatch> batches;
+    for (int64_t i = 0; i < train.gradient_accumulation_steps; ++i) batches.push_back(to_device(batch, Device::meta));
+    accumulate_gradients(model, objective, batches, train, 1, carried);
+    heed_signals();
+    const kernels::PartScope scope("optimizer");
+    optimizer.step(1, train.learning_rate, 1);
+  }
+  plan.step = meter.total();
+  for (const auto& e : meter.entries()) {
+    PartCost& cost = parts.of(e.part);
+    cost.step_flops += e.cost.flops;
+    cost.step_bytes += e.cost.bytes;
+  }
+  plan.memory = memory_peak(Device::meta);
+}
+
+// The plan's memory is that of an evaluation where this needs more.
+void plan_evaluation(const Model& model, const Objective& objective, const PlanShape& shape, Plan& plan) {
+  if (shape.evaluation.rows == 0) return;
+  ledger(Device::meta).reset_peak();
+  const int64_t length = shape.evaluation_length ? shape.evaluation_length : shape.sequence_length;
+  evaluate_batch(model, objective, to_device(batch_of_shape(model, objective, shape.evaluation, length), Device::meta));
+  if (const MemoryUse evaluation = memory_peak(Device::meta); evaluation.peak > plan.memory.peak)
+    plan.memory = evaluation;
+}
+
+// For its costs alone: a run without held-out text has no such pass.
+void plan_forward(const Model& model, const Objective& objective, const Batch& batch, double micro_batches,
+                  PartCosts& parts, Plan& plan) {
+  const kernels::CostMeter meter;
+  evaluate_batch(model, objective, to_device(batch, Device::meta));
+  plan.forward = meter.total();
+  for (const auto& e : meter.entries()) parts.of(e.part).forward_flops += e.cost.flops * micro_batches;
+  plan.forward.flops *= micro_batches;
+  plan.forward.bytes *= micro_batches;
+}
+
+// From the rate of one product and of one copy, timed here. A step's products are smaller and reach a part of that
+// rate; most bytes that kernels touch are still in a cache. Both shares are rules of thumb: the estimate is rough.
+double estimated_tokens_per_second(const Plan& plan, const TrainConfig& train) {
+  constexpr double kRateOfProducts = 0.9, kBytesFromMemory = 0.25;
+  const DType type = train.compute();
+  const Tensor a = zeros({1024, 512}, type), b = zeros({512, 1024}, type), c = zeros({1024, 1024}, type);
+  const double gemm = 2.0 * 1024 * 1024 * 512 / seconds_of([&] { kernels::gemm({.a = a, .b = b, .c = c}); });
+  const Tensor x = zeros({int64_t(1) << 22}, DType::f32), y = zeros({int64_t(1) << 22}, DType::f32);
+  const double copy = 2.0 * double(x.bytes()) / seconds_of([&] { kernels::add({.a = x, .out = y}); });
+  return double(train.batch_tokens) /
+         (plan.step.flops / (kRateOfProducts * gemm) + kBytesFromMemory * plan.step.bytes / copy);
+}
+
+}  // namespace
+
 Plan plan_training(const ModelConfig& config, const TrainConfig& train, const PlanShape& shape, bool estimate_speed) {
   Plan plan;
-  const auto heed_signals = [] { check_not_stopped("plan", "nothing was begun"); };
   heed_signals();
   const int64_t before = ledger(Device::meta).current();
   check(before == 0, "plan", "the meta ledger holds ", before, " bytes of another plan");
   ledger(Device::meta).reset_peak();
-  std::map<std::string, PartCost> parts;
-  std::vector<std::string> order;
-  const auto part = [&](const std::string& name) -> PartCost& {
-    const std::string key = merged_part(name);
-    if (!parts.count(key)) order.push_back(key);
-    return parts[key];
-  };
+  PartCosts parts;
   {
     Model model(config, {.device = Device::meta,
                          .dtype = train.parameter_dtype(),
@@ -137,7 +214,7 @@ Plan plan_training(const ModelConfig& config, const TrainConfig& train, const Pl
     TrainedObjective objective(train, model);
     AdamW optimizer({&model.parameters(), &objective.parameters()}, train);
     for (const Parameters* parameters : {&model.parameters(), &objective.parameters()})
-      for (const Parameter& p : parameters->all()) part(p.name).parameters += p.master.value().numel();
+      for (const Parameter& p : parameters->all()) parts.of(p.name).parameters += p.master.value().numel();
     plan.parameters = model.parameters().count();
     plan.objective_parameters = objective.parameters().count();
     plan.state_bytes_per_token = model.state_bytes({2}) - model.state_bytes({1});
@@ -147,66 +224,14 @@ Plan plan_training(const ModelConfig& config, const TrainConfig& train, const Pl
     if (train.carry_state) check_carries_states(model, train, std::max(shape.sequence_length, shape.evaluation_length));
     std::optional<CarriedState> carried = planned_states(model, train, batch, shape.sequence_length);
     if (carried) ledger(Device::meta).reset_peak();
-    std::vector<DeviceBatch> batches;
-    const auto load = [&] {
-      batches.clear();
-      for (int64_t i = 0; i < train.gradient_accumulation_steps; ++i) batches.push_back(to_device(batch, Device::meta));
-    };
-    {
-      const kernels::CostMeter meter;
-      load();
-      accumulate_gradients(model, objective, batches, train, 1, carried ? &*carried : nullptr);
-      heed_signals();
-      {
-        const kernels::PartScope scope("optimizer");
-        optimizer.step(1, train.learning_rate, 1);
-      }
-      plan.step = meter.total();
-      for (const auto& e : meter.entries()) {
-        PartCost& cost = part(e.part.empty() ? "other" : e.part);
-        cost.step_flops += e.cost.flops;
-        cost.step_bytes += e.cost.bytes;
-      }
-      batches.clear();
-    }
-    plan.memory = memory_peak(Device::meta);
+    plan_step(model, objective, optimizer, batch, train, carried ? &*carried : nullptr, parts, plan);
     heed_signals();
-    if (shape.evaluation.rows > 0) {
-      ledger(Device::meta).reset_peak();
-      evaluate_batch(
-          model, objective.main(),
-          to_device(batch_of_shape(model, objective.main(), shape.evaluation,
-                                   shape.evaluation_length ? shape.evaluation_length : shape.sequence_length),
-                    Device::meta));
-      if (const MemoryUse evaluation = memory_peak(Device::meta); evaluation.peak > plan.memory.peak)
-        plan.memory = evaluation;
-    }
+    plan_evaluation(model, objective.main(), shape, plan);
     heed_signals();
-    {
-      // For its costs alone: a run without held-out text has no such pass.
-      const kernels::CostMeter meter;
-      evaluate_batch(model, objective.main(), to_device(batch, Device::meta));
-      plan.forward = meter.total();
-      for (const auto& e : meter.entries())
-        part(e.part.empty() ? "other" : e.part).forward_flops +=
-            e.cost.flops * double(train.gradient_accumulation_steps);
-      plan.forward.flops *= double(train.gradient_accumulation_steps);
-      plan.forward.bytes *= double(train.gradient_accumulation_steps);
-    }
+    plan_forward(model, objective.main(), batch, double(train.gradient_accumulation_steps), parts, plan);
   }
-  for (const std::string& name : order) {
-    plan.parts.push_back(parts[name]);
-    plan.parts.back().part = name;
-  }
-  if (estimate_speed) {
-    const DType type = train.compute();
-    const Tensor a = zeros({1024, 512}, type), b = zeros({512, 1024}, type), c = zeros({1024, 1024}, type);
-    const double gemm = 2.0 * 1024 * 1024 * 512 / seconds_of([&] { kernels::gemm({.a = a, .b = b, .c = c}); });
-    const Tensor x = zeros({int64_t(1) << 22}, DType::f32), y = zeros({int64_t(1) << 22}, DType::f32);
-    const double copy = 2.0 * double(x.bytes()) / seconds_of([&] { kernels::add({.a = x, .out = y}); });
-    plan.tokens_per_second =
-        double(train.batch_tokens) / (plan.step.flops / (0.9 * gemm) + 0.25 * plan.step.bytes / copy);
-  }
+  plan.parts = parts.in_order();
+  if (estimate_speed) plan.tokens_per_second = estimated_tokens_per_second(plan, train);
   return plan;
 }
 
