@@ -18,9 +18,10 @@ struct ProductKeysConfig {
   bool query_map = true;
   void fields(Fields& f) {
     f("sub_keys", sub_keys,
-      "sub-keys n of each half; there are n^2 values; 0: about 4 hidden_size values; 128 is common", at_least(0));
+      "sub-keys n of each half; there are n^2 values; 0: about 4 hidden_size values; 128 is common",
+      between(0, 1 << 14));
     f("num_heads", num_heads, "heads, each with queries and sub-keys of its own; values are of all", between(1, 1024));
-    f("top_k", top_k, "values p that a head of a token reads", at_least(1));
+    f("top_k", top_k, "values p that a head of a token reads", between(1, 1 << 10));
     f("query_dim", query_dim, "channels of a query, an even number; 0: hidden_size",
       at_least(0).of({Dimension::head_width}));
     f("query_map", query_map, "queries are a linear map of the row; false: the row itself, of one head");
