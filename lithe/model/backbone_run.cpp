@@ -101,6 +101,9 @@ Rows Backbone::run_layer(int64_t index, const Rows& in, const Pass& pass, const 
     x = std::move(shorter.rows);
     x.shortened = std::make_shared<Shortening>(Shortening{in, std::move(shorter.row_of)});
   } else if (layer.expander) {
+    check_usage(in.shortened != nullptr, "model", layer.name, ": stack ", config_.stack.type,
+                " does not hand on the rows that stood before the compressor, which the expander gives back; set "
+                "model.stack: plain");
     Shortening from = *in.shortened;
     from.before.x = from_outside(from.before.x);
     x = {layer.expander->forward(in, from, pass), from.before.sequences, in.embedded, from.before.shortened};

@@ -73,5 +73,17 @@ TEST(RepeatExpander, OneWithoutACompressorBelowIsRefused) {
             std::string::npos);
 }
 
+// A fused stack makes rows of all layers below, which know of no compressor; pooling by ones takes none.
+TEST(RepeatExpander, AStackThatForgetsWhatStoodBeforeIsRefused) {
+  const Model model(there_and_back("stack: fusion, layers: {half: {compressor: {type: pool, size: 1}}, again: "
+                                   "{expander: repeat}}"),
+                    kit::kExact);
+  EXPECT_EQ(kit::coded_error_of([&] {
+              kit::forward(model, kit::ids_of({1, 2, 3}), Sequences::single(3));
+            }),
+            "2 model: layers.2: stack fusion does not hand on the rows that stood before the compressor, which the "
+            "expander gives back; set model.stack: plain");
+}
+
 }  // namespace
 }  // namespace lithe
