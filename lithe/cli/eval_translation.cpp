@@ -53,7 +53,7 @@ int eval_translation(const TranslationEvalOptions& o, const Recipe& recipe, cons
   TranslationConfig config = recipe.translation;
   if (!files.empty()) {
     config = {};
-    config.test.source = {files[0]};
+    (is_treebank(files[0]) ? config.test.source_trees : config.test.source) = {files[0]};
     config.test.target = {files[1]};
   } else {
     config.train = {};

@@ -10,6 +10,7 @@
 #include "lithe/infer/generate.h"
 #include "lithe/infer/load.h"
 #include "lithe/infer/speculative.h"
+#include "lithe/infer/tree_step.h"
 #include "lithe/nn/exits.h"
 #include "lithe/recipe/recipe.h"
 #include "lithe/train/plan.h"
@@ -29,7 +30,7 @@ struct GenerateOptions {
   DatastoreOptions datastore;
   int64_t draft_tokens = 4;
   std::vector<std::string> stop;
-  bool greedy = false, no_cache = false, json = false, times = false, el_rewrite = false;
+  bool greedy = false, no_cache = false, json = false, times = false, el_rewrite = false, trees = false;
 };
 
 GenerateConfig settings_of(const GenerateOptions& o) {
@@ -193,6 +194,10 @@ int run_generate(const GenerateOptions& o) {
   const Drafting drafting = drafting_of(o, loaded, config);
   GenerateHelp help{.drafter = drafting.drafter.get(), .draft_tokens = o.draft_tokens};
   if (neighbours) help.steps.push_back(neighbour_step(*neighbours));
+  if (o.trees) {
+    const auto& eos = loaded.tokenizer->specials().eos;
+    help.steps.push_back(tree_step(*loaded.tokenizer, eos ? std::vector<int32_t>{*eos} : std::vector<int32_t>()));
+  }
 
   Printer printer(prompts, config.num_return_sequences, o.json);
   GenerateTimes times;
@@ -253,6 +258,10 @@ Command add_generate(CommandLine& app) {
                  "certain); needs model.head: {early_stop: true}");
   add_datastore_options(app, o->datastore);
   app.add_flag("--no-cache", o->no_cache, "recompute the whole text for every token (slow, for checks)");
+  app.add_flag(
+      "--trees", o->trees,
+      "only texts that are trees behind the prompt: brackets that fit, as `lithe tokenize --trees --linear` writes "
+      "them");
   app.add_flag("--json", o->json, "print one JSON object per prompt");
   app.add_flag("--times", o->times, "log tokens per second of prefill and decode; with --json a last line has them");
   add_threads_option(app);

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <iostream>
 #include <set>
 
@@ -6,6 +7,7 @@
 #include "lithe/base/stop.h"
 #include "lithe/cli/command.h"
 #include "lithe/cli/text_lines.h"
+#include "lithe/data/text_file.h"
 #include "lithe/eval/task_evaluation.h"
 #include "lithe/infer/load.h"
 #include "lithe/model/exits.h"
@@ -17,13 +19,13 @@ namespace {
 struct PredictOptions {
   std::string model, weights, precision = "f32", exit;
   std::vector<std::string> files;
-  bool json = false;
+  bool json = false, conllu = false, probabilities = false;
 };
 
 // A line as an example without a label; a tab divides the two texts of a pair.
 Example example_of(const std::string& line, TaskType type) {
   Example e;
-  if (type == TaskType::tagging) {
+  if (type == TaskType::tagging || type == TaskType::parsing) {
     std::istringstream words(line);
     for (std::string word; words >> word;) e.words.push_back(word);
     check_usage(!e.words.empty(), "predict", "a line without words has nothing to tag");
@@ -39,12 +41,79 @@ Example example_of(const std::string& line, TaskType type) {
   return e;
 }
 
+// The sentences of CoNLL-U files, and lines of others.
+std::vector<TreeSentence> sentences_of(const std::vector<std::string>& files) {
+  std::vector<TreeSentence> out;
+  const auto is_conllu = [](const std::string& file) {
+    return file.ends_with(".conllu") || file.ends_with(".conllu.gz") || file.ends_with(".conllu.zst");
+  };
+  if (files.empty() || std::none_of(files.begin(), files.end(), is_conllu)) {
+    for (const std::string& line : text_lines(files)) {
+      out.push_back(plain_sentence(line));
+      check_usage(!out.back().words.empty(), "predict", "line ", out.size(),
+                  " has no words, of which there is no tree");
+    }
+    return out;
+  }
+  for (const std::string& file : files) {
+    check_usage(is_conllu(file), "predict", "'", file, "' is no CoNLL-U (.conllu), and others are; give them apart");
+    const std::string text = read_text(file, "predict");
+    refuse_invalid_utf8(text, file, "predict");
+    // Heads that make no tree are what the parser is asked for.
+    for (TreeSentence& s : parse_conllu_trees(
+             text, file, [](const std::string&) {}, true))
+      out.push_back(std::move(s));
+  }
+  return out;
+}
+
+// CoNLL-U with the model's answers.
+int predict_conllu(const PredictOptions& o, const Recipe& recipe, const LoadedModel& loaded) {
+  const TaskType type = task_type(recipe.task);
+  check_usage(type == TaskType::parsing || type == TaskType::tagging, "predict",
+              "--conllu is for models that parse or tag, this one learnt ", recipe.task.type);
+  check_usage(!o.probabilities || type == TaskType::parsing, "predict", "--probabilities are of a parser's heads");
+  std::vector<TreeSentence> sentences = sentences_of(o.files);
+  if (sentences.empty()) return 0;
+  std::vector<Example> examples;
+  for (const TreeSentence& s : sentences) {
+    Example e;
+    e.words = s.words;
+    e.tags.assign(e.words.size(), -1);
+    e.tree = std::make_shared<const TreeSentence>(s);
+    examples.push_back(std::move(e));
+  }
+  const TaskBatches batches(std::move(examples), type, *loaded.tokenizer, recipe.data.sequence_length,
+                            recipe.train.batch_tokens, 0, false);
+  const TaskAnswers answers = answer(*loaded.model, batches);
+  const std::vector<std::string>& names = loaded.model->config().label_names;
+  const std::string column = type == TaskType::parsing   ? "deprel"
+                             : recipe.task.label.empty() ? "upos"
+                                                         : recipe.task.label;
+  for (size_t i = 0; i < sentences.size() && !stop_signal(); ++i) {
+    TreeSentence& s = sentences[i];
+    const Prediction& p = answers.predictions[i];
+    std::vector<std::string>& tags = s.tags[column];
+    tags.clear();
+    for (const int32_t tag : p.tags) tags.push_back(names.empty() ? std::to_string(tag) : names[size_t(tag)]);
+    if (type == TaskType::parsing) s.heads.heads = p.heads;
+    s.parser = o.probabilities ? p.parser : std::vector<HeadProbabilities>();
+    std::cout << to_conllu(s);
+  }
+  return stop_signal() ? 128 + stop_signal() : 0;
+}
+
 int run_predict(const PredictOptions& o) {
   catch_stop_signals();
   const Recipe recipe = recipe_of_run(o.model);
   check_usage(recipe.has_task() || recipe.train.objective.type == "task", "predict", "'", o.model,
               "' was not trained on a task; `lithe train` with a section task makes such a model");
   const LoadedModel loaded = load_model(o.model, o.weights, o.precision);
+  check_usage(o.conllu || !o.probabilities, "predict", "--probabilities stand in CoNLL-U; give --conllu, too");
+  if (o.conllu) {
+    check_usage(!o.json && o.exit.empty(), "predict", "--conllu is a form of its own; leave --json and --exit out");
+    return predict_conllu(o, recipe, loaded);
+  }
   const TaskType type = task_type(recipe.task);
   const std::vector<std::string> lines = text_lines(o.files);
   std::vector<Example> examples;
@@ -83,6 +152,14 @@ int run_predict(const PredictOptions& o) {
           text += cat(w ? " " : "", batches.examples()[i].words[w], "/", name(p.tags[w]));
         }
         break;
+      case TaskType::parsing:
+        json["heads"] = p.heads;
+        json["labels"] = Json::array();
+        for (size_t w = 0; w < p.heads.size(); ++w) {
+          json["labels"].push_back(name(p.tags[w]));
+          text += cat(w ? " " : "", batches.examples()[i].words[w], "/", p.heads[w], "/", name(p.tags[w]));
+        }
+        break;
       case TaskType::transcription:
         json["labels"] = Json::array();
         for (const int32_t tag : p.tags) {
@@ -98,7 +175,7 @@ int run_predict(const PredictOptions& o) {
     if (o.json)
       std::cout << dump(json, -1, Invalid::replaced) << "\n";
     else
-      std::cout << text << (type == TaskType::tagging ? "" : "\t" + lines[i]) << "\n";
+      std::cout << text << (type == TaskType::tagging || type == TaskType::parsing ? "" : "\t" + lines[i]) << "\n";
   }
   return stop_signal() ? 128 + stop_signal() : 0;
 }
@@ -114,6 +191,12 @@ Command add_predict(CommandLine& app) {
   app.add_option("--exit", o->exit,
                  "a text leaves a model with early exits where this rule says so; the rules: lithe generate --help");
   app.add_flag("--json", o->json, "print JSON lines");
+  app.add_flag(
+      "--conllu", o->conllu,
+      "read CoNLL-U (files .conllu) or lines, whose words are cut at spaces and punctuation; print CoNLL-U with "
+      "the model's heads and labels, or tags");
+  app.add_flag("--probabilities", o->probabilities,
+               "with --conllu: the likeliest heads of each word in MISC, as HeadProbability=2:0.9,0:0.1");
   add_threads_option(app);
   app.footer("Example: echo 'a fine film' | lithe predict runs/sst2");
   return [o] { return run_predict(*o); };

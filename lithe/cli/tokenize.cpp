@@ -9,16 +9,19 @@
 #include "lithe/base/json.h"
 #include "lithe/cli/command.h"
 #include "lithe/cli/text_lines.h"
+#include "lithe/data/text_file.h"
+#include "lithe/data/tree_columns.h"
 #include "lithe/text/code_tokenizer.h"
 #include "lithe/text/tokenizer.h"
+#include "lithe/trees/linear.h"
 
 namespace lithe {
 namespace {
 
 struct TokenizeOptions {
   std::string tokenizer;
-  std::vector<std::string> files, texts;
-  bool json = false, source = false, ids = false;
+  std::vector<std::string> files, texts, trees;
+  bool json = false, source = false, ids = false, check = false, linear = false;
 };
 
 struct Token {
@@ -100,6 +103,93 @@ std::string column_of(const Token& t, const TokenCode& code) {
   }
 }
 
+// A sentence of a treebank: its words, and what tokens each has.
+void show_sentence(const TokenizeOptions& o, const Tokenizer& tokenizer, const TreeSentence& s) {
+  const WordTokens cut = encode_words(tokenizer, s.words, &s.space_after);
+  const auto width = size_t(tokenizer.width());
+  std::vector<std::vector<size_t>> tokens(s.words.size());
+  for (size_t t = 0; t < cut.word_of.size(); ++t) tokens[size_t(cut.word_of[t])].push_back(t);
+  const auto spelling = [&](size_t t) {
+    return width > 1 ? std::to_string(cut.tokens[t * width]) : tokenizer.token(cut.tokens[t]);
+  };
+  const std::vector<int32_t> spans = !s.constituents.nodes.empty()
+                                         ? base_phrases(s.constituents).of_words(int64_t(s.words.size()))
+                                     : !s.heads.heads.empty() ? top_phrases(s.heads).of_words(int64_t(s.words.size()))
+                                                              : std::vector<int32_t>();
+  const auto tag = [&](const char* name, size_t w) {
+    const auto found = s.tags.find(name);
+    return found == s.tags.end() ? std::string("_") : found->second[w];
+  };
+  const bool brackets = !s.constituents.nodes.empty();
+  if (o.json) {
+    Json json = {{"place", s.place}, {"text", s.text()}, {"words", Json::array()}};
+    for (size_t w = 0; w < s.words.size(); ++w) {
+      Json word = {{"word", s.words[w]}, {"tokens", Json::array()}};
+      for (const size_t t : tokens[w])
+        word["tokens"].push_back({{"row", t}, {"id", cut.tokens[t * width]}, {"token", spelling(t)}});
+      for (const auto& [name, values] : s.tags) word[name] = values[w];
+      if (!s.heads.heads.empty()) word["head"] = s.heads.heads[w];
+      if (!spans.empty()) word["span"] = spans[w];
+      json["words"].push_back(word);
+    }
+    std::cout << dump(json, -1, Invalid::replaced) << "\n";
+    return;
+  }
+  std::cout << s.place << ": " << counted(int64_t(s.words.size()), "word") << ", "
+            << counted(int64_t(cut.word_of.size()), "token") << ": " << s.text() << "\n";
+  for (size_t w = 0; w < s.words.size(); ++w) {
+    std::string pieces;
+    for (const size_t t : tokens[w]) pieces += cat(pieces.empty() ? "" : " ", t, ":", spelling(t));
+    std::printf("%5zu  %-16s %-8s %5s  %-12s %5s  %s\n", w + 1, s.words[w].c_str(),
+                tag(brackets ? "pos" : "upos", w).c_str(),
+                s.heads.heads.empty() ? "_" : std::to_string(s.heads.heads[w]).c_str(), tag("deprel", w).c_str(),
+                spans.empty() ? "_" : std::to_string(spans[w]).c_str(), pieces.empty() ? "-" : pieces.c_str());
+  }
+  std::fflush(stdout);
+}
+
+void print_linear(const ConstTree& tree) {
+  std::string line;
+  for (const std::string& token : linearise(tree)) line += (line.empty() ? "" : " ") + token;
+  std::cout << line << "\n";
+}
+
+// Treebanks, and all that is wrong with them, a line each.
+int show_trees(const TokenizeOptions& o, const Tokenizer& tokenizer) {
+  int64_t problems = 0, sentences = 0;
+  const OnProblem note = [&](const std::string& problem) {
+    ++problems;
+    std::cout.flush();
+    std::fprintf(stderr, "%s\n", problem.c_str());
+  };
+  for (const std::string& file : o.trees) {
+    const std::string text = read_text(file, "trees");
+    refuse_invalid_utf8(text, file, "trees");
+    const auto found = tree_format(file) == TreeFormat::conllu ? parse_conllu_trees(text, file, note)
+                                                               : parse_bracketed_trees(text, file, note);
+    for (const TreeSentence& s : found) {
+      const std::vector<int64_t> missing = encode_words(tokenizer, s.words, &s.space_after).missing();
+      if (!missing.empty())
+        note(cat(s.place, ": word ", missing[0] + 1, " '", s.words[size_t(missing[0])], "' has no token",
+                 missing.size() > 1 ? cat(", and neither have ", missing.size() - 1, " others of the sentence") : "",
+                 "; nothing of its place in the tree reaches a model"));
+      if (o.linear) {
+        check_usage(!s.constituents.nodes.empty(), "tokenize", s.place,
+                    ": a dependency tree has no brackets; --linear is of "
+                    "bracketed trees");
+        print_linear(s.constituents);
+      } else if (!o.check) {
+        show_sentence(o, tokenizer, s);
+      }
+    }
+    sentences += int64_t(found.size());
+  }
+  if (o.check)
+    std::cout << counted(sentences, "sentence") << ", " << (problems ? counted(problems, "problem") : "no problem")
+              << "\n";
+  return problems ? 1 : 0;
+}
+
 int run_tokenize(const TokenizeOptions& o) {
   check_usage(std::filesystem::exists(o.tokenizer), "tokenize", "'", o.tokenizer,
               "' does not exist; give the directory of a training run, or the files of a tokenizer");
@@ -107,6 +197,14 @@ int run_tokenize(const TokenizeOptions& o) {
   check_usage(std::filesystem::exists(directory), "tokenize", "'", o.tokenizer,
               "' has no tokenizer of its own for the source; leave --source out");
   const auto tokenizer = load_tokenizer(directory);
+  check_usage(!o.check || !o.trees.empty(), "tokenize", "--check is of treebanks; give --trees FILE");
+  check_usage(!o.linear || (!o.trees.empty() && !o.check && !o.json), "tokenize",
+              "--linear is a form of --trees; give that, and leave --check and --json out");
+  if (!o.trees.empty()) {
+    check_usage(o.files.empty() && o.texts.empty() && !o.ids, "tokenize",
+                "--trees names treebanks, whose words are shown; leave other texts and --ids out");
+    return show_trees(o, *tokenizer);
+  }
   std::vector<std::string> texts = o.texts;
   if (!o.files.empty() || texts.empty())
     for (std::string& line : text_lines(o.files)) texts.push_back(std::move(line));
@@ -143,6 +241,15 @@ Command add_tokenize(CommandLine& app) {
   app.add_option("tokenizer", o->tokenizer, "directory of a run, or a tokenizer's file or directory").required();
   app.add_option("files", o->files, "texts, one per line; default or -: standard input");
   app.add_option("--text", o->texts, "a text to cut (repeatable)").repeatable();
+  app.add_option(
+         "--trees", o->trees,
+         "a treebank (.conllu, or brackets in .ptb): the tokens of each word, and on standard error all that is "
+         "wrong with it, a line each (repeatable)")
+      .repeatable();
+  app.add_flag(
+      "--linear", o->linear,
+      "with --trees of brackets: each tree on a line, as a model may read or write it: (S (NP (PRP It )PRP )NP )S");
+  app.add_flag("--check", o->check, "with --trees: only say what is wrong; exit code 1 where something is");
   app.add_flag("--source", o->source, "the tokenizer of an encoder-decoder's sources, where that is another");
   app.add_flag("--ids", o->ids, "print the ids alone, a line a text");
   app.add_flag("--json", o->json, "print one JSON object per text");

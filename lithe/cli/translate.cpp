@@ -1,5 +1,7 @@
 #include "lithe/infer/translate.h"
 
+#include "lithe/infer/tree_step.h"
+
 #include <poll.h>
 #include <unistd.h>
 
@@ -11,6 +13,7 @@
 #include "lithe/base/stop.h"
 #include "lithe/cli/command.h"
 #include "lithe/cli/text_lines.h"
+#include "lithe/data/translation.h"
 #include "lithe/infer/load.h"
 #include "lithe/recipe/recipe.h"
 
@@ -22,7 +25,7 @@ struct TranslateOptions {
   std::vector<std::string> files;
   std::optional<int64_t> num_beams, n_best, max_new_tokens, min_new_tokens, batch_size, top_k, seed;
   std::optional<double> length_penalty, temperature, top_p, min_p;
-  bool early_stopping = false, sample = false, scores = false, json = false;
+  bool early_stopping = false, trees = false, sample = false, scores = false, json = false;
   int64_t window = 1024;
 };
 
@@ -107,8 +110,9 @@ TranslateConfig settings_of(const TranslateOptions& o) {
   take_given(config.min_new_tokens, o.min_new_tokens);
   take_given(config.batch_size, o.batch_size);
   if (o.early_stopping) config.early_stopping = true;
-  if (o.sample) {
+  if (o.sample || o.trees) {
     config.do_sample = true;
+    if (!o.sample) config.top_k = 1;  // greedy
     if (!o.num_beams) config.num_beams = 1;
   }
   take_given(config.temperature, o.temperature);
@@ -116,8 +120,8 @@ TranslateConfig settings_of(const TranslateOptions& o) {
   take_given(config.top_p, o.top_p);
   take_given(config.min_p, o.min_p);
   take_given(config.seed, o.seed);
-  check_usage(config.do_sample || !(o.temperature || o.top_k || o.top_p || o.min_p || o.seed), "translate",
-              "--temperature, --top-k, --top-p, --min-p and --seed are of draws; give --sample, too");
+  check_usage((config.do_sample && !o.trees) || o.sample || !(o.temperature || o.top_k || o.top_p || o.min_p || o.seed),
+              "translate", "--temperature, --top-k, --top-p, --min-p and --seed are of draws; give --sample, too");
   config.validate();
   return config;
 }
@@ -129,11 +133,25 @@ int run_translate(const TranslateOptions& o) {
   check_usage(loaded.source_tokenizer != nullptr, "translate", "'", o.model,
               "' holds no encoder_decoder; `lithe generate` continues texts");
   const Tokenizer &source = *loaded.source_tokenizer, &target = *loaded.tokenizer;
+  LogitSteps steps;
+  if (o.trees && target.specials().eos) steps.push_back(tree_step(target, {*target.specials().eos}));
 
   LineReader input(STDIN_FILENO);
   const bool streams = o.files.empty() || o.files == std::vector<std::string>{"-"};
   std::vector<std::string> all;
-  if (!streams) all = text_lines(o.files);
+  std::vector<std::shared_ptr<const TreeSentence>> trees;  // of treebanks
+  const bool treebanks = !o.files.empty() && is_treebank(o.files[0]);
+  for (const std::string& file : o.files) {
+    check_usage(is_treebank(file) == treebanks, "translate", "'", file, "' is ",
+                treebanks ? "no treebank" : "a treebank", ", and '", o.files[0], "' is ", treebanks ? "one" : "none",
+                "; give them apart");
+    if (!treebanks) continue;
+    for (TreeSentence& s : read_treebank(file, "translate")) {
+      all.push_back(s.text());
+      trees.push_back(std::make_shared<const TreeSentence>(std::move(s)));
+    }
+  }
+  if (!streams && !treebanks) all = text_lines(o.files);
   int64_t done = 0;  // lines of windows before
   const auto next_window = [&] {
     if (streams) return input.next(o.window);
@@ -151,7 +169,11 @@ int run_translate(const TranslateOptions& o) {
             print(o, o.n_best.has_value(), done + int64_t(printed), lines[printed], *found[printed]);
           flush_results();
         },
-        done + 1);
+        done + 1,
+        trees.empty() ? trees
+                      : std::vector<std::shared_ptr<const TreeSentence>>(trees.begin() + done,
+                                                                         trees.begin() + done + int64_t(lines.size())),
+        steps);
     done += int64_t(lines.size());
   }
   return stop_signal() ? 128 + stop_signal() : 0;
@@ -162,13 +184,20 @@ int run_translate(const TranslateOptions& o) {
 Command add_translate(CommandLine& app) {
   auto o = std::make_shared<TranslateOptions>();
   app.add_option("model", o->model, "directory of a run with an encoder-decoder").required();
-  app.add_option("files", o->files, "sentences, one per line; default or -: standard input, answered as lines arrive");
+  app.add_option(
+      "files", o->files,
+      "sentences, one per line; default or -: standard input, answered as lines arrive; treebanks (.conllu) of models "
+      "that read trees");
   add_weights_options(app, o->weights, o->precision);
   app.add_option("--num-beams", o->num_beams, "hypotheses kept at each step; 1 is greedy").positive();
   app.add_option("--length-penalty", o->length_penalty,
                  "divide log-probabilities by ((5 + tokens) / 6) to this power; above 0 favours longer translations");
   app.add_flag("--early-stopping", o->early_stopping,
                "stop as soon as there are as many translations as beams: faster, but others might score higher");
+  app.add_flag(
+      "--trees", o->trees,
+      "translations are trees, as `lithe tokenize --trees --linear` writes them: brackets that fit and nothing "
+      "behind them; greedy, or drawn with --sample");
   app.add_flag("--sample", o->sample,
                "draw translations at random in place of searching the most likely ones with beams");
   app.add_option("--temperature", o->temperature, "of draws: below 1 favours likely tokens, above 1 evens them out");

@@ -50,7 +50,7 @@ double time_training(const Contender& c, const BatchSource& order, int64_t steps
     std::vector<DeviceBatch> batches;
     for (int64_t i = 0; i < c.train.gradient_accumulation_steps; ++i, ++next)
       batches.push_back(
-          to_device(order.batch(next / order.batches_per_epoch(), next % order.batches_per_epoch()), Device::cpu));
+          to_device(order.batch(next / order.batches_per_epoch(), next % order.batches_per_epoch()), model));
     accumulate_gradients(model, objective, batches, c.train, number);
     optimizer.step(number, c.train.learning_rate * 1e-3, optimizer.gradient_norm());
   };

@@ -123,7 +123,7 @@ bool Supernet::train(int64_t steps, const std::function<ModelConfig(int64_t)>& c
     move_moments(true);
     std::vector<DeviceBatch> micro;
     for (int64_t i = (step - 1) * parts; i < step * parts; ++i)
-      micro.push_back(to_device(batches.batch(i / each, i % each), Device::cpu));
+      micro.push_back(to_device(batches.batch(i / each, i % each), model));
     const StepLosses losses = accumulate_gradients(model, objective, micro, train_, step);
     const double norm = optimizer.gradient_norm();
     if (!std::isfinite(norm))

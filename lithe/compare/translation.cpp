@@ -130,7 +130,7 @@ Plan plan_translation(const ModelConfig& model, const Recipe& recipe, const Tran
 void score_translator(const Translations& t, const LoadedModel& loaded, const Recipe& recipe, Outcome& outcome) {
   for (int64_t i = 0; i < t.pieces->batches_per_epoch() && !stop_signal(); ++i) {
     const LossSums sums =
-        evaluate_batch(*loaded.model, *t.data.objective, to_device(t.pieces->batch(0, i), Device::cpu));
+        evaluate_batch(*loaded.model, *t.data.objective, to_device(t.pieces->batch(0, i), *loaded.model));
     outcome.pieces.push_back({sums.nll, sums.labels});
     outcome.quality.nll += sums.nll;
     outcome.quality.tokens += sums.labels;

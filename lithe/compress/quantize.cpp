@@ -144,7 +144,7 @@ PredictionChange compare_predictions(const Model& before, const Model& after, co
   for (int64_t i = 0; i < text.batches_per_epoch() && out.tokens < max_tokens; ++i) {
     check(!stop_signal(), "quantize", "stopped by signal ", stop_signal());
     const Batch labels = text.batch(0, i);
-    const DeviceBatch batch = to_device(labels, before.device());
+    const DeviceBatch batch = to_device(labels, before);
     const auto logits = [&](const Model& model) {
       Pass pass;
       const Tensor x = model.logits(model.run(batch.input, pass)).value();

@@ -16,14 +16,23 @@
 
 namespace lithe {
 
+struct TreeSentence;
+
 /// Packed rows of B sequences, one after another, without padding (docs/design.md).
 struct Batch {
   std::vector<int32_t> tokens;   // [N] inputs, or [N * token_width]
   std::vector<int32_t> labels;   // what a head predicts, see Head::count; -1 = no label
   std::vector<int64_t> offsets;  // [B+1] sequence starts, offsets[0] = 0, offsets[B] = N
   int64_t token_width = 1;       // ints of a token
-  /// What a row has beside its token, [N] by name (ModelInput::columns).
+  /// What a row has beside its token, [N] or [N, c], by name (ModelInput::columns).
   std::map<std::string, std::vector<int32_t>> columns = {};
+  /// Sequences of words of a treebank, from which columns are made as a model reads them (data/tree_columns.h).
+  struct Words {
+    std::vector<std::shared_ptr<const TreeSentence>> sentences;  // of each sequence; empty: they are of none
+    std::vector<int32_t> word_of;                                // [N]: the word that a row is of, -1: a special token
+    bool operator==(const Words&) const = default;
+  };
+  Words words = {};
   /// Tokens of another kind (ModelInput::modalities), by name.
   struct Guests {
     std::vector<int32_t> tokens;  // [M * token_width]

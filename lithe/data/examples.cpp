@@ -23,9 +23,9 @@ std::string format_of(const std::string& name, const ExampleLayout& layout) {
   }
   Path path = name;
   if (path.extension() == ".gz" || path.extension() == ".zst") path = path.stem();
-  static const std::map<std::string, std::string> by_extension = {{".tsv", "tsv"},     {".csv", "csv"},
-                                                                  {".jsonl", "jsonl"}, {".ndjson", "jsonl"},
-                                                                  {".json", "squad"},  {".conllu", "conllu"}};
+  static const std::map<std::string, std::string> by_extension = {
+      {".tsv", "tsv"},       {".csv", "csv"},      {".jsonl", "jsonl"},  {".ndjson", "jsonl"},     {".json", "squad"},
+      {".conllu", "conllu"}, {".ptb", "brackets"}, {".mrg", "brackets"}, {".brackets", "brackets"}};
   const auto found = by_extension.find(path.extension().string());
   check_usage(found != by_extension.end() && std::find(formats.begin(), formats.end(), found->second) != formats.end(),
               "task", "the name of '", name, "' does not say its format; set task.format to one of ", join(formats));
@@ -39,7 +39,8 @@ void refuse_idle_options(const std::string& format, const ExampleLayout& layout)
   };
   const bool table = format == "tsv" || format == "csv", columns = table || format == "jsonl";
   idle(layout.header && !table, "header");
-  idle(!layout.text.empty() && !columns && format != "conllu", "text");
+  const bool tagged = format == "conllu" && (layout.type == TaskType::tagging || layout.type == TaskType::parsing);
+  idle(!layout.text.empty() && !columns && !tagged, "text");
   idle(!layout.text_pair.empty() && (!columns || layout.type == TaskType::tagging), "text_pair");
   idle(!layout.label.empty() && !columns && format != "conllu", "label");
 }
@@ -95,6 +96,18 @@ void set_characters(Example& example, std::string_view text, LabelNames& labels,
   }
 }
 
+void set_target(Example& example, const std::string& cell, const ExampleLayout& layout, LabelNames& labels,
+                const std::string& where, const char* hint) {
+  if (layout.type == TaskType::classification) {
+    example.label = labels.index(cell, where);
+    return;
+  }
+  if (layout.type == TaskType::transcription) return set_characters(example, cell, labels, where);
+  const auto value = finite_number(cell);
+  check(value.has_value(), "task", where, " must be a finite number, got '", shortened(cell), "'", hint);
+  example.value = *value;
+}
+
 std::string_view take_line(std::string_view& text) {
   const size_t end = std::min(text.find('\n'), text.size());
   std::string_view line = text.substr(0, end);
@@ -130,8 +143,10 @@ std::string shortened(std::string_view text) {
 // ---- reading
 
 const std::vector<std::string>& example_formats(TaskType type) {
-  static const std::vector<std::string> texts = {"tsv", "csv", "jsonl", "label_text"}, words = {"conllu", "jsonl"},
-                                        spans = {"squad"};
+  static const std::vector<std::string> texts = {"tsv", "csv", "jsonl", "label_text", "conllu"},
+                                        words = {"conllu", "brackets", "jsonl"}, spans = {"squad"};
+  static const std::vector<std::string> trees = {"conllu"};
+  if (type == TaskType::parsing) return trees;
   return type == TaskType::tagging ? words : type == TaskType::span ? spans : texts;
 }
 
@@ -146,6 +161,7 @@ void parse_examples(std::string_view text, const std::string& name, const Exampl
   if (format == "label_text") parse_label_text(text, name, layout, labels, out);
   if (format == "jsonl") parse_json_lines(text, name, layout, labels, out);
   if (format == "conllu") parse_conllu(text, name, layout, labels, out);
+  if (format == "brackets") parse_brackets(text, name, layout, labels, out);
   if (format == "squad") parse_squad(text, name, out);
   check(out.size() > before, "task", "'", name, "' holds no examples; give a file with examples in format ", format);
 }

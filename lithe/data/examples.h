@@ -3,15 +3,17 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "lithe/base/files.h"
+#include "lithe/trees/treebank.h"
 
 namespace lithe {
 
-enum class TaskType { classification, regression, tagging, span, transcription };
+enum class TaskType { classification, regression, tagging, span, transcription, parsing };
 
 /// An answer as it stands in Example::pair: `text` is the bytes of `pair` from `begin` on.
 struct Answer {
@@ -27,10 +29,11 @@ struct Example {
   int32_t label = -1;              // classification: index into the names of the labels
   double value = 0;                // regression: finite
   std::vector<std::string> words;  // tagging: at least one
-  std::vector<int32_t> tags;       // tagging: one a word, -1: it has none; transcription: any number. Indices into the
-                                   // names of the labels
-  std::vector<Answer> answers;     // span: all that are right; none: the context has no answer
-  std::string id;                  // span: the question's id, or empty
+  std::vector<int32_t> tags;  // tagging, parsing (of arcs): one a word, -1: it has none; transcription: any number.
+                              // Indices into the names of the labels
+  std::vector<Answer> answers;               // span: all that are right; none: the context has no answer
+  std::string id;                            // span: the question's id, or empty
+  std::shared_ptr<const TreeSentence> tree;  // conllu, brackets: what the treebank says of the words
 };
 
 /// The names of labels and their indices. Given names are fixed; otherwise names are learnt until sort().
@@ -75,6 +78,9 @@ struct ExampleLayout {
 /// label_text: the label, one space, the text.
 ///
 /// conllu: CoNLL-U, ten columns, sentences between empty lines; multiword ranges and empty nodes are passed over.
+/// Classes and numbers of sentences stand in comments, `# label = value`.
+///
+/// brackets: trees as the Penn Treebank has them; the tag of a word is the label right above it (pos).
 ///
 /// squad: SQuAD v1.1 and v2.0 JSON.
 const std::vector<std::string>& example_formats(TaskType type);

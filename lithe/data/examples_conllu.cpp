@@ -1,4 +1,4 @@
-// Tagged words in CoNLL-U (universaldependencies.org/format.html).
+// Tagged words and sentences in CoNLL-U (universaldependencies.org/format.html), tagged words in bracketed trees.
 #include <algorithm>
 #include <charconv>
 
@@ -38,12 +38,14 @@ Line kind_of(const std::string& id, int64_t& number) {
   return last.ec == std::errc() && last.ptr == end && second >= 0 ? kind : Line::wrong;
 }
 
-}  // namespace
-
-void parse_conllu(std::string_view text, const std::string& name, const ExampleLayout& layout, LabelNames& labels,
-                  std::vector<Example>& out) {
+// Its trees go along; what is wrong with one is said where the tree is used.
+void parse_words(std::string_view text, const std::string& name, const ExampleLayout& layout, LabelNames& labels,
+                 std::vector<Example>& out) {
+  std::vector<TreeSentence> trees = parse_conllu_trees(text, name, [](const std::string&) {});
+  const size_t before = out.size();
+  const bool parses = layout.type == TaskType::parsing;
   const size_t form = find_column(layout.text.empty() ? "form" : layout.text, "text");
-  const size_t tag = find_column(layout.label.empty() ? "upos" : layout.label, "label");
+  const size_t tag = find_column(!layout.label.empty() ? layout.label : parses ? "deprel" : "upos", "label");
   Example sentence;
   const auto deliver = [&] {
     if (!sentence.words.empty()) out.push_back(std::move(sentence));
@@ -71,6 +73,49 @@ void parse_conllu(std::string_view text, const std::string& name, const ExampleL
     sentence.words.push_back(cells[form]);
   }
   deliver();
+  check(trees.size() == out.size() - before, "task", name, ": ", out.size() - before, " sentences, but ", trees.size(),
+        " of their trees can be read; `lithe tokenize TOKENIZER --trees FILE` lists what is wrong");
+  for (size_t i = 0; i < trees.size(); ++i) {
+    check(!parses || trees[i].heads.words() == int64_t(trees[i].words.size()), "task",
+          trees[i].fault.empty()
+              ? cat(trees[i].place, ": the sentence has no heads (column 7), which a parser learns from")
+              : trees[i].fault);
+    out[before + i].tree = std::make_shared<const TreeSentence>(std::move(trees[i]));
+  }
+}
+
+}  // namespace
+
+void parse_conllu(std::string_view text, const std::string& name, const ExampleLayout& layout, LabelNames& labels,
+                  std::vector<Example>& out) {
+  if (layout.type == TaskType::tagging || layout.type == TaskType::parsing)
+    return parse_words(text, name, layout, labels, out);
+  const std::string key = layout.label.empty() ? "label" : layout.label;
+  for (TreeSentence& s : parse_conllu_trees(text, name, refusing("task"))) {
+    Example example;
+    const auto found = s.comments.find(key);
+    check(found != s.comments.end(), "task", s.place, ": the sentence has no comment '# ", key,
+          " = ...' with its label; set task.label to the key of one");
+    set_target(example, found->second, layout, labels, cat(s.place, ": comment '", key, "'"), "");
+    example.text = s.text();
+    example.words = s.words;
+    example.tree = std::make_shared<const TreeSentence>(std::move(s));
+    out.push_back(std::move(example));
+  }
+}
+
+void parse_brackets(std::string_view text, const std::string& name, const ExampleLayout& layout, LabelNames& labels,
+                    std::vector<Example>& out) {
+  for (TreeSentence& s : parse_bracketed_trees(text, name, refusing("task"))) {
+    Example example;
+    const std::vector<std::string>& tags = s.tags.at("pos");
+    for (size_t w = 0; w < tags.size(); ++w)
+      example.tags.push_back(labels.index(tags[w], cat(s.place, ": the label above word ", w + 1)));
+    example.words = s.words;
+    example.tree = std::make_shared<const TreeSentence>(std::move(s));
+    out.push_back(std::move(example));
+  }
+  (void)layout;
 }
 
 }  // namespace lithe

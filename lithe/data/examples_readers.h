@@ -18,8 +18,13 @@ void parse_json_lines(std::string_view text, const std::string& name, const Exam
                       std::vector<Example>& out);
 void parse_conllu(std::string_view text, const std::string& name, const ExampleLayout& layout, LabelNames& labels,
                   std::vector<Example>& out);
+void parse_brackets(std::string_view text, const std::string& name, const ExampleLayout& layout, LabelNames& labels,
+                    std::vector<Example>& out);
 void parse_squad(std::string_view text, const std::string& name, std::vector<Example>& out);
 
+/// Puts the label or the number of a cell into an example; `where` is its place for errors, `hint` follows them.
+void set_target(Example& example, const std::string& cell, const ExampleLayout& layout, LabelNames& labels,
+                const std::string& where, const char* hint);
 /// transcription: each character of `text` is a label.
 void set_characters(Example& example, std::string_view text, LabelNames& labels, const std::string& where);
 /// Takes the next line, without its end (LF or CRLF), off `text`, which may not be empty.

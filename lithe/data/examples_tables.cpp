@@ -127,19 +127,6 @@ size_t find_column(const Columns& columns, const std::string& wanted, const char
   return size_t(found - columns.header.begin());
 }
 
-// Puts the label or the number of a cell into an example; `where` is its place for errors, `hint` follows them.
-void set_target(Example& example, const std::string& cell, const ExampleLayout& layout, LabelNames& labels,
-                const std::string& where, const char* hint) {
-  if (layout.type == TaskType::classification) {
-    example.label = labels.index(cell, where);
-    return;
-  }
-  if (layout.type == TaskType::transcription) return set_characters(example, cell, labels, where);
-  const auto value = finite_number(cell);
-  check(value.has_value(), "task", where, " must be a finite number, got '", shortened(cell), "'", hint);
-  example.value = *value;
-}
-
 // A header taken for an example, or an example for a header, would be a silent error.
 void judge_header(const Columns& columns, const ExampleLayout& layout, const LabelNames& labels,
                   const std::string& name, const std::vector<Example>& out, size_t before) {

@@ -56,34 +56,33 @@ void hold_out(TaskData& data, TaskType type, double fraction) {
 void TaskConfig::fields(Fields& f) {
   f("type", type,
     "what is learnt: a class or a number of a text or pair, a tag of each word, an answer in a text, labels of a "
-    "text without places",
-    one_of({"classification", "regression", "tagging", "span", "transcription"}));
+    "text without places, a dependency tree (parsing)",
+    one_of({"classification", "regression", "tagging", "span", "transcription", "parsing"}));
   f("train", train, "labelled files to learn from: names or shell patterns, each also .gz or .zst");
   f("validation", validation, "labelled files to evaluate on while training");
   f("test", test, "labelled files for the final result");
-  f("format", format, "tsv, csv, jsonl, label_text, conllu or squad; empty: from the name of each file",
-    one_of({"", "tsv", "csv", "jsonl", "label_text", "conllu", "squad"}));
+  f("format", format, "tsv, csv, jsonl, label_text, conllu, brackets or squad; empty: from the name of each file",
+    one_of({"", "tsv", "csv", "jsonl", "label_text", "conllu", "brackets", "squad"}));
   f("header", header, "the first line of tsv and csv files names the columns");
   f("text", text, "column of the text: name in the header, key in JSON, or number from 1; empty: text (conllu: form)");
   f("text_pair", text_pair, "column of the second text of a pair; empty: no pairs");
-  f("label", label, "column of the label, number or tag; empty: label (conllu: upos)");
+  f("label", label,
+    "column of the label, number or tag; empty: label (conllu: upos, parsing: deprel; of sentences the comment label)");
   f("labels", labels, "names of the labels in the order of their indices; empty: those of the training files, sorted");
   f("validation_fraction", validation_fraction,
     "instead of validation: this share of the training examples, drawn the same way each time, is held out",
     between(0, 0.99));
   f("metrics", metrics,
     "what is measured; empty: accuracy (regression: pearson and spearman, span: exact_match and f1, transcription: "
-    "label_error_rate and exact_match)");
+    "label_error_rate and exact_match, parsing: las and uas)");
   f("metric_for_best_model", metric_for_best_model, "the metric that decides which model is best; empty: the first");
 }
 
 std::optional<TaskType> task_type_named(const std::string& name) {
   using enum TaskType;
-  static const std::map<std::string, TaskType> types = {{"classification", classification},
-                                                        {"regression", regression},
-                                                        {"tagging", tagging},
-                                                        {"span", span},
-                                                        {"transcription", transcription}};
+  static const std::map<std::string, TaskType> types = {
+      {"classification", classification}, {"regression", regression}, {"tagging", tagging}, {"span", span},
+      {"transcription", transcription},   {"parsing", parsing}};
   const auto found = types.find(name);
   return found == types.end() ? std::nullopt : std::optional(found->second);
 }
@@ -91,7 +90,8 @@ std::optional<TaskType> task_type_named(const std::string& name) {
 TaskType task_type(const TaskConfig& config) {
   const std::optional<TaskType> type = task_type_named(config.type);
   check_usage(type.has_value(), "task",
-              "type must be one of classification, regression, tagging, span, transcription, got '", config.type, "'");
+              "type must be one of classification, regression, tagging, span, transcription, parsing, got '",
+              config.type, "'");
   return *type;
 }
 
@@ -100,6 +100,7 @@ std::string task_head(TaskType type) {
     case TaskType::tagging: return "tag";
     case TaskType::span: return "span";
     case TaskType::transcription: return "ctc";
+    case TaskType::parsing: return "biaffine";
     default: return "classify";
   }
 }

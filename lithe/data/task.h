@@ -9,7 +9,7 @@
 namespace lithe {
 
 struct TaskConfig {
-  std::string type = "classification";         // classification | regression | tagging | span | transcription
+  std::string type = "classification";         // classification | regression | tagging | span | transcription | parsing
   std::vector<std::string> train, validation;  // names or shell patterns, relative to the current directory
   std::vector<std::string> test;
   std::string format;  // empty: from the name of each file

@@ -6,6 +6,7 @@
 
 #include "lithe/base/error.h"
 #include "lithe/data/permutation.h"
+#include "lithe/data/tree_columns.h"
 #include "lithe/text/framing.h"
 
 namespace lithe {
@@ -43,7 +44,7 @@ TaskBatches::TaskBatches(std::vector<Example> examples, TaskType type, const Tok
   check_usage(!examples_.empty(), "task", "there are no examples to make batches of");
   for (size_t i = 0; i < examples_.size(); ++i) {
     const Example& example = examples_[i];
-    if (type == TaskType::tagging)
+    if (type == TaskType::tagging || type == TaskType::parsing || example.tree)
       add_words(example, int64_t(i), tokenizer, sequence_length);
     else if (type == TaskType::span)
       add_question(example, int64_t(i), tokenizer, sequence_length);
@@ -77,16 +78,15 @@ void TaskBatches::add_text(const Example& example, int64_t index, const Tokenize
 }
 
 void TaskBatches::add_words(const Example& example, int64_t index, const Tokenizer& tokenizer, int64_t max_tokens) {
-  std::vector<int32_t> tokens;
-  std::vector<int64_t> first;  // token of each word, -1 for a word without tokens
-  for (size_t w = 0; w < example.words.size(); ++w) {
-    const std::vector<int32_t> word = encode_word(tokenizer, example.words[w], w == 0);
-    first.push_back(word.empty() ? -1 : int64_t(tokens.size()) / token_width_);
-    tokens.insert(tokens.end(), word.begin(), word.end());
-  }
+  const WordTokens words = encode_words(tokenizer, example.words);
+  const std::vector<int32_t>& tokens = words.tokens;
+  std::vector<int64_t> first(example.words.size(), -1);  // token of each word, -1 for a word without tokens
+  for (size_t t = words.word_of.size(); t-- > 0;) first[size_t(words.word_of[t])] = int64_t(t);
   FramedText framed = frame(tokenizer, tokens, {}, false, max_tokens);
   TaskSequence sequence{.example = index, .tokens = std::move(framed.tokens)};
   sequence.rows = sequence.first_rows = int64_t(sequence.tokens.size()) / token_width_;
+  sequence.word_of.assign(size_t(sequence.rows), -1);
+  std::copy_n(words.word_of.begin(), framed.a_tokens, sequence.word_of.begin() + framed.a_begin);
   for (const int64_t token : first)
     sequence.words.push_back(token >= 0 && token < framed.a_tokens ? framed.a_begin + token : -1);
   cut_ += framed.a_tokens * token_width_ < int64_t(tokens.size());
@@ -167,6 +167,10 @@ Batch TaskBatches::batch(int64_t epoch, int64_t index) const {
       segments.resize(size_t(batch.offsets.back()), 0);
       std::fill(segments.end() - (s.rows - s.first_rows), segments.end(), 1);
     }
+    if (example.tree) {
+      batch.words.sentences.push_back(example.tree);
+      batch.words.word_of.insert(batch.words.word_of.end(), s.word_of.begin(), s.word_of.end());
+    }
     switch (type_) {
       case TaskType::classification: batch.labels.push_back(example.label); break;
       case TaskType::regression: batch.values.push_back(float(example.value)); break;
@@ -176,6 +180,20 @@ Batch TaskBatches::batch(int64_t epoch, int64_t index) const {
           if (s.words[w] >= 0)
             batch.labels[size_t(batch.offsets[batch.offsets.size() - 2] + s.words[w])] = example.tags[w];
         break;
+      case TaskType::parsing: {  // the root or 1 + the row of the head, and the labels of arcs apart
+        batch.labels.resize(size_t(batch.offsets.back()), -1);
+        ends.resize(size_t(batch.offsets.back()), -1);
+        const auto begin = size_t(batch.offsets[batch.offsets.size() - 2]);
+        const std::vector<int32_t>* heads = example.tree ? &example.tree->heads.heads : nullptr;
+        for (size_t w = 0; w < s.words.size() && heads && !heads->empty(); ++w) {
+          const int32_t head = (*heads)[w];
+          const int64_t row = head ? s.words[size_t(head - 1)] : -1;
+          if (s.words[w] < 0 || (head && row < 0)) continue;  // cut off
+          batch.labels[begin + size_t(s.words[w])] = head ? int32_t(row) + 1 : 0;
+          ends[begin + size_t(s.words[w])] = example.tags[w];
+        }
+        break;
+      }
       case TaskType::span:
         batch.labels.push_back(int32_t(s.begin_row));
         ends.push_back(int32_t(s.end_row));

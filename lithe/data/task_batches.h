@@ -12,10 +12,11 @@ struct TaskSequence {
   int64_t example = 0;
   std::vector<int32_t> tokens;
   int64_t rows = 0;
-  int64_t first_rows = 0;      // of a pair: rows before its second text; else all
-  int64_t row_of_word = 0;     // span: the row of pieces[0]
-  std::vector<int64_t> words;  // tagging: the row of each word's first token, -1 for a word that did not fit
-  std::vector<Answer> pieces;  // span: the word that each row from row_of_word on is of, as it stands in the context
+  int64_t first_rows = 0;        // of a pair: rows before its second text; else all
+  int64_t row_of_word = 0;       // span: the row of pieces[0]
+  std::vector<int32_t> word_of;  // of each row, where there are words; -1: a special token
+  std::vector<int64_t> words;    // tagging, parsing: the row of each word's first token, -1 for a word that did not fit
+  std::vector<Answer> pieces;    // span: the word that each row from row_of_word on is of, as it stands in the context
   int64_t begin_row = 0, end_row = 0;  // span: the answer's first and last row; 0 and 0: it is not in this sequence
 };
 

@@ -1,5 +1,7 @@
 #include "lithe/data/translation.h"
 
+#include <algorithm>
+
 #include "lithe/base/error.h"
 #include "lithe/base/log.h"
 #include "lithe/data/distinct_files.h"
@@ -28,10 +30,20 @@ class PairReader {
     const auto source = distinct_.expand(files.source, part_ + "source"),
                target = distinct_.expand(files.target, part_ + "target"),
                tables = distinct_.expand(files.pairs, part_ + "pairs");
-    check_usage(source.size() == target.size(), "translation", part_, "source has ", source.size(), " files and ",
-                part_, "target ", target.size(), "; each source file needs its target file, in the same order");
-    check_usage(!source.empty() || !tables.empty(), "translation", "no files are given; name some in ", part_,
-                "source and ", part_, "target, or in ", part_, "pairs");
+    const auto trees = distinct_.expand(files.source_trees, part_ + "source_trees");
+    check_usage(source.empty() || trees.empty(), "translation", part_, "source and ", part_,
+                "source_trees both name files; the trees are the sources, so leave one out");
+    check_usage(trees.empty() || trees.size() == target.size(), "translation", part_, "source_trees has ", trees.size(),
+                " files and ", part_, "target ", target.size(), "; each needs its target file, in the same order");
+    for (size_t i = 0; i < trees.size(); ++i)
+      add(parse_tree_pairs(read_treebank(trees[i], "translation"), trees[i].string(),
+                           read_text(target[i], "translation"), target[i].string()),
+          trees[i]);
+    check_usage(!trees.empty() || source.size() == target.size(), "translation", part_, "source has ", source.size(),
+                " files and ", part_, "target ", target.size(),
+                "; each source file needs its target file, in the same order");
+    check_usage(!source.empty() || !trees.empty() || !tables.empty(), "translation",
+                "no files are given; name some in ", part_, "source and ", part_, "target, or in ", part_, "pairs");
     for (size_t i = 0; i < source.size(); ++i)
       add(parse_pairs(read_text(source[i], "translation"), source[i].string(), read_text(target[i], "translation"),
                       target[i].string()),
@@ -70,6 +82,9 @@ bool is_blank_text(std::string_view text) {
 void ParallelFiles::fields(Fields& f) {
   f("source", source, "texts to translate, one a line: names or shell patterns, each also .gz or .zst");
   f("target", target, "their translations: as many files, with as many lines, in the same order");
+  f("source_trees", source_trees,
+    "in place of source: treebanks (.conllu, or brackets in .ptb) whose sentences are the texts, for models that read "
+    "their trees");
   f("pairs", pairs, "both in one file: source, tab, target on each line");
 }
 
@@ -100,6 +115,36 @@ std::vector<TextPair> parse_pairs(std::string_view source, const std::string& so
         "' has ", to.size(), "; line n of one must be the translation of line n of the other");
   std::vector<TextPair> pairs;
   for (size_t i = 0; i < from.size(); ++i) pairs.push_back({std::string(from[i]), std::string(to[i])});
+  return pairs;
+}
+
+std::vector<TreeSentence> read_treebank(const Path& file, std::string_view operation) {
+  const std::string text = read_text(file, operation), name = file.string();
+  refuse_invalid_utf8(text, name, operation);
+  // A tree that is none matters to those who read it; a line that is none, to all.
+  std::string fault;
+  const OnProblem note = [&](const std::string& problem) {
+    if (fault.empty()) fault = problem;
+  };
+  std::vector<TreeSentence> out = tree_format(name) == TreeFormat::conllu ? parse_conllu_trees(text, name, note)
+                                                                          : parse_bracketed_trees(text, name, note);
+  const bool of_tree = std::any_of(out.begin(), out.end(), [&](const TreeSentence& s) { return s.fault == fault; });
+  if (!fault.empty() && !of_tree && fault.find("words, more than") == std::string::npos)
+    refusing(std::string(operation))(fault);
+  check(!out.empty(), operation, "'", name, "' holds no sentences");
+  return out;
+}
+
+std::vector<TextPair> parse_tree_pairs(std::vector<TreeSentence> source, const std::string& source_name,
+                                       std::string_view target, const std::string& target_name) {
+  const auto to = checked_lines(target, target_name);
+  check(source.size() == to.size(), "translation", "'", source_name, "' has ", source.size(), " sentences, but '",
+        target_name, "' has ", to.size(), " lines; line n must be the translation of sentence n");
+  std::vector<TextPair> pairs;
+  for (size_t i = 0; i < source.size(); ++i) {
+    std::string text = source[i].text();
+    pairs.push_back({std::move(text), std::string(to[i]), std::make_shared<const TreeSentence>(std::move(source[i]))});
+  }
   return pairs;
 }
 

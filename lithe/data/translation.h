@@ -1,12 +1,15 @@
 // The section `translation` of a recipe: texts and their translations, line by line.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "lithe/base/fields.h"
+#include "lithe/base/files.h"
 #include "lithe/text/segmentation.h"
+#include "lithe/trees/treebank.h"
 
 namespace lithe {
 
@@ -14,10 +17,11 @@ namespace lithe {
 struct ParallelFiles {
   // Names or shell patterns; line n of a source file and line n of its target file translate each other.
   std::vector<std::string> source, target;
-  std::vector<std::string> pairs;  // TSV: source, tab, target; no quoting
+  std::vector<std::string> source_trees;  // in place of source: treebanks whose n-th sentences are the n-th texts
+  std::vector<std::string> pairs;         // TSV: source, tab, target; no quoting
 
   void fields(Fields& f);
-  bool empty() const { return source.empty() && target.empty() && pairs.empty(); }
+  bool empty() const { return source.empty() && source_trees.empty() && target.empty() && pairs.empty(); }
 };
 
 struct TranslationConfig {
@@ -33,8 +37,13 @@ struct TranslationConfig {
 /// One line and its translation, without line ends; valid UTF-8.
 struct TextPair {
   std::string source, target;
+  std::shared_ptr<const TreeSentence> tree = {};  // of the source, where its words are known
   bool operator==(const TextPair&) const = default;
 };
+
+/// The sentences of a treebank: CoNLL-U or bracketed trees, by the file's name. Fails on the first wrong line, but for
+/// a sentence whose heads make no tree (TreeSentence::fault).
+std::vector<TreeSentence> read_treebank(const Path& file, std::string_view operation);
 
 /// True for a text of white space alone.
 bool is_blank_text(std::string_view text);
@@ -52,6 +61,9 @@ std::vector<TextPair> read_pairs(const ParallelFiles& files);
 /// are read_pairs' matter.
 std::vector<TextPair> parse_pairs(std::string_view source, const std::string& source_name, std::string_view target,
                                   const std::string& target_name);
+/// Of a treebank's sentences and the lines of a text.
+std::vector<TextPair> parse_tree_pairs(std::vector<TreeSentence> source, const std::string& source_name,
+                                       std::string_view target, const std::string& target_name);
 std::vector<TextPair> parse_pair_table(std::string_view text, const std::string& name);
 
 struct TranslationData {

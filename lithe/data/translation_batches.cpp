@@ -8,6 +8,7 @@
 #include "lithe/data/encode_texts.h"
 #include "lithe/data/examples_readers.h"
 #include "lithe/data/permutation.h"
+#include "lithe/data/tree_columns.h"
 
 namespace lithe {
 namespace {
@@ -90,7 +91,18 @@ void TranslationBatches::keep(std::vector<TextPair> pairs, const TranslationLimi
     return encode_texts(*side.tokenizer, all,
                         [&](int64_t i) -> std::string_view { return pairs[size_t(i)].*side.text; });
   };
-  const auto from = tokens(source_), to = tokens(target_);
+  auto from = tokens(source_);
+  const auto to = tokens(target_);
+  std::vector<std::vector<int32_t>> word_of(pairs.size());
+  for (size_t i = 0; i < pairs.size(); ++i) {
+    if (!pairs[i].tree) continue;
+    check_usage(source_.sampling.off(), "translation",
+                "source_segmentation cuts texts at random, and source_trees word by word; leave one of them out");
+    WordTokens words = encode_words(*source_.tokenizer, pairs[i].tree->words, &pairs[i].tree->space_after);
+    from[i] = std::move(words.tokens);
+    word_of[i] = std::move(words.word_of);
+    word_of[i].push_back(-1);  // of the end
+  }
   int64_t blank = 0;
   for (size_t i = 0; i < pairs.size(); ++i) {
     TextPair& pair = pairs[i];
@@ -105,6 +117,7 @@ void TranslationBatches::keep(std::vector<TextPair> pairs, const TranslationLimi
     source_.add(from[i]);
     target_.add(to[i]);
     pairs_.push_back(std::move(pair));
+    word_of_.push_back(std::move(word_of[i]));
   }
   const std::string ratio =
       limits.max_length_ratio > 0 ? cat("max_length_ratio ", limits.max_length_ratio) : "no max_length_ratio";
@@ -253,6 +266,13 @@ Batch TranslationBatches::batch(int64_t epoch, int64_t index) const {
     source.tokens.push_back(source_.end);
     source.offsets.push_back(int64_t(source.tokens.size()));
   }
+  for (const int64_t i : pairs) {
+    if (!pairs_[size_t(i)].tree) continue;
+    const std::vector<int32_t>& word_of = word_of_[size_t(i)];
+    source.words.sentences.push_back(pairs_[size_t(i)].tree);
+    source.words.word_of.insert(source.words.word_of.end(), word_of.begin(), word_of.end());
+  }
+  if (int64_t(source.words.sentences.size()) < source.sequences()) source.words = {};  // some have no tree
   for (const std::vector<int32_t>& to : tokens_of(target_, pairs, epoch)) {
     batch.tokens.push_back(target_.begin);
     batch.tokens.insert(batch.tokens.end(), to.begin(), to.end());

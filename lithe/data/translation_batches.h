@@ -97,6 +97,7 @@ class TranslationBatches : public BatchSource {
   };
 
   std::vector<TextPair> pairs_;
+  std::vector<std::vector<int32_t>> word_of_;  // of pairs with a tree: the word of each source row
   Side source_, target_;
   int64_t rows_ = 0, batches_ = 0, dropped_ = 0;
   uint64_t seed_, fingerprint_ = 0;

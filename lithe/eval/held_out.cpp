@@ -22,7 +22,7 @@ std::optional<LossSums> evaluate(const Model& model, const Objective& objective,
   for (int64_t i = 0; i < all; ++i) {
     if (stop_signal()) return std::nullopt;
     if (progress) progress(i + 1, all);
-    total += evaluate_batch(model, objective, to_device(batches.batch(0, i), model.device()));
+    total += evaluate_batch(model, objective, to_device(batches.batch(0, i), model));
   }
   return total;
 }

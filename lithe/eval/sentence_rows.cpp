@@ -20,7 +20,7 @@ Tensor sentence_rows(const Model& model, const Tokenizer& tokenizer, const std::
   int64_t row = 0;
   for (int64_t i = 0; i < batches.batches_per_epoch(); ++i) {
     check(stop_signal() == 0, "encode", "stopped by signal ", stop_signal());
-    const DeviceBatch batch = to_device(batches.batch(0, i), model.device());
+    const DeviceBatch batch = to_device(batches.batch(0, i), model);
     Pass pass;
     const Rows made = model.run(batch.input, pass);
     const Var rows = cast(pool(made.x, made.sequences, pooling), DType::f32);

@@ -142,11 +142,24 @@ std::vector<TaskBaseline> of_tagging(const std::vector<Example>& train, const st
   return {std::move(majority), std::move(words)};
 }
 
+// Every word hangs on the one before it, or on the one behind it; its label is its own most frequent one.
+std::vector<TaskBaseline> of_parsing(const std::vector<Example>& train, const std::vector<Example>& asked,
+                                     size_t classes) {
+  std::vector<Prediction> left = of_tagging(train, asked, classes)[1].predictions, right = left;
+  for (size_t i = 0; i < asked.size(); ++i)
+    for (size_t w = 0, m = asked[i].words.size(); w < m; ++w) {
+      left[i].heads.push_back(int32_t(w));
+      right[i].heads.push_back(w + 1 == m ? 0 : int32_t(w) + 2);
+    }
+  return {{"the word before", std::move(left)}, {"the word behind", std::move(right)}};
+}
+
 }  // namespace
 
 std::vector<TaskBaseline> task_baselines(TaskType type, const std::vector<Example>& train,
                                          const std::vector<Example>& asked, size_t classes) {
   if (train.empty() || asked.empty() || type == TaskType::span || type == TaskType::transcription) return {};
+  if (type == TaskType::parsing) return of_parsing(train, asked, classes);
   if (type == TaskType::tagging) return of_tagging(train, asked, classes);
   Prediction usual;
   if (type == TaskType::regression) {

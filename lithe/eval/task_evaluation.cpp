@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "lithe/base/stop.h"
+#include "lithe/data/tree_columns.h"
 #include "lithe/kernels/cross_entropy/cross_entropy.h"
 #include "lithe/ops/basic.h"
 #include "lithe/ops/ctc.h"
@@ -41,6 +42,45 @@ Span best_span(const TaskSequence& s, const Tensor& logits, int64_t offset, cons
   return best;
 }
 
+std::vector<Head::Parse> parse(const Model& model, const TaskBatches& batches, const Rows& rows, int64_t first) {
+  std::vector<std::vector<int64_t>> words;
+  for (int64_t b = 0; b < rows.sequences.count(); ++b) {
+    words.emplace_back();
+    for (const int64_t row : batches.sequences()[size_t(first + b)].words)
+      if (row >= 0) words.back().push_back(row);
+  }
+  return model.parse(rows, words, false);
+}
+
+// The parse of the words that the model has seen; others hang on the word before them.
+void take_parse(const Head::Parse& parse, const TaskSequence& s, Prediction& p) {
+  std::vector<int32_t> number;  // of each word seen
+  for (size_t w = 0; w < s.words.size(); ++w)
+    if (s.words[w] >= 0) number.push_back(int32_t(w) + 1);
+  size_t seen = 0;
+  for (size_t w = 0; w < s.words.size(); ++w) {
+    p.parser.emplace_back();
+    if (s.words[w] < 0) {
+      p.heads.push_back(int32_t(w));
+      p.tags.push_back(0);
+      p.parser.back() = {{int32_t(w), 1.0f}};
+      continue;
+    }
+    const int32_t head = parse.heads[seen];
+    p.heads.push_back(head ? number[size_t(head - 1)] : 0);
+    p.tags.push_back(parse.labels[seen]);
+    std::vector<std::pair<double, int32_t>> likely;
+    for (size_t h = 0; h < parse.probabilities[seen].size(); ++h)
+      likely.emplace_back(-parse.probabilities[seen][h], h ? number[h - 1] : 0);
+    std::sort(likely.begin(), likely.end());
+    likely.resize(std::min(likely.size(), size_t(kParserHeads)));
+    double sum = 0;
+    for (const auto& [minus, h] : likely) sum -= minus;
+    for (const auto& [minus, h] : likely) p.parser.back().emplace_back(h, float(-minus / sum));
+    ++seen;
+  }
+}
+
 }  // namespace
 
 TaskAnswers answer(const Model& model, const TaskBatches& batches, const Progress& progress, ExitRun* exits) {
@@ -55,11 +95,11 @@ TaskAnswers answer(const Model& model, const TaskBatches& batches, const Progres
   int64_t next = 0;
   for (int64_t i = 0; i < batches.batches_per_epoch() && !stop_signal(); ++i) {
     if (progress) progress(i + 1, batches.batches_per_epoch());
-    const DeviceBatch batch = to_device(batches.batch(0, i), model.device());
+    const DeviceBatch batch = to_device(batches.batch(0, i), model);
     Pass pass;
     pass.set_exits(exits);
     const Rows ran = model.run(batch.input, pass);  // a compressor makes them fewer
-    const Tensor logits = model.logits(ran).value();
+    const Tensor logits = batches.type() == TaskType::parsing ? Tensor() : model.logits(ran).value();
     if (batch.labelled) {
       LossSums sums;
       const bool classes = batches.type() == TaskType::classification || batches.type() == TaskType::tagging;
@@ -76,6 +116,8 @@ TaskAnswers answer(const Model& model, const TaskBatches& batches, const Progres
       probabilities = convert(logits, DType::f64);
       kernels::softmax({.x = probabilities, .y = probabilities});
     }
+    std::vector<Head::Parse> parses;
+    if (batches.type() == TaskType::parsing) parses = parse(model, batches, ran, next);
     for (int64_t b = 0; b < batch.input.sequences.count(); ++b, ++next) {
       const TaskSequence& s = batches.sequences()[size_t(next)];
       Prediction& p = out.predictions[size_t(s.example)];
@@ -97,6 +139,7 @@ TaskAnswers answer(const Model& model, const TaskBatches& batches, const Progres
             p.text = span.text;
           }
           break;
+        case TaskType::parsing: take_parse(parses[size_t(b)], s, p); break;
         case TaskType::transcription:
           p.tags = ctc_best_path(logits, ran.sequences.offset(b), ran.sequences.offset(b + 1));
           break;

@@ -5,6 +5,7 @@
 #include "lithe/base/did_you_mean.h"
 #include "lithe/base/error.h"
 #include "lithe/eval/task_metrics.h"
+#include "lithe/trees/attachment.h"
 
 namespace lithe {
 namespace {
@@ -87,6 +88,21 @@ double equal_transcriptions(const Predictions& predictions, const Examples& exam
   return double(equal) / double(examples.size());
 }
 
+Attachment attachment_of(const Predictions& predictions, const Examples& examples, const Labels& labels) {
+  Attachment out;
+  for (size_t i = 0; i < examples.size(); ++i)
+    for (size_t w = 0; w < examples[i].tags.size(); ++w)
+      out.add(examples[i].tree->heads.heads[w], labels[size_t(examples[i].tags[w])], predictions[i].heads[w],
+              labels[size_t(predictions[i].tags[w])]);
+  return out;
+}
+double unlabelled(const Predictions& predictions, const Examples& examples, const Labels& labels) {
+  return attachment_of(predictions, examples, labels).uas();
+}
+double labelled(const Predictions& predictions, const Examples& examples, const Labels& labels) {
+  return attachment_of(predictions, examples, labels).las();
+}
+
 struct Entry {
   TaskMetric metric;
   Measure measure;
@@ -108,6 +124,8 @@ const std::vector<Entry>& table() {
       {{"label_error_rate", transcription, Better::lower, "edits by labels, as word and character error rates"},
        label_error_rate},
       {{"exact_match", transcription, Better::higher, "share of examples with all labels right"}, equal_transcriptions},
+      {{"las", parsing, Better::higher, "share of words with the right head and label"}, labelled},
+      {{"uas", parsing, Better::higher, "share of words with the right head"}, unlabelled},
       {{"exact_match", span, Better::higher, "share of answers equal to a right one"}, of_answers(exact_match)},
       {{"f1", span, Better::higher, "mean F1 of the answers' words"}, of_answers(answer_f1)}};
   return entries;
@@ -126,6 +144,7 @@ std::vector<std::string> usual_metrics(TaskType type) {
     case TaskType::tagging: return {"accuracy"};
     case TaskType::span: return {"exact_match", "f1"};
     case TaskType::transcription: return {"label_error_rate", "exact_match"};
+    case TaskType::parsing: return {"las", "uas"};
   }
   return {};
 }
@@ -155,7 +174,9 @@ void check_predictions(TaskType type, const Predictions& predictions, const Exam
       in_range(examples[i].label, i);
       in_range(predictions[i].label, i);
     }
-    if (type != TaskType::tagging && type != TaskType::transcription) continue;
+    if (type != TaskType::tagging && type != TaskType::transcription && type != TaskType::parsing) continue;
+    check(type != TaskType::parsing || predictions[i].heads.size() == examples[i].tags.size(), "task", "prediction ", i,
+          " must have ", examples[i].tags.size(), " heads, got ", predictions[i].heads.size());
     check(type == TaskType::transcription || predictions[i].tags.size() == examples[i].tags.size(), "task",
           "prediction ", i, " must have ", examples[i].tags.size(), " tags, got ", predictions[i].tags.size());
     for (const int32_t tag : examples[i].tags)

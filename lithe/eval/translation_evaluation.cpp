@@ -15,10 +15,14 @@ TranslationBatches held_out_translations(std::vector<TextPair> pairs, const Toke
 std::vector<std::string> translate_sources(const Model& model, const Tokenizers& tokenizers,
                                            const std::vector<TextPair>& pairs, TranslateConfig config) {
   std::vector<std::string> sources, out;
-  for (const TextPair& pair : pairs) sources.push_back(pair.source);
+  std::vector<std::shared_ptr<const TreeSentence>> trees;
+  for (const TextPair& pair : pairs) {
+    sources.push_back(pair.source);
+    trees.push_back(pair.tree);
+  }
   config.num_return_sequences = 1;
   const Tokenizer& source = tokenizers.source ? *tokenizers.source : *tokenizers.tokenizer;
-  for (const auto& best : translate(model, source, *tokenizers.tokenizer, sources, config))
+  for (const auto& best : translate(model, source, *tokenizers.tokenizer, sources, config, "", {}, 1, trees))
     out.push_back(best.empty() ? "" : best[0].text);
   return out;
 }

@@ -116,8 +116,21 @@ class BeamSearch {
       prompts.insert(prompts.end(), input.prompt.begin(), input.prompt.end());
       counts.push_back(int64_t(input.prompt.size()));
     }
-    if (!sources.empty())
-      model_.read_sources(state, {{kSource, {tensor_of({int64_t(sources.size())}, sources), Sequences(offsets)}}});
+    if (!sources.empty()) {
+      const auto rows = int64_t(sources.size());
+      ModelInput source{tensor_of({rows}, sources), Sequences(offsets)};
+      std::map<std::string, std::vector<int32_t>> columns;
+      for (const SearchInput& input : inputs_)
+        for (const auto& [name, column] : input.columns)
+          columns[name].insert(columns[name].end(), column.begin(), column.end());
+      for (const auto& [name, column] : columns) {
+        const int64_t width = int64_t(column.size()) / rows;
+        check(width * rows == int64_t(column.size()), "beam search", "the column '", name, "' has ", column.size(),
+              " numbers for ", rows, " tokens; give it to every source");
+        source.columns[name] = tensor_of(width == 1 ? Shape{rows} : Shape{rows, width}, column);
+      }
+      model_.read_sources(state, {{kSource, std::move(source)}});
+    }
     return log_probabilities(state, prompts, counts);
   }
 

@@ -7,8 +7,10 @@
 
 #include "lithe/base/stop.h"
 #include "lithe/base/threads.h"
+#include "lithe/data/tree_columns.h"
 #include "lithe/infer/beam_search.h"
 #include "lithe/infer/decode_loop.h"
+#include "lithe/objective/device_batch.h"
 #include "lithe/text/utf8.h"
 
 namespace lithe {
@@ -40,7 +42,9 @@ Translation translation_of(const Tokenizer& target, std::vector<int32_t> tokens,
 
 // What to draw of a sentence; draws are keyed by its line.
 DecodeRequest draw_of(const SearchInput& input, const BeamSearchConfig& search, const TranslateConfig& config,
-                      int64_t line, int64_t draw) {
+                      int64_t line, int64_t draw, const LogitSteps& more) {
+  LogitSteps steps = {never(search.never), never_before(input.min_new_tokens, search.stop)};
+  steps.insert(steps.end(), more.begin(), more.end());
   return {.tokens = input.prompt,
           .source = input.source,
           .config = {.max_new_tokens = input.max_new_tokens,
@@ -52,7 +56,7 @@ DecodeRequest draw_of(const SearchInput& input, const BeamSearchConfig& search, 
           .key = uint64_t(line) << 16 | uint64_t(draw),
           .vocab_size = search.vocab_size,
           .end_tokens = search.stop,
-          .steps = {never(search.never), never_before(input.min_new_tokens, search.stop)},
+          .steps = std::move(steps),
           .log_probabilities = true,
           .name = cat("line ", line)};
 }
@@ -60,7 +64,7 @@ DecodeRequest draw_of(const SearchInput& input, const BeamSearchConfig& search, 
 // `done(i, translations)` of each input that has a source.
 void draw_translations(const Model& model, const Tokenizer& target, const std::vector<SearchInput>& inputs,
                        const BeamSearchConfig& search, const TranslateConfig& config,
-                       const std::vector<int32_t>& prefix, int64_t first_line,
+                       const std::vector<int32_t>& prefix, int64_t first_line, const LogitSteps& steps,
                        const std::function<void(size_t, std::vector<Translation>)>& done) {
   int64_t longest = 1;
   for (const SearchInput& input : inputs)
@@ -69,7 +73,7 @@ void draw_translations(const Model& model, const Tokenizer& target, const std::v
   std::vector<Drawn> drawn(inputs.size(), {{}, config.num_return_sequences});
   for (size_t i = 0; i < inputs.size(); ++i)
     for (int64_t n = 0; n < config.num_return_sequences && !inputs[i].source.empty(); ++n) {
-      DecodeRequest request = draw_of(inputs[i], search, config, first_line + int64_t(i), n);
+      DecodeRequest request = draw_of(inputs[i], search, config, first_line + int64_t(i), n, steps);
       request.on_done = [&, i](DecodeResult&& result) {
         if (result.error) std::rethrow_exception(result.error);
         if (result.finish == Finish::interrupted) return;
@@ -114,7 +118,8 @@ Batches batches_of(const Model& model, int64_t sentences, const TranslateConfig&
 std::vector<std::vector<Translation>> translate(
     const Model& model, const Tokenizer& source, const Tokenizer& target, const std::vector<std::string>& sentences,
     const TranslateConfig& config, const std::string& prefix,
-    const std::function<void(size_t, const std::vector<Translation>&)>& on_done, int64_t first_line) {
+    const std::function<void(size_t, const std::vector<Translation>&)>& on_done, int64_t first_line,
+    const std::vector<std::shared_ptr<const TreeSentence>>& trees, const LogitSteps& steps) {
   config.validate();
   check_usage(
       reads_source(model.config().architecture), "translate",
@@ -144,16 +149,33 @@ std::vector<std::vector<Translation>> translate(
   const auto done = [&](size_t i) {
     if (on_done) on_done(i, results[i]);
   };
+  const ColumnChoice columns = columns_of(model);
+  check_usage(columns.empty() || !config.do_sample, "translate",
+              "--sample has no form for models that read trees; "
+              "leave it out, beams search");
+  check(trees.empty() || trees.size() == sentences.size(), "translate", "there are ", trees.size(), " trees for ",
+        sentences.size(), " sentences");
+  check_usage(steps.empty() || config.do_sample, "translate", "steps on logits are of draws; set do_sample");
   std::vector<SearchInput> inputs(sentences.size());
   std::vector<size_t> order;
   for (size_t i = 0; i < sentences.size(); ++i) {
     if (is_blank(sentences[i])) continue;
     SearchInput& input = inputs[i];
-    input.source = source.encode(sentences[i]);
+    Batch cut;  // of a sentence whose words are known
+    if (trees.empty() || !trees[i]) {
+      input.source = source.encode(sentences[i]);
+    } else {
+      WordTokens words = encode_words(source, trees[i]->words, &trees[i]->space_after);
+      input.source = std::move(words.tokens);
+      cut.words = {{trees[i]}, std::move(words.word_of)};
+      cut.words.word_of.push_back(-1);  // of the end
+    }
     const auto tokens = int64_t(input.source.size());
     check_usage(!most_source || tokens < most_source, "translate", "line ", first_line + int64_t(i), " has ", tokens,
                 " tokens, the model reads at most ", most_source - 1, "; split it");
     input.source.push_back(source_end);
+    cut.tokens = input.source, cut.offsets = {0, int64_t(input.source.size())};
+    input.columns = tree_columns(columns, cut);
     input.prompt = prompt;
     input.max_new_tokens = config.max_new_tokens ? config.max_new_tokens : 2 * tokens + 10;
     if (most_target) input.max_new_tokens = std::min(input.max_new_tokens, most_target - prompt_tokens + 1);
@@ -167,7 +189,7 @@ std::vector<std::vector<Translation>> translate(
     }
 
   if (config.do_sample) {
-    draw_translations(model, target, inputs, search, config, forced, first_line,
+    draw_translations(model, target, inputs, search, config, forced, first_line, steps,
                       [&](size_t i, std::vector<Translation> translations) {
                         results[i] = std::move(translations);
                         done(i);

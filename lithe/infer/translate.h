@@ -3,9 +3,11 @@
 
 #include <functional>
 
+#include "lithe/infer/logit_steps.h"
 #include "lithe/model/model.h"
 #include "lithe/recipe/translate_config.h"
 #include "lithe/text/tokenizer.h"
+#include "lithe/trees/treebank.h"
 
 namespace lithe {
 
@@ -19,7 +21,9 @@ struct Translation {
 /// The translations of each sentence, best first, at most num_return_sequences. The encoder reads the sentence's tokens
 /// and the source's eos; the target begins with its bos (eos where it has none) and `prefix`. A sentence of white space
 /// alone has one empty translation; another has one of min_new_tokens or more, those of the prefix counted. Results do
-/// not depend on batch_size or on the other sentences.
+/// not depend on batch_size or on the other sentences. `trees`: the sentences' trees, of a model that reads their
+/// columns; its sentences are cut word by word, as in training. None: there are none. `steps`: what may not follow, of
+/// draws and, with one of the likeliest tokens (top_k 1), of greedy search.
 ///
 /// With config.do_sample, translations are drawn by a DecodeLoop of batch_size slots, as a function of the seed and the
 /// number of the line. Else they are searched: batches run one after another on all threads or, where a step is little
@@ -32,6 +36,7 @@ struct Translation {
 std::vector<std::vector<Translation>> translate(
     const Model& model, const Tokenizer& source, const Tokenizer& target, const std::vector<std::string>& sentences,
     const TranslateConfig& config, const std::string& prefix = "",
-    const std::function<void(size_t, const std::vector<Translation>&)>& on_done = {}, int64_t first_line = 1);
+    const std::function<void(size_t, const std::vector<Translation>&)>& on_done = {}, int64_t first_line = 1,
+    const std::vector<std::shared_ptr<const TreeSentence>>& trees = {}, const LogitSteps& steps = {});
 
 }  // namespace lithe

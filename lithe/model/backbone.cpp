@@ -86,6 +86,13 @@ void Backbone::gather_columns() {
   }
 }
 
+std::vector<std::string> Backbone::reads_columns() const {
+  std::vector<std::string> out;
+  for (const auto& [name, part] : columns_)
+    if (std::find(out.begin(), out.end(), name) == out.end()) out.push_back(name);
+  return out;
+}
+
 Position::Args Backbone::position_args(const ModelConfig& config, const std::vector<LayerConfig>& layers) {
   std::optional<std::string> heads;
   for (const LayerConfig& layer : layers)

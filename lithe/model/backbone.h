@@ -47,6 +47,8 @@ class Backbone final : public Layers, public ExitHeads {
   void give_embedding() { gives_embedding_ = true; }
   /// The longest sequence the parts allow; 0: unlimited.
   int64_t position_limit() const;
+  /// Columns that parts need, each once.
+  std::vector<std::string> reads_columns() const;
   /// The rows that come out are fewer than the tokens: a compressor takes some, and no expander gives them back.
   bool shortens() const { return shortens_; }
 

@@ -98,6 +98,10 @@ void Model::set_recompute(bool on) {
   decoder_->set_recompute(on);
 }
 
+std::vector<std::string> Model::reads_columns(const std::string& source) const {
+  return source.empty() ? decoder_->reads_columns() : encoders_.at(source).stack->reads_columns();
+}
+
 Rows Model::encode(const ModelInput& source, Pass& pass, const std::string& name) const {
   const auto found = encoders_.find(name);
   check(found != encoders_.end(), "model", "architecture ", config_.architecture, " has no encoder that reads a ",

@@ -40,6 +40,8 @@ class Model {
   /// A source that the pass has already (Pass::set_source, as encode() gives it) is not read again.
   /// Fails (usage) where a part needs a column or a source that the input does not have.
   Rows run(const ModelInput& input, Pass& pass, DecodeState* state = nullptr) const;
+  /// Columns that parts cannot do without, each once: of the model's own tokens, or of an encoder's.
+  std::vector<std::string> reads_columns(const std::string& source = "") const;
   /// encoder_decoder: what the encoder `name` makes of a source.
   Rows encode(const ModelInput& source, Pass& pass, const std::string& name = kSource) const;
   /// The head's predictions of rows that run() gave, each by the head of the exit that it left by: of the rows
@@ -55,6 +57,11 @@ class Model {
   Rows exit_rows(const Pass& pass, int64_t exit, const Sequences& sequences) const;
   /// The loss of rows that leave there, by the head of that exit.
   Var loss_of_exit(int64_t exit, const Rows& rows, const std::vector<int64_t>& predicted, const LossArgs& args) const;
+  /// Head::parse of rows that run() gave.
+  std::vector<Head::Parse> parse(const Rows& rows, const std::vector<std::vector<int64_t>>& words,
+                                 bool projective) const {
+    return head_->parse(rows, words, projective);
+  }
   /// Head::stop_logits of rows that run() gave; undefined where the head does not know where texts end.
   Var stop_logits(const Var& rows) const;
   /// Fails (usage) unless every row predicts the token after it, without having seen it: what generation and perplexity

@@ -35,6 +35,7 @@ struct BiasForm {
   bool table = false, rows = false, columns = false, rates = false;
   bool prior = false;   // it multiplies or mixes with weights (LogitBias::Use), beside which nothing else can be
   bool values = false;  // there are DistanceValues
+  bool pairs = false;   // numbers of pairs (LogitBias::pairs)
 };
 
 /// What positions do: add to rows, turn queries and keys, or add to logits. All default to nothing.

@@ -1,6 +1,7 @@
 // One forward through a model: what the batch has beside its tokens, and what parts leave beside their rows.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -74,8 +75,18 @@ class Pass {
   static Pass& nowhere();
 
   /// Columns of the input beside its tokens, by name.
-  void give(const std::string& name, Tensor column) { shared_->columns[name] = std::move(column); }
+  void give(const std::string& name, Tensor column) {
+    shared_->columns[name] = std::move(column);
+    shared_->kept.clear();
+  }
   const Tensor* given(const std::string& name) const;
+  /// What parts make of the columns once for all layers: made by the first that asks for `key`.
+  template <class T>
+  const T& once(const std::string& key, const std::function<T()>& make) const {
+    std::shared_ptr<void>& kept = shared_->kept[key];
+    if (!kept) kept = std::make_shared<T>(make());
+    return *static_cast<T*>(kept.get());
+  }
 
   /// An auxiliary loss, a scalar [1] with its weight: added to the objective's in training.
   /// Losses of one name add up.
@@ -142,6 +153,7 @@ class Pass {
  private:
   struct Shared {
     std::map<std::string, Tensor> columns;
+    std::map<std::string, std::shared_ptr<void>> kept;
     std::set<Tap> wanted;
     std::set<Tap::Kind> every;
     Var embedded;

@@ -180,6 +180,19 @@ class Head : public Part {
   virtual Var logits(const Rows& rows) const = 0;
   /// The rows may be some of those of their sequences where only these are predicted (Batch::predicted).
   virtual Var loss(const Rows& rows, const LossArgs& args) const = 0;
+  /// A dependency tree of a sentence's words: their heads (from 1, 0: the root), labels, and of each word the
+  /// probabilities of the root and of all words to be its head.
+  struct Parse {
+    std::vector<int32_t> heads, labels;
+    std::vector<std::vector<double>> probabilities;
+  };
+  /// Trees with one root of the words that begin at words[b], rows of sequence b; `projective`: without crossing arcs.
+  /// Fails (usage) on a head that does not parse.
+  virtual std::vector<Parse> parse(const Rows& rows, const std::vector<std::vector<int64_t>>& words,
+                                   bool projective) const {
+    (void)rows, (void)words, (void)projective;
+    fail_usage("model", "this head gives no trees; train a task of type parsing, whose head is biaffine");
+  }
   /// Logits [N, 2] of whether a text goes on after each row or stops there; undefined where that was not learned.
   virtual Var stop_logits(const Var& x) const {
     (void)x;

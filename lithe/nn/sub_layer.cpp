@@ -40,7 +40,7 @@ MixerMaps softmax_maps(const Tensor& products, const AttendOptions& o) {
       const double bias = pairs.bias.defined() && !multiplies && !mixes ? place.bias(i, j) : 0;
       const double logit = o.scale * value_at(products, n * tokens + j),
                    capped = o.softcap ? o.softcap * std::tanh(logit / o.softcap) : logit;
-      row[size_t(j)] = shown ? capped + bias : kHidden;
+      row[size_t(j)] = shown ? capped * place.factor(i, j) + bias : kHidden;
       most = row[size_t(j)] > most || std::isnan(row[size_t(j)]) ? row[size_t(j)] : most;
       set_value(maps.logits, n * tokens + j, row[size_t(j)]);
     }

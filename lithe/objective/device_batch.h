@@ -1,6 +1,7 @@
 // A batch as tensors: what a model reads of it, and what it is to predict.
 #pragma once
 
+#include "lithe/data/tree_columns.h"
 #include "lithe/objective/objective.h"
 
 namespace lithe {
@@ -17,5 +18,15 @@ struct DeviceBatch {
   ModelInput continuing(const Model& model, const DecodeState& state) const;
 };
 DeviceBatch to_device(const Batch& batch, Device device);
+/// On the model's device, with the columns of a treebank that the model reads.
+DeviceBatch to_device(const Batch& batch, const Model& model);
+
+/// The columns that the parts of a model read: of its tokens, or of its source's where it reads one.
+ColumnChoice columns_of(const Model& model);
+/// The tags alone, before the model is made.
+ColumnChoice tags_of_config(const ModelConfig& config);
+/// The composites of tokens and tags that training batches have, and of each such token with unknown tags (spec
+/// syn.input_joint: x/UNK); token 0 with unknown tags stands for all that is unknown. One after another.
+std::vector<int64_t> composites_of(const BatchSource& train, const ModelConfig& model);
 
 }  // namespace lithe

@@ -202,7 +202,11 @@ kernels::AttentionBias LogitBias::values() const {
           .columns = value_or_none(columns),
           .rates = value_or_none(rates),
           .centres = value_or_none(centres),
-          .squared = squared};
+          .squared = squared,
+          .pairs = pairs,
+          .pair_offsets = pair_offsets,
+          .pair_heads = pair_heads,
+          .pairs_multiply = pairs_multiply};
 }
 
 LogitBias join(const LogitBias& a, const LogitBias& b, int64_t heads) {
@@ -216,11 +220,15 @@ LogitBias join(const LogitBias& a, const LogitBias& b, int64_t heads) {
   };
   check_usage(a.use == LogitBias::Use::add && b.use == LogitBias::Use::add && !clash(a.table, b.table) &&
                   !clash(a.rows, b.rows) && !clash(a.columns, b.columns) && !clash(a.rates, b.rates) &&
+                  !(a.pairs.defined() && b.pairs.defined()) &&
                   (!by_distance(a) || !by_distance(b) || a.first == b.first),
               "attention", "the position and the field both change the weights by distance; leave one of them out");
   const auto one = [](const Var& x, const Var& y) { return x.defined() ? x : y; };
   LogitBias both = a.rates.defined() ? a : b;
   both.first = by_distance(a) ? a.first : b.first;
+  const LogitBias& with = a.pairs.defined() ? a : b;
+  both.pairs = with.pairs, both.pair_offsets = with.pair_offsets, both.pair_heads = with.pair_heads;
+  both.pairs_multiply = with.pairs_multiply;
   both.table = one(a.table, b.table), both.rows = one(a.rows, b.rows), both.columns = one(a.columns, b.columns);
   return both;
 }

@@ -22,7 +22,15 @@ struct LogitBias {
   bool squared = false;
   Use use = Use::add;
   Var share;  // [N, heads*d_v], mix only: a head's channels alike
-  bool defined() const { return table.defined() || rows.defined() || columns.defined() || rates.defined(); }
+  /// kernels::AttentionBias: numbers of the pairs of each sequence, which nothing is learnt from. They multiply logits
+  /// only where Use is add.
+  Tensor pairs;
+  std::vector<int64_t> pair_offsets;
+  std::vector<uint8_t> pair_heads;
+  bool pairs_multiply = false;
+  bool defined() const {
+    return table.defined() || rows.defined() || columns.defined() || rates.defined() || pairs.defined();
+  }
   kernels::AttentionBias values() const;
 };
 

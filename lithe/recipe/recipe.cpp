@@ -7,7 +7,11 @@
 #include "lithe/base/did_you_mean.h"
 #include "lithe/base/error.h"
 #include "lithe/base/node_path.h"
+#include "lithe/data/task_batches.h"
+#include "lithe/data/tree_columns.h"
+#include "lithe/model/tags.h"
 #include "lithe/nn/registry.h"
+#include "lithe/objective/device_batch.h"
 #include "lithe/objective/objective.h"
 
 namespace lithe {
@@ -199,6 +203,36 @@ bool task_files_are_here(const TaskConfig& task) {
   return true;
 }
 
+// Those of the training files, where these are here and are a treebank.
+std::vector<std::shared_ptr<const TreeSentence>> training_trees(const Recipe& recipe) {
+  std::vector<std::shared_ptr<const TreeSentence>> out;
+  if (recipe.has_task() && task_files_are_here(recipe.task)) {
+    for (const Example& example : load_task(recipe.task).train)
+      if (example.tree) out.push_back(example.tree);
+  } else if (!recipe.translation.train.source_trees.empty()) {
+    ParallelFiles train = recipe.translation.train;
+    try {
+      for (const TextPair& pair : read_pairs(train)) out.push_back(pair.tree);
+    } catch (const Error&) {
+      out.clear();
+    }
+  }
+  return out;
+}
+
+// Of the training files and a tokenizer that learns from its own, where they are here.
+std::vector<int64_t> composites_without_data(const Recipe& recipe, const char* operation) {
+  try {
+    if (recipe.has_task() && task_files_are_here(recipe.task))
+      return composites_of(TaskBatches(load_task(recipe.task).train, task_type(recipe.task), *tokenizer_of(recipe.data),
+                                       recipe.data.sequence_length, recipe.train.batch_tokens, 0, false),
+                           recipe.model);
+  } catch (const Error&) {
+  }
+  fail_usage(operation, "the composites of tokens and tags are in the training treebank; give ",
+             "model.embedding.composites to ", operation, " without it");
+}
+
 }  // namespace
 
 void complete_without_data(Recipe& recipe, const char* operation, int64_t length) {
@@ -220,6 +254,15 @@ void complete_without_data(Recipe& recipe, const char* operation, int64_t length
     recipe.task.labels = load_task(recipe.task).labels;
     model.num_labels = int64_t(recipe.task.labels.size());
   }
+  std::vector<std::shared_ptr<const TreeSentence>> trees;
+  for (const TagColumn& tags : tag_columns(model)) {
+    if (!tags.values.empty()) continue;
+    if (trees.empty()) trees = training_trees(recipe);
+    check_usage(!trees.empty(), operation, "the values of the tags '", tags.column,
+                "' are in the training treebank; give them in model.embedding.tags to ", operation, " without it");
+    set_tag_values(model, tags.column, tags_of(trees, tags.column));
+  }
+  if (lacks_composites(model)) set_composites(model, composites_without_data(recipe, operation));
   check_usage(model.num_labels || recipe.task.type == "regression" || recipe.task.type == "span", operation,
               "the number of classes is in the examples; give model.num_labels or task.labels to ", operation,
               " without them");

@@ -60,7 +60,7 @@ std::optional<CarriedState> planned_states(const Model& model, const TrainConfig
   const NoGrad no_grad;
   const int64_t full = model.state_bytes({kFar});
   for (int64_t i = 0; i < kSegments && model.state_bytes({i * sequence_length}) < full; ++i) {
-    const DeviceBatch segment = to_device(batch, Device::meta);
+    const DeviceBatch segment = to_device(batch, model);
     Pass pass;
     DecodeState& state = states->enter(segment);
     model.run(segment.continuing(model, state), pass, &state);
@@ -145,7 +145,7 @@ void plan_step(const Model& model, const TrainedObjective& objective, AdamW& opt
   const kernels::CostMeter meter;
   {
     std::vector<DeviceBatch> batches;
-    for (int64_t i = 0; i < train.gradient_accumulation_steps; ++i) batches.push_back(to_device(batch, Device::meta));
+    for (int64_t i = 0; i < train.gradient_accumulation_steps; ++i) batches.push_back(to_device(batch, model));
     accumulate_gradients(model, objective, batches, train, 1, carried);
     heed_signals();
     const kernels::PartScope scope("optimizer");
@@ -165,7 +165,7 @@ void plan_evaluation(const Model& model, const Objective& objective, const PlanS
   if (shape.evaluation.rows == 0) return;
   ledger(Device::meta).reset_peak();
   const int64_t length = shape.evaluation_length ? shape.evaluation_length : shape.sequence_length;
-  evaluate_batch(model, objective, to_device(batch_of_shape(model, objective, shape.evaluation, length), Device::meta));
+  evaluate_batch(model, objective, to_device(batch_of_shape(model, objective, shape.evaluation, length), model));
   if (const MemoryUse evaluation = memory_peak(Device::meta); evaluation.peak > plan.memory.peak)
     plan.memory = evaluation;
 }
@@ -174,7 +174,7 @@ void plan_evaluation(const Model& model, const Objective& objective, const PlanS
 void plan_forward(const Model& model, const Objective& objective, const Batch& batch, double micro_batches,
                   PartCosts& parts, Plan& plan) {
   const kernels::CostMeter meter;
-  evaluate_batch(model, objective, to_device(batch, Device::meta));
+  evaluate_batch(model, objective, to_device(batch, model));
   plan.forward = meter.total();
   for (const auto& e : meter.entries()) parts.of(e.part).forward_flops += e.cost.flops * micro_batches;
   plan.forward.flops *= micro_batches;

@@ -5,9 +5,11 @@
 #include "lithe/base/error.h"
 #include "lithe/base/log.h"
 #include "lithe/data/lanes.h"
+#include "lithe/data/tree_columns.h"
 #include "lithe/eval/held_out_text.h"
 #include "lithe/eval/task_evaluation.h"
 #include "lithe/eval/translation_evaluation.h"
+#include "lithe/model/tags.h"
 
 namespace lithe {
 namespace {
@@ -26,6 +28,8 @@ TrainingData batches_of_task(TaskData examples, const Recipe& recipe, const Toke
     out.fingerprint = checksum(&out.fingerprint, sizeof out.fingerprint, made.fingerprint());
     return made;
   };
+  for (const Example& example : examples.train)
+    if (example.tree) out.trees.push_back(example.tree);
   log_info(examples.train.size(), " training examples, ", examples.validation.size(), " for validation");
   out.train = std::make_unique<TaskBatches>(batches(examples.train, uint64_t(recipe.train.seed), true));
   if (!examples.validation.empty())
@@ -68,6 +72,8 @@ TrainingData batches_of_translation(TranslationData pairs, const Recipe& recipe,
                    .source_tokenizer = tokenizers.source,
                    .objective = make_objective(train.objective)};
   const size_t count = pairs.train.size();
+  for (const TextPair& pair : pairs.train)
+    if (pair.tree) out.trees.push_back(pair.tree);
   auto batches = std::make_unique<TranslationBatches>(
       std::move(pairs.train), out.source_tokenizer, out.tokenizer,
       TranslationLimits{.max_length = longest, .max_length_ratio = translation.max_length_ratio, .leave_out = true},
@@ -128,6 +134,21 @@ TrainingData batches_of_text(const Dataset& dataset, const Recipe& recipe) {
                                                     next ? dataset.validation->info().bytes : 0);
   if (next) out.text = dataset.train;
   return out;
+}
+
+// What the embedding reads of a treebank is learnt from the training part.
+void fit_tags(ModelConfig& model, const TrainingData& training) {
+  for (const TagColumn& tags : tag_columns(model)) {
+    check_usage(!is_tree_column(tags.column), "model", "embedding.tags names '", tags.column,
+                "', which is no column of tags; name upos, xpos, feats, deprel or lemma (bracketed trees: pos)");
+    if (!tags.values.empty()) continue;
+    check_usage(
+        !training.trees.empty(), "model", "embedding.tags names '", tags.column,
+        "', a column of a treebank, and the training files are none; give task.train CoNLL-U or bracketed trees, ",
+        "or translation.train.source_trees");
+    set_tag_values(model, tags.column, tags_of(training.trees, tags.column));
+  }
+  if (lacks_composites(model)) set_composites(model, composites_of(*training.train, model));
 }
 
 TrainingTexts read_task(const Recipe& recipe, const Tokenizers& existing) {
@@ -193,6 +214,7 @@ void fit_model(ModelConfig& model, const TrainingData& training, const Recipe& r
   check_usage(!model.token_width || model.token_width == tokenizer.width(), "model", "token_width ", model.token_width,
               " differs from the tokenizer's ", tokenizer.width(), "; leave it out to use the tokenizer's");
   model.complete(vocabulary, tokenizer.width(), data.sequence_length);
+  fit_tags(model, training);
   prepare_for_lessons(recipe, *training.objective, tokenizer, training.labels, model);
   if (training.source_tokenizer && training.source_tokenizer != training.tokenizer) {
     check_usage(!model.share_encoder_decoder_embeddings, "model",

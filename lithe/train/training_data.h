@@ -31,6 +31,7 @@ struct TrainingData {
   std::optional<TokenStore> text;     // where each next token is predicted, for mixers that read a fixed sequence
   std::optional<Lanes> lanes;         // with train.carry_state
   std::vector<std::string> labels;    // of a task: the names of its classes, none without classes
+  std::vector<std::shared_ptr<const TreeSentence>> trees;  // of a treebank: those that are learnt from
 };
 
 /// What is learnt from as it was read: a text, the examples of a task, or translations.
@@ -46,7 +47,7 @@ TrainingData cut_into_batches(TrainingTexts texts, const Recipe& recipe);
 /// Both.
 TrainingData load_training_data(const Recipe& recipe, const Tokenizers& existing);
 
-/// Fits the vocabulary, positions and labels of `model`, the recipe's, to the data, and refuses (usage) what cannot be.
+/// Fits the vocabulary, positions, labels and tags of `model`, the recipe's, to the data, and refuses (usage) what cannot be.
 void fit_model(ModelConfig& model, const TrainingData& training, const Recipe& recipe);
 
 }  // namespace lithe

@@ -200,7 +200,7 @@ bool TrainingLoop::step() {
   std::vector<DeviceBatch> batches;
   int64_t rows = 0;
   for (int64_t i = 0; i < config_.gradient_accumulation_steps; ++i) {
-    batches.push_back(to_device(next_batch(), Device::cpu));
+    batches.push_back(to_device(next_batch(), *model_));
     rows += batches.back().input.rows();
   }
   const StepLosses losses = accumulate_gradients(*model_, *objective_, batches, config_, number, carried());

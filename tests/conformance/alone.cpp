@@ -31,6 +31,14 @@ std::vector<Var> with_losses(std::vector<Var> results, const Pass& pass) {
   return results;
 }
 
+}  // namespace
+
+void give_columns(Pass& pass, const Part& part, const Sequences& sequences) {
+  for (const auto& [name, column] : kit::tree_columns(part.reads_columns(), sequences)) pass.give(name, column);
+}
+
+namespace {
+
 // Layers x + silu(x W) for a stack to run.
 struct TwoLayers final : Layers {
   std::vector<Var> weights;
@@ -56,7 +64,11 @@ const std::map<std::string, Maker>& makers() {
          auto part = make<Embedding>(a, choice(part_case.name, part_case.options),
                                      {.vocab_size = 7, .hidden_size = d, .token_width = info.token_width});
          const Tensor ids = info.token_width == 1 ? kit::ids_of({3, 0, 3, 6, 1}) : kit::random_codes(5, info, 1);
-         a.run = [part, ids](const std::vector<Var>&) { return std::vector<Var>{part->forward(ids)}; };
+         a.run = [part, ids](const std::vector<Var>&) {
+           Pass pass;
+           give_columns(pass, *part, Sequences::single(ids.dim(0)));
+           return std::vector<Var>{part->forward(ids, pass)};
+         };
        }},
       {"position",
        [](Alone& a, const PartCase& part_case, int64_t d) {
@@ -143,8 +155,9 @@ const std::map<std::string, Maker>& makers() {
          };
        }},
       {"head", [](Alone& a, const PartCase& part_case, int64_t d) {
-         auto part = make<Head>(a, choice(part_case.name, part_case.options),
-                                {.vocab_size = 7, .hidden_size = d, .num_labels = 3});
+         auto part =
+             make<Head>(a, choice(part_case.name, part_case.options),
+                        {.vocab_size = 7, .hidden_size = d, .num_labels = 3, .causal = part_case.info().causal});
          a.inputs = {input(9, d, 1)};
          const Head::LabelCount count = part->count(nine_rows());
          const Tensor labels = kit::labels_for(count, nine_rows(), kit::ids_of({0, 6, -1, 3, 3, 2, 5, -1, 1}));
@@ -210,7 +223,8 @@ std::unique_ptr<Alone> build_alone(const PartCase& part, bool causal) {
     out->bench = std::shared_ptr<kit::Bench>(mixer, &mixer->bench);
     out->inputs = {input(9, mixer->width, 1)};
     out->run = [mixer](const std::vector<Var>& in) {
-      const Pass pass;
+      Pass pass;
+      give_columns(pass, *mixer->mixer, nine_rows());
       return with_losses({mixer->mixer->forward({in[0], nine_rows(), nullptr, pass})}, pass);
     };
     return out;

@@ -49,6 +49,9 @@ struct Alone {
 /// slot that has no line in alone.cpp.
 std::unique_ptr<Alone> build_alone(const PartCase& part, bool causal = true);
 
+/// Columns of a treebank that a part reads (kit::tree_columns).
+void give_columns(Pass& pass, const Part& part, const Sequences& sequences);
+
 /// Mixers, heads, fields and outputs: the mixer (attention around all but mixers) built alone.
 enum class Sight { causal, bidirectional, cross };
 struct AloneMixer {

@@ -253,7 +253,7 @@ std::string check_packed(const PartCase& c, DType compute) {
     session.feed({part(sequence, 0, 4)});
     for (int64_t t = 4; t < 9; ++t) session.feed({part(sequence, t, t + 1)});
     Pass pass;
-    const Rows rows = model.run(kit::input_of(batch), pass);
+    const Rows rows = model.run(kit::input_of(model, batch), pass);
     return std::map<std::string, Tensor>{{"decoding", kit::concatenate(session.rows[0])},
                                          {"rows", rows.x.value()},
                                          {"logits", model.logits(rows).value()},

@@ -71,6 +71,21 @@ void add_centres(AttentionArgs& a) {
   for (int64_t i = 0; i < a.bias.centres.numel(); ++i)
     set_value(a.bias.centres, i, 20 + 15 * value_at(a.bias.centres, i));
 }
+// Numbers of pairs: factors within [0, 1], or addends of which every fifth hides; of all heads, or of every other one.
+void add_pairs(AttentionArgs& a, bool multiply, bool some_heads) {
+  int64_t count = 0;
+  for (const AttentionSegment& s : a.segments) {
+    a.bias.pair_offsets.push_back(count);
+    count += s.query_rows * s.key_rows;
+  }
+  a.bias.pairs = numbers_of(a, {count}, 26);
+  a.bias.pairs_multiply = multiply;
+  for (int64_t i = 0; i < count; ++i) {
+    if (multiply) set_value(a.bias.pairs, i, std::min(1.0, std::abs(value_at(a.bias.pairs, i))));
+    if (!multiply && i % 5 == 3) set_value(a.bias.pairs, i, -INFINITY);
+  }
+  for (int64_t head = 0; some_heads && head < a.heads; ++head) a.bias.pair_heads.push_back(head % 2);
+}
 void add_shares(AttentionArgs& a, int64_t numbers, int64_t first) {
   a.shares = zeros({a.q.dim(0), a.heads * numbers}, wide_type(a));
   a.shares_first = first;
@@ -92,6 +107,14 @@ const std::vector<Change>& biases() {
       {"Gaussian of centres", [](AttentionArgs& a) { add_rates(a, a.q.dim(0), 0.01, true), add_centres(a); }},
       {"slopes of centres", [](AttentionArgs& a) { add_rates(a, 1, 0.1, false), add_centres(a); }},
       {"all", [](AttentionArgs& a) { add_table(a, 33, -16), add_rows(a, 33, -16), add_rates(a, 1, 0.01, true); }},
+      {"added pairs", [](AttentionArgs& a) { add_pairs(a, false, false); }},
+      {"added pairs of some heads", [](AttentionArgs& a) { add_pairs(a, false, true); }},
+      {"factors of pairs", [](AttentionArgs& a) { add_pairs(a, true, false); }},
+      {"factors of pairs of some heads", [](AttentionArgs& a) { add_pairs(a, true, true); }},
+      {"factors, a cap, a table",
+       [](AttentionArgs& a) { add_pairs(a, true, false), a.softcap = 2, add_table(a, 9, -4); }},
+      {"pairs, tiles and slopes",
+       [](AttentionArgs& a) { add_pairs(a, false, true), add_tiles(a), add_rates(a, 1, 0.1, false); }},
       {"softcap", [](AttentionArgs& a) { a.softcap = 0.7; }},
       {"softcap and a table", [](AttentionArgs& a) { a.softcap = 3, add_table(a, 33, -16); }},
       {"tiles", [](AttentionArgs& a) { add_tiles(a); }},

@@ -130,7 +130,8 @@ inline AttentionArgs exact(const AttentionArgs& a) {
   e.turn = nullptr;
   e.out = zeros(a.out.shape(), DType::f64);
   e.lse = zeros({a.q.dim(0), a.heads}, DType::f64);
-  for (Tensor* x : {&e.bias.table, &e.bias.rows, &e.bias.columns, &e.bias.rates, &e.bias.centres, &e.shares})
+  for (Tensor* x :
+       {&e.bias.table, &e.bias.rows, &e.bias.columns, &e.bias.rates, &e.bias.centres, &e.bias.pairs, &e.shares})
     *x = wide(*x);
   return e;
 }
@@ -153,6 +154,9 @@ struct BiasError {
     sizes.bias.table = abs_of(e.bias.table), sizes.bias.rows = abs_of(e.bias.rows);
     sizes.bias.columns = abs_of(e.bias.columns);
     sizes.bias.rates = abs_of(e.bias.rates, -1);
+    sizes.bias.pairs = abs_of(e.bias.pairs);
+    for (int64_t i = 0; sizes.bias.pairs && i < sizes.bias.pairs.numel(); ++i)  // hidden pairs are so exactly
+      if (std::isinf(value_at(sizes.bias.pairs, i))) set_value(sizes.bias.pairs, i, 0);
   }
   double operator()(int64_t segment, int64_t head, int64_t i, int64_t j) const {
     const AttentionBias& b = sizes.bias;

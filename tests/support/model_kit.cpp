@@ -1,6 +1,7 @@
 #include "tests/support/model_kit.h"
 
 #include <cmath>
+#include <cstring>
 
 #include "lithe/ops/basic.h"
 
@@ -161,9 +162,10 @@ Sequences label_sequences(const Head::LabelCount& count, const Sequences& sequen
 }  // namespace
 
 Tensor labels_for(const Head::LabelCount& count, const Sequences& sequences, const Tensor& labels) {
-  const Tensor out =
-      clone(labels.slice(0, count.own_lengths ? label_sequences(count, sequences).rows() : count.labels));
+  const int64_t wanted = count.own_lengths ? label_sequences(count, sequences).rows() : count.labels;
+  const Tensor out = empty({wanted}, DType::i32, labels.device());
   if (out.is_meta()) return out;
+  for (int64_t i = 0; i < wanted; ++i) out.data<int32_t>()[i] = labels.data<int32_t>()[i % labels.numel()];
   for (int64_t i = 0; i < out.numel(); ++i) {
     int32_t& label = out.data<int32_t>()[i];
     if (label >= 0) label %= int32_t(count.classes);
@@ -202,9 +204,58 @@ ModelInput input_of(const Batch& batch) {
   return input;
 }
 
+std::map<std::string, Tensor> tree_columns(const std::vector<std::string>& names, const Sequences& sequences) {
+  std::map<std::string, Tensor> out;
+  const int64_t rows = sequences.rows();
+  for (const std::string& name : names) {
+    const bool parser = name == "head_probabilities";
+    const Tensor column = empty(parser ? Shape{rows, 4} : Shape{rows}, DType::i32, sequences.positions().device());
+    out[name] = column;
+    if (column.is_meta()) continue;
+    for (int64_t b = 0; b < sequences.count(); ++b)
+      for (int64_t i = 0; i < sequences.length(b); ++i) {
+        const auto word = int32_t(sequences.past(b) + i), head = (word + 1) / 2;
+        const int64_t n = sequences.offset(b) + i;
+        int32_t* to = column.data<int32_t>() + n * (parser ? 4 : 1);
+        if (parser) {
+          const float sure = word ? 0.75f : 1.0f, rest = 1 - sure;
+          to[0] = head, to[2] = word ? 0 : -1;
+          std::memcpy(to + 1, &sure, 4), std::memcpy(to + 3, &rest, 4);
+        } else if (name == "word" || name == "span") {
+          *to = word;
+        } else if (name == "head") {
+          *to = head;
+        } else if (name == "depth") {
+          *to = 3 + word % 2;
+        } else if (name == "common") {
+          *to = 1 + word % 3 % 2;
+        } else {
+          *to = word % 3;  // a tag, or none
+        }
+      }
+  }
+  return out;
+}
+
+ModelInput input_of(const Model& model, const Batch& batch) {
+  ModelInput input = input_of(batch);
+  input.columns = tree_columns(model.reads_columns(), batch.sequences);
+  if (batch.source.defined())
+    input.sources.at(kSource).columns = tree_columns(model.reads_columns(kSource), batch.sources);
+  return input;
+}
+
+namespace {
+
+ModelInput input_of(const Model& model, const Tensor& ids, const Sequences& sequences) {
+  return {.tokens = ids, .sequences = sequences, .columns = tree_columns(model.reads_columns(), sequences)};
+}
+
+}  // namespace
+
 Rows run(const Model& model, const Tensor& ids, const Sequences& sequences, DecodeState* state) {
   Pass pass;
-  return model.run({ids, sequences}, pass, state);
+  return model.run(input_of(model, ids, sequences), pass, state);
 }
 
 Var logits(const Model& model, const Tensor& ids, const Sequences& sequences, DecodeState* state) {
@@ -214,7 +265,7 @@ Var logits(const Model& model, const Tensor& ids, const Sequences& sequences, De
 Var loss(const Model& model, const Tensor& ids, const Tensor& labels, const Sequences& sequences, double smoothing,
          double scale, LossSums* sums, Tensor row_nll, const std::vector<int64_t>& predicted) {
   Pass pass;
-  const Rows rows = model.run({ids, sequences}, pass);
+  const Rows rows = model.run(input_of(model, ids, sequences), pass);
   return Model::with_losses(
       model.loss_of(
           rows, predicted,
@@ -225,7 +276,7 @@ Var loss(const Model& model, const Tensor& ids, const Tensor& labels, const Sequ
 namespace {
 
 Rows run(const Model& model, const Batch& batch, Pass& pass) {
-  ModelInput input = input_of(batch);
+  ModelInput input = input_of(model, batch);
   if (batch.jitter != 0 && input.sources.count(kSource)) {
     Pass of_source;
     Rows source = model.encode(input.sources.at(kSource), of_source);
@@ -281,7 +332,9 @@ std::vector<MixerMaps> maps(const Model& model, const Tensor& ids) {
   Pass pass;
   pass.want(Tap::Kind::map);
   pass.want(Tap::Kind::map_logits);
-  const ModelInput one{ids, Sequences::single(ids.dim(0))};
+  ModelInput one{ids, Sequences::single(ids.dim(0))};
+  one.columns =
+      tree_columns(model.reads_columns(reads_source(model.config().architecture) ? kSource : ""), one.sequences);
   reads_source(model.config().architecture) ? model.encode(one, pass) : model.run(one, pass);
   std::vector<MixerMaps> out;
   for (int64_t i = 0; i < model.config().num_hidden_layers; ++i) {

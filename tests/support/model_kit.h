@@ -89,7 +89,11 @@ Var logits(const Model& model, const Tensor& ids, const Sequences& sequences, De
 /// The loss of tokens, auxiliary losses counted.
 Var loss(const Model& model, const Tensor& ids, const Tensor& labels, const Sequences& sequences, double smoothing,
          double scale, LossSums* sums = nullptr, Tensor row_nll = {}, const std::vector<int64_t>& predicted = {});
+/// Columns of a treebank for such sequences: what a row has depends on its position alone. Words are single rows, the
+/// tree is a heap; of the parser's heads the one in the tree has 0.75.
+std::map<std::string, Tensor> tree_columns(const std::vector<std::string>& names, const Sequences& sequences);
 /// What a model reads of a batch.
+ModelInput input_of(const Model& model, const Batch& batch);
 ModelInput input_of(const Batch& batch);
 /// The rows of a batch; its loss, scale * the sum over the labels.
 Var forward(const Model& model, const Batch& batch);

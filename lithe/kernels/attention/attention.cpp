@@ -150,6 +150,17 @@ void check_bias(const char* op, const AttentionArgs& a) {
           "rates of a bias must be [1, heads] or [N, heads] in ", type, ", are ", Shown{b.rates});
   require(!b.centres || (b.rates && is(b.centres, a.heads) && b.centres.dim(0) == queries), op, a,
           "centres of a bias must be [N, heads] in ", type, " and have rates, are ", Shown{b.centres});
+  if (b.pairs) {
+    require(b.pairs.shape().rank() == 1 && b.pairs.dtype() == type && b.pairs.device() == a.q.device() &&
+                b.pair_offsets.size() == a.segments.size() &&
+                (b.pair_heads.empty() || int64_t(b.pair_heads.size()) == a.heads),
+            op, a, "a bias by pairs must be [P] in ", type, " with an offset a segment, and a flag a head or none; is ",
+            Shown{b.pairs}, " with ", b.pair_offsets.size(), " and ", b.pair_heads.size());
+    for (size_t s = 0; s < a.segments.size(); ++s)
+      require(b.pair_offsets[s] >= 0 &&
+                  b.pair_offsets[s] + a.segments[s].query_rows * a.segments[s].key_rows <= b.pairs.numel(),
+              op, a, "the pairs of segment ", s, " lie beyond the ", b.pairs.numel(), " that there are");
+  }
   require(!a.shares || (is(a.shares, 0) && a.shares.dim(0) == queries), op, a, "shares must be [N, heads*U] in ", type,
           ", are ", Shown{a.shares});
 }

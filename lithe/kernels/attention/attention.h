@@ -92,10 +92,19 @@ struct AttentionBias {
   Tensor rates;       // [1, heads] or [N, heads]: - rate |x|, or - rate x^2 if squared, with x = centre - j
   Tensor centres;     // [N, heads], in positions of keys; none: p
   bool squared = false;
-  bool defined() const { return table.defined() || rows.defined() || columns.defined() || rates.defined(); }
+  /// A number of each pair, key by key: those of segment s are [key_rows, query_rows] from pair_offsets[s] on. -inf
+  /// hides. No gradient goes to them.
+  Tensor pairs;  // [P]
+  std::vector<int64_t> pair_offsets;
+  std::vector<uint8_t> pair_heads;  // [heads]: which heads have them; empty: all
+  bool pairs_multiply = false;      // they multiply the capped logits, before anything is added
+  bool defined() const {
+    return table.defined() || rows.defined() || columns.defined() || rates.defined() || pairs.defined();
+  }
+  bool has_pairs(int64_t head) const { return pairs.defined() && (pair_heads.empty() || pair_heads[size_t(head)]); }
 };
 
-/// out[n, head, :] = sum_s softmax_s(cap(scale q[n,head,:] . k[s,group,:]) + bias) v[s,group,:], group = head / (heads
+/// out[n, head, :] = sum_s softmax_s(pairs cap(scale q[n,head,:] . k[s,group,:]) + bias) v[s,group,:], group = head / (heads
 /// / kv_heads), cap(x) = softcap tanh(x / softcap), or x where softcap is 0. q [N, heads*head_dim], k [S,
 /// kv_heads*head_dim], v [S, kv_heads*value_dim], out [N, heads*value_dim]; k and v may be the same tensor. lse [N,
 /// heads] f32 (f64 for f64), optional: the log of the sum of exponentials of the logits, kept for the gradient. A row

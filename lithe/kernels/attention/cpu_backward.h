@@ -203,9 +203,11 @@ template <class Mode, bool kQueries, bool kKeys>
   multiply_keys(Dot{}, rows, low, qk / per, tile.k + skip * tile.k_stride, tile.k_stride, slot.q, p);
   multiply_keys(Dot{}, rows, rows, vd / per, tile.v + skip * tile.v_stride, tile.v_stride, slot.dout, dp);
   const AttentionExtras& extras = call.extras;
-  const bool capped = call.softcap != 0;
+  const bool has_cap = call.softcap != 0, multiplied = extras.pairs_multiply && has_pairs(call, head),
+             capped = has_cap || multiplied;
   float slopes[kGradTile * kPanel];
-  if (capped) cap_logits(call, rows * kPanel, p, slopes);
+  if (has_cap) cap_logits(call, rows * kPanel, p, slopes);
+  if (multiplied) apply_pairs<true>(call, *visit.span, panel, keys, p, slopes, !has_cap);
   if (extras.bias) add_bias(call, *visit.span, head, panel, keys, p);
   if (!panel.all_see(keys)) hide(*visit.span, panel, keys, p);
   if (rule) hide_by_rule(rule, keys.begin % kKeyTile, rows, p);

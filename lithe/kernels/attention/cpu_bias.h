@@ -195,6 +195,35 @@ struct Rates {
 };
 [[gnu::always_inline]] inline Vec magnitude(Vec x) { return as_floats(as_ints(x) & 0x7fffffff); }
 
+[[gnu::always_inline]] inline bool has_pairs(const AttentionCall& call, int64_t head) {
+  return !call.extras.pair_heads || call.extras.pair_heads[head];
+}
+
+/// logits times, or plus 1 / scale times, the numbers of the pairs. kMultiply: `slopes`, unless null, are multiplied,
+/// too; `set`: they are set.
+template <bool kMultiply>
+[[gnu::noinline, maybe_unused]] static void apply_pairs(const AttentionCall& call, const AttentionSpan& span,
+                                                        const Panel& panel, Range keys, float* logits, float* slopes,
+                                                        bool set) {
+  const AttentionExtras& x = call.extras;
+  const float factor = 1 / call.scale;
+  const float* from = x.pairs + x.pair_offsets[&span - call.spans] + keys.begin * span.query_rows + panel.first;
+  for (int64_t r = 0; r < keys.end - keys.begin; ++r, from += span.query_rows)
+    for (int64_t lane = 0; lane < kPanel; lane += kLanes) {
+      const int64_t left = panel.rows - lane;
+      const Vec m = left >= kLanes ? load(from + lane) : left > 0 ? load(from + lane, First{int(left)}) : Vec{};
+      float* to = logits + r * kPanel + lane;
+      if constexpr (kMultiply) {
+        store(to, load(to) * m);
+        if (!slopes) continue;
+        float* slope = slopes + r * kPanel + lane;
+        store(slope, set ? m : load(slope) * m);
+      } else {
+        store(to, load(to) + m * factor);
+      }
+    }
+}
+
 /// logits += bias / scale, so that what follows is as without.
 [[gnu::noinline, maybe_unused]] static void add_bias(const AttentionCall& call, const AttentionSpan& span, int64_t head,
                                                      const Panel& panel, Range keys, float* logits) {
@@ -208,6 +237,7 @@ struct Rates {
   if (x.columns)
     add_columns_by_distance(x.columns + ((span.key_row + keys.begin) * call.heads + head) * x.column_numbers,
                             call.heads * x.column_numbers, {t - x.first, x.column_numbers}, rows, factor, logits);
+  if (x.pairs_add && has_pairs(call, head)) apply_pairs<false>(call, span, panel, keys, logits, nullptr, false);
   if (!x.rates) return;
   for (int lane = 0; lane < kPanel; lane += kLanes) {
     const Rates of(call, span, head, panel.first + lane, panel.first + panel.rows, factor);

@@ -333,6 +333,20 @@ void hide_tiles(const AttentionCall& call, const AttentionSpan& span, Range keys
   }
 }
 
+/// logits times, or plus 1 / scale times, the numbers of the pairs.
+void apply_pairs_to_rows(const AttentionCall& call, const AttentionSpan& span, int64_t count, Range keys,
+                         float* logits) {
+  const AttentionExtras& x = call.extras;
+  const float factor = 1 / call.scale;
+  const float* from = x.pairs + x.pair_offsets[&span - call.spans] + keys.begin * span.query_rows;
+  for (int64_t r = 0; r < keys.end - keys.begin; ++r, from += span.query_rows, logits += call.space.lanes)
+    for (int64_t e = 0; e < count; ++e) {
+      if (!has_pairs(call, e / span.query_rows)) continue;
+      const float m = from[e % span.query_rows];
+      logits[e] = x.pairs_multiply ? logits[e] * m : logits[e] + m * factor;
+    }
+}
+
 /// logits += bias / scale.
 void add_bias_to_rows(const AttentionCall& call, const AttentionSpan& span, int64_t count, Range keys, float* logits) {
   const AttentionExtras& x = call.extras;
@@ -407,6 +421,7 @@ void read_split(const AttentionCall& call, const AttentionSpan& span, Range spli
       dot(PlainKeys<T>{k, k_stride, kv_heads});
     if (call.softcap != 0)
       for (int64_t j = 0; j < rows; ++j) cap_logits(call, lanes, logits + j * at.lanes, nullptr);
+    if (call.extras.pairs) apply_pairs_to_rows(call, span, count, keys, logits);
     if (call.extras.bias) add_bias_to_rows(call, span, count, keys, logits);
     if (span.query_rows > 1 || call.head_masks) hide_rows(call, span, count, keys, logits);
     if (call.visits) hide_tiles(call, span, keys, logits);

@@ -168,6 +168,8 @@ void forward_block(const AttentionCall& call, const AttentionTask& task, const A
       multiply_keys(Dot{}, rows, low, depth, tile.k + skip * tile.k_stride, tile.k_stride, packed + at * depth * kPanel,
                     logits);
       if (call.softcap != 0) cap_logits(call, rows * kPanel, logits, nullptr);
+      if (call.extras.pairs_multiply && has_pairs(call, task.head))
+        apply_pairs<true>(call, span, panel, keys, logits, nullptr, false);
       if (call.extras.bias) add_bias(call, span, task.head, panel, keys, logits);
       if (!panel.all_see(keys)) hide(span, panel, keys, logits);
       if (rule) hide_by_rule(rule, skip, rows, logits);

@@ -168,6 +168,9 @@ void AttentionPlan::add_extras(const AttentionArgs& a, const AttentionGradArgs* 
   x.columns = of(b.columns), x.column_numbers = b.columns ? b.columns.dim(1) / a.heads : 0;
   x.rates = of(b.rates), x.rate_stride = b.rates && b.rates.dim(0) != 1 ? a.heads : 0;
   x.centres = of(b.centres);
+  x.pairs = of(b.pairs), x.pair_offsets = b.pair_offsets.data();
+  x.pair_heads = b.pair_heads.empty() ? nullptr : b.pair_heads.data();
+  x.pairs_multiply = b.pairs && b.pairs_multiply, x.pairs_add = b.pairs && !b.pairs_multiply;
   x.shares = of(a.shares), x.share_numbers = a.shares ? a.shares.dim(1) / a.heads : 0, x.shares_first = a.shares_first;
   if (!g) return;
   x.gradients = g->dtable || g->drows || g->dcolumns || g->drates || g->dcentres;

@@ -1,5 +1,5 @@
 // The specification of attention and its gradient: scalar, serial, sums in f64 whatever the storage.
-//   l[i,j] = cap(scale q[i] . k[j]) + bias(i, j),   p[i,:] = softmax over the visible j of l[i,:]
+//   l[i,j] = cap(scale q[i] . k[j]) (times pairs that multiply) + bias(i, j),   p[i,:] = softmax over the visible j of l[i,:]
 //   cap(x) = c tanh(x / c) where c = softcap > 0, else x; cap' = 1 - tanh(x / c)^2
 //   out[i] = sum_j p[i,j] v[j],   lse[i] = log sum_j exp l[i,j],   shares[i,u] = sum of p[i,j] at distance u
 // A row that sees nothing: out = 0, shares = 0, lse = -inf. With g[i,j] = dout[i] . v[j] + dshares[i,u]:
@@ -108,6 +108,14 @@ struct Place {
     const TileMask::Visits* visits = a.tiles ? a.tiles->visits[size_t(segment * a.heads + head)].get() : nullptr;
     return !visits || visits->sees(i, j);
   }
+  /// The number of a pair, and what the pairs multiply its logit by.
+  double pair(int64_t i, int64_t j) const {
+    const AttentionBias& b = a.bias;
+    return value_at(b.pairs, b.pair_offsets[size_t(segment)] + j * rows().query_rows + i);
+  }
+  double factor(int64_t i, int64_t j) const {
+    return a.bias.pairs_multiply && a.bias.has_pairs(head) ? pair(i, j) : 1;
+  }
   int64_t distance(int64_t i, int64_t j) const { return i + rows().key_rows - rows().query_rows - j; }
   /// The row of q and its like.
   int64_t row(int64_t i) const { return rows().query_row + i; }
@@ -138,6 +146,7 @@ struct Place {
     if (b.table) sum += value_at(b.table, in_table(b.table, i, j));
     if (b.rows) sum += value_at(b.rows, in_rows(b.rows, b.first, i, j));
     if (b.columns) sum += value_at(b.columns, in_columns(b.columns, i, j));
+    if (!b.pairs_multiply && b.has_pairs(head)) sum += pair(i, j);
     if (b.rates) {
       const double x = apart(i, j);
       sum -= value_at(b.rates, in_heads(b.rates, i)) * (b.squared ? x * x : std::abs(x));
@@ -167,7 +176,7 @@ double weights(const Place& at, const HeadView<T, K>& x, int64_t i, const Visibl
   p.resize(size_t(keys.end - keys.begin));
   double largest = none, sum = 0;
   for (int64_t j = keys.begin; j < keys.end; ++j) {
-    double logit = capped(a, x, i, j).logit;
+    double logit = capped(a, x, i, j).logit * at.factor(i, j);
     if (a.bias.defined()) logit += at.bias(i, j);
     if (!at.sees(i, j)) logit = none;
     p[size_t(j - keys.begin)] = logit;
@@ -296,7 +305,7 @@ void attention_grad(const AttentionGradArgs& g) {
           std::fill(dq.begin(), dq.end(), 0.0);
           for (int64_t j = keys.begin; j < keys.end; ++j) {
             const size_t at = size_t(j - keys.begin);
-            const double dlogit = p[at] * (dp[at] - mean), dl = a.scale * capped(a, x, i, j).slope * dlogit;
+            const double dlogit = p[at] * (dp[at] - mean), dl = a.scale * capped(a, x, i, j).slope * at_head.factor(i, j) * dlogit;
             dbias.add(at_head, i, j, dlogit);
             for (int64_t c = 0; c < qk; ++c) {
               dq[size_t(c)] += dl * double(x.k[j * x.k_stride + c]);

@@ -89,7 +89,7 @@ void AttentionCore::check_biases(const AttentionConfig& config) const {
   if (!position_ || !position_->biases() || !field_->biases()) return;
   const BiasForm a = position_->bias_form(), b = field_->bias_form();
   check_usage(!a.prior && !b.prior && !(a.table && b.table) && !(a.rows && b.rows) && !(a.columns && b.columns) &&
-                  !(a.rates && b.rates),
+                  !(a.rates && b.rates) && !(a.pairs && b.pairs),
               "model", "the position and field ", config.field.type,
               " both change the weights, in ways that do not go together; leave one of them out: give model.position "
               "one that adds to rows or rotates queries and keys (rotary, sinusoidal, learned), or mixer.field full");
@@ -119,9 +119,11 @@ Heads::Turn AttentionCore::turn_by(const Sequences& sequences) const {
 }
 
 AttendOptions AttentionCore::options(const Heads& heads, const SubLayerInput& in, const Var& q, const Var& k,
-                                     const std::vector<FieldInput::Keys>& keys, const Tensor& labels) const {
+                                     const std::vector<FieldInput::Keys>& keys, const Tensor& labels,
+                                     const Field* other) const {
+  const Field& field = other ? *other : *field_;
   const FieldInput pairs{q, k, in.sequences, in.pass, in.x, keys, scale_, labels};
-  kernels::AttentionPattern pattern = field_->pattern(pairs);
+  kernels::AttentionPattern pattern = field.pattern(pairs);
   const bool biases = position_ && position_->biases();
   return {.heads = heads.query_heads(),
           .kv_heads = heads.kv_heads(),
@@ -130,7 +132,7 @@ AttendOptions AttentionCore::options(const Heads& heads, const SubLayerInput& in
           .head_masks = std::move(pattern.heads),
           .tiles = std::move(pattern.tiles),
           .bias = join(biases ? position_->bias(pairs, heads.query_heads()) : LogitBias{},
-                       field_->bias(pairs, heads.query_heads()), heads.query_heads()),
+                       field.bias(pairs, heads.query_heads()), heads.query_heads()),
           .values = biases ? position_->values() : DistanceValues{},
           .softcap = softcap_};
 }

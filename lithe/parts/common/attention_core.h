@@ -49,9 +49,11 @@ class AttentionCore {
   static Heads::KeyValue read(const Heads& heads, const Heads::KeyValue& kept, const Heads::Turn& turn) {
     return heads.expands() ? heads.expand(kept, turn) : kept;
   }
-  /// How queries of `heads` meet keys: `labels` in place of k where a state keeps them.
+  /// How queries of `heads` meet keys: `labels` in place of k where a state keeps them; by `other` in place of the
+  /// field, where it is given.
   AttendOptions options(const Heads& heads, const SubLayerInput& in, const Var& q, const Var& k,
-                        const std::vector<FieldInput::Keys>& keys, const Tensor& labels = {}) const;
+                        const std::vector<FieldInput::Keys>& keys, const Tensor& labels = {},
+                        const Field* other = nullptr) const;
   Var output(const Var& done) const { return output_->forward(done); }
   MixerMaps maps(const SubLayerInput& in, const Heads::Input& key_rows, const Sequences& keys) const;
 

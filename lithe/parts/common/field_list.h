@@ -9,6 +9,7 @@ namespace lithe {
 class FieldList : public Field {
  public:
   FieldList(const char* name, const Scope& scope, const Node& list, const Args& args);
+  std::vector<std::string> reads_columns() const override;
   bool reads_keys() const override;
   /// Those of the one field that reads keys; where several do, none are kept.
   KeyLabels key_labels(DType cache) const override;

@@ -61,6 +61,7 @@ class SelfAttention final : public Mixer, public SharedMap, private AttentionMap
     return KeyValueCache::bytes_of(tokens, columns_, dtype);
   }
   bool keeps_rows() const override { return true; }
+  std::vector<std::string> reads_columns() const override { return core_.field().reads_columns(); }
   bool reads_embedding() const override { return core_.heads().reads_embedding(); }
   MixerMaps maps(const SubLayerInput& in) const override { return core_.maps(in, core_.input_of(in), in.sequences); }
 

@@ -1,0 +1,353 @@
+#include "lithe/parts/common/tree_mask.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <numeric>
+
+#include "lithe/nn/registry.h"
+
+namespace lithe {
+
+// spec: syn.mask_add | field | numbers of pairs that are added to logits, -inf where they are hidden | TB Eq 6.53
+//
+// spec: syn.mask_mul | field | numbers of pairs that multiply logits, or weights (log_add, multiply_weights) | TB
+// Eq 6.54, footnote 4
+//
+// spec: syn.mask01 | field | pairs of words near in the tree, hidden otherwise or their logits times 0 | TB Eq 6.55
+//
+// spec: syn.dnorm.zscore | field | tree distances, standardised | TB Eq 6.56
+//
+// spec: syn.dnorm.inv_row | field | inverse tree distances of a row, which sum to 1 | TB Eq 6.56
+//
+// spec: syn.dnorm.other | field | linear, exponential, Gaussian and reciprocal maps of tree distances | TB Eq 6.56
+//
+// spec: syn.mask_parser | field | a parser's probabilities of heads | TB Eq 6.57-6.58
+//
+// spec: syn.head_guided | field | `heads` have the mask, the rest see all; `supervise` | TB 6.2.3, Fig 6.8c
+void TreeMaskConfig::fields(Fields& f) {
+  f("tree", tree,
+    "which: dependency (columns word, head), constituency (word, depth, common), parser (word, "
+    "head_probabilities)",
+    one_of({"dependency", "constituency", "parser"}));
+  f("weight", weight,
+    "M of two words by their distance w in the tree: within (1 up to max_distance, else 0), zscore, inv_row, linear "
+    "max(0, 1 - w/max_distance), exp e^(-w/tau), gauss e^(-w^2/(2 sigma^2)), reciprocal 1/(1+w); of a parser: "
+    "probability",
+    one_of({"within", "zscore", "inv_row", "linear", "exp", "gauss", "reciprocal", "probability"}));
+  f("apply", apply,
+    "what becomes of M: hard (0 hides, the fused kernel leaves hidden tiles out), add (to logits), multiply_logits "
+    "(the "
+    "literal TB 6.54: 0 does not hide), log_add (weights times M, then normalised), multiply_weights (not normalised)",
+    one_of({"hard", "add", "multiply_logits", "log_add", "multiply_weights"}));
+  f("max_distance", max_distance, "within, linear: the bound w_max; -1: 1, and linear: the number of words",
+    at_least(-1));
+  f("tau", tau, "exp: scale of the distance", at_least(1e-6));
+  f("sigma", sigma, "gauss: width", at_least(1e-6));
+  f("squash", squash, "zscore: none, sigmoid, or min_max of each row to [0, 1]",
+    one_of({"none", "sigmoid", "min_max"}));
+  f("statistics", statistics, "zscore: mean and deviation of each row, or of the whole matrix",
+    one_of({"row", "matrix"}));
+  f("inverse", inverse, "inv_row: r = 1/(w+1) (shifted), or 1/w with self_value for a word and itself (plain)",
+    one_of({"shifted", "plain"}));
+  f("self_value", self_value, "inv_row with inverse plain: r of a word and itself", at_least(0));
+  f("normalise_rows", normalise_rows, "linear, exp, gauss, reciprocal: rows of M are divided by their sums");
+  f("collapse_pos", collapse_pos, "constituency: distances between the nodes right above the words, two less");
+  f("direction", direction, "probability: M(i,j) that i is the head of j (directed), or the larger of both (symmetric)",
+    one_of({"directed", "symmetric"}));
+  f("diagonal", diagonal, "probability: M of a word and itself; 0: literal", between(0, 1));
+  f("heads", heads, "query heads that have the mask, counted from 0, the others see all; empty: all have it");
+}
+
+void TreeMaskConfig::validate(int64_t count) const {
+  const auto need = [&](bool rule, const auto&... why) { check_usage(rule, "tree", why...); };
+  need((tree == "parser") == (weight == "probability"), "tree ", tree, " and weight ", weight,
+       " do not go together: a parser's numbers are probabilities, other trees give distances");
+  need(apply != "hard" || weight == "within", "apply hard hides by 0 and 1, which weight ", weight,
+       " is not; set weight: within, or apply: log_add");
+  need(apply == "hard" || apply == "add" || apply == "multiply_logits" || weight != "zscore" || squash != "none",
+       "apply ", apply, " multiplies weights by M, which zscore has below 0; set squash: sigmoid, or apply: add");
+  need(squash == "none" || weight == "zscore", "squash ", squash, " is of zscore, not of ", weight);
+  need(statistics == "row" || weight == "zscore", "statistics ", statistics, " are of zscore, not of ", weight);
+  need(inverse == "shifted" || weight == "inv_row", "inverse ", inverse, " is of inv_row, not of ", weight);
+  need(self_value == 1 || (weight == "inv_row" && inverse == "plain"), "self_value is of inv_row with inverse plain");
+  need(!collapse_pos || tree == "constituency", "collapse_pos is of constituency trees, not of ", tree);
+  need(direction == "symmetric" || weight == "probability", "direction ", direction, " is of probability, not of ",
+       weight);
+  need(diagonal == 1 || weight == "probability", "diagonal is of probability, not of ", weight);
+  need(max_distance < 0 || weight == "within" || weight == "linear", "max_distance is of within and linear, not of ",
+       weight);
+  need(weight != "linear" || max_distance != 0, "linear divides by max_distance, which is 0; raise it, or -1");
+  need(tau == 1 || weight == "exp", "tau is of exp, not of ", weight);
+  need(sigma == 1 || weight == "gauss", "sigma is of gauss, not of ", weight);
+  need(!normalise_rows || weight == "linear" || weight == "exp" || weight == "gauss" || weight == "reciprocal",
+       "normalise_rows is of linear, exp, gauss and reciprocal, not of ", weight);
+  for (const int64_t head : heads)
+    need(head >= 0 && head < count, "there is no head ", head, "; the ", count, " query heads count from 0");
+}
+
+int64_t WordTree::words() const { return word_of.empty() ? 0 : 1 + *std::max_element(word_of.begin(), word_of.end()); }
+
+namespace {
+
+std::vector<int32_t> distances_of(const TreeMaskConfig& c, const WordTree& tree) {
+  return c.tree == "constituency" ? tree_distances(tree.leaves, c.collapse_pos) : tree_distances(tree.heads);
+}
+
+void standardise(const TreeMaskConfig& c, std::vector<double>& m, size_t n) {
+  const size_t step = c.statistics == "row" ? n : n * n;
+  for (size_t at = 0; at < m.size(); at += step) {
+    const auto begin = m.begin() + ptrdiff_t(at), end = begin + ptrdiff_t(step);
+    const double mean = std::accumulate(begin, end, 0.0) / double(step);
+    double square = 0;
+    for (auto x = begin; x != end; ++x) square += (*x - mean) * (*x - mean);
+    const double deviation = std::sqrt(square / double(step));
+    for (auto x = begin; x != end; ++x) *x = deviation > 0 ? (*x - mean) / deviation : 0;
+  }
+  for (size_t row = 0; row < n; ++row) {
+    const auto begin = m.begin() + ptrdiff_t(row * n), end = begin + ptrdiff_t(n);
+    const double low = *std::min_element(begin, end), high = *std::max_element(begin, end);
+    for (auto x = begin; x != end; ++x) {
+      if (c.squash == "sigmoid") *x = 1 / (1 + std::exp(-*x));
+      if (c.squash == "min_max") *x = high > low ? (*x - low) / (high - low) : 1;
+    }
+  }
+}
+
+std::vector<double> probabilities(const TreeMaskConfig& c, const WordTree& tree, size_t n) {
+  std::vector<double> m(n * n, 0);
+  for (size_t j = 0; j < std::min(n, tree.parser.size()); ++j)
+    for (const auto& [head, p] : tree.parser[j])
+      if (head >= 1 && size_t(head) <= n) m[size_t(head - 1) * n + j] += p;
+  if (c.direction == "symmetric")
+    for (size_t i = 0; i < n; ++i)
+      for (size_t j = i + 1; j < n; ++j) m[i * n + j] = m[j * n + i] = std::max(m[i * n + j], m[j * n + i]);
+  for (size_t i = 0; i < n; ++i) m[i * n + i] = c.diagonal;
+  return m;
+}
+
+}  // namespace
+
+std::vector<double> word_mask(const TreeMaskConfig& c, const WordTree& tree) {
+  const auto n = size_t(tree.words());
+  if (c.weight == "probability") return probabilities(c, tree, n);
+  const std::vector<int32_t> w = distances_of(c, tree);
+  const double most = c.max_distance >= 0 ? c.max_distance : c.weight == "within" ? 1 : double(n);
+  std::vector<double> m(n * n, 0);
+  for (size_t i = 0; i < n * n; ++i) {
+    const bool apart = w[i] == kApart;
+    const double d = apart ? INFINITY : double(w[i]);
+    if (c.weight == "within") m[i] = d <= most;
+    if (c.weight == "zscore") m[i] = apart ? -double(n) : -d;  // farther than any path
+    if (c.weight == "inv_row") m[i] = c.inverse == "shifted" ? 1 / (d + 1) : d == 0 ? c.self_value : 1 / d;
+    if (c.weight == "linear") m[i] = std::max(0.0, 1 - d / most);
+    if (c.weight == "exp") m[i] = std::exp(-d / c.tau);
+    if (c.weight == "gauss") m[i] = std::exp(-d * d / (2 * c.sigma * c.sigma));
+    if (c.weight == "reciprocal") m[i] = 1 / (1 + d);
+  }
+  if (n == 0) return m;
+  if (c.weight == "zscore") standardise(c, m, n);
+  if (c.weight == "inv_row" || c.normalise_rows)
+    for (size_t row = 0; row < n; ++row) {
+      const auto begin = m.begin() + ptrdiff_t(row * n), end = begin + ptrdiff_t(n);
+      const double sum = std::accumulate(begin, end, 0.0);
+      for (auto x = begin; sum > 0 && x != end; ++x) *x /= sum;
+    }
+  return m;
+}
+
+TreeMask::TreeMask(const TreeMaskConfig& config, const Field::Args& args) : config_(config), args_(args) {
+  config.validate(args.num_attention_heads);
+  TreeMaskConfig all = config;
+  all.heads.clear();  // which heads have it changes nothing of M
+  key_ = "tree " + to_yaml(write_fields([&](Fields& f) { all.fields(f); }));
+}
+
+std::vector<std::string> TreeMask::reads_columns() const {
+  if (config_.tree == "dependency") return {"word", "head"};
+  if (config_.tree == "constituency") return {"word", "depth", "common"};
+  return {"word", "head_probabilities"};
+}
+
+bool TreeMask::has(int64_t head) const {
+  return config_.heads.empty() || std::find(config_.heads.begin(), config_.heads.end(), head) != config_.heads.end();
+}
+
+void TreeMask::check_whole(const FieldInput& in) const {
+  for (int64_t b = 0; b < in.queries.count(); ++b)
+    check_usage(
+        in.queries.past(b) == 0 && in.keys[size_t(b)].first == 0 && in.keys[size_t(b)].count == in.queries.length(b),
+        "tree", "a tree is of a whole text, and this one is read a part at a time; give the field to an encoder");
+}
+
+std::vector<WordTree> TreeMask::trees(const FieldInput& in) const {
+  const std::vector<std::string> names = reads_columns();
+  std::vector<const Tensor*> columns;
+  for (const std::string& name : names) {
+    columns.push_back(in.pass.given(name));
+    check_usage(columns.back(), "tree", "the input has no column '", name, "', which the field reads of a treebank");
+    check(columns.back()->dim(0) == in.queries.rows(), "tree", "the column '", name, "' has ", columns.back()->dim(0),
+          " rows, the text ", in.queries.rows());
+  }
+  std::vector<WordTree> out;
+  for (int64_t b = 0; b < in.queries.count(); ++b) {
+    WordTree tree;
+    const int64_t begin = in.queries.offset(b), length = in.queries.length(b);
+    const int32_t* words = columns[0]->data<int32_t>() + begin;
+    tree.word_of.assign(words, words + length);
+    const auto m = size_t(tree.words());
+    check(m <= size_t(1) << 20, "tree", "the column 'word' counts to ", m, ", more words than a sequence has");
+    tree.heads.heads.assign(m, -1);
+    tree.leaves.depth.assign(m, 0), tree.leaves.common.assign(m, 0);
+    tree.parser.resize(m);
+    for (int64_t i = length; i-- > 0;) {  // the first row of a word counts
+      const int32_t w = words[i];
+      if (w < 0) continue;
+      const auto at = [&](size_t column) { return columns[column]->data<int32_t>()[begin + i]; };
+      if (config_.tree == "dependency") tree.heads.heads[size_t(w)] = at(1);
+      if (config_.tree == "constituency") tree.leaves.depth[size_t(w)] = at(1), tree.leaves.common[size_t(w)] = at(2);
+      if (config_.tree != "parser") continue;
+      const int64_t cols = columns[1]->numel() / columns[1]->dim(0);
+      auto& parser = tree.parser[size_t(w)];
+      parser.clear();
+      double sum = 0;
+      for (int64_t k = 0; k + 1 < cols; k += 2) {
+        const int32_t* one = columns[1]->data<int32_t>() + (begin + i) * cols + k;
+        if (one[0] < 0) continue;
+        parser.emplace_back(one[0], double(std::bit_cast<float>(one[1])));
+        sum += parser.back().second;
+      }
+      check(std::abs(sum - 1) < 1e-3, "tree", "the head probabilities of word ", w + 1, " sum to ", sum,
+            "; those of all heads and the root must sum to 1");
+    }
+    out.push_back(std::move(tree));
+  }
+  return out;
+}
+
+std::optional<double> TreeMask::of_pair(const WordTree& tree, const std::vector<double>& mask, int64_t i,
+                                        int64_t j) const {
+  const int32_t a = tree.word_of[size_t(i)], b = tree.word_of[size_t(j)];
+  if (a < 0 || b < 0) return std::nullopt;
+  return mask[size_t(a) * size_t(tree.words()) + size_t(b)];
+}
+
+TreeMask::Effect TreeMask::effect(double m) const {
+  if (config_.apply == "add") return {1, m};
+  if (config_.apply == "multiply_logits") return {m, 0};
+  if (config_.apply == "hard") return {1, m > 0 ? 0 : -INFINITY};
+  return {1, std::log(m)};
+}
+
+TreeMask::Pairs TreeMask::make_pairs(const FieldInput& in) const {
+  check_whole(in);
+  Pairs out;
+  int64_t count = 0;
+  for (int64_t b = 0; b < in.queries.count(); ++b) {
+    out.offsets.push_back(count);
+    count += in.queries.length(b) * in.queries.length(b);
+  }
+  out.numbers = empty({count}, wide_of(in.q.dtype()), in.q.device());
+  if (out.numbers.is_meta()) return out;
+  const bool multiplies = config_.apply == "multiply_logits";
+  const std::vector<WordTree> trees = this->trees(in);
+  dispatch_float(out.numbers.dtype(), [&]<class T>() {
+    T* to = out.numbers.data<T>();
+    for (const WordTree& tree : trees) {
+      const std::vector<double> mask = word_mask(config_, tree);
+      const auto m = size_t(tree.words()), n = tree.word_of.size();
+      std::vector<T> numbers(m * m);  // [key][query]
+      for (size_t i = 0; i < m; ++i)
+        for (size_t j = 0; j < m; ++j) {
+          const Effect e = effect(mask[i * m + j]);
+          numbers[j * m + i] = T(multiplies ? e.factor : e.shift);
+        }
+      const T none = T(multiplies ? 1 : 0);
+      for (size_t j = 0; j < n; ++j)
+        for (size_t i = 0; i < n; ++i) {
+          const int32_t a = tree.word_of[i], b = tree.word_of[j];
+          *to++ = a < 0 || b < 0 ? none : numbers[size_t(b) * m + size_t(a)];
+        }
+    }
+  });
+  return out;
+}
+
+LogitBias TreeMask::bias(const FieldInput& in) const {
+  LogitBias out;
+  if (hard()) return out;
+  const auto& pairs = in.pass.once<Pairs>(cat(key_, in.q.dtype(), in.queries.rows()),
+                                          std::function<Pairs()>([&] { return make_pairs(in); }));
+  out.pairs = pairs.numbers, out.pair_offsets = pairs.offsets;
+  out.pairs_multiply = config_.apply == "multiply_logits";
+  if (config_.apply == "multiply_weights") out.use = LogitBias::Use::multiply;
+  if (!config_.heads.empty())
+    for (int64_t head = 0; head < args_.num_attention_heads; ++head) out.pair_heads.push_back(has(head));
+  return out;
+}
+
+std::vector<std::shared_ptr<const Visits>> TreeMask::make_visits(const FieldInput& in) const {
+  check_whole(in);
+  std::vector<std::shared_ptr<const Visits>> out;
+  for (const WordTree& tree : trees(in)) {
+    const auto n = int64_t(tree.word_of.size()), m = tree.words();
+    std::vector<std::vector<KeyRange>> rows_of(static_cast<size_t>(m));  // of each word; a word's rows stand together
+    std::vector<KeyRange> specials;
+    for (int64_t i = 0; i < n; ++i) {
+      std::vector<KeyRange>& ranges = tree.word_of[size_t(i)] < 0 ? specials : rows_of[size_t(tree.word_of[size_t(i)])];
+      if (!ranges.empty() && ranges.back().end == i)
+        ++ranges.back().end;
+      else
+        ranges.push_back({i, i + 1});
+    }
+    const double most = config_.max_distance >= 0 ? config_.max_distance : 1;
+    std::vector<std::vector<int32_t>> near(static_cast<size_t>(m));
+    if (config_.tree == "constituency") {
+      for (int64_t i = 0; i < m; ++i) {  // a row of distances at a time
+        int32_t shared = INT32_MAX;
+        const auto& leaves = tree.leaves;
+        const auto distance = [&](int64_t j) {
+          return shared <= 0 ? INFINITY
+                             : double(leaves.depth[size_t(i)] + leaves.depth[size_t(j)] - 2 * (shared - 1) -
+                                      (config_.collapse_pos ? 2 : 0));
+        };
+        near[size_t(i)].push_back(int32_t(i));
+        for (int64_t j = i + 1; j < m; ++j) {
+          shared = std::min(shared, leaves.common[size_t(j - 1)]);
+          if (distance(j) > most) continue;
+          near[size_t(i)].push_back(int32_t(j));
+          near[size_t(j)].push_back(int32_t(i));
+        }
+      }
+    } else {
+      const auto neighbours = neighbours_of(tree.heads);
+      for (int64_t i = 0; i < m; ++i)
+        near[size_t(i)] = near_words(neighbours, int32_t(i), int64_t(std::min(most, double(m))));
+    }
+    out.push_back(visits_of(n, n, [&](int64_t i, std::vector<KeyRange>& ranges) {
+      const int32_t word = tree.word_of[size_t(i)];
+      if (word < 0) return ranges.push_back({0, n});
+      ranges.insert(ranges.end(), specials.begin(), specials.end());
+      for (const int32_t other : near[size_t(word)])
+        ranges.insert(ranges.end(), rows_of[size_t(other)].begin(), rows_of[size_t(other)].end());
+    }));
+  }
+  return out;
+}
+
+kernels::AttentionPattern TreeMask::pattern(const FieldInput& in) const {
+  const kernels::AttentionPattern all{.mask = {.causal = args_.causal}, .heads = {}, .tiles = nullptr};
+  if (!hard()) return all;
+  if (in.q.value().is_meta()) {
+    check_whole(in);
+    return all;
+  }
+  using Made = std::vector<std::shared_ptr<const Visits>>;
+  const Made& visits = in.pass.once<Made>(cat(key_, "visits", in.queries.rows()),
+                                          std::function<Made()>([&] { return make_visits(in); }));
+  return tiled_pattern(args_.causal, args_.num_attention_heads, in, [&](int64_t b, int64_t head) {
+    return has(head) ? visits[size_t(b)] : std::shared_ptr<const Visits>();
+  });
+}
+
+}  // namespace lithe

@@ -1,0 +1,141 @@
+// Who meets, and how much, by the distance of words in a tree [TB 6.2.2].
+#include <cmath>
+
+#include "lithe/nn/registry.h"
+#include "lithe/parts/common/tree_mask.h"
+
+namespace lithe {
+namespace {
+
+struct TreeConfig : TreeMaskConfig {
+  double supervise = 0;
+  int64_t supervised_head = 0;
+  void fields(Fields& f) {
+    TreeMaskConfig::fields(f);
+    f("supervise", supervise,
+      "dependency: factor of an auxiliary loss, -log of the weight by which supervised_head takes from a word's head; "
+      "0: none",
+      at_least(0));
+    f("supervised_head", supervised_head, "the query head, from 0, that learns to find heads", at_least(0));
+  }
+};
+
+class Tree final : public Field {
+ public:
+  Tree(const Scope& scope, const TreeConfig& config, const Args& args)
+      : config_(config), args_(args), mask_(config, args) {
+    check_usage(config.supervise == 0 || config.tree == "dependency", "tree",
+                "supervise needs the heads of words, which tree ", config.tree, " has not; set tree: dependency");
+    check_usage(config.supervised_head < args.num_attention_heads, "tree", "there is no supervised_head ",
+                config.supervised_head, "; the ", args.num_attention_heads, " query heads count from 0");
+    if (!config.heads.empty() || config.supervise > 0)
+      scope.couples({Dimension::key_heads, Dimension::queries});  // heads by place
+    if (config.supervise > 0) scope.couples({Dimension::head_width});
+  }
+  std::vector<std::string> reads_columns() const override { return mask_.reads_columns(); }
+  kernels::AttentionPattern pattern(const FieldInput& in) const override {
+    if (config_.supervise > 0 && training()) in.pass.add_loss("tree", supervision(in));
+    return mask_.pattern(in);
+  }
+  LogitBias bias(const FieldInput& in, int64_t) const override { return mask_.bias(in); }
+  bool biases() const override { return !mask_.hard(); }
+  BiasForm bias_form() const override { return {.prior = config_.apply == "multiply_weights", .pairs = !mask_.hard()}; }
+  // Weights that are multiplied do not sum to 1; who is supervised has queries and keys of its own.
+  bool reads_heads() const override { return config_.apply == "multiply_weights" || config_.supervise > 0; }
+
+ private:
+  TreeConfig config_;
+  Args args_;
+  TreeMask mask_;
+
+  // The mean of lse_i - l_ih over the first rows i of words with a head h, as their first rows.
+  Var supervision(const FieldInput& in) const {
+    const Tensor q = in.q.value(), k = in.k.value(), loss = zeros({1}, wide_of(q.dtype()), q.device());
+    const int64_t heads = args_.num_attention_heads, head = config_.supervised_head, d = q.cols() / heads,
+                  group = head / (heads / args_.kv_heads);
+    struct Pair {
+      int64_t i, j;
+      double dl;  // of the loss
+    };
+    auto pairs = std::make_shared<std::vector<Pair>>();
+    if (!q.is_meta()) {
+      int64_t count = 0;
+      double sum = 0;
+      const std::vector<WordTree> trees = mask_.trees(in);
+      for (int64_t b = 0; b < in.queries.count(); ++b) {
+        const WordTree& tree = trees[size_t(b)];
+        const int64_t begin = in.queries.offset(b), n = in.queries.length(b), m = tree.words();
+        const std::vector<double> mask = mask_.has(head) ? word_mask(config_, tree) : std::vector<double>();
+        std::vector<int64_t> first(size_t(m), -1);
+        for (int64_t i = n; i-- > 0;)
+          if (tree.word_of[size_t(i)] >= 0) first[size_t(tree.word_of[size_t(i)])] = i;
+        for (int64_t w = 0; w < m; ++w) {
+          const int32_t of = tree.heads.heads[size_t(w)];
+          const int64_t i = first[size_t(w)], gold = of > 0 && of <= m ? first[size_t(of - 1)] : -1;
+          if (i < 0 || gold < 0) continue;
+          std::vector<double> logit(static_cast<size_t>(n)), factor(size_t(n), 1);
+          double most = -INFINITY, total = 0;
+          for (int64_t j = 0; j < n; ++j) {
+            double dot = 0;
+            for (int64_t c = 0; c < d; ++c)
+              dot += value_at(q, (begin + i) * q.cols() + head * d + c) *
+                     value_at(k, (begin + j) * k.cols() + group * d + c);
+            TreeMask::Effect e;
+            if (!mask.empty())
+              if (const auto of_pair = mask_.of_pair(tree, mask, i, j)) e = mask_.effect(*of_pair);
+            factor[size_t(j)] = e.factor;
+            logit[size_t(j)] = in.scale * dot * e.factor + e.shift;
+            most = std::max(most, logit[size_t(j)]);
+          }
+          if (!std::isfinite(logit[size_t(gold)])) continue;  // hidden by the mask
+          for (const double l : logit) total += std::exp(l - most);
+          sum += most + std::log(total) - logit[size_t(gold)];
+          ++count;
+          for (int64_t j = 0; j < n; ++j)
+            pairs->push_back(
+                {begin + i, begin + j,
+                 (std::exp(logit[size_t(j)] - most) / total - double(j == gold)) * factor[size_t(j)] * in.scale});
+        }
+      }
+      const double each = count ? config_.supervise / double(count) : 0;
+      set_value(loss, 0, sum * each);
+      for (Pair& pair : *pairs) pair.dl *= each;
+    }
+    return record("supervise", {in.q, in.k}, loss,
+                  [=, q_ref = in.q.ref(), k_ref = in.k.ref()](const Tensor& dy, Grads& g) {
+                    const auto dq = g.into(q_ref), dk = g.into(k_ref);
+                    if (q.is_meta()) return;
+                    std::vector<double> a(size_t(q.numel()), 0), c(size_t(k.numel()), 0);
+                    const double by = value_at(dy, 0);
+                    for (const Pair& pair : *pairs)
+                      for (int64_t e = 0; e < d; ++e) {
+                        const int64_t at_q = pair.i * q.cols() + head * d + e, at_k = pair.j * k.cols() + group * d + e;
+                        a[size_t(at_q)] += by * pair.dl * value_at(k, at_k);
+                        c[size_t(at_k)] += by * pair.dl * value_at(q, at_q);
+                      }
+                    const auto put = [](const Grads::Into& to, const std::vector<double>& from) {
+                      for (size_t i = 0; to && i < from.size(); ++i)
+                        set_value(to.to, int64_t(i), (to.accumulate ? value_at(to.to, int64_t(i)) : 0) + from[i]);
+                    };
+                    put(dq, a), put(dk, c);
+                  });
+  }
+};
+
+}  // namespace
+
+void register_field_tree(Registry& registry) {
+  registry.add<Field, Tree, TreeConfig>(
+      "tree", {.spec = "syn.mask01",
+               .summary = "words meet, or weigh, by their distance in a tree",
+               .source = "TB 6.2.2",
+               .causal = false,
+               .samples = {"{weight: exp, apply: add, tau: 2}",
+                           "{weight: within, apply: multiply_logits, max_distance: 2}",
+                           "{weight: inv_row, apply: log_add, heads: [0]}",
+                           "{weight: zscore, squash: sigmoid, apply: multiply_weights}",
+                           "{tree: constituency, weight: reciprocal, apply: log_add}",
+                           "{tree: parser, weight: probability, apply: log_add}", "{heads: [0], supervise: 0.3}"}});
+}
+
+}  // namespace lithe

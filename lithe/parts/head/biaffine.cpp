@@ -1,0 +1,203 @@
+// A dependency parser [Dozat and Manning 2017]: for each word scores of all heads, and of all labels of the arc to one.
+//   h_d = f(x W_d), h_h = f(x W_h) (and a learned row for the root):  arcs[i, j] = h_d[i] U h_h[j]^T + h_h[j] u
+//   r_d, r_h likewise:  labels[i, j] = (r_d[i] * r_h[j]) V + r_d[i] V_d + r_h[j] V_h + b, a biaffine map of rank
+//   label_size
+// Rows of a text are candidates alike in training; a parse is of the rows that words begin at.
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "lithe/base/spanning_tree.h"
+#include "lithe/nn/registry.h"
+#include "lithe/ops/basic.h"
+#include "lithe/ops/linear.h"
+
+namespace lithe {
+namespace {
+
+struct BiaffineConfig {
+  int64_t arc_size = 256, label_size = 128;
+  double dropout = 0.33;
+  void fields(Fields& f) {
+    f("arc_size", arc_size, "channels that arcs are scored by", at_least(1));
+    f("label_size", label_size, "channels that labels are scored by", at_least(1));
+    f("dropout", dropout, "share of these channels, and of the rows', dropped in training", between(0, 0.99));
+  }
+};
+
+class Biaffine final : public Head {
+ public:
+  Biaffine(const Scope& scope, const BiaffineConfig& config, const Args& args)
+      : classes_(args.num_labels), in_(scope / "in", config.dropout), hidden_(scope / "hidden", config.dropout) {
+    check_usage(classes_ >= 1, "biaffine", "model.num_labels must be at least 1, got ", classes_);
+    check_usage(!args.causal, "biaffine",
+                "a head may stand anywhere in its text, which a causal model has not seen; set "
+                "model.architecture: encoder");
+    const Axis d = Axis::hidden(args.hidden_size);
+    const int64_t a = config.arc_size, b = config.label_size;
+    arc_word_ = Linear(scope / "arc_word", d, a, true), arc_head_ = Linear(scope / "arc_head", d, a, true);
+    label_word_ = Linear(scope / "label_word", d, b, true), label_head_ = Linear(scope / "label_head", d, b, true);
+    arc_root_ = scope.parameter("arc_root", {1, a}, InitRole::embedding);
+    label_root_ = scope.parameter("label_root", {1, b}, InitRole::embedding);
+    arcs_ = Linear(scope / "arcs", a, a, false);
+    prior_ = Linear(scope / "prior", a, 1, false);
+    labels_ = Linear(scope / "labels", b, Axis::classes(classes_), true);
+    of_word_ = Linear(scope / "labels_word", b, Axis::classes(classes_), false);
+    of_head_ = Linear(scope / "labels_head", b, Axis::classes(classes_), false);
+  }
+
+  /// Of each row: 0 for the root or 1 + the row, in its text, that its head begins at; then, behind those of all rows,
+  /// their labels. -1: no word begins there.
+  LabelCount count(const Sequences& sequences) const override {
+    int64_t shortest = sequences.rows();
+    for (int64_t b = 0; b < sequences.count(); ++b) shortest = std::min(shortest, sequences.length(b));
+    return {2 * sequences.rows(), std::min(classes_, shortest + 1)};
+  }
+  /// Scores of heads [N, T + 1], T of the longest text: of the root, then of its rows; what is beyond a text is -1e30.
+  Var logits(const Rows& rows) const override {
+    const Scored of = read(rows.x);
+    int64_t longest = 0;
+    for (int64_t b = 0; b < rows.sequences.count(); ++b) longest = std::max(longest, rows.sequences.length(b));
+    std::vector<Var> parts;
+    for (int64_t b = 0; b < rows.sequences.count(); ++b)
+      if (rows.sequences.length(b)) parts.push_back(arcs_of(of, rows.sequences, b));
+    const int64_t width = longest + 1;
+    const Tensor out = empty({rows.x.rows(), width}, rows.x.dtype(), rows.x.device());
+    int64_t at = 0;
+    for (const Var& part : parts) {
+      for (int64_t i = 0; i < part.rows() && !out.is_meta(); ++i)
+        for (int64_t j = 0; j < width; ++j)
+          set_value(out, (at + i) * width + j, j < part.cols() ? value_at(part.value(), i * part.cols() + j) : -1e30);
+      at += part.rows();
+    }
+    std::vector<GradRef> refs;
+    std::vector<Shape> shapes;
+    for (const Var& part : parts) refs.push_back(part.ref()), shapes.push_back(part.shape());
+    return record_many("side_by_side", refs, {out}, [=](const std::vector<Tensor>& dys, Grads& g) {
+      const Tensor& dy = dys[0];
+      int64_t begin = 0;
+      for (size_t b = 0; b < refs.size(); ++b) {
+        const Tensor d = empty(shapes[b], dy.dtype(), dy.device());
+        const int64_t cols = d.cols();
+        for (int64_t i = 0; i < d.rows() && !d.is_meta(); ++i)
+          for (int64_t j = 0; j < cols; ++j) set_value(d, i * cols + j, value_at(dy, (begin + i) * width + j));
+        if (g.wants(refs[b])) g.give(refs[b], d);
+        begin += shapes[b][0];
+      }
+    })[0];
+  }
+  Var loss(const Rows& rows, const LossArgs& a) const override {
+    const int64_t n = rows.x.rows();
+    check(a.labels.numel() == 2 * n, "biaffine", "labels must be i32 [", 2 * n, "], a head and a label a row, got ",
+          a.labels.dtype(), a.labels.shape());
+    const Scored of = read(rows.x);
+    LossSums total;
+    Var loss;
+    const auto take = [&](const Var& logits, const Tensor& labels, int64_t first) {
+      LossSums sums;
+      const int64_t count = labels.numel();
+      const Var one = cross_entropy(logits, labels, a.smoothing, a.scale, &sums,
+                                    a.row_nll.defined() ? a.row_nll.slice(first, first + count) : Tensor());
+      loss = loss.defined() ? add(loss, one) : one;
+      total += sums;
+    };
+    std::vector<int64_t> head_rows(size_t(n), 0);  // of [root; rows]
+    for (int64_t b = 0; b < rows.sequences.count(); ++b) {
+      const int64_t begin = rows.sequences.offset(b), end = rows.sequences.offset(b + 1);
+      if (begin == end) continue;
+      take(arcs_of(of, rows.sequences, b), a.labels.slice(begin, end), begin);
+      for (int64_t i = begin; i < end && !a.labels.is_meta(); ++i)
+        if (const int32_t head = a.labels.data<int32_t>()[i]; head > 0) head_rows[size_t(i)] = begin + head;
+    }
+    take(labels_of(of.label_word, pick_rows(of.label_head, head_rows)), a.labels.slice(n, 2 * n), n);
+    if (a.sums) *a.sums = total;
+    return loss;
+  }
+
+  std::vector<Parse> parse(const Rows& rows, const std::vector<std::vector<int64_t>>& words,
+                           bool projective) const override {
+    const Scored of = read(rows.x);
+    std::vector<Parse> out;
+    for (int64_t b = 0; b < rows.sequences.count(); ++b) {
+      const auto m = int64_t(words[size_t(b)].size()), begin = rows.sequences.offset(b);
+      out.emplace_back();
+      if (m == 0) continue;
+      const Tensor arcs = arcs_of(of, rows.sequences, b).value();
+      // Log-probabilities of a word's heads among the words and the root.
+      std::vector<double> scores(size_t(m * (m + 1)), -INFINITY);  // a word a row
+      for (int64_t w = 1; w <= m; ++w) {
+        const int64_t row = words[size_t(b)][size_t(w - 1)];
+        std::vector<double> mine(size_t(m + 1), -INFINITY);
+        for (int64_t h = 0; h <= m; ++h)
+          if (h != w)
+            mine[size_t(h)] = value_at(arcs, row * arcs.cols() + (h ? 1 + words[size_t(b)][size_t(h - 1)] : 0));
+        const double most = *std::max_element(mine.begin(), mine.end());
+        double sum = 0;
+        for (const double s : mine) sum += std::exp(s - most);
+        out.back().probabilities.emplace_back();
+        for (int64_t h = 0; h <= m; ++h) {
+          scores[size_t((w - 1) * (m + 1) + h)] = mine[size_t(h)] - most - std::log(sum);
+          out.back().probabilities.back().push_back(std::exp(mine[size_t(h)] - most) / sum);
+        }
+      }
+      out.back().heads = projective ? maximum_projective_tree(scores, m) : maximum_arborescence(scores, m);
+      std::vector<int64_t> word_rows, head_rows;
+      for (int64_t w = 0; w < m; ++w) {
+        const int32_t head = out.back().heads[size_t(w)];
+        word_rows.push_back(begin + words[size_t(b)][size_t(w)]);
+        head_rows.push_back(head ? 1 + begin + words[size_t(b)][size_t(head - 1)] : 0);
+      }
+      const Tensor labels = labels_of(pick_rows(of.label_word, word_rows), pick_rows(of.label_head, head_rows)).value();
+      for (int64_t w = 0; w < m; ++w) {
+        int64_t best = 0;
+        for (int64_t c = 1; c < classes_; ++c)
+          if (value_at(labels, w * classes_ + c) > value_at(labels, w * classes_ + best)) best = c;
+        out.back().labels.push_back(int32_t(best));
+      }
+    }
+    return out;
+  }
+
+ private:
+  int64_t classes_;
+  Dropout in_, hidden_;
+  Linear arc_word_, arc_head_, label_word_, label_head_, arcs_, prior_, labels_, of_word_, of_head_;
+  Parameter *arc_root_, *label_root_;
+
+  struct Scored {
+    Var arc_word, arc_head, label_word;  // [N, a], [N, a], [N, b]; arc_word times U
+    Var label_head;                      // [1 + N, b], the root first
+  };
+  Scored read(const Var& rows) const {
+    const Var x = in_(rows);
+    int64_t part = 0;
+    const auto through = [&](const Linear& map) {
+      return hidden_(activate(kernels::Activation::gelu, map(x)), part++);
+    };
+    const Var arc_word = arcs_(through(arc_word_)), arc_head = through(arc_head_), label_word = through(label_word_);
+    return {arc_word, arc_head, label_word,
+            concatenate_rows({cast(label_root_->var(), x.dtype()), through(label_head_)})};
+  }
+  // [T, T + 1]
+  Var arcs_of(const Scored& of, const Sequences& sequences, int64_t b) const {
+    const int64_t begin = sequences.offset(b), end = sequences.offset(b + 1);
+    const Var heads =
+        concatenate_rows({cast(arc_root_->var(), of.arc_head.dtype()), slice_rows(of.arc_head, begin, end)});
+    const Var prior = cast(reshape(prior_(heads), {end - begin + 1}), wide_of(heads.dtype()));
+    return linear(slice_rows(of.arc_word, begin, end), heads, prior, true);
+  }
+  Var labels_of(const Var& word, const Var& head) const {
+    return add(add(labels_(mul(word, head)), of_word_(word)), of_head_(head));
+  }
+};
+
+}  // namespace
+
+void register_head_biaffine(Registry& registry) {
+  registry.add<Head, Biaffine, BiaffineConfig>(
+      "biaffine", {.summary = "a dependency parser: the head of each word and the label of its arc",
+                   .source = "Dozat and Manning 2017",
+                   .causal = false});
+}
+
+}  // namespace lithe

@@ -1,0 +1,104 @@
+// Treebanks, parsers and translators that read trees, as a person meets them.
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "lithe/base/error.h"
+#include "lithe/base/json.h"
+#include "tests/support/program_test.h"
+
+namespace lithe {
+namespace {
+
+using kit::Finished;
+using kit::run_program;
+
+class Syntax : public kit::ProgramTest {};
+
+std::vector<std::string> lines(const std::string& text) {
+  std::istringstream in(text);
+  std::vector<std::string> out;
+  for (std::string line; std::getline(in, line);) out.push_back(line);
+  return out;
+}
+
+TEST_F(Syntax, AParserLearnsWritesTreesAndATranslatorReadsThem) {
+  kit::Scratch scratch;
+  const std::string run = scratch / "parser", trees = "recipes/head/trees.conllu";
+  const Finished trained =
+      run_program({"train", "recipes/head/biaffine.yaml", "--out", run, "--set", "train.max_steps=150"});
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  const Finished scored = run_program({"eval", run, trees, "--json"});
+  ASSERT_EQ(scored.code, 0) << scored.err;
+  const Json json = parse_json(scored.out, "eval");
+  EXPECT_GT(json["uas"].get<double>(), 0.9) << scored.out;
+
+  const std::string text = scratch.add("en.txt", "the dog sees the cat.\nthe cat sees the dog.\n");
+  const Finished parsed = run_program({"predict", run, "--conllu", "--probabilities", text});
+  ASSERT_EQ(parsed.code, 0) << parsed.err;
+  const auto rows = lines(parsed.out);
+  ASSERT_EQ(rows.size(), 14u);
+  EXPECT_NE(rows[5].find("HeadProbability="), std::string::npos);
+  EXPECT_NE(rows[4].find("SpaceAfter=No"), std::string::npos) << rows[4];
+  const std::string treebank = scratch.add("en.conllu", parsed.out), target = scratch.add("de.txt", "a b\nb a\n");
+  const Finished checked = run_program({"tokenize", run, "--trees", treebank, "--check"});
+  EXPECT_EQ(checked.code, 0) << checked.err;
+  EXPECT_EQ(checked.out, "2 sentences, no problem\n");
+
+  for (const char* field :
+       {"{type: tree, max_distance: 2}", "{type: tree, tree: parser, weight: probability, apply: log_add}"}) {
+    const std::string recipe = scratch.add(
+        "trees.yaml", cat("model: {architecture: encoder_decoder, hidden_size: 16, num_hidden_layers: 1, "
+                          "mixer: {type: attention, num_attention_heads: 2}, share_encoder_decoder_embeddings: false, "
+                          "encoder: {embedding: {type: tag_sum, tags: [deprel]}, mixer: {type: attention, "
+                          "num_attention_heads: 2, field: ",
+                          field, "}}}\ntranslation: {train: {source_trees: [\"", treebank, "\"], target: [\"", target,
+                          "\"]}}\ndata: {sequence_length: 32, tokenizer: {type: bytes}, cache_directory: \"",
+                          scratch / "cache", "\"}\ntrain: {objective: seq2seq, max_steps: 5, batch_tokens: 256}\n"));
+    const std::string out = scratch / "trees";
+    const Finished translator = run_program({"train", recipe, "--out", out, "--overwrite"});
+    ASSERT_EQ(translator.code, 0) << translator.err;
+    const Finished translated = run_program({"translate", out, treebank, "--max-new-tokens", "4"});
+    EXPECT_EQ(translated.code, 0) << translated.err;
+    EXPECT_EQ(lines(translated.out).size(), 2u);
+    expect_error({"translate", out, text}, 2, "of a treebank");
+  }
+}
+
+TEST_F(Syntax, WhatIsWrongWithATreebankIsSaidLineByLine) {
+  kit::Scratch scratch;
+  kit::train_small_run(scratch,
+                       "{hidden_size: 8, num_hidden_layers: 1, mixer: {type: attention, num_attention_heads: 1}}");
+  const std::string bad = scratch.add("bad.conllu",
+                                      "1\ta\t_\tX\t_\t_\t2\tdep\t_\t_\n2\tb\t_\tX\t_\t_\t1\tdep\t_\t_\n\n"
+                                      "1\tc\t_\tX\t_\t_\t0\troot\t_\t_\n3\td\t_\tX\t_\t_\t1\tdep\t_\t_\n\n"
+                                      "1\te\t_\tX\t_\t_\t0\troot\t_\t_\n\n");
+  const Finished f = run_program({"tokenize", scratch / "run", "--trees", bad});
+  EXPECT_EQ(f.code, 1);
+  EXPECT_EQ(lines(f.err), (std::vector<std::string>{
+                              bad + ":1: no word is the root: none has the head 0",
+                              bad + ":5: the id must be 2, the next word of the sentence, got 3; sentences stand "
+                                    "between empty lines"}));
+  EXPECT_NE(f.out.find("e"), std::string::npos);
+  const std::string brackets = scratch.add("it.ptb", "(S (NP (PRP It)) (VP (VBZ 's) (ADJP (JJ interesting))) (. !))\n");
+  const Finished linear = run_program({"tokenize", scratch / "run", "--trees", brackets, "--linear"});
+  EXPECT_EQ(linear.out, "(S (NP (PRP It )PRP )NP (VP (VBZ 's )VBZ (ADJP (JJ interesting )JJ )ADJP )VP (. ! ). )S\n");
+  expect_error({"tokenize", scratch / "run", "--check"}, 2, "--check is of treebanks");
+}
+
+// A task whose model reads tags and trees: trained, resumed to the bit, evaluated.
+TEST_F(Syntax, TasksReadColumns) {
+  kit::Scratch scratch;
+  for (const char* recipe :
+       {"recipes/embedding/tag_sum.yaml", "recipes/embedding/tag_ffn.yaml", "recipes/embedding/input_joint.yaml",
+        "recipes/field/tree.yaml", "recipes/mixer/branch_attention.yaml"}) {
+    const std::string out = scratch / "run";
+    const Finished f = run_program({"train", recipe, "--out", out, "--overwrite", "--set", "train.max_steps=8"});
+    ASSERT_EQ(f.code, 0) << recipe << ": " << f.err;
+    const Finished scored = run_program({"eval", out, "recipes/head/trees.conllu"});
+    EXPECT_EQ(scored.code, 0) << recipe << ": " << scored.err;
+  }
+}
+
+}  // namespace
+}  // namespace lithe
