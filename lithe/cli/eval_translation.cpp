@@ -6,6 +6,7 @@
 #include "lithe/base/stop.h"
 #include "lithe/cli/command.h"
 #include "lithe/cli/finite_result.h"
+#include "lithe/cli/further_sources.h"
 #include "lithe/cli/text_lines.h"
 #include "lithe/eval/chrf.h"
 #include "lithe/eval/paired_bootstrap.h"
@@ -51,10 +52,18 @@ int eval_translation(const TranslationEvalOptions& o, const Recipe& recipe, cons
               "own test part; got ",
               files.size());
   TranslationConfig config = recipe.translation;
+  check_usage(!files.empty() || o.sources.empty(), "eval",
+              "--source belongs to files that are translated; name the source and its translation, too");
   if (!files.empty()) {
-    config = {};
+    config.train = config.validation = config.test = {};
     (is_treebank(files[0]) ? config.test.source_trees : config.test.source) = {files[0]};
     config.test.target = {files[1]};
+    for (const auto& [name, file] : further_files(o.sources, recipe, "eval")) {
+      config.test.sources.set(name, Node::scalar(file));
+      config.sources.set(name, Node::map());
+    }
+    for (const auto& [name, source] : std::vector(config.sources.entries()))  // that no encoder reads
+      if (!recipe.model.encoders.find(name)) config.sources.erase(name);
   } else {
     config.train = {};
   }
@@ -67,8 +76,9 @@ int eval_translation(const TranslationEvalOptions& o, const Recipe& recipe, cons
   take_given(translate.num_beams, o.num_beams);
   take_given(translate.length_penalty, o.length_penalty);
   const Tokenizers tokenizers{loaded.tokenizer, loaded.source_tokenizer};
-  const auto total = evaluate(*loaded.model, *make_objective(recipe.train.objective),
-                              held_out_translations(pairs, tokenizers, recipe.data, recipe.train.batch_tokens));
+  TranslationBatches batches = held_out_translations(pairs, tokenizers, recipe.data, recipe.train.batch_tokens);
+  batches.give_only(loaded.model->config().source_names());
+  const auto total = evaluate(*loaded.model, *make_objective(recipe.train.objective), batches);
   if (!total) return 128 + stop_signal();
   check_finite_result("eval", "the loss", total->mean_nll());
   const std::vector<std::string> hypotheses = translate_sources(*loaded.model, tokenizers, pairs, translate);
@@ -131,6 +141,7 @@ int score_translation_files(const TranslationEvalOptions& o, bool json) {
 }
 
 void add_translation_options(CommandLine& app, TranslationEvalOptions& o) {
+  add_source_option(app, o.sources);
   app.add_option("--num-beams", o.num_beams, "translation: hypotheses kept at each step; default: the run's")
       .positive();
   app.add_option("--length-penalty", o.length_penalty, "translation: default: the run's");

@@ -14,6 +14,7 @@ namespace lithe {
 
 struct TranslationEvalOptions {
   std::vector<std::string> references;     // files, one line a segment
+  std::vector<std::string> sources;        // NAME=FILE of further encoders
   std::string hypotheses, baseline, save;  // files; save: where a run's translations go
   std::optional<std::string> tokenizer;    // sacreBLEU's; 13a where none is given
   bool lowercase = false;

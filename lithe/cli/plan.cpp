@@ -52,10 +52,12 @@ void print(const Plan& plan, const Recipe& recipe) {
               static_cast<long long>(recipe.train.gradient_accumulation_steps), recipe.train.precision.c_str(),
               recipe.train.gradient_checkpointing ? "on" : "off");
   std::printf("peak memory %s, %s:\n", format_bytes(double(plan.memory.peak)).c_str(),
-              reads_source(recipe.model.architecture) ? "when half of the tokens are the source's"
-              : recipe.has_task()                     ? "the bound that the largest batches give"
-              : recipe.train.carry_state              ? "when every lane has gone on for long"
-                                                      : "exactly");
+              reads_source(recipe.model.architecture) && !recipe.model.encoders.entries().empty()
+                  ? "when the target and each source have equally many tokens"
+              : reads_source(recipe.model.architecture) ? "when half of the tokens are the source's"
+              : recipe.has_task()                       ? "the bound that the largest batches give"
+              : recipe.train.carry_state                ? "when every lane has gone on for long"
+                                                        : "exactly");
   for (int c = 0; c < kMemoryClasses; ++c)
     std::printf("  %-12s %12s\n", name_of(MemoryClass(c)),
                 format_bytes(double(plan.memory.by_class[size_t(c)])).c_str());
@@ -100,7 +102,8 @@ int run_plan(const PlanOptions& o) {
   }
   if (o.cost) return print_costs(o, recipe, length);
   const bool evaluates = !recipe.data.validation_files.empty() || recipe.data.validation_fraction > 0;
-  PlanShape shape{.sequence_length = recipe.data.sequence_length};
+  PlanShape shape;
+  shape.sequence_length = recipe.data.sequence_length;
   if (evaluates) shape.evaluation.rows = recipe.train.micro_batch_tokens();
   const int64_t budget = o.budget.empty() ? 0 : parse_bytes(o.budget);
   check_usage(!o.fit || budget, "plan", "--fit needs --memory-budget");

@@ -59,10 +59,13 @@ std::unique_ptr<BatchSource> text_of(const QuantizeArguments& o, const Recipe& r
       TranslationConfig held_out = recipe.translation;
       held_out.train = {};
       TranslationData pairs = load_translation(held_out);
-      if (!pairs.validation.empty())
-        return std::make_unique<TranslationBatches>(held_out_translations(std::move(pairs.validation),
-                                                                          {loaded.tokenizer, loaded.source_tokenizer},
-                                                                          recipe.data, recipe.train.batch_tokens));
+      if (!pairs.validation.empty()) {
+        auto batches = std::make_unique<TranslationBatches>(
+            held_out_translations(std::move(pairs.validation), {loaded.tokenizer, loaded.source_tokenizer}, recipe.data,
+                                  recipe.train.batch_tokens));
+        batches->give_only(model.config().source_names());
+        return batches;
+      }
     } else if (auto data = load_dataset(recipe.data, loaded.tokenizer); data.validation) {
       return windows(*data.validation);
     }

@@ -12,6 +12,7 @@
 #include "lithe/base/json.h"
 #include "lithe/base/stop.h"
 #include "lithe/cli/command.h"
+#include "lithe/cli/further_sources.h"
 #include "lithe/cli/text_lines.h"
 #include "lithe/data/translation.h"
 #include "lithe/infer/load.h"
@@ -22,7 +23,7 @@ namespace {
 
 struct TranslateOptions {
   std::string model, weights, precision = "f32", prefix;
-  std::vector<std::string> files;
+  std::vector<std::string> files, sources;
   std::optional<int64_t> num_beams, n_best, max_new_tokens, min_new_tokens, batch_size, top_k, seed;
   std::optional<double> length_penalty, temperature, top_p, min_p;
   bool early_stopping = false, trees = false, sample = false, scores = false, json = false;
@@ -101,8 +102,7 @@ void print(const TranslateOptions& o, bool several, int64_t number, const std::s
   }
 }
 
-TranslateConfig settings_of(const TranslateOptions& o) {
-  TranslateConfig config = recipe_of_run(o.model).translate;
+TranslateConfig settings_of(const TranslateOptions& o, TranslateConfig config) {
   take_given(config.num_beams, o.num_beams);
   take_given(config.length_penalty, o.length_penalty);
   take_given(config.num_return_sequences, o.n_best);
@@ -128,7 +128,8 @@ TranslateConfig settings_of(const TranslateOptions& o) {
 
 int run_translate(const TranslateOptions& o) {
   catch_stop_signals();
-  const TranslateConfig config = settings_of(o);
+  const Recipe recipe = recipe_of_run(o.model);
+  const TranslateConfig config = settings_of(o, recipe.translate);
   const LoadedModel loaded = load_model(o.model, o.weights, o.precision);
   check_usage(loaded.source_tokenizer != nullptr, "translate", "'", o.model,
               "' holds no encoder_decoder; `lithe generate` continues texts");
@@ -139,6 +140,7 @@ int run_translate(const TranslateOptions& o) {
   LineReader input(STDIN_FILENO);
   const bool streams = o.files.empty() || o.files == std::vector<std::string>{"-"};
   std::vector<std::string> all;
+  FurtherLines further(o.sources, recipe, "translate");
   std::vector<std::shared_ptr<const TreeSentence>> trees;  // of treebanks
   const bool treebanks = !o.files.empty() && is_treebank(o.files[0]);
   for (const std::string& file : o.files) {
@@ -152,6 +154,7 @@ int run_translate(const TranslateOptions& o) {
     }
   }
   if (!streams && !treebanks) all = text_lines(o.files);
+  if (!streams) further.check_lines(all.size());
   int64_t done = 0;  // lines of windows before
   const auto next_window = [&] {
     if (streams) return input.next(o.window);
@@ -161,19 +164,20 @@ int run_translate(const TranslateOptions& o) {
   for (std::vector<std::string> lines; !stop_signal() && !(lines = next_window()).empty();) {
     std::vector<const std::vector<Translation>*> found(lines.size());
     size_t printed = 0;
-    translate(
-        *loaded.model, source, target, lines, config, o.prefix,
-        [&](size_t i, const std::vector<Translation>& translations) {
-          found[i] = &translations;
-          for (; printed < lines.size() && found[printed]; ++printed)
-            print(o, o.n_best.has_value(), done + int64_t(printed), lines[printed], *found[printed]);
-          flush_results();
-        },
-        done + 1,
-        trees.empty() ? trees
-                      : std::vector<std::shared_ptr<const TreeSentence>>(trees.begin() + done,
-                                                                         trees.begin() + done + int64_t(lines.size())),
-        steps);
+    const FurtherTexts beside = further.next(lines);
+    translate(*loaded.model, source, target, lines, config, o.prefix,
+              [&](size_t i, const std::vector<Translation>& translations) {
+                found[i] = &translations;
+                for (; printed < lines.size() && found[printed]; ++printed)
+                  print(o, o.n_best.has_value(), done + int64_t(printed), lines[printed], *found[printed]);
+                flush_results();
+              },
+              done + 1,
+              {.further = beside,
+               .trees = trees.empty() ? trees
+                                      : std::vector<std::shared_ptr<const TreeSentence>>(
+                                            trees.begin() + done, trees.begin() + done + int64_t(lines.size())),
+               .steps = steps});
     done += int64_t(lines.size());
   }
   return stop_signal() ? 128 + stop_signal() : 0;
@@ -188,6 +192,7 @@ Command add_translate(CommandLine& app) {
       "files", o->files,
       "sentences, one per line; default or -: standard input, answered as lines arrive; treebanks (.conllu) of models "
       "that read trees");
+  add_source_option(app, o->sources);
   add_weights_options(app, o->weights, o->precision);
   app.add_option("--num-beams", o->num_beams, "hypotheses kept at each step; 1 is greedy").positive();
   app.add_option("--length-penalty", o->length_penalty,

@@ -30,7 +30,11 @@ class TranslationMaterial final : public Material {
     SpeedMaterial out{.batches = &batches()};
     // Held-out sources from all over the part.
     const size_t all = of_.held_out.size(), n = std::min(all, size_t(measure.sentences));
-    for (size_t i = 0; i < n; ++i) out.sentences.push_back(of_.held_out[i * all / n].source);
+    for (size_t i = 0; i < n; ++i) {
+      const TextPair& pair = of_.held_out[i * all / n];
+      out.sentences.push_back(pair.source);
+      for (const auto& [name, text] : pair.sources) out.further[name].push_back(text);
+    }
     out.tokenizers = {of_.data.tokenizer, of_.data.source_tokenizer};
     out.translate = recipe.translate;
     return out;
@@ -79,9 +83,10 @@ class TaskMaterial final : public Material {
     return model;
   }
   Work work(const ModelConfig& model, const Recipe& recipe) const override {
-    const PlanShape shape{.sequence_length = recipe.data.sequence_length,
-                          .evaluation = {data_.held_out ? data_.held_out->batches().largest_batch() : 0},
-                          .training = {batches().largest_batch(), batches().largest_source()}};
+    PlanShape shape;
+    shape.sequence_length = recipe.data.sequence_length;
+    shape.evaluation.rows = data_.held_out ? data_.held_out->batches().largest_batch() : 0;
+    shape.training = {batches().largest_batch(), batches().largest_sources()};
     return {plan_training(model, recipe.train, shape, false),
             double(batches().largest_batch() * recipe.train.gradient_accumulation_steps)};
   }
@@ -137,8 +142,9 @@ ModelConfig TextMaterial::complete(const Recipe& recipe) const {
 }
 
 Material::Work TextMaterial::work(const ModelConfig& model, const Recipe& recipe) const {
-  const PlanShape shape{
-      .sequence_length = recipe.data.sequence_length, .evaluation = {evaluation_rows_}, .training = {}};
+  PlanShape shape;
+  shape.sequence_length = recipe.data.sequence_length;
+  shape.evaluation.rows = evaluation_rows_;
   return {plan_training(model, recipe.train, shape, false), double(recipe.train.batch_tokens)};
 }
 

@@ -49,8 +49,8 @@ double time_training(const Contender& c, const BatchSource& order, int64_t steps
   const auto step = [&](int64_t number) {
     std::vector<DeviceBatch> batches;
     for (int64_t i = 0; i < c.train.gradient_accumulation_steps; ++i, ++next)
-      batches.push_back(
-          to_device(order.batch(next / order.batches_per_epoch(), next % order.batches_per_epoch()), model));
+      batches.push_back(to_device(
+          read_by(model, order.batch(next / order.batches_per_epoch(), next % order.batches_per_epoch())), model));
     accumulate_gradients(model, objective, batches, c.train, number);
     optimizer.step(number, c.train.learning_rate * 1e-3, optimizer.gradient_norm());
   };
@@ -119,8 +119,9 @@ int64_t SpeedBench::run_search(size_t contender, size_t search, double& seconds)
   config.num_beams = searches_[search];
   config.num_return_sequences = 1;
   const auto start = Clock::now();
-  const auto translations = translate(*models_[contender], *material_.tokenizers.source,
-                                      *material_.tokenizers.tokenizer, material_.sentences, config);
+  const auto translations =
+      translate(*models_[contender], *material_.tokenizers.source, *material_.tokenizers.tokenizer, material_.sentences,
+                config, "", {}, 1, {.further = material_.further});
   seconds = seconds_since(start);
   int64_t tokens = 0;
   for (const auto& best : translations) tokens += best.empty() ? 0 : int64_t(best[0].tokens.size());

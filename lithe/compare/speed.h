@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "lithe/compare/variants.h"
+#include "lithe/infer/translate.h"
 #include "lithe/model/model.h"
 
 namespace lithe::compare {
@@ -44,6 +45,7 @@ struct SpeedMaterial {
   const BatchSource* batches = nullptr;
   std::optional<TokenStore> text;
   std::vector<std::string> sentences;  // of models that translate, with all below
+  FurtherTexts further;                // of the sentences
   Tokenizers tokenizers;
   TranslateConfig translate;
 };

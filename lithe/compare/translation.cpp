@@ -107,19 +107,29 @@ Translations load_translations(const Recipe& recipe) {
   for (const TextPair& pair : out.held_out)
     for (const std::string* text : {&pair.source, &pair.target})
       out.fingerprint = checksum(text->c_str(), text->size() + 1, out.fingerprint);
+  for (const TextPair& pair : out.held_out)
+    for (const auto& [name, text] : pair.sources)
+      out.fingerprint = checksum(text.c_str(), text.size() + 1, out.fingerprint);
   return out;
 }
 
 Plan plan_translation(const ModelConfig& model, const Recipe& recipe, const Translations& t) {
-  const auto largest = [](const BatchSource& of) { return BatchRows{of.largest_batch(), of.largest_source()}; };
-  PlanShape shape{.sequence_length = recipe.data.sequence_length, .evaluation = {}, .training = largest(*t.data.train)};
+  const auto largest = [](const BatchSource& of) { return BatchRows{of.largest_batch(), of.largest_sources()}; };
+  PlanShape shape;
+  shape.sequence_length = recipe.data.sequence_length;
+  shape.training = largest(*t.data.train);
   if (t.data.held_out) shape.evaluation = largest(t.data.held_out->batches());
   Plan plan = plan_training(model, recipe.train, shape, false);
   const int64_t batches = t.data.train->batches_per_epoch();
   const EpochSize& epoch = t.data.epoch;
-  const PlanShape mean{.sequence_length = std::max(epoch.rows, epoch.source_rows) / epoch.sequences,
-                       .evaluation = {},
-                       .training = {epoch.rows / batches, epoch.source_rows / batches}};
+  PlanShape mean;
+  mean.sequence_length = epoch.rows;
+  mean.training.rows = epoch.rows / batches;
+  for (const auto& [name, rows] : epoch.source_rows) {
+    mean.sequence_length = std::max(mean.sequence_length, rows);
+    mean.training.sources[name] = rows / batches;
+  }
+  mean.sequence_length /= epoch.sequences;
   Plan work = plan_training(model, recipe.train, mean, false);
   plan.parts = std::move(work.parts);
   plan.forward = work.forward;
@@ -129,8 +139,8 @@ Plan plan_translation(const ModelConfig& model, const Recipe& recipe, const Tran
 
 void score_translator(const Translations& t, const LoadedModel& loaded, const Recipe& recipe, Outcome& outcome) {
   for (int64_t i = 0; i < t.pieces->batches_per_epoch() && !stop_signal(); ++i) {
-    const LossSums sums =
-        evaluate_batch(*loaded.model, *t.data.objective, to_device(t.pieces->batch(0, i), *loaded.model));
+    const LossSums sums = evaluate_batch(*loaded.model, *t.data.objective,
+                                         to_device(read_by(*loaded.model, t.pieces->batch(0, i)), *loaded.model));
     outcome.pieces.push_back({sums.nll, sums.labels});
     outcome.quality.nll += sums.nll;
     outcome.quality.tokens += sums.labels;

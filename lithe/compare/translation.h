@@ -21,7 +21,9 @@ struct Translations {
 
   /// Of a micro-batch of training, both sides; they differ by a pair or so.
   double batch_rows() const {
-    return double(data.epoch.source_rows + data.epoch.rows) / double(data.train->batches_per_epoch());
+    int64_t rows = data.epoch.rows;
+    for (const auto& [name, count] : data.epoch.source_rows) rows += count;
+    return double(rows) / double(data.train->batches_per_epoch());
   }
   /// "1,000 sentences of the test part, 12,103 tokens": what is scored.
   std::string held_out_text() const;

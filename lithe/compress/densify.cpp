@@ -181,7 +181,8 @@ double difference(const Model& a, const Model& b) {
 }
 
 void refuse(const ModelConfig& config) {
-  check_usage(!reads_source(config.architecture), "densify", "models of architecture encoder_decoder are not folded");
+  check_usage(!reads_source(config.architecture) && is_empty(config.encoders), "densify",
+              "models of several encoders, or of an encoder and a decoder, are not folded");
   check_usage(config.quantization_config.is_null(), "densify",
               "the model has integer weights; give the one it was made from");
   check_usage(config.token_width <= 1, "densify", "embedding ", config.embedding.type, " reads codes of ",

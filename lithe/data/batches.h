@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -63,9 +64,9 @@ class BatchSource {
  public:
   virtual ~BatchSource() = default;
   virtual int64_t batches_per_epoch() const = 0;
-  /// The most rows that a batch has, and the most of a source.
+  /// The most rows that a batch has, and the most of each source, by name.
   virtual int64_t largest_batch() const = 0;
-  virtual int64_t largest_source() const { return 0; }
+  virtual std::map<std::string, int64_t> largest_sources() const { return {}; }
   /// 0 <= index < batches_per_epoch().
   virtual Batch batch(int64_t epoch, int64_t index) const = 0;
 };

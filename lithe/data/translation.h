@@ -1,6 +1,7 @@
 // The section `translation` of a recipe: texts and their translations, line by line.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -19,9 +20,20 @@ struct ParallelFiles {
   std::vector<std::string> source, target;
   std::vector<std::string> source_trees;  // in place of source: treebanks whose n-th sentences are the n-th texts
   std::vector<std::string> pairs;         // TSV: source, tab, target; no quoting
+  Node sources;                           // texts of further encoders: name -> files, as many as `source`
 
   void fields(Fields& f);
   bool empty() const { return source.empty() && source_trees.empty() && target.empty() && pairs.empty(); }
+};
+
+/// Where the texts that a further encoder reads come from (model.encoders), one a pair.
+struct FurtherSource {
+  enum class From { file, column, previous, source };
+  From from = From::file;
+  int64_t column = 0;  // of the tables `pairs`, from 1: source and target are 1 and 2
+  int64_t lines = 1;   // previous: so many source lines before this one in its file, fewer at its beginning
+
+  void fields(Fields& f);
 };
 
 struct TranslationConfig {
@@ -30,14 +42,18 @@ struct TranslationConfig {
   double max_length_ratio = 0;  // training: of the longer side to the shorter one; 0: no limit
   SegmentationSampling source_segmentation, target_segmentation;  // training: see TranslationSampling
   std::string metric_for_best_model = "loss";                     // loss | bleu | chrf, of the validation part
+  Node sources;                                                   // name -> FurtherSource
 
   void fields(Fields& f);
+  /// `sources`, read. Fails (usage) on what is none.
+  std::map<std::string, FurtherSource> further_sources() const;
 };
 
 /// One line and its translation, without line ends; valid UTF-8.
 struct TextPair {
   std::string source, target;
-  std::shared_ptr<const TreeSentence> tree = {};  // of the source, where its words are known
+  std::shared_ptr<const TreeSentence> tree = {};    // of the source, where its words are known
+  std::map<std::string, std::string> sources = {};  // what further encoders read, by name
   bool operator==(const TextPair&) const = default;
 };
 
@@ -55,16 +71,22 @@ bool is_blank_text(std::string_view text);
 /// Fails on: unequally many source and target files, or lines in two of them (naming both, and both counts); a TSV line
 /// without exactly one tab; NUL or invalid UTF-8 (file, line and byte); a file without a line; a file named twice, also
 /// once as source and once as target; no files.
-std::vector<TextPair> read_pairs(const ParallelFiles& files);
+/// Further sources are files beside `source`, columns of `pairs`, or made of the source lines. Fails on files where a
+/// column is asked for, and the other way round.
+std::vector<TextPair> read_pairs(const ParallelFiles& files, const std::map<std::string, FurtherSource>& further = {});
 
-/// The same of the texts of two files, and of a table; the names stand in errors. Byte order marks, NUL and compression
-/// are read_pairs' matter.
+/// The lines before each of `lines`, `count` of them with spaces between: what FurtherSource::From::previous reads.
+std::vector<std::string> previous_lines(const std::vector<std::string>& lines, int64_t count);
+
+/// The same of the texts of two files, and of a table, of which each row has so many columns; the names stand in
+/// errors. Byte order marks, NUL and compression are read_pairs' matter.
 std::vector<TextPair> parse_pairs(std::string_view source, const std::string& source_name, std::string_view target,
                                   const std::string& target_name);
 /// Of a treebank's sentences and the lines of a text.
 std::vector<TextPair> parse_tree_pairs(std::vector<TreeSentence> source, const std::string& source_name,
                                        std::string_view target, const std::string& target_name);
-std::vector<TextPair> parse_pair_table(std::string_view text, const std::string& name);
+std::vector<TextPair> parse_pair_table(std::string_view text, const std::string& name,
+                                       const std::map<std::string, FurtherSource>& further = {});
 
 struct TranslationData {
   std::vector<TextPair> train, validation, test;

@@ -13,7 +13,7 @@
 namespace lithe {
 namespace {
 
-void check_tokenizer(const Tokenizer& tokenizer, const char* side) {
+void check_tokenizer(const Tokenizer& tokenizer, const std::string& side) {
   check_usage(tokenizer.width() == 1, "translation", "the ", side, " tokenizer has no vocabulary (its tokens are ",
               tokenizer.width(), " numbers each), but words must be predicted; choose one that has, such as bpe");
   check_usage(tokenizer.specials().eos.has_value(), "translation", "the ", side,
@@ -30,7 +30,7 @@ std::string excess(int64_t source, int64_t target, const TranslationLimits& limi
   return "";
 }
 
-void check_sampling(const Tokenizer& tokenizer, const SegmentationSampling& sampling, const char* side) {
+void check_sampling(const Tokenizer& tokenizer, const SegmentationSampling& sampling, const std::string& side) {
   try {
     sampling.validate();
     tokenizer.sample("a", sampling, {});
@@ -54,8 +54,8 @@ TranslationBatches::TranslationBatches(std::vector<TextPair> pairs, std::shared_
                                        std::shared_ptr<const Tokenizer> target, const TranslationLimits& limits,
                                        int64_t batch_tokens, uint64_t seed, bool shuffle,
                                        const TranslationSampling& sampling)
-    : source_{"source", &TextPair::source, std::move(source), sampling.source},
-      target_{"target", &TextPair::target, std::move(target), sampling.target},
+    : source_{.name = "source", .tokenizer = std::move(source), .sampling = sampling.source},
+      target_{.name = "target", .tokenizer = std::move(target), .sampling = sampling.target},
       seed_(seed),
       shuffle_(shuffle) {
   check_usage(!pairs.empty(), "translation", "there are no pairs to make batches of");
@@ -63,7 +63,9 @@ TranslationBatches::TranslationBatches(std::vector<TextPair> pairs, std::shared_
   check_usage(limits.max_length >= 0 && (limits.max_length_ratio == 0 || limits.max_length_ratio >= 1), "translation",
               "max_length must be at least 0, and max_length_ratio at least 1 or 0 for no limit, got ",
               limits.max_length, " and ", limits.max_length_ratio);
-  for (Side* side : {&source_, &target_}) {
+  for (const auto& [name, text] : pairs[0].sources)
+    further_.push_back({.name = name, .further = true, .tokenizer = source_.tokenizer});
+  for (Side* side : sides()) {
     check_tokenizer(*side->tokenizer, side->name);
     check_sampling(*side->tokenizer, side->sampling, side->name);
     side->end = *side->tokenizer->specials().eos;
@@ -73,7 +75,7 @@ TranslationBatches::TranslationBatches(std::vector<TextPair> pairs, std::shared_
   divide(batch_tokens);
   for (Side* side : {&source_, &target_})
     if (!side->sampling.off()) make_room(*side, limits.max_length);
-  for (const Side* side : {&source_, &target_}) {
+  for (const Side* side : sides()) {
     const int32_t specials[] = {side->begin, side->end};
     fingerprint_ = checksum(specials, sizeof specials, fingerprint_);
     fingerprint_ = checksum(side->tokens.data(), side->tokens.size() * sizeof(int32_t), fingerprint_);
@@ -84,15 +86,42 @@ TranslationBatches::TranslationBatches(std::vector<TextPair> pairs, std::shared_
   }
 }
 
+std::vector<TranslationBatches::Side*> TranslationBatches::sides() {
+  std::vector<Side*> out{&source_, &target_};
+  for (Side& side : further_) out.push_back(&side);
+  return out;
+}
+
+void TranslationBatches::give_only(const std::vector<std::string>& further) {
+  for (Side& side : further_) side.given = std::ranges::find(further, side.name) != further.end();
+}
+
+std::map<std::string, int64_t> TranslationBatches::largest_sources() const {
+  std::map<std::string, int64_t> out{{source_.name, source_.largest}};
+  for (const Side& side : further_)
+    if (side.given) out[side.name] = side.largest;
+  return out;
+}
+
+std::map<std::string, int64_t> TranslationBatches::source_rows() const {
+  const auto all = [&](const Side& side) { return side.offsets.back() + count(); };
+  std::map<std::string, int64_t> out{{source_.name, all(source_)}};
+  for (const Side& side : further_)
+    if (side.given) out[side.name] = all(side);
+  return out;
+}
+
 // Tokenizes, and keeps what the limits allow.
 void TranslationBatches::keep(std::vector<TextPair> pairs, const TranslationLimits& limits) {
   const auto all = int64_t(pairs.size());
   const auto tokens = [&](const Side& side) {
     return encode_texts(*side.tokenizer, all,
-                        [&](int64_t i) -> std::string_view { return pairs[size_t(i)].*side.text; });
+                        [&](int64_t i) -> std::string_view { return side.text(pairs[size_t(i)]); });
   };
   auto from = tokens(source_);
   const auto to = tokens(target_);
+  std::vector<std::vector<std::vector<int32_t>>> beside;
+  for (const Side& side : further_) beside.push_back(tokens(side));
   std::vector<std::vector<int32_t>> word_of(pairs.size());
   for (size_t i = 0; i < pairs.size(); ++i) {
     if (!pairs[i].tree) continue;
@@ -107,7 +136,10 @@ void TranslationBatches::keep(std::vector<TextPair> pairs, const TranslationLimi
   for (size_t i = 0; i < pairs.size(); ++i) {
     TextPair& pair = pairs[i];
     const bool empty = limits.leave_out && (is_blank_text(pair.source) || is_blank_text(pair.target));
-    const std::string wrong = excess(int64_t(from[i].size()) + 1, int64_t(to[i].size()) + 1, limits);
+    std::string wrong = excess(int64_t(from[i].size()) + 1, int64_t(to[i].size()) + 1, limits);
+    for (size_t s = 0; s < beside.size(); ++s)
+      if (const int64_t rows = int64_t(beside[s][i].size()) + 1; limits.max_length > 0 && rows > limits.max_length)
+        wrong = cat("has ", rows, " tokens of ", further_[s].name, ", more than ", limits.max_length);
     check_usage(wrong.empty() || limits.leave_out, "translation", "pair ", i + 1, " ('", shortened(pair.source), "') ",
                 wrong,
                 ", and no pair may be left out here; raise that limit (data.sequence_length), or shorten the text");
@@ -116,6 +148,7 @@ void TranslationBatches::keep(std::vector<TextPair> pairs, const TranslationLimi
     if (empty || !wrong.empty()) continue;
     source_.add(from[i]);
     target_.add(to[i]);
+    for (size_t s = 0; s < beside.size(); ++s) further_[s].add(beside[s][i]);
     pairs_.push_back(std::move(pair));
     word_of_.push_back(std::move(word_of[i]));
   }
@@ -140,20 +173,17 @@ void TranslationBatches::divide(int64_t batch_tokens) {
   const int64_t stretch = std::max(batch_tokens - longest + 1, longest);
   batches_ = rows_ <= batch_tokens ? 1 : std::min((rows_ + stretch - 1) / stretch, rows_ / longest);
   if (shuffle_) {
-    source_.largest = shuffled_bound(source_);
-    target_.largest = shuffled_bound(target_);
+    for (Side* side : sides()) side->largest = shuffled_bound(*side);
     return;
   }
   const auto order = order_of(0);
   for (int64_t k = 0; k < batches_; ++k) {
     const auto [first, last] = places(*order, k);
-    int64_t source = 0, target = 0;
-    for (int64_t i = first; i < last; ++i) {
-      source += source_.rows(i);
-      target += target_.rows(i);
+    for (Side* side : sides()) {
+      int64_t rows = 0;
+      for (int64_t i = first; i < last; ++i) rows += side->rows(i);
+      side->largest = std::max(side->largest, rows);
     }
-    source_.largest = std::max(source_.largest, source);
-    target_.largest = std::max(target_.largest, target);
   }
 }
 
@@ -186,7 +216,7 @@ void TranslationBatches::make_room(Side& side, int64_t max_length) const {
     too_long += rows > side.longest;
     encoded_rows += side.rows(i);
     drawn_rows += rows > side.longest ? side.rows(i) : rows;
-    const auto unmerged = [&] { return side.tokenizer->sample(pairs_[size_t(i)].*side.text, {.dropout = 1}, {}); };
+    const auto unmerged = [&] { return side.tokenizer->sample(side.text(pairs_[size_t(i)]), {.dropout = 1}, {}); };
     has_merges = has_merges || !std::ranges::equal(unmerged(), side.of(i));
   }
   check_usage(has_merges, "translation", side.name, "_segmentation: dropout ", side.sampling.dropout,
@@ -202,7 +232,7 @@ void TranslationBatches::make_room(Side& side, int64_t max_length) const {
 // Of pair i, whatever its length.
 std::vector<int32_t> TranslationBatches::drawn(const Side& side, int64_t epoch, int64_t i) const {
   const RandomKey key{seed_, uint64_t(epoch), uint32_t(i), purpose_of(cat("translation.", side.name))};
-  return side.tokenizer->sample(pairs_[size_t(i)].*side.text, side.sampling, key);
+  return side.tokenizer->sample(side.text(pairs_[size_t(i)]), side.sampling, key);
 }
 
 // Of the pairs of a batch: those of encode(), or drawn where they are short enough.
@@ -260,12 +290,20 @@ Batch TranslationBatches::batch(int64_t epoch, int64_t index) const {
   const auto order = order_of(epoch);
   const auto [first, last] = places(*order, index);
   const auto pairs = std::span(order->pairs).subspan(size_t(first), size_t(last - first));
-  Batch batch{.offsets = {0}}, source{.offsets = {0}};
-  for (const std::vector<int32_t>& from : tokens_of(source_, pairs, epoch)) {
-    source.tokens.insert(source.tokens.end(), from.begin(), from.end());
-    source.tokens.push_back(source_.end);
-    source.offsets.push_back(int64_t(source.tokens.size()));
-  }
+  Batch batch{.offsets = {0}};
+  const auto add_source = [&](const Side& side) {
+    Batch& source = batch.sources[side.name];
+    source.offsets = {0};
+    for (const std::vector<int32_t>& from : tokens_of(side, pairs, epoch)) {
+      source.tokens.insert(source.tokens.end(), from.begin(), from.end());
+      source.tokens.push_back(side.end);
+      source.offsets.push_back(int64_t(source.tokens.size()));
+    }
+  };
+  add_source(source_);
+  for (const Side& side : further_)
+    if (side.given) add_source(side);
+  Batch& source = batch.sources[source_.name];
   for (const int64_t i : pairs) {
     if (!pairs_[size_t(i)].tree) continue;
     const std::vector<int32_t>& word_of = word_of_[size_t(i)];
@@ -280,7 +318,6 @@ Batch TranslationBatches::batch(int64_t epoch, int64_t index) const {
     batch.labels.push_back(target_.end);
     batch.offsets.push_back(int64_t(batch.tokens.size()));
   }
-  batch.sources["source"] = std::move(source);
   return batch;
 }
 

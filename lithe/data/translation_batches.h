@@ -24,10 +24,11 @@ struct TranslationSampling {
 };
 
 /// Pairs as packed rows: the source sequence of a pair is its tokens and eos, the target sequence has the rows
-/// bos t1 … tn and the labels t1 … tn eos (E03). A tokenizer without bos begins with its eos.
+/// bos t1 … tn and the labels t1 … tn eos (E03). A tokenizer without bos begins with its eos. Further sources
+/// (TextPair::sources) are read as the source is, by its tokenizer, also where they have no text.
 ///
 /// An epoch has B batches: one where all fits into batch_tokens, else ceil(rows / (batch_tokens - longest + 1)), where
-/// rows counts source and target of all pairs and longest those of the longest pair, and fewer where that is above
+/// rows counts all sides of all pairs and longest those of the longest pair, and fewer where that is above
 /// rows / B. The pairs are permuted by (seed, epoch) and laid one after another; batch k is those whose first row lies
 /// in [k rows/B, (k+1) rows/B). So every pair comes once an epoch, every batch has a pair, and no batch has more rows
 /// than batch_tokens, or than twice the longest pair where that is more. In order (evaluation) nothing is permuted.
@@ -47,6 +48,9 @@ class TranslationBatches : public BatchSource {
   TranslationBatches(std::vector<TextPair> pairs, std::shared_ptr<const Tokenizer> source,
                      std::shared_ptr<const Tokenizer> target, const TranslationLimits& limits, int64_t batch_tokens,
                      uint64_t seed, bool shuffle, const TranslationSampling& sampling = {});
+  /// Batches have these further sources alone, in place of all; the others still count for limits and sizes, so that
+  /// models that read fewer sources learn from the same pairs in the same batches.
+  void give_only(const std::vector<std::string>& further);
 
   int64_t batches_per_epoch() const override { return batches_; }
   /// The most target rows, as Batch::rows() counts them.
@@ -56,7 +60,7 @@ class TranslationBatches : public BatchSource {
   /// No batch of any epoch has more source rows, or more target rows. In order they are exact. Shuffled they are bounds
   /// that no permutation exceeds: the rows of the longest pair on that side, and as many more of pairs with the largest
   /// share of that side as fit into rows/B. Drawn they are bounds as well.
-  int64_t largest_source() const override { return source_.largest; }
+  std::map<std::string, int64_t> largest_sources() const override;
   int64_t largest_target() const { return target_.largest; }
 
   /// The pairs that were kept, in their order.
@@ -66,14 +70,17 @@ class TranslationBatches : public BatchSource {
   /// Tokens of pair i without any special, as encode() cuts them.
   std::span<const int32_t> source_tokens(int64_t i) const { return source_.of(i); }
   std::span<const int32_t> target_tokens(int64_t i) const { return target_.of(i); }
+  /// Rows of all pairs in each of the sources that batches give.
+  std::map<std::string, int64_t> source_rows() const;
   bool shuffled() const { return shuffle_; }
   /// Checksum of all tokens, where they are cut, and the specials; of a side that is drawn, also of its tokenizer.
   uint64_t fingerprint() const { return fingerprint_; }
 
  private:
-  struct Side {  // the tokens of all pairs
-    const char* name;
-    std::string TextPair::*text;
+  struct Side {        // the tokens of all pairs
+    std::string name;  // source, target, or that of a further source
+    bool further = false;
+    bool given = true;  // by batches
     std::shared_ptr<const Tokenizer> tokenizer;
     SegmentationSampling sampling;
     int32_t begin = 0, end = 0;
@@ -82,6 +89,9 @@ class TranslationBatches : public BatchSource {
     std::vector<int32_t> tokens;
     std::vector<int64_t> offsets{0};
 
+    const std::string& text(const TextPair& pair) const {
+      return further ? pair.sources.at(name) : name == "target" ? pair.target : pair.source;
+    }
     void add(const std::vector<int32_t>& ids);
     std::span<const int32_t> of(int64_t i) const;
     int64_t rows(int64_t i) const { return offsets[size_t(i) + 1] - offsets[size_t(i)] + 1; }
@@ -99,13 +109,19 @@ class TranslationBatches : public BatchSource {
   std::vector<TextPair> pairs_;
   std::vector<std::vector<int32_t>> word_of_;  // of pairs with a tree: the word of each source row
   Side source_, target_;
+  std::vector<Side> further_;
   int64_t rows_ = 0, batches_ = 0, dropped_ = 0;
   uint64_t seed_, fingerprint_ = 0;
   bool shuffle_;
   std::unique_ptr<LastOrder> last_ = std::make_unique<LastOrder>();
 
   int64_t count() const { return int64_t(pairs_.size()); }
-  int64_t pair_rows(int64_t i) const { return source_.rows(i) + target_.rows(i); }
+  int64_t pair_rows(int64_t i) const {
+    int64_t rows = source_.rows(i) + target_.rows(i);
+    for (const Side& side : further_) rows += side.rows(i);
+    return rows;
+  }
+  std::vector<Side*> sides();
   void keep(std::vector<TextPair> pairs, const TranslationLimits& limits);
   void divide(int64_t batch_tokens);
   int64_t shuffled_bound(const Side& side) const;

@@ -15,14 +15,15 @@ TranslationBatches held_out_translations(std::vector<TextPair> pairs, const Toke
 std::vector<std::string> translate_sources(const Model& model, const Tokenizers& tokenizers,
                                            const std::vector<TextPair>& pairs, TranslateConfig config) {
   std::vector<std::string> sources, out;
-  std::vector<std::shared_ptr<const TreeSentence>> trees;
+  TranslationExtras extras;
   for (const TextPair& pair : pairs) {
     sources.push_back(pair.source);
-    trees.push_back(pair.tree);
+    extras.trees.push_back(pair.tree);
+    for (const auto& [name, text] : pair.sources) extras.further[name].push_back(text);
   }
   config.num_return_sequences = 1;
   const Tokenizer& source = tokenizers.source ? *tokenizers.source : *tokenizers.tokenizer;
-  for (const auto& best : translate(model, source, *tokenizers.tokenizer, sources, config, "", {}, 1, trees))
+  for (const auto& best : translate(model, source, *tokenizers.tokenizer, sources, config, "", {}, 1, extras))
     out.push_back(best.empty() ? "" : best[0].text);
   return out;
 }

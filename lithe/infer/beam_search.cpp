@@ -108,30 +108,42 @@ class BeamSearch {
 
   // Reads sources and prompts.
   Tensor begin(DecodeState& state) const {
-    std::vector<int32_t> sources, prompts;
-    std::vector<int64_t> offsets{0}, counts;
+    std::vector<int32_t> prompts;
+    std::vector<int64_t> counts;
     for (const SearchInput& input : inputs_) {
-      sources.insert(sources.end(), input.source.begin(), input.source.end());
-      offsets.push_back(int64_t(sources.size()));
       prompts.insert(prompts.end(), input.prompt.begin(), input.prompt.end());
       counts.push_back(int64_t(input.prompt.size()));
     }
-    if (!sources.empty()) {
-      const auto rows = int64_t(sources.size());
-      ModelInput source{tensor_of({rows}, sources), Sequences(offsets)};
-      std::map<std::string, std::vector<int32_t>> columns;
-      for (const SearchInput& input : inputs_)
-        for (const auto& [name, column] : input.columns)
-          columns[name].insert(columns[name].end(), column.begin(), column.end());
-      for (const auto& [name, column] : columns) {
-        const int64_t width = int64_t(column.size()) / rows;
-        check(width * rows == int64_t(column.size()), "beam search", "the column '", name, "' has ", column.size(),
-              " numbers for ", rows, " tokens; give it to every source");
-        source.columns[name] = tensor_of(width == 1 ? Shape{rows} : Shape{rows, width}, column);
+    std::map<std::string, ModelInput> sources;
+    for (const std::string& name : model_.config().source_names()) {
+      std::vector<int32_t> tokens;
+      std::vector<int64_t> offsets{0};
+      for (const SearchInput& input : inputs_) {
+        const std::vector<int32_t>& own = name == kSource ? input.source : input.further.at(name);
+        tokens.insert(tokens.end(), own.begin(), own.end());
+        offsets.push_back(int64_t(tokens.size()));
       }
-      model_.read_sources(state, {{kSource, std::move(source)}});
+      sources[name] = {tensor_of({int64_t(tokens.size())}, tokens), Sequences(offsets)};
+    }
+    if (!sources.empty()) {
+      add_columns(sources.at(kSource));
+      model_.read_sources(state, sources);
     }
     return log_probabilities(state, prompts, counts);
+  }
+
+  void add_columns(ModelInput& source) const {
+    const int64_t rows = source.sequences.rows();
+    std::map<std::string, std::vector<int32_t>> columns;
+    for (const SearchInput& input : inputs_)
+      for (const auto& [name, column] : input.columns)
+        columns[name].insert(columns[name].end(), column.begin(), column.end());
+    for (const auto& [name, column] : columns) {
+      const int64_t width = int64_t(column.size()) / rows;
+      check(width * rows == int64_t(column.size()), "beam search", "the column '", name, "' has ", column.size(),
+            " numbers for ", rows, " tokens; give it to every source");
+      source.columns[name] = tensor_of(width == 1 ? Shape{rows} : Shape{rows, width}, column);
+    }
   }
 
   // log p [sequences, V], f32 or f64, of what follows counts[b] more tokens of each sequence.
@@ -262,6 +274,11 @@ void check_search(const Model& model, std::span<const SearchInput> inputs, const
     check_usage(inputs[i].source.empty() != translates, "beam search", "input ", i, " has a source of ",
                 inputs[i].source.size(), " tokens; architecture ", model.config().architecture,
                 translates ? " needs one" : " reads none");
+    for (const std::string& name : model.config().source_names()) {
+      const auto own = inputs[i].further.find(name);
+      check_usage(name == kSource || (own != inputs[i].further.end() && !own->second.empty()), "beam search", "input ",
+                  i, " has no tokens of ", name, ", which an encoder of the model reads; give it some");
+    }
   }
 }
 

@@ -19,10 +19,11 @@ struct BeamSearchConfig {
 
 struct SearchInput {
   std::vector<int32_t> source;                               // encoder_decoder: what the encoder reads
-  std::map<std::string, std::vector<int32_t>> columns = {};  // beside the source's tokens, one or c numbers each
   std::vector<int32_t> prompt;                               // what is continued, the begin of text included
   int64_t max_new_tokens = 1;                                // the token that ends it included
   int64_t min_new_tokens = 0;                                // the token that ends it not included: none ends before
+  std::map<std::string, std::vector<int32_t>> further = {};  // what further encoders read, by their names
+  std::map<std::string, std::vector<int32_t>> columns = {};  // beside the source's tokens, one or c numbers each
 };
 
 struct Hypothesis {

@@ -124,13 +124,20 @@ void DecodeLoop::check_source(const DecodeRequest& request) const {
               " tokens; architecture ", model_.config().architecture, reads ? " needs one" : " reads none");
   if (!reads) return;
   check_usage(budget_.use_cache, "generate", "what a source is read for is kept; leave use_cache on");
-  const auto tokens = int64_t(request.source.size());
-  const int64_t most = model_.source_limit(), vocab = model_.config().encoder_config().vocab_size;
-  check_usage(!most || tokens <= most, "generate", request.name, " has a source of ", tokens,
-              " tokens, the model reads at most ", most, "; split it");
-  for (const int32_t token : request.source)
-    check_usage(token >= 0 && token < vocab, "generate", request.name, " has token ", token,
-                " in its source, the encoder has ", vocab);
+  for (const std::string& name : model_.config().source_names()) {
+    const auto further = request.further.find(name);
+    const bool main = name == kSource;
+    check_usage(main || (further != request.further.end() && !further->second.empty()), "generate", request.name,
+                " has no tokens of ", name, ", which an encoder of the model reads; give it some");
+    const std::vector<int32_t>& ids = main ? request.source : further->second;
+    const auto tokens = int64_t(ids.size());
+    const int64_t most = model_.source_limit(name), vocab = model_.config().encoder_config(name).vocab_size;
+    check_usage(!most || tokens <= most, "generate", request.name, " has a ", name, " of ", tokens,
+                " tokens, the model reads at most ", most, "; split it");
+    for (const int32_t token : ids)
+      check_usage(token >= 0 && token < vocab, "generate", request.name, " has token ", token, " in its ", name,
+                  ", the encoder has ", vocab);
+  }
 }
 
 void DecodeLoop::check_drafts(const DecodeRequest& request) const {
@@ -252,7 +259,10 @@ void DecodeLoop::admit() {
       const int64_t positions = model_.position_limit();
       next.request.drafter->begin(positions ? std::min(positions, next.most_tokens()) : next.most_tokens());
     }
-    if (!next.request.source.empty()) sources.push_back({int64_t(free), next.request.source});
+    if (!next.request.source.empty()) {
+      sources.push_back({int64_t(free), {{kSource, next.request.source}}});
+      for (const auto& [name, tokens] : next.request.further) sources.back().tokens[name] = tokens;
+    }
     slots_[free] = std::move(waiting_.front());
     waiting_.pop_front();
   }

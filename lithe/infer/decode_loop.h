@@ -35,8 +35,9 @@ struct DecodeResult {
 };
 
 struct DecodeRequest {
-  std::vector<int32_t> tokens;  // that are continued, at least one
-  std::vector<int32_t> source;  // encoder_decoder: what the encoder reads
+  std::vector<int32_t> tokens;                               // that are continued, at least one
+  std::vector<int32_t> source;                               // encoder_decoder: what the encoder reads
+  std::map<std::string, std::vector<int32_t>> further = {};  // and what further encoders read, by their names
   /// What chooses tokens: max_new_tokens, do_sample to repetition_penalty, seed, exit, early_stop; and prefill_tokens,
   /// how many tokens of the prompt are read at once. A cache that it names must be the loop's. Texts and batches are
   /// the business of others.

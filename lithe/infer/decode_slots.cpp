@@ -56,15 +56,20 @@ void DecodeSlots::truncate(int64_t slot, int64_t tokens) {
 
 void DecodeSlots::read_sources(std::vector<Source> sources) {
   std::sort(sources.begin(), sources.end(), [](const Source& a, const Source& b) { return a.slot < b.slot; });
-  std::vector<int32_t> ids;
-  std::vector<int64_t> offsets(size_t(count_) + 1, 0);
-  for (const Source& source : sources) {
-    ids.insert(ids.end(), source.tokens.begin(), source.tokens.end());
-    offsets[size_t(source.slot) + 1] = int64_t(source.tokens.size());
+  std::map<std::string, ModelInput> inputs;
+  for (const std::string& name : model_.config().source_names()) {
+    std::vector<int32_t> ids;
+    std::vector<int64_t> offsets(size_t(count_) + 1, 0);
+    for (const Source& source : sources) {
+      const std::span<const int32_t> own = source.tokens.at(name);
+      ids.insert(ids.end(), own.begin(), own.end());
+      offsets[size_t(source.slot) + 1] = int64_t(own.size());
+    }
+    std::partial_sum(offsets.begin(), offsets.end(), offsets.begin());
+    inputs[name] = {tensor_of({int64_t(ids.size())}, ids), Sequences(offsets)};
   }
-  std::partial_sum(offsets.begin(), offsets.end(), offsets.begin());
   used_ = true;
-  model_.read_sources(*state_, {{kSource, {tensor_of({int64_t(ids.size())}, ids), Sequences(offsets)}}});
+  model_.read_sources(*state_, inputs);
 }
 
 DecodeSlots::Predictions DecodeSlots::read(const std::vector<Piece>& pieces, ExitRun* exits, LogitStep::Needs needs) {

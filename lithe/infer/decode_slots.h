@@ -33,7 +33,7 @@ class DecodeSlots {
 
   struct Source {
     int64_t slot;
-    std::span<const int32_t> tokens;
+    std::map<std::string, std::span<const int32_t>> tokens;  // by the name of the encoder
   };
   /// encoder_decoder: what empty sequences read from now on. Others keep theirs.
   void read_sources(std::vector<Source> sources);

@@ -24,6 +24,20 @@ int32_t end_of(const Tokenizer& tokenizer, const char* side) {
   return *tokenizer.specials().eos;
 }
 
+// What the model's further encoders read: a text a sentence.
+FurtherTexts texts_read(const Model& model, const FurtherTexts& further, size_t sentences) {
+  FurtherTexts out;
+  for (const std::string& name : model.config().source_names()) {
+    if (name == kSource) continue;
+    const auto texts = further.find(name);
+    const size_t have = texts == further.end() ? 0 : texts->second.size();
+    check_usage(have == sentences, "translate", "the model reads a text of ", name, " beside each sentence; there are ",
+                sentences, " sentences and ", have, " of these");
+    out[name] = texts->second;
+  }
+  return out;
+}
+
 struct Batches {
   int64_t size, count;
   bool side_by_side;  // each on one thread, as many as there are threads; else one after another on all threads
@@ -47,6 +61,7 @@ DecodeRequest draw_of(const SearchInput& input, const BeamSearchConfig& search, 
   steps.insert(steps.end(), more.begin(), more.end());
   return {.tokens = input.prompt,
           .source = input.source,
+          .further = input.further,
           .config = {.max_new_tokens = input.max_new_tokens,
                      .temperature = config.temperature,
                      .top_k = config.top_k,
@@ -119,12 +134,15 @@ std::vector<std::vector<Translation>> translate(
     const Model& model, const Tokenizer& source, const Tokenizer& target, const std::vector<std::string>& sentences,
     const TranslateConfig& config, const std::string& prefix,
     const std::function<void(size_t, const std::vector<Translation>&)>& on_done, int64_t first_line,
-    const std::vector<std::shared_ptr<const TreeSentence>>& trees, const LogitSteps& steps) {
+    const TranslationExtras& extras) {
+  const auto& trees = extras.trees;
+  const LogitSteps& steps = extras.steps;
   config.validate();
   check_usage(
       reads_source(model.config().architecture), "translate",
       "needs a model of architecture encoder_decoder; this one is of ", model.config().architecture,
       model.config().architecture == Architecture::decoder ? ", with which `lithe generate` continues texts" : "");
+  const FurtherTexts read = texts_read(model, extras.further, sentences.size());
   const int32_t source_end = end_of(source, "source"), end = end_of(target, "target");
   const Specials& roles = target.specials();
   BeamSearchConfig search{.num_beams = config.num_beams,
@@ -176,6 +194,13 @@ std::vector<std::vector<Translation>> translate(
     input.source.push_back(source_end);
     cut.tokens = input.source, cut.offsets = {0, int64_t(input.source.size())};
     input.columns = tree_columns(columns, cut);
+    for (const auto& [name, texts] : read) {
+      std::vector<int32_t>& ids = input.further[name] = source.encode(texts[i]);
+      ids.push_back(source_end);
+      const int64_t most = model.source_limit(name);
+      check_usage(!most || int64_t(ids.size()) <= most, "translate", "line ", first_line + int64_t(i), " has ",
+                  ids.size() - 1, " tokens of ", name, ", that encoder reads at most ", most - 1, "; shorten it");
+    }
     input.prompt = prompt;
     input.max_new_tokens = config.max_new_tokens ? config.max_new_tokens : 2 * tokens + 10;
     if (most_target) input.max_new_tokens = std::min(input.max_new_tokens, most_target - prompt_tokens + 1);

@@ -63,6 +63,10 @@ Facts facts_of(const ModelConfig& config) {
     for (const auto& [key, value] : facts_of(config.encoder_config())) out["encoder." + key] = value;
     out["share_encoder_decoder_embeddings"] = config.share_encoder_decoder_embeddings ? "true" : "false";
   }
+  for (const auto& [name, keys] : config.encoders.entries())
+    for (const auto& [key, value] : facts_of(config.encoder_config(name)))
+      out[cat("encoders.", name, ".", key)] = value;
+  if (const auto combiner = config.combiner()) add(*combiner, "combine", config.hidden_size, out);
   out["architecture"] = name_of(config.architecture);
   out["vocab_size"] = cat(config.vocab_size);
   out["token_width"] = cat(std::max<int64_t>(1, config.token_width));

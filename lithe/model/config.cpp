@@ -50,11 +50,15 @@ void ModelConfig::fields(Fields& f) {
     one_of(patterns));
   f.section("share", share, "layers that have their parameters in common");
   f.free("encoder", encoder, "encoder_decoder: keys of section model that differ in the encoder");
+  f.free("encoders", encoders,
+         "encoder_decoder, and encoder with combine: further encoders under names of your own, each with the keys of "
+         "section model that differ (the "
+         "decoder's layers do not hold there); "
+         "layers read them by sub_layers: [mixer, cross, {cross: {type: attention}, source: name}, ffn]");
   f.free(
-      "encoders", encoders,
-      "encoder_decoder: further encoders under names of your own, each with the keys of section model that differ (the "
-      "decoder's layers do not hold there); "
-      "layers read them by sub_layers: [mixer, cross, {cross: {type: attention}, source: name}, ffn]");
+      "combine", combine,
+      "how the rows of all encoders become one text for the decoder (cross), or in an encoder for the head: a part of "
+      "slot combiner, as {type: gate}; empty: each encoder is read by its name");
   f.free("modalities", modalities,
          "tokens of another kind that stand among those of the text: {name: embedding}, as {image: {type: features, "
          "num_features: 48}}");
@@ -78,10 +82,15 @@ void ModelConfig::fields(Fields& f) {
 }
 
 std::vector<std::string> ModelConfig::source_names() const {
-  if (!reads_source(architecture)) return {};
-  std::vector<std::string> out{kSource};
+  std::vector<std::string> out;
+  if (reads_source(architecture)) out.push_back(kSource);
   for (const auto& [name, keys] : encoders.entries()) out.push_back(name);
   return out;
+}
+
+std::optional<PartChoice> ModelConfig::combiner() const {
+  if (is_empty(combine)) return std::nullopt;
+  return read_part(combine, "combine", "combiner", "model", standard("combiner"));
 }
 
 ModelConfig ModelConfig::encoder_config(const std::string& name) const {
@@ -94,6 +103,7 @@ ModelConfig ModelConfig::encoder_config(const std::string& name) const {
                                                    "hidden_size",
                                                    "encoder",
                                                    "encoders",
+                                                   "combine",
                                                    "cross_attention",
                                                    "share_encoder_decoder_embeddings",
                                                    "head",
@@ -115,7 +125,7 @@ ModelConfig ModelConfig::encoder_config(const std::string& name) const {
         for (const char* other : {"layers", "mixers", "layer_types", "layer_pattern"})
           if (!encoder.find(other)) node.erase(other);
     }
-  for (const char* key : {"encoder", "encoders", "cross_attention"}) node.erase(key);
+  for (const char* key : {"encoder", "encoders", "combine", "cross_attention"}) node.erase(key);
   ModelConfig config = read_model_config(node, where);
   config.architecture = Architecture::encoder;
   return config;
@@ -140,7 +150,12 @@ std::vector<std::string> names_of(const ModelConfig& config) {
 }  // namespace
 
 LayerConfig ModelConfig::layer(int64_t index) const {
-  LayerDefaults defaults{mixer, ffn, norm, residual, cross_attention, source_names()};
+  LayerDefaults defaults{mixer,
+                         ffn,
+                         norm,
+                         residual,
+                         cross_attention,
+                         reads_source(architecture) ? source_names() : std::vector<std::string>()};
   const std::string name = layer_name(index);
   if (name.empty()) return read_layer({}, "model", defaults);
   if (const Node* node = layers.find(name)) return read_layer(*node, "model.layers." + name, defaults);
@@ -268,16 +283,21 @@ void ModelConfig::validate() const {
   check_usage(vocab_size >= 1, "model", "vocab_size must be at least 1, got ", vocab_size);
   check_usage(max_position_embeddings >= 1, "model", "max_position_embeddings must be at least 1, got ",
               max_position_embeddings);
-  if (reads_source(architecture)) {
-    const ModelConfig source = encoder_config();
-    check_usage(is_empty(encoders) || encoders.is_map(), "recipe", to_string(encoders.mark()),
-                ": model.encoders must hold encoders by name, as {syntax: {num_hidden_layers: 2}}");
-    check_usage(!encoders.find(kSource), "model", "encoders has '", kSource, "', the name of model.encoder; rename it");
+  check_usage(is_empty(encoders) || encoders.is_map(), "recipe", to_string(encoders.mark()),
+              ": model.encoders must hold encoders by name, as {syntax: {num_hidden_layers: 2}}");
+  check_usage(!encoders.find(kSource), "model", "encoders has '", kSource, "', the name of model.encoder; rename it");
+  const bool combines = combiner().has_value();
+  check_usage(!combines || !is_empty(encoders), "model",
+              "combine is of several encoders, and model.encoders has none; add one there, or leave combine out");
+  const bool reads = reads_source(architecture) || (architecture == Architecture::encoder && combines);
+  if (reads)
     for (const std::string& name : source_names()) try {
         encoder_config(name).validate();
       } catch (const Error& error) {
         throw Error(name == kSource ? "model.encoder" : "model.encoders." + name, error.what(), error.code());
       }
+  if (reads_source(architecture)) {
+    const ModelConfig source = encoder_config();
     check_usage(!share_encoder_decoder_embeddings || source.vocab_size == vocab_size, "model",
                 "share_encoder_decoder_embeddings needs one vocabulary, the source's has ", source.vocab_size,
                 " entries, the target's ", vocab_size, "; set it to false");
@@ -288,11 +308,14 @@ void ModelConfig::validate() const {
     check_usage(token_width <= 1, "model", "an encoder_decoder predicts ids, but a token is ", token_width,
                 " ints here; choose another tokenizer than a vocabulary-free one");
   } else {
-    check_usage(is_empty(encoder) && is_empty(encoders) && is_empty(cross_attention), "model",
-                !is_empty(encoder)    ? "encoder"
-                : !is_empty(encoders) ? "encoders"
-                                      : "cross_attention",
-                " is for architecture encoder_decoder, not ", architecture, "; leave it out");
+    check_usage(is_empty(encoder) && (reads || is_empty(encoders)) && is_empty(cross_attention), "model",
+                !is_empty(encoder)              ? "encoder"
+                : !reads && !is_empty(encoders) ? "encoders"
+                                                : "cross_attention",
+                " is for architecture encoder_decoder, not ", architecture, "; leave it out",
+                architecture == Architecture::encoder && !is_empty(encoders) && !reads
+                    ? ", or say by model.combine how they become one"
+                    : "");
   }
   check_usage(is_empty(modalities) || modalities.is_map(), "recipe", to_string(modalities.mark()),
               ": model.modalities must hold embeddings by name, as {image: {type: features, num_features: 48}}");
@@ -309,9 +332,9 @@ void ModelConfig::validate() const {
   }
   for (const auto& [name, keys] : encoders.entries())
     check_usage(
-        read.count(name), "model", "encoders has '", name,
+        combines || read.count(name), "model", "encoders has '", name,
         "', which no layer reads; give model.layers one with sub_layers: [mixer, {cross: {type: attention}, source: ",
-        name, "}, ffn], or leave it out");
+        name, "}, ffn], combine it with the source (model.combine), or leave it out");
   if (!layer_pattern.empty()) used.insert(used.end(), {"standard", "replaced"});  // a short stack may lack one
   for (const auto& [section, node] : {std::pair<const char*, const Node&>("layers", layers), {"mixers", mixers}})
     for (const auto& [name, value] : node.entries()) {

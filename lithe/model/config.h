@@ -24,6 +24,7 @@ struct ModelConfig {
   ShareConfig share;                     // which layers have their parameters in common
   Node encoder;                          // encoder_decoder: keys of this section that differ in the encoder
   Node encoders;                         // further encoders by name, each such keys
+  Node combine;                          // how the encoders become one (slot combiner); empty: each is read by itself
   Node modalities;                       // name -> embedding of tokens of another kind (ModelInput::modalities)
   Node cross_attention;                  // encoder_decoder: a mixer; empty: the layer's own in its cross form
   bool share_encoder_decoder_embeddings = true;
@@ -40,10 +41,13 @@ struct ModelConfig {
   /// The name of layer `index` in `layers` or `mixers`, by layer_types or layer_pattern; empty: none is given.
   std::string layer_name(int64_t index) const;
   LayerConfig layer(int64_t index) const;
-  /// encoder_decoder: the configuration of an encoder, this one with the keys of `encoder`, or of one of `encoders`.
+  /// The configuration of an encoder, this one with the keys of `encoder`, or of one of `encoders`.
   ModelConfig encoder_config(const std::string& name = kSource) const;
-  /// Names of the encoders, kSource first; none but of an encoder_decoder.
+  /// Names of the encoders that read a source: of an encoder_decoder kSource first, then those of `encoders`. An
+  /// encoder has the latter alone, where it combines them with itself.
   std::vector<std::string> source_names() const;
+  /// `combine`, read; none: nothing is combined.
+  std::optional<PartChoice> combiner() const;
   /// Layers, from 0, that `text` names: numbers from 1 ("1,3,5"), or names of layers ("replaced").
   std::vector<int64_t> layers_named(const std::string& text) const;
   /// Fills in what is 0 and a recipe need not say.

@@ -135,8 +135,8 @@ ModelConfig deepened(const ModelConfig& config, int64_t layers) {
               " layers; give a multiple of that, not ", layers);
   check_usage(config.layer_pattern.empty(), "grow", "layer_pattern ", config.layer_pattern,
               " names layers by the depth, so copies would be other layers; only models without one grow deeper");
-  check_usage(!reads_source(config.architecture), "grow",
-              "an encoder-decoder has two stacks; only models of one grow deeper");
+  check_usage(!reads_source(config.architecture) && is_empty(config.encoders), "grow",
+              "an encoder-decoder, and an encoder beside others, has two stacks; only models of one grow deeper");
   const std::string& sharing = config.share.layers;
   check_usage(sharing == "none" || sharing == "all" || sharing == "cycle", "grow", "share.layers ", sharing,
               " gives copies other groups; only models that share nothing, all, or in cycles grow deeper");
@@ -149,8 +149,8 @@ ModelConfig deepened(const ModelConfig& config, int64_t layers) {
 
 ModelConfig widened(const ModelConfig& config, int64_t factor) {
   check_usage(factor >= 1, "grow", "the width grows by a whole factor, at least 1, not ", factor);
-  check_usage(!reads_source(config.architecture), "grow",
-              "an encoder-decoder has two stacks; only models of one grow wider");
+  check_usage(!reads_source(config.architecture) && is_empty(config.encoders), "grow",
+              "an encoder-decoder, and an encoder beside others, has two stacks; only models of one grow wider");
   Node node = node_of(config);
   const Wider wider(factor, config.hidden_size);
   Node mixers = config.mixers;

@@ -38,10 +38,11 @@ Model::Model(const ModelConfig& config, const ModelOptions& options) : config_(c
   const Registry& registry = Registry::instance();
   const Scope root(context_);
   const std::vector<std::string> sources = config.source_names();
-  const bool apart = !sources.empty() && !config.share_encoder_decoder_embeddings;
+  const bool translates = reads_source(config.architecture);
+  const bool apart = translates && !config.share_encoder_decoder_embeddings;
   embedding_ = make_embedding(config, apart ? root / "decoder" : root);
   for (const std::string& name : sources) make_encoder(name);
-  decoder_ = std::make_unique<Backbone>(config_, sources.empty() ? root : root / "decoder", *embedding_);
+  decoder_ = std::make_unique<Backbone>(config_, translates ? root / "decoder" : root, *embedding_);
   for (auto& [name, encoder] : encoders_) {
     if (!decoder_->reads_source_embedding(name)) continue;
     check_usage(!encoder.stack->shortens(), "model",
@@ -49,12 +50,13 @@ Model::Model(const ModelConfig& config, const ModelOptions& options) : config_(c
                 "the encoder makes fewer rows; leave it out, or give model.cross_attention other heads");
     encoder.stack->give_embedding();
   }
+  make_combiner(root);
   Parameter* table = embedding_->table();
   check_usage(table || !config.tie_word_embeddings, "model", "tie_word_embeddings needs an embedding with a table; '",
               config.embedding.type, "' has none");
   head_ = registry.make<Head>(config.head, root / "head",
                               {.vocab_size = config.vocab_size,
-                               .hidden_size = config.hidden_size,
+                               .hidden_size = translates ? config.hidden_size : width(),
                                .num_labels = config.num_labels,
                                .tied = config.tie_word_embeddings ? table : nullptr,
                                .causal = !sees_ahead(config.architecture)});
@@ -75,8 +77,14 @@ Model::Model(const ModelConfig& config, const ModelOptions& options) : config_(c
       return head_of(exit).logits(x);
     });
   for (const std::string& pattern : options.frozen) parameters_.freeze(pattern);
+  check_usage(!combiner_ || translates || exits_.empty(), "model", "stack ", config.stack.type,
+              " lets rows leave before they are combined with those of other encoders; set model.stack: plain");
+  check_usage(!combiner_ || translates || row_a_token() || !head_->by_row(), "model", "head ", config.head.type,
+              " predicts for every token, and combine ", config.combiner()->type,
+              " does not give each a row; give combine align: words or rows: text, or choose a head that predicts for "
+              "whole sequences, as classify does");
   check_usage(
-      !decoder_->shortens() || !head_->by_row(), "model", "head ", config.head.type,
+      !decoder_->shortens() || (combiner_ && !translates) || !head_->by_row(), "model", "head ", config.head.type,
       " predicts for every token, and a compressor in model.layers makes fewer rows of them; leave it out, give "
       "a layer above it an expander, or choose a head that predicts for whole sequences, as classify does");
 }
@@ -91,6 +99,28 @@ void Model::make_encoder(const std::string& name) {
   const Scope root(encoder.context), scope = main ? root / "encoder" : root / "encoders" / name;
   if (!main || !config_.share_encoder_decoder_embeddings) encoder.embedding = make_embedding(config, scope);
   encoder.stack = std::make_unique<Backbone>(config, scope, encoder.embedding ? *encoder.embedding : *embedding_);
+}
+
+// spec: syn.multi_encoder | architecture | encoders of their own for two views of a text, combined | TB 6.2.3, Eq 6.59
+void Model::make_combiner(const Scope& root) {
+  const std::optional<PartChoice> choice = config_.combiner();
+  if (!choice) return;
+  const bool translates = reads_source(config_.architecture);
+  combiner_ = Registry::instance().make<Combiner>(*choice, root / "combine",
+                                                  {.hidden_size = config_.hidden_size,
+                                                   .max_position_embeddings = config_.max_position_embeddings,
+                                                   .encoders = int64_t(encoders_.size()) + !translates,
+                                                   .dropout = config_.hidden_dropout});
+  check_usage(!translates || combiner_->width() == config_.hidden_size, "model", "combine ", choice->type, " gives ",
+              combiner_->width(), " channels, and cross-attention reads ", config_.hidden_size,
+              "; combine by sum, gate or concat_len");
+  check_usage(!decoder_->reads_source_embedding(kSource), "model",
+              "heads of the cross-attention read the embeddings of the source's tokens, and combined rows have none; "
+              "give model.cross_attention other heads");
+}
+
+bool Model::row_a_token() const {
+  return combiner_ ? combiner_->row_a_token(decoder_->shortens()) : !decoder_->shortens();
 }
 
 void Model::set_recompute(bool on) {
@@ -118,33 +148,60 @@ void Model::check_sources(const std::map<std::string, ModelInput>& sources) cons
           "'; give it none");
 }
 
+// What every encoder leaves, which the pass has, too. Cross-attention to kSource reads the combination, if there is
+// one.
+std::map<std::string, Rows> Model::encode_all(const ModelInput& input, Pass& pass) const {
+  std::map<std::string, Rows> out;
+  bool any = false;
+  for (const auto& [name, encoder] : encoders_) {
+    const auto source = input.sources.find(name);
+    const bool own = source == input.sources.end() && !reads_source(config_.architecture) && !pass.source(name);
+    if (own || source != input.sources.end()) {
+      Pass of_source = pass.of_source(name);
+      pass.set_source(name, encode(own ? input : source->second, of_source, name));
+      for (const auto& [loss_name, loss] : of_source.losses()) pass.add_loss(loss_name, loss);
+      pass.take_statistics(of_source.statistics(), name == kSource ? "encoder." : name + ".");
+      any = true;
+    }
+    const std::optional<Rows> rows = pass.source(name);
+    check(rows && rows->sequences.count() == input.sequences.count(), "model", "an ",
+          reads_source(config_.architecture) ? "encoder-decoder" : "encoder with model.combine", " reads one ", name,
+          " a sequence: ", input.sequences.count(), " sequences, got sources of ", rows ? rows->sequences.count() : 0);
+    out[name] = *rows;
+  }
+  if (combiner_ && reads_source(config_.architecture) && any) {
+    const Rows text = out.at(kSource);
+    pass.set_source(kSource, combined(out, text, pass));
+  }
+  return out;
+}
+
+Rows Model::combined(std::map<std::string, Rows> further, const Rows& text, const Pass& pass) const {
+  const kernels::PartScope part("combine");
+  further.erase(kSource);
+  std::vector<Rows> rows;
+  for (auto& [name, of] : further) rows.push_back(std::move(of));
+  rows.push_back(text);
+  return combiner_->forward(rows, pass);
+}
+
 // spec: arch.encdec | architecture | an encoder's rows, read by a decoder that predicts the target | TB Eq 6.10-6.12
 Rows Model::run(const ModelInput& input, Pass& pass, DecodeState* state) const {
+  std::map<std::string, Rows> further;
   if (state) {
     check(input.sources.empty(), "model", "a state keeps its own sources; give it these by read_sources(), none here");
     for (const auto& [name, encoder] : encoders_)
       check(state->sources.count(name), "model", "the state has no ", name, "; give it one by read_sources() first");
   } else {
     check_sources(input.sources);
-    for (const auto& [name, encoder] : encoders_) {
-      const auto source = input.sources.find(name);
-      if (source != input.sources.end()) {
-        Pass of_source = pass.of_source(name);
-        pass.set_source(name, encode(source->second, of_source, name));
-        for (const auto& [loss_name, loss] : of_source.losses()) pass.add_loss(loss_name, loss);
-        pass.take_statistics(of_source.statistics(), name == kSource ? "encoder." : name + ".");
-      }
-      const std::optional<Rows> rows = pass.source(name);
-      check(rows && rows->sequences.count() == input.sequences.count(), "model", "an encoder-decoder reads one ", name,
-            " a sequence: ", input.sequences.count(), " sequences, got sources of ",
-            rows ? rows->sequences.count() : 0);
-    }
+    further = encode_all(input, pass);
   }
   Rows rows = decoder_->forward(input, pass, state);
+  if (combiner_ && !reads_source(config_.architecture)) rows = combined(std::move(further), rows, pass);
   rows.exits = pass.exits();
   check_usage(
-      rows.sequences.rows() == input.sequences.rows() || !head_->by_row(), "model", "head ", config_.head.type,
-      " predicts for every token, and stack ", config_.stack.type,
+      combiner_ || rows.sequences.rows() == input.sequences.rows() || !head_->by_row(), "model", "head ",
+      config_.head.type, " predicts for every token, and stack ", config_.stack.type,
       " dropped some of them; set model.stack skipped: copy, or choose a head that predicts for whole sequences");
   return rows;
 }
@@ -247,6 +304,7 @@ void Model::read_sources(DecodeState& state, const std::map<std::string, ModelIn
     check(source.sequences.count() == state.sequences(), "model", "the state has ", state.sequences(),
           " sequences, got sources of ", source.sequences.count(), "; give one ", name, " a sequence");
   const NoGrad no_grad;
+  std::map<std::string, Rows> made;
   for (const auto& [name, source] : sources) {
     const Sequences& sequences = source.sequences;
     std::vector<int64_t> given{0};  // offsets of those that are read
@@ -259,10 +317,22 @@ void Model::read_sources(DecodeState& state, const std::map<std::string, ModelIn
     ModelInput read = source;
     read.sequences = Sequences(given, {}, device()).at(sequences.positions());
     Pass pass;
-    Rows rows = encode(read, pass, name);
-    rows.sequences = spread(rows.sequences, sequences);
-    decoder_->read_source(state, name, rows);
+    made[name] = encode(read, pass, name);
     state.sources.insert(name);
+  }
+  if (combiner_) {
+    check(made.size() == encoders_.size(), "model", "the encoders are combined, and ", made.size(), " of their ",
+          encoders_.size(), " sources are given; give all at once");
+    for (const auto& [name, rows] : made)
+      check(rows.sequences.count() == made.at(kSource).sequences.count(), "model", "the encoders are combined, and ",
+            rows.sequences.count(), " sequences have a ", name, ", ", made.at(kSource).sequences.count(),
+            " a source; give both or neither");
+    const Rows text = made.at(kSource);
+    made[kSource] = combined(made, text, Pass());
+  }
+  for (auto& [name, rows] : made) {
+    rows.sequences = spread(rows.sequences, sources.at(name).sequences);
+    decoder_->read_source(state, name, rows);
   }
 }
 

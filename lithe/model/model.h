@@ -2,6 +2,7 @@
 #pragma once
 
 #include "lithe/model/backbone.h"
+#include "lithe/nn/combiner.h"
 
 namespace lithe {
 
@@ -37,7 +38,8 @@ class Model {
   /// input's where layers shorten sequences. With a state the rows continue its sequences (continue_sequences); under a
   /// tape it must be differentiable. The pass receives auxiliary losses, statistics and taps; what encoders leave is of
   /// Pass::of_source(), but for their losses and statistics, which are the pass's, too ("encoder." before the name).
-  /// A source that the pass has already (Pass::set_source, as encode() gives it) is not read again.
+  /// A source that the pass has already (Pass::set_source, as encode() gives it) is not read again. Further encoders of
+  /// an encoder (model.combine) that are given no source read its own input.
   /// Fails (usage) where a part needs a column or a source that the input does not have.
   Rows run(const ModelInput& input, Pass& pass, DecodeState* state = nullptr) const;
   /// Columns that parts cannot do without, each once: of the model's own tokens, or of an encoder's.
@@ -82,7 +84,8 @@ class Model {
                                                 int64_t layers) const {
     return decoder_->make_state(sequences, capacity, cache, layers);
   }
-  /// encoder_decoder: encodes the sources (ModelInput::sources), and keeps in a new state what the decoder reads.
+  /// encoder_decoder: encodes the sources (ModelInput::sources), and keeps in a new state what the decoder reads; those
+  /// that are combined all at once.
   void read_sources(DecodeState& state, const std::map<std::string, ModelInput>& sources) const;
   /// The sequences that `counts` new tokens per sequence make after `state`.
   Sequences continue_sequences(const DecodeState& state, const std::vector<int64_t>& counts) const;
@@ -95,10 +98,18 @@ class Model {
   /// The longest sequence the parts allow; 0: unlimited.
   int64_t position_limit() const { return decoder_->position_limit(); }
   /// The longest source; 0: unlimited.
-  int64_t source_limit() const { return encoders_.empty() ? 0 : encoders_.at(kSource).stack->position_limit(); }
+  int64_t source_limit(const std::string& name = kSource) const {
+    const auto encoder = encoders_.find(name);
+    return encoder == encoders_.end() ? 0 : encoder->second.stack->position_limit();
+  }
 
  private:
   void make_encoder(const std::string& name);
+  void make_combiner(const Scope& root);
+  int64_t width() const { return combiner_ ? combiner_->width() : config_.hidden_size; }  // of what run() gives
+  bool row_a_token() const;
+  std::map<std::string, Rows> encode_all(const ModelInput& input, Pass& pass) const;
+  Rows combined(std::map<std::string, Rows> further, const Rows& text, const Pass& pass) const;
   void check_sources(const std::map<std::string, ModelInput>& sources) const;
   ModelConfig config_;
   Parameters parameters_;
@@ -109,7 +120,8 @@ class Model {
   };
   BuildContext context_;
   std::unique_ptr<Embedding> embedding_;
-  std::map<std::string, Encoder> encoders_;  // of encoder_decoder
+  std::map<std::string, Encoder> encoders_;  // that read sources
+  std::unique_ptr<Combiner> combiner_;       // of these, and in an encoder of its own rows; null: none
   std::unique_ptr<Backbone> decoder_;        // or the one stack
   std::unique_ptr<Head> head_;
   std::vector<StackExit> exits_;

@@ -90,7 +90,7 @@ std::optional<Rows> Pass::source(const std::string& name) const {
   const auto found = shared_->sources.find(name);
   if (found == shared_->sources.end()) return std::nullopt;
   const Rows& source = found->second;
-  return Rows{from_outside(source.x), source.sequences, from_outside(source.embedded)};
+  return Rows{from_outside(source.x), source.sequences, from_outside(source.embedded), source.shortened};
 }
 
 Pass Pass::within(int64_t layer) const {

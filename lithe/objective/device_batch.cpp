@@ -33,6 +33,13 @@ ModelInput input_of(const Batch& batch, Device device) {
 
 }  // namespace
 
+Batch read_by(const Model& model, Batch batch) {
+  const std::vector<std::string> names = model.config().source_names();
+  std::erase_if(batch.sources,
+                [&](const auto& source) { return std::ranges::find(names, source.first) == names.end(); });
+  return batch;
+}
+
 DeviceBatch to_device(const Batch& batch, Device device) {
   const bool real = !batch.values.empty();
   const Shape labels{int64_t(real ? batch.values.size() : batch.labels.size())};

@@ -29,4 +29,7 @@ ColumnChoice tags_of_config(const ModelConfig& config);
 /// syn.input_joint: x/UNK); token 0 with unknown tags stands for all that is unknown. One after another.
 std::vector<int64_t> composites_of(const BatchSource& train, const ModelConfig& model);
 
+/// The batch without the sources that the model has no encoder for: models that are compared need not read the same.
+Batch read_by(const Model& model, Batch batch);
+
 }  // namespace lithe

@@ -283,10 +283,13 @@ void prepare_for_lessons(const Recipe& recipe, const Objective& objective, const
   check_usage(recipe.has_translation() == (lessons == Lessons::translation), "train",
               "objective seq2seq and a section translation belong together; the objective is ", name,
               recipe.has_translation() ? ", and there is such a section" : ", and there is none");
-  for (const auto& [key, section] :
-       {std::pair<const char*, const Node&>("encoders", model.encoders), {"modalities", model.modalities}})
-    check_usage(is_empty(section), "train", "model.", key, " reads what no section of a recipe gives data for yet; ",
-                "leave it out, or train with the library (ModelInput, docs/library.md)");
+  check_usage(is_empty(model.modalities), "train",
+              "model.modalities reads what no section of a recipe gives data for "
+              "yet; leave it out, or train with the library (ModelInput, docs/library.md)");
+  const auto further = recipe.translation.further_sources();
+  for (const auto& [name, keys] : model.encoders.entries())
+    check_usage(!reads_source(model.architecture) || further.count(name), "train", "model.encoders.", name,
+                " reads what translation.sources does not give; add it there, as {", name, ": {from: previous}}");
   check_usage(!objective.beside(), "train", "objective ", name,
               " learns beside another; give train.objective that one, and this to train.auxiliary_objectives");
   const LessonFacts facts{

@@ -26,6 +26,7 @@ std::string merged_part(const std::string& name) {
   size_t first = 0;
   std::string side;  // encoder. or decoder.
   if (words.size() > 1 && (words[0] == "encoder" || words[0] == "decoder")) side = words[first++] + ".";
+  if (words.size() > 2 && words[0] == "encoders") side = words[0] + "." + words[1] + ".", first = 2;
   if (words[first] != "layers") return side + words[first];
   return side + (words.size() > first + 2 ? "layers.*." + words[first + 2] : "layers.*");
 }
@@ -44,8 +45,11 @@ double seconds_of(const std::function<void()>& work) {
 BatchRows training_rows(const ModelConfig& model, const TrainConfig& train, const PlanShape& shape) {
   if (shape.training.rows) return shape.training;
   const int64_t all = train.micro_batch_tokens();
-  if (!reads_source(model.architecture)) return {all, 0};
-  return {all - all / 2, all / 2};
+  BatchRows out{all};
+  if (!reads_source(model.architecture)) return out;  // further encoders of an encoder read its own text
+  const std::vector<std::string> sources = model.source_names();
+  for (const std::string& name : sources) out.rows -= out.sources[name] = all / int64_t(sources.size() + 1);
+  return out;
 }
 
 // The states of lanes, brought forward until they have grown as large as they get.
@@ -75,15 +79,20 @@ Batch batch_of_shape(const Model& model, const Objective& objective, const Batch
   Batch batch{.offsets = {0}, .token_width = std::max<int64_t>(1, model.config().token_width)};
   const int64_t rows = of.rows;
   batch.tokens.assign(size_t(rows * batch.token_width), 0);
-  if (of.source) {
-    // As many sequences on both sides, none of them too long.
-    const int64_t sequences = (std::max(rows, of.source) + sequence_length - 1) / sequence_length;
-    Batch& source = batch.sources[kSource];
-    source.tokens.assign(size_t(of.source), 0);
-    source.offsets = {0};
-    for (int64_t b = 1; b <= sequences; ++b) {
-      batch.offsets.push_back(rows * b / sequences);
-      source.offsets.push_back(of.source * b / sequences);
+  if (!of.sources.empty()) {
+    // As many sequences on all sides, none of them too long, and none of a source empty.
+    int64_t most = rows, least = INT64_MAX;
+    std::map<std::string, int64_t> read;
+    for (const std::string& name : model.config().source_names())
+      if (const auto count = of.sources.find(name); count != of.sources.end()) read.insert(*count);
+    for (const auto& [name, count] : read) most = std::max(most, count), least = std::min(least, count);
+    const int64_t sequences = std::min((most + sequence_length - 1) / sequence_length, least);
+    for (int64_t b = 1; b <= sequences; ++b) batch.offsets.push_back(rows * b / sequences);
+    for (const auto& [name, count] : read) {
+      Batch& source = batch.sources[name];
+      source.tokens.assign(size_t(count), 0);
+      source.offsets = {0};
+      for (int64_t b = 1; b <= sequences; ++b) source.offsets.push_back(count * b / sequences);
     }
   }
   while (batch.offsets.back() < rows) batch.offsets.push_back(std::min(rows, batch.offsets.back() + sequence_length));
@@ -247,12 +256,12 @@ Plan fit_memory(const ModelConfig& model, TrainConfig& train, const PlanShape& s
       candidate.gradient_accumulation_steps = parts;
       PlanShape smaller = shape;
       const auto shrink = [&](BatchRows& rows) {  // a batch may exceed its share by one sequence
-        const int64_t one = rows.source ? shape.sequence_length : 0;
+        const int64_t one = rows.sources.empty() ? 0 : shape.sequence_length;
         rows.rows = std::min(rows.rows, rows.rows * now / parts + one);
-        rows.source = std::min(rows.source, rows.source * now / parts + one);
+        for (auto& [name, count] : rows.sources) count = std::min(count, count * now / parts + one);
       };
       if (shape.training.rows) shrink(smaller.training);
-      if (shape.evaluation.source) shrink(smaller.evaluation);
+      if (!shape.evaluation.sources.empty()) shrink(smaller.evaluation);
       smaller.evaluation.rows = std::min(smaller.evaluation.rows, candidate.micro_batch_tokens());
       const Plan plan = plan_training(model, candidate, smaller, false);
       if (plan.memory.peak <= budget) {

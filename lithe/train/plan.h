@@ -31,15 +31,16 @@ struct Plan {
 
 /// Rows of the largest batches.
 struct BatchRows {
-  int64_t rows = 0, source = 0;  // source: of an encoder-decoder
+  int64_t rows = 0;
+  std::map<std::string, int64_t> sources = {};  // of an encoder-decoder, by the names of its encoders
 };
 /// A batch of the objective, as far as its sizes go: all tokens, labels and predicted rows are 0.
 Batch batch_of_shape(const Model& model, const Objective& objective, const BatchRows& of, int64_t sequence_length);
 
 struct PlanShape {
-  int64_t sequence_length = 0;    // rows of a sequence
-  BatchRows evaluation;           // 0: no evaluation
-  BatchRows training;             // 0: micro_batch_tokens, of which half are an encoder-decoder's source
+  int64_t sequence_length = 0;  // rows of a sequence
+  BatchRows evaluation;         // 0: no evaluation
+  BatchRows training;  // 0: micro_batch_tokens, shared out evenly between an encoder-decoder's sources and the target
   int64_t evaluation_length = 0;  // rows of a sequence of the evaluation; 0: sequence_length
 };
 

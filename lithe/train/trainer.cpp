@@ -62,8 +62,9 @@ Tokenizers existing_tokenizers(const TrainRun& run, bool continues) {
 }
 
 PlanShape shape_of(const TrainingData& data, const Recipe& recipe) {
-  const auto largest = [](const BatchSource& of) { return BatchRows{of.largest_batch(), of.largest_source()}; };
-  PlanShape shape{.sequence_length = recipe.data.sequence_length};
+  const auto largest = [](const BatchSource& of) { return BatchRows{of.largest_batch(), of.largest_sources()}; };
+  PlanShape shape;
+  shape.sequence_length = recipe.data.sequence_length;
   if (data.held_out) shape.evaluation = largest(data.held_out->batches());
   if (recipe.has_translation()) shape.training = largest(*data.train);
   if (data.lanes) shape.evaluation_length = shape.evaluation.rows;

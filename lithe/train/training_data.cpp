@@ -38,14 +38,21 @@ TrainingData batches_of_task(TaskData examples, const Recipe& recipe, const Toke
   return out;
 }
 
-// One vocabulary learns from both sides' lines, two from one side each.
-Tokenizers tokenizers_of(const std::vector<TextPair>& pairs, const DataConfig& data) {
+// One vocabulary learns from both sides' lines, two from one side each. Further sources that are texts of their own
+// count among the sources.
+Tokenizers tokenizers_of(const std::vector<TextPair>& pairs, const TranslationConfig& translation,
+                         const DataConfig& data) {
+  std::vector<std::string> further;
+  for (const auto& [name, source] : translation.further_sources())
+    if (source.from == FurtherSource::From::file || source.from == FurtherSource::From::column) further.push_back(name);
   const Path cache = resolve_cache_directory(data.cache_directory);
   const auto of = [&](const TokenizerConfig& config, bool sources, bool targets) {
     uint64_t fingerprint = 0;
     const ForEachText texts = [&](const std::function<void(std::string_view)>& f) {
       for (const TextPair& pair : pairs) {
         if (sources) f(pair.source);
+        for (const std::string& name : further)
+          if (sources) f(pair.sources.at(name));
         if (targets) f(pair.target);
       }
     };
@@ -79,19 +86,24 @@ TrainingData batches_of_translation(TranslationData pairs, const Recipe& recipe,
       TranslationLimits{.max_length = longest, .max_length_ratio = translation.max_length_ratio, .leave_out = true},
       train.micro_batch_tokens(), uint64_t(train.seed), true,
       TranslationSampling{translation.source_segmentation, translation.target_segmentation});
+  batches->give_only(recipe.model.source_names());
+  for (const auto& [name, source] : translation.further_sources())
+    if (!recipe.model.encoders.find(name))
+      log_warning("translation.sources.", name, " is read by no encoder; add it to model.encoders, or leave it out");
   if (batches->dropped())
     log_info(batches->dropped(), " of ", count, " pairs are left out: blank, longer than ", longest,
              " tokens, or of unlike lengths");
   out.epoch.sequences = int64_t(batches->pairs().size());
   for (int64_t i = 0; i < out.epoch.sequences; ++i) {
     out.epoch.rows += int64_t(batches->target_tokens(i).size()) + 1;
-    out.epoch.source_rows += int64_t(batches->source_tokens(i).size()) + 1;
   }
+  out.epoch.source_rows = batches->source_rows();
   log_info(out.epoch.sequences, " pairs to learn from, ", pairs.validation.size(), " for validation");
   out.fingerprint = batches->fingerprint();
   out.train = std::move(batches);
   if (!pairs.validation.empty()) {
     auto held_out = held_out_translations(std::move(pairs.validation), tokenizers, data, train.micro_batch_tokens());
+    held_out.give_only(recipe.model.source_names());
     out.fingerprint = checksum(&out.fingerprint, sizeof out.fingerprint, held_out.fingerprint());
     out.held_out = std::make_unique<HeldOutTranslations>(std::move(held_out), tokenizers, out.objective,
                                                          translation.metric_for_best_model, recipe.translate);
@@ -164,7 +176,7 @@ TrainingTexts read_translation(const Recipe& recipe, const Tokenizers& existing)
   check_usage(!pairs.train.empty(), "translation", "translation.train names no texts to learn from");
   check_usage(longest <= length, "translation", "max_length ", longest, " is above data.sequence_length ", length,
               ", the most that the model has positions for");
-  Tokenizers tokenizers = existing.tokenizer ? existing : tokenizers_of(pairs.train, recipe.data);
+  Tokenizers tokenizers = existing.tokenizer ? existing : tokenizers_of(pairs.train, recipe.translation, recipe.data);
   if (!tokenizers.source) tokenizers.source = tokenizers.tokenizer;
   return {.tokenizers = std::move(tokenizers), .of = std::move(pairs)};
 }
@@ -226,7 +238,18 @@ void fit_model(ModelConfig& model, const TrainingData& training, const Recipe& r
     check_usage(model.encoder_config().vocab_size >= entries, "model", "encoder.vocab_size ",
                 model.encoder_config().vocab_size, " is below the source tokenizer's ", entries,
                 "; leave it out to use the tokenizer's");
+    for (const auto& [name, keys] : std::vector(model.encoders.entries())) {
+      Node own = keys.is_map() ? keys : Node::map();
+      if (!own.find("vocab_size")) own.set("vocab_size", Node::scalar(cat(entries)));
+      model.encoders.set(name, own);
+    }
   }
+  for (const auto& [name, keys] : model.encoders.entries())
+    if (training.source_tokenizer)
+      check_usage(model.encoder_config(name).vocab_size >= training.source_tokenizer->vocab_size(), "model",
+                  "encoders.", name, ".vocab_size ", model.encoder_config(name).vocab_size,
+                  " is below the source tokenizer's ", training.source_tokenizer->vocab_size(),
+                  "; leave it out to use the tokenizer's");
   model.validate();
   if (model.lacks_reference_ids()) {
     check_usage(

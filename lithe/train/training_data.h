@@ -12,7 +12,8 @@ namespace lithe {
 
 /// What an epoch of training holds where batches differ in size.
 struct EpochSize {
-  int64_t sequences = 0, rows = 0, source_rows = 0;
+  int64_t sequences = 0, rows = 0;
+  std::map<std::string, int64_t> source_rows = {};  // by the name of the encoder
 };
 
 /// Lanes of a text whose states are carried: how many, and the tokens of the longest document, as far as a lane holds
@@ -47,7 +48,8 @@ TrainingData cut_into_batches(TrainingTexts texts, const Recipe& recipe);
 /// Both.
 TrainingData load_training_data(const Recipe& recipe, const Tokenizers& existing);
 
-/// Fits the vocabulary, positions, labels and tags of `model`, the recipe's, to the data, and refuses (usage) what cannot be.
+/// Fits the vocabulary, positions, labels and tags of `model`, the recipe's, to the data, and refuses (usage) what
+/// cannot be.
 void fit_model(ModelConfig& model, const TrainingData& training, const Recipe& recipe);
 
 }  // namespace lithe

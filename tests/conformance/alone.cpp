@@ -1,4 +1,5 @@
 // How a part of each slot is run alone: the one place of the suite that knows the slots' interfaces.
+#include "lithe/nn/combiner.h"
 #include "lithe/ops/basic.h"
 #include "lithe/ops/linear.h"
 #include "tests/conformance/cases.h"
@@ -128,6 +129,16 @@ const std::map<std::string, Maker>& makers() {
          a.run = [part](const std::vector<Var>& in) {
            const Pass pass;
            return with_losses({part->forward({in[0], nine_rows()}, pass).rows.x}, pass);
+         };
+       }},
+      {"combiner",
+       [](Alone& a, const PartCase& part_case, int64_t d) {
+         auto part = make<Combiner>(a, choice(part_case.name, part_case.options),
+                                    {.hidden_size = d, .max_position_embeddings = 13, .encoders = 2});
+         a.inputs = {input(9, d, 1), input(9, d, 2)};
+         a.run = [part](const std::vector<Var>& in) {
+           const Pass pass;
+           return with_losses({part->forward({{in[0], nine_rows()}, {in[1], nine_rows()}}, pass).x}, pass);
          };
        }},
       {"expander",

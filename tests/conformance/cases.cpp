@@ -1,5 +1,7 @@
 #include "tests/conformance/cases.h"
 
+#include "lithe/nn/combiner.h"
+
 namespace lithe::conformance {
 namespace {
 
@@ -64,6 +66,11 @@ ModelConfig config_in(const std::string& yaml, const PartCase& c) {
   if (c.slot == Compressor::slot) {  // stands in layers
     node.set("layers", parse_yaml("{short: {}}", "test")).set("short", Node::map()).set(c.slot, part);
     node.set("layer_types", parse_yaml("[short, short]", "test"));
+    return read_model_config(node);
+  }
+  if (c.slot == Combiner::slot) {  // of encoders, which a decoder has none of
+    node.set("encoders", parse_yaml("{further: {num_hidden_layers: 1}}", "test"));
+    node.set("combine", part);
     return read_model_config(node);
   }
   if (c.slot == Expander::slot) {  // above a compressor

@@ -66,7 +66,9 @@ std::string check_who_sees_what(const AloneMixer& alone, const Tensor& x, const 
 }
 
 // Its keys are mixtures of source rows, weighted by their places.
-bool mixes_source(const PartCase& part) { return part.name == "linformer" || part.name == "conv_kv"; }
+bool mixes_source(const PartCase& part) {
+  return part.name == "linformer" || part.name == "conv_kv" || part.name == "multi_scale";
+}
 
 }  // namespace
 

@@ -51,11 +51,11 @@ void add_draws(kit::Bounded& bound, const std::function<kit::Results(double, uin
   }
 }
 
-// A softmax feels neither what all keys of a text share nor a key that stands alone, as some windows of the small
-// sources do: such gradients are sums of numbers as large as other gradients that cancel, wholly or nearly, and what
-// rounding leaves of them no jitter shows.
+// A softmax feels neither what all keys of a text share nor a key that stands alone, as some windows and blocks of
+// the small sources do: such gradients are sums of numbers as large as other gradients that cancel, wholly or nearly,
+// and what rounding leaves of them no jitter shows.
 void let_cancel(kit::Bounded& bound, const PartCase& c, double relative) {
-  if (c.name != "conv_kv") return;
+  if (c.name != "conv_kv" && c.name != "multi_scale") return;
   double largest = 0;
   for (const auto& [name, exact] : bound.exact)
     for (const double g : exact)

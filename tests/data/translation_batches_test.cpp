@@ -66,10 +66,55 @@ TEST(TranslationBatches, TargetsAreDelayedByOne) {
   EXPECT_TRUE(batch.predicted.empty());
   EXPECT_EQ(batches.batch(3, 0), batch);  // in order every epoch is the same
   EXPECT_EQ(batches.largest_batch(), 7);
-  EXPECT_EQ(batches.largest_source(), 6);
+  EXPECT_EQ(batches.largest_sources().at("source"), 6);
   EXPECT_EQ(batches.dropped(), 0);
   const auto ids = batches.target_tokens(0);
   EXPECT_EQ(Ids(ids.begin(), ids.end()), (Ids{'x', 'y', 'z'}));
+}
+
+TEST(TranslationBatches, FurtherSourcesStandBeside) {
+  const std::vector<TextPair> pairs = {{"ab", "xyz", {{"context", ""}, {"tree", "(ab)"}}},
+                                       {"c", "w", {{"context", "ab"}, {"tree", "c"}}}};
+  auto batches = make(pairs, {}, 1000);
+  const Batch batch = batches.batch(0, 0);
+  EXPECT_EQ(batch.sources.at("context").tokens, (Ids{kEnd, 'a', 'b', kEnd}));
+  EXPECT_EQ(batch.sources.at("context").offsets, (Offsets{0, 1, 4}));
+  EXPECT_EQ(batch.sources.at("tree").tokens, (Ids{'(', 'a', 'b', ')', kEnd, 'c', kEnd}));
+  EXPECT_EQ(batches.largest_sources(), (std::map<std::string, int64_t>{{"context", 4}, {"source", 5}, {"tree", 7}}));
+  EXPECT_EQ(batches.source_rows(), batches.largest_sources());
+  // Models that read fewer sources see the same pairs.
+  const uint64_t before = batches.fingerprint();
+  batches.give_only({"source", "tree"});
+  Batch fewer = batch;
+  fewer.sources.erase("context");
+  EXPECT_EQ(batches.batch(0, 0), fewer);
+  EXPECT_EQ(batches.largest_sources(), (std::map<std::string, int64_t>{{"source", 5}, {"tree", 7}}));
+  EXPECT_EQ(batches.fingerprint(), before);
+  EXPECT_NE(make({{"ab", "xyz"}, {"c", "w"}}, {}, 1000).fingerprint(), before);
+  // What is too long counts, on any side.
+  EXPECT_EQ(make(pairs, {.max_length = 4, .leave_out = true}, 1000).dropped(), 1);
+  expect_error([&] { make(pairs, {.max_length = 4}, 1000); }, {"has 5 tokens of tree, more than 4"}, ExitCode::usage);
+}
+
+TEST(TranslationBatches, FurtherSourcesCountInTheSizesOfBatches) {
+  std::vector<TextPair> pairs = some_pairs(101, 20);
+  for (size_t i = 0; i < pairs.size(); ++i) pairs[i].sources["more"] = std::string(i * 7 % 23, 'm');
+  const auto batches = make(pairs, {}, 150, true);
+  std::map<std::string, int64_t> seen;
+  int64_t sequences = 0;
+  for (int64_t k = 0; k < batches.batches_per_epoch(); ++k) {
+    const Batch batch = batches.batch(0, k);
+    int64_t rows = batch.rows();
+    for (const auto& [name, source] : batch.sources) {
+      rows += source.rows();
+      EXPECT_EQ(source.sequences(), batch.sequences());
+      seen[name] = std::max(seen[name], source.rows());
+    }
+    EXPECT_LE(rows, 150);
+    sequences += batch.sequences();
+  }
+  EXPECT_EQ(sequences, 101);
+  for (const auto& [name, rows] : batches.largest_sources()) EXPECT_LE(seen.at(name), rows) << name;
 }
 
 TEST(TranslationBatches, EveryPairOnceAnEpochInBatchesOfAboutTheSize) {
@@ -108,10 +153,10 @@ TEST(TranslationBatches, EveryPairOnceAnEpochInBatchesOfAboutTheSize) {
         }
       }
       if (shuffle) {
-        EXPECT_LE(most_source, batches.largest_source());
+        EXPECT_LE(most_source, batches.largest_sources().at("source"));
         EXPECT_LE(most_target, batches.largest_target());
       } else {
-        EXPECT_EQ(most_source, batches.largest_source());
+        EXPECT_EQ(most_source, batches.largest_sources().at("source"));
         EXPECT_EQ(most_target, batches.largest_target());
       }
       EXPECT_EQ(batches.largest_batch(), batches.largest_target());
@@ -126,12 +171,12 @@ TEST(TranslationBatches, BoundsHoldForTheWorstOrder) {
   const auto batches = make(pairs, {}, 29, true);
   ASSERT_EQ(batches.batches_per_epoch(), 10);
   // Fewer than 20 rows and a pair: at most two pairs of 9, and a third's share of nine rows of ten.
-  EXPECT_EQ(batches.largest_source(), 9 + 9 + 9);
+  EXPECT_EQ(batches.largest_sources().at("source"), 9 + 9 + 9);
   int64_t most = 0;
   for (int64_t epoch = 0; epoch < 50; ++epoch)
     for (int64_t k = 0; k < 10; ++k) most = std::max(most, batches.batch(epoch, k).sources.at("source").offsets.back());
   EXPECT_EQ(most, 18);
-  EXPECT_LE(make(pairs, {}, 100000, true).largest_source(), 100);  // never more than all
+  EXPECT_LE(make(pairs, {}, 100000, true).largest_sources().at("source"), 100);  // never more than all
 }
 
 TEST(TranslationBatches, ShufflesBySeedAndEpoch) {
@@ -250,7 +295,7 @@ std::map<std::string, Ids> drawn_sources(const TranslationBatches& batches, int6
   std::vector<TextPair> seen;
   for (int64_t k = 0; k < batches.batches_per_epoch(); ++k) {
     const Batch batch = batches.batch(epoch, k);
-    EXPECT_LE(batch.sources.at("source").offsets.back(), batches.largest_source());
+    EXPECT_LE(batch.sources.at("source").offsets.back(), batches.largest_sources().at("source"));
     EXPECT_LE(batch.rows(), batches.largest_target());
     for (size_t b = 0; b + 1 < batch.offsets.size(); ++b) {
       const Ids from(batch.sources.at("source").tokens.begin() + batch.sources.at("source").offsets[b],
@@ -284,7 +329,7 @@ TEST(DrawnTranslations, AreCutAnewEveryEpochWithinTheBounds) {
     const auto batches = make_drawn(1), same = make_drawn(1), other = make_drawn(2);
     const TranslationBatches plain(pairs, bpe, unigram, limits, batch_tokens, 1, true);
     EXPECT_EQ(batches.batches_per_epoch(), plain.batches_per_epoch());
-    EXPECT_GT(batches.largest_source(), plain.largest_source());
+    EXPECT_GT(batches.largest_sources().at("source"), plain.largest_sources().at("source"));
     EXPECT_GT(batches.largest_target(), plain.largest_target());
     EXPECT_EQ(batches.batch(5, 0), same.batch(5, 0));  // whatever was asked for before
     const auto first = drawn_sources(batches, 0, *bpe, *unigram, 1000),
@@ -321,7 +366,7 @@ TEST(DrawnTranslations, KeepTheirTokensWhereDrawnOnesAreTooLong) {
       bytes += ids.size() == text.size();
     }
     EXPECT_GT(bytes, 0);
-    EXPECT_LE(batches.largest_target(), batches.largest_source());  // nothing is drawn there
+    EXPECT_LE(batches.largest_target(), batches.largest_sources().at("source"));  // nothing is drawn there
   }
 }
 
@@ -333,12 +378,12 @@ TEST(DrawnTranslations, BatchesStayWithinTheBoundAlsoWhereTheGrowthWasMisjudged)
   const TranslationLimits limits{.max_length = 1000, .leave_out = true};
   const TranslationBatches batches(pairs, bpe, bpe, limits, 100, 1, true, {.source = {.dropout = 1}}),
       plain(pairs, bpe, bpe, limits, 100, 1, true);
-  EXPECT_LT(batches.largest_source(), plain.largest_source() * 5 / 4);
+  EXPECT_LT(batches.largest_sources().at("source"), plain.largest_sources().at("source") * 5 / 4);
   int64_t most = 0;
   for (int64_t k = 0; k < batches.batches_per_epoch(); ++k)
     most = std::max(most, batches.batch(0, k).sources.at("source").offsets.back());
-  EXPECT_LE(most, batches.largest_source());
-  EXPECT_GT(most, batches.largest_source() - 100);  // and use it: the next text's letters did not fit
+  EXPECT_LE(most, batches.largest_sources().at("source"));
+  EXPECT_GT(most, batches.largest_sources().at("source") - 100);  // and use it: the next text's letters did not fit
 }
 
 TEST(DrawnTranslations, TheTokenizerCounts) {
@@ -386,12 +431,13 @@ TEST(TranslationBatches, Multi30k) {
   for (int64_t k = 0; k < batches.batches_per_epoch(); ++k) {
     const Batch batch = batches.batch(0, k);
     seen += batch.sequences();
-    EXPECT_LE(batch.sources.at("source").offsets.back(), batches.largest_source());
+    EXPECT_LE(batch.sources.at("source").offsets.back(), batches.largest_sources().at("source"));
     EXPECT_LE(batch.rows(), batches.largest_target());
     EXPECT_LE(batch.sources.at("source").offsets.back() + batch.rows(), 16384 + 256);
   }
   EXPECT_EQ(seen, int64_t(batches.pairs().size()));
-  EXPECT_LT(batches.largest_source(), 16384);  // the bound is of use: both sides of a batch do not count as one
+  EXPECT_LT(batches.largest_sources().at("source"),
+            16384);  // the bound is of use: both sides of a batch do not count as one
 
   BpeTrainer trainer({.vocab_size = 2000});
   for (size_t i = 0; i < 3000; ++i) trainer.add(pairs[i].source + "\n" + pairs[i].target);

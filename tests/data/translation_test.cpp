@@ -62,6 +62,72 @@ TEST(ReadPairs, UnequalLineCountsNameBothFilesAndCounts) {
   expect_error([&] { read_pairs({.source = {a}}); }, {"source has 1 files and target 0"}, ExitCode::usage);
 }
 
+using Sources = std::map<std::string, std::string>;
+using From = FurtherSource::From;
+
+TEST(ReadPairs, FurtherSourcesAreFilesBesideLinesBeforeOrTheSourceItself) {
+  const TestFiles files;
+  const std::map<std::string, FurtherSource> further{
+      {"before", {.from = From::previous, .lines = 2}}, {"same", {.from = From::source}}, {"tree", {}}};
+  ParallelFiles named{.source = {files.add("1.en", "a\nb\n\nd\n"), files.add("2.en", "e\n")},
+                      .target = {files.add("1.de", "A\nB\n\nD\n"), files.add("2.de", "E\n")}};
+  Node trees = Node::list();
+  trees.push(Node::scalar(files.add("1.tree", "(a\n(b\n(\n\n")));
+  trees.push(Node::scalar(files.add("2.tree", "(e\n")));
+  named.sources.set("tree", trees);
+  const Pairs pairs = read_pairs(named, further);
+  ASSERT_EQ(pairs.size(), 5u);
+  EXPECT_EQ(pairs[0].sources, (Sources{{"before", ""}, {"same", "a"}, {"tree", "(a"}}));
+  EXPECT_EQ(pairs[1].sources, (Sources{{"before", "a"}, {"same", "b"}, {"tree", "(b"}}));
+  EXPECT_EQ(pairs[2].sources, (Sources{{"before", "a b"}, {"same", ""}, {"tree", "("}}));
+  EXPECT_EQ(pairs[3].sources, (Sources{{"before", "b"}, {"same", "d"}, {"tree", ""}}));
+  EXPECT_EQ(pairs[4].sources, (Sources{{"before", ""}, {"same", "e"}, {"tree", "(e"}}));  // a file of its own
+
+  named.sources.set("tree", Node::scalar(files / "1.tree"));
+  expect_error([&] { read_pairs(named, further); }, {"source has 2 files and sources.tree 1"}, ExitCode::usage);
+  named.source.pop_back(), named.target.pop_back();
+  named.sources.set("tree", Node::scalar(files / "2.tree"));
+  expect_error([&] { read_pairs(named, further); }, {"1.en' has 4 lines", "2.tree' has 1"});
+  named.sources.set("other", Node::scalar(files / "2.tree"));
+  expect_error([&] { read_pairs(named, further); }, {"sources names files of 'other'"}, ExitCode::usage);
+  named.sources = {};
+  expect_error([&] { read_pairs(named, further); }, {"sources has no files of 'tree'"}, ExitCode::usage);
+}
+
+TEST(ReadPairs, FurtherSourcesAreColumnsOfTables) {
+  const TestFiles files;
+  const std::map<std::string, FurtherSource> further{{"tree", {.from = From::column, .column = 4}}};
+  EXPECT_EQ(read_pairs({.pairs = {files.add("t.tsv", "a\tA\tx\t(a)\n")}}, further),
+            (Pairs{{"a", "A", {{"tree", "(a)"}}}}));
+  expect_error([&] { read_pairs({.pairs = {files.add("u.tsv", "a\tA\n")}}, further); },
+               {"u.tsv:1", "2 more behind tabs, got 1 tabs"});
+  expect_error([&] { read_pairs({.source = {files.add("a", "a\n")}, .target = {files.add("b", "b\n")}}, further); },
+               {"source 'tree' is column 4 of tables"}, ExitCode::usage);
+  expect_error(
+      [&] {
+        read_pairs({.pairs = {files / "t.tsv"}}, {{"tree", {}}});
+      },
+      {"source 'tree' has files of its own, and pairs names tables"}, ExitCode::usage);
+}
+
+TEST(TranslationConfig, RefusesFurtherSourcesThatAreNone) {
+  const auto refused = [](const std::string& yaml, const std::string& why) {
+    TranslationConfig config;
+    read_fields(parse_yaml(yaml, "r.yaml"), "translation", [&](Fields& f) { config.fields(f); });
+    expect_error([&] { config.further_sources(); }, {why}, ExitCode::usage);
+  };
+  refused("sources: {source: {from: previous}}", "rename it");
+  refused("sources: {a: {from: column, column: 2}}", "column must be 3 or more");
+  refused("sources: {a: {column: 3}}", "column is for from: column");
+  refused("sources: {a: {from: fil}}", "one of file, column, previous, source");
+  refused("sources: [a]", "must hold sources by name");
+  TranslationConfig config;
+  config.sources = parse_yaml("{a: {from: previous, lines: 3}, b: {}}", "r.yaml");
+  const auto sources = config.further_sources();
+  EXPECT_EQ(sources.at("a").lines, 3);
+  EXPECT_EQ(sources.at("b").from, From::file);
+}
+
 TEST(ReadPairs, RefusesBrokenFiles) {
   const TestFiles files;
   const auto refuse = [&](const std::string& bytes, const std::vector<std::string>& parts) {

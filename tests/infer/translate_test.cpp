@@ -42,6 +42,56 @@ std::vector<std::vector<Translation>> run(const Model& model, const std::vector<
   return translate(model, *kBytes, *kBytes, sentences, config, prefix);
 }
 
+// spec syn.multi_encoder: a model whose decoder reads a context beside the source.
+std::unique_ptr<Model> model_with_context() {
+  set_threads(1);
+  auto model = std::make_unique<Model>(
+      kit::model_config("{architecture: encoder_decoder, vocab_size: 257, hidden_size: 16, num_hidden_layers: 1, "
+                        "max_position_embeddings: 24, position: learned, mixer: {type: attention, num_attention_heads: "
+                        "2}, ffn: {type: swiglu, intermediate_size: 24}, encoders: {context: {}}, layers: {all: "
+                        "{sub_layers: [mixer, cross, {cross: {type: attention, num_attention_heads: 2}, source: "
+                        "context}, ffn]}}, layer_types: [all]}"),
+      ModelOptions{.seed = 4});
+  kit::randomise(model->parameters(), 4, 0.6);
+  return model;
+}
+
+// oracle: syn.multi_encoder
+TEST(Translate, FurtherEncodersReadTheirTexts) {
+  const auto model = model_with_context();
+  const std::vector<std::string> lines = {"ab", "cde", "", "f"};
+  const FurtherTexts context{{"context", {"", "ab", "cde", "xyz"}}};
+  const auto with = [&](const std::vector<std::string>& of, const FurtherTexts& further, TranslateConfig config) {
+    return translate(*model, *kBytes, *kBytes, of, config, "", {}, 1, {.further = further});
+  };
+  for (const bool sample : {false, true}) {
+    const TranslateConfig config{
+        .num_beams = sample ? 1 : 3, .do_sample = sample, .max_new_tokens = 8, .batch_size = 4};
+    const auto all = with(lines, context, config);
+    TranslateConfig alone = config;
+    alone.batch_size = 1;
+    const auto one_by_one = with(lines, context, alone);
+    for (size_t i = 0; i < lines.size(); ++i) {
+      EXPECT_EQ(all[i][0].tokens, one_by_one[i][0].tokens);
+      EXPECT_EQ(all[i][0].log_probability, one_by_one[i][0].log_probability);
+    }
+    FurtherTexts other = context;
+    other["context"][0] = "zz";
+    const auto changed = with(lines, other, config);
+    EXPECT_NE(changed[0][0].log_probability, all[0][0].log_probability);
+    EXPECT_EQ(changed[1][0].log_probability, all[1][0].log_probability);
+    other["nobody"] = {};  // what no encoder reads is left alone
+    EXPECT_EQ(with(lines, other, config)[0][0].log_probability, changed[0][0].log_probability);
+  }
+  EXPECT_EQ(
+      kit::coded_error_of([&] { with({"a"}, {}, {}); }),
+      "2 translate: the model reads a text of context beside each sentence; there are 1 sentences and 0 of these");
+  EXPECT_EQ(kit::coded_error_of([&] {
+              with({"a"}, {{"context", {std::string(24, 'a')}}}, {});
+            }),
+            "2 translate: line 1 has 24 tokens of context, that encoder reads at most 23; shorten it");
+}
+
 TEST(Translate, FramesTheSourceBeginsTheTargetAndSearches) {
   const auto model = translating_model();
   const TranslateConfig config{.num_beams = 3, .length_penalty = 0.6, .num_return_sequences = 3, .max_new_tokens = 9};

@@ -296,6 +296,60 @@ TEST(Resume, DrawnSegmentationsComeAgain) {
   EXPECT_NE(error.find("translation.source_segmentation.dropout was 0.3 and is now 0.2"), std::string::npos) << error;
 }
 
+// oracle: syn.multi_encoder
+TEST(Resume, TranslatorsOfSeveralSources) {
+  const kit::TrainKit kit;
+  std::string sources, targets, trees;
+  for (int i = 0; i < 60; ++i) {
+    sources += cat("the quick brown fox jumps over lazy dog number ", i, "\n");
+    targets += cat("number ", i * 7 % 60, " is the lazy fox\n");
+    trees += cat("(the fox (jumps over) dog ", i % 10, ")\n");
+  }
+  const auto run_with = [&](const std::string& combine, const std::string& out) {
+    TrainRun run = kit.run(
+        cat("{architecture: encoder_decoder, hidden_size: 16, num_hidden_layers: 1, mixer: {type: attention, "
+            "num_attention_heads: 2}, ffn: {type: relu, intermediate_size: 24}, encoders: {context: {}, trees: "
+            "{num_hidden_layers: 2}}, combine: ",
+            combine, "}"),
+        "{tokenizer: {type: bpe, vocab_size: 300}, sequence_length: 64}",
+        "{objective: seq2seq, max_steps: 12, batch_tokens: 700, learning_rate: 0.01, logging_steps: 1, save_steps: 5, "
+        "save_total_limit: 3, eval_steps: 6}",
+        out);
+    TranslationConfig& translation = run.recipe.translation;
+    ParallelFiles files;
+    files.source = {kit.scratch.add("source.txt", sources)};
+    files.target = {kit.scratch.add("target.txt", targets)};
+    files.sources.set("trees", Node::scalar(kit.scratch.add("trees.txt", trees)));
+    translation.train = files;
+    translation.sources = parse_yaml("{context: {from: previous}, trees: {from: file}}", "test");
+    return run;
+  };
+  const TrainRun whole =
+      run_with("{type: concat_len, mixer: {type: attention, num_attention_heads: 2}, ffn: {type: relu}}", "whole");
+  ASSERT_EQ(train(whole).status, RunStatus::finished);
+  const Json memory = parse_json(read_file(whole.out / "memory.json"), "memory.json");
+  EXPECT_LE(memory["measured"]["peak"].get<int64_t>(), memory["planned"]["peak"].get<int64_t>());
+  EXPECT_GE(memory["measured"]["peak"].get<double>(), .8 * memory["planned"]["peak"].get<double>());
+
+  TrainRun cut = resumed(whole);
+  cut.out = kit.scratch.path() / "cut";
+  fs::copy(whole.out, cut.out, fs::copy_options::recursive);
+  fs::remove_all(checkpoint_path(cut.out, 12));
+  fs::remove_all(checkpoint_path(cut.out, 10));
+  fs::remove(cut.out / "model.safetensors");
+  ASSERT_EQ(train(cut).status, RunStatus::finished);
+  EXPECT_TRUE(read_file(cut.out / "model.safetensors") == read_file(whole.out / "model.safetensors"));
+
+  // Another text of an encoder is another text.
+  trees[1] = 'T';
+  run_with("sum", "other");
+  const std::string changed = kit::coded_error_of([&] { train(resumed(whole)); });
+  EXPECT_NE(changed.find("the data or the run's tokenizer are not those"), std::string::npos) << changed;
+  TrainRun without = run_with("sum", "without");
+  without.recipe.translation.sources = parse_yaml("{context: {from: previous}}", "test");
+  EXPECT_NE(kit::coded_error_of([&] { train(without); }).find("trees"), std::string::npos);
+}
+
 TEST(Resume, TwoRunsInOneDirectoryAreRefused) {
   const kit::TrainKit kit;
   const TrainRun run = kit.run("", kit::kHeldOutData, kResumedTrain);

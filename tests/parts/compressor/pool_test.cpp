@@ -78,5 +78,80 @@ TEST(PoolCompressor, RefusesDecodersAndHeadsThatPredictForEveryToken) {
             std::string::npos);
 }
 
+// The example of TB 6.2.4: 9 words, phrases of words 1-4, 5-8 and 9.
+Rows of_spans(kit::Bench& bench, const std::string& kind, const Tensor& x, const std::vector<int>& spans) {
+  const auto part = bench.make<Compressor>("pool", {.hidden_size = x.cols(), .causal = false},
+                                           cat("{spans: phrases, kind: ", kind, "}"));
+  EXPECT_EQ(part->reads_columns(), std::vector<std::string>{"phrases"});
+  kit::randomise(bench.parameters(), 4);
+  Pass pass;
+  pass.give("phrases", kit::ids_of(spans));
+  return part->forward({Var(x), Sequences::single(x.rows())}, pass).rows;
+}
+const std::vector<int> kExample{0, 0, 0, 0, 1, 1, 1, 1, 2};
+
+// oracle: ms.downsample
+// oracle: ms.phrase_embed
+TEST(PoolCompressor, SpansOfAColumnBecomeARowEach) {
+  const Tensor x = kit::normal({9, 4}, DType::f64, 1);
+  for (const char* kind : {"mean", "max", "attention", "rnn_last", "selfattn_cls"}) {
+    kit::Bench bench;
+    const Rows y = of_spans(bench, kind, x, kExample);
+    EXPECT_EQ(y.x.shape(), (Shape{3, 4})) << kind;
+    // A phrase's vector is of its words alone; identical phrases have identical vectors.
+    const Tensor twice = kit::concatenate({clone(x.slice(0, 4)), clone(x.slice(0, 4)), clone(x.slice(8, 9))});
+    kit::Bench again;
+    const Tensor same = of_spans(again, kind, twice, kExample).x.value();
+    EXPECT_EQ(kit::bit_difference(clone(same.slice(0, 1)), clone(same.slice(1, 2))), "") << kind;
+    EXPECT_EQ(kit::bit_difference(clone(same.slice(2, 3)), clone(y.x.value().slice(2, 3))), "") << kind;
+    // Does the order of words count?
+    kit::Bench other;
+    const Tensor turned = kit::rows_of(x, {3, 1, 2, 0, 4, 5, 6, 7, 8});
+    const bool ordered = kind == std::string("rnn_last");
+    EXPECT_EQ(kit::largest_difference(of_spans(other, kind, turned, kExample).x.value(), y.x.value()) > 1e-6, ordered)
+        << kind;
+  }
+  kit::Bench bench;
+  const Tensor mean = of_spans(bench, "mean", x, kExample).x.value();
+  for (int64_t c = 0; c < 4; ++c) {
+    EXPECT_EQ(value_at(mean, 2 * 4 + c), value_at(x, 8 * 4 + c));  // of one word: the word
+    double first = 0, words = 0, phrases = 0;
+    for (int64_t j = 0; j < 4; ++j) first += value_at(x, j * 4 + c) / 4;
+    for (int64_t j = 0; j < 9; ++j) words += value_at(x, j * 4 + c);
+    for (int64_t k = 0; k < 3; ++k) phrases += value_at(mean, k * 4 + c) * (k == 2 ? 1 : 4);
+    EXPECT_NEAR(value_at(mean, c), first, 1e-14);
+    EXPECT_NEAR(words, phrases, 1e-13);  // lengths count
+  }
+  EXPECT_EQ(kit::bit_difference(of_spans(bench, "mean", x, {0, 1, 2, 3, 4, 5, -1, -1, 6}).x.value(), x), "");
+}
+
+TEST(PoolCompressor, LearnedKindsHaveTheirParametersAndGradients) {
+  const std::map<std::string, int64_t> parameters{
+      {"attention", 4}, {"rnn_last", 2 * 16 + 4}, {"selfattn_cls", 4 * 16 + 4}};
+  for (const auto& [kind, count] : parameters) {
+    kit::Bench bench;
+    const auto part =
+        bench.make<Compressor>("pool", {.hidden_size = 4, .causal = false}, cat("{size: 3, kind: ", kind, "}"));
+    kit::randomise(bench.parameters(), 4);
+    EXPECT_EQ(bench.parameters().count(), count) << kind;
+    EXPECT_LE(kit::gradient_error(
+                  bench.parameters(),
+                  [&](const std::vector<Var>& in) {
+                    return std::vector<Var>{part->forward({in[0], Sequences({0, 5, 7})}, Pass::nowhere()).rows.x};
+                  },
+                  {kit::normal({7, 4}, DType::f64, 1)}),
+              1e-6)
+        << kind;
+  }
+}
+
+TEST(PoolCompressor, SaysWhichColumnIsMissing) {
+  const ModelConfig config =
+      kit::model_config(kEncoder, "layers: {whole: {}, half: {compressor: {type: pool, spans: phrases}}}");
+  Model model(config, {});
+  const kit::Batch batch = kit::random_batch({3}, config, 5);
+  EXPECT_NE(kit::error_of([&] { kit::run(model, batch.ids, batch.sequences); }).find("phrases"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace lithe

@@ -85,5 +85,50 @@ TEST(RepeatExpander, AStackThatForgetsWhatStoodBeforeIsRefused) {
             "expander gives back; set model.stack: plain");
 }
 
+// Down and up again, with phrases of words 1-4, 5-8 and 9 [TB 6.2.4].
+// oracle: ms.upsample
+TEST(RepeatExpander, UpAfterDownIsAProjectionAndDownAfterUpIsNothing) {
+  kit::Bench bench;
+  const auto down = bench.make<Compressor>("pool", {.hidden_size = 4, .causal = false}, "{spans: phrases}", "down");
+  const auto up = bench.make<Expander>("repeat", {.hidden_size = 4}, "{skip: false}", "up");
+  Pass pass;
+  pass.give("phrases", kit::ids_of({0, 0, 0, 0, 1, 1, 1, 1, 2}));
+  const auto there = [&](const Var& x) { return down->forward({x, Sequences::single(9)}, pass); };
+  const auto back = [&](const Var& x, const Compressor::Shorter& of) {
+    return up->forward({x, of.rows.sequences}, {{Var(zeros({9, 4}, DType::f64)), Sequences::single(9)}, of.row_of},
+                       pass);
+  };
+  const Var x(kit::normal({9, 4}, DType::f64, 1));
+  const Compressor::Shorter phrases = there(x);
+  const Var words = back(phrases.rows.x, phrases);
+  EXPECT_EQ(words.shape(), (Shape{9, 4}));
+  EXPECT_EQ(kit::close(there(words).rows.x.value(), phrases.rows.x.value(), 8), "");
+  EXPECT_EQ(kit::close(back(there(words).rows.x, phrases).value(), words.value(), 8), "");
+  EXPECT_GT(kit::largest_difference(words.value(), x.value()), 0.1);
+  // The gradient of a phrase is the sum over its words.
+  EXPECT_LE(kit::gradient_error(bench.parameters(),
+                                [&](const std::vector<Var>& in) { return std::vector<Var>{back(in[0], phrases)}; },
+                                {kit::normal({3, 4}, DType::f64, 2)}),
+            1e-8);
+}
+
+// oracle: ms.upsample
+TEST(RepeatExpander, LinearStandsBetweenTheCentresOfTheNearestGroups) {
+  kit::Bench bench;
+  const auto up = bench.make<Expander>("repeat", {.hidden_size = 1}, "{skip: false, between: linear}");
+  const Shortening from{{Var(zeros({6, 1}, DType::f64)), Sequences({0, 5, 6})}, {0, 0, 0, 1, 1, 2}};
+  const Tensor y =
+      up->forward({Var(kit::tensor_f64({3, 1}, {1, 6, 9})), Sequences({0, 2, 3})}, from, Pass::nowhere()).value();
+  // Centres at words 1 and 3.5; the other text has one row, which stands for all.
+  const double expected[] = {1, 1, 1 + 5 * 1 / 2.5, 1 + 5 * 2 / 2.5, 6, 9};
+  for (int64_t i = 0; i < 6; ++i) EXPECT_NEAR(value_at(y, i), expected[i], 1e-14) << i;
+  const auto added = bench.make<Expander>("repeat", {.hidden_size = 1}, "{between: linear}", "other");
+  EXPECT_EQ(kit::bit_difference(
+                added->forward({Var(kit::tensor_f64({3, 1}, {1, 6, 9})), Sequences({0, 2, 3})}, from, Pass::nowhere())
+                    .value(),
+                y),
+            "");
+}
+
 }  // namespace
 }  // namespace lithe

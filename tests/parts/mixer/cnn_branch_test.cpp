@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "tests/support/errors.h"
 #include "tests/support/model_kit.h"
 
 namespace lithe {
@@ -54,6 +55,43 @@ TEST(CnnBranchMixer, EachBranchReadsItsHalf) {
   EXPECT_EQ(kit::bit_difference(mixer(moved), mixer(x)), "");
   set_value(moved, 5, value_at(x, 5) + 1);
   EXPECT_EQ(kit::changed_rows(mixer(x), mixer(moved)), (std::vector<int64_t>{0, 1, 2}));
+}
+
+// The convolution has the first channels, attention the rest.
+// oracle: syn.cnn_transformer_branch
+TEST(CnnBranchMixer, TheConvolutionMayHaveTheFirstChannels) {
+  Branches mixer(8,
+                 "{first: convolution, convolution_channels: 2, attention: {type: attention, num_attention_heads: 2}, "
+                 "convolution: {type: convolution, kernel_size: 3}}");
+  EXPECT_EQ(mixer.bench.parameters().count(), 4 * 6 * 6 + (3 * 2 + 2) + 8 * 8);
+  copy_into(mixer.bench["part.merge.weight"], kit::identity(8));
+  const Tensor x = kit::normal({6, 8}, DType::f64, 1), moved = clone(x), near = clone(x);
+  for (int64_t t = 0; t < 6; ++t)
+    for (int64_t c = 2; c < 8; ++c) set_value(moved, t * 8 + c, value_at(x, t * 8 + c) + 1);
+  EXPECT_EQ(kit::bit_difference(kit::columns_of(mixer(moved), {0, 1}), kit::columns_of(mixer(x), {0, 1})), "");
+  EXPECT_NE(kit::bit_difference(kit::columns_of(mixer(moved), {2, 3}), kit::columns_of(mixer(x), {2, 3})), "");
+  set_value(near, 8 + 1, 5);
+  EXPECT_EQ(kit::changed_rows(mixer(near), mixer(x)), (std::vector<int64_t>{1, 2, 3}));
+}
+
+// oracle: syn.cnn_transformer_branch
+TEST(CnnBranchMixer, WithoutChannelsForTheConvolutionItIsAttention) {
+  Branches mixer(4, "{convolution_channels: 0, attention: {type: attention, num_attention_heads: 2}}");
+  kit::Bench bench;
+  const auto attention = bench.make<Mixer>("attention", {.hidden_size = 4}, "{num_attention_heads: 2}");
+  EXPECT_EQ(mixer.bench.parameters().count(), bench.parameters().count());
+  for (Parameter& p : bench.parameters().all())
+    copy_into(p.master.value(), mixer.bench["part.attention" + p.name.substr(4)]);
+  const Tensor x = kit::normal({6, 4}, DType::f64, 1);
+  EXPECT_EQ(kit::bit_difference(mixer(x), attention->forward({Var(x), Sequences::single(6), nullptr}).value()), "");
+}
+
+TEST(CnnBranchMixer, RefusesChannelsThatItDoesNotHave) {
+  EXPECT_NE(kit::error_of([] { Branches(8, "{convolution_channels: 8}"); }).find("must be below hidden_size 8"),
+            std::string::npos);
+  EXPECT_NE(kit::error_of([] { Branches(8, "{merge: sum, convolution_channels: 2}"); }).find("leave"),
+            std::string::npos);
+  EXPECT_NE(kit::error_of([] { Branches(7, "{}"); }).find("or give convolution_channels"), std::string::npos);
 }
 
 }  // namespace
