@@ -7,6 +7,8 @@ find_package(nlohmann_json REQUIRED)
 find_package(ZLIB REQUIRED)
 find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)
+find_package(PNG REQUIRED)
+find_package(JPEG REQUIRED)
 find_package(OpenSSL 3.0 REQUIRED COMPONENTS Crypto)
 # Not find_package(dnnl): Debian's package file insists on OpenCL headers that the CPU library does not need.
 find_library(DNNL_LIBRARY dnnl)
@@ -43,7 +45,7 @@ endif()
 add_library(LitheDeps::unigrams ALIAS lithe_deps_unigrams)
 
 add_library(lithe_deps_data INTERFACE)
-target_link_libraries(lithe_deps_data INTERFACE ZLIB::ZLIB PkgConfig::ZSTD)
+target_link_libraries(lithe_deps_data INTERFACE ZLIB::ZLIB PkgConfig::ZSTD PNG::PNG JPEG::JPEG)
 add_library(LitheDeps::data ALIAS lithe_deps_data)
 
 add_library(lithe_deps_gemm INTERFACE)

@@ -122,14 +122,20 @@ ModelView inspect_model(const std::string& name, const LoadedModel& loaded, cons
   const auto tokens = int64_t(view.tokens.size());
   const Tensor rows = empty(tokenizer.width() > 1 ? Shape{tokens, tokenizer.width()} : Shape{tokens}, DType::i32);
   std::copy(framed.ids.begin(), framed.ids.end(), rows.data<int32_t>());
+  inspect_input(model, config, {rows, Sequences::single(tokens)}, translates, view);
+  return view;
+}
+
+void inspect_input(const Model& model, const ModelConfig& config, const ModelInput& input, bool encodes,
+                   ModelView& view) {
   const bool causal = model.config().architecture == Architecture::decoder;  // else these are an encoder's
+  const int64_t tokens = input.sequences.rows();
   Pass pass;
   pass.want(Tap::Kind::map);
   pass.want(Tap::Kind::map_logits);
   pass.want_statistics();
   const NoGrad no_grad;
-  const Sequences one = Sequences::single(tokens);
-  translates ? model.encode({rows, one}, pass) : model.run({rows, one}, pass);
+  encodes ? model.encode(input, pass) : model.run(input, pass);
   for (int64_t i = 0; i < config.num_hidden_layers; ++i) {
     LayerView layer;
     const LayerConfig layer_config = config.layer(i);
@@ -148,7 +154,6 @@ ModelView inspect_model(const std::string& name, const LoadedModel& loaded, cons
     view.layers.push_back(std::move(layer));
   }
   view.statistics = pass.statistics();
-  return view;
 }
 
 void Inspection::count_logits() {

@@ -1,6 +1,7 @@
 // How the attention of trained models behaves on a text: maps, indicators and logits of every layer.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,12 +30,20 @@ struct LayerView {
   std::vector<double> map(int64_t head) const;
 };
 
+/// What a prediction takes from each patch of a picture.
+struct PictureView {
+  std::string reference;
+  int64_t rows = 0, columns = 0;  // of patches
+  std::vector<double> weights;    // [rows * columns]
+};
+
 struct ModelView {
   std::string name;
   std::vector<std::string> tokens;
   bool cut = false;  // the text was longer
   std::vector<LayerView> layers;
   Statistics statistics;  // what parts show of themselves (Pass::add_statistic)
+  std::optional<PictureView> picture;
 };
 
 struct Inspection {
@@ -49,5 +58,10 @@ struct Inspection {
 /// in all: the beginning of a text before a decoder's, [CLS] and [SEP] or their like around an encoder's, the end
 /// behind a source, which an encoder-decoder's encoder reads. Fails when it has none, or when the model has no layer.
 ModelView inspect_model(const std::string& name, const LoadedModel& loaded, const std::string& text, int64_t length);
+
+/// Runs the model (`encodes`: its encoder) on one sequence, and adds its layers and statistics to `view`, whose tokens
+/// are those of the input. `config`: of what runs.
+void inspect_input(const Model& model, const ModelConfig& config, const ModelInput& input, bool encodes,
+                   ModelView& view);
 
 }  // namespace lithe::analyze

@@ -137,6 +137,29 @@ HeatMap map_picture(const ModelView& model, size_t layer, int64_t head, bool sev
   return map;
 }
 
+void rollouts(Page& page, const Inspection& inspection) {
+  std::vector<Page::Figure> figures;
+  for (const ModelView& model : inspection.models) {
+    if (!model.picture) continue;
+    const PictureView& view = *model.picture;
+    HeatMap map{.title = inspection.models.size() > 1 ? model.name : "Roll-out",
+                .detail = view.reference,
+                .row_name = "row",
+                .column_name = "column"};
+    for (int64_t i = 0; i < view.rows; ++i) map.rows.push_back(cat(i + 1));
+    for (int64_t i = 0; i < view.columns; ++i) map.columns.push_back(cat(i + 1));
+    map.values = view.weights;
+    figures.push_back(Page::half_figure(map));
+  }
+  if (figures.empty()) return;
+  page.section("Roll-out");
+  page.paragraph(
+      "What the prediction takes from each patch of the picture: the product of the layers' maps, each averaged over "
+      "its "
+      "heads and with the identity, for the way around the layer.");
+  page.figures(figures);
+}
+
 void maps(Page& page, const Inspection& inspection, const Pictures& pictures) {
   page.section("Attention maps");
   page.paragraph(
@@ -267,6 +290,7 @@ std::string inspection_page(const Inspection& inspection, const Pictures& pictur
   page.preformatted(text_of(inspection.models[0]), "Text");
   curves(page, inspection);
   table_of_indicators(page, inspection);
+  rollouts(page, inspection);
   maps(page, inspection, pictures);
   logits(page, inspection);
   inside_parts(page, inspection);
@@ -350,6 +374,11 @@ Json inspection_json(const Inspection& inspection, const Pictures& pictures, boo
           row["maps"].push_back({{"head", head + 1}, {"weights", layer.map(head)}});
       one["layers"].push_back(std::move(row));
     }
+    if (model.picture)
+      one["rollout"] = {{"image", model.picture->reference},
+                        {"rows", model.picture->rows},
+                        {"columns", model.picture->columns},
+                        {"weights", model.picture->weights}};
     for (const auto& [key, statistic] : model.statistics)
       one["statistics"][key.first][cat(key.second + 1)] = statistic.means();
     out["models"].push_back(std::move(one));

@@ -71,10 +71,10 @@ int eval_task(const EvalOptions& o, Recipe recipe, const LoadedModel& loaded) {
     misspell(examples[i], o.misspell, uint64_t(o.misspell_seed));
   const TaskType type = task_type(recipe.task);
   const TaskBatches batches(std::move(examples), type, *loaded.tokenizer, recipe.data.sequence_length,
-                            recipe.train.batch_tokens, 0, false);
+                            recipe.train.batch_tokens, 0, false, task_reading(recipe));
   if (o.exits) {
     TaskBatches one_by_one(std::vector<Example>(batches.examples()), type, *loaded.tokenizer,
-                           recipe.data.sequence_length, 1, 0, false);
+                           recipe.data.sequence_length, 1, 0, false, task_reading(recipe));
     return print_exits(o, task_exit_table(*loaded.model, one_by_one, recipe.task, labels, exit_grid(*loaded.model)));
   }
   std::optional<ExitRun> exits = exit_run_of(*loaded.model, o.exit);

@@ -2,6 +2,7 @@
 #include <set>
 
 #include "lithe/analyze/inspection_page.h"
+#include "lithe/analyze/rollout.h"
 #include "lithe/base/files.h"
 #include "lithe/base/log.h"
 #include "lithe/cli/command.h"
@@ -17,7 +18,7 @@ constexpr int64_t kPictures = 64;  // more heads than this are shown as their me
 
 struct InspectOptions {
   std::vector<std::string> models;
-  std::string text, file, out, weights, precision = "f32", normalise = "bounds";
+  std::string text, file, image, out, weights, precision = "f32", normalise = "bounds";
   std::vector<int64_t> layers, heads;
   WordQuestions words;
   int64_t length = 64;
@@ -53,15 +54,17 @@ int run_inspect(InspectOptions o) {
   o.words.files = readable(std::move(o.words.files));
   if (!o.words.files.empty()) return inspect_words(o.models, o.words, o.json);
   check_usage(o.text.empty() || o.file.empty(), "inspect", "--text and --file both give the text; keep one");
-  check_usage(!o.text.empty() || !o.file.empty(), "inspect",
-              "needs a text: give --text or --file, or --words for the hashes of words");
+  check_usage(!o.text.empty() || !o.file.empty() || !o.image.empty(), "inspect",
+              "needs a text: give --text or --file, --image for a picture, or --words for the hashes of words");
   const std::string text = o.file.empty() ? o.text : read_text(readable(o.file), "inspect");
   analyze::Inspection inspection;
   int64_t layers = 0, heads = 0, pictures_in_all = 0;
   const std::vector<std::string> names = names_of_runs(o.models);
   for (size_t i = 0; i < names.size(); ++i) {
     const LoadedModel loaded = load_model(o.models[i], o.weights, o.precision, false, false);
-    inspection.models.push_back(analyze::inspect_model(names[i], loaded, text, o.length));
+    inspection.models.push_back(
+        o.image.empty() ? analyze::inspect_model(names[i], loaded, text, o.length)
+                        : analyze::inspect_picture(names[i], loaded, recipe_of_run(o.models[i]), text, o.image));
     layers = std::max(layers, int64_t(inspection.models.back().layers.size()));
     for (const analyze::LayerView& layer : inspection.models.back().layers) {
       heads = std::max(heads, layer.maps.heads);
@@ -102,6 +105,9 @@ Command add_inspect(CommandLine& app) {
   app.add_option("models", o->models, "directories of training runs, shown side by side").required();
   app.add_option("--text", o->text, "the text to inspect");
   app.add_option("--file", o->file, "a file with the text; -: standard input");
+  app.add_option("--image", o->image,
+                 "a picture, of encoders that learnt classes of pictures (with --text, where they read both): the page "
+                 "also shows by roll-out which patches the class is taken from");
   app.add_option("--length", o->length, "most tokens of the text, up to 4096; default 64").between(1, 4096);
   app.add_option("--layers", o->layers, "layers to draw, from 1 (1,3); default: all").delimiter(',');
   app.add_option("--heads", o->heads, "heads to draw, from 1; default: all, or their mean when there are many")

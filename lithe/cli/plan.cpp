@@ -104,6 +104,7 @@ int run_plan(const PlanOptions& o) {
   const bool evaluates = !recipe.data.validation_files.empty() || recipe.data.validation_fraction > 0;
   PlanShape shape;
   shape.sequence_length = recipe.data.sequence_length;
+  shape.features = feature_shapes(recipe);
   if (evaluates) shape.evaluation.rows = recipe.train.micro_batch_tokens();
   const int64_t budget = o.budget.empty() ? 0 : parse_bytes(o.budget);
   check_usage(!o.fit || budget, "plan", "--fit needs --memory-budget");

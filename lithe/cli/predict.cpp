@@ -17,7 +17,7 @@ namespace lithe {
 namespace {
 
 struct PredictOptions {
-  std::string model, weights, precision = "f32", exit;
+  std::string model, weights, precision = "f32", exit, image;
   std::vector<std::string> files;
   bool json = false, conllu = false, probabilities = false;
 };
@@ -30,6 +30,11 @@ Example example_of(const std::string& line, TaskType type) {
     for (std::string word; words >> word;) e.words.push_back(word);
     check_usage(!e.words.empty(), "predict", "a line without words has nothing to tag");
     e.tags.assign(e.words.size(), -1);
+    return e;
+  }
+  if (type == TaskType::text) {
+    e.text = line;
+    e.answers.emplace_back();
     return e;
   }
   const size_t tab = line.find('\t');
@@ -115,12 +120,23 @@ int run_predict(const PredictOptions& o) {
     return predict_conllu(o, recipe, loaded);
   }
   const TaskType type = task_type(recipe.task);
-  const std::vector<std::string> lines = text_lines(o.files);
+  // Of a model that reads pictures alone the files are pictures, not lines of text.
+  const bool pictures = recipe.data.image.given() && recipe.task.text.empty();
+  check_usage(o.image.empty() || (recipe.data.image.given() && !pictures), "predict",
+              "--image is for models that read a "
+              "picture beside each line; this one reads ",
+              pictures ? "pictures alone: name them" : "text alone");
+  const std::vector<std::string> lines = pictures ? o.files : text_lines(o.files);
+  check_usage(!pictures || !lines.empty(), "predict", "name the pictures to predict");
   std::vector<Example> examples;
-  for (const std::string& line : lines) examples.push_back(example_of(line, type));
+  for (const std::string& line : lines) {
+    examples.push_back(pictures ? Example() : example_of(line, type));
+    examples.back().answers.resize(type == TaskType::text ? 1 : 0);
+    if (pictures || !o.image.empty()) examples.back().features["image"] = pictures ? line : o.image;
+  }
   if (examples.empty()) return 0;
   const TaskBatches batches(std::move(examples), type, *loaded.tokenizer, recipe.data.sequence_length,
-                            recipe.train.batch_tokens, 0, false);
+                            recipe.train.batch_tokens, 0, false, task_reading(recipe));
   std::optional<ExitRun> exits = exit_run_of(*loaded.model, o.exit);
   const TaskAnswers answers = answer(*loaded.model, batches, {}, exits ? &*exits : nullptr);
   if (exits)
@@ -129,7 +145,7 @@ int run_predict(const PredictOptions& o) {
   const auto name = [&](int32_t label) { return names.empty() ? std::to_string(label) : names[size_t(label)]; };
   for (size_t i = 0; i < lines.size() && !stop_signal(); ++i) {
     const Prediction& p = answers.predictions[i];
-    Json json = {{"text", lines[i]}};
+    Json json = {{pictures ? "image" : "text", lines[i]}};
     std::string text;
     switch (type) {
       case TaskType::classification: {
@@ -168,6 +184,7 @@ int run_predict(const PredictOptions& o) {
         }
         break;
       case TaskType::span:
+      case TaskType::text:
         json["answer"] = p.text;
         text = p.text;
         break;
@@ -186,7 +203,9 @@ Command add_predict(CommandLine& app) {
   auto o = std::make_shared<PredictOptions>();
   app.add_option("model", o->model, "directory of a run that was trained on a task").required();
   app.add_option("files", o->files,
-                 "texts, one per line (a tab separates the two of a pair); default or -: standard input");
+                 "texts, one per line (a tab separates the two of a pair); default or -: standard input. Of a run that "
+                 "learnt from pictures alone: PNG, JPEG or PPM files, a.tar#member, or array#number");
+  app.add_option("--image", o->image, "the picture beside every line, where the model reads both");
   add_weights_options(app, o->weights, o->precision);
   app.add_option("--exit", o->exit,
                  "a text leaves a model with early exits where this rule says so; the rules: lithe generate --help");
@@ -198,7 +217,7 @@ Command add_predict(CommandLine& app) {
   app.add_flag("--probabilities", o->probabilities,
                "with --conllu: the likeliest heads of each word in MISC, as HeadProbability=2:0.9,0:0.1");
   add_threads_option(app);
-  app.footer("Example: echo 'a fine film' | lithe predict runs/sst2");
+  app.footer("Examples: echo 'a fine film' | lithe predict runs/sst2\n          lithe predict runs/fashion shoe.png");
   return [o] { return run_predict(*o); };
 }
 

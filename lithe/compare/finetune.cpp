@@ -59,7 +59,7 @@ LoadedModel load_scored(const TrainRun& run) {
 TaskBatches batches_of(const TrainRun& run, const Task& task, const LoadedModel& loaded, size_t most) {
   std::vector<Example> examples(task.scored.begin(), task.scored.begin() + long(std::min(most, task.scored.size())));
   return TaskBatches(std::move(examples), task_type(task.config), *loaded.tokenizer, run.recipe.data.sequence_length,
-                     run.recipe.train.batch_tokens, 0, false);
+                     run.recipe.train.batch_tokens, 0, false, task_reading(run.recipe));
 }
 
 Scored score(const TrainRun& run, const Task& task) {

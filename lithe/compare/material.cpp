@@ -65,7 +65,7 @@ class TaskMaterial final : public Material {
                 ", the first of task.metrics, is better; name one first of which more is");
     held_out_ = std::make_unique<HeldOutTask>(
         TaskBatches(std::move(parts.test.empty() ? parts.validation : parts.test), task_type(s.task), *data_.tokenizer,
-                    s.data.sequence_length, s.train.micro_batch_tokens(), 0, false),
+                    s.data.sequence_length, s.train.micro_batch_tokens(), 0, false, task_reading(s)),
         config, data_.labels);
   }
   const BatchSource& batches() const override { return *data_.train; }
@@ -87,6 +87,7 @@ class TaskMaterial final : public Material {
     shape.sequence_length = recipe.data.sequence_length;
     shape.evaluation.rows = data_.held_out ? data_.held_out->batches().largest_batch() : 0;
     shape.training = {batches().largest_batch(), batches().largest_sources()};
+    shape.features = feature_shapes(recipe);
     return {plan_training(model, recipe.train, shape, false),
             double(batches().largest_batch() * recipe.train.gradient_accumulation_steps)};
   }

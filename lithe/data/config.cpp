@@ -87,6 +87,7 @@ void DataConfig::fields(Fields& f) {
     "longest sequence in tokens; longer documents are cut into several, and so is the one that a batch ends in",
     at_least(1));
   f.section("tokenizer", tokenizer, "how text becomes tokens");
+  f.section("image", image, "how pictures become rows of patches, which model.modalities.image reads");
   f.free("source_tokenizer", source_tokenizer,
          "translation: keys as in tokenizer, when the source has a vocabulary of its own");
   f("cache_directory", cache_directory,
@@ -98,6 +99,12 @@ std::optional<TokenizerConfig> DataConfig::own_source_tokenizer() const {
     return std::nullopt;
   TokenizerConfig out;
   read_fields(source_tokenizer, "data.source_tokenizer", [&](Fields& f) { out.fields(f); });
+  return out;
+}
+
+FeatureReaders feature_readers(const DataConfig& config) {
+  FeatureReaders out;
+  if (config.image.given()) out["image"] = image_reader(config.image, resolve_cache_directory(config.cache_directory));
   return out;
 }
 

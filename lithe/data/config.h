@@ -8,6 +8,7 @@
 
 #include "lithe/base/fields.h"
 #include "lithe/data/corpus.h"
+#include "lithe/data/image_features.h"
 #include "lithe/data/token_store.h"
 #include "lithe/text/tokenizer.h"
 
@@ -22,6 +23,7 @@ struct DataConfig {
   bool allow_invalid_utf8 = false;
   int64_t sequence_length = 256;
   TokenizerConfig tokenizer;
+  ImageConfig image;            // of modality image
   Node source_tokenizer;        // translation: of the source, when it has its own
   std::string cache_directory;  // empty: $XDG_CACHE_HOME/lithe, else ~/.cache/lithe
 
@@ -29,6 +31,9 @@ struct DataConfig {
   /// None: source and target share `tokenizer`.
   std::optional<TokenizerConfig> own_source_tokenizer() const;
 };
+
+/// What reads the modalities that the section speaks of.
+FeatureReaders feature_readers(const DataConfig& config);
 
 CorpusOptions corpus_options(const DataConfig& config);
 

@@ -26,6 +26,13 @@ std::string format_of(const std::string& name, const ExampleLayout& layout) {
   static const std::map<std::string, std::string> by_extension = {
       {".tsv", "tsv"},       {".csv", "csv"},      {".jsonl", "jsonl"},  {".ndjson", "jsonl"},     {".json", "squad"},
       {".conllu", "conllu"}, {".ptb", "brackets"}, {".mrg", "brackets"}, {".brackets", "brackets"}};
+  if (layout.type == TaskType::classification) {
+    if (path.filename().string().find("-images-idx") != std::string::npos) return "idx";
+    static const std::map<std::string, std::string> pictures = {
+        {".bin", "cifar10"},       {".tar", "image_folder"}, {".png", "image_folder"}, {".jpg", "image_folder"},
+        {".jpeg", "image_folder"}, {".ppm", "image_folder"}, {".pgm", "image_folder"}};
+    if (const auto found = pictures.find(path.extension().string()); found != pictures.end()) return found->second;
+  }
   const auto found = by_extension.find(path.extension().string());
   check_usage(found != by_extension.end() && std::find(formats.begin(), formats.end(), found->second) != formats.end(),
               "task", "the name of '", name, "' does not say its format; set task.format to one of ", join(formats));
@@ -41,6 +48,8 @@ void refuse_idle_options(const std::string& format, const ExampleLayout& layout)
   idle(layout.header && !table, "header");
   const bool tagged = format == "conllu" && (layout.type == TaskType::tagging || layout.type == TaskType::parsing);
   idle(!layout.text.empty() && !columns && !tagged, "text");
+  for (const auto& [modality, column] : layout.features)
+    idle(!columns || layout.type == TaskType::tagging, modality.c_str());
   idle(!layout.text_pair.empty() && (!columns || layout.type == TaskType::tagging), "text_pair");
   idle(!layout.label.empty() && !columns && format != "conllu", "label");
 }
@@ -102,6 +111,7 @@ void set_target(Example& example, const std::string& cell, const ExampleLayout& 
     example.label = labels.index(cell, where);
     return;
   }
+  if (layout.type == TaskType::text) return void(example.answers.push_back({.text = cell}));
   if (layout.type == TaskType::transcription) return set_characters(example, cell, labels, where);
   const auto value = finite_number(cell);
   check(value.has_value(), "task", where, " must be a finite number, got '", shortened(cell), "'", hint);
@@ -144,10 +154,16 @@ std::string shortened(std::string_view text) {
 
 const std::vector<std::string>& example_formats(TaskType type) {
   static const std::vector<std::string> texts = {"tsv", "csv", "jsonl", "label_text", "conllu"},
-                                        words = {"conllu", "brackets", "jsonl"}, spans = {"squad"};
-  static const std::vector<std::string> trees = {"conllu"};
-  if (type == TaskType::parsing) return trees;
-  return type == TaskType::tagging ? words : type == TaskType::span ? spans : texts;
+                                        words = {"conllu", "brackets", "jsonl"}, spans = {"squad"}, trees = {"conllu"},
+                                        classes = {"tsv",    "csv", "jsonl",   "label_text",
+                                                   "conllu", "idx", "cifar10", "image_folder"};
+  switch (type) {
+    case TaskType::tagging: return words;
+    case TaskType::span: return spans;
+    case TaskType::parsing: return trees;
+    case TaskType::classification: return classes;
+    default: return texts;
+  }
 }
 
 void parse_examples(std::string_view text, const std::string& name, const ExampleLayout& layout, LabelNames& labels,
@@ -166,7 +182,21 @@ void parse_examples(std::string_view text, const std::string& name, const Exampl
   check(out.size() > before, "task", "'", name, "' holds no examples; give a file with examples in format ", format);
 }
 
+std::string reference_in(const std::string& manifest, const std::string& reference) {
+  if (reference.empty() || reference.starts_with("$LITHE_DATA/") || Path(reference).is_absolute()) return reference;
+  return (Path(manifest).parent_path() / reference).string();
+}
+
 void read_examples(const Path& path, const ExampleLayout& layout, LabelNames& labels, std::vector<Example>& out) {
+  if (layout.type == TaskType::classification) {
+    const std::string format = format_of(path.string(), layout);
+    if (format == "idx" || format == "cifar10" || format == "image_folder") {
+      refuse_idle_options(format, layout);
+      if (format == "idx") return read_idx(path, labels, out);
+      if (format == "cifar10") return read_cifar10(path, labels, out);
+      return read_image_folder(path, labels, out);
+    }
+  }
   parse_examples(read_text(path, "task"), path.string(), layout, labels, out);
 }
 

@@ -13,7 +13,7 @@
 
 namespace lithe {
 
-enum class TaskType { classification, regression, tagging, span, transcription, parsing };
+enum class TaskType { classification, regression, tagging, span, transcription, parsing, text };
 
 /// An answer as it stands in Example::pair: `text` is the bytes of `pair` from `begin` on.
 struct Answer {
@@ -29,11 +29,13 @@ struct Example {
   int32_t label = -1;              // classification: index into the names of the labels
   double value = 0;                // regression: finite
   std::vector<std::string> words;  // tagging: at least one
-  std::vector<int32_t> tags;  // tagging, parsing (of arcs): one a word, -1: it has none; transcription: any number.
-                              // Indices into the names of the labels
-  std::vector<Answer> answers;               // span: all that are right; none: the context has no answer
-  std::string id;                            // span: the question's id, or empty
-  std::shared_ptr<const TreeSentence> tree;  // conllu, brackets: what the treebank says of the words
+  std::vector<int32_t> tags;    // tagging, parsing (of arcs): one a word, -1: it has none; transcription: any number.
+                                // Indices into the names of the labels
+  std::vector<Answer> answers;  // span: all that are right; none: the context has no answer. text: the one
+  std::string id;               // span: the question's id, or empty
+  std::shared_ptr<const TreeSentence> tree = {};  // conllu, brackets: what the treebank says of the words
+  /// What it has beside its text, by modality: references that its FeatureReader reads. One that it lacks is not here.
+  std::map<std::string, std::string> features = {};
 };
 
 /// The names of labels and their indices. Given names are fixed; otherwise names are learnt until sort().
@@ -64,7 +66,13 @@ struct ExampleLayout {
   std::string text;     // tsv, csv, jsonl: default "text"; conllu: default "form"
   std::string text_pair;
   std::string label;  // tsv, csv, jsonl: default "label"; conllu: default "upos"
+  /// tsv, csv, jsonl: columns of references by modality. Where there are some, an empty `text` says that there is none.
+  std::map<std::string, std::string> features = {};
 };
+
+/// A reference as it stands in a file, seen from the current directory: paths in a manifest are relative to it, and
+/// may begin with `$LITHE_DATA/`.
+std::string reference_in(const std::string& manifest, const std::string& reference);
 
 /// Formats that hold examples of a type.
 ///
@@ -83,6 +91,14 @@ struct ExampleLayout {
 /// brackets: trees as the Penn Treebank has them; the tag of a word is the label right above it (pos).
 ///
 /// squad: SQuAD v1.1 and v2.0 JSON.
+///
+/// idx: pictures of an IDX file (...-images-idx3-ubyte), their classes from ...-labels-idx1-ubyte beside it.
+///
+/// cifar10: CIFAR-10's binary layout, a class and 3,072 pixels an entry.
+///
+/// image_folder: picture files, or a tar of them; the folder that a picture stands in is its label.
+///
+/// The classes of idx and cifar10 are numbers: of the given names, or names themselves ("7").
 const std::vector<std::string>& example_formats(TaskType type);
 
 /// Appends the examples of a file (UTF-8; also .gz and .zst) to `out`. Line ends may be CRLF, a byte order mark is

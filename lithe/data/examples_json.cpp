@@ -160,9 +160,14 @@ void parse_json_lines(std::string_view text, const std::string& name, const Exam
       return member(object, key, where, remedy);
     };
     const auto at = [&](const std::string& key) { return cat(where, ": '", key, "'"); };
-    const Tree& first = value(text_key, "; set task.text");
+    static const Tree none("");
+    const Tree& first = layout.features.empty() || !layout.text.empty() ? value(text_key, "; set task.text") : none;
     const Tree& target = value(label_key, "; set task.label");
     Example example;
+    for (const auto& [modality, key] : layout.features)  // null or absent: it has none
+      if (const auto found = object.find(key); found != object.end() && !found->is_null())
+        if (const std::string reference = reference_in(name, text_of(*found, at(key))); !reference.empty())
+          example.features[modality] = reference;
     if (layout.type == TaskType::tagging) {
       set_words(example, first, target, labels, at(text_key), at(label_key));
     } else {
@@ -170,7 +175,9 @@ void parse_json_lines(std::string_view text, const std::string& name, const Exam
       example.has_pair = !layout.text_pair.empty();
       if (example.has_pair)
         example.pair = text_of(value(layout.text_pair, "; set task.text_pair"), at(layout.text_pair));
-      if (layout.type == TaskType::transcription) {
+      if (layout.type == TaskType::text) {
+        example.answers.push_back({.text = text_of(target, at(label_key))});
+      } else if (layout.type == TaskType::transcription) {
         if (target.is_array())
           for (size_t i = 0; i < target.size(); ++i)
             example.tags.push_back(label_of(target[i], labels, cat(at(label_key), "[", i, "]")));

@@ -22,6 +22,11 @@ void parse_brackets(std::string_view text, const std::string& name, const Exampl
                     std::vector<Example>& out);
 void parse_squad(std::string_view text, const std::string& name, std::vector<Example>& out);
 
+/// Pictures as examples of classes; of Example::features["image"].
+void read_idx(const Path& path, LabelNames& labels, std::vector<Example>& out);
+void read_cifar10(const Path& path, LabelNames& labels, std::vector<Example>& out);
+void read_image_folder(const Path& path, LabelNames& labels, std::vector<Example>& out);
+
 /// Puts the label or the number of a cell into an example; `where` is its place for errors, `hint` follows them.
 void set_target(Example& example, const std::string& cell, const ExampleLayout& layout, LabelNames& labels,
                 const std::string& where, const char* hint);

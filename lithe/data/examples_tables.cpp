@@ -99,6 +99,7 @@ constexpr size_t kAbsent = size_t(-1);
 struct Columns {
   size_t count = 0;  // of the first row, so of all
   size_t text = kAbsent, pair = kAbsent, label = kAbsent;
+  std::map<std::string, size_t> features;
   std::vector<std::string> header;  // or empty
 
   std::string shown(size_t column) const {
@@ -130,7 +131,7 @@ size_t find_column(const Columns& columns, const std::string& wanted, const char
 // A header taken for an example, or an example for a header, would be a silent error.
 void judge_header(const Columns& columns, const ExampleLayout& layout, const LabelNames& labels,
                   const std::string& name, const std::vector<Example>& out, size_t before) {
-  if (layout.header) {
+  if (layout.header && layout.type != TaskType::text) {
     const std::string& cell = columns.header[columns.label];
     const auto& names = labels.names();
     const bool is_target = layout.type == TaskType::regression
@@ -158,7 +159,10 @@ void parse_table(Rows rows, const std::string& name, const ExampleLayout& layout
     if (columns.count == 0) {
       columns.count = cells.size();
       if (layout.header) columns.header = cells;
-      columns.text = find_column(columns, layout.text.empty() ? "text" : layout.text, "text", name);
+      if (layout.features.empty() || !layout.text.empty())
+        columns.text = find_column(columns, layout.text.empty() ? "text" : layout.text, "text", name);
+      for (const auto& [modality, column] : layout.features)
+        columns.features[modality] = find_column(columns, column, modality.c_str(), name);
       columns.label = find_column(columns, layout.label.empty() ? "label" : layout.label, "label", name);
       if (!layout.text_pair.empty()) columns.pair = find_column(columns, layout.text_pair, "text_pair", name);
       if (layout.header) continue;
@@ -170,7 +174,9 @@ void parse_table(Rows rows, const std::string& name, const ExampleLayout& layout
     set_target(example, cells[columns.label], layout, labels,
                cat(name, ":", rows.line(), ": ", columns.shown(columns.label)),
                may_be_header ? "; if the line is a header, set task.header: true" : "");
-    example.text = std::move(cells[columns.text]);
+    for (const auto& [modality, column] : columns.features)
+      if (!cells[column].empty()) example.features[modality] = reference_in(name, cells[column]);
+    if (columns.text != kAbsent) example.text = std::move(cells[columns.text]);
     example.has_pair = columns.pair != kAbsent;
     if (example.has_pair) example.pair = columns.pair == columns.text ? example.text : std::move(cells[columns.pair]);
     out.push_back(std::move(example));

@@ -56,16 +56,29 @@ void hold_out(TaskData& data, TaskType type, double fraction) {
 void TaskConfig::fields(Fields& f) {
   f("type", type,
     "what is learnt: a class or a number of a text or pair, a tag of each word, an answer in a text, labels of a "
-    "text without places, a dependency tree (parsing)",
-    one_of({"classification", "regression", "tagging", "span", "transcription", "parsing"}));
+    "text without places, a dependency tree (parsing), or a text that is written (text, head lm)",
+    one_of({"classification", "regression", "tagging", "span", "transcription", "parsing", "text"}));
   f("train", train, "labelled files to learn from: names or shell patterns, each also .gz or .zst");
   f("validation", validation, "labelled files to evaluate on while training");
   f("test", test, "labelled files for the final result");
-  f("format", format, "tsv, csv, jsonl, label_text, conllu, brackets or squad; empty: from the name of each file",
-    one_of({"", "tsv", "csv", "jsonl", "label_text", "conllu", "brackets", "squad"}));
+  f("format", format,
+    "tsv, csv, jsonl, label_text, conllu, brackets, squad, or pictures with classes: idx (MNIST), cifar10, "
+    "image_folder "
+    "(picture files or a tar, each in a folder that is its label); empty: from the name of each file",
+    one_of({"", "tsv", "csv", "jsonl", "label_text", "conllu", "brackets", "squad", "idx", "cifar10", "image_folder"}));
   f("header", header, "the first line of tsv and csv files names the columns");
   f("text", text, "column of the text: name in the header, key in JSON, or number from 1; empty: text (conllu: form)");
   f("text_pair", text_pair, "column of the second text of a pair; empty: no pairs");
+  f("prompt", prompt,
+    "type text, encoder_decoder: the text is read by the encoder (source), or begins what the decoder writes (target), "
+    "so that the encoder reads the features alone",
+    one_of({"source", "target"}));
+  f("loss", loss,
+    "type text, where the text stands before its answer: what is learnt is the answer, or the text before it, too",
+    one_of({"answer", "text"}));
+  f("image", image,
+    "tsv, csv, jsonl: column of pictures, beside the text or in place of it: a file (relative to the manifest), "
+    "a.tar#member, or array#number; empty cells have none; data.image says how they are read");
   f("label", label,
     "column of the label, number or tag; empty: label (conllu: upos, parsing: deprel; of sentences the comment label)");
   f("labels", labels, "names of the labels in the order of their indices; empty: those of the training files, sorted");
@@ -73,8 +86,8 @@ void TaskConfig::fields(Fields& f) {
     "instead of validation: this share of the training examples, drawn the same way each time, is held out",
     between(0, 0.99));
   f("metrics", metrics,
-    "what is measured; empty: accuracy (regression: pearson and spearman, span: exact_match and f1, transcription: "
-    "label_error_rate and exact_match, parsing: las and uas)");
+    "what is measured; empty: accuracy (regression: pearson and spearman, span and text: exact_match and f1, "
+    "transcription: label_error_rate and exact_match, parsing: las and uas)");
   f("metric_for_best_model", metric_for_best_model, "the metric that decides which model is best; empty: the first");
 }
 
@@ -82,7 +95,7 @@ std::optional<TaskType> task_type_named(const std::string& name) {
   using enum TaskType;
   static const std::map<std::string, TaskType> types = {
       {"classification", classification}, {"regression", regression}, {"tagging", tagging}, {"span", span},
-      {"transcription", transcription},   {"parsing", parsing}};
+      {"transcription", transcription},   {"parsing", parsing},       {"text", text}};
   const auto found = types.find(name);
   return found == types.end() ? std::nullopt : std::optional(found->second);
 }
@@ -90,7 +103,7 @@ std::optional<TaskType> task_type_named(const std::string& name) {
 TaskType task_type(const TaskConfig& config) {
   const std::optional<TaskType> type = task_type_named(config.type);
   check_usage(type.has_value(), "task",
-              "type must be one of classification, regression, tagging, span, transcription, parsing, got '",
+              "type must be one of classification, regression, tagging, span, transcription, parsing, text, got '",
               config.type, "'");
   return *type;
 }
@@ -101,8 +114,19 @@ std::string task_head(TaskType type) {
     case TaskType::span: return "span";
     case TaskType::transcription: return "ctc";
     case TaskType::parsing: return "biaffine";
+    case TaskType::text: return "lm";
     default: return "classify";
   }
+}
+
+AnswerLayout answer_layout(const TaskConfig& config, bool reads_source) {
+  const bool in_source = reads_source && config.prompt == "source";
+  check_usage(config.prompt == "source" || reads_source, "task",
+              "prompt target is of an encoder_decoder, whose encoder "
+              "then reads the features alone; leave it out");
+  check_usage(!in_source || config.loss == "answer", "task",
+              "loss text learns the text before an answer, which the encoder reads here; set prompt: target");
+  return {.reads_source = reads_source, .prompt_in_source = in_source, .learns_prompt = config.loss == "text"};
 }
 
 ExampleLayout example_layout(const TaskConfig& config) {
@@ -111,12 +135,15 @@ ExampleLayout example_layout(const TaskConfig& config) {
           .header = config.header,
           .text = config.text,
           .text_pair = config.text_pair,
-          .label = config.label};
+          .label = config.label,
+          .features = config.image.empty() ? std::map<std::string, std::string>()
+                                           : std::map<std::string, std::string>{{"image", config.image}}};
 }
 
 TaskData load_task(const TaskConfig& config, const std::vector<std::string>& known) {
   const ExampleLayout layout = example_layout(config);
-  const bool labelled = layout.type != TaskType::regression && layout.type != TaskType::span;
+  const bool labelled =
+      layout.type != TaskType::regression && layout.type != TaskType::span && layout.type != TaskType::text;
   check_usage(!config.train.empty() || !config.validation.empty() || !config.test.empty(), "task",
               "no files are given; name some in task.train, task.validation or task.test");
   check_usage(config.validation.empty() || config.validation_fraction == 0, "task",

@@ -9,16 +9,18 @@
 namespace lithe {
 
 struct TaskConfig {
-  std::string type = "classification";         // classification | regression | tagging | span | transcription | parsing
+  std::string type = "classification";  // classification | regression | tagging | span | transcription | parsing | text
   std::vector<std::string> train, validation;  // names or shell patterns, relative to the current directory
   std::vector<std::string> test;
   std::string format;  // empty: from the name of each file
   bool header = false;
-  std::string text, text_pair, label;  // columns, see ExampleLayout
-  std::vector<std::string> labels;     // empty: those of the training files, sorted
-  double validation_fraction = 0;      // exclusive with validation
-  std::vector<std::string> metrics;    // empty: those usual for the type, see eval/task_metrics.h
-  std::string metric_for_best_model;   // empty: the first of the metrics
+  std::string text, text_pair, label;              // columns, see ExampleLayout
+  std::string prompt = "source", loss = "answer";  // type text: AnswerLayout
+  std::string image;                               // the column of pictures (data.image); empty: "image" is none
+  std::vector<std::string> labels;                 // empty: those of the training files, sorted
+  double validation_fraction = 0;                  // exclusive with validation
+  std::vector<std::string> metrics;                // empty: those usual for the type, see eval/task_metrics.h
+  std::string metric_for_best_model;               // empty: the first of the metrics
 
   void fields(Fields& f);
 };
@@ -29,6 +31,18 @@ std::optional<TaskType> task_type_named(const std::string& name);
 /// The head that predicts labels of the type.
 std::string task_head(TaskType type);
 ExampleLayout example_layout(const TaskConfig& config);
+
+// spec: app.mm_encdec | architecture | an encoder of text and pictures, read by a decoder that writes | TB 6.5.5, Fig 6.20b
+// spec: app.mm_decoder | architecture | a picture before the text of a decoder alone, whose tokens it learns | TB 6.5.5, Fig 6.20c
+/// How a model writes the answers of type text. An encoder-decoder writes `begin answer end` after a source of `text
+/// end` and features; with the prompt in the target the source is `end` and features, and it writes `begin text end
+/// answer end`. A decoder alone writes the latter behind the features.
+struct AnswerLayout {
+  bool reads_source = false;     // an encoder-decoder
+  bool prompt_in_source = true;  // of it
+  bool learns_prompt = false;    // the text before an answer is predicted, too
+};
+AnswerLayout answer_layout(const TaskConfig& config, bool reads_source);
 
 struct TaskData {
   std::vector<std::string> labels;  // classification, tagging: the name of each index

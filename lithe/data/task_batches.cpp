@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <numeric>
 
 #include "lithe/base/error.h"
@@ -34,41 +35,100 @@ std::vector<int32_t> encode_word(const Tokenizer& tokenizer, const std::string& 
 }  // namespace
 
 TaskBatches::TaskBatches(std::vector<Example> examples, TaskType type, const Tokenizer& tokenizer,
-                         int64_t sequence_length, int64_t batch_tokens, uint64_t seed, bool shuffle)
+                         int64_t sequence_length, int64_t batch_tokens, uint64_t seed, bool shuffle,
+                         TaskReading reading)
     : type_(type),
       token_width_(tokenizer.width()),
+      sequence_length_(sequence_length),
       batch_size_(std::max<int64_t>(1, batch_tokens / sequence_length)),
       seed_(seed),
       shuffle_(shuffle),
-      examples_(std::move(examples)) {
+      tokenizer_(&tokenizer),
+      examples_(std::move(examples)),
+      reading_(std::move(reading)) {
   check_usage(!examples_.empty(), "task", "there are no examples to make batches of");
   for (size_t i = 0; i < examples_.size(); ++i) {
     const Example& example = examples_[i];
+    const int64_t features = most_features(example, sequence_length);
+    int64_t length = sequence_length - features;  // for the text: none takes the places of what it lacks
+    for (const auto& [modality, reader] : reading_.features)
+      if (!example.features.count(modality)) length -= reader->rows();
+    const size_t before = sequences_.size();
     if (type == TaskType::tagging || type == TaskType::parsing || example.tree)
-      add_words(example, int64_t(i), tokenizer, sequence_length);
+      add_words(example, int64_t(i), tokenizer, length);
     else if (type == TaskType::span)
-      add_question(example, int64_t(i), tokenizer, sequence_length);
+      add_question(example, int64_t(i), tokenizer, length);
+    else if (type == TaskType::text)
+      add_answer(example, int64_t(i), tokenizer, length);
     else
-      add_text(example, int64_t(i), tokenizer, sequence_length);
+      add_text(example, int64_t(i), tokenizer, length);
+    for (size_t s = before; s < sequences_.size(); ++s) sequences_[s].most_features = features;
+    check(sequences_.back().rows + features > 0, "task", "example ", i + 1,
+          " has neither text nor features; leave it out");
   }
-  std::vector<int64_t> rows;
+  std::vector<int64_t> rows, source_rows;
+  const bool apart = type == TaskType::text && reading_.answers.reads_source;  // features are the source's
   for (const TaskSequence& s : sequences_) {
-    rows.push_back(s.rows);
+    rows.push_back(s.rows + (apart ? 0 : s.most_features));
+    source_rows.push_back(apart ? int64_t(s.source.size()) + s.most_features : 0);
+    fingerprint_ = checksum(s.source.data(), s.source.size() * sizeof(int32_t), fingerprint_);
     const Example& e = examples_[size_t(s.example)];
     const std::vector<int32_t>& tags = e.tags;
     const int64_t facts[] = {s.example, s.begin_row, s.end_row, e.label, std::bit_cast<int64_t>(e.value)};
     fingerprint_ = checksum(s.tokens.data(), s.tokens.size() * sizeof(int32_t), fingerprint_);
     fingerprint_ = checksum(tags.data(), tags.size() * sizeof(int32_t), fingerprint_);
     fingerprint_ = checksum(facts, sizeof facts, fingerprint_);
+    for (const auto& [modality, reference] : e.features)
+      fingerprint_ = checksum(reference.data(), reference.size(), fingerprint_);
   }
-  std::sort(rows.rbegin(), rows.rend());
-  rows.resize(std::min<size_t>(rows.size(), size_t(batch_size_)));
-  largest_ = std::accumulate(rows.begin(), rows.end(), int64_t(0));
+  for (const auto& [modality, reader] : reading_.features) {
+    const uint64_t own = reader->fingerprint();
+    fingerprint_ = checksum(&own, sizeof own, fingerprint_);
+  }
+  const auto largest = [&](std::vector<int64_t>& of) {
+    std::sort(of.rbegin(), of.rend());
+    of.resize(std::min<size_t>(of.size(), size_t(batch_size_)));
+    return std::accumulate(of.begin(), of.end(), int64_t(0));
+  };
+  largest_ = largest(rows);
+  largest_source_ = largest(source_rows);
+}
+
+void TaskBatches::add_answer(const Example& example, int64_t index, const Tokenizer& tokenizer, int64_t max_tokens) {
+  const Specials& roles = tokenizer.specials();
+  check_usage(tokenizer.width() == 1 && roles.eos, "task",
+              "answers in text need a tokenizer with a vocabulary and an end of texts (eos)");
+  const int32_t end = end_ = *roles.eos, begin = roles.bos.value_or(end);
+  std::vector<int32_t> prompt = tokenizer.encode(example.text);
+  const std::vector<int32_t> answer = tokenizer.encode(example.answers.at(0).text);
+  const AnswerLayout& layout = reading_.answers;
+  TaskSequence sequence{.example = index};
+  // What stands beside the prompt: in the source its end; else begin, its end, and the answer.
+  const int64_t room = max_tokens - (layout.prompt_in_source ? 1 : 2 + int64_t(answer.size()));
+  check_usage(room >= 0 && int64_t(answer.size()) < max_tokens, "task", "the answer of example ", index + 1, " has ",
+              answer.size(), " tokens, for which data.sequence_length leaves no room; raise it");
+  cut_ += int64_t(prompt.size()) > room;
+  prompt.resize(std::min(prompt.size(), size_t(room)));
+  if (layout.reads_source) {
+    if (layout.prompt_in_source) sequence.source = prompt;
+    sequence.source.push_back(end);
+  }
+  sequence.tokens.push_back(begin);
+  if (!layout.prompt_in_source && !prompt.empty()) {
+    sequence.tokens.insert(sequence.tokens.end(), prompt.begin(), prompt.end());
+    sequence.tokens.push_back(end);
+  }
+  sequence.answer = int64_t(sequence.tokens.size()) - 1;
+  sequence.tokens.insert(sequence.tokens.end(), answer.begin(), answer.end());
+  sequence.rows = sequence.first_rows = int64_t(sequence.tokens.size());
+  sequences_.push_back(std::move(sequence));
 }
 
 void TaskBatches::add_text(const Example& example, int64_t index, const Tokenizer& tokenizer, int64_t max_tokens) {
   const std::vector<int32_t> a = tokenizer.encode(example.text),
                              b = example.has_pair ? tokenizer.encode(example.pair) : std::vector<int32_t>();
+  check_usage(token_width_ > 1 || a.empty() || !tokenizer.is_special(a[0]), "task", "example ", index + 1,
+              " has text, and the tokenizer has no tokens for text; leave task.text out, or choose another type");
   FramedText framed = frame(tokenizer, a, b, example.has_pair, max_tokens);
   cut_ += (framed.a_tokens + framed.b_tokens) * token_width_ < int64_t(a.size() + b.size());
   TaskSequence sequence{.example = index, .tokens = std::move(framed.tokens)};
@@ -138,6 +198,73 @@ void TaskBatches::add_question(const Example& example, int64_t index, const Toke
   }
 }
 
+int64_t TaskBatches::most_features(const Example& example, int64_t max_tokens) const {
+  int64_t rows = 0;
+  for (const auto& [modality, reference] : example.features) {
+    const auto reader = reading_.features.find(modality);
+    check_usage(reader != reading_.features.end(), "task", "'", reference, "' is of modality ", modality,
+                ", which no section of the recipe says how to read; give data.", modality);
+    check_usage(reader->second->mix_up() == 0 || (type_ == TaskType::classification && example.text.empty()), "task",
+                "data.", modality, ".mix_up mixes examples of classes without text; set it to 0");
+    rows += reader->second->most_rows(reference);
+  }
+  check_usage(rows <= max_tokens, "task", "the features of an example are ", rows, " rows, data.sequence_length is ",
+              max_tokens, "; raise it (with room for the text), or read fewer");
+  return rows;
+}
+
+namespace {
+
+// Beta(alpha, alpha), alpha in (0, 1], by Joehnk's method from element `next` of the stream on.
+double draw_share(const RandomKey& key, uint64_t next, double alpha) {
+  for (;; next += 2) {
+    const double x = std::pow(random_uniform(key, next), 1 / alpha),
+                 y = std::pow(random_uniform(key, next + 1), 1 / alpha);
+    if (x + y > 0 && x + y <= 1) return x / (x + y);
+  }
+}
+
+}  // namespace
+
+TaskBatches::Mixed TaskBatches::mixed(int64_t example, int64_t epoch) const {
+  double alpha = 0;
+  for (const auto& [modality, reference] : examples_[size_t(example)].features)
+    alpha = std::max(alpha, reading_.features.at(modality)->mix_up());
+  if (!shuffle_ || alpha == 0) return {};
+  const RandomKey key{seed_, uint64_t(epoch), uint32_t(example), purpose_of("task.mix_up")};
+  const auto with = int64_t(random_below(key, 0, examples_.size()));
+  if (examples_[size_t(with)].features.size() != examples_[size_t(example)].features.size()) return {};
+  const double share = draw_share(key, 2, alpha);
+  return {.with = with, .share = share, .own_label = random_uniform(key, 1) < share};
+}
+
+int32_t TaskBatches::label_of(int64_t example, int64_t epoch) const {
+  const Mixed mix = mixed(example, epoch);
+  return examples_[size_t(mix.own_label ? example : mix.with)].label;
+}
+
+// Behind the rows of the sequence that `batch` ends with.
+void TaskBatches::add_features(Batch& batch, int64_t index, int64_t epoch) const {
+  const Mixed mix = mixed(index, epoch);
+  const auto read = [&](const FeatureReader& reader, const std::string& modality, int64_t of, std::vector<float>& out) {
+    const FeatureDraw draw{.augment = shuffle_, .seed = seed_, .epoch = epoch, .example = of};
+    return reader.read(examples_[size_t(of)].features.at(modality), draw, out);
+  };
+  for (const auto& [modality, reference] : examples_[size_t(index)].features) {
+    const FeatureReader& reader = *reading_.features.at(modality);
+    std::vector<float> numbers;
+    const int64_t rows = read(reader, modality, index, numbers);
+    if (mix.with >= 0) {
+      std::vector<float> others;
+      read(reader, modality, mix.with, others);
+      if (others.size() == numbers.size())
+        for (size_t i = 0; i < numbers.size(); ++i)
+          numbers[i] = float(mix.share * double(numbers[i]) + (1 - mix.share) * double(others[i]));
+    }
+    add_feature_rows(batch, modality, rows, reader.width(), numbers);
+  }
+}
+
 int64_t TaskBatches::batches_per_epoch() const { return (int64_t(sequences_.size()) + batch_size_ - 1) / batch_size_; }
 
 std::shared_ptr<const std::vector<int64_t>> TaskBatches::order_of(int64_t epoch) const {
@@ -150,7 +277,28 @@ std::shared_ptr<const std::vector<int64_t>> TaskBatches::order_of(int64_t epoch)
   return order_->order;
 }
 
-Batch TaskBatches::batch(int64_t epoch, int64_t index) const {
+// Ends `batch` with what an example's answer is written as.
+void TaskBatches::write_answer(Batch& batch, const TaskSequence& s, int64_t epoch, bool prompt) const {
+  if (reading_.answers.reads_source) {
+    Batch& source = batch.sources["source"];
+    if (source.offsets.empty()) source.offsets.push_back(0);
+    source.tokens.insert(source.tokens.end(), s.source.begin(), s.source.end());
+    source.offsets.push_back(source.rows());
+    add_features(source, s.example, epoch);
+  }
+  batch.offsets.push_back(batch.rows());
+  if (!reading_.answers.reads_source) add_features(batch, s.example, epoch);
+  const int64_t kept = prompt ? s.answer + 1 : int64_t(s.tokens.size());
+  batch.labels.resize(size_t(batch.rows()), -1);
+  for (int64_t i = 0; i < kept; ++i) {
+    batch.tokens.push_back(s.tokens[size_t(i)]);
+    const bool learnt = !prompt && (i >= s.answer || reading_.answers.learns_prompt);
+    batch.labels.push_back(!learnt ? -1 : i + 1 < kept ? s.tokens[size_t(i) + 1] : end_);
+  }
+  batch.offsets.back() = batch.rows();
+}
+
+Batch TaskBatches::make(int64_t epoch, int64_t index, bool prompts) const {
   check(epoch >= 0 && index >= 0 && index < batches_per_epoch(), "task", "batch ", index, " of epoch ", epoch,
         " does not exist; an epoch has ", batches_per_epoch());
   const auto count = int64_t(sequences_.size());
@@ -160,8 +308,13 @@ Batch TaskBatches::batch(int64_t epoch, int64_t index) const {
   for (int64_t i = index * batch_size_; i < std::min(count, (index + 1) * batch_size_); ++i) {
     const TaskSequence& s = sequences_[size_t(order ? (*order)[size_t(i)] : i)];
     const Example& example = examples_[size_t(s.example)];
+    if (type_ == TaskType::text) {
+      write_answer(batch, s, epoch, prompts);
+      continue;
+    }
     batch.tokens.insert(batch.tokens.end(), s.tokens.begin(), s.tokens.end());
     batch.offsets.push_back(batch.offsets.back() + s.rows);
+    const int64_t first_row = batch.offsets[batch.offsets.size() - 2];
     if (s.first_rows < s.rows) {
       std::vector<int32_t>& segments = batch.columns["token_type_ids"];  // 0: of the first text, 1: of the second
       segments.resize(size_t(batch.offsets.back()), 0);
@@ -171,14 +324,14 @@ Batch TaskBatches::batch(int64_t epoch, int64_t index) const {
       batch.words.sentences.push_back(example.tree);
       batch.words.word_of.insert(batch.words.word_of.end(), s.word_of.begin(), s.word_of.end());
     }
+    if (!example.features.empty()) add_features(batch, s.example, epoch);
     switch (type_) {
-      case TaskType::classification: batch.labels.push_back(example.label); break;
+      case TaskType::classification: batch.labels.push_back(label_of(s.example, epoch)); break;
       case TaskType::regression: batch.values.push_back(float(example.value)); break;
       case TaskType::tagging:
         batch.labels.resize(size_t(batch.offsets.back()), -1);
         for (size_t w = 0; w < s.words.size(); ++w)
-          if (s.words[w] >= 0)
-            batch.labels[size_t(batch.offsets[batch.offsets.size() - 2] + s.words[w])] = example.tags[w];
+          if (s.words[w] >= 0) batch.labels[size_t(first_row + s.words[w])] = example.tags[w];
         break;
       case TaskType::parsing: {  // the root or 1 + the row of the head, and the labels of arcs apart
         batch.labels.resize(size_t(batch.offsets.back()), -1);
@@ -203,6 +356,7 @@ Batch TaskBatches::batch(int64_t epoch, int64_t index) const {
         batch.label_offsets.resize(std::max<size_t>(1, batch.label_offsets.size()));
         batch.label_offsets.push_back(int64_t(batch.labels.size()));
         break;
+      case TaskType::text: break;  // above
     }
   }
   batch.labels.insert(batch.labels.end(), ends.begin(), ends.end());

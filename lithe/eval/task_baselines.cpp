@@ -162,6 +162,12 @@ std::vector<TaskBaseline> task_baselines(TaskType type, const std::vector<Exampl
   if (type == TaskType::parsing) return of_parsing(train, asked, classes);
   if (type == TaskType::tagging) return of_tagging(train, asked, classes);
   Prediction usual;
+  if (type == TaskType::text) {
+    std::map<std::string, int64_t> answers;
+    for (const Example& e : train) ++answers[e.answers.at(0).text];
+    usual.text = std::ranges::max_element(answers, {}, [](const auto& of) { return of.second; })->first;
+    return {{"majority", std::vector<Prediction>(asked.size(), usual)}};
+  }
   if (type == TaskType::regression) {
     for (const Example& e : train) usual.value += e.value / double(train.size());
     return {{"mean", std::vector<Prediction>(asked.size(), usual)}};

@@ -5,6 +5,7 @@
 
 #include "lithe/base/stop.h"
 #include "lithe/data/tree_columns.h"
+#include "lithe/infer/write_answers.h"
 #include "lithe/kernels/cross_entropy/cross_entropy.h"
 #include "lithe/ops/basic.h"
 #include "lithe/ops/ctc.h"
@@ -99,6 +100,16 @@ TaskAnswers answer(const Model& model, const TaskBatches& batches, const Progres
     Pass pass;
     pass.set_exits(exits);
     const Rows ran = model.run(batch.input, pass);  // a compressor makes them fewer
+    if (batches.type() == TaskType::text) {
+      LossSums sums;
+      model.loss_of(ran, {}, {.labels = batch.targets.labels, .sums = &sums});
+      total += sums;
+      out.batches.push_back(sums);
+      const DeviceBatch prompts = to_device(batches.prompts(0, i), model);
+      for (const auto& tokens : write_answers(model, prompts.input, batches.end(), batches.longest_answer()))
+        out.predictions[size_t(batches.sequences()[size_t(next++)].example)].text = batches.tokenizer().decode(tokens);
+      continue;
+    }
     const Tensor logits = batches.type() == TaskType::parsing ? Tensor() : model.logits(ran).value();
     if (batch.labelled) {
       LossSums sums;
@@ -143,6 +154,7 @@ TaskAnswers answer(const Model& model, const TaskBatches& batches, const Progres
         case TaskType::transcription:
           p.tags = ctc_best_path(logits, ran.sequences.offset(b), ran.sequences.offset(b + 1));
           break;
+        case TaskType::text: break;  // above
       }
     }
   }

@@ -83,7 +83,7 @@ struct Prediction {
   std::vector<int32_t> tags;   // tagging, parsing (of arcs): one a word; transcription: any number
   std::vector<int32_t> heads;  // parsing: of each word, from 1, 0: the root
   std::vector<HeadProbabilities> parser;  // parsing: the likeliest heads of each word, up to kParserHeads
-  std::string text;           // span: the answer, empty: there is none
+  std::string text;                       // span: the answer, empty: there is none; text: the answer
 };
 
 struct Score {

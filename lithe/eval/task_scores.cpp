@@ -127,7 +127,9 @@ const std::vector<Entry>& table() {
       {{"las", parsing, Better::higher, "share of words with the right head and label"}, labelled},
       {{"uas", parsing, Better::higher, "share of words with the right head"}, unlabelled},
       {{"exact_match", span, Better::higher, "share of answers equal to a right one"}, of_answers(exact_match)},
-      {{"f1", span, Better::higher, "mean F1 of the answers' words"}, of_answers(answer_f1)}};
+      {{"f1", span, Better::higher, "mean F1 of the answers' words"}, of_answers(answer_f1)},
+      {{"exact_match", text, Better::higher, "share of answers equal to the right one"}, of_answers(exact_match)},
+      {{"f1", text, Better::higher, "mean F1 of the answers' words"}, of_answers(answer_f1)}};
   return entries;
 }
 
@@ -145,6 +147,7 @@ std::vector<std::string> usual_metrics(TaskType type) {
     case TaskType::span: return {"exact_match", "f1"};
     case TaskType::transcription: return {"label_error_rate", "exact_match"};
     case TaskType::parsing: return {"las", "uas"};
+    case TaskType::text: return {"exact_match", "f1"};
   }
   return {};
 }

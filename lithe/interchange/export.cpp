@@ -107,8 +107,11 @@ ExportReport export_model(const ExportOptions& o) {
   Recipe recipe = recipe_of_run(o.run);
   recipe.model = run.config;
   const GenerateConfig& g = recipe.generate;
-  export_tokenizer(out.path(), *run.tokenizer, run.config.architecture, !decoder || g.add_bos_token,
-                   described.config.value("type_vocab_size", 0) > 1);
+  if (recipe.data.image.given())
+    write_pictures(out.path(), recipe.data.image);
+  else
+    export_tokenizer(out.path(), *run.tokenizer, run.config.architecture, !decoder || g.add_bos_token,
+                     described.config.value("type_vocab_size", 0) > 1);
   if (decoder) {
     generation["do_sample"] = g.do_sample;
     if (g.do_sample) {

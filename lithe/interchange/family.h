@@ -16,6 +16,8 @@ struct Weight {
   bool transposed = false;            // theirs is [out, in], ours [in, out]
   std::vector<int64_t> columns = {};  // of theirs' outputs (rows where transposed) that are ours; empty: all
   bool row = false;                   // theirs is [1, n], ours [n]
+  std::vector<int64_t> places = {};   // number i of ours is number places[i] of theirs, of this shape; empty: as above
+  Shape shape = {};
 };
 
 struct Mapping {
@@ -56,6 +58,7 @@ Family distilbert_family();
 Family modernbert_family();
 Family t5_family();    // t5, mt5
 Family bart_family();  // bart, mbart, marian
+Family vit_family();   // vit
 
 // ---- what families share
 

@@ -98,12 +98,15 @@ ImportReport import_model(const ImportOptions& o) {
                       .dropped = {},
                       .notes = {}};
   const Path tokenizer_files = o.tokenizer.empty() ? o.from : o.tokenizer;
-  const auto tokenizer = load_tokenizer(tokenizer_files);
-  if (reads_source(recipe.model.architecture))
+  const bool pictures = !is_empty(recipe.model.modalities);
+  const auto tokenizer = pictures ? make_tokenizer({.type = "none"}, {}) : load_tokenizer(tokenizer_files);
+  if (pictures)
+    read_pictures(o.from, recipe);
+  else if (reads_source(recipe.model.architecture))
     read_translation(o.from, recipe.translate, report.notes);
   else
     read_generation(o.from, tokenizer_files, *tokenizer, recipe.generate, report.notes);
-  read_sentence_modules(o.from, recipe, report.notes);
+  if (!pictures) read_sentence_modules(o.from, recipe, report.notes);
 
   std::set<std::string> used;
   for (const Weight& w : mapping.weights) used.insert(w.theirs);

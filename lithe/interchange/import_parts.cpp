@@ -47,6 +47,54 @@ bool begins_with_bos(const Path& files, const Tokenizer& tokenizer) {
   return fs::exists(directory / "tokenizer.model");
 }
 
+namespace {
+
+std::vector<double> numbers_at(const nlohmann::json& tree, const char* key, double otherwise, const Path& file) {
+  if (!tree.contains(key)) return {otherwise};
+  check(tree[key].is_array() && !tree[key].empty(), "import", "'", file.string(), "': ", key, " must be numbers");
+  std::vector<double> out;
+  for (const auto& number : tree[key]) {
+    check(number.is_number(), "import", "'", file.string(), "': ", key, " must be numbers");
+    out.push_back(number.get<double>());
+  }
+  return out;
+}
+
+}  // namespace
+
+void read_pictures(const Path& model, Recipe& recipe) {
+  const PartChoice patches = read_part(*recipe.model.modalities.find("image"), "image", "embedding", "model.modalities",
+                                       recipe.model.embedding);
+  ImageConfig& image = recipe.data.image;
+  image.height = option_integer(patches, "height");
+  image.channels = option_integer(patches, "num_channels");
+  image.patch_size = option_integer(patches, "patch_size");
+  recipe.data.tokenizer.type = "none";
+  recipe.data.sequence_length = 1 + (image.height / image.patch_size) * (image.height / image.patch_size);
+  const Path file = model / "preprocessor_config.json";
+  if (!fs::exists(file)) return;
+  const auto tree = read_json(file);
+  const bool normalises = !tree.contains("do_normalize") || tree["do_normalize"] == true;
+  image.mean = normalises ? numbers_at(tree, "image_mean", 0.5, file) : std::vector<double>{0};
+  image.std = normalises ? numbers_at(tree, "image_std", 0.5, file) : std::vector<double>{1};
+}
+
+void write_pictures(const Path& directory, const ImageConfig& image) {
+  const auto of = [](const std::vector<double>& list, int64_t channels) {
+    return list.size() == size_t(channels) ? list : std::vector<double>(size_t(channels), list.empty() ? 0.5 : list[0]);
+  };
+  const Json config = {{"image_processor_type", "ViTImageProcessor"},
+                       {"do_resize", true},
+                       {"size", {{"height", image.height}, {"width", image.columns()}}},
+                       {"resample", 2},  // bilinear
+                       {"do_rescale", true},
+                       {"rescale_factor", 1.0 / 255},
+                       {"do_normalize", true},
+                       {"image_mean", of(image.mean, image.channels)},
+                       {"image_std", of(image.std, image.channels)}};
+  write_file(directory / "preprocessor_config.json", dump(config, 2) + "\n");
+}
+
 void read_generation(const Path& model, const Path& tokenizer_files, const Tokenizer& tokenizer, GenerateConfig& to,
                      std::vector<std::string>& notes) {
   to.add_bos_token = begins_with_bos(tokenizer_files, tokenizer);

@@ -39,4 +39,8 @@ void read_sentence_modules(const Path& model, Recipe& recipe, std::vector<std::s
 
 ImportReport import_gguf(const ImportOptions& options);
 
+/// What a model of pictures reads, and how (preprocessor_config.json), into the recipe's data. And back.
+void read_pictures(const Path& model, Recipe& recipe);
+void write_pictures(const Path& directory, const ImageConfig& image);
+
 }  // namespace lithe

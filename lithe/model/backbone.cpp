@@ -1,5 +1,6 @@
 #include "lithe/model/backbone.h"
 
+#include "lithe/nn/placed_embedding.h"
 #include "lithe/nn/sharing.h"
 
 namespace lithe {
@@ -31,10 +32,13 @@ Backbone::Backbone(const ModelConfig& config, const Scope& scope, const Embeddin
               config.hidden_size, "; set model.stack: {type: reversible, streams: duplicate} or plain ",
               "(model.encoder.stack may differ)");
   check_alike(layers);
-  for (const auto& [name, part] : config.modalities.entries())
+  for (const auto& [name, part] : config.modalities.entries()) {
     modalities_[name] = registry.make<Embedding>(
         read_part(part, name, Embedding::slot, "model.modalities", config.embedding), scope / "modalities" / name,
         {.vocab_size = config.vocab_size, .hidden_size = config.hidden_size, .token_width = 0});
+    const auto* placed = dynamic_cast<const PlacedEmbedding*>(modalities_[name].get());
+    if (placed && placed->places() && sees_ahead(config.architecture)) placed_.insert(name);
+  }
   const auto scope_of = [&](int64_t layer, int64_t at) {
     return (scope / "layers" / std::to_string(at)).in_layer(layer);
   };
@@ -225,14 +229,15 @@ std::unique_ptr<Backbone::Place> Backbone::make_place(const Scope& own, const Sc
                                         .cross = cross});
   }
   place->dropout = Dropout(scope / sub.name, config_.hidden_dropout);
+  const PartChoice& wiring = sub.residual ? *sub.residual : layer.residual;
   place->residual =
-      registry.make<Residual>(layer.residual, scope / (sub.name + "_residual"),
+      registry.make<Residual>(wiring, scope / (sub.name + "_residual"),
                               {.hidden_size = width, .norm = place->norm.get(), .dropout = &place->dropout});
   check_usage(!stack_->wires() || place->residual->adds(), "model", place->name, ": stack ", config_.stack.type,
-              " needs a residual that only adds to the rows, which ", layer.residual.type,
+              " needs a residual that only adds to the rows, which ", wiring.type,
               " does not; set model.residual: pre");
   check_usage(!stack_->selective() || place->residual->stages() == 1, "model", place->name, ": stack ",
-              config_.stack.type, " lets rows pass layers unchanged, and residual ", layer.residual.type, " runs each ",
+              config_.stack.type, " lets rows pass layers unchanged, and residual ", wiring.type, " runs each ",
               place->residual->stages(), " times, on rows that it then would not have; set model.residual: pre");
   return place;
 }

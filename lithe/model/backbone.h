@@ -89,6 +89,7 @@ class Backbone final : public Layers, public ExitHeads {
   bool reads_embedding_ = false, gives_embedding_ = false, shortens_ = false;
   std::set<std::string> reads_source_embedding_;
   std::map<std::string, std::unique_ptr<Embedding>> modalities_;
+  std::set<std::string> placed_;  // modalities whose rows position_ leaves alone (PlacedEmbedding)
   std::vector<std::pair<std::string, std::string>> columns_;  // that parts need: name, and the part
   std::optional<Reference> reference_;                        // that some layers read
   std::vector<int64_t> reference_readers_;
@@ -117,7 +118,9 @@ class Backbone final : public Layers, public ExitHeads {
   void tie_maps();
   void gather_columns();
   void check_input(const ModelInput& input) const;
-  Var with_guests(const Var& rows, const ModelInput& input, const Pass& pass) const;
+  Var with_guests(const Var& rows, const ModelInput& input, const Pass& pass, bool placed) const;
+  bool is_placed(const std::string& modality) const { return placed_.count(modality) > 0; }
+  Sequences counted_places(const ModelInput& input) const;
   Var embed(const ModelInput& input, const Pass& pass) const;
   Rows run_layer(int64_t layer, const Rows& x, const Pass& pass, const std::vector<double>& gains) const;
   template <class Wire>

@@ -1,4 +1,5 @@
 // Rows through the layers, and the states that they keep.
+#include <algorithm>
 #include <numeric>
 
 #include "lithe/autograd/piece.h"
@@ -8,25 +9,48 @@
 
 namespace lithe {
 
-// Tokens of other kinds take the places of those in their rows.
-Var Backbone::with_guests(const Var& rows, const ModelInput& input, const Pass& pass) const {
-  if (input.modalities.empty()) return rows;
+// spec: app.mm_encoder_cls | architecture | text and patches of pictures in one encoder; what is missing has no rows | TB 6.5.5, Fig 6.20a
+// Tokens of other kinds take the places of those in their rows: of those that position_ places, or of the others.
+Var Backbone::with_guests(const Var& rows, const ModelInput& input, const Pass& pass, bool placed) const {
+  if (std::ranges::none_of(input.modalities, [&](const auto& of) { return is_placed(of.first) == placed; }))
+    return rows;
   std::vector<Var> parts{rows};
   std::vector<int64_t> from(static_cast<size_t>(rows.rows()));
   std::iota(from.begin(), from.end(), int64_t(0));
   int64_t made = rows.rows();
   for (const auto& [name, guests] : input.modalities) {
+    if (is_placed(name) != placed) continue;
     parts.push_back(modalities_.at(name)->forward(guests.tokens, pass));
     for (const int64_t row : guests.rows) from[size_t(row)] = made++;
   }
   return pick_rows(concatenate_rows(parts), from);
 }
 
+// The sequences in which rows that have places of their own do not count.
+Sequences Backbone::counted_places(const ModelInput& input) const {
+  const Sequences& sequences = input.sequences;
+  std::vector<bool> apart(size_t(sequences.rows()), false);
+  bool any = false;
+  for (const auto& [name, guests] : input.modalities)
+    if (is_placed(name))
+      for (const int64_t row : guests.rows) any = apart[size_t(row)] = true;
+  if (!any) return sequences;
+  const Tensor positions = empty_like(sequences.positions());
+  if (!positions.is_meta())
+    for (int64_t b = 0; b < sequences.count(); ++b) {
+      int32_t next = 0;
+      for (int64_t row = sequences.offset(b); row < sequences.offset(b + 1); ++row)
+        positions.data<int32_t>()[row] = apart[size_t(row)] ? 0 : next++;
+    }
+  return sequences.at(positions);
+}
+
 Var Backbone::embed(const ModelInput& input, const Pass& pass) const {
   const kernels::PartScope part("embedding");
   const Sequences& sequences = input.sequences;
   if (embeds_around_) Pass(pass).give("positions", sequences.positions());  // a handle of the same
-  const Var rows = position_->add_to(with_guests(embedding_->forward(input.tokens, pass), input, pass), sequences);
+  const Var text = with_guests(embedding_->forward(input.tokens, pass), input, pass, false);
+  const Var rows = with_guests(position_->add_to(text, counted_places(input)), input, pass, true);
   return embedding_dropout_(embedding_norm_ ? embedding_norm_->forward(rows) : rows);
 }
 
@@ -198,6 +222,22 @@ void check_tokens(const Tensor& tokens, int64_t rows, int64_t width, const std::
 
 }  // namespace
 
+namespace {
+
+// What each row is: 0 text, else the number of its modality by name, from 1. i32 [N].
+Tensor kinds_of(const ModelInput& input) {
+  const Tensor out = zeros({input.sequences.rows()}, DType::i32, input.tokens.device());
+  int32_t kind = 0;
+  for (const auto& [name, guests] : input.modalities) {
+    ++kind;
+    for (const int64_t row : guests.rows)
+      if (!out.is_meta()) out.data<int32_t>()[row] = kind;
+  }
+  return out;
+}
+
+}  // namespace
+
 void Backbone::check_input(const ModelInput& input) const {
   const Sequences& sequences = input.sequences;
   check_tokens(input.tokens, sequences.rows(), std::max<int64_t>(config_.token_width, 1), "tokens");
@@ -219,10 +259,17 @@ void Backbone::check_input(const ModelInput& input) const {
       before = row;
     }
   }
+  std::vector<int64_t> counted(size_t(sequences.count()));
+  for (int64_t b = 0; b < sequences.count(); ++b) counted[size_t(b)] = sequences.past(b) + sequences.length(b);
+  for (const auto& [name, guests] : input.modalities)
+    if (is_placed(name))
+      for (int64_t b = 0; const int64_t row : guests.rows) {
+        while (row >= sequences.offset(b + 1)) ++b;
+        --counted[size_t(b)];
+      }
   if (const int64_t limit = position_->limit())
-    for (int64_t b = 0; b < sequences.count(); ++b)
-      check(sequences.past(b) + sequences.length(b) <= limit, "model", "a sequence of ",
-            sequences.past(b) + sequences.length(b), " tokens is longer than max_position_embeddings ", limit,
+    for (const int64_t rows : counted)
+      check(rows <= limit, "model", "a sequence of ", rows, " tokens is longer than max_position_embeddings ", limit,
             "; shorten it, or train with more positions");
 }
 
@@ -232,6 +279,7 @@ Rows Backbone::forward(const ModelInput& input, const Pass& pass, DecodeState* s
   if (state && Tape::current()) state->check_differentiable();
   pass.set_state(state);
   for (const auto& [name, column] : input.columns) Pass(pass).give(name, column);  // a handle of the same
+  if (!input.modalities.empty()) Pass(pass).give("modality", kinds_of(input));
   const Var x = embed(input, pass);
   // A Var of its own gathers the gradients of those who read it, in one order whether layers are recomputed or not.
   if (reads_embedding_ || gives_embedding_) pass.set_embedded(reshape(x, x.shape()));

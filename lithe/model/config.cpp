@@ -93,6 +93,19 @@ std::optional<PartChoice> ModelConfig::combiner() const {
   return read_part(combine, "combine", "combiner", "model", standard("combiner"));
 }
 
+namespace {
+
+// Some layer lists a cross-attention among its sub-layers.
+bool read_sources(const Node& layers) {
+  for (const auto& [name, layer] : layers.entries())
+    if (const Node* subs = layer.find("sub_layers"); subs && subs->is_list())
+      for (const Node& item : subs->items())
+        if (item.is_map() ? item.find("cross") != nullptr : item.text() == "cross") return true;
+  return false;
+}
+
+}  // namespace
+
 ModelConfig ModelConfig::encoder_config(const std::string& name) const {
   const bool main = name == kSource;
   const Node& encoder = main ? this->encoder : *encoders.find(name);
@@ -111,7 +124,7 @@ ModelConfig ModelConfig::encoder_config(const std::string& name) const {
                                                    "label_names",
                                                    "tie_word_embeddings"};
   node.erase("modalities");  // those of the decoder, whose layers read the encoders where there are several
-  if (!is_empty(encoders))
+  if (!is_empty(encoders) || read_sources(layers))  // layers of the decoder alone
     for (const char* key : {"layers", "mixers", "layer_types", "layer_pattern"}) node.erase(key);
   check_usage(is_empty(encoder) || encoder.is_map(), "recipe", to_string(encoder.mark()), ": ", where,
               " must hold keys of section model");

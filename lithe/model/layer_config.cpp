@@ -26,7 +26,8 @@ struct Section {
     f.free("expander", expander, "gives the sequences that enter the layer the rows that a compressor below took");
     f.free("sub_layers", sub_layers,
            "what the layer runs, in order: mixer, ffn, {ffn: {type: gelu}, scale: 0.5}, or {cross: {type: attention}, "
-           "source: name} of one of model.encoders");
+           "source: name} of one of model.encoders; residual: part in an item wires it in its own way, as {cross: "
+           "{type: attention}, residual: rezero} behind a gate that starts at 0");
   }
 };
 
@@ -64,10 +65,14 @@ struct Item {
     if (item.is_scalar()) return of(kind_of(item.text(), item));
     std::optional<SubLayerConfig> out;
     double scale = 1;
-    const Node* source = nullptr;
+    const Node *source = nullptr, *residual = nullptr;
     for (const auto& [key, value] : item.entries()) {
       if (key == "source") {
         source = &value;
+        continue;
+      }
+      if (key == "residual") {
+        residual = &value;
         continue;
       }
       if (key == "scale") {
@@ -92,6 +97,7 @@ struct Item {
     check_usage(out.has_value(), "recipe", to_string(item.mark()), ": an item of ", where,
                 ".sub_layers must be mixer, ffn, or {ffn: part, scale: 0.5}");
     out->scale = scale;
+    if (residual) out->residual = read_part(*residual, "residual", "residual", where + ".sub_layers", layer.residual);
     if (source) {
       check_usage(out->kind == SubLayerConfig::Kind::cross, "recipe", to_string(source->mark()), ": source in ", where,
                   ".sub_layers says what cross reads; leave it out here");

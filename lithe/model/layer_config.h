@@ -13,9 +13,10 @@ struct SubLayerConfig {
   enum class Kind { mixer, cross, ffn };  // cross: the mixer by which a decoder reads its source
   Kind kind = Kind::mixer;
   PartChoice part;
-  double scale = 1;              // of its result, before it is wired; 0: left out
-  std::string name;              // mixer, cross, ffn; a second one is ffn_2
-  std::string source = kSource;  // cross: the encoder that it reads
+  double scale = 1;                         // of its result, before it is wired; 0: left out
+  std::string name;                         // mixer, cross, ffn; a second one is ffn_2
+  std::string source = kSource;             // cross: the encoder that it reads
+  std::optional<PartChoice> residual = {};  // its own wiring; none: the layer's
 };
 
 struct LayerConfig {
@@ -40,7 +41,7 @@ struct LayerDefaults {
 /// The layer that `node` describes, a section with keys mixer, ffn, norm, residual, position, compressor,
 /// expander and sub_layers; null: all as by default. `where` is the section that errors name. `sub_layers` lists what
 /// the layer runs in order: mixer, ffn or cross for the layer's own, {ffn: part, scale: 0.5}, or {cross: part, source:
-/// name}.
+/// name}; `residual: part` in an item wires it in its own way.
 LayerConfig read_layer(const Node& node, const std::string& where, const LayerDefaults& defaults);
 
 /// The part that stands under `name` in `section`, its options read.

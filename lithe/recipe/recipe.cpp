@@ -10,6 +10,7 @@
 #include "lithe/data/task_batches.h"
 #include "lithe/data/tree_columns.h"
 #include "lithe/model/tags.h"
+#include "lithe/nn/placed_embedding.h"
 #include "lithe/nn/registry.h"
 #include "lithe/objective/device_batch.h"
 #include "lithe/objective/objective.h"
@@ -243,8 +244,11 @@ void complete_without_data(Recipe& recipe, const char* operation, int64_t length
   check_usage(model.vocab_size || tokenizer.type != "file", operation, "the vocabulary is in '", tokenizer.file,
               "', which is not here; give model.vocab_size to ", operation, " without it");
   const int64_t width = tokenizer.token_code().width();
-  const int64_t vocabulary = width > 1 ? code_values : tokenizer.type == "bytes" ? 257 : tokenizer.vocab_size;
-  model.complete(vocabulary, width, std::max(length, recipe.data.sequence_length));
+  const int64_t vocabulary = width > 1                   ? code_values
+                             : tokenizer.type == "bytes" ? 257
+                             : tokenizer.type == "none"  ? std::max<int64_t>(1, int64_t(tokenizer.specials.size()))
+                                                         : tokenizer.vocab_size;
+  model.complete(vocabulary, width, std::max(length, recipe.data.sequence_length) - own_places(recipe, model));
   const auto objective = make_objective(recipe.train.objective);
   check_usage(model.num_labels || recipe.has_task() || objective->learns_from() != Lessons::task, "train", "objective ",
               recipe.train.objective.type,
@@ -263,15 +267,85 @@ void complete_without_data(Recipe& recipe, const char* operation, int64_t length
     set_tag_values(model, tags.column, tags_of(trees, tags.column));
   }
   if (lacks_composites(model)) set_composites(model, composites_without_data(recipe, operation));
-  check_usage(model.num_labels || recipe.task.type == "regression" || recipe.task.type == "span", operation,
-              "the number of classes is in the examples; give model.num_labels or task.labels to ", operation,
-              " without them");
+  check_usage(
+      model.num_labels || recipe.task.type == "regression" || recipe.task.type == "span" || recipe.task.type == "text",
+      operation, "the number of classes is in the examples; give model.num_labels or task.labels to ", operation,
+      " without them");
+}
+
+namespace {
+
+// The embedding of a modality, as far as its shape goes.
+std::unique_ptr<Embedding> shape_of_modality(const ModelConfig& model, const std::string& name, const Node& part) {
+  Parameters unused;
+  BuildContext aside{.parameters = &unused, .device = Device::meta};
+  return Registry::instance().make<Embedding>(
+      read_part(part, name, Embedding::slot, "model.modalities", model.embedding), Scope(aside, name),
+      {.vocab_size = std::max<int64_t>(1, model.vocab_size), .hidden_size = model.hidden_size, .token_width = 0});
+}
+
+// Every modality of the model has its data, and the other way round, in rows of one width.
+void check_modalities(const Recipe& recipe, const ModelConfig& model) {
+  const Node modalities = modalities_of(model);
+  const FeatureReaders readers = feature_readers(recipe.data);
+  for (const auto& [name, part] : modalities.entries()) {
+    const auto reader = readers.find(name);
+    check_usage(reader != readers.end(), "train", "model.modalities.", name,
+                " reads what no section of the recipe gives data for; give data.", name,
+                ", or train with the library (ModelInput, docs/library.md)");
+    const auto embedding = shape_of_modality(model, name, part);
+    check_usage(embedding->width() == 1 + reader->second->width(), "train", "model.modalities.", name,
+                " reads rows of ", embedding->width() - 1, " numbers, data.", name, " gives rows of ",
+                reader->second->width(), "; the two sections must say the same sizes");
+    const auto* placed = dynamic_cast<const PlacedEmbedding*>(embedding.get());
+    check_usage(!placed || !placed->rows() || !reader->second->rows() || placed->rows() == reader->second->rows(),
+                "train", "model.modalities.", name, " reads ", placed ? placed->rows() : 0, " rows, data.", name,
+                " gives ", reader->second->rows(), "; the two sections must say the same sizes");
+  }
+  for (const auto& [name, reader] : readers)
+    check_usage(modalities.find(name), "train", "data.", name,
+                " gives what the model does not read; give model.modalities.", name,
+                " (of an encoder_decoder, model.encoder.modalities.", name, "), or leave it out");
+}
+
+}  // namespace
+
+int64_t own_places(const Recipe& recipe, const ModelConfig& model) {
+  int64_t rows = 0;
+  if (!sees_ahead(model.architecture) || is_empty(model.modalities)) return rows;
+  for (const auto& [name, reader] : feature_readers(recipe.data)) {
+    const Node* part = model.modalities.find(name);
+    if (!part) continue;
+    const auto embedding = shape_of_modality(model, name, *part);
+    const auto* placed = dynamic_cast<const PlacedEmbedding*>(embedding.get());
+    if (placed && placed->places()) rows += reader->rows();
+  }
+  return rows;
+}
+
+TaskReading task_reading(const Recipe& recipe) {
+  TaskReading out{.features = feature_readers(recipe.data)};
+  if (task_type(recipe.task) == TaskType::text)
+    out.answers = answer_layout(recipe.task, reads_source(recipe.model.architecture));
+  return out;
+}
+
+std::map<std::string, FeatureShape> feature_shapes(const Recipe& recipe) {
+  std::map<std::string, FeatureShape> out;
+  for (const auto& [name, reader] : feature_readers(recipe.data)) out[name] = {reader->rows(), reader->width()};
+  return out;
+}
+
+Node modalities_of(const ModelConfig& model) {
+  return reads_source(model.architecture) ? model.encoder_config().modalities : model.modalities;
 }
 
 void prepare_for_lessons(const Recipe& recipe, const Objective& objective, const Tokenizer& tokenizer,
                          const std::vector<std::string>& labels, ModelConfig& model) {
-  check_usage(model.max_position_embeddings >= recipe.data.sequence_length, "model", "max_position_embeddings ",
-              model.max_position_embeddings, " is below data.sequence_length ", recipe.data.sequence_length);
+  const int64_t placed = own_places(recipe, model);
+  check_usage(model.max_position_embeddings >= recipe.data.sequence_length - placed, "model",
+              "max_position_embeddings ", model.max_position_embeddings, " is below data.sequence_length ",
+              recipe.data.sequence_length, placed ? cat(" less ", placed, " rows with places of their own") : "");
   const TaskConfig* task = recipe.has_task() ? &recipe.task : nullptr;
   const Lessons lessons = objective.learns_from();
   const std::string& name = recipe.train.objective.type;
@@ -283,9 +357,7 @@ void prepare_for_lessons(const Recipe& recipe, const Objective& objective, const
   check_usage(recipe.has_translation() == (lessons == Lessons::translation), "train",
               "objective seq2seq and a section translation belong together; the objective is ", name,
               recipe.has_translation() ? ", and there is such a section" : ", and there is none");
-  check_usage(is_empty(model.modalities), "train",
-              "model.modalities reads what no section of a recipe gives data for "
-              "yet; leave it out, or train with the library (ModelInput, docs/library.md)");
+  check_modalities(recipe, model);
   const auto further = recipe.translation.further_sources();
   for (const auto& [name, keys] : model.encoders.entries())
     check_usage(!reads_source(model.architecture) || further.count(name), "train", "model.encoders.", name,

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "lithe/data/config.h"
-#include "lithe/data/task.h"
+#include "lithe/data/task_batches.h"
 #include "lithe/data/translation.h"
 #include "lithe/model/config.h"
 #include "lithe/objective/objective.h"
@@ -46,6 +46,14 @@ void complete_without_data(Recipe& recipe, const char* operation, int64_t length
 /// `model`: num_labels and label_names, of a task's `labels`.
 void prepare_for_lessons(const Recipe& recipe, const Objective& objective, const Tokenizer& tokenizer,
                          const std::vector<std::string>& labels, ModelConfig& model);
+/// Rows of a sequence that model.position does not count: those of modalities whose embeddings place them.
+int64_t own_places(const Recipe& recipe, const ModelConfig& model);
+/// How the examples of its task are read.
+TaskReading task_reading(const Recipe& recipe);
+/// What a sequence has of each modality that the section data speaks of.
+std::map<std::string, FeatureShape> feature_shapes(const Recipe& recipe);
+/// The modalities of what reads features: of an encoder_decoder, its main encoder's.
+Node modalities_of(const ModelConfig& model);
 /// The same for a recipe that complete_without_data() completed, with a tokenizer of its settings that learnt nothing.
 void prepare_without_data(Recipe& recipe);
 /// The section eval; where training carried states and no window is given, they are carried, too.

@@ -3,6 +3,7 @@
 
 #include "lithe/base/error.h"
 #include "lithe/base/fields.h"
+#include "lithe/base/json.h"
 #include "lithe/text/code_tokenizer.h"
 #include "lithe/text/tokenizer.h"
 #include "lithe/text/tokenizer_roles.h"
@@ -16,7 +17,25 @@ std::vector<std::string> used_keys(const TokenizerConfig& config) {
   if (config.type == "file") return {"file"};
   if (config.type == "words") return config.words.used_keys();
   if (config.type == "features") return {"num_features"};
+  if (config.type == "none") return {"specials"};
   return {};
+}
+
+// Special tokens alone.
+std::unique_ptr<Tokenizer> make_textless_tokenizer(const std::vector<std::string>& specials) {
+  Json json = {{"version", "1.0"}, {"added_tokens", Json::array()}, {"model", {{"type", "WordLevel"}}}};
+  for (const std::string& special : specials) {
+    json["added_tokens"].push_back({{"id", json["added_tokens"].size()},
+                                    {"content", special},
+                                    {"single_word", false},
+                                    {"lstrip", false},
+                                    {"rstrip", false},
+                                    {"normalized", false},
+                                    {"special", true}});
+    json["model"]["vocab"][special] = json["model"]["vocab"].size();
+  }
+  json["model"]["unk_token"] = specials[0];
+  return parse_tokenizer(dump(json, 2), "a tokenizer of type none");
 }
 
 /// Fails on a key that was changed from its default although this type does not look at it.
@@ -40,15 +59,17 @@ void refuse_unused_keys(TokenizerConfig config) {
 void TokenizerConfig::fields(Fields& f) {
   f("type", type,
     "bytes, a byte-level BPE, BERT's WordPiece or SentencePiece's unigram trained on the corpus, words by their "
-    "hashes, characters or rows of numbers without a vocabulary, or one loaded from a file",
-    one_of({"bytes", "bpe", "wordpiece", "unigram", "words", "characters", "features", "file"}));
+    "hashes, characters or rows of numbers without a vocabulary, none (special tokens alone, for pictures without "
+    "text), or one loaded from a file",
+    one_of({"bytes", "bpe", "wordpiece", "unigram", "words", "characters", "features", "none", "file"}));
   f("vocab_size", vocab_size,
     "entries of a trained BPE (the 256 bytes included), WordPiece or unigram, specials included",
     between(1, (1 << 24) - 1));
   f("min_frequency", min_frequency, "a trained BPE or WordPiece merges no pair seen less often", at_least(1));
   f("specials", specials,
     "special tokens of a trained BPE or WordPiece, ids from 0; empty: <|endoftext|>, or [PAD] [UNK] [CLS] [SEP] "
-    "[MASK]; of a unigram those after <pad> <unk> <s> </s>, ids from 4");
+    "[MASK]; of a unigram those after <pad> <unk> <s> </s>, ids from 4; of type none [CLS], which stands first; [PAD] "
+    "in its place stands nowhere");
   f("file", file,
     "type file: tokenizer.json, a SentencePiece .model, vocab.txt, or a directory with one of them or with vocab.json "
     "and merges.txt");
@@ -75,6 +96,8 @@ std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerConfig& config, const F
   if (config.type == "bytes") return make_byte_tokenizer();
   if (config.type == "characters") return make_character_tokenizer();
   if (config.type == "features") return make_feature_tokenizer(config.num_features);
+  if (config.type == "none")
+    return make_textless_tokenizer(config.specials.empty() ? std::vector<std::string>{"[CLS]"} : config.specials);
   if (config.type == "file") {
     check_usage(!config.file.empty(), "tokenizer", "type file needs the key file");
     return load_tokenizer(config.file);
@@ -99,8 +122,8 @@ std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerConfig& config, const F
     return trainer.train();
   }
   check_usage(config.type == "bpe", "tokenizer",
-              "type must be bytes, bpe, wordpiece, unigram, words, characters, features or file, got '", config.type,
-              "'");
+              "type must be bytes, bpe, wordpiece, unigram, words, characters, features, none or file, got '",
+              config.type, "'");
   BpeTraining options{.vocab_size = config.vocab_size, .min_frequency = config.min_frequency};
   if (!config.specials.empty()) {
     options.specials = config.specials;

@@ -75,7 +75,27 @@ std::optional<CarriedState> planned_states(const Model& model, const TrainConfig
 
 }  // namespace
 
-Batch batch_of_shape(const Model& model, const Objective& objective, const BatchRows& of, int64_t sequence_length) {
+namespace {
+
+void end_with_features(Batch& batch, const FeatureShapes& features) {
+  int64_t all = 0;
+  for (const auto& [name, shape] : features) all += shape.rows;
+  for (int64_t b = 0; b < batch.sequences(); ++b) {
+    int64_t row = batch.offsets[size_t(b) + 1] - all;
+    if (row < batch.offsets[size_t(b)]) continue;
+    for (const auto& [name, shape] : features) {
+      Batch::Guests& guests = batch.modalities[name];
+      guests.token_width = 1 + shape.width;
+      for (int64_t r = 0; r < shape.rows; ++r) guests.rows.push_back(row++);
+      guests.tokens.resize(guests.rows.size() * size_t(guests.token_width));
+    }
+  }
+}
+
+}  // namespace
+
+Batch batch_of_shape(const Model& model, const Objective& objective, const BatchRows& of, int64_t sequence_length,
+                     const FeatureShapes& features) {
   Batch batch{.offsets = {0}, .token_width = std::max<int64_t>(1, model.config().token_width)};
   const int64_t rows = of.rows;
   batch.tokens.assign(size_t(rows * batch.token_width), 0);
@@ -96,6 +116,7 @@ Batch batch_of_shape(const Model& model, const Objective& objective, const Batch
     }
   }
   while (batch.offsets.back() < rows) batch.offsets.push_back(std::min(rows, batch.offsets.back() + sequence_length));
+  end_with_features(of.sources.count(kSource) ? batch.sources[kSource] : batch, features);
   if (const int64_t predicted = objective.predicted_rows(rows)) {
     batch.predicted.assign(size_t(predicted), 0);
     batch.labels.assign(batch.predicted.size(), 0);
@@ -174,7 +195,8 @@ void plan_evaluation(const Model& model, const Objective& objective, const PlanS
   if (shape.evaluation.rows == 0) return;
   ledger(Device::meta).reset_peak();
   const int64_t length = shape.evaluation_length ? shape.evaluation_length : shape.sequence_length;
-  evaluate_batch(model, objective, to_device(batch_of_shape(model, objective, shape.evaluation, length), model));
+  evaluate_batch(model, objective,
+                 to_device(batch_of_shape(model, objective, shape.evaluation, length, shape.features), model));
   if (const MemoryUse evaluation = memory_peak(Device::meta); evaluation.peak > plan.memory.peak)
     plan.memory = evaluation;
 }
@@ -229,7 +251,8 @@ Plan plan_training(const ModelConfig& config, const TrainConfig& train, const Pl
     plan.state_bytes_per_token = model.state_bytes({2}) - model.state_bytes({1});
     plan.state_bytes_constant = model.state_bytes({1}) - plan.state_bytes_per_token;
 
-    Batch batch = batch_of_shape(model, objective.main(), training_rows(config, train, shape), shape.sequence_length);
+    Batch batch = batch_of_shape(model, objective.main(), training_rows(config, train, shape), shape.sequence_length,
+                                 shape.features);
     if (train.carry_state) check_carries_states(model, train, std::max(shape.sequence_length, shape.evaluation_length));
     std::optional<CarriedState> carried = planned_states(model, train, batch, shape.sequence_length);
     if (carried) ledger(Device::meta).reset_peak();

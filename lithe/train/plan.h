@@ -2,6 +2,7 @@
 // meta tensors through the same code.
 #pragma once
 
+#include "lithe/data/features.h"
 #include "lithe/kernels/kernel.h"
 #include "lithe/train/step.h"
 
@@ -34,14 +35,19 @@ struct BatchRows {
   int64_t rows = 0;
   std::map<std::string, int64_t> sources = {};  // of an encoder-decoder, by the names of its encoders
 };
-/// A batch of the objective, as far as its sizes go: all tokens, labels and predicted rows are 0.
-Batch batch_of_shape(const Model& model, const Objective& objective, const BatchRows& of, int64_t sequence_length);
+/// Of modalities, by name.
+using FeatureShapes = std::map<std::string, FeatureShape>;
+/// A batch of the objective, as far as its sizes go: all tokens, labels and predicted rows are 0. Each sequence (of an
+/// encoder-decoder's source) that has room for the features ends with them.
+Batch batch_of_shape(const Model& model, const Objective& objective, const BatchRows& of, int64_t sequence_length,
+                     const FeatureShapes& features = {});
 
 struct PlanShape {
   int64_t sequence_length = 0;  // rows of a sequence
   BatchRows evaluation;         // 0: no evaluation
   BatchRows training;  // 0: micro_batch_tokens, shared out evenly between an encoder-decoder's sources and the target
   int64_t evaluation_length = 0;  // rows of a sequence of the evaluation; 0: sequence_length
+  FeatureShapes features = {};
 };
 
 /// With `estimate_speed` the machine's rates are measured for a moment. The peak is exact where all batches have the

@@ -65,8 +65,9 @@ PlanShape shape_of(const TrainingData& data, const Recipe& recipe) {
   const auto largest = [](const BatchSource& of) { return BatchRows{of.largest_batch(), of.largest_sources()}; };
   PlanShape shape;
   shape.sequence_length = recipe.data.sequence_length;
+  shape.features = feature_shapes(recipe);
   if (data.held_out) shape.evaluation = largest(data.held_out->batches());
-  if (recipe.has_translation()) shape.training = largest(*data.train);
+  if (recipe.has_translation() || recipe.task.type == "text") shape.training = largest(*data.train);
   if (data.lanes) shape.evaluation_length = shape.evaluation.rows;
   return shape;
 }

@@ -19,9 +19,10 @@ TrainingData batches_of_task(TaskData examples, const Recipe& recipe, const Toke
   TrainingData out{.tokenizer = tokenizers.tokenizer,
                    .objective = make_objective(recipe.train.objective),
                    .labels = examples.labels};
+  const TaskReading reading = task_reading(recipe);
   const auto batches = [&](std::vector<Example>& of, uint64_t seed, bool shuffle) {
     TaskBatches made(std::move(of), task_type(recipe.task), *out.tokenizer, length, recipe.train.micro_batch_tokens(),
-                     seed, shuffle);
+                     seed, shuffle, reading);
     if (made.cut())
       log_warning(made.cut(), " of ", made.examples().size(), " examples are longer than data.sequence_length ", length,
                   " and were cut");
@@ -225,7 +226,7 @@ void fit_model(ModelConfig& model, const TrainingData& training, const Recipe& r
               " is below the tokenizer's ", vocabulary, "; leave it out to use the tokenizer's");
   check_usage(!model.token_width || model.token_width == tokenizer.width(), "model", "token_width ", model.token_width,
               " differs from the tokenizer's ", tokenizer.width(), "; leave it out to use the tokenizer's");
-  model.complete(vocabulary, tokenizer.width(), data.sequence_length);
+  model.complete(vocabulary, tokenizer.width(), data.sequence_length - own_places(recipe, model));
   fit_tags(model, training);
   prepare_for_lessons(recipe, *training.objective, tokenizer, training.labels, model);
   if (training.source_tokenizer && training.source_tokenizer != training.tokenizer) {

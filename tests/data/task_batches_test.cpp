@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "lithe/base/token_code.h"
 #include "tests/data/files_for_tests.h"
 #include "tests/data/store_kit.h"
 
@@ -317,6 +318,102 @@ TEST(TaskBatches, SecondTextsAreSegmentsOfTheirOwn) {
   EXPECT_TRUE(without.batch(0, 0).columns.empty());
   const TaskBatches asked({question("q", "word", {"word"})}, TaskType::span, *bytes(), 16, 64, 1, false);
   EXPECT_EQ(asked.batch(0, 0).columns.at("token_type_ids"), (Ids{0, 0, 0, 1, 1, 1, 1, 1}));
+}
+
+// "3 0.5": three rows of two numbers, 0.5 and the row; augmented, the epoch and the example instead.
+class CountedRows final : public FeatureReader {
+ public:
+  explicit CountedRows(double mix_up = 0) : mix_up_(mix_up) {}
+  int64_t width() const override { return 2; }
+  int64_t most_rows(const std::string& reference) const override { return std::stoll(reference); }
+  int64_t read(const std::string& reference, const FeatureDraw& draw, std::vector<float>& out) const override {
+    const int64_t rows = std::stoll(reference);
+    const float value = std::stof(reference.substr(reference.find(' ')));
+    for (int64_t r = 0; r < rows; ++r) {
+      out.push_back(draw.augment && mix_up_ == 0 ? float(draw.epoch) : value);
+      out.push_back(draw.augment && mix_up_ == 0 ? float(draw.example) : float(r));
+    }
+    return rows;
+  }
+  double mix_up() const override { return mix_up_; }
+  uint64_t fingerprint() const override { return 1; }
+
+ private:
+  double mix_up_;
+};
+
+TaskReading counted_rows(double mix_up = 0) { return {.features = {{"image", std::make_shared<CountedRows>(mix_up)}}}; }
+
+Example pictured(const std::string& text, const std::string& reference, int32_t label) {
+  Example e = sentence(text, label);
+  if (!reference.empty()) e.features["image"] = reference;
+  return e;
+}
+
+TEST(TaskBatches, FeaturesStandBehindTheirTextAndMissingOnesNowhere) {
+  const TaskBatches batches({pictured("ab", "3 0.5", 1), pictured("c", "", 0), pictured("", "1 2", 1)},
+                            TaskType::classification, *bytes(), 8, 64, 1, false, counted_rows());
+  const Batch batch = batches.batch(0, 0);
+  EXPECT_EQ(batch.offsets, (std::vector<int64_t>{0, 7, 10, 13}));
+  const Batch::Guests& image = batch.modalities.at("image");
+  EXPECT_EQ(image.token_width, 3);
+  EXPECT_EQ(image.rows, (std::vector<int64_t>{4, 5, 6, 12}));
+  EXPECT_EQ(std::vector<int32_t>(image.tokens.begin() + 3, image.tokens.begin() + 6),
+            (Ids{code_ordinary, code_of_number(0.5f), code_of_number(1)}));
+  EXPECT_EQ(batches.largest_batch(), 13);
+  expect_error(
+      [] {
+        TaskBatches({pictured("a", "9 1", 0)}, TaskType::classification, *bytes(), 8, 64, 1, false, counted_rows());
+      },
+      {"9 rows", "sequence_length is 8"}, ExitCode::usage);
+  expect_error([] { TaskBatches({pictured("a", "1 1", 0)}, TaskType::classification, *bytes(), 8, 64, 1, false); },
+               {"modality image", "data.image"}, ExitCode::usage);
+  const TaskBatches nan({pictured("a", "1 nan", 0)}, TaskType::classification, *bytes(), 8, 64, 1, false,
+                        counted_rows());
+  expect_error([&] { nan.batch(0, 0); }, {"not finite"});
+}
+
+TEST(TaskBatches, OnlyTrainingIsAugmentedByEpochAndExample) {
+  std::vector<Example> examples;
+  for (int i = 0; i < 6; ++i) examples.push_back(pictured("", "1 7", i % 2));
+  const TaskBatches batches(examples, TaskType::classification, *bytes(), 8, 16, 3, true, counted_rows());
+  std::set<float> seen;
+  for (int64_t k = 0; k < 3; ++k) {
+    const Batch batch = batches.batch(5, k);
+    EXPECT_EQ(batch, batches.batch(5, k));
+    for (size_t b = 0; b < 2; ++b) {
+      EXPECT_EQ(code_number(batch.modalities.at("image").tokens[3 * b + 1]), 5);
+      seen.insert(code_number(batch.modalities.at("image").tokens[3 * b + 2]));
+    }
+  }
+  EXPECT_EQ(seen, (std::set<float>{0, 1, 2, 3, 4, 5}));
+}
+
+// The mean of a picture of zeros and one of ones is the share of the ones, and the label is drawn by it.
+TEST(TaskBatches, MixUpDrawsTheLabelByTheShares) {
+  std::vector<Example> examples;
+  for (int i = 0; i < 500; ++i) examples.push_back(pictured("", i % 2 ? "1 1" : "1 0", i % 2));
+  const TaskBatches batches(examples, TaskType::classification, *bytes(), 8, 8 * 500, 3, true, counted_rows(1));
+  double shares = 0, labels = 0, between = 0;
+  for (int64_t epoch = 0; epoch < 20; ++epoch) {
+    const Batch batch = batches.batch(epoch, 0);
+    EXPECT_EQ(batch, batches.batch(epoch, 0));
+    for (size_t b = 0; b < 500; ++b) {
+      const float share = code_number(batch.modalities.at("image").tokens[3 * b + 1]);
+      shares += (batch.labels[b] ? share : 1 - share);
+      labels += batch.labels[b];
+      between += share > 0 && share < 1;
+    }
+  }
+  // E[s^2 + (1 - s)^2] = 2/3 for a uniform share of two of unlike classes, 1 for two of one class.
+  EXPECT_NEAR(shares / 1e4, 5.0 / 6, 0.02);
+  EXPECT_NEAR(labels / 1e4, 0.5, 0.03);
+  EXPECT_NEAR(between / 1e4, 0.5, 0.03);
+  expect_error(
+      [] {
+        TaskBatches({pictured("a", "1 1", 0)}, TaskType::classification, *bytes(), 8, 64, 1, true, counted_rows(1));
+      },
+      {"without text"}, ExitCode::usage);
 }
 
 }  // namespace

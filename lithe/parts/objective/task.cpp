@@ -27,6 +27,12 @@ class TaskLabels final : public Objective {
       check_usage(!regression || facts.label_smoothing == 0, "train", "label_smoothing ", facts.label_smoothing,
                   " spreads over classes, which a regression has none of; leave it out");
     }
+    if (type == TaskType::text) {
+      check_usage(model.architecture != Architecture::encoder, "task",
+                  "type text writes its answers, which architecture "
+                  "encoder cannot; set model.architecture to decoder or encoder_decoder");
+      return;
+    }
     const int64_t classes = std::max<int64_t>(1, int64_t(facts.labels.size()));  // one number where there are none
     check_usage(!model.num_labels || model.num_labels == classes, "task", "model.num_labels is ", model.num_labels,
                 ", the task has ", classes, "; leave it out");
