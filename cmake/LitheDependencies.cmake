@@ -16,6 +16,7 @@ find_path(DNNL_INCLUDE oneapi/dnnl/dnnl.h)
 pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
 pkg_check_modules(ZSTD REQUIRED IMPORTED_TARGET libzstd)
 pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
+pkg_check_modules(SNDFILE REQUIRED IMPORTED_TARGET sndfile)
 # Headers alone; each is read by one source (lithe/tensor/linear_algebra.cpp, lithe/compare/statistics.cpp).
 find_package(Eigen3 3.4 REQUIRED NO_MODULE)
 find_path(BOOST_INCLUDE boost/math/distributions/students_t.hpp REQUIRED)
@@ -45,7 +46,7 @@ endif()
 add_library(LitheDeps::unigrams ALIAS lithe_deps_unigrams)
 
 add_library(lithe_deps_data INTERFACE)
-target_link_libraries(lithe_deps_data INTERFACE ZLIB::ZLIB PkgConfig::ZSTD PNG::PNG JPEG::JPEG)
+target_link_libraries(lithe_deps_data INTERFACE ZLIB::ZLIB PkgConfig::ZSTD PNG::PNG JPEG::JPEG PkgConfig::SNDFILE)
 add_library(LitheDeps::data ALIAS lithe_deps_data)
 
 add_library(lithe_deps_gemm INTERFACE)

@@ -18,6 +18,7 @@ Command add_plan(CommandLine& app);
 Command add_compare(CommandLine& app);
 Command add_finetune(CommandLine& app);
 Command add_predict(CommandLine& app);
+Command add_transcribe(CommandLine& app);
 Command add_encode(CommandLine& app);
 Command add_tokenize(CommandLine& app);
 Command add_quantize(CommandLine& app);

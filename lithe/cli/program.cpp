@@ -128,6 +128,7 @@ std::span<const Verb> verbs() {
        add_compare},
       {"finetune", "fine-tune pre-trained models on tasks; a table of scores and costs", add_finetune},
       {"predict", "predict labels, numbers, tags or answers with a model trained on a task", add_predict},
+      {"transcribe", "write what a model hears in sounds, with times and error rates", add_transcribe},
       {"encode", "turn texts into vectors: similarities, nearest lines, or a file", add_encode},
       {"tokenize", "show how a tokenizer cuts texts: ids, pieces, places, hashes", add_tokenize},
       {"quantize", "round a trained model's weights to 8 or 4 bits, and say what that costs", add_quantize},

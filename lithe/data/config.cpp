@@ -88,6 +88,7 @@ void DataConfig::fields(Fields& f) {
     at_least(1));
   f.section("tokenizer", tokenizer, "how text becomes tokens");
   f.section("image", image, "how pictures become rows of patches, which model.modalities.image reads");
+  f.section("audio", audio, "how sounds become rows of log-mel frames, which model.modalities.audio reads");
   f.free("source_tokenizer", source_tokenizer,
          "translation: keys as in tokenizer, when the source has a vocabulary of its own");
   f("cache_directory", cache_directory,
@@ -105,6 +106,7 @@ std::optional<TokenizerConfig> DataConfig::own_source_tokenizer() const {
 FeatureReaders feature_readers(const DataConfig& config) {
   FeatureReaders out;
   if (config.image.given()) out["image"] = image_reader(config.image, resolve_cache_directory(config.cache_directory));
+  if (config.audio.given()) out["audio"] = audio_reader(config.audio);
   return out;
 }
 

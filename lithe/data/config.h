@@ -9,6 +9,7 @@
 #include "lithe/base/fields.h"
 #include "lithe/data/corpus.h"
 #include "lithe/data/image_features.h"
+#include "lithe/data/sound_features.h"
 #include "lithe/data/token_store.h"
 #include "lithe/text/tokenizer.h"
 
@@ -24,6 +25,7 @@ struct DataConfig {
   int64_t sequence_length = 256;
   TokenizerConfig tokenizer;
   ImageConfig image;            // of modality image
+  AudioConfig audio;            // of modality audio
   Node source_tokenizer;        // translation: of the source, when it has its own
   std::string cache_directory;  // empty: $XDG_CACHE_HOME/lithe, else ~/.cache/lithe
 

@@ -36,6 +36,7 @@ struct Example {
   std::shared_ptr<const TreeSentence> tree = {};  // conllu, brackets: what the treebank says of the words
   /// What it has beside its text, by modality: references that its FeatureReader reads. One that it lacks is not here.
   std::map<std::string, std::string> features = {};
+  std::string transcript = {};  // of the sound, for compressor ctc_adapter; empty: it has none
 };
 
 /// The names of labels and their indices. Given names are fixed; otherwise names are learnt until sort().
@@ -68,6 +69,7 @@ struct ExampleLayout {
   std::string label;  // tsv, csv, jsonl: default "label"; conllu: default "upos"
   /// tsv, csv, jsonl: columns of references by modality. Where there are some, an empty `text` says that there is none.
   std::map<std::string, std::string> features = {};
+  std::string transcript = {};  // tsv, csv, jsonl: the column of it; empty: none
 };
 
 /// A reference as it stands in a file, seen from the current directory: paths in a manifest are relative to it, and

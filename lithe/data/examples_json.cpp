@@ -168,6 +168,9 @@ void parse_json_lines(std::string_view text, const std::string& name, const Exam
       if (const auto found = object.find(key); found != object.end() && !found->is_null())
         if (const std::string reference = reference_in(name, text_of(*found, at(key))); !reference.empty())
           example.features[modality] = reference;
+    if (!layout.transcript.empty())  // null or absent: it has none
+      if (const auto found = object.find(layout.transcript); found != object.end() && !found->is_null())
+        example.transcript = text_of(*found, at(layout.transcript));
     if (layout.type == TaskType::tagging) {
       set_words(example, first, target, labels, at(text_key), at(label_key));
     } else {

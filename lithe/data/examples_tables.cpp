@@ -98,7 +98,7 @@ constexpr size_t kAbsent = size_t(-1);
 // Which columns hold what.
 struct Columns {
   size_t count = 0;  // of the first row, so of all
-  size_t text = kAbsent, pair = kAbsent, label = kAbsent;
+  size_t text = kAbsent, pair = kAbsent, label = kAbsent, transcript = kAbsent;
   std::map<std::string, size_t> features;
   std::vector<std::string> header;  // or empty
 
@@ -163,6 +163,7 @@ void parse_table(Rows rows, const std::string& name, const ExampleLayout& layout
         columns.text = find_column(columns, layout.text.empty() ? "text" : layout.text, "text", name);
       for (const auto& [modality, column] : layout.features)
         columns.features[modality] = find_column(columns, column, modality.c_str(), name);
+      if (!layout.transcript.empty()) columns.transcript = find_column(columns, layout.transcript, "transcript", name);
       columns.label = find_column(columns, layout.label.empty() ? "label" : layout.label, "label", name);
       if (!layout.text_pair.empty()) columns.pair = find_column(columns, layout.text_pair, "text_pair", name);
       if (layout.header) continue;
@@ -176,6 +177,7 @@ void parse_table(Rows rows, const std::string& name, const ExampleLayout& layout
                may_be_header ? "; if the line is a header, set task.header: true" : "");
     for (const auto& [modality, column] : columns.features)
       if (!cells[column].empty()) example.features[modality] = reference_in(name, cells[column]);
+    if (columns.transcript != kAbsent) example.transcript = cells[columns.transcript];
     if (columns.text != kAbsent) example.text = std::move(cells[columns.text]);
     example.has_pair = columns.pair != kAbsent;
     if (example.has_pair) example.pair = columns.pair == columns.text ? example.text : std::move(cells[columns.pair]);

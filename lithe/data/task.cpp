@@ -79,6 +79,15 @@ void TaskConfig::fields(Fields& f) {
   f("image", image,
     "tsv, csv, jsonl: column of pictures, beside the text or in place of it: a file (relative to the manifest), "
     "a.tar#member, or array#number; empty cells have none; data.image says how they are read");
+  f("audio", audio,
+    "tsv, csv, jsonl: column of sounds, beside the text or in place of it: a file (relative to the manifest); empty "
+    "cells have none; data.audio says how they are read");
+  f("transcript", transcript,
+    "tsv, csv, jsonl: column of what the sound says, whose tokens compressor ctc_adapter learns to hear; empty: none");
+  f("streams", streams,
+    "type text, sources with text and features: in training each reading of an example draws one of these: mt (its "
+    "text), st (its features), both; a name may stand several times; empty: both");
+  f("eval_stream", eval_stream, "the same for everything but training", one_of({"both", "mt", "st"}));
   f("label", label,
     "column of the label, number or tag; empty: label (conllu: upos, parsing: deprel; of sentences the comment label)");
   f("labels", labels, "names of the labels in the order of their indices; empty: those of the training files, sorted");
@@ -119,6 +128,11 @@ std::string task_head(TaskType type) {
   }
 }
 
+Streams streams_named(const std::string& name) {
+  check_usage(name == "both" || name == "mt" || name == "st", "task", "streams are mt, st or both, not '", name, "'");
+  return name == "mt" ? Streams::mt : name == "st" ? Streams::st : Streams::both;
+}
+
 AnswerLayout answer_layout(const TaskConfig& config, bool reads_source) {
   const bool in_source = reads_source && config.prompt == "source";
   check_usage(config.prompt == "source" || reads_source, "task",
@@ -130,14 +144,17 @@ AnswerLayout answer_layout(const TaskConfig& config, bool reads_source) {
 }
 
 ExampleLayout example_layout(const TaskConfig& config) {
+  std::map<std::string, std::string> features;
+  for (const auto& [modality, column] : {std::pair("image", &config.image), {"audio", &config.audio}})
+    if (!column->empty()) features[modality] = *column;
   return {.type = task_type(config),
           .format = config.format,
           .header = config.header,
           .text = config.text,
           .text_pair = config.text_pair,
           .label = config.label,
-          .features = config.image.empty() ? std::map<std::string, std::string>()
-                                           : std::map<std::string, std::string>{{"image", config.image}}};
+          .features = features,
+          .transcript = config.transcript};
 }
 
 TaskData load_task(const TaskConfig& config, const std::vector<std::string>& known) {

@@ -17,6 +17,9 @@ struct TaskConfig {
   std::string text, text_pair, label;              // columns, see ExampleLayout
   std::string prompt = "source", loss = "answer";  // type text: AnswerLayout
   std::string image;                               // the column of pictures (data.image); empty: "image" is none
+  std::string audio, transcript;                   // the columns of sounds (data.audio) and of what they say
+  std::vector<std::string> streams;                // type text: of a source with text and sound, what training reads
+  std::string eval_stream = "both";                // and what else reads
   std::vector<std::string> labels;                 // empty: those of the training files, sorted
   double validation_fraction = 0;                  // exclusive with validation
   std::vector<std::string> metrics;                // empty: those usual for the type, see eval/task_metrics.h
@@ -32,8 +35,9 @@ std::optional<TaskType> task_type_named(const std::string& name);
 std::string task_head(TaskType type);
 ExampleLayout example_layout(const TaskConfig& config);
 
-// spec: app.mm_encdec | architecture | an encoder of text and pictures, read by a decoder that writes | TB 6.5.5, Fig 6.20b
-// spec: app.mm_decoder | architecture | a picture before the text of a decoder alone, whose tokens it learns | TB 6.5.5, Fig 6.20c
+// spec: app.mm_encdec | architecture | an encoder of text and pictures, read by a decoder that writes | TB 6.5.5,
+// Fig 6.20b spec: app.mm_decoder | architecture | a picture before the text of a decoder alone, whose tokens it learns
+// | TB 6.5.5, Fig 6.20c
 /// How a model writes the answers of type text. An encoder-decoder writes `begin answer end` after a source of `text
 /// end` and features; with the prompt in the target the source is `end` and features, and it writes `begin text end
 /// answer end`. A decoder alone writes the latter behind the features.
@@ -43,6 +47,11 @@ struct AnswerLayout {
   bool learns_prompt = false;    // the text before an answer is predicted, too
 };
 AnswerLayout answer_layout(const TaskConfig& config, bool reads_source);
+
+/// Which streams of a source are read: its text (mt), its features (st), or both. Of an example that lacks the one, the
+/// other.
+enum class Streams { both, mt, st };
+Streams streams_named(const std::string& name);
 
 struct TaskData {
   std::vector<std::string> labels;  // classification, tagging: the name of each index

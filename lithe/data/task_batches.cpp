@@ -80,6 +80,7 @@ TaskBatches::TaskBatches(std::vector<Example> examples, TaskType type, const Tok
     fingerprint_ = checksum(facts, sizeof facts, fingerprint_);
     for (const auto& [modality, reference] : e.features)
       fingerprint_ = checksum(reference.data(), reference.size(), fingerprint_);
+    fingerprint_ = checksum(e.transcript.data(), e.transcript.size(), fingerprint_);
   }
   for (const auto& [modality, reader] : reading_.features) {
     const uint64_t own = reader->fingerprint();
@@ -277,14 +278,38 @@ std::shared_ptr<const std::vector<int64_t>> TaskBatches::order_of(int64_t epoch)
   return order_->order;
 }
 
+Streams TaskBatches::streams_of(const Example& example, int64_t index, int64_t epoch) const {
+  if (example.text.empty() || example.features.empty()) return Streams::both;  // of what there is
+  if (!shuffle_ || reading_.streams.empty()) return shuffle_ ? Streams::both : reading_.eval_stream;
+  const RandomKey key{seed_, uint64_t(epoch), uint32_t(index), purpose_of("task.streams")};
+  return reading_.streams[size_t(random_below(key, 0, reading_.streams.size()))];
+}
+
+// Of the sequence that `batch` ends with: its tokens from the first row on, and -1 behind them.
+void TaskBatches::add_transcript(Batch& batch, const Example& example) const {
+  if (example.transcript.empty() && !batch.columns.count("transcript")) return;
+  const std::vector<int32_t> tokens = tokenizer_->encode(example.transcript);
+  const int64_t begin = batch.offsets[batch.offsets.size() - 2], rows = batch.offsets.back() - begin;
+  check(int64_t(tokens.size()) <= rows, "task", "the transcript '", example.transcript, "' has ", tokens.size(),
+        " tokens, its sound ", rows, " rows; read fewer frames a row, or take longer tokens");
+  std::vector<int32_t>& column = batch.columns["transcript"];
+  column.resize(size_t(begin), -1);
+  column.insert(column.end(), tokens.begin(), tokens.end());
+  column.resize(size_t(batch.offsets.back()), -1);
+}
+
 // Ends `batch` with what an example's answer is written as.
 void TaskBatches::write_answer(Batch& batch, const TaskSequence& s, int64_t epoch, bool prompt) const {
   if (reading_.answers.reads_source) {
     Batch& source = batch.sources["source"];
     if (source.offsets.empty()) source.offsets.push_back(0);
-    source.tokens.insert(source.tokens.end(), s.source.begin(), s.source.end());
+    const Streams reads = streams_of(examples_[size_t(s.example)], s.example, epoch);
+    if (reads != Streams::st) source.tokens.insert(source.tokens.end(), s.source.begin(), s.source.end());
     source.offsets.push_back(source.rows());
-    add_features(source, s.example, epoch);
+    if (reads != Streams::mt) {
+      add_features(source, s.example, epoch);
+      add_transcript(source, examples_[size_t(s.example)]);
+    }
   }
   batch.offsets.push_back(batch.rows());
   if (!reading_.answers.reads_source) add_features(batch, s.example, epoch);
@@ -359,6 +384,8 @@ Batch TaskBatches::make(int64_t epoch, int64_t index, bool prompts) const {
       case TaskType::text: break;  // above
     }
   }
+  if (auto source = batch.sources.find("source"); source != batch.sources.end())
+    for (auto& [name, column] : source->second.columns) column.resize(size_t(source->second.rows()), -1);
   batch.labels.insert(batch.labels.end(), ends.begin(), ends.end());
   for (auto& [name, column] : batch.columns) column.resize(size_t(batch.rows()), 0);
   return batch;

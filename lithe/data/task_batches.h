@@ -12,6 +12,8 @@ namespace lithe {
 struct TaskReading {
   FeatureReaders features = {};
   AnswerLayout answers = {};
+  std::vector<Streams> streams = {};    // text: of which each reading in training draws one; empty: both
+  Streams eval_stream = Streams::both;  // text: what else is read of a source
 };
 
 /// One sequence of an example; a long context of a question makes several.
@@ -97,6 +99,9 @@ class TaskBatches : public BatchSource {
   };
   Mixed mixed(int64_t example, int64_t epoch) const;
   Batch make(int64_t epoch, int64_t index, bool prompts) const;
+  void add_transcript(Batch& batch, const Example& example) const;
+  /// What this reading of an example's source reads.
+  Streams streams_of(const Example& example, int64_t index, int64_t epoch) const;
   void write_answer(Batch& batch, const TaskSequence& sequence, int64_t epoch, bool prompt) const;
   void add_answer(const Example& example, int64_t index, const Tokenizer& tokenizer, int64_t max_tokens);
   void add_text(const Example& example, int64_t index, const Tokenizer& tokenizer, int64_t max_tokens);

@@ -213,7 +213,10 @@ std::unique_ptr<Backbone::Place> Backbone::make_place(const Scope& own, const Sc
   place->kind = sub.kind;
   place->name = (own / sub.name).path();
   place->scale = sub.scale;
-  if (sub.kind == SubLayerConfig::Kind::cross) place->source = sub.source;
+  if (sub.kind == SubLayerConfig::Kind::cross) {
+    place->source = sub.source;
+    place->keeps_target = registry.get(Mixer::slot, sub.part.type, {}).info.recurs;
+  }
   place->norm = registry.make<Norm>(layer.norm, scope / (sub.name + "_norm"), {.hidden_size = width});
   if (sub.kind == SubLayerConfig::Kind::ffn) {
     const SharedParameters shared(of_group && owner.path() != own.path(), place->name);

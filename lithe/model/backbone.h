@@ -63,6 +63,7 @@ class Backbone final : public Layers, public ExitHeads {
     std::unique_ptr<SubLayer> part;
     std::unique_ptr<Residual> residual;
     std::string source;                                 // that it reads; empty: none
+    bool keeps_target = true;                           // its state is of the tokens that it was run for
     std::optional<std::pair<int64_t, int64_t>> map_of;  // layer and sub-layer whose attention map it takes
   };
   struct Layer {

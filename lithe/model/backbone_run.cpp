@@ -90,7 +90,7 @@ Var Backbone::run_place(int64_t layer, int64_t sub_layer, double gain, const Row
     const Var y = place.part->forward(in);
     return scale == 1 ? y : lithe::scale(y, scale);
   });
-  if (state && place.kind != SubLayerConfig::Kind::cross)
+  if (state && place.keeps_target)
     skip_stages(layer, sub_layer, evaluated, {out, x.sequences}, pass);
   return out;
 }
@@ -98,7 +98,7 @@ Var Backbone::run_place(int64_t layer, int64_t sub_layer, double gain, const Row
 // A sub-layer that is left out for good has no state; another one keeps it right.
 void Backbone::skip_place(int64_t layer, int64_t sub_layer, const Rows& x, const Pass& pass) const {
   const Place& place = *layers_[size_t(layer)].places[size_t(sub_layer)];
-  if (pass.state() && place.kind != SubLayerConfig::Kind::cross) skip_stages(layer, sub_layer, 0, x, pass);
+  if (pass.state() && place.keeps_target) skip_stages(layer, sub_layer, 0, x, pass);
 }
 
 // Brings the states of the stages from `first` on forward over rows that they are not evaluated for.
@@ -214,6 +214,14 @@ Var Backbone::end_rows(const Var& x) const {
 
 namespace {
 
+// Where each sequence begins, and the number of rows: i32 [B + 1].
+Tensor first_rows(const Sequences& sequences, Device device) {
+  const Tensor out = empty({sequences.count() + 1}, DType::i32, device);
+  for (int64_t b = 0; b <= sequences.count() && !out.is_meta(); ++b)
+    out.data<int32_t>()[b] = int32_t(sequences.offset(b));
+  return out;
+}
+
 void check_tokens(const Tensor& tokens, int64_t rows, int64_t width, const std::string& what) {
   check(tokens.defined() && tokens.dim(0) == rows && tokens.numel() == width * rows, "model", what, " of ", width,
         " ints for sequences of ", rows, " rows must be [", rows, width > 1 ? cat(",", width) : "", "], got ",
@@ -280,6 +288,7 @@ Rows Backbone::forward(const ModelInput& input, const Pass& pass, DecodeState* s
   pass.set_state(state);
   for (const auto& [name, column] : input.columns) Pass(pass).give(name, column);  // a handle of the same
   if (!input.modalities.empty()) Pass(pass).give("modality", kinds_of(input));
+  if (input.columns.count("transcript")) Pass(pass).give("first rows", first_rows(sequences, input.tokens.device()));
   const Var x = embed(input, pass);
   // A Var of its own gathers the gradients of those who read it, in one order whether layers are recomputed or not.
   if (reads_embedding_ || gives_embedding_) pass.set_embedded(reshape(x, x.shape()));

@@ -429,6 +429,37 @@ void load(Model& model, const Path& file, bool with_head) {
 void load_weights(Model& model, const Path& file) { load(model, file, true); }
 void load_backbone(Model& model, const Path& file) { load(model, file, false); }
 
+void load_part(Model& model, const std::string& part, const Path& file) {
+  const SafetensorsFile in(file);
+  const std::string beginning = part + ".";
+  bool same = false;
+  for (const auto& [name, entry] : in.entries()) same = same || name.starts_with(beginning);
+  std::vector<std::pair<Parameter*, std::string>> found;
+  for (Parameter& p : model.parameters().all()) {
+    if (!p.name.starts_with(beginning)) continue;
+    const std::string name = same ? p.name : p.name.substr(beginning.size());
+    const auto entry = in.entries().find(name);
+    check_usage(entry != in.entries().end(), "load", "'", file.string(), "' has no tensor '", name, "' for ", p.name,
+                "; give pretrained_parts.", part, " a run whose part is made alike");
+    check_usage(entry->second.shape == p.master.shape(), "load", "'", file.string(), "': tensor '", name, "' is ",
+                entry->second.shape, ", ", p.name, " is ", p.master.shape());
+    found.emplace_back(&p, name);
+  }
+  check_usage(!found.empty(), "load", "pretrained_parts: no parameter of the model begins with '", beginning,
+              "'; `lithe inspect` and model.safetensors show the names");
+  for (const auto& [p, name] : found) {
+    if (p->rest.defined()) {
+      const MemoryScope scratch(MemoryClass::workspace);
+      const Tensor numbers = empty(p->master.shape(), DType::f32, p->master.device());
+      in.read(name, numbers);
+      p->assign(numbers);
+    } else {
+      in.read(name, p->master.value());
+    }
+  }
+  model.parameters().refresh_views();
+}
+
 void save_config(const ModelConfig& config, const Path& file) {
   ModelConfig copy = config;
   Node node = write_fields([&](Fields& f) { copy.fields(f); });

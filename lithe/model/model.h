@@ -139,6 +139,10 @@ void save_weights(const Model& model, const Path& file);
 void load_weights(Model& model, const Path& file);
 /// All but the head's, which stay as they are: for fine-tuning. Those must all be there.
 void load_backbone(Model& model, const Path& file);
+/// The parameters whose names begin with `part` and a dot, from a weights file that has them under the same names, or,
+/// where it has none of them, without that beginning ("encoder.layers.0..." from "layers.0..."). Fails where it lacks
+/// one, or has it in another shape.
+void load_part(Model& model, const std::string& part, const Path& file);
 
 /// Writes config.json / reads it.
 void save_config(const ModelConfig& config, const Path& file);

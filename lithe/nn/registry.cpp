@@ -26,6 +26,10 @@ void Registry::refuse_cross_without(bool cross, const Entry& entry) {
   check_usage(!cross || entry.info.cross, "model", "slot ", entry.slot, ": part '", entry.name,
               "' has no cross form; give the decoder's cross-attention a mixer of its own, model.cross_attention: "
               "{type: attention}");
+  check_usage(cross || !entry.info.recurs, "model", "slot ", entry.slot, ": part '", entry.name,
+              "' reads a source beside the text, and stands where a decoder reads one: give it to "
+              "model.cross_attention, or to a layer by sub_layers: [{cross: {type: ",
+              entry.name, "}}]");
 }
 
 void Registry::refuse_direction_without(bool causal, const Entry& entry) {

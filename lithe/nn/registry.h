@@ -15,6 +15,7 @@ struct PartInfo {
   bool standard = false;                     // what a model has in this slot where its recipe names none
   bool causal = true, bidirectional = true;  // mixers: which modes it has
   bool cross = false;                        // mixers: has a cross form
+  bool recurs = false;                       // cross forms: rows read those before them, and there is no other form
   bool per_token = false;                    // mixers: a row depends on no other
   int64_t token_width = 1;                   // embeddings: Args::token_width that the default options want
   int64_t payload_below = 0;                 // embeddings of codes: bound on the payload's ints; 0: any 32 bits

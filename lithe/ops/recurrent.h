@@ -19,4 +19,14 @@ constexpr int64_t recurrent_state(kernels::RecurrentCell kind, int64_t d) {
 Var recurrent(kernels::RecurrentCell kind, const Var& x, const Var& w, const Var& bias, const Sequences& sequences,
               const std::vector<Tensor>& states = {});
 
+/// One row a sequence after a step: h [n, d], and of lstm c [n, d] f32 (f64 for f64).
+struct RecurrentRows {
+  Var hidden, cell;
+};
+
+/// One step, for what can only be known row by row: x [n, G*d] as in recurrent(), `before` what the n sequences had.
+/// Gradients go to all of them.
+RecurrentRows recurrent_step(kernels::RecurrentCell kind, const Var& x, const Var& w, const Var& bias,
+                             const RecurrentRows& before);
+
 }  // namespace lithe

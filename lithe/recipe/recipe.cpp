@@ -22,6 +22,9 @@ void Recipe::fields(Fields& f) {
     "directory of a trained run: its tokenizer, its weights without the head, and its section model, whose keys may be "
     "given anew");
   f("fresh_weights", fresh_weights, "of from_pretrained take everything but the weights");
+  f.free("pretrained_parts", pretrained_parts,
+         "parts of the model that start with the weights of trained runs: {encoder: runs/first}, by the beginning of "
+         "their names in model.safetensors; a run that has no such names gives those that follow it");
   f.section("model", model, "the parts and sizes of the model");
   f.section("data", data, "what to learn from");
   f.section("task", task, "labelled examples to learn from, with objective task");
@@ -325,6 +328,10 @@ int64_t own_places(const Recipe& recipe, const ModelConfig& model) {
 
 TaskReading task_reading(const Recipe& recipe) {
   TaskReading out{.features = feature_readers(recipe.data)};
+  check_usage(recipe.task.streams.empty() || task_type(recipe.task) == TaskType::text, "task",
+              "streams are of type text, not of ", recipe.task.type, "; leave them out");
+  for (const std::string& name : recipe.task.streams) out.streams.push_back(streams_named(name));
+  out.eval_stream = streams_named(recipe.task.eval_stream);
   if (task_type(recipe.task) == TaskType::text)
     out.answers = answer_layout(recipe.task, reads_source(recipe.model.architecture));
   return out;

@@ -17,6 +17,7 @@ namespace lithe {
 struct Recipe {
   std::string from_pretrained;
   bool fresh_weights = false;
+  Node pretrained_parts;  // the beginning of parameters' names -> a trained run
   ModelConfig model;
   DataConfig data;
   TrainConfig train;

@@ -78,15 +78,17 @@ std::optional<CarriedState> planned_states(const Model& model, const TrainConfig
 namespace {
 
 void end_with_features(Batch& batch, const FeatureShapes& features) {
-  int64_t all = 0;
-  for (const auto& [name, shape] : features) all += shape.rows;
+  int64_t all = 0, others = 0;  // others: whose rows differ from example to example
+  for (const auto& [name, shape] : features) all += shape.rows, others += shape.rows == 0;
   for (int64_t b = 0; b < batch.sequences(); ++b) {
-    int64_t row = batch.offsets[size_t(b) + 1] - all;
-    if (row < batch.offsets[size_t(b)]) continue;
+    // Those that differ share what the others leave of the sequence.
+    const int64_t left = batch.offsets[size_t(b) + 1] - batch.offsets[size_t(b)] - all;
+    if (left < 0) continue;
+    int64_t row = batch.offsets[size_t(b)] + (others ? left % others : left);
     for (const auto& [name, shape] : features) {
       Batch::Guests& guests = batch.modalities[name];
       guests.token_width = 1 + shape.width;
-      for (int64_t r = 0; r < shape.rows; ++r) guests.rows.push_back(row++);
+      for (int64_t r = 0; r < (shape.rows ? shape.rows : left / others); ++r) guests.rows.push_back(row++);
       guests.tokens.resize(guests.rows.size() * size_t(guests.token_width));
     }
   }

@@ -52,8 +52,11 @@ void TrainingLoop::begin(const Path& checkpoint) {
         "the data or the run's tokenizer are not those this run began with; bring the files of sections data and task, "
         "and tokenizer.json in --out, back to what they were, or choose another --out");
     saved_step_ = state_.step;
-  } else if (!run_.recipe.from_pretrained.empty() && !run_.recipe.fresh_weights) {
-    load_backbone(*model_, Path(run_.recipe.from_pretrained) / "model.safetensors");
+  } else {
+    if (!run_.recipe.from_pretrained.empty() && !run_.recipe.fresh_weights)
+      load_backbone(*model_, Path(run_.recipe.from_pretrained) / "model.safetensors");
+    for (const auto& [part, run] : run_.recipe.pretrained_parts.entries())
+      load_part(*model_, part, Path(run.text()) / "model.safetensors");
   }
   state_.threads = threads();
   state_.data_fingerprint = data_.fingerprint;

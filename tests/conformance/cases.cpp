@@ -134,7 +134,7 @@ std::vector<PartCase> all_parts() {
 std::vector<PartCase> bidirectional_parts() {
   std::vector<PartCase> out;
   for (const PartCase& part : all_parts())
-    if (mixes_tokens(part.slot) && part.info().bidirectional) out.push_back(part);
+    if (mixes_tokens(part.slot) && part.info().bidirectional && !part.info().recurs) out.push_back(part);
   return out;
 }
 

@@ -256,6 +256,34 @@ TEST_F(Backbone, RefreshesTheBf16Copies) {
             "");
 }
 
+// An encoder by itself, and one inside of a translator, serve a translator's.
+// oracle: app.enc_hybrid_decoder
+TEST_F(Backbone, PartsComeFromOtherModelsByTheirNames) {
+  const std::string both = "architecture: encoder_decoder, share_encoder_decoder_embeddings: false";
+  for (const bool whole : {false, true}) {
+    Model trained(whole ? encoder(both + ", head: lm") : encoder("head: mlm"), {.seed = 1});
+    kit::randomise(trained.parameters(), 1);
+    save_weights(trained, file_);
+    Model model(encoder(both + ", head: lm"), {.seed = 2});
+    const auto before = values(model);
+    load_part(model, "encoder", file_);
+    for (const Parameter& p : model.parameters().all()) {
+      const bool taken = p.name.starts_with("encoder.");
+      const std::string from = whole || !taken ? p.name : p.name.substr(8);
+      EXPECT_EQ(kit::bit_difference(p.master.value(),
+                                    taken ? trained.parameters().find(from)->master.value() : before.at(p.name)),
+                "")
+          << p.name;
+    }
+    const auto refusal = [&](const std::string& part, const std::string& more) {
+      Model other(encoder(both + more), {.seed = 2});
+      return kit::coded_error_of([&] { load_part(other, part, file_); });
+    };
+    EXPECT_NE(refusal("coder", "").find("no parameter of the model begins with 'coder.'"), std::string::npos);
+    EXPECT_NE(refusal("encoder", ", encoder: {num_hidden_layers: 9}").find("has no tensor"), std::string::npos);
+  }
+}
+
 TEST_F(Backbone, OfAnotherModelIsRefusedAndChangesNothing) {
   Model model(encoder("head: tag, num_labels: 3"), {.seed = 2});
   const auto before = values(model);
