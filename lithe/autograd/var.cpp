@@ -48,6 +48,11 @@ Device Var::device() const { return packed_ ? packed_->data.device() : value_.de
 
 void Var::throw_packed() const { throw PackedMismatch(*packed_, PackedMismatch::Needs::numbers); }
 
+Var Var::with_rounded_inputs(int bits) const {
+  Var out = *this;
+  out.rounded_inputs_ = bits;
+  return out;
+}
 Var::Var(const Var&) = default;
 Var& Var::operator=(const Var&) = default;
 Var& Var::operator=(Var&&) noexcept = default;

@@ -74,11 +74,15 @@ class Var {
   operator const GradRef&() const { return slot_; }
   /// The gathered gradient; none when nothing arrived.
   Tensor grad() const { return slot_ ? slot_->grad : Tensor(); }
+  /// The same, for products that round the rows that meet it to `bits` bits (ops/weight_product.h); 0: they do not.
+  Var with_rounded_inputs(int bits) const;
+  int rounded_inputs() const { return rounded_inputs_; }
 
  private:
   Tensor value_;  // of a packed matrix: shape and dtype of the rows, on the meta device
   GradRef slot_;
   std::shared_ptr<const kernels::PackedMatrix> packed_;
+  int rounded_inputs_ = 0;
   [[noreturn]] void throw_packed() const;
 };
 

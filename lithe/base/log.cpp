@@ -50,7 +50,8 @@ bool verbose(std::string_view topic) {
   bool found = false;
   for (std::string_view rest = given ? given : ""; !rest.empty();) {
     const std::string_view word = rest.substr(0, rest.find(','));
-    check_usage(word == "dispatch", "LITHE_VERBOSE", "must be dispatch, got '", word, "'");
+    check_usage(word == "dispatch" || word == "fusion", "LITHE_VERBOSE", "must be dispatch or fusion, got '", word,
+                "'");
     found = found || word == topic;
     rest.remove_prefix(std::min(rest.size(), word.size() + 1));
   }

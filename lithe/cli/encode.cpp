@@ -50,7 +50,8 @@ int run_encode(const EncodeOptions& o) {
   const std::vector<std::string> texts = text_lines(o.files);
   check_usage(!texts.empty(), "encode", "there are no lines to encode");
   const auto rows_of = [&](const std::vector<std::string>& of) {
-    const Tensor rows = sentence_rows(*loaded.model, *loaded.tokenizer, of, pooling, recipe.data.sequence_length);
+    const Tensor rows = sentence_rows(*loaded.model, *loaded.tokenizer, of, pooling, recipe.data.sequence_length,
+                                      recipe.data.truncation);
     return o.normalize || recipe.encode.normalize ? normalize_rows(rows) : rows;
   };
   const Similarity measure = similarity_of(o.measure.value_or("cosine"));

@@ -13,6 +13,7 @@
 #include "lithe/cli/finite_result.h"
 #include "lithe/cli/text_lines.h"
 #include "lithe/data/corpus.h"
+#include "lithe/data/task_batches.h"
 #include "lithe/eval/translation_evaluation.h"
 #include "lithe/infer/load.h"
 #include "lithe/interchange/import_parts.h"
@@ -26,7 +27,9 @@ namespace fs = std::filesystem;
 
 struct QuantizeArguments {
   std::string model, out, source, format = "int8", precision = "f32";
-  std::vector<std::string> keep, files;
+  std::string method = "nearest";
+  std::vector<std::string> keep, files, calibration_files;
+  int64_t calibration_tokens = 16384;
   int64_t context = 0, max_tokens = 4096;
   std::optional<int64_t> group_size;
   bool overwrite = false, json = false;
@@ -62,7 +65,7 @@ std::unique_ptr<BatchSource> text_of(const QuantizeArguments& o, const Recipe& r
       if (!pairs.validation.empty()) {
         auto batches = std::make_unique<TranslationBatches>(
             held_out_translations(std::move(pairs.validation), {loaded.tokenizer, loaded.source_tokenizer}, recipe.data,
-                                  recipe.train.batch_tokens));
+                                  recipe.train.batch_tokens, recipe.translation.cut_sources));
         batches->give_only(model.config().source_names());
         return batches;
       }
@@ -77,10 +80,41 @@ std::unique_ptr<BatchSource> text_of(const QuantizeArguments& o, const Recipe& r
   return nullptr;
 }
 
+// What methods that look at rows look at: given texts, or the run's own.
+std::unique_ptr<BatchSource> calibration_text(const QuantizeArguments& o, const Recipe& recipe,
+                                              const LoadedModel& loaded) {
+  const int64_t context = o.context ? o.context : recipe.data.sequence_length;
+  const auto windows = [&](const TokenStore& text) {
+    return std::make_unique<BatchOrder>(text, context, context, 0, true);
+  };
+  if (!o.calibration_files.empty()) {
+    check_usage(!recipe.has_translation() && !recipe.has_task(), "quantize",
+                "--calibration-text is for models of text; others look at what they were trained on");
+    return windows(
+        tokenize_in_memory(Corpus(readable(o.calibration_files), corpus_options(recipe.data)), *loaded.tokenizer));
+  }
+  if (recipe.has_translation()) {
+    TranslationConfig config = recipe.translation;
+    config.validation = config.test = {};
+    return std::make_unique<TranslationBatches>(
+        held_out_translations(load_translation(config).train, {loaded.tokenizer, loaded.source_tokenizer}, recipe.data,
+                              recipe.train.batch_tokens, recipe.translation.cut_sources));
+  }
+  if (recipe.has_task()) {
+    TaskConfig config = recipe.task;
+    config.validation = config.test = {};
+    return std::make_unique<TaskBatches>(load_task(config, loaded.model->config().label_names).train,
+                                         task_type(recipe.task), *loaded.tokenizer, recipe.data.sequence_length,
+                                         recipe.train.batch_tokens, 1, true, recipe.data.truncation);
+  }
+  return windows(load_dataset(recipe.data, loaded.tokenizer).train);
+}
+
 Json json_of(const QuantizeArguments& o, const std::vector<QuantizedLayer>& layers, const PredictionChange* change,
              int64_t bytes_before, int64_t bytes_after) {
-  Json json = {{"weights", o.format}, {"bytes_before", bytes_before}, {"bytes_after", bytes_after}};
-  if (o.format == "int4") json["group_size"] = o.group_size.value_or(kGroupSize);
+  Json json = {
+      {"weights", o.format}, {"method", o.method}, {"bytes_before", bytes_before}, {"bytes_after", bytes_after}};
+  if (o.format != "int8") json["group_size"] = o.group_size.value_or(kGroupSize);
   json["layers"] = Json::array();
   for (const QuantizedLayer& layer : layers) {
     Json one = {{"name", layer.name},
@@ -133,7 +167,7 @@ void print_table(const std::vector<QuantizedLayer>& layers, const PredictionChan
 
 int run_quantize(const QuantizeArguments& o) {
   catch_stop_signals();
-  check_usage(!o.group_size || o.format == "int4", "quantize", "--group-size is for --weights int4");
+  check_usage(!o.group_size || o.format != "int8", "quantize", "--group-size is for --weights int4, int2 and ternary");
   const Recipe recipe = recipe_of_run(o.model);
   NewDirectory out(o.out, "quantize", o.overwrite);
   const LoadedModel loaded = load_model(o.model, o.source, o.precision, false, false);
@@ -141,9 +175,12 @@ int run_quantize(const QuantizeArguments& o) {
               "' is quantised already; give the model it was made from");
 
   std::vector<QuantizedLayer> layers;
-  const QuantizeOptions options{o.format == "int8" ? kernels::PackedFormat::int8 : kernels::PackedFormat::int4,
-                                o.group_size.value_or(kGroupSize), o.keep};
-  const auto quantized = quantize_model(*loaded.model, options, out / "model.safetensors", layers);
+  const QuantizeOptions options{
+      .group_size = o.group_size.value_or(kGroupSize), .keep = o.keep, .integers = o.format, .method = o.method};
+  std::map<std::string, Tensor> moments;
+  if (o.method != "nearest")
+    moments = input_moments(*loaded.model, *calibration_text(o, recipe, loaded), o.calibration_tokens);
+  const auto quantized = quantize_model(*loaded.model, options, out / "model.safetensors", layers, moments);
   std::optional<PredictionChange> change;
   if (const auto text = text_of(o, recipe, loaded))
     change = compare_predictions(*loaded.model, *quantized, *text, o.max_tokens, layers);
@@ -180,9 +217,24 @@ Command add_quantize(CommandLine& app) {
       .output({.kind = OutputRule::Kind::new_directory})
       .required();
   app.add_flag("--overwrite", o->overwrite, "replace what lithe quantize wrote to --out before, and nothing else");
-  app.add_option("--weights", o->format, "int8: 8 bits, a scale per output; int4: 4 bits, a scale per group of inputs")
-      .one_of({"int8", "int4"});
-  app.add_option("--group-size", o->group_size, "int4: inputs that share a scale, 32 or 64").one_of({"32", "64"});
+  app.add_option(
+         "--weights", o->format,
+         "int8: 8 bits, a scale per output; int4: 4 bits, a scale per group of inputs; int2 (-2 to 1) and ternary (-1 "
+         "to "
+         "1): the same with few of the integers, for models that were trained so (train.rounding), stored as int4")
+      .one_of(kWeightIntegers);
+  app.add_option("--group-size", o->group_size, "int4, int2, ternary: inputs that share a scale, 32 or 64")
+      .one_of({"32", "64"});
+  app.add_option(
+         "--method", o->method,
+         "nearest: each number to the nearest integer; gptq: one input after another, those behind make up for "
+         "the error of products with the rows of a text [Frantar et al. 2023]; awq: steps searched for the least "
+         "error where inputs count by the size of these rows [Lin et al. 2024, without its factors of channels]")
+      .one_of({"nearest", "gptq", "awq"});
+  app.add_option("--calibration-text", o->calibration_files,
+                 "gptq, awq: text files to look at; default: what the run was trained on")
+      .repeatable();
+  app.add_option("--calibration-tokens", o->calibration_tokens, "gptq, awq: tokens to look at").positive();
   app.add_option("--keep", o->keep, "parameters that are not rounded, by name; * matches any text (repeatable)")
       .repeatable();
   app.add_option("--from", o->source, "best, averaged, or a safetensors file; default: the last checkpoint's weights");

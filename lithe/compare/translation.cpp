@@ -102,8 +102,8 @@ Translations load_translations(const Recipe& recipe) {
   out.part = data.test.empty() ? "validation" : "test";
   out.held_out = std::move(data.test.empty() ? data.validation : data.test);
   out.fingerprint = out.data.fingerprint;
-  out.pieces =
-      held_out_translations(out.held_out, {out.data.tokenizer, out.data.source_tokenizer}, recipe.data, kPieceRows);
+  out.pieces = held_out_translations(out.held_out, {out.data.tokenizer, out.data.source_tokenizer}, recipe.data,
+                                     kPieceRows, recipe.translation.cut_sources);
   for (const TextPair& pair : out.held_out)
     for (const std::string* text : {&pair.source, &pair.target})
       out.fingerprint = checksum(text->c_str(), text->size() + 1, out.fingerprint);

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "lithe/base/stop.h"
+#include "lithe/kernels/gemm/gemm.h"
 #include "lithe/kernels/optimizer/optimizer.h"
 #include "lithe/kernels/quantized_product/quantized_product.h"
 #include "lithe/model/packable.h"
@@ -19,7 +20,7 @@ namespace {
 Node text(const std::string& value) { return Node::scalar(value, {}, true); }
 
 Node description(const QuantizeOptions& options) {
-  const bool wide = options.format == kernels::PackedFormat::int8;
+  const bool wide = options.weights().name == "int8";
   Node node = Node::map(), kept = Node::list();
   for (const std::string& pattern : options.keep) kept.push(text(pattern));
   node.set("quant_method", text("lithe"));
@@ -32,11 +33,58 @@ Node description(const QuantizeOptions& options) {
 
 }  // namespace
 
+std::map<std::string, Tensor> input_moments(const Model& model, const BatchSource& text, int64_t max_tokens) {
+  const NoGrad no_grad;
+  std::map<const void*, std::string> names;
+  for (const Parameter& p : model.parameters().all())
+    if (p.master.shape().rank() == 2 && !p.master.packed()) names[p.var().value().raw()] = p.name;
+  std::map<std::string, Tensor> sums;
+  const ProductObserver observer([&](const Tensor& x, const Var& w, const Tensor&, const Tensor&) {
+    if (w.packed()) return;
+    const auto found = names.find(w.value().raw());
+    if (found == names.end()) return;
+    const Tensor rows = x.dtype() == DType::f32 ? x : convert(x, DType::f32);
+    const Tensor product = empty({x.cols(), x.cols()}, DType::f32);
+    kernels::gemm({.a = rows, .b = rows, .c = product, .transpose_a = true});
+    Tensor& sum = sums[found->second];
+    if (!sum.defined()) sum = zeros(product.shape(), DType::f64);
+    const float* from = product.data<float>();
+    double* to = sum.data<double>();
+    for (int64_t i = 0; i < sum.numel(); ++i) to[i] += double(from[i]);
+  });
+  int64_t tokens = 0;
+  for (int64_t i = 0; i < text.batches_per_epoch() && tokens < max_tokens; ++i) {
+    check(!stop_signal(), "quantize", "stopped by signal ", stop_signal());
+    const DeviceBatch batch = to_device(text.batch(0, i), model.device());
+    Pass pass;
+    model.logits(model.run(batch.input, pass));
+    tokens += batch.input.rows();
+  }
+  check(tokens > 0, "quantize", "the text to look at has no tokens");
+  return sums;
+}
+
+namespace {
+
+kernels::QuantizedTensors rounded(const Tensor& w, const kernels::PackedMatrix& m, const QuantizeOptions& options,
+                                  const std::map<std::string, Tensor>& moments) {
+  const WeightIntegers as = options.weights();
+  const auto found = moments.find(m.name);
+  if (options.method == "nearest" || found == moments.end()) return round_matrix(w, m, as);
+  if (options.method == "gptq") return round_by_second_order(w, m, as, found->second);
+  const Tensor importance = empty({m.inputs}, DType::f64);
+  for (int64_t k = 0; k < m.inputs; ++k) importance.data<double>()[k] = found->second.data<double>()[k * m.inputs + k];
+  return round_matrix(w, m, as, importance);
+}
+
+}  // namespace
+
 std::unique_ptr<Model> quantize_model(const Model& model, const QuantizeOptions& options, const Path& file,
-                                      std::vector<QuantizedLayer>& layers) {
-  const bool wide = options.format == kernels::PackedFormat::int8;
-  check_usage(wide || options.group_size == 32 || options.group_size == 64, "quantize",
-              "the group size must be 32 or 64, got ", options.group_size);
+                                      std::vector<QuantizedLayer>& layers,
+                                      const std::map<std::string, Tensor>& moments) {
+  check_usage(options.method == "nearest" || !moments.empty(), "quantize", "method ", options.method,
+              " looks at the rows of a text; give it input_moments()");
+  const WeightIntegers as = options.weights();
   std::map<std::string, Packable> able = packable_matrices(model.config());
   for (const std::string& pattern : options.keep) {
     bool any = false;
@@ -59,15 +107,15 @@ std::unique_ptr<Model> quantize_model(const Model& model, const QuantizeOptions&
       out.tensors[p.name] = w;
     } else {
       check(!stop_signal(), "quantize", "stopped by signal ", stop_signal());
-      kernels::PackedMatrix m{.format = options.format,
+      kernels::PackedMatrix m{.format = as.format,
                               .outputs = w.dim(found->second.by_rows ? 0 : 1),
                               .inputs = w.dim(found->second.by_rows ? 1 : 0),
-                              .group = wide ? 0 : options.group_size,
+                              .group = as.group,
                               .by_rows = found->second.by_rows,
                               .name = p.name};
-      const kernels::QuantizedTensors parts = round_matrix(w, m);
+      const kernels::QuantizedTensors parts = rounded(w, m, options, moments);
       kernels::pack(m, parts);
-      layer.format = name_of(options.format);
+      layer.format = as.name;
       layer.bytes_after = parts.values.bytes() + parts.scales.bytes();
       layer.weight_error = rounding_error(w, m);
       out.add(m, parts);

@@ -86,6 +86,9 @@ void DataConfig::fields(Fields& f) {
   f("sequence_length", sequence_length,
     "longest sequence in tokens; longer documents are cut into several, and so is the one that a batch ends in",
     at_least(1));
+  f.section("truncation", truncation,
+            "tasks and `lithe encode`: which tokens of an example of more than sequence_length stay; translation: of a "
+            "source, with translation.cut_sources");
   f.section("tokenizer", tokenizer, "how text becomes tokens");
   f.section("image", image, "how pictures become rows of patches, which model.modalities.image reads");
   f.section("audio", audio, "how sounds become rows of log-mel frames, which model.modalities.audio reads");

@@ -12,6 +12,7 @@
 #include "lithe/data/sound_features.h"
 #include "lithe/data/token_store.h"
 #include "lithe/text/tokenizer.h"
+#include "lithe/text/truncation.h"
 
 namespace lithe {
 
@@ -23,6 +24,7 @@ struct DataConfig {
   std::string documents = "file";
   bool allow_invalid_utf8 = false;
   int64_t sequence_length = 256;
+  Truncation truncation;  // of examples, of texts that are encoded, and of sources where these are cut
   TokenizerConfig tokenizer;
   ImageConfig image;            // of modality image
   AudioConfig audio;            // of modality audio

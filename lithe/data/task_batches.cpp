@@ -130,7 +130,7 @@ void TaskBatches::add_text(const Example& example, int64_t index, const Tokenize
                              b = example.has_pair ? tokenizer.encode(example.pair) : std::vector<int32_t>();
   check_usage(token_width_ > 1 || a.empty() || !tokenizer.is_special(a[0]), "task", "example ", index + 1,
               " has text, and the tokenizer has no tokens for text; leave task.text out, or choose another type");
-  FramedText framed = frame(tokenizer, a, b, example.has_pair, max_tokens);
+  FramedText framed = frame(tokenizer, a, b, example.has_pair, max_tokens, reading_.truncation);
   cut_ += (framed.a_tokens + framed.b_tokens) * token_width_ < int64_t(a.size() + b.size());
   TaskSequence sequence{.example = index, .tokens = std::move(framed.tokens)};
   sequence.rows = int64_t(sequence.tokens.size()) / token_width_;
@@ -143,13 +143,18 @@ void TaskBatches::add_words(const Example& example, int64_t index, const Tokeniz
   const std::vector<int32_t>& tokens = words.tokens;
   std::vector<int64_t> first(example.words.size(), -1);  // token of each word, -1 for a word without tokens
   for (size_t t = words.word_of.size(); t-- > 0;) first[size_t(words.word_of[t])] = int64_t(t);
-  FramedText framed = frame(tokenizer, tokens, {}, false, max_tokens);
+  FramedText framed = frame(tokenizer, tokens, {}, false, max_tokens, reading_.truncation);
   TaskSequence sequence{.example = index, .tokens = std::move(framed.tokens)};
   sequence.rows = sequence.first_rows = int64_t(sequence.tokens.size()) / token_width_;
   sequence.word_of.assign(size_t(sequence.rows), -1);
-  std::copy_n(words.word_of.begin(), framed.a_tokens, sequence.word_of.begin() + framed.a_begin);
-  for (const int64_t token : first)
-    sequence.words.push_back(token >= 0 && token < framed.a_tokens ? framed.a_begin + token : -1);
+  const auto all = int64_t(words.word_of.size());
+  const auto row_of = [&](int64_t token) {
+    const int64_t place = token < 0 ? -1 : reading_.truncation.place(token, all, framed.a_tokens);
+    return place < 0 ? -1 : framed.a_begin + place;
+  };
+  for (int64_t t = 0; t < all; ++t)
+    if (const int64_t row = row_of(t); row >= 0) sequence.word_of[size_t(row)] = words.word_of[size_t(t)];
+  for (const int64_t token : first) sequence.words.push_back(row_of(token));
   cut_ += framed.a_tokens * token_width_ < int64_t(tokens.size());
   sequences_.push_back(std::move(sequence));
 }

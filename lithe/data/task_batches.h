@@ -5,6 +5,7 @@
 #include "lithe/data/features.h"
 #include "lithe/data/task.h"
 #include "lithe/text/tokenizer.h"
+#include "lithe/text/truncation.h"
 
 namespace lithe {
 
@@ -12,6 +13,7 @@ namespace lithe {
 struct TaskReading {
   FeatureReaders features = {};
   AnswerLayout answers = {};
+  Truncation truncation = {};           // of texts that are too long
   std::vector<Streams> streams = {};    // text: of which each reading in training draws one; empty: both
   Streams eval_stream = Streams::both;  // text: what else is read of a source
 };
@@ -42,8 +44,8 @@ struct TaskSequence {
 /// their readings are augmented.
 class TaskBatches : public BatchSource {
  public:
-  /// Tokenizes all examples. Longer ones are cut to sequence_length, which `cut()` counts; contexts of questions are
-  /// divided instead, into parts that overlap by half. Fails on features that no reader is for.
+  /// Tokenizes all examples. Longer ones are cut to sequence_length as `reading` says, which `cut()` counts; contexts of
+  /// questions are divided instead, into parts that overlap by half. Fails on features that no reader is for.
   TaskBatches(std::vector<Example> examples, TaskType type, const Tokenizer& tokenizer, int64_t sequence_length,
               int64_t batch_tokens, uint64_t seed, bool shuffle, TaskReading reading = {});
 

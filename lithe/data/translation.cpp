@@ -195,6 +195,9 @@ void TranslationConfig::fields(Fields& f) {
   f("max_length", max_length,
     "pairs with a longer side, in tokens with its end token, are left out of training; 0: data.sequence_length",
     at_least(0));
+  f("cut_sources", cut_sources,
+    "cut sources of more than max_length tokens as data.truncation says, also where they are translated, instead of "
+    "leaving the pair out");
   f("max_length_ratio", max_length_ratio,
     "pairs whose longer side has more than this many times the tokens of the shorter one are left out of training; "
     "0: no limit",

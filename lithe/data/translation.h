@@ -40,6 +40,7 @@ struct TranslationConfig {
   ParallelFiles train, validation, test;
   int64_t max_length = 0;       // training: tokens of a side and its end token; 0: data.sequence_length
   double max_length_ratio = 0;  // training: of the longer side to the shorter one; 0: no limit
+  bool cut_sources = false;     // to max_length, as data.truncation says, instead of leaving the pair out
   SegmentationSampling source_segmentation, target_segmentation;  // training: see TranslationSampling
   std::string metric_for_best_model = "loss";                     // loss | bleu | chrf, of the validation part
   Node sources;                                                   // name -> FurtherSource

@@ -130,8 +130,12 @@ void TranslationBatches::keep(std::vector<TextPair> pairs, const TranslationLimi
     WordTokens words = encode_words(*source_.tokenizer, pairs[i].tree->words, &pairs[i].tree->space_after);
     from[i] = std::move(words.tokens);
     word_of[i] = std::move(words.word_of);
-    word_of[i].push_back(-1);  // of the end
   }
+  if (limits.cut_sources && limits.max_length)
+    for (size_t i = 0; i < pairs.size(); ++i)
+      for (std::vector<int32_t>* of : {&from[i], &word_of[i]}) *of = limits.cut_sources->cut(*of, limits.max_length - 1);
+  for (size_t i = 0; i < pairs.size(); ++i)
+    if (pairs[i].tree) word_of[i].push_back(-1);  // of the end
   int64_t blank = 0;
   for (size_t i = 0; i < pairs.size(); ++i) {
     TextPair& pair = pairs[i];

@@ -6,6 +6,7 @@
 #include "lithe/data/batches.h"
 #include "lithe/data/translation.h"
 #include "lithe/text/tokenizer.h"
+#include "lithe/text/truncation.h"
 
 namespace lithe {
 
@@ -16,6 +17,7 @@ struct TranslationLimits {
   // Training: what exceeds the limits is left out, and so is a pair with a blank side. Else it is an error, and blank
   // sides stay.
   bool leave_out = false;
+  std::optional<Truncation> cut_sources = {};  // longer than max_length: cut before all else
 };
 
 /// Training: how each side is cut anew every epoch. The default cuts it once and for all, as encode() does.

@@ -6,10 +6,12 @@
 namespace lithe {
 
 TranslationBatches held_out_translations(std::vector<TextPair> pairs, const Tokenizers& tokenizers,
-                                         const DataConfig& data, int64_t batch_tokens) {
-  return TranslationBatches(std::move(pairs), tokenizers.source ? tokenizers.source : tokenizers.tokenizer,
-                            tokenizers.tokenizer, TranslationLimits{.max_length = data.sequence_length}, batch_tokens,
-                            0, false);
+                                         const DataConfig& data, int64_t batch_tokens, bool cut_sources) {
+  return TranslationBatches(
+      std::move(pairs), tokenizers.source ? tokenizers.source : tokenizers.tokenizer, tokenizers.tokenizer,
+      TranslationLimits{.max_length = data.sequence_length,
+                        .cut_sources = cut_sources ? std::optional(data.truncation) : std::nullopt},
+      batch_tokens, 0, false);
 }
 
 std::vector<std::string> translate_sources(const Model& model, const Tokenizers& tokenizers,

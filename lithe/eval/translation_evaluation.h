@@ -10,7 +10,7 @@ namespace lithe {
 
 /// Translations as they are evaluated: in order, whole.
 TranslationBatches held_out_translations(std::vector<TextPair> pairs, const Tokenizers& tokenizers,
-                                         const DataConfig& data, int64_t batch_tokens);
+                                         const DataConfig& data, int64_t batch_tokens, bool cut_sources = false);
 
 /// The best translation of each pair's source. Polls stop_signal(): what it returns then is not complete.
 std::vector<std::string> translate_sources(const Model& model, const Tokenizers& tokenizers,

@@ -186,8 +186,11 @@ std::vector<std::vector<Translation>> translate(
       WordTokens words = encode_words(source, trees[i]->words, &trees[i]->space_after);
       input.source = std::move(words.tokens);
       cut.words = {{trees[i]}, std::move(words.word_of)};
-      cut.words.word_of.push_back(-1);  // of the end
     }
+    if (config.source_length)
+      for (std::vector<int32_t>* of : {&input.source, &cut.words.word_of})
+        *of = config.truncation.cut(*of, config.source_length - 1);
+    if (!cut.words.sentences.empty()) cut.words.word_of.push_back(-1);  // of the end
     const auto tokens = int64_t(input.source.size());
     check_usage(!most_source || tokens < most_source, "translate", "line ", first_line + int64_t(i), " has ", tokens,
                 " tokens, the model reads at most ", most_source - 1, "; split it");

@@ -51,9 +51,11 @@ Backbone::Backbone(const ModelConfig& config, const Scope& scope, const Embeddin
     check_usage(!layer.expander || shortened > 0, "model", layer.name,
                 ": the expander gives rows back that a compressor took, and no layer below has one left; give one of "
                 "them a compressor, or leave the expander out");
-    shortened -= bool(layer.expander);
+    if (layer.expander)
+      shortened = layer.expander->undoes() ? std::max<int64_t>(0, shortened - layer.expander->undoes()) : 0;
   }
   shortens_ = shortened > 0;
+  check_compressors();
   final_norm_name_ = (scope / "final_norm").path();
   Parameters unused;  // of a residual that is only asked
   BuildContext aside = scope.context();
@@ -72,6 +74,34 @@ Backbone::Backbone(const ModelConfig& config, const Scope& scope, const Embeddin
               "model.mixer.heads, or set model.stack: plain");
   set_up_reference();
   gather_columns();
+}
+
+// Those that look at the layer below need one, and rows that are weakened need readers.
+void Backbone::check_compressors() {
+  const Layer* weakened = nullptr;
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    const Layer& layer = layers_[i];
+    if (layer.compressor && !layer.compressor->reads_below().empty()) {
+      check_usage(i > 0, "model", layer.name,
+                  ": the compressor looks at the attention of the layer below, and this is the first; give it to a "
+                  "layer above, or set importance: norm");
+      reads_below_.push_back(int64_t(i));
+    }
+    check_usage(!weakened || !layer.compressor || layer.compressor->reads_presence(), "model", layer.name,
+                ": the compressor of ", weakened ? weakened->name : "",
+                " weakens rows while it trains (training: soft), and this one makes rows of several, which does not "
+                "know how; set training: hard there");
+    if (layer.compressor && layer.compressor->weakens()) weakened = &layer;
+    if (!weakened) continue;
+    check_usage(config_.stack.type != "fusion", "model", weakened->name,
+                ": stack fusion does not hand on how much the ",
+                "compressor weakens each row (training: soft); set model.stack: plain, or training: hard");
+    for (const auto& place : layer.places)
+      check_usage(place->kind != SubLayerConfig::Kind::mixer || place->part->reads_presence(), "model", place->name,
+                  " takes every row as wholly there, and the compressor of ", weakened->name,
+                  " weakens rows as keys while it trains (training: soft); give it mixer attention, or set training: "
+                  "hard, or weaken: rows");
+  }
 }
 
 void Backbone::gather_columns() {

@@ -89,6 +89,7 @@ class Backbone final : public Layers, public ExitHeads {
   bool embeds_around_ = false;  // the embedding reads the tokens around each one, and asks where sequences begin
   bool reads_embedding_ = false, gives_embedding_ = false, shortens_ = false;
   std::set<std::string> reads_source_embedding_;
+  std::vector<int64_t> reads_below_;  // layers whose compressor looks at the one below
   std::map<std::string, std::unique_ptr<Embedding>> modalities_;
   std::set<std::string> placed_;  // modalities whose rows position_ leaves alone (PlacedEmbedding)
   std::vector<std::pair<std::string, std::string>> columns_;  // that parts need: name, and the part
@@ -117,6 +118,7 @@ class Backbone final : public Layers, public ExitHeads {
                                     const SubLayerConfig& sub, const Position& position) const;
   void check_alike(const std::vector<LayerConfig>& layers) const;
   void tie_maps();
+  void check_compressors();
   void gather_columns();
   void check_input(const ModelInput& input) const;
   Var with_guests(const Var& rows, const ModelInput& input, const Pass& pass, bool placed) const;

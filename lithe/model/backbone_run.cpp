@@ -81,7 +81,8 @@ Var Backbone::run_place(int64_t layer, int64_t sub_layer, double gain, const Row
                            .pass = pass,
                            .source = source ? &*source : nullptr,
                            .wired = [&place](const Var& other) { return place.residual->input(other); },
-                           .stage = stage};
+                           .stage = stage,
+                           .log_presence = x.log_presence};
     if (place.kind == SubLayerConfig::Kind::mixer && pass.wants(Tap::Kind::map) && !training()) {
       const MixerMaps maps = place.part->maps(in);
       if (maps.heads) pass.put(Tap::Kind::map, maps.weights);
@@ -120,17 +121,26 @@ Rows Backbone::run_layer(int64_t index, const Rows& in, const Pass& pass, const 
   const Layer& layer = layers_[size_t(index)];
   const kernels::PartScope part(layer.name);
   Rows x = in;
+  x.log_presence = from_outside(in.log_presence);
   if (layer.compressor) {
-    Compressor::Shorter shorter = layer.compressor->forward(in, pass);
+    Compressor::Shorter shorter = layer.compressor->forward(x, pass);
     x = std::move(shorter.rows);
     x.shortened = std::make_shared<Shortening>(Shortening{in, std::move(shorter.row_of)});
   } else if (layer.expander) {
     check_usage(in.shortened != nullptr, "model", layer.name, ": stack ", config_.stack.type,
                 " does not hand on the rows that stood before the compressor, which the expander gives back; set "
                 "model.stack: plain");
-    Shortening from = *in.shortened;
-    from.before.x = from_outside(from.before.x);
-    x = {layer.expander->forward(in, from, pass), from.before.sequences, in.embedded, from.before.shortened};
+    const int64_t most = layer.expander->undoes();
+    for (int64_t undone = 0; x.shortened && (most == 0 || undone < most); ++undone) {
+      Shortening from = *x.shortened;
+      from.before.x = from_outside(from.before.x);
+      x = {layer.expander->forward(x, from, pass),
+           from.before.sequences,
+           in.embedded,
+           from.before.shortened,
+           nullptr,
+           from.before.log_presence};
+    }
   }
   for (size_t i = 0; i < layer.places.size(); ++i) {
     const Place& place = *layer.places[i];
@@ -165,21 +175,28 @@ Rows Backbone::run(int64_t layer, const Rows& x, const Pass& pass, const std::ve
   // What the first run leaves besides its rows says what the results of both are.
   struct First {
     std::optional<Pass> notes;
-    Rows rows;  // without numbers
+    Rows rows = {};  // without numbers
+    bool weakens = false;
   };
+  const bool expands = bool(layers_[size_t(layer)].expander);
   const auto first = std::make_shared<First>();
   const std::vector<Var> made = recompute(
-      [this, layer, x, pass, gains, first](const std::vector<Var>& in) {
+      [this, layer, x, pass, gains, first, expands](const std::vector<Var>& in) {
         const Pass mine = pass.apart(layer);
-        const Rows y = run_layer(layer, {in[0], x.sequences, {}, x.shortened}, mine, gains);
-        if (!first->notes) *first = {mine, {{}, y.sequences, {}, y.shortened}};
+        const Rows y = run_layer(layer, {in[0], x.sequences, {}, x.shortened, nullptr, x.log_presence}, mine, gains);
+        const bool weakens = layers_[size_t(layer)].compressor && y.log_presence.defined();
+        if (!first->notes)
+          *first = {
+              mine, {{}, y.sequences, {}, y.shortened, nullptr, expands ? y.log_presence : x.log_presence}, weakens};
         std::vector<Var> out = mine.noted();
+        if (weakens) out.insert(out.begin(), y.log_presence);
         out.insert(out.begin(), y.x);
         return out;
       },
       {x.x});
-  pass.take(*first->notes, made, 1);
+  pass.take(*first->notes, made, first->weakens ? 2 : 1);
   first->rows.x = made[0];
+  if (first->weakens) first->rows.log_presence = made[1];
   return outside(std::exchange(first->rows, {}));
 }
 
@@ -289,6 +306,8 @@ Rows Backbone::forward(const ModelInput& input, const Pass& pass, DecodeState* s
   for (const auto& [name, column] : input.columns) Pass(pass).give(name, column);  // a handle of the same
   if (!input.modalities.empty()) Pass(pass).give("modality", kinds_of(input));
   if (input.columns.count("transcript")) Pass(pass).give("first rows", first_rows(sequences, input.tokens.device()));
+  for (const int64_t layer : reads_below_)
+    for (const Tap::Kind kind : layers_[size_t(layer)].compressor->reads_below()) Pass(pass).want({kind, layer - 1});
   const Var x = embed(input, pass);
   // A Var of its own gathers the gradients of those who read it, in one order whether layers are recomputed or not.
   if (reads_embedding_ || gives_embedding_) pass.set_embedded(reshape(x, x.shape()));

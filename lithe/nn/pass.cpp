@@ -14,6 +14,7 @@ const char* name_of(Tap::Kind kind) {
     case Tap::Kind::map: return "attention weights";
     case Tap::Kind::map_logits: return "attention logits";
     case Tap::Kind::context: return "heads' results";
+    case Tap::Kind::received: return "received attention";
   }
   return "";
 }

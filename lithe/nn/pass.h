@@ -28,6 +28,8 @@ struct Rows {
   Var embedded = {};  // of a source: the rows that entered its encoder, where some cross-attention reads them
   std::shared_ptr<const Shortening> shortened = {};  // what the last compressor made them of; null: none did
   const ExitRun* exits = nullptr;  // of rows that Model::run gave: by which exits they left; null: none was tried
+  Var log_presence = {};  // [N, 1] in f32 (f64 for f64), the log of how much each row is there, in (0, 1], which its
+                          // weight as a key is multiplied by before weights are made to sum to 1; none: wholly
 };
 
 /// What became of the rows before a compressor.
@@ -47,6 +49,8 @@ struct Tap {
                  // tape lives, of every sequence and with gradients; else f32, of the only one
     map_logits,  // the same before the softmax, scaled, -inf where hidden; not while a tape lives
     context,     // of attention: the heads' results, [N, heads*d_h]; for mixers that take them from another
+    received,  // the weight that each row gets, the mean over heads and queries: [N, 1] in f32 (f64 for f64). Those of
+               // a sequence sum to 1 where every query sees a key
   };
   Kind kind;
   int64_t layer = 0;     // from 0

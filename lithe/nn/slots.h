@@ -4,6 +4,7 @@
 
 #include "lithe/nn/attention_slots.h"
 #include "lithe/nn/sub_layer.h"
+#include "lithe/ops/basic.h"
 #include "lithe/ops/loss.h"
 
 namespace lithe {
@@ -34,6 +35,10 @@ class Norm : public Part {
     int64_t hidden_size = 0;
   };
   virtual Var forward(const Var& x) const = 0;
+  /// forward(a + b); a part may do both in one pass over the rows.
+  virtual Var forward_sum(const Var& a, const Var& b) const { return forward(add(a, b)); }
+  /// It does.
+  virtual bool fuses_sum() const { return false; }
 };
 
 /// How a sub-layer F is wired with its norm and dropout.
@@ -136,6 +141,12 @@ class Compressor : public Part {
     std::vector<int64_t> row_of;  // Shortening::row_of
   };
   virtual Shorter forward(const Rows& x, const Pass& pass) const = 0;
+  /// What it looks at of the layer below, by Pass::get.
+  virtual std::vector<Tap::Kind> reads_below() const { return {}; }
+  /// In training its rows may have Rows::log_presence.
+  virtual bool weakens() const { return false; }
+  /// It takes rows with log_presence.
+  virtual bool reads_presence() const { return false; }
 };
 
 /// Sequences as long as they were before the last compressor, before a layer.
@@ -147,6 +158,8 @@ class Expander : public Part {
   };
   /// Rows [M, D] and what they were made of -> rows [N, D], one for each row of `from.before`.
   virtual Var forward(const Rows& x, const Shortening& from, const Pass& pass) const = 0;
+  /// How many compressors it undoes, the last first, of each by forward(); 0: all.
+  virtual int64_t undoes() const { return 1; }
 };
 
 /// What a head's loss is of.

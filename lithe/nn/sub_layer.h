@@ -33,7 +33,8 @@ struct SubLayerInput {
                                  // was embedded is wired as x is
   /// What the wiring would give this sub-layer of other rows of the stack: normed as x is. Empty: those rows.
   std::function<Var(const Var&)> wired = {};
-  int64_t stage = 0;  // of Residual::stages(): keys random numbers
+  int64_t stage = 0;      // of Residual::stages(): keys random numbers
+  Var log_presence = {};  // Rows::log_presence of x
 };
 
 /// How the rows of one sequence meet, head after head: for looking at (`lithe inspect`).
@@ -57,6 +58,8 @@ class SubLayer : public Part {
   virtual int64_t state_bytes(const std::vector<int64_t>& tokens, DType dtype) const = 0;
   /// Sequences longer than this cannot be read; 0: unlimited.
   virtual int64_t limit() const { return 0; }
+  /// Mixers: reads SubLayerInput::log_presence. Others take every row as wholly there.
+  virtual bool reads_presence() const { return false; }
   /// Reads Pass::embedded().
   virtual bool reads_embedding() const { return false; }
   /// Reads Pass::reference(), of this sequence.

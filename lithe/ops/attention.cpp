@@ -8,6 +8,7 @@
 #include "lithe/kernels/gemm/gemm.h"
 #include "lithe/ops/basic.h"
 #include "lithe/ops/heads.h"
+#include "lithe/ops/linear.h"
 #include "lithe/ops/query_key_value.h"
 #include "lithe/ops/token_map.h"
 
@@ -245,6 +246,40 @@ Var attend(const Var& q, const Var& k, const Var& v, const Sequences& queries, c
   for (int64_t b = 0; b < queries.count(); ++b)
     args.segments.push_back({queries.offset(b), queries.length(b), keys.offset(b), keys.length(b), {}, {}});
   return attend_by(std::move(args), {q, k, v}, options);
+}
+
+LogitBias presence_bias(const Var& log_presence, int64_t heads) {
+  return {.columns = spread_heads(log_presence, heads)};
+}
+
+// Attention whose values are the rows of the identity gives the weights themselves, whatever the options are.
+Var attention_received(const Var& q, const Var& k, const Sequences& sequences, AttendOptions o) {
+  const DType wide = wide_of(q.dtype());
+  const auto ones = [&](int64_t n) {
+    const Tensor out = empty({1, n}, wide, q.device());
+    for (int64_t i = 0; i < n && !out.is_meta(); ++i) set_value(out, i, 1);
+    return Var(out);
+  };
+  o.values = {};
+  std::vector<Var> parts;
+  int64_t longest = 0;
+  for (int64_t b = 0; b < sequences.count(); ++b) longest = std::max(longest, sequences.length(b));
+  const Tensor identity = zeros({sequences.rows(), o.kv_heads * longest}, wide, q.device());
+  for (int64_t b = 0; b < sequences.count() && !identity.is_meta(); ++b)
+    for (int64_t i = 0; i < sequences.length(b); ++i)
+      for (int64_t h = 0; h < o.kv_heads; ++h)
+        set_value(identity, ((sequences.offset(b) + i) * o.kv_heads + h) * longest + i, 1);
+  const Var weights =
+      attend(cast(q, wide), cast(k, wide), Var(identity), sequences, sequences, o);  // [N, heads*longest]
+  for (int64_t b = 0; b < sequences.count(); ++b) {
+    const int64_t begin = sequences.offset(b), end = sequences.offset(b + 1);
+    if (begin == end) continue;
+    const Var of_heads = linear(ones(end - begin), slice_rows(weights, begin, end));  // [1, heads*longest]
+    const Var sums = linear(ones(o.heads), reshape(of_heads, {o.heads, longest}));
+    const Var of_keys = slice_rows(reshape(sums, {longest, 1}), 0, end - begin);
+    parts.push_back(scale(of_keys, 1 / double(o.heads * (end - begin))));
+  }
+  return concatenate_rows(parts);
 }
 
 Var attend_by_maps(const Var& q, const Var& k, const Var& v, const Sequences& sequences, const AttendOptions& o,

@@ -63,6 +63,13 @@ Var attend(const Var& q, const Var& k, const Var& v, const Sequences& queries, c
 /// Both biases of so many heads; fails (usage) when they need the same place, or are used in different ways.
 LogitBias join(const LogitBias& a, const LogitBias& b, int64_t heads);
 
+/// What weakens keys: log presence [S, 1] in f32 (f64 for f64) is added to the logits of a key in all heads.
+LogitBias presence_bias(const Var& log_presence, int64_t heads);
+
+/// The weight that each key of attend() of sequences to themselves gets, the mean over heads and queries: [N, 1] in f32
+/// (f64 for f64). Sum over a sequence: 1 where every query sees a key.
+Var attention_received(const Var& q, const Var& k, const Sequences& sequences, AttendOptions options);
+
 /// attend() of sequences to themselves, composed of explicit maps [heads*T, T] that `change` may alter (dropout of
 /// weights): slower, and the maps are kept for the gradient. `b` is the sequence.
 Var attend_by_maps(const Var& q, const Var& k, const Var& v, const Sequences& sequences, const AttendOptions& options,

@@ -267,8 +267,9 @@ RouterStatistics router_statistics(const Tensor& logits, const Routing& routing)
   return out;
 }
 
-Var grouped_linear(const Var& x, const std::vector<LinearMap>& maps, const std::vector<int64_t>& offsets) {
-  check_maps("grouped_linear", x, maps);
+Var grouped_linear(const Var& given, const std::vector<LinearMap>& maps, const std::vector<int64_t>& offsets) {
+  check_maps("grouped_linear", given, maps);
+  const Var x = product_input(given, maps[0].w);
   const Tensor y = grouped_product(x.value(), maps, offsets);
   if (!recording()) return Var(y);
   return record_many("grouped_linear", inputs_of({x.ref()}, maps), {y},
@@ -290,6 +291,8 @@ Var grouped_activated_linear(kernels::Activation kind, const Var& x, const Var& 
   check_maps("grouped_activated_linear", x, maps);
   check(!up.defined() || up.shape() == x.shape(), "grouped_activated_linear",
         "gate and up must have equal shapes, got ", x.shape(), " and ", up.shape());
+  if (maps[0].w.rounded_inputs())
+    return grouped_linear(up.defined() ? gated(kind, x, up) : activate(kind, x), maps, offsets);
   const auto hidden = [kind, x, up] {
     Tensor a = empty_like(x.value());
     if (up.defined())

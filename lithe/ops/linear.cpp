@@ -77,15 +77,20 @@ Var record_linear(const Var& x, const Var& w, const Var& bias, bool transposed, 
 
 }  // namespace
 
-Var linear(const Var& x, const Var& w, const Var& bias, bool transposed) {
-  check_linear(x, w, bias, transposed);
+Var linear(const Var& given, const Var& w, const Var& bias, bool transposed) {
+  check_linear(given, w, bias, transposed);
+  const Var x = product_input(given, w);
   return record_linear(x, w, bias, transposed, product(x.value(), w, bias, transposed));
 }
 
-std::vector<Var> linear_each(const Var& x, const std::vector<LinearMap>& maps) {
+std::vector<Var> linear_each(const Var& given, const std::vector<LinearMap>& maps) {
+  const Var x = maps.empty() ? given : product_input(given, maps[0].w);
   std::vector<WeightProduct> products;
   for (const auto& [w, bias] : maps) {
     check_linear(x, w, bias, false);
+    check(
+        w.rounded_inputs() == maps[0].w.rounded_inputs(), "linear",
+        "maps of the same rows read them rounded alike, or none does; keep none of them, or all (train.rounding.keep)");
     products.push_back({w, value_or_none(bias), product_of(x.value(), w, false)});
   }
   weight_products(matrix(x.value()), products);
@@ -131,6 +136,7 @@ Var gated(kernels::Activation kind, const Var& gate, const Var& up) {
 
 Var activated_linear(kernels::Activation kind, const Var& x, const Var& bias, const Var& w, const Var& out_bias) {
   check_linear(x, w, out_bias, false);
+  if (w.rounded_inputs()) return linear(activate(kind, x, bias), w, out_bias);
   Tensor y = product(activated(kind, x, bias), w, out_bias, false);
   if (!recording()) return y;
   return record(
@@ -155,6 +161,7 @@ Var gated_linear(kernels::Activation kind, const Var& gate, const Var& up, const
   check(gate.shape() == up.shape(), "gated_linear", "gate and up must have equal shapes, got ", gate.shape(), " and ",
         up.shape());
   check_linear(up, w, out_bias, false);
+  if (w.rounded_inputs()) return linear(gated(kind, gate, up), w, out_bias);
   Tensor y = product(gated_product(kind, gate, up), w, out_bias, false);
   if (!recording()) return y;
   return record("gated_linear", {gate, up, w, out_bias}, y,

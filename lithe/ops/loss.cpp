@@ -61,8 +61,9 @@ Var cross_entropy(const Var& logits, const Tensor& labels, double smoothing, dou
                 });
 }
 
-Var linear_cross_entropy(const Var& x, const Var& w, bool transposed, const Tensor& labels, double smoothing,
+Var linear_cross_entropy(const Var& given, const Var& w, bool transposed, const Tensor& labels, double smoothing,
                          double scale, LossSums* sums, Tensor row_nll, const Var& bias) {
+  const Var x = product_input(given, w);
   const int64_t N = x.rows(), D = x.cols(), V = w.dim(transposed ? 0 : 1);
   check(D == w.dim(transposed ? 1 : 0), "linear_cross_entropy", "x ", x.shape(), " does not fit the weight ",
         w.shape());

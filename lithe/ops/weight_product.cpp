@@ -1,11 +1,36 @@
 #include "lithe/ops/weight_product.h"
 
+#include <algorithm>
+#include <cmath>
+
+#include "lithe/base/threads.h"
 #include "lithe/kernels/gemm/gemm.h"
 #include "lithe/kernels/quantized_product/quantized_product.h"
 
 namespace lithe {
 namespace {
 thread_local ProductObserver* observer = nullptr;
+}
+
+Var round_rows(const Var& x, int bits) {
+  check(bits >= 2 && bits <= 16, "linear", "rows can be rounded to 2 to 16 bits, not ", bits);
+  const Tensor out = empty_like(x.value());
+  const auto most = float((1 << (bits - 1)) - 1);
+  const int64_t C = x.value().numel() / std::max<int64_t>(x.rows(), 1);
+  if (!out.is_meta())
+    dispatch_float(x.dtype(), [&]<class T>() {
+      parallel_for(x.rows(), 8, [&](int64_t begin, int64_t end, int) {
+        for (int64_t n = begin; n < end; ++n) {
+          const T* from = x.value().data<T>() + n * C;
+          T* to = out.data<T>() + n * C;
+          float largest = 0;
+          for (int64_t c = 0; c < C; ++c) largest = std::max(largest, std::abs(float(from[c])));
+          const float step = largest / most, inverse = largest < 0x1p-100f ? 0 : most / largest;
+          for (int64_t c = 0; c < C; ++c) to[c] = T(step * std::round(float(from[c]) * inverse));
+        }
+      });
+    });
+  return record("round_rows", {x}, out, [x = x.ref()](const Tensor& dy, Grads& g) { g.give(x, dy); });
 }
 
 ProductObserver::ProductObserver(Seen seen) : seen_(std::move(seen)), previous_(observer) { observer = this; }

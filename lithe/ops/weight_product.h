@@ -18,6 +18,14 @@ struct WeightProduct {
 /// products, to the bit. Integer weights cannot be trained.
 void weight_products(const Tensor& x, std::span<const WeightProduct> products);
 
+/// Each row of x as integers of `bits` bits times its own step max|x| / (2^(bits-1) - 1), halves away from zero, as
+/// quantized_product.h rounds them to 8. The gradient passes: nothing is clipped.
+Var round_rows(const Var& x, int bits);
+/// The rows that a product of x with w reads.
+inline Var product_input(const Var& x, const Var& w) {
+  return w.rounded_inputs() ? round_rows(x, w.rounded_inputs()) : x;
+}
+
 /// While one lives, it is called after every product of this thread. The innermost counts.
 class ProductObserver {
  public:

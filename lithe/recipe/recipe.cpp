@@ -190,6 +190,11 @@ Recipe read_recipe(std::string_view text, const std::string& origin, const std::
   }
   Recipe recipe;
   read_fields(root, "", [&](Fields& f) { recipe.fields(f); });
+  if (recipe.translation.cut_sources) {
+    recipe.translate.source_length =
+        recipe.translation.max_length ? recipe.translation.max_length : recipe.data.sequence_length;
+    recipe.translate.truncation = recipe.data.truncation;
+  }
   return recipe;
 }
 
@@ -328,6 +333,7 @@ int64_t own_places(const Recipe& recipe, const ModelConfig& model) {
 
 TaskReading task_reading(const Recipe& recipe) {
   TaskReading out{.features = feature_readers(recipe.data)};
+  out.truncation = recipe.data.truncation;
   check_usage(recipe.task.streams.empty() || task_type(recipe.task) == TaskType::text, "task",
               "streams are of type text, not of ", recipe.task.type, "; leave them out");
   for (const std::string& name : recipe.task.streams) out.streams.push_back(streams_named(name));

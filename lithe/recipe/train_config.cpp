@@ -45,6 +45,9 @@ void TrainConfig::fields(Fields& f) {
          "what is learnt beside it from the same batches: {name: objective}, each with a weight of its own; the names "
          "stand in metrics.jsonl");
   f.section("growth", growth, "a run that begins small and grows while it learns");
+  f.section("rounding", rounding, "train for few bits: with weights, and rows that meet them, rounded");
+  f.section("loss_scaling", loss_scaling, "gradients of a multiplied loss, so that small ones do not vanish");
+  f.section("adapters", adapters, "low-rank updates of parameters that stay: few numbers learn, and are saved alone");
   f("precision", precision, "of rows and products: f32, bf16 (with f32 weights), f64 (slow, for checks)",
     one_of({"f32", "bf16", "f64"}));
   f("optimizer_states", optimizer_states,
@@ -76,6 +79,51 @@ void TrainConfig::fields(Fields& f) {
     "a loss this many deviations above the window's mean goes back to the last checkpoint and skips the batch; 0: off",
     at_least(0));
   f("spike_window", spike_window, "steps in the window of spike_deviations", at_least(2));
+}
+
+void AdapterConfig::fields(Fields& f) {
+  f("type", type,
+    "none; lora: matrices W are read as W + alpha / r A B of rank r, and A and B are all that learns; rslora: alpha / "
+    "sqrt(r); dora: the columns of that keep lengths of their own, which learn, too",
+    one_of({"none", "lora", "rslora", "dora"}));
+  f("rank", rank, "r", at_least(1));
+  f("alpha", alpha, "how much A B counts", at_least(0));
+  f("targets", targets,
+    "weights of linear maps that have one, by name, * and ? allowed: [*.mixer.heads.*.weight, *.ffn.*]");
+  f("also", also, "parameters that learn as they are, by name: [head.*]; all others stay");
+}
+
+void LossScaling::fields(Fields& f) {
+  f("type", type,
+    "none; fixed: by `initial`; dynamic: by a number that doubles after growth_interval good steps, and is halved by a "
+    "step whose gradients overflow, which changes no parameter",
+    one_of({"none", "fixed", "dynamic"}));
+  f("initial", initial, "what the loss is multiplied by at first; a power of two changes no gradient that stays finite",
+    at_least(1e-30));
+  f("growth_interval", growth_interval, "dynamic: good steps until the number doubles", at_least(1));
+}
+
+void RoundedTraining::fields(Fields& f) {
+  f("weights", weights,
+    "what products and look-ups read of each matrix: its numbers (none), or the very numbers that `lithe quantize "
+    "--weights` makes of it, anew every step; gradients pass straight through where a weight is not clipped",
+    one_of({"none", "int8", "int4", "int2", "ternary"}));
+  f("group_size", group_size, "int4, int2, ternary: inputs that share a step, 32 or 64", between(32, 64));
+  f("activation_bits", activation_bits,
+    "rows that meet rounded weights are rounded to so many bits, each with its own step, as integer products do with "
+    "8; "
+    "0: they are not",
+    between(0, 8));
+  f("keep", keep, "parameters that are not rounded, by name, * and ? allowed: [embedding.*, head.*]");
+}
+
+void RoundedTraining::validate() const {
+  check_usage(group_size == 32 || group_size == 64, "train", "rounding.group_size must be 32 or 64, got ", group_size);
+  check_usage(activation_bits == 0 || activation_bits == 2 || activation_bits == 4 || activation_bits == 8, "train",
+              "rounding.activation_bits must be 0, 2, 4 or 8, got ", activation_bits);
+  check_usage(on() || (activation_bits == 0 && keep.empty()), "train",
+              "rounding.activation_bits and keep are of rounded weights; set rounding.weights: int8, int4, int2 or "
+              "ternary, or leave them out");
 }
 
 // spec: grow.depth_stack | training | growth inside one run, at given steps | TB 6.3.2(2), E18
@@ -125,6 +173,11 @@ void TrainConfig::validate(int64_t sequence_length) const {
   check_usage(max_steps || max_tokens || num_train_epochs > 0 || max_time > 0, "train",
               "no limit is set; give max_steps, max_tokens, num_train_epochs or max_time");
   growth.validate();
+  rounding.validate();
+  check_usage(!adapters.on() || (!rounding.on() && growth.steps.empty() && freeze.empty() && !average_checkpoints),
+              "train",
+              "adapters freeze the model and publish it merged; leave rounding, growth, freeze and average_checkpoints "
+              "out");
   auxiliaries();
   check_usage(growth.steps.empty() || !average_checkpoints, "train",
               "average_checkpoints takes the mean of models of one size, and this one grows; leave one of both out");

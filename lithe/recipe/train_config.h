@@ -19,6 +19,35 @@ struct GrowthConfig {
   int64_t stage(int64_t step) const;
 };
 
+/// Section `train.rounding`: training for few bits.
+struct RoundedTraining {
+  std::string weights = "none";
+  int64_t group_size = 32, activation_bits = 0;
+  std::vector<std::string> keep;
+  void fields(Fields& f);
+  void validate() const;
+  bool on() const { return weights != "none"; }
+};
+
+/// Section `train.loss_scaling`: gradients of a loss that is multiplied, so that small ones do not vanish in few bits.
+struct LossScaling {
+  std::string type = "none";
+  double initial = 65536;
+  int64_t growth_interval = 2000;
+  void fields(Fields& f);
+  bool on() const { return type != "none"; }
+};
+
+/// Section `train.adapters`: small updates of a model whose parameters stay.
+struct AdapterConfig {
+  std::string type = "none";
+  int64_t rank = 8;
+  double alpha = 16;
+  std::vector<std::string> targets{"*.mixer.heads.q.weight", "*.mixer.heads.v.weight"}, also;
+  void fields(Fields& f);
+  bool on() const { return type != "none"; }
+};
+
 struct TrainConfig {
   int64_t max_steps = 0, max_tokens = 0;
   double num_train_epochs = 0, max_time = 0;  // minutes
@@ -35,6 +64,9 @@ struct TrainConfig {
   PartChoice objective{"clm", {}};
   Node auxiliary_objectives;  // by names of the recipe's
   GrowthConfig growth;
+  RoundedTraining rounding;
+  LossScaling loss_scaling;
+  AdapterConfig adapters;
   std::string precision = "f32", optimizer_states = "f32";
   bool gradient_checkpointing = false, carry_state = false;
   int64_t seed = 1;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "lithe/base/fields.h"
+#include "lithe/text/truncation.h"
 
 namespace lithe {
 
@@ -16,6 +17,9 @@ struct TranslateConfig {
   int64_t max_new_tokens = 0;
   int64_t min_new_tokens = 1;  // a model that knows little else knows that to end at once is likely
   int64_t batch_size = 32;
+  // Not of this section: read_recipe sets them where translation.cut_sources is set.
+  int64_t source_length = 0;  // longer sources, in tokens with the end token, are cut; 0: they are not
+  Truncation truncation;
 
   void fields(Fields& f);
   /// Refuses (usage) what no rule of a field can show, and numbers that are none.

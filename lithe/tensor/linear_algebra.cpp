@@ -32,6 +32,15 @@ double solve_positive(std::span<const double> a, std::span<double> b, int64_t n)
   return least * least;
 }
 
+std::vector<double> inverse_factor(std::span<const double> a, int64_t n) {
+  check_size("inverse_factor", a.size(), n);
+  const Eigen::LLT<Rows> factor(Eigen::Map<const Rows>(a.data(), n, n));
+  check(factor.info() == Eigen::Success, "inverse_factor", "the matrix of ", n, " rows is not positive definite");
+  const Eigen::LLT<Rows> of_inverse(factor.solve(Rows::Identity(n, n)));
+  check(of_inverse.info() == Eigen::Success, "inverse_factor", "the inverse of ", n, " rows is not positive definite");
+  return rows_of(of_inverse.matrixU());
+}
+
 Decomposed decompose(std::span<const double> a, int64_t n) {
   check_size("decompose", a.size(), n);
   if (n == 0) return {};

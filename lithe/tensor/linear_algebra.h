@@ -13,6 +13,9 @@ namespace lithe {
 /// nothing.
 double solve_positive(std::span<const double> a, std::span<double> b, int64_t n);
 
+/// The upper triangular u [n, n] with a^-1 = u^T u, of a symmetric positive definite a. Fails where it is not.
+std::vector<double> inverse_factor(std::span<const double> a, int64_t n);
+
 /// a [n, n] = sum over k of values[k] u_k v_k^T, values falling. u and v [n, n] hold u_k and v_k as rows.
 struct Decomposed {
   std::vector<double> values, u, v;

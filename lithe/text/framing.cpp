@@ -45,7 +45,7 @@ void truncate(int64_t& a, int64_t& b, int64_t room) {
 int64_t frame_specials(const Tokenizer& tokenizer, bool pair) { return size_of(frame_of(tokenizer, pair)); }
 
 FramedText frame(const Tokenizer& tokenizer, std::span<const int32_t> a, std::span<const int32_t> b, bool pair,
-                 int64_t max_tokens) {
+                 int64_t max_tokens, const Truncation& truncation) {
   const int64_t width = tokenizer.width();
   for (const auto& text : {a, b})
     check(int64_t(text.size()) % width == 0, "frame", "a text of ", text.size(),
@@ -73,7 +73,7 @@ FramedText frame(const Tokenizer& tokenizer, std::span<const int32_t> a, std::sp
   };
   const auto add_text = [&](std::span<const int32_t> text, int64_t tokens) {
     const int64_t begin = int64_t(out.tokens.size()) / width;
-    const auto kept = text.first(size_t(tokens * width));
+    const std::vector<int32_t> kept = truncation.cut(text, tokens, width);
     out.tokens.insert(out.tokens.end(), kept.begin(), kept.end());
     return begin;
   };

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "lithe/text/tokenizer.h"
+#include "lithe/text/truncation.h"
 
 namespace lithe {
 
@@ -24,11 +25,11 @@ struct FramedText {
 ///
 /// bos A eos and bos A eos B eos otherwise; a role that is absent is left out.
 ///
-/// What does not fit into `max_tokens`, specials included, is cut from the ends, from the longer text first and of
-/// equals from the second. Fails when max_tokens is below frame_specials(), when a span is not a multiple of width()
-/// ints, when `b` is given without `pair`, and for a pair when nothing can separate it.
+/// What does not fit into `max_tokens`, specials included, is cut, from the longer text first and of equals from the
+/// second; which of its tokens stay `truncation` says. Fails when max_tokens is below frame_specials(), when a span is
+/// not a multiple of width() ints, when `b` is given without `pair`, and for a pair when nothing can separate it.
 FramedText frame(const Tokenizer& tokenizer, std::span<const int32_t> a, std::span<const int32_t> b, bool pair,
-                 int64_t max_tokens);
+                 int64_t max_tokens, const Truncation& truncation = {});
 
 /// Special tokens that frame() adds.
 int64_t frame_specials(const Tokenizer& tokenizer, bool pair);

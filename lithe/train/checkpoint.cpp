@@ -73,6 +73,7 @@ Json to_json(const TrainState& state) {
   Json json = {{"version", kVersion}};
   for_each_field(state, [&](const char* name, const auto& value) { json[name] = value; });
   json["log_checksums"] = state.log_checksums;
+  if (state.loss_scale > 0) json["loss_scaling"] = {state.loss_scale, state.good_steps, state.overflowed_steps};
   json["interval_auxiliary"] = state.interval_auxiliary;
   for (const auto& [key, s] : state.interval_statistics)
     json["interval_statistics"].push_back({key.first, key.second, s.sums, s.weight});
@@ -82,6 +83,11 @@ Json to_json(const TrainState& state) {
 void from_json(const Json& json, TrainState& state) {
   for_each_field(state, [&](const char* name, auto& value) { json.at(name).get_to(value); });
   // Older checkpoints have none of these.
+  if (json.contains("loss_scaling")) {
+    json["loss_scaling"].at(0).get_to(state.loss_scale);
+    json["loss_scaling"].at(1).get_to(state.good_steps);
+    json["loss_scaling"].at(2).get_to(state.overflowed_steps);
+  }
   if (json.contains("log_checksums")) json["log_checksums"].get_to(state.log_checksums);
   if (json.contains("interval_auxiliary")) json["interval_auxiliary"].get_to(state.interval_auxiliary);
   if (json.contains("interval_statistics"))

@@ -27,6 +27,8 @@ struct TrainState {
   Statistics interval_statistics;                    // of the parts
   std::vector<double> recent_losses;                 // of the spike window
   int64_t steps_above_threshold = 0;
+  double loss_scale = 0;                         // of the next step; 0: that of the recipe
+  int64_t good_steps = 0, overflowed_steps = 0;  // with this loss scale; of the whole run
   double last_loss = 0, best_loss = 0;
   int64_t best_step = -1;
   double last_eval_loss = 0;

@@ -42,8 +42,9 @@ double AdamW::gradient_norm() const {
   return std::sqrt(sum);
 }
 
-void AdamW::step(int64_t step, double learning_rate, double norm) {
-  const double scale = config_.max_grad_norm > 0 && norm > config_.max_grad_norm ? config_.max_grad_norm / norm : 1;
+void AdamW::step(int64_t step, double learning_rate, double norm, double loss_scale) {
+  const double clipped = config_.max_grad_norm > 0 && norm > config_.max_grad_norm ? config_.max_grad_norm / norm : 1,
+               scale = clipped / loss_scale;
   for (Slot& slot : slots_) {
     Parameter& p = *slot.parameter;
     const Tensor gradient = p.master.grad();

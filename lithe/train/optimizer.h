@@ -16,8 +16,9 @@ class AdamW {
   /// The norm of all gathered gradients; not finite when one is.
   double gradient_norm() const;
   /// Updates every parameter from its gradient, scaled by min(1, max_grad_norm / norm), and frees the gradients. `step`
-  /// counts from 1.
-  void step(int64_t step, double learning_rate, double norm);
+  /// counts from 1. Gradients that are `loss_scale` times what they should be are divided by it; `norm` is of those
+  /// that they should be.
+  void step(int64_t step, double learning_rate, double norm, double loss_scale = 1);
   void drop_gradients();
 
   /// m and v by name ("m.<parameter>"), and the scales of those in 8 bits ("m_scale.<parameter>"), for checkpoints.

@@ -11,6 +11,8 @@
 #include "lithe/eval/held_out.h"
 #include "lithe/kernels/elementwise/elementwise.h"
 #include "lithe/kernels/gemm/gemm.h"
+#include "lithe/train/adapters.h"
+#include "lithe/train/rounded_training.h"
 
 namespace lithe {
 namespace {
@@ -244,7 +246,14 @@ Plan plan_training(const ModelConfig& config, const TrainConfig& train, const Pl
                          .frozen = train.freeze});
     heed_signals();
     model.set_recompute(train.gradient_checkpointing);
+    read_rounded(model, train.rounding);
+    if (train.rounding.on()) ledger(Device::meta).reset_peak();  // which looked at a model beside this one
     TrainedObjective objective(train, model);
+    std::optional<Adapters> adapters;
+    if (train.adapters.on()) {
+      adapters.emplace(model, train.adapters, objective.parameters(), uint64_t(train.seed));
+      ledger(Device::meta).reset_peak();
+    }
     AdamW optimizer({&model.parameters(), &objective.parameters()}, train);
     for (const Parameters* parameters : {&model.parameters(), &objective.parameters()})
       for (const Parameter& p : parameters->all()) parts.of(p.name).parameters += p.master.value().numel();

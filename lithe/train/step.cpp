@@ -94,7 +94,8 @@ int64_t labels_of(const std::vector<DeviceBatch>& micro_batches) {
 StepLosses run_micro_batch(const Model& model, const TrainedObjective& objective, const DeviceBatch& batch,
                            const MicroBatchPlace& place, const TrainConfig& config, CarriedState* carried) {
   step_context() = {uint64_t(config.seed), uint64_t(place.step) * uint64_t(place.of) + uint64_t(place.index)};
-  const double scale = 1 / double(std::max<int64_t>(place.labelled, 1)), share = 1 / double(place.of);
+  const double scale = place.loss_scale / double(std::max<int64_t>(place.labelled, 1)),
+               share = place.loss_scale / double(place.of);
   StepLosses out;
   Tape tape;
   const Var loss = [&] {  // rows live on only where the tape keeps them
@@ -107,6 +108,8 @@ StepLosses run_micro_batch(const Model& model, const TrainedObjective& objective
     const Var of_objective = objective.loss(
         {model, rows, pass, whole}, batch.targets,
         {.smoothing = config.label_smoothing, .scale = scale, .sums = &out.objective, .parts = &out.auxiliary});
+    if (place.loss_scale != 1)
+      for (auto& [name, value] : out.auxiliary) value /= place.loss_scale;
     for (const auto& [name, value] : pass.losses()) out.auxiliary[name] += number_of(value) / double(place.of);
     for (const auto& [key, statistic] : pass.statistics()) out.statistics[key].add(statistic.means(), statistic.weight);
     return Model::with_losses(of_objective, pass, share);
@@ -118,9 +121,9 @@ StepLosses run_micro_batch(const Model& model, const TrainedObjective& objective
 
 StepLosses accumulate_gradients(const Model& model, const TrainedObjective& objective,
                                 const std::vector<DeviceBatch>& micro_batches, const TrainConfig& config, int64_t step,
-                                CarriedState* carried) {
+                                CarriedState* carried, double loss_scale) {
   const auto count = int64_t(micro_batches.size());
-  MicroBatchPlace place{.step = step, .of = count, .labelled = labels_of(micro_batches)};
+  MicroBatchPlace place{.step = step, .of = count, .labelled = labels_of(micro_batches), .loss_scale = loss_scale};
   TreeSum<MicroBatchSum> sum;
   for (; place.index < count; ++place.index) {
     StepLosses losses = run_micro_batch(model, objective, micro_batches[size_t(place.index)], place, config, carried);

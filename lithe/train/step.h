@@ -31,6 +31,7 @@ struct MicroBatchPlace {
   int64_t step = 1;           // from 1
   int64_t index = 0, of = 1;  // micro-batches of the step; the index keys the dropout masks
   int64_t labelled = 0;       // labels of the whole step, over which its loss is a mean
+  double loss_scale = 1;      // gradients are times this; losses are as they are
 };
 int64_t labels_of(const std::vector<DeviceBatch>& micro_batches);
 
@@ -44,6 +45,6 @@ StepLosses run_micro_batch(const Model& model, const TrainedObjective& objective
 /// along a fixed tree over their index (TreeSum), so that others could run some of them and nothing changes.
 StepLosses accumulate_gradients(const Model& model, const TrainedObjective& objective,
                                 const std::vector<DeviceBatch>& micro_batches, const TrainConfig& config, int64_t step,
-                                CarriedState* carried = nullptr);
+                                CarriedState* carried = nullptr, double loss_scale = 1);
 
 }  // namespace lithe

@@ -84,7 +84,10 @@ TrainingData batches_of_translation(TranslationData pairs, const Recipe& recipe,
     if (pair.tree) out.trees.push_back(pair.tree);
   auto batches = std::make_unique<TranslationBatches>(
       std::move(pairs.train), out.source_tokenizer, out.tokenizer,
-      TranslationLimits{.max_length = longest, .max_length_ratio = translation.max_length_ratio, .leave_out = true},
+      TranslationLimits{.max_length = longest,
+                        .max_length_ratio = translation.max_length_ratio,
+                        .leave_out = true,
+                        .cut_sources = translation.cut_sources ? std::optional(data.truncation) : std::nullopt},
       train.micro_batch_tokens(), uint64_t(train.seed), true,
       TranslationSampling{translation.source_segmentation, translation.target_segmentation});
   batches->give_only(recipe.model.source_names());
@@ -103,7 +106,8 @@ TrainingData batches_of_translation(TranslationData pairs, const Recipe& recipe,
   out.fingerprint = batches->fingerprint();
   out.train = std::move(batches);
   if (!pairs.validation.empty()) {
-    auto held_out = held_out_translations(std::move(pairs.validation), tokenizers, data, train.micro_batch_tokens());
+    auto held_out = held_out_translations(std::move(pairs.validation), tokenizers, data, train.micro_batch_tokens(),
+                                          translation.cut_sources);
     held_out.give_only(recipe.model.source_names());
     out.fingerprint = checksum(&out.fingerprint, sizeof out.fingerprint, held_out.fingerprint());
     out.held_out = std::make_unique<HeldOutTranslations>(std::move(held_out), tokenizers, out.objective,

@@ -10,6 +10,7 @@
 #include "lithe/kernels/optimizer/optimizer.h"
 #include "lithe/train/growth.h"
 #include "lithe/train/resume.h"
+#include "lithe/train/rounded_training.h"
 
 namespace lithe {
 namespace {
@@ -57,6 +58,7 @@ void TrainingLoop::begin(const Path& checkpoint) {
       load_backbone(*model_, Path(run_.recipe.from_pretrained) / "model.safetensors");
     for (const auto& [part, run] : run_.recipe.pretrained_parts.entries())
       load_part(*model_, part, Path(run.text()) / "model.safetensors");
+    if (adapters_ && !run_.recipe.from_pretrained.empty() && !run_.recipe.fresh_weights) adapters_->begin();
   }
   state_.threads = threads();
   state_.data_fingerprint = data_.fingerprint;
@@ -138,6 +140,7 @@ TrainResult TrainingLoop::so_far() const {
 void TrainingLoop::make(int64_t stage) {
   stage_ = stage;
   optimizer_.reset();
+  adapters_.reset();
   objective_.reset();
   carried_.reset();
   model_ = std::make_unique<Model>(config_of_stage(run_.recipe.model, config_.growth, stage),
@@ -146,10 +149,15 @@ void TrainingLoop::make(int64_t stage) {
                                                 .seed = uint64_t(config_.seed),
                                                 .trainable = true,
                                                 .frozen = config_.freeze});
+  read_rounded(*model_, config_.rounding);
   objective_ = std::make_unique<TrainedObjective>(config_, *model_);
   check_usage(config_.growth.steps.empty() || !objective_->parameters().count(), "train",
               "growth makes the model wider or deeper, and the parameters of auxiliary_objectives do not grow with it; "
               "leave one of both out");
+  if (config_.adapters.on()) {
+    adapters_ = std::make_unique<Adapters>(*model_, config_.adapters, objective_->parameters(), uint64_t(config_.seed));
+    adapters_->begin();
+  }
   optimizer_ = std::make_unique<AdamW>(std::vector{&model_->parameters(), &objective_->parameters()}, config_);
   model_->set_recompute(config_.gradient_checkpointing);
   if (data_.lanes) carried_.emplace(*model_, data_.lanes->count, data_.lanes->longest);
@@ -178,6 +186,17 @@ void TrainingLoop::grow() {
 void TrainingLoop::publish(const Path& checkpoint) const {
   if (!config_.growth.steps.empty()) save_config(model_->config(), run_.out / "config.json");
   publish_weights(run_.out, checkpoint);
+  if (!adapters_) return;
+  save_model(run_.out / "model.safetensors");
+  adapters_->save(run_.out / "adapter");
+}
+
+// What runs without adapters predict alike with.
+void TrainingLoop::save_model(const Path& file) const {
+  if (adapters_)
+    adapters_->save_merged(file);
+  else
+    save_weights(*model_, file);
 }
 
 bool TrainingLoop::done() const {
@@ -206,10 +225,17 @@ bool TrainingLoop::step() {
     batches.push_back(to_device(next_batch(), *model_));
     rows += batches.back().input.rows();
   }
-  const StepLosses losses = accumulate_gradients(*model_, *objective_, batches, config_, number, carried());
+  const LossScaling& scaling = config_.loss_scaling;
+  const double factor = !scaling.on() ? 1 : state_.loss_scale > 0 ? state_.loss_scale : scaling.initial;
+  const StepLosses losses = accumulate_gradients(*model_, *objective_, batches, config_, number, carried(), factor);
   const LossSums& sums = losses.objective;
-  const double norm = optimizer_->gradient_norm(), loss = sums.loss / double(std::max<int64_t>(sums.labels, 1));
-  if (!std::isfinite(loss) || !std::isfinite(norm)) trace_divergence(batches, number, first_batch, loss, norm);
+  const double norm = optimizer_->gradient_norm() / factor,
+               loss = sums.loss / double(std::max<int64_t>(sums.labels, 1));
+  const bool overflowed = scaling.type == "dynamic" && std::isfinite(loss) && !std::isfinite(norm) && factor > 1;
+  if (overflowed)
+    log_debug("step ", number, ": gradients overflow with the loss times ", factor, "; it changes nothing");
+  else if (!std::isfinite(loss) || !std::isfinite(norm))
+    trace_divergence(batches, number, first_batch, loss, norm);
   if (const std::optional<double> limit = spike(loss)) {
     roll_back({.step = state_.rollback_step,
                .at = number,
@@ -219,7 +245,11 @@ bool TrainingLoop::step() {
                .last_batch = state_.micro_batches - 1});
     return false;
   }
-  optimizer_->step(steps_of_moments(config_.growth, number), schedule_.at(number), norm);
+  if (overflowed)
+    optimizer_->drop_gradients();
+  else
+    optimizer_->step(steps_of_moments(config_.growth, number), schedule_.at(number), norm, factor);
+  if (scaling.on()) scale_loss(factor, overflowed);
   state_.last_loss = loss;
   state_.step = number;
   state_.tokens += rows;
@@ -228,11 +258,24 @@ bool TrainingLoop::step() {
   state_.interval_labels += sums.labels;
   for (const auto& [name, value] : losses.auxiliary) state_.interval_auxiliary[name] += value;
   for (const auto& [key, s] : losses.statistics) state_.interval_statistics[key].add(s.means(), s.weight);
-  state_.interval_norm += norm;
+  if (!overflowed) state_.interval_norm += norm;
   ++state_.interval_steps;
   watch(loss);
   if (number % config_.logging_steps == 0 || number == total_steps_) log_interval();
   return true;
+}
+
+// spec: hpc.mixed | training | bf16 rows, products and caches with f32 masters and sums; the loss scaled, dynamically:
+// a step whose gradients overflow is left out | TB 6.4.9
+void TrainingLoop::scale_loss(double factor, bool overflowed) {
+  state_.loss_scale = factor;
+  if (config_.loss_scaling.type == "fixed") return;
+  state_.overflowed_steps += overflowed;
+  state_.good_steps = overflowed ? 0 : state_.good_steps + 1;
+  if (overflowed) state_.loss_scale = factor / 2;
+  if (state_.good_steps < config_.loss_scaling.growth_interval) return;
+  state_.loss_scale = 2 * factor;
+  state_.good_steps = 0;
 }
 
 void TrainingLoop::log_interval() {
@@ -295,7 +338,7 @@ bool TrainingLoop::evaluate() {
     state_.best_score = scores.best;
     state_.best_step = state_.step;
     make_directory(run_.out / "best");
-    save_weights(*model_, run_.out / "best" / "model.safetensors");
+    save_model(run_.out / "best" / "model.safetensors");
   }
   state_.last_eval_loss = scores.loss;
   state_.evaluated_step = state_.step;

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 
+#include "lithe/train/adapters.h"
 #include "lithe/train/plan.h"
 #include "lithe/train/run_log.h"
 #include "lithe/train/run_result.h"
@@ -48,6 +49,7 @@ class TrainingLoop {
   int64_t stage_ = 0;  // growths that the model has behind it
   std::unique_ptr<Model> model_;
   std::unique_ptr<TrainedObjective> objective_;
+  std::unique_ptr<Adapters> adapters_;  // null: none
   std::unique_ptr<AdamW> optimizer_;
   std::optional<CarriedState> carried_;  // of the lanes
   Schedule schedule_;
@@ -72,6 +74,7 @@ class TrainingLoop {
   void grow();
 
   void publish(const Path& checkpoint) const;
+  void save_model(const Path& file) const;
   CarriedState* carried() { return carried_ ? &*carried_ : nullptr; }
   double elapsed() const;
   bool done() const;
@@ -79,6 +82,8 @@ class TrainingLoop {
 
   // One optimiser step. False when it was taken back because of a loss spike.
   bool step();
+  // What the loss of the next step is multiplied by, after one that it was multiplied by `factor` in.
+  void scale_loss(double factor, bool overflowed);
   void log_interval();
 
   // What is due between steps: evaluation and samples. Idempotent per step, so that a resumed run does what

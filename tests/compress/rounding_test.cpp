@@ -1,4 +1,4 @@
-#include "lithe/compress/rounding.h"
+#include "lithe/model/rounding.h"
 
 #include <gtest/gtest.h>
 
@@ -106,6 +106,54 @@ TEST(Rounding, RefusesWhatIsNotANumber) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_STREQ(error.what(), "rounding: 'layer' holds nan; only finite numbers can be rounded");
+  }
+}
+
+// Rows whose channels go together: what one input's rounding does to a product, the next can undo.
+Tensor rows_that_go_together(int64_t n, int64_t k) {
+  const Tensor x = kit::normal({n, k}, DType::f64, 4);
+  for (int64_t i = 0; i < n; ++i)
+    for (int64_t c = 1; c < k; ++c)
+      set_value(x, i * k + c, 0.8 * value_at(x, i * k + c - 1) + 0.6 * value_at(x, i * k + c) * (c % 7 ? 1 : 5));
+  return x;
+}
+
+double product_error(const Tensor& x, const Tensor& w, const kernels::QuantizedTensors& integers,
+                     const PackedMatrix& m) {
+  const Tensor read = empty(w.shape(), DType::f64), difference = empty(w.shape(), DType::f64);
+  write_numbers(integers, m, read);
+  for (int64_t i = 0; i < w.numel(); ++i) set_value(difference, i, value_at(read, i) - value_at(w, i));
+  const Tensor y = kit::product(x, difference);
+  double sum = 0;
+  for (int64_t i = 0; i < y.numel(); ++i) sum += value_at(y, i) * value_at(y, i);
+  return sum;
+}
+
+TEST(RoundBySecondOrder, LeavesLessErrorOfProductsThanTheNearestIntegers) {
+  const int64_t K = 64, M = 24;
+  const Tensor x = rows_that_go_together(512, K), w = kit::normal({K, M}, DType::f32, 5);
+  Tensor transposed = empty({K, 512}, DType::f64);
+  for (int64_t i = 0; i < 512; ++i)
+    for (int64_t k = 0; k < K; ++k) set_value(transposed, k * 512 + i, value_at(x, i * K + k));
+  const Tensor moments = kit::product(transposed, x), importance = empty({K}, DType::f64);
+  for (int64_t k = 0; k < K; ++k) set_value(importance, k, value_at(moments, k * K + k));
+  for (const std::string name : {"int8", "int4", "int2", "ternary"}) {
+    const WeightIntegers as = weight_integers(name, 32);
+    PackedMatrix m{as.format, M, K, as.group, false, "w", {}, {}};
+    const double nearest = product_error(x, w, round_matrix(w, m, as), m),
+                 weighted = product_error(x, w, round_matrix(w, m, as, importance), m),
+                 second = product_error(x, w, round_by_second_order(w, m, as, moments), m);
+    EXPECT_LT(second, 0.7 * nearest) << name;
+    EXPECT_LT(weighted, (name == "int8" ? 1.0001 : 0.98) * nearest) << name;
+    // Inputs that have nothing to do with each other cannot make up for anything.
+    const Tensor alone = zeros({K, K}, DType::f64), alike = empty({K}, DType::f64);
+    for (int64_t k = 0; k < K; ++k) set_value(alone, k * K + k, 3), set_value(alike, k, 3);
+    const kernels::QuantizedTensors plain = round_matrix(w, m, as), apart = round_by_second_order(w, m, as, alone);
+    EXPECT_EQ(kit::bit_difference(plain.scales, apart.scales), "") << name;
+    EXPECT_LE(kit::changed_rows(plain.values, apart.values).size(), 2u) << name;  // halves
+    if (name != "int8") {
+      EXPECT_EQ(kit::bit_difference(plain.values, round_matrix(w, m, as, alike).values), "") << name;
+    }
   }
 }
 

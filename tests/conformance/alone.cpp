@@ -126,9 +126,14 @@ const std::map<std::string, Maker>& makers() {
          auto part =
              make<Compressor>(a, choice(part_case.name, part_case.options), {.hidden_size = d, .causal = false});
          a.inputs = {input(9, d, 1)};
+         a.inputs.push_back(input(9, 1, 2));
          a.run = [part](const std::vector<Var>& in) {
            const Pass pass;
-           return with_losses({part->forward({in[0], nine_rows()}, pass).rows.x}, pass);
+           pass.within(0).put(Tap::Kind::received, in[1]);
+           const Rows rows = part->forward({in[0], nine_rows()}, pass.within(1)).rows;
+           std::vector<Var> out{rows.x};
+           if (rows.log_presence.defined()) out.push_back(rows.log_presence);
+           return with_losses(out, pass);
          };
        }},
       {"combiner",

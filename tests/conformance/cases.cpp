@@ -64,8 +64,12 @@ ModelConfig config_in(const std::string& yaml, const PartCase& c) {
     part = mixer;
   }
   if (c.slot == Compressor::slot) {  // stands in layers
-    node.set("layers", parse_yaml("{short: {}}", "test")).set("short", Node::map()).set(c.slot, part);
-    node.set("layer_types", parse_yaml("[short, short]", "test"));
+    node.set("layers", parse_yaml("{whole: {}, short: {}}", "test"));
+    Node layers = *node.find("layers"), shorter = Node::map();
+    shorter.set(c.slot, part);
+    layers.set("short", shorter);
+    node.set("layers", layers);
+    node.set("layer_types", parse_yaml("[whole, short]", "test"));
     return read_model_config(node);
   }
   if (c.slot == Combiner::slot) {  // of encoders, which a decoder has none of

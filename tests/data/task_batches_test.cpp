@@ -214,6 +214,14 @@ TEST(TaskBatches, WordsThatDoNotFitOrHaveNoTokensHaveNoRow) {
   const TaskBatches shorter({e}, TaskType::tagging, *bytes(), 5, 64, 1, false);
   EXPECT_EQ(shorter.sequences()[0].words, (std::vector<int64_t>{1, 3, -1}));
 
+  // The last five of eight bytes: the space before the second word, which its tag stands on, is gone.
+  const TaskBatches last({e}, TaskType::tagging, *bytes(), 7, 64, 1, false, {.truncation = {.keep = "last"}});
+  EXPECT_EQ(tokens_of(last.batch(0, 0), 0), framed("cd ef"));
+  EXPECT_EQ(last.sequences()[0].words, (std::vector<int64_t>{-1, -1, 3}));
+  const TaskBatches ends({e}, TaskType::tagging, *bytes(), 7, 64, 1, false, {.truncation = {.keep = "ends"}});
+  EXPECT_EQ(tokens_of(ends.batch(0, 0), 0), framed("ab ef"));
+  EXPECT_EQ(ends.sequences()[0].words, (std::vector<int64_t>{1, -1, -1}));
+
   const Example gap{.words = {"", "cd"}, .tags = {1, 2}};
   const TaskBatches batches({gap}, TaskType::tagging, *bytes(), 16, 64, 1, false);
   EXPECT_EQ(batches.sequences()[0].words, (std::vector<int64_t>{-1, 1}));

@@ -125,14 +125,16 @@ AttendOptions AttentionCore::options(const Heads& heads, const SubLayerInput& in
   const FieldInput pairs{q, k, in.sequences, in.pass, in.x, keys, scale_, labels};
   kernels::AttentionPattern pattern = field.pattern(pairs);
   const bool biases = position_ && position_->biases();
+  const int64_t count = heads.query_heads();
+  LogitBias bias = join(biases ? position_->bias(pairs, count) : LogitBias{}, field.bias(pairs, count), count);
+  if (in.log_presence.defined()) bias = join(bias, presence_bias(in.log_presence, count), count);
   return {.heads = heads.query_heads(),
           .kv_heads = heads.kv_heads(),
           .scale = scale_,
           .mask = pattern.mask,
           .head_masks = std::move(pattern.heads),
           .tiles = std::move(pattern.tiles),
-          .bias = join(biases ? position_->bias(pairs, heads.query_heads()) : LogitBias{},
-                       field.bias(pairs, heads.query_heads()), heads.query_heads()),
+          .bias = std::move(bias),
           .values = biases ? position_->values() : DistanceValues{},
           .softcap = softcap_};
 }

@@ -83,7 +83,10 @@ class BorrowedMap final : public Borrower {
     const Var v = values_(in.x), q = lent(in, kQueries);
     if (in.state) return output(continued(in, q, v));
     const Var k = lent(in, kKeys);
-    return output(attend_dropping(dropout_, q, k, v, in, lender().options(in, q, k)));
+    const AttendOptions options = lender().options(in, q, k);
+    if (in.pass.wants(Tap::Kind::received))
+      in.pass.put(Tap::Kind::received, attention_received(q, k, in.sequences, options));
+    return output(attend_dropping(dropout_, q, k, v, in, options));
   }
   void skip(const SubLayerInput& in) const override { keep(in, values_(in.x)); }
   std::unique_ptr<State> make_state(const StateShape& shape) const override {
@@ -92,6 +95,7 @@ class BorrowedMap final : public Borrower {
   int64_t state_bytes(const std::vector<int64_t>& tokens, DType dtype) const override {
     return KeyValueCache::bytes_of(tokens, columns(), dtype);
   }
+  bool reads_presence() const override { return true; }
   bool keeps_rows() const override { return true; }
   void borrow_keys(State& own, const State& from) const override {
     static_cast<KeyValueCache&>(own).read_keys_of(static_cast<const KeyValueCache&>(from));

@@ -13,6 +13,7 @@ namespace {
 struct RepeatConfig {
   bool skip = true;
   std::string between = "repeat";
+  int64_t undoes = 1;
   void fields(Fields& f) {
     f("skip", skip,
       "add the repeated rows to those before the compressor; false: they take their places, and only rows that nothing "
@@ -21,12 +22,14 @@ struct RepeatConfig {
       "repeat: the row that stands for it; linear: the two rows whose groups have their centres at both sides of it, "
       "the nearer one counting more, and beyond the first and the last centre that one alone",
       one_of({"repeat", "linear"}));
+    f("undoes", undoes, "compressors below that are undone, the last first; 0: all", at_least(0));
   }
 };
 
 class Repeat final : public Expander {
  public:
   Repeat(const Scope&, const RepeatConfig& config, const Args&) : config_(config) {}
+  int64_t undoes() const override { return config_.undoes; }
   Var forward(const Rows& x, const Shortening& from, const Pass&) const override {
     const Var& before = from.before.x;
     check(int64_t(from.row_of.size()) == before.rows(), "expander", "repeat needs to know which of ", x.x.rows(),

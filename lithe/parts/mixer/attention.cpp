@@ -39,8 +39,10 @@ class SelfAttention final : public Mixer, public SharedMap, private AttentionMap
     } else {
       const Heads::KeyValue read = AttentionCore::read(heads, kept, turn);
       if (gives(in, kKeys)) in.pass.put(kKeys, read.k);
-      context = attend_dropping(core_.dropout(), q, read.k, read.v, in,
-                                core_.options(heads, in, q, read.k, key_counts(in.sequences)));
+      const AttendOptions options = core_.options(heads, in, q, read.k, key_counts(in.sequences));
+      if (in.pass.wants(Tap::Kind::received))
+        in.pass.put(Tap::Kind::received, attention_received(q, read.k, in.sequences, options));
+      context = attend_dropping(core_.dropout(), q, read.k, read.v, in, options);
     }
     const Var done = heads.finish(context);
     if (lends_) in.pass.put(kContext, done);
@@ -62,6 +64,7 @@ class SelfAttention final : public Mixer, public SharedMap, private AttentionMap
   }
   bool keeps_rows() const override { return true; }
   std::vector<std::string> reads_columns() const override { return core_.field().reads_columns(); }
+  bool reads_presence() const override { return true; }
   bool reads_embedding() const override { return core_.heads().reads_embedding(); }
   MixerMaps maps(const SubLayerInput& in) const override { return core_.maps(in, core_.input_of(in), in.sequences); }
 

@@ -36,6 +36,10 @@ class Layer final : public Norm {
   Var forward(const Var& x) const override {
     return normalise(kind_, x, weight_ ? weight_->var() : Var(ones_), var_or_none(bias_), eps_);
   }
+  Var forward_sum(const Var& a, const Var& b) const override {
+    return normalise_sum(kind_, a, b, weight_ ? weight_->var() : Var(ones_), var_or_none(bias_), eps_);
+  }
+  bool fuses_sum() const override { return true; }
 
  private:
   Parameter *weight_, *bias_;

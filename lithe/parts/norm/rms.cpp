@@ -27,6 +27,10 @@ class Rms final : public Norm {
   Var forward(const Var& x) const override {
     return normalise(kernels::NormKind::rms, x, offset_ ? plus_one(weight_->var()) : weight_->var(), {}, eps_);
   }
+  Var forward_sum(const Var& a, const Var& b) const override {
+    return normalise_sum(kernels::NormKind::rms, a, b, offset_ ? plus_one(weight_->var()) : weight_->var(), {}, eps_);
+  }
+  bool fuses_sum() const override { return true; }
 
  private:
   Parameter* weight_;

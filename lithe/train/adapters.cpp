@@ -1,0 +1,163 @@
+#include "lithe/train/adapters.h"
+
+#include <fnmatch.h>
+
+#include <cmath>
+
+#include "lithe/base/did_you_mean.h"
+#include "lithe/base/json.h"
+#include "lithe/model/packable.h"
+#include "lithe/model/safetensors.h"
+#include "lithe/ops/basic.h"
+#include "lithe/ops/linear.h"
+
+namespace lithe {
+namespace {
+
+bool names(const std::vector<std::string>& patterns, const std::string& name) {
+  for (const std::string& pattern : patterns)
+    if (::fnmatch(pattern.c_str(), name.c_str(), 0) == 0) return true;
+  return false;
+}
+
+// Of each column of w [R, C].
+Tensor column_norms(const Tensor& w) {
+  const Tensor out = empty({w.cols()}, w.dtype(), w.device());
+  if (out.is_meta()) return out;
+  dispatch_float(w.dtype(), [&]<class T>() {
+    std::vector<double> sums(size_t(w.cols()), 0);
+    for (int64_t r = 0; r < w.rows(); ++r)
+      for (int64_t c = 0; c < w.cols(); ++c) {
+        const auto v = double(w.data<T>()[r * w.cols() + c]);
+        sums[size_t(c)] += v * v;
+      }
+    for (int64_t c = 0; c < w.cols(); ++c) out.data<T>()[c] = T(std::sqrt(sums[size_t(c)]));
+  });
+  return out;
+}
+
+class AdaptedView final : public View {
+ public:
+  AdaptedView(const Parameter* a, const Parameter* b, const Parameter* magnitude, double scale, DType compute)
+      : a_(a), b_(b), magnitude_(magnitude), scale_(scale), compute_(compute) {}
+  void refresh(const Tensor&) override {}
+  Var read(const Var& master) const override { return cast(wide(master.value()), compute_); }
+  int64_t bytes() const override { return 0; }
+
+  /// The matrix that it stands for, in the type of the adapters.
+  Var wide(const Tensor& master) const {
+    const DType type = a_->master.dtype();
+    const Var w =
+        add(master.dtype() == type ? Var(master) : cast(Var(master), type), linear(a_->var(), b_->var()), 1, scale_);
+    if (!magnitude_) return w;
+    const Tensor norms = column_norms(w.value()), inverse = empty_like(norms);
+    for (int64_t c = 0; c < norms.numel() && !norms.is_meta(); ++c) {
+      const double norm = value_at(norms, c);
+      set_value(inverse, c, norm > 0 ? 1 / norm : 0);
+    }
+    return row_affine(w, mul(magnitude_->var(), Var(inverse)), {});
+  }
+
+ private:
+  const Parameter *a_, *b_, *magnitude_;
+  double scale_;
+  DType compute_;
+};
+
+}  // namespace
+
+Adapters::Adapters(Model& model, const AdapterConfig& config, Parameters& parameters, uint64_t seed)
+    : model_(model), config_(config) {
+  BuildContext context{.parameters = &parameters,
+                       .device = model.device(),
+                       .dtype = wide_of(model.compute_dtype()),
+                       .compute = wide_of(model.compute_dtype()),
+                       .init = model.config().init,
+                       .seed = seed,
+                       .layers = model.config().num_hidden_layers};
+  const std::map<std::string, Packable> able = packable_matrices(model.config());
+  std::vector<std::string> all;
+  for (Parameter& p : model.parameters().all()) {
+    all.push_back(p.name);
+    if (!names(config.also, p.name)) p.master = Var(p.master.value());
+    const auto found = able.find(p.name);
+    if (!names(config.targets, p.name)) continue;
+    check_usage(found != able.end() && found->second.product && !found->second.by_rows, "train",
+                "adapters.targets names '", p.name, "', which no linear map reads alone; name weights of linear maps");
+    const int64_t rows = p.master.dim(0);
+    const Scope scope(context, "adapters." + p.name);
+    const InitConfig init{.std = 1 / std::sqrt(3. * double(rows))};
+    Entry entry{&p, nullptr, nullptr, nullptr};
+    entry.a =
+        scope.parameter("lora_a", {p.axes[0], Axis(config.rank)}, InitRole::embedding, {.init = &init, .wide = true});
+    entry.b = scope.parameter("lora_b", {Axis(config.rank), p.axes[1]}, InitRole::zeros, {.wide = true});
+    if (config.type == "dora") entry.magnitude = scope.parameter("magnitude", {p.axes[1]}, InitRole::ones);
+    const double scale =
+        config.alpha / (config.type == "rslora" ? std::sqrt(double(config.rank)) : double(config.rank));
+    p.master = Var(p.master.value());
+    p.read_through(std::make_shared<AdaptedView>(entry.a, entry.b, entry.magnitude, scale, model.compute_dtype()));
+    entries_.push_back(entry);
+  }
+  for (const std::vector<std::string>* patterns : {&config.targets, &config.also})
+    for (const std::string& pattern : *patterns) {
+      bool any = false;
+      for (const std::string& name : all) any = any || ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
+      check_usage(any, "train", "adapters names '", pattern, "', and no parameter is called so",
+                  did_you_mean(pattern, all), " (lithe plan RECIPE)");
+    }
+  check_usage(!entries_.empty(), "train", "adapters.targets is empty; name matrices, as in [*.mixer.heads.q.weight]");
+}
+
+void Adapters::begin() {
+  for (const Entry& entry : entries_)
+    if (entry.magnitude) {
+      const Tensor norms = column_norms(entry.of->master.value());
+      copy_into(entry.magnitude->master.value(), norms.dtype() == entry.magnitude->master.dtype()
+                                                     ? norms
+                                                     : convert(norms, entry.magnitude->master.dtype()));
+    }
+}
+
+void Adapters::save_merged(const Path& file) const {
+  const NoGrad no_grad;
+  std::map<std::string, Tensor> tensors;
+  for (const Parameter& p : model_.parameters().all()) tensors[p.name] = p.numbers();
+  for (const Entry& entry : entries_)
+    tensors[entry.of->name] = static_cast<const AdaptedView&>(*entry.of->view).wide(entry.of->master.value()).value();
+  write_safetensors(file, tensors, {{"format", "lithe"}});
+}
+
+void Adapters::save(const Path& directory) const {
+  std::filesystem::create_directories(directory);
+  std::map<std::string, Tensor> tensors;
+  Json modules = Json::array();
+  const auto turned = [](const Tensor& x) {  // [R, C] -> [C, R], f32
+    const Tensor out = empty({x.cols(), x.rows()}, DType::f32);
+    for (int64_t r = 0; r < x.rows(); ++r)
+      for (int64_t c = 0; c < x.cols(); ++c) set_value(out, c * x.rows() + r, value_at(x, r * x.cols() + c));
+    return out;
+  };
+  for (const Entry& entry : entries_) {
+    const std::string module = entry.of->name.substr(0, entry.of->name.rfind('.'));
+    const std::string name = "base_model.model." + module;
+    modules.push_back(module);
+    tensors[name + ".lora_A.weight"] = turned(entry.a->master.value());
+    tensors[name + ".lora_B.weight"] = turned(entry.b->master.value());
+    if (entry.magnitude) tensors[name + ".lora_magnitude_vector"] = clone(entry.magnitude->master.value());
+  }
+  for (const Parameter& p : model_.parameters().all())
+    if (names(config_.also, p.name)) tensors["base_model.model." + p.name] = p.numbers();
+  write_safetensors(directory / "adapter_model.safetensors", tensors, {{"format", "pt"}});
+  const Json config = {{"peft_type", "LORA"},
+                       {"r", config_.rank},
+                       {"lora_alpha", config_.alpha},
+                       {"use_rslora", config_.type == "rslora"},
+                       {"use_dora", config_.type == "dora"},
+                       {"target_modules", modules},
+                       {"bias", "none"},
+                       {"fan_in_fan_out", false},
+                       {"inference_mode", true}};
+  write_file(directory / "adapter_config.json", dump(config, 2) + "\n");
+}
+
+}  // namespace lithe

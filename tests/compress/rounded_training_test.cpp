@@ -1,0 +1,158 @@
+#include "lithe/train/rounded_training.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "lithe/compress/quantize.h"
+#include "lithe/model/packable.h"
+#include "lithe/ops/basic.h"
+#include "lithe/ops/linear.h"
+#include "lithe/ops/weight_product.h"
+#include "tests/support/errors.h"
+#include "tests/support/model_kit.h"
+#include "tests/support/process.h"
+
+namespace lithe {
+namespace {
+
+ModelConfig config_of(const std::string& more = "") {
+  return kit::model_config(
+      "{vocab_size: 37, hidden_size: 24, num_hidden_layers: 2, max_position_embeddings: 16, mixer: {type: attention, "
+      "num_attention_heads: 2}, ffn: {type: gelu, intermediate_size: 40}}",
+      more);
+}
+
+// oracle: hpc.qat
+TEST(RoundedTraining, ReadsTheVeryNumbersThatQuantizeWrites) {
+  const kit::Scratch scratch;
+  for (const std::string weights : {"int8", "int4", "int2", "ternary"}) {
+    Model model(config_of("tie_word_embeddings: false"), {.trainable = true});
+    kit::randomise(model.parameters(), 3);
+    read_rounded(model, {.weights = weights});
+    std::vector<QuantizedLayer> layers;
+    const auto integers =
+        quantize_model(model, {.integers = weights}, scratch.path() / (weights + ".safetensors"), layers);
+    int matrices = 0;
+    for (const Parameter& p : integers->parameters().all()) {
+      const Tensor read = model.parameters().find(p.name)->var().value();
+      const kernels::PackedMatrix* m = p.master.packed();
+      if (!m) {
+        EXPECT_EQ(kit::bit_difference(read, p.master.value()), "") << p.name;
+        continue;
+      }
+      ++matrices;
+      const Tensor want = empty_like(read);
+      for (int64_t n = 0; n < m->outputs; ++n)
+        for (int64_t k = 0; k < m->inputs; ++k)
+          want.data<float>()[m->by_rows ? n * m->inputs + k : k * m->outputs + n] =
+              quantized_scale(*m, n, k) * float(quantized_value(*m, n, k));
+      EXPECT_EQ(kit::bit_difference(read, want), "") << weights << " " << p.name;
+    }
+    EXPECT_EQ(matrices, 2 + 2 * 6) << weights;
+    // With rows rounded, too, the forward pass is that of the integers, up to the rounding of sums.
+    Model rounded(model.config(), {.trainable = true});
+    kit::copy_values(rounded.parameters(), model.parameters());
+    read_rounded(rounded, {.weights = weights, .activation_bits = 8});
+    const kit::Batch batch = kit::random_batch({7, 9}, model.config(), 5);
+    const Tensor a = kit::logits(rounded, batch.ids, batch.sequences).value(),
+                 b = kit::logits(*integers, batch.ids, batch.sequences).value(),
+                 plain = kit::logits(model, batch.ids, batch.sequences).value();
+    EXPECT_LT(kit::largest_difference(a, b), 2e-2 * (1 + kit::largest_difference(a, plain))) << weights;
+  }
+}
+
+TEST(RoundedTraining, GradientsPassInsideTheClipRangeOnly) {
+  for (const std::string weights : {"int8", "int4", "ternary"}) {
+    Model model(config_of("tie_word_embeddings: false"), {.trainable = true});
+    kit::randomise(model.parameters(), 3);
+    read_rounded(model, {.weights = weights});
+    Parameter& p = *model.parameters().find("layers.0.ffn.up.weight");  // [24, 40]: a group an output
+    const Tensor w = p.master.value();
+    Tape tape;
+    const Var y = sum(mul(p.var(), Var(kit::normal(w.shape(), DType::f32, 9))));
+    tape.backward(y);
+    const Tensor given = kit::normal(w.shape(), DType::f32, 9), got = p.master.grad();
+    kernels::PackedMatrix m{.outputs = 40, .inputs = 24, .by_rows = false, .name = "w"};
+    const WeightIntegers as = weight_integers(weights, 32);
+    m.format = as.format, m.group = as.group;
+    const kernels::QuantizedTensors integers = round_matrix(w, m, as);
+    int outside = 0;
+    for (int64_t k = 0; k < 24; ++k)
+      for (int64_t n = 0; n < 40; ++n) {
+        const double step = value_at(integers.scales, n), v = value_at(w, k * 40 + n) / step;
+        const bool inside = v >= as.least - 0.5 && v <= as.most + 0.5;
+        outside += !inside;
+        EXPECT_FLOAT_EQ(value_at(got, k * 40 + n), inside ? value_at(given, k * 40 + n) : 0) << weights << v;
+      }
+    EXPECT_EQ(outside > 0, weights == "ternary") << outside;
+  }
+}
+
+TEST(RoundedTraining, RowsAreRoundedAsIntegerProductsRoundThem) {
+  const Tensor x = kit::normal({5, 24}, DType::f32, 1), w = kit::normal({24, 8}, DType::f32, 2);
+  const auto most = [&](int bits) {
+    const Var rounds = Var(w).with_rounded_inputs(bits);
+    const Tensor read = round_rows(Var(x), bits).value();
+    EXPECT_EQ(kit::bit_difference(linear(Var(x), rounds).value(), linear(Var(read), Var(w)).value()), "");
+    double worst = 0;
+    for (int64_t n = 0; n < 5; ++n) {
+      double largest = 0;
+      for (int64_t c = 0; c < 24; ++c) largest = std::max(largest, std::abs(value_at(x, n * 24 + c)));
+      const double step = largest / double((1 << (bits - 1)) - 1);
+      for (int64_t c = 0; c < 24; ++c) {
+        const double v = value_at(read, n * 24 + c);
+        EXPECT_NEAR(v / step, std::round(v / step), 1e-4);
+        worst = std::max(worst, std::abs(v - value_at(x, n * 24 + c)) / step);
+      }
+    }
+    return worst;
+  };
+  for (const int bits : {8, 4, 2}) EXPECT_LE(most(bits), 0.5 + 1e-4) << bits;
+}
+
+// y = x W with numbers that three integers do not have: to choose them for the error of y is better than to round.
+TEST(RoundedTraining, LearnsARegressionBetterThanRoundingAfterwards) {
+  const Tensor x = kit::normal({256, 32}, DType::f32, 1), target = kit::normal({32, 4}, DType::f32, 2);
+  for (int64_t n = 0; n < 256; ++n)  // rows whose channels go together, so that errors of one make up for another's
+    for (int64_t c = 1; c < 32; ++c)
+      set_value(x, n * 32 + c, 0.7 * value_at(x, n * 32 + c - 1) + 0.5 * value_at(x, n * 32 + c));
+  const Tensor y = linear(Var(x), Var(target)).value();
+  kernels::PackedMatrix m{.outputs = 4, .inputs = 32, .by_rows = false, .name = "w"};
+  const WeightIntegers as = weight_integers("ternary", 32);
+  m.format = as.format, m.group = as.group;
+  const auto loss_of = [&](const Tensor& w, Tensor* gradient) {
+    const Tensor read = empty_like(w);
+    write_numbers(round_matrix(w, m, as), m, read);
+    Tape tape;
+    const Var leaf = Var::leaf(read);
+    const Var d = add(linear(Var(x), leaf), Var(y), 1, -1), loss = scale(sum(mul(d, d)), 1 / 256.);
+    tape.backward(loss);
+    if (gradient) *gradient = leaf.grad();
+    return value_at(loss.value(), 0);
+  };
+  const double rounded = loss_of(target, nullptr);
+  Tensor w = clone(target);
+  double best = rounded;
+  for (int step = 0; step < 300; ++step) {
+    Tensor gradient;
+    best = std::min(best, loss_of(w, &gradient));
+    for (int64_t i = 0; i < w.numel(); ++i) set_value(w, i, value_at(w, i) - 0.01 * value_at(gradient, i));
+  }
+  EXPECT_LT(best, 0.8 * rounded);
+}
+
+TEST(RoundedTraining, NoneIsTheModelAsItIs) {
+  Model model(config_of(), {.trainable = true});
+  read_rounded(model, {});
+  for (const Parameter& p : model.parameters().all()) EXPECT_EQ(p.view, nullptr);
+  EXPECT_NE(kit::error_of([&] {
+              read_rounded(model, {.weights = "int8", .keep = {"nothing.*"}});
+            }).find("rounding.keep names 'nothing.*'"),
+            std::string::npos);
+  EXPECT_NE(kit::error_of([&] { read_rounded(model, {.weights = "int8", .keep = {"*"}}); }).find("leaves no matrix"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace lithe
