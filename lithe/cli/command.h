@@ -26,6 +26,8 @@ Command add_convert(CommandLine& app);
 Command add_import(CommandLine& app);
 Command add_export(CommandLine& app);
 Command add_grow(CommandLine& app);
+Command add_distill(CommandLine& app);
+Command add_prune(CommandLine& app);
 Command add_search(CommandLine& app);
 Command add_inspect(CommandLine& app);
 Command add_synth(CommandLine& app);

@@ -25,6 +25,7 @@ struct LessonFacts {
   double label_smoothing = 0;
   const TaskConfig* task = nullptr;      // where it learns from one
   std::vector<std::string> labels = {};  // of the task's classes, none without classes
+  bool learnt = true;                    // the tokenizer knows its tokens; else only its settings are known
 };
 
 /// What the rows of a batch are to predict.
@@ -81,6 +82,8 @@ class Objective : public Part, public TrainingLoss {
   virtual int64_t classes(const TaskConfig& task) const;
   /// Stands in train.auxiliary_objectives: learns from the batches of another objective, beside it.
   virtual bool beside() const { return false; }
+  /// Of one beside another: the weight that the other's loss keeps.
+  virtual double left_for_others() const { return 1; }
   /// Refuses (usage) models and tokenizers that it cannot train, and sets num_labels and label_names where it decides
   /// them.
   virtual void prepare(const LessonFacts& facts, ModelConfig& model) const = 0;

@@ -25,6 +25,12 @@ void Recipe::fields(Fields& f) {
   f.free("pretrained_parts", pretrained_parts,
          "parts of the model that start with the weights of trained runs: {encoder: runs/first}, by the beginning of "
          "their names in model.safetensors; a run that has no such names gives those that follow it");
+  f("from_layers", from_layers.layers,
+    "layers of from_pretrained, from 1, that the model's layers begin as, in order; the number of layers follows. What "
+    "the model has besides begins as it is there, where name and shape are the same",
+    at_least(1));
+  f("from_encoder_layers", from_layers.encoder, "encoder_decoder: the same of the encoder; none: all of them",
+    at_least(1));
   f.section("model", model, "the parts and sizes of the model");
   f.section("data", data, "what to learn from");
   f.section("task", task, "labelled examples to learn from, with objective task");
@@ -70,18 +76,30 @@ void refuse_misplaced(const std::string& key, const Mark& mark, const std::strin
              here);
 }
 
+std::vector<int64_t> layers_of(const Node& root, const char* key) {
+  std::vector<int64_t> out;
+  Node only = Node::map();
+  if (const Node* given = root.find(key)) only.set(key, *given);
+  read_fields(only, "", [&](Fields& f) { f(key, out, "", at_least(1)); });
+  return out;
+}
+
 // The section model of a pre-trained run, under what the recipe says of its own; a task's head where it names none.
 void complete_model(Node& root) {
   Node model = root.find("model") ? *root.find("model") : Node::map();
   const Node* from = root.find("from_pretrained");
   const Node* task = root.find("task");
+  const FromLayers from_layers{layers_of(root, "from_layers"), layers_of(root, "from_encoder_layers")};
+  check_usage(!from_layers.any() || (from && !from->text().empty()), "recipe",
+              "from_layers chooses layers of from_pretrained, and there is none; give a trained run");
   if (from && !from->text().empty()) {
     const Path file = Path(from->text()) / "config.json";
     check_usage(std::filesystem::exists(file), "recipe", to_string(from->mark()), ": from_pretrained: '", from->text(),
                 "' has no config.json; give the --out directory of a training run");
-    const Node base = parse_json_node(read_file(file), file.string());
+    Node base = parse_json_node(read_file(file), file.string());
     check_usage(!base.find("quantization_config"), "recipe", to_string(from->mark()), ": from_pretrained: '",
                 from->text(), "' holds integer weights, which cannot be trained; give the run that it was made from");
+    if (from_layers.any()) keep_layers(base, from_layers);
     for (const auto& [key, value] : base.entries())
       if (!model.find(key) && key != "model_type" && key != "num_labels" && key != "label_names" &&
           !(key == "head" && task))
@@ -354,7 +372,7 @@ Node modalities_of(const ModelConfig& model) {
 }
 
 void prepare_for_lessons(const Recipe& recipe, const Objective& objective, const Tokenizer& tokenizer,
-                         const std::vector<std::string>& labels, ModelConfig& model) {
+                         const std::vector<std::string>& labels, ModelConfig& model, bool learnt) {
   const int64_t placed = own_places(recipe, model);
   check_usage(model.max_position_embeddings >= recipe.data.sequence_length - placed, "model",
               "max_position_embeddings ", model.max_position_embeddings, " is below data.sequence_length ",
@@ -377,8 +395,11 @@ void prepare_for_lessons(const Recipe& recipe, const Objective& objective, const
                 " reads what translation.sources does not give; add it there, as {", name, ": {from: previous}}");
   check_usage(!objective.beside(), "train", "objective ", name,
               " learns beside another; give train.objective that one, and this to train.auxiliary_objectives");
-  const LessonFacts facts{
-      .tokenizer = tokenizer, .label_smoothing = recipe.train.label_smoothing, .task = task, .labels = labels};
+  const LessonFacts facts{.tokenizer = tokenizer,
+                          .label_smoothing = recipe.train.label_smoothing,
+                          .task = task,
+                          .labels = labels,
+                          .learnt = learnt};
   objective.prepare(facts, model);
   for (const auto& [beside, choice] : recipe.train.auxiliaries()) {
     const auto auxiliary = make_objective(choice);
@@ -412,7 +433,8 @@ void prepare_without_data(Recipe& recipe) {
               " differs from the tokenizer's ", tokenizer->width(), "; leave it out to use the tokenizer's");
   std::vector<std::string> labels = recipe.task.labels;
   for (int64_t i = int64_t(labels.size()); recipe.has_task() && i < model.num_labels; ++i) labels.push_back(cat(i));
-  prepare_for_lessons(recipe, *make_objective(recipe.train.objective), *tokenizer, labels, model);
+  prepare_for_lessons(recipe, *make_objective(recipe.train.objective), *tokenizer, labels, model,
+                      !learns_from_texts(settings));
 }
 
 EvalConfig evaluation_of(const Recipe& recipe) {

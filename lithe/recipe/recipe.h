@@ -5,6 +5,7 @@
 #include "lithe/data/task_batches.h"
 #include "lithe/data/translation.h"
 #include "lithe/model/config.h"
+#include "lithe/model/from_layers.h"
 #include "lithe/objective/objective.h"
 #include "lithe/recipe/encode_config.h"
 #include "lithe/recipe/eval_config.h"
@@ -18,6 +19,7 @@ struct Recipe {
   std::string from_pretrained;
   bool fresh_weights = false;
   Node pretrained_parts;  // the beginning of parameters' names -> a trained run
+  FromLayers from_layers;
   ModelConfig model;
   DataConfig data;
   TrainConfig train;
@@ -46,7 +48,7 @@ void complete_without_data(Recipe& recipe, const char* operation, int64_t length
 /// Refuses (usage) sections, objective, tokenizer and model that do not go together, and lets the objective prepare
 /// `model`: num_labels and label_names, of a task's `labels`.
 void prepare_for_lessons(const Recipe& recipe, const Objective& objective, const Tokenizer& tokenizer,
-                         const std::vector<std::string>& labels, ModelConfig& model);
+                         const std::vector<std::string>& labels, ModelConfig& model, bool learnt = true);
 /// Rows of a sequence that model.position does not count: those of modalities whose embeddings place them.
 int64_t own_places(const Recipe& recipe, const ModelConfig& model);
 /// How the examples of its task are read.

@@ -86,7 +86,9 @@ bool has_begun(const Path& run) {
 void check_place_of_run(const Path& run) {
   if (has_begun(run)) return;
   std::error_code error;
-  const std::filesystem::directory_iterator entries(run, error);
+  std::filesystem::directory_iterator entries(run, error);
+  if (!error && entries != end(entries) && entries->path().filename() == "teacher_texts")
+    ++entries;                                   // of lithe distill
   if (error || entries == end(entries)) return;  // new, or empty
   fail_usage("train", "'", run.string(), "' must be a new or empty directory, or a run to resume, and it holds '",
              entries->path().filename().string(),
@@ -116,6 +118,7 @@ void check_only_run(const Path& run, const char* operation) {
                                               "samples.jsonl",
                                               "source",
                                               "speed.jsonl",
+                                              "teacher_texts",
                                               "tensorboard",
                                               "tokenizer.json",
                                               "tokenizer_config.json",

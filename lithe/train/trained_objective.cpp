@@ -1,5 +1,7 @@
 #include "lithe/train/trained_objective.h"
 
+#include <optional>
+
 #include "lithe/ops/basic.h"
 
 namespace lithe {
@@ -17,6 +19,7 @@ TrainedObjective::TrainedObjective(const TrainConfig& config, const Model& model
   const Scope scope(context_, "objective");
   for (const auto& [name, choice] : config.auxiliaries())
     beside_.emplace_back(name, Registry::instance().make<Objective>(choice, scope / name, {.model = &model}));
+  for (const auto& [name, objective] : beside_) weight_ *= objective->left_for_others();
 }
 
 void TrainedObjective::want(const Model& model, Pass& pass) const {
@@ -24,8 +27,17 @@ void TrainedObjective::want(const Model& model, Pass& pass) const {
   for (const auto& [name, objective] : beside_) objective->want(model, pass);
 }
 
+// Of weight 0 it is only looked at.
+Var TrainedObjective::main_loss(const Ran& ran, const Targets& targets, const LossTerms& terms) const {
+  std::optional<NoGrad> unlearned;
+  if (weight_ == 0) unlearned.emplace();
+  LossTerms weighted = terms;
+  weighted.scale *= weight_;
+  return with_exits_.loss(ran, targets, weighted);
+}
+
 Var TrainedObjective::loss(const Ran& ran, const Targets& targets, const LossTerms& terms) const {
-  Var total = with_exits_.loss(ran, targets, terms);
+  Var total = main_loss(ran, targets, terms);
   for (const auto& [name, objective] : beside_) {
     const kernels::PartScope part("objective." + name);
     LossSums sums;

@@ -21,11 +21,13 @@ class TrainedObjective final : public TrainingLoss {
   Var loss(const Ran& ran, const Targets& targets, const LossTerms& terms) const override;
 
  private:
+  Var main_loss(const Ran& ran, const Targets& targets, const LossTerms& terms) const;
   Parameters parameters_;
   BuildContext context_;
   std::unique_ptr<const Objective> main_;
   ExitLosses with_exits_;
   std::vector<std::pair<std::string, std::unique_ptr<const Objective>>> beside_;  // by name
+  double weight_ = 1;                                                             // of the main one and its exits
 };
 
 }  // namespace lithe

@@ -54,11 +54,17 @@ void TrainingLoop::begin(const Path& checkpoint) {
         "and tokenizer.json in --out, back to what they were, or choose another --out");
     saved_step_ = state_.step;
   } else {
-    if (!run_.recipe.from_pretrained.empty() && !run_.recipe.fresh_weights)
-      load_backbone(*model_, Path(run_.recipe.from_pretrained) / "model.safetensors");
+    const bool begins = !run_.recipe.from_pretrained.empty() && !run_.recipe.fresh_weights;
+    if (begins) {
+      const Path weights = Path(run_.recipe.from_pretrained) / "model.safetensors";
+      if (run_.recipe.from_layers.any())
+        load_layers(*model_, weights, run_.recipe.from_layers);
+      else
+        load_backbone(*model_, weights);
+    }
     for (const auto& [part, run] : run_.recipe.pretrained_parts.entries())
       load_part(*model_, part, Path(run.text()) / "model.safetensors");
-    if (adapters_ && !run_.recipe.from_pretrained.empty() && !run_.recipe.fresh_weights) adapters_->begin();
+    if (adapters_ && begins) adapters_->begin();
   }
   state_.threads = threads();
   state_.data_fingerprint = data_.fingerprint;

@@ -1,0 +1,103 @@
+#include <cstdio>
+#include <iostream>
+
+#include "lithe/base/json.h"
+#include "lithe/base/log.h"
+#include "lithe/base/stop.h"
+#include "lithe/cli/command.h"
+#include "lithe/compress/prune_run.h"
+#include "lithe/interchange/import_parts.h"
+
+namespace lithe {
+namespace {
+
+struct PruneOptions {
+  PruneRequest request;
+  std::string model, out, norm = "l2", across = "layer";
+  std::vector<std::string> units{"heads", "ffn"};
+  int64_t seed = 1;
+  bool json = false;
+};
+
+void print(const Json& result, const std::string& out) {
+  const Json &receipt = result["receipt"], &before = receipt["before"], &after = receipt["after"];
+  const auto line = [&](const char* what, double a, double b) {
+    std::printf("%-28s %14.6g %14.6g  x %.3f\n", what, a, b, b / a);
+  };
+  std::printf("%-28s %14s %14s\n", "", "before", "after");
+  line("parameters", before["parameters"], after["parameters"]);
+  line("bytes on disk", before["bytes_on_disk"], after["bytes_on_disk"]);
+  if (before.contains("loss")) {
+    line("peak memory, bytes", before["peak_memory_bytes"], after["peak_memory_bytes"]);
+    line("rows/s, forward", before["forward_rows_per_second"]["median"], after["forward_rows_per_second"]["median"]);
+    if (before.contains("decode_tokens_per_second"))
+      line("tokens/s, greedy, batch 1", before["decode_tokens_per_second"]["median"],
+           after["decode_tokens_per_second"]["median"]);
+    line("loss", before["loss"]["mean"], after["loss"]["mean"]);
+  }
+  for (const Json& left : result["rounds"].back()["left"]) std::printf("%s\n", std::string(left).c_str());
+  std::printf("what was taken out: %s/prune.html, receipt %s/receipt.html\n", out.c_str(), out.c_str());
+}
+
+int run_prune(PruneOptions& o) {
+  catch_stop_signals();
+  PruneRequest& r = o.request;
+  r.model = o.model, r.out = o.out, r.seed = uint64_t(o.seed);
+  r.units.clear();
+  for (const std::string& unit : o.units) r.units.insert(prune_unit_named(unit));
+  r.norm = o.norm == "l1" ? NormOf::l1 : o.norm == "output" ? NormOf::output : NormOf::l2;
+  r.across_model = o.across == "model";
+  Json result;
+  if (!prune_run(
+          r, [&](const Path& to) { copy_companions(o.model, to); }, result)) {
+    log_info("stopped by signal ", stop_signal(), " and kept in ", o.out, ".rounds; the same command goes on");
+    return 128 + stop_signal();
+  }
+  if (o.json)
+    std::cout << dump(result, 2) << "\n";
+  else
+    print(result, o.out);
+  return 0;
+}
+
+}  // namespace
+
+Command add_prune(CommandLine& app) {
+  auto o = std::make_shared<PruneOptions>();
+  PruneRequest& r = o->request;
+  app.add_option("model", o->model, "directory of a training run").required();
+  app.add_option("--out", o->out, "new directory for the smaller model, which is an ordinary one")
+      .output({.kind = OutputRule::Kind::new_directory})
+      .required();
+  app.add_flag("--overwrite", r.overwrite, "replace what lithe prune wrote to --out before, and nothing else");
+  app.add_option("--to", r.to, "the part of the budget that stays; default 0.5").share();
+  app.add_option("--budget", r.budget, "what is counted: parameters, flops of a forward pass, or memory of decoding")
+      .one_of({"parameters", "flops", "memory"});
+  app.add_option("--units", o->units, "what may go: heads, ffn, experts, hidden, sub_layers, layers; default heads,ffn")
+      .delimiter(',');
+  app.add_option("--by", r.by, "norm of the weights, gradient of the loss, the best of a random pool, or learned gates")
+      .one_of({"norm", "gradient", "random", "gates"});
+  app.add_option("--norm", o->norm, "of --by norm: l2, l1, or l2 of the output's rows alone")
+      .one_of({"l2", "l1", "output"});
+  app.add_option("--across", o->across, "every layer loses the same share, or units of the whole model compete")
+      .one_of({"layer", "model"});
+  app.add_option("--batches", r.batches, "batches that gradients, the pool and the receipt are measured on").positive();
+  app.add_option("--pool", r.pool, "of --by random: choices that are tried").positive();
+  app.add_option("--gate-steps", r.gate_steps, "of --by gates: steps that they are trained for").positive();
+  app.add_option("--multiple", r.multiple, "hidden units and channels stay a multiple of this").positive();
+  app.add_option("--rounds", r.rounds, "take out in so many rounds, with training after each").positive();
+  app.add_option("--train-steps", r.train_steps, "steps of training after each round; default 0").non_negative();
+  app.add_option("--learning-rate", r.learning_rate, "of that training; default: a fifth of the run's").positive();
+  app.add_flag("--distill", r.distil, "that training learns from the model that was pruned");
+  app.add_option("--seed", o->seed, "random seed of the pool").non_negative();
+  app.add_option("--weights", r.weights, "best, averaged, or a safetensors file; default: the last checkpoint's");
+  app.add_option("--set", r.set, "override a key of the run's recipe: data.files=[more.txt] (repeatable)").repeatable();
+  app.add_flag("--json", o->json, "print the result as JSON");
+  add_threads_option(app);
+  app.footer(
+      "Example: lithe prune runs/first --to 0.5 --by gradient --out runs/half\nThen: lithe prune runs/first --to 0.5 "
+      "--rounds 3 --train-steps 200 --distill --out runs/half-trained");
+  return [o] { return run_prune(*o); };
+}
+
+}  // namespace lithe

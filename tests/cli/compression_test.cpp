@@ -1,0 +1,115 @@
+// lithe distill and lithe prune, from a run to a smaller one.
+#include "lithe/base/json.h"
+#include "tests/cli/run_kit.h"
+
+namespace lithe {
+namespace {
+
+namespace fs = std::filesystem;
+using kit::run_program;
+
+class Compression : public kit::RunTest {
+ protected:
+  static std::string at(const std::string& name) { return *scratch_ / name; }
+  static void succeed(const std::vector<std::string>& words) {
+    const kit::Finished f = run_program(words);
+    ASSERT_EQ(f.code, 0) << words[0] << " " << f.err;
+  }
+  static Json json_of(const std::string& file) { return parse_json(read_file(file), file); }
+  // A larger run to be made smaller.
+  static void SetUpTestSuite() {
+    kit::RunTest::SetUpTestSuite();
+    if (!kit::have_program()) return;
+    succeed({"train", *recipe_, "--out", at("large"), "--set", "model.num_hidden_layers=3", "--set",
+             "model.ffn.intermediate_size=64"});
+  }
+};
+
+TEST_F(Compression, AStudentLearnsFromTheTeacher) {
+  succeed({"distill", *recipe_, "--teacher", at("large"), "--out", at("student"), "--temperature", "2", "--mixing",
+           "0.5", "--hidden", "0.1", "--relation", "1"});
+  const std::string recipe = read_file(at("student/resolved_recipe.yaml"));
+  EXPECT_NE(recipe.find("teacher: "), std::string::npos);
+  EXPECT_EQ(read_file(at("student/tokenizer.json")), read_file(at("large/tokenizer.json")));
+  succeed({"eval", at("student")});
+  succeed({"distill", *recipe_, "--teacher", at("large"), "--out", at("layers"), "--layers", "1,3", "--top-k", "5",
+           "--cache", at("cache.bin")});
+  EXPECT_EQ(json_of(at("layers/config.json"))["num_hidden_layers"], 2);
+}
+
+TEST_F(Compression, AStudentLearnsWhatTheTeacherWrites) {
+  const std::vector<std::string> words{
+      "distill",    *recipe_,     "--teacher",    at("large"), "--out",
+      at("writes"), "--sequence", "--new-tokens", "8",         "--prompt-tokens",
+      "4",          "--texts",    "30",           "--set",     "data.validation_fraction=0"};
+  succeed(words);
+  const std::string texts = read_file(at("writes/teacher_texts/texts.jsonl"));
+  EXPECT_EQ(std::count(texts.begin(), texts.end(), '\n'), 30);
+  expect_error(words, 2, {"already holds a run"});
+  auto again = words;
+  again.emplace_back("--overwrite");
+  succeed(again);
+  EXPECT_EQ(read_file(at("writes/teacher_texts/texts.jsonl")), texts);
+  again.back() = "--resume";
+  succeed(again);
+}
+
+TEST_F(Compression, StoppedWritingGoesOn) {
+  fs::create_directories(at("stopped/teacher_texts"));
+  const std::vector<std::string> words{
+      "distill",     *recipe_,     "--teacher",    at("large"), "--out",
+      at("stopped"), "--sequence", "--new-tokens", "8",         "--prompt-tokens",
+      "4",           "--texts",    "30",           "--set",     "data.validation_fraction=0"};
+  expect_error(words, 2, {"texts of a teacher that was stopped", "--resume"});
+  auto resumed = words;
+  resumed.emplace_back("--resume");
+  succeed(resumed);
+}
+
+TEST_F(Compression, RefusesTeachersThatAreNone) {
+  expect_error({"distill", *recipe_, "--teacher", at("nobody"), "--out", at("x")}, 2, {"nobody"});
+  expect_error({"distill", *recipe_, "--teacher", at("large"), "--out", at("x"), "--layers", "one"}, 2, {"--layers"});
+  expect_error({"distill", *recipe_, "--teacher", at("large"), "--out", at("x"), "--layers", "9"}, 2,
+               {"names layer 9", "1 to 3"});
+  EXPECT_FALSE(fs::exists(at("x")));
+}
+
+TEST_F(Compression, APrunedRunIsAnOrdinaryRun) {
+  succeed({"prune", at("large"), "--to", "0.8", "--out", at("pruned"), "--by", "gradient"});
+  const Json receipt = json_of(at("pruned/receipt.json")), before = receipt["before"], after = receipt["after"];
+  EXPECT_LE(double(after["parameters"]), 0.8 * double(before["parameters"]));
+  EXPECT_LT(double(after["bytes_on_disk"]), double(before["bytes_on_disk"]));
+  EXPECT_TRUE(after.contains("decode_tokens_per_second") && after.contains("loss"));
+  succeed({"eval", at("pruned")});
+  succeed({"generate", at("pruned"), "--prompt", "the", "--max-new-tokens", "4"});
+  succeed({"quantize", at("pruned"), "--out", at("pruned-int8")});
+  succeed({"prune", at("pruned"), "--to", "0.9", "--out", at("twice")});
+  const Json twice = json_of(at("twice/receipt.json"));
+  EXPECT_EQ(twice["chain"].size(), 1u);
+  EXPECT_EQ(twice["origin"]["parameters"], before["parameters"]);
+  expect_error({"prune", at("pruned-int8"), "--to", "0.9", "--out", at("x")}, 2, {"quantised"});
+  expect_error({"prune", at("large"), "--to", "0.001", "--out", at("x")}, 2, {"take out more"});
+  EXPECT_FALSE(fs::exists(at("x")));
+}
+
+TEST_F(Compression, InRoundsWithTraining) {
+  const std::vector<std::string> words{"prune",    at("large"),        "--to",     "0.7", "--out",         at("rounds"),
+                                       "--units",  "heads,ffn,layers", "--rounds", "2",   "--train-steps", "4",
+                                       "--distill"};
+  succeed(words);
+  EXPECT_EQ(json_of(at("rounds/prune.json"))["rounds"].size(), 2u);
+  EXPECT_TRUE(fs::exists(at("rounds.rounds/2-trained/model.safetensors")));
+  succeed({"eval", at("rounds")});
+}
+
+TEST_F(Compression, ByPoolAndByGates) {
+  succeed({"prune", at("large"), "--to", "0.8", "--by", "random", "--pool", "3", "--out", at("pool")});
+  const Json round = json_of(at("pool/prune.json"))["rounds"][0];
+  EXPECT_EQ(round["pool_losses"].size(), 3u);
+  succeed({"prune", at("large"), "--to", "0.8", "--by", "gates", "--gate-steps", "5", "--across", "model", "--out",
+           at("gates")});
+  succeed({"eval", at("gates")});
+}
+
+}  // namespace
+}  // namespace lithe
