@@ -30,6 +30,7 @@ Command add_distill(CommandLine& app);
 Command add_prune(CommandLine& app);
 Command add_search(CommandLine& app);
 Command add_inspect(CommandLine& app);
+Command add_probe(CommandLine& app);
 Command add_synth(CommandLine& app);
 Command add_datastore(CommandLine& app);
 Command add_bench(CommandLine& app);

@@ -141,6 +141,7 @@ std::span<const Verb> verbs() {
       {"grow", "make a larger model of a trained one: more layers, or more channels", add_grow},
       {"search", "search a recipe's choices under budgets of size, work, memory or latency", add_search},
       {"inspect", "draw attention maps and indicators of trained models, as a page", add_inspect},
+      {"probe", "measure what a model's rows and heads know of words, trees and facts, layer by layer", add_probe},
       {"synth", "write sequences that ask for recall, copying or induction, as a task", add_synth},
       {"datastore", "store a model's rows and the tokens that followed, for kNN-LM", add_datastore},
       {"bench", "measure this machine, and how close kernels and models come to its limits; find regressions",

@@ -310,6 +310,7 @@ Rows Backbone::forward(const ModelInput& input, const Pass& pass, DecodeState* s
     for (const Tap::Kind kind : layers_[size_t(layer)].compressor->reads_below()) Pass(pass).want({kind, layer - 1});
   const Var x = embed(input, pass);
   // A Var of its own gathers the gradients of those who read it, in one order whether layers are recomputed or not.
+  if (pass.wants(Tap::Kind::rows)) pass.put(Tap::Kind::rows, x);  // of layer -1: what enters the first
   if (reads_embedding_ || gives_embedding_) pass.set_embedded(reshape(x, x.shape()));
   if (reference_) {
     int64_t longest = 0;

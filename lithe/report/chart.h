@@ -111,6 +111,17 @@ struct HeatMap {
   bool root = false;                       // shades follow the square root, so that small values are seen
 };
 
+/// A sentence with edges between its words, above it and below it.
+struct TreeChart {
+  struct Edge {
+    int64_t from = 0, to = 0;  // words, from 0; from < to
+    bool right = true;         // else drawn as a broken line in another colour
+  };
+  std::string title, detail;
+  std::vector<std::string> words;
+  std::vector<Edge> above, below;
+};
+
 /// `width` is the width of the view box: about the width on the screen, so that text keeps its size. Fails when the
 /// lengths of a chart's vectors do not match.
 std::string svg(const LineChart& chart, int width);
@@ -118,6 +129,7 @@ std::string svg(const ScatterChart& chart, int width);
 std::string svg(const BarChart& chart, int width);
 std::string svg(const HeatMap& chart, int width);
 std::string svg(const IntervalChart& chart, int width);
+std::string svg(const TreeChart& chart, int width);
 
 /// Style and script that a page with charts holds once. The script adds values under the pointer.
 std::string_view chart_style();
