@@ -45,6 +45,11 @@ if(LITHE_SENTENCEPIECE AND SENTENCEPIECE_FOUND)
 endif()
 add_library(LitheDeps::unigrams ALIAS lithe_deps_unigrams)
 
+pkg_check_modules(HTTPLIB REQUIRED IMPORTED_TARGET cpp-httplib)
+add_library(lithe_deps_http INTERFACE)
+target_link_libraries(lithe_deps_http INTERFACE PkgConfig::HTTPLIB)
+add_library(LitheDeps::http ALIAS lithe_deps_http)
+
 add_library(lithe_deps_data INTERFACE)
 target_link_libraries(lithe_deps_data INTERFACE ZLIB::ZLIB PkgConfig::ZSTD PNG::PNG JPEG::JPEG PkgConfig::SNDFILE)
 add_library(LitheDeps::data ALIAS lithe_deps_data)

@@ -1,8 +1,10 @@
 #include "lithe/base/checksummed_blocks.h"
 
-#include <algorithm>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
 
-#include "lithe/base/files.h"
+#include <algorithm>
+#include <memory>
 
 namespace lithe {
 namespace {
@@ -38,6 +40,19 @@ uint64_t chained_checksum(std::string_view bytes) {
   for (; !bytes.empty(); bytes.remove_prefix(std::min(kBlockBytes, bytes.size())))
     sum = checksum(bytes.data(), std::min(kBlockBytes, bytes.size()), sum);
   return sum;
+}
+
+uint64_t checksum_of_file(const Path& path) {
+  constexpr size_t kPiece = size_t(1) << 26;
+  const MappedFile file(path);
+  const std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> state(XXH3_createState(), XXH3_freeState);
+  XXH3_64bits_reset(state.get());
+  for (size_t at = 0; at < file.size(); at += kPiece) {
+    const size_t count = std::min(kPiece, file.size() - at);
+    XXH3_64bits_update(state.get(), file.data() + at, count);
+    file.forget(at, count);
+  }
+  return XXH3_64bits_digest(state.get());
 }
 
 }  // namespace lithe

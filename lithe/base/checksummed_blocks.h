@@ -1,10 +1,12 @@
-// What files that are written as they grow, and read by memory map, have in common.
+// Checksums of files that do not stand in memory as a whole.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>
+
+#include "lithe/base/files.h"
 
 namespace lithe {
 
@@ -28,5 +30,8 @@ class ChecksummedBlocks {
 
 /// checksum() of blocks of 1 MiB, each seeded with the one before.
 uint64_t chained_checksum(std::string_view bytes);
+
+/// checksum() of all bytes of a file, read piece by piece.
+uint64_t checksum_of_file(const Path& path);
 
 }  // namespace lithe

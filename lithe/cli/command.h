@@ -13,6 +13,8 @@ Command add_train(CommandLine& app);
 Command add_init(CommandLine& app);
 Command add_eval(CommandLine& app);
 Command add_generate(CommandLine& app);
+Command add_serve(CommandLine& app);
+Command add_chat(CommandLine& app);
 Command add_translate(CommandLine& app);
 Command add_plan(CommandLine& app);
 Command add_compare(CommandLine& app);

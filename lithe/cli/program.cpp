@@ -122,6 +122,8 @@ std::span<const Verb> verbs() {
       {"init", "write a recipe's initial weights as a run, without training", add_init},
       {"eval", "measure loss and perplexity on text", add_eval},
       {"generate", "continue prompts", add_generate},
+      {"chat", "talk with a model in the terminal", add_chat},
+      {"serve", "answer over HTTP, in the form of OpenAI's interface", add_serve},
       {"translate", "translate sentences with an encoder-decoder", add_translate},
       {"plan", "state the cost of a recipe before it runs: parameters, FLOPs, peak memory", add_plan},
       {"compare", "train and measure variants under one budget, and say which differences exceed the noise",

@@ -125,6 +125,7 @@ std::unique_ptr<Model> quantize_model(const Model& model, const QuantizeOptions&
   }
   check_usage(!integers.empty(), "quantize", "nothing is left to quantise; keep fewer parameters");
   out.write(file);
+  out = {};  // the file is read again: both do not stand in memory together
   auto quantized = std::make_unique<Model>(config, ModelOptions{.dtype = model.compute_dtype(),
                                                                 .compute = model.compute_dtype(),
                                                                 .integers = &integers,

@@ -57,7 +57,7 @@ MelSettings AudioConfig::mel() const {
 namespace {
 
 // Elements of the stream of one reading.
-enum Draw : uint64_t { kSpeed, kMasks };
+enum SoundDraw : uint64_t { kSpeed, kMasks };
 
 int64_t hundredths(double speed) { return std::llround(speed * 100); }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <ctime>
 #include <map>
 
 #include "lithe/base/error.h"
@@ -16,12 +17,17 @@ using N = TemplateNode;
 
 class Rendering {
  public:
-  Rendering(const Json& fields, const std::string& place) : fields_(fields), place_(place) {}
+  Rendering(const Json& fields, const std::string& place, TemplateDialect dialect)
+      : fields_(fields), place_(place), chat_(dialect == TemplateDialect::chat) {}
 
   void run(const N& node, std::string& out) {
     switch (node.kind) {
       case N::Kind::text: out += node.text; break;
-      case N::Kind::output: out += python_text(value(*node.expressions[0])); break;
+      case N::Kind::output: {
+        const TemplateValue v = evaluate(*node.expressions[0]);
+        if (v.defined || !chat_) out += python_text(defined(v));
+        break;
+      }
       case N::Kind::block:
         for (const Statement& one : node.bodies) run(*one, out);
         break;
@@ -37,6 +43,7 @@ class Rendering {
   using Scope = std::map<std::string, Json>;
   const Json& fields_;
   const std::string& place_;
+  bool chat_;
   std::vector<Scope> scopes_ = {{}};
 
   void branch(const N& node, std::string& out) {
@@ -57,7 +64,9 @@ class Rendering {
 
   void loop(const N& node, std::string& out) {
     std::vector<Json> items;
-    for (Json& item : items_of_value(value(*node.expressions[0]), place_)) {
+    const TemplateValue all = evaluate(*node.expressions[0]);
+    const bool nothing = !all.defined && chat_;
+    for (Json& item : nothing ? std::vector<Json>() : items_of_value(defined(all), place_)) {
       scopes_.emplace_back();
       bind(node.names, item, scopes_.back(), place_);
       const bool goes = !node.expressions[1] || python_truth(value(*node.expressions[1]));
@@ -107,10 +116,13 @@ class Rendering {
 
   // ---- expressions
 
+  Json defined(const TemplateValue& v) const {
+    check(v.defined, "eval", place_, ": a document has no field '", v.name, "', which a template reads");
+    return v.json;
+  }
   Json value(const E& e) {
     TemplateValue v = evaluate(e);
-    check(v.defined, "eval", place_, ": a document has no field '", v.name, "', which a template reads");
-    return std::move(v.json);
+    return v.defined || chat_ ? std::move(v.json) : defined(v);
   }
 
   TemplateValue evaluate(const E& e) {
@@ -190,8 +202,20 @@ class Rendering {
       for (const auto& [name, one] : given.names) out[name] = one;
       return out;
     }
+    if (chat_ && what.kind == E::Kind::name && what.text == "raise_exception")
+      fail_usage("chat template", given.text(0, "message", "refused"));
+    if (chat_ && what.kind == E::Kind::name && what.text == "strftime_now")
+      return now(given.text(0, "format", "%Y-%m-%d"));
     fail_usage("eval", place_, ": a template calls ", what.text.empty() ? "a value" : what.text,
                ", which is not supported; methods, range, dict and namespace are");
+  }
+
+  static std::string now(const std::string& format) {
+    const std::time_t seconds = std::time(nullptr);
+    std::tm local{};
+    ::localtime_r(&seconds, &local);
+    char text[256];
+    return std::string(text, std::strftime(text, sizeof text, format.c_str(), &local));
   }
 
   Json slice(const E& e) {
@@ -312,12 +336,36 @@ class Rendering {
 
 }  // namespace
 
-Template::Template(const std::string& text, std::string place)
-    : place_(std::move(place)), body_(read_template(text, place_)) {}
+// trim_blocks and lstrip_blocks: a line break behind a statement or comment goes, and so does what is blank before one
+// at the start of a line; {%+ and +%} keep both.
+static std::string trimmed_blocks(const std::string& text) {
+  std::string out;
+  for (size_t at = 0; at < text.size();) {
+    const size_t open = std::min(text.find("{%", at), text.find("{#", at));
+    if (open == std::string::npos) return out + text.substr(at);
+    std::string before = text.substr(at, open - at);
+    const size_t line = before.find_last_of('\n');
+    const bool begins = line != std::string::npos || at == 0 || out.empty() || out.back() == '\n';
+    const size_t blank = line == std::string::npos ? 0 : line + 1;
+    if (begins && text[open + 2] != '+' && before.find_first_not_of(" \t", blank) == std::string::npos)
+      before.resize(blank);
+    const size_t close = text.find(text[open + 1] == '%' ? "%}" : "#}", open);
+    if (close == std::string::npos) return out + before + text.substr(open);
+    out += before + text.substr(open, close + 2 - open);
+    at = close + 2;
+    if (text[close - 1] != '+' && at < text.size() && text[at] == '\n') ++at;
+  }
+  return out;
+}
+
+Template::Template(const std::string& text, std::string place, TemplateDialect dialect)
+    : place_(std::move(place)),
+      dialect_(dialect),
+      body_(read_template(dialect == TemplateDialect::chat ? trimmed_blocks(text) : text, place_)) {}
 
 std::string Template::render(const Json& fields) const {
   std::string out;
-  Rendering(fields, place_).run(*body_, out);
+  Rendering(fields, place_, dialect_).run(*body_, out);
   return out;
 }
 

@@ -9,20 +9,25 @@ namespace lithe {
 
 struct TemplateNode;
 
+/// Of the harness: jinja2's Environment(undefined=StrictUndefined, keep_trailing_newline=True). Of chats, as
+/// transformers renders them: trim_blocks and lstrip_blocks, names without a value are false and empty, and
+/// raise_exception() and strftime_now() may be called.
+enum class TemplateDialect { harness, chat };
+
 /// Texts with {{ expressions }}, {% if %}, {% for %}, {% set %}, {% raw %} and {# comments #}; filters, tests and
-/// methods of texts, lists and dictionaries, as jinja2's Environment(undefined=StrictUndefined,
-/// keep_trailing_newline=True) has them. What is not there (macros, other templates) is refused by name where the
-/// template is read.
+/// methods of texts, lists and dictionaries, as jinja2 has them. What is not there (macros, other templates) is refused
+/// by name where the template is read.
 class Template {
  public:
   /// `place` stands in errors.
-  Template(const std::string& text, std::string place);
+  Template(const std::string& text, std::string place, TemplateDialect dialect = TemplateDialect::harness);
   /// With the fields of an object as its names; values are written as Python writes them. Fails on names without a
-  /// value.
+  /// value (harness), and where the template raises an exception (chat).
   std::string render(const Json& fields) const;
 
  private:
   std::string place_;
+  TemplateDialect dialect_;
   std::shared_ptr<const TemplateNode> body_;
 };
 

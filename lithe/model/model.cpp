@@ -7,6 +7,7 @@
 #include "lithe/base/stop.h"
 #include "lithe/model/quantized_weights.h"
 #include "lithe/model/safetensors.h"
+#include "lithe/model/tensor_stream.h"
 #include "lithe/nn/exits.h"
 #include "lithe/ops/basic.h"
 
@@ -348,9 +349,12 @@ Sequences Model::continue_sequences(const DecodeState& state, const std::vector<
 }
 
 void save_weights(const Model& model, const Path& file) {
-  std::map<std::string, Tensor> tensors;
-  for (const Parameter& p : model.parameters().all()) tensors[p.name] = p.numbers();
-  write_safetensors(file, tensors, {{"format", "lithe"}});
+  const MemoryScope scratch(MemoryClass::workspace);  // of split numbers, which are joined
+  std::map<std::string, PendingTensor> tensors;
+  for (const Parameter& p : model.parameters().all())
+    tensors[p.name] = {p.master.shape(), p.rest.defined() ? DType::f32 : p.master.dtype(),
+                       [&p] { return p.numbers(); }};
+  stream_safetensors(file, tensors, {{"format", "lithe"}});
 }
 
 namespace {

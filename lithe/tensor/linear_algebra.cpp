@@ -2,7 +2,9 @@
 
 #define EIGEN_DONT_PARALLELIZE
 #include <Eigen/Cholesky>
+#include <Eigen/LU>
 #include <Eigen/SVD>
+#include <unsupported/Eigen/MatrixFunctions>
 
 #include "lithe/base/error.h"
 
@@ -49,6 +51,21 @@ Decomposed decompose(std::span<const double> a, int64_t n) {
   return {{values.data(), values.data() + values.size()},
           rows_of(of.matrixU().transpose()),
           rows_of(of.matrixV().transpose())};
+}
+
+std::vector<double> inverse(std::span<const double> a, int64_t n) {
+  check_size("inverse", a.size(), n);
+  if (n == 0) return {};
+  const Eigen::FullPivLU<Rows> factors(Eigen::Map<const Rows>(a.data(), n, n));
+  check(factors.isInvertible(), "inverse", "the matrix of ", n, " rows has rank ", factors.rank(),
+        ", and only one of full rank has an inverse");
+  return rows_of(factors.inverse());
+}
+
+std::vector<double> exponential(std::span<const double> a, int64_t n) {
+  check_size("exponential", a.size(), n);
+  if (n == 0) return {};
+  return rows_of(Rows(Eigen::Map<const Rows>(a.data(), n, n).exp()));
 }
 
 }  // namespace lithe

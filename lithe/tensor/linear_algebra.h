@@ -22,4 +22,10 @@ struct Decomposed {
 };
 Decomposed decompose(std::span<const double> a, int64_t n);
 
+/// a^-1 of a [n, n]. Fails where a is singular.
+std::vector<double> inverse(std::span<const double> a, int64_t n);
+
+/// e^a of a [n, n], by scaling and squaring [Higham 2005].
+std::vector<double> exponential(std::span<const double> a, int64_t n);
+
 }  // namespace lithe

@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "lithe/base/checksummed_blocks.h"
 #include "lithe/base/json.h"
 #include "lithe/base/log.h"
 #include "lithe/model/safetensors.h"
+#include "lithe/model/tensor_stream.h"
 
 namespace lithe {
 namespace {
@@ -31,10 +33,7 @@ std::string hex(uint64_t number) {
   return text;
 }
 
-std::string file_checksum(const Path& path) {
-  const MappedFile file(path);
-  return hex(checksum(file.data(), file.size()));
-}
+std::string file_checksum(const Path& path) { return hex(checksum_of_file(path)); }
 
 std::string text_checksum(const std::string& text) { return hex(checksum(text.data(), text.size())); }
 
@@ -131,6 +130,16 @@ std::map<std::string, Tensor> numbers_of(const Parameters& parameters) {
   return out;
 }
 
+// Moments that were left without memory are zeros.
+std::map<std::string, PendingTensor> moments_of(const AdamW& optimizer) {
+  std::map<std::string, PendingTensor> out;
+  for (const auto& [name, tensor] : optimizer.state())
+    out[name] = tensor.is_meta() ? PendingTensor{tensor.shape(), tensor.dtype(),
+                                                 [tensor] { return zeros(tensor.shape(), tensor.dtype()); }}
+                                 : pending(tensor);
+  return out;
+}
+
 void load_parameters(const Path& path, Parameters& parameters) {
   const SafetensorsFile file(path);
   const MemoryScope scratch(MemoryClass::workspace);
@@ -165,7 +174,7 @@ Path save_checkpoint(const Path& run, const Model& model, const AdamW& optimizer
   try {
     make_directory(temporary);
     save_weights(model, temporary / "model.safetensors");
-    write_safetensors(temporary / "optimizer.safetensors", optimizer.state(), {{"format", "lithe"}});
+    stream_safetensors(temporary / "optimizer.safetensors", moments_of(optimizer), {{"format", "lithe"}});
     if (carried) write_safetensors(temporary / kCarried, carried->save(), {{"format", "lithe"}});
     if (learns) write_safetensors(temporary / kObjective, numbers_of(*of_objective), {{"format", "lithe"}});
     Json json = to_json(state);
@@ -240,20 +249,22 @@ void average_checkpoints(const Path& run, int64_t count) {
   std::vector<Path> all = checkpoints(run / "training_state");
   if (int64_t(all.size()) > count) all.erase(all.begin(), all.end() - count);
   check(!all.empty(), "average", "'", run.string(), "' has no checkpoint");
-  std::map<std::string, Tensor> mean;
-  for (const Path& checkpoint : all) {
-    const SafetensorsFile file(checkpoint / "model.safetensors");
-    for (const auto& [name, entry] : file.entries()) {
-      const Tensor one = empty(entry.shape, entry.dtype);
-      file.read(name, one);
-      const auto [at, first] = mean.try_emplace(name, zeros(entry.shape, DType::f64));
-      for (int64_t i = 0; i < one.numel(); ++i) at->second.data<double>()[i] += value_at(one, i) / double(all.size());
-    }
-  }
-  std::map<std::string, Tensor> out;
-  for (const auto& [name, tensor] : mean) out[name] = convert(tensor, DType::f32);
+  std::vector<std::unique_ptr<SafetensorsFile>> files;
+  for (const Path& checkpoint : all)
+    files.push_back(std::make_unique<SafetensorsFile>(checkpoint / "model.safetensors"));
+  std::map<std::string, PendingTensor> out;
+  for (const auto& [name, entry] : files.front()->entries())
+    out[name] = {entry.shape, DType::f32, [&files, name = name, shape = entry.shape, dtype = entry.dtype] {
+                   const Tensor mean = zeros(shape, DType::f64), one = empty(shape, dtype);
+                   for (const auto& file : files) {
+                     file->read(name, one);
+                     for (int64_t i = 0; i < one.numel(); ++i)
+                       mean.data<double>()[i] += value_at(one, i) / double(files.size());
+                   }
+                   return convert(mean, DType::f32);
+                 }};
   make_directory(run / "averaged");
-  write_safetensors(run / "averaged" / "model.safetensors", out, {{"format", "lithe"}});
+  stream_safetensors(run / "averaged" / "model.safetensors", out, {{"format", "lithe"}});
   log_info("averaged/model.safetensors is the mean of the last ", all.size(), " checkpoints");
 }
 

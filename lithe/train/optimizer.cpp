@@ -12,20 +12,21 @@ constexpr int64_t kLeastInt8 = 4096;
 
 }  // namespace
 
-AdamW::AdamW(const std::vector<Parameters*>& parameters, const TrainConfig& config)
+AdamW::AdamW(const std::vector<Parameters*>& parameters, const TrainConfig& config, bool moments)
     : parameters_(parameters), config_(config) {
   const MemoryScope memory(MemoryClass::optimizer);
   for (Parameters* of : parameters)
     for (Parameter& p : of->all())
-      if (p.master.needs_grad()) add(p);  // else frozen
+      if (p.master.needs_grad()) add(p, moments);  // else frozen
   check_usage(!slots_.empty(), "train", "train.freeze leaves no parameter to train; freeze fewer");
 }
 
-void AdamW::add(Parameter& p) {
-  p.split();
+void AdamW::add(Parameter& p, bool moments) {
+  if (moments) p.split();
   const Tensor& x = p.master.value();
   const DType wide = wide_of(x.dtype());
-  const auto fresh = [&](const Shape& shape, DType dtype) { return zeros(shape, dtype, x.device()); };
+  const Device device = moments ? x.device() : Device::meta;
+  const auto fresh = [&](const Shape& shape, DType dtype) { return zeros(shape, dtype, device); };
   if (config_.optimizer_states == "int8" && x.shape().rank() >= 2 && x.numel() >= kLeastInt8) {
     const Shape blocks{kernels::state_blocks(x.numel())};
     slots_.push_back({&p, fresh(x.shape(), DType::i8), fresh(x.shape(), DType::u8), fresh(blocks, DType::f32),

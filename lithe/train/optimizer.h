@@ -10,7 +10,9 @@ namespace lithe {
 class AdamW {
  public:
   /// Splits masters that are read in bf16, which costs two bytes a number less and changes none of their numbers.
-  AdamW(const std::vector<Parameters*>& parameters, const TrainConfig& config);
+  /// `moments` false: of what is saved before the first step, whose moments are zeros: they get no memory, and nothing
+  /// is split.
+  AdamW(const std::vector<Parameters*>& parameters, const TrainConfig& config, bool moments = true);
   AdamW(Parameters& parameters, const TrainConfig& config) : AdamW(std::vector{&parameters}, config) {}
 
   /// The norm of all gathered gradients; not finite when one is.
@@ -33,7 +35,7 @@ class AdamW {
   std::vector<Slot> slots_;
   TrainConfig config_;
 
-  void add(Parameter& parameter);
+  void add(Parameter& parameter, bool moments);
 };
 
 }  // namespace lithe

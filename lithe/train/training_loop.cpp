@@ -149,12 +149,13 @@ void TrainingLoop::make(int64_t stage) {
   adapters_.reset();
   objective_.reset();
   carried_.reset();
-  model_ = std::make_unique<Model>(config_of_stage(run_.recipe.model, config_.growth, stage),
-                                   ModelOptions{.dtype = config_.parameter_dtype(),
-                                                .compute = config_.compute(),
-                                                .seed = uint64_t(config_.seed),
-                                                .trainable = true,
-                                                .frozen = config_.freeze});
+  model_ =
+      std::make_unique<Model>(config_of_stage(run_.recipe.model, config_.growth, stage),
+                              ModelOptions{.dtype = config_.parameter_dtype(),
+                                           .compute = run_.initialise ? config_.parameter_dtype() : config_.compute(),
+                                           .seed = uint64_t(config_.seed),
+                                           .trainable = true,
+                                           .frozen = config_.freeze});
   read_rounded(*model_, config_.rounding);
   objective_ = std::make_unique<TrainedObjective>(config_, *model_);
   check_usage(config_.growth.steps.empty() || !objective_->parameters().count(), "train",
@@ -164,7 +165,8 @@ void TrainingLoop::make(int64_t stage) {
     adapters_ = std::make_unique<Adapters>(*model_, config_.adapters, objective_->parameters(), uint64_t(config_.seed));
     adapters_->begin();
   }
-  optimizer_ = std::make_unique<AdamW>(std::vector{&model_->parameters(), &objective_->parameters()}, config_);
+  optimizer_ =
+      std::make_unique<AdamW>(std::vector{&model_->parameters(), &objective_->parameters()}, config_, !run_.initialise);
   model_->set_recompute(config_.gradient_checkpointing);
   if (data_.lanes) carried_.emplace(*model_, data_.lanes->count, data_.lanes->longest);
 }

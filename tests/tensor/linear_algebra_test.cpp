@@ -55,5 +55,23 @@ TEST(LinearAlgebra, DecomposesIntoTurnsAndLengths) {
   EXPECT_THROW(decompose(a, 3), Error);
 }
 
+TEST(LinearAlgebra, Inverts) {
+  const std::vector<double> a{2, 1, 1, 1};
+  const std::vector<double> inverted = inverse(a, 2), want{1, -1, -1, 2};
+  for (size_t i = 0; i < 4; ++i) EXPECT_NEAR(inverted[i], want[i], 1e-15);
+  EXPECT_THROW(inverse(std::vector<double>{1, 2, 2, 4}, 2), Error);
+}
+
+TEST(LinearAlgebra, RaisesETo) {
+  // A rotation by 1, and a nilpotent matrix.
+  const std::vector<double> turned = exponential(std::vector<double>{0, 1, -1, 0}, 2),
+                            sheared = exponential(std::vector<double>{0, 3, 0, 0}, 2);
+  const double rotation[] = {std::cos(1), std::sin(1), -std::sin(1), std::cos(1)}, shear[] = {1, 3, 0, 1};
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_NEAR(turned[i], rotation[i], 1e-15);
+    EXPECT_NEAR(sheared[i], shear[i], 1e-15);
+  }
+}
+
 }  // namespace
 }  // namespace lithe

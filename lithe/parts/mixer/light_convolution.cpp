@@ -1,8 +1,10 @@
 // Light convolution [TB 6.4.5(1); Wu et al. 2019]: rows are doubled and gated, groups of channels share taps that are a
-// softmax over time, and a last map mixes channels.
+// softmax over time, and a last map mixes channels. Dynamic: each token makes the taps that it is read with.
 #include "lithe/nn/registry.h"
 #include "lithe/ops/feature_map.h"
+#include "lithe/ops/heads.h"
 #include "lithe/ops/linear.h"
+#include "lithe/ops/pool.h"
 #include "lithe/parts/common/gates.h"
 #include "lithe/parts/common/time_convolution.h"
 
@@ -11,7 +13,7 @@ namespace {
 
 struct LightConvolutionConfig {
   int64_t heads = 0, kernel_size = 7;
-  bool softmax = true, block = true;
+  bool softmax = true, block = true, dynamic = false;
   PartChoice output{"dense", {}};
   void fields(Fields& f) {
     f("heads", heads,
@@ -20,6 +22,7 @@ struct LightConvolutionConfig {
     f("kernel_size", kernel_size, "taps k of a group (3, 7, 15, 31 with depth in the cited work)",
       at_least(1).of({Dimension::taps}));
     f("softmax", softmax, "the taps of a group are positive and sum to 1");
+    f("dynamic", dynamic, "each token makes its taps, x W with W [hidden_size, H k]; else they are learned numbers");
     f("block", block, "rows are first mapped to 2 hidden_size and gated: a sigmoid(b)");
     f.part("output", "output", output, "results to rows");
   }
@@ -44,11 +47,15 @@ class LightConvolution final : public Mixer {
       gate_ = Linear(scope / "gate", channels, channels, true);
     }
     const InitConfig init{.std = 1 / std::sqrt(double(H))};
-    taps_ = scope.parameter("taps", {H, Axis::taps(k)}, InitRole::embedding, {.init = &init, .wide = true});
+    if (config.dynamic)
+      dynamic_ = Linear(scope / "taps", channels, Axis(H) * Axis::taps(k), false);
+    else
+      taps_ = scope.parameter("taps", {H, Axis::taps(k)}, InitRole::embedding, {.init = &init, .wide = true});
     scope.couples({Dimension::hidden});  // which group a channel is in
     if (softmax_) scope.couples({Dimension::taps});
     output_ = Registry::instance().make<Output>(config.output, scope / "output",
                                                 {.context = channels, .hidden_size = d, .bias = true});
+    if (config.dynamic) return;
     const MemoryScope memory(MemoryClass::weights);
     const DType wide = wide_of(taps_->master.dtype());
     order_ = filled({k, k}, 0, wide, scope.context().device);
@@ -58,7 +65,7 @@ class LightConvolution final : public Mixer {
   }
   Var forward(const SubLayerInput& in) const override {
     const Var x = value_.weight ? mul(value_(in.x), pointwise(kernels::Pointwise::sigmoid, gate_(in.x))) : in.x;
-    return output_->forward(along_(x, taps(), in.sequences, in.state));
+    return output_->forward(dynamic_.weight ? read_dynamically(x, in) : along_(x, taps(), in.sequences, in.state));
   }
   std::unique_ptr<State> make_state(const StateShape& shape) const override { return along_.make_state(shape); }
   // (k - 1) d scalars; in f32 at least.
@@ -70,8 +77,8 @@ class LightConvolution final : public Mixer {
   int64_t heads_;
   bool softmax_;
   TimeConvolution along_;
-  Parameter* taps_;  // [H, k]
-  Linear value_, gate_;
+  Parameter* taps_ = nullptr;  // [H, k]
+  Linear value_, gate_, dynamic_;
   Tensor order_, groups_;  // [k, k] the identity; [H, d] which group a channel is of
   std::unique_ptr<Output> output_;
 
@@ -81,6 +88,22 @@ class LightConvolution final : public Mixer {
     // What products read may be packed; scale() says that these numbers are needed as they are.
     w = softmax_ ? softmax_features(w, 1) : scale(w, 1);
     return linear(linear(Var(order_), w, {}, true), Var(groups_));
+  }
+  // spec: conv.light | mixer | dynamic: the taps of a token are a softmax of what it makes of itself | TB 6.4.5(1)
+  Var read_dynamically(const Var& x, const SubLayerInput& in) const {
+    const int64_t k = along_.taps(), N = x.rows(), C = x.cols(), H = heads_;
+    const Var made = dynamic_(x), w = softmax_ ? softmax_features(made, H) : made;  // [N, H k]
+    std::vector<int64_t> by_tap;                                                    // [N k, H]
+    by_tap.reserve(size_t(N * k * H));
+    for (int64_t i = 0; i < N; ++i)
+      for (int64_t r = 0; r < k; ++r)
+        for (int64_t h = 0; h < H; ++h) by_tap.push_back((i * H + h) * k + r);
+    const Var taps = reshape(pick_rows(reshape(w, {N * H * k, 1}), by_tap), {N * k, H});
+    const Var near = reshape(along_.rows(x, in.sequences, in.state), {N * k, C});
+    std::vector<int64_t> offsets;
+    for (int64_t i = 0; i <= N; ++i) offsets.push_back(i * k);
+    const Var weighted = mul(near, repeat_heads(taps, H, C));
+    return scale(pool(weighted, Sequences(offsets, {}, x.device()), "mean"), double(k));
   }
 };
 
@@ -92,7 +115,8 @@ void register_mixer_light_convolution(Registry& registry) {
                             .summary = "a gated convolution whose groups of channels share softmaxed taps",
                             .source = "TB 6.4.5(1); Wu et al. 2019",
                             .samples = {"{heads: 1, kernel_size: 3}",
-                                        "{heads: 3, kernel_size: 5, block: false, softmax: false, output: none}"}});
+                                        "{heads: 3, kernel_size: 5, block: false, softmax: false, output: none}",
+                                        "{heads: 3, kernel_size: 3, dynamic: true}"}});
 }
 
 }  // namespace lithe

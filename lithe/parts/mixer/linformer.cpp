@@ -14,12 +14,16 @@ namespace {
 
 struct LinformerConfig : HeadSizes {
   int64_t projected_keys = 256, reduced_dim = 0, max_source_positions = 0;
-  bool share = false, reduce_values = false;
+  std::string share = "heads";
+  bool reduce_values = false;
   PartChoice output{"dense", {}};
   void fields(Fields& f) {
     sizes(f);
     f("projected_keys", projected_keys, "keys and values n' that are made of a text", at_least(1));
-    f("share", share, "keys and values have one map");
+    f("share", share,
+      "which maps are one: none, each head has two of its own; heads, one for the keys of all heads and one for the "
+      "values; kv, one for both",
+      one_of({"none", "heads", "kv"}));
     f("reduced_dim", reduced_dim, "channels of a head's queries and keys; 0: head_dim", at_least(0));
     f("reduce_values", reduce_values, "values have reduced_dim channels, too, and contexts are widened again");
     f("max_source_positions", max_source_positions, "cross-attention: longest source; 0: max_position_embeddings",
@@ -36,6 +40,7 @@ class Linformer final : public Mixer {
       : cross_(args.cross),
         heads_(config.num_attention_heads),
         slots_(config.projected_keys),
+        maps_(config.share == "none" ? config.num_attention_heads : 1),
         position_(args.position) {
     const int64_t d = args.hidden_size, longest = args.cross && config.max_source_positions
                                                       ? config.max_source_positions
@@ -53,10 +58,11 @@ class Linformer final : public Mixer {
     v_ = Linear(heads / "v", rows, width, config.attention_bias);
     scope.couples({Dimension::head_width});  // logits are divided by the root of it
     const auto map = [&](const char* name) {
-      return (scope / name).parameter("weight", {Axis::positions(longest), slots_}, InitRole::matrix);
+      const Axis positions = Axis::positions(longest), heads = Axis::query_heads(maps_, maps_);
+      return (scope / name).parameter("weight", {maps_ > 1 ? heads * positions : positions, slots_}, InitRole::matrix);
     };
     of_keys_ = map("project_keys");
-    if (!config.share) of_values_ = map("project_values");
+    if (config.share != "kv") of_values_ = map("project_values");
     check_usage(config.reduced_dim || !config.reduce_values, "linformer", "reduce_values needs reduced_dim");
     if (config.reduced_dim) {
       const auto narrow = [&](const char* name) {
@@ -74,7 +80,7 @@ class Linformer final : public Mixer {
                                                 {.context = width, .hidden_size = d, .bias = config.output_bias});
   }
 
-  int64_t limit() const override { return cross_ ? 0 : of_keys_->master.rows(); }
+  int64_t limit() const override { return cross_ ? 0 : longest(); }
   Var forward(const SubLayerInput& in) const override {
     check(cross_ || !in.state, "linformer", "makes its keys of whole texts and cannot decode token by token");
     const Var q = mapped(turned(q_(in.x), in.sequences), reduce_q_);
@@ -102,7 +108,7 @@ class Linformer final : public Mixer {
 
  private:
   bool cross_;
-  int64_t heads_, slots_, head_dim_ = 0;
+  int64_t heads_, slots_, maps_, head_dim_ = 0;
   const Position* position_;
   Linear q_, k_, v_;
   Parameter *of_keys_ = nullptr, *of_values_ = nullptr, *reduce_q_ = nullptr, *reduce_k_ = nullptr,
@@ -116,14 +122,32 @@ class Linformer final : public Mixer {
   Made made_of(const Var& x, const Sequences& text) const {
     std::vector<int64_t> offsets{0};
     for (int64_t b = 0; b < text.count(); ++b) {
-      check(text.length(b) <= of_keys_->master.rows(), "linformer", "maps texts of at most ", of_keys_->master.rows(),
-            " tokens, got ", text.length(b), "; raise ",
+      check(text.length(b) <= longest(), "linformer", "maps texts of at most ", longest(), " tokens, got ",
+            text.length(b), "; raise ",
             cross_ ? "max_source_positions of model.cross_attention" : "max_position_embeddings", " and train anew");
       offsets.push_back(offsets.back() + slots_);
     }
-    return {mapped(project_tokens(of_keys_->var(), turned(k_(x), text), text), reduce_k_),
-            mapped(project_tokens((of_values_ ? of_values_ : of_keys_)->var(), v_(x), text), reduce_v_),
+    return {mapped(made_by(*of_keys_, turned(k_(x), text), text), reduce_k_),
+            mapped(made_by(of_values_ ? *of_values_ : *of_keys_, v_(x), text), reduce_v_),
             Sequences(offsets, {}, x.device())};
+  }
+  int64_t longest() const { return of_keys_->master.rows() / maps_; }
+  // x [N, heads*d] -> [sequences * n', heads*d], each head by its map.
+  Var made_by(const Parameter& map, const Var& x, const Sequences& text) const {
+    if (maps_ == 1) return project_tokens(map.var(), x, text);
+    const int64_t N = x.rows(), rows = text.count() * slots_, h = heads_;
+    const Var split = reshape(x, {N * h, x.cols() / h});
+    std::vector<Var> made;  // of each head
+    for (int64_t j = 0; j < h; ++j) {
+      std::vector<int64_t> of_head;
+      for (int64_t i = 0; i < N; ++i) of_head.push_back(i * h + j);
+      made.push_back(
+          project_tokens(slice_rows(map.var(), j * longest(), (j + 1) * longest()), pick_rows(split, of_head), text));
+    }
+    std::vector<int64_t> order;
+    for (int64_t i = 0; i < rows; ++i)
+      for (int64_t j = 0; j < h; ++j) order.push_back(j * rows + i);
+    return reshape(pick_rows(concatenate_rows(made), order), {rows, x.cols()});
   }
   AttendOptions options() const { return {.heads = heads_, .kv_heads = heads_}; }
   int64_t numbers_a_key() const {
@@ -147,7 +171,8 @@ void register_mixer_linformer(Registry& registry) {
                     .causal = false,
                     .cross = true,
                     .samples = {"{projected_keys: 3, num_attention_heads: 1}",
-                                "{projected_keys: 3, num_attention_heads: 1, share: true, reduced_dim: 2}",
+                                "{projected_keys: 3, num_attention_heads: 1, share: kv, reduced_dim: 2}",
+                                "{projected_keys: 3, num_attention_heads: 2, share: none}",
                                 "{projected_keys: 3, num_attention_heads: 1, reduced_dim: 2, reduce_values: true}"}});
 }
 

@@ -24,9 +24,9 @@ struct StreamsConfig {
   }
 };
 
-class Streams final : public Stack {
+class ModalityStreams final : public Stack {
  public:
-  Streams(const Scope&, const StreamsConfig& config, const Args& args)
+  ModalityStreams(const Scope&, const StreamsConfig& config, const Args& args)
       : config_(config), depth_(args.num_hidden_layers) {
     check_usage(config.speech_layers + config.text_layers <= depth_, "streams", "speech_layers ", config.speech_layers,
                 " and text_layers ", config.text_layers, " are more than the ", depth_, " layers of the model");
@@ -119,7 +119,7 @@ class Streams final : public Stack {
 // spec: app.st_two_stream | stack | speech and text layers, then shared ones; modes by what an input has; alignment |
 // TB 6.5.3, Fig 6.18c
 void register_stack_streams(Registry& registry) {
-  registry.add<Stack, Streams, StreamsConfig>(
+  registry.add<Stack, ModalityStreams, StreamsConfig>(
       "streams", {.spec = "app.st_two_stream",
                   .summary = "layers of a modality, layers of the text, then layers of both",
                   .source = "TB 6.5.3, Fig 6.18c",

@@ -65,5 +65,22 @@ TEST(LightConvolutionMixer, ParametersAreThoseOfTheSpecification) {
             "light_convolution: hidden_size 6 must be a multiple of heads 4");
 }
 
+// Every token is read with taps that are a softmax of x W: y[t, c] = sum_r w[t, h(c), r] x[t - r, c].
+// oracle: conv.light
+TEST(LightConvolutionMixer, DynamicTapsAreASoftmaxOfWhatATokenMakes) {
+  Light mixer(4, "{heads: 2, kernel_size: 3, dynamic: true, block: false, output: none}");
+  EXPECT_EQ(mixer.bench.parameters().count(), 4 * 2 * 3);
+  const Tensor x = kit::normal({5, 4}, DType::f64, 1), y = mixer(x),
+               w = kit::product(x, mixer.bench["part.taps.weight"]);
+  for (int64_t t = 0; t < 5; ++t)
+    for (int64_t c = 0; c < 4; ++c) {
+      double sum = 0, want = 0;
+      for (int64_t r = 0; r < 3; ++r) sum += std::exp(value_at(w, t * 6 + c / 2 * 3 + r));
+      for (int64_t r = 0; r < 3 && r <= t; ++r)
+        want += std::exp(value_at(w, t * 6 + c / 2 * 3 + r)) / sum * value_at(x, (t - r) * 4 + c);
+      EXPECT_NEAR(value_at(y, t * 4 + c), want, 1e-14) << t << "," << c;
+    }
+}
+
 }  // namespace
 }  // namespace lithe

@@ -50,7 +50,7 @@ TEST(Linformer, NarrowQueriesKeysAndValuesWithUnitMapsAreTheWideOnes) {
 // Keys that are all the mean of the text: every token gets the mean value.
 // oracle: lowdim.linformer
 TEST(Linformer, EvenMapsGiveTheMeanValue) {
-  EncoderMixer linformer("linformer", "{num_attention_heads: 2, projected_keys: 3, share: true, output: none}");
+  EncoderMixer linformer("linformer", "{num_attention_heads: 2, projected_keys: 3, share: kv, output: none}");
   const Tensor map = linformer.bench["part.project_keys.weight"];
   for (int64_t i = 0; i < map.numel(); ++i) set_value(map, i, 1.0 / 7);
   const Tensor x = kit::normal({7, 8}, DType::f64, 1), y = linformer(x);
@@ -66,7 +66,7 @@ TEST(Linformer, EvenMapsGiveTheMeanValue) {
 TEST(Linformer, CountsItsNumbers) {
   EXPECT_EQ(EncoderMixer("linformer", "{num_attention_heads: 2, projected_keys: 3}").bench.parameters().count(),
             4 * 8 * 8 + 2 * 3 * 9);
-  EXPECT_EQ(EncoderMixer("linformer", "{num_attention_heads: 2, projected_keys: 3, share: true, reduced_dim: 2}")
+  EXPECT_EQ(EncoderMixer("linformer", "{num_attention_heads: 2, projected_keys: 3, share: kv, reduced_dim: 2}")
                 .bench.parameters()
                 .count(),
             4 * 8 * 8 + 3 * 9 + 2 * 8 * 2);
@@ -80,6 +80,32 @@ TEST(Linformer, RefusesToBeCausal) {
                                 "{num_attention_heads: 2}");
             }).find("2 "),
             std::string::npos);
+}
+
+// oracle: lowdim.linformer
+TEST(Linformer, EachHeadMayHaveItsMaps) {
+  EncoderMixer shared("linformer", "{num_attention_heads: 2, projected_keys: 3}"),
+      own("linformer", "{num_attention_heads: 2, projected_keys: 3, share: none}");
+  EXPECT_EQ(own.bench.parameters().count() - shared.bench.parameters().count(), 2 * 3 * 9);
+  const auto copy = [&](const char* name, bool both) {
+    const Tensor from = shared.bench[name], to = own.bench[name];
+    for (int64_t i = 0; i < from.numel(); ++i) {
+      set_value(to, i, value_at(from, i));
+      if (both) set_value(to, from.numel() + i, value_at(from, i));
+    }
+  };
+  for (Parameter& p : shared.bench.parameters().all())
+    copy(p.name.c_str(), p.name.find("project_") != std::string::npos);
+  const Tensor x = kit::normal({7, 8}, DType::f64, 1);
+  EXPECT_LE(kit::largest_difference(own(x), shared(x)), 1e-12);
+  // The maps of the second head change its channels alone.
+  EncoderMixer before("linformer", "{num_attention_heads: 2, projected_keys: 3, share: none, output: none}"),
+      after("linformer", "{num_attention_heads: 2, projected_keys: 3, share: none, output: none}");
+  const Tensor map = after.bench["part.project_values.weight"];
+  for (int64_t i = map.numel() / 2; i < map.numel(); ++i) set_value(map, i, 0);
+  const Tensor a = before(x), b = after(x);
+  for (int64_t i = 0; i < 7; ++i)
+    for (int64_t c = 0; c < 8; ++c) EXPECT_EQ(value_at(b, i * 8 + c), c < 4 ? value_at(a, i * 8 + c) : 0);
 }
 
 }  // namespace

@@ -1,0 +1,122 @@
+#include <iostream>
+
+#include "lithe/base/stop.h"
+#include "lithe/cli/command.h"
+#include "lithe/infer/generate.h"
+#include "lithe/infer/load.h"
+#include "lithe/recipe/recipe.h"
+#include "lithe/serve/chat_template.h"
+
+namespace lithe {
+namespace {
+
+struct ChatOptions {
+  std::string model, weights, precision = "f32", chat_template, system;
+  std::optional<double> temperature;
+  std::optional<int64_t> max_new_tokens, seed;
+};
+
+void show_commands() {
+  std::cout
+      << "/clear forgets the conversation, /undo the last question and its answer, /history shows it, /exit ends\n";
+}
+
+class Conversation {
+ public:
+  explicit Conversation(std::string system) : system_(std::move(system)) { clear(); }
+  void clear() {
+    messages_ = Json::array();
+    if (!system_.empty()) add("system", system_);
+  }
+  void add(const char* role, const std::string& content) {
+    messages_.push_back({{"role", role}, {"content", content}});
+  }
+  void undo() {
+    while (!messages_.empty() && messages_.back()["role"] == "assistant") messages_.erase(messages_.size() - 1);
+    if (!messages_.empty() && messages_.back()["role"] == "user") messages_.erase(messages_.size() - 1);
+  }
+  const Json& messages() const { return messages_; }
+
+ private:
+  std::string system_;
+  Json messages_;
+};
+
+// What the model answers, written as it comes.
+std::string answer(const LoadedModel& loaded, const std::string& text, const GenerateConfig& config) {
+  DecodeLoop loop(*loaded.model, {.slots = 1, .longest = int64_t(1) << 30});
+  std::vector<int32_t> tokens = loaded.tokenizer->encode_with_specials(text);
+  std::string out;
+  std::exception_ptr error;
+  loop.submit(text_request(
+      *loaded.tokenizer, std::move(tokens), false, config,
+      [](std::string_view piece) {
+        std::cout << piece;
+        flush_results();
+        return stop_signal() == 0;
+      },
+      [&](Generation&& result) { out = std::move(result.text), error = result.error; }));
+  while (loop.step())
+    if (stop_signal()) loop.interrupt();
+  if (error) std::rethrow_exception(error);
+  std::cout << "\n";
+  flush_results();
+  return out;
+}
+
+int run_chat(const ChatOptions& o) {
+  catch_stop_signals();
+  const LoadedModel loaded = load_model(o.model, o.weights, o.precision);
+  loaded.model->check_predicts_next("chat");
+  std::optional<ChatTemplate> chat = o.chat_template.empty() ? ChatTemplate::of_run(o.model, *loaded.tokenizer)
+                                                             : ChatTemplate(o.chat_template, *loaded.tokenizer);
+  check_usage(
+      chat.has_value(), "chat", "'", o.model,
+      "' has no chat_template.jinja, so that nobody knows how its conversations are written; give --chat-template "
+      "FILE, or use lithe generate");
+  GenerateConfig config = recipe_of_run(o.model).generate;
+  take_given(config.temperature, o.temperature);
+  take_given(config.max_new_tokens, o.max_new_tokens);
+  take_given(config.seed, o.seed);
+  if (config.temperature == 0) config.do_sample = false, config.temperature = 1;
+  config.validate();
+  Conversation conversation(o.system);
+  show_commands();
+  for (std::string line; !stop_signal() && (std::cout << "> ", flush_results(), std::getline(std::cin, line));) {
+    if (line.empty()) continue;
+    if (line == "/exit") break;
+    if (line == "/clear") conversation.clear();
+    if (line == "/undo") conversation.undo();
+    if (line == "/history")
+      for (const Json& m : conversation.messages())
+        std::cout << m["role"].get<std::string>() << ": " << m["content"].get<std::string>() << "\n";
+    if (line[0] == '/') {
+      if (line != "/clear" && line != "/undo" && line != "/history") show_commands();
+      continue;
+    }
+    conversation.add("user", line);
+    conversation.add("assistant", answer(loaded, chat->text(conversation.messages()), config));
+  }
+  std::cout << "\n";
+  return stop_signal() ? 128 + stop_signal() : 0;
+}
+
+}  // namespace
+
+Command add_chat(CommandLine& app) {
+  auto o = std::make_shared<ChatOptions>();
+  app.add_option("model", o->model, "directory of a training run or an imported model").required();
+  add_weights_options(app, o->weights, o->precision);
+  app.add_option("--chat-template", o->chat_template, "a template of Jinja; default: the run's chat_template.jinja");
+  app.add_option("--system", o->system, "what the conversation begins with");
+  app.add_option("--temperature", o->temperature, "below 1 favours likely tokens; 0 is greedy");
+  app.add_option("--max-new-tokens", o->max_new_tokens, "most tokens of an answer").positive();
+  app.add_option("--seed", o->seed, "random seed of sampling").non_negative();
+  add_threads_option(app);
+  app.footer(
+      "Example: lithe chat runs/llama --system \"You are brief.\"\nSettings that are not given have the values of the "
+      "run's recipe.");
+  return [o] { return run_chat(*o); };
+}
+
+}  // namespace lithe

@@ -1,0 +1,86 @@
+#include "lithe/serve/server.h"
+
+#include <cstdio>
+#include <iostream>
+
+#include "lithe/base/log.h"
+#include "lithe/base/stop.h"
+#include "lithe/cli/command.h"
+
+namespace lithe {
+namespace {
+
+struct ServeArguments {
+  std::vector<std::string> runs;
+  ServeOptions model;
+  HttpOptions http;
+  std::string cache_type;
+};
+
+int run_serve(ServeArguments o) {
+  catch_stop_signals();
+  GenerateConfig cache;
+  cache.cache_dtype = o.cache_type;
+  o.model.budget.cache = cache.cache_type();
+  check_usage(o.model.chat_template.empty() || o.runs.size() == 1, "serve",
+              "--chat-template is of one model; start a server for each, or put chat_template.jinja into the runs");
+  std::vector<std::unique_ptr<ServedModel>> models;
+  for (const std::string& run : o.runs) {
+    models.push_back(std::make_unique<ServedModel>(run, o.model));
+    for (size_t i = 0; i + 1 < models.size(); ++i)
+      check_usage(models[i]->name() != models.back()->name(), "serve", "two runs are named '", models.back()->name(),
+                  "', which clients choose by; rename one");
+    check_not_stopped("serve", "nothing was served");
+  }
+  serve(models, o.http, [&](int port) {
+    std::printf("http://%s:%d\n", o.http.host.c_str(), port);
+    std::fflush(stdout);
+  });
+  log_info("stopped by signal ", stop_signal());
+  return 0;
+}
+
+}  // namespace
+
+Command add_serve(CommandLine& app) {
+  auto o = std::make_shared<ServeArguments>();
+  app.add_option("runs", o->runs, "directories of training runs or imported models, each served under its name")
+      .required();
+  app.add_option("--host", o->http.host, "address to listen at; others than 127.0.0.1 need --api-key-file")
+      .show_default();
+  app.add_option("--port", o->http.port, "port; 0: any that is free, which is printed")
+      .between(0, 65535)
+      .show_default();
+  app.add_option("--api-key-file", o->http.key_file,
+                 "a file with one key a line; clients send Authorization: Bearer KEY");
+  add_weights_options(app, o->model.weights, o->model.precision);
+  add_el_rewrite_option(app, o->model.el_rewrite);
+  app.add_option("--slots", o->model.budget.slots, "requests of a model under way at once").positive().show_default();
+  app.add_option("--queue", o->model.queue, "requests of a model that wait for a slot; more are answered with 429")
+      .non_negative()
+      .show_default();
+  app.add_option("--cache-type", o->cache_type, "how keys and values are stored; default: as --precision")
+      .one_of({"f32", "bf16", "int8"});
+  app.add_option("--cache-tokens", o->model.budget.tokens,
+                 "most tokens stored for all requests of a model together; 0: no limit")
+      .non_negative()
+      .show_default();
+  app.add_option("--chat-template", o->model.chat_template,
+                 "a template of Jinja for /v1/chat/completions; default: the run's chat_template.jinja");
+  app.add_option("--connections", o->http.connections, "open at once").between(1, 4096).show_default();
+  app.add_option("--body-bytes", o->http.body_bytes, "of a request, at most").positive().show_default();
+  app.add_option("--timeout", o->http.timeout_seconds, "seconds of a request; 0: no limit")
+      .non_negative()
+      .show_default();
+  app.add_option("--drain", o->http.drain_seconds, "seconds that requests under way may take once a signal came")
+      .non_negative()
+      .show_default();
+  app.add_flag("--log-prompts", o->http.log_prompts, "log what clients send, too");
+  add_threads_option(app);
+  app.footer(
+      "Example: lithe serve runs/first --port 8080\nThe interface is OpenAI's: /v1/completions, /v1/chat/completions, "
+      "/v1/embeddings; docs/serve.md has all of it.\nSIGTERM waits for what is under way; a page is at /.");
+  return [o] { return run_serve(*o); };
+}
+
+}  // namespace lithe

@@ -1,0 +1,188 @@
+#include "lithe/serve/served_model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "lithe/base/log.h"
+#include "lithe/eval/sentence_rows.h"
+#include "lithe/eval/similarity.h"
+#include "lithe/ops/basic.h"
+
+namespace lithe {
+namespace {
+
+std::string name_of_run(const Path& run) {
+  const Path whole = std::filesystem::absolute(run).lexically_normal();
+  return (whole.has_filename() ? whole.filename() : whole.parent_path().filename()).string();
+}
+
+bool predicts_next(const Model& model) {
+  return model.config().architecture == Architecture::decoder && model.config().head.type == "lm";
+}
+
+constexpr auto kPatience = std::chrono::milliseconds(2);  // until jobs are looked for while nobody decodes
+
+}  // namespace
+
+ScoredToken scored_row(std::span<const float> logits, int32_t token, int64_t top) {
+  const float best = *std::max_element(logits.begin(), logits.end());
+  double sum = 0;
+  for (const float x : logits) sum += std::exp(double(x) - double(best));
+  const auto score = [&](int32_t id) {
+    return TokenScore{id, double(logits[size_t(id)]) - double(best) - std::log(sum)};
+  };
+  ScoredToken out{score(token), {}};
+  std::vector<int32_t> order(logits.size());
+  std::iota(order.begin(), order.end(), 0);
+  const auto count = std::min(top, int64_t(order.size()));
+  std::partial_sort(order.begin(), order.begin() + count, order.end(), [&](int32_t a, int32_t b) {
+    return logits[size_t(a)] != logits[size_t(b)] ? logits[size_t(a)] > logits[size_t(b)] : a < b;
+  });
+  for (int64_t i = 0; i < count; ++i) out.best.push_back(score(order[size_t(i)]));
+  return out;
+}
+
+ServedModel::ServedModel(const Path& run, const ServeOptions& options)
+    : name_(name_of_run(run)),
+      recipe_(recipe_of_run(run)),
+      loaded_(load_model(run, options.weights, options.precision, options.el_rewrite)),
+      queue_(options.queue),
+      slots_(options.budget.slots) {
+  if (!options.chat_template.empty())
+    chat_.emplace(options.chat_template, *loaded_.tokenizer);
+  else
+    try {
+      chat_ = ChatTemplate::of_run(run, *loaded_.tokenizer);
+    } catch (const Error& error) {
+      log_warning("'", run.string(), "' answers no chats: ", error.what());
+    }
+  if (predicts_next(*loaded_.model)) {
+    DecodeBudget budget = options.budget;
+    const int64_t positions = loaded_.model->position_limit();
+    if (!budget.longest) budget.longest = positions ? positions + 1 : loaded_.model->config().max_position_embeddings;
+    if (budget.tokens) budget.longest = std::min(budget.longest, budget.tokens);
+    longest_ = budget.longest;
+    loop_ = std::make_unique<DecodeLoop>(*loaded_.model, budget);
+  }
+  thread_ = std::thread([this] { this->run(); });
+}
+
+ServedModel::~ServedModel() {
+  stopping_ = true;
+  thread_.join();
+}
+
+DecodeLoop::Id ServedModel::submit(DecodeRequest request) {
+  check(!stopping_, "serve", "the model answers no more");
+  if (open_.fetch_add(1) >= slots_ + queue_) {
+    --open_;
+    throw QueueIsFull(cat(queue_, " requests wait already"));
+  }
+  request.on_done = [this, done = std::move(request.on_done)](DecodeResult&& result) {
+    --open_;
+    done(std::move(result));
+  };
+  try {
+    return loop_->submit(std::move(request));
+  } catch (...) {
+    --open_;
+    throw;
+  }
+}
+
+template <class T>
+T ServedModel::in_thread(std::function<T()> job) {
+  auto task = std::make_shared<std::packaged_task<T()>>(std::move(job));
+  std::future<T> result = task->get_future();
+  {
+    const std::lock_guard lock(mutex_);
+    check(!stopping_, "serve", "the server stops");
+    jobs_.push_back([task] { (*task)(); });
+  }
+  return result.get();
+}
+
+ServedModel::Scores ServedModel::score(std::vector<int32_t> tokens, int64_t top) {
+  const int64_t positions = model().position_limit(), vocab = model().config().vocab_size;
+  check_usage(!tokens.empty(), "score", "the text has no tokens");
+  check_usage(!positions || int64_t(tokens.size()) <= positions, "score", "the text has ", tokens.size(),
+              " tokens, the model has positions for ", positions);
+  for (const int32_t token : tokens)
+    check_usage(token >= 0 && token < vocab, "score", "the text has token ", token, ", the model has ", vocab);
+  return in_thread<Scores>([this, tokens = std::move(tokens), top] {
+    const NoGrad no_grad;
+    const auto n = int64_t(tokens.size());
+    Pass pass;
+    const Rows rows = model().run({tensor_of({n}, std::span<const int32_t>(tokens)), Sequences::single(n)}, pass);
+    Scores out;
+    constexpr int64_t kRows = 128;  // whose logits stand in memory at a time
+    for (int64_t first = 0; first < n; first += kRows) {
+      std::vector<int64_t> some(size_t(std::min(kRows, n - first)));
+      std::iota(some.begin(), some.end(), first);
+      const Tensor logits = cast(model().logits(rows, some), DType::f32).value();
+      for (int64_t i = 0; i < int64_t(some.size()); ++i) {
+        const std::span<const float> row(logits.data<float>() + i * logits.cols(), size_t(logits.cols()));
+        const bool last = first + i + 1 == n;
+        const int32_t token =
+            last ? int32_t(std::max_element(row.begin(), row.end()) - row.begin()) : tokens[size_t(first + i + 1)];
+        ScoredToken scored = scored_row(row, token, top);
+        if (last)
+          out.next = std::move(scored);
+        else
+          out.tokens.push_back(std::move(scored));
+      }
+    }
+    return out;
+  });
+}
+
+Tensor ServedModel::encode(std::vector<std::string> texts) {
+  return in_thread<Tensor>([this, texts = std::move(texts)] {
+    const Tensor rows =
+        sentence_rows(model(), tokenizer(), texts, recipe_.encode.pooling, recipe_.data.sequence_length);
+    return recipe_.encode.normalize ? normalize_rows(rows) : rows;
+  });
+}
+
+ServedModel::Load ServedModel::load() const {
+  const std::lock_guard lock(mutex_);
+  Load out = load_;
+  out.waiting = std::max<int64_t>(0, open_ - out.running);
+  return out;
+}
+
+bool ServedModel::run_jobs() {
+  std::vector<std::function<void()>> jobs;
+  {
+    const std::lock_guard lock(mutex_);
+    jobs.swap(jobs_);
+    if (loop_) load_.running = loop_->running(), load_.times = loop_->times();
+  }
+  for (const auto& job : jobs) job();
+  return !jobs.empty();
+}
+
+void ServedModel::serve() {
+  while (!stopping_) {
+    const bool busy = run_jobs();
+    if (!loop_) {
+      if (!busy) std::this_thread::sleep_for(kPatience);
+    } else if (loop_->wait(busy ? std::chrono::milliseconds(0) : kPatience)) {
+      loop_->step();
+    }
+  }
+}
+
+void ServedModel::run() {
+  try {
+    serve();
+  } catch (const std::exception& error) {  // of the model, not of a request
+    log_line(LogLevel::error, cat("'", name_, "' answers no more: ", error.what()));
+    stopping_ = true;
+  }
+  if (loop_) loop_->interrupt();
+  run_jobs();
+}
+
+}  // namespace lithe

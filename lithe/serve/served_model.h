@@ -1,0 +1,98 @@
+// A model that answers many at once: one thread runs it, and everybody may ask.
+#pragma once
+
+#include <atomic>
+#include <future>
+#include <thread>
+
+#include "lithe/infer/decode_loop.h"
+#include "lithe/infer/load.h"
+#include "lithe/recipe/recipe.h"
+#include "lithe/serve/chat_template.h"
+
+namespace lithe {
+
+struct ServeOptions {
+  std::string weights, precision = "f32", chat_template;
+  bool el_rewrite = false;
+  DecodeBudget budget;
+  int64_t queue = 64;  // requests that wait for a slot, at most
+};
+
+/// A token and its natural log-probability.
+struct TokenScore {
+  int32_t token;
+  double log_probability;
+};
+/// What the model says of a token, given those before it: the token, and the likeliest ones, the best first.
+struct ScoredToken {
+  TokenScore token;
+  std::vector<TokenScore> best;
+};
+
+/// Thrown by submit() when too many wait.
+struct QueueIsFull : std::runtime_error {
+  using runtime_error::runtime_error;
+};
+
+class ServedModel {
+ public:
+  ServedModel(const Path& run, const ServeOptions& options);
+  /// Interrupts what is under way.
+  ~ServedModel();
+
+  const std::string& name() const { return name_; }
+  const Model& model() const { return *loaded_.model; }
+  const Tokenizer& tokenizer() const { return *loaded_.tokenizer; }
+  const Recipe& recipe() const { return recipe_; }
+  const ChatTemplate* chat_template() const { return chat_ ? &*chat_ : nullptr; }
+  /// It predicts the next token; else its rows of texts are all that it gives.
+  bool generates() const { return loop_ != nullptr; }
+  int64_t longest() const { return longest_; }
+
+  /// As DecodeLoop has them. Throws QueueIsFull.
+  DecodeLoop::Id submit(DecodeRequest request);
+  void cancel(DecodeLoop::Id id) { loop_->cancel(id); }
+
+  /// Each token from the second on, given those before it, with the `top` likeliest ones; and what follows the last.
+  /// Results do not depend on who else is scored. Waits.
+  struct Scores {
+    std::vector<ScoredToken> tokens;
+    ScoredToken next;
+  };
+  Scores score(std::vector<int32_t> tokens, int64_t top);
+  /// Rows of texts by the recipe's pooling, f32 [texts, D]. Waits.
+  Tensor encode(std::vector<std::string> texts);
+
+  struct Load {
+    int64_t running = 0, waiting = 0;
+    GenerateTimes times;
+  };
+  Load load() const;
+
+ private:
+  std::string name_;
+  Recipe recipe_;
+  LoadedModel loaded_;
+  std::optional<ChatTemplate> chat_;
+  std::unique_ptr<DecodeLoop> loop_;
+  int64_t longest_ = 0, queue_ = 0;
+  std::atomic<bool> stopping_ = false;
+  std::atomic<int64_t> open_ = 0;  // requests that were submitted and are not done
+  int64_t slots_ = 1;
+  mutable std::mutex mutex_;  // of what follows
+  std::vector<std::function<void()>> jobs_;
+  Load load_;
+  std::thread thread_;
+
+  void run();
+  void serve();
+  bool run_jobs();
+  template <class T>
+  T in_thread(std::function<T()> job);
+};
+
+/// The scores of one row of logits: `token`'s, and the `top` best ones.
+ScoredToken scored_row(std::span<const float> logits, int32_t token, int64_t top);
+
+}  // namespace lithe

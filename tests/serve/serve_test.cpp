@@ -1,0 +1,250 @@
+#include "lithe/serve/server.h"
+
+#include <httplib.h>
+
+#include <thread>
+
+#include "lithe/base/stop.h"
+#include "lithe/infer/generate.h"
+#include "lithe/text/utf8.h"
+#include "tests/train/run_kit.h"
+
+namespace lithe {
+namespace {
+
+constexpr const char* kChat =
+    "{% for m in messages %}\n  <{{ m.role }}>{{ m.content }}\n{% endfor %}{% if add_generation_prompt %}<assistant>{% "
+    "endif %}";
+
+/// A server of an untrained model of bytes, at a port of its own.
+class ServeTest : public ::testing::Test {
+ protected:
+  void begin(const HttpOptions& http = {}, const ServeOptions& options = {}) {
+    TrainRun run = kit_.run("", kit::kHeldOutData, "{max_steps: 1, batch_tokens: 64}", "tiny");
+    run.initialise = true;
+    train(run);
+    kit_.scratch.add("tiny/chat_template.jinja", kChat);
+    models_.push_back(std::make_unique<ServedModel>(run.out, options));
+    HttpOptions at = http;
+    at.port = 0;
+    server_ = std::thread([this, at] { serve(models_, at, [this](int port) { port_ = port; }); });
+    while (!port_) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    client_ = std::make_unique<httplib::Client>("127.0.0.1", port_);
+  }
+  void TearDown() override {
+    set_stop_signal(15);
+    if (server_.joinable()) server_.join();
+    set_stop_signal(0);
+  }
+  Json post(const std::string& path, const std::string& body, int status = 200) {
+    const auto result = client_->Post(path, body, "application/json");
+    EXPECT_TRUE(result) << path;
+    if (!result) return {};
+    EXPECT_EQ(result->status, status) << result->body;
+    return parse_json(result->body, path);
+  }
+  std::string refused(const std::string& path, const std::string& body, int status = 400) {
+    const Json answer = post(path, body, status);
+    return answer.contains("error") ? answer["error"]["message"].get<std::string>() : dump(answer);
+  }
+  kit::TrainKit kit_;
+  std::vector<std::unique_ptr<ServedModel>> models_;
+  std::thread server_;
+  std::atomic<int> port_ = 0;
+  std::unique_ptr<httplib::Client> client_;
+};
+
+TEST_F(ServeTest, ACompletionIsWhatTheModelGenerates) {
+  begin();
+  GenerateConfig config;
+  config.max_new_tokens = 12;
+  config.seed = 7;
+  const Generation want = generate(models_[0]->model(), models_[0]->tokenizer(), {"Once "}, config)[0];
+  const std::string body = R"({"model": "tiny", "prompt": "Once ", "max_tokens": 12, "seed": 7})";
+  const Json a = post("/v1/completions", body), b = post("/v1/completions", body);
+  EXPECT_EQ(a["choices"][0]["text"], valid_utf8(want.text));
+  EXPECT_EQ(a["choices"], b["choices"]);
+  EXPECT_EQ(a["object"], "text_completion");
+  EXPECT_EQ(a["usage"]["prompt_tokens"], want.prompt_tokens);
+  EXPECT_EQ(a["usage"]["completion_tokens"], want.tokens.size());
+}
+
+// What the harness asks for: always one entry more than the prompt has, the first null, and greedy ones equal to the
+// best.
+TEST_F(ServeTest, PromptsAreScored) {
+  begin();
+  const Json answer =
+      post("/v1/completions",
+           R"({"model": "tiny", "prompt": [[72, 101, 108], [108, 111]], "max_tokens": 1, "logprobs": 1, "echo": true,
+                               "temperature": 0, "seed": 1234})");
+  ASSERT_EQ(answer["choices"].size(), 2u);
+  for (size_t i = 0; i < 2; ++i) {
+    const Json& scores = answer["choices"][i]["logprobs"];
+    const size_t prompt = i == 0 ? 3 : 2;
+    ASSERT_EQ(scores["tokens"].size(), prompt + 1);
+    ASSERT_EQ(scores["token_logprobs"].size(), prompt + 1);
+    EXPECT_TRUE(scores["token_logprobs"][0].is_null());
+    const ServedModel::Scores want =
+        models_[0]->score(i == 0 ? std::vector<int32_t>{72, 101, 108} : std::vector<int32_t>{108, 111}, 1);
+    for (size_t t = 1; t < prompt; ++t) {
+      EXPECT_EQ(scores["token_logprobs"][t].get<double>(), want.tokens[t - 1].token.log_probability);
+      EXPECT_EQ(scores["top_logprobs"][t].begin().value().get<double>(), want.tokens[t - 1].best[0].log_probability);
+    }
+    EXPECT_EQ(scores["token_logprobs"][prompt], scores["top_logprobs"][prompt].begin().value());
+  }
+}
+
+TEST_F(ServeTest, TheSameBytesWhateverElseRuns) {
+  begin({}, {.budget = {.slots = 4}});
+  const auto body = [](int seed) {
+    return cat(R"({"prompt": "In the beginning", "max_tokens": 20, "logprobs": 2, "seed": )", seed, "}");
+  };
+  std::vector<Json> alone;
+  for (int seed = 0; seed < 8; ++seed) alone.push_back(post("/v1/completions", body(seed))["choices"]);
+  std::vector<std::thread> threads;
+  std::vector<std::string> different(8);
+  for (int seed = 0; seed < 8; ++seed)
+    threads.emplace_back([&, seed] {
+      httplib::Client client("127.0.0.1", port_);
+      for (int round = 0; round < 3; ++round) {
+        const auto result = client.Post("/v1/completions", body(seed), "application/json");
+        if (!result || parse_json(result->body, "answer")["choices"] != alone[size_t(seed)])
+          different[size_t(seed)] = "differs";
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  for (const std::string& what : different) EXPECT_EQ(what, "");
+}
+
+TEST_F(ServeTest, AStreamIsTheSameTextInPieces) {
+  begin();
+  const std::string body =
+      R"({"prompt": "And ", "max_tokens": 15, "seed": 3, "stream": true, "stream_options": {"include_usage": true}})";
+  const auto result = client_->Post("/v1/completions", body, "application/json");
+  ASSERT_TRUE(result);
+  std::string text, finish;
+  int64_t usage = 0, events = 0;
+  for (size_t at = 0, end; (end = result->body.find("\n\n", at)) != std::string::npos; at = end + 2) {
+    const std::string event = result->body.substr(at, end - at);
+    ASSERT_EQ(event.rfind("data: ", 0), 0u) << event;
+    if (event == "data: [DONE]") continue;
+    ++events;
+    const Json chunk = parse_json(event.substr(6), "event");
+    if (chunk["choices"].empty()) {
+      usage = chunk["usage"]["completion_tokens"].get<int64_t>();
+      continue;
+    }
+    text += chunk["choices"][0]["text"].get<std::string>();
+    if (!chunk["choices"][0]["finish_reason"].is_null())
+      finish = chunk["choices"][0]["finish_reason"].get<std::string>();
+  }
+  EXPECT_TRUE(result->body.ends_with("data: [DONE]\n\n"));
+  EXPECT_GT(events, 2);
+  const Json whole = post("/v1/completions", R"({"prompt": "And ", "max_tokens": 15, "seed": 3})");
+  EXPECT_EQ(text, whole["choices"][0]["text"]);
+  EXPECT_EQ(finish, whole["choices"][0]["finish_reason"]);
+  EXPECT_EQ(usage, whole["usage"]["completion_tokens"]);
+}
+
+TEST_F(ServeTest, ChatsAreWrittenByTheModelsTemplate) {
+  begin();
+  ASSERT_TRUE(models_[0]->chat_template());
+  const Json messages = parse_json(R"([{"role": "user", "content": "Hi"}])", "messages");
+  EXPECT_EQ(models_[0]->chat_template()->text(messages), "  <user>Hi\n<assistant>");
+  const Json prefilled =
+      parse_json(R"([{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Well"}])", "messages");
+  EXPECT_EQ(models_[0]->chat_template()->text(prefilled), "  <user>Hi\n  <assistant>Well");
+  const Json answer = post(
+      "/v1/chat/completions",
+      R"({"model": "tiny", "messages": [{"role": "user", "content": "Hi"}], "max_completion_tokens": 5, "logprobs": true,
+                               "top_logprobs": 2, "seed": 2})");
+  EXPECT_EQ(answer["object"], "chat.completion");
+  EXPECT_EQ(answer["choices"][0]["message"]["role"], "assistant");
+  EXPECT_EQ(answer["choices"][0]["logprobs"]["content"].size(), answer["usage"]["completion_tokens"].get<size_t>());
+  EXPECT_EQ(answer["choices"][0]["logprobs"]["content"][0]["top_logprobs"].size(), 2u);
+  const Json raw = post("/v1/completions", R"({"prompt": "x", "max_tokens": 1})");
+  EXPECT_EQ(raw["choices"][0]["index"], 0);
+}
+
+TEST_F(ServeTest, RowsOfTextsComeAsNumbersAndAsBase64) {
+  begin();
+  const Json numbers = post("/v1/embeddings", R"({"model": "tiny", "input": ["a b", "c"]})"),
+             bytes = post("/v1/embeddings", R"({"input": "a b", "encoding_format": "base64"})");
+  ASSERT_EQ(numbers["data"].size(), 2u);
+  EXPECT_EQ(numbers["data"][0]["embedding"].size(), 16u);
+  EXPECT_EQ(bytes["data"][0]["embedding"].get<std::string>().size(), 16 * 4 / 3 + 3u);
+  const Json ranked = post("/v1/rerank", R"({"query": "a b", "documents": ["zzzz", "a b"], "top_n": 1})");
+  ASSERT_EQ(ranked["results"].size(), 1u);
+  EXPECT_EQ(ranked["results"][0]["index"], 1);
+  EXPECT_NEAR(ranked["results"][0]["relevance_score"].get<double>(), 1, 1e-6);
+}
+
+TEST_F(ServeTest, TokensGoThereAndBack) {
+  begin();
+  EXPECT_EQ(post("/tokenize", R"({"prompt": "ab", "add_special_tokens": false})")["tokens"], Json({97, 98}));
+  EXPECT_EQ(post("/tokenize", R"({"content": "ab"})")["tokens"], Json({97, 98}));
+  EXPECT_EQ(post("/detokenize", R"({"tokens": [97, 98]})")["prompt"], "ab");
+  const auto info = client_->Get("/tokenizer_info");
+  ASSERT_TRUE(info);
+  EXPECT_EQ(parse_json(info->body, "info")["eos_token"], "<|endoftext|>");
+  const auto models = client_->Get("/v1/models");
+  ASSERT_TRUE(models);
+  EXPECT_EQ(parse_json(models->body, "models")["data"][0]["id"], "tiny");
+}
+
+TEST_F(ServeTest, WhatCannotBeDoneIsRefusedBySentence) {
+  begin();
+  const char* path = "/v1/completions";
+  EXPECT_NE(refused(path, "{").find("the body"), std::string::npos);
+  EXPECT_EQ(refused(path, "[]"), "request: the body must be a JSON object");
+  EXPECT_EQ(refused(path, "{}"), "request: 'prompt' is missing");
+  EXPECT_EQ(refused(path, R"({"prompt": "a", "best_of": 2})"), "request: 'best_of' is not supported; leave it out");
+  EXPECT_EQ(refused(path, R"({"prompt": "a", "temprature": 2})"), "request: unknown key 'temprature'");
+  EXPECT_EQ(refused(path, R"({"prompt": "a", "temperature": -1})"),
+            "request: 'temperature' must be a number from 0 to 100, got -1");
+  EXPECT_EQ(refused(path, R"({"prompt": [300]})"), "request: a prompt has the id 300, the model has 257");
+  EXPECT_EQ(refused(path, R"({"prompt": "a", "response_format": {"type": "json_object"}})"),
+            "request: 'response_format' other than {\"type\": \"text\"} is not supported; leave it out");
+  EXPECT_EQ(refused(path, R"({"model": "other", "prompt": "a"})", 404),
+            "no model is named 'other'; this server has 'tiny'");
+  EXPECT_EQ(refused("/v1/chat/completions", R"({"messages": [{"role": "user"}]})"),
+            "chat: message 0 of role 'user' must have a text as its content");
+  EXPECT_EQ(refused("/nothing", "{}", 404), "nothing is at POST /nothing");
+  EXPECT_EQ(post(path, R"({"prompt": "a", "max_tokens": 1})")["choices"].size(), 1u);
+}
+
+TEST_F(ServeTest, KeysAreAskedFor) {
+  HttpOptions http;
+  http.key_file = kit_.scratch.add("keys", "# ours\nsecret\n");
+  begin(http);
+  const std::string body = R"({"prompt": "a", "max_tokens": 1})";
+  EXPECT_NE(refused("/v1/completions", body, 401).find("Authorization"), std::string::npos);
+  httplib::Headers headers{{"Authorization", "Bearer secret"}}, wrong{{"Authorization", "Bearer secreT"}};
+  EXPECT_EQ(client_->Post("/v1/completions", headers, body, "application/json")->status, 200);
+  EXPECT_EQ(client_->Post("/v1/completions", wrong, body, "application/json")->status, 401);
+  EXPECT_EQ(client_->Get("/health")->status, 200);
+}
+
+TEST_F(ServeTest, AFullQueueSaysSo) {
+  begin({}, {.budget = {.slots = 1}, .queue = 0});
+  std::thread first([&] {
+    httplib::Client client("127.0.0.1", port_);
+    client.Post("/v1/completions", R"({"prompt": "a", "max_tokens": 15})", "application/json");
+  });
+  const auto result =
+      client_->Post("/v1/completions", R"({"prompt": ["a", "b"], "max_tokens": 15})", "application/json");
+  first.join();
+  ASSERT_TRUE(result);
+  EXPECT_EQ(result->status, 429);
+  EXPECT_EQ(result->get_header_value("Retry-After"), "1");
+  EXPECT_EQ(post("/v1/completions", R"({"prompt": "a", "max_tokens": 2})")["choices"].size(), 1u);  // nothing is lost
+}
+
+TEST_F(ServeTest, APlaceThatOthersReachNeedsKeys) {
+  begin();
+  EXPECT_EQ(kit::error_of([&] { serve(models_, {.host = "0.0.0.0", .port = 0}, [](int) {}); }),
+            "serve: '0.0.0.0' can be reached by others; give --api-key-file, or stay at 127.0.0.1");
+}
+
+}  // namespace
+}  // namespace lithe
